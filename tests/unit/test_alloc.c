@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/alloc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void aligned_blocks_are_aligned_and_whole(void **state) {
+    (void)state;
+    for (size_t n = 1; n < 300; n += 7) {
+        unsigned char *p = ag_aligned_alloc(n);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 0xa5, n);
+        ag_aligned_free(p);
+    }
+}
+
+static void overflowing_products_are_refused(void **state) {
+    (void)state;
+    assert_null(ag_calloc(SIZE_MAX / 2, 3));
+    assert_null(ag_aligned_alloc(SIZE_MAX - 8));
+}
+
+static void *refuse(void *user, size_t bytes) {
+    (void)user, (void)bytes;
+    return NULL;
+}
+
+static void a_replaced_allocator_is_asked(void **state) {
+    (void)state;
+    ag_set_allocator(&(ag_allocator){.alloc = refuse});
+    size_t before = ag_allocation_count();
+    assert_null(ag_malloc(8));
+    assert_null(ag_strdup("text"));
+    assert_int_equal(ag_allocation_count() - before, 2);
+    ag_set_allocator(NULL);
+    char *s = ag_strdup("text");
+    assert_string_equal(s, "text");
+    ag_free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(aligned_blocks_are_aligned_and_whole),
+        cmocka_unit_test(overflowing_products_are_refused),
+        cmocka_unit_test(a_replaced_allocator_is_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
