@@ -110,7 +110,7 @@ AG_API ag_status ag_tensor_reshape(ag_tensor *out, const ag_tensor *t, ag_shape 
 AG_API void *ag_tensor_data(const ag_tensor *t);
 /* Typed access: NULL also when the dtype differs. */
 AG_API float *ag_tensor_f32(const ag_tensor *t);
-AG_API uint16_t *ag_tensor_f16(const ag_tensor *t); /* IEEE half bits; also for BF16 bits */
+AG_API uint16_t *ag_tensor_f16(const ag_tensor *t); /* the bits of F16 or BF16 */
 AG_API int32_t *ag_tensor_i32(const ag_tensor *t);
 AG_API uint8_t *ag_tensor_u8(const ag_tensor *t);
 

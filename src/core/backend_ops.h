@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table a backend fills. core/backend.c is the only caller: it has checked shapes and dtypes,
+ * so a slot may trust its arguments. Meaning of each operation: antigravity/backend.h. */
+#ifndef AG_CORE_BACKEND_OPS_H
+#define AG_CORE_BACKEND_OPS_H
+
+#include "core/kv_view.h"
+
+#include <antigravity/backend.h>
+
+typedef struct ag_backend_ops {
+    const char *name; /* spelling for --backend and logs */
+    void (*destroy)(ag_backend *b);
+    ag_memory *(*memory)(ag_backend *b);
+
+    ag_status (*matmul)(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x);
+    ag_status (*matmul_transposed)(ag_backend *b, ag_tensor *y, const ag_tensor *x,
+                                   const ag_tensor *w);
+    ag_status (*rms_norm)(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                          float eps);
+    ag_status (*softmax)(ag_backend *b, ag_tensor *x);
+    ag_status (*rope)(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                      const ag_tensor *inv_freq);
+    ag_status (*silu_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+    ag_status (*add_assign)(ag_backend *b, ag_tensor *x, const ag_tensor *y);
+    ag_status (*scale)(ag_backend *b, ag_tensor *x, float v);
+    ag_status (*cast)(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
+
+    /* optional; NULL: one line made of the name */
+    const char *(*describe)(ag_backend *b);
+    /* optional; NULL: 1 */
+    uint32_t (*n_threads)(const ag_backend *b);
+    /* optional; NULL: operations are done when they return */
+    ag_status (*sync)(ag_backend *b);
+    /* optional; NULL: bytes go through the host */
+    ag_status (*copy_bytes)(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                            size_t src_offset, size_t n);
+    /* optional; NULL: matmul_transposed on a view of the rows */
+    ag_status (*matmul_slice)(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                              size_t row0);
+    /* optional; NULL: one matmul_transposed after the other */
+    ag_status (*matmul_group)(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
+                              const ag_tensor *const w[], size_t n);
+    /* optional; NULL: converted row by row on the host, then uploaded, layout 0 */
+    ag_status (*prepare_weight)(ag_backend *b, ag_tensor *w, ag_buffer **owner,
+                                const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                void *user);
+    /* optional; NULL: add_assign, then rms_norm */
+    ag_status (*add_rms_norm)(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
+                              const ag_tensor *w, float eps);
+    /* optional; NULL: on the host, through map */
+    ag_status (*add_bias)(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
+    ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
+                        size_t n);
+    ag_status (*kv_write)(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
+                          const ag_tensor *v, const uint32_t *positions);
+    ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
+                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
+} ag_backend_ops;
+
+struct ag_backend {
+    const ag_backend_ops *ops;
+    ag_error err; /* of the last failed operation */
+};
+
+/* ---- operations on the cache: internal, since only the cache can make a view ---- */
+
+/* Appends n tokens to the layer: slot n_slots[h] + i of every KV head h receives row i, rounded to
+ * the cache's types by the reference rules of quant/, and positions[i]. The blocks must be there;
+ * n_slots is the caller's to raise afterwards.  k, v [n, n_kv_heads, head_dim] F32. */
+ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
+                      const uint32_t *positions);
+
+/* out = softmax(q K^T * scale) V for every query row and head, grouped queries, where a query at
+ * position p sees the slots whose position is <= p. A row that sees no slot becomes 0.
+ *   out, q  [rows, n_heads, head_dim] F32, different tensors; n_heads % n_kv_heads = 0
+ * Each row is computed by itself, in slot order: the result depends neither on how a prompt is cut
+ * into calls nor on the number of threads. */
+ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
+                       const ag_attention_seq *seqs, size_t n_seqs, float scale);
+
+#endif

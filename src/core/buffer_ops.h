@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kind of buffer and a kind of memory must be able to do. */
+#ifndef AG_CORE_BUFFER_OPS_H
+#define AG_CORE_BUFFER_OPS_H
+
+#include <antigravity/tensor.h>
+#include <stdatomic.h>
+
+typedef struct ag_buffer_ops {
+    void (*destroy)(ag_buffer *buf);
+    /* optional; NULL: the buffer is not host-visible, and upload and download are required */
+    void *(*map)(ag_buffer *buf);
+    /* optional; NULL: always mapped once map is there, nothing to do */
+    void (*unmap)(ag_buffer *buf);
+    /* optional; NULL: mapped exactly when map is there */
+    bool (*is_mapped)(const ag_buffer *buf);
+    /* optional; NULL: writes are done when they return */
+    ag_status (*sync)(ag_buffer *buf, ag_error *err);
+    /* optional; NULL: memcpy through map */
+    ag_status (*upload)(ag_buffer *dst, size_t offset, const void *src, size_t n, ag_error *err);
+    ag_status (*download)(void *dst, ag_buffer *src, size_t offset, size_t n, ag_error *err);
+    /* optional; NULL: nothing can be given back */
+    size_t (*discard)(ag_buffer *buf, size_t offset, size_t n);
+} ag_buffer_ops;
+
+struct ag_buffer {
+    const ag_buffer_ops *ops;
+    atomic_uint refs;
+    size_t size;
+};
+
+/* Fills in the base of a new buffer: one reference, the caller's. */
+void ag_buffer_init(ag_buffer *buf, const ag_buffer_ops *ops, size_t size);
+
+typedef struct ag_memory_ops {
+    /* bytes > 0; the buffer is zeroed. It keeps what it needs of the memory alive. */
+    ag_status (*alloc)(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
+                       ag_error *err);
+    size_t (*bytes_in_use)(const ag_memory *mem);
+} ag_memory_ops;
+
+struct ag_memory {
+    const ag_memory_ops *ops;
+};
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How kernels see one layer of a KV cache: blocks of 128 tokens, positions beside the data. */
+#ifndef AG_CORE_KV_VIEW_H
+#define AG_CORE_KV_VIEW_H
+
+#include <antigravity/tensor.h>
+
+#define AG_KV_BLOCK 128 /* slots in a block */
+
+/* One block of one layer, somewhere in a buffer. Inside it, at byte offsets from `offset`:
+ *   K at 0               [n_kv_heads][128][row of head_dim k_type elements]
+ *   V at v_offset        [n_kv_heads][128][row of head_dim v_type elements]
+ *   positions at p_offset [n_kv_heads][128] uint32: the logical position of each slot's token
+ * each part starting on a page. */
+typedef struct ag_kv_block {
+    ag_buffer *buffer; /* borrowed */
+    size_t offset;
+} ag_kv_block;
+
+/* A layer's slots of one sequence. KV head h holds slots [0, n_slots[h]); slot s lies in
+ * blocks[s / 128] at index s % 128. Slots are in order of position. All borrowed. */
+typedef struct ag_kv_view {
+    ag_dtype k_type, v_type;
+    uint32_t n_kv_heads, head_dim;
+    size_t v_offset, p_offset; /* inside a block */
+    const ag_kv_block *blocks;
+    uint32_t n_blocks;
+    const uint32_t *n_slots; /* [n_kv_heads] */
+} ag_kv_view;
+
+/* One sequence's share of an attention call. */
+typedef struct ag_attention_seq {
+    ag_kv_view kv;
+    size_t row0, n_rows;       /* rows of q and out that belong to this sequence */
+    const uint32_t *positions; /* [n_rows] logical positions of the queries, ascending */
+    /* Optional; NULL: attention weights are not kept, at no cost. Else, for the queries
+     * [score_row0, n_rows), the weight that slot s of KV head h received, averaged over the head's
+     * query group and summed over those queries, is added to scores[h * score_stride + s]. */
+    float *scores;
+    size_t score_row0, score_stride;
+} ag_attention_seq;
+
+#endif
