@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys and values of the tokens a sequence has seen, in blocks of 128 tokens that are committed as
+ * they fill and given back when they empty.
+ *
+ * Slot: where a token lies in the cache, counted per layer and KV head. Logical position: how many
+ * tokens the sequence had consumed before it; it is stored with every slot, fixes the rotation of
+ * the key and decides what a query may see. Positions only grow; slots move when others leave. */
+#ifndef ANTIGRAVITY_KV_CACHE_H
+#define ANTIGRAVITY_KV_CACHE_H
+
+#include <antigravity/backend.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ag_kv_params {
+    uint32_t n_layers, n_kv_heads, head_dim;
+    uint32_t max_slots;      /* per layer and KV head; address space is reserved for so many */
+    ag_dtype k_type, v_type; /* F32, F16, Q8_0, Q4_0; quantised types need head_dim % 32 = 0 */
+} ag_kv_params;
+
+/* Belongs to the thread that drives its backend. */
+typedef struct ag_kv_cache ag_kv_cache;
+
+AG_API ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_cache **out,
+                                    ag_error *err);
+AG_API void ag_kv_cache_destroy(ag_kv_cache *c);
+AG_API const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c);
+
+/* Appends n tokens to one layer: k, v [n, n_kv_heads, head_dim] F32, keys already rotated, and
+ * their logical positions, ascending and above those stored. AG_LIMIT if they do not fit max_slots.
+ */
+AG_API ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
+                                    const ag_tensor *v, const uint32_t *positions, ag_error *err);
+
+/* The first `count` slots of every layer and head leave and the others move down; positions keep.
+ * AG_INVALID if a head holds fewer. Emptied pages go back to the system. */
+AG_API ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err);
+/* Slots whose position is >= position leave: rolls a sequence back. */
+AG_API ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err);
+AG_API void ag_kv_cache_clear(ag_kv_cache *c);
+
+AG_API uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head);
+/* The largest of these over all layers and heads. */
+AG_API uint32_t ag_kv_cache_length(const ag_kv_cache *c);
+/* The logical position of a slot's token, UINT32_MAX for a slot that is not there. */
+AG_API uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                                     uint32_t slot);
+/* K and V of a slot as F32, head_dim values each; either pointer may be NULL. */
+AG_API ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
+                                  float *k, float *v, ag_error *err);
+
+/* Bytes of the blocks that hold tokens now, and of all blocks a full cache would use. */
+AG_API size_t ag_kv_cache_memory_usage_bytes(const ag_kv_cache *c);
+AG_API size_t ag_kv_cache_capacity_bytes(const ag_kv_cache *c);
+/* The second figure before there is a cache; 0 if the parameters are invalid. */
+AG_API size_t ag_kv_cache_plan_bytes(const ag_kv_params *params);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model: a Hugging Face directory, its weights converted to what the backend computes with. */
+#ifndef ANTIGRAVITY_MODEL_H
+#define ANTIGRAVITY_MODEL_H
+
+#include <antigravity/backend.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AG_MAX_EOS 16
+
+/* What a model is and what it will take, known before its weights are read. */
+typedef struct ag_model_info {
+    char architecture[64]; /* "LlamaForCausalLM" */
+    uint32_t n_layers, hidden_size, intermediate_size;
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t n_vocab;
+    uint32_t max_positions; /* max_position_embeddings: positions it was trained for */
+    float rope_theta;
+    char rope_scaling[16]; /* "llama3", "linear", "none" */
+    float norm_eps;
+    bool tied;      /* lm_head and embedding are one tensor */
+    int32_t bos_id; /* -1: none */
+    int32_t eos_ids[AG_MAX_EOS];
+    size_t n_eos;
+    uint64_t n_parameters;
+    ag_dtype file_type;       /* of most weights in the file */
+    ag_dtype weight_type;     /* what the matrices become */
+    uint64_t weight_bytes;    /* of the matrices and norms in memory, in weight_type */
+    uint64_t embedding_bytes; /* of the table that stays in the file */
+    uint64_t file_bytes;
+    uint32_t n_kept; /* matrices that keep the file's type: their rows are no multiple of 32 */
+} ag_model_info;
+
+/* Return false to cancel; the call then ends with AG_CANCELLED. done <= total. */
+typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
+
+typedef struct ag_model_params {
+    ag_dtype
+        weights; /* Q4_0; what the projections and lm_head become: Q4_0 Q4_1 Q8_0 F16 BF16 F32 */
+    ag_progress_fn progress; /* NULL, or told of bytes of the file converted */
+    void *progress_user;
+} ag_model_params;
+AG_API ag_model_params ag_model_defaults(void);
+
+/* One thread at a time drives a backend with all its models and sessions. */
+typedef struct ag_model ag_model;
+
+/* dir: config.json, model.safetensors or shards with model.safetensors.index.json, optionally
+ * generation_config.json. The backend is borrowed and must outlive the model. The embedding stays
+ * in the file, which must not change while the model lives. params may be NULL.
+ * AG_NOT_FOUND, AG_FORMAT, AG_UNSUPPORTED, AG_SHAPE (a tensor's wanted and found shape), AG_NOMEM:
+ * one line that names file, place and reason. */
+AG_API ag_status ag_model_load(ag_backend *be, const char *dir, const ag_model_params *params,
+                               ag_model **out, ag_error *err);
+/* The same facts without loading: reads the configuration and the headers only. */
+AG_API ag_status ag_model_inspect(const char *dir, const ag_model_params *params,
+                                  ag_model_info *out, ag_error *err);
+/* Random weights of a known shape, made in memory: for measuring speed. shape: "llama-3.2-1b",
+ * "llama-3.2-3b", "llama-3.1-8b", "tiny", without case; AG_NOT_FOUND lists them. */
+AG_API ag_status ag_model_synthetic(ag_backend *be, const char *shape,
+                                    const ag_model_params *params, ag_model **out, ag_error *err);
+/* The i-th of these shapes, NULL past the end. */
+AG_API const char *ag_model_shape_name(size_t i);
+/* After all its sessions. NULL is fine. */
+AG_API void ag_model_destroy(ag_model *m);
+
+AG_API const ag_model_info *ag_model_get_info(const ag_model *m);
+/* One row of the embedding as F32, [hidden_size]. */
+AG_API ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err);
+/* Bytes of weights this model holds in memory now. */
+AG_API size_t ag_model_memory_bytes(const ag_model *m);
+/* Bytes of one token's weights that decoding reads: what memory bandwidth is spent on. */
+AG_API uint64_t ag_model_bytes_per_token(const ag_model *m);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A conversation: a KV cache, a position, and the loop from prompt to text. */
+#ifndef ANTIGRAVITY_SESSION_H
+#define ANTIGRAVITY_SESSION_H
+
+#include <antigravity/kv_cache.h>
+#include <antigravity/model.h>
+#include <antigravity/sampler.h>
+#include <antigravity/tokenizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ag_session_params {
+    uint32_t max_seq_len;    /* 2048 slots in the cache */
+    uint32_t prefill_chunk;  /* 512 tokens at a time */
+    ag_dtype k_type, v_type; /* F16: types of the cache */
+} ag_session_params;
+AG_API ag_session_params ag_session_defaults(void);
+
+typedef struct ag_session ag_session;
+
+/* The model is borrowed and must outlive the session. Everything decoding needs is taken here.
+ * params may be NULL. */
+AG_API ag_status ag_session_create(ag_model *model, const ag_session_params *params,
+                                   ag_session **out, ag_error *err);
+AG_API void ag_session_destroy(ag_session *s);
+/* Forgets every token; memory of the cache goes back to the system. */
+AG_API void ag_session_reset(ag_session *s);
+
+/* Tokens consumed so far: the logical position of the next one. */
+AG_API uint32_t ag_session_position(const ag_session *s);
+/* How many more tokens fit: the cache's slots and, without eviction, the positions the model was
+ * trained for are the limits. */
+AG_API uint32_t ag_session_capacity_left(const ag_session *s);
+AG_API ag_kv_cache *ag_session_kv_cache(ag_session *s); /* borrowed */
+
+/* What a session will take, before there is one. */
+typedef struct ag_session_plan {
+    size_t kv_bytes;        /* a full cache */
+    size_t workspace_bytes; /* activations of a prefill chunk, shared by a model's sessions */
+} ag_session_plan;
+AG_API ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_params *params,
+                                        ag_session_plan *out, ag_error *err);
+
+/* Consumes n tokens (n > 0) in chunks; afterwards ag_session_logits() speaks of the token that
+ * follows. AG_LIMIT if they do not fit, AG_INVALID for an id outside the vocabulary: nothing is
+ * consumed then. Cancelled through progress: whole chunks before it stay consumed. */
+AG_API ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n,
+                                    ag_progress_fn progress, void *user, ag_error *err);
+/* The same, and row(user, i, logits) is called for every i < n with the logits [n_vocab] that
+ * follow ids[i]; they are borrowed for the call. Return false to cancel. */
+typedef bool (*ag_logits_fn)(void *user, size_t i, const float *logits);
+AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, ag_logits_fn row,
+                                  void *user, ag_error *err);
+/* One token: prefill of one. Allocates nothing. */
+AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
+/* One token for each of n different sessions of one model in one pass over its weights. Fails as a
+ * whole: on error no session has moved. The results are those of ag_session_decode. */
+AG_API ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], size_t n,
+                                 ag_error *err);
+/* [n_vocab] on the host, NULL before the first token; valid until the session is used again. */
+AG_API const float *ag_session_logits(const ag_session *s);
+
+/* ---- the loop ---- */
+
+typedef enum ag_finish {
+    AG_FINISH_EOS,         /* the model ended the text */
+    AG_FINISH_STOP_STRING, /* one of the stop strings appeared */
+    AG_FINISH_MAX_TOKENS,
+    AG_FINISH_CONTEXT, /* the cache or the trained positions are full */
+    AG_FINISH_CANCELLED,
+} ag_finish;
+/* "stop", "stop", "length", "length", "cancelled": as other programs' interfaces say it. */
+AG_API const char *ag_finish_reason(ag_finish f);
+/* "eos", "stop_string", "max_tokens", "context", "cancelled" */
+AG_API const char *ag_finish_detail(ag_finish f);
+
+typedef struct ag_generate_params {
+    int64_t max_tokens;            /* 128; 0: only prefill; -1: until something else stops */
+    bool ignore_eos;               /* eos ids are tokens like others */
+    const char *const *stop;       /* [n_stop] texts that end the generation, not emitted */
+    size_t n_stop;                 /* need a tokenizer */
+    ag_sampler *sampler;           /* borrowed */
+    const ag_tokenizer *tokenizer; /* borrowed; NULL: tokens only */
+    bool keep_special;             /* special tokens appear in the text */
+    /* Called for every token as it is chosen, with the text that became certain by it (perhaps
+     * none: a character may be unfinished, a stop string may be beginning), and once more with id
+     * -1 for what is left at the end. Return false to cancel. */
+    bool (*on_token)(void *user, int32_t id, const char *text, size_t len);
+    void *on_token_user;
+    ag_progress_fn progress; /* of the prefill, in tokens; may be NULL */
+    void *progress_user;
+} ag_generate_params;
+AG_API ag_generate_params ag_generate_defaults(void);
+
+typedef struct ag_generate_stats {
+    ag_finish finish;
+    size_t n_prompt, n_generated; /* an eos that ended the text is not counted */
+    double prefill_s;             /* the prompt */
+    double first_token_s;         /* from the call to the first token chosen */
+    double decode_s;              /* tokens after the first */
+    size_t kv_bytes;              /* in the cache at the end */
+} ag_generate_stats;
+
+/* Consumes the prompt (n > 0) and generates. Statistics are filled in also after an error, as far
+ * as it came; being cancelled is no error. The session stands after the last token that was fed to
+ * the model; the last chosen token of a generation is not fed. */
+AG_API ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
+                             const ag_generate_params *params, ag_generate_stats *stats,
+                             ag_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
