@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What the scripts share; each begins with: source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+jobs=$(nproc)
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+    say "$(basename "$0"): $*"
+    exit 1
+}
+
+# quietly NAME COMMAND...: its output goes to build/log/NAME.log and is shown only when it fails.
+quietly() {
+    local log=build/log/$1.log
+    shift
+    mkdir -p build/log
+    "$@" >"$log" 2>&1 && return
+    cat "$log" >&2
+    say "failed: $*"
+    return 1
+}
+
+# build_preset NAME: configures and builds into build/NAME.
+build_preset() {
+    quietly "configure-$1" cmake --preset "$1" && quietly "build-$1" cmake --build --preset "$1" -j "$jobs"
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From a fresh machine to a story: installs what is missing, builds, and lets the bundled model tell one.
+#   scripts/demo.sh [OPTIONS OF antigravity generate]      scripts/demo.sh -p "The old king had three sons" -n 300
+start=$PWD
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+scripts/setup.sh
+say "Building (build/release)"
+build_preset release
+program=$PWD/build/release/bin/antigravity
+
+cd "$start" || exit # File names among the options are the caller's.
+for option in "$@"; do
+    case "$option" in
+    -p* | --prompt* | -f | --file) exec "$program" generate "$@" ;;
+    esac
+done
+exec "$program" generate -p "Once upon a time" "$@"

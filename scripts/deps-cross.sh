@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds jansson, PCRE2, utf8proc and cmocka as archives for another machine, from the sources of the distribution
+# that runs this, into build/deps-TRIPLE. Neither root nor a foreign apt architecture nor deb-src lines are needed.
+#   scripts/deps-cross.sh aarch64-linux-gnu        the name of a file in cmake/toolchains
+#   scripts/deps-cross.sh aarch64-linux-android    with ANDROID_NDK set; untested
+# Does nothing when the folder is complete; delete it to build anew.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+triple=${1:-}
+toolchain=$PWD/cmake/toolchains/$triple.cmake
+[ -f "$toolchain" ] || die "usage: scripts/deps-cross.sh TRIPLE, where cmake/toolchains/TRIPLE.cmake exists"
+prefix=$PWD/build/deps-$triple
+sources=$PWD/build/deps-source
+[ -e "$prefix/complete" ] && exit 0
+
+# The user's apt sources as deb-src lines in a folder of our own, with package lists of our own beside them.
+private_apt_sources() {
+    local file
+    rm -rf "$sources/apt"
+    mkdir -p "$sources/apt/parts" "$sources/apt/lists/partial"
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+        [ -f "$file" ] || continue
+        case "$file" in
+        *.list) sed -n 's/^deb[[:space:]]/deb-src /p' "$file" >"$sources/apt/parts/$(basename "$file")" ;;
+        *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$sources/apt/parts/$(basename "$file")" ;;
+        esac
+    done
+}
+
+private_apt() {
+    (cd "$sources" && apt-get -q \
+        -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$sources/apt/parts" \
+        -o Dir::State::lists="$sources/apt/lists" -o Dir::Cache="$sources/apt" -o APT::Sandbox::User= "$@")
+}
+
+# fetch_source PACKAGE: the newest version, or the release's first one where a mirror lacks the update's source.
+fetch_source() {
+    local codename
+    codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-stable}")
+    private_apt source "$1" && return
+    rm -rf "$sources/$1"[-_]*
+    say "$1: the newest source cannot be fetched, taking the one of $codename's first release"
+    private_apt source "$1/$codename"
+}
+
+fetch_sources() {
+    local package
+    private_apt_sources
+    # A third party's archive without sources must not stop us: the next step tells whether anything is lacking.
+    quietly deps-apt-update private_apt update || true
+    for package in jansson pcre2 utf8proc cmocka; do
+        quietly "deps-$package-source" fetch_source "$package"
+    done
+    : >"$sources/complete"
+}
+
+# build_one PACKAGE CMAKE-OPTION...
+build_one() {
+    local package=$1 folder build=build/deps-build-$triple/$1
+    shift
+    folder=$(find "$sources" -mindepth 1 -maxdepth 1 -type d -name "$package-*")
+    rm -rf "$build"
+    quietly "deps-$package-configure" cmake -S "$folder" -B "$build" -G Ninja \
+        -DCMAKE_TOOLCHAIN_FILE="$toolchain" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
+        -DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
+        -DCMAKE_POLICY_VERSION_MINIMUM=3.5 "$@"
+    quietly "deps-$package-install" cmake --build "$build" -j "$jobs" --target install
+}
+
+if [ ! -e "$sources/complete" ]; then
+    say "Fetching the sources of jansson, pcre2, utf8proc and cmocka"
+    fetch_sources
+fi
+say "Building them for $triple"
+rm -rf "$prefix"
+build_one jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_TESTS=ON
+build_one pcre2 -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF
+build_one utf8proc
+build_one cmocka -DWITH_STATIC_LIB=ON -DWITH_EXAMPLES=OFF
+# cmocka builds both and gives the archive another name; an emulator would have to be told where the other is.
+rm -f "$prefix"/lib/*.so*
+if [ -e "$prefix/lib/libcmocka-static.a" ]; then mv "$prefix"/lib/libcmocka{-static,}.a; fi
+: >"$prefix/complete"

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing to build and test, through apt: Debian 12, Ubuntu 24.04 and later.
+#   scripts/setup.sh          the compiler, the build tools and the libraries
+#   scripts/setup.sh --all    also what scripts/test.sh --all needs: clang, the ARM cross compiler, qemu, ...
+# What is there already, from whatever source, is left alone.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+missing=()
+
+# need PACKAGE TEST...: the package is wanted unless the test succeeds.
+need() {
+    local package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+
+has() { command -v "$1"; }
+has_module() { has pkg-config && pkg-config --exists "$1"; }
+has_any() { has "$1" || has "$2"; }
+compiles() { printf '%s\n' "$2" | "$1" -x c -fsyntax-only -; }
+# shellcheck disable=SC2086 # The flags are words.
+links() { echo 'int main(void) { return 0; }' | $1 -x c -o /dev/null -; }
+available() { apt-cache show --no-all-versions "$1" 2>/dev/null | grep -q '^Filename:'; }
+
+need_basics() {
+    need gcc has cc
+    need libc6-dev compiles cc '#include <pthread.h>'
+    need make has make
+    need cmake has cmake
+    need ninja-build has ninja
+    need pkg-config has pkg-config
+    need libjansson-dev has_module 'jansson >= 2.13'
+    need libpcre2-dev has_module 'libpcre2-8 >= 10.40'
+    need libutf8proc-dev has_module 'libutf8proc >= 2.5'
+    need libcmocka-dev has_module cmocka
+}
+
+need_extras() {
+    need g++ has c++
+    need clang has clang
+    need clang-format has clang-format
+    need shellcheck has shellcheck
+    need gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc
+    need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
+    need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
+    need dpkg-dev has dpkg-source
+}
+
+# The sanitizers' run-time library carries clang's major version in its name.
+need_clang_runtime() {
+    has clang >/dev/null || return 0
+    local major
+    major=$(clang -dumpversion)
+    need "libclang-rt-${major%%.*}-dev" links 'clang -fsanitize=fuzzer-no-link,address'
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        sudo DEBIAN_FRONTEND=noninteractive "$@"
+    fi
+}
+
+can_install() {
+    if ! has apt-get >/dev/null; then
+        say "This system has no apt-get. Please install what these Debian packages hold: ${missing[*]}"
+    elif [ "$(id -u)" -ne 0 ] && ! has sudo >/dev/null; then
+        say "Installing needs root and there is no sudo. Please run as root:"
+        say "    apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+    else
+        return 0
+    fi
+    return 1
+}
+
+install_missing() {
+    [ ${#missing[@]} -gt 0 ] || return 0
+    can_install || exit 1
+    quietly apt-update as_root apt-get update -q || say "apt-get update failed; going on with the lists at hand"
+    # Newer distributions put the static emulators into qemu-user.
+    local i
+    for i in "${!missing[@]}"; do
+        if [ "${missing[i]}" = qemu-user-static ] && ! available qemu-user-static; then
+            missing[i]=qemu-user
+        fi
+    done
+    say "Installing ${missing[*]}"
+    quietly apt-install as_root apt-get install -q -y --no-install-recommends "${missing[@]}" ||
+        die "apt-get could not install them"
+    missing=()
+}
+
+case "${1:-}" in
+'') need_basics ;;
+--all)
+    need_basics
+    need_extras
+    ;;
+*) die "usage: scripts/setup.sh [--all]" ;;
+esac
+install_missing
+if [ "${1:-}" = --all ]; then
+    need_clang_runtime
+    install_missing
+fi

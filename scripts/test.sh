@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds and tests.
+#   scripts/test.sh              the native suite
+#   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
+#   scripts/test.sh STAGE...     some of: asan tsan clang static shared aarch64 native
+# A stage whose tools are absent and cannot be installed is skipped, and this is said.
+# shellcheck disable=SC2317 # Stages are called by name.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+all_stages=(asan tsan clang static shared aarch64 native)
+native_preset=release
+SKIPPED=77
+
+# run_tests PRESET CTEST-OPTION...
+run_tests() { ctest --preset "$1" -j "$jobs" "${@:2}"; }
+
+# Sanitizers of older compilers cannot live with as much address randomisation as newer kernels use.
+run_sanitized() {
+    export UBSAN_OPTIONS=print_stacktrace=1
+    if setarch -R true 2>/dev/null; then
+        setarch -R ctest --preset "$1" -j "$jobs"
+    else
+        run_tests "$1"
+    fi
+}
+
+require() {
+    local tool
+    for tool in "$@"; do
+        command -v "$tool" >/dev/null && continue
+        say "skipped: no $tool here"
+        exit "$SKIPPED"
+    done
+}
+
+stage_asan() { build_preset asan && run_sanitized asan; }
+stage_tsan() { build_preset tsan && run_sanitized tsan; }
+
+stage_clang() {
+    require clang
+    build_preset clang
+    run_tests clang
+}
+
+# The program must load nothing but what every glibc machine has.
+stage_static() {
+    build_preset static
+    local libraries
+    libraries=$(ldd build/static/bin/antigravity)
+    if grep -vE 'linux-vdso|ld-linux|/lib(c|m)\.so' <<<"$libraries"; then
+        die "build/static/bin/antigravity loads more than libc"
+    fi
+    run_tests static -L 'cli|install'
+}
+
+stage_shared() {
+    build_preset shared
+    run_tests shared -L 'cli|meta|install'
+}
+
+stage_aarch64() {
+    require aarch64-linux-gnu-gcc dpkg-source
+    command -v qemu-aarch64-static >/dev/null || require qemu-aarch64
+    scripts/deps-cross.sh aarch64-linux-gnu
+    build_preset aarch64
+    run_tests aarch64
+}
+
+stage_native() {
+    build_preset "$native_preset"
+    run_tests "$native_preset" 2>&1 | tee build/log/native-ctest.log
+}
+
+# run_stage NAME: runs it, adds a line to the report and remembers a failure.
+report=()
+failed=0
+run_stage() {
+    local start=$SECONDS status=0 word=passed
+    say "== $1"
+    set +e # Not "if (...)": inside a condition a subshell would go on after a failed command.
+    (
+        set -e
+        "stage_$1"
+    )
+    status=$?
+    set -e
+    case $status in
+    0) ;;
+    "$SKIPPED") word=SKIPPED ;;
+    *)
+        word=FAILED
+        failed=1
+        ;;
+    esac
+    report+=("$(printf '%-8s %-8s %4d s' "$1" "$word" $((SECONDS - start)))")
+}
+
+stages=("$@")
+case "${1:-}" in
+'') stages=(native) ;;
+--all)
+    stages=("${all_stages[@]}")
+    native_preset=ci
+    ;;
+esac
+for stage in "${stages[@]}"; do
+    [[ " ${all_stages[*]} " == *" $stage "* ]] || die "usage: scripts/test.sh [--all | STAGE...], with ${all_stages[*]}"
+done
+
+if [ "${stages[*]}" = native ]; then
+    scripts/setup.sh
+else
+    scripts/setup.sh --all || say "Some tools are missing; the stages that need them are skipped."
+fi
+
+mkdir -p build/log
+rm -f build/log/native-ctest.log
+for stage in "${stages[@]}"; do run_stage "$stage"; done
+
+printf '\n%s\n' "Stages:"
+printf '  %s\n' "${report[@]}"
+if [ -e build/log/native-ctest.log ]; then
+    sed -n '/tests passed/,$p' build/log/native-ctest.log
+fi
+exit $failed
