@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/json.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "formats/file.h"
+
+#include <stdbool.h>
+
+enum { MAX_DEPTH = 64, MAX_VALUES = 1 << 22 };
+
+/* Every value but the first follows a '[', '{' or ','. Counting those outside strings, and how deep
+ * brackets nest, costs one pass and bounds what the parser will allocate. */
+static ag_status check_bounds(const char *text, size_t n, const char *where, ag_error *err) {
+    size_t depth = 0, values = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\') i++;
+            else if (c == '"') in_string = false;
+            continue;
+        }
+        if (c == '"') in_string = true;
+        if (c == ']' || c == '}') depth -= depth > 0;
+        if (c == '[' || c == '{') depth++;
+        if (c == '[' || c == '{' || c == ',') values++;
+        if (depth > MAX_DEPTH) {
+            return AG_FAIL(err, FORMAT, "%s, byte %zu: JSON nested deeper than %d levels", where, i,
+                           MAX_DEPTH);
+        }
+        if (values > MAX_VALUES) {
+            return AG_FAIL(err, LIMIT, "%s, byte %zu: more than %d JSON values", where, i,
+                           MAX_VALUES);
+        }
+    }
+    return AG_OK;
+}
+
+/* The parser reports memory it could not get either by its code or by saying nothing at all. */
+static bool is_out_of_memory(const json_error_t *e) {
+    return e->text[0] == '\0' || json_error_code(e) == json_error_out_of_memory;
+}
+
+ag_status ag_json_parse(const char *text, size_t n, const char *where, json_t **out,
+                        ag_error *err) {
+    *out = NULL;
+    AG_TRY(check_bounds(text, n, where, err));
+    json_error_t e = {.text = ""};
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    if (!root) {
+        if (is_out_of_memory(&e)) return AG_FAIL(err, NOMEM, "%s: no memory to parse it", where);
+        return AG_FAIL(err, FORMAT, "%s, byte %d: %s", where, e.position, e.text);
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return AG_FAIL(err, FORMAT, "%s: a JSON array where an object is expected", where);
+    }
+    *out = root;
+    return AG_OK;
+}
+
+ag_status ag_json_load(const char *path, size_t max_bytes, json_t **out, ag_error *err) {
+    *out = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    AG_TRY(ag_file_read_all(path, max_bytes, &text, &n, err));
+    ag_status st = ag_json_parse(text, n, path, out, err);
+    ag_free(text);
+    return st;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The weights of a model directory as named tensors over mapped files. Nothing here knows which
+ * tensors a model needs. Immutable once open: any number of threads may read at the same time.
+ *
+ * The files must not change while they are open. Sizes are checked when opening; if a file is
+ * truncated later, ag_weight_files_read gives AG_IO, but touching the mapping
+ * (ag_weight_files_data) raises SIGBUS: that is how the system says it. */
+#ifndef AG_FORMATS_WEIGHT_FILES_H
+#define AG_FORMATS_WEIGHT_FILES_H
+
+#include "formats/safetensors.h"
+
+typedef struct ag_weight_files ag_weight_files;
+
+/* path: a directory with model.safetensors or, without that, model.safetensors.index.json and its
+ * shards; or one such file (a name ending in .json is an index). AG_NOT_FOUND without any;
+ * AG_FORMAT, with file and place, if a header is malformed, a tensor occurs in two shards, or the
+ * index names a shard that does not exist or a tensor that its shard lacks. A shard's tensors that
+ * the index leaves out are listed all the same. *out is NULL after a failure. */
+ag_status ag_weight_files_open(const char *path, ag_weight_files **out, ag_error *err);
+void ag_weight_files_destroy(ag_weight_files *w);
+
+/* All tensors, sorted by name (strcmp). Pointers to them are borrowed from w. */
+size_t ag_weight_files_count(const ag_weight_files *w);
+const ag_st_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i);
+const ag_st_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name);
+
+/* The tensor as a weight: AG_NOT_FOUND if there is none of that name, AG_UNSUPPORTED if it is not
+ * F32, F16 or BF16 or has more than AG_MAX_DIMS dims. */
+ag_status ag_weight_files_require(const ag_weight_files *w, const char *name,
+                                  const ag_st_tensor **out, ag_error *err);
+
+/* The opened path, and each file behind it: its path, its descriptor (borrowed, for pread and mmap)
+ * and its size. */
+const char *ag_weight_files_source(const ag_weight_files *w);
+size_t ag_weight_files_n_files(const ag_weight_files *w);
+const char *ag_weight_files_path(const ag_weight_files *w, size_t file);
+int ag_weight_files_fd(const ag_weight_files *w, size_t file);
+uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file);
+
+/* First byte of the tensor in a read-only mapping of its file. Not necessarily aligned to its
+ * element size: the format does not promise it. Pages come in when touched. */
+const void *ag_weight_files_data(const ag_weight_files *w, const ag_st_tensor *t);
+
+/* Takes bytes [first, first + n) of the tensor out of this process's memory once they have been
+ * used; they stay readable and come back from the file. Whole pages, borders included, so that
+ * slices given back one after another leave nothing behind. A range past the end is cut. */
+void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
+                          uint64_t n);
+
+/* Copies bytes [first, first + n) of the tensor by pread, without touching the mapping. AG_INVALID
+ * if the range passes the tensor's end; AG_IO if the file cannot give them. */
+ag_status ag_weight_files_read(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
+                               void *dst, size_t n, ag_error *err);
+
+#endif

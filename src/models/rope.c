@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/rope.h"
+
+#include <math.h>
+
+static const double two_pi = 6.283185307179586;
+
+/* Llama 3.1's rule: wavelengths that the original context holds many times stay, those longer than
+ * it are divided by the factor, and between the two bounds one fades into the other. */
+static float scale_llama3(float inv_freq, const ag_rope_scaling *s) {
+    const double original = s->original_max_position_embeddings;
+    const float low = (float)s->low_freq_factor, factor = (float)s->factor;
+    float wavelength = (float)two_pi / inv_freq;
+    if (wavelength < (float)(original / s->high_freq_factor)) return inv_freq;
+    if (wavelength > (float)(original / s->low_freq_factor)) return inv_freq / factor;
+    float smooth =
+        ((float)original / wavelength - low) / (float)(s->high_freq_factor - s->low_freq_factor);
+    return (1 - smooth) * inv_freq / factor + smooth * inv_freq;
+}
+
+void ag_rope_inv_freq(const ag_llama_config *c, float *inv_freq) {
+    for (uint32_t i = 0; i < c->head_dim / 2; i++) {
+        float exponent = (float)(2 * i) / (float)c->head_dim;
+        /* pow in double rounds to the float32 power, whatever the system's powf does. */
+        float f = 1 / (float)pow((float)c->rope_theta, exponent);
+        if (c->rope_scaling.type == AG_ROPE_LINEAR) f /= (float)c->rope_scaling.factor;
+        if (c->rope_scaling.type == AG_ROPE_LLAMA3) f = scale_llama3(f, &c->rope_scaling);
+        inv_freq[i] = f;
+    }
+}
