@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# C files are as clang-format 14 writes them; other versions differ, so they are not asked.
+#   format.sh SOURCE_DIR
+set -euo pipefail
+cd "$1"
+for tool in clang-format-14 clang-format; do
+    case $("$tool" --version 2>/dev/null) in *"version 14."*)
+        git ls-files -z '*.c' '*.h' | xargs -0 "$tool" --dry-run --Werror
+        exit
+        ;;
+    esac
+done
+echo "skipped: clang-format 14 is not here"
+exit 77
