@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/quant.h"
+
+#include "quant/blocks.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* NaN and Inf have all exponent bits; testing bits vectorises and does not depend on how the
+ * compiler treats comparisons with NaN. */
+static bool all_finite(const float *x, size_t n) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t b;
+        memcpy(&b, x + i, sizeof b);
+        found |= (b & 0x7f800000) == 0x7f800000;
+    }
+    return !found;
+}
+
+static size_t first_not_finite(const float *x, size_t n) {
+    size_t i = 0;
+    while (i < n && isfinite(x[i])) i++;
+    return i;
+}
+
+/* Half types: the first value whose half is Inf; n if there is none. */
+static size_t first_too_large(const unsigned char *halves, size_t n, uint16_t infinity) {
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, halves + 2 * i, sizeof h);
+        if ((h & 0x7fff) == infinity) return i;
+    }
+    return n;
+}
+
+/* The largest magnitude of a block is what makes its scale too large. */
+static size_t largest_of_block(const float *src, size_t block) {
+    size_t at = block * AG_QK;
+    for (size_t i = at; i < (block + 1) * AG_QK; i++) {
+        if (fabsf(src[i]) > fabsf(src[at])) at = i;
+    }
+    return at;
+}
+
+static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, size_t n,
+                                 ag_rounding rounding, size_t *bad) {
+    size_t block = 0;
+    bool fits = dtype == AG_Q4_0   ? ag_quantize_q4_0(dst, src, n / AG_QK, rounding, &block)
+                : dtype == AG_Q4_1 ? ag_quantize_q4_1(dst, src, n / AG_QK, rounding, &block)
+                                   : ag_quantize_q8_0(dst, src, n / AG_QK, &block);
+    if (fits) return AG_OK;
+    *bad = largest_of_block(src, block);
+    return AG_FORMAT;
+}
+
+ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
+                          ag_rounding rounding, size_t *bad) {
+    assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
+    size_t nowhere;
+    if (!bad) bad = &nowhere;
+    if (!all_finite(src, n)) {
+        *bad = first_not_finite(src, n);
+        return AG_FORMAT;
+    }
+    switch (dtype) {
+    case AG_F32:
+        memcpy(dst, src, n * sizeof *src);
+        return AG_OK;
+    case AG_F16:
+        ag_f32_to_f16_row(dst, src, n);
+        *bad = first_too_large(dst, n, 0x7c00);
+        return *bad < n ? AG_FORMAT : AG_OK;
+    case AG_BF16:
+        ag_f32_to_bf16_row(dst, src, n);
+        *bad = first_too_large(dst, n, 0x7f80);
+        return *bad < n ? AG_FORMAT : AG_OK;
+    case AG_Q4_0:
+    case AG_Q4_1:
+    case AG_Q8_0:
+        return quantize_blocks(dtype, dst, src, n, rounding, bad);
+    default:
+        break;
+    }
+    assert(!"a dtype that floats are not rounded to");
+    return AG_DTYPE;
+}
+
+void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
+    assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
+    switch (dtype) {
+    case AG_F32:
+        memcpy(dst, src, n * sizeof *dst);
+        return;
+    case AG_F16:
+        ag_f16_to_f32_row(dst, src, n);
+        return;
+    case AG_BF16:
+        ag_bf16_to_f32_row(dst, src, n);
+        return;
+    case AG_Q4_0:
+        ag_dequantize_q4_0(dst, src, n / AG_QK);
+        return;
+    case AG_Q4_1:
+        ag_dequantize_q4_1(dst, src, n / AG_QK);
+        return;
+    case AG_Q8_0:
+        ag_dequantize_q8_0(dst, src, n / AG_QK);
+        return;
+    default:
+        assert(!"a dtype that holds no floats");
+    }
+}
