@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public operations: check, then the backend's slot, or its composition. */
+#include "core/backend_check.h"
+#include "core/backend_compose.h"
+#include "core/fail.h"
+
+/* ---- the backend itself ---- */
+
+void ag_backend_destroy(ag_backend *b) {
+    if (b) b->ops->destroy(b);
+}
+
+const char *ag_backend_name(const ag_backend *b) { return b->ops->name; }
+
+const char *ag_backend_describe(ag_backend *b) {
+    return b->ops->describe ? b->ops->describe(b) : b->ops->name;
+}
+
+uint32_t ag_backend_threads(const ag_backend *b) {
+    return b->ops->n_threads ? b->ops->n_threads(b) : 1;
+}
+
+ag_memory *ag_backend_memory(ag_backend *b) { return b->ops->memory(b); }
+
+const ag_error *ag_backend_error(const ag_backend *b) { return &b->err; }
+
+ag_status ag_sync(ag_backend *be) { return be->ops->sync ? be->ops->sync(be) : AG_OK; }
+
+/* ---- matrices ---- */
+
+ag_status ag_matmul(ag_backend *be, ag_tensor *y, const ag_tensor *a, const ag_tensor *b) {
+    AG_TRY(ag_check_f32(be, y, "y"));
+    AG_TRY(ag_check_f32(be, a, "a"));
+    AG_TRY(ag_check_f32(be, b, "b"));
+    size_t m = ag_shape_rows(&a->shape), k = ag_shape_cols(&a->shape);
+    size_t n = ag_shape_cols(&b->shape);
+    if (ag_shape_rows(&b->shape) != k) {
+        return AG_FAIL(&be->err, SHAPE, "a has rows of %zu, but b has %zu rows", k,
+                       ag_shape_rows(&b->shape));
+    }
+    if (ag_shape_rows(&y->shape) != m || ag_shape_cols(&y->shape) != n) {
+        return AG_FAIL(&be->err, SHAPE, "y is [%zu,%zu], but a * b is [%zu,%zu]",
+                       ag_shape_rows(&y->shape), ag_shape_cols(&y->shape), m, n);
+    }
+    AG_TRY(ag_check_apart(be, y, "y", a, "a"));
+    AG_TRY(ag_check_apart(be, y, "y", b, "b"));
+    return be->ops->matmul(be, y, a, b);
+}
+
+/* y has one column for every row of w. */
+static ag_status check_transposed(ag_backend *be, const ag_tensor *y, const ag_tensor *x,
+                                  const ag_tensor *w) {
+    AG_TRY(ag_check_matmul_rows(be, y, x, w, 0));
+    size_t n = ag_shape_cols(&y->shape), rows = ag_shape_rows(&w->shape);
+    if (n == rows) return AG_OK;
+    return AG_FAIL(&be->err, SHAPE, "y has rows of %zu, but w has %zu rows", n, rows);
+}
+
+ag_status ag_matmul_transposed(ag_backend *be, ag_tensor *y, const ag_tensor *x,
+                               const ag_tensor *w) {
+    AG_TRY(check_transposed(be, y, x, w));
+    return be->ops->matmul_transposed(be, y, x, w);
+}
+
+ag_status ag_matmul_slice(ag_backend *be, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                          size_t row0) {
+    AG_TRY(ag_check_floats(be, w, "w"));
+    AG_TRY(ag_check_matmul_rows(be, y, x, w, row0));
+    if (be->ops->matmul_slice) return be->ops->matmul_slice(be, y, x, w, row0);
+    ag_tensor rows;
+    AG_TRY(ag_tensor_rows(&rows, w, row0, ag_shape_cols(&y->shape), &be->err));
+    return be->ops->matmul_transposed(be, y, x, &rows);
+}
+
+ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor *x,
+                          const ag_tensor *const w[], size_t n) {
+    if (n == 0 || n > AG_MATMUL_GROUP_MAX) {
+        return AG_FAIL(&be->err, INVALID, "a group of %zu products; 1 to %d", n,
+                       AG_MATMUL_GROUP_MAX);
+    }
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(check_transposed(be, y[i], x, w[i]));
+        for (size_t j = 0; j < i; j++) AG_TRY(ag_check_apart(be, y[i], "y[i]", y[j], "y[j]"));
+    }
+    if (be->ops->matmul_group) return be->ops->matmul_group(be, y, x, w, n);
+    for (size_t i = 0; i < n; i++) AG_TRY(be->ops->matmul_transposed(be, y[i], x, w[i]));
+    return AG_OK;
+}
+
+ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
+                            ag_dtype want, ag_consumed_fn consumed, void *user) {
+    *owner = NULL;
+    if (src->dtype != AG_F32 && src->dtype != AG_F16 && src->dtype != AG_BF16) {
+        return AG_FAIL(&be->err, DTYPE, "a weight is prepared from f32, f16 or bf16, not %s",
+                       ag_dtype_name(src->dtype));
+    }
+    AG_TRY(ag_check_floats(be, src, "the weight"));
+    if ((unsigned)want >= AG_DTYPE_COUNT || want == AG_I32 || want == AG_U8) {
+        return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(want));
+    }
+    if (!ag_tensor_data(src)) {
+        return AG_FAIL(&be->err, INVALID, "the weight's %zu bytes are not on the host",
+                       ag_tensor_bytes(src));
+    }
+    if (ag_shape_cols(&src->shape) % ag_dtype_block(want) != 0) want = src->dtype;
+    return (be->ops->prepare_weight ? be->ops->prepare_weight : ag_compose_prepare_weight)(
+        be, w, owner, src, want, consumed, user);
+}
+
+/* ---- rows ---- */
+
+/* Two F32 tensors seen as the same [rows, columns]. */
+static ag_status check_pair(ag_backend *be, const ag_tensor *a, const char *a_name,
+                            const ag_tensor *b, const char *b_name) {
+    AG_TRY(ag_check_f32(be, a, a_name));
+    AG_TRY(ag_check_f32(be, b, b_name));
+    return ag_check_same_shape(be, a, a_name, b, b_name);
+}
+
+ag_status ag_rms_norm(ag_backend *be, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                      float eps) {
+    AG_TRY(check_pair(be, y, "y", x, "x"));
+    AG_TRY(ag_check_vector(be, w, "w", ag_shape_cols(&x->shape)));
+    return be->ops->rms_norm(be, y, x, w, eps);
+}
+
+ag_status ag_add_rms_norm(ag_backend *be, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
+                          const ag_tensor *w, float eps) {
+    AG_TRY(check_pair(be, y, "y", x, "x"));
+    AG_TRY(check_pair(be, x, "x", add, "add"));
+    AG_TRY(ag_check_vector(be, w, "w", ag_shape_cols(&x->shape)));
+    AG_TRY(ag_check_apart(be, y, "y", x, "x"));
+    AG_TRY(ag_check_apart(be, y, "y", add, "add"));
+    AG_TRY(ag_check_apart(be, x, "x", add, "add"));
+    if (be->ops->add_rms_norm) return be->ops->add_rms_norm(be, y, x, add, w, eps);
+    AG_TRY(be->ops->add_assign(be, x, add));
+    return be->ops->rms_norm(be, y, x, w, eps);
+}
+
+ag_status ag_softmax(ag_backend *be, ag_tensor *x) {
+    AG_TRY(ag_check_f32(be, x, "x"));
+    return be->ops->softmax(be, x);
+}
+
+ag_status ag_add_assign(ag_backend *be, ag_tensor *x, const ag_tensor *y) {
+    AG_TRY(check_pair(be, x, "x", y, "y"));
+    return be->ops->add_assign(be, x, y);
+}
+
+ag_status ag_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
+    AG_TRY(ag_check_f32(be, x, "x"));
+    AG_TRY(ag_check_vector(be, bias, "bias", ag_shape_cols(&x->shape)));
+    return (be->ops->add_bias ? be->ops->add_bias : ag_compose_add_bias)(be, x, bias);
+}
+
+ag_status ag_scale(ag_backend *be, ag_tensor *x, float v) {
+    AG_TRY(ag_check_f32(be, x, "x"));
+    return be->ops->scale(be, x, v);
+}
+
+ag_status ag_silu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
+    AG_TRY(check_pair(be, a, "a", b, "b"));
+    return be->ops->silu_mul(be, a, b);
+}
+
+ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
+                  const ag_tensor *inv_freq) {
+    AG_TRY(ag_check_f32(be, x, "x"));
+    if (x->shape.n_dims != 3) {
+        return AG_FAIL(&be->err, SHAPE, "x has %d dims, not the 3 of [n,heads,d]", x->shape.n_dims);
+    }
+    size_t d = x->shape.dim[2];
+    if (d % 2 != 0) return AG_FAIL(&be->err, SHAPE, "heads of %zu values do not make pairs", d);
+    AG_TRY(ag_check_vector(be, inv_freq, "inv_freq", d / 2));
+    if (!ag_tensor_f32(inv_freq)) {
+        return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not on the host", d / 2);
+    }
+    return be->ops->rope(be, x, positions, inv_freq);
+}
+
+/* ---- moving data ---- */
+
+ag_status ag_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
+                    size_t n) {
+    AG_TRY(ag_check_f32(be, dst, "dst"));
+    AG_TRY(ag_check_floats(be, table, "table"));
+    size_t rows = ag_shape_rows(&dst->shape), cols = ag_shape_cols(&dst->shape);
+    if (rows != n) { return AG_FAIL(&be->err, SHAPE, "dst has %zu rows for %zu ids", rows, n); }
+    if (cols != ag_shape_cols(&table->shape)) {
+        return AG_FAIL(&be->err, SHAPE, "dst has rows of %zu, the table of %zu", cols,
+                       ag_shape_cols(&table->shape));
+    }
+    AG_TRY(ag_check_ids(be, table, ids, n));
+    return (be->ops->gather ? be->ops->gather : ag_compose_gather)(be, dst, table, ids, n);
+}
+
+static ag_status copy_bytes(ag_backend *be, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                            size_t src_offset, size_t n) {
+    return (be->ops->copy_bytes ? be->ops->copy_bytes : ag_compose_copy_bytes)(be, dst, dst_offset,
+                                                                               src, src_offset, n);
+}
+
+ag_status ag_cast(ag_backend *be, ag_tensor *dst, const ag_tensor *src) {
+    AG_TRY(ag_check_floats(be, dst, "dst"));
+    AG_TRY(ag_check_floats(be, src, "src"));
+    AG_TRY(ag_check_same_shape(be, dst, "dst", src, "src"));
+    if (dst->dtype == src->dtype) {
+        return copy_bytes(be, dst->buffer, dst->offset, src->buffer, src->offset,
+                          ag_tensor_bytes(src));
+    }
+    AG_TRY(ag_check_apart(be, dst, "dst", src, "src"));
+    return be->ops->cast(be, dst, src);
+}
+
+/* Elements [offset, offset + count) of t as bytes of its buffer. */
+static ag_status slice_bytes(ag_backend *be, const ag_tensor *t, const char *name, size_t offset,
+                             size_t count, size_t *begin) {
+    size_t block = ag_dtype_block(t->dtype), all = ag_shape_numel(&t->shape);
+    if (t->layout != 0) {
+        return AG_FAIL(&be->err, INVALID, "%s is a prepared weight (layout %u), not plain rows",
+                       name, (unsigned)t->layout);
+    }
+    if (offset % block != 0 || count % block != 0) {
+        return AG_FAIL(&be->err, SHAPE, "%s: %zu elements at %zu are no multiple of %s's block %zu",
+                       name, count, offset, ag_dtype_name(t->dtype), block);
+    }
+    if (offset > all || count > all - offset) {
+        return AG_FAIL(&be->err, SHAPE, "%s: %zu elements at %zu pass the end of %zu", name, count,
+                       offset, all);
+    }
+    *begin = t->offset + ag_dtype_row_bytes(t->dtype, offset);
+    return AG_OK;
+}
+
+ag_status ag_copy_slice(ag_backend *be, ag_tensor *dst, size_t dst_offset, const ag_tensor *src,
+                        size_t src_offset, size_t count) {
+    if (dst->dtype != src->dtype) {
+        return AG_FAIL(&be->err, DTYPE, "dst is %s but src is %s", ag_dtype_name(dst->dtype),
+                       ag_dtype_name(src->dtype));
+    }
+    size_t to, from;
+    AG_TRY(slice_bytes(be, dst, "dst", dst_offset, count, &to));
+    AG_TRY(slice_bytes(be, src, "src", src_offset, count, &from));
+    if (count == 0) return AG_OK;
+    return copy_bytes(be, dst->buffer, to, src->buffer, from,
+                      ag_dtype_row_bytes(src->dtype, count));
+}
+
+ag_status ag_copy_from(ag_backend *be, ag_tensor *out, ag_buffer **owner, const ag_tensor *t) {
+    *owner = NULL;
+    if (t->layout != 0) {
+        return AG_FAIL(&be->err, INVALID, "a prepared weight (layout %u) stays with its backend",
+                       (unsigned)t->layout);
+    }
+    ag_tensor copy;
+    AG_TRY(ag_tensor_alloc(&copy, owner, ag_backend_memory(be), AG_USAGE_SCRATCH, t->dtype,
+                           t->shape, &be->err));
+    ag_status st = copy_bytes(be, *owner, 0, t->buffer, t->offset, ag_tensor_bytes(t));
+    if (st == AG_OK) *out = copy;
+    else ag_buffer_release(owner);
+    return st;
+}
+
+ag_status ag_read(ag_backend *be, void *dst, const ag_tensor *t, size_t n_bytes) {
+    size_t all = ag_tensor_bytes(t);
+    if (t->layout != 0 || n_bytes > all) {
+        return AG_FAIL(&be->err, INVALID, "%zu bytes of a tensor of %zu, layout %u", n_bytes, all,
+                       (unsigned)t->layout);
+    }
+    AG_TRY(ag_sync(be));
+    return ag_buffer_download(dst, t->buffer, t->offset, n_bytes, &be->err);
+}
+
+/* ---- the cache ---- */
+
+ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
+                      const uint32_t *positions) {
+    AG_TRY(ag_check_kv_write(be, kv, k, v));
+    return (be->ops->kv_write ? be->ops->kv_write : ag_compose_kv_write)(be, kv, k, v, positions);
+}
+
+ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
+                       const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+    AG_TRY(ag_check_attention(be, out, q, seqs, n_seqs));
+    return (be->ops->attention ? be->ops->attention : ag_compose_attention)(be, out, q, seqs,
+                                                                            n_seqs, scale);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention as it is defined: for each query all weights, their softmax, then the weighted sum.
+ * Written to be read: faster kernels are compared with it. */
+#include "core/alloc.h"
+#include "core/backend_compose.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What one KV head needs. A block's part is read where it lies, or downloaded to `packed`. */
+typedef struct head_work {
+    ag_backend *be;
+    const ag_kv_view *kv;
+    uint32_t head, n_queries; /* query heads of the group */
+    float scale;
+    double *weights; /* [n_queries][n_slots] */
+    double *sums;    /* [n_queries][head_dim] */
+    float *row;      /* [head_dim] */
+    void *packed;    /* rows of one block and head */
+    uint32_t positions[AG_KV_BLOCK];
+} head_work;
+
+static size_t slots_in_block(const head_work *w, size_t block) {
+    size_t rest = w->kv->n_slots[w->head] - block * AG_KV_BLOCK;
+    return rest < AG_KV_BLOCK ? rest : AG_KV_BLOCK;
+}
+
+static size_t blocks_in_use(const head_work *w) {
+    return ((size_t)w->kv->n_slots[w->head] + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+}
+
+/* The first `rows` rows of this head in one part of a block. */
+static ag_status fetch(head_work *w, size_t block, size_t part_offset, size_t row_bytes,
+                       size_t rows, void *scratch) {
+    const ag_kv_block *b = &w->kv->blocks[block];
+    size_t offset = b->offset + part_offset + (size_t)w->head * AG_KV_BLOCK * row_bytes;
+    return ag_buffer_download(scratch, b->buffer, offset, rows * row_bytes, &w->be->err);
+}
+
+static double dot(const float *a, const float *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)a[i] * b[i];
+    return sum;
+}
+
+/* weights[g][s] = q_g . k_s * scale, or -INFINITY where the query does not see the slot. */
+static ag_status weigh_keys(head_work *w, const float *q, uint32_t position) {
+    const ag_kv_view *kv = w->kv;
+    size_t d = kv->head_dim, n_slots = kv->n_slots[w->head];
+    size_t row_bytes = ag_dtype_row_bytes(kv->k_type, d);
+    for (size_t b = 0; b < blocks_in_use(w); b++) {
+        size_t n = slots_in_block(w, b);
+        AG_TRY(fetch(w, b, 0, row_bytes, n, w->packed));
+        AG_TRY(fetch(w, b, kv->p_offset, sizeof(uint32_t), n, w->positions));
+        for (size_t i = 0; i < n; i++) {
+            ag_dequantize_row(kv->k_type, w->row, (unsigned char *)w->packed + i * row_bytes, d);
+            for (uint32_t g = 0; g < w->n_queries; g++) {
+                w->weights[g * n_slots + b * AG_KV_BLOCK + i] =
+                    w->positions[i] <= position ? dot(q + g * d, w->row, d) * w->scale : -INFINITY;
+            }
+        }
+    }
+    return AG_OK;
+}
+
+/* In place; a row of -INFINITY alone becomes 0. */
+static void softmax(double *x, size_t n) {
+    double highest = -INFINITY, sum = 0;
+    for (size_t i = 0; i < n; i++) highest = fmax(highest, x[i]);
+    if (highest == -INFINITY) {
+        for (size_t i = 0; i < n; i++) x[i] = 0;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) sum += x[i] = exp(x[i] - highest);
+    for (size_t i = 0; i < n; i++) x[i] /= sum;
+}
+
+static ag_status sum_values(head_work *w, float *out) {
+    const ag_kv_view *kv = w->kv;
+    size_t d = kv->head_dim, n_slots = kv->n_slots[w->head];
+    size_t row_bytes = ag_dtype_row_bytes(kv->v_type, d), n_sums = w->n_queries * d;
+    memset(w->sums, 0, n_sums * sizeof *w->sums);
+    for (size_t b = 0; b < blocks_in_use(w); b++) {
+        size_t n = slots_in_block(w, b);
+        AG_TRY(fetch(w, b, kv->v_offset, row_bytes, n, w->packed));
+        for (size_t i = 0; i < n; i++) {
+            ag_dequantize_row(kv->v_type, w->row, (unsigned char *)w->packed + i * row_bytes, d);
+            for (uint32_t g = 0; g < w->n_queries; g++) {
+                double weight = w->weights[g * n_slots + b * AG_KV_BLOCK + i];
+                /* A slot that is not seen may hold anything: 0 * Inf would be NaN. */
+                if (weight == 0) continue;
+                for (size_t c = 0; c < d; c++) w->sums[g * d + c] += weight * w->row[c];
+            }
+        }
+    }
+    for (size_t i = 0; i < n_sums; i++) out[i] = (float)w->sums[i];
+    return AG_OK;
+}
+
+static void add_scores(const head_work *w, float *scores) {
+    size_t n_slots = w->kv->n_slots[w->head];
+    for (size_t s = 0; s < n_slots; s++) {
+        double sum = 0;
+        for (uint32_t g = 0; g < w->n_queries; g++) sum += w->weights[g * n_slots + s];
+        scores[s] += (float)(sum / w->n_queries);
+    }
+}
+
+/* q, out: the first row of the sequence, rows of n_heads * head_dim. */
+static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *out, const float *q,
+                             size_t row_size) {
+    size_t n_slots = w->kv->n_slots[w->head], first = (size_t)w->head * w->n_queries;
+    size_t at = first * w->kv->head_dim;
+    for (size_t r = 0; r < seq->n_rows; r++, at += row_size) {
+        AG_TRY(weigh_keys(w, q + at, seq->positions[r]));
+        for (uint32_t g = 0; g < w->n_queries; g++) softmax(w->weights + g * n_slots, n_slots);
+        AG_TRY(sum_values(w, out + at));
+        if (seq->scores && r >= seq->score_row0) {
+            add_scores(w, seq->scores + w->head * seq->score_stride);
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, float *out,
+                                 const float *q, size_t n_heads, float scale) {
+    const ag_kv_view *kv = &seq->kv;
+    size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads, most = 1;
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        if (kv->n_slots[h] > most) most = kv->n_slots[h];
+    }
+    head_work w = {.be = be, .kv = kv, .n_queries = (uint32_t)group, .scale = scale};
+    w.weights = ag_calloc(group * most, sizeof *w.weights);
+    w.sums = ag_calloc(group * d, sizeof *w.sums);
+    w.row = ag_calloc(d, sizeof *w.row);
+    w.packed = ag_calloc(AG_KV_BLOCK * d, sizeof(float)); /* no type's rows are longer */
+    ag_status st = AG_OK;
+    if (!w.weights || !w.sums || !w.row || !w.packed) {
+        st = AG_FAIL(&be->err, NOMEM, "%zu bytes of attention weights",
+                     group * most * sizeof *w.weights);
+    }
+    for (; w.head < kv->n_kv_heads && st == AG_OK; w.head++) {
+        st = attend_head(&w, seq, out, q, n_heads * d);
+    }
+    ag_free(w.packed);
+    ag_free(w.row);
+    ag_free(w.sums);
+    ag_free(w.weights);
+    return st;
+}
+
+ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
+                               const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+    AG_TRY(ag_sync(be));
+    ag_host_view qs = {0}, outs = {0};
+    size_t n_heads = q->shape.dim[1], row_size = n_heads * q->shape.dim[2];
+    ag_status st = ag_host_view_open(be, &qs, q);
+    if (st == AG_OK) st = ag_host_view_open(be, &outs, out);
+    for (size_t i = 0; i < n_seqs && st == AG_OK; i++) {
+        size_t at = seqs[i].row0 * row_size;
+        st = attend_sequence(be, &seqs[i], outs.data + at, qs.data + at, n_heads, scale);
+    }
+    ag_status closed = ag_host_view_close(be, &outs, out, st == AG_OK);
+    ag_host_view_close(be, &qs, q, false);
+    return st == AG_OK ? closed : st;
+}

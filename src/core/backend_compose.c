@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/backend_compose.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+static ag_status out_of_memory(ag_backend *be, size_t bytes) {
+    return AG_FAIL(&be->err, NOMEM, "%zu bytes of scratch on the host", bytes);
+}
+
+ag_status ag_host_view_open(ag_backend *be, ag_host_view *view, const ag_tensor *t) {
+    *view = (ag_host_view){.data = ag_tensor_data(t)};
+    if (view->data) return AG_OK;
+    size_t bytes = ag_tensor_bytes(t);
+    view->copy = ag_malloc(bytes);
+    if (!view->copy) return out_of_memory(be, bytes);
+    view->data = view->copy;
+    ag_status st = ag_buffer_download(view->copy, t->buffer, t->offset, bytes, &be->err);
+    if (st == AG_OK) return AG_OK;
+    ag_free(view->copy);
+    *view = (ag_host_view){0};
+    return st;
+}
+
+ag_status ag_host_view_close(ag_backend *be, ag_host_view *view, const ag_tensor *t, bool write) {
+    ag_status st = AG_OK;
+    if (view->copy) {
+        size_t bytes = ag_tensor_bytes(t);
+        if (write) st = ag_buffer_upload(t->buffer, t->offset, view->copy, bytes, &be->err);
+        ag_free(view->copy);
+    } else if (view->data) {
+        ag_buffer_unmap(t->buffer);
+    }
+    *view = (ag_host_view){0};
+    return st;
+}
+
+/* ---- copies ---- */
+
+enum { COPY_CHUNK = 1 << 20 };
+
+/* Through a chunk on the host. Inside one buffer a copy to a higher place runs from the end, so
+ * that nothing is overwritten before it is read. */
+static ag_status copy_in_chunks(ag_backend *be, ag_buffer *dst, size_t to, ag_buffer *src,
+                                size_t from, size_t n) {
+    size_t chunk = n < COPY_CHUNK ? n : COPY_CHUNK;
+    void *bytes = ag_malloc(chunk);
+    if (!bytes) return out_of_memory(be, chunk);
+    bool backwards = dst == src && to > from;
+    ag_status st = AG_OK;
+    for (size_t done = 0; done < n && st == AG_OK;) {
+        size_t len = n - done < chunk ? n - done : chunk;
+        size_t at = backwards ? n - done - len : done;
+        st = ag_buffer_download(bytes, src, from + at, len, &be->err);
+        if (st == AG_OK) st = ag_buffer_upload(dst, to + at, bytes, len, &be->err);
+        done += len;
+    }
+    ag_free(bytes);
+    return st;
+}
+
+ag_status ag_compose_copy_bytes(ag_backend *be, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                                size_t src_offset, size_t n) {
+    AG_TRY(ag_sync(be));
+    AG_TRY(ag_buffer_sync(src, &be->err));
+    const unsigned char *p = ag_buffer_map(src);
+    if (!p) return copy_in_chunks(be, dst, dst_offset, src, src_offset, n);
+    ag_status st = ag_buffer_upload(dst, dst_offset, p + src_offset, n, &be->err);
+    if (dst != src) ag_buffer_unmap(src);
+    return st;
+}
+
+/* ---- weights ---- */
+
+typedef struct row_rounding {
+    ag_backend *be;
+    const ag_tensor *src;
+    const unsigned char *bytes; /* of src */
+    ag_tensor w;
+    float *values; /* one row */
+    void *packed;
+} row_rounding;
+
+static ag_status report_bad_value(ag_backend *be, float v, ag_dtype want, size_t row, size_t col) {
+    if (isfinite(v)) {
+        return AG_FAIL(&be->err, FORMAT, "value %zu of row %zu is %g, too large for %s", col, row,
+                       (double)v, ag_dtype_name(want));
+    }
+    return AG_FAIL(&be->err, FORMAT, "value %zu of row %zu is %s", col, row,
+                   isnan(v) ? "NaN" : "infinite");
+}
+
+static ag_status round_one_row(row_rounding *r, size_t row) {
+    size_t cols = ag_shape_cols(&r->src->shape), bad = 0;
+    size_t src_bytes = ag_dtype_row_bytes(r->src->dtype, cols);
+    size_t w_bytes = ag_dtype_row_bytes(r->w.dtype, cols);
+    ag_dequantize_row(r->src->dtype, r->values, r->bytes + row * src_bytes, cols);
+    if (ag_quantize_row(r->w.dtype, r->packed, r->values, cols, AG_ROUND_WEIGHT, &bad) != AG_OK) {
+        return report_bad_value(r->be, r->values[bad], r->w.dtype, row, bad);
+    }
+    return ag_buffer_upload(r->w.buffer, row * w_bytes, r->packed, w_bytes, &r->be->err);
+}
+
+ag_status ag_compose_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner,
+                                    const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                    void *user) {
+    size_t rows = ag_shape_rows(&src->shape), cols = ag_shape_cols(&src->shape);
+    row_rounding r = {.be = be, .src = src, .bytes = ag_tensor_data(src)};
+    ag_status st = ag_tensor_alloc(&r.w, owner, ag_backend_memory(be), AG_USAGE_WEIGHTS, want,
+                                   ag_shape_2d(rows, cols), &be->err);
+    if (st != AG_OK) goto done;
+    r.values = ag_calloc(cols, sizeof *r.values);
+    r.packed = ag_malloc(ag_dtype_row_bytes(want, cols));
+    if (!r.values || !r.packed) {
+        st = out_of_memory(be, cols * sizeof *r.values);
+        goto done;
+    }
+    for (size_t row = 0; row < rows && st == AG_OK; row++) {
+        st = round_one_row(&r, row);
+        if (st == AG_OK && consumed) consumed(user, row, 1);
+    }
+    if (st == AG_OK) *w = r.w;
+done:
+    if (st != AG_OK) ag_buffer_release(owner);
+    ag_free(r.packed);
+    ag_free(r.values);
+    return st;
+}
+
+/* ---- rows ---- */
+
+ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
+    AG_TRY(ag_sync(be));
+    ag_host_view xs = {0}, b = {0};
+    ag_status st = ag_host_view_open(be, &xs, x);
+    if (st == AG_OK) st = ag_host_view_open(be, &b, bias);
+    if (st == AG_OK) {
+        size_t rows = ag_shape_rows(&x->shape), cols = ag_shape_cols(&x->shape);
+        for (size_t r = 0; r < rows; r++) {
+            for (size_t c = 0; c < cols; c++) xs.data[r * cols + c] += b.data[c];
+        }
+    }
+    ag_host_view_close(be, &b, bias, false);
+    ag_status closed = ag_host_view_close(be, &xs, x, st == AG_OK);
+    return st == AG_OK ? closed : st;
+}
+
+ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,
+                            const int32_t *ids, size_t n) {
+    AG_TRY(ag_sync(be));
+    size_t cols = ag_shape_cols(&table->shape);
+    size_t row_bytes = ag_dtype_row_bytes(table->dtype, cols), dst_bytes = cols * sizeof(float);
+    float *values = ag_malloc(dst_bytes);
+    void *packed = ag_malloc(row_bytes);
+    ag_status st = values && packed ? AG_OK : out_of_memory(be, dst_bytes + row_bytes);
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        st = ag_buffer_download(packed, table->buffer, table->offset + (size_t)ids[i] * row_bytes,
+                                row_bytes, &be->err);
+        if (st != AG_OK) break;
+        ag_dequantize_row(table->dtype, values, packed, cols);
+        st =
+            ag_buffer_upload(dst->buffer, dst->offset + i * dst_bytes, values, dst_bytes, &be->err);
+    }
+    ag_free(packed);
+    ag_free(values);
+    return st;
+}
+
+/* ---- the cache ---- */
+
+/* Rounds one token's row of one head into its slot. part_offset: K's or V's place in a block. */
+static ag_status write_slot(ag_backend *be, const ag_kv_view *kv, ag_dtype dtype,
+                            size_t part_offset, uint32_t head, size_t slot, const float *values,
+                            void *packed) {
+    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
+    size_t row_bytes = ag_dtype_row_bytes(dtype, kv->head_dim), bad = 0;
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    if (ag_quantize_row(dtype, packed, values, kv->head_dim, AG_ROUND_KV, &bad) != AG_OK) {
+        return AG_FAIL(&be->err, FORMAT, "slot %zu of KV head %u: value %zu, %g, does not fit %s",
+                       slot, (unsigned)head, bad, (double)values[bad], ag_dtype_name(dtype));
+    }
+    return ag_buffer_upload(block->buffer, block->offset + part_offset + row * row_bytes, packed,
+                            row_bytes, &be->err);
+}
+
+static ag_status write_position(ag_backend *be, const ag_kv_view *kv, uint32_t head, size_t slot,
+                                uint32_t position) {
+    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
+    size_t entry = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    return ag_buffer_upload(block->buffer, block->offset + kv->p_offset + entry * sizeof position,
+                            &position, sizeof position, &be->err);
+}
+
+ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
+                              const ag_tensor *v, const uint32_t *positions) {
+    AG_TRY(ag_sync(be));
+    ag_host_view ks = {0}, vs = {0};
+    size_t d = kv->head_dim, heads = kv->n_kv_heads, n = k->shape.dim[0];
+    void *packed = ag_malloc(d * sizeof(float)); /* no type's rows are longer */
+    ag_status st = packed ? AG_OK : out_of_memory(be, d * sizeof(float));
+    if (st == AG_OK) st = ag_host_view_open(be, &ks, k);
+    if (st == AG_OK) st = ag_host_view_open(be, &vs, v);
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        for (uint32_t h = 0; h < heads && st == AG_OK; h++) {
+            size_t slot = kv->n_slots[h] + i, row = (i * heads + h) * d;
+            st = write_slot(be, kv, kv->k_type, 0, h, slot, ks.data + row, packed);
+            if (st != AG_OK) break;
+            st = write_slot(be, kv, kv->v_type, kv->v_offset, h, slot, vs.data + row, packed);
+            if (st == AG_OK) st = write_position(be, kv, h, slot, positions[i]);
+        }
+    }
+    ag_host_view_close(be, &vs, v, false);
+    ag_host_view_close(be, &ks, k, false);
+    ag_free(packed);
+    return st;
+}

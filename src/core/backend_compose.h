@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What core/backend.c does when a backend leaves an optional slot empty: it builds the operation
+ * from the required slots, or does it on the host. Arguments have been checked. The host paths may
+ * allocate, so a backend that decodes with them is correct but not yet fast. */
+#ifndef AG_CORE_BACKEND_COMPOSE_H
+#define AG_CORE_BACKEND_COMPOSE_H
+
+#include "core/backend_ops.h"
+
+/* Where the values of an F32 tensor are for the host: in place, or in a copy. */
+typedef struct ag_host_view {
+    float *data;
+    float *copy; /* owned; NULL when in place */
+} ag_host_view;
+
+/* The backend has been synchronised. Close every opened view; `write` brings changes back. */
+ag_status ag_host_view_open(ag_backend *be, ag_host_view *view, const ag_tensor *t);
+ag_status ag_host_view_close(ag_backend *be, ag_host_view *view, const ag_tensor *t, bool write);
+
+/* Ranges of one buffer may overlap. */
+ag_status ag_compose_copy_bytes(ag_backend *be, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                                size_t src_offset, size_t n);
+ag_status ag_compose_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner,
+                                    const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                    void *user);
+ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias);
+ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,
+                            const int32_t *ids, size_t n);
+ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
+                              const ag_tensor *v, const uint32_t *positions);
+/* The definition of attention: two passes over the cache, sums in double. */
+ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
+                               const ag_attention_seq *seqs, size_t n_seqs, float scale);
+
+#endif

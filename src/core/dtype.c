@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <antigravity/dtype.h>
+#include <stdint.h>
+#include <strings.h>
+
+typedef struct dtype_info {
+    const char *name;
+    size_t block, bytes;
+} dtype_info;
+
+static const dtype_info infos[AG_DTYPE_COUNT] = {
+#define AG_DTYPE_INFO(name, text, block, bytes) [AG_##name] = {text, block, bytes},
+    AG_DTYPE_MAP(AG_DTYPE_INFO)
+#undef AG_DTYPE_INFO
+};
+
+/* NULL for a value that is no dtype: such values come from files. */
+static const dtype_info *info_of(ag_dtype dtype) {
+    return (unsigned)dtype < AG_DTYPE_COUNT ? &infos[dtype] : NULL;
+}
+
+const char *ag_dtype_name(ag_dtype dtype) {
+    const dtype_info *info = info_of(dtype);
+    return info ? info->name : "?";
+}
+
+bool ag_dtype_parse(const char *name, ag_dtype *out) {
+    for (int i = 0; i < AG_DTYPE_COUNT; i++) {
+        if (strcasecmp(name, infos[i].name) != 0) continue;
+        *out = (ag_dtype)i;
+        return true;
+    }
+    return false;
+}
+
+size_t ag_dtype_block(ag_dtype dtype) {
+    const dtype_info *info = info_of(dtype);
+    return info ? info->block : 0;
+}
+
+size_t ag_dtype_block_bytes(ag_dtype dtype) {
+    const dtype_info *info = info_of(dtype);
+    return info ? info->bytes : 0;
+}
+
+bool ag_dtype_is_quantized(ag_dtype dtype) { return ag_dtype_block(dtype) > 1; }
+
+size_t ag_dtype_row_bytes(ag_dtype dtype, size_t n) {
+    const dtype_info *info = info_of(dtype);
+    if (!info || n % info->block != 0) return 0;
+    size_t blocks = n / info->block;
+    return blocks > SIZE_MAX / info->bytes ? 0 : blocks * info->bytes;
+}
