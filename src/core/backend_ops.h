@@ -63,6 +63,13 @@ struct ag_backend {
     ag_error err; /* of the last failed operation */
 };
 
+/* The backend keeps the message of a failed operation; this hands it to a caller who has an *err.
+ */
+static inline ag_status ag_take_error(const ag_backend *be, ag_status st, ag_error *err) {
+    if (st != AG_OK && err) *err = be->err;
+    return st;
+}
+
 /* ---- operations on the cache: internal, since only the cache can make a view ---- */
 
 /* Appends n tokens to the layer: slot n_slots[h] + i of every KV head h receives row i, rounded to

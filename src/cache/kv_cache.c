@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/kv_cache.h"
+
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Where the parts of a block lie; every part starts on a page, so that blocks can be given back. */
+typedef struct block_layout {
+    size_t k_row, v_row; /* bytes of one slot of one head */
+    size_t v_offset, p_offset, block_bytes;
+    uint32_t blocks_per_layer;
+} block_layout;
+
+struct ag_kv_cache {
+    ag_kv_params params;
+    block_layout at;
+    ag_backend *backend; /* borrowed */
+    ag_buffer *storage;  /* owned; address space for every block, committed by use */
+    ag_kv_block *blocks; /* [n_layers][blocks_per_layer] */
+    uint32_t *n_slots;   /* [n_layers][n_kv_heads] */
+    uint32_t *n_blocks;  /* [n_layers] that hold slots */
+};
+
+static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+static bool is_cache_type(ag_dtype t) {
+    return t == AG_F32 || t == AG_F16 || t == AG_Q8_0 || t == AG_Q4_0;
+}
+
+static ag_status check_params(const ag_kv_params *p, ag_error *err) {
+    enum { MANY = 1 << 20 };
+    if (!p->n_layers || !p->n_kv_heads || !p->head_dim || p->n_layers > MANY ||
+        p->n_kv_heads > MANY || p->head_dim > MANY) {
+        return AG_FAIL(err, INVALID, "KV cache of %u layers, %u heads of %u", p->n_layers,
+                       p->n_kv_heads, p->head_dim);
+    }
+    if (!p->max_slots || p->max_slots > UINT32_MAX / 2) {
+        return AG_FAIL(err, INVALID, "KV cache of %u slots", p->max_slots);
+    }
+    const ag_dtype types[] = {p->k_type, p->v_type};
+    for (int i = 0; i < 2; i++) {
+        if (!is_cache_type(types[i])) {
+            return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: f32, f16, q8_0, q4_0",
+                           ag_dtype_name(types[i]));
+        }
+        if (p->head_dim % ag_dtype_block(types[i])) {
+            return AG_FAIL(err, UNSUPPORTED,
+                           "KV cache type %s needs a head size that is a multiple "
+                           "of %zu, this model's is %u",
+                           ag_dtype_name(types[i]), ag_dtype_block(types[i]), p->head_dim);
+        }
+    }
+    return AG_OK;
+}
+
+/* False if the whole cache does not fit an address space. */
+static bool lay_out(const ag_kv_params *p, block_layout *at) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    at->k_row = ag_dtype_row_bytes(p->k_type, p->head_dim);
+    at->v_row = ag_dtype_row_bytes(p->v_type, p->head_dim);
+    size_t rows = (size_t)p->n_kv_heads * AG_KV_BLOCK;
+    at->v_offset = round_up(rows * at->k_row, page);
+    at->p_offset = at->v_offset + round_up(rows * at->v_row, page);
+    at->block_bytes = at->p_offset + round_up(rows * sizeof(uint32_t), page);
+    at->blocks_per_layer = (p->max_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    size_t n_blocks = (size_t)at->blocks_per_layer * p->n_layers;
+    return n_blocks < SIZE_MAX / 2 / at->block_bytes;
+}
+
+ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_cache **out,
+                             ag_error *err) {
+    *out = NULL;
+    AG_TRY(check_params(params, err));
+    ag_kv_cache *c = ag_calloc(1, sizeof *c);
+    if (!c) return AG_FAIL(err, NOMEM, "KV cache");
+    ag_status st = AG_OK;
+    c->params = *params;
+    c->backend = be;
+    if (!lay_out(params, &c->at)) {
+        st = AG_FAIL(err, NOMEM, "KV cache of %u slots in %u layers passes the address space",
+                     params->max_slots, params->n_layers);
+        goto done;
+    }
+    size_t n_blocks = (size_t)c->at.blocks_per_layer * params->n_layers;
+    c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
+    c->n_slots = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->n_slots);
+    c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
+    if (!c->blocks || !c->n_slots || !c->n_blocks) {
+        st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
+        goto done;
+    }
+    st = ag_memory_alloc(ag_backend_memory(be), n_blocks * c->at.block_bytes, AG_USAGE_KV,
+                         &c->storage, err);
+    if (st != AG_OK) goto done;
+    for (size_t i = 0; i < n_blocks; i++) {
+        c->blocks[i] = (ag_kv_block){.buffer = c->storage, .offset = i * c->at.block_bytes};
+    }
+    *out = c;
+    c = NULL;
+done:
+    ag_kv_cache_destroy(c);
+    return st;
+}
+
+void ag_kv_cache_destroy(ag_kv_cache *c) {
+    if (!c) return;
+    ag_buffer_release(&c->storage);
+    ag_free(c->blocks);
+    ag_free(c->n_slots);
+    ag_free(c->n_blocks);
+    ag_free(c);
+}
+
+const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c) { return &c->params; }
+
+static uint32_t *slots_of(const ag_kv_cache *c, uint32_t layer) {
+    return c->n_slots + (size_t)layer * c->params.n_kv_heads;
+}
+
+static uint32_t layer_length(const ag_kv_cache *c, uint32_t layer) {
+    const uint32_t *n = slots_of(c, layer);
+    uint32_t longest = 0;
+    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        if (n[h] > longest) longest = n[h];
+    }
+    return longest;
+}
+
+uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
+    uint32_t longest = 0;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        uint32_t n = layer_length(c, l);
+        if (n > longest) longest = n;
+    }
+    return longest;
+}
+
+uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head) {
+    if (layer >= c->params.n_layers || kv_head >= c->params.n_kv_heads) return 0;
+    return slots_of(c, layer)[kv_head];
+}
+
+static uint32_t blocks_for(uint32_t n_slots) {
+    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
+}
+
+ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
+    uint32_t held = ag_kv_cache_length(c);
+    if (n > c->params.max_slots - held) {
+        return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %u more do not fit", held,
+                       c->params.max_slots, n);
+    }
+    return AG_OK;
+}
+
+void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out) {
+    *out = (ag_kv_view){
+        .k_type = c->params.k_type,
+        .v_type = c->params.v_type,
+        .n_kv_heads = c->params.n_kv_heads,
+        .head_dim = c->params.head_dim,
+        .v_offset = c->at.v_offset,
+        .p_offset = c->at.p_offset,
+        .blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer,
+        .n_blocks = c->n_blocks[layer],
+        .n_slots = slots_of(c, layer),
+    };
+}
+
+static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
+                                 size_t n, ag_error *err) {
+    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        uint32_t held = slots_of(c, layer)[h];
+        if (held && ag_kv_cache_position(c, layer, h, held - 1) >= positions[0]) {
+            return AG_FAIL(err, INVALID, "position %u is not above the cache's last, %u",
+                           positions[0], ag_kv_cache_position(c, layer, h, held - 1));
+        }
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (positions[i] <= positions[i - 1]) {
+            return AG_FAIL(err, INVALID, "position %u follows %u", positions[i], positions[i - 1]);
+        }
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
+                             const uint32_t *positions, ag_error *err) {
+    if (layer >= c->params.n_layers) {
+        return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
+    }
+    size_t n = k->shape.dim[0];
+    uint32_t held = layer_length(c, layer);
+    if (n > c->params.max_slots - held) {
+        return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held,
+                       c->params.max_slots, n);
+    }
+    if (!n) return AG_OK;
+    AG_TRY(check_positions(c, layer, positions, n, err));
+    ag_kv_view view;
+    ag_kv_cache_get_view(c, layer, &view);
+    view.n_blocks = blocks_for(held + (uint32_t)n);
+    AG_TRY(ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err));
+    c->n_blocks[layer] = view.n_blocks;
+    uint32_t *n_slots = slots_of(c, layer);
+    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) n_slots[h] += (uint32_t)n;
+    return AG_OK;
+}
+
+/* ---- looking at slots and moving them: host memory only ---- */
+
+/* The three parts of a slot; the block's first slot of the head is index 0. */
+typedef struct slot_ptr {
+    uint8_t *k, *v;
+    uint32_t *position;
+} slot_ptr;
+
+static bool find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                      slot_ptr *out) {
+    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    uint8_t *base = ag_buffer_map(b->buffer);
+    if (!base) return false;
+    base += b->offset;
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    out->k = base + row * c->at.k_row;
+    out->v = base + c->at.v_offset + row * c->at.v_row;
+    out->position = (uint32_t *)(void *)(base + c->at.p_offset) + row;
+    return true;
+}
+
+uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                              uint32_t slot) {
+    slot_ptr at;
+    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
+    if (!find_slot(c, layer, kv_head, slot, &at)) return UINT32_MAX;
+    return *at.position;
+}
+
+ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
+                           float *k, float *v, ag_error *err) {
+    slot_ptr at;
+    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) {
+        return AG_FAIL(err, INVALID, "slot %u of layer %u, head %u, which holds %u", slot, layer,
+                       kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
+    }
+    if (!find_slot(c, layer, kv_head, slot, &at)) {
+        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+    }
+    if (k) ag_dequantize_row(c->params.k_type, k, at.k, c->params.head_dim);
+    if (v) ag_dequantize_row(c->params.v_type, v, at.v, c->params.head_dim);
+    return AG_OK;
+}
+
+/* Moves n slots of one head down from `from` to `to`, in runs that lie in one block at both ends.
+ */
+static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to, uint32_t from,
+                      uint32_t n) {
+    while (n) {
+        uint32_t run =
+            AG_KV_BLOCK - (to % AG_KV_BLOCK > from % AG_KV_BLOCK ? to : from) % AG_KV_BLOCK;
+        if (run > n) run = n;
+        slot_ptr dst, src;
+        if (!find_slot(c, layer, head, to, &dst) || !find_slot(c, layer, head, from, &src)) {
+            return false;
+        }
+        memmove(dst.k, src.k, run * c->at.k_row);
+        memmove(dst.v, src.v, run * c->at.v_row);
+        memmove(dst.position, src.position, run * sizeof *dst.position);
+        to += run;
+        from += run;
+        n -= run;
+    }
+    return true;
+}
+
+/* Blocks past the layer's longest head hold nothing any more: their pages go back. */
+static void give_back_tail(ag_kv_cache *c, uint32_t layer) {
+    uint32_t keep = blocks_for(layer_length(c, layer));
+    const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
+    for (uint32_t i = keep; i < c->n_blocks[layer]; i++) {
+        ag_buffer_discard(blocks[i].buffer, blocks[i].offset, c->at.block_bytes);
+    }
+    c->n_blocks[layer] = keep;
+}
+
+ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
+    const ag_kv_params *p = &c->params;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+            if (slots_of(c, l)[h] < count) {
+                return AG_FAIL(err, INVALID, "%u slots to prune, layer %u head %u holds %u", count,
+                               l, h, slots_of(c, l)[h]);
+            }
+        }
+    }
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+            uint32_t *n = &slots_of(c, l)[h];
+            if (!move_down(c, l, h, 0, count, *n - count)) {
+                return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+            }
+            *n -= count;
+        }
+        give_back_tail(c, l);
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
+    if (ag_kv_cache_length(c) && !ag_buffer_map(c->storage)) {
+        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+    }
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+            uint32_t *n = &slots_of(c, l)[h];
+            while (*n && ag_kv_cache_position(c, l, h, *n - 1) >= position) --*n;
+        }
+        give_back_tail(c, l);
+    }
+    return AG_OK;
+}
+
+void ag_kv_cache_clear(ag_kv_cache *c) {
+    memset(c->n_slots, 0, (size_t)c->params.n_layers * c->params.n_kv_heads * sizeof *c->n_slots);
+    for (uint32_t l = 0; l < c->params.n_layers; l++) give_back_tail(c, l);
+}
+
+/* ---- figures ---- */
+
+size_t ag_kv_cache_memory_usage_bytes(const ag_kv_cache *c) {
+    size_t n = 0;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) n += c->n_blocks[l];
+    return n * c->at.block_bytes;
+}
+
+size_t ag_kv_cache_capacity_bytes(const ag_kv_cache *c) {
+    return (size_t)c->at.blocks_per_layer * c->params.n_layers * c->at.block_bytes;
+}
+
+size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
+    block_layout at;
+    if (check_params(params, NULL) != AG_OK || !lay_out(params, &at)) return 0;
+    return (size_t)at.blocks_per_layer * params->n_layers * at.block_bytes;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every activation of a forward pass, taken once and reused: decoding allocates nothing. */
+#ifndef AG_LAYERS_WORKSPACE_H
+#define AG_LAYERS_WORKSPACE_H
+
+#include <antigravity/backend.h>
+
+typedef struct ag_workspace_shape {
+    size_t n_rows; /* tokens in one pass at most */
+    size_t dim, q_dim, kv_dim, ffn_dim;
+} ag_workspace_shape;
+
+/* All F32, [n_rows, ...]. */
+typedef struct ag_workspace {
+    ag_workspace_shape shape;
+    ag_buffer *storage;  /* owned; the tensors below are parts of it */
+    ag_tensor residual;  /* [dim] the stream that every block adds to */
+    ag_tensor normed;    /* [dim] what a block reads */
+    ag_tensor q;         /* [q_dim] heads flattened */
+    ag_tensor k, v;      /* [kv_dim] */
+    ag_tensor out_attn;  /* [q_dim] of attention */
+    ag_tensor attn_out;  /* [dim] after the output projection */
+    ag_tensor gate, up;  /* [ffn_dim] */
+    ag_tensor down;      /* [dim] */
+    float *host_rows;    /* owned; [n_rows, dim] embedding rows on their way in */
+    uint32_t *positions; /* owned; [n_rows] logical positions of a pass */
+} ag_workspace;
+
+/* Zero-initialise *ws before; keeps a workspace that is large enough already. On failure the old
+ * one stands. */
+ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_workspace_shape *shape,
+                               ag_error *err);
+void ag_workspace_release(ag_workspace *ws);
+/* Bytes such a workspace takes. */
+size_t ag_workspace_bytes(const ag_workspace_shape *shape);
+
+#endif
