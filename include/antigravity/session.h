@@ -35,6 +35,7 @@ AG_API uint32_t ag_session_position(const ag_session *s);
  * trained for are the limits. */
 AG_API uint32_t ag_session_capacity_left(const ag_session *s);
 AG_API ag_kv_cache *ag_session_kv_cache(ag_session *s); /* borrowed */
+AG_API const ag_model_info *ag_session_model_info(const ag_session *s);
 
 /* What a session will take, before there is one. */
 typedef struct ag_session_plan {

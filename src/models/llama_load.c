@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "models/llama_weights.h"
+#include "quant/quant.h"
+
+typedef struct loading {
+    ag_llama_weights *w;
+    ag_backend *backend;
+    const ag_weight_files *files;
+    const ag_model_params *params;
+    uint64_t done, total; /* bytes of the files */
+    const ag_st_tensor *current;
+    size_t row_bytes; /* of the current tensor in the file */
+} loading;
+
+/* Rows that are converted need not stay in memory: the page cache keeps the file anyway. */
+static void drop_rows(void *user, size_t row0, size_t n_rows) {
+    const loading *ld = user;
+    ag_weight_files_drop(ld->files, ld->current, (uint64_t)row0 * ld->row_bytes,
+                         (uint64_t)n_rows * ld->row_bytes);
+}
+
+static ag_status advance(loading *ld, const ag_st_tensor *t, ag_error *err) {
+    ld->done += t->n_bytes;
+    const ag_model_params *p = ld->params;
+    if (p->progress && !p->progress(p->progress_user, ld->done, ld->total)) {
+        return AG_FAIL(err, CANCELLED, "loading was cancelled at %s", t->name);
+    }
+    return AG_OK;
+}
+
+static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
+                             ag_error *err) {
+    const ag_st_tensor *t;
+    AG_TRY(ag_llama_weights_find(ld->files, spec, &t, err));
+    ld->current = t;
+    ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
+    ag_status st = ag_llama_weights_put_matrix(ld->w, ld->backend, out, spec, t->dtype,
+                                               ag_weight_files_data(ld->files, t),
+                                               ld->params->weights, drop_rows, ld, err);
+    ag_weight_files_drop(ld->files, t, 0, t->n_bytes);
+    if (st != AG_OK) {
+        return ag_error_prefix(err, st, "%s", ag_weight_files_path(ld->files, t->file));
+    }
+    return advance(ld, t, err);
+}
+
+static ag_status load_vector(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
+                             ag_error *err) {
+    const ag_st_tensor *t;
+    AG_TRY(ag_llama_weights_find(ld->files, spec, &t, err));
+    size_t bytes = (size_t)t->n_bytes;
+    void *raw = ag_malloc(bytes);
+    float *values = ag_malloc(spec->rows * sizeof *values);
+    ag_status st = raw && values ? AG_OK : AG_FAIL(err, NOMEM, "tensor %s", spec->name);
+    if (st == AG_OK) st = ag_weight_files_read(ld->files, t, 0, raw, bytes, err);
+    if (st == AG_OK) {
+        ag_dequantize_row(t->dtype, values, raw, spec->rows);
+        st = ag_llama_weights_put_vector(ld->w, ld->backend, out, spec, values, err);
+        if (st != AG_OK) ag_error_prefix(err, st, "%s", ag_weight_files_path(ld->files, t->file));
+    }
+    ag_free(values);
+    ag_free(raw);
+    return st == AG_OK ? advance(ld, t, err) : st;
+}
+
+static ag_status load_layers(loading *ld, const ag_llama_config *c, ag_error *err) {
+    size_t n = ag_layer_weight_count(c);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        for (size_t i = 0; i < n; i++) {
+            ag_weight_spec spec = ag_layer_weight(c, l, i);
+            ag_tensor *out = (ag_tensor *)(void *)((char *)&ld->w->layers[l] + spec.member);
+            if (spec.kind == AG_WEIGHT_MATRIX) {
+                AG_TRY(load_matrix(ld, out, &spec, err));
+            } else {
+                AG_TRY(load_vector(ld, out, &spec, err));
+            }
+        }
+    }
+    return AG_OK;
+}
+
+ag_status ag_llama_weights_load(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,
+                                const ag_weight_files *files, const ag_model_params *params,
+                                ag_error *err) {
+    ag_llama_census census;
+    AG_TRY(ag_llama_weights_survey(c, files, params->weights, &census, err));
+    AG_TRY(ag_llama_weights_begin(w, c, err));
+    loading ld = {.w = w, .backend = be, .files = files, .params = params};
+    ld.total = census.source_bytes;
+    ag_status st = load_layers(&ld, c, err);
+    if (st == AG_OK) {
+        ag_weight_spec spec = ag_norm_weight(c);
+        st = load_vector(&ld, &w->norm, &spec, err);
+    }
+    if (st == AG_OK) {
+        ag_weight_spec spec =
+            ag_table_weight(c, census.tied ? census.embedding->name : AG_LM_HEAD_NAME);
+        st = load_matrix(&ld, &w->lm_head, &spec, err);
+    }
+    if (st != AG_OK) ag_llama_weights_release(w);
+    return st;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Llama family: everything between token ids and logits. */
+#ifndef AG_MODELS_LLAMA_MODEL_H
+#define AG_MODELS_LLAMA_MODEL_H
+
+#include "models/embedding.h"
+#include "models/llama_weights.h"
+
+struct ag_model {
+    ag_backend *backend; /* borrowed */
+    ag_llama_config config;
+    ag_model_info info;
+    ag_weight_files *files; /* owned; NULL for a synthetic model */
+    ag_llama_weights weights;
+    ag_embedding embedding;
+    ag_tensor inv_freq; /* [head_dim / 2] */
+    ag_buffer *inv_freq_owner;
+    ag_workspace workspace; /* shared by the model's sessions */
+};
+
+/* The next n tokens of one sequence. */
+typedef struct ag_forward_item {
+    ag_kv_cache *cache;
+    const int32_t *ids;
+    size_t n;
+    uint32_t position; /* logical, of ids[0] */
+} ag_forward_item;
+
+/* Takes every item's tokens through all layers and appends them to its cache. Afterwards row i of
+ * the workspace's `normed` (items one after another) is the final hidden state of token i. Fails as
+ * a whole: the caches are then as before.
+ * AG_LIMIT if a cache has no room or the rows pass the workspace; AG_INVALID for an unknown id. */
+ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_items,
+                           ag_error *err);
+
+/* logits [n_rows, n_vocab] of the last pass's rows from row0 on. */
+ag_status ag_llama_logits(ag_model *m, size_t row0, size_t n_rows, ag_tensor *logits,
+                          ag_error *err);
+
+/* Sizes of a workspace for so many rows. */
+ag_workspace_shape ag_llama_workspace_shape(const ag_model_info *info, size_t n_rows);
+
+#endif

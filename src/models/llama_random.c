@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights of a known shape from random numbers: for measuring speed. */
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "models/llama_weights.h"
+
+#include <string.h>
+
+static uint64_t next_random(uint64_t *state) { /* xorshift64*, Vigna 2016 */
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * 0x2545f4914f6cdd1du;
+}
+
+/* Any bits are valid nibbles, bytes and mantissas; scales and exponents are set to give small
+ * values of both signs. */
+static void fill_random(void *dst, ag_dtype type, size_t n_values, uint64_t *state) {
+    size_t bytes = ag_dtype_row_bytes(type, n_values);
+    uint8_t *p = dst;
+    for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+        uint64_t r = next_random(state);
+        memcpy(p + i, &r, bytes - i < sizeof r ? bytes - i : sizeof r);
+    }
+    size_t unit = ag_dtype_block_bytes(type);
+    for (size_t i = 0; i < bytes; i += unit) {
+        uint16_t half;
+        if (type == AG_F32) {
+            uint32_t bits;
+            memcpy(&bits, p + i, sizeof bits);
+            bits = (bits & 0x807fffffu) | 0x3c800000u; /* 2^-6 .. 2^-5 */
+            memcpy(p + i, &bits, sizeof bits);
+            continue;
+        }
+        memcpy(&half, p + i, sizeof half);
+        if (type == AG_BF16) {
+            half = (uint16_t)((half & 0x807f) | 0x3c80);
+        } else if (type == AG_F16) {
+            half = (uint16_t)((half & 0x83ff) | 0x2400);
+        } else if (type == AG_Q8_0) {
+            half = (uint16_t)((half & 0x3ff) | 0x0800); /* about 2^-13 */
+        } else {
+            half = (uint16_t)((half & 0x3ff) | 0x1800); /* about 2^-9 */
+        }
+        memcpy(p + i, &half, sizeof half);
+        if (type == AG_Q4_1) { /* m = -8 d: exponent plus three, sign set */
+            half = (uint16_t)((half + 0x0c00) | 0x8000);
+            memcpy(p + i + sizeof half, &half, sizeof half);
+        }
+    }
+}
+
+typedef struct making {
+    ag_llama_weights *w;
+    ag_backend *backend;
+    const ag_model_params *params;
+    uint64_t state, done, total;
+} making;
+
+static ag_status make_weight(making *mk, ag_tensor *out, const ag_weight_spec *spec,
+                             ag_error *err) {
+    bool matrix = spec->kind == AG_WEIGHT_MATRIX;
+    ag_dtype type = matrix ? ag_weight_type(AG_F32, mk->params->weights, spec->cols) : AG_F32;
+    size_t bytes = spec->rows * ag_dtype_row_bytes(type, spec->cols);
+    void *data = ag_malloc(bytes);
+    if (!data) return AG_FAIL(err, NOMEM, "tensor %s: %zu bytes", spec->name, bytes);
+    ag_status st;
+    if (matrix) {
+        fill_random(data, type, spec->rows * spec->cols, &mk->state);
+        st = ag_llama_weights_put_matrix(mk->w, mk->backend, out, spec, type, data, type, NULL,
+                                         NULL, err);
+    } else {
+        for (size_t i = 0; i < spec->rows; i++) ((float *)data)[i] = 1.0f;
+        st = ag_llama_weights_put_vector(mk->w, mk->backend, out, spec, data, err);
+    }
+    ag_free(data);
+    if (st != AG_OK) return st;
+    mk->done += (uint64_t)spec->rows * spec->cols;
+    const ag_model_params *p = mk->params;
+    if (p->progress && !p->progress(p->progress_user, mk->done, mk->total)) {
+        return AG_FAIL(err, CANCELLED, "making weights was cancelled at %s", spec->name);
+    }
+    return AG_OK;
+}
+
+ag_status ag_llama_weights_random(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,
+                                  const ag_model_params *params, ag_error *err) {
+    AG_TRY(ag_llama_weights_begin(w, c, err));
+    making mk = {.w = w, .backend = be, .params = params, .state = 0x9e3779b97f4a7c15u};
+    mk.total = ag_llama_parameters(c, true);
+    ag_status st = AG_OK;
+    size_t n = ag_layer_weight_count(c);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        for (size_t i = 0; i < n && st == AG_OK; i++) {
+            ag_weight_spec spec = ag_layer_weight(c, l, i);
+            ag_tensor *out = (ag_tensor *)(void *)((char *)&w->layers[l] + spec.member);
+            st = make_weight(&mk, out, &spec, err);
+        }
+    }
+    if (st == AG_OK) {
+        ag_weight_spec spec = ag_norm_weight(c);
+        st = make_weight(&mk, &w->norm, &spec, err);
+    }
+    if (st == AG_OK) {
+        ag_weight_spec spec = ag_table_weight(c, AG_LM_HEAD_NAME);
+        st = make_weight(&mk, &w->lm_head, &spec, err);
+    }
+    if (st != AG_OK) ag_llama_weights_release(w);
+    return st;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/llama_weights.h"
+
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+ag_status ag_llama_weights_begin(ag_llama_weights *w, const ag_llama_config *c, ag_error *err) {
+    *w = (ag_llama_weights){.n_layers = c->n_layers};
+    w->max_owners = c->n_layers * ag_layer_weight_count(c) + 2;
+    w->layers = ag_calloc(c->n_layers, sizeof *w->layers);
+    w->owners = ag_calloc(w->max_owners, sizeof *w->owners);
+    if (w->layers && w->owners) return AG_OK;
+    ag_llama_weights_release(w);
+    return AG_FAIL(err, NOMEM, "tables of %u layers", c->n_layers);
+}
+
+void ag_llama_weights_release(ag_llama_weights *w) {
+    for (size_t i = 0; i < w->n_owners; i++) ag_buffer_release(&w->owners[i]);
+    ag_free(w->owners);
+    ag_free(w->layers);
+    *w = (ag_llama_weights){0};
+}
+
+static void own(ag_llama_weights *w, ag_buffer *owner) {
+    w->owners[w->n_owners++] = owner;
+    w->n_bytes += ag_buffer_size(owner);
+}
+
+/* Host memory that belongs to somebody else, as the buffer that a source tensor needs. It lives on
+ * the stack for the length of a call and is never released. */
+typedef struct host_source {
+    ag_buffer base;
+    void *data;
+} host_source;
+
+static void source_destroy(ag_buffer *buf) { (void)buf; }
+static void *source_map(ag_buffer *buf) { return ((host_source *)buf)->data; }
+static const ag_buffer_ops source_ops = {.destroy = source_destroy, .map = source_map};
+
+ag_status ag_llama_weights_put_matrix(ag_llama_weights *w, ag_backend *be, ag_tensor *out,
+                                      const ag_weight_spec *spec, ag_dtype type, const void *data,
+                                      ag_dtype want, ag_consumed_fn consumed, void *user,
+                                      ag_error *err) {
+    host_source source;
+    size_t bytes = spec->rows * ag_dtype_row_bytes(type, spec->cols);
+    ag_buffer_init(&source.base, &source_ops, bytes);
+    /* The bytes are only read: a source tensor is const wherever it goes. */
+    memcpy(&source.data, &data, sizeof data);
+    ag_tensor src;
+    AG_TRY(ag_tensor_make(&src, type, ag_shape_2d(spec->rows, spec->cols), &source.base, 0, err));
+    ag_buffer *owner;
+    ag_status st = ag_prepare_weight(be, out, &owner, &src, want, consumed, user);
+    if (st != AG_OK) {
+        return ag_error_prefix(err, ag_take_error(be, st, err), "tensor %s", spec->name);
+    }
+    own(w, owner);
+    return AG_OK;
+}
+
+ag_status ag_llama_weights_put_vector(ag_llama_weights *w, ag_backend *be, ag_tensor *out,
+                                      const ag_weight_spec *spec, const float *values,
+                                      ag_error *err) {
+    for (size_t i = 0; i < spec->rows; i++) {
+        if (!isfinite(values[i])) {
+            return AG_FAIL(err, FORMAT, "tensor %s: value %zu is not finite", spec->name, i);
+        }
+    }
+    ag_buffer *owner;
+    AG_TRY(ag_tensor_alloc(out, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
+                           ag_shape_1d(spec->rows), err));
+    own(w, owner);
+    return ag_buffer_upload(owner, 0, values, spec->rows * sizeof *values, err);
+}

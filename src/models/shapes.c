@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/shapes.h"
+
+#include "core/fail.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct known_shape {
+    const char *name;
+    uint32_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
+    bool tied;
+    double rope_factor; /* llama3 scaling; 1: none */
+} known_shape;
+
+/* Sizes of the published config.json files; "tiny" is the bundled model's. */
+static const known_shape shapes[] = {
+    {"tiny", 256, 10, 4, 2, 64, 768, 4096, true, 32},
+    {"llama-3.2-1b", 2048, 16, 32, 8, 64, 8192, 128256, true, 32},
+    {"llama-3.2-3b", 3072, 28, 24, 8, 128, 8192, 128256, true, 32},
+    {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, false, 8},
+};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+const char *ag_model_shape_name(size_t i) { return i < N_SHAPES ? shapes[i].name : NULL; }
+
+static const known_shape *find_shape(const char *name) {
+    for (size_t i = 0; i < N_SHAPES; i++) {
+        if (!strcasecmp(shapes[i].name, name)) return &shapes[i];
+        /* "1b" is enough where only one shape ends so. */
+        const char *dash = strrchr(shapes[i].name, '-');
+        if (dash && !strcasecmp(dash + 1, name)) return &shapes[i];
+    }
+    return NULL;
+}
+
+static ag_llama_config config_of(const known_shape *s) {
+    ag_llama_config c = {
+        .architecture = "LlamaForCausalLM",
+        .vocab_size = s->vocab,
+        .hidden_size = s->hidden,
+        .intermediate_size = s->ffn,
+        .n_layers = s->layers,
+        .n_heads = s->heads,
+        .n_kv_heads = s->kv_heads,
+        .head_dim = s->head_dim,
+        .max_position_embeddings = 131072,
+        .rms_norm_eps = 1e-5f,
+        .rope_theta = 500000,
+        .rope_scaling = {AG_ROPE_LLAMA3, s->rope_factor, 1, 4, 8192},
+        .tie_word_embeddings = s->tied,
+        .bos_id = -1,
+    };
+    return c;
+}
+
+static ag_status unknown_shape(const char *name, ag_error *err) {
+    char list[256] = "";
+    for (size_t i = 0; i < N_SHAPES; i++) {
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", shapes[i].name);
+    }
+    return AG_FAIL(err, NOT_FOUND, "no shape is called \"%s\"; known: %s", name, list);
+}
+
+ag_status ag_shape_config(const char *name, ag_llama_config *out, ag_error *err) {
+    const known_shape *s = find_shape(name);
+    if (!s) return unknown_shape(name, err);
+    *out = config_of(s);
+    return AG_OK;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop from a prompt to a text. */
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "session/stop.h"
+
+#include <antigravity/session.h>
+
+#include <string.h>
+#include <time.h>
+
+const char *ag_finish_reason(ag_finish f) {
+    switch (f) {
+    case AG_FINISH_EOS:
+    case AG_FINISH_STOP_STRING:
+        return "stop";
+    case AG_FINISH_MAX_TOKENS:
+    case AG_FINISH_CONTEXT:
+        return "length";
+    case AG_FINISH_CANCELLED:
+        break;
+    }
+    return "cancelled";
+}
+
+const char *ag_finish_detail(ag_finish f) {
+    switch (f) {
+    case AG_FINISH_EOS:
+        return "eos";
+    case AG_FINISH_STOP_STRING:
+        return "stop_string";
+    case AG_FINISH_MAX_TOKENS:
+        return "max_tokens";
+    case AG_FINISH_CONTEXT:
+        return "context";
+    case AG_FINISH_CANCELLED:
+        break;
+    }
+    return "cancelled";
+}
+
+ag_generate_params ag_generate_defaults(void) { return (ag_generate_params){.max_tokens = 128}; }
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef struct generation {
+    ag_session *session;
+    const ag_generate_params *params;
+    ag_generate_stats *stats;
+    const ag_model_info *info;
+    ag_decoder *decoder; /* NULL without a tokenizer */
+    ag_text held;        /* decoded, but perhaps the beginning of a stop string */
+    ag_stop_list stop;
+    bool ended; /* stats->finish is set */
+} generation;
+
+static void end(generation *g, ag_finish why) {
+    if (!g->ended) g->stats->finish = why;
+    g->ended = true;
+}
+
+static bool is_eos(const ag_model_info *info, int32_t id) {
+    for (size_t i = 0; i < info->n_eos; i++) {
+        if (info->eos_ids[i] == id) return true;
+    }
+    return false;
+}
+
+/* Shows the first n bytes of what is held. */
+static void emit(generation *g, int32_t id, size_t n) {
+    const ag_generate_params *p = g->params;
+    if (p->on_token && !p->on_token(p->on_token_user, id, n ? g->held.data : "", n)) {
+        end(g, AG_FINISH_CANCELLED);
+    }
+    if (n) {
+        memmove(g->held.data, g->held.data + n, g->held.len - n + 1);
+        g->held.len -= n;
+    }
+}
+
+static ag_status show_token(generation *g, int32_t id, ag_error *err) {
+    if (!g->decoder) {
+        emit(g, id, 0);
+        return AG_OK;
+    }
+    AG_TRY(ag_decoder_push(g->decoder, id, &g->held, err));
+    bool found = false;
+    size_t n = g->held.len ? ag_stop_scan(&g->stop, g->held.data, g->held.len, &found) : 0;
+    if (found) end(g, AG_FINISH_STOP_STRING);
+    emit(g, id, n);
+    return AG_OK;
+}
+
+/* What was held back is shown after all, unless it belongs to a stop string. */
+static ag_status show_rest(generation *g, ag_error *err) {
+    if (!g->decoder || g->stats->finish == AG_FINISH_STOP_STRING) return AG_OK;
+    AG_TRY(ag_decoder_flush(g->decoder, &g->held, err));
+    bool found = false;
+    size_t n = g->held.len ? ag_stop_scan(&g->stop, g->held.data, g->held.len, &found) : 0;
+    if (found) {
+        g->stats->finish = AG_FINISH_STOP_STRING;
+    } else {
+        n = g->held.len;
+    }
+    if (n) emit(g, -1, n);
+    return AG_OK;
+}
+
+/* Chooses a token from the session's logits and shows it; ends when that was the last. */
+static ag_status next_token(generation *g, int32_t *id, ag_error *err) {
+    const ag_generate_params *p = g->params;
+    AG_TRY(ag_sampler_sample(p->sampler, ag_session_logits(g->session), id, err));
+    if (!p->ignore_eos && is_eos(g->info, *id)) {
+        end(g, AG_FINISH_EOS);
+        return AG_OK;
+    }
+    ag_sampler_accept(p->sampler, *id);
+    g->stats->n_generated++;
+    AG_TRY(show_token(g, *id, err));
+    if (p->max_tokens > 0 && g->stats->n_generated >= (uint64_t)p->max_tokens) {
+        end(g, AG_FINISH_MAX_TOKENS);
+    } else if (!ag_session_capacity_left(g->session)) {
+        end(g, AG_FINISH_CONTEXT);
+    }
+    return AG_OK;
+}
+
+static ag_status decode_loop(generation *g, double start, ag_error *err) {
+    double first = 0;
+    while (!g->ended) {
+        int32_t id;
+        AG_TRY(next_token(g, &id, err));
+        if (!first) {
+            first = now_s();
+            g->stats->first_token_s = first - start;
+        }
+        if (!g->ended) AG_TRY(ag_session_decode(g->session, id, err));
+        g->stats->decode_s = now_s() - first;
+    }
+    return show_rest(g, err);
+}
+
+static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *err) {
+    const ag_generate_params *p = g->params;
+    double start = now_s();
+    ag_status st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
+    g->stats->prefill_s = now_s() - start;
+    if (st == AG_CANCELLED) {
+        end(g, AG_FINISH_CANCELLED);
+        return AG_OK;
+    }
+    if (st != AG_OK) return st;
+    g->stats->n_prompt = n;
+    for (size_t i = 0; i < n; i++) ag_sampler_accept(p->sampler, prompt[i]);
+    if (!p->max_tokens) {
+        end(g, AG_FINISH_MAX_TOKENS);
+        return AG_OK;
+    }
+    return decode_loop(g, start, err);
+}
+
+static ag_status check(const ag_generate_params *p, ag_error *err) {
+    if (!p->sampler) return AG_FAIL(err, INVALID, "generating needs a sampler");
+    if (p->max_tokens < -1) {
+        return AG_FAIL(err, INVALID, "%lld tokens to generate; -1 means until something stops",
+                       (long long)p->max_tokens);
+    }
+    if (p->n_stop && !p->tokenizer) {
+        return AG_FAIL(err, INVALID, "stop strings need a tokenizer");
+    }
+    for (size_t i = 0; i < p->n_stop; i++) {
+        if (!*p->stop[i]) return AG_FAIL(err, INVALID, "stop string %zu is empty", i + 1);
+    }
+    return AG_OK;
+}
+
+ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
+                      const ag_generate_params *params, ag_generate_stats *stats, ag_error *err) {
+    ag_generate_stats unused;
+    if (!stats) stats = &unused;
+    *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED};
+    AG_TRY(check(params, err));
+    generation g = {
+        .session = s,
+        .params = params,
+        .stats = stats,
+        .info = ag_session_model_info(s),
+        .stop = {params->stop, params->n_stop},
+    };
+    ag_status st = AG_OK;
+    if (params->tokenizer) {
+        st = ag_decoder_create(params->tokenizer, params->keep_special, true, &g.decoder, err);
+    }
+    if (st == AG_OK) st = run(&g, prompt, n, err);
+    stats->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+    ag_decoder_destroy(g.decoder);
+    ag_text_free(&g.held);
+    return st;
+}
