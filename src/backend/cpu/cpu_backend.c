@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/cpu_backend.h"
+
+#include "backend/cpu/features.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "memory/galloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Enough for a decoded token of a small model; larger problems grow it once. */
+enum { SHARED_BYTES = 1 << 20, THREAD_BYTES = 1 << 17 };
+
+static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
+
+static void cpu_destroy(ag_backend *b) {
+    ag_cpu_backend *cpu = cpu_of(b);
+    ag_pool_destroy(cpu->pool);
+    ag_aligned_free(cpu->scratch.threads);
+    ag_aligned_free(cpu->scratch.shared);
+    ag_free(cpu->bad_rows);
+    ag_galloc_destroy(cpu->memory);
+    ag_free(cpu);
+}
+
+static ag_memory *cpu_memory(ag_backend *b) { return cpu_of(b)->memory; }
+
+static const char *cpu_describe(ag_backend *b) { return cpu_of(b)->description; }
+
+static uint32_t cpu_n_threads(const ag_backend *b) {
+    return ag_pool_threads(((const ag_cpu_backend *)(const void *)b)->pool);
+}
+
+static const ag_backend_ops cpu_ops = {
+    .name = "cpu",
+    .destroy = cpu_destroy,
+    .memory = cpu_memory,
+    .matmul = ag_cpu_matmul_plain,
+    .matmul_transposed = ag_cpu_matmul_transposed,
+    .rms_norm = ag_cpu_rms_norm,
+    .softmax = ag_cpu_softmax,
+    .rope = ag_cpu_rope,
+    .silu_mul = ag_cpu_silu_mul,
+    .add_assign = ag_cpu_add_assign,
+    .scale = ag_cpu_scale,
+    .cast = ag_cpu_cast,
+    .describe = cpu_describe,
+    .n_threads = cpu_n_threads,
+    .matmul_group = ag_cpu_matmul_group,
+    .prepare_weight = ag_cpu_prepare_weight,
+    .add_bias = ag_cpu_add_bias,
+    .gather = ag_cpu_gather,
+    .kv_write = ag_cpu_kv_write,
+    .attention = ag_cpu_attention,
+};
+
+/* ---- scratch ---- */
+
+static ag_status grow(ag_cpu_backend *cpu, unsigned char **p, size_t *have, size_t want,
+                      size_t n_threads) {
+    if (want <= *have) return AG_OK;
+    size_t bytes = *have;
+    while (bytes < want && bytes <= SIZE_MAX / 2) bytes *= 2;
+    unsigned char *grown = NULL;
+    if (bytes >= want && bytes <= SIZE_MAX / n_threads) grown = ag_aligned_alloc(bytes * n_threads);
+    if (!grown) return AG_FAIL(&cpu->base.err, NOMEM, "cpu: working space of %zu bytes", want);
+    ag_aligned_free(*p);
+    *p = grown;
+    *have = bytes;
+    return AG_OK;
+}
+
+ag_status ag_cpu_need_shared(ag_cpu_backend *cpu, size_t bytes) {
+    return grow(cpu, &cpu->scratch.shared, &cpu->scratch.shared_bytes, bytes, 1);
+}
+
+ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each) {
+    return grow(cpu, &cpu->scratch.threads, &cpu->scratch.thread_bytes, bytes_each,
+                ag_pool_threads(cpu->pool));
+}
+
+void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread) {
+    return cpu->scratch.threads + thread * cpu->scratch.thread_bytes;
+}
+
+size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t least) {
+    enum { CHUNKS_A_THREAD = 4, MOST = 256 };
+    size_t grain = n_rows / ((size_t)ag_pool_threads(cpu->pool) * CHUNKS_A_THREAD);
+    if (grain > MOST) grain = MOST;
+    if (grain < least) grain = least;
+    return grain ? grain : 1;
+}
+
+/* ---- rows that cannot be converted ---- */
+
+void ag_cpu_bad_rows_clear(ag_cpu_backend *cpu) {
+    for (uint32_t i = 0; i < ag_pool_threads(cpu->pool); i++) {
+        cpu->bad_rows[i] = (ag_cpu_bad_row){.row = SIZE_MAX};
+    }
+}
+
+bool ag_cpu_bad_row_seen(const ag_cpu_backend *cpu, uint32_t thread) {
+    return cpu->bad_rows[thread].row != SIZE_MAX;
+}
+
+/* Chunks are claimed in ascending order and a thread stops at its first bad row, so that the
+ * lowest of all is always among those recorded. */
+ag_cpu_bad_row ag_cpu_bad_row_lowest(const ag_cpu_backend *cpu) {
+    ag_cpu_bad_row lowest = cpu->bad_rows[0];
+    for (uint32_t i = 1; i < ag_pool_threads(cpu->pool); i++) {
+        if (cpu->bad_rows[i].row < lowest.row) lowest = cpu->bad_rows[i];
+    }
+    return lowest;
+}
+
+/* ---- life ---- */
+
+static ag_status choose_kernels(ag_cpu_backend *cpu, const char **isa, ag_error *err) {
+    char names[64];
+    const char *cap = getenv("AG_CPU_ISA");
+    *isa = ag_cpu_kernels_init(&cpu->kernels, cap && *cap ? cap : NULL);
+    if (*isa) return AG_OK;
+    uint32_t all = (1u << AG_CPU_ISA_COUNT) - 1;
+    return AG_FAIL(err, INVALID, "AG_CPU_ISA: '%s' is none of: %s", cap,
+                   ag_cpu_features_format(all, names, sizeof names));
+}
+
+static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_error *err) {
+    const char *isa;
+    AG_TRY(choose_kernels(cpu, &isa, err));
+    AG_TRY(ag_galloc_create(&cpu->memory, err));
+    AG_TRY(ag_pool_create(params ? params->n_threads : 0, &cpu->pool, err));
+    const size_t n_threads = ag_pool_threads(cpu->pool);
+    cpu->scratch.shared_bytes = SHARED_BYTES;
+    cpu->scratch.thread_bytes = THREAD_BYTES;
+    cpu->scratch.shared = ag_aligned_alloc(SHARED_BYTES);
+    cpu->scratch.threads = ag_aligned_alloc(n_threads * THREAD_BYTES);
+    cpu->bad_rows = ag_calloc(n_threads, sizeof *cpu->bad_rows);
+    if (!cpu->scratch.shared || !cpu->scratch.threads || !cpu->bad_rows) {
+        return AG_FAIL(err, NOMEM, "cpu: working space for %zu threads", n_threads);
+    }
+    char sets[64];
+    snprintf(cpu->description, sizeof cpu->description, "cpu: %zu thread%s, %s (this machine: %s)",
+             n_threads, n_threads == 1 ? "" : "s", isa,
+             ag_cpu_features_format(ag_cpu_features(), sets, sizeof sets));
+    return AG_OK;
+}
+
+ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
+    *out = NULL;
+    ag_cpu_backend *cpu = ag_calloc(1, sizeof *cpu);
+    if (!cpu) return AG_FAIL(err, NOMEM, "cpu backend");
+    cpu->base.ops = &cpu_ops;
+    ag_status st = init(cpu, params, err);
+    if (st != AG_OK) {
+        cpu_destroy(&cpu->base);
+        return st;
+    }
+    *out = &cpu->base;
+    return AG_OK;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU backend's own struct, for ops_*.c and prepare.c, and its constructor. */
+#ifndef AG_BACKEND_CPU_BACKEND_H
+#define AG_BACKEND_CPU_BACKEND_H
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pool.h"
+#include "core/backend_ops.h"
+
+/* The first row that could not be converted, as one thread met it; row SIZE_MAX: none. */
+typedef struct ag_cpu_bad_row {
+    size_t row, col;
+    ag_status status;
+} ag_cpu_bad_row;
+
+typedef struct ag_cpu_backend {
+    ag_backend base;
+    ag_memory *memory;
+    ag_pool *pool;
+    ag_cpu_kernels kernels;
+    char description[128];
+    /* Working space that grows to the largest problem seen, in powers of two. */
+    struct {
+        unsigned char *shared;  /* written by the caller's thread or by all, read by all */
+        unsigned char *threads; /* thread_bytes for each thread */
+        size_t shared_bytes, thread_bytes;
+    } scratch;
+    ag_cpu_bad_row *bad_rows; /* [threads] */
+} ag_cpu_backend;
+
+ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err);
+
+/* Make the scratch at least so large; AG_NOMEM is in base.err. What was in it is lost. */
+ag_status ag_cpu_need_shared(ag_cpu_backend *cpu, size_t bytes);
+ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each);
+void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread);
+
+/* Rows to hand out at a time: some chunks for each thread, none with less than `least` rows. */
+size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t least);
+
+/* Conversions done by several threads report the lowest bad row, whoever met it first. */
+void ag_cpu_bad_rows_clear(ag_cpu_backend *cpu);
+bool ag_cpu_bad_row_seen(const ag_cpu_backend *cpu, uint32_t thread);
+ag_cpu_bad_row ag_cpu_bad_row_lowest(const ag_cpu_backend *cpu);
+
+/* ---- slots of the table, by file ---- */
+
+/* ops_matmul.c */
+ag_status ag_cpu_matmul_plain(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
+                                   const ag_tensor *w);
+ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
+                              const ag_tensor *const w[], size_t n);
+
+/* ops_rows.c */
+ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                          float eps);
+ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x);
+ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                      const ag_tensor *inv_freq);
+ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
+ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
+ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
+
+/* ops_convert.c */
+ag_status ag_cpu_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
+ag_status ag_cpu_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
+                        size_t n);
+ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
+                                const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
+                                void *user);
+
+/* ops_attention.c */
+ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
+                          const ag_tensor *v, const uint32_t *positions);
+ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
+                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
+
+#endif

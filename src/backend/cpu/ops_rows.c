@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that treat every row, or every element, by itself. */
+#include "backend/cpu/cpu_backend.h"
+
+#include <math.h>
+
+enum { CHUNK_ELEMENTS = 4096, CHUNK_EXPONENTIALS = 512 }; /* worth the claim of a chunk */
+
+typedef struct rows_job {
+    const ag_cpu_backend *cpu;
+    float *y; /* what is written */
+    const float *x, *w;
+    size_t n, heads; /* columns; rope: of one head */
+    const uint32_t *positions;
+    float value; /* eps or factor */
+} rows_job;
+
+static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
+
+/* Hands out rows of n columns, or elements when n is 1, at least `least` elements at a time. */
+static void run_rows(const rows_job *job, size_t n_rows, size_t n, size_t least, ag_pool_fn work) {
+    if (!n_rows || !n) return;
+    size_t grain = ag_cpu_grain(job->cpu, n_rows, least / n + (least % n != 0));
+    rows_job copy = *job;
+    ag_pool_run(job->cpu->pool, n_rows, grain, work, &copy);
+}
+
+static void rms_norm_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    for (size_t i = begin; i < end; i++) {
+        job->cpu->kernels.rms_norm(job->y + i * job->n, job->x + i * job->n, job->w, job->n,
+                                   job->value);
+    }
+}
+
+ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                          float eps) {
+    rows_job job = {.cpu = cpu_of(b),
+                    .y = ag_tensor_data(y),
+                    .x = ag_tensor_data(x),
+                    .w = ag_tensor_data(w),
+                    .n = ag_shape_cols(&x->shape),
+                    .value = eps};
+    run_rows(&job, ag_shape_rows(&x->shape), job.n, CHUNK_ELEMENTS, rms_norm_rows);
+    return AG_OK;
+}
+
+static void softmax_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    for (size_t i = begin; i < end; i++) job->cpu->kernels.softmax(job->y + i * job->n, job->n);
+}
+
+ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x) {
+    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .n = ag_shape_cols(&x->shape)};
+    run_rows(&job, ag_shape_rows(&x->shape), job.n, CHUNK_EXPONENTIALS, softmax_rows);
+    return AG_OK;
+}
+
+/* The angle is rounded to float before its sine is taken, as the reference implementation does: at
+ * position 100000 the rounding is worth more than a float's last bit. */
+static void fill_cos_sin(float *cos_sin, uint32_t position, const float *inv_freq, size_t half) {
+    for (size_t i = 0; i < half; i++) {
+        const float angle = (float)position * inv_freq[i];
+        cos_sin[2 * i] = (float)cos((double)angle);
+        cos_sin[2 * i + 1] = (float)sin((double)angle);
+    }
+}
+
+static void rope_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const rows_job *job = ctx;
+    float *cos_sin = ag_cpu_thread_scratch(job->cpu, thread);
+    for (size_t i = begin; i < end; i++) {
+        fill_cos_sin(cos_sin, job->positions[i], job->w, job->n / 2);
+        float *row = job->y + i * job->heads * job->n;
+        for (size_t h = 0; h < job->heads; h++) {
+            job->cpu->kernels.rope(row + h * job->n, cos_sin, job->n);
+        }
+    }
+}
+
+ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                      const ag_tensor *inv_freq) {
+    rows_job job = {.cpu = cpu_of(b),
+                    .y = ag_tensor_data(x),
+                    .w = ag_tensor_data(inv_freq),
+                    .n = ag_shape_cols(&x->shape),
+                    .positions = positions};
+    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    job.heads = x->shape.dim[x->shape.n_dims - 2];
+    ag_status st = ag_cpu_need_threads(cpu_of(b), job.n * sizeof(float));
+    if (st != AG_OK) return st;
+    size_t n_rows = ag_shape_rows(&x->shape) / job.heads;
+    run_rows(&job, n_rows, job.heads * job.n, CHUNK_EXPONENTIALS, rope_rows);
+    return AG_OK;
+}
+
+static void silu_mul_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.silu_mul(job->y + begin, job->x + begin, end - begin);
+}
+
+ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
+    run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, silu_mul_elements);
+    return AG_OK;
+}
+
+static void add_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.add(job->y + begin, job->x + begin, end - begin);
+}
+
+ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y) {
+    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .x = ag_tensor_data(y)};
+    run_rows(&job, ag_shape_numel(&x->shape), 1, CHUNK_ELEMENTS, add_elements);
+    return AG_OK;
+}
+
+static void add_bias_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    for (size_t i = begin; i < end; i++) {
+        job->cpu->kernels.add(job->y + i * job->n, job->w, job->n);
+    }
+}
+
+ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
+    rows_job job = {.cpu = cpu_of(b),
+                    .y = ag_tensor_data(x),
+                    .w = ag_tensor_data(bias),
+                    .n = ag_shape_cols(&x->shape)};
+    run_rows(&job, ag_shape_rows(&x->shape), job.n, CHUNK_ELEMENTS, add_bias_rows);
+    return AG_OK;
+}
+
+static void scale_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.scale(job->y + begin, job->value, end - begin);
+}
+
+ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v) {
+    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .value = v};
+    run_rows(&job, ag_shape_numel(&x->shape), 1, CHUNK_ELEMENTS, scale_elements);
+    return AG_OK;
+}
