@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/stop.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void expect(const char *const *stops, size_t n, const char *text, size_t show, bool found) {
+    bool is;
+    const ag_stop_list list = {stops, n};
+    assert_int_equal(ag_stop_scan(&list, text, strlen(text), &is), show);
+    assert_int_equal(is, found);
+}
+
+static void text_before_a_stop_string_is_shown(void **state) {
+    (void)state;
+    const char *stops[] = {"\n\n", "END"};
+    expect(stops, 2, "one\n\ntwo", 3, true);
+    expect(stops, 2, "xENDy\n\n", 1, true);
+    expect(stops, 2, "nothing here", 12, false);
+    expect(stops, 0, "END", 3, false);
+}
+
+static void a_beginning_is_held_back(void **state) {
+    (void)state;
+    const char *stops[] = {"END"};
+    expect(stops, 1, "the EN", 4, false);
+    expect(stops, 1, "the E", 4, false);
+    expect(stops, 1, "the ENd", 7, false);
+    expect(stops, 1, "EEN", 1, false);
+    const char *repeated[] = {"aab"};
+    expect(repeated, 1, "aaa", 1, false);
+    expect(repeated, 1, "aaab", 1, true);
+}
+
+static void a_complete_one_counts_before_one_that_may_come(void **state) {
+    (void)state;
+    const char *stops[] = {"abcX", "bc"};
+    expect(stops, 2, "abc", 1, true);
+    expect(stops, 2, "ab", 0, false);
+    const char *same_place[] = {"abcd", "ab"};
+    expect(same_place, 2, "zab", 1, true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_before_a_stop_string_is_shown),
+        cmocka_unit_test(a_beginning_is_held_back),
+        cmocka_unit_test(a_complete_one_counts_before_one_that_may_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
