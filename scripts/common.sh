@@ -12,7 +12,8 @@ die() {
     exit 1
 }
 
-# quietly NAME COMMAND...: its output goes to build/log/NAME.log and is shown only when it fails.
+# quietly NAME COMMAND...: its output goes to build/log/NAME.log and is shown only when it fails. A function called
+# so does not stop at a failed command by itself: chain its commands with &&.
 quietly() {
     local log=build/log/$1.log
     shift

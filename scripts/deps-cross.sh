@@ -29,37 +29,33 @@ private_apt_sources() {
 }
 
 private_apt() {
-    (cd "$sources" && apt-get -q \
-        -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$sources/apt/parts" \
-        -o Dir::State::lists="$sources/apt/lists" -o Dir::Cache="$sources/apt" -o APT::Sandbox::User= "$@")
+    apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$sources/apt/parts" \
+        -o Dir::State::lists="$sources/apt/lists" -o Dir::Cache="$sources/apt" -o APT::Sandbox::User= "$@"
 }
 
-# fetch_source PACKAGE: the newest version, or the release's first one where a mirror lacks the update's source.
-fetch_source() {
-    local codename
+# unpack_source PACKAGE: the newest version, or the release's first one where a mirror lacks the update's source.
+unpack_source() (
     codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-stable}")
-    private_apt source "$1" && return
-    rm -rf "$sources/$1"[-_]*
-    say "$1: the newest source cannot be fetched, taking the one of $codename's first release"
-    private_apt source "$1/$codename"
-}
+    rm -rf "${sources:?}/$1" && mkdir "$sources/$1" && cd "$sources/$1" &&
+        { private_apt source "$1" || private_apt source "$1/$codename"; } && : >complete
+)
 
 fetch_sources() {
     local package
+    say "Fetching the sources of $*"
     private_apt_sources
     # A third party's archive without sources must not stop us: the next step tells whether anything is lacking.
     quietly deps-apt-update private_apt update || true
-    for package in jansson pcre2 utf8proc cmocka; do
-        quietly "deps-$package-source" fetch_source "$package"
+    for package in "$@"; do
+        quietly "deps-$package-source" unpack_source "$package"
     done
-    : >"$sources/complete"
 }
 
 # build_one PACKAGE CMAKE-OPTION...
 build_one() {
     local package=$1 folder build=build/deps-build-$triple/$1
     shift
-    folder=$(find "$sources" -mindepth 1 -maxdepth 1 -type d -name "$package-*")
+    folder=$(find "$sources/$package" -mindepth 1 -maxdepth 1 -type d)
     rm -rf "$build"
     quietly "deps-$package-configure" cmake -S "$folder" -B "$build" -G Ninja \
         -DCMAKE_TOOLCHAIN_FILE="$toolchain" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
@@ -68,10 +64,11 @@ build_one() {
     quietly "deps-$package-install" cmake --build "$build" -j "$jobs" --target install
 }
 
-if [ ! -e "$sources/complete" ]; then
-    say "Fetching the sources of jansson, pcre2, utf8proc and cmocka"
-    fetch_sources
-fi
+wanted=()
+for package in jansson pcre2 utf8proc cmocka; do
+    [ -e "$sources/$package/complete" ] || wanted+=("$package")
+done
+[ ${#wanted[@]} -eq 0 ] || fetch_sources "${wanted[@]}"
 say "Building them for $triple"
 rm -rf "$prefix"
 build_one jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_TESTS=ON

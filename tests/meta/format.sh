@@ -4,6 +4,10 @@
 #   format.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"
+git rev-parse --is-inside-work-tree >/dev/null 2>&1 || {
+    echo "skipped: not a git checkout"
+    exit 77
+}
 for tool in clang-format-14 clang-format; do
     case $("$tool" --version 2>/dev/null) in *"version 14."*)
         git ls-files -z '*.c' '*.h' | xargs -0 "$tool" --dry-run --Werror
