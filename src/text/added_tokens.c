@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/added_tokens.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/json_get.h"
+#include "text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bounds what a hostile file can make the search cost for each byte of a text. */
+enum { MAX_CONTENT = 4096 };
+
+static ag_status set_content(ag_added_token *t, const json_t *content, bool normalized,
+                             const ag_normalizer *nm, ag_error *err) {
+    ag_text text = {0}, spare = {0};
+    bool lost_start = false;
+    static const ag_normalizer none = {0};
+    ag_status st =
+        ag_normalizer_apply(normalized ? nm : &none, json_string_value(content),
+                            json_string_length(content), &text, &spare, &lost_start, err);
+    ag_text_free(&spare);
+    t->content = text.data;
+    t->len = text.len;
+    return st;
+}
+
+static ag_status parse_token(ag_added_token *t, const json_t *v, const char *place,
+                             const json_t *content, ag_error *err) {
+    AG_TRY(ag_json_bool(v, place, "special", false, &t->special, err));
+    AG_TRY(ag_json_bool(v, place, "single_word", false, &t->single_word, err));
+    AG_TRY(ag_json_bool(v, place, "lstrip", false, &t->lstrip, err));
+    AG_TRY(ag_json_bool(v, place, "rstrip", false, &t->rstrip, err));
+    if (json_string_length(content) > MAX_CONTENT) {
+        return AG_FAIL(err, FORMAT, "%s.content is %zu bytes long, more than %d", place,
+                       json_string_length(content), MAX_CONTENT);
+    }
+    t->id = (int32_t)json_integer_value(json_object_get(v, "id"));
+    return AG_OK;
+}
+
+static ag_status add(ag_added_tokens *a, const json_t *v, size_t index, ag_vocab *vocab,
+                     const ag_normalizer *nm, ag_error *err) {
+    char place[AG_JSON_PLACE];
+    snprintf(place, sizeof place, "added_tokens[%zu]", index);
+    const json_t *content = json_object_get(v, "content");
+    ag_added_token t = {0};
+    bool normalized;
+    AG_TRY(parse_token(&t, v, place, content, err));
+    AG_TRY(ag_json_bool(v, place, "normalized", !t.special, &normalized, err));
+    if (json_string_length(content) == 0) return AG_OK;
+    ag_status st = ag_vocab_add(vocab, json_string_value(content), json_string_length(content),
+                                t.id, AG_TOKEN_ADDED | (t.special ? AG_TOKEN_SPECIAL : 0u), err);
+    if (st != AG_OK) return ag_error_prefix(err, st, "%s", place);
+    ag_added_set *set = normalized ? &a->normalized : &a->raw;
+    void *p = set->tokens;
+    st = ag_array_grow(&p, &set->cap, set->n + 1, sizeof *set->tokens, err);
+    set->tokens = p;
+    if (st != AG_OK) return st;
+    st = set_content(&t, content, normalized, nm, err);
+    set->tokens[set->n++] = t;
+    return st;
+}
+
+/* Equal contents happen when a normaliser maps two spellings onto one: special tokens come first
+ * then, and the lower id among equals. */
+static int by_content(const void *pa, const void *pb) {
+    const ag_added_token *a = pa, *b = pb;
+    int c = memcmp(a->content, b->content, a->len < b->len ? a->len : b->len);
+    if (c) return c;
+    if (a->len != b->len) return a->len < b->len ? -1 : 1;
+    if (a->special != b->special) return a->special ? -1 : 1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static ag_status seal(ag_added_set *set, ag_error *err) {
+    bool single_word = false;
+    if (set->n) qsort(set->tokens, set->n, sizeof *set->tokens, by_content);
+    size_t i = 0;
+    for (unsigned b = 0; b <= 256; b++) {
+        /* Contents that a normaliser left empty sort before all and are never found. */
+        while (i < set->n &&
+               (set->tokens[i].len == 0 || (unsigned char)set->tokens[i].content[0] < b)) {
+            i++;
+        }
+        set->first[b] = (uint32_t)i;
+    }
+    for (i = 0; i < set->n; i++) single_word |= set->tokens[i].single_word;
+    if (!single_word) return AG_OK;
+    static const char word[] = "[" AG_REGEX_WORD "]";
+    return ag_pattern_regex(word, sizeof word - 1, "single_word", &set->word, err);
+}
+
+ag_status ag_added_tokens_init(ag_added_tokens *a, const json_t *list, ag_vocab *vocab,
+                               const ag_normalizer *nm, ag_error *err) {
+    *a = (ag_added_tokens){0};
+    const json_t *v;
+    size_t i;
+    json_array_foreach(list, i, v) { AG_TRY(add(a, v, i, vocab, nm, err)); }
+    AG_TRY(seal(&a->raw, err));
+    return seal(&a->normalized, err);
+}
+
+static void free_set(ag_added_set *set) {
+    for (size_t i = 0; i < set->n; i++) ag_free(set->tokens[i].content);
+    ag_free(set->tokens);
+    ag_pattern_destroy(set->word);
+}
+
+void ag_added_tokens_free(ag_added_tokens *a) {
+    free_set(&a->raw);
+    free_set(&a->normalized);
+    *a = (ag_added_tokens){0};
+}
+
+/* The first of tokens[lo..hi), which agree before byte d, whose byte d is not below c. */
+static size_t lower_bound(const ag_added_set *set, size_t lo, size_t hi, size_t d, unsigned c) {
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if ((unsigned char)set->tokens[mid].content[d] < c) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo;
+}
+
+/* The longest token that text begins with, or NULL: the sorted tokens are narrowed down to those
+ * that share one more byte at each step. */
+static const ag_added_token *longest_at(const ag_added_set *set, const char *text, size_t len) {
+    unsigned c = (unsigned char)text[0];
+    size_t lo = set->first[c], hi = set->first[c + 1];
+    const ag_added_token *best = NULL;
+    for (size_t d = 1; lo < hi; d++) {
+        if (set->tokens[lo].len == d) best = &set->tokens[lo];
+        while (lo < hi && set->tokens[lo].len == d) lo++;
+        if (d == len) break;
+        c = (unsigned char)text[d];
+        lo = lower_bound(set, lo, hi, d, c);
+        hi = lower_bound(set, lo, hi, d, c + 1);
+    }
+    return best;
+}
+
+static ag_status is_word(const ag_added_set *set, const char *text, size_t len, bool *yes,
+                         ag_error *err) {
+    ag_cursor c;
+    size_t start, end;
+    AG_TRY(ag_cursor_open(&c, set->word, err));
+    ag_cursor_reset(&c, text, len);
+    ag_status st = ag_cursor_next(&c, &start, &end, yes, err);
+    ag_cursor_close(&c);
+    return st;
+}
+
+/* Whether text[start..end) has no word character on either side. */
+static ag_status stands_alone(const ag_added_scan *s, size_t start, size_t end, bool *yes,
+                              ag_error *err) {
+    bool before = false, behind = false;
+    if (start > 0) {
+        size_t last = ag_utf8_last(s->text, start);
+        AG_TRY(is_word(s->set, s->text + last, start - last, &before, err));
+    }
+    if (end < s->len) {
+        AG_TRY(is_word(s->set, s->text + end, ag_utf8_len(s->text[end]), &behind, err));
+    }
+    *yes = !before && !behind;
+    return AG_OK;
+}
+
+static size_t skip_space_back(const char *text, size_t at, size_t floor) {
+    while (at > floor) {
+        uint32_t cp;
+        size_t last = ag_utf8_last(text, at);
+        ag_utf8_get(text + last, &cp);
+        if (!ag_is_white_space(cp)) break;
+        at = last;
+    }
+    return at;
+}
+
+static size_t skip_space(const char *text, size_t at, size_t len) {
+    while (at < len) {
+        uint32_t cp;
+        size_t n = ag_utf8_get(text + at, &cp);
+        if (!ag_is_white_space(cp)) break;
+        at += n;
+    }
+    return at;
+}
+
+ag_status ag_added_next(ag_added_scan *s, size_t *start, int32_t *id, ag_error *err) {
+    *id = -1;
+    if (s->set->n == 0) s->next = s->len;
+    while (s->next < s->len) {
+        const ag_added_token *t = longest_at(s->set, s->text + s->next, s->len - s->next);
+        if (!t) {
+            s->next++;
+            continue;
+        }
+        size_t from = s->next, to = from + t->len;
+        s->next = to;
+        if (t->special && !s->parse_special) continue;
+        bool alone = true;
+        if (t->single_word) AG_TRY(stands_alone(s, from, to, &alone, err));
+        if (!alone) continue;
+        /* White space that the token before took is not taken again. */
+        if (t->lstrip && from > s->done) from = skip_space_back(s->text, from, s->done);
+        if (t->rstrip) to = skip_space(s->text, to, s->len);
+        *start = from > s->done ? from : s->done;
+        *id = t->id;
+        s->done = to;
+        break;
+    }
+    return AG_OK;
+}

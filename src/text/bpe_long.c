@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Merging a word of any length in O(n log n): a linked list of symbols, and a queue of the pairs
+ * that could be merged, the lowest rank and then the leftmost first. */
+#include "text/bpe.h"
+
+#include "core/fail.h"
+
+#include <string.h>
+
+typedef struct ag_bpe_link {
+    uint32_t prev, next; /* NONE at the ends */
+} link;
+
+#define NONE UINT32_MAX
+#define DEAD INT32_MIN /* a symbol that its left neighbour has swallowed */
+
+/* A binary min-heap of rank << 32 | position. */
+static void sift_down(uint64_t *q, size_t n, size_t i) {
+    uint64_t x = q[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && q[child + 1] < q[child]) child++;
+        if (q[child] >= x) break;
+        q[i] = q[child];
+    }
+    q[i] = x;
+}
+
+static void sift_up(uint64_t *q, size_t i) {
+    uint64_t x = q[i];
+    for (; i > 0 && q[(i - 1) / 2] > x; i = (i - 1) / 2) q[i] = q[(i - 1) / 2];
+    q[i] = x;
+}
+
+static uint64_t queue_entry(const ag_bpe *bpe, const int32_t *sym, uint32_t at, uint32_t next) {
+    const ag_merge *m = ag_bpe_find_merge(bpe, sym[at], sym[next]);
+    return m ? (uint64_t)m->rank << 32 | at : UINT64_MAX;
+}
+
+static void push(uint64_t *q, size_t *n, uint64_t entry) {
+    if (entry == UINT64_MAX) return;
+    q[*n] = entry;
+    sift_up(q, (*n)++);
+}
+
+/* Room for n links and for every pair the queue can ever hold: n - 1 at first, and each of at most
+ * n - 1 merges takes one out and puts up to two in. */
+static ag_status grow(ag_bpe_scratch *s, size_t n, ag_error *err) {
+    if (n >= NONE / 2) return AG_FAIL(err, LIMIT, "a word of %zu symbols", n);
+    void *p = s->links;
+    ag_status st = ag_array_grow(&p, &s->links_cap, n, sizeof *s->links, err);
+    s->links = p;
+    if (st != AG_OK) return st;
+    p = s->queue;
+    st = ag_array_grow(&p, &s->queue_cap, 2 * n, sizeof *s->queue, err);
+    s->queue = p;
+    return st;
+}
+
+static size_t fill(const ag_bpe *bpe, const int32_t *sym, size_t n, link *links, uint64_t *q) {
+    size_t n_queue = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        links[i] = (link){i ? i - 1 : NONE, i + 1 < n ? i + 1 : NONE};
+        uint64_t entry = i + 1 < n ? queue_entry(bpe, sym, i, i + 1) : UINT64_MAX;
+        if (entry != UINT64_MAX) q[n_queue++] = entry;
+    }
+    for (size_t i = n_queue / 2; i-- > 0;) sift_down(q, n_queue, i);
+    return n_queue;
+}
+
+ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *sym, size_t *n,
+                            ag_error *err) {
+    AG_TRY(grow(s, *n, err));
+    link *links = s->links;
+    uint64_t *q = s->queue;
+    size_t n_queue = fill(bpe, sym, *n, links, q);
+    while (n_queue) {
+        uint64_t top = q[0];
+        q[0] = q[--n_queue];
+        if (n_queue) sift_down(q, n_queue, 0);
+        uint32_t at = (uint32_t)top, next;
+        if (sym[at] == DEAD || (next = links[at].next) == NONE) continue;
+        const ag_merge *m = ag_bpe_find_merge(bpe, sym[at], sym[next]);
+        if (!m || m->rank != top >> 32) continue; /* one of the two has changed since */
+        sym[at] = m->id;
+        sym[next] = DEAD;
+        links[at].next = links[next].next;
+        if (links[at].next != NONE) {
+            links[links[at].next].prev = at;
+            push(q, &n_queue, queue_entry(bpe, sym, at, links[at].next));
+        }
+        if (links[at].prev != NONE) {
+            push(q, &n_queue, queue_entry(bpe, sym, links[at].prev, at));
+        }
+    }
+    size_t left = 0;
+    for (size_t i = 0; i < *n; i++) {
+        if (sym[i] != DEAD) sym[left++] = sym[i];
+    }
+    *n = left;
+    return AG_OK;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/bytes.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/utf8.h"
+
+#include <stdint.h>
+#include <string.h>
+
+ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err) {
+    if (need <= *cap) return AG_OK;
+    size_t n = *cap + *cap / 2;
+    if (n < need) n = need;
+    if (n < 16) n = 16;
+    if (n > SIZE_MAX / 2 / size) return AG_FAIL(err, NOMEM, "%zu elements of %zu bytes", n, size);
+    void *grown = ag_realloc(*p, n * size);
+    if (!grown) return AG_FAIL(err, NOMEM, "%zu bytes", n * size);
+    *p = grown;
+    *cap = n;
+    return AG_OK;
+}
+
+ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err) {
+    if (more > SIZE_MAX / 4 - text->len) return AG_FAIL(err, NOMEM, "a text of %zu bytes", more);
+    void *p = text->data;
+    ag_status st = ag_array_grow(&p, &text->cap, text->len + more + 1, 1, err);
+    text->data = p;
+    if (st == AG_OK) text->data[text->len] = '\0';
+    return st;
+}
+
+ag_status ag_text_append(ag_text *text, const char *bytes, size_t n, ag_error *err) {
+    if (text->cap - text->len <= n) AG_TRY(ag_text_reserve(text, n, err));
+    if (n) memcpy(text->data + text->len, bytes, n);
+    text->len += n;
+    text->data[text->len] = '\0';
+    return AG_OK;
+}
+
+ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err) {
+    char utf8[4];
+    return ag_text_append(text, utf8, ag_utf8_put(utf8, cp), err);
+}
+
+void ag_text_free(ag_text *text) {
+    if (!text) return;
+    ag_free(text->data);
+    *text = (ag_text){0};
+}
+
+ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err) {
+    if (more > SIZE_MAX / 8 - ids->n) return AG_FAIL(err, NOMEM, "a list of %zu ids", more);
+    void *p = ids->data;
+    ag_status st = ag_array_grow(&p, &ids->cap, ids->n + more, sizeof *ids->data, err);
+    ids->data = p;
+    return st;
+}
+
+ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err) {
+    if (ids->n == ids->cap) AG_TRY(ag_ids_reserve(ids, 1, err));
+    ids->data[ids->n++] = id;
+    return AG_OK;
+}
+
+void ag_ids_free(ag_ids *ids) {
+    if (!ids) return;
+    ag_free(ids->data);
+    *ids = (ag_ids){0};
+}

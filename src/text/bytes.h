@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Appending to the growable strings and id lists of antigravity/tokenizer.h. */
+#ifndef AG_TEXT_BYTES_H
+#define AG_TEXT_BYTES_H
+
+#include <antigravity/tokenizer.h>
+
+/* Room for `more` bytes and a NUL behind text->len; the text itself is unchanged. */
+ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err);
+/* Keeps text terminated. bytes may be NULL when n is 0. */
+ag_status ag_text_append(ag_text *text, const char *bytes, size_t n, ag_error *err);
+ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err);
+
+ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err);
+ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err);
+
+/* Grows *p, an array of *cap elements of `size` bytes, to at least `need` elements. */
+ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err);
+
+#endif

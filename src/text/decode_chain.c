@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the JSON object "decoder" to a chain of stages. */
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/decoder.h"
+#include "text/json_get.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+enum { MAX_NESTING = 16 };
+
+static ag_status set_content(ag_decode_stage *s, const json_t *v, bool one_char, const char *place,
+                             ag_error *err) {
+    s->len = json_string_length(v);
+    if (one_char && (s->len == 0 || s->len != ag_utf8_len(json_string_value(v)[0]))) {
+        return AG_FAIL(err, FORMAT, "%s: \"%.60s\" is not one character", place,
+                       json_string_value(v));
+    }
+    s->content = ag_strndup(json_string_value(v), s->len);
+    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", s->len);
+}
+
+static ag_status parse_count(const json_t *v, const char *place, const char *key, size_t *out,
+                             ag_error *err) {
+    json_t *n;
+    AG_TRY(ag_json_required(v, place, key, JSON_INTEGER, &n, err));
+    if (json_integer_value(n) < 0 || json_integer_value(n) > INT32_MAX) {
+        return AG_FAIL(err, FORMAT, "%s.%s is %lld, not a count", place, key,
+                       (long long)json_integer_value(n));
+    }
+    *out = (size_t)json_integer_value(n);
+    return AG_OK;
+}
+
+static ag_status parse_metaspace(ag_decode_stage *s, const json_t *v, const char *place,
+                                 ag_error *err) {
+    json_t *content, *scheme;
+    bool prefix;
+    AG_TRY(ag_json_required(v, place, "replacement", JSON_STRING, &content, err));
+    AG_TRY(ag_json_optional(v, place, "prepend_scheme", JSON_STRING, &scheme, err));
+    AG_TRY(ag_json_bool(v, place, "add_prefix_space", true, &prefix, err));
+    s->kind = AG_DECODE_METASPACE;
+    s->drop_first = scheme ? strcmp(json_string_value(scheme), "never") != 0 : prefix;
+    return set_content(s, content, true, place, err);
+}
+
+static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *place,
+                             const char *type, ag_error *err) {
+    json_t *content;
+    if (strcmp(type, "Fuse") == 0) {
+        s->kind = AG_DECODE_FUSE;
+        return AG_OK;
+    }
+    if (strcmp(type, "ByteFallback") == 0) {
+        s->kind = AG_DECODE_BYTE_FALLBACK;
+        return AG_OK;
+    }
+    if (strcmp(type, "ByteLevel") == 0) {
+        s->kind = AG_DECODE_BYTE_LEVEL;
+        return AG_OK;
+    }
+    if (strcmp(type, "Metaspace") == 0) return parse_metaspace(s, v, place, err);
+    if (strcmp(type, "Strip") == 0) {
+        s->kind = AG_DECODE_STRIP;
+        AG_TRY(parse_count(v, place, "start", &s->strip_start, err));
+        AG_TRY(parse_count(v, place, "stop", &s->strip_stop, err));
+        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
+        return set_content(s, content, true, place, err);
+    }
+    if (strcmp(type, "Replace") == 0) {
+        char where[AG_JSON_PLACE];
+        snprintf(where, sizeof where, "%.140s.pattern", place);
+        s->kind = AG_DECODE_REPLACE;
+        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
+        AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), where, &s->pattern, err));
+        return set_content(s, content, false, place, err);
+    }
+    return ag_json_unsupported(place, type, err);
+}
+
+static bool fuses(const ag_decode_stage *s) {
+    return s->kind == AG_DECODE_FUSE || s->kind == AG_DECODE_BYTE_LEVEL;
+}
+
+static bool takes_chunks(const ag_decode_stage *s) {
+    return s->kind == AG_DECODE_FUSE || s->kind == AG_DECODE_STRIP ||
+           s->kind == AG_DECODE_METASPACE;
+}
+
+static ag_status add_stage(ag_decode_chain *c, const json_t *v, const char *place, const char *type,
+                           ag_error *err) {
+    void *p = c->stages;
+    ag_status st = ag_array_grow(&p, &c->cap, c->n + 1, sizeof *c->stages, err);
+    c->stages = p;
+    if (st != AG_OK) return st;
+    ag_decode_stage *s = &c->stages[c->n++];
+    *s = (ag_decode_stage){0};
+    if (c->n > 1) s->after_fusing = c->stages[c->n - 2].after_fusing || fuses(&c->stages[c->n - 2]);
+    AG_TRY(parse_stage(s, v, place, type, err));
+    if (!s->after_fusing || takes_chunks(s)) return AG_OK;
+    return AG_FAIL(err, UNSUPPORTED, "%s: \"%s\" behind a stage that fuses is not supported", place,
+                   type);
+}
+
+static ag_status add(ag_decode_chain *c, const json_t *v, const char *place, int depth,
+                     ag_error *err) {
+    const char *type;
+    AG_TRY(ag_json_component(v, place, &type, err));
+    if (strcmp(type, "Sequence") != 0) return add_stage(c, v, place, type, err);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
+    json_t *list, *item;
+    size_t i;
+    AG_TRY(ag_json_required(v, place, "decoders", JSON_ARRAY, &list, err));
+    json_array_foreach(list, i, item) {
+        char inner[AG_JSON_PLACE];
+        snprintf(inner, sizeof inner, "%.100s.decoders[%zu]", place, i);
+        AG_TRY(add(c, item, inner, depth + 1, err));
+    }
+    return AG_OK;
+}
+
+ag_status ag_decode_chain_init(ag_decode_chain *c, const json_t *v, ag_error *err) {
+    *c = (ag_decode_chain){0};
+    if (v && !json_is_null(v)) return add(c, v, "decoder", 0, err);
+    void *p = NULL;
+    AG_TRY(ag_array_grow(&p, &c->cap, 1, sizeof *c->stages, err));
+    c->stages = p;
+    c->stages[c->n++] = (ag_decode_stage){.kind = AG_DECODE_SPACED};
+    return AG_OK;
+}
+
+void ag_decode_chain_free(ag_decode_chain *c) {
+    for (size_t i = 0; i < c->n; i++) {
+        ag_pattern_destroy(c->stages[i].pattern);
+        ag_free(c->stages[i].content);
+    }
+    ag_free(c->stages);
+    *c = (ag_decode_chain){0};
+}

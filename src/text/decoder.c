@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/decoder.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+/* Held bytes up to here need no memory later. */
+enum { HELD = 4096 };
+
+/* A chunk of a token on its way through the chain. */
+typedef struct chunk {
+    const char *s;
+    size_t n;
+    bool first, last; /* the token begins with it, ends with it */
+} chunk;
+
+typedef struct flow {
+    ag_decode_run *run;
+    ag_text *out;
+    ag_error *err;
+} flow;
+
+static ag_status feed(flow *f, size_t stage, chunk c);
+
+static void reset_state(const ag_decode_run *r, size_t i) {
+    ag_decode_state *st = &r->states[i];
+    const ag_decode_stage *s = &r->chain->stages[i];
+    st->held.len = 0;
+    st->n_part = 0;
+    st->n_pending = 0;
+    st->started = r->continues && (s->kind == AG_DECODE_METASPACE || s->kind == AG_DECODE_SPACED);
+    st->to_strip = r->continues && s->after_fusing ? 0 : s->strip_start;
+}
+
+ag_status ag_decode_run_init(ag_decode_run *r, const ag_decode_chain *chain, size_t max_len,
+                             bool continues, ag_error *err) {
+    *r = (ag_decode_run){.chain = chain, .continues = continues};
+    r->states = ag_calloc(chain->n, sizeof *r->states);
+    if (!r->states) return AG_FAIL(err, NOMEM, "a decoder");
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < chain->n && st == AG_OK; i++) {
+        const ag_decode_stage *s = &chain->stages[i];
+        ag_decode_state *state = &r->states[i];
+        if (s->kind == AG_DECODE_REPLACE) {
+            st = ag_cursor_open(&state->cursor, s->pattern, err);
+            if (st == AG_OK) st = ag_text_reserve(&state->held, max_len + HELD, err);
+        } else if (s->kind == AG_DECODE_BYTE_FALLBACK) {
+            st = ag_text_reserve(&state->held, HELD, err);
+        }
+        reset_state(r, i);
+    }
+    if (st != AG_OK) ag_decode_run_free(r);
+    return st;
+}
+
+void ag_decode_run_free(ag_decode_run *r) {
+    for (size_t i = 0; r->states && i < r->chain->n; i++) {
+        ag_text_free(&r->states[i].held);
+        ag_cursor_close(&r->states[i].cursor);
+    }
+    ag_free(r->states);
+    r->states = NULL;
+}
+
+static ag_status replace(flow *f, size_t i, chunk c) {
+    const ag_decode_stage *s = &f->run->chain->stages[i];
+    ag_decode_state *state = &f->run->states[i];
+    size_t done = 0, start, end;
+    bool found;
+    state->held.len = 0;
+    ag_cursor_reset(&state->cursor, c.s, c.n);
+    for (;;) {
+        AG_TRY(ag_cursor_next(&state->cursor, &start, &end, &found, f->err));
+        if (!found) break;
+        AG_TRY(ag_text_append(&state->held, c.s + done, start - done, f->err));
+        AG_TRY(ag_text_append(&state->held, s->content, s->len, f->err));
+        done = end;
+    }
+    AG_TRY(ag_text_append(&state->held, c.s + done, c.n - done, f->err));
+    return feed(f, i + 1, (chunk){state->held.data, state->held.len, true, true});
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/* The byte of "<0x41>", or -1. Rust's number parser also takes "<0x+A>". */
+static int fallback_byte(const char *s, size_t n) {
+    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>') return -1;
+    int high = s[3] == '+' ? 0 : hex_digit(s[3]), low = hex_digit(s[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/* A run of bytes is text when the whole run is UTF-8; if not, each of its bytes is U+FFFD. */
+static ag_status release_bytes(flow *f, size_t i) {
+    ag_text *held = &f->run->states[i].held;
+    size_t n = held->len;
+    held->len = 0;
+    if (n == 0) return AG_OK;
+    if (ag_utf8_valid_prefix(held->data, n) == n) {
+        return feed(f, i + 1, (chunk){held->data, n, true, true});
+    }
+    for (size_t k = 0; k < n; k++) {
+        AG_TRY(feed(f, i + 1, (chunk){"\xEF\xBF\xBD", 3, true, true}));
+    }
+    return AG_OK;
+}
+
+static ag_status byte_fallback(flow *f, size_t i, chunk c) {
+    int byte = fallback_byte(c.s, c.n);
+    if (byte >= 0) {
+        char b = (char)byte;
+        return ag_text_append(&f->run->states[i].held, &b, 1, f->err);
+    }
+    AG_TRY(release_bytes(f, i));
+    return feed(f, i + 1, c);
+}
+
+/* Chunks of a fused token. */
+static ag_status feed_fused(flow *f, size_t i, const char *s, size_t n) {
+    ag_decode_state *state = &f->run->states[i];
+    bool first = !state->started;
+    state->started = true;
+    return feed(f, i + 1, (chunk){s, n, first, false});
+}
+
+/* Adds a byte to the unfinished character; gives what is decided by it to buf (at most 12 bytes).
+ * Invalid bytes become U+FFFD as in Rust's from_utf8_lossy. */
+static size_t take_byte(ag_decode_state *state, unsigned char b, char *buf) {
+    size_t n = 0;
+    state->part[state->n_part++] = b;
+    while (state->n_part) {
+        uint32_t cp;
+        int step = ag_utf8_step((const char *)state->part, state->n_part, &cp);
+        if (step == 0) break;
+        size_t used = (size_t)(step > 0 ? step : -step);
+        if (step > 0) memcpy(buf + n, state->part, used);
+        n += step > 0 ? used : ag_utf8_put(buf + n, AG_UTF8_REPLACEMENT);
+        state->n_part -= used;
+        memmove(state->part, state->part + used, state->n_part);
+    }
+    return n;
+}
+
+static bool is_byte_level(const char *s, size_t n) {
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        i += ag_utf8_get(s + i, &cp);
+        if (ag_byte_level_byte(cp) < 0) return false;
+    }
+    return true;
+}
+
+static ag_status byte_level(flow *f, size_t i, chunk c) {
+    ag_decode_state *state = &f->run->states[i];
+    /* A token with any other character stands for its own bytes (added tokens do). */
+    bool mapped = is_byte_level(c.s, c.n);
+    char buf[256];
+    size_t n = 0;
+    for (size_t k = 0; k < c.n;) {
+        uint32_t cp = (unsigned char)c.s[k];
+        if (mapped) {
+            k += ag_utf8_get(c.s + k, &cp);
+            cp = (uint32_t)ag_byte_level_byte(cp);
+        } else {
+            k++;
+        }
+        n += take_byte(state, (unsigned char)cp, buf + n);
+        if (n > sizeof buf - 16) {
+            AG_TRY(feed_fused(f, i, buf, n));
+            n = 0;
+        }
+    }
+    return feed_fused(f, i, buf, n);
+}
+
+static ag_status strip(flow *f, size_t i, chunk c) {
+    const ag_decode_stage *s = &f->run->chain->stages[i];
+    ag_decode_state *state = &f->run->states[i];
+    if (c.first && !s->after_fusing) {
+        state->to_strip = s->strip_start;
+        state->n_pending = 0;
+    }
+    while (state->to_strip && c.n) {
+        if (c.n < s->len || memcmp(c.s, s->content, s->len) != 0) {
+            state->to_strip = 0;
+            break;
+        }
+        state->to_strip--;
+        c.s += s->len;
+        c.n -= s->len;
+    }
+    size_t body = c.n, ends = 0;
+    while (ends < s->strip_stop && body >= s->len &&
+           memcmp(c.s + body - s->len, s->content, s->len) == 0) {
+        body -= s->len;
+        ends++;
+    }
+    bool first = c.first;
+    if (body == 0) ends += state->n_pending;
+    size_t release = body ? state->n_pending : 0;
+    if (ends > s->strip_stop) {
+        release += ends - s->strip_stop;
+        ends = s->strip_stop;
+    }
+    state->n_pending = c.last ? 0 : ends;
+    for (; release; release--) {
+        AG_TRY(feed(f, i + 1, (chunk){s->content, s->len, first, false}));
+        first = false;
+    }
+    return feed(f, i + 1, (chunk){c.s, body, first, c.last});
+}
+
+static ag_status metaspace(flow *f, size_t i, chunk c) {
+    const ag_decode_stage *s = &f->run->chain->stages[i];
+    ag_decode_state *state = &f->run->states[i];
+    bool drop = s->drop_first && !state->started;
+    bool first = c.first;
+    if (c.last) state->started = true;
+    const char *hit;
+    while ((hit = c.n ? memmem(c.s, c.n, s->content, s->len) : NULL) != NULL) {
+        size_t n = (size_t)(hit - c.s);
+        AG_TRY(feed(f, i + 1, (chunk){c.s, n, first, false}));
+        if (!drop) AG_TRY(feed(f, i + 1, (chunk){" ", 1, false, false}));
+        first = false;
+        c.s += n + s->len;
+        c.n -= n + s->len;
+    }
+    return feed(f, i + 1, (chunk){c.s, c.n, first, c.last});
+}
+
+static ag_status feed(flow *f, size_t i, chunk c) {
+    if (i == f->run->chain->n) return ag_text_append(f->out, c.s, c.n, f->err);
+    switch (f->run->chain->stages[i].kind) {
+    case AG_DECODE_REPLACE:
+        return replace(f, i, c);
+    case AG_DECODE_BYTE_FALLBACK:
+        return byte_fallback(f, i, c);
+    case AG_DECODE_BYTE_LEVEL:
+        return byte_level(f, i, c);
+    case AG_DECODE_FUSE:
+        return feed_fused(f, i, c.s, c.n);
+    case AG_DECODE_STRIP:
+        return strip(f, i, c);
+    case AG_DECODE_METASPACE:
+        return metaspace(f, i, c);
+    case AG_DECODE_SPACED:
+        break;
+    }
+    if (f->run->states[i].started) AG_TRY(ag_text_append(f->out, " ", 1, f->err));
+    f->run->states[i].started = true;
+    return ag_text_append(f->out, c.s, c.n, f->err);
+}
+
+ag_status ag_decode_run_push(ag_decode_run *r, const char *s, size_t n, ag_text *out,
+                             ag_error *err) {
+    flow f = {r, out, err};
+    return feed(&f, 0, (chunk){s, n, true, true});
+}
+
+static ag_status end_stage(flow *f, size_t i) {
+    ag_decode_state *state = &f->run->states[i];
+    ag_decode_kind kind = f->run->chain->stages[i].kind;
+    if (kind == AG_DECODE_BYTE_FALLBACK) return release_bytes(f, i);
+    if (kind != AG_DECODE_BYTE_LEVEL && kind != AG_DECODE_FUSE) return AG_OK;
+    size_t n = state->n_part ? 3 : 0; /* an unfinished character is one U+FFFD */
+    return feed(f, i + 1, (chunk){"\xEF\xBF\xBD", n, !state->started, true});
+}
+
+ag_status ag_decode_run_end(ag_decode_run *r, ag_text *out, ag_error *err) {
+    flow f = {r, out, err};
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < r->chain->n && st == AG_OK; i++) st = end_stage(&f, i);
+    for (size_t i = 0; i < r->chain->n; i++) reset_state(r, i);
+    return st;
+}

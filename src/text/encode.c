@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text to ids: added tokens are cut out, the rest is normalised, pre-tokenised and merged. */
+#include "core/fail.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+typedef struct encoding {
+    const ag_tokenizer *t;
+    bool parse_special;
+    bool at_start; /* the part at hand begins where the input begins */
+    ag_text normalized, spare;
+    ag_pieces pieces;
+    ag_bpe_scratch scratch;
+    ag_ids *ids;
+    ag_error *err;
+} encoding;
+
+/* A part of the text takes this way through two sets of added tokens: as it is, then normalised. */
+typedef ag_status part_fn(encoding *e, const char *text, size_t len);
+
+static ag_status each_part(encoding *e, const ag_added_set *set, const char *text, size_t len,
+                           part_fn *part) {
+    ag_added_scan scan = {set, text, len, e->parse_special, 0, 0};
+    bool at_start = e->at_start;
+    for (;;) {
+        size_t done = scan.done, start;
+        int32_t id;
+        AG_TRY(ag_added_next(&scan, &start, &id, e->err));
+        if (id < 0) start = len;
+        if (done < start) {
+            e->at_start = at_start && done == 0;
+            AG_TRY(part(e, text + done, start - done));
+        }
+        if (id < 0) return AG_OK;
+        AG_TRY(ag_ids_push(e->ids, id, e->err));
+    }
+}
+
+static ag_status encode_plain(encoding *e, const char *text, size_t len) {
+    AG_TRY(ag_pretokenize(&e->t->pretokenizer, text, len, e->at_start, &e->pieces, e->err));
+    for (size_t i = 0; i < e->pieces.list.n; i++) {
+        ag_piece piece = e->pieces.list.data[i];
+        AG_TRY(ag_bpe_encode(&e->t->bpe, e->pieces.text + piece.start, piece.len, &e->scratch,
+                             e->ids, e->err));
+    }
+    return AG_OK;
+}
+
+static ag_status encode_raw(encoding *e, const char *text, size_t len) {
+    if (e->t->normalizer.n) {
+        bool lost_start = false;
+        AG_TRY(ag_normalizer_apply(&e->t->normalizer, text, len, &e->normalized, &e->spare,
+                                   &lost_start, e->err));
+        if (lost_start) e->at_start = false;
+        text = e->normalized.data;
+        len = e->normalized.len;
+    }
+    return each_part(e, &e->t->added.normalized, text, len, encode_plain);
+}
+
+static ag_status append(ag_ids *ids, const ag_ids *more, ag_error *err) {
+    AG_TRY(ag_ids_reserve(ids, more->n, err));
+    for (size_t i = 0; i < more->n; i++) ids->data[ids->n++] = more->data[i];
+    return AG_OK;
+}
+
+static ag_status encode_all(encoding *e, const char *text, size_t len, unsigned flags) {
+    const ag_postprocessor *pp = &e->t->postprocessor;
+    if (flags & AG_ENCODE_BOS) AG_TRY(append(e->ids, &pp->before, e->err));
+    AG_TRY(each_part(e, &e->t->added.raw, text, len, encode_raw));
+    if (flags & AG_ENCODE_BOS) AG_TRY(append(e->ids, &pp->behind, e->err));
+    return AG_OK;
+}
+
+ag_status ag_tokenizer_encode(const ag_tokenizer *t, const char *text, size_t len, unsigned flags,
+                              ag_ids *ids, ag_error *err) {
+    size_t valid = ag_utf8_valid_prefix(text, len);
+    if (valid < len) {
+        return AG_FAIL(err, FORMAT, "text is not UTF-8: byte 0x%02x at offset %zu of %zu",
+                       (unsigned char)text[valid], valid, len);
+    }
+    encoding e = {.t = t,
+                  .parse_special = flags & AG_ENCODE_PARSE_SPECIAL,
+                  .at_start = true,
+                  .ids = ids,
+                  .err = err};
+    size_t before = ids->n;
+    ag_status st = encode_all(&e, text, len, flags);
+    if (st != AG_OK) ids->n = before;
+    ag_text_free(&e.normalized);
+    ag_text_free(&e.spare);
+    ag_pieces_free(&e.pieces);
+    ag_bpe_scratch_free(&e.scratch);
+    return st;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/normalizer.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/json_get.h"
+#include "text/utf8.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+enum kind { PREPEND, REPLACE, FORM, LOWERCASE, STRIP };
+enum { MAX_NESTING = 16 };
+
+struct ag_normalizer_step {
+    enum kind kind;
+    ag_unicode_form form; /* FORM */
+    ag_pattern *pattern;  /* REPLACE */
+    char *content;        /* PREPEND, REPLACE */
+    size_t len;
+    bool left, right; /* STRIP */
+};
+typedef struct ag_normalizer_step step;
+
+static ag_status copy_string(step *s, const json_t *v, ag_error *err) {
+    s->len = json_string_length(v);
+    s->content = ag_strndup(json_string_value(v), s->len);
+    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", s->len);
+}
+
+static ag_status parse_step(step *s, const json_t *v, const char *place, const char *type,
+                            ag_error *err) {
+    static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
+    json_t *content;
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(type, forms[i]) == 0) {
+            s->kind = FORM;
+            s->form = (ag_unicode_form)i;
+            return AG_OK;
+        }
+    }
+    if (strcmp(type, "Lowercase") == 0) {
+        s->kind = LOWERCASE;
+        return AG_OK;
+    }
+    if (strcmp(type, "Strip") == 0) {
+        s->kind = STRIP;
+        AG_TRY(ag_json_bool(v, place, "strip_left", true, &s->left, err));
+        return ag_json_bool(v, place, "strip_right", true, &s->right, err);
+    }
+    if (strcmp(type, "Prepend") == 0) {
+        s->kind = PREPEND;
+        AG_TRY(ag_json_required(v, place, "prepend", JSON_STRING, &content, err));
+        return copy_string(s, content, err);
+    }
+    if (strcmp(type, "Replace") == 0) {
+        s->kind = REPLACE;
+        char where[AG_JSON_PLACE];
+        snprintf(where, sizeof where, "%s.pattern", place);
+        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
+        AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), where, &s->pattern, err));
+        return copy_string(s, content, err);
+    }
+    return ag_json_unsupported(place, type, err);
+}
+
+static ag_status add(ag_normalizer *nm, const json_t *v, const char *place, int depth,
+                     ag_error *err) {
+    const char *type;
+    AG_TRY(ag_json_component(v, place, &type, err));
+    if (strcmp(type, "Sequence") != 0) {
+        void *p = nm->steps;
+        ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
+        nm->steps = p;
+        if (st != AG_OK) return st;
+        nm->steps[nm->n] = (step){0};
+        return parse_step(&nm->steps[nm->n++], v, place, type, err);
+    }
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
+    json_t *list, *item;
+    size_t i;
+    AG_TRY(ag_json_required(v, place, "normalizers", JSON_ARRAY, &list, err));
+    json_array_foreach(list, i, item) {
+        char inner[AG_JSON_PLACE];
+        snprintf(inner, sizeof inner, "%.100s.normalizers[%zu]", place, i);
+        AG_TRY(add(nm, item, inner, depth + 1, err));
+    }
+    return AG_OK;
+}
+
+ag_status ag_normalizer_init(ag_normalizer *nm, const json_t *v, ag_error *err) {
+    *nm = (ag_normalizer){0};
+    if (!v || json_is_null(v)) return AG_OK;
+    return add(nm, v, "normalizer", 0, err);
+}
+
+void ag_normalizer_free(ag_normalizer *nm) {
+    for (size_t i = 0; i < nm->n; i++) {
+        ag_pattern_destroy(nm->steps[i].pattern);
+        ag_free(nm->steps[i].content);
+    }
+    ag_free(nm->steps);
+    *nm = (ag_normalizer){0};
+}
+
+static ag_status replace(const step *s, const char *text, size_t len, ag_text *out,
+                         bool *lost_start, ag_error *err) {
+    ag_cursor c;
+    AG_TRY(ag_cursor_open(&c, s->pattern, err));
+    ag_cursor_reset(&c, text, len);
+    size_t done = 0, start, end;
+    bool found;
+    ag_status st;
+    while ((st = ag_cursor_next(&c, &start, &end, &found, err)) == AG_OK && found) {
+        if (start == 0 && end > 0 && s->len == 0) *lost_start = true;
+        if ((st = ag_text_append(out, text + done, start - done, err)) != AG_OK) break;
+        if ((st = ag_text_append(out, s->content, s->len, err)) != AG_OK) break;
+        done = end;
+    }
+    if (st == AG_OK) st = ag_text_append(out, text + done, len - done, err);
+    ag_cursor_close(&c);
+    return st;
+}
+
+static ag_status lowercase(const char *text, size_t len, ag_text *out, ag_error *err) {
+    AG_TRY(ag_text_reserve(out, len, err));
+    for (size_t i = 0; i < len;) {
+        uint32_t cp;
+        i += ag_utf8_get(text + i, &cp);
+        if (cp == 0x130) { /* the one letter whose lower case is two characters */
+            AG_TRY(ag_text_append(out, "i\xCC\x87", 3, err));
+        } else {
+            AG_TRY(ag_text_append_char(out, (uint32_t)utf8proc_tolower((int32_t)cp), err));
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status strip(const step *s, const char *text, size_t len, ag_text *out, bool *lost_start,
+                       ag_error *err) {
+    size_t start = 0;
+    uint32_t cp;
+    while (s->left && start < len) {
+        size_t n = ag_utf8_get(text + start, &cp);
+        if (!ag_is_white_space(cp)) break;
+        start += n;
+        *lost_start = true;
+    }
+    while (s->right && len > start) {
+        size_t last = ag_utf8_last(text, len);
+        ag_utf8_get(text + last, &cp);
+        if (!ag_is_white_space(cp)) break;
+        len = last;
+    }
+    return ag_text_append(out, text + start, len - start, err);
+}
+
+static ag_status apply(const step *s, const char *text, size_t len, ag_text *out, bool *lost_start,
+                       ag_error *err) {
+    switch (s->kind) {
+    case PREPEND:
+        if (len) AG_TRY(ag_text_append(out, s->content, s->len, err));
+        return ag_text_append(out, text, len, err);
+    case REPLACE:
+        return replace(s, text, len, out, lost_start, err);
+    case FORM:
+        return ag_unicode_normalize(s->form, text, len, out, err);
+    case LOWERCASE:
+        return lowercase(text, len, out, err);
+    case STRIP:
+        break;
+    }
+    return strip(s, text, len, out, lost_start, err);
+}
+
+ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
+                              ag_text *spare, bool *lost_start, ag_error *err) {
+    out->len = 0;
+    if (nm->n == 0) return ag_text_append(out, text, len, err);
+    for (size_t i = 0; i < nm->n; i++) {
+        spare->len = 0;
+        AG_TRY(ag_text_reserve(spare, len, err));
+        AG_TRY(apply(&nm->steps[i], text, len, spare, lost_start, err));
+        ag_text swap = *out;
+        *out = *spare;
+        *spare = swap;
+        text = out->data;
+        len = out->len;
+    }
+    return AG_OK;
+}

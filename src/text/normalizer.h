@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The "normalizer" of a tokenizer.json: text to text, before anything is split. */
+#ifndef AG_TEXT_NORMALIZER_H
+#define AG_TEXT_NORMALIZER_H
+
+#include "text/bytes.h"
+#include "text/regex.h"
+
+typedef struct ag_normalizer {
+    struct ag_normalizer_step *steps; /* none: the text stays as it is */
+    size_t n, cap;
+} ag_normalizer;
+
+/* v may be NULL or null. Release with ag_normalizer_free whatever this returns. */
+ag_status ag_normalizer_init(ag_normalizer *nm, const json_t *v, ag_error *err);
+void ag_normalizer_free(ag_normalizer *nm);
+
+/* The normalised form of text[0..len) is left in *out; *spare is scratch. *lost_start becomes true
+ * if the first character of the text is gone, else it is not touched. */
+ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
+                              ag_text *spare, bool *lost_start, ag_error *err);
+
+typedef enum ag_unicode_form { AG_NFC, AG_NFD, AG_NFKC, AG_NFKD } ag_unicode_form;
+/* unicode_form.c: appends the normalisation form of valid UTF-8 (Unicode annex 15). */
+ag_status ag_unicode_normalize(ag_unicode_form form, const char *text, size_t len, ag_text *out,
+                               ag_error *err);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/regex.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/json_get.h"
+#include "text/utf8.h"
+
+#include <pcre2.h>
+#include <string.h>
+
+struct ag_pattern {
+    pcre2_general_context *general;
+    pcre2_match_context *match;
+    pcre2_code *code; /* NULL: a literal */
+    char *literal;
+    size_t len;
+};
+
+/* Steps that one match may take. A pattern that runs into this explodes on its text; those of real
+ * tokenizers take a step or two for each character. */
+enum { MATCH_STEPS = 10 * 1000 * 1000, HEAP_KIB = 64 * 1024, MAX_PATTERN = 1 << 16 };
+
+static void *pcre_alloc(PCRE2_SIZE n, void *user) {
+    (void)user;
+    return ag_malloc(n);
+}
+
+static void pcre_release(void *p, void *user) {
+    (void)user;
+    ag_free(p);
+}
+
+static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *place, ag_error *err) {
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    p->general = pcre2_general_context_create(pcre_alloc, pcre_release, NULL);
+    pcre2_compile_context *cc = p->general ? pcre2_compile_context_create(p->general) : NULL;
+    p->match = p->general ? pcre2_match_context_create(p->general) : NULL;
+    if (!cc || !p->match) {
+        pcre2_compile_context_free(cc);
+        return AG_FAIL(err, NOMEM, "%s", place);
+    }
+    pcre2_set_newline(cc, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(cc, 100);
+    pcre2_set_match_limit(p->match, MATCH_STEPS);
+    pcre2_set_heap_limit(p->match, HEAP_KIB);
+    p->code = pcre2_compile((PCRE2_SPTR)s, n,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                            &code, &at, cc);
+    pcre2_compile_context_free(cc);
+    if (!p->code) {
+        char why[120];
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+        if (code == 121) return AG_FAIL(err, NOMEM, "%s", place);
+        return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", place, (size_t)at, why);
+    }
+    /* Where there is no JIT the interpreter matches, with the same results. */
+    pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
+    return AG_OK;
+}
+
+ag_status ag_pattern_regex(const char *s, size_t n, const char *place, ag_pattern **out,
+                           ag_error *err) {
+    *out = NULL;
+    if (n > MAX_PATTERN) {
+        return AG_FAIL(err, FORMAT, "%s is %zu bytes long, more than %d", place, n, MAX_PATTERN);
+    }
+    ag_text translated = {0};
+    ag_pattern *p = ag_calloc(1, sizeof *p);
+    ag_status st = p ? AG_OK : AG_FAIL(err, NOMEM, "%s", place);
+    if (st != AG_OK) goto done;
+    st = ag_regex_translate(s, n, &translated, err);
+    if (st != AG_OK) ag_error_prefix(err, st, "%s", place);
+    else st = compile(p, translated.data, translated.len, place, err);
+done:
+    ag_text_free(&translated);
+    if (st == AG_OK) *out = p;
+    else ag_pattern_destroy(p);
+    return st;
+}
+
+static ag_status literal(const char *s, size_t n, const char *place, ag_pattern **out,
+                         ag_error *err) {
+    /* An empty string matches between any two characters, as the empty expression does. */
+    if (n == 0) return ag_pattern_regex("", 0, place, out, err);
+    ag_pattern *p = ag_calloc(1, sizeof *p);
+    if (p) p->literal = ag_strndup(s, n);
+    if (!p || !p->literal) {
+        ag_free(p);
+        return AG_FAIL(err, NOMEM, "%s", place);
+    }
+    p->len = n;
+    *out = p;
+    return AG_OK;
+}
+
+ag_status ag_pattern_parse(const json_t *v, const char *place, ag_pattern **out, ag_error *err) {
+    *out = NULL;
+    const json_t *s = json_object_get(v, "String");
+    if (json_is_string(v)) s = v;
+    if (json_is_string(s)) {
+        return literal(json_string_value(s), json_string_length(s), place, out, err);
+    }
+    s = json_object_get(v, "Regex");
+    if (json_is_string(s)) {
+        return ag_pattern_regex(json_string_value(s), json_string_length(s), place, out, err);
+    }
+    return AG_FAIL(err, FORMAT, "%s is neither {\"String\": ...} nor {\"Regex\": ...}", place);
+}
+
+void ag_pattern_destroy(ag_pattern *p) {
+    if (!p) return;
+    pcre2_code_free(p->code);
+    pcre2_match_context_free(p->match);
+    pcre2_general_context_free(p->general);
+    ag_free(p->literal);
+    ag_free(p);
+}
+
+ag_status ag_cursor_open(ag_cursor *c, const ag_pattern *p, ag_error *err) {
+    *c = (ag_cursor){.pattern = p, .next = 1};
+    if (p->code) {
+        c->data = pcre2_match_data_create(1, p->general);
+        if (!c->data) return AG_FAIL(err, NOMEM, "matching a pattern");
+    }
+    return AG_OK;
+}
+
+void ag_cursor_close(ag_cursor *c) {
+    pcre2_match_data_free(c->data);
+    c->data = NULL;
+}
+
+void ag_cursor_reset(ag_cursor *c, const char *text, size_t len) {
+    c->text = text;
+    c->len = len;
+    c->next = 0;
+    c->last_end = SIZE_MAX;
+}
+
+static void next_literal(ag_cursor *c, size_t *start, size_t *end, bool *found) {
+    const ag_pattern *p = c->pattern;
+    const char *hit = p->len == 1 ? memchr(c->text + c->next, p->literal[0], c->len - c->next)
+                                  : memmem(c->text + c->next, c->len - c->next, p->literal, p->len);
+    *found = hit != NULL;
+    if (!hit) return;
+    *start = (size_t)(hit - c->text);
+    *end = *start + p->len;
+    c->next = *end;
+}
+
+static ag_status search(ag_cursor *c, bool *found, ag_error *err) {
+    const ag_pattern *p = c->pattern;
+    PCRE2_SPTR text = (PCRE2_SPTR)c->text;
+    int rc = pcre2_match(p->code, text, c->len, c->next, PCRE2_NO_UTF_CHECK, c->data, p->match);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
+        rc = pcre2_match(p->code, text, c->len, c->next, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->data,
+                         p->match);
+    }
+    *found = rc >= 0;
+    if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return AG_OK;
+    if (rc == PCRE2_ERROR_NOMEMORY) return AG_FAIL(err, NOMEM, "matching a pattern");
+    char why[120];
+    pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
+    return AG_FAIL(err, LIMIT, "a pattern fails at offset %zu of %zu bytes: %s", c->next, c->len,
+                   why);
+}
+
+ag_status ag_cursor_next(ag_cursor *c, size_t *start, size_t *end, bool *found, ag_error *err) {
+    *found = false;
+    if (!c->pattern->code) {
+        if (c->next < c->len) next_literal(c, start, end, found);
+        return AG_OK;
+    }
+    while (c->next <= c->len) {
+        AG_TRY(search(c, found, err));
+        if (!*found) break;
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(c->data);
+        *start = at[0];
+        *end = at[1];
+        if (*start < *end || *end != c->last_end) {
+            c->next = c->last_end = *end;
+            return AG_OK;
+        }
+        /* An empty match right behind the last one does not count. */
+        c->next += c->next < c->len ? ag_utf8_len(c->text[c->next]) : 1;
+        *found = false;
+    }
+    return AG_OK;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading a tokenizer.json, and the questions that its vocabulary answers. */
+#include "text/tokenizer.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/json_get.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+/* The largest real file has 35 MB; spellings are addressed with 32 bits. */
+#define MAX_FILE_BYTES ((size_t)1 << 30)
+
+static ag_status build(ag_tokenizer *t, const json_t *root, ag_error *err) {
+    json_t *model, *vocab, *added, *type;
+    AG_TRY(ag_json_expect_object(root, "the file", err));
+    model = json_object_get(root, "model");
+    AG_TRY(ag_json_expect_object(model, "model", err));
+    /* Files from before the key existed are told by what they hold. */
+    AG_TRY(ag_json_optional(model, "model", "type", JSON_STRING, &type, err));
+    if (type && strcmp(json_string_value(type), "BPE") != 0) {
+        return ag_json_unsupported("model", json_string_value(type), err);
+    }
+    AG_TRY(ag_json_required(model, "model", "vocab", JSON_OBJECT, &vocab, err));
+    added = json_object_get(root, "added_tokens");
+    if (added && !json_is_null(added) && !json_is_array(added)) {
+        return AG_FAIL(err, FORMAT, "added_tokens is not an array");
+    }
+    AG_TRY(ag_vocab_init(&t->vocab, vocab, added, err));
+    AG_TRY(ag_bpe_init(&t->bpe, model, &t->vocab, err));
+    AG_TRY(ag_normalizer_init(&t->normalizer, json_object_get(root, "normalizer"), err));
+    AG_TRY(ag_added_tokens_init(&t->added, added, &t->vocab, &t->normalizer, err));
+    AG_TRY(ag_pretokenizer_init(&t->pretokenizer, json_object_get(root, "pre_tokenizer"), err));
+    AG_TRY(ag_postprocessor_init(&t->postprocessor, json_object_get(root, "post_processor"),
+                                 &t->vocab, err));
+    return ag_decode_chain_init(&t->decode_chain, json_object_get(root, "decoder"), err);
+}
+
+ag_status ag_tokenizer_parse(const char *json, size_t len, const char *name, ag_tokenizer **out,
+                             ag_error *err) {
+    *out = NULL;
+    json_error_t why;
+    json_t *root = json_loadb(json, len, JSON_ALLOW_NUL, &why);
+    if (!root) {
+        if (json_error_code(&why) == json_error_out_of_memory) {
+            return AG_FAIL(err, NOMEM, "%s: parsing %zu bytes", name, len);
+        }
+        return AG_FAIL(err, FORMAT, "%s: line %d, byte %d: %s", name, why.line, why.position,
+                       why.text);
+    }
+    ag_tokenizer *t = ag_calloc(1, sizeof *t);
+    ag_status st = t ? build(t, root, err) : AG_FAIL(err, NOMEM, "a tokenizer");
+    json_decref(root);
+#ifdef __GLIBC__
+    /* The tree of a 10 MB file is 100 MB of small blocks, which would stay resident. */
+    malloc_trim(0);
+#endif
+    if (st == AG_OK) *out = t;
+    else ag_tokenizer_destroy(t);
+    return st == AG_OK ? st : ag_error_prefix(err, st, "%s", name);
+}
+
+void ag_tokenizer_destroy(ag_tokenizer *t) {
+    if (!t) return;
+    ag_decode_chain_free(&t->decode_chain);
+    ag_postprocessor_free(&t->postprocessor);
+    ag_pretokenizer_free(&t->pretokenizer);
+    ag_added_tokens_free(&t->added);
+    ag_normalizer_free(&t->normalizer);
+    ag_bpe_free(&t->bpe);
+    ag_vocab_free(&t->vocab);
+    ag_free(t);
+}
+
+static ag_status read_stream(FILE *f, const char *path, ag_text *text, ag_error *err) {
+    for (;;) {
+        AG_TRY(ag_text_reserve(text, 1 << 16, err));
+        size_t n = fread(text->data + text->len, 1, text->cap - text->len - 1, f);
+        text->len += n;
+        if (n == 0) break;
+        if (text->len > MAX_FILE_BYTES) {
+            return AG_FAIL(err, FORMAT, "%s has more than %zu bytes", path, MAX_FILE_BYTES);
+        }
+    }
+    if (ferror(f)) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    return AG_OK;
+}
+
+static ag_status open_error(const char *path, ag_error *err) {
+    int why = errno;
+    if (why == ENOENT || why == ENOTDIR) {
+        return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(why));
+    }
+    return AG_FAIL(err, IO, "%s: %s", path, strerror(why));
+}
+
+ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err) {
+    static const char name[] = "/tokenizer.json";
+    *out = NULL;
+    struct stat info;
+    if (stat(path, &info) != 0) return open_error(path, err);
+    ag_text file = {0}, text = {0};
+    FILE *f = NULL;
+    ag_status st = ag_text_append(&file, path, strlen(path), err);
+    if (st == AG_OK && S_ISDIR(info.st_mode)) {
+        st = ag_text_append(&file, name, sizeof name - 1, err);
+    }
+    if (st != AG_OK) goto done;
+    f = fopen(file.data, "rb");
+    st = f ? read_stream(f, file.data, &text, err) : open_error(file.data, err);
+    if (st == AG_OK) st = ag_tokenizer_parse(text.data, text.len, file.data, out, err);
+done:
+    if (f) fclose(f);
+    ag_text_free(&text);
+    ag_text_free(&file);
+    return st;
+}
+
+int32_t ag_tokenizer_vocab_size(const ag_tokenizer *t) { return t->vocab.n_ids; }
+
+const char *ag_tokenizer_token(const ag_tokenizer *t, int32_t id, size_t *len) {
+    size_t n = 0;
+    const char *s = ag_vocab_has(&t->vocab, id) ? ag_vocab_spelling(&t->vocab, id, &n) : NULL;
+    if (len) *len = n;
+    return s;
+}
+
+int32_t ag_tokenizer_id(const ag_tokenizer *t, const char *token, size_t len) {
+    return ag_vocab_find(&t->vocab, token, len);
+}
+
+bool ag_tokenizer_is_special(const ag_tokenizer *t, int32_t id) {
+    return ag_vocab_has(&t->vocab, id) && t->vocab.entries[id].flags & AG_TOKEN_SPECIAL;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spelling <-> id: the model's vocabulary and the added tokens in one table. */
+#ifndef AG_TEXT_VOCAB_H
+#define AG_TEXT_VOCAB_H
+
+#include "text/bytes.h"
+
+#include <jansson.h>
+
+enum {
+    AG_TOKEN_MODEL = 1, /* in model.vocab: what BPE may produce */
+    AG_TOKEN_ADDED = 2,
+    AG_TOKEN_SPECIAL = 4,
+};
+
+typedef struct ag_vocab_entry {
+    uint32_t offset, len; /* in ag_vocab.spellings */
+    uint8_t flags;        /* 0: a gap, no such id */
+} ag_vocab_entry;
+
+typedef struct ag_vocab {
+    ag_vocab_entry *entries; /* by id, n_ids of them */
+    ag_text spellings;
+    int32_t *slots; /* open addressing over the spellings: id + 1, 0 is empty */
+    size_t n_slots; /* a power of two */
+    int32_t n_ids;
+    size_t max_len; /* of a spelling */
+} ag_vocab;
+
+/* Reads model.vocab (a JSON object) and makes room for the ids of added_tokens (an array or NULL),
+ * which the caller then puts in with ag_vocab_add. */
+/* Whatever it returns, release with ag_vocab_free. */
+ag_status ag_vocab_init(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err);
+void ag_vocab_free(ag_vocab *v);
+
+/* Puts a spelling in at an id that ag_vocab_init knew of; an existing entry with the same spelling
+ * and id gets the flags too. AG_FORMAT if one of the two is taken by another. */
+ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigned flags,
+                       ag_error *err);
+
+/* -1 when there is no such token. */
+int32_t ag_vocab_find(const ag_vocab *v, const char *s, size_t n);
+/* The same, only among the tokens of the model. */
+int32_t ag_vocab_find_model(const ag_vocab *v, const char *s, size_t n);
+
+static inline bool ag_vocab_has(const ag_vocab *v, int32_t id) {
+    return id >= 0 && id < v->n_ids && v->entries[id].flags;
+}
+/* Borrowed; id must exist. */
+static inline const char *ag_vocab_spelling(const ag_vocab *v, int32_t id, size_t *n) {
+    *n = v->entries[id].len;
+    return v->spellings.data + v->entries[id].offset;
+}
+
+#endif
