@@ -90,13 +90,13 @@ ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor 
 ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
                             ag_dtype want, ag_consumed_fn consumed, void *user) {
     *owner = NULL;
-    if (src->dtype != AG_F32 && src->dtype != AG_F16 && src->dtype != AG_BF16) {
-        return AG_FAIL(&be->err, DTYPE, "a weight is prepared from f32, f16 or bf16, not %s",
-                       ag_dtype_name(src->dtype));
-    }
     AG_TRY(ag_check_floats(be, src, "the weight"));
     if ((unsigned)want >= AG_DTYPE_COUNT || want == AG_I32 || want == AG_U8) {
         return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(want));
+    }
+    if (ag_dtype_is_quantized(src->dtype) && src->dtype != want) {
+        return AG_FAIL(&be->err, DTYPE, "a weight rounded to %s is not rounded again to %s",
+                       ag_dtype_name(src->dtype), ag_dtype_name(want));
     }
     if (!ag_tensor_data(src)) {
         return AG_FAIL(&be->err, INVALID, "the weight's %zu bytes are not on the host",

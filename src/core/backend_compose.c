@@ -98,8 +98,8 @@ static ag_status round_one_row(row_rounding *r, size_t row) {
     size_t cols = ag_shape_cols(&r->src->shape), bad = 0;
     size_t src_bytes = ag_dtype_row_bytes(r->src->dtype, cols);
     size_t w_bytes = ag_dtype_row_bytes(r->w.dtype, cols);
-    ag_dequantize_row(r->src->dtype, r->values, r->bytes + row * src_bytes, cols);
-    if (ag_quantize_row(r->w.dtype, r->packed, r->values, cols, AG_ROUND_WEIGHT, &bad) != AG_OK) {
+    if (ag_convert_row(r->w.dtype, r->packed, r->src->dtype, r->bytes + row * src_bytes, r->values,
+                       cols, AG_ROUND_WEIGHT, &bad) != AG_OK) {
         return report_bad_value(r->be, r->values[bad], r->w.dtype, row, bad);
     }
     return ag_buffer_upload(r->w.buffer, row * w_bytes, r->packed, w_bytes, &r->be->err);

@@ -57,7 +57,7 @@ static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, si
 
 ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
                           ag_rounding rounding, size_t *bad) {
-    assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
+    assert(ag_dtype_block(dtype) > n % ag_dtype_block(dtype) == 0);
     size_t nowhere;
     if (!bad) bad = &nowhere;
     if (!all_finite(src, n)) {
@@ -88,7 +88,7 @@ ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
 }
 
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
-    assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
+    assert(ag_dtype_block(dtype) > n % ag_dtype_block(dtype) == 0);
     switch (dtype) {
     case AG_F32:
         memcpy(dst, src, n * sizeof *dst);
@@ -111,4 +111,18 @@ void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
     default:
         assert(!"a dtype that holds no floats");
     }
+}
+
+ag_status ag_convert_row(ag_dtype to, void *dst, ag_dtype from, const void *src, float *values,
+                         size_t n, ag_rounding rounding, size_t *bad) {
+    ag_dequantize_row(from, values, src, n);
+    if (to != from || !ag_dtype_is_quantized(to)) {
+        return ag_quantize_row(to, dst, values, n, rounding, bad);
+    }
+    if (!all_finite(values, n)) {
+        if (bad) *bad = first_not_finite(values, n);
+        return AG_FORMAT;
+    }
+    memcpy(dst, src, ag_dtype_row_bytes(to, n));
+    return AG_OK;
 }

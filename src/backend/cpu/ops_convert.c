@@ -26,8 +26,7 @@ static ag_status convert_row(const convert_job *job, size_t row, float *values, 
         ag_dequantize_row(job->from, (float *)(void *)dst, src, job->n);
         return AG_OK;
     }
-    ag_dequantize_row(job->from, values, src, job->n);
-    return ag_quantize_row(job->to, dst, values, job->n, job->rounding, bad);
+    return ag_convert_row(job->to, dst, job->from, src, values, job->n, job->rounding, bad);
 }
 
 static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
