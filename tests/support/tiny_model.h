@@ -13,7 +13,7 @@ typedef struct tiny_model {
     const char *reshape;   /* tensor that gets one row too many */
     const char *poison;    /* tensor whose 6th value is `poison_value` */
     float poison_value;
-    const char *only_head;    /* non-NULL: the table is called lm_head.weight alone */
+    bool only_head;           /* the table is called lm_head.weight alone */
     bool with_head;           /* both names, with different values */
     bool tied;                /* config.json says so */
     bool unaligned;           /* data begins at an odd byte */
