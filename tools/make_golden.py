@@ -4,10 +4,11 @@
 
 usage: make_golden.py models OUT [--only NAME]...     tiny random models and what they compute
        make_golden.py prompts OUT NAME=MODEL_DIR...   greedy continuations of a trained model
+       make_golden.py rope OUT                        rotary frequencies of some configurations
        make_golden.py text OUT --tokenizer FILE       ids of difficult texts
 needs: the PyPI packages torch, transformers (5 or later) and tokenizers; no network, no GPU
 
-OUT gets NAME.json for each model, models/NAME/ for the random ones, tokenizer-llama3.json for texts. Everything is
+OUT gets NAME.json for each model, models/NAME/ for the random ones, inv_freq.json, tokenizer-llama3.json for texts. Everything is
 float32 on the CPU, whatever the type of the file, so that another float32 implementation agrees to about 1e-4.
 
 A record: ids (the input), nll (of ids[1:], natural logarithm), last_top_ids and last_top_logits (the ten best after the
@@ -26,6 +27,7 @@ import zlib
 import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 PROMPTS = ["Once upon a time", "The old king had three sons", "\"Where are you going?\" said the fox.",
            "Lily found a small red key in the garden. She", "1, 2, 3,", "Köln — naïve café ☕", " ",
@@ -151,6 +153,38 @@ def record_prompts(out, name, directory):
     print(name, rows[0]["greedy_text"][:100])
 
 
+def llama3_rope(factor, low, high, original):
+    return dict(rope_type="llama3", factor=factor, low_freq_factor=low, high_freq_factor=high,
+                original_max_position_embeddings=original)
+
+
+ROPES = [  # head_dim, theta, scaling
+    (64, 500000.0, llama3_rope(32.0, 1.0, 4.0, 8192)),   # Llama 3.2 1B
+    (128, 500000.0, llama3_rope(8.0, 1.0, 4.0, 8192)),   # Llama 3.1 8B
+    (128, 500000.0, llama3_rope(32.0, 1.0, 4.0, 8192)),  # Llama 3.2 3B
+    (64, 500000.0, llama3_rope(8.0, 1.0, 4.0, 64)),
+    (96, 12345.678, llama3_rope(3.3, 1.7, 5.1, 1000)),
+    (128, 10000.0, None),                                # Llama 2
+    (64, 100000, None),                                  # SmolLM2
+    (80, 1000000.0, None),
+    (48, 10000.0, dict(rope_type="linear", factor=4.0)),
+    (128, 10000.0, dict(rope_type="linear", factor=3.7)),
+]
+
+
+def record_rope(out):
+    rows = []
+    for head_dim, theta, scaling in ROPES:
+        config = LlamaConfig(hidden_size=head_dim, num_attention_heads=1, num_key_value_heads=1, head_dim=head_dim)
+        config.rope_parameters = dict(rope_theta=theta, **(scaling or dict(rope_type="default")))
+        inv_freq = LlamaRotaryEmbedding(config).inv_freq.tolist()
+        rows.append(dict(config=dict(model_type="llama", head_dim=head_dim, rope_theta=theta, rope_scaling=scaling),
+                         inv_freq=inv_freq))
+    with open(f"{out}/inv_freq.json", "w") as f:
+        json.dump(rows, f)
+    print("inv_freq rows", len(rows))
+
+
 TEXTS = [
     "", " ", "  ", "\n", "\n\n\n", "\t\ttabs", "Hello, world!", "I'm you're we'll THEY'D it's DON'T",
     "12345678901234567890", "3.14159e-10", "a  b   c    d", "trailing   ", "   leading", "x\r\ny\r\n\r\nz",
@@ -176,7 +210,8 @@ def record_texts(out, path):
     texts = list(TEXTS)
     texts += ["".join(rng.choice(words) + rng.choice(["", " ", " ", "\n"]) for _ in range(rng.randint(2, 30)))
               for _ in range(120)]
-    texts += ["".join(chr(rng.choice([rng.randint(*b) for b in BLOCKS])) for _ in range(rng.randint(1, 40))) for _ in range(60)]
+    texts += ["".join(chr(rng.choice([rng.randint(*b) for b in BLOCKS])) for _ in range(rng.randint(1, 40)))
+              for _ in range(60)]
     rows = []
     for text in texts:
         plain = tokenizer.encode(text, add_special_tokens=False).ids
@@ -196,6 +231,7 @@ def main():
     prompts = commands.add_parser("prompts")
     prompts.add_argument("out")
     prompts.add_argument("models", nargs="+", metavar="NAME=MODEL_DIR")
+    commands.add_parser("rope").add_argument("out")
     text = commands.add_parser("text")
     text.add_argument("out")
     text.add_argument("--tokenizer", required=True)
@@ -207,6 +243,8 @@ def main():
     elif args.command == "prompts":
         for pair in args.models:
             record_prompts(args.out, *pair.split("=", 1))
+    elif args.command == "rope":
+        record_rope(args.out)
     else:
         record_texts(args.out, args.tokenizer)
 

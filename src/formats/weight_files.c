@@ -18,6 +18,9 @@
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
 
+/* Page caches hold files in folios of up to this size, aligned in the file, and map them whole. */
+enum { LARGEST_FOLIO = 2 << 20 };
+
 typedef struct weight_file {
     char *path;
     int fd;
@@ -276,10 +279,13 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint6
     if (first >= t->n_bytes || n == 0) return;
     if (n > t->n_bytes - first) n = t->n_bytes - first;
     const weight_file *f = file_at(w, t->file);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t begin = (size_t)(t->offset + first) / page * page;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (n == t->n_bytes && page < LARGEST_FOLIO) page = LARGEST_FOLIO;
+    uint64_t begin = (t->offset + first) / page * page;
+    uint64_t end = (t->offset + first + n + page - 1) / page * page;
+    if (end > f->bytes) end = f->bytes;
     /* Advice only: where the system refuses it, the pages leave under memory pressure instead. */
-    (void)madvise(f->map + begin, (size_t)(t->offset + first + n) - begin, MADV_DONTNEED);
+    (void)madvise(f->map + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
 ag_status ag_weight_files_read(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,

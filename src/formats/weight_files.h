@@ -43,8 +43,9 @@ uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file);
 const void *ag_weight_files_data(const ag_weight_files *w, const ag_st_tensor *t);
 
 /* Takes bytes [first, first + n) of the tensor out of this process's memory once they have been
- * used; they stay readable and come back from the file. Whole pages, borders included, so that
- * slices given back one after another leave nothing behind. A range past the end is cut. */
+ * used; they stay readable and come back from the file. Whole pages, borders included. A range past
+ * the end is cut. When all of a tensor is dropped, so is what the system mapped around it: reading
+ * one byte may bring in a neighbour's pages, up to 2 MiB of them. */
 void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
                           uint64_t n);
 

@@ -10,11 +10,12 @@ static const double two_pi = 6.283185307179586;
 static float scale_llama3(float inv_freq, const ag_rope_scaling *s) {
     const double original = s->original_max_position_embeddings;
     const float low = (float)s->low_freq_factor, factor = (float)s->factor;
-    float wavelength = (float)two_pi / inv_freq;
+    /* A number divided by a tensor is the number times the reciprocal there, rounded twice. */
+    float wavelength = 1 / inv_freq * (float)two_pi;
     if (wavelength < (float)(original / s->high_freq_factor)) return inv_freq;
     if (wavelength > (float)(original / s->low_freq_factor)) return inv_freq / factor;
-    float smooth =
-        ((float)original / wavelength - low) / (float)(s->high_freq_factor - s->low_freq_factor);
+    float smooth = (1 / wavelength * (float)original - low) /
+                   (float)(s->high_freq_factor - s->low_freq_factor);
     return (1 - smooth) * inv_freq / factor + smooth * inv_freq;
 }
 

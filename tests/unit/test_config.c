@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Single quotes stand for double ones, so that JSON can be read here. */
+static ag_status parse2(const char *config, const char *generation, ag_llama_config *out,
+                        ag_error *err) {
+    char a[2048], b[512];
+    snprintf(a, sizeof a, "%s", config);
+    snprintf(b, sizeof b, "%s", generation ? generation : "");
+    for (char *p = a; *p; p++) *p = *p == '\'' ? '"' : *p;
+    for (char *p = b; *p; p++) *p = *p == '\'' ? '"' : *p;
+    ag_config_text c = {a, strlen(a), "config.json"}, g = {b, strlen(b), "generation_config.json"};
+    return ag_llama_config_parse(&c, generation ? &g : NULL, out, err);
+}
+
+static ag_llama_config good(const char *config, const char *generation) {
+    ag_llama_config c;
+    ag_error err = {0};
+    if (parse2(config, generation, &c, &err) != AG_OK) fail_msg("%s: %s", config, err.msg);
+    return c;
+}
+
+static void llama_3_2_1b_is_read_as_published(void **state) {
+    (void)state;
+    ag_llama_config c = good(
+        "{'architectures':['LlamaForCausalLM'],'attention_bias':false,'bos_token_id':128000,"
+        "'eos_token_id':[128001,128008,128009],'head_dim':64,'hidden_act':'silu','hidden_size':"
+        "2048,"
+        "'intermediate_size':8192,'max_position_embeddings':131072,'mlp_bias':false,'model_type':"
+        "'llama','num_attention_heads':32,'num_hidden_layers':16,'num_key_value_heads':8,"
+        "'pretraining_tp':1,'rms_norm_eps':1e-05,'rope_scaling':{'factor':32.0,'high_freq_factor':"
+        "4.0,'low_freq_factor':1.0,'original_max_position_embeddings':8192,'rope_type':'llama3'},"
+        "'rope_theta':500000.0,'tie_word_embeddings':true,'torch_dtype':'float16','vocab_size':"
+        "128256}",
+        "{'bos_token_id':128000,'do_sample':true,'eos_token_id':[128001,128008,128009]}");
+    assert_string_equal(c.architecture, "LlamaForCausalLM");
+    assert_int_equal(c.vocab_size, 128256);
+    assert_int_equal(c.hidden_size, 2048);
+    assert_int_equal(c.intermediate_size, 8192);
+    assert_int_equal(c.n_layers, 16);
+    assert_int_equal(c.n_heads, 32);
+    assert_int_equal(c.n_kv_heads, 8);
+    assert_int_equal(c.head_dim, 64);
+    assert_int_equal(c.max_position_embeddings, 131072);
+    assert_int_equal(c.sliding_window, 0);
+    assert_true(c.rms_norm_eps == 1e-5f);
+    assert_true(c.rope_theta == 500000);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_LLAMA3);
+    assert_true(c.rope_scaling.factor == 32);
+    assert_true(c.rope_scaling.low_freq_factor == 1);
+    assert_true(c.rope_scaling.high_freq_factor == 4);
+    assert_true(c.rope_scaling.original_max_position_embeddings == 8192);
+    assert_true(c.tie_word_embeddings);
+    assert_false(c.attention_bias || c.mlp_bias);
+    assert_int_equal(c.bos_id, 128000);
+    assert_int_equal(c.n_eos, 3);
+    assert_int_equal(c.eos_ids[2], 128009);
+}
+
+static void absent_keys_mean_what_transformers_means(void **state) {
+    (void)state;
+    ag_llama_config c = good("{'model_type':'llama'}", NULL);
+    assert_string_equal(c.architecture, "LlamaForCausalLM");
+    assert_int_equal(c.vocab_size, 32000);
+    assert_int_equal(c.hidden_size, 4096);
+    assert_int_equal(c.intermediate_size, 11008);
+    assert_int_equal(c.n_layers, 32);
+    assert_int_equal(c.n_heads, 32);
+    assert_int_equal(c.n_kv_heads, 32);
+    assert_int_equal(c.head_dim, 128);
+    assert_int_equal(c.max_position_embeddings, 2048);
+    assert_true(c.rms_norm_eps == 1e-6f);
+    assert_true(c.rope_theta == 10000);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    assert_false(c.tie_word_embeddings);
+    assert_int_equal(c.bos_id, 1);
+    assert_int_equal(c.n_eos, 1);
+    assert_int_equal(c.eos_ids[0], 2);
+    c = good("{'model_type':'mistral'}", NULL);
+    assert_string_equal(c.architecture, "MistralForCausalLM");
+    assert_int_equal(c.intermediate_size, 14336);
+    assert_int_equal(c.n_kv_heads, 8);
+    c = good("{'model_type':'mistral','num_key_value_heads':null}", NULL);
+    assert_int_equal(c.n_kv_heads, 32);
+}
+
+static void numbers_may_be_written_as_reals(void **state) {
+    (void)state;
+    ag_llama_config c = good("{'model_type':'llama','max_position_embeddings':4096.0,"
+                             "'rope_theta':500000,'hidden_size':64.0,'num_attention_heads':4}",
+                             NULL);
+    assert_int_equal(c.max_position_embeddings, 4096);
+    assert_int_equal(c.head_dim, 16);
+    assert_true(c.rope_theta == 500000);
+}
+
+static void rope_scaling_is_understood_in_all_spellings(void **state) {
+    (void)state;
+    ag_llama_config c =
+        good("{'model_type':'llama','rope_scaling':{'type':'linear','factor':2}}", NULL);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_LINEAR);
+    assert_true(c.rope_scaling.factor == 2);
+    c = good("{'model_type':'llama','rope_scaling':null}", NULL);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    c = good("{'model_type':'llama','rope_scaling':{'rope_type':'default','type':'x'}}", NULL);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    c = good("{'model_type':'llama','rope_theta':7.0,'rope_parameters':"
+             "{'rope_theta':50000.0,'rope_type':'default'}}",
+             NULL);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    assert_true(c.rope_theta == 50000);
+    c = good("{'model_type':'llama','rope_parameters':{'rope_type':'llama3','rope_theta':5e5,"
+             "'factor':8.0,'low_freq_factor':1.0,'high_freq_factor':4.0}}",
+             NULL);
+    assert_int_equal(c.rope_scaling.type, AG_ROPE_LLAMA3);
+    assert_true(c.rope_scaling.original_max_position_embeddings == 2048);
+    c = good("{'model_type':'llama','original_max_position_embeddings':512,'rope_scaling':"
+             "{'rope_type':'llama3','factor':8.0,'low_freq_factor':1.0,'high_freq_factor':4.0,"
+             "'original_max_position_embeddings':64}}",
+             NULL);
+    assert_true(c.rope_scaling.original_max_position_embeddings == 512);
+}
+
+static void stop_ids_of_both_files_are_joined(void **state) {
+    (void)state;
+    ag_llama_config c = good("{'model_type':'llama','eos_token_id':5,'bos_token_id':3}",
+                             "{'eos_token_id':[7,5,32000,-1],'bos_token_id':null}");
+    assert_int_equal(c.n_eos, 2);
+    assert_int_equal(c.eos_ids[0], 5);
+    assert_int_equal(c.eos_ids[1], 7);
+    assert_int_equal(c.bos_id, 3);
+    c = good("{'model_type':'llama','eos_token_id':null,'bos_token_id':null}", "{}");
+    assert_int_equal(c.n_eos, 0);
+    assert_int_equal(c.bos_id, -1);
+    c = good("{'model_type':'llama'}", "{'eos_token_id':9,'bos_token_id':[4,5]}");
+    assert_int_equal(c.n_eos, 1);
+    assert_int_equal(c.eos_ids[0], 9);
+    assert_int_equal(c.bos_id, 4);
+}
+
+static void a_sliding_window_caps_the_context(void **state) {
+    (void)state;
+    ag_llama_config c = good("{'model_type':'mistral','max_position_embeddings':32768,"
+                             "'sliding_window':4096}",
+                             NULL);
+    assert_int_equal(c.sliding_window, 4096);
+    assert_int_equal(c.max_position_embeddings, 4096);
+    c = good("{'model_type':'mistral','max_position_embeddings':32768}", NULL);
+    assert_int_equal(c.max_position_embeddings, 4096);
+    c = good("{'model_type':'mistral','max_position_embeddings':32768,'sliding_window':null}",
+             NULL);
+    assert_int_equal(c.sliding_window, 0);
+    assert_int_equal(c.max_position_embeddings, 32768);
+    c = good("{'model_type':'mistral','max_position_embeddings':1024,'sliding_window':4096}", NULL);
+    assert_int_equal(c.max_position_embeddings, 1024);
+    c = good("{'model_type':'llama','max_position_embeddings':1024,'sliding_window':16}", NULL);
+    assert_int_equal(c.max_position_embeddings, 1024);
+}
+
+static void biases_are_llamas_alone(void **state) {
+    (void)state;
+    ag_llama_config c = good("{'model_type':'llama','attention_bias':true,'mlp_bias':true}", NULL);
+    assert_true(c.attention_bias && c.mlp_bias);
+    c = good("{'model_type':'mistral','attention_bias':true,'mlp_bias':true}", NULL);
+    assert_false(c.attention_bias || c.mlp_bias);
+}
+
+#define LLAMA "'model_type':'llama',"
+#define LLAMA3 LLAMA "'rope_scaling':{'rope_type':'llama3','factor':8"
+
+static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        ag_status status;
+        const char *reason;
+    } cases[] = {
+        {"{", AG_FORMAT, "config.json, byte 1"},
+        {"[]", AG_FORMAT, "array where an object"},
+        {"{}", AG_FORMAT, "neither architectures nor model_type"},
+        {"{'architectures':['GPT2LMHeadModel']}", AG_UNSUPPORTED,
+         "\"GPT2LMHeadModel\"; known: LlamaForCausalLM, MistralForCausalLM"},
+        {"{'architectures':[7]}", AG_UNSUPPORTED, "known: LlamaForCausalLM"},
+        {"{'architectures':'LlamaForCausalLM'}", AG_FORMAT, "architectures is not a list"},
+        {"{'model_type':'qwen2'}", AG_UNSUPPORTED, "\"qwen2\"; known architectures: Llama"},
+        {"{" LLAMA "'quantization_config':{'bits':4}}", AG_UNSUPPORTED, "quantization_config"},
+        {"{" LLAMA "'hidden_act':'gelu'}", AG_UNSUPPORTED, "\"gelu\"; known: silu"},
+        {"{" LLAMA "'hidden_size':0}", AG_FORMAT, "hidden_size is 0"},
+        {"{" LLAMA "'hidden_size':-4096}", AG_FORMAT, "hidden_size is -4096"},
+        {"{" LLAMA "'hidden_size':64.5}", AG_FORMAT, "64.5, not a whole number"},
+        {"{" LLAMA "'hidden_size':'64'}", AG_FORMAT, "hidden_size is not a number"},
+        {"{" LLAMA "'hidden_size':9223372036854775807}", AG_FORMAT, "hidden_size is 9.2"},
+        {"{" LLAMA "'num_hidden_layers':1000000000}", AG_FORMAT, "num_hidden_layers is 1e+09"},
+        {"{" LLAMA "'hidden_size':100,'num_attention_heads':3}", AG_FORMAT,
+         "not a multiple of num"},
+        {"{" LLAMA "'num_key_value_heads':5}", AG_FORMAT,
+         "not a multiple of num_key_value_heads 5"},
+        {"{" LLAMA "'num_key_value_heads':64}", AG_FORMAT, "num_key_value_heads 64"},
+        {"{" LLAMA "'head_dim':65}", AG_FORMAT, "head_dim 65 is odd"},
+        {"{" LLAMA "'head_dim':16384,'num_attention_heads':16384,'num_key_value_heads':1}",
+         AG_FORMAT, "16384 heads of 16384 are wider"},
+        {"{" LLAMA "'rms_norm_eps':0}", AG_FORMAT, "rms_norm_eps is 0"},
+        {"{" LLAMA "'rms_norm_eps':NaN}", AG_FORMAT, "byte"},
+        {"{" LLAMA "'rope_theta':0.0}", AG_FORMAT, "rope_theta is 0"},
+        {"{" LLAMA "'rope_theta':-10000}", AG_FORMAT, "rope_theta is -10000"},
+        {"{" LLAMA "'tie_word_embeddings':1}", AG_FORMAT,
+         "tie_word_embeddings is not true or false"},
+        {"{" LLAMA "'rope_scaling':'linear'}", AG_FORMAT, "rope_scaling is not an object"},
+        {"{" LLAMA "'rope_scaling':{'type':'yarn','factor':2}}", AG_UNSUPPORTED,
+         "\"yarn\"; known: default, linear, llama3"},
+        {"{" LLAMA "'rope_scaling':{'type':'linear'}}", AG_FORMAT,
+         "rope_scaling: factor is missing"},
+        {"{" LLAMA "'rope_scaling':{'type':'linear','factor':0}}", AG_FORMAT, "factor is 0"},
+        {"{" LLAMA "'rope_parameters':{'partial_rotary_factor':0.5}}", AG_UNSUPPORTED,
+         "rope_parameters: partial_rotary_factor is 0.5"},
+        {"{" LLAMA "'partial_rotary_factor':0.5}", AG_UNSUPPORTED, "partial_rotary_factor is 0.5"},
+        {"{" LLAMA3 "}}", AG_FORMAT, "low_freq_factor is missing"},
+        {"{" LLAMA3 ",'low_freq_factor':4,'high_freq_factor':4}}", AG_FORMAT,
+         "high_freq_factor 4 is not above low_freq_factor 4"},
+        {"{" LLAMA3 ",'low_freq_factor':1,'high_freq_factor':4,"
+         "'original_max_position_embeddings':0}}",
+         AG_FORMAT, "original_max_position_embeddings is 0"},
+        {"{" LLAMA "'eos_token_id':'</s>'}", AG_FORMAT, "eos_token_id is not a token id"},
+        {"{" LLAMA "'eos_token_id':[1,2.5]}", AG_FORMAT, "eos_token_id is not a token id"},
+        {"{" LLAMA "'bos_token_id':{}}", AG_FORMAT, "bos_token_id is not a token id"},
+        {"{" LLAMA "'eos_token_id':[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", AG_LIMIT,
+         "more than 16"},
+        {"{'model_type':'mistral','sliding_window':-1}", AG_FORMAT, "sliding_window is -1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ag_llama_config c = {.vocab_size = 77};
+        ag_error err = {0};
+        ag_status st = parse2(cases[i].json, NULL, &c, &err);
+        if (st != cases[i].status || !strstr(err.msg, cases[i].reason) ||
+            !strstr(err.msg, "config.json")) {
+            fail_msg("%s: %s: %s", cases[i].json, ag_status_name(st), err.msg);
+        }
+        assert_int_equal(c.vocab_size, 77);
+        assert_int_equal(parse2(cases[i].json, NULL, &c, NULL), st);
+    }
+}
+
+static void generation_config_is_optional_but_not_ignored(void **state) {
+    (void)state;
+    char dir[] = "/tmp/ag-config-XXXXXX", path[128], more[128];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    snprintf(more, sizeof more, "%s/generation_config.json", dir);
+    ag_llama_config c;
+    ag_error err = {0};
+    assert_int_equal(ag_llama_config_load(dir, &c, &err), AG_NOT_FOUND);
+    assert_non_null(strstr(err.msg, path));
+    FILE *f = fopen(path, "w");
+    fputs("{\"model_type\":\"llama\"}", f);
+    fclose(f);
+    assert_int_equal(ag_llama_config_load(dir, &c, &err), AG_OK);
+    f = fopen(more, "w");
+    fputs("{\"eos_token_id\":", f);
+    fclose(f);
+    assert_int_equal(ag_llama_config_load(dir, &c, &err), AG_FORMAT);
+    assert_non_null(strstr(err.msg, more));
+    unlink(path);
+    unlink(more);
+    rmdir(dir);
+}
+
+static void recorded_models_and_the_demo_are_understood(void **state) {
+    (void)state;
+    static const char *const dirs[] = {
+        "models/demo",
+        "tests/data/golden/models/gqa-llama3rope-sharded",
+        "tests/data/golden/models/mha-tied-f32",
+        "tests/data/golden/models/mqa-odd-sizes-f16",
+        "tests/data/golden/models/linear-rope",
+        "tests/data/golden/models/bias-wide-head",
+        "tests/data/golden/models/mistral-v5-config",
+    };
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
+        char path[512];
+        ag_llama_config c;
+        ag_error err = {0};
+        snprintf(path, sizeof path, "%s/%s", AG_SOURCE_DIR, dirs[i]);
+        if (ag_llama_config_load(path, &c, &err) != AG_OK) fail_msg("%s", err.msg);
+        assert_true(c.rms_norm_eps == 1e-5f);
+        if (strstr(path, "bias")) assert_true(c.attention_bias && c.mlp_bias);
+        if (strstr(path, "bias")) assert_int_equal(c.head_dim, 128);
+        if (strstr(path, "mistral")) assert_int_equal(c.max_position_embeddings, 512);
+        if (strstr(path, "demo")) assert_int_equal(c.n_eos, 2);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_3_2_1b_is_read_as_published),
+        cmocka_unit_test(absent_keys_mean_what_transformers_means),
+        cmocka_unit_test(numbers_may_be_written_as_reals),
+        cmocka_unit_test(rope_scaling_is_understood_in_all_spellings),
+        cmocka_unit_test(stop_ids_of_both_files_are_joined),
+        cmocka_unit_test(a_sliding_window_caps_the_context),
+        cmocka_unit_test(biases_are_llamas_alone),
+        cmocka_unit_test(what_cannot_be_run_is_refused_with_its_reason),
+        cmocka_unit_test(generation_config_is_optional_but_not_ignored),
+        cmocka_unit_test(recorded_models_and_the_demo_are_understood),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
