@@ -37,7 +37,8 @@ static ag_status check_bounds(const char *text, size_t n, const char *where, ag_
     return AG_OK;
 }
 
-/* The parser reports memory it could not get either by its code or by saying nothing at all. */
+/* The parser reports memory it could not get by its code, by saying nothing, or, inside a token, as
+ * a syntax error: that last case cannot be told from a malformed file. */
 static bool is_out_of_memory(const json_error_t *e) {
     return e->text[0] == '\0' || json_error_code(e) == json_error_out_of_memory;
 }

@@ -123,6 +123,10 @@ static void rope_scaling_is_understood_in_all_spellings(void **state) {
              NULL);
     assert_int_equal(c.rope_scaling.type, AG_ROPE_LLAMA3);
     assert_true(c.rope_scaling.original_max_position_embeddings == 2048);
+    c = good("{'model_type':'llama','rope_scaling':{'type':'linear','factor':2},"
+             "'rope_parameters':{'rope_type':'linear','factor':3}}",
+             NULL);
+    assert_true(c.rope_scaling.factor == 2);
     c = good("{'model_type':'llama','original_max_position_embeddings':512,'rope_scaling':"
              "{'rope_type':'llama3','factor':8.0,'low_freq_factor':1.0,'high_freq_factor':4.0,"
              "'original_max_position_embeddings':64}}",

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The input is a safetensors file. What the parser accepts must hold what its header promises. */
+#include "fuzz.h"
+
+#include "formats/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *exact_copy(const uint8_t *data, size_t n) {
+    void *copy = malloc(n ? n : 1);
+    if (!copy) abort();
+    if (n) memcpy(copy, data, n);
+    return copy;
+}
+
+static void check(const ag_st_header *h, size_t n_json, size_t n) {
+    uint64_t at = AG_ST_PREFIX + n_json;
+    for (size_t i = 0; i < h->n; i++) {
+        const ag_st_tensor *t = &h->tensors[i];
+        if (t->offset != at || t->n_bytes > n - at) abort();
+        size_t block = t->dtype == AG_F32 ? 4 : t->dtype == AG_BF16 ? 2 : 0;
+        size_t rows = 1;
+        for (int k = 0; k < t->shape.n_dims; k++) rows *= t->shape.dim[k];
+        if (block && t->n_dims <= AG_MAX_DIMS && rows * block != t->n_bytes) abort();
+        if (strlen(t->name) > n_json || !t->dtype_name) abort();
+        at += t->n_bytes;
+    }
+    if (at != n) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    size_t n_prefix = n < AG_ST_PREFIX ? n : AG_ST_PREFIX, n_json = 0;
+    ag_error err;
+    void *prefix = exact_copy(data, n_prefix);
+    ag_status st = ag_st_header_bytes(prefix, n, "input", &n_json, &err);
+    free(prefix);
+    if (st != AG_OK) return 0;
+    char *json = exact_copy(data + AG_ST_PREFIX, n_json);
+    ag_st_header h;
+    st = ag_st_parse(json, n_json, n, "input", &h, &err);
+    free(json);
+    if (st == AG_OK) check(&h, n_json, n);
+    ag_st_header_free(&h);
+    return 0;
+}
