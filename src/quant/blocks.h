@@ -29,7 +29,9 @@ void ag_f32_to_bf16_row(void *dst, const float *src, size_t n);
  * vector units of any width up to 8 follow without changing the result. */
 enum { AG_LANES = 8 };
 
-static inline float ag_sum_lanes(const float *v) {
+static inline float ag_block_sum(const float *x) {
+    float v[AG_LANES];
+    for (int l = 0; l < AG_LANES; l++) v[l] = (x[l] + x[l + 8]) + (x[l + 16] + x[l + 24]);
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
@@ -37,15 +39,12 @@ static inline void ag_block_range(const float *x, float *lowest, float *highest)
     float lo[AG_LANES], hi[AG_LANES];
     for (int l = 0; l < AG_LANES; l++) lo[l] = hi[l] = x[l];
     for (int i = AG_LANES; i < AG_QK; i += AG_LANES) {
-        for (int l = 0; l < AG_LANES; l++) {
-            float v = x[i + l];
-            lo[l] = v < lo[l] ? v : lo[l];
-            hi[l] = v > hi[l] ? v : hi[l];
-        }
+        for (int l = 0; l < AG_LANES; l++) lo[l] = x[i + l] < lo[l] ? x[i + l] : lo[l];
+        for (int l = 0; l < AG_LANES; l++) hi[l] = x[i + l] > hi[l] ? x[i + l] : hi[l];
     }
-    for (int l = 1; l < AG_LANES; l++) {
-        lo[0] = lo[l] < lo[0] ? lo[l] : lo[0];
-        hi[0] = hi[l] > hi[0] ? hi[l] : hi[0];
+    for (int n = AG_LANES / 2; n > 0; n /= 2) {
+        for (int l = 0; l < n; l++) lo[l] = lo[l + n] < lo[l] ? lo[l + n] : lo[l];
+        for (int l = 0; l < n; l++) hi[l] = hi[l + n] > hi[l] ? hi[l + n] : hi[l];
     }
     *lowest = lo[0];
     *highest = hi[0];

@@ -7,110 +7,130 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct candidate {
-    uint16_t d; /* as stored */
-    float error;
-    uint8_t q[AG_QK]; /* 0..15 */
-} candidate;
-
-/* The level of v = x / d: halves go up. v + 8.5 is positive after the lower bound, so that cutting
- * the fraction rounds down. */
+/* The level 0..15 of v = x / d: halves go up. What the cut of a fraction does wrong below 0 is
+ * made good by the bound. */
 static inline int level_of(float v) {
-    v += 8.5f;
-    v = v < 0 ? 0 : v;
-    v = v > 15 ? 15 : v;
-    return (int)v;
+    int q = (int)(v + 8.5f);
+    q = q < 0 ? 0 : q;
+    return q > 15 ? 15 : q;
+}
+
+static void pack(ag_block_q4_0 *out, const float *x, float inverse) {
+    uint8_t q[AG_QK];
+    for (int i = 0; i < AG_QK; i++) q[i] = (uint8_t)level_of(x[i] * inverse);
+    ag_pack_nibbles(out->qs, q);
 }
 
 /* d = max|x| / 7, q = clamp(round(x / d), -8, 7). */
-static void round_reference(candidate *c, const float *x, float largest) {
-    float d = largest / 7;
-    c->d = ag_f32_to_f16(d);
-    float inverse = (c->d & 0x7fff) ? 1 / d : 0;
+static bool round_reference(ag_block_q4_0 *out, const float *x, float extreme) {
+    float d = fabsf(extreme) / 7;
+    out->d = ag_f32_to_f16(d);
+    float inverse = out->d ? 1 / d : 0;
+    uint8_t q[AG_QK];
     for (int i = 0; i < AG_QK; i++) {
-        float q = roundf(x[i] * inverse);
-        q = q < -8 ? -8 : q > 7 ? 7 : q;
-        c->q[i] = (uint8_t)((int)q + 8);
+        float v = roundf(x[i] * inverse);
+        v = v > -8 ? v : -8;
+        v = v < 7 ? v : 7;
+        q[i] = (uint8_t)((int)v + 8);
     }
+    ag_pack_nibbles(out->qs, q);
+    return ag_f16_is_finite(out->d);
 }
 
 /* d = signed extreme / -8. */
-static void round_kv(candidate *c, const float *x, float extreme) {
+static bool round_kv(ag_block_q4_0 *out, const float *x, float extreme) {
     float d = extreme / -8;
-    c->d = ag_f32_to_f16(d);
-    float inverse = (c->d & 0x7fff) ? 1 / d : 0;
-    for (int i = 0; i < AG_QK; i++) c->q[i] = (uint8_t)level_of(x[i] * inverse);
+    out->d = ag_f32_to_f16(d);
+    pack(out, x, (out->d & 0x7fff) ? 1 / d : 0);
+    return ag_f16_is_finite(out->d);
 }
 
-/* Rounds x with scale d as it will be stored, and replaces *best if the error is smaller. */
-static void consider(candidate *best, const float *x, float d) {
-    candidate c = {.d = ag_f32_to_f16(d)};
-    float stored = ag_f16_to_f32(c.d);
-    if (!ag_f16_is_finite(c.d) || stored == 0) return;
-    float inverse = 1 / stored, error[AG_LANES] = {0};
-    for (int i = 0; i < AG_QK; i += AG_LANES) {
-        for (int l = 0; l < AG_LANES; l++) {
-            int q = level_of(x[i + l] * inverse);
-            float e = x[i + l] - (float)(q - 8) * stored;
-            error[l] += e * e;
-            c.q[i + l] = (uint8_t)q;
-        }
-    }
-    c.error = ag_sum_lanes(error);
-    if (c.error < best->error) *best = c;
+/* ---- the search for the best scale ----
+ * Several scales are tried at once, one in each lane of a vector: no sums across lanes are needed
+ * then, and the order of sums is the same on every machine. */
+
+enum { LANES = 4, N_PLACES = 12, N_SCALES = 8 };
+
+/* Vectors of the compiler: every machine has them, and no loop has to be recognised as one. */
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef int32_t i32x4 __attribute__((vector_size(16)));
+
+static inline f32x4 load(const float *p) {
+    f32x4 v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 
-/* Rounds x with 1 / d = inverse; *xq and *qq are then what least squares needs: the best scale for
- * these levels is xq / qq, and it explains xq^2 / qq of the sum of squares. */
-static inline void fit(const float *x, float inverse, float *xq, float *qq) {
-    float a[AG_LANES] = {0}, b[AG_LANES] = {0};
-    for (int i = 0; i < AG_QK; i += AG_LANES) {
-        for (int l = 0; l < AG_LANES; l++) {
-            float q = (float)(level_of(x[i + l] * inverse) - 8);
-            a[l] += x[i + l] * q;
-            b[l] += q * q;
-        }
-    }
-    *xq = ag_sum_lanes(a);
-    *qq = ag_sum_lanes(b);
+static inline void store(float *p, f32x4 v) { memcpy(p, &v, sizeof v); }
+
+/* level_of() - 8; v is small enough for an int. Comparisons give -1 where they hold. */
+static inline f32x4 signed_levels(f32x4 v) {
+    i32x4 q = __builtin_convertvector(v + 8.5f, i32x4);
+    q &= q > -1;
+    q = (q | (q > 15)) & 15;
+    return __builtin_convertvector(q, f32x4) - 8.0f;
 }
 
-/* Where the value of largest magnitude is placed on the scale of levels. Beyond -8 it is cut off,
- * which pays when it is alone; the positive ones give the other sign the level -8. */
-static const float places[] = {-9.6f, -9.0f, -8.6f, -8.2f, -7.8f, -7.4f, -7.0f, -6.6f,
-                               -6.1f, 8.2f,  7.7f,  7.3f,  6.9f,  6.5f,  6.0f};
-enum { N_PLACES = sizeof places / sizeof places[0] };
-
-static float best_fit(const float *x, float extreme) {
-    float most = -1, d = 0;
-    for (int i = 0; i < N_PLACES; i++) {
-        float xq, qq;
-        fit(x, places[i] / extreme, &xq, &qq);
-        if (xq * xq > most * qq) {
-            most = xq * xq / qq;
-            d = xq / qq;
-        }
+/* scale[s] becomes the least-squares scale of the levels that x has when 1 / d = inverse[s];
+ * gain[s] is what it explains of the sum of squares. */
+static void fit(float *scale, float *gain, const float *x, const float *inverse) {
+    f32x4 inv = load(inverse), xq = {0}, qq = {0};
+    for (int i = 0; i < AG_QK; i++) {
+        f32x4 q = signed_levels(x[i] * inv);
+        xq += x[i] * q;
+        qq += q * q;
     }
-    return d;
+    f32x4 best = xq / qq;
+    store(scale, best);
+    store(gain, xq * best);
 }
 
-/* The scale of least squared error among the fits of several roundings, refined once, and the
- * reference rule's own scale, so that the error is never larger than that rule's. */
-static void round_weight(candidate *best, const float *x, float extreme) {
-    *best = (candidate){.d = ag_f32_to_f16(extreme / -8), .error = INFINITY};
-    if (!ag_f16_is_finite(best->d)) return;
-    float sum = 0;
-    for (int i = 0; i < AG_QK; i++) sum += x[i] * x[i];
-    *best = (candidate){.error = sum};
-    memset(best->q, 8, sizeof best->q);
-    if (fabsf(extreme) < 0x1p-26f) return; /* less than half of the smallest scale */
-    consider(best, x, fabsf(extreme) / 7);
-    consider(best, x, best_fit(x, extreme));
-    if (best->d != 0) {
-        float xq, qq;
-        fit(x, 1 / ag_f16_to_f32(best->d), &xq, &qq);
-        consider(best, x, xq / qq);
+static void measure(float *error, const float *x, const float *scale, const float *inverse) {
+    f32x4 d = load(scale), inv = load(inverse), sum = {0};
+    for (int i = 0; i < AG_QK; i++) {
+        f32x4 e = x[i] - signed_levels(x[i] * inv) * d;
+        sum += e * e;
     }
+    store(error, sum);
+}
+
+/* Where the value of largest magnitude is placed on the scale of levels. Beyond -8 and 7 it is cut
+ * off, which pays when it is alone; the positive places give the other sign the level -8. */
+static const float places[N_PLACES] = {-9.1f, -8.5f, -8.1f, -7.7f, -7.3f, -6.9f,
+                                       -6.4f, 8.0f,  7.5f,  7.0f,  6.5f,  6.0f};
+
+/* The best fit of all places, and those of four scales around it. */
+static void find_scales(float scale[1 + LANES], const float *x, float extreme) {
+    float inverse[N_PLACES], fits[N_PLACES], gain[N_PLACES];
+    for (int s = 0; s < N_PLACES; s++) inverse[s] = places[s] / extreme;
+    for (int s = 0; s < N_PLACES; s += LANES) fit(fits + s, gain + s, x, inverse + s);
+    int best = 0;
+    for (int s = 1; s < N_PLACES; s++) best = gain[s] > gain[best] ? s : best;
+    scale[0] = fits[best];
+    for (int s = 0; s < LANES; s++) inverse[s] = (0.985f + 0.01f * (float)s) / fits[best];
+    fit(scale + 1, gain, x, inverse);
+}
+
+/* The scale of least error, as stored, among those that were found and those of the two rules
+ * above: the error is never larger than theirs. */
+static bool round_weight(ag_block_q4_0 *out, const float *x, float extreme) {
+    *out = (ag_block_q4_0){.d = ag_f32_to_f16(extreme / -8)};
+    if (!ag_f16_is_finite(out->d)) return false;
+    float scale[N_SCALES] = {fabsf(extreme) / 7, extreme / -8}, inverse[N_SCALES];
+    /* Below half of the smallest scale all is 0, and quotients would overflow. */
+    if (fabsf(extreme) >= 0x1p-26f) find_scales(scale + 2, x, extreme);
+    uint16_t stored[N_SCALES];
+    ag_f32_to_f16_row(stored, scale, N_SCALES);
+    for (int s = 0; s < N_SCALES; s++) stored[s] = ag_f16_is_finite(stored[s]) ? stored[s] : 0;
+    ag_f16_to_f32_row(scale, stored, N_SCALES);
+    for (int s = 0; s < N_SCALES; s++) inverse[s] = scale[s] != 0 ? 1 / scale[s] : 0;
+    float error[N_SCALES];
+    for (int s = 0; s < N_SCALES; s += LANES) measure(error + s, x, scale + s, inverse + s);
+    int best = 0;
+    for (int s = 1; s < N_SCALES; s++) best = error[s] < error[best] ? s : best;
+    out->d = stored[best];
+    pack(out, x, inverse[best]);
+    return true;
 }
 
 bool ag_quantize_q4_0(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
@@ -121,14 +141,12 @@ bool ag_quantize_q4_0(void *dst, const float *src, size_t n_blocks, ag_rounding 
         float lowest, highest;
         ag_block_range(x, &lowest, &highest);
         float extreme = highest > -lowest ? highest : lowest;
-        candidate c;
-        if (rounding == AG_ROUND_REFERENCE) round_reference(&c, x, fabsf(extreme));
-        else if (rounding == AG_ROUND_KV) round_kv(&c, x, extreme);
-        else round_weight(&c, x, extreme);
+        ag_block_q4_0 out;
+        bool fits = rounding == AG_ROUND_REFERENCE ? round_reference(&out, x, extreme)
+                    : rounding == AG_ROUND_KV      ? round_kv(&out, x, extreme)
+                                                   : round_weight(&out, x, extreme);
         *block = b;
-        if (!ag_f16_is_finite(c.d)) return false;
-        ag_block_q4_0 out = {.d = c.d};
-        ag_pack_nibbles(out.qs, c.q);
+        if (!fits) return false;
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;

@@ -11,10 +11,9 @@ typedef struct candidate {
 } candidate;
 
 static inline int level_of(float v) {
-    v += 0.5f;
-    v = v < 0 ? 0 : v;
-    v = v > 15 ? 15 : v;
-    return (int)v;
+    int q = (int)(v + 0.5f);
+    q = q < 0 ? 0 : q;
+    return q > 15 ? 15 : q;
 }
 
 /* Rounds x with d and m as they will be stored, and replaces *best if the error is smaller. */
@@ -22,37 +21,31 @@ static void consider(candidate *best, const float *x, float d, float m) {
     candidate c = {.d = ag_f32_to_f16(d), .m = ag_f32_to_f16(m)};
     if (!ag_f16_is_finite(c.d) || !ag_f16_is_finite(c.m)) return;
     float scale = ag_f16_to_f32(c.d), base = ag_f16_to_f32(c.m);
-    float inverse = scale != 0 ? 1 / scale : 0, error[AG_LANES] = {0};
-    for (int i = 0; i < AG_QK; i += AG_LANES) {
-        for (int l = 0; l < AG_LANES; l++) {
-            int q = level_of((x[i + l] - base) * inverse);
-            float e = x[i + l] - ((float)q * scale + base);
-            error[l] += e * e;
-            c.q[i + l] = (uint8_t)q;
-        }
+    float inverse = scale != 0 ? 1 / scale : 0, errors[AG_QK];
+    for (int i = 0; i < AG_QK; i++) {
+        int q = level_of((x[i] - base) * inverse);
+        float e = x[i] - ((float)q * scale + base);
+        errors[i] = e * e;
+        c.q[i] = (uint8_t)q;
     }
-    c.error = ag_sum_lanes(error);
+    c.error = ag_block_sum(errors);
     if (c.error < best->error) *best = c;
 }
 
 /* Least squares: the d and m that are best for the levels of x rounded with 1 / d = inverse from
  * base on. false: all levels are one, which leaves d open. */
 static bool fit(const float *x, float inverse, float base, float *d, float *m) {
-    float q1[AG_LANES] = {0}, qq[AG_LANES] = {0}, x1[AG_LANES] = {0}, xq[AG_LANES] = {0};
-    for (int i = 0; i < AG_QK; i += AG_LANES) {
-        for (int l = 0; l < AG_LANES; l++) {
-            float v = x[i + l] - base;
-            float q = (float)level_of(v * inverse);
-            q1[l] += q;
-            qq[l] += q * q;
-            x1[l] += v;
-            xq[l] += v * q;
-        }
+    float q1[AG_QK], qq[AG_QK], x1[AG_QK], xq[AG_QK];
+    for (int i = 0; i < AG_QK; i++) {
+        x1[i] = x[i] - base;
+        q1[i] = (float)level_of(x1[i] * inverse);
+        qq[i] = q1[i] * q1[i];
+        xq[i] = x1[i] * q1[i];
     }
-    float n = AG_QK, sq = ag_sum_lanes(q1), sx = ag_sum_lanes(x1);
-    float determinant = n * ag_sum_lanes(qq) - sq * sq;
+    float n = AG_QK, sq = ag_block_sum(q1), sx = ag_block_sum(x1);
+    float determinant = n * ag_block_sum(qq) - sq * sq;
     if (determinant <= 0) return false;
-    *d = (n * ag_sum_lanes(xq) - sx * sq) / determinant;
+    *d = (n * ag_block_sum(xq) - sx * sq) / determinant;
     *m = base + (sx - *d * sq) / n;
     return true;
 }

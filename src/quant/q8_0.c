@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quant/blocks.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Rounds to nearest with the scale as stored: the f32 scale would leave the error larger. */
 static bool quantize_block(ag_block_q8_0 *out, const float *x) {
-    float largest = 0;
-    for (int i = 0; i < AG_QK; i++) {
-        float a = fabsf(x[i]);
-        largest = a > largest ? a : largest;
-    }
+    float lowest, highest;
+    ag_block_range(x, &lowest, &highest);
+    float largest = highest > -lowest ? highest : -lowest;
     out->d = ag_f32_to_f16(largest / 127);
     float d = ag_f16_to_f32(out->d), inverse = d > 0 ? 1 / d : 0;
     for (int i = 0; i < AG_QK; i++) {
-        float q = x[i] * inverse;
-        q = q > 127 ? 127 : q < -127 ? -127 : q;
-        out->qs[i] = (int8_t)((int)(q + 128.5f) - 128); /* the sum is positive: rounds down */
+        int q = (int)(x[i] * inverse + 256.5f) - 256; /* the sum is positive: rounds down */
+        q = q > 127 ? 127 : q;
+        out->qs[i] = (int8_t)(q < -127 ? -127 : q);
     }
     return ag_f16_is_finite(out->d);
 }
