@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/buffer_ops.h"
+#include "memory/mapped_buffer.h"
+#include "memory/shared_buffer.h"
+#include "unit/failing_allocator.h"
+
+#include <antigravity/process.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A buffer that only counts how often it was destroyed, and has no host pointer. */
+static int n_destroyed;
+static unsigned char device_bytes[64];
+
+static void note_destroyed(ag_buffer *buf) {
+    (void)buf;
+    n_destroyed++;
+}
+
+static ag_status device_upload(ag_buffer *dst, size_t offset, const void *src, size_t n,
+                               ag_error *err) {
+    (void)dst, (void)err;
+    memcpy(device_bytes + offset, src, n);
+    return AG_OK;
+}
+
+static ag_status device_download(void *dst, ag_buffer *src, size_t offset, size_t n,
+                                 ag_error *err) {
+    (void)src, (void)err;
+    memcpy(dst, device_bytes + offset, n);
+    return AG_OK;
+}
+
+static const ag_buffer_ops device_ops = {
+    .destroy = note_destroyed,
+    .upload = device_upload,
+    .download = device_download,
+};
+
+static void the_last_release_destroys(void **state) {
+    (void)state;
+    ag_buffer buf;
+    ag_buffer_init(&buf, &device_ops, sizeof device_bytes);
+    n_destroyed = 0;
+    ag_buffer *a = &buf, *b = ag_buffer_retain(a);
+    assert_ptr_equal(b, a);
+    ag_buffer_release(&a);
+    assert_null(a);
+    assert_int_equal(n_destroyed, 0);
+    ag_buffer_release(&b);
+    assert_int_equal(n_destroyed, 1);
+    ag_buffer_release(&b);
+    assert_int_equal(n_destroyed, 1);
+}
+
+static void *retain_and_release(void *arg) {
+    for (int i = 0; i < 20000; i++) {
+        ag_buffer *b = ag_buffer_retain(arg);
+        ag_buffer_release(&b);
+    }
+    return NULL;
+}
+
+static void references_are_counted_across_threads(void **state) {
+    (void)state;
+    ag_buffer buf, *owner = &buf;
+    ag_buffer_init(&buf, &device_ops, 1);
+    n_destroyed = 0;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, retain_and_release, &buf);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(n_destroyed, 0);
+    ag_buffer_release(&owner);
+    assert_int_equal(n_destroyed, 1);
+}
+
+static void buffers_without_a_host_pointer_are_copied_through_their_slots(void **state) {
+    (void)state;
+    ag_buffer buf;
+    ag_buffer_init(&buf, &device_ops, sizeof device_bytes);
+    assert_null(ag_buffer_map(&buf));
+    assert_false(ag_buffer_is_mapped(&buf));
+    ag_buffer_unmap(&buf);
+    assert_int_equal(ag_buffer_sync(&buf, NULL), AG_OK);
+    char back[5];
+    assert_int_equal(ag_buffer_upload(&buf, 60, "abcd", 4, NULL), AG_OK);
+    assert_int_equal(ag_buffer_download(back, &buf, 59, 5, NULL), AG_OK);
+    assert_memory_equal(back + 1, "abcd", 4);
+    assert_int_equal(ag_buffer_discard(&buf, 0, 64), 0);
+}
+
+static void copies_past_the_end_are_refused(void **state) {
+    (void)state;
+    ag_buffer *buf;
+    assert_int_equal(ag_shared_buffer_create(100, AG_USAGE_SCRATCH, NULL, &buf, NULL), AG_OK);
+    char bytes[101] = {1};
+    ag_error err;
+    assert_int_equal(ag_buffer_upload(buf, 0, bytes, 101, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "101"));
+    assert_non_null(strstr(err.msg, "100"));
+    assert_int_equal(ag_buffer_upload(buf, 101, bytes, 0, &err), AG_INVALID);
+    assert_int_equal(ag_buffer_upload(buf, SIZE_MAX, bytes, 2, &err), AG_INVALID);
+    assert_int_equal(ag_buffer_download(bytes, buf, 99, 2, &err), AG_INVALID);
+    assert_int_equal(ag_buffer_download(bytes, buf, 1, SIZE_MAX, &err), AG_INVALID);
+    assert_int_equal(ag_buffer_upload(buf, 99, bytes, 1, NULL), AG_OK);
+    assert_int_equal(((char *)ag_buffer_map(buf))[99], 1);
+    assert_int_equal(ag_buffer_upload(buf, 100, bytes, 0, NULL), AG_OK);
+    ag_buffer_release(&buf);
+}
+
+static void every_usage_gives_zeroed_aligned_memory(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 4095, 4097, (2 << 20) - 1, (2 << 20) + 1, 9 << 20};
+    for (int usage = AG_USAGE_SCRATCH; usage <= AG_USAGE_KV; usage++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            ag_buffer *buf;
+            assert_int_equal(ag_shared_buffer_create(sizes[i], usage, NULL, &buf, NULL), AG_OK);
+            unsigned char *p = ag_buffer_map(buf);
+            size_t alignment = usage == AG_USAGE_SCRATCH                            ? 64
+                               : usage == AG_USAGE_WEIGHTS && sizes[i] >= (2 << 20) ? 2 << 20
+                                                                                    : 4096;
+            assert_int_equal((uintptr_t)p % alignment, 0);
+            assert_true(ag_buffer_is_mapped(buf));
+            for (size_t k = 0; k < sizes[i]; k++) {
+                if (p[k]) fail_msg("byte %zu of %zu is not 0", k, sizes[i]);
+            }
+            memset(p, 0xa5, sizes[i]);
+            ag_buffer_release(&buf);
+        }
+    }
+}
+
+static void absurd_sizes_are_out_of_memory(void **state) {
+    (void)state;
+    for (int usage = AG_USAGE_SCRATCH; usage <= AG_USAGE_KV; usage++) {
+        ag_buffer *buf = (ag_buffer *)&usage;
+        assert_int_equal(ag_shared_buffer_create(SIZE_MAX - 5, usage, NULL, &buf, NULL), AG_NOMEM);
+        assert_null(buf);
+        assert_int_equal(ag_shared_buffer_create(SIZE_MAX / 2, usage, NULL, &buf, NULL), AG_NOMEM);
+        assert_null(buf);
+    }
+}
+
+static void discarded_pages_go_back_to_the_system(void **state) {
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 32 << 20;
+    ag_buffer *buf;
+    assert_int_equal(ag_shared_buffer_create(n, AG_USAGE_KV, NULL, &buf, NULL), AG_OK);
+    ag_memory_usage empty, full, after;
+    bool measured = ag_process_memory(&empty) == AG_OK;
+    unsigned char *p = ag_buffer_map(buf);
+    memset(p, 7, n);
+    ag_process_memory(&full);
+    /* Only whole pages inside the range: half a page at each end stays. */
+    size_t given = ag_buffer_discard(buf, page / 2, n - page);
+    assert_int_equal(given, n - 2 * page);
+    ag_process_memory(&after);
+    assert_int_equal(p[page - 1], 7);
+    assert_int_equal(p[page], 0);
+    assert_int_equal(p[n - page - 1], 0);
+    assert_int_equal(p[n - page], 7);
+    if (measured) {
+        assert_true(full.anonymous >= empty.anonymous + n * 9 / 10);
+        assert_true(after.anonymous + n * 9 / 10 <= full.anonymous);
+        assert_true(after.anonymous_peak >= full.anonymous);
+        assert_true(after.peak >= n);
+    }
+    assert_int_equal(ag_buffer_discard(buf, 1, page), 0);
+    assert_int_equal(ag_buffer_discard(buf, n, 1), 0);
+    assert_int_equal(ag_buffer_discard(buf, n - page, SIZE_MAX), page);
+    ag_buffer_release(&buf);
+}
+
+static void the_last_page_counts_as_whole(void **state) {
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    ag_buffer *buf;
+    assert_int_equal(ag_shared_buffer_create(page + 10, AG_USAGE_KV, NULL, &buf, NULL), AG_OK);
+    memset(ag_buffer_map(buf), 1, page + 10);
+    assert_int_equal(ag_buffer_discard(buf, page, 9), 0);
+    assert_int_equal(ag_buffer_discard(buf, page, 10), page);
+    ag_buffer_release(&buf);
+}
+
+static void a_file_is_mapped_read_only(void **state) {
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 3 * page + 5;
+    char path[] = "/tmp/ag_test_buffer_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)(i % 251);
+        assert_int_equal(write(fd, &c, 1), 1);
+    }
+    ag_error err;
+    ag_buffer *buf = NULL;
+    assert_int_equal(ag_mapped_buffer_open(fd, n + 1, path, &buf, &err), AG_IO);
+    assert_non_null(strstr(err.msg, path));
+    assert_null(buf);
+    assert_int_equal(ag_mapped_buffer_open(fd, 0, path, &buf, &err), AG_FORMAT);
+    assert_int_equal(ag_mapped_buffer_open(fd, n, path, &buf, &err), AG_OK);
+    close(fd);
+    unlink(path);
+    unsigned char byte;
+    assert_int_equal(ag_buffer_download(&byte, buf, n - 1, 1, NULL), AG_OK);
+    assert_int_equal(byte, (n - 1) % 251);
+    assert_int_equal(ag_buffer_upload(buf, 0, &byte, 1, &err), AG_UNSUPPORTED);
+    assert_int_equal(ag_buffer_discard(buf, 0, n), 4 * page);
+    assert_int_equal(((unsigned char *)ag_buffer_map(buf))[page], page % 251);
+    ag_buffer_release(&buf);
+}
+
+static void what_is_no_file_cannot_be_mapped(void **state) {
+    (void)state;
+    int fd = open("/tmp", O_RDONLY);
+    ag_error err;
+    ag_buffer *buf;
+    assert_int_equal(ag_mapped_buffer_open(fd, 10, "/tmp", &buf, &err), AG_IO);
+    close(fd);
+    assert_int_equal(ag_mapped_buffer_open(-1, 10, "closed", &buf, &err), AG_IO);
+    assert_non_null(strstr(err.msg, "closed"));
+}
+
+static void buffers_survive_any_failed_allocation(void **state) {
+    (void)state;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(fputc('x', file), 'x');
+    fflush(file);
+    failing_allocator f;
+    for (size_t n = 0;; n++) {
+        failing_install(&f, n);
+        ag_buffer *heap, *pages, *mapped;
+        ag_shared_buffer_create(100, AG_USAGE_SCRATCH, NULL, &heap, NULL);
+        ag_shared_buffer_create(100, AG_USAGE_WEIGHTS, NULL, &pages, NULL);
+        ag_mapped_buffer_open(fileno(file), 1, "tmpfile", &mapped, NULL);
+        assert_int_equal(!heap + !pages + !mapped, f.failed);
+        ag_buffer_release(&heap);
+        ag_buffer_release(&pages);
+        ag_buffer_release(&mapped);
+        ag_set_allocator(NULL);
+        assert_int_equal(f.held, 0);
+        if (!f.failed) break;
+    }
+    fclose(file);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_release_destroys),
+        cmocka_unit_test(references_are_counted_across_threads),
+        cmocka_unit_test(buffers_without_a_host_pointer_are_copied_through_their_slots),
+        cmocka_unit_test(copies_past_the_end_are_refused),
+        cmocka_unit_test(every_usage_gives_zeroed_aligned_memory),
+        cmocka_unit_test(absurd_sizes_are_out_of_memory),
+        cmocka_unit_test(discarded_pages_go_back_to_the_system),
+        cmocka_unit_test(the_last_page_counts_as_whole),
+        cmocka_unit_test(a_file_is_mapped_read_only),
+        cmocka_unit_test(what_is_no_file_cannot_be_mapped),
+        cmocka_unit_test(buffers_survive_any_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
