@@ -57,7 +57,7 @@ static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, si
 
 ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
                           ag_rounding rounding, size_t *bad) {
-    assert(ag_dtype_block(dtype) > n % ag_dtype_block(dtype) == 0);
+    assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
     size_t nowhere;
     if (!bad) bad = &nowhere;
     if (!all_finite(src, n)) {
@@ -88,7 +88,7 @@ ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
 }
 
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
-    assert(ag_dtype_block(dtype) > n % ag_dtype_block(dtype) == 0);
+    assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
     switch (dtype) {
     case AG_F32:
         memcpy(dst, src, n * sizeof *dst);
