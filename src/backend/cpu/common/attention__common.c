@@ -57,7 +57,7 @@ uint32_t ag_attention__common(const ag_cpu_attention_query *query, const ag_cpu_
     for (uint32_t slot = 0; slot < n; slot++) {
         load_row(&r, kv, slot, kv->k_type, kv->k_offset);
         for (size_t h = 0; h < n_heads; h++) {
-            double score = dot1(r.q + h * d, r.row, d) * query->scale;
+            double score = dot(r.q + h * d, r.row, d) * query->scale;
             weights[h * weight_stride + slot] = (float)score;
         }
     }

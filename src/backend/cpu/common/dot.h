@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dot products in double. Element i is added to partial sum i % 8, and the eight are added in one
- * fixed order: independent sums let the compiler use vectors, and every variant here gives the
- * same bits. A product of two floats is exact in double. */
+/* The dot product in double. Element i is added to partial sum i % 8, and the eight are added in
+ * one fixed order: independent sums let the compiler use vectors. A product of two floats is exact.
+ */
 #ifndef AG_BACKEND_CPU_COMMON_DOT_H
 #define AG_BACKEND_CPU_COMMON_DOT_H
 
@@ -9,35 +9,14 @@
 
 enum { DOT_LANES = 8 };
 
-static inline double dot_lanes_sum(const double s[DOT_LANES]) {
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
-
-static inline double dot1(const double *a, const double *b, size_t n) {
+static inline double dot(const double *a, const double *b, size_t n) {
     double s[DOT_LANES] = {0};
     size_t i = 0;
     for (; i + DOT_LANES <= n; i += DOT_LANES) {
         for (size_t l = 0; l < DOT_LANES; l++) s[l] += a[i + l] * b[i + l];
     }
     for (size_t l = 0; i + l < n; l++) s[l] += a[i + l] * b[i + l];
-    return dot_lanes_sum(s);
-}
-
-/* Two rows of a, each times b, which is loaded once. */
-static inline void dot2(double y[2], const double *a0, const double *a1, const double *b,
-                        size_t n) {
-    double s[DOT_LANES] = {0}, t[DOT_LANES] = {0};
-    size_t i = 0;
-    for (; i + DOT_LANES <= n; i += DOT_LANES) {
-        for (size_t l = 0; l < DOT_LANES; l++) s[l] += a0[i + l] * b[i + l];
-        for (size_t l = 0; l < DOT_LANES; l++) t[l] += a1[i + l] * b[i + l];
-    }
-    for (size_t l = 0; i + l < n; l++) {
-        s[l] += a0[i + l] * b[i + l];
-        t[l] += a1[i + l] * b[i + l];
-    }
-    y[0] = dot_lanes_sum(s);
-    y[1] = dot_lanes_sum(t);
+    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
 #endif

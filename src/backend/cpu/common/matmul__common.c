@@ -28,14 +28,9 @@ static void matmul_rows(ag_dtype dtype, float *y, size_t y_stride, const void *p
         const unsigned char *bytes = (const unsigned char *)w->data + (row0 + j) * w->row_bytes;
         ag_dequantize_row(dtype, values, bytes, k);
         widen(row, values, k);
-        size_t i = 0;
-        for (; i + 2 <= m; i += 2) {
-            double sums[2];
-            dot2(sums, x + i * x_stride, x + (i + 1) * x_stride, row, k);
-            y[i * y_stride + j] = (float)sums[0];
-            y[(i + 1) * y_stride + j] = (float)sums[1];
+        for (size_t i = 0; i < m; i++) {
+            y[i * y_stride + j] = (float)dot(x + i * x_stride, row, k);
         }
-        if (i < m) y[i * y_stride + j] = (float)dot1(x + i * x_stride, row, k);
     }
 }
 
