@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <antigravity/sampler.h>
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/random.h"
+#include "text/select.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { MAX_WINDOW = 1 << 20 };
+
+struct ag_sampler {
+    ag_sampler_params params;
+    ag_logit_bias *bias;
+    size_t n_vocab;
+    ag_random random;
+    float *logits;   /* [n_vocab] after bias and penalties */
+    int32_t *ids;    /* [n_vocab] candidates, best first where an order is needed */
+    float *weights;  /* [n_vocab] of the candidates: proportional to their probabilities */
+    int32_t *window; /* a ring of the newest tokens; NULL when nothing is penalised */
+    size_t n_window, window_at;
+    uint32_t *counts; /* [n_vocab] occurrences in the window */
+};
+
+ag_sampler_params ag_sampler_defaults(void) {
+    return (ag_sampler_params){
+        .repetition_penalty = 1.1f,
+        .repetition_window = 64,
+        .temperature = 0.8f,
+        .top_k = 40,
+        .top_p = 0.9f,
+    };
+}
+
+static ag_status check_params(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
+    if (n_vocab <= 0) return AG_FAIL(err, INVALID, "a vocabulary of %d tokens", (int)n_vocab);
+    if (!(p->repetition_penalty > 0) || isinf(p->repetition_penalty)) {
+        return AG_FAIL(err, INVALID, "repetition_penalty is %g, not a positive number",
+                       (double)p->repetition_penalty);
+    }
+    if (p->repetition_window > MAX_WINDOW) {
+        return AG_FAIL(err, INVALID, "repetition_window is %u, more than %d", p->repetition_window,
+                       MAX_WINDOW);
+    }
+    if (!isfinite(p->presence_penalty) || !isfinite(p->frequency_penalty)) {
+        return AG_FAIL(err, INVALID, "presence_penalty %g or frequency_penalty %g is not finite",
+                       (double)p->presence_penalty, (double)p->frequency_penalty);
+    }
+    if (!(p->temperature >= 0) || isinf(p->temperature)) {
+        return AG_FAIL(err, INVALID, "temperature is %g, not 0 or more", (double)p->temperature);
+    }
+    if (!(p->top_p > 0 && p->top_p <= 1)) {
+        return AG_FAIL(err, INVALID, "top_p is %g, not in (0, 1]", (double)p->top_p);
+    }
+    if (!(p->min_p >= 0 && p->min_p <= 1)) {
+        return AG_FAIL(err, INVALID, "min_p is %g, not in [0, 1]", (double)p->min_p);
+    }
+    for (size_t i = 0; i < p->n_logit_bias; i++) {
+        const ag_logit_bias *b = &p->logit_bias[i];
+        if (b->id < 0 || b->id >= n_vocab) {
+            return AG_FAIL(err, INVALID, "logit_bias: id %d is not in the vocabulary of %d",
+                           (int)b->id, (int)n_vocab);
+        }
+        if (isnan(b->bias) || b->bias == INFINITY) {
+            return AG_FAIL(err, INVALID, "logit_bias: the bias of id %d is %g", (int)b->id,
+                           (double)b->bias);
+        }
+    }
+    return AG_OK;
+}
+
+static bool penalises(const ag_sampler_params *p) {
+    return p->repetition_window &&
+           (p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0);
+}
+
+ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab, ag_sampler **out,
+                            ag_error *err) {
+    *out = NULL;
+    AG_TRY(check_params(params, n_vocab, err));
+    ag_sampler *s = ag_calloc(1, sizeof *s);
+    if (!s) return AG_FAIL(err, NOMEM, "a sampler");
+    size_t n = s->n_vocab = (size_t)n_vocab, n_bias = params->n_logit_bias;
+    bool window = penalises(params);
+    s->params = *params;
+    s->bias = ag_calloc(n_bias, sizeof *s->bias);
+    s->logits = ag_calloc(n, sizeof *s->logits);
+    s->ids = ag_calloc(n, sizeof *s->ids);
+    s->weights = ag_calloc(n, sizeof *s->weights);
+    if (window) {
+        s->window = ag_calloc(params->repetition_window, sizeof *s->window);
+        s->counts = ag_calloc(n, sizeof *s->counts);
+    }
+    if (!s->bias || !s->logits || !s->ids || !s->weights ||
+        (window && (!s->window || !s->counts))) {
+        ag_sampler_destroy(s);
+        return AG_FAIL(err, NOMEM, "a sampler for %zu tokens", n);
+    }
+    if (n_bias) memcpy(s->bias, params->logit_bias, n_bias * sizeof *s->bias);
+    s->params.logit_bias = s->bias;
+    ag_sampler_reset(s);
+    *out = s;
+    return AG_OK;
+}
+
+void ag_sampler_destroy(ag_sampler *s) {
+    if (!s) return;
+    ag_free(s->bias);
+    ag_free(s->logits);
+    ag_free(s->ids);
+    ag_free(s->weights);
+    ag_free(s->window);
+    ag_free(s->counts);
+    ag_free(s);
+}
+
+void ag_sampler_accept(ag_sampler *s, int32_t id) {
+    if (!s->window || id < 0 || (size_t)id >= s->n_vocab) return;
+    if (s->n_window == s->params.repetition_window) s->counts[s->window[s->window_at]]--;
+    else s->n_window++;
+    s->window[s->window_at] = id;
+    s->counts[id]++;
+    s->window_at = (s->window_at + 1) % s->params.repetition_window;
+}
+
+void ag_sampler_reset(ag_sampler *s) {
+    for (size_t i = 0; i < s->n_window; i++) s->counts[s->window[i]] = 0;
+    s->n_window = s->window_at = 0;
+    ag_random_seed(&s->random, s->params.seed);
+}
+
+/* Once per distinct token: its first occurrence in the ring takes the count away, which tells the
+ * others; the counts are put back afterwards. */
+static void penalise(ag_sampler *s) {
+    const ag_sampler_params *p = &s->params;
+    for (size_t i = 0; i < s->n_window; i++) {
+        int32_t id = s->window[i];
+        uint32_t count = s->counts[id];
+        if (count == 0) continue;
+        s->counts[id] = 0;
+        float *l = &s->logits[id];
+        *l = *l < 0 ? *l * p->repetition_penalty : *l / p->repetition_penalty;
+        *l -= p->presence_penalty + (float)count * p->frequency_penalty;
+    }
+    for (size_t i = 0; i < s->n_window; i++) s->counts[s->window[i]]++;
+}
+
+/* Fills s->logits and finds the best of them: the largest, the lowest id among equals. */
+static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, ag_error *err) {
+    memcpy(s->logits, logits, s->n_vocab * sizeof *logits);
+    for (size_t i = 0; i < s->params.n_logit_bias; i++) {
+        s->logits[s->bias[i].id] += s->bias[i].bias;
+    }
+    penalise(s);
+    *best = -1;
+    float top = -INFINITY;
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        float l = s->logits[i];
+        if (l > top) {
+            top = l;
+            *best = (int32_t)i;
+        }
+        if (isnan(l) || l == INFINITY) {
+            return AG_FAIL(err, INVALID, "logit %zu of %zu is %g", i, s->n_vocab, (double)l);
+        }
+    }
+    if (*best < 0) return AG_FAIL(err, INVALID, "all %zu logits are -inf", s->n_vocab);
+    return AG_OK;
+}
+
+static float weight(const ag_sampler *s, int32_t id, float top) {
+    return expf((s->logits[id] - top) / s->params.temperature);
+}
+
+/* Cuts candidates, best first, off behind the nucleus and where min_p ends; returns their number
+ * and the sum of their weights. total: of the weights of all that top_k left. */
+static size_t cut(const ag_sampler *s, size_t n, double total, double *sum) {
+    double enough = (double)s->params.top_p * total;
+    size_t kept = 0;
+    for (*sum = 0; kept < n && s->weights[kept] >= s->params.min_p; kept++) {
+        if (s->params.top_p < 1 && *sum >= enough) break;
+        *sum += s->weights[kept];
+    }
+    return kept;
+}
+
+static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
+    size_t n = ag_select_top(s->logits, s->n_vocab, s->params.top_k, s->ids);
+    double total = 0;
+    for (size_t i = 0; i < n; i++) total += s->weights[i] = weight(s, s->ids[i], top);
+    return cut(s, n, total, sum);
+}
+
+/* top_k is off, top_p on: candidates leave a heap until there are enough. Before, those go that are
+ * so unlikely that all of them together weigh less than what top_p leaves out. */
+static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
+    double total = 0;
+    for (size_t i = 0; i < s->n_vocab; i++) { total += s->weights[i] = weight(s, (int32_t)i, top); }
+    double least = (1 - (double)s->params.top_p) * total / (double)s->n_vocab;
+    double enough = (double)s->params.top_p * total;
+    size_t n = 0, kept = 0;
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        if (s->weights[i] >= least && s->weights[i] >= s->params.min_p) s->ids[n++] = (int32_t)i;
+    }
+    ag_select_heapify(s->logits, s->ids, n);
+    for (*sum = 0; kept < n && *sum < enough; kept++) {
+        int32_t id = ag_select_pop(s->logits, s->ids, n - kept);
+        *sum += s->weights[kept] = weight(s, id, top);
+    }
+    /* What was popped stands at the end, the best last. */
+    for (size_t i = 0; i < n / 2; i++) {
+        int32_t id = s->ids[i];
+        s->ids[i] = s->ids[n - 1 - i];
+        s->ids[n - 1 - i] = id;
+    }
+    return kept;
+}
+
+/* Neither is on: no order is needed, so the candidates stay in the order of their ids. */
+static size_t choose_all(ag_sampler *s, float top, double *sum) {
+    size_t n = 0;
+    *sum = 0;
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        float w = weight(s, (int32_t)i, top);
+        if (w < s->params.min_p || w == 0) continue;
+        s->ids[n] = (int32_t)i;
+        *sum += s->weights[n++] = w;
+    }
+    return n;
+}
+
+/* A candidate with a probability proportional to its weight; never one that weighs nothing. */
+static int32_t draw(ag_sampler *s, size_t n, double sum) {
+    double left = ag_random_unit(&s->random) * sum;
+    size_t chosen = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s->weights[i] == 0) continue;
+        chosen = i;
+        left -= s->weights[i];
+        if (left < 0) break;
+    }
+    return s->ids[chosen];
+}
+
+ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
+    int32_t best;
+    AG_TRY(adjust(s, logits, &best, err));
+    *id = best;
+    if (s->params.temperature == 0) return AG_OK;
+    double sum;
+    float top = s->logits[best];
+    size_t n = s->params.top_k       ? choose_top_k(s, top, &sum)
+               : s->params.top_p < 1 ? choose_top_p(s, top, &sum)
+                                     : choose_all(s, top, &sum);
+    *id = draw(s, n, sum);
+    return AG_OK;
+}
