@@ -3,12 +3,12 @@
 # Installs what is missing, builds and tests.
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
-#   scripts/test.sh STAGE...     some of: asan tsan clang static shared aarch64 native
+#   scripts/test.sh STAGE...     some of: asan tsan clang fuzz static shared aarch64 native
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-all_stages=(asan tsan clang static shared aarch64 native)
+all_stages=(asan tsan clang fuzz static shared aarch64 native)
 native_preset=release
 SKIPPED=77
 
@@ -41,6 +41,21 @@ stage_clang() {
     require clang
     build_preset clang
     run_tests clang
+}
+
+# The targets must build and find nothing in some seconds; the suite replays their corpora. Long runs are done by hand.
+stage_fuzz() {
+    require clang
+    build_preset fuzz
+    local target found
+    for target in build/fuzz/bin/fuzz_*; do
+        case "$target" in */fuzz_replay_*) continue ;; esac
+        found=build/fuzz/found/${target##*/fuzz_}
+        mkdir -p "$found"
+        quietly "${target##*/}" "$target" -max_total_time=10 -artifact_prefix="$found/" \
+            "$found" "fuzz/corpus/${target##*/fuzz_}"
+        say "${target##*/}: $(grep -c . < <(ls "$found")) new inputs, nothing found"
+    done
 }
 
 # The program must load nothing but what every glibc machine has.
