@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sub-commands. Each gets argv from its own name on and returns an exit code. */
+#ifndef ANTIGRAVITY_COMMAND_H
+#define ANTIGRAVITY_COMMAND_H
+
+enum {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,        /* something went wrong while running */
+    EXIT_USAGE = 2,         /* the command line asks for what cannot be */
+    EXIT_INTERRUPTED = 130, /* Ctrl-C, as shells number it */
+};
+
+int command_devices(int argc, char **argv);
+int command_eval(int argc, char **argv);
+int command_generate(int argc, char **argv);
+int command_info(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+
+#endif

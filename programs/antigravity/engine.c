@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+
+#include "clock.h"
+#include "command.h"
+#include "model_dir.h"
+#include "output.h"
+#include "progress.h"
+
+#include <stdlib.h>
+
+static void say_all(void *user, ag_log_level level, const char *msg) {
+    (void)user, (void)level;
+    complain("%s", msg);
+}
+
+static void say_warnings(void *user, ag_log_level level, const char *msg) {
+    (void)user;
+    if (level == AG_LOG_WARN) complain("%s", msg);
+}
+
+int engine_inspect(engine *e, const model_options *o) {
+    ag_error err;
+    int code = model_dir_find(o->dir, o->quiet, &e->dir);
+    if (code != EXIT_DONE) return code;
+    ag_model_params params = ag_model_defaults();
+    params.weights = o->weights;
+    if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_error(&err);
+    ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
+    if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
+    if (e->info.n_kept && !o->quiet)
+        complain("%u matrices keep the file's %s: their rows are no multiple of 32",
+                 (unsigned)e->info.n_kept, ag_dtype_name(e->info.file_type));
+    return EXIT_DONE;
+}
+
+int engine_open_backend(engine *e, const model_options *o) {
+    ag_error err;
+    ag_backend_params params = {
+        .name = o->backend,
+        .n_threads = o->threads,
+        .log = o->quiet     ? NULL
+               : o->verbose ? say_all
+                            : say_warnings,
+    };
+    if (ag_backend_create(&params, &e->backend, &err) != AG_OK) return complain_error(&err);
+    if (o->verbose) complain("backend: %s", ag_backend_describe(e->backend));
+    return EXIT_DONE;
+}
+
+int engine_load(engine *e, const model_options *o) {
+    ag_error err;
+    double begin = clock_s();
+    int code = engine_open_backend(e, o);
+    if (code != EXIT_DONE) return code;
+    ag_model_params params = {.weights = o->weights, .progress = progress_update};
+    progress_begin("loading");
+    ag_status status = ag_model_load(e->backend, e->dir, &params, &e->model, &err);
+    progress_end();
+    if (status != AG_OK) return complain_error(&err);
+    e->load_s = clock_s() - begin;
+    if (o->verbose) complain("%s: loaded in %.2f s", e->dir, e->load_s);
+    return EXIT_DONE;
+}
+
+int engine_start(engine *e, const model_options *o, uint32_t n_context) {
+    ag_error err;
+    ag_session_params params = {
+        .max_seq_len = n_context,
+        .prefill_chunk = o->prefill_chunk,
+        .k_type = o->k_type,
+        .v_type = o->v_type,
+    };
+    if (ag_session_create(e->model, &params, &e->session, &err) != AG_OK)
+        return complain_error(&err);
+    return EXIT_DONE;
+}
+
+void engine_close(engine *e) {
+    ag_session_destroy(e->session);
+    ag_model_destroy(e->model);
+    ag_backend_destroy(e->backend);
+    ag_tokenizer_destroy(e->tokenizer);
+    free(e->dir);
+}

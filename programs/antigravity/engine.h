@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From options to a session, in steps: what is cheap and may be wrong comes before the weights. */
+#ifndef ANTIGRAVITY_ENGINE_H
+#define ANTIGRAVITY_ENGINE_H
+
+#include "model_options.h"
+
+typedef struct engine {
+    char *dir;
+    ag_model_info info;
+    ag_tokenizer *tokenizer; /* NULL: the directory holds none */
+    ag_backend *backend;
+    ag_model *model;
+    ag_session *session;
+    double load_s;
+} engine;
+
+/* Each step says what is wrong and returns an exit code. Start from a zeroed engine. */
+int engine_inspect(engine *e, const model_options *o); /* dir, info, tokenizer */
+int engine_open_backend(engine *e, const model_options *o);
+int engine_load(engine *e, const model_options *o); /* backend, model: takes time */
+int engine_start(engine *e, const model_options *o, uint32_t n_context); /* session */
+void engine_close(engine *e);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "generate.h"
+
+#include "command.h"
+#include "interrupt.h"
+#include "model_dir.h"
+#include "output.h"
+#include "progress.h"
+
+#include <antigravity/antigravity.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As shells do with $(...), and because `echo text |` is how prompts are piped in. */
+static void drop_last_newline(prompt *p) {
+    if (p->len && p->text[p->len - 1] == '\n') p->len--;
+    if (p->len && p->text[p->len - 1] == '\r') p->len--;
+}
+
+static int read_prompt(generation *g) {
+    const generate_options *o = &g->o;
+    int code = prompt_read(&g->prompt, &o->prompt);
+    if (code != EXIT_DONE || o->prompt.text || o->prompt.ids) return code;
+    drop_last_newline(&g->prompt);
+    return EXIT_DONE;
+}
+
+/* Everything that can be wrong with prompt and model together, before the weights are read. */
+static int prepare_prompt(generation *g) {
+    const generate_options *o = &g->o;
+    const engine *e = &g->engine;
+    prompt *p = &g->prompt;
+    if (!e->tokenizer && (p->text || o->n_stop)) {
+        complain("%s holds no tokenizer.json: %s", e->dir,
+                 p->text ? "give --prompt-ids instead of a text" : "--stop needs one");
+        return EXIT_USAGE;
+    }
+    int code = p->text ? prompt_encode(p, &o->prompt, e->tokenizer) : EXIT_DONE;
+    if (code == EXIT_DONE) code = prompt_check_ids(p, e->info.n_vocab);
+    if (code != EXIT_DONE) return code;
+    if (!p->n) {
+        complain("the prompt is empty: there is no token to start from");
+        return EXIT_USAGE;
+    }
+    g->n_context = context_length(&o->model, &e->info);
+    if (p->n > g->n_context) {
+        complain("the prompt is %zu tokens, but the context holds %" PRIu32 " (--max-seq-len; the "
+                 "model was trained for %" PRIu32 ")",
+                 p->n, g->n_context, e->info.max_positions);
+        return EXIT_FAILED;
+    }
+    if (p->text && !o->prompt.parse_special && !o->model.quiet && model_dir_is_chat(e->dir))
+        complain("this is a chat model, but the prompt is taken as it stands; for its format write "
+                 "the special tokens and add --parse-special");
+    return EXIT_DONE;
+}
+
+/* Wrong sampling options are wrong usage, although only the vocabulary tells. */
+static int create_sampler(generation *g) {
+    ag_error err;
+    ag_sampler_params params = sampling_params(&g->o.sampling, g->n_context);
+    ag_status status =
+        ag_sampler_create(&params, (int32_t)g->engine.info.n_vocab, &g->sampler, &err);
+    if (status == AG_OK) return EXIT_DONE;
+    int code = complain_error(&err);
+    return status == AG_INVALID ? EXIT_USAGE : code;
+}
+
+/* ---- output ---- */
+
+static bool print(generation *g, const char *text, size_t len) {
+    if (!len || g->o.json) return true;
+    progress_end();
+    g->wrote = true;
+    g->ends_in_newline = text[len - 1] == '\n';
+    return output_write(text, len);
+}
+
+static bool print_id(generation *g, int32_t id) {
+    char digits[16];
+    int n = snprintf(digits, sizeof digits, "%s%" PRId32, g->wrote ? " " : "", id);
+    return print(g, digits, (size_t)n);
+}
+
+static bool keep_text(generation *g, const char *text, size_t len) {
+    ag_text *t = &g->text;
+    if (t->len + len + 1 > t->cap) {
+        size_t cap = (t->len + len + 1) * 2;
+        char *grown = realloc(t->data, cap);
+        if (!grown) return false;
+        t->data = grown;
+        t->cap = cap;
+    }
+    memcpy(t->data + t->len, text, len);
+    t->len += len;
+    t->data[t->len] = '\0';
+    return true;
+}
+
+static bool keep_id(generation *g, int32_t id) {
+    ag_ids *ids = &g->ids;
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? ids->cap * 2 : 256;
+        int32_t *grown = realloc(ids->data, cap * sizeof *grown);
+        if (!grown) return false;
+        ids->data = grown;
+        ids->cap = cap;
+    }
+    ids->data[ids->n++] = id;
+    return true;
+}
+
+static bool on_token(void *user, int32_t id, const char *text, size_t len) {
+    generation *g = user;
+    progress_end();
+    if (g->o.json) {
+        g->out_of_memory = (id >= 0 && !keep_id(g, id)) || !keep_text(g, text, len);
+        return !g->out_of_memory && !interrupted();
+    }
+    bool ok = g->engine.tokenizer || id < 0 ? print(g, text, len) : print_id(g, id);
+    return ok && !interrupted();
+}
+
+/* The prompt as text; ids given are decoded where there is a tokenizer. */
+static int echo_prompt(generation *g) {
+    const prompt *p = &g->prompt;
+    ag_error err;
+    ag_text decoded = {0};
+    bool ok = true;
+    if (p->text) {
+        ok = g->o.json ? keep_text(g, p->text, p->len) : print(g, p->text, p->len);
+    } else if (g->engine.tokenizer) {
+        if (ag_tokenizer_decode(g->engine.tokenizer, p->ids, p->n, g->o.keep_special, &decoded,
+                                &err) != AG_OK)
+            return complain_error(&err);
+        if (decoded.len)
+            ok = g->o.json ? keep_text(g, decoded.data, decoded.len)
+                           : print(g, decoded.data, decoded.len);
+        ag_text_free(&decoded);
+    } else {
+        for (size_t i = 0; i < p->n && ok; i++) ok = print_id(g, p->ids[i]);
+    }
+    /* Standard output that is full is reported when the command ends. */
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}
+
+/* ---- the run ---- */
+
+static int run(generation *g) {
+    const generate_options *o = &g->o;
+    ag_error err;
+    ag_generate_params params = ag_generate_defaults();
+    params.max_tokens = o->max_tokens;
+    params.ignore_eos = o->ignore_eos;
+    params.stop = o->stop;
+    params.n_stop = o->n_stop;
+    params.sampler = g->sampler;
+    params.tokenizer = g->engine.tokenizer;
+    params.keep_special = o->keep_special;
+    params.on_token = on_token;
+    params.on_token_user = g;
+    params.progress = progress_update;
+    progress_begin("reading the prompt");
+    ag_status status =
+        ag_generate(g->engine.session, g->prompt.ids, g->prompt.n, &params, &g->stats, &err);
+    progress_end();
+    if (g->wrote && !g->ends_in_newline) print(g, "\n", 1);
+    if (g->out_of_memory) return complain_no_memory();
+    if (output_failed()) return EXIT_FAILED;
+    if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
+    if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
+    return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
+}
+
+static int generate(generation *g) {
+    const model_options *m = &g->o.model;
+    engine *e = &g->engine;
+    int code = read_prompt(g);
+    if (code == EXIT_DONE) code = engine_inspect(e, m);
+    if (code == EXIT_DONE) code = prepare_prompt(g);
+    if (code == EXIT_DONE) code = create_sampler(g);
+    if (code == EXIT_DONE) code = engine_load(e, m);
+    if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
+    if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
+    if (code != EXIT_DONE) return code;
+    code = run(g);
+    if (code != EXIT_DONE && code != EXIT_INTERRUPTED) return code;
+    if (!m->quiet) report_statistics(g);
+    int printed = g->o.json ? report_json(g) : EXIT_DONE;
+    return printed == EXIT_DONE ? code : printed;
+}
+
+int command_generate(int argc, char **argv) {
+    generation g = {.wrote = false};
+    int code = generate_parse(&g.o, argc, argv);
+    if (code == OPTIONS_RUN) {
+        interrupt_install();
+        code = generate(&g);
+    }
+    ag_sampler_destroy(g.sampler);
+    engine_close(&g.engine);
+    prompt_free(&g.prompt);
+    free(g.ids.data);
+    free(g.text.data);
+    generate_options_free(&g.o);
+    return code;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity generate: its options, the run, and what is said of it afterwards. */
+#ifndef ANTIGRAVITY_GENERATE_H
+#define ANTIGRAVITY_GENERATE_H
+
+#include "engine.h"
+#include "prompt.h"
+#include "sampling_options.h"
+
+typedef struct generate_options {
+    model_options model;
+    prompt_options prompt;
+    sampling_options sampling;
+    int64_t max_tokens;
+    const char **stop; /* owned list of borrowed texts */
+    size_t n_stop;
+    bool ignore_eos, echo, keep_special, json;
+} generate_options;
+
+typedef struct generation {
+    generate_options o;
+    engine engine;
+    prompt prompt;
+    uint32_t n_context;
+    ag_sampler *sampler;
+    /* What was made. */
+    ag_generate_stats stats;
+    ag_ids ids;
+    ag_text text;
+    bool out_of_memory;
+    bool wrote, ends_in_newline; /* of standard output */
+} generation;
+
+/* generate_options.c: OPTIONS_RUN or an exit code. */
+int generate_parse(generate_options *o, int argc, char **argv);
+void generate_options_free(generate_options *o);
+
+/* generate_report.c */
+void report_statistics(const generation *g);   /* on standard error */
+void report_context_full(const generation *g); /* the same */
+int report_json(generation *g);                /* on standard output; returns an exit code */
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "generate.h"
+
+#include "command.h"
+#include "eviction_options.h"
+#include "output.h"
+
+#include <antigravity/session.h>
+#include <stdlib.h>
+
+#define FIELD(name) offsetof(generate_options, name)
+
+static bool add_stop(void *target, const char *value, char *why) {
+    generate_options *o = target;
+    if (!value[0]) {
+        snprintf(why, WHY_SIZE, "an empty text would stop at once");
+        return false;
+    }
+    const char **grown = realloc(o->stop, (o->n_stop + 1) * sizeof *grown);
+    if (!grown) {
+        snprintf(why, WHY_SIZE, "out of memory");
+        return false;
+    }
+    o->stop = grown;
+    o->stop[o->n_stop++] = value;
+    return true;
+}
+
+static const option_def prompt_defs[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(prompt.text),
+     .help = "the text to continue; without one it is read from standard input"},
+    {.name = "prompt-file",
+     .letter = 'f',
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(prompt.file),
+     .aliases = {"file"},
+     .help = "the text from a file; - is standard input; one newline at its end is dropped"},
+    {.name = "prompt-ids",
+     .kind = OPTION_TEXT,
+     .value = "N,N,...",
+     .offset = FIELD(prompt.ids),
+     .help = "token ids instead of a text, taken as they are"},
+    {.name = "parse-special",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(prompt.parse_special),
+     .help = "special tokens written in the text, such as <|eot_id|>, become tokens"},
+    {.name = "no-bos",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(prompt.no_bos),
+     .help = "add no token for the beginning of the text"},
+};
+
+static const option_def output_defs[] = {
+    {.name = "max-tokens",
+     .letter = 'n',
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(max_tokens),
+     .low = -1,
+     .high = INT32_MAX,
+     .aliases = {"n-predict", "predict"},
+     .help = "stop after N tokens; 0: only read the prompt; -1: until something else stops"},
+    {.name = "stop",
+     .kind = OPTION_CALL,
+     .value = "TEXT",
+     .call = add_stop,
+     .aliases = {"reverse-prompt"},
+     .help = "stop before this text appears; may be given several times"},
+    {.name = "ignore-eos",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(ignore_eos),
+     .help = "go on when the model ends the text"},
+    {.name = "echo",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(echo),
+     .help = "print the prompt before what follows it"},
+    {.name = "special",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(keep_special),
+     .help = "print special tokens too"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "print one JSON object at the end: prompt_ids, ids, text, finish_reason, seed, "
+             "settings, timings, memory"},
+};
+
+static const char description[] =
+    "Continues a text. The text goes to standard output as it is made, all else to standard "
+    "error:\n"
+    "at the end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
+    "Exit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by Ctrl-C.";
+
+static const char examples[] =
+    "  antigravity generate -p \"The old king had three sons\" -n 300\n"
+    "  antigravity generate -m ~/models/Llama-3.2-1B -f prompt.txt --temperature 0\n"
+    "  echo \"Once upon a time\" | antigravity generate --seed 7 --stop \"The end\"\n"
+    "  antigravity generate --prompt-ids 4090,790,650,258,469 --json -q";
+
+static generate_options defaults(void) {
+    return (generate_options){
+        .model = model_options_defaults(),
+        .sampling = sampling_options_defaults(),
+        .max_tokens = ag_generate_defaults().max_tokens,
+    };
+}
+
+int generate_parse(generate_options *o, int argc, char **argv) {
+    *o = defaults();
+    command_line line = {
+        .usage = "generate [-m DIR] [-p TEXT | -f FILE] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups =
+            {
+                {"Prompt", prompt_defs, sizeof prompt_defs / sizeof prompt_defs[0], o},
+                {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], o},
+                model_group(&o->model),
+                sampling_group(&o->sampling),
+                context_group(&o->model),
+                eviction_group(),
+                machine_group(&o->model),
+                message_group(&o->model),
+            },
+        .n_groups = 8,
+    };
+    int code = options_parse(&line, argc, argv);
+    return code == OPTIONS_RUN && model_options_check(&o->model) != EXIT_DONE ? EXIT_USAGE : code;
+}
+
+void generate_options_free(generate_options *o) {
+    free(o->stop);
+    sampling_options_free(&o->sampling);
+}

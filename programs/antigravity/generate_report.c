@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "generate.h"
+
+#include "command.h"
+#include "json_out.h"
+#include "output.h"
+
+#include <antigravity/antigravity.h>
+#include <antigravity/process.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static double rate(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
+
+/* The first token comes out of the prompt; decoding is what follows it. */
+static size_t n_decoded(const ag_generate_stats *s) {
+    return s->n_generated > 0 ? s->n_generated - 1 : 0;
+}
+
+static size_t peak_memory(void) {
+    ag_memory_usage usage;
+    ag_process_memory(&usage);
+    return usage.anonymous_peak;
+}
+
+static size_t kv_capacity(const generation *g) {
+    return ag_kv_cache_capacity_bytes(ag_session_kv_cache(g->engine.session));
+}
+
+void report_context_full(const generation *g) {
+    uint32_t trained = g->engine.info.max_positions;
+    if (g->n_context < trained)
+        complain("the context of %" PRIu32 " tokens is full (--max-seq-len; the model was trained "
+                 "for %" PRIu32 ")",
+                 g->n_context, trained);
+    else
+        complain("the context is full: the model was trained for %" PRIu32
+                 " tokens, a larger --max-seq-len cannot help",
+                 trained);
+}
+
+void report_statistics(const generation *g) {
+    const ag_generate_stats *s = &g->stats;
+    char peak[32], used[32], capacity[32];
+    fflush(stdout);
+    fprintf(stderr, "\nprompt   %6zu tokens %8.2f s %9.2f tokens/s\n", s->n_prompt, s->prefill_s,
+            rate(s->n_prompt, s->prefill_s));
+    fprintf(stderr, "decode   %6zu tokens %8.2f s %9.2f tokens/s", s->n_generated, s->decode_s,
+            rate(n_decoded(s), s->decode_s));
+    if (s->n_generated) fprintf(stderr, ", the first after %.3f s", s->first_token_s);
+    fputc('\n', stderr);
+    fprintf(stderr, "memory   peak %s, KV cache %s of %s, evictions 0\n",
+            format_bytes((double)peak_memory(), peak, sizeof peak),
+            format_bytes((double)s->kv_bytes, used, sizeof used),
+            format_bytes((double)kv_capacity(g), capacity, sizeof capacity));
+    fprintf(stderr, "finish   %s (%s), seed %" PRIu64 "\n", ag_finish_reason(s->finish),
+            ag_finish_detail(s->finish), g->o.sampling.seed);
+}
+
+static json_t *list_bias(const sampling_options *o) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < o->n_bias; i++) {
+        const json_field fields[] = {
+            {"id", json_integer((json_int_t)o->bias[i].id)},
+            {"bias", json_float(o->bias[i].bias)},
+        };
+        json_t *one = json_object_of(fields, sizeof fields / sizeof fields[0]);
+        json_append(&list, one);
+    }
+    return list;
+}
+
+static json_t *list_stops(const generate_options *o) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < o->n_stop; i++)
+        json_append(&list, json_text(o->stop[i], strlen(o->stop[i])));
+    return list;
+}
+
+static json_t *settings(const generation *g) {
+    const model_options *m = &g->o.model;
+    const sampling_options *s = &g->o.sampling;
+    const engine *e = &g->engine;
+    const json_field fields[] = {
+        {"model", json_text(e->dir, strlen(e->dir))},
+        {"backend", json_string(ag_backend_name(e->backend))},
+        {"threads", json_integer((json_int_t)ag_backend_threads(e->backend))},
+        {"weights", json_string(ag_dtype_name(m->weights))},
+        {"k_type", json_string(ag_dtype_name(m->k_type))},
+        {"v_type", json_string(ag_dtype_name(m->v_type))},
+        {"max_seq_len", json_integer((json_int_t)g->n_context)},
+        {"prefill_chunk", json_integer((json_int_t)m->prefill_chunk)},
+        {"max_tokens", json_integer((json_int_t)g->o.max_tokens)},
+        {"eviction_policy", json_string("none")},
+        {"temperature", json_float((float)s->temperature)},
+        {"top_k", json_integer((json_int_t)s->top_k)},
+        {"top_p", json_float((float)s->top_p)},
+        {"min_p", json_float((float)s->min_p)},
+        {"repetition_penalty", json_float((float)s->repetition_penalty)},
+        {"repetition_window", json_integer((json_int_t)s->repetition_window)},
+        {"presence_penalty", json_float((float)s->presence_penalty)},
+        {"frequency_penalty", json_float((float)s->frequency_penalty)},
+        {"logit_bias", list_bias(s)},
+        {"stop", list_stops(&g->o)},
+        {"ignore_eos", json_boolean(g->o.ignore_eos)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *timings(const generation *g) {
+    const ag_generate_stats *s = &g->stats;
+    const json_field fields[] = {
+        {"load_s", json_real(g->engine.load_s)},
+        {"prefill_s", json_real(s->prefill_s)},
+        {"first_token_s", json_real(s->first_token_s)},
+        {"decode_s", json_real(s->decode_s)},
+        {"prefill_tok_per_s", json_real(rate(s->n_prompt, s->prefill_s))},
+        {"decode_tok_per_s", json_real(rate(n_decoded(s), s->decode_s))},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *memory(const generation *g) {
+    const json_field fields[] = {
+        {"peak_bytes", json_integer((json_int_t)peak_memory())},
+        {"weight_bytes", json_integer((json_int_t)ag_model_memory_bytes(g->engine.model))},
+        {"kv_bytes", json_integer((json_int_t)g->stats.kv_bytes)},
+        {"kv_capacity_bytes", json_integer((json_int_t)kv_capacity(g))},
+        {"evictions", json_integer((json_int_t)0)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+int report_json(generation *g) {
+    const ag_generate_stats *s = &g->stats;
+    bool has_text = g->engine.tokenizer != NULL;
+    const json_field fields[] = {
+        {"prompt_ids", json_ids(g->prompt.ids, g->prompt.n)},
+        {"ids", json_ids(g->ids.data, g->ids.n)},
+        {"text", has_text ? json_text(g->text.data ? g->text.data : "", g->text.len) : json_null()},
+        {"finish_reason", json_string(ag_finish_reason(s->finish))},
+        {"finish_detail", json_string(ag_finish_detail(s->finish))},
+        {"seed", json_integer((json_int_t)g->o.sampling.seed)},
+        {"settings", settings(g)},
+        {"timings", timings(g)},
+        {"memory", memory(g)},
+    };
+    return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity info: what a model is and what it will take, without loading it. */
+#include "command.h"
+#include "engine.h"
+#include "json_out.h"
+#include "model_dir.h"
+#include "output.h"
+
+#include <antigravity/antigravity.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct facts {
+    model_options o;
+    engine engine;
+    uint32_t n_context;
+    ag_session_plan plan;
+    bool chat;
+    uint64_t machine_bytes; /* physical memory; 0: unknown */
+} facts;
+
+/* What kind of tokenizer it is shows in its vocabulary. */
+static const char *tokenizer_kind(const ag_tokenizer *t) {
+    static const char byte_level_space[] = "\xc4\xa0", sentencepiece_byte[] = "<0x0A>";
+    if (!t) return "none";
+    if (ag_tokenizer_id(t, sentencepiece_byte, strlen(sentencepiece_byte)) >= 0)
+        return "BPE with byte fallback";
+    if (ag_tokenizer_id(t, byte_level_space, strlen(byte_level_space)) >= 0)
+        return "byte-level BPE";
+    return "BPE";
+}
+
+static size_t count_special(const ag_tokenizer *t) {
+    size_t n = 0;
+    for (int32_t id = 0; t && id < ag_tokenizer_vocab_size(t); id++)
+        n += ag_tokenizer_is_special(t, id);
+    return n;
+}
+
+/* " (<|begin_of_text|>)", or nothing without a spelling. */
+static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t cap) {
+    size_t len = 0;
+    const char *text = t && id >= 0 ? ag_tokenizer_token(t, id, &len) : NULL;
+    buf[0] = '\0';
+    if (text) snprintf(buf, cap, " %.*s", (int)(len < 60 ? len : 60), text);
+    return buf;
+}
+
+static uint64_t total_bytes(const facts *f) {
+    return f->engine.info.weight_bytes + f->plan.kv_bytes + f->plan.workspace_bytes;
+}
+
+static void print_model(const facts *f) {
+    const ag_model_info *i = &f->engine.info;
+    const ag_tokenizer *t = f->engine.tokenizer;
+    char size[32], token[72];
+    printf("model          %s\n", f->engine.dir);
+    printf("architecture   %s\n", i->architecture);
+    printf("parameters     %.2f M, %s in the file of %s\n", (double)i->n_parameters / 1e6,
+           ag_dtype_name(i->file_type), format_bytes((double)i->file_bytes, size, sizeof size));
+    printf("layers         %" PRIu32 " of width %" PRIu32 ", feed-forward %" PRIu32 "\n",
+           i->n_layers, i->hidden_size, i->intermediate_size);
+    printf("heads          %" PRIu32 " for %" PRIu32 " keys and values, %" PRIu32 " wide\n",
+           i->n_heads, i->n_kv_heads, i->head_dim);
+    printf("positions      %" PRIu32 ", rope theta %g, scaling %s\n", i->max_positions,
+           (double)i->rope_theta, i->rope_scaling);
+    printf("norm epsilon   %g\n", (double)i->norm_eps);
+    printf("vocabulary     %" PRIu32 ", embedding and output %s\n", i->n_vocab,
+           i->tied ? "tied" : "apart");
+    printf("tokenizer      %s, %zu special tokens%s\n", tokenizer_kind(t), count_special(t),
+           f->chat ? ", chat template" : "");
+    printf("begins with    %" PRId32 "%s\n", i->bos_id, spell(t, i->bos_id, token, sizeof token));
+    for (size_t k = 0; k < i->n_eos; k++)
+        printf("ends at        %" PRId32 "%s\n", i->eos_ids[k],
+               spell(t, i->eos_ids[k], token, sizeof token));
+}
+
+static void print_bytes(const char *name, uint64_t bytes, const char *remark) {
+    char size[32];
+    printf("  %-12s %12s  %s\n", name, format_bytes((double)bytes, size, sizeof size), remark);
+}
+
+static void print_memory(const facts *f) {
+    const ag_model_info *i = &f->engine.info;
+    char remark[96];
+    printf("\nmemory, with these settings\n");
+    snprintf(remark, sizeof remark, "%s", ag_dtype_name(f->o.weights));
+    print_bytes("weights", i->weight_bytes, remark);
+    snprintf(remark, sizeof remark, "%" PRIu32 " tokens, keys %s, values %s; grows as it fills",
+             f->n_context, ag_dtype_name(f->o.k_type), ag_dtype_name(f->o.v_type));
+    print_bytes("KV cache", f->plan.kv_bytes, remark);
+    snprintf(remark, sizeof remark, "chunks of %" PRIu32 " tokens", f->o.prefill_chunk);
+    print_bytes("workspace", f->plan.workspace_bytes, remark);
+    print_bytes("together", total_bytes(f), "");
+    print_bytes("embedding", i->embedding_bytes, "stays in the file");
+    if (f->machine_bytes) print_bytes("machine", f->machine_bytes, "has in all");
+}
+
+static int print_text(const facts *f) {
+    print_model(f);
+    print_memory(f);
+    printf("\nmachine        %s\n", ag_backend_describe(f->engine.backend));
+    return EXIT_DONE;
+}
+
+static json_t *model_json(const facts *f) {
+    const ag_model_info *i = &f->engine.info;
+    const json_field fields[] = {
+        {"path", json_text(f->engine.dir, strlen(f->engine.dir))},
+        {"architecture", json_string(i->architecture)},
+        {"parameters", json_integer((json_int_t)i->n_parameters)},
+        {"file_type", json_string(ag_dtype_name(i->file_type))},
+        {"file_bytes", json_integer((json_int_t)i->file_bytes)},
+        {"layers", json_integer((json_int_t)i->n_layers)},
+        {"hidden_size", json_integer((json_int_t)i->hidden_size)},
+        {"intermediate_size", json_integer((json_int_t)i->intermediate_size)},
+        {"heads", json_integer((json_int_t)i->n_heads)},
+        {"kv_heads", json_integer((json_int_t)i->n_kv_heads)},
+        {"head_dim", json_integer((json_int_t)i->head_dim)},
+        {"vocabulary", json_integer((json_int_t)i->n_vocab)},
+        {"max_positions", json_integer((json_int_t)i->max_positions)},
+        {"rope_theta", json_float(i->rope_theta)},
+        {"rope_scaling", json_string(i->rope_scaling)},
+        {"norm_eps", json_float(i->norm_eps)},
+        {"tied", json_boolean(i->tied)},
+        {"bos_id", json_integer((json_int_t)i->bos_id)},
+        {"eos_ids", json_ids(i->eos_ids, i->n_eos)},
+        {"tokenizer", json_string(tokenizer_kind(f->engine.tokenizer))},
+        {"special_tokens", json_integer((json_int_t)count_special(f->engine.tokenizer))},
+        {"chat_template", json_boolean(f->chat)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *memory_json(const facts *f) {
+    const ag_model_info *i = &f->engine.info;
+    const json_field fields[] = {
+        {"weights", json_string(ag_dtype_name(f->o.weights))},
+        {"k_type", json_string(ag_dtype_name(f->o.k_type))},
+        {"v_type", json_string(ag_dtype_name(f->o.v_type))},
+        {"max_seq_len", json_integer((json_int_t)f->n_context)},
+        {"weight_bytes", json_integer((json_int_t)i->weight_bytes)},
+        {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},
+        {"workspace_bytes", json_integer((json_int_t)f->plan.workspace_bytes)},
+        {"total_bytes", json_integer((json_int_t)total_bytes(f))},
+        {"embedding_file_bytes", json_integer((json_int_t)i->embedding_bytes)},
+        {"machine_bytes", json_integer((json_int_t)f->machine_bytes)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *machine_json(const facts *f) {
+    ag_backend *b = f->engine.backend;
+    const char *text = ag_backend_describe(b);
+    const json_field fields[] = {
+        {"backend", json_string(ag_backend_name(b))},
+        {"description", json_text(text, strlen(text))},
+        {"threads", json_integer((json_int_t)ag_backend_threads(b))},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static int print_json(const facts *f) {
+    const json_field fields[] = {
+        {"model", model_json(f)},
+        {"memory", memory_json(f)},
+        {"machine", machine_json(f)},
+    };
+    return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
+}
+
+static int collect(facts *f) {
+    ag_error err;
+    engine *e = &f->engine;
+    int code = engine_inspect(e, &f->o);
+    if (code == EXIT_DONE) code = engine_open_backend(e, &f->o);
+    if (code != EXIT_DONE) return code;
+    f->n_context = context_length(&f->o, &e->info);
+    ag_session_params params = {f->n_context, f->o.prefill_chunk, f->o.k_type, f->o.v_type};
+    if (ag_session_plan_memory(&e->info, &params, &f->plan, &err) != AG_OK)
+        return complain_error(&err);
+    f->chat = model_dir_is_chat(e->dir);
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    f->machine_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    return EXIT_DONE;
+}
+
+int command_info(int argc, char **argv) {
+    bool json = false;
+    facts f = {.o = model_options_defaults()};
+    const option_def defs[] = {
+        {.name = "json", .kind = OPTION_FLAG, .help = "print one object: model, memory, machine"},
+    };
+    command_line line = {
+        .usage = "info [-m DIR] [OPTION]...",
+        .description = "Tells what a model is and what memory each part of it will take with the\n"
+                       "settings given. Reads headers only.",
+        .examples = "  antigravity info\n"
+                    "  antigravity info -m ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0",
+        .groups = {{"Output", defs, 1, &json},
+                   model_group(&f.o),
+                   context_group(&f.o),
+                   machine_group(&f.o),
+                   message_group(&f.o)},
+        .n_groups = 5,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = model_options_check(&f.o);
+    if (code == EXIT_DONE) code = collect(&f);
+    if (code == EXIT_DONE) code = json ? print_json(&f) : print_text(&f);
+    engine_close(&f.engine);
+    return code;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "input.h"
+
+#include "command.h"
+#include "interrupt.h"
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* No text for a model is longer; an endless device must not fill the memory. */
+static const size_t longest = (size_t)1 << 28;
+
+static int read_all(int fd, const char *name, char **out, size_t *len) {
+    size_t n = 0, cap = 1 << 16;
+    char *data = malloc(cap);
+    int code = data ? EXIT_DONE : complain_no_memory();
+    while (code == EXIT_DONE) {
+        if (n + 1 == cap) {
+            char *grown = realloc(data, cap * 2);
+            if (!grown) {
+                code = complain_no_memory();
+                break;
+            }
+            data = grown;
+            cap *= 2;
+        }
+        ssize_t got = read(fd, data + n, cap - n - 1);
+        if (got == 0) break;
+        if (got > 0) n += (size_t)got;
+        if (interrupted()) {
+            complain("interrupted while reading %s", name);
+            code = EXIT_INTERRUPTED;
+        } else if (got < 0 && errno != EINTR) {
+            complain("%s: %s", name, strerror(errno));
+            code = EXIT_FAILED;
+        } else if (n > longest) {
+            complain("%s: longer than %zu bytes", name, longest);
+            code = EXIT_FAILED;
+        }
+    }
+    if (code != EXIT_DONE) {
+        free(data);
+        return code;
+    }
+    data[n] = '\0';
+    *out = data;
+    *len = n;
+    return EXIT_DONE;
+}
+
+int input_read(const char *path, char **out, size_t *len) {
+    *out = NULL;
+    *len = 0;
+    if (!path || !strcmp(path, "-")) return read_all(STDIN_FILENO, "standard input", out, len);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        complain("%s: %s", path, strerror(errno));
+        return EXIT_FAILED;
+    }
+    int code = read_all(fd, path, out, len);
+    close(fd);
+    return code;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity COMMAND ...: finds the command and runs it. */
+#include "command.h"
+#include "output.h"
+#include "suggest.h"
+
+#include <antigravity/antigravity.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} command;
+
+static const command commands[] = {
+    {"generate", command_generate, "continue a prompt; the text appears as it is made"},
+    {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},
+    {"eval", command_eval, "measure a model's quality: perplexity of a text"},
+    {"info", command_info, "what a model is, and the memory it will take"},
+    {"devices", command_devices, "list what models can run on here"},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(FILE *out) {
+    fprintf(out, "Usage: antigravity COMMAND [OPTION]...\n\n"
+                 "Runs language models on this machine.\n\nCommands:\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out,
+            "\nOptions:\n"
+            "  -h, --help     show this help; 'antigravity COMMAND --help' tells of a command\n"
+            "      --version  show the version\n"
+            "\nExamples:\n"
+            "  antigravity generate -p \"Once upon a time\"\n"
+            "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
+            "  antigravity info -m ~/models/Llama-3.2-1B\n"
+            "  antigravity bench --shape llama-3.2-1b\n"
+            "\nExit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by "
+            "Ctrl-C.\n");
+}
+
+static const command *find_command(const char *name) {
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(commands[i].name, name)) return &commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
+    suggestion s = suggestion_for(name);
+    for (size_t i = 0; i < N_COMMANDS; i++) suggestion_try(&s, commands[i].name);
+    if (name[0] == '-')
+        complain("a command comes before options such as '%s': antigravity generate %s ...", name,
+                 name);
+    else if (s.best) complain("unknown command '%s'; did you mean '%s'?", name, s.best);
+    else complain("unknown command '%s'; 'antigravity --help' lists them", name);
+    return EXIT_USAGE;
+}
+
+/* "antigravity help info" is "antigravity info --help". */
+static int help_command(int argc, char **argv) {
+    if (argc < 3) {
+        print_help(stdout);
+        return output_finish(EXIT_DONE);
+    }
+    const command *c = find_command(argv[2]);
+    if (!c) return unknown_command(argv[2]);
+    char option[] = "--help";
+    char *words[] = {argv[2], option, NULL};
+    output_command(c->name);
+    return output_finish(c->run(2, words));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (!strcmp(name, "--version")) {
+        printf("antigravity %s\n", ag_version());
+        return output_finish(EXIT_DONE);
+    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+        print_help(stdout);
+        return output_finish(EXIT_DONE);
+    }
+    if (!strcmp(name, "help")) return help_command(argc, argv);
+    const command *c = find_command(name);
+    if (!c) return unknown_command(name);
+    output_command(c->name);
+    return output_finish(c->run(argc - 1, argv + 1));
+}

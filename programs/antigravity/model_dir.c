@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model_dir.h"
+
+#include "command.h"
+#include "output.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Beside the program, in the build tree as after installing; both trees may be moved. */
+static bool bundled_path(char *path, size_t cap) {
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n <= 0) return false;
+    exe[n] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (!slash) return false;
+    *slash = '\0';
+    return (size_t)snprintf(path, cap, "%s/%s/models/demo", exe, AG_BIN_TO_DATA) < cap;
+}
+
+int model_dir_find(const char *given, bool quiet, char **out) {
+    char path[PATH_MAX] = "";
+    *out = NULL;
+    if (given) {
+        *out = strdup(given);
+        return *out ? EXIT_DONE : complain_no_memory();
+    }
+    if (!bundled_path(path, sizeof path)) {
+        complain("give a model with -m DIR: without /proc the bundled one cannot be found");
+        return EXIT_USAGE;
+    }
+    *out = realpath(path, NULL);
+    if (!*out) {
+        complain("give a model with -m DIR: the bundled one is not at %s", path);
+        return EXIT_USAGE;
+    }
+    if (!quiet) complain("no -m DIR given: using the bundled demo model, %s", *out);
+    return EXIT_DONE;
+}
+
+static bool join(char *path, size_t cap, const char *dir, const char *name) {
+    return (size_t)snprintf(path, cap, "%s/%s", dir, name) < cap;
+}
+
+bool model_dir_is_chat(const char *dir) {
+    char path[PATH_MAX];
+    if (join(path, sizeof path, dir, "chat_template.jinja") && access(path, R_OK) == 0) return true;
+    if (!join(path, sizeof path, dir, "tokenizer_config.json")) return false;
+    /* A file that is absent or broken has no template; nothing else depends on it here. */
+    json_t *config = json_load_file(path, JSON_ALLOW_NUL, NULL);
+    json_t *template = json_object_get(config, "chat_template");
+    bool found = template && !json_is_null(template);
+    json_decref(config);
+    return found;
+}

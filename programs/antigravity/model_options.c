@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model_options.h"
+
+#include "command.h"
+#include "output.h"
+#include "progress.h"
+
+#include <string.h>
+
+#define FIELD(name) offsetof(model_options, name)
+#define KV_TYPES (1u << AG_F32 | 1u << AG_F16 | 1u << AG_Q8_0 | 1u << AG_Q4_0)
+#define WEIGHT_TYPES (KV_TYPES | 1u << AG_BF16 | 1u << AG_Q4_1)
+
+model_options model_options_defaults(void) {
+    ag_session_params session = ag_session_defaults();
+    return (model_options){
+        .backend = "cpu",
+        .max_seq_len = session.max_seq_len,
+        .prefill_chunk = session.prefill_chunk,
+        .weights = ag_model_defaults().weights,
+        .k_type = session.k_type,
+        .v_type = session.v_type,
+    };
+}
+
+static const option_def model_defs[] = {
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_TEXT,
+     .value = "DIR",
+     .offset = FIELD(dir),
+     .help = "Hugging Face model directory; without it the bundled demo model"},
+    {.name = "weights",
+     .kind = OPTION_DTYPE,
+     .value = "TYPE",
+     .offset = FIELD(weights),
+     .dtypes = WEIGHT_TYPES,
+     .help = "what the weights become in memory: q4_0, q4_1, q8_0, f16, bf16 or f32"},
+};
+
+option_group model_group(model_options *o) {
+    return (option_group){"Model", model_defs, sizeof model_defs / sizeof model_defs[0], o};
+}
+
+/* "f16", or "q8_0,q4_0" for keys and values. */
+static bool set_kv_type(void *target, const char *value, char *why) {
+    static const option_def one = {.kind = OPTION_DTYPE, .dtypes = KV_TYPES};
+    model_options *o = target;
+    const char *comma = strchr(value, ',');
+    if (!comma) {
+        if (!option_set(&one, &o->k_type, value, why)) return false;
+        o->v_type = o->k_type;
+        return true;
+    }
+    char first[32];
+    snprintf(first, sizeof first, "%.*s", (int)(comma - value), value);
+    return option_set(&one, &o->k_type, first, why) && option_set(&one, &o->v_type, comma + 1, why);
+}
+
+/* The first row is left out by kv_group(). */
+static const option_def context_defs[] = {
+    {.name = "max-seq-len",
+     .letter = 'c',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(max_seq_len),
+     .low = 0,
+     .high = INT32_MAX,
+     .aliases = {"ctx-size"},
+     .help = "tokens the KV cache may hold; 0: as many as the model was trained for"},
+    {.name = "kv-type",
+     .kind = OPTION_CALL,
+     .value = "TYPE[,TYPE]",
+     .call = set_kv_type,
+     .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0"},
+    {.name = "cache-type-k",
+     .kind = OPTION_DTYPE,
+     .value = "TYPE",
+     .offset = FIELD(k_type),
+     .dtypes = KV_TYPES,
+     .aliases = {"--ctk"},
+     .help = "type of the keys alone"},
+    {.name = "cache-type-v",
+     .kind = OPTION_DTYPE,
+     .value = "TYPE",
+     .offset = FIELD(v_type),
+     .dtypes = KV_TYPES,
+     .aliases = {"--ctv"},
+     .help = "type of the values alone"},
+};
+
+option_group context_group(model_options *o) {
+    return (option_group){"Context", context_defs, sizeof context_defs / sizeof context_defs[0], o};
+}
+
+option_group kv_group(model_options *o) {
+    option_group all = context_group(o);
+    return (option_group){"KV cache", all.defs + 1, all.n - 1, o};
+}
+
+static bool backend_known(const char *name) {
+    for (size_t i = 0; ag_backend_list(i); i++)
+        if (!strcmp(ag_backend_list(i), name)) return true;
+    return false;
+}
+
+static bool set_backend(void *target, const char *value, char *why) {
+    if (value[0] && strspn(value, "0123456789") == strlen(value)) {
+        snprintf(why, WHY_SIZE,
+                 "'%.20s' names no backend; for the tokens of a batch use --prefill-chunk %.20s",
+                 value, value);
+        return false;
+    }
+    if (backend_known(value)) {
+        ((model_options *)target)->backend = value;
+        return true;
+    }
+    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not in this build, which has", value);
+    for (size_t i = 0; ag_backend_list(i) && n < WHY_SIZE; i++)
+        n += (size_t)snprintf(why + n, WHY_SIZE - n, "%s %s", i ? "," : "", ag_backend_list(i));
+    return false;
+}
+
+static bool set_gpu_layers(void *target, const char *value, char *why) {
+    int64_t n = 1;
+    bool word = !strcmp(value, "all") || !strcmp(value, "auto");
+    if (!word && !parse_integer(value, -1, INT32_MAX, &n, why)) return false;
+    ((model_options *)target)->wants_gpu = n != 0;
+    return true;
+}
+
+static bool needs_opencl(void *target, const char *value, char *why) {
+    (void)target, (void)value;
+    snprintf(why, WHY_SIZE, "needs the opencl backend, which is not in this build");
+    return false;
+}
+
+/* The first row is left out by backend_group(). */
+static const option_def machine_defs[] = {
+    {.name = "threads",
+     .letter = 't',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(threads),
+     .low = 0,
+     .high = 1024,
+     .no_default = true,
+     .help = "threads of the CPU (default 0: the usable cores)"},
+    {.name = "backend",
+     .letter = 'b',
+     .kind = OPTION_CALL,
+     .value = "NAME",
+     .call = set_backend,
+     .help = "what computes; 'antigravity devices' lists the choices (default cpu)"},
+    {.name = "prefill-chunk",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(prefill_chunk),
+     .low = 1,
+     .high = 65536,
+     .aliases = {"batch-size", "ubatch-size", "--ub"},
+     .help = "prompt tokens computed at a time"},
+    {.name = "gpu-layers",
+     .kind = OPTION_CALL,
+     .value = "N",
+     .call = set_gpu_layers,
+     .aliases = {"--ngl", "n-gpu-layers"},
+     .help = "0: the CPU; more: a GPU, where there is one"},
+    {.name = "zero-copy",
+     .kind = OPTION_CALL,
+     .call = needs_opencl,
+     .help = "GPU and CPU share memory (opencl backend)"},
+    {.name = "gpu-attn",
+     .kind = OPTION_CALL,
+     .call = needs_opencl,
+     .help = "attention on the GPU (opencl backend)"},
+    {.name = "no-gpu-attn",
+     .kind = OPTION_CALL,
+     .call = needs_opencl,
+     .help = "attention on the CPU (opencl backend)"},
+};
+
+option_group machine_group(model_options *o) {
+    return (option_group){"Machine", machine_defs, sizeof machine_defs / sizeof machine_defs[0], o};
+}
+
+option_group backend_group(model_options *o) {
+    option_group all = machine_group(o);
+    return (option_group){all.title, all.defs + 1, all.n - 1, o};
+}
+
+static const option_def message_defs[] = {
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "no progress, notes or statistics on standard error"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(verbose),
+     .help = "say what is done on standard error"},
+};
+
+option_group message_group(model_options *o) {
+    return (option_group){"Messages", message_defs, sizeof message_defs / sizeof message_defs[0],
+                          o};
+}
+
+int model_options_check(model_options *o) {
+    if (o->quiet && o->verbose) {
+        complain("-q and -v exclude each other");
+        return EXIT_USAGE;
+    }
+    if (o->quiet) progress_silence();
+    if (o->wants_gpu && !o->quiet) complain("no GPU backend in this build: running on the CPU");
+    return EXIT_DONE;
+}
+
+uint32_t context_length(const model_options *o, const ag_model_info *info) {
+    bool model_decides = !o->max_seq_len || o->max_seq_len > info->max_positions;
+    return model_decides ? info->max_positions : o->max_seq_len;
+}

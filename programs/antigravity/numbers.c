@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "numbers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A value that was typed may be anything: at most 60 bytes of it are repeated. */
+static bool refuse(char *why, const char *text, const char *reason) {
+    snprintf(why, WHY_SIZE, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);
+    return false;
+}
+
+bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why) {
+    const char *digits = text[0] == '-' ? text + 1 : text;
+    size_t n = strspn(digits, "0123456789");
+    if (n == 0 || digits[n]) return refuse(why, text, "is not a whole number");
+    errno = 0;
+    long long v = strtoll(text, NULL, 10);
+    if (errno == ERANGE || v < low || v > high) {
+        char reason[96];
+        snprintf(reason, sizeof reason, "is not between %" PRId64 " and %" PRId64, low, high);
+        if (high == INT64_MAX) snprintf(reason, sizeof reason, "is less than %" PRId64, low);
+        if (high == INT64_MAX && v >= low) snprintf(reason, sizeof reason, "is too large");
+        return refuse(why, text, reason);
+    }
+    *out = v;
+    return true;
+}
+
+bool parse_real(const char *text, double low, double high, double *out, char *why) {
+    const char *digits = text[0] == '-' ? text + 1 : text;
+    char *end = NULL;
+    double v = strtod(text, &end);
+    /* strtod also reads "nan", "inf", hexadecimal and leading blanks. */
+    bool plain = digits[0] && strspn(digits, "0123456789.eE+-") == strlen(digits);
+    if (!plain || end == text || *end) return refuse(why, text, "is not a number");
+    if (!isfinite(v) || v < low || v > high) {
+        char reason[96];
+        snprintf(reason, sizeof reason, "is not between %g and %g", low, high);
+        return refuse(why, text, reason);
+    }
+    *out = v;
+    return true;
+}
+
+static bool is_separator(char c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static bool append(int64_t **list, size_t *n, size_t *cap, int64_t v) {
+    if (*n == *cap) {
+        size_t grown = *cap ? *cap * 2 : 64;
+        int64_t *p = realloc(*list, grown * sizeof *p);
+        if (!p) return false;
+        *list = p;
+        *cap = grown;
+    }
+    (*list)[(*n)++] = v;
+    return true;
+}
+
+bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int64_t **out,
+                    size_t *n, char *why) {
+    size_t cap = 0, i = 0;
+    *out = NULL;
+    *n = 0;
+    for (;;) {
+        while (i < len && is_separator(text[i])) i++;
+        if (i == len) return true;
+        char word[64];
+        size_t k = 0;
+        while (i < len && !is_separator(text[i])) {
+            if (k + 1 < sizeof word) word[k++] = text[i] ? text[i] : '?';
+            i++;
+        }
+        word[k] = '\0';
+        int64_t v;
+        if (!parse_integer(word, low, high, &v, why)) break;
+        if (!append(out, n, &cap, v)) {
+            snprintf(why, WHY_SIZE, "out of memory");
+            break;
+        }
+    }
+    free(*out);
+    *out = NULL;
+    *n = 0;
+    return false;
+}

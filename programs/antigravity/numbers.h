@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers as people type them: decimal, nothing before or after, in range. */
+#ifndef ANTIGRAVITY_NUMBERS_H
+#define ANTIGRAVITY_NUMBERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WHY_SIZE = 320 }; /* room for a reason: "'12x' is not a whole number" */
+
+/* False leaves *out alone and writes the reason, without a newline, to why[WHY_SIZE]. */
+bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why);
+bool parse_real(const char *text, double low, double high, double *out, char *why);
+
+/* "1,5,9" or "1 5 9": whole numbers separated by commas or white space. len bytes are read; the
+ * list may be empty. *out is the caller's to free(); NULL and *n = 0 for an empty list. */
+bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int64_t **out,
+                    size_t *n, char *why);
+
+#endif

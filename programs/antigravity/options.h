@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines as tables: one row an option, from which it is parsed and its help is printed. */
+#ifndef ANTIGRAVITY_OPTIONS_H
+#define ANTIGRAVITY_OPTIONS_H
+
+#include "numbers.h"
+
+#include <antigravity/dtype.h>
+#include <stdio.h>
+
+/* What the field at `offset` of the group's target is, and so how its value is read. */
+typedef enum option_kind {
+    OPTION_FLAG,  /* bool, becomes true */
+    OPTION_TEXT,  /* const char *, borrowed from argv */
+    OPTION_U32,   /* uint32_t between low and high */
+    OPTION_I64,   /* int64_t between low and high */
+    OPTION_REAL,  /* double between low and high */
+    OPTION_DTYPE, /* ag_dtype, one of `dtypes` */
+    OPTION_CALL,  /* whatever call() does with the target */
+} option_kind;
+
+/* value is NULL for an option without one. On failure the reason is in why[WHY_SIZE]. */
+typedef bool (*option_call)(void *target, const char *value, char *why);
+
+enum { OPTION_ALIASES = 4 };
+
+typedef struct option_def {
+    const char *name; /* long, without dashes */
+    char letter;      /* 0: none */
+    option_kind kind;
+    const char *value; /* its name in the help; NULL: the option takes none */
+    const char *help;
+    size_t offset;
+    double low, high;
+    unsigned dtypes; /* 1u << AG_F32 | ... */
+    option_call call;
+    bool no_default; /* the help does not mention the field's value */
+    /* Further long names. One written "--ngl" is also accepted as "-ngl". */
+    const char *aliases[OPTION_ALIASES];
+} option_def;
+
+/* Rows that fill one structure; its values at parsing are the defaults. */
+typedef struct option_group {
+    const char *title;
+    const option_def *defs;
+    size_t n;
+    void *target;
+} option_group;
+
+enum { MAX_OPERANDS = 4, MAX_GROUPS = 8 };
+
+typedef struct command_line {
+    const char *usage;       /* after "antigravity ": "generate [OPTION]..." */
+    const char *description; /* lines of at most 100 columns, without the last newline */
+    const char *examples;    /* the same */
+    option_group groups[MAX_GROUPS];
+    size_t n_groups;
+    size_t max_operands; /* words that are no options */
+    const char *operands[MAX_OPERANDS];
+    size_t n_operands;
+} command_line;
+
+enum { OPTIONS_RUN = -1 };
+
+/* OPTIONS_RUN, or the exit code after --help, --version or an error, which has been said. */
+int options_parse(command_line *line, int argc, char **argv);
+
+/* Reads a value as the row says, into its field. */
+bool option_set(const option_def *def, void *target, const char *value, char *why);
+
+void options_help(const command_line *line, FILE *out);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "output.h"
+
+#include "command.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *command_name;
+static int write_error; /* errno of the first write that failed */
+
+void output_command(const char *name) { command_name = name; }
+
+void complain(const char *fmt, ...) {
+    progress_end();
+    fflush(stdout); /* The order on a terminal is the order of events. */
+    fprintf(stderr, "antigravity%s%s: ", command_name ? " " : "", command_name ? command_name : "");
+    va_list args;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int complain_error(const ag_error *err) {
+    if (err->status == AG_CANCELLED) {
+        complain("interrupted");
+        return EXIT_INTERRUPTED;
+    }
+    complain("%s", err->msg[0] ? err->msg : ag_status_text(err->status));
+    return EXIT_FAILED;
+}
+
+int complain_no_memory(void) {
+    complain("out of memory");
+    return EXIT_FAILED;
+}
+
+bool output_write(const char *text, size_t len) {
+    if (write_error) return false;
+    errno = 0;
+    if (fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0) return true;
+    write_error = errno ? errno : EIO;
+    return false;
+}
+
+bool output_failed(void) { return write_error != 0; }
+
+int output_finish(int code) {
+    errno = 0;
+    if (!write_error && (fflush(stdout) != 0 || ferror(stdout))) write_error = errno ? errno : EIO;
+    if (!write_error) return code;
+    complain("standard output: %s", strerror(write_error));
+    return code == EXIT_DONE ? EXIT_FAILED : code;
+}
+
+const char *format_bytes(double bytes, char *buf, size_t cap) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    while (bytes >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(buf, cap, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+    return buf;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the program says: results on standard output, everything else on standard error. */
+#ifndef ANTIGRAVITY_OUTPUT_H
+#define ANTIGRAVITY_OUTPUT_H
+
+#include <antigravity/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* From now on messages begin with "antigravity NAME: ". name is borrowed for ever. */
+void output_command(const char *name);
+
+/* One line on standard error, after "antigravity COMMAND: ". */
+void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a failed call of the library; returns EXIT_FAILED, or EXIT_INTERRUPTED if it was
+ * Ctrl-C that ended the call. */
+int complain_error(const ag_error *err);
+int complain_no_memory(void); /* returns EXIT_FAILED */
+
+/* Writes and flushes, so that a reader sees every piece at once. False: standard output does not
+ * take it (a full disk); output_finish() says so. A closed pipe ends the program as it ends others:
+ * by SIGPIPE, silently. */
+bool output_write(const char *text, size_t len);
+
+bool output_failed(void); /* whether a write was lost */
+
+/* Flushes standard output; `code`, or EXIT_FAILED with a message if anything written was lost. */
+int output_finish(int code);
+
+/* "1.25 GiB" into buf; returns buf. */
+const char *format_bytes(double bytes, char *buf, size_t cap);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "prompt.h"
+
+#include "command.h"
+#include "input.h"
+#include "output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int take_ids(prompt *p, const char *text) {
+    char why[WHY_SIZE];
+    int64_t *list;
+    size_t n;
+    if (!parse_integers(text, strlen(text), 0, INT32_MAX, &list, &n, why)) {
+        complain("--prompt-ids: %s", why);
+        return EXIT_USAGE;
+    }
+    if (!n) {
+        complain("--prompt-ids: '' holds no id");
+        return EXIT_USAGE;
+    }
+    int code = EXIT_DONE;
+    p->ids = malloc(n * sizeof *p->ids);
+    p->n = n;
+    if (!p->ids) code = complain_no_memory();
+    for (size_t i = 0; p->ids && i < n; i++) p->ids[i] = (int32_t)list[i];
+    free(list);
+    return code;
+}
+
+int prompt_read(prompt *p, const prompt_options *o) {
+    p->source = o->file && strcmp(o->file, "-") != 0 ? o->file : "the prompt";
+    if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1) {
+        complain("the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
+        return EXIT_USAGE;
+    }
+    if (o->ids) return take_ids(p, o->ids);
+    if (o->text) {
+        p->len = strlen(o->text);
+        p->text = strdup(o->text);
+        return p->text ? EXIT_DONE : complain_no_memory();
+    }
+    if (!o->file && isatty(STDIN_FILENO)) {
+        complain("no text: give -p TEXT or a file, or pipe one in; --help tells more");
+        return EXIT_USAGE;
+    }
+    return input_read(o->file, &p->text, &p->len);
+}
+
+int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t) {
+    ag_error err;
+    ag_ids ids = {0};
+    unsigned flags = (o->no_bos ? 0 : AG_ENCODE_BOS) |
+                     (o->parse_special ? (unsigned)AG_ENCODE_PARSE_SPECIAL : 0);
+    if (ag_tokenizer_encode(t, p->text, p->len, flags, &ids, &err) != AG_OK) {
+        complain("%s: %s", p->source, err.msg);
+        return EXIT_FAILED;
+    }
+    int code = EXIT_DONE;
+    p->n = ids.n;
+    p->ids = malloc(ids.n ? ids.n * sizeof *p->ids : 1);
+    if (!p->ids) code = complain_no_memory();
+    else if (ids.n) memcpy(p->ids, ids.data, ids.n * sizeof *p->ids);
+    ag_ids_free(&ids);
+    return code;
+}
+
+int prompt_check_ids(const prompt *p, uint32_t n_vocab) {
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->ids[i] >= 0 && (uint32_t)p->ids[i] < n_vocab) continue;
+        complain("token %zu of %s is %" PRId32 ", but the model knows the ids 0 to %" PRIu32, i,
+                 p->source, p->ids[i], n_vocab - 1);
+        return p->text ? EXIT_FAILED : EXIT_USAGE;
+    }
+    return EXIT_DONE;
+}
+
+void prompt_free(prompt *p) {
+    free(p->text);
+    free(p->ids);
+    *p = (prompt){0};
+}

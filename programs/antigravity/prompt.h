@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a command's text or ids come from. */
+#ifndef ANTIGRAVITY_PROMPT_H
+#define ANTIGRAVITY_PROMPT_H
+
+#include "options.h"
+
+#include <antigravity/model.h>
+#include <antigravity/tokenizer.h>
+
+typedef struct prompt_options {
+    const char *text, *file, *ids; /* at most one is given; none: standard input */
+    bool parse_special, no_bos;
+} prompt_options;
+
+typedef struct prompt {
+    char *text; /* NULL if ids were given */
+    size_t len;
+    const char *source; /* for messages: a file's name or "the prompt" */
+    int32_t *ids;
+    size_t n;
+} prompt;
+
+/* Text as it stands, or the ids given. An id's place in the list and its range are checked against
+ * n_vocab later, by prompt_check_ids(). Says what is wrong and returns an exit code. */
+int prompt_read(prompt *p, const prompt_options *o);
+/* Fills ids from the text. */
+int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t);
+int prompt_check_ids(const prompt *p, uint32_t n_vocab);
+void prompt_free(prompt *p);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sampling_options.h"
+
+#include "clock.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define FIELD(name) offsetof(sampling_options, name)
+
+sampling_options sampling_options_defaults(void) {
+    ag_sampler_params d = ag_sampler_defaults();
+    return (sampling_options){
+        .temperature = (double)d.temperature,
+        .top_p = (double)d.top_p,
+        .min_p = (double)d.min_p,
+        .repetition_penalty = (double)d.repetition_penalty,
+        .presence_penalty = (double)d.presence_penalty,
+        .frequency_penalty = (double)d.frequency_penalty,
+        .top_k = d.top_k,
+        .repetition_window = d.repetition_window,
+    };
+}
+
+void sampling_options_free(sampling_options *o) {
+    free(o->bias);
+    o->bias = NULL;
+    o->n_bias = 0;
+}
+
+static bool set_seed(void *target, const char *value, char *why) {
+    sampling_options *o = target;
+    int64_t seed;
+    if (!parse_integer(value, -1, INT64_MAX, &seed, why)) return false;
+    o->has_seed = seed >= 0;
+    o->seed = (uint64_t)seed;
+    return true;
+}
+
+/* The bias in "ID:BIAS", or "ID+BIAS" and "ID-BIAS"; "-inf" forbids the token. */
+static bool parse_bias(const char *text, ag_logit_bias *out, char *why) {
+    size_t n = strspn(text, "0123456789");
+    char id_text[32];
+    int64_t id;
+    double bias;
+    if (!n || n >= sizeof id_text || !text[n] || !strchr(":+-", text[n])) {
+        snprintf(why, WHY_SIZE, "'%.60s' is not of the form ID:BIAS, such as 15:-2.5 or 15:-inf",
+                 text);
+        return false;
+    }
+    memcpy(id_text, text, n);
+    id_text[n] = '\0';
+    if (!parse_integer(id_text, 0, INT32_MAX, &id, why)) return false;
+    const char *value = text + n + (text[n] != '-');
+    if (!strcmp(value, "-inf")) bias = -INFINITY;
+    else if (!parse_real(value, -(double)FLT_MAX, (double)FLT_MAX, &bias, why)) return false;
+    *out = (ag_logit_bias){(int32_t)id, (float)bias};
+    return true;
+}
+
+static bool add_bias(void *target, const char *value, char *why) {
+    sampling_options *o = target;
+    ag_logit_bias one;
+    if (!parse_bias(value, &one, why)) return false;
+    ag_logit_bias *grown = realloc(o->bias, (o->n_bias + 1) * sizeof *grown);
+    if (!grown) {
+        snprintf(why, WHY_SIZE, "out of memory");
+        return false;
+    }
+    o->bias = grown;
+    o->bias[o->n_bias++] = one;
+    return true;
+}
+
+/* At 0 top-p would choose from nothing and the repetition penalty divide by it. */
+#define ABOVE_ZERO 1e-6
+
+static const option_def defs[] = {
+    {.name = "temperature",
+     .kind = OPTION_REAL,
+     .value = "X",
+     .offset = FIELD(temperature),
+     .low = 0,
+     .high = 1000,
+     .aliases = {"temp"},
+     .help = "how freely to choose; 0: always the likeliest token"},
+    {.name = "top-k",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(top_k),
+     .low = 0,
+     .high = INT32_MAX,
+     .help = "choose among the N likeliest tokens; 0: all"},
+    {.name = "top-p",
+     .kind = OPTION_REAL,
+     .value = "X",
+     .offset = FIELD(top_p),
+     .low = ABOVE_ZERO,
+     .high = 1,
+     .help = "of these, the fewest that together have probability X; 1: all"},
+    {.name = "min-p",
+     .kind = OPTION_REAL,
+     .value = "X",
+     .offset = FIELD(min_p),
+     .low = 0,
+     .high = 1,
+     .help = "none below X times the likeliest token's probability; 0: off"},
+    {.name = "repetition-penalty",
+     .kind = OPTION_REAL,
+     .value = "X",
+     .offset = FIELD(repetition_penalty),
+     .low = ABOVE_ZERO,
+     .high = 1000,
+     .aliases = {"repeat-penalty"},
+     .help = "make recent tokens less likely; 1: off"},
+    {.name = "repetition-window",
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(repetition_window),
+     .low = -1,
+     .high = INT32_MAX,
+     .aliases = {"repeat-last-n"},
+     .help = "how many tokens are recent; -1: the whole context"},
+    {.name = "presence-penalty",
+     .kind = OPTION_REAL,
+     .value = "X",
+     .offset = FIELD(presence_penalty),
+     .low = -1000,
+     .high = 1000,
+     .help = "subtract X from the logit of every recent token"},
+    {.name = "frequency-penalty",
+     .kind = OPTION_REAL,
+     .value = "X",
+     .offset = FIELD(frequency_penalty),
+     .low = -1000,
+     .high = 1000,
+     .help = "subtract X for each time that a recent token occurs"},
+    {.name = "logit-bias",
+     .kind = OPTION_CALL,
+     .value = "ID:BIAS",
+     .call = add_bias,
+     .help = "add BIAS to the logit of token ID, -inf forbids it; may be given several times; "
+             "ID+BIAS and ID-BIAS are understood too"},
+    {.name = "seed",
+     .letter = 's',
+     .kind = OPTION_CALL,
+     .value = "N",
+     .call = set_seed,
+     .help = "repeat a run: the same seed gives the same text, whatever -t is; without it, or "
+             "with -1, the seed is drawn and printed"},
+};
+
+option_group sampling_group(sampling_options *o) {
+    return (option_group){"Sampling", defs, sizeof defs / sizeof defs[0], o};
+}
+
+/* Small enough to survive a JSON reader that knows doubles only. */
+static uint64_t draw_seed(void) {
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed = (uint64_t)(clock_s() * 1e9) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
+    return seed >> 32;
+}
+
+ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
+    if (!o->has_seed) o->seed = draw_seed();
+    return (ag_sampler_params){
+        .logit_bias = o->bias,
+        .n_logit_bias = o->n_bias,
+        .repetition_penalty = (float)o->repetition_penalty,
+        .repetition_window = o->repetition_window < 0 ? n_context : (uint32_t)o->repetition_window,
+        .presence_penalty = (float)o->presence_penalty,
+        .frequency_penalty = (float)o->frequency_penalty,
+        .temperature = (float)o->temperature,
+        .top_k = o->top_k,
+        .top_p = (float)o->top_p,
+        .min_p = (float)o->min_p,
+        .seed = o->seed,
+    };
+}

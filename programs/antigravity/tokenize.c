@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity tokenize: text to ids and back; needs a tokenizer.json and no weights. */
+#include "command.h"
+#include "interrupt.h"
+#include "json_out.h"
+#include "model_dir.h"
+#include "output.h"
+#include "prompt.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct tokenize_options {
+    const char *dir;
+    prompt_options prompt;
+    bool decode, skip_special, json, quiet;
+} tokenize_options;
+
+#define FIELD(name) offsetof(tokenize_options, name)
+static const option_def defs[] = {
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_TEXT,
+     .value = "DIR",
+     .offset = FIELD(dir),
+     .help = "directory with a tokenizer.json, or such a file; without it the bundled demo model"},
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(prompt.text),
+     .help = "the text (with --decode: the ids); without it standard input, byte for byte"},
+    {.name = "prompt-file",
+     .letter = 'f',
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(prompt.file),
+     .aliases = {"file"},
+     .help = "the same from a file"},
+    {.name = "parse-special",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(prompt.parse_special),
+     .help = "special tokens written in the text, such as <|eot_id|>, become tokens"},
+    {.name = "no-bos",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(prompt.no_bos),
+     .help = "add no token for the beginning of the text; with --decode: leave it out"},
+    {.name = "decode",
+     .letter = 'd',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(decode),
+     .help = "from ids to text: numbers separated by blanks or commas, or the JSON this prints"},
+    {.name = "skip-special",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(skip_special),
+     .help = "with --decode: leave special tokens out of the text"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "print {\"ids\": [...], \"pieces\": [...]}, and \"text\" with --decode"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "do not say which model is used"},
+};
+
+/* The pieces as the vocabulary spells them. */
+static json_t *spell_pieces(const ag_tokenizer *t, const int32_t *ids, size_t n) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++) {
+        size_t len = 0;
+        const char *spelling = ag_tokenizer_token(t, ids[i], &len);
+        json_append(&list, json_text(spelling ? spelling : "", len));
+    }
+    return list;
+}
+
+/* text may be NULL. */
+static json_t *json_tokens(const ag_tokenizer *t, const int32_t *ids, size_t n,
+                           const ag_text *text) {
+    const json_field fields[] = {
+        {"ids", json_ids(ids, n)},
+        {"pieces", spell_pieces(t, ids, n)},
+        {"text", text ? json_text(text->data ? text->data : "", text->len) : NULL},
+    };
+    return json_object_of(fields, text ? 3 : 2);
+}
+
+static int print_ids(const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++) printf("%s%" PRId32, i ? " " : "", ids[i]);
+    putchar('\n');
+    return EXIT_DONE;
+}
+
+static int encode(prompt *p, const tokenize_options *o, const ag_tokenizer *t) {
+    int code = prompt_encode(p, &o->prompt, t);
+    if (code != EXIT_DONE) return code;
+    if (!o->json) return print_ids(p->ids, p->n);
+    return json_print(json_tokens(t, p->ids, p->n, NULL));
+}
+
+/* {"ids": [1, 5]} or [1, 5] to the list "1 5 ", so that one reader checks all numbers. */
+static int flatten_json(prompt *p) {
+    json_error_t where;
+    json_t *root = json_loadb(p->text, p->len, 0, &where);
+    if (!root) {
+        complain("%s: line %d, column %d: %s", p->source, where.line, where.column, where.text);
+        return EXIT_FAILED;
+    }
+    int code = EXIT_FAILED;
+    json_t *list = json_is_object(root) ? json_object_get(root, "ids") : root, *item;
+    size_t i, n = 0, cap = json_array_size(list) * 21 + 1;
+    char *flat = malloc(cap);
+    if (!json_is_array(list)) {
+        complain("%s: the JSON holds no list \"ids\"", p->source);
+        goto done;
+    }
+    if (!flat) {
+        complain_no_memory();
+        goto done;
+    }
+    flat[0] = '\0';
+    json_array_foreach(list, i, item) {
+        if (!json_is_integer(item)) {
+            complain("%s: item %zu of \"ids\" is not a whole number", p->source, i);
+            goto done;
+        }
+        n += (size_t)snprintf(flat + n, cap - n, "%" JSON_INTEGER_FORMAT " ",
+                              json_integer_value(item));
+    }
+    free(p->text);
+    p->text = flat;
+    p->len = n;
+    flat = NULL;
+    code = EXIT_DONE;
+done:
+    free(flat);
+    json_decref(root);
+    return code;
+}
+
+static int read_ids(prompt *p) {
+    char why[WHY_SIZE];
+    int64_t *list;
+    size_t blank = strspn(p->text, " \t\r\n");
+    if (p->text[blank] == '{' || p->text[blank] == '[') {
+        int code = flatten_json(p);
+        if (code != EXIT_DONE) return code;
+    }
+    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &list, &p->n, why)) {
+        complain("%s: %s", p->source, why);
+        return EXIT_FAILED;
+    }
+    p->ids = malloc(p->n ? p->n * sizeof *p->ids : 1);
+    for (size_t i = 0; p->ids && i < p->n; i++) p->ids[i] = (int32_t)list[i];
+    free(list);
+    return p->ids ? EXIT_DONE : complain_no_memory();
+}
+
+/* How many ids at the start are those that encoding puts before every text. */
+static size_t count_bos(const ag_tokenizer *t, const prompt *p) {
+    ag_ids bos = {0};
+    size_t n = 0;
+    if (ag_tokenizer_encode(t, "", 0, AG_ENCODE_BOS, &bos, NULL) == AG_OK)
+        while (n < bos.n && n < p->n && bos.data[n] == p->ids[n]) n++;
+    ag_ids_free(&bos);
+    return n;
+}
+
+static int print_text(const ag_text *text) {
+    output_write(text->data ? text->data : "", text->len);
+    /* Through a pipe the text comes out byte for byte; on a terminal the shell wants a new line. */
+    if (isatty(STDOUT_FILENO) && (!text->len || text->data[text->len - 1] != '\n'))
+        output_write("\n", 1);
+    return EXIT_DONE;
+}
+
+static int decode(prompt *p, const tokenize_options *o, const ag_tokenizer *t) {
+    int code = read_ids(p);
+    if (code != EXIT_DONE) return code;
+    ag_error err;
+    ag_text text = {0};
+    size_t skip = o->prompt.no_bos ? count_bos(t, p) : 0;
+    const int32_t *ids = p->ids + skip;
+    size_t n = p->n - skip;
+    if (ag_tokenizer_decode(t, ids, n, !o->skip_special, &text, &err) != AG_OK)
+        code = complain_error(&err);
+    else if (o->json) code = json_print(json_tokens(t, ids, n, &text));
+    else code = print_text(&text);
+    ag_text_free(&text);
+    return code;
+}
+
+int command_tokenize(int argc, char **argv) {
+    tokenize_options o = {0};
+    command_line line = {
+        .usage = "tokenize [-m DIR] [-p TEXT | -f FILE] [OPTION]...",
+        .description = "Prints the token ids of a text on one line; with --decode the text of ids.",
+        .examples = "  antigravity tokenize -p \"Once upon a time\"\n"
+                    "  antigravity tokenize -m ~/models/Llama-3.2-1B --json < story.txt\n"
+                    "  echo 790,650,258,469 | antigravity tokenize --decode",
+        .groups = {{"Options", defs, sizeof defs / sizeof defs[0], &o}},
+        .n_groups = 1,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    interrupt_install();
+    ag_error err;
+    prompt p = {0};
+    ag_tokenizer *t = NULL;
+    char *dir = NULL;
+    code = prompt_read(&p, &o.prompt);
+    if (code == EXIT_DONE) code = model_dir_find(o.dir, o.quiet, &dir);
+    if (code == EXIT_DONE && ag_tokenizer_load(dir, &t, &err) != AG_OK) code = complain_error(&err);
+    if (code == EXIT_DONE) code = o.decode ? decode(&p, &o, t) : encode(&p, &o, t);
+    ag_tokenizer_destroy(t);
+    free(dir);
+    prompt_free(&p);
+    return code;
+}
