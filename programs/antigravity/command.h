@@ -10,6 +10,7 @@ enum {
     EXIT_INTERRUPTED = 130, /* Ctrl-C, as shells number it */
 };
 
+int command_bench(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);

@@ -18,6 +18,7 @@ static const command commands[] = {
     {"generate", command_generate, "continue a prompt; the text appears as it is made"},
     {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},
     {"eval", command_eval, "measure a model's quality: perplexity of a text"},
+    {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},
     {"info", command_info, "what a model is, and the memory it will take"},
     {"devices", command_devices, "list what models can run on here"},
 };
@@ -58,7 +59,7 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
-/* "antigravity help info" is "antigravity info --help". */
+/* "antigravity help bench" is "antigravity bench --help". */
 static int help_command(int argc, char **argv) {
     if (argc < 3) {
         print_help(stdout);

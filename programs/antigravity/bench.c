@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench.h"
+
+#include "command.h"
+#include "interrupt.h"
+#include "output.h"
+#include "progress.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(bench_options, name)
+
+static bool set_list(number_list *list, const char *value, int64_t high, char *why) {
+    int64_t *v;
+    size_t n;
+    if (!parse_integers(value, strlen(value), 0, high, &v, &n, why)) return false;
+    bool fits = n > 0 && n <= MAX_LIST;
+    if (!fits) snprintf(why, WHY_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_LIST);
+    for (size_t i = 0; fits && i < n; i++) list->v[i] = (uint32_t)v[i];
+    if (fits) list->n = n;
+    free(v);
+    return fits;
+}
+
+static bool set_prompts(void *target, const char *value, char *why) {
+    return set_list(&((bench_options *)target)->n_prompt, value, INT32_MAX, why);
+}
+
+static bool set_gens(void *target, const char *value, char *why) {
+    return set_list(&((bench_options *)target)->n_gen, value, INT32_MAX, why);
+}
+
+static bool set_depths(void *target, const char *value, char *why) {
+    return set_list(&((bench_options *)target)->depth, value, INT32_MAX, why);
+}
+
+static bool set_threads(void *target, const char *value, char *why) {
+    return set_list(&((bench_options *)target)->threads, value, 1024, why);
+}
+
+static bool set_format(void *target, const char *value, char *why) {
+    static const char *const names[] = {"md", "csv", "json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(value, names[i]) != 0) continue;
+        ((bench_options *)target)->format = (bench_format)i;
+        return true;
+    }
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of md, csv, json", value);
+    return false;
+}
+
+static const option_def defs[] = {
+    {.name = "shape",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .offset = FIELD(shape),
+     .help = "random weights of a known shape instead of a model: llama-3.2-1b, llama-3.2-3b, "
+             "llama-3.1-8b or tiny"},
+    {.name = "n-prompt",
+     .letter = 'p',
+     .kind = OPTION_CALL,
+     .value = "N[,N...]",
+     .call = set_prompts,
+     .help = "tokens of the prompts to read, a row pp each; 0: none (default 512)"},
+    {.name = "n-gen",
+     .letter = 'n',
+     .kind = OPTION_CALL,
+     .value = "N[,N...]",
+     .call = set_gens,
+     .help = "tokens to decode, a row tg each; 0: none (default 128)"},
+    {.name = "n-depth",
+     .letter = 'd',
+     .kind = OPTION_CALL,
+     .value = "N[,N...]",
+     .call = set_depths,
+     .help = "tokens that the cache holds before (default 0)"},
+    {.name = "repetitions",
+     .letter = 'r',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(repetitions),
+     .low = 1,
+     .high = MAX_REPETITIONS,
+     .help = "measurements of a row, after one to warm up"},
+    {.name = "threads",
+     .letter = 't',
+     .kind = OPTION_CALL,
+     .value = "N[,N...]",
+     .call = set_threads,
+     .help = "threads of the CPU (default 0: the usable cores)"},
+    {.name = "parallel",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(parallel),
+     .low = 1,
+     .high = 256,
+     .help = "sequences decoded together; speeds are of all together"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_CALL,
+     .value = "FORMAT",
+     .call = set_format,
+     .help = "md, csv or json (default md)"},
+};
+
+static const char description[] =
+    "Measures how fast prompts are read (pp) and tokens decoded (tg): the median, lowest and\n"
+    "highest tokens/s. Beside each row stands the rate at which this machine reads memory, "
+    "measured\n"
+    "before and after it, and for tg the share of it that reading the weights takes: decoding\n"
+    "cannot be faster than 100 %. Rows during which the machine was not steady are repeated.";
+
+static const char examples[] =
+    "  antigravity bench --shape llama-3.2-1b\n"
+    "  antigravity bench -m ~/models/Llama-3.2-1B -p 512 -n 128 -d 0,4096 -t 1,2,4 -r 3\n"
+    "  antigravity bench --shape tiny --parallel 8 -p 0 -o json";
+
+static int check_shape(const char *shape) {
+    if (!shape) return EXIT_DONE;
+    for (size_t i = 0; ag_model_shape_name(i); i++)
+        if (!strcasecmp(shape, ag_model_shape_name(i))) return EXIT_DONE;
+    char list[WHY_SIZE] = "";
+    size_t n = 0;
+    for (size_t i = 0; ag_model_shape_name(i) && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                              ag_model_shape_name(i));
+    complain("--shape: '%s' is not one of %s", shape, list);
+    return EXIT_USAGE;
+}
+
+static int check(const bench_options *o) {
+    if (o->shape && o->model.dir) {
+        complain("--shape and -m exclude each other");
+        return EXIT_USAGE;
+    }
+    return check_shape(o->shape);
+}
+
+static int open_model(bench *b) {
+    const bench_options *o = b->o;
+    engine *e = &b->engine;
+    b->name = o->shape;
+    if (!o->shape) {
+        int code = engine_inspect(e, &o->model);
+        if (code == EXIT_DONE) code = engine_load(e, &o->model);
+        const char *slash = e->dir ? strrchr(e->dir, '/') : NULL;
+        b->name = slash && slash[1] ? slash + 1 : e->dir;
+        return code;
+    }
+    ag_error err;
+    ag_model_params params = {.weights = o->model.weights, .progress = progress_update};
+    int code = engine_open_backend(e, &o->model);
+    if (code != EXIT_DONE) return code;
+    progress_begin("making weights");
+    ag_status status = ag_model_synthetic(e->backend, o->shape, &params, &e->model, &err);
+    progress_end();
+    if (status != AG_OK) return complain_error(&err);
+    e->info = *ag_model_get_info(e->model);
+    return EXIT_DONE;
+}
+
+static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_gen,
+                   uint32_t depth) {
+    bench_row row = {
+        .n_prompt = n_prompt,
+        .n_gen = n_gen,
+        .depth = depth,
+        .parallel = b->o->parallel,
+        .threads = ag_backend_threads(b->engine.backend),
+    };
+    if ((uint64_t)depth + n_prompt + n_gen > b->engine.info.max_positions) {
+        complain("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
+                 " that the model was trained for",
+                 n_prompt + n_gen, depth, b->engine.info.max_positions);
+        return EXIT_USAGE;
+    }
+    int code = bench_measure(b, &row);
+    if (code != EXIT_DONE) return code;
+    return bench_table_add(table, b, &row) ? EXIT_DONE : complain_no_memory();
+}
+
+static int run_rows(bench *b, bench_table *table) {
+    const bench_options *o = b->o;
+    int code = EXIT_DONE;
+    for (size_t d = 0; d < o->depth.n && code == EXIT_DONE; d++) {
+        for (size_t i = 0; i < o->n_prompt.n && code == EXIT_DONE; i++)
+            if (o->n_prompt.v[i]) code = add_row(b, table, o->n_prompt.v[i], 0, o->depth.v[d]);
+        for (size_t i = 0; i < o->n_gen.n && code == EXIT_DONE; i++)
+            if (o->n_gen.v[i]) code = add_row(b, table, 0, o->n_gen.v[i], o->depth.v[d]);
+    }
+    return code;
+}
+
+/* A backend has its threads for life: each number of them loads the model anew. */
+static int run_threads(bench_options *o, bench_table *table) {
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < o->threads.n && code == EXIT_DONE; i++) {
+        bench b = {.o = o};
+        o->model.threads = o->threads.v[i];
+        code = open_model(&b);
+        if (code == EXIT_DONE) {
+            b.bandwidth = bandwidth_create(ag_backend_threads(b.engine.backend));
+            code = run_rows(&b, table);
+        }
+        bandwidth_destroy(b.bandwidth);
+        engine_close(&b.engine);
+    }
+    return code;
+}
+
+int command_bench(int argc, char **argv) {
+    bench_options o = {
+        .model = model_options_defaults(),
+        .n_prompt = {{512}, 1},
+        .n_gen = {{128}, 1},
+        .depth = {{0}, 1},
+        .threads = {{0}, 1},
+        .repetitions = 5,
+        .parallel = 1,
+    };
+    command_line line = {
+        .usage = "bench [--shape NAME | -m DIR] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {{"Measurements", defs, sizeof defs / sizeof defs[0], &o},
+                   model_group(&o.model),
+                   kv_group(&o.model),
+                   backend_group(&o.model),
+                   message_group(&o.model)},
+        .n_groups = 5,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = model_options_check(&o.model);
+    if (code == EXIT_DONE) code = check(&o);
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    bench_table *table = bench_table_create(o.format);
+    if (!table) return complain_no_memory();
+    return bench_table_finish(table, run_threads(&o, table));
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity bench: what is measured, the measuring, and the rows. */
+#ifndef ANTIGRAVITY_BENCH_H
+#define ANTIGRAVITY_BENCH_H
+
+#include "bandwidth.h"
+#include "engine.h"
+
+enum { MAX_LIST = 16, MAX_REPETITIONS = 100 };
+
+typedef struct number_list {
+    uint32_t v[MAX_LIST];
+    size_t n;
+} number_list;
+
+typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON } bench_format;
+
+typedef struct bench_options {
+    model_options model;
+    const char *shape; /* NULL: a model directory */
+    number_list n_prompt, n_gen, depth, threads;
+    uint32_t repetitions, parallel;
+    bench_format format;
+} bench_options;
+
+/* One measurement: a prompt is read (n_prompt > 0) or tokens are decoded (n_gen > 0). */
+typedef struct bench_row {
+    uint32_t n_prompt, n_gen, depth, parallel, threads;
+    double samples[MAX_REPETITIONS]; /* tokens per second, of all sequences together */
+    size_t n_samples;
+    double median, lowest, highest, deviation;
+    double read_before, read_after; /* bytes per second; 0: unknown */
+    double share; /* of the read rate that decoding uses for weights; 0: not a decoding row */
+} bench_row;
+
+typedef struct bench {
+    const bench_options *o;
+    const char *name; /* of the shape or the directory */
+    engine engine;
+    bandwidth *bandwidth;
+} bench;
+
+/* bench_run.c: fills the row's results. Says what is wrong and returns an exit code. */
+int bench_measure(bench *b, bench_row *row);
+
+/* bench_print.c: the table row by row; JSON appears at the end. */
+typedef struct bench_table bench_table;
+bench_table *bench_table_create(bench_format format);
+bool bench_table_add(bench_table *t, const bench *b, const bench_row *row);
+/* Prints what is left, or nothing if the run failed, and frees the table. Returns an exit code. */
+int bench_table_finish(bench_table *t, int code);
+/* "pp512", "tg128 @ d4096" into buf; returns buf. */
+const char *bench_test_name(const bench_row *row, char *buf, size_t cap);
+
+#endif
