@@ -2,7 +2,7 @@
 #include "core/buffer_ops.h"
 #include "memory/mapped_buffer.h"
 #include "memory/shared_buffer.h"
-#include "unit/failing_allocator.h"
+#include "support/failing_allocator.h"
 
 #include <antigravity/process.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/galloc.h"
-#include "unit/failing_allocator.h"
+#include "support/failing_allocator.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

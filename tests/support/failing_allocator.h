@@ -1,46 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An allocator that refuses one allocation, and knows what is still held. */
-#ifndef AG_TESTS_FAILING_ALLOCATOR_H
-#define AG_TESTS_FAILING_ALLOCATOR_H
+#ifndef AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
+#define AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 
 #include <antigravity/alloc.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 typedef struct failing_allocator {
-    size_t until; /* allocations that still succeed before the one that fails */
-    bool failed;
-    long held; /* blocks not yet released */
+    size_t nth; /* the allocation that fails, from 0 */
+    atomic_size_t made;
+    atomic_bool failed;
+    atomic_long held; /* blocks not yet released */
 } failing_allocator;
 
 static inline bool failing_refuses(failing_allocator *f) {
-    if (f->failed || f->until-- > 0) return false;
-    return f->failed = true;
+    if (atomic_fetch_add(&f->made, 1) != f->nth) return false;
+    atomic_store(&f->failed, true);
+    return true;
 }
 
 static inline void *failing_alloc(void *user, size_t bytes) {
     failing_allocator *f = user;
     if (failing_refuses(f)) return NULL;
-    f->held++;
+    atomic_fetch_add(&f->held, 1);
     return malloc(bytes);
 }
 
 static inline void *failing_resize(void *user, void *p, size_t bytes) {
     failing_allocator *f = user;
     if (failing_refuses(f)) return NULL;
-    f->held += !p;
+    if (!p) atomic_fetch_add(&f->held, 1);
     return realloc(p, bytes);
 }
 
 static inline void failing_release(void *user, void *p) {
     failing_allocator *f = user;
-    f->held--;
+    atomic_fetch_sub(&f->held, 1);
     free(p);
 }
 
-/* Refuses allocation number `nth` (from 0) made from now on. */
+/* Refuses allocation number `nth` made from now on. Everything made meanwhile is to be released
+ * before ag_set_allocator(NULL). */
 static inline void failing_install(failing_allocator *f, size_t nth) {
-    *f = (failing_allocator){.until = nth};
+    f->nth = nth;
+    atomic_init(&f->made, 0);
+    atomic_init(&f->failed, false);
+    atomic_init(&f->held, 0);
     ag_set_allocator(&(ag_allocator){failing_alloc, failing_resize, failing_release, f});
 }
 
