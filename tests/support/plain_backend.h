@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A backend that fills only the required slots, in the plainest way: whatever else works on it is
+ * composed by core. Its memory can hide from the host, as a device's does. */
+#ifndef AG_TESTS_SUPPORT_PLAIN_BACKEND_H
+#define AG_TESTS_SUPPORT_PLAIN_BACKEND_H
+
+#include <antigravity/backend.h>
+
+/* NULL when there is no memory. ag_backend_destroy() frees it, after its buffers. */
+ag_backend *plain_backend_create(bool host_visible);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The composed cache writes and attention, the definition that kernels are compared with: against
+ * sums written out here from the values that were put in. */
+#include "support/failing_allocator.h"
+#include "support/plain_backend.h"
+
+#include "core/backend_ops.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    KV_HEADS = 2,
+    GROUP = 3,
+    HEADS = KV_HEADS * GROUP,
+    DIM = 32,
+    BLOCKS = 3,
+    SLOTS = BLOCKS * AG_KV_BLOCK,
+    PAGE = 4096,
+    MAX_ROWS = 4,
+};
+
+typedef struct rig {
+    ag_backend *be;
+    ag_buffer *blocks[BLOCKS];
+    ag_buffer *owners[3];
+    ag_kv_block entries[BLOCKS];
+    uint32_t n_slots[KV_HEADS];
+    ag_kv_view view;
+    ag_tensor q, out;
+    /* What the cache should hold, rounded as it rounds. */
+    float k[KV_HEADS][SLOTS][DIM], v[KV_HEADS][SLOTS][DIM];
+    uint32_t positions[KV_HEADS][SLOTS];
+    float q_values[MAX_ROWS * HEADS * DIM];
+} rig;
+
+static uint32_t random_state = 7;
+
+static float random_value(void) {
+    random_state = random_state * 1664525 + 1013904223;
+    return (float)(random_state >> 8) * 0x1p-22f - 2;
+}
+
+static size_t whole_pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
+
+static ag_tensor make(rig *r, ag_buffer **owner, ag_shape shape) {
+    ag_tensor t;
+    assert_int_equal(
+        ag_tensor_alloc(&t, owner, ag_backend_memory(r->be), AG_USAGE_SCRATCH, AG_F32, shape, NULL),
+        AG_OK);
+    return t;
+}
+
+static rig *rig_create(bool host_visible, ag_dtype k_type, ag_dtype v_type) {
+    rig *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    r->be = plain_backend_create(host_visible);
+    size_t part = (size_t)KV_HEADS * AG_KV_BLOCK;
+    size_t v_offset = whole_pages(part * ag_dtype_row_bytes(k_type, DIM));
+    size_t p_offset = v_offset + whole_pages(part * ag_dtype_row_bytes(v_type, DIM));
+    r->view = (ag_kv_view){.k_type = k_type,
+                           .v_type = v_type,
+                           .n_kv_heads = KV_HEADS,
+                           .head_dim = DIM,
+                           .v_offset = v_offset,
+                           .p_offset = p_offset,
+                           .blocks = r->entries,
+                           .n_blocks = BLOCKS,
+                           .n_slots = r->n_slots};
+    for (int i = 0; i < BLOCKS; i++) {
+        size_t before = 64 * (size_t)i; /* blocks lie anywhere in their buffers */
+        assert_int_equal(ag_memory_alloc(ag_backend_memory(r->be),
+                                         before + p_offset + part * sizeof(uint32_t), AG_USAGE_KV,
+                                         &r->blocks[i], NULL),
+                         AG_OK);
+        r->entries[i] = (ag_kv_block){.buffer = r->blocks[i], .offset = before};
+    }
+    r->q = make(r, &r->owners[0], ag_shape_3d(MAX_ROWS, HEADS, DIM));
+    r->out = make(r, &r->owners[1], ag_shape_3d(MAX_ROWS, HEADS, DIM));
+    for (size_t i = 0; i < MAX_ROWS * HEADS * DIM; i++) r->q_values[i] = random_value();
+    ag_buffer_upload(r->q.buffer, 0, r->q_values, sizeof r->q_values, NULL);
+    return r;
+}
+
+static void rig_destroy(rig *r) {
+    for (int i = 0; i < BLOCKS; i++) ag_buffer_release(&r->blocks[i]);
+    for (int i = 0; i < 3; i++) ag_buffer_release(&r->owners[i]);
+    assert_int_equal(ag_memory_bytes_in_use(ag_backend_memory(r->be)), 0);
+    ag_backend_destroy(r->be);
+    free(r);
+}
+
+static void expect_rounded(ag_dtype dtype, float *dst, const float *src) {
+    unsigned char packed[DIM * 4];
+    assert_int_equal(ag_quantize_row(dtype, packed, src, DIM, AG_ROUND_KV, NULL), AG_OK);
+    ag_dequantize_row(dtype, dst, packed, DIM);
+}
+
+/* Writes n tokens at positions first, first + step, ... behind what each head holds. */
+static void append(rig *r, size_t n, uint32_t first, uint32_t step) {
+    float *k = calloc(n * KV_HEADS * DIM, sizeof *k), *v = calloc(n * KV_HEADS * DIM, sizeof *v);
+    uint32_t *positions = calloc(n, sizeof *positions);
+    for (size_t i = 0; i < n * KV_HEADS * DIM; i++) k[i] = random_value(), v[i] = random_value();
+    for (size_t i = 0; i < n; i++) {
+        positions[i] = first + step * (uint32_t)i;
+        for (size_t h = 0; h < KV_HEADS; h++) {
+            size_t slot = r->n_slots[h] + i, row = (i * KV_HEADS + h) * DIM;
+            expect_rounded(r->view.k_type, r->k[h][slot], k + row);
+            expect_rounded(r->view.v_type, r->v[h][slot], v + row);
+            r->positions[h][slot] = positions[i];
+        }
+    }
+    ag_buffer *owners[2];
+    ag_tensor kt = make(r, &owners[0], ag_shape_3d(n, KV_HEADS, DIM));
+    ag_tensor vt = make(r, &owners[1], ag_shape_3d(n, KV_HEADS, DIM));
+    ag_buffer_upload(kt.buffer, 0, k, n * KV_HEADS * DIM * sizeof *k, NULL);
+    ag_buffer_upload(vt.buffer, 0, v, n * KV_HEADS * DIM * sizeof *v, NULL);
+    assert_int_equal(ag_kv_write(r->be, &r->view, &kt, &vt, positions), AG_OK);
+    for (int h = 0; h < KV_HEADS; h++) r->n_slots[h] += (uint32_t)n;
+    ag_buffer_release(&owners[0]);
+    ag_buffer_release(&owners[1]);
+    free(k), free(v), free(positions);
+}
+
+/* The weights of one query row and head; 0 for slots it does not see. */
+static void true_weights(const rig *r, size_t row, size_t head, uint32_t position, double scale,
+                         double *weights) {
+    size_t h = head / GROUP;
+    double sum = 0;
+    for (size_t s = 0; s < r->n_slots[h]; s++) {
+        double dot = 0;
+        for (size_t c = 0; c < DIM; c++) {
+            dot += (double)r->q_values[(row * HEADS + head) * DIM + c] * r->k[h][s][c];
+        }
+        weights[s] = r->positions[h][s] <= position ? exp(dot * scale) : 0;
+        sum += weights[s];
+    }
+    for (size_t s = 0; s < r->n_slots[h] && sum > 0; s++) weights[s] /= sum;
+}
+
+/* Compares the output of query rows [row0, row0 + n) and, if given, the scores. */
+static void expect_attention(const rig *r, const ag_attention_seq *seq, float scale,
+                             const float *scores_before) {
+    static float out[MAX_ROWS * HEADS * DIM];
+    static double weights[SLOTS], scores[KV_HEADS][SLOTS];
+    assert_int_equal(ag_read(r->be, out, &r->out, sizeof out), AG_OK);
+    memset(scores, 0, sizeof scores);
+    for (size_t i = 0; i < seq->n_rows * HEADS; i++) {
+        size_t row = seq->row0 + i / HEADS, head = i % HEADS, h = head / GROUP;
+        true_weights(r, row, head, seq->positions[i / HEADS], (double)scale, weights);
+        for (size_t c = 0; c < DIM; c++) {
+            double want = 0;
+            for (size_t s = 0; s < r->n_slots[h]; s++) want += weights[s] * r->v[h][s][c];
+            double got = (double)out[(row * HEADS + head) * DIM + c];
+            if (!(fabs(got - want) <= 1e-5)) {
+                fail_msg("row %zu head %zu: %.9g, not %.9g", row, head, got, want);
+            }
+        }
+        for (size_t s = 0; s < r->n_slots[h] && i / HEADS >= seq->score_row0; s++) {
+            scores[h][s] += weights[s] / GROUP;
+        }
+    }
+    for (size_t i = 0; seq->scores && i < KV_HEADS * seq->score_stride; i++) {
+        size_t h = i / seq->score_stride, s = i % seq->score_stride;
+        double want = (double)scores_before[i] + (s < r->n_slots[h] ? scores[h][s] : 0);
+        assert_true(fabs((double)seq->scores[i] - want) <= 1e-5);
+    }
+}
+
+static const ag_dtype cache_types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+
+/* Calls test for all cache types, on the host and on a device. */
+static void for_all_rigs(void (*test)(rig *r)) {
+    for (int i = 0; i < 4 * 4 * 2; i++) {
+        rig *r = rig_create(i % 2, cache_types[i / 2 % 4], cache_types[i / 8]);
+        test(r);
+        rig_destroy(r);
+    }
+}
+
+/* Head 1 keeps fewer tokens than head 0, as after an eviction; positions have gaps. */
+static void fill_with_gaps(rig *r) {
+    append(r, 19, 0, 1);
+    r->n_slots[1] = 4;
+    append(r, 130, 40, 3);
+}
+
+static void check_gaps(rig *r) {
+    fill_with_gaps(r);
+    enum { STRIDE = 160 };
+    static const uint32_t positions[] = {2, 100, 427, 5000};
+    float scores[KV_HEADS * STRIDE], before[KV_HEADS * STRIDE];
+    for (int i = 0; i < KV_HEADS * STRIDE; i++) scores[i] = before[i] = random_value();
+    ag_attention_seq seq = {.kv = r->view,
+                            .n_rows = 4,
+                            .positions = positions,
+                            .scores = scores,
+                            .score_row0 = 1,
+                            .score_stride = STRIDE};
+    float scale = 1 / sqrtf(DIM);
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    expect_attention(r, &seq, scale, before);
+    seq.scores = NULL;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 0.3f), AG_OK);
+    expect_attention(r, &seq, 0.3f, NULL);
+}
+
+static void queries_see_the_slots_at_or_before_them(void **state) {
+    (void)state;
+    for_all_rigs(check_gaps);
+}
+
+static void check_blind(rig *r) {
+    fill_with_gaps(r);
+    for (int h = 0; h < KV_HEADS; h++) r->n_slots[h] = 0;
+    append(r, 3, 10, 1);
+    ag_attention_seq seq = {
+        .kv = r->view, .row0 = 1, .n_rows = 2, .positions = (uint32_t[]){9, 10}};
+    float ones[MAX_ROWS * HEADS * DIM], out[MAX_ROWS * HEADS * DIM];
+    for (size_t i = 0; i < MAX_ROWS * HEADS * DIM; i++) ones[i] = 1;
+    ag_buffer_upload(r->out.buffer, 0, ones, sizeof ones, NULL);
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_OK);
+    ag_read(r->be, out, &r->out, sizeof out);
+    for (size_t i = 0; i < HEADS * DIM; i++) {
+        assert_true(out[i] == 1); /* rows of nobody stay */
+        assert_true(out[HEADS * DIM + i] == 0);
+        assert_true(fabsf(out[2 * HEADS * DIM + i] - r->v[i / DIM / GROUP][0][i % DIM]) < 1e-6f);
+        assert_true(out[3 * HEADS * DIM + i] == 1);
+    }
+    for (int h = 0; h < KV_HEADS; h++) r->n_slots[h] = 0;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_OK);
+}
+
+static void a_query_that_sees_nothing_gives_zeros(void **state) {
+    (void)state;
+    for_all_rigs(check_blind);
+}
+
+static void sequences_have_their_own_caches(void **state) {
+    (void)state;
+    rig *a = rig_create(true, AG_F16, AG_F16), *b = rig_create(true, AG_Q8_0, AG_Q4_0);
+    append(a, 140, 0, 1);
+    append(b, 5, 0, 2);
+    ag_attention_seq seqs[] = {
+        {.kv = b->view, .row0 = 3, .n_rows = 1, .positions = (uint32_t[]){8}},
+        {.kv = a->view, .row0 = 0, .n_rows = 3, .positions = (uint32_t[]){137, 138, 139}},
+    };
+    assert_int_equal(ag_attention(a->be, &a->out, &a->q, seqs, 2, 0.2f), AG_OK);
+    expect_attention(a, &seqs[1], 0.2f, NULL);
+    float whole[MAX_ROWS * HEADS * DIM], rows[HEADS * DIM];
+    ag_read(a->be, whole, &a->out, sizeof whole);
+    /* The other sequence's row: the same query against its own cache. */
+    memcpy(b->q_values, a->q_values, sizeof b->q_values);
+    ag_buffer_upload(b->q.buffer, 0, b->q_values, sizeof b->q_values, NULL);
+    assert_int_equal(ag_attention(b->be, &b->out, &b->q, seqs, 1, 0.2f), AG_OK);
+    expect_attention(b, &seqs[0], 0.2f, NULL);
+    ag_tensor last;
+    assert_int_equal(ag_tensor_rows(&last, &b->out, 3 * HEADS, HEADS, NULL), AG_OK);
+    ag_read(b->be, rows, &last, sizeof rows);
+    assert_memory_equal(rows, whole + 3 * HEADS * DIM, sizeof rows);
+    rig_destroy(a);
+    rig_destroy(b);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    rig *r = rig_create(true, AG_F16, AG_Q8_0);
+    append(r, 5, 0, 1);
+    const ag_error *err = ag_backend_error(r->be);
+    ag_attention_seq seq = {.kv = r->view, .row0 = 2, .n_rows = 3, .positions = (uint32_t[3]){0}};
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    seq.n_rows = 1;
+    assert_int_equal(ag_attention(r->be, &r->q, &r->q, &seq, 1, 1), AG_INVALID);
+    seq.scores = r->q_values;
+    seq.score_stride = 4;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    assert_non_null(strstr(err->msg, "5"));
+    seq.scores = NULL;
+    seq.kv.head_dim = 48;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    seq.kv.head_dim = DIM;
+    seq.kv.n_kv_heads = 4;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    seq.kv.n_kv_heads = KV_HEADS;
+    seq.kv.k_type = AG_I32;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_DTYPE);
+    r->n_slots[1] = SLOTS - 2;
+    ag_tensor kv;
+    kv = make(r, &r->owners[2], ag_shape_3d(3, KV_HEADS, DIM));
+    assert_int_equal(ag_kv_write(r->be, &r->view, &kv, &kv, seq.positions), AG_SHAPE);
+    assert_non_null(strstr(err->msg, "384"));
+    r->n_slots[1] = 5;
+    ag_tensor_f32(&kv)[2 * KV_HEADS * DIM + DIM + 3] = NAN;
+    assert_int_equal(ag_kv_write(r->be, &r->view, &kv, &kv, seq.positions), AG_FORMAT);
+    assert_non_null(strstr(err->msg, "slot 7 of KV head 1"));
+    rig_destroy(r);
+}
+
+static void the_cache_survives_any_failed_allocation(void **state) {
+    (void)state;
+    for (int host = 0; host < 2; host++) {
+        rig *r = rig_create(host, AG_F16, AG_Q4_0);
+        append(r, 5, 0, 1);
+        ag_tensor kv = make(r, &r->owners[2], ag_shape_3d(1, KV_HEADS, DIM));
+        ag_attention_seq seq = {.kv = r->view, .n_rows = 1, .positions = (uint32_t[]){4}};
+        for (int op = 0; op < 2; op++) {
+            bool failed = true;
+            for (size_t n = 0; failed; n++) {
+                failing_allocator f;
+                failing_install(&f, n);
+                ag_status st = op ? ag_attention(r->be, &r->out, &r->q, &seq, 1, 1)
+                                  : ag_kv_write(r->be, &r->view, &kv, &kv, seq.positions);
+                ag_set_allocator(NULL);
+                failed = f.failed;
+                assert_int_equal(st, failed ? AG_NOMEM : AG_OK);
+                assert_int_equal(f.held, 0);
+            }
+        }
+        rig_destroy(r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(queries_see_the_slots_at_or_before_them),
+        cmocka_unit_test(a_query_that_sees_nothing_gives_zeros),
+        cmocka_unit_test(sequences_have_their_own_caches),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(the_cache_survives_any_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What core makes of a backend with no optional slot, in memory the host sees and in memory it does
+ * not see. */
+#include "support/failing_allocator.h"
+#include "support/plain_backend.h"
+
+#include "core/backend_ops.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_TENSORS = 32 };
+
+typedef struct bench {
+    ag_backend *be;
+    ag_buffer *owners[MAX_TENSORS];
+    size_t n_owners;
+} bench;
+
+static int start(void **state, bool host_visible) {
+    static bench b;
+    b = (bench){.be = plain_backend_create(host_visible)};
+    *state = &b;
+    return b.be ? 0 : -1;
+}
+
+static int start_on_the_host(void **state) { return start(state, true); }
+static int start_on_a_device(void **state) { return start(state, false); }
+
+static void drop_tensors(bench *b) {
+    while (b->n_owners > 0) ag_buffer_release(&b->owners[--b->n_owners]);
+}
+
+static int stop(void **state) {
+    bench *b = *state;
+    drop_tensors(b);
+    size_t left = ag_memory_bytes_in_use(ag_backend_memory(b->be));
+    ag_backend_destroy(b->be);
+    return left == 0 ? 0 : -1;
+}
+
+static uint32_t random_state = 1;
+
+static float random_value(void) {
+    random_state = random_state * 1664525 + 1013904223;
+    return (float)(random_state >> 8) * 0x1p-23f - 1;
+}
+
+static ag_tensor empty(bench *b, ag_dtype dtype, ag_shape shape) {
+    ag_tensor t;
+    assert_true(b->n_owners < MAX_TENSORS);
+    assert_int_equal(ag_tensor_alloc(&t, &b->owners[b->n_owners++], ag_backend_memory(b->be),
+                                     AG_USAGE_SCRATCH, dtype, shape, NULL),
+                     AG_OK);
+    return t;
+}
+
+/* Random values, rounded to the dtype; values receives what the tensor holds then. */
+static ag_tensor filled(bench *b, ag_dtype dtype, ag_shape shape, float *values) {
+    static unsigned char packed[1 << 16];
+    ag_tensor t = empty(b, dtype, shape);
+    size_t n = ag_shape_numel(&shape);
+    assert_true(n * 4 <= sizeof packed);
+    for (size_t i = 0; i < n; i++) values[i] = random_value();
+    assert_int_equal(ag_quantize_row(dtype, packed, values, n, AG_ROUND_REFERENCE, NULL), AG_OK);
+    ag_dequantize_row(dtype, values, packed, n);
+    assert_int_equal(ag_buffer_upload(t.buffer, t.offset, packed, ag_tensor_bytes(&t), NULL),
+                     AG_OK);
+    return t;
+}
+
+static void expect_values(bench *b, const ag_tensor *t, const float *want, float tolerance) {
+    static float got[1 << 14];
+    size_t n = ag_shape_numel(&t->shape);
+    assert_true(n <= sizeof got / sizeof got[0]);
+    assert_int_equal(ag_read(b->be, got, t, n * sizeof *got), AG_OK);
+    for (size_t i = 0; i < n; i++) {
+        if (!(fabsf(got[i] - want[i]) <= tolerance)) {
+            fail_msg("value %zu is %.9g, not %.9g", i, (double)got[i], (double)want[i]);
+        }
+    }
+}
+
+static const ag_dtype float_types[] = {AG_F32, AG_F16, AG_BF16, AG_Q4_0, AG_Q4_1, AG_Q8_0};
+enum { N_FLOAT_TYPES = sizeof float_types / sizeof float_types[0] };
+
+/* ---- the plain things ---- */
+
+static void a_plain_backend_describes_itself(void **state) {
+    bench *b = *state;
+    assert_string_equal(ag_backend_name(b->be), "plain");
+    assert_string_equal(ag_backend_describe(b->be), "plain");
+    assert_int_equal(ag_backend_threads(b->be), 1);
+    assert_int_equal(ag_sync(b->be), AG_OK);
+    ag_backend_destroy(NULL);
+}
+
+static void slices_are_copied_even_onto_themselves(void **state) {
+    bench *b = *state;
+    enum { N = 5 << 19 }; /* 2.5 MiB: more than two chunks */
+    unsigned char *want = malloc(N), *got = malloc(N);
+    for (size_t i = 0; i < N; i++) want[i] = (unsigned char)(i * i >> 7);
+    static const size_t moves[][3] = {
+        {0, 1, N - 1}, {1, 0, N - 1}, {1000, 1 << 20, 1 << 20}, {1 << 20, 1000, 1 << 20},
+        {7, 7, N - 7}, {0, N - 1, 1}};
+    ag_tensor t = empty(b, AG_U8, ag_shape_1d(N));
+    assert_int_equal(ag_buffer_upload(t.buffer, 0, want, N, NULL), AG_OK);
+    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++) {
+        size_t to = moves[i][0], from = moves[i][1], n = moves[i][2];
+        memmove(want + to, want + from, n);
+        assert_int_equal(ag_copy_slice(b->be, &t, to, &t, from, n), AG_OK);
+        assert_int_equal(ag_read(b->be, got, &t, N), AG_OK);
+        if (memcmp(got, want, N) != 0) fail_msg("move %zu", i);
+    }
+    free(want);
+    free(got);
+}
+
+static void slices_of_blocks_count_elements(void **state) {
+    bench *b = *state;
+    float x[256], y[256];
+    ag_tensor src = filled(b, AG_Q4_0, ag_shape_2d(4, 64), x);
+    ag_tensor dst = filled(b, AG_Q4_0, ag_shape_2d(4, 64), y);
+    assert_int_equal(ag_copy_slice(b->be, &dst, 64, &src, 160, 96), AG_OK);
+    memcpy(y + 64, x + 160, 96 * sizeof *x);
+    ag_tensor wide = empty(b, AG_F32, ag_shape_2d(4, 64));
+    assert_int_equal(ag_cast(b->be, &wide, &dst), AG_OK);
+    expect_values(b, &wide, y, 0);
+    assert_int_equal(ag_copy_slice(b->be, &dst, 16, &src, 0, 32), AG_SHAPE);
+    assert_int_equal(ag_copy_slice(b->be, &dst, 0, &src, 0, 33), AG_SHAPE);
+    assert_int_equal(ag_copy_slice(b->be, &dst, 192, &src, 0, 96), AG_SHAPE);
+    assert_non_null(strstr(ag_backend_error(b->be)->msg, "256"));
+    assert_int_equal(ag_copy_slice(b->be, &wide, 0, &src, 0, 32), AG_DTYPE);
+    assert_int_equal(ag_copy_slice(b->be, &dst, 0, &src, 256, 0), AG_OK);
+}
+
+static void tensors_move_between_backends(void **state) {
+    bench *b = *state;
+    float x[96];
+    ag_tensor t = filled(b, AG_F32, ag_shape_2d(3, 32), x), here, there;
+    ag_backend *other = plain_backend_create(!ag_tensor_data(&t));
+    ag_buffer *there_owner, *here_owner;
+    assert_int_equal(ag_copy_from(other, &there, &there_owner, &t), AG_OK);
+    assert_int_equal(ag_copy_from(b->be, &here, &here_owner, &there), AG_OK);
+    assert_ptr_not_equal(here.buffer, t.buffer);
+    assert_true(ag_shape_equal(&here.shape, &t.shape));
+    expect_values(b, &here, x, 0);
+    assert_int_equal(ag_copy_slice(b->be, &here, 0, &there, 32, 64), AG_OK);
+    memmove(x, x + 32, 64 * sizeof *x);
+    expect_values(b, &here, x, 0);
+    ag_buffer_release(&here_owner);
+    ag_buffer_release(&there_owner);
+    ag_backend_destroy(other);
+}
+
+static void casts_to_the_same_type_are_copies(void **state) {
+    bench *b = *state;
+    float x[64];
+    ag_tensor src = filled(b, AG_Q8_0, ag_shape_2d(1, 64), x);
+    ag_tensor dst = empty(b, AG_Q8_0, ag_shape_2d(1, 64)), wide = empty(b, AG_F32, src.shape);
+    assert_int_equal(ag_cast(b->be, &dst, &src), AG_OK);
+    assert_int_equal(ag_cast(b->be, &wide, &dst), AG_OK);
+    expect_values(b, &wide, x, 0);
+    ag_tensor ids = empty(b, AG_I32, ag_shape_2d(1, 64));
+    assert_int_equal(ag_cast(b->be, &ids, &src), AG_DTYPE);
+}
+
+/* ---- products ---- */
+
+static void slices_and_groups_are_products(void **state) {
+    bench *b = *state;
+    float x[2 * 64], w[2][6 * 64], want[2][2 * 6];
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 64), x);
+    for (size_t t = 0; t < N_FLOAT_TYPES; t++) {
+        ag_tensor wt[2], y[2];
+        for (int i = 0; i < 2; i++) {
+            wt[i] = filled(b, float_types[t], ag_shape_2d(6, 64), w[i]);
+            y[i] = empty(b, AG_F32, ag_shape_2d(2, 6));
+            for (size_t r = 0; r < 2 * 6; r++) {
+                double sum = 0;
+                for (size_t k = 0; k < 64; k++) {
+                    sum += (double)x[r / 6 * 64 + k] * w[i][r % 6 * 64 + k];
+                }
+                want[i][r] = (float)sum;
+            }
+        }
+        assert_int_equal(ag_matmul_group(b->be, (ag_tensor *const[]){&y[0], &y[1]}, &xt,
+                                         (const ag_tensor *const[]){&wt[0], &wt[1]}, 2),
+                         AG_OK);
+        for (int i = 0; i < 2; i++) expect_values(b, &y[i], want[i], 1e-5f);
+        ag_tensor part = empty(b, AG_F32, ag_shape_2d(2, 3));
+        assert_int_equal(ag_matmul_slice(b->be, &part, &xt, &wt[1], 2), AG_OK);
+        float some[6];
+        for (int i = 0; i < 6; i++) some[i] = want[1][i / 3 * 6 + 2 + i % 3];
+        expect_values(b, &part, some, 1e-5f);
+        assert_int_equal(ag_matmul_slice(b->be, &part, &xt, &wt[1], 4), AG_SHAPE);
+        for (; b->n_owners > 1;) ag_buffer_release(&b->owners[--b->n_owners]);
+    }
+}
+
+static void add_rms_norm_adds_first(void **state) {
+    bench *b = *state;
+    float x[2 * 8], add[2 * 8], w[8], want[2 * 8];
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 8), x);
+    ag_tensor at = filled(b, AG_F32, ag_shape_2d(2, 8), add);
+    ag_tensor wt = filled(b, AG_F32, ag_shape_1d(8), w);
+    ag_tensor y = empty(b, AG_F32, ag_shape_2d(2, 8));
+    for (int r = 0; r < 2; r++) {
+        double sum = 0;
+        for (int i = r * 8; i < r * 8 + 8; i++) {
+            x[i] += add[i];
+            sum += (double)x[i] * x[i];
+        }
+        for (int i = 0; i < 8; i++) {
+            want[r * 8 + i] = (float)(x[r * 8 + i] / sqrt(sum / 8 + 0.01) * w[i]);
+        }
+    }
+    assert_int_equal(ag_add_rms_norm(b->be, &y, &xt, &at, &wt, 0.01f), AG_OK);
+    expect_values(b, &y, want, 1e-6f);
+    expect_values(b, &xt, x, 0);
+    assert_int_equal(ag_add_rms_norm(b->be, &xt, &xt, &at, &wt, 0.01f), AG_INVALID);
+    assert_int_equal(ag_add_rms_norm(b->be, &y, &xt, &xt, &wt, 0.01f), AG_INVALID);
+}
+
+static void bias_goes_to_every_row(void **state) {
+    bench *b = *state;
+    float x[3 * 5], bias[5];
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(3, 5), x);
+    ag_tensor bt = filled(b, AG_F32, ag_shape_1d(5), bias);
+    for (int i = 0; i < 15; i++) x[i] += bias[i % 5];
+    assert_int_equal(ag_add_bias(b->be, &xt, &bt), AG_OK);
+    expect_values(b, &xt, x, 0);
+}
+
+static void rows_are_gathered_from_any_type(void **state) {
+    bench *b = *state;
+    for (size_t t = 0; t < N_FLOAT_TYPES; t++) {
+        float table[7 * 32], want[4 * 32];
+        static const int32_t ids[] = {6, 0, 3, 6};
+        ag_tensor tt = filled(b, float_types[t], ag_shape_2d(7, 32), table);
+        ag_tensor dst = empty(b, AG_F32, ag_shape_2d(4, 32));
+        for (int i = 0; i < 4; i++) memcpy(want + i * 32, table + ids[i] * 32, 32 * sizeof *want);
+        assert_int_equal(ag_gather(b->be, &dst, &tt, ids, 4), AG_OK);
+        expect_values(b, &dst, want, 0);
+        assert_int_equal(ag_gather(b->be, &dst, &tt, (int32_t[]){0, 7, 0, 0}, 4), AG_INVALID);
+        assert_non_null(strstr(ag_backend_error(b->be)->msg, "id 7"));
+        assert_int_equal(ag_gather(b->be, &dst, &tt, (int32_t[]){0, 0, 0, -1}, 4), AG_INVALID);
+        assert_int_equal(ag_gather(b->be, &dst, &tt, ids, 3), AG_SHAPE);
+        expect_values(b, &dst, want, 0);
+    }
+}
+
+/* ---- weights ---- */
+
+static void count_rows(void *user, size_t row0, size_t n_rows) {
+    size_t *next = user;
+    assert_int_equal(row0, *next);
+    *next += n_rows;
+}
+
+/* A weight of the file: always on the host. */
+static ag_tensor file_weight(bench *files, ag_dtype dtype, size_t rows, size_t cols, float *x) {
+    return filled(files, dtype, ag_shape_2d(rows, cols), x);
+}
+
+static void weights_become_what_is_wanted(void **state) {
+    bench *b = *state, files = {.be = plain_backend_create(true)};
+    for (size_t from = 0; from < 3; from++) {
+        for (size_t to = 0; to < N_FLOAT_TYPES; to++) {
+            float x[5 * 64], want[5 * 64];
+            unsigned char packed[64 * 4];
+            ag_tensor src = file_weight(&files, float_types[from], 5, 64, x), w;
+            ag_buffer *owner;
+            size_t consumed = 0;
+            assert_int_equal(
+                ag_prepare_weight(b->be, &w, &owner, &src, float_types[to], count_rows, &consumed),
+                AG_OK);
+            assert_int_equal(consumed, 5);
+            assert_int_equal(w.dtype, float_types[to]);
+            for (size_t r = 0; r < 5; r++) {
+                ag_quantize_row(w.dtype, packed, x + r * 64, 64, AG_ROUND_WEIGHT, NULL);
+                ag_dequantize_row(w.dtype, want + r * 64, packed, 64);
+            }
+            ag_tensor wide = empty(b, AG_F32, ag_shape_2d(5, 64));
+            if (w.dtype == AG_F32) wide = w;
+            else assert_int_equal(ag_cast(b->be, &wide, &w), AG_OK);
+            expect_values(b, &wide, want, 0);
+            ag_buffer_release(&owner);
+            drop_tensors(b);
+            drop_tensors(&files);
+        }
+    }
+    ag_backend_destroy(files.be);
+}
+
+static void odd_rows_keep_the_type_of_the_file(void **state) {
+    bench *b = *state, files = {.be = plain_backend_create(true)};
+    float x[3 * 33];
+    ag_tensor src = file_weight(&files, AG_BF16, 3, 33, x), w;
+    ag_buffer *owner;
+    assert_int_equal(ag_prepare_weight(b->be, &w, &owner, &src, AG_Q4_0, NULL, NULL), AG_OK);
+    assert_int_equal(w.dtype, AG_BF16);
+    ag_buffer_release(&owner);
+    drop_tensors(&files);
+    ag_backend_destroy(files.be);
+}
+
+static void bad_weights_are_found_by_row_and_value(void **state) {
+    bench *b = *state, files = {.be = plain_backend_create(true)};
+    float x[4 * 32];
+    ag_tensor src = file_weight(&files, AG_F32, 4, 32, x), w;
+    static const struct {
+        float value;
+        ag_dtype want;
+        const char *say;
+    } cases[] = {
+        {NAN, AG_Q4_0, "value 7 of row 2 is NaN"},
+        {INFINITY, AG_F32, "value 7 of row 2 is infinite"},
+        {1e6f, AG_F16, "value 7 of row 2 is 1e+06, too large for f16"},
+        {-1e6f, AG_Q4_0, "value 7 of row 2 is -1e+06, too large for q4_0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ag_buffer *owner = src.buffer;
+        ag_tensor_f32(&src)[2 * 32 + 7] = cases[i].value;
+        assert_int_equal(ag_prepare_weight(b->be, &w, &owner, &src, cases[i].want, NULL, NULL),
+                         AG_FORMAT);
+        assert_null(owner);
+        assert_string_equal(ag_backend_error(b->be)->msg, cases[i].say);
+    }
+    drop_tensors(&files);
+    ag_backend_destroy(files.be);
+}
+
+/* ---- operations refuse what does not fit, and leave the destination alone ---- */
+
+static void shapes_that_disagree_are_named(void **state) {
+    bench *b = *state;
+    float x[2 * 32], w[4 * 32], zeros[8] = {0};
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 32), x);
+    ag_tensor wt = filled(b, AG_F32, ag_shape_2d(4, 32), w);
+    ag_tensor y = empty(b, AG_F32, ag_shape_2d(2, 4)), half = empty(b, AG_F16, ag_shape_2d(2, 4));
+    ag_tensor narrow = wt, row;
+    narrow.shape = ag_shape_2d(4, 31);
+    const ag_error *err = ag_backend_error(b->be);
+    assert_int_equal(ag_matmul_transposed(b->be, &y, &xt, &narrow), AG_SHAPE);
+    assert_non_null(strstr(err->msg, "[2,32]"));
+    assert_non_null(strstr(err->msg, "[4,31]"));
+    assert_int_equal(ag_matmul_transposed(b->be, &half, &xt, &wt), AG_DTYPE);
+    assert_non_null(strstr(err->msg, "f16"));
+    assert_int_equal(ag_tensor_rows(&row, &y, 0, 1, NULL), AG_OK);
+    assert_int_equal(ag_matmul_transposed(b->be, &row, &xt, &wt), AG_SHAPE);
+    assert_int_equal(ag_matmul(b->be, &y, &xt, &wt), AG_SHAPE);
+    assert_int_equal(ag_rms_norm(b->be, &y, &xt, &wt, 0), AG_SHAPE);
+    assert_int_equal(ag_rms_norm(b->be, &xt, &xt, &wt, 0), AG_SHAPE);
+    assert_int_equal(ag_add_bias(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_silu_mul(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_add_assign(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_softmax(b->be, &half), AG_DTYPE);
+    assert_int_equal(ag_scale(b->be, &half, 2), AG_DTYPE);
+    assert_int_equal(ag_rope(b->be, &xt, NULL, &wt), AG_SHAPE);
+    assert_int_equal(ag_matmul_group(b->be, NULL, &xt, NULL, 5), AG_INVALID);
+    assert_int_equal(ag_read(b->be, zeros, &y, 33), AG_INVALID);
+    wt.layout = 1;
+    assert_int_equal(ag_matmul_slice(b->be, &y, &xt, &wt, 0), AG_INVALID);
+    assert_int_equal(ag_gather(b->be, &y, &wt, (int32_t[]){0, 0}, 2), AG_INVALID);
+    expect_values(b, &y, zeros, 0);
+}
+
+/* ---- running out of memory ---- */
+
+static void expect_no_memory_or_success(ag_status st, const failing_allocator *f) {
+    assert_int_equal(st, f->failed ? AG_NOMEM : AG_OK);
+}
+
+static void compositions_survive_any_failed_allocation(void **state) {
+    bench *b = *state, files = {.be = plain_backend_create(true)};
+    float values[4 * 32], bias[32];
+    ag_tensor src = file_weight(&files, AG_BF16, 4, 32, values);
+    ag_tensor x = filled(b, AG_F32, ag_shape_2d(4, 32), values);
+    ag_tensor bt = filled(b, AG_F32, ag_shape_1d(32), bias);
+    for (int op = 0; op < 5; op++) {
+        bool failed = true;
+        for (size_t n = 0; failed; n++) {
+            failing_allocator f;
+            ag_tensor out;
+            ag_buffer *owner = NULL;
+            ag_status st = AG_OK;
+            failing_install(&f, n);
+            if (op == 0) {
+                st = ag_prepare_weight(b->be, &out, &owner, &src, AG_Q4_0, NULL, NULL);
+            } else if (op == 1) {
+                st = ag_copy_from(b->be, &out, &owner, &x);
+            } else if (op == 2) {
+                st = ag_add_bias(b->be, &x, &bt);
+            } else if (op == 3) {
+                st = ag_gather(b->be, &x, &src, (int32_t[]){3, 2, 1, 0}, 4);
+            } else {
+                st = ag_copy_slice(b->be, &x, 0, &x, 32, 64);
+            }
+            expect_no_memory_or_success(st, &f);
+            if (st != AG_OK) assert_null(owner);
+            ag_buffer_release(&owner);
+            failed = f.failed;
+            ag_set_allocator(NULL);
+            assert_int_equal(f.held, 0);
+        }
+    }
+    drop_tensors(&files);
+    ag_backend_destroy(files.be);
+}
+
+#define BOTH(test)                                                  \
+    {"on the host: " #test, test, start_on_the_host, stop, NULL}, { \
+        "on a device: " #test, test, start_on_a_device, stop, NULL  \
+    }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOTH(a_plain_backend_describes_itself),
+        BOTH(slices_are_copied_even_onto_themselves),
+        BOTH(slices_of_blocks_count_elements),
+        BOTH(tensors_move_between_backends),
+        BOTH(casts_to_the_same_type_are_copies),
+        BOTH(slices_and_groups_are_products),
+        BOTH(add_rms_norm_adds_first),
+        BOTH(bias_goes_to_every_row),
+        BOTH(rows_are_gathered_from_any_type),
+        BOTH(weights_become_what_is_wanted),
+        BOTH(odd_rows_keep_the_type_of_the_file),
+        BOTH(bad_weights_are_found_by_row_and_value),
+        BOTH(shapes_that_disagree_are_named),
+        BOTH(compositions_survive_any_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
