@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fails the first, second, third ... allocation of everything from loading a model to the end of a
+ * generation: each time one clean error, nothing left behind, and the next run is whole. Run under
+ * the address sanitizer, which reports what is left behind. */
+#include "core/alloc.h"
+#include "support/tiny_model.h"
+
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static char model_dir[512];
+static atomic_llong countdown; /* allocations that still succeed */
+static atomic_llong n_live;
+
+static bool refuse_now(void) { return atomic_fetch_sub(&countdown, 1) <= 0; }
+
+static void *counted_alloc(void *user, size_t bytes) {
+    (void)user;
+    if (refuse_now()) return NULL;
+    void *p = malloc(bytes);
+    if (p) atomic_fetch_add(&n_live, 1);
+    return p;
+}
+
+static void *counted_resize(void *user, void *p, size_t bytes) {
+    (void)user;
+    if (refuse_now()) return NULL;
+    void *q = realloc(p, bytes);
+    if (q && !p) atomic_fetch_add(&n_live, 1);
+    return q;
+}
+
+static void counted_release(void *user, void *p) {
+    (void)user;
+    if (p) atomic_fetch_sub(&n_live, 1);
+    free(p);
+}
+
+/* jansson calls some of its own failed allocations a syntax error: any status will do for those. */
+static atomic_bool json_was_refused;
+static void *json_alloc(size_t bytes) {
+    void *p = counted_alloc(NULL, bytes);
+    if (!p) atomic_store(&json_was_refused, true);
+    return p;
+}
+static void json_release(void *p) { counted_release(NULL, p); }
+
+typedef struct text_sink {
+    char text[256];
+    size_t len;
+} text_sink;
+
+static bool collect(void *user, int32_t id, const char *text, size_t len) {
+    (void)id;
+    text_sink *t = user;
+    if (len < sizeof t->text - t->len) {
+        memcpy(t->text + t->len, text, len);
+        t->len += len;
+    }
+    return true;
+}
+
+typedef struct engine {
+    ag_backend *backend;
+    ag_model *model;
+    ag_tokenizer *tokenizer;
+    ag_session *session;
+    ag_sampler *sampler;
+    ag_ids ids;
+} engine;
+
+static ag_status set_up(engine *e, ag_error *err) {
+    ag_backend_params bp = {.n_threads = 2};
+    ag_status st = ag_backend_create(&bp, &e->backend, err);
+    if (st == AG_OK) st = ag_model_load(e->backend, model_dir, NULL, &e->model, err);
+    if (st == AG_OK) st = ag_tokenizer_load(model_dir, &e->tokenizer, err);
+    ag_session_params sp = ag_session_defaults();
+    sp.prefill_chunk = 4;
+    if (st == AG_OK) st = ag_session_create(e->model, &sp, &e->session, err);
+    const ag_logit_bias bias = {5, 0.5f};
+    ag_sampler_params p = ag_sampler_defaults();
+    p.logit_bias = &bias;
+    p.n_logit_bias = 1;
+    if (st == AG_OK) st = ag_sampler_create(&p, TINY_VOCAB, &e->sampler, err);
+    return st;
+}
+
+static ag_status tell(engine *e, text_sink *out, ag_error *err) {
+    static const char prompt[] = "the king and the well";
+    static const char *const stops[] = {"never said"};
+    ag_status st =
+        ag_tokenizer_encode(e->tokenizer, prompt, strlen(prompt), AG_ENCODE_BOS, &e->ids, err);
+    if (st != AG_OK) return st;
+    ag_generate_params p = ag_generate_defaults();
+    p.max_tokens = 8;
+    p.ignore_eos = true;
+    p.sampler = e->sampler;
+    p.tokenizer = e->tokenizer;
+    p.stop = stops;
+    p.n_stop = 1;
+    p.on_token = collect;
+    p.on_token_user = out;
+    return ag_generate(e->session, e->ids.data, e->ids.n, &p, NULL, err);
+}
+
+static void tear_down(engine *e) {
+    ag_ids_free(&e->ids);
+    ag_sampler_destroy(e->sampler);
+    ag_session_destroy(e->session);
+    ag_tokenizer_destroy(e->tokenizer);
+    ag_model_destroy(e->model);
+    ag_backend_destroy(e->backend);
+}
+
+static ag_status whole_run(text_sink *out, ag_error *err) {
+    engine e = {0};
+    ag_status st = set_up(&e, err);
+    if (st == AG_OK) st = tell(&e, out, err);
+    tear_down(&e);
+    return st;
+}
+
+static void every_failing_allocation_is_one_clean_error(void **state) {
+    (void)state;
+    text_sink want = {.len = 0};
+    ag_error err;
+    atomic_store(&countdown, 1LL << 40);
+    assert_int_equal(whole_run(&want, &err), AG_OK);
+    long long total = (1LL << 40) - atomic_load(&countdown);
+    assert_true(total > 100);
+    print_message("%lld allocations\n", total);
+    for (long long n = 0; n < total; n++) {
+        text_sink have = {.len = 0};
+        memset(&err, 0, sizeof err);
+        atomic_store(&json_was_refused, false);
+        atomic_store(&countdown, n);
+        ag_status st = whole_run(&have, &err);
+        if (atomic_load(&n_live)) fail_msg("allocation %lld: %lld left", n, atomic_load(&n_live));
+        if (st == AG_OK) fail_msg("allocation %lld failed and nobody noticed", n);
+        if (st != AG_NOMEM && !atomic_load(&json_was_refused))
+            fail_msg("allocation %lld: %s (%s)", n, ag_status_name(st), err.msg);
+        if (!err.msg[0]) fail_msg("allocation %lld: no message", n);
+    }
+    text_sink again = {.len = 0};
+    atomic_store(&countdown, 1LL << 40);
+    assert_int_equal(whole_run(&again, &err), AG_OK);
+    assert_int_equal(again.len, want.len);
+    assert_memory_equal(again.text, want.text, want.len);
+}
+
+static int prepare(void **state) {
+    (void)state;
+    const tiny_model m = {.dtype = "BF16", .with_tokenizer = true};
+    if (!tiny_model_write(&m, model_dir, sizeof model_dir)) return 1;
+    ag_set_allocator(&(ag_allocator){counted_alloc, counted_resize, counted_release, NULL});
+    json_set_alloc_funcs(json_alloc, json_release);
+    return 0;
+}
+
+static int clean_up(void **state) {
+    (void)state;
+    tiny_model_remove(model_dir);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_failing_allocation_is_one_clean_error),
+    };
+    return cmocka_run_group_tests(tests, prepare, clean_up);
+}
