@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL AG_SOURCE_DIR "/models/demo"
+
+static ag_backend *backend;
+static ag_model *model;
+static ag_tokenizer *tokenizer;
+static ag_error err;
+
+static void must(ag_status st) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err.msg);
+}
+
+static int load(void **state) {
+    (void)state;
+    ag_backend_params bp = {.n_threads = 2};
+    must(ag_backend_create(&bp, &backend, &err));
+    must(ag_model_load(backend, MODEL, NULL, &model, &err));
+    must(ag_tokenizer_load(MODEL, &tokenizer, &err));
+    return 0;
+}
+
+static int unload(void **state) {
+    (void)state;
+    ag_tokenizer_destroy(tokenizer);
+    ag_model_destroy(model);
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+/* What a caller sees of a generation. */
+typedef struct seen {
+    char text[4096];
+    size_t len;
+    int32_t ids[512];
+    size_t n_ids;
+    size_t cancel_after; /* tokens; 0: never */
+    ag_generate_stats stats;
+} seen;
+
+static bool watch(void *user, int32_t id, const char *text, size_t len) {
+    seen *s = user;
+    assert_true(s->len + len < sizeof s->text);
+    memcpy(s->text + s->len, text, len);
+    s->len += len;
+    s->text[s->len] = '\0';
+    if (id >= 0) s->ids[s->n_ids++] = id;
+    return !s->cancel_after || s->n_ids < s->cancel_after;
+}
+
+typedef struct setup {
+    const char *prompt;
+    uint32_t max_seq_len;
+    float temperature;
+    ag_generate_params p;
+} setup;
+
+static setup defaults(const char *prompt) {
+    setup s = {.prompt = prompt, .max_seq_len = 256, .p = ag_generate_defaults()};
+    s.p.max_tokens = 24;
+    s.p.tokenizer = tokenizer;
+    return s;
+}
+
+static ag_status run(setup *u, seen *out) {
+    ag_session_params sp = ag_session_defaults();
+    sp.max_seq_len = u->max_seq_len;
+    ag_session *session;
+    must(ag_session_create(model, &sp, &session, &err));
+    ag_sampler_params smp = ag_sampler_defaults();
+    smp.temperature = u->temperature;
+    smp.seed = 7;
+    must(ag_sampler_create(&smp, (int32_t)ag_model_get_info(model)->n_vocab, &u->p.sampler, &err));
+    ag_ids ids = {0};
+    must(ag_tokenizer_encode(tokenizer, u->prompt, strlen(u->prompt), AG_ENCODE_BOS, &ids, &err));
+    u->p.on_token = watch;
+    u->p.on_token_user = out;
+    ag_status st = ag_generate(session, ids.data, ids.n, &u->p, &out->stats, &err);
+    ag_ids_free(&ids);
+    ag_sampler_destroy(u->p.sampler);
+    ag_session_destroy(session);
+    return st;
+}
+
+static void a_limit_of_tokens_ends_the_text(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    seen s = {0};
+    must(run(&u, &s));
+    assert_int_equal(s.stats.finish, AG_FINISH_MAX_TOKENS);
+    assert_string_equal(ag_finish_reason(s.stats.finish), "length");
+    assert_int_equal(s.stats.n_generated, 24);
+    assert_int_equal(s.n_ids, 24);
+    assert_int_equal(s.stats.n_prompt, 5);
+    ag_text whole = {0};
+    must(ag_tokenizer_decode(tokenizer, s.ids, s.n_ids, false, &whole, &err));
+    assert_string_equal(whole.data, s.text);
+    ag_text_free(&whole);
+}
+
+static void no_tokens_means_prefill_only(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    u.p.max_tokens = 0;
+    seen s = {0};
+    must(run(&u, &s));
+    assert_int_equal(s.n_ids, 0);
+    assert_int_equal(s.stats.n_generated, 0);
+    assert_true(s.stats.kv_bytes > 0);
+}
+
+static void a_full_context_ends_the_text(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    u.max_seq_len = 16;
+    u.p.max_tokens = -1;
+    u.p.ignore_eos = true;
+    seen s = {0};
+    must(run(&u, &s));
+    assert_int_equal(s.stats.finish, AG_FINISH_CONTEXT);
+    assert_string_equal(ag_finish_reason(s.stats.finish), "length");
+    assert_int_equal(s.stats.n_generated, 12); /* 5 + 11 fill the cache, the 12th needs no slot */
+    u.max_seq_len = 4;
+    assert_int_equal(run(&u, &s), AG_LIMIT);
+}
+
+/* The answer to a question in the format the model was trained on ends with an eos token. */
+static void an_eos_token_ends_the_text(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    u.p.max_tokens = -1;
+    u.max_seq_len = 2048;
+    seen s = {0};
+    u.p.max_tokens = 400;
+    must(run(&u, &s));
+    assert_int_equal(s.stats.finish, AG_FINISH_EOS);
+    assert_int_equal(s.n_ids, s.stats.n_generated);
+    seen on = {0};
+    u.p.ignore_eos = true;
+    u.p.max_tokens = (int64_t)s.stats.n_generated + 2;
+    must(run(&u, &on));
+    assert_int_equal(on.stats.finish, AG_FINISH_MAX_TOKENS);
+    assert_memory_equal(on.ids, s.ids, s.n_ids * sizeof *s.ids);
+    const ag_model_info *info = ag_model_get_info(model);
+    bool eos = false;
+    for (size_t i = 0; i < info->n_eos; i++) eos |= info->eos_ids[i] == on.ids[s.n_ids];
+    assert_true(eos);
+}
+
+static void a_stop_string_is_cut_off_wherever_tokens_end(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    seen whole = {0};
+    must(run(&u, &whole));
+    /* Every place of the text as a stop string: inside tokens and across them. */
+    for (size_t at = 1; at + 4 < whole.len; at += 7) {
+        char stop[5] = {0};
+        memcpy(stop, whole.text + at, 4);
+        const char *stops[] = {"not in the text", stop};
+        u.p.stop = stops;
+        u.p.n_stop = 2;
+        seen s = {0};
+        must(run(&u, &s));
+        assert_int_equal(s.stats.finish, AG_FINISH_STOP_STRING);
+        const char *first = strstr(whole.text, stop);
+        assert_int_equal(s.len, (size_t)(first - whole.text));
+        assert_memory_equal(s.text, whole.text, s.len);
+    }
+}
+
+static void what_was_held_back_is_shown_at_the_end(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    seen whole = {0};
+    must(run(&u, &whole));
+    char stop[64];
+    strcpy(stop, whole.text + whole.len - 6);
+    strcat(stop, "#"); /* begins at the very end of the text, never completes */
+    const char *stops[] = {stop};
+    u.p.stop = stops;
+    u.p.n_stop = 1;
+    seen s = {0};
+    must(run(&u, &s));
+    assert_int_equal(s.stats.finish, AG_FINISH_MAX_TOKENS);
+    assert_string_equal(s.text, whole.text);
+}
+
+static void a_callback_can_cancel(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    seen s = {.cancel_after = 3};
+    must(run(&u, &s));
+    assert_int_equal(s.stats.finish, AG_FINISH_CANCELLED);
+    assert_int_equal(s.n_ids, 3);
+    assert_string_equal(ag_finish_reason(s.stats.finish), "cancelled");
+}
+
+static bool never(void *user, uint64_t done, uint64_t total) {
+    (void)user, (void)done, (void)total;
+    return false;
+}
+
+static void a_cancelled_prefill_is_no_error(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    u.p.progress = never;
+    seen s = {0};
+    must(run(&u, &s));
+    assert_int_equal(s.stats.finish, AG_FINISH_CANCELLED);
+    assert_int_equal(s.n_ids, 0);
+}
+
+static void impossible_parameters_are_refused(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    const char *stops[] = {""};
+    seen s = {0};
+    u.p.stop = stops;
+    u.p.n_stop = 1;
+    assert_int_equal(run(&u, &s), AG_INVALID);
+    stops[0] = "x";
+    u.p.tokenizer = NULL;
+    assert_int_equal(run(&u, &s), AG_INVALID);
+    u = defaults("Once upon a time");
+    u.p.max_tokens = -2;
+    assert_int_equal(run(&u, &s), AG_INVALID);
+}
+
+static void a_seed_gives_the_same_text_again(void **state) {
+    (void)state;
+    setup u = defaults("The old king had three sons");
+    u.temperature = 1.0f;
+    seen a = {0}, b = {0};
+    must(run(&u, &a));
+    must(run(&u, &b));
+    assert_string_equal(a.text, b.text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_of_tokens_ends_the_text),
+        cmocka_unit_test(no_tokens_means_prefill_only),
+        cmocka_unit_test(a_full_context_ends_the_text),
+        cmocka_unit_test(an_eos_token_ends_the_text),
+        cmocka_unit_test(a_stop_string_is_cut_off_wherever_tokens_end),
+        cmocka_unit_test(what_was_held_back_is_shown_at_the_end),
+        cmocka_unit_test(a_callback_can_cancel),
+        cmocka_unit_test(a_cancelled_prefill_is_no_error),
+        cmocka_unit_test(impossible_parameters_are_refused),
+        cmocka_unit_test(a_seed_gives_the_same_text_again),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
