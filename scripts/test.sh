@@ -17,7 +17,6 @@ run_tests() { ctest --preset "$1" -j "$jobs" "${@:2}"; }
 
 # Sanitizers of older compilers cannot live with as much address randomisation as newer kernels use.
 run_sanitized() {
-    export UBSAN_OPTIONS=print_stacktrace=1
     if setarch -R true 2>/dev/null; then
         setarch -R ctest --preset "$1" -j "$jobs"
     else
