@@ -16,4 +16,4 @@ for option in "$@"; do
     -p* | --prompt* | -f | --file) exec "$program" generate "$@" ;;
     esac
 done
-exec "$program" generate -p "Once upon a time" "$@"
+exec "$program" generate --echo -p "Once upon a time" "$@"

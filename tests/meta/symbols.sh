@@ -26,5 +26,6 @@ if [ -z "$defined" ] || [ -z "$exported" ] || [ -z "$declared" ]; then
 fi
 
 complain "$archive: global, but without the prefix ag_" "$(grep -v '^ag_' <<<"$defined" || true)"
+complain "declared AG_API, not exported" "$(comm -23 <(echo "$declared") <(echo "$exported"))"
 complain "exported, not declared AG_API" "$(comm -13 <(echo "$declared") <(echo "$exported"))"
 exit $status
