@@ -9,20 +9,17 @@ git rev-parse --is-inside-work-tree >/dev/null 2>&1 || {
     exit 77
 }
 status=0
-while IFS= read -r -d '' file; do
-    [ -f "$file" ] || continue
-    bytes=$(wc -c <"$file")
-    if [ "$bytes" -gt 20000000 ]; then
-        echo "$file: $bytes bytes, more than 20000000"
-        status=1
-    fi
-    case $file in
-    *.c | *.h | *.cl | *.sh | *.py)
-        head -n 3 "$file" | grep -q 'SPDX-License-Identifier: ' || {
-            echo "$file: no SPDX line"
-            status=1
-        }
-        ;;
-    esac
-done < <(git ls-files -z)
+
+# Files deleted but not yet committed as deleted have no size.
+large=$(git ls-files -z | { xargs -0 stat -c '%s %n' 2>/dev/null || true; } | awk '$1 > 20000000')
+if [ -n "$large" ]; then
+    printf 'more than 20000000 bytes:\n%s\n' "$large"
+    status=1
+fi
+
+unlicensed=$(git ls-files -z '*.c' '*.h' '*.cl' '*.sh' '*.py' | xargs -0 grep -sL 'SPDX-License-Identifier: ' || true)
+if [ -n "$unlicensed" ]; then
+    printf 'no SPDX line:\n%s\n' "$unlicensed"
+    status=1
+fi
 exit $status
