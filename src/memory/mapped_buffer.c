@@ -61,6 +61,10 @@ ag_status ag_mapped_buffer_open(int fd, size_t size, const char *path, ag_buffer
         ag_free(m);
         return AG_FAIL(err, IO, "%s: mapping %zu bytes: %s", path, size, strerror(e));
     }
+    /* Read from front to back and dropped behind: 384 MiB from a virtual disk take 0.23 s so, 0.51
+     * s without advice and 9.2 s with MADV_RANDOM; 0.13, 0.20 and 0.12 s once the file is cached
+     * (Xeon, 2 cores). A refusal is harmless. */
+    (void)madvise(m->data, size, MADV_SEQUENTIAL);
     ag_buffer_init(&m->base, &mapped_ops, size);
     *out = &m->base;
     return AG_OK;
