@@ -249,8 +249,6 @@ ag_status ag_weight_files_require(const ag_weight_files *w, const char *name,
     return AG_OK;
 }
 
-const char *ag_weight_files_source(const ag_weight_files *w) { return w->source; }
-
 size_t ag_weight_files_n_files(const ag_weight_files *w) { return w->n_files; }
 
 static const weight_file *file_at(const ag_weight_files *w, size_t file) {
@@ -261,8 +259,6 @@ static const weight_file *file_at(const ag_weight_files *w, size_t file) {
 const char *ag_weight_files_path(const ag_weight_files *w, size_t file) {
     return file_at(w, file)->path;
 }
-
-int ag_weight_files_fd(const ag_weight_files *w, size_t file) { return file_at(w, file)->fd; }
 
 uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file) {
     return file_at(w, file)->bytes;

@@ -30,12 +30,9 @@ const ag_st_tensor *ag_weight_files_find(const ag_weight_files *w, const char *n
 ag_status ag_weight_files_require(const ag_weight_files *w, const char *name,
                                   const ag_st_tensor **out, ag_error *err);
 
-/* The opened path, and each file behind it: its path, its descriptor (borrowed, for pread and mmap)
- * and its size. */
-const char *ag_weight_files_source(const ag_weight_files *w);
+/* The files behind it: how many, their paths and sizes. */
 size_t ag_weight_files_n_files(const ag_weight_files *w);
 const char *ag_weight_files_path(const ag_weight_files *w, size_t file);
-int ag_weight_files_fd(const ag_weight_files *w, size_t file);
 uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file);
 
 /* First byte of the tensor in a read-only mapping of its file. Not necessarily aligned to its
