@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_backend [-b BACKEND] [-t THREADS] [-s SEED] [-f OPERATION] [-v]: every operation of a
+ * backend against double arithmetic. A line for each operation and type; exit 1 if a case fails. */
+#include "oracle/oracle.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct options {
+    ag_backend_params backend;
+    uint64_t seed;
+    const char *only; /* NULL: all operations */
+    bool verbose;     /* a line for each case */
+} options;
+
+typedef struct tally {
+    const char *op;
+    ag_dtype type;
+    size_t n_cases, n_failed;
+    double worst, tolerance;
+} tally;
+
+static const char *const data_names[] = {"plain", "extreme", "nonfinite"};
+
+static void print_tally(const tally *t) {
+    if (!t->op) return;
+    printf("%-18s %-5s %4zu cases  worst nmse %8.2e of %8.2e  %s\n", t->op, ag_dtype_name(t->type),
+           t->n_cases, t->worst, t->tolerance, t->n_failed ? "FAILED" : "ok");
+}
+
+static void print_case(const oracle_case *c, const oracle_run *run, const oracle_score *score,
+                       bool passed) {
+    printf("  %s %s m=%zu n=%zu k=%zu %s: ", c->op, ag_dtype_name(c->type), c->m, c->n, c->k,
+           data_names[c->data]);
+    if (run->out_of_memory) printf("no memory for the case");
+    else if (run->status != AG_OK) printf("%s", ag_backend_error(run->be)->msg);
+    else {
+        printf("nmse %.3e (at most %.3e), %zu values NaN or infinite on one side, %zu bytes "
+               "written outside",
+               score->nmse, c->nmse, score->n_unlike, run->guard_faults);
+    }
+    printf("%s\n", passed ? "" : "  FAILED");
+}
+
+/* NMSE is compared so that NaN fails. */
+static bool check(const oracle_case *c, const options *o, ag_backend *be, uint64_t seed, tally *t) {
+    oracle_run run;
+    oracle_case_run(c, be, seed, &run);
+    const oracle_score score = oracle_compare(&run);
+    const bool passed = run.status == AG_OK && !run.out_of_memory && !run.guard_faults &&
+                        !score.n_unlike && score.nmse <= c->nmse;
+    if (!passed || o->verbose) print_case(c, &run, &score, passed);
+    t->n_cases++;
+    t->n_failed += !passed;
+    if (!(score.nmse <= t->worst)) t->worst = score.nmse;
+    oracle_run_free(&run);
+    return passed;
+}
+
+static size_t check_all(const options *o, ag_backend *be) {
+    oracle_case c;
+    tally t = {0};
+    size_t n_failed = 0, n_cases = 0;
+    for (size_t i = 0; oracle_case_at(i, &c); i++) {
+        if (o->only && strcmp(o->only, c.op) != 0) continue;
+        if (!t.op || strcmp(t.op, c.op) != 0 || t.type != c.type) {
+            print_tally(&t);
+            t = (tally){.op = c.op, .type = c.type, .tolerance = c.nmse};
+        }
+        n_failed += !check(&c, o, be, o->seed + i, &t);
+        n_cases++;
+    }
+    print_tally(&t);
+    printf("%zu cases, %zu failed; seed %" PRIu64 "\n", n_cases, n_failed, o->seed);
+    return n_failed + !n_cases;
+}
+
+static bool parse(int argc, char **argv, options *o) {
+    *o = (options){.seed = 1};
+    for (int opt; (opt = getopt(argc, argv, "b:s:t:f:v")) != -1;) {
+        switch (opt) {
+        case 'b':
+            o->backend.name = optarg;
+            break;
+        case 's':
+            o->seed = strtoull(optarg, NULL, 10);
+            break;
+        case 't':
+            o->backend.n_threads = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'f':
+            o->only = optarg;
+            break;
+        case 'v':
+            o->verbose = true;
+            break;
+        default:
+            return false;
+        }
+    }
+    return optind == argc;
+}
+
+int main(int argc, char **argv) {
+    options o;
+    ag_error err;
+    ag_backend *be;
+    if (!parse(argc, argv, &o)) {
+        fprintf(stderr, "usage: %s [-b BACKEND] [-t THREADS] [-s SEED] [-f OPERATION] [-v]\n",
+                argv[0]);
+        return 2;
+    }
+    if (ag_backend_create(&o.backend, &be, &err) != AG_OK) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    printf("%s\n", ag_backend_describe(be));
+    size_t n_failed = check_all(&o, be);
+    ag_backend_destroy(be);
+    return n_failed ? 1 : 0;
+}

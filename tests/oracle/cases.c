@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A line for each operation: types, sizes, kinds of data, tolerance. Every combination is a case.
+ */
+#include "oracle/oracle.h"
+
+#include <string.h>
+
+/* Tolerances are mean squared errors over the mean square of the result. Sums in double and one
+ * rounding to float leave about 1e-15; where data cancel, the sum is small and the error is not. */
+#define ROUNDING 1e-13
+#define EXACT 0.0
+/* Attention rounds a score of up to 60 to float before its exponential is taken. */
+#define ATTENTION 1e-10
+
+typedef struct size {
+    size_t m, n, k;
+} size;
+
+/* Around the widths of vectors, blocks and panels. */
+static const size matmul_sizes[] = {{1, 1, 1},    {1, 7, 15},   {2, 15, 7},   {3, 17, 33},
+                                    {7, 33, 17},  {1, 33, 127}, {5, 127, 1},  {33, 3, 127},
+                                    {300, 2, 31}, {8, 64, 640}, {1, 65, 8200}};
+static const size block_sizes[] = {{1, 1, 32},   {1, 33, 96},  {2, 15, 64},  {7, 17, 288},
+                                   {33, 3, 128}, {300, 2, 32}, {8, 64, 640}, {1, 65, 8192}};
+static const size row_sizes[] = {{1, 1, 0},  {1, 7, 0},   {3, 15, 0},   {2, 17, 0},
+                                 {5, 33, 0}, {2, 127, 0}, {1, 8192, 0}, {70, 257, 0}};
+/* rope: rows, head_dim, heads */
+static const size rope_sizes[] = {{1, 2, 1},  {3, 14, 1},  {1, 30, 7},
+                                  {2, 34, 3}, {40, 64, 4}, {7, 126, 1}};
+/* gather: rows, columns, rows of the table; cast: rows, columns */
+static const size table_sizes[] = {{1, 1, 1}, {3, 7, 2}, {5, 33, 17}, {200, 127, 33}};
+static const size block_table_sizes[] = {{1, 32, 1}, {3, 64, 5}, {200, 96, 33}};
+/* attention: queries, slots, head_dim */
+static const size attention_sizes[] = {{1, 1, 1},    {2, 7, 15},   {3, 127, 17}, {1, 128, 33},
+                                       {9, 129, 40}, {1, 700, 64}, {33, 300, 64}};
+static const size block_attention_sizes[] = {{1, 1, 32}, {3, 127, 32}, {1, 129, 96}, {33, 300, 64}};
+
+#define SIZES(table) (table), sizeof(table) / sizeof((table)[0])
+
+enum {
+    ONLY_F32 = 1 << AG_F32,
+    HALVES = 1 << AG_F16 | 1 << AG_BF16,
+    FLOATS = ONLY_F32 | HALVES,
+    BLOCKS = 1 << AG_Q4_0 | 1 << AG_Q4_1 | 1 << AG_Q8_0,
+};
+enum {
+    PLAIN = 1 << DATA_PLAIN,
+    FINITE = PLAIN | 1 << DATA_EXTREME,
+    ANYTHING = FINITE | 1 << DATA_NONFINITE,
+};
+
+typedef struct family {
+    const char *op;
+    void (*run)(const oracle_case *c, oracle_run *run);
+    unsigned types;
+    const size *sizes;
+    size_t n_sizes;
+    unsigned data;
+    double nmse;
+} family;
+
+static const family families[] = {
+    {"matmul", oracle_matmul, ONLY_F32, SIZES(matmul_sizes), ANYTHING, ROUNDING},
+    {"matmul_transposed", oracle_matmul_transposed, FLOATS, SIZES(matmul_sizes), ANYTHING,
+     ROUNDING},
+    {"matmul_transposed", oracle_matmul_transposed, BLOCKS, SIZES(block_sizes), ANYTHING, ROUNDING},
+    {"matmul_prepared", oracle_matmul_prepared, FLOATS, SIZES(matmul_sizes), ANYTHING, ROUNDING},
+    {"matmul_prepared", oracle_matmul_prepared, BLOCKS, SIZES(block_sizes), ANYTHING, ROUNDING},
+    {"matmul_slice", oracle_matmul_slice, FLOATS | BLOCKS, SIZES(block_sizes), PLAIN, ROUNDING},
+    {"matmul_group", oracle_matmul_group, FLOATS | BLOCKS, SIZES(block_sizes), FINITE, ROUNDING},
+    {"rms_norm", oracle_rms_norm, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"add_rms_norm", oracle_add_rms_norm, ONLY_F32, SIZES(row_sizes), FINITE, ROUNDING},
+    {"softmax", oracle_softmax, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"add_assign", oracle_add_assign, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"add_bias", oracle_add_bias, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"scale", oracle_scale, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"silu_mul", oracle_silu_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"rope", oracle_rope, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
+    {"gather", oracle_gather, FLOATS, SIZES(table_sizes), ANYTHING, EXACT},
+    {"gather", oracle_gather, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"cast_from", oracle_cast_from, HALVES, SIZES(table_sizes), ANYTHING, EXACT},
+    {"cast_from", oracle_cast_from, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"cast_to", oracle_cast_to, HALVES, SIZES(table_sizes), FINITE, EXACT},
+    {"cast_to", oracle_cast_to, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"attention", oracle_attention, FLOATS, SIZES(attention_sizes), PLAIN, ATTENTION},
+    {"attention", oracle_attention, BLOCKS, SIZES(block_attention_sizes), PLAIN, ATTENTION},
+};
+
+enum { N_FAMILIES = sizeof families / sizeof families[0], N_DATA = DATA_NONFINITE + 1 };
+
+bool oracle_case_at(size_t i, oracle_case *out) {
+    for (size_t f = 0; f < N_FAMILIES; f++) {
+        const family *fam = &families[f];
+        for (unsigned type = 0; type < AG_DTYPE_COUNT; type++) {
+            for (unsigned data = 0; data < N_DATA; data++) {
+                if (!(fam->types >> type & 1) || !(fam->data >> data & 1)) continue;
+                if (i >= fam->n_sizes) {
+                    i -= fam->n_sizes;
+                    continue;
+                }
+                const size *s = &fam->sizes[i];
+                *out = (oracle_case){fam->op, (ag_dtype)type,    s->m,      s->n,
+                                     s->k,    (oracle_data)data, fam->nmse, fam->run};
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run) {
+    memset(run, 0, sizeof *run);
+    run->be = be;
+    run->random = seed;
+    run->data = c->data;
+    c->run(c, run);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kv_write and attention together. Sizes: m queries of each of two sequences over one cache of n
+ * slots, heads of k values; two KV heads that hold different numbers of slots, three query heads
+ * each. The second sequence asks for the attention weights of its later half. */
+#include "oracle/oracle.h"
+
+#include "quant/quant.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KV_HEADS = 2, GROUP = 3, HEADS = KV_HEADS * GROUP, MAX_BLOCKS = 8, MAX_QUERIES = 64 };
+enum { PAGE = 4096, SCORE_MARGIN = 3 };
+
+typedef struct cache {
+    ag_kv_view view;
+    ag_buffer *buffers[MAX_BLOCKS];
+    ag_kv_block blocks[MAX_BLOCKS];
+    uint32_t n_slots[KV_HEADS];
+    uint32_t *positions; /* [n] */
+} cache;
+
+static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+/* The types of a cache whose keys are of the case's type: mixed where they are quantised. */
+static ag_dtype value_type(ag_dtype keys) {
+    return keys == AG_Q8_0 ? AG_Q4_0 : keys == AG_Q4_0 ? AG_F16 : keys;
+}
+
+static void cache_make(cache *kv, const oracle_case *c, oracle_run *run) {
+    const size_t part = (size_t)KV_HEADS * AG_KV_BLOCK;
+    memset(kv, 0, sizeof *kv);
+    kv->view = (ag_kv_view){
+        .k_type = c->type,
+        .v_type = value_type(c->type),
+        .n_kv_heads = KV_HEADS,
+        .head_dim = (uint32_t)c->k,
+        .blocks = kv->blocks,
+        .n_blocks = (uint32_t)((c->n + AG_KV_BLOCK - 1) / AG_KV_BLOCK),
+        .n_slots = kv->n_slots,
+    };
+    kv->view.v_offset = pages(part * ag_dtype_row_bytes(kv->view.k_type, c->k));
+    kv->view.p_offset = kv->view.v_offset + pages(part * ag_dtype_row_bytes(kv->view.v_type, c->k));
+    const size_t bytes = kv->view.p_offset + pages(part * sizeof(uint32_t));
+    kv->positions = malloc(c->n * sizeof *kv->positions);
+    run->out_of_memory |= !kv->positions;
+    for (size_t i = 0; i < kv->view.n_blocks; i++) {
+        ag_status st = ag_memory_alloc(ag_backend_memory(run->be), PAGE + bytes, AG_USAGE_KV,
+                                       &kv->buffers[i], NULL);
+        run->out_of_memory |= st != AG_OK;
+        kv->blocks[i] = (ag_kv_block){kv->buffers[i], PAGE};
+    }
+    for (size_t i = 0; kv->positions && i < c->n; i++) kv->positions[i] = (uint32_t)(2 * i + 1);
+}
+
+static void cache_free(cache *kv) {
+    for (size_t i = 0; i < MAX_BLOCKS; i++) ag_buffer_release(&kv->buffers[i]);
+    free(kv->positions);
+}
+
+/* Writes all tokens in two calls, then takes a quarter of the slots from the second head. */
+static ag_status cache_fill(cache *kv, const oracle_case *c, oracle_run *run, const ag_tensor *k,
+                            const ag_tensor *v) {
+    const size_t n_first = c->n * 2 / 3, ends[2] = {n_first, c->n};
+    size_t begin = 0;
+    ag_status st = AG_OK;
+    for (int i = 0; i < 2 && st == AG_OK; i++) {
+        ag_tensor ks, vs;
+        ag_tensor_rows(&ks, k, begin * KV_HEADS, (ends[i] - begin) * KV_HEADS, NULL);
+        ag_tensor_rows(&vs, v, begin * KV_HEADS, (ends[i] - begin) * KV_HEADS, NULL);
+        ag_tensor_reshape(&ks, &ks, ag_shape_3d(ends[i] - begin, KV_HEADS, c->k), NULL);
+        ag_tensor_reshape(&vs, &vs, ag_shape_3d(ends[i] - begin, KV_HEADS, c->k), NULL);
+        if (ends[i] > begin) st = ag_kv_write(run->be, &kv->view, &ks, &vs, kv->positions + begin);
+        kv->n_slots[0] = kv->n_slots[1] = (uint32_t)ends[i];
+        begin = ends[i];
+    }
+    kv->n_slots[1] -= (uint32_t)(c->n / 4);
+    return st;
+}
+
+static void round_rows(ag_dtype dtype, float *values, size_t n_rows, size_t d) {
+    unsigned char packed[1024];
+    for (size_t i = 0; i < n_rows; i++) {
+        ag_quantize_row(dtype, packed, values + i * d, d, AG_ROUND_KV, NULL);
+        ag_dequantize_row(dtype, values + i * d, packed, d);
+    }
+}
+
+/* One query head: out[d], and the weights of all slots, 0 where it sees none. */
+static void want_head(double *out, double *weights, const float *q, const guarded *k,
+                      const guarded *v, const cache *kv, size_t head, uint32_t position,
+                      float scale) {
+    const size_t d = kv->view.head_dim, n = kv->n_slots[head];
+    double max = -INFINITY, sum = 0;
+    for (size_t s = 0; s < n; s++) {
+        const float *key = k->values + (s * KV_HEADS + head) * d;
+        double dot = 0;
+        for (size_t i = 0; i < d; i++) dot += (double)q[i] * key[i];
+        weights[s] = kv->positions[s] <= position ? dot * scale : -INFINITY;
+        if (weights[s] > max) max = weights[s];
+    }
+    for (size_t s = 0; s < n; s++) {
+        weights[s] = max == -INFINITY ? 0 : exp(weights[s] - max);
+        sum += weights[s];
+    }
+    memset(out, 0, d * sizeof *out);
+    for (size_t s = 0; s < n && sum > 0; s++) {
+        const float *value = v->values + (s * KV_HEADS + head) * d;
+        weights[s] /= sum;
+        for (size_t i = 0; i < d; i++) out[i] += weights[s] * value[i];
+    }
+}
+
+typedef struct attention {
+    const oracle_case *c;
+    cache kv;
+    guarded out, q, k, v;
+    uint32_t positions[MAX_QUERIES];
+    float *scores; /* [KV_HEADS, n + SCORE_MARGIN] */
+    float scale;
+    size_t score_row0;
+} attention;
+
+static ag_status attend(attention *a, oracle_run *run) {
+    const oracle_case *c = a->c;
+    const size_t stride = c->n + SCORE_MARGIN;
+    ag_status st = cache_fill(&a->kv, c, run, &a->k.t, &a->v.t);
+    for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
+    const ag_attention_seq seqs[2] = {
+        {.kv = a->kv.view, .row0 = 0, .n_rows = c->m, .positions = a->positions},
+        {.kv = a->kv.view,
+         .row0 = c->m,
+         .n_rows = c->m,
+         .positions = a->positions,
+         .scores = a->scores,
+         .score_row0 = a->score_row0,
+         .score_stride = stride},
+    };
+    return st == AG_OK ? ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, a->scale) : st;
+}
+
+static void want_attention(attention *a, double *want, double *scores) {
+    const oracle_case *c = a->c;
+    const size_t stride = c->n + SCORE_MARGIN;
+    double *weights = malloc(c->n * sizeof *weights);
+    round_rows(a->kv.view.k_type, a->k.values, c->n * KV_HEADS, c->k);
+    round_rows(a->kv.view.v_type, a->v.values, c->n * KV_HEADS, c->k);
+    for (size_t i = 0; i < KV_HEADS * stride; i++) scores[i] = 1;
+    for (size_t i = 0; weights && i < 2 * c->m * HEADS; i++) {
+        const size_t row = i / HEADS, head = i % HEADS / GROUP;
+        want_head(want + i * c->k, weights, a->q.values + i * c->k, &a->k, &a->v, &a->kv, head,
+                  a->positions[row % c->m], a->scale);
+        if (row < c->m + a->score_row0) continue;
+        for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
+            scores[head * stride + s] += weights[s] / GROUP;
+        }
+    }
+    free(weights);
+}
+
+/* The scores come behind the outputs in run->got, and their guards at each row's end. */
+static void take_results(attention *a, oracle_run *run) {
+    const size_t n_scores = KV_HEADS * (a->c->n + SCORE_MARGIN);
+    const size_t at = run->n;
+    guarded scores = guarded_make(run, AG_F32, ag_shape_1d(n_scores), 0, DATA_PLAIN);
+    if (scores.buffer) {
+        ag_buffer_upload(scores.buffer, scores.t.offset, a->scores, n_scores * sizeof(float), NULL);
+    }
+    if (oracle_take(run, &a->out) && oracle_take(run, &scores)) {
+        want_attention(a, run->want + at, run->want + run->n - n_scores);
+    }
+    guarded_free(&scores);
+}
+
+void oracle_attention(const oracle_case *c, oracle_run *run) {
+    attention a = {.c = c, .scale = 8 / sqrtf((float)c->k), .score_row0 = c->m / 2};
+    const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);
+    const ag_shape tokens = ag_shape_3d(c->n, KV_HEADS, c->k);
+    cache_make(&a.kv, c, run);
+    a.out = guarded_make(run, AG_F32, rows, 0, DATA_PLAIN);
+    a.q = guarded_make(run, AG_F32, rows, 0, run->data);
+    a.k = guarded_make(run, AG_F32, tokens, 0, run->data);
+    a.v = guarded_make(run, AG_F32, tokens, 0, run->data);
+    a.scores = malloc(KV_HEADS * (c->n + SCORE_MARGIN) * sizeof *a.scores);
+    /* The first query sees nothing, the last one all. */
+    for (size_t i = 0; i < c->m; i++) {
+        a.positions[i] = (uint32_t)(c->m > 1 ? i * 2 * c->n / (c->m - 1) : 2 * c->n);
+    }
+    run->out_of_memory |= !a.scores;
+    if (!run->out_of_memory) run->status = attend(&a, run);
+    if (!run->out_of_memory) take_results(&a, run);
+    guarded *inputs[] = {&a.q, &a.k, &a.v};
+    guarded_check(run, &a.out, true);
+    guarded_free(&a.out);
+    for (int i = 0; i < 3; i++) {
+        guarded_check(run, inputs[i], false);
+        guarded_free(inputs[i]);
+    }
+    free(a.scores);
+    cache_free(&a.kv);
+}

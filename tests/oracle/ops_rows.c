@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes: m rows of n values. */
+#include "oracle/oracle.h"
+
+#include "quant/quant.h"
+
+#include <math.h>
+
+#define EPS 1e-5f
+
+static guarded rows_of(const oracle_case *c, oracle_run *run) {
+    return guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, run->data);
+}
+
+static void finish(oracle_run *run, guarded *destination, guarded *inputs, size_t n_inputs) {
+    guarded_check(run, destination, true);
+    guarded_free(destination);
+    for (size_t i = 0; i < n_inputs; i++) {
+        guarded_check(run, &inputs[i], false);
+        guarded_free(&inputs[i]);
+    }
+}
+
+static void want_rms_norm(double *y, const double *x, const float *w, size_t m, size_t n) {
+    for (size_t i = 0; i < m; i++) {
+        double squares = 0;
+        for (size_t j = 0; j < n; j++) squares += x[i * n + j] * x[i * n + j];
+        double factor = 1 / sqrt(squares / (double)n + (double)EPS);
+        for (size_t j = 0; j < n; j++) y[i * n + j] = x[i * n + j] * factor * w[j];
+    }
+}
+
+void oracle_rms_norm(const oracle_case *c, oracle_run *run) {
+    guarded y = rows_of(c, run);
+    guarded in[] = {rows_of(c, run), guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, DATA_PLAIN)};
+    if (!run->out_of_memory) run->status = ag_rms_norm(run->be, &y.t, &in[0].t, &in[1].t, EPS);
+    double *want = oracle_take(run, &y);
+    for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = in[0].values[i];
+    if (want) want_rms_norm(want, want, in[1].values, c->m, c->n);
+    finish(run, &y, in, 2);
+}
+
+/* Both destinations: the sum, rounded to float, and its norm. */
+void oracle_add_rms_norm(const oracle_case *c, oracle_run *run) {
+    guarded y = rows_of(c, run), x = rows_of(c, run);
+    guarded in[] = {rows_of(c, run), guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, DATA_PLAIN)};
+    if (!run->out_of_memory) {
+        run->status = ag_add_rms_norm(run->be, &y.t, &x.t, &in[0].t, &in[1].t, EPS);
+    }
+    const size_t at = run->n, n = c->m * c->n;
+    if (oracle_take(run, &x) && oracle_take(run, &y)) {
+        double *sum = run->want + at;
+        for (size_t i = 0; i < n; i++) sum[i] = x.values[i] + in[0].values[i];
+        want_rms_norm(sum + n, sum, in[1].values, c->m, c->n);
+    }
+    finish(run, &x, NULL, 0);
+    finish(run, &y, in, 2);
+}
+
+/* Every third row is -inf alone. */
+void oracle_softmax(const oracle_case *c, oracle_run *run) {
+    guarded x = rows_of(c, run);
+    for (size_t i = 0; x.buffer && i < c->m * c->n; i++) {
+        if (i / c->n % 3 == 1) x.values[i] = -INFINITY;
+    }
+    if (x.buffer) {
+        run->status = ag_buffer_upload(x.buffer, x.t.offset, x.values, ag_tensor_bytes(&x.t), NULL);
+    }
+    if (!run->out_of_memory) run->status = ag_softmax(run->be, &x.t);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m; i++, want += c->n) {
+        const float *row = x.values + i * c->n;
+        double max = -INFINITY, sum = 0;
+        for (size_t j = 0; j < c->n; j++) max = row[j] > max ? row[j] : max;
+        for (size_t j = 0; j < c->n; j++) sum += want[j] = exp(row[j] - max);
+        for (size_t j = 0; j < c->n; j++) {
+            /* A NaN stays to be seen, even in a row of -inf. */
+            if (max == -INFINITY) want[j] = isnan(row[j]) ? row[j] : 0;
+            else want[j] /= sum;
+        }
+    }
+    finish(run, &x, NULL, 0);
+}
+
+void oracle_add_assign(const oracle_case *c, oracle_run *run) {
+    guarded x = rows_of(c, run), y = rows_of(c, run);
+    if (!run->out_of_memory) run->status = ag_add_assign(run->be, &x.t, &y.t);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = (double)x.values[i] + y.values[i];
+    finish(run, &x, &y, 1);
+}
+
+void oracle_add_bias(const oracle_case *c, oracle_run *run) {
+    guarded x = rows_of(c, run);
+    guarded bias = guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, run->data);
+    if (!run->out_of_memory) run->status = ag_add_bias(run->be, &x.t, &bias.t);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        want[i] = (double)x.values[i] + bias.values[i % c->n];
+    }
+    finish(run, &x, &bias, 1);
+}
+
+void oracle_scale(const oracle_case *c, oracle_run *run) {
+    guarded x = rows_of(c, run);
+    if (!run->out_of_memory) run->status = ag_scale(run->be, &x.t, 0.3f);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = (double)x.values[i] * 0.3f;
+    finish(run, &x, NULL, 0);
+}
+
+void oracle_silu_mul(const oracle_case *c, oracle_run *run) {
+    guarded a = rows_of(c, run), b = rows_of(c, run);
+    if (!run->out_of_memory) run->status = ag_silu_mul(run->be, &a.t, &b.t);
+    double *want = oracle_take(run, &a);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        want[i] = a.values[i] / (1 + exp(-(double)a.values[i])) * b.values[i];
+    }
+    finish(run, &a, &b, 1);
+}
+
+/* m rows of k heads of n values, at positions up to 2^17. */
+void oracle_rope(const oracle_case *c, oracle_run *run) {
+    const size_t heads = c->k, d = c->n, half = d / 2;
+    uint32_t positions[512];
+    guarded x = guarded_make(run, AG_F32, ag_shape_3d(c->m, heads, d), 0, run->data);
+    guarded freq = guarded_make(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
+    for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
+    if (!run->out_of_memory) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m * heads * d; i++) {
+        const size_t row = i / (heads * d), j = i % d;
+        const float angle = (float)positions[row] * freq.values[j % half];
+        const double other = j < half ? -(double)x.values[i + half] : x.values[i - half];
+        want[i] = x.values[i] * cos((double)angle) + other * sin((double)angle);
+    }
+    finish(run, &x, &freq, 1);
+}
+
+/* n columns; m rows looked up in a table of k. */
+void oracle_gather(const oracle_case *c, oracle_run *run) {
+    int32_t ids[512];
+    guarded dst = rows_of(c, run);
+    guarded table = guarded_make(run, c->type, ag_shape_2d(c->k, c->n), 0, run->data);
+    for (size_t i = 0; i < c->m; i++) ids[i] = (int32_t)oracle_below(run, (uint32_t)c->k);
+    if (!run->out_of_memory) run->status = ag_gather(run->be, &dst.t, &table.t, ids, c->m);
+    double *want = oracle_take(run, &dst);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        want[i] = table.values[(size_t)ids[i / c->n] * c->n + i % c->n];
+    }
+    finish(run, &dst, &table, 1);
+}
+
+void oracle_cast_from(const oracle_case *c, oracle_run *run) {
+    guarded dst = rows_of(c, run);
+    guarded src = guarded_make(run, c->type, ag_shape_2d(c->m, c->n), 0, run->data);
+    if (!run->out_of_memory) run->status = ag_cast(run->be, &dst.t, &src.t);
+    double *want = oracle_take(run, &dst);
+    for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = src.values[i];
+    finish(run, &dst, &src, 1);
+}
+
+void oracle_cast_to(const oracle_case *c, oracle_run *run) {
+    guarded dst = guarded_make(run, c->type, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN);
+    guarded src = rows_of(c, run);
+    if (!run->out_of_memory) run->status = ag_cast(run->be, &dst.t, &src.t);
+    double *want = oracle_take(run, &dst);
+    for (size_t i = 0; want && i < c->m; i++) {
+        unsigned char packed[4096];
+        float values[512];
+        ag_quantize_row(c->type, packed, src.values + i * c->n, c->n, AG_ROUND_REFERENCE, NULL);
+        ag_dequantize_row(c->type, values, packed, c->n);
+        for (size_t j = 0; j < c->n; j++) want[i * c->n + j] = values[j];
+    }
+    finish(run, &dst, &src, 1);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operations of a backend against straightforward double arithmetic: one table of cases, used
+ * by test_backend and by the unit tests. */
+#ifndef AG_TESTS_ORACLE_H
+#define AG_TESTS_ORACLE_H
+
+#include "core/backend_ops.h"
+
+/* ---- data ---- */
+
+typedef enum oracle_data {
+    DATA_PLAIN,     /* uniform in [-1, 1) */
+    DATA_EXTREME,   /* magnitudes from 2^-26 to 2^14, zeros, neighbours that cancel */
+    DATA_NONFINITE, /* plain, with a NaN and an infinity in places of their own */
+} oracle_data;
+
+/* What a run may draw on and leaves behind. */
+typedef struct oracle_run {
+    ag_backend *be;
+    uint64_t random; /* state of the generator; the seed at first */
+    oracle_data data;
+    float *got;   /* [n] what the operation wrote, owned */
+    double *want; /* [n] what it should have written, owned */
+    size_t n, cap;
+    size_t guard_faults; /* bytes written around a tensor, or into an input */
+    ag_status status;    /* of the operation */
+    bool out_of_memory;
+} oracle_run;
+
+void oracle_run_free(oracle_run *run);
+uint32_t oracle_below(oracle_run *run, uint32_t n); /* 0 .. n-1 */
+void oracle_fill(oracle_run *run, float *values, size_t n, oracle_data data);
+
+/* Errors of a run: squares of the differences over squares of the wanted values, leaving out what
+ * is NaN or infinite on both sides alike. */
+typedef struct oracle_score {
+    double nmse;
+    size_t n_unlike; /* NaN or infinite on one side only */
+} oracle_score;
+oracle_score oracle_compare(const oracle_run *run);
+
+/* ---- tensors between guard zones ---- */
+
+typedef struct guarded {
+    ag_tensor t;
+    ag_buffer *buffer;
+    float *values;        /* [numel] F32 values, as they are after rounding to the dtype */
+    unsigned char *image; /* the whole buffer as it was uploaded */
+    size_t bytes;         /* of the image */
+} guarded;
+
+/* A tensor of random values; `skew` bytes past a 64-byte line. */
+guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
+                     oracle_data data);
+/* Counts what was written around the tensor, and into it unless it was the destination. */
+void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
+void guarded_free(guarded *g);
+/* Appends what the tensor holds now to run->got; the caller fills the pointer returned (NULL when
+ * memory is short) with as many wanted values. */
+double *oracle_take(oracle_run *run, const guarded *g);
+
+/* ---- cases ---- */
+
+typedef struct oracle_case {
+    const char *op;
+    ag_dtype type; /* of the weight, table, cache or source */
+    size_t m, n, k;
+    oracle_data data;
+    double nmse; /* what is tolerated */
+    void (*run)(const struct oracle_case *c, oracle_run *run);
+} oracle_case;
+
+/* The i-th case; false past the end. */
+bool oracle_case_at(size_t i, oracle_case *out);
+/* Runs a case on a backend with random data of this seed. Free the run afterwards. */
+void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
+
+/* ---- operations by file: each runs one case ---- */
+
+/* ops_matmul.c */
+void oracle_matmul(const oracle_case *c, oracle_run *run);
+void oracle_matmul_transposed(const oracle_case *c, oracle_run *run);
+void oracle_matmul_prepared(const oracle_case *c, oracle_run *run);
+void oracle_matmul_slice(const oracle_case *c, oracle_run *run);
+void oracle_matmul_group(const oracle_case *c, oracle_run *run);
+/* ops_rows.c */
+void oracle_rms_norm(const oracle_case *c, oracle_run *run);
+void oracle_add_rms_norm(const oracle_case *c, oracle_run *run);
+void oracle_softmax(const oracle_case *c, oracle_run *run);
+void oracle_add_assign(const oracle_case *c, oracle_run *run);
+void oracle_add_bias(const oracle_case *c, oracle_run *run);
+void oracle_scale(const oracle_case *c, oracle_run *run);
+void oracle_silu_mul(const oracle_case *c, oracle_run *run);
+void oracle_rope(const oracle_case *c, oracle_run *run);
+void oracle_gather(const oracle_case *c, oracle_run *run);
+void oracle_cast_from(const oracle_case *c, oracle_run *run);
+void oracle_cast_to(const oracle_case *c, oracle_run *run);
+/* ops_attention.c */
+void oracle_attention(const oracle_case *c, oracle_run *run);
+
+#endif
