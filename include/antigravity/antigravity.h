@@ -8,6 +8,7 @@
 #include <antigravity/dtype.h>
 #include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
+#include <antigravity/process.h>
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
 #include <antigravity/status.h>

@@ -4,6 +4,8 @@
 #include "models/llama_weights.h"
 #include "quant/quant.h"
 
+#include <antigravity/process.h>
+
 typedef struct loading {
     ag_llama_weights *w;
     ag_backend *backend;
@@ -23,6 +25,8 @@ static void drop_rows(void *user, size_t row0, size_t n_rows) {
 
 static ag_status advance(loading *ld, const ag_st_tensor *t, ag_error *err) {
     ld->done += t->n_bytes;
+    ag_memory_usage here; /* asked for so that the peak of loading is on record */
+    ag_process_memory(&here);
     const ag_model_params *p = ld->params;
     if (p->progress && !p->progress(p->progress_user, ld->done, ld->total)) {
         return AG_FAIL(err, CANCELLED, "loading was cancelled at %s", t->name);
