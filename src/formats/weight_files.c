@@ -5,6 +5,7 @@
 #include "core/fail.h"
 #include "formats/file.h"
 #include "formats/shard_index.h"
+#include "memory/mapped_buffer.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ typedef struct weight_file {
     char *path;
     int fd;
     uint64_t bytes;
-    char *map; /* all of the file */
+    ag_buffer *map; /* all of the file */
     ag_st_header header;
 } weight_file;
 
@@ -40,7 +41,7 @@ struct ag_weight_files {
 /* ---- one file ---- */
 
 static void close_file(weight_file *f) {
-    if (f->map) munmap(f->map, (size_t)f->bytes);
+    ag_buffer_release(&f->map);
     if (f->fd >= 0) close(f->fd);
     ag_st_header_free(&f->header);
     ag_free(f->path);
@@ -75,11 +76,7 @@ static ag_status open_file(weight_file *f, char *path, uint32_t number, ag_error
         return AG_FAIL(err, LIMIT, "%s: %" PRIu64 " bytes do not fit the address space", path,
                        f->bytes);
     }
-    void *map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, f->fd, 0);
-    if (map == MAP_FAILED)
-        return AG_FAIL(err, IO, "%s: cannot be mapped: %s", path, strerror(errno));
-    f->map = map;
-    return AG_OK;
+    return ag_mapped_buffer_open(f->fd, (size_t)f->bytes, path, &f->map, err);
 }
 
 /* ---- the set ---- */
@@ -266,8 +263,10 @@ uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file) {
 
 /* ---- bytes ---- */
 
-const void *ag_weight_files_data(const ag_weight_files *w, const ag_st_tensor *t) {
-    return file_at(w, t->file)->map + t->offset;
+ag_status ag_weight_files_tensor(const ag_weight_files *w, const ag_st_tensor *t, ag_tensor *out,
+                                 ag_error *err) {
+    return ag_tensor_make(out, t->dtype, t->shape, file_at(w, t->file)->map, (size_t)t->offset,
+                          err);
 }
 
 void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
@@ -281,7 +280,7 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint6
     uint64_t end = (t->offset + first + n + page - 1) / page * page;
     if (end > f->bytes) end = f->bytes;
     /* Advice only: where the system refuses it, the pages leave under memory pressure instead. */
-    (void)madvise(f->map + begin, (size_t)(end - begin), MADV_DONTNEED);
+    (void)madvise((char *)ag_buffer_map(f->map) + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
 ag_status ag_weight_files_read(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,

@@ -4,7 +4,7 @@
  *
  * The files must not change while they are open. Sizes are checked when opening; if a file is
  * truncated later, ag_weight_files_read gives AG_IO, but touching the mapping
- * (ag_weight_files_data) raises SIGBUS: that is how the system says it. */
+ * (ag_weight_files_tensor) raises SIGBUS: that is how the system says it. */
 #ifndef AG_FORMATS_WEIGHT_FILES_H
 #define AG_FORMATS_WEIGHT_FILES_H
 
@@ -35,9 +35,10 @@ size_t ag_weight_files_n_files(const ag_weight_files *w);
 const char *ag_weight_files_path(const ag_weight_files *w, size_t file);
 uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file);
 
-/* First byte of the tensor in a read-only mapping of its file. Not necessarily aligned to its
- * element size: the format does not promise it. Pages come in when touched. */
-const void *ag_weight_files_data(const ag_weight_files *w, const ag_st_tensor *t);
+/* The tensor in a read-only mapping of its file, which *out borrows. Its data need not be aligned
+ * to its element size: the format does not promise it. Pages come in when touched. */
+ag_status ag_weight_files_tensor(const ag_weight_files *w, const ag_st_tensor *t, ag_tensor *out,
+                                 ag_error *err);
 
 /* Takes bytes [first, first + n) of the tensor out of this process's memory once they have been
  * used; they stay readable and come back from the file. Whole pages, borders included. A range past

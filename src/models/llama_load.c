@@ -40,8 +40,9 @@ static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *
     AG_TRY(ag_llama_weights_find(ld->files, spec, &t, err));
     ld->current = t;
     ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
-    ag_status st = ag_llama_weights_put_matrix(ld->w, ld->backend, out, spec, t->dtype,
-                                               ag_weight_files_data(ld->files, t),
+    ag_tensor src;
+    AG_TRY(ag_weight_files_tensor(ld->files, t, &src, err));
+    ag_status st = ag_llama_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
                                                ld->params->weights, drop_rows, ld, err);
     ag_weight_files_drop(ld->files, t, 0, t->n_bytes);
     if (st != AG_OK) {

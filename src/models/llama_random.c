@@ -2,6 +2,7 @@
 /* Weights of a known shape from random numbers: for measuring speed. */
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "memory/galloc.h"
 #include "models/llama_weights.h"
 
 #include <string.h>
@@ -54,27 +55,37 @@ typedef struct making {
     ag_llama_weights *w;
     ag_backend *backend;
     const ag_model_params *params;
+    ag_memory *host; /* where the random bytes stand before they are prepared */
     uint64_t state, done, total;
 } making;
 
+static ag_status make_matrix(making *mk, ag_tensor *out, const ag_weight_spec *spec,
+                             ag_error *err) {
+    ag_dtype type = ag_weight_type(AG_F32, mk->params->weights, spec->cols);
+    ag_tensor src;
+    ag_buffer *bytes;
+    AG_TRY(ag_tensor_alloc(&src, &bytes, mk->host, AG_USAGE_SCRATCH, type,
+                           ag_shape_2d(spec->rows, spec->cols), err));
+    fill_random(ag_tensor_data(&src), type, spec->rows * spec->cols, &mk->state);
+    ag_status st =
+        ag_llama_weights_put_matrix(mk->w, mk->backend, out, spec, &src, type, NULL, NULL, err);
+    ag_buffer_release(&bytes);
+    return st;
+}
+
+static ag_status make_ones(making *mk, ag_tensor *out, const ag_weight_spec *spec, ag_error *err) {
+    float *ones = ag_malloc(spec->rows * sizeof *ones);
+    if (!ones) return AG_FAIL(err, NOMEM, "tensor %s: %zu values", spec->name, spec->rows);
+    for (size_t i = 0; i < spec->rows; i++) ones[i] = 1.0f;
+    ag_status st = ag_llama_weights_put_vector(mk->w, mk->backend, out, spec, ones, err);
+    ag_free(ones);
+    return st;
+}
+
 static ag_status make_weight(making *mk, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
-    bool matrix = spec->kind == AG_WEIGHT_MATRIX;
-    ag_dtype type = matrix ? ag_weight_type(AG_F32, mk->params->weights, spec->cols) : AG_F32;
-    size_t bytes = spec->rows * ag_dtype_row_bytes(type, spec->cols);
-    void *data = ag_malloc(bytes);
-    if (!data) return AG_FAIL(err, NOMEM, "tensor %s: %zu bytes", spec->name, bytes);
-    ag_status st;
-    if (matrix) {
-        fill_random(data, type, spec->rows * spec->cols, &mk->state);
-        st = ag_llama_weights_put_matrix(mk->w, mk->backend, out, spec, type, data, type, NULL,
-                                         NULL, err);
-    } else {
-        for (size_t i = 0; i < spec->rows; i++) ((float *)data)[i] = 1.0f;
-        st = ag_llama_weights_put_vector(mk->w, mk->backend, out, spec, data, err);
-    }
-    ag_free(data);
-    if (st != AG_OK) return st;
+    if (spec->kind == AG_WEIGHT_MATRIX) AG_TRY(make_matrix(mk, out, spec, err));
+    else AG_TRY(make_ones(mk, out, spec, err));
     mk->done += (uint64_t)spec->rows * spec->cols;
     const ag_model_params *p = mk->params;
     if (p->progress && !p->progress(p->progress_user, mk->done, mk->total)) {
@@ -83,20 +94,25 @@ static ag_status make_weight(making *mk, ag_tensor *out, const ag_weight_spec *s
     return AG_OK;
 }
 
-ag_status ag_llama_weights_random(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,
-                                  const ag_model_params *params, ag_error *err) {
-    AG_TRY(ag_llama_weights_begin(w, c, err));
-    making mk = {.w = w, .backend = be, .params = params, .state = 0x9e3779b97f4a7c15u};
-    mk.total = ag_llama_parameters(c, true);
-    ag_status st = AG_OK;
+static ag_status make_layers(making *mk, const ag_llama_config *c, ag_error *err) {
     size_t n = ag_layer_weight_count(c);
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        for (size_t i = 0; i < n && st == AG_OK; i++) {
+        for (size_t i = 0; i < n; i++) {
             ag_weight_spec spec = ag_layer_weight(c, l, i);
-            ag_tensor *out = (ag_tensor *)(void *)((char *)&w->layers[l] + spec.member);
-            st = make_weight(&mk, out, &spec, err);
+            ag_tensor *out = (ag_tensor *)(void *)((char *)&mk->w->layers[l] + spec.member);
+            AG_TRY(make_weight(mk, out, &spec, err));
         }
     }
+    return AG_OK;
+}
+
+ag_status ag_llama_weights_random(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,
+                                  const ag_model_params *params, ag_error *err) {
+    making mk = {.w = w, .backend = be, .params = params, .state = 0x9e3779b97f4a7c15u};
+    mk.total = ag_llama_parameters(c, true);
+    AG_TRY(ag_galloc_create(&mk.host, err));
+    ag_status st = ag_llama_weights_begin(w, c, err);
+    if (st == AG_OK) st = make_layers(&mk, c, err);
     if (st == AG_OK) {
         ag_weight_spec spec = ag_norm_weight(c);
         st = make_weight(&mk, &w->norm, &spec, err);
@@ -106,5 +122,6 @@ ag_status ag_llama_weights_random(ag_llama_weights *w, ag_backend *be, const ag_
         st = make_weight(&mk, &w->lm_head, &spec, err);
     }
     if (st != AG_OK) ag_llama_weights_release(w);
+    ag_galloc_destroy(mk.host);
     return st;
 }

@@ -3,11 +3,9 @@
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
-#include "core/buffer_ops.h"
 #include "core/fail.h"
 
 #include <math.h>
-#include <string.h>
 
 ag_status ag_llama_weights_begin(ag_llama_weights *w, const ag_llama_config *c, ag_error *err) {
     *w = (ag_llama_weights){.n_layers = c->n_layers};
@@ -31,30 +29,12 @@ static void own(ag_llama_weights *w, ag_buffer *owner) {
     w->n_bytes += ag_buffer_size(owner);
 }
 
-/* Host memory that belongs to somebody else, as the buffer that a source tensor needs. It lives on
- * the stack for the length of a call and is never released. */
-typedef struct host_source {
-    ag_buffer base;
-    void *data;
-} host_source;
-
-static void source_destroy(ag_buffer *buf) { (void)buf; }
-static void *source_map(ag_buffer *buf) { return ((host_source *)buf)->data; }
-static const ag_buffer_ops source_ops = {.destroy = source_destroy, .map = source_map};
-
 ag_status ag_llama_weights_put_matrix(ag_llama_weights *w, ag_backend *be, ag_tensor *out,
-                                      const ag_weight_spec *spec, ag_dtype type, const void *data,
+                                      const ag_weight_spec *spec, const ag_tensor *src,
                                       ag_dtype want, ag_consumed_fn consumed, void *user,
                                       ag_error *err) {
-    host_source source;
-    size_t bytes = spec->rows * ag_dtype_row_bytes(type, spec->cols);
-    ag_buffer_init(&source.base, &source_ops, bytes);
-    /* The bytes are only read: a source tensor is const wherever it goes. */
-    memcpy(&source.data, &data, sizeof data);
-    ag_tensor src;
-    AG_TRY(ag_tensor_make(&src, type, ag_shape_2d(spec->rows, spec->cols), &source.base, 0, err));
     ag_buffer *owner;
-    ag_status st = ag_prepare_weight(be, out, &owner, &src, want, consumed, user);
+    ag_status st = ag_prepare_weight(be, out, &owner, src, want, consumed, user);
     if (st != AG_OK) {
         return ag_error_prefix(err, ag_take_error(be, st, err), "tensor %s", spec->name);
     }

@@ -51,9 +51,9 @@ ag_dtype ag_weight_type(ag_dtype file, ag_dtype want, size_t cols);
 
 /* An empty *w with room for every tensor of c. */
 ag_status ag_llama_weights_begin(ag_llama_weights *w, const ag_llama_config *c, ag_error *err);
-/* *out = data [rows, cols] of `type`, prepared as `want`; consumed as in ag_prepare_weight. */
+/* *out = src [rows, cols], prepared as `want`; consumed as in ag_prepare_weight. */
 ag_status ag_llama_weights_put_matrix(ag_llama_weights *w, ag_backend *be, ag_tensor *out,
-                                      const ag_weight_spec *spec, ag_dtype type, const void *data,
+                                      const ag_weight_spec *spec, const ag_tensor *src,
                                       ag_dtype want, ag_consumed_fn consumed, void *user,
                                       ag_error *err);
 /* *out = values [rows], F32. AG_FORMAT if one is not finite. */
