@@ -36,7 +36,8 @@ bool parse_real(const char *text, double low, double high, double *out, char *wh
     char *end = NULL;
     double v = strtod(text, &end);
     /* strtod also reads "nan", "inf", hexadecimal and leading blanks. */
-    bool plain = digits[0] && strspn(digits, "0123456789.eE+-") == strlen(digits);
+    bool plain =
+        digits[0] && digits[0] != '+' && strspn(digits, "0123456789.eE+-") == strlen(digits);
     if (!plain || end == text || *end) return refuse(why, text, "is not a number");
     if (!isfinite(v) || v < low || v > high) {
         char reason[96];
