@@ -16,9 +16,11 @@
 #endif
 
 enum { GATE_CLOSED, GATE_OPEN, GATE_GIVEN_UP };
-enum { PASSES = 3, UNIT_BYTES = 4096, MAX_LOOPS = 6 };
+enum { MIN_PASSES = 2, UNIT_BYTES = 4096, MAX_LOOPS = 6 };
 static const size_t most_bytes = (size_t)1 << 30;
 static const size_t huge_page = (size_t)2 << 20;
+/* How long to read: to choose the loop, and with the chosen one. */
+static const double choice_s = 0.05, measure_s = 0.3;
 
 /* Reads words[0..n); the sum keeps the compiler honest. */
 typedef uint64_t (*read_loop)(const uint64_t *words, size_t n);
@@ -27,13 +29,14 @@ struct bandwidth {
     unsigned char *data;
     size_t bytes, mapped;
     uint32_t n_threads;
-    size_t slice; /* bytes of one thread, whole units */
-    read_loop loops[MAX_LOOPS];
-    size_t n_loops;
+    size_t slice;     /* bytes of one thread, whole units */
+    read_loop chosen; /* the fastest */
     /* A measurement under way. */
+    read_loop loop; /* NULL: pages come into being */
+    double duration_s, best_s;
+    bool more; /* another pass follows */
     pthread_barrier_t barrier;
     atomic_int gate; /* GATE_CLOSED until all threads are there */
-    double best_s;
     _Atomic uint64_t sink;
 };
 
@@ -117,19 +120,21 @@ __attribute__((target("avx512f"))) static uint64_t read_512_4(const uint64_t *p,
 }
 #endif
 
-static void choose_loops(bandwidth *b) {
-    b->loops[b->n_loops++] = read_words_1;
-    b->loops[b->n_loops++] = read_words_4;
+static size_t list_loops(read_loop loops[MAX_LOOPS]) {
+    size_t n = 0;
+    loops[n++] = read_words_1;
+    loops[n++] = read_words_4;
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx2")) {
-        b->loops[b->n_loops++] = read_256_1;
-        b->loops[b->n_loops++] = read_256_4;
+        loops[n++] = read_256_1;
+        loops[n++] = read_256_4;
     }
     if (__builtin_cpu_supports("avx512f")) {
-        b->loops[b->n_loops++] = read_512_1;
-        b->loops[b->n_loops++] = read_512_4;
+        loops[n++] = read_512_1;
+        loops[n++] = read_512_4;
     }
 #endif
+    return n;
 }
 
 /* An eighth of what is free, so that measuring does not push others out of memory. */
@@ -139,47 +144,28 @@ static size_t choose_bytes(void) {
     return available / 8 < most_bytes ? available / 8 : most_bytes;
 }
 
-bandwidth *bandwidth_create(uint32_t n_threads) {
-    bandwidth *b = calloc(1, sizeof *b);
-    if (!b) return NULL;
-    b->n_threads = n_threads ? n_threads : 1;
-    b->slice = choose_bytes() / b->n_threads / UNIT_BYTES * UNIT_BYTES;
-    b->bytes = b->slice * b->n_threads;
-    b->mapped = b->bytes + huge_page;
-    void *p =
-        b->bytes ? mmap(NULL, b->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                 : MAP_FAILED;
-    if (p == MAP_FAILED) {
-        free(b);
-        return NULL;
-    }
-    b->data = p;
-    /* Refused where there are no huge pages; ordinary ones measure lower, as they would decode. */
-    madvise(p, b->mapped, MADV_HUGEPAGE);
-    choose_loops(b);
-    return b;
-}
-
-void bandwidth_destroy(bandwidth *b) {
-    if (!b) return;
-    munmap(b->data, b->mapped);
-    free(b);
-}
-
+/* Passes over the slice until the time is up; all threads begin and end each of them together. */
 static void read_slice(const reader *r) {
     bandwidth *b = r->b;
     size_t shift = huge_page - (uintptr_t)b->data % huge_page;
     unsigned char *base = b->data + shift % huge_page + r->index * b->slice;
     uint64_t sum = 0;
-    memset(base, 1, b->slice); /* pages come into being, near the thread that reads them */
-    for (size_t i = 0; i < b->n_loops * PASSES; i++) {
+    if (!b->loop) {
+        memset(base, 1, b->slice); /* near the thread that reads it */
+        return;
+    }
+    double first = clock_s();
+    for (int pass = 1; b->more; pass++) {
         pthread_barrier_wait(&b->barrier);
         double begin = clock_s();
-        sum +=
-            b->loops[i / PASSES]((const uint64_t *)(const void *)base, b->slice / sizeof(uint64_t));
+        sum += b->loop((const uint64_t *)(const void *)base, b->slice / sizeof(uint64_t));
         pthread_barrier_wait(&b->barrier);
-        double s = clock_s() - begin;
-        if (r->index == 0 && s < b->best_s) b->best_s = s;
+        double now = clock_s();
+        if (r->index == 0) {
+            if (now - begin < b->best_s) b->best_s = now - begin;
+            b->more = pass < MIN_PASSES || now - first < b->duration_s;
+        }
+        pthread_barrier_wait(&b->barrier);
     }
     atomic_fetch_add(&b->sink, sum);
 }
@@ -208,12 +194,15 @@ static bool run_all(bandwidth *b, pthread_t *threads, reader *readers) {
     return complete;
 }
 
-double bandwidth_measure(bandwidth *b) {
-    if (!b) return 0;
+/* Bytes per second of the loop's best pass; 0 if the threads could not be started. */
+static double run_loop(bandwidth *b, read_loop loop, double duration_s) {
     double rate = 0;
     pthread_t *threads = calloc(b->n_threads, sizeof *threads);
     reader *readers = calloc(b->n_threads, sizeof *readers);
+    b->loop = loop;
+    b->duration_s = duration_s;
     b->best_s = 1e9;
+    b->more = true;
     if (threads && readers && pthread_barrier_init(&b->barrier, NULL, b->n_threads) == 0) {
         if (run_all(b, threads, readers)) rate = (double)b->bytes / b->best_s;
         pthread_barrier_destroy(&b->barrier);
@@ -222,3 +211,41 @@ double bandwidth_measure(bandwidth *b) {
     free(readers);
     return rate;
 }
+
+bandwidth *bandwidth_create(uint32_t n_threads) {
+    bandwidth *b = calloc(1, sizeof *b);
+    if (!b) return NULL;
+    b->n_threads = n_threads ? n_threads : 1;
+    b->slice = choose_bytes() / b->n_threads / UNIT_BYTES * UNIT_BYTES;
+    b->bytes = b->slice * b->n_threads;
+    b->mapped = b->bytes + huge_page;
+    void *p =
+        b->bytes ? mmap(NULL, b->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                 : MAP_FAILED;
+    if (p == MAP_FAILED) {
+        free(b);
+        return NULL;
+    }
+    b->data = p;
+    /* Refused where there are no huge pages; ordinary ones measure lower, as they would decode. */
+    madvise(p, b->mapped, MADV_HUGEPAGE);
+    run_loop(b, NULL, 0);
+    read_loop loops[MAX_LOOPS];
+    size_t n = list_loops(loops);
+    double best = -1;
+    for (size_t i = 0; i < n; i++) {
+        double rate = run_loop(b, loops[i], choice_s);
+        if (rate <= best) continue;
+        best = rate;
+        b->chosen = loops[i];
+    }
+    return b;
+}
+
+void bandwidth_destroy(bandwidth *b) {
+    if (!b) return;
+    munmap(b->data, b->mapped);
+    free(b);
+}
+
+double bandwidth_measure(bandwidth *b) { return b ? run_loop(b, b->chosen, measure_s) : 0; }
