@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity generate with the bundled model: text, ids, settings, reasons to stop. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GREEDY "--temperature", "0", "--repetition-penalty", "1"
+/* "Once upon a time" as ids, and its most likely continuation as transformers computed it. */
+#define PROMPT_IDS "4090,790,650,258,469"
+static const char greedy_text[] = ", there was a little girl named Lily.";
+
+static void the_bundled_model_continues_a_prompt(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "12", GREEDY);
+    assert_code(&r, 0);
+    assert_says(r.out, ", there was a little girl");
+    assert_int_equal(r.out[r.n_out - 1], '\n');
+    assert_says(r.err, "using the bundled demo model");
+    assert_says(r.err, "prompt        5 tokens");
+    assert_says(r.err, "decode       12 tokens");
+    assert_says(r.err, "tokens/s");
+    assert_says(r.err, "the first after");
+    assert_says(r.err, "memory   peak");
+    assert_says(r.err, "KV cache");
+    assert_says(r.err, "evictions 0");
+    assert_says(r.err, "finish   length (max_tokens), seed ");
+    assert_does_not_say(r.err, "\r");
+    cli_free(&r);
+}
+
+static void greedy_text_is_that_of_the_reference(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-m", DEMO, "-p", "Once upon a time", "-n", "12", GREEDY,
+                       "--weights", "f32", "--kv-type", "f32");
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, greedy_text, strlen(greedy_text)), 0);
+    assert_does_not_say(r.err, "bundled");
+    cli_free(&r);
+}
+
+static void quiet_says_nothing_but_the_text(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "A fox", "-n", "3", "-q");
+    assert_code(&r, 0);
+    assert_string_equal(r.err, "");
+    assert_true(r.n_out > 1);
+    cli_free(&r);
+}
+
+static void verbose_tells_of_the_backend(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "A fox", "-n", "1", "-v", "-t", "2");
+    assert_code(&r, 0);
+    assert_says(r.err, "backend: ");
+    assert_says(r.err, "loaded in");
+    cli_free(&r);
+}
+
+static void a_seed_gives_one_text_on_any_number_of_threads(void **state) {
+    (void)state;
+    char first[512] = "";
+    for (int threads = 1; threads <= 4; threads++) {
+        char count[8];
+        snprintf(count, sizeof count, "%d", threads);
+        cli_result r =
+            CLI("generate", "-p", "The old king", "-n", "16", "-s", "11", "-q", "-t", count);
+        assert_code(&r, 0);
+        if (threads == 1) snprintf(first, sizeof first, "%s", r.out);
+        assert_string_equal(r.out, first);
+        cli_free(&r);
+    }
+    cli_result other = CLI("generate", "-p", "The old king", "-n", "16", "-s", "12", "-q");
+    assert_string_not_equal(other.out, first);
+    cli_free(&other);
+}
+
+static void a_drawn_seed_is_printed_and_repeats_the_run(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "The old king", "-n", "16");
+    assert_code(&r, 0);
+    const char *at = strstr(r.err, ", seed ");
+    assert_non_null(at);
+    char seed[32];
+    assert_int_equal(sscanf(at, ", seed %31[0-9]", seed), 1);
+    cli_result again = CLI("generate", "-p", "The old king", "-n", "16", "--seed", seed);
+    assert_string_equal(r.out, again.out);
+    cli_result third = CLI("generate", "-p", "The old king", "-n", "16", "--seed", "-1");
+    const char *drawn = strstr(third.err, ", seed ");
+    assert_non_null(drawn);
+    assert_string_not_equal(at, drawn);
+    cli_free(&third);
+    cli_free(&again);
+    cli_free(&r);
+}
+
+static const char *text_of(json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text) fail_msg("no string \"%s\"", key);
+    return text;
+}
+
+static json_t *part_of(json_t *object, const char *key) {
+    json_t *part = json_object_get(object, key);
+    if (!part) fail_msg("no \"%s\"", key);
+    return part;
+}
+
+static double number_in(json_t *object, const char *part, const char *key) {
+    json_t *v = part_of(part ? part_of(object, part) : object, key);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+static void json_is_one_object_with_everything(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "4", GREEDY, "--seed", "7",
+                       "--json", "-q", "--stop", "zzz", "--logit-bias", "5:-1.5", "-t", "2");
+    assert_code(&r, 0);
+    assert_string_equal(r.err, "");
+    json_t *root = cli_json(&r);
+    assert_int_equal(json_array_size(part_of(root, "prompt_ids")), 5);
+    assert_int_equal(json_integer_value(json_array_get(part_of(root, "prompt_ids"), 4)), 469);
+    assert_int_equal(json_array_size(part_of(root, "ids")), 4);
+    assert_int_equal(json_integer_value(json_array_get(part_of(root, "ids"), 0)), 11);
+    assert_string_equal(text_of(root, "text"), ", there was a");
+    assert_string_equal(text_of(root, "finish_reason"), "length");
+    assert_string_equal(text_of(root, "finish_detail"), "max_tokens");
+    assert_int_equal(json_integer_value(part_of(root, "seed")), 7);
+    json_t *settings = part_of(root, "settings");
+    assert_string_equal(text_of(settings, "weights"), "q4_0");
+    assert_string_equal(text_of(settings, "k_type"), "f16");
+    assert_string_equal(text_of(settings, "backend"), "cpu");
+    assert_int_equal(number_in(root, "settings", "threads"), 2);
+    assert_true(number_in(root, "settings", "top_p") == 0.9);
+    assert_int_equal(json_array_size(part_of(settings, "stop")), 1);
+    assert_int_equal(json_array_size(part_of(settings, "logit_bias")), 1);
+    assert_true(number_in(root, "timings", "load_s") > 0);
+    assert_true(number_in(root, "timings", "prefill_s") > 0);
+    assert_true(number_in(root, "timings", "first_token_s") > 0);
+    assert_true(number_in(root, "timings", "decode_tok_per_s") > 0);
+    assert_true(number_in(root, "memory", "peak_bytes") > 1e6);
+    assert_true(number_in(root, "memory", "weight_bytes") > 1e6);
+    assert_true(number_in(root, "memory", "kv_bytes") > 0);
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void aliases_mean_what_llama_cpp_means_by_them(void **state) {
+    (void)state;
+    cli_result r =
+        CLI("generate", "-p", "A fox", "--n-predict", "2", "--temp", "0.5", "--repeat-penalty",
+            "1.25", "--repeat-last-n", "-1", "--ctx-size", "300", "-s", "9", "-ctk", "q8_0", "-ctv",
+            "q4_0", "-ngl", "0", "--batch-size", "64", "--json", "-q");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    json_t *settings = part_of(root, "settings");
+    assert_string_equal(text_of(settings, "k_type"), "q8_0");
+    assert_string_equal(text_of(settings, "v_type"), "q4_0");
+    assert_int_equal(number_in(root, "settings", "max_tokens"), 2);
+    assert_true(number_in(root, "settings", "temperature") == 0.5);
+    assert_true(number_in(root, "settings", "repetition_penalty") == 1.25);
+    assert_int_equal(number_in(root, "settings", "repetition_window"), -1);
+    assert_int_equal(number_in(root, "settings", "max_seq_len"), 300);
+    assert_int_equal(number_in(root, "settings", "prefill_chunk"), 64);
+    assert_int_equal(number_in(root, NULL, "seed"), 9);
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void asking_for_a_gpu_that_is_not_there_runs_on_the_cpu(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "A fox", "-n", "1", "-ngl", "99");
+    assert_code(&r, 0);
+    assert_says(r.err, "no GPU backend in this build: running on the CPU");
+    cli_free(&r);
+}
+
+static void every_type_of_weights_and_cache_runs(void **state) {
+    (void)state;
+    static const char *const weights[] = {"q4_0", "q4_1", "q8_0", "f16", "bf16", "f32"};
+    static const char *const caches[] = {"f16", "f32", "q8_0", "q4_0", "q8_0,q4_0", "F16,f32"};
+    for (size_t i = 0; i < 6; i++) {
+        cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "3", "-q", GREEDY,
+                           "--weights", weights[i], "--kv-type", caches[i]);
+        assert_code(&r, 0);
+        assert_int_equal(strncmp(r.out, ", there", 7), 0);
+        cli_free(&r);
+    }
+}
+
+static void echo_prints_the_prompt_first(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "4", GREEDY, "--echo", "-q");
+    assert_string_equal(r.out, "Once upon a time, there was a\n");
+    cli_free(&r);
+    r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "4", GREEDY, "--echo", "-q");
+    assert_string_equal(r.out, "Once upon a time, there was a\n");
+    cli_free(&r);
+    r = CLI("generate", "-p", "Once upon", "-n", "0", "--echo", "-q");
+    assert_string_equal(r.out, "Once upon\n");
+    cli_free(&r);
+}
+
+static void no_tokens_asked_for_means_none_made(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon", "-n", "0");
+    assert_code(&r, 0);
+    assert_int_equal(r.n_out, 0);
+    assert_says(r.err, "decode        0 tokens");
+    cli_free(&r);
+}
+
+/* " girl named" is two tokens, and the text before it must still appear. */
+static void a_stop_text_split_over_tokens_ends_the_text_before_it(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "30", GREEDY, "--stop", "zzz",
+                       "--stop", "le girl na", "--json", "-q");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_string_equal(text_of(root, "text"), ", there was a litt");
+    assert_string_equal(text_of(root, "finish_reason"), "stop");
+    assert_string_equal(text_of(root, "finish_detail"), "stop_string");
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("generate", "-p", "Once upon a time", "-n", "30", GREEDY, "--stop", "le girl na", "-q");
+    assert_string_equal(r.out, ", there was a litt\n");
+    cli_free(&r);
+}
+
+static void a_bias_forbids_or_forces_a_token(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "1", GREEDY, "--logit-bias",
+                       "11:-inf", "--json", "-q");
+    json_t *root = cli_json(&r);
+    assert_int_not_equal(json_integer_value(json_array_get(part_of(root, "ids"), 0)), 11);
+    json_decref(root);
+    cli_free(&r);
+    static const char *const spellings[] = {"296:500", "296+500"};
+    for (size_t i = 0; i < 2; i++) {
+        r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "1", GREEDY, "--logit-bias",
+                spellings[i], "--json", "-q");
+        root = cli_json(&r);
+        assert_int_equal(json_integer_value(json_array_get(part_of(root, "ids"), 0)), 296);
+        json_decref(root);
+        cli_free(&r);
+    }
+}
+
+static void a_bias_outside_the_vocabulary_is_wrong_usage(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "x", "--logit-bias", "4096:1", "-q");
+    assert_refused(&r, 2, "4096");
+    cli_free(&r);
+}
+
+static void the_end_of_text_stops_unless_ignored(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "A fox", "--logit-bias", "4091:500", "-n", "5", "--json",
+                       "-q", "--temp", "0");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_string_equal(text_of(root, "finish_reason"), "stop");
+    assert_string_equal(text_of(root, "finish_detail"), "eos");
+    assert_string_equal(text_of(root, "text"), "");
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("generate", "-p", "A fox", "--logit-bias", "4091:500", "-n", "5", "--json", "-q",
+            "--temp", "0", "--ignore-eos");
+    root = cli_json(&r);
+    assert_string_equal(text_of(root, "finish_reason"), "length");
+    assert_int_equal(json_array_size(part_of(root, "ids")), 5);
+    assert_string_equal(text_of(root, "text"), "");
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("generate", "-p", "A fox", "--logit-bias", "4091:500", "-n", "2", "-q", "--temp", "0",
+            "--ignore-eos", "--special");
+    assert_string_equal(r.out, "<|end_of_text|><|end_of_text|>\n");
+    cli_free(&r);
+}
+
+static void a_full_context_ends_the_text_with_a_message(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "-1", "-c", "9", GREEDY, "-q");
+    assert_code(&r, 0);
+    assert_says(r.out, ", there was");
+    assert_says(r.err, "the context of 9 tokens is full (--max-seq-len");
+    cli_free(&r);
+    r = CLI("generate", "-p", "Once upon a time", "-n", "-1", "-c", "9", GREEDY, "-q", "--json");
+    json_t *root = cli_json(&r);
+    assert_string_equal(text_of(root, "finish_reason"), "length");
+    assert_string_equal(text_of(root, "finish_detail"), "context");
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void a_model_without_a_tokenizer_runs_on_ids(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-m", TINY, "--prompt-ids", "1, 2 3", "-n", "4", GREEDY, "-q",
+                       "--ignore-eos", "--echo");
+    assert_code(&r, 0);
+    int ids[7], n = sscanf(r.out, "%d %d %d %d %d %d %d", &ids[0], &ids[1], &ids[2], &ids[3],
+                           &ids[4], &ids[5], &ids[6]);
+    assert_int_equal(n, 7);
+    assert_int_equal(ids[0], 1);
+    assert_int_equal(ids[2], 3);
+    cli_free(&r);
+    r = CLI("generate", "-m", TINY, "--prompt-ids", "1,2,3", "-n", "4", "--json", "-q");
+    json_t *root = cli_json(&r);
+    assert_true(json_is_null(part_of(root, "text")));
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("generate", "-m", TINY, "-p", "x");
+    assert_refused(&r, 2, "holds no tokenizer.json: give --prompt-ids");
+    cli_free(&r);
+    r = CLI("generate", "-m", TINY, "--prompt-ids", "1", "--stop", "x");
+    assert_refused(&r, 2, "--stop needs one");
+    cli_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bundled_model_continues_a_prompt),
+        cmocka_unit_test(greedy_text_is_that_of_the_reference),
+        cmocka_unit_test(quiet_says_nothing_but_the_text),
+        cmocka_unit_test(verbose_tells_of_the_backend),
+        cmocka_unit_test(a_seed_gives_one_text_on_any_number_of_threads),
+        cmocka_unit_test(a_drawn_seed_is_printed_and_repeats_the_run),
+        cmocka_unit_test(json_is_one_object_with_everything),
+        cmocka_unit_test(aliases_mean_what_llama_cpp_means_by_them),
+        cmocka_unit_test(asking_for_a_gpu_that_is_not_there_runs_on_the_cpu),
+        cmocka_unit_test(every_type_of_weights_and_cache_runs),
+        cmocka_unit_test(echo_prints_the_prompt_first),
+        cmocka_unit_test(no_tokens_asked_for_means_none_made),
+        cmocka_unit_test(a_stop_text_split_over_tokens_ends_the_text_before_it),
+        cmocka_unit_test(a_bias_forbids_or_forces_a_token),
+        cmocka_unit_test(a_bias_outside_the_vocabulary_is_wrong_usage),
+        cmocka_unit_test(the_end_of_text_stops_unless_ignored),
+        cmocka_unit_test(a_full_context_ends_the_text_with_a_message),
+        cmocka_unit_test(a_model_without_a_tokenizer_runs_on_ids),
+    };
+    return cmocka_run_group_tests_name("cli generate", tests, NULL, NULL);
+}

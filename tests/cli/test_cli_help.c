@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --help and --version, of the program and of each command. */
+#include "cli.h"
+
+#include <string.h>
+
+static const char *const commands[] = {"generate", "tokenize", "eval", "bench", "info", "devices"};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void assert_lines_fit(const char *text) {
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        if (n > 100) fail_msg("%zu columns: %.*s", n, (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void help_lists_the_commands(void **state) {
+    (void)state;
+    cli_result r = CLI("--help");
+    assert_code(&r, 0);
+    assert_int_equal(r.n_err, 0);
+    for (size_t i = 0; i < N_COMMANDS; i++) assert_says(r.out, commands[i]);
+    assert_lines_fit(r.out);
+    cli_free(&r);
+}
+
+static void without_words_the_help_is_an_error(void **state) {
+    (void)state;
+    cli_result r = cli_run(&(cli_setup){.args = (const char *const[]){NULL}});
+    assert_code(&r, 2);
+    assert_int_equal(r.n_out, 0);
+    assert_says(r.err, "Usage: antigravity COMMAND");
+    cli_free(&r);
+}
+
+static void each_command_has_a_complete_help(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        cli_result r = CLI(commands[i], "--help");
+        assert_code(&r, 0);
+        assert_int_equal(r.n_err, 0);
+        assert_says(r.out, "Usage: antigravity ");
+        assert_says(r.out, commands[i]);
+        assert_says(r.out, "\nExamples:\n");
+        assert_lines_fit(r.out);
+        cli_result same = CLI("help", commands[i]), brief = CLI(commands[i], "-h");
+        assert_string_equal(r.out, same.out);
+        assert_string_equal(r.out, brief.out);
+        cli_free(&same);
+        cli_free(&brief);
+        cli_free(&r);
+    }
+}
+
+static void the_help_of_generate_names_every_option_and_default(void **state) {
+    (void)state;
+    static const char *const parts[] = {
+        "-m, --model",
+        "-p, --prompt",
+        "-f, --prompt-file",
+        "--prompt-ids",
+        "-n, --max-tokens",
+        "default 128",
+        "-b, --backend",
+        "-t, --threads",
+        "-c, --max-seq-len",
+        "default 2048",
+        "--ctx-size",
+        "--weights",
+        "default q4_0",
+        "--kv-type",
+        "-ctk",
+        "-ctv",
+        "default f16",
+        "--eviction-policy",
+        "--eviction-window",
+        "--kv-budget",
+        "--protected-prefix",
+        "--memory-threshold-mb",
+        "--eviction-target-ratio",
+        "--temperature",
+        "--temp",
+        "default 0.8",
+        "--top-p",
+        "default 0.9",
+        "--top-k",
+        "default 40",
+        "--min-p",
+        "--repetition-penalty",
+        "--repeat-penalty",
+        "default 1.1",
+        "--repetition-window",
+        "--repeat-last-n",
+        "default 64",
+        "--presence-penalty",
+        "--frequency-penalty",
+        "--logit-bias",
+        "-s, --seed",
+        "--stop",
+        "--ignore-eos",
+        "--prefill-chunk",
+        "default 512",
+        "--zero-copy",
+        "--gpu-attn",
+        "--no-gpu-attn",
+        "-ngl",
+        "--echo",
+        "--json",
+        "-q, --quiet",
+        "-v, --verbose",
+        "--version",
+        "--parse-special",
+        "--no-bos",
+    };
+    cli_result r = CLI("generate", "--help");
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_says(r.out, parts[i]);
+    cli_free(&r);
+}
+
+static void version_is_one_line(void **state) {
+    (void)state;
+    cli_result r = CLI("--version");
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, "antigravity ", 12), 0);
+    assert_ptr_equal(strchr(r.out, '\n'), r.out + r.n_out - 1);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        cli_result same = CLI(commands[i], "--version");
+        assert_code(&same, 0);
+        assert_string_equal(r.out, same.out);
+        cli_free(&same);
+    }
+    cli_free(&r);
+}
+
+static void an_unknown_command_is_refused_with_a_proposal(void **state) {
+    (void)state;
+    cli_result r = CLI("generat");
+    assert_refused(&r, 2, "did you mean 'generate'?");
+    cli_free(&r);
+    r = CLI("xyzzy");
+    assert_refused(&r, 2, "unknown command 'xyzzy'");
+    cli_free(&r);
+    r = CLI("help", "xyzzy");
+    assert_refused(&r, 2, "unknown command 'xyzzy'");
+    cli_free(&r);
+    r = CLI("-p", "Once");
+    assert_refused(&r, 2, "antigravity generate -p");
+    cli_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_lists_the_commands),
+        cmocka_unit_test(without_words_the_help_is_an_error),
+        cmocka_unit_test(each_command_has_a_complete_help),
+        cmocka_unit_test(the_help_of_generate_names_every_option_and_default),
+        cmocka_unit_test(version_is_one_line),
+        cmocka_unit_test(an_unknown_command_is_refused_with_a_proposal),
+    };
+    return cmocka_run_group_tests_name("cli help", tests, NULL, NULL);
+}

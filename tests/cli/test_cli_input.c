@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where prompts and models come from, and what happens if they are bad. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GREEDY "--temperature", "0", "--repetition-penalty", "1"
+static const char continued[] = ", there was a\n";
+
+static cli_result generate_from(const void *input, size_t n, const char *const *args) {
+    return cli_run(&(cli_setup){.args = args, .input = input, .n_input = n});
+}
+
+static void a_prompt_is_read_from_standard_input(void **state) {
+    (void)state;
+    static const char *const endings[] = {"", "\n", "\r\n"};
+    for (size_t i = 0; i < 3; i++) {
+        char text[64];
+        int n = snprintf(text, sizeof text, "Once upon a time%s", endings[i]);
+        cli_result r =
+            generate_from(text, (size_t)n, CLI_ARGS("generate", "-n", "4", "-q", GREEDY));
+        assert_code(&r, 0);
+        assert_string_equal(r.out, continued);
+        cli_free(&r);
+        r = generate_from(text, (size_t)n,
+                          CLI_ARGS("generate", "-n", "4", "-q", GREEDY, "-f", "-"));
+        assert_string_equal(r.out, continued);
+        cli_free(&r);
+    }
+}
+
+static void a_prompt_is_read_from_a_file(void **state) {
+    (void)state;
+    char dir[64], path[96];
+    make_directory(dir);
+    write_file(dir, "prompt.txt", "Once upon a time\n", 17);
+    snprintf(path, sizeof path, "%s/prompt.txt", dir);
+    static const char *const spellings[] = {"-f", "--file", "--prompt-file"};
+    for (size_t i = 0; i < 3; i++) {
+        cli_result r = CLI("generate", "-n", "4", "-q", GREEDY, spellings[i], path);
+        assert_code(&r, 0);
+        assert_string_equal(r.out, continued);
+        cli_free(&r);
+    }
+    remove_directory(dir);
+}
+
+static size_t count_ids(const cli_result *r) {
+    json_t *root = cli_json(r);
+    size_t n = json_array_size(json_object_get(root, "prompt_ids"));
+    json_decref(root);
+    return n;
+}
+
+static void a_nul_in_a_prompt_is_a_character(void **state) {
+    (void)state;
+    cli_result r =
+        generate_from("a\0b", 3, CLI_ARGS("generate", "-n", "1", "-q", "--json", "--echo"));
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    json_t *text = json_object_get(root, "text");
+    assert_true(json_string_length(text) >= 3);
+    assert_memory_equal(json_string_value(text), "a\0b", 3);
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void bos_and_special_tokens_follow_the_options(void **state) {
+    (void)state;
+    cli_result with = CLI("generate", "-p", "A fox", "-n", "0", "-q", "--json");
+    cli_result without = CLI("generate", "-p", "A fox", "-n", "0", "-q", "--json", "--no-bos");
+    assert_int_equal(count_ids(&with), count_ids(&without) + 1);
+    cli_free(&with);
+    cli_free(&without);
+    with = CLI("generate", "-p", "<|eot_id|>", "-n", "0", "-q", "--json", "--parse-special");
+    without = CLI("generate", "-p", "<|eot_id|>", "-n", "0", "-q", "--json");
+    assert_int_equal(count_ids(&with), 2);
+    assert_true(count_ids(&without) > 2);
+    cli_free(&with);
+    cli_free(&without);
+}
+
+static void an_empty_prompt_starts_from_bos_or_is_refused(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "", "-n", "2", "-q");
+    assert_code(&r, 0);
+    assert_true(r.n_out > 0);
+    cli_free(&r);
+    r = CLI("generate", "-p", "", "-n", "2", "-q", "--no-bos");
+    assert_refused(&r, 2, "the prompt is empty");
+    cli_free(&r);
+}
+
+static void a_prompt_that_is_not_utf8_is_refused_with_its_place(void **state) {
+    (void)state;
+    cli_result r = generate_from("abc\xff", 4, CLI_ARGS("generate", "-q"));
+    assert_refused(&r, 1, "the prompt");
+    assert_says(r.err, "3");
+    cli_free(&r);
+    r = CLI("generate", "-q", "-p", "\xe2\x82");
+    assert_refused(&r, 1, "the prompt");
+    cli_free(&r);
+}
+
+static void a_prompt_longer_than_the_context_is_refused_before_loading(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-c", "3", "-q");
+    assert_refused(&r, 1, "5 tokens");
+    assert_says(r.err, "holds 3");
+    assert_says(r.err, "--max-seq-len");
+    cli_free(&r);
+    /* The context asked for is larger, but the model ends at 2048. */
+    char text[12001];
+    for (size_t i = 0; i < 12000; i += 4) memcpy(text + i, "fox ", 4);
+    r = generate_from(text, 12000, CLI_ARGS("generate", "-c", "100000", "-q"));
+    assert_refused(&r, 1, "holds 2048");
+    cli_free(&r);
+}
+
+static void a_prompt_that_fills_the_context_gives_one_token(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-c", "5", "-q", "--json", "-n", "9");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_int_equal(json_array_size(json_object_get(root, "ids")), 1);
+    assert_string_equal(json_string_value(json_object_get(root, "finish_detail")), "context");
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void ids_outside_the_vocabulary_are_refused(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "--prompt-ids", "1,4096", "-q");
+    assert_refused(&r, 2, "token 1 of the prompt is 4096");
+    assert_says(r.err, "0 to 4095");
+    cli_free(&r);
+}
+
+static void without_a_prompt_a_terminal_is_not_waited_for(void **state) {
+    (void)state;
+    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("generate"), .terminal_input = true});
+    assert_refused(&r, 2, "no text: give -p TEXT");
+    cli_free(&r);
+    r = cli_run(&(cli_setup){.args = CLI_ARGS("tokenize"), .terminal_input = true});
+    assert_refused(&r, 2, "no text");
+    cli_free(&r);
+}
+
+static void unreadable_prompt_files_are_named(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-f", "/nonexistent/prompt");
+    assert_refused(&r, 1, "/nonexistent/prompt: No such file");
+    cli_free(&r);
+    r = CLI("generate", "-f", "/tmp");
+    assert_refused(&r, 1, "/tmp: Is a directory");
+    cli_free(&r);
+}
+
+static void a_model_that_is_no_model_is_refused(void **state) {
+    (void)state;
+    char dir[64], path[96];
+    make_directory(dir);
+    cli_result r = CLI("generate", "-p", "x", "-m", dir);
+    assert_refused(&r, 1, "config.json");
+    assert_says(r.err, dir);
+    cli_free(&r);
+    write_file(dir, "config.json", "{]", 2);
+    r = CLI("generate", "-p", "x", "-m", dir);
+    assert_refused(&r, 1, "config.json");
+    cli_free(&r);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    r = CLI("generate", "-p", "x", "-m", path);
+    assert_refused(&r, 1, path);
+    cli_free(&r);
+    r = CLI("generate", "-p", "x", "-m", "/nonexistent");
+    assert_refused(&r, 1, "/nonexistent");
+    cli_free(&r);
+    r = CLI("generate", "-p", "x", "-m", "");
+    assert_refused(&r, 1, "config.json");
+    cli_free(&r);
+    if (geteuid() != 0) { /* root reads everything */
+        assert_int_equal(chmod(path, 0), 0);
+        r = CLI("generate", "-p", "x", "-m", dir);
+        assert_refused(&r, 1, "Permission denied");
+        cli_free(&r);
+    }
+    remove_directory(dir);
+}
+
+static void a_model_with_half_its_weights_is_refused(void **state) {
+    (void)state;
+    char dir[64];
+    static char bytes[1000];
+    make_directory(dir);
+    link_file(dir, DEMO, "config.json");
+    link_file(dir, DEMO, "tokenizer.json");
+    cli_result r = CLI("generate", "-p", "x", "-m", dir);
+    assert_refused(&r, 1, "model.safetensors");
+    cli_free(&r);
+    write_file(dir, "model.safetensors", bytes, sizeof bytes);
+    r = CLI("generate", "-p", "x", "-m", dir);
+    assert_refused(&r, 1, "model.safetensors");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+/* A chat template in the configuration or beside it; a template that is null is none. */
+static void a_chat_model_warns_about_a_raw_prompt(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
+                                        "generation_config.json"};
+    static const char yes[] = "{\"chat_template\": \"{{ messages }}\"}";
+    static const char no[] = "{\"chat_template\": null}";
+    char dir[64];
+    make_directory(dir);
+    for (size_t i = 0; i < 4; i++) link_file(dir, DEMO, files[i]);
+    write_file(dir, "tokenizer_config.json", no, strlen(no));
+    cli_result r = CLI("generate", "-p", "x", "-n", "1", "-m", dir);
+    assert_does_not_say(r.err, "chat model");
+    cli_free(&r);
+    write_file(dir, "tokenizer_config.json", yes, strlen(yes));
+    r = CLI("generate", "-p", "x", "-n", "1", "-m", dir);
+    assert_code(&r, 0);
+    assert_says(r.err, "this is a chat model");
+    cli_free(&r);
+    r = CLI("generate", "-p", "x", "-n", "1", "-m", dir, "--parse-special");
+    assert_does_not_say(r.err, "chat model");
+    cli_free(&r);
+    write_file(dir, "tokenizer_config.json", no, strlen(no));
+    write_file(dir, "chat_template.jinja", "x", 1);
+    r = CLI("generate", "-p", "x", "-n", "1", "-m", dir);
+    assert_says(r.err, "this is a chat model");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_is_read_from_standard_input),
+        cmocka_unit_test(a_prompt_is_read_from_a_file),
+        cmocka_unit_test(a_nul_in_a_prompt_is_a_character),
+        cmocka_unit_test(bos_and_special_tokens_follow_the_options),
+        cmocka_unit_test(an_empty_prompt_starts_from_bos_or_is_refused),
+        cmocka_unit_test(a_prompt_that_is_not_utf8_is_refused_with_its_place),
+        cmocka_unit_test(a_prompt_longer_than_the_context_is_refused_before_loading),
+        cmocka_unit_test(a_prompt_that_fills_the_context_gives_one_token),
+        cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(without_a_prompt_a_terminal_is_not_waited_for),
+        cmocka_unit_test(unreadable_prompt_files_are_named),
+        cmocka_unit_test(a_model_that_is_no_model_is_refused),
+        cmocka_unit_test(a_model_with_half_its_weights_is_refused),
+        cmocka_unit_test(a_chat_model_warns_about_a_raw_prompt),
+    };
+    return cmocka_run_group_tests_name("cli input", tests, NULL, NULL);
+}

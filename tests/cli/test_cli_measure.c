@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval, bench, info and devices. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double number(json_t *object, const char *key) {
+    json_t *v = json_object_get(object, key);
+    if (!json_is_number(v)) fail_msg("no number \"%s\"", key);
+    return json_number_value(v);
+}
+
+/* Against what transformers gives for the bundled model, position by position. */
+static void perplexity_of_ids_is_that_of_the_reference(void **state) {
+    (void)state;
+    json_t *golden = json_load_file(AG_SOURCE_DIR "/tests/data/golden/demo.json", 0, NULL), *entry;
+    assert_non_null(golden);
+    size_t k, i;
+    json_array_foreach(golden, k, entry) {
+        char ids[512] = "";
+        json_t *id, *want;
+        json_array_foreach(json_object_get(entry, "ids"), i, id) {
+            size_t n = strlen(ids);
+            snprintf(ids + n, sizeof ids - n, "%s%d", i ? "," : "", (int)json_integer_value(id));
+        }
+        cli_result r = CLI("eval", "ppl", "--prompt-ids", ids, "--json", "-q", "--weights", "f32",
+                           "--kv-type", "f32");
+        assert_code(&r, 0);
+        json_t *root = cli_json(&r), *nll = json_object_get(root, "nll");
+        assert_int_equal(json_array_size(nll), json_array_size(json_object_get(entry, "nll")));
+        double sum = 0;
+        json_array_foreach(json_object_get(entry, "nll"), i, want) {
+            double got = json_number_value(json_array_get(nll, i));
+            assert_true(fabs(got - json_number_value(want)) < 1e-4);
+            sum += got;
+        }
+        double mean = sum / (double)json_array_size(nll);
+        assert_true(fabs(number(root, "mean_nll") - mean) < 1e-9);
+        assert_true(fabs(number(root, "ppl") - exp(mean)) < 1e-6 * exp(mean));
+        json_decref(root);
+        cli_free(&r);
+    }
+    json_decref(golden);
+}
+
+/* 17 tokens in windows of BOS + 7: 7, 7 and 3 of them, each predicted. */
+static void a_text_is_cut_into_disjoint_windows(void **state) {
+    (void)state;
+    static const char text[] = "The old king had three sons. The old king had three sons. The";
+    cli_result ids =
+        cli_run(&(cli_setup){.args = CLI_ARGS("tokenize", "-q", "--no-bos", "-p", text)});
+    size_t n_tokens = 1;
+    for (const char *p = ids.out; (p = strchr(p, ' ')); p++) n_tokens++;
+    cli_free(&ids);
+    char dir[64], path[96];
+    make_directory(dir);
+    write_file(dir, "text", text, sizeof text - 1);
+    snprintf(path, sizeof path, "%s/text", dir);
+    cli_result r = CLI("eval", "ppl", path, "-c", "8", "--json", "-q");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_int_equal(number(root, "tokens"), n_tokens);
+    assert_int_equal(number(root, "windows"), (n_tokens + 6) / 7);
+    assert_int_equal(number(root, "window"), 8);
+    assert_true(json_is_true(json_object_get(root, "bos")));
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "ppl", "-c", "8", "--windows", "1", path, "--json", "-q");
+    root = cli_json(&r);
+    assert_int_equal(number(root, "tokens"), 7);
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "ppl", "-c", "8", "--windows", "1", path, "--no-bos");
+    assert_code(&r, 0);
+    assert_says(r.out, "perplexity ");
+    assert_says(r.out, "mean nll ");
+    assert_says(r.out, "7 in 1 window of 8");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+static void texts_without_anything_to_predict_are_refused(void **state) {
+    (void)state;
+    cli_result r = CLI("eval", "ppl", "/dev/null", "-q");
+    assert_refused(&r, 1, "there is nothing to predict");
+    cli_free(&r);
+    r = CLI("eval", "ppl", "--prompt-ids", "5", "-q");
+    assert_refused(&r, 1, "there is nothing to predict");
+    cli_free(&r);
+    r = CLI("eval", "ppl", "--prompt-ids", "5,6", "-c", "1", "-q");
+    assert_refused(&r, 2, "--max-seq-len");
+    cli_free(&r);
+    r = CLI("eval", "ppl", "/nonexistent/text", "-q");
+    assert_refused(&r, 1, "/nonexistent/text");
+    cli_free(&r);
+    r = CLI("eval", "ppl", "-m", TINY, "/dev/null", "-q");
+    assert_refused(&r, 2, "holds no tokenizer.json");
+    cli_free(&r);
+}
+
+static void info_tells_what_the_model_is_and_takes(void **state) {
+    (void)state;
+    cli_result r = CLI("info", "--json", "-q", "-c", "1024", "--kv-type", "q8_0");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    json_t *model = json_object_get(root, "model"), *memory = json_object_get(root, "memory");
+    assert_int_equal(number(model, "layers"), 10);
+    assert_int_equal(number(model, "hidden_size"), 256);
+    assert_int_equal(number(model, "parameters"), 8918272);
+    assert_int_equal(number(model, "bos_id"), 4090);
+    assert_true(json_is_true(json_object_get(model, "tied")));
+    assert_string_equal(json_string_value(json_object_get(model, "rope_scaling")), "llama3");
+    assert_int_equal(number(memory, "max_seq_len"), 1024);
+    /* 10 layers, 2 heads, K and V, 64 values of 34 / 32 bytes; positions and whole pages add some.
+     */
+    double kv_bytes = 10 * 2 * 2 * 1024 * 64 * 34 / 32;
+    assert_true(number(memory, "kv_bytes") >= kv_bytes);
+    assert_true(number(memory, "kv_bytes") <= kv_bytes * 1.5);
+    assert_true(number(memory, "total_bytes") >=
+                number(memory, "weight_bytes") + number(memory, "kv_bytes"));
+    assert_true(number(json_object_get(root, "machine"), "threads") >= 1);
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("info");
+    assert_code(&r, 0);
+    assert_says(r.out, "LlamaForCausalLM");
+    assert_says(r.out, "byte-level BPE");
+    assert_says(r.out, "<|begin_of_text|>");
+    assert_says(r.out, "KV cache");
+    assert_says(r.out, "stays in the file");
+    cli_free(&r);
+    r = CLI("info", "-m", TINY);
+    assert_code(&r, 0);
+    assert_says(r.out, "tokenizer      none");
+    cli_free(&r);
+}
+
+static void devices_lists_the_cpu(void **state) {
+    (void)state;
+    cli_result r = CLI("devices");
+    assert_code(&r, 0);
+    assert_says(r.out, "cpu ");
+    cli_free(&r);
+    r = CLI("devices", "--json");
+    json_t *root = cli_json(&r), *cpu = json_array_get(root, 0);
+    assert_string_equal(json_string_value(json_object_get(cpu, "name")), "cpu");
+    assert_true(number(cpu, "threads") >= 1);
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void bench_gives_a_row_for_each_test(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r", "2",
+                       "-t", "1", "-o", "json");
+    assert_code(&r, 0);
+    json_t *rows = cli_json(&r), *row;
+    static const char *const tests[] = {"pp8", "tg4", "pp8 @ d16", "tg4 @ d16"};
+    assert_int_equal(json_array_size(rows), 4);
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        assert_string_equal(json_string_value(json_object_get(row, "test")), tests[i]);
+        assert_true(number(row, "tok_per_s") > 0);
+        assert_true(number(row, "tok_per_s_min") <= number(row, "tok_per_s"));
+        assert_true(number(row, "tok_per_s_max") >= number(row, "tok_per_s"));
+        assert_int_equal(json_array_size(json_object_get(row, "samples")), 2);
+        assert_true(number(row, "read_bytes_per_s_before") > 1e8);
+        assert_true(number(row, "read_bytes_per_s_after") > 1e8);
+        assert_int_equal(json_is_number(json_object_get(row, "bandwidth_share")), i % 2);
+    }
+    json_decref(rows);
+    cli_free(&r);
+}
+
+static void bench_measures_a_model_directory_and_sequences_together(void **state) {
+    (void)state;
+    cli_result r =
+        CLI("bench", "-m", TINY, "-p", "0", "-n", "4", "-r", "1", "--parallel", "3", "-o", "csv");
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, "model,parameters,", 17), 0);
+    assert_says(r.out, "\n\"linear-rope\",");
+    assert_says(r.out, ",3,0,4,0,tg4,");
+    cli_free(&r);
+    r = CLI("bench", "-m", TINY, "-p", "4", "-n", "0", "-r", "1");
+    assert_code(&r, 0);
+    assert_says(r.out, "| model | params |");
+    assert_says(r.out, "| pp4 |");
+    cli_free(&r);
+}
+
+static void bench_refuses_more_tokens_than_positions(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "-m", DEMO, "-p", "512", "-n", "0", "-d", "2000");
+    assert_refused(&r, 2, "2048");
+    cli_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(perplexity_of_ids_is_that_of_the_reference),
+        cmocka_unit_test(a_text_is_cut_into_disjoint_windows),
+        cmocka_unit_test(texts_without_anything_to_predict_are_refused),
+        cmocka_unit_test(info_tells_what_the_model_is_and_takes),
+        cmocka_unit_test(devices_lists_the_cpu),
+        cmocka_unit_test(bench_gives_a_row_for_each_test),
+        cmocka_unit_test(bench_measures_a_model_directory_and_sequences_together),
+        cmocka_unit_test(bench_refuses_more_tokens_than_positions),
+    };
+    return cmocka_run_group_tests_name("cli measure", tests, NULL, NULL);
+}

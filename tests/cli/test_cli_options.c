@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wrong command lines: one line that says what is wrong, exit code 2, before any model is read. */
+#include "cli.h"
+
+#include <stdio.h>
+
+typedef struct wrong {
+    const char *args[8];
+    const char *message;
+} wrong;
+
+static void assert_all_refused(const wrong *cases, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const char *args[10] = {NULL};
+        for (size_t k = 0; k < 8 && cases[i].args[k]; k++) args[k] = cases[i].args[k];
+        cli_result r = cli_run(&(cli_setup){.args = args});
+        assert_refused(&r, 2, cases[i].message);
+        cli_free(&r);
+    }
+}
+
+#define ALL_REFUSED(cases) assert_all_refused(cases, sizeof cases / sizeof cases[0])
+
+static void unknown_options_are_refused(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "--xyzzy-plugh"}, "unknown option '--xyzzy-plugh'"},
+        {{"generate", "--temprature", "1"}, "did you mean '--temperature'?"},
+        {{"generate", "--temprature=1"}, "did you mean '--temperature'?"},
+        {{"generate", "--top", "1"}, "could be '--top-k' or '--top-p'"},
+        {{"generate", "-Z"}, "unknown option '-Z'"},
+        {{"generate", "word"}, "'word' is one word too many"},
+        {{"generate", "--", "-p"}, "'-p' is one word too many"},
+        {{"generate", "--json=1"}, "takes no value"},
+        {{"generate", "--help=1"}, "takes no value"},
+        {{"tokenize", "--temp", "1"}, "unknown option '--temp'"},
+        {{"devices", "-n", "1"}, "unknown option '-n'"},
+        {{"eval", "ppl", "a", "b"}, "'b' is one word too many"},
+    };
+    ALL_REFUSED(cases);
+}
+
+static void missing_values_are_refused(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "-n"}, "option '-n' needs a value"},
+        {{"generate", "--top-k"}, "option '--top-k' needs a value"},
+        {{"generate", "-ngl"}, "needs a value"},
+        {{"tokenize", "-m"}, "option '-m' needs a value"},
+    };
+    ALL_REFUSED(cases);
+}
+
+static void every_number_is_checked(void **state) {
+    (void)state;
+    static const char *const whole[] = {"-n",      "-t",
+                                        "-c",      "--ctx-size",
+                                        "--top-k", "--repetition-window",
+                                        "--seed",  "--repeat-last-n",
+                                        "-s",      "--prefill-chunk",
+                                        "-ngl",    "--max-seq-len"};
+    static const char *const real[] = {"--temperature",
+                                       "--temp",
+                                       "--top-p",
+                                       "--min-p",
+                                       "--repetition-penalty",
+                                       "--repeat-penalty",
+                                       "--presence-penalty",
+                                       "--frequency-penalty"};
+    static const char *const no_number[] = {"",    "x",   "12x", " 5", "5 ", "0x10", "--",
+                                            "nan", "inf", "1,5", "-",  "1e", "+5"};
+    for (size_t k = 0; k < sizeof no_number / sizeof no_number[0]; k++) {
+        for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+            cli_result r = CLI("generate", whole[i], no_number[k]);
+            assert_refused(&r, 2, "is not a whole number");
+            cli_free(&r);
+        }
+        for (size_t i = 0; i < sizeof real / sizeof real[0]; i++) {
+            cli_result r = CLI("generate", real[i], no_number[k]);
+            assert_refused(&r, 2, "is not a number");
+            cli_free(&r);
+        }
+    }
+}
+
+static void every_range_is_checked(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "-n", "-2"}, "-n: '-2' is not between -1 and 2147483647"},
+        {{"generate", "-n", "99999999999999999999"}, "is not between -1 and 2147483647"},
+        {{"generate", "-n", "1.5"}, "is not a whole number"},
+        {{"generate", "-t", "-1"}, "is not between 0 and 1024"},
+        {{"generate", "-t", "4294967297"}, "is not between 0 and 1024"},
+        {{"generate", "-c", "-1"}, "is not between 0 and 2147483647"},
+        {{"generate", "-c", "4294967296"}, "is not between 0 and 2147483647"},
+        {{"generate", "--top-k", "-1"}, "is not between 0 and"},
+        {{"generate", "--top-p", "0"}, "is not between"},
+        {{"generate", "--top-p", "1.01"}, "--top-p: '1.01' is not between"},
+        {{"generate", "--min-p", "-0.1"}, "is not between 0 and 1"},
+        {{"generate", "--min-p", "2"}, "is not between 0 and 1"},
+        {{"generate", "--temp", "-1"}, "is not between 0 and"},
+        {{"generate", "--temp", "1e999"}, "is not between 0 and"},
+        {{"generate", "--repeat-penalty", "0"}, "is not between"},
+        {{"generate", "--repeat-penalty", "-1"}, "is not between"},
+        {{"generate", "--repeat-last-n", "-2"}, "is not between -1 and"},
+        {{"generate", "--presence-penalty", "1e9"}, "is not between -1000 and 1000"},
+        {{"generate", "--seed", "-2"}, "is less than -1"},
+        {{"generate", "--seed", "99999999999999999999"}, "is too large"},
+        {{"generate", "--prefill-chunk", "0"}, "is not between 1 and"},
+        {{"bench", "-r", "0"}, "is not between 1 and 100"},
+        {{"bench", "--parallel", "0"}, "is not between 1 and 256"},
+        {{"bench", "-p", "1,x"}, "is not a whole number"},
+        {{"bench", "-p", ""}, "0 numbers"},
+        {{"bench", "-d", "-1"}, "is not between 0 and"},
+        {{"eval", "ppl", "--windows", "-1"}, "is not between 0 and"},
+    };
+    ALL_REFUSED(cases);
+}
+
+static void names_are_checked_against_lists(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "--weights", "q5"}, "'q5' is not one of f32, f16, bf16, q4_0, q4_1, q8_0"},
+        {{"generate", "--weights", "i32"}, "is not one of"},
+        {{"generate", "--kv-type", "bf16"}, "'bf16' is not one of f32, f16, q4_0, q8_0"},
+        {{"generate", "--kv-type", "f16,q5"}, "'q5' is not one of"},
+        {{"generate", "--kv-type", "f16,f16,f16"}, "is not one of"},
+        {{"generate", "--kv-type", ","}, "'' is not one of"},
+        {{"generate", "-ctk", "q5"}, "'q5' is not one of"},
+        {{"generate", "-ctv", "q5"}, "'q5' is not one of"},
+        {{"generate", "-b", "vulkan"}, "'vulkan' is not in this build, which has cpu"},
+        {{"generate", "-b", "opencl"}, "'opencl' is not in this build"},
+        {{"generate", "-b", "512"}, "use --prefill-chunk 512"},
+        {{"generate", "--zero-copy"}, "needs the opencl backend"},
+        {{"generate", "--gpu-attn"}, "needs the opencl backend"},
+        {{"generate", "--no-gpu-attn"}, "needs the opencl backend"},
+        {{"generate", "--logit-bias", "5"}, "is not of the form ID:BIAS"},
+        {{"generate", "--logit-bias", ":5"}, "is not of the form ID:BIAS"},
+        {{"generate", "--logit-bias", "5:"}, "is not a number"},
+        {{"generate", "--logit-bias", "5:nan"}, "is not a number"},
+        {{"generate", "--logit-bias", "99999999999:1"}, "is not between"},
+        {{"generate", "--stop", ""}, "an empty text"},
+        {{"bench", "-o", "xml"}, "'xml' is not one of md, csv, json"},
+        {{"bench", "--shape", "gpt-5"}, "'gpt-5' is not one of"},
+        {{"eval"}, "say what to measure"},
+        {{"eval", "needle"}, "'needle' is not available yet"},
+        {{"eval", "kl"}, "'kl' is not available yet"},
+        {{"eval", "colour"}, "'colour' is no measure"},
+    };
+    ALL_REFUSED(cases);
+}
+
+static void eviction_options_need_a_policy_of_a_later_version(void **state) {
+    (void)state;
+    static const char *const later[] = {"sliding", "streaming", "snapkv", "h2o", "tova", "keydiff"};
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+        cli_result r = CLI("generate", "--eviction-policy", later[i]);
+        assert_refused(&r, 2, "is not available yet in this version");
+        cli_free(&r);
+    }
+    static const wrong cases[] = {
+        {{"generate", "--eviction-policy", "lru"},
+         "'lru' is not one of none, sliding, streaming, snapkv, h2o, tova, keydiff"},
+        {{"generate", "--eviction-window", "9"}, "needs an eviction policy other than none"},
+        {{"generate", "--kv-budget", "9"}, "needs an eviction policy other than none"},
+        {{"generate", "--protected-prefix", "9"}, "needs an eviction policy other than none"},
+        {{"generate", "--memory-threshold-mb", "9"}, "needs an eviction policy other than none"},
+        {{"generate", "--eviction-target-ratio", "1"}, "needs an eviction policy other than none"},
+    };
+    ALL_REFUSED(cases);
+}
+
+static void options_that_exclude_each_other_are_refused(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "-p", "x", "-f", "y"}, "the prompt comes from one place"},
+        {{"generate", "-p", "x", "--prompt-ids", "1"}, "the prompt comes from one place"},
+        {{"generate", "-f", "x", "--prompt-ids", "1"}, "the prompt comes from one place"},
+        {{"generate", "-p", "x", "-q", "-v"}, "-q and -v exclude each other"},
+        {{"generate", "--prompt-ids", ""}, "holds no id"},
+        {{"generate", "--prompt-ids", "1,a"}, "'a' is not a whole number"},
+        {{"generate", "--prompt-ids", "1,-1"}, "'-1' is not between 0 and"},
+        {{"bench", "-m", DEMO, "--shape", "tiny"}, "exclude each other"},
+        {{"eval", "ppl", "x", "-f", "y"}, "one text at a time"},
+    };
+    ALL_REFUSED(cases);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_options_are_refused),
+        cmocka_unit_test(missing_values_are_refused),
+        cmocka_unit_test(every_number_is_checked),
+        cmocka_unit_test(every_range_is_checked),
+        cmocka_unit_test(names_are_checked_against_lists),
+        cmocka_unit_test(eviction_options_need_a_policy_of_a_later_version),
+        cmocka_unit_test(options_that_exclude_each_other_are_refused),
+    };
+    return cmocka_run_group_tests_name("cli options", tests, NULL, NULL);
+}
