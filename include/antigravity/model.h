@@ -28,7 +28,8 @@ typedef struct ag_model_info {
     uint64_t n_parameters;
     ag_dtype file_type;       /* of most weights in the file */
     ag_dtype weight_type;     /* what the matrices become */
-    uint64_t weight_bytes;    /* of the matrices and norms in memory, in weight_type */
+    uint64_t weight_bytes;    /* of the matrices and norms in weight_type; a backend's layout may
+                               * fill up the last rows of each */
     uint64_t embedding_bytes; /* of the table that stays in the file */
     uint64_t file_bytes;
     uint32_t n_kept; /* matrices that keep the file's type: their rows are no multiple of 32 */

@@ -57,7 +57,8 @@ oracle_score oracle_compare(const oracle_run *run) {
     for (size_t i = 0; i < run->n; i++) {
         const float got = run->got[i], want = (float)run->want[i];
         if (isnan(want) || isinf(want) || isnan(got) || isinf(got)) {
-            score.n_unlike += isnan(want) ? !isnan(got) : got != want;
+            if (run->rounds_input) score.n_unlike += isfinite(want) || isfinite(got);
+            else score.n_unlike += isnan(want) ? !isnan(got) : got != want;
             continue;
         }
         errors += (got - run->want[i]) * (got - run->want[i]);

@@ -61,6 +61,7 @@ void oracle_matmul_prepared(const oracle_case *c, oracle_run *run) {
                    guarded_make(run, AG_BF16, ag_shape_2d(c->n, c->k), WEIGHT_SKEW, DATA_PLAIN)};
     ag_tensor w;
     ag_buffer *owner = NULL;
+    run->rounds_input = ag_dtype_is_quantized(c->type);
     if (!run->out_of_memory) {
         run->status = ag_prepare_weight(run->be, &w, &owner, &t[2].t, c->type, NULL, NULL);
     }

@@ -24,6 +24,7 @@ typedef struct oracle_run {
     size_t n, cap;
     size_t guard_faults; /* bytes written around a tensor, or into an input */
     ag_status status;    /* of the operation */
+    bool rounds_input;   /* in blocks: NaN and infinity may take each other's place */
     bool out_of_memory;
 } oracle_run;
 

@@ -161,6 +161,12 @@ static void a_place_without_a_model_says_so(void **state) {
     assert_non_null(strstr(err.msg, "config.json"));
 }
 
+/* A backend may fill up the last rows and columns of a quantised weight: to 16 rows and 64 columns,
+ * the tiny model's smallest weight has 8 rows of 32. */
+static uint64_t prepared_bytes_at_most(ag_dtype type, uint64_t bytes) {
+    return ag_dtype_is_quantized(type) ? 4 * bytes : bytes;
+}
+
 static void inspecting_tells_what_loading_takes(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16, AG_BF16, AG_F32};
@@ -173,7 +179,8 @@ static void inspecting_tells_what_loading_takes(void **state) {
         assert_int_equal(ag_model_inspect(dir, &p, &info, &err), AG_OK);
         assert_int_equal(ag_model_load(backend, dir, &p, &model, &err), AG_OK);
         assert_memory_equal(&info, ag_model_get_info(model), sizeof info);
-        assert_int_equal(info.weight_bytes, ag_model_memory_bytes(model));
+        assert_in_range(ag_model_memory_bytes(model), info.weight_bytes,
+                        prepared_bytes_at_most(types[i], info.weight_bytes));
         assert_int_equal(info.file_type, AG_BF16);
         ag_model_destroy(model);
     }

@@ -19,6 +19,7 @@ static void cpu_destroy(ag_backend *b) {
     ag_pool_destroy(cpu->pool);
     ag_aligned_free(cpu->scratch.threads);
     ag_aligned_free(cpu->scratch.shared);
+    ag_aligned_free(cpu->parts);
     ag_free(cpu->bad_rows);
     ag_galloc_destroy(cpu->memory);
     ag_free(cpu);
@@ -137,7 +138,8 @@ static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_e
     cpu->scratch.shared = ag_aligned_alloc(SHARED_BYTES);
     cpu->scratch.threads = ag_aligned_alloc(n_threads * THREAD_BYTES);
     cpu->bad_rows = ag_calloc(n_threads, sizeof *cpu->bad_rows);
-    if (!cpu->scratch.shared || !cpu->scratch.threads || !cpu->bad_rows) {
+    cpu->parts = ag_aligned_alloc(n_threads * sizeof *cpu->parts);
+    if (!cpu->scratch.shared || !cpu->scratch.threads || !cpu->bad_rows || !cpu->parts) {
         return AG_FAIL(err, NOMEM, "cpu: working space for %zu threads", n_threads);
     }
     char sets[64];

@@ -7,11 +7,20 @@
 #include "backend/cpu/pool.h"
 #include "core/backend_ops.h"
 
+#include <stdatomic.h>
+
 /* The first row that could not be converted, as one thread met it; row SIZE_MAX: none. */
 typedef struct ag_cpu_bad_row {
     size_t row, col;
     ag_status status;
 } ag_cpu_bad_row;
+
+/* A thread's share of a dispatch: units [next, end), taken from the front by it and, once theirs
+ * are done, by the others. */
+typedef struct ag_cpu_part {
+    _Alignas(64) atomic_size_t next;
+    size_t end;
+} ag_cpu_part;
 
 typedef struct ag_cpu_backend {
     ag_backend base;
@@ -26,6 +35,7 @@ typedef struct ag_cpu_backend {
         size_t shared_bytes, thread_bytes;
     } scratch;
     ag_cpu_bad_row *bad_rows; /* [threads] */
+    ag_cpu_part *parts;       /* [threads] */
 } ag_cpu_backend;
 
 ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err);

@@ -5,9 +5,28 @@
 
 #include <string.h>
 
+/* Least to most within an architecture: what a set does not replace stays as the one before it
+ * made it. */
+static const struct {
+    ag_cpu_isa isa;
+    void (*fill)(ag_cpu_kernels *table);
+} sets[] = {
+    {AG_CPU_COMMON, ag_cpu_kernels_common},
+#ifdef AG_CPU_X86
+    {AG_CPU_AVX2, ag_cpu_kernels_avx2},
+#endif
+};
+
 const char *ag_cpu_kernels_init(ag_cpu_kernels *table, const char *isa_cap) {
     if (isa_cap && !ag_cpu_isa_known(isa_cap)) return NULL;
+    const uint32_t features = ag_cpu_features();
+    const char *chosen = NULL;
     memset(table, 0, sizeof *table);
-    ag_cpu_kernels_common(table);
-    return "common";
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        if (!(features >> sets[i].isa & 1)) continue;
+        sets[i].fill(table);
+        chosen = ag_cpu_isa_name(sets[i].isa);
+        if (isa_cap && !strcmp(isa_cap, chosen)) break;
+    }
+    return chosen;
 }

@@ -18,10 +18,11 @@ typedef struct convert_job {
     void *user;
 } convert_job;
 
-static ag_status convert_row(const convert_job *job, size_t row, float *values, size_t *bad) {
+static ag_status convert_row(const convert_job *job, size_t row, size_t dst_row, float *values,
+                             size_t *bad) {
     size_t src_row = job->ids ? (size_t)job->ids[row] : row;
     const unsigned char *src = job->src + src_row * job->src_bytes;
-    unsigned char *dst = job->dst + row * job->dst_bytes;
+    unsigned char *dst = job->dst + dst_row * job->dst_bytes;
     if (job->to == AG_F32 && job->rounding != AG_ROUND_WEIGHT) {
         ag_dequantize_row(job->from, (float *)(void *)dst, src, job->n);
         return AG_OK;
@@ -29,17 +30,24 @@ static ag_status convert_row(const convert_job *job, size_t row, float *values, 
     return ag_convert_row(job->to, dst, job->from, src, values, job->n, job->rounding, bad);
 }
 
-static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
-    const convert_job *job = ctx;
+/* Rows [begin, end), to row dst_row and on. */
+static bool convert_rows_to(const convert_job *job, size_t begin, size_t end, size_t dst_row,
+                            uint32_t thread) {
     float *values = ag_cpu_thread_scratch(job->cpu, thread);
-    if (ag_cpu_bad_row_seen(job->cpu, thread)) return;
     for (size_t i = begin; i < end; i++) {
         size_t bad;
-        ag_status st = convert_row(job, i, values, &bad);
+        ag_status st = convert_row(job, i, dst_row + (i - begin), values, &bad);
         if (st == AG_OK) continue;
         job->cpu->bad_rows[thread] = (ag_cpu_bad_row){.row = i, .col = bad, .status = st};
-        return;
+        return false;
     }
+    return true;
+}
+
+static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const convert_job *job = ctx;
+    if (ag_cpu_bad_row_seen(job->cpu, thread)) return;
+    if (!convert_rows_to(job, begin, end, begin, thread)) return;
     if (job->consumed) job->consumed(job->user, begin, end - begin);
 }
 
@@ -53,17 +61,26 @@ static ag_status report_bad_row(const convert_job *job, ag_cpu_bad_row bad) {
     return bad.status;
 }
 
-static ag_status convert(convert_job *job, size_t n_rows, size_t least_elements) {
-    if (!n_rows || !job->n) return AG_OK;
+/* Each thread has room for one row of floats, and `more` bytes. */
+static ag_status begin_conversion(convert_job *job, size_t more) {
     job->src_bytes = ag_dtype_row_bytes(job->from, job->n);
     job->dst_bytes = ag_dtype_row_bytes(job->to, job->n);
-    ag_status st = ag_cpu_need_threads(job->cpu, job->n * sizeof(float));
-    if (st != AG_OK) return st;
     ag_cpu_bad_rows_clear(job->cpu);
-    size_t least = least_elements / job->n + (least_elements % job->n != 0);
-    ag_pool_run(job->cpu->pool, n_rows, ag_cpu_grain(job->cpu, n_rows, least), convert_rows, job);
+    return ag_cpu_need_threads(job->cpu, job->n * sizeof(float) + more);
+}
+
+static ag_status end_conversion(const convert_job *job) {
     ag_cpu_bad_row bad = ag_cpu_bad_row_lowest(job->cpu);
     return bad.row == SIZE_MAX ? AG_OK : report_bad_row(job, bad);
+}
+
+static ag_status convert(convert_job *job, size_t n_rows, size_t least_elements) {
+    if (!n_rows || !job->n) return AG_OK;
+    ag_status st = begin_conversion(job, 0);
+    if (st != AG_OK) return st;
+    size_t least = least_elements / job->n + (least_elements % job->n != 0);
+    ag_pool_run(job->cpu->pool, n_rows, ag_cpu_grain(job->cpu, n_rows, least), convert_rows, job);
+    return end_conversion(job);
 }
 
 static convert_job job_of(ag_backend *b, void *dst, ag_dtype to, const ag_tensor *src,
@@ -89,18 +106,84 @@ ag_status ag_cpu_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, c
     return convert(&job, n, CHUNK_ELEMENTS);
 }
 
-/* Layout 0: the common kernels read rows as the type says. */
+/* ---- weights ---- */
+
+typedef struct prepare_job {
+    convert_job convert; /* dst: the groups */
+    const ag_cpu_layout *layout;
+    size_t n_rows, group_bytes;
+} prepare_job;
+
+/* Behind the row of floats: one group's rows. */
+static unsigned char *group_rows(const convert_job *job, uint32_t thread) {
+    return (unsigned char *)ag_cpu_thread_scratch(job->cpu, thread) + job->n * sizeof(float);
+}
+
+static void prepare_groups(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const prepare_job *prepare = ctx;
+    convert_job job = prepare->convert;
+    const size_t group = prepare->layout->rows;
+    job.dst = group_rows(&job, thread);
+    job.consumed = NULL;
+    if (ag_cpu_bad_row_seen(job.cpu, thread)) return;
+    for (size_t i = begin; i < end; i++) {
+        const size_t row0 = i * group, left = prepare->n_rows - row0;
+        const size_t n = left < group ? left : group;
+        if (!convert_rows_to(&job, row0, row0 + n, 0, thread)) return;
+        prepare->layout->fill(prepare->convert.dst + i * prepare->group_bytes, job.dst,
+                              job.dst_bytes, n, job.n);
+        if (prepare->convert.consumed) prepare->convert.consumed(job.user, row0, n);
+    }
+}
+
+/* The rows of a weight in groups, as its kernels read them. */
+static ag_status prepare(prepare_job *job) {
+    convert_job *convert = &job->convert;
+    const size_t group = job->layout->rows, n_groups = (job->n_rows + group - 1) / group;
+    ag_status st = begin_conversion(convert, group * ag_dtype_row_bytes(convert->to, convert->n));
+    if (st != AG_OK) return st;
+    const size_t least = CHUNK_WEIGHTS / (group * convert->n) + 1;
+    ag_pool_run(convert->cpu->pool, n_groups, ag_cpu_grain(convert->cpu, n_groups, least),
+                prepare_groups, job);
+    return end_conversion(convert);
+}
+
+/* A tensor over a new buffer for the groups: its size is not that of rows. */
+static ag_status alloc_groups(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **owner,
+                              const ag_shape *shape, ag_dtype dtype, const prepare_job *job) {
+    const size_t n_groups = (job->n_rows + job->layout->rows - 1) / job->layout->rows;
+    if (n_groups > SIZE_MAX / job->group_bytes) {
+        return AG_FAIL(&cpu->base.err, SHAPE, "%zu groups of %zu bytes", n_groups,
+                       job->group_bytes);
+    }
+    ag_status st = ag_memory_alloc(cpu->memory, n_groups * job->group_bytes, AG_USAGE_WEIGHTS,
+                                   owner, &cpu->base.err);
+    if (st != AG_OK) return st;
+    *w = (ag_tensor){.dtype = dtype, .shape = *shape, .buffer = *owner, .layout = job->layout->id};
+    return AG_OK;
+}
+
 ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user) {
     ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
-    ag_status st =
-        ag_tensor_alloc(w, owner, cpu->memory, AG_USAGE_WEIGHTS, want, src->shape, &b->err);
+    const ag_cpu_matmul *kernel = cpu->kernels.prepared[want];
+    prepare_job job = {.convert = job_of(b, NULL, want, src, AG_ROUND_WEIGHT),
+                       .layout = kernel ? kernel->layout : NULL,
+                       .n_rows = ag_shape_rows(&src->shape)};
+    if (!job.n_rows || !job.convert.n) job.layout = NULL;
+    ag_status st;
+    if (job.layout) {
+        job.group_bytes = job.layout->group_bytes(job.convert.n);
+        st = alloc_groups(cpu, w, owner, &src->shape, want, &job);
+    } else {
+        st = ag_tensor_alloc(w, owner, cpu->memory, AG_USAGE_WEIGHTS, want, src->shape, &b->err);
+    }
     if (st != AG_OK) return st;
-    convert_job job = job_of(b, ag_tensor_data(w), want, src, AG_ROUND_WEIGHT);
-    job.consumed = consumed;
-    job.user = user;
-    st = convert(&job, ag_shape_rows(&src->shape), CHUNK_WEIGHTS);
+    job.convert.dst = ag_tensor_data(w);
+    job.convert.consumed = consumed;
+    job.convert.user = user;
+    st = job.layout ? prepare(&job) : convert(&job.convert, job.n_rows, CHUNK_WEIGHTS);
     if (st != AG_OK) ag_buffer_release(owner);
     return st;
 }

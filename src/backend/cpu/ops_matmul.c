@@ -5,48 +5,98 @@
 
 #include <string.h>
 
-enum { PANEL_BYTES = 1 << 20, PANEL_ROWS_MIN = 8, PANEL_ROWS_MAX = 256 };
-enum { CHUNK_PRODUCTS = 16384 }; /* multiplications that are worth the claim of a chunk */
+enum { PANEL_BYTES = 1 << 20, PANEL_ROWS_MIN = 16, PANEL_ROWS_MAX = 256 };
+enum { PART_PRODUCTS = 1 << 17, PACK_ELEMENTS = 1 << 15 }; /* worth the waking of a thread */
+enum { CHUNK_PRODUCTS = 1 << 17, CHUNK_UNITS_MAX = 4 };    /* worth a claim; what a kernel keeps */
 
 typedef struct product {
     ag_cpu_weight w;
     const ag_cpu_matmul *kernel;
     float *y;
-    size_t n_rows, first; /* rows of w; of the dispatch's rows, the first that is in w */
+    size_t n_rows, first; /* rows of w; of the dispatch's units, the first that is in w */
 } product;
 
 typedef struct group_job {
     ag_cpu_backend *cpu;
     product products[AG_MATMUL_GROUP_MAX];
-    size_t n_products, n_rows; /* rows of all products together */
-    const float *x;            /* of this panel, as are y and m */
+    size_t n_products, n_units; /* AG_ROW_UNIT rows of one product, of all together */
+    const float *x;             /* of this panel, as are y and m */
     size_t m, k, packed_bytes;
+    size_t chunk, n_parts; /* units to claim at once; threads' shares */
 } group_job;
 
 static void pack_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;
     const group_job *job = ctx;
-    unsigned char *packed = job->cpu->scratch.shared;
     for (size_t i = begin; i < end; i++) {
-        job->products[0].kernel->pack(packed + i * job->packed_bytes, job->x + i * job->k, job->k);
+        job->products[0].kernel->pack(job->cpu->scratch.shared, job->x + i * job->k, i, job->m,
+                                      job->k);
     }
 }
 
-static void multiply_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
-    const group_job *job = ctx;
+/* The first byte of a unit; of the one past the last too. */
+static const unsigned char *unit_address(const product *p, size_t unit, size_t k) {
+    const ag_cpu_layout *layout = p->kernel->layout;
+    const size_t bytes =
+        layout ? layout->group_bytes(k) * AG_ROW_UNIT / layout->rows : p->w.row_bytes * AG_ROW_UNIT;
+    return (const unsigned char *)p->w.data + unit * bytes;
+}
+
+/* Units [begin, end); what lies before `ahead` will be wanted by this thread next. */
+static void multiply_units(const group_job *job, size_t begin, size_t end, size_t ahead,
+                           uint32_t thread) {
     void *scratch = ag_cpu_thread_scratch(job->cpu, thread);
-    for (size_t i = 0; i < job->n_products; i++) {
+    for (size_t i = 0; i < job->n_products && begin < end; i++) {
         const product *p = &job->products[i];
-        if (end <= p->first || begin >= p->first + p->n_rows) continue;
-        size_t row0 = begin > p->first ? begin - p->first : 0;
-        size_t row1 = end - p->first < p->n_rows ? end - p->first : p->n_rows;
-        p->kernel->rows(p->y + row0, p->n_rows, job->cpu->scratch.shared, job->m, &p->w, row0,
+        const size_t units = (p->n_rows + AG_ROW_UNIT - 1) / AG_ROW_UNIT;
+        if (begin >= p->first + units) continue;
+        const size_t unit0 = begin - p->first;
+        const size_t unit1 = end - p->first < units ? end - p->first : units;
+        const size_t last = ahead - p->first < units ? ahead - p->first : units;
+        const size_t row0 = unit0 * AG_ROW_UNIT;
+        const size_t row1 = unit1 * AG_ROW_UNIT < p->n_rows ? unit1 * AG_ROW_UNIT : p->n_rows;
+        ag_cpu_weight w = p->w;
+        w.prefetch_end = unit_address(p, last, job->k);
+        p->kernel->rows(p->y + row0, p->n_rows, job->cpu->scratch.shared, job->m, &w, row0,
                         row1 - row0, scratch);
+        begin = p->first + unit1;
+    }
+}
+
+/* A thread streams through its own part, then helps with the others'. */
+static void multiply_parts(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const group_job *job = ctx;
+    for (size_t own = begin; own < end; own++) {
+        for (size_t i = 0; i < job->n_parts; i++) {
+            ag_cpu_part *part = &job->cpu->parts[(own + i) % job->n_parts];
+            for (;;) {
+                size_t at =
+                    atomic_fetch_add_explicit(&part->next, job->chunk, memory_order_relaxed);
+                if (at >= part->end) break;
+                size_t stop = part->end - at < job->chunk ? part->end : at + job->chunk;
+                multiply_units(job, at, stop, i == 0 ? part->end : stop, thread);
+            }
+        }
+    }
+}
+
+/* Equal shares of the units, in whole chunks. */
+static void make_parts(group_job *job) {
+    const size_t unit_products = AG_ROW_UNIT * job->k * job->m;
+    const size_t most = job->n_units / (PART_PRODUCTS / unit_products + 1);
+    job->n_parts = ag_pool_threads(job->cpu->pool);
+    if (job->n_parts > most) job->n_parts = most ? most : 1;
+    job->chunk = CHUNK_PRODUCTS / unit_products + 1;
+    if (job->m > 1) job->chunk = CHUNK_UNITS_MAX;
+    for (size_t i = 0; i < job->n_parts; i++) {
+        ag_cpu_part *part = &job->cpu->parts[i];
+        atomic_store_explicit(&part->next, job->n_units * i / job->n_parts, memory_order_relaxed);
+        part->end = job->n_units * (i + 1) / job->n_parts;
     }
 }
 
 static size_t panel_rows(size_t m, size_t packed_bytes) {
-    size_t rows = PANEL_BYTES / packed_bytes;
+    size_t rows = PANEL_BYTES / packed_bytes / PANEL_ROWS_MIN * PANEL_ROWS_MIN;
     if (rows < PANEL_ROWS_MIN) rows = PANEL_ROWS_MIN;
     if (rows > PANEL_ROWS_MAX) rows = PANEL_ROWS_MAX;
     return rows < m ? rows : m;
@@ -54,10 +104,9 @@ static size_t panel_rows(size_t m, size_t packed_bytes) {
 
 static void run_panel(group_job *job) {
     ag_pool *pool = job->cpu->pool;
-    size_t least_pack = CHUNK_PRODUCTS / job->k + 1;
-    ag_pool_run(pool, job->m, ag_cpu_grain(job->cpu, job->m, least_pack), pack_rows, job);
-    size_t least = CHUNK_PRODUCTS / (job->k * job->m) + 1;
-    ag_pool_run(pool, job->n_rows, ag_cpu_grain(job->cpu, job->n_rows, least), multiply_rows, job);
+    ag_pool_run(pool, job->m, PACK_ELEMENTS / job->k + 1, pack_rows, job);
+    make_parts(job);
+    ag_pool_run(pool, job->n_parts, 1, multiply_parts, job);
 }
 
 /* Products whose kernels pack their activations in the same way. */
@@ -68,7 +117,8 @@ static ag_status run_group(group_job *job, const ag_tensor *x) {
     const size_t panel = panel_rows(m, job->packed_bytes);
     size_t scratch_bytes = 0;
     for (size_t i = 0; i < job->n_products; i++) {
-        size_t bytes = job->products[i].kernel->scratch_bytes(k);
+        const ag_cpu_matmul *kernel = job->products[i].kernel;
+        size_t bytes = kernel->scratch_bytes ? kernel->scratch_bytes(k) : 0;
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
     ag_status st = ag_cpu_need_shared(job->cpu, panel * job->packed_bytes);
@@ -86,14 +136,18 @@ static ag_status run_group(group_job *job, const ag_tensor *x) {
     return AG_OK;
 }
 
+static const ag_cpu_matmul *kernel_of(const ag_cpu_backend *cpu, const ag_tensor *w) {
+    return w->layout ? cpu->kernels.prepared[w->dtype] : cpu->kernels.matmul[w->dtype];
+}
+
 static void add_product(group_job *job, ag_tensor *y, const ag_tensor *w) {
     product *p = &job->products[job->n_products++];
-    p->w = (ag_cpu_weight){ag_tensor_data(w), ag_dtype_row_bytes(w->dtype, job->k), job->k};
-    p->kernel = job->cpu->kernels.matmul[w->dtype];
+    p->w = (ag_cpu_weight){ag_tensor_data(w), ag_dtype_row_bytes(w->dtype, job->k), job->k, NULL};
+    p->kernel = kernel_of(job->cpu, w);
     p->y = ag_tensor_data(y);
     p->n_rows = ag_shape_rows(&w->shape);
-    p->first = job->n_rows;
-    job->n_rows += p->n_rows;
+    p->first = job->n_units;
+    job->n_units += (p->n_rows + AG_ROW_UNIT - 1) / AG_ROW_UNIT;
 }
 
 ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
@@ -105,8 +159,8 @@ ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tens
     }
     for (size_t i = 0; i < n;) {
         group_job job = {.cpu = cpu, .k = ag_shape_cols(&x->shape)};
-        const ag_cpu_matmul *first = cpu->kernels.matmul[w[i]->dtype];
-        for (; i < n && cpu->kernels.matmul[w[i]->dtype]->pack == first->pack; i++) {
+        const ag_cpu_matmul *first = kernel_of(cpu, w[i]);
+        for (; i < n && kernel_of(cpu, w[i])->pack == first->pack; i++) {
             add_product(&job, y[i], w[i]);
         }
         ag_status st = run_group(&job, x);

@@ -16,7 +16,10 @@ static void widen(double *dst, const float *src, size_t n) {
     for (size_t i = 0; i < n; i++) dst[i] = src[i];
 }
 
-static void pack(void *packed, const float *x, size_t k) { widen(packed, x, k); }
+static void pack(void *panel, const float *x, size_t row, size_t m, size_t k) {
+    (void)m;
+    widen((double *)panel + row * (packed_bytes(k) / sizeof(double)), x, k);
+}
 
 static void matmul_rows(ag_dtype dtype, float *y, size_t y_stride, const void *packed, size_t m,
                         const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
@@ -64,9 +67,9 @@ static void rows_q8_0(float *y, size_t y_stride, const void *packed, size_t m,
     matmul_rows(AG_Q8_0, y, y_stride, packed, m, w, row0, n_rows, scratch);
 }
 
-const ag_cpu_matmul ag_matmul_f32__common = {packed_bytes, scratch_bytes, pack, rows_f32};
-const ag_cpu_matmul ag_matmul_f16__common = {packed_bytes, scratch_bytes, pack, rows_f16};
-const ag_cpu_matmul ag_matmul_bf16__common = {packed_bytes, scratch_bytes, pack, rows_bf16};
-const ag_cpu_matmul ag_matmul_q4_0__common = {packed_bytes, scratch_bytes, pack, rows_q4_0};
-const ag_cpu_matmul ag_matmul_q4_1__common = {packed_bytes, scratch_bytes, pack, rows_q4_1};
-const ag_cpu_matmul ag_matmul_q8_0__common = {packed_bytes, scratch_bytes, pack, rows_q8_0};
+const ag_cpu_matmul ag_matmul_f32__common = {packed_bytes, scratch_bytes, pack, rows_f32, NULL};
+const ag_cpu_matmul ag_matmul_f16__common = {packed_bytes, scratch_bytes, pack, rows_f16, NULL};
+const ag_cpu_matmul ag_matmul_bf16__common = {packed_bytes, scratch_bytes, pack, rows_bf16, NULL};
+const ag_cpu_matmul ag_matmul_q4_0__common = {packed_bytes, scratch_bytes, pack, rows_q4_0, NULL};
+const ag_cpu_matmul ag_matmul_q4_1__common = {packed_bytes, scratch_bytes, pack, rows_q4_1, NULL};
+const ag_cpu_matmul ag_matmul_q8_0__common = {packed_bytes, scratch_bytes, pack, rows_q8_0, NULL};

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantised operands as the vector kernels of x86 read them; one layout for all its instruction
+ * sets. Kernels that share it give the same bits: whole products of a block of 32 in int32, then
+ * one multiplication of scales and one fused addition a block, in the order of the blocks. */
+#ifndef AG_BACKEND_CPU_INTERLEAVED_H
+#define AG_BACKEND_CPU_INTERLEAVED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ag_cpu_layout;
+extern const struct ag_cpu_layout ag_layout_q4_0_x16;
+extern const struct ag_cpu_layout ag_layout_q4_1_x16;
+extern const struct ag_cpu_layout ag_layout_q8_0_x16;
+
+enum {
+    AG_X16 = 16,      /* rows of a group: lanes of 512 bits */
+    AG_X16_COLS = 64, /* columns of a step: two blocks, so that a step is whole cache lines */
+};
+
+/* 16 rows, 64 columns. qs[b][v][r] holds four columns of row r: 4v .. 4v + 3 of block b in the low
+ * nibbles, and those 16 further on in the high ones. Rows and columns past the end are 0. */
+typedef struct ag_q4_0_x16 {
+    uint16_t d[2][AG_X16];
+    uint8_t qs[2][4][AG_X16][4];
+} ag_q4_0_x16;
+
+typedef struct ag_q4_1_x16 {
+    uint16_t d[2][AG_X16], m[2][AG_X16];
+    uint8_t qs[2][4][AG_X16][4];
+} ag_q4_1_x16;
+
+/* qs[b][v][r]: columns 4v .. 4v + 3 of block b, each with 128 added: instructions multiply an
+ * unsigned byte with a signed one, and the activations are the signed. */
+typedef struct ag_q8_0_x16 {
+    uint16_t d[2][AG_X16];
+    uint8_t qs[2][8][AG_X16][4];
+} ag_q8_0_x16;
+
+_Static_assert(sizeof(ag_q4_0_x16) == 576, "whole cache lines");
+_Static_assert(sizeof(ag_q4_1_x16) == 640, "whole cache lines");
+_Static_assert(sizeof(ag_q8_0_x16) == 1088, "whole cache lines");
+
+/* Activations: tiles of up to 16 rows, each value x = q * d. Of a tile, in this order: the bytes q
+ * of all blocks, [block][row][32], then for every [block][row] its d, then c, then s. The number of
+ * blocks is even; those past the end are 0. */
+typedef struct ag_x16_tile {
+    const int8_t *q;
+    const float *d;   /* largest |x| / 127, not rounded to a half */
+    const int32_t *c; /* -8 * sum of q: what nibbles 0..15, not -8..7, add too much, taken away */
+    const float *s;   /* d * sum of q: what Q4_1's m is multiplied with */
+    size_t n_blocks, n_rows;
+} ag_x16_tile;
+
+static inline size_t ag_x16_steps(size_t k) { return (k + AG_X16_COLS - 1) / AG_X16_COLS; }
+
+/* Bytes that one row takes in its tile. */
+static inline size_t ag_x16_row_bytes(size_t k) {
+    return (ag_x16_steps(k) * 2 * (32 + 3 * sizeof(float)) + 63) / 64 * 64;
+}
+
+size_t ag_packed_bytes_x16(size_t k); /* the same, as a kernel's slot */
+
+/* The tile that begins with row `first`, a multiple of 16, of a panel of m rows. */
+static inline ag_x16_tile ag_x16_tile_of(const void *panel, size_t first, size_t m, size_t k) {
+    ag_x16_tile t = {.n_blocks = ag_x16_steps(k) * 2};
+    t.n_rows = m - first < AG_X16 ? m - first : AG_X16;
+    const unsigned char *p = (const unsigned char *)panel + first * ag_x16_row_bytes(k);
+    const size_t n = t.n_blocks * t.n_rows;
+    t.q = (const void *)p;
+    t.d = (const void *)(p + n * 32);
+    t.c = (const void *)(p + n * 36);
+    t.s = (const void *)(p + n * 40);
+    return t;
+}
+
+#endif
