@@ -14,6 +14,7 @@ static const struct {
     {AG_CPU_COMMON, ag_cpu_kernels_common},
 #ifdef AG_CPU_X86
     {AG_CPU_AVX2, ag_cpu_kernels_avx2},
+    {AG_CPU_AVX512, ag_cpu_kernels_avx512},
 #endif
 };
 

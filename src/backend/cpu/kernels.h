@@ -94,5 +94,6 @@ const char *ag_cpu_kernels_init(ag_cpu_kernels *table, const char *isa_cap);
 /* One function for each instruction set: puts its kernels into the table. */
 void ag_cpu_kernels_common(ag_cpu_kernels *table);
 void ag_cpu_kernels_avx2(ag_cpu_kernels *table);
+void ag_cpu_kernels_avx512(ag_cpu_kernels *table);
 
 #endif

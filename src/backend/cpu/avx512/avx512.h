@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels for AVX-512 F, BW, VL, DQ and VNNI. */
+#ifndef AG_BACKEND_CPU_AVX512_H
+#define AG_BACKEND_CPU_AVX512_H
+
+#include "backend/cpu/kernels.h"
+
+void ag_pack_x16__avx512(void *panel, const float *x, size_t row, size_t m, size_t k);
+
+void ag_matmul_q4_0_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                                const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+void ag_matmul_q4_1_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                                const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+void ag_matmul_q8_0_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                                const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+void ag_matmul_f32__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                           const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+void ag_matmul_f16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                           const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+void ag_matmul_bf16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                            const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+
+#endif

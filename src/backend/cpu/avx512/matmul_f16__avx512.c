@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/avx512/matmul_floats.h"
+
+INLINE __m512 load(const unsigned char *p, uint32_t n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
+}
+
+void ag_matmul_f16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                           const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
+    (void)scratch;
+    const float_format f = {sizeof(uint16_t), load};
+    matmul_floats(&f, y, y_stride, packed, m, w, row0, n_rows);
+}
