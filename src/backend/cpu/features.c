@@ -15,6 +15,8 @@ static const char *const isa_names[] = {
 #undef AG_CPU_ISA_NAME
 };
 
+const char *ag_cpu_isa_name(ag_cpu_isa isa) { return isa_names[isa]; }
+
 bool ag_cpu_isa_known(const char *name) {
     for (unsigned i = 0; i < AG_CPU_ISA_COUNT; i++) {
         if (!strcmp(name, isa_names[i])) return true;

@@ -22,6 +22,7 @@ typedef enum ag_cpu_isa {
         AG_CPU_ISA_COUNT
 } ag_cpu_isa;
 
+const char *ag_cpu_isa_name(ag_cpu_isa isa);
 bool ag_cpu_isa_known(const char *name);
 
 /* Bit 1 << isa for every set that the processor has and whose registers the system saves. */
