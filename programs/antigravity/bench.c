@@ -117,25 +117,22 @@ static const char examples[] =
     "  antigravity bench -m ~/models/Llama-3.2-1B -p 512 -n 128 -d 0,4096 -t 1,2,4 -r 3\n"
     "  antigravity bench --shape tiny --parallel 8 -p 0 -o json";
 
-static int check_shape(const char *shape) {
-    if (!shape) return EXIT_DONE;
-    for (size_t i = 0; ag_model_shape_name(i); i++)
-        if (!strcasecmp(shape, ag_model_shape_name(i))) return EXIT_DONE;
-    char list[WHY_SIZE] = "";
-    size_t n = 0;
-    for (size_t i = 0; ag_model_shape_name(i) && n < sizeof list; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
-                              ag_model_shape_name(i));
-    complain("--shape: '%s' is not one of %s", shape, list);
-    return EXIT_USAGE;
+static bool has_number(const number_list *list) {
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i]) return true;
+    return false;
 }
 
 static int check(const bench_options *o) {
+    if (!has_number(&o->n_prompt) && !has_number(&o->n_gen)) {
+        complain("nothing to measure: both -p and -n are 0");
+        return EXIT_USAGE;
+    }
     if (o->shape && o->model.dir) {
         complain("--shape and -m exclude each other");
         return EXIT_USAGE;
     }
-    return check_shape(o->shape);
+    return EXIT_DONE;
 }
 
 static int open_model(bench *b) {
@@ -156,7 +153,10 @@ static int open_model(bench *b) {
     progress_begin("making weights");
     ag_status status = ag_model_synthetic(e->backend, o->shape, &params, &e->model, &err);
     progress_end();
-    if (status != AG_OK) return complain_error(&err);
+    if (status != AG_OK) {
+        int failed = complain_error(&err);
+        return status == AG_NOT_FOUND ? EXIT_USAGE : failed;
+    }
     e->info = *ag_model_get_info(e->model);
     return EXIT_DONE;
 }

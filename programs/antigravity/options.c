@@ -113,8 +113,8 @@ static int refuse_option(const command_line *line, const names *t, int code, cha
 
 static int add_operand(command_line *line, const char *word) {
     if (line->n_operands == line->max_operands) {
-        complain("'%s' is one word too many%s", word,
-                 line->max_operands ? "" : ": this command takes options only, texts need quotes");
+        complain("unexpected word '%s'%s", word,
+                 line->max_operands ? "" : ": this command takes options only");
         return EXIT_USAGE;
     }
     line->operands[line->n_operands++] = word;

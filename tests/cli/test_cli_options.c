@@ -29,13 +29,13 @@ static void unknown_options_are_refused(void **state) {
         {{"generate", "--temprature=1"}, "did you mean '--temperature'?"},
         {{"generate", "--top", "1"}, "could be '--top-k' or '--top-p'"},
         {{"generate", "-Z"}, "unknown option '-Z'"},
-        {{"generate", "word"}, "'word' is one word too many"},
-        {{"generate", "--", "-p"}, "'-p' is one word too many"},
+        {{"generate", "word"}, "unexpected word 'word'"},
+        {{"generate", "--", "-p"}, "unexpected word '-p'"},
         {{"generate", "--json=1"}, "takes no value"},
         {{"generate", "--help=1"}, "takes no value"},
         {{"tokenize", "--temp", "1"}, "unknown option '--temp'"},
         {{"devices", "-n", "1"}, "unknown option '-n'"},
-        {{"eval", "ppl", "a", "b"}, "'b' is one word too many"},
+        {{"eval", "ppl", "a", "b"}, "unexpected word 'b'"},
     };
     ALL_REFUSED(cases);
 }
@@ -141,7 +141,7 @@ static void names_are_checked_against_lists(void **state) {
         {{"generate", "--logit-bias", "99999999999:1"}, "is not between"},
         {{"generate", "--stop", ""}, "an empty text"},
         {{"bench", "-o", "xml"}, "'xml' is not one of md, csv, json"},
-        {{"bench", "--shape", "gpt-5"}, "'gpt-5' is not one of"},
+        {{"bench", "--shape", "gpt-5"}, "no shape is called \"gpt-5\"; known: tiny, "},
         {{"eval"}, "say what to measure"},
         {{"eval", "needle"}, "'needle' is not available yet"},
         {{"eval", "kl"}, "'kl' is not available yet"},
@@ -181,6 +181,7 @@ static void options_that_exclude_each_other_are_refused(void **state) {
         {{"generate", "--prompt-ids", "1,a"}, "'a' is not a whole number"},
         {{"generate", "--prompt-ids", "1,-1"}, "'-1' is not between 0 and"},
         {{"bench", "-m", DEMO, "--shape", "tiny"}, "exclude each other"},
+        {{"bench", "-p", "0,0", "-n", "0"}, "nothing to measure"},
         {{"eval", "ppl", "x", "-f", "y"}, "one text at a time"},
     };
     ALL_REFUSED(cases);
