@@ -6,6 +6,7 @@
 #include <antigravity/alloc.h>
 #include <antigravity/backend.h>
 #include <antigravity/dtype.h>
+#include <antigravity/eviction.h>
 #include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
 #include <antigravity/process.h>

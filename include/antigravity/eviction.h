@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tokens leave a KV cache that has reached its budget.
+ *
+ * A policy decides, the cache moves: a policy is a table of pure functions from what is known about
+ * the slots of one KV head to the slots that stay. Writing one takes a file; give its table to
+ * ag_eviction_params.policy. */
+#ifndef ANTIGRAVITY_EVICTION_H
+#define ANTIGRAVITY_EVICTION_H
+
+#include <antigravity/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a policy's importance of a slot is made of; it is gathered only for a policy that asks. */
+typedef enum ag_importance {
+    AG_IMPORTANCE_NONE,   /* nothing: costs nothing */
+    AG_IMPORTANCE_WINDOW, /* attention of the last snapkv_window queries of a prefill, summed */
+    AG_IMPORTANCE_TOTAL,  /* that of every prefill, and of every token decoded since */
+    AG_IMPORTANCE_NEWEST, /* attention of the newest query, mean over all heads: one set a layer */
+    AG_IMPORTANCE_KEYS,   /* from_keys() */
+} ag_importance;
+
+/* The slots of one KV head, in order of position. Slots [0, n_protected) stay, the n_expired that
+ * follow leave, the newest n_recent stay: n_protected + n_recent <= n_keep <= n_slots - n_expired.
+ */
+typedef struct ag_eviction_view {
+    uint32_t n_slots, n_protected, n_expired, n_recent;
+    uint32_t n_scored;         /* slots [0, n_scored) were there when importance was gathered */
+    const uint32_t *positions; /* [n_slots] logical, ascending */
+    const float *importance;   /* [n_slots], higher stays; NULL if the policy did not ask */
+    uint32_t *work;            /* [n_slots] to write on */
+    float *values;             /* the same */
+} ag_eviction_view;
+
+typedef struct ag_eviction_params ag_eviction_params;
+
+typedef struct ag_eviction_policy {
+    const char *name;
+    ag_importance importance;
+    uint32_t prefill_block; /* longest chunk of a prefill whose budget is reached; 0: any */
+    bool whole_prefill;     /* prefers one cut at the end of a prompt to one after each chunk */
+    /* keep[0..n_keep) := the slots that stay, ascending; keep has room for n_slots. NULL: this
+     * policy never evicts. */
+    void (*plan)(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
+                 uint32_t *keep);
+    /* optional; NULL: as summed. What a prefill's queries, the last n_window slots, gave to the
+     * n_slots of one KV head becomes importance, in place. values [n_slots] to write on. */
+    void (*settle)(const ag_eviction_params *p, float *importance, uint32_t n_slots,
+                   uint32_t n_window, float *values);
+    /* Required with AG_IMPORTANCE_KEYS, else NULL. keys [n_slots, dim], which may be overwritten;
+     * importance [n_slots] is written; mean [dim] to write on. */
+    void (*from_keys)(float *keys, size_t n_slots, size_t dim, float *importance, float *mean);
+} ag_eviction_policy;
+
+/* NULL if there is none of that name. */
+AG_API const ag_eviction_policy *ag_eviction_policy_find(const char *name);
+/* The i-th, NULL past the end; the first is "none". */
+AG_API const ag_eviction_policy *ag_eviction_policy_at(size_t i);
+
+typedef enum ag_kv_prefill {
+    AG_KV_PREFILL_AUTO, /* whole for a policy that prefers it while the prompt fits, else bounded */
+    AG_KV_PREFILL_BOUNDED, /* back to the budget after every chunk */
+    AG_KV_PREFILL_WHOLE,   /* once, at the end; the prompt must fit the cache */
+} ag_kv_prefill;
+
+typedef enum ag_pooling { AG_POOL_AVERAGE, AG_POOL_MAX } ag_pooling;
+
+/* Memory pressure, mildest first. */
+typedef enum ag_pressure {
+    AG_PRESSURE_NORMAL,
+    AG_PRESSURE_SOFT,
+    AG_PRESSURE_HARD,
+    AG_PRESSURE_CRITICAL,
+} ag_pressure;
+AG_API const char *ag_pressure_name(ag_pressure level); /* "normal" ... */
+
+typedef enum ag_eviction_reason {
+    AG_EVICTION_BUDGET,  /* the cache had passed its budget */
+    AG_EVICTION_TRAINED, /* slots as far from the next token as the model was trained for */
+    AG_EVICTION_MEMORY,  /* the system runs short of memory */
+} ag_eviction_reason;
+AG_API const char *ag_eviction_reason_name(ag_eviction_reason r); /* "budget" ... */
+
+/* One eviction, over all layers and heads. */
+typedef struct ag_eviction {
+    ag_eviction_reason reason;
+    ag_pressure level;         /* NORMAL unless the reason is memory */
+    const char *policy;        /* its name */
+    uint32_t position;         /* logical, of the next token */
+    uint32_t n_before, n_kept; /* tokens in the fullest head */
+    size_t bytes_returned;     /* to the system */
+    double seconds;            /* it took */
+} ag_eviction;
+typedef void (*ag_eviction_fn)(void *user, const ag_eviction *e);
+
+/* Several of them. */
+typedef struct ag_eviction_tally {
+    uint64_t n_evictions, n_tokens; /* tokens of the fullest head that left */
+    uint64_t bytes_returned;
+    double seconds, longest_s;
+    ag_eviction last; /* all 0 while there is none */
+} ag_eviction_tally;
+
+struct ag_eviction_params {
+    const ag_eviction_policy *policy; /* NULL: none */
+    /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, 1024 tokens, for
+     * sliding its window and the prefix. */
+    uint32_t budget_tokens;
+    size_t budget_bytes;        /* of the whole cache, in whole blocks of 128 tokens */
+    float budget_ratio;         /* of max_seq_len */
+    uint32_t protected_prefix;  /* 4 first tokens that never leave */
+    uint32_t recent;            /* 32 newest that always stay; h2o: at least half the budget */
+    uint32_t slack;             /* 64 tokens over the budget before decoding evicts */
+    uint32_t window;            /* 1024, of sliding */
+    ag_kv_prefill prefill;      /* AUTO */
+    uint32_t snapkv_window;     /* 32 last queries of a prefill */
+    uint32_t snapkv_kernel;     /* 5, odd: slots pooled */
+    ag_pooling snapkv_pool;     /* AVERAGE */
+    ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
+    void *on_eviction_user;
+};
+AG_API ag_eviction_params ag_eviction_defaults(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Half the budget for the newest tokens, half for those that received most attention so far, per KV
+ * head. Source: H2O, arXiv:2306.14048. A prefill counts only its last queries' attention: a pass
+ * over all would cost a second prefill. */
+#include "cache/eviction/policies.h"
+#include "cache/eviction/select.h"
+
+static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
+                 uint32_t *keep) {
+    (void)p;
+    uint32_t half = n_keep / 2, most = n_keep - v->n_protected;
+    uint32_t recent = v->n_recent > half ? v->n_recent : half;
+    ag_evict_select(v, v->importance, recent < most ? recent : most, n_keep, keep);
+}
+
+const ag_eviction_policy ag_eviction_h2o = {
+    .name = "h2o",
+    .importance = AG_IMPORTANCE_TOTAL,
+    .plan = plan,
+};

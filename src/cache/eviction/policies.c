@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/eviction/policies.h"
+
+#include <string.h>
+
+static const ag_eviction_policy *const policies[] = {
+    &ag_eviction_none, &ag_eviction_sliding, &ag_eviction_streaming, &ag_eviction_snapkv,
+    &ag_eviction_h2o,  &ag_eviction_tova,    &ag_eviction_keydiff,
+};
+
+enum { N_POLICIES = sizeof policies / sizeof policies[0] };
+
+const ag_eviction_policy *ag_eviction_policy_at(size_t i) {
+    return i < N_POLICIES ? policies[i] : NULL;
+}
+
+const ag_eviction_policy *ag_eviction_policy_find(const char *name) {
+    for (size_t i = 0; i < N_POLICIES; i++) {
+        if (!strcmp(policies[i]->name, name)) return policies[i];
+    }
+    return NULL;
+}
+
+ag_eviction_params ag_eviction_defaults(void) {
+    return (ag_eviction_params){
+        .protected_prefix = 4,
+        .recent = 32,
+        .slack = 64,
+        .window = 1024,
+        .snapkv_window = 32,
+        .snapkv_kernel = 5,
+    };
+}
+
+const char *ag_eviction_reason_name(ag_eviction_reason r) {
+    static const char *const names[] = {"budget", "trained length", "memory pressure"};
+    return names[r];
+}
+
+const char *ag_pressure_name(ag_pressure level) {
+    static const char *const names[] = {"normal", "soft", "hard", "critical"};
+    return names[level];
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the last queries of a prompt attend to stays, per KV head: their weights are summed, meant
+ * over the query group (both by the attention itself) and pooled over the positions, because what
+ * belongs together lies together. Source: SnapKV, arXiv:2404.14469; pooling as its code does it,
+ * with zeros beyond the ends that count in the divisor. */
+#include "cache/eviction/policies.h"
+#include "cache/eviction/select.h"
+
+#include <math.h>
+#include <string.h>
+
+static float average(const float *x, uint32_t begin, uint32_t end, uint32_t kernel) {
+    double sum = 0;
+    for (uint32_t i = begin; i < end; i++) sum += x[i];
+    return (float)(sum / kernel);
+}
+
+static float highest(const float *x, uint32_t begin, uint32_t end) {
+    float most = x[begin];
+    for (uint32_t i = begin + 1; i < end; i++) most = fmaxf(most, x[i]);
+    return most;
+}
+
+/* The window's own slots always stay and are not pooled. They rank first from then on. */
+static void settle(const ag_eviction_params *p, float *importance, uint32_t n_slots,
+                   uint32_t n_window, float *values) {
+    uint32_t n = n_slots - n_window, reach = p->snapkv_kernel / 2;
+    for (uint32_t s = 0; s < n; s++) {
+        uint32_t begin = s < reach ? 0 : s - reach, end = n - s > reach ? s + reach + 1 : n;
+        values[s] = p->snapkv_pool == AG_POOL_MAX
+                        ? highest(importance, begin, end)
+                        : average(importance, begin, end, p->snapkv_kernel);
+    }
+    memcpy(importance, values, n * sizeof *importance);
+    for (uint32_t s = n; s < n_slots; s++) importance[s] = INFINITY;
+}
+
+/* Tokens that came after the prompt rank below it, the oldest lowest. */
+static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
+                 uint32_t *keep) {
+    (void)p;
+    for (uint32_t s = 0; s < v->n_slots; s++) {
+        v->values[s] = s < v->n_scored ? v->importance[s] : -(float)(v->n_slots - s);
+    }
+    ag_evict_select(v, v->values, v->n_recent, n_keep, keep);
+}
+
+const ag_eviction_policy ag_eviction_snapkv = {
+    .name = "snapkv",
+    .importance = AG_IMPORTANCE_WINDOW,
+    .whole_prefill = true,
+    .plan = plan,
+    .settle = settle,
+};
