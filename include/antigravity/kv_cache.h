@@ -18,6 +18,8 @@ typedef struct ag_kv_params {
     uint32_t n_layers, n_kv_heads, head_dim;
     uint32_t max_slots;      /* per layer and KV head; address space is reserved for so many */
     ag_dtype k_type, v_type; /* F32, F16, Q8_0, Q4_0; quantised types need head_dim % 32 = 0 */
+    uint32_t n_protected;    /* first tokens whose keys are also kept unrotated, in F32 */
+    bool hadamard;           /* keys come Hadamard-rotated; ag_kv_cache_read undoes it */
 } ag_kv_params;
 
 /* Belongs to the thread that drives its backend. */
@@ -37,6 +39,11 @@ AG_API ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_ten
 /* The first `count` slots of every layer and head leave and the others move down; positions keep.
  * AG_INVALID if a head holds fewer. Emptied pages go back to the system. */
 AG_API ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err);
+/* Only the slots keep[0..n_keep), ascending, stay in one layer and head, moved together; positions
+ * keep. AG_INVALID for a slot that is not there. Emptied blocks go back to the system: when the
+ * last head that filled them has been compacted. */
+AG_API ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                                     const uint32_t *keep, uint32_t n_keep, ag_error *err);
 /* Slots whose position is >= position leave: rolls a sequence back. */
 AG_API ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err);
 AG_API void ag_kv_cache_clear(ag_kv_cache *c);

@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/kv_cache.h"
+#include "cache/kv_cache_impl.h"
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
-#include "quant/quant.h"
 
 #include <string.h>
 #include <unistd.h>
-
-/* Where the parts of a block lie; every part starts on a page, so that blocks can be given back. */
-typedef struct block_layout {
-    size_t k_row, v_row; /* bytes of one slot of one head */
-    size_t v_offset, p_offset, block_bytes;
-    uint32_t blocks_per_layer;
-} block_layout;
-
-struct ag_kv_cache {
-    ag_kv_params params;
-    block_layout at;
-    ag_backend *backend; /* borrowed */
-    ag_buffer *storage;  /* owned; address space for every block, committed by use */
-    ag_kv_block *blocks; /* [n_layers][blocks_per_layer] */
-    uint32_t *n_slots;   /* [n_layers][n_kv_heads] */
-    uint32_t *n_blocks;  /* [n_layers] that hold slots */
-};
 
 static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -59,7 +41,7 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 }
 
 /* False if the whole cache does not fit an address space. */
-static bool lay_out(const ag_kv_params *p, block_layout *at) {
+static bool lay_out(const ag_kv_params *p, ag_kv_layout *at) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     at->k_row = ag_dtype_row_bytes(p->k_type, p->head_dim);
     at->v_row = ag_dtype_row_bytes(p->v_type, p->head_dim);
@@ -96,6 +78,7 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     }
     st = ag_memory_alloc(ag_backend_memory(be), n_blocks * c->at.block_bytes, AG_USAGE_KV,
                          &c->storage, err);
+    if (st == AG_OK) st = ag_kv_unrotated_create(c, err);
     if (st != AG_OK) goto done;
     for (size_t i = 0; i < n_blocks; i++) {
         c->blocks[i] = (ag_kv_block){.buffer = c->storage, .offset = i * c->at.block_bytes};
@@ -110,6 +93,7 @@ done:
 void ag_kv_cache_destroy(ag_kv_cache *c) {
     if (!c) return;
     ag_buffer_release(&c->storage);
+    ag_kv_unrotated_release(c);
     ag_free(c->blocks);
     ag_free(c->n_slots);
     ag_free(c->n_blocks);
@@ -118,12 +102,12 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
 
 const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c) { return &c->params; }
 
-static uint32_t *slots_of(const ag_kv_cache *c, uint32_t layer) {
+uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer) {
     return c->n_slots + (size_t)layer * c->params.n_kv_heads;
 }
 
-static uint32_t layer_length(const ag_kv_cache *c, uint32_t layer) {
-    const uint32_t *n = slots_of(c, layer);
+uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer) {
+    const uint32_t *n = ag_kv_slots_of(c, layer);
     uint32_t longest = 0;
     for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
         if (n[h] > longest) longest = n[h];
@@ -134,7 +118,7 @@ static uint32_t layer_length(const ag_kv_cache *c, uint32_t layer) {
 uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
     uint32_t longest = 0;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t n = layer_length(c, l);
+        uint32_t n = ag_kv_layer_length(c, l);
         if (n > longest) longest = n;
     }
     return longest;
@@ -142,7 +126,7 @@ uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
 
 uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head) {
     if (layer >= c->params.n_layers || kv_head >= c->params.n_kv_heads) return 0;
-    return slots_of(c, layer)[kv_head];
+    return ag_kv_slots_of(c, layer)[kv_head];
 }
 
 static uint32_t blocks_for(uint32_t n_slots) {
@@ -168,14 +152,14 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
         .p_offset = c->at.p_offset,
         .blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer,
         .n_blocks = c->n_blocks[layer],
-        .n_slots = slots_of(c, layer),
+        .n_slots = ag_kv_slots_of(c, layer),
     };
 }
 
 static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
                                  size_t n, ag_error *err) {
     for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
-        uint32_t held = slots_of(c, layer)[h];
+        uint32_t held = ag_kv_slots_of(c, layer)[h];
         if (held && ag_kv_cache_position(c, layer, h, held - 1) >= positions[0]) {
             return AG_FAIL(err, INVALID, "position %u is not above the cache's last, %u",
                            positions[0], ag_kv_cache_position(c, layer, h, held - 1));
@@ -195,7 +179,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
     }
     size_t n = k->shape.dim[0];
-    uint32_t held = layer_length(c, layer);
+    uint32_t held = ag_kv_layer_length(c, layer);
     if (n > c->params.max_slots - held) {
         return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held,
                        c->params.max_slots, n);
@@ -207,80 +191,13 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     view.n_blocks = blocks_for(held + (uint32_t)n);
     AG_TRY(ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err));
     c->n_blocks[layer] = view.n_blocks;
-    uint32_t *n_slots = slots_of(c, layer);
+    uint32_t *n_slots = ag_kv_slots_of(c, layer);
     for (uint32_t h = 0; h < c->params.n_kv_heads; h++) n_slots[h] += (uint32_t)n;
     return AG_OK;
 }
 
-/* ---- looking at slots and moving them: host memory only ---- */
-
-/* The three parts of a slot; the block's first slot of the head is index 0. */
-typedef struct slot_ptr {
-    uint8_t *k, *v;
-    uint32_t *position;
-} slot_ptr;
-
-static bool find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                      slot_ptr *out) {
-    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
-    uint8_t *base = ag_buffer_map(b->buffer);
-    if (!base) return false;
-    base += b->offset;
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    out->k = base + row * c->at.k_row;
-    out->v = base + c->at.v_offset + row * c->at.v_row;
-    out->position = (uint32_t *)(void *)(base + c->at.p_offset) + row;
-    return true;
-}
-
-uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
-                              uint32_t slot) {
-    slot_ptr at;
-    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
-    if (!find_slot(c, layer, kv_head, slot, &at)) return UINT32_MAX;
-    return *at.position;
-}
-
-ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
-                           float *k, float *v, ag_error *err) {
-    slot_ptr at;
-    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) {
-        return AG_FAIL(err, INVALID, "slot %u of layer %u, head %u, which holds %u", slot, layer,
-                       kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
-    }
-    if (!find_slot(c, layer, kv_head, slot, &at)) {
-        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-    }
-    if (k) ag_dequantize_row(c->params.k_type, k, at.k, c->params.head_dim);
-    if (v) ag_dequantize_row(c->params.v_type, v, at.v, c->params.head_dim);
-    return AG_OK;
-}
-
-/* Moves n slots of one head down from `from` to `to`, in runs that lie in one block at both ends.
- */
-static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to, uint32_t from,
-                      uint32_t n) {
-    while (n) {
-        uint32_t run =
-            AG_KV_BLOCK - (to % AG_KV_BLOCK > from % AG_KV_BLOCK ? to : from) % AG_KV_BLOCK;
-        if (run > n) run = n;
-        slot_ptr dst, src;
-        if (!find_slot(c, layer, head, to, &dst) || !find_slot(c, layer, head, from, &src)) {
-            return false;
-        }
-        memmove(dst.k, src.k, run * c->at.k_row);
-        memmove(dst.v, src.v, run * c->at.v_row);
-        memmove(dst.position, src.position, run * sizeof *dst.position);
-        to += run;
-        from += run;
-        n -= run;
-    }
-    return true;
-}
-
-/* Blocks past the layer's longest head hold nothing any more: their pages go back. */
-static void give_back_tail(ag_kv_cache *c, uint32_t layer) {
-    uint32_t keep = blocks_for(layer_length(c, layer));
+void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
+    uint32_t keep = blocks_for(ag_kv_layer_length(c, layer));
     const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
     for (uint32_t i = keep; i < c->n_blocks[layer]; i++) {
         ag_buffer_discard(blocks[i].buffer, blocks[i].offset, c->at.block_bytes);
@@ -288,46 +205,10 @@ static void give_back_tail(ag_kv_cache *c, uint32_t layer) {
     c->n_blocks[layer] = keep;
 }
 
-ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
-    const ag_kv_params *p = &c->params;
-    for (uint32_t l = 0; l < p->n_layers; l++) {
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            if (slots_of(c, l)[h] < count) {
-                return AG_FAIL(err, INVALID, "%u slots to prune, layer %u head %u holds %u", count,
-                               l, h, slots_of(c, l)[h]);
-            }
-        }
-    }
-    for (uint32_t l = 0; l < p->n_layers; l++) {
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            uint32_t *n = &slots_of(c, l)[h];
-            if (!move_down(c, l, h, 0, count, *n - count)) {
-                return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-            }
-            *n -= count;
-        }
-        give_back_tail(c, l);
-    }
-    return AG_OK;
-}
-
-ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
-    if (ag_kv_cache_length(c) && !ag_buffer_map(c->storage)) {
-        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-    }
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
-            uint32_t *n = &slots_of(c, l)[h];
-            while (*n && ag_kv_cache_position(c, l, h, *n - 1) >= position) --*n;
-        }
-        give_back_tail(c, l);
-    }
-    return AG_OK;
-}
-
 void ag_kv_cache_clear(ag_kv_cache *c) {
     memset(c->n_slots, 0, (size_t)c->params.n_layers * c->params.n_kv_heads * sizeof *c->n_slots);
-    for (uint32_t l = 0; l < c->params.n_layers; l++) give_back_tail(c, l);
+    c->unrotated.turned_by = 0;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
 }
 
 /* ---- figures ---- */
@@ -343,7 +224,7 @@ size_t ag_kv_cache_capacity_bytes(const ag_kv_cache *c) {
 }
 
 size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
-    block_layout at;
+    ag_kv_layout at;
     if (check_params(params, NULL) != AG_OK || !lay_out(params, &at)) return 0;
     return (size_t)at.blocks_per_layer * params->n_layers * at.block_bytes;
 }

@@ -14,4 +14,21 @@ ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out);
 
+/* Before keys are rotated: copies of those whose position is below n_protected.
+ *   k [n, n_kv_heads, head_dim] F32, host-visible or not */
+ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
+                                     const uint32_t *positions, ag_error *err);
+/* Rotates the protected keys of which there are copies, so that none is farther than trained - 1
+ * from position `newest`: the first at exactly that distance, the others keeping theirs to it.
+ * Their logical positions stay. inv_freq [head_dim / 2]. Costs nothing before position `trained`.
+ */
+ag_status ag_kv_cache_turn_protected(ag_kv_cache *c, const float *inv_freq, uint32_t newest,
+                                     uint32_t trained, ag_error *err);
+
+/* One head's keys as F32 [n_slots, head_dim], rotated as they are kept, and its positions. */
+ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
+                                ag_error *err);
+ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                                     uint32_t *positions, ag_error *err);
+
 #endif

@@ -5,10 +5,20 @@
 
 #include "cache/kv_cache.h"
 
+/* Where the attention weights of some queries are added up, for a policy that wants them: those of
+ * the rows from row0 on, for slot s of KV head h of a layer at
+ * sums[layer * layer_stride + h * head_stride + s]. */
+typedef struct ag_attention_scores {
+    float *sums; /* borrowed; NULL: nobody wants them */
+    size_t layer_stride, head_stride;
+    size_t row0; /* of the sequence's rows */
+} ag_attention_scores;
+
 /* A run of consecutive rows that belong to one sequence. */
 typedef struct ag_sequence {
     ag_kv_cache *cache;
     size_t row0, n_rows;
+    ag_attention_scores scores; /* none: zeroed */
 } ag_sequence;
 
 typedef struct ag_attention_shape {

@@ -28,7 +28,8 @@ static ag_status plan_rows(ag_model *m, const ag_forward_item *items, size_t n_i
                            row + items[i].n, m->workspace.shape.n_rows);
         }
         AG_TRY(ag_kv_cache_reserve(items[i].cache, (uint32_t)items[i].n, err));
-        seqs[i] = (ag_sequence){.cache = items[i].cache, .row0 = row, .n_rows = items[i].n};
+        seqs[i] = (ag_sequence){
+            .cache = items[i].cache, .row0 = row, .n_rows = items[i].n, .scores = items[i].scores};
         for (size_t t = 0; t < items[i].n; t++) {
             m->workspace.positions[row + t] = items[i].position + (uint32_t)t;
         }

@@ -23,7 +23,8 @@ typedef struct ag_forward_item {
     ag_kv_cache *cache;
     const int32_t *ids;
     size_t n;
-    uint32_t position; /* logical, of ids[0] */
+    uint32_t position;          /* logical, of ids[0] */
+    ag_attention_scores scores; /* zeroed: not wanted */
 } ag_forward_item;
 
 /* Takes every item's tokens through all layers and appends them to its cache. Afterwards row i of

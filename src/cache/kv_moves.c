@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking at a cache's slots and moving them: in memory that the host sees. */
+#include "cache/hadamard.h"
+#include "cache/kv_cache_impl.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <string.h>
+
+bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                     ag_kv_slot *out) {
+    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    uint8_t *base = ag_buffer_map(b->buffer);
+    if (!base) return false;
+    base += b->offset;
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    out->k = base + row * c->at.k_row;
+    out->v = base + c->at.v_offset + row * c->at.v_row;
+    out->position = (uint32_t *)(void *)(base + c->at.p_offset) + row;
+    return true;
+}
+
+uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                              uint32_t slot) {
+    ag_kv_slot at;
+    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
+    if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) return UINT32_MAX;
+    return *at.position;
+}
+
+ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
+                           float *k, float *v, ag_error *err) {
+    ag_kv_slot at;
+    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) {
+        return AG_FAIL(err, INVALID, "slot %u of layer %u, head %u, which holds %u", slot, layer,
+                       kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
+    }
+    if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) {
+        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+    }
+    if (k) ag_dequantize_row(c->params.k_type, k, at.k, c->params.head_dim);
+    if (k && c->params.hadamard) ag_hadamard(k, 1, c->params.head_dim);
+    if (v) ag_dequantize_row(c->params.v_type, v, at.v, c->params.head_dim);
+    return AG_OK;
+}
+
+/* Moves n slots of one head down from `from` to `to`, in runs that lie in one block at both ends.
+ */
+static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to, uint32_t from,
+                      uint32_t n) {
+    while (n) {
+        uint32_t run =
+            AG_KV_BLOCK - (to % AG_KV_BLOCK > from % AG_KV_BLOCK ? to : from) % AG_KV_BLOCK;
+        if (run > n) run = n;
+        ag_kv_slot dst, src;
+        if (!ag_kv_find_slot(c, layer, head, to, &dst) ||
+            !ag_kv_find_slot(c, layer, head, from, &src)) {
+            return false;
+        }
+        memmove(dst.k, src.k, run * c->at.k_row);
+        memmove(dst.v, src.v, run * c->at.v_row);
+        memmove(dst.position, src.position, run * sizeof *dst.position);
+        to += run;
+        from += run;
+        n -= run;
+    }
+    return true;
+}
+
+static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
+                            const uint32_t *keep, uint32_t n_keep, ag_error *err) {
+    if (layer >= c->params.n_layers || head >= c->params.n_kv_heads) {
+        return AG_FAIL(err, INVALID, "layer %u, KV head %u of a cache of %u by %u", layer, head,
+                       c->params.n_layers, c->params.n_kv_heads);
+    }
+    uint32_t n = ag_kv_slots_of(c, layer)[head];
+    for (uint32_t i = 0; i < n_keep; i++) {
+        if (keep[i] >= n) return AG_FAIL(err, INVALID, "slot %u to keep of %u", keep[i], n);
+        if (i && keep[i] <= keep[i - 1]) {
+            return AG_FAIL(err, INVALID, "slot %u to keep follows %u", keep[i], keep[i - 1]);
+        }
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                              const uint32_t *keep, uint32_t n_keep, ag_error *err) {
+    AG_TRY(check_keep(c, layer, kv_head, keep, n_keep, err));
+    for (uint32_t i = 0; i < n_keep;) {
+        uint32_t run = 1;
+        while (i + run < n_keep && keep[i + run] == keep[i] + run) run++;
+        if (keep[i] != i && !move_down(c, layer, kv_head, i, keep[i], run)) {
+            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+        }
+        i += run;
+    }
+    ag_kv_slots_of(c, layer)[kv_head] = n_keep;
+    ag_kv_give_back_tail(c, layer);
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
+                                ag_error *err) {
+    uint32_t n = ag_kv_slots_of(c, layer)[kv_head], dim = c->params.head_dim;
+    for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
+        uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
+        ag_kv_slot at;
+        if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) {
+            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+        }
+        /* Rows follow one another, and no row ends inside a quantised block. */
+        ag_dequantize_row(c->params.k_type, keys + (size_t)slot * dim, at.k, (size_t)rows * dim);
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                                     uint32_t *positions, ag_error *err) {
+    uint32_t n = ag_kv_slots_of(c, layer)[kv_head];
+    for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
+        uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
+        ag_kv_slot at;
+        if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) {
+            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+        }
+        memcpy(positions + slot, at.position, rows * sizeof *positions);
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
+    const ag_kv_params *p = &c->params;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+            if (ag_kv_slots_of(c, l)[h] < count) {
+                return AG_FAIL(err, INVALID, "%u slots to prune, layer %u head %u holds %u", count,
+                               l, h, ag_kv_slots_of(c, l)[h]);
+            }
+        }
+    }
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+            uint32_t *n = &ag_kv_slots_of(c, l)[h];
+            if (!move_down(c, l, h, 0, count, *n - count)) {
+                return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+            }
+            *n -= count;
+        }
+        ag_kv_give_back_tail(c, l);
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
+    if (ag_kv_cache_length(c) && !ag_buffer_map(c->storage)) {
+        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+    }
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+            uint32_t *n = &ag_kv_slots_of(c, l)[h];
+            while (*n && ag_kv_cache_position(c, l, h, *n - 1) >= position) --*n;
+        }
+        ag_kv_give_back_tail(c, l);
+    }
+    return AG_OK;
+}

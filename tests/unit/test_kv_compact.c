@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compaction, the memory it gives back, and the protected prefix past the trained length. */
+#include "cache/hadamard.h"
+#include "cache/kv_cache.h"
+
+#include <antigravity/process.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+enum { LAYERS = 2, HEADS = 3, DIM = 32, SLOTS = 600 };
+
+static ag_backend *backend;
+
+static int make_backend(void **state) {
+    (void)state;
+    ag_backend_params p = {.n_threads = 2};
+    return ag_backend_create(&p, &backend, NULL) != AG_OK;
+}
+
+static int drop_backend(void **state) {
+    (void)state;
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+static ag_kv_cache *make_cache(ag_kv_params p) {
+    ag_kv_cache *c;
+    ag_error err;
+    if (ag_kv_cache_create(backend, &p, &c, &err) != AG_OK) fail_msg("%s", err.msg);
+    return c;
+}
+
+static ag_kv_params small(ag_dtype k, ag_dtype v) {
+    return (ag_kv_params){.n_layers = LAYERS,
+                          .n_kv_heads = HEADS,
+                          .head_dim = DIM,
+                          .max_slots = SLOTS,
+                          .k_type = k,
+                          .v_type = v};
+}
+
+static float value_of(uint32_t layer, uint32_t head, uint32_t position, uint32_t i) {
+    return sinf((float)(position * 97 + head * 31 + layer * 13 + i));
+}
+
+/* Tokens first..first+n of all layers; V is K's negative. Unrotated copies are taken. */
+static void append(ag_kv_cache *c, uint32_t first, uint32_t n) {
+    const ag_kv_params *p = ag_kv_cache_params(c);
+    ag_buffer *owners[2];
+    ag_tensor t[2];
+    ag_shape shape = ag_shape_3d(n, p->n_kv_heads, p->head_dim);
+    uint32_t *positions = malloc(n * sizeof *positions);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ag_tensor_alloc(&t[i], &owners[i], ag_backend_memory(backend),
+                                         AG_USAGE_SCRATCH, AG_F32, shape, NULL),
+                         AG_OK);
+    }
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        size_t at = 0;
+        for (uint32_t r = 0; r < n; r++) {
+            positions[r] = first + r;
+            for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+                for (uint32_t i = 0; i < p->head_dim; i++, at++) {
+                    ag_tensor_f32(&t[0])[at] = value_of(l, h, first + r, i);
+                    ag_tensor_f32(&t[1])[at] = -value_of(l, h, first + r, i);
+                }
+            }
+        }
+        assert_int_equal(ag_kv_cache_keep_unrotated(c, l, &t[0], positions, NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_update(c, l, &t[0], &t[1], positions, NULL), AG_OK);
+    }
+    free(positions);
+    ag_buffer_release(&owners[0]);
+    ag_buffer_release(&owners[1]);
+}
+
+static void check_slot(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                       uint32_t position, float tolerance) {
+    float k[DIM], v[DIM];
+    assert_int_equal(ag_kv_cache_position(c, layer, head, slot), position);
+    assert_int_equal(ag_kv_cache_read(c, layer, head, slot, k, v, NULL), AG_OK);
+    for (uint32_t i = 0; i < DIM; i++) {
+        assert_true(fabsf(k[i] - value_of(layer, head, position, i)) <= tolerance);
+        assert_true(fabsf(v[i] + value_of(layer, head, position, i)) <= tolerance);
+    }
+}
+
+static void each_head_keeps_its_own_list_in_every_type(void **state) {
+    (void)state;
+    const struct {
+        ag_dtype k, v;
+        float tolerance;
+    } cases[] = {{AG_F32, AG_F32, 0},
+                 {AG_F16, AG_F32, 0.0005f},
+                 {AG_Q8_0, AG_F16, 0.005f},
+                 {AG_F16, AG_Q8_0, 0.005f},
+                 {AG_Q4_0, AG_Q4_0, 0.13f}};
+    srand(3);
+    for (size_t t = 0; t < sizeof cases / sizeof cases[0]; t++) {
+        ag_kv_cache *c = make_cache(small(cases[t].k, cases[t].v));
+        append(c, 7, 500);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            for (uint32_t h = 0; h < HEADS; h++) {
+                uint32_t keep[500], n = 0;
+                for (uint32_t s = 0; s < 500; s++) {
+                    if (rand() % (int)(h + 2) == 0 || (s > 200 && s < 300)) keep[n++] = s;
+                }
+                assert_int_equal(ag_kv_cache_compact(c, l, h, keep, n, NULL), AG_OK);
+                assert_int_equal(ag_kv_cache_n_slots(c, l, h), n);
+                for (uint32_t i = 0; i < n; i++) {
+                    check_slot(c, l, h, i, 7 + keep[i], cases[t].tolerance);
+                }
+            }
+        }
+        /* Heads of different lengths go on growing. */
+        append(c, 507, 40);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint32_t n = ag_kv_cache_n_slots(c, 1, h);
+            for (uint32_t i = 1; i <= 40; i++) {
+                check_slot(c, 1, h, n - i, 547 - i, cases[t].tolerance);
+            }
+        }
+        ag_kv_cache_destroy(c);
+    }
+}
+
+static void lists_that_make_no_sense_are_refused(void **state) {
+    (void)state;
+    ag_kv_cache *c = make_cache(small(AG_F16, AG_F16));
+    ag_error err;
+    append(c, 0, 10);
+    const uint32_t past[] = {1, 10}, back[] = {3, 2}, twice[] = {4, 4};
+    assert_int_equal(ag_kv_cache_compact(c, 0, 0, past, 2, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "slot 10 to keep of 10"));
+    assert_int_equal(ag_kv_cache_compact(c, 0, 0, back, 2, &err), AG_INVALID);
+    assert_int_equal(ag_kv_cache_compact(c, 0, 0, twice, 2, &err), AG_INVALID);
+    assert_int_equal(ag_kv_cache_compact(c, LAYERS, 0, past, 1, &err), AG_INVALID);
+    assert_int_equal(ag_kv_cache_n_slots(c, 0, 0), 10);
+    assert_int_equal(ag_kv_cache_compact(c, 0, 0, NULL, 0, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_n_slots(c, 0, 0), 0);
+    ag_kv_cache_destroy(c);
+}
+
+static size_t anonymous_memory(void) {
+    ag_memory_usage u;
+    return ag_process_memory(&u) == AG_OK ? u.anonymous : 0;
+}
+
+static void the_system_gets_the_pages_of_evicted_slots_back(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    if (!anonymous_memory()) skip();
+    for (size_t t = 0; t < 4; t++) {
+        ag_kv_cache *c = make_cache((ag_kv_params){.n_layers = 4,
+                                                   .n_kv_heads = 8,
+                                                   .head_dim = 64,
+                                                   .max_slots = 4096,
+                                                   .k_type = types[t],
+                                                   .v_type = types[t]});
+        append(c, 0, 4096);
+        uint32_t keep[1024];
+        for (uint32_t i = 0; i < 1024; i++) keep[i] = 4 * i + 3;
+        size_t used = ag_kv_cache_memory_usage_bytes(c), resident = anonymous_memory();
+        for (uint32_t l = 0; l < 4; l++) {
+            for (uint32_t h = 0; h < 8; h++) {
+                assert_int_equal(ag_kv_cache_compact(c, l, h, keep, 1024, NULL), AG_OK);
+            }
+        }
+        size_t freed = used - ag_kv_cache_memory_usage_bytes(c);
+        assert_int_equal(4 * freed, 3 * used);
+        assert_true(resident - anonymous_memory() >= freed / 10 * 9);
+        ag_kv_cache_destroy(c);
+    }
+}
+
+/* ---- the protected prefix ---- */
+
+static void angles(float *inv_freq) {
+    for (int i = 0; i < DIM / 2; i++) inv_freq[i] = powf(10000, -2.0f * (float)i / DIM);
+}
+
+static void rotate(float *x, uint32_t position, const float *inv_freq) {
+    for (int i = 0; i < DIM / 2; i++) {
+        double a = (double)position * inv_freq[i], lo = x[i], hi = x[i + DIM / 2];
+        x[i] = (float)(lo * cos(a) - hi * sin(a));
+        x[i + DIM / 2] = (float)(hi * cos(a) + lo * sin(a));
+    }
+}
+
+static void check_turned(ag_kv_cache *c, uint32_t by, float tolerance) {
+    float inv_freq[DIM / 2], k[DIM], want[DIM];
+    angles(inv_freq);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (uint32_t h = 0; h < HEADS; h++) {
+            for (uint32_t s = 0; s < 4; s++) {
+                for (uint32_t i = 0; i < DIM; i++) want[i] = value_of(l, h, s, i);
+                rotate(want, s + by, inv_freq);
+                assert_int_equal(ag_kv_cache_position(c, l, h, s), s);
+                assert_int_equal(ag_kv_cache_read(c, l, h, s, k, NULL, NULL), AG_OK);
+                for (uint32_t i = 0; i < DIM; i++) {
+                    assert_true(fabsf(k[i] - want[i]) <= tolerance);
+                }
+            }
+            check_slot(c, l, h, 4, 4, tolerance);
+        }
+    }
+}
+
+/* However often it is turned: always from the copy. */
+static void the_protected_prefix_follows_at_the_trained_distance(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    const float tolerance[] = {1e-5f, 1e-3f, 0.01f, 0.2f};
+    float inv_freq[DIM / 2];
+    angles(inv_freq);
+    for (size_t t = 0; t < 8; t++) {
+        ag_kv_params p = small(types[t / 2], types[t / 2]);
+        p.n_protected = 4;
+        p.hadamard = t % 2;
+        ag_kv_cache *c = make_cache(p);
+        append(c, 0, 20);
+        assert_int_equal(ag_kv_cache_turn_protected(c, inv_freq, 99, 100, NULL), AG_OK);
+        if (!p.hadamard) check_slot(c, 1, 2, 3, 3, tolerance[t / 2]);
+        for (uint32_t newest = 100; newest < 5000; newest += 61) {
+            assert_int_equal(ag_kv_cache_turn_protected(c, inv_freq, newest, 100, NULL), AG_OK);
+            if (!p.hadamard) check_turned(c, newest - 99, tolerance[t / 2]);
+        }
+        if (p.hadamard) { /* the rows that were appended here are not */
+            float k[DIM], want[DIM];
+            assert_int_equal(ag_kv_cache_turn_protected(c, inv_freq, 5000, 100, NULL), AG_OK);
+            assert_int_equal(ag_kv_cache_read(c, 1, 1, 2, k, NULL, NULL), AG_OK);
+            for (uint32_t i = 0; i < DIM; i++) want[i] = value_of(1, 1, 2, i);
+            rotate(want, 2 + 4901, inv_freq);
+            for (uint32_t i = 0; i < DIM; i++) {
+                assert_true(fabsf(k[i] - want[i]) <= 2 * tolerance[t / 2]);
+            }
+        }
+        ag_kv_cache_destroy(c);
+    }
+}
+
+static void hadamard_keeps_products_and_undoes_itself(void **state) {
+    (void)state;
+    const size_t dims[] = {1, 2, 24, 32, 64, 80, 128};
+    float a[128], b[128], c[128];
+    for (size_t t = 0; t < sizeof dims / sizeof dims[0]; t++) {
+        size_t n = dims[t];
+        double before = 0, after = 0;
+        for (size_t i = 0; i < n; i++) {
+            c[i] = a[i] = sinf((float)i * 3);
+            b[i] = i == n / 2 ? 9 : cosf((float)i);
+            before += (double)a[i] * b[i];
+        }
+        ag_hadamard(a, 1, n);
+        ag_hadamard(b, 1, n);
+        for (size_t i = 0; i < n; i++) after += (double)a[i] * b[i];
+        assert_true(fabs(before - after) < 1e-4);
+        if (n >= 64) assert_true(fabsf(b[n / 2]) < 3);
+        ag_hadamard(a, 1, n);
+        for (size_t i = 0; i < n; i++) assert_true(fabsf(a[i] - c[i]) < 1e-6f);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_head_keeps_its_own_list_in_every_type),
+        cmocka_unit_test(lists_that_make_no_sense_are_refused),
+        cmocka_unit_test(the_system_gets_the_pages_of_evicted_slots_back),
+        cmocka_unit_test(the_protected_prefix_follows_at_the_trained_distance),
+        cmocka_unit_test(hadamard_keeps_products_and_undoes_itself),
+    };
+    return cmocka_run_group_tests(tests, make_backend, drop_backend);
+}
