@@ -58,7 +58,8 @@ AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, a
 /* One token: prefill of one. Allocates nothing. */
 AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
 /* One token for each of n different sessions of one model in one pass over its weights. Fails as a
- * whole: on error no session has moved. The results are those of ag_session_decode. */
+ * whole: on error no session has moved, though their logits are gone if the device failed. The
+ * results are those of ag_session_decode. */
 AG_API ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], size_t n,
                                  ag_error *err);
 /* [n_vocab] on the host, NULL before the first token; valid until the session is used again. */

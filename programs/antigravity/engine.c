@@ -28,9 +28,6 @@ int engine_inspect(engine *e, const model_options *o) {
     if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_error(&err);
     ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
     if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
-    if (e->info.n_kept && !o->quiet)
-        complain("%u matrices keep the file's %s: their rows are no multiple of 32",
-                 (unsigned)e->info.n_kept, ag_dtype_name(e->info.file_type));
     return EXIT_DONE;
 }
 

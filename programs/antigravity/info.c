@@ -85,7 +85,11 @@ static void print_memory(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     char remark[96];
     printf("\nmemory, with these settings\n");
-    snprintf(remark, sizeof remark, "%s", ag_dtype_name(f->o.weights));
+    int n = snprintf(remark, sizeof remark, "%s", ag_dtype_name(f->o.weights));
+    if (i->n_kept)
+        snprintf(remark + n, sizeof remark - (size_t)n,
+                 "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
+                 ag_dtype_name(i->file_type));
     print_bytes("weights", i->weight_bytes, remark);
     snprintf(remark, sizeof remark, "%" PRIu32 " tokens, keys %s, values %s; grows as it fills",
              f->n_context, ag_dtype_name(f->o.k_type), ag_dtype_name(f->o.v_type));
@@ -141,6 +145,7 @@ static json_t *memory_json(const facts *f) {
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
         {"weight_bytes", json_integer((json_int_t)i->weight_bytes)},
+        {"kept_matrices", json_integer((json_int_t)i->n_kept)},
         {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},
         {"workspace_bytes", json_integer((json_int_t)f->plan.workspace_bytes)},
         {"total_bytes", json_integer((json_int_t)total_bytes(f))},

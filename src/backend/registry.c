@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one file that names every backend. */
 #include "backend/cpu/cpu_backend.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
 
 #include <stdio.h>
@@ -21,7 +22,13 @@ ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out, a
     *out = NULL;
     const char *name = params && params->name ? params->name : "cpu";
     for (size_t i = 0; i < N_BACKENDS; i++) {
-        if (!strcmp(backends[i].name, name)) return backends[i].create(params, out, err);
+        if (strcmp(backends[i].name, name) != 0) continue;
+        AG_TRY(backends[i].create(params, out, err));
+        if (params) {
+            (*out)->log = params->log;
+            (*out)->log_user = params->log_user;
+        }
+        return AG_OK;
     }
     char names[128] = "";
     for (size_t i = 0, used = 0; i < N_BACKENDS && used < sizeof names; i++) {

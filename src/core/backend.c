@@ -4,6 +4,9 @@
 #include "core/backend_compose.h"
 #include "core/fail.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 /* ---- the backend itself ---- */
 
 void ag_backend_destroy(ag_backend *b) {
@@ -23,6 +26,16 @@ uint32_t ag_backend_threads(const ag_backend *b) {
 ag_memory *ag_backend_memory(ag_backend *b) { return b->ops->memory(b); }
 
 const ag_error *ag_backend_error(const ag_backend *b) { return &b->err; }
+
+void ag_backend_log(const ag_backend *be, ag_log_level level, const char *fmt, ...) {
+    if (!be->log) return;
+    char msg[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    be->log(be->log_user, level, msg);
+}
 
 ag_status ag_sync(ag_backend *be) { return be->ops->sync ? be->ops->sync(be) : AG_OK; }
 

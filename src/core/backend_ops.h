@@ -60,8 +60,14 @@ typedef struct ag_backend_ops {
 
 struct ag_backend {
     const ag_backend_ops *ops;
-    ag_error err; /* of the last failed operation */
+    ag_error err;  /* of the last failed operation */
+    ag_log_fn log; /* NULL: nobody listens */
+    void *log_user;
 };
+
+/* One line for the callback of ag_backend_params. */
+void ag_backend_log(const ag_backend *be, ag_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The backend keeps the message of a failed operation; this hands it to a caller who has an *err.
  */

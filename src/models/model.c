@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public face of models: loading, inspecting, making up. */
 #include "core/alloc.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
 #include "models/llama_model.h"
 #include "models/rope.h"
@@ -89,6 +90,23 @@ static ag_status make_inv_freq(ag_model *m, ag_error *err) {
     return st;
 }
 
+/* What a user may not expect of the model that is about to be loaded. */
+static void tell(const ag_model *m, const char *dir) {
+    const ag_model_info *info = &m->info;
+    if (info->n_kept) {
+        ag_backend_log(m->backend, AG_LOG_WARN,
+                       "%s: %u matrices keep the type %s of the file, not %s: their rows are no "
+                       "multiple of %zu",
+                       dir, info->n_kept, ag_dtype_name(info->file_type),
+                       ag_dtype_name(info->weight_type), ag_dtype_block(info->weight_type));
+    }
+    if (m->config.sliding_window && m->config.sliding_window <= info->max_positions) {
+        ag_backend_log(m->backend, AG_LOG_INFO,
+                       "%s: a sliding window of %u tokens limits the context to as many", dir,
+                       m->config.sliding_window);
+    }
+}
+
 static ag_status load_files(ag_model *m, const char *dir, const ag_model_params *params,
                             ag_error *err) {
     AG_TRY(ag_llama_config_load(dir, &m->config, err));
@@ -97,6 +115,7 @@ static ag_status load_files(ag_model *m, const char *dir, const ag_model_params 
     AG_TRY(ag_llama_weights_survey(&m->config, m->files, params->weights, &census, err));
     describe_config(&m->config, &m->info);
     describe_files(&m->config, &census, m->files, params->weights, &m->info);
+    tell(m, dir);
     AG_TRY(ag_embedding_open(&m->embedding, m->files, census.embedding, m->config.vocab_size,
                              m->config.hidden_size, err));
     return ag_llama_weights_load(&m->weights, m->backend, &m->config, m->files, params, err);

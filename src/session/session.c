@@ -257,6 +257,18 @@ static ag_status check_batch(ag_session *const sessions[], const int32_t ids[], 
     return AG_OK;
 }
 
+/* Every session's logits from the last pass, whose rows are the sessions in order. */
+static ag_status batch_logits(ag_session *const sessions[], size_t n, ag_error *err) {
+    ag_session *first = sessions[0];
+    for (size_t i = 0; i < n; i++) {
+        if (i % LOGIT_ROWS == 0) {
+            AG_TRY(group_logits(first, i, n - i < LOGIT_ROWS ? n - i : LOGIT_ROWS, err));
+        }
+        AG_TRY(take_row(sessions[i], first, i % LOGIT_ROWS, err));
+    }
+    return AG_OK;
+}
+
 ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], size_t n,
                           ag_error *err) {
     AG_TRY(check_batch(sessions, ids, n, err));
@@ -268,15 +280,14 @@ ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], siz
             .cache = sessions[i]->cache, .ids = &ids[i], .n = 1, .position = sessions[i]->position};
     }
     AG_TRY(ag_llama_forward(first->model, items, n, err));
+    ag_status st = batch_logits(sessions, n, err);
     for (size_t i = 0; i < n; i++) {
-        sessions[i]->position++;
-        sessions[i]->has_logits = false;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (i % LOGIT_ROWS == 0) {
-            AG_TRY(group_logits(first, i, n - i < LOGIT_ROWS ? n - i : LOGIT_ROWS, err));
+        if (st == AG_OK) {
+            sessions[i]->position++;
+        } else {
+            ag_kv_cache_truncate(sessions[i]->cache, sessions[i]->position, NULL);
         }
-        AG_TRY(take_row(sessions[i], first, i % LOGIT_ROWS, err));
+        sessions[i]->has_logits = st == AG_OK;
     }
-    return AG_OK;
+    return st;
 }

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -191,16 +192,26 @@ static void inspecting_tells_what_loading_takes(void **state) {
     tiny_model_remove(dir);
 }
 
+static void remember(void *user, ag_log_level level, const char *msg) {
+    if (level == AG_LOG_WARN) snprintf(user, 512, "%s", msg);
+}
+
 static void rows_that_fit_no_block_keep_the_files_type(void **state) {
     (void)state;
+    char said[512] = "";
+    ag_backend *listening;
+    ag_backend_params bp = {.n_threads = 1, .log = remember, .log_user = said};
+    assert_int_equal(ag_backend_create(&bp, &listening, &err), AG_OK);
     ag_model_info info;
     const char *dir = AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16";
     assert_int_equal(ag_model_inspect(dir, NULL, &info, &err), AG_OK);
     assert_int_equal(info.n_kept, 15); /* 80 and 200 columns: all matrices */
     ag_model *model;
-    assert_int_equal(ag_model_load(backend, dir, NULL, &model, &err), AG_OK);
+    assert_int_equal(ag_model_load(listening, dir, NULL, &model, &err), AG_OK);
     assert_int_equal(ag_model_memory_bytes(model), info.weight_bytes);
+    assert_non_null(strstr(said, "15 matrices keep the type f16"));
     ag_model_destroy(model);
+    ag_backend_destroy(listening);
 }
 
 static bool stop_early(void *user, uint64_t done, uint64_t total) {
