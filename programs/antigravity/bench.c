@@ -110,7 +110,8 @@ static const char description[] =
     "highest tokens/s. Beside each row stands the rate at which this machine reads memory, "
     "measured\n"
     "before and after it, and for tg the share of it that reading the weights takes: decoding\n"
-    "cannot be faster than 100 %. Rows during which the machine was not steady are repeated.";
+    "cannot pass 100 %, unless the weights fit into the processor's caches. Rows during which the\n"
+    "machine was not steady are repeated.";
 
 static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b\n"
