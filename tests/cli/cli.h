@@ -16,6 +16,10 @@
 /* A model without a tokenizer, small enough to run at once. */
 #define TINY AG_SOURCE_DIR "/tests/data/golden/models/linear-rope"
 
+/* The demo's own type: nothing to convert at loading, which takes long under an emulator. */
+#define QUICK "--weights", "bf16"
+#define GREEDY QUICK, "--temperature", "0", "--repetition-penalty", "1"
+
 typedef struct cli_setup {
     const char *const *args; /* after the program's name, ended by NULL */
     const void *input;       /* standard input; NULL: /dev/null */

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GREEDY "--temperature", "0", "--repetition-penalty", "1"
 /* "Once upon a time" as ids, and its most likely continuation as transformers computed it. */
 #define PROMPT_IDS "4090,790,650,258,469"
 static const char greedy_text[] = ", there was a little girl named Lily.";
 
 static void the_bundled_model_continues_a_prompt(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "12", GREEDY);
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "12", "--temperature", "0",
+                       "--repetition-penalty", "1");
     assert_code(&r, 0);
     assert_says(r.out, ", there was a little girl");
     assert_int_equal(r.out[r.n_out - 1], '\n');
@@ -41,7 +41,7 @@ static void greedy_text_is_that_of_the_reference(void **state) {
 
 static void quiet_says_nothing_but_the_text(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "A fox", "-n", "3", "-q");
+    cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "3", "-q");
     assert_code(&r, 0);
     assert_string_equal(r.err, "");
     assert_true(r.n_out > 1);
@@ -50,7 +50,7 @@ static void quiet_says_nothing_but_the_text(void **state) {
 
 static void verbose_tells_of_the_backend(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "A fox", "-n", "1", "-v", "-t", "2");
+    cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "1", "-v", "-t", "2");
     assert_code(&r, 0);
     assert_says(r.err, "backend: ");
     assert_says(r.err, "loaded in");
@@ -64,28 +64,28 @@ static void a_seed_gives_one_text_on_any_number_of_threads(void **state) {
         char count[8];
         snprintf(count, sizeof count, "%d", threads);
         cli_result r =
-            CLI("generate", "-p", "The old king", "-n", "16", "-s", "11", "-q", "-t", count);
+            CLI("generate", QUICK, "-p", "The old king", "-n", "16", "-s", "11", "-q", "-t", count);
         assert_code(&r, 0);
         if (threads == 1) snprintf(first, sizeof first, "%s", r.out);
         assert_string_equal(r.out, first);
         cli_free(&r);
     }
-    cli_result other = CLI("generate", "-p", "The old king", "-n", "16", "-s", "12", "-q");
+    cli_result other = CLI("generate", QUICK, "-p", "The old king", "-n", "16", "-s", "12", "-q");
     assert_string_not_equal(other.out, first);
     cli_free(&other);
 }
 
 static void a_drawn_seed_is_printed_and_repeats_the_run(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "The old king", "-n", "16");
+    cli_result r = CLI("generate", QUICK, "-p", "The old king", "-n", "16");
     assert_code(&r, 0);
     const char *at = strstr(r.err, ", seed ");
     assert_non_null(at);
     char seed[32];
     assert_int_equal(sscanf(at, ", seed %31[0-9]", seed), 1);
-    cli_result again = CLI("generate", "-p", "The old king", "-n", "16", "--seed", seed);
+    cli_result again = CLI("generate", QUICK, "-p", "The old king", "-n", "16", "--seed", seed);
     assert_string_equal(r.out, again.out);
-    cli_result third = CLI("generate", "-p", "The old king", "-n", "16", "--seed", "-1");
+    cli_result third = CLI("generate", QUICK, "-p", "The old king", "-n", "16", "--seed", "-1");
     const char *drawn = strstr(third.err, ", seed ");
     assert_non_null(drawn);
     assert_string_not_equal(at, drawn);
@@ -128,7 +128,7 @@ static void json_is_one_object_with_everything(void **state) {
     assert_string_equal(text_of(root, "finish_detail"), "max_tokens");
     assert_int_equal(json_integer_value(part_of(root, "seed")), 7);
     json_t *settings = part_of(root, "settings");
-    assert_string_equal(text_of(settings, "weights"), "q4_0");
+    assert_string_equal(text_of(settings, "weights"), "bf16");
     assert_string_equal(text_of(settings, "k_type"), "f16");
     assert_string_equal(text_of(settings, "backend"), "cpu");
     assert_int_equal(number_in(root, "settings", "threads"), 2);
@@ -149,9 +149,9 @@ static void json_is_one_object_with_everything(void **state) {
 static void aliases_mean_what_llama_cpp_means_by_them(void **state) {
     (void)state;
     cli_result r =
-        CLI("generate", "-p", "A fox", "--n-predict", "2", "--temp", "0.5", "--repeat-penalty",
-            "1.25", "--repeat-last-n", "-1", "--ctx-size", "300", "-s", "9", "-ctk", "q8_0", "-ctv",
-            "q4_0", "-ngl", "0", "--batch-size", "64", "--json", "-q");
+        CLI("generate", QUICK, "-p", "A fox", "--n-predict", "2", "--temp", "0.5",
+            "--repeat-penalty", "1.25", "--repeat-last-n", "-1", "--ctx-size", "300", "-s", "9",
+            "-ctk", "q8_0", "-ctv", "q4_0", "-ngl", "0", "--batch-size", "64", "--json", "-q");
     assert_code(&r, 0);
     json_t *root = cli_json(&r);
     json_t *settings = part_of(root, "settings");
@@ -170,7 +170,7 @@ static void aliases_mean_what_llama_cpp_means_by_them(void **state) {
 
 static void asking_for_a_gpu_that_is_not_there_runs_on_the_cpu(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "A fox", "-n", "1", "-ngl", "99");
+    cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "1", "-ngl", "99");
     assert_code(&r, 0);
     assert_says(r.err, "no GPU backend in this build: running on the CPU");
     cli_free(&r);
@@ -197,14 +197,14 @@ static void echo_prints_the_prompt_first(void **state) {
     r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "4", GREEDY, "--echo", "-q");
     assert_string_equal(r.out, "Once upon a time, there was a\n");
     cli_free(&r);
-    r = CLI("generate", "-p", "Once upon", "-n", "0", "--echo", "-q");
+    r = CLI("generate", QUICK, "-p", "Once upon", "-n", "0", "--echo", "-q");
     assert_string_equal(r.out, "Once upon\n");
     cli_free(&r);
 }
 
 static void no_tokens_asked_for_means_none_made(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "Once upon", "-n", "0");
+    cli_result r = CLI("generate", QUICK, "-p", "Once upon", "-n", "0");
     assert_code(&r, 0);
     assert_int_equal(r.n_out, 0);
     assert_says(r.err, "decode        0 tokens");
@@ -249,15 +249,15 @@ static void a_bias_forbids_or_forces_a_token(void **state) {
 
 static void a_bias_outside_the_vocabulary_is_wrong_usage(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "x", "--logit-bias", "4096:1", "-q");
+    cli_result r = CLI("generate", QUICK, "-p", "x", "--logit-bias", "4096:1", "-q");
     assert_refused(&r, 2, "4096");
     cli_free(&r);
 }
 
 static void the_end_of_text_stops_unless_ignored(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "A fox", "--logit-bias", "4091:500", "-n", "5", "--json",
-                       "-q", "--temp", "0");
+    cli_result r = CLI("generate", QUICK, "-p", "A fox", "--logit-bias", "4091:500", "-n", "5",
+                       "--json", "-q", "--temp", "0");
     assert_code(&r, 0);
     json_t *root = cli_json(&r);
     assert_string_equal(text_of(root, "finish_reason"), "stop");
@@ -265,7 +265,7 @@ static void the_end_of_text_stops_unless_ignored(void **state) {
     assert_string_equal(text_of(root, "text"), "");
     json_decref(root);
     cli_free(&r);
-    r = CLI("generate", "-p", "A fox", "--logit-bias", "4091:500", "-n", "5", "--json", "-q",
+    r = CLI("generate", QUICK, "-p", "A fox", "--logit-bias", "4091:500", "-n", "5", "--json", "-q",
             "--temp", "0", "--ignore-eos");
     root = cli_json(&r);
     assert_string_equal(text_of(root, "finish_reason"), "length");
@@ -273,8 +273,8 @@ static void the_end_of_text_stops_unless_ignored(void **state) {
     assert_string_equal(text_of(root, "text"), "");
     json_decref(root);
     cli_free(&r);
-    r = CLI("generate", "-p", "A fox", "--logit-bias", "4091:500", "-n", "2", "-q", "--temp", "0",
-            "--ignore-eos", "--special");
+    r = CLI("generate", QUICK, "-p", "A fox", "--logit-bias", "4091:500", "-n", "2", "-q", "--temp",
+            "0", "--ignore-eos", "--special");
     assert_string_equal(r.out, "<|end_of_text|><|end_of_text|>\n");
     cli_free(&r);
 }

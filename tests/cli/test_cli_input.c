@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GREEDY "--temperature", "0", "--repetition-penalty", "1"
 static const char continued[] = ", there was a\n";
 
 static cli_result generate_from(const void *input, size_t n, const char *const *args) {
@@ -58,7 +57,7 @@ static size_t count_ids(const cli_result *r) {
 static void a_nul_in_a_prompt_is_a_character(void **state) {
     (void)state;
     cli_result r =
-        generate_from("a\0b", 3, CLI_ARGS("generate", "-n", "1", "-q", "--json", "--echo"));
+        generate_from("a\0b", 3, CLI_ARGS("generate", QUICK, "-n", "1", "-q", "--json", "--echo"));
     assert_code(&r, 0);
     json_t *root = cli_json(&r);
     json_t *text = json_object_get(root, "text");
@@ -70,13 +69,14 @@ static void a_nul_in_a_prompt_is_a_character(void **state) {
 
 static void bos_and_special_tokens_follow_the_options(void **state) {
     (void)state;
-    cli_result with = CLI("generate", "-p", "A fox", "-n", "0", "-q", "--json");
-    cli_result without = CLI("generate", "-p", "A fox", "-n", "0", "-q", "--json", "--no-bos");
+    cli_result with = CLI("generate", QUICK, "-p", "A fox", "-n", "0", "-q", "--json");
+    cli_result without =
+        CLI("generate", QUICK, "-p", "A fox", "-n", "0", "-q", "--json", "--no-bos");
     assert_int_equal(count_ids(&with), count_ids(&without) + 1);
     cli_free(&with);
     cli_free(&without);
-    with = CLI("generate", "-p", "<|eot_id|>", "-n", "0", "-q", "--json", "--parse-special");
-    without = CLI("generate", "-p", "<|eot_id|>", "-n", "0", "-q", "--json");
+    with = CLI("generate", QUICK, "-p", "<|eot_id|>", "-n", "0", "-q", "--json", "--parse-special");
+    without = CLI("generate", QUICK, "-p", "<|eot_id|>", "-n", "0", "-q", "--json");
     assert_int_equal(count_ids(&with), 2);
     assert_true(count_ids(&without) > 2);
     cli_free(&with);
@@ -85,29 +85,29 @@ static void bos_and_special_tokens_follow_the_options(void **state) {
 
 static void an_empty_prompt_starts_from_bos_or_is_refused(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "", "-n", "2", "-q");
+    cli_result r = CLI("generate", QUICK, "-p", "", "-n", "2", "-q");
     assert_code(&r, 0);
     assert_true(r.n_out > 0);
     cli_free(&r);
-    r = CLI("generate", "-p", "", "-n", "2", "-q", "--no-bos");
+    r = CLI("generate", QUICK, "-p", "", "-n", "2", "-q", "--no-bos");
     assert_refused(&r, 2, "the prompt is empty");
     cli_free(&r);
 }
 
 static void a_prompt_that_is_not_utf8_is_refused_with_its_place(void **state) {
     (void)state;
-    cli_result r = generate_from("abc\xff", 4, CLI_ARGS("generate", "-q"));
+    cli_result r = generate_from("abc\xff", 4, CLI_ARGS("generate", QUICK, "-q"));
     assert_refused(&r, 1, "the prompt");
     assert_says(r.err, "3");
     cli_free(&r);
-    r = CLI("generate", "-q", "-p", "\xe2\x82");
+    r = CLI("generate", QUICK, "-q", "-p", "\xe2\x82");
     assert_refused(&r, 1, "the prompt");
     cli_free(&r);
 }
 
 static void a_prompt_longer_than_the_context_is_refused_before_loading(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "Once upon a time", "-c", "3", "-q");
+    cli_result r = CLI("generate", QUICK, "-p", "Once upon a time", "-c", "3", "-q");
     assert_refused(&r, 1, "5 tokens");
     assert_says(r.err, "holds 3");
     assert_says(r.err, "--max-seq-len");
@@ -115,14 +115,15 @@ static void a_prompt_longer_than_the_context_is_refused_before_loading(void **st
     /* The context asked for is larger, but the model ends at 2048. */
     char text[12001];
     for (size_t i = 0; i < 12000; i += 4) memcpy(text + i, "fox ", 4);
-    r = generate_from(text, 12000, CLI_ARGS("generate", "-c", "100000", "-q"));
+    r = generate_from(text, 12000, CLI_ARGS("generate", QUICK, "-c", "100000", "-q"));
     assert_refused(&r, 1, "holds 2048");
     cli_free(&r);
 }
 
 static void a_prompt_that_fills_the_context_gives_one_token(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "Once upon a time", "-c", "5", "-q", "--json", "-n", "9");
+    cli_result r =
+        CLI("generate", QUICK, "-p", "Once upon a time", "-c", "5", "-q", "--json", "-n", "9");
     assert_code(&r, 0);
     json_t *root = cli_json(&r);
     assert_int_equal(json_array_size(json_object_get(root, "ids")), 1);
@@ -133,7 +134,7 @@ static void a_prompt_that_fills_the_context_gives_one_token(void **state) {
 
 static void ids_outside_the_vocabulary_are_refused(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "--prompt-ids", "1,4096", "-q");
+    cli_result r = CLI("generate", QUICK, "--prompt-ids", "1,4096", "-q");
     assert_refused(&r, 2, "token 1 of the prompt is 4096");
     assert_says(r.err, "0 to 4095");
     cli_free(&r);
@@ -151,10 +152,10 @@ static void without_a_prompt_a_terminal_is_not_waited_for(void **state) {
 
 static void unreadable_prompt_files_are_named(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-f", "/nonexistent/prompt");
+    cli_result r = CLI("generate", QUICK, "-f", "/nonexistent/prompt");
     assert_refused(&r, 1, "/nonexistent/prompt: No such file");
     cli_free(&r);
-    r = CLI("generate", "-f", "/tmp");
+    r = CLI("generate", QUICK, "-f", "/tmp");
     assert_refused(&r, 1, "/tmp: Is a directory");
     cli_free(&r);
 }
@@ -163,27 +164,27 @@ static void a_model_that_is_no_model_is_refused(void **state) {
     (void)state;
     char dir[64], path[96];
     make_directory(dir);
-    cli_result r = CLI("generate", "-p", "x", "-m", dir);
+    cli_result r = CLI("generate", QUICK, "-p", "x", "-m", dir);
     assert_refused(&r, 1, "config.json");
     assert_says(r.err, dir);
     cli_free(&r);
     write_file(dir, "config.json", "{]", 2);
-    r = CLI("generate", "-p", "x", "-m", dir);
+    r = CLI("generate", QUICK, "-p", "x", "-m", dir);
     assert_refused(&r, 1, "config.json");
     cli_free(&r);
     snprintf(path, sizeof path, "%s/config.json", dir);
-    r = CLI("generate", "-p", "x", "-m", path);
+    r = CLI("generate", QUICK, "-p", "x", "-m", path);
     assert_refused(&r, 1, path);
     cli_free(&r);
-    r = CLI("generate", "-p", "x", "-m", "/nonexistent");
+    r = CLI("generate", QUICK, "-p", "x", "-m", "/nonexistent");
     assert_refused(&r, 1, "/nonexistent");
     cli_free(&r);
-    r = CLI("generate", "-p", "x", "-m", "");
+    r = CLI("generate", QUICK, "-p", "x", "-m", "");
     assert_refused(&r, 1, "config.json");
     cli_free(&r);
     if (geteuid() != 0) { /* root reads everything */
         assert_int_equal(chmod(path, 0), 0);
-        r = CLI("generate", "-p", "x", "-m", dir);
+        r = CLI("generate", QUICK, "-p", "x", "-m", dir);
         assert_refused(&r, 1, "Permission denied");
         cli_free(&r);
     }
@@ -197,11 +198,11 @@ static void a_model_with_half_its_weights_is_refused(void **state) {
     make_directory(dir);
     link_file(dir, DEMO, "config.json");
     link_file(dir, DEMO, "tokenizer.json");
-    cli_result r = CLI("generate", "-p", "x", "-m", dir);
+    cli_result r = CLI("generate", QUICK, "-p", "x", "-m", dir);
     assert_refused(&r, 1, "model.safetensors");
     cli_free(&r);
     write_file(dir, "model.safetensors", bytes, sizeof bytes);
-    r = CLI("generate", "-p", "x", "-m", dir);
+    r = CLI("generate", QUICK, "-p", "x", "-m", dir);
     assert_refused(&r, 1, "model.safetensors");
     cli_free(&r);
     remove_directory(dir);
@@ -218,20 +219,20 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
     make_directory(dir);
     for (size_t i = 0; i < 4; i++) link_file(dir, DEMO, files[i]);
     write_file(dir, "tokenizer_config.json", no, strlen(no));
-    cli_result r = CLI("generate", "-p", "x", "-n", "1", "-m", dir);
+    cli_result r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
     assert_does_not_say(r.err, "chat model");
     cli_free(&r);
     write_file(dir, "tokenizer_config.json", yes, strlen(yes));
-    r = CLI("generate", "-p", "x", "-n", "1", "-m", dir);
+    r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
     assert_code(&r, 0);
     assert_says(r.err, "this is a chat model");
     cli_free(&r);
-    r = CLI("generate", "-p", "x", "-n", "1", "-m", dir, "--parse-special");
+    r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir, "--parse-special");
     assert_does_not_say(r.err, "chat model");
     cli_free(&r);
     write_file(dir, "tokenizer_config.json", no, strlen(no));
     write_file(dir, "chat_template.jinja", "x", 1);
-    r = CLI("generate", "-p", "x", "-n", "1", "-m", dir);
+    r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
     assert_says(r.err, "this is a chat model");
     cli_free(&r);
     remove_directory(dir);

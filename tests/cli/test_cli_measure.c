@@ -59,7 +59,7 @@ static void a_text_is_cut_into_disjoint_windows(void **state) {
     make_directory(dir);
     write_file(dir, "text", text, sizeof text - 1);
     snprintf(path, sizeof path, "%s/text", dir);
-    cli_result r = CLI("eval", "ppl", path, "-c", "8", "--json", "-q");
+    cli_result r = CLI("eval", "ppl", QUICK, path, "-c", "8", "--json", "-q");
     assert_code(&r, 0);
     json_t *root = cli_json(&r);
     assert_int_equal(number(root, "tokens"), n_tokens);
@@ -68,12 +68,12 @@ static void a_text_is_cut_into_disjoint_windows(void **state) {
     assert_true(json_is_true(json_object_get(root, "bos")));
     json_decref(root);
     cli_free(&r);
-    r = CLI("eval", "ppl", "-c", "8", "--windows", "1", path, "--json", "-q");
+    r = CLI("eval", "ppl", QUICK, "-c", "8", "--windows", "1", path, "--json", "-q");
     root = cli_json(&r);
     assert_int_equal(number(root, "tokens"), 7);
     json_decref(root);
     cli_free(&r);
-    r = CLI("eval", "ppl", "-c", "8", "--windows", "1", path, "--no-bos");
+    r = CLI("eval", "ppl", QUICK, "-c", "8", "--windows", "1", path, "--no-bos");
     assert_code(&r, 0);
     assert_says(r.out, "perplexity ");
     assert_says(r.out, "mean nll ");
@@ -154,8 +154,8 @@ static void devices_lists_the_cpu(void **state) {
 
 static void bench_gives_a_row_for_each_test(void **state) {
     (void)state;
-    cli_result r = CLI("bench", "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r", "2",
-                       "-t", "1", "-o", "json");
+    cli_result r = CLI("bench", QUICK, "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r",
+                       "2", "-t", "1", "-o", "json");
     assert_code(&r, 0);
     json_t *rows = cli_json(&r), *row;
     static const char *const tests[] = {"pp8", "tg4", "pp8 @ d16", "tg4 @ d16"};
@@ -193,7 +193,7 @@ static void bench_measures_a_model_directory_and_sequences_together(void **state
 
 static void bench_refuses_more_tokens_than_positions(void **state) {
     (void)state;
-    cli_result r = CLI("bench", "-m", DEMO, "-p", "512", "-n", "0", "-d", "2000");
+    cli_result r = CLI("bench", QUICK, "-m", DEMO, "-p", "512", "-n", "0", "-d", "2000");
     assert_refused(&r, 2, "2048");
     cli_free(&r);
 }

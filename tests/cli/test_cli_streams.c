@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDLESS "generate", "-p", "Once", "-n", "-1", "--ignore-eos"
+#define ENDLESS "generate", QUICK, "-p", "Once", "-n", "-1", "--ignore-eos"
 
 static void ctrl_c_ends_a_generation_with_statistics_and_130(void **state) {
     (void)state;
@@ -39,19 +39,21 @@ static void ctrl_c_ends_reading_a_long_prompt(void **state) {
     enum { N = 7600 };
     static char text[N];
     for (size_t i = 0; i < N; i += 4) memcpy(text + i, "fox ", 4);
-    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("generate", "--prefill-chunk", "16"),
-                                        .input = text,
-                                        .n_input = N,
-                                        .interrupt_after_errors = 20});
+    cli_result r =
+        cli_run(&(cli_setup){.args = CLI_ARGS("generate", QUICK, "--prefill-chunk", "16"),
+                             .input = text,
+                             .n_input = N,
+                             .interrupt_after_errors = 20});
     assert_code(&r, 130);
     cli_free(&r);
 }
 
 static void ctrl_c_ends_a_measurement(void **state) {
     (void)state;
-    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("bench", "--shape", "tiny", "-n", "64",
-                                                         "-p", "0", "-o", "csv", "-r", "100", "-v"),
-                                        .interrupt_after_errors = 10});
+    cli_result r =
+        cli_run(&(cli_setup){.args = CLI_ARGS("bench", QUICK, "--shape", "tiny", "-n", "64", "-p",
+                                              "0", "-o", "csv", "-r", "100", "-v"),
+                             .interrupt_after_errors = 10});
     assert_code(&r, 130);
     assert_says(r.err, "interrupted");
     cli_free(&r);
@@ -68,8 +70,8 @@ static void a_closed_pipe_ends_the_program_silently(void **state) {
 static void a_full_disk_is_an_error(void **state) {
     (void)state;
     const char *const *const commands[] = {
-        CLI_ARGS("generate", "-p", "Once", "-n", "300", "-q"),
-        CLI_ARGS("generate", "-p", "Once", "-n", "2", "-q", "--json"),
+        CLI_ARGS("generate", QUICK, "-p", "Once", "-n", "300", "-q"),
+        CLI_ARGS("generate", QUICK, "-p", "Once", "-n", "2", "-q", "--json"),
         CLI_ARGS("generate", "--help"),
         CLI_ARGS("--version"),
         CLI_ARGS("tokenize", "-p", "Once", "-q"),
@@ -86,19 +88,19 @@ static void a_full_disk_is_an_error(void **state) {
 
 static void progress_is_drawn_on_a_terminal_only(void **state) {
     (void)state;
-    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("generate", "-p", "A fox", "-n", "2"),
-                                        .terminal_errors = true});
+    cli_result r = cli_run(&(cli_setup){
+        .args = CLI_ARGS("generate", QUICK, "-p", "A fox", "-n", "2"), .terminal_errors = true});
     assert_code(&r, 0);
     assert_says(r.err, "loading");
     assert_says(r.err, "###] 100 %");
     assert_says(r.err, "reading the prompt");
     cli_free(&r);
-    r = cli_run(&(cli_setup){.args = CLI_ARGS("generate", "-p", "A fox", "-n", "2", "-q"),
+    r = cli_run(&(cli_setup){.args = CLI_ARGS("generate", QUICK, "-p", "A fox", "-n", "2", "-q"),
                              .terminal_errors = true});
     assert_code(&r, 0);
     assert_string_equal(r.err, "");
     cli_free(&r);
-    r = CLI("generate", "-p", "A fox", "-n", "2");
+    r = CLI("generate", QUICK, "-p", "A fox", "-n", "2");
     assert_does_not_say(r.err, "loading");
     assert_does_not_say(r.err, "###");
     cli_free(&r);
