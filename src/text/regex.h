@@ -37,6 +37,6 @@ ag_status ag_cursor_next(ag_cursor *c, size_t *start, size_t *end, bool *found, 
 ag_status ag_regex_translate(const char *s, size_t n, ag_text *out, ag_error *err);
 
 /* What the regex crate's \w means, as the inside of a PCRE2 class. */
-#define AG_REGEX_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+#define AG_REGEX_WORD "\\p{Alphabetic}\\p{L}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
 
 #endif

@@ -4,11 +4,12 @@
 #include "text/regex.h"
 
 #include "core/fail.h"
+#include "text/unicode_recent.h"
 
 #include <string.h>
 
-/* Oniguruma's \w, unlike the regex crate's, leaves out the joiners. */
-#define ONIG_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* What Oniguruma's \w has besides letters, marks, digits and connectors. */
+#define ONIG_WORD "\\p{Alphabetic}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 
 typedef struct scanner {
     const char *s;
@@ -33,24 +34,100 @@ static ag_status copy(scanner *sc, size_t n) {
     return ag_text_append(sc->out, sc->s + sc->at - n, n, sc->err);
 }
 
+static ag_status put_n(scanner *sc, const char *s, size_t n) {
+    return ag_text_append(sc->out, s, n, sc->err);
+}
+
+/* A class of general categories ("L", "Nd"), with the characters that are too young for PCRE2. Open
+ * and close are its brackets, empty inside another class. */
+static ag_status put_categories(scanner *sc, const char *open, const char *const *names,
+                                const char *close) {
+    AG_TRY(put(sc, open, 0));
+    for (; *names; names++) {
+        AG_TRY(put(sc, "\\p{", 0));
+        AG_TRY(put(sc, *names, 0));
+        AG_TRY(put(sc, "}", 0));
+        AG_TRY(ag_unicode_recent_class(*names, strlen(*names), sc->out, sc->err));
+    }
+    return put(sc, close, 0);
+}
+
+/* \p{...}, \P{...} and \p{^...} at sc->at. */
+static ag_status property(scanner *sc) {
+    const char *s = sc->s + sc->at, *end = memchr(s, '}', sc->n - sc->at);
+    if (sc->n - sc->at < 4 || s[2] != '{' || !end) return refuse(sc, "\\p without a {name}");
+    const char *name = s + 3;
+    bool negative = s[1] == 'P';
+    if (*name == '^') {
+        negative = !negative;
+        name++;
+    }
+    size_t n = (size_t)(end - name), consumed = (size_t)(end + 1 - s);
+    if (n == 1 || n == 2) {
+        const char category[] = {name[0], n == 2 ? name[1] : '\0', '\0'};
+        const char *const names[] = {category, NULL};
+        sc->at += consumed;
+        /* What a class within a class would have to leave out cannot be said: there, and only
+         * there, the youngest characters count as unassigned. */
+        if (sc->in_class && negative) {
+            AG_TRY(put(sc, "\\P{", 0));
+            AG_TRY(put(sc, category, 0));
+            return put(sc, "}", 0);
+        }
+        if (sc->in_class) return put_categories(sc, "", names, "");
+        return put_categories(sc, negative ? "[^" : "[", names, "]");
+    }
+    /* To PCRE2 a script's name alone means Script_Extensions. */
+    static const char *const plain[] = {"Any",       "Alphabetic", "White_Space",
+                                        "Lowercase", "Uppercase",  "Emoji"};
+    bool script = true;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        script &= strlen(plain[i]) != n || strncmp(plain[i], name, n) != 0;
+    }
+    AG_TRY(put(sc, negative ? "\\P{" : "\\p{", consumed));
+    if (script) AG_TRY(put(sc, "sc:", 0));
+    AG_TRY(put_n(sc, name, n));
+    return put(sc, "}", 0);
+}
+
+static ag_status word(scanner *sc, const char *open, const char *close) {
+    static const char *const names[] = {"L", "M", "Nd", "Pc", NULL};
+    AG_TRY(put(sc, open, 2));
+    AG_TRY(put(sc, ONIG_WORD, 0));
+    return put_categories(sc, "", names, close);
+}
+
+static ag_status digit(scanner *sc, const char *open, const char *close) {
+    static const char *const names[] = {"Nd", NULL};
+    sc->at += 2;
+    return put_categories(sc, open, names, close);
+}
+
 /* PCRE2's \s has U+180E, which lost the property White_Space in Unicode 6.3. */
 static ag_status escape(scanner *sc) {
     if (sc->at + 1 == sc->n) return refuse(sc, "a trailing backslash");
-    switch (sc->s[sc->at + 1]) {
+    char c = sc->s[sc->at + 1];
+    if (sc->in_class && strchr("WHD", c) && c) return refuse(sc, "\\W, \\H or \\D in a class");
+    switch (c) {
     case 's':
         return put(sc, "\\p{White_Space}", 2);
     case 'S':
         return put(sc, "\\P{White_Space}", 2);
     case 'w':
-        return put(sc, sc->in_class ? ONIG_WORD : "[" ONIG_WORD "]", 2);
+        return sc->in_class ? word(sc, "", "") : word(sc, "[", "]");
     case 'W':
-        if (sc->in_class) return refuse(sc, "\\W in a character class");
-        return put(sc, "[^" ONIG_WORD "]", 2);
+        return word(sc, "[^", "]");
+    case 'd':
+        return sc->in_class ? digit(sc, "", "") : digit(sc, "[", "]");
+    case 'D':
+        return digit(sc, "[^", "]");
     case 'h':
         return put(sc, sc->in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]", 2);
     case 'H':
-        if (sc->in_class) return refuse(sc, "\\H in a character class");
         return put(sc, "[^0-9A-Fa-f]", 2);
+    case 'p':
+    case 'P':
+        return property(sc);
     case 'C':
     case 'K':
     case 'Q':

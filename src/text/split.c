@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/fail.h"
 #include "text/pretokenizer.h"
+#include "text/unicode_recent.h"
 #include "text/utf8.h"
 
 #include <utf8proc.h>
@@ -65,7 +66,7 @@ static bool in_class(ag_char_class c, uint32_t cp) {
     if (cp < 0x80) return cp >= '0' && cp <= '9';
     utf8proc_category_t cat = utf8proc_category((int32_t)cp);
     return cat == UTF8PROC_CATEGORY_ND || cat == UTF8PROC_CATEGORY_NL ||
-           cat == UTF8PROC_CATEGORY_NO;
+           cat == UTF8PROC_CATEGORY_NO || ag_unicode_recent_has(cp, 'N');
 }
 
 static ag_status cut_at_class(parts *p, const char *text, size_t len, ag_error *err) {

@@ -11,6 +11,49 @@
 
 enum { MAX_DECOMPOSITION = 32, HANGUL_T_BASE = 0x11A7, N_CLASSES = 256 };
 
+/* The tokenizers library normalises by Unicode 9: what came later and would decompose, combine or
+ * be reordered stays as it is. */
+static const struct {
+    uint32_t first, last;
+} after_9[] = {
+    {0x07FD, 0x07FD},   {0x0897, 0x089F},   {0x08CA, 0x08D3},   {0x09FE, 0x09FE},
+    {0x0AFA, 0x0AFF},   {0x0B55, 0x0B55},   {0x0C04, 0x0C04},   {0x0C3C, 0x0C3C},
+    {0x0CF3, 0x0CF3},   {0x0D00, 0x0D00},   {0x0D3B, 0x0D3C},   {0x0D81, 0x0D81},
+    {0x0EBA, 0x0EBA},   {0x0ECE, 0x0ECE},   {0x1715, 0x1715},   {0x180F, 0x180F},
+    {0x1ABF, 0x1ACE},   {0x1CF7, 0x1CF7},   {0x1DF6, 0x1DFA},   {0x32FF, 0x32FF},
+    {0xA7F2, 0xA7F4},   {0xA82C, 0xA82C},   {0xA8FF, 0xA8FF},   {0xAB69, 0xAB69},
+    {0x105C9, 0x105C9}, {0x105D2, 0x105D2}, {0x105DA, 0x105DA}, {0x105E4, 0x105E4},
+    {0x10781, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}, {0x10D24, 0x10D27},
+    {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10EFC, 0x10EFF}, {0x10F46, 0x10F50},
+    {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x11073, 0x11074}, {0x110C2, 0x110C2},
+    {0x11145, 0x11146}, {0x111CE, 0x111CF}, {0x11241, 0x11241}, {0x1133B, 0x1133B},
+    {0x11382, 0x11391}, {0x113B8, 0x113C0}, {0x113C2, 0x113C2}, {0x113C5, 0x113C5},
+    {0x113C7, 0x113CA}, {0x113CC, 0x113D0}, {0x113D2, 0x113D2}, {0x113E1, 0x113E2},
+    {0x1145E, 0x1145E}, {0x1182C, 0x1183A}, {0x11930, 0x11935}, {0x11937, 0x11938},
+    {0x1193B, 0x1193E}, {0x11940, 0x11940}, {0x11942, 0x11943}, {0x119D1, 0x119D7},
+    {0x119DA, 0x119E0}, {0x119E4, 0x119E4}, {0x11A01, 0x11A0A}, {0x11A33, 0x11A39},
+    {0x11A3B, 0x11A3E}, {0x11A47, 0x11A47}, {0x11A51, 0x11A5B}, {0x11A8A, 0x11A99},
+    {0x11D31, 0x11D36}, {0x11D3A, 0x11D3A}, {0x11D3C, 0x11D3D}, {0x11D3F, 0x11D45},
+    {0x11D47, 0x11D47}, {0x11D8A, 0x11D8E}, {0x11D90, 0x11D91}, {0x11D93, 0x11D97},
+    {0x11EF3, 0x11EF6}, {0x11F00, 0x11F01}, {0x11F03, 0x11F03}, {0x11F34, 0x11F3A},
+    {0x11F3E, 0x11F42}, {0x11F5A, 0x11F5A}, {0x13440, 0x13440}, {0x13447, 0x13455},
+    {0x1611E, 0x1612F}, {0x16D63, 0x16D6A}, {0x16F4F, 0x16F4F}, {0x16F7F, 0x16F87},
+    {0x16FE4, 0x16FE4}, {0x16FF0, 0x16FF1}, {0x1CCD6, 0x1CCF9}, {0x1CF00, 0x1CF2D},
+    {0x1CF30, 0x1CF46}, {0x1E030, 0x1E06D}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136},
+    {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF},
+    {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
+};
+
+static bool is_after_9(uint32_t cp) {
+    size_t lo = 0, hi = sizeof after_9 / sizeof *after_9;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (after_9[mid].last < cp) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo < sizeof after_9 / sizeof *after_9 && after_9[lo].first <= cp;
+}
+
 typedef struct points {
     int32_t *cp, *sorted; /* sorted: scratch of the same size */
     size_t n, cap, sorted_cap;
@@ -21,6 +64,10 @@ static ag_status decompose(points *p, uint32_t cp, bool compat, ag_error *err) {
     ag_status st = ag_array_grow(&grown, &p->cap, p->n + MAX_DECOMPOSITION, sizeof *p->cp, err);
     p->cp = grown;
     if (st != AG_OK) return st;
+    if (is_after_9(cp)) {
+        p->cp[p->n++] = (int32_t)cp;
+        return AG_OK;
+    }
     int boundary = 0;
     utf8proc_ssize_t n = utf8proc_decompose_char(
         (int32_t)cp, p->cp + p->n, MAX_DECOMPOSITION,
@@ -33,7 +80,8 @@ static ag_status decompose(points *p, uint32_t cp, bool compat, ag_error *err) {
 }
 
 static unsigned combining_class(int32_t cp) {
-    return cp < 0x300 ? 0 : (unsigned)utf8proc_get_property(cp)->combining_class;
+    if (cp < 0x300 || is_after_9((uint32_t)cp)) return 0;
+    return (unsigned)utf8proc_get_property(cp)->combining_class;
 }
 
 /* Orders marks [start, end) by class, equal ones as they came: a counting sort, since a hostile
@@ -69,12 +117,14 @@ static ag_status reorder(points *p, ag_error *err) {
     return AG_OK;
 }
 
-/* Composes [start, end) of p in place and appends it. U+11A7 never takes part in a composition, but
- * utf8proc counts it among the Hangul finals: it is kept out of its sight. */
+/* U+11A7 never takes part in a composition, but utf8proc counts it among the Hangul finals. */
+static bool composes(int32_t cp) { return cp != HANGUL_T_BASE && !is_after_9((uint32_t)cp); }
+
+/* Composes what is in p in place, keeping from utf8proc's sight what must not compose. */
 static ag_status compose(points *p, ag_text *out, ag_error *err) {
     for (size_t i = 0, end; i < p->n; i = end) {
         utf8proc_ssize_t n = 1;
-        for (end = i; end < p->n && p->cp[end] != HANGUL_T_BASE;) end++;
+        for (end = i; end < p->n && composes(p->cp[end]);) end++;
         if (end > i) {
             n = utf8proc_normalize_utf32(p->cp + i, (utf8proc_ssize_t)(end - i),
                                          (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
