@@ -63,15 +63,15 @@ static ag_status add(ag_added_tokens *a, const json_t *v, size_t index, ag_vocab
     return st;
 }
 
-/* Equal contents happen when a normaliser maps two spellings onto one: special tokens come first
- * then, and the lower id among equals. */
+/* Equal contents happen when a normaliser maps two spellings onto one: a token that is not special
+ * wins then, and the higher id among equals. */
 static int by_content(const void *pa, const void *pb) {
     const ag_added_token *a = pa, *b = pb;
     int c = memcmp(a->content, b->content, a->len < b->len ? a->len : b->len);
     if (c) return c;
     if (a->len != b->len) return a->len < b->len ? -1 : 1;
-    if (a->special != b->special) return a->special ? -1 : 1;
-    return (a->id > b->id) - (a->id < b->id);
+    if (a->special != b->special) return a->special ? 1 : -1;
+    return (a->id < b->id) - (a->id > b->id);
 }
 
 static ag_status seal(ag_added_set *set, ag_error *err) {
@@ -203,12 +203,14 @@ ag_status ag_added_next(ag_added_scan *s, size_t *start, int32_t *id, ag_error *
         bool alone = true;
         if (t->single_word) AG_TRY(stands_alone(s, from, to, &alone, err));
         if (!alone) continue;
-        /* White space that the token before took is not taken again. */
-        if (t->lstrip && from > s->done) from = skip_space_back(s->text, from, s->done);
         if (t->rstrip) to = skip_space(s->text, to, s->len);
-        *start = from > s->done ? from : s->done;
-        *id = t->id;
+        if (t->lstrip) from = from > s->done ? skip_space_back(s->text, from, s->done) : s->done;
+        size_t done = s->done;
         s->done = to;
+        /* A token of white space, all of which the token before took. */
+        if (from >= to) continue;
+        *start = from > done ? from : done;
+        *id = t->id;
         break;
     }
     return AG_OK;

@@ -45,12 +45,8 @@ ag_status ag_decode_run_init(ag_decode_run *r, const ag_decode_chain *chain, siz
     for (size_t i = 0; i < chain->n && st == AG_OK; i++) {
         const ag_decode_stage *s = &chain->stages[i];
         ag_decode_state *state = &r->states[i];
-        if (s->kind == AG_DECODE_REPLACE) {
-            st = ag_cursor_open(&state->cursor, s->pattern, err);
-            if (st == AG_OK) st = ag_text_reserve(&state->held, max_len + HELD, err);
-        } else if (s->kind == AG_DECODE_BYTE_FALLBACK) {
-            st = ag_text_reserve(&state->held, HELD, err);
-        }
+        if (s->kind == AG_DECODE_REPLACE) st = ag_cursor_open(&state->cursor, s->pattern, err);
+        if (st == AG_OK) st = ag_text_reserve(&state->held, max_len + HELD, err);
         reset_state(r, i);
     }
     if (st != AG_OK) ag_decode_run_free(r);
@@ -181,15 +177,26 @@ static ag_status byte_level(flow *f, size_t i, chunk c) {
     return feed_fused(f, i, buf, n);
 }
 
+static bool begins_with(chunk c, const ag_decode_stage *s) {
+    return c.n >= s->len && memcmp(c.s, s->content, s->len) == 0;
+}
+
+/* Takes content off the end of a chunk, `most` times at most; returns how often. */
+static size_t cut_end(chunk *c, const ag_decode_stage *s, size_t most) {
+    size_t n = 0;
+    while (n < most && c->n >= s->len && memcmp(c->s + c->n - s->len, s->content, s->len) == 0) {
+        c->n -= s->len;
+        n++;
+    }
+    return n;
+}
+
 static ag_status strip(flow *f, size_t i, chunk c) {
     const ag_decode_stage *s = &f->run->chain->stages[i];
     ag_decode_state *state = &f->run->states[i];
-    if (c.first && !s->after_fusing) {
-        state->to_strip = s->strip_start;
-        state->n_pending = 0;
-    }
+    if (!s->after_fusing) state->to_strip = s->strip_start;
     while (state->to_strip && c.n) {
-        if (c.n < s->len || memcmp(c.s, s->content, s->len) != 0) {
+        if (!begins_with(c, s)) {
             state->to_strip = 0;
             break;
         }
@@ -197,43 +204,37 @@ static ag_status strip(flow *f, size_t i, chunk c) {
         c.s += s->len;
         c.n -= s->len;
     }
-    size_t body = c.n, ends = 0;
-    while (ends < s->strip_stop && body >= s->len &&
-           memcmp(c.s + body - s->len, s->content, s->len) == 0) {
-        body -= s->len;
-        ends++;
-    }
-    bool first = c.first;
-    if (body == 0) ends += state->n_pending;
-    size_t release = body ? state->n_pending : 0;
+    size_t ends = cut_end(&c, s, s->strip_stop);
+    if (!s->after_fusing) return feed(f, i + 1, c);
+    /* What a chunk ends with has to wait: it goes only if it is the end of the token, too. */
+    size_t release = c.n ? state->n_pending : 0;
+    if (!c.n) ends += state->n_pending;
     if (ends > s->strip_stop) {
         release += ends - s->strip_stop;
         ends = s->strip_stop;
     }
-    state->n_pending = c.last ? 0 : ends;
+    state->n_pending = ends;
     for (; release; release--) {
-        AG_TRY(feed(f, i + 1, (chunk){s->content, s->len, first, false}));
-        first = false;
+        AG_TRY(feed(f, i + 1, (chunk){s->content, s->len, c.first, false}));
+        c.first = false;
     }
-    return feed(f, i + 1, (chunk){c.s, body, first, c.last});
+    return feed(f, i + 1, c);
 }
 
 static ag_status metaspace(flow *f, size_t i, chunk c) {
     const ag_decode_stage *s = &f->run->chain->stages[i];
     ag_decode_state *state = &f->run->states[i];
-    bool drop = s->drop_first && !state->started;
-    bool first = c.first;
+    size_t space = s->drop_first && !state->started ? 0 : 1, done = 0;
     if (c.last) state->started = true;
-    const char *hit;
-    while ((hit = c.n ? memmem(c.s, c.n, s->content, s->len) : NULL) != NULL) {
-        size_t n = (size_t)(hit - c.s);
-        AG_TRY(feed(f, i + 1, (chunk){c.s, n, first, false}));
-        if (!drop) AG_TRY(feed(f, i + 1, (chunk){" ", 1, false, false}));
-        first = false;
-        c.s += n + s->len;
-        c.n -= n + s->len;
+    state->held.len = 0;
+    for (const char *hit; (hit = memmem(c.s + done, c.n - done, s->content, s->len)) != NULL;) {
+        size_t at = (size_t)(hit - c.s);
+        AG_TRY(ag_text_append(&state->held, c.s + done, at - done, f->err));
+        AG_TRY(ag_text_append(&state->held, " ", space, f->err));
+        done = at + s->len;
     }
-    return feed(f, i + 1, (chunk){c.s, c.n, first, c.last});
+    AG_TRY(ag_text_append(&state->held, c.s + done, c.n - done, f->err));
+    return feed(f, i + 1, (chunk){state->held.data, state->held.len, c.first, c.last});
 }
 
 static ag_status feed(flow *f, size_t i, chunk c) {

@@ -112,7 +112,10 @@ static ag_status replace(const step *s, const char *text, size_t len, ag_text *o
     bool found;
     ag_status st;
     while ((st = ag_cursor_next(&c, &start, &end, &found, err)) == AG_OK && found) {
-        if (start == 0 && end > 0 && s->len == 0) *lost_start = true;
+        /* What replaces several characters stands where the last of them stood. */
+        if (start == 0 && end > 0 && (s->len == 0 || end > ag_utf8_len(text[0]))) {
+            *lost_start = true;
+        }
         if ((st = ag_text_append(out, text + done, start - done, err)) != AG_OK) break;
         if ((st = ag_text_append(out, s->content, s->len, err)) != AG_OK) break;
         done = end;

@@ -16,7 +16,7 @@ ag_status ag_normalizer_init(ag_normalizer *nm, const json_t *v, ag_error *err);
 void ag_normalizer_free(ag_normalizer *nm);
 
 /* The normalised form of text[0..len) is left in *out; *spare is scratch. *lost_start becomes true
- * if the first character of the text is gone, else it is not touched. */
+ * if the first character no longer stands for the start of the text, else it is not touched. */
 ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
                               ag_text *spare, bool *lost_start, ag_error *err);
 

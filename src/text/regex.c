@@ -136,7 +136,7 @@ void ag_cursor_close(ag_cursor *c) {
 void ag_cursor_reset(ag_cursor *c, const char *text, size_t len) {
     c->text = text;
     c->len = len;
-    c->next = 0;
+    c->next = len ? 0 : 1; /* nothing matches in an empty text, not even what could */
     c->last_end = SIZE_MAX;
 }
 

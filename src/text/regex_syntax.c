@@ -92,14 +92,26 @@ static ag_status property(scanner *sc) {
 
 static ag_status word(scanner *sc, const char *open, const char *close) {
     static const char *const names[] = {"L", "M", "Nd", "Pc", NULL};
-    AG_TRY(put(sc, open, 2));
+    AG_TRY(put(sc, open, 0));
     AG_TRY(put(sc, ONIG_WORD, 0));
     return put_categories(sc, "", names, close);
 }
 
+/* \b and \B: PCRE2's mean another set of word characters. */
+static ag_status boundary(scanner *sc, const char *word_then, const char *none_then) {
+    AG_TRY(put(sc, "(?:(?<=", 0));
+    AG_TRY(word(sc, "[", "]"));
+    AG_TRY(put(sc, word_then, 0));
+    AG_TRY(word(sc, "[", "]"));
+    AG_TRY(put(sc, ")|(?<!", 0));
+    AG_TRY(word(sc, "[", "]"));
+    AG_TRY(put(sc, none_then, 0));
+    AG_TRY(word(sc, "[", "]"));
+    return put(sc, "))", 0);
+}
+
 static ag_status digit(scanner *sc, const char *open, const char *close) {
     static const char *const names[] = {"Nd", NULL};
-    sc->at += 2;
     return put_categories(sc, open, names, close);
 }
 
@@ -114,12 +126,23 @@ static ag_status escape(scanner *sc) {
     case 'S':
         return put(sc, "\\P{White_Space}", 2);
     case 'w':
+        sc->at += 2;
         return sc->in_class ? word(sc, "", "") : word(sc, "[", "]");
     case 'W':
+        sc->at += 2;
         return word(sc, "[^", "]");
+    case 'b':
+        if (sc->in_class) return copy(sc, 2);
+        sc->at += 2;
+        return boundary(sc, ")(?!", ")(?=");
+    case 'B':
+        sc->at += 2;
+        return boundary(sc, ")(?=", ")(?!");
     case 'd':
+        sc->at += 2;
         return sc->in_class ? digit(sc, "", "") : digit(sc, "[", "]");
     case 'D':
+        sc->at += 2;
         return digit(sc, "[^", "]");
     case 'h':
         return put(sc, sc->in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]", 2);
