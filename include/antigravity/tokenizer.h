@@ -35,7 +35,8 @@ AG_API bool ag_tokenizer_is_special(const ag_tokenizer *t, int32_t id);
 
 enum {
     AG_ENCODE_BOS = 1, /* what the file's post-processor adds (BOS; EOS where it says so) */
-    AG_ENCODE_PARSE_SPECIAL = 2, /* "<|eot_id|>" in the text becomes the token; else it is text */
+    AG_ENCODE_PARSE_SPECIAL = 2, /* "<|eot_id|>" in the text becomes the token; else it is text.
+                                  * Added tokens that are not special are always found. */
 };
 
 /* A growable list of ids; zero-initialise, release with ag_ids_free. */
@@ -71,8 +72,9 @@ typedef struct ag_decoder ag_decoder;
 AG_API ag_status ag_decoder_create(const ag_tokenizer *t, bool keep_special, bool continues,
                                    ag_decoder **out, ag_error *err);
 AG_API void ag_decoder_destroy(ag_decoder *d);
-/* Appends the characters that id completes to *out (perhaps none). Does not allocate in the
- * decoder; *out grows as needed. */
+/* Appends the characters that id completes to *out (perhaps none), which grows as needed. Byte
+ * tokens ("<0x41>") are kept until their run ends, because the run is text or not as a whole; only
+ * a run of more than 4 KB allocates in the decoder. */
 AG_API ag_status ag_decoder_push(ag_decoder *d, int32_t id, ag_text *out, ag_error *err);
 /* Appends what is left: an unfinished character becomes U+FFFD. The decoder starts anew. */
 AG_API ag_status ag_decoder_flush(ag_decoder *d, ag_text *out, ag_error *err);

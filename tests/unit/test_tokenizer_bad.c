@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that must be refused, each with one clear line. */
+#include "tokenizer_rows.h"
+
+#include <antigravity/alloc.h>
+
+#define MODEL(vocab, merges) "{\"model\":{\"vocab\":" vocab ",\"merges\":" merges "}"
+#define PLAIN MODEL("{\"a\":0,\"b\":1,\"ab\":2}", "[\"a b\"]")
+
+static void expect(const char *json, size_t len, ag_status status, const char *message) {
+    ag_tokenizer *t = (ag_tokenizer *)&len;
+    ag_error err = {0};
+    ag_status st = ag_tokenizer_parse(json, len, "bad.json", &t, &err);
+    if (st != status) fail_msg("%.200s: %s, not %s", json, err.msg, ag_status_name(status));
+    assert_null(t);
+    if (strncmp(err.msg, "bad.json: ", 10) != 0 || !strstr(err.msg, message)) {
+        fail_msg("%.200s: \"%s\" does not say \"%s\"", json, err.msg, message);
+    }
+}
+
+static void every_bad_file_has_its_message(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        ag_status status;
+        const char *message;
+    } cases[] = {
+        {"", AG_FORMAT, "line 1"},
+        {"[]", AG_FORMAT, "the file is an array, not an object"},
+        {"{}", AG_FORMAT, "model is missing, not an object"},
+        {"{\"model\":7}", AG_FORMAT, "model is an integer, not an object"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]", AG_FORMAT, "line 1"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", AG_UNSUPPORTED,
+         "model: \"Unigram\" is not supported"},
+        {"{\"model\":{\"type\":3}}", AG_FORMAT, "model.type is an integer, not a string"},
+        {"{\"model\":{\"vocab\":[],\"merges\":[]}}", AG_FORMAT, "model.vocab is an array"},
+        {"{\"model\":{\"vocab\":{\"a\":0}}}", AG_FORMAT, "model.merges is missing"},
+        {MODEL("{\"a\":\"0\"}", "[]") "}", AG_FORMAT, "the id of \"a\" is not an integer"},
+        {MODEL("{\"a\":-1}", "[]") "}", AG_FORMAT, "id -1 of \"a\" is not in 0.."},
+        {MODEL("{\"a\":2147483648}", "[]") "}", AG_FORMAT, "id 2147483648 of \"a\""},
+        {MODEL("{\"a\":1099511627776}", "[]") "}", AG_FORMAT, "id 1099511627776 of \"a\""},
+        {MODEL("{\"a\":99999999999999999999}", "[]") "}", AG_FORMAT, "too big integer"},
+        {MODEL("{\"a\":1.5}", "[]") "}", AG_FORMAT, "the id of \"a\" is not an integer"},
+        {MODEL("{\"a\":0,\"b\":0}", "[]") "}", AG_FORMAT, "id 0 belongs to \"b\" and to \"a\""},
+        {MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]") "}", AG_FORMAT,
+         "model.merges[0]: token \"ab\" is not in the vocabulary"},
+        {MODEL("{\"a\":0}", "[\"a x\"]") "}", AG_FORMAT, "token \"x\" is not in the vocabulary"},
+        {MODEL("{\"a\":0}", "[\"a\"]") "}", AG_FORMAT, "\"a\" does not hold one space"},
+        {MODEL("{\"a\":0}", "[\"a b c\"]") "}", AG_FORMAT, "does not hold one space"},
+        {MODEL("{\"a\":0}", "[[\"a\"]]") "}", AG_FORMAT, "model.merges[0] is neither"},
+        {MODEL("{\"a\":0}", "[[\"a\",1]]") "}", AG_FORMAT, "model.merges[0] is neither"},
+        {MODEL("{\"a\":0}", "[null]") "}", AG_FORMAT, "model.merges[0] is neither"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[],\"continuing_subword_prefix\":\"##\"}}",
+         AG_UNSUPPORTED, "model.continuing_subword_prefix: \"##\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.1}}", AG_UNSUPPORTED, "dropout"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[],\"fuse_unk\":1}}", AG_FORMAT,
+         "model.fuse_unk is an integer, not true or false"},
+        {PLAIN ",\"added_tokens\":{}}", AG_FORMAT, "added_tokens is not an array"},
+        {PLAIN ",\"added_tokens\":[1]}", AG_FORMAT, "added_tokens[0] is an integer"},
+        {PLAIN ",\"added_tokens\":[{\"id\":3}]}", AG_FORMAT, "added_tokens[0].content is missing"},
+        {PLAIN ",\"added_tokens\":[{\"content\":\"x\"}]}", AG_FORMAT,
+         "added_tokens[0].id is missing"},
+        {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":1}]}", AG_FORMAT,
+         "added_tokens[0]: id 1 belongs to \"x\" and to \"b\""},
+        {PLAIN ",\"added_tokens\":[{\"content\":\"b\",\"id\":7}]}", AG_FORMAT,
+         "added_tokens[0]: token \"b\" has id 1, but also id 7"},
+        {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":4294967296}]}", AG_FORMAT,
+         "id 4294967296"},
+        {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":3,\"special\":\"no\"}]}", AG_FORMAT,
+         "added_tokens[0].special is a string"},
+        {PLAIN ",\"normalizer\":[]}", AG_FORMAT, "normalizer is an array, not an object"},
+        {PLAIN ",\"normalizer\":{}}", AG_FORMAT, "normalizer.type is missing"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\"}}", AG_UNSUPPORTED,
+         "normalizer: \"Precompiled\" is not supported"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"x\"}}", AG_FORMAT,
+         "normalizer.pattern is neither"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":2}}", AG_FORMAT,
+         "normalizer.prepend is an integer"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{}]}}",
+         AG_FORMAT, "normalizer.normalizers[1].type is missing"},
+        {PLAIN ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", AG_UNSUPPORTED,
+         "pre_tokenizer: \"BertPreTokenizer\""},
+        {PLAIN
+         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+         "\"a(b\"}}}",
+         AG_FORMAT, "pre_tokenizer.pattern at offset 3: missing closing parenthesis"},
+        {PLAIN
+         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+         "\"[a&&b]\"}}}",
+         AG_UNSUPPORTED, "pre_tokenizer.pattern: && in a character class at offset 2"},
+        {PLAIN
+         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+         "\"\\\\p{Klingon}\"}}}",
+         AG_FORMAT, "unknown property"},
+        {PLAIN
+         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Sideways\",\"pattern\":\"a\"}}",
+         AG_UNSUPPORTED, "pre_tokenizer.behavior: \"Sideways\""},
+        {PLAIN ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", AG_FORMAT,
+         "pre_tokenizer.replacement is not one character"},
+        {PLAIN
+         ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
+         "\"often\"}}",
+         AG_UNSUPPORTED, "prepend_scheme: \"often\""},
+        {PLAIN ",\"post_processor\":{\"type\":\"BertProcessing\"}}", AG_UNSUPPORTED,
+         "post_processor: \"BertProcessing\""},
+        {PLAIN
+         ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":"
+         "\"A\"}},{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{}}}",
+         AG_FORMAT, "single[1]: special token \"x\" is missing"},
+        {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+               "{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}}",
+         AG_FORMAT, "ids[0] is not an id of the vocabulary"},
+        {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
+         AG_UNSUPPORTED, "has the text 0 times"},
+        {PLAIN ",\"decoder\":{\"type\":\"CTC\"}}", AG_UNSUPPORTED, "decoder: \"CTC\""},
+        {PLAIN ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}}",
+         AG_FORMAT, "decoder.start is -1, not a count"},
+        {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
+               "\"ByteFallback\"}]}}",
+         AG_UNSUPPORTED, "decoder.decoders[1]: \"ByteFallback\" behind a stage that fuses"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect(cases[i].json, strlen(cases[i].json), cases[i].status, cases[i].message);
+    }
+}
+
+static char *repeat(const char *head, const char *unit, size_t n, const char *tail) {
+    size_t step = strlen(unit), at = strlen(head);
+    char *s = malloc(at + n * step + strlen(tail) + 1);
+    memcpy(s, head, at);
+    for (size_t i = 0; i < n; i++, at += step) memcpy(s + at, unit, step);
+    strcpy(s + at, tail);
+    return s;
+}
+
+static void deep_nesting_is_an_error(void **state) {
+    (void)state;
+    char *s = repeat("", "[", 1000000, "");
+    expect(s, strlen(s), AG_FORMAT, "maximum parsing depth");
+    free(s);
+    static const struct {
+        const char *head, *unit, *tail, *message;
+    } nests[] = {
+        {PLAIN ",\"normalizer\":", "{\"type\":\"Sequence\",\"normalizers\":[", "]}", "normalizer"},
+        {PLAIN ",\"pre_tokenizer\":", "{\"type\":\"Sequence\",\"pretokenizers\":[", "]}",
+         "pre_tokenizer"},
+        {PLAIN ",\"post_processor\":", "{\"type\":\"Sequence\",\"processors\":[", "]}",
+         "post_processor"},
+        {PLAIN ",\"decoder\":", "{\"type\":\"Sequence\",\"decoders\":[", "]}", "decoder"},
+    };
+    for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
+        char *head = repeat(nests[i].head, nests[i].unit, 500, "");
+        char *json = repeat(head, nests[i].tail, 500, "}");
+        expect(json, strlen(json), AG_FORMAT, "nested too deeply");
+        free(head);
+        free(json);
+    }
+}
+
+static void truncated_files_are_errors_at_every_length(void **state) {
+    (void)state;
+    static const char json[] =
+        PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"normalizer\":"
+              "{\"type\":\"NFC\"},\"decoder\":{\"type\":\"ByteLevel\"}}";
+    for (size_t n = 0; n + 1 < sizeof json - 1; n++) {
+        char *exact = malloc(n ? n : 1);
+        memcpy(exact, json, n);
+        expect(exact, n, AG_FORMAT, "");
+        free(exact);
+    }
+    ag_tokenizer *t;
+    assert_int_equal(ag_tokenizer_parse(json, sizeof json - 1, "x", &t, NULL), AG_OK);
+    ag_tokenizer_destroy(t);
+}
+
+static size_t live, peak;
+static void *counted_alloc(void *user, size_t n) {
+    (void)user;
+    size_t *p = malloc(n + 16);
+    if (!p) return NULL;
+    *p = n;
+    live += n;
+    if (live > peak) peak = live;
+    return p + 2;
+}
+static void counted_release(void *user, void *p) {
+    (void)user;
+    live -= ((size_t *)p)[-2];
+    free((size_t *)p - 2);
+}
+static void *counted_resize(void *user, void *p, size_t n) {
+    if (!p) return counted_alloc(user, n);
+    size_t was = ((size_t *)p)[-2];
+    void *q = counted_alloc(user, n);
+    if (!q) return NULL;
+    memcpy(q, p, was < n ? was : n);
+    counted_release(user, p);
+    return q;
+}
+
+static void a_huge_id_allocates_little_and_nothing_leaks(void **state) {
+    (void)state;
+    ag_set_allocator(&(ag_allocator){counted_alloc, counted_resize, counted_release, NULL});
+    static const char *const ids[] = {"1048570", "16777216", "2147483647", "2147483648",
+                                      "1099511627776"};
+    for (int i = 0; i < 5; i++) {
+        char json[200];
+        snprintf(json, sizeof json, MODEL("{\"a\":%s}", "[]") "}", ids[i]);
+        ag_tokenizer *t;
+        ag_status st = ag_tokenizer_parse(json, strlen(json), "x", &t, NULL);
+        assert_int_equal(st, i == 0 ? AG_OK : AG_FORMAT);
+        ag_tokenizer_destroy(t);
+        assert_int_equal(live, 0);
+    }
+    assert_true(peak < 32 << 20);
+    ag_set_allocator(NULL);
+}
+
+static int fail_at;
+static void *failing_alloc(void *user, size_t n) {
+    return fail_at-- == 0 ? NULL : counted_alloc(user, n);
+}
+static void *failing_resize(void *user, void *p, size_t n) {
+    return fail_at-- == 0 ? NULL : counted_resize(user, p, n);
+}
+
+/* Our allocator carries PCRE2 as well; the first, second, third... allocation fails. */
+static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
+    (void)state;
+    static const char json[] = PLAIN
+        ",\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"single_word\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
+        "\"Replace\","
+        "\"pattern\":{\"Regex\":\"c+\"},\"content\":\"b\"}]},\"pre_tokenizer\":{\"type\":"
+        "\"ByteLevel\"},"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+        "\"s\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"s\":{\"ids\":[3]}}},\"decoder\":{"
+        "\"type\":"
+        "\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x\"},"
+        "\"content\":\"y\"},"
+        "{\"type\":\"ByteLevel\"}]}}";
+    static const char text[] =
+        "ab abc <s> e\xCC\x81 abababababababababababababababababababababababab";
+    ag_set_allocator(&(ag_allocator){failing_alloc, failing_resize, counted_release, NULL});
+    bool all = false;
+    for (int n = 0; !all; n++) {
+        ag_tokenizer *t;
+        ag_ids ids = {0};
+        ag_text out = {0};
+        ag_decoder *d = NULL;
+        ag_error err = {0};
+        fail_at = n;
+        ag_status st = ag_tokenizer_parse(json, sizeof json - 1, "x", &t, &err);
+        if (st == AG_OK) st = ag_tokenizer_encode(t, text, sizeof text - 1, 3, &ids, &err);
+        if (st == AG_OK) st = ag_tokenizer_decode(t, ids.data, ids.n, true, &out, &err);
+        if (st == AG_OK) st = ag_decoder_create(t, true, false, &d, &err);
+        all = fail_at >= 0;
+        if (st != (all ? AG_OK : AG_NOMEM) && !(st == AG_OK && n > 0)) {
+            fail_msg("allocation %d: %s", n, err.msg);
+        }
+        ag_decoder_destroy(d);
+        ag_text_free(&out);
+        ag_ids_free(&ids);
+        ag_tokenizer_destroy(t);
+        assert_int_equal(live, 0);
+        assert_true(n < 10000);
+    }
+    ag_set_allocator(NULL);
+}
+
+static void a_string_of_ten_megabytes_is_no_danger(void **state) {
+    (void)state;
+    static const char *const tails[] = {"\":0},\"merges\":[]}}",
+                                        "\":0},\"merges\":[]},\"added_tokens\":[]}"};
+    for (int i = 0; i < 2; i++) {
+        char *json = repeat("{\"model\":{\"vocab\":{\"", "0123456789", 1000000, tails[i]);
+        ag_tokenizer *t;
+        ag_text out = {0};
+        assert_int_equal(ag_tokenizer_parse(json, strlen(json), "x", &t, NULL), AG_OK);
+        assert_int_equal(ag_tokenizer_decode(t, (int32_t[]){0}, 1, true, &out, NULL), AG_OK);
+        assert_int_equal(out.len, 10000000);
+        ag_text_free(&out);
+        ag_tokenizer_destroy(t);
+        free(json);
+    }
+    char *json =
+        repeat(PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"", "0123456789", 1000000, "\"}]}");
+    expect(json, strlen(json), AG_FORMAT, "added_tokens[0].content is 10000000 bytes long");
+    free(json);
+    json =
+        repeat(PLAIN ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+                     "{\"Regex\":\"",
+               "0123456789", 1000000, "\"}}}");
+    expect(json, strlen(json), AG_FORMAT, "pattern is 10000000 bytes long");
+    free(json);
+}
+
+static void a_nul_byte_is_a_character_like_others(void **state) {
+    (void)state;
+    static const char json[] = PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"x\\u0000y\"}]}";
+    ag_tokenizer *t;
+    ag_ids ids = {0};
+    assert_int_equal(ag_tokenizer_parse(json, sizeof json - 1, "x", &t, NULL), AG_OK);
+    assert_int_equal(ag_tokenizer_id(t, "x\0y", 3), 3);
+    assert_int_equal(ag_tokenizer_encode(t, "abx\0ya", 6, 0, &ids, NULL), AG_OK);
+    assert_int_equal(ids.n, 3);
+    assert_int_equal(ids.data[1], 3);
+    ag_ids_free(&ids);
+    ag_tokenizer_destroy(t);
+    expect("{\"model\":{\"vocab\":{\"\\u0000\":0},\"merges\":[]}}", 43, AG_FORMAT, "NUL byte");
+}
+
+static void an_exploding_pattern_is_an_error_not_a_hang(void **state) {
+    (void)state;
+    static const char *const patterns[] = {"(a|a)*[bc]", "(a*)*[bc]", "(?:a+)+[bc]",
+                                           "a*a*a*a*a*[bc]"};
+    char text[3000];
+    memset(text, 'a', sizeof text);
+    for (int i = 0; i < 4; i++) {
+        char json[400];
+        snprintf(json, sizeof json,
+                 PLAIN
+                 ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+                 "{\"Regex\":\"%s\"}}}",
+                 patterns[i]);
+        ag_tokenizer *t;
+        ag_ids ids = {0};
+        ag_error err;
+        assert_int_equal(ag_tokenizer_parse(json, strlen(json), "x", &t, &err), AG_OK);
+        assert_int_equal(ag_tokenizer_encode(t, text, sizeof text, 0, &ids, &err), AG_LIMIT);
+        assert_non_null(strstr(err.msg, "a pattern fails at offset 0 of 3000 bytes"));
+        ag_ids_free(&ids);
+        ag_tokenizer_destroy(t);
+    }
+}
+
+static void paths_that_are_no_tokenizer_are_errors(void **state) {
+    (void)state;
+    ag_tokenizer *t;
+    ag_error err;
+    assert_int_equal(ag_tokenizer_load("/no/such/file", &t, &err), AG_NOT_FOUND);
+    assert_string_equal(err.msg, "/no/such/file: No such file or directory");
+    assert_null(t);
+    assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/src", &t, &err), AG_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "/src/tokenizer.json: "));
+    assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/LICENSE", &t, &err), AG_FORMAT);
+    assert_non_null(strstr(err.msg, "/LICENSE: line "));
+    assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/models/demo/config.json", &t, &err),
+                     AG_FORMAT);
+    assert_non_null(strstr(err.msg, "config.json: model is missing"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_bad_file_has_its_message),
+        cmocka_unit_test(deep_nesting_is_an_error),
+        cmocka_unit_test(truncated_files_are_errors_at_every_length),
+        cmocka_unit_test(a_huge_id_allocates_little_and_nothing_leaks),
+        cmocka_unit_test(every_failed_allocation_is_an_error_without_a_leak),
+        cmocka_unit_test(a_string_of_ten_megabytes_is_no_danger),
+        cmocka_unit_test(a_nul_byte_is_a_character_like_others),
+        cmocka_unit_test(an_exploding_pattern_is_an_error_not_a_hang),
+        cmocka_unit_test(paths_that_are_no_tokenizer_are_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

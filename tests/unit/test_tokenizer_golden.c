@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded rows of real tokenizers. Their files may not be copied here: a test whose file is not
+ * in the shared data directory is skipped. */
+#include "tokenizer_rows.h"
+
+#include <sys/stat.h>
+
+static ag_tokenizer *shared(const char *name) {
+    char path[1024];
+    struct stat info;
+    snprintf(path, sizeof path, AG_SHARED_DIR "/%s/tokenizer.json", name);
+    if (stat(path, &info) != 0) {
+        print_message("skipped: no %s\n", path);
+        skip();
+    }
+    return rows_tokenizer(path);
+}
+
+static char *read_file(const char *name) {
+    char path[1024];
+    snprintf(path, sizeof path, AG_ROWS_DIR "%s", name);
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("no %s", path);
+    char *text = calloc(1, 1 << 16);
+    size_t n = fread(text, 1, (1 << 16) - 1, f);
+    fclose(f);
+    assert_true(n > 0 && n < (1 << 16) - 1);
+    return text;
+}
+
+/* NAME.gguf.inp holds texts with a separator line behind each, NAME.gguf.out a line of ids for
+ * each. */
+static void check_pairs(const char *tokenizer, const char *name) {
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    ag_tokenizer *t = shared(tokenizer);
+    char file[64];
+    snprintf(file, sizeof file, "ggml-vocab-%s.gguf.inp", name);
+    char *texts = read_file(file);
+    snprintf(file, sizeof file, "ggml-vocab-%s.gguf.out", name);
+    char *lines = read_file(file), *line = lines, *text = texts, *end;
+    int n = 0;
+    while ((end = strstr(text, separator)) != NULL) {
+        char *next = strchr(line, '\n');
+        assert_non_null(next);
+        *next = *end = '\0';
+        json_t *ids = json_array();
+        for (char *p = line, *stop;; p = stop) {
+            long id = strtol(p, &stop, 10);
+            if (stop == p) break;
+            json_array_append_new(ids, json_integer(id));
+        }
+        rows_check_encode(t, text, (size_t)(end - text), AG_ENCODE_PARSE_SPECIAL, ids);
+        json_decref(ids);
+        text = end + sizeof separator - 1;
+        line = next + 1;
+        n++;
+    }
+    assert_int_equal(n, 46);
+    free(texts);
+    free(lines);
+    ag_tokenizer_destroy(t);
+}
+
+static void llama_3_rows(void **state) {
+    (void)state;
+    ag_tokenizer *t = shared("tokenizers/llama-3.2");
+    json_t *rows = rows_load("tokenizer-llama3.json"), *row;
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        /* `decoded` is of the ids without BOS. */
+        json_t *ids = json_object_get(row, "ids_no_special");
+        rows_check_decode(t, ids, true, json_object_get(row, "decoded"));
+        json_object_del(row, "decoded");
+        rows_check(t, row);
+    }
+    json_decref(rows);
+    ag_tokenizer_destroy(t);
+}
+
+static void llama_3_pairs(void **state) {
+    (void)state;
+    check_pairs("tokenizers/llama-3.2", "llama-bpe");
+}
+static void gpt_2_pairs(void **state) {
+    (void)state;
+    check_pairs("tokenizers/gpt2", "gpt-2");
+}
+static void tinyllama_pairs(void **state) {
+    (void)state;
+    check_pairs("tokenizers/tinyllama", "llama-spm");
+}
+static void qwen_pairs(void **state) {
+    (void)state;
+    check_pairs("tokenizers/qwen2.5", "qwen2");
+}
+
+static void check_multilingual(const char *tokenizer, const char *file) {
+    ag_tokenizer *t = shared(tokenizer);
+    json_t *inputs = rows_load("inputs.json"), *rows = rows_load(file), *input, *row;
+    size_t i, k, n = 0;
+    json_array_foreach(inputs, i, input) {
+        const char *id = json_string_value(json_object_get(input, "id"));
+        const json_t *text = json_object_get(input, "text");
+        json_array_foreach(json_object_get(rows, "entries"), k, row) {
+            if (strcmp(id, json_string_value(json_object_get(row, "id"))) != 0) continue;
+            rows_check_encode(t, json_string_value(text), json_string_length(text),
+                              AG_ENCODE_BOS | AG_ENCODE_PARSE_SPECIAL,
+                              json_object_get(row, "input_ids"));
+            n++;
+        }
+    }
+    assert_int_equal(n, 83);
+    json_decref(inputs);
+    json_decref(rows);
+    ag_tokenizer_destroy(t);
+}
+
+static void qwen_in_many_languages(void **state) {
+    (void)state;
+    check_multilingual("tokenizers/qwen2.5", "qwen2_5_multilingual.json");
+}
+static void tinyllama_in_many_languages(void **state) {
+    (void)state;
+    check_multilingual("tokenizers/tinyllama", "tinyllama_multilingual.json");
+}
+
+static void check_hub(const char *name) {
+    char dir[64];
+    snprintf(dir, sizeof dir, "tokenizers/%s", name);
+    ag_tokenizer *t = shared(dir);
+    json_t *file = rows_load("hub_tests.json"), *row;
+    size_t i;
+    assert_true(json_array_size(json_object_get(file, name)) >= 18);
+    json_array_foreach(json_object_get(file, name), i, row) rows_check(t, row);
+    json_decref(file);
+    ag_tokenizer_destroy(t);
+}
+
+static void gpt_2_hub_rows(void **state) {
+    (void)state;
+    check_hub("gpt2");
+}
+static void llama_3_hub_rows(void **state) {
+    (void)state;
+    check_hub("llama-3.2");
+}
+static void tinyllama_hub_rows(void **state) {
+    (void)state;
+    check_hub("tinyllama");
+}
+
+/* Its byte fallback has no byte tokens: unknown characters are one <unk>. */
+static void tinystories_has_unknown_characters(void **state) {
+    (void)state;
+    ag_tokenizer *t = shared("models/tinystories-656k");
+    json_t *ids = json_pack("[i,i,i,i]", 1, 80, 0, 10);
+    rows_check_encode(t, "\xED\x95\x9C\xEA\xB8\x80.", 7, AG_ENCODE_BOS, ids);
+    json_decref(ids);
+    ag_tokenizer_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_3_rows),
+        cmocka_unit_test(llama_3_pairs),
+        cmocka_unit_test(gpt_2_pairs),
+        cmocka_unit_test(tinyllama_pairs),
+        cmocka_unit_test(qwen_pairs),
+        cmocka_unit_test(qwen_in_many_languages),
+        cmocka_unit_test(tinyllama_in_many_languages),
+        cmocka_unit_test(gpt_2_hub_rows),
+        cmocka_unit_test(llama_3_hub_rows),
+        cmocka_unit_test(tinyllama_hub_rows),
+        cmocka_unit_test(tinystories_has_unknown_characters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

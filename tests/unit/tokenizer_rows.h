@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded rows of text and ids, and how a tokenizer is held against them. */
+#ifndef AG_TESTS_TOKENIZER_ROWS_H
+#define AG_TESTS_TOKENIZER_ROWS_H
+
+#include <antigravity/tokenizer.h>
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define AG_ROWS_DIR AG_SOURCE_DIR "/tests/data/tokenizers/"
+
+static inline json_t *rows_load(const char *name) {
+    char path[1024];
+    json_error_t why;
+    snprintf(path, sizeof path, AG_ROWS_DIR "%s", name);
+    json_t *v = json_load_file(path, JSON_ALLOW_NUL, &why);
+    if (!v) fail_msg("%s: %s", path, why.text);
+    return v;
+}
+
+static inline ag_tokenizer *rows_tokenizer(const char *path) {
+    ag_tokenizer *t;
+    ag_error err;
+    if (ag_tokenizer_load(path, &t, &err) != AG_OK) fail_msg("%s", err.msg);
+    return t;
+}
+
+static inline void rows_check_encode(const ag_tokenizer *t, const char *text, size_t len,
+                                     unsigned flags, const json_t *want) {
+    if (!want) return;
+    ag_ids ids = {0};
+    ag_error err;
+    if (ag_tokenizer_encode(t, text, len, flags, &ids, &err) != AG_OK) fail_msg("%s", err.msg);
+    for (size_t i = 0; i < json_array_size(want) || i < ids.n; i++) {
+        long long is = i < ids.n ? ids.data[i] : -1,
+                  must =
+                      i < json_array_size(want) ? json_integer_value(json_array_get(want, i)) : -1;
+        if (is != must)
+            fail_msg("\"%s\" flags %u: id %zu is %lld, not %lld", text, flags, i, is, must);
+    }
+    ag_ids_free(&ids);
+}
+
+/* All at once, and one by one with only whole characters in between. */
+static inline void rows_check_decode(const ag_tokenizer *t, const json_t *list, bool keep,
+                                     const json_t *want) {
+    if (!want) return;
+    size_t n = json_array_size(list);
+    int32_t *ids = calloc(n + 1, sizeof *ids);
+    ag_text whole = {0}, pieces = {0};
+    ag_decoder *d;
+    ag_error err;
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    if (ag_tokenizer_decode(t, ids, n, keep, &whole, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (whole.len != json_string_length(want) ||
+        memcmp(whole.data, json_string_value(want), whole.len) != 0) {
+        fail_msg("decoded \"%s\", not \"%s\"", whole.data, json_string_value(want));
+    }
+    assert_int_equal(ag_decoder_create(t, keep, false, &d, &err), AG_OK);
+    for (int round = 0; round < 2; round++) { /* a flushed decoder is as new */
+        pieces.len = 0;
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(ag_decoder_push(d, ids[i], &pieces, &err), AG_OK);
+            if (!pieces.len) continue;
+            json_t *valid = json_stringn(pieces.data, pieces.len); /* NULL unless it is UTF-8 */
+            assert_non_null(valid);
+            json_decref(valid);
+        }
+        assert_int_equal(ag_decoder_flush(d, &pieces, &err), AG_OK);
+        assert_int_equal(pieces.len, whole.len);
+        if (whole.len) assert_memory_equal(pieces.data, whole.data, whole.len);
+    }
+    ag_decoder_destroy(d);
+    ag_text_free(&whole);
+    ag_text_free(&pieces);
+    free(ids);
+}
+
+/* A row of tools/make_tokenizer_vectors.py. */
+static inline void rows_check(const ag_tokenizer *t, const json_t *row) {
+    const json_t *text = json_object_get(row, "text"), *ids = json_object_get(row, "decode");
+    if (text) {
+        const char *s = json_string_value(text);
+        size_t len = json_string_length(text);
+        ids = json_object_get(row, "ids");
+        rows_check_encode(t, s, len, AG_ENCODE_BOS | AG_ENCODE_PARSE_SPECIAL, ids);
+        rows_check_encode(t, s, len, 0, json_object_get(row, "plain"));
+        rows_check_encode(t, s, len, AG_ENCODE_PARSE_SPECIAL,
+                          json_object_get(row, "ids_no_special"));
+    }
+    rows_check_decode(t, ids, true, json_object_get(row, "decoded"));
+    rows_check_decode(t, ids, false, json_object_get(row, "skipped"));
+}
+
+#endif
