@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of every instruction set this machine has, one beside the other: what the oracle, which
+ * sees whole operations, cannot ask. */
+#include "backend/cpu/features.h"
+#include "backend/cpu/kernels.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const isas[] = {"avx2", "avx512", "amx", "neon"};
+enum { N_ISAS = sizeof isas / sizeof isas[0] };
+static const ag_dtype block_types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
+
+/* The table of isas[i]; false where the machine has another best set below it. */
+static bool table_of(size_t i, ag_cpu_kernels *table) {
+    return !strcmp(ag_cpu_kernels_init(table, isas[i]), isas[i]);
+}
+
+static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
+
+static float *random_floats(size_t n, uint32_t seed) {
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = ldexpf((float)(int32_t)next_random(&seed), -31 + (int)(seed >> 8) % 5);
+    }
+    return x;
+}
+
+static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
+
+/* A product of random numbers, prepared and packed as the kernel wants it. */
+typedef struct problem {
+    size_t m, n, k, row_bytes;
+    float *x, *y;
+    unsigned char *rows, *groups, *panel, *scratch;
+} problem;
+
+static problem make_problem(const ag_cpu_matmul *kernel, ag_dtype type, size_t m, size_t n,
+                            size_t k) {
+    const ag_cpu_layout *layout = kernel->layout;
+    problem p = {.m = m, .n = n, .k = k, .row_bytes = ag_dtype_row_bytes(type, k)};
+    p.x = random_floats(m * k, 1);
+    p.y = calloc(m * n, sizeof *p.y);
+    p.rows = malloc(n * p.row_bytes);
+    float *w = random_floats(n * k, 2);
+    for (size_t j = 0; j < n; j++) {
+        ag_quantize_row(type, p.rows + j * p.row_bytes, w + j * k, k, AG_ROUND_REFERENCE, NULL);
+    }
+    free(w);
+    const size_t group_bytes = layout->group_bytes(k);
+    p.groups = lines((n + layout->rows - 1) / layout->rows * group_bytes);
+    for (size_t j = 0; j < n; j += layout->rows) {
+        layout->fill(p.groups + j / layout->rows * group_bytes, p.rows + j * p.row_bytes,
+                     p.row_bytes, n - j < layout->rows ? n - j : layout->rows, k);
+    }
+    p.panel = lines(m * kernel->packed_bytes(k));
+    for (size_t i = 0; i < m; i++) kernel->pack(p.panel, p.x + i * k, i, m, k);
+    p.scratch = lines(kernel->scratch_bytes ? kernel->scratch_bytes(k) : 64);
+    return p;
+}
+
+static void free_problem(problem *p) {
+    free(p->x);
+    free(p->y);
+    free(p->rows);
+    free(p->groups);
+    free(p->panel);
+    free(p->scratch);
+}
+
+static void multiply(const ag_cpu_matmul *kernel, problem *p) {
+    const ag_cpu_weight w = {.data = p->groups, .k = p->k};
+    kernel->rows(p->y, p->n, p->panel, p->m, &w, 0, p->n, p->scratch);
+}
+
+static const size_t sizes[][3] = {{1, 16, 32},  {1, 33, 96},   {2, 15, 64},   {15, 17, 2080},
+                                  {16, 80, 64}, {17, 31, 128}, {33, 64, 288}, {40, 130, 1056}};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* x rounded as the packing is documented to do it. */
+static void round_block(double *x, const float *from) {
+    float largest = 0;
+    for (size_t i = 0; i < AG_QK; i++) largest = fmaxf(largest, fabsf(from[i]));
+    const float d = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
+    for (size_t i = 0; i < AG_QK; i++) x[i] = (double)d * nearbyintf(from[i] * inverse);
+}
+
+static void check_against_rounded_input(const problem *p, ag_dtype type) {
+    float *w = malloc(p->k * sizeof *w);
+    double *x = malloc(p->m * p->k * sizeof *x);
+    for (size_t i = 0; i < p->m * p->k; i += AG_QK) round_block(x + i, p->x + i);
+    for (size_t j = 0; j < p->n; j++) {
+        ag_dequantize_row(type, w, p->rows + j * p->row_bytes, p->k);
+        for (size_t i = 0; i < p->m; i++) {
+            double sum = 0, magnitude = 0;
+            for (size_t l = 0; l < p->k; l++) {
+                sum += x[i * p->k + l] * w[l];
+                magnitude += fabs(x[i * p->k + l] * w[l]);
+            }
+            const double off = fabs(p->y[i * p->n + j] - sum);
+            if (off > 2e-6 * magnitude) {
+                fail_msg("%s m %zu n %zu k %zu: y[%zu][%zu] is %g, not %g", ag_dtype_name(type),
+                         p->m, p->n, p->k, i, j, (double)p->y[i * p->n + j], sum);
+            }
+        }
+    }
+    free(x);
+    free(w);
+}
+
+static void products_of_blocks_are_those_of_the_rounded_input(void **state) {
+    (void)state;
+    for (size_t isa = 0; isa < N_ISAS; isa++) {
+        ag_cpu_kernels table;
+        if (!table_of(isa, &table)) continue;
+        for (size_t t = 0; t < 3; t++) {
+            const ag_cpu_matmul *kernel = table.prepared[block_types[t]];
+            for (size_t s = 0; s < N_SIZES; s++) {
+                problem p =
+                    make_problem(kernel, block_types[t], sizes[s][0], sizes[s][1], sizes[s][2]);
+                multiply(kernel, &p);
+                check_against_rounded_input(&p, block_types[t]);
+                free_problem(&p);
+            }
+        }
+    }
+}
+
+/* Row i of a product is the same as when it is the only one. */
+static void a_row_of_a_product_does_not_depend_on_the_others(void **state) {
+    (void)state;
+    for (size_t isa = 0; isa < N_ISAS; isa++) {
+        ag_cpu_kernels table;
+        if (!table_of(isa, &table)) continue;
+        for (size_t t = 0; t < 3; t++) {
+            const ag_cpu_matmul *kernel = table.prepared[block_types[t]];
+            problem p = make_problem(kernel, block_types[t], 45, 33, 1056);
+            multiply(kernel, &p);
+            float row[33];
+            const ag_cpu_weight w = {.data = p.groups, .k = p.k};
+            for (size_t i = 0; i < p.m; i++) {
+                kernel->pack(p.panel, p.x + i * p.k, 0, 1, p.k);
+                kernel->rows(row, p.n, p.panel, 1, &w, 0, p.n, p.scratch);
+                assert_memory_equal(row, p.y + i * p.n, sizeof row);
+            }
+            free_problem(&p);
+        }
+    }
+}
+
+/* Sets with one layout agree to the last bit: a model says the same on each. */
+static void instruction_sets_with_one_layout_give_the_same_bits(void **state) {
+    (void)state;
+    for (size_t t = 0; t < 3; t++) {
+        problem first = {0};
+        const ag_cpu_layout *layout = NULL;
+        for (size_t isa = 0; isa < N_ISAS; isa++) {
+            ag_cpu_kernels table;
+            if (!table_of(isa, &table)) continue;
+            const ag_cpu_matmul *kernel = table.prepared[block_types[t]];
+            problem p = make_problem(kernel, block_types[t], 37, 49, 2080);
+            multiply(kernel, &p);
+            if (kernel->layout == layout) {
+                assert_memory_equal(p.y, first.y, p.m * p.n * sizeof *p.y);
+            }
+            free_problem(&first);
+            first = p;
+            layout = kernel->layout;
+        }
+        free_problem(&first);
+    }
+}
+
+/* Every 997th float of a sign, from 0 to beyond infinity's neighbour. */
+static void silu_keeps_its_digits_over_the_whole_range(void **state) {
+    (void)state;
+    for (size_t isa = 0; isa < N_ISAS; isa++) {
+        ag_cpu_kernels table;
+        if (!table_of(isa, &table)) continue;
+        for (uint64_t bits = 0; bits < 1u << 31; bits += 997 * 16) {
+            float a[16], x[16], one[16];
+            for (uint32_t i = 0; i < 16; i++) {
+                uint32_t b = ((uint32_t)bits + i * 997) | (i & 1) << 31;
+                if ((b & 0x7fffffff) >= 0x7f800000) b = 0;
+                memcpy(&x[i], &b, sizeof b);
+                a[i] = x[i];
+                one[i] = 1;
+            }
+            table.silu_mul(a, one, 16);
+            for (size_t i = 0; i < 16; i++) {
+                const double want = x[i] / (1 + exp(-(double)x[i]));
+                const double off = fabs(a[i] - want);
+                if (!(off <= 4e-7 * fabs(want) + 1e-43)) {
+                    fail_msg("%s: silu(%g) is %g, not %g", isas[isa], (double)x[i], (double)a[i],
+                             want);
+                }
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_blocks_are_those_of_the_rounded_input),
+        cmocka_unit_test(a_row_of_a_product_does_not_depend_on_the_others),
+        cmocka_unit_test(instruction_sets_with_one_layout_give_the_same_bits),
+        cmocka_unit_test(silu_keeps_its_digits_over_the_whole_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
