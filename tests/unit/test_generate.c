@@ -135,7 +135,8 @@ static void a_full_context_ends_the_text(void **state) {
 /* The answer to a question in the format the model was trained on ends with an eos token. */
 static void an_eos_token_ends_the_text(void **state) {
     (void)state;
-    setup u = defaults("Once upon a time");
+    setup u = defaults("The secret of Tom's red box is 123 blue. "
+                       "Question: What is the secret of Tom's red box? Answer:");
     u.p.max_tokens = -1;
     u.max_seq_len = 2048;
     seen s = {0};
