@@ -55,17 +55,32 @@ void ag_pack_floats(void *panel, const float *x, size_t row, size_t m, size_t k)
 typedef struct ag_cpu_kv_head {
     ag_dtype k_type, v_type;
     uint32_t head_dim, n_slots;
+    uint32_t fetch_end; /* slots before this one are read next by the same thread */
     const unsigned char *const *blocks;
     size_t k_offset, v_offset, p_offset;
 } ag_cpu_kv_head;
 
-/* Query heads that share one KV head and one position, in one pass over the cache. */
-typedef struct ag_cpu_attention_query {
-    const float *q; /* [n_heads, head_dim] */
-    float *out;     /* [n_heads, head_dim] */
-    uint32_t n_heads, position;
+/* Queries that share one KV head: query i is head i % group of row i / group. */
+typedef struct ag_cpu_queries {
+    const float *q;            /* first head of the group in the first row; heads are adjacent */
+    size_t row_stride;         /* floats from row to row */
+    const uint32_t *positions; /* [n_rows], ascending */
+    uint32_t n_rows, group;
     float scale;
-} ag_cpu_attention_query;
+} ag_cpu_queries;
+
+/* Softmax and weighted sum over some of the slots, for each query. Where it sees none of them, max
+ * is -INFINITY and the rest 0. */
+typedef struct ag_cpu_partial {
+    float *max;    /* [queries] of the scores */
+    float *sum;    /* [queries] of exp(score - max) */
+    float *values; /* [queries][ag_cpu_value_stride] sums of exp(score - max) * value */
+} ag_cpu_partial;
+
+/* Slots that one call of the attention kernel covers, from a multiple of it on. */
+enum { AG_ATTENTION_SPAN = 512 };
+
+static inline size_t ag_cpu_value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
 typedef struct ag_cpu_kernels {
     const ag_cpu_matmul *matmul[AG_DTYPE_COUNT];   /* by weight type; NULL: type is no weight */
@@ -79,12 +94,18 @@ typedef struct ag_cpu_kernels {
     void (*silu_mul)(float *a, const float *b, size_t n);
     void (*add)(float *x, const float *y, size_t n);
     void (*scale)(float *x, float v, size_t n);
-    /* out = softmax(q K^T * scale) V over the slots whose position is <= the query's; returns their
-     * number, which may be 0 (out is 0 then). weights: [n_heads][weight_stride >= n_slots], holds
-     * the softmax weights of the visible slots afterwards. */
-    uint32_t (*attention)(const ag_cpu_attention_query *query, const ag_cpu_kv_head *kv,
-                          float *weights, size_t weight_stride, void *scratch);
-    size_t (*attention_scratch_bytes)(uint32_t head_dim, uint32_t n_heads);
+    /* Slots [slot0, slot0 + AG_ATTENTION_SPAN), those whose position is <= the query's. What a
+     * query gets does not depend on the queries beside it. */
+    void (*attention)(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                      const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
+    /* into = both together, for n queries. A partial that saw nothing changes nothing. */
+    void (*attention_merge)(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                            size_t head_dim);
+    /* For row after row adds the mean over the group of the weights exp(score - max) / sum to
+     * scores[slot], for the slots of the span that the row sees. */
+    void (*attention_scores)(float *scores, const ag_cpu_queries *queries, const ag_cpu_kv_head *kv,
+                             uint32_t slot0, const float *max, const float *sum, void *scratch);
+    size_t (*attention_scratch_bytes)(uint32_t head_dim, uint32_t n_queries);
 } ag_cpu_kernels;
 
 /* Fills the table with what `isa_cap` (NULL: no cap; "common", ...) and this machine allow; NULL

@@ -1,81 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache's two operations. Attention hands out one query row and one KV head at a time; where
- * the attention weights are wanted, one KV head with all its scored rows, so that they are summed
- * in the order of the queries whatever the number of threads. */
+/* Attention over threads. A tile of query rows goes over a KV head's slots span by span; the spans'
+ * partial results are merged from the first to the last, by the thread that has the tile or, where
+ * tiles are too few, by whoever finishes a tile's last span. Spans and their order are fixed, so
+ * that the result does not depend on the number of threads. */
 #include "backend/cpu/cpu_backend.h"
 #include "core/fail.h"
-#include "quant/quant.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
-/* ---- appending ---- */
+enum {
+    TILE_QUERIES = 64,
+    ITEMS_A_THREAD = 8,           /* enough to even threads out */
+    MAX_PARTIAL_BYTES = 32 << 20, /* of all spans: beyond, a thread keeps its tile */
+};
 
-typedef struct write_job {
-    ag_cpu_backend *cpu;
-    const ag_kv_view *kv;
-    const float *k, *v;
-    const uint32_t *positions;
-} write_job;
-
-/* Item: row * n_kv_heads + head. */
-static ag_status write_item(const write_job *job, size_t item, size_t *bad) {
-    const ag_kv_view *kv = job->kv;
-    const size_t row = item / kv->n_kv_heads, head = item % kv->n_kv_heads;
-    const size_t slot = kv->n_slots[head] + row, place = head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
-    unsigned char *base = (unsigned char *)ag_buffer_map(block->buffer) + block->offset;
-    const size_t k_bytes = ag_dtype_row_bytes(kv->k_type, kv->head_dim);
-    const size_t v_bytes = ag_dtype_row_bytes(kv->v_type, kv->head_dim);
-    memcpy(base + kv->p_offset + place * sizeof(uint32_t), &job->positions[row], sizeof(uint32_t));
-    ag_status st = ag_quantize_row(kv->k_type, base + place * k_bytes, job->k + item * kv->head_dim,
-                                   kv->head_dim, AG_ROUND_KV, bad);
-    if (st != AG_OK) return st;
-    return ag_quantize_row(kv->v_type, base + kv->v_offset + place * v_bytes,
-                           job->v + item * kv->head_dim, kv->head_dim, AG_ROUND_KV, bad);
-}
-
-static void write_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
-    const write_job *job = ctx;
-    if (ag_cpu_bad_row_seen(job->cpu, thread)) return;
-    for (size_t i = begin; i < end; i++) {
-        size_t bad;
-        ag_status st = write_item(job, i, &bad);
-        if (st == AG_OK) continue;
-        job->cpu->bad_rows[thread] = (ag_cpu_bad_row){.row = i, .col = bad, .status = st};
-        return;
-    }
-}
-
-ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
-                          const ag_tensor *v, const uint32_t *positions) {
-    enum { CHUNK_ELEMENTS = 2048 };
-    write_job job = {.cpu = (ag_cpu_backend *)(void *)b,
-                     .kv = kv,
-                     .k = ag_tensor_data(k),
-                     .v = ag_tensor_data(v),
-                     .positions = positions};
-    const size_t n_items = k->shape.dim[0] * kv->n_kv_heads;
-    if (!n_items) return AG_OK;
-    ag_cpu_bad_rows_clear(job.cpu);
-    size_t grain = ag_cpu_grain(job.cpu, n_items, CHUNK_ELEMENTS / kv->head_dim);
-    ag_pool_run(job.cpu->pool, n_items, grain, write_items, &job);
-    ag_cpu_bad_row bad = ag_cpu_bad_row_lowest(job.cpu);
-    if (bad.row == SIZE_MAX) return AG_OK;
-    AG_FAIL(&b->err, FORMAT, "token %zu, KV head %zu: component %zu of key or value cannot be kept",
-            bad.row / kv->n_kv_heads, bad.row % kv->n_kv_heads, bad.col);
-    b->err.status = bad.status;
-    return bad.status;
-}
-
-/* ---- attention ---- */
-
+/* One sequence's share of the work. A cell is a tile of rows and a KV head. */
 typedef struct seq_plan {
     const ag_attention_seq *seq;
-    const unsigned char *const *blocks; /* base address of each */
-    size_t group;                       /* query heads of one KV head */
-    size_t heads_an_item;               /* a whole group or a single head */
-    size_t n_plain_rows;                /* rows whose weights nobody wants */
-    size_t first_item, n_plain_items;   /* behind the plain items: one for each scored KV head */
+    const unsigned char **blocks; /* base address of each */
+    size_t group, tile_rows, n_tiles, n_cells;
+    size_t n_spans;    /* of the longest head */
+    size_t first_item; /* items: cells, or spans of cells */
+    float *partials;   /* [cells][spans] if the spans are split over threads */
+    atomic_uint *left; /* [cells] spans that are not done */
+    size_t n_scored;   /* rows whose weights are wanted: the last ones */
+    float *scored;     /* [kv_heads][2][n_scored * group] their max and sum */
+    size_t first_score_item;
 } seq_plan;
 
 typedef struct attention_job {
@@ -83,14 +34,54 @@ typedef struct attention_job {
     float *out;
     const float *q;
     float scale;
-    size_t n_heads, n_seqs, n_items;
-    size_t weight_bytes; /* at the start of each thread's scratch */
+    bool split;
+    size_t n_heads, head_dim, n_seqs;
+    size_t n_items, n_score_items, n_cells;
+    size_t queries; /* of the largest tile */
     seq_plan *plans;
 } attention_job;
 
-static size_t scored_heads(const ag_attention_seq *seq) {
-    return seq->scores && seq->score_row0 < seq->n_rows ? seq->kv.n_kv_heads : 0;
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+static size_t up_64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+/* ---- partial results in memory ---- */
+
+static size_t partial_floats(const attention_job *job) {
+    return job->queries * (2 + ag_cpu_value_stride(job->head_dim));
 }
+
+static ag_cpu_partial partial_in(const attention_job *job, float *p) {
+    return (ag_cpu_partial){
+        .values = p,
+        .max = p + job->queries * ag_cpu_value_stride(job->head_dim),
+        .sum = p + job->queries * (1 + ag_cpu_value_stride(job->head_dim)),
+    };
+}
+
+static size_t partial_bytes(const attention_job *job) {
+    return up_64(partial_floats(job) * sizeof(float));
+}
+
+/* A thread's scratch: two partials, then the kernel's own. */
+static ag_cpu_partial thread_partial(const attention_job *job, uint32_t thread, size_t i) {
+    unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
+    return partial_in(job, (float *)(void *)(scratch + i * partial_bytes(job)));
+}
+
+static void *kernel_scratch(const attention_job *job, uint32_t thread) {
+    unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
+    return scratch + 2 * partial_bytes(job);
+}
+
+/* ---- a cell ---- */
+
+typedef struct cell {
+    const seq_plan *plan;
+    size_t head, row0; /* row of the sequence */
+    ag_cpu_queries queries;
+    ag_cpu_kv_head kv;
+} cell;
 
 static ag_cpu_kv_head kv_head_of(const seq_plan *plan, size_t head) {
     const ag_kv_view *kv = &plan->seq->kv;
@@ -100,6 +91,7 @@ static ag_cpu_kv_head kv_head_of(const seq_plan *plan, size_t head) {
         .v_type = kv->v_type,
         .head_dim = kv->head_dim,
         .n_slots = kv->n_slots[head],
+        .fetch_end = kv->n_slots[head],
         .blocks = plan->blocks,
         .k_offset = row * ag_dtype_row_bytes(kv->k_type, kv->head_dim),
         .v_offset = kv->v_offset + row * ag_dtype_row_bytes(kv->v_type, kv->head_dim),
@@ -107,47 +99,92 @@ static ag_cpu_kv_head kv_head_of(const seq_plan *plan, size_t head) {
     };
 }
 
-/* Query heads [head0, head0 + n_heads) of one row, all of one KV head's group. Returns the number
- * of visible slots; their weights are in the thread's scratch, `stride` apart. */
-static uint32_t attend(const attention_job *job, const seq_plan *plan, const ag_cpu_kv_head *kv,
-                       size_t row, size_t head0, size_t n_heads, uint32_t thread) {
-    const size_t d = kv->head_dim, stride = (size_t)plan->seq->kv.n_blocks * AG_KV_BLOCK;
-    const size_t at = ((plan->seq->row0 + row) * job->n_heads + head0) * d;
-    const ag_cpu_attention_query query = {
-        .q = job->q + at,
-        .out = job->out + at,
-        .n_heads = (uint32_t)n_heads,
-        .position = plan->seq->positions[row],
-        .scale = job->scale,
+static cell make_cell(const attention_job *job, const seq_plan *plan, size_t head, size_t row0,
+                      size_t n_rows) {
+    const size_t row_stride = job->n_heads * job->head_dim;
+    const size_t at = (plan->seq->row0 + row0) * row_stride + head * plan->group * job->head_dim;
+    return (cell){
+        .plan = plan,
+        .head = head,
+        .row0 = row0,
+        .queries = {.q = job->q + at,
+                    .row_stride = row_stride,
+                    .positions = plan->seq->positions + row0,
+                    .n_rows = (uint32_t)n_rows,
+                    .group = (uint32_t)plan->group,
+                    .scale = job->scale},
+        .kv = kv_head_of(plan, head),
     };
-    unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
-    return job->cpu->kernels.attention(&query, kv, (float *)(void *)scratch, stride,
-                                       scratch + job->weight_bytes);
 }
 
-static void attend_plain(const attention_job *job, const seq_plan *plan, size_t item,
-                         uint32_t thread) {
-    const size_t items_a_row = job->n_heads / plan->heads_an_item;
-    const size_t row = item / items_a_row, head0 = item % items_a_row * plan->heads_an_item;
-    const ag_cpu_kv_head kv = kv_head_of(plan, head0 / plan->group);
-    attend(job, plan, &kv, row, head0, plan->heads_an_item, thread);
+/* All tiles of a head are neighbours, for its slots to stay in a cache; the last, which see most,
+ * come first. */
+static cell cell_of(const attention_job *job, const seq_plan *plan, size_t i) {
+    const size_t tile = plan->n_tiles - 1 - i % plan->n_tiles, row0 = tile * plan->tile_rows;
+    const size_t n_rows = min_size(plan->tile_rows, plan->seq->n_rows - row0);
+    return make_cell(job, plan, i / plan->n_tiles, row0, n_rows);
 }
 
-static void attend_scored(const attention_job *job, const seq_plan *plan, size_t head,
-                          uint32_t thread) {
-    const ag_attention_seq *seq = plan->seq;
-    const ag_cpu_kv_head kv = kv_head_of(plan, head);
-    const float *weights = ag_cpu_thread_scratch(job->cpu, thread);
-    const size_t stride = (size_t)seq->kv.n_blocks * AG_KV_BLOCK;
-    float *scores = seq->scores + head * seq->score_stride;
-    for (size_t row = plan->n_plain_rows; row < seq->n_rows; row++) {
-        uint32_t n = attend(job, plan, &kv, row, head * plan->group, plan->group, thread);
-        for (uint32_t slot = 0; slot < n; slot++) {
-            double sum = 0;
-            for (size_t h = 0; h < plan->group; h++) sum += weights[h * stride + slot];
-            scores[slot] += (float)(sum / (double)plan->group);
-        }
+static size_t n_queries(const cell *c) { return (size_t)c->queries.n_rows * c->queries.group; }
+
+/* Sums over weights give the output; max and sum stay for the scores. */
+static void finish(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
+    const seq_plan *plan = c->plan;
+    const size_t d = job->head_dim, stride = ag_cpu_value_stride(d), group = plan->group;
+    const size_t first_scored = plan->seq->n_rows - plan->n_scored;
+    float *max = plan->scored + c->head * 2 * plan->n_scored * group;
+    float *sum = max + plan->n_scored * group;
+    for (size_t i = 0; i < n_queries(c); i++) {
+        const size_t row = c->row0 + i / group;
+        const size_t at = (plan->seq->row0 + row) * job->n_heads + c->head * group + i % group;
+        const float *values = p->values + i * stride;
+        const float factor = p->sum[i] == 0 ? 0 : 1 / p->sum[i];
+        float *out = job->out + at * d;
+        for (size_t k = 0; k < d; k++) out[k] = values[k] * factor;
+        if (row < first_scored) continue;
+        max[(row - first_scored) * group + i % group] = p->max[i];
+        sum[(row - first_scored) * group + i % group] = p->sum[i];
     }
+}
+
+static void attend_cell(const attention_job *job, const seq_plan *plan, size_t i, uint32_t thread) {
+    const ag_cpu_kernels *k = &job->cpu->kernels;
+    const cell c = cell_of(job, plan, i);
+    const ag_cpu_partial all = thread_partial(job, thread, 0),
+                         span = thread_partial(job, thread, 1);
+    void *scratch = kernel_scratch(job, thread);
+    k->attention(&all, &c.queries, &c.kv, 0, scratch);
+    for (uint32_t slot = AG_ATTENTION_SPAN; slot < c.kv.n_slots; slot += AG_ATTENTION_SPAN) {
+        k->attention(&span, &c.queries, &c.kv, slot, scratch);
+        k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
+    }
+    finish(job, &c, &all);
+}
+
+static ag_cpu_partial span_partial(const attention_job *job, const seq_plan *plan, size_t i,
+                                   size_t span) {
+    const size_t stride = partial_bytes(job) / sizeof(float);
+    return partial_in(job, plan->partials + (i * plan->n_spans + span) * stride);
+}
+
+/* One span of a cell; the thread that does a cell's last one merges all. */
+static void attend_span(const attention_job *job, const seq_plan *plan, size_t item,
+                        size_t n_following, uint32_t thread) {
+    const ag_cpu_kernels *k = &job->cpu->kernels;
+    const size_t i = item / plan->n_spans, span = item % plan->n_spans;
+    const size_t fetch_end = (span + 1 + n_following) * AG_ATTENTION_SPAN;
+    cell c = cell_of(job, plan, i);
+    c.kv.fetch_end = (uint32_t)min_size(c.kv.n_slots, fetch_end);
+    const ag_cpu_partial p = span_partial(job, plan, i, span);
+    const uint32_t slot0 = (uint32_t)(span * AG_ATTENTION_SPAN);
+    k->attention(&p, &c.queries, &c.kv, slot0, kernel_scratch(job, thread));
+    if (atomic_fetch_sub_explicit(&plan->left[i], 1, memory_order_acq_rel) != 1) return;
+    const ag_cpu_partial all = span_partial(job, plan, i, 0);
+    for (size_t s = 1; s < plan->n_spans; s++) {
+        const ag_cpu_partial next = span_partial(job, plan, i, s);
+        k->attention_merge(&all, &next, n_queries(&c), job->head_dim);
+    }
+    finish(job, &c, &all);
 }
 
 static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
@@ -157,67 +194,127 @@ static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
         while (s + 1 < job->n_seqs && item >= job->plans[s + 1].first_item) s++;
         const seq_plan *plan = &job->plans[s];
         const size_t i = item - plan->first_item;
-        if (i < plan->n_plain_items) attend_plain(job, plan, i, thread);
-        else attend_scored(job, plan, i - plan->n_plain_items, thread);
+        if (job->split) attend_span(job, plan, i, end - item - 1, thread);
+        else attend_cell(job, plan, i, thread);
     }
 }
 
-/* A head alone costs the conversion of the cache's rows again: only where a call has too few groups
- * for its threads. */
-static bool too_few_groups(const ag_cpu_backend *cpu, const ag_attention_seq *seqs, size_t n_seqs) {
-    size_t groups = 0;
-    for (size_t s = 0; s < n_seqs; s++) groups += seqs[s].n_rows * seqs[s].kv.n_kv_heads;
-    return groups < ag_pool_threads(cpu->pool);
+/* ---- the weights, once a query's sum is known ---- */
+
+/* One span of a KV head, for all scored rows in order: the sums are the same for any number of
+ * threads. */
+static void score_span(const attention_job *job, const seq_plan *plan, size_t i, uint32_t thread) {
+    const ag_attention_seq *seq = plan->seq;
+    const size_t head = i / plan->n_spans, slot0 = i % plan->n_spans * AG_ATTENTION_SPAN;
+    const size_t queries = plan->n_scored * plan->group;
+    const float *max = plan->scored + head * 2 * queries, *sum = max + queries;
+    for (size_t row = 0; row < plan->n_scored; row += plan->tile_rows) {
+        const size_t n_rows = min_size(plan->tile_rows, plan->n_scored - row);
+        const cell c = make_cell(job, plan, head, seq->n_rows - plan->n_scored + row, n_rows);
+        job->cpu->kernels.attention_scores(seq->scores + head * seq->score_stride, &c.queries,
+                                           &c.kv, (uint32_t)slot0, max + row * plan->group,
+                                           sum + row * plan->group, kernel_scratch(job, thread));
+    }
 }
 
-static const unsigned char **map_blocks(const ag_kv_view *kv, const unsigned char **out) {
+static void score_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const attention_job *job = ctx;
+    size_t s = 0;
+    for (size_t item = begin; item < end; item++) {
+        while (s + 1 < job->n_seqs && item >= job->plans[s + 1].first_score_item) s++;
+        score_span(job, &job->plans[s], item - job->plans[s].first_score_item, thread);
+    }
+}
+
+/* ---- planning ---- */
+
+static size_t longest_head(const ag_kv_view *kv) {
+    size_t n = 0;
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        if (kv->n_slots[h] > n) n = kv->n_slots[h];
+    }
+    return n;
+}
+
+static seq_plan plan_of(const attention_job *job, const ag_attention_seq *seq) {
+    seq_plan p = {.seq = seq, .group = job->n_heads / seq->kv.n_kv_heads};
+    p.tile_rows = p.group < TILE_QUERIES ? TILE_QUERIES / p.group : 1;
+    p.n_tiles = ceil_div(seq->n_rows, p.tile_rows);
+    p.n_cells = p.n_tiles * seq->kv.n_kv_heads;
+    p.n_spans = ceil_div(longest_head(&seq->kv), AG_ATTENTION_SPAN);
+    if (!p.n_spans) p.n_spans = 1;
+    if (seq->scores && seq->score_row0 < seq->n_rows) p.n_scored = seq->n_rows - seq->score_row0;
+    return p;
+}
+
+/* Whether threads share the spans of a cell: where there are too few cells for them. */
+static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
+    size_t n_partials = 0;
+    for (size_t s = 0; s < job->n_seqs; s++) {
+        const seq_plan p = plan_of(job, &seqs[s]);
+        n_partials += p.n_cells * p.n_spans;
+    }
+    const size_t n_threads = ag_pool_threads(job->cpu->pool);
+    return n_threads > 1 && job->n_cells < n_threads * ITEMS_A_THREAD &&
+           n_partials <= MAX_PARTIAL_BYTES / partial_bytes(job);
+}
+
+/* Takes bytes from shared memory that begins at base; NULL base: only counts. */
+static void *take(unsigned char *base, size_t *used, size_t bytes) {
+    void *p = base ? base + *used : NULL;
+    *used += up_64(bytes);
+    return p;
+}
+
+static void map_blocks(const seq_plan *plan) {
+    const ag_kv_view *kv = &plan->seq->kv;
     for (uint32_t i = 0; i < kv->n_blocks; i++) {
         const ag_kv_block *block = &kv->blocks[i];
-        *out++ = (const unsigned char *)ag_buffer_map(block->buffer) + block->offset;
+        plan->blocks[i] = (const unsigned char *)ag_buffer_map(block->buffer) + block->offset;
     }
-    return out;
 }
 
-/* Lays plans and block addresses out in the shared scratch and counts the items. */
-static ag_status plan_items(attention_job *job, ag_cpu_backend *cpu, const ag_attention_seq *seqs) {
-    size_t n_blocks = 0;
-    for (size_t s = 0; s < job->n_seqs; s++) n_blocks += seqs[s].kv.n_blocks;
-    const size_t plan_bytes = job->n_seqs * sizeof(seq_plan);
-    ag_status st = ag_cpu_need_shared(cpu, plan_bytes + n_blocks * sizeof(unsigned char *));
-    if (st != AG_OK) return st;
-    job->plans = (seq_plan *)(void *)cpu->scratch.shared;
-    const unsigned char **blocks = (void *)(cpu->scratch.shared + plan_bytes);
-    const bool split = too_few_groups(cpu, seqs, job->n_seqs);
+/* Lays plans and what they point to out from base on; returns the bytes. NULL base: counts. */
+static size_t lay_out(attention_job *job, const ag_attention_seq *seqs, unsigned char *base) {
+    size_t used = 0;
+    seq_plan *plans = take(base, &used, job->n_seqs * sizeof *plans);
+    job->n_items = job->n_score_items = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
-        const ag_attention_seq *seq = &seqs[s];
-        const size_t n_scored = scored_heads(seq);
-        seq_plan *plan = &job->plans[s];
-        plan->seq = seq;
-        plan->blocks = blocks;
-        plan->group = job->n_heads / seq->kv.n_kv_heads;
-        plan->heads_an_item = split ? 1 : plan->group;
-        plan->n_plain_rows = n_scored ? seq->score_row0 : seq->n_rows;
-        plan->first_item = job->n_items;
-        plan->n_plain_items = plan->n_plain_rows * (job->n_heads / plan->heads_an_item);
-        job->n_items += plan->n_plain_items + n_scored;
-        blocks = map_blocks(&seq->kv, blocks);
+        seq_plan p = plan_of(job, &seqs[s]);
+        const size_t n_heads = p.seq->kv.n_kv_heads, n_parts = p.n_cells * p.n_spans;
+        p.first_item = job->n_items;
+        p.first_score_item = job->n_score_items;
+        p.blocks = take(base, &used, p.seq->kv.n_blocks * sizeof *p.blocks);
+        p.scored = take(base, &used, n_heads * 2 * p.n_scored * p.group * sizeof(float));
+        if (job->split) p.partials = take(base, &used, n_parts * partial_bytes(job));
+        if (job->split) p.left = take(base, &used, p.n_cells * sizeof *p.left);
+        job->n_items += job->split ? n_parts : p.n_cells;
+        job->n_score_items += p.n_scored ? n_heads * p.n_spans : 0;
+        if (!base) continue;
+        map_blocks(&p);
+        for (size_t i = 0; job->split && i < p.n_cells; i++) {
+            atomic_init(&p.left[i], (unsigned)p.n_spans);
+        }
+        plans[s] = p;
     }
+    job->plans = plans;
+    return used;
+}
+
+static ag_status make_plans(attention_job *job, ag_cpu_backend *cpu, const ag_attention_seq *seqs) {
+    for (size_t s = 0; s < job->n_seqs; s++) {
+        const seq_plan p = plan_of(job, &seqs[s]);
+        const size_t queries = min_size(p.tile_rows, p.seq->n_rows) * p.group;
+        if (queries > job->queries) job->queries = queries;
+        job->n_cells += p.n_cells;
+    }
+    const uint32_t d = (uint32_t)job->head_dim;
+    const size_t own = cpu->kernels.attention_scratch_bytes(d, (uint32_t)job->queries);
+    AG_TRY(ag_cpu_need_threads(cpu, 2 * partial_bytes(job) + own));
+    job->split = must_split(job, seqs);
+    AG_TRY(ag_cpu_need_shared(cpu, lay_out(job, seqs, NULL)));
+    lay_out(job, seqs, cpu->scratch.shared);
     return AG_OK;
-}
-
-/* Weights of a group over the longest sequence, then the kernel's own. */
-static ag_status make_thread_scratch(attention_job *job, ag_cpu_backend *cpu,
-                                     const ag_attention_seq *seqs) {
-    size_t kernel_bytes = 0;
-    for (size_t s = 0; s < job->n_seqs; s++) {
-        const ag_kv_view *kv = &seqs[s].kv;
-        const size_t group = job->n_heads / kv->n_kv_heads;
-        size_t weights = group * kv->n_blocks * AG_KV_BLOCK * sizeof(float);
-        size_t own = cpu->kernels.attention_scratch_bytes(kv->head_dim, (uint32_t)group);
-        if (weights > job->weight_bytes) job->weight_bytes = weights;
-        if (own > kernel_bytes) kernel_bytes = own;
-    }
-    return ag_cpu_need_threads(cpu, job->weight_bytes + kernel_bytes);
 }
 
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
@@ -229,9 +326,13 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                          .q = ag_tensor_data(q),
                          .scale = scale,
                          .n_heads = q->shape.dim[1],
-                         .n_seqs = n_seqs};
-    ag_status st = make_thread_scratch(&job, cpu, seqs);
-    if (st == AG_OK) st = plan_items(&job, cpu, seqs);
-    if (st == AG_OK) ag_pool_run(cpu->pool, job.n_items, 1, attend_items, &job);
-    return st;
+                         .head_dim = q->shape.dim[2],
+                         .n_seqs = n_seqs,
+                         .queries = 1};
+    AG_TRY(make_plans(&job, cpu, seqs));
+    const size_t n_chunks = (size_t)ag_pool_threads(cpu->pool) * ITEMS_A_THREAD;
+    const size_t grain = job.split && job.n_items > n_chunks ? job.n_items / n_chunks : 1;
+    ag_pool_run(cpu->pool, job.n_items, grain, attend_items, &job);
+    if (job.n_score_items) { ag_pool_run(cpu->pool, job.n_score_items, 1, score_items, &job); }
+    return AG_OK;
 }

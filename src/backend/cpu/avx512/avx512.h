@@ -24,5 +24,13 @@ void ag_rms_norm__avx512(float *y, const float *x, const float *w, size_t n, flo
 void ag_softmax__avx512(float *x, size_t n);
 void ag_rope__avx512(float *x, const float *cos_sin, size_t head_dim);
 void ag_silu_mul__avx512(float *a, const float *b, size_t n);
+void ag_attention__avx512(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                          const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
+void ag_attention_merge__avx512(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                                size_t head_dim);
+void ag_attention_scores__avx512(float *scores, const ag_cpu_queries *queries,
+                                 const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
+                                 const float *sum, void *scratch);
+size_t ag_attention_scratch_bytes__avx512(uint32_t head_dim, uint32_t n_queries);
 
 #endif

@@ -1,76 +1,148 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three passes: scores of all visible slots, softmax, weighted sum of the values. A row of the
- * cache is converted once for all query heads that share it. */
+/* Row by row in double: the scores of the slots it sees, their exponentials, the weighted sum of
+ * the values. A row of the cache is converted once for the query heads that share it. */
 #include "backend/cpu/common/common.h"
 #include "backend/cpu/common/dot.h"
-#include "core/kv_view.h"
+#include "backend/cpu/kv_head.h"
 #include "quant/quant.h"
 
+#include <math.h>
 #include <string.h>
 
+enum { SPAN_BLOCKS = AG_ATTENTION_SPAN / AG_KV_BLOCK };
+
 /* Scratch, in this order. */
-typedef struct rows {
-    double *q;    /* [n_heads, head_dim] */
-    double *sums; /* [n_heads, head_dim] */
-    double *row;  /* [head_dim] */
-    float *values;
-} rows;
+typedef struct work {
+    double *q;       /* [group][head_dim] */
+    double *sums;    /* [group][head_dim] */
+    double *weights; /* [group][AG_ATTENTION_SPAN] */
+    double *row;     /* [head_dim] */
+    float *floats;   /* [head_dim] */
+} work;
 
-size_t ag_attention_scratch_bytes__common(uint32_t head_dim, uint32_t n_heads) {
-    size_t wide = (2 * (size_t)n_heads + 1) * head_dim * sizeof(double);
-    return wide + head_dim * sizeof(float);
+size_t ag_attention_scratch_bytes__common(uint32_t head_dim, uint32_t n_queries) {
+    const size_t each = (2 * (size_t)head_dim + AG_ATTENTION_SPAN) * sizeof(double);
+    return n_queries * each + head_dim * (sizeof(double) + sizeof(float));
 }
 
-static rows rows_in(void *scratch, size_t head_dim, size_t n_heads) {
-    rows r = {.q = scratch};
-    r.sums = r.q + n_heads * head_dim;
-    r.row = r.sums + n_heads * head_dim;
-    r.values = (float *)(void *)(r.row + head_dim);
-    return r;
+static work work_in(void *scratch, size_t head_dim, size_t group) {
+    work w = {.q = scratch};
+    w.sums = w.q + group * head_dim;
+    w.weights = w.sums + group * head_dim;
+    w.row = w.weights + group * AG_ATTENTION_SPAN;
+    w.floats = (float *)(void *)(w.row + head_dim);
+    return w;
 }
 
-/* Slots are in order of position: those that the query sees come first. */
-static uint32_t visible_slots(const ag_cpu_kv_head *kv, uint32_t position) {
-    uint32_t n = kv->n_slots;
-    for (; n; n--) {
-        const unsigned char *block = kv->blocks[(n - 1) / AG_KV_BLOCK];
-        const void *positions = block + kv->p_offset;
-        if (((const uint32_t *)positions)[(n - 1) % AG_KV_BLOCK] <= position) break;
+static uint32_t slots_seen(const ag_cpu_kv_head *kv, uint32_t slot0, uint32_t position) {
+    const uint32_t block0 = slot0 / AG_KV_BLOCK;
+    uint32_t seen = 0;
+    for (uint32_t b = block0; b < block0 + SPAN_BLOCKS; b++) {
+        const uint32_t n = kv_head_slots(kv, b, kv->n_slots);
+        seen += n ? kv_head_seen(kv, b, n, position) : 0;
     }
-    return n;
+    return seen;
 }
 
-static void load_row(const rows *r, const ag_cpu_kv_head *kv, uint32_t slot, ag_dtype type,
+static void load_row(const work *w, const ag_cpu_kv_head *kv, uint32_t slot, ag_dtype type,
                      size_t offset) {
     const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK] + offset;
-    size_t row_bytes = ag_dtype_row_bytes(type, kv->head_dim);
-    ag_dequantize_row(type, r->values, block + slot % AG_KV_BLOCK * row_bytes, kv->head_dim);
-    for (uint32_t i = 0; i < kv->head_dim; i++) r->row[i] = r->values[i];
+    const size_t row_bytes = ag_dtype_row_bytes(type, kv->head_dim);
+    ag_dequantize_row(type, w->floats, block + slot % AG_KV_BLOCK * row_bytes, kv->head_dim);
+    for (uint32_t i = 0; i < kv->head_dim; i++) w->row[i] = w->floats[i];
 }
 
-uint32_t ag_attention__common(const ag_cpu_attention_query *query, const ag_cpu_kv_head *kv,
-                              float *weights, size_t weight_stride, void *scratch) {
-    const size_t d = kv->head_dim, n_heads = query->n_heads;
-    const uint32_t n = visible_slots(kv, query->position);
-    const rows r = rows_in(scratch, d, n_heads);
-    for (size_t i = 0; i < n_heads * d; i++) r.q[i] = query->q[i];
-    for (uint32_t slot = 0; slot < n; slot++) {
-        load_row(&r, kv, slot, kv->k_type, kv->k_offset);
-        for (size_t h = 0; h < n_heads; h++) {
-            double score = dot(r.q + h * d, r.row, d) * query->scale;
-            weights[h * weight_stride + slot] = (float)score;
+/* Scores of one row's group into weights. */
+static void weigh(const work *w, const ag_cpu_queries *queries, size_t row,
+                  const ag_cpu_kv_head *kv, uint32_t slot0, uint32_t n) {
+    const size_t d = kv->head_dim;
+    const float *q = queries->q + row * queries->row_stride;
+    for (size_t i = 0; i < queries->group * d; i++) w->q[i] = q[i];
+    for (uint32_t s = 0; s < n; s++) {
+        load_row(w, kv, slot0 + s, kv->k_type, kv->k_offset);
+        for (size_t g = 0; g < queries->group; g++) {
+            const double score = dot(w->q + g * d, w->row, d) * queries->scale;
+            w->weights[g * AG_ATTENTION_SPAN + s] = score;
         }
     }
-    for (size_t h = 0; h < n_heads; h++) ag_softmax__common(weights + h * weight_stride, n);
-    memset(r.sums, 0, n_heads * d * sizeof *r.sums);
-    for (uint32_t slot = 0; slot < n; slot++) {
-        load_row(&r, kv, slot, kv->v_type, kv->v_offset);
-        for (size_t h = 0; h < n_heads; h++) {
-            const double weight = weights[h * weight_stride + slot];
-            double *sums = r.sums + h * d;
-            for (size_t i = 0; i < d; i++) sums[i] += weight * r.row[i];
+}
+
+/* Scores become exponentials. NaN does not count as the largest, but is in the sum. */
+static void exponentials(double *x, size_t n, float *max, float *sum) {
+    *max = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        if ((float)x[i] > *max) *max = (float)x[i];
+    }
+    const double base = *max == -INFINITY ? 0 : *max;
+    double total = 0;
+    for (size_t i = 0; i < n; i++) total += x[i] = exp(x[i] - base);
+    *sum = (float)total;
+}
+
+static void sum_values(const work *w, float *values, const ag_cpu_kv_head *kv, size_t group,
+                       uint32_t slot0, uint32_t n) {
+    const size_t d = kv->head_dim, stride = ag_cpu_value_stride(d);
+    memset(w->sums, 0, group * d * sizeof *w->sums);
+    for (uint32_t s = 0; s < n; s++) {
+        load_row(w, kv, slot0 + s, kv->v_type, kv->v_offset);
+        for (size_t g = 0; g < group; g++) {
+            const double weight = w->weights[g * AG_ATTENTION_SPAN + s];
+            double *sums = w->sums + g * d;
+            for (size_t i = 0; i < d; i++) sums[i] += weight * w->row[i];
         }
     }
-    for (size_t i = 0; i < n_heads * d; i++) query->out[i] = (float)r.sums[i];
-    return n;
+    for (size_t g = 0; g < group; g++) {
+        for (size_t i = 0; i < d; i++) values[g * stride + i] = (float)w->sums[g * d + i];
+    }
+}
+
+void ag_attention__common(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                          const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
+    const size_t group = queries->group;
+    const work w = work_in(scratch, kv->head_dim, group);
+    for (size_t row = 0; row < queries->n_rows; row++) {
+        const size_t first = row * group;
+        const uint32_t n = slots_seen(kv, slot0, queries->positions[row]);
+        weigh(&w, queries, row, kv, slot0, n);
+        for (size_t g = 0; g < group; g++) {
+            exponentials(w.weights + g * AG_ATTENTION_SPAN, n, &out->max[first + g],
+                         &out->sum[first + g]);
+        }
+        float *values = out->values + first * ag_cpu_value_stride(kv->head_dim);
+        sum_values(&w, values, kv, group, slot0, n);
+    }
+}
+
+void ag_attention_merge__common(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                                size_t head_dim) {
+    const size_t stride = ag_cpu_value_stride(head_dim);
+    for (size_t q = 0; q < n; q++) {
+        const float max = fmaxf(into->max[q], from->max[q]), base = max == -INFINITY ? 0 : max;
+        const double a = exp((double)into->max[q] - base), b = exp((double)from->max[q] - base);
+        float *x = into->values + q * stride;
+        const float *y = from->values + q * stride;
+        for (size_t i = 0; i < head_dim; i++) x[i] = (float)(x[i] * a + y[i] * b);
+        into->sum[q] = (float)(into->sum[q] * a + from->sum[q] * b);
+        into->max[q] = max;
+    }
+}
+
+void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
+                                 const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
+                                 const float *sum, void *scratch) {
+    const size_t group = queries->group;
+    const work w = work_in(scratch, kv->head_dim, group);
+    for (size_t row = 0; row < queries->n_rows; row++, max += group, sum += group) {
+        const uint32_t n = slots_seen(kv, slot0, queries->positions[row]);
+        weigh(&w, queries, row, kv, slot0, n);
+        for (uint32_t s = 0; s < n; s++) {
+            double mean = 0;
+            for (size_t g = 0; g < group; g++) {
+                const double base = max[g] == -INFINITY ? 0 : max[g];
+                const double e = exp(w.weights[g * AG_ATTENTION_SPAN + s] - base);
+                mean += sum[g] == 0 ? 0 : e / sum[g];
+            }
+            scores[slot0 + s] += (float)(mean / (double)group);
+        }
+    }
 }

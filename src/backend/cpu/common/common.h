@@ -20,8 +20,13 @@ void ag_rope__common(float *x, const float *cos_sin, size_t head_dim);
 void ag_silu_mul__common(float *a, const float *b, size_t n);
 void ag_add__common(float *x, const float *y, size_t n);
 void ag_scale__common(float *x, float v, size_t n);
-uint32_t ag_attention__common(const ag_cpu_attention_query *query, const ag_cpu_kv_head *kv,
-                              float *weights, size_t weight_stride, void *scratch);
-size_t ag_attention_scratch_bytes__common(uint32_t head_dim, uint32_t n_heads);
+void ag_attention__common(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                          const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
+void ag_attention_merge__common(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                                size_t head_dim);
+void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
+                                 const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
+                                 const float *sum, void *scratch);
+size_t ag_attention_scratch_bytes__common(uint32_t head_dim, uint32_t n_queries);
 
 #endif

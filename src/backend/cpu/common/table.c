@@ -16,5 +16,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->add = ag_add__common;
     t->scale = ag_scale__common;
     t->attention = ag_attention__common;
+    t->attention_merge = ag_attention_merge__common;
+    t->attention_scores = ag_attention_scores__common;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__common;
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vectors that the bodies in simd/ are written with: 8 floats, in quads of 4. */
+#ifndef AG_BACKEND_CPU_AVX2_VEC_H
+#define AG_BACKEND_CPU_AVX2_VEC_H
+
+#include "backend/cpu/avx2/exp.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef __m256 vec;
+
+enum {
+    LANES = 8,
+    /* Sums held in registers by attention: vectors of queries against 4 keys, and vectors of values
+     * against 4 queries. */
+    KEY_VECS = 2,
+    VALUE_VECS = 2,
+};
+
+INLINE vec v_zero(void) { return _mm256_setzero_ps(); }
+INLINE vec v_set(float x) { return _mm256_set1_ps(x); }
+INLINE vec v_load(const float *p) { return _mm256_loadu_ps(p); }
+INLINE void v_store(float *p, vec a) { _mm256_storeu_ps(p, a); }
+INLINE vec v_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+INLINE vec v_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
+INLINE vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+INLINE vec v_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+/* a * b + c, rounded once. */
+INLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+/* b where either is NaN. */
+INLINE vec v_max(vec a, vec b) { return _mm256_max_ps(a, b); }
+
+/* a < b ? yes : no, lane by lane. */
+INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+
+/* x <= 0 or NaN. */
+INLINE vec v_exp(vec x) { return exp_negative(x); }
+
+/* ---- quads ---- */
+
+/* p[0..4) in every quad. */
+INLINE vec v_quad(const float *p) { return _mm256_broadcast_ps((const __m128 *)p); }
+/* p[q] in all lanes of quad q. */
+INLINE vec v_quads_of(const float *p) {
+    return _mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0]));
+}
+/* Lane 0 of every quad. */
+INLINE void v_store_firsts(float *p, vec a) {
+    p[0] = _mm256_cvtss_f32(a);
+    p[1] = _mm_cvtss_f32(_mm256_extractf128_ps(a, 1));
+}
+/* In every quad: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2; a2 a3 a0 a1. */
+INLINE vec v_zip_low(vec a, vec b) { return _mm256_unpacklo_ps(a, b); }
+INLINE vec v_zip_high(vec a, vec b) { return _mm256_unpackhi_ps(a, b); }
+INLINE vec v_pairs_low(vec a, vec b) { return _mm256_shuffle_ps(a, b, 0x44); }
+INLINE vec v_pairs_high(vec a, vec b) { return _mm256_shuffle_ps(a, b, 0xee); }
+INLINE vec v_swap_lanes(vec a) { return _mm256_permute_ps(a, 0xb1); }
+INLINE vec v_swap_pairs(vec a) { return _mm256_permute_ps(a, 0x4e); }
+
+/* ---- from a cache ---- */
+
+INLINE vec v_load_f16(const void *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+/* dst[0..8) = 8 signed bytes times d. */
+INLINE void expand_bytes(float *dst, __m128i bytes, float d) {
+    v_store(dst, v_mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), v_set(d)));
+}
+
+/* dst[0..32) = the values of 32 bytes times d. */
+INLINE void v_expand_q8(float *dst, const void *q, float d) {
+    for (int i = 0; i < 4; i++) {
+        expand_bytes(dst + i * LANES, _mm_loadl_epi64((const __m128i *)((const char *)q + 8 * i)),
+                     d);
+    }
+}
+
+/* dst[0..16) from the low nibbles, dst[16..32) from the high ones: (nibble - 8) * d. */
+INLINE void v_expand_q4(float *dst, const void *q, float d) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)q), mask = _mm_set1_epi8(15);
+    const __m128i eight = _mm_set1_epi8(8);
+    const __m128i low = _mm_sub_epi8(_mm_and_si128(bytes, mask), eight);
+    const __m128i high = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask), eight);
+    expand_bytes(dst, low, d);
+    expand_bytes(dst + 8, _mm_srli_si128(low, 8), d);
+    expand_bytes(dst + 16, high, d);
+    expand_bytes(dst + 24, _mm_srli_si128(high, 8), d);
+}
+
+INLINE float half_to_float(uint16_t h) { return _cvtsh_ss(h); }
+
+#endif

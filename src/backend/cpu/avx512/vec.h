@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vectors that the bodies in simd/ are written with: 16 floats, in quads of 4. */
+#ifndef AG_BACKEND_CPU_AVX512_VEC_H
+#define AG_BACKEND_CPU_AVX512_VEC_H
+
+#include "backend/cpu/avx512/exp.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef __m512 vec;
+
+enum {
+    LANES = 16,
+    /* Sums held in registers by attention: vectors of queries against 4 keys, and vectors of values
+     * against 4 queries. */
+    KEY_VECS = 4,
+    VALUE_VECS = 4,
+};
+
+INLINE vec v_zero(void) { return _mm512_setzero_ps(); }
+INLINE vec v_set(float x) { return _mm512_set1_ps(x); }
+INLINE vec v_load(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void v_store(float *p, vec a) { _mm512_storeu_ps(p, a); }
+INLINE vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+INLINE vec v_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
+INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+INLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
+/* a * b + c, rounded once. */
+INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+/* b where either is NaN. */
+INLINE vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
+/* a < b ? yes : no, lane by lane. */
+INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+
+/* x <= 0 or NaN. */
+INLINE vec v_exp(vec x) { return exp_negative(x); }
+
+/* ---- quads ---- */
+
+/* p[0..4) in every quad. */
+INLINE vec v_quad(const float *p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
+/* p[q] in all lanes of quad q. */
+INLINE vec v_quads_of(const float *p) {
+    const __m512i quad = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    return _mm512_permutexvar_ps(quad, _mm512_broadcast_f32x4(_mm_loadu_ps(p)));
+}
+/* Lane 0 of every quad. */
+INLINE void v_store_firsts(float *p, vec a) {
+    const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    _mm_storeu_ps(p, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, a)));
+}
+/* In every quad: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2; a2 a3 a0 a1. */
+INLINE vec v_zip_low(vec a, vec b) { return _mm512_unpacklo_ps(a, b); }
+INLINE vec v_zip_high(vec a, vec b) { return _mm512_unpackhi_ps(a, b); }
+INLINE vec v_pairs_low(vec a, vec b) { return _mm512_shuffle_ps(a, b, 0x44); }
+INLINE vec v_pairs_high(vec a, vec b) { return _mm512_shuffle_ps(a, b, 0xee); }
+INLINE vec v_swap_lanes(vec a) { return _mm512_permute_ps(a, 0xb1); }
+INLINE vec v_swap_pairs(vec a) { return _mm512_permute_ps(a, 0x4e); }
+
+/* ---- from a cache ---- */
+
+INLINE vec v_load_f16(const void *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+/* dst[0..32) = the values of 32 bytes times d. */
+INLINE void v_expand_q8(float *dst, const void *q, float d) {
+    for (int i = 0; i < 2; i++) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)q + i);
+        v_store(dst + i * LANES, v_mul(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), v_set(d)));
+    }
+}
+
+/* dst[0..16) from the low nibbles, dst[16..32) from the high ones: (nibble - 8) * d. */
+INLINE void v_expand_q4(float *dst, const void *q, float d) {
+    const vec levels = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
+    const vec values = v_mul(levels, v_set(d));
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)q));
+    v_store(dst, _mm512_permutexvar_ps(wide, values)); /* takes the low 4 bits of an index */
+    v_store(dst + LANES, _mm512_permutexvar_ps(_mm512_srli_epi32(wide, 4), values));
+}
+
+INLINE float half_to_float(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
+
+#endif

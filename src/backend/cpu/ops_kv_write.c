@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/cpu_backend.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <string.h>
+
+typedef struct write_job {
+    ag_cpu_backend *cpu;
+    const ag_kv_view *kv;
+    const float *k, *v;
+    const uint32_t *positions;
+} write_job;
+
+/* Item: row * n_kv_heads + head. */
+static ag_status write_item(const write_job *job, size_t item, size_t *bad) {
+    const ag_kv_view *kv = job->kv;
+    const size_t row = item / kv->n_kv_heads, head = item % kv->n_kv_heads;
+    const size_t slot = kv->n_slots[head] + row, place = head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
+    unsigned char *base = (unsigned char *)ag_buffer_map(block->buffer) + block->offset;
+    const size_t k_bytes = ag_dtype_row_bytes(kv->k_type, kv->head_dim);
+    const size_t v_bytes = ag_dtype_row_bytes(kv->v_type, kv->head_dim);
+    memcpy(base + kv->p_offset + place * sizeof(uint32_t), &job->positions[row], sizeof(uint32_t));
+    ag_status st = ag_quantize_row(kv->k_type, base + place * k_bytes, job->k + item * kv->head_dim,
+                                   kv->head_dim, AG_ROUND_KV, bad);
+    if (st != AG_OK) return st;
+    return ag_quantize_row(kv->v_type, base + kv->v_offset + place * v_bytes,
+                           job->v + item * kv->head_dim, kv->head_dim, AG_ROUND_KV, bad);
+}
+
+static void write_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const write_job *job = ctx;
+    if (ag_cpu_bad_row_seen(job->cpu, thread)) return;
+    for (size_t i = begin; i < end; i++) {
+        size_t bad;
+        ag_status st = write_item(job, i, &bad);
+        if (st == AG_OK) continue;
+        job->cpu->bad_rows[thread] = (ag_cpu_bad_row){.row = i, .col = bad, .status = st};
+        return;
+    }
+}
+
+ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
+                          const ag_tensor *v, const uint32_t *positions) {
+    enum { CHUNK_ELEMENTS = 2048 };
+    write_job job = {.cpu = (ag_cpu_backend *)(void *)b,
+                     .kv = kv,
+                     .k = ag_tensor_data(k),
+                     .v = ag_tensor_data(v),
+                     .positions = positions};
+    const size_t n_items = k->shape.dim[0] * kv->n_kv_heads;
+    if (!n_items) return AG_OK;
+    ag_cpu_bad_rows_clear(job.cpu);
+    size_t grain = ag_cpu_grain(job.cpu, n_items, CHUNK_ELEMENTS / kv->head_dim);
+    ag_pool_run(job.cpu->pool, n_items, grain, write_items, &job);
+    ag_cpu_bad_row bad = ag_cpu_bad_row_lowest(job.cpu);
+    if (bad.row == SIZE_MAX) return AG_OK;
+    AG_FAIL(&b->err, FORMAT, "token %zu, KV head %zu: component %zu of key or value cannot be kept",
+            bad.row / kv->n_kv_heads, bad.row % kv->n_kv_heads, bad.col);
+    b->err.status = bad.status;
+    return bad.status;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention over one span of slots, for whoever has included a vec.h: block by block with a running
+ * maximum. A query's arithmetic is the same whatever queries are beside it.
+ *
+ * Scores: queries are packed four values at a time, so that a quad of a vector holds four partial
+ * sums of one query (values i, i + 4, ...), and four values of a key are read into all quads. Sums
+ * of four keys are turned round in their quads into four scores: a vector then holds the scores of
+ * QUADS queries for four neighbouring slots, which is also how they are stored.
+ * Values: a vector runs along the head, one sum per query, slot after slot. */
+#ifndef AG_BACKEND_CPU_SIMD_ATTENTION_H
+#define AG_BACKEND_CPU_SIMD_ATTENTION_H
+
+#include "backend/cpu/kv_head.h"
+#include "backend/cpu/simd/cache_rows.h"
+
+#include <math.h>
+
+enum {
+    QUADS = LANES / 4,
+    SCORE_STRIDE = AG_KV_BLOCK * QUADS, /* floats of a vector of queries */
+    ROOM_FLOATS = 4096,                 /* of converted rows: half of a first-level cache */
+    STEP = 8,                           /* rows are converted a multiple of these at a time */
+    FEW_QUERIES = 16,
+};
+
+typedef struct tile {
+    const ag_cpu_queries *in;
+    const ag_cpu_kv_head *kv;
+    cache_rows keys, values;
+    size_t n_queries, n_vecs, width;
+    uint32_t rows_at_once;
+    float *q;      /* [n_vecs][width / 4][LANES], times scale */
+    float *scores; /* [n_vecs][AG_KV_BLOCK / 4][LANES] */
+    float *max;    /* [n_vecs][LANES] the same in all lanes of a quad */
+    float *sum;    /* [n_vecs][LANES] lane i of a quad: slots i, i + 4, ... */
+    float *seen;   /* [n_vecs * QUADS] slots of the block at hand; behind the last query its own */
+    float *factor; /* [n_vecs * QUADS] what earlier sums are multiplied with */
+    float *room;   /* [rows_at_once][width] */
+} tile;
+
+static size_t vectors_of(size_t n_queries) { return (n_queries + QUADS - 1) / QUADS; }
+
+static uint32_t rows_at_once(size_t n_queries, size_t width) {
+    /* A lone query reads as it computes; many go over the same rows again and again. */
+    const size_t rows = n_queries <= FEW_QUERIES ? STEP : ROOM_FLOATS / width / STEP * STEP;
+    return rows < STEP ? STEP : rows < AG_KV_BLOCK ? (uint32_t)rows : AG_KV_BLOCK;
+}
+
+static size_t scratch_bytes(uint32_t head_dim, uint32_t n_queries) {
+    const size_t width = ag_cpu_value_stride(head_dim), n_vecs = vectors_of(n_queries);
+    const size_t each = width / 4 * LANES + SCORE_STRIDE + 2 * LANES + 2 * QUADS;
+    const size_t rows = ROOM_FLOATS > STEP * width ? ROOM_FLOATS : STEP * width;
+    return (n_vecs * each + rows) * sizeof(float);
+}
+
+static void pack_queries(const tile *t) {
+    const size_t d = t->kv->head_dim, group = t->in->group;
+    memset(t->q, 0, t->n_vecs * t->width / 4 * LANES * sizeof *t->q);
+    for (size_t m = 0; m < t->n_queries; m++) {
+        const float *src = t->in->q + m / group * t->in->row_stride + m % group * d;
+        float *dst = t->q + m / QUADS * (t->width / 4 * LANES) + m % QUADS * 4;
+        for (size_t i = 0; i < d; i++) dst[i / 4 * LANES + i % 4] = src[i] * t->in->scale;
+    }
+}
+
+static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *scratch) {
+    tile t = {.in = in, .kv = kv, .n_queries = (size_t)in->n_rows * in->group};
+    t.keys = cache_rows_of(kv->k_type, kv->head_dim);
+    t.values = cache_rows_of(kv->v_type, kv->head_dim);
+    t.width = t.keys.width;
+    t.n_vecs = vectors_of(t.n_queries);
+    t.rows_at_once = rows_at_once(t.n_queries, t.width);
+    t.room = scratch;
+    t.q = t.room + (ROOM_FLOATS > STEP * t.width ? ROOM_FLOATS : STEP * t.width);
+    t.scores = t.q + t.n_vecs * t.width / 4 * LANES;
+    t.max = t.scores + t.n_vecs * SCORE_STRIDE;
+    t.sum = t.max + t.n_vecs * LANES;
+    t.seen = t.sum + t.n_vecs * LANES;
+    t.factor = t.seen + t.n_vecs * QUADS;
+    pack_queries(&t);
+    return t;
+}
+
+/* How far each query sees into block b; returns the largest. */
+static uint32_t look(const tile *t, uint32_t b) {
+    const uint32_t n = kv_head_slots(t->kv, b, t->kv->n_slots);
+    uint32_t seen = 0;
+    for (size_t m = 0; m < t->n_vecs * QUADS; m++) {
+        if (m < t->n_queries && m % t->in->group == 0) {
+            seen = kv_head_seen(t->kv, b, n, t->in->positions[m / t->in->group]);
+        }
+        t->seen[m] = (float)seen;
+    }
+    return seen;
+}
+
+/* ---- scores ---- */
+
+/* NV vectors of queries against S keys, `width` apart. */
+INLINE void score_keys(const int NV, const int S, float *scores, const float *q, const float *keys,
+                       size_t width) {
+    vec acc[KEY_VECS][STEP];
+    for (int v = 0; v < NV; v++) {
+        for (int s = 0; s < S; s++) acc[v][s] = v_zero();
+    }
+    const size_t q_stride = width * QUADS;
+    for (size_t i = 0; i < width; i += 4) {
+        vec query[KEY_VECS];
+        for (int v = 0; v < NV; v++) query[v] = v_load(q + (size_t)v * q_stride + i * QUADS);
+        for (int s = 0; s < S; s++) {
+            const vec key = v_quad(keys + (size_t)s * width + i);
+            for (int v = 0; v < NV; v++) acc[v][s] = v_fma(query[v], key, acc[v][s]);
+        }
+    }
+    for (int v = 0; v < NV; v++) {
+        for (int s = 0; s < S; s += 4) {
+            const vec *a = &acc[v][s];
+            const vec low = v_add(v_zip_low(a[0], a[1]), v_zip_high(a[0], a[1]));
+            const vec high = v_add(v_zip_low(a[2], a[3]), v_zip_high(a[2], a[3]));
+            const vec sum = v_add(v_pairs_low(low, high), v_pairs_high(low, high));
+            v_store(scores + v * SCORE_STRIDE + s * QUADS, sum);
+        }
+    }
+}
+
+/* All queries against n keys, n rounded up; the scores begin at slot s0. */
+static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n) {
+    const size_t width = t->width, q_stride = width * QUADS;
+    size_t v = 0;
+    for (; v + KEY_VECS <= t->n_vecs; v += KEY_VECS) {
+        float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
+        for (uint32_t s = 0; s < n; s += 4) {
+            score_keys(KEY_VECS, 4, scores + s * QUADS, t->q + v * q_stride, keys + s * width,
+                       width);
+        }
+    }
+    for (; v < t->n_vecs; v++) {
+        float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
+        for (uint32_t s = 0; s < n; s += STEP) {
+            score_keys(1, STEP, scores + s * QUADS, t->q + v * q_stride, keys + s * width, width);
+        }
+    }
+}
+
+static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {
+    return t->kv->blocks[b] + offset;
+}
+
+/* Scores of the first n slots of block b; rows that are wanted next are fetched meanwhile. */
+static void score_block(const tile *t, uint32_t b, uint32_t n, const unsigned char *next,
+                        size_t next_row_bytes) {
+    const unsigned char *src = rows_at(t, b, t->kv->k_offset);
+    for (uint32_t s = 0; s < n; s += t->rows_at_once) {
+        const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
+        if (next) fetch_rows(next + s * next_row_bytes, rows * next_row_bytes);
+        score_rows(t, load_rows(t->room, src + s * t->keys.row_bytes, rows, &t->keys), s, rows);
+    }
+}
+
+/* ---- weights ---- */
+
+typedef struct reach {
+    vec seen;                /* in all lanes of a quad */
+    uint32_t full, n_chunks; /* chunks of 4 slots that all queries see; that one of them sees */
+} reach;
+
+static reach reach_of(const tile *t, size_t v) {
+    const float *seen = t->seen + v * QUADS;
+    float least = seen[0], most = seen[0];
+    for (int i = 1; i < QUADS; i++) {
+        least = seen[i] < least ? seen[i] : least;
+        most = seen[i] > most ? seen[i] : most;
+    }
+    return (reach){v_quads_of(seen), (uint32_t)least / 4, ((uint32_t)most + 3) / 4};
+}
+
+/* -Inf where chunk c is not seen. */
+INLINE vec cut(vec scores, uint32_t c, const reach *r) {
+    static const float lane[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+    const vec slot = v_add(v_set((float)(4 * c)), v_load(lane));
+    return v_if_less(slot, r->seen, scores, v_set(-INFINITY));
+}
+
+INLINE vec over_quad_max(vec a) {
+    a = v_max(a, v_swap_lanes(a));
+    return v_max(a, v_swap_pairs(a));
+}
+
+INLINE vec over_quad_add(vec a) {
+    a = v_add(a, v_swap_lanes(a));
+    return v_add(a, v_swap_pairs(a));
+}
+
+/* What is subtracted from scores: nothing where the largest is -Inf, for -Inf - -Inf is no number.
+ */
+INLINE vec base_of(vec max) { return v_if_less(v_set(-INFINITY), max, max, v_zero()); }
+
+/* Scores of one vector of queries become exponentials; its maximum and sum go on. */
+static void weigh(const tile *t, size_t v) {
+    const reach r = reach_of(t, v);
+    float *scores = t->scores + v * SCORE_STRIDE;
+    vec max = v_set(-INFINITY);
+    for (uint32_t c = 0; c < r.full; c++) max = v_max(v_load(scores + c * LANES), max);
+    for (uint32_t c = r.full; c < r.n_chunks; c++) {
+        const vec score = cut(v_load(scores + c * LANES), c, &r);
+        v_store(scores + c * LANES, score);
+        max = v_max(score, max);
+    }
+    const vec old = v_load(t->max + v * LANES);
+    max = v_max(over_quad_max(max), old);
+    const vec base = base_of(max), factor = v_exp(v_sub(old, base));
+    vec sum = v_zero();
+    for (uint32_t c = 0; c < r.n_chunks; c++) {
+        const vec weight = v_exp(v_sub(v_load(scores + c * LANES), base));
+        v_store(scores + c * LANES, weight);
+        sum = v_add(sum, weight);
+    }
+    v_store(t->max + v * LANES, max);
+    v_store(t->sum + v * LANES, v_fma(v_load(t->sum + v * LANES), factor, sum));
+    v_store_firsts(t->factor + v * QUADS, factor);
+}
+
+/* ---- values ---- */
+
+typedef struct value_step {
+    const float *rows; /* of slot s0 on, `width` apart */
+    uint32_t s0, n;    /* slots of the block */
+} value_step;
+
+/* R queries from m on, NV vectors of the head from i on. */
+INLINE void add_values(const int R, const int NV, float *out, const tile *t, size_t m, size_t i,
+                       const value_step *step) {
+    const size_t width = t->width;
+    vec acc[4][VALUE_VECS];
+    const float *weights[4];
+    uint32_t full = step->n, most = 0;
+    for (int r = 0; r < R; r++) {
+        const size_t q = m + (size_t)r;
+        const uint32_t seen = (uint32_t)t->seen[q], here = seen > step->s0 ? seen - step->s0 : 0;
+        full = here < full ? here : full;
+        most = here > most ? here : most;
+        weights[r] = t->scores + q / QUADS * SCORE_STRIDE + step->s0 * QUADS + q % QUADS * 4;
+        for (int v = 0; v < NV; v++) {
+            const float *sums = out + q * width + i + (size_t)(v * LANES);
+            acc[r][v] = v_mul(v_load(sums), v_set(t->factor[q]));
+        }
+    }
+    const float *row = step->rows + i;
+    full = full / 4 * 4;
+    for (uint32_t s = 0; s < full; s += 4) {
+        for (uint32_t k = 0; k < 4; k++, row += width) {
+            vec value[VALUE_VECS];
+            for (int v = 0; v < NV; v++) value[v] = v_load(row + v * LANES);
+            for (int r = 0; r < R; r++) {
+                const vec weight = v_set(weights[r][s * QUADS + k]);
+                for (int v = 0; v < NV; v++) acc[r][v] = v_fma(weight, value[v], acc[r][v]);
+            }
+        }
+    }
+    for (uint32_t s = full; s < step->n && s < most; s++, row += width) {
+        for (int r = 0; r < R; r++) {
+            /* A slot that is not seen may hold anything: 0 * Inf would be NaN. */
+            if ((float)(step->s0 + s) >= t->seen[m + (size_t)r]) continue;
+            const vec weight = v_set(weights[r][s / 4 * LANES + s % 4]);
+            for (int v = 0; v < NV; v++) {
+                acc[r][v] = v_fma(weight, v_load(row + v * LANES), acc[r][v]);
+            }
+        }
+    }
+    for (int r = 0; r < R; r++) {
+        for (int v = 0; v < NV; v++) {
+            v_store(out + (m + (size_t)r) * width + i + (size_t)(v * LANES), acc[r][v]);
+        }
+    }
+}
+
+/* R queries, the whole head. */
+INLINE void add_rows(const int R, float *out, const tile *t, size_t m, const value_step *step) {
+    size_t i = 0;
+    for (; i + VALUE_VECS * LANES <= t->width; i += VALUE_VECS * LANES) {
+        add_values(R, VALUE_VECS, out, t, m, i, step);
+    }
+    for (; i < t->width; i += LANES) add_values(R, 1, out, t, m, i, step);
+}
+
+static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, const unsigned char *next,
+                      size_t next_row_bytes) {
+    const unsigned char *src = rows_at(t, b, t->kv->v_offset);
+    for (uint32_t s = 0; s < n; s += t->rows_at_once) {
+        const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
+        if (next) fetch_rows(next + s * next_row_bytes, rows * next_row_bytes);
+        const unsigned char *at = src + s * t->values.row_bytes;
+        const value_step step = {load_rows(t->room, at, rows, &t->values), s, rows};
+        size_t m = 0;
+        for (; m + 4 <= t->n_queries; m += 4) add_rows(4, out, t, m, &step);
+        for (; m + 2 <= t->n_queries; m += 2) add_rows(2, out, t, m, &step);
+        if (m < t->n_queries) add_rows(1, out, t, m, &step);
+        for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
+    }
+}
+
+/* ---- a span ---- */
+
+static void store_sums(const tile *t, const ag_cpu_partial *out) {
+    for (size_t v = 0; v < t->n_vecs; v++) {
+        float max[QUADS], sum[QUADS];
+        v_store_firsts(max, v_load(t->max + v * LANES));
+        v_store_firsts(sum, over_quad_add(v_load(t->sum + v * LANES)));
+        for (size_t q = 0; q < QUADS && v * QUADS + q < t->n_queries; q++) {
+            out->max[v * QUADS + q] = max[q];
+            out->sum[v * QUADS + q] = sum[q];
+        }
+    }
+}
+
+static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
+                   uint32_t slot0, void *scratch) {
+    const tile t = make_tile(in, kv, scratch);
+    const uint32_t block0 = slot0 / AG_KV_BLOCK, end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
+    for (size_t i = 0; i < t.n_vecs * LANES; i++) t.max[i] = -INFINITY, t.sum[i] = 0;
+    memset(out->values, 0, t.n_queries * t.width * sizeof *out->values);
+    for (uint32_t b = block0; b < end && b * AG_KV_BLOCK < kv->n_slots; b++) {
+        const uint32_t n = look(&t, b);
+        if (!n) break; /* later slots have later positions */
+        const bool follows = (b + 1) * AG_KV_BLOCK < kv->fetch_end;
+        score_block(&t, b, n, rows_at(&t, b, kv->v_offset), t.values.row_bytes);
+        for (size_t v = 0; v < t.n_vecs; v++) weigh(&t, v);
+        add_block(&t, out->values, b, n, follows ? rows_at(&t, b + 1, kv->k_offset) : NULL,
+                  t.keys.row_bytes);
+    }
+    store_sums(&t, out);
+}
+
+static void merge(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                  size_t head_dim) {
+    const size_t width = ag_cpu_value_stride(head_dim);
+    for (size_t q = 0; q < n; q++) {
+        const vec a = v_set(into->max[q]), b = v_set(from->max[q]);
+        const vec max = v_max(a, b), base = base_of(max);
+        const vec old = v_exp(v_sub(a, base)), new = v_exp(v_sub(b, base));
+        float *x = into->values + q * width;
+        const float *y = from->values + q * width;
+        for (size_t i = 0; i < width; i += LANES) {
+            v_store(x + i, v_fma(v_load(y + i), new, v_mul(v_load(x + i), old)));
+        }
+        float sums[LANES], maxima[LANES];
+        v_store(sums, v_fma(v_set(from->sum[q]), new, v_mul(v_set(into->sum[q]), old)));
+        v_store(maxima, max);
+        into->sum[q] = sums[0];
+        into->max[q] = maxima[0];
+    }
+}
+
+/* ---- attention weights ---- */
+
+/* Scores of one vector of queries become weights. */
+static void normalise(const tile *t, size_t v, const float *max, const float *sum) {
+    const reach r = reach_of(t, v);
+    float *scores = t->scores + v * SCORE_STRIDE, low[QUADS] = {0}, total[QUADS] = {0};
+    for (size_t q = 0; q < QUADS && v * QUADS + q < t->n_queries; q++) {
+        low[q] = max[v * QUADS + q];
+        total[q] = sum[v * QUADS + q];
+    }
+    const vec base = base_of(v_quads_of(low)), whole = v_quads_of(total);
+    for (uint32_t c = 0; c < r.n_chunks; c++) {
+        const vec score = cut(v_load(scores + c * LANES), c, &r);
+        v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), whole));
+    }
+}
+
+/* Adds the means over the group to the n first slots of the block, row after row. */
+static void add_means(const tile *t, float *scores) {
+    const size_t group = t->in->group;
+    const float share = 1.0f / (float)group;
+    for (size_t m = 0; m < t->n_queries; m += group) {
+        const uint32_t n = (uint32_t)t->seen[m];
+        for (uint32_t s = 0; s < n; s += 4) {
+            float sum[4] = {0};
+            for (size_t q = m; q < m + group; q++) {
+                const float *w = t->scores + q / QUADS * SCORE_STRIDE + s * QUADS + q % QUADS * 4;
+                for (int i = 0; i < 4; i++) sum[i] += w[i];
+            }
+            for (uint32_t i = 0; i < 4 && s + i < n; i++) scores[s + i] += sum[i] * share;
+        }
+    }
+}
+
+static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
+                       uint32_t slot0, const float *max, const float *sum, void *scratch) {
+    const tile t = make_tile(in, kv, scratch);
+    const uint32_t block0 = slot0 / AG_KV_BLOCK, end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
+    for (uint32_t b = block0; b < end && b * AG_KV_BLOCK < kv->n_slots; b++) {
+        const uint32_t n = look(&t, b);
+        if (!n) break;
+        const bool follows = b + 1 < end && (b + 1) * AG_KV_BLOCK < kv->n_slots;
+        score_block(&t, b, n, follows ? rows_at(&t, b + 1, kv->k_offset) : NULL, t.keys.row_bytes);
+        for (size_t v = 0; v < t.n_vecs; v++) normalise(&t, v, max, sum);
+        add_means(&t, scores + b * AG_KV_BLOCK);
+    }
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of a cache as floats, for whoever has included a vec.h. */
+#ifndef AG_BACKEND_CPU_SIMD_CACHE_ROWS_H
+#define AG_BACKEND_CPU_SIMD_CACHE_ROWS_H
+
+#include "quant/quant.h"
+
+#include <string.h>
+
+typedef struct cache_rows {
+    ag_dtype type;
+    size_t n_values, width; /* of a row; as floats padded with zeros to `width`, in whole vectors */
+    size_t row_bytes;
+} cache_rows;
+
+INLINE cache_rows cache_rows_of(ag_dtype type, size_t head_dim) {
+    return (cache_rows){type, head_dim, ag_cpu_value_stride(head_dim),
+                        ag_dtype_row_bytes(type, head_dim)};
+}
+
+INLINE void expand_f16(float *dst, const unsigned char *src, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) v_store(dst + i, v_load_f16(src + 2 * i));
+}
+
+INLINE void expand_q8_0(float *dst, const unsigned char *src, size_t n) {
+    for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q8_0)) {
+        uint16_t d;
+        memcpy(&d, src, sizeof d);
+        v_expand_q8(dst + i, src + offsetof(ag_block_q8_0, qs), half_to_float(d));
+    }
+}
+
+INLINE void expand_q4_0(float *dst, const unsigned char *src, size_t n) {
+    for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q4_0)) {
+        uint16_t d;
+        memcpy(&d, src, sizeof d);
+        v_expand_q4(dst + i, src + offsetof(ag_block_q4_0, qs), half_to_float(d));
+    }
+}
+
+/* Rows that need padding, and types that are not meant for a cache. */
+static void expand_rows(float *dst, const unsigned char *src, size_t n, const cache_rows *rows) {
+    for (size_t i = 0; i < n; i++, dst += rows->width, src += rows->row_bytes) {
+        ag_dequantize_row(rows->type, dst, src, rows->n_values);
+        memset(dst + rows->n_values, 0, (rows->width - rows->n_values) * sizeof *dst);
+    }
+}
+
+/* The n rows at src, `width` apart: where they lie, or in `room`. */
+INLINE const float *load_rows(float *room, const unsigned char *src, size_t n,
+                              const cache_rows *rows) {
+    const size_t n_floats = n * rows->width;
+    if (rows->n_values != rows->width) expand_rows(room, src, n, rows);
+    else if (rows->type == AG_F32) return (const float *)(const void *)src;
+    else if (rows->type == AG_F16) expand_f16(room, src, n_floats);
+    else if (rows->type == AG_Q8_0) expand_q8_0(room, src, n_floats);
+    else if (rows->type == AG_Q4_0) expand_q4_0(room, src, n_floats);
+    else expand_rows(room, src, n, rows);
+    return room;
+}
+
+INLINE void fetch_rows(const unsigned char *src, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
+}
+
+#endif
