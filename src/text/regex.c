@@ -9,18 +9,23 @@
 
 #include <pcre2.h>
 #include <string.h>
+#include <time.h>
 
 struct ag_pattern {
     pcre2_general_context *general;
-    pcre2_match_context *match;
     pcre2_code *code; /* NULL: a literal */
     char *literal;
     size_t len;
 };
 
-/* Steps that one match may take. A pattern that runs into this explodes on its text; those of real
- * tokenizers take a step or two for each character. */
+/* Steps that one match may take from one start. A pattern that runs into this explodes on its text;
+ * those of real tokenizers take a step or two for each character. */
 enum { MATCH_STEPS = 10 * 1000 * 1000, HEAP_KIB = 64 * 1024, MAX_PATTERN = 1 << 16 };
+
+/* Quadratic patterns stay below that and are stopped by the clock: at a hundredth of the usual
+ * speed. It is read once in so many matches, and whenever so many starts gave none. */
+enum { CLOCK_PERIOD = 32, MAX_STARTS = 512 };
+static const double seconds_free = 1, seconds_per_byte = 2e-6;
 
 static void *pcre_alloc(PCRE2_SIZE n, void *user) {
     (void)user;
@@ -37,17 +42,12 @@ static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *pla
     PCRE2_SIZE at = 0;
     p->general = pcre2_general_context_create(pcre_alloc, pcre_release, NULL);
     pcre2_compile_context *cc = p->general ? pcre2_compile_context_create(p->general) : NULL;
-    p->match = p->general ? pcre2_match_context_create(p->general) : NULL;
-    if (!cc || !p->match) {
-        pcre2_compile_context_free(cc);
-        return AG_FAIL(err, NOMEM, "%s", place);
-    }
+    if (!cc) return AG_FAIL(err, NOMEM, "%s", place);
     pcre2_set_newline(cc, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(cc, 100);
-    pcre2_set_match_limit(p->match, MATCH_STEPS);
-    pcre2_set_heap_limit(p->match, HEAP_KIB);
     p->code = pcre2_compile((PCRE2_SPTR)s, n,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+                                PCRE2_USE_OFFSET_LIMIT,
                             &code, &at, cc);
     pcre2_compile_context_free(cc);
     if (!p->code) {
@@ -113,7 +113,6 @@ ag_status ag_pattern_parse(const json_t *v, const char *place, ag_pattern **out,
 void ag_pattern_destroy(ag_pattern *p) {
     if (!p) return;
     pcre2_code_free(p->code);
-    pcre2_match_context_free(p->match);
     pcre2_general_context_free(p->general);
     ag_free(p->literal);
     ag_free(p);
@@ -121,16 +120,23 @@ void ag_pattern_destroy(ag_pattern *p) {
 
 ag_status ag_cursor_open(ag_cursor *c, const ag_pattern *p, ag_error *err) {
     *c = (ag_cursor){.pattern = p, .next = 1};
-    if (p->code) {
-        c->data = pcre2_match_data_create(1, p->general);
-        if (!c->data) return AG_FAIL(err, NOMEM, "matching a pattern");
+    if (!p->code) return AG_OK;
+    c->data = pcre2_match_data_create(1, p->general);
+    c->context = pcre2_match_context_create(p->general);
+    if (!c->data || !c->context) {
+        ag_cursor_close(c);
+        return AG_FAIL(err, NOMEM, "matching a pattern");
     }
+    pcre2_set_match_limit(c->context, MATCH_STEPS);
+    pcre2_set_heap_limit(c->context, HEAP_KIB);
     return AG_OK;
 }
 
 void ag_cursor_close(ag_cursor *c) {
     pcre2_match_data_free(c->data);
+    pcre2_match_context_free(c->context);
     c->data = NULL;
+    c->context = NULL;
 }
 
 void ag_cursor_reset(ag_cursor *c, const char *text, size_t len) {
@@ -138,6 +144,7 @@ void ag_cursor_reset(ag_cursor *c, const char *text, size_t len) {
     c->len = len;
     c->next = len ? 0 : 1; /* nothing matches in an empty text, not even what could */
     c->last_end = SIZE_MAX;
+    c->total_len += len;
 }
 
 static void next_literal(ag_cursor *c, size_t *start, size_t *end, bool *found) {
@@ -151,13 +158,38 @@ static void next_literal(ag_cursor *c, size_t *start, size_t *end, bool *found) 
     c->next = *end;
 }
 
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static ag_status check_clock(ag_cursor *c, size_t from, ag_error *err) {
+    size_t n = c->n_searches++;
+    if (n % CLOCK_PERIOD && from == c->next) return AG_OK;
+    double now = cpu_seconds(), most = seconds_free + seconds_per_byte * (double)c->total_len;
+    if (n == 0) c->began = now;
+    if (now - c->began < most) return AG_OK;
+    return AG_FAIL(err, LIMIT, "a pattern fails at offset %zu of %zu bytes: over %.1f seconds",
+                   c->next, c->len, most);
+}
+
+/* Looks for a match that starts in [from, last]. */
+static int match(ag_cursor *c, size_t from, size_t last, uint32_t options) {
+    pcre2_set_offset_limit(c->context, last);
+    return pcre2_match(c->pattern->code, (PCRE2_SPTR)c->text, c->len, from,
+                       PCRE2_NO_UTF_CHECK | options, c->data, c->context);
+}
+
 static ag_status search(ag_cursor *c, bool *found, ag_error *err) {
-    const ag_pattern *p = c->pattern;
-    PCRE2_SPTR text = (PCRE2_SPTR)c->text;
-    int rc = pcre2_match(p->code, text, c->len, c->next, PCRE2_NO_UTF_CHECK, c->data, p->match);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-        rc = pcre2_match(p->code, text, c->len, c->next, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->data,
-                         p->match);
+    int rc = PCRE2_ERROR_NOMATCH;
+    for (size_t from = c->next, last; from <= c->len && rc == PCRE2_ERROR_NOMATCH;
+         from = last + 1) {
+        AG_TRY(check_clock(c, from, err));
+        last = c->len - from > MAX_STARTS ? from + MAX_STARTS : c->len;
+        while (last + 1 < c->len && ((unsigned char)c->text[last + 1] & 0xC0) == 0x80) last++;
+        rc = match(c, from, last, 0);
+        if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(c, from, last, PCRE2_NO_JIT);
     }
     *found = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return AG_OK;

@@ -20,17 +20,20 @@ void ag_pattern_destroy(ag_pattern *p);
 typedef struct ag_cursor {
     const ag_pattern *pattern;
     struct pcre2_real_match_data_8 *data;
+    struct pcre2_real_match_context_8 *context;
     const char *text;
     size_t len;
     size_t next;     /* where the next search begins; beyond len: no more */
     size_t last_end; /* of the match before; SIZE_MAX: none yet */
+    size_t n_searches, total_len;
+    double began; /* CPU seconds of the thread */
 } ag_cursor;
 
 ag_status ag_cursor_open(ag_cursor *c, const ag_pattern *p, ag_error *err);
 void ag_cursor_close(ag_cursor *c);
 /* text is valid UTF-8, borrowed until the next reset. */
 void ag_cursor_reset(ag_cursor *c, const char *text, size_t len);
-/* The next match, or *found false. AG_LIMIT when matching takes too many steps. */
+/* The next match, or *found false. AG_LIMIT when matching takes too many steps or too long. */
 ag_status ag_cursor_next(ag_cursor *c, size_t *start, size_t *end, bool *found, ag_error *err);
 
 /* regex_syntax.c: appends the pattern as PCRE2 spells it. AG_UNSUPPORTED names what it cannot. */

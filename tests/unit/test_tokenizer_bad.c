@@ -335,6 +335,31 @@ static void an_exploding_pattern_is_an_error_not_a_hang(void **state) {
     }
 }
 
+static void a_quadratic_pattern_is_stopped_by_the_clock(void **state) {
+    (void)state;
+    static const char *const patterns[] = {"(?:ab|a)*[cd]", "(?:ab|a)*[cd]|a"};
+    enum { SIZE = 200000 };
+    char *text = malloc(SIZE);
+    memset(text, 'a', SIZE);
+    for (int i = 0; i < 2; i++) {
+        char json[400];
+        snprintf(json, sizeof json,
+                 PLAIN
+                 ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+                 "{\"Regex\":\"%s\"}}}",
+                 patterns[i]);
+        ag_tokenizer *t;
+        ag_ids ids = {0};
+        ag_error err;
+        assert_int_equal(ag_tokenizer_parse(json, strlen(json), "x", &t, &err), AG_OK);
+        assert_int_equal(ag_tokenizer_encode(t, text, SIZE, 0, &ids, &err), AG_LIMIT);
+        assert_non_null(strstr(err.msg, "a pattern fails at offset "));
+        ag_ids_free(&ids);
+        ag_tokenizer_destroy(t);
+    }
+    free(text);
+}
+
 static void paths_that_are_no_tokenizer_are_errors(void **state) {
     (void)state;
     ag_tokenizer *t;
@@ -361,6 +386,7 @@ int main(void) {
         cmocka_unit_test(a_string_of_ten_megabytes_is_no_danger),
         cmocka_unit_test(a_nul_byte_is_a_character_like_others),
         cmocka_unit_test(an_exploding_pattern_is_an_error_not_a_hang),
+        cmocka_unit_test(a_quadratic_pattern_is_stopped_by_the_clock),
         cmocka_unit_test(paths_that_are_no_tokenizer_are_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
