@@ -44,6 +44,8 @@ typedef struct ag_eviction_policy {
     ag_importance importance;
     uint32_t prefill_block; /* longest chunk of a prefill whose budget is reached; 0: any */
     bool whole_prefill;     /* prefers one cut at the end of a prompt to one after each chunk */
+    /* optional; NULL: 1024. The budget in tokens where none is asked for. */
+    uint32_t (*default_budget)(const ag_eviction_params *p);
     /* keep[0..n_keep) := the slots that stay, ascending; keep has room for n_slots. NULL: this
      * policy never evicts. */
     void (*plan)(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
@@ -108,8 +110,8 @@ typedef struct ag_eviction_tally {
 
 struct ag_eviction_params {
     const ag_eviction_policy *policy; /* NULL: none */
-    /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, 1024 tokens, for
-     * sliding its window and the prefix. */
+    /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, the
+     * policy's own. It leaves room in max_seq_len for at least one token more. */
     uint32_t budget_tokens;
     size_t budget_bytes;        /* of the whole cache, in whole blocks of 128 tokens */
     float budget_ratio;         /* of max_seq_len */

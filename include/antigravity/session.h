@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_SESSION_H
 #define ANTIGRAVITY_SESSION_H
 
+#include <antigravity/eviction.h>
 #include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
 #include <antigravity/sampler.h>
@@ -12,10 +13,20 @@
 extern "C" {
 #endif
 
+/* The Hadamard rotation of queries and keys before keys are kept: results are the same but for
+ * rounding, and four bits hold such keys better. */
+typedef enum ag_k_rotation {
+    AG_K_ROTATION_AUTO, /* for Q4_0 keys */
+    AG_K_ROTATION_OFF,
+    AG_K_ROTATION_ON,
+} ag_k_rotation;
+
 typedef struct ag_session_params {
     uint32_t max_seq_len;    /* 2048 slots in the cache */
     uint32_t prefill_chunk;  /* 512 tokens at a time */
     ag_dtype k_type, v_type; /* F16: types of the cache */
+    ag_k_rotation k_rotation;
+    ag_eviction_params eviction; /* none; see ag_eviction_defaults() */
 } ag_session_params;
 AG_API ag_session_params ag_session_defaults(void);
 
@@ -31,11 +42,18 @@ AG_API void ag_session_reset(ag_session *s);
 
 /* Tokens consumed so far: the logical position of the next one. */
 AG_API uint32_t ag_session_position(const ag_session *s);
-/* How many more tokens fit: the cache's slots and, without eviction, the positions the model was
- * trained for are the limits. */
+/* How many more tokens fit: the cache's slots and the positions the model was trained for are the
+ * limits; with an eviction policy only the 2^31 positions that can be counted. */
 AG_API uint32_t ag_session_capacity_left(const ag_session *s);
 AG_API ag_kv_cache *ag_session_kv_cache(ag_session *s); /* borrowed */
 AG_API const ag_model_info *ag_session_model_info(const ag_session *s);
+
+/* What left the cache since the session began or was reset, and during the last call that consumed
+ * tokens. Borrowed; all 0 where nothing ever leaves. */
+AG_API const ag_eviction_tally *ag_session_evictions(const ag_session *s);
+AG_API const ag_eviction_tally *ag_session_last_evictions(const ag_session *s);
+/* Tokens that stay after an eviction; 0: nothing ever leaves. */
+AG_API uint32_t ag_session_kv_budget(const ag_session *s);
 
 /* What a session will take, before there is one. */
 typedef struct ag_session_plan {
@@ -104,6 +122,7 @@ typedef struct ag_generate_stats {
     double first_token_s;         /* from the call to the first token chosen */
     double decode_s;              /* tokens after the first */
     size_t kv_bytes;              /* in the cache at the end */
+    ag_eviction_tally evictions;  /* of this generation */
 } ag_generate_stats;
 
 /* Consumes the prompt (n > 0) and generates. Statistics are filled in also after an error, as far

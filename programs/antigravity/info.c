@@ -182,7 +182,12 @@ static int collect(facts *f) {
     if (code == EXIT_DONE) code = engine_open_backend(e, &f->o);
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
-    ag_session_params params = {f->n_context, f->o.prefill_chunk, f->o.k_type, f->o.v_type};
+    ag_session_params params = {
+        .max_seq_len = f->n_context,
+        .prefill_chunk = f->o.prefill_chunk,
+        .k_type = f->o.k_type,
+        .v_type = f->o.v_type,
+    };
     if (ag_session_plan_memory(&e->info, &params, &f->plan, &err) != AG_OK)
         return complain_error(&err);
     f->chat = model_dir_is_chat(e->dir);

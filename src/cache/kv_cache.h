@@ -30,5 +30,7 @@ ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head
                                 ag_error *err);
 ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                                      uint32_t *positions, ag_error *err);
+/* The lowest position from n_protected on in any head; UINT32_MAX if there is none. */
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected);
 
 #endif

@@ -128,6 +128,19 @@ ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint3
     return AG_OK;
 }
 
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected) {
+    uint32_t oldest = UINT32_MAX;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+            uint32_t slot = 0, at;
+            do at = ag_kv_cache_position(c, l, h, slot++);
+            while (at < n_protected);
+            if (at < oldest) oldest = at;
+        }
+    }
+    return oldest;
+}
+
 ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
     const ag_kv_params *p = &c->params;
     for (uint32_t l = 0; l < p->n_layers; l++) {

@@ -3,16 +3,7 @@
 #ifndef AG_LAYERS_ATTENTION_H
 #define AG_LAYERS_ATTENTION_H
 
-#include "cache/kv_cache.h"
-
-/* Where the attention weights of some queries are added up, for a policy that wants them: those of
- * the rows from row0 on, for slot s of KV head h of a layer at
- * sums[layer * layer_stride + h * head_stride + s]. */
-typedef struct ag_attention_scores {
-    float *sums; /* borrowed; NULL: nobody wants them */
-    size_t layer_stride, head_stride;
-    size_t row0; /* of the sequence's rows */
-} ag_attention_scores;
+#include "cache/cache_manager.h"
 
 /* A run of consecutive rows that belong to one sequence. */
 typedef struct ag_sequence {

@@ -178,12 +178,22 @@ static ag_status check(const ag_generate_params *p, ag_error *err) {
     return AG_OK;
 }
 
+static ag_eviction_tally since(const ag_eviction_tally *before, const ag_eviction_tally *now) {
+    ag_eviction_tally t = *now;
+    t.n_evictions -= before->n_evictions;
+    t.n_tokens -= before->n_tokens;
+    t.bytes_returned -= before->bytes_returned;
+    t.seconds -= before->seconds;
+    return t;
+}
+
 ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
                       const ag_generate_params *params, ag_generate_stats *stats, ag_error *err) {
     ag_generate_stats unused;
     if (!stats) stats = &unused;
     *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED};
     AG_TRY(check(params, err));
+    const ag_eviction_tally before = *ag_session_evictions(s);
     generation g = {
         .session = s,
         .params = params,
@@ -196,6 +206,7 @@ ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
         st = ag_decoder_create(params->tokenizer, params->keep_special, true, &g.decoder, err);
     }
     if (st == AG_OK) st = run(&g, prompt, n, err);
+    stats->evictions = since(&before, ag_session_evictions(s));
     stats->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
     ag_decoder_destroy(g.decoder);
     ag_text_free(&g.held);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/cache_manager.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "models/llama_model.h"
@@ -12,8 +13,9 @@ struct ag_session {
     ag_model *model; /* borrowed */
     ag_session_params params;
     ag_kv_cache *cache;
-    uint32_t position; /* logical, of the next token */
-    ag_tensor logits;  /* [1, n_vocab] in the backend's memory */
+    ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
+    uint32_t position;         /* logical, of the next token */
+    ag_tensor logits;          /* [1, n_vocab] in the backend's memory */
     ag_buffer *logits_owner;
     float *host_logits; /* what the caller reads: logits itself, or `copied` */
     float *copied;      /* owned; NULL if the backend's memory is the host's */
@@ -24,10 +26,18 @@ struct ag_session {
 
 ag_session_params ag_session_defaults(void) {
     return (ag_session_params){
-        .max_seq_len = 2048, .prefill_chunk = 512, .k_type = AG_F16, .v_type = AG_F16};
+        .max_seq_len = 2048,
+        .prefill_chunk = 512,
+        .k_type = AG_F16,
+        .v_type = AG_F16,
+        .eviction = ag_eviction_defaults(),
+    };
 }
 
 static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params *p) {
+    bool rotate = p->k_rotation == AG_K_ROTATION_ON ||
+                  (p->k_rotation == AG_K_ROTATION_AUTO && p->k_type == AG_Q4_0);
+    bool managed = ag_eviction_is_managed(&p->eviction);
     return (ag_kv_params){
         .n_layers = info->n_layers,
         .n_kv_heads = info->n_kv_heads,
@@ -35,6 +45,8 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
         .max_slots = p->max_seq_len,
         .k_type = p->k_type,
         .v_type = p->v_type,
+        .n_protected = managed ? p->eviction.protected_prefix : 0,
+        .hadamard = rotate,
     };
 }
 
@@ -47,7 +59,10 @@ static ag_status settle(const ag_model_info *info, const ag_session_params *para
     if (!out->prefill_chunk) return AG_FAIL(err, INVALID, "prefill in chunks of 0 tokens");
     if (out->max_seq_len > info->max_positions) out->max_seq_len = info->max_positions;
     if (out->prefill_chunk > out->max_seq_len) out->prefill_chunk = out->max_seq_len;
-    return AG_OK;
+    if (!ag_eviction_is_managed(&out->eviction)) return AG_OK;
+    ag_kv_params kv = kv_params(info, out);
+    uint32_t budget;
+    return ag_eviction_budget(&out->eviction, &kv, &budget, err);
 }
 
 /* A pass carries a chunk of one sequence, or one token of each of several. */
@@ -91,6 +106,10 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     ag_kv_params kv = kv_params(&model->info, &p);
     ag_workspace_shape ws = ag_llama_workspace_shape(&model->info, pass_rows(&p));
     ag_status st = ag_kv_cache_create(model->backend, &kv, &s->cache, err);
+    if (st == AG_OK) {
+        st = ag_cache_manager_create(s->cache, &p.eviction, ag_tensor_f32(&model->inv_freq),
+                                     model->info.max_positions, &s->manager, err);
+    }
     if (st == AG_OK) st = ag_workspace_reserve(&model->workspace, model->backend, &ws, err);
     if (st == AG_OK) st = make_logits(s, err);
     if (st == AG_OK) {
@@ -103,6 +122,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
 
 void ag_session_destroy(ag_session *s) {
     if (!s) return;
+    ag_cache_manager_destroy(s->manager);
     ag_kv_cache_destroy(s->cache);
     ag_buffer_release(&s->logits_owner);
     ag_buffer_release(&s->rows_owner);
@@ -112,6 +132,7 @@ void ag_session_destroy(ag_session *s) {
 
 void ag_session_reset(ag_session *s) {
     ag_kv_cache_clear(s->cache);
+    ag_cache_manager_reset(s->manager);
     s->position = 0;
     s->has_logits = false;
 }
@@ -123,7 +144,22 @@ const float *ag_session_logits(const ag_session *s) {
     return s->has_logits ? s->host_logits : NULL;
 }
 
+static const ag_eviction_tally nothing_left;
+
+const ag_eviction_tally *ag_session_evictions(const ag_session *s) {
+    return s->manager ? ag_cache_manager_tally(s->manager) : &nothing_left;
+}
+
+const ag_eviction_tally *ag_session_last_evictions(const ag_session *s) {
+    return s->manager ? ag_cache_manager_last_tally(s->manager) : &nothing_left;
+}
+
+uint32_t ag_session_kv_budget(const ag_session *s) {
+    return s->manager ? ag_cache_manager_budget(s->manager) : 0;
+}
+
 uint32_t ag_session_capacity_left(const ag_session *s) {
+    if (s->manager) return (uint32_t)INT32_MAX - s->position;
     uint32_t slots = s->params.max_seq_len - ag_kv_cache_length(s->cache);
     uint32_t positions =
         s->position < s->model->info.max_positions ? s->model->info.max_positions - s->position : 0;
@@ -139,6 +175,10 @@ static ag_status check_ids(const ag_session *s, const int32_t *ids, size_t n, ag
         }
     }
     uint32_t left = ag_session_capacity_left(s);
+    if (n > left && s->manager) {
+        return AG_FAIL(err, LIMIT, "%zu tokens after position %u: they cannot be counted", n,
+                       s->position);
+    }
     if (n > left) {
         return AG_FAIL(err, LIMIT, "%zu tokens do not fit: %u of %u are used (max_seq_len)", n,
                        s->params.max_seq_len - left, s->params.max_seq_len);
@@ -151,22 +191,25 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
     return ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
 }
 
-/* One chunk through the model; its tokens are consumed. */
-static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, ag_error *err) {
-    const ag_forward_item item = {.cache = s->cache, .ids = ids, .n = n, .position = s->position};
+/* One chunk through the model; its tokens are consumed. n_left more of the call follow. */
+static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size_t n_left,
+                               ag_error *err) {
+    ag_forward_item item = {.cache = s->cache, .ids = ids, .n = n, .position = s->position};
+    AG_TRY(ag_cache_manager_before(s->manager, s->position, n, n_left, &item.scores, err));
     AG_TRY(ag_llama_forward(s->model, &item, 1, err));
     s->position += (uint32_t)n;
     s->has_logits = false;
-    return AG_OK;
+    return ag_cache_manager_after(s->manager, s->position, n_left, err);
 }
 
 ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n, ag_progress_fn progress,
                              void *user, ag_error *err) {
     AG_TRY(check_ids(s, ids, n, err));
+    AG_TRY(ag_cache_manager_begin(s->manager, n, err));
     size_t done = 0, last = 0;
     while (done < n) {
-        last = n - done < s->params.prefill_chunk ? n - done : s->params.prefill_chunk;
-        AG_TRY(forward_chunk(s, ids + done, last, err));
+        last = ag_cache_manager_chunk(s->manager, n - done, s->params.prefill_chunk);
+        AG_TRY(forward_chunk(s, ids + done, last, n - done - last, err));
         done += last;
         if (progress && !progress(user, done, n)) {
             return AG_FAIL(err, CANCELLED, "cancelled after %zu of %zu tokens", done, n);
@@ -226,9 +269,10 @@ ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, ag_logit
                            void *user, ag_error *err) {
     AG_TRY(check_ids(s, ids, n, err));
     AG_TRY(make_rows(s, err));
+    AG_TRY(ag_cache_manager_begin(s->manager, n, err));
     for (size_t done = 0; done < n;) {
-        size_t chunk = n - done < s->params.prefill_chunk ? n - done : s->params.prefill_chunk;
-        AG_TRY(forward_chunk(s, ids + done, chunk, err));
+        size_t chunk = ag_cache_manager_chunk(s->manager, n - done, s->params.prefill_chunk);
+        AG_TRY(forward_chunk(s, ids + done, chunk, n - done - chunk, err));
         AG_TRY(score_chunk(s, done, chunk, row, user, err));
         done += chunk;
     }
@@ -278,6 +322,9 @@ ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], siz
     for (size_t i = 0; i < n; i++) {
         items[i] = (ag_forward_item){
             .cache = sessions[i]->cache, .ids = &ids[i], .n = 1, .position = sessions[i]->position};
+        AG_TRY(ag_cache_manager_begin(sessions[i]->manager, 1, err));
+        AG_TRY(ag_cache_manager_before(sessions[i]->manager, sessions[i]->position, 1, 0,
+                                       &items[i].scores, err));
     }
     AG_TRY(ag_llama_forward(first->model, items, n, err));
     ag_status st = batch_logits(sessions, n, err);
@@ -288,6 +335,9 @@ ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], siz
             ag_kv_cache_truncate(sessions[i]->cache, sessions[i]->position, NULL);
         }
         sessions[i]->has_logits = st == AG_OK;
+    }
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        st = ag_cache_manager_after(sessions[i]->manager, sessions[i]->position, 0, err);
     }
     return st;
 }

@@ -9,4 +9,14 @@ static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_
     ag_evict_oldest_first(v, n_keep, keep);
 }
 
-const ag_eviction_policy ag_eviction_sliding = {.name = "sliding", .plan = plan};
+/* The window beside the prefix. */
+static uint32_t default_budget(const ag_eviction_params *p) {
+    uint32_t most = UINT32_MAX - p->protected_prefix;
+    return p->protected_prefix + (p->window < most ? p->window : most);
+}
+
+const ag_eviction_policy ag_eviction_sliding = {
+    .name = "sliding",
+    .default_budget = default_budget,
+    .plan = plan,
+};

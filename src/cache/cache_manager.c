@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/cache_manager.h"
+
+#include "cache/eviction/importance.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <string.h>
+#include <time.h>
+
+typedef enum phase { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } phase;
+
+struct ag_cache_manager {
+    ag_eviction_params params;
+    ag_kv_cache *cache;      /* borrowed */
+    const float *inv_freq;   /* borrowed */
+    uint32_t trained;        /* positions */
+    uint32_t budget;         /* tokens */
+    uint32_t slack, recent;  /* tokens; what there is room for */
+    ag_eviction_scratch tmp; /* owned */
+    ag_gathered gathered;    /* owned; attention so far */
+    phase phase;
+    size_t n_begun;  /* tokens of the call */
+    size_t n_pass;   /* of them in the pass */
+    bool due;        /* the pass that has begun will exceed the budget */
+    uint32_t oldest; /* lowest position that is not protected; UINT32_MAX: not known */
+    ag_eviction_tally total, last;
+};
+
+ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *p,
+                                  const float *inv_freq, uint32_t trained, ag_cache_manager **out,
+                                  ag_error *err) {
+    *out = NULL;
+    if (!ag_eviction_is_managed(p)) return AG_OK;
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    uint32_t budget;
+    AG_TRY(ag_eviction_budget(p, kv, &budget, err));
+    ag_cache_manager *m = ag_calloc(1, sizeof *m);
+    if (!m) return AG_FAIL(err, NOMEM, "cache manager");
+    uint32_t room = kv->max_slots - budget - 1;
+    m->params = *p;
+    m->cache = cache;
+    m->inv_freq = inv_freq;
+    m->trained = trained;
+    m->budget = budget;
+    m->slack = p->slack < room ? p->slack : room;
+    m->recent = ag_eviction_recent(p);
+    m->oldest = UINT32_MAX;
+    ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, kv, err);
+    if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, kv, err);
+    if (st == AG_OK) *out = m;
+    else ag_cache_manager_destroy(m);
+    return st;
+}
+
+void ag_cache_manager_destroy(ag_cache_manager *m) {
+    if (!m) return;
+    ag_eviction_scratch_release(&m->tmp);
+    ag_gathered_release(&m->gathered);
+    ag_free(m);
+}
+
+void ag_cache_manager_reset(ag_cache_manager *m) {
+    if (!m) return;
+    m->oldest = UINT32_MAX;
+    m->gathered.position = 0;
+    m->total = m->last = (ag_eviction_tally){0};
+}
+
+uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
+const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m) { return &m->total; }
+const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) { return &m->last; }
+
+/* ---- evicting ---- */
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void count(ag_eviction_tally *t, const ag_eviction *e) {
+    t->n_evictions++;
+    t->n_tokens += e->n_before - e->n_kept;
+    t->bytes_returned += e->bytes_returned;
+    t->seconds += e->seconds;
+    if (e->seconds > t->longest_s) t->longest_s = e->seconds;
+    t->last = *e;
+}
+
+/* What is known about a head's slots before the policy is asked; `position`: of the next token. */
+static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
+                      ag_eviction_view *v, ag_error *err) {
+    uint32_t n = ag_kv_cache_n_slots(m->cache, layer, head);
+    AG_TRY(ag_kv_cache_read_positions(m->cache, layer, head, m->tmp.positions, err));
+    *v = (ag_eviction_view){
+        .n_slots = n,
+        .positions = m->tmp.positions,
+        .work = m->tmp.work,
+        .values = m->tmp.values,
+    };
+    while (v->n_protected < n && v->positions[v->n_protected] < m->params.protected_prefix) {
+        v->n_protected++;
+    }
+    /* Also those that would expire before the next compaction. */
+    uint64_t reach = (uint64_t)position + m->slack;
+    for (uint32_t s = v->n_protected; s < n && v->positions[s] + (uint64_t)m->trained <= reach;
+         s++) {
+        v->n_expired++;
+    }
+    bool settled = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
+    while (v->n_scored < n && (!settled || v->positions[v->n_scored] < m->gathered.position)) {
+        v->n_scored++;
+    }
+    return AG_OK;
+}
+
+static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
+                            uint32_t n_keep, ag_error *err) {
+    uint32_t most = n_keep - v->n_protected;
+    v->n_recent = m->recent < most ? m->recent : most;
+    AG_TRY(
+        ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v, err));
+    m->params.policy->plan(&m->params, v, n_keep, m->tmp.keep);
+    return AG_OK;
+}
+
+static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
+                          uint32_t position, ag_error *err) {
+    ag_eviction_view v;
+    AG_TRY(look(m, layer, head, position, &v, err));
+    uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
+    if (n_keep == v.n_slots) return AG_OK;
+    if (n_keep < alive) {
+        AG_TRY(ask_policy(m, layer, head, &v, n_keep, err));
+    } else {
+        for (uint32_t i = 0; i < alive; i++) {
+            m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
+        }
+    }
+    ag_gathered_compact(&m->gathered, layer, head, m->tmp.keep, n_keep);
+    return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
+}
+
+static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                     ag_eviction_reason reason, ag_error *err) {
+    const ag_kv_params *kv = ag_kv_cache_params(m->cache);
+    ag_eviction e = {
+        .reason = reason,
+        .policy = m->params.policy->name,
+        .position = position,
+        .n_before = ag_kv_cache_length(m->cache),
+    };
+    size_t bytes = ag_kv_cache_memory_usage_bytes(m->cache);
+    double begin = now_s();
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        /* What a set for the whole layer is chosen by is read before a head has moved. */
+        ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l);
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+            AG_TRY(cut_head(m, l, h, budget, position, err));
+        }
+    }
+    e.n_kept = ag_kv_cache_length(m->cache);
+    e.bytes_returned = bytes - ag_kv_cache_memory_usage_bytes(m->cache);
+    e.seconds = now_s() - begin;
+    m->oldest = UINT32_MAX;
+    if (e.n_kept == e.n_before) return AG_OK;
+    count(&m->total, &e);
+    count(&m->last, &e);
+    if (m->params.on_eviction) m->params.on_eviction(m->params.on_eviction_user, &e);
+    return AG_OK;
+}
+
+/* ---- around a pass ---- */
+
+ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
+    if (!m) return AG_OK;
+    m->last = (ag_eviction_tally){0};
+    m->phase = DECODING;
+    m->n_begun = n;
+    if (n == 1) return AG_OK;
+    uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
+    uint32_t held = ag_kv_cache_length(m->cache);
+    ag_kv_prefill how = m->params.prefill;
+    bool fits = n <= max_slots - held;
+    if (how == AG_KV_PREFILL_WHOLE && !fits) {
+        return AG_FAIL(err, LIMIT,
+                       "a prefill of %zu tokens as a whole does not fit: %u of %u are used "
+                       "(max_seq_len)",
+                       n, held, max_slots);
+    }
+    bool whole = how == AG_KV_PREFILL_WHOLE ||
+                 (how == AG_KV_PREFILL_AUTO && m->params.policy->whole_prefill && fits);
+    m->phase = whole ? PREFILL_WHOLE : PREFILL_BOUNDED;
+    return AG_OK;
+}
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
+    if (!m || m->phase != PREFILL_BOUNDED) return smaller(n_left, chunk);
+    const ag_eviction_policy *policy = m->params.policy;
+    size_t held = ag_kv_cache_length(m->cache), budget = m->budget;
+    size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - budget);
+    size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
+    size_t free = budget > held ? budget - held : 0;
+    size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
+    if (held > budget) n = budget + block > held ? budget + block - held : 1;
+    if (n >= n_left) return n_left;
+    /* Queries whose weights decide come in one piece. */
+    size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;
+    if (n_left - n < window && n_left > window) n = n_left - window;
+    return n;
+}
+
+/* Slots that distance makes useless to the last token of the pass leave before it. */
+static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err) {
+    if (last < m->trained) return AG_OK;
+    if (m->oldest == UINT32_MAX) {
+        m->oldest = ag_kv_cache_oldest(m->cache, m->params.protected_prefix);
+        if (m->oldest == UINT32_MAX) return AG_OK;
+    }
+    if (last - m->oldest < m->trained) return AG_OK;
+    return cut(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
+}
+
+/* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
+static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_left) {
+    size_t window = m->params.snapkv_window;
+    switch (m->params.policy->importance) {
+    case AG_IMPORTANCE_NEWEST:
+        return m->due ? n - 1 : n;
+    case AG_IMPORTANCE_TOTAL:
+        return m->phase == DECODING ? 0 : n - smaller(n, window);
+    case AG_IMPORTANCE_WINDOW:
+        if (m->phase == DECODING || (m->phase == PREFILL_BOUNDED && !m->due && n_left)) return n;
+        if (m->phase == PREFILL_BOUNDED) return n - smaller(n, window);
+        if (n_left >= window) return n;
+        return n - smaller(n, window - n_left);
+    case AG_IMPORTANCE_NONE:
+    case AG_IMPORTANCE_KEYS:
+        break;
+    }
+    return n;
+}
+
+/* The pass begins a new sum rather than adding to one. */
+static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_left) {
+    if (m->params.policy->importance == AG_IMPORTANCE_TOTAL) return false;
+    if (m->phase != PREFILL_WHOLE) return true;
+    size_t window = m->params.snapkv_window;
+    return m->params.policy->importance == AG_IMPORTANCE_NEWEST || n + n_left >= window ||
+           n + n_left == m->n_begun;
+}
+
+ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
+                                  ag_attention_scores *scores, ag_error *err) {
+    *scores = (ag_attention_scores){0};
+    if (!m) return AG_OK;
+    uint32_t last = position + (uint32_t)n - 1;
+    m->n_pass = n;
+    AG_TRY(drop_expired(m, last, err));
+    AG_TRY(ag_kv_cache_turn_protected(m->cache, m->inv_freq, last, m->trained, err));
+    size_t limit = m->phase == DECODING ? m->budget + m->slack : m->budget;
+    m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
+    if (!m->gathered.sums) return AG_OK;
+    size_t row0 = first_scored_row(m, n, n_left);
+    ag_gathered_begin(&m->gathered, m->cache, n, row0 < n && starts_sum(m, n, n_left));
+    if (row0 < n) *scores = ag_gathered_scores(&m->gathered, row0);
+    return AG_OK;
+}
+
+ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
+                                 ag_error *err) {
+    if (!m) return AG_OK;
+    bool end = m->phase != DECODING && (!n_left || (m->phase == PREFILL_BOUNDED && m->due));
+    if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
+        size_t n = m->phase == PREFILL_WHOLE ? m->n_begun : m->n_pass;
+        ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
+                           (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values);
+    }
+    return m->due ? cut(m, m->budget, position, AG_EVICTION_BUDGET, err) : AG_OK;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps one sequence's cache within its budget: asks the policy which slots stay, at the right
+ * times, with what it needs to know, and reports what left.
+ *
+ * Around every pass of the model: before(), the pass, after(). A manager that is NULL (nothing ever
+ * leaves) is fine everywhere. */
+#ifndef AG_CACHE_CACHE_MANAGER_H
+#define AG_CACHE_CACHE_MANAGER_H
+
+#include "cache/kv_cache.h"
+
+#include <antigravity/eviction.h>
+
+typedef struct ag_cache_manager ag_cache_manager;
+
+/* Where the attention weights of some queries are added up, for a policy that wants them: those of
+ * the rows from row0 on, for slot s of KV head h of a layer at
+ * sums[layer * layer_stride + h * head_stride + s]. */
+typedef struct ag_attention_scores {
+    float *sums; /* borrowed; NULL: nobody wants them */
+    size_t layer_stride, head_stride;
+    size_t row0; /* of the sequence's rows */
+} ag_attention_scores;
+
+/* Whether anything will ever leave. */
+bool ag_eviction_is_managed(const ag_eviction_params *p);
+
+/* Checks p and finds the budget in tokens for a cache of these parameters. AG_INVALID names the
+ * numbers that disagree. */
+ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
+                             ag_error *err);
+
+/* Newest tokens that always stay. */
+uint32_t ag_eviction_recent(const ag_eviction_params *p);
+
+/* The cache is borrowed, and so is inv_freq [head_dim / 2] on the host; trained: positions the
+ * model was trained for. Everything later needed is allocated here. *out is NULL if nothing ever
+ * leaves. */
+ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *p,
+                                  const float *inv_freq, uint32_t trained, ag_cache_manager **out,
+                                  ag_error *err);
+void ag_cache_manager_destroy(ag_cache_manager *m);
+/* The cache has been cleared. */
+void ag_cache_manager_reset(ag_cache_manager *m);
+
+/* n tokens are going to be consumed: one is a step of decoding, more are a prefill. */
+ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err);
+/* How many of the n_left tokens the next pass takes, if `chunk` is the most. */
+size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk);
+/* The next pass takes n tokens from `position` on; n_left of those begun follow it. */
+ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
+                                  ag_attention_scores *scores, ag_error *err);
+/* It is done; `position` is the next token's. */
+ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
+                                 ag_error *err);
+
+uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
+/* Evictions since the manager was made or reset, and since begin(). */
+const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m);
+const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m);
+
+#endif

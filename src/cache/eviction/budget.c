@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many tokens stay. */
+#include "cache/cache_manager.h"
+#include "core/fail.h"
+
+enum { DEFAULT_BUDGET = 1024 };
+
+bool ag_eviction_is_managed(const ag_eviction_params *p) { return p->policy && p->policy->plan; }
+
+/* Tokens whose blocks take no more than so many bytes. */
+static uint32_t tokens_in(const ag_kv_params *kv, size_t bytes) {
+    ag_kv_params one = *kv;
+    one.max_slots = AG_KV_BLOCK;
+    size_t block = ag_kv_cache_plan_bytes(&one), n = block ? bytes / block : 0;
+    return n > UINT32_MAX / AG_KV_BLOCK ? UINT32_MAX : (uint32_t)n * AG_KV_BLOCK;
+}
+
+static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *tokens,
+                           ag_error *err) {
+    uint32_t n = p->budget_tokens ? p->budget_tokens : UINT32_MAX;
+    if (p->budget_bytes) {
+        uint32_t fit = tokens_in(kv, p->budget_bytes);
+        if (!fit) {
+            return AG_FAIL(err, INVALID, "a cache budget of %zu bytes holds no block of %d tokens",
+                           p->budget_bytes, AG_KV_BLOCK);
+        }
+        if (fit < n) n = fit;
+    }
+    if (p->budget_ratio != 0) {
+        if (!(p->budget_ratio > 0 && p->budget_ratio <= 1)) {
+            return AG_FAIL(err, INVALID, "a cache budget of %g times max_seq_len",
+                           (double)p->budget_ratio);
+        }
+        double share = (double)p->budget_ratio * kv->max_slots;
+        if (share < n) n = share < 1 ? 1 : (uint32_t)share;
+    }
+    *tokens = n;
+    return AG_OK;
+}
+
+ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
+                             ag_error *err) {
+    uint32_t n = 0, room = kv->max_slots - 1;
+    bool asked = p->budget_tokens || p->budget_bytes || p->budget_ratio != 0;
+    AG_TRY(asked_for(p, kv, &n, err));
+    if (!asked) {
+        n = p->policy->default_budget ? p->policy->default_budget(p) : DEFAULT_BUDGET;
+        uint32_t spare = p->slack < room / 4 ? p->slack : room / 4;
+        if (n > room - spare) n = room - spare;
+    } else if (p->budget_tokens > room) {
+        return AG_FAIL(err, INVALID,
+                       "a budget of %u tokens leaves no room in a cache of %u (max_seq_len)",
+                       p->budget_tokens, kv->max_slots);
+    } else if (n > room) {
+        n = room;
+    }
+    uint32_t recent = ag_eviction_recent(p);
+    if (p->protected_prefix > n || recent > n - p->protected_prefix) {
+        return AG_FAIL(err, INVALID,
+                       "a budget of %u tokens is less than the %u protected and the %u newest, "
+                       "which always stay",
+                       n, p->protected_prefix, recent);
+    }
+    if (p->policy->settle && p->snapkv_kernel % 2 == 0) {
+        return AG_FAIL(err, INVALID, "a pooling kernel of %u: it must be odd", p->snapkv_kernel);
+    }
+    *out = n;
+    return AG_OK;
+}
+
+uint32_t ag_eviction_recent(const ag_eviction_params *p) {
+    bool window = p->policy->importance == AG_IMPORTANCE_WINDOW && p->snapkv_window > p->recent;
+    return window ? p->snapkv_window : p->recent;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/eviction/importance.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- attention, slot by slot ---- */
+
+static bool wants_attention(const ag_eviction_policy *policy) {
+    return policy->importance != AG_IMPORTANCE_NONE && policy->importance != AG_IMPORTANCE_KEYS;
+}
+
+ag_status ag_gathered_create(ag_gathered *g, const ag_eviction_policy *policy,
+                             const ag_kv_params *kv, ag_error *err) {
+    if (!wants_attention(policy)) return AG_OK;
+    g->head_stride = kv->max_slots;
+    g->layer_stride = (size_t)kv->n_kv_heads * kv->max_slots;
+    g->sums = ag_calloc(kv->n_layers * g->layer_stride, sizeof *g->sums);
+    if (g->sums) return AG_OK;
+    return AG_FAIL(err, NOMEM, "attention of %zu slots", kv->n_layers * g->layer_stride);
+}
+
+void ag_gathered_release(ag_gathered *g) { ag_free(g->sums); }
+
+static float *sums_of(const ag_gathered *g, uint32_t layer, uint32_t head) {
+    return g->sums + layer * g->layer_stride + head * g->head_stride;
+}
+
+void ag_gathered_begin(ag_gathered *g, const ag_kv_cache *cache, size_t n, bool from_zero) {
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+            size_t held = ag_kv_cache_n_slots(cache, l, h), first = from_zero ? 0 : held;
+            memset(sums_of(g, l, h) + first, 0, (held + n - first) * sizeof *g->sums);
+        }
+    }
+}
+
+ag_attention_scores ag_gathered_scores(const ag_gathered *g, size_t row0) {
+    return (ag_attention_scores){
+        .sums = g->sums,
+        .layer_stride = g->layer_stride,
+        .head_stride = g->head_stride,
+        .row0 = row0,
+    };
+}
+
+void ag_gathered_compact(ag_gathered *g, uint32_t layer, uint32_t head, const uint32_t *keep,
+                         uint32_t n_keep) {
+    if (!g->sums) return;
+    float *sums = sums_of(g, layer, head);
+    for (uint32_t i = 0; i < n_keep; i++) sums[i] = sums[keep[i]];
+}
+
+void ag_gathered_settle(ag_gathered *g, const ag_eviction_params *p, const ag_kv_cache *cache,
+                        uint32_t position, uint32_t n_window, float *values) {
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    g->position = position;
+    if (!p->policy->settle) return;
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+            uint32_t n = ag_kv_cache_n_slots(cache, l, h);
+            p->policy->settle(p, sums_of(g, l, h), n, n_window < n ? n_window : n, values);
+        }
+    }
+}
+
+/* ---- scratch ---- */
+
+ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
+                                     const ag_kv_params *kv, ag_error *err) {
+    size_t n = kv->max_slots;
+    bool keys = policy->importance == AG_IMPORTANCE_KEYS;
+    s->keep = ag_calloc(n, sizeof *s->keep);
+    s->work = ag_calloc(n, sizeof *s->work);
+    s->positions = ag_calloc(n, sizeof *s->positions);
+    s->values = ag_calloc(n, sizeof *s->values);
+    s->importance = ag_calloc(n, sizeof *s->importance);
+    if (keys) s->keys = ag_calloc(n * kv->head_dim, sizeof *s->keys);
+    if (keys) s->mean = ag_calloc(kv->head_dim, sizeof *s->mean);
+    if (s->keep && s->work && s->positions && s->values && s->importance &&
+        (!keys || (s->keys && s->mean))) {
+        return AG_OK;
+    }
+    return AG_FAIL(err, NOMEM, "plans for %zu slots", n);
+}
+
+void ag_eviction_scratch_release(ag_eviction_scratch *s) {
+    ag_free(s->keep);
+    ag_free(s->work);
+    ag_free(s->positions);
+    ag_free(s->values);
+    ag_free(s->importance);
+    ag_free(s->keys);
+    ag_free(s->mean);
+}
+
+/* ---- importance ---- */
+
+/* The mean over a layer's heads, which hold the same slots. */
+void ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
+                            const ag_eviction_policy *policy, const ag_kv_cache *cache,
+                            uint32_t layer) {
+    if (policy->importance != AG_IMPORTANCE_NEWEST) return;
+    uint32_t n_heads = ag_kv_cache_params(cache)->n_kv_heads;
+    uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
+    for (uint32_t slot = 0; slot < n; slot++) {
+        double sum = 0;
+        for (uint32_t h = 0; h < n_heads; h++) sum += sums_of(g, layer, h)[slot];
+        s->importance[slot] = (float)(sum / n_heads);
+    }
+}
+
+ag_status ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
+                           const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
+                           uint32_t head, ag_eviction_view *v, ag_error *err) {
+    switch (policy->importance) {
+    case AG_IMPORTANCE_NONE:
+        return AG_OK;
+    case AG_IMPORTANCE_WINDOW:
+    case AG_IMPORTANCE_TOTAL:
+        memcpy(s->importance, sums_of(g, layer, head), v->n_slots * sizeof *s->importance);
+        break;
+    case AG_IMPORTANCE_NEWEST: /* the layer's is there */
+        break;
+    case AG_IMPORTANCE_KEYS:
+        AG_TRY(ag_kv_cache_read_keys(cache, layer, head, s->keys, err));
+        policy->from_keys(s->keys, v->n_slots, ag_kv_cache_params(cache)->head_dim, s->importance,
+                          s->mean);
+        break;
+    }
+    /* A number that cannot be compared would leave no order. */
+    for (uint32_t i = 0; i < v->n_slots; i++) {
+        if (isnan(s->importance[i])) s->importance[i] = -INFINITY;
+    }
+    v->importance = s->importance;
+    return AG_OK;
+}

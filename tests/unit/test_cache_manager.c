@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session whose cache is managed: budgets, what stays, what is reported, and that nothing changes
+ * where nothing leaves. The model is random, small and trained for 512 positions. */
+#include "cache/kv_cache.h"
+
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+enum { LAYERS = 3, HEADS = 2, TRAINED = 512, BUDGET = 100, SLACK = 16, CHUNK = 48 };
+
+static ag_backend *backend;
+static ag_model *model;
+static size_t n_vocab;
+
+static int load(void **state) {
+    (void)state;
+    ag_error err;
+    ag_backend_params bp = {.n_threads = 2};
+    if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
+    if (ag_model_load(backend, MODEL, NULL, &model, &err) != AG_OK) return 1;
+    n_vocab = ag_model_get_info(model)->n_vocab;
+    return 0;
+}
+
+static int unload(void **state) {
+    (void)state;
+    ag_model_destroy(model);
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+static ag_session_params params_of(const char *policy) {
+    ag_session_params p = ag_session_defaults();
+    p.prefill_chunk = CHUNK;
+    p.eviction.policy = policy ? ag_eviction_policy_find(policy) : NULL;
+    p.eviction.budget_tokens = BUDGET;
+    p.eviction.recent = 8;
+    p.eviction.slack = SLACK;
+    p.eviction.snapkv_window = 8;
+    return p;
+}
+
+static ag_session *make(const ag_session_params *p) {
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(model, p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static int32_t id_at(size_t i) { return (int32_t)((i * 7 + i * i % 61) % 300) + 3; }
+
+static void prefill(ag_session *s, size_t first, size_t n) {
+    int32_t *ids = malloc(n * sizeof *ids);
+    ag_error err;
+    for (size_t i = 0; i < n; i++) ids[i] = id_at(first + i);
+    if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    free(ids);
+}
+
+static void decode(ag_session *s, size_t first, size_t n) {
+    ag_error err;
+    for (size_t i = first; i < first + n; i++) {
+        if (ag_session_decode(s, id_at(i), &err) != AG_OK) fail_msg("%s", err.msg);
+    }
+}
+
+static void same_logits(const ag_session *a, const ag_session *b) {
+    assert_memory_equal(ag_session_logits(a), ag_session_logits(b), n_vocab * sizeof(float));
+}
+
+static uint32_t position(ag_session *s, uint32_t layer, uint32_t head, uint32_t slot) {
+    return ag_kv_cache_position(ag_session_kv_cache(s), layer, head, slot);
+}
+
+static bool same_slots(ag_session *a, ag_session *b) {
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint32_t n = ag_kv_cache_n_slots(ag_session_kv_cache(a), l, h);
+            if (n != ag_kv_cache_n_slots(ag_session_kv_cache(b), l, h)) return false;
+            for (uint32_t i = 0; i < n; i++) {
+                if (position(a, l, h, i) != position(b, l, h, i)) return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The prefix, the newest, ascending positions, none too far from the token consumed last. */
+static void check_invariants(ag_session *s) {
+    uint32_t next = ag_session_position(s);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint32_t n = ag_kv_cache_n_slots(ag_session_kv_cache(s), l, h);
+            for (uint32_t i = 0; i < 4; i++) assert_int_equal(position(s, l, h, i), i);
+            for (uint32_t i = 1; i <= 8; i++) assert_int_equal(position(s, l, h, n - i), next - i);
+            for (uint32_t i = 4; i < n; i++) {
+                assert_true(position(s, l, h, i) > position(s, l, h, i - 1));
+                assert_true(position(s, l, h, i) + TRAINED >= next);
+            }
+        }
+    }
+}
+
+typedef struct event_log {
+    size_t n, n_tokens, bytes;
+    uint32_t highest;
+} event_log;
+
+static void note(void *user, const ag_eviction *e) {
+    event_log *log = user;
+    log->n++;
+    log->n_tokens += e->n_before - e->n_kept;
+    log->bytes += e->bytes_returned;
+    if (e->n_before > log->highest) log->highest = e->n_before;
+}
+
+static void every_policy_holds_its_budget_and_keeps_what_it_must(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        for (size_t t = 0; t < 4; t++) {
+            event_log log = {0};
+            ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
+            p.k_type = types[t];
+            p.v_type = types[3 - t];
+            p.eviction.prefill = AG_KV_PREFILL_BOUNDED;
+            p.eviction.on_eviction = note;
+            p.eviction.on_eviction_user = &log;
+            ag_session *s = make(&p);
+            prefill(s, 0, 300);
+            assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(s)), BUDGET);
+            assert_true(log.n > 0 && log.highest <= BUDGET + CHUNK);
+            check_invariants(s);
+            log.highest = 0;
+            for (size_t at = 300; at < 1200; at++) {
+                decode(s, at, 1);
+                assert_true(ag_kv_cache_length(ag_session_kv_cache(s)) <= BUDGET + SLACK);
+                if (at % 37 == 0) check_invariants(s);
+            }
+            assert_int_equal(log.highest, BUDGET + SLACK + 1);
+            assert_true(log.n <= 6 + 900 / SLACK);
+            prefill(s, 1200, 77);
+            check_invariants(s);
+            assert_int_equal(ag_session_position(s), 1277);
+            const ag_eviction_tally *all = ag_session_evictions(s);
+            assert_int_equal(all->n_evictions, log.n);
+            assert_int_equal(all->n_tokens, log.n_tokens);
+            assert_int_equal(all->bytes_returned, log.bytes);
+            assert_true(ag_session_last_evictions(s)->n_evictions > 0);
+            assert_int_equal(ag_session_last_evictions(s)->last.n_kept, all->last.n_kept);
+            ag_session_destroy(s);
+        }
+    }
+}
+
+static void a_cache_that_stays_below_its_budget_changes_nothing(void **state) {
+    (void)state;
+    ag_session_params plain = ag_session_defaults(), none = params_of("none");
+    plain.prefill_chunk = CHUNK;
+    memset(&plain.eviction, 0, sizeof plain.eviction);
+    for (size_t i = 0; ag_eviction_policy_at(i); i++) {
+        ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
+        p.eviction.budget_tokens = 400;
+        ag_session *a = make(&plain), *b = make(i ? &p : &none);
+        prefill(a, 0, 150);
+        prefill(b, 0, 150);
+        same_logits(a, b);
+        for (size_t at = 150; at < 200; at++) {
+            decode(a, at, 1);
+            decode(b, at, 1);
+            same_logits(a, b);
+        }
+        assert_int_equal(ag_session_evictions(b)->n_evictions, 0);
+        ag_session_destroy(a);
+        ag_session_destroy(b);
+    }
+}
+
+static void the_chunk_does_not_matter_where_the_order_does_not(void **state) {
+    (void)state;
+    static const char *const names[] = {"sliding", "streaming", "snapkv"};
+    const uint32_t chunks[] = {200, 64, 17, 5, 3};
+    for (size_t i = 0; i < 3; i++) {
+        ag_session *first = NULL;
+        for (size_t c = 0; c < 5; c++) {
+            ag_session_params p = params_of(names[i]);
+            p.prefill_chunk = chunks[c];
+            ag_session *s = make(&p);
+            prefill(s, 0, 203);
+            assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(s)), BUDGET);
+            if (first) {
+                assert_true(same_slots(first, s));
+                ag_session_destroy(s);
+            } else {
+                first = s;
+            }
+        }
+        ag_session_destroy(first);
+    }
+}
+
+static void policies_differ(void **state) {
+    (void)state;
+    ag_session *s[6];
+    for (size_t i = 0; i < 6; i++) {
+        ag_session_params p = params_of(ag_eviction_policy_at(i + 1)->name);
+        s[i] = make(&p);
+        prefill(s[i], 0, 400);
+    }
+    /* sliding and streaming, given one budget, are one rule */
+    assert_true(same_slots(s[0], s[1]));
+    for (size_t i = 1; i < 6; i++) {
+        for (size_t j = i + 1; j < 6; j++) assert_false(same_slots(s[i], s[j]));
+    }
+    for (size_t i = 0; i < 6; i++) ag_session_destroy(s[i]);
+}
+
+static void tova_keeps_one_set_in_a_layer(void **state) {
+    (void)state;
+    ag_session_params p = params_of("tova");
+    ag_session *s = make(&p);
+    prefill(s, 0, 300);
+    decode(s, 300, 100);
+    bool layers_differ = false;
+    for (uint32_t i = 0; i < BUDGET; i++) {
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            assert_int_equal(position(s, l, 0, i), position(s, l, 1, i));
+            layers_differ |= position(s, l, 0, i) != position(s, 0, 0, i);
+        }
+    }
+    assert_true(layers_differ);
+    ag_session_destroy(s);
+}
+
+/* The prompt's slots outlast the tokens that follow it. */
+static void snapkv_keeps_the_prompt_while_tokens_follow(void **state) {
+    (void)state;
+    ag_session_params p = params_of("snapkv");
+    p.eviction.prefill = AG_KV_PREFILL_WHOLE;
+    ag_session *s = make(&p);
+    prefill(s, 0, 200);
+    decode(s, 200, 40);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        uint32_t n = ag_kv_cache_n_slots(ag_session_kv_cache(s), 1, h), prompt = 0;
+        while (prompt < n && position(s, 1, h, prompt) < 200) prompt++;
+        assert_true(prompt >= BUDGET - 8);
+        /* what the window asked with is first among it */
+        for (uint32_t i = 1; i <= 8; i++) {
+            assert_int_equal(position(s, 1, h, prompt - i), 200 - i);
+        }
+    }
+    ag_session_destroy(s);
+}
+
+static void batches_evict_like_single_sessions(void **state) {
+    (void)state;
+    enum { N = 6 };
+    ag_session *alone[N], *together[N];
+    ag_error err;
+    for (size_t i = 0; i < N; i++) {
+        ag_session_params p = params_of(ag_eviction_policy_at(i + 1)->name);
+        alone[i] = make(&p);
+        together[i] = make(&p);
+        prefill(alone[i], i, 90 + 5 * i);
+        prefill(together[i], i, 90 + 5 * i);
+    }
+    for (size_t step = 0; step < 60; step++) {
+        int32_t ids[N];
+        for (size_t i = 0; i < N; i++) ids[i] = id_at(step + i);
+        assert_int_equal(ag_decode_batch(together, ids, N, &err), AG_OK);
+        for (size_t i = 0; i < N; i++) {
+            assert_int_equal(ag_session_decode(alone[i], ids[i], &err), AG_OK);
+            same_logits(alone[i], together[i]);
+        }
+    }
+    for (size_t i = 0; i < N; i++) {
+        assert_true(ag_session_evictions(alone[i])->n_evictions > 0);
+        assert_true(same_slots(alone[i], together[i]));
+        ag_session_destroy(alone[i]);
+        ag_session_destroy(together[i]);
+    }
+}
+
+static void decoding_and_evicting_allocate_nothing(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
+        p.k_type = i % 2 ? AG_Q4_0 : AG_F16;
+        ag_session *s = make(&p);
+        prefill(s, 0, 90);
+        decode(s, 90, 40);
+        size_t before = ag_allocation_count();
+        decode(s, 130, 500);
+        assert_int_equal(ag_allocation_count() - before, 0);
+        assert_true(ag_session_evictions(s)->n_evictions > 20);
+        ag_session_destroy(s);
+    }
+}
+
+static void a_reset_session_begins_anew(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
+        ag_session *used = make(&p), *fresh = make(&p);
+        prefill(used, 50, 400);
+        decode(used, 450, 300);
+        ag_session_reset(used);
+        assert_int_equal(ag_session_evictions(used)->n_evictions, 0);
+        prefill(used, 0, 150);
+        prefill(fresh, 0, 150);
+        decode(used, 150, 60);
+        decode(fresh, 150, 60);
+        same_logits(used, fresh);
+        assert_true(same_slots(used, fresh));
+        ag_session_destroy(used);
+        ag_session_destroy(fresh);
+    }
+}
+
+static void budgets_are_tokens_bytes_or_a_share(void **state) {
+    (void)state;
+    ag_session_params p = params_of("streaming");
+    ag_session *s = make(&p);
+    prefill(s, 0, 300);
+    assert_int_equal(ag_session_kv_budget(s), BUDGET);
+    size_t block = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+    ag_session_destroy(s);
+    p.eviction.budget_tokens = 0;
+    p.eviction.budget_bytes = 2 * block + block / 2;
+    s = make(&p);
+    assert_int_equal(ag_session_kv_budget(s), 256);
+    prefill(s, 0, 400);
+    assert_true(ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s)) <= 2 * block);
+    ag_session_destroy(s);
+    p.eviction.budget_ratio = 0.25f; /* the smaller of two counts */
+    s = make(&p);
+    assert_int_equal(ag_session_kv_budget(s), 128);
+    ag_session_destroy(s);
+    p.eviction.budget_bytes = 0;
+    p.eviction.budget_ratio = 0;
+    s = make(&p); /* 1024 do not fit 512 slots */
+    assert_int_equal(ag_session_kv_budget(s), 511 - SLACK);
+    ag_session_destroy(s);
+    p = params_of("sliding");
+    p.eviction.budget_tokens = 0;
+    p.eviction.window = 64;
+    s = make(&p);
+    assert_int_equal(ag_session_kv_budget(s), 68);
+    ag_session_destroy(s);
+    p = params_of("none");
+    s = make(&p);
+    assert_int_equal(ag_session_kv_budget(s), 0);
+    ag_session_destroy(s);
+}
+
+static void refuse(const ag_session_params *p, const char *why) {
+    ag_session *s;
+    ag_error err;
+    assert_int_equal(ag_session_create(model, p, &s, &err), AG_INVALID);
+    assert_null(s);
+    if (!strstr(err.msg, why)) fail_msg("'%s' does not say '%s'", err.msg, why);
+}
+
+static void budgets_that_cannot_be_held_are_refused(void **state) {
+    (void)state;
+    ag_session_params p = params_of("keydiff");
+    p.eviction.budget_tokens = 512;
+    refuse(&p, "512 tokens leaves no room in a cache of 512");
+    p.eviction.budget_tokens = 11;
+    refuse(&p, "11 tokens is less than the 4 protected and the 8 newest");
+    p.eviction.budget_tokens = 0;
+    p.eviction.budget_bytes = 1000;
+    refuse(&p, "1000 bytes");
+    p.eviction.budget_bytes = 0;
+    p.eviction.budget_ratio = -0.5f;
+    refuse(&p, "-0.5");
+    p.eviction.budget_ratio = NAN;
+    refuse(&p, "nan");
+    p = params_of("snapkv");
+    p.eviction.snapkv_kernel = 4;
+    refuse(&p, "4");
+    p.eviction.snapkv_kernel = 5;
+    p.eviction.snapkv_window = 97;
+    refuse(&p, "97 newest");
+}
+
+static void a_whole_prefill_must_fit(void **state) {
+    (void)state;
+    ag_session_params p = params_of("keydiff");
+    p.eviction.prefill = AG_KV_PREFILL_WHOLE;
+    ag_session *s = make(&p);
+    int32_t ids[600];
+    ag_error err;
+    for (size_t i = 0; i < 600; i++) ids[i] = id_at(i);
+    assert_int_equal(ag_session_prefill(s, ids, 600, NULL, NULL, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "600 tokens"));
+    assert_int_equal(ag_session_position(s), 0);
+    assert_int_equal(ag_session_prefill(s, ids, 500, NULL, NULL, &err), AG_OK);
+    assert_int_equal(ag_session_evictions(s)->n_evictions, 1);
+    assert_int_equal(ag_session_evictions(s)->last.n_before, 500);
+    ag_session_destroy(s);
+    p.eviction.prefill = AG_KV_PREFILL_AUTO;
+    p.eviction.policy = ag_eviction_policy_find("snapkv");
+    s = make(&p); /* as a whole while it fits, in pieces where it does not */
+    assert_int_equal(ag_session_prefill(s, ids, 600, NULL, NULL, &err), AG_OK);
+    assert_true(ag_session_evictions(s)->n_evictions > 1);
+    ag_session_destroy(s);
+}
+
+/* ---- a policy of one's own ---- */
+
+/* Every other slot stays, the newest ones first. */
+static void plan_every_other(const ag_eviction_params *p, const ag_eviction_view *v,
+                             uint32_t n_keep, uint32_t *keep) {
+    (void)p;
+    uint32_t first = v->n_protected + v->n_expired, n = n_keep, stays = v->n_recent;
+    for (uint32_t slot = v->n_slots; slot-- > first && n > v->n_protected;) {
+        uint32_t spare = slot - first, wanted = n - v->n_protected;
+        bool chosen = stays || slot % 2 || spare < wanted;
+        if (stays) stays--;
+        if (chosen) keep[--n] = slot;
+    }
+    for (uint32_t slot = 0; slot < v->n_protected; slot++) keep[slot] = slot;
+}
+
+static void anybody_can_bring_a_policy(void **state) {
+    (void)state;
+    static const ag_eviction_policy every_other = {.name = "every other", .plan = plan_every_other};
+    ag_session_params p = params_of(NULL);
+    p.eviction.policy = &every_other;
+    ag_session *s = make(&p);
+    prefill(s, 0, 140);
+    decode(s, 140, 900);
+    check_invariants(s);
+    assert_string_equal(ag_session_evictions(s)->last.policy, "every other");
+    assert_true(ag_kv_cache_length(ag_session_kv_cache(s)) <= BUDGET + SLACK);
+    ag_session_destroy(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_policy_holds_its_budget_and_keeps_what_it_must),
+        cmocka_unit_test(a_cache_that_stays_below_its_budget_changes_nothing),
+        cmocka_unit_test(the_chunk_does_not_matter_where_the_order_does_not),
+        cmocka_unit_test(policies_differ),
+        cmocka_unit_test(tova_keeps_one_set_in_a_layer),
+        cmocka_unit_test(snapkv_keeps_the_prompt_while_tokens_follow),
+        cmocka_unit_test(batches_evict_like_single_sessions),
+        cmocka_unit_test(decoding_and_evicting_allocate_nothing),
+        cmocka_unit_test(a_reset_session_begins_anew),
+        cmocka_unit_test(budgets_are_tokens_bytes_or_a_share),
+        cmocka_unit_test(budgets_that_cannot_be_held_are_refused),
+        cmocka_unit_test(a_whole_prefill_must_fit),
+        cmocka_unit_test(anybody_can_bring_a_policy),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
