@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static const char *const isas[] = {"avx2", "avx512", "amx", "neon"};
+static const char *const isas[] = {"avx2", "avx512", "amx", "neon", "neon_dotprod", "neon_i8mm"};
 enum { N_ISAS = sizeof isas / sizeof isas[0] };
 static const ag_dtype block_types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
 

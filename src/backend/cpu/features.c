@@ -61,10 +61,14 @@ uint32_t ag_cpu_features(void) {
 #elif defined(__aarch64__) && defined(__linux__)
 
 uint32_t ag_cpu_features(void) {
-    enum { HAS_ASIMD = 1 << 1, HAS_ASIMD_DOT = 1 << 20 }; /* arch/arm64, uapi/asm/hwcap.h */
-    const unsigned long wanted = HAS_ASIMD | HAS_ASIMD_DOT;
+    enum { HAS_ASIMD = 1 << 1, HAS_DOTPROD = 1 << 20, HAS_I8MM = 1 << 13 }; /* uapi/asm/hwcap.h */
+    const unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
     uint32_t features = 1u << AG_CPU_COMMON;
-    if ((getauxval(AT_HWCAP) & wanted) == wanted) features |= 1u << AG_CPU_NEON;
+    if (!(hwcap & HAS_ASIMD)) return features;
+    features |= 1u << AG_CPU_NEON;
+    if (!(hwcap & HAS_DOTPROD)) return features;
+    features |= 1u << AG_CPU_NEON_DOTPROD;
+    if (hwcap2 & HAS_I8MM) features |= 1u << AG_CPU_NEON_I8MM;
     return features;
 }
 

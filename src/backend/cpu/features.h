@@ -8,12 +8,14 @@
 #include <stdint.h>
 
 /* X(NAME, "name"): least to most within one architecture. */
-#define AG_CPU_ISA_MAP(X) \
-    X(COMMON, "common")   \
-    X(AVX2, "avx2")       \
-    X(AVX512, "avx512")   \
-    X(AMX, "amx")         \
-    X(NEON, "neon")
+#define AG_CPU_ISA_MAP(X)           \
+    X(COMMON, "common")             \
+    X(AVX2, "avx2")                 \
+    X(AVX512, "avx512")             \
+    X(AMX, "amx")                   \
+    X(NEON, "neon")                 \
+    X(NEON_DOTPROD, "neon_dotprod") \
+    X(NEON_I8MM, "neon_i8mm")
 
 typedef enum ag_cpu_isa {
 #define AG_CPU_ISA_ENUM(name, text) AG_CPU_##name,

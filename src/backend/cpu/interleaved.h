@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised operands as the vector kernels of x86 read them; one layout for all its instruction
- * sets. Kernels that share it give the same bits: whole products of a block of 32 in int32, then
- * one multiplication of scales and one fused addition a block, in the order of the blocks. */
+/* Quantised operands as the vector kernels read them; one layout for all instruction sets, of x86
+ * and of ARM. Kernels that share it give the same bits: whole products of a block of 32 in int32,
+ * then one multiplication of scales and one fused addition a block, in the order of the blocks. */
 #ifndef AG_BACKEND_CPU_INTERLEAVED_H
 #define AG_BACKEND_CPU_INTERLEAVED_H
 
@@ -14,7 +14,7 @@ extern const struct ag_cpu_layout ag_layout_q4_1_x16;
 extern const struct ag_cpu_layout ag_layout_q8_0_x16;
 
 enum {
-    AG_X16 = 16,      /* rows of a group: lanes of 512 bits */
+    AG_X16 = 16,      /* rows of a group: lanes of 512 bits, four vectors of NEON */
     AG_X16_COLS = 64, /* columns of a step: two blocks, so that a step is whole cache lines */
 };
 

@@ -16,6 +16,11 @@ static const struct {
     {AG_CPU_AVX2, ag_cpu_kernels_avx2},
     {AG_CPU_AVX512, ag_cpu_kernels_avx512},
 #endif
+#ifdef AG_CPU_AARCH64
+    {AG_CPU_NEON, ag_cpu_kernels_neon},
+    {AG_CPU_NEON_DOTPROD, ag_cpu_kernels_neon_dotprod},
+    {AG_CPU_NEON_I8MM, ag_cpu_kernels_neon_i8mm},
+#endif
 };
 
 const char *ag_cpu_kernels_init(ag_cpu_kernels *table, const char *isa_cap) {

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of bytes as every 64-bit ARM processor has them: into 16 bits. */
+#ifndef AG_BACKEND_CPU_NEON_DOT_NEON_H
+#define AG_BACKEND_CPU_NEON_DOT_NEON_H
+
+#include "backend/cpu/neon/matmul_x16.h"
+
+enum { MOST_ROWS = 4, PAIRED = 0 };
+
+/* x[v]: columns 4v .. 4v + 3, four times. */
+INLINE void spread(int8x16_t x[8], const int8_t *q) {
+    for (int half = 0; half < 2; half++) {
+        const int32x4_t columns = vreinterpretq_s32_s8(vld1q_s8(q + 16 * half));
+        x[4 * half] = vreinterpretq_s8_s32(vdupq_laneq_s32(columns, 0));
+        x[4 * half + 1] = vreinterpretq_s8_s32(vdupq_laneq_s32(columns, 1));
+        x[4 * half + 2] = vreinterpretq_s8_s32(vdupq_laneq_s32(columns, 2));
+        x[4 * half + 3] = vreinterpretq_s8_s32(vdupq_laneq_s32(columns, 3));
+    }
+}
+
+/* Values of w from 0 to 15: eight products in a lane are at most 8 * 15 * 127 = 15240. */
+INLINE void dot_nibbles(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+    for (int i = 0; i < N; i++) {
+        int8x16_t x[8];
+        spread(x, q + 32 * i);
+        int16x8_t low = vmull_s8(vget_low_s8(w->q[0]), vget_low_s8(x[0]));
+        int16x8_t high = vmull_high_s8(w->q[0], x[0]);
+        for (int v = 1; v < 8; v++) {
+            low = vmlal_s8(low, vget_low_s8(w->q[v]), vget_low_s8(x[v]));
+            high = vmlal_high_s8(high, w->q[v], x[v]);
+        }
+        sums[i] = vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+    }
+}
+
+/* Any values of w: two products in a lane are at most 2 * 128 * 127 = 32512. */
+INLINE void dot_bytes(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+    for (int i = 0; i < N; i++) {
+        int8x16_t x[8];
+        spread(x, q + 32 * i);
+        int32x4_t lows = vdupq_n_s32(0), highs = lows;
+        for (int v = 0; v < 8; v += 2) {
+            int16x8_t low = vmull_s8(vget_low_s8(w->q[v]), vget_low_s8(x[v]));
+            int16x8_t high = vmull_high_s8(w->q[v], x[v]);
+            low = vmlal_s8(low, vget_low_s8(w->q[v + 1]), vget_low_s8(x[v + 1]));
+            high = vmlal_high_s8(high, w->q[v + 1], x[v + 1]);
+            lows = vpadalq_s16(lows, low);
+            highs = vpadalq_s16(highs, high);
+        }
+        sums[i] = vpaddq_s32(lows, highs);
+    }
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of bytes with i8mm: eight columns of two rows of weights times those of two rows of
+ * activations. A row of activations without a neighbour is left to dotprod. */
+#ifndef AG_BACKEND_CPU_NEON_DOT_NEON_I8MM_H
+#define AG_BACKEND_CPU_NEON_DOT_NEON_I8MM_H
+
+#include "backend/cpu/neon/matmul_x16.h"
+
+enum { MOST_ROWS = 8, PAIRED = 1 };
+
+INLINE int32x4_t dot_one(const weight_quad *w, const int8_t *q) {
+    const int8x16_t x = vld1q_s8(q), y = vld1q_s8(q + 16);
+    int32x4_t sum = vdotq_laneq_s32(vdupq_n_s32(0), w->q[0], x, 0);
+    sum = vdotq_laneq_s32(sum, w->q[1], x, 1);
+    sum = vdotq_laneq_s32(sum, w->q[2], x, 2);
+    sum = vdotq_laneq_s32(sum, w->q[3], x, 3);
+    sum = vdotq_laneq_s32(sum, w->q[4], y, 0);
+    sum = vdotq_laneq_s32(sum, w->q[5], y, 1);
+    sum = vdotq_laneq_s32(sum, w->q[6], y, 2);
+    return vdotq_laneq_s32(sum, w->q[7], y, 3);
+}
+
+INLINE int64x2_t wide(int32x4_t v) { return vreinterpretq_s64_s32(v); }
+
+INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+    if (N == 1) {
+        sums[0] = dot_one(w, q);
+        return;
+    }
+    for (int i = 0; i < N; i += 2) {
+        /* [i][row 0], [i][row 1], [i + 1][row 0], [i + 1][row 1]; of rows 2 and 3. */
+        int32x4_t low = vdupq_n_s32(0), high = low;
+        for (int g = 0; g < 4; g++) {
+            const int8x16_t x = vld1q_s8(q + 32 * i + 16 * g);
+            low = vmmlaq_s32(low, x, w->q[2 * g]);
+            high = vmmlaq_s32(high, x, w->q[2 * g + 1]);
+        }
+        sums[i] = vreinterpretq_s32_s64(vzip1q_s64(wide(low), wide(high)));
+        sums[i + 1] = vreinterpretq_s32_s64(vzip2q_s64(wide(low), wide(high)));
+    }
+}
+
+#endif

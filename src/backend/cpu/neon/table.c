@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/neon/neon.h"
+
+static const ag_cpu_matmul matmul_f32 = {
+    .packed_bytes = ag_packed_bytes_floats,
+    .pack = ag_pack_floats,
+    .rows = ag_matmul_f32__neon,
+};
+static const ag_cpu_matmul matmul_f16 = {
+    .packed_bytes = ag_packed_bytes_floats,
+    .pack = ag_pack_floats,
+    .rows = ag_matmul_f16__neon,
+};
+static const ag_cpu_matmul matmul_bf16 = {
+    .packed_bytes = ag_packed_bytes_floats,
+    .pack = ag_pack_floats,
+    .rows = ag_matmul_bf16__neon,
+};
+static const ag_cpu_matmul matmul_q4_0 = {
+    .packed_bytes = ag_packed_bytes_x16,
+    .pack = ag_pack_x16__neon,
+    .rows = ag_matmul_q4_0_x16__neon,
+    .layout = &ag_layout_q4_0_x16,
+};
+static const ag_cpu_matmul matmul_q4_1 = {
+    .packed_bytes = ag_packed_bytes_x16,
+    .pack = ag_pack_x16__neon,
+    .rows = ag_matmul_q4_1_x16__neon,
+    .layout = &ag_layout_q4_1_x16,
+};
+static const ag_cpu_matmul matmul_q8_0 = {
+    .packed_bytes = ag_packed_bytes_x16,
+    .pack = ag_pack_x16__neon,
+    .rows = ag_matmul_q8_0_x16__neon,
+    .layout = &ag_layout_q8_0_x16,
+};
+
+void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
+    t->matmul[AG_F32] = &matmul_f32;
+    t->matmul[AG_F16] = &matmul_f16;
+    t->matmul[AG_BF16] = &matmul_bf16;
+    t->prepared[AG_Q4_0] = &matmul_q4_0;
+    t->prepared[AG_Q4_1] = &matmul_q4_1;
+    t->prepared[AG_Q8_0] = &matmul_q8_0;
+    t->rms_norm = ag_rms_norm__neon;
+    t->softmax = ag_softmax__neon;
+    t->rope = ag_rope__neon;
+    t->silu_mul = ag_silu_mul__neon;
+}
