@@ -81,6 +81,27 @@ typedef enum ag_pressure {
 } ag_pressure;
 AG_API const char *ag_pressure_name(ag_pressure level); /* "normal" ... */
 
+/* What is known about the system's memory at one moment. */
+typedef struct ag_memory_signals {
+    bool has_available, has_group, has_stalls; /* which of these are known */
+    uint64_t available;                        /* bytes: MemAvailable */
+    uint64_t group_used, group_limit;          /* bytes: this process's control group */
+    double stalled_some, stalled_full;         /* share of the last 2 s, 0 to 1: PSI */
+    ag_pressure hint;                          /* what the application says */
+} ag_memory_signals;
+
+/* Watching the system's memory while tokens are consumed. */
+typedef struct ag_memory_watch {
+    uint64_t threshold_bytes; /* 0: not watched; less available than this is pressure (256 MB) */
+    float target_ratio;       /* 0.75: share of the cache that stays when pressure begins; two and
+                                 one third of it when it grows */
+    const char *system_root;  /* NULL: "/", where proc and sys are; borrowed by the session */
+    /* optional; NULL: the system's files, a monotonic clock */
+    void (*read)(void *user, uint64_t now_ms, ag_memory_signals *out);
+    uint64_t (*clock_ms)(void *user);
+    void *user;
+} ag_memory_watch;
+
 typedef enum ag_eviction_reason {
     AG_EVICTION_BUDGET,  /* the cache had passed its budget */
     AG_EVICTION_TRAINED, /* slots as far from the next token as the model was trained for */
@@ -109,20 +130,22 @@ typedef struct ag_eviction_tally {
 } ag_eviction_tally;
 
 struct ag_eviction_params {
-    const ag_eviction_policy *policy; /* NULL: none */
+    const ag_eviction_policy
+        *policy; /* NULL: none; where memory is watched, keydiff under pressure */
     /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, the
      * policy's own. It leaves room in max_seq_len for at least one token more. */
     uint32_t budget_tokens;
-    size_t budget_bytes;        /* of the whole cache, in whole blocks of 128 tokens */
-    float budget_ratio;         /* of max_seq_len */
-    uint32_t protected_prefix;  /* 4 first tokens that never leave */
-    uint32_t recent;            /* 32 newest that always stay; h2o: at least half the budget */
-    uint32_t slack;             /* 64 tokens over the budget before decoding evicts */
-    uint32_t window;            /* 1024, of sliding */
-    ag_kv_prefill prefill;      /* AUTO */
-    uint32_t snapkv_window;     /* 32 last queries of a prefill */
-    uint32_t snapkv_kernel;     /* 5, odd: slots pooled */
-    ag_pooling snapkv_pool;     /* AVERAGE */
+    size_t budget_bytes;       /* of the whole cache, in whole blocks of 128 tokens */
+    float budget_ratio;        /* of max_seq_len */
+    uint32_t protected_prefix; /* 4 first tokens that never leave */
+    uint32_t recent;           /* 32 newest that always stay; h2o: at least half the budget */
+    uint32_t slack;            /* 64 tokens over the budget before decoding evicts */
+    uint32_t window;           /* 1024, of sliding */
+    ag_kv_prefill prefill;     /* AUTO */
+    uint32_t snapkv_window;    /* 32 last queries of a prefill */
+    uint32_t snapkv_kernel;    /* 5, odd: slots pooled */
+    ag_pooling snapkv_pool;    /* AVERAGE */
+    ag_memory_watch memory;
     ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
     void *on_eviction_user;
 };

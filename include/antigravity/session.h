@@ -54,6 +54,11 @@ AG_API const ag_eviction_tally *ag_session_evictions(const ag_session *s);
 AG_API const ag_eviction_tally *ag_session_last_evictions(const ag_session *s);
 /* Tokens that stay after an eviction; 0: nothing ever leaves. */
 AG_API uint32_t ag_session_kv_budget(const ag_session *s);
+/* What the application knows of the system's memory, where a session watches it: heeded at the next
+ * token, until something else is said. */
+AG_API void ag_session_memory_hint(ag_session *s, ag_pressure level);
+/* As it was when last looked at; NORMAL where nobody looks. */
+AG_API ag_pressure ag_session_memory_pressure(const ag_session *s);
 
 /* What a session will take, before there is one. */
 typedef struct ag_session_plan {

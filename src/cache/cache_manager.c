@@ -2,11 +2,15 @@
 #include "cache/cache_manager.h"
 
 #include "cache/eviction/importance.h"
+#include "cache/pressure.h"
+#include "cache/sys_monitor.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
 #include <string.h>
 #include <time.h>
+
+enum { POLL_MS = 100 }; /* reading the system's files takes some 0.1 ms */
 
 typedef enum phase { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } phase;
 
@@ -15,15 +19,21 @@ struct ag_cache_manager {
     ag_kv_cache *cache;      /* borrowed */
     const float *inv_freq;   /* borrowed */
     uint32_t trained;        /* positions */
-    uint32_t budget;         /* tokens */
+    uint32_t budget;         /* tokens asked for */
+    uint32_t live;           /* of them, what memory allows now */
     uint32_t slack, recent;  /* tokens; what there is room for */
     ag_eviction_scratch tmp; /* owned */
     ag_gathered gathered;    /* owned; attention so far */
     phase phase;
-    size_t n_begun;  /* tokens of the call */
-    size_t n_pass;   /* of them in the pass */
-    bool due;        /* the pass that has begun will exceed the budget */
-    uint32_t oldest; /* lowest position that is not protected; UINT32_MAX: not known */
+    size_t n_begun;          /* tokens of the call */
+    size_t n_pass;           /* of them in the pass */
+    bool due;                /* the pass that has begun will exceed the budget */
+    uint32_t oldest;         /* lowest position that is not protected; UINT32_MAX: not known */
+    ag_sys_monitor *monitor; /* owned; NULL: memory is not watched, or by the caller's function */
+    ag_pressure_state pressure;
+    ag_pressure hint;
+    bool polled, refuse, relief_due;
+    uint64_t polled_ms;
     ag_eviction_tally total, last;
 };
 
@@ -42,12 +52,15 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     m->cache = cache;
     m->inv_freq = inv_freq;
     m->trained = trained;
-    m->budget = budget;
+    m->budget = m->live = budget;
     m->slack = p->slack < room ? p->slack : room;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
     ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, kv, err);
     if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, kv, err);
+    if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
+        st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
+    }
     if (st == AG_OK) *out = m;
     else ag_cache_manager_destroy(m);
     return st;
@@ -57,6 +70,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
     ag_gathered_release(&m->gathered);
+    ag_sys_monitor_destroy(m->monitor);
     ag_free(m);
 }
 
@@ -64,6 +78,7 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     if (!m) return;
     m->oldest = UINT32_MAX;
     m->gathered.position = 0;
+    m->relief_due = false;
     m->total = m->last = (ag_eviction_tally){0};
 }
 
@@ -147,6 +162,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     const ag_kv_params *kv = ag_kv_cache_params(m->cache);
     ag_eviction e = {
         .reason = reason,
+        .level = reason == AG_EVICTION_MEMORY ? m->pressure.level : AG_PRESSURE_NORMAL,
         .policy = m->params.policy->name,
         .position = position,
         .n_before = ag_kv_cache_length(m->cache),
@@ -171,6 +187,62 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     return AG_OK;
 }
 
+/* ---- memory ---- */
+
+void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level) {
+    if (!m) return;
+    m->hint = level;
+    m->polled = false; /* at the next pass */
+}
+
+ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m) {
+    return m ? m->pressure.level : AG_PRESSURE_NORMAL;
+}
+
+static uint64_t clock_ms(const ag_cache_manager *m) {
+    const ag_memory_watch *w = &m->params.memory;
+    return w->clock_ms ? w->clock_ms(w->user) : (uint64_t)(now_s() * 1000);
+}
+
+/* What the prefix and the newest tokens take: less cannot be asked for. */
+static uint32_t fewest(const ag_cache_manager *m) {
+    uint32_t n = m->params.protected_prefix + m->recent;
+    return n ? n : 1;
+}
+
+/* Looks at the system from time to time; true if the cache shall shrink to m->live now. */
+static bool pressed(ag_cache_manager *m) {
+    const ag_memory_watch *w = &m->params.memory;
+    uint64_t now = clock_ms(m);
+    if (m->polled && now - m->polled_ms < POLL_MS) return false;
+    m->polled = true;
+    m->polled_ms = now;
+    ag_memory_signals s = {.hint = AG_PRESSURE_NORMAL};
+    if (w->read) w->read(w->user, now, &s);
+    else ag_sys_monitor_read(m->monitor, now, &s);
+    if (m->hint > s.hint) s.hint = m->hint;
+    bool least = ag_kv_cache_length(m->cache) <= fewest(m) + m->slack;
+    size_t held = ag_kv_cache_memory_usage_bytes(m->cache);
+    ag_pressure_decision d = ag_pressure_decide(w, &s, now, held, least ? held : 0, &m->pressure);
+    m->refuse = d.refuse;
+    if (m->pressure.level == AG_PRESSURE_NORMAL) m->live = m->budget;
+    if (!d.evict) return false;
+    uint32_t n = ag_eviction_tokens_in(ag_kv_cache_params(m->cache), d.target_bytes);
+    if (n < fewest(m)) n = fewest(m);
+    if (n < m->live) m->live = n;
+    return ag_kv_cache_length(m->cache) > m->live;
+}
+
+/* A policy that asks the newest query waits for it: the pass that begins now has one. */
+static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) {
+    if (!m->params.memory.threshold_bytes || !pressed(m)) return AG_OK;
+    if (m->params.policy->importance == AG_IMPORTANCE_NEWEST) {
+        m->relief_due = true;
+        return AG_OK;
+    }
+    return cut(m, m->live, position, AG_EVICTION_MEMORY, err);
+}
+
 /* ---- around a pass ---- */
 
 ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
@@ -179,6 +251,12 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
     m->phase = DECODING;
     m->n_begun = n;
     if (n == 1) return AG_OK;
+    if (m->refuse) {
+        return AG_FAIL(err, NOMEM,
+                       "the system is short of memory and the cache holds only %u tokens: no new "
+                       "prompt of %zu",
+                       ag_kv_cache_length(m->cache), n);
+    }
     uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
     uint32_t held = ag_kv_cache_length(m->cache);
     ag_kv_prefill how = m->params.prefill;
@@ -200,8 +278,8 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
     if (!m || m->phase != PREFILL_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
-    size_t held = ag_kv_cache_length(m->cache), budget = m->budget;
-    size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - budget);
+    size_t held = ag_kv_cache_length(m->cache), budget = m->live;
+    size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
     size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
     size_t free = budget > held ? budget - held : 0;
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
@@ -259,10 +337,12 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     if (!m) return AG_OK;
     uint32_t last = position + (uint32_t)n - 1;
     m->n_pass = n;
+    AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_turn_protected(m->cache, m->inv_freq, last, m->trained, err));
-    size_t limit = m->phase == DECODING ? m->budget + m->slack : m->budget;
+    size_t limit = m->phase == DECODING ? m->live + m->slack : m->live;
     m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
+    if (m->relief_due) m->due = true;
     if (!m->gathered.sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
     ag_gathered_begin(&m->gathered, m->cache, n, row0 < n && starts_sum(m, n, n_left));
@@ -279,5 +359,8 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
         ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
                            (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values);
     }
-    return m->due ? cut(m, m->budget, position, AG_EVICTION_BUDGET, err) : AG_OK;
+    if (!m->due) return AG_OK;
+    ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
+    m->relief_due = false;
+    return cut(m, m->live, position, reason, err);
 }

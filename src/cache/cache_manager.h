@@ -22,6 +22,11 @@ typedef struct ag_attention_scores {
     size_t row0; /* of the sequence's rows */
 } ag_attention_scores;
 
+/* What parameters that name no policy mean. */
+void ag_eviction_complete(ag_eviction_params *p);
+/* Tokens whose blocks take no more than so many bytes. */
+uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes);
+
 /* Whether anything will ever leave. */
 bool ag_eviction_is_managed(const ag_eviction_params *p);
 
@@ -53,6 +58,11 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
 /* It is done; `position` is the next token's. */
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err);
+
+/* What the application knows of the system's memory; stands until it says something else. */
+void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
+/* As it was when last looked at. */
+ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */

@@ -59,6 +59,7 @@ static ag_status settle(const ag_model_info *info, const ag_session_params *para
     if (!out->prefill_chunk) return AG_FAIL(err, INVALID, "prefill in chunks of 0 tokens");
     if (out->max_seq_len > info->max_positions) out->max_seq_len = info->max_positions;
     if (out->prefill_chunk > out->max_seq_len) out->prefill_chunk = out->max_seq_len;
+    ag_eviction_complete(&out->eviction);
     if (!ag_eviction_is_managed(&out->eviction)) return AG_OK;
     ag_kv_params kv = kv_params(info, out);
     uint32_t budget;
@@ -156,6 +157,14 @@ const ag_eviction_tally *ag_session_last_evictions(const ag_session *s) {
 
 uint32_t ag_session_kv_budget(const ag_session *s) {
     return s->manager ? ag_cache_manager_budget(s->manager) : 0;
+}
+
+void ag_session_memory_hint(ag_session *s, ag_pressure level) {
+    ag_cache_manager_hint(s->manager, level);
+}
+
+ag_pressure ag_session_memory_pressure(const ag_session *s) {
+    return ag_cache_manager_pressure(s->manager);
 }
 
 uint32_t ag_session_capacity_left(const ag_session *s) {

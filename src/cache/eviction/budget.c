@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many tokens stay. */
 #include "cache/cache_manager.h"
+#include "cache/eviction/policies.h"
 #include "core/fail.h"
 
 enum { DEFAULT_BUDGET = 1024 };
 
+/* Pressure alone calls for the policy that needs to know least, and leaves the cache whole until
+ * then. */
+void ag_eviction_complete(ag_eviction_params *p) {
+    if (p->policy || !p->memory.threshold_bytes) return;
+    p->policy = &ag_eviction_keydiff;
+    p->budget_tokens = 0;
+    p->budget_bytes = 0;
+    p->budget_ratio = 1;
+}
+
 bool ag_eviction_is_managed(const ag_eviction_params *p) { return p->policy && p->policy->plan; }
 
-/* Tokens whose blocks take no more than so many bytes. */
-static uint32_t tokens_in(const ag_kv_params *kv, size_t bytes) {
+uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes) {
     ag_kv_params one = *kv;
     one.max_slots = AG_KV_BLOCK;
     size_t block = ag_kv_cache_plan_bytes(&one), n = block ? bytes / block : 0;
@@ -19,7 +29,7 @@ static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, 
                            ag_error *err) {
     uint32_t n = p->budget_tokens ? p->budget_tokens : UINT32_MAX;
     if (p->budget_bytes) {
-        uint32_t fit = tokens_in(kv, p->budget_bytes);
+        uint32_t fit = ag_eviction_tokens_in(kv, p->budget_bytes);
         if (!fit) {
             return AG_FAIL(err, INVALID, "a cache budget of %zu bytes holds no block of %d tokens",
                            p->budget_bytes, AG_KV_BLOCK);
@@ -43,17 +53,14 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
     uint32_t n = 0, room = kv->max_slots - 1;
     bool asked = p->budget_tokens || p->budget_bytes || p->budget_ratio != 0;
     AG_TRY(asked_for(p, kv, &n, err));
-    if (!asked) {
-        n = p->policy->default_budget ? p->policy->default_budget(p) : DEFAULT_BUDGET;
-        uint32_t spare = p->slack < room / 4 ? p->slack : room / 4;
-        if (n > room - spare) n = room - spare;
-    } else if (p->budget_tokens > room) {
+    if (!asked) n = p->policy->default_budget ? p->policy->default_budget(p) : DEFAULT_BUDGET;
+    if (p->budget_tokens > room) {
         return AG_FAIL(err, INVALID,
                        "a budget of %u tokens leaves no room in a cache of %u (max_seq_len)",
                        p->budget_tokens, kv->max_slots);
-    } else if (n > room) {
-        n = room;
     }
+    uint32_t spare = p->slack < room / 4 ? p->slack : room / 4;
+    if (n != p->budget_tokens && n > room - spare) n = room - spare;
     uint32_t recent = ag_eviction_recent(p);
     if (p->protected_prefix > n || recent > n - p->protected_prefix) {
         return AG_FAIL(err, INVALID,
@@ -63,6 +70,10 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
     }
     if (p->policy->settle && p->snapkv_kernel % 2 == 0) {
         return AG_FAIL(err, INVALID, "a pooling kernel of %u: it must be odd", p->snapkv_kernel);
+    }
+    if (p->memory.threshold_bytes && !(p->memory.target_ratio > 0 && p->memory.target_ratio < 1)) {
+        return AG_FAIL(err, INVALID, "a target of %g times the cache under memory pressure",
+                       (double)p->memory.target_ratio);
     }
     *out = n;
     return AG_OK;

@@ -70,17 +70,24 @@ void ag_gathered_settle(ag_gathered *g, const ag_eviction_params *p, const ag_kv
 
 /* ---- scratch ---- */
 
+/* Resident from the beginning: memory is not to grow just when it is short. */
+static void *resident(size_t n, size_t bytes) {
+    void *p = n < SIZE_MAX / bytes ? ag_malloc(n * bytes) : NULL;
+    if (p) memset(p, 0, n * bytes);
+    return p;
+}
+
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_params *kv, ag_error *err) {
     size_t n = kv->max_slots;
     bool keys = policy->importance == AG_IMPORTANCE_KEYS;
-    s->keep = ag_calloc(n, sizeof *s->keep);
-    s->work = ag_calloc(n, sizeof *s->work);
-    s->positions = ag_calloc(n, sizeof *s->positions);
-    s->values = ag_calloc(n, sizeof *s->values);
-    s->importance = ag_calloc(n, sizeof *s->importance);
-    if (keys) s->keys = ag_calloc(n * kv->head_dim, sizeof *s->keys);
-    if (keys) s->mean = ag_calloc(kv->head_dim, sizeof *s->mean);
+    s->keep = resident(n, sizeof *s->keep);
+    s->work = resident(n, sizeof *s->work);
+    s->positions = resident(n, sizeof *s->positions);
+    s->values = resident(n, sizeof *s->values);
+    s->importance = resident(n, sizeof *s->importance);
+    if (keys) s->keys = resident(n * kv->head_dim, sizeof *s->keys);
+    if (keys) s->mean = resident(kv->head_dim, sizeof *s->mean);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
         (!keys || (s->keys && s->mean))) {
         return AG_OK;

@@ -29,6 +29,7 @@ ag_eviction_params ag_eviction_defaults(void) {
         .window = 1024,
         .snapkv_window = 32,
         .snapkv_kernel = 5,
+        .memory = {.target_ratio = 0.75f},
     };
 }
 
