@@ -5,6 +5,10 @@
 #include <string.h>
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -35,6 +39,16 @@ static uint64_t saved_registers(void) {
     return (uint64_t)high << 32 | low;
 }
 
+/* The kernel saves tiles only for a process that has asked for them. */
+static bool may_use_tiles(void) {
+#ifdef __linux__
+    enum { REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 }; /* arch/x86, uapi/asm/prctl.h */
+    return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
 static bool has(uint32_t reg, uint32_t bits) { return (reg & bits) == bits; }
 
 uint32_t ag_cpu_features(void) {
@@ -52,7 +66,8 @@ uint32_t ag_cpu_features(void) {
     if (!has(b, AVX512_F_DQ | AVX512_BW | avx512_vl) || !has(c, AVX512_VNNI)) return features;
     if ((saved & SAVES_AVX512) != SAVES_AVX512) return features;
     features |= 1u << AG_CPU_AVX512;
-    if (has(d, AMX_BF16_TILE | AMX_INT8) && (saved & SAVES_TILES) == SAVES_TILES) {
+    if (has(d, AMX_BF16_TILE | AMX_INT8) && (saved & SAVES_TILES) == SAVES_TILES &&
+        may_use_tiles()) {
         features |= 1u << AG_CPU_AMX;
     }
     return features;

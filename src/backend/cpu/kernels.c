@@ -15,6 +15,7 @@ static const struct {
 #ifdef AG_CPU_X86
     {AG_CPU_AVX2, ag_cpu_kernels_avx2},
     {AG_CPU_AVX512, ag_cpu_kernels_avx512},
+    {AG_CPU_AMX, ag_cpu_kernels_amx},
 #endif
 #ifdef AG_CPU_AARCH64
     {AG_CPU_NEON, ag_cpu_kernels_neon},

@@ -116,6 +116,7 @@ const char *ag_cpu_kernels_init(ag_cpu_kernels *table, const char *isa_cap);
 void ag_cpu_kernels_common(ag_cpu_kernels *table);
 void ag_cpu_kernels_avx2(ag_cpu_kernels *table);
 void ag_cpu_kernels_avx512(ag_cpu_kernels *table);
+void ag_cpu_kernels_amx(ag_cpu_kernels *table);
 void ag_cpu_kernels_neon(ag_cpu_kernels *table);
 void ag_cpu_kernels_neon_dotprod(ag_cpu_kernels *table);
 void ag_cpu_kernels_neon_i8mm(ag_cpu_kernels *table);

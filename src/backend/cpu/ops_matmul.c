@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { PANEL_BYTES = 1 << 20, PANEL_ROWS_MIN = 16, PANEL_ROWS_MAX = 256 };
+enum { PANEL_BYTES = 3 << 19, PANEL_ROWS_MIN = 16, PANEL_ROWS_MAX = 256 };
 enum { PART_PRODUCTS = 1 << 17, PACK_ELEMENTS = 1 << 15 }; /* worth the waking of a thread */
 enum { CHUNK_PRODUCTS = 1 << 17, CHUNK_UNITS_MAX = 4 };    /* worth a claim; what a kernel keeps */
 
