@@ -21,6 +21,7 @@ enum {
     ROOM_FLOATS = 4096,                 /* of converted rows: half of a first-level cache */
     STEP = 8,                           /* rows are converted a multiple of these at a time */
     FEW_QUERIES = 16,
+    FEW_ROWS = 32,
 };
 
 typedef struct tile {
@@ -40,10 +41,13 @@ typedef struct tile {
 
 static size_t vectors_of(size_t n_queries) { return (n_queries + QUADS - 1) / QUADS; }
 
+/* Few queries take few rows at a time, so that fetches are spread; many go over the same rows again
+ * and again. */
 static uint32_t rows_at_once(size_t n_queries, size_t width) {
-    /* A lone query reads as it computes; many go over the same rows again and again. */
-    const size_t rows = n_queries <= FEW_QUERIES ? STEP : ROOM_FLOATS / width / STEP * STEP;
-    return rows < STEP ? STEP : rows < AG_KV_BLOCK ? (uint32_t)rows : AG_KV_BLOCK;
+    size_t rows = ROOM_FLOATS / width / STEP * STEP;
+    if (rows > AG_KV_BLOCK) rows = AG_KV_BLOCK;
+    if (n_queries <= FEW_QUERIES && rows > FEW_ROWS) rows = FEW_ROWS;
+    return rows < STEP ? STEP : (uint32_t)rows;
 }
 
 static size_t scratch_bytes(uint32_t head_dim, uint32_t n_queries) {
@@ -96,9 +100,10 @@ static uint32_t look(const tile *t, uint32_t b) {
 
 /* ---- scores ---- */
 
-/* NV vectors of queries against S keys, `width` apart. */
+/* NV vectors of queries against S keys, `width` apart; S rows of what is wanted next are fetched.
+ */
 INLINE void score_keys(const int NV, const int S, float *scores, const float *q, const float *keys,
-                       size_t width) {
+                       size_t width, const ahead *next) {
     vec acc[KEY_VECS][STEP];
     for (int v = 0; v < NV; v++) {
         for (int s = 0; s < S; s++) acc[v][s] = v_zero();
@@ -107,6 +112,7 @@ INLINE void score_keys(const int NV, const int S, float *scores, const float *q,
     for (size_t i = 0; i < width; i += 4) {
         vec query[KEY_VECS];
         for (int v = 0; v < NV; v++) query[v] = v_load(q + (size_t)v * q_stride + i * QUADS);
+        fetch_part(next, (size_t)S, i / 4);
         for (int s = 0; s < S; s++) {
             const vec key = v_quad(keys + (size_t)s * width + i);
             for (int v = 0; v < NV; v++) acc[v][s] = v_fma(query[v], key, acc[v][s]);
@@ -124,20 +130,25 @@ INLINE void score_keys(const int NV, const int S, float *scores, const float *q,
 }
 
 /* All queries against n keys, n rounded up; the scores begin at slot s0. */
-static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n) {
+static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n, ahead next) {
     const size_t width = t->width, q_stride = width * QUADS;
     size_t v = 0;
     for (; v + KEY_VECS <= t->n_vecs; v += KEY_VECS) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
+        const ahead part = v ? NOTHING : next;
         for (uint32_t s = 0; s < n; s += 4) {
+            const ahead rows = ahead_by(part, s);
             score_keys(KEY_VECS, 4, scores + s * QUADS, t->q + v * q_stride, keys + s * width,
-                       width);
+                       width, &rows);
         }
     }
     for (; v < t->n_vecs; v++) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
+        const ahead part = v ? NOTHING : next;
         for (uint32_t s = 0; s < n; s += STEP) {
-            score_keys(1, STEP, scores + s * QUADS, t->q + v * q_stride, keys + s * width, width);
+            const ahead rows = ahead_by(part, s);
+            score_keys(1, STEP, scores + s * QUADS, t->q + v * q_stride, keys + s * width, width,
+                       &rows);
         }
     }
 }
@@ -146,14 +157,13 @@ static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {
     return t->kv->blocks[b] + offset;
 }
 
-/* Scores of the first n slots of block b; rows that are wanted next are fetched meanwhile. */
-static void score_block(const tile *t, uint32_t b, uint32_t n, const unsigned char *next,
-                        size_t next_row_bytes) {
+/* Scores of the first n slots of block b. */
+static void score_block(const tile *t, uint32_t b, uint32_t n, ahead next) {
     const unsigned char *src = rows_at(t, b, t->kv->k_offset);
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        if (next) fetch_rows(next + s * next_row_bytes, rows * next_row_bytes);
-        score_rows(t, load_rows(t->room, src + s * t->keys.row_bytes, rows, &t->keys), s, rows);
+        const float *keys = load_rows(t->room, src + s * t->keys.row_bytes, rows, &t->keys);
+        score_rows(t, keys, s, rows, ahead_by(next, s));
     }
 }
 
@@ -225,6 +235,7 @@ static void weigh(const tile *t, size_t v) {
 typedef struct value_step {
     const float *rows; /* of slot s0 on, `width` apart */
     uint32_t s0, n;    /* slots of the block */
+    ahead next;
 } value_step;
 
 /* R queries from m on, NV vectors of the head from i on. */
@@ -251,6 +262,7 @@ INLINE void add_values(const int R, const int NV, float *out, const tile *t, siz
         for (uint32_t k = 0; k < 4; k++, row += width) {
             vec value[VALUE_VECS];
             for (int v = 0; v < NV; v++) value[v] = v_load(row + v * LANES);
+            if (i == 0 && m == 0) fetch_row(&step->next, s + k);
             for (int r = 0; r < R; r++) {
                 const vec weight = v_set(weights[r][s * QUADS + k]);
                 for (int v = 0; v < NV; v++) acc[r][v] = v_fma(weight, value[v], acc[r][v]);
@@ -283,14 +295,13 @@ INLINE void add_rows(const int R, float *out, const tile *t, size_t m, const val
     for (; i < t->width; i += LANES) add_values(R, 1, out, t, m, i, step);
 }
 
-static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, const unsigned char *next,
-                      size_t next_row_bytes) {
+static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, ahead next) {
     const unsigned char *src = rows_at(t, b, t->kv->v_offset);
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        if (next) fetch_rows(next + s * next_row_bytes, rows * next_row_bytes);
         const unsigned char *at = src + s * t->values.row_bytes;
-        const value_step step = {load_rows(t->room, at, rows, &t->values), s, rows};
+        const float *values = load_rows(t->room, at, rows, &t->values);
+        const value_step step = {values, s, rows, ahead_by(next, s)};
         size_t m = 0;
         for (; m + 4 <= t->n_queries; m += 4) add_rows(4, out, t, m, &step);
         for (; m + 2 <= t->n_queries; m += 2) add_rows(2, out, t, m, &step);
@@ -300,6 +311,16 @@ static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, const u
 }
 
 /* ---- a span ---- */
+
+/* Those that look() will ask for. */
+static void fetch_positions(const tile *t, uint32_t b) {
+    const uint32_t n = kv_head_slots(t->kv, b, t->kv->n_slots);
+    if (n) __builtin_prefetch(rows_at(t, b, t->kv->p_offset) + (n - 1) * sizeof(uint32_t));
+}
+
+static ahead keys_of(const tile *t, uint32_t b) {
+    return ahead_of(rows_at(t, b, t->kv->k_offset), &t->keys);
+}
 
 static void store_sums(const tile *t, const ag_cpu_partial *out) {
     for (size_t v = 0; v < t->n_vecs; v++) {
@@ -323,10 +344,10 @@ static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag
         const uint32_t n = look(&t, b);
         if (!n) break; /* later slots have later positions */
         const bool follows = (b + 1) * AG_KV_BLOCK < kv->fetch_end;
-        score_block(&t, b, n, rows_at(&t, b, kv->v_offset), t.values.row_bytes);
+        if (follows) fetch_positions(&t, b + 1);
+        score_block(&t, b, n, ahead_of(rows_at(&t, b, kv->v_offset), &t.values));
         for (size_t v = 0; v < t.n_vecs; v++) weigh(&t, v);
-        add_block(&t, out->values, b, n, follows ? rows_at(&t, b + 1, kv->k_offset) : NULL,
-                  t.keys.row_bytes);
+        add_block(&t, out->values, b, n, follows ? keys_of(&t, b + 1) : NOTHING);
     }
     store_sums(&t, out);
 }
@@ -393,7 +414,7 @@ static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_
         const uint32_t n = look(&t, b);
         if (!n) break;
         const bool follows = b + 1 < end && (b + 1) * AG_KV_BLOCK < kv->n_slots;
-        score_block(&t, b, n, follows ? rows_at(&t, b + 1, kv->k_offset) : NULL, t.keys.row_bytes);
+        score_block(&t, b, n, follows ? keys_of(&t, b + 1) : NOTHING);
         for (size_t v = 0; v < t.n_vecs; v++) normalise(&t, v, max, sum);
         add_means(&t, scores + b * AG_KV_BLOCK);
     }

