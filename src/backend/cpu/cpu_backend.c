@@ -10,13 +10,14 @@
 #include <stdlib.h>
 
 /* Enough for a decoded token of a small model; larger problems grow it once. */
-enum { SHARED_BYTES = 1 << 20, THREAD_BYTES = 1 << 17 };
+enum { SHARED_BYTES = 1 << 20, THREAD_BYTES = 1 << 17, ROPE_BYTES = 1 << 13 };
 
 static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
 
 static void cpu_destroy(ag_backend *b) {
     ag_cpu_backend *cpu = cpu_of(b);
     ag_pool_destroy(cpu->pool);
+    ag_aligned_free(cpu->rope.memory);
     ag_aligned_free(cpu->scratch.threads);
     ag_aligned_free(cpu->scratch.shared);
     ag_aligned_free(cpu->parts);
@@ -81,6 +82,10 @@ ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each) {
                 ag_pool_threads(cpu->pool));
 }
 
+ag_status ag_cpu_need_rope(ag_cpu_backend *cpu, size_t bytes) {
+    return grow(cpu, &cpu->rope.memory, &cpu->rope.bytes, bytes, 1);
+}
+
 void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread) {
     return cpu->scratch.threads + thread * cpu->scratch.thread_bytes;
 }
@@ -135,11 +140,14 @@ static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_e
     const size_t n_threads = ag_pool_threads(cpu->pool);
     cpu->scratch.shared_bytes = SHARED_BYTES;
     cpu->scratch.thread_bytes = THREAD_BYTES;
+    cpu->rope.bytes = ROPE_BYTES;
+    cpu->rope.memory = ag_aligned_alloc(ROPE_BYTES);
     cpu->scratch.shared = ag_aligned_alloc(SHARED_BYTES);
     cpu->scratch.threads = ag_aligned_alloc(n_threads * THREAD_BYTES);
     cpu->bad_rows = ag_calloc(n_threads, sizeof *cpu->bad_rows);
     cpu->parts = ag_aligned_alloc(n_threads * sizeof *cpu->parts);
-    if (!cpu->scratch.shared || !cpu->scratch.threads || !cpu->bad_rows || !cpu->parts) {
+    if (!cpu->rope.memory || !cpu->scratch.shared || !cpu->scratch.threads || !cpu->bad_rows ||
+        !cpu->parts) {
         return AG_FAIL(err, NOMEM, "cpu: working space for %zu threads", n_threads);
     }
     char sets[64];

@@ -34,6 +34,11 @@ typedef struct ag_cpu_backend {
         unsigned char *threads; /* thread_bytes for each thread */
         size_t shared_bytes, thread_bytes;
     } scratch;
+    /* The angles that ag_rope was last asked for: every layer of a pass asks for the same. */
+    struct {
+        unsigned char *memory; /* cos_sin [n_rows][2 * half], inv_freq [half], positions [n_rows] */
+        size_t bytes, n_rows, half;
+    } rope;
     ag_cpu_bad_row *bad_rows; /* [threads] */
     ag_cpu_part *parts;       /* [threads] */
 } ag_cpu_backend;
@@ -43,6 +48,7 @@ ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **ou
 /* Make the scratch at least so large; AG_NOMEM is in base.err. What was in it is lost. */
 ag_status ag_cpu_need_shared(ag_cpu_backend *cpu, size_t bytes);
 ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each);
+ag_status ag_cpu_need_rope(ag_cpu_backend *cpu, size_t bytes);
 void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread);
 
 /* Rows to hand out at a time: some chunks for each thread, none with less than `least` rows. */
@@ -66,12 +72,14 @@ ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tens
 ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
                           float eps);
 ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x);
-ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                      const ag_tensor *inv_freq);
 ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
 ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
+
+/* ops_rope.c */
+ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                      const ag_tensor *inv_freq);
 
 /* ops_convert.c */
 ag_status ag_cpu_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);

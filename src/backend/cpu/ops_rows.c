@@ -2,16 +2,13 @@
 /* Operations that treat every row, or every element, by itself. */
 #include "backend/cpu/cpu_backend.h"
 
-#include <math.h>
-
 enum { CHUNK_ELEMENTS = 4096, CHUNK_EXPONENTIALS = 512 }; /* worth the claim of a chunk */
 
 typedef struct rows_job {
     const ag_cpu_backend *cpu;
     float *y; /* what is written */
     const float *x, *w;
-    size_t n, heads; /* columns; rope: of one head */
-    const uint32_t *positions;
+    size_t n;    /* columns */
     float value; /* eps or factor */
 } rows_job;
 
@@ -55,44 +52,6 @@ static void softmax_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
 ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x) {
     rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .n = ag_shape_cols(&x->shape)};
     run_rows(&job, ag_shape_rows(&x->shape), job.n, CHUNK_EXPONENTIALS, softmax_rows);
-    return AG_OK;
-}
-
-/* The angle is rounded to float before its sine is taken, as the reference implementation does: at
- * position 100000 the rounding is worth more than a float's last bit. */
-static void fill_cos_sin(float *cos_sin, uint32_t position, const float *inv_freq, size_t half) {
-    for (size_t i = 0; i < half; i++) {
-        const float angle = (float)position * inv_freq[i];
-        cos_sin[2 * i] = (float)cos((double)angle);
-        cos_sin[2 * i + 1] = (float)sin((double)angle);
-    }
-}
-
-static void rope_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
-    const rows_job *job = ctx;
-    float *cos_sin = ag_cpu_thread_scratch(job->cpu, thread);
-    for (size_t i = begin; i < end; i++) {
-        fill_cos_sin(cos_sin, job->positions[i], job->w, job->n / 2);
-        float *row = job->y + i * job->heads * job->n;
-        for (size_t h = 0; h < job->heads; h++) {
-            job->cpu->kernels.rope(row + h * job->n, cos_sin, job->n);
-        }
-    }
-}
-
-ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                      const ag_tensor *inv_freq) {
-    rows_job job = {.cpu = cpu_of(b),
-                    .y = ag_tensor_data(x),
-                    .w = ag_tensor_data(inv_freq),
-                    .n = ag_shape_cols(&x->shape),
-                    .positions = positions};
-    if (!ag_shape_numel(&x->shape)) return AG_OK;
-    job.heads = x->shape.dim[x->shape.n_dims - 2];
-    ag_status st = ag_cpu_need_threads(cpu_of(b), job.n * sizeof(float));
-    if (st != AG_OK) return st;
-    size_t n_rows = ag_shape_rows(&x->shape) / job.heads;
-    run_rows(&job, n_rows, job.heads * job.n, CHUNK_EXPONENTIALS, rope_rows);
     return AG_OK;
 }
 

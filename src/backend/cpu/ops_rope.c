@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotary positions. Sines cost more than rotations, so those of the last call are kept. */
+#include "backend/cpu/cpu_backend.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LEAST_SINES = 512, LEAST_ELEMENTS = 4096 }; /* worth the claim of a chunk */
+
+typedef struct rope_job {
+    const ag_cpu_backend *cpu;
+    float *x, *cos_sin;
+    const float *inv_freq;
+    const uint32_t *positions;
+    size_t n_heads, head_dim;
+} rope_job;
+
+/* The angle is rounded to float before its sine is taken, as the reference implementation does: at
+ * position 100000 the rounding is worth more than a float's last bit. */
+static void fill_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rope_job *job = ctx;
+    const size_t half = job->head_dim / 2;
+    for (size_t row = begin; row < end; row++) {
+        float *cos_sin = job->cos_sin + row * job->head_dim;
+        for (size_t i = 0; i < half; i++) {
+            const float angle = (float)job->positions[row] * job->inv_freq[i];
+            cos_sin[2 * i] = (float)cos((double)angle);
+            cos_sin[2 * i + 1] = (float)sin((double)angle);
+        }
+    }
+}
+
+static void rotate_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rope_job *job = ctx;
+    for (size_t i = begin * job->n_heads; i < end * job->n_heads; i++) {
+        const float *cos_sin = job->cos_sin + i / job->n_heads * job->head_dim;
+        job->cpu->kernels.rope(job->x + i * job->head_dim, cos_sin, job->head_dim);
+    }
+}
+
+/* Runs fn over the rows, at least `least` of `row_size` at a time. */
+static void run_rows(rope_job *job, ag_pool_fn fn, size_t n_rows, size_t row_size, size_t least) {
+    size_t grain = ag_cpu_grain(job->cpu, n_rows, (least + row_size - 1) / row_size);
+    ag_pool_run(job->cpu->pool, n_rows, grain, fn, job);
+}
+
+/* Sets job->cos_sin; computes it unless the last call was for the same positions and angles. */
+static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows) {
+    const size_t half = job->head_dim / 2, table = n_rows * job->head_dim * sizeof(float);
+    const size_t angles = half * sizeof(float), places = n_rows * sizeof(uint32_t);
+    AG_TRY(ag_cpu_need_rope(cpu, table + angles + places));
+    unsigned char *known_angles = cpu->rope.memory + table, *known_places = known_angles + angles;
+    job->cos_sin = (float *)(void *)cpu->rope.memory;
+    if (cpu->rope.n_rows == n_rows && cpu->rope.half == half &&
+        !memcmp(known_angles, job->inv_freq, angles) &&
+        !memcmp(known_places, job->positions, places)) {
+        return AG_OK;
+    }
+    run_rows(job, fill_rows, n_rows, half, LEAST_SINES);
+    memcpy(known_angles, job->inv_freq, angles);
+    memcpy(known_places, job->positions, places);
+    cpu->rope.n_rows = n_rows;
+    cpu->rope.half = half;
+    return AG_OK;
+}
+
+ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                      const ag_tensor *inv_freq) {
+    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    rope_job job = {.cpu = cpu,
+                    .x = ag_tensor_data(x),
+                    .inv_freq = ag_tensor_data(inv_freq),
+                    .positions = positions,
+                    .n_heads = x->shape.dim[x->shape.n_dims - 2],
+                    .head_dim = ag_shape_cols(&x->shape)};
+    const size_t n_rows = ag_shape_rows(&x->shape) / job.n_heads;
+    AG_TRY(need_cos_sin(cpu, &job, n_rows));
+    run_rows(&job, rotate_rows, n_rows, job.n_heads * job.head_dim, LEAST_ELEMENTS);
+    return AG_OK;
+}
