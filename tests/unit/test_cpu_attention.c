@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU's attention with every instruction set of this machine: against the definition in
+ * core/backend_attention.c, and against itself with other threads and other cuts of a prompt. */
+#include "backend/cpu/features.h"
+#include "core/backend_compose.h"
+#include "core/backend_ops.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_BLOCKS = 16, MAX_HEADS = 4, PAGE = 4096 };
+
+static uint32_t random_state = 1;
+
+static uint32_t next_random(void) {
+    random_state = random_state * 1664525u + 1013904223u;
+    return random_state >> 8;
+}
+
+static uint32_t below(uint32_t n) { return next_random() % n; }
+static float random_value(void) { return (float)next_random() * 0x1p-23f - 1; }
+
+static ag_backend *backend_of(const char *isa, uint32_t n_threads) {
+    ag_backend *be;
+    const ag_backend_params params = {.name = "cpu", .n_threads = n_threads};
+    setenv("AG_CPU_ISA", isa, 1);
+    assert_int_equal(ag_backend_create(&params, &be, NULL), AG_OK);
+    unsetenv("AG_CPU_ISA");
+    return be;
+}
+
+/* Calls test once for each instruction set. */
+static void for_all_isas(void (*test)(const char *isa)) {
+    for (unsigned i = 0; i < AG_CPU_ISA_COUNT; i++) {
+        if (ag_cpu_features() >> i & 1) test(ag_cpu_isa_name((ag_cpu_isa)i));
+    }
+}
+
+/* ---- a cache, and queries for it ---- */
+
+typedef struct rig {
+    ag_backend *be;
+    ag_kv_view kv;
+    ag_kv_block blocks[MAX_BLOCKS];
+    uint32_t n_slots[MAX_HEADS];
+    ag_buffer *memory, *owners[2];
+    ag_tensor q, out;
+    size_t n_rows, row_floats;
+    uint32_t *positions;
+} rig;
+
+static size_t whole_pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
+
+static unsigned char *part_of(const rig *r, size_t slot, size_t head, size_t offset, size_t size) {
+    const ag_kv_block *b = &r->blocks[slot / AG_KV_BLOCK];
+    return (unsigned char *)ag_buffer_map(b->buffer) + b->offset + offset +
+           (head * AG_KV_BLOCK + slot % AG_KV_BLOCK) * size;
+}
+
+static void fill_row(void *dst, ag_dtype type, size_t d) {
+    float row[256];
+    for (size_t i = 0; i < d; i++) row[i] = random_value();
+    assert_int_equal(ag_quantize_row(type, dst, row, d, AG_ROUND_KV, NULL), AG_OK);
+}
+
+static rig make_rig(ag_backend *be, ag_dtype k, ag_dtype v, size_t n_kv_heads, size_t group,
+                    size_t d, size_t n_slots, size_t n_rows) {
+    const size_t rows = n_kv_heads * AG_KV_BLOCK;
+    rig r = {.be = be, .n_rows = n_rows, .row_floats = n_kv_heads * group * d};
+    r.kv = (ag_kv_view){.k_type = k,
+                        .v_type = v,
+                        .n_kv_heads = (uint32_t)n_kv_heads,
+                        .head_dim = (uint32_t)d,
+                        .n_blocks = (uint32_t)(n_slots / AG_KV_BLOCK + 1)};
+    r.kv.v_offset = whole_pages(rows * ag_dtype_row_bytes(k, d));
+    r.kv.p_offset = r.kv.v_offset + whole_pages(rows * ag_dtype_row_bytes(v, d));
+    const size_t block_bytes = r.kv.p_offset + whole_pages(rows * sizeof(uint32_t));
+    ag_memory *memory = ag_backend_memory(be);
+    ag_memory_alloc(memory, r.kv.n_blocks * block_bytes, AG_USAGE_KV, &r.memory, NULL);
+    /* What holds no token yet holds no number either. */
+    memset(ag_buffer_map(r.memory), 0xff, r.kv.n_blocks * block_bytes);
+    for (size_t b = 0; b < r.kv.n_blocks; b++) {
+        r.blocks[b] = (ag_kv_block){r.memory, b * block_bytes};
+    }
+    for (size_t h = 0; h < n_kv_heads; h++) {
+        uint32_t position = below(3);
+        for (size_t s = 0; s < n_slots; s++, position += below(4) ? 1 : below(9) + 1) {
+            fill_row(part_of(&r, s, h, 0, ag_dtype_row_bytes(k, d)), k, d);
+            fill_row(part_of(&r, s, h, r.kv.v_offset, ag_dtype_row_bytes(v, d)), v, d);
+            memcpy(part_of(&r, s, h, r.kv.p_offset, 4), &position, 4);
+        }
+        r.n_slots[h] = (uint32_t)n_slots;
+    }
+    const ag_shape shape = ag_shape_3d(n_rows, n_kv_heads * group, d);
+    ag_tensor_alloc(&r.q, &r.owners[0], memory, AG_USAGE_SCRATCH, AG_F32, shape, NULL);
+    ag_tensor_alloc(&r.out, &r.owners[1], memory, AG_USAGE_SCRATCH, AG_F32, shape, NULL);
+    float *q = ag_tensor_f32(&r.q);
+    for (size_t i = 0; i < n_rows * r.row_floats; i++) q[i] = 3 * random_value();
+    r.positions = malloc(n_rows * sizeof *r.positions);
+    const uint32_t step = (uint32_t)(2 * n_slots / n_rows) + 1;
+    for (size_t i = 0, at = 0; i < n_rows; i++, at += 1 + below(step)) {
+        r.positions[i] = (uint32_t)at;
+    }
+    return r;
+}
+
+static void free_rig(rig *r) {
+    for (int i = 0; i < 2; i++) ag_buffer_release(&r->owners[i]);
+    ag_buffer_release(&r->memory);
+    free(r->positions);
+}
+
+static ag_attention_seq seq_of(const rig *r, float *scores, size_t score_row0, size_t stride) {
+    ag_attention_seq seq = {.kv = r->kv,
+                            .n_rows = r->n_rows,
+                            .positions = r->positions,
+                            .scores = scores,
+                            .score_row0 = score_row0,
+                            .score_stride = stride};
+    seq.kv.blocks = r->blocks;
+    seq.kv.n_slots = r->n_slots;
+    return seq;
+}
+
+/* ---- against the definition ---- */
+
+static void expect_close(const float *got, const double *want, size_t n, double tolerance,
+                         const char *what, const rig *r) {
+    for (size_t i = 0; i < n; i++) {
+        if (fabs((double)got[i] - want[i]) <= tolerance) continue;
+        fail_msg("%s[%zu]: %.9g, not %.9g; %s/%s, %u heads of %u, %zu rows", what, i,
+                 (double)got[i], want[i], ag_dtype_name(r->kv.k_type), ag_dtype_name(r->kv.v_type),
+                 r->kv.n_kv_heads, r->kv.head_dim, r->n_rows);
+    }
+}
+
+static double *widened(const float *x, size_t n) {
+    double *y = malloc(n * sizeof *y);
+    for (size_t i = 0; i < n; i++) y[i] = (double)x[i];
+    return y;
+}
+
+static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
+    const size_t stride = n_slots + 3, n_scores = r->kv.n_kv_heads * stride;
+    const size_t n = r->n_rows * r->row_floats;
+    const float scale = 1 / sqrtf((float)r->kv.head_dim);
+    float *scores = calloc(2 * n_scores, sizeof *scores), *out = ag_tensor_f32(&r->out);
+    ag_attention_seq seq = seq_of(r, scores, score_row0, stride);
+    assert_int_equal(ag_compose_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    double *want = widened(out, n), *want_scores = widened(scores, n_scores);
+    seq.scores = scores + n_scores;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    expect_close(out, want, n, 3e-6, "out", r);
+    expect_close(seq.scores, want_scores, n_scores, 2e-6 * (double)r->n_rows, "scores", r);
+    float *before = malloc(n * sizeof *before);
+    memcpy(before, out, n * sizeof *out);
+    seq.scores = NULL;
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_memory_equal(out, before, n * sizeof *out);
+    free(before), free(want), free(want_scores), free(scores);
+}
+
+static void check_shapes(const char *isa) {
+    static const size_t dims[] = {2, 16, 24, 32, 64, 80, 96, 128, 256};
+    static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0, AG_BF16};
+    ag_backend *be = backend_of(isa, 3);
+    for (size_t i = 0; i < 216; i++) {
+        const size_t d = dims[i % 9], n_types = d % AG_QK ? 2 : 5;
+        const ag_dtype k = types[below((uint32_t)n_types)], v = types[below((uint32_t)n_types)];
+        const size_t n_slots = below(i % 7 ? 300 : 1300) + 1, n_rows = below(i % 5 ? 4 : 70) + 1;
+        const size_t n_kv_heads = 1 + below(3);
+        rig r = make_rig(be, k, v, n_kv_heads, 1 + i % 8, d, n_slots, n_rows);
+        for (size_t h = 1; h < n_kv_heads; h++) r.n_slots[h] = below((uint32_t)n_slots + 1);
+        compare_with_definition(&r, n_slots, below((uint32_t)n_rows + 1));
+        free_rig(&r);
+    }
+    ag_backend_destroy(be);
+}
+
+static void attention_is_what_its_definition_says(void **state) {
+    (void)state;
+    for_all_isas(check_shapes);
+}
+
+/* ---- against itself ---- */
+
+static void check_threads(const char *isa) {
+    const size_t n_slots = 1700, n_rows = 37, stride = n_slots;
+    float *first = NULL, *first_scores = NULL;
+    for (uint32_t n_threads = 1; n_threads <= 7; n_threads += 2) {
+        ag_backend *be = backend_of(isa, n_threads);
+        random_state = 5;
+        rig r = make_rig(be, AG_F16, AG_Q8_0, 2, 3, 64, n_slots, n_rows);
+        const size_t bytes = n_rows * r.row_floats * sizeof(float);
+        float *scores = calloc(2 * stride, sizeof *scores);
+        const ag_attention_seq seq = seq_of(&r, scores, 5, stride);
+        assert_int_equal(ag_attention(be, &r.out, &r.q, &seq, 1, 0.2f), AG_OK);
+        if (first) {
+            assert_memory_equal(ag_tensor_f32(&r.out), first, bytes);
+            assert_memory_equal(scores, first_scores, 2 * stride * sizeof *scores);
+            free(scores);
+        } else {
+            first = malloc(bytes);
+            memcpy(first, ag_tensor_f32(&r.out), bytes);
+            first_scores = scores;
+        }
+        free_rig(&r);
+        ag_backend_destroy(be);
+    }
+    free(first), free(first_scores);
+}
+
+static void threads_change_nothing(void **state) {
+    (void)state;
+    for_all_isas(check_threads);
+}
+
+/* The rows of a prompt, `step` at a time, where the cache holds nothing beyond the last of them. */
+static void attend_in_steps(rig *r, size_t step) {
+    const uint32_t n_slots = r->n_slots[0];
+    for (size_t row = 0; row < r->n_rows; row += step) {
+        ag_attention_seq seq = seq_of(r, NULL, 0, 0);
+        seq.row0 = row;
+        seq.n_rows = r->n_rows - row < step ? r->n_rows - row : step;
+        seq.positions = r->positions + row;
+        r->n_slots[0] = n_slots - (uint32_t)(r->n_rows - row - seq.n_rows);
+        r->n_slots[1] = r->n_slots[0];
+        assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 0.2f), AG_OK);
+    }
+}
+
+static void check_cuts(const char *isa) {
+    static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    ag_backend *be = backend_of(isa, 2);
+    for (size_t i = 0; i < 16; i++) {
+        const size_t n_rows = 150, n_slots = 600, group = 1 + i % 5;
+        rig r = make_rig(be, types[i / 4], types[i % 4], 2, group, 64, n_slots, n_rows);
+        for (uint32_t s = 0; s < n_slots; s++) {
+            for (size_t h = 0; h < 2; h++) memcpy(part_of(&r, s, h, r.kv.p_offset, 4), &s, 4);
+        }
+        for (size_t k = 0; k < n_rows; k++) r.positions[k] = (uint32_t)(n_slots - n_rows + k);
+        const size_t bytes = n_rows * r.row_floats * sizeof(float);
+        float *whole = malloc(bytes), *out = ag_tensor_f32(&r.out);
+        attend_in_steps(&r, n_rows);
+        memcpy(whole, out, bytes);
+        static const size_t steps[] = {1, 7, 64, 149};
+        for (int k = 0; k < 4; k++) {
+            memset(out, 0, bytes);
+            attend_in_steps(&r, steps[k]);
+            assert_memory_equal(out, whole, bytes);
+        }
+        free(whole);
+        free_rig(&r);
+    }
+    ag_backend_destroy(be);
+}
+
+static void a_prompt_may_be_cut_anywhere(void **state) {
+    (void)state;
+    for_all_isas(check_cuts);
+}
+
+/* ---- values that are no numbers ---- */
+
+static bool all_nan(const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!isnan(x[i])) return false;
+    }
+    return true;
+}
+
+static void check_not_a_number(const char *isa) {
+    enum { D = 64, GROUP = 4, ROWS = 9, SLOTS = 140 };
+    ag_backend *be = backend_of(isa, 2);
+    rig r = make_rig(be, AG_F32, AG_F32, 1, GROUP, D, SLOTS, ROWS);
+    for (uint32_t i = 0; i < ROWS; i++) r.positions[i] = 100000 + i;
+    uint32_t late = 100003;
+    memcpy(part_of(&r, SLOTS - 1, 0, r.kv.p_offset, 4), &late, 4);
+    float *q = ag_tensor_f32(&r.q), *out = ag_tensor_f32(&r.out), before[ROWS * GROUP * D];
+    ag_attention_seq seq = seq_of(&r, NULL, 0, 0);
+    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    memcpy(before, out, sizeof before);
+    /* Row 1, head 2 alone. */
+    q[(1 * GROUP + 2) * D + 5] = NAN;
+    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    assert_true(all_nan(out + (1 * GROUP + 2) * D, D));
+    assert_memory_equal(out, before, (1 * GROUP + 2) * D * sizeof *out);
+    assert_memory_equal(out + (1 * GROUP + 3) * D, before + (1 * GROUP + 3) * D,
+                        (ROWS * GROUP - 1 * GROUP - 3) * D * sizeof *out);
+    q[(1 * GROUP + 2) * D + 5] = 0;
+    /* The last slot's key, then its value: rows from the third on see it. */
+    float *key = (float *)(void *)part_of(&r, SLOTS - 1, 0, 0, D * sizeof(float));
+    float *value = (float *)(void *)part_of(&r, SLOTS - 1, 0, r.kv.v_offset, D * sizeof(float));
+    key[1] = NAN;
+    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    assert_memory_equal(out, before, GROUP * D * sizeof *out);
+    assert_true(all_nan(out + 3 * GROUP * D, (ROWS - 3) * GROUP * D));
+    key[1] = 0;
+    value[7] = INFINITY;
+    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    assert_memory_equal(out, before, GROUP * D * sizeof *out);
+    for (size_t i = 0; i < ROWS * GROUP; i++) {
+        assert_true(i < 3 * GROUP ? isfinite(out[i * D + 7]) : out[i * D + 7] == INFINITY);
+    }
+    free_rig(&r);
+    ag_backend_destroy(be);
+}
+
+static void what_is_no_number_stays_with_those_who_see_it(void **state) {
+    (void)state;
+    for_all_isas(check_not_a_number);
+}
+
+/* ---- rotary positions ---- */
+
+static void sines_are_kept_only_for_the_same_positions(void **state) {
+    (void)state;
+    enum { ROWS = 3, D = 8 };
+    static const uint32_t positions[][ROWS] = {{0, 1, 2}, {0, 1, 3}, {0, 1, 3}, {70000, 5, 3}};
+    ag_backend *be = backend_of("common", 2);
+    ag_tensor x, freq;
+    ag_buffer *owners[2];
+    ag_memory *memory = ag_backend_memory(be);
+    ag_tensor_alloc(&x, &owners[0], memory, AG_USAGE_SCRATCH, AG_F32, ag_shape_3d(ROWS, 1, D),
+                    NULL);
+    ag_tensor_alloc(&freq, &owners[1], memory, AG_USAGE_SCRATCH, AG_F32, ag_shape_1d(D / 2), NULL);
+    float *v = ag_tensor_f32(&x), *f = ag_tensor_f32(&freq);
+    for (size_t call = 0; call < 8; call++) {
+        const uint32_t *p = positions[call / 2];
+        for (int i = 0; i < D / 2; i++) f[i] = (call == 7 ? 0.5f : 1.0f) / (float)(1 + i);
+        for (int i = 0; i < ROWS * D; i++) v[i] = i % D < D / 2 ? 1 : 0;
+        assert_int_equal(ag_rope(be, &x, p, &freq), AG_OK);
+        for (int i = 0; i < ROWS * D; i++) {
+            const double angle = (double)((float)p[i / D] * f[i % (D / 2)]);
+            const double want = i % D < D / 2 ? cos(angle) : sin(angle);
+            assert_true(fabs((double)v[i] - want) < 1e-7);
+        }
+    }
+    for (int i = 0; i < 2; i++) ag_buffer_release(&owners[i]);
+    ag_backend_destroy(be);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_what_its_definition_says),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(a_prompt_may_be_cut_anywhere),
+        cmocka_unit_test(what_is_no_number_stays_with_those_who_see_it),
+        cmocka_unit_test(sines_are_kept_only_for_the_same_positions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
