@@ -67,10 +67,14 @@ int engine_start(engine *e, const model_options *o, uint32_t n_context) {
         .prefill_chunk = o->prefill_chunk,
         .k_type = o->k_type,
         .v_type = o->v_type,
+        .eviction = o->eviction.params,
     };
-    if (ag_session_create(e->model, &params, &e->session, &err) != AG_OK)
-        return complain_error(&err);
-    return EXIT_DONE;
+    if (o->verbose) params.eviction.on_eviction = eviction_say;
+    /* Wrong options are wrong usage, although only the model tells. */
+    ag_status status = ag_session_create(e->model, &params, &e->session, &err);
+    if (status == AG_OK) return EXIT_DONE;
+    int code = complain_error(&err);
+    return status == AG_INVALID ? EXIT_USAGE : code;
 }
 
 void engine_close(engine *e) {

@@ -1,26 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "eviction_options.h"
 
+#include "command.h"
+#include "output.h"
+#include "progress.h"
+
+#include <inttypes.h>
 #include <string.h>
 
+#define FIELD(name) offsetof(eviction_options, name)
+
+enum { MEGABYTE = 1000000, MIB = 1 << 20 };
+
 static bool set_policy(void *target, const char *value, char *why) {
-    static const char *const later[] = {"sliding", "streaming", "snapkv", "h2o", "tova", "keydiff"};
-    (void)target;
-    if (!strcmp(value, "none")) return true;
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-        if (strcmp(value, later[i]) != 0) continue;
-        snprintf(why, WHY_SIZE, "'%s' is not available yet in this version, which has none", value);
-        return false;
+    eviction_options *o = target;
+    o->params.policy = ag_eviction_policy_find(value);
+    if (o->params.policy) return true;
+    int n = snprintf(why, WHY_SIZE, "'%.60s' is not one of", value);
+    for (size_t i = 0; ag_eviction_policy_at(i); i++) {
+        n += snprintf(why + n, WHY_SIZE - (size_t)n, "%s %s", i ? "," : "",
+                      ag_eviction_policy_at(i)->name);
     }
-    snprintf(why, WHY_SIZE,
-             "'%.60s' is not one of none, sliding, streaming, snapkv, h2o, tova, keydiff", value);
     return false;
 }
 
-static bool needs_policy(void *target, const char *value, char *why) {
-    (void)target, (void)value;
-    snprintf(why, WHY_SIZE, "needs an eviction policy other than none");
-    return false;
+/* "512", "25%", "64MiB". */
+static bool set_budget(void *target, const char *value, char *why) {
+    ag_eviction_params *p = &((eviction_options *)target)->params;
+    char number[32];
+    size_t len = strspn(value, "0123456789.");
+    int64_t n;
+    double share;
+    if (!len || len >= sizeof number) {
+        snprintf(why, WHY_SIZE, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
+        return false;
+    }
+    memcpy(number, value, len);
+    number[len] = '\0';
+    const char *unit = value + len;
+    p->budget_tokens = 0;
+    p->budget_bytes = 0;
+    p->budget_ratio = 0;
+    if (!strcmp(unit, "%")) {
+        if (!parse_real(number, 0.01, 100, &share, why)) return false;
+        p->budget_ratio = (float)(share / 100);
+    } else if (!strcmp(unit, "MiB")) {
+        if (!parse_integer(number, 1, INT32_MAX, &n, why)) return false;
+        p->budget_bytes = (size_t)n * MIB;
+    } else if (!*unit) {
+        if (!parse_integer(number, 1, INT32_MAX, &n, why)) return false;
+        p->budget_tokens = (uint32_t)n;
+    } else {
+        snprintf(why, WHY_SIZE, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
+        return false;
+    }
+    return true;
+}
+
+static bool set_prefill(void *target, const char *value, char *why) {
+    ag_eviction_params *p = &((eviction_options *)target)->params;
+    bool bounded = !strcmp(value, "bounded"), whole = !strcmp(value, "whole");
+    if (bounded) p->prefill = AG_KV_PREFILL_BOUNDED;
+    if (whole) p->prefill = AG_KV_PREFILL_WHOLE;
+    if (!bounded && !whole) snprintf(why, WHY_SIZE, "'%.60s' is not bounded or whole", value);
+    return bounded || whole;
+}
+
+static bool set_pool(void *target, const char *value, char *why) {
+    ag_eviction_params *p = &((eviction_options *)target)->params;
+    bool average = !strcmp(value, "avg"), max = !strcmp(value, "max");
+    if (average || max) p->snapkv_pool = max ? AG_POOL_MAX : AG_POOL_AVERAGE;
+    else snprintf(why, WHY_SIZE, "'%.60s' is not avg or max", value);
+    return average || max;
+}
+
+static bool set_threshold(void *target, const char *value, char *why) {
+    eviction_options *o = target;
+    int64_t n;
+    if (!parse_integer(value, 0, INT32_MAX, &n, why)) return false;
+    o->threshold_mb = (uint32_t)n;
+    o->watch = n > 0;
+    return true;
 }
 
 static const option_def defs[] = {
@@ -28,34 +88,139 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "NAME",
      .call = set_policy,
-     .help = "which tokens leave a full cache: none, so that generation stops (default none)"},
-    {.name = "eviction-window",
-     .kind = OPTION_CALL,
-     .value = "N",
-     .call = needs_policy,
-     .help = "tokens a sliding cache keeps; needs a policy"},
+     .help = "which tokens leave a full cache: none (generation stops), sliding, streaming, "
+             "snapkv, h2o, tova, keydiff (default none)"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,
+     .value = "N|N%|NMiB",
+     .call = set_budget,
+     .help = "what stays after an eviction: tokens, a share of the context, or memory (default "
+             "1024, sliding: its window and the prefix)"},
+    {.name = "eviction-window",
+     .kind = OPTION_U32,
      .value = "N",
-     .call = needs_policy,
-     .help = "tokens that stay after an eviction; needs a policy"},
+     .offset = FIELD(params.window),
+     .low = 1,
+     .high = INT32_MAX,
+     .help = "tokens a sliding cache keeps beside the protected prefix"},
     {.name = "protected-prefix",
-     .kind = OPTION_CALL,
+     .kind = OPTION_U32,
      .value = "N",
-     .call = needs_policy,
-     .help = "first tokens that never leave; needs a policy"},
+     .offset = FIELD(params.protected_prefix),
+     .high = 4096,
+     .help = "first tokens that never leave"},
+    {.name = "kv-recent",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(params.recent),
+     .high = INT32_MAX,
+     .help = "newest tokens that always stay"},
+    {.name = "kv-slack",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(params.slack),
+     .high = INT32_MAX,
+     .help = "tokens over the budget before one is made to leave"},
+    {.name = "kv-prefill",
+     .kind = OPTION_CALL,
+     .value = "bounded|whole",
+     .call = set_prefill,
+     .help = "evict after every chunk of the prompt or once at its end (default bounded; snapkv: "
+             "whole while the prompt fits)"},
+    {.name = "snapkv-window",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(params.snapkv_window),
+     .low = 1,
+     .high = 4096,
+     .help = "last tokens of a prompt that choose what stays (snapkv, h2o)"},
+    {.name = "snapkv-kernel",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(params.snapkv_kernel),
+     .low = 1,
+     .high = 255,
+     .help = "neighbouring tokens pooled, an odd number (snapkv)"},
+    {.name = "snapkv-pool",
+     .kind = OPTION_CALL,
+     .value = "avg|max",
+     .call = set_pool,
+     .help = "how they are pooled (snapkv; default avg)"},
     {.name = "memory-threshold-mb",
      .kind = OPTION_CALL,
      .value = "N",
-     .call = needs_policy,
-     .help = "evict when less memory is available; needs a policy"},
+     .call = set_threshold,
+     .help = "evict when less memory is available; 0: never (default 256 with a policy; without "
+             "one it means keydiff)"},
     {.name = "eviction-target-ratio",
-     .kind = OPTION_CALL,
+     .kind = OPTION_REAL,
      .value = "X",
-     .call = needs_policy,
-     .help = "share of the cache that stays then; needs a policy"},
+     .offset = FIELD(target_ratio),
+     .low = 0.01,
+     .high = 0.99,
+     .help = "share of the cache that stays then"},
 };
 
-option_group eviction_group(void) {
-    return (option_group){"Eviction", defs, sizeof defs / sizeof defs[0], NULL};
+eviction_options eviction_options_defaults(void) {
+    ag_eviction_params params = ag_eviction_defaults();
+    return (eviction_options){
+        .params = params,
+        .threshold_mb = 256,
+        .target_ratio = (double)params.memory.target_ratio,
+    };
+}
+
+option_group eviction_group(eviction_options *o) {
+    return (option_group){"Eviction", defs, sizeof defs / sizeof defs[0], o};
+}
+
+/* The first option that does nothing without a policy; NULL if there is none. */
+static const char *without_effect(const eviction_options *o) {
+    const ag_eviction_params *p = &o->params;
+    const eviction_options d = eviction_options_defaults();
+    if (p->budget_tokens || p->budget_bytes || p->budget_ratio != 0) return "kv-budget";
+    if (p->window != d.params.window) return "eviction-window";
+    if (!o->watch && p->protected_prefix != d.params.protected_prefix) return "protected-prefix";
+    if (!o->watch && p->recent != d.params.recent) return "kv-recent";
+    if (!o->watch && p->slack != d.params.slack) return "kv-slack";
+    if (p->prefill != d.params.prefill) return "kv-prefill";
+    if (p->snapkv_window != d.params.snapkv_window) return "snapkv-window";
+    if (p->snapkv_kernel != d.params.snapkv_kernel) return "snapkv-kernel";
+    if (p->snapkv_pool != d.params.snapkv_pool) return "snapkv-pool";
+    if (!o->watch && o->target_ratio != d.target_ratio) return "eviction-target-ratio";
+    return NULL;
+}
+
+int eviction_options_check(eviction_options *o) {
+    const ag_eviction_policy *policy = o->params.policy;
+    bool none = !policy || !policy->plan;
+    const char *idle = none ? without_effect(o) : NULL;
+    if (policy && none && o->watch) idle = "memory-threshold-mb";
+    if (idle) {
+        complain("--%s needs an eviction policy other than none", idle);
+        return EXIT_USAGE;
+    }
+    o->params.memory.target_ratio = (float)o->target_ratio;
+    if (!none || o->watch) {
+        o->params.memory.threshold_bytes = (uint64_t)o->threshold_mb * MEGABYTE;
+    }
+    return EXIT_DONE;
+}
+
+const char *eviction_policy_name(const eviction_options *o) {
+    if (o->params.policy) return o->params.policy->name;
+    return o->params.memory.threshold_bytes ? "keydiff" : "none";
+}
+
+void eviction_say(void *user, const ag_eviction *e) {
+    (void)user;
+    char returned[32];
+    bool memory = e->reason == AG_EVICTION_MEMORY;
+    progress_end();
+    complain("%s evicted %" PRIu32 " of %" PRIu32 " tokens before token %" PRIu32
+             " (%s%s%s): %s returned, %.2f ms",
+             e->policy, e->n_before - e->n_kept, e->n_before, e->position,
+             ag_eviction_reason_name(e->reason), memory ? ", " : "",
+             memory ? ag_pressure_name(e->level) : "",
+             format_bytes((double)e->bytes_returned, returned, sizeof returned), e->seconds * 1e3);
 }

@@ -5,8 +5,26 @@
 
 #include "options.h"
 
-/* The only policy of this version is "none": generation stops. The options of the others are known
- * and refused with the reason, so the group has no target. */
-option_group eviction_group(void);
+#include <antigravity/eviction.h>
+
+typedef struct eviction_options {
+    ag_eviction_params params;
+    uint32_t threshold_mb; /* of memory available; 0: not watched */
+    double target_ratio;
+    bool watch; /* the threshold was asked for */
+} eviction_options;
+
+eviction_options eviction_options_defaults(void);
+option_group eviction_group(eviction_options *o);
+
+/* Once all options are read: completes the parameters. Returns an exit code, having said what an
+ * option without its policy means. */
+int eviction_options_check(eviction_options *o);
+
+/* The name of the policy, "none" included. */
+const char *eviction_policy_name(const eviction_options *o);
+
+/* For ag_eviction_params.on_eviction: one line on standard error. */
+void eviction_say(void *user, const ag_eviction *e);
 
 #endif

@@ -44,7 +44,7 @@ static int prepare_prompt(generation *g) {
         return EXIT_USAGE;
     }
     g->n_context = context_length(&o->model, &e->info);
-    if (p->n > g->n_context) {
+    if (p->n > g->n_context && !strcmp(eviction_policy_name(&o->model.eviction), "none")) {
         complain("the prompt is %zu tokens, but the context holds %" PRIu32 " (--max-seq-len; the "
                  "model was trained for %" PRIu32 ")",
                  p->n, g->n_context, e->info.max_positions);

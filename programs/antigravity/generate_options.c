@@ -2,7 +2,6 @@
 #include "generate.h"
 
 #include "command.h"
-#include "eviction_options.h"
 #include "output.h"
 
 #include <antigravity/session.h>
@@ -123,7 +122,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
                 model_group(&o->model),
                 sampling_group(&o->sampling),
                 context_group(&o->model),
-                eviction_group(),
+                eviction_group(&o->model.eviction),
                 machine_group(&o->model),
                 message_group(&o->model),
             },

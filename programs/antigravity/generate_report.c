@@ -40,6 +40,15 @@ void report_context_full(const generation *g) {
                  trained);
 }
 
+static void report_evictions(const ag_generate_stats *s) {
+    char returned[32];
+    if (s->evictions.n_evictions)
+        fprintf(stderr, " (%" PRIu64 " tokens, %s returned, %.1f ms)", s->evictions.n_tokens,
+                format_bytes((double)s->evictions.bytes_returned, returned, sizeof returned),
+                s->evictions.seconds * 1e3);
+    fputc('\n', stderr);
+}
+
 void report_statistics(const generation *g) {
     const ag_generate_stats *s = &g->stats;
     char peak[32], used[32], capacity[32];
@@ -50,10 +59,12 @@ void report_statistics(const generation *g) {
             rate(n_decoded(s), s->decode_s));
     if (s->n_generated) fprintf(stderr, ", the first after %.3f s", s->first_token_s);
     fputc('\n', stderr);
-    fprintf(stderr, "memory   peak %s, KV cache %s of %s, evictions 0\n",
+    fprintf(stderr, "memory   peak %s, KV cache %s of %s, evictions %" PRIu64,
             format_bytes((double)peak_memory(), peak, sizeof peak),
             format_bytes((double)s->kv_bytes, used, sizeof used),
-            format_bytes((double)kv_capacity(g), capacity, sizeof capacity));
+            format_bytes((double)kv_capacity(g), capacity, sizeof capacity),
+            s->evictions.n_evictions);
+    report_evictions(s);
     fprintf(stderr, "finish   %s (%s), seed %" PRIu64 "\n", ag_finish_reason(s->finish),
             ag_finish_detail(s->finish), g->o.sampling.seed);
 }
@@ -92,7 +103,7 @@ static json_t *settings(const generation *g) {
         {"max_seq_len", json_integer((json_int_t)g->n_context)},
         {"prefill_chunk", json_integer((json_int_t)m->prefill_chunk)},
         {"max_tokens", json_integer((json_int_t)g->o.max_tokens)},
-        {"eviction_policy", json_string("none")},
+        {"eviction_policy", json_string(eviction_policy_name(&m->eviction))},
         {"temperature", json_float((float)s->temperature)},
         {"top_k", json_integer((json_int_t)s->top_k)},
         {"top_p", json_float((float)s->top_p)},
@@ -127,7 +138,11 @@ static json_t *memory(const generation *g) {
         {"weight_bytes", json_integer((json_int_t)ag_model_memory_bytes(g->engine.model))},
         {"kv_bytes", json_integer((json_int_t)g->stats.kv_bytes)},
         {"kv_capacity_bytes", json_integer((json_int_t)kv_capacity(g))},
-        {"evictions", json_integer((json_int_t)0)},
+        {"kv_budget", json_integer((json_int_t)ag_session_kv_budget(g->engine.session))},
+        {"evictions", json_integer((json_int_t)g->stats.evictions.n_evictions)},
+        {"evicted_tokens", json_integer((json_int_t)g->stats.evictions.n_tokens)},
+        {"evicted_bytes", json_integer((json_int_t)g->stats.evictions.bytes_returned)},
+        {"eviction_s", json_real(g->stats.evictions.seconds)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }

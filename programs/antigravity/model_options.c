@@ -20,6 +20,7 @@ model_options model_options_defaults(void) {
         .weights = ag_model_defaults().weights,
         .k_type = session.k_type,
         .v_type = session.v_type,
+        .eviction = eviction_options_defaults(),
     };
 }
 
@@ -213,6 +214,7 @@ int model_options_check(model_options *o) {
         return EXIT_USAGE;
     }
     if (o->quiet) progress_silence();
+    if (eviction_options_check(&o->eviction) != EXIT_DONE) return EXIT_USAGE;
     if (o->wants_gpu && !o->quiet) complain("no GPU backend in this build: running on the CPU");
     return EXIT_DONE;
 }

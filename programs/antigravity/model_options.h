@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_MODEL_OPTIONS_H
 #define ANTIGRAVITY_MODEL_OPTIONS_H
 
-#include "options.h"
+#include "eviction_options.h"
 
 #include <antigravity/antigravity.h>
 
@@ -14,6 +14,7 @@ typedef struct model_options {
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
     ag_dtype weights, k_type, v_type;
+    eviction_options eviction;
     bool wants_gpu; /* -ngl above 0 */
     bool quiet, verbose;
 } model_options;

@@ -57,6 +57,33 @@ static void verbose_tells_of_the_backend(void **state) {
     cli_free(&r);
 }
 
+static void evictions_are_told_and_a_prompt_may_be_longer_than_the_cache(void **state) {
+    (void)state;
+    cli_result r =
+        CLI("generate", QUICK, "-p",
+            "The old king had three sons, and the eldest of them was proud, and the second was "
+            "proud too, but the youngest had a good heart and went out into the wide world.",
+            "-n", "60", "-v", "-c", "40", "--eviction-policy", "streaming", "--kv-budget", "32",
+            "--kv-recent", "8", "--kv-slack", "4", "--seed", "1", "--ignore-eos");
+    assert_code(&r, 0);
+    assert_says(r.err, "streaming evicted ");
+    assert_says(r.err, "tokens before token ");
+    assert_says(r.err, "(budget): ");
+    assert_says(r.err, "tokens, ");
+    assert_says(r.err, "finish   length (max_tokens)");
+    assert_does_not_say(r.err, "evictions 0");
+    cli_free(&r);
+}
+
+static void a_budget_that_cannot_be_held_is_wrong_usage(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", QUICK, "-p", "A fox", "--eviction-policy", "keydiff",
+                       "--kv-budget", "20", "-q");
+    assert_code(&r, 2);
+    assert_says(r.err, "a budget of 20 tokens is less than");
+    cli_free(&r);
+}
+
 static void a_seed_gives_one_text_on_any_number_of_threads(void **state) {
     (void)state;
     char first[512] = "";
@@ -324,6 +351,8 @@ int main(void) {
         cmocka_unit_test(greedy_text_is_that_of_the_reference),
         cmocka_unit_test(quiet_says_nothing_but_the_text),
         cmocka_unit_test(verbose_tells_of_the_backend),
+        cmocka_unit_test(evictions_are_told_and_a_prompt_may_be_longer_than_the_cache),
+        cmocka_unit_test(a_budget_that_cannot_be_held_is_wrong_usage),
         cmocka_unit_test(a_seed_gives_one_text_on_any_number_of_threads),
         cmocka_unit_test(a_drawn_seed_is_printed_and_repeats_the_run),
         cmocka_unit_test(json_is_one_object_with_everything),

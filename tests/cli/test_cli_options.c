@@ -150,22 +150,25 @@ static void names_are_checked_against_lists(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void eviction_options_need_a_policy_of_a_later_version(void **state) {
+static void eviction_options_are_checked_and_need_a_policy(void **state) {
     (void)state;
-    static const char *const later[] = {"sliding", "streaming", "snapkv", "h2o", "tova", "keydiff"};
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-        cli_result r = CLI("generate", "--eviction-policy", later[i]);
-        assert_refused(&r, 2, "is not available yet in this version");
-        cli_free(&r);
-    }
     static const wrong cases[] = {
         {{"generate", "--eviction-policy", "lru"},
          "'lru' is not one of none, sliding, streaming, snapkv, h2o, tova, keydiff"},
         {{"generate", "--eviction-window", "9"}, "needs an eviction policy other than none"},
         {{"generate", "--kv-budget", "9"}, "needs an eviction policy other than none"},
         {{"generate", "--protected-prefix", "9"}, "needs an eviction policy other than none"},
-        {{"generate", "--memory-threshold-mb", "9"}, "needs an eviction policy other than none"},
-        {{"generate", "--eviction-target-ratio", "1"}, "needs an eviction policy other than none"},
+        {{"generate", "--eviction-target-ratio", "0.5"},
+         "needs an eviction policy other than none"},
+        {{"generate", "--eviction-policy", "none", "--memory-threshold-mb", "9"},
+         "needs an eviction policy other than none"},
+        {{"generate", "--eviction-target-ratio", "1"}, "is not between 0.01 and 0.99"},
+        {{"generate", "--kv-budget", "9k"}, "'9k' is no budget: N tokens, N% or NMiB"},
+        {{"generate", "--kv-budget", "0"}, "is not between 1 and"},
+        {{"generate", "--kv-budget", "101%"}, "is not between 0.01 and 100"},
+        {{"generate", "--kv-budget", "0.5MiB"}, "is not a whole number"},
+        {{"generate", "--kv-prefill", "half"}, "'half' is not bounded or whole"},
+        {{"generate", "--snapkv-pool", "min"}, "'min' is not avg or max"},
     };
     ALL_REFUSED(cases);
 }
@@ -194,7 +197,7 @@ int main(void) {
         cmocka_unit_test(every_number_is_checked),
         cmocka_unit_test(every_range_is_checked),
         cmocka_unit_test(names_are_checked_against_lists),
-        cmocka_unit_test(eviction_options_need_a_policy_of_a_later_version),
+        cmocka_unit_test(eviction_options_are_checked_and_need_a_policy),
         cmocka_unit_test(options_that_exclude_each_other_are_refused),
     };
     return cmocka_run_group_tests_name("cli options", tests, NULL, NULL);
