@@ -119,7 +119,13 @@ bool oracle_case_at(size_t i, oracle_case *out) {
 }
 
 void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run) {
+    oracle_case_time(c, be, seed, NULL, run);
+}
+
+void oracle_case_time(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_timing *timing,
+                      oracle_run *run) {
     memset(run, 0, sizeof *run);
+    run->timing = timing;
     run->be = be;
     run->random = seed;
     run->data = c->data;

@@ -122,11 +122,10 @@ typedef struct attention {
     size_t score_row0;
 } attention;
 
-static ag_status attend(attention *a, oracle_run *run) {
+static void attend(attention *a, oracle_run *run) {
     const oracle_case *c = a->c;
     const size_t stride = c->n + SCORE_MARGIN;
-    ag_status st = cache_fill(&a->kv, c, run, &a->k.t, &a->v.t);
-    for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
+    run->status = cache_fill(&a->kv, c, run, &a->k.t, &a->v.t);
     const ag_attention_seq seqs[2] = {
         {.kv = a->kv.view, .row0 = 0, .n_rows = c->m, .positions = a->positions},
         {.kv = a->kv.view,
@@ -137,7 +136,10 @@ static ag_status attend(attention *a, oracle_run *run) {
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
-    return st == AG_OK ? ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, a->scale) : st;
+    while (run->status == AG_OK && oracle_again(run, NULL)) {
+        for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
+        run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, a->scale);
+    }
 }
 
 static void want_attention(attention *a, double *want, double *scores) {
@@ -188,7 +190,7 @@ void oracle_attention(const oracle_case *c, oracle_run *run) {
         a.positions[i] = (uint32_t)(c->m > 1 ? i * 2 * c->n / (c->m - 1) : 2 * c->n);
     }
     run->out_of_memory |= !a.scores;
-    if (!run->out_of_memory) run->status = attend(&a, run);
+    if (!run->out_of_memory) attend(&a, run);
     if (!run->out_of_memory) take_results(&a, run);
     guarded *inputs[] = {&a.q, &a.k, &a.v};
     guarded_check(run, &a.out, true);

@@ -32,7 +32,7 @@ void oracle_matmul(const oracle_case *c, oracle_run *run) {
     guarded t[] = {guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN),
                    guarded_make(run, AG_F32, ag_shape_2d(c->m, c->k), 0, run->data),
                    guarded_make(run, AG_F32, ag_shape_2d(c->k, c->n), 0, run->data)};
-    if (!run->out_of_memory) run->status = ag_matmul(run->be, &t[0].t, &t[1].t, &t[2].t);
+    while (oracle_again(run, NULL)) run->status = ag_matmul(run->be, &t[0].t, &t[1].t, &t[2].t);
     double *want = oracle_take(run, &t[0]);
     for (size_t i = 0; want && i < c->m * c->n; i++) {
         want[i] = 0;
@@ -47,7 +47,8 @@ void oracle_matmul_transposed(const oracle_case *c, oracle_run *run) {
     guarded t[] = {guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN),
                    guarded_make(run, AG_F32, ag_shape_2d(c->m, c->k), 0, run->data),
                    guarded_make(run, c->type, ag_shape_2d(c->n, c->k), WEIGHT_SKEW, DATA_PLAIN)};
-    if (!run->out_of_memory) run->status = ag_matmul_transposed(run->be, &t[0].t, &t[1].t, &t[2].t);
+    while (oracle_again(run, NULL))
+        run->status = ag_matmul_transposed(run->be, &t[0].t, &t[1].t, &t[2].t);
     double *want = oracle_take(run, &t[0]);
     if (want) want_transposed(want, t[1].values, t[2].values, c->m, c->n, c->k);
     finish(run, t, 3, &t[0]);
@@ -65,7 +66,8 @@ void oracle_matmul_prepared(const oracle_case *c, oracle_run *run) {
     if (!run->out_of_memory) {
         run->status = ag_prepare_weight(run->be, &w, &owner, &t[2].t, c->type, NULL, NULL);
     }
-    if (owner) run->status = ag_matmul_transposed(run->be, &t[0].t, &t[1].t, &w);
+    while (owner && oracle_again(run, NULL))
+        run->status = ag_matmul_transposed(run->be, &t[0].t, &t[1].t, &w);
     double *want = oracle_take(run, &t[0]);
     for (size_t j = 0; want && j < c->n; j++) {
         unsigned char *row = malloc(ag_dtype_row_bytes(c->type, c->k));
@@ -86,7 +88,7 @@ void oracle_matmul_slice(const oracle_case *c, oracle_run *run) {
     guarded t[] = {guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN),
                    guarded_make(run, AG_F32, ag_shape_2d(c->m, c->k), 0, run->data),
                    guarded_make(run, c->type, ag_shape_2d(ROW0 + c->n, c->k), 0, DATA_PLAIN)};
-    if (!run->out_of_memory) {
+    while (oracle_again(run, NULL)) {
         run->status = ag_matmul_slice(run->be, &t[0].t, &t[1].t, &t[2].t, ROW0);
     }
     double *want = oracle_take(run, &t[0]);
@@ -107,7 +109,7 @@ void oracle_matmul_group(const oracle_case *c, oracle_run *run) {
         yp[i] = &y[i].t;
         wp[i] = &w[i].t;
     }
-    if (!run->out_of_memory) run->status = ag_matmul_group(run->be, yp, &x.t, wp, 3);
+    while (oracle_again(run, NULL)) run->status = ag_matmul_group(run->be, yp, &x.t, wp, 3);
     for (int i = 0; i < 3; i++) {
         double *want = oracle_take(run, &y[i]);
         if (want) want_transposed(want, x.values, w[i].values, c->m, n[i], c->k);

@@ -33,7 +33,8 @@ static void want_rms_norm(double *y, const double *x, const float *w, size_t m, 
 void oracle_rms_norm(const oracle_case *c, oracle_run *run) {
     guarded y = rows_of(c, run);
     guarded in[] = {rows_of(c, run), guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, DATA_PLAIN)};
-    if (!run->out_of_memory) run->status = ag_rms_norm(run->be, &y.t, &in[0].t, &in[1].t, EPS);
+    while (oracle_again(run, NULL))
+        run->status = ag_rms_norm(run->be, &y.t, &in[0].t, &in[1].t, EPS);
     double *want = oracle_take(run, &y);
     for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = in[0].values[i];
     if (want) want_rms_norm(want, want, in[1].values, c->m, c->n);
@@ -44,7 +45,7 @@ void oracle_rms_norm(const oracle_case *c, oracle_run *run) {
 void oracle_add_rms_norm(const oracle_case *c, oracle_run *run) {
     guarded y = rows_of(c, run), x = rows_of(c, run);
     guarded in[] = {rows_of(c, run), guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, DATA_PLAIN)};
-    if (!run->out_of_memory) {
+    while (oracle_again(run, &x)) {
         run->status = ag_add_rms_norm(run->be, &y.t, &x.t, &in[0].t, &in[1].t, EPS);
     }
     const size_t at = run->n, n = c->m * c->n;
@@ -66,7 +67,7 @@ void oracle_softmax(const oracle_case *c, oracle_run *run) {
     if (x.buffer) {
         run->status = ag_buffer_upload(x.buffer, x.t.offset, x.values, ag_tensor_bytes(&x.t), NULL);
     }
-    if (!run->out_of_memory) run->status = ag_softmax(run->be, &x.t);
+    while (oracle_again(run, &x)) run->status = ag_softmax(run->be, &x.t);
     double *want = oracle_take(run, &x);
     for (size_t i = 0; want && i < c->m; i++, want += c->n) {
         const float *row = x.values + i * c->n;
@@ -84,7 +85,7 @@ void oracle_softmax(const oracle_case *c, oracle_run *run) {
 
 void oracle_add_assign(const oracle_case *c, oracle_run *run) {
     guarded x = rows_of(c, run), y = rows_of(c, run);
-    if (!run->out_of_memory) run->status = ag_add_assign(run->be, &x.t, &y.t);
+    while (oracle_again(run, &x)) run->status = ag_add_assign(run->be, &x.t, &y.t);
     double *want = oracle_take(run, &x);
     for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = (double)x.values[i] + y.values[i];
     finish(run, &x, &y, 1);
@@ -93,7 +94,7 @@ void oracle_add_assign(const oracle_case *c, oracle_run *run) {
 void oracle_add_bias(const oracle_case *c, oracle_run *run) {
     guarded x = rows_of(c, run);
     guarded bias = guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, run->data);
-    if (!run->out_of_memory) run->status = ag_add_bias(run->be, &x.t, &bias.t);
+    while (oracle_again(run, &x)) run->status = ag_add_bias(run->be, &x.t, &bias.t);
     double *want = oracle_take(run, &x);
     for (size_t i = 0; want && i < c->m * c->n; i++) {
         want[i] = (double)x.values[i] + bias.values[i % c->n];
@@ -103,7 +104,7 @@ void oracle_add_bias(const oracle_case *c, oracle_run *run) {
 
 void oracle_scale(const oracle_case *c, oracle_run *run) {
     guarded x = rows_of(c, run);
-    if (!run->out_of_memory) run->status = ag_scale(run->be, &x.t, 0.3f);
+    while (oracle_again(run, &x)) run->status = ag_scale(run->be, &x.t, 0.3f);
     double *want = oracle_take(run, &x);
     for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = (double)x.values[i] * 0.3f;
     finish(run, &x, NULL, 0);
@@ -111,7 +112,7 @@ void oracle_scale(const oracle_case *c, oracle_run *run) {
 
 void oracle_silu_mul(const oracle_case *c, oracle_run *run) {
     guarded a = rows_of(c, run), b = rows_of(c, run);
-    if (!run->out_of_memory) run->status = ag_silu_mul(run->be, &a.t, &b.t);
+    while (oracle_again(run, &a)) run->status = ag_silu_mul(run->be, &a.t, &b.t);
     double *want = oracle_take(run, &a);
     for (size_t i = 0; want && i < c->m * c->n; i++) {
         want[i] = a.values[i] / (1 + exp(-(double)a.values[i])) * b.values[i];
@@ -126,7 +127,7 @@ void oracle_rope(const oracle_case *c, oracle_run *run) {
     guarded x = guarded_make(run, AG_F32, ag_shape_3d(c->m, heads, d), 0, run->data);
     guarded freq = guarded_make(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
     for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
-    if (!run->out_of_memory) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
+    while (oracle_again(run, &x)) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
     double *want = oracle_take(run, &x);
     for (size_t i = 0; want && i < c->m * heads * d; i++) {
         const size_t row = i / (heads * d), j = i % d;
@@ -143,7 +144,7 @@ void oracle_gather(const oracle_case *c, oracle_run *run) {
     guarded dst = rows_of(c, run);
     guarded table = guarded_make(run, c->type, ag_shape_2d(c->k, c->n), 0, run->data);
     for (size_t i = 0; i < c->m; i++) ids[i] = (int32_t)oracle_below(run, (uint32_t)c->k);
-    if (!run->out_of_memory) run->status = ag_gather(run->be, &dst.t, &table.t, ids, c->m);
+    while (oracle_again(run, NULL)) run->status = ag_gather(run->be, &dst.t, &table.t, ids, c->m);
     double *want = oracle_take(run, &dst);
     for (size_t i = 0; want && i < c->m * c->n; i++) {
         want[i] = table.values[(size_t)ids[i / c->n] * c->n + i % c->n];
@@ -154,7 +155,7 @@ void oracle_gather(const oracle_case *c, oracle_run *run) {
 void oracle_cast_from(const oracle_case *c, oracle_run *run) {
     guarded dst = rows_of(c, run);
     guarded src = guarded_make(run, c->type, ag_shape_2d(c->m, c->n), 0, run->data);
-    if (!run->out_of_memory) run->status = ag_cast(run->be, &dst.t, &src.t);
+    while (oracle_again(run, NULL)) run->status = ag_cast(run->be, &dst.t, &src.t);
     double *want = oracle_take(run, &dst);
     for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = src.values[i];
     finish(run, &dst, &src, 1);
@@ -163,7 +164,7 @@ void oracle_cast_from(const oracle_case *c, oracle_run *run) {
 void oracle_cast_to(const oracle_case *c, oracle_run *run) {
     guarded dst = guarded_make(run, c->type, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN);
     guarded src = rows_of(c, run);
-    if (!run->out_of_memory) run->status = ag_cast(run->be, &dst.t, &src.t);
+    while (oracle_again(run, NULL)) run->status = ag_cast(run->be, &dst.t, &src.t);
     double *want = oracle_take(run, &dst);
     for (size_t i = 0; want && i < c->m; i++) {
         unsigned char packed[4096];

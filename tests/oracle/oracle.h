@@ -14,6 +14,17 @@ typedef enum oracle_data {
     DATA_NONFINITE, /* plain, with a NaN and an infinity in places of their own */
 } oracle_data;
 
+/* An operation that is done again and again. */
+typedef struct oracle_timing {
+    double least_s; /* time and runs that are enough, both; ten times the time is enough alone */
+    size_t least_runs, most_runs;
+    void (*before)(void *user); /* each run, not counted; NULL: nothing */
+    void *user;
+    bool unchecked;  /* no wanted values, which take long to compute */
+    double *seconds; /* [most_runs] of each run, owned by the caller */
+    size_t n_runs;
+} oracle_timing;
+
 /* What a run may draw on and leaves behind. */
 typedef struct oracle_run {
     ag_backend *be;
@@ -26,6 +37,9 @@ typedef struct oracle_run {
     ag_status status;    /* of the operation */
     bool rounds_input;   /* in blocks: NaN and infinity may take each other's place */
     bool out_of_memory;
+    oracle_timing *timing; /* NULL: the operation is done once */
+    size_t n_started;
+    double started_s;
 } oracle_run;
 
 void oracle_run_free(oracle_run *run);
@@ -56,9 +70,14 @@ guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t ske
 /* Counts what was written around the tensor, and into it unless it was the destination. */
 void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
 void guarded_free(guarded *g);
-/* Appends what the tensor holds now to run->got; the caller fills the pointer returned (NULL when
- * memory is short) with as many wanted values. */
+/* Appends what the tensor holds now to run->got; the caller fills the pointer returned with as many
+ * wanted values. NULL: memory is short, or a timing wants nothing checked. */
 double *oracle_take(oracle_run *run, const guarded *g);
+
+/* while (oracle_again(run, NULL)) run->status = ag_operation(...);
+ * Once, or as often as the timing wants, the first time for nothing but warming up. An operation
+ * that overwrites an input of type F32 names it and finds the same values there each time. */
+bool oracle_again(oracle_run *run, const guarded *overwritten);
 
 /* ---- cases ---- */
 
@@ -75,6 +94,9 @@ typedef struct oracle_case {
 bool oracle_case_at(size_t i, oracle_case *out);
 /* Runs a case on a backend with random data of this seed. Free the run afterwards. */
 void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
+/* The same, with the operation timed; its last run is the one whose results are compared. */
+void oracle_case_time(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_timing *timing,
+                      oracle_run *run);
 
 /* ---- operations by file: each runs one case ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Seconds on a clock that only goes forward. */
-#ifndef ANTIGRAVITY_CLOCK_H
-#define ANTIGRAVITY_CLOCK_H
+#ifndef MEASURE_CLOCK_H
+#define MEASURE_CLOCK_H
 
 #include <time.h>
 

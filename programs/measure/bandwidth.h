@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast this machine reads memory: what bounds the decoding of a model. */
-#ifndef ANTIGRAVITY_BANDWIDTH_H
-#define ANTIGRAVITY_BANDWIDTH_H
+#ifndef MEASURE_BANDWIDTH_H
+#define MEASURE_BANDWIDTH_H
 
 #include <stdint.h>
 
@@ -15,5 +15,8 @@ void bandwidth_destroy(bandwidth *b);
 /* Bytes per second, the best of some passes over this memory; takes about a third of a second.
  * 0: b is NULL or its threads could not be started. */
 double bandwidth_measure(bandwidth *b);
+
+/* Reads this memory, after which the caches hold little else. */
+void bandwidth_sweep(bandwidth *b);
 
 #endif

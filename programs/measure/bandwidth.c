@@ -249,3 +249,7 @@ void bandwidth_destroy(bandwidth *b) {
 }
 
 double bandwidth_measure(bandwidth *b) { return b ? run_loop(b, b->chosen, measure_s) : 0; }
+
+void bandwidth_sweep(bandwidth *b) {
+    if (b) run_loop(b, b->chosen, 0);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loops of multiplications and additions in registers, a row for each instruction set and kind. */
+#ifndef MEASURE_PEAK_LOOPS_H
+#define MEASURE_PEAK_LOOPS_H
+
+#include "arithmetic.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct peak_loop {
+    const char *isa;
+    arithmetic_kind kind;
+    double operations;     /* of a step */
+    bool (*prepare)(void); /* in each thread; false: the system refuses; NULL: nothing to do */
+    void (*run)(size_t n_steps);
+} peak_loop;
+
+extern const peak_loop peak_loops[];
+extern const size_t n_peak_loops;
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each operation of the oracle's table moves and computes; m, n and k as the table has them.
+ */
+#include "micro_bench.h"
+
+#include <string.h>
+
+typedef struct sizes {
+    double m, n, k;
+    double row_k, row_n; /* bytes of k and of n values of the case's type */
+} sizes;
+
+enum { F = sizeof(float) };
+
+static effort of_plain_matmul(const sizes *s) {
+    return (effort){F * (s->m * s->k + s->k * s->n + s->m * s->n), 2 * s->m * s->n * s->k, false};
+}
+
+static effort of_matmul(const sizes *s) {
+    return (effort){s->n * s->row_k + F * s->m * (s->k + s->n), 2 * s->m * s->n * s->k, false};
+}
+
+/* Weights of n, 1 and n / 2 + 3 rows, the last of F32. */
+static effort of_group(const sizes *s) {
+    const double floats = (double)((size_t)s->n / 2 + 3), n = s->n + 1 + floats;
+    return (effort){(s->n + 1) * s->row_k + F * (floats * s->k + s->m * (s->k + n)),
+                    2 * s->m * n * s->k, false};
+}
+
+/* Twelve query heads over two of keys and values, twice; nearly every slot is filled. */
+static effort of_attention(const sizes *s) {
+    return (effort){2 * 2 * 2 * s->n * s->row_k + F * 2 * 2 * 6 * s->m * s->k,
+                    2 * 6 * s->m * 2 * 2 * s->n * s->k / (s->m > 1 ? 2 : 1), false};
+}
+
+static effort of_rms_norm(const sizes *s) { return (effort){.bytes = F * s->n * (2 * s->m + 1)}; }
+static effort of_add_rms_norm(const sizes *s) {
+    return (effort){.bytes = F * s->n * (4 * s->m + 1)};
+}
+static effort of_update(const sizes *s) { return (effort){.bytes = F * 2 * s->m * s->n}; }
+static effort of_two_rows(const sizes *s) { return (effort){.bytes = F * 3 * s->m * s->n}; }
+static effort of_add_bias(const sizes *s) { return (effort){.bytes = F * s->n * (2 * s->m + 1)}; }
+static effort of_rope(const sizes *s) { return (effort){.bytes = F * 2 * s->m * s->n * s->k}; }
+static effort of_conversion(const sizes *s) {
+    return (effort){.bytes = s->m * (s->row_n + F * s->n)};
+}
+
+static const struct {
+    const char *op;
+    effort (*of)(const sizes *s);
+} efforts[] = {
+    {"matmul", of_plain_matmul},
+    {"matmul_transposed", of_matmul},
+    {"matmul_prepared", of_matmul},
+    {"matmul_slice", of_matmul},
+    {"matmul_group", of_group},
+    {"rms_norm", of_rms_norm},
+    {"add_rms_norm", of_add_rms_norm},
+    {"softmax", of_update},
+    {"add_assign", of_two_rows},
+    {"add_bias", of_add_bias},
+    {"scale", of_update},
+    {"silu_mul", of_two_rows},
+    {"rope", of_rope},
+    {"gather", of_conversion},
+    {"cast_from", of_conversion},
+    {"cast_to", of_conversion},
+    {"attention", of_attention},
+};
+
+effort effort_of(const oracle_case *c, const char *isa) {
+    const sizes s = {(double)c->m, (double)c->n, (double)c->k,
+                     (double)ag_dtype_row_bytes(c->type, c->k),
+                     (double)ag_dtype_row_bytes(c->type, c->n)};
+    for (size_t i = 0; i < sizeof efforts / sizeof efforts[0]; i++) {
+        if (strcmp(efforts[i].op, c->op) != 0) continue;
+        effort e = efforts[i].of(&s);
+        e.of_bytes = !strcmp(c->op, "matmul_prepared") && ag_dtype_is_quantized(c->type) &&
+                     strcmp(isa, "common") != 0;
+        return e;
+    }
+    return (effort){0};
+}

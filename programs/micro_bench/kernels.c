@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row of activations rounded to blocks of 8 bits, and its product with a row of weights of 4
+ * bits: the two loops that decoding a model spends its time in. The scalar versions are the
+ * conversion to Q8_0 and the product in double; those in vectors work on 16 rows of weights. */
+#include "backend/cpu/kernels.h"
+#include "core/alloc.h"
+#include "micro_bench.h"
+#include "quant/quant.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { K = 2048, ROWS = AG_ROW_UNIT };
+
+typedef struct bench_kernel {
+    const ag_cpu_matmul *matmul; /* of Q4_0 */
+    float *x, *y;                /* [K], [ROWS] */
+    unsigned char *rows;         /* of weights, one after the other, then as one group */
+    unsigned char *packed, *scratch;
+    ag_cpu_weight w;
+} bench_kernel;
+
+static void quantize_row(const bench_kernel *b) {
+    if (b->matmul->layout) b->matmul->pack(b->packed, b->x, 0, 1, K);
+    else ag_quantize_row(AG_Q8_0, b->packed, b->x, K, AG_ROUND_REFERENCE, NULL);
+}
+
+static void vec_dot(const bench_kernel *b) {
+    b->matmul->rows(b->y, ROWS, b->packed, 1, &b->w, 0, ROWS, b->scratch);
+}
+
+static const struct {
+    const char *op;
+    ag_dtype type;
+    void (*run)(const bench_kernel *b);
+    double rows; /* of K values, that a run deals with */
+} kernels[] = {
+    {"quantize_row_q8_0", AG_Q8_0, quantize_row, 1},
+    {"vec_dot_q4_0_q8_0", AG_Q4_0, vec_dot, ROWS},
+};
+
+bool kernel_name_at(size_t i, const char **op, ag_dtype *type) {
+    if (i >= sizeof kernels / sizeof kernels[0]) return false;
+    *op = kernels[i].op;
+    *type = kernels[i].type;
+    return true;
+}
+
+static effort effort_of_kernel(size_t i, bool of_bytes) {
+    const double q4 = (double)ag_dtype_row_bytes(AG_Q4_0, K);
+    const double q8 = (double)ag_dtype_row_bytes(AG_Q8_0, K);
+    if (i == 0) return (effort){.bytes = K * sizeof(float) + q8};
+    return (effort){q4 + q8 / ROWS + sizeof(float), 2.0 * K, of_bytes};
+}
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double time_runs(size_t i, const bench_kernel *b, size_t n) {
+    const double begin = now_s();
+    for (size_t j = 0; j < n; j++) kernels[i].run(b);
+    return (now_s() - begin) / (double)n;
+}
+
+static void measure(size_t i, const bench_kernel *b, const options *o, row *r) {
+    static double seconds[MOST_RUNS];
+    const double sample_s = 20e-6; /* far above what reading the clock takes */
+    size_t n = 0, repeat = 1;
+    if (o->most_runs > 1) {
+        while (time_runs(i, b, repeat) * (double)repeat < sample_s) repeat *= 2;
+    }
+    for (double total = 0; n < o->most_runs && (total < o->least_s || n < o->least_runs); n++) {
+        const double each = time_runs(i, b, repeat);
+        total += each * (double)repeat;
+        seconds[n] = each / kernels[i].rows;
+    }
+    row_set_times(r, seconds, n);
+}
+
+/* Weights, as rows and then in the layout that the kernel wants. */
+static bool make_weights(bench_kernel *b) {
+    const ag_cpu_layout *layout = b->matmul->layout;
+    const size_t row_bytes = ag_dtype_row_bytes(AG_Q4_0, K);
+    const size_t plain = (ROWS * row_bytes + 63) / 64 * 64;
+    const size_t group_rows = layout ? layout->rows : ROWS;
+    const size_t group_bytes = layout ? layout->group_bytes(K) : 0;
+    b->rows = ag_aligned_alloc(plain + (ROWS + group_rows - 1) / group_rows * group_bytes);
+    if (!b->rows) return false;
+    oracle_run random = {.random = 1};
+    for (size_t j = 0; j < ROWS; j++) {
+        oracle_fill(&random, b->x, K, DATA_PLAIN);
+        ag_quantize_row(AG_Q4_0, b->rows + j * row_bytes, b->x, K, AG_ROUND_REFERENCE, NULL);
+    }
+    for (size_t j = 0; layout && j < ROWS; j += group_rows) {
+        layout->fill(b->rows + plain + j / group_rows * group_bytes, b->rows + j * row_bytes,
+                     row_bytes, ROWS - j < group_rows ? ROWS - j : group_rows, K);
+    }
+    b->w = (ag_cpu_weight){.row_bytes = row_bytes, .k = K};
+    b->w.data = layout ? b->rows + plain : b->rows;
+    return true;
+}
+
+static bool make(bench_kernel *b, const char *isa) {
+    ag_cpu_kernels table;
+    ag_cpu_kernels_init(&table, isa);
+    *b = (bench_kernel){.matmul = table.prepared[AG_Q4_0]};
+    if (!b->matmul) b->matmul = table.matmul[AG_Q4_0];
+    b->x = ag_aligned_alloc(K * sizeof *b->x);
+    b->y = ag_aligned_alloc(ROWS * sizeof *b->y);
+    b->packed = ag_aligned_alloc(b->matmul->packed_bytes(K));
+    b->scratch = ag_aligned_alloc(b->matmul->scratch_bytes ? b->matmul->scratch_bytes(K) : 64);
+    if (!b->x || !b->y || !b->packed || !b->scratch || !make_weights(b)) return false;
+    b->matmul->pack(b->packed, b->x, 0, 1, K);
+    return true;
+}
+
+bool kernel_time(size_t i, const char *isa, const options *o, row *r) {
+    bench_kernel b;
+    const bool made = make(&b, isa);
+    *r = (row){.op = kernels[i].op, .isa = isa, .type = kernels[i].type, .verdict = "unchecked"};
+    r->m = r->n = 1;
+    r->k = K;
+    r->threads = 1;
+    if (made) {
+        r->effort = effort_of_kernel(i, b.matmul->layout != NULL);
+        measure(i, &b, o, r);
+    }
+    ag_aligned_free(b.x);
+    ag_aligned_free(b.y);
+    ag_aligned_free(b.rows);
+    ag_aligned_free(b.packed);
+    ag_aligned_free(b.scratch);
+    return made;
+}
