@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "formats/file.h"
 #include "text/json_get.h"
 
 #include <errno.h>
@@ -77,20 +78,6 @@ void ag_tokenizer_destroy(ag_tokenizer *t) {
     ag_free(t);
 }
 
-static ag_status read_stream(FILE *f, const char *path, ag_text *text, ag_error *err) {
-    for (;;) {
-        AG_TRY(ag_text_reserve(text, 1 << 16, err));
-        size_t n = fread(text->data + text->len, 1, text->cap - text->len - 1, f);
-        text->len += n;
-        if (n == 0) break;
-        if (text->len > MAX_FILE_BYTES) {
-            return AG_FAIL(err, FORMAT, "%s has more than %zu bytes", path, MAX_FILE_BYTES);
-        }
-    }
-    if (ferror(f)) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
-    return AG_OK;
-}
-
 static ag_status open_error(const char *path, ag_error *err) {
     int why = errno;
     if (why == ENOENT || why == ENOTDIR) {
@@ -104,19 +91,16 @@ ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err)
     *out = NULL;
     struct stat info;
     if (stat(path, &info) != 0) return open_error(path, err);
-    ag_text file = {0}, text = {0};
-    FILE *f = NULL;
+    ag_text file = {0};
+    char *text = NULL;
+    size_t len = 0;
     ag_status st = ag_text_append(&file, path, strlen(path), err);
     if (st == AG_OK && S_ISDIR(info.st_mode)) {
         st = ag_text_append(&file, name, sizeof name - 1, err);
     }
-    if (st != AG_OK) goto done;
-    f = fopen(file.data, "rb");
-    st = f ? read_stream(f, file.data, &text, err) : open_error(file.data, err);
-    if (st == AG_OK) st = ag_tokenizer_parse(text.data, text.len, file.data, out, err);
-done:
-    if (f) fclose(f);
-    ag_text_free(&text);
+    if (st == AG_OK) st = ag_file_read_all(file.data, MAX_FILE_BYTES, &text, &len, err);
+    if (st == AG_OK) st = ag_tokenizer_parse(text, len, file.data, out, err);
+    ag_free(text);
     ag_text_free(&file);
     return st;
 }

@@ -3,6 +3,8 @@
 #include "tokenizer_rows.h"
 
 #include <antigravity/alloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MODEL(vocab, merges) "{\"model\":{\"vocab\":" vocab ",\"merges\":" merges "}"
 #define PLAIN MODEL("{\"a\":0,\"b\":1,\"ab\":2}", "[\"a b\"]")
@@ -374,6 +376,23 @@ static void paths_that_are_no_tokenizer_are_errors(void **state) {
     assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/models/demo/config.json", &t, &err),
                      AG_FORMAT);
     assert_non_null(strstr(err.msg, "config.json: model is missing"));
+    assert_int_equal(ag_tokenizer_load("/dev/zero", &t, &err), AG_IO);
+    assert_string_equal(err.msg, "/dev/zero: is not a regular file");
+}
+
+/* Its writer may never come. */
+static void a_pipe_is_not_waited_for(void **state) {
+    (void)state;
+    char dir[] = "/tmp/ag-tokenizer-XXXXXX", path[64];
+    ag_tokenizer *t;
+    ag_error err;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(ag_tokenizer_load(dir, &t, &err), AG_IO);
+    assert_non_null(strstr(err.msg, "/tokenizer.json: is not a regular file"));
+    unlink(path);
+    rmdir(dir);
 }
 
 int main(void) {
@@ -388,6 +407,7 @@ int main(void) {
         cmocka_unit_test(an_exploding_pattern_is_an_error_not_a_hang),
         cmocka_unit_test(a_quadratic_pattern_is_stopped_by_the_clock),
         cmocka_unit_test(paths_that_are_no_tokenizer_are_errors),
+        cmocka_unit_test(a_pipe_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
