@@ -14,6 +14,12 @@ ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err);
 ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err);
 ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err);
 
+/* How many bytes the rules of a file may make of n: real ones make a few times as many, and hostile
+ * ones double them with every step. */
+size_t ag_growth_limit(size_t n);
+/* AG_LIMIT if more than that many were made by what `place` names. */
+ag_status ag_growth_check(size_t made, size_t limit, const char *place, ag_error *err);
+
 /* Grows *p, an array of *cap elements of `size` bytes, to at least `need` elements. */
 ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err);
 

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-enum { MAX_NESTING = 16 };
+/* Stages call one another. */
+enum { MAX_NESTING = 16, MAX_STAGES = 32 };
 
 static ag_status set_content(ag_decode_stage *s, const json_t *v, bool one_char, const char *place,
                              ag_error *err) {
@@ -90,6 +91,9 @@ static bool takes_chunks(const ag_decode_stage *s) {
 
 static ag_status add_stage(ag_decode_chain *c, const json_t *v, const char *place, const char *type,
                            ag_error *err) {
+    if (c->n == MAX_STAGES) {
+        return AG_FAIL(err, FORMAT, "%s: more than %d stages", place, MAX_STAGES);
+    }
     void *p = c->stages;
     ag_status st = ag_array_grow(&p, &c->cap, c->n + 1, sizeof *c->stages, err);
     c->stages = p;

@@ -22,6 +22,7 @@ typedef struct flow {
     ag_decode_run *run;
     ag_text *out;
     ag_error *err;
+    size_t made, limit; /* bytes that REPLACE stages have written, and may write */
 } flow;
 
 static ag_status feed(flow *f, size_t stage, chunk c);
@@ -74,9 +75,12 @@ static ag_status replace(flow *f, size_t i, chunk c) {
         if (!found) break;
         AG_TRY(ag_text_append(&state->held, c.s + done, start - done, f->err));
         AG_TRY(ag_text_append(&state->held, s->content, s->len, f->err));
+        AG_TRY(ag_growth_check(f->made + state->held.len, f->limit, "decoder", f->err));
         done = end;
     }
     AG_TRY(ag_text_append(&state->held, c.s + done, c.n - done, f->err));
+    AG_TRY(ag_growth_check(f->made + state->held.len, f->limit, "decoder", f->err));
+    f->made += state->held.len;
     return feed(f, i + 1, (chunk){state->held.data, state->held.len, true, true});
 }
 
@@ -260,9 +264,17 @@ static ag_status feed(flow *f, size_t i, chunk c) {
     return ag_text_append(f->out, c.s, c.n, f->err);
 }
 
+/* A token of n bytes sets out, and what was held back may go with it. */
+static flow begin(ag_decode_run *r, size_t n, ag_text *out, ag_error *err) {
+    for (size_t i = 0; i < r->chain->n; i++) {
+        if (r->chain->stages[i].kind == AG_DECODE_BYTE_FALLBACK) n += r->states[i].held.len;
+    }
+    return (flow){r, out, err, 0, ag_growth_limit(n)};
+}
+
 ag_status ag_decode_run_push(ag_decode_run *r, const char *s, size_t n, ag_text *out,
                              ag_error *err) {
-    flow f = {r, out, err};
+    flow f = begin(r, n, out, err);
     return feed(&f, 0, (chunk){s, n, true, true});
 }
 
@@ -276,7 +288,7 @@ static ag_status end_stage(flow *f, size_t i) {
 }
 
 ag_status ag_decode_run_end(ag_decode_run *r, ag_text *out, ag_error *err) {
-    flow f = {r, out, err};
+    flow f = begin(r, 0, out, err);
     ag_status st = AG_OK;
     for (size_t i = 0; i < r->chain->n && st == AG_OK; i++) st = end_stage(&f, i);
     for (size_t i = 0; i < r->chain->n; i++) reset_state(r, i);

@@ -10,7 +10,7 @@
 #include <utf8proc.h>
 
 enum kind { PREPEND, REPLACE, FORM, LOWERCASE, STRIP };
-enum { MAX_NESTING = 16 };
+enum { MAX_NESTING = 16, MAX_STEPS = 64 };
 
 struct ag_normalizer_step {
     enum kind kind;
@@ -69,6 +69,9 @@ static ag_status add(ag_normalizer *nm, const json_t *v, const char *place, int 
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
     if (strcmp(type, "Sequence") != 0) {
+        if (nm->n == MAX_STEPS) {
+            return AG_FAIL(err, FORMAT, "%s: more than %d steps", place, MAX_STEPS);
+        }
         void *p = nm->steps;
         ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
         nm->steps = p;
@@ -103,7 +106,7 @@ void ag_normalizer_free(ag_normalizer *nm) {
     *nm = (ag_normalizer){0};
 }
 
-static ag_status replace(const step *s, const char *text, size_t len, ag_text *out,
+static ag_status replace(const step *s, const char *text, size_t len, size_t limit, ag_text *out,
                          bool *lost_start, ag_error *err) {
     ag_cursor c;
     AG_TRY(ag_cursor_open(&c, s->pattern, err));
@@ -118,6 +121,7 @@ static ag_status replace(const step *s, const char *text, size_t len, ag_text *o
         }
         if ((st = ag_text_append(out, text + done, start - done, err)) != AG_OK) break;
         if ((st = ag_text_append(out, s->content, s->len, err)) != AG_OK) break;
+        if ((st = ag_growth_check(out->len, limit, "normalizer", err)) != AG_OK) break;
         done = end;
     }
     if (st == AG_OK) st = ag_text_append(out, text + done, len - done, err);
@@ -158,14 +162,14 @@ static ag_status strip(const step *s, const char *text, size_t len, ag_text *out
     return ag_text_append(out, text + start, len - start, err);
 }
 
-static ag_status apply(const step *s, const char *text, size_t len, ag_text *out, bool *lost_start,
-                       ag_error *err) {
+static ag_status apply(const step *s, const char *text, size_t len, size_t limit, ag_text *out,
+                       bool *lost_start, ag_error *err) {
     switch (s->kind) {
     case PREPEND:
         if (len) AG_TRY(ag_text_append(out, s->content, s->len, err));
         return ag_text_append(out, text, len, err);
     case REPLACE:
-        return replace(s, text, len, out, lost_start, err);
+        return replace(s, text, len, limit, out, lost_start, err);
     case FORM:
         return ag_unicode_normalize(s->form, text, len, out, err);
     case LOWERCASE:
@@ -180,10 +184,12 @@ ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t 
                               ag_text *spare, bool *lost_start, ag_error *err) {
     out->len = 0;
     if (nm->n == 0) return ag_text_append(out, text, len, err);
+    size_t limit = ag_growth_limit(len);
     for (size_t i = 0; i < nm->n; i++) {
         spare->len = 0;
         AG_TRY(ag_text_reserve(spare, len, err));
-        AG_TRY(apply(&nm->steps[i], text, len, spare, lost_start, err));
+        AG_TRY(apply(&nm->steps[i], text, len, limit, spare, lost_start, err));
+        AG_TRY(ag_growth_check(spare->len, limit, "normalizer", err));
         ag_text swap = *out;
         *out = *spare;
         *spare = swap;

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-enum { MAX_NESTING = 16 };
+/* A file can name one list of ids thousands of times. */
+enum { MAX_NESTING = 16, MAX_IDS = 1024 };
 
 /* Appends the ids that the template's "special_tokens" gives for a name. */
 static ag_status append_special(ag_ids *ids, const json_t *specials, const json_t *piece,
@@ -19,6 +20,9 @@ static ag_status append_special(ag_ids *ids, const json_t *specials, const json_
     snprintf(where, sizeof where, "%.90s: special token \"%.40s\"", place, json_string_value(name));
     AG_TRY(ag_json_expect_object(special, where, err));
     AG_TRY(ag_json_required(special, where, "ids", JSON_ARRAY, &list, err));
+    if (ids->n + json_array_size(list) > MAX_IDS) {
+        return AG_FAIL(err, FORMAT, "%s: more than %d ids beside the text", where, MAX_IDS);
+    }
     json_array_foreach(list, i, id) {
         json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
         if (value < 0 || value >= vocab->n_ids || !ag_vocab_has(vocab, (int32_t)value)) {

@@ -27,7 +27,7 @@ struct ag_pretokenizer_step {
 };
 typedef struct ag_pretokenizer_step step;
 
-enum { MAX_NESTING = 16 };
+enum { MAX_NESTING = 16, MAX_STEPS = 64 };
 
 /* The split of GPT-2, which ByteLevel means by use_regex. */
 static const char gpt2_pattern[] =
@@ -37,7 +37,9 @@ static const char whitespace_pattern[] = "[" AG_REGEX_WORD "]+|[^" AG_REGEX_WORD
 
 static ag_status add_step(ag_pretokenizer *pt, step s, ag_error *err) {
     void *p = pt->steps;
-    ag_status st = ag_array_grow(&p, &pt->cap, pt->n + 1, sizeof *pt->steps, err);
+    ag_status st = pt->n < MAX_STEPS
+                       ? ag_array_grow(&p, &pt->cap, pt->n + 1, sizeof *pt->steps, err)
+                       : AG_FAIL(err, FORMAT, "pre_tokenizer: more than %d steps", MAX_STEPS);
     pt->steps = p;
     if (st == AG_OK) pt->steps[pt->n++] = s;
     else ag_pattern_destroy(s.splitter.pattern);
@@ -231,7 +233,7 @@ static ag_status rewrite_piece(const step *s, const char *text, size_t len, bool
 }
 
 /* Writes all pieces anew, one behind the other. */
-static ag_status rewrite(const step *s, ag_pieces *p, ag_error *err) {
+static ag_status rewrite(const step *s, ag_pieces *p, size_t limit, ag_error *err) {
     ag_text *out = &p->own_spare;
     out->len = 0;
     for (size_t i = 0; i < p->list.n; i++) {
@@ -239,6 +241,7 @@ static ag_status rewrite(const step *s, ag_pieces *p, ag_error *err) {
         size_t start = out->len;
         AG_TRY(
             rewrite_piece(s, p->text + piece->start, piece->len, i == 0 && p->at_start, out, err));
+        AG_TRY(ag_growth_check(out->len, limit, "pre_tokenizer", err));
         *piece = (ag_piece){start, out->len - start};
     }
     ag_text swap = p->own;
@@ -258,9 +261,10 @@ ag_status ag_pretokenize(const ag_pretokenizer *pt, const char *text, size_t len
     p->list.n = len > 0;
     p->text = text;
     p->at_start = at_start;
+    size_t limit = ag_growth_limit(len);
     for (size_t i = 0; i < pt->n && p->list.n; i++) {
         const step *s = &pt->steps[i];
-        AG_TRY(s->kind == CUT ? ag_split_pieces(&s->splitter, p, err) : rewrite(s, p, err));
+        AG_TRY(s->kind == CUT ? ag_split_pieces(&s->splitter, p, err) : rewrite(s, p, limit, err));
     }
     return AG_OK;
 }

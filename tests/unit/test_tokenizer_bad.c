@@ -362,6 +362,66 @@ static void a_quadratic_pattern_is_stopped_by_the_clock(void **state) {
     free(text);
 }
 
+/* One byte of text, or one token, must not become gigabytes. */
+static void rules_that_multiply_a_text_are_stopped(void **state) {
+    (void)state;
+    static const struct {
+        const char *head, *unit, *tail, *message;
+    } bombs[] = {
+        {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}",
+         ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}", "]}}",
+         "the normalizer of the tokenizer makes more than 320 bytes"},
+        {PLAIN ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+               "\"Digits\"}",
+         ",{\"type\":\"ByteLevel\",\"use_regex\":false}", "]}}",
+         "the pre_tokenizer of the tokenizer makes more than 320 bytes"},
+        {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"}",
+         ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}", "]}}",
+         "the decoder of the tokenizer makes more than 320 bytes"},
+    };
+    for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
+        char *json = repeat(bombs[i].head, bombs[i].unit, 20, bombs[i].tail);
+        ag_tokenizer *t;
+        ag_ids ids = {0};
+        ag_text out = {0};
+        ag_error err = {0};
+        assert_int_equal(ag_tokenizer_parse(json, strlen(json), "x", &t, &err), AG_OK);
+        ag_status st = ag_tokenizer_encode(t, "a", 1, 0, &ids, &err);
+        if (st == AG_OK) st = ag_tokenizer_decode(t, (int32_t[]){0}, 1, true, &out, &err);
+        assert_int_equal(st, AG_LIMIT);
+        if (!strstr(err.msg, bombs[i].message)) fail_msg("%s", err.msg);
+        ag_ids_free(&ids);
+        ag_text_free(&out);
+        ag_tokenizer_destroy(t);
+        free(json);
+    }
+}
+
+/* Stages of a decoder call one another: 20000 of them are the end of the stack. */
+static void long_chains_and_lists_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *head, *unit, *tail, *message;
+    } chains[] = {
+        {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}",
+         ",{\"type\":\"Fuse\"}", "]}}", "decoder.decoders[32]: more than 32 stages"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}",
+         ",{\"type\":\"NFC\"}", "]}}", "normalizer.normalizers[64]: more than 64 steps"},
+        {PLAIN ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+               "\"Digits\"}",
+         ",{\"type\":\"Digits\"}", "]}}", "pre_tokenizer: more than 64 steps"},
+        {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"special_tokens\":{\"x\":{"
+               "\"ids\":[0,1]}},\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}",
+         ",{\"SpecialToken\":{\"id\":\"x\"}}", ",{\"Sequence\":{\"id\":\"A\"}}]}}",
+         "more than 1024 ids beside the text"},
+    };
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+        char *json = repeat(chains[i].head, chains[i].unit, 20000, chains[i].tail);
+        expect(json, strlen(json), AG_FORMAT, chains[i].message);
+        free(json);
+    }
+}
+
 static void paths_that_are_no_tokenizer_are_errors(void **state) {
     (void)state;
     ag_tokenizer *t;
@@ -406,6 +466,8 @@ int main(void) {
         cmocka_unit_test(a_nul_byte_is_a_character_like_others),
         cmocka_unit_test(an_exploding_pattern_is_an_error_not_a_hang),
         cmocka_unit_test(a_quadratic_pattern_is_stopped_by_the_clock),
+        cmocka_unit_test(rules_that_multiply_a_text_are_stopped),
+        cmocka_unit_test(long_chains_and_lists_are_refused),
         cmocka_unit_test(paths_that_are_no_tokenizer_are_errors),
         cmocka_unit_test(a_pipe_is_not_waited_for),
     };
