@@ -4,6 +4,7 @@
 #include "backend/cpu/usable_cpus.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -160,6 +162,33 @@ static void pools_come_and_go_two_hundred_times(void **state) {
     ag_pool_destroy(outer);
 }
 
+static void fault_in_a_worker(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)ctx, (void)begin, (void)end;
+    if (thread) raise(SIGSEGV);
+    else usleep(10000);
+}
+
+static void on_fault(int number) {
+    (void)number;
+    _exit(42);
+}
+
+static void a_fault_in_a_worker_reaches_the_handler_of_the_program(void **state) {
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        ag_pool *p;
+        signal(SIGSEGV, on_fault);
+        if (ag_pool_create(4, &p, NULL) != AG_OK) _exit(1);
+        for (int i = 0; i < 1000; i++) ag_pool_run(p, 100, 1, fault_in_a_worker, NULL);
+        _exit(2);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+}
+
 static void too_many_threads_are_refused_and_leave_nothing_behind(void **state) {
     (void)state;
     ag_pool *pool = (void *)1;
@@ -251,6 +280,7 @@ int main(void) {
         cmocka_unit_test(sleeping_workers_wake_up_and_share_the_work),
         cmocka_unit_test(an_idle_pool_burns_no_cpu),
         cmocka_unit_test(pools_come_and_go_two_hundred_times),
+        cmocka_unit_test(a_fault_in_a_worker_reaches_the_handler_of_the_program),
         cmocka_unit_test(too_many_threads_are_refused_and_leave_nothing_behind),
         cmocka_unit_test_setup_teardown(a_quota_of_cgroup_v2_is_rounded_up_and_inherited, make_root,
                                         remove_root),

@@ -186,10 +186,15 @@ uint32_t ag_pool_threads(const ag_pool *p) { return p->n_threads; }
 
 /* ---- life ---- */
 
-/* Signals stay with the threads of the program: workers start with all of them blocked. */
+/* Signals stay with the threads of the program: workers start with all of them blocked but those
+ * that their own instructions raise, which would end the program past its handlers. */
 static ag_status start_workers(ag_pool *p, ag_error *err) {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = 0;
     for (uint32_t i = 0; i + 1 < p->n_threads && !failure; i++) {
