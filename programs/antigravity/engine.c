@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "command.h"
+#include "lost_file.h"
 #include "model_dir.h"
 #include "output.h"
 #include "progress.h"
@@ -52,7 +53,9 @@ int engine_load(engine *e, const model_options *o) {
     if (code != EXIT_DONE) return code;
     ag_model_params params = {.weights = o->weights, .progress = progress_update};
     progress_begin("loading");
+    lost_file_watch(e->dir);
     ag_status status = ag_model_load(e->backend, e->dir, &params, &e->model, &err);
+    lost_file_watch(NULL);
     progress_end();
     if (status != AG_OK) return complain_error(&err);
     e->load_s = clock_s() - begin;

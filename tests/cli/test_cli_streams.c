@@ -2,9 +2,15 @@
 /* Ctrl-C, closed pipes, full disks and terminals. */
 #include "cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define ENDLESS "generate", QUICK, "-p", "Once", "-n", "-1", "--ignore-eos"
 
@@ -106,6 +112,83 @@ static void progress_is_drawn_on_a_terminal_only(void **state) {
     cli_free(&r);
 }
 
+/* Its rows are no multiple of 32, which is said once the file is mapped and before it is read: with
+ * nobody reading standard error, the program waits there. */
+#define ODD AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16"
+
+static void copy_file(const char *dir, const char *name) {
+    static char data[1 << 20];
+    FILE *f = fopen(name, "rb");
+    assert_non_null(f);
+    size_t n = fread(data, 1, sizeof data, f);
+    fclose(f);
+    write_file(dir, strrchr(name, '/') + 1, data, n);
+}
+
+static pid_t start_with_full_errors(const char *dir, int *errors) {
+    static const char filling[4096];
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(ends[1], filling, sizeof filling) > 0) {}
+    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (dup2(ends[1], STDERR_FILENO) < 0) _exit(126);
+        close(ends[0]);
+        close(ends[1]);
+        execl(AG_PROGRAM, AG_PROGRAM, "generate", "-m", dir, "--prompt-ids", "1", "-n", "1",
+              (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    *errors = ends[0];
+    return pid;
+}
+
+/* Inspecting maps the file for a moment, too: the map has to be there for a while. */
+static void wait_until_mapped(pid_t pid, const char *name) {
+    char path[64];
+    static char maps[1 << 18];
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    for (int seen = 0, looks = 0; seen < 5 && looks < 3000; looks++) {
+        FILE *f = fopen(path, "r");
+        maps[f ? fread(maps, 1, sizeof maps - 1, f) : 0] = '\0';
+        if (f) fclose(f);
+        seen = strstr(maps, name) ? seen + 1 : 0;
+        poll(NULL, 0, 10);
+    }
+}
+
+static void a_file_cut_short_while_it_is_loaded_is_an_error(void **state) {
+    (void)state;
+    char dir[64], path[96], text[1 << 17], chunk[4096];
+    make_directory(dir);
+    copy_file(dir, ODD "/config.json");
+    copy_file(dir, ODD "/model.safetensors");
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    int errors, status;
+    pid_t pid = start_with_full_errors(dir, &errors);
+    wait_until_mapped(pid, path);
+    /* The first vector, which is not read through the map, is still there. */
+    assert_int_equal(truncate(path, 65536), 0);
+    size_t n = 0;
+    for (ssize_t got; (got = read(errors, chunk, sizeof chunk)) > 0;) {
+        for (ssize_t i = 0; i < got && n + 1 < sizeof text; i++) {
+            if (chunk[i]) text[n++] = chunk[i];
+        }
+    }
+    text[n] = '\0';
+    close(errors);
+    while (waitpid(pid, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    remove_directory(dir);
+    if (!WIFEXITED(status)) fail_msg("signal %d; it said:\n%s", WTERMSIG(status), text);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_says(text, dir);
+    assert_says(text, "a file became shorter or unreadable while it was loaded\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ctrl_c_ends_a_generation_with_statistics_and_130),
@@ -115,6 +198,7 @@ int main(void) {
         cmocka_unit_test(a_closed_pipe_ends_the_program_silently),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(progress_is_drawn_on_a_terminal_only),
+        cmocka_unit_test(a_file_cut_short_while_it_is_loaded_is_an_error),
     };
     return cmocka_run_group_tests_name("cli streams", tests, NULL, NULL);
 }
