@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Beside the program, in the build tree as after installing; both trees may be moved. */
@@ -51,7 +52,10 @@ bool model_dir_is_chat(const char *dir) {
     char path[PATH_MAX];
     if (join(path, sizeof path, dir, "chat_template.jinja") && access(path, R_OK) == 0) return true;
     if (!join(path, sizeof path, dir, "tokenizer_config.json")) return false;
-    /* A file that is absent or broken has no template; nothing else depends on it here. */
+    /* A file that is absent or broken has no template; nothing else depends on it here. A pipe
+     * would be waited for. */
+    struct stat s;
+    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode)) return false;
     json_t *config = json_load_file(path, JSON_ALLOW_NUL, NULL);
     json_t *template = json_object_get(config, "chat_template");
     bool found = template && !json_is_null(template);

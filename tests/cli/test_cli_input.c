@@ -238,6 +238,21 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
     remove_directory(dir);
 }
 
+static void a_pipe_beside_the_weights_is_not_waited_for(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
+                                        "generation_config.json"};
+    char dir[64], path[96];
+    make_directory(dir);
+    for (size_t i = 0; i < 4; i++) link_file(dir, DEMO, files[i]);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    cli_result r = CLI("info", "-m", dir);
+    assert_code(&r, 0);
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_is_read_from_standard_input),
@@ -254,6 +269,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_is_no_model_is_refused),
         cmocka_unit_test(a_model_with_half_its_weights_is_refused),
         cmocka_unit_test(a_chat_model_warns_about_a_raw_prompt),
+        cmocka_unit_test(a_pipe_beside_the_weights_is_not_waited_for),
     };
     return cmocka_run_group_tests_name("cli input", tests, NULL, NULL);
 }
