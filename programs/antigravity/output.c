@@ -5,6 +5,7 @@
 #include "progress.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,14 +16,18 @@ static int write_error; /* errno of the first write that failed */
 void output_command(const char *name) { command_name = name; }
 
 void complain(const char *fmt, ...) {
-    progress_end();
-    fflush(stdout); /* The order on a terminal is the order of events. */
-    fprintf(stderr, "antigravity%s%s: ", command_name ? " " : "", command_name ? command_name : "");
+    char line[2 * PATH_MAX];
     va_list args;
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    /* What was typed is repeated, but must neither end the line nor command the terminal. */
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    progress_end();
+    fflush(stdout); /* The order on a terminal is the order of events. */
+    fprintf(stderr, "antigravity%s%s: %s\n", command_name ? " " : "",
+            command_name ? command_name : "", line);
 }
 
 int complain_error(const ag_error *err) {
@@ -30,7 +35,9 @@ int complain_error(const ag_error *err) {
         complain("interrupted");
         return EXIT_INTERRUPTED;
     }
-    complain("%s", err->msg[0] ? err->msg : ag_status_text(err->status));
+    /* Without memory, the message is what it was wanted for. */
+    if (err->status == AG_NOMEM) complain("%s: %s", ag_status_text(AG_NOMEM), err->msg);
+    else complain("%s", err->msg[0] ? err->msg : ag_status_text(err->status));
     return EXIT_FAILED;
 }
 

@@ -190,6 +190,16 @@ static void options_that_exclude_each_other_are_refused(void **state) {
     ALL_REFUSED(cases);
 }
 
+static void what_was_typed_cannot_command_the_terminal(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "-t", "\x1b[31m\n"}, "'?[31m?' is not a whole number"},
+        {{"generate", "--\x1b[31m"}, "unknown option '--?[31m'"},
+        {{"a\nb"}, "unknown command 'a?b'"},
+    };
+    ALL_REFUSED(cases);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_options_are_refused),
@@ -199,6 +209,7 @@ int main(void) {
         cmocka_unit_test(names_are_checked_against_lists),
         cmocka_unit_test(eviction_options_are_checked_and_need_a_policy),
         cmocka_unit_test(options_that_exclude_each_other_are_refused),
+        cmocka_unit_test(what_was_typed_cannot_command_the_terminal),
     };
     return cmocka_run_group_tests_name("cli options", tests, NULL, NULL);
 }
