@@ -21,7 +21,7 @@ enum {
     ROOM_FLOATS = 4096,                 /* of converted rows: half of a first-level cache */
     STEP = 8,                           /* rows are converted a multiple of these at a time */
     FEW_QUERIES = 16,
-    FEW_ROWS = 32,
+    FEW_ROWS = 16,
 };
 
 typedef struct tile {
@@ -130,23 +130,24 @@ INLINE void score_keys(const int NV, const int S, float *scores, const float *q,
 }
 
 /* All queries against n keys, n rounded up; the scores begin at slot s0. */
-static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n, ahead next) {
+static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n,
+                       const ahead *next) {
     const size_t width = t->width, q_stride = width * QUADS;
     size_t v = 0;
     for (; v + KEY_VECS <= t->n_vecs; v += KEY_VECS) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
-        const ahead part = v ? NOTHING : next;
+        const ahead part = v ? (ahead){NOTHING, NOTHING} : *next;
         for (uint32_t s = 0; s < n; s += 4) {
-            const ahead rows = ahead_by(part, s);
+            const ahead rows = ahead_from(&part, s);
             score_keys(KEY_VECS, 4, scores + s * QUADS, t->q + v * q_stride, keys + s * width,
                        width, &rows);
         }
     }
     for (; v < t->n_vecs; v++) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
-        const ahead part = v ? NOTHING : next;
+        const ahead part = v ? (ahead){NOTHING, NOTHING} : *next;
         for (uint32_t s = 0; s < n; s += STEP) {
-            const ahead rows = ahead_by(part, s);
+            const ahead rows = ahead_from(&part, s);
             score_keys(1, STEP, scores + s * QUADS, t->q + v * q_stride, keys + s * width, width,
                        &rows);
         }
@@ -157,13 +158,22 @@ static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {
     return t->kv->blocks[b] + offset;
 }
 
+static stream keys_of(const tile *t, uint32_t b) {
+    return stream_of(rows_at(t, b, t->kv->k_offset), &t->keys);
+}
+
+static stream values_of(const tile *t, uint32_t b) {
+    return stream_of(rows_at(t, b, t->kv->v_offset), &t->values);
+}
+
 /* Scores of the first n slots of block b. */
-static void score_block(const tile *t, uint32_t b, uint32_t n, ahead next) {
-    const unsigned char *src = rows_at(t, b, t->kv->k_offset);
+static void score_block(const tile *t, uint32_t b, uint32_t n, stream next) {
+    const stream here = keys_of(t, b);
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        const float *keys = load_rows(t->room, src + s * t->keys.row_bytes, rows, &t->keys);
-        score_rows(t, keys, s, rows, ahead_by(next, s));
+        const ahead meanwhile = ahead_of(here, next, s, rows, n);
+        const float *keys = load_rows(t->room, stream_from(here, s).rows, rows, &t->keys);
+        score_rows(t, keys, s, rows, &meanwhile);
     }
 }
 
@@ -295,13 +305,12 @@ INLINE void add_rows(const int R, float *out, const tile *t, size_t m, const val
     for (; i < t->width; i += LANES) add_values(R, 1, out, t, m, i, step);
 }
 
-static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, ahead next) {
-    const unsigned char *src = rows_at(t, b, t->kv->v_offset);
+static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, stream next) {
+    const stream here = values_of(t, b);
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        const unsigned char *at = src + s * t->values.row_bytes;
-        const float *values = load_rows(t->room, at, rows, &t->values);
-        const value_step step = {values, s, rows, ahead_by(next, s)};
+        const float *values = load_rows(t->room, stream_from(here, s).rows, rows, &t->values);
+        const value_step step = {values, s, rows, ahead_of(here, next, s, rows, n)};
         size_t m = 0;
         for (; m + 4 <= t->n_queries; m += 4) add_rows(4, out, t, m, &step);
         for (; m + 2 <= t->n_queries; m += 2) add_rows(2, out, t, m, &step);
@@ -316,10 +325,6 @@ static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, ahead n
 static void fetch_positions(const tile *t, uint32_t b) {
     const uint32_t n = kv_head_slots(t->kv, b, t->kv->n_slots);
     if (n) __builtin_prefetch(rows_at(t, b, t->kv->p_offset) + (n - 1) * sizeof(uint32_t));
-}
-
-static ahead keys_of(const tile *t, uint32_t b) {
-    return ahead_of(rows_at(t, b, t->kv->k_offset), &t->keys);
 }
 
 static void store_sums(const tile *t, const ag_cpu_partial *out) {
@@ -345,7 +350,7 @@ static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag
         if (!n) break; /* later slots have later positions */
         const bool follows = (b + 1) * AG_KV_BLOCK < kv->fetch_end;
         if (follows) fetch_positions(&t, b + 1);
-        score_block(&t, b, n, ahead_of(rows_at(&t, b, kv->v_offset), &t.values));
+        score_block(&t, b, n, values_of(&t, b));
         for (size_t v = 0; v < t.n_vecs; v++) weigh(&t, v);
         add_block(&t, out->values, b, n, follows ? keys_of(&t, b + 1) : NOTHING);
     }
