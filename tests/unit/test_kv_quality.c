@@ -73,10 +73,11 @@ typedef struct score {
 } score;
 
 static void log_softmax(const float *logits, double *out) {
-    double highest = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n_vocab; i++) highest = fmax(highest, (double)logits[i]);
-    for (size_t i = 0; i < n_vocab; i++) sum += exp(logits[i] - highest);
-    for (size_t i = 0; i < n_vocab; i++) out[i] = logits[i] - highest - log(sum);
+    float highest = logits[0]; /* in float: gcc 12 for ARM cannot compile the same in double */
+    double sum = 0;
+    for (size_t i = 1; i < n_vocab; i++) highest = logits[i] > highest ? logits[i] : highest;
+    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - highest);
+    for (size_t i = 0; i < n_vocab; i++) out[i] = (double)logits[i] - highest - log(sum);
 }
 
 static bool take(void *user, size_t i, const float *logits) {
