@@ -39,6 +39,13 @@ AG_API ag_status ag_session_create(ag_model *model, const ag_session_params *par
 AG_API void ag_session_destroy(ag_session *s);
 /* Forgets every token; memory of the cache goes back to the system. */
 AG_API void ag_session_reset(ag_session *s);
+/* Takes the tokens from `position` on back: a draft that was refused, a text that was edited. What
+ * follows is then as if they had never been consumed. There are no logits until the next token;
+ * going back to where the session stands changes nothing. AG_INVALID for a position beyond.
+ * With an eviction policy: what an eviction took in the meantime does not come back, so a session
+ * taken back behind it knows less than one that never went on; and weights that the tokens taken
+ * back gave to earlier ones stay in the sums of h2o. */
+AG_API ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err);
 
 /* Tokens consumed so far: the logical position of the next one. */
 AG_API uint32_t ag_session_position(const ag_session *s);

@@ -82,6 +82,13 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     m->total = m->last = (ag_eviction_tally){0};
 }
 
+/* Sums lie beside the slots they belong to, and those of new slots begin at 0. */
+void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
+    if (!m) return;
+    m->oldest = UINT32_MAX;
+    if (m->gathered.position > position) m->gathered.position = position;
+}
+
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
 const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m) { return &m->total; }
 const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) { return &m->last; }

@@ -47,6 +47,8 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
 void ag_cache_manager_destroy(ag_cache_manager *m);
 /* The cache has been cleared. */
 void ag_cache_manager_reset(ag_cache_manager *m);
+/* It has been truncated. */
+void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 
 /* n tokens are going to be consumed: one is a step of decoding, more are a prefill. */
 ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err);

@@ -71,8 +71,9 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     size_t n_blocks = (size_t)c->at.blocks_per_layer * params->n_layers;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
     c->n_slots = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->n_slots);
+    c->last = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
-    if (!c->blocks || !c->n_slots || !c->n_blocks) {
+    if (!c->blocks || !c->n_slots || !c->last || !c->n_blocks) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
@@ -96,6 +97,7 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
     ag_kv_unrotated_release(c);
     ag_free(c->blocks);
     ag_free(c->n_slots);
+    ag_free(c->last);
     ag_free(c->n_blocks);
     ag_free(c);
 }
@@ -104,6 +106,10 @@ const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c) { return &c->params
 
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer) {
     return c->n_slots + (size_t)layer * c->params.n_kv_heads;
+}
+
+uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer) {
+    return c->last + (size_t)layer * c->params.n_kv_heads;
 }
 
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer) {
@@ -159,10 +165,10 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
 static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
                                  size_t n, ag_error *err) {
     for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
-        uint32_t held = ag_kv_slots_of(c, layer)[h];
-        if (held && ag_kv_cache_position(c, layer, h, held - 1) >= positions[0]) {
+        uint32_t last = ag_kv_last_of(c, layer)[h];
+        if (ag_kv_slots_of(c, layer)[h] && last >= positions[0]) {
             return AG_FAIL(err, INVALID, "position %u is not above the cache's last, %u",
-                           positions[0], ag_kv_cache_position(c, layer, h, held - 1));
+                           positions[0], last);
         }
     }
     for (size_t i = 1; i < n; i++) {
@@ -192,7 +198,10 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     AG_TRY(ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err));
     c->n_blocks[layer] = view.n_blocks;
     uint32_t *n_slots = ag_kv_slots_of(c, layer);
-    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) n_slots[h] += (uint32_t)n;
+    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        n_slots[h] += (uint32_t)n;
+        ag_kv_last_of(c, layer)[h] = positions[n - 1];
+    }
     return AG_OK;
 }
 
@@ -208,6 +217,7 @@ void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
 void ag_kv_cache_clear(ag_kv_cache *c) {
     memset(c->n_slots, 0, (size_t)c->params.n_layers * c->params.n_kv_heads * sizeof *c->n_slots);
     c->unrotated.turned_by = 0;
+    ag_kv_unrotated_forget(c, 0);
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
 }
 

@@ -29,6 +29,7 @@ struct ag_kv_cache {
     ag_buffer *storage;  /* owned; address space for every block, committed by use */
     ag_kv_block *blocks; /* [n_layers][blocks_per_layer] */
     uint32_t *n_slots;   /* [n_layers][n_kv_heads] */
+    uint32_t *last;      /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
     uint32_t *n_blocks;  /* [n_layers] that hold slots */
     ag_kv_unrotated unrotated;
 };
@@ -43,11 +44,14 @@ typedef struct ag_kv_slot {
 bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                      ag_kv_slot *out);
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
+uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
 /* Blocks past the layer's longest head hold nothing any more: their pages go back. */
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_unrotated_release(ag_kv_cache *c);
+/* Tokens from `position` on have left the sequence. */
+void ag_kv_unrotated_forget(ag_kv_cache *c, uint32_t position);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at a cache's slots and moving them: in memory that the host sees. */
+/* Looking at a cache's slots and moving them. Moving, and reading keys, need memory that the host
+ * sees. */
 #include "cache/hadamard.h"
 #include "cache/kv_cache_impl.h"
 #include "core/fail.h"
@@ -20,12 +21,22 @@ bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
     return true;
 }
 
+/* The positions of n slots of one block. */
+static ag_status read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                                uint32_t n, uint32_t *positions, ag_error *err) {
+    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    return ag_buffer_download(positions, b->buffer,
+                              b->offset + c->at.p_offset + row * sizeof *positions,
+                              n * sizeof *positions, err);
+}
+
 uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                               uint32_t slot) {
-    ag_kv_slot at;
+    uint32_t position;
     if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
-    if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) return UINT32_MAX;
-    return *at.position;
+    return read_positions(c, layer, kv_head, slot, 1, &position, NULL) == AG_OK ? position
+                                                                                : UINT32_MAX;
 }
 
 ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
@@ -94,7 +105,10 @@ ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
         }
         i += run;
     }
-    ag_kv_slots_of(c, layer)[kv_head] = n_keep;
+    uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], *last = &ag_kv_last_of(c, layer)[kv_head];
+    bool newest_left = n_keep && keep[n_keep - 1] + 1 != *n;
+    *n = n_keep;
+    if (newest_left) AG_TRY(read_positions(c, layer, kv_head, n_keep - 1, 1, last, err));
     ag_kv_give_back_tail(c, layer);
     return AG_OK;
 }
@@ -119,11 +133,7 @@ ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint3
     uint32_t n = ag_kv_slots_of(c, layer)[kv_head];
     for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
         uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
-        ag_kv_slot at;
-        if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) {
-            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-        }
-        memcpy(positions + slot, at.position, rows * sizeof *positions);
+        AG_TRY(read_positions(c, layer, kv_head, slot, rows, positions + slot, err));
     }
     return AG_OK;
 }
@@ -164,16 +174,27 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
     return AG_OK;
 }
 
-ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
-    if (ag_kv_cache_length(c) && !ag_buffer_map(c->storage)) {
-        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+static ag_status truncate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,
+                               ag_error *err) {
+    uint32_t *n = &ag_kv_slots_of(c, layer)[head], *last = &ag_kv_last_of(c, layer)[head];
+    uint32_t positions[AG_KV_BLOCK];
+    while (*n && *last >= position) {
+        uint32_t first = (*n - 1) / AG_KV_BLOCK * AG_KV_BLOCK, rows = *n - first;
+        AG_TRY(read_positions(c, layer, head, first, rows, positions, err));
+        while (rows && positions[rows - 1] >= position) rows--;
+        *n = first + rows;
+        if (rows) *last = positions[rows - 1];
     }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
-            uint32_t *n = &ag_kv_slots_of(c, l)[h];
-            while (*n && ag_kv_cache_position(c, l, h, *n - 1) >= position) --*n;
+            AG_TRY(truncate_head(c, l, h, position, err));
         }
         ag_kv_give_back_tail(c, l);
     }
+    ag_kv_unrotated_forget(c, position);
     return AG_OK;
 }

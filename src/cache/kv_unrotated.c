@@ -34,6 +34,15 @@ void ag_kv_unrotated_release(ag_kv_cache *c) {
     ag_free(c->unrotated.cos_sin);
 }
 
+void ag_kv_unrotated_forget(ag_kv_cache *c, uint32_t position) {
+    const ag_kv_params *p = &c->params;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t i = position; i < p->n_protected; i++) {
+            c->unrotated.known[(size_t)l * p->n_protected + i] = false;
+        }
+    }
+}
+
 ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
                                      const uint32_t *positions, ag_error *err) {
     const ag_kv_params *p = &c->params;

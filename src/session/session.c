@@ -1,28 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/cache_manager.h"
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "models/llama_model.h"
-
-#include <antigravity/session.h>
+#include "session/session_impl.h"
 
 /* Logits of several rows are taken so many at a time: 8 MB for a vocabulary of 128k. */
 enum { LOGIT_ROWS = 16 };
-
-struct ag_session {
-    ag_model *model; /* borrowed */
-    ag_session_params params;
-    ag_kv_cache *cache;
-    ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
-    uint32_t position;         /* logical, of the next token */
-    ag_tensor logits;          /* [1, n_vocab] in the backend's memory */
-    ag_buffer *logits_owner;
-    float *host_logits; /* what the caller reads: logits itself, or `copied` */
-    float *copied;      /* owned; NULL if the backend's memory is the host's */
-    bool has_logits;
-    ag_tensor rows; /* [LOGIT_ROWS, n_vocab], made when first needed */
-    ag_buffer *rows_owner;
-};
 
 ag_session_params ag_session_defaults(void) {
     return (ag_session_params){
@@ -136,6 +118,19 @@ void ag_session_reset(ag_session *s) {
     ag_cache_manager_reset(s->manager);
     s->position = 0;
     s->has_logits = false;
+}
+
+ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
+    if (position > s->position) {
+        return AG_FAIL(err, INVALID, "position %u to go back to, the session stands at %u",
+                       position, s->position);
+    }
+    if (position == s->position) return AG_OK;
+    s->has_logits = false;
+    AG_TRY(ag_kv_cache_truncate(s->cache, position, err));
+    ag_cache_manager_truncate(s->manager, position);
+    s->position = position;
+    return AG_OK;
 }
 
 uint32_t ag_session_position(const ag_session *s) { return s->position; }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session's inside, for the files that implement it. */
+#ifndef AG_SESSION_SESSION_IMPL_H
+#define AG_SESSION_SESSION_IMPL_H
+
+#include "cache/cache_manager.h"
+#include "models/llama_model.h"
+
+#include <antigravity/session.h>
+
+struct ag_session {
+    ag_model *model; /* borrowed */
+    ag_session_params params;
+    ag_kv_cache *cache;
+    ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
+    uint32_t position;         /* logical, of the next token */
+    ag_tensor logits;          /* [1, n_vocab] in the backend's memory */
+    ag_buffer *logits_owner;
+    float *host_logits; /* what the caller reads: logits itself, or `copied` */
+    float *copied;      /* owned; NULL if the backend's memory is the host's */
+    bool has_logits;
+    ag_tensor rows; /* [LOGIT_ROWS, n_vocab], made when first needed */
+    ag_buffer *rows_owner;
+};
+
+#endif

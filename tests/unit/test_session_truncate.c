@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Taking tokens back: what follows is as if they had never been consumed, whatever the policy. */
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+enum { LAYERS = 3, HEADS = 2, BUDGET = 100, SLACK = 16 };
+
+static ag_backend *backend;
+static ag_model *model;
+static size_t n_vocab;
+
+static int load(void **state) {
+    (void)state;
+    ag_backend_params bp = {.n_threads = 2};
+    if (ag_backend_create(&bp, &backend, NULL) != AG_OK) return 1;
+    if (ag_model_load(backend, MODEL, NULL, &model, NULL) != AG_OK) return 1;
+    n_vocab = ag_model_get_info(model)->n_vocab;
+    return 0;
+}
+
+static int unload(void **state) {
+    (void)state;
+    ag_model_destroy(model);
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+static ag_session *make(const char *policy) {
+    ag_session_params p = ag_session_defaults();
+    p.prefill_chunk = 48;
+    p.eviction.policy = ag_eviction_policy_find(policy);
+    p.eviction.budget_tokens = BUDGET;
+    p.eviction.recent = 8;
+    p.eviction.slack = SLACK;
+    p.eviction.snapkv_window = 8;
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static int32_t id_at(size_t i) { return (int32_t)((i * 7 + i * i % 61) % 300) + 3; }
+
+static void prefill(ag_session *s, size_t first, size_t n) {
+    int32_t *ids = malloc(n * sizeof *ids);
+    ag_error err;
+    for (size_t i = 0; i < n; i++) ids[i] = id_at(first + i);
+    if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    free(ids);
+}
+
+static void same_logits(const ag_session *a, const ag_session *b) {
+    assert_non_null(ag_session_logits(a));
+    assert_memory_equal(ag_session_logits(a), ag_session_logits(b), n_vocab * sizeof(float));
+}
+
+static void same_slots(ag_session *a, ag_session *b) {
+    ag_kv_cache *x = ag_session_kv_cache(a), *y = ag_session_kv_cache(b);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint32_t n = ag_kv_cache_n_slots(x, l, h);
+            assert_int_equal(n, ag_kv_cache_n_slots(y, l, h));
+            for (uint32_t s = 0; s < n; s++) {
+                assert_int_equal(ag_kv_cache_position(x, l, h, s),
+                                 ag_kv_cache_position(y, l, h, s));
+            }
+        }
+    }
+}
+
+/* `steps` more tokens one by one in both. */
+static void continue_alike(ag_session *a, ag_session *b, size_t steps) {
+    for (size_t i = 0; i < steps; i++) {
+        prefill(a, ag_session_position(a), 1);
+        prefill(b, ag_session_position(b), 1);
+        same_logits(a, b);
+    }
+    same_slots(a, b);
+}
+
+static void a_session_taken_back_is_one_that_never_went_on(void **state) {
+    (void)state;
+    for (size_t i = 0; ag_eviction_policy_at(i); i++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(i);
+        bool sums_remember = policy->importance == AG_IMPORTANCE_TOTAL;
+        ag_session *went = make(policy->name), *stayed = make(policy->name);
+        ag_error err;
+        prefill(went, 0, 150);
+        prefill(stayed, 0, 150);
+        for (size_t k = 0; k < 4; k++) prefill(went, 500 + k, 1); /* other tokens, refused */
+        assert_int_equal(ag_session_truncate(went, 150, &err), AG_OK);
+        assert_null(ag_session_logits(went));
+        assert_int_equal(ag_session_position(went), 150);
+        same_slots(went, stayed);
+        /* What a draft gave remains in the sums: the next eviction may choose otherwise. */
+        continue_alike(went, stayed, sums_remember ? 10 : 60);
+        if (policy->plan) {
+            bool evicted = ag_session_evictions(went)->n_evictions > 1;
+            assert_true(evicted || sums_remember);
+        }
+        ag_session_destroy(went);
+        ag_session_destroy(stayed);
+    }
+}
+
+static void an_edit_may_reach_back_into_the_first_block(void **state) {
+    (void)state;
+    ag_session *went = make("none"), *stayed = make("none");
+    ag_error err;
+    prefill(went, 0, 300);
+    prefill(stayed, 0, 5);
+    assert_int_equal(ag_session_truncate(went, 5, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(went)),
+                     ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(stayed)));
+    continue_alike(went, stayed, 5);
+    assert_int_equal(ag_session_truncate(went, 0, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(went)), 0);
+    ag_session_reset(stayed);
+    continue_alike(went, stayed, 3);
+    ag_session_destroy(went);
+    ag_session_destroy(stayed);
+}
+
+static void what_was_evicted_in_the_meantime_does_not_come_back(void **state) {
+    (void)state;
+    ag_session *s = make("streaming");
+    ag_kv_cache *c = ag_session_kv_cache(s);
+    ag_error err;
+    prefill(s, 0, 400);
+    uint32_t held = ag_kv_cache_length(c);
+    assert_int_equal(ag_session_truncate(s, 390, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_length(c), held - 10);
+    assert_int_equal(ag_session_truncate(s, 200, &err), AG_OK); /* only the prefix is left of it */
+    assert_int_equal(ag_kv_cache_length(c), 4);
+    assert_int_equal(ag_kv_cache_position(c, 0, 0, 3), 3);
+    assert_int_equal(ag_session_truncate(s, 2, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_length(c), 2);
+    prefill(s, 2, 300);
+    assert_int_equal(ag_session_position(s), 302);
+    ag_session_destroy(s);
+}
+
+/* Tokens of a place that once was scored are new ones: they leave oldest first. */
+static void tokens_after_it_do_not_inherit_scores(void **state) {
+    (void)state;
+    ag_session *s = make("snapkv");
+    ag_kv_cache *c = ag_session_kv_cache(s);
+    ag_error err;
+    prefill(s, 0, 150);
+    assert_int_equal(ag_session_truncate(s, 120, &err), AG_OK);
+    while (ag_session_evictions(s)->n_evictions < 2) prefill(s, ag_session_position(s), 1);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        uint32_t n = ag_kv_cache_n_slots(c, 0, h);
+        for (uint32_t i = 1; i < n; i++) {
+            uint32_t before = ag_kv_cache_position(c, 0, h, i - 1);
+            if (before >= 120) assert_int_equal(ag_kv_cache_position(c, 0, h, i), before + 1);
+        }
+    }
+    ag_session_destroy(s);
+}
+
+static void a_protected_prefix_that_was_moved_on_comes_back(void **state) {
+    (void)state;
+    ag_session *went = make("streaming"), *stayed = make("streaming");
+    ag_error err;
+    uint32_t trained = ag_model_get_info(model)->max_positions;
+    prefill(went, 0, trained + 40); /* beyond it the prefix follows */
+    assert_int_equal(ag_session_truncate(went, 3, &err), AG_OK);
+    prefill(stayed, 0, 3);
+    for (size_t i = 0; i < 20; i++) {
+        prefill(went, ag_session_position(went), 1);
+        prefill(stayed, ag_session_position(stayed), 1);
+    }
+    same_slots(went, stayed);
+    const float *x = ag_session_logits(went), *y = ag_session_logits(stayed);
+    for (size_t i = 0; i < n_vocab; i++) assert_true(x[i] - y[i] < 1e-2f && y[i] - x[i] < 1e-2f);
+    ag_session_destroy(went);
+    ag_session_destroy(stayed);
+}
+
+static void nobody_goes_back_to_the_future(void **state) {
+    (void)state;
+    ag_session *s = make("none");
+    ag_error err;
+    prefill(s, 0, 10);
+    assert_int_equal(ag_session_truncate(s, 11, &err), AG_INVALID);
+    assert_string_equal(err.msg, "position 11 to go back to, the session stands at 10");
+    assert_int_equal(ag_session_position(s), 10);
+    assert_int_equal(ag_session_truncate(s, 10, &err), AG_OK);
+    assert_non_null(ag_session_logits(s)); /* nothing has changed */
+    ag_session_destroy(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_session_taken_back_is_one_that_never_went_on),
+        cmocka_unit_test(an_edit_may_reach_back_into_the_first_block),
+        cmocka_unit_test(what_was_evicted_in_the_meantime_does_not_come_back),
+        cmocka_unit_test(tokens_after_it_do_not_inherit_scores),
+        cmocka_unit_test(a_protected_prefix_that_was_moved_on_comes_back),
+        cmocka_unit_test(nobody_goes_back_to_the_future),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
