@@ -46,6 +46,10 @@ AG_API void ag_session_reset(ag_session *s);
  * taken back behind it knows less than one that never went on; and weights that the tokens taken
  * back gave to earlier ones stay in the sums of h2o. */
 AG_API ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err);
+/* After the caller put tokens into the session's cache by ag_kv_cache_update: the next token
+ * follows the last one there. AG_INVALID, and nothing changes, where layers or heads end at
+ * different positions or an eviction policy manages the cache. */
+AG_API ag_status ag_session_follow_cache(ag_session *s, ag_error *err);
 
 /* Tokens consumed so far: the logical position of the next one. */
 AG_API uint32_t ag_session_position(const ag_session *s);

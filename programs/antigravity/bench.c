@@ -75,7 +75,8 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "N[,N...]",
      .call = set_depths,
-     .help = "tokens that the cache holds before (default 0)"},
+     .help = "tokens that the cache holds before: random keys and values written into it, "
+             "since speed does not depend on what they are (default 0)"},
     {.name = "repetitions",
      .letter = 'r',
      .kind = OPTION_U32,
@@ -109,9 +110,9 @@ static const char description[] =
     "Measures how fast prompts are read (pp) and tokens decoded (tg): the median, lowest and\n"
     "highest tokens/s. Beside each row stands the rate at which this machine reads memory, "
     "measured\n"
-    "before and after it, and for tg the share of it that reading the weights takes: decoding\n"
-    "cannot pass 100 %, unless the weights fit into the processor's caches. Rows during which the\n"
-    "machine was not steady are repeated.";
+    "before and after it, and for tg the share of it that reading weights and cache takes:\n"
+    "decoding cannot pass 100 %, unless these fit into the processor's caches. Rows during which\n"
+    "the machine was not steady are repeated.";
 
 static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b\n"

@@ -30,7 +30,8 @@ typedef struct bench_row {
     size_t n_samples;
     double median, lowest, highest, deviation;
     double read_before, read_after; /* bytes per second; 0: unknown */
-    double share; /* of the read rate that decoding uses for weights; 0: not a decoding row */
+    double bytes_per_token;         /* read for one token: a share of the weights, and the cache */
+    double share;                   /* of the read rate that these use; 0: not a decoding row */
 } bench_row;
 
 typedef struct bench {
@@ -42,6 +43,12 @@ typedef struct bench {
 
 /* bench_run.c: fills the row's results. Says what is wrong and returns an exit code. */
 int bench_measure(bench *b, bench_row *row);
+
+/* bench_depth.c: makes the session's cache hold `depth` random tokens, written straight into it or
+ * left from the last run. */
+ag_status bench_set_depth(ag_backend *be, ag_session *s, uint32_t depth, ag_error *err);
+/* Bytes of keys and values that attention reads for the token after so many. */
+double bench_cache_bytes(ag_session *s, double n_tokens);
 
 /* bench_print.c: the table row by row; JSON appears at the end. */
 typedef struct bench_table bench_table;

@@ -72,16 +72,18 @@ static void print_csv(const bench_table *t, const bench *b, const bench_row *row
     if (!t->begun)
         printf("model,parameters,weights,weight_bytes,k_type,v_type,backend,threads,parallel,"
                "n_prompt,n_gen,depth,test,tok_per_s,tok_per_s_min,tok_per_s_max,tok_per_s_stddev,"
-               "repetitions,read_bytes_per_s_before,read_bytes_per_s_after,bandwidth_share\n");
+               "repetitions,read_bytes_per_s_before,read_bytes_per_s_after,bytes_per_token,"
+               "bandwidth_share\n");
     print_quoted(b->name);
     printf(",%" PRIu64 ",%s,%zu,%s,%s,%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-           ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.4f\n",
+           ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f\n",
            b->engine.info.n_parameters, ag_dtype_name(m->weights),
            ag_model_memory_bytes(b->engine.model), ag_dtype_name(m->k_type),
            ag_dtype_name(m->v_type), ag_backend_name(b->engine.backend), row->threads,
            row->parallel, row->n_prompt, row->n_gen, row->depth,
            bench_test_name(row, test, sizeof test), row->median, row->lowest, row->highest,
-           row->deviation, row->n_samples, row->read_before, row->read_after, row->share);
+           row->deviation, row->n_samples, row->read_before, row->read_after, row->bytes_per_token,
+           row->share);
 }
 
 static json_t *list_samples(const bench_row *row) {
@@ -115,6 +117,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
         {"samples", list_samples(row)},
         {"read_bytes_per_s_before", json_real(row->read_before)},
         {"read_bytes_per_s_after", json_real(row->read_after)},
+        {"bytes_per_token", row->n_gen ? json_real(row->bytes_per_token) : json_null()},
         {"bandwidth_share", row->n_gen ? json_real(row->share) : json_null()},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);

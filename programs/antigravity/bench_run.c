@@ -54,11 +54,13 @@ static ag_status decode(run *r, uint32_t n) {
     return status;
 }
 
-/* Once through: fills the cache to the depth, then times what the row is about. */
-static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, uint32_t depth, double *s) {
+/* Once through: brings the cache to the depth, then times what the row is about. */
+static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s) {
     ag_backend *be = r->b->engine.backend;
-    for (uint32_t i = 0; i < r->row->parallel; i++) ag_session_reset(r->sessions[i]);
-    ag_status status = prefill(r, depth);
+    ag_status status = AG_OK;
+    for (uint32_t i = 0; i < r->row->parallel && status == AG_OK; i++) {
+        status = bench_set_depth(be, r->sessions[i], r->row->depth, &r->err);
+    }
     if (status == AG_OK) status = ag_sync(be);
     double begin = clock_s();
     if (status == AG_OK) status = prefill(r, n_prompt);
@@ -87,12 +89,15 @@ static void summarise(bench_row *row) {
     row->deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
 }
 
-/* A pass over the weights serves one token of every sequence. */
-static double bandwidth_share(const bench *b, const bench_row *row) {
+/* A pass over the weights serves one token of every sequence; each reads its own cache, which holds
+ * half of the tokens to decode on the average. */
+static void set_share(const run *r, bench_row *row) {
     double rate = row->read_before > row->read_after ? row->read_before : row->read_after;
-    if (!row->n_gen || rate <= 0) return 0;
-    double passes = row->median / row->parallel;
-    return (double)ag_model_bytes_per_token(b->engine.model) * passes / rate;
+    if (!row->n_gen) return;
+    double weights = (double)ag_model_bytes_per_token(r->b->engine.model);
+    row->bytes_per_token =
+        weights / row->parallel + bench_cache_bytes(r->sessions[0], row->depth + row->n_gen / 2.0);
+    if (rate > 0) row->share = row->bytes_per_token * row->median / rate;
 }
 
 static ag_status measure_once(run *r, bench_row *row) {
@@ -104,16 +109,16 @@ static ag_status measure_once(run *r, bench_row *row) {
     row->n_samples = 0;
     row->read_before = bandwidth_measure(r->b->bandwidth);
     uint32_t warm_up = row->n_gen < WARM_UP_TOKENS ? row->n_gen : WARM_UP_TOKENS;
-    ag_status status = time_once(r, row->n_prompt, warm_up, 0, &s);
+    ag_status status = time_once(r, row->n_prompt, warm_up, &s);
     for (uint32_t i = 0; i < o->repetitions && status == AG_OK; i++) {
-        status = time_once(r, row->n_prompt, row->n_gen, row->depth, &s);
+        status = time_once(r, row->n_prompt, row->n_gen, &s);
         double n = (double)(row->n_prompt + row->n_gen) * row->parallel;
         row->samples[row->n_samples++] = s > 0 ? n / s : 0;
     }
     if (status == AG_OK) {
         row->read_after = bandwidth_measure(r->b->bandwidth);
         summarise(row);
-        row->share = bandwidth_share(r->b, row);
+        set_share(r, row);
     }
     progress_end();
     if (status == AG_OK && interrupted()) status = r->err.status = AG_CANCELLED;
@@ -161,7 +166,6 @@ static ag_status open_sessions(run *r) {
         .k_type = m->k_type,
         .v_type = m->v_type,
     };
-    if (params.max_seq_len < WARM_UP_TOKENS) params.max_seq_len = WARM_UP_TOKENS;
     ag_status status = AG_OK;
     for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++)
         status = ag_session_create(r->b->engine.model, &params, &r->sessions[i], &r->err);
@@ -170,8 +174,7 @@ static ag_status open_sessions(run *r) {
 
 int bench_measure(bench *b, bench_row *row) {
     run r = {.b = b, .row = row};
-    size_t n_ids = row->n_prompt > row->depth ? row->n_prompt : row->depth;
-    if (n_ids < row->parallel) n_ids = row->parallel;
+    size_t n_ids = row->n_prompt > row->parallel ? row->n_prompt : row->parallel;
     r.sessions = calloc(row->parallel, sizeof(ag_session *));
     r.ids = malloc(n_ids * sizeof *r.ids);
     int code = EXIT_DONE;

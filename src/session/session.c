@@ -133,6 +133,28 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
     return AG_OK;
 }
 
+/* The position after the last slot's; 0 for a head without slots. */
+static uint32_t end_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
+    uint32_t n = ag_kv_cache_n_slots(c, layer, head);
+    return n ? ag_kv_cache_position(c, layer, head, n - 1) + 1 : 0;
+}
+
+ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
+    if (s->manager) return AG_FAIL(err, INVALID, "the cache is managed by an eviction policy");
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    uint32_t end = end_of(s->cache, 0, 0);
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+            if (end_of(s->cache, l, h) == end) continue;
+            return AG_FAIL(err, INVALID, "layer %u, KV head %u ends before position %u, not %u", l,
+                           h, end_of(s->cache, l, h), end);
+        }
+    }
+    s->position = end;
+    s->has_logits = false;
+    return AG_OK;
+}
+
 uint32_t ag_session_position(const ag_session *s) { return s->position; }
 ag_kv_cache *ag_session_kv_cache(ag_session *s) { return s->cache; }
 const ag_model_info *ag_session_model_info(const ag_session *s) { return &s->model->info; }

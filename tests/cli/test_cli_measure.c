@@ -170,7 +170,12 @@ static void bench_gives_a_row_for_each_test(void **state) {
         assert_true(number(row, "read_bytes_per_s_before") > 1e8);
         assert_true(number(row, "read_bytes_per_s_after") > 1e8);
         assert_int_equal(json_is_number(json_object_get(row, "bandwidth_share")), i % 2);
+        assert_int_equal(json_is_number(json_object_get(row, "bytes_per_token")), i % 2);
     }
+    /* Keys and values of 16 tokens in 10 layers, 2 heads of 64, in 16 bits. */
+    const double cache_bytes = number(json_array_get(rows, 3), "bytes_per_token") -
+                               number(json_array_get(rows, 1), "bytes_per_token");
+    assert_true(cache_bytes == 2 * 16 * 10 * 2 * 64 * 2);
     json_decref(rows);
     cli_free(&r);
 }

@@ -53,6 +53,75 @@ static void same_logits(const ag_session *a, const ag_session *b) {
     assert_memory_equal(ag_session_logits(a), ag_session_logits(b), n_vocab * sizeof(float));
 }
 
+/* Every key and value of one cache, appended to another. */
+static void copy_cache(ag_kv_cache *to, ag_kv_cache *from) {
+    const ag_kv_params *p = ag_kv_cache_params(from);
+    const uint32_t n = ag_kv_cache_length(from), d = p->head_dim;
+    ag_tensor k, v;
+    ag_buffer *buffers[2];
+    ag_error err;
+    const ag_shape shape = ag_shape_3d(1, p->n_kv_heads, d);
+    ag_memory *mem = ag_backend_memory(backend);
+    assert_int_equal(ag_tensor_alloc(&k, &buffers[0], mem, AG_USAGE_SCRATCH, AG_F32, shape, &err),
+                     AG_OK);
+    assert_int_equal(ag_tensor_alloc(&v, &buffers[1], mem, AG_USAGE_SCRATCH, AG_F32, shape, &err),
+                     AG_OK);
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t slot = 0; slot < n; slot++) {
+            for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+                assert_int_equal(ag_kv_cache_read(from, l, h, slot, ag_tensor_f32(&k) + h * d,
+                                                  ag_tensor_f32(&v) + h * d, &err),
+                                 AG_OK);
+            }
+            const uint32_t position = ag_kv_cache_position(from, l, 0, slot);
+            assert_int_equal(ag_kv_cache_update(to, l, &k, &v, &position, &err), AG_OK);
+        }
+    }
+    ag_buffer_release(&buffers[0]);
+    ag_buffer_release(&buffers[1]);
+}
+
+static void a_session_follows_what_was_put_into_its_cache(void **state) {
+    (void)state;
+    enum { N = 20 };
+    int32_t ids[N];
+    ag_error err;
+    ag_session *a = make(64, 16), *b = make(64, 16);
+    numbered_ids(ids, N, 1);
+    assert_int_equal(ag_session_prefill(a, ids, N, NULL, NULL, &err), AG_OK);
+    copy_cache(ag_session_kv_cache(b), ag_session_kv_cache(a));
+    assert_int_equal(ag_session_follow_cache(b, &err), AG_OK);
+    assert_int_equal(ag_session_position(b), N);
+    assert_null(ag_session_logits(b));
+    assert_int_equal(ag_session_decode(a, 5, &err), AG_OK);
+    assert_int_equal(ag_session_decode(b, 5, &err), AG_OK);
+    same_logits(a, b);
+
+    assert_int_equal(ag_session_truncate(b, N, &err), AG_OK);
+    assert_int_equal(ag_session_decode(b, 5, &err), AG_OK);
+    same_logits(a, b);
+
+    const uint32_t first = 0;
+    assert_int_equal(ag_kv_cache_compact(ag_session_kv_cache(b), 1, 0, &first, 1, &err), AG_OK);
+    assert_int_equal(ag_session_follow_cache(b, &err), AG_INVALID);
+    assert_string_equal(err.msg, "layer 1, KV head 0 ends before position 1, not 21");
+    assert_int_equal(ag_session_position(b), N + 1);
+    ag_session_destroy(a);
+    ag_session_destroy(b);
+}
+
+static void a_managed_cache_cannot_be_followed(void **state) {
+    (void)state;
+    ag_session_params p = ag_session_defaults();
+    ag_session *s;
+    ag_error err;
+    p.eviction.policy = ag_eviction_policy_find("streaming");
+    p.eviction.budget_tokens = 64;
+    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    assert_int_equal(ag_session_follow_cache(s, &err), AG_INVALID);
+    ag_session_destroy(s);
+}
+
 static void sessions_decoded_together_give_what_each_gives_alone(void **state) {
     (void)state;
     enum { N = 20, STEPS = 5 };
@@ -244,6 +313,8 @@ static void a_plan_tells_what_a_session_takes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_session_follows_what_was_put_into_its_cache),
+        cmocka_unit_test(a_managed_cache_cannot_be_followed),
         cmocka_unit_test(sessions_decoded_together_give_what_each_gives_alone),
         cmocka_unit_test(a_batch_fails_as_a_whole),
         cmocka_unit_test(decoding_allocates_nothing),
