@@ -31,7 +31,7 @@ endmacro()
 ag_dependency(JANSSON jansson>=2.13)
 ag_dependency(PCRE2 libpcre2-8>=10.40)
 ag_dependency(UTF8PROC libutf8proc>=2.5)
-target_link_libraries(ag_dependencies INTERFACE Threads::Threads m)
+target_link_libraries(ag_dependencies INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})
 
 if(AG_MISSING AND PROJECT_NAME STREQUAL "antigravity")
   list(JOIN AG_MISSING ", " AG_MISSING)

@@ -18,6 +18,8 @@ need() {
 has() { command -v "$1"; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_any() { has "$1" || has "$2"; }
+has_library() { { ldconfig -p || /sbin/ldconfig -p; } | grep -q "$1"; }
+has_opencl_driver() { compgen -G '/etc/OpenCL/vendors/*.icd'; }
 compiles() { printf '%s\n' "$2" | "$1" -x c -fsyntax-only -; }
 # shellcheck disable=SC2086 # The flags are words.
 links() { echo 'int main(void) { return 0; }' | $1 -x c -o /dev/null -; }
@@ -34,6 +36,7 @@ need_basics() {
     need libpcre2-dev has_module 'libpcre2-8 >= 10.40'
     need libutf8proc-dev has_module 'libutf8proc >= 2.5'
     need libcmocka-dev has_module cmocka
+    need opencl-c-headers compiles cc '#include <CL/cl.h>'
 }
 
 need_extras() {
@@ -45,6 +48,9 @@ need_extras() {
     need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
+    need ocl-icd-libopencl1 has_library libOpenCL.so.1
+    need pocl-opencl-icd has_opencl_driver
+    need oclgrind has oclgrind
 }
 
 # The sanitizers' run-time library carries clang's major version in its name.

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers of the device, and copies between them and the host. */
+#include "backend/opencl/opencl.h"
+#include "backend/opencl/staging.h"
+#include "core/alloc.h"
+#include "core/backend_compose.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+/* Larger uploads wait for the driver rather than being copied twice. */
+enum { STAGED_UPLOAD_MAX = 1 << 17, PADDING = 64 };
+
+static ag_cl_buffer *self(ag_buffer *buf) { return (ag_cl_buffer *)(void *)buf; }
+
+static ag_cl_backend *backend_of(ag_buffer *buf) { return self(buf)->memory->cl; }
+
+static void buffer_unmap(ag_buffer *buf) {
+    ag_cl_buffer *b = self(buf);
+    if (!b->mapped) return;
+    ag_cl_backend *cl = b->memory->cl;
+    (void)cl->api.clEnqueueUnmapMemObject(cl->queue, b->mem, b->mapped, 0, NULL, NULL);
+    b->mapped = NULL;
+}
+
+static void buffer_destroy(ag_buffer *buf) {
+    ag_cl_buffer *b = self(buf);
+    buffer_unmap(buf);
+    (void)b->memory->cl->api.clReleaseMemObject(b->mem);
+    atomic_fetch_sub_explicit(&b->memory->in_use, buf->size, memory_order_relaxed);
+    ag_free(b);
+}
+
+/* Waits for the queue, since kernels may still write the buffer. */
+static void *buffer_map(ag_buffer *buf) {
+    ag_cl_buffer *b = self(buf);
+    if (b->mapped) return b->mapped;
+    ag_cl_backend *cl = b->memory->cl;
+    cl_int code;
+    void *p = cl->api.clEnqueueMapBuffer(cl->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                         buf->size, 0, NULL, NULL, &code);
+    b->mapped = code == CL_SUCCESS ? p : NULL;
+    return b->mapped;
+}
+
+static bool buffer_is_mapped(const ag_buffer *buf) {
+    return ((const ag_cl_buffer *)(const void *)buf)->mapped != NULL;
+}
+
+static ag_status buffer_sync(ag_buffer *buf, ag_error *err) {
+    return ag_cl_finish(backend_of(buf), err);
+}
+
+static ag_status buffer_upload(ag_buffer *dst, size_t offset, const void *src, size_t n,
+                               ag_error *err) {
+    ag_cl_buffer *b = self(dst);
+    ag_cl_backend *cl = b->memory->cl;
+    if (b->mapped) {
+        memmove((unsigned char *)b->mapped + offset, src, n);
+        return AG_OK;
+    }
+    if (n <= STAGED_UPLOAD_MAX) return ag_cl_stage_into(cl, b->mem, offset, src, n, err);
+    cl_int code =
+        cl->api.clEnqueueWriteBuffer(cl->queue, b->mem, CL_TRUE, offset, n, src, 0, NULL, NULL);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "writing %zu bytes", n);
+}
+
+static ag_status buffer_download(void *dst, ag_buffer *src, size_t offset, size_t n,
+                                 ag_error *err) {
+    ag_cl_buffer *b = self(src);
+    ag_cl_backend *cl = b->memory->cl;
+    if (b->mapped) {
+        memmove(dst, (unsigned char *)b->mapped + offset, n);
+        return AG_OK;
+    }
+    cl_int code =
+        cl->api.clEnqueueReadBuffer(cl->queue, b->mem, CL_TRUE, offset, n, dst, 0, NULL, NULL);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "reading %zu bytes", n);
+}
+
+static const ag_buffer_ops device_ops = {
+    .destroy = buffer_destroy,
+    .sync = buffer_sync,
+    .upload = buffer_upload,
+    .download = buffer_download,
+};
+
+/* --zero-copy */
+static const ag_buffer_ops shared_ops = {
+    .destroy = buffer_destroy,
+    .map = buffer_map,
+    .unmap = buffer_unmap,
+    .is_mapped = buffer_is_mapped,
+    .sync = buffer_sync,
+    .upload = buffer_upload,
+    .download = buffer_download,
+};
+
+ag_cl_buffer *ag_cl_buffer_of(const ag_cl_backend *cl, ag_buffer *buf) {
+    if (buf->ops != &device_ops && buf->ops != &shared_ops) return NULL;
+    ag_cl_buffer *b = self(buf);
+    return b->memory->cl == cl ? b : NULL;
+}
+
+/* ---- making one ---- */
+
+static ag_status fill_with_zeros(ag_cl_backend *cl, cl_mem mem, size_t bytes, ag_error *err) {
+    static const unsigned char zeros[16];
+    cl_int code =
+        cl->api.clEnqueueFillBuffer(cl->queue, mem, zeros, sizeof zeros, 0, bytes, 0, NULL, NULL);
+    if (code == CL_SUCCESS) return AG_OK;
+    return ag_cl_fail(cl, err, code, "clearing a buffer of %zu bytes", bytes);
+}
+
+ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag_error *err) {
+    ag_cl_backend *cl = m->cl;
+    if (bytes > SIZE_MAX - PADDING) return AG_FAIL(err, NOMEM, "a buffer of %zu bytes", bytes);
+    size_t padded = (bytes + PADDING - 1) / PADDING * PADDING;
+    ag_cl_buffer *b = ag_calloc(1, sizeof *b);
+    if (!b) return AG_FAIL(err, NOMEM, "a device buffer");
+    cl_mem_flags flags = CL_MEM_READ_WRITE | (cl->zero_copy ? CL_MEM_ALLOC_HOST_PTR : 0);
+    cl_int code;
+    ag_status st = AG_OK;
+    b->memory = m;
+    b->mem = cl->api.clCreateBuffer(cl->context, flags, padded, NULL, &code);
+    if (code != CL_SUCCESS) {
+        st = ag_cl_fail(cl, err, code, "a buffer of %zu bytes, the largest may have %llu", bytes,
+                        (unsigned long long)cl->device.max_alloc);
+        if (code == CL_INVALID_BUFFER_SIZE) st = AG_NOMEM;
+    } else {
+        st = fill_with_zeros(cl, b->mem, padded, err);
+        if (st != AG_OK) (void)cl->api.clReleaseMemObject(b->mem);
+    }
+    if (st != AG_OK) {
+        if (err) err->status = st;
+        ag_free(b);
+        return st;
+    }
+    ag_buffer_init(&b->base, cl->zero_copy ? &shared_ops : &device_ops, bytes);
+    *out = &b->base;
+    return AG_OK;
+}
+
+/* ---- copies ---- */
+
+static ag_status enqueue_copy(ag_cl_backend *cl, cl_mem dst, size_t to, cl_mem src, size_t from,
+                              size_t n) {
+    cl_int code = cl->api.clEnqueueCopyBuffer(cl->queue, src, dst, from, to, n, 0, NULL, NULL);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, &cl->base.err, code, "copying %zu bytes", n);
+}
+
+/* OpenCL copies no overlapping ranges: by way of a buffer that lives as long as the copies. */
+static ag_status copy_overlapping(ag_cl_backend *cl, cl_mem mem, size_t to, size_t from, size_t n) {
+    cl_int code;
+    cl_mem between = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, n, NULL, &code);
+    if (code != CL_SUCCESS) {
+        return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes to move a range", n);
+    }
+    ag_status st = enqueue_copy(cl, between, 0, mem, from, n);
+    if (st == AG_OK) st = enqueue_copy(cl, mem, to, between, 0, n);
+    (void)cl->api.clReleaseMemObject(between);
+    return st;
+}
+
+static ag_status copy_on_device(ag_cl_backend *cl, ag_cl_buffer *dst, size_t to, ag_cl_buffer *src,
+                                size_t from, size_t n) {
+    buffer_unmap(&dst->base);
+    buffer_unmap(&src->base);
+    size_t apart = to > from ? to - from : from - to;
+    if (dst != src || apart >= n) return enqueue_copy(cl, dst->mem, to, src->mem, from, n);
+    return apart ? copy_overlapping(cl, dst->mem, to, from, n) : AG_OK;
+}
+
+ag_status ag_cl_copy_bytes(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                           size_t src_offset, size_t n) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    ag_cl_buffer *to = ag_cl_buffer_of(cl, dst), *from = ag_cl_buffer_of(cl, src);
+    if (to && from) return copy_on_device(cl, to, dst_offset, from, src_offset, n);
+    return ag_compose_copy_bytes(b, dst, dst_offset, src, src_offset, n);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/device.h"
+
+#include "core/fail.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { PLATFORMS_MAX = 16, EXTENSIONS_MAX = 1 << 14 };
+
+/* A property that the driver does not tell stays as it was: zero. */
+static void get(const ag_cl_api *api, cl_device_id id, cl_device_info what, void *out, size_t n) {
+    (void)api->clGetDeviceInfo(id, what, n, out, NULL);
+}
+
+static void get_text(const ag_cl_api *api, cl_device_id id, cl_device_info what, char *out,
+                     size_t cap) {
+    char text[1024];
+    size_t n = 0;
+    if (api->clGetDeviceInfo(id, what, sizeof text, text, &n) != CL_SUCCESS || n > sizeof text) {
+        n = 0;
+    }
+    /* Some drivers pad names with blanks. */
+    while (n && (text[n - 1] == '\0' || text[n - 1] == ' ')) n--;
+    if (n >= cap) n = cap - 1;
+    memcpy(out, text, n);
+    out[n] = '\0';
+}
+
+static void get_extensions(const ag_cl_api *api, ag_cl_device *d) {
+    char text[EXTENSIONS_MAX];
+    size_t n = 0;
+    cl_int code = api->clGetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, sizeof text - 1, text, &n);
+    if (code != CL_SUCCESS || n >= sizeof text) return;
+    text[n] = '\0';
+    d->has_fp16 = strstr(text, "cl_khr_fp16") != NULL;
+    d->has_subgroups = strstr(text, "_subgroups") != NULL;
+    d->has_int_dot = strstr(text, "cl_khr_integer_dot_product") != NULL;
+}
+
+static void describe(const ag_cl_api *api, ag_cl_device *d) {
+    get_text(api, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
+    get_text(api, d->id, CL_DEVICE_VENDOR, d->vendor, sizeof d->vendor);
+    get_text(api, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
+    get_text(api, d->id, CL_DEVICE_VERSION, d->version, sizeof d->version);
+    get(api, d->id, CL_DEVICE_TYPE, &d->type, sizeof d->type);
+    d->is_cpu = d->type & CL_DEVICE_TYPE_CPU;
+    d->is_gpu = d->type & CL_DEVICE_TYPE_GPU;
+    d->is_nvidia = strstr(d->vendor, "NVIDIA") != NULL;
+    cl_bool unified = CL_FALSE;
+    get(api, d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified);
+    d->unified_memory = unified;
+    cl_uint v = 0;
+    get(api, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, &v, sizeof v);
+    d->compute_units = v;
+    get(api, d->id, CL_DEVICE_MAX_CLOCK_FREQUENCY, &v, sizeof v);
+    d->max_clock_mhz = v;
+    v = 0;
+    get(api, d->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &v, sizeof v);
+    d->mem_align = v / 8;
+    get(api, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &d->max_group, sizeof d->max_group);
+    get(api, d->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, d->max_item_sizes, sizeof d->max_item_sizes);
+    get(api, d->id, CL_DEVICE_LOCAL_MEM_SIZE, &d->local_bytes, sizeof d->local_bytes);
+    get(api, d->id, CL_DEVICE_GLOBAL_MEM_SIZE, &d->global_bytes, sizeof d->global_bytes);
+    get(api, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &d->max_alloc, sizeof d->max_alloc);
+    get_extensions(api, d);
+}
+
+static void add_platform(const ag_cl_api *api, cl_platform_id platform, ag_cl_device *out,
+                         size_t *n) {
+    cl_device_id ids[AG_CL_DEVICES_MAX];
+    cl_uint found = 0;
+    if (api->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, AG_CL_DEVICES_MAX, ids, &found) !=
+        CL_SUCCESS) {
+        return;
+    }
+    char name[sizeof out->platform_name] = "";
+    (void)api->clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL);
+    name[sizeof name - 1] = '\0';
+    for (cl_uint i = 0; i < found && i < AG_CL_DEVICES_MAX && *n < AG_CL_DEVICES_MAX; i++) {
+        ag_cl_device *d = &out[(*n)++];
+        *d = (ag_cl_device){.platform = platform, .id = ids[i]};
+        memcpy(d->platform_name, name, sizeof name);
+        describe(api, d);
+    }
+}
+
+ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_error *err) {
+    enum { NO_PLATFORM = -1001 }; /* of the loader that most systems have */
+    *n = 0;
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint found = 0;
+    cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &found);
+    if (code == NO_PLATFORM) return AG_OK;
+    if (code != CL_SUCCESS) {
+        return AG_FAIL(err, DEVICE, "OpenCL: listing the platforms: %s (%d)",
+                       ag_cl_error_name(code), code);
+    }
+    for (cl_uint i = 0; i < found && i < PLATFORMS_MAX; i++) {
+        add_platform(api, platforms[i], out, n);
+    }
+    return AG_OK;
+}
+
+/* ---- choosing ---- */
+
+static size_t first_of_type(const ag_cl_device *devices, size_t n, cl_device_type type) {
+    for (size_t i = 0; i < n; i++) {
+        if (devices[i].type & type) return i;
+    }
+    return n;
+}
+
+static size_t best(const ag_cl_device *devices, size_t n) {
+    size_t i = first_of_type(devices, n, CL_DEVICE_TYPE_GPU);
+    if (i == n) i = first_of_type(devices, n, CL_DEVICE_TYPE_ACCELERATOR);
+    return i == n ? 0 : i;
+}
+
+static bool contains(const char *text, const char *part) {
+    size_t len = strlen(part);
+    for (; *text; text++) {
+        if (strncasecmp(text, part, len) == 0) return true;
+    }
+    return false;
+}
+
+static size_t find(const ag_cl_device *devices, size_t n, const char *wanted) {
+    if (strspn(wanted, "0123456789") == strlen(wanted)) {
+        unsigned long long i = strtoull(wanted, NULL, 10);
+        return i < n ? (size_t)i : n;
+    }
+    size_t i = 0;
+    while (i < n && !contains(devices[i].name, wanted)) i++;
+    return i;
+}
+
+ag_status ag_cl_device_choose(const ag_cl_api *api, const char *wanted, ag_cl_device *out,
+                              ag_error *err) {
+    ag_cl_device devices[AG_CL_DEVICES_MAX];
+    size_t n;
+    AG_TRY(ag_cl_devices(api, devices, &n, err));
+    if (n == 0) return AG_FAIL(err, NOT_FOUND, "OpenCL: no driver on this system has a device");
+    size_t i = wanted && *wanted ? find(devices, n, wanted) : best(devices, n);
+    if (i < n) {
+        *out = devices[i];
+        return AG_OK;
+    }
+    char names[256] = "";
+    for (size_t d = 0, used = 0; d < n && used < sizeof names; d++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%zu: %s", d ? ", " : "", d,
+                                 devices[d].name);
+    }
+    return AG_FAIL(err, NOT_FOUND, "OpenCL: no device '%.60s'; there are %s", wanted, names);
+}

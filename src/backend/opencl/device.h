@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenCL devices: which there are, what they can do, and choosing one. */
+#ifndef AG_OPENCL_DEVICE_H
+#define AG_OPENCL_DEVICE_H
+
+#include "backend/opencl/cl_api.h"
+
+#include <antigravity/backend.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ag_cl_device {
+    cl_platform_id platform;
+    cl_device_id id;
+    cl_device_type type;
+    char name[128], vendor[64], driver[64], version[96], platform_name[64];
+    bool is_cpu, is_gpu, is_nvidia;
+    bool unified_memory;                       /* host and device share it */
+    bool has_fp16, has_subgroups, has_int_dot; /* extensions it lists */
+    uint32_t compute_units, max_clock_mhz;
+    uint32_t mem_align; /* bytes that buffers start on */
+    size_t max_group;   /* work-items of a work-group */
+    size_t max_item_sizes[3];
+    uint64_t local_bytes;  /* of a work-group */
+    uint64_t global_bytes; /* of the device */
+    uint64_t max_alloc;    /* largest buffer that the device promises */
+} ag_cl_device;
+
+enum { AG_CL_DEVICES_MAX = 32 };
+
+/* Every device of every platform in the order of the drivers, at most AG_CL_DEVICES_MAX. None at
+ * all is no error. Drivers that fail are passed over. */
+ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_error *err);
+
+/* `wanted`: a number in that order, or a part of a device's name, upper and lower case alike; NULL
+ * or "": the first GPU, else the first accelerator, else the first device. AG_NOT_FOUND lists what
+ * there is. */
+ag_status ag_cl_device_choose(const ag_cl_api *api, const char *wanted, ag_cl_device *out,
+                              ag_error *err);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments of kernels, their launches, and errors of OpenCL as messages. */
+#include "backend/opencl/opencl.h"
+#include "core/fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const char *doing, ...) {
+    char text[256];
+    va_list ap;
+    va_start(ap, doing);
+    vsnprintf(text, sizeof text, doing, ap);
+    va_end(ap);
+    return ag_fail(err, ag_cl_status(code), __FILE__, __LINE__, "OpenCL: %s: %s (%d) on %s", text,
+                   ag_cl_error_name(code), code, cl->device.name);
+}
+
+ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err) {
+    cl_int code = cl->api.clFinish(cl->queue);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "waiting for the queue");
+}
+
+/* ---- arguments ---- */
+
+ag_status ag_cl_begin(ag_cl_launch *l, ag_cl_backend *cl, const char *file, const char *name,
+                      const char *options) {
+    *l = (ag_cl_launch){.cl = cl, .file = file, .name = name, .code = CL_SUCCESS};
+    return ag_cl_kernel(cl, file, name, options, &l->kernel);
+}
+
+void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
+    cl_uint i = l->n_args++;
+    if (l->code != CL_SUCCESS) return;
+    l->code = l->cl->api.clSetKernelArg(l->kernel, i, bytes, value);
+    l->refused_arg = i;
+}
+
+void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { ag_cl_arg(l, bytes, NULL); }
+
+void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v) { ag_cl_arg(l, sizeof v, &v); }
+
+void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v) { ag_cl_arg(l, sizeof v, &v); }
+
+void ag_cl_arg_f32(ag_cl_launch *l, float v) { ag_cl_arg(l, sizeof v, &v); }
+
+void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem) { ag_cl_arg(l, sizeof mem, &mem); }
+
+static void refuse(ag_cl_launch *l, cl_int code) {
+    if (l->code == CL_SUCCESS) {
+        l->code = code;
+        l->refused_arg = l->n_args;
+    }
+    l->n_args++;
+}
+
+void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
+    const ag_cl_buffer *b = ag_cl_buffer_of(l->cl, buf);
+    if (!b) {
+        refuse(l, CL_INVALID_MEM_OBJECT);
+        return;
+    }
+    if (b->mapped) ag_buffer_unmap(buf);
+    ag_cl_arg_mem(l, b->mem);
+}
+
+void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
+    ag_cl_arg_buffer(l, t->buffer);
+    ag_cl_arg_u64(l, t->offset);
+}
+
+void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
+    cl_mem mem = NULL;
+    size_t offset = 0;
+    if (l->code == CL_SUCCESS) {
+        l->staged = ag_cl_stage(l->cl, data, n, &mem, &offset, &l->cl->base.err);
+        if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
+    }
+    ag_cl_arg_mem(l, mem);
+    ag_cl_arg_u64(l, offset);
+}
+
+/* ---- launching ---- */
+
+static const char *format_sizes(char out[64], cl_uint dims, const size_t *sizes) {
+    if (!sizes) return "any";
+    int n = 0;
+    for (cl_uint i = 0; i < dims && n < 64; i++) {
+        n += snprintf(out + n, 64 - (size_t)n, "%s%zu", i ? "x" : "", sizes[i]);
+    }
+    return out;
+}
+
+ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local) {
+    ag_cl_backend *cl = l->cl;
+    if (l->staged != AG_OK) return l->staged;
+    if (l->code != CL_SUCCESS) {
+        return ag_cl_fail(cl, &cl->base.err, l->code, "argument %u of kernel %s (%s)",
+                          (unsigned)l->refused_arg, l->name, l->file);
+    }
+    cl_int code = cl->api.clEnqueueNDRangeKernel(cl->queue, l->kernel, dims, NULL, global, local, 0,
+                                                 NULL, NULL);
+    if (code == CL_SUCCESS) return AG_OK;
+    char of[64], by[64];
+    return ag_cl_fail(cl, &cl->base.err, code, "kernel %s (%s), %s items in groups of %s", l->name,
+                      l->file, format_sizes(of, dims, global), format_sizes(by, dims, local));
+}
+
+ag_status ag_cl_max_group(ag_cl_backend *cl, cl_kernel kernel, size_t *out) {
+    cl_int code = cl->api.clGetKernelWorkGroupInfo(kernel, cl->device.id, CL_KERNEL_WORK_GROUP_SIZE,
+                                                   sizeof *out, out, NULL);
+    if (code == CL_SUCCESS) return AG_OK;
+    return ag_cl_fail(cl, &cl->base.err, code, "the work-group size of a kernel");
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/opencl.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+
+static void cl_destroy(ag_backend *b) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    if (cl->queue) (void)cl->api.clFinish(cl->queue);
+    ag_cl_programs_close(cl);
+    ag_cl_staging_close(cl);
+    ag_cl_memory_destroy(cl->memory);
+    if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
+    if (cl->context) (void)cl->api.clReleaseContext(cl->context);
+    ag_cl_api_close(&cl->api);
+    ag_free(cl);
+}
+
+static ag_memory *cl_memory(ag_backend *b) { return &ag_cl_of(b)->memory->base; }
+
+static const char *cl_describe(ag_backend *b) { return ag_cl_of(b)->description; }
+
+static ag_status cl_sync(ag_backend *b) { return ag_cl_finish(ag_cl_of(b), &b->err); }
+
+static const ag_backend_ops opencl_ops = {
+    .name = "opencl",
+    .destroy = cl_destroy,
+    .memory = cl_memory,
+    .describe = cl_describe,
+    .sync = cl_sync,
+    .copy_bytes = ag_cl_copy_bytes,
+};
+
+/* ---- life ---- */
+
+static void describe(ag_cl_backend *cl) {
+    const ag_cl_device *d = &cl->device;
+    snprintf(cl->description, sizeof cl->description,
+             "opencl: %s, %u compute units, %llu MiB, %s%s", d->name, (unsigned)d->compute_units,
+             (unsigned long long)(d->global_bytes >> 20), d->driver,
+             cl->zero_copy ? ", memory shared with the host" : "");
+}
+
+static ag_status init(ag_cl_backend *cl, ag_error *err) {
+    AG_TRY(ag_cl_api_load(&cl->api, err));
+    AG_TRY(ag_cl_device_choose(&cl->api, NULL, &cl->device, err));
+    cl_int code;
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)cl->device.platform, 0};
+    cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a context");
+    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a queue");
+    AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
+    AG_TRY(ag_cl_staging_open(cl, err));
+    AG_TRY(ag_cl_cache_dir(&cl->programs.cache_dir, err));
+    describe(cl);
+    return AG_OK;
+}
+
+ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
+    (void)params;
+    *out = NULL;
+    ag_cl_backend *cl = ag_calloc(1, sizeof *cl);
+    if (!cl) return AG_FAIL(err, NOMEM, "opencl backend");
+    cl->base.ops = &opencl_ops;
+    cl->gpu_attention = true;
+    ag_status st = init(cl, err);
+    if (st != AG_OK) {
+        cl_destroy(&cl->base);
+        return st;
+    }
+    *out = &cl->base;
+    return AG_OK;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Binaries of programs on disk: one file each, named after what it depends on. */
+#include "backend/opencl/hash.h"
+#include "backend/opencl/program.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* In front of the binary; in the machine's byte order, since the files do not travel. */
+typedef struct cache_header {
+    char magic[8];
+    ag_cl_cache_key key;
+    uint64_t len, hash; /* of the binary */
+} cache_header;
+
+static const char magic[8] = {'A', 'G', 'C', 'L', 'B', 'I', 'N', '1'};
+
+enum { PATH_BYTES = 4096 };
+#define BINARY_MAX ((uint64_t)1 << 30)
+
+ag_status ag_cl_cache_dir(char **dir, ag_error *err) {
+    static const char *const subdirs[] = {"", "/antigravity/opencl", "/.cache/antigravity/opencl"};
+    *dir = NULL;
+    const char *base = getenv("AG_OPENCL_CACHE");
+    if (base && strcmp(base, "0") == 0) return AG_OK;
+    int which = 0;
+    if (!base || !*base) base = getenv("XDG_CACHE_HOME"), which = 1;
+    if (!base || *base != '/') {
+        if (which == 1) base = getenv("HOME"), which = 2;
+    }
+    if (!base || !*base) return AG_OK;
+    size_t n = strlen(base) + strlen(subdirs[which]) + 1;
+    *dir = ag_malloc(n);
+    if (!*dir) return AG_FAIL(err, NOMEM, "the name of the cache folder");
+    snprintf(*dir, n, "%s%s", base, subdirs[which]);
+    return AG_OK;
+}
+
+ag_cl_cache_key ag_cl_cache_key_of(const ag_cl_device *device, const char *source, size_t len,
+                                   const char *options) {
+    const char *const texts[] = {device->platform_name, device->vendor, device->name,
+                                 device->version,       device->driver, options};
+    ag_cl_cache_key key = {AG_CL_HASH_START, ~AG_CL_HASH_START};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        key.a = ag_cl_hash_text(key.a, texts[i]);
+        key.b = ag_cl_hash_text(key.b, texts[i]);
+    }
+    key.a = ag_cl_hash(key.a, source, len);
+    key.b = ag_cl_hash(key.b, source, len);
+    return key;
+}
+
+static bool path_of(char out[PATH_BYTES], const char *dir, ag_cl_cache_key key) {
+    int n = snprintf(out, PATH_BYTES, "%s/%016llx%016llx.bin", dir, (unsigned long long)key.a,
+                     (unsigned long long)key.b);
+    return n > 0 && n < PATH_BYTES;
+}
+
+/* ---- reading ---- */
+
+static unsigned char *read_checked(FILE *f, ag_cl_cache_key key, size_t *len) {
+    cache_header h;
+    if (fread(&h, sizeof h, 1, f) != 1 || memcmp(h.magic, magic, sizeof magic) != 0) return NULL;
+    if (h.key.a != key.a || h.key.b != key.b || h.len == 0 || h.len > BINARY_MAX) return NULL;
+    struct stat st;
+    if (fstat(fileno(f), &st) != 0 || (uint64_t)st.st_size != sizeof h + h.len) return NULL;
+    unsigned char *binary = ag_malloc((size_t)h.len);
+    if (!binary) return NULL;
+    if (fread(binary, 1, (size_t)h.len, f) == h.len &&
+        ag_cl_hash(AG_CL_HASH_START, binary, (size_t)h.len) == h.hash) {
+        *len = (size_t)h.len;
+        return binary;
+    }
+    ag_free(binary);
+    return NULL;
+}
+
+unsigned char *ag_cl_cache_read(const char *dir, ag_cl_cache_key key, size_t *len) {
+    char path[PATH_BYTES];
+    if (!path_of(path, dir, key)) return NULL;
+    /* Whatever lies there under this name, nobody waits for it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (!f) {
+        if (fd >= 0) (void)close(fd);
+        return NULL;
+    }
+    unsigned char *binary = read_checked(f, key, len);
+    (void)fclose(f);
+    return binary;
+}
+
+/* ---- writing ---- */
+
+static bool make_dirs(const char *dir) {
+    char path[PATH_BYTES];
+    size_t n = strlen(dir);
+    if (n >= sizeof path) return false;
+    memcpy(path, dir, n + 1);
+    for (size_t i = 1; i <= n; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        path[i] = '\0';
+        if (mkdir(path, 0700) != 0 && errno != EEXIST) return false;
+        if (i < n) path[i] = '/';
+    }
+    return true;
+}
+
+static bool write_all(int fd, const void *data, size_t n) {
+    const unsigned char *p = data;
+    while (n) {
+        ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        p += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+bool ag_cl_cache_write(const char *dir, ag_cl_cache_key key, const unsigned char *binary,
+                       size_t len) {
+    char path[PATH_BYTES], temporary[PATH_BYTES + 16];
+    if (!make_dirs(dir) || !path_of(path, dir, key)) return false;
+    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    int fd = mkstemp(temporary);
+    if (fd < 0) return false;
+    cache_header h = {.key = key, .len = len, .hash = ag_cl_hash(AG_CL_HASH_START, binary, len)};
+    memcpy(h.magic, magic, sizeof magic);
+    bool ok = write_all(fd, &h, sizeof h) && write_all(fd, binary, len);
+    ok = close(fd) == 0 && ok;
+    if (ok) ok = rename(temporary, path) == 0;
+    if (!ok) (void)unlink(temporary);
+    return ok;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of kernels: embedded, or from a folder while somebody tunes them. */
+#include "backend/opencl/program.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILES_MAX = 16, NAME_MAX_BYTES = 64, SOURCE_MAX = 1 << 20 };
+
+/* The text being put together, and the files that are in it. */
+typedef struct assembly {
+    char *text; /* owned */
+    size_t len, cap;
+    char names[FILES_MAX][NAME_MAX_BYTES];
+    size_t n_names;
+    ag_error *err;
+} assembly;
+
+static ag_status append(assembly *a, const char *text, size_t len) {
+    if (len > SOURCE_MAX - a->len) {
+        return AG_FAIL(a->err, LIMIT, "%s: more than %d bytes with what it includes", a->names[0],
+                       SOURCE_MAX);
+    }
+    if (a->len + len + 1 > a->cap) {
+        size_t cap = 2 * (a->len + len + 1);
+        char *grown = ag_realloc(a->text, cap);
+        if (!grown) return AG_FAIL(a->err, NOMEM, "the text of %s", a->names[0]);
+        a->text = grown;
+        a->cap = cap;
+    }
+    memcpy(a->text + a->len, text, len);
+    a->len += len;
+    a->text[a->len] = '\0';
+    return AG_OK;
+}
+
+/* ---- one file ---- */
+
+/* *text stays NULL if the folder has no such file. */
+static ag_status read_override(const char *dir, const char *file, char **text, size_t *len,
+                               ag_error *err) {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (n < 0 || (size_t)n >= sizeof path) {
+        return AG_FAIL(err, INVALID, "AG_OPENCL_KERNELS: a path of more than %zu bytes",
+                       sizeof path);
+    }
+    FILE *f = fopen(path, "rb");
+    if (!f && errno == ENOENT) return AG_OK;
+    if (!f) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    char *buf = ag_malloc(SOURCE_MAX + 1);
+    size_t got = buf ? fread(buf, 1, SOURCE_MAX + 1, f) : 0;
+    bool failed = buf && ferror(f);
+    (void)fclose(f);
+    if (!buf) return AG_FAIL(err, NOMEM, "%s", path);
+    if (failed || got > SOURCE_MAX) {
+        ag_free(buf);
+        if (failed) return AG_FAIL(err, IO, "%s: it cannot be read", path);
+        return AG_FAIL(err, LIMIT, "%s: more than %d bytes", path, SOURCE_MAX);
+    }
+    *text = buf;
+    *len = got;
+    return AG_OK;
+}
+
+static const ag_cl_source *find_embedded(const char *file) {
+    for (size_t i = 0; i < ag_cl_n_sources; i++) {
+        if (strcmp(ag_cl_sources[i].file, file) == 0) return &ag_cl_sources[i];
+    }
+    return NULL;
+}
+
+/* ---- with what it includes ---- */
+
+static ag_status append_file(assembly *a, const char *file);
+
+/* If the line is `#include "name"`, the name. */
+static bool include_name(const char *line, size_t len, char name[NAME_MAX_BYTES]) {
+    static const char start[] = "#include \"";
+    const size_t n_start = sizeof start - 1;
+    if (len < n_start || memcmp(line, start, n_start) != 0) return false;
+    const char *from = line + n_start, *end = memchr(from, '"', len - n_start);
+    if (!end || (size_t)(end - from) >= NAME_MAX_BYTES) return false;
+    memcpy(name, from, (size_t)(end - from));
+    name[end - from] = '\0';
+    return true;
+}
+
+static ag_status append_place(assembly *a, size_t line, const char *file) {
+    char text[NAME_MAX_BYTES + 32];
+    int n = snprintf(text, sizeof text, "#line %zu \"%s\"\n", line, file);
+    return append(a, text, (size_t)n);
+}
+
+static ag_status append_lines(assembly *a, const char *file, const char *text, size_t len) {
+    AG_TRY(append_place(a, 1, file));
+    size_t line = 1;
+    for (const char *p = text, *end = text + len; p < end; line++) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        size_t n = newline ? (size_t)(newline - p) + 1 : (size_t)(end - p);
+        char name[NAME_MAX_BYTES];
+        if (include_name(p, n, name)) {
+            AG_TRY(append_file(a, name));
+            AG_TRY(append_place(a, line + 1, file));
+        } else {
+            AG_TRY(append(a, p, n));
+            if (!newline) AG_TRY(append(a, "\n", 1));
+        }
+        p += n;
+    }
+    return AG_OK;
+}
+
+static ag_status append_file(assembly *a, const char *file) {
+    for (size_t i = 0; i < a->n_names; i++) {
+        if (strcmp(a->names[i], file) == 0) return AG_OK;
+    }
+    if (a->n_names == FILES_MAX || strlen(file) >= NAME_MAX_BYTES) {
+        return AG_FAIL(a->err, LIMIT, "%s: more than %d files, or a name of more than %d bytes",
+                       file, FILES_MAX, NAME_MAX_BYTES - 1);
+    }
+    memcpy(a->names[a->n_names++], file, strlen(file) + 1);
+    const char *dir = getenv("AG_OPENCL_KERNELS");
+    char *text = NULL;
+    size_t len = 0;
+    if (dir && *dir) AG_TRY(read_override(dir, file, &text, &len, a->err));
+    if (text) {
+        ag_status st = append_lines(a, file, text, len);
+        ag_free(text);
+        return st;
+    }
+    const ag_cl_source *s = find_embedded(file);
+    if (!s) return AG_FAIL(a->err, NOT_FOUND, "kernel file %s is not in this build", file);
+    return append_lines(a, file, (const char *)s->text, s->len);
+}
+
+ag_status ag_cl_source_load(const char *file, char **text, size_t *len, ag_error *err) {
+    *text = NULL;
+    assembly a = {.err = err};
+    ag_status st = append_file(&a, file);
+    if (st == AG_OK) st = append(&a, "", 0);
+    if (st != AG_OK) {
+        ag_free(a.text);
+        return st;
+    }
+    *text = a.text;
+    *len = a.len;
+    return AG_OK;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small host arrays on their way to the device: copied into pinned memory, from where the driver
+ * fetches them while the host goes on. */
+#include "backend/opencl/staging.h"
+#include "backend/opencl/opencl.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+enum { RING_BYTES = 1 << 20, ALIGN = 64 };
+
+static ag_status open_ring(ag_cl_backend *cl, size_t bytes, ag_error *err) {
+    ag_cl_staging *s = &cl->staging;
+    const ag_cl_api *api = &cl->api;
+    cl_int code;
+    s->pinned = api->clCreateBuffer(cl->context, CL_MEM_READ_ONLY | CL_MEM_ALLOC_HOST_PTR, bytes,
+                                    NULL, &code);
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "%zu bytes of pinned memory", bytes);
+    s->device = api->clCreateBuffer(cl->context, CL_MEM_READ_ONLY, bytes, NULL, &code);
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "%zu bytes for staging", bytes);
+    s->host = api->clEnqueueMapBuffer(cl->queue, s->pinned, CL_TRUE, CL_MAP_WRITE, 0, bytes, 0,
+                                      NULL, NULL, &code);
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "mapping pinned memory");
+    s->bytes = bytes;
+    return AG_OK;
+}
+
+ag_status ag_cl_staging_open(ag_cl_backend *cl, ag_error *err) {
+    return open_ring(cl, RING_BYTES, err);
+}
+
+void ag_cl_staging_close(ag_cl_backend *cl) {
+    ag_cl_staging *s = &cl->staging;
+    const ag_cl_api *api = &cl->api;
+    for (int i = 0; i < 2; i++) {
+        if (s->left[i]) (void)api->clReleaseEvent(s->left[i]);
+    }
+    if (s->host) {
+        (void)api->clEnqueueUnmapMemObject(cl->queue, s->pinned, s->host, 0, NULL, NULL);
+        (void)api->clFinish(cl->queue);
+    }
+    if (s->device) (void)api->clReleaseMemObject(s->device);
+    if (s->pinned) (void)api->clReleaseMemObject(s->pinned);
+    *s = (ag_cl_staging){0};
+}
+
+/* An array larger than half the ring: a larger ring. Rare, so it may wait. */
+static ag_status grow(ag_cl_backend *cl, size_t n, ag_error *err) {
+    size_t bytes = cl->staging.bytes ? cl->staging.bytes : RING_BYTES;
+    while (bytes / 2 < n) {
+        if (bytes > SIZE_MAX / 2) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
+        bytes *= 2;
+    }
+    AG_TRY(ag_cl_finish(cl, err));
+    ag_cl_staging_close(cl);
+    ag_status st = open_ring(cl, bytes, err);
+    if (st != AG_OK) ag_cl_staging_close(cl);
+    return st;
+}
+
+/* The half is about to be written: what left it must have arrived. */
+static ag_status enter_half(ag_cl_backend *cl, size_t half, ag_error *err) {
+    ag_cl_staging *s = &cl->staging;
+    size_t kept = 0;
+    for (size_t i = 0; i < s->n_recent; i++) {
+        if (s->recent[i].offset / (s->bytes / 2) != half) s->recent[kept++] = s->recent[i];
+    }
+    s->n_recent = kept;
+    if (!s->left[half]) return AG_OK;
+    cl_int code = cl->api.clWaitForEvents(1, &s->left[half]);
+    (void)cl->api.clReleaseEvent(s->left[half]);
+    s->left[half] = NULL;
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "waiting for a staged array");
+}
+
+/* *offset: n free bytes of the ring, in one half. */
+static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *err) {
+    ag_cl_staging *s = &cl->staging;
+    if (n > SIZE_MAX - ALIGN) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
+    n = (n + ALIGN - 1) / ALIGN * ALIGN;
+    if (n > s->bytes / 2) AG_TRY(grow(cl, n, err));
+    size_t half_bytes = s->bytes / 2, at = s->at;
+    if (at % half_bytes + n > half_bytes) at = (at / half_bytes + 1) * half_bytes;
+    if (at >= s->bytes) at = 0;
+    if (at % half_bytes == 0) AG_TRY(enter_half(cl, at / half_bytes, err));
+    *offset = at;
+    s->at = at + n;
+    return AG_OK;
+}
+
+/* Through the ring to dst, or if that is NULL to the ring's own device buffer at *offset. */
+static ag_status put(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data, size_t n,
+                     size_t *offset, ag_error *err) {
+    ag_cl_staging *s = &cl->staging;
+    size_t at = 0;
+    AG_TRY(claim(cl, n, &at, err));
+    memcpy(s->host + at, data, n);
+    cl_event arrived;
+    cl_int code =
+        cl->api.clEnqueueWriteBuffer(cl->queue, dst ? dst : s->device, CL_FALSE,
+                                     dst ? dst_offset : at, n, s->host + at, 0, NULL, &arrived);
+    if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "writing %zu bytes", n);
+    cl_event *left = &s->left[at / (s->bytes / 2)];
+    if (*left) (void)cl->api.clReleaseEvent(*left);
+    *left = arrived;
+    *offset = at;
+    return AG_OK;
+}
+
+ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data,
+                           size_t n, ag_error *err) {
+    size_t offset;
+    return put(cl, dst, dst_offset, data, n, &offset, err);
+}
+
+static bool find_recent(const ag_cl_staging *s, const void *data, size_t n, size_t *offset) {
+    for (size_t i = s->n_recent; i-- > 0;) {
+        if (s->recent[i].n != n || memcmp(s->host + s->recent[i].offset, data, n) != 0) continue;
+        *offset = s->recent[i].offset;
+        return true;
+    }
+    return false;
+}
+
+static void remember(ag_cl_staging *s, size_t offset, size_t n) {
+    if (s->n_recent == AG_CL_STAGED_RECENT) {
+        memmove(s->recent, s->recent + 1, --s->n_recent * sizeof *s->recent);
+    }
+    s->recent[s->n_recent].offset = offset;
+    s->recent[s->n_recent++].n = n;
+}
+
+ag_status ag_cl_stage(ag_cl_backend *cl, const void *data, size_t n, cl_mem *mem, size_t *offset,
+                      ag_error *err) {
+    ag_cl_staging *s = &cl->staging;
+    if (!find_recent(s, data, n, offset)) {
+        AG_TRY(put(cl, NULL, 0, data, n, offset, err));
+        remember(s, *offset, n);
+    }
+    *mem = s->device;
+    return AG_OK;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef AG_OPENCL_STAGING_H
+#define AG_OPENCL_STAGING_H
+
+#include "backend/opencl/opencl.h"
+
+/* Copies n bytes to dst by way of the ring: data is free when this returns, the queue brings it in
+ * its turn. */
+ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data,
+                           size_t n, ag_error *err);
+
+#endif
