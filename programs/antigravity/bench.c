@@ -41,14 +41,7 @@ static bool set_threads(void *target, const char *value, char *why) {
 }
 
 static bool set_format(void *target, const char *value, char *why) {
-    static const char *const names[] = {"md", "csv", "json"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(value, names[i]) != 0) continue;
-        ((bench_options *)target)->format = (bench_format)i;
-        return true;
-    }
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of md, csv, json", value);
-    return false;
+    return table_parse_format(&((bench_options *)target)->format, value, why);
 }
 
 static const option_def defs[] = {

@@ -5,6 +5,7 @@
 
 #include "bandwidth.h"
 #include "engine.h"
+#include "table.h"
 
 enum { MAX_LIST = 16, MAX_REPETITIONS = 100 };
 
@@ -13,14 +14,12 @@ typedef struct number_list {
     size_t n;
 } number_list;
 
-typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON } bench_format;
-
 typedef struct bench_options {
     model_options model;
     const char *shape; /* NULL: a model directory */
     number_list n_prompt, n_gen, depth, threads;
     uint32_t repetitions, parallel;
-    bench_format format;
+    table_format format;
 } bench_options;
 
 /* One measurement: a prompt is read (n_prompt > 0) or tokens are decoded (n_gen > 0). */
@@ -52,7 +51,7 @@ double bench_cache_bytes(ag_session *s, double n_tokens);
 
 /* bench_print.c: the table row by row; JSON appears at the end. */
 typedef struct bench_table bench_table;
-bench_table *bench_table_create(bench_format format);
+bench_table *bench_table_create(table_format format);
 bool bench_table_add(bench_table *t, const bench *b, const bench_row *row);
 /* Prints what is left, or nothing if the run failed, and frees the table. Returns an exit code. */
 int bench_table_finish(bench_table *t, int code);

@@ -11,17 +11,17 @@
 #include <string.h>
 
 struct bench_table {
-    bench_format format;
+    table_format format;
     bool begun;
     json_t *rows; /* JSON only */
 };
 
-bench_table *bench_table_create(bench_format format) {
+bench_table *bench_table_create(table_format format) {
     bench_table *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->format = format;
-    t->rows = format == BENCH_JSON ? json_array() : NULL;
-    if (format != BENCH_JSON || t->rows) return t;
+    t->rows = format == TABLE_JSON ? json_array() : NULL;
+    if (format != TABLE_JSON || t->rows) return t;
     free(t);
     return NULL;
 }
@@ -57,15 +57,6 @@ static void print_md(const bench_table *t, const bench *b, const bench_row *row)
 }
 
 /* A field of RFC 4180: in quotes, quotes doubled. */
-static void print_quoted(const char *text) {
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '"') putchar('"');
-        putchar(*text);
-    }
-    putchar('"');
-}
-
 static void print_csv(const bench_table *t, const bench *b, const bench_row *row) {
     const model_options *m = &b->o->model;
     char test[64];
@@ -74,7 +65,7 @@ static void print_csv(const bench_table *t, const bench *b, const bench_row *row
                "n_prompt,n_gen,depth,test,tok_per_s,tok_per_s_min,tok_per_s_max,tok_per_s_stddev,"
                "repetitions,read_bytes_per_s_before,read_bytes_per_s_after,bytes_per_token,"
                "bandwidth_share\n");
-    print_quoted(b->name);
+    csv_print_text(b->name);
     printf(",%" PRIu64 ",%s,%zu,%s,%s,%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
            ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f\n",
            b->engine.info.n_parameters, ag_dtype_name(m->weights),
@@ -126,13 +117,13 @@ static json_t *row_json(const bench *b, const bench_row *row) {
 bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
     bool ok = true;
     switch (t->format) {
-    case BENCH_MD:
+    case TABLE_MD:
         print_md(t, b, row);
         break;
-    case BENCH_CSV:
+    case TABLE_CSV:
         print_csv(t, b, row);
         break;
-    case BENCH_JSON:
+    case TABLE_JSON:
         ok = json_array_append_new(t->rows, row_json(b, row)) == 0;
         break;
     }

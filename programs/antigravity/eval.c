@@ -1,102 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval MEASURE ...: options and the choice of the measure. */
+/* antigravity eval MEASURE ...: the choice of the measure. */
 #include "eval.h"
 
 #include "command.h"
-#include "interrupt.h"
+#include "options.h"
 #include "output.h"
 
 #include <string.h>
 
-#define FIELD(name) offsetof(eval_options, name)
-static const option_def defs[] = {
-    {.name = "prompt-ids",
-     .kind = OPTION_TEXT,
-     .value = "N,N,...",
-     .offset = FIELD(text.ids),
-     .help = "token ids instead of a file, taken as they are: the first one is not predicted"},
-    {.name = "prompt-file",
-     .letter = 'f',
-     .kind = OPTION_TEXT,
-     .value = "FILE",
-     .offset = FIELD(text.file),
-     .aliases = {"file"},
-     .help = "the text, as llama.cpp's tools take it; - is standard input"},
-    {.name = "windows",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(max_windows),
-     .low = 0,
-     .high = INT32_MAX,
-     .no_default = true,
-     .aliases = {"chunks"},
-     .help = "only the first N windows (default 0: the whole text)"},
-    {.name = "no-bos",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(text.no_bos),
-     .help = "windows do not begin with the token for the beginning of a text"},
-    {.name = "parse-special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(text.parse_special),
-     .help = "special tokens written in the text become tokens"},
-    {.name = "json",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(json),
-     .help = "print one JSON object: ppl, mean_nll, stderr, tokens, nll (of every token), ..."},
-};
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} measures[] = {{"ppl", eval_ppl}, {"needle", eval_needle}, {"kl", eval_kl}};
 
 static const char description[] =
-    "Measures how well a model predicts a text. ppl: perplexity over disjoint windows of\n"
-    "--max-seq-len tokens, each beginning with the token for the beginning of a text. Every other\n"
-    "token is predicted from those before it in its window; the last window may be shorter.";
+    "Measures the quality of a model, and what a managed or quantised KV cache costs of it:\n"
+    "  ppl     how well it predicts a text, in windows or in one stream\n"
+    "  needle  whether it finds facts again in documents that do not fit the cache\n"
+    "  kl      how far its predictions lie from those under another setting\n"
+    "'antigravity eval MEASURE --help' tells of each.";
 
 static const char examples[] =
     "  antigravity eval ppl novel.txt --windows 8\n"
-    "  antigravity eval ppl -m ~/models/Llama-3.2-1B --weights q8_0 -c 512 wiki.test.raw\n"
-    "  antigravity eval ppl --prompt-ids 4090,790,650,258,469 --json";
-
-static int check(command_line *line, eval_options *o) {
-    const char *measure = line->n_operands ? line->operands[0] : NULL;
-    if (!measure) {
-        complain("say what to measure: antigravity eval ppl FILE");
-        return EXIT_USAGE;
-    }
-    if (!strcmp(measure, "needle") || !strcmp(measure, "kl")) {
-        complain("'%s' is not available yet in this version, which measures ppl", measure);
-        return EXIT_USAGE;
-    }
-    if (strcmp(measure, "ppl") != 0) {
-        complain("'%s' is no measure; this version has ppl", measure);
-        return EXIT_USAGE;
-    }
-    if (line->n_operands > 1) {
-        if (o->text.file) {
-            complain("one text at a time: '%s' or '%s'", o->text.file, line->operands[1]);
-            return EXIT_USAGE;
-        }
-        o->text.file = line->operands[1];
-    }
-    return model_options_check(&o->model);
-}
+    "  antigravity eval needle --eviction-policy none,snapkv,keydiff --kv-budget 25%\n"
+    "  antigravity eval kl novel.txt --kv-type q8_0 --kv-type q8_0,q4_0 --windows 4";
 
 int command_eval(int argc, char **argv) {
-    eval_options o = {.model = model_options_defaults()};
+    for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
+        if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
+    if (argc > 1 && argv[1][0] != '-') {
+        complain("'%s' is no measure; this version has ppl, needle and kl", argv[1]);
+        return EXIT_USAGE;
+    }
     command_line line = {
-        .usage = "eval ppl [-m DIR] (FILE | --prompt-ids N,N,...) [OPTION]...",
+        .usage = "eval MEASURE [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {{"Text", defs, sizeof defs / sizeof defs[0], &o},
-                   model_group(&o.model),
-                   context_group(&o.model),
-                   machine_group(&o.model),
-                   message_group(&o.model)},
-        .n_groups = 5,
-        .max_operands = 2,
     };
-    int code = options_parse(&line, argc, argv);
+    /* Only --help and --version can stand before the measure. */
+    int code = options_parse(&line, argc < 2 ? argc : 2, argv);
     if (code != OPTIONS_RUN) return code;
-    code = check(&line, &o);
-    if (code != EXIT_DONE) return code;
-    interrupt_install();
-    return eval_ppl(&o);
+    complain("say what to measure: antigravity eval ppl FILE");
+    return EXIT_USAGE;
 }

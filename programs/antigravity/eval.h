@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval: its measures, one file each. */
+/* antigravity eval: its measures, one file each. They get argv from their own name on and return an
+ * exit code. */
 #ifndef ANTIGRAVITY_EVAL_H
 #define ANTIGRAVITY_EVAL_H
 
-#include "model_options.h"
-#include "prompt.h"
-
-typedef struct eval_options {
-    model_options model;
-    prompt_options text;
-    uint32_t max_windows; /* 0: all */
-    bool json;
-} eval_options;
-
-/* Perplexity; returns an exit code. */
-int eval_ppl(const eval_options *o);
+int eval_ppl(int argc, char **argv);
+int eval_needle(int argc, char **argv);
+int eval_kl(int argc, char **argv);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Perplexity: exp of the mean negative log-likelihood of the tokens of a text. */
+/* antigravity eval ppl: perplexity, exp of the mean negative log-likelihood of the tokens of a
+ * text. */
+#include "clock.h"
 #include "command.h"
-#include "engine.h"
 #include "eval.h"
+#include "eval_text.h"
 #include "interrupt.h"
 #include "json_out.h"
 #include "output.h"
@@ -13,162 +15,272 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct ppl_options {
+    model_options model;
+    text_options text;
+    bool stream; /* one session for all of the text */
+    uint32_t bucket;
+    bool json;
+} ppl_options;
+
+/* Tokens that follow each other, and what was held when they had been read. */
+typedef struct bucket {
+    size_t n; /* tokens predicted */
+    double nll, seconds;
+    size_t kv_bytes, anonymous; /* bytes */
+} bucket;
+
 typedef struct ppl {
-    const eval_options *o;
+    const ppl_options *o;
     engine engine;
-    prompt text;   /* its ids are without BOS */
-    ag_ids bos;    /* what each window begins with */
-    size_t window; /* tokens of a window, BOS included */
-    size_t n_windows;
+    eval_text text;
     double *nll; /* of each token predicted so far */
     size_t n_nll;
-    /* The window being scored. */
-    const int32_t *ids;
-    size_t n_ids, done_before, total;
+    const int32_t *ids; /* the window being scored */
+    size_t n_ids, done_before;
+    bucket *buckets; /* [n_buckets] of a stream */
+    size_t n_buckets;
+    double bucket_begin; /* on the clock */
+    size_t kv_bytes;     /* the most that was held after a chunk */
 } ppl;
 
-typedef struct summary {
-    double mean, error; /* standard error of the mean; 0 for a single token */
-} summary;
+#define FIELD(name) offsetof(ppl_options, name)
+static const option_def defs[] = {
+    {.name = "stream",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(stream),
+     .help = "read the text in one session that never begins anew: the policy makes room"},
+    {.name = "bucket",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(bucket),
+     .low = 1,
+     .high = INT32_MAX,
+     .help = "tokens of a line of --stream's table"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "print one JSON object: ppl, mean_nll, stderr, tokens, nll (of every token), ..."},
+};
 
-/* -log softmax(logits)[id], in double. */
-static double negative_log_likelihood(const float *logits, size_t n, int32_t id) {
-    double highest = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n; i++)
-        if ((double)logits[i] > highest) highest = (double)logits[i];
-    for (size_t i = 0; i < n; i++) sum += exp((double)logits[i] - highest);
-    return highest + log(sum) - (double)logits[id];
+static const char description[] =
+    "Measures how well a model predicts a text: perplexity over disjoint windows of --max-seq-len\n"
+    "tokens, each beginning with the token for the beginning of a text. Every other token is\n"
+    "predicted from those before it in its window; the last window may be shorter. With --stream\n"
+    "there is one window for all of the text; what does not fit leaves by --eviction-policy, "
+    "which\n"
+    "is asked after every --prefill-chunk tokens.";
+
+static const char examples[] =
+    "  antigravity eval ppl novel.txt --windows 8\n"
+    "  antigravity eval ppl -m ~/models/Llama-3.2-1B --weights q8_0 -c 512 wiki.test.raw\n"
+    "  antigravity eval ppl novel.txt --stream --eviction-policy keydiff --kv-budget 512\n"
+    "  antigravity eval ppl --prompt-ids 4090,790,650,258,469 --json";
+
+static bool evicts(const ppl_options *o) {
+    const ag_eviction_policy *policy = o->model.eviction.params.policy;
+    return policy && policy->plan;
+}
+
+static int check(const command_line *line, ppl_options *o) {
+    ag_eviction_params *p = &o->model.eviction.params;
+    int code = text_operand(line, &o->text);
+    if (code == EXIT_DONE) code = model_options_check(&o->model);
+    if (code != EXIT_DONE) return code;
+    if (p->prefill == AG_KV_PREFILL_WHOLE) {
+        complain("--kv-prefill whole: nothing would leave before the text has been read");
+        return EXIT_USAGE;
+    }
+    if (o->stream && o->text.max_windows) {
+        complain("--stream and --windows exclude each other; --tokens limits a stream");
+        return EXIT_USAGE;
+    }
+    p->prefill = AG_KV_PREFILL_BOUNDED;
+    if (!o->model.eviction.watch) p->memory.threshold_bytes = 0;
+    return EXIT_DONE;
+}
+
+static int prepare(ppl *p) {
+    const ppl_options *o = p->o;
+    size_t slots = context_length(&o->model, &p->engine.info);
+    int code = text_prepare(&p->text, &o->text, &p->engine, o->stream ? 0 : slots);
+    if (code != EXIT_DONE) return code;
+    if (o->stream && !evicts(o) && p->text.n_tokens > slots) {
+        complain("a stream of %zu tokens does not fit a cache of %zu that no policy makes room in: "
+                 "--eviction-policy or --tokens",
+                 p->text.n_tokens, slots);
+        return EXIT_USAGE;
+    }
+    p->nll = malloc(p->text.n_tokens * sizeof *p->nll);
+    p->n_buckets = o->stream ? (p->text.n_tokens + o->bucket - 1) / o->bucket : 0;
+    p->buckets = calloc(p->n_buckets + 1, sizeof *p->buckets);
+    return p->nll && p->buckets ? EXIT_DONE : complain_no_memory();
+}
+
+/* The i-th token has been read; `nll` of the next. */
+static void fill_bucket(ppl *p, size_t i, double nll) {
+    bucket *b = &p->buckets[i / p->o->bucket];
+    b->n++;
+    b->nll += nll;
+    if ((i + 1) % p->o->bucket && i + 2 < p->n_ids) return;
+    ag_memory_usage memory;
+    double now = clock_s();
+    ag_process_memory(&memory);
+    b->seconds = now - p->bucket_begin;
+    b->kv_bytes = p->kv_bytes;
+    b->anonymous = memory.anonymous;
+    p->bucket_begin = now;
 }
 
 static bool on_logits(void *user, size_t i, const float *logits) {
     ppl *p = user;
-    if (i + 1 < p->n_ids)
-        p->nll[p->n_nll++] = negative_log_likelihood(logits, p->engine.info.n_vocab, p->ids[i + 1]);
-    return progress_update(NULL, p->done_before + i + 1, p->total);
-}
-
-static summary summarise(const double *nll, size_t n) {
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) sum += nll[i];
-    double mean = sum / (double)n;
-    for (size_t i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
-    return (summary){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : 0};
-}
-
-/* Reads the text as ids and finds how many windows there are. */
-static int prepare(ppl *p) {
-    const eval_options *o = p->o;
-    const engine *e = &p->engine;
-    prompt_options plain = o->text;
-    plain.no_bos = true;
-    if (p->text.text && !e->tokenizer) {
-        complain("%s holds no tokenizer.json: give --prompt-ids instead of a text", e->dir);
-        return EXIT_USAGE;
+    size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(p->engine.session));
+    if (held > p->kv_bytes) p->kv_bytes = held;
+    if (i + 1 < p->n_ids) {
+        double nll = log_sum_exp(logits, p->engine.info.n_vocab) - (double)logits[p->ids[i + 1]];
+        p->nll[p->n_nll++] = nll;
+        if (p->n_buckets) fill_bucket(p, i, nll);
     }
-    int code = p->text.text ? prompt_encode(&p->text, &plain, e->tokenizer) : EXIT_DONE;
-    if (code == EXIT_DONE) code = prompt_check_ids(&p->text, e->info.n_vocab);
-    if (code != EXIT_DONE) return code;
-    ag_error err;
-    bool with_bos = p->text.text && !o->text.no_bos;
-    if (with_bos && ag_tokenizer_encode(e->tokenizer, "", 0, AG_ENCODE_BOS, &p->bos, &err) != AG_OK)
-        return complain_error(&err);
-    p->window = context_length(&o->model, &e->info);
-    if (p->window < p->bos.n + 2) {
-        complain("--max-seq-len: a window of %zu tokens leaves nothing to predict", p->window);
-        return EXIT_USAGE;
-    }
-    size_t step = p->window - p->bos.n;
-    p->n_windows = (p->text.n + step - 1) / step;
-    if (o->max_windows && o->max_windows < p->n_windows) p->n_windows = o->max_windows;
-    if (p->n_windows * step < p->text.n) p->text.n = p->n_windows * step;
-    if (p->text.n + p->bos.n < 2) {
-        complain("%s: %zu tokens are too few, there is nothing to predict", p->text.source,
-                 p->text.n);
-        return EXIT_FAILED;
-    }
-    p->nll = malloc(p->text.n * sizeof *p->nll);
-    return p->nll ? EXIT_DONE : complain_no_memory();
+    return progress_update(NULL, p->done_before + i + 1, p->text.n_tokens);
 }
 
 static int score_windows(ppl *p) {
     ag_error err;
-    int32_t *window = malloc(p->window * sizeof *window);
-    if (!window) return complain_no_memory();
     ag_status status = AG_OK;
-    size_t n_bos = p->bos.n, step = p->window - n_bos;
-    p->ids = window;
-    p->total = p->text.n + p->n_windows * n_bos;
-    if (n_bos) memcpy(window, p->bos.data, n_bos * sizeof *window);
     progress_begin("scoring");
-    for (size_t at = 0; at < p->text.n && status == AG_OK; at += step) {
-        size_t n = p->text.n - at < step ? p->text.n - at : step;
-        memcpy(window + n_bos, p->text.ids + at, n * sizeof *window);
-        p->n_ids = n_bos + n;
+    p->bucket_begin = clock_s();
+    for (size_t w = 0; w < p->text.n_windows && status == AG_OK; w++) {
+        p->ids = text_window(&p->text, w, &p->n_ids);
         ag_session_reset(p->engine.session);
-        status = ag_session_score(p->engine.session, window, p->n_ids, on_logits, p, &err);
+        status = ag_session_score(p->engine.session, p->ids, p->n_ids, on_logits, p, &err);
         p->done_before += p->n_ids;
     }
     progress_end();
-    free(window);
     if (status == AG_OK && interrupted()) err.status = status = AG_CANCELLED;
     return status == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
+/* ---- results ---- */
+
+static json_t *finite_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
 static json_t *list_nll(const ppl *p) {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < p->n_nll; i++) {
-        json_t *one = isfinite(p->nll[i]) ? json_real(p->nll[i]) : json_null();
-        json_append(&list, one);
+    for (size_t i = 0; list && i < p->n_nll; i++) json_append(&list, finite_or_null(p->nll[i]));
+    return list;
+}
+
+static json_t *list_buckets(const ppl *p) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < p->n_buckets && p->buckets[i].n; i++) {
+        const bucket *b = &p->buckets[i];
+        const json_field fields[] = {
+            {"begin", json_integer((json_int_t)(i * p->o->bucket))},
+            {"tokens", json_integer((json_int_t)b->n)},
+            {"mean_nll", finite_or_null(b->nll / (double)b->n)},
+            {"kv_bytes", json_integer((json_int_t)b->kv_bytes)},
+            {"anonymous_bytes", json_integer((json_int_t)b->anonymous)},
+            {"tok_per_s", finite_or_null((double)b->n / b->seconds)},
+        };
+        json_append(&list, json_object_of(fields, sizeof fields / sizeof fields[0]));
     }
     return list;
 }
 
-static json_t *finite_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
-static json_t *report_json(const ppl *p, summary s) {
+static json_t *report_json(const ppl *p, mean_error s) {
     const model_options *m = &p->o->model;
+    const ag_eviction_tally *left = ag_session_evictions(p->engine.session);
     const json_field fields[] = {
+        {"measure", json_string(p->o->stream ? "stream" : "ppl")},
         {"ppl", finite_or_null(exp(s.mean))},
         {"ppl_stderr", finite_or_null(exp(s.mean) * s.error)},
         {"mean_nll", finite_or_null(s.mean)},
         {"stderr", finite_or_null(s.error)},
         {"tokens", json_integer((json_int_t)p->n_nll)},
-        {"windows", json_integer((json_int_t)p->n_windows)},
-        {"window", json_integer((json_int_t)p->window)},
-        {"bos", json_boolean((p->bos.n > 0))},
+        {"windows", json_integer((json_int_t)p->text.n_windows)},
+        {"window", json_integer((json_int_t)p->text.window)},
+        {"bos", json_boolean((p->text.bos.n > 0))},
         {"model", json_text(p->engine.dir, strlen(p->engine.dir))},
         {"weights", json_string(ag_dtype_name(m->weights))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},
+        {"policy", json_string(eviction_policy_name(&m->eviction))},
+        {"budget_tokens", json_integer(ag_session_kv_budget(p->engine.session))},
+        {"max_positions", json_integer(p->engine.info.max_positions)},
+        {"kv_bytes", json_integer((json_int_t)p->kv_bytes)},
+        {"evictions", json_integer((json_int_t)left->n_evictions)},
+        {"buckets", list_buckets(p)},
         {"nll", list_nll(p)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
 
+static void print_buckets(const ppl *p) {
+    if (!p->n_buckets) return;
+    printf("\n| from | tokens | mean nll | perplexity | cache | own memory | tok/s |\n"
+           "|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < p->n_buckets && p->buckets[i].n; i++) {
+        const bucket *b = &p->buckets[i];
+        char held[32], own[32];
+        double mean = b->nll / (double)b->n;
+        printf("| %zu | %zu | %.4f | %.3f | %s | %s | %.0f |\n", i * p->o->bucket, b->n, mean,
+               exp(mean), format_bytes((double)b->kv_bytes, held, sizeof held),
+               format_bytes((double)b->anonymous, own, sizeof own), (double)b->n / b->seconds);
+    }
+}
+
 static int report(const ppl *p) {
     const model_options *m = &p->o->model;
-    summary s = summarise(p->nll, p->n_nll);
+    mean_error s = mean_of(p->nll, p->n_nll);
     if (p->o->json) return json_print(report_json(p, s));
+    char held[32];
     printf("perplexity %.4f +- %.4f\n", exp(s.mean), exp(s.mean) * s.error);
     printf("mean nll   %.5f +- %.5f\n", s.mean, s.error);
     printf("tokens     %zu in %zu window%s of %zu, weights %s, cache %s,%s\n", p->n_nll,
-           p->n_windows, p->n_windows == 1 ? "" : "s", p->window, ag_dtype_name(m->weights),
-           ag_dtype_name(m->k_type), ag_dtype_name(m->v_type));
+           p->text.n_windows, p->text.n_windows == 1 ? "" : "s", p->text.window,
+           ag_dtype_name(m->weights), ag_dtype_name(m->k_type), ag_dtype_name(m->v_type));
+    if (evicts(p->o)) {
+        printf("cache      %s, %" PRIu32 " tokens after an eviction, at most %s\n",
+               eviction_policy_name(&m->eviction), ag_session_kv_budget(p->engine.session),
+               format_bytes((double)p->kv_bytes, held, sizeof held));
+    }
+    print_buckets(p);
     return EXIT_DONE;
 }
 
-int eval_ppl(const eval_options *o) {
-    ppl p = {.o = o};
-    int code = prompt_read(&p.text, &o->text);
-    if (code == EXIT_DONE) code = engine_inspect(&p.engine, &o->model);
+int eval_ppl(int argc, char **argv) {
+    ppl_options o = {.model = model_options_defaults(), .bucket = 512};
+    command_line line = {
+        .usage = "eval ppl [-m DIR] (FILE | --prompt-ids N,N,...) [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {text_group(&o.text),
+                   {"Measure", defs, sizeof defs / sizeof defs[0], &o},
+                   model_group(&o.model),
+                   context_group(&o.model),
+                   eviction_group(&o.model.eviction),
+                   machine_group(&o.model),
+                   message_group(&o.model)},
+        .n_groups = 7,
+        .max_operands = 1,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = check(&line, &o);
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    ppl p = {.o = &o};
+    code = text_read(&p.text, &o.text);
+    if (code == EXIT_DONE) code = engine_inspect(&p.engine, &o.model);
     if (code == EXIT_DONE) code = prepare(&p);
-    if (code == EXIT_DONE) code = engine_load(&p.engine, &o->model);
-    if (code == EXIT_DONE) code = engine_start(&p.engine, &o->model, (uint32_t)p.window);
+    if (code == EXIT_DONE) code = engine_load(&p.engine, &o.model);
+    uint32_t slots = code == EXIT_DONE ? context_length(&o.model, &p.engine.info) : 0;
+    if (code == EXIT_DONE) code = engine_start(&p.engine, &o.model, slots);
     if (code == EXIT_DONE) code = score_windows(&p);
     if (code == EXIT_DONE) code = report(&p);
     free(p.nll);
-    ag_ids_free(&p.bos);
-    prompt_free(&p.text);
+    free(p.buckets);
+    text_free(&p.text);
     engine_close(&p.engine);
     return code;
 }

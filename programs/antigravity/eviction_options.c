@@ -12,10 +12,9 @@
 
 enum { MEGABYTE = 1000000, MIB = 1 << 20 };
 
-static bool set_policy(void *target, const char *value, char *why) {
-    eviction_options *o = target;
-    o->params.policy = ag_eviction_policy_find(value);
-    if (o->params.policy) return true;
+bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *why) {
+    p->policy = ag_eviction_policy_find(value);
+    if (p->policy) return true;
     int n = snprintf(why, WHY_SIZE, "'%.60s' is not one of", value);
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
         n += snprintf(why + n, WHY_SIZE - (size_t)n, "%s %s", i ? "," : "",
@@ -24,9 +23,11 @@ static bool set_policy(void *target, const char *value, char *why) {
     return false;
 }
 
-/* "512", "25%", "64MiB". */
-static bool set_budget(void *target, const char *value, char *why) {
-    ag_eviction_params *p = &((eviction_options *)target)->params;
+static bool set_policy(void *target, const char *value, char *why) {
+    return eviction_parse_policy(&((eviction_options *)target)->params, value, why);
+}
+
+bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why) {
     char number[32];
     size_t len = strspn(value, "0123456789.");
     int64_t n;
@@ -57,6 +58,10 @@ static bool set_budget(void *target, const char *value, char *why) {
     return true;
 }
 
+static bool set_budget(void *target, const char *value, char *why) {
+    return eviction_parse_budget(&((eviction_options *)target)->params, value, why);
+}
+
 static bool set_prefill(void *target, const char *value, char *why) {
     ag_eviction_params *p = &((eviction_options *)target)->params;
     bool bounded = !strcmp(value, "bounded"), whole = !strcmp(value, "whole");
@@ -83,6 +88,7 @@ static bool set_threshold(void *target, const char *value, char *why) {
     return true;
 }
 
+/* eviction_rules_group() leaves out the first two rows and the last two. */
 static const option_def defs[] = {
     {.name = "eviction-policy",
      .kind = OPTION_CALL,
@@ -172,6 +178,10 @@ eviction_options eviction_options_defaults(void) {
 
 option_group eviction_group(eviction_options *o) {
     return (option_group){"Eviction", defs, sizeof defs / sizeof defs[0], o};
+}
+
+option_group eviction_rules_group(eviction_options *o) {
+    return (option_group){"Eviction", defs + 2, sizeof defs / sizeof defs[0] - 4, o};
 }
 
 /* The first option that does nothing without a policy; NULL if there is none. */

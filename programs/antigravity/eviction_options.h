@@ -16,6 +16,12 @@ typedef struct eviction_options {
 
 eviction_options eviction_options_defaults(void);
 option_group eviction_group(eviction_options *o);
+/* The same without the policy, the budget and what watches the system's memory. */
+option_group eviction_rules_group(eviction_options *o);
+
+/* "keydiff"; "512", "25%" or "64MiB". False: the reason is in why[WHY_SIZE]. */
+bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *why);
+bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why);
 
 /* Once all options are read: completes the parameters. Returns an exit code, having said what an
  * option without its policy means. */

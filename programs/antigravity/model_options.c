@@ -43,10 +43,8 @@ option_group model_group(model_options *o) {
     return (option_group){"Model", model_defs, sizeof model_defs / sizeof model_defs[0], o};
 }
 
-/* "f16", or "q8_0,q4_0" for keys and values. */
-static bool set_kv_type(void *target, const char *value, char *why) {
+bool kv_type_parse(model_options *o, const char *value, char *why) {
     static const option_def one = {.kind = OPTION_DTYPE, .dtypes = KV_TYPES};
-    model_options *o = target;
     const char *comma = strchr(value, ',');
     if (!comma) {
         if (!option_set(&one, &o->k_type, value, why)) return false;
@@ -56,6 +54,10 @@ static bool set_kv_type(void *target, const char *value, char *why) {
     char first[32];
     snprintf(first, sizeof first, "%.*s", (int)(comma - value), value);
     return option_set(&one, &o->k_type, first, why) && option_set(&one, &o->v_type, comma + 1, why);
+}
+
+static bool set_kv_type(void *target, const char *value, char *why) {
+    return kv_type_parse(target, value, why);
 }
 
 /* The first row is left out by kv_group(). */

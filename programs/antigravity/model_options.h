@@ -28,6 +28,9 @@ option_group machine_group(model_options *o); /* -t -b --prefill-chunk -ngl ... 
 option_group backend_group(model_options *o); /* the same without -t */
 option_group message_group(model_options *o); /* -q -v */
 
+/* "f16", or "q8_0,q4_0" for keys and values. False: the reason is in why[WHY_SIZE]. */
+bool kv_type_parse(model_options *o, const char *value, char *why);
+
 /* What only shows once all options are read; applies -q. Returns an exit code. */
 int model_options_check(model_options *o);
 

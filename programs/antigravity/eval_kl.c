@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval kl: how far predictions lie from those of a base, token by token. */
+#include "clock.h"
+#include "command.h"
+#include "eval.h"
+#include "eval_settings.h"
+#include "eval_text.h"
+#include "interrupt.h"
+#include "output.h"
+#include "progress.h"
+#include "table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 64 }; /* tokens after which policies are asked, unless something else is said */
+
+typedef struct kl_options {
+    model_options model;
+    text_options text;
+    eval_settings settings, base;
+    ag_dtype base_weights;
+    bool base_weights_given;
+    table_format format;
+} kl_options;
+
+/* One setting, and how it did so far. */
+typedef struct contestant {
+    cache_setting setting;
+    ag_session *session;
+    double *kl;       /* [n] divergence of each prediction */
+    double *rise;     /* [n] of the negative log-likelihood over the base's */
+    size_t n, n_same; /* predictions; those with the base's likeliest token */
+    double squares;   /* of the change of the right token's probability */
+    double seconds;   /* computing, without the comparison */
+    size_t kv_bytes;
+} contestant;
+
+typedef struct kl {
+    const kl_options *o;
+    engine engine;
+    ag_model *base_model; /* owned unless it is the engine's */
+    ag_session *base;
+    contestant *rows;
+    size_t n_rows;
+    eval_text text;
+    result_table table;
+    /* The chunk being compared. */
+    const int32_t *next; /* the token that follows each */
+    size_t n_predicted;  /* of them */
+    float *logits;       /* [chunk][n_vocab] of the base */
+    double *scale;       /* [chunk] log of the sum of their exponentials */
+    double base_nll;     /* summed over the text */
+    size_t n_base;
+    double compared_s; /* seconds that comparing took */
+    contestant *row;
+} kl;
+
+/* ---- options ---- */
+
+#define FIELD(name) offsetof(kl_options, name)
+
+static bool set_format(void *target, const char *value, char *why) {
+    return table_parse_format(&((kl_options *)target)->format, value, why);
+}
+
+static bool set_base_weights(void *target, const char *value, char *why) {
+    kl_options *o = target;
+    model_options m = model_options_defaults();
+    option_group group = model_group(&m);
+    for (size_t i = 0; i < group.n; i++) {
+        if (strcmp(group.defs[i].name, "weights") != 0) continue;
+        if (!option_set(&group.defs[i], &m, value, why)) return false;
+    }
+    o->base_weights = m.weights;
+    o->base_weights_given = true;
+    return true;
+}
+
+/* The base is one setting: the first word replaces what was there. */
+static bool set_base(void *target, const char *name, const char *value, char *why) {
+    option_group group = settings_group(&((kl_options *)target)->base);
+    for (size_t i = 0; i < group.n; i++)
+        if (!strcmp(group.defs[i].name, name)) return group.defs[i].call(group.target, value, why);
+    return false;
+}
+
+static bool set_base_type(void *target, const char *value, char *why) {
+    return set_base(target, "kv-type", value, why);
+}
+static bool set_base_policy(void *target, const char *value, char *why) {
+    return set_base(target, "eviction-policy", value, why);
+}
+static bool set_base_budget(void *target, const char *value, char *why) {
+    return set_base(target, "kv-budget", value, why);
+}
+
+static const option_def defs[] = {
+    {.name = "base-weights",
+     .kind = OPTION_CALL,
+     .value = "TYPE",
+     .call = set_base_weights,
+     .help = "type of the base's weights (default: as --weights)"},
+    {.name = "base-kv-type",
+     .kind = OPTION_CALL,
+     .value = "TYPE[,TYPE]",
+     .call = set_base_type,
+     .help = "type of the base's cache (default f16)"},
+    {.name = "base-eviction-policy",
+     .kind = OPTION_CALL,
+     .value = "NAME",
+     .call = set_base_policy,
+     .help = "policy of the base (default none)"},
+    {.name = "base-kv-budget",
+     .kind = OPTION_CALL,
+     .value = "N|N%|NMiB",
+     .call = set_base_budget,
+     .help = "its budget"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_CALL,
+     .value = "FORMAT",
+     .call = set_format,
+     .help = "md, csv or json (default md)"},
+};
+
+static const char description[] =
+    "Lets settings and a base predict the same text side by side, in windows of --max-seq-len\n"
+    "tokens, and compares each prediction: Kullback-Leibler divergence from the base (mean, "
+    "median,\n"
+    "percentiles, largest), how often the likeliest token is the same, and what becomes of the\n"
+    "perplexity. Policies are asked after every --prefill-chunk tokens. The base is the same "
+    "model\n"
+    "with an f16 cache that keeps everything, unless told otherwise.";
+
+static const char examples[] =
+    "  antigravity eval kl novel.txt --kv-type q8_0 --kv-type q8_0,q4_0 --kv-type q4_0\n"
+    "  antigravity eval kl novel.txt --eviction-policy all --kv-budget 50%,25%,12.5% --windows 2\n"
+    "  antigravity eval kl novel.txt --weights q4_0 --base-weights bf16 -o json";
+
+static int check(const command_line *line, kl_options *o) {
+    ag_eviction_params *p = &o->model.eviction.params;
+    int code = text_operand(line, &o->text);
+    model_options plain = o->model; /* the rules are checked with the settings' policies */
+    plain.eviction = eviction_options_defaults();
+    if (code == EXIT_DONE) code = settings_complete(&o->base, &plain, "none", "25%");
+    if (code == EXIT_DONE) code = settings_complete(&o->settings, &o->model, "none", "25%");
+    if (code != EXIT_DONE) return code;
+    if (settings_count(&o->base) != 1) {
+        complain("%zu bases; there can be one", settings_count(&o->base));
+        return EXIT_USAGE;
+    }
+    if (p->prefill == AG_KV_PREFILL_WHOLE) {
+        complain("--kv-prefill whole: nothing would leave before the text has been read");
+        return EXIT_USAGE;
+    }
+    p->prefill = AG_KV_PREFILL_BOUNDED;
+    if (!o->base_weights_given) o->base_weights = o->model.weights;
+    return EXIT_DONE;
+}
+
+/* ---- comparing ---- */
+
+static bool on_base(void *user, size_t i, const float *logits) {
+    kl *k = user;
+    size_t n = k->engine.info.n_vocab;
+    memcpy(k->logits + i * n, logits, n * sizeof *logits);
+    k->scale[i] = log_sum_exp(logits, n);
+    if (i >= k->n_predicted) return !interrupted();
+    k->base_nll += k->scale[i] - (double)logits[k->next[i]];
+    k->n_base++;
+    return !interrupted();
+}
+
+static double divergence(const float *base, double base_scale, const float *logits, double scale,
+                         size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double p = (double)base[i] - base_scale, q = (double)logits[i] - scale;
+        sum += exp(p) * (p - q);
+    }
+    return sum > 0 ? sum : 0; /* rounding can leave less than none */
+}
+
+static size_t likeliest(const float *logits, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+static bool on_row(void *user, size_t i, const float *logits) {
+    kl *k = user;
+    contestant *c = k->row;
+    size_t n = k->engine.info.n_vocab;
+    if (i >= k->n_predicted) return !interrupted();
+    double begin = clock_s(), scale = log_sum_exp(logits, n);
+    const float *base = k->logits + i * n;
+    double base_nll = k->scale[i] - (double)base[k->next[i]];
+    double nll = scale - (double)logits[k->next[i]], change = exp(-nll) - exp(-base_nll);
+    c->kl[c->n] = divergence(base, k->scale[i], logits, scale, n);
+    c->rise[c->n++] = nll - base_nll;
+    c->squares += change * change;
+    c->n_same += likeliest(base, n) == likeliest(logits, n);
+    k->compared_s += clock_s() - begin;
+    return !interrupted();
+}
+
+static ag_status compare_chunk(kl *k, const int32_t *ids, size_t n, size_t n_predicted,
+                               ag_error *err) {
+    k->next = ids + 1;
+    k->n_predicted = n_predicted;
+    ag_status st = ag_session_score(k->base, ids, n, on_base, k, err);
+    for (size_t r = 0; r < k->n_rows && st == AG_OK; r++) {
+        contestant *c = k->row = &k->rows[r];
+        double begin = clock_s();
+        k->compared_s = 0;
+        st = ag_session_score(c->session, ids, n, on_row, k, err);
+        c->seconds += clock_s() - begin - k->compared_s;
+        size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(c->session));
+        if (held > c->kv_bytes) c->kv_bytes = held;
+    }
+    return st;
+}
+
+static int compare_text(kl *k) {
+    ag_error err;
+    ag_status st = AG_OK;
+    size_t chunk = k->o->model.prefill_chunk, done = 0;
+    progress_begin("comparing");
+    for (size_t w = 0; w < k->text.n_windows && st == AG_OK; w++) {
+        size_t n;
+        const int32_t *ids = text_window(&k->text, w, &n);
+        ag_session_reset(k->base);
+        for (size_t r = 0; r < k->n_rows; r++) ag_session_reset(k->rows[r].session);
+        for (size_t at = 0; at < n && st == AG_OK; at += chunk) {
+            size_t part = n - at < chunk ? n - at : chunk;
+            st = compare_chunk(k, ids + at, part, at + part == n ? part - 1 : part, &err);
+            done += part;
+            progress_update(NULL, done, k->text.n_tokens);
+        }
+    }
+    progress_end();
+    if (st == AG_OK && interrupted()) err.status = st = AG_CANCELLED;
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+/* ---- results ---- */
+
+static const table_column columns[] = {
+    {"policy", "policy", TABLE_TEXT, 0},          {"budget", "budget", TABLE_TEXT, 0},
+    {"budget_tokens", "tokens", TABLE_NUMBER, 0}, {"k_type", "keys", TABLE_TEXT, 0},
+    {"v_type", "values", TABLE_TEXT, 0},          {"kl_mean", "mean KL", TABLE_NUMBER, 5},
+    {"kl_stderr", "+-", TABLE_NUMBER, 5},         {"kl_median", "median", TABLE_NUMBER, 5},
+    {"kl_p90", "90 %", TABLE_NUMBER, 4},          {"kl_p99", "99 %", TABLE_NUMBER, 3},
+    {"kl_max", "largest", TABLE_NUMBER, 2},       {"same_top", "same top", TABLE_SHARE, 2},
+    {"rms_dp", "RMS dp", TABLE_SHARE, 2},         {"ppl", "perplexity", TABLE_NUMBER, 3},
+    {"ppl_rise", "rise", TABLE_SHARE, 3},         {"ppl_rise_stderr", "+-", TABLE_SHARE, 3},
+    {"kv_bytes", "cache", TABLE_BYTES, 0},        {"tok_per_s", "tok/s", TABLE_NUMBER, 0},
+};
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Between the two nearest ranks; x is sorted. */
+static double percentile(const double *x, size_t n, double share) {
+    double at = share * (double)(n - 1);
+    size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
+    return x[low] + (x[high] - x[low]) * (at - (double)low);
+}
+
+static json_t *row_of(const kl *k, contestant *c) {
+    enum { OWN = 20 };
+    json_field fields[SETTING_FIELDS + OWN];
+    mean_error divergences = mean_of(c->kl, c->n), rise = mean_of(c->rise, c->n);
+    double n = (double)c->n, base = k->base_nll / (double)k->n_base, same = (double)c->n_same / n;
+    double ratio = exp(rise.mean);
+    uint32_t budget = ag_session_kv_budget(c->session);
+    qsort(c->kl, c->n, sizeof *c->kl, ascending);
+    const json_field own[] = {
+        {"budget_tokens", budget ? json_integer(budget) : json_null()},
+        {"tokens", json_integer((json_int_t)c->n)},
+        {"kl_mean", json_real(divergences.mean)},
+        {"kl_stderr", json_real(divergences.error)},
+        {"kl_min", json_real(c->kl[0])},
+        {"kl_median", json_real(percentile(c->kl, c->n, 0.5))},
+        {"kl_p90", json_real(percentile(c->kl, c->n, 0.9))},
+        {"kl_p95", json_real(percentile(c->kl, c->n, 0.95))},
+        {"kl_p99", json_real(percentile(c->kl, c->n, 0.99))},
+        {"kl_p999", json_real(percentile(c->kl, c->n, 0.999))},
+        {"kl_max", json_real(c->kl[c->n - 1])},
+        {"same_top", json_real(same)},
+        {"same_top_stderr", json_real(sqrt(same * (1 - same) / n))},
+        {"rms_dp", json_real(sqrt(c->squares / n))},
+        {"ppl", json_real(exp(base + rise.mean))},
+        {"ppl_rise", json_real(ratio - 1)},
+        {"ppl_rise_stderr", json_real(ratio * rise.error)},
+        {"kv_bytes", json_integer((json_int_t)c->kv_bytes)},
+        {"tok_per_s", json_real((double)k->text.n_tokens / c->seconds)},
+    };
+    setting_fields(&k->o->settings, &c->setting, fields);
+    memcpy(fields + SETTING_FIELDS, own, sizeof own);
+    return json_object_of(fields, SETTING_FIELDS + sizeof own / sizeof own[0]);
+}
+
+static json_t *head_of(const kl *k) {
+    const kl_options *o = k->o;
+    json_field base[SETTING_FIELDS + 2];
+    cache_setting one = settings_at(&o->base, 0);
+    setting_fields(&o->base, &one, base);
+    base[SETTING_FIELDS] = (json_field){"weights", json_string(ag_dtype_name(o->base_weights))};
+    base[SETTING_FIELDS + 1] = (json_field){"ppl", json_real(exp(k->base_nll / (double)k->n_base))};
+    const json_field fields[] = {
+        {"measure", json_string("kl")},
+        {"model", json_text(k->engine.dir, strlen(k->engine.dir))},
+        {"weights", json_string(ag_dtype_name(o->model.weights))},
+        {"tokens", json_integer((json_int_t)k->n_base)},
+        {"windows", json_integer((json_int_t)k->text.n_windows)},
+        {"window", json_integer((json_int_t)k->text.window)},
+        {"chunk", json_integer(o->model.prefill_chunk)},
+        {"threads", json_integer((json_int_t)ag_backend_threads(k->engine.backend))},
+        {"base", json_object_of(base, SETTING_FIELDS + 2)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static int report(kl *k) {
+    int code = EXIT_DONE;
+    for (size_t r = 0; r < k->n_rows && code == EXIT_DONE; r++)
+        code = table_add(&k->table, row_of(k, &k->rows[r]));
+    return table_finish(&k->table, head_of(k), code);
+}
+
+/* ---- beginning and end ---- */
+
+static int open_base(kl *k) {
+    const kl_options *o = k->o;
+    ag_error err;
+    k->base_model = k->engine.model;
+    if (o->base_weights != o->model.weights) {
+        ag_model_params params = {.weights = o->base_weights, .progress = progress_update};
+        progress_begin("loading the base");
+        ag_status st =
+            ag_model_load(k->engine.backend, k->engine.dir, &params, &k->base_model, &err);
+        progress_end();
+        if (st != AG_OK) return complain_error(&err);
+    }
+    cache_setting one = settings_at(&o->base, 0);
+    return settings_open(&o->base, &one, &o->model, k->base_model, (uint32_t)k->text.window,
+                         &k->base);
+}
+
+static int open_rows(kl *k) {
+    const eval_settings *s = &k->o->settings;
+    size_t chunk = k->o->model.prefill_chunk, n_vocab = k->engine.info.n_vocab;
+    k->n_rows = settings_count(s);
+    k->rows = calloc(k->n_rows, sizeof *k->rows);
+    k->logits = chunk > SIZE_MAX / sizeof(float) / n_vocab
+                    ? NULL
+                    : malloc(chunk * n_vocab * sizeof *k->logits);
+    k->scale = malloc(chunk * sizeof *k->scale);
+    if (!k->rows || !k->logits || !k->scale) return complain_no_memory();
+    int code = EXIT_DONE;
+    for (size_t r = 0; r < k->n_rows && code == EXIT_DONE; r++) {
+        contestant *c = &k->rows[r];
+        c->setting = settings_at(s, r);
+        c->kl = malloc(k->text.n_tokens * sizeof *c->kl);
+        c->rise = malloc(k->text.n_tokens * sizeof *c->rise);
+        if (!c->kl || !c->rise) return complain_no_memory();
+        code = settings_open(s, &c->setting, &k->o->model, k->engine.model,
+                             (uint32_t)k->text.window, &c->session);
+    }
+    return code;
+}
+
+static void close_all(kl *k) {
+    for (size_t r = 0; k->rows && r < k->n_rows; r++) {
+        ag_session_destroy(k->rows[r].session);
+        free(k->rows[r].kl);
+        free(k->rows[r].rise);
+    }
+    free(k->rows);
+    free(k->logits);
+    free(k->scale);
+    ag_session_destroy(k->base);
+    if (k->base_model != k->engine.model) ag_model_destroy(k->base_model);
+    text_free(&k->text);
+    engine_close(&k->engine);
+}
+
+static int prepare(kl *k) {
+    size_t window = context_length(&k->o->model, &k->engine.info);
+    return text_prepare(&k->text, &k->o->text, &k->engine, window);
+}
+
+int eval_kl(int argc, char **argv) {
+    kl_options o = {.model = model_options_defaults()};
+    o.model.prefill_chunk = CHUNK;
+    option_group window = context_group(&o.model); /* of its rows only -c: types are settings */
+    window.n = 1;
+    command_line line = {
+        .usage = "eval kl [-m DIR] (FILE | --prompt-ids N,N,...) [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {text_group(&o.text),
+                   settings_group(&o.settings),
+                   {"Base and output", defs, sizeof defs / sizeof defs[0], &o},
+                   eviction_rules_group(&o.model.eviction),
+                   model_group(&o.model),
+                   window,
+                   machine_group(&o.model),
+                   message_group(&o.model)},
+        .n_groups = 8,
+        .max_operands = 1,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = check(&line, &o);
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    kl k = {
+        .o = &o,
+        .table = {.format = o.format, .columns = columns, .n = sizeof columns / sizeof columns[0]},
+    };
+    code = text_read(&k.text, &o.text);
+    if (code == EXIT_DONE) code = engine_inspect(&k.engine, &o.model);
+    if (code == EXIT_DONE) code = prepare(&k);
+    if (code == EXIT_DONE) code = engine_load(&k.engine, &o.model);
+    if (code == EXIT_DONE) code = open_base(&k);
+    if (code == EXIT_DONE) code = open_rows(&k);
+    if (code == EXIT_DONE) code = compare_text(&k);
+    if (code == EXIT_DONE) code = report(&k);
+    close_all(&k);
+    return code;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval needle: are facts found again in documents that do not fit the cache? */
+#include "clock.h"
+#include "command.h"
+#include "eval.h"
+#include "eval_settings.h"
+#include "haystack.h"
+#include "input.h"
+#include "interrupt.h"
+#include "output.h"
+#include "progress.h"
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANSWER_TOKENS = 10, MAX_COLUMNS = MAX_CHOICES + 10 };
+
+typedef struct needle_options {
+    model_options model;
+    eval_settings settings;
+    const char *text; /* a file; NULL: made-up tales */
+    uint32_t documents, context;
+    int64_t seed;
+    double depths[MAX_CHOICES]; /* percent */
+    size_t n_depths;
+    bool after; /* the question comes after the eviction */
+    table_format format;
+} needle_options;
+
+typedef struct needles {
+    const needle_options *o;
+    engine engine;
+    char *filler;
+    needle *documents; /* [o->documents] */
+    size_t longest;    /* tokens */
+    result_table table;
+    table_column columns[MAX_COLUMNS];
+    uint64_t done, total; /* documents read */
+} needles;
+
+/* What one setting gave. */
+typedef struct outcome {
+    uint32_t right, asked;
+    uint32_t right_at[MAX_CHOICES], asked_at[MAX_CHOICES];
+    double prefill_s, decode_s;
+    size_t n_prefilled, n_decoded, kv_bytes;
+    uint32_t budget;
+} outcome;
+
+/* ---- options ---- */
+
+#define FIELD(name) offsetof(needle_options, name)
+
+static bool set_depths(void *target, const char *value, char *why) {
+    needle_options *o = target;
+    int64_t *v;
+    size_t n;
+    if (!parse_integers(value, strlen(value), 0, 100, &v, &n, why)) return false;
+    bool fits = n > 0 && n <= MAX_CHOICES;
+    if (!fits) snprintf(why, WHY_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_CHOICES);
+    for (size_t i = 0; fits && i < n; i++) o->depths[i] = (double)v[i];
+    if (fits) o->n_depths = n;
+    free(v);
+    return fits;
+}
+
+static bool set_question(void *target, const char *value, char *why) {
+    bool after = !strcmp(value, "after"), inside = !strcmp(value, "inside");
+    ((needle_options *)target)->after = after;
+    if (!after && !inside) snprintf(why, WHY_SIZE, "'%.60s' is not inside or after", value);
+    return after || inside;
+}
+
+static bool set_format(void *target, const char *value, char *why) {
+    return table_parse_format(&((needle_options *)target)->format, value, why);
+}
+
+static const option_def defs[] = {
+    {.name = "documents",
+     .letter = 'n',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(documents),
+     .low = 1,
+     .high = 100000,
+     .help = "documents for each setting, the same for all"},
+    {.name = "context",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(context),
+     .low = NEEDLE_SHORTEST,
+     .high = INT32_MAX,
+     .help = "tokens of a document with its question"},
+    {.name = "depth",
+     .kind = OPTION_CALL,
+     .value = "N[,N...]",
+     .call = set_depths,
+     .help = "where in the document the fact stands, in percent; the documents take turns (default "
+             "10,30,50,70,90)"},
+    {.name = "question",
+     .kind = OPTION_CALL,
+     .value = "inside|after",
+     .call = set_question,
+     .help = "whether the question is read with the document or when the cache has been cut "
+             "(default inside)"},
+    {.name = "seed",
+     .letter = 's',
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(seed),
+     .low = 0,
+     .high = 9.2e18,
+     .help = "of the documents"},
+    {.name = "text",
+     .letter = 'f',
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(text),
+     .help = "what the facts are scattered over (default: sentences of tales, made up)"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_CALL,
+     .value = "FORMAT",
+     .call = set_format,
+     .help = "md, csv or json (default md)"},
+};
+
+static const char description[] =
+    "Hides a fact and two others in a document (\"The secret of Mia's red box is 123 blue\"), asks "
+    "for\n"
+    "it at the end and counts the answers that are right, for every policy and budget. The "
+    "bundled\n"
+    "model was trained on such documents; of other models the figures say little. A budget of N % "
+    "is\n"
+    "that share of --context. Cut after each chunk of the prompt or at its end, as --kv-prefill "
+    "says.";
+
+static const char examples[] =
+    "  antigravity eval needle\n"
+    "  antigravity eval needle --eviction-policy none,keydiff --kv-budget 25% --question after\n"
+    "  antigravity eval needle --eviction-policy snapkv --kv-budget 12.5% --snapkv-window 12 \\\n"
+    "    --snapkv-kernel 15 --snapkv-pool max --documents 40 -o json";
+
+/* ---- documents ---- */
+
+static int read_filler(needles *n, haystack *h) {
+    if (!n->o->text) return EXIT_DONE;
+    int code = input_read(n->o->text, &n->filler, &h->n_filler);
+    if (code != EXIT_DONE) return code;
+    h->filler = n->filler;
+    size_t blank = 0;
+    while (blank < h->n_filler && strchr(". \n\r", h->filler[blank])) blank++;
+    if (blank < h->n_filler) return EXIT_DONE;
+    complain("%s holds no text", n->o->text);
+    return EXIT_FAILED;
+}
+
+static int make_documents(needles *n) {
+    const needle_options *o = n->o;
+    ag_error err;
+    haystack h = {
+        .tokenizer = n->engine.tokenizer, .seed = (uint64_t)o->seed, .n_tokens = o->context};
+    if (!h.tokenizer) {
+        complain("%s holds no tokenizer.json: the documents cannot be encoded", n->engine.dir);
+        return EXIT_USAGE;
+    }
+    if (o->context + ANSWER_TOKENS > n->engine.info.max_positions) {
+        complain("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
+                 " that the model was trained for",
+                 o->context, n->engine.info.max_positions);
+        return EXIT_USAGE;
+    }
+    int code = read_filler(n, &h);
+    if (code != EXIT_DONE) return code;
+    n->documents = calloc(o->documents, sizeof *n->documents);
+    if (!n->documents) return complain_no_memory();
+    for (uint32_t i = 0; i < o->documents; i++) {
+        double depth = o->depths[i % o->n_depths] / 100;
+        if (needle_make(&h, i, depth, &n->documents[i], &err) != AG_OK) return complain_error(&err);
+        if (n->documents[i].ids.n > n->longest) n->longest = n->documents[i].ids.n;
+        n->total += n->documents[i].ids.n;
+    }
+    n->total *= settings_count(&o->settings);
+    return EXIT_DONE;
+}
+
+/* ---- asking ---- */
+
+static int32_t likeliest(const float *logits, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (int32_t)best;
+}
+
+static bool go_on(void *user, uint64_t done, uint64_t total) {
+    const needles *n = user;
+    (void)total;
+    return progress_update(NULL, n->done + done, n->total);
+}
+
+static ag_status read_document(needles *n, ag_session *s, const needle *d, outcome *out,
+                               ag_error *err) {
+    size_t first = n->o->after ? d->n_document : d->ids.n, rest = d->ids.n - first;
+    double begin = clock_s();
+    ag_session_reset(s);
+    ag_status st = ag_session_prefill(s, d->ids.data, first, go_on, n, err);
+    out->prefill_s += clock_s() - begin;
+    out->n_prefilled += first;
+    if (st == AG_OK && rest) st = ag_session_prefill(s, d->ids.data + first, rest, NULL, NULL, err);
+    return st;
+}
+
+/* Greedily, as many tokens as an answer may have. */
+static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out, bool *right,
+                        ag_error *err) {
+    int32_t ids[ANSWER_TOKENS];
+    ag_text text = {0};
+    double begin = clock_s();
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < ANSWER_TOKENS && st == AG_OK; i++) {
+        ids[i] = likeliest(ag_session_logits(s), n->engine.info.n_vocab);
+        if (i + 1 < ANSWER_TOKENS) st = ag_session_decode(s, ids[i], err);
+    }
+    out->decode_s += clock_s() - begin;
+    out->n_decoded += ANSWER_TOKENS - 1;
+    if (st == AG_OK) {
+        st = ag_tokenizer_decode(n->engine.tokenizer, ids, ANSWER_TOKENS, true, &text, err);
+    }
+    if (st == AG_OK) {
+        const char *said = text.data ? text.data : "";
+        said += strspn(said, " ");
+        *right = !strncmp(said, d->answer, strlen(d->answer));
+        if (n->o->model.verbose) complain("asked for %s: %.40s", d->answer, said);
+    }
+    ag_text_free(&text);
+    return st;
+}
+
+static int ask_all(needles *n, ag_session *s, outcome *out) {
+    const needle_options *o = n->o;
+    ag_error err;
+    for (uint32_t i = 0; i < o->documents; i++) {
+        const needle *d = &n->documents[i];
+        bool right = false;
+        ag_status st = read_document(n, s, d, out, &err);
+        if (st == AG_OK) st = answer(n, s, d, out, &right, &err);
+        if (st == AG_OK && interrupted()) err.status = st = AG_CANCELLED;
+        if (st != AG_OK) return complain_error(&err);
+        size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+        if (held > out->kv_bytes) out->kv_bytes = held;
+        out->asked++;
+        out->asked_at[i % o->n_depths]++;
+        out->right += right;
+        out->right_at[i % o->n_depths] += right;
+        n->done += d->ids.n;
+    }
+    return EXIT_DONE;
+}
+
+/* ---- results ---- */
+
+static void depth_key(char *key, size_t cap, double depth) {
+    snprintf(key, cap, "accuracy_at_%.0f", depth);
+}
+
+static void set_columns(needles *n) {
+    static const table_column before[] = {
+        {"policy", "policy", TABLE_TEXT, 0},          {"budget", "budget", TABLE_TEXT, 0},
+        {"budget_tokens", "tokens", TABLE_NUMBER, 0}, {"k_type", "keys", TABLE_TEXT, 0},
+        {"v_type", "values", TABLE_TEXT, 0},          {"accuracy", "accuracy", TABLE_SHARE, 1}};
+    static const table_column behind[] = {{"kv_bytes", "cache", TABLE_BYTES, 0},
+                                          {"prefill_tok_per_s", "prefill tok/s", TABLE_NUMBER, 0},
+                                          {"decode_tok_per_s", "decode tok/s", TABLE_NUMBER, 0}};
+    size_t c = sizeof before / sizeof before[0];
+    memcpy(n->columns, before, sizeof before);
+    for (size_t i = 0; i < n->o->n_depths; i++, c++) {
+        n->columns[c] = (table_column){.kind = TABLE_SHARE};
+        depth_key(n->columns[c].key, sizeof n->columns[c].key, n->o->depths[i]);
+        snprintf(n->columns[c].title, sizeof n->columns[c].title, "at %.0f %%", n->o->depths[i]);
+    }
+    memcpy(n->columns + c, behind, sizeof behind);
+    n->table = (result_table){
+        .format = n->o->format, .columns = n->columns, .n = c + sizeof behind / sizeof behind[0]};
+}
+
+static double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
+
+static json_t *row_of(const needles *n, const cache_setting *one, const outcome *r) {
+    const needle_options *o = n->o;
+    json_field fields[SETTING_FIELDS + MAX_COLUMNS];
+    setting_fields(&o->settings, one, fields);
+    size_t c = SETTING_FIELDS;
+    fields[c++] = (json_field){"budget_tokens", r->budget ? json_integer(r->budget) : json_null()};
+    fields[c++] = (json_field){"documents", json_integer(r->asked)};
+    fields[c++] = (json_field){"right", json_integer(r->right)};
+    fields[c++] = (json_field){"accuracy", json_real((double)r->right / r->asked)};
+    fields[c++] = (json_field){"kv_bytes", json_integer((json_int_t)r->kv_bytes)};
+    fields[c++] =
+        (json_field){"prefill_tok_per_s", json_real(per_second(r->n_prefilled, r->prefill_s))};
+    fields[c++] =
+        (json_field){"decode_tok_per_s", json_real(per_second(r->n_decoded, r->decode_s))};
+    json_t *row = json_object_of(fields, c);
+    for (size_t i = 0; row && i < o->n_depths; i++) {
+        char key[32];
+        if (!r->asked_at[i]) continue;
+        depth_key(key, sizeof key, o->depths[i]);
+        if (!json_object_set_new(row, key, json_real((double)r->right_at[i] / r->asked_at[i])))
+            continue;
+        json_decref(row);
+        row = NULL;
+    }
+    return row;
+}
+
+static json_t *head_of(const needles *n) {
+    const needle_options *o = n->o;
+    const ag_eviction_params *e = &o->model.eviction.params;
+    json_t *depths = json_array();
+    for (size_t i = 0; depths && i < o->n_depths; i++)
+        json_append(&depths, json_real(o->depths[i]));
+    const json_field fields[] = {
+        {"measure", json_string("needle")},
+        {"model", json_text(n->engine.dir, strlen(n->engine.dir))},
+        {"weights", json_string(ag_dtype_name(o->model.weights))},
+        {"question", json_string(o->after ? "after" : "inside")},
+        {"context", json_integer(o->context)},
+        {"documents", json_integer(o->documents)},
+        {"seed", json_integer(o->seed)},
+        {"depths", depths},
+        {"threads", json_integer((json_int_t)ag_backend_threads(n->engine.backend))},
+        {"snapkv_window", json_integer(e->snapkv_window)},
+        {"snapkv_kernel", json_integer(e->snapkv_kernel)},
+        {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static int measure(needles *n) {
+    const needle_options *o = n->o;
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < settings_count(&o->settings) && code == EXIT_DONE; i++) {
+        cache_setting one = settings_at(&o->settings, i);
+        outcome r = {.right = 0};
+        ag_session *s = NULL;
+        uint32_t slots = (uint32_t)n->longest + ANSWER_TOKENS;
+        code = settings_open(&o->settings, &one, &o->model, n->engine.model, slots, &s);
+        progress_begin(one.policy->name);
+        if (code == EXIT_DONE) code = ask_all(n, s, &r);
+        progress_end();
+        if (code == EXIT_DONE) r.budget = ag_session_kv_budget(s);
+        if (code == EXIT_DONE) code = table_add(&n->table, row_of(n, &one, &r));
+        ag_session_destroy(s);
+    }
+    return table_finish(&n->table, head_of(n), code);
+}
+
+static int check(const command_line *line) {
+    if (!line->n_operands) return EXIT_DONE;
+    complain("unexpected word '%s': the documents are made up, --text FILE is their filler",
+             line->operands[0]);
+    return EXIT_USAGE;
+}
+
+int eval_needle(int argc, char **argv) {
+    needle_options o = {
+        .model = model_options_defaults(),
+        .documents = 20,
+        .context = 1024,
+        .seed = 1,
+        .depths = {10, 30, 50, 70, 90},
+        .n_depths = 5,
+    };
+    command_line line = {
+        .usage = "eval needle [-m DIR] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {{"Documents", defs, sizeof defs / sizeof defs[0], &o},
+                   settings_group(&o.settings),
+                   eviction_rules_group(&o.model.eviction),
+                   model_group(&o.model),
+                   machine_group(&o.model),
+                   message_group(&o.model)},
+        .n_groups = 6,
+        .max_operands = 1,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = check(&line);
+    if (code == EXIT_DONE) {
+        code = settings_complete(&o.settings, &o.model, "all", "50%,25%,12.5%,6.25%");
+    }
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    o.settings.share_of = o.context;
+    needles n = {.o = &o};
+    set_columns(&n);
+    code = engine_inspect(&n.engine, &o.model);
+    if (code == EXIT_DONE) code = make_documents(&n);
+    if (code == EXIT_DONE) code = engine_load(&n.engine, &o.model);
+    if (code == EXIT_DONE) code = measure(&n);
+    for (uint32_t i = 0; n.documents && i < o.documents; i++) needle_free(&n.documents[i]);
+    free(n.documents);
+    free(n.filler);
+    engine_close(&n.engine);
+    return code;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "eval_settings.h"
+
+#include "command.h"
+#include "output.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Calls add() for each word of a list with commas. */
+static bool each_word(eval_settings *s, const char *list, char *why,
+                      bool (*add)(eval_settings *s, const char *word, char *why)) {
+    while (true) {
+        char word[64];
+        size_t n = strcspn(list, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), list);
+        if (!add(s, word, why)) return false;
+        if (!list[n]) return true;
+        list += n + 1;
+    }
+}
+
+static bool has_room(size_t n, char *why) {
+    if (n < MAX_CHOICES) return true;
+    snprintf(why, WHY_SIZE, "more than %d of them", MAX_CHOICES);
+    return false;
+}
+
+static bool add_policy(eval_settings *s, const char *word, char *why) {
+    if (!strcmp(word, "all")) {
+        for (size_t i = 0; ag_eviction_policy_at(i); i++) {
+            if (!add_policy(s, ag_eviction_policy_at(i)->name, why)) return false;
+        }
+        return true;
+    }
+    ag_eviction_params p = ag_eviction_defaults();
+    if (!has_room(s->n_policies, why) || !eviction_parse_policy(&p, word, why)) return false;
+    s->policies[s->n_policies++] = p.policy;
+    return true;
+}
+
+static bool add_budget(eval_settings *s, const char *word, char *why) {
+    ag_eviction_params p = ag_eviction_defaults();
+    if (!has_room(s->n_budgets, why) || !eviction_parse_budget(&p, word, why)) return false;
+    if (strlen(word) >= sizeof s->budgets[0]) {
+        snprintf(why, WHY_SIZE, "'%.60s' is too long a number", word);
+        return false;
+    }
+    strcpy(s->budgets[s->n_budgets++], word);
+    return true;
+}
+
+static bool set_policies(void *target, const char *value, char *why) {
+    return each_word(target, value, why, add_policy);
+}
+
+static bool set_budgets(void *target, const char *value, char *why) {
+    return each_word(target, value, why, add_budget);
+}
+
+static bool set_type(void *target, const char *value, char *why) {
+    eval_settings *s = target;
+    model_options one = model_options_defaults();
+    if (!has_room(s->n_types, why) || !kv_type_parse(&one, value, why)) return false;
+    s->types[s->n_types][0] = one.k_type;
+    s->types[s->n_types++][1] = one.v_type;
+    return true;
+}
+
+static bool set_rotation(void *target, const char *value, char *why) {
+    static const char *const names[] = {"auto", "off", "on"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(value, names[i]) != 0) continue;
+        ((eval_settings *)target)->k_rotation = (ag_k_rotation)i;
+        return true;
+    }
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of auto, off, on", value);
+    return false;
+}
+
+static const option_def defs[] = {
+    {.name = "eviction-policy",
+     .kind = OPTION_CALL,
+     .value = "NAME[,NAME...]",
+     .call = set_policies,
+     .help = "which tokens leave a full cache: none, sliding, streaming, snapkv, h2o, tova, "
+             "keydiff, or all of these"},
+    {.name = "kv-budget",
+     .kind = OPTION_CALL,
+     .value = "N|N%|NMiB[,...]",
+     .call = set_budgets,
+     .help = "what stays after an eviction: tokens, a share of the text read at once, or memory"},
+    {.name = "kv-type",
+     .kind = OPTION_CALL,
+     .value = "TYPE[,TYPE]",
+     .call = set_type,
+     .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0; may be given "
+             "several times (default f16)"},
+    {.name = "k-rotation",
+     .kind = OPTION_CALL,
+     .value = "auto|off|on",
+     .call = set_rotation,
+     .help = "Hadamard rotation of the keys before they are kept (default auto: of q4_0 keys)"},
+};
+
+option_group settings_group(eval_settings *s) {
+    return (option_group){"Settings, each combination a row", defs, sizeof defs / sizeof defs[0],
+                          s};
+}
+
+int settings_complete(eval_settings *s, model_options *o, const char *policies,
+                      const char *budgets) {
+    char why[WHY_SIZE];
+    if (!s->n_policies) set_policies(s, policies, why);
+    bool asked = s->n_budgets > 0, evicts = false;
+    if (!s->n_budgets) set_budgets(s, budgets, why);
+    if (!s->n_types) set_type(s, "f16", why);
+    for (size_t i = 0; i < s->n_policies; i++) {
+        if (!s->policies[i]->plan) continue;
+        evicts = true;
+        o->eviction.params.policy = s->policies[i]; /* that the rules have a policy to be for */
+    }
+    if (asked && !evicts) {
+        complain("--kv-budget needs an eviction policy other than none");
+        return EXIT_USAGE;
+    }
+    return model_options_check(o);
+}
+
+static size_t rows_of_policy(const eval_settings *s, size_t i) {
+    return s->policies[i]->plan ? s->n_budgets : 1;
+}
+
+size_t settings_count(const eval_settings *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_policies; i++) n += rows_of_policy(s, i);
+    return n * s->n_types;
+}
+
+cache_setting settings_at(const eval_settings *s, size_t i) {
+    size_t per_type = settings_count(s) / s->n_types, row = i % per_type, p = 0;
+    const ag_dtype *types = s->types[i / per_type];
+    while (row >= rows_of_policy(s, p)) row -= rows_of_policy(s, p++);
+    bool evicts = s->policies[p]->plan != NULL;
+    return (cache_setting){s->policies[p], evicts ? s->budgets[row] : NULL, types[0], types[1]};
+}
+
+int settings_open(const eval_settings *s, const cache_setting *one, const model_options *o,
+                  ag_model *model, uint32_t max_seq_len, ag_session **out) {
+    ag_error err;
+    char why[WHY_SIZE];
+    ag_session_params p = {
+        .max_seq_len = max_seq_len,
+        .prefill_chunk = o->prefill_chunk,
+        .k_type = one->k_type,
+        .v_type = one->v_type,
+        .k_rotation = s->k_rotation,
+        .eviction = o->eviction.params,
+    };
+    p.eviction.policy = one->policy;
+    p.eviction.memory.threshold_bytes = 0;
+    if (one->budget) eviction_parse_budget(&p.eviction, one->budget, why);
+    if (s->share_of && p.eviction.budget_ratio > 0) {
+        double tokens = (double)p.eviction.budget_ratio * s->share_of;
+        p.eviction.budget_tokens = (uint32_t)fmax(1, floor(tokens + 0.5));
+        p.eviction.budget_ratio = 0;
+    }
+    if (o->verbose && o->eviction.params.policy) p.eviction.on_eviction = eviction_say;
+    ag_status status = ag_session_create(model, &p, out, &err);
+    if (status == AG_OK) return EXIT_DONE;
+    int code = complain_error(&err);
+    return status == AG_INVALID ? EXIT_USAGE : code;
+}
+
+void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out) {
+    bool rotated = s->k_rotation == AG_K_ROTATION_ON ||
+                   (s->k_rotation == AG_K_ROTATION_AUTO && one->k_type == AG_Q4_0);
+    const json_field fields[SETTING_FIELDS] = {
+        {"policy", json_string(one->policy->name)},
+        {"budget", one->budget ? json_string(one->budget) : json_null()},
+        {"k_type", json_string(ag_dtype_name(one->k_type))},
+        {"v_type", json_string(ag_dtype_name(one->v_type))},
+        {"k_rotated", json_boolean(rotated)},
+    };
+    memcpy(out, fields, sizeof fields);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "eval_text.h"
+
+#include "command.h"
+#include "output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(text_options, name)
+static const option_def defs[] = {
+    {.name = "prompt-ids",
+     .kind = OPTION_TEXT,
+     .value = "N,N,...",
+     .offset = FIELD(prompt.ids),
+     .help = "token ids instead of a file, taken as they are: the first one is not predicted"},
+    {.name = "prompt-file",
+     .letter = 'f',
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(prompt.file),
+     .aliases = {"file"},
+     .help = "the text, as llama.cpp's tools take it; - is standard input"},
+    {.name = "windows",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(max_windows),
+     .low = 0,
+     .high = INT32_MAX,
+     .no_default = true,
+     .aliases = {"chunks"},
+     .help = "only the first N windows (default 0: the whole text)"},
+    {.name = "tokens",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(max_tokens),
+     .low = 0,
+     .high = INT32_MAX,
+     .no_default = true,
+     .help = "only the first N tokens (default 0: the whole text)"},
+    {.name = "no-bos",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(prompt.no_bos),
+     .help = "windows do not begin with the token for the beginning of a text"},
+    {.name = "parse-special",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(prompt.parse_special),
+     .help = "special tokens written in the text become tokens"},
+};
+
+option_group text_group(text_options *o) {
+    return (option_group){"Text", defs, sizeof defs / sizeof defs[0], o};
+}
+
+int text_operand(const command_line *line, text_options *o) {
+    if (!line->n_operands) return EXIT_DONE;
+    if (o->prompt.file) {
+        complain("one text at a time: '%s' or '%s'", o->prompt.file, line->operands[0]);
+        return EXIT_USAGE;
+    }
+    o->prompt.file = line->operands[0];
+    return EXIT_DONE;
+}
+
+int text_read(eval_text *t, const text_options *o) { return prompt_read(&t->text, &o->prompt); }
+
+static int encode(eval_text *t, const text_options *o, const engine *e) {
+    prompt_options plain = o->prompt;
+    plain.no_bos = true;
+    if (t->text.text && !e->tokenizer) {
+        complain("%s holds no tokenizer.json: give --prompt-ids instead of a text", e->dir);
+        return EXIT_USAGE;
+    }
+    int code = t->text.text ? prompt_encode(&t->text, &plain, e->tokenizer) : EXIT_DONE;
+    if (code == EXIT_DONE) code = prompt_check_ids(&t->text, e->info.n_vocab);
+    if (code != EXIT_DONE) return code;
+    ag_error err;
+    bool with_bos = t->text.text && !o->prompt.no_bos;
+    if (with_bos && ag_tokenizer_encode(e->tokenizer, "", 0, AG_ENCODE_BOS, &t->bos, &err) != AG_OK)
+        return complain_error(&err);
+    return EXIT_DONE;
+}
+
+int text_prepare(eval_text *t, const text_options *o, const engine *e, size_t window) {
+    int code = encode(t, o, e);
+    if (code != EXIT_DONE) return code;
+    if (o->max_tokens && o->max_tokens < t->text.n) t->text.n = o->max_tokens;
+    t->window = window ? window : t->text.n + t->bos.n;
+    if (window && window < t->bos.n + 2) {
+        complain("--max-seq-len: a window of %zu tokens leaves nothing to predict", window);
+        return EXIT_USAGE;
+    }
+    if (t->text.n + t->bos.n < 2) {
+        complain("%s: %zu tokens are too few, there is nothing to predict", t->text.source,
+                 t->text.n);
+        return EXIT_FAILED;
+    }
+    size_t step = t->window - t->bos.n;
+    t->n_windows = (t->text.n + step - 1) / step;
+    if (o->max_windows && o->max_windows < t->n_windows) t->n_windows = o->max_windows;
+    if (t->n_windows * step < t->text.n) t->text.n = t->n_windows * step;
+    t->n_tokens = t->text.n + t->n_windows * t->bos.n;
+    t->ids = malloc(t->window * sizeof *t->ids);
+    if (!t->ids) return complain_no_memory();
+    if (t->bos.n) memcpy(t->ids, t->bos.data, t->bos.n * sizeof *t->ids);
+    return EXIT_DONE;
+}
+
+const int32_t *text_window(eval_text *t, size_t i, size_t *n) {
+    size_t step = t->window - t->bos.n, at = i * step;
+    size_t own = t->text.n - at < step ? t->text.n - at : step;
+    memcpy(t->ids + t->bos.n, t->text.ids + at, own * sizeof *t->ids);
+    *n = t->bos.n + own;
+    return t->ids;
+}
+
+void text_free(eval_text *t) {
+    free(t->ids);
+    ag_ids_free(&t->bos);
+    prompt_free(&t->text);
+}
+
+double log_sum_exp(const float *logits, size_t n) {
+    double highest = -INFINITY, sum = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((double)logits[i] > highest) highest = (double)logits[i];
+    for (size_t i = 0; i < n; i++) sum += exp((double)logits[i] - highest);
+    return highest + log(sum);
+}
+
+mean_error mean_of(const double *x, size_t n) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) sum += x[i];
+    double mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    return (mean_error){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : 0};
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "table.h"
+
+#include "command.h"
+#include "numbers.h"
+#include "output.h"
+
+#include <string.h>
+
+bool table_parse_format(table_format *out, const char *value, char *why) {
+    static const char *const names[] = {"md", "csv", "json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(value, names[i]) != 0) continue;
+        *out = (table_format)i;
+        return true;
+    }
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of md, csv, json", value);
+    return false;
+}
+
+void csv_print_text(const char *text) {
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_md_head(const result_table *t) {
+    for (size_t i = 0; i < t->n; i++) printf("| %s ", t->columns[i].title);
+    printf("|\n");
+    for (size_t i = 0; i < t->n; i++)
+        printf("%s", t->columns[i].kind == TABLE_TEXT ? "|---" : "|---:");
+    printf("|\n");
+}
+
+static void print_md(const table_column *c, const json_t *value) {
+    char bytes[32];
+    double v = json_number_value(value);
+    if (!value || json_is_null(value)) printf("| ");
+    else if (c->kind == TABLE_TEXT) printf("| %s ", json_string_value(value));
+    else if (c->kind == TABLE_SHARE) printf("| %.*f %% ", c->digits, 100 * v);
+    else if (c->kind == TABLE_BYTES) printf("| %s ", format_bytes(v, bytes, sizeof bytes));
+    else printf("| %.*f ", c->digits, v);
+}
+
+static void print_csv(const json_t *value) {
+    if (json_is_string(value)) csv_print_text(json_string_value(value));
+    else if (json_is_number(value)) printf("%.10g", json_number_value(value));
+}
+
+int table_add(result_table *t, json_t *row) {
+    if (!row) return complain_no_memory();
+    if (t->format == TABLE_JSON) {
+        if (!t->rows) t->rows = json_array();
+        return json_array_append_new(t->rows, row) ? complain_no_memory() : EXIT_DONE;
+    }
+    if (!t->begun && t->format == TABLE_MD) print_md_head(t);
+    for (size_t i = 0; !t->begun && t->format == TABLE_CSV && i < t->n; i++)
+        printf("%s%s", i ? "," : "", t->columns[i].key);
+    if (!t->begun && t->format == TABLE_CSV) printf("\n");
+    t->begun = true;
+    for (size_t i = 0; i < t->n; i++) {
+        const json_t *value = json_object_get(row, t->columns[i].key);
+        if (t->format == TABLE_MD) print_md(&t->columns[i], value);
+        else printf("%s", i ? "," : "");
+        if (t->format == TABLE_CSV) print_csv(value);
+    }
+    output_write(t->format == TABLE_MD ? "|\n" : "\n", t->format == TABLE_MD ? 2 : 1);
+    json_decref(row);
+    return EXIT_DONE;
+}
+
+int table_finish(result_table *t, json_t *head, int code) {
+    json_t *rows = t->rows;
+    t->rows = NULL;
+    bool wanted = t->format == TABLE_JSON && (rows || code == EXIT_DONE);
+    if (!wanted) {
+        json_decref(head);
+        return code;
+    }
+    if (!rows) rows = json_array();
+    if (json_object_set_new(head, "rows", rows)) {
+        json_decref(head);
+        return complain_no_memory();
+    }
+    int printed = json_print(head);
+    return code == EXIT_DONE ? printed : code;
+}

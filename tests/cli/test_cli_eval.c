@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval: needle, kl, and ppl with a managed cache. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A text of its own for each test that reads one. */
+typedef struct novel {
+    char dir[64], path[96];
+} novel;
+
+static novel write_novel(void) {
+    novel n;
+    char text[2048] = "";
+    while (strlen(text) < sizeof text - 128) {
+        strcat(text, "The old king had three sons, and the youngest of them was kind to the fox. ");
+    }
+    make_directory(n.dir);
+    write_file(n.dir, "text", text, strlen(text));
+    snprintf(n.path, sizeof n.path, "%s/text", n.dir);
+    return n;
+}
+
+static double number(json_t *object, const char *key) {
+    json_t *v = json_object_get(object, key);
+    if (!json_is_number(v)) fail_msg("no number \"%s\"", key);
+    return json_number_value(v);
+}
+
+static const char *word(json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static json_t *row_of(json_t *root, size_t i) {
+    json_t *row = json_array_get(json_object_get(root, "rows"), i);
+    if (!row) fail_msg("no row %zu", i);
+    return row;
+}
+
+static size_t n_rows(json_t *root) { return json_array_size(json_object_get(root, "rows")); }
+
+/* ---- needle ---- */
+
+#define SMALL "--context", "256", "-n", "6", "-t", "1"
+
+static void a_full_cache_finds_the_needles_and_a_window_those_within(void **state) {
+    (void)state;
+    cli_result r = CLI("eval", "needle", QUICK, SMALL, "--depth", "20,90", "--eviction-policy",
+                       "none,sliding", "--kv-budget", "37.5%", "-q", "-o", "json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_int_equal(n_rows(root), 2);
+    json_t *full = row_of(root, 0), *window = row_of(root, 1);
+    assert_string_equal(word(full, "policy"), "none");
+    assert_true(json_is_null(json_object_get(full, "budget")));
+    assert_true(number(full, "accuracy") == 1);
+    assert_string_equal(word(window, "policy"), "sliding");
+    assert_string_equal(word(window, "budget"), "37.5%");
+    assert_int_equal(number(window, "budget_tokens"), 96);
+    assert_int_equal(number(window, "documents"), 6);
+    assert_true(number(window, "accuracy_at_20") == 0);
+    assert_true(number(window, "accuracy_at_90") == 1);
+    assert_true(number(window, "accuracy") == 0.5);
+    assert_true(number(window, "kv_bytes") < number(full, "kv_bytes"));
+    assert_true(number(full, "prefill_tok_per_s") > 0 && number(full, "decode_tok_per_s") > 0);
+    json_decref(root);
+    cli_free(&r);
+}
+
+/* A question inside lies in the window that SnapKV listens to; one asked later does not. */
+static void snapkv_listens_to_a_question_inside_only(void **state) {
+    (void)state;
+    double right[2];
+    for (int after = 0; after < 2; after++) {
+        cli_result r = CLI("eval", "needle", QUICK, "--context", "400", "-n", "6", "-t", "1",
+                           "--depth", "20,50", "--eviction-policy", "snapkv", "--kv-budget", "16%",
+                           "--snapkv-window", "12", "--snapkv-kernel", "15", "--snapkv-pool", "max",
+                           "--question", after ? "after" : "inside", "-q", "-o", "json");
+        assert_code(&r, 0);
+        json_t *root = cli_json(&r);
+        assert_string_equal(word(root, "question"), after ? "after" : "inside");
+        assert_int_equal(number(root, "snapkv_kernel"), 15);
+        right[after] = number(row_of(root, 0), "right");
+        json_decref(root);
+        cli_free(&r);
+    }
+    assert_true(right[0] >= 5);
+    assert_true(right[1] <= 2);
+}
+
+static void documents_depend_on_the_seed_alone(void **state) {
+    (void)state;
+    static const char *const seeds[] = {"7", "7", "8"};
+    char *said[3];
+    for (int i = 0; i < 3; i++) {
+        cli_result r = CLI("eval", "needle", QUICK, SMALL, "--eviction-policy", "none", "-v",
+                           "--seed", seeds[i], "-o", "csv");
+        assert_code(&r, 0);
+        assert_int_equal(strncmp(r.out, "policy,budget,budget_tokens,k_type,", 35), 0);
+        said[i] = strdup(strstr(r.err, "asked for "));
+        cli_free(&r);
+    }
+    assert_string_equal(said[0], said[1]);
+    assert_string_not_equal(said[0], said[2]);
+    for (int i = 0; i < 3; i++) free(said[i]);
+}
+
+static void needles_hide_in_a_text_of_ones_own(void **state) {
+    (void)state;
+    novel n = write_novel();
+    cli_result r =
+        CLI("eval", "needle", QUICK, SMALL, "--eviction-policy", "none", "--text", n.path, "-q");
+    assert_code(&r, 0);
+    assert_says(r.out, "| policy | budget |");
+    assert_says(r.out, "| none | | | f16 | f16 | ");
+    cli_free(&r);
+    write_file(n.dir, "text", " . . \n", 6);
+    r = CLI("eval", "needle", QUICK, SMALL, "--eviction-policy", "none", "--text", n.path, "-q");
+    assert_refused(&r, 1, "holds no text");
+    cli_free(&r);
+    remove_directory(n.dir);
+}
+
+/* Rows that are finished are there. */
+static void interrupted_needles_keep_their_rows(void **state) {
+    (void)state;
+    cli_result r = cli_run(&(cli_setup){
+        .args = CLI_ARGS("eval", "needle", QUICK, "-n", "3", "--context", "400", "-t", "1", "-q"),
+        .interrupt_after_output = 380,
+    });
+    assert_code(&r, 130);
+    assert_says(r.err, "interrupted");
+    assert_says(r.out, "| none | | | f16 | f16 | ");
+    assert_does_not_say(r.out, "keydiff");
+    cli_free(&r);
+}
+
+/* ---- kl ---- */
+
+static void a_setting_against_itself_does_not_differ_at_all(void **state) {
+    (void)state;
+    novel n = write_novel();
+    cli_result r = CLI("eval", "kl", n.path, QUICK, "-c", "256", "-t", "1", "-q", "-o", "json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r), *row = row_of(root, 0);
+    assert_int_equal(n_rows(root), 1);
+    assert_true(number(row, "kl_mean") == 0 && number(row, "kl_max") == 0);
+    assert_true(number(row, "same_top") == 1);
+    assert_true(number(row, "ppl_rise") == 0);
+    assert_true(number(row, "ppl") == number(json_object_get(root, "base"), "ppl"));
+    double kl_ppl = number(row, "ppl");
+    assert_int_equal(number(row, "tokens"), number(root, "tokens"));
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "ppl", n.path, QUICK, "-c", "256", "-t", "1", "-q", "--json");
+    root = cli_json(&r);
+    assert_true(fabs(number(root, "ppl") / kl_ppl - 1) < 1e-5);
+    json_decref(root);
+    cli_free(&r);
+    remove_directory(n.dir);
+}
+
+static void coarser_settings_lie_farther_away(void **state) {
+    (void)state;
+    novel n = write_novel();
+    cli_result r =
+        CLI("eval", "kl", n.path, QUICK, "-c", "256", "-t", "1", "-q", "-o", "json", "--kv-type",
+            "f32", "--kv-type", "q8_0", "--kv-type", "q8_0,q4_0", "--kv-type", "q4_0");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_int_equal(n_rows(root), 4);
+    for (size_t i = 0; i < 4; i++) {
+        json_t *row = row_of(root, i);
+        if (i) assert_true(number(row, "kl_mean") > number(row_of(root, i - 1), "kl_mean"));
+        assert_true(number(row, "kl_median") <= number(row, "kl_p90"));
+        assert_true(number(row, "kl_p90") <= number(row, "kl_p99"));
+        assert_true(number(row, "kl_p99") <= number(row, "kl_max"));
+        assert_int_equal(json_is_true(json_object_get(row, "k_rotated")), i == 3);
+    }
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "kl", n.path, QUICK, "-c", "256", "-t", "1", "-q", "-o", "json",
+            "--eviction-policy", "none,streaming,keydiff", "--kv-budget", "48,96");
+    assert_code(&r, 0);
+    root = cli_json(&r);
+    assert_int_equal(n_rows(root), 5);
+    assert_true(number(row_of(root, 0), "kl_mean") == 0);
+    for (size_t i = 1; i < 5; i += 2) {
+        assert_true(number(row_of(root, i), "kl_mean") > number(row_of(root, i + 1), "kl_mean"));
+        assert_int_equal(number(row_of(root, i), "budget_tokens"), 48);
+    }
+    json_decref(root);
+    cli_free(&r);
+    remove_directory(n.dir);
+}
+
+static void the_base_may_differ_in_everything(void **state) {
+    (void)state;
+    novel n = write_novel();
+    cli_result r = CLI("eval", "kl", n.path, "--weights", "q4_0", "--base-weights", "bf16", "-c",
+                       "256", "--windows", "1", "-t", "1", "-q", "-o", "json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_true(number(row_of(root, 0), "kl_mean") > 0.001);
+    assert_string_equal(word(root, "weights"), "q4_0");
+    assert_string_equal(word(json_object_get(root, "base"), "weights"), "bf16");
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "kl", n.path, QUICK, "-c", "256", "-t", "1", "-q", "-o", "csv", "--kv-type",
+            "q4_0", "--eviction-policy", "streaming", "--kv-budget", "48", "--base-kv-type", "q4_0",
+            "--base-eviction-policy", "streaming", "--base-kv-budget", "48");
+    assert_code(&r, 0);
+    assert_says(r.out, "\"streaming\",\"48\",48,\"q4_0\",\"q4_0\",0,0,0,0,0,0,1,0,");
+    cli_free(&r);
+    remove_directory(n.dir);
+}
+
+/* ---- ppl ---- */
+
+static void a_managed_cache_predicts_windows_in_less_memory(void **state) {
+    (void)state;
+    novel n = write_novel();
+    double bytes[2];
+    for (int managed = 0; managed < 2; managed++) {
+        cli_result r =
+            CLI("eval", "ppl", n.path, QUICK, "-c", "512", "-t", "1", "-q", "--json",
+                "--prefill-chunk", "64", "--eviction-policy", managed ? "keydiff" : "none",
+                managed ? "--kv-budget" : "--tokens", managed ? "64" : "900");
+        assert_code(&r, 0);
+        json_t *root = cli_json(&r);
+        bytes[managed] = number(root, "kv_bytes");
+        assert_string_equal(word(root, "policy"), managed ? "keydiff" : "none");
+        assert_int_equal(number(root, "budget_tokens"), managed ? 64 : 0);
+        assert_int_equal(number(root, "evictions") > 0, managed);
+        json_decref(root);
+        cli_free(&r);
+    }
+    assert_true(bytes[1] < bytes[0] / 2);
+    remove_directory(n.dir);
+}
+
+static void a_stream_goes_on_past_its_cache(void **state) {
+    (void)state;
+    novel n = write_novel();
+    cli_result r = CLI("eval", "ppl", n.path, QUICK, "-c", "128", "-t", "1", "-q", "--json",
+                       "--stream", "--bucket", "100", "--tokens", "400", "--eviction-policy",
+                       "streaming", "--kv-budget", "64");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r), *bucket;
+    assert_string_equal(word(root, "measure"), "stream");
+    assert_int_equal(number(root, "windows"), 1);
+    assert_int_equal(number(root, "tokens"), 400);
+    double tokens = 0, nll = 0;
+    size_t i;
+    json_array_foreach(json_object_get(root, "buckets"), i, bucket) {
+        assert_int_equal(number(bucket, "begin"), 100 * i);
+        tokens += number(bucket, "tokens");
+        nll += number(bucket, "tokens") * number(bucket, "mean_nll");
+        assert_true(number(bucket, "kv_bytes") > 0 && number(bucket, "anonymous_bytes") > 0);
+    }
+    assert_int_equal(i, 4);
+    assert_int_equal(tokens, 400);
+    assert_true(fabs(nll / 400 - number(root, "mean_nll")) < 1e-9);
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "ppl", n.path, QUICK, "-c", "256", "--stream", "-q");
+    assert_refused(&r, 2, "does not fit a cache of 256 that no policy makes room in");
+    cli_free(&r);
+    remove_directory(n.dir);
+}
+
+static void what_cannot_be_measured_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *args[8], *says;
+    } cases[] = {
+        {{"needle", "novel.txt"}, "unexpected word 'novel.txt'"},
+        {{"needle", "--context", "2045"}, "that the model was trained for"},
+        {{"needle", "--context", "9"}, "is not between 160 and"},
+        {{"needle", "--depth", "101"}, "is not between 0 and 100"},
+        {{"needle", "--question", "never"}, "'never' is not inside or after"},
+        {{"needle", "--eviction-policy", "none", "--kv-budget", "9"}, "needs an eviction policy"},
+        {{"needle", "--eviction-policy", "none,lru"}, "'lru' is not one of"},
+        {{"needle", "--kv-budget", "50%,"}, "'' is no budget"},
+        {{"needle", "-m", TINY}, "holds no tokenizer.json"},
+        {{"needle", "--kv-budget", "5", "--eviction-policy", "snapkv"}, "budget"},
+        {{"kl", "a", "-f", "b"}, "one text at a time"},
+        {{"kl", "a", "--k-rotation", "yes"}, "'yes' is not one of auto, off, on"},
+        {{"kl", "a", "--base-kv-type", "f16", "--base-kv-type", "f32"}, "2 bases"},
+        {{"kl", "a", "--base-weights", "q2"}, "'q2' is not one of"},
+        {{"kl", "a", "--kv-prefill", "whole", "--eviction-policy", "h2o"}, "nothing would leave"},
+        {{"ppl", "a", "--kv-prefill", "whole", "--eviction-policy", "h2o"}, "nothing would leave"},
+        {{"ppl", "a", "--stream", "--windows", "2"}, "exclude each other"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *args[12] = {"eval"};
+        size_t n = 1;
+        for (size_t a = 0; cases[i].args[a]; a++) args[n++] = cases[i].args[a];
+        args[n] = "-q";
+        cli_result r = cli_run(&(cli_setup){.args = args});
+        assert_refused(&r, 2, cases[i].says);
+        cli_free(&r);
+    }
+}
+
+static void each_measure_has_a_help(void **state) {
+    (void)state;
+    static const char *const measures[] = {"ppl", "needle", "kl"};
+    for (size_t i = 0; i < 3; i++) {
+        cli_result r = CLI("eval", measures[i], "--help");
+        assert_code(&r, 0);
+        assert_says(r.out, "Usage: antigravity eval ");
+        assert_says(r.out, measures[i]);
+        assert_says(r.out, "--eviction-policy");
+        assert_says(r.out, "\nExamples:\n");
+        for (const char *line = r.out; *line;) {
+            size_t n = strcspn(line, "\n");
+            if (n > 100) fail_msg("%zu columns: %.*s", n, (int)n, line);
+            line += n + (line[n] == '\n');
+        }
+        cli_free(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_cache_finds_the_needles_and_a_window_those_within),
+        cmocka_unit_test(snapkv_listens_to_a_question_inside_only),
+        cmocka_unit_test(documents_depend_on_the_seed_alone),
+        cmocka_unit_test(needles_hide_in_a_text_of_ones_own),
+        cmocka_unit_test(interrupted_needles_keep_their_rows),
+        cmocka_unit_test(a_setting_against_itself_does_not_differ_at_all),
+        cmocka_unit_test(coarser_settings_lie_farther_away),
+        cmocka_unit_test(the_base_may_differ_in_everything),
+        cmocka_unit_test(a_managed_cache_predicts_windows_in_less_memory),
+        cmocka_unit_test(a_stream_goes_on_past_its_cache),
+        cmocka_unit_test(what_cannot_be_measured_is_refused),
+        cmocka_unit_test(each_measure_has_a_help),
+    };
+    return cmocka_run_group_tests_name("cli eval", tests, NULL, NULL);
+}
