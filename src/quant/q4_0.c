@@ -45,91 +45,55 @@ static bool round_kv(ag_block_q4_0 *out, const float *x, float extreme) {
     return ag_f16_is_finite(out->d);
 }
 
-/* ---- the search for the best scale ----
- * Several scales are tried at once, one in each lane of a vector: no sums across lanes are needed
- * then, and the order of sums is the same on every machine. */
+/* ---- weights ---- */
 
-enum { LANES = 4, N_PLACES = 12, N_SCALES = 8 };
+enum { LANES = 4 };
+#define INLINE static inline
 
 /* Vectors of the compiler: every machine has them, and no loop has to be recognised as one. */
-typedef float f32x4 __attribute__((vector_size(16)));
-typedef int32_t i32x4 __attribute__((vector_size(16)));
+typedef float vec __attribute__((vector_size(16)));
+typedef int32_t mask __attribute__((vector_size(16)));
 
-static inline f32x4 load(const float *p) {
-    f32x4 v;
+INLINE vec v_set(float x) { return (vec){x, x, x, x}; }
+INLINE vec v_halves(float x, float y) { return (vec){x, x, y, y}; }
+INLINE vec v_load(const float *p) {
+    vec v;
     memcpy(&v, p, sizeof v);
     return v;
 }
+INLINE void v_store(float *p, vec v) { memcpy(p, &v, sizeof v); }
+INLINE vec v_add(vec a, vec b) { return a + b; }
+INLINE vec v_sub(vec a, vec b) { return a - b; }
+INLINE vec v_mul(vec a, vec b) { return a * b; }
+INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
+INLINE vec v_div(vec a, vec b) { return a / b; }
+INLINE vec v_if(mask m, vec yes, vec no) { return (vec)((m & (mask)yes) | (~m & (mask)no)); }
+INLINE vec v_min(vec a, vec b) { return v_if(a < b, a, b); }
+INLINE vec v_max(vec a, vec b) { return v_if(a > b, a, b); }
 
-static inline void store(float *p, f32x4 v) { memcpy(p, &v, sizeof v); }
-
-/* level_of() - 8; v is small enough for an int. Comparisons give -1 where they hold. */
-static inline f32x4 signed_levels(f32x4 v) {
-    i32x4 q = __builtin_convertvector(v + 8.5f, i32x4);
-    q &= q > -1;
-    q = (q | (q > 15)) & 15;
-    return __builtin_convertvector(q, f32x4) - 8.0f;
+enum { N_STORED = 8 };
+INLINE void q4_0_store_scales(uint16_t *stored, float *scale) {
+    ag_f32_to_f16_row(stored, scale, N_STORED);
+    for (int s = 0; s < N_STORED; s++) stored[s] = ag_f16_is_finite(stored[s]) ? stored[s] : 0;
+    ag_f16_to_f32_row(scale, stored, N_STORED);
 }
 
-/* scale[s] becomes the least-squares scale of the levels that x has when 1 / d = inverse[s];
- * gain[s] is what it explains of the sum of squares. */
-static void fit(float *scale, float *gain, const float *x, const float *inverse) {
-    f32x4 inv = load(inverse), xq = {0}, qq = {0};
-    for (int i = 0; i < AG_QK; i++) {
-        f32x4 q = signed_levels(x[i] * inv);
-        xq += x[i] * q;
-        qq += q * q;
-    }
-    f32x4 best = xq / qq;
-    store(scale, best);
-    store(gain, xq * best);
-}
+#include "quant/q4_0_search.h"
 
-static void measure(float *error, const float *x, const float *scale, const float *inverse) {
-    f32x4 d = load(scale), inv = load(inverse), sum = {0};
-    for (int i = 0; i < AG_QK; i++) {
-        f32x4 e = x[i] - signed_levels(x[i] * inv) * d;
-        sum += e * e;
-    }
-    store(error, sum);
-}
+_Static_assert((int)N_STORED == (int)Q4_0_SCALES, "all scales are stored");
 
-/* Where the value of largest magnitude is placed on the scale of levels. Beyond -8 and 7 it is cut
- * off, which pays when it is alone; the positive places give the other sign the level -8. */
-static const float places[N_PLACES] = {-9.1f, -8.5f, -8.1f, -7.7f, -7.3f, -6.9f,
-                                       -6.4f, 8.0f,  7.5f,  7.0f,  6.5f,  6.0f};
-
-/* The best fit of all places, and those of four scales around it. */
-static void find_scales(float scale[1 + LANES], const float *x, float extreme) {
-    float inverse[N_PLACES], fits[N_PLACES], gain[N_PLACES];
-    for (int s = 0; s < N_PLACES; s++) inverse[s] = places[s] / extreme;
-    for (int s = 0; s < N_PLACES; s += LANES) fit(fits + s, gain + s, x, inverse + s);
-    int best = 0;
-    for (int s = 1; s < N_PLACES; s++) best = gain[s] > gain[best] ? s : best;
-    scale[0] = fits[best];
-    for (int s = 0; s < LANES; s++) inverse[s] = (0.985f + 0.01f * (float)s) / fits[best];
-    fit(scale + 1, gain, x, inverse);
-}
-
-/* The scale of least error, as stored, among those that were found and those of the two rules
- * above: the error is never larger than theirs. */
 static bool round_weight(ag_block_q4_0 *out, const float *x, float extreme) {
-    *out = (ag_block_q4_0){.d = ag_f32_to_f16(extreme / -8)};
-    if (!ag_f16_is_finite(out->d)) return false;
-    float scale[N_SCALES] = {fabsf(extreme) / 7, extreme / -8}, inverse[N_SCALES];
+    if (!ag_f16_is_finite(ag_f32_to_f16(extreme / -8))) return false;
     /* Below half of the smallest scale all is 0, and quotients would overflow. */
-    if (fabsf(extreme) >= 0x1p-26f) find_scales(scale + 2, x, extreme);
-    uint16_t stored[N_SCALES];
-    ag_f32_to_f16_row(stored, scale, N_SCALES);
-    for (int s = 0; s < N_SCALES; s++) stored[s] = ag_f16_is_finite(stored[s]) ? stored[s] : 0;
-    ag_f16_to_f32_row(scale, stored, N_SCALES);
-    for (int s = 0; s < N_SCALES; s++) inverse[s] = scale[s] != 0 ? 1 / scale[s] : 0;
-    float error[N_SCALES];
-    for (int s = 0; s < N_SCALES; s += LANES) measure(error + s, x, scale + s, inverse + s);
-    int best = 0;
-    for (int s = 1; s < N_SCALES; s++) best = error[s] < error[best] ? s : best;
-    out->d = stored[best];
-    pack(out, x, inverse[best]);
+    if (fabsf(extreme) < 0x1p-26f) {
+        out->d = 0;
+        memset(out->qs, 0x88, sizeof out->qs);
+    } else {
+        q4_0_batch batch;
+        batch.x[0] = x;
+        batch.extreme[0] = extreme;
+        q4_0_round(out, &batch, 1);
+    }
     return true;
 }
 

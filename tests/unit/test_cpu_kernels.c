@@ -177,6 +177,53 @@ static void instruction_sets_with_one_layout_give_the_same_bits(void **state) {
     }
 }
 
+enum { ROUNDED = 19 * AG_QK }; /* two whole batches of the search, and some */
+
+static void expect_same_blocks(const char *isa, const ag_cpu_kernels *table, const float *x,
+                               size_t n) {
+    unsigned char want[ROUNDED], got[ROUNDED];
+    size_t bad = n;
+    const ag_status st = ag_quantize_row(AG_Q4_0, want, x, n, AG_ROUND_WEIGHT, &bad);
+    const size_t whole = (st == AG_OK ? n : bad / AG_QK * AG_QK) / AG_QK * sizeof(ag_block_q4_0);
+    if (table->quantize_q4_0(got + 1, x, n) != (st == AG_OK ? n : bad)) {
+        fail_msg("%s: another value is at fault", isa);
+    }
+    if (st == AG_OK && memcmp(got + 1, want, whole) != 0) fail_msg("%s: other blocks", isa);
+}
+
+static void weights_are_rounded_to_the_same_bits_by_every_set(void **state) {
+    (void)state;
+    static const float odd[] = {NAN,   INFINITY, -INFINITY, 524288.0f, -524032.0f, 523900.0f,
+                                3e38f, 1e-40f,   0x1p-26f,  -0x1p-27f, 0x1p-24f};
+    float *x = random_floats(ROUNDED, 7);
+    for (size_t isa = 0; isa < N_ISAS; isa++) {
+        ag_cpu_kernels table;
+        if (!table_of(isa, &table)) continue;
+        for (uint32_t seed = 0; seed < 300; seed++) {
+            float *y = random_floats(ROUNDED, seed);
+            for (size_t i = 0; i < ROUNDED; i++) {
+                const float level = (float)(int)(seed % 8) * rintf(8 * y[i] / ldexpf(1, -1));
+                if (seed % 3 == 0) y[i] = level; /* values that lie between two levels */
+                else y[i] = ldexpf(y[i], (int)(i / AG_QK) * 3 - 40);
+            }
+            if (seed % 5 == 4) memset(y + 3 * AG_QK, 0, 2 * AG_QK * sizeof *y);
+            for (size_t n = AG_QK; n <= ROUNDED; n += 6 * AG_QK) {
+                expect_same_blocks(isas[isa], &table, y, n);
+            }
+            free(y);
+        }
+        for (size_t v = 0; v < sizeof odd / sizeof odd[0]; v++) {
+            for (size_t i = 0; i < ROUNDED; i += 97) {
+                const float kept = x[i];
+                x[i] = odd[v];
+                expect_same_blocks(isas[isa], &table, x, ROUNDED);
+                x[i] = kept;
+            }
+        }
+    }
+    free(x);
+}
+
 /* Every 997th float of a sign, from 0 to beyond infinity's neighbour. */
 static void silu_keeps_its_digits_over_the_whole_range(void **state) {
     (void)state;
@@ -210,6 +257,7 @@ int main(void) {
         cmocka_unit_test(products_of_blocks_are_those_of_the_rounded_input),
         cmocka_unit_test(a_row_of_a_product_does_not_depend_on_the_others),
         cmocka_unit_test(instruction_sets_with_one_layout_give_the_same_bits),
+        cmocka_unit_test(weights_are_rounded_to_the_same_bits_by_every_set),
         cmocka_unit_test(silu_keeps_its_digits_over_the_whole_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

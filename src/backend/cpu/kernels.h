@@ -87,6 +87,9 @@ typedef struct ag_cpu_kernels {
     const ag_cpu_matmul *prepared[AG_DTYPE_COUNT]; /* of weights in a layout; NULL: there is none */
     /* y[0..n) = a[0..k) * b[k,n]: one row of a plain product, columns b_stride apart. */
     void (*vecmat)(float *y, const float *a, const float *b, size_t b_stride, size_t k, size_t n);
+    /* n weights to Q4_0 as ag_quantize_row() does it with AG_ROUND_WEIGHT, with the same bits; n,
+     * or the index of the value at fault. */
+    size_t (*quantize_q4_0)(void *dst, const float *src, size_t n);
     void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
     void (*softmax)(float *x, size_t n);
     /* cos_sin: [d/2] pairs (cos, sin) */

@@ -20,6 +20,8 @@ void ag_matmul_f16__avx2(float *y, size_t y_stride, const void *packed, size_t m
 void ag_matmul_bf16__avx2(float *y, size_t y_stride, const void *packed, size_t m,
                           const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
 
+size_t ag_quantize_q4_0__avx2(void *dst, const float *src, size_t n);
+
 void ag_rms_norm__avx2(float *y, const float *x, const float *w, size_t n, float eps);
 void ag_softmax__avx2(float *x, size_t n);
 void ag_rope__avx2(float *x, const float *cos_sin, size_t head_dim);

@@ -42,6 +42,7 @@ void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->prepared[AG_Q4_0] = &matmul_q4_0;
     t->prepared[AG_Q4_1] = &matmul_q4_1;
     t->prepared[AG_Q8_0] = &matmul_q8_0;
+    t->quantize_q4_0 = ag_quantize_q4_0__avx512;
     t->rms_norm = ag_rms_norm__avx512;
     t->softmax = ag_softmax__avx512;
     t->rope = ag_rope__avx512;

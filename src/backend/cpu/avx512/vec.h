@@ -32,6 +32,7 @@ INLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 /* b where either is NaN. */
 INLINE vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
+INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 /* a < b ? yes : no, lane by lane. */
 INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);

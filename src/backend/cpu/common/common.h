@@ -12,6 +12,7 @@ extern const ag_cpu_matmul ag_matmul_q4_0__common;
 extern const ag_cpu_matmul ag_matmul_q4_1__common;
 extern const ag_cpu_matmul ag_matmul_q8_0__common;
 
+size_t ag_quantize_q4_0__common(void *dst, const float *src, size_t n);
 void ag_vecmat__common(float *y, const float *a, const float *b, size_t b_stride, size_t k,
                        size_t n);
 void ag_rms_norm__common(float *y, const float *x, const float *w, size_t n, float eps);

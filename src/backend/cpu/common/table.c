@@ -8,6 +8,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->matmul[AG_Q4_0] = &ag_matmul_q4_0__common;
     t->matmul[AG_Q4_1] = &ag_matmul_q4_1__common;
     t->matmul[AG_Q8_0] = &ag_matmul_q8_0__common;
+    t->quantize_q4_0 = ag_quantize_q4_0__common;
     t->vecmat = ag_vecmat__common;
     t->rms_norm = ag_rms_norm__common;
     t->softmax = ag_softmax__common;
