@@ -4,7 +4,11 @@
 #include "core/fail.h"
 #include "quant/quant.h"
 
-enum { CHUNK_ELEMENTS = 4096, CHUNK_WEIGHTS = 1 << 17 }; /* worth a claim; worth giving back */
+enum {
+    CHUNK_ELEMENTS = 4096, /* worth a claim */
+    CHUNK_WEIGHTS = 1 << 17,
+    GIVE_BACK_BYTES = 1 << 20, /* of the source: pages that go interrupt the other threads */
+};
 
 typedef struct convert_job {
     ag_cpu_backend *cpu;
@@ -131,13 +135,16 @@ static void prepare_groups(void *ctx, size_t begin, size_t end, uint32_t thread)
     job.dst = group_rows(&job, thread);
     job.consumed = NULL;
     if (ag_cpu_bad_row_seen(job.cpu, thread)) return;
+    size_t given_back = begin * group;
     for (size_t i = begin; i < end; i++) {
         const size_t row0 = i * group, left = prepare->n_rows - row0;
-        const size_t n = left < group ? left : group;
+        const size_t n = left < group ? left : group, used = row0 + n - given_back;
         if (!convert_rows_to(&job, row0, row0 + n, 0, thread)) return;
         prepare->layout->fill(prepare->convert.dst + i * prepare->group_bytes, job.dst,
                               job.dst_bytes, n, job.n);
-        if (prepare->convert.consumed) prepare->convert.consumed(job.user, row0, n);
+        if (i + 1 < end && used < GIVE_BACK_BYTES / job.src_bytes) continue;
+        if (prepare->convert.consumed) prepare->convert.consumed(job.user, given_back, used);
+        given_back += used;
     }
 }
 
