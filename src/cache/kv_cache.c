@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
+#include "core/buffer_ops.h"
 #include "core/fail.h"
 
 #include <string.h>
@@ -50,6 +51,7 @@ static bool lay_out(const ag_kv_params *p, ag_kv_layout *at) {
     at->p_offset = at->v_offset + round_up(rows * at->v_row, page);
     at->block_bytes = at->p_offset + round_up(rows * sizeof(uint32_t), page);
     at->blocks_per_layer = (p->max_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    at->segment_blocks = at->blocks_per_layer;
     size_t n_blocks = (size_t)at->blocks_per_layer * p->n_layers;
     return n_blocks < SIZE_MAX / 2 / at->block_bytes;
 }
@@ -77,13 +79,13 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
-    st = ag_memory_alloc(ag_backend_memory(be), n_blocks * c->at.block_bytes, AG_USAGE_KV,
-                         &c->storage, err);
+    if (ag_backend_memory(be)->ops->commits_at_once) {
+        c->at.segment_blocks = (c->at.blocks_per_layer + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
+    } else {
+        st = ag_kv_need_blocks(c, c->at.blocks_per_layer, err);
+    }
     if (st == AG_OK) st = ag_kv_unrotated_create(c, err);
     if (st != AG_OK) goto done;
-    for (size_t i = 0; i < n_blocks; i++) {
-        c->blocks[i] = (ag_kv_block){.buffer = c->storage, .offset = i * c->at.block_bytes};
-    }
     *out = c;
     c = NULL;
 done:
@@ -93,7 +95,7 @@ done:
 
 void ag_kv_cache_destroy(ag_kv_cache *c) {
     if (!c) return;
-    ag_buffer_release(&c->storage);
+    for (int i = 0; i < AG_KV_SEGMENTS; i++) ag_buffer_release(&c->segments[i]);
     ag_kv_unrotated_release(c);
     ag_free(c->blocks);
     ag_free(c->n_slots);
@@ -145,7 +147,7 @@ ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
         return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %u more do not fit", held,
                        c->params.max_slots, n);
     }
-    return AG_OK;
+    return ag_kv_need_blocks(c, blocks_for(held + n), err);
 }
 
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out) {
@@ -195,6 +197,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     ag_kv_view view;
     ag_kv_cache_get_view(c, layer, &view);
     view.n_blocks = blocks_for(held + (uint32_t)n);
+    AG_TRY(ag_kv_need_blocks(c, view.n_blocks, err));
     AG_TRY(ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err));
     c->n_blocks[layer] = view.n_blocks;
     uint32_t *n_slots = ag_kv_slots_of(c, layer);
@@ -212,6 +215,7 @@ void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
         ag_buffer_discard(blocks[i].buffer, blocks[i].offset, c->at.block_bytes);
     }
     c->n_blocks[layer] = keep;
+    ag_kv_release_segments(c);
 }
 
 void ag_kv_cache_clear(ag_kv_cache *c) {

@@ -5,11 +5,14 @@
 
 #include "cache/kv_cache.h"
 
+enum { AG_KV_SEGMENTS = 4 };
+
 /* Where the parts of a block lie; every part starts on a page, so that blocks can be given back. */
 typedef struct ag_kv_layout {
     size_t k_row, v_row; /* bytes of one slot of one head */
     size_t v_offset, p_offset, block_bytes;
     uint32_t blocks_per_layer;
+    uint32_t segment_blocks; /* blocks of each layer in a segment */
 } ag_kv_layout;
 
 /* The protected prefix as it was before its rotation. */
@@ -26,8 +29,11 @@ struct ag_kv_cache {
     ag_kv_params params;
     ag_kv_layout at;
     ag_backend *backend; /* borrowed */
-    ag_buffer *storage;  /* owned; address space for every block, committed by use */
-    ag_kv_block *blocks; /* [n_layers][blocks_per_layer] */
+    /* Owned; segment s holds the blocks [s * segment_blocks, (s + 1) * segment_blocks) of every
+     * layer. One for all where memory is committed by use; else several, there while they hold
+     * slots. */
+    ag_buffer *segments[AG_KV_SEGMENTS];
+    ag_kv_block *blocks; /* [n_layers][blocks_per_layer]; buffer NULL: its segment is not there */
     uint32_t *n_slots;   /* [n_layers][n_kv_heads] */
     uint32_t *last;      /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
     uint32_t *n_blocks;  /* [n_layers] that hold slots */
@@ -46,6 +52,10 @@ bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
+/* Makes memory for the first n blocks of every layer. */
+ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t n, ag_error *err);
+/* Gives back the segments that hold no slots. */
+void ag_kv_release_segments(ag_kv_cache *c);
 /* Blocks past the layer's longest head hold nothing any more: their pages go back. */
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
 

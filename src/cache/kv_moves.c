@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at a cache's slots and moving them. Moving, and reading keys, need memory that the host
- * sees. */
+/* Looking at a cache's slots and moving them: in place where the host sees the memory, else the
+ * backend moves and rows are copied to be read. */
 #include "cache/hadamard.h"
 #include "cache/kv_cache_impl.h"
+#include "core/alloc.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
@@ -11,9 +13,9 @@
 bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                      ag_kv_slot *out) {
     const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
-    uint8_t *base = ag_buffer_map(b->buffer);
-    if (!base) return false;
-    base += b->offset;
+    /* Mapping what is not mapped would take it from the device. */
+    if (!ag_buffer_is_mapped(b->buffer)) return false;
+    uint8_t *base = (uint8_t *)ag_buffer_map(b->buffer) + b->offset;
     size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
     out->k = base + row * c->at.k_row;
     out->v = base + c->at.v_offset + row * c->at.v_row;
@@ -39,19 +41,38 @@ uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_
                                                                                 : UINT32_MAX;
 }
 
+/* Rows of n slots of one block in one part of it, as floats. */
+static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                           uint32_t n, bool values, float *out, ag_error *err) {
+    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    ag_dtype type = values ? c->params.v_type : c->params.k_type;
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK, count = n * c->params.head_dim;
+    size_t row_bytes = values ? c->at.v_row : c->at.k_row;
+    ag_kv_slot at;
+    if (ag_kv_find_slot(c, layer, head, slot, &at)) {
+        /* Rows follow one another, and no row ends inside a quantised block. */
+        ag_dequantize_row(type, out, values ? at.v : at.k, count);
+        return AG_OK;
+    }
+    void *rows = ag_malloc(n * row_bytes);
+    if (!rows) return AG_FAIL(err, NOMEM, "%u rows of a cache", (unsigned)n);
+    ag_status st = ag_buffer_download(rows, b->buffer,
+                                      b->offset + (values ? c->at.v_offset : 0) + row * row_bytes,
+                                      n * row_bytes, err);
+    if (st == AG_OK) ag_dequantize_row(type, out, rows, count);
+    ag_free(rows);
+    return st;
+}
+
 ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
                            float *k, float *v, ag_error *err) {
-    ag_kv_slot at;
     if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) {
         return AG_FAIL(err, INVALID, "slot %u of layer %u, head %u, which holds %u", slot, layer,
                        kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
     }
-    if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) {
-        return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-    }
-    if (k) ag_dequantize_row(c->params.k_type, k, at.k, c->params.head_dim);
+    if (k) AG_TRY(read_rows(c, layer, kv_head, slot, 1, false, k, err));
     if (k && c->params.hadamard) ag_hadamard(k, 1, c->params.head_dim);
-    if (v) ag_dequantize_row(c->params.v_type, v, at.v, c->params.head_dim);
+    if (v) AG_TRY(read_rows(c, layer, kv_head, slot, 1, true, v, err));
     return AG_OK;
 }
 
@@ -78,6 +99,25 @@ static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to
     return true;
 }
 
+/* Slot keep[i] becomes slot i. */
+static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
+                           uint32_t n_keep, ag_error *err) {
+    ag_kv_slot first;
+    if (n_keep && !ag_kv_find_slot(c, layer, head, 0, &first)) {
+        ag_kv_view view;
+        ag_kv_cache_get_view(c, layer, &view);
+        return ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err);
+    }
+    for (uint32_t i = 0, run; i < n_keep; i += run) {
+        run = 1;
+        while (i + run < n_keep && keep[i + run] == keep[i] + run) run++;
+        if (keep[i] != i && !move_down(c, layer, head, i, keep[i], run)) {
+            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
+        }
+    }
+    return AG_OK;
+}
+
 static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep, ag_error *err) {
     if (layer >= c->params.n_layers || head >= c->params.n_kv_heads) {
@@ -97,14 +137,7 @@ static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
 ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                               const uint32_t *keep, uint32_t n_keep, ag_error *err) {
     AG_TRY(check_keep(c, layer, kv_head, keep, n_keep, err));
-    for (uint32_t i = 0; i < n_keep;) {
-        uint32_t run = 1;
-        while (i + run < n_keep && keep[i + run] == keep[i] + run) run++;
-        if (keep[i] != i && !move_down(c, layer, kv_head, i, keep[i], run)) {
-            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-        }
-        i += run;
-    }
+    AG_TRY(move_kept(c, layer, kv_head, keep, n_keep, err));
     uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], *last = &ag_kv_last_of(c, layer)[kv_head];
     bool newest_left = n_keep && keep[n_keep - 1] + 1 != *n;
     *n = n_keep;
@@ -118,12 +151,7 @@ ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head
     uint32_t n = ag_kv_slots_of(c, layer)[kv_head], dim = c->params.head_dim;
     for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
         uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
-        ag_kv_slot at;
-        if (!ag_kv_find_slot(c, layer, kv_head, slot, &at)) {
-            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-        }
-        /* Rows follow one another, and no row ends inside a quantised block. */
-        ag_dequantize_row(c->params.k_type, keys + (size_t)slot * dim, at.k, (size_t)rows * dim);
+        AG_TRY(read_rows(c, layer, kv_head, slot, rows, false, keys + (size_t)slot * dim, err));
     }
     return AG_OK;
 }
@@ -161,17 +189,20 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
             }
         }
     }
-    for (uint32_t l = 0; l < p->n_layers; l++) {
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+    uint32_t longest = ag_kv_cache_length(c), *keep = ag_calloc(longest + 1, sizeof *keep);
+    if (!keep) return AG_FAIL(err, NOMEM, "a list of %u slots", longest);
+    for (uint32_t i = 0; i < longest - count; i++) keep[i] = count + i;
+    ag_status st = AG_OK;
+    for (uint32_t l = 0; l < p->n_layers && st == AG_OK; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads && st == AG_OK; h++) {
             uint32_t *n = &ag_kv_slots_of(c, l)[h];
-            if (!move_down(c, l, h, 0, count, *n - count)) {
-                return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-            }
-            *n -= count;
+            st = move_kept(c, l, h, keep, *n - count, err);
+            if (st == AG_OK) *n -= count;
         }
-        ag_kv_give_back_tail(c, l);
+        if (st == AG_OK) ag_kv_give_back_tail(c, l);
     }
-    return AG_OK;
+    ag_free(keep);
+    return st;
 }
 
 static ag_status truncate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,

@@ -298,3 +298,10 @@ ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
     return (be->ops->attention ? be->ops->attention : ag_compose_attention)(be, out, q, seqs,
                                                                             n_seqs, scale);
 }
+
+ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
+                        uint32_t n_keep) {
+    AG_TRY(ag_check_keep(be, kv, head, keep, n_keep));
+    return (be->ops->kv_compact ? be->ops->kv_compact : ag_compose_kv_compact)(be, kv, head, keep,
+                                                                               n_keep);
+}

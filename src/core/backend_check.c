@@ -140,6 +140,21 @@ ag_status ag_check_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tenso
     return check_kv_view(be, kv, k->shape.dim[0]);
 }
 
+ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
+                        uint32_t n_keep) {
+    AG_TRY(check_kv_view(be, kv, 0));
+    if (head >= kv->n_kv_heads) {
+        return AG_FAIL(&be->err, INVALID, "KV head %u of %u", (unsigned)head,
+                       (unsigned)kv->n_kv_heads);
+    }
+    for (uint32_t i = 0; i < n_keep; i++) {
+        if (keep[i] < kv->n_slots[head] && (!i || keep[i] > keep[i - 1])) continue;
+        return AG_FAIL(&be->err, INVALID, "slot %u to keep, number %u, of %u", (unsigned)keep[i],
+                       (unsigned)i, (unsigned)kv->n_slots[head]);
+    }
+    return AG_OK;
+}
+
 static ag_status check_sequence(ag_backend *be, const ag_tensor *q, const ag_attention_seq *s) {
     const ag_kv_view *kv = &s->kv;
     size_t rows = q->shape.dim[0], heads = q->shape.dim[1];

@@ -27,6 +27,8 @@ ag_status ag_check_matmul_rows(ag_backend *be, const ag_tensor *y, const ag_tens
 ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *ids, size_t n);
 ag_status ag_check_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
                             const ag_tensor *v);
+ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
+                        uint32_t n_keep);
 ag_status ag_check_attention(ag_backend *be, const ag_tensor *out, const ag_tensor *q,
                              const ag_attention_seq *seqs, size_t n_seqs);
 

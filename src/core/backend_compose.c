@@ -218,3 +218,37 @@ ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_ten
     ag_free(packed);
     return st;
 }
+
+/* Slots [from, from + n) of one head to `to`; each range lies in one block. */
+static ag_status move_slots(ag_backend *be, const ag_kv_view *kv, uint32_t head, uint32_t to,
+                            uint32_t from, uint32_t n) {
+    const ag_kv_block *dst = &kv->blocks[to / AG_KV_BLOCK], *src = &kv->blocks[from / AG_KV_BLOCK];
+    const struct {
+        size_t offset, bytes;
+    } parts[] = {
+        {0, ag_dtype_row_bytes(kv->k_type, kv->head_dim)},
+        {kv->v_offset, ag_dtype_row_bytes(kv->v_type, kv->head_dim)},
+        {kv->p_offset, sizeof(uint32_t)},
+    };
+    size_t row = (size_t)head * AG_KV_BLOCK;
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = parts[i].bytes;
+        AG_TRY((be->ops->copy_bytes ? be->ops->copy_bytes : ag_compose_copy_bytes)(
+            be, dst->buffer, dst->offset + parts[i].offset + (row + to % AG_KV_BLOCK) * bytes,
+            src->buffer, src->offset + parts[i].offset + (row + from % AG_KV_BLOCK) * bytes,
+            n * bytes));
+    }
+    return AG_OK;
+}
+
+ag_status ag_compose_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head,
+                                const uint32_t *keep, uint32_t n_keep) {
+    for (uint32_t i = 0, run; i < n_keep; i += run) {
+        uint32_t most =
+            AG_KV_BLOCK - (i % AG_KV_BLOCK > keep[i] % AG_KV_BLOCK ? i : keep[i]) % AG_KV_BLOCK;
+        run = 1;
+        while (run < most && i + run < n_keep && keep[i + run] == keep[i] + run) run++;
+        if (keep[i] != i) AG_TRY(move_slots(be, kv, head, i, keep[i], run));
+    }
+    return AG_OK;
+}

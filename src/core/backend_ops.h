@@ -56,6 +56,9 @@ typedef struct ag_backend_ops {
                           const ag_tensor *v, const uint32_t *positions);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs, float scale);
+    /* optional; NULL: runs of slots through copy_bytes */
+    ag_status (*kv_compact)(ag_backend *b, const ag_kv_view *kv, uint32_t head,
+                            const uint32_t *keep, uint32_t n_keep);
 } ag_backend_ops;
 
 struct ag_backend {
@@ -91,5 +94,11 @@ ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, 
  * into calls nor on the number of threads. */
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                        const ag_attention_seq *seqs, size_t n_seqs, float scale);
+
+/* Slot keep[i] of one KV head moves to slot i, K, V and position. keep is ascending, host memory
+ * and borrowed for the call; n_slots is the caller's to lower afterwards. For caches in memory that
+ * the host does not see. */
+ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
+                        uint32_t n_keep);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <antigravity/tensor.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 typedef struct ag_buffer_ops {
     void (*destroy)(ag_buffer *buf);
@@ -37,6 +38,9 @@ typedef struct ag_memory_ops {
     ag_status (*alloc)(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
                        ag_error *err);
     size_t (*bytes_in_use)(const ag_memory *mem);
+    /* A buffer takes all its bytes when it is made, as a device's memory does, not when they are
+     * first touched: large caches are then asked for in parts. */
+    bool commits_at_once;
 } ag_memory_ops;
 
 struct ag_memory {

@@ -3,6 +3,7 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "memory/galloc.h"
 #include "models/llama_model.h"
 #include "models/rope.h"
 #include "models/shapes.h"
@@ -78,15 +79,15 @@ ag_status ag_model_inspect(const char *dir, const ag_model_params *params, ag_mo
     return st;
 }
 
+/* On the host, whatever computes: the buffer outlives the memory it came from. */
 static ag_status make_inv_freq(ag_model *m, ag_error *err) {
     size_t n = m->config.head_dim / 2;
-    AG_TRY(ag_tensor_alloc(&m->inv_freq, &m->inv_freq_owner, ag_backend_memory(m->backend),
-                           AG_USAGE_SCRATCH, AG_F32, ag_shape_1d(n), err));
-    float *values = ag_malloc(n * sizeof *values);
-    if (!values) return AG_FAIL(err, NOMEM, "%zu rotary frequencies", n);
-    ag_rope_inv_freq(&m->config, values);
-    ag_status st = ag_buffer_upload(m->inv_freq_owner, 0, values, n * sizeof *values, err);
-    ag_free(values);
+    ag_memory *host;
+    AG_TRY(ag_galloc_create(&host, err));
+    ag_status st = ag_tensor_alloc(&m->inv_freq, &m->inv_freq_owner, host, AG_USAGE_SCRATCH, AG_F32,
+                                   ag_shape_1d(n), err);
+    ag_galloc_destroy(host);
+    if (st == AG_OK) ag_rope_inv_freq(&m->config, ag_tensor_f32(&m->inv_freq));
     return st;
 }
 

@@ -70,7 +70,8 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
     size_t n_vocab = s->model->info.n_vocab;
     AG_TRY(ag_tensor_alloc(&s->logits, &s->logits_owner, ag_backend_memory(s->model->backend),
                            AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(1, n_vocab), err));
-    s->host_logits = ag_tensor_f32(&s->logits);
+    /* Memory that can only be mapped for a while does not stay readable. */
+    if (ag_buffer_is_mapped(s->logits_owner)) s->host_logits = ag_tensor_f32(&s->logits);
     if (s->host_logits) return AG_OK;
     s->copied = ag_malloc(n_vocab * sizeof *s->copied);
     s->host_logits = s->copied;

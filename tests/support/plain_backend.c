@@ -78,7 +78,15 @@ static ag_status memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_b
 
 static size_t memory_in_use(const ag_memory *mem) { return ((const plain_memory *)mem)->in_use; }
 
-static const ag_memory_ops memory_ops = {.alloc = memory_alloc, .bytes_in_use = memory_in_use};
+static const ag_memory_ops host_memory_ops = {
+    .alloc = memory_alloc,
+    .bytes_in_use = memory_in_use,
+};
+static const ag_memory_ops device_memory_ops = {
+    .alloc = memory_alloc,
+    .bytes_in_use = memory_in_use,
+    .commits_at_once = true,
+};
 
 /* ---- operations ---- */
 
@@ -225,6 +233,7 @@ ag_backend *plain_backend_create(bool host_visible) {
     plain_backend *b = ag_calloc(1, sizeof *b);
     if (!b) return NULL;
     b->base.ops = &plain_ops;
-    b->memory = (plain_memory){.base.ops = &memory_ops, .host_visible = host_visible};
+    b->memory = (plain_memory){.base.ops = host_visible ? &host_memory_ops : &device_memory_ops,
+                               .host_visible = host_visible};
     return &b->base;
 }

@@ -33,7 +33,11 @@ static size_t memory_in_use(const ag_memory *mem) {
     return atomic_load_explicit(&m->in_use, memory_order_relaxed);
 }
 
-static const ag_memory_ops memory_ops = {.alloc = memory_alloc, .bytes_in_use = memory_in_use};
+static const ag_memory_ops memory_ops = {
+    .alloc = memory_alloc,
+    .bytes_in_use = memory_in_use,
+    .commits_at_once = true,
+};
 
 ag_status ag_cl_memory_create(ag_cl_backend *cl, ag_cl_memory **out, ag_error *err) {
     *out = ag_calloc(1, sizeof **out);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cache in memory that the host does not see holds what one in the host's memory holds, and
+ * gives its segments back. */
+#include "cache/kv_cache.h"
+#include "core/backend_ops.h"
+#include "support/plain_backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LAYERS = 2, HEADS = 3, DIM = 32, SLOTS = 1100, FIRST = 700, CACHES = 2 };
+
+typedef struct rig {
+    ag_backend *be[CACHES]; /* host memory, hidden memory */
+    ag_kv_cache *cache[CACHES];
+} rig;
+
+static const ag_dtype type_pairs[][2] = {{AG_F32, AG_F16}, {AG_Q8_0, AG_Q4_0}};
+
+static size_t in_use(const rig *r) { return ag_memory_bytes_in_use(ag_backend_memory(r->be[1])); }
+
+static rig make(ag_dtype k_type, ag_dtype v_type) {
+    rig r = {{plain_backend_create(true), plain_backend_create(false)}, {NULL}};
+    ag_kv_params p = {.n_layers = LAYERS,
+                      .n_kv_heads = HEADS,
+                      .head_dim = DIM,
+                      .max_slots = SLOTS,
+                      .k_type = k_type,
+                      .v_type = v_type};
+    for (int i = 0; i < CACHES; i++) {
+        assert_non_null(r.be[i]);
+        assert_int_equal(ag_kv_cache_create(r.be[i], &p, &r.cache[i], NULL), AG_OK);
+    }
+    return r;
+}
+
+static void drop(rig *r) {
+    for (int i = 0; i < CACHES; i++) {
+        ag_kv_cache_destroy(r->cache[i]);
+        assert_int_equal(ag_memory_bytes_in_use(ag_backend_memory(r->be[i])), 0);
+        ag_backend_destroy(r->be[i]);
+    }
+}
+
+static void append(rig *r, uint32_t first, uint32_t n) {
+    size_t count = (size_t)n * HEADS * DIM;
+    float *values = malloc(count * sizeof *values);
+    uint32_t *positions = malloc(n * sizeof *positions);
+    for (uint32_t i = 0; i < n; i++) positions[i] = first + i;
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (size_t i = 0; i < count; i++) values[i] = (float)(rand() % 2001 - 1000) / 500;
+        for (int c = 0; c < CACHES; c++) {
+            ag_tensor t[2];
+            ag_buffer *owners[2];
+            for (int i = 0; i < 2; i++) {
+                assert_int_equal(ag_tensor_alloc(&t[i], &owners[i], ag_backend_memory(r->be[c]),
+                                                 AG_USAGE_SCRATCH, AG_F32,
+                                                 ag_shape_3d(n, HEADS, DIM), NULL),
+                                 AG_OK);
+                ag_buffer_upload(owners[i], 0, values, count * sizeof *values, NULL);
+            }
+            assert_int_equal(ag_kv_cache_update(r->cache[c], l, &t[0], &t[1], positions, NULL),
+                             AG_OK);
+            ag_buffer_release(&owners[0]);
+            ag_buffer_release(&owners[1]);
+        }
+    }
+    free(positions);
+    free(values);
+}
+
+static void expect_equal_heads(rig *r, uint32_t layer, uint32_t head) {
+    uint32_t n = ag_kv_cache_n_slots(r->cache[0], layer, head), positions[CACHES][SLOTS];
+    assert_int_equal(ag_kv_cache_n_slots(r->cache[1], layer, head), n);
+    float *keys[CACHES], k[CACHES][DIM], v[CACHES][DIM];
+    for (int c = 0; c < CACHES; c++) {
+        keys[c] = calloc((size_t)n * DIM + 1, sizeof *keys[c]);
+        assert_int_equal(ag_kv_cache_read_keys(r->cache[c], layer, head, keys[c], NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_read_positions(r->cache[c], layer, head, positions[c], NULL),
+                         AG_OK);
+    }
+    assert_memory_equal(keys[0], keys[1], (size_t)n * DIM * sizeof **keys);
+    assert_memory_equal(positions[0], positions[1], n * sizeof **positions);
+    for (uint32_t s = 0; s < n; s++) {
+        for (int c = 0; c < CACHES; c++) {
+            assert_int_equal(ag_kv_cache_read(r->cache[c], layer, head, s, k[c], v[c], NULL),
+                             AG_OK);
+        }
+        assert_memory_equal(k[0], k[1], sizeof k[0]);
+        assert_memory_equal(v[0], v[1], sizeof v[0]);
+    }
+    for (int c = 0; c < CACHES; c++) free(keys[c]);
+}
+
+static void expect_equal(rig *r) {
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (uint32_t h = 0; h < HEADS; h++) expect_equal_heads(r, l, h);
+    }
+}
+
+static void hidden_memory_holds_the_same_slots(void **state) {
+    (void)state;
+    srand(5);
+    for (size_t t = 0; t < sizeof type_pairs / sizeof type_pairs[0]; t++) {
+        rig r = make(type_pairs[t][0], type_pairs[t][1]);
+        append(&r, 0, FIRST);
+        expect_equal(&r);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            for (uint32_t h = 0; h < HEADS; h++) {
+                uint32_t keep[FIRST], n = 0;
+                for (uint32_t s = 0; s < FIRST; s++) {
+                    if (rand() % 3 == 0 || (s > 100 && s < 290)) keep[n++] = s;
+                }
+                for (int c = 0; c < CACHES; c++) {
+                    assert_int_equal(ag_kv_cache_compact(r.cache[c], l, h, keep, n, NULL), AG_OK);
+                }
+            }
+        }
+        expect_equal(&r);
+        append(&r, FIRST, 60);
+        for (int c = 0; c < CACHES; c++) {
+            assert_int_equal(ag_kv_cache_prune_prefix(r.cache[c], 37, NULL), AG_OK);
+            assert_int_equal(ag_kv_cache_truncate(r.cache[c], FIRST + 50, NULL), AG_OK);
+        }
+        expect_equal(&r);
+        append(&r, FIRST + 50, 5);
+        expect_equal(&r);
+        drop(&r);
+    }
+}
+
+static void segments_come_and_go_with_the_slots(void **state) {
+    (void)state;
+    rig r = make(AG_F16, AG_F16);
+    const size_t capacity = ag_kv_cache_capacity_bytes(r.cache[1]);
+    assert_int_equal(in_use(&r), 0);
+    append(&r, 0, 1);
+    size_t one = in_use(&r);
+    assert_true(one > 0 && one < capacity / 2);
+    append(&r, 1, SLOTS - 1);
+    assert_int_equal(in_use(&r), capacity);
+    /* A layer that is still long keeps its segments. */
+    uint32_t keep[10];
+    for (uint32_t i = 0; i < 10; i++) keep[i] = 50 * i;
+    for (uint32_t h = 0; h < HEADS; h++) {
+        assert_int_equal(ag_kv_cache_compact(r.cache[1], 0, h, keep, 10, NULL), AG_OK);
+    }
+    assert_int_equal(in_use(&r), capacity);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        assert_int_equal(ag_kv_cache_compact(r.cache[1], 1, h, keep, 10, NULL), AG_OK);
+    }
+    assert_int_equal(in_use(&r), one);
+    ag_kv_cache_clear(r.cache[1]);
+    assert_int_equal(in_use(&r), 0);
+    ag_kv_cache_clear(r.cache[0]);
+    append(&r, 5, 200);
+    expect_equal(&r);
+    drop(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hidden_memory_holds_the_same_slots),
+        cmocka_unit_test(segments_come_and_go_with_the_slots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
