@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "oracle/oracle.h"
 
+#include "memory/galloc.h"
 #include "quant/quant.h"
 
 #include <math.h>
@@ -86,8 +87,8 @@ static void round_values(ag_dtype dtype, unsigned char *dst, float *values, size
     ag_dequantize_row(dtype, values, dst, n);
 }
 
-guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
-                     oracle_data data) {
+static guarded make_in(oracle_run *run, ag_memory *memory, ag_dtype dtype, ag_shape shape,
+                       size_t skew, oracle_data data) {
     guarded g = {0};
     const size_t n = ag_shape_numel(&shape), offset = GUARD_BYTES + skew;
     g.bytes = offset + ag_dtype_row_bytes(dtype, n) + GUARD_BYTES;
@@ -98,14 +99,30 @@ guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t ske
         memset(g.image, GUARD_VALUE, g.bytes);
         oracle_fill(run, g.values, n, data);
         round_values(dtype, g.image + offset, g.values, n);
-        st =
-            ag_memory_alloc(ag_backend_memory(run->be), g.bytes, AG_USAGE_SCRATCH, &g.buffer, NULL);
+        st = ag_memory_alloc(memory, g.bytes, AG_USAGE_SCRATCH, &g.buffer, NULL);
     }
     if (st == AG_OK) st = ag_buffer_upload(g.buffer, 0, g.image, g.bytes, NULL);
     if (st == AG_OK) st = ag_tensor_make(&g.t, dtype, shape, g.buffer, offset, NULL);
     if (st == AG_OK) return g;
     run->out_of_memory = true;
     guarded_free(&g);
+    return g;
+}
+
+guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
+                     oracle_data data) {
+    return make_in(run, ag_backend_memory(run->be), dtype, shape, skew, data);
+}
+
+guarded guarded_make_on_host(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
+                             oracle_data data) {
+    ag_memory *host;
+    if (ag_galloc_create(&host, NULL) != AG_OK) {
+        run->out_of_memory = true;
+        return (guarded){0};
+    }
+    const guarded g = make_in(run, host, dtype, shape, skew, data);
+    ag_galloc_destroy(host);
     return g;
 }
 

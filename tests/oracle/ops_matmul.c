@@ -57,9 +57,10 @@ void oracle_matmul_transposed(const oracle_case *c, oracle_run *run) {
 /* A BF16 weight as it lies in a file becomes c->type; the values are those of the reference
  * conversion. */
 void oracle_matmul_prepared(const oracle_case *c, oracle_run *run) {
-    guarded t[] = {guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN),
-                   guarded_make(run, AG_F32, ag_shape_2d(c->m, c->k), 0, run->data),
-                   guarded_make(run, AG_BF16, ag_shape_2d(c->n, c->k), WEIGHT_SKEW, DATA_PLAIN)};
+    guarded t[] = {
+        guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN),
+        guarded_make(run, AG_F32, ag_shape_2d(c->m, c->k), 0, run->data),
+        guarded_make_on_host(run, AG_BF16, ag_shape_2d(c->n, c->k), WEIGHT_SKEW, DATA_PLAIN)};
     ag_tensor w;
     ag_buffer *owner = NULL;
     run->rounds_input = ag_dtype_is_quantized(c->type);

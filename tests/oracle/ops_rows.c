@@ -125,7 +125,7 @@ void oracle_rope(const oracle_case *c, oracle_run *run) {
     const size_t heads = c->k, d = c->n, half = d / 2;
     uint32_t positions[512];
     guarded x = guarded_make(run, AG_F32, ag_shape_3d(c->m, heads, d), 0, run->data);
-    guarded freq = guarded_make(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
+    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
     for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
     while (oracle_again(run, &x)) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
     double *want = oracle_take(run, &x);

@@ -67,6 +67,9 @@ typedef struct guarded {
 /* A tensor of random values; `skew` bytes past a 64-byte line. */
 guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
                      oracle_data data);
+/* The same where operations take host memory: a weight to be prepared, angles. */
+guarded guarded_make_on_host(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
+                             oracle_data data);
 /* Counts what was written around the tensor, and into it unless it was the destination. */
 void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
 void guarded_free(guarded *g);
@@ -92,6 +95,9 @@ typedef struct oracle_case {
 
 /* The i-th case; false past the end. */
 bool oracle_case_at(size_t i, oracle_case *out);
+/* What is tolerated on this backend: the case's own figure, or more for sums of products where
+ * there may be no doubles. */
+double oracle_tolerance(const oracle_case *c, const ag_backend *be);
 /* Runs a case on a backend with random data of this seed. Free the run afterwards. */
 void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
 /* The same, with the operation timed; its last run is the one whose results are compared. */
