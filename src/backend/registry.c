@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one file that names every backend. */
 #include "backend/cpu/cpu_backend.h"
+#ifdef AG_HAVE_OPENCL
+#include "backend/opencl/opencl.h"
+#endif
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
@@ -12,6 +15,9 @@ static const struct {
     ag_status (*create)(const ag_backend_params *params, ag_backend **out, ag_error *err);
 } backends[] = {
     {"cpu", ag_cpu_backend_create},
+#ifdef AG_HAVE_OPENCL
+    {"opencl", ag_cl_backend_create},
+#endif
 };
 
 enum { N_BACKENDS = sizeof backends / sizeof backends[0] };

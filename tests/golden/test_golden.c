@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_golden NAME
+/* usage: test_golden NAME [BACKEND]
  * Runs every prompt recorded in tests/data/golden/NAME.json with F32 weights and an F32 cache and
  * compares logits, nll and greedy tokens. How a record is read: tools/make_golden.py. */
 #include <antigravity/antigravity.h>
@@ -16,6 +16,7 @@
 #include <math.h>
 
 static const char *name;
+static const char *backend_name; /* NULL: the default */
 static char model_dir[4096];
 static json_t *records; /* an array of records */
 static double tolerance;
@@ -54,7 +55,7 @@ static void must(ag_status st, const ag_error *err) {
 static engine start(uint32_t n_threads, uint32_t chunk) {
     engine e = {0};
     ag_error err;
-    ag_backend_params bp = {.n_threads = n_threads};
+    ag_backend_params bp = {.name = backend_name, .n_threads = n_threads};
     must(ag_backend_create(&bp, &e.backend, &err), &err);
     ag_model_params mp = ag_model_defaults();
     mp.weights = AG_F32;
@@ -172,6 +173,12 @@ static void greedy_tokens_are_the_recorded_ones(void **state) {
 
 /* ---- the same whatever the threads and chunks ---- */
 
+/* The CPU adds in one order whatever the work; kernels for one row and for many need not. */
+static void same_logits(const float *have, const float *want, size_t n) {
+    if (!backend_name) assert_memory_equal(have, want, n * sizeof *want);
+    for (size_t i = 0; i < n; i++) close_to(have[i], want[i], "logit", i);
+}
+
 static void last_logits(uint32_t n_threads, uint32_t chunk, const record *r, float *out) {
     engine e = start(n_threads, chunk);
     ag_error err;
@@ -180,7 +187,7 @@ static void last_logits(uint32_t n_threads, uint32_t chunk, const record *r, flo
     stop(&e);
 }
 
-static void threads_and_chunks_change_no_bit(void **state) {
+static void threads_and_chunks_change_nothing(void **state) {
     (void)state;
     engine e = start(1, 512);
     size_t bytes = (size_t)e.n_vocab * sizeof(float);
@@ -194,7 +201,7 @@ static void threads_and_chunks_change_no_bit(void **state) {
     } cases[] = {{2, 512}, {3, 7}, {8, 1}, {1, 33}, {4, 128}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         last_logits(cases[i].n_threads, cases[i].chunk, &r, have);
-        assert_memory_equal(have, want, bytes);
+        same_logits(have, want, bytes / sizeof *want);
     }
     free(want);
     free(have);
@@ -230,13 +237,27 @@ static bool read_records(void) {
     return records && json_array_size(records) > 0;
 }
 
+static bool has_device(void) {
+    const ag_backend_params params = {.name = backend_name};
+    ag_backend *be;
+    ag_error err;
+    if (ag_backend_create(&params, &be, &err) == AG_OK) {
+        ag_backend_destroy(be);
+        return true;
+    }
+    printf("skipped: %s\n", err.msg);
+    return false;
+}
+
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        fprintf(stderr, "usage: test_golden NAME\n");
+    if (argc != 2 && argc != 3) {
+        fprintf(stderr, "usage: test_golden NAME [BACKEND]\n");
         return 2;
     }
     name = argv[1];
+    backend_name = argv[2];
     if (!read_records()) return 1;
+    if (!has_device()) return 77;
     if (!find_model()) {
         printf("skipped: the model %s is not part of this repository\n", name);
         return 77;
@@ -246,7 +267,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_position_gives_the_recorded_logits),
         cmocka_unit_test(greedy_tokens_are_the_recorded_ones),
-        cmocka_unit_test(threads_and_chunks_change_no_bit),
+        cmocka_unit_test(threads_and_chunks_change_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(records);

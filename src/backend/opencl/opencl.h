@@ -54,6 +54,11 @@ struct ag_cl_backend {
     ag_cl_memory *memory;   /* owned */
     ag_cl_staging staging;
     ag_cl_programs programs;
+    struct {
+        cl_mem mem; /* owned; NULL: none yet */
+        size_t bytes;
+    } scratch;
+    bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool zero_copy;     /* buffers are in memory that host and device share, and can be mapped */
     bool gpu_attention; /* false: the composed attention, on the host */
     char description[512];

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/ops.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
@@ -12,6 +14,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
     ag_cl_memory_destroy(cl->memory);
+    if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
@@ -29,8 +32,23 @@ static const ag_backend_ops opencl_ops = {
     .destroy = cl_destroy,
     .memory = cl_memory,
     .describe = cl_describe,
+    .matmul = ag_cl_matmul,
+    .matmul_transposed = ag_cl_matmul_transposed,
+    .rms_norm = ag_cl_rms_norm,
+    .softmax = ag_cl_softmax,
+    .rope = ag_cl_rope,
+    .silu_mul = ag_cl_silu_mul,
+    .add_assign = ag_cl_add_assign,
+    .scale = ag_cl_scale,
+    .cast = ag_cl_cast,
     .sync = cl_sync,
     .copy_bytes = ag_cl_copy_bytes,
+    .prepare_weight = ag_cl_prepare_weight,
+    .add_rms_norm = ag_cl_add_rms_norm,
+    .add_bias = ag_cl_add_bias,
+    .gather = ag_cl_gather,
+    .kv_write = ag_cl_kv_write,
+    .attention = ag_cl_attention,
 };
 
 /* ---- life ---- */
@@ -41,6 +59,12 @@ static void describe(ag_cl_backend *cl) {
              "opencl: %s, %u compute units, %llu MiB, %s%s", d->name, (unsigned)d->compute_units,
              (unsigned long long)(d->global_bytes >> 20), d->driver,
              cl->zero_copy ? ", memory shared with the host" : "");
+}
+
+/* AG_OPENCL_LANES=1 and =0 are for tests: each kind of kernel is right on every device. */
+static void choose_kernels(ag_cl_backend *cl) {
+    const char *wanted = getenv("AG_OPENCL_LANES");
+    cl->many_lanes = wanted && *wanted ? strcmp(wanted, "0") != 0 : !cl->device.is_cpu;
 }
 
 static ag_status init(ag_cl_backend *cl, ag_error *err) {
@@ -56,6 +80,7 @@ static ag_status init(ag_cl_backend *cl, ag_error *err) {
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
     AG_TRY(ag_cl_cache_dir(&cl->programs.cache_dir, err));
+    choose_kernels(cl);
     describe(cl);
     return AG_OK;
 }

@@ -1,8 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on rows of F32 values: a pointer to the buffer and the offset in bytes. */
+/* Operations that treat every row, or every element, by itself. All tensors are F32: a pointer to
+ * the buffer and the offset in bytes. */
+#include "reduce.cl"
+
+#define FLOATS(t, at) ((__global float *)(t + at))
+#define CONST_FLOATS(t, at) ((__global const float *)(t + at))
+
+/* y[r,:] = x[r,:] / sqrt(mean of squares + eps) * w. y may be x.
+ * A work-group of WG for each row. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+rms_norm(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
+         __global const uchar *w, ulong w_at, uint n, float eps) {
+    __local float scratch[WG];
+    const ulong row = (ulong)get_group_id(0) * n;
+    __global const float *in = CONST_FLOATS(x, x_at) + row, *weight = CONST_FLOATS(w, w_at);
+    __global float *out = FLOATS(y, y_at) + row;
+    float squares = 0;
+    for (uint i = get_local_id(0); i < n; i += WG) squares += in[i] * in[i];
+    const float factor = 1.0f / sqrt(group_sum(squares, scratch) / (float)n + eps);
+    for (uint i = get_local_id(0); i < n; i += WG) out[i] = in[i] * factor * weight[i];
+}
+
+/* x += add, then y = rms_norm(x). A work-group of WG for each row. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+add_rms_norm(__global uchar *y, ulong y_at, __global uchar *x, ulong x_at,
+             __global const uchar *add, ulong add_at, __global const uchar *w, ulong w_at, uint n,
+             float eps) {
+    __local float scratch[WG];
+    const ulong row = (ulong)get_group_id(0) * n;
+    __global const float *more = CONST_FLOATS(add, add_at) + row, *weight = CONST_FLOATS(w, w_at);
+    __global float *sum = FLOATS(x, x_at) + row, *out = FLOATS(y, y_at) + row;
+    float squares = 0;
+    for (uint i = get_local_id(0); i < n; i += WG) {
+        const float v = sum[i] + more[i];
+        sum[i] = v;
+        squares += v * v;
+    }
+    const float factor = 1.0f / sqrt(group_sum(squares, scratch) / (float)n + eps);
+    for (uint i = get_local_id(0); i < n; i += WG) out[i] = sum[i] * factor * weight[i];
+}
+
+/* In place. A row of nothing but -inf becomes 0, and NaN in it stays to be seen.
+ * A work-group of WG for each row. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(__global uchar *x, ulong x_at,
+                                                                      uint n) {
+    __local float scratch[WG];
+    __global float *v = FLOATS(x, x_at) + (ulong)get_group_id(0) * n;
+    float most = -INFINITY;
+    for (uint i = get_local_id(0); i < n; i += WG) most = fmax(most, v[i]);
+    most = group_max(most, scratch);
+    const bool nothing = most == -INFINITY;
+    float sum = 0;
+    for (uint i = get_local_id(0); i < n; i += WG) {
+        const float e = nothing ? (isnan(v[i]) ? v[i] : 0.0f) : exp(v[i] - most);
+        v[i] = e;
+        sum += e;
+    }
+    sum = group_sum(sum, scratch);
+    if (nothing) return;
+    for (uint i = get_local_id(0); i < n; i += WG) v[i] /= sum;
+}
+
+/* x += y. A work-item for each element, in groups of WG. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+add_assign(__global uchar *x, ulong x_at, __global const uchar *y, ulong y_at, ulong n) {
+    const size_t i = get_global_id(0);
+    if (i < n) FLOATS(x, x_at)[i] += CONST_FLOATS(y, y_at)[i];
+}
+
+/* x[r,:] += bias. A work-item for each element. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+add_bias(__global uchar *x, ulong x_at, __global const uchar *bias, ulong bias_at, ulong n,
+         uint cols) {
+    const size_t i = get_global_id(0);
+    if (i < n) FLOATS(x, x_at)[i] += CONST_FLOATS(bias, bias_at)[i % cols];
+}
 
 /* x *= v. A work-item for each element. */
-__kernel void scale(__global uchar *x, ulong x_at, ulong n, float v) {
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void scale(__global uchar *x, ulong x_at,
+                                                                    ulong n, float v) {
     const size_t i = get_global_id(0);
-    if (i < n) ((__global float *)(x + x_at))[i] *= v;
+    if (i < n) FLOATS(x, x_at)[i] *= v;
+}
+
+/* a = a * sigmoid(a) * b. A work-item for each element. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+silu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+    const size_t i = get_global_id(0);
+    if (i >= n) return;
+    __global float *p = FLOATS(a, a_at) + i;
+    const float v = *p;
+    *p = v / (1.0f + exp(-v)) * CONST_FLOATS(b, b_at)[i];
+}
+
+/* Rotates the pairs (i, i + half) of every head of x [rows, heads, 2 * half] by
+ * positions[row] * inv_freq[i]; the angle is rounded to float before its sine is taken, as in the
+ * reference. A work-item for each pair: dimension 0 the pairs of all heads of a row, 1 the rows. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+rope(__global uchar *x, ulong x_at, __global const uchar *positions, ulong positions_at,
+     __global const uchar *inv_freq, ulong inv_freq_at, uint heads, uint half_dim) {
+    const uint pair = get_global_id(0), row = get_global_id(1);
+    if (pair >= heads * half_dim) return;
+    const uint head = pair / half_dim, i = pair % half_dim;
+    const uint position = ((__global const uint *)(positions + positions_at))[row];
+    const float angle = (float)position * CONST_FLOATS(inv_freq, inv_freq_at)[i];
+    float c;
+    const float s = sincos(angle, &c);
+    __global float *p = FLOATS(x, x_at) + ((ulong)row * heads + head) * 2 * half_dim + i;
+    const float a = p[0], b = p[half_dim];
+    p[0] = a * c - b * s;
+    p[half_dim] = b * c + a * s;
 }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operations of the OpenCL backend, by file, and what their launch code shares. */
+#ifndef AG_OPENCL_OPS_H
+#define AG_OPENCL_OPS_H
+
+#include "backend/opencl/opencl.h"
+
+/* ag_tensor.layout of prepared weights: described in kernels/matmul.cl. */
+enum { AG_CL_LAYOUT_PREPARED = 1 };
+
+/* Work-groups of `group` that hold at least n work-items, as work-items. */
+static inline size_t ag_cl_items(size_t n, size_t group) { return (n + group - 1) / group * group; }
+
+/* Device memory for what one operation leaves behind for its next kernel; what was in it before is
+ * lost. It grows to the largest size asked for. Borrowed, until the next call. */
+ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out);
+
+/* Two arguments: global uchar * and the offset in bytes. */
+void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset);
+
+/* ops_rows.c */
+ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                         float eps);
+ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
+                             const ag_tensor *w, float eps);
+ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x);
+ag_status ag_cl_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
+ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
+ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v);
+ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                     const ag_tensor *inv_freq);
+
+/* ops_convert.c */
+ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
+                       size_t n);
+ag_status ag_cl_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
+
+/* ops_matmul.c */
+ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x);
+ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
+                                  const ag_tensor *w);
+
+/* prepare.c */
+ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
+                               ag_dtype want, ag_consumed_fn consumed, void *user);
+/* Where the scales of a prepared weight [n,k] begin, and how many bytes it has altogether; 0 if
+ * that overflows. */
+size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k);
+size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
+
+/* ops_kv_write.c */
+ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
+                         const ag_tensor *v, const uint32_t *positions);
+
+/* Blocks [block0, block0 + n_blocks) of a view that follow one another in one buffer. */
+typedef struct ag_cl_kv_run {
+    ag_buffer *buffer;
+    size_t offset, stride;
+    uint32_t block0, n_blocks;
+} ag_cl_kv_run;
+/* The longest such run from block0 on that ends before block `end`. */
+ag_cl_kv_run ag_cl_kv_run_at(const ag_kv_view *kv, uint32_t block0, uint32_t end);
+
+/* ops_attention.c */
+ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
+                          const ag_attention_seq *seqs, size_t n_seqs, float scale);
+
+#endif

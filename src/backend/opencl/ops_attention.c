@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/attention.cl. The slots of a sequence are cut into spans that are computed
+ * side by side; scratch holds what the spans leave until they are joined:
+ *   joined  [rows * heads] pairs      stats   [rows * heads][spans] pairs
+ *   values  [rows * heads][spans][dim]
+ *   sums    [kv heads][slots] attention weights, if they were asked for */
+#include "backend/opencl/ops.h"
+#include "core/alloc.h"
+#include "core/backend_compose.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+
+static const char file[] = "attention.cl";
+enum { WG = 64, MOST_DIM = 256 };            /* as in the file */
+enum { FEW_QUERIES = 4, MANY_QUERIES = 16 }; /* of a work-group; decoding and prefill */
+enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
+
+/* One sequence of a call. */
+typedef struct work {
+    ag_cl_backend *cl;
+    const ag_attention_seq *seq;
+    const ag_kv_view *kv;
+    const ag_tensor *out, *q;
+    float scale;
+    size_t heads, group, dim; /* query heads; of them for a KV head */
+    uint32_t n_slots;         /* of the longest KV head */
+    uint32_t n_blocks, span, n_spans;
+    size_t queries; /* of a work-group */
+    size_t pass;    /* rows computed together */
+    cl_mem scratch;
+    size_t joined_at, stats_at, values_at, sums_at, bytes;
+} work;
+
+static size_t pages(size_t bytes) { return ag_cl_items(bytes, 256); }
+
+/* Slots of a span: as many spans as keep the device busy. A processor always takes the same, so
+ * that a row's result does not depend on the rows beside it. */
+static uint32_t span_of(const work *w) {
+    if (!w->cl->many_lanes) return CPU_SPAN;
+    const size_t groups =
+        w->kv->n_kv_heads * ((w->seq->n_rows * w->group + w->queries - 1) / w->queries);
+    const size_t wanted = 4 * (size_t)w->cl->device.compute_units / (groups ? groups : 1) + 1;
+    const size_t blocks = (w->n_blocks + wanted - 1) / wanted;
+    return (uint32_t)(blocks ? blocks : 1) * AG_KV_BLOCK;
+}
+
+/* A span does not pass the end of a run of blocks. */
+static uint32_t count_spans(const work *w) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n_blocks;) {
+        const ag_cl_kv_run run = ag_cl_kv_run_at(w->kv, i, w->n_blocks);
+        n += (run.n_blocks * AG_KV_BLOCK + w->span - 1) / w->span;
+        i += run.n_blocks;
+    }
+    return n ? n : 1;
+}
+
+static void lay_out(work *w) {
+    const size_t each = w->heads * w->n_spans, row_values = each * w->dim * sizeof(float);
+    const size_t rows = w->seq->n_rows, most = VALUES_BYTES / row_values + 1;
+    w->pass = w->n_spans == 1 || rows < most ? rows : most;
+    w->stats_at = w->joined_at + pages(rows * w->heads * PAIR);
+    w->values_at = w->stats_at + (w->n_spans > 1 ? pages(w->pass * each * PAIR) : 0);
+    w->sums_at = w->values_at + (w->n_spans > 1 ? pages(w->pass * row_values) : 0);
+    w->bytes = w->sums_at;
+    if (w->seq->scores) w->bytes += pages(w->kv->n_kv_heads * w->n_slots * sizeof(float) + 1);
+}
+
+static ag_status plan(work *w) {
+    for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
+        if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
+    }
+    w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    w->queries = w->cl->many_lanes && w->seq->n_rows > 1 ? MANY_QUERIES : FEW_QUERIES;
+    w->span = span_of(w);
+    w->n_spans = count_spans(w);
+    lay_out(w);
+    return ag_cl_need_scratch(w->cl, w->bytes, &w->scratch);
+}
+
+/* ---- arguments ---- */
+
+static void arg_rows(const work *w, ag_cl_launch *l, const ag_tensor *t, size_t row) {
+    const size_t at = (w->seq->row0 + row) * w->heads * w->dim * sizeof(float);
+    ag_cl_arg_buffer(l, t->buffer);
+    ag_cl_arg_u64(l, t->offset + at);
+}
+
+/* CACHE_PARAMS of the file, for rows [row, row + n_rows). */
+static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, size_t row,
+                      size_t n_rows) {
+    const ag_kv_view *kv = w->kv;
+    if (run->buffer) ag_cl_arg_buffer(l, run->buffer);
+    else ag_cl_arg_mem(l, w->scratch);
+    ag_cl_arg_u64(l, run->offset);
+    ag_cl_arg_u64(l, run->stride);
+    ag_cl_arg_u64(l, kv->p_offset);
+    ag_cl_arg_u32(l, run->block0);
+    ag_cl_arg_u32(l, run->n_blocks);
+    ag_cl_arg_staged(l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
+    ag_cl_arg_u32(l, kv->n_kv_heads);
+    ag_cl_arg_u32(l, (uint32_t)w->group);
+    ag_cl_arg_u32(l, (uint32_t)w->dim);
+    ag_cl_arg_u32(l, (uint32_t)n_rows);
+    ag_cl_arg_staged(l, w->seq->positions + row, n_rows * sizeof *w->seq->positions);
+    ag_cl_arg_u32(l, (uint32_t)kv->k_type);
+}
+
+/* ---- launches ---- */
+
+static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t span0, size_t row,
+                            size_t n_rows) {
+    char options[32];
+    snprintf(options, sizeof options, "-DQUERIES=%zu", w->queries);
+    const bool direct = w->n_spans == 1;
+    const size_t spans = run->n_blocks ? (run->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span : 1;
+    const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "attend", options));
+    if (direct) arg_rows(w, &l, w->out, row);
+    else ag_cl_arg_part(&l, w->scratch, w->values_at);
+    ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
+    arg_rows(w, &l, w->q, row);
+    arg_cache(w, &l, run, row, n_rows);
+    ag_cl_arg_u32(&l, (uint32_t)w->kv->v_type);
+    ag_cl_arg_u64(&l, w->kv->v_offset);
+    ag_cl_arg_f32(&l, w->scale);
+    ag_cl_arg_u32(&l, w->span);
+    ag_cl_arg_u32(&l, span0);
+    ag_cl_arg_u32(&l, w->n_spans);
+    return ag_cl_enqueue(&l, 3, (size_t[]){spans * WG, w->kv->n_kv_heads, chunks},
+                         (size_t[]){WG, 1, 1});
+}
+
+static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "merge", "-DQUERIES=4"));
+    arg_rows(w, &l, w->out, row);
+    ag_cl_arg_part(&l, w->scratch, w->joined_at + row * w->heads * PAIR);
+    ag_cl_arg_part(&l, w->scratch, w->stats_at);
+    ag_cl_arg_part(&l, w->scratch, w->values_at);
+    ag_cl_arg_u32(&l, w->n_spans);
+    ag_cl_arg_u32(&l, (uint32_t)w->dim);
+    return ag_cl_enqueue(&l, 1, (size_t[]){n_rows * w->heads * WG}, (size_t[]){WG});
+}
+
+static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
+    uint32_t span0 = 0;
+    if (!w->n_blocks) { /* nothing to see: the kernel writes zeros */
+        const ag_cl_kv_run none = {.buffer = NULL};
+        return attend_run(w, &none, 0, row, n_rows);
+    }
+    for (uint32_t i = 0; i < w->n_blocks;) {
+        const ag_cl_kv_run run = ag_cl_kv_run_at(w->kv, i, w->n_blocks);
+        AG_TRY(attend_run(w, &run, span0, row, n_rows));
+        span0 += (run.n_blocks * AG_KV_BLOCK + w->span - 1) / w->span;
+        i += run.n_blocks;
+    }
+    return w->n_spans > 1 ? merge_rows(w, row, n_rows) : AG_OK;
+}
+
+/* ---- attention weights ---- */
+
+static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "attention_scores", "-DQUERIES=4"));
+    ag_cl_arg_part(&l, w->scratch, w->sums_at);
+    ag_cl_arg_u64(&l, w->n_slots);
+    ag_cl_arg_part(&l, w->scratch, w->joined_at);
+    arg_rows(w, &l, w->q, 0);
+    arg_cache(w, &l, run, 0, w->seq->n_rows);
+    ag_cl_arg_f32(&l, w->scale);
+    ag_cl_arg_u32(&l, (uint32_t)w->seq->score_row0);
+    return ag_cl_enqueue(&l, 2, (size_t[]){(size_t)run->n_blocks * AG_KV_BLOCK, w->kv->n_kv_heads},
+                         (size_t[]){WG, 1});
+}
+
+/* The caller's sums are on the host: this waits. */
+static ag_status add_scores(const work *w) {
+    const ag_kv_view *kv = w->kv;
+    const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);
+    for (uint32_t i = 0; i < w->n_blocks;) {
+        const ag_cl_kv_run run = ag_cl_kv_run_at(kv, i, w->n_blocks);
+        AG_TRY(weigh_run(w, &run));
+        i += run.n_blocks;
+    }
+    ag_error *err = &w->cl->base.err;
+    float *sums = ag_malloc(bytes);
+    if (!sums) return AG_FAIL(err, NOMEM, "%zu bytes of attention weights", bytes);
+    const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE,
+                                                       w->sums_at, bytes, sums, 0, NULL, NULL);
+    ag_status st = AG_OK;
+    if (code != CL_SUCCESS) st = ag_cl_fail(w->cl, err, code, "reading attention weights");
+    for (uint32_t h = 0; h < kv->n_kv_heads && st == AG_OK; h++) {
+        float *to = w->seq->scores + h * w->seq->score_stride;
+        for (uint32_t s = 0; s < kv->n_slots[h]; s++) to[s] += sums[h * (size_t)w->n_slots + s];
+    }
+    ag_free(sums);
+    return st;
+}
+
+static ag_status attend_sequence(work *w) {
+    AG_TRY(plan(w));
+    for (size_t row = 0; row < w->seq->n_rows; row += w->pass) {
+        const size_t rest = w->seq->n_rows - row;
+        AG_TRY(attend_rows(w, row, rest < w->pass ? rest : w->pass));
+    }
+    const bool weigh = w->seq->scores && w->n_blocks && w->seq->score_row0 < w->seq->n_rows;
+    return weigh ? add_scores(w) : AG_OK;
+}
+
+ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
+                          const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    if (!cl->gpu_attention || q->shape.dim[2] > MOST_DIM) {
+        return ag_compose_attention(b, out, q, seqs, n_seqs, scale);
+    }
+    for (size_t i = 0; i < n_seqs; i++) {
+        work w = {.cl = cl,
+                  .seq = &seqs[i],
+                  .kv = &seqs[i].kv,
+                  .out = out,
+                  .q = q,
+                  .scale = scale,
+                  .heads = q->shape.dim[1],
+                  .group = q->shape.dim[1] / seqs[i].kv.n_kv_heads,
+                  .dim = q->shape.dim[2]};
+        if (seqs[i].n_rows && w.heads) AG_TRY(attend_sequence(&w));
+    }
+    return AG_OK;
+}

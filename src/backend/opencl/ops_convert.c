@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows that change their type. What becomes F32 is done on the device. The other way values may not
+ * fit, and the caller is told which: that is done on the host. */
+#include "backend/opencl/ops.h"
+#include "core/alloc.h"
+#include "core/backend_compose.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+enum { WG = 64 }; /* as in kernels/convert.cl */
+
+/* ids NULL: the rows in order. */
+static ag_status rows_to_floats(ag_backend *b, ag_tensor *dst, const ag_tensor *src,
+                                const int32_t *ids) {
+    const size_t rows = ag_shape_rows(&dst->shape), cols = ag_shape_cols(&dst->shape);
+    if (!rows || !cols) return AG_OK;
+    const int32_t none = 0;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "convert.cl", "gather", NULL));
+    ag_cl_arg_tensor(&l, dst);
+    ag_cl_arg_tensor(&l, src);
+    ag_cl_arg_staged(&l, ids ? ids : &none, (ids ? rows : 1) * sizeof *ids);
+    ag_cl_arg_u32(&l, !ids);
+    ag_cl_arg_u32(&l, (uint32_t)src->dtype);
+    ag_cl_arg_u32(&l, (uint32_t)cols);
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(cols, WG), rows}, (size_t[]){WG, 1});
+}
+
+ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
+                       size_t n) {
+    if (!ag_cl_buffer_of(ag_cl_of(b), table->buffer)) {
+        return ag_compose_gather(b, dst, table, ids, n);
+    }
+    return rows_to_floats(b, dst, table, ids);
+}
+
+typedef struct cast_job {
+    ag_backend *b;
+    ag_dtype from, to;
+    size_t rows, cols, from_bytes, to_bytes; /* of a row */
+    float *values;                           /* one row */
+} cast_job;
+
+static ag_status cast_rows(const cast_job *job, unsigned char *to, const unsigned char *from) {
+    for (size_t row = 0; row < job->rows; row++) {
+        size_t bad = 0;
+        ag_status st = ag_convert_row(job->to, to + row * job->to_bytes, job->from,
+                                      from + row * job->from_bytes, job->values, job->cols,
+                                      AG_ROUND_REFERENCE, &bad);
+        if (st == AG_OK) continue;
+        return AG_FAIL(&job->b->err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s", row,
+                       bad, (double)job->values[bad], ag_dtype_name(job->to));
+    }
+    return AG_OK;
+}
+
+static ag_status cast_on_host(ag_backend *b, ag_tensor *dst, const ag_tensor *src) {
+    cast_job job = {.b = b,
+                    .from = src->dtype,
+                    .to = dst->dtype,
+                    .rows = ag_shape_rows(&src->shape),
+                    .cols = ag_shape_cols(&src->shape)};
+    job.from_bytes = ag_dtype_row_bytes(job.from, job.cols);
+    job.to_bytes = ag_dtype_row_bytes(job.to, job.cols);
+    const size_t from_all = ag_tensor_bytes(src), to_all = ag_tensor_bytes(dst);
+    if (!from_all) return AG_OK;
+    unsigned char *from = ag_malloc(from_all), *to = ag_malloc(to_all);
+    job.values = ag_malloc(job.cols * sizeof *job.values);
+    ag_status st = AG_OK;
+    if (!from || !to || !job.values) {
+        st = AG_FAIL(&b->err, NOMEM, "%zu bytes to convert on the host", from_all + to_all);
+        goto done;
+    }
+    st = ag_buffer_download(from, src->buffer, src->offset, from_all, &b->err);
+    if (st == AG_OK) st = cast_rows(&job, to, from);
+    if (st == AG_OK) st = ag_buffer_upload(dst->buffer, dst->offset, to, to_all, &b->err);
+done:
+    ag_free(job.values);
+    ag_free(to);
+    ag_free(from);
+    return st;
+}
+
+ag_status ag_cl_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src) {
+    const ag_cl_backend *cl = ag_cl_of(b);
+    const bool here = ag_cl_buffer_of(cl, dst->buffer) && ag_cl_buffer_of(cl, src->buffer);
+    if (dst->dtype == AG_F32 && here) return rows_to_floats(b, dst, src, NULL);
+    return cast_on_host(b, dst, src);
+}

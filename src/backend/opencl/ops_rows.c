@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/rows.cl: operations that treat every row, or every element, by itself. */
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+static const char file[] = "rows.cl";
+enum { WG = 64 }; /* as in the file */
+
+/* A work-group for each row. */
+static ag_status each_row(ag_cl_launch *l, size_t n_rows) {
+    return ag_cl_enqueue(l, 1, (size_t[]){n_rows * WG}, (size_t[]){WG});
+}
+
+/* A work-item for each element. */
+static ag_status each_element(ag_cl_launch *l, size_t n) {
+    return ag_cl_enqueue(l, 1, (size_t[]){ag_cl_items(n, WG)}, (size_t[]){WG});
+}
+
+ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                         float eps) {
+    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "rms_norm", NULL));
+    ag_cl_arg_tensor(&l, y);
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, w);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    ag_cl_arg_f32(&l, eps);
+    return each_row(&l, ag_shape_rows(&x->shape));
+}
+
+ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
+                             const ag_tensor *w, float eps) {
+    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "add_rms_norm", NULL));
+    ag_cl_arg_tensor(&l, y);
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, add);
+    ag_cl_arg_tensor(&l, w);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    ag_cl_arg_f32(&l, eps);
+    return each_row(&l, ag_shape_rows(&x->shape));
+}
+
+ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
+    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "softmax", NULL));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    return each_row(&l, ag_shape_rows(&x->shape));
+}
+
+/* Kernels of two tensors and their number of elements. */
+static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, const ag_tensor *y) {
+    const size_t n = ag_shape_numel(&x->shape);
+    if (!n) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, kernel, NULL));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, y);
+    ag_cl_arg_u64(&l, n);
+    return each_element(&l, n);
+}
+
+ag_status ag_cl_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y) {
+    return with_pair(b, "add_assign", x, y);
+}
+
+ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    return with_pair(b, "silu_mul", a, x);
+}
+
+ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
+    const size_t n = ag_shape_numel(&x->shape);
+    if (!n) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "add_bias", NULL));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, bias);
+    ag_cl_arg_u64(&l, n);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    return each_element(&l, n);
+}
+
+ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v) {
+    const size_t n = ag_shape_numel(&x->shape);
+    if (!n) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "scale", NULL));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u64(&l, n);
+    ag_cl_arg_f32(&l, v);
+    return each_element(&l, n);
+}
+
+ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                     const ag_tensor *inv_freq) {
+    const size_t heads = x->shape.dim[1], half = x->shape.dim[2] / 2, n = x->shape.dim[0];
+    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "rope", NULL));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_staged(&l, positions, n * sizeof *positions);
+    ag_cl_arg_staged(&l, ag_tensor_f32(inv_freq), half * sizeof(float));
+    ag_cl_arg_u32(&l, (uint32_t)heads);
+    ag_cl_arg_u32(&l, (uint32_t)half);
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(heads * half, WG), n}, (size_t[]){WG, 1});
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/ops.h"
+
+enum { LEAST_BYTES = 1 << 16 };
+
+/* What is enqueued already keeps the old memory until it is done. */
+ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
+    if (!cl->scratch.mem || bytes > cl->scratch.bytes) {
+        size_t room = LEAST_BYTES;
+        while (room < bytes && room <= SIZE_MAX / 2) room *= 2;
+        cl_int code;
+        cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, room, NULL, &code);
+        if (code != CL_SUCCESS) {
+            return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", room);
+        }
+        if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
+        cl->scratch.mem = mem;
+        cl->scratch.bytes = room;
+    }
+    *out = cl->scratch.mem;
+    return AG_OK;
+}
+
+void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset) {
+    ag_cl_arg_mem(l, mem);
+    ag_cl_arg_u64(l, offset);
+}
