@@ -2,6 +2,7 @@
 #include "bandwidth.h"
 
 #include "clock.h"
+#include "read_loops.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -11,26 +12,20 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
 
 enum { GATE_CLOSED, GATE_OPEN, GATE_GIVEN_UP };
-enum { MIN_PASSES = 2, UNIT_BYTES = 4096, MAX_LOOPS = 6 };
+enum { MIN_PASSES = 2, FINALISTS = 3 };
 static const size_t most_bytes = (size_t)1 << 30;
 static const size_t huge_page = (size_t)2 << 20;
-/* How long to read: to choose the loop, and with the chosen one. */
-static const double choice_s = 0.05, measure_s = 0.3;
-
-/* Reads words[0..n); the sum keeps the compiler honest. */
-typedef uint64_t (*read_loop)(const uint64_t *words, size_t n);
+/* How long to read with one loop: to choose some of them, and in a measurement. */
+static const double choice_s = 0.05, measure_s = 0.1;
 
 struct bandwidth {
     unsigned char *data;
     size_t bytes, mapped;
     uint32_t n_threads;
-    size_t slice;     /* bytes of one thread, whole units */
-    read_loop chosen; /* the fastest */
+    size_t slice;                /* bytes of one thread, whole units */
+    read_loop chosen[FINALISTS]; /* the fastest first; NULL: there are fewer */
     /* A measurement under way. */
     read_loop loop; /* NULL: pages come into being */
     double duration_s, best_s;
@@ -44,98 +39,6 @@ typedef struct reader {
     bandwidth *b;
     uint32_t index;
 } reader;
-
-static uint64_t read_words_1(const uint64_t *p, size_t n) {
-    uint64_t s[8] = {0};
-    for (size_t i = 0; i < n; i += 8)
-        for (size_t k = 0; k < 8; k++) s[k] += p[i + k];
-    return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
-}
-
-static uint64_t read_words_4(const uint64_t *p, size_t n) {
-    uint64_t s[8] = {0};
-    size_t part = n / 4;
-    for (size_t i = 0; i < part; i += 8) {
-        for (size_t k = 0; k < 8; k++) {
-            s[k] += p[i + k];
-            s[k] += p[part + i + k];
-            s[k] += p[2 * part + i + k];
-            s[k] += p[3 * part + i + k];
-        }
-    }
-    return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static __m256i load_256(const uint64_t *p) {
-    return _mm256_load_si256((const __m256i *)(const void *)p);
-}
-
-/* Two lines of each of `streams` parts a step. */
-__attribute__((target("avx2"))) static uint64_t read_256(const uint64_t *p, size_t n,
-                                                         size_t streams) {
-    __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-    size_t part = n / streams;
-    for (size_t i = 0; i < part; i += 16) {
-        for (size_t s = 0; s < streams; s++) {
-            const uint64_t *q = p + s * part + i;
-            a = _mm256_xor_si256(a, load_256(q));
-            b = _mm256_xor_si256(b, load_256(q + 4));
-            c = _mm256_xor_si256(c, load_256(q + 8));
-            d = _mm256_xor_si256(d, load_256(q + 12));
-        }
-    }
-    a = _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d));
-    return (uint64_t)_mm256_extract_epi64(a, 0);
-}
-
-__attribute__((target("avx2"))) static uint64_t read_256_1(const uint64_t *p, size_t n) {
-    return read_256(p, n, 1);
-}
-
-__attribute__((target("avx2"))) static uint64_t read_256_4(const uint64_t *p, size_t n) {
-    return read_256(p, n, 4);
-}
-
-__attribute__((target("avx512f"))) static uint64_t read_512(const uint64_t *p, size_t n,
-                                                            size_t streams) {
-    __m512i a = _mm512_setzero_si512(), b = a;
-    size_t part = n / streams;
-    for (size_t i = 0; i < part; i += 16) {
-        for (size_t s = 0; s < streams; s++) {
-            const uint64_t *q = p + s * part + i;
-            a = _mm512_xor_si512(a, _mm512_load_si512((const void *)q));
-            b = _mm512_xor_si512(b, _mm512_load_si512((const void *)(q + 8)));
-        }
-    }
-    return (uint64_t)_mm512_reduce_add_epi64(_mm512_xor_si512(a, b));
-}
-
-__attribute__((target("avx512f"))) static uint64_t read_512_1(const uint64_t *p, size_t n) {
-    return read_512(p, n, 1);
-}
-
-__attribute__((target("avx512f"))) static uint64_t read_512_4(const uint64_t *p, size_t n) {
-    return read_512(p, n, 4);
-}
-#endif
-
-static size_t list_loops(read_loop loops[MAX_LOOPS]) {
-    size_t n = 0;
-    loops[n++] = read_words_1;
-    loops[n++] = read_words_4;
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
-        loops[n++] = read_256_1;
-        loops[n++] = read_256_4;
-    }
-    if (__builtin_cpu_supports("avx512f")) {
-        loops[n++] = read_512_1;
-        loops[n++] = read_512_4;
-    }
-#endif
-    return n;
-}
 
 /* An eighth of what is free, so that measuring does not push others out of memory. */
 static size_t choose_bytes(void) {
@@ -212,11 +115,30 @@ static double run_loop(bandwidth *b, read_loop loop, double duration_s) {
     return rate;
 }
 
+/* One moment may favour one loop, so that several go on to the measurements. */
+static void choose_loops(bandwidth *b) {
+    read_loop loops[READ_LOOPS_MOST];
+    double rates[FINALISTS] = {0};
+    const size_t n = read_loops_list(loops);
+    for (size_t i = 0; i < n; i++) {
+        const double rate = run_loop(b, loops[i], choice_s);
+        size_t place = FINALISTS;
+        while (place > 0 && rate > rates[place - 1]) place--;
+        for (size_t k = FINALISTS; k-- > place + 1;) {
+            rates[k] = rates[k - 1];
+            b->chosen[k] = b->chosen[k - 1];
+        }
+        if (place == FINALISTS) continue;
+        rates[place] = rate;
+        b->chosen[place] = loops[i];
+    }
+}
+
 bandwidth *bandwidth_create(uint32_t n_threads) {
     bandwidth *b = calloc(1, sizeof *b);
     if (!b) return NULL;
     b->n_threads = n_threads ? n_threads : 1;
-    b->slice = choose_bytes() / b->n_threads / UNIT_BYTES * UNIT_BYTES;
+    b->slice = choose_bytes() / b->n_threads / READ_UNIT_BYTES * READ_UNIT_BYTES;
     b->bytes = b->slice * b->n_threads;
     b->mapped = b->bytes + huge_page;
     void *p =
@@ -230,15 +152,7 @@ bandwidth *bandwidth_create(uint32_t n_threads) {
     /* Refused where there are no huge pages; ordinary ones measure lower, as they would decode. */
     madvise(p, b->mapped, MADV_HUGEPAGE);
     run_loop(b, NULL, 0);
-    read_loop loops[MAX_LOOPS];
-    size_t n = list_loops(loops);
-    double best = -1;
-    for (size_t i = 0; i < n; i++) {
-        double rate = run_loop(b, loops[i], choice_s);
-        if (rate <= best) continue;
-        best = rate;
-        b->chosen = loops[i];
-    }
+    choose_loops(b);
     return b;
 }
 
@@ -248,8 +162,15 @@ void bandwidth_destroy(bandwidth *b) {
     free(b);
 }
 
-double bandwidth_measure(bandwidth *b) { return b ? run_loop(b, b->chosen, measure_s) : 0; }
+double bandwidth_measure(bandwidth *b) {
+    double best = 0;
+    for (size_t i = 0; b && i < FINALISTS && b->chosen[i]; i++) {
+        const double rate = run_loop(b, b->chosen[i], measure_s);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
 
 void bandwidth_sweep(bandwidth *b) {
-    if (b) run_loop(b, b->chosen, 0);
+    if (b && b->chosen[0]) run_loop(b, b->chosen[0], 0);
 }

@@ -7,13 +7,13 @@
 
 typedef struct bandwidth bandwidth;
 
-/* Takes up to 1 GiB for as long as it lives, and about a second to find the fastest of several read
- * loops: one stream or four, by each width of load that the processor has. NULL without memory. */
+/* Takes up to 1 GiB for as long as it lives, and about a second to find the fastest of the read
+ * loops (read_loops.h). NULL without memory. */
 bandwidth *bandwidth_create(uint32_t n_threads);
 void bandwidth_destroy(bandwidth *b);
 
-/* Bytes per second, the best of some passes over this memory; takes about a third of a second.
- * 0: b is NULL or its threads could not be started. */
+/* Bytes per second, the best of some passes of the three fastest loops over this memory; takes
+ * about a third of a second. 0: b is NULL or its threads could not be started. */
 double bandwidth_measure(bandwidth *b);
 
 /* Reads this memory, after which the caches hold little else. */
