@@ -99,6 +99,25 @@ AG_API ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids
 /* [n_vocab] on the host, NULL before the first token; valid until the session is used again. */
 AG_API const float *ag_session_logits(const ag_session *s);
 
+/* ---- a session in a file ---- */
+
+/* Writes all that the next tokens depend on: the cache as it is kept, evictions included, position,
+ * logits, what the policy has gathered; and, if given, the n_ids ids consumed so far, which a
+ * caller may want back: all of them, or none. tokenizer may be NULL; its vocabulary is then not
+ * compared later. The file appears as a whole or not at all and may replace one that is there. It
+ * holds the conversation: only its owner may read it. AG_IO says what the system refused. */
+AG_API ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                                 const int32_t *ids, size_t n_ids, ag_error *err);
+/* Takes the place of what the session holds: from here on it gives what the saved one would have
+ * given, bit for bit on the same machine. Statistics of evictions begin anew. *ids, which is freed
+ * first, receives the ids saved, perhaps none; ids may be NULL. Budget and max_seq_len need not be
+ * those of the saved session, as long as its slots fit (AG_LIMIT). AG_UNSUPPORTED names what
+ * differs (model, weights, tokenizer, types of the cache, policy, protected prefix), AG_FORMAT what
+ * is damaged; the session is then as it was. Until the file has been read to its end both caches
+ * are held: reset a session that is used. */
+AG_API ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                                    ag_ids *ids, ag_error *err);
+
 /* ---- the loop ---- */
 
 typedef enum ag_finish {

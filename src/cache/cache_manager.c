@@ -89,6 +89,16 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (m->gathered.position > position) m->gathered.position = position;
 }
 
+ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m) { return m ? &m->gathered : NULL; }
+
+void ag_cache_manager_restore(ag_cache_manager *m, ag_gathered *sums) {
+    if (!m) return;
+    ag_cache_manager_reset(m);
+    ag_gathered old = m->gathered;
+    m->gathered = *sums;
+    *sums = old;
+}
+
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
 const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m) { return &m->total; }
 const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) { return &m->last; }

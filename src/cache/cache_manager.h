@@ -66,6 +66,12 @@ void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
 /* As it was when last looked at. */
 ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
+/* The sums of attention, borrowed; NULL without a manager. */
+struct ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m);
+/* The cache holds another sequence now, whose sums these are: exchanged for those of the old one.
+ */
+void ag_cache_manager_restore(ag_cache_manager *m, struct ag_gathered *sums);
+
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */
 const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m);

@@ -38,6 +38,10 @@ ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_i
 ag_status ag_llama_logits(ag_model *m, size_t row0, size_t n_rows, ag_tensor *logits,
                           ag_error *err);
 
+/* A number that tells models apart: of names, sizes and some bytes of every tensor in the files, of
+ * the rotation's frequencies and the last norm. The directory's name does not matter. */
+ag_status ag_model_sample(ag_model *m, uint64_t *out, ag_error *err);
+
 /* Sizes of a workspace for so many rows. */
 ag_workspace_shape ag_llama_workspace_shape(const ag_model_info *info, size_t n_rows);
 

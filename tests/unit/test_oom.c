@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fails the first, second, third ... allocation of everything from loading a model to the end of a
- * generation: each time one clean error, nothing left behind, and the next run is whole. Run under
- * the address sanitizer, which reports what is left behind. */
+/* Fails the first, second, third ... allocation of everything from loading a model to a generation
+ * that is saved and restored: each time one clean error, nothing left behind, and the next run is
+ * whole. Run under the address sanitizer, which reports what is left behind. */
 #include "core/alloc.h"
 #include "support/tiny_model.h"
 
@@ -16,8 +16,9 @@
 
 #include <cmocka.h>
 #include <jansson.h>
+#include <unistd.h>
 
-static char model_dir[512];
+static char model_dir[512], saved_path[600];
 static atomic_llong countdown; /* allocations that still succeed */
 static atomic_llong n_live;
 
@@ -85,6 +86,7 @@ static ag_status set_up(engine *e, ag_error *err) {
     if (st == AG_OK) st = ag_tokenizer_load(model_dir, &e->tokenizer, err);
     ag_session_params sp = ag_session_defaults();
     sp.prefill_chunk = 4;
+    sp.eviction.policy = ag_eviction_policy_find("h2o");
     if (st == AG_OK) st = ag_session_create(e->model, &sp, &e->session, err);
     const ag_logit_bias bias = {5, 0.5f};
     ag_sampler_params p = ag_sampler_defaults();
@@ -112,6 +114,15 @@ static ag_status tell(engine *e, text_sink *out, ag_error *err) {
     return ag_generate(e->session, e->ids.data, e->ids.n, &p, NULL, err);
 }
 
+/* To a file and back, in place of what is there. */
+static ag_status save_and_restore(engine *e, ag_error *err) {
+    ag_ids ids = {0};
+    ag_status st = ag_session_save(e->session, saved_path, e->tokenizer, NULL, 0, err);
+    if (st == AG_OK) st = ag_session_restore(e->session, saved_path, e->tokenizer, &ids, err);
+    ag_ids_free(&ids);
+    return st;
+}
+
 static void tear_down(engine *e) {
     ag_ids_free(&e->ids);
     ag_sampler_destroy(e->sampler);
@@ -125,6 +136,7 @@ static ag_status whole_run(text_sink *out, ag_error *err) {
     engine e = {0};
     ag_status st = set_up(&e, err);
     if (st == AG_OK) st = tell(&e, out, err);
+    if (st == AG_OK) st = save_and_restore(&e, err);
     tear_down(&e);
     return st;
 }
@@ -161,6 +173,7 @@ static int prepare(void **state) {
     (void)state;
     const tiny_model m = {.dtype = "BF16", .with_tokenizer = true};
     if (!tiny_model_write(&m, model_dir, sizeof model_dir)) return 1;
+    snprintf(saved_path, sizeof saved_path, "%s/saved", model_dir);
     ag_set_allocator(&(ag_allocator){counted_alloc, counted_resize, counted_release, NULL});
     json_set_alloc_funcs(json_alloc, json_release);
     return 0;
@@ -168,6 +181,7 @@ static int prepare(void **state) {
 
 static int clean_up(void **state) {
     (void)state;
+    unlink(saved_path);
     tiny_model_remove(model_dir);
     return 0;
 }

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/saved_state.h"
+
+#include "cache/kv_cache_impl.h"
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+
+/* Rows of one head in one block, in the order of the stream: positions, keys, values. */
+typedef struct head_rows {
+    ag_buffer *buffer; /* borrowed */
+    size_t n;
+    size_t at[3], bytes[3]; /* in the buffer */
+} head_rows;
+
+static head_rows rows_of(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
+                         uint32_t n) {
+    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + block];
+    size_t row = (size_t)head * AG_KV_BLOCK;
+    return (head_rows){
+        .buffer = b->buffer,
+        .n = n,
+        .at = {b->offset + c->at.p_offset + row * sizeof(uint32_t), b->offset + row * c->at.k_row,
+               b->offset + c->at.v_offset + row * c->at.v_row},
+        .bytes = {n * sizeof(uint32_t), n * c->at.k_row, n * c->at.v_row},
+    };
+}
+
+/* Slots of block b that a head of n has. */
+static uint32_t in_block(uint32_t n, uint32_t b) {
+    uint32_t first = b * AG_KV_BLOCK;
+    if (n <= first) return 0;
+    return n - first < AG_KV_BLOCK ? n - first : AG_KV_BLOCK;
+}
+
+static void *make_staging(const ag_kv_cache *c, ag_error *err) {
+    size_t row = c->at.k_row > c->at.v_row ? c->at.k_row : c->at.v_row;
+    if (row < sizeof(uint32_t)) row = sizeof(uint32_t);
+    void *staging = ag_malloc(AG_KV_BLOCK * row);
+    if (!staging) AG_FAIL(err, NOMEM, "%zu bytes of a cache on their way", AG_KV_BLOCK * row);
+    return staging;
+}
+
+static size_t unrotated_floats(const ag_kv_params *p) {
+    return (size_t)p->n_layers * p->n_protected * p->n_kv_heads * p->head_dim;
+}
+
+/* ---- sizes ---- */
+
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots) {
+    uint64_t slot = sizeof(uint32_t) + ag_dtype_row_bytes(p->k_type, p->head_dim) +
+                    ag_dtype_row_bytes(p->v_type, p->head_dim);
+    uint64_t n = 0;
+    for (size_t i = 0; i < (size_t)p->n_layers * p->n_kv_heads; i++)
+        n = plus(n, n_slots[i] * slot); /* less than 2^32 * 2^24 */
+    n = plus(n, sizeof(uint32_t) + (uint64_t)p->n_layers * p->n_protected);
+    return plus(n, unrotated_floats(p) * sizeof(float));
+}
+
+uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
+                                 const uint32_t *n_slots) {
+    uint64_t n = 0;
+    for (size_t i = 0; g && g->sums && i < (size_t)p->n_layers * p->n_kv_heads; i++)
+        n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
+    return n;
+}
+
+/* ---- out ---- */
+
+static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_put_fn put,
+                            void *user, ag_error *err) {
+    for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
+        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+            head_rows r = rows_of(c, layer, b, h, in_block(ag_kv_slots_of(c, layer)[h], b));
+            for (int part = 0; r.n && part < 3; part++) {
+                AG_TRY(ag_buffer_download(staging, r.buffer, r.at[part], r.bytes[part], err));
+                AG_TRY(put(user, staging, r.bytes[part], err));
+            }
+        }
+    }
+    return AG_OK;
+}
+
+static void put_u32(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static uint32_t get_u32(const uint8_t *p) {
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static ag_status save_unrotated(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
+    const ag_kv_unrotated *u = &c->unrotated;
+    uint8_t turned_by[4];
+    put_u32(turned_by, u->turned_by);
+    AG_TRY(put(user, turned_by, sizeof turned_by, err));
+    for (size_t i = 0; i < (size_t)c->params.n_layers * c->params.n_protected; i++) {
+        uint8_t known = u->known[i];
+        AG_TRY(put(user, &known, 1, err));
+    }
+    return put(user, u->keys, unrotated_floats(&c->params) * sizeof *u->keys, err);
+}
+
+ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
+    void *staging = make_staging(c, err);
+    if (!staging) return AG_NOMEM;
+    ag_status st = ag_take_error(c->backend, ag_sync(c->backend), err);
+    for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
+        st = save_layer(c, l, staging, put, user, err);
+    if (st == AG_OK) st = save_unrotated(c, put, user, err);
+    ag_free(staging);
+    return st;
+}
+
+ag_status ag_gathered_save(const ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put,
+                           void *user, ag_error *err) {
+    const ag_kv_params *p = ag_kv_cache_params(cache);
+    for (uint32_t l = 0; g && g->sums && l < p->n_layers; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+            const float *sums = g->sums + l * g->layer_stride + h * g->head_stride;
+            AG_TRY(put(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
+        }
+    }
+    return AG_OK;
+}
+
+/* ---- in ---- */
+
+typedef struct loading {
+    ag_kv_cache *cache;
+    uint32_t position;
+    const char *name;
+    ag_get_fn get;
+    void *user;
+    void *staging;
+} loading;
+
+/* Positions of the next rows of a head grow and stay below the sequence's. */
+static ag_status check_rows(const loading *in, uint32_t layer, uint32_t head, uint32_t first,
+                            const uint32_t *positions, size_t n, ag_error *err) {
+    uint32_t before = ag_kv_last_of(in->cache, layer)[head];
+    for (size_t i = 0; i < n; i++) {
+        if (positions[i] >= in->position || ((first || i) && positions[i] <= before)) {
+            return AG_FAIL(err, FORMAT,
+                           "%s: damaged: layer %u, KV head %u: slot %zu is of position %u, the one "
+                           "before of %u, the sequence stands at %u",
+                           in->name, layer, head, first + i, positions[i], before, in->position);
+        }
+        before = positions[i];
+    }
+    return AG_OK;
+}
+
+static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, uint32_t head,
+                           uint32_t n, ag_error *err) {
+    head_rows r = rows_of(in->cache, layer, block, head, n);
+    for (int part = 0; part < 3; part++) {
+        AG_TRY(in->get(in->user, in->staging, r.bytes[part], err));
+        if (part == 0) {
+            const uint32_t *positions = in->staging;
+            AG_TRY(check_rows(in, layer, head, block * AG_KV_BLOCK, positions, n, err));
+            ag_kv_last_of(in->cache, layer)[head] = positions[n - 1];
+        }
+        AG_TRY(ag_buffer_upload(r.buffer, r.at[part], in->staging, r.bytes[part], err));
+    }
+    ag_kv_slots_of(in->cache, layer)[head] += n;
+    return AG_OK;
+}
+
+static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n_slots,
+                            ag_error *err) {
+    ag_kv_cache *c = in->cache;
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        if (n_slots[h] > most) most = n_slots[h];
+    }
+    for (uint32_t b = 0; b * AG_KV_BLOCK < most; b++) {
+        c->n_blocks[layer] = b + 1;
+        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+            uint32_t n = in_block(n_slots[h], b);
+            if (n) AG_TRY(load_rows(in, layer, b, h, n, err));
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status load_unrotated(const loading *in, ag_error *err) {
+    const ag_kv_params *p = &in->cache->params;
+    ag_kv_unrotated *u = &in->cache->unrotated;
+    uint8_t turned_by[4];
+    AG_TRY(in->get(in->user, turned_by, sizeof turned_by, err));
+    u->turned_by = get_u32(turned_by);
+    for (size_t i = 0; i < (size_t)p->n_layers * p->n_protected; i++) {
+        uint8_t known;
+        AG_TRY(in->get(in->user, &known, 1, err));
+        u->known[i] = known != 0;
+    }
+    return in->get(in->user, u->keys, unrotated_floats(p) * sizeof *u->keys, err);
+}
+
+ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t position,
+                           const char *name, ag_get_fn get, void *user, ag_error *err) {
+    const loading in = {c, position, name, get, user, make_staging(c, err)};
+    if (!in.staging) return AG_NOMEM;
+    ag_status st = AG_OK;
+    for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
+        st = load_layer(&in, l, n_slots + (size_t)l * c->params.n_kv_heads, err);
+    if (st == AG_OK) st = load_unrotated(&in, err);
+    ag_free(in.staging);
+    return st;
+}
+
+void ag_kv_cache_swap(ag_kv_cache *a, ag_kv_cache *b) {
+    ag_kv_cache other = *a;
+    *a = *b;
+    *b = other;
+}
+
+ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn get, void *user,
+                           ag_error *err) {
+    const ag_kv_params *p = ag_kv_cache_params(cache);
+    for (uint32_t l = 0; g->sums && l < p->n_layers; l++) {
+        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+            float *sums = g->sums + l * g->layer_stride + h * g->head_stride;
+            AG_TRY(get(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
+        }
+    }
+    return AG_OK;
+}

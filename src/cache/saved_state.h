@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cache and its policy's sums as a stream of bytes: docs/saved-cache.md says in which order. */
+#ifndef AG_CACHE_SAVED_STATE_H
+#define AG_CACHE_SAVED_STATE_H
+
+#include "cache/eviction/importance.h"
+#include "cache/kv_cache.h"
+
+/* n bytes to, or from, wherever `user` keeps them. */
+typedef ag_status (*ag_put_fn)(void *user, const void *bytes, size_t n, ag_error *err);
+typedef ag_status (*ag_get_fn)(void *user, void *bytes, size_t n, ag_error *err);
+
+/* Bytes that ag_kv_cache_save writes for so many slots, [n_layers * n_kv_heads]; UINT64_MAX if they
+ * cannot be counted. */
+uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots);
+/* Through a buffer of one block's rows: there is no second copy of the cache. */
+ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err);
+/* Into an empty cache: as many slots as n_slots says, which are at most max_slots, of a sequence
+ * that stands at `position`. AG_FORMAT, after `name`, for a slot whose position makes no sense.
+ * After a failure the cache is good only for being destroyed. */
+ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t position,
+                           const char *name, ag_get_fn get, void *user, ag_error *err);
+/* Exchanges what two caches of equal parameters hold; views of both are invalid. */
+void ag_kv_cache_swap(ag_kv_cache *a, ag_kv_cache *b);
+
+/* The sums of a policy that wants attention; nothing for others. */
+uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
+                                 const uint32_t *n_slots);
+ag_status ag_gathered_save(const ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put,
+                           void *user, ag_error *err);
+ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn get, void *user,
+                           ag_error *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/checksum.h"
+
+#include <string.h>
+
+/* Odd, with bits spread evenly: taken from the digits of pi and e. */
+static const uint64_t FIRST = 0x243f6a8885a308d3u, SECOND = 0xb7e151628aed2a6bu;
+
+static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static uint64_t word_at(const uint8_t *p) {
+    uint64_t w = 0;
+    for (int i = 0; i < 8; i++) w |= (uint64_t)p[i] << (8 * i);
+    return w;
+}
+
+/* Four independent chains, so that multiplications overlap. */
+static void add_stripe(uint64_t *lane, const uint8_t *p) {
+    for (int i = 0; i < AG_CHECKSUM_LANES; i++)
+        lane[i] = rotate(lane[i] ^ word_at(p + 8 * i) * FIRST, 29) * SECOND;
+}
+
+void ag_checksum_begin(ag_checksum *c) {
+    *c = (ag_checksum){.n = 0};
+    for (int i = 0; i < AG_CHECKSUM_LANES; i++) c->lane[i] = rotate(FIRST, 7 * i + 1);
+}
+
+void ag_checksum_add(ag_checksum *c, const void *bytes, size_t n) {
+    const uint8_t *p = bytes;
+    c->n += n;
+    if (c->n_rest) {
+        size_t room = AG_CHECKSUM_STRIPE - c->n_rest, take = n < room ? n : room;
+        memcpy(c->rest + c->n_rest, p, take);
+        c->n_rest += take;
+        p += take;
+        n -= take;
+        if (c->n_rest < AG_CHECKSUM_STRIPE) return;
+        add_stripe(c->lane, c->rest);
+        c->n_rest = 0;
+    }
+    for (; n >= AG_CHECKSUM_STRIPE; n -= AG_CHECKSUM_STRIPE, p += AG_CHECKSUM_STRIPE)
+        add_stripe(c->lane, p);
+    if (n) memcpy(c->rest, p, n);
+    c->n_rest = n;
+}
+
+uint64_t ag_checksum_value(const ag_checksum *c) {
+    ag_checksum end = *c;
+    memset(end.rest + end.n_rest, 0, AG_CHECKSUM_STRIPE - end.n_rest);
+    add_stripe(end.lane, end.rest);
+    uint64_t h = end.n * SECOND;
+    for (int i = 0; i < AG_CHECKSUM_LANES; i++) {
+        h = (h ^ end.lane[i]) * FIRST;
+        h ^= h >> 31;
+    }
+    return h;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/sealed_file.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "formats/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUFFER = 64 << 10 };
+
+/* ---- writing ---- */
+
+/* w->path: where links lead to, or the path itself if nothing is there. */
+static ag_status find_place(ag_sealed_writer *w, const char *path, ag_error *err) {
+    struct stat s;
+    size_t n = strlen(path);
+    if (n >= sizeof w->path) return AG_FAIL(err, IO, "%s: %s", path, strerror(ENAMETOOLONG));
+    memcpy(w->path, path, n + 1);
+    if (lstat(path, &s) != 0) {
+        if (errno == ENOENT) return AG_OK;
+        return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    }
+    if (S_ISLNK(s.st_mode) && (!realpath(path, w->path) || stat(w->path, &s) != 0)) {
+        return AG_FAIL(err, IO, "%s: the link leads nowhere: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(s.st_mode)) return AG_FAIL(err, IO, "%s: is there and is no regular file", path);
+    if (access(w->path, W_OK) != 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    return AG_OK;
+}
+
+ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err) {
+    *w = (ag_sealed_writer){.fd = -1};
+    AG_TRY(find_place(w, path, err));
+    int n = snprintf(w->temporary, sizeof w->temporary, "%s.XXXXXX", w->path);
+    if (n < 0 || (size_t)n >= sizeof w->temporary) {
+        w->temporary[0] = '\0';
+        return AG_FAIL(err, IO, "%s: %s", path, strerror(ENAMETOOLONG));
+    }
+    w->buffer = ag_malloc(BUFFER);
+    if (!w->buffer) {
+        w->temporary[0] = '\0';
+        return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %d bytes", path, BUFFER);
+    }
+    w->fd = mkostemp(w->temporary, O_CLOEXEC);
+    if (w->fd < 0) {
+        w->temporary[0] = '\0';
+        return AG_FAIL(err, IO, "%s: cannot be written: %s", path, strerror(errno));
+    }
+    ag_checksum_begin(&w->sum);
+    return AG_OK;
+}
+
+static ag_status write_all(ag_sealed_writer *w, const unsigned char *p, size_t n, ag_error *err) {
+    while (n) {
+        ssize_t done = write(w->fd, p, n < INT_MAX ? n : INT_MAX);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) {
+            return AG_FAIL(err, IO, "%s: writing failed: %s", w->path,
+                           done < 0 ? strerror(errno) : "nothing was taken");
+        }
+        p += done;
+        n -= (size_t)done;
+    }
+    return AG_OK;
+}
+
+static ag_status flush(ag_sealed_writer *w, ag_error *err) {
+    size_t n = w->n_buffered;
+    w->n_buffered = 0;
+    return write_all(w, w->buffer, n, err);
+}
+
+static ag_status put_raw(ag_sealed_writer *w, const void *bytes, size_t n, ag_error *err) {
+    if (n > BUFFER - w->n_buffered) AG_TRY(flush(w, err));
+    if (n > BUFFER) return write_all(w, bytes, n, err);
+    memcpy(w->buffer + w->n_buffered, bytes, n);
+    w->n_buffered += n;
+    return AG_OK;
+}
+
+ag_status ag_sealed_put(void *writer, const void *bytes, size_t n, ag_error *err) {
+    ag_sealed_writer *w = writer;
+    if (!n) return AG_OK;
+    ag_checksum_add(&w->sum, bytes, n);
+    return put_raw(w, bytes, n, err);
+}
+
+/* A new name in a directory is on the disk when the directory is. Not every file system can. */
+static void sync_directory(const char *path) {
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
+    uint64_t sum = ag_checksum_value(&w->sum);
+    unsigned char seal[AG_SEAL_BYTES];
+    for (int i = 0; i < AG_SEAL_BYTES; i++) seal[i] = (unsigned char)(sum >> (8 * i));
+    AG_TRY(put_raw(w, seal, sizeof seal, err));
+    AG_TRY(flush(w, err));
+    int rc = fsync(w->fd), why = errno;
+    int closed = close(w->fd);
+    w->fd = -1;
+    if (rc == 0 && closed != 0) rc = -1, why = errno;
+    if (rc != 0) return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(why));
+    if (rename(w->temporary, w->path) != 0)
+        return AG_FAIL(err, IO, "%s: cannot be replaced: %s", w->path, strerror(errno));
+    w->temporary[0] = '\0';
+    sync_directory(w->path);
+    return AG_OK;
+}
+
+void ag_sealed_writer_close(ag_sealed_writer *w) {
+    if (w->fd >= 0 && w->buffer) close(w->fd);
+    if (w->temporary[0]) unlink(w->temporary);
+    ag_free(w->buffer);
+    *w = (ag_sealed_writer){.fd = -1};
+}
+
+/* ---- reading ---- */
+
+ag_status ag_sealed_reader_open(ag_sealed_reader *r, const char *path, ag_error *err) {
+    *r = (ag_sealed_reader){.fd = -1, .path = path};
+    AG_TRY(ag_file_open(path, &r->fd, &r->size, err));
+    if (r->size < AG_SEAL_BYTES)
+        return AG_FAIL(err, FORMAT, "%s: only %" PRIu64 " bytes", path, r->size);
+    r->buffer = ag_malloc(BUFFER);
+    if (!r->buffer) {
+        return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %d bytes", path, BUFFER);
+    }
+    ag_checksum_begin(&r->sum);
+    return AG_OK;
+}
+
+/* The next n bytes of the file, seal or not. */
+static ag_status get_raw(ag_sealed_reader *r, unsigned char *p, size_t n, ag_error *err) {
+    while (n) {
+        size_t ready = r->n_buffered - r->n_taken;
+        if (!ready && n >= BUFFER) { /* large pieces go straight to their place */
+            AG_TRY(ag_file_read_at(r->fd, r->path, r->at, p, n, err));
+            r->at += n;
+            return AG_OK;
+        }
+        if (!ready) {
+            uint64_t left = r->size - r->at;
+            r->n_taken = 0;
+            r->n_buffered = left < BUFFER ? (size_t)left : BUFFER;
+            AG_TRY(ag_file_read_at(r->fd, r->path, r->at, r->buffer, r->n_buffered, err));
+            continue;
+        }
+        size_t take = n < ready ? n : ready;
+        memcpy(p, r->buffer + r->n_taken, take);
+        r->n_taken += take;
+        r->at += take;
+        p += take;
+        n -= take;
+    }
+    return AG_OK;
+}
+
+ag_status ag_sealed_get(void *reader, void *bytes, size_t n, ag_error *err) {
+    ag_sealed_reader *r = reader;
+    if (!n) return AG_OK;
+    uint64_t left = r->size - AG_SEAL_BYTES - r->at;
+    if (n > left) {
+        return AG_FAIL(err, FORMAT, "%s: ends after %" PRIu64 " bytes, %zu more are needed",
+                       r->path, r->size, (size_t)(n - left));
+    }
+    AG_TRY(get_raw(r, bytes, n, err));
+    ag_checksum_add(&r->sum, bytes, n);
+    return AG_OK;
+}
+
+ag_status ag_sealed_reader_check(ag_sealed_reader *r, ag_error *err) {
+    uint64_t left = r->size - AG_SEAL_BYTES - r->at;
+    if (left) return AG_FAIL(err, FORMAT, "%s: %" PRIu64 " bytes too many", r->path, left);
+    unsigned char seal[AG_SEAL_BYTES];
+    AG_TRY(get_raw(r, seal, sizeof seal, err));
+    uint64_t want = 0, have = ag_checksum_value(&r->sum);
+    for (int i = 0; i < AG_SEAL_BYTES; i++) want |= (uint64_t)seal[i] << (8 * i);
+    if (have == want) return AG_OK;
+    return AG_FAIL(err, FORMAT,
+                   "%s: damaged: the checksum of its bytes is %016" PRIx64 ", not %016" PRIx64,
+                   r->path, have, want);
+}
+
+void ag_sealed_reader_close(ag_sealed_reader *r) {
+    if (r->fd >= 0 && r->path) close(r->fd);
+    ag_free(r->buffer);
+    *r = (ag_sealed_reader){.fd = -1};
+}

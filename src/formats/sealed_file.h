@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of our own that are there as a whole or not at all, and tell when they are damaged: a
+ * stream of bytes, and after it their checksum (core/checksum.h) in 8 bytes, lowest first. */
+#ifndef AG_FORMATS_SEALED_FILE_H
+#define AG_FORMATS_SEALED_FILE_H
+
+#include "core/checksum.h"
+
+#include <antigravity/status.h>
+#include <limits.h>
+
+enum { AG_SEAL_BYTES = 8 };
+
+/* Zero-initialise, open, put, commit; always close. */
+typedef struct ag_sealed_writer {
+    int fd;
+    char path[PATH_MAX],
+        temporary[PATH_MAX]; /* the second is empty when nothing is to be removed */
+    unsigned char *buffer;   /* owned */
+    size_t n_buffered;
+    ag_checksum sum;
+} ag_sealed_writer;
+
+/* Nothing appears under `path` before commit; until then the bytes lie beside it. What a link
+ * leads to is replaced, not the link. AG_IO: a place that cannot be written to, or something other
+ * than a file is there. */
+ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err);
+/* w: ag_sealed_writer. AG_IO says why, a full disk for example. */
+ag_status ag_sealed_put(void *w, const void *bytes, size_t n, ag_error *err);
+/* Seals, waits until the bytes are on the disk, and puts the file in its place. */
+ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err);
+/* Removes what was not committed. */
+void ag_sealed_writer_close(ag_sealed_writer *w);
+
+typedef struct ag_sealed_reader {
+    int fd;
+    const char *path;      /* borrowed */
+    uint64_t size;         /* of the file, seal included */
+    uint64_t at;           /* bytes given so far */
+    unsigned char *buffer; /* owned */
+    size_t n_buffered, n_taken;
+    ag_checksum sum;
+} ag_sealed_reader;
+
+/* AG_NOT_FOUND, AG_IO; AG_FORMAT for a file too short to be sealed. */
+ag_status ag_sealed_reader_open(ag_sealed_reader *r, const char *path, ag_error *err);
+/* r: ag_sealed_reader. AG_FORMAT if fewer than n bytes come before the seal. */
+ag_status ag_sealed_get(void *r, void *bytes, size_t n, ag_error *err);
+/* After the last byte: AG_FORMAT if bytes are left or the seal is not theirs. */
+ag_status ag_sealed_reader_check(ag_sealed_reader *r, ag_error *err);
+void ag_sealed_reader_close(ag_sealed_reader *r);
+
+#endif

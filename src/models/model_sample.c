@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tells two models of one shape apart, without reading all of their weights. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/checksum.h"
+#include "core/fail.h"
+#include "models/llama_model.h"
+
+#include <string.h>
+
+enum { PIECE = 64 };
+
+/* Name, type, size, and the first, middle and last bytes. */
+static ag_status add_tensor(ag_checksum *sum, const ag_weight_files *files, const ag_st_tensor *t,
+                            ag_error *err) {
+    unsigned char piece[PIECE];
+    unsigned char size[8];
+    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)t->n_bytes >> (8 * i));
+    ag_checksum_add(sum, t->name, strlen(t->name) + 1);
+    ag_checksum_add(sum, t->dtype_name, strlen(t->dtype_name) + 1);
+    ag_checksum_add(sum, size, sizeof size);
+    size_t n = t->n_bytes < PIECE ? (size_t)t->n_bytes : PIECE;
+    const uint64_t places[] = {0, (t->n_bytes - n) / 2, t->n_bytes - n};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        AG_TRY(ag_weight_files_read(files, t, places[i], piece, n, err));
+        ag_checksum_add(sum, piece, n);
+    }
+    return AG_OK;
+}
+
+static ag_status add_vector(ag_checksum *sum, ag_backend *be, const ag_tensor *v, ag_error *err) {
+    size_t n = ag_tensor_bytes(v);
+    void *bytes = ag_malloc(n);
+    if (!bytes) return AG_FAIL(err, NOMEM, "a copy of a vector of %zu bytes", n);
+    ag_status st = ag_take_error(be, ag_read(be, bytes, v, n), err);
+    if (st == AG_OK) ag_checksum_add(sum, bytes, n);
+    ag_free(bytes);
+    return st;
+}
+
+ag_status ag_model_sample(ag_model *m, uint64_t *out, ag_error *err) {
+    ag_checksum sum;
+    ag_checksum_begin(&sum);
+    size_t n = m->files ? ag_weight_files_count(m->files) : 0;
+    for (size_t i = 0; i < n; i++)
+        AG_TRY(add_tensor(&sum, m->files, ag_weight_files_at(m->files, i), err));
+    AG_TRY(add_vector(&sum, m->backend, &m->inv_freq, err));
+    AG_TRY(add_vector(&sum, m->backend, &m->weights.norm, err));
+    *out = ag_checksum_value(&sum);
+    return AG_OK;
+}

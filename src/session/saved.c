@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session's state in a file. docs/saved-cache.md describes the format. */
+#include "cache/saved_state.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "formats/sealed_file.h"
+#include "session/saved_facts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char MAGIC[8] = {'A', 'G', 'C', 'A', 'C', 'H', 'E', '\n'};
+enum { VERSION = 1, HEAD_BYTES = 24, STATE_BYTES = 16, WITH_LOGITS = 1, WITH_SUMS = 2 };
+
+/* What is written of a session besides its cache. */
+typedef struct saved_state {
+    uint32_t position, n_ids, flags;
+    uint32_t scored; /* slots of lower positions were there when importance was settled */
+} saved_state;
+
+static void put_number(unsigned char *p, uint64_t v, int n_bytes) {
+    for (int i = 0; i < n_bytes; i++) p[i] = (unsigned char)(v >> (8 * i));
+}
+
+static uint64_t get_number(const unsigned char *p, int n_bytes) {
+    uint64_t v = 0;
+    for (int i = 0; i < n_bytes; i++) v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+static size_t n_heads(const ag_session *s) {
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    return (size_t)kv->n_layers * kv->n_kv_heads;
+}
+
+/* Of the whole file, if so many slots are in it. */
+static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *state,
+                           const uint32_t *n_slots) {
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    uint64_t known = HEAD_BYTES + n_facts + AG_SEAL_BYTES + STATE_BYTES +
+                     n_heads(s) * sizeof(uint32_t) + (uint64_t)state->n_ids * sizeof(int32_t) +
+                     AG_SEAL_BYTES;
+    if (state->flags & WITH_LOGITS) known += (uint64_t)s->model->info.n_vocab * sizeof(float);
+    uint64_t cache = ag_kv_cache_saved_bytes(kv, n_slots);
+    uint64_t sums = ag_gathered_saved_bytes(ag_cache_manager_gathered(s->manager), kv, n_slots);
+    if (cache > UINT64_MAX / 4 || sums > UINT64_MAX / 4) return UINT64_MAX;
+    return known + cache + sums;
+}
+
+/* ---- saving ---- */
+
+static ag_status put_head(ag_sealed_writer *w, const ag_saved_facts *facts, uint64_t n_file,
+                          ag_error *err) {
+    unsigned char head[HEAD_BYTES], seal[AG_SEAL_BYTES];
+    memcpy(head, MAGIC, sizeof MAGIC);
+    put_number(head + 8, VERSION, 4);
+    put_number(head + 12, facts->len, 4);
+    put_number(head + 16, n_file, 8);
+    AG_TRY(ag_sealed_put(w, head, sizeof head, err));
+    AG_TRY(ag_sealed_put(w, facts->text, facts->len, err));
+    put_number(seal, ag_checksum_value(&w->sum), AG_SEAL_BYTES);
+    return ag_sealed_put(w, seal, sizeof seal, err);
+}
+
+static ag_status put_numbers(ag_sealed_writer *w, const uint32_t *numbers, size_t n,
+                             ag_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char bytes[4];
+        put_number(bytes, numbers[i], 4);
+        AG_TRY(ag_sealed_put(w, bytes, sizeof bytes, err));
+    }
+    return AG_OK;
+}
+
+static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_facts *facts,
+                         const saved_state *state, const uint32_t *n_slots, const int32_t *ids,
+                         ag_error *err) {
+    const uint32_t numbers[] = {state->position, state->n_ids, state->flags, state->scored};
+    AG_TRY(put_head(w, facts, file_bytes(s, facts->len, state, n_slots), err));
+    AG_TRY(put_numbers(w, numbers, sizeof numbers / sizeof numbers[0], err));
+    AG_TRY(put_numbers(w, n_slots, n_heads(s), err));
+    AG_TRY(ag_sealed_put(w, ids, state->n_ids * sizeof *ids, err));
+    if (state->flags & WITH_LOGITS) {
+        size_t n = s->model->info.n_vocab * sizeof *s->host_logits;
+        AG_TRY(ag_sealed_put(w, s->host_logits, n, err));
+    }
+    AG_TRY(ag_kv_cache_save(s->cache, ag_sealed_put, w, err));
+    return ag_gathered_save(ag_cache_manager_gathered(s->manager), s->cache, ag_sealed_put, w, err);
+}
+
+static saved_state state_of(ag_session *s, size_t n_ids) {
+    const ag_gathered *sums = ag_cache_manager_gathered(s->manager);
+    bool has_sums = sums && sums->sums;
+    return (saved_state){
+        .position = s->position,
+        .n_ids = (uint32_t)n_ids,
+        .flags = (s->has_logits ? WITH_LOGITS : 0u) | (has_sums ? WITH_SUMS : 0u),
+        .scored = has_sums ? sums->position : 0,
+    };
+}
+
+static uint32_t *slots_of(ag_session *s, ag_error *err) {
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    uint32_t *n_slots = ag_calloc(n_heads(s), sizeof *n_slots);
+    if (!n_slots) AG_FAIL(err, NOMEM, "lengths of %zu heads", n_heads(s));
+    for (size_t i = 0; n_slots && i < n_heads(s); i++) {
+        n_slots[i] = ag_kv_cache_n_slots(s->cache, (uint32_t)(i / kv->n_kv_heads),
+                                         (uint32_t)(i % kv->n_kv_heads));
+    }
+    return n_slots;
+}
+
+ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                          const int32_t *ids, size_t n_ids, ag_error *err) {
+    if (n_ids && n_ids != s->position) {
+        return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
+                       n_ids, s->position);
+    }
+    ag_saved_facts facts;
+    AG_TRY(ag_saved_facts_of(s, tokenizer, &facts, err));
+    uint32_t *n_slots = slots_of(s, err);
+    if (!n_slots) return AG_NOMEM;
+    const saved_state state = state_of(s, n_ids);
+    ag_sealed_writer w = {.fd = -1};
+    ag_status st = ag_sealed_writer_open(&w, path, err);
+    if (st == AG_OK) st = put_all(&w, s, &facts, &state, n_slots, ids, err);
+    if (st == AG_OK) st = ag_sealed_writer_commit(&w, err);
+    ag_sealed_writer_close(&w);
+    ag_free(n_slots);
+    return st;
+}
+
+/* ---- restoring ---- */
+
+/* What a file holds, until all of it is known to be good. */
+typedef struct restoration {
+    ag_session *session; /* borrowed; not changed before the end */
+    ag_sealed_reader file;
+    saved_state state;
+    uint32_t *n_slots;  /* owned, as are all below */
+    int32_t *ids;       /* NULL: none */
+    float *logits;      /* NULL: none */
+    ag_kv_cache *cache; /* receives the slots */
+    ag_gathered sums;
+} restoration;
+
+static ag_status check_head(restoration *r, const unsigned char *head, ag_error *err) {
+    if (memcmp(head, MAGIC, sizeof MAGIC) != 0)
+        return AG_FAIL(err, FORMAT, "%s: not a saved cache", r->file.path);
+    uint32_t version = (uint32_t)get_number(head + 8, 4);
+    if (version != VERSION) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: a saved cache of version %u, this library knows %d",
+                       r->file.path, version, VERSION);
+    }
+    uint64_t n_facts = get_number(head + 12, 4);
+    if (n_facts >= AG_FACTS_BYTES) {
+        return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes about its origin, at most %d",
+                       r->file.path, n_facts, AG_FACTS_BYTES - 1);
+    }
+    uint64_t n_file = get_number(head + 16, 8);
+    if (n_file == r->file.size) return AG_OK;
+    return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, it was saved with %" PRIu64,
+                   r->file.path, r->file.size, n_file);
+}
+
+static ag_status get_facts(restoration *r, ag_saved_facts *facts, ag_error *err) {
+    unsigned char head[HEAD_BYTES], seal[AG_SEAL_BYTES];
+    if (r->file.size < HEAD_BYTES + AG_SEAL_BYTES)
+        return AG_FAIL(err, FORMAT, "%s: not a saved cache: only %" PRIu64 " bytes", r->file.path,
+                       r->file.size);
+    AG_TRY(ag_sealed_get(&r->file, head, sizeof head, err));
+    AG_TRY(check_head(r, head, err));
+    facts->len = (size_t)get_number(head + 12, 4);
+    AG_TRY(ag_sealed_get(&r->file, facts->text, facts->len, err));
+    facts->text[facts->len] = '\0';
+    uint64_t want = ag_checksum_value(&r->file.sum);
+    AG_TRY(ag_sealed_get(&r->file, seal, sizeof seal, err));
+    if (get_number(seal, AG_SEAL_BYTES) == want) return AG_OK;
+    return AG_FAIL(err, FORMAT, "%s: damaged: the checksum of its beginning is wrong",
+                   r->file.path);
+}
+
+static ag_status get_numbers(restoration *r, uint32_t *numbers, size_t n, ag_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char bytes[4];
+        AG_TRY(ag_sealed_get(&r->file, bytes, sizeof bytes, err));
+        numbers[i] = (uint32_t)get_number(bytes, 4);
+    }
+    return AG_OK;
+}
+
+static ag_status check_state(const restoration *r, ag_error *err) {
+    const ag_session *s = r->session;
+    const saved_state *have = &r->state;
+    uint32_t most = s->manager ? INT32_MAX : s->model->info.max_positions;
+    const ag_gathered *sums = ag_cache_manager_gathered(s->manager);
+    uint32_t flags = WITH_LOGITS | (sums && sums->sums ? WITH_SUMS : 0u);
+    bool with_sums = have->flags & WITH_SUMS, want_sums = flags & WITH_SUMS;
+    if (have->position > most) {
+        return AG_FAIL(err, FORMAT, "%s: damaged: position %u of at most %u", r->file.path,
+                       have->position, most);
+    }
+    if (have->n_ids && have->n_ids != have->position) {
+        return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, have->n_ids,
+                       have->position);
+    }
+    if (have->flags & ~flags || with_sums != want_sums || have->scored > have->position) {
+        return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
+                       have->flags, have->scored, have->position);
+    }
+    return AG_OK;
+}
+
+static ag_status check_slots(const restoration *r, ag_error *err) {
+    const ag_kv_params *kv = ag_kv_cache_params(r->session->cache);
+    for (size_t i = 0; i < n_heads(r->session); i++) {
+        if (r->n_slots[i] > r->state.position) {
+            return AG_FAIL(err, FORMAT, "%s: damaged: %u slots of %u tokens", r->file.path,
+                           r->n_slots[i], r->state.position);
+        }
+        if (r->n_slots[i] > kv->max_slots) {
+            return AG_FAIL(err, LIMIT, "%s: saved with %u slots, this session has %u (max_seq_len)",
+                           r->file.path, r->n_slots[i], kv->max_slots);
+        }
+    }
+    return AG_OK;
+}
+
+/* Everything that tells how much is to come; nothing of a size from the file is allocated before
+ * the file is known to be so long. */
+static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
+    ag_session *s = r->session;
+    uint32_t numbers[4];
+    AG_TRY(get_numbers(r, numbers, 4, err));
+    r->state = (saved_state){numbers[0], numbers[1], numbers[2], numbers[3]};
+    AG_TRY(check_state(r, err));
+    r->n_slots = ag_calloc(n_heads(s), sizeof *r->n_slots);
+    if (!r->n_slots) return AG_FAIL(err, NOMEM, "lengths of %zu heads", n_heads(s));
+    AG_TRY(get_numbers(r, r->n_slots, n_heads(s), err));
+    AG_TRY(check_slots(r, err));
+    uint64_t want = file_bytes(s, n_facts, &r->state, r->n_slots);
+    if (want == r->file.size) return AG_OK;
+    return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, its slots take %" PRIu64,
+                   r->file.path, r->file.size, want);
+}
+
+static ag_status get_ids(restoration *r, ag_error *err) {
+    uint32_t n = r->state.n_ids, n_vocab = r->session->model->info.n_vocab;
+    if (!n) return AG_OK;
+    r->ids = ag_calloc(n, sizeof *r->ids);
+    if (!r->ids) return AG_FAIL(err, NOMEM, "%u ids", n);
+    AG_TRY(ag_sealed_get(&r->file, r->ids, n * sizeof *r->ids, err));
+    for (uint32_t i = 0; i < n; i++) {
+        if (r->ids[i] < 0 || (uint32_t)r->ids[i] >= n_vocab) {
+            return AG_FAIL(err, FORMAT, "%s: damaged: id %d, the vocabulary has %u", r->file.path,
+                           r->ids[i], n_vocab);
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status get_logits(restoration *r, ag_error *err) {
+    if (!(r->state.flags & WITH_LOGITS)) return AG_OK;
+    size_t bytes = r->session->model->info.n_vocab * sizeof *r->logits;
+    r->logits = ag_malloc(bytes);
+    if (!r->logits) return AG_FAIL(err, NOMEM, "%zu bytes of logits", bytes);
+    return ag_sealed_get(&r->file, r->logits, bytes, err);
+}
+
+static ag_status get_cache(restoration *r, ag_error *err) {
+    ag_session *s = r->session;
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    AG_TRY(ag_kv_cache_create(s->model->backend, kv, &r->cache, err));
+    AG_TRY(ag_kv_cache_load(r->cache, r->n_slots, r->state.position, r->file.path, ag_sealed_get,
+                            &r->file, err));
+    if (!s->manager) return AG_OK;
+    AG_TRY(ag_gathered_create(&r->sums, s->params.eviction.policy, kv, err));
+    r->sums.position = r->state.scored;
+    return ag_gathered_load(&r->sums, r->cache, ag_sealed_get, &r->file, err);
+}
+
+static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error *err) {
+    ag_saved_facts saved, here;
+    AG_TRY(get_facts(r, &saved, err));
+    AG_TRY(ag_saved_facts_of(r->session, tokenizer, &here, err));
+    AG_TRY(ag_saved_facts_compare(&saved, &here, r->file.path, err));
+    AG_TRY(get_sizes(r, saved.len, err));
+    AG_TRY(get_ids(r, err));
+    AG_TRY(get_logits(r, err));
+    AG_TRY(get_cache(r, err));
+    return ag_sealed_reader_check(&r->file, err);
+}
+
+/* Nothing can fail any more. */
+static void take_over(restoration *r, ag_ids *ids) {
+    ag_session *s = r->session;
+    ag_kv_cache_swap(s->cache, r->cache);
+    ag_cache_manager_restore(s->manager, &r->sums);
+    s->position = r->state.position;
+    s->has_logits = r->logits != NULL;
+    if (r->logits) memcpy(s->host_logits, r->logits, s->model->info.n_vocab * sizeof *r->logits);
+    if (!ids) return;
+    ag_ids_free(ids);
+    *ids = (ag_ids){.data = r->ids, .n = r->state.n_ids, .cap = r->state.n_ids};
+    r->ids = NULL;
+}
+
+ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                             ag_ids *ids, ag_error *err) {
+    restoration r = {.session = s};
+    ag_status st = ag_sealed_reader_open(&r.file, path, err);
+    if (st == AG_OK) st = get_all(&r, tokenizer, err);
+    if (st == AG_OK) take_over(&r, ids);
+    ag_sealed_reader_close(&r.file);
+    ag_gathered_release(&r.sums);
+    ag_kv_cache_destroy(r.cache);
+    ag_free(r.logits);
+    ag_free(r.ids);
+    ag_free(r.n_slots);
+    return st;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/saved_facts.h"
+
+#include "core/checksum.h"
+#include "core/fail.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NOT_KNOWN "none"
+
+static void add(ag_saved_facts *f, const char *name, const char *value) {
+    size_t room = sizeof f->text - f->len;
+    int n = snprintf(f->text + f->len, room, "%s=%s\n", name, value);
+    if (n > 0) f->len += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void add_number(ag_saved_facts *f, const char *name, uint64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    add(f, name, text);
+}
+
+static void add_sample(ag_saved_facts *f, const char *name, uint64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    add(f, name, text);
+}
+
+/* The locale may have a decimal point of its own. */
+static void add_float(ag_saved_facts *f, const char *name, double value) {
+    char text[40];
+    snprintf(text, sizeof text, "%.9g", value);
+    char *odd = text + strspn(text, "0123456789+-e");
+    size_t n = strcspn(odd, "0123456789+-e");
+    if (n) {
+        memmove(odd + 1, odd + n, strlen(odd + n) + 1);
+        *odd = '.';
+    }
+    add(f, name, text);
+}
+
+/* Names come from config.json: a line's end would begin a fact of its own. */
+static void add_name(ag_saved_facts *f, const char *name, const char *value) {
+    char text[72];
+    snprintf(text, sizeof text, "%s", value);
+    for (char *p = text; *p; p++) {
+        if ((unsigned char)*p < ' ') *p = '?';
+    }
+    add(f, name, text);
+}
+
+/* Of every token's spelling and whether it is special. */
+static uint64_t vocabulary_sample(const ag_tokenizer *t) {
+    ag_checksum sum;
+    ag_checksum_begin(&sum);
+    for (int32_t id = 0; id < ag_tokenizer_vocab_size(t); id++) {
+        size_t len = 0;
+        const char *text = ag_tokenizer_token(t, id, &len);
+        const unsigned char end[] = {0, text != NULL, ag_tokenizer_is_special(t, id)};
+        if (text) ag_checksum_add(&sum, text, len);
+        ag_checksum_add(&sum, end, sizeof end);
+    }
+    return ag_checksum_value(&sum);
+}
+
+static const char *policy_name(const ag_eviction_params *p) {
+    return ag_eviction_is_managed(p) ? p->policy->name : "none";
+}
+
+ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_saved_facts *out,
+                            ag_error *err) {
+    const ag_model_info *info = &s->model->info;
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    uint64_t sample = 0;
+    AG_TRY(ag_model_sample(s->model, &sample, err));
+    *out = (ag_saved_facts){.len = 0};
+    add_name(out, "architecture", info->architecture);
+    add_number(out, "layers", info->n_layers);
+    add_number(out, "hidden_size", info->hidden_size);
+    add_number(out, "intermediate_size", info->intermediate_size);
+    add_number(out, "heads", info->n_heads);
+    add_number(out, "kv_heads", info->n_kv_heads);
+    add_number(out, "head_dim", info->head_dim);
+    add_number(out, "vocabulary", info->n_vocab);
+    add_number(out, "max_positions", info->max_positions);
+    add_float(out, "rope_theta", info->rope_theta);
+    add_name(out, "rope_scaling", info->rope_scaling);
+    add_float(out, "norm_eps", info->norm_eps);
+    add_sample(out, "weights", sample);
+    add_name(out, "weight_type", ag_dtype_name(info->weight_type));
+    if (tokenizer) add_sample(out, "tokenizer", vocabulary_sample(tokenizer));
+    else add(out, "tokenizer", NOT_KNOWN);
+    add_name(out, "k_type", ag_dtype_name(kv->k_type));
+    add_name(out, "v_type", ag_dtype_name(kv->v_type));
+    add(out, "k_rotation", kv->hadamard ? "hadamard" : "none");
+    add_number(out, "protected_prefix", kv->n_protected);
+    add_name(out, "eviction_policy", policy_name(&s->params.eviction));
+    return AG_OK;
+}
+
+typedef struct fact {
+    char name[32], value[80];
+} fact;
+
+/* Takes the next line; false if it is none of "name=value". What cannot be shown becomes '?'. */
+static bool next_fact(const char **at, const char *end, fact *f) {
+    const char *line_end = memchr(*at, '\n', (size_t)(end - *at));
+    const char *equals = line_end ? memchr(*at, '=', (size_t)(line_end - *at)) : NULL;
+    if (!equals || (size_t)(equals - *at) >= sizeof f->name ||
+        (size_t)(line_end - equals - 1) >= sizeof f->value) {
+        return false;
+    }
+    snprintf(f->name, sizeof f->name, "%.*s", (int)(equals - *at), *at);
+    snprintf(f->value, sizeof f->value, "%.*s", (int)(line_end - equals - 1), equals + 1);
+    for (char *p = f->value; *p; p++) {
+        if (*p < ' ' || *p > '~') *p = '?';
+    }
+    *at = line_end + 1;
+    return true;
+}
+
+ag_status ag_saved_facts_compare(const ag_saved_facts *saved, const ag_saved_facts *here,
+                                 const char *path, ag_error *err) {
+    const char *a = saved->text, *b = here->text;
+    const char *a_end = a + saved->len, *b_end = b + here->len;
+    while (b < b_end) {
+        fact is, want;
+        bool read = next_fact(&a, a_end, &is);
+        if (!next_fact(&b, b_end, &want) || !read || strcmp(is.name, want.name) != 0) {
+            return AG_FAIL(err, FORMAT, "%s: damaged: it does not say of which %s it is", path,
+                           want.name);
+        }
+        if (!strcmp(is.value, want.value)) continue;
+        if (!strcmp(is.name, "tokenizer") &&
+            (!strcmp(is.value, NOT_KNOWN) || !strcmp(want.value, NOT_KNOWN))) {
+            continue;
+        }
+        return AG_FAIL(err, UNSUPPORTED, "%s: saved for %s %s, this session has %s", path, is.name,
+                       is.value, want.value);
+    }
+    if (a == a_end) return AG_OK;
+    return AG_FAIL(err, FORMAT, "%s: damaged: %zu bytes more about its origin than expected", path,
+                   (size_t)(a_end - a));
+}
