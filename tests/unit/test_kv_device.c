@@ -2,6 +2,7 @@
 /* A cache in memory that the host does not see holds what one in the host's memory holds, and
  * gives its segments back. */
 #include "cache/kv_cache.h"
+#include "cache/saved_state.h"
 #include "core/backend_ops.h"
 #include "support/plain_backend.h"
 
@@ -163,10 +164,62 @@ static void segments_come_and_go_with_the_slots(void **state) {
     drop(&r);
 }
 
+typedef struct stream {
+    unsigned char *bytes;
+    size_t n, at;
+} stream;
+
+static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
+    (void)err;
+    stream *s = user;
+    if (n) memcpy(s->bytes + s->n, bytes, n);
+    s->n += n;
+    return AG_OK;
+}
+
+static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
+    (void)err;
+    stream *s = user;
+    if (n) memcpy(bytes, s->bytes + s->at, n);
+    s->at += n;
+    return AG_OK;
+}
+
+static void what_is_saved_does_not_tell_where_it_lay(void **state) {
+    (void)state;
+    srand(6);
+    rig r = make(AG_Q8_0, AG_F16);
+    append(&r, 0, FIRST);
+    for (int c = 0; c < CACHES; c++)
+        assert_int_equal(ag_kv_cache_prune_prefix(r.cache[c], 37, NULL), AG_OK);
+    uint32_t n_slots[LAYERS * HEADS];
+    for (int i = 0; i < LAYERS * HEADS; i++) n_slots[i] = FIRST - 37;
+    stream s[CACHES] = {{0}};
+    size_t expected = ag_kv_cache_saved_bytes(ag_kv_cache_params(r.cache[0]), n_slots);
+    for (int c = 0; c < CACHES; c++) {
+        s[c].bytes = malloc(expected);
+        assert_int_equal(ag_kv_cache_save(r.cache[c], put, &s[c], NULL), AG_OK);
+        assert_int_equal(s[c].n, expected);
+    }
+    assert_memory_equal(s[0].bytes, s[1].bytes, expected);
+    for (int c = 0; c < CACHES; c++) {
+        ag_kv_cache_clear(r.cache[c]);
+        assert_int_equal(
+            ag_kv_cache_load(r.cache[c], n_slots, FIRST, "stream", get, &s[1 - c], NULL), AG_OK);
+    }
+    expect_equal(&r);
+    assert_int_equal(ag_kv_cache_position(r.cache[1], 1, 2, 0), 37);
+    append(&r, FIRST, 5);
+    expect_equal(&r);
+    for (int c = 0; c < CACHES; c++) free(s[c].bytes);
+    drop(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_memory_holds_the_same_slots),
         cmocka_unit_test(segments_come_and_go_with_the_slots),
+        cmocka_unit_test(what_is_saved_does_not_tell_where_it_lay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
