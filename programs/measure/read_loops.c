@@ -107,9 +107,6 @@ AVX512 INLINE uint64_t read_512(const uint64_t *p, size_t n, manner m) {
 AVX512 static uint64_t avx512_1(const uint64_t *p, size_t n) {
     return read_512(p, n, (manner){1, 0, 0});
 }
-AVX512 static uint64_t avx512_2(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){2, 0, 0});
-}
 AVX512 static uint64_t avx512_4(const uint64_t *p, size_t n) {
     return read_512(p, n, (manner){4, 0, 0});
 }
@@ -118,9 +115,6 @@ AVX512 static uint64_t avx512_1_near(const uint64_t *p, size_t n) {
 }
 AVX512 static uint64_t avx512_4_near(const uint64_t *p, size_t n) {
     return read_512(p, n, (manner){4, 1024, 0});
-}
-AVX512 static uint64_t avx512_1_far(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){1, 0, 16384});
 }
 AVX512 static uint64_t avx512_1_both(const uint64_t *p, size_t n) {
     return read_512(p, n, (manner){1, 2048, 32768});
@@ -134,11 +128,11 @@ static const struct {
     read_loop read;
     int width; /* bits of a load */
 } loops[] = {
-    {words_1, 64},        {words_4, 64},       {words_1_near, 64},
+    {words_1, 64},        {words_4, 64},        {words_1_near, 64},
 #ifdef __x86_64__
-    {avx2_1, 256},        {avx2_4, 256},       {avx2_1_near, 256},   {avx2_4_near, 256},
-    {avx512_1, 512},      {avx512_2, 512},     {avx512_4, 512},      {avx512_1_near, 512},
-    {avx512_4_near, 512}, {avx512_1_far, 512}, {avx512_1_both, 512}, {avx512_2_both, 512},
+    {avx2_1, 256},        {avx2_4, 256},        {avx2_1_near, 256},   {avx2_4_near, 256},
+    {avx512_1, 512},      {avx512_4, 512},      {avx512_1_near, 512}, {avx512_4_near, 512},
+    {avx512_1_both, 512}, {avx512_2_both, 512},
 #endif
 };
 _Static_assert(sizeof loops / sizeof loops[0] <= READ_LOOPS_MOST, "the list takes them all");
@@ -152,10 +146,10 @@ static int widest(void) {
 }
 
 size_t read_loops_list(read_loop list[READ_LOOPS_MOST]) {
-    const int width = widest();
+    const int width = widest(), least = width > 64 ? 256 : 64;
     size_t n = 0;
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
-        if (loops[i].width <= width) list[n++] = loops[i].read;
+        if (loops[i].width >= least && loops[i].width <= width) list[n++] = loops[i].read;
     }
     return n;
 }
