@@ -18,10 +18,15 @@ extern "C" {
 typedef struct ag_backend ag_backend;
 
 typedef struct ag_backend_params {
-    const char *name;   /* "cpu"; NULL: "cpu" */
+    const char *name;   /* one of ag_backend_list(); NULL: "cpu" */
     uint32_t n_threads; /* 0: the usable cores (affinity and cpu quota considered) */
     ag_log_fn log;      /* may be NULL */
     void *log_user;
+    /* "opencl" alone looks at the rest. */
+    const char *device;  /* a number of ag_backend_devices(), or a part of a name there; NULL: the
+                          * first GPU, or without one the first device */
+    bool zero_copy;      /* buffers in memory that host and device share: for chips that have one */
+    bool host_attention; /* attention is computed on the host */
 } ag_backend_params;
 
 /* params may be NULL: all defaults. AG_NOT_FOUND lists the backends of this build. */
@@ -38,6 +43,19 @@ AG_API ag_memory *ag_backend_memory(ag_backend *b); /* borrowed, lives as long a
 AG_API const ag_error *ag_backend_error(const ag_backend *b);
 /* The i-th backend this build knows, NULL past the end. */
 AG_API const char *ag_backend_list(size_t i);
+
+typedef struct ag_device_info {
+    char name[128];
+    char kind[16]; /* "gpu", "cpu", "accelerator" or "other" */
+    char driver[192];
+    uint64_t memory_bytes;
+    uint32_t n_units; /* compute units, as the driver counts them */
+} ag_device_info;
+/* The devices among which ag_backend_params.device chooses: the first `cap` into out, how many
+ * there are into *n. AG_UNSUPPORTED for a backend that has none to choose from ("cpu"),
+ * AG_NOT_FOUND without a driver. */
+AG_API ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, size_t *n,
+                                    ag_error *err);
 
 /* ---- matrices ---- */
 

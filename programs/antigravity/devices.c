@@ -6,14 +6,79 @@
 #include "output.h"
 
 #include <antigravity/antigravity.h>
+#include <inttypes.h>
 #include <string.h>
 
-static json_t *describe(ag_backend *b, const char *name) {
-    const char *text = ag_backend_describe(b);
+enum { DEVICES_MAX = 32 };
+
+/* One backend of the list: what it runs on, or why it cannot run. */
+typedef struct entry {
+    const char *name;
+    ag_backend *backend; /* owned; NULL: the backend chooses among devices */
+    ag_device_info devices[DEVICES_MAX];
+    size_t n_devices;
+    const char *none; /* why there are no devices; NULL: there are */
+    ag_error err;
+} entry;
+
+static int look_at(entry *e) {
+    ag_status st = ag_backend_devices(e->name, e->devices, DEVICES_MAX, &e->n_devices, &e->err);
+    if (e->n_devices > DEVICES_MAX) e->n_devices = DEVICES_MAX;
+    if (st == AG_OK) {
+        e->none = e->n_devices ? NULL : "no driver here has a device";
+        return EXIT_DONE;
+    }
+    if (st != AG_UNSUPPORTED) {
+        e->none = e->err.msg;
+        return EXIT_DONE;
+    }
+    ag_backend_params params = {.name = e->name};
+    if (ag_backend_create(&params, &e->backend, &e->err) != AG_OK) return complain_error(&e->err);
+    return EXIT_DONE;
+}
+
+static void print_entry(const entry *e) {
+    if (e->backend) {
+        printf("%-8s %s\n", e->name, ag_backend_describe(e->backend));
+    } else if (e->none) {
+        printf("%-8s none: %s\n", e->name, e->none);
+    }
+    for (size_t i = 0; i < e->n_devices; i++) {
+        const ag_device_info *d = &e->devices[i];
+        printf("%-8s %zu: %s (%s), %" PRIu32 " compute units, %" PRIu64 " MiB, %s\n", e->name, i,
+               d->name, d->kind, d->n_units, d->memory_bytes >> 20, d->driver);
+    }
+}
+
+static json_t *device_json(const ag_device_info *d) {
     const json_field fields[] = {
-        {"name", json_string(name)},
+        {"name", json_text(d->name, strlen(d->name))},
+        {"kind", json_string(d->kind)},
+        {"units", json_integer((json_int_t)d->n_units)},
+        {"memory_bytes", json_integer((json_int_t)d->memory_bytes)},
+        {"driver", json_text(d->driver, strlen(d->driver))},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *entry_json(const entry *e) {
+    if (e->backend) {
+        const char *text = ag_backend_describe(e->backend);
+        const json_field fields[] = {
+            {"name", json_string(e->name)},
+            {"description", json_text(text, strlen(text))},
+            {"threads", json_integer((json_int_t)ag_backend_threads(e->backend))},
+        };
+        return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    }
+    json_t *devices = json_array();
+    for (size_t i = 0; i < e->n_devices; i++)
+        if (json_array_append_new(devices, device_json(&e->devices[i])) != 0) break;
+    const char *text = e->none ? e->none : "the first GPU, or --device";
+    const json_field fields[] = {
+        {"name", json_string(e->name)},
         {"description", json_text(text, strlen(text))},
-        {"threads", json_integer((json_int_t)ag_backend_threads(b))},
+        {"devices", devices},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
@@ -26,7 +91,7 @@ int command_devices(int argc, char **argv) {
     command_line line = {
         .usage = "devices [--json]",
         .description = "Lists the backends of this build and what each runs on; the names are "
-                       "those that -b takes.",
+                       "those that -b\ntakes, the numbers those that --device takes.",
         .examples = "  antigravity devices",
         .groups = {{"Options", defs, 1, &json}},
         .n_groups = 1,
@@ -36,17 +101,12 @@ int command_devices(int argc, char **argv) {
     json_t *list = json_array();
     code = EXIT_DONE;
     for (size_t i = 0; ag_backend_list(i) && code == EXIT_DONE; i++) {
-        ag_error err;
-        ag_backend *b;
-        const char *name = ag_backend_list(i);
-        ag_backend_params params = {.name = name};
-        if (ag_backend_create(&params, &b, &err) != AG_OK) {
-            code = complain_error(&err);
-            break;
-        }
-        if (!json) printf("%-8s %s\n", name, ag_backend_describe(b));
-        else if (json_array_append_new(list, describe(b, name)) != 0) code = complain_no_memory();
-        ag_backend_destroy(b);
+        entry e = {.name = ag_backend_list(i)};
+        code = look_at(&e);
+        if (code != EXIT_DONE) break;
+        if (!json) print_entry(&e);
+        else if (json_array_append_new(list, entry_json(&e)) != 0) code = complain_no_memory();
+        ag_backend_destroy(e.backend);
     }
     if (!json || code != EXIT_DONE) json_decref(list);
     else code = json_print(list);

@@ -9,6 +9,7 @@
 #include "progress.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void say_all(void *user, ag_log_level level, const char *msg) {
     (void)user, (void)level;
@@ -32,6 +33,29 @@ int engine_inspect(engine *e, const model_options *o) {
     return EXIT_DONE;
 }
 
+static bool has_gpu(void) {
+    ag_device_info devices[32];
+    const size_t cap = sizeof devices / sizeof devices[0];
+    size_t n;
+    if (ag_backend_devices("opencl", devices, cap, &n, NULL) != AG_OK) return false;
+    for (size_t i = 0; i < n && i < cap; i++)
+        if (!strcmp(devices[i].kind, "gpu")) return true;
+    return false;
+}
+
+/* A GPU is wanted, but no backend was named: the CPU will do if there is none. */
+static bool open_gpu(engine *e, const model_options *o, ag_backend_params params) {
+    ag_error err;
+    if (!o->device && !has_gpu()) {
+        if (!o->quiet) complain("no GPU here: running on the CPU");
+        return false;
+    }
+    params.name = "opencl";
+    if (ag_backend_create(&params, &e->backend, &err) == AG_OK) return true;
+    if (!o->quiet) complain("%s: running on the CPU", err.msg);
+    return false;
+}
+
 int engine_open_backend(engine *e, const model_options *o) {
     ag_error err;
     ag_backend_params params = {
@@ -40,8 +64,12 @@ int engine_open_backend(engine *e, const model_options *o) {
         .log = o->quiet     ? NULL
                : o->verbose ? say_all
                             : say_warnings,
+        .device = o->device,
+        .zero_copy = o->zero_copy,
+        .host_attention = o->host_attention,
     };
-    if (ag_backend_create(&params, &e->backend, &err) != AG_OK) return complain_error(&err);
+    bool gpu = !o->backend && (o->wants_gpu || o->device) && open_gpu(e, o, params);
+    if (!gpu && ag_backend_create(&params, &e->backend, &err) != AG_OK) return complain_error(&err);
     if (o->verbose) complain("backend: %s", ag_backend_describe(e->backend));
     return EXIT_DONE;
 }

@@ -14,7 +14,6 @@
 model_options model_options_defaults(void) {
     ag_session_params session = ag_session_defaults();
     return (model_options){
-        .backend = "cpu",
         .max_seq_len = session.max_seq_len,
         .prefill_chunk = session.prefill_chunk,
         .weights = ag_model_defaults().weights,
@@ -132,12 +131,6 @@ static bool set_gpu_layers(void *target, const char *value, char *why) {
     return true;
 }
 
-static bool needs_opencl(void *target, const char *value, char *why) {
-    (void)target, (void)value;
-    snprintf(why, WHY_SIZE, "needs the opencl backend, which is not in this build");
-    return false;
-}
-
 /* The first row is left out by backend_group(). */
 static const option_def machine_defs[] = {
     {.name = "threads",
@@ -155,6 +148,12 @@ static const option_def machine_defs[] = {
      .value = "NAME",
      .call = set_backend,
      .help = "what computes; 'antigravity devices' lists the choices (default cpu)"},
+    {.name = "device",
+     .kind = OPTION_TEXT,
+     .value = "N|NAME",
+     .offset = FIELD(device),
+     .no_default = true,
+     .help = "number or part of the name of an OpenCL device (default: the first GPU)"},
     {.name = "prefill-chunk",
      .kind = OPTION_U32,
      .value = "N",
@@ -170,16 +169,16 @@ static const option_def machine_defs[] = {
      .aliases = {"--ngl", "n-gpu-layers"},
      .help = "0: the CPU; more: a GPU, where there is one"},
     {.name = "zero-copy",
-     .kind = OPTION_CALL,
-     .call = needs_opencl,
+     .kind = OPTION_FLAG,
+     .offset = FIELD(zero_copy),
      .help = "GPU and CPU share memory (opencl backend)"},
     {.name = "gpu-attn",
-     .kind = OPTION_CALL,
-     .call = needs_opencl,
-     .help = "attention on the GPU (opencl backend)"},
+     .kind = OPTION_FLAG,
+     .offset = FIELD(gpu_attention),
+     .help = "attention on the GPU: the default of the opencl backend"},
     {.name = "no-gpu-attn",
-     .kind = OPTION_CALL,
-     .call = needs_opencl,
+     .kind = OPTION_FLAG,
+     .offset = FIELD(host_attention),
      .help = "attention on the CPU (opencl backend)"},
 };
 
@@ -210,6 +209,30 @@ option_group message_group(model_options *o) {
                           o};
 }
 
+/* Options of the opencl backend mean something only where it may be chosen. */
+static int check_opencl_options(const model_options *o) {
+    const char *given = o->device           ? "--device"
+                        : o->zero_copy      ? "--zero-copy"
+                        : o->gpu_attention  ? "--gpu-attn"
+                        : o->host_attention ? "--no-gpu-attn"
+                                            : NULL;
+    if (!given) return EXIT_DONE;
+    if (!backend_known("opencl")) {
+        complain("%s needs the opencl backend, which is not in this build", given);
+        return EXIT_USAGE;
+    }
+    bool may_choose = o->backend ? !strcmp(o->backend, "opencl") : o->wants_gpu || o->device;
+    if (!may_choose) {
+        complain("%s needs the opencl backend: -b opencl", given);
+        return EXIT_USAGE;
+    }
+    if (o->gpu_attention && o->host_attention) {
+        complain("--gpu-attn and --no-gpu-attn exclude each other");
+        return EXIT_USAGE;
+    }
+    return EXIT_DONE;
+}
+
 int model_options_check(model_options *o) {
     if (o->quiet && o->verbose) {
         complain("-q and -v exclude each other");
@@ -217,8 +240,7 @@ int model_options_check(model_options *o) {
     }
     if (o->quiet) progress_silence();
     if (eviction_options_check(&o->eviction) != EXIT_DONE) return EXIT_USAGE;
-    if (o->wants_gpu && !o->quiet) complain("no GPU backend in this build: running on the CPU");
-    return EXIT_DONE;
+    return check_opencl_options(o);
 }
 
 uint32_t context_length(const model_options *o, const ag_model_info *info) {

@@ -9,13 +9,15 @@
 
 typedef struct model_options {
     const char *dir;      /* NULL: the bundled model */
-    const char *backend;  /* a name this build knows */
+    const char *backend;  /* a name this build knows; NULL: the CPU, or a GPU if that is wanted */
+    const char *device;   /* of the opencl backend; NULL: its choice */
     uint32_t threads;     /* 0: the usable cores */
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
     ag_dtype weights, k_type, v_type;
     eviction_options eviction;
     bool wants_gpu; /* -ngl above 0 */
+    bool zero_copy, gpu_attention, host_attention;
     bool quiet, verbose;
 } model_options;
 
@@ -24,7 +26,7 @@ model_options model_options_defaults(void);
 option_group model_group(model_options *o);   /* -m --weights */
 option_group context_group(model_options *o); /* -c --kv-type -ctk -ctv */
 option_group kv_group(model_options *o);      /* the same without -c */
-option_group machine_group(model_options *o); /* -t -b --prefill-chunk -ngl ... */
+option_group machine_group(model_options *o); /* -t -b --device --prefill-chunk ... */
 option_group backend_group(model_options *o); /* the same without -t */
 option_group message_group(model_options *o); /* -q -v */
 

@@ -13,10 +13,12 @@
 static const struct {
     const char *name;
     ag_status (*create)(const ag_backend_params *params, ag_backend **out, ag_error *err);
+    /* optional; NULL: nothing to choose from */
+    ag_status (*devices)(ag_device_info *out, size_t cap, size_t *n, ag_error *err);
 } backends[] = {
-    {"cpu", ag_cpu_backend_create},
+    {"cpu", ag_cpu_backend_create, NULL},
 #ifdef AG_HAVE_OPENCL
-    {"opencl", ag_cl_backend_create},
+    {"opencl", ag_cl_backend_create, ag_cl_backend_devices},
 #endif
 };
 
@@ -24,17 +26,9 @@ enum { N_BACKENDS = sizeof backends / sizeof backends[0] };
 
 const char *ag_backend_list(size_t i) { return i < N_BACKENDS ? backends[i].name : NULL; }
 
-ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
-    *out = NULL;
-    const char *name = params && params->name ? params->name : "cpu";
-    for (size_t i = 0; i < N_BACKENDS; i++) {
-        if (strcmp(backends[i].name, name) != 0) continue;
-        AG_TRY(backends[i].create(params, out, err));
-        if (params) {
-            (*out)->log = params->log;
-            (*out)->log_user = params->log_user;
-        }
-        return AG_OK;
+static ag_status find(const char *name, size_t *index, ag_error *err) {
+    for (*index = 0; *index < N_BACKENDS; ++*index) {
+        if (strcmp(backends[*index].name, name) == 0) return AG_OK;
     }
     char names[128] = "";
     for (size_t i = 0, used = 0; i < N_BACKENDS && used < sizeof names; i++) {
@@ -42,4 +36,25 @@ ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out, a
                                  backends[i].name);
     }
     return AG_FAIL(err, NOT_FOUND, "backend '%s' is none of this build's: %s", name, names);
+}
+
+ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
+    *out = NULL;
+    size_t i;
+    AG_TRY(find(params && params->name ? params->name : "cpu", &i, err));
+    AG_TRY(backends[i].create(params, out, err));
+    if (params) {
+        (*out)->log = params->log;
+        (*out)->log_user = params->log_user;
+    }
+    return AG_OK;
+}
+
+ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, size_t *n,
+                             ag_error *err) {
+    size_t i;
+    *n = 0;
+    AG_TRY(find(name, &i, err));
+    if (backends[i].devices) return backends[i].devices(out, cap, n, err);
+    return AG_FAIL(err, UNSUPPORTED, "backend %s has no devices to choose from", name);
 }

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "Once upon a time" as ids, and its most likely continuation as transformers computed it. */
@@ -197,10 +198,12 @@ static void aliases_mean_what_llama_cpp_means_by_them(void **state) {
 
 static void asking_for_a_gpu_that_is_not_there_runs_on_the_cpu(void **state) {
     (void)state;
+    setenv("AG_OPENCL_LIBRARY", "/no/such/library", 1);
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "1", "-ngl", "99");
     assert_code(&r, 0);
-    assert_says(r.err, "no GPU backend in this build: running on the CPU");
+    assert_says(r.err, "no GPU here: running on the CPU");
     cli_free(&r);
+    unsetenv("AG_OPENCL_LIBRARY");
 }
 
 static void every_type_of_weights_and_cache_runs(void **state) {

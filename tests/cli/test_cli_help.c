@@ -101,6 +101,7 @@ static void the_help_of_generate_names_every_option_and_default(void **state) {
         "--ignore-eos",
         "--prefill-chunk",
         "default 512",
+        "--device",
         "--zero-copy",
         "--gpu-attn",
         "--no-gpu-attn",

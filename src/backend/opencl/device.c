@@ -68,6 +68,12 @@ static void describe(const ag_cl_api *api, ag_cl_device *d) {
     get_extensions(api, d);
 }
 
+const char *ag_cl_device_kind(const ag_cl_device *d) {
+    if (d->is_gpu) return "gpu";
+    if (d->is_cpu) return "cpu";
+    return d->type & CL_DEVICE_TYPE_ACCELERATOR ? "accelerator" : "other";
+}
+
 static void add_platform(const ag_cl_api *api, cl_platform_id platform, ag_cl_device *out,
                          size_t *n) {
     cl_device_id ids[AG_CL_DEVICES_MAX];

@@ -26,6 +26,9 @@ typedef struct ag_cl_device {
     uint64_t max_alloc;    /* largest buffer that the device promises */
 } ag_cl_device;
 
+/* "gpu", "cpu", "accelerator" or "other" */
+const char *ag_cl_device_kind(const ag_cl_device *d);
+
 enum { AG_CL_DEVICES_MAX = 32 };
 
 /* Every device of every platform in the order of the drivers, at most AG_CL_DEVICES_MAX. None at

@@ -65,6 +65,8 @@ struct ag_cl_backend {
 };
 
 ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err);
+/* As ag_backend_devices(). */
+ag_status ag_cl_backend_devices(ag_device_info *out, size_t cap, size_t *n, ag_error *err);
 
 /* The two addresses are the same. */
 static inline ag_cl_backend *ag_cl_of(ag_backend *b) { return (ag_cl_backend *)(void *)b; }

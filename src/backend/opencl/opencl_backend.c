@@ -56,8 +56,8 @@ static const ag_backend_ops opencl_ops = {
 static void describe(ag_cl_backend *cl) {
     const ag_cl_device *d = &cl->device;
     snprintf(cl->description, sizeof cl->description,
-             "opencl: %s, %u compute units, %llu MiB, %s%s", d->name, (unsigned)d->compute_units,
-             (unsigned long long)(d->global_bytes >> 20), d->driver,
+             "opencl: %s (%s), %u compute units, %llu MiB, %s%s", d->name, ag_cl_device_kind(d),
+             (unsigned)d->compute_units, (unsigned long long)(d->global_bytes >> 20), d->driver,
              cl->zero_copy ? ", memory shared with the host" : "");
 }
 
@@ -67,9 +67,9 @@ static void choose_kernels(ag_cl_backend *cl) {
     cl->many_lanes = wanted && *wanted ? strcmp(wanted, "0") != 0 : !cl->device.is_cpu;
 }
 
-static ag_status init(ag_cl_backend *cl, ag_error *err) {
+static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     AG_TRY(ag_cl_api_load(&cl->api, err));
-    AG_TRY(ag_cl_device_choose(&cl->api, NULL, &cl->device, err));
+    AG_TRY(ag_cl_device_choose(&cl->api, device, &cl->device, err));
     cl_int code;
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)cl->device.platform, 0};
@@ -86,17 +86,33 @@ static ag_status init(ag_cl_backend *cl, ag_error *err) {
 }
 
 ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
-    (void)params;
     *out = NULL;
     ag_cl_backend *cl = ag_calloc(1, sizeof *cl);
     if (!cl) return AG_FAIL(err, NOMEM, "opencl backend");
     cl->base.ops = &opencl_ops;
-    cl->gpu_attention = true;
-    ag_status st = init(cl, err);
+    cl->gpu_attention = !params || !params->host_attention;
+    cl->zero_copy = params && params->zero_copy;
+    ag_status st = init(cl, params ? params->device : NULL, err);
     if (st != AG_OK) {
         cl_destroy(&cl->base);
         return st;
     }
     *out = &cl->base;
     return AG_OK;
+}
+
+ag_status ag_cl_backend_devices(ag_device_info *out, size_t cap, size_t *n, ag_error *err) {
+    ag_cl_api api;
+    ag_cl_device devices[AG_CL_DEVICES_MAX];
+    AG_TRY(ag_cl_api_load(&api, err));
+    ag_status st = ag_cl_devices(&api, devices, n, err);
+    ag_cl_api_close(&api);
+    for (size_t i = 0; i < *n && i < cap && st == AG_OK; i++) {
+        const ag_cl_device *d = &devices[i];
+        out[i] = (ag_device_info){.memory_bytes = d->global_bytes, .n_units = d->compute_units};
+        snprintf(out[i].name, sizeof out[i].name, "%s", d->name);
+        snprintf(out[i].kind, sizeof out[i].kind, "%s", ag_cl_device_kind(d));
+        snprintf(out[i].driver, sizeof out[i].driver, "%s %s", d->platform_name, d->driver);
+    }
+    return st;
 }
