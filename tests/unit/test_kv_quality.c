@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-enum { TRAINED = 2048, STREAM = 4608, WINDOW = 2040 };
+enum { TRAINED = 2048, STREAM = 4608, WINDOW = 2040, N_WINDOWS = 8 };
 
 static ag_backend *backend;
 static ag_model *model;
@@ -45,7 +45,7 @@ static int load(void **state) {
     if (st == AG_OK) n_vocab = ag_model_get_info(model)->n_vocab;
     ag_tokenizer_destroy(tokenizer);
     free(bytes);
-    return st != AG_OK || text.n <= STREAM;
+    return st != AG_OK || text.n <= N_WINDOWS * WINDOW;
 }
 
 static int unload(void **state) {
@@ -69,6 +69,7 @@ typedef struct score {
     float *logits; /* [WINDOW][n_vocab] of a full cache, or NULL */
     double nll[STREAM];
     double divergence; /* from those, summed */
+    const int32_t *ids;
     bool recording;
 } score;
 
@@ -84,7 +85,7 @@ static bool take(void *user, size_t i, const float *logits) {
     static double p[1 << 16], q[1 << 16];
     score *s = user;
     log_softmax(logits, p);
-    s->nll[i] = -p[text.data[i + 1]];
+    s->nll[i] = -p[s->ids[i + 1]];
     if (!s->logits) return true;
     float *full = s->logits + i * n_vocab;
     if (s->recording) {
@@ -100,8 +101,9 @@ static void stream(const ag_session_params *p, size_t n, score *s) {
     ag_session *session;
     ag_error err;
     s->divergence = 0;
+    if (!s->ids) s->ids = text.data;
     if (ag_session_create(model, p, &session, &err) != AG_OK) fail_msg("%s", err.msg);
-    if (ag_session_score(session, text.data, n, take, s, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_session_score(session, s->ids, n, take, s, &err) != AG_OK) fail_msg("%s", err.msg);
     ag_session_destroy(session);
 }
 
@@ -152,6 +154,19 @@ static void divergence_falls_as_the_budget_grows(void **state) {
     free(s.logits);
 }
 
+/* Over all windows of the text, each on its own. */
+static double mean_nll(const ag_session_params *p) {
+    static score s;
+    double sum = 0;
+    for (size_t w = 0; w < N_WINDOWS; w++) {
+        s.ids = text.data + w * WINDOW;
+        stream(p, WINDOW, &s);
+        sum += mean(s.nll, 0, WINDOW);
+    }
+    return sum / N_WINDOWS;
+}
+
+/* One window alone tells little: its standard error is 0.6 % for Q4_0, that of the eight 0.2 %. */
 static void quantised_caches_cost_what_they_may(void **state) {
     (void)state;
     const struct {
@@ -162,18 +177,15 @@ static void quantised_caches_cost_what_they_may(void **state) {
                  {AG_F16, AG_F16, AG_K_ROTATION_ON, -0.02, 0.02},
                  {AG_Q8_0, AG_Q8_0, AG_K_ROTATION_AUTO, -0.05, 0.05},
                  {AG_Q8_0, AG_Q4_0, AG_K_ROTATION_AUTO, 0, 1},
-                 {AG_Q4_0, AG_Q4_0, AG_K_ROTATION_AUTO, 0, 3},
+                 {AG_Q4_0, AG_Q4_0, AG_K_ROTATION_AUTO, 0, 2},
                  {AG_Q4_0, AG_Q4_0, AG_K_ROTATION_OFF, 3, 9}};
-    score s = {.logits = NULL};
     ag_session_params p = params_of("none", 0);
-    stream(&p, WINDOW, &s);
-    double f16 = mean(s.nll, 0, WINDOW);
+    double f16 = mean_nll(&p);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         p.k_type = cases[i].k;
         p.v_type = cases[i].v;
         p.k_rotation = cases[i].rotation;
-        stream(&p, WINDOW, &s);
-        double rise = 100 * (exp(mean(s.nll, 0, WINDOW) - f16) - 1);
+        double rise = 100 * (exp(mean_nll(&p) - f16) - 1);
         print_message("K %s V %s%s: perplexity %+.3f %%\n", ag_dtype_name(p.k_type),
                       ag_dtype_name(p.v_type),
                       p.k_rotation == AG_K_ROTATION_OFF  ? ", never rotated"

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts asked for at the end of a document that does not fit the cache, on the bundled model: with
+ * the question in the prompt, and asked when the cache has already been cut. */
+#include "examples/random_policy.h"
+#include "programs/antigravity/haystack.h"
+
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Every document asks at another depth. */
+enum { N_DOCUMENTS = 12, CONTEXT = 512, N_ANSWER = 7 };
+
+static ag_backend *backend;
+static ag_model *model;
+static ag_tokenizer *tokenizer;
+static needle documents[N_DOCUMENTS];
+
+static double depth_of(size_t i) { return ((double)i + 0.5) / N_DOCUMENTS; }
+
+static int load(void **state) {
+    (void)state;
+    ag_error err;
+    ag_backend_params bp = {.n_threads = 2};
+    const char *dir = AG_SOURCE_DIR "/models/demo";
+    ag_status st = ag_backend_create(&bp, &backend, &err);
+    if (st == AG_OK) st = ag_model_load(backend, dir, NULL, &model, &err);
+    if (st == AG_OK) st = ag_tokenizer_load(dir, &tokenizer, &err);
+    haystack h = {.tokenizer = tokenizer, .seed = 3, .n_tokens = CONTEXT};
+    for (size_t i = 0; i < N_DOCUMENTS && st == AG_OK; i++) {
+        st = needle_make(&h, i, depth_of(i), &documents[i], &err);
+    }
+    return st != AG_OK;
+}
+
+static int unload(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_DOCUMENTS; i++) needle_free(&documents[i]);
+    ag_tokenizer_destroy(tokenizer);
+    ag_model_destroy(model);
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+static int32_t likeliest(const float *logits) {
+    size_t best = 0, n = ag_model_get_info(model)->n_vocab;
+    for (size_t i = 1; i < n; i++) {
+        if (logits[i] > logits[best]) best = i;
+    }
+    return (int32_t)best;
+}
+
+static bool answers(ag_session *s, const needle *d) {
+    int32_t ids[N_ANSWER];
+    ag_text text = {0};
+    for (int i = 0; i < N_ANSWER; i++) {
+        ids[i] = likeliest(ag_session_logits(s));
+        assert_int_equal(ag_session_decode(s, ids[i], NULL), AG_OK);
+    }
+    assert_int_equal(ag_tokenizer_decode(tokenizer, ids, N_ANSWER, true, &text, NULL), AG_OK);
+    bool right = !strncmp(text.data + strspn(text.data, " "), d->answer, strlen(d->answer));
+    ag_text_free(&text);
+    return right;
+}
+
+/* Documents answered rightly. */
+static size_t ask(const ag_eviction_params *eviction, bool after) {
+    ag_session_params p = ag_session_defaults();
+    ag_session *s;
+    ag_error err;
+    size_t right = 0;
+    p.eviction = *eviction;
+    p.prefill_chunk = 128;
+    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    for (size_t i = 0; i < N_DOCUMENTS; i++) {
+        const needle *d = &documents[i];
+        size_t first = after ? d->n_document : d->ids.n;
+        ag_session_reset(s);
+        assert_int_equal(ag_session_prefill(s, d->ids.data, first, NULL, NULL, NULL), AG_OK);
+        if (after) {
+            assert_int_equal(
+                ag_session_prefill(s, d->ids.data + first, d->ids.n - first, NULL, NULL, NULL),
+                AG_OK);
+        }
+        right += answers(s, d);
+    }
+    print_message("%-10s %3.0f %% of the tokens, question %s: %zu of %d\n",
+                  eviction->policy ? eviction->policy->name : "none",
+                  100.0 * (double)ag_session_kv_budget(s) / CONTEXT, after ? "after" : "inside",
+                  right, N_DOCUMENTS);
+    ag_session_destroy(s);
+    return right;
+}
+
+static ag_eviction_params policy_of(const char *name, uint32_t budget) {
+    ag_eviction_params p = ag_eviction_defaults();
+    p.policy = ag_eviction_policy_find(name);
+    p.budget_tokens = budget;
+    return p;
+}
+
+static void documents_are_what_they_are_said_to_be(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_DOCUMENTS; i++) {
+        const needle *d = &documents[i];
+        ag_text fact = {0}, whole = {0};
+        ag_ids again = {0};
+        assert_true(d->ids.n <= CONTEXT && d->ids.n > CONTEXT - 64);
+        double at = (double)d->fact_begin / (double)d->n_document - depth_of(i);
+        assert_true(at > -0.12 && at < 0.12);
+        assert_int_equal(ag_tokenizer_decode(tokenizer, d->ids.data + d->fact_begin,
+                                             d->fact_end - d->fact_begin, true, &fact, NULL),
+                         AG_OK);
+        assert_non_null(strstr(fact.data, "The secret of "));
+        assert_non_null(strstr(fact.data, d->answer));
+        /* Put together from sentences, it is the text's own ids. */
+        assert_int_equal(ag_tokenizer_decode(tokenizer, d->ids.data, d->ids.n, false, &whole, NULL),
+                         AG_OK);
+        assert_int_equal(
+            ag_tokenizer_encode(tokenizer, whole.data, whole.len, AG_ENCODE_BOS, &again, NULL),
+            AG_OK);
+        assert_int_equal(again.n, d->ids.n);
+        assert_memory_equal(again.data, d->ids.data, again.n * sizeof *again.data);
+        ag_text_free(&fact);
+        ag_text_free(&whole);
+        ag_ids_free(&again);
+    }
+}
+
+/* SnapKV as tuned for this model; with the paper's window of 32 and average of 5 the digits, which
+ * lie behind the words that the question attends to, leave. */
+static void a_question_inside_is_what_snapkv_goes_by(void **state) {
+    (void)state;
+    ag_eviction_params tuned = policy_of("snapkv", CONTEXT / 8), paper = tuned;
+    tuned.snapkv_window = 12;
+    tuned.snapkv_kernel = 15;
+    tuned.snapkv_pool = AG_POOL_MAX;
+    ag_eviction_params none = policy_of("none", 0);
+    size_t full = ask(&none, false), kept = ask(&tuned, false);
+    ask(&paper, false);
+    assert_true(full * 10 >= N_DOCUMENTS * 9);
+    assert_true(kept * 10 >= full * 9);
+}
+
+/* A window answers what lies in it whole, and nothing else. */
+static void a_sliding_window_finds_its_share(void **state) {
+    (void)state;
+    for (uint32_t part = 2; part <= 8; part *= 2) {
+        ag_eviction_params sliding = policy_of("sliding", CONTEXT / part);
+        int within = 0;
+        for (size_t i = 0; i < N_DOCUMENTS; i++) {
+            within += documents[i].ids.n - documents[i].fact_begin < CONTEXT / part;
+        }
+        int right = (int)ask(&sliding, false);
+        assert_true(abs(right - within) <= 1);
+    }
+}
+
+static void keydiff_keeps_facts_nobody_has_asked_for(void **state) {
+    (void)state;
+    ag_eviction_params keydiff = policy_of("keydiff", CONTEXT / 4), chance = keydiff;
+    chance.policy = &random_policy;
+    size_t kept = ask(&keydiff, true), by_chance = ask(&chance, true);
+    assert_true(2 * kept >= N_DOCUMENTS);
+    assert_true(2 * kept >= 3 * by_chance);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(documents_are_what_they_are_said_to_be),
+        cmocka_unit_test(a_question_inside_is_what_snapkv_goes_by),
+        cmocka_unit_test(a_sliding_window_finds_its_share),
+        cmocka_unit_test(keydiff_keeps_facts_nobody_has_asked_for),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
