@@ -2,71 +2,121 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a GGUF of random Q4_0 weights in a Llama shape, for timing llama.cpp-based peers on the same work as ours.
 
-usage: make_bench_gguf.py OUT.gguf [--shape 1b|3b]        needs the PyPI packages gguf and numpy
+usage: make_bench_gguf.py OUT.gguf [--shape 1b|3b]        needs numpy
 The embedding is Q4_0 and tied (no output.weight), the vocabulary is empty ("no_vocab"): fit for speed, not for text.
-Peers' own benchmark: pp = prompt tokens in one batch, tg = one token at a time.
+Format: GGUF version 3, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 import argparse
-import gguf
+import struct
+
 import numpy as np
 
 SHAPES = {  # hidden, layers, heads, kv heads, head dim, ffn, vocabulary
     "1b": (2048, 16, 32, 8, 64, 8192, 128256),
     "3b": (3072, 28, 24, 8, 128, 8192, 128256),
 }
+F32, Q4_0 = 0, 2  # types of tensors
+ALIGNMENT = 32
+CHUNK_ROWS = 4096
 
 
-def random_q4_0(rng, rows, cols):
-    """(rows, cols / 32 * 18) uint8: random nibbles, scales between 0.002 and 0.006."""
-    blocks = np.empty((rows * cols // 32, 18), np.uint8)
-    blocks[:, 2:] = rng.integers(0, 256, (len(blocks), 16), dtype=np.uint8)
-    scale = (rng.random(len(blocks), dtype=np.float32) * 0.004 + 0.002).astype(np.float16)
-    blocks[:, :2] = scale.view(np.uint8).reshape(-1, 2)
-    return blocks.reshape(rows, cols // 32 * 18)
+def text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def pair(key, value):
+    """A key with its value: a string, a float, or an integer of 32 bits."""
+    kind, data = {
+        str: lambda: (8, text(value)),
+        float: lambda: (6, struct.pack("<f", value)),
+        int: lambda: (4, struct.pack("<I", value)),
+    }[type(value)]()
+    return text(key) + struct.pack("<I", kind) + data
+
+
+def metadata(shape):
+    dim, layers, heads, kv, head_dim, ffn, vocab = shape
+    return {
+        "general.architecture": "llama",
+        "llama.block_count": layers,
+        "llama.context_length": 131072,
+        "llama.embedding_length": dim,
+        "llama.feed_forward_length": ffn,
+        "llama.attention.head_count": heads,
+        "llama.attention.head_count_kv": kv,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.attention.key_length": head_dim,
+        "llama.attention.value_length": head_dim,
+        "llama.rope.freq_base": 500000.0,
+        "llama.rope.dimension_count": head_dim,
+        "llama.vocab_size": vocab,
+        "tokenizer.ggml.model": "no_vocab",
+    }
+
+
+def tensors(shape):
+    """(name, rows, columns); rows 0: a vector of F32."""
+    dim, layers, heads, kv, head_dim, ffn, vocab = shape
+    yield "token_embd.weight", vocab, dim
+    yield "output_norm.weight", 0, dim
+    for i in range(layers):
+        p = f"blk.{i}."
+        yield p + "attn_norm.weight", 0, dim
+        yield p + "ffn_norm.weight", 0, dim
+        yield p + "attn_q.weight", heads * head_dim, dim
+        yield p + "attn_k.weight", kv * head_dim, dim
+        yield p + "attn_v.weight", kv * head_dim, dim
+        yield p + "attn_output.weight", dim, heads * head_dim
+        yield p + "ffn_gate.weight", ffn, dim
+        yield p + "ffn_up.weight", ffn, dim
+        yield p + "ffn_down.weight", dim, ffn
+
+
+def n_bytes(rows, cols):
+    return rows * cols // 32 * 18 if rows else cols * 4
+
+
+def padding(n):
+    return b"\0" * (-n % ALIGNMENT)
+
+
+def write_q4_0(f, rng, rows, cols):
+    """Random nibbles, scales between 0.002 and 0.006."""
+    for row in range(0, rows, CHUNK_ROWS):
+        n = min(CHUNK_ROWS, rows - row) * cols // 32
+        blocks = np.empty((n, 18), np.uint8)
+        blocks[:, 2:] = rng.integers(0, 256, (n, 16), dtype=np.uint8)
+        scale = (rng.random(n, dtype=np.float32) * 0.004 + 0.002).astype("<f2")
+        blocks[:, :2] = scale.view(np.uint8).reshape(-1, 2)
+        blocks.tofile(f)
+
+
+def write_gguf(f, shape):
+    pairs, listed = metadata(shape), list(tensors(shape))
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(listed), len(pairs))
+    header += b"".join(pair(k, v) for k, v in pairs.items())
+    offset = 0
+    for name, rows, cols in listed:
+        dims = (cols, rows) if rows else (cols,)  # innermost first
+        header += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, Q4_0 if rows else F32, offset)
+        offset += n_bytes(rows, cols) + len(padding(n_bytes(rows, cols)))
+    f.write(header + padding(len(header)))
+    rng = np.random.default_rng(0)
+    for _, rows, cols in listed:
+        if rows:
+            write_q4_0(f, rng, rows, cols)
+        else:
+            np.ones(cols, "<f4").tofile(f)
+        f.write(padding(n_bytes(rows, cols)))
 
 
 def main():
-    args = argparse.ArgumentParser()
+    args = argparse.ArgumentParser(description="Write a GGUF of random Q4_0 weights.")
     args.add_argument("out")
     args.add_argument("--shape", choices=SHAPES, default="1b")
     args = args.parse_args()
-    dim, layers, heads, kv, head_dim, ffn, vocab = SHAPES[args.shape]
-    rng = np.random.default_rng(0)
-    w = gguf.GGUFWriter(args.out, "llama")
-    w.add_block_count(layers)
-    w.add_context_length(131072)
-    w.add_embedding_length(dim)
-    w.add_feed_forward_length(ffn)
-    w.add_head_count(heads)
-    w.add_head_count_kv(kv)
-    w.add_layer_norm_rms_eps(1e-5)
-    w.add_rope_freq_base(500000.0)
-    w.add_rope_dimension_count(head_dim)
-    w.add_key_length(head_dim)
-    w.add_value_length(head_dim)
-    w.add_vocab_size(vocab)
-    w.add_tokenizer_model("no_vocab")
-
-    def q4(name, rows, cols):
-        w.add_tensor(name, random_q4_0(rng, rows, cols), raw_dtype=gguf.GGMLQuantizationType.Q4_0)
-
-    q4("token_embd.weight", vocab, dim)
-    w.add_tensor("output_norm.weight", np.ones(dim, np.float32))
-    for i in range(layers):
-        p = f"blk.{i}."
-        w.add_tensor(p + "attn_norm.weight", np.ones(dim, np.float32))
-        w.add_tensor(p + "ffn_norm.weight", np.ones(dim, np.float32))
-        q4(p + "attn_q.weight", heads * head_dim, dim)
-        q4(p + "attn_k.weight", kv * head_dim, dim)
-        q4(p + "attn_v.weight", kv * head_dim, dim)
-        q4(p + "attn_output.weight", dim, heads * head_dim)
-        q4(p + "ffn_gate.weight", ffn, dim)
-        q4(p + "ffn_up.weight", ffn, dim)
-        q4(p + "ffn_down.weight", dim, ffn)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    with open(args.out, "wb") as f:
+        write_gguf(f, SHAPES[args.shape])
 
 
 if __name__ == "__main__":
