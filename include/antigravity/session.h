@@ -160,7 +160,8 @@ typedef struct ag_generate_stats {
     ag_eviction_tally evictions;  /* of this generation */
 } ag_generate_stats;
 
-/* Consumes the prompt (n > 0) and generates. Statistics are filled in also after an error, as far
+/* Consumes the prompt and generates; without a prompt (n = 0) from the logits that are there,
+ * AG_INVALID if there are none. Statistics are filled in also after an error, as far
  * as it came; being cancelled is no error. The session stands after the last token that was fed to
  * the model; the last chosen token of a generation is not fed. */
 AG_API ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* As shells do with $(...), and because `echo text |` is how prompts are piped in. */
 static void drop_last_newline(prompt *p) {
@@ -19,7 +20,12 @@ static void drop_last_newline(prompt *p) {
 }
 
 static int read_prompt(generation *g) {
-    const generate_options *o = &g->o;
+    generate_options *o = &g->o;
+    if (o->kept.load) o->prompt.no_bos = true; /* the text has begun already */
+    if (o->kept.load && !o->prompt.text && !o->prompt.file && !o->prompt.ids &&
+        isatty(STDIN_FILENO)) {
+        o->prompt.text = "";
+    }
     int code = prompt_read(&g->prompt, &o->prompt);
     if (code != EXIT_DONE || o->prompt.text || o->prompt.ids) return code;
     drop_last_newline(&g->prompt);
@@ -39,7 +45,7 @@ static int prepare_prompt(generation *g) {
     int code = p->text ? prompt_encode(p, &o->prompt, e->tokenizer) : EXIT_DONE;
     if (code == EXIT_DONE) code = prompt_check_ids(p, e->info.n_vocab);
     if (code != EXIT_DONE) return code;
-    if (!p->n) {
+    if (!p->n && !o->kept.load) {
         complain("the prompt is empty: there is no token to start from");
         return EXIT_USAGE;
     }
@@ -114,6 +120,10 @@ static bool keep_id(generation *g, int32_t id) {
 static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     generation *g = user;
     progress_end();
+    if (id >= 0 && !kept_add(&g->kept, id)) {
+        g->out_of_memory = true;
+        return false;
+    }
     if (g->o.json) {
         g->out_of_memory = (id >= 0 && !keep_id(g, id)) || !keep_text(g, text, len);
         return !g->out_of_memory && !interrupted();
@@ -147,9 +157,43 @@ static int echo_prompt(generation *g) {
 
 /* ---- the run ---- */
 
+static ag_status generate_from(generation *g, const ag_generate_params *params, ag_error *err) {
+    const prompt *p = &g->prompt;
+    const size_t first = g->kept.n_reused;
+    return ag_generate(g->engine.session, p->ids + first, p->n - first, params, &g->stats, err);
+}
+
+/* The prompt alone, so that it can be kept before anything follows it. */
+static int read_and_keep(generation *g, const ag_generate_params *params, ag_status *status,
+                         ag_error *err) {
+    ag_generate_params only_read = *params;
+    only_read.max_tokens = 0;
+    *status = generate_from(g, &only_read, err);
+    if (*status != AG_OK || g->stats.finish == AG_FINISH_CANCELLED) return EXIT_DONE;
+    progress_end();
+    return kept_after_prompt(&g->kept, &g->o.kept, &g->engine, &g->prompt);
+}
+
+/* What follows a prompt that has been read; the figures are those of both parts. */
+static ag_status answer(generation *g, const ag_generate_params *params, ag_error *err) {
+    const ag_generate_stats read = g->stats;
+    ag_status status = ag_generate(g->engine.session, NULL, 0, params, &g->stats, err);
+    g->stats.n_prompt = read.n_prompt;
+    g->stats.prefill_s = read.prefill_s;
+    if (g->stats.n_generated) g->stats.first_token_s += read.prefill_s;
+    ag_eviction_tally *all = &g->stats.evictions;
+    all->n_evictions += read.evictions.n_evictions;
+    all->n_tokens += read.evictions.n_tokens;
+    all->bytes_returned += read.evictions.bytes_returned;
+    all->seconds += read.evictions.seconds;
+    return status;
+}
+
 static int run(generation *g) {
     const generate_options *o = &g->o;
     ag_error err;
+    ag_status status;
+    int code = EXIT_DONE;
     ag_generate_params params = ag_generate_defaults();
     params.max_tokens = o->max_tokens;
     params.ignore_eos = o->ignore_eos;
@@ -162,14 +206,22 @@ static int run(generation *g) {
     params.on_token_user = g;
     params.progress = progress_update;
     progress_begin("reading the prompt");
-    ag_status status =
-        ag_generate(g->engine.session, g->prompt.ids, g->prompt.n, &params, &g->stats, &err);
+    if (o->kept.prompt && g->kept.n_reused < g->prompt.n) {
+        code = read_and_keep(g, &params, &status, &err);
+        bool more = status == AG_OK && g->stats.finish != AG_FINISH_CANCELLED && o->max_tokens;
+        if (code == EXIT_DONE && more) status = answer(g, &params, &err);
+    } else {
+        status = generate_from(g, &params, &err);
+    }
     progress_end();
     if (g->wrote && !g->ends_in_newline) print(g, "\n", 1);
+    if (code != EXIT_DONE) return code;
     if (g->out_of_memory) return complain_no_memory();
     if (output_failed()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
     if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
+    code = kept_end(&g->kept, &o->kept, &g->engine, o->model.verbose);
+    if (code != EXIT_DONE) return code;
     return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
@@ -182,6 +234,8 @@ static int generate(generation *g) {
     if (code == EXIT_DONE) code = create_sampler(g);
     if (code == EXIT_DONE) code = engine_load(e, m);
     if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
+    if (code == EXIT_DONE)
+        code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m->verbose);
     if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
     if (code != EXIT_DONE) return code;
     code = run(g);
@@ -201,6 +255,7 @@ int command_generate(int argc, char **argv) {
     ag_sampler_destroy(g.sampler);
     engine_close(&g.engine);
     prompt_free(&g.prompt);
+    kept_free(&g.kept);
     free(g.ids.data);
     free(g.text.data);
     generate_options_free(&g.o);

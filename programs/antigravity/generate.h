@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_GENERATE_H
 
 #include "engine.h"
+#include "kept_cache.h"
 #include "prompt.h"
 #include "sampling_options.h"
 
@@ -11,6 +12,7 @@ typedef struct generate_options {
     model_options model;
     prompt_options prompt;
     sampling_options sampling;
+    kept_options kept;
     int64_t max_tokens;
     const char **stop; /* owned list of borrowed texts */
     size_t n_stop;
@@ -23,6 +25,7 @@ typedef struct generation {
     prompt prompt;
     uint32_t n_context;
     ag_sampler *sampler;
+    kept_cache kept;
     /* What was made. */
     ag_generate_stats stats;
     ag_ids ids;

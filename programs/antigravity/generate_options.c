@@ -99,7 +99,9 @@ static const char examples[] =
     "  antigravity generate -p \"The old king had three sons\" -n 300\n"
     "  antigravity generate -m ~/models/Llama-3.2-1B -f prompt.txt --temperature 0\n"
     "  echo \"Once upon a time\" | antigravity generate --seed 7 --stop \"The end\"\n"
-    "  antigravity generate --prompt-ids 4090,790,650,258,469 --json -q";
+    "  antigravity generate --prompt-ids 4090,790,650,258,469 --json -q\n"
+    "  antigravity generate -p \"The old king\" --save-cache king.agcache\n"
+    "  antigravity generate --load-cache king.agcache -p \" Then\"";
 
 static generate_options defaults(void) {
     return (generate_options){
@@ -123,13 +125,17 @@ int generate_parse(generate_options *o, int argc, char **argv) {
                 sampling_group(&o->sampling),
                 context_group(&o->model),
                 eviction_group(&o->model.eviction),
+                kept_group(&o->kept),
                 machine_group(&o->model),
                 message_group(&o->model),
             },
-        .n_groups = 8,
+        .n_groups = 9,
     };
     int code = options_parse(&line, argc, argv);
-    return code == OPTIONS_RUN && model_options_check(&o->model) != EXIT_DONE ? EXIT_USAGE : code;
+    if (code != OPTIONS_RUN) return code;
+    code = model_options_check(&o->model);
+    if (code == EXIT_DONE) code = kept_check(&o->kept);
+    return code == EXIT_DONE ? OPTIONS_RUN : code;
 }
 
 void generate_options_free(generate_options *o) {

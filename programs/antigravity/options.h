@@ -47,7 +47,7 @@ typedef struct option_group {
     void *target;
 } option_group;
 
-enum { MAX_OPERANDS = 4, MAX_GROUPS = 8 };
+enum { MAX_OPERANDS = 4, MAX_GROUPS = 9 };
 
 typedef struct command_line {
     const char *usage;       /* after "antigravity ": "generate [OPTION]..." */

@@ -147,7 +147,9 @@ static ag_status decode_loop(generation *g, double start, ag_error *err) {
 static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *err) {
     const ag_generate_params *p = g->params;
     double start = now_s();
-    ag_status st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
+    ag_status st = AG_OK;
+    if (n || !ag_session_logits(g->session))
+        st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
     g->stats->prefill_s = now_s() - start;
     if (st == AG_CANCELLED) {
         end(g, AG_FINISH_CANCELLED);

@@ -95,8 +95,8 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     add_name(out, "k_type", ag_dtype_name(kv->k_type));
     add_name(out, "v_type", ag_dtype_name(kv->v_type));
     add(out, "k_rotation", kv->hadamard ? "hadamard" : "none");
-    add_number(out, "protected_prefix", kv->n_protected);
     add_name(out, "eviction_policy", policy_name(&s->params.eviction));
+    add_number(out, "protected_prefix", kv->n_protected);
     return AG_OK;
 }
 

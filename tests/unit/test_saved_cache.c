@@ -249,7 +249,7 @@ static void what_differs_is_named(void **state) {
         {"none", AG_F16, AG_F16, AG_K_ROTATION_ON, AG_UNSUPPORTED,
          "saved for k_rotation none, this session has hadamard"},
         {"h2o", AG_F16, AG_F16, AG_K_ROTATION_OFF, AG_UNSUPPORTED,
-         "saved for protected_prefix 0, this session has 4"},
+         "saved for eviction_policy none, this session has h2o"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ag_session_params p = params_of(cases[i].policy, cases[i].k, cases[i].v);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kept_cache.h"
+
+#include "command.h"
+#include "output.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FIELD(name) offsetof(kept_options, name)
+
+static const option_def defs[] = {
+    {.name = "save-cache",
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(save),
+     .help = "when done, keep the conversation in FILE: its KV cache as evictions left it, and its "
+             "tokens"},
+    {.name = "load-cache",
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(load),
+     .help = "go on with the conversation in FILE; the prompt is added to it and may be empty"},
+    {.name = "prompt-cache",
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(prompt),
+     .help =
+         "read no token of the prompt again that FILE holds; where there is more to the prompt, "
+         "or no FILE, keep what was read there"},
+};
+
+option_group kept_group(kept_options *o) {
+    return (option_group){"Saved cache", defs, sizeof defs / sizeof defs[0], o};
+}
+
+int kept_check(const kept_options *o) {
+    if (o->load && o->prompt) {
+        complain("--load-cache goes on with a conversation, --prompt-cache begins one: give one of "
+                 "them");
+        return EXIT_USAGE;
+    }
+    /* A file that may not grow is reported like a full disk. */
+    if (o->save || o->prompt) signal(SIGXFSZ, SIG_IGN);
+    return EXIT_DONE;
+}
+
+void kept_free(kept_cache *k) { free(k->ids.data); }
+
+bool kept_add(kept_cache *k, int32_t id) {
+    ag_ids *ids = &k->ids;
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? ids->cap * 2 : 256;
+        int32_t *grown = realloc(ids->data, cap * sizeof *grown);
+        if (!grown) return false;
+        ids->data = grown;
+        ids->cap = cap;
+    }
+    ids->data[ids->n++] = id;
+    return true;
+}
+
+static int restore(kept_cache *k, const char *path, const engine *e, bool verbose) {
+    ag_error err;
+    ag_ids ids = {0};
+    if (ag_session_restore(e->session, path, e->tokenizer, &ids, &err) != AG_OK)
+        return complain_error(&err);
+    bool kept = true;
+    for (size_t i = 0; kept && i < ids.n; i++) kept = kept_add(k, ids.data[i]);
+    ag_ids_free(&ids);
+    if (!kept) return complain_no_memory();
+    uint32_t position = ag_session_position(e->session);
+    k->unknown = k->ids.n != position;
+    if (verbose) complain("%s: %" PRIu32 " tokens", path, position);
+    return EXIT_DONE;
+}
+
+static int load(kept_cache *k, const char *path, const engine *e, const prompt *p, bool verbose) {
+    int code = restore(k, path, e, verbose);
+    if (code == EXIT_DONE && !p->n && !ag_session_logits(e->session)) {
+        complain("the prompt is empty, and %s holds no token to start from", path);
+        return EXIT_USAGE;
+    }
+    return code;
+}
+
+/* How far the prompt is what the session has consumed; the session is taken back to that. */
+static int match(kept_cache *k, const engine *e, const prompt *p) {
+    ag_error err;
+    size_t n = 0;
+    while (n < k->ids.n && n < p->n && k->ids.data[n] == p->ids[n]) n++;
+    bool whole = n == k->ids.n;
+    /* The prompt's last token gives the logits that begin the answer. */
+    if (n == p->n && !(whole && ag_session_logits(e->session))) n--;
+    /* Where tokens have left the cache, a shorter past is not what it would have been. */
+    if (n < k->ids.n && ag_session_kv_budget(e->session)) n = 0;
+    k->ids.n = k->n_reused = n;
+    k->unknown = false;
+    if (!n) ag_session_reset(e->session);
+    else if (ag_session_truncate(e->session, (uint32_t)n, &err) != AG_OK)
+        return complain_error(&err);
+    return EXIT_DONE;
+}
+
+int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
+               ag_sampler *sampler, bool verbose) {
+    int code = EXIT_DONE;
+    if (o->load) {
+        code = load(k, o->load, e, p, verbose);
+    } else if (o->prompt && access(o->prompt, F_OK) == 0) {
+        code = restore(k, o->prompt, e, verbose);
+        if (code == EXIT_DONE) code = match(k, e, p);
+        if (code == EXIT_DONE && verbose)
+            complain("%s: %zu of %zu tokens of the prompt are there", o->prompt, k->n_reused, p->n);
+    }
+    for (size_t i = 0; code == EXIT_DONE && i < k->ids.n; i++)
+        ag_sampler_accept(sampler, k->ids.data[i]);
+    for (size_t i = k->n_reused; code == EXIT_DONE && i < p->n; i++) {
+        if (!kept_add(k, p->ids[i])) code = complain_no_memory();
+    }
+    return code;
+}
+
+static int save(const kept_cache *k, const char *path, const engine *e) {
+    ag_error err;
+    uint32_t position = ag_session_position(e->session);
+    size_t n = k->unknown || k->ids.n < position ? 0 : position;
+    ag_status status = ag_session_save(e->session, path, e->tokenizer, k->ids.data, n, &err);
+    return status == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+int kept_after_prompt(kept_cache *k, const kept_options *o, const engine *e, const prompt *p) {
+    if (!o->prompt || k->n_reused == p->n) return EXIT_DONE;
+    return save(k, o->prompt, e);
+}
+
+int kept_end(kept_cache *k, const kept_options *o, const engine *e, bool verbose) {
+    if (!o->save) return EXIT_DONE;
+    ag_error err;
+    /* The last token was chosen, but nothing has followed it yet. */
+    bool pending = !k->unknown && k->ids.n == (size_t)ag_session_position(e->session) + 1;
+    if (pending && ag_session_capacity_left(e->session)) {
+        ag_status status = ag_session_decode(e->session, k->ids.data[k->ids.n - 1], &err);
+        if (status != AG_OK) return complain_error(&err);
+    }
+    int code = save(k, o->save, e);
+    if (code == EXIT_DONE && verbose)
+        complain("%s: %" PRIu32 " tokens kept", o->save, ag_session_position(e->session));
+    return code;
+}

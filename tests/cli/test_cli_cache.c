@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity generate --save-cache, --load-cache and --prompt-cache: each run is a new process. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static char dir[64], file[96];
+
+static int set_up(void **state) {
+    (void)state;
+    make_directory(dir);
+    snprintf(file, sizeof file, "%s/cache", dir);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove_directory(dir);
+    return 0;
+}
+
+static size_t n_files(void) {
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static json_t *run_json(const char *const *args) {
+    cli_result r = cli_run(&(cli_setup){.args = args});
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    cli_free(&r);
+    return root;
+}
+
+#define JSON(...) \
+    run_json(CLI_ARGS("generate", GREEDY, "--ignore-eos", "--json", "-q", __VA_ARGS__))
+
+static json_t *ids_of(json_t *run) {
+    json_t *ids = json_object_get(run, "ids");
+    assert_true(json_is_array(ids));
+    return ids;
+}
+
+/* The ids of `parts` one after another are those of `whole`. */
+static void same_ids(json_t *whole, json_t *const *parts, size_t n_parts) {
+    json_t *joined = json_array();
+    for (size_t i = 0; i < n_parts; i++) json_array_extend(joined, ids_of(parts[i]));
+    if (!json_equal(joined, ids_of(whole))) {
+        fail_msg("%s\nis not %s", json_dumps(joined, JSON_COMPACT),
+                 json_dumps(ids_of(whole), JSON_COMPACT));
+    }
+    json_decref(joined);
+}
+
+static void an_interrupted_story_goes_on_as_if_it_had_not_been(void **state) {
+    (void)state;
+    const char *const policies[] = {"streaming", "h2o", "snapkv", "tova", "keydiff"};
+    static const char text[] = "The old king had three sons, and the eldest of them was proud, and "
+                               "the second was proud too, but the youngest had a good heart.";
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+#define MANAGED                                                                                   \
+    "--eviction-policy", policies[i], "--kv-budget", "24", "--kv-recent", "8", "--kv-slack", "4", \
+        "--snapkv-window", "8", "--kv-type", "q8_0,q4_0", "-c", "200"
+        json_t *whole = JSON("-p", text, "-n", "30", MANAGED);
+        json_t *parts[] = {JSON("-p", text, "-n", "12", "--save-cache", file, MANAGED),
+                           JSON("-p", "", "-n", "18", "--load-cache", file, MANAGED)};
+        same_ids(whole, parts, 2);
+        json_decref(whole);
+        json_decref(parts[0]);
+        json_decref(parts[1]);
+    }
+    assert_int_equal(n_files(), 1);
+}
+
+static void a_prompt_is_added_to_what_was_said(void **state) {
+    (void)state;
+    json_t *first = JSON("--prompt-ids", "4090,790,650,258,469", "-n", "3", "--save-cache", file);
+    json_t *second = JSON("--prompt-ids", "300,301", "-n", "6", "--load-cache", file);
+    char all[256] = "4090,790,650,258,469";
+    json_t *id;
+    size_t i;
+    json_array_foreach(ids_of(first), i, id) {
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, ",%d", (int)json_integer_value(id));
+    }
+    strcat(all, ",300,301");
+    json_t *whole = JSON("--prompt-ids", all, "-n", "6");
+    same_ids(whole, &second, 1);
+    json_decref(first);
+    json_decref(second);
+    json_decref(whole);
+}
+
+static void text_alone_gets_no_second_beginning(void **state) {
+    (void)state;
+    cli_result a =
+        CLI("generate", GREEDY, "-q", "-p", "Once upon", "-n", "0", "--save-cache", file);
+    assert_code(&a, 0);
+    cli_result b = CLI("generate", GREEDY, "-q", "-p", " a time", "-n", "6", "--load-cache", file);
+    cli_result c = CLI("generate", GREEDY, "-q", "-p", "Once upon a time", "-n", "6");
+    assert_code(&b, 0);
+    assert_string_equal(b.out, c.out);
+    cli_free(&a);
+    cli_free(&b);
+    cli_free(&c);
+}
+
+static void a_prompt_that_was_read_is_not_read_again(void **state) {
+    (void)state;
+    remove(file);
+#define STORY(text, ...) CLI("generate", GREEDY, "-v", "-p", text, "-n", "8", __VA_ARGS__)
+    cli_result plain = STORY("Once upon a time there was a fox", "-t", "2");
+    cli_result made = STORY("Once upon a time", "--prompt-cache", file);
+    assert_code(&made, 0);
+    assert_says(made.err, "prompt        5 tokens");
+    cli_result longer = STORY("Once upon a time there was a fox", "--prompt-cache", file);
+    assert_code(&longer, 0);
+    assert_string_equal(longer.out, plain.out);
+    assert_says(longer.err, ": 5 of ");
+    assert_does_not_say(longer.err, "prompt        0 tokens");
+    cli_result again = STORY("Once upon a time there was a fox", "--prompt-cache", file);
+    assert_string_equal(again.out, plain.out);
+    assert_says(again.err, "prompt        0 tokens");
+    cli_result shorter = STORY("Once upon a time", "--prompt-cache", file);
+    assert_string_equal(shorter.out, made.out);
+    assert_says(shorter.err, "prompt        1 tokens");
+    cli_result other = STORY("A fox", "--prompt-cache", file, "-q");
+    assert_code(&other, 2); /* -q and -v */
+    cli_free(&other);
+    other = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "8", "--prompt-cache", file);
+    cli_result other_plain = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "8");
+    assert_string_equal(other.out, other_plain.out);
+    cli_result *all[] = {&plain, &made, &longer, &again, &shorter, &other, &other_plain};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) cli_free(all[i]);
+}
+
+static void an_evicted_prompt_is_taken_as_a_whole_or_not(void **state) {
+    (void)state;
+    remove(file);
+#define KING(text, ...)                                                                 \
+    CLI("generate", GREEDY, "-q", "-p", text, "-n", "6", "--eviction-policy", "h2o",    \
+        "--kv-budget", "16", "--protected-prefix", "4", "--kv-recent", "4", "-c", "64", \
+        __VA_ARGS__)
+    static const char begin[] = "The old king had three sons, and the eldest of them was proud,";
+    static const char other[] = "The old king had three sons, and the eldest of all was a fox,";
+    cli_result made = KING(begin, "--prompt-cache", file);
+    assert_code(&made, 0);
+    cli_result again = KING(begin, "--prompt-cache", file);
+    assert_string_equal(again.out, made.out);
+    cli_result plain = KING(other, "-t", "1");
+    cli_result anew = KING(other, "--prompt-cache", file);
+    assert_string_equal(anew.out, plain.out);
+    cli_free(&made);
+    cli_free(&again);
+    cli_free(&plain);
+    cli_free(&anew);
+}
+
+static void files_that_do_not_fit_are_refused_by_name(void **state) {
+    (void)state;
+    cli_result made = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "2", "--save-cache", file);
+    assert_code(&made, 0);
+    cli_free(&made);
+#define REFUSED(code, part, ...)                                             \
+    do {                                                                     \
+        cli_result r = CLI("generate", QUICK, "-q", "-n", "2", __VA_ARGS__); \
+        assert_refused(&r, code, part);                                      \
+        cli_free(&r);                                                        \
+    } while (0)
+    REFUSED(1, ": saved for k_type f16, this session has q8_0", "-p", "A", "--kv-type", "q8_0,f16",
+            "--load-cache", file);
+    REFUSED(1, ": saved for k_type f16, this session has q8_0", "-p", "A", "--kv-type", "q8_0,f16",
+            "--prompt-cache", file);
+    REFUSED(1, ": saved for ", "--prompt-ids", "1,2", "-m", TINY, "--load-cache", file);
+    REFUSED(1, "/nowhere: No such file", "-p", "A", "--load-cache", "/nowhere");
+    REFUSED(2, "give one of them", "-p", "A", "--load-cache", file, "--prompt-cache", file);
+    REFUSED(2, "the prompt is empty", "-p", "", "--no-bos", "--save-cache", file);
+    write_file(dir, "notes", "dear diary, it was a long day", 29);
+    char notes[96];
+    snprintf(notes, sizeof notes, "%s/notes", dir);
+    REFUSED(1, "/notes: not a saved cache", "-p", "A", "--load-cache", notes);
+    FILE *f = fopen(file, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1000, SEEK_END), 0);
+    assert_int_equal(fwrite("damage", 1, 6, f), 6);
+    assert_int_equal(fclose(f), 0);
+    REFUSED(1, "/cache: damaged: ", "-p", "A", "--load-cache", file);
+    remove(notes);
+}
+
+static void a_full_disk_leaves_the_old_file(void **state) {
+    (void)state;
+    struct rlimit before, little;
+    remove(file);
+    write_file(dir, "cache", "what was there", 14);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = (struct rlimit){4096, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    cli_result r = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "2", "--save-cache", file);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_code(&r, 1);
+    assert_says(r.err, "/cache: writing failed: ");
+    cli_free(&r);
+    assert_int_equal(n_files(), 1);
+    char text[32] = "";
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(text, 1, sizeof text, f), 14);
+    fclose(f);
+    assert_string_equal(text, "what was there");
+    r = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "2", "--save-cache", "/dev/full");
+    assert_code(&r, 1);
+    assert_says(r.err, "/dev/full: is there and is no regular file");
+    cli_free(&r);
+}
+
+static void an_interrupted_run_is_kept_too(void **state) {
+    (void)state;
+    remove(file);
+    cli_result r =
+        cli_run(&(cli_setup){.args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once upon a time",
+                                              "-n", "-1", "--ignore-eos", "--save-cache", file),
+                             .interrupt_after_output = 20});
+    assert_code(&r, 130);
+    cli_result next = CLI("generate", GREEDY, "-v", "-p", "", "-n", "2", "--load-cache", file);
+    assert_code(&next, 0);
+    assert_says(next.err, "prompt        0 tokens");
+    cli_free(&r);
+    cli_free(&next);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_interrupted_story_goes_on_as_if_it_had_not_been),
+        cmocka_unit_test(a_prompt_is_added_to_what_was_said),
+        cmocka_unit_test(text_alone_gets_no_second_beginning),
+        cmocka_unit_test(a_prompt_that_was_read_is_not_read_again),
+        cmocka_unit_test(an_evicted_prompt_is_taken_as_a_whole_or_not),
+        cmocka_unit_test(files_that_do_not_fit_are_refused_by_name),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(an_interrupted_run_is_kept_too),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
