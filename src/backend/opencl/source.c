@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILES_MAX = 16, NAME_MAX_BYTES = 64, SOURCE_MAX = 1 << 20 };
 
@@ -50,7 +51,10 @@ static ag_status read_override(const char *dir, const char *file, char **text, s
                        sizeof path);
     }
     FILE *f = fopen(path, "rb");
-    if (!f && errno == ENOENT) return AG_OK;
+    if (!f && errno == ENOENT) {
+        if (access(dir, F_OK) == 0) return AG_OK;
+        return AG_FAIL(err, NOT_FOUND, "AG_OPENCL_KERNELS: %s: %s", dir, strerror(errno));
+    }
     if (!f) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
     char *buf = ag_malloc(SOURCE_MAX + 1);
     size_t got = buf ? fread(buf, 1, SOURCE_MAX + 1, f) : 0;
