@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +26,18 @@ static const ag_dtype type_pairs[][2] = {{AG_F32, AG_F16}, {AG_Q8_0, AG_Q4_0}};
 
 static size_t in_use(const rig *r) { return ag_memory_bytes_in_use(ag_backend_memory(r->be[1])); }
 
+static const char *device_backend; /* NULL: one with hidden memory */
+
+static ag_backend *open_device(void) {
+    ag_backend *be;
+    ag_backend_params p = {.name = device_backend};
+    if (!device_backend) return plain_backend_create(false);
+    assert_int_equal(ag_backend_create(&p, &be, NULL), AG_OK);
+    return be;
+}
+
 static rig make(ag_dtype k_type, ag_dtype v_type) {
-    rig r = {{plain_backend_create(true), plain_backend_create(false)}, {NULL}};
+    rig r = {{plain_backend_create(true), open_device()}, {NULL}};
     ag_kv_params p = {.n_layers = LAYERS,
                       .n_kv_heads = HEADS,
                       .head_dim = DIM,
@@ -215,7 +226,18 @@ static void what_is_saved_does_not_tell_where_it_lay(void **state) {
     drop(&r);
 }
 
-int main(void) {
+/* usage: test_kv_device [BACKEND] */
+int main(int argc, char **argv) {
+    enum { EXIT_SKIPPED = 77 };
+    ag_backend *be;
+    ag_error err;
+    device_backend = argc > 1 ? argv[1] : NULL;
+    ag_backend_params p = {.name = device_backend};
+    if (ag_backend_create(&p, &be, &err) != AG_OK) {
+        printf("skipped: %s\n", err.msg);
+        return EXIT_SKIPPED;
+    }
+    ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_memory_holds_the_same_slots),
         cmocka_unit_test(segments_come_and_go_with_the_slots),

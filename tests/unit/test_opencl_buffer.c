@@ -218,6 +218,32 @@ static void staged_arrays_are_found_again(void **state) {
     assert_memory_equal(back, other, sizeof other);
 }
 
+/* An array that is found again must live until its launch, whatever is staged beside it. */
+static void a_found_array_is_not_overwritten_by_its_neighbour(void **state) {
+    (void)state;
+    ag_cl_backend *cl = ag_cl_of(be);
+    const size_t half = cl->staging.bytes / 2, most = half - 4096;
+    unsigned char *filler = calloc(half, 1), a[1000], back[1000];
+    memset(a, 77, sizeof a);
+    cl_mem mem;
+    size_t offset;
+    for (int round = 0; round < 4; round++) {
+        assert_int_equal(ag_cl_stage(cl, a, sizeof a, &mem, &offset, NULL), AG_OK);
+        filler[0] = (unsigned char)(round + 1);
+        assert_int_equal(ag_cl_stage(cl, filler, most, &mem, &offset, NULL), AG_OK);
+        /* One launch with both: */
+        filler[0] = (unsigned char)(round + 101);
+        assert_int_equal(ag_cl_stage(cl, a, sizeof a, &mem, &offset, NULL), AG_OK);
+        size_t beside;
+        assert_int_equal(ag_cl_stage(cl, filler, most, &mem, &beside, NULL), AG_OK);
+        assert_int_equal(cl->api.clEnqueueReadBuffer(cl->queue, mem, CL_TRUE, offset, sizeof a,
+                                                     back, 0, NULL, NULL),
+                         CL_SUCCESS);
+        assert_memory_equal(back, a, sizeof a);
+    }
+    free(filler);
+}
+
 static void a_large_array_makes_the_ring_grow(void **state) {
     (void)state;
     ag_cl_backend *cl = ag_cl_of(be);
@@ -250,6 +276,7 @@ int main(void) {
         cmocka_unit_test(a_kernel_computes_on_a_tensor),
         cmocka_unit_test(a_host_tensor_is_no_argument),
         cmocka_unit_test(staged_arrays_are_found_again),
+        cmocka_unit_test(a_found_array_is_not_overwritten_by_its_neighbour),
         cmocka_unit_test(a_large_array_makes_the_ring_grow),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ enum { AG_CL_STAGED_RECENT = 8 };
  * only when the copies that left it are done. */
 typedef struct ag_cl_staging {
     cl_mem pinned, device; /* owned */
+    cl_mem retired;        /* owned; the device buffer of a ring that became too small */
     unsigned char *host;   /* pinned, as the host sees it */
     size_t bytes, at;      /* of the ring; where the next array goes */
     cl_event left[2];      /* owned; the last copy out of each half, NULL if none is under way */

@@ -49,6 +49,7 @@ static const ag_backend_ops opencl_ops = {
     .gather = ag_cl_gather,
     .kv_write = ag_cl_kv_write,
     .attention = ag_cl_attention,
+    .kv_compact = ag_cl_kv_compact,
 };
 
 /* ---- life ---- */

@@ -39,6 +39,7 @@ void ag_cl_staging_close(ag_cl_backend *cl) {
         (void)api->clEnqueueUnmapMemObject(cl->queue, s->pinned, s->host, 0, NULL, NULL);
         (void)api->clFinish(cl->queue);
     }
+    if (s->retired) (void)api->clReleaseMemObject(s->retired);
     if (s->device) (void)api->clReleaseMemObject(s->device);
     if (s->pinned) (void)api->clReleaseMemObject(s->pinned);
     *s = (ag_cl_staging){0};
@@ -52,9 +53,13 @@ static ag_status grow(ag_cl_backend *cl, size_t n, ag_error *err) {
         bytes *= 2;
     }
     AG_TRY(ag_cl_finish(cl, err));
+    /* The launch that is being prepared may have an argument in the old buffer. */
+    cl_mem retired = cl->staging.device;
+    cl->staging.device = NULL;
     ag_cl_staging_close(cl);
     ag_status st = open_ring(cl, bytes, err);
     if (st != AG_OK) ag_cl_staging_close(cl);
+    cl->staging.retired = retired;
     return st;
 }
 
@@ -113,10 +118,14 @@ ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, con
     return put(cl, dst, dst_offset, data, n, &offset, err);
 }
 
+/* In the half that is being filled: the other one is the next to be written again, and that may
+ * happen before the launch that this array is for. */
 static bool find_recent(const ag_cl_staging *s, const void *data, size_t n, size_t *offset) {
     for (size_t i = s->n_recent; i-- > 0;) {
-        if (s->recent[i].n != n || memcmp(s->host + s->recent[i].offset, data, n) != 0) continue;
-        *offset = s->recent[i].offset;
+        const size_t half_bytes = s->bytes / 2, at = s->recent[i].offset;
+        if (at / half_bytes != (s->at - 1) / half_bytes) continue;
+        if (s->recent[i].n != n || memcmp(s->host + at, data, n) != 0) continue;
+        *offset = at;
         return true;
     }
     return false;

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/kv_compact.cl: kept slots go into scratch and from there to the places of
+ * those that leave, one launch each way for each run of blocks. */
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+enum { WG = 64 }; /* as in the file */
+
+typedef struct compaction {
+    ag_cl_backend *cl;
+    const ag_kv_view *kv;
+    const uint32_t *keep;
+    uint32_t head, first, n_keep; /* slots below `first` stay where they are */
+    uint32_t k_row, v_row;
+    cl_mem scratch;
+} compaction;
+
+static ag_status move_run(const compaction *c, const ag_cl_kv_run *run, uint32_t begin, uint32_t n,
+                          bool back) {
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, c->cl, "kv_compact.cl", "move_slots", NULL));
+    ag_cl_arg_buffer(&l, run->buffer);
+    ag_cl_arg_u64(&l, run->offset);
+    ag_cl_arg_u64(&l, run->stride);
+    ag_cl_arg_u64(&l, c->kv->v_offset);
+    ag_cl_arg_u64(&l, c->kv->p_offset);
+    ag_cl_arg_u32(&l, run->block0);
+    ag_cl_arg_mem(&l, c->scratch);
+    ag_cl_arg_staged(&l, c->keep + c->first, (c->n_keep - c->first) * sizeof *c->keep);
+    ag_cl_arg_u32(&l, c->head);
+    ag_cl_arg_u32(&l, c->k_row);
+    ag_cl_arg_u32(&l, c->v_row);
+    ag_cl_arg_u32(&l, c->first);
+    ag_cl_arg_u32(&l, begin);
+    ag_cl_arg_u32(&l, back);
+    const size_t pairs = (c->k_row + c->v_row + sizeof(uint32_t)) / 2;
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), n}, (size_t[]){WG, 1});
+}
+
+/* The slots to be read, or (`back`) to be written, run by run. */
+static ag_status move_all(const compaction *c, bool back) {
+    for (uint32_t i = c->first, n; i < c->n_keep; i += n) {
+        const uint32_t slot = back ? i : c->keep[i];
+        const ag_cl_kv_run run = ag_cl_kv_run_at(c->kv, slot / AG_KV_BLOCK, c->kv->n_blocks);
+        const uint32_t end = (run.block0 + run.n_blocks) * AG_KV_BLOCK;
+        for (n = 0; i + n < c->n_keep && (back ? i + n : c->keep[i + n]) < end;) n++;
+        AG_TRY(move_run(c, &run, i, n, back));
+    }
+    return AG_OK;
+}
+
+ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
+                           uint32_t n_keep) {
+    compaction c = {.cl = ag_cl_of(b), .kv = kv, .keep = keep, .head = head, .n_keep = n_keep};
+    while (c.first < n_keep && keep[c.first] == c.first) c.first++;
+    if (c.first == n_keep) return AG_OK;
+    c.k_row = (uint32_t)ag_dtype_row_bytes(kv->k_type, kv->head_dim);
+    c.v_row = (uint32_t)ag_dtype_row_bytes(kv->v_type, kv->head_dim);
+    const size_t row = c.k_row + c.v_row + sizeof(uint32_t);
+    AG_TRY(ag_cl_need_scratch(c.cl, (n_keep - c.first) * row, &c.scratch));
+    AG_TRY(move_all(&c, false));
+    return move_all(&c, true);
+}
