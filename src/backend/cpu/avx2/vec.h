@@ -69,29 +69,19 @@ INLINE vec v_load_f16(const void *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
-/* dst[0..8) = 8 signed bytes times d. */
-INLINE void expand_bytes(float *dst, __m128i bytes, float d) {
-    v_store(dst, v_mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), v_set(d)));
+/* Values at, at + 1, ... of the 32 bytes at q; at is a multiple of LANES. */
+INLINE vec v_load_q8(const unsigned char *q, size_t at) {
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(q + at));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 
-/* dst[0..32) = the values of 32 bytes times d. */
-INLINE void v_expand_q8(float *dst, const void *q, float d) {
-    for (int i = 0; i < 4; i++) {
-        expand_bytes(dst + i * LANES, _mm_loadl_epi64((const __m128i *)((const char *)q + 8 * i)),
-                     d);
-    }
-}
-
-/* dst[0..16) from the low nibbles, dst[16..32) from the high ones: (nibble - 8) * d. */
-INLINE void v_expand_q4(float *dst, const void *q, float d) {
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)q), mask = _mm_set1_epi8(15);
-    const __m128i eight = _mm_set1_epi8(8);
-    const __m128i low = _mm_sub_epi8(_mm_and_si128(bytes, mask), eight);
-    const __m128i high = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask), eight);
-    expand_bytes(dst, low, d);
-    expand_bytes(dst + 8, _mm_srli_si128(low, 8), d);
-    expand_bytes(dst + 16, high, d);
-    expand_bytes(dst + 24, _mm_srli_si128(high, 8), d);
+/* The same of 32 nibbles less 8: values 0 to 15 are the low ones of 16 bytes, then the high ones.
+ */
+INLINE vec v_load_q4(const unsigned char *q, size_t at) {
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(q + at % 16));
+    if (at >= 16) bytes = _mm_srli_epi16(bytes, 4);
+    const __m128i levels = _mm_sub_epi8(_mm_and_si128(bytes, _mm_set1_epi8(15)), _mm_set1_epi8(8));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(levels));
 }
 
 INLINE float half_to_float(uint16_t h) { return _cvtsh_ss(h); }

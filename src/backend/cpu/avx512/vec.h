@@ -69,21 +69,20 @@ INLINE vec v_load_f16(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* dst[0..32) = the values of 32 bytes times d. */
-INLINE void v_expand_q8(float *dst, const void *q, float d) {
-    for (int i = 0; i < 2; i++) {
-        const __m128i bytes = _mm_loadu_si128((const __m128i *)q + i);
-        v_store(dst + i * LANES, v_mul(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), v_set(d)));
-    }
+/* Values at, at + 1, ... of the 32 bytes at q; at is a multiple of LANES. */
+INLINE vec v_load_q8(const unsigned char *q, size_t at) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(q + at));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-/* dst[0..16) from the low nibbles, dst[16..32) from the high ones: (nibble - 8) * d. */
-INLINE void v_expand_q4(float *dst, const void *q, float d) {
+/* The same of 32 nibbles less 8: values 0 to 15 are the low ones of 16 bytes, then the high ones.
+ */
+INLINE vec v_load_q4(const unsigned char *q, size_t at) {
     const vec levels = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
-    const vec values = v_mul(levels, v_set(d));
-    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)q));
-    v_store(dst, _mm512_permutexvar_ps(wide, values)); /* takes the low 4 bits of an index */
-    v_store(dst + LANES, _mm512_permutexvar_ps(_mm512_srli_epi32(wide, 4), values));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)q);
+    __m512i index = _mm512_cvtepu8_epi32(bytes);
+    if (at) index = _mm512_srli_epi32(index, 4);
+    return _mm512_permutexvar_ps(index, levels); /* takes the low 4 bits of an index */
 }
 
 INLINE float half_to_float(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }

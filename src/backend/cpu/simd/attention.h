@@ -20,8 +20,8 @@ enum {
     SCORE_STRIDE = AG_KV_BLOCK * QUADS, /* floats of a vector of queries */
     ROOM_FLOATS = 4096,                 /* of converted rows: half of a first-level cache */
     STEP = 8,                           /* rows are converted a multiple of these at a time */
-    FEW_QUERIES = 16,
-    FEW_ROWS = 16,
+    FEW_QUERIES = 8,
+    FEW_ROWS = 32,
 };
 
 typedef struct tile {
@@ -109,10 +109,11 @@ INLINE void score_keys(const int NV, const int S, float *scores, const float *q,
         for (int s = 0; s < S; s++) acc[v][s] = v_zero();
     }
     const size_t q_stride = width * QUADS;
+    fetcher f = fetcher_of(next, (size_t)S, width / 4, q);
     for (size_t i = 0; i < width; i += 4) {
         vec query[KEY_VECS];
         for (int v = 0; v < NV; v++) query[v] = v_load(q + (size_t)v * q_stride + i * QUADS);
-        fetch_part(next, (size_t)S, i / 4);
+        fetch_step(&f);
         for (int s = 0; s < S; s++) {
             const vec key = v_quad(keys + (size_t)s * width + i);
             for (int v = 0; v < NV; v++) acc[v][s] = v_fma(query[v], key, acc[v][s]);
@@ -129,10 +130,9 @@ INLINE void score_keys(const int NV, const int S, float *scores, const float *q,
     }
 }
 
-/* All queries against n keys, n rounded up; the scores begin at slot s0. */
-static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n,
-                       const ahead *next) {
-    const size_t width = t->width, q_stride = width * QUADS;
+INLINE void score_rows_of(const size_t width, const tile *t, const float *keys, uint32_t s0,
+                          uint32_t n, const ahead *next) {
+    const size_t q_stride = width * QUADS;
     size_t v = 0;
     for (; v + KEY_VECS <= t->n_vecs; v += KEY_VECS) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
@@ -152,6 +152,15 @@ static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n
                        &rows);
         }
     }
+}
+
+/* All queries against n keys, n rounded up; the scores begin at slot s0. The usual widths are known
+ * to the compiler. */
+static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n,
+                       const ahead *next) {
+    if (t->width == 64) score_rows_of(64, t, keys, s0, n, next);
+    else if (t->width == 128) score_rows_of(128, t, keys, s0, n, next);
+    else score_rows_of(t->width, t, keys, s0, n, next);
 }
 
 static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {
@@ -243,14 +252,16 @@ static void weigh(const tile *t, size_t v) {
 /* ---- values ---- */
 
 typedef struct value_step {
-    const float *rows; /* of slot s0 on, `width` apart */
-    uint32_t s0, n;    /* slots of the block */
+    const unsigned char *rows; /* of slot s0 on, row_bytes apart */
+    size_t row_bytes;
+    const float *scales; /* [blocks of 32][AG_KV_BLOCK] of quantised rows */
+    uint32_t s0, n;      /* slots of the block */
     ahead next;
 } value_step;
 
-/* R queries from m on, NV vectors of the head from i on. */
-INLINE void add_values(const int R, const int NV, float *out, const tile *t, size_t m, size_t i,
-                       const value_step *step) {
+/* R queries from m on, NV vectors of the head from i on; rows as `type` has them. */
+INLINE void add_values(const ag_dtype type, const int R, const int NV, float *out, const tile *t,
+                       size_t m, size_t i, const value_step *step) {
     const size_t width = t->width;
     vec acc[4][VALUE_VECS];
     const float *weights[4];
@@ -266,12 +277,12 @@ INLINE void add_values(const int R, const int NV, float *out, const tile *t, siz
             acc[r][v] = v_mul(v_load(sums), v_set(t->factor[q]));
         }
     }
-    const float *row = step->rows + i;
+    const unsigned char *row = step->rows;
     full = full / 4 * 4;
     for (uint32_t s = 0; s < full; s += 4) {
-        for (uint32_t k = 0; k < 4; k++, row += width) {
+        for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
             vec value[VALUE_VECS];
-            for (int v = 0; v < NV; v++) value[v] = v_load(row + v * LANES);
+            load_values(type, NV, value, row, i, step->scales + s + k);
             if (i == 0 && m == 0) fetch_row(&step->next, s + k);
             for (int r = 0; r < R; r++) {
                 const vec weight = v_set(weights[r][s * QUADS + k]);
@@ -279,14 +290,14 @@ INLINE void add_values(const int R, const int NV, float *out, const tile *t, siz
             }
         }
     }
-    for (uint32_t s = full; s < step->n && s < most; s++, row += width) {
+    for (uint32_t s = full; s < step->n && s < most; s++, row += step->row_bytes) {
+        vec value[VALUE_VECS];
+        load_values(type, NV, value, row, i, step->scales + s);
         for (int r = 0; r < R; r++) {
             /* A slot that is not seen may hold anything: 0 * Inf would be NaN. */
             if ((float)(step->s0 + s) >= t->seen[m + (size_t)r]) continue;
             const vec weight = v_set(weights[r][s / 4 * LANES + s % 4]);
-            for (int v = 0; v < NV; v++) {
-                acc[r][v] = v_fma(weight, v_load(row + v * LANES), acc[r][v]);
-            }
+            for (int v = 0; v < NV; v++) acc[r][v] = v_fma(weight, value[v], acc[r][v]);
         }
     }
     for (int r = 0; r < R; r++) {
@@ -297,26 +308,54 @@ INLINE void add_values(const int R, const int NV, float *out, const tile *t, siz
 }
 
 /* R queries, the whole head. */
-INLINE void add_rows(const int R, float *out, const tile *t, size_t m, const value_step *step) {
+INLINE void add_rows(const ag_dtype type, const int R, float *out, const tile *t, size_t m,
+                     const value_step *step) {
     size_t i = 0;
     for (; i + VALUE_VECS * LANES <= t->width; i += VALUE_VECS * LANES) {
-        add_values(R, VALUE_VECS, out, t, m, i, step);
+        add_values(type, R, VALUE_VECS, out, t, m, i, step);
     }
-    for (; i < t->width; i += LANES) add_values(R, 1, out, t, m, i, step);
+    for (; i < t->width; i += LANES) add_values(type, R, 1, out, t, m, i, step);
 }
 
-static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, stream next) {
-    const stream here = values_of(t, b);
+INLINE void add_queries(const ag_dtype type, float *out, const tile *t, const value_step *step) {
+    size_t m = 0;
+    for (; m + 4 <= t->n_queries; m += 4) add_rows(type, 4, out, t, m, step);
+    for (; m + 2 <= t->n_queries; m += 2) add_rows(type, 2, out, t, m, step);
+    if (m < t->n_queries) add_rows(type, 1, out, t, m, step);
+    for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
+}
+
+/* Rows are converted once for many queries. */
+static void add_converted(const tile *t, float *out, stream here, uint32_t n, stream next) {
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
         const float *values = load_rows(t->room, stream_from(here, s).rows, rows, &t->values);
-        const value_step step = {values, s, rows, ahead_of(here, next, s, rows, n)};
-        size_t m = 0;
-        for (; m + 4 <= t->n_queries; m += 4) add_rows(4, out, t, m, &step);
-        for (; m + 2 <= t->n_queries; m += 2) add_rows(2, out, t, m, &step);
-        if (m < t->n_queries) add_rows(1, out, t, m, &step);
-        for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
+        const value_step step = {.rows = (const unsigned char *)values,
+                                 .row_bytes = t->width * sizeof(float),
+                                 .s0 = s,
+                                 .n = rows,
+                                 .next = ahead_of(here, next, s, rows, n)};
+        add_queries(AG_F32, out, t, &step);
     }
+}
+
+/* The first n slots of block b. Few queries use a converted row a few times only, on its way. */
+static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, stream next) {
+    const stream here = values_of(t, b);
+    const ag_dtype type = t->values.type;
+    if (t->n_queries > FEW_QUERIES || t->values.n_values != t->width || !is_loaded_directly(type)) {
+        add_converted(t, out, here, n, next);
+        return;
+    }
+    const value_step step = {.rows = here.rows,
+                             .row_bytes = here.row_bytes,
+                             .scales = load_scales(t->room, here.rows, n, &t->values),
+                             .n = n,
+                             .next = ahead_of(here, next, 0, n, n)};
+    if (type == AG_F32) add_queries(AG_F32, out, t, &step);
+    else if (type == AG_F16) add_queries(AG_F16, out, t, &step);
+    else if (type == AG_Q8_0) add_queries(AG_Q8_0, out, t, &step);
+    else add_queries(AG_Q4_0, out, t, &step);
 }
 
 /* ---- a span ---- */

@@ -26,7 +26,11 @@ INLINE void expand_q8_0(float *dst, const unsigned char *src, size_t n) {
     for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q8_0)) {
         uint16_t d;
         memcpy(&d, src, sizeof d);
-        v_expand_q8(dst + i, src + offsetof(ag_block_q8_0, qs), half_to_float(d));
+        const vec scale = v_set(half_to_float(d));
+        const unsigned char *q = src + offsetof(ag_block_q8_0, qs);
+        for (size_t at = 0; at < AG_QK; at += LANES) {
+            v_store(dst + i + at, v_mul(v_load_q8(q, at), scale));
+        }
     }
 }
 
@@ -34,7 +38,11 @@ INLINE void expand_q4_0(float *dst, const unsigned char *src, size_t n) {
     for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q4_0)) {
         uint16_t d;
         memcpy(&d, src, sizeof d);
-        v_expand_q4(dst + i, src + offsetof(ag_block_q4_0, qs), half_to_float(d));
+        const vec scale = v_set(half_to_float(d));
+        const unsigned char *q = src + offsetof(ag_block_q4_0, qs);
+        for (size_t at = 0; at < AG_QK; at += LANES) {
+            v_store(dst + i + at, v_mul(v_load_q4(q, at), scale));
+        }
     }
 }
 
@@ -59,6 +67,48 @@ INLINE const float *load_rows(float *room, const unsigned char *src, size_t n,
     return room;
 }
 
+/* ---- a row at a time ---- */
+
+INLINE bool is_loaded_directly(ag_dtype type) {
+    return type == AG_F32 || type == AG_F16 || type == AG_Q8_0 || type == AG_Q4_0;
+}
+
+/* The scales of n quantised rows as [blocks of 32][AG_KV_BLOCK]; NULL for other types. */
+static const float *load_scales(float *scales, const unsigned char *src, size_t n,
+                                const cache_rows *rows) {
+    uint16_t halves[AG_KV_BLOCK];
+    if (!ag_dtype_is_quantized(rows->type)) return NULL;
+    const size_t n_blocks = rows->n_values / AG_QK, block_bytes = rows->row_bytes / n_blocks;
+    for (size_t b = 0; b < n_blocks; b++, src += block_bytes) {
+        for (size_t s = 0; s < n; s++) {
+            memcpy(&halves[s], src + s * rows->row_bytes, sizeof halves[s]);
+        }
+        for (size_t s = 0; s < n; s += LANES) {
+            v_store(scales + b * AG_KV_BLOCK + s, v_load_f16(halves + s));
+        }
+    }
+    return scales;
+}
+
+/* NV vectors of a row from value i on; scales: of its blocks, AG_KV_BLOCK apart. */
+INLINE void load_values(const ag_dtype type, const int NV, vec *values, const unsigned char *row,
+                        size_t i, const float *scales) {
+    for (int v = 0; v < NV; v++) {
+        const size_t at = i + (size_t)(v * LANES), b = at / AG_QK;
+        if (type == AG_F32) {
+            values[v] = v_load((const float *)(const void *)row + at);
+        } else if (type == AG_F16) {
+            values[v] = v_load_f16(row + 2 * at);
+        } else if (type == AG_Q8_0) {
+            const unsigned char *q = row + b * sizeof(ag_block_q8_0) + offsetof(ag_block_q8_0, qs);
+            values[v] = v_mul(v_load_q8(q, at % AG_QK), v_set(scales[b * AG_KV_BLOCK]));
+        } else {
+            const unsigned char *q = row + b * sizeof(ag_block_q4_0) + offsetof(ag_block_q4_0, qs);
+            values[v] = v_mul(v_load_q4(q, at % AG_QK), v_set(scales[b * AG_KV_BLOCK]));
+        }
+    }
+}
+
 /* ---- fetching ----
  * Few queries compute less than a row takes to arrive: what is wanted next is fetched meanwhile,
  * row by row and not all at once, or the fetches would wait for each other. From memory into the
@@ -68,7 +118,6 @@ INLINE const float *load_rows(float *room, const unsigned char *src, size_t n,
 typedef struct stream {
     const unsigned char *rows; /* NULL: nothing */
     size_t row_bytes;
-    size_t part_bytes; /* row_bytes over the quads of a row, rounded up */
 } stream;
 
 typedef struct ahead {
@@ -78,7 +127,7 @@ typedef struct ahead {
 static const stream NOTHING = {0};
 
 INLINE stream stream_of(const unsigned char *rows, const cache_rows *r) {
-    return (stream){rows, r->row_bytes, (r->row_bytes * 4 + r->width - 1) / r->width};
+    return (stream){rows, r->row_bytes};
 }
 
 INLINE stream stream_from(stream s, size_t row) {
@@ -95,27 +144,49 @@ INLINE ahead ahead_from(const ahead *a, size_t row) {
     return (ahead){stream_from(a->soon, row), stream_from(a->later, row)};
 }
 
-INLINE void fetch_soon(const unsigned char *p, size_t bytes) {
-    __builtin_prefetch(p, 0, 3);
-    for (size_t i = 64; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 3);
-}
-
-INLINE void fetch_later(const unsigned char *p, size_t bytes) {
-    __builtin_prefetch(p, 0, 2);
-    for (size_t i = 64; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
-}
-
 INLINE void fetch_row(const ahead *a, size_t row) {
     const stream *s = &a->soon, *l = &a->later;
-    if (s->rows) fetch_soon(s->rows + row * s->row_bytes, s->row_bytes);
-    if (l->rows) fetch_later(l->rows + row * l->row_bytes, l->row_bytes);
+    if (s->rows) {
+        const unsigned char *p = s->rows + row * s->row_bytes;
+        for (size_t i = 0; i < s->row_bytes; i += 64) __builtin_prefetch(p + i, 0, 3);
+    }
+    if (l->rows) {
+        const unsigned char *p = l->rows + row * l->row_bytes;
+        for (size_t i = 0; i < l->row_bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+    }
 }
 
-/* The share of quad i in fetching n rows. */
-INLINE void fetch_part(const ahead *a, size_t n, size_t i) {
-    const stream *s = &a->soon, *l = &a->later;
-    if (s->rows) fetch_soon(s->rows + i * n * s->part_bytes, n * s->part_bytes);
-    if (l->rows) fetch_later(l->rows + i * n * l->part_bytes, n * l->part_bytes);
+/* The fetching of some rows in even steps. There is always an address, so that a step asks nothing:
+ * what is not wanted is `spare`, which lies in the first level. */
+typedef struct fetcher {
+    const unsigned char *soon, *later;
+    size_t soon_step, later_step;
+    bool wide; /* steps of more than a line */
+} fetcher;
+
+INLINE fetcher fetcher_of(const ahead *a, size_t n_rows, size_t n_steps, const void *spare) {
+    fetcher f = {spare, spare, 0, 0, false};
+    if (a->soon.rows) {
+        f.soon = a->soon.rows;
+        f.soon_step = (n_rows * a->soon.row_bytes + n_steps - 1) / n_steps;
+    }
+    if (a->later.rows) {
+        f.later = a->later.rows;
+        f.later_step = (n_rows * a->later.row_bytes + n_steps - 1) / n_steps;
+    }
+    f.wide = f.soon_step > 64 || f.later_step > 64;
+    return f;
+}
+
+INLINE void fetch_step(fetcher *f) {
+    __builtin_prefetch(f->soon, 0, 3);
+    __builtin_prefetch(f->later, 0, 2);
+    if (f->wide) {
+        __builtin_prefetch(f->soon + 64, 0, 3);
+        __builtin_prefetch(f->later + 64, 0, 2);
+    }
+    f->soon += f->soon_step;
+    f->later += f->later_step;
 }
 
 #endif
