@@ -68,7 +68,7 @@ typedef struct ag_memory ag_memory;
 typedef enum ag_usage {
     AG_USAGE_SCRATCH, /* activations and small things: heap, aligned to 64 bytes */
     AG_USAGE_WEIGHTS, /* written once, read for ever: pages of its own, huge ones when possible */
-    AG_USAGE_KV,      /* pages of its own, ordinary ones, committed when first touched */
+    AG_USAGE_KV, /* pages of its own, committed when first touched, huge ones once they are full */
 } ag_usage;
 
 /* A zeroed buffer of `bytes` (> 0), owned by the caller: ag_buffer_release. *out is NULL after a

@@ -181,6 +181,14 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
     return AG_OK;
 }
 
+/* The layer's full blocks, when there are more of them than before. */
+static void settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
+    const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
+    if (now == before || blocks[now - 1].buffer != blocks[0].buffer) return;
+    const size_t begin = blocks[0].offset, size = c->at.block_bytes;
+    ag_buffer_settle(blocks[0].buffer, begin, begin + before * size, begin + now * size);
+}
+
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
                              const uint32_t *positions, ag_error *err) {
     if (layer >= c->params.n_layers) {
@@ -205,6 +213,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         n_slots[h] += (uint32_t)n;
         ag_kv_last_of(c, layer)[h] = positions[n - 1];
     }
+    settle_blocks(c, layer, held / AG_KV_BLOCK, (held + (uint32_t)n) / AG_KV_BLOCK);
     return AG_OK;
 }
 

@@ -86,3 +86,7 @@ size_t ag_buffer_discard(ag_buffer *buf, size_t offset, size_t n) {
     size_t rest = buf->size - offset;
     return buf->ops->discard(buf, offset, n < rest ? n : rest);
 }
+
+void ag_buffer_settle(ag_buffer *buf, size_t begin, size_t from, size_t end) {
+    if (buf->ops->settle) buf->ops->settle(buf, begin, from, end);
+}

@@ -22,6 +22,8 @@ typedef struct ag_buffer_ops {
     ag_status (*download)(void *dst, ag_buffer *src, size_t offset, size_t n, ag_error *err);
     /* optional; NULL: nothing can be given back */
     size_t (*discard)(ag_buffer *buf, size_t offset, size_t n);
+    /* optional; NULL: nothing to gain; see ag_buffer_settle */
+    void (*settle)(ag_buffer *buf, size_t begin, size_t from, size_t end);
 } ag_buffer_ops;
 
 struct ag_buffer {
@@ -32,6 +34,11 @@ struct ag_buffer {
 
 /* Fills in the base of a new buffer: one reference, the caller's. */
 void ag_buffer_init(ag_buffer *buf, const ag_buffer_ops *ops, size_t size);
+
+/* Bytes [begin, end) have been written, are going to stay and to be read often; so far this was
+ * said of those before `from`. The system is asked for larger pages under them: nothing but time
+ * may change. */
+void ag_buffer_settle(ag_buffer *buf, size_t begin, size_t from, size_t end);
 
 typedef struct ag_memory_ops {
     /* bytes > 0; the buffer is zeroed. It keeps what it needs of the memory alive. */

@@ -6,8 +6,10 @@
 #include <antigravity/process.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 #include <math.h>
@@ -178,6 +180,66 @@ static void the_system_gets_the_pages_of_evicted_slots_back(void **state) {
     }
 }
 
+/* ---- huge pages ---- */
+
+static size_t anonymous_huge_pages(void) {
+    char line[128];
+    size_t kb = 0;
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "AnonHugePages: %zu kB", &kb) == 1) break;
+    }
+    if (f) fclose(f);
+    return kb * 1024;
+}
+
+/* Whether this system makes a huge page of small ones when asked. */
+static bool collapses(void) {
+    enum { SIZE = 2 << 20, COLLAPSE = 25 };
+    bool made = false;
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    unsigned char *p =
+        mmap(NULL, 2 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return false;
+    unsigned char *at = p + (SIZE - (uintptr_t)p % SIZE) % SIZE;
+    memset(at, 1, SIZE);
+    const size_t before = anonymous_huge_pages();
+    made = madvise(at, SIZE, MADV_HUGEPAGE) == 0 && madvise(at, SIZE, COLLAPSE) == 0 &&
+           anonymous_huge_pages() > before;
+    munmap(p, 2 * SIZE);
+#endif
+    return made;
+}
+
+static void full_blocks_move_to_huge_pages_and_leave_them(void **state) {
+    (void)state;
+    if (!collapses()) {
+        print_message("this system makes no huge pages of small ones\n");
+        skip();
+    }
+    const ag_kv_params p = {.n_layers = 2,
+                            .n_kv_heads = 16,
+                            .head_dim = DIM,
+                            .max_slots = 4096,
+                            .k_type = AG_F16,
+                            .v_type = AG_F16};
+    const size_t before = anonymous_huge_pages();
+    ag_kv_cache *c = make_cache(p);
+    append(c, 0, 512);
+    assert_int_equal(anonymous_huge_pages(), before); /* 1 MiB of each layer */
+    append(c, 512, 3584);
+    /* 8.5 MiB of each, of which the ends may lie outside of whole huge pages. */
+    assert_true(anonymous_huge_pages() - before >= (size_t)12 << 20);
+    for (uint32_t l = 0; l < 2; l++) {
+        for (uint32_t slot = 0; slot < 4096; slot += 97) check_slot(c, l, 3, slot, slot, 1e-3f);
+    }
+    assert_int_equal(ag_kv_cache_truncate(c, 100, NULL), AG_OK);
+    assert_int_equal(anonymous_huge_pages(), before);
+    append(c, 100, 300); /* into small pages again */
+    assert_int_equal(anonymous_huge_pages(), before);
+    ag_kv_cache_destroy(c);
+}
+
 /* ---- the protected prefix ---- */
 
 static void angles(float *inv_freq) {
@@ -271,6 +333,7 @@ int main(void) {
         cmocka_unit_test(each_head_keeps_its_own_list_in_every_type),
         cmocka_unit_test(lists_that_make_no_sense_are_refused),
         cmocka_unit_test(the_system_gets_the_pages_of_evicted_slots_back),
+        cmocka_unit_test(full_blocks_move_to_huge_pages_and_leave_them),
         cmocka_unit_test(the_protected_prefix_follows_at_the_trained_distance),
         cmocka_unit_test(hadamard_keeps_products_and_undoes_itself),
     };
