@@ -299,6 +299,10 @@ ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                                                                             n_seqs, scale);
 }
 
+ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room) {
+    return be->ops->attention_reserve ? be->ops->attention_reserve(be, room) : AG_OK;
+}
+
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep) {
     AG_TRY(ag_check_keep(be, kv, head, keep, n_keep));

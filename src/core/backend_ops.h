@@ -56,6 +56,8 @@ typedef struct ag_backend_ops {
                           const ag_tensor *v, const uint32_t *positions);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs, float scale);
+    /* optional; NULL: attention needs nothing beforehand */
+    ag_status (*attention_reserve)(ag_backend *b, const ag_attention_room *room);
     /* optional; NULL: runs of slots through copy_bytes */
     ag_status (*kv_compact)(ag_backend *b, const ag_kv_view *kv, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep);
@@ -94,6 +96,9 @@ ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, 
  * into calls nor on the number of threads. */
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                        const ag_attention_seq *seqs, size_t n_seqs, float scale);
+
+/* Takes what ag_attention needs for every call within the room, so that none of these allocates. */
+ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room);
 
 /* Slot keep[i] of one KV head moves to slot i, K, V and position. keep is ascending, host memory
  * and borrowed for the call; n_slots is the caller's to lower afterwards. For caches in memory that

@@ -40,4 +40,11 @@ typedef struct ag_attention_seq {
     size_t score_row0, score_stride;
 } ag_attention_seq;
 
+/* The largest calls to come: n_rows of one sequence, or a row of each of up to n_seqs, over caches
+ * of up to n_slots. */
+typedef struct ag_attention_room {
+    uint32_t n_heads, n_kv_heads, head_dim, n_slots;
+    size_t n_rows, n_seqs;
+} ag_attention_room;
+
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/alloc.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
 #include "session/session_impl.h"
 
@@ -78,6 +79,21 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
     return s->copied ? AG_OK : AG_FAIL(err, NOMEM, "%zu logits", n_vocab);
 }
 
+/* What attention needs for a full cache, so that decoding takes nothing more. */
+static ag_status reserve_attention(const ag_session *s, ag_error *err) {
+    const ag_model_info *info = &s->model->info;
+    const ag_attention_room room = {
+        .n_heads = info->n_heads,
+        .n_kv_heads = info->n_kv_heads,
+        .head_dim = info->head_dim,
+        .n_slots = s->params.max_seq_len,
+        .n_rows = s->params.prefill_chunk,
+        .n_seqs = AG_MAX_SEQUENCES,
+    };
+    ag_backend *be = s->model->backend;
+    return ag_take_error(be, ag_attention_reserve(be, &room), err);
+}
+
 ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag_session **out,
                             ag_error *err) {
     *out = NULL;
@@ -96,6 +112,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     }
     if (st == AG_OK) st = ag_workspace_reserve(&model->workspace, model->backend, &ws, err);
     if (st == AG_OK) st = make_logits(s, err);
+    if (st == AG_OK) st = reserve_attention(s, err);
     if (st == AG_OK) {
         *out = s;
     } else {

@@ -182,6 +182,48 @@ static void decoding_allocates_nothing(void **state) {
     ag_session_destroy(s);
 }
 
+/* Attention needs more scratch the longer the cache is: it is taken when the session is made. */
+static void decoding_far_into_a_long_cache_allocates_nothing(void **state) {
+    (void)state;
+    enum { N = 36000, CHUNK = 500 };
+    ag_backend *fresh; /* whose scratch nothing else has grown */
+    ag_model *tiny;
+    ag_session *s;
+    ag_error err;
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = N + 10;
+    p.k_type = p.v_type = AG_Q4_0;
+    const ag_backend_params bp = {.n_threads = 2};
+    assert_int_equal(ag_backend_create(&bp, &fresh, &err), AG_OK);
+    if (ag_model_synthetic(fresh, "tiny", NULL, &tiny, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_session_create(tiny, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    for (int32_t i = 0; i < 3; i++) assert_int_equal(ag_session_decode(s, i, &err), AG_OK);
+
+    ag_kv_cache *cache = ag_session_kv_cache(s);
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    ag_tensor rows; /* of zeros */
+    ag_buffer *owner;
+    uint32_t positions[CHUNK];
+    assert_int_equal(ag_tensor_alloc(&rows, &owner, ag_backend_memory(fresh), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_3d(CHUNK, kv->n_kv_heads, kv->head_dim),
+                                     &err),
+                     AG_OK);
+    for (uint32_t first = 3; first + CHUNK <= N; first += CHUNK) {
+        for (uint32_t i = 0; i < CHUNK; i++) positions[i] = first + i;
+        for (uint32_t l = 0; l < kv->n_layers; l++) {
+            assert_int_equal(ag_kv_cache_update(cache, l, &rows, &rows, positions, &err), AG_OK);
+        }
+    }
+    assert_int_equal(ag_session_follow_cache(s, &err), AG_OK);
+    const size_t before = ag_allocation_count();
+    for (int i = 0; i < 5; i++) assert_int_equal(ag_session_decode(s, 9, &err), AG_OK);
+    assert_int_equal(ag_allocation_count() - before, 0);
+    ag_buffer_release(&owner);
+    ag_session_destroy(s);
+    ag_model_destroy(tiny);
+    ag_backend_destroy(fresh);
+}
+
 static void a_full_cache_is_a_limit_not_a_crash(void **state) {
     (void)state;
     ag_session *s = make(10, 4);
@@ -318,6 +360,7 @@ int main(void) {
         cmocka_unit_test(sessions_decoded_together_give_what_each_gives_alone),
         cmocka_unit_test(a_batch_fails_as_a_whole),
         cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(decoding_far_into_a_long_cache_allocates_nothing),
         cmocka_unit_test(a_full_cache_is_a_limit_not_a_crash),
         cmocka_unit_test(positions_beyond_the_trained_ones_are_not_used),
         cmocka_unit_test(bad_ids_are_refused_and_nothing_is_consumed),

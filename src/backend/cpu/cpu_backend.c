@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Enough for a decoded token of a small model; larger problems grow it once. */
-enum { SHARED_BYTES = 1 << 20, THREAD_BYTES = 1 << 17, ROPE_BYTES = 1 << 13 };
+/* Enough for a decoded token of a small model; larger problems grow it once, attention when a
+ * session is made. */
+enum { SHARED_BYTES = 1 << 16, THREAD_BYTES = 1 << 17, ROPE_BYTES = 1 << 13 };
 
 static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
 
@@ -55,6 +56,7 @@ static const ag_backend_ops cpu_ops = {
     .gather = ag_cpu_gather,
     .kv_write = ag_cpu_kv_write,
     .attention = ag_cpu_attention,
+    .attention_reserve = ag_cpu_attention_reserve,
 };
 
 /* ---- scratch ---- */

@@ -94,5 +94,6 @@ ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *
                           const ag_tensor *v, const uint32_t *positions);
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs, float scale);
+ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room);
 
 #endif

@@ -4,6 +4,7 @@
  * tiles are too few, by whoever finishes a tile's last span. Spans and their order are fixed, so
  * that the result does not depend on the number of threads. */
 #include "backend/cpu/cpu_backend.h"
+#include "core/alloc.h"
 #include "core/fail.h"
 
 #include <stdatomic.h>
@@ -301,7 +302,8 @@ static size_t lay_out(attention_job *job, const ag_attention_seq *seqs, unsigned
     return used;
 }
 
-static ag_status make_plans(attention_job *job, ag_cpu_backend *cpu, const ag_attention_seq *seqs) {
+/* Sizes of the call, and scratch for it. */
+static ag_status make_room(attention_job *job, ag_cpu_backend *cpu, const ag_attention_seq *seqs) {
     for (size_t s = 0; s < job->n_seqs; s++) {
         const seq_plan p = plan_of(job, &seqs[s]);
         const size_t queries = min_size(p.tile_rows, p.seq->n_rows) * p.group;
@@ -312,9 +314,47 @@ static ag_status make_plans(attention_job *job, ag_cpu_backend *cpu, const ag_at
     const size_t own = cpu->kernels.attention_scratch_bytes(d, (uint32_t)job->queries);
     AG_TRY(ag_cpu_need_threads(cpu, 2 * partial_bytes(job) + own));
     job->split = must_split(job, seqs);
-    AG_TRY(ag_cpu_need_shared(cpu, lay_out(job, seqs, NULL)));
-    lay_out(job, seqs, cpu->scratch.shared);
-    return AG_OK;
+    return ag_cpu_need_shared(cpu, lay_out(job, seqs, NULL));
+}
+
+/* For n_seqs sequences of n_rows each. */
+static ag_status reserve(ag_cpu_backend *cpu, const ag_attention_room *room, ag_attention_seq *seqs,
+                         size_t n_seqs, size_t n_rows) {
+    attention_job job = {.cpu = cpu,
+                         .n_heads = room->n_heads,
+                         .head_dim = room->head_dim,
+                         .n_seqs = n_seqs,
+                         .queries = 1};
+    for (size_t i = 0; i < n_seqs; i++) seqs[i].n_rows = n_rows;
+    return make_room(&job, cpu, seqs);
+}
+
+ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room) {
+    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    const size_t most = room->n_seqs ? room->n_seqs : 1;
+    float any = 0;
+    ag_status st = AG_OK;
+    uint32_t *n_slots = ag_malloc(room->n_kv_heads * sizeof *n_slots);
+    ag_attention_seq *seqs = ag_calloc(most, sizeof *seqs);
+    if (!n_slots || !seqs) {
+        st = AG_FAIL(&b->err, NOMEM, "plans of attention for %zu sequences", most);
+        goto done;
+    }
+    for (uint32_t h = 0; h < room->n_kv_heads; h++) n_slots[h] = room->n_slots;
+    for (size_t i = 0; i < most; i++) {
+        seqs[i].kv = (ag_kv_view){.n_kv_heads = room->n_kv_heads,
+                                  .head_dim = room->head_dim,
+                                  .n_blocks = (uint32_t)ceil_div(room->n_slots, AG_KV_BLOCK),
+                                  .n_slots = n_slots};
+        seqs[i].scores = &any; /* somebody may want the weights */
+    }
+    st = reserve(cpu, room, seqs, 1, room->n_rows);
+    /* More sequences may need less than one: their spans are not split over threads. */
+    for (size_t n = 1; n <= room->n_seqs && st == AG_OK; n++) st = reserve(cpu, room, seqs, n, 1);
+done:
+    ag_free(n_slots);
+    ag_free(seqs);
+    return st;
 }
 
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
@@ -329,7 +369,8 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                          .head_dim = q->shape.dim[2],
                          .n_seqs = n_seqs,
                          .queries = 1};
-    AG_TRY(make_plans(&job, cpu, seqs));
+    AG_TRY(make_room(&job, cpu, seqs));
+    lay_out(&job, seqs, cpu->scratch.shared);
     const size_t n_chunks = (size_t)ag_pool_threads(cpu->pool) * ITEMS_A_THREAD;
     const size_t grain = job.split && job.n_items > n_chunks ? job.n_items / n_chunks : 1;
     ag_pool_run(cpu->pool, job.n_items, grain, attend_items, &job);
