@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A libOpenCL that passes every call on to the real one, counts, and lets one call fail. It is a
+ * shared library: AG_OPENCL_LIBRARY names it, and a test in the same process finds the controls
+ * with dlopen and dlsym("forwarder_controls_get"). */
+#ifndef AG_TESTS_SUPPORT_OPENCL_FORWARDER_H
+#define AG_TESTS_SUPPORT_OPENCL_FORWARDER_H
+
+#include <stddef.h>
+
+typedef struct forwarder_controls {
+    size_t n_calls;     /* that can fail: all but releases */
+    size_t fail_at;     /* number of the call that fails, from 1; 0: none ($AG_FORWARDER_FAIL_AT) */
+    const char *failed; /* its name; NULL: none has failed */
+    size_t n_arguments, n_launches, n_buffers, n_finishes;
+    size_t n_reads, read_bytes, n_writes, written_bytes;
+} forwarder_controls;
+
+typedef forwarder_controls *forwarder_controls_fn(void);
+
+#endif

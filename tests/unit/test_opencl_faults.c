@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a token costs in calls of OpenCL, and what happens when one of them fails: an error with a
+ * message, or the right logits, but never a crash and never other logits. */
+#include "support/opencl_forwarder.h"
+#include "unit/opencl_device.h"
+
+#include <antigravity/antigravity.h>
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+
+enum { N_PROMPT = 3, MAX_VOCAB = 4096 };
+
+static forwarder_controls *forwarder;
+static ag_backend *shared_backend;
+static ag_model *shared_model;
+static const int32_t prompt[N_PROMPT] = {3, 40, 77};
+static float expected[MAX_VOCAB];
+static size_t n_vocab;
+
+static ag_status open_model(ag_backend **be, ag_model **model, ag_error *err) {
+    ag_backend_params bp = {.name = "opencl"};
+    *be = NULL;
+    *model = NULL;
+    ag_status st = ag_backend_create(&bp, be, err);
+    return st == AG_OK ? ag_model_load(*be, MODEL, NULL, model, err) : st;
+}
+
+/* Prompt and one more token in a session of its own. */
+static ag_status run(ag_model *model, float *logits, ag_error *err) {
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 64;
+    ag_session *s;
+    ag_status st = ag_session_create(model, &p, &s, err);
+    if (st != AG_OK) return st;
+    st = ag_session_prefill(s, prompt, N_PROMPT, NULL, NULL, err);
+    if (st == AG_OK) st = ag_session_decode(s, 9, err);
+    if (st == AG_OK) memcpy(logits, ag_session_logits(s), n_vocab * sizeof *logits);
+    ag_session_destroy(s);
+    return st;
+}
+
+static int prepare(void **state) {
+    (void)state;
+    ag_error err;
+    forwarder->fail_at = 0;
+    if (open_model(&shared_backend, &shared_model, &err) != AG_OK) {
+        print_error("%s\n", err.msg);
+        return 1;
+    }
+    n_vocab = ag_model_get_info(shared_model)->n_vocab;
+    return n_vocab > MAX_VOCAB || run(shared_model, expected, &err) != AG_OK;
+}
+
+static int finish(void **state) {
+    (void)state;
+    ag_model_destroy(shared_model);
+    ag_backend_destroy(shared_backend);
+    return 0;
+}
+
+/* ---- what a token costs ---- */
+
+static void a_decoded_token_is_one_sequence_and_one_read(void **state) {
+    (void)state;
+    enum { TOKENS = 10 };
+    ag_error err;
+    ag_session *s;
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 64;
+    assert_int_equal(ag_session_create(shared_model, &p, &s, &err), AG_OK);
+    assert_int_equal(ag_session_prefill(s, prompt, N_PROMPT, NULL, NULL, &err), AG_OK);
+    assert_int_equal(ag_session_decode(s, 9, &err), AG_OK);
+    size_t per_token = 0;
+    for (int i = 0; i < TOKENS; i++) {
+        const forwarder_controls before = *forwarder;
+        assert_int_equal(ag_session_decode(s, 10 + i, &err), AG_OK);
+        assert_int_equal(forwarder->n_reads - before.n_reads, 1);
+        assert_int_equal(forwarder->read_bytes - before.read_bytes, n_vocab * sizeof(float));
+        assert_int_equal(forwarder->n_finishes, before.n_finishes);
+        assert_int_equal(forwarder->n_buffers, before.n_buffers);
+        const size_t launches = forwarder->n_launches - before.n_launches;
+        if (i) assert_int_equal(launches, per_token);
+        per_token = launches;
+    }
+    print_message("%zu launches a token\n", per_token);
+    ag_session_destroy(s);
+}
+
+/* ---- faults ---- */
+
+/* A call is told to fail and `st` came of it. True while calls were left to fail. */
+static bool check_outcome(ag_status st, const ag_error *err, const float *logits) {
+    if (!forwarder->failed) {
+        assert_int_equal(st, AG_OK);
+        return false;
+    }
+    if (st == AG_OK) {
+        if (logits && memcmp(logits, expected, n_vocab * sizeof *logits) != 0) {
+            fail_msg("other logits after %s, call %zu, failed", forwarder->failed,
+                     forwarder->fail_at);
+        }
+    } else if (!err->msg[0] || err->status != st) {
+        fail_msg("no message after %s, call %zu, failed", forwarder->failed, forwarder->fail_at);
+    }
+    return true;
+}
+
+static void arm(size_t call) {
+    forwarder->n_calls = 0;
+    forwarder->failed = NULL;
+    forwarder->fail_at = call;
+}
+
+static void every_call_of_a_generation_may_fail(void **state) {
+    (void)state;
+    float logits[MAX_VOCAB];
+    ag_error err;
+    size_t n = 1, n_errors = 0;
+    for (;; n++) {
+        arm(n);
+        err = (ag_error){0};
+        ag_status st = run(shared_model, logits, &err);
+        if (!check_outcome(st, &err, logits)) break;
+        n_errors += st != AG_OK;
+    }
+    print_message("%zu calls, %zu of them errors\n", n - 1, n_errors);
+    assert_true(n > 100);
+    /* What only saves time later, or is a wait for what is known to be done, may fail unseen. */
+    assert_true(n_errors > (n - 1) / 10 * 9);
+    arm(0);
+    assert_int_equal(run(shared_model, logits, &err), AG_OK);
+    assert_memory_equal(logits, expected, n_vocab * sizeof *logits);
+}
+
+static void every_call_of_loading_may_fail(void **state) {
+    (void)state;
+    ag_error err;
+    size_t n = 1, n_errors = 0;
+    for (;; n++) {
+        ag_backend *be;
+        ag_model *model;
+        arm(n);
+        err = (ag_error){0};
+        ag_status st = open_model(&be, &model, &err);
+        bool more = check_outcome(st, &err, NULL);
+        forwarder->fail_at = 0;
+        ag_model_destroy(model);
+        ag_backend_destroy(be);
+        if (!more) break;
+        n_errors += st != AG_OK;
+    }
+    print_message("%zu calls, %zu of them errors\n", n - 1, n_errors);
+    assert_true(n_errors > 20);
+}
+
+/* From source until that succeeds, then from the binary that it left. */
+static void every_call_of_building_a_program_may_fail(void **state) {
+    (void)state;
+    ag_error err;
+    bool more = true;
+    for (size_t n = 1; more; n++) {
+        ag_backend *be;
+        ag_backend_params bp = {.name = "opencl"};
+        arm(0);
+        assert_int_equal(ag_backend_create(&bp, &be, &err), AG_OK);
+        arm(n);
+        cl_kernel kernel;
+        ag_status st = ag_cl_kernel(ag_cl_of(be), "rows.cl", "scale", "-DFAULTS", &kernel);
+        more = check_outcome(st, ag_backend_error(be), NULL);
+        ag_backend_destroy(be);
+    }
+}
+
+int main(void) {
+    setenv("AG_OPENCL_LIBRARY", AG_FORWARDER, 1);
+    void *library = dlopen(AG_FORWARDER, RTLD_NOW);
+    void *get = library ? dlsym(library, "forwarder_controls_get") : NULL;
+    if (!get) {
+        printf("%s\n", dlerror());
+        return 1;
+    }
+    forwarder_controls_fn *controls;
+    memcpy(&controls, &get, sizeof controls);
+    forwarder = controls();
+    ag_backend *be = open_opencl();
+    if (!be) return EXIT_SKIPPED;
+    ag_backend_destroy(be);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_decoded_token_is_one_sequence_and_one_read),
+        cmocka_unit_test(every_call_of_a_generation_may_fail),
+        cmocka_unit_test(every_call_of_loading_may_fail),
+        cmocka_unit_test(every_call_of_building_a_program_may_fail),
+    };
+    return cmocka_run_group_tests(tests, prepare, finish);
+}
