@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_backend [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION] [-v]: every operation of
- * these backends against double arithmetic. A line for each operation and type; exit 1 if a case
- * fails, 77 if none failed but a backend has no device here. --backends is -b. */
+/* test_backend [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION] [-m MOST] [-v]: every
+ * operation of these backends against double arithmetic. A line for each operation and type; exit 1
+ * if a case fails, 77 if none failed but a backend has no device here. --backends is -b. -m leaves
+ * out the cases of more than MOST values, m * n * k. */
 #include "oracle/oracle.h"
 
 #include <getopt.h>
@@ -15,6 +16,7 @@ typedef struct options {
     char *backends; /* names and commas */
     uint64_t seed;
     const char *only; /* NULL: all operations */
+    size_t most;      /* values of a case */
     bool verbose;     /* a line for each case */
 } options;
 
@@ -62,12 +64,15 @@ static bool check(const oracle_case *c, const options *o, ag_backend *be, uint64
     return passed;
 }
 
+static size_t values_of(const oracle_case *c) { return c->m * c->n * (c->k ? c->k : 1); }
+
 static size_t check_all(const options *o, ag_backend *be) {
     oracle_case c;
     tally t = {0};
     size_t n_failed = 0, n_cases = 0;
     for (size_t i = 0; oracle_case_at(i, &c); i++) {
         if (o->only && strcmp(o->only, c.op) != 0) continue;
+        if (values_of(&c) > o->most) continue;
         if (!t.op || strcmp(t.op, c.op) != 0 || t.type != c.type) {
             print_tally(&t);
             t = (tally){.op = c.op, .type = c.type, .tolerance = oracle_tolerance(&c, be)};
@@ -84,8 +89,8 @@ static bool parse(int argc, char **argv, options *o) {
     static char cpu[] = "cpu";
     static const struct option words[] = {{"backends", required_argument, NULL, 'b'},
                                           {NULL, 0, NULL, 0}};
-    *o = (options){.backends = cpu, .seed = 1};
-    for (int opt; (opt = getopt_long(argc, argv, "b:s:t:f:v", words, NULL)) != -1;) {
+    *o = (options){.backends = cpu, .seed = 1, .most = SIZE_MAX};
+    for (int opt; (opt = getopt_long(argc, argv, "b:s:t:f:m:v", words, NULL)) != -1;) {
         switch (opt) {
         case 'b':
             o->backends = optarg;
@@ -98,6 +103,9 @@ static bool parse(int argc, char **argv, options *o) {
             break;
         case 'f':
             o->only = optarg;
+            break;
+        case 'm':
+            o->most = (size_t)strtoull(optarg, NULL, 10);
             break;
         case 'v':
             o->verbose = true;
@@ -129,7 +137,8 @@ static int check_backend(const options *o) {
 int main(int argc, char **argv) {
     options o;
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: %s [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION] [-v]\n",
+        fprintf(stderr,
+                "usage: %s [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION] [-m MOST] [-v]\n",
                 argv[0]);
         return 2;
     }
