@@ -97,6 +97,42 @@ void oracle_matmul_slice(const oracle_case *c, oracle_run *run) {
     finish(run, t, 3, &t[0]);
 }
 
+/* y[i] as of weights whose rounded values are known. */
+static void take_group(oracle_run *run, guarded *y, const guarded *x, guarded *w, const size_t *n,
+                       size_t m, size_t k) {
+    for (int i = 0; i < 3; i++) {
+        double *want = oracle_take(run, &y[i]);
+        if (want) want_transposed(want, x->values, w[i].values, m, n[i], k);
+        finish(run, &y[i], 1, &y[i]);
+        finish(run, &w[i], 1, NULL);
+    }
+}
+
+/* Three products with prepared weights as of q, k and v, from values that their type holds. */
+void oracle_matmul_group_prepared(const oracle_case *c, oracle_run *run) {
+    const size_t n[3] = {c->n, 1, c->n / 2 + 3};
+    guarded x = guarded_make(run, AG_F32, ag_shape_2d(c->m, c->k), 0, run->data), y[3], w[3];
+    ag_tensor prepared[3], *yp[3];
+    const ag_tensor *wp[3];
+    ag_buffer *owners[3] = {NULL, NULL, NULL};
+    run->rounds_input = ag_dtype_is_quantized(c->type);
+    for (int i = 0; i < 3; i++) {
+        y[i] = guarded_make(run, AG_F32, ag_shape_2d(c->m, n[i]), 0, DATA_PLAIN);
+        w[i] = guarded_make_on_host(run, c->type, ag_shape_2d(n[i], c->k), 0, DATA_PLAIN);
+        yp[i] = &y[i].t;
+        wp[i] = &prepared[i];
+        if (run->out_of_memory || run->status != AG_OK) continue;
+        run->status =
+            ag_prepare_weight(run->be, &prepared[i], &owners[i], &w[i].t, c->type, NULL, NULL);
+    }
+    while (run->status == AG_OK && oracle_again(run, NULL)) {
+        run->status = ag_matmul_group(run->be, yp, &x.t, wp, 3);
+    }
+    take_group(run, y, &x, w, n, c->m, c->k);
+    for (int i = 0; i < 3; i++) ag_buffer_release(&owners[i]);
+    finish(run, &x, 1, NULL);
+}
+
 /* Three products as of q, k and v, the last of another type. */
 void oracle_matmul_group(const oracle_case *c, oracle_run *run) {
     const size_t n[3] = {c->n, 1, c->n / 2 + 3};
@@ -111,11 +147,6 @@ void oracle_matmul_group(const oracle_case *c, oracle_run *run) {
         wp[i] = &w[i].t;
     }
     while (oracle_again(run, NULL)) run->status = ag_matmul_group(run->be, yp, &x.t, wp, 3);
-    for (int i = 0; i < 3; i++) {
-        double *want = oracle_take(run, &y[i]);
-        if (want) want_transposed(want, x.values, w[i].values, c->m, n[i], c->k);
-        finish(run, &y[i], 1, &y[i]);
-        finish(run, &w[i], 1, NULL);
-    }
+    take_group(run, y, &x, w, n, c->m, c->k);
     finish(run, &x, 1, NULL);
 }

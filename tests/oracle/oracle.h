@@ -112,6 +112,7 @@ void oracle_matmul_transposed(const oracle_case *c, oracle_run *run);
 void oracle_matmul_prepared(const oracle_case *c, oracle_run *run);
 void oracle_matmul_slice(const oracle_case *c, oracle_run *run);
 void oracle_matmul_group(const oracle_case *c, oracle_run *run);
+void oracle_matmul_group_prepared(const oracle_case *c, oracle_run *run);
 /* ops_rows.c */
 void oracle_rms_norm(const oracle_case *c, oracle_run *run);
 void oracle_add_rms_norm(const oracle_case *c, oracle_run *run);

@@ -43,6 +43,7 @@ static const ag_backend_ops opencl_ops = {
     .cast = ag_cl_cast,
     .sync = cl_sync,
     .copy_bytes = ag_cl_copy_bytes,
+    .matmul_group = ag_cl_matmul_group,
     .prepare_weight = ag_cl_prepare_weight,
     .add_rms_norm = ag_cl_add_rms_norm,
     .add_bias = ag_cl_add_bias,
@@ -62,10 +63,15 @@ static void describe(ag_cl_backend *cl) {
              cl->zero_copy ? ", memory shared with the host" : "");
 }
 
-/* AG_OPENCL_LANES=1 and =0 are for tests: each kind of kernel is right on every device. */
+/* A variable of the environment that turns a kind of kernel on or off: each is right everywhere. */
+static bool wanted(const char *variable, bool otherwise) {
+    const char *value = getenv(variable);
+    return value && *value ? strcmp(value, "0") != 0 : otherwise;
+}
+
 static void choose_kernels(ag_cl_backend *cl) {
-    const char *wanted = getenv("AG_OPENCL_LANES");
-    cl->many_lanes = wanted && *wanted ? strcmp(wanted, "0") != 0 : !cl->device.is_cpu;
+    cl->many_lanes = wanted("AG_OPENCL_LANES", !cl->device.is_cpu);
+    cl->int_dot = wanted("AG_OPENCL_INT_DOT", cl->device.is_nvidia);
 }
 
 static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {

@@ -5,7 +5,7 @@
 
 #include "backend/opencl/opencl.h"
 
-/* ag_tensor.layout of prepared weights: described in kernels/matmul.cl. */
+/* ag_tensor.layout of prepared weights: described in kernels/weights.cl. */
 enum { AG_CL_LAYOUT_PREPARED = 1 };
 
 /* Work-groups of `group` that hold at least n work-items, as work-items. */
@@ -40,6 +40,8 @@ ag_status ag_cl_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
 ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x);
 ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
                                   const ag_tensor *w);
+ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
+                             const ag_tensor *const w[], size_t n);
 
 /* prepare.c */
 ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/matmul.cl and matmul_any.cl: which kernel for which product. */
+/* Launches of the products: which kernel for which. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 
 #include <stdio.h>
 
 enum { WG = 64 }; /* of matmul_any.cl */
-/* As in matmul.cl. */
-enum { MATVEC_WG = 128, MATVEC_ROWS = 8, TILE_M = 64, TILE_N = 64, TILE_WG = 256 };
+/* As in matvec.cl and matmul_tile.cl. */
+enum { BLOCK = 32, MATVEC_WG = 128, MATVEC_ROWS = 8, MATVEC_WEIGHTS = 3 };
+enum { TILE_M = 64, TILE_N = 64, TILE_WG = 256 };
+/* Work-groups of matvec that a compute unit can hold. */
+enum { GROUPS_EACH = 16 };
 /* Rows of x up to which each goes over the weight by itself; the weight stays in the cache. */
 enum { MATVEC_MOST = 4 };
 
@@ -41,47 +44,105 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
 typedef enum variant { ROWS, MATVEC, TILE } variant;
 
 /* Kernels for GPUs read x in vectors of four. */
-static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type, size_t m) {
+static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
-    const size_t step = ag_dtype_is_quantized(type) ? 32 : 8;
+    const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->many_lanes || x->offset % 16 || k % 4) return ROWS;
-    if (m > MATVEC_MOST) return TILE;
+    if (ag_shape_rows(&x->shape) > MATVEC_MOST) return TILE;
     return k % step ? ROWS : MATVEC;
 }
 
-static ag_status multiply_prepared(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *x,
-                                   const ag_tensor *w) {
-    static const char *const kernels[] = {"matmul_rows", "matvec", "matmul_tile"};
+static void arg_weight(ag_cl_launch *l, const ag_tensor *w) {
+    ag_cl_arg_buffer(l, w->buffer);
+    ag_cl_arg_u64(
+        l, ag_cl_prepared_scales(w->dtype, ag_shape_rows(&w->shape), ag_shape_cols(&w->shape)));
+}
+
+/* ---- few rows of x ---- */
+
+/* Local bytes for x in bytes, 0 if it stays in floats. */
+static size_t rounded_bytes(const ag_cl_backend *cl, ag_dtype type, size_t k) {
+    const size_t pair = 2 * sizeof(float), bytes = k + k / BLOCK * pair;
+    const bool fits = bytes + MATVEC_WG * sizeof(float) <= cl->device.local_bytes;
+    return cl->int_dot && ag_dtype_is_quantized(type) && fits ? bytes : 0;
+}
+
+/* As many work-groups as there are groups of rows; where each of them rounds x first, no more than
+ * the device has use for. */
+static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[], size_t n,
+                            bool rounds) {
+    const size_t most = (size_t)cl->device.compute_units * GROUPS_EACH;
+    size_t groups = 0;
+    for (size_t i = 0; i < n; i++) {
+        groups += (ag_shape_rows(&w[i]->shape) + MATVEC_ROWS - 1) / MATVEC_ROWS;
+    }
+    return rounds && groups > most ? most : groups;
+}
+
+/* Up to MATVEC_WEIGHTS weights of one type, none of them empty. */
+static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
+                               const ag_tensor *const w[], size_t n) {
+    const size_t k = ag_shape_cols(&x->shape), local = rounded_bytes(cl, w[0]->dtype, k);
+    char options[48];
+    snprintf(options, sizeof options, "-DWTYPE=%d -DINT_DOT=%d", (int)w[0]->dtype, local != 0);
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, cl, "matvec.cl", "matvec", options));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u32(&l, (uint32_t)k);
+    if (local) {
+        ag_cl_arg_local(&l, k);
+        ag_cl_arg_local(&l, local - k);
+    }
+    for (size_t i = 0; i < MATVEC_WEIGHTS; i++) {
+        const size_t one = i < n ? i : 0;
+        ag_cl_arg_tensor(&l, y[one]);
+        arg_weight(&l, w[one]);
+        ag_cl_arg_u32(&l, i < n ? (uint32_t)ag_shape_rows(&w[i]->shape) : 0);
+    }
+    const size_t groups = matvec_groups(cl, w, n, local != 0);
+    return ag_cl_enqueue(&l, 2, (size_t[]){groups * MATVEC_WG, ag_shape_rows(&x->shape)},
+                         (size_t[]){MATVEC_WG, 1});
+}
+
+/* ---- any product ---- */
+
+static ag_status launch(ag_cl_backend *cl, bool tile, ag_tensor *y, const ag_tensor *x,
+                        const ag_tensor *w) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
-    const size_t k = ag_shape_cols(&x->shape);
-    const variant v = choose(cl, x, w->dtype, m);
     char options[32];
     snprintf(options, sizeof options, "-DWTYPE=%d", (int)w->dtype);
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, "matmul.cl", kernels[v], options));
+    AG_TRY(ag_cl_begin(&l, cl, tile ? "matmul_tile.cl" : "matmul_rows.cl",
+                       tile ? "matmul_tile" : "matmul_rows", options));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
-    ag_cl_arg_buffer(&l, w->buffer);
-    ag_cl_arg_u64(&l, ag_cl_prepared_scales(w->dtype, n, k));
+    arg_weight(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)m);
     ag_cl_arg_u32(&l, (uint32_t)n);
-    ag_cl_arg_u32(&l, (uint32_t)k);
-    switch (v) {
-    case ROWS:
-        return ag_cl_enqueue(&l, 1, (size_t[]){n}, (size_t[]){1});
-    case MATVEC:
-        return ag_cl_enqueue(&l, 2, (size_t[]){(n + MATVEC_ROWS - 1) / MATVEC_ROWS * MATVEC_WG, m},
-                             (size_t[]){MATVEC_WG, 1});
-    case TILE:
-        break;
-    }
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
+    if (!tile) return ag_cl_enqueue(&l, 1, (size_t[]){n}, (size_t[]){1});
     const size_t columns = (n + TILE_N - 1) / TILE_N, rows = (m + TILE_M - 1) / TILE_M;
     return ag_cl_enqueue(&l, 2, (size_t[]){columns * TILE_WG, rows}, (size_t[]){TILE_WG, 1});
 }
 
 ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
                                   const ag_tensor *w) {
+    ag_cl_backend *cl = ag_cl_of(b);
     if (!ag_shape_numel(&y->shape)) return AG_OK;
-    return (w->layout == AG_CL_LAYOUT_PREPARED ? multiply_prepared : multiply_any)(ag_cl_of(b), y,
-                                                                                   x, w);
+    if (w->layout != AG_CL_LAYOUT_PREPARED) return multiply_any(cl, y, x, w);
+    const variant v = choose(cl, x, w->dtype);
+    return v == MATVEC ? launch_matvec(cl, &y, x, &w, 1) : launch(cl, v == TILE, y, x, w);
+}
+
+ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
+                             const ag_tensor *const w[], size_t n) {
+    bool alike = n <= MATVEC_WEIGHTS && ag_shape_rows(&x->shape);
+    for (size_t i = 0; i < n; i++) {
+        alike = alike && w[i]->layout == AG_CL_LAYOUT_PREPARED && w[i]->dtype == w[0]->dtype;
+    }
+    if (alike && choose(ag_cl_of(b), x, w[0]->dtype) == MATVEC) {
+        return launch_matvec(ag_cl_of(b), y, x, w, n);
+    }
+    for (size_t i = 0; i < n; i++) AG_TRY(ag_cl_matmul_transposed(b, y[i], x, w[i]));
+    return AG_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights become what kernels/matmul.cl reads: quants and scales apart, rows padded. Converted on
- * the host, some rows at a time, and uploaded. */
+/* Weights become what kernels/weights.cl describes: quants and scales apart, rows padded. Converted
+ * on the host, some rows at a time, and uploaded. */
 #include "backend/opencl/ops.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y[m,n] = x[m,k] * w[n,k]^T with prepared weights and few rows of x, for GPUs: up to three weights
+ * that share x in one launch. A row of w is read by LANES work-items side by side, 16 bytes each.
+ * Every row of x begins on a multiple of 16 bytes; k is a multiple of 32 where the weight has
+ * blocks, else of 8. A value of y is summed in an order that does not depend on those beside it.
+ *
+ * With INT_DOT the blocks of x are rounded to 8 bits and multiplied as integers, which NVIDIA's
+ * devices do four at a time. */
+#include "weights.cl"
+
+#ifndef LANES
+#define LANES 32 /* work-items that share a row of w */
+#endif
+#ifndef TEAMS
+#define TEAMS 4 /* of LANES in a work-group */
+#endif
+#ifndef TEAM_ROWS
+#define TEAM_ROWS 2 /* rows of w that a team computes together, reading x once */
+#endif
+#ifndef INT_DOT
+#define INT_DOT 0
+#endif
+#define MATVEC_WG (LANES * TEAMS)
+#define GROUP_ROWS (TEAMS * TEAM_ROWS)
+
+static inline float dot4(float4 a, float4 b, float sum) {
+    return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
+}
+
+/* sum + the products of four signed bytes each. */
+static inline int dot_bytes(uint a, uint b, int sum) {
+#ifdef __NV_CL_C_VERSION
+    int out;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
+    return out;
+#else
+    const int4 p = convert_int4(as_char4(a)) * convert_int4(as_char4(b));
+    return sum + ((p.x + p.y) + (p.z + p.w));
+#endif
+}
+
+/* Each team's sum of its lanes' values, for its first lane. All work-items come here. */
+static inline float team_sum(float v, __local float *scratch) {
+#if defined(__NV_CL_C_VERSION) && LANES == 32
+    for (uint n = LANES / 2; n > 0; n /= 2) {
+        float other;
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                     : "=f"(other)
+                     : "f"(v), "r"(n));
+        v += other;
+    }
+    return v;
+#else
+    const uint lid = get_local_id(0), lane = lid % LANES;
+    barrier(CLK_LOCAL_MEM_FENCE); /* the last use of scratch is over */
+    scratch[lid] = v;
+    for (uint n = LANES / 2; n > 0; n /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lane < n) scratch[lid] += scratch[lid + n];
+    }
+    return scratch[lid];
+#endif
+}
+
+#if INT_DOT
+/* x as the lanes read it: 16 bytes of a block in each half, and the block's step and sum. */
+typedef struct rounded {
+    __local uint4 *low, *high;
+    __local float2 *scale;
+} rounded;
+
+static inline uint pack4(float4 v) { return as_uint(convert_char4_sat_rte(v)); }
+
+/* Blocks of a row become steps of largest / 127. A work-item for each block. */
+static inline void round_row(rounded to, __global const float4 *x, uint n_blocks) {
+    for (uint b = get_local_id(0); b < n_blocks; b += MATVEC_WG) {
+        float4 v[8], most = 0;
+        for (int i = 0; i < 8; i++) {
+            v[i] = x[8 * b + i];
+            most = fmax(most, fabs(v[i]));
+        }
+        const float largest = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
+        const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+        uint q[8];
+        int sum = 0;
+        float4 total = 0;
+        for (int i = 0; i < 8; i++) {
+            total += v[i];
+            q[i] = pack4(v[i] * inverse);
+            sum = dot_bytes(q[i], 0x01010101u, sum);
+        }
+        to.low[b] = (uint4)(q[0], q[1], q[2], q[3]);
+        to.high[b] = (uint4)(q[4], q[5], q[6], q[7]);
+        /* NaN and Inf have no levels: the block's step keeps them. */
+        const float all = (total.x + total.y) + (total.z + total.w);
+        const float step = isfinite(all) ? largest / 127.0f : NAN;
+        to.scale[b] = (float2)(step, step * (float)sum);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* The share of block b of the weight, all_blocks of which there are, in the product with x's block
+ * at `at`. */
+static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
+                                rounded x, uint at) {
+    const float d = vload_half(b, (__global const half *)(w + scales_at));
+    const uint4 low = x.low[at], high = x.high[at];
+    const float2 scale = x.scale[at];
+    int sum = 0;
+#if W_Q8_0
+    const uint4 p = ((__global const uint4 *)w)[2 * b], q = ((__global const uint4 *)w)[2 * b + 1];
+#else
+    const uint4 both = ((__global const uint4 *)w)[b];
+    const uint4 p = both & 0x0f0f0f0fu, q = both >> 4 & 0x0f0f0f0fu;
+#endif
+    sum = dot_bytes(p.x, low.x, sum);
+    sum = dot_bytes(p.y, low.y, sum);
+    sum = dot_bytes(p.z, low.z, sum);
+    sum = dot_bytes(p.w, low.w, sum);
+    sum = dot_bytes(q.x, high.x, sum);
+    sum = dot_bytes(q.y, high.y, sum);
+    sum = dot_bytes(q.z, high.z, sum);
+    sum = dot_bytes(q.w, high.w, sum);
+    const float product = (float)sum * scale.x;
+#if W_Q8_0
+    return product * d;
+#elif W_Q4_0
+    return fma(-8.0f, scale.y, product) * d;
+#else
+    const float m = vload_half(all_blocks + b, (__global const half *)(w + scales_at));
+    return fma(m, scale.y, product * d);
+#endif
+}
+#endif
+
+#if W_BLOCKS
+enum { LANE_STEP = BLOCK };
+
+/* The same with x[0..32) in floats, of which x_sum is the sum. */
+static inline float dot_block(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
+                              const float4 *x, float x_sum) {
+    const float d = vload_half(b, (__global const half *)(w + scales_at));
+    float sum = 0;
+#if W_Q8_0
+    for (int i = 0; i < 2; i++) {
+        const uint4 q = ((__global const uint4 *)w)[2 * b + i];
+        sum = dot4(convert_float4(as_char4(q.x)), x[4 * i], sum);
+        sum = dot4(convert_float4(as_char4(q.y)), x[4 * i + 1], sum);
+        sum = dot4(convert_float4(as_char4(q.z)), x[4 * i + 2], sum);
+        sum = dot4(convert_float4(as_char4(q.w)), x[4 * i + 3], sum);
+    }
+    return sum * d;
+#else
+    const uint4 both = ((__global const uint4 *)w)[b];
+    const uint4 low = both & 0x0f0f0f0fu, high = both >> 4 & 0x0f0f0f0fu;
+    sum = dot4(convert_float4(as_uchar4(low.x)), x[0], sum);
+    sum = dot4(convert_float4(as_uchar4(low.y)), x[1], sum);
+    sum = dot4(convert_float4(as_uchar4(low.z)), x[2], sum);
+    sum = dot4(convert_float4(as_uchar4(low.w)), x[3], sum);
+    sum = dot4(convert_float4(as_uchar4(high.x)), x[4], sum);
+    sum = dot4(convert_float4(as_uchar4(high.y)), x[5], sum);
+    sum = dot4(convert_float4(as_uchar4(high.z)), x[6], sum);
+    sum = dot4(convert_float4(as_uchar4(high.w)), x[7], sum);
+#if W_Q4_0
+    return fma(-8.0f, x_sum, sum) * d;
+#else
+    const float m = vload_half(all_blocks + b, (__global const half *)(w + scales_at));
+    return fma(m, x_sum, sum * d);
+#endif
+#endif
+}
+#else
+enum { LANE_STEP = 8 };
+
+/* Eight values from p on, times x[0..8). */
+static inline float dot_eight(__global const uchar *w, ulong first, const float4 *x) {
+#if W_F32
+    __global const float4 *p = (__global const float4 *)((__global const float *)w + first);
+    return dot4(p[1], x[1], dot4(p[0], x[0], 0.0f));
+#elif W_F16
+    __global const half *p = (__global const half *)w + first;
+    return dot4(vloada_half4(1, p), x[1], dot4(vloada_half4(0, p), x[0], 0.0f));
+#else
+    const uint4 q = *(__global const uint4 *)((__global const ushort *)w + first);
+    const uint4 low = (uint4)(q.x << 16, q.x & 0xffff0000u, q.y << 16, q.y & 0xffff0000u);
+    const uint4 high = (uint4)(q.z << 16, q.z & 0xffff0000u, q.w << 16, q.w & 0xffff0000u);
+    return dot4(as_float4(high), x[1], dot4(as_float4(low), x[0], 0.0f));
+#endif
+}
+#endif
+
+/* sums[r] += this lane's share of rows row0 + r of w [n,k] times x; rows past the end are the last. */
+static inline void multiply(float *sums, __global const uchar *w, ulong scales_at, uint n, uint k,
+                            ulong row0, __global const float4 *x) {
+    const ulong stride = (k + BLOCK - 1) / BLOCK * BLOCK;
+    for (uint at = get_local_id(0) % LANES * LANE_STEP; at < k; at += LANES * LANE_STEP) {
+        float4 values[LANE_STEP / 4];
+        for (int i = 0; i < LANE_STEP / 4; i++) values[i] = x[at / 4 + i];
+#if W_BLOCKS
+        float4 total = 0;
+        for (int i = 0; i < LANE_STEP / 4; i++) total += values[i];
+        const float x_sum = (total.x + total.y) + (total.z + total.w);
+#endif
+        for (int r = 0; r < TEAM_ROWS; r++) {
+            const ulong first = min(row0 + r, (ulong)n - 1) * stride + at;
+#if W_BLOCKS
+            sums[r] += dot_block(w, scales_at, n * (stride / BLOCK), first / BLOCK, values, x_sum);
+#else
+            sums[r] += dot_eight(w, first, values);
+#endif
+        }
+    }
+}
+
+/* A weight and its product; n 0: there is none. */
+#define WEIGHT_PARAMS(i)                                                                            \
+    __global uchar *y##i, ulong y##i##_at, __global const uchar *w##i, ulong scales##i##_at, uint n##i
+
+/* Work-groups of MATVEC_WG in dimension 0, which take turns at GROUP_ROWS rows each of all weights
+ * one after the other; dimension 1: the rows of x. With INT_DOT: local memory for k bytes of x and
+ * k / 32 pairs of floats. */
+__kernel __attribute__((reqd_work_group_size(MATVEC_WG, 1, 1))) void
+matvec(__global const uchar *x, ulong x_at, uint k,
+#if INT_DOT
+       __local uint4 *x_bytes, __local float2 *x_scales,
+#endif
+       WEIGHT_PARAMS(0), WEIGHT_PARAMS(1), WEIGHT_PARAMS(2)) {
+    __local float scratch[MATVEC_WG];
+    const uint lid = get_local_id(0), lane = lid % LANES;
+    const ulong x_row = get_global_id(1);
+    __global const float4 *in =
+        (__global const float4 *)((__global const float *)(x + x_at) + x_row * k);
+#if INT_DOT
+    const rounded q = {x_bytes, x_bytes + k / BLOCK, x_scales};
+    round_row(q, in, k / BLOCK);
+#endif
+    const uint groups0 = (n0 + GROUP_ROWS - 1) / GROUP_ROWS;
+    const uint groups1 = groups0 + (n1 + GROUP_ROWS - 1) / GROUP_ROWS;
+    const uint groups2 = groups1 + (n2 + GROUP_ROWS - 1) / GROUP_ROWS;
+    for (uint group = get_group_id(0); group < groups2; group += get_num_groups(0)) {
+        const uint which = (group >= groups0) + (group >= groups1);
+        __global const uchar *w = which == 0 ? w0 : which == 1 ? w1 : w2;
+        __global uchar *y = which == 0 ? y0 + y0_at : which == 1 ? y1 + y1_at : y2 + y2_at;
+        const ulong scales_at = which == 0 ? scales0_at : which == 1 ? scales1_at : scales2_at;
+        const uint n = which == 0 ? n0 : which == 1 ? n1 : n2;
+        const uint before = which == 0 ? 0 : which == 1 ? groups0 : groups1;
+        const ulong row0 = (ulong)(group - before) * GROUP_ROWS + lid / LANES * TEAM_ROWS;
+        float sums[TEAM_ROWS];
+        for (int r = 0; r < TEAM_ROWS; r++) sums[r] = 0;
+#if INT_DOT
+        const uint n_blocks = k / BLOCK;
+        for (uint b = lane; b < n_blocks; b += LANES) {
+            for (int r = 0; r < TEAM_ROWS; r++) {
+                const ulong first = min(row0 + r, (ulong)n - 1) * n_blocks;
+                sums[r] += dot_rounded(w, scales_at, (ulong)n * n_blocks, first + b, q, b);
+            }
+        }
+#else
+        multiply(sums, w, scales_at, n, k, row0, in);
+#endif
+        __global float *out = (__global float *)y + x_row * n;
+        for (int r = 0; r < TEAM_ROWS; r++) {
+            const float sum = team_sum(sums[r], scratch);
+            if (lane == 0 && row0 + r < n) out[row0 + r] = sum;
+        }
+    }
+}
