@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 static const char file[] = "attention.cl";
-enum { WG = 64, MOST_DIM = 256 };            /* as in the file */
+enum { CPU_WG = 64, WG = 128, MOST_DIM = 256 };
 enum { FEW_QUERIES = 4, MANY_QUERIES = 16 }; /* of a work-group; decoding and prefill */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
 
@@ -26,8 +26,8 @@ typedef struct work {
     size_t heads, group, dim; /* query heads; of them for a KV head */
     uint32_t n_slots;         /* of the longest KV head */
     uint32_t n_blocks, span, n_spans;
-    size_t queries; /* of a work-group */
-    size_t pass;    /* rows computed together */
+    size_t queries, wg; /* of a work-group: queries, work-items */
+    size_t pass;        /* rows computed together */
     cl_mem scratch;
     size_t joined_at, stats_at, values_at, sums_at, bytes;
 } work;
@@ -73,6 +73,7 @@ static ag_status plan(work *w) {
     }
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     w->queries = w->cl->many_lanes && w->seq->n_rows > 1 ? MANY_QUERIES : FEW_QUERIES;
+    w->wg = w->cl->many_lanes ? WG : CPU_WG;
     w->span = span_of(w);
     w->n_spans = count_spans(w);
     lay_out(w);
@@ -109,15 +110,19 @@ static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, s
 
 /* ---- launches ---- */
 
+static ag_status begin(const work *w, ag_cl_launch *l, const char *kernel, size_t queries) {
+    char options[48];
+    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu", queries, w->wg);
+    return ag_cl_begin(l, w->cl, file, kernel, options);
+}
+
 static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t span0, size_t row,
                             size_t n_rows) {
-    char options[32];
-    snprintf(options, sizeof options, "-DQUERIES=%zu", w->queries);
     const bool direct = w->n_spans == 1;
     const size_t spans = run->n_blocks ? (run->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span : 1;
     const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "attend", options));
+    AG_TRY(begin(w, &l, "attend", w->queries));
     if (direct) arg_rows(w, &l, w->out, row);
     else ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
@@ -129,20 +134,20 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
     ag_cl_arg_u32(&l, w->span);
     ag_cl_arg_u32(&l, span0);
     ag_cl_arg_u32(&l, w->n_spans);
-    return ag_cl_enqueue(&l, 3, (size_t[]){spans * WG, w->kv->n_kv_heads, chunks},
-                         (size_t[]){WG, 1, 1});
+    return ag_cl_enqueue(&l, 3, (size_t[]){spans * w->wg, w->kv->n_kv_heads, chunks},
+                         (size_t[]){w->wg, 1, 1});
 }
 
 static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "merge", "-DQUERIES=4"));
+    AG_TRY(begin(w, &l, "merge", FEW_QUERIES));
     arg_rows(w, &l, w->out, row);
     ag_cl_arg_part(&l, w->scratch, w->joined_at + row * w->heads * PAIR);
     ag_cl_arg_part(&l, w->scratch, w->stats_at);
     ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_u32(&l, w->n_spans);
     ag_cl_arg_u32(&l, (uint32_t)w->dim);
-    return ag_cl_enqueue(&l, 1, (size_t[]){n_rows * w->heads * WG}, (size_t[]){WG});
+    return ag_cl_enqueue(&l, 1, (size_t[]){n_rows * w->heads * w->wg}, (size_t[]){w->wg});
 }
 
 static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
@@ -164,7 +169,7 @@ static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
 
 static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, "attention_scores", "-DQUERIES=4"));
+    AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES));
     ag_cl_arg_part(&l, w->scratch, w->sums_at);
     ag_cl_arg_u64(&l, w->n_slots);
     ag_cl_arg_part(&l, w->scratch, w->joined_at);
@@ -173,7 +178,7 @@ static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_arg_f32(&l, w->scale);
     ag_cl_arg_u32(&l, (uint32_t)w->seq->score_row0);
     return ag_cl_enqueue(&l, 2, (size_t[]){(size_t)run->n_blocks * AG_KV_BLOCK, w->kv->n_kv_heads},
-                         (size_t[]){WG, 1});
+                         (size_t[]){w->wg, 1});
 }
 
 /* The caller's sums are on the host: this waits. */

@@ -11,58 +11,63 @@
 #ifndef QUERIES
 #define QUERIES 4 /* that a work-group computes together, reading the cache once; a multiple of 4 */
 #endif
+#define FOURS (QUERIES / 4)
 enum { KV_BLOCK = 128, MOST_DIM = 256 };
 
 /* Blocks [block0, block0 + n_blocks) of the cache follow one another, `stride` bytes apart, from
  * cache_at on. */
-#define CACHE_PARAMS                                                                              \
-    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,  uint n_blocks, \
-        __global const uchar *held, ulong held_at, uint heads, uint group,          \
-        uint dim, uint n_rows, __global const uchar *positions, ulong positions_at
+#define CACHE_PARAMS                                                                                \
+    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,             \
+        uint n_blocks, __global const uchar *held, ulong held_at, uint heads, uint group, uint dim, \
+        uint n_rows, __global const uchar *positions, ulong positions_at
 
 /* Four elements of a row from element i on; i is a multiple of 4. Elements behind the row are 0.
  * Rows of blocks begin on even bytes, the others on a multiple of their element. */
 static inline float4 load4(uint type, __global const uchar *row, uint i, uint dim) {
-    if (type == TYPE_F16 || type == TYPE_F32) {
-        if (i + 4 <= dim) {
-            if (type == TYPE_F16) return vload_half4(0, (__global const half *)row + i);
-            return vload4(0, (__global const float *)row + i);
-        }
-    } else if (type == TYPE_Q8_0) {
-        row += i / QK * 34;
-        const float d = vload_half(0, (__global const half *)row);
-        return convert_float4(vload4(0, (__global const char *)row + 2 + i % QK)) * d;
-    } else if (type == TYPE_Q4_0) {
-        row += i / QK * 18;
-        const float d = vload_half(0, (__global const half *)row);
-        const uchar4 q = vload4(0, row + 2 + i % 16);
-        return (convert_float4(i % QK < 16 ? q & (uchar)15 : q >> (uchar)4) - 8.0f) * d;
+    if (dim % 4 == 0 && type == TYPE_F16) {
+        return vloada_half4(0, (__global const half *)row + i);
     }
-    float v[4];
-    for (uint j = 0; j < 4; j++) v[j] = i + j < dim ? element(type, row, i + j) : 0.0f;
-    return (float4)(v[0], v[1], v[2], v[3]);
+    if (dim % 4 == 0 && type == TYPE_F32) return *(__global const float4 *)(row + 4 * i);
+    if (type == TYPE_Q8_0) {
+        row += i / QK * 34;
+        const ushort2 q = vload2(0, (__global const ushort *)(row + 2 + i % QK));
+        return convert_float4(as_char4(q)) * vload_half(0, (__global const half *)row);
+    }
+    if (type == TYPE_Q4_0) {
+        row += i / QK * 18;
+        const ushort2 both = vload2(0, (__global const ushort *)(row + 2 + i % 16));
+        const uchar4 q = as_uchar4(i % QK < 16 ? both : both >> (ushort)4) & (uchar)15;
+        return (convert_float4(q) - 8.0f) * vload_half(0, (__global const half *)row);
+    }
+    const float x = element(type, row, i);
+    const float y = i + 1 < dim ? element(type, row, i + 1) : 0.0f;
+    const float z = i + 2 < dim ? element(type, row, i + 2) : 0.0f;
+    return (float4)(x, y, z, i + 3 < dim ? element(type, row, i + 3) : 0.0f);
 }
 
 /* Spans of `span` slots, the first of which begins with block0: span number span0 and on of n_spans.
  *   stats   [rows * heads * group][n_spans] pairs: largest score, sum
- *   values  [rows * heads * group][n_spans][dim]
- * With n_spans 1 the values are out's, divided by the sum already.
+ *   out     [rows * heads * group][n_spans][dim]
+ * With n_spans 1 the values are divided by the sum already.
  * Work-groups of WG: dimension 0 the spans, 1 the KV heads, 2 QUERIES queries each. WG * 4 is at
  * least dim rounded up to 4. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
-       __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at, float scale, uint span, uint span0, uint n_spans) {
-    __local float qs[MOST_DIM * QUERIES];                                      /* [dim][QUERIES] */
-    __local float weights[KV_BLOCK * QUERIES] __attribute__((aligned(16)));    /* [slot][QUERIES] */
-    __local float joined[WG * 4] __attribute__((aligned(16)));
+       __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
+       float scale, uint span, uint span0, uint n_spans) {
+    __local float4 qs[MOST_DIM * FOURS];       /* [dim][QUERIES] */
+    __local float4 weights4[KV_BLOCK * FOURS]; /* [slot][QUERIES] */
+    __local float4 joined4[WG];
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
     __local uint last[QUERIES]; /* position + 1 of a query; 0: there is none */
+    __local float *weights = (__local float *)weights4, *joined = (__local float *)joined4;
     const uint lid = get_local_id(0), head = get_group_id(1);
     const uint query0 = get_group_id(2) * QUERIES, n_queries = n_rows * group;
     const uint slots = ((__global const uint *)(held + held_at))[head];
     const uint begin = block0 * KV_BLOCK + get_group_id(0) * span;
     const uint end = min(min(slots, begin + span), (block0 + n_blocks) * KV_BLOCK);
     const ulong k_row = row_bytes(k_type, dim), v_row = row_bytes(v_type, dim);
+    const uint quads = (dim + 3) / 4;
 
     for (uint i = lid; i < QUERIES; i += WG) {
         const uint query = query0 + i;
@@ -72,18 +77,20 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
                       ? ((__global const uint *)(positions + positions_at))[query / group] + 1
                       : 0;
     }
-    for (uint i = lid; i < QUERIES * dim; i += WG) {
-        const uint query = min(query0 + i / dim, n_queries - 1), at = i % dim;
+    for (uint i = lid; i < QUERIES * quads * 4; i += WG) {
+        const uint query = min(query0 + i / (quads * 4), n_queries - 1), at = i % (quads * 4);
         const ulong from = ((ulong)(query / group) * heads + head) * group + query % group;
-        qs[at * QUERIES + i / dim] = ((__global const float *)(q + q_at))[from * dim + at] * scale;
+        __global const float *values = (__global const float *)(q + q_at) + from * dim;
+        ((__local float *)qs)[at * QUERIES + i / (quads * 4)] = at < dim ? values[at] * scale : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     uint seen_until = 0; /* the latest query's position + 1: nothing later matters */
     for (uint i = 0; i < QUERIES; i++) seen_until = max(seen_until, last[i]);
 
     /* A work-item sums four components of the values over every `parts`-th slot of a tile. */
-    const uint quads = (dim + 3) / 4, parts = WG / quads, part = lid / quads, quad = lid % quads;
+    const uint parts = WG / quads, part = lid / quads, quad = lid % quads;
     float4 sums[QUERIES];
+#pragma unroll
     for (uint i = 0; i < QUERIES; i++) sums[i] = 0;
 
     for (uint slot0 = begin; slot0 < end; slot0 += KV_BLOCK) {
@@ -95,19 +102,24 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         if (at[0] >= seen_until) break;
 
         for (uint s = lid; s < n; s += WG) {
-            float scores[QUERIES];
-            for (uint i = 0; i < QUERIES; i++) scores[i] = 0;
-            for (uint c = 0; c < dim; c += 4) {
-                const float4 key = load4(k_type, keys + s * k_row, c, dim);
-                const float each[4] = {key.x, key.y, key.z, key.w};
-                for (uint j = 0; j < min(dim - c, 4u); j++) {
-                    for (uint i = 0; i < QUERIES; i++) {
-                        scores[i] = fma(each[j], qs[(c + j) * QUERIES + i], scores[i]);
-                    }
+            float4 scores[FOURS];
+#pragma unroll
+            for (uint i = 0; i < FOURS; i++) scores[i] = 0;
+            for (uint c = 0; c < quads; c++) {
+                const float4 key = load4(k_type, keys + s * k_row, 4 * c, dim);
+                __local const float4 *with = qs + 4 * c * FOURS;
+#pragma unroll
+                for (uint i = 0; i < FOURS; i++) {
+                    scores[i] = fma((float4)key.x, with[i], scores[i]);
+                    scores[i] = fma((float4)key.y, with[FOURS + i], scores[i]);
+                    scores[i] = fma((float4)key.z, with[2 * FOURS + i], scores[i]);
+                    scores[i] = fma((float4)key.w, with[3 * FOURS + i], scores[i]);
                 }
             }
+#pragma unroll
+            for (uint i = 0; i < FOURS; i++) weights4[s * FOURS + i] = scores[i];
             for (uint i = 0; i < QUERIES; i++) {
-                weights[s * QUERIES + i] = at[s] < last[i] ? scores[i] : -INFINITY;
+                if (at[s] >= last[i]) weights[s * QUERIES + i] = -INFINITY;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -139,12 +151,18 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 
+#pragma unroll
         for (uint i = 0; i < QUERIES; i++) sums[i] *= faded[i];
         if (part < parts) {
             for (uint s = part; s < n; s += parts) {
                 const float4 v = load4(v_type, values + s * v_row, quad * 4, dim);
-                for (uint i = 0; i < QUERIES; i++) {
-                    sums[i] = fma((float4)weights[s * QUERIES + i], v, sums[i]);
+#pragma unroll
+                for (uint i = 0; i < FOURS; i++) {
+                    const float4 w = weights4[s * FOURS + i];
+                    sums[4 * i] = fma((float4)w.x, v, sums[4 * i]);
+                    sums[4 * i + 1] = fma((float4)w.y, v, sums[4 * i + 1]);
+                    sums[4 * i + 2] = fma((float4)w.z, v, sums[4 * i + 2]);
+                    sums[4 * i + 3] = fma((float4)w.w, v, sums[4 * i + 3]);
                 }
             }
         }
@@ -152,9 +170,10 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     }
 
     /* Parts of the tiles are joined, one query after the other. */
+#pragma unroll
     for (uint i = 0; i < QUERIES; i++) {
         const uint query = query0 + i;
-        vstore4(sums[i], lid, joined);
+        joined4[lid] = sums[i];
         barrier(CLK_LOCAL_MEM_FENCE);
         const ulong head_query = ((ulong)(query / group) * heads + head) * group + query % group;
         const ulong to = head_query * n_spans + span0 + get_group_id(0);
@@ -228,10 +247,10 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong sums_stride,
             float score = 0;
             for (uint c = 0; c < dim; c += 4) {
                 const float4 v = load4(k_type, key, c, dim);
-                const float each[4] = {v.x, v.y, v.z, v.w};
-                for (uint j = 0; j < min(dim - c, 4u); j++) {
-                    score = fma(each[j], from[c + j] * scale, score);
-                }
+                score = fma(v.x, from[c] * scale, score);
+                if (c + 1 < dim) score = fma(v.y, from[c + 1] * scale, score);
+                if (c + 2 < dim) score = fma(v.z, from[c + 2] * scale, score);
+                if (c + 3 < dim) score = fma(v.w, from[c + 3] * scale, score);
             }
             __global const float *pair = (__global const float *)(stats + stats_at) + 2 * query;
             mean += exp(score - pair[0]) / pair[1];

@@ -75,6 +75,7 @@ static inline uint pack4(float4 v) { return as_uint(convert_char4_sat_rte(v)); }
 static inline void round_row(rounded to, __global const float4 *x, uint n_blocks) {
     for (uint b = get_local_id(0); b < n_blocks; b += MATVEC_WG) {
         float4 v[8], most = 0;
+#pragma unroll
         for (int i = 0; i < 8; i++) {
             v[i] = x[8 * b + i];
             most = fmax(most, fabs(v[i]));
@@ -84,6 +85,7 @@ static inline void round_row(rounded to, __global const float4 *x, uint n_blocks
         uint q[8];
         int sum = 0;
         float4 total = 0;
+#pragma unroll
         for (int i = 0; i < 8; i++) {
             total += v[i];
             q[i] = pack4(v[i] * inverse);
