@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every page's relative links lead somewhere, headings included; files, folders and ag_ names that stand in `backticks`
-# exist. Fenced code may make up names: examples need them.
+# exist. Fenced code may make up names: examples need them. Fenced code that names a file behind its language
+# (```c examples/story.c) stands in that file word by word.
 #   pages.sh SOURCE_DIR
 # shellcheck disable=SC2016 # Backticks in patterns are Markdown's.
 set -euo pipefail
@@ -44,6 +45,23 @@ check_name() {
     esac
 }
 
+# quotation PAGE I: the I-th fenced code that names a file.
+quotation() {
+    awk -v wanted="$2" '/^```[a-z]+ [^ ]+$/ { on = ++n == wanted; next } /^```/ { on = 0 } on' "$1"
+}
+
+check_quotations() {
+    local page=$1 file i=0
+    while IFS= read -r file; do
+        i=$((i + 1))
+        if [ ! -f "$file" ]; then
+            complain "$page: code is quoted from $file, which does not exist"
+        elif [[ "$(<"$file")" != *"$(quotation "$page" $i)"* ]]; then
+            complain "$page: the code quoted from $file does not stand there"
+        fi
+    done < <(sed -nE 's/^```[a-z]+ ([^ ]+)$/\1/p' "$page")
+}
+
 known=$(grep -rhoE --include='*.[ch]' --include='CMakeLists.txt' --include='*.cmake' '\b(ag|AG)_[A-Za-z0-9_]+' \
     CMakeLists.txt cmake include src programs tests fuzz | sort -u)
 # Enumerators that lists of X(NAME, ...) make.
@@ -51,6 +69,7 @@ known+=$'\n'$(grep -rhoE --include='*.h' '^ +X\([A-Z0-9_]+,' include src | sed -
 
 top='(src|include|programs|tests|tools|scripts|cmake|fuzz|docs|models|examples)'
 for page in "${pages[@]}"; do
+    check_quotations "$page"
     while IFS= read -r link; do
         case $link in '' | *://* | mailto:*) ;; *) check_link "$page" "$link" ;; esac
     done < <(prose "$page" | grep -oE '\]\([^) ]+\)' | sed -E 's/^\]\(//; s/\)$//')

@@ -170,11 +170,35 @@ static void keydiff_keeps_facts_nobody_has_asked_for(void **state) {
     assert_true(2 * kept >= 3 * by_chance);
 }
 
+static void chance_keeps_as_many_as_it_may(void **state) {
+    (void)state;
+    enum { N = 90, KEEP = 40 };
+    uint32_t positions[N], keep[N], taken[N] = {0};
+    ag_eviction_view v = {
+        .n_slots = N, .n_protected = 4, .n_expired = 6, .n_recent = 10, .positions = positions};
+    for (uint32_t round = 0; round < 50; round++) {
+        for (uint32_t s = 0; s < N; s++) positions[s] = s < 4 ? s : 7 * s + round;
+        memset(keep, 0xff, sizeof keep);
+        random_policy.plan(NULL, &v, KEEP, keep);
+        for (uint32_t i = 0; i < KEEP; i++) {
+            if (i) assert_true(keep[i] > keep[i - 1]);
+            if (i < 4) assert_int_equal(keep[i], i);
+            if (i >= KEEP - 10) assert_int_equal(keep[i], N - KEEP + i);
+            assert_true(keep[i] < N && (keep[i] < 4 || keep[i] >= 10));
+            taken[keep[i]]++;
+        }
+        assert_int_equal(keep[KEEP], UINT32_MAX);
+    }
+    /* 26 of the 70 between, in each of 50 rounds: 18.6 times each. */
+    for (uint32_t s = 10; s < N - 10; s++) assert_true(taken[s] >= 5 && taken[s] <= 35);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_are_what_they_are_said_to_be),
         cmocka_unit_test(a_question_inside_is_what_snapkv_goes_by),
         cmocka_unit_test(a_sliding_window_finds_its_share),
+        cmocka_unit_test(chance_keeps_as_many_as_it_may),
         cmocka_unit_test(keydiff_keeps_facts_nobody_has_asked_for),
     };
     return cmocka_run_group_tests(tests, load, unload);
