@@ -3,12 +3,12 @@
 # Installs what is missing, builds and tests.
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
-#   scripts/test.sh STAGE...     some of: asan tsan clang fuzz static shared aarch64 native
+#   scripts/test.sh STAGE...     some of: asan tsan clang fuzz static shared aarch64 haswell native
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-all_stages=(asan tsan clang fuzz static shared aarch64 native)
+all_stages=(asan tsan clang fuzz static shared aarch64 haswell native)
 native_preset=release
 SKIPPED=77
 
@@ -83,6 +83,18 @@ stage_aarch64() {
     scripts/deps-cross.sh aarch64-linux-gnu
     build_preset aarch64
     run_tests aarch64
+}
+
+# What computes, on a processor that ends with AVX2; the emulator is too slow for the whole suite.
+stage_haswell() {
+    require qemu-x86_64-static
+    [ "$(uname -m)" = x86_64 ] || exit "$SKIPPED"
+    build_preset "$native_preset"
+    local emulator=(qemu-x86_64-static -cpu Haswell) bin=build/$native_preset/bin
+    quietly haswell-backend "${emulator[@]}" "$bin/test_backend" -m 20000
+    quietly haswell-kernels "${emulator[@]}" "$bin/test_cpu_kernels"
+    quietly haswell-quant "${emulator[@]}" "$bin/test_quant"
+    quietly haswell-generate "${emulator[@]}" "$bin/antigravity" generate -q -n 4 --weights bf16 -p "Once upon a time"
 }
 
 stage_native() {

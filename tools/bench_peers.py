@@ -124,23 +124,30 @@ class PeerProcess:
         command = [sys.executable, os.path.abspath(__file__), "--serve", folder, os.path.abspath(found[0])]
         command += ["--gguf", os.path.abspath(args.gguf), "--threads", str(args.threads)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.system = self.answer()["system"]
+        self.alive = True
+        self.system = (self.answer() or {}).get("system")
 
     def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.name}: ended with {self.process.wait()}")
-        return json.loads(line)
+        """None: the process has ended; the others go on without it."""
+        line = self.process.stdout.readline() if self.alive else ""
+        if line:
+            return json.loads(line)
+        if self.alive:
+            print(f"{self.name}: ended with {self.process.wait()}, left out", file=sys.stderr)
+        self.alive = False
+        return None
 
     def run(self, row):
-        kind, n, depth = row
-        self.process.stdin.write(f"{kind} {n} {depth}\n")
+        if not self.alive:
+            return None
+        self.process.stdin.write("{} {} {}\n".format(*row))
         self.process.stdin.flush()
         return self.answer()
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        if self.alive:
+            self.process.stdin.close()
+            self.process.wait()
 
 
 def run_ours(args, rows, depth):
@@ -197,7 +204,9 @@ def measure(args):
                     shares[row].append(share)
             for peer in peers:
                 for row in (r for r in args.rows if r[2] == depth):
-                    samples[row][peer.name].append(peer.run(row))
+                    speed = peer.run(row)
+                    if speed:
+                        samples[row][peer.name].append(speed)
         print(f"round {n + 1} of {args.rounds}", file=sys.stderr)
     for peer in peers:
         peer.close()
@@ -210,7 +219,7 @@ def measure(args):
         "shape": SHAPES[args.shape],
         "weights": "q4_0",
         "version": version,
-        "peers": {p.name: p.system for p in peers},
+        "peers": {p.name: p.system for p in peers if p.alive},
         "rows": [
             {"test": row_name(row), "samples": samples[row], "bandwidth_shares": shares[row]} for row in args.rows
         ],
