@@ -48,6 +48,11 @@ AG_API ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv
 AG_API ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err);
 AG_API void ag_kv_cache_clear(ag_kv_cache *c);
 
+/* A second cache that holds the same. Both share their blocks until one of them writes to, moves
+ * or drops what is in a block: it then does so in a copy of its own, and the other sees nothing of
+ * it. Address space is reserved anew, memory is taken by what differs. Any of them may go first. */
+AG_API ag_status ag_kv_cache_fork(ag_kv_cache *c, ag_kv_cache **out, ag_error *err);
+
 AG_API uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head);
 /* The largest of these over all layers and heads. */
 AG_API uint32_t ag_kv_cache_length(const ag_kv_cache *c);
@@ -61,7 +66,9 @@ AG_API ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_he
 /* Bytes of the blocks that hold tokens now, and of all blocks a full cache would use. */
 AG_API size_t ag_kv_cache_memory_usage_bytes(const ag_kv_cache *c);
 AG_API size_t ag_kv_cache_capacity_bytes(const ag_kv_cache *c);
-/* The second figure before there is a cache; 0 if the parameters are invalid. */
+/* Of the first figure, bytes of blocks that other caches hold too. */
+AG_API size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c);
+/* The capacity before there is a cache; 0 if the parameters are invalid. */
 AG_API size_t ag_kv_cache_plan_bytes(const ag_kv_params *params);
 
 #ifdef __cplusplus

@@ -51,6 +51,12 @@ AG_API ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error 
  * different positions or an eviction policy manages the cache. */
 AG_API ag_status ag_session_follow_cache(ag_session *s, ag_error *err);
 
+/* A second session that stands where s stands, logits included, and goes its own way from there:
+ * one prompt, several answers. What both have consumed is kept once; a block of 128 tokens is
+ * copied when one of them changes it. Statistics of evictions begin anew. Each costs its logits,
+ * and what a policy needs (ag_session_plan.eviction_bytes). Any of them may be destroyed first. */
+AG_API ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err);
+
 /* Tokens consumed so far: the logical position of the next one. */
 AG_API uint32_t ag_session_position(const ag_session *s);
 /* How many more tokens fit: the cache's slots and the positions the model was trained for are the
@@ -75,6 +81,7 @@ AG_API ag_pressure ag_session_memory_pressure(const ag_session *s);
 typedef struct ag_session_plan {
     size_t kv_bytes;        /* a full cache */
     size_t workspace_bytes; /* activations of a prefill chunk, shared by a model's sessions */
+    size_t eviction_bytes;  /* what the policy gathers and plans with, and the prefix's copies */
 } ag_session_plan;
 AG_API ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_params *params,
                                         ag_session_plan *out, ag_error *err);

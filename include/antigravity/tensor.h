@@ -75,7 +75,8 @@ typedef enum ag_usage {
  * failure. Thread-safe. */
 AG_API ag_status ag_memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
                                  ag_error *err);
-/* Bytes of all live buffers of this memory. Thread-safe. */
+/* Bytes of all live buffers of this memory; a cache's as far as its blocks hold tokens, each block
+ * once, however many forks share it. Thread-safe. */
 AG_API size_t ag_memory_bytes_in_use(const ag_memory *mem);
 
 /* ---- tensors ---- */

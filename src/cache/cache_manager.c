@@ -89,6 +89,25 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (m->gathered.position > position) m->gathered.position = position;
 }
 
+void ag_cache_manager_copy(ag_cache_manager *to, const ag_cache_manager *from) {
+    if (!to) return;
+    ag_gathered_copy(&to->gathered, &from->gathered, from->cache);
+    to->oldest = from->oldest;
+    to->live = from->live;
+    to->pressure = from->pressure;
+    to->hint = from->hint;
+    to->polled = from->polled;
+    to->polled_ms = from->polled_ms;
+    to->refuse = from->refuse;
+    to->relief_due = from->relief_due;
+}
+
+size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
+    if (!ag_eviction_is_managed(p)) return 0;
+    return sizeof(ag_cache_manager) + ag_gathered_bytes(p->policy, kv) +
+           ag_eviction_scratch_bytes(p->policy, kv) + ag_kv_unrotated_bytes(kv);
+}
+
 ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m) { return m ? &m->gathered : NULL; }
 
 void ag_cache_manager_restore(ag_cache_manager *m, ag_gathered *sums) {
@@ -174,6 +193,11 @@ static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, ui
     return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
 }
 
+/* What goes back to the system when it is dropped: not what forks hold as well. */
+static size_t bytes_alone(const ag_kv_cache *c) {
+    return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
+}
+
 static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
                      ag_eviction_reason reason, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(m->cache);
@@ -184,7 +208,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
         .position = position,
         .n_before = ag_kv_cache_length(m->cache),
     };
-    size_t bytes = ag_kv_cache_memory_usage_bytes(m->cache);
+    size_t bytes = bytes_alone(m->cache);
     double begin = now_s();
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         /* What a set for the whole layer is chosen by is read before a head has moved. */
@@ -194,7 +218,8 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
         }
     }
     e.n_kept = ag_kv_cache_length(m->cache);
-    e.bytes_returned = bytes - ag_kv_cache_memory_usage_bytes(m->cache);
+    size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
+    e.bytes_returned = left < bytes ? bytes - left : 0;
     e.seconds = now_s() - begin;
     m->oldest = UINT32_MAX;
     if (e.n_kept == e.n_before) return AG_OK;

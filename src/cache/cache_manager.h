@@ -66,6 +66,10 @@ void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
 /* As it was when last looked at. */
 ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
+/* What `from` knows, its cache's fork's manager knows too; tallies begin anew. */
+void ag_cache_manager_copy(ag_cache_manager *to, const ag_cache_manager *from);
+/* Bytes that a manager will take for a cache of these parameters. */
+size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
 /* The sums of attention, borrowed; NULL without a manager. */
 struct ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m);
 /* The cache holds another sequence now, whose sums these are: exchanged for those of the old one.

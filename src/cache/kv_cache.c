@@ -3,7 +3,6 @@
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
-#include "core/buffer_ops.h"
 #include "core/fail.h"
 
 #include <string.h>
@@ -51,7 +50,6 @@ static bool lay_out(const ag_kv_params *p, ag_kv_layout *at) {
     at->p_offset = at->v_offset + round_up(rows * at->v_row, page);
     at->block_bytes = at->p_offset + round_up(rows * sizeof(uint32_t), page);
     at->blocks_per_layer = (p->max_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
-    at->segment_blocks = at->blocks_per_layer;
     size_t n_blocks = (size_t)at->blocks_per_layer * p->n_layers;
     return n_blocks < SIZE_MAX / 2 / at->block_bytes;
 }
@@ -72,18 +70,15 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     }
     size_t n_blocks = (size_t)c->at.blocks_per_layer * params->n_layers;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
+    c->origin = ag_calloc(n_blocks, sizeof *c->origin);
     c->n_slots = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->n_slots);
     c->last = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
-    if (!c->blocks || !c->n_slots || !c->last || !c->n_blocks) {
+    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
-    if (ag_backend_memory(be)->ops->commits_at_once) {
-        c->at.segment_blocks = (c->at.blocks_per_layer + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
-    } else {
-        st = ag_kv_need_blocks(c, c->at.blocks_per_layer, err);
-    }
+    st = ag_kv_segments_create(c, err);
     if (st == AG_OK) st = ag_kv_unrotated_create(c, err);
     if (st != AG_OK) goto done;
     *out = c;
@@ -95,9 +90,10 @@ done:
 
 void ag_kv_cache_destroy(ag_kv_cache *c) {
     if (!c) return;
-    for (int i = 0; i < AG_KV_SEGMENTS; i++) ag_buffer_release(&c->segments[i]);
+    ag_kv_segments_release(c);
     ag_kv_unrotated_release(c);
     ag_free(c->blocks);
+    ag_free(c->origin);
     ag_free(c->n_slots);
     ag_free(c->last);
     ag_free(c->n_blocks);
@@ -141,13 +137,27 @@ static uint32_t blocks_for(uint32_t n_slots) {
     return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
 }
 
+/* The first block that appending writes to: heads may be of different lengths. */
+static uint32_t first_written(const ag_kv_cache *c, uint32_t layer) {
+    const uint32_t *n = ag_kv_slots_of(c, layer);
+    uint32_t shortest = n[0];
+    for (uint32_t h = 1; h < c->params.n_kv_heads; h++) {
+        if (n[h] < shortest) shortest = n[h];
+    }
+    return shortest / AG_KV_BLOCK;
+}
+
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
     uint32_t held = ag_kv_cache_length(c);
     if (n > c->params.max_slots - held) {
         return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %u more do not fit", held,
                        c->params.max_slots, n);
     }
-    return ag_kv_need_blocks(c, blocks_for(held + n), err);
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        uint32_t end = blocks_for(ag_kv_layer_length(c, l) + n);
+        AG_TRY(ag_kv_need_blocks(c, l, first_written(c, l), end, err));
+    }
+    return AG_OK;
 }
 
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out) {
@@ -181,14 +191,6 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
     return AG_OK;
 }
 
-/* The layer's full blocks, when there are more of them than before. */
-static void settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
-    const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
-    if (now == before || blocks[now - 1].buffer != blocks[0].buffer) return;
-    const size_t begin = blocks[0].offset, size = c->at.block_bytes;
-    ag_buffer_settle(blocks[0].buffer, begin, begin + before * size, begin + now * size);
-}
-
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
                              const uint32_t *positions, ag_error *err) {
     if (layer >= c->params.n_layers) {
@@ -202,29 +204,28 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     }
     if (!n) return AG_OK;
     AG_TRY(check_positions(c, layer, positions, n, err));
-    ag_kv_view view;
-    ag_kv_cache_get_view(c, layer, &view);
-    view.n_blocks = blocks_for(held + (uint32_t)n);
-    AG_TRY(ag_kv_need_blocks(c, view.n_blocks, err));
-    AG_TRY(ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err));
-    c->n_blocks[layer] = view.n_blocks;
+    uint32_t end = blocks_for(held + (uint32_t)n);
+    ag_status st = ag_kv_own_blocks(c, layer, first_written(c, layer), end, err);
+    if (st == AG_OK) {
+        ag_kv_view view;
+        ag_kv_cache_get_view(c, layer, &view);
+        st = ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err);
+    }
+    if (st != AG_OK) {
+        ag_kv_give_back_tail(c, layer);
+        return st;
+    }
     uint32_t *n_slots = ag_kv_slots_of(c, layer);
     for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
         n_slots[h] += (uint32_t)n;
         ag_kv_last_of(c, layer)[h] = positions[n - 1];
     }
-    settle_blocks(c, layer, held / AG_KV_BLOCK, (held + (uint32_t)n) / AG_KV_BLOCK);
+    ag_kv_settle_blocks(c, layer, held / AG_KV_BLOCK, (held + (uint32_t)n) / AG_KV_BLOCK);
     return AG_OK;
 }
 
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
-    uint32_t keep = blocks_for(ag_kv_layer_length(c, layer));
-    const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
-    for (uint32_t i = keep; i < c->n_blocks[layer]; i++) {
-        ag_buffer_discard(blocks[i].buffer, blocks[i].offset, c->at.block_bytes);
-    }
-    c->n_blocks[layer] = keep;
-    ag_kv_release_segments(c);
+    ag_kv_drop_blocks(c, layer, blocks_for(ag_kv_layer_length(c, layer)));
 }
 
 void ag_kv_cache_clear(ag_kv_cache *c) {
@@ -232,6 +233,24 @@ void ag_kv_cache_clear(ag_kv_cache *c) {
     c->unrotated.turned_by = 0;
     ag_kv_unrotated_forget(c, 0);
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
+}
+
+ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
+    AG_TRY(ag_kv_share_blocks(to, from, err));
+    size_t n = (size_t)from->params.n_layers * from->params.n_kv_heads;
+    memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
+    memcpy(to->last, from->last, n * sizeof *to->last);
+    ag_kv_unrotated_copy(to, from);
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_fork(ag_kv_cache *c, ag_kv_cache **out, ag_error *err) {
+    AG_TRY(ag_kv_cache_create(c->backend, &c->params, out, err));
+    ag_status st = ag_kv_cache_share(*out, c, err);
+    if (st == AG_OK) return AG_OK;
+    ag_kv_cache_destroy(*out);
+    *out = NULL;
+    return st;
 }
 
 /* ---- figures ---- */

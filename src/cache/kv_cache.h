@@ -14,10 +14,15 @@ ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out);
 
+/* What ag_kv_cache_fork does, into an empty cache of the same parameters. */
+ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
+
 /* Before keys are rotated: copies of those whose position is below n_protected.
  *   k [n, n_kv_heads, head_dim] F32, host-visible or not */
 ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
                                      const uint32_t *positions, ag_error *err);
+/* Bytes of these copies. */
+size_t ag_kv_unrotated_bytes(const ag_kv_params *p);
 /* Rotates the protected keys of which there are copies, so that none is farther than trained - 1
  * from position `newest`: the first at exactly that distance, the others keeping theirs to it.
  * Their logical positions stay. inv_freq [head_dim / 2]. Costs nothing before position `trained`.

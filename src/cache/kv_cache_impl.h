@@ -15,6 +15,9 @@ typedef struct ag_kv_layout {
     uint32_t segment_blocks; /* blocks of each layer in a segment */
 } ag_kv_layout;
 
+/* Memory for blocks; kv_segments.c. */
+typedef struct ag_kv_segment ag_kv_segment;
+
 /* The protected prefix as it was before its rotation. */
 typedef struct ag_kv_unrotated {
     float *keys;        /* owned; [n_layers][n_protected][n_kv_heads * head_dim] */
@@ -29,14 +32,14 @@ struct ag_kv_cache {
     ag_kv_params params;
     ag_kv_layout at;
     ag_backend *backend; /* borrowed */
-    /* Owned; segment s holds the blocks [s * segment_blocks, (s + 1) * segment_blocks) of every
-     * layer. One for all where memory is committed by use; else several, there while they hold
-     * slots. */
-    ag_buffer *segments[AG_KV_SEGMENTS];
-    ag_kv_block *blocks; /* [n_layers][blocks_per_layer]; buffer NULL: its segment is not there */
-    uint32_t *n_slots;   /* [n_layers][n_kv_heads] */
-    uint32_t *last;      /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
-    uint32_t *n_blocks;  /* [n_layers] that hold slots */
+    /* Segment s holds the blocks [s * segment_blocks, (s + 1) * segment_blocks) of every layer. One
+     * for all where memory is committed by use; else several, there while they hold slots. */
+    ag_kv_segment *home[AG_KV_SEGMENTS]; /* where new blocks of this cache lie; NULL: not there */
+    ag_kv_segment **origin; /* [n_layers][blocks_per_layer] where a block lies; NULL: no slots */
+    ag_kv_block *blocks;    /* the same as kernels see it */
+    uint32_t *n_slots;      /* [n_layers][n_kv_heads] */
+    uint32_t *last;     /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
+    uint32_t *n_blocks; /* [n_layers] that hold slots */
     ag_kv_unrotated unrotated;
 };
 
@@ -52,15 +55,29 @@ bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
-/* Makes memory for the first n blocks of every layer. */
-ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t n, ag_error *err);
-/* Gives back the segments that hold no slots. */
-void ag_kv_release_segments(ag_kv_cache *c);
+
+ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err); /* completes c->at */
+void ag_kv_segments_release(ag_kv_cache *c);
+/* Makes memory for what ag_kv_own_blocks would need. */
+ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
+                            ag_error *err);
+/* Blocks [first, end) of a layer are there afterwards, and this cache's alone: before anything is
+ * written to them. What a failure leaves is what was there, perhaps in another place. */
+ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
+                           ag_error *err);
+/* Only the first `keep` blocks of a layer still hold slots. */
+void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep);
+/* Blocks [before, now) of a layer have become full. */
+void ag_kv_settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now);
+/* `to`, an empty cache of the same parameters, holds the blocks of `from` as well. */
+ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 /* Blocks past the layer's longest head hold nothing any more: their pages go back. */
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_unrotated_release(ag_kv_cache *c);
+/* The same copies in a cache of the same parameters. */
+void ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from);
 /* Tokens from `position` on have left the sequence. */
 void ag_kv_unrotated_forget(ag_kv_cache *c, uint32_t position);
 

@@ -103,15 +103,19 @@ static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to
 static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
                            uint32_t n_keep, ag_error *err) {
     ag_kv_slot first;
-    if (n_keep && !ag_kv_find_slot(c, layer, head, 0, &first)) {
+    uint32_t moved = 0;
+    while (moved < n_keep && keep[moved] == moved) moved++;
+    if (moved == n_keep) return AG_OK;
+    AG_TRY(ag_kv_own_blocks(c, layer, moved / AG_KV_BLOCK, (n_keep - 1) / AG_KV_BLOCK + 1, err));
+    if (!ag_kv_find_slot(c, layer, head, 0, &first)) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);
         return ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err);
     }
-    for (uint32_t i = 0, run; i < n_keep; i += run) {
+    for (uint32_t i = moved, run; i < n_keep; i += run) {
         run = 1;
         while (i + run < n_keep && keep[i + run] == keep[i] + run) run++;
-        if (keep[i] != i && !move_down(c, layer, head, i, keep[i], run)) {
+        if (!move_down(c, layer, head, i, keep[i], run)) {
             return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
         }
     }

@@ -1,47 +1,215 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory behind a cache's blocks. */
+/* The memory behind a cache's blocks. A block of a segment belongs to the caches whose tables name
+ * it: one, or several after a fork. Whoever writes to one of several's copies it first, to the
+ * place of the same number in a segment of its own, its home. Nobody else ever writes there, so
+ * that place is free whenever it is needed. */
 #include "cache/kv_cache_impl.h"
+#include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
+
+struct ag_kv_segment {
+    ag_buffer *buffer;  /* owned */
+    size_t refs;        /* one for being a home, one for every block in a table */
+    size_t leaving;     /* of these, those of a cache that is being destroyed */
+    uint32_t holders[]; /* [n_layers][blocks of a layer in it] tables that name the block */
+};
 
 static uint32_t blocks_in(const ag_kv_layout *at, uint32_t segment) {
     uint32_t rest = at->blocks_per_layer - segment * at->segment_blocks;
     return rest < at->segment_blocks ? rest : at->segment_blocks;
 }
 
-static void place_blocks(ag_kv_cache *c, uint32_t segment) {
-    uint32_t n = blocks_in(&c->at, segment);
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        ag_kv_block *blocks =
-            c->blocks + (size_t)l * c->at.blocks_per_layer + (size_t)segment * c->at.segment_blocks;
-        for (uint32_t i = 0; i < n; i++) {
-            blocks[i] = (ag_kv_block){.buffer = c->segments[segment],
-                                      .offset = ((size_t)l * n + i) * c->at.block_bytes};
-        }
-    }
+/* The block's number in its segment. */
+static size_t place_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    uint32_t segment = block / c->at.segment_blocks;
+    return (size_t)layer * blocks_in(&c->at, segment) + block % c->at.segment_blocks;
 }
 
-ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t n, ag_error *err) {
-    ag_memory *mem = ag_backend_memory(c->backend);
-    for (uint32_t s = 0; s * c->at.segment_blocks < n; s++) {
-        if (c->segments[s]) continue;
-        size_t bytes = (size_t)c->params.n_layers * blocks_in(&c->at, s) * c->at.block_bytes;
-        AG_TRY(ag_memory_alloc(mem, bytes, AG_USAGE_KV, &c->segments[s], err));
-        place_blocks(c, s);
+static ag_kv_segment **origin_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    return &c->origin[(size_t)layer * c->at.blocks_per_layer + block];
+}
+
+static void release(ag_kv_segment **segment) {
+    ag_kv_segment *s = *segment;
+    *segment = NULL;
+    if (!s || --s->refs) return;
+    ag_buffer_release(&s->buffer);
+    ag_free(s);
+}
+
+static ag_status make(const ag_kv_cache *c, uint32_t segment, ag_kv_segment **out, ag_error *err) {
+    size_t n = (size_t)c->params.n_layers * blocks_in(&c->at, segment);
+    ag_kv_segment *s = ag_calloc(1, sizeof *s + n * sizeof *s->holders);
+    if (!s) return AG_FAIL(err, NOMEM, "table of %zu KV blocks", n);
+    s->refs = 1;
+    ag_status st = ag_memory_alloc(ag_backend_memory(c->backend), n * c->at.block_bytes,
+                                   AG_USAGE_KV, &s->buffer, err);
+    if (st != AG_OK) ag_free(s);
+    else *out = s;
+    return st;
+}
+
+static ag_status need_home(ag_kv_cache *c, uint32_t block, ag_error *err) {
+    uint32_t s = block / c->at.segment_blocks;
+    return c->home[s] ? AG_OK : make(c, s, &c->home[s], err);
+}
+
+static bool commits_at_once(const ag_kv_cache *c) {
+    return ag_backend_memory(c->backend)->ops->commits_at_once;
+}
+
+ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err) {
+    c->at.segment_blocks = c->at.blocks_per_layer;
+    if (!commits_at_once(c)) return need_home(c, 0, err);
+    c->at.segment_blocks = (c->at.blocks_per_layer + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
+    return AG_OK;
+}
+
+/* ---- one block ---- */
+
+/* The cache's table names its home's block, which nobody holds. */
+static void hold(ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    ag_kv_segment *home = c->home[block / c->at.segment_blocks];
+    size_t place = place_of(c, layer, block);
+    home->refs++;
+    home->holders[place] = 1;
+    *origin_of(c, layer, block) = home;
+    c->blocks[(size_t)layer * c->at.blocks_per_layer + block] =
+        (ag_kv_block){.buffer = home->buffer, .offset = place * c->at.block_bytes};
+    ag_buffer_commit(home->buffer, place * c->at.block_bytes, c->at.block_bytes);
+}
+
+/* A segment that goes as a whole need not be given back in parts. */
+static void drop(const ag_kv_cache *c, ag_kv_segment *s, size_t place) {
+    if (!--s->holders[place] && s->refs > s->leaving)
+        ag_buffer_discard(s->buffer, place * c->at.block_bytes, c->at.block_bytes);
+    if (s->leaving) s->leaving--;
+    release(&s);
+}
+
+static bool is_shared(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    const ag_kv_segment *s = *origin_of(c, layer, block);
+    return s && s->holders[place_of(c, layer, block)] > 1;
+}
+
+static ag_status copy_home(ag_kv_cache *c, uint32_t layer, uint32_t block, ag_error *err) {
+    ag_kv_segment *from = *origin_of(c, layer, block);
+    ag_kv_segment *home = c->home[block / c->at.segment_blocks];
+    size_t place = place_of(c, layer, block), n = c->at.block_bytes;
+    ag_tensor dst, src;
+    AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from->buffer, place * n, err));
+    AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(n), home->buffer, place * n, err));
+    ag_status st = ag_copy_slice(c->backend, &dst, 0, &src, 0, n);
+    if (st != AG_OK) {
+        ag_buffer_discard(home->buffer, place * n, n);
+        return ag_take_error(c->backend, st, err);
+    }
+    hold(c, layer, block);
+    drop(c, from, place);
+    return AG_OK;
+}
+
+/* ---- ranges of blocks ---- */
+
+ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
+                            ag_error *err) {
+    for (uint32_t b = first; b < end; b++) {
+        if (!*origin_of(c, layer, b) || is_shared(c, layer, b)) AG_TRY(need_home(c, b, err));
     }
     return AG_OK;
 }
 
-void ag_kv_release_segments(ag_kv_cache *c) {
-    if (!ag_backend_memory(c->backend)->ops->commits_at_once) return;
-    uint32_t held = 0;
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        if (c->n_blocks[l] > held) held = c->n_blocks[l];
+ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
+                           ag_error *err) {
+    AG_TRY(ag_kv_need_blocks(c, layer, first, end, err));
+    for (uint32_t b = first; b < end; b++) {
+        if (is_shared(c, layer, b)) AG_TRY(copy_home(c, layer, b, err));
+        else if (!*origin_of(c, layer, b)) hold(c, layer, b);
+        if (c->n_blocks[layer] <= b) c->n_blocks[layer] = b + 1;
+    }
+    return AG_OK;
+}
+
+static void drop_block(ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    ag_kv_segment **origin = origin_of(c, layer, block);
+    drop(c, *origin, place_of(c, layer, block));
+    *origin = NULL;
+    c->blocks[(size_t)layer * c->at.blocks_per_layer + block] = (ag_kv_block){0};
+}
+
+void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep) {
+    for (uint32_t b = keep; b < c->n_blocks[layer]; b++) drop_block(c, layer, b);
+    if (keep < c->n_blocks[layer]) c->n_blocks[layer] = keep;
+    if (!commits_at_once(c)) return;
+    for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
+        if (c->home[s] && c->home[s]->refs == 1) release(&c->home[s]);
+    }
+}
+
+void ag_kv_segments_release(ag_kv_cache *c) {
+    bool any = c->origin && c->n_blocks; /* a cache that was never finished has none */
+    for (uint32_t l = 0; any && l < c->params.n_layers; l++) {
+        for (uint32_t b = 0; b < c->n_blocks[l]; b++) (*origin_of(c, l, b))->leaving++;
+    }
+    for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) release(&c->home[s]);
+    for (uint32_t l = 0; any && l < c->params.n_layers; l++) {
+        for (uint32_t b = 0; b < c->n_blocks[l]; b++) drop_block(c, l, b);
+    }
+}
+
+void ag_kv_settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
+    if (now == before) return;
+    const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
+    uint32_t first = now - 1; /* of those that lie one after the other up to the last */
+    while (first && blocks[first - 1].buffer == blocks[now - 1].buffer) first--;
+    if (before < first) before = first;
+    const size_t begin = blocks[first].offset, size = c->at.block_bytes;
+    ag_buffer_settle(blocks[first].buffer, begin, begin + (before - first) * size,
+                     begin + (now - first) * size);
+}
+
+/* ---- forks ---- */
+
+/* What c's homes hold is going to be shared: others take their place. */
+static ag_status replace_homes(ag_kv_cache *c, ag_error *err) {
+    ag_kv_segment *fresh[AG_KV_SEGMENTS] = {NULL};
+    ag_status st = AG_OK;
+    for (uint32_t s = 0; s < AG_KV_SEGMENTS && st == AG_OK && !commits_at_once(c); s++) {
+        if (c->home[s] && c->home[s]->refs > 1) st = make(c, s, &fresh[s], err);
     }
     for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
-        if (!c->segments[s] || s * c->at.segment_blocks < held) continue;
-        ag_buffer_release(&c->segments[s]);
-        place_blocks(c, s);
+        if (st != AG_OK) {
+            release(&fresh[s]);
+        } else if (c->home[s] && c->home[s]->refs > 1) {
+            release(&c->home[s]);
+            c->home[s] = fresh[s];
+        }
     }
+    return st;
+}
+
+ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
+    AG_TRY(replace_homes(from, err));
+    for (uint32_t l = 0; l < from->params.n_layers; l++) {
+        for (uint32_t b = 0; b < from->n_blocks[l]; b++) {
+            ag_kv_segment *s = *origin_of(from, l, b);
+            s->refs++;
+            s->holders[place_of(from, l, b)]++;
+            *origin_of(to, l, b) = s;
+            size_t i = (size_t)l * from->at.blocks_per_layer + b;
+            to->blocks[i] = from->blocks[i];
+        }
+        to->n_blocks[l] = from->n_blocks[l];
+    }
+    return AG_OK;
+}
+
+size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c) {
+    size_t n = 0;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t b = 0; b < c->n_blocks[l]; b++) n += is_shared(c, l, b);
+    }
+    return n * c->at.block_bytes;
 }

@@ -26,12 +26,26 @@ ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
                    p->n_layers);
 }
 
+size_t ag_kv_unrotated_bytes(const ag_kv_params *p) {
+    size_t keys = (size_t)p->n_layers * p->n_protected;
+    return keys * ((size_t)p->n_kv_heads * p->head_dim * sizeof(float) + sizeof(bool));
+}
+
 void ag_kv_unrotated_release(ag_kv_cache *c) {
     ag_free(c->unrotated.keys);
     ag_free(c->unrotated.known);
     ag_free(c->unrotated.key);
     ag_free(c->unrotated.row);
     ag_free(c->unrotated.cos_sin);
+}
+
+void ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from) {
+    const ag_kv_params *p = &from->params;
+    size_t n = (size_t)p->n_layers * p->n_protected, row = (size_t)p->n_kv_heads * p->head_dim;
+    to->unrotated.turned_by = from->unrotated.turned_by;
+    if (!n) return;
+    memcpy(to->unrotated.keys, from->unrotated.keys, n * row * sizeof *to->unrotated.keys);
+    memcpy(to->unrotated.known, from->unrotated.known, n * sizeof *to->unrotated.known);
 }
 
 void ag_kv_unrotated_forget(ag_kv_cache *c, uint32_t position) {
@@ -80,6 +94,7 @@ static ag_status turn_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ag_err
         if (position >= p->n_protected) break;
         size_t at = (size_t)layer * p->n_protected + position;
         if (!u->known[at]) continue;
+        AG_TRY(ag_kv_own_blocks(c, layer, slot / AG_KV_BLOCK, slot / AG_KV_BLOCK + 1, err));
         const float *key = u->keys + (at * p->n_kv_heads + head) * p->head_dim;
         AG_TRY(rotate(c, key, u->cos_sin + (size_t)position * p->head_dim, err));
         const ag_kv_block *b =

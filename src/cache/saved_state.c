@@ -177,8 +177,7 @@ static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n
         if (n_slots[h] > most) most = n_slots[h];
     }
     for (uint32_t b = 0; b * AG_KV_BLOCK < most; b++) {
-        AG_TRY(ag_kv_need_blocks(c, b + 1, err));
-        c->n_blocks[layer] = b + 1;
+        AG_TRY(ag_kv_own_blocks(c, layer, b, b + 1, err));
         for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
             uint32_t n = in_block(n_slots[h], b);
             if (n) AG_TRY(load_rows(in, layer, b, h, n, err));

@@ -35,6 +35,7 @@ typedef struct shared_buffer {
     ag_buffer base;
     unsigned char *data;
     ag_byte_counter *counter; /* may be NULL */
+    size_t counted;           /* bytes of it */
 } shared_buffer;
 
 static void *shared_map(ag_buffer *buf) { return ((shared_buffer *)buf)->data; }
@@ -42,7 +43,7 @@ static void *shared_map(ag_buffer *buf) { return ((shared_buffer *)buf)->data; }
 /* All but the data. */
 static void forget(shared_buffer *s) {
     if (s->counter) {
-        atomic_fetch_sub_explicit(&s->counter->bytes, s->base.size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->counter->bytes, s->counted, memory_order_relaxed);
         ag_byte_counter_release(s->counter);
     }
     ag_free(s);
@@ -78,9 +79,20 @@ static void advise_small(void *p, size_t bytes) {
 #endif
 }
 
+static void kv_commit(ag_buffer *buf, size_t offset, size_t n) {
+    (void)offset;
+    shared_buffer *s = (shared_buffer *)buf;
+    s->counted += n;
+    if (s->counter) atomic_fetch_add_explicit(&s->counter->bytes, n, memory_order_relaxed);
+}
+
 /* Pages that come back later are small ones again. */
 static size_t kv_discard(ag_buffer *buf, size_t offset, size_t n) {
-    unsigned char *data = ((shared_buffer *)buf)->data;
+    shared_buffer *s = (shared_buffer *)buf;
+    unsigned char *data = s->data;
+    size_t unused = n < s->counted ? n : s->counted;
+    s->counted -= unused;
+    if (s->counter) atomic_fetch_sub_explicit(&s->counter->bytes, unused, memory_order_relaxed);
     const size_t page = ag_page_size(), end = (offset + n) / page * page;
     const size_t begin = ag_pages_round_up(offset);
     if (begin < end) advise_small(data + begin, end - begin);
@@ -116,6 +128,7 @@ static const ag_buffer_ops kv_ops = {
     .destroy = pages_destroy,
     .map = shared_map,
     .discard = kv_discard,
+    .commit = kv_commit,
     .settle = kv_settle,
 };
 
@@ -173,9 +186,10 @@ ag_status ag_shared_buffer_create(size_t bytes, ag_usage usage, ag_byte_counter 
         return AG_FAIL(err, NOMEM, "a buffer of %zu bytes", bytes);
     }
     s->counter = counter;
+    s->counted = usage == AG_USAGE_KV ? 0 : bytes;
     if (counter) {
         atomic_fetch_add_explicit(&counter->refs, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&counter->bytes, s->counted, memory_order_relaxed);
     }
     const ag_buffer_ops *pages = usage == AG_USAGE_KV ? &kv_ops : &pages_ops;
     ag_buffer_init(&s->base, heap ? &heap_ops : pages, bytes);

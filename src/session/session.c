@@ -4,6 +4,8 @@
 #include "core/fail.h"
 #include "session/session_impl.h"
 
+#include <string.h>
+
 /* Logits of several rows are taken so many at a time: 8 MB for a vocabulary of 128k. */
 enum { LOGIT_ROWS = 16 };
 
@@ -63,6 +65,7 @@ ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_par
     *out = (ag_session_plan){
         .kv_bytes = ag_kv_cache_plan_bytes(&kv),
         .workspace_bytes = ag_workspace_bytes(&ws) + info->n_vocab * sizeof(float),
+        .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv),
     };
     return AG_OK;
 }
@@ -129,6 +132,23 @@ void ag_session_destroy(ag_session *s) {
     ag_buffer_release(&s->rows_owner);
     ag_free(s->copied);
     ag_free(s);
+}
+
+ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
+    AG_TRY(ag_session_create(s->model, &s->params, out, err));
+    ag_session *fork = *out;
+    ag_status st = ag_kv_cache_share(fork->cache, s->cache, err);
+    if (st != AG_OK) {
+        ag_session_destroy(fork);
+        *out = NULL;
+        return st;
+    }
+    ag_cache_manager_copy(fork->manager, s->manager);
+    fork->position = s->position;
+    fork->has_logits = s->has_logits;
+    if (s->has_logits)
+        memcpy(fork->host_logits, s->host_logits, s->model->info.n_vocab * sizeof(float));
+    return AG_OK;
 }
 
 void ag_session_reset(ag_session *s) {

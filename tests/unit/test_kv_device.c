@@ -175,6 +175,36 @@ static void segments_come_and_go_with_the_slots(void **state) {
     drop(&r);
 }
 
+static void forks_share_until_they_write(void **state) {
+    (void)state;
+    srand(7);
+    rig r = make(AG_F16, AG_Q4_0);
+    append(&r, 0, FIRST);
+    rig f = r;
+    size_t before = in_use(&r);
+    for (int c = 0; c < CACHES; c++)
+        assert_int_equal(ag_kv_cache_fork(r.cache[c], &f.cache[c], NULL), AG_OK);
+    assert_int_equal(in_use(&r), before);
+    append(&f, FIRST, 30);
+    assert_true(in_use(&r) > before);
+    expect_equal(&f);
+    expect_equal(&r);
+    uint32_t keep[50];
+    for (uint32_t i = 0; i < 50; i++) keep[i] = i * 14;
+    for (int c = 0; c < CACHES; c++)
+        assert_int_equal(ag_kv_cache_compact(r.cache[c], 1, 1, keep, 50, NULL), AG_OK);
+    append(&r, FIRST, 3);
+    expect_equal(&f);
+    expect_equal(&r);
+    assert_int_equal(ag_kv_cache_position(f.cache[1], 1, 1, 49), 49);
+    assert_int_equal(ag_kv_cache_position(r.cache[1], 1, 1, 49), 49 * 14);
+    for (int c = 0; c < CACHES; c++) ag_kv_cache_destroy(r.cache[c]);
+    expect_equal(&f);
+    append(&f, FIRST + 30, 100);
+    expect_equal(&f);
+    drop(&f);
+}
+
 typedef struct stream {
     unsigned char *bytes;
     size_t n, at;
@@ -241,6 +271,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_memory_holds_the_same_slots),
         cmocka_unit_test(segments_come_and_go_with_the_slots),
+        cmocka_unit_test(forks_share_until_they_write),
         cmocka_unit_test(what_is_saved_does_not_tell_where_it_lay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fails the first, second, third ... allocation of everything from loading a model to a generation
- * that is saved and restored: each time one clean error, nothing left behind, and the next run is
- * whole. Run under the address sanitizer, which reports what is left behind. */
+ * that is forked, saved and restored: each time one clean error, nothing left behind, and the next
+ * run is whole. Run under the address sanitizer, which reports what is left behind. */
 #include "core/alloc.h"
 #include "support/tiny_model.h"
 
@@ -114,6 +114,16 @@ static ag_status tell(engine *e, text_sink *out, ag_error *err) {
     return ag_generate(e->session, e->ids.data, e->ids.n, &p, NULL, err);
 }
 
+/* A second session that writes where both have been. */
+static ag_status fork_and_decode(engine *e, ag_error *err) {
+    ag_session *fork;
+    ag_status st = ag_session_fork(e->session, &fork, err);
+    if (st == AG_OK) st = ag_session_decode(fork, 5, err);
+    if (st == AG_OK) st = ag_session_decode(e->session, 6, err);
+    ag_session_destroy(fork);
+    return st;
+}
+
 /* To a file and back, in place of what is there. */
 static ag_status save_and_restore(engine *e, ag_error *err) {
     ag_ids ids = {0};
@@ -136,6 +146,7 @@ static ag_status whole_run(text_sink *out, ag_error *err) {
     engine e = {0};
     ag_status st = set_up(&e, err);
     if (st == AG_OK) st = tell(&e, out, err);
+    if (st == AG_OK) st = fork_and_decode(&e, err);
     if (st == AG_OK) st = save_and_restore(&e, err);
     tear_down(&e);
     return st;

@@ -23,10 +23,26 @@ ag_status ag_gathered_create(ag_gathered *g, const ag_eviction_policy *policy,
     return AG_FAIL(err, NOMEM, "attention of %zu slots", kv->n_layers * g->layer_stride);
 }
 
+size_t ag_gathered_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
+    if (!wants_attention(policy)) return 0;
+    return (size_t)kv->n_layers * kv->n_kv_heads * kv->max_slots * sizeof(float);
+}
+
 void ag_gathered_release(ag_gathered *g) { ag_free(g->sums); }
 
 static float *sums_of(const ag_gathered *g, uint32_t layer, uint32_t head) {
     return g->sums + layer * g->layer_stride + head * g->head_stride;
+}
+
+void ag_gathered_copy(ag_gathered *to, const ag_gathered *from, const ag_kv_cache *cache) {
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    to->position = from->position;
+    for (uint32_t l = 0; from->sums && l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+            size_t n = ag_kv_cache_n_slots(cache, l, h);
+            memcpy(sums_of(to, l, h), sums_of(from, l, h), n * sizeof *to->sums);
+        }
+    }
 }
 
 void ag_gathered_begin(ag_gathered *g, const ag_kv_cache *cache, size_t n, bool from_zero) {
@@ -93,6 +109,14 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
         return AG_OK;
     }
     return AG_FAIL(err, NOMEM, "plans for %zu slots", n);
+}
+
+size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
+    const ag_eviction_scratch *s = NULL;
+    size_t slot = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values +
+                  sizeof *s->importance;
+    size_t dim = policy->importance == AG_IMPORTANCE_KEYS ? kv->head_dim : 0;
+    return kv->max_slots * (slot + dim * sizeof *s->keys) + dim * sizeof *s->mean;
 }
 
 void ag_eviction_scratch_release(ag_eviction_scratch *s) {

@@ -15,6 +15,9 @@ typedef struct ag_gathered {
 ag_status ag_gathered_create(ag_gathered *g, const ag_eviction_policy *policy,
                              const ag_kv_params *kv, ag_error *err);
 void ag_gathered_release(ag_gathered *g);
+size_t ag_gathered_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
+/* The sums of another cache's slots, which this one's are as well. */
+void ag_gathered_copy(ag_gathered *to, const ag_gathered *from, const ag_kv_cache *cache);
 /* n more slots are coming; `from_zero`: those that are there start again too. */
 void ag_gathered_begin(ag_gathered *g, const ag_kv_cache *cache, size_t n, bool from_zero);
 ag_attention_scores ag_gathered_scores(const ag_gathered *g, size_t row0);
@@ -31,6 +34,7 @@ typedef struct ag_eviction_scratch {
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_params *kv, ag_error *err);
 void ag_eviction_scratch_release(ag_eviction_scratch *s);
+size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
 
 /* The sums of a prefill become importance: see ag_eviction_policy.settle. The last n_window slots
  * are the queries', `position` is the next token's. */

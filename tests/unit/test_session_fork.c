@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forks of a session: each gives what a session of its own would give, and what they have in common
+ * is kept once. */
+#include "cache/kv_cache.h"
+
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define DEMO AG_SOURCE_DIR "/models/demo"
+enum { N = 8, BLOCK = 128 };
+
+static ag_backend *backend;
+static ag_model *model;
+
+static size_t in_use(void) { return ag_memory_bytes_in_use(ag_backend_memory(backend)); }
+static size_t kv_bytes(ag_session *s) {
+    return ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+}
+static size_t shared_bytes(ag_session *s) {
+    return ag_kv_cache_shared_bytes(ag_session_kv_cache(s));
+}
+
+static ag_session *make_of(ag_model *m, const char *policy, uint32_t max_seq_len) {
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = max_seq_len;
+    p.prefill_chunk = 256;
+    p.k_type = AG_Q8_0;
+    p.eviction.policy = ag_eviction_policy_find(policy);
+    p.eviction.budget_tokens = 300;
+    p.eviction.recent = 8;
+    p.eviction.slack = 16;
+    p.eviction.snapkv_window = 8;
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(m, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static ag_session *make(const char *policy) { return make_of(model, policy, 500); }
+
+static int load(void **state) {
+    (void)state;
+    ag_backend_params bp = {.n_threads = 2};
+    if (ag_backend_create(&bp, &backend, NULL) != AG_OK) return 1;
+    if (ag_model_load(backend, MODEL, NULL, &model, NULL) != AG_OK) return 1;
+    ag_session_destroy(make("none")); /* the model has room for its sessions' passes now */
+    return 0;
+}
+
+static int unload(void **state) {
+    (void)state;
+    ag_model_destroy(model);
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+static ag_session *fork_of(ag_session *s) {
+    ag_session *fork;
+    ag_error err;
+    if (ag_session_fork(s, &fork, &err) != AG_OK) fail_msg("%s", err.msg);
+    return fork;
+}
+
+/* n tokens that depend on the position and on `way`. */
+static void feed(ag_session *s, size_t n, size_t way) {
+    int32_t *ids = malloc(n * sizeof *ids);
+    ag_error err;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = ag_session_position(s) + i;
+        ids[i] = (int32_t)((at * 7 + at * at % 61 + way * 13) % 300) + 3;
+    }
+    if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    free(ids);
+}
+
+static void decode(ag_session *s, size_t n, size_t way) {
+    for (size_t i = 0; i < n; i++) feed(s, 1, way);
+}
+
+static void same_logits(const ag_session *a, const ag_session *b) {
+    size_t n = ag_session_model_info(a)->n_vocab;
+    assert_non_null(ag_session_logits(a));
+    assert_memory_equal(ag_session_logits(a), ag_session_logits(b), n * sizeof(float));
+}
+
+static void eight_ways_from_one_prefix(void **state) {
+    (void)state;
+    size_t before = in_use();
+    ag_session *root = make("none"), *forks[N], *alone[N];
+    feed(root, 400, 0);
+    for (size_t i = 0; i < N; i++) forks[i] = fork_of(root);
+    for (size_t i = 0; i < N; i++) {
+        same_logits(forks[i], root);
+        alone[i] = make("none");
+        feed(alone[i], 400, 0);
+    }
+    /* Turn by turn, so that each writes while others look on. */
+    for (size_t step = 0; step < 20; step++) {
+        for (size_t i = 0; i < N; i++) {
+            decode(forks[i], 1, i);
+            decode(alone[i], 1, i);
+            same_logits(forks[i], alone[i]);
+        }
+    }
+    decode(root, 20, 0); /* it goes on as well */
+    same_logits(root, alone[0]);
+    for (size_t i = 0; i < N; i++) {
+        for (size_t k = 0; k < i; k++) {
+            size_t n = ag_model_get_info(model)->n_vocab * sizeof(float);
+            assert_memory_not_equal(ag_session_logits(forks[i]), ag_session_logits(forks[k]), n);
+        }
+    }
+    for (size_t i = 0; i < N; i++) {
+        ag_session_destroy(forks[(i * 3 + 5) % N]);
+        ag_session_destroy(alone[i]);
+    }
+    feed(root, 30, 1);
+    ag_session_destroy(root);
+    assert_int_equal(in_use(), before);
+}
+
+static void a_thousand_tokens_are_kept_once(void **state) {
+    (void)state;
+    ag_model *demo;
+    ag_error err;
+    const ag_model_params bf16 = {.weights = AG_BF16};
+    if (ag_model_load(backend, DEMO, &bf16, &demo, &err) != AG_OK) fail_msg("%s", err.msg);
+    ag_session *root = make_of(demo, "none", 1200), *control = make_of(demo, "none", 1200);
+    ag_session *forks[N];
+    feed(root, 1000, 0);
+    feed(control, 1000, 0);
+    size_t one = kv_bytes(root), before = in_use();
+    for (size_t i = 0; i < N; i++) forks[i] = fork_of(root);
+    assert_int_equal(shared_bytes(root), one);
+    size_t logits = ag_session_model_info(root)->n_vocab * sizeof(float);
+    assert_int_equal(in_use() - before, N * logits); /* nothing of the cache */
+    ag_session_destroy(root);
+    for (size_t i = 0; i < N; i++) decode(forks[i], 5, i);
+    /* All but the last block of each layer. */
+    size_t block = one / ((1000 + BLOCK - 1) / BLOCK);
+    assert_int_equal(shared_bytes(forks[0]), one - block);
+    size_t eight = in_use() - (before - one - logits) - N * logits;
+    print_message("one session %zu bytes, eight forks of it %zu\n", one, eight);
+    assert_int_equal(eight, one + (N - 1) * block);
+    assert_true(eight < 2 * one);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(ag_session_truncate(control, 1000, &err), AG_OK);
+        decode(control, 5, i);
+        same_logits(forks[i], control);
+        ag_session_destroy(forks[i]);
+    }
+    ag_session_destroy(control);
+    ag_model_destroy(demo);
+}
+
+static void evictions_of_one_leave_the_others_alone(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const char *policy = ag_eviction_policy_at(i)->name;
+        size_t before = in_use();
+        ag_session *root = make(policy), *control = make(policy);
+        feed(root, 290, 0);
+        feed(control, 290, 0);
+        ag_session *busy = fork_of(root), *idle = fork_of(root);
+        feed(busy, 200, 2);
+        decode(busy, 60, 2);
+        assert_true(ag_session_evictions(busy)->n_evictions > 0);
+        assert_int_equal(ag_session_evictions(idle)->n_evictions, 0);
+        ag_session_destroy(busy);
+        decode(idle, 40, 3); /* evicts as well, by the sums that it inherited */
+        decode(control, 40, 3);
+        same_logits(idle, control);
+        assert_int_equal(kv_bytes(idle), kv_bytes(control));
+        ag_session_destroy(idle);
+        assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(root)), 290);
+        assert_int_equal(shared_bytes(root), 0);
+        ag_session_destroy(control);
+        ag_session_destroy(root);
+        assert_int_equal(in_use(), before);
+    }
+}
+
+static void what_an_eviction_returns_is_what_only_it_held(void **state) {
+    (void)state;
+    ag_session *root = make("streaming");
+    feed(root, 290, 0);
+    ag_session *fork = fork_of(root);
+    size_t before = in_use();
+    feed(fork, 200, 0); /* its first blocks are copied, the root's stay */
+    assert_true(in_use() > before);
+    assert_true(ag_session_evictions(fork)->n_evictions > 0);
+    size_t with_copies = in_use();
+    ag_session_reset(fork);
+    assert_int_equal(with_copies - in_use(), kv_bytes(root)); /* 290 slots in as many blocks */
+    ag_session_destroy(root);
+    ag_session_destroy(fork);
+}
+
+static void forks_of_forks_in_any_order(void **state) {
+    (void)state;
+    enum { DEEP = 5 };
+    size_t before = in_use();
+    for (size_t order = 0; order < DEEP; order++) {
+        ag_session *s[DEEP] = {make("none")}, *control = make("none");
+        feed(s[0], 100, 0);
+        for (size_t i = 1; i < DEEP; i++) {
+            s[i] = fork_of(s[i - 1]);
+            feed(s[i], 60, 0);
+        }
+        feed(control, 100 + 60 * (DEEP - 1), 0);
+        same_logits(s[DEEP - 1], control);
+        for (size_t i = 0; i < DEEP - 1; i++) { /* those behind catch up, over the same places */
+            feed(s[i], 60 * (DEEP - 1 - i), 0);
+            same_logits(s[i], control);
+        }
+        for (size_t i = 0; i < DEEP; i++) {
+            size_t gone = (i * 2 + order) % DEEP;
+            ag_session_destroy(s[gone]);
+            s[gone] = NULL;
+            for (size_t k = 0; k < DEEP; k++) {
+                if (s[k]) decode(s[k], 1, k + i);
+            }
+        }
+        ag_session_destroy(control);
+        assert_int_equal(in_use(), before);
+    }
+}
+
+static void the_moved_prefix_is_each_ones_own(void **state) {
+    (void)state;
+    ag_session *root = make("streaming"), *control = make("streaming");
+    feed(root, 600, 0); /* the model was trained for 512 positions */
+    feed(control, 600, 0);
+    decode(root, 1, 0);
+    decode(control, 1, 0);
+    ag_session *fork = fork_of(root);
+    decode(fork, 3, 1); /* moves its prefix on by three */
+    /* Back to where root's prefix stands already: it is not rotated anew. */
+    assert_int_equal(ag_session_truncate(root, 600, NULL), AG_OK);
+    assert_int_equal(ag_session_truncate(control, 600, NULL), AG_OK);
+    decode(root, 1, 2);
+    decode(control, 1, 2);
+    same_logits(root, control);
+    ag_session_destroy(fork);
+    ag_session_destroy(root);
+    ag_session_destroy(control);
+}
+
+static void a_fork_can_go_back_and_decode_with_others(void **state) {
+    (void)state;
+    ag_session *root = make("none"), *control = make("none");
+    ag_error err;
+    feed(root, 200, 0);
+    ag_session *pair[] = {fork_of(root), fork_of(root)};
+    assert_int_equal(ag_session_truncate(pair[0], 50, &err), AG_OK);
+    feed(pair[0], 150, 0);
+    const int32_t ids[] = {7, 8};
+    assert_int_equal(ag_decode_batch(pair, ids, 2, &err), AG_OK);
+    feed(control, 200, 0);
+    assert_int_equal(ag_session_decode(control, 7, &err), AG_OK);
+    same_logits(pair[0], control);
+    assert_int_equal(ag_session_truncate(control, 200, &err), AG_OK);
+    assert_int_equal(ag_session_decode(control, 8, &err), AG_OK);
+    same_logits(pair[1], control);
+    assert_int_equal(ag_session_decode(root, 8, &err), AG_OK);
+    same_logits(root, control);
+    ag_session_destroy(pair[0]);
+    ag_session_destroy(root);
+    ag_session_destroy(pair[1]);
+    ag_session_destroy(control);
+}
+
+static void decoding_in_forks_allocates_nothing(void **state) {
+    (void)state;
+    ag_session *root = make("none");
+    feed(root, 200, 0);
+    ag_session *fork = fork_of(root);
+    int32_t id = 5;
+    ag_error err;
+    size_t before = ag_allocation_count();
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(ag_session_decode(root, id, &err), AG_OK);
+        assert_int_equal(ag_session_decode(fork, id, &err), AG_OK);
+    }
+    assert_int_equal(ag_allocation_count(), before);
+    ag_session_destroy(root);
+    ag_session_destroy(fork);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_ways_from_one_prefix),
+        cmocka_unit_test(a_thousand_tokens_are_kept_once),
+        cmocka_unit_test(evictions_of_one_leave_the_others_alone),
+        cmocka_unit_test(what_an_eviction_returns_is_what_only_it_held),
+        cmocka_unit_test(forks_of_forks_in_any_order),
+        cmocka_unit_test(the_moved_prefix_is_each_ones_own),
+        cmocka_unit_test(a_fork_can_go_back_and_decode_with_others),
+        cmocka_unit_test(decoding_in_forks_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
