@@ -61,6 +61,7 @@ struct ag_cl_backend {
     } scratch;
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
+    bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */
     bool zero_copy;     /* buffers are in memory that host and device share, and can be mapped */
     bool gpu_attention; /* false: the composed attention, on the host */
     char description[512];

@@ -69,9 +69,24 @@ static bool wanted(const char *variable, bool otherwise) {
     return value && *value ? strcmp(value, "0") != 0 : otherwise;
 }
 
+/* Tens: 9.0 is 90. 0 on devices of others. */
+static unsigned nvidia_capability(const ag_cl_backend *cl) {
+    enum { MAJOR_NV = 0x4000, MINOR_NV = 0x4001 }; /* cl_nv_device_attribute_query */
+    cl_uint major = 0, minor = 0;
+    const ag_cl_api *api = &cl->api;
+    if (!cl->device.is_nvidia) return 0;
+    cl_int code = api->clGetDeviceInfo(cl->device.id, MAJOR_NV, sizeof major, &major, NULL);
+    if (code == CL_SUCCESS) {
+        code = api->clGetDeviceInfo(cl->device.id, MINOR_NV, sizeof minor, &minor, NULL);
+    }
+    return code == CL_SUCCESS ? 10 * major + minor : 0;
+}
+
 static void choose_kernels(ag_cl_backend *cl) {
+    const unsigned capability = nvidia_capability(cl);
     cl->many_lanes = wanted("AG_OPENCL_LANES", !cl->device.is_cpu);
-    cl->int_dot = wanted("AG_OPENCL_INT_DOT", cl->device.is_nvidia);
+    cl->int_dot = wanted("AG_OPENCL_INT_DOT", capability >= 61);
+    cl->mma = wanted("AG_OPENCL_MMA", capability >= 80);
 }
 
 static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {

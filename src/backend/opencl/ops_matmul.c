@@ -6,9 +6,8 @@
 #include <stdio.h>
 
 enum { WG = 64 }; /* of matmul_any.cl */
-/* As in matvec.cl and matmul_tile.cl. */
+/* As in matvec.cl. */
 enum { BLOCK = 32, MATVEC_WG = 128, MATVEC_ROWS = 8, MATVEC_WEIGHTS = 3 };
-enum { TILE_M = 64, TILE_N = 64, TILE_WG = 256 };
 /* Work-groups of matvec that a compute unit can hold. */
 enum { GROUPS_EACH = 16 };
 /* Rows of x up to which each goes over the weight by itself; the weight stays in the cache. */
@@ -41,14 +40,16 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
     return ag_cl_enqueue(&l, 2, (size_t[]){n * WG, m}, (size_t[]){WG, 1});
 }
 
-typedef enum variant { ROWS, MATVEC, TILE } variant;
+typedef enum variant { ROWS, MATVEC, TILE, MMA } variant;
 
 /* Kernels for GPUs read x in vectors of four. */
 static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->many_lanes || x->offset % 16 || k % 4) return ROWS;
-    if (ag_shape_rows(&x->shape) > MATVEC_MOST) return TILE;
+    if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
+        return cl->mma && ag_dtype_is_quantized(type) ? MMA : TILE;
+    }
     return k % step ? ROWS : MATVEC;
 }
 
@@ -106,23 +107,32 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
 
 /* ---- any product ---- */
 
-static ag_status launch(ag_cl_backend *cl, bool tile, ag_tensor *y, const ag_tensor *x,
+static const struct {
+    const char *file, *kernel;
+    size_t tile_m, tile_n, group;
+} kernels[] = {
+    [ROWS] = {"matmul_rows.cl", "matmul_rows", 0, 1, 1}, /* all rows of x */
+    [TILE] = {"matmul_tile.cl", "matmul_tile", 64, 64, 256},
+    [MMA] = {"matmul_mma.cl", "matmul_mma", 64, 128, 256},
+};
+
+static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_tensor *x,
                         const ag_tensor *w) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
     char options[32];
     snprintf(options, sizeof options, "-DWTYPE=%d", (int)w->dtype);
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, tile ? "matmul_tile.cl" : "matmul_rows.cl",
-                       tile ? "matmul_tile" : "matmul_rows", options));
+    AG_TRY(ag_cl_begin(&l, cl, kernels[v].file, kernels[v].kernel, options));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     arg_weight(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)m);
     ag_cl_arg_u32(&l, (uint32_t)n);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
-    if (!tile) return ag_cl_enqueue(&l, 1, (size_t[]){n}, (size_t[]){1});
-    const size_t columns = (n + TILE_N - 1) / TILE_N, rows = (m + TILE_M - 1) / TILE_M;
-    return ag_cl_enqueue(&l, 2, (size_t[]){columns * TILE_WG, rows}, (size_t[]){TILE_WG, 1});
+    const size_t columns = (n + kernels[v].tile_n - 1) / kernels[v].tile_n;
+    const size_t rows = v == ROWS ? 1 : (m + kernels[v].tile_m - 1) / kernels[v].tile_m;
+    return ag_cl_enqueue(&l, 2, (size_t[]){columns * kernels[v].group, rows},
+                         (size_t[]){kernels[v].group, 1});
 }
 
 ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,
@@ -131,7 +141,7 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
     if (!ag_shape_numel(&y->shape)) return AG_OK;
     if (w->layout != AG_CL_LAYOUT_PREPARED) return multiply_any(cl, y, x, w);
     const variant v = choose(cl, x, w->dtype);
-    return v == MATVEC ? launch_matvec(cl, &y, x, &w, 1) : launch(cl, v == TILE, y, x, w);
+    return v == MATVEC ? launch_matvec(cl, &y, x, &w, 1) : launch(cl, v, y, x, w);
 }
 
 ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
