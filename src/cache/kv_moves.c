@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking at a cache's slots and moving them: in place where the host sees the memory, else the
  * backend moves and rows are copied to be read. */
-#include "cache/hadamard.h"
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "core/hadamard.h"
 #include "quant/quant.h"
 
 #include <string.h>

@@ -2,10 +2,10 @@
 /* The protected prefix past the trained length: its keys are rotated anew, from copies that were
  * never rotated, so that the newest query stays within the distances the model has seen. Nothing
  * else is rotated twice: a quantised key would lose its value. */
-#include "cache/hadamard.h"
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/hadamard.h"
 #include "quant/quant.h"
 
 #include <math.h>

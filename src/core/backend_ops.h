@@ -61,6 +61,8 @@ typedef struct ag_backend_ops {
     /* optional; NULL: runs of slots through copy_bytes */
     ag_status (*kv_compact)(ag_backend *b, const ag_kv_view *kv, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep);
+    /* optional; NULL: on the host, through map. x in place, see core/hadamard.h */
+    ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
 } ag_backend_ops;
 
 struct ag_backend {

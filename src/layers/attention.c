@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layers/attention.h"
 
-#include "cache/hadamard.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "core/hadamard.h"
 
 #include <math.h>
 

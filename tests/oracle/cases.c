@@ -36,6 +36,7 @@ static const size prepared_sizes[] = {{1, 33, 96},  {2, 15, 64},  {3, 16, 32},  
                                       {8, 64, 640}, {31, 48, 96}, {1, 65, 8192}, {64, 80, 2080}};
 static const size row_sizes[] = {{1, 1, 0},  {1, 7, 0},   {3, 15, 0},   {2, 17, 0},
                                  {5, 33, 0}, {2, 127, 0}, {1, 8192, 0}, {70, 257, 0}};
+static const size hadamard_sizes[] = {{1, 1, 0}, {3, 2, 0}, {5, 40, 0}, {2, 96, 0}, {33, 128, 0}};
 /* rope: rows, head_dim, heads */
 static const size rope_sizes[] = {{1, 2, 1},  {3, 14, 1},  {1, 30, 7},
                                   {2, 34, 3}, {40, 64, 4}, {7, 126, 1}};
@@ -92,6 +93,7 @@ static const family families[] = {
     {"add_bias", oracle_add_bias, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"scale", oracle_scale, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"silu_mul", oracle_silu_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"hadamard", oracle_hadamard, ONLY_F32, SIZES(hadamard_sizes), FINITE, FLOAT_SUMS},
     {"rope", oracle_rope, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
     {"gather", oracle_gather, FLOATS, SIZES(table_sizes), ANYTHING, EXACT},
     {"gather", oracle_gather, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},

@@ -2,6 +2,7 @@
 /* Sizes: m rows of n values. */
 #include "oracle/oracle.h"
 
+#include "core/hadamard.h"
 #include "quant/quant.h"
 
 #include <math.h>
@@ -118,6 +119,24 @@ void oracle_silu_mul(const oracle_case *c, oracle_run *run) {
         want[i] = a.values[i] / (1 + exp(-(double)a.values[i])) * b.values[i];
     }
     finish(run, &a, &b, 1);
+}
+
+/* Every value of a piece is a sum of all of them, with signs. */
+void oracle_hadamard(const oracle_case *c, oracle_run *run) {
+    const size_t piece = ag_hadamard_piece(c->n);
+    guarded x = rows_of(c, run);
+    while (oracle_again(run, &x)) run->status = ag_kv_hadamard(run->be, &x.t, NULL);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        const size_t begin = i / piece * piece;
+        want[i] = 0;
+        for (size_t j = 0; j < piece; j++) {
+            const bool odd = __builtin_parityll((i - begin) & j);
+            want[i] += odd ? -(double)x.values[begin + j] : (double)x.values[begin + j];
+        }
+        want[i] /= sqrt((double)piece);
+    }
+    finish(run, &x, NULL, 0);
 }
 
 /* m rows of k heads of n values, at positions up to 2^17. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compaction, the memory it gives back, and the protected prefix past the trained length. */
-#include "cache/hadamard.h"
 #include "cache/kv_cache.h"
+#include "core/hadamard.h"
 
 #include <antigravity/process.h>
 #include <setjmp.h>

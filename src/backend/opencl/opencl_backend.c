@@ -50,6 +50,7 @@ static const ag_backend_ops opencl_ops = {
     .gather = ag_cl_gather,
     .kv_write = ag_cl_kv_write,
     .attention = ag_cl_attention,
+    .hadamard = ag_cl_hadamard,
     .kv_compact = ag_cl_kv_compact,
 };
 

@@ -30,6 +30,7 @@ ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v);
 ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                      const ag_tensor *inv_freq);
+ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x);
 
 /* ops_convert.c */
 ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,

@@ -2,6 +2,9 @@
 /* Launches of kernels/rows.cl: operations that treat every row, or every element, by itself. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
+#include "core/hadamard.h"
+
+#include <math.h>
 
 static const char file[] = "rows.cl";
 enum { WG = 64 }; /* as in the file */
@@ -107,4 +110,16 @@ ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
     ag_cl_arg_u32(&l, (uint32_t)heads);
     ag_cl_arg_u32(&l, (uint32_t)half);
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(heads * half, WG), n}, (size_t[]){WG, 1});
+}
+
+ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x) {
+    const size_t n = ag_shape_numel(&x->shape), piece = ag_hadamard_piece(ag_shape_cols(&x->shape));
+    if (!n) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "hadamard", NULL));
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_u64(&l, n);
+    ag_cl_arg_u32(&l, (uint32_t)piece);
+    ag_cl_arg_f32(&l, 1 / sqrtf((float)piece));
+    return each_element(&l, n);
 }

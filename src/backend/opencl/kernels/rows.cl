@@ -111,3 +111,21 @@ rope(__global uchar *x, ulong x_at, __global const uchar *positions, ulong posit
     p[0] = a * c - b * s;
     p[half_dim] = b * c + a * s;
 }
+
+/* The Hadamard rotation of pieces of `piece` values, a power of two up to WG, in place, times v.
+ * A work-item for each element; a work-group holds whole pieces. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+hadamard(__global uchar *x, ulong x_at, ulong n, uint piece, float v) {
+    __local float values[WG];
+    const uint lid = get_local_id(0);
+    const size_t i = get_global_id(0);
+    float mine = i < n ? FLOATS(x, x_at)[i] : 0.0f;
+    for (uint apart = 1; apart < piece; apart *= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE); /* the last step has been read */
+        values[lid] = mine;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const float other = values[lid ^ apart];
+        mine = lid & apart ? other - mine : mine + other;
+    }
+    if (i < n) FLOATS(x, x_at)[i] = mine * v;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/hadamard.h"
+#include "core/hadamard.h"
 
 #include "core/backend_compose.h"
 #include "core/fail.h"
@@ -19,15 +19,21 @@ static void transform(float *x, size_t n, float scale) {
     for (size_t i = 0; i < n; i++) x[i] *= scale;
 }
 
-void ag_hadamard(float *x, size_t n, size_t dim) {
+size_t ag_hadamard_piece(size_t dim) {
     enum { LONGEST = 64 };
     size_t piece = 1;
     while (piece < LONGEST && dim % (2 * piece) == 0) piece *= 2;
+    return piece;
+}
+
+void ag_hadamard(float *x, size_t n, size_t dim) {
+    const size_t piece = ag_hadamard_piece(dim);
     float scale = 1 / sqrtf((float)piece);
     for (size_t i = 0; i < n * dim; i += piece) transform(x + i, piece, scale);
 }
 
 ag_status ag_kv_hadamard(ag_backend *be, ag_tensor *x, ag_error *err) {
+    if (be->ops->hadamard) return ag_take_error(be, be->ops->hadamard(be, x), err);
     ag_host_view view = {0};
     AG_TRY(ag_take_error(be, ag_sync(be), err));
     AG_TRY(ag_take_error(be, ag_host_view_open(be, &view, x), err));
