@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What sessions take is what is said of them, and nothing is left when they are gone. */
+#include <antigravity/antigravity.h>
+#include <antigravity/process.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+
+/* The sanitizers keep freed memory for a while, and memory of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* ---- an allocator that knows how much is held ---- */
+
+typedef union header {
+    size_t bytes;
+    max_align_t align;
+} header;
+
+static atomic_size_t held, n_held;
+
+static void *counted_alloc(void *user, size_t bytes) {
+    (void)user;
+    header *h = bytes < SIZE_MAX - sizeof *h ? malloc(sizeof *h + bytes) : NULL;
+    if (!h) return NULL;
+    h->bytes = bytes;
+    atomic_fetch_add(&held, bytes);
+    atomic_fetch_add(&n_held, 1);
+    return h + 1;
+}
+
+static void counted_release(void *user, void *p) {
+    (void)user;
+    if (!p) return;
+    header *h = (header *)p - 1;
+    atomic_fetch_sub(&held, h->bytes);
+    atomic_fetch_sub(&n_held, 1);
+    free(h);
+}
+
+static void *counted_resize(void *user, void *p, size_t bytes) {
+    void *grown = counted_alloc(user, bytes);
+    if (!grown || !p) return grown;
+    size_t old = ((header *)p - 1)->bytes;
+    memcpy(grown, p, old < bytes ? old : bytes);
+    counted_release(user, p);
+    return grown;
+}
+
+/* ---- */
+
+static ag_backend *backend;
+static ag_model *model;
+
+static int load(void **state) {
+    (void)state;
+    ag_set_allocator(&(ag_allocator){counted_alloc, counted_resize, counted_release, NULL});
+    ag_backend_params bp = {.n_threads = 2};
+    if (ag_backend_create(&bp, &backend, NULL) != AG_OK) return 1;
+    return ag_model_load(backend, MODEL, NULL, &model, NULL) != AG_OK;
+}
+
+static int unload(void **state) {
+    (void)state;
+    ag_model_destroy(model);
+    ag_backend_destroy(backend);
+    ag_set_allocator(NULL);
+    return n_held != 0;
+}
+
+static size_t in_use(void) { return ag_memory_bytes_in_use(ag_backend_memory(backend)); }
+
+static ag_session_params params_of(const char *policy) {
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 500;
+    p.prefill_chunk = 64;
+    p.eviction.policy = ag_eviction_policy_find(policy);
+    return p;
+}
+
+static ag_session *make(const ag_session_params *p) {
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(model, p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static void feed(ag_session *s, size_t n) {
+    ag_error err;
+    for (size_t i = 0; i < n; i++) {
+        if (ag_session_decode(s, (int32_t)(i % 300), &err) != AG_OK) fail_msg("%s", err.msg);
+    }
+}
+
+static size_t n_mappings(void) {
+    FILE *f = fopen("/proc/self/maps", "r");
+    size_t n = 0;
+    if (!f) return 0;
+    for (int c; (c = getc(f)) != EOF;) n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+static size_t resident(void) {
+    ag_memory_usage usage;
+    ag_process_memory(&usage);
+    return usage.anonymous;
+}
+
+/* One of each policy in turn, with a fork of it. */
+static void live_and_die(size_t i) {
+    size_t n = 0;
+    while (ag_eviction_policy_at(n)) n++;
+    ag_session_params p = params_of(ag_eviction_policy_at(i % n)->name);
+    ag_session *s = make(&p), *fork;
+    feed(s, 1);
+    assert_int_equal(ag_session_fork(s, &fork, NULL), AG_OK);
+    feed(fork, 1);
+    ag_session_destroy(i % 2 ? s : fork);
+    ag_session_destroy(i % 2 ? fork : s);
+}
+
+static void a_thousand_sessions_leave_nothing(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 20; i++) live_and_die(i);
+    size_t bytes = in_use(), heap = held, blocks = n_held, maps = n_mappings(), pages = resident();
+    for (size_t i = 0; i < 1000; i++) live_and_die(i);
+    assert_int_equal(in_use(), bytes);
+    assert_int_equal(held, heap);
+    assert_int_equal(n_held, blocks);
+    if (SANITIZED) return;
+    assert_int_equal(n_mappings(), maps);
+    size_t now = resident(), more = now > pages ? now - pages : 0;
+    print_message("%zu bytes resident, %zu more than after 20 sessions\n", now, more);
+    assert_true(more < 1 << 20);
+}
+
+static void a_cache_counts_as_far_as_it_is_filled(void **state) {
+    (void)state;
+    ag_session_params p = params_of("none");
+    ag_session_destroy(make(&p));
+    size_t before = in_use(), logits = ag_model_get_info(model)->n_vocab * sizeof(float);
+    ag_session *s = make(&p);
+    assert_int_equal(in_use() - before, logits);
+    for (int i = 0; i < 3; i++) {
+        feed(s, 100);
+        assert_int_equal(in_use() - before - logits,
+                         ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s)));
+    }
+    assert_int_equal(ag_session_truncate(s, 100, NULL), AG_OK);
+    assert_int_equal(in_use() - before - logits,
+                     ag_kv_cache_capacity_bytes(ag_session_kv_cache(s)) / 4);
+    ag_session_reset(s);
+    assert_int_equal(in_use() - before, logits);
+    feed(s, 1);
+    ag_session_destroy(s);
+    assert_int_equal(in_use(), before);
+}
+
+static void a_plan_knows_what_a_policy_takes(void **state) {
+    (void)state;
+    ag_session_params none = params_of("none");
+    size_t empty = held;
+    ag_session *s = make(&none);
+    size_t plain = held - empty;
+    ag_session_destroy(s);
+    for (size_t i = 0; ag_eviction_policy_at(i); i++) {
+        ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
+        ag_session_plan plan;
+        assert_int_equal(ag_session_plan_memory(ag_model_get_info(model), &p, &plan, NULL), AG_OK);
+        s = make(&p);
+        size_t takes = held - empty - plain;
+        assert_true(plan.eviction_bytes <= takes);
+        assert_true(takes - plan.eviction_bytes < 4096); /* rows on their way, and the like */
+        ag_session_destroy(s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_sessions_leave_nothing),
+        cmocka_unit_test(a_cache_counts_as_far_as_it_is_filled),
+        cmocka_unit_test(a_plan_knows_what_a_policy_takes),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
