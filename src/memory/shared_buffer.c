@@ -167,7 +167,9 @@ static unsigned char *map_kv(size_t bytes) {
 
 static unsigned char *allocate_heap(size_t bytes) {
     unsigned char *p = ag_aligned_alloc(bytes);
-    if (p) memset(p, 0, bytes);
+    if (!p) return NULL;
+    ag_pages_want_huge(p, bytes);
+    memset(p, 0, bytes);
     return p;
 }
 

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
+#include "memory/pages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ static ag_status grow(ag_cpu_backend *cpu, unsigned char **p, size_t *have, size
     unsigned char *grown = NULL;
     if (bytes >= want && bytes <= SIZE_MAX / n_threads) grown = ag_aligned_alloc(bytes * n_threads);
     if (!grown) return AG_FAIL(&cpu->base.err, NOMEM, "cpu: working space of %zu bytes", want);
+    ag_pages_want_huge(grown, bytes * n_threads);
     ag_aligned_free(*p);
     *p = grown;
     *have = bytes;

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of many queries over one span of slots. Keys and values of the span become bfloat16
+ * tiles once. Then, 32 queries at a time: all their scores as tiles [16 slots][16 queries], so that
+ * a vector holds 16 queries and softmax needs nothing from lane to lane; the weights as bfloat16;
+ * and the sums of values as tiles [16 of the head][16 queries].
+ * Queries, keys, values and weights are rounded to 8 bits of mantissa, sums are of float. */
+#include "backend/cpu/amx/amx.h"
+#include "backend/cpu/amx/tiles.h"
+#include "backend/cpu/amx/transpose.h"
+#include "backend/cpu/avx512/vec.h"
+
+#include "backend/cpu/kv_head.h"
+#include "backend/cpu/simd/cache_rows.h"
+
+#include <math.h>
+
+typedef uint16_t bf16;
+
+enum {
+    SPAN = AG_ATTENTION_SPAN,
+    STEP = 32,            /* slots, or values of a head, that a tile multiplies at once */
+    TILE = 16 * STEP,     /* bfloat16 of an operand */
+    SUMS = 16 * 16,       /* floats of a result */
+    UNIT = 2,             /* tiles of queries that go through everything together */
+    LEAST_QUERIES = 32,   /* fewer are not worth the conversion of the span */
+    LARGEST_HEAD = 256,
+};
+
+/* A thread's working space; all parts are whole cache lines. */
+typedef struct workspace {
+    const ag_cpu_queries *in;
+    const ag_cpu_kv_head *kv;
+    size_t n_queries, d, n_slots;
+    bf16 *keys;      /* [n_slots / 16][d / 32] tiles of [16 slots][32] */
+    bf16 *values;    /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
+    bf16 *queries;   /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
+    uint32_t *seen;  /* [queries] slots of the span; behind the last query its own */
+    float *scores;   /* [UNIT][SPAN][16 queries] */
+    bf16 *weights;   /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
+    float *sums;     /* one tile */
+    float *room;     /* [STEP][d] */
+} workspace;
+
+static size_t tiles_of(size_t n) { return (n + 15) / 16; }
+
+static size_t units_of(size_t n_queries) { return (tiles_of(n_queries) + UNIT - 1) / UNIT; }
+
+/* Takes parts from scratch; NULL: only counts. */
+static void *take(unsigned char *scratch, size_t *used, size_t bytes) {
+    void *p = scratch ? scratch + *used : NULL;
+    *used += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+static size_t lay_out(workspace *ws, size_t d, size_t n_queries, unsigned char *scratch) {
+    const size_t padded = units_of(n_queries) * UNIT * 16;
+    size_t used = 0;
+    ws->keys = take(scratch, &used, SPAN * d * sizeof(bf16));
+    ws->values = take(scratch, &used, SPAN * d * sizeof(bf16));
+    ws->queries = take(scratch, &used, padded * d * sizeof(bf16));
+    ws->seen = take(scratch, &used, padded * sizeof(uint32_t));
+    ws->scores = take(scratch, &used, UNIT * SPAN * 16 * sizeof(float));
+    ws->weights = take(scratch, &used, UNIT * SPAN * 16 * sizeof(bf16));
+    ws->sums = take(scratch, &used, SUMS * sizeof(float));
+    ws->room = take(scratch, &used, STEP * d * sizeof(float));
+    return used;
+}
+
+size_t ag_attention_scratch_bytes__amx(uint32_t head_dim, uint32_t n_queries) {
+    workspace ws;
+    const size_t own = lay_out(&ws, head_dim, n_queries, NULL);
+    const size_t other = ag_attention_scratch_bytes__avx512(head_dim, n_queries);
+    return own > other ? own : other;
+}
+
+/* ---- rounding ---- */
+
+/* To the nearest; of numbers alone. */
+INLINE __m512i round_up_half(vec x) {
+    return _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+}
+
+/* Lane by lane the bfloat16 of `first`, then that of `second`. */
+INLINE __m512i pair_of(vec first, vec second) {
+    const __m512i low = _mm512_srli_epi32(round_up_half(first), 16);
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
+    const int low_or_high_and_upper = 0xf8;
+    return _mm512_ternarylogic_epi32(low, round_up_half(second), upper, low_or_high_and_upper);
+}
+
+/* `all` becomes NaN where x is no number or infinite. */
+INLINE vec note(vec all, vec x) { return v_fma(x, v_zero(), all); }
+
+static bool is_finite(vec all) { return !_mm512_cmp_ps_mask(all, all, _CMP_UNORD_Q); }
+
+/* ---- operands ---- */
+
+/* Values of a head are taken in pairs 16 apart, by queries and keys alike. */
+static vec pack_queries(const workspace *ws) {
+    const size_t d = ws->d, group = ws->in->group;
+    /* Scores come out in units of ln 2: 2^x is shorter than e^x. */
+    const vec scale = v_set(ws->in->scale * 0x1.715476p+0f);
+    vec all = v_zero();
+    for (size_t first = 0; first < units_of(ws->n_queries) * UNIT * 16; first += 16) {
+        for (size_t i = 0; i < d; i += STEP) {
+            __m512i rows[16];
+            for (size_t j = 0; j < 16; j++) {
+                rows[j] = _mm512_setzero_si512();
+                if (first + j >= ws->n_queries) continue;
+                const size_t m = first + j;
+                const float *q = ws->in->q + m / group * ws->in->row_stride + m % group * d + i;
+                const vec a = v_mul(v_load(q), scale), b = v_mul(v_load(q + 16), scale);
+                all = note(note(all, a), b);
+                rows[j] = pair_of(a, b);
+            }
+            transpose_16x16(rows);
+            bf16 *tile = ws->queries + (first * d / TILE + i / STEP) * TILE;
+            for (size_t j = 0; j < 16; j++) _mm512_store_si512(tile + j * STEP, rows[j]);
+        }
+    }
+    return all;
+}
+
+/* The rows of one step; those past the last are zeros. */
+static const float *rows_of(const workspace *ws, uint32_t slot, size_t offset,
+                            const cache_rows *type, size_t n) {
+    const unsigned char *block = ws->kv->blocks[slot / AG_KV_BLOCK] + offset;
+    const float *rows =
+        load_rows(ws->room, block + slot % AG_KV_BLOCK * type->row_bytes, n, type);
+    memset(ws->room + n * ws->d, 0, (STEP - n) * ws->d * sizeof *ws->room);
+    return rows;
+}
+
+static vec pack_keys(const workspace *ws, size_t s, const float *rows) {
+    vec all = v_zero();
+    for (size_t j = 0; j < STEP; j++) {
+        bf16 *row = ws->keys + (s + j) / 16 * 16 * ws->d + j % 16 * STEP;
+        for (size_t i = 0; i < ws->d; i += STEP, row += TILE) {
+            const vec a = v_load(rows + j * ws->d + i), b = v_load(rows + j * ws->d + i + 16);
+            all = note(note(all, a), b);
+            _mm512_store_si512(row, pair_of(a, b));
+        }
+    }
+    return all;
+}
+
+static vec pack_values(const workspace *ws, size_t s, const float *rows) {
+    vec all = v_zero();
+    for (size_t i = 0; i < ws->d; i += 16) {
+        __m512i pairs[16];
+        for (size_t j = 0; j < 16; j++) {
+            const float *row = rows + 2 * j * ws->d + i;
+            const vec a = v_load(row), b = v_load(row + ws->d);
+            all = note(note(all, a), b);
+            pairs[j] = pair_of(a, b);
+        }
+        transpose_16x16(pairs);
+        bf16 *tile = ws->values + (i / 16 * (SPAN / STEP) + s / STEP) * TILE;
+        for (size_t j = 0; j < 16; j++) _mm512_store_si512(tile + j * STEP, pairs[j]);
+    }
+    return all;
+}
+
+static vec pack_slots(const workspace *ws, uint32_t slot0) {
+    const cache_rows keys = cache_rows_of(ws->kv->k_type, ws->d);
+    const cache_rows values = cache_rows_of(ws->kv->v_type, ws->d);
+    vec all = v_zero();
+    for (uint32_t s = 0; s < ws->n_slots; s += STEP) {
+        const size_t n = ws->n_slots - s < STEP ? ws->n_slots - s : STEP;
+        const float *rows = rows_of(ws, slot0 + s, ws->kv->k_offset, &keys, n);
+        all = v_add(all, pack_keys(ws, s, rows));
+        rows = rows_of(ws, slot0 + s, ws->kv->v_offset, &values, n);
+        all = v_add(all, pack_values(ws, s, rows));
+    }
+    return all;
+}
+
+/* How far each query sees into the span. */
+static void look(workspace *ws, uint32_t slot0) {
+    uint32_t seen = 0;
+    for (size_t m = 0; m < units_of(ws->n_queries) * UNIT * 16; m++) {
+        if (m < ws->n_queries && m % ws->in->group == 0) {
+            const uint32_t position = ws->in->positions[m / ws->in->group];
+            seen = 0;
+            for (uint32_t b = slot0 / AG_KV_BLOCK; b < (slot0 + SPAN) / AG_KV_BLOCK; b++) {
+                const uint32_t n = kv_head_slots(ws->kv, b, ws->kv->n_slots);
+                const uint32_t some = n ? kv_head_seen(ws->kv, b, n, position) : 0;
+                seen += some;
+                if (some < AG_KV_BLOCK) break; /* later slots have later positions */
+            }
+        }
+        ws->seen[m] = seen;
+    }
+    ws->n_slots = seen;
+}
+
+/* ---- scores ---- */
+
+/* Registers: 0 to 3 sums; 4, 5 and 6, 7 operands. */
+static const tile_config config = {.palette = 1,
+                                   .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                                   .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
+/* C[i][j] = sum of a[i] * b[j] for two tiles of each, n steps; tiles of a lie a_apart from one
+ * another, and so on. */
+INLINE void multiply_2x2(const bf16 *a, size_t a_apart, const bf16 *b, size_t b_apart, size_t n) {
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    for (size_t i = 0; i < n; i++, a += TILE, b += TILE) {
+        TILE_LOAD(4, a, 64);
+        TILE_LOAD(6, b, 64);
+        TILE_DOT(0, 4, 6);
+        TILE_LOAD(7, b + b_apart, 64);
+        TILE_DOT(1, 4, 7);
+        TILE_LOAD(5, a + a_apart, 64);
+        TILE_DOT(2, 5, 6);
+        TILE_DOT(3, 5, 7);
+    }
+}
+
+/* The first n slots against one unit of queries. */
+static void score_unit(const workspace *ws, size_t unit, size_t n) {
+    const size_t d = ws->d;
+    const bf16 *queries = ws->queries + unit * UNIT * 16 * d;
+    for (size_t s = 0; s < n; s += STEP) {
+        float *scores = ws->scores + s * 16, *other = scores + SPAN * 16;
+        multiply_2x2(ws->keys + s * d, 16 * d, queries, 16 * d, d / STEP);
+        TILE_STORE(scores, 64, 0);
+        TILE_STORE(other, 64, 1);
+        TILE_STORE(scores + SUMS, 64, 2);
+        TILE_STORE(other + SUMS, 64, 3);
+    }
+}
+
+/* ---- weights ---- */
+
+/* 2^x for x <= 0, within 2^-17 of its value; a weight keeps 2^-9. */
+INLINE vec power_of_2(vec x) {
+    x = v_max(v_set(-200.0f), x);
+    const vec n = _mm512_roundscale_ps(x, 0), r = v_sub(x, n);
+    vec p = v_fma(r, v_set(0x1.3b2c9cp-7f), v_set(0x1.c6b08ep-5f));
+    p = v_fma(p, r, v_set(0x1.ebfbe0p-3f));
+    p = v_fma(p, r, v_set(0x1.62e430p-1f));
+    p = v_fma(p, r, v_set(1.0f));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* Lanes that see slot s. */
+INLINE __mmask16 sees(__m512i seen, size_t s) {
+    return _mm512_cmpgt_epi32_mask(seen, _mm512_set1_epi32((int)s));
+}
+
+/* Of each lane, over the slots it sees, of which the first `full` are seen by all. */
+static vec largest(const float *scores, __m512i seen, size_t full, size_t n) {
+    vec max[4];
+    for (int i = 0; i < 4; i++) max[i] = v_set(-INFINITY);
+    size_t s = 0;
+    for (; s + 4 <= full; s += 4) {
+        for (size_t i = 0; i < 4; i++) max[i] = v_max(v_load(scores + (s + i) * 16), max[i]);
+    }
+    for (; s < n; s++) {
+        max[0] = _mm512_mask_max_ps(max[0], sees(seen, s), v_load(scores + s * 16), max[0]);
+    }
+    return v_max(v_max(max[0], max[1]), v_max(max[2], max[3]));
+}
+
+/* Scores of tile t of the unit become weights for n slots, a multiple of STEP; max and sum of each
+ * lane are written. */
+static void weigh(const workspace *ws, size_t unit, size_t t, size_t n, float *max, float *sum) {
+    const uint32_t *each = ws->seen + (unit * UNIT + t) * 16;
+    const __m512i seen = _mm512_load_si512(each);
+    const size_t full = each[0], most = each[15]; /* positions ascend */
+    const float *scores = ws->scores + t * SPAN * 16;
+    bf16 *weights = ws->weights + t * SPAN * 16;
+    const vec top = largest(scores, seen, full, most);
+    const vec base = v_if_less(v_set(-INFINITY), top, top, v_zero());
+    vec sums[2] = {v_zero(), v_zero()};
+    size_t s = 0;
+    for (; s + 2 <= full; s += 2) {
+        const vec a = power_of_2(v_sub(v_load(scores + s * 16), base));
+        const vec b = power_of_2(v_sub(v_load(scores + (s + 1) * 16), base));
+        sums[0] = v_add(sums[0], a);
+        sums[1] = v_add(sums[1], b);
+        _mm512_store_si512(weights + s * 16, pair_of(a, b));
+    }
+    for (; s < n; s += 2) {
+        const vec a = _mm512_maskz_mov_ps(sees(seen, s),
+                                          power_of_2(v_sub(v_load(scores + s * 16), base)));
+        const vec b = _mm512_maskz_mov_ps(sees(seen, s + 1),
+                                          power_of_2(v_sub(v_load(scores + (s + 1) * 16), base)));
+        sums[0] = v_add(sums[0], a);
+        sums[1] = v_add(sums[1], b);
+        _mm512_store_si512(weights + s * 16, pair_of(a, b));
+    }
+    v_store(max, v_mul(top, v_set(0x1.62e43p-1f)));
+    v_store(sum, v_add(sums[0], sums[1]));
+}
+
+/* ---- values ---- */
+
+/* ws->sums, [16 of the head from i on][16 queries], become rows of out. */
+static void store_values(const workspace *ws, float *out, size_t tile, size_t i) {
+    __m512i rows[16];
+    for (size_t j = 0; j < 16; j++) rows[j] = _mm512_load_si512(ws->sums + j * 16);
+    transpose_16x16(rows);
+    for (size_t j = 0; j < 16 && tile * 16 + j < ws->n_queries; j++) {
+        _mm512_storeu_si512(out + (tile * 16 + j) * ws->d + i, rows[j]);
+    }
+}
+
+/* Weights of the first n slots times their values, for one unit of queries. */
+static void add_values(const workspace *ws, float *out, size_t unit, size_t n) {
+    const size_t apart = SPAN / STEP * TILE, tile = unit * UNIT;
+    for (size_t i = 0; i < ws->d; i += 2 * 16) {
+        multiply_2x2(ws->values + i / 16 * apart, apart, ws->weights, SPAN * 16, n / STEP);
+        TILE_STORE(ws->sums, 64, 0);
+        store_values(ws, out, tile, i);
+        TILE_STORE(ws->sums, 64, 1);
+        store_values(ws, out, tile + 1, i);
+        TILE_STORE(ws->sums, 64, 2);
+        store_values(ws, out, tile, i + 16);
+        TILE_STORE(ws->sums, 64, 3);
+        store_values(ws, out, tile + 1, i + 16);
+    }
+}
+
+/* ---- a span ---- */
+
+static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t unit) {
+    const size_t first = unit * UNIT * 16;
+    const size_t n = (ws->seen[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP;
+    score_unit(ws, unit, n);
+    for (size_t t = 0; t < UNIT; t++) {
+        float max[16], sum[16];
+        weigh(ws, unit, t, n, max, sum);
+        for (size_t j = 0; j < 16 && first + t * 16 + j < ws->n_queries; j++) {
+            out->max[first + t * 16 + j] = max[j];
+            out->sum[first + t * 16 + j] = sum[j];
+        }
+    }
+    add_values(ws, out->values, unit, n);
+}
+
+/* F32 is exact, and stays so. */
+static bool fits(const ag_cpu_queries *in, const ag_cpu_kv_head *kv) {
+    return (size_t)in->n_rows * in->group >= LEAST_QUERIES && kv->head_dim % STEP == 0 &&
+           kv->head_dim <= LARGEST_HEAD && kv->k_type != AG_F32 && kv->v_type != AG_F32;
+}
+
+void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                       const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
+    workspace ws = {.in = queries, .kv = kv, .d = kv->head_dim};
+    ws.n_queries = (size_t)queries->n_rows * queries->group;
+    if (fits(queries, kv)) {
+        lay_out(&ws, ws.d, ws.n_queries, scratch);
+        look(&ws, slot0);
+        /* An infinity that a query does not see would be multiplied with 0. */
+        if (ws.n_slots && is_finite(v_add(pack_queries(&ws), pack_slots(&ws, slot0)))) {
+            tiles_configure(&config);
+            for (size_t u = 0; u < units_of(ws.n_queries); u++) attend_unit(&ws, out, u);
+            tiles_release();
+            return;
+        }
+    }
+    ag_attention__avx512(out, queries, kv, slot0, scratch);
+}

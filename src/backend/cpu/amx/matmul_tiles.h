@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Interleaved weights times panels of bfloat16 tiles. A type of weight brings the function that
+ * turns a block of 16 rows and 32 columns into a tile; everything here is inlined into its kernel.
+ *
+ * A call of many rows turns 256 rows of weights, 2048 columns at a time, into tiles that stay in
+ * the second-level cache, and multiplies them with two tiles of activations after the other: each
+ * weight is unpacked once. A call of few rows unpacks a tile into the first-level cache right
+ * before it is multiplied, so that the processor does both at once. A value is the same in both. */
+#ifndef AG_BACKEND_CPU_AMX_MATMUL_TILES_H
+#define AG_BACKEND_CPU_AMX_MATMUL_TILES_H
+
+#include "backend/cpu/amx/amx.h"
+#include "backend/cpu/amx/tiles.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef uint16_t bf16;
+
+enum {
+    TILE = 16 * 32, /* bfloat16 of an operand; of sums there are 16 x 16 */
+    SUMS = 16 * 16,
+    BLOCK = 32,
+    SLAB_ROWS = 256,
+    SLAB_BLOCKS = 2048 / BLOCK,
+    FEW_TILES = 4, /* up to so many tiles of activations, weights are unpacked on the way */
+    RING = 4,
+    FAR_BYTES = 32768, /* what is fetched ahead into the second and the first level */
+    NEAR_BYTES = 4608,
+};
+
+/* A thread's working space. */
+typedef struct workspace {
+    _Alignas(64) float sums[4][SUMS];
+    bf16 weights[]; /* the slab, or the ring */
+} workspace;
+
+/* Weights as tiles need them: eight vectors of four columns of 16 rows are unpacked as floats. */
+typedef struct weight_format {
+    size_t step_bytes;
+    void (*unpack)(bf16 *tile, const unsigned char *step, int block);
+} weight_format;
+
+INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+
+/* Cutting off 16 bits takes 3/1024 of a magnitude on average, between none and 8/1024: scales are
+ * made larger by as much first, which leaves errors of up to 3/4 of the last place that is kept,
+ * for half the instructions of rounding. What has no more than 8 bits stays exact. */
+INLINE __m512 load_scales(const void *halves) {
+    return _mm512_mul_ps(load_halves(halves), _mm512_set1_ps(1027.0f / 1024));
+}
+
+/* Columns 2 * i and 2 * i + 1 of the block. */
+INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd) {
+    const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
+    const __m512i high = _mm512_castps_si512(odd);
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
+    const int low_or_high_and_upper = 0xf8;
+    _mm512_store_si512(tile + 32 * i,
+                       _mm512_ternarylogic_epi32(low, high, upper, low_or_high_and_upper));
+}
+
+/* ---- fetching ---- */
+
+typedef struct prefetch {
+    const char *far, *near;
+} prefetch;
+
+/* Where there is nothing to fetch, the step itself: it is in the cache. */
+INLINE prefetch prefetch_of(const unsigned char *step, const unsigned char *end) {
+    const char *here = (const char *)step;
+    prefetch p = {here, here};
+    if (step >= end) return p;
+    p.near += NEAR_BYTES;
+    if ((size_t)(end - step) > FAR_BYTES) p.far += FAR_BYTES;
+    return p;
+}
+
+/* Half of a step's lines. */
+INLINE void prefetch_half(const weight_format *f, prefetch p, size_t half) {
+    const size_t lines = f->step_bytes / 64, some = (lines + 1) / 2;
+    for (size_t i = half * some; i < (half + 1) * some && i < lines; i++) {
+        _mm_prefetch(p.far + i * 64, _MM_HINT_T1);
+        _mm_prefetch(p.near + i * 64, _MM_HINT_T0);
+    }
+}
+
+/* ---- tiles ---- */
+
+/* Registers: 0 to 3 sums; 4, 5 activations; 6, 7 weights. */
+static const tile_config config = {.palette = 1,
+                                   .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                                   .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
+INLINE void zero_sums(const int t) {
+    if (t == 0) TILE_ZERO(0);
+    if (t == 1) TILE_ZERO(1);
+    if (t == 2) TILE_ZERO(2);
+    if (t == 3) TILE_ZERO(3);
+}
+
+INLINE void load_sums(const int t, const float *from, size_t stride) {
+    if (t == 0) TILE_LOAD(0, from, stride);
+    if (t == 1) TILE_LOAD(1, from, stride);
+    if (t == 2) TILE_LOAD(2, from, stride);
+    if (t == 3) TILE_LOAD(3, from, stride);
+}
+
+INLINE void store_sums(const int t, float *to, size_t stride) {
+    if (t == 0) TILE_STORE(to, stride, 0);
+    if (t == 1) TILE_STORE(to, stride, 1);
+    if (t == 2) TILE_STORE(to, stride, 2);
+    if (t == 3) TILE_STORE(to, stride, 3);
+}
+
+/* 16 x 16 values of y, of which some may not exist. */
+typedef struct place {
+    float *y;
+    size_t stride; /* in floats */
+    size_t rows;
+    __mmask16 lanes;
+} place;
+
+INLINE int is_whole(const place *p) { return p->rows >= AG_X16 && p->lanes == 0xffff; }
+
+INLINE void resume_sums(const int t, workspace *ws, const place *p, int fresh) {
+    if (fresh) {
+        zero_sums(t);
+    } else if (is_whole(p)) {
+        load_sums(t, p->y, p->stride * sizeof *p->y);
+    } else {
+        for (size_t i = 0; i < AG_X16; i++) {
+            const __mmask16 lanes = i < p->rows ? p->lanes : 0;
+            _mm512_store_ps(ws->sums[t] + i * AG_X16,
+                            _mm512_maskz_loadu_ps(lanes, p->y + i * p->stride));
+        }
+        load_sums(t, ws->sums[t], AG_X16 * sizeof(float));
+    }
+}
+
+INLINE void leave_sums(const int t, workspace *ws, const place *p) {
+    if (is_whole(p)) {
+        store_sums(t, p->y, p->stride * sizeof *p->y);
+        return;
+    }
+    store_sums(t, ws->sums[t], AG_X16 * sizeof(float));
+    for (size_t i = 0; i < AG_X16 && i < p->rows; i++) {
+        _mm512_mask_storeu_ps(p->y + i * p->stride, p->lanes,
+                              _mm512_load_ps(ws->sums[t] + i * AG_X16));
+    }
+}
+
+/* ---- a call ---- */
+
+typedef struct call {
+    const weight_format *f;
+    workspace *ws;
+    float *y;
+    size_t y_stride, m, n_rows;
+    const bf16 *x;
+    size_t n_blocks; /* of a row */
+    const unsigned char *groups, *prefetch_end;
+    size_t group_bytes;
+} call;
+
+/* The place of tile i of activations and group g of weights. */
+INLINE place place_of(const call *c, size_t i, size_t g) {
+    const size_t row = i * AG_X16, column = g * AG_X16, left = c->n_rows - column;
+    return (place){c->y + row * c->y_stride + column, c->y_stride, c->m - row,
+                   (__mmask16)(left < AG_X16 ? (1u << left) - 1 : 0xffff)};
+}
+
+INLINE const bf16 *tiles_of_x(const call *c, size_t i, size_t block) {
+    return c->x + (i * c->n_blocks + block) * TILE;
+}
+
+/* ---- many rows ---- */
+
+/* Groups g .. g + NT of weights, blocks [first, first + n): [block][NT] tiles. */
+INLINE void unpack_panel(const call *c, bf16 *tiles, const size_t NT, size_t g, size_t first,
+                         size_t n) {
+    for (size_t j = 0; j < NT; j++) {
+        const unsigned char *group = c->groups + (g + j) * c->group_bytes;
+        for (size_t b = 0; b < n; b++) {
+            const unsigned char *step = group + (first + b) / 2 * c->f->step_bytes;
+            prefetch_half(c->f, prefetch_of(step, c->prefetch_end), b % 2);
+            c->f->unpack(tiles + (b * NT + j) * TILE, step, (int)(b % 2));
+        }
+    }
+}
+
+/* MT tiles of activations from i on times NT groups of weights from g on. */
+INLINE void multiply(const int MT, const int NT, const call *c, size_t i, size_t g, const bf16 *w,
+                     size_t first, size_t n) {
+    const bf16 *x0 = tiles_of_x(c, i, first), *x1 = tiles_of_x(c, i + (MT > 1), first);
+    for (int t = 0; t < 4; t++) {
+        if (t / 2 >= MT || t % 2 >= NT) continue;
+        const place p = place_of(c, i + (size_t)(t / 2), g + (size_t)(t % 2));
+        resume_sums(t, c->ws, &p, first == 0);
+    }
+    for (size_t b = 0; b < n; b++, x0 += TILE, x1 += TILE, w += NT * TILE) {
+        TILE_LOAD(6, w, 64);
+        TILE_LOAD(4, x0, 64);
+        TILE_DOT(0, 4, 6);
+        if (NT > 1) {
+            TILE_LOAD(7, w + TILE, 64);
+            TILE_DOT(1, 4, 7);
+        }
+        if (MT > 1) {
+            TILE_LOAD(5, x1, 64);
+            TILE_DOT(2, 5, 6);
+        }
+        if (MT > 1 && NT > 1) TILE_DOT(3, 5, 7);
+    }
+    for (int t = 0; t < 4; t++) {
+        if (t / 2 >= MT || t % 2 >= NT) continue;
+        const place p = place_of(c, i + (size_t)(t / 2), g + (size_t)(t % 2));
+        leave_sums(t, c->ws, &p);
+    }
+}
+
+/* All rows of activations times n_groups unpacked groups of weights from g on. */
+INLINE void multiply_slab(const call *c, size_t g, size_t n_groups, size_t first, size_t n) {
+    const size_t n_tiles = (c->m + AG_X16 - 1) / AG_X16;
+    for (size_t i = 0; i < n_tiles; i += 2) {
+        for (size_t j = 0; j < n_groups; j += 2) {
+            const bf16 *w = c->ws->weights + j * n * TILE;
+            const int pair = i + 1 < n_tiles;
+            if (j + 1 < n_groups && pair) multiply(2, 2, c, i, g + j, w, first, n);
+            else if (j + 1 < n_groups) multiply(1, 2, c, i, g + j, w, first, n);
+            else if (pair) multiply(2, 1, c, i, g + j, w, first, n);
+            else multiply(1, 1, c, i, g + j, w, first, n);
+        }
+    }
+}
+
+INLINE void matmul_many(const call *c) {
+    const size_t n_groups = (c->n_rows + AG_X16 - 1) / AG_X16;
+    for (size_t g = 0; g < n_groups; g += SLAB_ROWS / AG_X16) {
+        const size_t left = n_groups - g;
+        const size_t some = left < SLAB_ROWS / AG_X16 ? left : SLAB_ROWS / AG_X16;
+        for (size_t first = 0; first < c->n_blocks; first += SLAB_BLOCKS) {
+            const size_t n = c->n_blocks - first < SLAB_BLOCKS ? c->n_blocks - first : SLAB_BLOCKS;
+            for (size_t j = 0; j < some; j += 2) {
+                bf16 *tiles = c->ws->weights + j * n * TILE;
+                if (j + 1 < some) unpack_panel(c, tiles, 2, g + j, first, n);
+                else unpack_panel(c, tiles, 1, g + j, first, n);
+            }
+            multiply_slab(c, g, some, first, n);
+        }
+    }
+}
+
+/* ---- few rows ---- */
+
+/* The tiles of activations number b times a tile of weights. */
+INLINE void multiply_block(const int MT, const call *c, const bf16 *w, size_t b) {
+    TILE_LOAD(6, w, 64);
+    TILE_LOAD(4, tiles_of_x(c, 0, b), 64);
+    TILE_DOT(0, 4, 6);
+    if (MT > 1) {
+        TILE_LOAD(5, tiles_of_x(c, 1, b), 64);
+        TILE_DOT(1, 5, 6);
+    }
+    if (MT > 2) {
+        TILE_LOAD(4, tiles_of_x(c, 2, b), 64);
+        TILE_DOT(2, 4, 6);
+    }
+    if (MT > 3) {
+        TILE_LOAD(5, tiles_of_x(c, 3, b), 64);
+        TILE_DOT(3, 5, 6);
+    }
+}
+
+/* MT tiles of activations times one group. A tile is multiplied one step after it is unpacked, when
+ * it has arrived in the cache. */
+INLINE void multiply_group(const int MT, const call *c, size_t g) {
+    const unsigned char *step = c->groups + g * c->group_bytes;
+    bf16 *ring = c->ws->weights;
+    for (int t = 0; t < MT; t++) zero_sums(t);
+    for (size_t b = 0; b < c->n_blocks; b += 2, step += c->f->step_bytes) {
+        const prefetch ahead = prefetch_of(step, c->prefetch_end);
+        for (size_t half = 0; half < 2; half++) {
+            const size_t at = b + half;
+            prefetch_half(c->f, ahead, half);
+            c->f->unpack(ring + at % RING * TILE, step, (int)half);
+            if (at) multiply_block(MT, c, ring + (at - 1) % RING * TILE, at - 1);
+        }
+    }
+    multiply_block(MT, c, ring + (c->n_blocks - 1) % RING * TILE, c->n_blocks - 1);
+    for (int t = 0; t < MT; t++) {
+        const place p = place_of(c, (size_t)t, g);
+        leave_sums(t, c->ws, &p);
+    }
+}
+
+INLINE void matmul_few(const call *c) {
+    const size_t n_groups = (c->n_rows + AG_X16 - 1) / AG_X16;
+    const size_t n_tiles = (c->m + AG_X16 - 1) / AG_X16;
+    for (size_t g = 0; g < n_groups; g++) {
+        if (n_tiles == 1) multiply_group(1, c, g);
+        else if (n_tiles == 2) multiply_group(2, c, g);
+        else if (n_tiles == 3) multiply_group(3, c, g);
+        else multiply_group(4, c, g);
+    }
+}
+
+INLINE void matmul_tiles(const weight_format *f, float *y, size_t y_stride, const void *packed,
+                         size_t m, const ag_cpu_weight *w, size_t row0, size_t n_rows,
+                         void *scratch) {
+    call c = {.f = f, .ws = scratch, .y = y, .y_stride = y_stride, .m = m, .n_rows = n_rows};
+    c.x = packed;
+    c.n_blocks = ag_x16_steps(w->k) * 2;
+    c.group_bytes = c.n_blocks / 2 * f->step_bytes;
+    c.groups = (const unsigned char *)w->data + row0 / AG_X16 * c.group_bytes;
+    c.prefetch_end = w->prefetch_end;
+    tiles_configure(&config);
+    if (m <= FEW_TILES * AG_X16) matmul_few(&c);
+    else matmul_many(&c);
+    tiles_release();
+}
+
+#endif
