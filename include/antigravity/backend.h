@@ -64,7 +64,10 @@ AG_API ag_status ag_matmul(ag_backend *be, ag_tensor *y, const ag_tensor *a, con
 
 /* y[m,n] = x[m,k] * w[n,k]^T: the product with a weight as models store it. x, y F32; w any weight
  * type, prepared or not. Each value of y depends on its own rows of x and w alone, in an order that
- * does not change with m, n or the number of threads. */
+ * does not change with m, n or the number of threads. One exception: where a processor has matrix
+ * units, prepared quantised weights and 16 rows or more of x are multiplied as numbers with 8 bits
+ * of mantissa; with fewer rows each 32 values of x are rounded to 8 bits together. Attention over a
+ * cache that is not F32 differs likewise. */
 AG_API ag_status ag_matmul_transposed(ag_backend *be, ag_tensor *y, const ag_tensor *x,
                                       const ag_tensor *w);
 

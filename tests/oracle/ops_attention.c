@@ -175,6 +175,10 @@ static void take_results(attention *a, oracle_run *run) {
     guarded_free(&scores);
 }
 
+bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k) {
+    return type != AG_F32 && m * GROUP >= 32 && k % 32 == 0;
+}
+
 void oracle_attention(const oracle_case *c, oracle_run *run) {
     attention a = {.c = c, .scale = 8 / sqrtf((float)c->k), .score_row0 = c->m / 2};
     const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);

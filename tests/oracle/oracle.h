@@ -128,5 +128,7 @@ void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);
 /* ops_attention.c */
 void oracle_attention(const oracle_case *c, oracle_run *run);
+/* Whether matrix units would do a case with m queries and heads of k values. */
+bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k);
 
 #endif

@@ -16,25 +16,34 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-static tile_config tile_shape;
-static int8_t tiles[8][16][64];
+static _Thread_local tile_config tile_shape;
+static _Thread_local int8_t tile_registers[8][16][64];
 
 static inline void tiles_configure(const tile_config *config) { tile_shape = *config; }
 static inline void tiles_release(void) { memset(&tile_shape, 0, sizeof tile_shape); }
 
-static inline void tile_zero(int t) { memset(tiles[t], 0, sizeof tiles[t]); }
+static inline void tile_zero(int t) { memset(tile_registers[t], 0, sizeof tile_registers[t]); }
 
 static inline void tile_load(int t, const void *from, size_t stride) {
     tile_zero(t);
     for (size_t i = 0; i < tile_shape.rows[t]; i++) {
-        memcpy(tiles[t][i], (const char *)from + i * stride, tile_shape.row_bytes[t]);
+        memcpy(tile_registers[t][i], (const char *)from + i * stride, tile_shape.row_bytes[t]);
     }
 }
 
 static inline void tile_store(void *to, size_t stride, int t) {
     for (size_t i = 0; i < tile_shape.rows[t]; i++) {
-        memcpy((char *)to + i * stride, tiles[t][i], tile_shape.row_bytes[t]);
+        memcpy((char *)to + i * stride, tile_registers[t][i], tile_shape.row_bytes[t]);
     }
+}
+
+static inline float tile_bf16(const int8_t *p) {
+    uint16_t high;
+    memcpy(&high, p, sizeof high);
+    const uint32_t bits = (uint32_t)high << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 /* Shapes that do not fit are an illegal instruction on a processor. */
@@ -44,12 +53,13 @@ static inline void tile_dot(int c, int a, int b) {
     assert(tile_shape.row_bytes[c] == tile_shape.row_bytes[b]);
     for (size_t i = 0; i < tile_shape.rows[c]; i++) {
         for (size_t j = 0; j < tile_shape.row_bytes[c] / 4; j++) {
-            int32_t sum;
-            memcpy(&sum, &tiles[c][i][4 * j], sizeof sum);
-            for (size_t k = 0; k < tile_shape.row_bytes[a]; k++) {
-                sum += tiles[a][i][k] * tiles[b][k / 4][4 * j + k % 4];
+            float sum;
+            memcpy(&sum, &tile_registers[c][i][4 * j], sizeof sum);
+            for (size_t k = 0; k < tile_shape.row_bytes[a]; k += 2) {
+                sum += tile_bf16(&tile_registers[a][i][k]) *
+                       tile_bf16(&tile_registers[b][k / 4][4 * j + k % 4]);
             }
-            memcpy(&tiles[c][i][4 * j], &sum, sizeof sum);
+            memcpy(&tile_registers[c][i][4 * j], &sum, sizeof sum);
         }
     }
 }

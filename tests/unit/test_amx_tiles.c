@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The AMX kernels with tiles in plain C against AVX-512, to the last bit. Linked with kernels of
- * its own, which stand in the place of the library's. */
+/* The AMX kernels with tiles in plain C. Linked with kernels of its own, which stand in the place
+ * of the library's. */
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
 #include "quant/quant.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -12,70 +13,300 @@
 
 #include <cmocka.h>
 
+static const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
+
 static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
 
 static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
 
-/* Any bytes are nibbles and levels; the halves of a step are made small numbers. */
-static unsigned char *random_groups(const ag_cpu_matmul *kernel, size_t n, size_t k) {
-    const size_t groups = (n + AG_X16 - 1) / AG_X16, bytes = kernel->layout->group_bytes(k);
-    const size_t step = bytes / ag_x16_steps(k), halves = step % 256 ? step % 256 : step % 512;
-    unsigned char *p = lines(groups * bytes);
-    uint32_t state = 7;
-    for (size_t i = 0; i < groups * bytes; i++) p[i] = (unsigned char)(next_random(&state) >> 24);
-    for (size_t at = 0; at < groups * bytes; at += step) {
-        for (size_t i = 1; i < halves; i += 2)
-            p[at + i] = (unsigned char)(0x20 | (p[at + i] & 0x87));
+static float *random_floats(size_t n, uint32_t seed) {
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = ldexpf((float)(int32_t)next_random(&seed), -31 + (int)(seed >> 8) % 5);
     }
-    return p;
+    return x;
 }
 
-static float *product(const ag_cpu_matmul *kernel, const unsigned char *groups, size_t m, size_t n,
-                      size_t k) {
-    float *x = malloc(k * sizeof *x), *y = calloc(m * n, sizeof *y);
-    unsigned char *panel = lines(m * kernel->packed_bytes(k));
-    void *scratch = lines(kernel->scratch_bytes ? kernel->scratch_bytes(k) : 64);
-    uint32_t state = 3;
-    for (size_t i = 0; i < m; i++) {
-        for (size_t l = 0; l < k; l++) x[l] = (float)(int32_t)next_random(&state) * 0x1p-31f;
-        kernel->pack(panel, x, i, m, k);
+static const ag_cpu_matmul *tiles_of(ag_dtype type) {
+    static ag_cpu_kernels amx;
+    ag_cpu_kernels_amx(&amx);
+    assert_non_null(amx.prepared[type]->many);
+    return amx.prepared[type]->many;
+}
+
+static void skip_without_avx512(void) {
+    if (ag_cpu_features() >> AG_CPU_AVX512 & 1) return;
+    print_message("skipped: this machine has no AVX-512\n");
+    skip();
+}
+
+/* A weight of n rows as its type says and as the kernel wants it. */
+typedef struct weight {
+    ag_dtype type;
+    size_t n, k, row_bytes;
+    unsigned char *rows, *groups;
+} weight;
+
+static weight make_weight(ag_dtype type, size_t n, size_t k) {
+    const ag_cpu_layout *layout = tiles_of(type)->layout;
+    weight w = {.type = type, .n = n, .k = k, .row_bytes = ag_dtype_row_bytes(type, k)};
+    float *values = random_floats(n * k, 2);
+    w.rows = malloc(n * w.row_bytes);
+    for (size_t j = 0; j < n; j++) {
+        ag_quantize_row(type, w.rows + j * w.row_bytes, values + j * k, k, AG_ROUND_REFERENCE,
+                        NULL);
     }
-    const ag_cpu_weight w = {.data = groups, .k = k};
-    kernel->rows(y, n, panel, m, &w, 0, n, scratch);
+    free(values);
+    w.groups = lines((n + layout->rows - 1) / layout->rows * layout->group_bytes(k));
+    for (size_t j = 0; j < n; j += layout->rows) {
+        layout->fill(w.groups + j / layout->rows * layout->group_bytes(k), w.rows + j * w.row_bytes,
+                     w.row_bytes, n - j < layout->rows ? n - j : layout->rows, k);
+    }
+    return w;
+}
+
+static void free_weight(weight *w) {
+    free(w->rows);
+    free(w->groups);
+}
+
+enum { MARGIN = 7 }; /* floats behind every row of y, which must stay as they are */
+static const float untouched = 0x1.234p+30f;
+
+/* [m][n + MARGIN] */
+static float *product(const weight *w, const float *x, size_t m) {
+    const ag_cpu_matmul *kernel = tiles_of(w->type);
+    const size_t stride = w->n + MARGIN, room = (m + 15) / 16 * 16;
+    float *y = malloc(m * stride * sizeof *y);
+    for (size_t i = 0; i < m * stride; i++) y[i] = untouched;
+    unsigned char *panel = lines(room * kernel->packed_bytes(w->k));
+    void *scratch = lines(kernel->scratch_bytes(w->k));
+    for (size_t i = 0; i < m; i++) kernel->pack(panel, x + i * w->k, i, m, w->k);
+    const ag_cpu_weight part = {.data = w->groups, .k = w->k};
+    kernel->rows(y, stride, panel, m, &part, 0, w->n, scratch);
     free(scratch);
     free(panel);
-    free(x);
     return y;
 }
 
-static void tiles_give_the_bits_of_avx512(void **state) {
-    (void)state;
-    static const size_t sizes[][3] = {{16, 16, 32},   {15, 33, 96},   {17, 15, 64},
-                                      {48, 33, 2080}, {31, 64, 1056}, {275, 40, 544}};
-    static const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
-    if (!(ag_cpu_features() >> AG_CPU_AVX512 & 1)) {
-        print_message("skipped: this machine has no AVX-512\n");
-        skip();
+/* Squared errors over squared sums. */
+static double error_of(const weight *w, const float *x, const float *y, size_t m) {
+    double errors = 0, squares = 0;
+    float *row = malloc(w->k * sizeof *row);
+    for (size_t j = 0; j < w->n; j++) {
+        ag_dequantize_row(w->type, row, w->rows + j * w->row_bytes, w->k);
+        for (size_t i = 0; i < m; i++) {
+            double sum = 0;
+            for (size_t l = 0; l < w->k; l++) sum += (double)x[i * w->k + l] * row[l];
+            const double off = y[i * (w->n + MARGIN) + j] - sum;
+            errors += off * off;
+            squares += sum * sum;
+        }
     }
-    ag_cpu_kernels avx512 = {0}, amx = {0};
-    ag_cpu_kernels_avx512(&avx512);
-    ag_cpu_kernels_amx(&amx);
+    free(row);
+    return errors / squares;
+}
+
+static void products_are_off_by_no_more_than_8_bits_of_mantissa(void **state) {
+    (void)state;
+    skip_without_avx512();
+    static const size_t sizes[][3] = {{16, 16, 32},   {17, 33, 96}, {48, 15, 64},  {64, 31, 2080},
+                                      {65, 33, 2080}, {97, 50, 64}, {70, 300, 32}, {130, 17, 4160}};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         const size_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+        float *x = random_floats(m * k, 1);
         for (size_t t = 0; t < 3; t++) {
-            const ag_cpu_matmul *kernel = avx512.prepared[types[t]];
-            unsigned char *groups = random_groups(kernel, n, k);
-            float *want = product(kernel, groups, m, n, k);
-            float *have = product(amx.prepared[types[t]], groups, m, n, k);
-            assert_memory_equal(have, want, m * n * sizeof *want);
-            free(have);
-            free(want);
-            free(groups);
+            weight w = make_weight(types[t], n, k);
+            float *y = product(&w, x, m);
+            const double error = error_of(&w, x, y, m);
+            if (!(error < 1e-5)) {
+                fail_msg("%s m %zu n %zu k %zu: %g", ag_dtype_name(types[t]), m, n, k, error);
+            }
+            for (size_t i = 0; i < m * (n + MARGIN); i++) {
+                if (i % (n + MARGIN) >= n) assert_true(y[i] == untouched);
+            }
+            free(y);
+            free_weight(&w);
         }
+        free(x);
     }
 }
 
+static void a_row_does_not_depend_on_how_many_there_are(void **state) {
+    (void)state;
+    skip_without_avx512();
+    enum { M = 83, N = 40, K = 2112, ROW_BYTES = (N + MARGIN) * sizeof(float) };
+    static const size_t parts[] = {16, 33, 64, 66, 82};
+    float *x = random_floats(M * K, 5);
+    for (size_t t = 0; t < 3; t++) {
+        weight w = make_weight(types[t], N, K);
+        float *all = product(&w, x, M);
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            const size_t first = M - parts[i];
+            float *part = product(&w, x + first * K, parts[i]);
+            assert_memory_equal(part, all + first * (N + MARGIN), parts[i] * ROW_BYTES);
+            free(part);
+        }
+        free(all);
+        free_weight(&w);
+    }
+    free(x);
+}
+
+static void what_is_no_number_stays_in_its_row(void **state) {
+    (void)state;
+    skip_without_avx512();
+    enum { M = 70, N = 16, K = 64 };
+    float *x = random_floats(M * K, 9);
+    weight w = make_weight(AG_Q8_0, N, K);
+    x[5 * K + 3] = NAN;
+    x[69 * K] = -NAN;
+    float *y = product(&w, x, M);
+    for (size_t i = 0; i < M; i++) {
+        for (size_t j = 0; j < N; j++) {
+            assert_int_equal(!!isnan(y[i * (N + MARGIN) + j]), i == 5 || i == 69);
+        }
+    }
+    free(y);
+    free_weight(&w);
+    free(x);
+}
+
+/* ---- attention ---- */
+
+/* One KV head of n slots behind one another. */
+typedef struct head {
+    ag_cpu_kv_head kv;
+    unsigned char *memory;
+    const unsigned char *blocks[8];
+} head;
+
+static head make_head(ag_dtype k_type, ag_dtype v_type, uint32_t d, uint32_t n) {
+    const size_t k_bytes = ag_dtype_row_bytes(k_type, d), v_bytes = ag_dtype_row_bytes(v_type, d);
+    head h = {.kv = {k_type, v_type, d, n, n, NULL, 0, 128 * k_bytes, 128 * (k_bytes + v_bytes)}};
+    const size_t block = 128 * (k_bytes + v_bytes + sizeof(uint32_t));
+    float *values = random_floats((size_t)2 * n * d, 17);
+    h.memory = calloc(8, block);
+    for (size_t b = 0; b < 8; b++) h.blocks[b] = h.memory + b * block;
+    for (uint32_t s = 0; s < n; s++) {
+        unsigned char *at = h.memory + s / 128 * block;
+        const uint32_t position = 3 * s + 1;
+        ag_quantize_row(k_type, at + s % 128 * k_bytes, values + 2 * s * d, d, AG_ROUND_KV, NULL);
+        ag_quantize_row(v_type, at + h.kv.v_offset + s % 128 * v_bytes, values + (2 * s + 1) * d, d,
+                        AG_ROUND_KV, NULL);
+        memcpy(at + h.kv.p_offset + s % 128 * sizeof position, &position, sizeof position);
+    }
+    free(values);
+    return h;
+}
+
+enum { QUERIES = 272, WIDEST = 128 };
+
+typedef struct partial {
+    float max[QUERIES], sum[QUERIES], values[QUERIES * WIDEST];
+} partial;
+
+typedef void attention_fn(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                          const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
+
+static void attend(attention_fn *attention, const ag_cpu_kernels *table, partial *p,
+                   const ag_cpu_queries *queries, head *h, uint32_t slot0) {
+    const uint32_t n = queries->n_rows * queries->group;
+    const ag_cpu_partial out = {p->max, p->sum, p->values};
+    void *scratch = lines(table->attention_scratch_bytes(h->kv.head_dim, n));
+    h->kv.blocks = h->blocks;
+    memset(p, 0x7f, sizeof *p);
+    attention(&out, queries, &h->kv, slot0, scratch);
+    free(scratch);
+}
+
+/* Outputs of n queries: squared differences over squares. */
+static double difference(const partial *a, const partial *b, size_t n, size_t d) {
+    double errors = 0, squares = 0;
+    for (size_t i = 0; i < n * d; i++) {
+        const double x = a->sum[i / d] > 0 ? (double)a->values[i] / a->sum[i / d] : 0;
+        const double y = b->sum[i / d] > 0 ? (double)b->values[i] / b->sum[i / d] : 0;
+        errors += (x - y) * (x - y);
+        squares += y * y;
+    }
+    return squares > 0 ? errors / squares : errors;
+}
+
+static const struct {
+    ag_dtype k_type, v_type;
+    uint32_t d, slots, rows, group, slot0, first_position;
+} attentions[] = {
+    {AG_F16, AG_F16, 64, 1000, 64, 4, 0, 0},    {AG_F16, AG_F16, 64, 1000, 17, 4, 512, 2000},
+    {AG_Q8_0, AG_Q4_0, 32, 513, 33, 1, 512, 0}, {AG_Q4_0, AG_Q8_0, 128, 100, 68, 4, 0, 100},
+    {AG_Q8_0, AG_F16, 96, 700, 11, 3, 0, 1500}, {AG_F16, AG_F16, 64, 300, 68, 4, 0, 5000},
+};
+
+static void attention_is_that_of_avx512_but_for_rounding(void **state) {
+    (void)state;
+    skip_without_avx512();
+    ag_cpu_kernels avx512 = {0}, amx = {0};
+    ag_cpu_kernels_avx512(&avx512);
+    ag_cpu_kernels_amx(&amx);
+    partial *want = malloc(sizeof *want), *have = malloc(sizeof *have);
+    for (size_t i = 0; i < sizeof attentions / sizeof attentions[0]; i++) {
+        const uint32_t d = attentions[i].d, rows = attentions[i].rows, group = attentions[i].group;
+        head h = make_head(attentions[i].k_type, attentions[i].v_type, d, attentions[i].slots);
+        float *q = random_floats((size_t)rows * group * d, 23);
+        uint32_t positions[QUERIES];
+        for (uint32_t r = 0; r < rows; r++) positions[r] = attentions[i].first_position + 40 * r;
+        const ag_cpu_queries queries = {q, group * d, positions, rows, group, 1.0f / (float)d};
+        attend(avx512.attention, &avx512, want, &queries, &h, attentions[i].slot0);
+        attend(amx.attention, &amx, have, &queries, &h, attentions[i].slot0);
+        const double error = difference(have, want, rows * group, d);
+        if (!(error < 5e-5)) fail_msg("attention %zu: %g", i, error);
+        for (size_t m = 0; m < rows * group; m++) {
+            if (want->sum[m] == 0) {
+                assert_true(have->sum[m] == 0 && have->max[m] == want->max[m]);
+                continue;
+            }
+            assert_true(fabsf(have->max[m] - want->max[m]) < 0.1f);
+            const double total = want->sum[m] * exp((double)want->max[m] - (double)have->max[m]);
+            assert_true(fabs(have->sum[m] - total) < 0.05 * total);
+        }
+        free(q);
+        free(h.memory);
+    }
+    free(have);
+    free(want);
+}
+
+/* What lies behind a query's last slot may be anything. */
+static void attention_does_not_see_what_is_not_finite_further_on(void **state) {
+    (void)state;
+    skip_without_avx512();
+    ag_cpu_kernels amx = {0};
+    ag_cpu_kernels_amx(&amx);
+    head h = make_head(AG_F16, AG_F16, 64, 64);
+    float *q = random_floats(64 * 64, 29);
+    uint32_t positions[64];
+    for (uint32_t r = 0; r < 64; r++) positions[r] = 3 * r + 1;
+    const uint16_t infinity = 0x7c00;
+    memcpy(h.memory + h.kv.v_offset + (40 * 64 + 7) * sizeof infinity, &infinity, sizeof infinity);
+    const ag_cpu_queries queries = {q, 64, positions, 64, 1, 0.125f};
+    partial *have = malloc(sizeof *have);
+    attend(amx.attention, &amx, have, &queries, &h, 0);
+    for (size_t m = 0; m < 64; m++) {
+        for (size_t i = 0; i < 64; i++) {
+            assert_int_equal(!isfinite(have->values[m * 64 + i]), m >= 40 && i == 7);
+        }
+    }
+    free(have);
+    free(q);
+    free(h.memory);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_give_the_bits_of_avx512)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_off_by_no_more_than_8_bits_of_mantissa),
+        cmocka_unit_test(a_row_does_not_depend_on_how_many_there_are),
+        cmocka_unit_test(what_is_no_number_stays_in_its_row),
+        cmocka_unit_test(attention_is_that_of_avx512_but_for_rounding),
+        cmocka_unit_test(attention_does_not_see_what_is_not_finite_further_on),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,12 @@ static ag_backend *backend_of(const char *isa, uint32_t n_threads) {
     return be;
 }
 
+static bool with_tiles; /* of the set that is tested */
+
 /* Calls test once for each instruction set. */
 static void for_all_isas(void (*test)(const char *isa)) {
     for (unsigned i = 0; i < AG_CPU_ISA_COUNT; i++) {
+        with_tiles = i == AG_CPU_AMX;
         if (ag_cpu_features() >> i & 1) test(ag_cpu_isa_name((ag_cpu_isa)i));
     }
 }
@@ -146,6 +149,11 @@ static double *widened(const float *x, size_t n) {
     return y;
 }
 
+/* Matrix units round to 8 bits of mantissa, where there are enough queries to use them. */
+static bool rounds_more(const rig *r) {
+    return with_tiles && r->kv.k_type != AG_F32 && r->kv.v_type != AG_F32;
+}
+
 static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     const size_t stride = n_slots + 3, n_scores = r->kv.n_kv_heads * stride;
     const size_t n = r->n_rows * r->row_floats;
@@ -156,8 +164,9 @@ static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     double *want = widened(out, n), *want_scores = widened(scores, n_scores);
     seq.scores = scores + n_scores;
     assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
-    expect_close(out, want, n, 3e-6, "out", r);
-    expect_close(seq.scores, want_scores, n_scores, 2e-6 * (double)r->n_rows, "scores", r);
+    expect_close(out, want, n, rounds_more(r) ? 1e-2 : 3e-6, "out", r);
+    expect_close(seq.scores, want_scores, n_scores,
+                 (rounds_more(r) ? 1e-2 : 2e-6) * (double)r->n_rows, "scores", r);
     float *before = malloc(n * sizeof *before);
     memcpy(before, out, n * sizeof *out);
     seq.scores = NULL;
@@ -249,12 +258,15 @@ static void check_cuts(const char *isa) {
         float *whole = malloc(bytes), *out = ag_tensor_f32(&r.out);
         attend_in_steps(&r, n_rows);
         memcpy(whole, out, bytes);
+        double *want = widened(whole, bytes / sizeof *whole);
         static const size_t steps[] = {1, 7, 64, 149};
         for (int k = 0; k < 4; k++) {
             memset(out, 0, bytes);
             attend_in_steps(&r, steps[k]);
-            assert_memory_equal(out, whole, bytes);
+            if (rounds_more(&r)) expect_close(out, want, bytes / sizeof *out, 1e-2, "cut out", &r);
+            else assert_memory_equal(out, whole, bytes);
         }
+        free(want);
         free(whole);
         free_rig(&r);
     }

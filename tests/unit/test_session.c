@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "support/without_matrix_units.h"
+
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
@@ -18,6 +20,7 @@ static int load(void **state) {
     (void)state;
     ag_error err;
     ag_backend_params bp = {.n_threads = 2};
+    without_matrix_units();
     if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
     if (ag_model_load(backend, MODEL, NULL, &model, &err) != AG_OK) {
         print_error("%s\n", err.msg);

@@ -58,16 +58,15 @@ uint32_t ag_cpu_features(void) {
     const uint64_t saved = saved_registers();
     enum { AVX2 = 1 << 5, AVX512_F_DQ = 1 << 16 | 1 << 17, AVX512_BW = 1 << 30 };
     const uint32_t avx512_vl = 1u << 31;
-    enum { AVX512_VNNI = 1 << 11 };                                 /* in c */
-    enum { AMX_BF16_TILE = 1 << 22 | 1 << 24, AMX_INT8 = 1 << 25 }; /* in d */
+    enum { AVX512_VNNI = 1 << 11 };             /* in c */
+    enum { AMX_BF16_TILE = 1 << 22 | 1 << 24 }; /* in d */
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
     if (!has(b, AVX2) || (saved & SAVES_AVX) != SAVES_AVX) return features;
     features |= 1u << AG_CPU_AVX2;
     if (!has(b, AVX512_F_DQ | AVX512_BW | avx512_vl) || !has(c, AVX512_VNNI)) return features;
     if ((saved & SAVES_AVX512) != SAVES_AVX512) return features;
     features |= 1u << AG_CPU_AVX512;
-    if (has(d, AMX_BF16_TILE | AMX_INT8) && (saved & SAVES_TILES) == SAVES_TILES &&
-        may_use_tiles()) {
+    if (has(d, AMX_BF16_TILE) && (saved & SAVES_TILES) == SAVES_TILES && may_use_tiles()) {
         features |= 1u << AG_CPU_AMX;
     }
     return features;

@@ -32,7 +32,7 @@ typedef struct ag_cpu_layout {
 typedef struct ag_cpu_matmul {
     size_t (*packed_bytes)(size_t k);  /* of one row of activations; a multiple of 64 */
     size_t (*scratch_bytes)(size_t k); /* of one thread; NULL: none */
-    /* Row number `row` of a panel of m rows, m * packed_bytes(k) long. */
+    /* Row number `row` of a panel of m rows, which has room for a multiple of AG_ROW_UNIT. */
     void (*pack)(void *panel, const float *x, size_t row, size_t m, size_t k);
     /* y[i * y_stride + j] = sum of x[i][:] * w[row0 + j][:] for i < m, j < n_rows. A value must not
      * depend on m, on its place in the panel or on n_rows. row0 is a multiple of AG_ROW_UNIT, and
@@ -40,6 +40,12 @@ typedef struct ag_cpu_matmul {
     void (*rows)(float *y, size_t y_stride, const void *packed, size_t m, const ag_cpu_weight *w,
                  size_t row0, size_t n_rows, void *scratch);
     const ag_cpu_layout *layout; /* of the weight; NULL: rows as the type says */
+    size_t panel_bytes; /* activations to pack at a time; 0: as many as stay in a near cache */
+    size_t (*call_rows)(size_t m); /* of the weight, that a call should have; NULL: few */
+    /* What calls of many_rows rows and more take instead: the same layout, packing of its own, and
+     * other roundings. NULL: nothing. */
+    const struct ag_cpu_matmul *many;
+    size_t many_rows;
 } ag_cpu_matmul;
 
 enum { AG_ROW_UNIT = 16 }; /* rows that are never split between threads */
@@ -98,7 +104,8 @@ typedef struct ag_cpu_kernels {
     void (*add)(float *x, const float *y, size_t n);
     void (*scale)(float *x, float v, size_t n);
     /* Slots [slot0, slot0 + AG_ATTENTION_SPAN), those whose position is <= the query's. What a
-     * query gets does not depend on the queries beside it. */
+     * query gets does not depend on the queries beside it; but with AMX, and a cache that is not
+     * F32, it is rounded in another way where there are many of them. */
     void (*attention)(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                       const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
     /* into = both together, for n queries. A partial that saw nothing changes nothing. */
@@ -109,6 +116,7 @@ typedef struct ag_cpu_kernels {
     void (*attention_scores)(float *scores, const ag_cpu_queries *queries, const ag_cpu_kv_head *kv,
                              uint32_t slot0, const float *max, const float *sum, void *scratch);
     size_t (*attention_scratch_bytes)(uint32_t head_dim, uint32_t n_queries);
+    uint32_t attention_queries; /* that share a call, if there are so many; 0: some */
 } ag_cpu_kernels;
 
 /* Fills the table with what `isa_cap` (NULL: no cap; "common", ...) and this machine allow; NULL

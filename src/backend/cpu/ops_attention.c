@@ -239,7 +239,9 @@ static size_t longest_head(const ag_kv_view *kv) {
 
 static seq_plan plan_of(const attention_job *job, const ag_attention_seq *seq) {
     seq_plan p = {.seq = seq, .group = job->n_heads / seq->kv.n_kv_heads};
-    p.tile_rows = p.group < TILE_QUERIES ? TILE_QUERIES / p.group : 1;
+    const uint32_t wanted = job->cpu->kernels.attention_queries;
+    const size_t tile = wanted ? wanted : TILE_QUERIES;
+    p.tile_rows = p.group < tile ? tile / p.group : 1;
     p.n_tiles = ceil_div(seq->n_rows, p.tile_rows);
     p.n_cells = p.n_tiles * seq->kv.n_kv_heads;
     p.n_spans = ceil_div(longest_head(&seq->kv), AG_ATTENTION_SPAN);

@@ -88,6 +88,8 @@ static void make_parts(group_job *job) {
     if (job->n_parts > most) job->n_parts = most ? most : 1;
     job->chunk = CHUNK_PRODUCTS / unit_products + 1;
     if (job->m > 1) job->chunk = CHUNK_UNITS_MAX;
+    const ag_cpu_matmul *kernel = job->products[0].kernel;
+    if (kernel->call_rows) job->chunk = kernel->call_rows(job->m) / AG_ROW_UNIT;
     for (size_t i = 0; i < job->n_parts; i++) {
         ag_cpu_part *part = &job->cpu->parts[i];
         atomic_store_explicit(&part->next, job->n_units * i / job->n_parts, memory_order_relaxed);
@@ -95,10 +97,11 @@ static void make_parts(group_job *job) {
     }
 }
 
-static size_t panel_rows(size_t m, size_t packed_bytes) {
-    size_t rows = PANEL_BYTES / packed_bytes / PANEL_ROWS_MIN * PANEL_ROWS_MIN;
+static size_t panel_rows(const ag_cpu_matmul *kernel, size_t m, size_t packed_bytes) {
+    const size_t bytes = kernel->panel_bytes ? kernel->panel_bytes : PANEL_BYTES;
+    size_t rows = bytes / packed_bytes / PANEL_ROWS_MIN * PANEL_ROWS_MIN;
     if (rows < PANEL_ROWS_MIN) rows = PANEL_ROWS_MIN;
-    if (rows > PANEL_ROWS_MAX) rows = PANEL_ROWS_MAX;
+    if (rows > PANEL_ROWS_MAX && !kernel->panel_bytes) rows = PANEL_ROWS_MAX;
     return rows < m ? rows : m;
 }
 
@@ -114,14 +117,15 @@ static ag_status run_group(group_job *job, const ag_tensor *x) {
     const size_t m = ag_shape_rows(&x->shape), k = job->k;
     const ag_cpu_matmul *first = job->products[0].kernel;
     job->packed_bytes = first->packed_bytes(k);
-    const size_t panel = panel_rows(m, job->packed_bytes);
+    const size_t panel = panel_rows(first, m, job->packed_bytes);
+    const size_t panel_room = (panel + AG_ROW_UNIT - 1) / AG_ROW_UNIT * AG_ROW_UNIT;
     size_t scratch_bytes = 0;
     for (size_t i = 0; i < job->n_products; i++) {
         const ag_cpu_matmul *kernel = job->products[i].kernel;
         size_t bytes = kernel->scratch_bytes ? kernel->scratch_bytes(k) : 0;
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
-    ag_status st = ag_cpu_need_shared(job->cpu, panel * job->packed_bytes);
+    ag_status st = ag_cpu_need_shared(job->cpu, panel_room * job->packed_bytes);
     if (st == AG_OK) st = ag_cpu_need_threads(job->cpu, scratch_bytes);
     if (st != AG_OK) return st;
     job->x = ag_tensor_data(x);
@@ -136,14 +140,18 @@ static ag_status run_group(group_job *job, const ag_tensor *x) {
     return AG_OK;
 }
 
-static const ag_cpu_matmul *kernel_of(const ag_cpu_backend *cpu, const ag_tensor *w) {
-    return w->layout ? cpu->kernels.prepared[w->dtype] : cpu->kernels.matmul[w->dtype];
+/* For a product with m rows. */
+static const ag_cpu_matmul *kernel_of(const ag_cpu_backend *cpu, const ag_tensor *w, size_t m) {
+    const ag_cpu_matmul *kernel =
+        w->layout ? cpu->kernels.prepared[w->dtype] : cpu->kernels.matmul[w->dtype];
+    return kernel->many && m >= kernel->many_rows ? kernel->many : kernel;
 }
 
-static void add_product(group_job *job, ag_tensor *y, const ag_tensor *w) {
+static void add_product(group_job *job, ag_tensor *y, const ag_tensor *w,
+                        const ag_cpu_matmul *kernel) {
     product *p = &job->products[job->n_products++];
     p->w = (ag_cpu_weight){ag_tensor_data(w), ag_dtype_row_bytes(w->dtype, job->k), job->k, NULL};
-    p->kernel = kernel_of(job->cpu, w);
+    p->kernel = kernel;
     p->y = ag_tensor_data(y);
     p->n_rows = ag_shape_rows(&w->shape);
     p->first = job->n_units;
@@ -157,11 +165,14 @@ ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tens
         for (size_t i = 0; i < n; i++) memset(ag_tensor_data(y[i]), 0, ag_tensor_bytes(y[i]));
         return AG_OK;
     }
+    const size_t m = ag_shape_rows(&x->shape);
     for (size_t i = 0; i < n;) {
         group_job job = {.cpu = cpu, .k = ag_shape_cols(&x->shape)};
-        const ag_cpu_matmul *first = kernel_of(cpu, w[i]);
-        for (; i < n && kernel_of(cpu, w[i])->pack == first->pack; i++) {
-            add_product(&job, y[i], w[i]);
+        const ag_cpu_matmul *first = kernel_of(cpu, w[i], m);
+        for (; i < n; i++) {
+            const ag_cpu_matmul *kernel = kernel_of(cpu, w[i], m);
+            if (kernel->pack != first->pack) break;
+            add_product(&job, y[i], w[i], kernel);
         }
         ag_status st = run_group(&job, x);
         if (st != AG_OK) return st;

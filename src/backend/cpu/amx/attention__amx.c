@@ -18,11 +18,11 @@ typedef uint16_t bf16;
 
 enum {
     SPAN = AG_ATTENTION_SPAN,
-    STEP = 32,            /* slots, or values of a head, that a tile multiplies at once */
-    TILE = 16 * STEP,     /* bfloat16 of an operand */
-    SUMS = 16 * 16,       /* floats of a result */
-    UNIT = 2,             /* tiles of queries that go through everything together */
-    LEAST_QUERIES = 32,   /* fewer are not worth the conversion of the span */
+    STEP = 32,          /* slots, or values of a head, that a tile multiplies at once */
+    TILE = 16 * STEP,   /* bfloat16 of an operand */
+    SUMS = 16 * 16,     /* floats of a result */
+    UNIT = 2,           /* tiles of queries that go through everything together */
+    LEAST_QUERIES = 32, /* fewer are not worth the conversion of the span */
     LARGEST_HEAD = 256,
 };
 
@@ -31,14 +31,14 @@ typedef struct workspace {
     const ag_cpu_queries *in;
     const ag_cpu_kv_head *kv;
     size_t n_queries, d, n_slots;
-    bf16 *keys;      /* [n_slots / 16][d / 32] tiles of [16 slots][32] */
-    bf16 *values;    /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
-    bf16 *queries;   /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
-    uint32_t *seen;  /* [queries] slots of the span; behind the last query its own */
-    float *scores;   /* [UNIT][SPAN][16 queries] */
-    bf16 *weights;   /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
-    float *sums;     /* one tile */
-    float *room;     /* [STEP][d] */
+    bf16 *keys;     /* [n_slots / 16][d / 32] tiles of [16 slots][32] */
+    bf16 *values;   /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
+    bf16 *queries;  /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
+    uint32_t *seen; /* [queries] slots of the span; behind the last query its own */
+    float *scores;  /* [UNIT][SPAN][16 queries] */
+    bf16 *weights;  /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
+    float *sums;    /* one tile */
+    float *room;    /* [STEP][d] */
 } workspace;
 
 static size_t tiles_of(size_t n) { return (n + 15) / 16; }
@@ -125,8 +125,7 @@ static vec pack_queries(const workspace *ws) {
 static const float *rows_of(const workspace *ws, uint32_t slot, size_t offset,
                             const cache_rows *type, size_t n) {
     const unsigned char *block = ws->kv->blocks[slot / AG_KV_BLOCK] + offset;
-    const float *rows =
-        load_rows(ws->room, block + slot % AG_KV_BLOCK * type->row_bytes, n, type);
+    const float *rows = load_rows(ws->room, block + slot % AG_KV_BLOCK * type->row_bytes, n, type);
     memset(ws->room + n * ws->d, 0, (STEP - n) * ws->d * sizeof *ws->room);
     return rows;
 }
@@ -236,13 +235,13 @@ static void score_unit(const workspace *ws, size_t unit, size_t n) {
 
 /* ---- weights ---- */
 
-/* 2^x for x <= 0, within 2^-17 of its value; a weight keeps 2^-9. */
+/* 2^x for x <= 0, within 2^-18 of its value; a weight keeps 2^-9. */
 INLINE vec power_of_2(vec x) {
-    x = v_max(v_set(-200.0f), x);
+    x = v_max(v_set(-200.0f), x); /* in this order a NaN passes */
     const vec n = _mm512_roundscale_ps(x, 0), r = v_sub(x, n);
-    vec p = v_fma(r, v_set(0x1.3b2c9cp-7f), v_set(0x1.c6b08ep-5f));
-    p = v_fma(p, r, v_set(0x1.ebfbe0p-3f));
-    p = v_fma(p, r, v_set(0x1.62e430p-1f));
+    vec p = v_fma(r, v_set(0x1.3a02ccp-7f), v_set(0x1.c9fc46p-5f));
+    p = v_fma(p, r, v_set(0x1.ec0378p-3f));
+    p = v_fma(p, r, v_set(0x1.62e12cp-1f));
     p = v_fma(p, r, v_set(1.0f));
     return _mm512_scalef_ps(p, n);
 }
@@ -286,8 +285,8 @@ static void weigh(const workspace *ws, size_t unit, size_t t, size_t n, float *m
         _mm512_store_si512(weights + s * 16, pair_of(a, b));
     }
     for (; s < n; s += 2) {
-        const vec a = _mm512_maskz_mov_ps(sees(seen, s),
-                                          power_of_2(v_sub(v_load(scores + s * 16), base)));
+        const vec a =
+            _mm512_maskz_mov_ps(sees(seen, s), power_of_2(v_sub(v_load(scores + s * 16), base)));
         const vec b = _mm512_maskz_mov_ps(sees(seen, s + 1),
                                           power_of_2(v_sub(v_load(scores + (s + 1) * 16), base)));
         sums[0] = v_add(sums[0], a);

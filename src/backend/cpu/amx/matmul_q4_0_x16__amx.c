@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/amx/matmul_x16.h"
+#include "backend/cpu/amx/matmul_tiles.h"
 
-INLINE weight_block unpack(const unsigned char *step, int block) {
+/* The nibble at the lowest bits of each lane. */
+INLINE __m512 value(__m512i nibbles, __m512 d) {
+    const __m512 levels = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
+    return _mm512_mul_ps(_mm512_permutexvar_ps(nibbles, levels), d); /* looks at 4 bits */
+}
+
+INLINE void unpack(bf16 *tile, const unsigned char *step, int block) {
     const ag_q4_0_x16 *s = (const void *)step;
-    const __m512i low = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
-    weight_block w = {.d = load_halves(s->d[block])};
-    for (int v = 0; v < 4; v++) {
-        const __m512i both = _mm512_loadu_si512(s->qs[block][v]);
-        const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-        w.q[v] = _mm512_sub_epi8(_mm512_and_si512(both, low), eight);
-        w.q[v + 4] = _mm512_sub_epi8(high, eight);
+    const __m512 d = load_scales(s->d[block]);
+    for (size_t v = 0; v < 4; v++) {
+        const __m512i q = _mm512_loadu_si512(s->qs[block][v]);
+        put_pair(tile, 2 * v, value(q, d), value(_mm512_srli_epi32(q, 8), d));
+        put_pair(tile, 2 * v + 1, value(_mm512_srli_epi32(q, 16), d),
+                 value(_mm512_srli_epi32(q, 24), d));
+        put_pair(tile, 2 * v + 8, value(_mm512_srli_epi32(q, 4), d),
+                 value(_mm512_srli_epi32(q, 12), d));
+        put_pair(tile, 2 * v + 9, value(_mm512_srli_epi32(q, 20), d),
+                 value(_mm512_srli_epi32(q, 28), d));
     }
-    return w;
 }
 
 void ag_matmul_q4_0_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
                              const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    const weight_format f = {sizeof(ag_q4_0_x16), unpack, 0};
-    const size_t done = matmul_tiles(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);
-    const unsigned char *rest = (const unsigned char *)packed + done * ag_x16_row_bytes(w->k);
-    if (done == m) return;
-    ag_matmul_q4_0_x16__avx512(y + done * y_stride, y_stride, rest, m - done, w, row0, n_rows,
-                               scratch);
+    const weight_format f = {sizeof(ag_q4_0_x16), unpack};
+    matmul_tiles(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);
 }

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/amx/matmul_x16.h"
+#include "backend/cpu/amx/matmul_tiles.h"
 
-INLINE weight_block unpack(const unsigned char *step, int block) {
+/* The nibble at the lowest bits of each lane. */
+INLINE __m512 value(__m512i nibbles, __m512 d, __m512 m) {
+    const __m512 levels = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d, m); /* looks at 4 bits */
+}
+
+INLINE void unpack(bf16 *tile, const unsigned char *step, int block) {
     const ag_q4_1_x16 *s = (const void *)step;
-    const __m512i low = _mm512_set1_epi8(15);
-    weight_block w = {.d = load_halves(s->d[block]), .m = load_halves(s->m[block])};
-    for (int v = 0; v < 4; v++) {
-        const __m512i both = _mm512_loadu_si512(s->qs[block][v]);
-        w.q[v] = _mm512_and_si512(both, low);
-        w.q[v + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    const __m512 d = load_scales(s->d[block]), m = load_scales(s->m[block]);
+    for (size_t v = 0; v < 4; v++) {
+        const __m512i q = _mm512_loadu_si512(s->qs[block][v]);
+        put_pair(tile, 2 * v, value(q, d, m), value(_mm512_srli_epi32(q, 8), d, m));
+        put_pair(tile, 2 * v + 1, value(_mm512_srli_epi32(q, 16), d, m),
+                 value(_mm512_srli_epi32(q, 24), d, m));
+        put_pair(tile, 2 * v + 8, value(_mm512_srli_epi32(q, 4), d, m),
+                 value(_mm512_srli_epi32(q, 12), d, m));
+        put_pair(tile, 2 * v + 9, value(_mm512_srli_epi32(q, 20), d, m),
+                 value(_mm512_srli_epi32(q, 28), d, m));
     }
-    return w;
 }
 
 void ag_matmul_q4_1_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
                              const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    const weight_format f = {sizeof(ag_q4_1_x16), unpack, 1};
-    const size_t done = matmul_tiles(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);
-    const unsigned char *rest = (const unsigned char *)packed + done * ag_x16_row_bytes(w->k);
-    if (done == m) return;
-    ag_matmul_q4_1_x16__avx512(y + done * y_stride, y_stride, rest, m - done, w, row0, n_rows,
-                               scratch);
+    const weight_format f = {sizeof(ag_q4_1_x16), unpack};
+    matmul_tiles(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);
 }

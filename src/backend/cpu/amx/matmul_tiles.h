@@ -25,7 +25,7 @@ enum {
     SLAB_ROWS = 256,
     SLAB_BLOCKS = 2048 / BLOCK,
     FEW_TILES = 4, /* up to so many tiles of activations, weights are unpacked on the way */
-    RING = 4,
+    RING = 8,
     FAR_BYTES = 32768, /* what is fetched ahead into the second and the first level */
     NEAR_BYTES = 4608,
 };
@@ -254,43 +254,67 @@ INLINE void matmul_many(const call *c) {
 
 /* ---- few rows ---- */
 
-/* The tiles of activations number b times a tile of weights. */
-INLINE void multiply_block(const int MT, const call *c, const bf16 *w, size_t b) {
-    TILE_LOAD(6, w, 64);
-    TILE_LOAD(4, tiles_of_x(c, 0, b), 64);
-    TILE_DOT(0, 4, 6);
-    if (MT > 1) {
-        TILE_LOAD(5, tiles_of_x(c, 1, b), 64);
-        TILE_DOT(1, 5, 6);
-    }
-    if (MT > 2) {
-        TILE_LOAD(4, tiles_of_x(c, 2, b), 64);
-        TILE_DOT(2, 4, 6);
-    }
-    if (MT > 3) {
-        TILE_LOAD(5, tiles_of_x(c, 3, b), 64);
-        TILE_DOT(3, 5, 6);
+INLINE void dot(const int t, const int a, const int b) {
+    if (t == 0 && a == 4 && b == 6) TILE_DOT(0, 4, 6);
+    if (t == 1 && a == 4 && b == 7) TILE_DOT(1, 4, 7);
+    if (t == 1 && a == 5 && b == 6) TILE_DOT(1, 5, 6);
+    if (t == 2 && a == 4 && b == 6) TILE_DOT(2, 4, 6);
+    if (t == 2 && a == 4 && b == 7) TILE_DOT(2, 4, 7);
+    if (t == 3 && a == 4 && b == 7) TILE_DOT(3, 4, 7);
+    if (t == 3 && a == 5 && b == 6) TILE_DOT(3, 5, 6);
+    if (t == 3 && a == 5 && b == 7) TILE_DOT(3, 5, 7);
+}
+
+/* The MT tiles of activations of block b times a tile of weights of group g. */
+INLINE void multiply_tile(const int MT, const int g, const call *c, const bf16 *w, size_t b) {
+    if (g % 2) TILE_LOAD(7, w, 64);
+    else TILE_LOAD(6, w, 64);
+    for (int i = 0; i < MT; i++) {
+        const bf16 *x = tiles_of_x(c, (size_t)i, b);
+        if (g == 0 && i % 2 == 0) TILE_LOAD(4, x, 64);
+        if (g == 0 && i % 2 == 1) TILE_LOAD(5, x, 64);
+        dot(g * MT + i, 4 + i % 2, 6 + g % 2);
     }
 }
 
-/* MT tiles of activations times one group. A tile is multiplied one step after it is unpacked, when
- * it has arrived in the cache. */
-INLINE void multiply_group(const int MT, const call *c, size_t g) {
+/* As above; but NG groups are read at a time, so that what follows one lies NG groups on. */
+INLINE prefetch prefetch_among(const call *c, const unsigned char *step, size_t left, size_t NG) {
+    const char *here = (const char *)step;
+    prefetch p = {here, here};
+    if (step + (NG - 1) * c->group_bytes >= c->prefetch_end) return p;
+    p.near += NEAR_BYTES + (left > NEAR_BYTES ? 0 : (NG - 1) * c->group_bytes);
+    if ((size_t)(c->prefetch_end - step) > NG * c->group_bytes) p.far += NG * c->group_bytes;
+    return p;
+}
+
+/* MT tiles of activations times NG groups of weights from g on: as many independent sums as hide
+ * each other's latency. A tile is multiplied when two more are unpacked: by then it is in the
+ * cache, and not yet so long ago that its place has the address, but for a multiple of 4096, of
+ * what is being stored. */
+INLINE void multiply_groups(const int MT, const int NG, const call *c, size_t g) {
+    enum { LAG = 2 };
     const unsigned char *step = c->groups + g * c->group_bytes;
     bf16 *ring = c->ws->weights;
-    for (int t = 0; t < MT; t++) zero_sums(t);
+    const size_t n = c->n_blocks * (size_t)NG;
+    for (int t = 0; t < MT * NG; t++) zero_sums(t);
     for (size_t b = 0; b < c->n_blocks; b += 2, step += c->f->step_bytes) {
-        const prefetch ahead = prefetch_of(step, c->prefetch_end);
-        for (size_t half = 0; half < 2; half++) {
-            const size_t at = b + half;
-            prefetch_half(c->f, ahead, half);
-            c->f->unpack(ring + at % RING * TILE, step, (int)half);
-            if (at) multiply_block(MT, c, ring + (at - 1) % RING * TILE, at - 1);
+        const size_t left = c->group_bytes - b / 2 * c->f->step_bytes;
+        for (int half = 0; half < 2; half++) {
+            for (int j = 0; j < NG; j++) {
+                const unsigned char *from = step + (size_t)j * c->group_bytes;
+                const size_t at = (b + (size_t)half) * (size_t)NG + (size_t)j;
+                prefetch_half(c->f, prefetch_among(c, from, left, (size_t)NG), (size_t)half);
+                c->f->unpack(ring + at % RING * TILE, from, half);
+                if (at < LAG) continue;
+                multiply_tile(MT, (j + 2 * NG - LAG) % NG, c, ring + (at - LAG) % RING * TILE,
+                              (at - LAG) / (size_t)NG);
+            }
         }
     }
-    multiply_block(MT, c, ring + (c->n_blocks - 1) % RING * TILE, c->n_blocks - 1);
-    for (int t = 0; t < MT; t++) {
-        const place p = place_of(c, (size_t)t, g);
+    multiply_tile(MT, (2 * NG - 2) % NG, c, ring + (n - 2) % RING * TILE, (n - 2) / (size_t)NG);
+    multiply_tile(MT, (2 * NG - 1) % NG, c, ring + (n - 1) % RING * TILE, (n - 1) / (size_t)NG);
+    for (int t = 0; t < MT * NG; t++) {
+        const place p = place_of(c, (size_t)(t % MT), g + (size_t)(t / MT));
         leave_sums(t, c->ws, &p);
     }
 }
@@ -298,11 +322,20 @@ INLINE void multiply_group(const int MT, const call *c, size_t g) {
 INLINE void matmul_few(const call *c) {
     const size_t n_groups = (c->n_rows + AG_X16 - 1) / AG_X16;
     const size_t n_tiles = (c->m + AG_X16 - 1) / AG_X16;
-    for (size_t g = 0; g < n_groups; g++) {
-        if (n_tiles == 1) multiply_group(1, c, g);
-        else if (n_tiles == 2) multiply_group(2, c, g);
-        else if (n_tiles == 3) multiply_group(3, c, g);
-        else multiply_group(4, c, g);
+    for (size_t g = 0; g < n_groups;) {
+        if (n_tiles == 1 && g + 4 <= n_groups) {
+            multiply_groups(1, 4, c, g);
+            g += 4;
+        } else if (n_tiles == 2 && g + 2 <= n_groups) {
+            multiply_groups(2, 2, c, g);
+            g += 2;
+        } else {
+            if (n_tiles == 1) multiply_groups(1, 1, c, g);
+            else if (n_tiles == 2) multiply_groups(2, 1, c, g);
+            else if (n_tiles == 3) multiply_groups(3, 1, c, g);
+            else multiply_groups(4, 1, c, g);
+            g++;
+        }
     }
 }
 

@@ -1,35 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/amx/matmul_x16.h"
+#include "backend/cpu/amx/matmul_tiles.h"
 
-size_t ag_scratch_bytes_x16__amx(size_t k) {
-    (void)k;
-    return sizeof(workspace);
+size_t ag_scratch_bytes_tiles__amx(size_t k) {
+    const size_t n_blocks = ag_x16_steps(k) * 2;
+    size_t n_tiles = SLAB_ROWS / AG_X16 * (n_blocks < SLAB_BLOCKS ? n_blocks : SLAB_BLOCKS);
+    if (n_tiles < RING) n_tiles = RING;
+    return sizeof(workspace) + n_tiles * TILE * sizeof(bf16);
 }
+
+/* Few rows stream through the weights; with many, a slab of weights stays in a cache. */
+static size_t call_rows(size_t m) { return m <= FEW_TILES * AG_X16 ? 4 * AG_X16 : SLAB_ROWS; }
+
+/* A row of 16 is worth its tile: unpacking one takes as long as AVX-512's product with 12 rows. */
+enum { MANY_ROWS = 16, PANEL_BYTES = 16 << 20 };
+enum { ATTENTION_QUERIES = 256 }; /* share the conversion of a span */
+
+static const ag_cpu_matmul tiles_q4_0 = {
+    .packed_bytes = ag_packed_bytes_tiles__amx,
+    .scratch_bytes = ag_scratch_bytes_tiles__amx,
+    .pack = ag_pack_tiles__amx,
+    .rows = ag_matmul_q4_0_x16__amx,
+    .layout = &ag_layout_q4_0_x16,
+    .panel_bytes = PANEL_BYTES,
+    .call_rows = call_rows,
+};
+static const ag_cpu_matmul tiles_q4_1 = {
+    .packed_bytes = ag_packed_bytes_tiles__amx,
+    .scratch_bytes = ag_scratch_bytes_tiles__amx,
+    .pack = ag_pack_tiles__amx,
+    .rows = ag_matmul_q4_1_x16__amx,
+    .layout = &ag_layout_q4_1_x16,
+    .panel_bytes = PANEL_BYTES,
+    .call_rows = call_rows,
+};
+static const ag_cpu_matmul tiles_q8_0 = {
+    .packed_bytes = ag_packed_bytes_tiles__amx,
+    .scratch_bytes = ag_scratch_bytes_tiles__amx,
+    .pack = ag_pack_tiles__amx,
+    .rows = ag_matmul_q8_0_x16__amx,
+    .layout = &ag_layout_q8_0_x16,
+    .panel_bytes = PANEL_BYTES,
+    .call_rows = call_rows,
+};
 
 static const ag_cpu_matmul matmul_q4_0 = {
     .packed_bytes = ag_packed_bytes_x16,
-    .scratch_bytes = ag_scratch_bytes_x16__amx,
     .pack = ag_pack_x16__avx512,
-    .rows = ag_matmul_q4_0_x16__amx,
+    .rows = ag_matmul_q4_0_x16__avx512,
     .layout = &ag_layout_q4_0_x16,
+    .many = &tiles_q4_0,
+    .many_rows = MANY_ROWS,
 };
 static const ag_cpu_matmul matmul_q4_1 = {
     .packed_bytes = ag_packed_bytes_x16,
-    .scratch_bytes = ag_scratch_bytes_x16__amx,
     .pack = ag_pack_x16__avx512,
-    .rows = ag_matmul_q4_1_x16__amx,
+    .rows = ag_matmul_q4_1_x16__avx512,
     .layout = &ag_layout_q4_1_x16,
+    .many = &tiles_q4_1,
+    .many_rows = MANY_ROWS,
 };
 static const ag_cpu_matmul matmul_q8_0 = {
     .packed_bytes = ag_packed_bytes_x16,
-    .scratch_bytes = ag_scratch_bytes_x16__amx,
     .pack = ag_pack_x16__avx512,
-    .rows = ag_matmul_q8_0_x16__amx,
+    .rows = ag_matmul_q8_0_x16__avx512,
     .layout = &ag_layout_q8_0_x16,
+    .many = &tiles_q8_0,
+    .many_rows = MANY_ROWS,
 };
 
 void ag_cpu_kernels_amx(ag_cpu_kernels *t) {
     t->prepared[AG_Q4_0] = &matmul_q4_0;
     t->prepared[AG_Q4_1] = &matmul_q4_1;
     t->prepared[AG_Q8_0] = &matmul_q8_0;
+    t->attention = ag_attention__amx;
+    t->attention_scratch_bytes = ag_attention_scratch_bytes__amx;
+    t->attention_queries = ATTENTION_QUERIES;
 }

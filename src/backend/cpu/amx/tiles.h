@@ -30,7 +30,8 @@ static inline void tiles_release(void) { __asm__ volatile("tilerelease" ::: "mem
 #define TILE_STORE(to, stride, t)                                                         \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"((size_t)(stride)) \
                      : "memory")
-/* c += a * b, signed bytes; b holds four rows of the matrix in each of its own. */
-#define TILE_DOT(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+/* c += a * b, b with two rows of the matrix in each of its own: pairs of bfloat16, sums of float.
+ * Subnormal numbers count as 0. */
+#define TILE_DOT(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
 #endif

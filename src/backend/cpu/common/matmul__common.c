@@ -67,9 +67,15 @@ static void rows_q8_0(float *y, size_t y_stride, const void *packed, size_t m,
     matmul_rows(AG_Q8_0, y, y_stride, packed, m, w, row0, n_rows, scratch);
 }
 
-const ag_cpu_matmul ag_matmul_f32__common = {packed_bytes, scratch_bytes, pack, rows_f32, NULL};
-const ag_cpu_matmul ag_matmul_f16__common = {packed_bytes, scratch_bytes, pack, rows_f16, NULL};
-const ag_cpu_matmul ag_matmul_bf16__common = {packed_bytes, scratch_bytes, pack, rows_bf16, NULL};
-const ag_cpu_matmul ag_matmul_q4_0__common = {packed_bytes, scratch_bytes, pack, rows_q4_0, NULL};
-const ag_cpu_matmul ag_matmul_q4_1__common = {packed_bytes, scratch_bytes, pack, rows_q4_1, NULL};
-const ag_cpu_matmul ag_matmul_q8_0__common = {packed_bytes, scratch_bytes, pack, rows_q8_0, NULL};
+const ag_cpu_matmul ag_matmul_f32__common = {
+    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_f32};
+const ag_cpu_matmul ag_matmul_f16__common = {
+    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_f16};
+const ag_cpu_matmul ag_matmul_bf16__common = {
+    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_bf16};
+const ag_cpu_matmul ag_matmul_q4_0__common = {
+    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_q4_0};
+const ag_cpu_matmul ag_matmul_q4_1__common = {
+    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_q4_1};
+const ag_cpu_matmul ag_matmul_q8_0__common = {
+    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_q8_0};

@@ -74,8 +74,8 @@ INLINE bool is_loaded_directly(ag_dtype type) {
 }
 
 /* The scales of n quantised rows as [blocks of 32][AG_KV_BLOCK]; NULL for other types. */
-static const float *load_scales(float *scales, const unsigned char *src, size_t n,
-                                const cache_rows *rows) {
+static inline const float *load_scales(float *scales, const unsigned char *src, size_t n,
+                                       const cache_rows *rows) {
     uint16_t halves[AG_KV_BLOCK];
     if (!ag_dtype_is_quantized(rows->type)) return NULL;
     const size_t n_blocks = rows->n_values / AG_QK, block_bytes = rows->row_bytes / n_blocks;
