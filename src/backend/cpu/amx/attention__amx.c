@@ -84,8 +84,8 @@ INLINE __m512i round_up_half(vec x) {
 INLINE __m512i pair_of(vec first, vec second) {
     const __m512i low = _mm512_srli_epi32(round_up_half(first), 16);
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-    const int low_or_high_and_upper = 0xf8;
-    return _mm512_ternarylogic_epi32(low, round_up_half(second), upper, low_or_high_and_upper);
+    enum { LOW_OR_HIGH_AND_UPPER = 0xf8 };
+    return _mm512_ternarylogic_epi32(low, round_up_half(second), upper, LOW_OR_HIGH_AND_UPPER);
 }
 
 /* `all` becomes NaN where x is no number or infinite. */

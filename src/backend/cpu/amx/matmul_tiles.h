@@ -56,9 +56,9 @@ INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd) {
     const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
     const __m512i high = _mm512_castps_si512(odd);
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-    const int low_or_high_and_upper = 0xf8;
+    enum { LOW_OR_HIGH_AND_UPPER = 0xf8 };
     _mm512_store_si512(tile + 32 * i,
-                       _mm512_ternarylogic_epi32(low, high, upper, low_or_high_and_upper));
+                       _mm512_ternarylogic_epi32(low, high, upper, LOW_OR_HIGH_AND_UPPER));
 }
 
 /* ---- fetching ---- */
