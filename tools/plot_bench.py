@@ -5,7 +5,7 @@
 usage: plot_bench.py DIR [--page docs/performance.md --images docs/images]
 
 DIR holds NAME.json of `antigravity bench -o json`, and peers.json if a peer was timed. Without --page the tables go to
-the standard output and the plots, context.png and threads.png, to DIR. With it, the part of the page between the lines
+the standard output and the plots, speed-context.png and speed-threads.png, to DIR. With it, the part of the page between the lines
 <!-- measured --> and <!-- end --> is written anew. Plots need matplotlib, tables do not; --no-plots leaves the plots.
 """
 import argparse
@@ -187,7 +187,7 @@ def plots(runs, folder):
 
     os.makedirs(folder, exist_ok=True)
     made = []
-    for name, draw in (("context.png", plot_context), ("threads.png", plot_threads)):
+    for name, draw in (("speed-context.png", plot_context), ("speed-threads.png", plot_threads)):
         if draw(runs, os.path.join(folder, name), plt):
             made.append(name)
     return made
@@ -218,7 +218,7 @@ def main():
         sys.exit(f"{args.dir} holds no machine.json: tools/measure_performance.sh writes it")
     folder = args.images or args.dir
     made = [] if args.no_plots else plots(runs, folder)
-    alt = {"context.png": "Decoding speed against context", "threads.png": "Speed against threads"}
+    alt = {"speed-context.png": "Decoding speed against context", "speed-threads.png": "Speed against threads"}
     beside = os.path.dirname(args.page) if args.page else folder
     images = [(alt[n], os.path.relpath(os.path.join(folder, n), beside or ".")) for n in made]
     if not args.page:
