@@ -53,16 +53,23 @@ static cl_int fails(const char *name) {
     }
 
 /* A function that returns an object, and its code through the last parameter. */
-#define OBJECT(type, name, params, ...)                             \
-    EXPORT CL_API_ENTRY type CL_API_CALL name params {              \
-        cl_int code_here = fails(#name);                            \
-        if (code_here == CL_SUCCESS) return real.name(__VA_ARGS__); \
-        if (code) *code = code_here;                                \
-        return NULL;                                                \
+#define OBJECT(type, name, params, ...)                \
+    EXPORT CL_API_ENTRY type CL_API_CALL name params { \
+        cl_int code_here = fails(#name);               \
+        if (code_here == CL_SUCCESS) {                 \
+            type object = real.name(__VA_ARGS__);      \
+            controls.n_live += object != NULL;         \
+            return object;                             \
+        }                                              \
+        if (code) *code = code_here;                   \
+        return NULL;                                   \
     }
 
-#define RELEASE(name, type) \
-    EXPORT CL_API_ENTRY cl_int CL_API_CALL name(type object) { return real.name(object); }
+#define RELEASE(name, type)                                    \
+    EXPORT CL_API_ENTRY cl_int CL_API_CALL name(type object) { \
+        controls.n_live--;                                     \
+        return real.name(object);                              \
+    }
 
 CODE(clGetPlatformIDs, (cl_uint n, cl_platform_id *out, cl_uint *found), n, out, found)
 CODE(clGetPlatformInfo,
@@ -109,7 +116,10 @@ RELEASE(clReleaseCommandQueue, cl_command_queue)
 RELEASE(clReleaseProgram, cl_program)
 RELEASE(clReleaseKernel, cl_kernel)
 RELEASE(clReleaseMemObject, cl_mem)
-RELEASE(clReleaseEvent, cl_event)
+
+EXPORT CL_API_ENTRY cl_int CL_API_CALL clReleaseEvent(cl_event event) {
+    return real.clReleaseEvent(event);
+}
 
 /* ---- what is counted ---- */
 
@@ -130,7 +140,11 @@ EXPORT CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags
                                                       void *host, cl_int *code) {
     controls.n_buffers++;
     cl_int code_here = fails("clCreateBuffer");
-    if (code_here == CL_SUCCESS) return real.clCreateBuffer(c, flags, n, host, code);
+    if (code_here == CL_SUCCESS) {
+        cl_mem mem = real.clCreateBuffer(c, flags, n, host, code);
+        controls.n_live += mem != NULL;
+        return mem;
+    }
     if (code) *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     return NULL;
 }
@@ -176,10 +190,18 @@ CODE(clEnqueueFillBuffer,
      (cl_command_queue q, cl_mem mem, const void *pattern, size_t pattern_bytes, size_t at,
       size_t n, cl_uint n_events, const cl_event *events, cl_event *event),
      q, mem, pattern, pattern_bytes, at, n, n_events, events, event)
-OBJECT(void *, clEnqueueMapBuffer,
-       (cl_command_queue q, cl_mem mem, cl_bool wait, cl_map_flags flags, size_t at, size_t n,
-        cl_uint n_events, const cl_event *events, cl_event *event, cl_int *code),
-       q, mem, wait, flags, at, n, n_events, events, event, code)
+EXPORT CL_API_ENTRY void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem mem,
+                                                         cl_bool wait, cl_map_flags flags,
+                                                         size_t at, size_t n, cl_uint n_events,
+                                                         const cl_event *events, cl_event *event,
+                                                         cl_int *code) {
+    cl_int code_here = fails("clEnqueueMapBuffer");
+    if (code_here == CL_SUCCESS) {
+        return real.clEnqueueMapBuffer(q, mem, wait, flags, at, n, n_events, events, event, code);
+    }
+    if (code) *code = code_here;
+    return NULL;
+}
 CODE(clEnqueueUnmapMemObject,
      (cl_command_queue q, cl_mem mem, void *p, cl_uint n_events, const cl_event *events,
       cl_event *event),

@@ -11,6 +11,7 @@ typedef struct forwarder_controls {
     size_t n_calls;     /* that can fail: all but releases */
     size_t fail_at;     /* number of the call that fails, from 1; 0: none ($AG_FORWARDER_FAIL_AT) */
     const char *failed; /* its name; NULL: none has failed */
+    size_t n_live;      /* objects made and not released; events are not counted */
     size_t n_arguments, n_launches, n_buffers, n_finishes;
     size_t n_reads, read_bytes, n_writes, written_bytes;
 } forwarder_controls;

@@ -124,10 +124,12 @@ static void every_call_of_a_generation_may_fail(void **state) {
     float logits[MAX_VOCAB];
     ag_error err;
     size_t n = 1, n_errors = 0;
+    const size_t n_live = forwarder->n_live;
     for (;; n++) {
         arm(n);
         err = (ag_error){0};
         ag_status st = run(shared_model, logits, &err);
+        assert_int_equal(forwarder->n_live, n_live);
         if (!check_outcome(st, &err, logits)) break;
         n_errors += st != AG_OK;
     }
@@ -144,6 +146,7 @@ static void every_call_of_loading_may_fail(void **state) {
     (void)state;
     ag_error err;
     size_t n = 1, n_errors = 0;
+    const size_t n_live = forwarder->n_live;
     for (;; n++) {
         ag_backend *be;
         ag_model *model;
@@ -154,6 +157,7 @@ static void every_call_of_loading_may_fail(void **state) {
         forwarder->fail_at = 0;
         ag_model_destroy(model);
         ag_backend_destroy(be);
+        assert_int_equal(forwarder->n_live, n_live);
         if (!more) break;
         n_errors += st != AG_OK;
     }
@@ -166,6 +170,7 @@ static void every_call_of_building_a_program_may_fail(void **state) {
     (void)state;
     ag_error err;
     bool more = true;
+    const size_t n_live = forwarder->n_live;
     for (size_t n = 1; more; n++) {
         ag_backend *be;
         ag_backend_params bp = {.name = "opencl"};
@@ -176,6 +181,7 @@ static void every_call_of_building_a_program_may_fail(void **state) {
         ag_status st = ag_cl_kernel(ag_cl_of(be), "rows.cl", "scale", "-DFAULTS", &kernel);
         more = check_outcome(st, ag_backend_error(be), NULL);
         ag_backend_destroy(be);
+        assert_int_equal(forwarder->n_live, n_live);
     }
 }
 
