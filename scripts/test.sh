@@ -3,12 +3,12 @@
 # Installs what is missing, builds and tests.
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
-#   scripts/test.sh STAGE...     some of: asan tsan clang fuzz static shared aarch64 haswell native
+#   scripts/test.sh STAGE...     some of: asan tsan clang fuzz static shared aarch64 haswell oclgrind native
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-all_stages=(asan tsan clang fuzz static shared aarch64 haswell native)
+all_stages=(asan tsan clang fuzz static shared aarch64 haswell oclgrind native)
 native_preset=release
 SKIPPED=77
 
@@ -95,6 +95,35 @@ stage_haswell() {
     quietly haswell-kernels "${emulator[@]}" "$bin/test_cpu_kernels"
     quietly haswell-quant "${emulator[@]}" "$bin/test_quant"
     quietly haswell-generate "${emulator[@]}" "$bin/antigravity" generate -q -n 4 --weights bf16 -p "Once upon a time"
+}
+
+# simulated LANES COMMAND...: on a simulated GPU that reports races and accesses out of bounds. LANES as in
+# docs/opencl.md.
+simulated() {
+    local found=$PWD/build/log/oclgrind-found.log lanes=$1
+    shift
+    rm -f "$found"
+    quietly oclgrind env AG_OPENCL_LIBRARY="$(dirname "$(command -v oclgrind)")/../lib/oclgrind/liboclgrind-rt.so" \
+        AG_OPENCL_CACHE=0 AG_OPENCL_LANES="$lanes" OCLGRIND_DATA_RACES=1 OCLGRIND_CHECK_API=1 OCLGRIND_LOG="$found" \
+        "$@"
+    if [ -s "$found" ]; then
+        head -n 40 "$found" >&2
+        die "oclgrind found errors in: $*"
+    fi
+}
+
+# A simulator takes minutes for what a processor does in a second: the cases that are small.
+stage_oclgrind() {
+    require oclgrind
+    build_preset "$native_preset"
+    local bin=build/$native_preset/bin op lanes
+    for op in rms_norm add_rms_norm softmax rope add_assign silu_mul gather; do
+        simulated 1 "$bin/test_backend" -b opencl -f "$op"
+    done
+    for lanes in 0 1; do
+        simulated "$lanes" "$bin/antigravity" generate -q -b opencl -m tests/data/golden/models/gqa-llama3rope-sharded \
+            --kv-type q8_0,q4_0 --prompt-ids "3 40 77" -n 2 --temp 0
+    done
 }
 
 stage_native() {
