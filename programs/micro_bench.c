@@ -94,6 +94,22 @@ static void time_kernels(bench *b) {
     }
 }
 
+static void time_evictions(bench *b) {
+    const char *op;
+    ag_dtype type;
+    for (size_t i = 0; eviction_name_at(i, &op, &type); i++) {
+        row r;
+        if (!wanted(b->o, op, type)) continue;
+        if (!eviction_time(i, b->be, b->o, b->memory, &r)) {
+            b->n_failed++;
+            continue;
+        }
+        r.isa = b->isa;
+        r.threads = b->threads;
+        emit(b, &r);
+    }
+}
+
 /* ---- instruction sets and threads ---- */
 
 static bool open_bench(bench *b) {
@@ -127,6 +143,7 @@ static size_t run_one(const options *o, const char *isa, uint32_t threads, size_
         if (o->sets & CASES_KERNELS) time_kernels(&b);
         if (o->sets & CASES_SHAPES) time_cases(&b, shape_at);
         if (o->sets & CASES_ORACLE) time_cases(&b, oracle_case_at);
+        if (o->sets & CASES_EVICTION) time_evictions(&b);
     } else {
         b.n_failed++;
     }
@@ -176,7 +193,8 @@ static const char usage[] =
     "  --isa NAME,...|all   instruction sets (the highest of this machine)\n"
     "  --threads N,...      (as many as the backend chooses)\n"
     "  --cases NAME,...     oracle: what test_backend checks; shapes: a model of 1B parameters;\n"
-    "                       kernels: two loops alone (all)\n"
+    "                       kernels: two loops alone; eviction: 4096 tokens to 1024 in the\n"
+    "                       cache of such a model, by each policy, an operation each (all)\n"
     "  --ms MS              a row takes at least so long, and 5 runs (50)\n"
     "  --runs N             a row takes N runs, however long\n"
     "  --cold               sweep the caches before each run: shares of the read rate need it\n"
@@ -200,6 +218,7 @@ static bool set_cases(options *o, char *text) {
         if (!strcmp(names.v[i], "oracle")) o->sets |= CASES_ORACLE;
         else if (!strcmp(names.v[i], "shapes")) o->sets |= CASES_SHAPES;
         else if (!strcmp(names.v[i], "kernels")) o->sets |= CASES_KERNELS;
+        else if (!strcmp(names.v[i], "eviction")) o->sets |= CASES_EVICTION;
         else return false;
     }
     return true;
@@ -274,7 +293,7 @@ int main(int argc, char **argv) {
         {"runs", required_argument, NULL, RUNS},     {"cold", no_argument, NULL, COLD},
         {"no-limits", no_argument, NULL, NO_LIMITS}, {"format", required_argument, NULL, FORMAT},
         {"help", no_argument, NULL, HELP},           {0}};
-    options o = {.sets = CASES_ORACLE | CASES_SHAPES | CASES_KERNELS,
+    options o = {.sets = CASES_ORACLE | CASES_SHAPES | CASES_KERNELS | CASES_EVICTION,
                  .least_s = 0.05,
                  .least_runs = 5,
                  .most_runs = MOST_RUNS,

@@ -3,6 +3,7 @@
 #ifndef MICRO_BENCH_H
 #define MICRO_BENCH_H
 
+#include "bandwidth.h"
 #include "oracle/oracle.h"
 
 enum { MAX_NAMES = 16, MOST_RUNS = 1000 };
@@ -15,7 +16,12 @@ typedef struct name_list {
     size_t n;
 } name_list;
 
-typedef enum case_set { CASES_ORACLE = 1, CASES_SHAPES = 2, CASES_KERNELS = 4 } case_set;
+typedef enum case_set {
+    CASES_ORACLE = 1,
+    CASES_SHAPES = 2,
+    CASES_KERNELS = 4,
+    CASES_EVICTION = 8,
+} case_set;
 
 typedef struct options {
     name_list isas, ops, types, threads;
@@ -68,6 +74,11 @@ bool shape_at(size_t i, oracle_case *out);
  * k values. */
 bool kernel_name_at(size_t i, const char **op, ag_dtype *type);
 bool kernel_time(size_t i, const char *isa, const options *o, row *r);
+
+/* ---- eviction.c: from 4096 tokens to 1024, by each policy ---- */
+
+bool eviction_name_at(size_t i, const char **op, ag_dtype *type);
+bool eviction_time(size_t i, ag_backend *be, const options *o, bandwidth *memory, row *r);
 
 /* ---- report.c ---- */
 
