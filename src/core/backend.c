@@ -3,6 +3,7 @@
 #include "core/backend_check.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
+#include "quant/quant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -301,6 +302,16 @@ ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
 
 ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room) {
     return be->ops->attention_reserve ? be->ops->attention_reserve(be, room) : AG_OK;
+}
+
+void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx) {
+    if (be->ops->for_each) be->ops->for_each(be, n, work, ctx);
+    else work(ctx, 0, n, 0);
+}
+
+void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_t n) {
+    if (be->ops->unpack) be->ops->unpack(be, type, dst, src, n);
+    else ag_dequantize_row(type, dst, src, n);
 }
 
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,

@@ -8,6 +8,9 @@
 
 #include <antigravity/backend.h>
 
+/* Items [begin, end) of some work. */
+typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
+
 typedef struct ag_backend_ops {
     const char *name; /* spelling for --backend and logs */
     void (*destroy)(ag_backend *b);
@@ -58,6 +61,10 @@ typedef struct ag_backend_ops {
                            const ag_attention_seq *seqs, size_t n_seqs, float scale);
     /* optional; NULL: attention needs nothing beforehand */
     ag_status (*attention_reserve)(ag_backend *b, const ag_attention_room *room);
+    /* optional; NULL: all of it on the caller's thread */
+    void (*for_each)(ag_backend *b, size_t n, ag_work_fn work, void *ctx);
+    /* optional; NULL: ag_dequantize_row */
+    void (*unpack)(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n);
     /* optional; NULL: runs of slots through copy_bytes */
     ag_status (*kv_compact)(ag_backend *b, const ag_kv_view *kv, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep);
@@ -101,6 +108,12 @@ ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
 
 /* Takes what ag_attention needs for every call within the room, so that none of these allocates. */
 ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room);
+
+/* Work of the host that several threads of the backend may share: n items, in any order. */
+void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx);
+
+/* dst[0..n) = the values of rows of a cache, both in host memory. */
+void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_t n);
 
 /* Slot keep[i] of one KV head moves to slot i, K, V and position. keep is ascending, host memory
  * and borrowed for the call; n_slots is the caller's to lower afterwards. For caches in memory that

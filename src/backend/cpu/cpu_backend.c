@@ -36,6 +36,10 @@ static uint32_t cpu_n_threads(const ag_backend *b) {
     return ag_pool_threads(((const ag_cpu_backend *)(const void *)b)->pool);
 }
 
+static void cpu_for_each(ag_backend *b, size_t n, ag_work_fn work, void *ctx) {
+    ag_pool_run(cpu_of(b)->pool, n, 1, work, ctx);
+}
+
 static const ag_backend_ops cpu_ops = {
     .name = "cpu",
     .destroy = cpu_destroy,
@@ -58,6 +62,8 @@ static const ag_backend_ops cpu_ops = {
     .kv_write = ag_cpu_kv_write,
     .attention = ag_cpu_attention,
     .attention_reserve = ag_cpu_attention_reserve,
+    .for_each = cpu_for_each,
+    .unpack = ag_cpu_unpack,
 };
 
 /* ---- scratch ---- */

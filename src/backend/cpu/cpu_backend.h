@@ -89,7 +89,8 @@ ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);
 
-/* ops_attention.c */
+/* ops_kv_write.c, ops_attention.c */
+void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n);
 ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                           const ag_tensor *v, const uint32_t *positions);
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,

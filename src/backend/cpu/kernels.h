@@ -117,6 +117,11 @@ typedef struct ag_cpu_kernels {
                              uint32_t slot0, const float *max, const float *sum, void *scratch);
     size_t (*attention_scratch_bytes)(uint32_t head_dim, uint32_t n_queries);
     uint32_t attention_queries; /* that share a call, if there are so many; 0: some */
+    /* n values of a row of a cache as floats, and floats as such a row: to the bit what
+     * ag_dequantize_row and ag_quantize_row with AG_ROUND_KV do. false: ag_quantize_row has to do
+     * it, for there is a block of zeros or what cannot be kept; dst may then hold anything. */
+    void (*kv_load)(ag_dtype type, float *dst, const void *src, size_t n);
+    bool (*kv_store)(ag_dtype type, void *dst, const float *src, size_t n);
 } ag_cpu_kernels;
 
 /* Fills the table with what `isa_cap` (NULL: no cap; "common", ...) and this machine allow; NULL

@@ -28,7 +28,7 @@ static ag_status convert_row(const convert_job *job, size_t row, size_t dst_row,
     const unsigned char *src = job->src + src_row * job->src_bytes;
     unsigned char *dst = job->dst + dst_row * job->dst_bytes;
     if (job->to == AG_F32 && job->rounding != AG_ROUND_WEIGHT) {
-        ag_dequantize_row(job->from, (float *)(void *)dst, src, job->n);
+        job->cpu->kernels.kv_load(job->from, (float *)(void *)dst, src, job->n);
         return AG_OK;
     }
     if (job->to == AG_Q4_0 && job->from != AG_Q4_0 && job->rounding == AG_ROUND_WEIGHT) {

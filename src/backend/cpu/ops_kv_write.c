@@ -12,6 +12,13 @@ typedef struct write_job {
     const uint32_t *positions;
 } write_job;
 
+static ag_status store(const write_job *job, ag_dtype type, unsigned char *dst, const float *src,
+                       size_t *bad) {
+    const size_t n = job->kv->head_dim;
+    if (job->cpu->kernels.kv_store(type, dst, src, n)) return AG_OK;
+    return ag_quantize_row(type, dst, src, n, AG_ROUND_KV, bad);
+}
+
 /* Item: row * n_kv_heads + head. */
 static ag_status write_item(const write_job *job, size_t item, size_t *bad) {
     const ag_kv_view *kv = job->kv;
@@ -22,11 +29,11 @@ static ag_status write_item(const write_job *job, size_t item, size_t *bad) {
     const size_t k_bytes = ag_dtype_row_bytes(kv->k_type, kv->head_dim);
     const size_t v_bytes = ag_dtype_row_bytes(kv->v_type, kv->head_dim);
     memcpy(base + kv->p_offset + place * sizeof(uint32_t), &job->positions[row], sizeof(uint32_t));
-    ag_status st = ag_quantize_row(kv->k_type, base + place * k_bytes, job->k + item * kv->head_dim,
-                                   kv->head_dim, AG_ROUND_KV, bad);
+    ag_status st =
+        store(job, kv->k_type, base + place * k_bytes, job->k + item * kv->head_dim, bad);
     if (st != AG_OK) return st;
-    return ag_quantize_row(kv->v_type, base + kv->v_offset + place * v_bytes,
-                           job->v + item * kv->head_dim, kv->head_dim, AG_ROUND_KV, bad);
+    return store(job, kv->v_type, base + kv->v_offset + place * v_bytes,
+                 job->v + item * kv->head_dim, bad);
 }
 
 static void write_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
@@ -60,4 +67,8 @@ ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *
             bad.row / kv->n_kv_heads, bad.row % kv->n_kv_heads, bad.col);
     b->err.status = bad.status;
     return bad.status;
+}
+
+void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n) {
+    ((ag_cpu_backend *)(void *)b)->kernels.kv_load(type, dst, src, n);
 }

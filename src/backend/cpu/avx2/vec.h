@@ -33,6 +33,18 @@ INLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 /* b where either is NaN. */
 INLINE vec v_max(vec a, vec b) { return _mm256_max_ps(a, b); }
 INLINE vec v_min(vec a, vec b) { return _mm256_min_ps(a, b); }
+INLINE vec v_abs(vec a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+/* The largest and the least of all lanes. */
+INLINE float v_highest(vec a) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+INLINE float v_lowest(vec a) {
+    __m128 m = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+}
 
 /* a < b ? yes : no, lane by lane. */
 INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
@@ -84,6 +96,42 @@ INLINE vec v_load_q4(const unsigned char *q, size_t at) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(levels));
 }
 
+/* ---- into a cache ---- */
+
+INLINE void v_store_f16(void *p, vec a) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* 8 whole numbers, all between -128 and 127, as bytes. */
+INLINE void store_bytes(unsigned char *q, __m256i n) {
+    const __m128i pairs =
+        _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)q, _mm_packs_epi16(pairs, pairs));
+}
+
+/* Bytes of the nearest whole numbers, halves up, cut to -127 and 127. */
+INLINE void v_store_q8(unsigned char *q, vec a) {
+    __m256i n = _mm256_cvttps_epi32(_mm256_add_ps(a, _mm256_set1_ps(256.5f)));
+    n = _mm256_sub_epi32(n, _mm256_set1_epi32(256));
+    n = _mm256_min_epi32(n, _mm256_set1_epi32(127));
+    store_bytes(q, _mm256_max_epi32(n, _mm256_set1_epi32(-127)));
+}
+
+/* The same plus 8, cut to 0 and 15. */
+INLINE __m256i levels_of(vec a) {
+    const __m256i n = _mm256_cvttps_epi32(_mm256_add_ps(a, _mm256_set1_ps(8.5f)));
+    return _mm256_max_epi32(_mm256_min_epi32(n, _mm256_set1_epi32(15)), _mm256_setzero_si256());
+}
+
+/* LANES bytes, of `low` in their low nibbles. */
+INLINE void v_store_q4(unsigned char *q, vec low, vec high) {
+    const __m256i n = _mm256_or_si256(levels_of(low), _mm256_slli_epi32(levels_of(high), 4));
+    const __m128i pairs =
+        _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)q, _mm_packus_epi16(pairs, pairs));
+}
+
+INLINE uint16_t float_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 INLINE float half_to_float(uint16_t h) { return _cvtsh_ss(h); }
 
 #endif

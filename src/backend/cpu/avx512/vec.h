@@ -33,6 +33,10 @@ INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 /* b where either is NaN. */
 INLINE vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
 INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); }
+INLINE vec v_abs(vec a) { return _mm512_abs_ps(a); }
+/* The largest and the least of all lanes. */
+INLINE float v_highest(vec a) { return _mm512_reduce_max_ps(a); }
+INLINE float v_lowest(vec a) { return _mm512_reduce_min_ps(a); }
 /* a < b ? yes : no, lane by lane. */
 INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
@@ -85,6 +89,35 @@ INLINE vec v_load_q4(const unsigned char *q, size_t at) {
     return _mm512_permutexvar_ps(index, levels); /* takes the low 4 bits of an index */
 }
 
+/* ---- into a cache ---- */
+
+INLINE void v_store_f16(void *p, vec a) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* Bytes of the nearest whole numbers, halves up, cut to -127 and 127. */
+INLINE void v_store_q8(unsigned char *q, vec a) {
+    __m512i n = _mm512_cvttps_epi32(_mm512_add_ps(a, _mm512_set1_ps(256.5f)));
+    n = _mm512_sub_epi32(n, _mm512_set1_epi32(256));
+    n = _mm512_max_epi32(_mm512_min_epi32(n, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
+    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(n));
+}
+
+/* The same plus 8, cut to 0 and 15. */
+INLINE __m512i levels_of(vec a) {
+    const __m512i n = _mm512_cvttps_epi32(_mm512_add_ps(a, _mm512_set1_ps(8.5f)));
+    return _mm512_max_epi32(_mm512_min_epi32(n, _mm512_set1_epi32(15)), _mm512_setzero_si512());
+}
+
+/* LANES bytes, of `low` in their low nibbles. */
+INLINE void v_store_q4(unsigned char *q, vec low, vec high) {
+    const __m512i n = _mm512_or_si512(levels_of(low), _mm512_slli_epi32(levels_of(high), 4));
+    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(n));
+}
+
+INLINE uint16_t float_to_half(float x) {
+    return (uint16_t)_mm_extract_epi16(_mm_cvtps_ph(_mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT), 0);
+}
 INLINE float half_to_float(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 
 #endif

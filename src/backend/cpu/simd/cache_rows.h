@@ -3,6 +3,8 @@
 #ifndef AG_BACKEND_CPU_SIMD_CACHE_ROWS_H
 #define AG_BACKEND_CPU_SIMD_CACHE_ROWS_H
 
+#include "backend/cpu/kernels.h"
+#include "core/kv_view.h"
 #include "quant/quant.h"
 
 #include <string.h>
@@ -47,7 +49,8 @@ INLINE void expand_q4_0(float *dst, const unsigned char *src, size_t n) {
 }
 
 /* Rows that need padding, and types that are not meant for a cache. */
-static void expand_rows(float *dst, const unsigned char *src, size_t n, const cache_rows *rows) {
+static inline void expand_rows(float *dst, const unsigned char *src, size_t n,
+                               const cache_rows *rows) {
     for (size_t i = 0; i < n; i++, dst += rows->width, src += rows->row_bytes) {
         ag_dequantize_row(rows->type, dst, src, rows->n_values);
         memset(dst + rows->n_values, 0, (rows->width - rows->n_values) * sizeof *dst);

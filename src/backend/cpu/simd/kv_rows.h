@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of floats to rows of a cache and back, for whoever has included a vec.h: to the bit what
+ * quant/ does, whose rules stand there. */
+#ifndef AG_BACKEND_CPU_SIMD_KV_ROWS_H
+#define AG_BACKEND_CPU_SIMD_KV_ROWS_H
+
+#include "backend/cpu/simd/cache_rows.h"
+
+#include <math.h>
+
+static void load_row(ag_dtype type, float *dst, const unsigned char *src, size_t n) {
+    const size_t whole = n / LANES * LANES;
+    if (type == AG_Q8_0) {
+        expand_q8_0(dst, src, n);
+    } else if (type == AG_Q4_0) {
+        expand_q4_0(dst, src, n);
+    } else if (type == AG_F16) {
+        expand_f16(dst, src, whole);
+        ag_dequantize_row(type, dst + whole, src + 2 * whole, n - whole);
+    } else {
+        ag_dequantize_row(type, dst, src, n);
+    }
+}
+
+/* What cannot be kept leaves a lane of `wrong` that is not 0. */
+INLINE vec check_magnitude(vec wrong, vec x, float limit) {
+    return v_add(wrong, v_if_less(v_abs(x), v_set(limit), v_zero(), v_set(1)));
+}
+
+static bool store_f16(unsigned char *dst, const float *src, size_t n) {
+    const float limit = 65520; /* from here on a half is Inf */
+    vec wrong = v_zero();
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec x = v_load(src + i);
+        wrong = check_magnitude(wrong, x, limit);
+        v_store_f16(dst + 2 * i, x);
+    }
+    if (i < n) {
+        float rest[LANES] = {0};
+        uint16_t halves[LANES];
+        memcpy(rest, src + i, (n - i) * sizeof *rest);
+        wrong = check_magnitude(wrong, v_load(rest), limit);
+        v_store_f16(halves, v_load(rest));
+        memcpy(dst + 2 * i, halves, (n - i) * sizeof *halves);
+    }
+    return v_highest(wrong) == 0;
+}
+
+/* A block's range; both ends are 0 for one that is left to quant/: of zeros, whose scale has a
+ * sign of its own, or with a value that is not finite. */
+INLINE void range_of(const float *x, float *lowest, float *highest) {
+    vec low = v_load(x), high = low, wrong = check_magnitude(v_zero(), low, INFINITY);
+    for (size_t i = LANES; i < AG_QK; i += LANES) {
+        const vec v = v_load(x + i);
+        low = v_min(low, v);
+        high = v_max(high, v);
+        wrong = check_magnitude(wrong, v, INFINITY);
+    }
+    const bool right = v_highest(wrong) == 0;
+    *lowest = right ? v_lowest(low) : 0;
+    *highest = right ? v_highest(high) : 0;
+}
+
+static inline bool half_is_finite(uint16_t h) { return (h & 0x7c00) != 0x7c00; }
+
+static bool store_q8_0(unsigned char *dst, const float *src, size_t n) {
+    for (size_t b = 0; b < n; b += AG_QK, dst += sizeof(ag_block_q8_0)) {
+        float lowest, highest;
+        range_of(src + b, &lowest, &highest);
+        const float largest = highest > -lowest ? highest : -lowest;
+        const uint16_t stored = float_to_half(largest / 127);
+        if (!(largest > 0) || !half_is_finite(stored)) return false;
+        const float d = half_to_float(stored), inverse = d > 0 ? 1 / d : 0;
+        memcpy(dst, &stored, sizeof stored);
+        for (size_t i = 0; i < AG_QK; i += LANES) {
+            v_store_q8(dst + offsetof(ag_block_q8_0, qs) + i,
+                       v_mul(v_load(src + b + i), v_set(inverse)));
+        }
+    }
+    return true;
+}
+
+static bool store_q4_0(unsigned char *dst, const float *src, size_t n) {
+    for (size_t b = 0; b < n; b += AG_QK, dst += sizeof(ag_block_q4_0)) {
+        float lowest, highest;
+        range_of(src + b, &lowest, &highest);
+        const float extreme = highest > -lowest ? highest : lowest, d = extreme / -8;
+        const uint16_t stored = float_to_half(d);
+        if (extreme == 0 || !half_is_finite(stored)) return false;
+        const vec inverse = v_set((stored & 0x7fff) ? 1 / d : 0);
+        memcpy(dst, &stored, sizeof stored);
+        for (size_t i = 0; i < AG_QK / 2; i += LANES) {
+            v_store_q4(dst + offsetof(ag_block_q4_0, qs) + i, v_mul(v_load(src + b + i), inverse),
+                       v_mul(v_load(src + b + AG_QK / 2 + i), inverse));
+        }
+    }
+    return true;
+}
+
+static bool store_row(ag_dtype type, unsigned char *dst, const float *src, size_t n) {
+    if (type == AG_F16) return store_f16(dst, src, n);
+    if (type == AG_Q8_0) return store_q8_0(dst, src, n);
+    if (type == AG_Q4_0) return store_q4_0(dst, src, n);
+    return ag_quantize_row(type, dst, src, n, AG_ROUND_KV, NULL) == AG_OK;
+}
+
+#endif
