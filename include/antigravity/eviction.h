@@ -55,7 +55,8 @@ typedef struct ag_eviction_policy {
     void (*settle)(const ag_eviction_params *p, float *importance, uint32_t n_slots,
                    uint32_t n_window, float *values);
     /* Required with AG_IMPORTANCE_KEYS, else NULL. keys [n_slots, dim], which may be overwritten;
-     * importance [n_slots] is written; mean [dim] to write on. */
+     * importance [n_slots] is written; mean [dim] to write on. Heads may be asked about by several
+     * threads at once. */
     void (*from_keys)(float *keys, size_t n_slots, size_t dim, float *importance, float *mean);
 } ag_eviction_policy;
 

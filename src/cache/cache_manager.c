@@ -56,7 +56,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     m->slack = p->slack < room ? p->slack : room;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
-    ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, kv, err);
+    ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
     if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, kv, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
@@ -166,14 +166,12 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
     return AG_OK;
 }
 
-static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
-                            uint32_t n_keep, ag_error *err) {
+static void ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
+                       uint32_t n_keep) {
     uint32_t most = n_keep - v->n_protected;
     v->n_recent = m->recent < most ? m->recent : most;
-    AG_TRY(
-        ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v, err));
+    ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v);
     m->params.policy->plan(&m->params, v, n_keep, m->tmp.keep);
-    return AG_OK;
 }
 
 static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
@@ -183,7 +181,7 @@ static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, ui
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
     if (n_keep < alive) {
-        AG_TRY(ask_policy(m, layer, head, &v, n_keep, err));
+        ask_policy(m, layer, head, &v, n_keep);
     } else {
         for (uint32_t i = 0; i < alive; i++) {
             m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
@@ -212,7 +210,8 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     double begin = now_s();
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         /* What a set for the whole layer is chosen by is read before a head has moved. */
-        ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l);
+        AG_TRY(ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l, budget,
+                                      err));
         for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
             AG_TRY(cut_head(m, l, h, budget, position, err));
         }

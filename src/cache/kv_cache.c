@@ -74,7 +74,8 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     c->n_slots = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->n_slots);
     c->last = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
-    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks) {
+    c->mapped = ag_calloc(c->at.blocks_per_layer, sizeof *c->mapped);
+    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
@@ -97,10 +98,12 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
     ag_free(c->n_slots);
     ag_free(c->last);
     ag_free(c->n_blocks);
+    ag_free(c->mapped);
     ag_free(c);
 }
 
 const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c) { return &c->params; }
+ag_backend *ag_kv_cache_backend(const ag_kv_cache *c) { return c->backend; }
 
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer) {
     return c->n_slots + (size_t)layer * c->params.n_kv_heads;

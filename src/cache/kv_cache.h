@@ -7,6 +7,8 @@
 
 #include <antigravity/kv_cache.h>
 
+ag_backend *ag_kv_cache_backend(const ag_kv_cache *c); /* borrowed */
+
 /* Makes sure that n more tokens fit every layer, so that a forward pass cannot fail half way.
  * AG_LIMIT names slots held, wanted and allowed. */
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);

@@ -40,6 +40,7 @@ struct ag_kv_cache {
     uint32_t *n_slots;      /* [n_layers][n_kv_heads] */
     uint32_t *last;     /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
     uint32_t *n_blocks; /* [n_layers] that hold slots */
+    uint8_t **mapped;   /* [blocks_per_layer] to write on: host addresses of a layer's blocks */
     ag_kv_unrotated unrotated;
 };
 

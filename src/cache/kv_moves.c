@@ -51,7 +51,7 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
     ag_kv_slot at;
     if (ag_kv_find_slot(c, layer, head, slot, &at)) {
         /* Rows follow one another, and no row ends inside a quantised block. */
-        ag_dequantize_row(type, out, values ? at.v : at.k, count);
+        ag_unpack(c->backend, type, out, values ? at.v : at.k, count);
         return AG_OK;
     }
     void *rows = ag_malloc(n * row_bytes);
@@ -76,25 +76,43 @@ ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uin
     return AG_OK;
 }
 
-/* Moves n slots of one head down from `from` to `to`, in runs that lie in one block at both ends.
- */
-static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to, uint32_t from,
-                      uint32_t n) {
-    while (n) {
-        uint32_t run =
-            AG_KV_BLOCK - (to % AG_KV_BLOCK > from % AG_KV_BLOCK ? to : from) % AG_KV_BLOCK;
-        if (run > n) run = n;
-        ag_kv_slot dst, src;
-        if (!ag_kv_find_slot(c, layer, head, to, &dst) ||
-            !ag_kv_find_slot(c, layer, head, from, &src)) {
-            return false;
-        }
-        memmove(dst.k, src.k, run * c->at.k_row);
-        memmove(dst.v, src.v, run * c->at.v_row);
-        memmove(dst.position, src.position, run * sizeof *dst.position);
-        to += run;
-        from += run;
-        n -= run;
+/* One head's rows in one part of the blocks: at this offset of each, so many bytes a slot. */
+typedef struct head_part {
+    uint8_t *const *blocks; /* host addresses of the layer's */
+    size_t offset, row;
+} head_part;
+
+static uint8_t *row_at(const head_part *p, uint32_t slot) {
+    return p->blocks[slot / AG_KV_BLOCK] + p->offset + slot % AG_KV_BLOCK * p->row;
+}
+
+static void fetch_row(const head_part *p, uint32_t slot) {
+    const uint8_t *row = row_at(p, slot);
+    for (size_t i = 0; i < p->row; i += 64) __builtin_prefetch(row + i);
+}
+
+/* Slot keep[i] becomes slot i, in runs that lie in one block at both ends. Kept slots lie here and
+ * there: the memory is asked for them some rows ahead. */
+static void move_part(const head_part *p, const uint32_t *keep, uint32_t n_keep) {
+    enum { AHEAD = 24 };
+    uint32_t i = 0;
+    while (i < n_keep && keep[i] == i) i++;
+    for (uint32_t run; i < n_keep; i += run) {
+        const uint32_t to = i % AG_KV_BLOCK, from = keep[i] % AG_KV_BLOCK;
+        const uint32_t room = AG_KV_BLOCK - (to > from ? to : from);
+        run = 1;
+        while (i + run < n_keep && run < room && keep[i + run] == keep[i] + run) run++;
+        if (i + AHEAD < n_keep) fetch_row(p, keep[i + AHEAD]);
+        memmove(row_at(p, i), row_at(p, keep[i]), run * p->row);
+    }
+}
+
+/* The host addresses of a layer's blocks into c->mapped; false if the host does not see one. */
+static bool map_blocks(const ag_kv_cache *c, uint32_t layer) {
+    const ag_kv_block *blocks = &c->blocks[(size_t)layer * c->at.blocks_per_layer];
+    for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
+        if (!ag_buffer_is_mapped(blocks[b].buffer)) return false;
+        c->mapped[b] = (uint8_t *)ag_buffer_map(blocks[b].buffer) + blocks[b].offset;
     }
     return true;
 }
@@ -102,23 +120,22 @@ static bool move_down(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to
 /* Slot keep[i] becomes slot i. */
 static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
                            uint32_t n_keep, ag_error *err) {
-    ag_kv_slot first;
     uint32_t moved = 0;
     while (moved < n_keep && keep[moved] == moved) moved++;
     if (moved == n_keep) return AG_OK;
     AG_TRY(ag_kv_own_blocks(c, layer, moved / AG_KV_BLOCK, (n_keep - 1) / AG_KV_BLOCK + 1, err));
-    if (!ag_kv_find_slot(c, layer, head, 0, &first)) {
+    if (!map_blocks(c, layer)) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);
         return ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err);
     }
-    for (uint32_t i = moved, run; i < n_keep; i += run) {
-        run = 1;
-        while (i + run < n_keep && keep[i + run] == keep[i] + run) run++;
-        if (!move_down(c, layer, head, i, keep[i], run)) {
-            return AG_FAIL(err, DEVICE, "the cache's memory is not visible to the host");
-        }
-    }
+    const size_t rows = (size_t)head * AG_KV_BLOCK, position = sizeof(uint32_t);
+    const head_part parts[] = {
+        {c->mapped, rows * c->at.k_row, c->at.k_row},
+        {c->mapped, c->at.v_offset + rows * c->at.v_row, c->at.v_row},
+        {c->mapped, c->at.p_offset + rows * position, position},
+    };
+    for (int i = 0; i < 3; i++) move_part(&parts[i], keep, n_keep);
     return AG_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "cache/eviction/importance.h"
 
 #include "core/alloc.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
 
 #include <math.h>
@@ -94,16 +95,21 @@ static void *resident(size_t n, size_t bytes) {
 }
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
-                                     const ag_kv_params *kv, ag_error *err) {
+                                     const ag_kv_cache *cache, ag_error *err) {
+    enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
     size_t n = kv->max_slots;
     bool keys = policy->importance == AG_IMPORTANCE_KEYS;
+    s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
+    if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
+    if (s->n_workers > kv->n_kv_heads) s->n_workers = kv->n_kv_heads;
     s->keep = resident(n, sizeof *s->keep);
     s->work = resident(n, sizeof *s->work);
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
-    s->importance = resident(n, sizeof *s->importance);
-    if (keys) s->keys = resident(n * kv->head_dim, sizeof *s->keys);
-    if (keys) s->mean = resident(kv->head_dim, sizeof *s->mean);
+    s->importance = resident(keys ? n * kv->n_kv_heads : n, sizeof *s->importance);
+    if (keys) s->keys = resident(n * kv->head_dim, s->n_workers * sizeof *s->keys);
+    if (keys) s->mean = resident(kv->head_dim, s->n_workers * sizeof *s->mean);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
         (!keys || (s->keys && s->mean))) {
         return AG_OK;
@@ -132,10 +138,8 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 /* ---- importance ---- */
 
 /* The mean over a layer's heads, which hold the same slots. */
-void ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
-                            const ag_eviction_policy *policy, const ag_kv_cache *cache,
-                            uint32_t layer) {
-    if (policy->importance != AG_IMPORTANCE_NEWEST) return;
+static void mean_of_heads(ag_eviction_scratch *s, const ag_gathered *g, const ag_kv_cache *cache,
+                          uint32_t layer) {
     uint32_t n_heads = ag_kv_cache_params(cache)->n_kv_heads;
     uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
     for (uint32_t slot = 0; slot < n; slot++) {
@@ -145,28 +149,71 @@ void ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
     }
 }
 
-ag_status ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
-                           const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
-                           uint32_t head, ag_eviction_view *v, ag_error *err) {
+typedef struct keys_job {
+    ag_eviction_scratch *s;
+    const ag_eviction_policy *policy;
+    ag_kv_cache *cache;
+    uint32_t layer;
+    ag_status
+        status; /* only memory that the host does not see can fail: then there is one thread */
+    ag_error *err;
+} keys_job;
+
+/* Worker w looks at heads w, w + n_workers, ... */
+static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    keys_job *job = ctx;
+    const ag_eviction_scratch *s = job->s;
+    const ag_kv_params *kv = ag_kv_cache_params(job->cache);
+    (void)thread;
+    for (size_t w = begin; w < end; w++) {
+        float *keys = s->keys + w * kv->max_slots * kv->head_dim;
+        float *mean = s->mean + w * kv->head_dim;
+        for (uint32_t h = (uint32_t)w; h < kv->n_kv_heads; h += s->n_workers) {
+            ag_status st = ag_kv_cache_read_keys(job->cache, job->layer, h, keys, job->err);
+            if (st != AG_OK) job->status = st;
+            if (st != AG_OK) return;
+            job->policy->from_keys(keys, ag_kv_cache_n_slots(job->cache, job->layer, h),
+                                   kv->head_dim, s->importance + (size_t)h * kv->max_slots, mean);
+        }
+    }
+}
+
+ag_status ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
+                                 const ag_eviction_policy *policy, ag_kv_cache *cache,
+                                 uint32_t layer, uint32_t budget, ag_error *err) {
+    if (policy->importance == AG_IMPORTANCE_NEWEST) mean_of_heads(s, g, cache, layer);
+    if (policy->importance != AG_IMPORTANCE_KEYS) return AG_OK;
+    uint32_t longest = 0;
+    for (uint32_t h = 0; h < ag_kv_cache_params(cache)->n_kv_heads; h++) {
+        uint32_t n = ag_kv_cache_n_slots(cache, layer, h);
+        if (n > longest) longest = n;
+    }
+    if (longest <= budget) return AG_OK; /* nobody will ask */
+    keys_job job = {s, policy, cache, layer, AG_OK, err};
+    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, look_at_keys, &job);
+    return job.status;
+}
+
+void ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
+                      const ag_eviction_policy *policy, const ag_kv_cache *cache, uint32_t layer,
+                      uint32_t head, ag_eviction_view *v) {
+    float *importance = s->importance;
     switch (policy->importance) {
     case AG_IMPORTANCE_NONE:
-        return AG_OK;
+        return;
     case AG_IMPORTANCE_WINDOW:
     case AG_IMPORTANCE_TOTAL:
-        memcpy(s->importance, sums_of(g, layer, head), v->n_slots * sizeof *s->importance);
+        memcpy(importance, sums_of(g, layer, head), v->n_slots * sizeof *importance);
         break;
     case AG_IMPORTANCE_NEWEST: /* the layer's is there */
         break;
-    case AG_IMPORTANCE_KEYS:
-        AG_TRY(ag_kv_cache_read_keys(cache, layer, head, s->keys, err));
-        policy->from_keys(s->keys, v->n_slots, ag_kv_cache_params(cache)->head_dim, s->importance,
-                          s->mean);
+    case AG_IMPORTANCE_KEYS: /* so is the head's */
+        importance += (size_t)head * ag_kv_cache_params(cache)->max_slots;
         break;
     }
     /* A number that cannot be compared would leave no order. */
     for (uint32_t i = 0; i < v->n_slots; i++) {
-        if (isnan(s->importance[i])) s->importance[i] = -INFINITY;
+        if (isnan(importance[i])) importance[i] = -INFINITY;
     }
-    v->importance = s->importance;
-    return AG_OK;
+    v->importance = importance;
 }

@@ -24,15 +24,18 @@ ag_attention_scores ag_gathered_scores(const ag_gathered *g, size_t row0);
 void ag_gathered_compact(ag_gathered *g, uint32_t layer, uint32_t head, const uint32_t *keep,
                          uint32_t n_keep);
 
-/* What planning needs to write on: one head's worth. */
+/* What planning needs to write on: one head's worth, but for KEYS, whose heads are looked at by
+ * several workers at once. */
 typedef struct ag_eviction_scratch {
     uint32_t *keep, *work, *positions; /* [max_slots] */
-    float *values, *importance;        /* the same */
-    float *keys, *mean;                /* [max_slots][head_dim], [head_dim]; for KEYS only */
+    float *values;                     /* the same */
+    float *importance;                 /* [max_slots]; KEYS: [n_kv_heads][max_slots] */
+    float *keys, *mean; /* KEYS: [n_workers][max_slots][head_dim], [n_workers][head_dim] */
+    uint32_t n_workers;
 } ag_eviction_scratch;
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
-                                     const ag_kv_params *kv, ag_error *err);
+                                     const ag_kv_cache *cache, ag_error *err);
 void ag_eviction_scratch_release(ag_eviction_scratch *s);
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
 
@@ -41,12 +44,13 @@ size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_p
 void ag_gathered_settle(ag_gathered *g, const ag_eviction_params *p, const ag_kv_cache *cache,
                         uint32_t position, uint32_t n_window, float *values);
 
-/* First for a layer, then for each of its heads: fills in v->importance. */
-void ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
-                            const ag_eviction_policy *policy, const ag_kv_cache *cache,
-                            uint32_t layer);
-ag_status ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
-                           const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
-                           uint32_t head, ag_eviction_view *v, ag_error *err);
+/* First for a layer, of which no head is to keep more than `budget` slots, then for each of its
+ * heads: fills in v->importance. */
+ag_status ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
+                                 const ag_eviction_policy *policy, ag_kv_cache *cache,
+                                 uint32_t layer, uint32_t budget, ag_error *err);
+void ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
+                      const ag_eviction_policy *policy, const ag_kv_cache *cache, uint32_t layer,
+                      uint32_t head, ag_eviction_view *v);
 
 #endif

@@ -8,30 +8,51 @@
 #include <math.h>
 #include <string.h>
 
+enum { LANES = 4, VECS = 4, STEP = LANES * VECS };
+
+/* Vectors of the compiler: every machine has them, and no loop has to be recognised as one. */
+typedef float vec __attribute__((vector_size(16)));
+
+static inline vec load(const float *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 static float dot(const float *a, const float *b, size_t n) {
-    enum { LANES = 8 }; /* independent sums, so that the compiler may use vectors */
-    float sums[LANES] = {0}, total = 0;
+    vec sums[VECS] = {0};
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (size_t l = 0; l < LANES; l++) sums[l] += a[i + l] * b[i + l];
+    for (; i + STEP <= n; i += STEP) {
+        for (size_t v = 0; v < VECS; v++)
+            sums[v] += load(a + i + v * LANES) * load(b + i + v * LANES);
     }
+    const vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     for (; i < n; i++) total += a[i] * b[i];
-    for (size_t l = 0; l < LANES; l++) total += sums[l];
     return total;
 }
 
+static void add_scaled(float *sum, const float *a, float scale, size_t n) {
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec v = load(sum + i) + load(a + i) * scale;
+        memcpy(sum + i, &v, sizeof v);
+    }
+    for (; i < n; i++) sum[i] += a[i] * scale;
+}
+
+/* importance holds the keys' lengths, inverted, until the mean is known. */
 static void from_keys(float *keys, size_t n_slots, size_t dim, float *importance, float *mean) {
     memset(mean, 0, dim * sizeof *mean);
     for (size_t s = 0; s < n_slots; s++) {
-        float *k = keys + s * dim, length = sqrtf(dot(k, k, dim));
-        float scale = length > 0 ? 1 / length : 0;
-        for (size_t i = 0; i < dim; i++) {
-            k[i] *= scale;
-            mean[i] += k[i];
-        }
+        const float *k = keys + s * dim, length = sqrtf(dot(k, k, dim));
+        importance[s] = length > 0 ? 1 / length : 0;
+        add_scaled(mean, k, importance[s], dim);
     }
-    float length = sqrtf(dot(mean, mean, dim)), scale = length > 0 ? 1 / length : 0;
-    for (size_t s = 0; s < n_slots; s++) importance[s] = -dot(keys + s * dim, mean, dim) * scale;
+    const float length = sqrtf(dot(mean, mean, dim)), scale = length > 0 ? 1 / length : 0;
+    for (size_t s = 0; s < n_slots; s++) {
+        importance[s] *= -dot(keys + s * dim, mean, dim) * scale;
+    }
 }
 
 static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,

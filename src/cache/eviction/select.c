@@ -13,12 +13,19 @@ static void swap(uint32_t *a, uint32_t *b) {
 }
 
 /* Puts pivot slots[mid] where it belongs among slots[begin, end) and returns that index: before it
- * stand those that stay rather than it. */
+ * stand those that stay rather than it. Which way a comparison goes cannot be guessed, so nothing
+ * branches on it: every slot changes places with the first that does not stay. */
 static uint32_t partition(const float *score, uint32_t *slots, uint32_t begin, uint32_t end) {
     uint32_t last = end - 1, at = begin;
     swap(&slots[begin + (end - begin) / 2], &slots[last]);
+    const uint32_t pivot = slots[last];
+    const float bound = score[pivot];
     for (uint32_t i = begin; i < last; i++) {
-        if (stays_before(score, slots[i], slots[last])) swap(&slots[i], &slots[at++]);
+        const uint32_t slot = slots[i];
+        const float own = score[slot];
+        slots[i] = slots[at];
+        slots[at] = slot;
+        at += (uint32_t)((own > bound) | ((own == bound) & (slot < pivot)));
     }
     swap(&slots[at], &slots[last]);
     return at;
