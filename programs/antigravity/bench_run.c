@@ -150,8 +150,9 @@ static ag_status measure(run *r, bench_row *row) {
         bench_row one = *row;
         ag_status status = measure_once(r, &one);
         if (status != AG_OK) return status;
-        if (attempt == 0 || disagreement(&one) < disagreement(&best)) best = one;
-        if (is_steady(r->b, &one)) break;
+        const bool steady_one = is_steady(r->b, &one);
+        if (steady_one || attempt == 0 || disagreement(&one) < disagreement(&best)) best = one;
+        if (steady_one) break;
     }
     *row = best;
     return AG_OK;
