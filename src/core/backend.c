@@ -320,3 +320,22 @@ ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
     return (be->ops->kv_compact ? be->ops->kv_compact : ag_compose_kv_compact)(be, kv, head, keep,
                                                                                n_keep);
 }
+
+/* ---- logits ---- */
+
+bool ag_has_row_top(const ag_backend *be) { return be->ops->row_top != NULL; }
+
+ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top) {
+    AG_TRY(ag_check_f32(be, row, "the row"));
+    const size_t n = ag_shape_numel(&row->shape);
+    if (!top->k || top->k > AG_ROW_TOP_K || top->n_ids > AG_ROW_TOP_IDS || !n || n > INT32_MAX) {
+        return AG_FAIL(&be->err, INVALID, "the best %zu and %zu others of a row of %zu", top->k,
+                       top->n_ids, n);
+    }
+    for (size_t i = 0; i < top->n_ids; i++) {
+        if (top->ids[i] >= 0 && (size_t)top->ids[i] < n) continue;
+        return AG_FAIL(&be->err, INVALID, "id %d of a row of %zu", (int)top->ids[i], n);
+    }
+    if (be->ops->row_top) return be->ops->row_top(be, row, top);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s reads rows as a whole", be->ops->name);
+}

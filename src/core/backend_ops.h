@@ -11,6 +11,21 @@
 /* Items [begin, end) of some work. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 
+/* What a sampler needs of a row of logits. Better is the larger value and, among equals, the lower
+ * id; -INFINITY is never among the best. */
+enum { AG_ROW_TOP_K = 384, AG_ROW_TOP_IDS = 128 };
+typedef struct ag_row_top {
+    size_t k;           /* how many are wanted, 1 .. AG_ROW_TOP_K */
+    const int32_t *ids; /* [n_ids], up to AG_ROW_TOP_IDS, inside the row; host memory */
+    size_t n_ids;
+    /* written: */
+    int32_t best_ids[AG_ROW_TOP_K]; /* [n] best first */
+    float best[AG_ROW_TOP_K];       /* [n] their values; -0 as 0 */
+    size_t n;                       /* fewer than k if there are no more */
+    float at[AG_ROW_TOP_IDS];       /* [n_ids] values at the ids */
+    size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
+} ag_row_top;
+
 typedef struct ag_backend_ops {
     const char *name; /* spelling for --backend and logs */
     void (*destroy)(ag_backend *b);
@@ -70,6 +85,8 @@ typedef struct ag_backend_ops {
                             const uint32_t *keep, uint32_t n_keep);
     /* optional; NULL: on the host, through map. x in place, see core/hadamard.h */
     ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
+    /* optional; NULL: the row is read as a whole. Waits for the row */
+    ag_status (*row_top)(ag_backend *b, const ag_tensor *row, ag_row_top *top);
 } ag_backend_ops;
 
 struct ag_backend {
@@ -120,5 +137,9 @@ void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_
  * the host does not see. */
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep);
+
+/* Whether reading a few values of a row costs less here than reading it. */
+bool ag_has_row_top(const ag_backend *be);
+ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top);
 
 #endif

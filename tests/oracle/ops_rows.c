@@ -6,6 +6,8 @@
 #include "quant/quant.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define EPS 1e-5f
 
@@ -119,6 +121,77 @@ void oracle_silu_mul(const oracle_case *c, oracle_run *run) {
         want[i] = a.values[i] / (1 + exp(-(double)a.values[i])) * b.values[i];
     }
     finish(run, &a, &b, 1);
+}
+
+static bool is_better(const float *row, size_t a, size_t b) {
+    return row[a] > row[b] || (row[a] == row[b] && a < b);
+}
+
+/* Numbers of the best, their values, the values at both ends, their count, the first bad one. */
+static void put_found(guarded *found, const ag_row_top *top, const oracle_case *c) {
+    float *f = found->values;
+    for (size_t i = 0; i < c->m; i++) {
+        f[i] = i < top->n ? (float)top->best_ids[i] : -1;
+        f[c->m + i] = i < top->n ? top->best[i] : -1;
+    }
+    f[2 * c->m] = top->at[0];
+    f[2 * c->m + 1] = top->at[1];
+    f[2 * c->m + 2] = (float)top->n;
+    f[2 * c->m + 3] = top->bad == SIZE_MAX ? -1 : (float)top->bad;
+    ag_buffer_upload(found->buffer, found->t.offset, f, ag_tensor_bytes(&found->t), NULL);
+}
+
+static void want_found(double *want, const float *row, const oracle_case *c) {
+    size_t n = 0, bad = SIZE_MAX, last = SIZE_MAX;
+    for (size_t i = 0; i < c->m; i++) {
+        size_t best = SIZE_MAX;
+        for (size_t j = 0; j < c->n; j++) {
+            if (!isfinite(row[j]) || (last != SIZE_MAX && !is_better(row, last, j))) continue;
+            if (best == SIZE_MAX || is_better(row, j, best)) best = j;
+        }
+        if (best != SIZE_MAX) last = best;
+        const bool ended = best == SIZE_MAX || n < i;
+        want[i] = ended ? -1 : (double)best;
+        want[c->m + i] = ended ? -1 : (double)row[best];
+        n += !ended;
+    }
+    for (size_t j = c->n; j-- > 0;) {
+        if (isnan(row[j]) || row[j] == INFINITY) bad = j;
+    }
+    want[2 * c->m] = row[0];
+    want[2 * c->m + 1] = row[c->n - 1];
+    want[2 * c->m + 2] = (double)n;
+    want[2 * c->m + 3] = bad == SIZE_MAX ? -1 : (double)bad;
+}
+
+/* The best m of a row of n, and its first and last values. Where the backend has no way of its own,
+ * there is nothing to compare. */
+void oracle_row_top(const oracle_case *c, oracle_run *run) {
+    ag_row_top *top = calloc(1, sizeof *top);
+    const int32_t ends[] = {0, (int32_t)c->n - 1};
+    guarded row = guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, run->data);
+    guarded found = guarded_make(run, AG_F32, ag_shape_1d(2 * c->m + 4), 0, DATA_PLAIN);
+    run->out_of_memory |= !top;
+    if (!run->out_of_memory && ag_has_row_top(run->be)) {
+        /* Many equals, some of which do not count. */
+        for (size_t i = 0; i < c->n; i++) {
+            row.values[i] = roundf(row.values[i] * 8) / 8;
+            if (oracle_below(run, 4) == 0) row.values[i] = -INFINITY;
+        }
+        ag_buffer_upload(row.buffer, row.t.offset, row.values, ag_tensor_bytes(&row.t), NULL);
+        top->k = c->m;
+        top->ids = ends;
+        top->n_ids = 2;
+        while (oracle_again(run, NULL)) run->status = ag_find_row_top(run->be, &row.t, top);
+        put_found(&found, top, c);
+        double *want = oracle_take(run, &found);
+        if (want) want_found(want, row.values, c);
+        memcpy(row.image + row.t.offset, row.values, ag_tensor_bytes(&row.t));
+    }
+    guarded_check(run, &row, false);
+    guarded_free(&row);
+    guarded_free(&found);
+    free(top);
 }
 
 /* Every value of a piece is a sum of all of them, with signs. */

@@ -122,6 +122,7 @@ void oracle_add_bias(const oracle_case *c, oracle_run *run);
 void oracle_scale(const oracle_case *c, oracle_run *run);
 void oracle_silu_mul(const oracle_case *c, oracle_run *run);
 void oracle_hadamard(const oracle_case *c, oracle_run *run);
+void oracle_row_top(const oracle_case *c, oracle_run *run);
 void oracle_rope(const oracle_case *c, oracle_run *run);
 void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);

@@ -51,6 +51,7 @@ static const ag_backend_ops opencl_ops = {
     .kv_write = ag_cl_kv_write,
     .attention = ag_cl_attention,
     .hadamard = ag_cl_hadamard,
+    .row_top = ag_cl_row_top,
     .kv_compact = ag_cl_kv_compact,
 };
 

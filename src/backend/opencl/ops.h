@@ -73,4 +73,7 @@ ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, c
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
 
+/* ops_top_k.c */
+ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top);
+
 #endif

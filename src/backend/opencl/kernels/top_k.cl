@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best of a row of logits, best first: the larger value, among equals the lower id. A candidate
+ * is a word that grows with its worth: the value's bits in an order of unsigned numbers above, the
+ * complement of the id below; 0 is none. Chunks of the row are sorted, then sorted lists joined,
+ * JOINED at a time, until one is left. */
+
+#ifndef WG
+#define WG 256
+#endif
+#ifndef KEPT
+#define KEPT 128 /* candidates of a list; a power of two up to 512 */
+#endif
+enum { CHUNK = 2048, JOINED = 8 };
+
+static inline ulong candidate(float v, uint id) {
+    const uint bits = as_uint(v == 0.0f ? 0.0f : v); /* zeros are equals, whatever their sign */
+    const uint order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (ulong)order << 32 | ~id;
+}
+
+/* Sorts list[0..n), n a power of two, largest first; runs of `sorted` values are sorted already, up
+ * and down in turn. All work-items come here. */
+static inline void sort_from(__local ulong *list, uint n, uint sorted) {
+    for (uint run = 2 * sorted; run <= n; run *= 2) {
+        for (uint apart = run / 2; apart > 0; apart /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint p = get_local_id(0); p < n / 2; p += WG) {
+                const uint i = p / apart * 2 * apart + p % apart, j = i + apart;
+                const ulong a = list[i], b = list[j];
+                const bool down = (i & run) == 0;
+                if (down ? a < b : a > b) {
+                    list[i] = b;
+                    list[j] = a;
+                }
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Each work-group's CHUNK of row[0..n) becomes list number group; bad[group]: the first id whose
+ * value is NaN or +Inf, else ~0. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong bad_at,
+            __global const uchar *row, ulong row_at, uint n) {
+    __local ulong list[CHUNK];
+    __local uint first_bad;
+    const uint begin = get_group_id(0) * CHUNK;
+    if (get_local_id(0) == 0) first_bad = ~0u;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_local_id(0); i < CHUNK; i += WG) {
+        const uint id = begin + i;
+        const float v = id < n ? ((__global const float *)(row + row_at))[id] : -INFINITY;
+        if (isnan(v) || v == INFINITY) atomic_min(&first_bad, id);
+        list[i] = isfinite(v) ? candidate(v, id) : 0;
+    }
+    sort_from(list, CHUNK, 1);
+    __global ulong *to = (__global ulong *)(lists + lists_at) + (ulong)get_group_id(0) * KEPT;
+    for (uint i = get_local_id(0); i < KEPT; i += WG) to[i] = list[i];
+    if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[get_group_id(0)] = first_bad;
+}
+
+/* JOINED lists become one, in place of the first of them. Lists lie `apart` lists from each other. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart) {
+    __global ulong *lists = (__global ulong *)(lists_base + lists_at);
+    __local ulong list[JOINED * KEPT];
+    const uint first = get_group_id(0) * JOINED * apart;
+    for (uint i = get_local_id(0); i < JOINED * KEPT; i += WG) {
+        const uint from = first + i / KEPT * apart;
+        /* Every other one backwards: up and down in turn. */
+        const uint at = i / KEPT % 2 ? KEPT - 1 - i % KEPT : i % KEPT;
+        list[i] = from < n_lists ? lists[(ulong)from * KEPT + at] : 0;
+    }
+    sort_from(list, JOINED * KEPT, KEPT);
+    for (uint i = get_local_id(0); i < KEPT; i += WG) lists[(ulong)first * KEPT + i] = list[i];
+}
+
+/* What the host reads: out[0] the first bad id, out[1] unused, then the values at n_ids ids, then
+ * from the next even word on the k best. One work-group. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+take_best(__global uchar *out_base, ulong out_at, __global const uchar *lists, ulong lists_at,
+          __global const uchar *bad, ulong bad_at, uint n_lists, __global const uchar *row,
+          ulong row_at, __global const uchar *ids, ulong ids_at, uint n_ids, uint k) {
+    __global uint *out = (__global uint *)(out_base + out_at);
+    __local uint first_bad;
+    if (get_local_id(0) == 0) first_bad = ~0u;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_local_id(0); i < n_lists; i += WG) {
+        atomic_min(&first_bad, ((__global const uint *)(bad + bad_at))[i]);
+    }
+    for (uint i = get_local_id(0); i < n_ids; i += WG) {
+        const uint id = ((__global const uint *)(ids + ids_at))[i];
+        out[2 + i] = ((__global const uint *)(row + row_at))[id];
+    }
+    __global ulong *best = (__global ulong *)(out + 2 + (n_ids + 1) / 2 * 2);
+    for (uint i = get_local_id(0); i < k; i += WG) {
+        best[i] = ((__global const ulong *)(lists + lists_at))[i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0) out[0] = first_bad;
+}

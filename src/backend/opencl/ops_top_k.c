@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/top_k.cl: the best of a row, of which the host reads some hundred bytes. */
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char file[] = "top_k.cl";
+enum { WG = 256, CHUNK = 2048, JOINED = 8, LEAST_KEPT = 64, MOST_KEPT = 512 }; /* as in the file */
+
+typedef struct work {
+    ag_cl_backend *cl;
+    const ag_tensor *row;
+    const ag_row_top *top;
+    char options[24];
+    cl_mem lists;
+    size_t n, n_lists, kept;
+    size_t bad_at, out_at, out_bytes; /* in the scratch */
+} work;
+
+static size_t head_words(const work *w) { return 2 + (w->top->n_ids + 1) / 2 * 2; }
+
+static ag_status plan(work *w) {
+    w->n_lists = (w->n + CHUNK - 1) / CHUNK;
+    w->kept = LEAST_KEPT;
+    while (w->kept < w->top->k) w->kept *= 2;
+    snprintf(w->options, sizeof w->options, "-DKEPT=%zu", w->kept);
+    w->bad_at = w->n_lists * w->kept * sizeof(uint64_t);
+    w->out_at = w->bad_at + ag_cl_items(w->n_lists * sizeof(uint32_t), 256);
+    w->out_bytes = head_words(w) * sizeof(uint32_t) + w->top->k * sizeof(uint64_t);
+    return ag_cl_need_scratch(w->cl, w->out_at + w->out_bytes, &w->lists);
+}
+
+static ag_status sort_chunks(const work *w) {
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "sort_chunks", w->options));
+    ag_cl_arg_part(&l, w->lists, 0);
+    ag_cl_arg_part(&l, w->lists, w->bad_at);
+    ag_cl_arg_tensor(&l, w->row);
+    ag_cl_arg_u32(&l, (uint32_t)w->n);
+    return ag_cl_enqueue(&l, 1, (size_t[]){w->n_lists * WG}, (size_t[]){WG});
+}
+
+static ag_status join_lists(const work *w) {
+    for (size_t apart = 1; apart < w->n_lists; apart *= JOINED) {
+        const size_t groups = (w->n_lists + JOINED * apart - 1) / (JOINED * apart);
+        ag_cl_launch l;
+        AG_TRY(ag_cl_begin(&l, w->cl, file, "join_lists", w->options));
+        ag_cl_arg_part(&l, w->lists, 0);
+        ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
+        ag_cl_arg_u32(&l, (uint32_t)apart);
+        AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){groups * WG}, (size_t[]){WG}));
+    }
+    return AG_OK;
+}
+
+static ag_status take_best(const work *w) {
+    const int32_t none = 0;
+    const ag_row_top *top = w->top;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "take_best", w->options));
+    ag_cl_arg_part(&l, w->lists, w->out_at);
+    ag_cl_arg_part(&l, w->lists, 0);
+    ag_cl_arg_part(&l, w->lists, w->bad_at);
+    ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
+    ag_cl_arg_tensor(&l, w->row);
+    ag_cl_arg_staged(&l, top->n_ids ? top->ids : &none,
+                     (top->n_ids ? top->n_ids : 1) * sizeof *top->ids);
+    ag_cl_arg_u32(&l, (uint32_t)top->n_ids);
+    ag_cl_arg_u32(&l, (uint32_t)top->k);
+    return ag_cl_enqueue(&l, 1, (size_t[]){WG}, (size_t[]){WG});
+}
+
+/* The value whose order is in the upper half of a candidate. */
+static float value_of(uint64_t candidate) {
+    const uint32_t order = (uint32_t)(candidate >> 32);
+    const uint32_t bits = order & 0x80000000u ? order & 0x7fffffffu : ~order;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static void unpack(const work *w, const unsigned char *bytes, ag_row_top *top) {
+    uint32_t bad;
+    memcpy(&bad, bytes, sizeof bad);
+    top->bad = bad == UINT32_MAX ? SIZE_MAX : bad;
+    if (top->n_ids) memcpy(top->at, bytes + 2 * sizeof bad, top->n_ids * sizeof *top->at);
+    const unsigned char *best = bytes + head_words(w) * sizeof(uint32_t);
+    for (top->n = 0; top->n < top->k; top->n++) {
+        uint64_t candidate;
+        memcpy(&candidate, best + top->n * sizeof candidate, sizeof candidate);
+        if (!candidate) break;
+        top->best_ids[top->n] = (int32_t) ~(uint32_t)candidate;
+        top->best[top->n] = value_of(candidate);
+    }
+}
+
+ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top) {
+    work w = {.cl = ag_cl_of(b), .row = row, .top = top, .n = ag_shape_numel(&row->shape)};
+    unsigned char bytes[(2 + AG_ROW_TOP_IDS) * sizeof(uint32_t) + AG_ROW_TOP_K * sizeof(uint64_t)];
+    _Static_assert((int)AG_ROW_TOP_K <= (int)MOST_KEPT && AG_ROW_TOP_IDS % 2 == 0,
+                   "what the kernel keeps");
+    AG_TRY(plan(&w));
+    AG_TRY(sort_chunks(&w));
+    AG_TRY(join_lists(&w));
+    AG_TRY(take_best(&w));
+    cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.lists, CL_TRUE, w.out_at,
+                                                w.out_bytes, bytes, 0, NULL, NULL);
+    if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of a row");
+    unpack(&w, bytes, top);
+    return AG_OK;
+}
