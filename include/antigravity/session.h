@@ -103,7 +103,8 @@ AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
  * results are those of ag_session_decode. */
 AG_API ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], size_t n,
                                  ag_error *err);
-/* [n_vocab] on the host, NULL before the first token; valid until the session is used again. */
+/* [n_vocab] on the host, NULL before the first token; valid until the session is used again. During
+ * ag_generate() NULL also where a device chooses the tokens; they are there again afterwards. */
 AG_API const float *ag_session_logits(const ag_session *s);
 
 /* ---- a session in a file ---- */

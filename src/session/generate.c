@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop from a prompt to a text. */
 #include "core/alloc.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
+#include "session/session_impl.h"
 #include "session/stop.h"
 
 #include <antigravity/session.h>
@@ -113,7 +115,7 @@ static ag_status show_rest(generation *g, ag_error *err) {
 /* Chooses a token from the session's logits and shows it; ends when that was the last. */
 static ag_status next_token(generation *g, int32_t *id, ag_error *err) {
     const ag_generate_params *p = g->params;
-    AG_TRY(ag_sampler_sample(p->sampler, ag_session_logits(g->session), id, err));
+    AG_TRY(ag_session_choose(g->session, p->sampler, id, err));
     if (!p->ignore_eos && is_eos(g->info, *id)) {
         end(g, AG_FINISH_EOS);
         return AG_OK;
@@ -165,6 +167,17 @@ static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *e
     return decode_loop(g, start, err);
 }
 
+/* Where the device can find what may be chosen, rows of logits stay there; the last one is the
+ * caller's and is brought in the end. */
+static ag_status run_deferred(generation *g, const int32_t *prompt, size_t n, ag_error *err) {
+    ag_session *s = g->session;
+    s->deferring = ag_has_row_top(s->model->backend);
+    ag_status st = run(g, prompt, n, err);
+    s->deferring = false;
+    ag_status brought = ag_session_need_logits(s, st == AG_OK ? err : NULL);
+    return st == AG_OK ? brought : st;
+}
+
 static ag_status check(const ag_generate_params *p, ag_error *err) {
     if (!p->sampler) return AG_FAIL(err, INVALID, "generating needs a sampler");
     if (p->max_tokens < -1) {
@@ -207,7 +220,7 @@ ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
     if (params->tokenizer) {
         st = ag_decoder_create(params->tokenizer, params->keep_special, true, &g.decoder, err);
     }
-    if (st == AG_OK) st = run(&g, prompt, n, err);
+    if (st == AG_OK) st = run_deferred(&g, prompt, n, err);
     stats->evictions = since(&before, ag_session_evictions(s));
     stats->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
     ag_decoder_destroy(g.decoder);

@@ -116,6 +116,7 @@ ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *t
         return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
                        n_ids, s->position);
     }
+    AG_TRY(ag_session_need_logits(s, err));
     ag_saved_facts facts;
     AG_TRY(ag_saved_facts_of(s, tokenizer, &facts, err));
     uint32_t *n_slots = slots_of(s, err);

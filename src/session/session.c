@@ -135,6 +135,7 @@ void ag_session_destroy(ag_session *s) {
 }
 
 ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
+    AG_TRY(ag_session_need_logits(s, err));
     AG_TRY(ag_session_create(s->model, &s->params, out, err));
     ag_session *fork = *out;
     ag_status st = ag_kv_cache_share(fork->cache, s->cache, err);
@@ -197,7 +198,7 @@ uint32_t ag_session_position(const ag_session *s) { return s->position; }
 ag_kv_cache *ag_session_kv_cache(ag_session *s) { return s->cache; }
 const ag_model_info *ag_session_model_info(const ag_session *s) { return &s->model->info; }
 const float *ag_session_logits(const ag_session *s) {
-    return s->has_logits ? s->host_logits : NULL;
+    return s->has_logits && !s->on_device ? s->host_logits : NULL;
 }
 
 static const ag_eviction_tally nothing_left;
@@ -252,6 +253,8 @@ static ag_status check_ids(const ag_session *s, const int32_t *ids, size_t n, ag
 
 static ag_status read_logits(ag_session *s, ag_error *err) {
     if (!s->copied) return ag_buffer_sync(s->logits_owner, err);
+    s->on_device = s->deferring;
+    if (s->on_device) return AG_OK;
     return ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
 }
 
@@ -259,6 +262,7 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
 static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size_t n_left,
                                ag_error *err) {
     ag_forward_item item = {.cache = s->cache, .ids = ids, .n = n, .position = s->position};
+    s->on_device = false;
     AG_TRY(ag_cache_manager_before(s->manager, s->position, n, n_left, &item.scores, err));
     AG_TRY(ag_llama_forward(s->model, &item, 1, err));
     s->position += (uint32_t)n;
@@ -304,6 +308,7 @@ static ag_status take_row(ag_session *s, ag_session *scratch, size_t row_in_grou
     AG_TRY(
         ag_buffer_download(s->host_logits, scratch->rows_owner, row_in_group * bytes, bytes, err));
     s->has_logits = true;
+    s->on_device = false;
     return AG_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "cache/cache_manager.h"
 #include "models/llama_model.h"
 
+#include <antigravity/sampler.h>
 #include <antigravity/session.h>
 
 struct ag_session {
@@ -19,8 +20,15 @@ struct ag_session {
     float *host_logits; /* what the caller reads: logits itself, or `copied` */
     float *copied;      /* owned; NULL if the backend's memory is the host's */
     bool has_logits;
+    bool deferring; /* logits stay where they are computed until somebody needs all of them */
+    bool on_device; /* the newest are there and not yet in host_logits */
     ag_tensor rows; /* [LOGIT_ROWS, n_vocab], made when first needed */
     ag_buffer *rows_owner;
 };
+
+/* choose.c. Brings the logits to host_logits if they are not there yet. */
+ag_status ag_session_need_logits(ag_session *s, ag_error *err);
+/* What ag_sampler_sample() chooses from the session's logits, which are there. */
+ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/random.h"
+#include "text/sampler_few.h"
 #include "text/select.h"
 
 #include <math.h>
@@ -187,11 +188,24 @@ static size_t cut(const ag_sampler *s, size_t n, double total, double *sum) {
     return kept;
 }
 
-static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
-    size_t n = ag_select_top(s->logits, s->n_vocab, s->params.top_k, s->ids);
+/* ids[0..n) are what top_k leaves, best first. */
+static size_t choose_best(ag_sampler *s, size_t n, float top, double *sum) {
     double total = 0;
     for (size_t i = 0; i < n; i++) total += s->weights[i] = weight(s, s->ids[i], top);
     return cut(s, n, total, sum);
+}
+
+static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
+    return choose_best(s, ag_select_top(s->logits, s->n_vocab, s->params.top_k, s->ids), top, sum);
+}
+
+/* What ag_select_pop() has taken from a heap of n stands at its end, the best last. */
+static void turn_round(int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n / 2; i++) {
+        int32_t id = ids[i];
+        ids[i] = ids[n - 1 - i];
+        ids[n - 1 - i] = id;
+    }
 }
 
 /* top_k is off, top_p on: candidates leave a heap until there are enough. Before, those go that are
@@ -210,12 +224,7 @@ static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
         int32_t id = ag_select_pop(s->logits, s->ids, n - kept);
         *sum += s->weights[kept] = weight(s, id, top);
     }
-    /* What was popped stands at the end, the best last. */
-    for (size_t i = 0; i < n / 2; i++) {
-        int32_t id = s->ids[i];
-        s->ids[i] = s->ids[n - 1 - i];
-        s->ids[n - 1 - i] = id;
-    }
+    turn_round(s->ids, n);
     return kept;
 }
 
@@ -255,6 +264,85 @@ ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_
     size_t n = s->params.top_k       ? choose_top_k(s, top, &sum)
                : s->params.top_p < 1 ? choose_top_p(s, top, &sum)
                                      : choose_all(s, top, &sum);
+    *id = draw(s, n, sum);
+    return AG_OK;
+}
+
+/* ---- a few logits ---- */
+
+static bool is_among(const int32_t *ids, size_t n, int32_t id) {
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] == id) return true;
+    }
+    return false;
+}
+
+static bool add_once(int32_t *ids, size_t most, size_t *n, int32_t id) {
+    if (is_among(ids, *n, id)) return true;
+    if (*n == most) return false;
+    ids[(*n)++] = id;
+    return true;
+}
+
+/* Each changed logit pushes at most one other out of the best, so as many more must be known. */
+bool ag_sampler_few(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t *n_ids,
+                    size_t most_k, size_t *k) {
+    const ag_sampler_params *p = &s->params;
+    const size_t wanted = p->temperature == 0 ? 1 : p->top_k;
+    *n_ids = 0;
+    if (!wanted || wanted > most_k) return false;
+    for (size_t i = 0; i < p->n_logit_bias; i++) {
+        if (!add_once(ids, most_ids, n_ids, s->bias[i].id)) return false;
+    }
+    for (size_t i = 0; i < s->n_window; i++) {
+        if (!add_once(ids, most_ids, n_ids, s->window[i])) return false;
+    }
+    *k = wanted + *n_ids;
+    return *k <= most_k;
+}
+
+/* Into s->logits, where the others keep what they had: nobody looks at them. */
+static ag_status adjust_few(ag_sampler *s, const ag_few_logits *few, ag_error *err) {
+    for (size_t i = 0; i < few->n_best; i++) s->logits[few->best_ids[i]] = few->best[i];
+    for (size_t i = 0; i < few->n_ids; i++) s->logits[few->ids[i]] = few->at[i];
+    for (size_t i = 0; i < s->params.n_logit_bias; i++) {
+        s->logits[s->bias[i].id] += s->bias[i].bias;
+    }
+    penalise(s);
+    size_t bad = few->bad;
+    for (size_t i = 0; i < few->n_ids; i++) {
+        const float l = s->logits[few->ids[i]];
+        if ((isnan(l) || l == INFINITY) && (size_t)few->ids[i] < bad) bad = (size_t)few->ids[i];
+    }
+    if (bad == SIZE_MAX) return AG_OK;
+    return AG_FAIL(err, INVALID, "logit %zu of %zu is NaN or infinite", bad, s->n_vocab);
+}
+
+/* Into s->ids, best first. */
+static size_t rank_few(ag_sampler *s, const ag_few_logits *few) {
+    size_t n = 0;
+    for (size_t i = 0; i < few->n_best; i++) {
+        if (!is_among(few->ids, few->n_ids, few->best_ids[i])) s->ids[n++] = few->best_ids[i];
+    }
+    for (size_t i = 0; i < few->n_ids; i++) {
+        if (s->logits[few->ids[i]] > -INFINITY) s->ids[n++] = few->ids[i];
+    }
+    ag_select_heapify(s->logits, s->ids, n);
+    for (size_t left = n; left > 0; left--) ag_select_pop(s->logits, s->ids, left);
+    turn_round(s->ids, n);
+    return n;
+}
+
+ag_status ag_sampler_sample_few(ag_sampler *s, const ag_few_logits *few, int32_t *id,
+                                ag_error *err) {
+    AG_TRY(adjust_few(s, few, err));
+    size_t n = rank_few(s, few);
+    if (!n) return AG_FAIL(err, INVALID, "all %zu logits are -inf", s->n_vocab);
+    *id = s->ids[0];
+    if (s->params.temperature == 0) return AG_OK;
+    double sum;
+    if (n > s->params.top_k) n = s->params.top_k;
+    n = choose_best(s, n, s->logits[s->ids[0]], &sum);
     *id = draw(s, n, sum);
     return AG_OK;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a session's logits to a token: on devices that can, without reading the row. */
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "session/session_impl.h"
+#include "text/sampler_few.h"
+
+ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
+    if (!s->has_logits || !s->on_device) return AG_OK;
+    s->on_device = false;
+    ag_status st =
+        ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
+    s->has_logits = st == AG_OK;
+    return st;
+}
+
+/* *few: false if the sampler needs the whole row. */
+static ag_status choose_from_few(ag_session *s, ag_sampler *sampler, bool *few, int32_t *id,
+                                 ag_error *err) {
+    int32_t ids[AG_ROW_TOP_IDS];
+    ag_row_top top = {.ids = ids};
+    *few = ag_sampler_few(sampler, ids, AG_ROW_TOP_IDS, &top.n_ids, AG_ROW_TOP_K, &top.k);
+    if (!*few) return AG_OK;
+    ag_backend *be = s->model->backend;
+    AG_TRY(ag_take_error(be, ag_find_row_top(be, &s->logits, &top), err));
+    const ag_few_logits logits = {.best_ids = top.best_ids,
+                                  .best = top.best,
+                                  .n_best = top.n,
+                                  .ids = ids,
+                                  .at = top.at,
+                                  .n_ids = top.n_ids,
+                                  .bad = top.bad};
+    return ag_sampler_sample_few(sampler, &logits, id, err);
+}
+
+ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err) {
+    if (s->on_device) {
+        bool few;
+        ag_status st = choose_from_few(s, sampler, &few, id, err);
+        if (few) return st;
+        AG_TRY(ag_session_need_logits(s, err));
+    }
+    return ag_sampler_sample(sampler, s->host_logits, id, err);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choosing from a few logits against choosing from the whole row: always the same token. */
+#include "text/random.h"
+#include "text/sampler_few.h"
+#include "text/select.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 500, MOST_IDS = 128, MOST_K = 384, ROUNDS = 200 };
+
+static const ag_logit_bias biases[] = {
+    {3, -INFINITY}, {7, 2.5f}, {7, 1.0f}, {499, -1.0f}, {0, 0.125f}};
+enum { N_BIASES = sizeof biases / sizeof biases[0] };
+
+/* Steps of an eighth, so that there are many equals. */
+static void fill(ag_random *random, float *row) {
+    for (int i = 0; i < N; i++) {
+        row[i] = roundf((float)ag_random_unit(random) * 64 - 32) / 8;
+        if (ag_random_unit(random) < 0.1) row[i] = -INFINITY;
+    }
+}
+
+/* As a device answers. */
+static ag_status sample_few(ag_sampler *s, const float *row, size_t bad, int32_t *id,
+                            ag_error *err) {
+    int32_t ids[MOST_IDS], best_ids[MOST_K];
+    float best[MOST_K], at[MOST_IDS];
+    size_t n_ids, k;
+    assert_true(ag_sampler_few(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
+    const size_t n_best = ag_select_top(row, N, k, best_ids);
+    for (size_t i = 0; i < n_best; i++) best[i] = row[best_ids[i]];
+    for (size_t i = 0; i < n_ids; i++) at[i] = row[ids[i]];
+    const ag_few_logits few = {.best_ids = best_ids,
+                               .best = best,
+                               .n_best = n_best,
+                               .ids = ids,
+                               .at = at,
+                               .n_ids = n_ids,
+                               .bad = bad};
+    return ag_sampler_sample_few(s, &few, id, err);
+}
+
+static void compare(const ag_sampler_params *p) {
+    ag_sampler *whole, *few;
+    float row[N];
+    ag_random random;
+    ag_error err;
+    ag_random_seed(&random, p->seed);
+    assert_int_equal(ag_sampler_create(p, N, &whole, &err), AG_OK);
+    assert_int_equal(ag_sampler_create(p, N, &few, &err), AG_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        int32_t want, have;
+        fill(&random, row);
+        assert_int_equal(ag_sampler_sample(whole, row, &want, &err), AG_OK);
+        if (sample_few(few, row, SIZE_MAX, &have, &err) != AG_OK) fail_msg("%s", err.msg);
+        if (have != want) fail_msg("round %d: %d instead of %d", i, have, want);
+        ag_sampler_accept(whole, want);
+        ag_sampler_accept(few, want);
+    }
+    ag_sampler_destroy(few);
+    ag_sampler_destroy(whole);
+}
+
+static void the_same_tokens_are_chosen(void **state) {
+    (void)state;
+    ag_sampler_params p = ag_sampler_defaults();
+    const uint32_t top_k[] = {1, 2, 40, 256};
+    for (size_t i = 0; i < sizeof top_k / sizeof top_k[0]; i++) {
+        p.top_k = top_k[i];
+        for (p.seed = 1; p.seed <= 4; p.seed++) {
+            p.temperature = p.seed == 4 ? 0 : 2.0f;
+            p.top_p = p.seed == 3 ? 1 : 0.9f;
+            p.min_p = p.seed == 2 ? 0.05f : 0;
+            p.frequency_penalty = 0.25f;
+            p.logit_bias = biases;
+            p.n_logit_bias = p.seed == 1 ? 0 : N_BIASES;
+            compare(&p);
+        }
+    }
+}
+
+/* Penalties that raise nothing but lower all that is best. */
+static void strong_penalties_reach_further_down(void **state) {
+    (void)state;
+    ag_sampler_params p = ag_sampler_defaults();
+    p.top_k = 5;
+    p.repetition_window = 120;
+    p.presence_penalty = 30;
+    compare(&p);
+    p.presence_penalty = -3; /* what was said is likelier */
+    compare(&p);
+}
+
+static void a_whole_row_is_asked_for_where_few_do_not_do(void **state) {
+    (void)state;
+    ag_sampler_params p = ag_sampler_defaults();
+    int32_t ids[MOST_IDS];
+    size_t n_ids, k;
+    ag_sampler *s;
+    p.repetition_window = 200;
+    for (int i = 0; i < 3; i++) {
+        p.top_k = i == 0 ? 0 : i == 1 ? MOST_K + 1 : 40;
+        assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
+        for (int32_t id = 0; id <= MOST_IDS; id++) ag_sampler_accept(s, id);
+        assert_false(ag_sampler_few(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
+        ag_sampler_destroy(s);
+    }
+}
+
+static void bad_rows_are_refused(void **state) {
+    (void)state;
+    const ag_sampler_params p = ag_sampler_defaults();
+    float row[N];
+    ag_sampler *s;
+    ag_error err;
+    int32_t id;
+    assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
+    for (int i = 0; i < N; i++) row[i] = 0;
+    assert_int_equal(sample_few(s, row, 17, &id, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "logit 17 of 500"));
+    for (int i = 0; i < N; i++) row[i] = -INFINITY;
+    assert_int_equal(sample_few(s, row, SIZE_MAX, &id, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "-inf"));
+    ag_sampler_accept(s, 20);
+    row[20] = INFINITY;
+    assert_int_equal(sample_few(s, row, SIZE_MAX, &id, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "logit 20 of 500"));
+    ag_sampler_destroy(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_tokens_are_chosen),
+        cmocka_unit_test(strong_penalties_reach_further_down),
+        cmocka_unit_test(a_whole_row_is_asked_for_where_few_do_not_do),
+        cmocka_unit_test(bad_rows_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
