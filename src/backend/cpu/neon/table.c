@@ -46,4 +46,10 @@ void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
     t->softmax = ag_softmax__neon;
     t->rope = ag_rope__neon;
     t->silu_mul = ag_silu_mul__neon;
+    t->attention = ag_attention__neon;
+    t->attention_merge = ag_attention_merge__neon;
+    t->attention_scores = ag_attention_scores__neon;
+    t->attention_scratch_bytes = ag_attention_scratch_bytes__neon;
+    t->kv_load = ag_kv_load__neon;
+    t->kv_store = ag_kv_store__neon;
 }
