@@ -2,7 +2,7 @@
 /* Kernels for 64-bit ARM: NEON, which is always there, and the products of bytes of its extensions
  * dotprod (four columns of four rows an instruction) and i8mm (eight columns of two rows by two).
  * Tests run them under an emulator: no ARM machine was at hand, so nothing here has been timed and
- * nothing is prefetched. */
+ * only attention, whose body other sets share, prefetches. */
 #ifndef AG_BACKEND_CPU_NEON_H
 #define AG_BACKEND_CPU_NEON_H
 
