@@ -129,15 +129,16 @@ INLINE void q4_0_write(ag_block_q4_0 *out, const uint16_t *stored, const float *
         least = key < least ? key : least;
     }
     const int chosen = least & (Q4_0_SCALES - 1);
-    float q[AG_QK];
-    for (int i = 0; i < AG_QK; i += LANES) {
-        const vec v = v_mul(v_load(x + i), v_set(inverse[chosen]));
-        v_store(q + i, v_add(q4_0_levels(v), v_set(8)));
+    /* Two levels and 136, which makes nibbles of them, in the last places of 2^23. */
+    float pairs[AG_QK / 2];
+    for (int i = 0; i < AG_QK / 2; i += LANES) {
+        const vec inv = v_set(inverse[chosen]);
+        const vec low = q4_0_levels(v_mul(v_load(x + i), inv));
+        const vec high = q4_0_levels(v_mul(v_load(x + i + AG_QK / 2), inv));
+        v_store(pairs + i, v_add(v_fma(high, v_set(16), low), v_set(0x1p23f + 136)));
     }
     out->d = stored[chosen];
-    for (int i = 0; i < AG_QK / 2; i++) {
-        out->qs[i] = (uint8_t)((int32_t)q[i] | (int32_t)q[i + AG_QK / 2] << 4);
-    }
+    for (int i = 0; i < AG_QK / 2; i++) out->qs[i] = (uint8_t)q4_0_bits(pairs[i]);
 }
 
 /* The first n <= Q4_0_BATCH blocks; n is a multiple of LANES / 4. Of each x and extreme are set:
