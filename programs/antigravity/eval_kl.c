@@ -47,6 +47,7 @@ typedef struct kl {
     size_t n_rows;
     eval_text text;
     result_table table;
+    size_t chunk; /* tokens compared at a time: --prefill-chunk, or a shorter window */
     /* The chunk being compared. */
     const int32_t *next; /* the token that follows each */
     size_t n_predicted;  /* of them */
@@ -228,15 +229,15 @@ static ag_status compare_chunk(kl *k, const int32_t *ids, size_t n, size_t n_pre
 static int compare_text(kl *k) {
     ag_error err;
     ag_status st = AG_OK;
-    size_t chunk = k->o->model.prefill_chunk, done = 0;
+    size_t done = 0;
     progress_begin("comparing");
     for (size_t w = 0; w < k->text.n_windows && st == AG_OK; w++) {
         size_t n;
         const int32_t *ids = text_window(&k->text, w, &n);
         ag_session_reset(k->base);
         for (size_t r = 0; r < k->n_rows; r++) ag_session_reset(k->rows[r].session);
-        for (size_t at = 0; at < n && st == AG_OK; at += chunk) {
-            size_t part = n - at < chunk ? n - at : chunk;
+        for (size_t at = 0; at < n && st == AG_OK; at += k->chunk) {
+            size_t part = n - at < k->chunk ? n - at : k->chunk;
             st = compare_chunk(k, ids + at, part, at + part == n ? part - 1 : part, &err);
             done += part;
             progress_update(NULL, done, k->text.n_tokens);
@@ -321,7 +322,7 @@ static json_t *head_of(const kl *k) {
         {"tokens", json_integer((json_int_t)k->n_base)},
         {"windows", json_integer((json_int_t)k->text.n_windows)},
         {"window", json_integer((json_int_t)k->text.window)},
-        {"chunk", json_integer(o->model.prefill_chunk)},
+        {"chunk", json_integer((json_int_t)k->chunk)},
         {"threads", json_integer((json_int_t)ag_backend_threads(k->engine.backend))},
         {"base", json_object_of(base, SETTING_FIELDS + 2)},
     };
@@ -357,6 +358,8 @@ static int open_base(kl *k) {
 static int open_rows(kl *k) {
     const eval_settings *s = &k->o->settings;
     size_t chunk = k->o->model.prefill_chunk, n_vocab = k->engine.info.n_vocab;
+    if (chunk > k->text.window) chunk = k->text.window;
+    k->chunk = chunk;
     k->n_rows = settings_count(s);
     k->rows = calloc(k->n_rows, sizeof *k->rows);
     k->logits = chunk > SIZE_MAX / sizeof(float) / n_vocab
