@@ -183,6 +183,7 @@ static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n
             if (n) AG_TRY(load_rows(in, layer, b, h, n, err));
         }
     }
+    ag_kv_settle_blocks(c, layer, 0, most / AG_KV_BLOCK);
     return AG_OK;
 }
 
