@@ -259,6 +259,10 @@ typedef struct value_step {
     ahead next;
 } value_step;
 
+INLINE const float *scales_at(const ag_dtype type, const value_step *step, uint32_t s) {
+    return type == AG_F32 || type == AG_F16 ? NULL : step->scales + s;
+}
+
 /* R queries from m on, NV vectors of the head from i on; rows as `type` has them. */
 INLINE void add_values(const ag_dtype type, const int R, const int NV, float *out, const tile *t,
                        size_t m, size_t i, const value_step *step) {
@@ -282,7 +286,7 @@ INLINE void add_values(const ag_dtype type, const int R, const int NV, float *ou
     for (uint32_t s = 0; s < full; s += 4) {
         for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
             vec value[VALUE_VECS];
-            load_values(type, NV, value, row, i, step->scales + s + k);
+            load_values(type, NV, value, row, i, scales_at(type, step, s + k));
             if (i == 0 && m == 0) fetch_row(&step->next, s + k);
             for (int r = 0; r < R; r++) {
                 const vec weight = v_set(weights[r][s * QUADS + k]);
@@ -292,7 +296,7 @@ INLINE void add_values(const ag_dtype type, const int R, const int NV, float *ou
     }
     for (uint32_t s = full; s < step->n && s < most; s++, row += step->row_bytes) {
         vec value[VALUE_VECS];
-        load_values(type, NV, value, row, i, step->scales + s);
+        load_values(type, NV, value, row, i, scales_at(type, step, s));
         for (int r = 0; r < R; r++) {
             /* A slot that is not seen may hold anything: 0 * Inf would be NaN. */
             if ((float)(step->s0 + s) >= t->seen[m + (size_t)r]) continue;
