@@ -81,7 +81,8 @@ AG_API ag_pressure ag_session_memory_pressure(const ag_session *s);
 typedef struct ag_session_plan {
     size_t kv_bytes;        /* a full cache */
     size_t workspace_bytes; /* activations of a prefill chunk, shared by a model's sessions */
-    size_t eviction_bytes;  /* what the policy gathers and plans with, and the prefix's copies */
+    size_t eviction_bytes;  /* what the policy gathers and plans with, at most, and the prefix's
+                             * copies */
 } ag_session_plan;
 AG_API ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_params *params,
                                         ag_session_plan *out, ag_error *err);

@@ -94,9 +94,10 @@ static void *resident(size_t n, size_t bytes) {
     return p;
 }
 
+enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
+
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_cache *cache, ag_error *err) {
-    enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
     const ag_kv_params *kv = ag_kv_cache_params(cache);
     size_t n = kv->max_slots;
     bool keys = policy->importance == AG_IMPORTANCE_KEYS;
@@ -119,10 +120,12 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
     const ag_eviction_scratch *s = NULL;
-    size_t slot = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values +
-                  sizeof *s->importance;
-    size_t dim = policy->importance == AG_IMPORTANCE_KEYS ? kv->head_dim : 0;
-    return kv->max_slots * (slot + dim * sizeof *s->keys) + dim * sizeof *s->mean;
+    size_t n = kv->max_slots, heads = kv->n_kv_heads;
+    size_t lists = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
+    if (policy->importance != AG_IMPORTANCE_KEYS) return n * (lists + sizeof *s->importance);
+    size_t workers = heads < MOST_WORKERS ? heads : MOST_WORKERS;
+    return n * (lists + heads * sizeof *s->importance) +
+           workers * kv->head_dim * (n * sizeof *s->keys + sizeof *s->mean);
 }
 
 void ag_eviction_scratch_release(ag_eviction_scratch *s) {

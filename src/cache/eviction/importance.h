@@ -37,6 +37,7 @@ typedef struct ag_eviction_scratch {
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_cache *cache, ag_error *err);
 void ag_eviction_scratch_release(ag_eviction_scratch *s);
+/* With as many threads as can be of use. */
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
 
 /* The sums of a prefill become importance: see ag_eviction_policy.settle. The last n_window slots
