@@ -117,6 +117,32 @@ static void no_tokens_means_prefill_only(void **state) {
     assert_true(s.stats.kv_bytes > 0);
 }
 
+/* Reading the prompt and answering are one call or two: greedily, the answer is the same. */
+static void without_a_prompt_it_goes_on_from_the_logits(void **state) {
+    (void)state;
+    setup u = defaults("Once upon a time");
+    seen whole = {0}, rest = {0};
+    must(run(&u, &whole));
+    ag_session *session;
+    must(ag_session_create(model, NULL, &session, &err));
+    ag_sampler_params smp = ag_sampler_defaults();
+    smp.temperature = 0;
+    must(ag_sampler_create(&smp, (int32_t)ag_model_get_info(model)->n_vocab, &u.p.sampler, &err));
+    u.p.on_token_user = &rest;
+    assert_int_equal(ag_generate(session, NULL, 0, &u.p, NULL, &err), AG_INVALID);
+    assert_string_equal(err.msg, "no tokens to consume");
+    ag_ids ids = {0};
+    must(ag_tokenizer_encode(tokenizer, u.prompt, strlen(u.prompt), AG_ENCODE_BOS, &ids, &err));
+    must(ag_session_prefill(session, ids.data, ids.n, NULL, NULL, &err));
+    for (size_t i = 0; i < ids.n; i++) ag_sampler_accept(u.p.sampler, ids.data[i]);
+    must(ag_generate(session, NULL, 0, &u.p, &rest.stats, &err));
+    assert_int_equal(rest.stats.n_prompt, 0);
+    assert_string_equal(rest.text, whole.text);
+    ag_ids_free(&ids);
+    ag_sampler_destroy(u.p.sampler);
+    ag_session_destroy(session);
+}
+
 static void a_full_context_ends_the_text(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
@@ -249,6 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_of_tokens_ends_the_text),
         cmocka_unit_test(no_tokens_means_prefill_only),
+        cmocka_unit_test(without_a_prompt_it_goes_on_from_the_logits),
         cmocka_unit_test(a_full_context_ends_the_text),
         cmocka_unit_test(an_eos_token_ends_the_text),
         cmocka_unit_test(a_stop_string_is_cut_off_wherever_tokens_end),
