@@ -7,18 +7,17 @@ INLINE __m512 value(__m512i nibbles, __m512 d, __m512 m) {
     return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d, m); /* looks at 4 bits */
 }
 
-INLINE void unpack(bf16 *tile, const unsigned char *step, int block) {
+INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {
     const ag_q4_1_x16 *s = (const void *)step;
     const __m512 d = load_scales(s->d[block]), m = load_scales(s->m[block]);
     for (size_t v = 0; v < 4; v++) {
-        const __m512i q = _mm512_loadu_si512(s->qs[block][v]);
-        put_pair(tile, 2 * v, value(q, d, m), value(_mm512_srli_epi32(q, 8), d, m));
-        put_pair(tile, 2 * v + 1, value(_mm512_srli_epi32(q, 16), d, m),
-                 value(_mm512_srli_epi32(q, 24), d, m));
-        put_pair(tile, 2 * v + 8, value(_mm512_srli_epi32(q, 4), d, m),
-                 value(_mm512_srli_epi32(q, 12), d, m));
-        put_pair(tile, 2 * v + 9, value(_mm512_srli_epi32(q, 20), d, m),
-                 value(_mm512_srli_epi32(q, 28), d, m));
+        __m512i q[4];
+        for (int j = 0; j < 4; j++) q[j] = bytes_from(s->qs[block], v, j, soon);
+        put_pair(tile, 2 * v, value(q[0], d, m), value(q[1], d, m), soon);
+        put_pair(tile, 2 * v + 1, value(q[2], d, m), value(q[3], d, m), soon);
+        for (int j = 0; j < 4; j++) q[j] = _mm512_srli_epi32(q[j], 4);
+        put_pair(tile, 2 * v + 8, value(q[0], d, m), value(q[1], d, m), soon);
+        put_pair(tile, 2 * v + 9, value(q[2], d, m), value(q[3], d, m), soon);
     }
 }
 

@@ -36,10 +36,11 @@ typedef struct workspace {
     bf16 weights[]; /* the slab, or the ring */
 } workspace;
 
-/* Weights as tiles need them: eight vectors of four columns of 16 rows are unpacked as floats. */
+/* Writes a block of 16 rows as a tile. `soon`: to the first-level cache, for the tile to be loaded
+ * from there; else to where it stays. */
 typedef struct weight_format {
     size_t step_bytes;
-    void (*unpack)(bf16 *tile, const unsigned char *step, int block);
+    void (*unpack)(bf16 *tile, const unsigned char *step, size_t block, int soon);
 } weight_format;
 
 INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
@@ -51,14 +52,29 @@ INLINE __m512 load_scales(const void *halves) {
     return _mm512_mul_ps(load_halves(halves), _mm512_set1_ps(1027.0f / 1024));
 }
 
-/* Columns 2 * i and 2 * i + 1 of the block. */
-INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd) {
+/* Columns 2 * i and 2 * i + 1 of the block. Two stores to a line that is at hand are quicker than
+ * the two put together; elsewhere they are not. */
+INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd, int soon) {
     const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
     const __m512i high = _mm512_castps_si512(odd);
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
+    if (soon) {
+        _mm512_store_si512(tile + 32 * i, high);
+        _mm512_mask_storeu_epi16(tile + 32 * i, 0x55555555, low);
+        return;
+    }
     enum { LOW_OR_HIGH_AND_UPPER = 0xf8 };
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
     _mm512_store_si512(tile + 32 * i,
                        _mm512_ternarylogic_epi32(low, high, upper, LOW_OR_HIGH_AND_UPPER));
+}
+
+/* Nibbles of 16 rows, with byte j of each four at the lowest bits of its lane. `soon` as above: a
+ * load saves a shift. */
+INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int soon) {
+    const uint8_t *q = qs[v][0];
+    if (!soon || j == 0) return _mm512_srli_epi32(_mm512_loadu_si512(q), 8 * (unsigned)j);
+    if (v < 3) return _mm512_loadu_si512(q + j);
+    return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* nothing behind the last of them */
 }
 
 /* ---- fetching ---- */
@@ -185,7 +201,7 @@ INLINE void unpack_panel(const call *c, bf16 *tiles, const size_t NT, size_t g, 
         for (size_t b = 0; b < n; b++) {
             const unsigned char *step = group + (first + b) / 2 * c->f->step_bytes;
             prefetch_half(c->f, prefetch_of(step, c->prefetch_end), b % 2);
-            c->f->unpack(tiles + (b * NT + j) * TILE, step, (int)(b % 2));
+            c->f->unpack(tiles + (b * NT + j) * TILE, step, b % 2, 0);
         }
     }
 }
@@ -304,7 +320,7 @@ INLINE void multiply_groups(const int MT, const int NG, const call *c, size_t g)
                 const unsigned char *from = step + (size_t)j * c->group_bytes;
                 const size_t at = (b + (size_t)half) * (size_t)NG + (size_t)j;
                 prefetch_half(c->f, prefetch_among(c, from, left, (size_t)NG), (size_t)half);
-                c->f->unpack(ring + at % RING * TILE, from, half);
+                c->f->unpack(ring + at % RING * TILE, from, (size_t)half, 1);
                 if (at < LAG) continue;
                 multiply_tile(MT, (j + 2 * NG - LAG) % NG, c, ring + (at - LAG) % RING * TILE,
                               (at - LAG) / (size_t)NG);
