@@ -57,6 +57,10 @@ typedef struct ag_device_info {
 AG_API ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, size_t *n,
                                     ag_error *err);
 
+/* Bytes a second at which the device reads memory of its own, measured now, in some milliseconds: a
+ * bound for decoding. 0 where the backend's memory is the host's. */
+AG_API ag_status ag_backend_read_rate(ag_backend *be, double *bytes_per_s);
+
 /* ---- matrices ---- */
 
 /* y[m,n] = a[m,k] * b[k,n], all F32. y may be neither a nor b. */

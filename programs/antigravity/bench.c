@@ -196,7 +196,9 @@ static int run_threads(bench_options *o, bench_table *table) {
         o->model.threads = o->threads.v[i];
         code = open_model(&b);
         if (code == EXIT_DONE) {
-            b.bandwidth = bandwidth_create(ag_backend_threads(b.engine.backend));
+            ag_backend *be = b.engine.backend;
+            if (!strcmp(ag_backend_name(be), "cpu"))
+                b.bandwidth = bandwidth_create(ag_backend_threads(be));
             code = run_rows(&b, table);
         }
         bandwidth_destroy(b.bandwidth);

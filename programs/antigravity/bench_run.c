@@ -100,6 +100,13 @@ static void set_share(const run *r, bench_row *row) {
     if (rate > 0) row->share = row->bytes_per_token * row->median / rate;
 }
 
+/* Of the memory that the backend computes in. */
+static double read_rate(const bench *b) {
+    double rate = 0;
+    if (b->bandwidth) return bandwidth_measure(b->bandwidth);
+    return ag_backend_read_rate(b->engine.backend, &rate) == AG_OK ? rate : 0;
+}
+
 static ag_status measure_once(run *r, bench_row *row) {
     const bench_options *o = r->b->o;
     char label[64];
@@ -107,7 +114,7 @@ static ag_status measure_once(run *r, bench_row *row) {
     bench_test_name(row, label, sizeof label);
     progress_begin(label);
     row->n_samples = 0;
-    row->read_before = bandwidth_measure(r->b->bandwidth);
+    row->read_before = read_rate(r->b);
     uint32_t warm_up = row->n_gen < WARM_UP_TOKENS ? row->n_gen : WARM_UP_TOKENS;
     ag_status status = time_once(r, row->n_prompt, warm_up, &s);
     for (uint32_t i = 0; i < o->repetitions && status == AG_OK; i++) {
@@ -116,7 +123,7 @@ static ag_status measure_once(run *r, bench_row *row) {
         row->samples[row->n_samples++] = s > 0 ? n / s : 0;
     }
     if (status == AG_OK) {
-        row->read_after = bandwidth_measure(r->b->bandwidth);
+        row->read_after = read_rate(r->b);
         summarise(row);
         set_share(r, row);
     }

@@ -40,6 +40,11 @@ void ag_backend_log(const ag_backend *be, ag_log_level level, const char *fmt, .
 
 ag_status ag_sync(ag_backend *be) { return be->ops->sync ? be->ops->sync(be) : AG_OK; }
 
+ag_status ag_backend_read_rate(ag_backend *be, double *bytes_per_s) {
+    *bytes_per_s = 0;
+    return be->ops->read_rate ? be->ops->read_rate(be, bytes_per_s) : AG_OK;
+}
+
 /* ---- matrices ---- */
 
 ag_status ag_matmul(ag_backend *be, ag_tensor *y, const ag_tensor *a, const ag_tensor *b) {

@@ -87,6 +87,8 @@ typedef struct ag_backend_ops {
     ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
     /* optional; NULL: the row is read as a whole. Waits for the row */
     ag_status (*row_top)(ag_backend *b, const ag_tensor *row, ag_row_top *top);
+    /* optional; NULL: not measured */
+    ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
 } ag_backend_ops;
 
 struct ag_backend {

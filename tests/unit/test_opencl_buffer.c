@@ -261,6 +261,15 @@ static void a_large_array_makes_the_ring_grow(void **state) {
     free(back);
 }
 
+static void reading_has_a_rate_and_leaves_nothing_behind(void **state) {
+    (void)state;
+    double rate = 0;
+    size_t before = ag_memory_bytes_in_use(ag_backend_memory(be));
+    assert_int_equal(ag_backend_read_rate(be, &rate), AG_OK);
+    assert_true(rate > 1e6 && rate < 1e14);
+    assert_int_equal(ag_memory_bytes_in_use(ag_backend_memory(be)), before);
+}
+
 int main(void) {
     be = open_opencl();
     if (!be) return EXIT_SKIPPED;
@@ -277,6 +286,7 @@ int main(void) {
         cmocka_unit_test(a_host_tensor_is_no_argument),
         cmocka_unit_test(staged_arrays_are_found_again),
         cmocka_unit_test(a_found_array_is_not_overwritten_by_its_neighbour),
+        cmocka_unit_test(reading_has_a_rate_and_leaves_nothing_behind),
         cmocka_unit_test(a_large_array_makes_the_ring_grow),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,7 @@ static const ag_backend_ops opencl_ops = {
     .hadamard = ag_cl_hadamard,
     .row_top = ag_cl_row_top,
     .kv_compact = ag_cl_kv_compact,
+    .read_rate = ag_cl_read_rate,
 };
 
 /* ---- life ---- */

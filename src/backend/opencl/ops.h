@@ -76,4 +76,7 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
 /* ops_top_k.c */
 ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top);
 
+/* bandwidth.c */
+ag_status ag_cl_read_rate(ag_backend *b, double *bytes_per_s);
+
 #endif
