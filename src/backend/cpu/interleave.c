@@ -13,13 +13,16 @@ static size_t group_bytes_q4_0(size_t k) { return ag_x16_steps(k) * sizeof(ag_q4
 static size_t group_bytes_q4_1(size_t k) { return ag_x16_steps(k) * sizeof(ag_q4_1_x16); }
 static size_t group_bytes_q8_0(size_t k) { return ag_x16_steps(k) * sizeof(ag_q8_0_x16); }
 
+/* Otherwise some of the group is written by no row. */
+static int is_whole(size_t n_rows, size_t k) { return n_rows == AG_X16 && k % AG_X16_COLS == 0; }
+
 /* The nibbles of one block, for row r of qs. In both orders byte i holds elements i and i + 16. */
 static void put_nibbles(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *block) {
     for (size_t v = 0; v < 4; v++) memcpy(qs[v][r], block + 4 * v, 4);
 }
 
 static void fill_q4_0(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k) {
-    memset(group, 0, group_bytes_q4_0(k));
+    if (!is_whole(n_rows, k)) memset(group, 0, group_bytes_q4_0(k));
     for (size_t r = 0; r < n_rows; r++) {
         ag_q4_0_x16 *steps = group;
         const unsigned char *row = (const unsigned char *)rows + r * row_bytes;
@@ -33,7 +36,7 @@ static void fill_q4_0(void *group, const void *rows, size_t row_bytes, size_t n_
 }
 
 static void fill_q4_1(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k) {
-    memset(group, 0, group_bytes_q4_1(k));
+    if (!is_whole(n_rows, k)) memset(group, 0, group_bytes_q4_1(k));
     for (size_t r = 0; r < n_rows; r++) {
         ag_q4_1_x16 *steps = group;
         const unsigned char *row = (const unsigned char *)rows + r * row_bytes;
@@ -48,7 +51,7 @@ static void fill_q4_1(void *group, const void *rows, size_t row_bytes, size_t n_
 }
 
 static void fill_q8_0(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k) {
-    memset(group, 0, group_bytes_q8_0(k));
+    if (!is_whole(n_rows, k)) memset(group, 0, group_bytes_q8_0(k));
     for (size_t r = 0; r < n_rows; r++) {
         ag_q8_0_x16 *steps = group;
         const unsigned char *row = (const unsigned char *)rows + r * row_bytes;
