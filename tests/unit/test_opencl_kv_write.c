@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the device writes into a cache is to the byte what the CPU backend writes, and what has no
+ * value in the cache's type becomes NaN. */
+#include "quant/quant.h"
+#include "unit/opencl_device.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 100, HEADS = 2, DIM = 64, HELD = 90, N_VALUES = N * HEADS * DIM };
+enum { PART = HEADS * AG_KV_BLOCK * DIM * 4, BLOCK_BYTES = 3 * PART, N_BLOCKS = 2 };
+
+static ag_backend *device, *cpu;
+static uint32_t held[HEADS] = {HELD, HELD - 7};
+
+/* All magnitudes that halves have, signs, zeros, blocks of zeros and lone values among them. */
+static void fill(float *values, uint32_t seed) {
+    uint64_t state = seed;
+    for (size_t i = 0; i < N_VALUES; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const int exponent = (int)(i / AG_QK % 32) - 20 - (int)(state >> 61);
+        const float v = (float)(int32_t)(state >> 32) * 0x1p-31f;
+        values[i] = state >> 40 & 15 ? ldexpf(v, exponent) : 0;
+        if (i / AG_QK % 11 == 5) values[i] = i % AG_QK == 17 ? v : 0;
+    }
+}
+
+/* The blocks of a cache after the tokens were written. */
+static void write_tokens(ag_backend *be, ag_dtype type, const float *values, unsigned char *out) {
+    ag_error err;
+    ag_buffer *blocks, *owner;
+    ag_tensor t;
+    uint32_t positions[N];
+    for (uint32_t i = 0; i < N; i++) positions[i] = 3 * i + 5;
+    ag_memory *memory = ag_backend_memory(be);
+    assert_int_equal(ag_memory_alloc(memory, N_BLOCKS * BLOCK_BYTES, AG_USAGE_KV, &blocks, &err),
+                     AG_OK);
+    assert_int_equal(ag_tensor_alloc(&t, &owner, memory, AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(N, HEADS, DIM), &err),
+                     AG_OK);
+    assert_int_equal(ag_buffer_upload(owner, 0, values, N_VALUES * sizeof *values, &err), AG_OK);
+    const ag_kv_block places[N_BLOCKS] = {{blocks, 0}, {blocks, BLOCK_BYTES}};
+    const ag_kv_view kv = {.k_type = type,
+                           .v_type = type,
+                           .n_kv_heads = HEADS,
+                           .head_dim = DIM,
+                           .v_offset = PART,
+                           .p_offset = 2 * PART,
+                           .blocks = places,
+                           .n_blocks = N_BLOCKS,
+                           .n_slots = held};
+    if (ag_kv_write(be, &kv, &t, &t, positions) != AG_OK) fail_msg("%s", ag_backend_error(be)->msg);
+    assert_int_equal(ag_sync(be), AG_OK);
+    assert_int_equal(ag_buffer_download(out, blocks, 0, N_BLOCKS * BLOCK_BYTES, &err), AG_OK);
+    ag_buffer_release(&owner);
+    ag_buffer_release(&blocks);
+}
+
+static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+static void bytes_are_those_of_the_cpu(void **state) {
+    (void)state;
+    float *values = malloc(N_VALUES * sizeof *values);
+    unsigned char *want = malloc(N_BLOCKS * BLOCK_BYTES), *have = malloc(N_BLOCKS * BLOCK_BYTES);
+    assert_true(values && want && have);
+    for (uint32_t i = 0; i < N_TYPES; i++) {
+        fill(values, i + 1);
+        write_tokens(cpu, types[i], values, want);
+        write_tokens(device, types[i], values, have);
+        assert_memory_equal(have, want, N_BLOCKS * BLOCK_BYTES);
+    }
+    free(have);
+    free(want);
+    free(values);
+}
+
+static void what_cannot_be_kept_is_nan(void **state) {
+    (void)state;
+    const float bad[] = {NAN, INFINITY, -INFINITY, 1e9f};
+    float *values = calloc(N_VALUES, sizeof *values), row[DIM];
+    unsigned char *have = malloc(N_BLOCKS * BLOCK_BYTES);
+    assert_true(values && have);
+    for (uint32_t i = 0; i < N_TYPES * 4; i++) {
+        const ag_dtype type = types[i / 4];
+        values[40] = bad[i % 4]; /* the first token's first head */
+        write_tokens(device, type, values, have);
+        ag_dequantize_row(type, row, have + HELD * ag_dtype_row_bytes(type, DIM), DIM);
+        if (type == AG_F32 && i % 4 == 3) assert_true(row[40] == bad[3]);
+        else assert_true(isnan(row[40]));
+        assert_true(row[0] == 0);
+    }
+    free(have);
+    free(values);
+}
+
+int main(void) {
+    device = open_opencl();
+    if (!device) return EXIT_SKIPPED;
+    if (ag_backend_create(NULL, &cpu, NULL) != AG_OK) return EXIT_FAILURE;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_cpu),
+        cmocka_unit_test(what_cannot_be_kept_is_nan),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ag_backend_destroy(cpu);
+    ag_backend_destroy(device);
+    return failed;
+}
