@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised operands as the vector kernels read them; one layout for all instruction sets, of x86
- * and of ARM. Kernels that share it give the same bits: whole products of a block of 32 in int32,
- * then one multiplication of scales and one fused addition a block, in the order of the blocks. */
+ * and of ARM. Kernels that share both operands give the same bits: whole products of a block of 32
+ * in int32, then one multiplication of scales and one fused addition a block, in the order of the
+ * blocks. Those for many rows with matrix units share the weights alone. */
 #ifndef AG_BACKEND_CPU_INTERLEAVED_H
 #define AG_BACKEND_CPU_INTERLEAVED_H
 
