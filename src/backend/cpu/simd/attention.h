@@ -109,7 +109,7 @@ INLINE void score_keys(const int NV, const int S, float *scores, const float *q,
         for (int s = 0; s < S; s++) acc[v][s] = v_zero();
     }
     const size_t q_stride = width * QUADS;
-    fetcher f = fetcher_of(next, (size_t)S, width / 4, q);
+    fetcher f = fetcher_of(next, (size_t)S, width / 4);
     for (size_t i = 0; i < width; i += 4) {
         vec query[KEY_VECS];
         for (int v = 0; v < NV; v++) query[v] = v_load(q + (size_t)v * q_stride + i * QUADS);
@@ -136,7 +136,7 @@ INLINE void score_rows_of(const size_t width, const tile *t, const float *keys, 
     size_t v = 0;
     for (; v + KEY_VECS <= t->n_vecs; v += KEY_VECS) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
-        const ahead part = v ? (ahead){NOTHING, NOTHING} : *next;
+        const ahead part = v ? (ahead){NOTHING, 0} : *next;
         for (uint32_t s = 0; s < n; s += 4) {
             const ahead rows = ahead_from(&part, s);
             score_keys(KEY_VECS, 4, scores + s * QUADS, t->q + v * q_stride, keys + s * width,
@@ -145,7 +145,7 @@ INLINE void score_rows_of(const size_t width, const tile *t, const float *keys, 
     }
     for (; v < t->n_vecs; v++) {
         float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
-        const ahead part = v ? (ahead){NOTHING, NOTHING} : *next;
+        const ahead part = v ? (ahead){NOTHING, 0} : *next;
         for (uint32_t s = 0; s < n; s += STEP) {
             const ahead rows = ahead_from(&part, s);
             score_keys(1, STEP, scores + s * QUADS, t->q + v * q_stride, keys + s * width, width,
@@ -180,8 +180,8 @@ static void score_block(const tile *t, uint32_t b, uint32_t n, stream next) {
     const stream here = keys_of(t, b);
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        const ahead meanwhile = ahead_of(here, next, s, rows, n);
-        const float *keys = load_rows(t->room, stream_from(here, s).rows, rows, &t->keys);
+        const ahead meanwhile = {next, s};
+        const float *keys = load_rows(t->room, row_of(&here, s), rows, &t->keys);
         score_rows(t, keys, s, rows, &meanwhile);
     }
 }
@@ -333,12 +333,12 @@ INLINE void add_queries(const ag_dtype type, float *out, const tile *t, const va
 static void add_converted(const tile *t, float *out, stream here, uint32_t n, stream next) {
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        const float *values = load_rows(t->room, stream_from(here, s).rows, rows, &t->values);
+        const float *values = load_rows(t->room, row_of(&here, s), rows, &t->values);
         const value_step step = {.rows = (const unsigned char *)values,
                                  .row_bytes = t->width * sizeof(float),
                                  .s0 = s,
                                  .n = rows,
-                                 .next = ahead_of(here, next, s, rows, n)};
+                                 .next = {next, s}};
         add_queries(AG_F32, out, t, &step);
     }
 }
@@ -355,7 +355,7 @@ static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, stream 
                              .row_bytes = here.row_bytes,
                              .scales = load_scales(t->room, here.rows, n, &t->values),
                              .n = n,
-                             .next = ahead_of(here, next, 0, n, n)};
+                             .next = {next, 0}};
     if (type == AG_F32) add_queries(AG_F32, out, t, &step);
     else if (type == AG_F16) add_queries(AG_F16, out, t, &step);
     else if (type == AG_Q8_0) add_queries(AG_Q8_0, out, t, &step);

@@ -113,18 +113,20 @@ INLINE void load_values(const ag_dtype type, const int NV, vec *values, const un
 }
 
 /* ---- fetching ----
- * Few queries compute less than a row takes to arrive: what is wanted next is fetched meanwhile,
- * row by row and not all at once, or the fetches would wait for each other. From memory into the
- * second level, which has more lines under way at a time than the first; from there into the first
- * shortly before they are read. */
+ * Few queries compute less than a row takes to arrive: while the rows of one part of a block are
+ * worked on, those that are wanted next are fetched into the second level, line by line and not all
+ * at once, or the fetches would wait for each other. Lines come from four places of the part in
+ * turn, which lie in different pages, so that the processor's own fetching sees several streams. */
 
 typedef struct stream {
     const unsigned char *rows; /* NULL: nothing */
     size_t row_bytes;
 } stream;
 
+/* What is fetched while rows from `row` on are worked on: those of the same numbers. */
 typedef struct ahead {
-    stream soon, later;
+    stream next;
+    size_t row;
 } ahead;
 
 static const stream NOTHING = {0};
@@ -133,63 +135,43 @@ INLINE stream stream_of(const unsigned char *rows, const cache_rows *r) {
     return (stream){rows, r->row_bytes};
 }
 
-INLINE stream stream_from(stream s, size_t row) {
-    if (s.rows) s.rows += row * s.row_bytes;
-    return s;
+INLINE const unsigned char *row_of(const stream *s, size_t row) {
+    return s->rows + row * s->row_bytes;
 }
 
-/* While rows [row, row + n) of `here` are worked on, of which there are `end`. */
-INLINE ahead ahead_of(stream here, stream next, size_t row, size_t n, size_t end) {
-    return (ahead){row + n < end ? stream_from(here, row + n) : next, stream_from(next, row)};
-}
+INLINE ahead ahead_from(const ahead *a, size_t row) { return (ahead){a->next, a->row + row}; }
 
-INLINE ahead ahead_from(const ahead *a, size_t row) {
-    return (ahead){stream_from(a->soon, row), stream_from(a->later, row)};
+INLINE size_t lines_before(const stream *s, size_t row) { return row * s->row_bytes / 64; }
+
+INLINE void fetch_line(const stream *s, size_t line) {
+    enum { PLACES = 4 };
+    const size_t apart = lines_before(s, AG_KV_BLOCK / PLACES);
+    __builtin_prefetch(s->rows + (line % PLACES * apart + line / PLACES) * 64, 0, 2);
 }
 
 INLINE void fetch_row(const ahead *a, size_t row) {
-    const stream *s = &a->soon, *l = &a->later;
-    if (s->rows) {
-        const unsigned char *p = s->rows + row * s->row_bytes;
-        for (size_t i = 0; i < s->row_bytes; i += 64) __builtin_prefetch(p + i, 0, 3);
-    }
-    if (l->rows) {
-        const unsigned char *p = l->rows + row * l->row_bytes;
-        for (size_t i = 0; i < l->row_bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+    if (!a->next.rows) return;
+    const size_t end = lines_before(&a->next, a->row + row + 1);
+    for (size_t line = lines_before(&a->next, a->row + row); line < end; line++) {
+        fetch_line(&a->next, line);
     }
 }
 
-/* The fetching of some rows in even steps. There is always an address, so that a step asks nothing:
- * what is not wanted is `spare`, which lies in the first level. */
+/* The fetching for some rows in even steps. */
 typedef struct fetcher {
-    const unsigned char *soon, *later;
-    size_t soon_step, later_step;
-    bool wide; /* steps of more than a line */
+    stream next;
+    size_t line, end, each; /* each: lines of a step, at most */
 } fetcher;
 
-INLINE fetcher fetcher_of(const ahead *a, size_t n_rows, size_t n_steps, const void *spare) {
-    fetcher f = {spare, spare, 0, 0, false};
-    if (a->soon.rows) {
-        f.soon = a->soon.rows;
-        f.soon_step = (n_rows * a->soon.row_bytes + n_steps - 1) / n_steps;
-    }
-    if (a->later.rows) {
-        f.later = a->later.rows;
-        f.later_step = (n_rows * a->later.row_bytes + n_steps - 1) / n_steps;
-    }
-    f.wide = f.soon_step > 64 || f.later_step > 64;
-    return f;
+INLINE fetcher fetcher_of(const ahead *a, size_t n_rows, size_t n_steps) {
+    if (!a->next.rows) return (fetcher){0};
+    const size_t line = lines_before(&a->next, a->row);
+    const size_t end = lines_before(&a->next, a->row + n_rows);
+    return (fetcher){a->next, line, end, (end - line + n_steps - 1) / n_steps};
 }
 
 INLINE void fetch_step(fetcher *f) {
-    __builtin_prefetch(f->soon, 0, 3);
-    __builtin_prefetch(f->later, 0, 2);
-    if (f->wide) {
-        __builtin_prefetch(f->soon + 64, 0, 3);
-        __builtin_prefetch(f->later + 64, 0, 2);
-    }
-    f->soon += f->soon_step;
-    f->later += f->later_step;
+    for (size_t i = 0; i < f->each && f->line < f->end; i++) fetch_line(&f->next, f->line++);
 }
 
 #endif
