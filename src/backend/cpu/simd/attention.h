@@ -412,9 +412,11 @@ static void merge(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t
         for (size_t i = 0; i < width; i += LANES) {
             v_store(x + i, v_fma(v_load(y + i), new, v_mul(v_load(x + i), old)));
         }
-        float sums[LANES], maxima[LANES];
-        v_store(sums, v_fma(v_set(from->sum[q]), new, v_mul(v_set(into->sum[q]), old)));
-        v_store(maxima, max);
+        /* Not whole vectors: gcc 12 aligns locals of 64 bytes wrongly where the address sanitizer
+         * keeps frames on the heap. */
+        float sums[QUADS], maxima[QUADS];
+        v_store_firsts(sums, v_fma(v_set(from->sum[q]), new, v_mul(v_set(into->sum[q]), old)));
+        v_store_firsts(maxima, max);
         into->sum[q] = sums[0];
         into->max[q] = maxima[0];
     }
