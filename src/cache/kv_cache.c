@@ -194,6 +194,16 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
     return AG_OK;
 }
 
+/* n more slots are written in every head of a layer, whose longest had `held`. */
+static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t held, uint32_t n,
+                        uint32_t last_position) {
+    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        ag_kv_slots_of(c, layer)[h] += n;
+        ag_kv_last_of(c, layer)[h] = last_position;
+    }
+    ag_kv_settle_blocks(c, layer, held / AG_KV_BLOCK, (held + n) / AG_KV_BLOCK);
+}
+
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
                              const uint32_t *positions, ag_error *err) {
     if (layer >= c->params.n_layers) {
@@ -218,13 +228,23 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         ag_kv_give_back_tail(c, layer);
         return st;
     }
-    uint32_t *n_slots = ag_kv_slots_of(c, layer);
-    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
-        n_slots[h] += (uint32_t)n;
-        ag_kv_last_of(c, layer)[h] = positions[n - 1];
-    }
-    ag_kv_settle_blocks(c, layer, held / AG_KV_BLOCK, (held + (uint32_t)n) / AG_KV_BLOCK);
+    count_slots(c, layer, held, (uint32_t)n, positions[n - 1]);
     return AG_OK;
+}
+
+ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err) {
+    AG_TRY(ag_kv_cache_reserve(c, 1, err));
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        uint32_t end = blocks_for(ag_kv_layer_length(c, l) + 1);
+        AG_TRY(ag_kv_own_blocks(c, l, first_written(c, l), end, err));
+    }
+    return AG_OK;
+}
+
+void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position) {
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        count_slots(c, l, ag_kv_layer_length(c, l), 1, position);
+    }
 }
 
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {

@@ -19,6 +19,11 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
 /* What ag_kv_cache_fork does, into an empty cache of the same parameters. */
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 
+/* For a backend that writes one token's row into the next slot of every layer and head by itself:
+ * before, the blocks of these slots become the cache's own; afterwards they are counted. */
+ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err);
+void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position);
+
 /* Before keys are rotated: copies of those whose position is below n_protected.
  *   k [n, n_kv_heads, head_dim] F32, host-visible or not */
 ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,

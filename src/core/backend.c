@@ -344,3 +344,8 @@ ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top)
     if (be->ops->row_top) return be->ops->row_top(be, row, top);
     return AG_FAIL(&be->err, UNSUPPORTED, "backend %s reads rows as a whole", be->ops->name);
 }
+
+ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken) {
+    *taken = false;
+    return be->ops->decode_step ? be->ops->decode_step(be, step, taken) : AG_OK;
+}

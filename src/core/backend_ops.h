@@ -4,7 +4,7 @@
 #ifndef AG_CORE_BACKEND_OPS_H
 #define AG_CORE_BACKEND_OPS_H
 
-#include "core/kv_view.h"
+#include "core/decode_step.h"
 
 #include <antigravity/backend.h>
 
@@ -89,6 +89,9 @@ typedef struct ag_backend_ops {
     ag_status (*row_top)(ag_backend *b, const ag_tensor *row, ag_row_top *top);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
+    /* optional; NULL: never taken. *taken false: not this step, and nothing has changed but the
+     * bytes of the token's slots; the caller does it operation by operation. */
+    ag_status (*decode_step)(ag_backend *b, const ag_decode_step *step, bool *taken);
 } ag_backend_ops;
 
 struct ag_backend {
@@ -143,5 +146,10 @@ ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
 /* Whether reading a few values of a row costs less here than reading it. */
 bool ag_has_row_top(const ag_backend *be);
 ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top);
+
+/* One token through the whole model, if the backend has a way of its own for such a step: *taken.
+ * Its key and value are then in every layer's next slot, which is the caller's to count, and the
+ * logits are there. Results are those of the operations but for rounding. */
+ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken);
 
 #endif

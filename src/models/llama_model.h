@@ -3,6 +3,7 @@
 #ifndef AG_MODELS_LLAMA_MODEL_H
 #define AG_MODELS_LLAMA_MODEL_H
 
+#include "core/decode_step.h"
 #include "models/embedding.h"
 #include "models/llama_weights.h"
 
@@ -16,6 +17,10 @@ struct ag_model {
     ag_tensor inv_freq; /* [head_dim / 2] */
     ag_buffer *inv_freq_owner;
     ag_workspace workspace; /* shared by the model's sessions */
+    struct {
+        ag_decode_layer *layers; /* owned; NULL: not listed yet */
+        ag_kv_view *views;       /* owned; [n_layers] */
+    } decode;
 };
 
 /* The next n tokens of one sequence. */
@@ -37,6 +42,13 @@ ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_i
 /* logits [n_rows, n_vocab] of the last pass's rows from row0 on. */
 ag_status ag_llama_logits(ag_model *m, size_t row0, size_t n_rows, ag_tensor *logits,
                           ag_error *err);
+
+/* The same for one token of one sequence, down to its logits, if the backend takes such a step as a
+ * whole and the model and the cache allow it: *done. Else nothing has happened.
+ *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted */
+ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
+                          float *host_logits, bool *done, ag_error *err);
+void ag_llama_decode_release(ag_model *m);
 
 /* A number that tells models apart: of names, sizes and some bytes of every tensor in the files, of
  * the rotation's frequencies and the last norm. The directory's name does not matter. */

@@ -147,6 +147,7 @@ ag_status ag_model_load(ag_backend *be, const char *dir, const ag_model_params *
 void ag_model_destroy(ag_model *m) {
     if (!m) return;
     ag_workspace_release(&m->workspace);
+    ag_llama_decode_release(m);
     ag_llama_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);
     ag_weight_files_destroy(m->files);

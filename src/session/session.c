@@ -258,13 +258,21 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
     return ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
 }
 
-/* One chunk through the model; its tokens are consumed. n_left more of the call follow. */
+/* One chunk through the model; its tokens are consumed. n_left more of the call follow. *whole: the
+ * last token's logits are there, too, and its hidden state is not; NULL: that is not wanted. */
 static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size_t n_left,
-                               ag_error *err) {
+                               bool *whole, ag_error *err) {
     ag_forward_item item = {.cache = s->cache, .ids = ids, .n = n, .position = s->position};
     s->on_device = false;
     AG_TRY(ag_cache_manager_before(s->manager, s->position, n, n_left, &item.scores, err));
-    AG_TRY(ag_llama_forward(s->model, &item, 1, err));
+    bool done = false;
+    if (whole && n == 1 && !n_left) {
+        float *copy = s->deferring ? NULL : s->copied;
+        AG_TRY(ag_llama_decode(s->model, &item, &s->logits, copy, &done, err));
+        s->on_device = done && s->copied && s->deferring;
+    }
+    if (!done) AG_TRY(ag_llama_forward(s->model, &item, 1, err));
+    if (whole) *whole = done;
     s->position += (uint32_t)n;
     s->has_logits = false;
     return ag_cache_manager_after(s->manager, s->position, n_left, err);
@@ -275,16 +283,19 @@ ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n, ag_pro
     AG_TRY(check_ids(s, ids, n, err));
     AG_TRY(ag_cache_manager_begin(s->manager, n, err));
     size_t done = 0, last = 0;
+    bool whole = false;
     while (done < n) {
         last = ag_cache_manager_chunk(s->manager, n - done, s->params.prefill_chunk);
-        AG_TRY(forward_chunk(s, ids + done, last, n - done - last, err));
+        AG_TRY(forward_chunk(s, ids + done, last, n - done - last, &whole, err));
         done += last;
         if (progress && !progress(user, done, n)) {
             return AG_FAIL(err, CANCELLED, "cancelled after %zu of %zu tokens", done, n);
         }
     }
-    AG_TRY(ag_llama_logits(s->model, last - 1, 1, &s->logits, err));
-    AG_TRY(read_logits(s, err));
+    if (!whole) {
+        AG_TRY(ag_llama_logits(s->model, last - 1, 1, &s->logits, err));
+        AG_TRY(read_logits(s, err));
+    }
     s->has_logits = true;
     return AG_OK;
 }
@@ -341,7 +352,7 @@ ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, ag_logit
     AG_TRY(ag_cache_manager_begin(s->manager, n, err));
     for (size_t done = 0; done < n;) {
         size_t chunk = ag_cache_manager_chunk(s->manager, n - done, s->params.prefill_chunk);
-        AG_TRY(forward_chunk(s, ids + done, chunk, n - done - chunk, err));
+        AG_TRY(forward_chunk(s, ids + done, chunk, n - done - chunk, NULL, err));
         AG_TRY(score_chunk(s, done, chunk, row, user, err));
         done += chunk;
     }

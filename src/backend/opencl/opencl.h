@@ -24,6 +24,7 @@
 
 typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
+typedef struct ag_cl_token ag_cl_token; /* token.h */
 
 /* ---- small host arrays on their way to the device (staging.c) ---- */
 
@@ -59,6 +60,7 @@ struct ag_cl_backend {
         cl_mem mem; /* owned; NULL: none yet */
         size_t bytes;
     } scratch;
+    ag_cl_token *token; /* owned; NULL: no step was taken as a whole yet */
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */
@@ -150,6 +152,7 @@ typedef struct ag_cl_buffer {
     ag_buffer base;
     ag_cl_memory *memory; /* borrowed */
     cl_mem mem;           /* owned */
+    uint64_t address;     /* as kernels see it; 0: not asked for yet (token_boxes.c) */
     void *mapped;         /* NULL: the device's */
 } ag_cl_buffer;
 

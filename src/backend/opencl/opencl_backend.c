@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/ops.h"
+#include "backend/opencl/token.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -11,6 +12,7 @@
 static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (cl->queue) (void)cl->api.clFinish(cl->queue);
+    ag_cl_token_close(cl);
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
     ag_cl_memory_destroy(cl->memory);
@@ -54,6 +56,7 @@ static const ag_backend_ops opencl_ops = {
     .row_top = ag_cl_row_top,
     .kv_compact = ag_cl_kv_compact,
     .read_rate = ag_cl_read_rate,
+    .decode_step = ag_cl_decode_step,
 };
 
 /* ---- life ---- */

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One token through the whole network in one launch: the host writes a program, one stage for each
+ * product and each attention, and every group runs all of it, doing its share of each stage. There
+ * is no barrier between groups: a value travels as a packet beside the tag of its stage
+ * (token_device.cl), and who needs it polls. All groups must be resident at once, or those that run
+ * would wait for those that do not; a wait is bounded.
+ *
+ * A box is written again two or more stages after it was read. That is safe because every group has
+ * rows of every q/k/v product and of every gate/up product: nobody can be so far ahead (the host
+ * sees to it that there are no more groups than that). */
+#include "token_attention.cl"
+
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define X_BYTES (X_BLOCKS * (32 + 8))
+#define SCRATCH_BYTES MAX(X_BYTES, DESK_FLOATS * 4)
+#define PAIR_UNITS (WARPS >= 32 ? 2 : 4) /* a group takes at most 32 rows of gate and up at once */
+
+typedef uint __attribute__((may_alias)) word;
+enum { STAGE_WORDS = sizeof(stage) / sizeof(uint) };
+
+/* LOCAL work-items to a group. Addresses are as address_of() found them.
+ *   first_tag  the tag of what the host put into the first box; stage i writes first_tag + 1 + i
+ *   cos_sin    [HEAD_DIM / 2] pairs for this position */
+__kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
+token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong cos_sin, ulong blocks, ulong n_slots, ulong partial, uint n_kv, uint max_blocks,
+      uint v_offset, uint p_offset, uint position, float scale, float eps) {
+    __local uint4 scratch[(SCRATCH_BYTES + 15) / 16];
+    __local float squares[WARPS];
+    __local float gated[2 * 32];
+    __local float2 turns[HEAD_DIM / 2];
+    __local stage stages[2]; /* this one, and the next */
+    const uint item = get_local_id(0), group = get_group_id(0), n_groups = get_num_groups(0);
+    __global const stage *program = (__global const stage *)program_at;
+    volatile __global uint *aborted = (volatile __global uint *)aborted_at;
+    const cache c = {blocks,     n_slots,  partial,  n_kv, max_blocks,
+                     v_offset, p_offset, position, scale};
+    const input x = {scratch, (__local float2 *)(scratch + X_BLOCKS * 2), squares};
+    const desk d = lay_out_desk((__local float *)scratch, turns);
+    const uint most_pieces = max(n_groups / n_kv, 1u);
+    for (uint i = item; i < HEAD_DIM / 2; i += LOCAL)
+        turns[i] = ((__global const float2 *)cos_sin)[i];
+    for (uint i = item; i < STAGE_WORDS; i += LOCAL)
+        ((__local word *)stages)[i] = ((__global const word *)program)[i];
+    for (uint i = 0; i < n_stages; i++) {
+        barrier(CLK_LOCAL_MEM_FENCE); /* the stage is here, and scratch is free */
+        __local const stage *st = &stages[i & 1];
+        __local word *next = (__local word *)&stages[(i + 1) & 1];
+        word held = 0; /* on its way while this stage is done */
+        if (i + 1 < n_stages) {
+            __global const word *from = (__global const word *)(program + i + 1);
+            if (item < STAGE_WORDS) held = from[item];
+            for (uint j = item + LOCAL; j < STAGE_WORDS; j += LOCAL) next[j] = from[j];
+        }
+        const uint in_tag = first_tag + st->in_tag, out_tag = first_tag + 1 + i;
+#define PRODUCT(kind, units)                                                                      \
+    product(kind, units, st, x, gated, in_tag, out_tag, eps, group, n_groups, item, aborted)
+        if (st->type == ATTENTION) {
+            for (uint unit = group; unit < n_kv * most_pieces; unit += n_groups) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                attention(&c, st, d, in_tag, out_tag, unit, most_pieces, item, aborted);
+            }
+        }
+#if WARP > 1
+        else if (st->type == NORMED) PRODUCT(ROWS, 2);
+        else if (st->type == GATED) PRODUCT(PAIRS, PAIR_UNITS);
+        else if (st->type == LOGITS) PRODUCT(ROWS, 4);
+        else if (st->k <= LONG_BLOCKS * 32 / 2) PRODUCT(ROWS, 1);
+        else PRODUCT(LONG, 4);
+#else /* one piece of code for all: compilers for processors take long over barriers */
+        else {
+            const uint type = st->type;
+            const int units = type == GATED ? PAIR_UNITS : type == NORMED ? 2 : type == LOGITS ? 4 : 1;
+            PRODUCT(type == GATED ? PAIRS : ROWS, units);
+        }
+#endif
+#undef PRODUCT
+        if (item < STAGE_WORDS) next[item] = held;
+    }
+}
+
+/* Where a buffer begins, as a number: the program names many buffers. */
+__kernel void address_of(__global uchar *buffer, __global ulong *out) { *out = (ulong)buffer; }

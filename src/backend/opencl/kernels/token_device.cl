@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What token.cl needs of a machine: lanes that go in step, loads that do not stay in the first
+ * cache, and packets. NVIDIA's compiler takes PTX; elsewhere a "warp" is one work-item.
+ *
+ * A packet is 32 bits of data beside the 32-bit tag of the stage that wrote it, stored and loaded
+ * as one 64-bit word: who finds the tag has the data, without any barrier. */
+#ifndef TOKEN_DEVICE
+#define TOKEN_DEVICE
+
+#ifndef LOCAL
+#define LOCAL 32 /* work-items of a group */
+#endif
+/* Arrays stay in registers only where loops over them are unrolled; processors have a stack. */
+#ifdef __NV_CL_C_VERSION
+#define WARP 32
+#define UNROLL _Pragma("unroll")
+#else
+#define WARP 1
+#define UNROLL
+#endif
+#define WARPS (LOCAL / WARP)
+
+#ifdef __NV_CL_C_VERSION
+
+/* Weights: read once by everybody, never written while a kernel runs. */
+static inline uint4 load_stream(ulong a) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(a));
+    return v;
+}
+
+/* The cache: other groups write it between kernels, this kernel at another place. */
+static inline uint4 load_once(ulong a) {
+    uint4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(a));
+    return v;
+}
+
+static inline ushort load_half_bits(ulong a) {
+    ushort h;
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(h) : "l"(a));
+    return h;
+}
+
+static inline float from_half(ushort h) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+
+static inline float shuffle_xor(float v, int mask) {
+    uint r;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                 : "=r"(r)
+                 : "r"(as_uint(v)), "r"(mask));
+    return as_float(r);
+}
+
+static inline int dot4(uint a, uint b, int c) {
+    int r;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+static inline void put(ulong box, uint i, uint value, uint tag) {
+    const ulong packet = (ulong)tag << 32 | value;
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(box + (ulong)i * 8), "l"(packet)
+                 : "memory");
+}
+
+/* Packets i and i + 1, i even. */
+static inline ulong2 peek2(ulong box, uint i) {
+    ulong2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
+                 : "=l"(v.x), "=l"(v.y)
+                 : "l"(box + (ulong)i * 8)
+                 : "memory");
+    return v;
+}
+
+/* d += a * b with halves a [8,16] and b [16,8]; a lane holds d[lane / 4][lane % 4 * 2 + 0 and 1] in
+ * x and y. The unit's rows 8 to 15 are zero. */
+static inline void multiply_tile(float4 *d, uint a0, uint a1, uint b0, uint b1) {
+    const uint zero = 0;
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d->x), "+f"(d->y), "+f"(d->z), "+f"(d->w)
+        : "r"(a0), "r"(zero), "r"(a1), "r"(zero), "r"(b0), "r"(b1));
+}
+
+static inline uint pack_halves(float low, float high) {
+    uint p;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(p) : "f"(high), "f"(low));
+    return p;
+}
+
+/* The low, or the high, halves of two words in one. */
+static inline uint low_halves(uint a, uint b) {
+    uint r;
+    asm("prmt.b32 %0, %1, %2, 0x5410;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+static inline uint high_halves(uint a, uint b) {
+    uint r;
+    asm("prmt.b32 %0, %1, %2, 0x7632;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+#else
+
+static inline uint4 load_stream(ulong a) { return *(__global const uint4 *)a; }
+static inline ushort load_half_bits(ulong a) { return *(__global const ushort *)a; }
+static inline float from_half(ushort h) { return vload_half(0, (const half *)&h); }
+static inline float shuffle_xor(float v, int mask) { return v; }
+
+static inline int dot4(uint a, uint b, int c) {
+    const char4 x = as_char4(a), y = as_char4(b);
+    return c + x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+}
+
+static inline void put(ulong box, uint i, uint value, uint tag) {
+    ((volatile __global ulong *)box)[i] = (ulong)tag << 32 | value;
+}
+
+static inline ulong2 peek2(ulong box, uint i) {
+    volatile __global ulong *p = (volatile __global ulong *)box + i;
+    return (ulong2)(p[0], p[1]);
+}
+
+#endif
+
+static inline float warp_sum(float v) {
+    for (int m = WARP / 2; m > 0; m /= 2) v += shuffle_xor(v, m);
+    return v;
+}
+
+/* ---- packets ---- */
+
+#ifndef MAX_POLLS
+#define MAX_POLLS 200000 /* a tenth of a second or more: then something is wrong */
+#endif
+
+/* Polls until both packets have the tag. After MAX_POLLS, or when another group gave up, *aborted
+ * is 1 and the data are worthless: a kernel that hangs could not be stopped. */
+static inline ulong2 await2(ulong2 v, ulong box, uint i, uint tag, volatile __global uint *aborted) {
+    uint polls = 0;
+    while ((uint)(v.x >> 32) != tag || (uint)(v.y >> 32) != tag) {
+        if (++polls >= MAX_POLLS || ((polls & 4095) == 0 && *aborted)) {
+            *aborted = 1;
+            break;
+        }
+        v = peek2(box, i);
+    }
+    return v;
+}
+
+static inline float packet_float(ulong packet) { return as_float((uint)packet); }
+
+/* ---- blocks of 32 values in eight bits ---- */
+
+static inline uint pack4(float4 v, float inverse) {
+    const int4 q = convert_int4_rte(v * inverse);
+    return (uint)(q.x & 255) | (uint)(q.y & 255) << 8 | (uint)(q.z & 255) << 16 | (uint)q.w << 24;
+}
+
+static inline float most4(float4 v) {
+    const float4 a = fabs(v);
+    return fmax(fmax(a.x, a.y), fmax(a.z, a.w));
+}
+
+/* Scale of a block, and what the 8 that four-bit weights are stored with takes off its products. */
+static inline float2 block_scale(float most, float sum) {
+    const float d = most / 127.0f;
+    return (float2)(d, -8.0f * sum * d);
+}
+
+enum { BLOCK_PACKETS = 10 }; /* 8 of data, 2 of scale */
+
+/* n blocks of values in local memory leave for `box` as blocks first, first + 1, ... */
+static inline void send_blocks(__local const float *v, uint n, ulong box, uint first, uint tag,
+                               uint item) {
+    for (uint i = item; i < n * 8; i += LOCAL) {
+        __local const float *x = v + i / 8 * 32;
+        float most = 0;
+        for (int j = 0; j < 8; j++) most = fmax(most, most4(vload4(j, x)));
+        const float inverse = most > 0 ? 127.0f / most : 0.0f;
+        const uint at = (first + i / 8) * BLOCK_PACKETS;
+        put(box, at + i % 8, pack4(vload4(i % 8, x), inverse), tag);
+        if (i % 8) continue;
+        int total = 0;
+        for (int j = 0; j < 8; j++) total = dot4(pack4(vload4(j, x), inverse), 0x01010101u, total);
+        const float2 scale = block_scale(most, (float)total);
+        put(box, at + 8, as_uint(scale.x), tag);
+        put(box, at + 9, as_uint(scale.y), tag);
+    }
+}
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of token.cl: y = W x for Q4_0 weights as prepare.c lays them out, x in blocks of eight
+ * bits. A warp takes a row at a time, or several; lane l has blocks l and l + WARP of every segment
+ * of SEG blocks. Weights do not depend on x, so a warp fetches its first batch before it waits for x
+ * and another batch before it multiplies. */
+#ifndef TOKEN_PRODUCT
+#define TOKEN_PRODUCT
+
+#include "token_device.cl"
+
+#ifndef MAX_K
+#define MAX_K 256 /* columns of the widest weight */
+#endif
+#define SEG (2 * WARP)
+#define LONG_BLOCKS (4 * SEG)
+/* Blocks of x in local memory, whole numbers of what the widest batch reads. */
+#define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
+
+enum { NORMED, ATTENTION, ADDED, GATED, LOGITS };
+
+/* One step of the program; token.h says the same to the host. */
+typedef struct stage {
+    uint type, rows, k, layer;
+    uint in_tag;     /* of the packets that it reads, counted from the token's first tag */
+    uint end1, end2; /* rows from which the second and the third weight go on */
+    uint pad;
+    ulong w1, s1, w2, s2, w3, s3; /* quants and scales, addressed as if the weight had all rows */
+    ulong norm;                   /* weights of the norm before the product, 0: none */
+    ulong in, out;                /* boxes of packets; out of LOGITS: floats */
+} stage;
+
+/* ---- x ---- */
+
+typedef struct input {
+    __local uint4 *quants;  /* [X_BLOCKS][2] */
+    __local float2 *scales; /* [X_BLOCKS] */
+    __local float *squares; /* [WARPS] */
+} input;
+
+#define BLOCK_LANES (WARP == 1 ? 1 : 8)
+#define LANE_WORDS (8 / BLOCK_LANES)
+
+/* The stream, times the norm's weights, as blocks; and the sum of its squares. */
+static inline void take_normed(input x, __local const stage *st, uint tag, uint item,
+                               volatile __global uint *aborted) {
+    float square = 0;
+    const uint sub = item % BLOCK_LANES * LANE_WORDS, n = st->k / 32, stride = LOCAL / BLOCK_LANES;
+    __local uint *words = (__local uint *)x.quants;
+    const ulong in = st->in, norm = st->norm;
+    for (uint b0 = item / BLOCK_LANES; b0 < n; b0 += 2 * stride) {
+        ulong2 p[2][LANE_WORDS], q[2][LANE_WORDS];
+        float4 w[2][LANE_WORDS];
+        UNROLL
+        for (int u = 0; u < 2; u++)
+            UNROLL
+            for (int i = 0; i < LANE_WORDS; i++) {
+                const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
+                w[u][i] = as_float4(load_stream(norm + at * 4));
+                p[u][i] = peek2(in, at);
+                q[u][i] = peek2(in, at + 2);
+            }
+        UNROLL
+        for (int u = 0; u < 2; u++) {
+            const uint b = b0 + u * stride, first = min(b, n - 1) * 32;
+            float4 v[LANE_WORDS];
+            float most = 0;
+            UNROLL
+            for (int i = 0; i < LANE_WORDS; i++) {
+                const uint at = first + (sub + i) * 4;
+                const ulong2 low = await2(p[u][i], in, at, tag, aborted);
+                const ulong2 high = await2(q[u][i], in, at + 2, tag, aborted);
+                const float4 t = (float4)(packet_float(low.x), packet_float(low.y),
+                                          packet_float(high.x), packet_float(high.y));
+                if (b < n) square += dot(t, t);
+                v[i] = t * w[u][i];
+                most = fmax(most, most4(v[i]));
+            }
+            for (int m = BLOCK_LANES / 2; m > 0; m /= 2) most = fmax(most, shuffle_xor(most, m));
+            const float inverse = most > 0 ? 127.0f / most : 0.0f;
+            int total = 0;
+            UNROLL
+            for (int i = 0; i < LANE_WORDS; i++) {
+                const uint word = pack4(v[i], inverse);
+                if (b < n) words[b * 8 + sub + i] = word;
+                total = dot4(word, 0x01010101u, total);
+            }
+            float sum = (float)total;
+            for (int m = BLOCK_LANES / 2; m > 0; m /= 2) sum += shuffle_xor(sum, m);
+            if (sub == 0 && b < n) x.scales[b] = block_scale(most, sum);
+        }
+    }
+    square = warp_sum(square);
+    if (item % WARP == 0) x.squares[item / WARP] = square;
+}
+
+enum { PAIRS_AHEAD = 5 };
+
+/* Blocks that come as blocks. */
+static inline void take_blocks(input x, __local const stage *st, uint tag, uint item,
+                               volatile __global uint *aborted) {
+    const uint n = st->k / 32 * (BLOCK_PACKETS / 2);
+    __local uint *words = (__local uint *)x.quants;
+    const ulong in = st->in;
+    for (uint first = item; first < n; first += PAIRS_AHEAD * LOCAL) {
+        ulong2 p[PAIRS_AHEAD];
+        UNROLL
+        for (int j = 0; j < PAIRS_AHEAD; j++) p[j] = peek2(in, min(first + j * LOCAL, n - 1) * 2);
+        UNROLL
+        for (int j = 0; j < PAIRS_AHEAD; j++) {
+            const uint i = first + j * LOCAL;
+            if (i >= n) break;
+            const ulong2 v = await2(p[j], in, i * 2, tag, aborted);
+            const uint b = i / (BLOCK_PACKETS / 2), part = i % (BLOCK_PACKETS / 2);
+            if (part == 4) {
+                x.scales[b] = (float2)(packet_float(v.x), packet_float(v.y));
+            } else {
+                words[b * 8 + part * 2] = (uint)v.x;
+                words[b * 8 + part * 2 + 1] = (uint)v.y;
+            }
+        }
+    }
+}
+
+/* What the norm divides by, once the squares are there. */
+static inline float norm_factor(input x, uint k, float eps) {
+    float total = 0;
+    for (uint w = 0; w < WARPS; w++) total += x.squares[w];
+    return rsqrt(total / (float)k + eps);
+}
+
+/* ---- batches of weights ---- */
+
+/* How a warp goes over the rows: several rows at once; gate and up side by side, in chunks of 32
+ * rows that a group has to itself; or one row, four segments at once. */
+enum { ROWS, PAIRS, LONG };
+enum { MOST_UNITS = 4 };
+
+/* A unit is one segment of one row. */
+typedef struct batch {
+    uint4 w[2 * MOST_UNITS];
+    ushort d[2 * MOST_UNITS];
+} batch;
+
+typedef struct cursor {
+    uint row, seg;
+    uint chunk, sub; /* of PAIRS: the chunk, and which part of its rows */
+} cursor;
+
+/* The same for every warp of a group, but for first_row. */
+typedef struct plan {
+    uint rows, k, n_blocks, n_seg, seg_step;
+    uint step;  /* rows between those that a warp takes together */
+    uint round; /* rows from one batch to the next */
+    uint subs;  /* rounds of a chunk */
+    uint first_row, n_groups, lane;
+} plan;
+
+/* Blocks past the end of the row meet scales of zero; the last one is read in their place. */
+static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, uint seg) {
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const uint block = min(seg * SEG + p->lane + i * WARP, p->n_blocks - 1);
+        b->w[j * 2 + i] = load_stream(w + block * 16);
+        b->d[j * 2 + i] = load_half_bits(s + block * 2);
+    }
+}
+
+static inline void load_batch(batch *b, const int kind, const int units, __local const stage *st,
+                              const plan *p, const cursor *c) {
+    const ulong w_row = (ulong)p->k / 2, s_row = (ulong)p->n_blocks * 2;
+    if (kind == PAIRS) {
+        UNROLL
+        for (int j = 0; j < units; j += 2) {
+            const uint row = min(c->row + j / 2, p->rows - 1);
+            load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg);
+            load_unit(b, j + 1, st->w2 + row * w_row, st->s2 + row * s_row, p, c->seg);
+        }
+    } else if (kind == ROWS) {
+        UNROLL
+        for (int j = 0; j < units; j++) {
+            const uint row = min(c->row + j * p->step, p->rows - 1);
+            ulong w = st->w1, s = st->s1;
+            if (units == 2 && row >= st->end1) {
+                w = row < st->end2 ? st->w2 : st->w3;
+                s = row < st->end2 ? st->s2 : st->s3;
+            }
+            load_unit(b, j, w + row * w_row, s + row * s_row, p, c->seg);
+        }
+    } else {
+        const uint row = min(c->row, p->rows - 1);
+        UNROLL
+        for (int j = 0; j < units; j++)
+            load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg + j);
+    }
+}
+
+static inline float block_dot(uint4 w, uint4 low, uint4 high, float2 scale, float d) {
+    const uint nibbles = 0x0f0f0f0fu;
+    int a = 0, b = 0; /* two chains, so that neither waits for the other */
+    a = dot4(w.x & nibbles, low.x, a);
+    b = dot4(w.x >> 4 & nibbles, high.x, b);
+    a = dot4(w.y & nibbles, low.y, a);
+    b = dot4(w.y >> 4 & nibbles, high.y, b);
+    a = dot4(w.z & nibbles, low.z, a);
+    b = dot4(w.z >> 4 & nibbles, high.z, b);
+    a = dot4(w.w & nibbles, low.w, a);
+    b = dot4(w.w >> 4 & nibbles, high.w, b);
+    return d * (scale.x * (float)(a + b) + scale.y);
+}
+
+static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kind, const int units,
+                            input x, uint seg, uint lane) {
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const uint first = seg * SEG + lane + i * WARP;
+        uint4 low = x.quants[first * 2], high = x.quants[first * 2 + 1];
+        float2 scale = x.scales[first];
+        UNROLL
+        for (int j = 0; j < units; j++) {
+            if (kind == LONG && j > 0) {
+                const uint at = first + j * SEG;
+                low = x.quants[at * 2];
+                high = x.quants[at * 2 + 1];
+                scale = x.scales[at];
+            }
+            acc[j] += block_dot(b->w[j * 2 + i], low, high, scale, from_half(b->d[j * 2 + i]));
+        }
+    }
+}
+
+/* True when the rows are done. */
+static inline bool advance(cursor *c, const int kind, const plan *p) {
+    c->seg += p->seg_step;
+    if (c->seg < p->n_seg) return false;
+    c->seg = 0;
+    if (kind != PAIRS) {
+        c->row += p->round;
+        return true;
+    }
+    if (++c->sub == p->subs) {
+        c->sub = 0;
+        c->chunk += p->n_groups;
+    }
+    c->row = c->chunk * 32 + c->sub * p->round + p->first_row;
+    return true;
+}
+
+/* ---- results ---- */
+
+/* gated [2][32]: the chunk being put together, and the one before, which may still be read. */
+static inline void finish_pairs(const int units, const float acc[MOST_UNITS], float factor,
+                                __local const stage *st, const plan *p, const cursor *c,
+                                __local float *gated, uint tag, uint item) {
+    __local float *chunk = gated + (c->chunk / p->n_groups & 1) * 32;
+    if (p->lane == 0)
+        UNROLL
+        for (int j = 0; j < units / 2; j++) {
+            const float y = acc[j * 2] * factor;
+            const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * y));
+            chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
+        }
+    if (c->sub + 1 < p->subs) return;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (c->chunk * 32 < p->rows) send_blocks(chunk, 1, st->out, c->chunk, tag, item);
+}
+
+static inline void finish_rows(const int kind, const int units, const float acc[MOST_UNITS],
+                               float factor, __local const stage *st, const plan *p,
+                               const cursor *c, uint tag) {
+    if (p->lane) return;
+    UNROLL
+    for (int j = 0; j < (kind == LONG ? 1 : units); j++) {
+        const uint row = c->row + j * p->step;
+        if (row >= p->rows) break;
+        float y = acc[j] * factor;
+        if (kind == ROWS && units == 4) {
+            ((__global float *)st->out)[row] = y;
+            continue;
+        }
+        /* Nobody but this warp writes this row of the stream. */
+        if (st->type == ADDED) y += packet_float(((volatile __global ulong *)st->out)[row]);
+        put(st->out, row, as_uint(y), tag);
+    }
+}
+
+static inline void finish(const int kind, const int units, float acc[MOST_UNITS], float factor,
+                          __local const stage *st, const plan *p, const cursor *c,
+                          __local float *gated, uint tag, uint item) {
+    if (kind == LONG) acc[0] += acc[1] + acc[2] + acc[3];
+    UNROLL
+    for (int m = WARP / 2; m > 0; m /= 2)
+        UNROLL
+        for (int j = 0; j < (kind == LONG ? 1 : units); j++) acc[j] += shuffle_xor(acc[j], m);
+    if (kind == PAIRS) finish_pairs(units, acc, factor, st, p, c, gated, tag, item);
+    else finish_rows(kind, units, acc, factor, st, p, c, tag);
+    acc[0] = acc[1] = acc[2] = acc[3] = 0;
+}
+
+/* ---- a stage ---- */
+
+/* kind and units are constants, so that each use becomes code of its own. Every warp of a group goes
+ * equally often around, since there are barriers inside. */
+static inline void product(const int kind, const int units, __local const stage *st, input x,
+                           __local float *gated, uint in_tag, uint out_tag, float eps, uint group,
+                           uint n_groups, uint item, volatile __global uint *aborted) {
+    const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
+    plan p;
+    p.rows = st->rows;
+    p.k = st->k;
+    p.n_blocks = p.k / 32;
+    p.n_seg = (p.n_blocks + SEG - 1) / SEG;
+    p.seg_step = kind == LONG ? 4 : 1;
+    p.step = n_groups * WARPS;
+    p.round = kind == PAIRS ? WARPS * a_warp : p.step * a_warp;
+    p.subs = kind == PAIRS ? 32 / p.round : 1;
+    p.first_row = kind == PAIRS ? warp * a_warp : warp * n_groups + group;
+    p.n_groups = n_groups;
+    p.lane = item % WARP;
+    const uint per_row = (p.n_seg + p.seg_step - 1) / p.seg_step;
+    const uint rounds = kind == PAIRS ? (p.rows / 32 + n_groups - 1) / n_groups * p.subs
+                                      : (p.rows + p.round - 1) / p.round;
+    cursor next = {kind == PAIRS ? group * 32 + p.first_row : p.first_row, 0, group, 0}, now = next;
+    const bool ahead = WARP > 1 && units == 4 && kind != LONG; /* it pays where there are many */
+    batch first, second;
+    load_batch(&first, kind, units, st, &p, &next);
+    uint left = rounds * per_row;
+    if (ahead && left > 1) {
+        advance(&next, kind, &p);
+        load_batch(&second, kind, units, st, &p, &next);
+    }
+    if (st->norm) take_normed(x, st, in_tag, item, aborted);
+    else take_blocks(x, st, in_tag, item, aborted);
+    for (uint b = p.n_blocks + item; b < per_row * p.seg_step * SEG; b += LOCAL)
+        x.scales[b] = (float2)(0, 0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float factor = st->norm ? norm_factor(x, p.k, eps) : 1.0f;
+    float acc[MOST_UNITS] = {0, 0, 0, 0};
+#define TURN(b)                                                                                   \
+    multiply(acc, &b, kind, units, x, now.seg, p.lane);                                           \
+    if (left > (ahead ? 2 : 1)) {                                                                 \
+        advance(&next, kind, &p);                                                                 \
+        load_batch(&b, kind, units, st, &p, &next);                                               \
+    }                                                                                             \
+    {                                                                                             \
+        const cursor at = now;                                                                    \
+        if (advance(&now, kind, &p))                                                              \
+            finish(kind, units, acc, factor, st, &p, &at, gated, out_tag, item);                  \
+    }
+    for (; left > 0; left--) {
+        TURN(first)
+        if (ahead) {
+            if (--left == 0) break;
+            TURN(second)
+        }
+    }
+#undef TURN
+}
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slot decode_step: a whole token in one launch of kernels/token.cl. */
+#include "backend/opencl/token.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Groups that poll for one another must all run at once: not something to try on processors, whose
+ * groups run one after another, unless there is but one. */
+static bool is_wanted(const ag_cl_backend *cl) {
+    const char *wanted = getenv("AG_OPENCL_TOKEN");
+    if (wanted && *wanted) return strcmp(wanted, "0") != 0;
+    return cl->device.is_nvidia && cl->device.is_gpu;
+}
+
+static uint32_t most_columns(const ag_cl_token_shape *s) {
+    uint32_t k = s->dim > s->q_dim ? s->dim : s->q_dim;
+    return k > s->ffn_dim ? k : s->ffn_dim;
+}
+
+static size_t items_of(const ag_cl_backend *cl) {
+    return cl->device.is_nvidia ? AG_CL_TOKEN_ITEMS : AG_CL_TOKEN_ITEMS_CPU;
+}
+
+static ag_status begin(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
+    char options[128];
+    snprintf(options, sizeof options, "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u",
+             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s));
+    return ag_cl_begin(l, cl, "token.cl", "token", options);
+}
+
+static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_decode_step *step,
+                          uint32_t first_tag) {
+    const ag_cl_token_layout *at = &token->at;
+    ag_cl_arg_u64(l, token->address + at->program);
+    ag_cl_arg_u32(l, ag_cl_token_stages(&token->shape));
+    ag_cl_arg_u32(l, first_tag);
+    ag_cl_arg_u64(l, token->address + at->aborted);
+    ag_cl_arg_u64(l, token->address + at->cos_sin);
+    ag_cl_arg_u64(l, token->address + at->blocks);
+    ag_cl_arg_u64(l, token->address + at->n_slots);
+    ag_cl_arg_u64(l, token->address + at->partial);
+    ag_cl_arg_u32(l, token->shape.n_kv);
+    ag_cl_arg_u32(l, token->shape.max_blocks);
+    ag_cl_arg_u32(l, (uint32_t)step->kv[0].v_offset);
+    ag_cl_arg_u32(l, (uint32_t)step->kv[0].p_offset);
+    ag_cl_arg_u32(l, step->position);
+    ag_cl_arg_f32(l, step->scale);
+    ag_cl_arg_f32(l, step->eps);
+}
+
+/* The logits, and whether a group gave up; the only wait of a token. */
+static ag_status collect(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+    const ag_cl_api *api = &cl->api;
+    ag_cl_buffer *store = ag_cl_buffer_of(cl, token->store);
+    ag_cl_buffer *logits = ag_cl_buffer_of(cl, step->logits->buffer);
+    const cl_bool wait = step->host_logits ? CL_FALSE : CL_TRUE;
+    cl_int code = api->clEnqueueReadBuffer(cl->queue, store->mem, wait, token->at.aborted,
+                                           sizeof token->aborted, &token->aborted, 0, NULL, NULL);
+    if (code == CL_SUCCESS && step->host_logits) {
+        code = api->clEnqueueReadBuffer(cl->queue, logits->mem, CL_TRUE, step->logits->offset,
+                                        ag_tensor_bytes(step->logits), step->host_logits, 0, NULL,
+                                        NULL);
+    }
+    if (code == CL_SUCCESS) return AG_OK;
+    return ag_cl_fail(cl, &cl->base.err, code, "a token in one launch");
+}
+
+/* Tags of one token; after 2^32 of them the old ones are wiped away. */
+static ag_status claim_tags(ag_cl_backend *cl, ag_cl_token *token, uint32_t *first) {
+    const uint32_t n = ag_cl_token_stages(&token->shape) + 1;
+    if (token->next_tag > UINT32_MAX - n) {
+        const cl_uint zero = 0;
+        cl_int code = cl->api.clEnqueueFillBuffer(cl->queue, ag_cl_buffer_of(cl, token->store)->mem,
+                                                  &zero, sizeof zero, token->at.qkv,
+                                                  token->at.bytes - token->at.qkv, 0, NULL, NULL);
+        if (code != CL_SUCCESS) return ag_cl_fail(cl, &cl->base.err, code, "clearing packets");
+        token->next_tag = 1;
+    }
+    *first = token->next_tag;
+    token->next_tag += n;
+    return AG_OK;
+}
+
+static void refuse(ag_cl_backend *cl, ag_cl_token *token, const char *why) {
+    ag_cl_token_release_store(token);
+    token->refused = true;
+    ag_backend_log(&cl->base, AG_LOG_WARN, "decoding goes operation by operation: %s", why);
+}
+
+static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+                     bool *taken) {
+    uint32_t first_tag = 0;
+    ag_cl_launch l;
+    size_t most;
+    const size_t items = items_of(cl);
+    AG_TRY(begin(cl, &token->shape, &l));
+    AG_TRY(ag_cl_max_group(cl, l.kernel, &most));
+    if (most < items) {
+        refuse(cl, token, "the device has too few registers for its kernel");
+        return AG_OK;
+    }
+    AG_TRY(claim_tags(cl, token, &first_tag));
+    AG_TRY(ag_cl_token_upload(cl, token, step, first_tag));
+    set_arguments(&l, token, step, first_tag);
+    const size_t global = token->shape.n_groups * items;
+    AG_TRY(ag_cl_enqueue(&l, 1, &global, &items));
+    AG_TRY(collect(cl, token, step));
+    if (token->aborted) {
+        refuse(cl, token, "its work-groups do not run side by side");
+        return AG_OK;
+    }
+    *taken = true;
+    return AG_OK;
+}
+
+ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    *taken = false;
+    ag_cl_token_shape shape;
+    if ((cl->token && cl->token->refused) || cl->zero_copy || !cl->gpu_attention) return AG_OK;
+    if (!is_wanted(cl) || !ag_cl_token_shape_of(cl, step, &shape)) return AG_OK;
+    if (!cl->token) cl->token = ag_calloc(1, sizeof *cl->token);
+    if (!cl->token) return AG_FAIL(&b->err, NOMEM, "a decode step");
+    AG_TRY(ag_cl_token_reserve(cl, cl->token, &shape));
+    return run(cl, cl->token, step, taken);
+}
+
+void ag_cl_token_close(ag_cl_backend *cl) {
+    if (!cl->token) return;
+    ag_cl_token_release_store(cl->token);
+    ag_free(cl->token);
+    cl->token = NULL;
+}

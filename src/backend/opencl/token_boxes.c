@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The buffer that kernels/token.cl works in, and what goes into it before a launch. */
+#include "backend/opencl/staging.h"
+#include "backend/opencl/token.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PACKET = 8, BLOCK_PACKETS = 10, ALIGN = 256 };
+
+static size_t take(size_t *at, size_t bytes) {
+    const size_t here = *at;
+    *at = (here + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return here;
+}
+
+static ag_cl_token_layout lay_out(const ag_cl_token_shape *s) {
+    const size_t layers = s->n_layers;
+    const size_t pieces = s->n_groups / s->n_kv ? s->n_groups / s->n_kv : 1;
+    const size_t of_piece = (size_t)s->group * (s->head_dim + 2) * PACKET;
+    ag_cl_token_layout at = {0};
+    size_t end = 0;
+    at.stream = take(&end, (size_t)s->dim * PACKET);
+    at.cos_sin = take(&end, (size_t)s->head_dim * sizeof(float));
+    at.n_slots = take(&end, layers * s->n_kv * sizeof(cl_uint));
+    at.inbox_bytes = end;
+    at.program = take(&end, ag_cl_token_stages(s) * sizeof(ag_cl_token_stage));
+    at.blocks = take(&end, layers * s->max_blocks * sizeof(cl_ulong));
+    at.qkv = take(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
+    at.out = take(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
+    at.gate = take(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
+    at.partial = take(&end, s->n_kv * pieces * of_piece);
+    at.aborted = take(&end, sizeof(cl_uint));
+    at.bytes = end;
+    return at;
+}
+
+/* ---- room ---- */
+
+void ag_cl_token_release_store(ag_cl_token *token) {
+    ag_buffer_release(&token->store);
+    ag_free(token->program);
+    ag_free(token->uploaded);
+    ag_free(token->blocks);
+    ag_free(token->inbox);
+    *token = (ag_cl_token){.refused = token->refused};
+}
+
+static bool fits(const ag_cl_token_shape *have, const ag_cl_token_shape *want) {
+    ag_cl_token_shape same = *want;
+    same.max_blocks = have->max_blocks;
+    return have->max_blocks >= want->max_blocks && memcmp(have, &same, sizeof same) == 0;
+}
+
+ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
+                              const ag_cl_token_shape *shape) {
+    if (token->store && fits(&token->shape, shape)) return AG_OK;
+    ag_error *err = &cl->base.err;
+    ag_cl_token_release_store(token);
+    token->shape = *shape;
+    token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
+    token->at = lay_out(&token->shape);
+    const size_t n_blocks = (size_t)shape->n_layers * token->shape.max_blocks;
+    token->program = ag_calloc(ag_cl_token_stages(shape), sizeof *token->program);
+    token->uploaded = ag_calloc(ag_cl_token_stages(shape), sizeof *token->uploaded);
+    token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
+    token->inbox = ag_calloc(1, token->at.inbox_bytes);
+    ag_status st = AG_OK;
+    if (!token->program || !token->uploaded || !token->blocks || !token->inbox) {
+        st = AG_FAIL(err, NOMEM, "a program for %u layers", shape->n_layers);
+    }
+    if (st == AG_OK) {
+        st = ag_memory_alloc(&cl->memory->base, token->at.bytes, AG_USAGE_SCRATCH, &token->store,
+                             err);
+    }
+    if (st == AG_OK) st = ag_cl_token_address(cl, token->store, &token->address);
+    if (st != AG_OK) ag_cl_token_release_store(token);
+    token->next_tag = 1; /* 0 is the tag of what was never written */
+    return st;
+}
+
+/* ---- addresses ---- */
+
+ag_status ag_cl_token_address(ag_cl_backend *cl, ag_buffer *buf, uint64_t *out) {
+    ag_error *err = &cl->base.err;
+    ag_cl_buffer *b = ag_cl_buffer_of(cl, buf);
+    if (!b) return AG_FAIL(err, INVALID, "a buffer that is not on this device");
+    if (!b->address) {
+        cl_mem mem;
+        cl_ulong address = 0;
+        AG_TRY(ag_cl_need_scratch(cl, sizeof address, &mem));
+        ag_cl_launch l;
+        AG_TRY(ag_cl_begin(&l, cl, "token.cl", "address_of", NULL));
+        ag_cl_arg_buffer(&l, buf);
+        ag_cl_arg_mem(&l, mem);
+        AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){1}, (size_t[]){1}));
+        cl_int code = cl->api.clEnqueueReadBuffer(cl->queue, mem, CL_TRUE, 0, sizeof address,
+                                                  &address, 0, NULL, NULL);
+        if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "reading an address");
+        b->address = address;
+    }
+    *out = b->address;
+    return AG_OK;
+}
+
+/* ---- uploads ---- */
+
+static ag_status send(ag_cl_backend *cl, const ag_cl_token *token, size_t offset, const void *data,
+                      size_t n) {
+    return ag_cl_stage_into(cl, ag_cl_buffer_of(cl, token->store)->mem, offset, data, n,
+                            &cl->base.err);
+}
+
+static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+    const size_t bytes = ag_cl_token_stages(&token->shape) * sizeof *token->program;
+    AG_TRY(ag_cl_token_write_program(cl, step, token));
+    if (memcmp(token->program, token->uploaded, bytes) == 0) return AG_OK;
+    AG_TRY(send(cl, token, token->at.program, token->program, bytes));
+    memcpy(token->uploaded, token->program, bytes);
+    return AG_OK;
+}
+
+/* The blocks that hold slots of the layer, the new token's included. */
+static uint32_t used_blocks(const ag_kv_view *kv) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        if (kv->n_slots[h] > most) most = kv->n_slots[h];
+    }
+    return most / AG_KV_BLOCK + 1;
+}
+
+static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+    const uint32_t max_blocks = token->shape.max_blocks;
+    bool changed = false;
+    for (uint32_t l = 0; l < step->n_layers; l++) {
+        const ag_kv_view *kv = &step->kv[l];
+        cl_ulong *row = token->blocks + (size_t)l * max_blocks;
+        for (uint32_t i = 0, n = used_blocks(kv); i < n; i++) {
+            uint64_t address = 0;
+            AG_TRY(ag_cl_token_address(cl, kv->blocks[i].buffer, &address));
+            address += kv->blocks[i].offset;
+            changed = changed || row[i] != address;
+            row[i] = address;
+        }
+    }
+    if (!changed) return AG_OK;
+    ag_status st = send(cl, token, token->at.blocks, token->blocks,
+                        (size_t)step->n_layers * max_blocks * sizeof *token->blocks);
+    if (st != AG_OK) token->blocks[0] = 0; /* to be sent again */
+    return st;
+}
+
+static ag_status upload_inbox(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+                              uint32_t tag) {
+    const ag_cl_token_layout *at = &token->at;
+    const ag_cl_token_shape *s = &token->shape;
+    cl_ulong *packets = (cl_ulong *)(void *)(token->inbox + at->stream);
+    float *cos_sin = (float *)(void *)(token->inbox + at->cos_sin);
+    cl_uint *n_slots = (cl_uint *)(void *)(token->inbox + at->n_slots);
+    const float *inv_freq = ag_tensor_f32(step->inv_freq);
+    for (uint32_t i = 0; i < s->dim; i++) {
+        cl_uint bits;
+        memcpy(&bits, &step->embedding[i], sizeof bits);
+        packets[i] = (cl_ulong)tag << 32 | bits;
+    }
+    for (uint32_t i = 0; i < s->head_dim / 2; i++) {
+        const double angle = (double)step->position * (double)inv_freq[i];
+        cos_sin[2 * i] = (float)cos(angle);
+        cos_sin[2 * i + 1] = (float)sin(angle);
+    }
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        memcpy(n_slots + (size_t)l * s->n_kv, step->kv[l].n_slots, s->n_kv * sizeof *n_slots);
+    }
+    return send(cl, token, at->stream, token->inbox, at->inbox_bytes);
+}
+
+ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+                             uint32_t first_tag) {
+    AG_TRY(upload_program(cl, token, step));
+    AG_TRY(upload_blocks(cl, token, step));
+    return upload_inbox(cl, token, step, first_tag);
+}

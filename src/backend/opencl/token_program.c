@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A decode step as a program for kernels/token.cl. */
+#include "backend/opencl/token.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- is it a step for the kernel? ---- */
+
+static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k) {
+    return w->dtype == AG_Q4_0 && w->layout == AG_CL_LAYOUT_PREPARED &&
+           ag_shape_rows(&w->shape) == n && ag_shape_cols(&w->shape) == k && k % AG_QK == 0;
+}
+
+static bool is_layer(const ag_decode_layer *l, const ag_cl_token_shape *s) {
+    return is_weight(l->wq, s->q_dim, s->dim) && is_weight(l->wk, s->kv_dim, s->dim) &&
+           is_weight(l->wv, s->kv_dim, s->dim) && is_weight(l->wo, s->dim, s->q_dim) &&
+           is_weight(l->w_gate, s->ffn_dim, s->dim) && is_weight(l->w_up, s->ffn_dim, s->dim) &&
+           is_weight(l->w_down, s->dim, s->ffn_dim);
+}
+
+static bool is_head(const ag_cl_token_shape *s) {
+    return (s->head_dim == 64 || s->head_dim == 128) && s->group >= 1 && s->group <= 8;
+}
+
+/* A group must have rows of q/k/v and 32 rows of gate and up: see kernels/token.cl. */
+static uint32_t groups_for(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
+    uint32_t n = cl->device.is_cpu ? 1 : cl->device.compute_units;
+    if (n > s->ffn_dim / AG_QK) n = s->ffn_dim / AG_QK;
+    if (n > s->q_dim + 2 * s->kv_dim) n = s->q_dim + 2 * s->kv_dim;
+    return n;
+}
+
+static uint32_t most_blocks(const ag_decode_step *step) {
+    uint32_t most = 0;
+    for (uint32_t l = 0; l < step->n_layers; l++) {
+        for (uint32_t h = 0; h < step->kv[l].n_kv_heads; h++) {
+            const uint32_t n = step->kv[l].n_slots[h] / AG_KV_BLOCK + 1;
+            if (n > most) most = n;
+        }
+    }
+    return most;
+}
+
+bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
+                          ag_cl_token_shape *out) {
+    const ag_kv_view *kv = &step->kv[0];
+    if (!step->n_layers || kv->k_type != AG_F16 || kv->v_type != AG_F16) return false;
+    if (step->n_heads % kv->n_kv_heads) return false;
+    ag_cl_token_shape s = {
+        .dim = (uint32_t)ag_shape_cols(&step->layers[0].wq->shape),
+        .q_dim = step->n_heads * kv->head_dim,
+        .kv_dim = kv->n_kv_heads * kv->head_dim,
+        .ffn_dim = (uint32_t)ag_shape_rows(&step->layers[0].w_gate->shape),
+        .n_vocab = (uint32_t)ag_shape_rows(&step->lm_head->shape),
+        .n_layers = step->n_layers,
+        .n_kv = kv->n_kv_heads,
+        .head_dim = kv->head_dim,
+        .group = step->n_heads / kv->n_kv_heads,
+        .max_blocks = most_blocks(step),
+    };
+    s.n_groups = groups_for(cl, &s);
+    if (!is_head(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
+    for (uint32_t l = 0; l < s.n_layers; l++) {
+        if (!is_layer(&step->layers[l], &s)) return false;
+    }
+    if (!is_weight(step->lm_head, s.n_vocab, s.dim)) return false;
+    *out = s;
+    return true;
+}
+
+uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 1; }
+
+/* ---- the program ---- */
+
+typedef struct writer {
+    ag_cl_backend *cl;
+    const ag_cl_token *token;
+    ag_cl_token_stage *stages;
+    uint32_t n;
+} writer;
+
+static cl_ulong box(const writer *w, size_t offset) { return w->token->address + offset; }
+
+static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *out) {
+    uint64_t address = 0;
+    AG_TRY(ag_cl_token_address(w->cl, t->buffer, &address));
+    *out = address + t->offset;
+    return AG_OK;
+}
+
+/* Quants and scales, as if the weight's first row were number -row0. */
+static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, cl_ulong *quants,
+                        cl_ulong *scales) {
+    const size_t n = ag_shape_rows(&t->shape), k = ag_shape_cols(&t->shape);
+    cl_ulong at = 0;
+    AG_TRY(tensor_address(w, t, &at));
+    *quants = at - (cl_ulong)row0 * (k / 2);
+    *scales = at + ag_cl_prepared_scales(t->dtype, n, k) - (cl_ulong)row0 * (k / AG_QK * 2);
+    return AG_OK;
+}
+
+/* A product with one weight. Tags count the stages: what stage i writes has tag i + 1. */
+static ag_status add_product(writer *w, ag_cl_stage_type type, uint32_t layer, const ag_tensor *t,
+                             const ag_tensor *norm, size_t in, uint32_t in_tag, cl_ulong out) {
+    ag_cl_token_stage *s = &w->stages[w->n++];
+    *s = (ag_cl_token_stage){
+        .type = type,
+        .rows = (cl_uint)ag_shape_rows(&t->shape),
+        .k = (cl_uint)ag_shape_cols(&t->shape),
+        .layer = layer,
+        .in_tag = in_tag,
+        .end1 = UINT32_MAX,
+        .end2 = UINT32_MAX,
+        .in = box(w, in),
+        .out = out,
+    };
+    if (norm) AG_TRY(tensor_address(w, norm, &s->norm));
+    return weight(w, t, 0, &s->w1, &s->s1);
+}
+
+/* q, k and v are one product whose rows come from three weights. */
+static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
+    const ag_cl_token_layout *at = &w->token->at;
+    const ag_cl_token_shape *shape = &w->token->shape;
+    AG_TRY(add_product(w, AG_CL_NORMED, layer, l->wq, l->attention_norm, at->stream, w->n,
+                       box(w, at->qkv)));
+    ag_cl_token_stage *s = &w->stages[w->n - 1];
+    s->end1 = shape->q_dim;
+    s->end2 = shape->q_dim + shape->kv_dim;
+    s->rows = s->end2 + shape->kv_dim;
+    AG_TRY(weight(w, l->wk, s->end1, &s->w2, &s->s2));
+    return weight(w, l->wv, s->end2, &s->w3, &s->s3);
+}
+
+static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
+    const ag_cl_token_layout *at = &w->token->at;
+    const cl_ulong stream = box(w, at->stream);
+    AG_TRY(add_qkv(w, layer, l));
+    w->stages[w->n] = (ag_cl_token_stage){
+        .type = AG_CL_ATTENTION,
+        .layer = layer,
+        .in_tag = w->n,
+        .in = box(w, at->qkv),
+        .out = box(w, at->out),
+    };
+    w->n++;
+    AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
+    AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
+                       box(w, at->gate)));
+    ag_cl_token_stage *gated = &w->stages[w->n - 1];
+    AG_TRY(weight(w, l->w_up, 0, &gated->w2, &gated->s2));
+    return add_product(w, AG_CL_ADDED, layer, l->w_down, NULL, at->gate, w->n, stream);
+}
+
+ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
+                                    ag_cl_token *token) {
+    writer w = {.cl = cl, .token = token, .stages = token->program};
+    cl_ulong logits = 0;
+    for (uint32_t l = 0; l < step->n_layers; l++) AG_TRY(add_layer(&w, l, &step->layers[l]));
+    AG_TRY(tensor_address(&w, step->logits, &logits));
+    return add_product(&w, AG_CL_LOGITS, 0, step->lm_head, step->norm, token->at.stream, w.n,
+                       logits);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One token of one sequence through a whole model, for backends that have something better for it
+ * than one operation after the other. All borrowed. */
+#ifndef AG_CORE_DECODE_STEP_H
+#define AG_CORE_DECODE_STEP_H
+
+#include "core/kv_view.h"
+
+/* A block of the Llama family without biases: RMSNorm, q/k/v, RoPE, attention, output, RMSNorm,
+ * gate and up, SiLU, down. Matrices as ag_prepare_weight left them. */
+typedef struct ag_decode_layer {
+    const ag_tensor *attention_norm, *ffn_norm;
+    const ag_tensor *wq, *wk, *wv, *wo, *w_gate, *w_up, *w_down;
+} ag_decode_layer;
+
+typedef struct ag_decode_step {
+    const ag_decode_layer *layers;
+    uint32_t n_layers, n_heads;
+    const ag_tensor *norm, *lm_head;
+    const ag_tensor *inv_freq; /* [head_dim / 2], on the host */
+    float eps, scale;
+    const float *embedding; /* [dim] the token's row, on the host */
+    uint32_t position;      /* logical */
+    const ag_kv_view *kv;   /* [n_layers] before the token; the block of its slot is there */
+    ag_tensor *logits;      /* [1, n_vocab] F32 */
+    float *host_logits;     /* [n_vocab] the same on the host; NULL: not wanted there */
+} ag_decode_step;
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decoding in one step, where the backend can: the model and the cache laid out for it. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "models/llama_model.h"
+
+#include <math.h>
+
+static bool has_biases(const ag_llama_layer *l) {
+    return l->bq.buffer || l->bk.buffer || l->bv.buffer || l->bo.buffer || l->b_gate.buffer ||
+           l->b_up.buffer || l->b_down.buffer;
+}
+
+/* What only the operations know how to do: attention weights for a policy, keys rotated by
+ * Hadamard, copies of the protected prefix, biases. */
+static bool is_plain(const ag_model *m, const ag_forward_item *item) {
+    const ag_kv_params *kv = ag_kv_cache_params(item->cache);
+    if (item->n != 1 || item->scores.sums || kv->hadamard || item->position < kv->n_protected) {
+        return false;
+    }
+    for (uint32_t l = 0; l < m->weights.n_layers; l++) {
+        if (has_biases(&m->weights.layers[l])) return false;
+    }
+    return true;
+}
+
+static ag_status list_layers(ag_model *m, ag_error *err) {
+    const uint32_t n = m->weights.n_layers;
+    if (m->decode.layers) return AG_OK;
+    m->decode.layers = ag_calloc(n, sizeof *m->decode.layers);
+    m->decode.views = ag_calloc(n, sizeof *m->decode.views);
+    if (!m->decode.layers || !m->decode.views) {
+        ag_llama_decode_release(m);
+        return AG_FAIL(err, NOMEM, "a list of %u layers", n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const ag_llama_layer *l = &m->weights.layers[i];
+        m->decode.layers[i] = (ag_decode_layer){
+            .attention_norm = &l->attention_norm,
+            .ffn_norm = &l->ffn_norm,
+            .wq = &l->wq,
+            .wk = &l->wk,
+            .wv = &l->wv,
+            .wo = &l->wo,
+            .w_gate = &l->w_gate,
+            .w_up = &l->w_up,
+            .w_down = &l->w_down,
+        };
+    }
+    return AG_OK;
+}
+
+void ag_llama_decode_release(ag_model *m) {
+    ag_free(m->decode.layers);
+    ag_free(m->decode.views);
+    m->decode.layers = NULL;
+    m->decode.views = NULL;
+}
+
+ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
+                          float *host_logits, bool *done, ag_error *err) {
+    *done = false;
+    if (!m->backend->ops->decode_step || !is_plain(m, item)) return AG_OK;
+    AG_TRY(list_layers(m, err));
+    AG_TRY(ag_kv_cache_own_next(item->cache, err));
+    AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows, item->ids, 1, err));
+    for (uint32_t l = 0; l < m->weights.n_layers; l++) {
+        ag_kv_cache_get_view(item->cache, l, &m->decode.views[l]);
+    }
+    const ag_decode_step step = {
+        .layers = m->decode.layers,
+        .n_layers = m->weights.n_layers,
+        .n_heads = m->info.n_heads,
+        .norm = &m->weights.norm,
+        .lm_head = &m->weights.lm_head,
+        .inv_freq = &m->inv_freq,
+        .eps = m->info.norm_eps,
+        .scale = 1.0f / sqrtf((float)m->info.head_dim),
+        .embedding = m->workspace.host_rows,
+        .position = item->position,
+        .kv = m->decode.views,
+        .logits = logits,
+        .host_logits = host_logits,
+    };
+    AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
+    if (*done) ag_kv_cache_appended(item->cache, item->position);
+    return AG_OK;
+}

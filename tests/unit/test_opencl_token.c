@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole token in one launch against the same token operation by operation. */
+#include "backend/opencl/token.h"
+#include "unit/opencl_device.h"
+
+#include <antigravity/antigravity.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static ag_backend *be;
+static ag_model *model;
+
+enum { N_PROMPT = 7, N_TOKENS = 150 }; /* into the second block of the cache */
+
+/* Quantised activations, and weights of attention in halves on some devices, against floats. */
+static const double close_enough = 0.08;
+
+static ag_session *new_session(const ag_session_params *params) {
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(model, params, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static int32_t token_at(size_t i) { return (int32_t)(i * 2654435761u % 4000); }
+
+static void consume(ag_session *s, const char *whole, size_t i, size_t n) {
+    int32_t ids[N_PROMPT];
+    ag_error err;
+    for (size_t t = 0; t < n; t++) ids[t] = token_at(i + t);
+    assert_int_equal(setenv("AG_OPENCL_TOKEN", whole, 1), 0);
+    if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
+/* Root of the mean square of the difference, as a share of that of the logits. */
+static double distance(ag_session *a, ag_session *b) {
+    const float *x = ag_session_logits(a), *y = ag_session_logits(b);
+    double difference = 0, size = 0;
+    for (uint32_t i = 0; i < ag_model_get_info(model)->n_vocab; i++) {
+        difference += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        size += (double)y[i] * (double)y[i];
+    }
+    return sqrt(difference / size);
+}
+
+static uint32_t steps_taken(void) {
+    const ag_cl_token *token = ag_cl_of(be)->token;
+    return token ? token->next_tag : 0;
+}
+
+/* The largest distance on the way. */
+static double compare(const ag_session_params *params, bool expect_taken) {
+    ag_session *whole = new_session(params), *parts = new_session(params);
+    double worst = 0;
+    consume(whole, "1", 0, N_PROMPT);
+    consume(parts, "0", 0, N_PROMPT);
+    for (size_t i = N_PROMPT; i < N_TOKENS; i++) {
+        const uint32_t before = steps_taken();
+        consume(whole, "1", i, 1);
+        assert_int_equal(steps_taken() != before, expect_taken);
+        const uint32_t taken = steps_taken();
+        consume(parts, "0", i, 1);
+        assert_int_equal(steps_taken(), taken);
+        const double d = distance(whole, parts);
+        if (!(d < worst)) worst = d;
+    }
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(whole)),
+                     ag_kv_cache_length(ag_session_kv_cache(parts)));
+    ag_session_destroy(whole);
+    ag_session_destroy(parts);
+    printf("largest distance of the logits: %.4f\n", worst);
+    return worst;
+}
+
+static void a_token_in_one_launch_says_what_the_operations_say(void **state) {
+    (void)state;
+    assert_true(compare(NULL, true) < close_enough);
+}
+
+static void it_does_so_after_evictions(void **state) {
+    (void)state;
+    ag_session_params p = ag_session_defaults();
+    p.eviction.policy = ag_eviction_policy_find("streaming");
+    p.eviction.budget_tokens = 48;
+    assert_true(compare(&p, true) < close_enough);
+}
+
+static void caches_of_other_types_go_operation_by_operation(void **state) {
+    (void)state;
+    ag_session_params p = ag_session_defaults();
+    p.k_type = p.v_type = AG_F32;
+    assert_true(compare(&p, false) == 0.0);
+}
+
+int main(void) {
+    ag_error err;
+    be = open_opencl();
+    if (!be) return EXIT_SKIPPED;
+    ag_model_params params = ag_model_defaults();
+    if (ag_model_load(be, AG_SOURCE_DIR "/models/demo", &params, &model, &err) != AG_OK) {
+        printf("%s\n", err.msg);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
+        cmocka_unit_test(it_does_so_after_evictions),
+        cmocka_unit_test(caches_of_other_types_go_operation_by_operation),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ag_model_destroy(model);
+    ag_backend_destroy(be);
+    return failed;
+}
