@@ -43,8 +43,38 @@ static ag_status prefill(run *r, uint32_t n) {
     return status;
 }
 
+static bool keep_going(void *user, int32_t id, const char *text, size_t len) {
+    (void)user;
+    (void)id;
+    (void)text;
+    (void)len;
+    return progress_update(NULL, 0, 0);
+}
+
+/* On a device the likeliest token is chosen there, as generating does: rows of logits on their way
+ * to the host would be timed instead. The first pass is the prompt's. */
+static ag_status decode_on_device(run *r, uint32_t n) {
+    const ag_model_info *info = ag_model_get_info(r->b->engine.model);
+    ag_sampler_params greedy = ag_sampler_defaults();
+    greedy.temperature = 0;
+    greedy.repetition_penalty = 1;
+    ag_generate_params p = ag_generate_defaults();
+    ag_generate_stats stats;
+    p.max_tokens = n;
+    p.ignore_eos = true;
+    p.on_token = keep_going;
+    ag_status status = ag_sampler_create(&greedy, (int32_t)info->n_vocab, &p.sampler, &r->err);
+    if (status != AG_OK) return status;
+    status = ag_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);
+    ag_sampler_destroy(p.sampler);
+    if (status == AG_OK && stats.finish == AG_FINISH_CANCELLED) return r->err.status = AG_CANCELLED;
+    return status;
+}
+
 static ag_status decode(run *r, uint32_t n) {
     ag_status status = AG_OK;
+    const bool on_device = strcmp(ag_backend_name(r->b->engine.backend), "cpu") != 0;
+    if (on_device && r->row->parallel == 1 && n) return decode_on_device(r, n);
     for (uint32_t i = 0; i < n && status == AG_OK; i++) {
         if (!progress_update(NULL, i + 1, n)) return r->err.status = AG_CANCELLED;
         status = r->row->parallel == 1
