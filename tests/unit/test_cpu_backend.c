@@ -41,7 +41,7 @@ static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) 
             oracle_run together;
             oracle_case_run(&c, be[n], i, &together);
             assert_int_equal(together.n, alone.n);
-            if (memcmp(together.got, alone.got, alone.n * sizeof *alone.got) != 0) {
+            if (alone.n && memcmp(together.got, alone.got, alone.n * sizeof *alone.got) != 0) {
                 fail_msg("%s %s [%zu,%zu,%zu] differs on %u threads", c.op, ag_dtype_name(c.type),
                          c.m, c.n, c.k, n);
             }
