@@ -58,7 +58,6 @@ struct ag_cl_token {
     cl_ulong *blocks;     /* owned; [n_layers][max_blocks] as the device has them */
     unsigned char *inbox; /* owned */
     cl_uint aborted;      /* read after every step */
-    bool proven;          /* a step has come to its end */
 };
 
 /* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and an F16 cache;

@@ -59,7 +59,6 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape) {
     if (token->store && fits(&token->shape, shape)) return AG_OK;
     ag_error *err = &cl->base.err;
-    if (token->store) AG_TRY(ag_cl_finish(cl, err)); /* a read into *token may be under way */
     ag_cl_token_release_store(token);
     token->shape = *shape;
     token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
