@@ -5,6 +5,9 @@
 #include "output.h"
 #include "progress.h"
 
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FIELD(name) offsetof(model_options, name)
@@ -131,6 +134,36 @@ static bool set_gpu_layers(void *target, const char *value, char *why) {
     return true;
 }
 
+/* Hexadecimal digits, the last one being cores 0 to 3. */
+static bool read_mask(const char *value, cpu_set_t *set, char *why) {
+    const char *digits = value + (!strncmp(value, "0x", 2) || !strncmp(value, "0X", 2) ? 2 : 0);
+    size_t n = strlen(digits);
+    CPU_ZERO(set);
+    if (!n || n > CPU_SETSIZE / 4 || strspn(digits, "0123456789abcdefABCDEF") != n) {
+        snprintf(why, WHY_SIZE, "'%.60s' is not a hexadecimal number of up to %d cores", value,
+                 CPU_SETSIZE);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const char digit[] = {digits[n - 1 - i], '\0'};
+        const long bits = strtol(digit, NULL, 16);
+        for (size_t b = 0; b < 4; b++) {
+            if (bits >> b & 1) CPU_SET(4 * i + b, set);
+        }
+    }
+    return true;
+}
+
+/* Takes effect at once, for this process and all of its threads to come. */
+static bool set_cpu_mask(void *target, const char *value, char *why) {
+    (void)target;
+    cpu_set_t set;
+    if (!read_mask(value, &set, why)) return false;
+    if (sched_setaffinity(0, sizeof set, &set) == 0) return true;
+    snprintf(why, WHY_SIZE, "'%.60s' names no core that may be used here", value);
+    return false;
+}
+
 /* The first row is left out by backend_group(). */
 static const option_def machine_defs[] = {
     {.name = "threads",
@@ -141,7 +174,14 @@ static const option_def machine_defs[] = {
      .low = 0,
      .high = 1024,
      .no_default = true,
-     .help = "threads of the CPU (default 0: the usable cores)"},
+     .help = "threads of the CPU (default 0: the usable cores; of big and little ones the big)"},
+    {.name = "cpu-mask",
+     .letter = 'C',
+     .kind = OPTION_CALL,
+     .value = "HEX",
+     .call = set_cpu_mask,
+     .help =
+         "cores that may be used, a bit each: 0xf0 is 4 to 7 (default: all that the process may)"},
     {.name = "backend",
      .letter = 'b',
      .kind = OPTION_CALL,

@@ -167,6 +167,8 @@ static void eviction_options_are_checked_and_need_a_policy(void **state) {
         {{"generate", "--kv-budget", "0.5MiB"}, "is not a whole number"},
         {{"generate", "--kv-prefill", "half"}, "'half' is not bounded or whole"},
         {{"generate", "--snapkv-pool", "min"}, "'min' is not avg or max"},
+        {{"generate", "--cpu-mask", "0xg"}, "'0xg' is not a hexadecimal number"},
+        {{"generate", "-C", "0"}, "'0' names no core"},
     };
     ALL_REFUSED(cases);
 }

@@ -272,6 +272,34 @@ static void nonsense_in_cgroup_files_is_no_limit(void **state) {
     assert_true(ag_usable_cpus() >= 1);
 }
 
+/* ---- big and little cores ---- */
+
+static uint32_t big_of(int n_cpus, cpu_set_t *set) {
+    CPU_ZERO(set);
+    for (int i = 0; i < n_cpus; i++) CPU_SET(i, set);
+    return ag_keep_big_cpus(root, set);
+}
+
+static void little_cores_are_left_out(void **state) {
+    (void)state;
+    static const char *const capacities[] = {"160\n", "160\n", "700\n", "1024\n"};
+    cpu_set_t set;
+    for (int i = 0; i < 4; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "cpu%d/cpu_capacity", i);
+        put(path, capacities[i]);
+    }
+    assert_int_equal(big_of(4, &set), 2);
+    assert_false(CPU_ISSET(0, &set));
+    assert_false(CPU_ISSET(1, &set));
+    assert_true(CPU_ISSET(2, &set));
+    assert_true(CPU_ISSET(3, &set));
+    assert_int_equal(big_of(2, &set), 2); /* of little ones alone none is little */
+    assert_int_equal(big_of(5, &set), 5); /* nothing is said of the fifth */
+    put("cpu3/cpu_capacity", "much\n");
+    assert_int_equal(big_of(4, &set), 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_index_is_visited_exactly_once),
@@ -288,6 +316,7 @@ int main(void) {
                                         remove_root),
         cmocka_unit_test_setup_teardown(nonsense_in_cgroup_files_is_no_limit, make_root,
                                         remove_root),
+        cmocka_unit_test_setup_teardown(little_cores_are_left_out, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
  * those that joined. A worker that wakes up too late finds the job closed and is not waited for, so
  * that more threads than cores cost little. */
 #include "backend/cpu/pool.h"
+#include "backend/cpu/usable_cpus.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -26,6 +27,8 @@ enum { SPIN_NS = 100000, PAUSES_PER_CLOCK_READ = 32 };
 
 struct ag_pool {
     uint32_t n_threads; /* with the caller's */
+    bool on_big;        /* workers stay on these cores */
+    cpu_set_t big;
     bool spins;
 
     /* The job: written while no worker is inside, read after joining. */
@@ -120,6 +123,7 @@ static void *worker_main(void *arg) {
     struct worker *w = arg;
     ag_pool *p = w->pool;
     uint64_t seen_generation = 0;
+    if (p->on_big) (void)sched_setaffinity(0, sizeof p->big, &p->big);
     while (!atomic_load(&p->stop)) {
         if (join(p, &seen_generation)) {
             run_chunks(p, w->index);
@@ -201,7 +205,8 @@ static ag_status start_workers(ag_pool *p, ag_error *err) {
         struct worker *w = &p->workers[i];
         *w = (struct worker){.pool = p, .index = i + 1};
         failure = pthread_create(&w->thread, NULL, worker_main, w);
-        if (!failure) p->n_started++;
+        if (failure) break;
+        p->n_started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failure) return AG_OK;
@@ -212,7 +217,12 @@ static ag_status start_workers(ag_pool *p, ag_error *err) {
 ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err) {
     *out = NULL;
     uint32_t usable = ag_usable_cpus();
-    if (!n_threads) n_threads = usable < MAX_THREADS ? usable : MAX_THREADS;
+    cpu_set_t cores = {0};
+    bool fewer = false;
+    if (!n_threads) {
+        n_threads = ag_default_cpus(&cores, &fewer);
+        if (n_threads > MAX_THREADS) n_threads = MAX_THREADS;
+    }
     if (n_threads > MAX_THREADS) {
         return AG_FAIL(err, INVALID, "%u threads asked for, %d is the limit", n_threads,
                        MAX_THREADS);
@@ -221,6 +231,8 @@ ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err) {
     if (!p) return AG_FAIL(err, NOMEM, "thread pool of %u threads", n_threads);
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
+    p->on_big = fewer;
+    p->big = cores;
     p->spins = n_threads <= usable;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->wake, NULL);

@@ -9,7 +9,8 @@
 
 typedef struct ag_pool ag_pool;
 
-/* n_threads counts the caller's thread, which works too; 0: usable cores. */
+/* n_threads counts the caller's thread, which works too; 0: usable cores, of
+ * big and little ones the big ones, where the workers then stay. */
 ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err);
 void ag_pool_destroy(ag_pool *pool);
 uint32_t ag_pool_threads(const ag_pool *pool);

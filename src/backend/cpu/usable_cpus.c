@@ -133,3 +133,39 @@ uint32_t ag_usable_cpus(void) {
     if (quota < cpus) cpus = quota;
     return cpus ? cpus : 1;
 }
+
+/* ---- big and little ---- */
+
+static long capacity_of(const char *root, int cpu) {
+    char path[PATH_MAX], text[32];
+    long value;
+    if (snprintf(path, sizeof path, "%s/cpu%d/cpu_capacity", root, cpu) >= (int)sizeof path)
+        return 0;
+    if (!read_text(path, text, sizeof text) || sscanf(text, "%ld", &value) != 1) return 0;
+    return value > 0 ? value : 0;
+}
+
+uint32_t ag_keep_big_cpus(const char *root, cpu_set_t *set) {
+    long largest = 0;
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (!CPU_ISSET(i, set)) continue;
+        const long capacity = capacity_of(root, i);
+        if (!capacity) return (uint32_t)CPU_COUNT(set);
+        if (capacity > largest) largest = capacity;
+    }
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, set) && capacity_of(root, i) * 2 < largest) CPU_CLR(i, set);
+    }
+    return (uint32_t)CPU_COUNT(set);
+}
+
+uint32_t ag_default_cpus(cpu_set_t *set, bool *fewer) {
+    const uint32_t usable = ag_usable_cpus();
+    *fewer = false;
+    CPU_ZERO(set);
+    if (sched_getaffinity(0, sizeof *set, set)) return usable;
+    const uint32_t allowed = (uint32_t)CPU_COUNT(set);
+    const uint32_t big = ag_keep_big_cpus("/sys/devices/system/cpu", set);
+    *fewer = big < allowed;
+    return big && big < usable ? big : usable;
+}
