@@ -12,38 +12,6 @@
 
 #define FIELD(name) offsetof(bench_options, name)
 
-static bool set_list(number_list *list, const char *value, int64_t high, char *why) {
-    int64_t *v;
-    size_t n;
-    if (!parse_integers(value, strlen(value), 0, high, &v, &n, why)) return false;
-    bool fits = n > 0 && n <= MAX_LIST;
-    if (!fits) snprintf(why, WHY_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_LIST);
-    for (size_t i = 0; fits && i < n; i++) list->v[i] = (uint32_t)v[i];
-    if (fits) list->n = n;
-    free(v);
-    return fits;
-}
-
-static bool set_prompts(void *target, const char *value, char *why) {
-    return set_list(&((bench_options *)target)->n_prompt, value, INT32_MAX, why);
-}
-
-static bool set_gens(void *target, const char *value, char *why) {
-    return set_list(&((bench_options *)target)->n_gen, value, INT32_MAX, why);
-}
-
-static bool set_depths(void *target, const char *value, char *why) {
-    return set_list(&((bench_options *)target)->depth, value, INT32_MAX, why);
-}
-
-static bool set_threads(void *target, const char *value, char *why) {
-    return set_list(&((bench_options *)target)->threads, value, 1024, why);
-}
-
-static bool set_format(void *target, const char *value, char *why) {
-    return table_parse_format(&((bench_options *)target)->format, value, why);
-}
-
 static const option_def defs[] = {
     {.name = "shape",
      .kind = OPTION_TEXT,
@@ -53,23 +21,26 @@ static const option_def defs[] = {
              "llama-3.1-8b or tiny"},
     {.name = "n-prompt",
      .letter = 'p',
-     .kind = OPTION_CALL,
+     .kind = OPTION_LIST,
      .value = "N[,N...]",
-     .call = set_prompts,
-     .help = "tokens of the prompts to read, a row pp each; 0: none (default 512)"},
+     .offset = FIELD(n_prompt),
+     .high = INT32_MAX,
+     .help = "tokens of the prompts to read, a row pp each; 0: none"},
     {.name = "n-gen",
      .letter = 'n',
-     .kind = OPTION_CALL,
+     .kind = OPTION_LIST,
      .value = "N[,N...]",
-     .call = set_gens,
-     .help = "tokens to decode, a row tg each; 0: none (default 128)"},
+     .offset = FIELD(n_gen),
+     .high = INT32_MAX,
+     .help = "tokens to decode, a row tg each; 0: none"},
     {.name = "n-depth",
      .letter = 'd',
-     .kind = OPTION_CALL,
+     .kind = OPTION_LIST,
      .value = "N[,N...]",
-     .call = set_depths,
+     .offset = FIELD(depth),
+     .high = INT32_MAX,
      .help = "tokens that the cache holds before: random keys and values written into it, "
-             "since speed does not depend on what they are (default 0)"},
+             "since speed does not depend on what they are"},
     {.name = "repetitions",
      .letter = 'r',
      .kind = OPTION_U32,
@@ -80,9 +51,11 @@ static const option_def defs[] = {
      .help = "measurements of a row, after one to warm up"},
     {.name = "threads",
      .letter = 't',
-     .kind = OPTION_CALL,
+     .kind = OPTION_LIST,
      .value = "N[,N...]",
-     .call = set_threads,
+     .offset = FIELD(threads),
+     .high = 1024,
+     .no_default = true,
      .help = "threads of the CPU (default 0: the usable cores)"},
     {.name = "parallel",
      .kind = OPTION_U32,
@@ -91,12 +64,6 @@ static const option_def defs[] = {
      .low = 1,
      .high = 256,
      .help = "sequences decoded together; speeds are of all together"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPTION_CALL,
-     .value = "FORMAT",
-     .call = set_format,
-     .help = "md, csv or json (default md)"},
 };
 
 static const char description[] =
@@ -222,11 +189,12 @@ int command_bench(int argc, char **argv) {
         .description = description,
         .examples = examples,
         .groups = {{"Measurements", defs, sizeof defs / sizeof defs[0], &o},
+                   table_group(&o.format),
                    model_group(&o.model),
                    kv_group(&o.model),
                    backend_group(&o.model),
                    message_group(&o.model)},
-        .n_groups = 5,
+        .n_groups = 6,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;

@@ -7,12 +7,7 @@
 #include "engine.h"
 #include "table.h"
 
-enum { MAX_LIST = 16, MAX_REPETITIONS = 100 };
-
-typedef struct number_list {
-    uint32_t v[MAX_LIST];
-    size_t n;
-} number_list;
+enum { MAX_REPETITIONS = 100 };
 
 typedef struct bench_options {
     model_options model;

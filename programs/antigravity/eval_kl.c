@@ -63,10 +63,6 @@ typedef struct kl {
 
 #define FIELD(name) offsetof(kl_options, name)
 
-static bool set_format(void *target, const char *value, char *why) {
-    return table_parse_format(&((kl_options *)target)->format, value, why);
-}
-
 static bool set_base_weights(void *target, const char *value, char *why) {
     kl_options *o = target;
     model_options m = model_options_defaults();
@@ -119,12 +115,6 @@ static const option_def defs[] = {
      .value = "N|N%|NMiB",
      .call = set_base_budget,
      .help = "its budget"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPTION_CALL,
-     .value = "FORMAT",
-     .call = set_format,
-     .help = "md, csv or json (default md)"},
 };
 
 static const char description[] =
@@ -411,13 +401,14 @@ int eval_kl(int argc, char **argv) {
         .examples = examples,
         .groups = {text_group(&o.text),
                    settings_group(&o.settings),
-                   {"Base and output", defs, sizeof defs / sizeof defs[0], &o},
+                   {"Base", defs, sizeof defs / sizeof defs[0], &o},
+                   table_group(&o.format),
                    eviction_rules_group(&o.model.eviction),
                    model_group(&o.model),
                    window,
                    machine_group(&o.model),
                    message_group(&o.model)},
-        .n_groups = 8,
+        .n_groups = 9,
         .max_operands = 1,
     };
     int code = options_parse(&line, argc, argv);

@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_TOKENS = 10, MAX_COLUMNS = MAX_CHOICES + 10 };
+enum { ANSWER_TOKENS = 10, MAX_COLUMNS = MAX_NUMBERS + 10 };
+
+typedef enum question_place { INSIDE, AFTER } question_place;
 
 typedef struct needle_options {
     model_options model;
@@ -23,9 +25,8 @@ typedef struct needle_options {
     const char *text; /* a file; NULL: made-up tales */
     uint32_t documents, context;
     int64_t seed;
-    double depths[MAX_CHOICES]; /* percent */
-    size_t n_depths;
-    bool after; /* the question comes after the eviction */
+    number_list depths;      /* percent */
+    question_place question; /* AFTER: it comes after the eviction */
     table_format format;
 } needle_options;
 
@@ -43,7 +44,7 @@ typedef struct needles {
 /* What one setting gave. */
 typedef struct outcome {
     uint32_t right, asked;
-    uint32_t right_at[MAX_CHOICES], asked_at[MAX_CHOICES];
+    uint32_t right_at[MAX_NUMBERS], asked_at[MAX_NUMBERS];
     double prefill_s, decode_s;
     size_t n_prefilled, n_decoded, kv_bytes;
     uint32_t budget;
@@ -52,30 +53,6 @@ typedef struct outcome {
 /* ---- options ---- */
 
 #define FIELD(name) offsetof(needle_options, name)
-
-static bool set_depths(void *target, const char *value, char *why) {
-    needle_options *o = target;
-    int64_t *v;
-    size_t n;
-    if (!parse_integers(value, strlen(value), 0, 100, &v, &n, why)) return false;
-    bool fits = n > 0 && n <= MAX_CHOICES;
-    if (!fits) snprintf(why, WHY_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_CHOICES);
-    for (size_t i = 0; fits && i < n; i++) o->depths[i] = (double)v[i];
-    if (fits) o->n_depths = n;
-    free(v);
-    return fits;
-}
-
-static bool set_question(void *target, const char *value, char *why) {
-    bool after = !strcmp(value, "after"), inside = !strcmp(value, "inside");
-    ((needle_options *)target)->after = after;
-    if (!after && !inside) snprintf(why, WHY_SIZE, "'%.60s' is not inside or after", value);
-    return after || inside;
-}
-
-static bool set_format(void *target, const char *value, char *why) {
-    return table_parse_format(&((needle_options *)target)->format, value, why);
-}
 
 static const option_def defs[] = {
     {.name = "documents",
@@ -94,17 +71,17 @@ static const option_def defs[] = {
      .high = INT32_MAX,
      .help = "tokens of a document with its question"},
     {.name = "depth",
-     .kind = OPTION_CALL,
+     .kind = OPTION_LIST,
      .value = "N[,N...]",
-     .call = set_depths,
-     .help = "where in the document the fact stands, in percent; the documents take turns (default "
-             "10,30,50,70,90)"},
+     .offset = FIELD(depths),
+     .high = 100,
+     .help = "where in the document the fact stands, in percent; the documents take turns"},
     {.name = "question",
-     .kind = OPTION_CALL,
+     .kind = OPTION_WORD,
      .value = "inside|after",
-     .call = set_question,
-     .help = "whether the question is read with the document or when the cache has been cut "
-             "(default inside)"},
+     .offset = FIELD(question),
+     .low = INSIDE,
+     .help = "whether the question is read with the document or when the cache has been cut"},
     {.name = "seed",
      .letter = 's',
      .kind = OPTION_I64,
@@ -119,12 +96,6 @@ static const option_def defs[] = {
      .value = "FILE",
      .offset = FIELD(text),
      .help = "what the facts are scattered over (default: sentences of tales, made up)"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPTION_CALL,
-     .value = "FORMAT",
-     .call = set_format,
-     .help = "md, csv or json (default md)"},
 };
 
 static const char description[] =
@@ -177,7 +148,7 @@ static int make_documents(needles *n) {
     n->documents = calloc(o->documents, sizeof *n->documents);
     if (!n->documents) return complain_no_memory();
     for (uint32_t i = 0; i < o->documents; i++) {
-        double depth = o->depths[i % o->n_depths] / 100;
+        double depth = (double)o->depths.v[i % o->depths.n] / 100;
         if (needle_make(&h, i, depth, &n->documents[i], &err) != AG_OK) return complain_error(&err);
         if (n->documents[i].ids.n > n->longest) n->longest = n->documents[i].ids.n;
         n->total += n->documents[i].ids.n;
@@ -203,7 +174,7 @@ static bool go_on(void *user, uint64_t done, uint64_t total) {
 
 static ag_status read_document(needles *n, ag_session *s, const needle *d, outcome *out,
                                ag_error *err) {
-    size_t first = n->o->after ? d->n_document : d->ids.n, rest = d->ids.n - first;
+    size_t first = n->o->question == AFTER ? d->n_document : d->ids.n, rest = d->ids.n - first;
     double begin = clock_s();
     ag_session_reset(s);
     ag_status st = ag_session_prefill(s, d->ids.data, first, go_on, n, err);
@@ -252,9 +223,9 @@ static int ask_all(needles *n, ag_session *s, outcome *out) {
         size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
         if (held > out->kv_bytes) out->kv_bytes = held;
         out->asked++;
-        out->asked_at[i % o->n_depths]++;
+        out->asked_at[i % o->depths.n]++;
         out->right += right;
-        out->right_at[i % o->n_depths] += right;
+        out->right_at[i % o->depths.n] += right;
         n->done += d->ids.n;
     }
     return EXIT_DONE;
@@ -262,8 +233,8 @@ static int ask_all(needles *n, ag_session *s, outcome *out) {
 
 /* ---- results ---- */
 
-static void depth_key(char *key, size_t cap, double depth) {
-    snprintf(key, cap, "accuracy_at_%.0f", depth);
+static void depth_key(char *key, size_t cap, uint32_t depth) {
+    snprintf(key, cap, "accuracy_at_%" PRIu32, depth);
 }
 
 static void set_columns(needles *n) {
@@ -276,10 +247,11 @@ static void set_columns(needles *n) {
                                           {"decode_tok_per_s", "decode tok/s", TABLE_NUMBER, 0}};
     size_t c = sizeof before / sizeof before[0];
     memcpy(n->columns, before, sizeof before);
-    for (size_t i = 0; i < n->o->n_depths; i++, c++) {
+    for (size_t i = 0; i < n->o->depths.n; i++, c++) {
         n->columns[c] = (table_column){.kind = TABLE_SHARE};
-        depth_key(n->columns[c].key, sizeof n->columns[c].key, n->o->depths[i]);
-        snprintf(n->columns[c].title, sizeof n->columns[c].title, "at %.0f %%", n->o->depths[i]);
+        depth_key(n->columns[c].key, sizeof n->columns[c].key, n->o->depths.v[i]);
+        snprintf(n->columns[c].title, sizeof n->columns[c].title, "at %" PRIu32 " %%",
+                 n->o->depths.v[i]);
     }
     memcpy(n->columns + c, behind, sizeof behind);
     n->table = (result_table){
@@ -303,10 +275,10 @@ static json_t *row_of(const needles *n, const cache_setting *one, const outcome 
     fields[c++] =
         (json_field){"decode_tok_per_s", json_real(per_second(r->n_decoded, r->decode_s))};
     json_t *row = json_object_of(fields, c);
-    for (size_t i = 0; row && i < o->n_depths; i++) {
+    for (size_t i = 0; row && i < o->depths.n; i++) {
         char key[32];
         if (!r->asked_at[i]) continue;
-        depth_key(key, sizeof key, o->depths[i]);
+        depth_key(key, sizeof key, o->depths.v[i]);
         if (!json_object_set_new(row, key, json_real((double)r->right_at[i] / r->asked_at[i])))
             continue;
         json_decref(row);
@@ -319,13 +291,13 @@ static json_t *head_of(const needles *n) {
     const needle_options *o = n->o;
     const ag_eviction_params *e = &o->model.eviction.params;
     json_t *depths = json_array();
-    for (size_t i = 0; depths && i < o->n_depths; i++)
-        json_append(&depths, json_real(o->depths[i]));
+    for (size_t i = 0; depths && i < o->depths.n; i++)
+        json_append(&depths, json_real(o->depths.v[i]));
     const json_field fields[] = {
         {"measure", json_string("needle")},
         {"model", json_text(n->engine.dir, strlen(n->engine.dir))},
         {"weights", json_string(ag_dtype_name(o->model.weights))},
-        {"question", json_string(o->after ? "after" : "inside")},
+        {"question", json_string(o->question == AFTER ? "after" : "inside")},
         {"context", json_integer(o->context)},
         {"documents", json_integer(o->documents)},
         {"seed", json_integer(o->seed)},
@@ -370,8 +342,7 @@ int eval_needle(int argc, char **argv) {
         .documents = 20,
         .context = 1024,
         .seed = 1,
-        .depths = {10, 30, 50, 70, 90},
-        .n_depths = 5,
+        .depths = {{10, 30, 50, 70, 90}, 5},
     };
     command_line line = {
         .usage = "eval needle [-m DIR] [OPTION]...",
@@ -379,11 +350,12 @@ int eval_needle(int argc, char **argv) {
         .examples = examples,
         .groups = {{"Documents", defs, sizeof defs / sizeof defs[0], &o},
                    settings_group(&o.settings),
+                   table_group(&o.format),
                    eviction_rules_group(&o.model.eviction),
                    model_group(&o.model),
                    machine_group(&o.model),
                    message_group(&o.model)},
-        .n_groups = 6,
+        .n_groups = 7,
         .max_operands = 1,
     };
     int code = options_parse(&line, argc, argv);

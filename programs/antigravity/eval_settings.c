@@ -67,17 +67,6 @@ static bool set_type(void *target, const char *value, char *why) {
     return true;
 }
 
-static bool set_rotation(void *target, const char *value, char *why) {
-    static const char *const names[] = {"auto", "off", "on"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(value, names[i]) != 0) continue;
-        ((eval_settings *)target)->k_rotation = (ag_k_rotation)i;
-        return true;
-    }
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of auto, off, on", value);
-    return false;
-}
-
 static const option_def defs[] = {
     {.name = "eviction-policy",
      .kind = OPTION_CALL,
@@ -97,10 +86,11 @@ static const option_def defs[] = {
      .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0; may be given "
              "several times (default f16)"},
     {.name = "k-rotation",
-     .kind = OPTION_CALL,
+     .kind = OPTION_WORD,
      .value = "auto|off|on",
-     .call = set_rotation,
-     .help = "Hadamard rotation of the keys before they are kept (default auto: of q4_0 keys)"},
+     .offset = offsetof(eval_settings, k_rotation),
+     .low = AG_K_ROTATION_AUTO,
+     .help = "Hadamard rotation of the keys before they are kept; auto: of q4_0 keys"},
 };
 
 option_group settings_group(eval_settings *s) {

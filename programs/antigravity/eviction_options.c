@@ -62,23 +62,6 @@ static bool set_budget(void *target, const char *value, char *why) {
     return eviction_parse_budget(&((eviction_options *)target)->params, value, why);
 }
 
-static bool set_prefill(void *target, const char *value, char *why) {
-    ag_eviction_params *p = &((eviction_options *)target)->params;
-    bool bounded = !strcmp(value, "bounded"), whole = !strcmp(value, "whole");
-    if (bounded) p->prefill = AG_KV_PREFILL_BOUNDED;
-    if (whole) p->prefill = AG_KV_PREFILL_WHOLE;
-    if (!bounded && !whole) snprintf(why, WHY_SIZE, "'%.60s' is not bounded or whole", value);
-    return bounded || whole;
-}
-
-static bool set_pool(void *target, const char *value, char *why) {
-    ag_eviction_params *p = &((eviction_options *)target)->params;
-    bool average = !strcmp(value, "avg"), max = !strcmp(value, "max");
-    if (average || max) p->snapkv_pool = max ? AG_POOL_MAX : AG_POOL_AVERAGE;
-    else snprintf(why, WHY_SIZE, "'%.60s' is not avg or max", value);
-    return average || max;
-}
-
 static bool set_threshold(void *target, const char *value, char *why) {
     eviction_options *o = target;
     int64_t n;
@@ -128,9 +111,11 @@ static const option_def defs[] = {
      .high = INT32_MAX,
      .help = "tokens over the budget before one is made to leave"},
     {.name = "kv-prefill",
-     .kind = OPTION_CALL,
+     .kind = OPTION_WORD,
      .value = "bounded|whole",
-     .call = set_prefill,
+     .offset = FIELD(params.prefill),
+     .low = AG_KV_PREFILL_BOUNDED,
+     .no_default = true,
      .help = "evict after every chunk of the prompt or once at its end (default bounded; snapkv: "
              "whole while the prompt fits)"},
     {.name = "snapkv-window",
@@ -148,10 +133,11 @@ static const option_def defs[] = {
      .high = 255,
      .help = "neighbouring tokens pooled, an odd number (snapkv)"},
     {.name = "snapkv-pool",
-     .kind = OPTION_CALL,
+     .kind = OPTION_WORD,
      .value = "avg|max",
-     .call = set_pool,
-     .help = "how they are pooled (snapkv; default avg)"},
+     .offset = FIELD(params.snapkv_pool),
+     .low = AG_POOL_AVERAGE,
+     .help = "snapkv: how they are pooled"},
     {.name = "memory-threshold-mb",
      .kind = OPTION_CALL,
      .value = "N",

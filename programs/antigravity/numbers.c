@@ -89,3 +89,15 @@ bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int
     *n = 0;
     return false;
 }
+
+bool parse_list(const char *text, uint32_t low, uint32_t high, number_list *out, char *why) {
+    int64_t *v;
+    size_t n;
+    if (!parse_integers(text, strlen(text), low, high, &v, &n, why)) return false;
+    bool fits = n > 0 && n <= MAX_NUMBERS;
+    if (!fits) snprintf(why, WHY_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_NUMBERS);
+    for (size_t i = 0; fits && i < n; i++) out->v[i] = (uint32_t)v[i];
+    if (fits) out->n = n;
+    free(v);
+    return fits;
+}

@@ -13,6 +13,16 @@ enum { WHY_SIZE = 320 }; /* room for a reason: "'12x' is not a whole number" */
 bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why);
 bool parse_real(const char *text, double low, double high, double *out, char *why);
 
+/* A list that has room for what is typed on a command line. */
+enum { MAX_NUMBERS = 16 };
+typedef struct number_list {
+    uint32_t v[MAX_NUMBERS];
+    size_t n;
+} number_list;
+
+/* One number at least. */
+bool parse_list(const char *text, uint32_t low, uint32_t high, number_list *out, char *why);
+
 /* "1,5,9" or "1 5 9": whole numbers separated by commas or white space. len bytes are read; the
  * list may be empty. *out is the caller's to free(); NULL and *n = 0 for an empty list. */
 bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int64_t **out,

@@ -176,6 +176,23 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
     return false;
 }
 
+/* Which of the words "a|b|c" is the value. */
+static bool set_word(const option_def *def, void *field, const char *value, char *why) {
+    unsigned word = (unsigned)def->low;
+    for (const char *at = def->value; *at; word++) {
+        size_t n = strcspn(at, "|");
+        if (strlen(value) == n && !strncmp(at, value, n)) {
+            memcpy(field, &word, sizeof word);
+            return true;
+        }
+        at += n + (at[n] == '|');
+    }
+    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not one of ", value);
+    for (const char *c = def->value; *c && n + 3 < WHY_SIZE; c++)
+        n += (size_t)snprintf(why + n, WHY_SIZE - n, *c == '|' ? ", " : "%c", *c);
+    return false;
+}
+
 bool option_set(const option_def *def, void *target, const char *value, char *why) {
     void *field = (char *)target + def->offset;
     int64_t whole;
@@ -188,6 +205,10 @@ bool option_set(const option_def *def, void *target, const char *value, char *wh
         return true;
     case OPTION_REAL:
         return parse_real(value, def->low, def->high, field, why);
+    case OPTION_LIST:
+        return parse_list(value, (uint32_t)def->low, (uint32_t)def->high, field, why);
+    case OPTION_WORD:
+        return set_word(def, field, value, why);
     case OPTION_DTYPE:
         return set_dtype(def, field, value, why);
     case OPTION_CALL:

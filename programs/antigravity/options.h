@@ -15,6 +15,8 @@ typedef enum option_kind {
     OPTION_U32,   /* uint32_t between low and high */
     OPTION_I64,   /* int64_t between low and high */
     OPTION_REAL,  /* double between low and high */
+    OPTION_LIST,  /* number_list, each between low and high */
+    OPTION_WORD,  /* an enum: one of the words of `value`, "csv|json"; the first one is `low` */
     OPTION_DTYPE, /* ag_dtype, one of `dtypes` */
     OPTION_CALL,  /* whatever call() does with the target */
 } option_kind;

@@ -7,6 +7,22 @@
 
 enum { TEXT_COLUMN = 34, LAST_COLUMN = 100, TEXT_SIZE = 1024 };
 
+static void describe_list(const number_list *list, char *buf, size_t cap) {
+    size_t n = 0;
+    for (size_t i = 0; i < list->n && n < cap; i++)
+        n += (size_t)snprintf(buf + n, cap - n, "%s%" PRIu32, i ? "," : "default ", list->v[i]);
+}
+
+/* The value's place among the words "a|b|c". */
+static void describe_word(const option_def *def, const void *field, char *buf, size_t cap) {
+    unsigned word;
+    memcpy(&word, field, sizeof word);
+    const char *at = def->value;
+    for (unsigned i = (unsigned)def->low; i < word && strchr(at, '|'); i++)
+        at = strchr(at, '|') + 1;
+    snprintf(buf, cap, "default %.*s", (int)strcspn(at, "|"), at);
+}
+
 /* "default 0.8", or nothing where there is no default to tell. */
 static void describe_default(const option_def *def, const void *target, char *buf, size_t cap) {
     const void *field = (const char *)target + def->offset;
@@ -28,6 +44,12 @@ static void describe_default(const option_def *def, const void *target, char *bu
         break;
     case OPTION_REAL:
         snprintf(buf, cap, "default %.7g", *(const double *)field);
+        break;
+    case OPTION_LIST:
+        describe_list(field, buf, cap);
+        break;
+    case OPTION_WORD:
+        describe_word(def, field, buf, cap);
         break;
     case OPTION_FLAG:
     case OPTION_CALL:

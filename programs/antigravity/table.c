@@ -2,20 +2,28 @@
 #include "table.h"
 
 #include "command.h"
-#include "numbers.h"
 #include "output.h"
 
 #include <string.h>
 
-bool table_parse_format(table_format *out, const char *value, char *why) {
-    static const char *const names[] = {"md", "csv", "json"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(value, names[i]) != 0) continue;
-        *out = (table_format)i;
-        return true;
-    }
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of md, csv, json", value);
-    return false;
+static bool set_json(void *target, const char *value, char *why) {
+    (void)value, (void)why;
+    *(table_format *)target = TABLE_JSON;
+    return true;
+}
+
+static const option_def defs[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_WORD,
+     .value = "md|csv|json",
+     .low = TABLE_MD,
+     .help = "a Markdown table, comma-separated values or one JSON object"},
+    {.name = "json", .kind = OPTION_CALL, .call = set_json, .help = "the same as -o json"},
+};
+
+option_group table_group(table_format *o) {
+    return (option_group){"Output", defs, sizeof defs / sizeof defs[0], o};
 }
 
 void csv_print_text(const char *text) {

@@ -5,14 +5,14 @@
 #define ANTIGRAVITY_TABLE_H
 
 #include "json_out.h"
+#include "options.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 typedef enum table_format { TABLE_MD, TABLE_CSV, TABLE_JSON } table_format;
 
-/* "md", "csv" or "json"; false: the reason is in why[WHY_SIZE]. */
-bool table_parse_format(table_format *out, const char *value, char *why);
+option_group table_group(table_format *o); /* -o, --json */
 
 /* How Markdown shows a value; CSV and JSON have it as it is. */
 typedef enum table_kind {

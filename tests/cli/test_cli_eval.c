@@ -282,7 +282,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
         {{"needle", "--context", "2045"}, "that the model was trained for"},
         {{"needle", "--context", "9"}, "is not between 160 and"},
         {{"needle", "--depth", "101"}, "is not between 0 and 100"},
-        {{"needle", "--question", "never"}, "'never' is not inside or after"},
+        {{"needle", "--question", "never"}, "'never' is not one of inside, after"},
         {{"needle", "--eviction-policy", "none", "--kv-budget", "9"}, "needs an eviction policy"},
         {{"needle", "--eviction-policy", "none,lru"}, "'lru' is not one of"},
         {{"needle", "--kv-budget", "50%,"}, "'' is no budget"},

@@ -119,6 +119,20 @@ static void the_help_of_generate_names_every_option_and_default(void **state) {
     cli_free(&r);
 }
 
+/* Defaults of lists and of words are read from what is parsed into. */
+static void the_help_of_lists_and_words_tells_their_defaults(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "--help");
+    assert_says(r.out, "(default 128)");
+    assert_says(r.out, "(default md)");
+    cli_free(&r);
+    r = cli_run(&(cli_setup){.args = CLI_ARGS("eval", "needle", "--help")});
+    assert_says(r.out, "(default 10,30,50,70,90)");
+    assert_says(r.out, "(default inside)");
+    assert_says(r.out, "(default avg)");
+    cli_free(&r);
+}
+
 static void version_is_one_line(void **state) {
     (void)state;
     cli_result r = CLI("--version");
@@ -156,6 +170,7 @@ int main(void) {
         cmocka_unit_test(without_words_the_help_is_an_error),
         cmocka_unit_test(each_command_has_a_complete_help),
         cmocka_unit_test(the_help_of_generate_names_every_option_and_default),
+        cmocka_unit_test(the_help_of_lists_and_words_tells_their_defaults),
         cmocka_unit_test(version_is_one_line),
         cmocka_unit_test(an_unknown_command_is_refused_with_a_proposal),
     };

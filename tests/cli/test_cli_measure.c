@@ -155,7 +155,7 @@ static void devices_lists_the_cpu(void **state) {
 static void bench_gives_a_row_for_each_test(void **state) {
     (void)state;
     cli_result r = CLI("bench", QUICK, "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r",
-                       "2", "-t", "1", "-o", "json");
+                       "2", "-t", "1", "--json");
     assert_code(&r, 0);
     json_t *rows = cli_json(&r), *row;
     static const char *const tests[] = {"pp8", "tg4", "pp8 @ d16", "tg4 @ d16"};

@@ -112,6 +112,9 @@ static void every_range_is_checked(void **state) {
         {{"bench", "-p", "1,x"}, "is not a whole number"},
         {{"bench", "-p", ""}, "0 numbers"},
         {{"bench", "-d", "-1"}, "is not between 0 and"},
+        {{"bench", "-t", "1,1025"}, "'1025' is not between 0 and 1024"},
+        {{"bench", "-p", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"}, "17 numbers; 1 to 16"},
+        {{"eval", "needle", "--depth", "50,101"}, "'101' is not between 0 and 100"},
         {{"eval", "ppl", "--windows", "-1"}, "is not between 0 and"},
     };
     ALL_REFUSED(cases);
@@ -141,6 +144,9 @@ static void names_are_checked_against_lists(void **state) {
         {{"generate", "--logit-bias", "99999999999:1"}, "is not between"},
         {{"generate", "--stop", ""}, "an empty text"},
         {{"bench", "-o", "xml"}, "'xml' is not one of md, csv, json"},
+        {{"bench", "-o", "m"}, "'m' is not one of md, csv, json"},
+        {{"bench", "-o", "md|csv"}, "'md|csv' is not one of md, csv, json"},
+        {{"bench", "-o", ""}, "'' is not one of md, csv, json"},
         {{"bench", "--shape", "gpt-5"}, "no shape is called \"gpt-5\"; known: tiny, "},
         {{"eval"}, "say what to measure"},
         {{"eval", "colour"}, "'colour' is no measure"},
@@ -165,8 +171,8 @@ static void eviction_options_are_checked_and_need_a_policy(void **state) {
         {{"generate", "--kv-budget", "0"}, "is not between 1 and"},
         {{"generate", "--kv-budget", "101%"}, "is not between 0.01 and 100"},
         {{"generate", "--kv-budget", "0.5MiB"}, "is not a whole number"},
-        {{"generate", "--kv-prefill", "half"}, "'half' is not bounded or whole"},
-        {{"generate", "--snapkv-pool", "min"}, "'min' is not avg or max"},
+        {{"generate", "--kv-prefill", "half"}, "'half' is not one of bounded, whole"},
+        {{"generate", "--snapkv-pool", "min"}, "'min' is not one of avg, max"},
         {{"generate", "--cpu-mask", "0xg"}, "'0xg' is not a hexadecimal number"},
         {{"generate", "-C", "0"}, "'0' names no core"},
     };
