@@ -24,7 +24,8 @@
 
 typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
-typedef struct ag_cl_token ag_cl_token; /* token.h */
+typedef struct ag_cl_token ag_cl_token;     /* token.h */
+typedef struct ag_cl_loading ag_cl_loading; /* loading.h */
 
 /* ---- small host arrays on their way to the device (staging.c) ---- */
 
@@ -60,7 +61,9 @@ struct ag_cl_backend {
         cl_mem mem; /* owned; NULL: none yet */
         size_t bytes;
     } scratch;
-    ag_cl_token *token; /* owned; NULL: no step was taken as a whole yet */
+    ag_cl_loading *loading; /* owned; NULL: no weight was prepared yet */
+    uint32_t n_threads;     /* of the host, wanted for that; 0: the usable cores */
+    ag_cl_token *token;     /* owned; NULL: no step was taken as a whole yet */
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
 #include "backend/opencl/token.h"
 
@@ -15,6 +16,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_token_close(cl);
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
+    ag_cl_loading_close(cl);
     ag_cl_memory_destroy(cl->memory);
     if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
@@ -120,6 +122,7 @@ ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out
     cl->base.ops = &opencl_ops;
     cl->gpu_attention = !params || !params->host_attention;
     cl->zero_copy = params && params->zero_copy;
+    cl->n_threads = params ? params->n_threads : 0;
     ag_status st = init(cl, params ? params->device : NULL, err);
     if (st != AG_OK) {
         cl_destroy(&cl->base);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights become what kernels/weights.cl describes: quants and scales apart, rows padded. Converted
- * on the host, some rows at a time, and uploaded. */
+ * by threads of the host, some rows at a time; the device receives the rows before meanwhile. */
+#include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
-#include "core/alloc.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 20, ALIGN = 256, HALF = 2 };
+enum { CHUNK_BYTES = 1 << 21, ALIGN = 256, HALF = 2 };
 
 static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -35,8 +36,9 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
 
 /* Some rows on the host, as they will lie on the device. */
 typedef struct chunk {
-    unsigned char *quants; /* [rows][quant_bytes] */
-    uint16_t *scales[2];   /* [rows][k / 32] each: d, m */
+    size_t row0, rows;
+    unsigned char *quants;    /* [rows][quant_bytes] */
+    unsigned char *scales[2]; /* [rows][k / 32] halves each: d, m */
 } chunk;
 
 typedef struct preparing {
@@ -46,84 +48,126 @@ typedef struct preparing {
     ag_dtype want;
     size_t n, k, n_blocks; /* rows, columns, blocks of a row */
     size_t chunk_rows;
-    float *values; /* one row */
-    unsigned char *packed;
     chunk chunk;
+    atomic_size_t bad_row; /* the lowest found that cannot be converted; SIZE_MAX: none */
 } preparing;
 
-static void release(preparing *p) {
-    ag_free(p->values);
-    ag_free(p->packed);
-    ag_free(p->chunk.quants);
-    ag_free(p->chunk.scales[0]);
-    ag_free(p->chunk.scales[1]);
+static size_t scale_bytes(const preparing *p) { return p->n_blocks * HALF; }
+
+/* Room for some rows in pinned memory, and for each thread one row of floats and one packed. */
+static ag_status reserve(preparing *p) {
+    const size_t row = quant_bytes(p->want, p->k) + scales_of(p->want) * scale_bytes(p);
+    const size_t rows = CHUNK_BYTES / row + 1;
+    p->chunk_rows = rows < p->n ? rows : p->n;
+    return ag_cl_loading_need(p->cl, p->chunk_rows * row,
+                              p->k * sizeof(float) + ag_dtype_row_bytes(p->want, p->k));
 }
 
-static ag_status reserve(preparing *p) {
-    const size_t row = quant_bytes(p->want, p->k), rows = CHUNK_BYTES / row + 1;
-    p->chunk_rows = rows < p->n ? rows : p->n;
-    p->values = ag_malloc(p->k * sizeof *p->values);
-    p->packed = ag_malloc(ag_dtype_row_bytes(p->want, p->k));
-    p->chunk.quants = ag_calloc(p->chunk_rows, row);
-    bool whole = p->values && p->packed && p->chunk.quants;
-    for (size_t i = 0; i < scales_of(p->want); i++) {
-        p->chunk.scales[i] = ag_calloc(p->chunk_rows * p->n_blocks, HALF);
-        whole = whole && p->chunk.scales[i];
-    }
-    return whole ? AG_OK
-                 : AG_FAIL(&p->cl->base.err, NOMEM, "%zu rows of a weight on the host",
-                           p->chunk_rows);
+/* The next rows go where those before the last went: these have arrived. */
+static ag_status begin_chunk(preparing *p, size_t row0) {
+    chunk *c = &p->chunk;
+    unsigned char *at;
+    AG_TRY(ag_cl_loading_turn(p->cl, &at));
+    c->row0 = row0;
+    c->rows = p->n - row0 < p->chunk_rows ? p->n - row0 : p->chunk_rows;
+    c->quants = at;
+    c->scales[0] = at + c->rows * quant_bytes(p->want, p->k);
+    c->scales[1] = c->scales[0] + c->rows * scale_bytes(p);
+    return AG_OK;
 }
 
 /* A row of blocks is taken apart; a row of floats is copied in front of its padding. */
-static void take_apart(const preparing *p, size_t row) {
-    unsigned char *to = p->chunk.quants + row * quant_bytes(p->want, p->k);
+static void take_apart(const preparing *p, size_t row, const unsigned char *packed) {
+    const size_t bytes = quant_bytes(p->want, p->k);
+    unsigned char *to = p->chunk.quants + row * bytes;
     if (!ag_dtype_is_quantized(p->want)) {
-        memcpy(to, p->packed, ag_dtype_row_bytes(p->want, p->k));
+        const size_t n = ag_dtype_row_bytes(p->want, p->k);
+        memcpy(to, packed, n);
+        memset(to + n, 0, bytes - n);
         return;
     }
     const size_t block = ag_dtype_block_bytes(p->want), n_scales = scales_of(p->want);
     const size_t quants = block - n_scales * HALF;
     for (size_t i = 0; i < p->n_blocks; i++) {
-        const unsigned char *from = p->packed + i * block;
+        const unsigned char *from = packed + i * block;
         for (size_t s = 0; s < n_scales; s++) {
-            memcpy(&p->chunk.scales[s][row * p->n_blocks + i], from + s * HALF, HALF);
+            memcpy(p->chunk.scales[s] + (row * p->n_blocks + i) * HALF, from + s * HALF, HALF);
         }
         memcpy(to + i * quants, from + n_scales * HALF, quants);
     }
 }
 
-static ag_status convert(const preparing *p, size_t row, size_t chunk_row) {
-    const size_t src_bytes = ag_dtype_row_bytes(p->src->dtype, p->k);
-    size_t bad = 0;
-    ag_status st = ag_convert_row(p->want, p->packed, p->src->dtype, p->bytes + row * src_bytes,
-                                  p->values, p->k, AG_ROUND_WEIGHT, &bad);
-    if (st != AG_OK) {
-        return AG_FAIL(&p->cl->base.err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s",
-                       row, bad, (double)p->values[bad], ag_dtype_name(p->want));
+/* One row to packed; values: room for its floats. */
+static ag_status convert(const preparing *p, size_t row, float *values, unsigned char *packed,
+                         size_t *bad) {
+    const ag_dtype from = p->src->dtype;
+    const unsigned char *src = p->bytes + row * ag_dtype_row_bytes(from, p->k);
+    if (p->want != AG_Q4_0 || from == AG_Q4_0) {
+        return ag_convert_row(p->want, packed, from, src, values, p->k, AG_ROUND_WEIGHT, bad);
     }
-    take_apart(p, chunk_row);
-    return AG_OK;
+    ag_dequantize_row(from, values, src, p->k);
+    *bad = p->cl->loading->quantize_q4_0(packed, values, p->k);
+    return *bad == p->k ? AG_OK : AG_FORMAT;
 }
 
-static ag_status upload(const preparing *p, ag_buffer *to, size_t row0, size_t rows) {
-    ag_error *err = &p->cl->base.err;
-    const size_t row = quant_bytes(p->want, p->k), scales = p->n_blocks * HALF;
-    AG_TRY(ag_buffer_upload(to, row0 * row, p->chunk.quants, rows * row, err));
+static void note_bad_row(preparing *p, size_t row) {
+    size_t lowest = atomic_load(&p->bad_row);
+    while (row < lowest && !atomic_compare_exchange_weak(&p->bad_row, &lowest, row)) {}
+}
+
+/* Rows [begin, end) of the chunk. Those before a bad one are converted all the same: one of them
+ * may be the first that is bad. */
+static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    preparing *p = ctx;
+    float *values = ag_cl_loading_scratch(p->cl->loading, thread);
+    unsigned char *packed = (unsigned char *)(values + p->k);
+    for (size_t i = begin; i < end; i++) {
+        const size_t row = p->chunk.row0 + i;
+        size_t bad;
+        if (row > atomic_load_explicit(&p->bad_row, memory_order_relaxed)) return;
+        if (convert(p, row, values, packed, &bad) == AG_OK) take_apart(p, i, packed);
+        else note_bad_row(p, row);
+    }
+}
+
+/* The row at fault is converted once more, for the message. */
+static ag_status report_bad_row(const preparing *p, size_t row) {
+    float *values = ag_cl_loading_scratch(p->cl->loading, 0);
+    size_t bad = 0;
+    (void)convert(p, row, values, (unsigned char *)(values + p->k), &bad);
+    return AG_FAIL(&p->cl->base.err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s", row,
+                   bad, (double)values[bad], ag_dtype_name(p->want));
+}
+
+static ag_status convert_chunk(preparing *p) {
+    enum { CHUNKS_A_THREAD = 4, LEAST_WEIGHTS = 1 << 15 };
+    ag_pool *pool = p->cl->loading->pool;
+    size_t grain = p->chunk.rows / (ag_pool_threads(pool) * CHUNKS_A_THREAD);
+    if (grain < LEAST_WEIGHTS / p->k + 1) grain = LEAST_WEIGHTS / p->k + 1;
+    ag_pool_run(pool, p->chunk.rows, grain, convert_rows, p);
+    const size_t bad = atomic_load(&p->bad_row);
+    return bad == SIZE_MAX ? AG_OK : report_bad_row(p, bad);
+}
+
+static ag_status upload(const preparing *p, cl_mem to) {
+    const chunk *c = &p->chunk;
+    const size_t row = quant_bytes(p->want, p->k), scales = scale_bytes(p);
+    AG_TRY(ag_cl_loading_send(p->cl, to, c->row0 * row, c->quants, c->rows * row));
     size_t at = ag_cl_prepared_scales(p->want, p->n, p->k);
     for (size_t s = 0; s < scales_of(p->want); s++, at += p->n * scales) {
-        AG_TRY(ag_buffer_upload(to, at + row0 * scales, p->chunk.scales[s], rows * scales, err));
+        AG_TRY(
+            ag_cl_loading_send(p->cl, to, at + c->row0 * scales, c->scales[s], c->rows * scales));
     }
     return AG_OK;
 }
 
-static ag_status prepare_rows(preparing *p, ag_buffer *to, ag_consumed_fn consumed, void *user) {
+static ag_status prepare_rows(preparing *p, cl_mem to, ag_consumed_fn consumed, void *user) {
     AG_TRY(reserve(p));
     for (size_t row0 = 0; row0 < p->n; row0 += p->chunk_rows) {
-        const size_t rest = p->n - row0, rows = rest < p->chunk_rows ? rest : p->chunk_rows;
-        for (size_t i = 0; i < rows; i++) AG_TRY(convert(p, row0 + i, i));
-        AG_TRY(upload(p, to, row0, rows));
-        if (consumed) consumed(user, row0, rows);
+        AG_TRY(begin_chunk(p, row0));
+        AG_TRY(convert_chunk(p));
+        AG_TRY(upload(p, to));
+        if (consumed) consumed(user, row0, p->chunk.rows);
     }
     return AG_OK;
 }
@@ -143,8 +187,8 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
         return AG_FAIL(&b->err, SHAPE, "a weight of %zu rows of %zu values", p.n, p.k);
     }
     AG_TRY(ag_memory_alloc(ag_backend_memory(b), bytes, AG_USAGE_WEIGHTS, owner, &b->err));
-    ag_status st = prepare_rows(&p, *owner, consumed, user);
-    release(&p);
+    atomic_init(&p.bad_row, SIZE_MAX);
+    ag_status st = prepare_rows(&p, ag_cl_buffer_of(p.cl, *owner)->mem, consumed, user);
     if (st != AG_OK) {
         ag_buffer_release(owner);
         return st;

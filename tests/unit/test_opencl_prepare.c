@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights prepared by several threads of the host: the bytes on the device are those that one row
+ * after the other gives, whatever the number of threads. */
+#include "backend/opencl/ops.h"
+#include "memory/galloc.h"
+#include "quant/quant.h"
+#include "unit/opencl_device.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Several times what is under way at once, and a rest. */
+enum { ROWS = 5003, COLS = 1056, HALF = 2 };
+
+static ag_memory *host;
+static ag_buffer *source_owner;
+static ag_tensor source; /* [ROWS, COLS] F32 */
+
+static ag_backend *open_with(uint32_t threads) {
+    const ag_backend_params params = {.name = "opencl", .n_threads = threads};
+    ag_backend *be;
+    assert_int_equal(ag_backend_create(&params, &be, NULL), AG_OK);
+    return be;
+}
+
+static int setup(void **state) {
+    (void)state;
+    uint32_t random = 7;
+    assert_int_equal(ag_galloc_create(&host, NULL), AG_OK);
+    assert_int_equal(ag_tensor_alloc(&source, &source_owner, host, AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_2d(ROWS, COLS), NULL),
+                     AG_OK);
+    float *values = ag_tensor_f32(&source);
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++) {
+        random = random * 1664525u + 1013904223u;
+        values[i] = (float)(int32_t)random * 0x1p-32f;
+    }
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ag_buffer_release(&source_owner);
+    ag_galloc_destroy(host);
+    return 0;
+}
+
+/* One row as kernels/weights.cl describes it. */
+static void take_apart(unsigned char *out, ag_dtype want, size_t row, size_t scales_at,
+                       const unsigned char *packed) {
+    const size_t blocks = COLS / AG_QK, block = ag_dtype_block_bytes(want);
+    const size_t n_scales = want == AG_Q4_1 ? 2 : 1, quants = block - n_scales * HALF;
+    for (size_t i = 0; i < blocks; i++) {
+        memcpy(out + (row * blocks + i) * quants, packed + i * block + n_scales * HALF, quants);
+        for (size_t s = 0; s < n_scales; s++) {
+            memcpy(out + scales_at + ((s * ROWS + row) * blocks + i) * HALF,
+                   packed + i * block + s * HALF, HALF);
+        }
+    }
+}
+
+/* Rows of floats that are no multiple of 32 are followed by zeros. */
+static size_t cols_of(ag_dtype want) { return ag_dtype_is_quantized(want) ? COLS : COLS - 6; }
+
+static unsigned char *expected_bytes(ag_dtype want, size_t n) {
+    const size_t k = cols_of(want), at = ag_cl_prepared_scales(want, ROWS, k);
+    unsigned char *out = calloc(n, 1), packed[COLS * sizeof(float)];
+    float values[COLS];
+    assert_non_null(out);
+    for (size_t row = 0; row < ROWS; row++) {
+        assert_int_equal(ag_convert_row(want, packed, AG_F32, ag_tensor_f32(&source) + row * k,
+                                        values, k, AG_ROUND_WEIGHT, NULL),
+                         AG_OK);
+        if (ag_dtype_is_quantized(want)) take_apart(out, want, row, at, packed);
+        else memcpy(out + row * COLS * HALF, packed, k * HALF);
+    }
+    return out;
+}
+
+static void count_rows(void *user, size_t row0, size_t n) {
+    unsigned char *seen = user;
+    for (size_t i = row0; i < row0 + n; i++) seen[i]++;
+}
+
+static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {
+    (void)state;
+    static unsigned char seen[ROWS];
+    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        const size_t k = cols_of(types[t]), n = ag_cl_prepared_bytes(types[t], ROWS, k);
+        ag_tensor src;
+        assert_int_equal(ag_tensor_make(&src, AG_F32, ag_shape_2d(ROWS, k), source_owner, 0, NULL),
+                         AG_OK);
+        unsigned char *want = expected_bytes(types[t], n), *found = malloc(n);
+        assert_non_null(found);
+        for (uint32_t threads = 1; threads <= 5; threads += 2) {
+            ag_backend *be = open_with(threads);
+            ag_tensor w;
+            ag_buffer *owner;
+            memset(seen, 0, sizeof seen);
+            assert_int_equal(ag_prepare_weight(be, &w, &owner, &src, types[t], count_rows, seen),
+                             AG_OK);
+            assert_int_equal(ag_buffer_size(owner), n);
+            assert_int_equal(ag_buffer_download(found, owner, 0, n, NULL), AG_OK);
+            assert_memory_equal(found, want, n);
+            for (size_t i = 0; i < ROWS; i++) assert_int_equal(seen[i], 1);
+            ag_buffer_release(&owner);
+            ag_backend_destroy(be);
+        }
+        free(found);
+        free(want);
+    }
+}
+
+static void the_first_bad_weight_is_named_on_any_number_of_threads(void **state) {
+    (void)state;
+    float *values = ag_tensor_f32(&source);
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        ag_backend *be = open_with(threads);
+        const size_t in_use = ag_memory_bytes_in_use(ag_backend_memory(be));
+        ag_tensor w;
+        ag_buffer *owner;
+        for (size_t row = 4100; row < ROWS; row += 7) values[row * COLS + 9] = NAN;
+        assert_int_equal(ag_prepare_weight(be, &w, &owner, &source, AG_Q4_0, NULL, NULL),
+                         AG_FORMAT);
+        assert_null(owner);
+        assert_string_equal(ag_backend_error(be)->msg,
+                            "row 4100, column 9: nan cannot be kept as q4_0");
+        for (size_t row = 4100; row < ROWS; row += 7) values[row * COLS + 9] = 0.25f;
+        assert_int_equal(ag_prepare_weight(be, &w, &owner, &source, AG_Q4_0, NULL, NULL), AG_OK);
+        ag_buffer_release(&owner);
+        assert_int_equal(ag_memory_bytes_in_use(ag_backend_memory(be)), in_use);
+        ag_backend_destroy(be);
+    }
+}
+
+int main(void) {
+    ag_backend *be = open_opencl();
+    if (!be) return EXIT_SKIPPED;
+    ag_backend_destroy(be);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_do_not_depend_on_the_number_of_threads),
+        cmocka_unit_test(the_first_bad_weight_is_named_on_any_number_of_threads),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
