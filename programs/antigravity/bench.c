@@ -191,10 +191,10 @@ int command_bench(int argc, char **argv) {
         .groups = {{"Measurements", defs, sizeof defs / sizeof defs[0], &o},
                    table_group(&o.format),
                    model_group(&o.model),
-                   kv_group(&o.model),
-                   backend_group(&o.model),
+                   kv_type_group(&o.model),
+                   k_rotation_group(&o.model.k_rotation),
+                   machine_group(&o.model),
                    message_group(&o.model)},
-        .n_groups = 6,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;

@@ -94,6 +94,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
         {"weight_bytes", json_integer((json_int_t)ag_model_memory_bytes(b->engine.model))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},
+        {"k_rotated", json_boolean(keys_rotated(m->k_rotation, m->k_type))},
         {"backend", json_string(ag_backend_name(b->engine.backend))},
         {"threads", json_integer((json_int_t)row->threads)},
         {"parallel", json_integer((json_int_t)row->parallel)},

@@ -198,12 +198,7 @@ static ag_status measure(run *r, bench_row *row) {
 static ag_status open_sessions(run *r) {
     const bench_row *row = r->row;
     const model_options *m = &r->b->o->model;
-    ag_session_params params = {
-        .max_seq_len = row->depth + row->n_prompt + row->n_gen,
-        .prefill_chunk = m->prefill_chunk,
-        .k_type = m->k_type,
-        .v_type = m->v_type,
-    };
+    ag_session_params params = session_params(m, row->depth + row->n_prompt + row->n_gen);
     ag_status status = AG_OK;
     for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++)
         status = ag_session_create(r->b->engine.model, &params, &r->sessions[i], &r->err);

@@ -94,7 +94,6 @@ int command_devices(int argc, char **argv) {
                        "those that -b\ntakes, the numbers those that --device takes.",
         .examples = "  antigravity devices",
         .groups = {{"Options", defs, 1, &json}},
-        .n_groups = 1,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;

@@ -93,13 +93,7 @@ int engine_load(engine *e, const model_options *o) {
 
 int engine_start(engine *e, const model_options *o, uint32_t n_context) {
     ag_error err;
-    ag_session_params params = {
-        .max_seq_len = n_context,
-        .prefill_chunk = o->prefill_chunk,
-        .k_type = o->k_type,
-        .v_type = o->v_type,
-        .eviction = o->eviction.params,
-    };
+    ag_session_params params = session_params(o, n_context);
     if (o->verbose) params.eviction.on_eviction = eviction_say;
     /* Wrong options are wrong usage, although only the model tells. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);

@@ -21,8 +21,7 @@ typedef struct kl_options {
     model_options model;
     text_options text;
     eval_settings settings, base;
-    ag_dtype base_weights;
-    bool base_weights_given;
+    ag_dtype base_weights; /* AG_DTYPE_COUNT: those of the model */
     table_format format;
 } kl_options;
 
@@ -63,58 +62,14 @@ typedef struct kl {
 
 #define FIELD(name) offsetof(kl_options, name)
 
-static bool set_base_weights(void *target, const char *value, char *why) {
-    kl_options *o = target;
-    model_options m = model_options_defaults();
-    option_group group = model_group(&m);
-    for (size_t i = 0; i < group.n; i++) {
-        if (strcmp(group.defs[i].name, "weights") != 0) continue;
-        if (!option_set(&group.defs[i], &m, value, why)) return false;
-    }
-    o->base_weights = m.weights;
-    o->base_weights_given = true;
-    return true;
-}
-
-/* The base is one setting: the first word replaces what was there. */
-static bool set_base(void *target, const char *name, const char *value, char *why) {
-    option_group group = settings_group(&((kl_options *)target)->base);
-    for (size_t i = 0; i < group.n; i++)
-        if (!strcmp(group.defs[i].name, name)) return group.defs[i].call(group.target, value, why);
-    return false;
-}
-
-static bool set_base_type(void *target, const char *value, char *why) {
-    return set_base(target, "kv-type", value, why);
-}
-static bool set_base_policy(void *target, const char *value, char *why) {
-    return set_base(target, "eviction-policy", value, why);
-}
-static bool set_base_budget(void *target, const char *value, char *why) {
-    return set_base(target, "kv-budget", value, why);
-}
-
 static const option_def defs[] = {
     {.name = "base-weights",
-     .kind = OPTION_CALL,
+     .kind = OPTION_DTYPE,
      .value = "TYPE",
-     .call = set_base_weights,
+     .offset = FIELD(base_weights),
+     .dtypes = WEIGHT_TYPES,
+     .no_default = true,
      .help = "type of the base's weights (default: as --weights)"},
-    {.name = "base-kv-type",
-     .kind = OPTION_CALL,
-     .value = "TYPE[,TYPE]",
-     .call = set_base_type,
-     .help = "type of the base's cache (default f16)"},
-    {.name = "base-eviction-policy",
-     .kind = OPTION_CALL,
-     .value = "NAME",
-     .call = set_base_policy,
-     .help = "policy of the base (default none)"},
-    {.name = "base-kv-budget",
-     .kind = OPTION_CALL,
-     .value = "N|N%|NMiB",
-     .call = set_base_budget,
-     .help = "its budget"},
 };
 
 static const char description[] =
@@ -148,7 +103,7 @@ static int check(const command_line *line, kl_options *o) {
         return EXIT_USAGE;
     }
     p->prefill = AG_KV_PREFILL_BOUNDED;
-    if (!o->base_weights_given) o->base_weights = o->model.weights;
+    if (o->base_weights == AG_DTYPE_COUNT) o->base_weights = o->model.weights;
     return EXIT_DONE;
 }
 
@@ -391,24 +346,25 @@ static int prepare(kl *k) {
 }
 
 int eval_kl(int argc, char **argv) {
-    kl_options o = {.model = model_options_defaults()};
+    kl_options o = {.model = model_options_defaults(), .base_weights = AG_DTYPE_COUNT};
     o.model.prefill_chunk = CHUNK;
-    option_group window = context_group(&o.model); /* of its rows only -c: types are settings */
-    window.n = 1;
     command_line line = {
-        .usage = "eval kl [-m DIR] (FILE | --prompt-ids N,N,...) [OPTION]...",
+        .usage = "eval kl [-m DIR] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {text_group(&o.text),
+        .groups = {prompt_group(&o.text.prompt),
+                   windows_group(&o.text),
                    settings_group(&o.settings),
                    {"Base", defs, sizeof defs / sizeof defs[0], &o},
+                   base_group(&o.base),
                    table_group(&o.format),
                    eviction_rules_group(&o.model.eviction),
                    model_group(&o.model),
-                   window,
+                   context_group(&o.model),
+                   k_rotation_group(&o.settings.k_rotation),
+                   threads_group(&o.model),
                    machine_group(&o.model),
                    message_group(&o.model)},
-        .n_groups = 9,
         .max_operands = 1,
     };
     int code = options_parse(&line, argc, argv);

@@ -204,6 +204,7 @@ static json_t *report_json(const ppl *p, mean_error s) {
         {"weights", json_string(ag_dtype_name(m->weights))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},
+        {"k_rotated", json_boolean(keys_rotated(m->k_rotation, m->k_type))},
         {"policy", json_string(eviction_policy_name(&m->eviction))},
         {"budget_tokens", json_integer(ag_session_kv_budget(p->engine.session))},
         {"max_positions", json_integer(p->engine.info.max_positions)},
@@ -251,17 +252,22 @@ static int report(const ppl *p) {
 int eval_ppl(int argc, char **argv) {
     ppl_options o = {.model = model_options_defaults(), .bucket = 512};
     command_line line = {
-        .usage = "eval ppl [-m DIR] (FILE | --prompt-ids N,N,...) [OPTION]...",
+        .usage = "eval ppl [-m DIR] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {text_group(&o.text),
+        .groups = {prompt_group(&o.text.prompt),
+                   windows_group(&o.text),
                    {"Measure", defs, sizeof defs / sizeof defs[0], &o},
                    model_group(&o.model),
                    context_group(&o.model),
-                   eviction_group(&o.model.eviction),
+                   kv_type_group(&o.model),
+                   k_rotation_group(&o.model.k_rotation),
+                   eviction_choice_group(&o.model.eviction),
+                   eviction_rules_group(&o.model.eviction),
+                   eviction_memory_group(&o.model.eviction),
+                   threads_group(&o.model),
                    machine_group(&o.model),
                    message_group(&o.model)},
-        .n_groups = 7,
         .max_operands = 1,
     };
     int code = options_parse(&line, argc, argv);

@@ -85,17 +85,33 @@ static const option_def defs[] = {
      .call = set_type,
      .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0; may be given "
              "several times (default f16)"},
-    {.name = "k-rotation",
-     .kind = OPTION_WORD,
-     .value = "auto|off|on",
-     .offset = offsetof(eval_settings, k_rotation),
-     .low = AG_K_ROTATION_AUTO,
-     .help = "Hadamard rotation of the keys before they are kept; auto: of q4_0 keys"},
 };
 
 option_group settings_group(eval_settings *s) {
     return (option_group){"Settings, each combination a row", defs, sizeof defs / sizeof defs[0],
                           s};
+}
+
+static const option_def base_defs[] = {
+    {.name = "base-kv-type",
+     .kind = OPTION_CALL,
+     .value = "TYPE[,TYPE]",
+     .call = set_type,
+     .help = "type of the base's cache (default f16)"},
+    {.name = "base-eviction-policy",
+     .kind = OPTION_CALL,
+     .value = "NAME",
+     .call = set_policies,
+     .help = "policy of the base (default none)"},
+    {.name = "base-kv-budget",
+     .kind = OPTION_CALL,
+     .value = "N|N%|NMiB",
+     .call = set_budgets,
+     .help = "its budget"},
+};
+
+option_group base_group(eval_settings *s) {
+    return (option_group){"Base", base_defs, sizeof base_defs / sizeof base_defs[0], s};
 }
 
 int settings_complete(eval_settings *s, model_options *o, const char *policies,
@@ -139,14 +155,10 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
                   ag_model *model, uint32_t max_seq_len, ag_session **out) {
     ag_error err;
     char why[WHY_SIZE];
-    ag_session_params p = {
-        .max_seq_len = max_seq_len,
-        .prefill_chunk = o->prefill_chunk,
-        .k_type = one->k_type,
-        .v_type = one->v_type,
-        .k_rotation = s->k_rotation,
-        .eviction = o->eviction.params,
-    };
+    ag_session_params p = session_params(o, max_seq_len);
+    p.k_type = one->k_type;
+    p.v_type = one->v_type;
+    p.k_rotation = s->k_rotation;
     p.eviction.policy = one->policy;
     p.eviction.memory.threshold_bytes = 0;
     if (one->budget) eviction_parse_budget(&p.eviction, one->budget, why);
@@ -163,8 +175,7 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
 }
 
 void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out) {
-    bool rotated = s->k_rotation == AG_K_ROTATION_ON ||
-                   (s->k_rotation == AG_K_ROTATION_AUTO && one->k_type == AG_Q4_0);
+    bool rotated = keys_rotated(s->k_rotation, one->k_type);
     const json_field fields[SETTING_FIELDS] = {
         {"policy", json_string(one->policy->name)},
         {"budget", one->budget ? json_string(one->budget) : json_null()},

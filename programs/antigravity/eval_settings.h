@@ -24,7 +24,8 @@ typedef struct eval_settings {
     uint32_t share_of; /* tokens that a budget of N % is a share of; 0: the session's */
 } eval_settings;
 
-option_group settings_group(eval_settings *s); /* --eviction-policy --kv-budget --kv-type ... */
+option_group settings_group(eval_settings *s); /* --eviction-policy --kv-budget --kv-type */
+option_group base_group(eval_settings *s);     /* the same of what they are compared with */
 
 /* Fills in what was not asked for: `policies` "all" or one name, `budgets` "50%,25%", cache types
  * f16. Then checks the eviction rules in `o`. Returns an exit code. */

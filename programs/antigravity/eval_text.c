@@ -10,18 +10,6 @@
 
 #define FIELD(name) offsetof(text_options, name)
 static const option_def defs[] = {
-    {.name = "prompt-ids",
-     .kind = OPTION_TEXT,
-     .value = "N,N,...",
-     .offset = FIELD(prompt.ids),
-     .help = "token ids instead of a file, taken as they are: the first one is not predicted"},
-    {.name = "prompt-file",
-     .letter = 'f',
-     .kind = OPTION_TEXT,
-     .value = "FILE",
-     .offset = FIELD(prompt.file),
-     .aliases = {"file"},
-     .help = "the text, as llama.cpp's tools take it; - is standard input"},
     {.name = "windows",
      .kind = OPTION_U32,
      .value = "N",
@@ -39,18 +27,10 @@ static const option_def defs[] = {
      .high = INT32_MAX,
      .no_default = true,
      .help = "only the first N tokens (default 0: the whole text)"},
-    {.name = "no-bos",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(prompt.no_bos),
-     .help = "windows do not begin with the token for the beginning of a text"},
-    {.name = "parse-special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(prompt.parse_special),
-     .help = "special tokens written in the text become tokens"},
 };
 
-option_group text_group(text_options *o) {
-    return (option_group){"Text", defs, sizeof defs / sizeof defs[0], o};
+option_group windows_group(text_options *o) {
+    return (option_group){"How much of it", defs, sizeof defs / sizeof defs[0], o};
 }
 
 int text_operand(const command_line *line, text_options *o) {

@@ -12,7 +12,7 @@ typedef struct text_options {
     uint32_t max_tokens;  /* 0: all */
 } text_options;
 
-option_group text_group(text_options *o);
+option_group windows_group(text_options *o); /* beside prompt_group(&o->prompt) */
 /* The word after the measure, if there is one, is the file. Returns an exit code. */
 int text_operand(const command_line *line, text_options *o);
 

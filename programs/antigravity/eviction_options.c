@@ -71,8 +71,7 @@ static bool set_threshold(void *target, const char *value, char *why) {
     return true;
 }
 
-/* eviction_rules_group() leaves out the first two rows and the last two. */
-static const option_def defs[] = {
+static const option_def choice_defs[] = {
     {.name = "eviction-policy",
      .kind = OPTION_CALL,
      .value = "NAME",
@@ -85,6 +84,9 @@ static const option_def defs[] = {
      .call = set_budget,
      .help = "what stays after an eviction: tokens, a share of the context, or memory (default "
              "1024, sliding: its window and the prefix)"},
+};
+
+static const option_def rule_defs[] = {
     {.name = "eviction-window",
      .kind = OPTION_U32,
      .value = "N",
@@ -138,6 +140,9 @@ static const option_def defs[] = {
      .offset = FIELD(params.snapkv_pool),
      .low = AG_POOL_AVERAGE,
      .help = "snapkv: how they are pooled"},
+};
+
+static const option_def memory_defs[] = {
     {.name = "memory-threshold-mb",
      .kind = OPTION_CALL,
      .value = "N",
@@ -162,13 +167,10 @@ eviction_options eviction_options_defaults(void) {
     };
 }
 
-option_group eviction_group(eviction_options *o) {
-    return (option_group){"Eviction", defs, sizeof defs / sizeof defs[0], o};
-}
-
-option_group eviction_rules_group(eviction_options *o) {
-    return (option_group){"Eviction", defs + 2, sizeof defs / sizeof defs[0] - 4, o};
-}
+#define GROUP(defs, o) ((option_group){"Eviction", defs, sizeof defs / sizeof defs[0], o})
+option_group eviction_choice_group(eviction_options *o) { return GROUP(choice_defs, o); }
+option_group eviction_rules_group(eviction_options *o) { return GROUP(rule_defs, o); }
+option_group eviction_memory_group(eviction_options *o) { return GROUP(memory_defs, o); }
 
 /* The first option that does nothing without a policy; NULL if there is none. */
 static const char *without_effect(const eviction_options *o) {

@@ -15,9 +15,9 @@ typedef struct eviction_options {
 } eviction_options;
 
 eviction_options eviction_options_defaults(void);
-option_group eviction_group(eviction_options *o);
-/* The same without the policy, the budget and what watches the system's memory. */
-option_group eviction_rules_group(eviction_options *o);
+option_group eviction_choice_group(eviction_options *o); /* the policy and its budget */
+option_group eviction_rules_group(eviction_options *o);  /* what policies go by */
+option_group eviction_memory_group(eviction_options *o); /* when the system's memory is short */
 
 /* "keydiff"; "512", "25%" or "64MiB". False: the reason is in why[WHY_SIZE]. */
 bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *why);

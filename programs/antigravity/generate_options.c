@@ -25,35 +25,6 @@ static bool add_stop(void *target, const char *value, char *why) {
     return true;
 }
 
-static const option_def prompt_defs[] = {
-    {.name = "prompt",
-     .letter = 'p',
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(prompt.text),
-     .help = "the text to continue; without one it is read from standard input"},
-    {.name = "prompt-file",
-     .letter = 'f',
-     .kind = OPTION_TEXT,
-     .value = "FILE",
-     .offset = FIELD(prompt.file),
-     .aliases = {"file"},
-     .help = "the text from a file; - is standard input; one newline at its end is dropped"},
-    {.name = "prompt-ids",
-     .kind = OPTION_TEXT,
-     .value = "N,N,...",
-     .offset = FIELD(prompt.ids),
-     .help = "token ids instead of a text, taken as they are"},
-    {.name = "parse-special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(prompt.parse_special),
-     .help = "special tokens written in the text, such as <|eot_id|>, become tokens"},
-    {.name = "no-bos",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(prompt.no_bos),
-     .help = "add no token for the beginning of the text"},
-};
-
 static const option_def output_defs[] = {
     {.name = "max-tokens",
      .letter = 'n',
@@ -90,9 +61,9 @@ static const option_def output_defs[] = {
 };
 
 static const char description[] =
-    "Continues a text. The text goes to standard output as it is made, all else to standard "
-    "error:\n"
-    "at the end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
+    "Continues a text; of one that is read from a file or standard input, a newline at its end is\n"
+    "dropped. The text goes to standard output as it is made, all else to standard error: at the\n"
+    "end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
     "Exit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by Ctrl-C.";
 
 static const char examples[] =
@@ -119,17 +90,21 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .examples = examples,
         .groups =
             {
-                {"Prompt", prompt_defs, sizeof prompt_defs / sizeof prompt_defs[0], o},
+                prompt_group(&o->prompt),
                 {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], o},
                 model_group(&o->model),
                 sampling_group(&o->sampling),
                 context_group(&o->model),
-                eviction_group(&o->model.eviction),
+                kv_type_group(&o->model),
+                k_rotation_group(&o->model.k_rotation),
+                eviction_choice_group(&o->model.eviction),
+                eviction_rules_group(&o->model.eviction),
+                eviction_memory_group(&o->model.eviction),
                 kept_group(&o->kept),
+                threads_group(&o->model),
                 machine_group(&o->model),
                 message_group(&o->model),
             },
-        .n_groups = 9,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;

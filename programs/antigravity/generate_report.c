@@ -100,6 +100,7 @@ static json_t *settings(const generation *g) {
         {"weights", json_string(ag_dtype_name(m->weights))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},
+        {"k_rotated", json_boolean(keys_rotated(m->k_rotation, m->k_type))},
         {"max_seq_len", json_integer((json_int_t)g->n_context)},
         {"prefill_chunk", json_integer((json_int_t)m->prefill_chunk)},
         {"max_tokens", json_integer((json_int_t)g->o.max_tokens)},

@@ -182,12 +182,7 @@ static int collect(facts *f) {
     if (code == EXIT_DONE) code = engine_open_backend(e, &f->o);
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
-    ag_session_params params = {
-        .max_seq_len = f->n_context,
-        .prefill_chunk = f->o.prefill_chunk,
-        .k_type = f->o.k_type,
-        .v_type = f->o.v_type,
-    };
+    ag_session_params params = session_params(&f->o, f->n_context);
     if (ag_session_plan_memory(&e->info, &params, &f->plan, &err) != AG_OK)
         return complain_error(&err);
     f->chat = model_dir_is_chat(e->dir);
@@ -211,9 +206,11 @@ int command_info(int argc, char **argv) {
         .groups = {{"Output", defs, 1, &json},
                    model_group(&f.o),
                    context_group(&f.o),
+                   kv_type_group(&f.o),
+                   k_rotation_group(&f.o.k_rotation),
+                   threads_group(&f.o),
                    machine_group(&f.o),
                    message_group(&f.o)},
-        .n_groups = 5,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;

@@ -15,6 +15,7 @@ typedef struct model_options {
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
     ag_dtype weights, k_type, v_type;
+    ag_k_rotation k_rotation;
     eviction_options eviction;
     bool wants_gpu; /* -ngl above 0 */
     bool zero_copy, gpu_attention, host_attention;
@@ -23,18 +24,36 @@ typedef struct model_options {
 
 model_options model_options_defaults(void);
 
-option_group model_group(model_options *o);   /* -m --weights */
-option_group context_group(model_options *o); /* -c --kv-type -ctk -ctv */
-option_group kv_group(model_options *o);      /* the same without -c */
-option_group machine_group(model_options *o); /* -t -b --device --prefill-chunk ... */
-option_group backend_group(model_options *o); /* the same without -t */
-option_group message_group(model_options *o); /* -q -v */
+/* ---- model_options.c ---- */
 
-/* "f16", or "q8_0,q4_0" for keys and values. False: the reason is in why[WHY_SIZE]. */
-bool kv_type_parse(model_options *o, const char *value, char *why);
+#define KV_TYPES (1u << AG_F32 | 1u << AG_F16 | 1u << AG_Q8_0 | 1u << AG_Q4_0)
+#define WEIGHT_TYPES (KV_TYPES | 1u << AG_BF16 | 1u << AG_Q4_1)
+
+option_group model_group(model_options *o);   /* -m --weights */
+option_group message_group(model_options *o); /* -q -v */
 
 /* What only shows once all options are read; applies -q. Returns an exit code. */
 int model_options_check(model_options *o);
+
+/* A session with so many slots, as the options say. */
+ag_session_params session_params(const model_options *o, uint32_t n_context);
+
+/* ---- machine_options.c ---- */
+
+option_group threads_group(model_options *o); /* -t */
+option_group machine_group(model_options *o); /* -b --device --prefill-chunk ... */
+int machine_options_check(const model_options *o);
+
+/* ---- cache_options.c ---- */
+
+option_group context_group(model_options *o); /* -c */
+option_group kv_type_group(model_options *o); /* --kv-type -ctk -ctv */
+option_group k_rotation_group(ag_k_rotation *o);
+
+/* "f16", or "q8_0,q4_0" for keys and values. False: the reason is in why[WHY_SIZE]. */
+bool kv_type_parse(model_options *o, const char *value, char *why);
+/* Whether keys of that type are rotated. */
+bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type);
 
 /* How many tokens a session may hold: the slots asked for, but no more than the model's positions,
  * since nothing leaves the cache. */

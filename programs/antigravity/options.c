@@ -33,7 +33,7 @@ static void collect_names(names *t, const command_line *line) {
     *letter++ = ':';
     *letter++ = 'h';
     int row = ROW_BASE;
-    for (size_t g = 0; g < line->n_groups; g++) {
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         for (size_t i = 0; i < line->groups[g].n; i++, row++) {
             const option_def *def = &line->groups[g].defs[i];
             add_long(t, def->name, def->value != NULL, row);
@@ -50,7 +50,7 @@ static void collect_names(names *t, const command_line *line) {
 
 static const option_def *find_row(const command_line *line, int code, void **target) {
     int row = ROW_BASE;
-    for (size_t g = 0; g < line->n_groups; g++) {
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         for (size_t i = 0; i < line->groups[g].n; i++, row++) {
             const option_def *def = &line->groups[g].defs[i];
             *target = line->groups[g].target;
@@ -62,7 +62,7 @@ static const option_def *find_row(const command_line *line, int code, void **tar
 
 /* "-ngl" is a cluster of letters for getopt: the word becomes the alias "--ngl". */
 static void respell(const command_line *line, char **word) {
-    for (size_t g = 0; g < line->n_groups; g++) {
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         for (size_t i = 0; i < line->groups[g].n; i++) {
             const option_def *def = &line->groups[g].defs[i];
             for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++) {

@@ -41,7 +41,8 @@ typedef struct option_def {
     const char *aliases[OPTION_ALIASES];
 } option_def;
 
-/* Rows that fill one structure; its values at parsing are the defaults. */
+/* Rows that fill one structure; its values at parsing are the defaults. Groups of the same title
+ * that follow each other stand under one heading. */
 typedef struct option_group {
     const char *title;
     const option_def *defs;
@@ -49,15 +50,14 @@ typedef struct option_group {
     void *target;
 } option_group;
 
-enum { MAX_OPERANDS = 4, MAX_GROUPS = 9 };
+enum { MAX_OPERANDS = 4, MAX_GROUPS = 16 };
 
 typedef struct command_line {
-    const char *usage;       /* after "antigravity ": "generate [OPTION]..." */
-    const char *description; /* lines of at most 100 columns, without the last newline */
-    const char *examples;    /* the same */
-    option_group groups[MAX_GROUPS];
-    size_t n_groups;
-    size_t max_operands; /* words that are no options */
+    const char *usage;               /* after "antigravity ": "generate [OPTION]..." */
+    const char *description;         /* lines of at most 100 columns, without the last newline */
+    const char *examples;            /* the same */
+    option_group groups[MAX_GROUPS]; /* up to one without rows */
+    size_t max_operands;             /* words that are no options */
     const char *operands[MAX_OPERANDS];
     size_t n_operands;
 } command_line;

@@ -118,9 +118,10 @@ static void print_option(const option_def *def, const void *target, FILE *out) {
 
 void options_help(const command_line *line, FILE *out) {
     fprintf(out, "Usage: antigravity %s\n\n%s\n", line->usage, line->description);
-    for (size_t g = 0; g < line->n_groups; g++) {
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         const option_group *group = &line->groups[g];
-        fprintf(out, "\n%s:\n", group->title);
+        bool goes_on = g && !strcmp(group->title, line->groups[g - 1].title);
+        if (!goes_on) fprintf(out, "\n%s:\n", group->title);
         for (size_t i = 0; i < group->n; i++) print_option(&group->defs[i], group->target, out);
     }
     fprintf(out, "\nHelp:\n");

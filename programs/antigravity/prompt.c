@@ -10,6 +10,40 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FIELD(name) offsetof(prompt_options, name)
+static const option_def defs[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(text),
+     .help = "the text; without one it is read from standard input"},
+    {.name = "prompt-file",
+     .letter = 'f',
+     .kind = OPTION_TEXT,
+     .value = "FILE",
+     .offset = FIELD(file),
+     .aliases = {"file"},
+     .help = "the text from a file; - is standard input"},
+    {.name = "prompt-ids",
+     .kind = OPTION_TEXT,
+     .value = "N,N,...",
+     .offset = FIELD(ids),
+     .help = "token ids instead of a text, taken as they are"},
+    {.name = "parse-special",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(parse_special),
+     .help = "special tokens written in the text, such as <|eot_id|>, become tokens"},
+    {.name = "no-bos",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(no_bos),
+     .help = "leave out the token that begins a text"},
+};
+
+option_group prompt_group(prompt_options *o) {
+    return (option_group){"Prompt", defs, sizeof defs / sizeof defs[0], o};
+}
+
 static int take_ids(prompt *p, const char *text) {
     char why[WHY_SIZE];
     int64_t *list;

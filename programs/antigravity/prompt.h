@@ -13,6 +13,8 @@ typedef struct prompt_options {
     bool parse_special, no_bos;
 } prompt_options;
 
+option_group prompt_group(prompt_options *o); /* -p, -f, --prompt-ids, ... */
+
 typedef struct prompt {
     char *text; /* NULL if ids were given */
     size_t len;

@@ -19,34 +19,16 @@ typedef struct tokenize_options {
 } tokenize_options;
 
 #define FIELD(name) offsetof(tokenize_options, name)
-static const option_def defs[] = {
+static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
      .kind = OPTION_TEXT,
      .value = "DIR",
      .offset = FIELD(dir),
      .help = "directory with a tokenizer.json, or such a file; without it the bundled demo model"},
-    {.name = "prompt",
-     .letter = 'p',
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(prompt.text),
-     .help = "the text (with --decode: the ids); without it standard input, byte for byte"},
-    {.name = "prompt-file",
-     .letter = 'f',
-     .kind = OPTION_TEXT,
-     .value = "FILE",
-     .offset = FIELD(prompt.file),
-     .aliases = {"file"},
-     .help = "the same from a file"},
-    {.name = "parse-special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(prompt.parse_special),
-     .help = "special tokens written in the text, such as <|eot_id|>, become tokens"},
-    {.name = "no-bos",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(prompt.no_bos),
-     .help = "add no token for the beginning of the text; with --decode: leave it out"},
+};
+
+static const option_def output_defs[] = {
     {.name = "decode",
      .letter = 'd',
      .kind = OPTION_FLAG,
@@ -143,6 +125,7 @@ done:
 }
 
 static int read_ids(prompt *p) {
+    if (!p->text) return EXIT_DONE; /* --prompt-ids */
     char why[WHY_SIZE];
     int64_t *list;
     size_t blank = strspn(p->text, " \t\r\n");
@@ -198,15 +181,22 @@ int command_tokenize(int argc, char **argv) {
     tokenize_options o = {0};
     command_line line = {
         .usage = "tokenize [-m DIR] [-p TEXT | -f FILE] [OPTION]...",
-        .description = "Prints the token ids of a text on one line; with --decode the text of ids.",
+        .description = "Prints the token ids of a text on one line; a text that is read counts "
+                       "byte for byte.\n"
+                       "With --decode the text of ids, which -p, -f or --prompt-ids gives.",
         .examples = "  antigravity tokenize -p \"Once upon a time\"\n"
                     "  antigravity tokenize -m ~/models/Llama-3.2-1B --json < story.txt\n"
                     "  echo 790,650,258,469 | antigravity tokenize --decode",
-        .groups = {{"Options", defs, sizeof defs / sizeof defs[0], &o}},
-        .n_groups = 1,
+        .groups = {{"Model", model_defs, sizeof model_defs / sizeof model_defs[0], &o},
+                   prompt_group(&o.prompt),
+                   {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], &o}},
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
+    if (o.prompt.ids && !o.decode) {
+        complain("--prompt-ids are ids already; --decode makes a text of them");
+        return EXIT_USAGE;
+    }
     interrupt_install();
     ag_error err;
     prompt p = {0};

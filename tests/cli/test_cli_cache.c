@@ -176,6 +176,8 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
         assert_refused(&r, code, part);                                      \
         cli_free(&r);                                                        \
     } while (0)
+    REFUSED(1, ": saved for k_rotation none, this session has hadamard", "-p", "A", "--k-rotation",
+            "on", "--load-cache", file);
     REFUSED(1, ": saved for k_type f16, this session has q8_0", "-p", "A", "--kv-type", "q8_0,f16",
             "--load-cache", file);
     REFUSED(1, ": saved for k_type f16, this session has q8_0", "-p", "A", "--kv-type", "q8_0,f16",

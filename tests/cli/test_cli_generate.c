@@ -158,6 +158,7 @@ static void json_is_one_object_with_everything(void **state) {
     json_t *settings = part_of(root, "settings");
     assert_string_equal(text_of(settings, "weights"), "bf16");
     assert_string_equal(text_of(settings, "k_type"), "f16");
+    assert_true(json_is_false(part_of(settings, "k_rotated")));
     assert_string_equal(text_of(settings, "backend"), "cpu");
     assert_int_equal(number_in(root, "settings", "threads"), 2);
     assert_true(number_in(root, "settings", "top_p") == 0.9);

@@ -133,6 +133,48 @@ static void the_help_of_lists_and_words_tells_their_defaults(void **state) {
     cli_free(&r);
 }
 
+/* Which commands take an option: a letter each, in the order of `helped`. */
+static void commands_that_share_an_option_explain_it_alike(void **state) {
+    (void)state;
+    static const char *const helped[][2] = {
+        {"generate"},    {"tokenize"},   {"bench"},          {"info"},
+        {"eval", "ppl"}, {"eval", "kl"}, {"eval", "needle"},
+    };
+    static const struct {
+        const char *option, *takers; /* G T B I P K N */
+    } rows[] = {
+        {"  -p, --prompt TEXT ", "GTPK"},    {"  -f, --prompt-file FILE ", "GTPK"},
+        {"      --prompt-ids ", "GTPK"},     {"      --parse-special ", "GTPK"},
+        {"      --no-bos ", "GTPK"},         {"  -m, --model DIR ", "GBIPKN"},
+        {"      --weights TYPE ", "GBIPKN"}, {"  -c, --max-seq-len N ", "GIPK"},
+        {"      --cache-type-k ", "GBIP"},   {"      --k-rotation ", "GBIPKN"},
+        {"      --kv-prefill ", "GPKN"},     {"      --memory-threshold-mb ", "GP"},
+        {"  -t, --threads N ", "GIPKN"},     {"  -C, --cpu-mask ", "GBIPKN"},
+        {"  -b, --backend NAME ", "GBIPKN"}, {"      --device ", "GBIPKN"},
+        {"      --gpu-layers ", "GBIPKN"},   {"  -q, --quiet ", "GBIPKN"},
+        {"  -v, --verbose ", "GBIPKN"},      {"  -o, --output md|csv|json ", "BKN"},
+    };
+    enum { N_HELPED = sizeof helped / sizeof helped[0] };
+    cli_result help[N_HELPED];
+    for (size_t i = 0; i < N_HELPED; i++) {
+        help[i] =
+            helped[i][1] ? CLI(helped[i][0], helped[i][1], "--help") : CLI(helped[i][0], "--help");
+        assert_code(&help[i], 0);
+    }
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        const char *first = NULL;
+        size_t n = 0;
+        for (size_t i = 0; i < N_HELPED; i++) {
+            if (!strchr(rows[k].takers, "GTBIPKN"[i])) continue;
+            const char *row = strstr(help[i].out, rows[k].option);
+            if (!row) fail_msg("%s %s lacks %s", helped[i][0], helped[i][1], rows[k].option);
+            if (!first) n = strcspn(first = row, "(."); /* defaults may differ */
+            assert_int_equal(strncmp(first, row, n), 0);
+        }
+    }
+    for (size_t i = 0; i < N_HELPED; i++) cli_free(&help[i]);
+}
+
 static void version_is_one_line(void **state) {
     (void)state;
     cli_result r = CLI("--version");
@@ -171,6 +213,7 @@ int main(void) {
         cmocka_unit_test(each_command_has_a_complete_help),
         cmocka_unit_test(the_help_of_generate_names_every_option_and_default),
         cmocka_unit_test(the_help_of_lists_and_words_tells_their_defaults),
+        cmocka_unit_test(commands_that_share_an_option_explain_it_alike),
         cmocka_unit_test(version_is_one_line),
         cmocka_unit_test(an_unknown_command_is_refused_with_a_proposal),
     };

@@ -78,6 +78,10 @@ static void a_text_is_cut_into_disjoint_windows(void **state) {
     assert_says(r.out, "perplexity ");
     assert_says(r.out, "mean nll ");
     assert_says(r.out, "7 in 1 window of 8");
+    cli_result typed =
+        CLI("eval", "ppl", QUICK, "-c", "8", "--windows", "1", "-p", text, "--no-bos");
+    assert_string_equal(typed.out, r.out);
+    cli_free(&typed);
     cli_free(&r);
     remove_directory(dir);
 }

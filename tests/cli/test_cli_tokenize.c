@@ -79,6 +79,10 @@ static void decoding_keeps_special_tokens_unless_told_not_to(void **state) {
     r = CLI("tokenize", "-q", "--decode", "-p", "4090 790 650 4094", "--skip-special");
     assert_string_equal(r.out, "Once upon");
     cli_free(&r);
+    r = CLI("tokenize", "-q", "--decode", "--prompt-ids", "4090,790,650", "--no-bos");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "Once upon");
+    cli_free(&r);
     r = CLI("tokenize", "-q", "--decode", "-p", "[790, 650]", "--json");
     json_t *root = cli_json(&r);
     assert_string_equal(json_string_value(json_object_get(root, "text")), "Once upon");

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options about the KV cache: how long, of what types. What leaves it is in eviction_options.c.
+ */
+#include "model_options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(model_options, name)
+
+bool kv_type_parse(model_options *o, const char *value, char *why) {
+    static const option_def one = {.kind = OPTION_DTYPE, .dtypes = KV_TYPES};
+    const char *comma = strchr(value, ',');
+    if (!comma) {
+        if (!option_set(&one, &o->k_type, value, why)) return false;
+        o->v_type = o->k_type;
+        return true;
+    }
+    char first[32];
+    snprintf(first, sizeof first, "%.*s", (int)(comma - value), value);
+    return option_set(&one, &o->k_type, first, why) && option_set(&one, &o->v_type, comma + 1, why);
+}
+
+static bool set_kv_type(void *target, const char *value, char *why) {
+    return kv_type_parse(target, value, why);
+}
+
+static const option_def length_defs[] = {
+    {.name = "max-seq-len",
+     .letter = 'c',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(max_seq_len),
+     .low = 0,
+     .high = INT32_MAX,
+     .aliases = {"ctx-size"},
+     .help = "tokens the KV cache may hold; 0: as many as the model was trained for"},
+};
+
+option_group context_group(model_options *o) {
+    return (option_group){"KV cache", length_defs, sizeof length_defs / sizeof length_defs[0], o};
+}
+
+static const option_def type_defs[] = {
+    {.name = "kv-type",
+     .kind = OPTION_CALL,
+     .value = "TYPE[,TYPE]",
+     .call = set_kv_type,
+     .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0"},
+    {.name = "cache-type-k",
+     .kind = OPTION_DTYPE,
+     .value = "TYPE",
+     .offset = FIELD(k_type),
+     .dtypes = KV_TYPES,
+     .aliases = {"--ctk"},
+     .help = "type of the keys alone"},
+    {.name = "cache-type-v",
+     .kind = OPTION_DTYPE,
+     .value = "TYPE",
+     .offset = FIELD(v_type),
+     .dtypes = KV_TYPES,
+     .aliases = {"--ctv"},
+     .help = "type of the values alone"},
+};
+
+option_group kv_type_group(model_options *o) {
+    return (option_group){"KV cache", type_defs, sizeof type_defs / sizeof type_defs[0], o};
+}
+
+static const option_def rotation_defs[] = {
+    {.name = "k-rotation",
+     .kind = OPTION_WORD,
+     .value = "auto|off|on",
+     .low = AG_K_ROTATION_AUTO,
+     .help = "Hadamard rotation of the keys before they are kept; auto: of q4_0 keys"},
+};
+
+option_group k_rotation_group(ag_k_rotation *o) {
+    return (option_group){"KV cache", rotation_defs, 1, o};
+}
+
+bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type) {
+    return rotation == AG_K_ROTATION_ON || (rotation == AG_K_ROTATION_AUTO && k_type == AG_Q4_0);
+}
+
+uint32_t context_length(const model_options *o, const ag_model_info *info) {
+    bool model_decides = !o->max_seq_len || o->max_seq_len > info->max_positions;
+    return model_decides ? info->max_positions : o->max_seq_len;
+}
