@@ -80,6 +80,7 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
         goto done;
     }
     st = ag_kv_segments_create(c, err);
+    if (st == AG_OK) st = ag_kv_positions_create(c, err);
     if (st == AG_OK) st = ag_kv_unrotated_create(c, err);
     if (st != AG_OK) goto done;
     *out = c;
@@ -93,6 +94,7 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
     if (!c) return;
     ag_kv_segments_release(c);
     ag_kv_unrotated_release(c);
+    ag_free(c->positions);
     ag_free(c->blocks);
     ag_free(c->origin);
     ag_free(c->n_slots);
@@ -196,10 +198,11 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
 
 /* n more slots are written in every head of a layer, whose longest had `held`. */
 static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t held, uint32_t n,
-                        uint32_t last_position) {
+                        const uint32_t *positions) {
     for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        ag_kv_note_positions(c, layer, h, ag_kv_slots_of(c, layer)[h], positions, n);
         ag_kv_slots_of(c, layer)[h] += n;
-        ag_kv_last_of(c, layer)[h] = last_position;
+        ag_kv_last_of(c, layer)[h] = positions[n - 1];
     }
     ag_kv_settle_blocks(c, layer, held / AG_KV_BLOCK, (held + n) / AG_KV_BLOCK);
 }
@@ -228,7 +231,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         ag_kv_give_back_tail(c, layer);
         return st;
     }
-    count_slots(c, layer, held, (uint32_t)n, positions[n - 1]);
+    count_slots(c, layer, held, (uint32_t)n, positions);
     return AG_OK;
 }
 
@@ -243,7 +246,7 @@ ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err) {
 
 void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        count_slots(c, l, ag_kv_layer_length(c, l), 1, position);
+        count_slots(c, l, ag_kv_layer_length(c, l), 1, &position);
     }
 }
 
@@ -263,6 +266,7 @@ ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
     size_t n = (size_t)from->params.n_layers * from->params.n_kv_heads;
     memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
     memcpy(to->last, from->last, n * sizeof *to->last);
+    ag_kv_copy_positions(to, from);
     ag_kv_unrotated_copy(to, from);
     return AG_OK;
 }

@@ -38,9 +38,10 @@ struct ag_kv_cache {
     ag_kv_segment **origin; /* [n_layers][blocks_per_layer] where a block lies; NULL: no slots */
     ag_kv_block *blocks;    /* the same as kernels see it */
     uint32_t *n_slots;      /* [n_layers][n_kv_heads] */
-    uint32_t *last;     /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
-    uint32_t *n_blocks; /* [n_layers] that hold slots */
-    uint8_t **mapped;   /* [blocks_per_layer] to write on: host addresses of a layer's blocks */
+    uint32_t *last;      /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
+    uint32_t *n_blocks;  /* [n_layers] that hold slots */
+    uint32_t *positions; /* owned; [n_layers][n_kv_heads][max_slots]; NULL: read where they lie */
+    uint8_t **mapped;    /* [blocks_per_layer] to write on: host addresses of a layer's blocks */
     ag_kv_unrotated unrotated;
 };
 
@@ -74,6 +75,17 @@ void ag_kv_settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, 
 ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 /* Blocks past the layer's longest head hold nothing any more: their pages go back. */
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
+
+/* Positions of slots, kv_positions.c: what is written to the blocks is noted beside. */
+ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err);
+void ag_kv_note_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                          const uint32_t *positions, size_t n);
+void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
+                          uint32_t n_keep);
+void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from);
+/* Those of n slots of one block. */
+ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                               uint32_t n, uint32_t *positions, ag_error *err);
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_unrotated_release(ag_kv_cache *c);

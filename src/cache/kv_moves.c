@@ -23,24 +23,6 @@ bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
     return true;
 }
 
-/* The positions of n slots of one block. */
-static ag_status read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                                uint32_t n, uint32_t *positions, ag_error *err) {
-    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    return ag_buffer_download(positions, b->buffer,
-                              b->offset + c->at.p_offset + row * sizeof *positions,
-                              n * sizeof *positions, err);
-}
-
-uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
-                              uint32_t slot) {
-    uint32_t position;
-    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
-    return read_positions(c, layer, kv_head, slot, 1, &position, NULL) == AG_OK ? position
-                                                                                : UINT32_MAX;
-}
-
 /* Rows of n slots of one block in one part of it, as floats. */
 static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                            uint32_t n, bool values, float *out, ag_error *err) {
@@ -127,7 +109,9 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
     if (!map_blocks(c, layer)) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);
-        return ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err);
+        AG_TRY(ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err));
+        ag_kv_move_positions(c, layer, head, keep, n_keep);
+        return AG_OK;
     }
     const size_t rows = (size_t)head * AG_KV_BLOCK, position = sizeof(uint32_t);
     const head_part parts[] = {
@@ -136,6 +120,7 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
         {c->mapped, c->at.p_offset + rows * position, position},
     };
     for (int i = 0; i < 3; i++) move_part(&parts[i], keep, n_keep);
+    ag_kv_move_positions(c, layer, head, keep, n_keep);
     return AG_OK;
 }
 
@@ -162,7 +147,7 @@ ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
     uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], *last = &ag_kv_last_of(c, layer)[kv_head];
     bool newest_left = n_keep && keep[n_keep - 1] + 1 != *n;
     *n = n_keep;
-    if (newest_left) AG_TRY(read_positions(c, layer, kv_head, n_keep - 1, 1, last, err));
+    if (newest_left) AG_TRY(ag_kv_find_positions(c, layer, kv_head, n_keep - 1, 1, last, err));
     ag_kv_give_back_tail(c, layer);
     return AG_OK;
 }
@@ -175,29 +160,6 @@ ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head
         AG_TRY(read_rows(c, layer, kv_head, slot, rows, false, keys + (size_t)slot * dim, err));
     }
     return AG_OK;
-}
-
-ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
-                                     uint32_t *positions, ag_error *err) {
-    uint32_t n = ag_kv_slots_of(c, layer)[kv_head];
-    for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
-        uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
-        AG_TRY(read_positions(c, layer, kv_head, slot, rows, positions + slot, err));
-    }
-    return AG_OK;
-}
-
-uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected) {
-    uint32_t oldest = UINT32_MAX;
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
-            uint32_t slot = 0, at;
-            do at = ag_kv_cache_position(c, l, h, slot++);
-            while (at < n_protected);
-            if (at < oldest) oldest = at;
-        }
-    }
-    return oldest;
 }
 
 ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
@@ -232,7 +194,7 @@ static ag_status truncate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
     uint32_t positions[AG_KV_BLOCK];
     while (*n && *last >= position) {
         uint32_t first = (*n - 1) / AG_KV_BLOCK * AG_KV_BLOCK, rows = *n - first;
-        AG_TRY(read_positions(c, layer, head, first, rows, positions, err));
+        AG_TRY(ag_kv_find_positions(c, layer, head, first, rows, positions, err));
         while (rows && positions[rows - 1] >= position) rows--;
         *n = first + rows;
         if (rows) *last = positions[rows - 1];

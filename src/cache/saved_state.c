@@ -162,6 +162,7 @@ static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, ui
             const uint32_t *positions = in->staging;
             AG_TRY(check_rows(in, layer, head, block * AG_KV_BLOCK, positions, n, err));
             ag_kv_last_of(in->cache, layer)[head] = positions[n - 1];
+            ag_kv_note_positions(in->cache, layer, head, block * AG_KV_BLOCK, positions, n);
         }
         AG_TRY(ag_buffer_upload(r.buffer, r.at[part], in->staging, r.bytes[part], err));
     }

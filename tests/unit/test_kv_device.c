@@ -86,6 +86,23 @@ static void append(rig *r, uint32_t first, uint32_t n) {
     free(values);
 }
 
+/* The positions as kernels see them: the cache may know them by heart. */
+static void expect_positions_in_memory(ag_kv_cache *c, uint32_t layer, uint32_t head,
+                                       const uint32_t *want, uint32_t n) {
+    ag_kv_view view;
+    ag_kv_cache_get_view(c, layer, &view);
+    for (uint32_t s = 0; s < n; s++) {
+        const ag_kv_block *b = &view.blocks[s / AG_KV_BLOCK];
+        const size_t row = (size_t)head * AG_KV_BLOCK + s % AG_KV_BLOCK;
+        uint32_t have;
+        assert_int_equal(ag_buffer_download(&have, b->buffer,
+                                            b->offset + view.p_offset + row * sizeof have,
+                                            sizeof have, NULL),
+                         AG_OK);
+        assert_int_equal(have, want[s]);
+    }
+}
+
 static void expect_equal_heads(rig *r, uint32_t layer, uint32_t head) {
     uint32_t n = ag_kv_cache_n_slots(r->cache[0], layer, head), positions[CACHES][SLOTS];
     assert_int_equal(ag_kv_cache_n_slots(r->cache[1], layer, head), n);
@@ -98,6 +115,7 @@ static void expect_equal_heads(rig *r, uint32_t layer, uint32_t head) {
     }
     assert_memory_equal(keys[0], keys[1], (size_t)n * DIM * sizeof **keys);
     assert_memory_equal(positions[0], positions[1], n * sizeof **positions);
+    expect_positions_in_memory(r->cache[1], layer, head, positions[0], n);
     for (uint32_t s = 0; s < n; s++) {
         for (int c = 0; c < CACHES; c++) {
             assert_int_equal(ag_kv_cache_read(r->cache[c], layer, head, s, k[c], v[c], NULL),

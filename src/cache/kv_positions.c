@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which positions the slots hold. Reading them back from a device would wait for it, so the host
+ * keeps a copy of those beside memory that it does not see. */
+#include "cache/kv_cache_impl.h"
+#include "core/alloc.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err) {
+    const ag_kv_params *p = &c->params;
+    if (!ag_backend_memory(c->backend)->ops->commits_at_once) return AG_OK;
+    const size_t heads = (size_t)p->n_layers * p->n_kv_heads;
+    c->positions = ag_calloc(heads, p->max_slots * sizeof *c->positions);
+    if (c->positions) return AG_OK;
+    return AG_FAIL(err, NOMEM, "positions of %zu heads of %u slots", heads, p->max_slots);
+}
+
+/* NULL: they are read where the slots lie. */
+static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
+    if (!c->positions) return NULL;
+    return c->positions + ((size_t)layer * c->params.n_kv_heads + head) * c->params.max_slots;
+}
+
+void ag_kv_note_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                          const uint32_t *positions, size_t n) {
+    uint32_t *known = known_of(c, layer, head);
+    if (known && n) memcpy(known + slot, positions, n * sizeof *known);
+}
+
+void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
+                          uint32_t n_keep) {
+    uint32_t *known = known_of(c, layer, head);
+    for (uint32_t i = 0; known && i < n_keep; i++) known[i] = known[keep[i]];
+}
+
+void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from) {
+    for (uint32_t l = 0; l < from->params.n_layers; l++) {
+        for (uint32_t h = 0; h < from->params.n_kv_heads; h++) {
+            const uint32_t *known = known_of(from, l, h);
+            if (known) ag_kv_note_positions(to, l, h, 0, known, ag_kv_slots_of(from, l)[h]);
+        }
+    }
+}
+
+ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                               uint32_t n, uint32_t *positions, ag_error *err) {
+    const uint32_t *known = known_of(c, layer, head);
+    if (known) {
+        memcpy(positions, known + slot, n * sizeof *positions);
+        return AG_OK;
+    }
+    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    return ag_buffer_download(positions, b->buffer,
+                              b->offset + c->at.p_offset + row * sizeof *positions,
+                              n * sizeof *positions, err);
+}
+
+uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                              uint32_t slot) {
+    uint32_t at;
+    if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
+    return ag_kv_find_positions(c, layer, kv_head, slot, 1, &at, NULL) == AG_OK ? at : UINT32_MAX;
+}
+
+ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                                     uint32_t *positions, ag_error *err) {
+    uint32_t n = ag_kv_slots_of(c, layer)[kv_head];
+    for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
+        uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
+        AG_TRY(ag_kv_find_positions(c, layer, kv_head, slot, rows, positions + slot, err));
+    }
+    return AG_OK;
+}
+
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected) {
+    uint32_t oldest = UINT32_MAX;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+            uint32_t slot = 0, at;
+            do at = ag_kv_cache_position(c, l, h, slot++);
+            while (at < n_protected);
+            if (at < oldest) oldest = at;
+        }
+    }
+    return oldest;
+}
