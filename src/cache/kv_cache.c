@@ -267,8 +267,7 @@ ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
     memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
     memcpy(to->last, from->last, n * sizeof *to->last);
     ag_kv_copy_positions(to, from);
-    ag_kv_unrotated_copy(to, from);
-    return AG_OK;
+    return ag_kv_unrotated_copy(to, from, err);
 }
 
 ag_status ag_kv_cache_fork(ag_kv_cache *c, ag_kv_cache **out, ag_error *err) {

@@ -21,6 +21,8 @@ typedef struct ag_kv_segment ag_kv_segment;
 /* The protected prefix as it was before its rotation. */
 typedef struct ag_kv_unrotated {
     float *keys;        /* owned; [n_layers][n_protected][n_kv_heads * head_dim] */
+    ag_buffer *held;    /* owned; the same where the backend turns them, and then no `keys` */
+    uint32_t *slots;    /* owned; with `held`: what ag_kv_turn says */
     bool *known;        /* owned; [n_layers][n_protected] */
     float *key;         /* owned; [head_dim] on its way into the cache */
     void *row;          /* owned; the same as the cache keeps it */
@@ -90,7 +92,10 @@ ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t he
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_unrotated_release(ag_kv_cache *c);
 /* The same copies in a cache of the same parameters. */
-void ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from);
+ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_error *err);
+/* A layer's copies, [n_protected][n_kv_heads * head_dim], to and from the host. */
+ag_status ag_kv_unrotated_read(const ag_kv_cache *c, uint32_t layer, float *keys, ag_error *err);
+ag_status ag_kv_unrotated_write(ag_kv_cache *c, uint32_t layer, const float *keys, ag_error *err);
 /* Tokens from `position` on have left the sequence. */
 void ag_kv_unrotated_forget(ag_kv_cache *c, uint32_t position);
 

@@ -109,7 +109,8 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
     if (!map_blocks(c, layer)) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);
-        AG_TRY(ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err));
+        AG_TRY(
+            ag_take_error(c->backend, ag_kv_compact(c->backend, &view, head, keep, n_keep), err));
         ag_kv_move_positions(c, layer, head, keep, n_keep);
         return AG_OK;
     }

@@ -33,16 +33,19 @@ static uint32_t in_block(uint32_t n, uint32_t b) {
     return n - first < AG_KV_BLOCK ? n - first : AG_KV_BLOCK;
 }
 
+/* Of the protected keys of one layer. */
+static size_t unrotated_bytes(const ag_kv_params *p) {
+    return (size_t)p->n_protected * p->n_kv_heads * p->head_dim * sizeof(float);
+}
+
 static void *make_staging(const ag_kv_cache *c, ag_error *err) {
     size_t row = c->at.k_row > c->at.v_row ? c->at.k_row : c->at.v_row;
     if (row < sizeof(uint32_t)) row = sizeof(uint32_t);
-    void *staging = ag_malloc(AG_KV_BLOCK * row);
-    if (!staging) AG_FAIL(err, NOMEM, "%zu bytes of a cache on their way", AG_KV_BLOCK * row);
+    size_t bytes = AG_KV_BLOCK * row, keys = unrotated_bytes(&c->params);
+    if (bytes < keys) bytes = keys;
+    void *staging = ag_malloc(bytes);
+    if (!staging) AG_FAIL(err, NOMEM, "%zu bytes of a cache on their way", bytes);
     return staging;
-}
-
-static size_t unrotated_floats(const ag_kv_params *p) {
-    return (size_t)p->n_layers * p->n_protected * p->n_kv_heads * p->head_dim;
 }
 
 /* ---- sizes ---- */
@@ -56,7 +59,7 @@ uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots)
     for (size_t i = 0; i < (size_t)p->n_layers * p->n_kv_heads; i++)
         n = plus(n, n_slots[i] * slot); /* less than 2^32 * 2^24 */
     n = plus(n, sizeof(uint32_t) + (uint64_t)p->n_layers * p->n_protected);
-    return plus(n, unrotated_floats(p) * sizeof(float));
+    return plus(n, p->n_layers * unrotated_bytes(p));
 }
 
 uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
@@ -91,7 +94,8 @@ static uint32_t get_u32(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static ag_status save_unrotated(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
+static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn put, void *user,
+                                ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
     uint8_t turned_by[4];
     put_u32(turned_by, u->turned_by);
@@ -100,7 +104,12 @@ static ag_status save_unrotated(const ag_kv_cache *c, ag_put_fn put, void *user,
         uint8_t known = u->known[i];
         AG_TRY(put(user, &known, 1, err));
     }
-    return put(user, u->keys, unrotated_floats(&c->params) * sizeof *u->keys, err);
+    const size_t bytes = unrotated_bytes(&c->params);
+    for (uint32_t l = 0; bytes && l < c->params.n_layers; l++) {
+        AG_TRY(ag_kv_unrotated_read(c, l, staging, err));
+        AG_TRY(put(user, staging, bytes, err));
+    }
+    return AG_OK;
 }
 
 ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
@@ -109,7 +118,7 @@ ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *
     ag_status st = ag_take_error(c->backend, ag_sync(c->backend), err);
     for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
         st = save_layer(c, l, staging, put, user, err);
-    if (st == AG_OK) st = save_unrotated(c, put, user, err);
+    if (st == AG_OK) st = save_unrotated(c, staging, put, user, err);
     ag_free(staging);
     return st;
 }
@@ -199,7 +208,12 @@ static ag_status load_unrotated(const loading *in, ag_error *err) {
         AG_TRY(in->get(in->user, &known, 1, err));
         u->known[i] = known != 0;
     }
-    return in->get(in->user, u->keys, unrotated_floats(p) * sizeof *u->keys, err);
+    const size_t bytes = unrotated_bytes(p);
+    for (uint32_t l = 0; bytes && l < p->n_layers; l++) {
+        AG_TRY(in->get(in->user, in->staging, bytes, err));
+        AG_TRY(ag_kv_unrotated_write(in->cache, l, in->staging, err));
+    }
+    return AG_OK;
 }
 
 ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t position,

@@ -326,6 +326,13 @@ ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
                                                                                n_keep);
 }
 
+bool ag_has_kv_turn(const ag_backend *be) { return be->ops->kv_turn != NULL; }
+
+ag_status ag_turn_keys(ag_backend *be, const ag_kv_turn *turn) {
+    if (be->ops->kv_turn) return be->ops->kv_turn(be, turn);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not turn keys", be->ops->name);
+}
+
 /* ---- logits ---- */
 
 bool ag_has_row_top(const ag_backend *be) { return be->ops->row_top != NULL; }

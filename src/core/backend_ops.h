@@ -5,6 +5,7 @@
 #define AG_CORE_BACKEND_OPS_H
 
 #include "core/decode_step.h"
+#include "core/kv_turn.h"
 
 #include <antigravity/backend.h>
 
@@ -92,6 +93,8 @@ typedef struct ag_backend_ops {
     /* optional; NULL: never taken. *taken false: not this step, and nothing has changed but the
      * bytes of the token's slots; the caller does it operation by operation. */
     ag_status (*decode_step)(ag_backend *b, const ag_decode_step *step, bool *taken);
+    /* optional; NULL: on the host, which then keeps the copies */
+    ag_status (*kv_turn)(ag_backend *b, const ag_kv_turn *turn);
 } ag_backend_ops;
 
 struct ag_backend {
@@ -142,6 +145,12 @@ void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_
  * the host does not see. */
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep);
+
+/* Whether protected keys are rotated where the cache lies. */
+bool ag_has_kv_turn(const ag_backend *be);
+/* Rotates the keys of the list as ag_rope does with these angles, and writes them into their slots,
+ * rounded to the cache's type as ag_kv_write rounds; nothing else of the slots changes. */
+ag_status ag_turn_keys(ag_backend *be, const ag_kv_turn *turn);
 
 /* Whether reading a few values of a row costs less here than reading it. */
 bool ag_has_row_top(const ag_backend *be);

@@ -61,6 +61,10 @@ static const size attention_sizes[] = {{1, 1, 1},    {2, 7, 15},   {3, 127, 17},
 static const size block_attention_sizes[] = {{1, 1, 32},    {3, 127, 32},  {1, 129, 96},
                                              {33, 300, 64}, {11, 513, 32}, {64, 600, 96}};
 
+/* kv_turn: positions, layers, head_dim */
+static const size turn_sizes[] = {{1, 1, 2}, {4, 2, 40}, {3, 3, 96}, {140, 1, 64}};
+static const size block_turn_sizes[] = {{1, 1, 32}, {4, 2, 64}, {3, 3, 96}, {140, 1, 32}};
+
 #define SIZES(table) (table), sizeof(table) / sizeof((table)[0])
 
 enum {
@@ -115,6 +119,8 @@ static const family families[] = {
     {"cast_from", oracle_cast_from, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
     {"cast_to", oracle_cast_to, HALVES, SIZES(table_sizes), FINITE, EXACT},
     {"cast_to", oracle_cast_to, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"kv_turn", oracle_kv_turn, FLOATS & ~(1 << AG_BF16), SIZES(turn_sizes), PLAIN, EXACT},
+    {"kv_turn", oracle_kv_turn, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_turn_sizes), PLAIN, EXACT},
     {"attention", oracle_attention, FLOATS, SIZES(attention_sizes), PLAIN, ATTENTION},
     {"attention", oracle_attention, BLOCKS, SIZES(block_attention_sizes), PLAIN, ATTENTION},
 };

@@ -127,6 +127,8 @@ void oracle_rope(const oracle_case *c, oracle_run *run);
 void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);
+/* ops_cache.c */
+void oracle_kv_turn(const oracle_case *c, oracle_run *run);
 /* ops_attention.c */
 void oracle_attention(const oracle_case *c, oracle_run *run);
 /* Whether matrix units would do a case with m queries and heads of k values. */

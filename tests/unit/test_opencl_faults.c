@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a token costs in calls of OpenCL, and what happens when one of them fails: an error with a
  * message, or the right logits, but never a crash and never other logits. */
-#include "support/opencl_forwarder.h"
 #include "unit/opencl_device.h"
+#include "unit/opencl_forwarded.h"
 
 #include <antigravity/antigravity.h>
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -186,16 +185,8 @@ static void every_call_of_building_a_program_may_fail(void **state) {
 }
 
 int main(void) {
-    setenv("AG_OPENCL_LIBRARY", AG_FORWARDER, 1);
-    void *library = dlopen(AG_FORWARDER, RTLD_NOW);
-    void *get = library ? dlsym(library, "forwarder_controls_get") : NULL;
-    if (!get) {
-        printf("%s\n", dlerror());
-        return 1;
-    }
-    forwarder_controls_fn *controls;
-    memcpy(&controls, &get, sizeof controls);
-    forwarder = controls();
+    forwarder = forward_opencl(AG_FORWARDER);
+    if (!forwarder) return EXIT_FAILURE;
     ag_backend *be = open_opencl();
     if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);

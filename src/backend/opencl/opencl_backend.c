@@ -59,6 +59,7 @@ static const ag_backend_ops opencl_ops = {
     .kv_compact = ag_cl_kv_compact,
     .read_rate = ag_cl_read_rate,
     .decode_step = ag_cl_decode_step,
+    .kv_turn = ag_cl_kv_turn,
 };
 
 /* ---- life ---- */

@@ -69,6 +69,9 @@ ag_cl_kv_run ag_cl_kv_run_at(const ag_kv_view *kv, uint32_t block0, uint32_t end
 ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                            uint32_t n_keep);
 
+/* ops_kv_turn.c */
+ag_status ag_cl_kv_turn(ag_backend *b, const ag_kv_turn *turn);
+
 /* ops_attention.c */
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs, float scale);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The controls of the forwarding libOpenCL, which every backend of this process then uses. */
+#ifndef AG_TESTS_OPENCL_FORWARDED_H
+#define AG_TESTS_OPENCL_FORWARDED_H
+
+#include "support/opencl_forwarder.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* For main(), before a backend is made: NULL after saying why. */
+static inline forwarder_controls *forward_opencl(const char *path) {
+    setenv("AG_OPENCL_LIBRARY", path, 1);
+    void *library = dlopen(path, RTLD_NOW);
+    void *get = library ? dlsym(library, "forwarder_controls_get") : NULL;
+    if (!get) {
+        printf("%s\n", dlerror());
+        return NULL;
+    }
+    forwarder_controls_fn *controls;
+    memcpy(&controls, &get, sizeof controls);
+    return controls();
+}
+
+#endif
