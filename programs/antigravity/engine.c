@@ -97,9 +97,7 @@ int engine_start(engine *e, const model_options *o, uint32_t n_context) {
     if (o->verbose) params.eviction.on_eviction = eviction_say;
     /* Wrong options are wrong usage, although only the model tells. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);
-    if (status == AG_OK) return EXIT_DONE;
-    int code = complain_error(&err);
-    return status == AG_INVALID ? EXIT_USAGE : code;
+    return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void engine_close(engine *e) {

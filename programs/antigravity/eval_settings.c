@@ -169,9 +169,7 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
     }
     if (o->verbose && o->eviction.params.policy) p.eviction.on_eviction = eviction_say;
     ag_status status = ag_session_create(model, &p, out, &err);
-    if (status == AG_OK) return EXIT_DONE;
-    int code = complain_error(&err);
-    return status == AG_INVALID ? EXIT_USAGE : code;
+    return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out) {

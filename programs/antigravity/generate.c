@@ -68,9 +68,7 @@ static int create_sampler(generation *g) {
     ag_sampler_params params = sampling_params(&g->o.sampling, g->n_context);
     ag_status status =
         ag_sampler_create(&params, (int32_t)g->engine.info.n_vocab, &g->sampler, &err);
-    if (status == AG_OK) return EXIT_DONE;
-    int code = complain_error(&err);
-    return status == AG_INVALID ? EXIT_USAGE : code;
+    return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 /* ---- output ---- */

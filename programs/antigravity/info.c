@@ -48,7 +48,8 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
 }
 
 static uint64_t total_bytes(const facts *f) {
-    return f->engine.info.weight_bytes + f->plan.kv_bytes + f->plan.workspace_bytes;
+    return f->engine.info.weight_bytes + f->plan.kv_bytes + f->plan.workspace_bytes +
+           f->plan.eviction_bytes;
 }
 
 static void print_model(const facts *f) {
@@ -96,6 +97,10 @@ static void print_memory(const facts *f) {
     print_bytes("KV cache", f->plan.kv_bytes, remark);
     snprintf(remark, sizeof remark, "chunks of %" PRIu32 " tokens", f->o.prefill_chunk);
     print_bytes("workspace", f->plan.workspace_bytes, remark);
+    if (f->plan.eviction_bytes) {
+        snprintf(remark, sizeof remark, "%s, at most", eviction_policy_name(&f->o.eviction));
+        print_bytes("eviction", f->plan.eviction_bytes, remark);
+    }
     print_bytes("together", total_bytes(f), "");
     print_bytes("embedding", i->embedding_bytes, "stays in the file");
     if (f->machine_bytes) print_bytes("machine", f->machine_bytes, "has in all");
@@ -148,6 +153,8 @@ static json_t *memory_json(const facts *f) {
         {"kept_matrices", json_integer((json_int_t)i->n_kept)},
         {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},
         {"workspace_bytes", json_integer((json_int_t)f->plan.workspace_bytes)},
+        {"eviction_policy", json_string(eviction_policy_name(&f->o.eviction))},
+        {"eviction_bytes", json_integer((json_int_t)f->plan.eviction_bytes)},
         {"total_bytes", json_integer((json_int_t)total_bytes(f))},
         {"embedding_file_bytes", json_integer((json_int_t)i->embedding_bytes)},
         {"machine_bytes", json_integer((json_int_t)f->machine_bytes)},
@@ -184,7 +191,7 @@ static int collect(facts *f) {
     f->n_context = context_length(&f->o, &e->info);
     ag_session_params params = session_params(&f->o, f->n_context);
     if (ag_session_plan_memory(&e->info, &params, &f->plan, &err) != AG_OK)
-        return complain_error(&err);
+        return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     f->machine_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
@@ -208,6 +215,9 @@ int command_info(int argc, char **argv) {
                    context_group(&f.o),
                    kv_type_group(&f.o),
                    k_rotation_group(&f.o.k_rotation),
+                   eviction_choice_group(&f.o.eviction),
+                   eviction_rules_group(&f.o.eviction),
+                   eviction_memory_group(&f.o.eviction),
                    threads_group(&f.o),
                    machine_group(&f.o),
                    message_group(&f.o)},

@@ -41,6 +41,11 @@ int complain_error(const ag_error *err) {
     return EXIT_FAILED;
 }
 
+int complain_settings(const ag_error *err) {
+    int code = complain_error(err);
+    return err->status == AG_INVALID ? EXIT_USAGE : code;
+}
+
 int complain_no_memory(void) {
     complain("out of memory");
     return EXIT_FAILED;

@@ -15,6 +15,8 @@ void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a failed call of the library; returns EXIT_FAILED, or EXIT_INTERRUPTED if it was
  * Ctrl-C that ended the call. */
 int complain_error(const ag_error *err);
+/* The same, but settings that only the model can refuse (AG_INVALID) are EXIT_USAGE. */
+int complain_settings(const ag_error *err);
 int complain_no_memory(void); /* returns EXIT_FAILED */
 
 /* Writes and flushes, so that a reader sees every piece at once. False: standard output does not

@@ -148,7 +148,7 @@ static void commands_that_share_an_option_explain_it_alike(void **state) {
         {"      --no-bos ", "GTPK"},         {"  -m, --model DIR ", "GBIPKN"},
         {"      --weights TYPE ", "GBIPKN"}, {"  -c, --max-seq-len N ", "GIPK"},
         {"      --cache-type-k ", "GBIP"},   {"      --k-rotation ", "GBIPKN"},
-        {"      --kv-prefill ", "GPKN"},     {"      --memory-threshold-mb ", "GP"},
+        {"      --kv-prefill ", "GIPKN"},    {"      --memory-threshold-mb ", "GIP"},
         {"  -t, --threads N ", "GIPKN"},     {"  -C, --cpu-mask ", "GBIPKN"},
         {"  -b, --backend NAME ", "GBIPKN"}, {"      --device ", "GBIPKN"},
         {"      --gpu-layers ", "GBIPKN"},   {"  -q, --quiet ", "GBIPKN"},

@@ -136,6 +136,13 @@ static void info_tells_what_the_model_is_and_takes(void **state) {
     assert_says(r.out, "KV cache");
     assert_says(r.out, "stays in the file");
     cli_free(&r);
+    r = CLI("info", "-q", "--eviction-policy", "h2o", "--kv-budget", "512");
+    assert_code(&r, 0);
+    assert_says(r.out, "h2o, at most");
+    cli_free(&r);
+    r = CLI("info", "-q", "--eviction-policy", "h2o", "--kv-budget", "4");
+    assert_refused(&r, 2, "a budget of 4 tokens is less than");
+    cli_free(&r);
     r = CLI("info", "-m", TINY);
     assert_code(&r, 0);
     assert_says(r.out, "tokenizer      none");
