@@ -39,7 +39,8 @@ typedef struct ag_error {
     ag_status status;
     int line;         /* of the library's source, for bug reports */
     const char *file; /* a string literal */
-    char msg[488];    /* one line, UTF-8 or the bytes of a file name, always terminated */
+    char msg[488]; /* one line, UTF-8 or the bytes of a file name, always terminated; of very long
+                    * names the middle is left out */
 } ag_error;
 
 /* "NOMEM" and "out of memory": static strings, never NULL. */

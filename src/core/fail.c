@@ -2,6 +2,7 @@
 #include "core/fail.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,32 +38,86 @@ static void make_one_line(char *msg) {
     }
 }
 
+/* ---- messages that are too long ---- */
+
+/* Two paths of the longest that a system takes, and what is said of them. */
+enum { TEXT_BYTES = 9000, LEAST_PART = 40 };
+static const char between[] = ": ", gap[] = "...";
+
+/* A file name, a reason: the longest of what stands between colons. */
+static size_t longest_part(const char *text, size_t *begin) {
+    size_t longest = 0;
+    for (const char *part = text;; part += strlen(between)) {
+        const char *end = strstr(part, between);
+        const size_t n = end ? (size_t)(end - part) : strlen(part);
+        if (n > longest) {
+            longest = n;
+            *begin = (size_t)(part - text);
+        }
+        if (!end) return longest;
+        part = end;
+    }
+}
+
+static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+/* Takes at least `excess` of the n bytes from their middle: whole characters, and of a path whole
+ * names if that leaves enough of it. */
+static void cut_middle(char *part, size_t n, size_t excess) {
+    const size_t left = n > excess + LEAST_PART ? n - excess : LEAST_PART;
+    size_t begin = (left - strlen(gap)) / 3, end = n - (left - strlen(gap) - begin);
+    while (begin && inside_character(part[begin])) begin--;
+    while (end < n && inside_character(part[end])) end++;
+    const char *slash = memchr(part + end, '/', n - end);
+    if (slash && (size_t)(slash - part) < n - (n - end) / 2) end = (size_t)(slash - part);
+    for (size_t i = begin; slash && i > begin / 2; i--) {
+        if (part[i - 1] != '/') continue;
+        begin = i;
+        break;
+    }
+    memcpy(part + begin, gap, strlen(gap));
+    memmove(part + begin + strlen(gap), part + end, strlen(part + end) + 1);
+}
+
+/* The reason stands at the end of a message and must be there however long the names before it
+ * are: these are shortened in their middle. */
+static void put_message(ag_error *err, char *text) {
+    size_t n = strlen(text), begin = 0;
+    while (n >= sizeof err->msg) {
+        const size_t part = longest_part(text, &begin);
+        if (part <= LEAST_PART) break;
+        cut_middle(text + begin, part, n - (sizeof err->msg - 1));
+        n = strlen(text);
+    }
+    snprintf(err->msg, sizeof err->msg, "%s", text);
+    make_one_line(err->msg);
+}
+
 ag_status ag_fail(ag_error *err, ag_status status, const char *file, int line, const char *fmt,
                   ...) {
     if (!err) return status;
+    char text[TEXT_BYTES];
     err->status = status;
     err->file = file;
     err->line = line;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    make_one_line(err->msg);
+    put_message(err, text);
     return status;
 }
 
 ag_status ag_error_prefix(ag_error *err, ag_status status, const char *fmt, ...) {
     if (!err) return status;
-    char was[sizeof err->msg];
-    memcpy(was, err->msg, sizeof was);
+    char text[TEXT_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (n < 0) n = 0;
-    if ((size_t)n < sizeof err->msg) {
-        snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", was);
-    }
-    make_one_line(err->msg);
+    const size_t room = sizeof text - sizeof between - sizeof err->msg;
+    size_t at = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+    snprintf(text + at, sizeof text - at, "%s%s", between, err->msg);
+    put_message(err, text);
     return status;
 }

@@ -238,6 +238,17 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
     remove_directory(dir);
 }
 
+static void a_reason_survives_a_long_path(void **state) {
+    (void)state;
+    char path[2001];
+    for (size_t i = 0; i < sizeof path - 1; i++) path[i] = "/directory"[i % 10];
+    path[sizeof path - 1] = '\0';
+    cli_result r = CLI("generate", QUICK, "-p", "x", "-m", path);
+    assert_refused(&r, 1, "/directory/...");
+    assert_says(r.err, "/config.json: No such file or directory\n");
+    cli_free(&r);
+}
+
 static void a_pipe_beside_the_weights_is_not_waited_for(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
@@ -269,6 +280,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_is_no_model_is_refused),
         cmocka_unit_test(a_model_with_half_its_weights_is_refused),
         cmocka_unit_test(a_chat_model_warns_about_a_raw_prompt),
+        cmocka_unit_test(a_reason_survives_a_long_path),
         cmocka_unit_test(a_pipe_beside_the_weights_is_not_waited_for),
     };
     return cmocka_run_group_tests_name("cli input", tests, NULL, NULL);
