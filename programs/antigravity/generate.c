@@ -56,7 +56,8 @@ static int prepare_prompt(generation *g) {
                  p->n, g->n_context, e->info.max_positions);
         return EXIT_FAILED;
     }
-    if (p->text && !o->prompt.parse_special && !o->model.quiet && model_dir_is_chat(e->dir))
+    if (p->text && !o->prompt.parse_special && !o->model.quiet &&
+        model_dir_is_chat(e->dir, o->model.quiet))
         complain("this is a chat model, but the prompt is taken as it stands; for its format write "
                  "the special tokens and add --parse-special");
     return EXIT_DONE;

@@ -192,7 +192,7 @@ static int collect(facts *f) {
     ag_session_params params = session_params(&f->o, f->n_context);
     if (ag_session_plan_memory(&e->info, &params, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
-    f->chat = model_dir_is_chat(e->dir);
+    f->chat = model_dir_is_chat(e->dir, f->o.quiet);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     f->machine_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     return EXIT_DONE;

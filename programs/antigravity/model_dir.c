@@ -48,14 +48,24 @@ static bool join(char *path, size_t cap, const char *dir, const char *name) {
     return (size_t)snprintf(path, cap, "%s/%s", dir, name) < cap;
 }
 
-bool model_dir_is_chat(const char *dir) {
+/* There, readable or not. A link that leads nowhere is said: it takes the place of what got lost.
+ */
+static bool is_there(const char *path, bool quiet) {
+    struct stat s;
+    if (stat(path, &s) == 0) return true;
+    if (lstat(path, &s) != 0) return false;
+    if (!quiet) complain("%s: is a link to a file that is not there", path);
+    return S_ISLNK(s.st_mode);
+}
+
+bool model_dir_is_chat(const char *dir, bool quiet) {
     char path[PATH_MAX];
-    if (join(path, sizeof path, dir, "chat_template.jinja") && access(path, R_OK) == 0) return true;
+    if (join(path, sizeof path, dir, "chat_template.jinja") && is_there(path, quiet)) return true;
     if (!join(path, sizeof path, dir, "tokenizer_config.json")) return false;
     /* A file that is absent or broken has no template; nothing else depends on it here. A pipe
      * would be waited for. */
     struct stat s;
-    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode)) return false;
+    if (!is_there(path, quiet) || stat(path, &s) != 0 || !S_ISREG(s.st_mode)) return false;
     json_t *config = json_load_file(path, JSON_ALLOW_NUL, NULL);
     json_t *template = json_object_get(config, "chat_template");
     bool found = template && !json_is_null(template);

@@ -10,6 +10,6 @@
 int model_dir_find(const char *given, bool quiet, char **out);
 
 /* Whether the directory holds a chat template: the model expects its turns to be marked up. */
-bool model_dir_is_chat(const char *dir);
+bool model_dir_is_chat(const char *dir, bool quiet);
 
 #endif

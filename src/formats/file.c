@@ -15,14 +15,26 @@
 /* One pread moves at most 2 GiB on Linux; smaller steps make no difference to the speed. */
 enum { READ_STEP = 1 << 30 };
 
+bool ag_file_is_named(const char *path) {
+    struct stat s;
+    return lstat(path, &s) == 0;
+}
+
+/* A link that leads nowhere is a file that got lost, not one that was left out. */
+static ag_status open_error(const char *path, int why, ag_error *err) {
+    if (why != ENOENT) return AG_FAIL(err, IO, "%s: %s", path, strerror(why));
+    if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(why));
+    char to[256];
+    ssize_t n = readlink(path, to, sizeof to);
+    return AG_FAIL(err, IO, "%s: is a link to %.*s, which is not there", path, n > 0 ? (int)n : 0,
+                   to);
+}
+
 ag_status ag_file_open(const char *path, int *fd, uint64_t *size_bytes, ag_error *err) {
     *fd = -1;
     /* O_NONBLOCK: opening a pipe must not wait for its writer. Regular files ignore it. */
     int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f < 0) {
-        if (errno == ENOENT) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(errno));
-        return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
-    }
+    if (f < 0) return open_error(path, errno, err);
     struct stat s;
     ag_status st = AG_OK;
     if (fstat(f, &s) != 0) st = AG_FAIL(err, IO, "%s: %s", path, strerror(errno));

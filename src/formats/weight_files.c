@@ -160,10 +160,10 @@ static ag_status open_directory(ag_weight_files *w, const char *dir, ag_error *e
     char *single = ag_path_join(dir, single_name), *index = ag_path_join(dir, index_name);
     ag_status st;
     if (!single || !index) st = AG_FAIL(err, NOMEM, "no memory for a path");
-    else if (access(single, F_OK) == 0) {
+    else if (ag_file_is_named(single)) {
         st = open_single(w, single, err);
         if (st == AG_OK) st = sort_tensors(w, err);
-    } else if (access(index, F_OK) == 0) st = open_index(w, dir, index, err);
+    } else if (ag_file_is_named(index)) st = open_index(w, dir, index, err);
     else if (access(dir, X_OK) != 0) st = AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
     else st = AG_FAIL(err, NOT_FOUND, "%s: holds neither %s nor %s", dir, single_name, index_name);
     ag_free(single);

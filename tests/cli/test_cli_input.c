@@ -238,6 +238,41 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
     remove_directory(dir);
 }
 
+/* Of all files that a model may lack. */
+static void a_link_that_leads_nowhere_is_no_absent_file(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
+                                        "generation_config.json"};
+    char dir[64];
+    for (size_t lost = 0; lost < 4; lost++) {
+        make_directory(dir);
+        for (size_t i = 0; i < 4; i++) {
+            link_file(dir, i == lost ? "/nonexistent" : DEMO, files[i]);
+        }
+        cli_result r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
+        assert_refused(&r, 1, files[lost]);
+        assert_says(r.err, "is a link to /nonexistent/");
+        cli_free(&r);
+        remove_directory(dir);
+    }
+    static const char *const more[] = {"tokenizer_config.json", "chat_template.jinja"};
+    for (size_t lost = 0; lost < 2; lost++) {
+        make_directory(dir);
+        for (size_t i = 0; i < 4; i++) link_file(dir, DEMO, files[i]);
+        link_file(dir, "/nonexistent", more[lost]);
+        cli_result r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
+        assert_code(&r, 0);
+        assert_says(r.err, more[lost]);
+        assert_says(r.err, "is a link to a file that is not there");
+        cli_free(&r);
+        r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-q", "-m", dir);
+        assert_code(&r, 0);
+        assert_string_equal(r.err, "");
+        cli_free(&r);
+        remove_directory(dir);
+    }
+}
+
 static void a_reason_survives_a_long_path(void **state) {
     (void)state;
     char path[2001];
@@ -280,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_is_no_model_is_refused),
         cmocka_unit_test(a_model_with_half_its_weights_is_refused),
         cmocka_unit_test(a_chat_model_warns_about_a_raw_prompt),
+        cmocka_unit_test(a_link_that_leads_nowhere_is_no_absent_file),
         cmocka_unit_test(a_reason_survives_a_long_path),
         cmocka_unit_test(a_pipe_beside_the_weights_is_not_waited_for),
     };
