@@ -41,7 +41,7 @@ typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
 typedef struct ag_model_params {
     ag_dtype
         weights; /* Q4_0; what the projections and lm_head become: Q4_0 Q4_1 Q8_0 F16 BF16 F32 */
-    ag_progress_fn progress; /* NULL, or told of bytes of the file converted */
+    ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
 } ag_model_params;
 AG_API ag_model_params ag_model_defaults(void);

@@ -5,22 +5,39 @@
 #include "quant/quant.h"
 
 #include <antigravity/process.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
+/* Several threads convert rows of one tensor; the caller's alone tells of progress. */
 typedef struct loading {
     ag_llama_weights *w;
     ag_backend *backend;
     const ag_weight_files *files;
     const ag_model_params *params;
-    uint64_t done, total; /* bytes of the files */
+    uint64_t done, total;  /* bytes of the files; done: whole tensors */
+    pthread_t thread;      /* the caller's */
+    _Atomic uint64_t part; /* bytes of the current tensor that are done */
+    atomic_bool cancelled;
     const ag_st_tensor *current;
     size_t row_bytes; /* of the current tensor in the file */
 } loading;
 
 /* Rows that are converted need not stay in memory: the page cache keeps the file anyway. */
-static void drop_rows(void *user, size_t row0, size_t n_rows) {
-    const loading *ld = user;
-    ag_weight_files_drop(ld->files, ld->current, (uint64_t)row0 * ld->row_bytes,
-                         (uint64_t)n_rows * ld->row_bytes);
+static bool drop_rows(void *user, size_t row0, size_t n_rows) {
+    loading *ld = user;
+    const uint64_t bytes = (uint64_t)n_rows * ld->row_bytes;
+    ag_weight_files_drop(ld->files, ld->current, (uint64_t)row0 * ld->row_bytes, bytes);
+    const uint64_t part = atomic_fetch_add(&ld->part, bytes) + bytes;
+    const ag_model_params *p = ld->params;
+    if (p->progress && pthread_equal(pthread_self(), ld->thread) &&
+        !p->progress(p->progress_user, ld->done + part, ld->total)) {
+        atomic_store(&ld->cancelled, true);
+    }
+    return !atomic_load(&ld->cancelled);
+}
+
+static ag_status cancelled_at(const ag_st_tensor *t, ag_error *err) {
+    return AG_FAIL(err, CANCELLED, "loading was cancelled at %s", t->name);
 }
 
 static ag_status advance(loading *ld, const ag_st_tensor *t, ag_error *err) {
@@ -29,7 +46,7 @@ static ag_status advance(loading *ld, const ag_st_tensor *t, ag_error *err) {
     ag_process_memory(&here);
     const ag_model_params *p = ld->params;
     if (p->progress && !p->progress(p->progress_user, ld->done, ld->total)) {
-        return AG_FAIL(err, CANCELLED, "loading was cancelled at %s", t->name);
+        return cancelled_at(t, err);
     }
     return AG_OK;
 }
@@ -39,12 +56,14 @@ static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *
     const ag_st_tensor *t;
     AG_TRY(ag_llama_weights_find(ld->files, spec, &t, err));
     ld->current = t;
+    atomic_store(&ld->part, 0);
     ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
     ag_tensor src;
     AG_TRY(ag_weight_files_tensor(ld->files, t, &src, err));
     ag_status st = ag_llama_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
                                                ld->params->weights, drop_rows, ld, err);
     ag_weight_files_drop(ld->files, t, 0, t->n_bytes);
+    if (st == AG_CANCELLED) return cancelled_at(t, err);
     if (st != AG_OK) {
         return ag_error_prefix(err, st, "%s", ag_weight_files_path(ld->files, t->file));
     }
@@ -93,6 +112,7 @@ ag_status ag_llama_weights_load(ag_llama_weights *w, ag_backend *be, const ag_ll
     AG_TRY(ag_llama_weights_survey(c, files, params->weights, &census, err));
     AG_TRY(ag_llama_weights_begin(w, c, err));
     loading ld = {.w = w, .backend = be, .files = files, .params = params};
+    ld.thread = pthread_self();
     ld.total = census.source_bytes;
     ag_status st = load_layers(&ld, c, err);
     if (st == AG_OK) {

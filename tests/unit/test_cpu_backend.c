@@ -197,9 +197,10 @@ static void a_key_that_cannot_be_kept_is_refused_with_its_place(void **state) {
 
 enum { ROWS = 5000, COLS = 64 };
 
-static void count_rows(void *user, size_t row0, size_t n_rows) {
+static bool count_rows(void *user, size_t row0, size_t n_rows) {
     atomic_uchar *seen = user;
     for (size_t i = row0; i < row0 + n_rows; i++) atomic_fetch_add(&seen[i], 1);
+    return true;
 }
 
 static void every_source_row_is_reported_consumed_once(void **state) {

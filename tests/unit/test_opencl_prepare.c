@@ -83,9 +83,10 @@ static unsigned char *expected_bytes(ag_dtype want, size_t n) {
     return out;
 }
 
-static void count_rows(void *user, size_t row0, size_t n) {
+static bool count_rows(void *user, size_t row0, size_t n) {
     unsigned char *seen = user;
     for (size_t i = row0; i < row0 + n; i++) seen[i]++;
+    return true;
 }
 
 static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {

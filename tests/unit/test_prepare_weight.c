@@ -108,12 +108,34 @@ static void a_scale_that_is_no_number_is_refused(void **state) {
     blocks[4].d = before;
 }
 
+static bool only_two(void *user, size_t row0, size_t n_rows) {
+    size_t *seen = user;
+    *seen += n_rows;
+    return row0 + n_rows < 2;
+}
+
+static void whoever_is_told_of_rows_may_give_up(void **state) {
+    fixture *f = *state;
+    ag_tensor w;
+    ag_buffer *owner;
+    size_t seen = 0;
+    assert_int_equal(
+        ag_compose_prepare_weight(f->be, &w, &owner, &f->source, AG_Q4_0, only_two, &seen),
+        AG_CANCELLED);
+    assert_null(owner);
+    assert_int_equal(seen, 2);
+    assert_int_equal(ag_prepare_weight(f->be, &w, &owner, &f->source, AG_Q4_0, only_two, &seen),
+                     AG_CANCELLED);
+    assert_null(owner);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_composition_copies_blocks_of_the_wanted_type),
         cmocka_unit_test(the_cpu_backend_keeps_the_values_of_blocks_of_the_wanted_type),
         cmocka_unit_test(a_quantised_weight_of_another_type_is_refused),
         cmocka_unit_test(a_scale_that_is_no_number_is_refused),
+        cmocka_unit_test(whoever_is_told_of_rows_may_give_up),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -53,15 +53,29 @@ static bool convert_rows_to(const convert_job *job, size_t begin, size_t end, si
     return true;
 }
 
+/* What is left of this thread's rows is given up, if the caller wants that. */
+static bool tell_consumed(const convert_job *job, size_t row0, size_t n, uint32_t thread) {
+    if (!job->consumed || job->consumed(job->user, row0, n)) return true;
+    job->cpu->bad_rows[thread] = (ag_cpu_bad_row){.row = row0 + n, .status = AG_CANCELLED};
+    return false;
+}
+
 static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const convert_job *job = ctx;
     if (ag_cpu_bad_row_seen(job->cpu, thread)) return;
-    if (!convert_rows_to(job, begin, end, begin, thread)) return;
-    if (job->consumed) job->consumed(job->user, begin, end - begin);
+    const size_t some = job->consumed ? GIVE_BACK_BYTES / job->src_bytes + 1 : end - begin;
+    for (size_t at = begin; at < end; at += some) {
+        const size_t n = end - at < some ? end - at : some;
+        if (!convert_rows_to(job, at, at + n, at, thread)) return;
+        if (!tell_consumed(job, at, n, thread)) return;
+    }
 }
 
 /* The value at fault is read once more, for the message. */
 static ag_status report_bad_row(const convert_job *job, ag_cpu_bad_row bad) {
+    if (bad.status == AG_CANCELLED) {
+        return AG_FAIL(&job->cpu->base.err, CANCELLED, "given up after row %zu", bad.row);
+    }
     float *values = ag_cpu_thread_scratch(job->cpu, 0);
     ag_dequantize_row(job->from, values, job->src + bad.row * job->src_bytes, job->n);
     AG_FAIL(&job->cpu->base.err, FORMAT, "row %zu, column %zu: %g cannot be kept as %s", bad.row,
@@ -143,7 +157,7 @@ static void prepare_groups(void *ctx, size_t begin, size_t end, uint32_t thread)
         prepare->layout->fill(prepare->convert.dst + i * prepare->group_bytes, job.dst,
                               job.dst_bytes, n, job.n);
         if (i + 1 < end && used < GIVE_BACK_BYTES / job.src_bytes) continue;
-        if (prepare->convert.consumed) prepare->convert.consumed(job.user, given_back, used);
+        if (!tell_consumed(&prepare->convert, given_back, used, thread)) return;
         given_back += used;
     }
 }

@@ -167,7 +167,10 @@ static ag_status prepare_rows(preparing *p, cl_mem to, ag_consumed_fn consumed, 
         AG_TRY(begin_chunk(p, row0));
         AG_TRY(convert_chunk(p));
         AG_TRY(upload(p, to));
-        if (consumed) consumed(user, row0, p->chunk.rows);
+        if (consumed && !consumed(user, row0, p->chunk.rows)) {
+            return AG_FAIL(&p->cl->base.err, CANCELLED, "given up after row %zu of %zu",
+                           row0 + p->chunk.rows, p->n);
+        }
     }
     return AG_OK;
 }
