@@ -140,7 +140,8 @@ static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_g
     }
     int code = bench_measure(b, &row);
     if (code != EXIT_DONE) return code;
-    return bench_table_add(table, b, &row) ? EXIT_DONE : complain_no_memory();
+    if (!bench_table_add(table, b, &row)) return complain_no_memory();
+    return output_failed() ? EXIT_FAILED : EXIT_DONE; /* Said when the command ends. */
 }
 
 static int run_rows(bench *b, bench_table *table) {

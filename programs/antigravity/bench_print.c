@@ -129,7 +129,7 @@ bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
         break;
     }
     t->begun = true;
-    fflush(stdout);
+    output_flush();
     return ok;
 }
 

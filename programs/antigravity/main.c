@@ -74,6 +74,7 @@ static int help_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    output_keep_streams();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

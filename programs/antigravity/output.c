@@ -5,15 +5,26 @@
 #include "progress.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *command_name;
 static int write_error; /* errno of the first write that failed */
 
 void output_command(const char *name) { command_name = name; }
+
+void output_keep_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0) continue;
+        /* Reading a closed input and writing to a closed output stay errors. */
+        int mode = fd == STDIN_FILENO ? O_WRONLY : fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
+        if (open("/dev/null", mode) != fd) return; /* The lowest number that is free. */
+    }
+}
 
 void complain(const char *fmt, ...) {
     char line[2 * PATH_MAX];
@@ -25,7 +36,7 @@ void complain(const char *fmt, ...) {
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     progress_end();
-    fflush(stdout); /* The order on a terminal is the order of events. */
+    output_flush(); /* The order on a terminal is the order of events. */
     fprintf(stderr, "antigravity%s%s: %s\n", command_name ? " " : "",
             command_name ? command_name : "", line);
 }
@@ -51,19 +62,23 @@ int complain_no_memory(void) {
     return EXIT_FAILED;
 }
 
+bool output_flush(void) {
+    errno = 0;
+    if (fflush(stdout) != 0 && !write_error) write_error = errno ? errno : EIO;
+    return !write_error;
+}
+
 bool output_write(const char *text, size_t len) {
     if (write_error) return false;
     errno = 0;
-    if (fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0) return true;
-    write_error = errno ? errno : EIO;
-    return false;
+    if (fwrite(text, 1, len, stdout) != len) write_error = errno ? errno : EIO;
+    return output_flush();
 }
 
 bool output_failed(void) { return write_error != 0; }
 
 int output_finish(int code) {
-    errno = 0;
-    if (!write_error && (fflush(stdout) != 0 || ferror(stdout))) write_error = errno ? errno : EIO;
+    if (output_flush() && ferror(stdout)) write_error = EIO;
     if (!write_error) return code;
     complain("standard output: %s", strerror(write_error));
     return code == EXIT_DONE ? EXIT_FAILED : code;

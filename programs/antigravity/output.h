@@ -7,6 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Before anything else: a stream that was closed when the program began is not given to the next
+ * file that is opened. */
+void output_keep_streams(void);
+
 /* From now on messages begin with "antigravity NAME: ". name is borrowed for ever. */
 void output_command(const char *name);
 
@@ -24,6 +28,7 @@ int complain_no_memory(void); /* returns EXIT_FAILED */
  * by SIGPIPE, silently. */
 bool output_write(const char *text, size_t len);
 
+bool output_flush(void);  /* what printf() and its kin left behind; the same */
 bool output_failed(void); /* whether a write was lost */
 
 /* Flushes standard output; `code`, or EXIT_FAILED with a message if anything written was lost. */

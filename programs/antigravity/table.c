@@ -75,9 +75,10 @@ int table_add(result_table *t, json_t *row) {
         else printf("%s", i ? "," : "");
         if (t->format == TABLE_CSV) print_csv(value);
     }
-    output_write(t->format == TABLE_MD ? "|\n" : "\n", t->format == TABLE_MD ? 2 : 1);
+    bool written =
+        output_write(t->format == TABLE_MD ? "|\n" : "\n", t->format == TABLE_MD ? 2 : 1);
     json_decref(row);
-    return EXIT_DONE;
+    return written ? EXIT_DONE : EXIT_FAILED; /* Said when the command ends. */
 }
 
 int table_finish(result_table *t, json_t *head, int code) {

@@ -41,7 +41,7 @@ static void become_program(const cli_setup *s, int in, int out, int err) {
     const char *argv[MAX_ARGS] = {AG_PROGRAM};
     for (size_t i = 0; s->args[i] && i + 2 < MAX_ARGS; i++) argv[i + 1] = s->args[i];
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);
-    for (int fd = 3; fd < 64; fd++) close(fd);
+    for (int fd = s->no_errors ? 2 : 3; fd < 64; fd++) close(fd);
     signal(SIGPIPE, SIG_DFL);
     /* execv() does not write to the words. */
     execv(AG_PROGRAM, (char *const *)(uintptr_t)argv);

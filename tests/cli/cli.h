@@ -25,6 +25,7 @@ typedef struct cli_setup {
     const void *input;       /* standard input; NULL: /dev/null */
     size_t n_input;
     bool terminal_input, terminal_errors; /* these streams are a terminal */
+    bool no_errors;                       /* standard error is closed */
     const char *output_path;              /* standard output goes there */
     size_t close_output_after;            /* that many bytes of output; 0: never */
     size_t interrupt_after_output;        /* SIGINT after that many bytes; 0: never */

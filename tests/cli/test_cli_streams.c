@@ -84,12 +84,25 @@ static void a_full_disk_is_an_error(void **state) {
         CLI_ARGS("tokenize", "-p", "1 2 3", "-q", "--decode"),
         CLI_ARGS("info", "-q", "--json"),
         CLI_ARGS("devices"),
+        CLI_ARGS("bench", "-m", TINY, "-p", "2", "-n", "2", "-r", "1"),
+        CLI_ARGS("eval", "ppl", "-m", TINY, "--prompt-ids", "1,2,3", "-q"),
+        CLI_ARGS("eval", "kl", "-m", TINY, "--prompt-ids", "1,2,3", "-q"),
     };
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         cli_result r = cli_run(&(cli_setup){.args = commands[i], .output_path = "/dev/full"});
         assert_refused(&r, 1, "standard output: No space left on device");
         cli_free(&r);
     }
+}
+
+/* A message would be written into the file that got the number of standard error. */
+static void a_closed_stream_is_not_given_to_another_file(void **state) {
+    (void)state;
+    cli_result r = cli_run(
+        &(cli_setup){.args = CLI_ARGS("generate", "-q", "-f", "/proc/self/fd/2", "--no-bos"),
+                     .no_errors = true});
+    assert_code(&r, 2); /* An empty prompt; 1 would be a file that is not there. */
+    cli_free(&r);
 }
 
 static void progress_is_drawn_on_a_terminal_only(void **state) {
@@ -197,6 +210,7 @@ int main(void) {
         cmocka_unit_test(ctrl_c_ends_a_measurement),
         cmocka_unit_test(a_closed_pipe_ends_the_program_silently),
         cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(a_closed_stream_is_not_given_to_another_file),
         cmocka_unit_test(progress_is_drawn_on_a_terminal_only),
         cmocka_unit_test(a_file_cut_short_while_it_is_loaded_is_an_error),
     };
