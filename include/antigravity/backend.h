@@ -49,7 +49,8 @@ typedef struct ag_device_info {
     char kind[16]; /* "gpu", "cpu", "accelerator" or "other" */
     char driver[192];
     uint64_t memory_bytes;
-    uint32_t n_units; /* compute units, as the driver counts them */
+    uint32_t n_units;     /* compute units, as the driver counts them */
+    char extensions[160]; /* of the driver, those that kernels can use; separated by blanks */
 } ag_device_info;
 /* The devices among which ag_backend_params.device chooses: the first `cap` into out, how many
  * there are into *n. AG_UNSUPPORTED for a backend that has none to choose from ("cpu"),

@@ -45,8 +45,9 @@ static void print_entry(const entry *e) {
     }
     for (size_t i = 0; i < e->n_devices; i++) {
         const ag_device_info *d = &e->devices[i];
-        printf("%-8s %zu: %s (%s), %" PRIu32 " compute units, %" PRIu64 " MiB, %s\n", e->name, i,
-               d->name, d->kind, d->n_units, d->memory_bytes >> 20, d->driver);
+        printf("%-8s %zu: %s (%s), %" PRIu32 " compute units, %" PRIu64 " MiB, %s%s%s\n", e->name,
+               i, d->name, d->kind, d->n_units, d->memory_bytes >> 20, d->driver,
+               *d->extensions ? ", " : "", d->extensions);
     }
 }
 
@@ -57,6 +58,7 @@ static json_t *device_json(const ag_device_info *d) {
         {"units", json_integer((json_int_t)d->n_units)},
         {"memory_bytes", json_integer((json_int_t)d->memory_bytes)},
         {"driver", json_text(d->driver, strlen(d->driver))},
+        {"extensions", json_text(d->extensions, strlen(d->extensions))},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }

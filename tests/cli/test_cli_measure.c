@@ -159,6 +159,11 @@ static void devices_lists_the_cpu(void **state) {
     json_t *root = cli_json(&r), *cpu = json_array_get(root, 0);
     assert_string_equal(json_string_value(json_object_get(cpu, "name")), "cpu");
     assert_true(number(cpu, "threads") >= 1);
+    json_t *opencl = json_array_get(root, 1), *device;
+    size_t i;
+    json_array_foreach(json_object_get(opencl, "devices"), i, device) {
+        assert_true(json_is_string(json_object_get(device, "extensions")));
+    }
     json_decref(root);
     cli_free(&r);
 }

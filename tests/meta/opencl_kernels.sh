@@ -9,10 +9,37 @@ if ! command -v clang >/dev/null; then
     exit 77
 fi
 status=0
-for file in *.cl; do
+
+# check FILE OPTION...
+check() {
+    local target
     for target in spir spir64; do
-        clang -x cl -cl-std=CL1.2 -target "$target" -Xclang -finclude-default-header -fsyntax-only -Wall -Wextra \
-            -Wno-unused-function -Wno-unused-parameter -Werror "$file" || status=1
+        clang -x cl -target "$target" -Xclang -finclude-default-header -fsyntax-only -Wall -Wextra \
+            -Wno-unused-function -Wno-unused-parameter -Werror "${@:2}" "$1" || status=1
     done
+}
+
+for file in *.cl; do check "$file" -cl-std=CL1.2; done
+
+# Paths for extensions, under each language that a device which lists them may have.
+for language in CL2.0 CL3.0; do
+    subgroups=("-cl-std=$language" -Xclang -cl-ext=+cl_khr_subgroups -DSUBGROUPS=1)
+    for file in rows.cl attention.cl matvec.cl vendor_check.cl; do
+        check "$file" "${subgroups[@]}"
+        # clang knows neither this extension of Qualcomm's nor its attribute.
+        check "$file" "${subgroups[@]}" -Dcl_qcom_reqd_sub_group_size -Wno-ignored-pragmas -Wno-unknown-attributes
+    done
+done
+for language in CL1.2 CL2.0 CL3.0; do
+    for file in matvec.cl vendor_check.cl; do
+        [ $language = CL1.2 ] || check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=1
+        check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=2 -Dcl_arm_integer_dot_product_accumulate_int8
+        check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
+        check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=4
+    done
+    for type in 5 6 7; do
+        check matmul_half.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=$type
+    done
+    check vendor_check.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1
 done
 exit $status

@@ -29,15 +29,52 @@ static void get_text(const ag_cl_api *api, cl_device_id id, cl_device_info what,
     out[n] = '\0';
 }
 
+/* ---- extensions ---- */
+
+static const struct {
+    const char *name;
+    ag_cl_extension bit;
+} extensions[] = {
+    {"cl_khr_fp16", AG_CL_FP16},
+    {"cl_khr_subgroups", AG_CL_SUBGROUPS},
+    {"cl_khr_integer_dot_product", AG_CL_DOT},
+    {"cl_arm_integer_dot_product_accumulate_int8", AG_CL_ARM_DOT_SUM},
+    {"cl_arm_integer_dot_product_int8", AG_CL_ARM_DOT},
+};
+enum { N_EXTENSIONS = sizeof extensions / sizeof extensions[0] };
+
+unsigned ag_cl_extensions_in(const char *list) {
+    unsigned found = 0;
+    for (size_t n; *list; list += n) {
+        list += strspn(list, " ");
+        n = strcspn(list, " ");
+        for (size_t i = 0; i < N_EXTENSIONS; i++) {
+            const char *name = extensions[i].name;
+            if (strlen(name) == n && memcmp(list, name, n) == 0) found |= extensions[i].bit;
+        }
+    }
+    return found;
+}
+
+void ag_cl_extension_names(unsigned wanted, char *out, size_t cap) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < N_EXTENSIONS; i++) {
+        const size_t n = strlen(extensions[i].name), blank = used != 0;
+        if (!(wanted & extensions[i].bit) || used + blank + n >= cap) continue;
+        if (blank) out[used++] = ' ';
+        memcpy(out + used, extensions[i].name, n + 1);
+        used += n;
+    }
+}
+
 static void get_extensions(const ag_cl_api *api, ag_cl_device *d) {
     char text[EXTENSIONS_MAX];
     size_t n = 0;
     cl_int code = api->clGetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, sizeof text - 1, text, &n);
     if (code != CL_SUCCESS || n >= sizeof text) return;
     text[n] = '\0';
-    d->has_fp16 = strstr(text, "cl_khr_fp16") != NULL;
-    d->has_subgroups = strstr(text, "_subgroups") != NULL;
-    d->has_int_dot = strstr(text, "cl_khr_integer_dot_product") != NULL;
+    d->extensions = ag_cl_extensions_in(text);
 }
 
 static void describe(const ag_cl_api *api, ag_cl_device *d) {

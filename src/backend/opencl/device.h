@@ -9,14 +9,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Extensions that kernels can use, as bits. */
+typedef enum ag_cl_extension {
+    AG_CL_FP16 = 1,        /* cl_khr_fp16 */
+    AG_CL_SUBGROUPS = 2,   /* cl_khr_subgroups */
+    AG_CL_DOT = 4,         /* cl_khr_integer_dot_product */
+    AG_CL_ARM_DOT_SUM = 8, /* cl_arm_integer_dot_product_accumulate_int8 */
+    AG_CL_ARM_DOT = 16,    /* cl_arm_integer_dot_product_int8 */
+} ag_cl_extension;
+
 typedef struct ag_cl_device {
     cl_platform_id platform;
     cl_device_id id;
     cl_device_type type;
     char name[128], vendor[64], driver[64], version[96], platform_name[64];
     bool is_cpu, is_gpu, is_nvidia;
-    bool unified_memory;                       /* host and device share it */
-    bool has_fp16, has_subgroups, has_int_dot; /* extensions it lists */
+    bool unified_memory; /* host and device share it */
+    unsigned extensions; /* that it lists, of ag_cl_extension */
     uint32_t compute_units, max_clock_mhz;
     uint32_t mem_align; /* bytes that buffers start on */
     size_t max_group;   /* work-items of a work-group */
@@ -28,6 +37,11 @@ typedef struct ag_cl_device {
 
 /* "gpu", "cpu", "accelerator" or "other" */
 const char *ag_cl_device_kind(const ag_cl_device *d);
+
+/* The bits of those words of a list of extensions that ag_cl_extension knows. */
+unsigned ag_cl_extensions_in(const char *list);
+/* "cl_khr_fp16 cl_khr_subgroups" into out, as much as fits, at most cap with its end. */
+void ag_cl_extension_names(unsigned extensions, char *out, size_t cap);
 
 enum { AG_CL_DEVICES_MAX = 32 };
 

@@ -17,12 +17,12 @@
 
 #include "backend/opencl/device.h"
 #include "backend/opencl/program.h"
+#include "backend/opencl/vendor.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 
 #include <stdbool.h>
 
-typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
 typedef struct ag_cl_token ag_cl_token;     /* token.h */
 typedef struct ag_cl_loading ag_cl_loading; /* loading.h */
@@ -64,6 +64,7 @@ struct ag_cl_backend {
     ag_cl_loading *loading; /* owned; NULL: no weight was prepared yet */
     uint32_t n_threads;     /* of the host, wanted for that; 0: the usable cores */
     ag_cl_token *token;     /* owned; NULL: no step was taken as a whole yet */
+    ag_cl_vendor vendor;
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */

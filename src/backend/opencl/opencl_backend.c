@@ -67,9 +67,9 @@ static const ag_backend_ops opencl_ops = {
 static void describe(ag_cl_backend *cl) {
     const ag_cl_device *d = &cl->device;
     snprintf(cl->description, sizeof cl->description,
-             "opencl: %s (%s), %u compute units, %llu MiB, %s%s", d->name, ag_cl_device_kind(d),
+             "opencl: %s (%s), %u compute units, %llu MiB, %s%s%s", d->name, ag_cl_device_kind(d),
              (unsigned)d->compute_units, (unsigned long long)(d->global_bytes >> 20), d->driver,
-             cl->zero_copy ? ", memory shared with the host" : "");
+             cl->zero_copy ? ", memory shared with the host" : "", cl->vendor.description);
 }
 
 /* A variable of the environment that turns a kind of kernel on or off: each is right everywhere. */
@@ -94,7 +94,7 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
 static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
     cl->many_lanes = wanted("AG_OPENCL_LANES", !cl->device.is_cpu);
-    cl->int_dot = wanted("AG_OPENCL_INT_DOT", capability >= 61);
+    cl->int_dot = wanted("AG_OPENCL_INT_DOT", capability >= 61 || cl->vendor.dot);
     cl->mma = wanted("AG_OPENCL_MMA", capability >= 80);
 }
 
@@ -111,9 +111,10 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
     AG_TRY(ag_cl_cache_dir(&cl->programs.cache_dir, err));
+    AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->vendor, err));
     choose_kernels(cl);
     describe(cl);
-    return AG_OK;
+    return ag_cl_vendor_check(cl, err);
 }
 
 ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
@@ -145,6 +146,7 @@ ag_status ag_cl_backend_devices(ag_device_info *out, size_t cap, size_t *n, ag_e
         snprintf(out[i].name, sizeof out[i].name, "%s", d->name);
         snprintf(out[i].kind, sizeof out[i].kind, "%s", ag_cl_device_kind(d));
         snprintf(out[i].driver, sizeof out[i].driver, "%s %s", d->platform_name, d->driver);
+        ag_cl_extension_names(d->extensions, out[i].extensions, sizeof out[i].extensions);
     }
     return st;
 }

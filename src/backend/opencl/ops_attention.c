@@ -111,8 +111,9 @@ static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, s
 /* ---- launches ---- */
 
 static ag_status begin(const work *w, ag_cl_launch *l, const char *kernel, size_t queries) {
-    char options[48];
-    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu", queries, w->wg);
+    char options[112];
+    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s", queries, w->wg,
+             ag_cl_vendor_sums(&w->cl->vendor));
     return ag_cl_begin(l, w->cl, file, kernel, options);
 }
 

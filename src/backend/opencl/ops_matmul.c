@@ -7,7 +7,7 @@
 
 enum { WG = 64 }; /* of matmul_any.cl */
 /* As in matvec.cl. */
-enum { BLOCK = 32, MATVEC_WG = 128, MATVEC_ROWS = 8, MATVEC_WEIGHTS = 3 };
+enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
 /* Work-groups of matvec that a compute unit can hold. */
 enum { GROUPS_EACH = 16 };
 /* Rows of x up to which each goes over the weight by itself; the weight stays in the cache. */
@@ -40,7 +40,7 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
     return ag_cl_enqueue(&l, 2, (size_t[]){n * WG, m}, (size_t[]){WG, 1});
 }
 
-typedef enum variant { ROWS, MATVEC, TILE, MMA } variant;
+typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
 
 /* Kernels for GPUs read x in vectors of four. */
 static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
@@ -48,7 +48,8 @@ static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->many_lanes || x->offset % 16 || k % 4) return ROWS;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
-        return cl->mma && ag_dtype_is_quantized(type) ? MMA : TILE;
+        if (!ag_dtype_is_quantized(type)) return TILE;
+        return cl->mma ? MMA : cl->vendor.half ? HALVES : TILE;
     }
     return k % step ? ROWS : MATVEC;
 }
@@ -61,10 +62,23 @@ static void arg_weight(ag_cl_launch *l, const ag_tensor *w) {
 
 /* ---- few rows of x ---- */
 
+/* Options of matvec.cl: of a work-group, and rows of a team. */
+typedef struct matvec_shape {
+    unsigned lanes, teams, team_rows;
+} matvec_shape;
+
+/* A sub-group shares a row of the weight, or some do: teams as wide as those of most devices. */
+static matvec_shape shape_of(const ag_cl_backend *cl) {
+    if (cl->vendor.subgroups) return (matvec_shape){.lanes = 64, .teams = 1, .team_rows = 4};
+    return (matvec_shape){.lanes = 32, .teams = 4, .team_rows = 2};
+}
+
+static size_t group_items(matvec_shape s) { return (size_t)s.lanes * s.teams; }
+
 /* Local bytes for x in bytes, 0 if it stays in floats. */
 static size_t rounded_bytes(const ag_cl_backend *cl, ag_dtype type, size_t k) {
     const size_t pair = 2 * sizeof(float), bytes = k + k / BLOCK * pair;
-    const bool fits = bytes + MATVEC_WG * sizeof(float) <= cl->device.local_bytes;
+    const bool fits = bytes + group_items(shape_of(cl)) * sizeof(float) <= cl->device.local_bytes;
     return cl->int_dot && ag_dtype_is_quantized(type) && fits ? bytes : 0;
 }
 
@@ -73,10 +87,10 @@ static size_t rounded_bytes(const ag_cl_backend *cl, ag_dtype type, size_t k) {
 static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[], size_t n,
                             bool rounds) {
     const size_t most = (size_t)cl->device.compute_units * GROUPS_EACH;
+    const matvec_shape s = shape_of(cl);
+    const size_t rows = (size_t)s.teams * s.team_rows;
     size_t groups = 0;
-    for (size_t i = 0; i < n; i++) {
-        groups += (ag_shape_rows(&w[i]->shape) + MATVEC_ROWS - 1) / MATVEC_ROWS;
-    }
+    for (size_t i = 0; i < n; i++) groups += (ag_shape_rows(&w[i]->shape) + rows - 1) / rows;
     return rounds && groups > most ? most : groups;
 }
 
@@ -84,8 +98,12 @@ static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[],
 static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
                                const ag_tensor *const w[], size_t n) {
     const size_t k = ag_shape_cols(&x->shape), local = rounded_bytes(cl, w[0]->dtype, k);
-    char options[48];
-    snprintf(options, sizeof options, "-DWTYPE=%d -DINT_DOT=%d", (int)w[0]->dtype, local != 0);
+    const matvec_shape shape = shape_of(cl);
+    char options[160];
+    snprintf(options, sizeof options,
+             "-DWTYPE=%d -DINT_DOT=%d -DLANES=%u -DTEAMS=%u -DTEAM_ROWS=%u%s", (int)w[0]->dtype,
+             local != 0, shape.lanes, shape.teams, shape.team_rows,
+             cl->vendor.subgroups || cl->vendor.dot ? cl->vendor.options : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matvec.cl", "matvec", options));
     ag_cl_arg_tensor(&l, x);
@@ -100,9 +118,9 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
         arg_weight(&l, w[one]);
         ag_cl_arg_u32(&l, i < n ? (uint32_t)ag_shape_rows(&w[i]->shape) : 0);
     }
-    const size_t groups = matvec_groups(cl, w, n, local != 0);
-    return ag_cl_enqueue(&l, 2, (size_t[]){groups * MATVEC_WG, ag_shape_rows(&x->shape)},
-                         (size_t[]){MATVEC_WG, 1});
+    const size_t groups = matvec_groups(cl, w, n, local != 0), items = group_items(shape);
+    return ag_cl_enqueue(&l, 2, (size_t[]){groups * items, ag_shape_rows(&x->shape)},
+                         (size_t[]){items, 1});
 }
 
 /* ---- any product ---- */
@@ -114,13 +132,15 @@ static const struct {
     [ROWS] = {"matmul_rows.cl", "matmul_rows", 0, 1, 1}, /* all rows of x */
     [TILE] = {"matmul_tile.cl", "matmul_tile", 64, 64, 256},
     [MMA] = {"matmul_mma.cl", "matmul_mma", 64, 128, 256},
+    [HALVES] = {"matmul_half.cl", "matmul_half", 64, 64, 256},
 };
 
 static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_tensor *x,
                         const ag_tensor *w) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
-    char options[32];
-    snprintf(options, sizeof options, "-DWTYPE=%d", (int)w->dtype);
+    char options[96];
+    snprintf(options, sizeof options, "-DWTYPE=%d%s", (int)w->dtype,
+             v == HALVES ? cl->vendor.options : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, kernels[v].file, kernels[v].kernel, options));
     ag_cl_arg_tensor(&l, y);

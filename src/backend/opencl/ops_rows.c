@@ -9,6 +9,11 @@
 static const char file[] = "rows.cl";
 enum { WG = 64 }; /* as in the file */
 
+static ag_status begin(ag_cl_launch *l, ag_backend *b, const char *kernel) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    return ag_cl_begin(l, cl, file, kernel, ag_cl_vendor_sums(&cl->vendor));
+}
+
 /* A work-group for each row. */
 static ag_status each_row(ag_cl_launch *l, size_t n_rows) {
     return ag_cl_enqueue(l, 1, (size_t[]){n_rows * WG}, (size_t[]){WG});
@@ -23,7 +28,7 @@ ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const 
                          float eps) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "rms_norm", NULL));
+    AG_TRY(begin(&l, b, "rms_norm"));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, w);
@@ -36,7 +41,7 @@ ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag
                              const ag_tensor *w, float eps) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "add_rms_norm", NULL));
+    AG_TRY(begin(&l, b, "add_rms_norm"));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, add);
@@ -49,7 +54,7 @@ ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag
 ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "softmax", NULL));
+    AG_TRY(begin(&l, b, "softmax"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
     return each_row(&l, ag_shape_rows(&x->shape));
@@ -60,7 +65,7 @@ static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, cons
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, kernel, NULL));
+    AG_TRY(begin(&l, b, kernel));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_u64(&l, n);
@@ -79,7 +84,7 @@ ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "add_bias", NULL));
+    AG_TRY(begin(&l, b, "add_bias"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, bias);
     ag_cl_arg_u64(&l, n);
@@ -91,7 +96,7 @@ ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "scale", NULL));
+    AG_TRY(begin(&l, b, "scale"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_f32(&l, v);
@@ -103,7 +108,7 @@ ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
     const size_t heads = x->shape.dim[1], half = x->shape.dim[2] / 2, n = x->shape.dim[0];
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "rope", NULL));
+    AG_TRY(begin(&l, b, "rope"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_staged(&l, positions, n * sizeof *positions);
     ag_cl_arg_staged(&l, ag_tensor_f32(inv_freq), half * sizeof(float));
@@ -116,7 +121,7 @@ ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x) {
     const size_t n = ag_shape_numel(&x->shape), piece = ag_hadamard_piece(ag_shape_cols(&x->shape));
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, ag_cl_of(b), file, "hadamard", NULL));
+    AG_TRY(begin(&l, b, "hadamard"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_u32(&l, (uint32_t)piece);

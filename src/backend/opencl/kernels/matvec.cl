@@ -4,8 +4,10 @@
  * Every row of x begins on a multiple of 16 bytes; k is a multiple of 32 where the weight has
  * blocks, else of 8. A value of y is summed in an order that does not depend on those beside it.
  *
- * With INT_DOT the blocks of x are rounded to 8 bits and multiplied as integers, which NVIDIA's
- * devices do four at a time. */
+ * With INT_DOT the blocks of x are rounded to 8 bits and multiplied as integers, which many devices
+ * do four at a time. */
+#include "dot_bytes.cl"
+#include "subgroup.cl"
 #include "weights.cl"
 
 #ifndef LANES
@@ -27,21 +29,9 @@ static inline float dot4(float4 a, float4 b, float sum) {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
-/* sum + the products of four signed bytes each. */
-static inline int dot_bytes(uint a, uint b, int sum) {
-#ifdef __NV_CL_C_VERSION
-    int out;
-    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
-    return out;
-#else
-    const int4 p = convert_int4(as_char4(a)) * convert_int4(as_char4(b));
-    return sum + ((p.x + p.y) + (p.z + p.w));
-#endif
-}
-
 /* Each team's sum of its lanes' values, for its first lane. All work-items come here. */
 static inline float team_sum(float v, __local float *scratch) {
-#if defined(__NV_CL_C_VERSION) && LANES == 32
+#if defined(__NV_CL_C_VERSION) && LANES == 32 && !SUBGROUPS
     for (uint n = LANES / 2; n > 0; n /= 2) {
         float other;
         asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
@@ -51,14 +41,7 @@ static inline float team_sum(float v, __local float *scratch) {
     }
     return v;
 #else
-    const uint lid = get_local_id(0), lane = lid % LANES;
-    barrier(CLK_LOCAL_MEM_FENCE); /* the last use of scratch is over */
-    scratch[lid] = v;
-    for (uint n = LANES / 2; n > 0; n /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane < n) scratch[lid] += scratch[lid + n];
-    }
-    return scratch[lid];
+    return team_sum_of(v, LANES, scratch);
 #endif
 }
 
@@ -193,9 +176,9 @@ static inline float dot_eight(__global const uchar *w, ulong first, const float4
 
 /* sums[r] += this lane's share of rows row0 + r of w [n,k] times x; rows past the end are the last. */
 static inline void multiply(float *sums, __global const uchar *w, ulong scales_at, uint n, uint k,
-                            ulong row0, __global const float4 *x) {
+                            ulong row0, uint lane, __global const float4 *x) {
     const ulong stride = (k + BLOCK - 1) / BLOCK * BLOCK;
-    for (uint at = get_local_id(0) % LANES * LANE_STEP; at < k; at += LANES * LANE_STEP) {
+    for (uint at = lane * LANE_STEP; at < k; at += LANES * LANE_STEP) {
         float4 values[LANE_STEP / 4];
         for (int i = 0; i < LANE_STEP / 4; i++) values[i] = x[at / 4 + i];
 #if W_BLOCKS
@@ -221,14 +204,14 @@ static inline void multiply(float *sums, __global const uchar *w, ulong scales_a
 /* Work-groups of MATVEC_WG in dimension 0, which take turns at GROUP_ROWS rows each of all weights
  * one after the other; dimension 1: the rows of x. With INT_DOT: local memory for k bytes of x and
  * k / 32 pairs of floats. */
-__kernel __attribute__((reqd_work_group_size(MATVEC_WG, 1, 1))) void
+__kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(MATVEC_WG, 1, 1))) void
 matvec(__global const uchar *x, ulong x_at, uint k,
 #if INT_DOT
        __local uint4 *x_bytes, __local float2 *x_scales,
 #endif
        WEIGHT_PARAMS(0), WEIGHT_PARAMS(1), WEIGHT_PARAMS(2)) {
     __local float scratch[MATVEC_WG];
-    const uint lid = get_local_id(0), lane = lid % LANES;
+    const uint place = group_place(), lane = place % LANES;
     const ulong x_row = get_global_id(1);
     __global const float4 *in =
         (__global const float4 *)((__global const float *)(x + x_at) + x_row * k);
@@ -246,7 +229,7 @@ matvec(__global const uchar *x, ulong x_at, uint k,
         const ulong scales_at = which == 0 ? scales0_at : which == 1 ? scales1_at : scales2_at;
         const uint n = which == 0 ? n0 : which == 1 ? n1 : n2;
         const uint before = which == 0 ? 0 : which == 1 ? groups0 : groups1;
-        const ulong row0 = (ulong)(group - before) * GROUP_ROWS + lid / LANES * TEAM_ROWS;
+        const ulong row0 = (ulong)(group - before) * GROUP_ROWS + place / LANES * TEAM_ROWS;
         float sums[TEAM_ROWS];
         for (int r = 0; r < TEAM_ROWS; r++) sums[r] = 0;
 #if INT_DOT
@@ -258,7 +241,7 @@ matvec(__global const uchar *x, ulong x_at, uint k,
             }
         }
 #else
-        multiply(sums, w, scales_at, n, k, row0, in);
+        multiply(sums, w, scales_at, n, k, row0, lane, in);
 #endif
         __global float *out = (__global float *)y + x_row * n;
         for (int r = 0; r < TEAM_ROWS; r++) {

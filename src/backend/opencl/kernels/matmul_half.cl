@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight of blocks and many rows of x, for GPUs that
+ * compute with halves faster than with floats. Products of one block of 32 are added up in halves,
+ * the blocks in floats. Each row of x is scaled by a power of two first, so that its largest value
+ * is below 1 and the sum of a block within halves, whatever the values are; levels of a weight are
+ * exact in halves. Every row of x begins on a multiple of 16 bytes. */
+#include "types.cl"
+#include "weights.cl"
+
+#ifndef HALF
+#define HALF 2 /* 1: cl_khr_fp16; 2: a stand-in in floats that rounds alike, for tests */
+#endif
+#ifndef TILE_M
+#define TILE_M 64 /* rows of x and columns of y that a work-group computes */
+#endif
+#ifndef TILE_N
+#define TILE_N 64
+#endif
+enum { EACH_M = 4, EACH_N = 4, TILE_WG = TILE_M / EACH_M * (TILE_N / EACH_N) };
+enum { ROW_ITEMS = TILE_WG / TILE_M }; /* that look for the largest value of a row together */
+
+#if HALF == 1
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+typedef half value;
+typedef half4 value4;
+static inline value to_half(float v) { return (half)v; }
+static inline value4 fma_half(value a, value4 b, value4 sum) { return fma((half4)a, b, sum); }
+static inline value4 add_half(value4 a, value4 b) { return a + b; }
+static inline float4 to_floats(value4 v) { return convert_float4(v); }
+#else
+typedef float value;
+typedef float4 value4;
+static inline value to_half(float v) { return half_value(half_bits(v)); }
+static inline value4 to_half4(float4 v) {
+    return (float4)(to_half(v.x), to_half(v.y), to_half(v.z), to_half(v.w));
+}
+static inline value4 fma_half(value a, value4 b, value4 sum) {
+    return to_half4(fma((float4)a, b, sum));
+}
+static inline value4 add_half(value4 a, value4 b) { return to_half4(a + b); }
+static inline float4 to_floats(value4 v) { return v; }
+#endif
+
+/* Four of the 32 levels of block b, from level 4 * p on. */
+static inline int4 levels(__global const uchar *w, ulong b, uint p) {
+#if W_Q8_0
+    return convert_int4(as_char4(((__global const uint *)w)[b * 8 + p]));
+#else
+    const uint both = ((__global const uint *)w)[b * 4 + p % 4];
+    const int4 q = convert_int4(as_uchar4((p < 4 ? both : both >> 4) & 0x0f0f0f0fu));
+    return W_Q4_0 ? q - 8 : q;
+#endif
+}
+
+/* The power of two that brings `largest` below 1; NaN if there is none. */
+static inline float factor_for(float largest) {
+    if (!isfinite(largest)) return NAN;
+    return largest > 0x1p-100f ? ldexp(1.0f, -1 - ilogb(largest)) : 1.0f;
+}
+
+/* A tile of y for each work-group of TILE_WG: dimension 0 by columns, 1 by rows. k is a multiple of
+ * 32. */
+__kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
+matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
+            __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {
+    __local value4 xs[BLOCK][TILE_M / EACH_M], ws[BLOCK][TILE_N / EACH_N];
+    __local float scales[TILE_N], factors[TILE_M], largest[TILE_WG];
+#if W_Q4_1
+    __local float bases[TILE_N];
+#endif
+    const uint lid = get_local_id(0);
+    const uint tx = lid % (TILE_N / EACH_N), ty = lid / (TILE_N / EACH_N);
+    const size_t row0 = get_group_id(1) * TILE_M, column0 = get_group_id(0) * TILE_N;
+    const uint per_row = k / BLOCK;
+    __global const float *in = (__global const float *)(x + x_at);
+
+    float4 most = 0;
+    const ulong mine = min(row0 + lid / ROW_ITEMS, (size_t)m - 1) * k;
+    for (uint i = lid % ROW_ITEMS * 4; i < k; i += ROW_ITEMS * 4) {
+        most = fmax(most, fabs(*(__global const float4 *)(in + mine + i)));
+    }
+    largest[lid] = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < TILE_M) {
+        float all = 0;
+        for (uint i = 0; i < ROW_ITEMS; i++) all = fmax(all, largest[lid * ROW_ITEMS + i]);
+        factors[lid] = factor_for(all);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    float4 sums[EACH_M];
+    for (int i = 0; i < EACH_M; i++) sums[i] = 0;
+    for (uint b = 0; b < per_row; b++) {
+        for (uint i = lid; i < TILE_N * 8; i += TILE_WG) {
+            const uint column = i / 8, at = i % 8 * 4;
+            const ulong from = min(column0 + column, (size_t)n - 1) * per_row + b;
+            const int4 q = levels(w, from, i % 8);
+            ((__local value *)ws[at])[column] = to_half((float)q.x);
+            ((__local value *)ws[at + 1])[column] = to_half((float)q.y);
+            ((__local value *)ws[at + 2])[column] = to_half((float)q.z);
+            ((__local value *)ws[at + 3])[column] = to_half((float)q.w);
+        }
+        for (uint i = lid; i < TILE_N; i += TILE_WG) {
+            const ulong from = min(column0 + i, (size_t)n - 1) * per_row + b;
+            scales[i] = vload_half(from, (__global const half *)(w + scales_at));
+#if W_Q4_1
+            bases[i] = vload_half((ulong)n * per_row + from, (__global const half *)(w + scales_at));
+#endif
+        }
+        for (uint i = lid; i < TILE_M * 8; i += TILE_WG) {
+            const uint row = i / 8, at = i % 8 * 4;
+            const ulong from = min(row0 + row, (size_t)m - 1) * k + b * BLOCK + at;
+            const float4 v = *(__global const float4 *)(in + from) * factors[row];
+            ((__local value *)xs[at])[row] = to_half(v.x);
+            ((__local value *)xs[at + 1])[row] = to_half(v.y);
+            ((__local value *)xs[at + 2])[row] = to_half(v.z);
+            ((__local value *)xs[at + 3])[row] = to_half(v.w);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        value4 part[EACH_M];
+        for (int i = 0; i < EACH_M; i++) part[i] = 0;
+#if W_Q4_1
+        value4 x_sum = 0;
+#endif
+        for (uint i = 0; i < BLOCK; i++) {
+            const value4 a = xs[i][ty], v = ws[i][tx];
+            part[0] = fma_half(a.x, v, part[0]);
+            part[1] = fma_half(a.y, v, part[1]);
+            part[2] = fma_half(a.z, v, part[2]);
+            part[3] = fma_half(a.w, v, part[3]);
+#if W_Q4_1
+            x_sum = add_half(x_sum, a);
+#endif
+        }
+        const float4 scale = vload4(tx, scales);
+        for (int i = 0; i < EACH_M; i++) sums[i] = fma(to_floats(part[i]), scale, sums[i]);
+#if W_Q4_1
+        const float4 base = vload4(tx, bases), total = to_floats(x_sum);
+        sums[0] = fma((float4)total.x, base, sums[0]);
+        sums[1] = fma((float4)total.y, base, sums[1]);
+        sums[2] = fma((float4)total.z, base, sums[2]);
+        sums[3] = fma((float4)total.w, base, sums[3]);
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (uint i = 0; i < EACH_M; i++) {
+        const size_t row = row0 + ty * EACH_M + i, column = column0 + tx * EACH_N;
+        if (row >= m) return;
+        const float4 v = sums[i] / factors[ty * EACH_M + i];
+        __global float *out = (__global float *)(y + y_at) + row * n + column;
+        const float each[EACH_N] = {v.x, v.y, v.z, v.w};
+        for (uint j = 0; j < EACH_N; j++) {
+            if (column + j < n) out[j] = each[j];
+        }
+    }
+}

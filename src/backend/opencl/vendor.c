@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/vendor.h"
+
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As in the kernels. */
+enum { CHECK_WG = 64 };
+enum { DOT_KHR = 1, DOT_ARM_SUM = 2, DOT_ARM = 3, DOT_EMULATED = 4 };
+enum { HALF_OWN = 1, HALF_EMULATED = 2, SUBGROUPS_OWN = 1, WIDEST = 1024 };
+
+/* ---- choosing ---- */
+
+static ag_status asked_for(const char *variable, bool *out, ag_error *err) {
+    const char *value = getenv(variable);
+    *out = value && strcmp(value, "1") == 0;
+    if (!value || !*value || *out || strcmp(value, "0") == 0) return AG_OK;
+    return AG_FAIL(err, INVALID, "%s is 0 or 1, not '%.20s'", variable, value);
+}
+
+/* Lanes of a sub-group that stands in for the device's; 0: nothing is emulated. */
+static ag_status emulated_lanes(unsigned *out, ag_error *err) {
+    const char *value = getenv("AG_OPENCL_EMULATE");
+    *out = 0;
+    if (!value || !*value || strcmp(value, "0") == 0) return AG_OK;
+    char *end;
+    const unsigned long n = strtoul(value, &end, 10);
+    if (*end || n < 2 || n > WIDEST || (n & (n - 1))) {
+        return AG_FAIL(err, INVALID,
+                       "AG_OPENCL_EMULATE is a power of two from 2 to %d, not '%.20s'", WIDEST,
+                       value);
+    }
+    *out = (unsigned)n;
+    return AG_OK;
+}
+
+static ag_status lacks(const ag_cl_device *d, const char *variable, const char *what,
+                       ag_error *err) {
+    return AG_FAIL(err, UNSUPPORTED, "%s: %s does not list %s", variable, d->name, what);
+}
+
+/* 30 for "OpenCL 3.0 ...". */
+static unsigned version_of(const ag_cl_device *d) {
+    unsigned major = 0, minor = 0;
+    return sscanf(d->version, "OpenCL %u.%u", &major, &minor) == 2 ? 10 * major + minor : 12;
+}
+
+/* The instruction for products of bytes; 0: the device has none. */
+static unsigned dot_of(const ag_cl_device *d) {
+    if (d->extensions & AG_CL_DOT && version_of(d) >= 20) return DOT_KHR;
+    if (d->extensions & AG_CL_ARM_DOT_SUM) return DOT_ARM_SUM;
+    return d->extensions & AG_CL_ARM_DOT ? DOT_ARM : 0;
+}
+
+/* Sub-groups are of no OpenCL C before 2.0, and 3.0 need not understand 2.0. */
+static const char *language_of(const ag_cl_device *d) {
+    const unsigned version = version_of(d);
+    return version >= 30 ? "3.0" : version >= 20 ? "2.0" : "1.2";
+}
+
+static void describe(const ag_cl_device *d, bool emulated, ag_cl_vendor *v) {
+    v->options[0] = v->description[0] = '\0';
+    if (!v->subgroups && !v->dot && !v->half) return;
+    snprintf(v->options, sizeof v->options, " -cl-std=CL%s -DSUBGROUPS=%u -DDOT=%u -DHALF=%u",
+             language_of(d), v->subgroups, v->dot, v->half);
+    snprintf(v->description, sizeof v->description, "%s%s%s%s", v->subgroups ? ", sub-groups" : "",
+             v->dot ? ", dot products" : "", v->half ? ", halves" : "",
+             emulated ? " (emulated)" : "");
+}
+
+ag_status ag_cl_vendor_choose(const ag_cl_device *d, ag_cl_vendor *out, ag_error *err) {
+    *out = (ag_cl_vendor){0};
+    bool subgroups, dot, half;
+    unsigned lanes;
+    AG_TRY(asked_for("AG_OPENCL_SUBGROUPS", &subgroups, err));
+    AG_TRY(asked_for("AG_OPENCL_DOT", &dot, err));
+    AG_TRY(asked_for("AG_OPENCL_HALF", &half, err));
+    AG_TRY(emulated_lanes(&lanes, err));
+    if (subgroups) out->subgroups = lanes ? lanes : SUBGROUPS_OWN;
+    if (dot) out->dot = lanes ? DOT_EMULATED : dot_of(d);
+    if (half) out->half = lanes ? HALF_EMULATED : HALF_OWN;
+    if (!lanes && subgroups && (!(d->extensions & AG_CL_SUBGROUPS) || version_of(d) < 20)) {
+        return lacks(d, "AG_OPENCL_SUBGROUPS", "cl_khr_subgroups with OpenCL 2.0", err);
+    }
+    if (dot && !out->dot) {
+        return lacks(
+            d, "AG_OPENCL_DOT",
+            "cl_khr_integer_dot_product with OpenCL 2.0, nor cl_arm_integer_dot_product_int8", err);
+    }
+    if (!lanes && half && !(d->extensions & AG_CL_FP16)) {
+        return lacks(d, "AG_OPENCL_HALF", "cl_khr_fp16", err);
+    }
+    describe(d, lanes != 0, out);
+    return AG_OK;
+}
+
+/* ---- trying what was chosen ---- */
+
+static ag_status count_faults(ag_cl_backend *cl, cl_uint faults[3]) {
+    ag_error *err = &cl->base.err;
+    cl_mem found;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_need_scratch(cl, 3 * sizeof *faults, &found));
+    AG_TRY(ag_cl_begin(&l, cl, "vendor_check.cl", "vendor_check", cl->vendor.options));
+    ag_cl_arg_mem(&l, found);
+    AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){CHECK_WG}, (size_t[]){CHECK_WG}));
+    const cl_int code = cl->api.clEnqueueReadBuffer(cl->queue, found, CL_TRUE, 0,
+                                                    3 * sizeof *faults, faults, 0, NULL, NULL);
+    return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "trying a vendor's path");
+}
+
+ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err) {
+    static const char *const variables[3] = {"AG_OPENCL_SUBGROUPS", "AG_OPENCL_DOT",
+                                             "AG_OPENCL_HALF"};
+    cl_uint faults[3] = {0, 0, 0};
+    if (!cl->vendor.options[0]) return AG_OK;
+    const ag_status st = count_faults(cl, faults);
+    if (st != AG_OK) {
+        if (err) *err = cl->base.err;
+        return st;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!faults[i]) continue;
+        return AG_FAIL(err, DEVICE, "%s: %s computes otherwise than its extension says (%u faults)",
+                       variables[i], cl->device.name, (unsigned)faults[i]);
+    }
+    return AG_OK;
+}

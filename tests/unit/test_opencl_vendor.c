@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths for the extensions of vendors: which are taken, and that none is taken which a device does
+ * not have or which does not compute what it should. */
+#include "backend/opencl/vendor.h"
+
+#include "core/alloc.h"
+#include "unit/opencl_device.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int ask_for_nothing(void **state) {
+    (void)state;
+    unsetenv("AG_OPENCL_SUBGROUPS");
+    unsetenv("AG_OPENCL_DOT");
+    unsetenv("AG_OPENCL_HALF");
+    unsetenv("AG_OPENCL_EMULATE");
+    unsetenv("AG_OPENCL_KERNELS");
+    return 0;
+}
+
+static ag_cl_device device_with(const char *version, const char *extensions) {
+    ag_cl_device d = {.name = "a phone", .extensions = ag_cl_extensions_in(extensions)};
+    snprintf(d.version, sizeof d.version, "%s", version);
+    return d;
+}
+
+/* ---- what a device lists ---- */
+
+static void extensions_are_whole_words(void **state) {
+    (void)state;
+    assert_int_equal(ag_cl_extensions_in(""), 0);
+    assert_int_equal(ag_cl_extensions_in("cl_khr_fp16"), AG_CL_FP16);
+    assert_int_equal(ag_cl_extensions_in("  cl_khr_fp64 cl_khr_fp16  cl_khr_subgroups "),
+                     AG_CL_FP16 | AG_CL_SUBGROUPS);
+    assert_int_equal(ag_cl_extensions_in("cl_khr_subgroups_shuffle xcl_khr_fp16 cl_khr_fp16_x"), 0);
+    assert_int_equal(ag_cl_extensions_in("cl_arm_integer_dot_product_int8"), AG_CL_ARM_DOT);
+}
+
+static void names_of_extensions_are_cut_at_words(void **state) {
+    (void)state;
+    char text[64];
+    ag_cl_extension_names(0, text, sizeof text);
+    assert_string_equal(text, "");
+    ag_cl_extension_names(AG_CL_FP16 | AG_CL_SUBGROUPS, text, sizeof text);
+    assert_string_equal(text, "cl_khr_fp16 cl_khr_subgroups");
+    ag_cl_extension_names(AG_CL_FP16 | AG_CL_SUBGROUPS, text, 28);
+    assert_string_equal(text, "cl_khr_fp16");
+}
+
+/* ---- what is chosen ---- */
+
+static void nothing_is_taken_unasked(void **state) {
+    (void)state;
+    ag_cl_vendor v;
+    const ag_cl_device d =
+        device_with("OpenCL 3.0", "cl_khr_fp16 cl_khr_subgroups cl_khr_integer_dot_product");
+    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_string_equal(v.options, "");
+    assert_string_equal(v.description, "");
+    setenv("AG_OPENCL_DOT", "0", 1);
+    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_string_equal(v.options, "");
+}
+
+static void everything_is_taken_where_asked(void **state) {
+    (void)state;
+    ag_cl_vendor v;
+    setenv("AG_OPENCL_SUBGROUPS", "1", 1);
+    setenv("AG_OPENCL_DOT", "1", 1);
+    setenv("AG_OPENCL_HALF", "1", 1);
+    ag_cl_device d = device_with(
+        "OpenCL 3.0 v1",
+        "cl_khr_fp16 cl_khr_subgroups cl_khr_integer_dot_product cl_arm_integer_dot_product_int8");
+    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_string_equal(v.options, " -cl-std=CL3.0 -DSUBGROUPS=1 -DDOT=1 -DHALF=1");
+    assert_string_equal(v.description, ", sub-groups, dot products, halves");
+    d = device_with("OpenCL 2.1 v1", "cl_khr_fp16 cl_khr_subgroups cl_arm_integer_dot_product_int8 "
+                                     "cl_arm_integer_dot_product_accumulate_int8");
+    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_string_equal(v.options, " -cl-std=CL2.0 -DSUBGROUPS=1 -DDOT=2 -DHALF=1");
+    setenv("AG_OPENCL_SUBGROUPS", "0", 1);
+    d = device_with("OpenCL 1.2 v1",
+                    "cl_khr_fp16 cl_khr_integer_dot_product cl_arm_integer_dot_product_int8");
+    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_string_equal(v.options, " -cl-std=CL1.2 -DSUBGROUPS=0 -DDOT=3 -DHALF=1");
+    assert_string_equal(ag_cl_vendor_sums(&v), "");
+}
+
+static void refused(const ag_cl_device *d, ag_status status, const char *a, const char *b) {
+    ag_cl_vendor v;
+    ag_error err;
+    assert_int_equal(ag_cl_vendor_choose(d, &v, &err), status);
+    if (!strstr(err.msg, a) || !strstr(err.msg, b)) fail_msg("%s", err.msg);
+}
+
+static void what_a_device_lacks_is_an_error(void **state) {
+    (void)state;
+    ag_cl_device d = device_with("OpenCL 3.0", "");
+    setenv("AG_OPENCL_SUBGROUPS", "1", 1);
+    refused(&d, AG_UNSUPPORTED, "AG_OPENCL_SUBGROUPS: a phone", "cl_khr_subgroups");
+    d = device_with("OpenCL 1.2", "cl_khr_subgroups"); /* it has no language for them */
+    refused(&d, AG_UNSUPPORTED, "AG_OPENCL_SUBGROUPS: a phone", "OpenCL 2.0");
+    setenv("AG_OPENCL_SUBGROUPS", "", 1);
+    setenv("AG_OPENCL_DOT", "1", 1);
+    refused(&d, AG_UNSUPPORTED, "AG_OPENCL_DOT: a phone", "dot_product");
+    setenv("AG_OPENCL_DOT", "0", 1);
+    setenv("AG_OPENCL_HALF", "1", 1);
+    refused(&d, AG_UNSUPPORTED, "AG_OPENCL_HALF: a phone", "cl_khr_fp16");
+    setenv("AG_OPENCL_HALF", "yes", 1);
+    refused(&d, AG_INVALID, "AG_OPENCL_HALF", "'yes'");
+    setenv("AG_OPENCL_HALF", "0", 1);
+    setenv("AG_OPENCL_EMULATE", "12", 1);
+    refused(&d, AG_INVALID, "AG_OPENCL_EMULATE", "'12'");
+}
+
+static void stand_ins_need_no_extension(void **state) {
+    (void)state;
+    ag_cl_vendor v;
+    const ag_cl_device d = device_with("OpenCL 3.0", "");
+    setenv("AG_OPENCL_EMULATE", "32", 1);
+    setenv("AG_OPENCL_SUBGROUPS", "1", 1);
+    setenv("AG_OPENCL_HALF", "1", 1);
+    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_string_equal(v.options, " -cl-std=CL3.0 -DSUBGROUPS=32 -DDOT=0 -DHALF=2");
+    assert_string_equal(v.description, ", sub-groups, halves (emulated)");
+}
+
+/* ---- on the device ---- */
+
+/* The kernel file with `from` replaced by `to`, which is not longer, is taken from now on. */
+static void put_changed(const char *dir, const char *file, const char *from, const char *to) {
+    char path[128], *text;
+    size_t len;
+    assert_int_equal(ag_cl_source_load(file, &text, &len, NULL), AG_OK);
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    memset(at, ' ', strlen(from));
+    memcpy(at, to, strlen(to));
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+    ag_free(text);
+    setenv("AG_OPENCL_KERNELS", dir, 1);
+}
+
+static void a_path_that_computes_otherwise_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *from, *to, *variable;
+    } faults[] = {
+        {"dot_bytes.cl", "(int)(b <<", "(b <<", "AG_OPENCL_DOT"},
+        {"subgroup.cl", "v += scratch[first + i]", "v += scratch[first]", "AG_OPENCL_SUBGROUPS"},
+        {"subgroup.cl", "- 1 - get_local_id(0)", "- 1", "AG_OPENCL_SUBGROUPS"},
+    };
+    char dir[] = "/tmp/ag-opencl-vendor-XXXXXX", path[128];
+    assert_non_null(mkdtemp(dir));
+    setenv("AG_OPENCL_EMULATE", "8", 1);
+    setenv("AG_OPENCL_SUBGROUPS", "1", 1);
+    setenv("AG_OPENCL_DOT", "1", 1);
+    ag_backend *be = open_opencl();
+    assert_non_null(be);
+    assert_non_null(strstr(ag_backend_describe(be), "sub-groups, dot products (emulated)"));
+    ag_backend_destroy(be);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        ag_error err;
+        unsetenv("AG_OPENCL_KERNELS");
+        put_changed(dir, faults[i].file, faults[i].from, faults[i].to);
+        assert_int_equal(ag_cl_backend_create(NULL, &be, &err), AG_DEVICE);
+        assert_null(be);
+        if (!strstr(err.msg, faults[i].variable)) fail_msg("%s", err.msg);
+        snprintf(path, sizeof path, "%s/%s", dir, faults[i].file);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void) {
+    (void)ask_for_nothing(NULL);
+    ag_backend *be = open_opencl();
+    if (!be) return EXIT_SKIPPED;
+    ag_backend_destroy(be);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(extensions_are_whole_words, ask_for_nothing),
+        cmocka_unit_test_setup(names_of_extensions_are_cut_at_words, ask_for_nothing),
+        cmocka_unit_test_setup(nothing_is_taken_unasked, ask_for_nothing),
+        cmocka_unit_test_setup(everything_is_taken_where_asked, ask_for_nothing),
+        cmocka_unit_test_setup(what_a_device_lacks_is_an_error, ask_for_nothing),
+        cmocka_unit_test_setup(stand_ins_need_no_extension, ask_for_nothing),
+        cmocka_unit_test_setup(a_path_that_computes_otherwise_is_refused, ask_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
