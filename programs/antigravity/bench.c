@@ -14,7 +14,7 @@
 
 static const option_def defs[] = {
     {.name = "shape",
-     .kind = OPTION_TEXT,
+     .kind = OPTION_NAME,
      .value = "NAME",
      .offset = FIELD(shape),
      .help = "random weights of a known shape instead of a model: llama-3.2-1b, llama-3.2-3b, "

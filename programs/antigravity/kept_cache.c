@@ -4,27 +4,31 @@
 #include "command.h"
 #include "output.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIELD(name) offsetof(kept_options, name)
 
 static const option_def defs[] = {
     {.name = "save-cache",
-     .kind = OPTION_TEXT,
+     .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(save),
      .help = "when done, keep the conversation in FILE: its KV cache as evictions left it, and its "
              "tokens"},
     {.name = "load-cache",
-     .kind = OPTION_TEXT,
+     .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(load),
      .help = "go on with the conversation in FILE; the prompt is added to it and may be empty"},
     {.name = "prompt-cache",
-     .kind = OPTION_TEXT,
+     .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(prompt),
      .help =
@@ -36,6 +40,25 @@ option_group kept_group(kept_options *o) {
     return (option_group){"Saved cache", defs, sizeof defs / sizeof defs[0], o};
 }
 
+/* What would only show when the text has been made. */
+static int check_place(const char *path) {
+    struct stat s;
+    if (stat(path, &s) == 0 && !S_ISREG(s.st_mode)) {
+        complain("%s: is there and is no regular file", path);
+        return EXIT_FAILED;
+    }
+    if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) return EXIT_DONE; /* lies elsewhere */
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* the slash too: "/" is a directory */
+    if (n >= sizeof dir) return EXIT_DONE;
+    memcpy(dir, path, n);
+    dir[n] = '\0';
+    if (access(n ? dir : ".", W_OK | X_OK) == 0) return EXIT_DONE;
+    complain("%s: cannot be written: %s", path, strerror(errno));
+    return EXIT_FAILED;
+}
+
 int kept_check(const kept_options *o) {
     if (o->load && o->prompt) {
         complain("--load-cache goes on with a conversation, --prompt-cache begins one: give one of "
@@ -44,7 +67,9 @@ int kept_check(const kept_options *o) {
     }
     /* A file that may not grow is reported like a full disk. */
     if (o->save || o->prompt) signal(SIGXFSZ, SIG_IGN);
-    return EXIT_DONE;
+    int code = o->save ? check_place(o->save) : EXIT_DONE;
+    if (code == EXIT_DONE && o->prompt) code = check_place(o->prompt);
+    return code;
 }
 
 void kept_free(kept_cache *k) { free(k->ids.data); }

@@ -11,7 +11,7 @@ typedef struct kept_options {
 } kept_options;
 
 option_group kept_group(kept_options *o);
-/* EXIT_DONE or EXIT_USAGE, which has been said. */
+/* Whether the options go together and the files can be written. Returns an exit code. */
 int kept_check(const kept_options *o);
 
 /* Tokens of the conversation, in order. The session has consumed the first ones of them; the last

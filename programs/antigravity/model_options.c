@@ -23,7 +23,7 @@ model_options model_options_defaults(void) {
 static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
-     .kind = OPTION_TEXT,
+     .kind = OPTION_NAME,
      .value = "DIR",
      .offset = FIELD(dir),
      .help = "Hugging Face model directory; without it the bundled demo model"},

@@ -200,6 +200,13 @@ bool option_set(const option_def *def, void *target, const char *value, char *wh
     case OPTION_FLAG:
         *(bool *)field = true;
         return true;
+    case OPTION_NAME:
+        if (!value[0]) {
+            snprintf(why, WHY_SIZE, "an empty name");
+            return false;
+        }
+        *(const char **)field = value;
+        return true;
     case OPTION_TEXT:
         *(const char **)field = value;
         return true;

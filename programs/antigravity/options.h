@@ -12,6 +12,7 @@
 typedef enum option_kind {
     OPTION_FLAG,  /* bool, becomes true */
     OPTION_TEXT,  /* const char *, borrowed from argv */
+    OPTION_NAME,  /* the same, of a file or a thing: not empty */
     OPTION_U32,   /* uint32_t between low and high */
     OPTION_I64,   /* int64_t between low and high */
     OPTION_REAL,  /* double between low and high */

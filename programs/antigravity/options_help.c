@@ -31,6 +31,7 @@ static void describe_default(const option_def *def, const void *target, char *bu
     if (def->no_default) return;
     switch (def->kind) {
     case OPTION_TEXT:
+    case OPTION_NAME:
         text = *(const char *const *)field;
         break;
     case OPTION_DTYPE:

@@ -22,7 +22,7 @@ typedef struct tokenize_options {
 static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
-     .kind = OPTION_TEXT,
+     .kind = OPTION_NAME,
      .value = "DIR",
      .offset = FIELD(dir),
      .help = "directory with a tokenizer.json, or such a file; without it the bundled demo model"},

@@ -184,6 +184,9 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
             "--prompt-cache", file);
     REFUSED(1, ": saved for ", "--prompt-ids", "1,2", "-m", TINY, "--load-cache", file);
     REFUSED(1, "/nowhere: No such file", "-p", "A", "--load-cache", "/nowhere");
+    REFUSED(1, "/nowhere/c: cannot be written: No such", "-p", "A", "--save-cache", "/nowhere/c");
+    REFUSED(1, "/nowhere/c: cannot be written: No such", "-p", "A", "--prompt-cache", "/nowhere/c");
+    REFUSED(1, "is there and is no regular file", "-p", "A", "--save-cache", dir);
     REFUSED(2, "give one of them", "-p", "A", "--load-cache", file, "--prompt-cache", file);
     REFUSED(2, "the prompt is empty", "-p", "", "--no-bos", "--save-cache", file);
     write_file(dir, "notes", "dear diary, it was a long day", 29);
