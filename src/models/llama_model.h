@@ -23,6 +23,10 @@ struct ag_model {
     } decode;
 };
 
+/* Random weights for any sizes, as ag_model_synthetic has them for those that have a name. */
+ag_status ag_model_random(ag_backend *be, const ag_llama_config *config,
+                          const ag_model_params *params, ag_model **out, ag_error *err);
+
 /* The next n tokens of one sequence. */
 typedef struct ag_forward_item {
     ag_kv_cache *cache;

@@ -165,23 +165,29 @@ size_t ag_model_memory_bytes(const ag_model *m) { return m->weights.n_bytes; }
 
 uint64_t ag_model_bytes_per_token(const ag_model *m) { return m->info.weight_bytes; }
 
+ag_status ag_model_random(ag_backend *be, const ag_llama_config *config,
+                          const ag_model_params *params, ag_model **out, ag_error *err) {
+    *out = NULL;
+    ag_model *m = ag_calloc(1, sizeof *m);
+    if (!m) return AG_FAIL(err, NOMEM, "model");
+    m->backend = be;
+    m->config = *config;
+    describe_config(config, &m->info);
+    m->info.n_parameters = ag_llama_parameters(config, config->tie_word_embeddings);
+    ag_status st =
+        ag_embedding_open(&m->embedding, NULL, NULL, config->vocab_size, config->hidden_size, err);
+    if (st == AG_OK) st = ag_llama_weights_random(&m->weights, be, &m->config, params, err);
+    m->info.weight_type = m->info.file_type = params->weights;
+    m->info.weight_bytes = m->weights.n_bytes;
+    return finish(m, st, out, err);
+}
+
 ag_status ag_model_synthetic(ag_backend *be, const char *shape, const ag_model_params *params,
                              ag_model **out, ag_error *err) {
     *out = NULL;
     ag_model_params p;
-    AG_TRY(check_params(params, &p, err));
     ag_llama_config config;
+    AG_TRY(check_params(params, &p, err));
     AG_TRY(ag_shape_config(shape, &config, err));
-    ag_model *m = ag_calloc(1, sizeof *m);
-    if (!m) return AG_FAIL(err, NOMEM, "model");
-    m->backend = be;
-    m->config = config;
-    describe_config(&config, &m->info);
-    m->info.n_parameters = ag_llama_parameters(&config, config.tie_word_embeddings);
-    ag_status st =
-        ag_embedding_open(&m->embedding, NULL, NULL, config.vocab_size, config.hidden_size, err);
-    if (st == AG_OK) st = ag_llama_weights_random(&m->weights, be, &m->config, &p, err);
-    m->info.weight_type = m->info.file_type = p.weights;
-    m->info.weight_bytes = m->weights.n_bytes;
-    return finish(m, st, out, err);
+    return ag_model_random(be, &config, &p, out, err);
 }

@@ -90,10 +90,11 @@ static void it_does_so_after_evictions(void **state) {
     assert_true(compare(&p, true) < close_enough);
 }
 
-static void caches_of_other_types_go_operation_by_operation(void **state) {
+static void what_policies_learn_from_goes_operation_by_operation(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
-    p.k_type = p.v_type = AG_F32;
+    p.eviction.policy = ag_eviction_policy_find("h2o");
+    p.eviction.budget_tokens = 48;
     assert_true(compare(&p, false) == 0.0);
 }
 
@@ -109,7 +110,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
         cmocka_unit_test(it_does_so_after_evictions),
-        cmocka_unit_test(caches_of_other_types_go_operation_by_operation),
+        cmocka_unit_test(what_policies_learn_from_goes_operation_by_operation),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);

@@ -10,10 +10,12 @@
 
 /* Groups that poll for one another must all run at once: not something to try on processors, whose
  * groups run one after another, unless there is but one. */
-static bool is_wanted(const ag_cl_backend *cl) {
+typedef enum wish { NEVER, WHERE_PROVEN, ALWAYS } wish;
+
+static wish wish_of(const ag_cl_backend *cl) {
     const char *wanted = getenv("AG_OPENCL_TOKEN");
-    if (wanted && *wanted) return strcmp(wanted, "0") != 0;
-    return cl->device.is_nvidia && cl->device.is_gpu;
+    if (wanted && *wanted) return strcmp(wanted, "0") != 0 ? ALWAYS : NEVER;
+    return cl->device.is_nvidia && cl->device.is_gpu ? WHERE_PROVEN : NEVER;
 }
 
 static uint32_t most_columns(const ag_cl_token_shape *s) {
@@ -27,8 +29,10 @@ static size_t items_of(const ag_cl_backend *cl) {
 
 static ag_status begin(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
     char options[128];
-    snprintf(options, sizeof options, "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u",
-             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s));
+    snprintf(options, sizeof options,
+             "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u",
+             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
+             (unsigned)s->k_type, (unsigned)s->v_type);
     return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 
@@ -122,7 +126,9 @@ ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *tak
     *taken = false;
     ag_cl_token_shape shape;
     if ((cl->token && cl->token->refused) || cl->zero_copy || !cl->gpu_attention) return AG_OK;
-    if (!is_wanted(cl) || !ag_cl_token_shape_of(cl, step, &shape)) return AG_OK;
+    const wish wanted = wish_of(cl);
+    if (wanted == NEVER || !ag_cl_token_shape_of(cl, step, &shape)) return AG_OK;
+    if (wanted == WHERE_PROVEN && !ag_cl_token_has_run(&shape)) return AG_OK;
     if (!cl->token) cl->token = ag_calloc(1, sizeof *cl->token);
     if (!cl->token) return AG_FAIL(&b->err, NOMEM, "a decode step");
     AG_TRY(ag_cl_token_reserve(cl, cl->token, &shape));

@@ -28,6 +28,7 @@ typedef struct ag_cl_token_shape {
     uint32_t n_layers, n_kv, head_dim, group; /* query heads of a KV head */
     uint32_t n_groups;                        /* work-groups */
     uint32_t max_blocks;                      /* of a layer's cache */
+    uint32_t k_type, v_type;                  /* ag_dtype of the cache */
 } ag_cl_token_shape;
 
 /* Where things lie in the one buffer, from its start. Boxes hold packets of 8 bytes. */
@@ -60,8 +61,9 @@ struct ag_cl_token {
     cl_uint aborted;      /* read after every step */
 };
 
-/* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and an F16 cache;
- * AG_OPENCL_TOKEN=0 takes none, =1 tries every device, with one work-group on processors. */
+/* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and what has run there;
+ * AG_OPENCL_TOKEN=0 takes none, =1 tries every device, with one work-group on processors, and all
+ * that the kernel is written for. */
 ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken);
 void ag_cl_token_close(ag_cl_backend *cl);
 
@@ -69,6 +71,8 @@ void ag_cl_token_close(ag_cl_backend *cl);
  * was asked for. */
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
                           ag_cl_token_shape *out);
+/* Whether such heads and caches have run on a GPU: wrong text would be silent. */
+bool ag_cl_token_has_run(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_stages(const ag_cl_token_shape *s);
 /* Addresses of all weights are looked up, so buffers may come and go. */
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,

@@ -21,10 +21,22 @@ static bool is_layer(const ag_decode_layer *l, const ag_cl_token_shape *s) {
            is_weight(l->w_down, s->dim, s->ffn_dim);
 }
 
-/* Those that have run on a GPU. The kernel is written for heads of 128 and up to 8 of a group, too,
- * but wrong text would be silent. */
+static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
+    return type == AG_F32 || type == AG_F16 ||
+           ((type == AG_Q8_0 || type == AG_Q4_0) && head_dim % AG_QK == 0);
+}
+
+/* What the kernel is written for: a warp's tiles hold 8 query heads, local memory heads of 128, and
+ * what leaves a KV head's attention are whole blocks. */
 static bool is_head(const ag_cl_token_shape *s) {
-    return s->head_dim == 64 && (s->group == 2 || s->group == 4);
+    return s->head_dim % 16 == 0 && s->head_dim <= 128 && s->group <= 8 &&
+           s->group * s->head_dim % AG_QK == 0;
+}
+
+/* Widened as a GPU runs more. */
+bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
+    return s->head_dim == 64 && (s->group == 2 || s->group == 4) && s->k_type == AG_F16 &&
+           s->v_type == AG_F16;
 }
 
 /* A group must have rows of q/k/v and 32 rows of gate and up: see kernels/token.cl. */
@@ -49,7 +61,8 @@ static uint32_t most_blocks(const ag_decode_step *step) {
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
                           ag_cl_token_shape *out) {
     const ag_kv_view *kv = &step->kv[0];
-    if (!step->n_layers || kv->k_type != AG_F16 || kv->v_type != AG_F16) return false;
+    if (!step->n_layers || !is_cache_type(kv->k_type, kv->head_dim)) return false;
+    if (!is_cache_type(kv->v_type, kv->head_dim)) return false;
     if (step->n_heads % kv->n_kv_heads) return false;
     ag_cl_token_shape s = {
         .dim = (uint32_t)ag_shape_cols(&step->layers[0].wq->shape),
@@ -62,6 +75,8 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .head_dim = kv->head_dim,
         .group = step->n_heads / kv->n_kv_heads,
         .max_blocks = most_blocks(step),
+        .k_type = (uint32_t)kv->k_type,
+        .v_type = (uint32_t)kv->v_type,
     };
     s.n_groups = groups_for(cl, &s);
     if (!is_head(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of token.cl: one query row, F16 cache. A KV head belongs to one group, or its slots are
+/* Attention of token.cl: one query row. A KV head belongs to one group, or its slots are
  * cut into pieces for several, and the group of piece 0 joins them. */
 #ifndef TOKEN_ATTENTION
 #define TOKEN_ATTENTION
 
 #include "token_product.cl"
+#include "token_rows.cl"
 
-#ifndef HEAD_DIM
-#define HEAD_DIM 64
-#endif
 #ifndef GROUP
 #define GROUP 4 /* query heads of a KV head */
 #endif
@@ -28,18 +26,18 @@ typedef struct cache {
 /* Local memory of a group. */
 typedef struct desk {
     __local float *rows;    /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
-    __local half *rounded;  /* [2][HEAD_DIM] the key and the value as the cache keeps them */
+    __local float *rounded; /* [2][HEAD_DIM] the key and the value as the cache keeps them */
     __local float *stats;   /* [WARPS][GROUP][2] largest score, sum */
     __local float *values;  /* [WARPS][GROUP][HEAD_DIM] */
     __local float2 *cos_sin; /* [HEAD_DIM / 2] */
 } desk;
-#define DESK_FLOATS ((GROUP + 3) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
+#define DESK_FLOATS ((GROUP + 4) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
 
 static inline desk lay_out_desk(__local float *memory, __local float2 *cos_sin) {
     desk d;
     d.rows = memory;
-    d.rounded = (__local half *)(memory + (GROUP + 2) * HEAD_DIM);
-    d.stats = memory + (GROUP + 3) * HEAD_DIM;
+    d.rounded = memory + (GROUP + 2) * HEAD_DIM;
+    d.stats = memory + (GROUP + 4) * HEAD_DIM;
     d.values = d.stats + WARPS * GROUP * 2;
     d.cos_sin = cos_sin;
     return d;
@@ -52,8 +50,10 @@ static inline uint pieces_of(uint n_slots, uint most) {
     return clamp((steps_of(n_slots) + a_piece - 1) / a_piece, 1u, most);
 }
 
-static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot) {
-    return blocks[slot / BLOCK_SLOTS] + (ulong)(head * BLOCK_SLOTS + slot % BLOCK_SLOTS) * (HEAD_DIM * 2);
+/* Where the slot's key begins in its part of the cache, or its value in the other. */
+static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot, const uint type) {
+    const uint row = head * BLOCK_SLOTS + slot % BLOCK_SLOTS;
+    return blocks[slot / BLOCK_SLOTS] + row * row_bytes(type, HEAD_DIM);
 }
 
 /* ---- the token's own rows ---- */
@@ -85,15 +85,17 @@ static inline void rotate_rows(desk d, const cache *c, uint item) {
 
 static inline void keep_row(desk d, const cache *c, __global const ulong *blocks, uint head,
                             uint slot, uint item) {
-    const ulong block = blocks[slot / BLOCK_SLOTS];
-    const uint row = head * BLOCK_SLOTS + slot % BLOCK_SLOTS;
-    for (uint i = item; i < HEAD_DIM * 2; i += LOCAL) {
-        const float v = d.rows[GROUP * HEAD_DIM + i];
-        const ulong part = i < HEAD_DIM ? block : block + c->v_offset;
-        vstore_half_rte(v, i, d.rounded);
-        vstore_half_rte(v, row * HEAD_DIM + i % HEAD_DIM, (__global half *)part);
+    __local const float *key = d.rows + GROUP * HEAD_DIM;
+    const ulong k = slot_address(blocks, head, slot, K_TYPE);
+    const ulong v = slot_address(blocks, head, slot, V_TYPE) + c->v_offset;
+    keep_values(K_TYPE, (__global uchar *)k, d.rounded, key, item);
+    /* by other warps, at the same time */
+    keep_values(V_TYPE, (__global uchar *)v, d.rounded + HEAD_DIM, key + HEAD_DIM,
+                (item + LOCAL / 2) % LOCAL);
+    if (item == 0) {
+        const ulong positions = blocks[slot / BLOCK_SLOTS] + c->p_offset;
+        ((__global uint *)positions)[head * BLOCK_SLOTS + slot % BLOCK_SLOTS] = c->position;
     }
-    if (item == 0) ((__global uint *)(block + c->p_offset))[row] = c->position;
 }
 
 /* ---- a warp's steps ---- */
@@ -102,14 +104,11 @@ static inline void keep_row(desk d, const cache *c, __global const ulong *blocks
 
 /* Scores are tiles of the matrix unit, queries by slots: lane l holds the two columns l % 4 * 2 + 0
  * and 1 of row l / 4, the query head, in each of two tiles. Column n of tile e is slot 4 (n / 2) +
- * 2 e + n % 2 of the step, and the head's dims are taken in the order in which a lane loads them:
- * dim and slot may be put in any order that both factors share. The scores of a lane are then just
- * what it has to put in for the product with the values. */
-#define K_WORDS (HEAD_DIM / 32) /* loads of 16 bytes */
-#define V_WORDS (HEAD_DIM / 64)
-
+ * 2 e + n % 2 of the step: slots may be put in any order that both products share. The weights of a
+ * lane are then just what it has to put in for the product with the values: dims by slots, times
+ * slots by queries. */
 typedef struct few_slots {
-    uint4 k[2 * K_WORDS], v[4 * V_WORDS];
+    uint k[2][KEY_WORDS], v[4][VALUE_WORDS];
 } few_slots;
 
 static inline void load_keys(few_slots *s, __global const ulong *blocks, uint head, uint first,
@@ -117,9 +116,7 @@ static inline void load_keys(few_slots *s, __global const ulong *blocks, uint he
     UNROLL
     for (int e = 0; e < 2; e++) {
         const uint slot = min(first + 4 * (lane / 8) + 2 * e + lane / 4 % 2, n_slots - 1);
-        const ulong at = slot_address(blocks, head, slot) + lane % 4 * (HEAD_DIM / 2);
-        UNROLL
-        for (int i = 0; i < K_WORDS; i++) s->k[e * K_WORDS + i] = load_once(at + i * 16);
+        load_key(s->k[e], slot_address(blocks, head, slot, K_TYPE), lane);
     }
 }
 
@@ -128,32 +125,32 @@ static inline void load_values(few_slots *s, __global const ulong *blocks, uint 
     UNROLL
     for (int e = 0; e < 4; e++) {
         const uint slot = min(first + lane % 4 * 4 + e, n_slots - 1);
-        const ulong at = slot_address(blocks, head, slot) + v_offset + lane / 4 * (HEAD_DIM / 4);
-        UNROLL
-        for (int i = 0; i < V_WORDS; i++) s->v[e * V_WORDS + i] = load_once(at + i * 16);
+        load_value(s->v[e], slot_address(blocks, head, slot, V_TYPE) + v_offset, lane);
     }
 }
 
-static inline uint word_of(uint4 v, const int i) {
-    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
-/* Of the query head lane / 4; lanes of heads that are not there hold zeros. */
 typedef struct softmax {
-    float most, total;
-    float4 acc[HEAD_DIM / 8]; /* tile j, column n: dim n * (HEAD_DIM / 8) + j */
+    float most, total; /* of the query head lane / 4; of heads that are not there, of zeros */
+    /* Tile j: dims value_dim(j) in x and y, the next in z and w, of the query heads lane % 4 * 2 (x
+     * and z) and the next. */
+    float4 acc[TILES];
 } softmax;
 
-static inline void scores_of(float4 x[2], const few_slots *s, const uint q0[HEAD_DIM / 16],
-                             const uint q1[HEAD_DIM / 16]) {
+/* What the lanes of the query heads lane % 4 * 2 and the next have. */
+static inline float4 of_columns(float v, uint lane) {
+    const float a = shuffle_from(v, lane % 4 * 8), b = shuffle_from(v, lane % 4 * 8 + 4);
+    return (float4)(a, b, a, b);
+}
+
+static inline void scores_of(float4 x[2], const few_slots *s, const uint q0[TILES],
+                             const uint q1[TILES]) {
     x[0] = x[1] = (float4)(0);
     UNROLL
-    for (int i = 0; i < HEAD_DIM / 16; i++)
+    for (int i = 0; i < TILES; i++)
         UNROLL
-        for (int e = 0; e < 2; e++) {
-            const uint4 k = s->k[e * K_WORDS + i / 2];
-            multiply_tile(&x[e], q0[i], q1[i], word_of(k, i % 2 * 2), word_of(k, i % 2 * 2 + 1));
-        }
+        for (int e = 0; e < 2; e++)
+            multiply_tile(&x[e], q0[i], 0, q1[i], 0, key_halves(s->k[e], i, false),
+                          key_halves(s->k[e], i, true));
 }
 
 /* Scores become weights; the sums are scaled down to the new largest score. */
@@ -174,17 +171,15 @@ static inline float weigh(softmax *m, float4 x[2]) {
     return shrink;
 }
 
-static inline void add_values(softmax *m, const few_slots *s, const float4 x[2], float shrink) {
+static inline void add_values(softmax *m, const few_slots *s, const float4 x[2], float4 shrink) {
     const uint p0 = pack_halves(x[0].x, x[0].y), p1 = pack_halves(x[1].x, x[1].y);
     UNROLL
-    for (int j = 0; j < HEAD_DIM / 8; j++) {
-        const int w = j / 2 % 4, i = j / 8;
-        const uint a = word_of(s->v[i], w), b = word_of(s->v[V_WORDS + i], w);
-        const uint c = word_of(s->v[2 * V_WORDS + i], w), d = word_of(s->v[3 * V_WORDS + i], w);
-        m->acc[j].x *= shrink;
-        m->acc[j].y *= shrink;
-        if (j % 2) multiply_tile(&m->acc[j], p0, p1, high_halves(a, b), high_halves(c, d));
-        else multiply_tile(&m->acc[j], p0, p1, low_halves(a, b), low_halves(c, d));
+    for (int j = 0; j < TILES; j++) {
+        const uint a = value_halves(s->v[0], j), b = value_halves(s->v[1], j);
+        const uint c = value_halves(s->v[2], j), d = value_halves(s->v[3], j);
+        m->acc[j] *= shrink;
+        multiply_tile(&m->acc[j], low_halves(a, b), high_halves(a, b), low_halves(c, d),
+                      high_halves(c, d), p0, p1);
     }
 }
 
@@ -197,12 +192,11 @@ static inline void mask_slots(float4 x[2], uint slot, uint n_slots) {
 
 /* The token sees itself, too: its key and value are not loaded but at hand. */
 static inline void add_itself(softmax *m, desk d, uint lane) {
-    const uint head = lane / 4, column = lane % 4 * 2;
+    const uint head = lane / 4;
     float mine = 0;
     for (int i = 0; i < GROUP; i++) {
         float x = 0;
-        for (uint j = lane; j < HEAD_DIM; j += WARP)
-            x += d.rows[i * HEAD_DIM + j] * vload_half(j, d.rounded);
+        for (uint j = lane; j < HEAD_DIM; j += WARP) x += d.rows[i * HEAD_DIM + j] * d.rounded[j];
         x = warp_sum(x);
         if (head == (uint)i) mine = x;
     }
@@ -210,26 +204,32 @@ static inline void add_itself(softmax *m, desk d, uint lane) {
     const float shrink = native_exp2(m->most - most), weight = native_exp2(mine - most);
     m->total = m->total * shrink + weight;
     m->most = most;
+    const float4 shrinks = of_columns(shrink, lane), weights = of_columns(weight, lane);
     UNROLL
-    for (int j = 0; j < HEAD_DIM / 8; j++) {
-        const uint at = HEAD_DIM + column * (HEAD_DIM / 8) + j;
-        m->acc[j].x = m->acc[j].x * shrink + weight * vload_half(at, d.rounded);
-        m->acc[j].y = m->acc[j].y * shrink + weight * vload_half(at + HEAD_DIM / 8, d.rounded);
+    for (int j = 0; j < TILES; j++) {
+        __local const float *v = d.rounded + HEAD_DIM + value_dim(j, lane);
+        m->acc[j] = m->acc[j] * shrinks + weights * (float4)(v[0], v[0], v[1], v[1]);
     }
 }
 
 static inline void leave(const softmax *m, desk d, uint warp, uint lane) {
     const uint head = lane / 4, column = lane % 4 * 2;
-    if (head >= GROUP) return;
-    if (column == 0) {
+    if (lane % 4 == 0 && head < GROUP) {
         d.stats[(warp * GROUP + head) * 2] = m->most;
         d.stats[(warp * GROUP + head) * 2 + 1] = m->total;
     }
-    __local float *to = d.values + (warp * GROUP + head) * HEAD_DIM;
+    __local float *to = d.values + (warp * GROUP + column) * HEAD_DIM;
     UNROLL
-    for (int j = 0; j < HEAD_DIM / 8; j++) {
-        to[column * (HEAD_DIM / 8) + j] = m->acc[j].x;
-        to[(column + 1) * (HEAD_DIM / 8) + j] = m->acc[j].y;
+    for (int j = 0; j < TILES; j++) {
+        const uint i = value_dim(j, lane);
+        if (column < GROUP) {
+            to[i] = m->acc[j].x;
+            to[i + 1] = m->acc[j].z;
+        }
+        if (column + 1 < GROUP) {
+            to[HEAD_DIM + i] = m->acc[j].y;
+            to[HEAD_DIM + i + 1] = m->acc[j].w;
+        }
     }
 }
 
@@ -238,11 +238,10 @@ static inline void leave(const softmax *m, desk d, uint warp, uint lane) {
 static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks, uint head,
                           uint step0, uint step1, uint n_slots, bool newest, uint item) {
     const uint lane = item % WARP, warp = item / WARP, query = lane / 4;
-    uint q0[HEAD_DIM / 16], q1[HEAD_DIM / 16];
+    uint q0[TILES], q1[TILES];
     UNROLL
-    for (int i = 0; i < HEAD_DIM / 16; i++) {
-        __local const float *q =
-            d.rows + min(query, (uint)GROUP - 1) * HEAD_DIM + lane % 4 * (HEAD_DIM / 4) + i * 4;
+    for (int i = 0; i < TILES; i++) {
+        __local const float *q = d.rows + min(query, (uint)GROUP - 1) * HEAD_DIM + key_dim(i, lane);
         q0[i] = query < GROUP ? pack_halves(q[0], q[1]) : 0;
         q1[i] = query < GROUP ? pack_halves(q[2], q[3]) : 0;
     }
@@ -250,7 +249,7 @@ static inline void attend(desk d, const cache *c, few_slots *s, __global const u
     m.most = -INFINITY;
     m.total = 0;
     UNROLL
-    for (int j = 0; j < HEAD_DIM / 8; j++) m.acc[j] = (float4)(0);
+    for (int j = 0; j < TILES; j++) m.acc[j] = (float4)(0);
     for (uint i = step0 + warp; i < step1; i += WARPS) {
         const uint first = i * STEP_SLOTS, then = first + WARPS * STEP_SLOTS;
         const bool more = i + WARPS < step1;
@@ -259,7 +258,7 @@ static inline void attend(desk d, const cache *c, few_slots *s, __global const u
         if (more) load_keys(s, blocks, head, then, n_slots, lane);
         mask_slots(x, first + lane % 4 * 4, n_slots);
         const float shrink = weigh(&m, x);
-        add_values(&m, s, x, shrink);
+        add_values(&m, s, x, of_columns(shrink, lane));
         if (more) load_values(s, blocks, c->v_offset, head, then, n_slots, lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
@@ -286,22 +285,21 @@ static inline void load_first(few_slots *s, const cache *c, __global const ulong
     s->unused = 0;
 }
 
-static inline void add_slot(desk d, uint warp, bool itself, ulong at, uint v_offset) {
+/* key 0: the token itself. */
+static inline void add_slot(desk d, uint warp, __global const uchar *key,
+                            __global const uchar *value) {
     __local float *stats = d.stats + warp * GROUP * 2;
     for (int g = 0; g < GROUP; g++) {
         __local float *values = d.values + (warp * GROUP + g) * HEAD_DIM;
         float x = 0;
-        for (int i = 0; i < HEAD_DIM; i++) {
-            const float k = itself ? vload_half(i, d.rounded) : vload_half(i, (__global const half *)at);
-            x += d.rows[g * HEAD_DIM + i] * k;
-        }
+        for (int i = 0; i < HEAD_DIM; i++)
+            x += d.rows[g * HEAD_DIM + i] * (key ? element(K_TYPE, key, i) : d.rounded[i]);
         const float most = fmax(stats[g * 2], x);
         const float shrink = native_exp2(stats[g * 2] - most), weight = native_exp2(x - most);
         stats[g * 2] = most;
         stats[g * 2 + 1] = stats[g * 2 + 1] * shrink + weight;
         for (int i = 0; i < HEAD_DIM; i++) {
-            const float v = itself ? vload_half(HEAD_DIM + i, d.rounded)
-                                   : vload_half(i, (__global const half *)(at + v_offset));
+            const float v = key ? element(V_TYPE, value, i) : d.rounded[HEAD_DIM + i];
             values[i] = values[i] * shrink + weight * v;
         }
     }
@@ -316,8 +314,9 @@ static inline void attend(desk d, const cache *c, few_slots *s, __global const u
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
     for (uint i = step0 + item; i < step1; i += WARPS)
-        add_slot(d, item, false, slot_address(blocks, head, i), c->v_offset);
-    if (newest && item == WARPS - 1) add_slot(d, item, true, 0, 0);
+        add_slot(d, item, (__global const uchar *)slot_address(blocks, head, i, K_TYPE),
+                 (__global const uchar *)(slot_address(blocks, head, i, V_TYPE) + c->v_offset));
+    if (newest && item == WARPS - 1) add_slot(d, item, 0, 0);
 }
 
 #endif

@@ -31,12 +31,25 @@ static inline uint4 load_stream(ulong a) {
     return v;
 }
 
-/* The cache: other groups write it between kernels, this kernel at another place. */
+/* The cache: other groups write it between kernels, this kernel at another place. What is shorter
+ * than a sector stays in the first cache for the loads of its other parts. */
 static inline uint4 load_once(ulong a) {
     uint4 v;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(a));
+    return v;
+}
+
+static inline uint load_word(ulong a) {
+    uint v;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(a));
+    return v;
+}
+
+static inline uint load_short(ulong a) {
+    ushort v;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(a));
     return v;
 }
 
@@ -57,6 +70,14 @@ static inline float shuffle_xor(float v, int mask) {
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
                  : "=r"(r)
                  : "r"(as_uint(v)), "r"(mask));
+    return as_float(r);
+}
+
+static inline float shuffle_from(float v, uint lane) {
+    uint r;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                 : "=r"(r)
+                 : "r"(as_uint(v)), "r"(lane));
     return as_float(r);
 }
 
@@ -82,14 +103,14 @@ static inline ulong2 peek2(ulong box, uint i) {
     return v;
 }
 
-/* d += a * b with halves a [8,16] and b [16,8]; a lane holds d[lane / 4][lane % 4 * 2 + 0 and 1] in
- * x and y. The unit's rows 8 to 15 are zero. */
-static inline void multiply_tile(float4 *d, uint a0, uint a1, uint b0, uint b1) {
-    const uint zero = 0;
+/* d += a * b with halves a [16,16] and b [16,8]. With r = lane / 4 and c = lane % 4 * 2 a lane holds
+ * d[r][c and c + 1] in x and y, d[r + 8][the same] in z and w; a[r][c..], a[r + 8][c..],
+ * a[r][c + 8..], a[r + 8][c + 8..] and b[c..][r], b[c + 8..][r], two halves each. */
+static inline void multiply_tile(float4 *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d->x), "+f"(d->y), "+f"(d->z), "+f"(d->w)
-        : "r"(a0), "r"(zero), "r"(a1), "r"(zero), "r"(b0), "r"(b1));
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 static inline uint pack_halves(float low, float high) {
@@ -108,6 +129,28 @@ static inline uint low_halves(uint a, uint b) {
 static inline uint high_halves(uint a, uint b) {
     uint r;
     asm("prmt.b32 %0, %1, %2, 0x7632;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+/* Halves of 1024 + byte, of the low and of the high two bytes of a word. */
+static inline uint low_bytes(uint w) {
+    uint r;
+    asm("prmt.b32 %0, %1, %2, 0x4140;" : "=r"(r) : "r"(w), "r"(0x64646464u));
+    return r;
+}
+
+static inline uint high_bytes(uint w) {
+    uint r;
+    asm("prmt.b32 %0, %1, %2, 0x4342;" : "=r"(r) : "r"(w), "r"(0x64646464u));
+    return r;
+}
+
+/* (a - b) * d for two halves each, rounded after each step. */
+static inline uint scaled_difference(uint a, uint b, uint d) {
+    uint r;
+    asm("{.reg .b32 t; sub.rn.f16x2 t, %1, %2; mul.rn.f16x2 %0, t, %3;}"
+        : "=r"(r)
+        : "r"(a), "r"(b), "r"(d));
     return r;
 }
 
@@ -136,6 +179,11 @@ static inline ulong2 peek2(ulong box, uint i) {
 
 static inline float warp_sum(float v) {
     for (int m = WARP / 2; m > 0; m /= 2) v += shuffle_xor(v, m);
+    return v;
+}
+
+static inline float warp_max(float v) {
+    for (int m = WARP / 2; m > 0; m /= 2) v = fmax(v, shuffle_xor(v, m));
     return v;
 }
 

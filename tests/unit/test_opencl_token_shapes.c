@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole token in one launch for heads and caches of every kind: its attention against doubles,
+ * its new rows against the rounding of the cache, its logits against those of the operations.
+ * "test_opencl_token_shapes all" takes every variant on any device. */
+#include "backend/opencl/token.h"
+#include "core/alloc.h"
+#include "models/llama_model.h"
+#include "quant/quant.h"
+#include "unit/opencl_device.h"
+
+#include <antigravity/antigravity.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct variant {
+    uint32_t head_dim, group, n_kv;
+    ag_dtype k_type, v_type;
+} variant;
+
+/* Where drivers take half a minute over the kernel. */
+static const variant few[] = {{128, 3, 2, AG_Q8_0, AG_Q4_0}};
+
+static const variant all[] = {
+    /* groups */
+    {64, 1, 4, AG_F16, AG_F16},
+    {64, 2, 2, AG_F16, AG_F16},
+    {64, 3, 2, AG_F16, AG_F16},
+    {64, 4, 2, AG_F16, AG_F16},
+    {64, 5, 1, AG_F16, AG_F16},
+    {64, 6, 2, AG_F16, AG_F16},
+    {64, 7, 2, AG_F16, AG_F16},
+    {64, 8, 2, AG_F16, AG_F16},
+    {128, 1, 3, AG_F16, AG_F16},
+    {128, 2, 2, AG_F16, AG_F16},
+    {128, 3, 2, AG_F16, AG_F16},
+    {128, 4, 2, AG_F16, AG_F16},
+    {128, 5, 2, AG_F16, AG_F16},
+    {128, 6, 1, AG_F16, AG_F16},
+    {128, 7, 2, AG_F16, AG_F16},
+    {128, 8, 2, AG_F16, AG_F16},
+    {32, 1, 4, AG_F16, AG_F16},
+    {32, 4, 2, AG_F16, AG_F16},
+    {80, 2, 2, AG_F16, AG_F16},
+    {80, 4, 2, AG_F16, AG_F16},
+    {96, 1, 3, AG_F16, AG_F16},
+    {96, 8, 2, AG_F16, AG_F16},
+    /* types */
+    {64, 2, 2, AG_F32, AG_F32},
+    {64, 4, 2, AG_F32, AG_F32},
+    {64, 2, 2, AG_Q8_0, AG_Q8_0},
+    {64, 4, 2, AG_Q8_0, AG_Q8_0},
+    {64, 2, 2, AG_Q4_0, AG_Q4_0},
+    {64, 4, 2, AG_Q4_0, AG_Q4_0},
+    {64, 4, 2, AG_Q8_0, AG_Q4_0},
+    {64, 4, 2, AG_Q4_0, AG_Q8_0},
+    {64, 4, 2, AG_F16, AG_Q8_0},
+    {64, 4, 2, AG_Q8_0, AG_F16},
+    {64, 4, 2, AG_F16, AG_Q4_0},
+    {64, 4, 2, AG_Q4_0, AG_F16},
+    {64, 4, 2, AG_F32, AG_F16},
+    {64, 4, 2, AG_F16, AG_F32},
+    {128, 4, 2, AG_F32, AG_F32},
+    {128, 4, 2, AG_Q8_0, AG_Q8_0},
+    {128, 4, 2, AG_Q4_0, AG_Q4_0},
+    {128, 4, 2, AG_Q8_0, AG_Q4_0},
+    {128, 3, 2, AG_Q8_0, AG_Q4_0},
+    {128, 8, 2, AG_Q8_0, AG_Q8_0},
+    {128, 8, 2, AG_F32, AG_F32},
+    {32, 4, 2, AG_Q4_0, AG_Q8_0},
+    {96, 2, 2, AG_Q8_0, AG_Q4_0},
+    {96, 2, 2, AG_F32, AG_Q8_0},
+    {80, 2, 2, AG_F32, AG_F32},
+};
+
+static ag_backend *be;
+static ag_model *model;
+static const variant *variants;
+static size_t n_variants;
+
+enum { DIM = 256, FFN = 512, VOCAB = 512, LAYERS = 2, MOST_SLOTS = 768 };
+
+/* Quantised activations against floats, through two layers of noise. */
+static const double close_logits = 0.05;
+/* Halves of queries, keys, values and weights; a share of the largest component of a head. */
+static const double close_attention = 0.004;
+
+static void make_model(const variant *v) {
+    const ag_llama_config config = {
+        .architecture = "LlamaForCausalLM",
+        .vocab_size = VOCAB,
+        .hidden_size = DIM,
+        .intermediate_size = FFN,
+        .n_layers = LAYERS,
+        .n_heads = v->n_kv * v->group,
+        .n_kv_heads = v->n_kv,
+        .head_dim = v->head_dim,
+        .max_position_embeddings = 4096,
+        .rms_norm_eps = 1e-5f,
+        .rope_theta = 10000,
+        .bos_id = -1,
+    };
+    const ag_model_params params = ag_model_defaults();
+    ag_error err;
+    if (ag_model_random(be, &config, &params, &model, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
+static ag_session *new_session(const variant *v) {
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = MOST_SLOTS;
+    p.k_type = v->k_type;
+    p.v_type = v->v_type;
+    p.k_rotation = AG_K_ROTATION_OFF;
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static void consume(ag_session *s, const char *whole, uint32_t n) {
+    int32_t ids[MOST_SLOTS];
+    ag_error err;
+    const uint32_t position = ag_session_position(s);
+    for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)((position + i) * 2654435761u % VOCAB);
+    assert_int_equal(setenv("AG_OPENCL_TOKEN", whole, 1), 0);
+    if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
+static uint32_t steps_taken(void) {
+    const ag_cl_token *token = ag_cl_of(be)->token;
+    return token ? token->next_tag : 0;
+}
+
+/* Root of the mean square of the difference, as a share of that of the logits. */
+static double distance(ag_session *a, ag_session *b) {
+    const float *x = ag_session_logits(a), *y = ag_session_logits(b);
+    double difference = 0, size = 0;
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        difference += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        size += (double)y[i] * (double)y[i];
+    }
+    return sqrt(difference / size);
+}
+
+/* ---- attention of the last layer, from what the launch left in its boxes ---- */
+
+typedef struct packet {
+    uint32_t data, tag;
+} packet;
+
+static void download(void *out, ag_buffer *buf, size_t at, size_t n) {
+    ag_error err;
+    if (ag_buffer_download(out, buf, at, n, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
+static float as_float(uint32_t bits) {
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+typedef struct layer_state {
+    const variant *v;
+    uint32_t n_heads, position;
+    float *q, *k_new, *v_new; /* [heads][head_dim], as projected; q and k_new then rotated */
+    float *out;               /* [n_heads][head_dim] as the kernel sent it */
+    float *step;              /* [n_heads * head_dim / 32] scales of it */
+    float *keys, *values;     /* [slots][head_dim] of one KV head */
+} layer_state;
+
+static void take_boxes(layer_state *s) {
+    const ag_cl_token *token = ag_cl_of(be)->token;
+    const size_t n = (size_t)(s->n_heads + 2 * s->v->n_kv) * s->v->head_dim;
+    const size_t n_blocks = (size_t)s->n_heads * s->v->head_dim / AG_QK;
+    packet *p = ag_calloc(n + n_blocks * 10, sizeof *p);
+    assert_non_null(p);
+    download(p, token->store, token->at.qkv, n * sizeof *p);
+    for (size_t i = 0; i < n; i++) s->q[i] = as_float(p[i].data);
+    download(p, token->store, token->at.out, n_blocks * 10 * sizeof *p);
+    for (size_t b = 0; b < n_blocks; b++) {
+        s->step[b] = as_float(p[b * 10 + 8].data);
+        for (size_t i = 0; i < AG_QK; i++) {
+            const uint32_t word = p[b * 10 + i / 4].data;
+            s->out[b * AG_QK + i] = (float)(int8_t)(word >> (i % 4 * 8)) * s->step[b];
+        }
+    }
+    ag_free(p);
+}
+
+static void rotate(const layer_state *s, float *x) {
+    const uint32_t half = s->v->head_dim / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        const double angle = (double)s->position * (double)ag_tensor_f32(&model->inv_freq)[i];
+        const float a = x[i], b = x[i + half], c = (float)cos(angle), t = (float)sin(angle);
+        x[i] = a * c - b * t;
+        x[i + half] = b * c + a * t;
+    }
+}
+
+/* The newest slot holds what the cache's rounding makes of `row`. */
+static void check_row(ag_dtype type, const float *row, const float *kept, uint32_t n) {
+    unsigned char stored[4 * 128];
+    float want[128];
+    size_t bad;
+    assert_int_equal(ag_quantize_row(type, stored, row, n, AG_ROUND_KV, &bad), AG_OK);
+    ag_dequantize_row(type, want, stored, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (kept[i] != want[i]) fail_msg("component %u is kept as %g, not %g", i, kept[i], want[i]);
+    }
+}
+
+/* The largest error of a head, as a share of its largest component, less what eight bits lose. */
+static double error_of_head(const layer_state *s, uint32_t head, uint32_t n_slots) {
+    const uint32_t d = s->v->head_dim;
+    const float *q = s->q + (size_t)head * d;
+    double sum[128] = {0}, total = 0, largest = 0, worst = 0, scores[MOST_SLOTS], most = -INFINITY;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        scores[i] = 0;
+        for (uint32_t c = 0; c < d; c++) scores[i] += (double)q[c] * s->keys[(size_t)i * d + c];
+        scores[i] /= sqrt(d);
+        most = fmax(most, scores[i]);
+    }
+    for (uint32_t i = 0; i < n_slots; i++) {
+        const double weight = exp(scores[i] - most);
+        total += weight;
+        for (uint32_t c = 0; c < d; c++) sum[c] += weight * s->values[(size_t)i * d + c];
+    }
+    for (uint32_t c = 0; c < d; c++) largest = fmax(largest, fabs(sum[c] / total));
+    for (uint32_t c = 0; c < d; c++) {
+        const size_t at = (size_t)head * d + c;
+        const double error = fabs(s->out[at] - sum[c] / total) - 0.51 * s->step[at / AG_QK];
+        if (!(error / largest < worst)) worst = error / largest;
+    }
+    return worst;
+}
+
+static double check_kv_head(const layer_state *s, ag_kv_cache *cache, uint32_t head) {
+    const uint32_t d = s->v->head_dim, n = ag_kv_cache_n_slots(cache, LAYERS - 1, head);
+    double worst = 0;
+    ag_error err;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ag_kv_cache_read(cache, LAYERS - 1, head, i, s->keys + (size_t)i * d,
+                             s->values + (size_t)i * d, &err) != AG_OK) {
+            fail_msg("%s", err.msg);
+        }
+    }
+    const size_t newest = (size_t)(n - 1) * d;
+    check_row(s->v->v_type, s->v_new + (size_t)head * d, s->values + newest, d);
+    /* Elsewhere products and sums may be rounded once or twice. */
+    if (s->position == 0) {
+        check_row(s->v->k_type, s->k_new + (size_t)head * d, s->keys + newest, d);
+    }
+    for (uint32_t g = 0; g < s->v->group; g++) {
+        const double e = error_of_head(s, head * s->v->group + g, n);
+        if (!(e < worst)) worst = e;
+    }
+    return worst;
+}
+
+static double check_attention(const variant *v, ag_session *session) {
+    const uint32_t n_heads = v->n_kv * v->group;
+    const size_t n_q = (size_t)n_heads * v->head_dim, n_kv = (size_t)v->n_kv * v->head_dim;
+    const size_t rows = (size_t)MOST_SLOTS * v->head_dim;
+    float *memory = ag_calloc(3 * n_q + 2 * n_kv + 2 * rows, sizeof *memory);
+    assert_non_null(memory);
+    layer_state s = {.v = v, .n_heads = n_heads, .position = ag_session_position(session) - 1};
+    s.q = memory;
+    s.k_new = s.q + n_q;
+    s.v_new = s.k_new + n_kv;
+    s.out = s.v_new + n_kv;
+    s.step = s.out + n_q;
+    s.keys = s.step + n_q;
+    s.values = s.keys + rows;
+    take_boxes(&s);
+    for (size_t i = 0; i < n_heads + v->n_kv; i++) rotate(&s, s.q + i * v->head_dim);
+    double worst = 0;
+    for (uint32_t h = 0; h < v->n_kv; h++) {
+        const double e = check_kv_head(&s, ag_session_kv_cache(session), h);
+        if (!(e < worst)) worst = e;
+    }
+    ag_free(memory);
+    return worst;
+}
+
+/* ---- variants ---- */
+
+/* Tokens one by one, from the first on, over the end of a block, and where a head's slots are cut
+ * into pieces for several work-groups. */
+static void compare(const variant *v) {
+    static const struct { uint32_t from, n; } runs[] = {{0, 20}, {120, 12}, {257, 2}, {638, 4}};
+    ag_session *whole = new_session(v), *parts = new_session(v);
+    double attention = 0, logits = 0;
+    for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
+        const uint32_t skipped = runs[r].from - ag_session_position(whole);
+        if (skipped) consume(whole, "0", skipped);
+        if (skipped) consume(parts, "0", skipped);
+        for (uint32_t i = 0; i < runs[r].n; i++) {
+            const uint32_t before = steps_taken();
+            consume(whole, "1", 1);
+            assert_int_not_equal(steps_taken(), before);
+            const double e = check_attention(v, whole);
+            if (!(e < attention)) attention = e;
+            consume(parts, "0", 1);
+            const double d = distance(whole, parts);
+            if (!(d < logits)) logits = d;
+        }
+    }
+    ag_session_destroy(whole);
+    ag_session_destroy(parts);
+    printf("heads of %u, %u to a KV head, keys %s, values %s: attention %.5f, logits %.4f\n",
+           v->head_dim, v->group, ag_dtype_name(v->k_type), ag_dtype_name(v->v_type), attention,
+           logits);
+    assert_true(attention < close_attention);
+    assert_true(logits < close_logits);
+}
+
+static void heads_and_caches(void **state) {
+    (void)state;
+    for (size_t i = 0; i < n_variants; i++) {
+        make_model(&variants[i]);
+        compare(&variants[i]);
+        ag_model_destroy(model);
+    }
+}
+
+int main(int argc, char **argv) {
+    be = open_opencl();
+    if (!be) return EXIT_SKIPPED;
+    const bool every = ag_cl_of(be)->device.is_gpu || (argc > 1 && !strcmp(argv[1], "all"));
+    variants = every ? all : few;
+    n_variants = every ? sizeof all / sizeof all[0] : sizeof few / sizeof few[0];
+    const struct CMUnitTest tests[] = {cmocka_unit_test(heads_and_caches)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ag_backend_destroy(be);
+    return failed;
+}
