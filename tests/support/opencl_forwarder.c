@@ -22,9 +22,16 @@ static struct {
 
 forwarder_controls *forwarder_controls_get(void) { return &controls; }
 
+static size_t number(const char *variable) {
+    const char *value = getenv(variable);
+    return value ? (size_t)strtoull(value, NULL, 10) : 0;
+}
+
 __attribute__((constructor)) static void find_the_real_one(void) {
-    const char *at = getenv("AG_FORWARDER_FAIL_AT");
-    if (at) controls.fail_at = strtoull(at, NULL, 10);
+    controls.fail_at = number("AG_FORWARDER_FAIL_AT");
+    controls.max_group = number("AG_FORWARDER_MAX_GROUP");
+    controls.local_bytes = number("AG_FORWARDER_LOCAL");
+    controls.max_alloc = number("AG_FORWARDER_MAX_ALLOC");
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return;
 #define FIND(name)                                \
@@ -78,8 +85,6 @@ CODE(clGetPlatformInfo,
 CODE(clGetDeviceIDs,
      (cl_platform_id id, cl_device_type type, cl_uint n, cl_device_id *out, cl_uint *found), id,
      type, n, out, found)
-CODE(clGetDeviceInfo, (cl_device_id id, cl_device_info what, size_t n, void *out, size_t *size), id,
-     what, n, out, size)
 OBJECT(cl_context, clCreateContext,
        (const cl_context_properties *p, cl_uint n, const cl_device_id *ids,
         void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user,
@@ -121,6 +126,37 @@ EXPORT CL_API_ENTRY cl_int CL_API_CALL clReleaseEvent(cl_event event) {
     return real.clReleaseEvent(event);
 }
 
+/* ---- a smaller device ---- */
+
+static size_t limit_of(cl_device_info what) {
+    if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) return controls.max_group;
+    if (what == CL_DEVICE_LOCAL_MEM_SIZE) return controls.local_bytes;
+    return what == CL_DEVICE_MAX_MEM_ALLOC_SIZE ? controls.max_alloc : 0;
+}
+
+EXPORT CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info what,
+                                                       size_t n, void *out, size_t *size) {
+    cl_int code = fails("clGetDeviceInfo");
+    if (code == CL_SUCCESS) code = real.clGetDeviceInfo(id, what, n, out, size);
+    const size_t limit = limit_of(what);
+    if (code != CL_SUCCESS || !limit || !out) return code;
+    const cl_ulong wide = limit;
+    memcpy(out, n == sizeof limit ? (const void *)&limit : (const void *)&wide, n);
+    return code;
+}
+
+/* As a device with such limits would refuse the launch. */
+static cl_int check_launch(cl_kernel k, cl_uint dims, const size_t *local) {
+    size_t items = 1;
+    for (cl_uint i = 0; local && i < dims; i++) items *= local[i];
+    if (controls.max_group && items > controls.max_group) return CL_INVALID_WORK_GROUP_SIZE;
+    cl_ulong bytes = 0;
+    if (!controls.local_bytes) return CL_SUCCESS;
+    (void)real.clGetKernelWorkGroupInfo(k, NULL, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes, &bytes,
+                                        NULL);
+    return bytes > controls.local_bytes ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+}
+
 /* ---- what is counted ---- */
 
 EXPORT CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue q) {
@@ -140,6 +176,10 @@ EXPORT CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags
                                                       void *host, cl_int *code) {
     controls.n_buffers++;
     cl_int code_here = fails("clCreateBuffer");
+    if (controls.max_alloc && n > controls.max_alloc) {
+        if (code) *code = CL_INVALID_BUFFER_SIZE;
+        return NULL;
+    }
     if (code_here == CL_SUCCESS) {
         cl_mem mem = real.clCreateBuffer(c, flags, n, host, code);
         controls.n_live += mem != NULL;
@@ -154,6 +194,7 @@ EXPORT CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(
     const size_t *local, cl_uint n, const cl_event *events, cl_event *event) {
     controls.n_launches++;
     cl_int code = fails("clEnqueueNDRangeKernel");
+    if (code == CL_SUCCESS) code = check_launch(k, dims, local);
     if (code != CL_SUCCESS) return code;
     return real.clEnqueueNDRangeKernel(q, k, dims, offset, global, local, n, events, event);
 }

@@ -14,6 +14,9 @@ typedef struct forwarder_controls {
     size_t n_live;      /* objects made and not released; events are not counted */
     size_t n_arguments, n_launches, n_buffers, n_finishes;
     size_t n_reads, read_bytes, n_writes, written_bytes;
+    /* What a smaller device has: it says so, and refuses more. 0: what the real one has.
+     * $AG_FORWARDER_MAX_GROUP, $AG_FORWARDER_LOCAL, $AG_FORWARDER_MAX_ALLOC */
+    size_t max_group, local_bytes, max_alloc;
 } forwarder_controls;
 
 typedef forwarder_controls *forwarder_controls_fn(void);

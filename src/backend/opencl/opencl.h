@@ -17,6 +17,7 @@
 
 #include "backend/opencl/device.h"
 #include "backend/opencl/program.h"
+#include "backend/opencl/sizes.h"
 #include "backend/opencl/vendor.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
@@ -50,6 +51,7 @@ typedef struct ag_cl_staging {
 
 struct ag_cl_backend {
     ag_backend base;
+    ag_backend_ops ops; /* without what the device has no room for */
     ag_cl_api api;
     ag_cl_device device;
     cl_context context;     /* owned */
@@ -65,6 +67,7 @@ struct ag_cl_backend {
     uint32_t n_threads;     /* of the host, wanted for that; 0: the usable cores */
     ag_cl_token *token;     /* owned; NULL: no step was taken as a whole yet */
     ag_cl_vendor vendor;
+    ag_cl_sizes sizes;
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */

@@ -111,6 +111,8 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
     AG_TRY(ag_cl_cache_dir(&cl->programs.cache_dir, err));
+    AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
+    if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->vendor, err));
     choose_kernels(cl);
     describe(cl);
@@ -121,7 +123,8 @@ ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out
     *out = NULL;
     ag_cl_backend *cl = ag_calloc(1, sizeof *cl);
     if (!cl) return AG_FAIL(err, NOMEM, "opencl backend");
-    cl->base.ops = &opencl_ops;
+    cl->ops = opencl_ops;
+    cl->base.ops = &cl->ops;
     cl->gpu_attention = !params || !params->host_attention;
     cl->zero_copy = params && params->zero_copy;
     cl->n_threads = params ? params->n_threads : 0;

@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 static const char file[] = "attention.cl";
-enum { CPU_WG = 64, WG = 128, MOST_DIM = 256 };
-enum { FEW_QUERIES = 4, MANY_QUERIES = 16 }; /* of a work-group; decoding and prefill */
+enum { CPU_WG = 64, MOST_DIM = 256 };
+enum { FEW_QUERIES = 4 }; /* of a work-group, for one row; and of processors */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
 
 /* One sequence of a call. */
@@ -72,8 +72,9 @@ static ag_status plan(work *w) {
         if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
     }
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
-    w->queries = w->cl->many_lanes && w->seq->n_rows > 1 ? MANY_QUERIES : FEW_QUERIES;
-    w->wg = w->cl->many_lanes ? WG : CPU_WG;
+    const ag_cl_sizes *sizes = &w->cl->sizes;
+    w->queries = w->cl->many_lanes && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;
+    w->wg = w->cl->many_lanes ? sizes->attention_wg : CPU_WG;
     w->span = span_of(w);
     w->n_spans = count_spans(w);
     lay_out(w);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-enum { WG = 64 }; /* of matmul_any.cl */
+enum { WG = 64, MMA_WG = 256 }; /* of matmul_any.cl and matmul_mma.cl */
 /* As in matvec.cl. */
 enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
 /* Work-groups of matvec that a compute unit can hold. */
@@ -49,7 +49,7 @@ static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type
     if (!cl->many_lanes || x->offset % 16 || k % 4) return ROWS;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
         if (!ag_dtype_is_quantized(type)) return TILE;
-        return cl->mma ? MMA : cl->vendor.half ? HALVES : TILE;
+        return cl->mma && cl->device.max_group >= MMA_WG ? MMA : cl->vendor.half ? HALVES : TILE;
     }
     return k % step ? ROWS : MATVEC;
 }
@@ -70,7 +70,8 @@ typedef struct matvec_shape {
 /* A sub-group shares a row of the weight, or some do: teams as wide as those of most devices. */
 static matvec_shape shape_of(const ag_cl_backend *cl) {
     if (cl->vendor.subgroups) return (matvec_shape){.lanes = 64, .teams = 1, .team_rows = 4};
-    return (matvec_shape){.lanes = 32, .teams = 4, .team_rows = 2};
+    return (matvec_shape){
+        .lanes = 32, .teams = cl->sizes.matvec_teams, .team_rows = cl->sizes.matvec_rows};
 }
 
 static size_t group_items(matvec_shape s) { return (size_t)s.lanes * s.teams; }
@@ -125,34 +126,41 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
 
 /* ---- any product ---- */
 
-static const struct {
+typedef struct tiling {
     const char *file, *kernel;
     size_t tile_m, tile_n, group;
-} kernels[] = {
-    [ROWS] = {"matmul_rows.cl", "matmul_rows", 0, 1, 1}, /* all rows of x */
-    [TILE] = {"matmul_tile.cl", "matmul_tile", 64, 64, 256},
-    [MMA] = {"matmul_mma.cl", "matmul_mma", 64, 128, 256},
-    [HALVES] = {"matmul_half.cl", "matmul_half", 64, 64, 256},
-};
+} tiling;
+
+static tiling tiling_of(const ag_cl_backend *cl, variant v) {
+    const ag_cl_sizes *s = &cl->sizes;
+    if (v == ROWS) return (tiling){"matmul_rows.cl", "matmul_rows", 0, 1, 1}; /* all rows of x */
+    if (v == MMA) return (tiling){"matmul_mma.cl", "matmul_mma", 64, 128, MMA_WG};
+    if (v == HALVES) {
+        return (tiling){"matmul_half.cl", "matmul_half", s->tile_m, s->tile_n, s->tile_wg};
+    }
+    return (tiling){"matmul_tile.cl", "matmul_tile", s->tile_m, s->tile_n, s->tile_wg};
+}
 
 static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_tensor *x,
                         const ag_tensor *w) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
-    char options[96];
-    snprintf(options, sizeof options, "-DWTYPE=%d%s", (int)w->dtype,
+    const tiling t = tiling_of(cl, v);
+    const bool cut = v == TILE || v == HALVES;
+    char options[160], tile[64] = "";
+    if (cut) snprintf(tile, sizeof tile, " -DTILE_M=%zu -DTILE_N=%zu", t.tile_m, t.tile_n);
+    snprintf(options, sizeof options, "-DWTYPE=%d%s%s", (int)w->dtype, tile,
              v == HALVES ? cl->vendor.options : "");
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, kernels[v].file, kernels[v].kernel, options));
+    AG_TRY(ag_cl_begin(&l, cl, t.file, t.kernel, options));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     arg_weight(&l, w);
     ag_cl_arg_u32(&l, (uint32_t)m);
     ag_cl_arg_u32(&l, (uint32_t)n);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
-    const size_t columns = (n + kernels[v].tile_n - 1) / kernels[v].tile_n;
-    const size_t rows = v == ROWS ? 1 : (m + kernels[v].tile_m - 1) / kernels[v].tile_m;
-    return ag_cl_enqueue(&l, 2, (size_t[]){columns * kernels[v].group, rows},
-                         (size_t[]){kernels[v].group, 1});
+    const size_t columns = (n + t.tile_n - 1) / t.tile_n;
+    const size_t rows = v == ROWS ? 1 : (m + t.tile_m - 1) / t.tile_m;
+    return ag_cl_enqueue(&l, 2, (size_t[]){columns * t.group, rows}, (size_t[]){t.group, 1});
 }
 
 ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *x,

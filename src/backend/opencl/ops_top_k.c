@@ -7,15 +7,15 @@
 #include <string.h>
 
 static const char file[] = "top_k.cl";
-enum { WG = 256, CHUNK = 2048, JOINED = 8, LEAST_KEPT = 64, MOST_KEPT = 512 }; /* as in the file */
+enum { CHUNK = 2048, JOINED = 8, LEAST_KEPT = 64, MOST_KEPT = 512 }; /* as in the file */
 
 typedef struct work {
     ag_cl_backend *cl;
     const ag_tensor *row;
     const ag_row_top *top;
-    char options[24];
+    char options[40];
     cl_mem lists;
-    size_t n, n_lists, kept;
+    size_t n, n_lists, kept, wg;
     size_t bad_at, out_at, out_bytes; /* in the scratch */
 } work;
 
@@ -25,7 +25,8 @@ static ag_status plan(work *w) {
     w->n_lists = (w->n + CHUNK - 1) / CHUNK;
     w->kept = LEAST_KEPT;
     while (w->kept < w->top->k) w->kept *= 2;
-    snprintf(w->options, sizeof w->options, "-DKEPT=%zu", w->kept);
+    w->wg = w->cl->sizes.top_wg;
+    snprintf(w->options, sizeof w->options, "-DKEPT=%zu -DWG=%zu", w->kept, w->wg);
     w->bad_at = w->n_lists * w->kept * sizeof(uint64_t);
     w->out_at = w->bad_at + ag_cl_items(w->n_lists * sizeof(uint32_t), 256);
     w->out_bytes = head_words(w) * sizeof(uint32_t) + w->top->k * sizeof(uint64_t);
@@ -39,7 +40,7 @@ static ag_status sort_chunks(const work *w) {
     ag_cl_arg_part(&l, w->lists, w->bad_at);
     ag_cl_arg_tensor(&l, w->row);
     ag_cl_arg_u32(&l, (uint32_t)w->n);
-    return ag_cl_enqueue(&l, 1, (size_t[]){w->n_lists * WG}, (size_t[]){WG});
+    return ag_cl_enqueue(&l, 1, (size_t[]){w->n_lists * w->wg}, (size_t[]){w->wg});
 }
 
 static ag_status join_lists(const work *w) {
@@ -50,7 +51,7 @@ static ag_status join_lists(const work *w) {
         ag_cl_arg_part(&l, w->lists, 0);
         ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
         ag_cl_arg_u32(&l, (uint32_t)apart);
-        AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){groups * WG}, (size_t[]){WG}));
+        AG_TRY(ag_cl_enqueue(&l, 1, (size_t[]){groups * w->wg}, (size_t[]){w->wg}));
     }
     return AG_OK;
 }
@@ -69,7 +70,7 @@ static ag_status take_best(const work *w) {
                      (top->n_ids ? top->n_ids : 1) * sizeof *top->ids);
     ag_cl_arg_u32(&l, (uint32_t)top->n_ids);
     ag_cl_arg_u32(&l, (uint32_t)top->k);
-    return ag_cl_enqueue(&l, 1, (size_t[]){WG}, (size_t[]){WG});
+    return ag_cl_enqueue(&l, 1, (size_t[]){w->wg}, (size_t[]){w->wg});
 }
 
 /* The value whose order is in the upper half of a candidate. */
