@@ -57,7 +57,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
     ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
-    if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, kv, err);
+    if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, cache, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
     }
@@ -86,12 +86,12 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     m->oldest = UINT32_MAX;
-    if (m->gathered.position > position) m->gathered.position = position;
+    ag_gathered_truncate(&m->gathered, m->cache, position);
 }
 
-void ag_cache_manager_copy(ag_cache_manager *to, const ag_cache_manager *from) {
-    if (!to) return;
-    ag_gathered_copy(&to->gathered, &from->gathered, from->cache);
+ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
+    if (!to) return AG_OK;
+    AG_TRY(ag_gathered_copy(&to->gathered, &from->gathered, from->cache, err));
     to->oldest = from->oldest;
     to->live = from->live;
     to->pressure = from->pressure;
@@ -100,6 +100,7 @@ void ag_cache_manager_copy(ag_cache_manager *to, const ag_cache_manager *from) {
     to->polled_ms = from->polled_ms;
     to->refuse = from->refuse;
     to->relief_due = from->relief_due;
+    return AG_OK;
 }
 
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
@@ -166,12 +167,14 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
     return AG_OK;
 }
 
-static void ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
-                       uint32_t n_keep) {
+static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
+                            uint32_t n_keep, ag_error *err) {
     uint32_t most = n_keep - v->n_protected;
     v->n_recent = m->recent < most ? m->recent : most;
-    ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v);
+    AG_TRY(
+        ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v, err));
     m->params.policy->plan(&m->params, v, n_keep, m->tmp.keep);
+    return AG_OK;
 }
 
 static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
@@ -181,13 +184,13 @@ static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, ui
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
     if (n_keep < alive) {
-        ask_policy(m, layer, head, &v, n_keep);
+        AG_TRY(ask_policy(m, layer, head, &v, n_keep, err));
     } else {
         for (uint32_t i = 0; i < alive; i++) {
             m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
         }
     }
-    ag_gathered_compact(&m->gathered, layer, head, m->tmp.keep, n_keep);
+    AG_TRY(ag_gathered_compact(&m->gathered, m->cache, layer, head, m->tmp.keep, n_keep, err));
     return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
 }
 
@@ -215,6 +218,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
         for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
             AG_TRY(cut_head(m, l, h, budget, position, err));
         }
+        AG_TRY(ag_gathered_store(&m->gathered, m->cache, l, err));
     }
     e.n_kept = ag_kv_cache_length(m->cache);
     size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
@@ -397,8 +401,9 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
     bool end = m->phase != DECODING && (!n_left || (m->phase == PREFILL_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
         size_t n = m->phase == PREFILL_WHOLE ? m->n_begun : m->n_pass;
-        ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
-                           (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values);
+        AG_TRY(ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
+                                  (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
+                                  err));
     }
     if (!m->due) return AG_OK;
     ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;

@@ -20,6 +20,9 @@ typedef struct ag_attention_scores {
     float *sums; /* borrowed; NULL: nobody wants them */
     size_t layer_stride, head_stride;
     size_t row0; /* of the sequence's rows */
+    /* Where the backend adds up in its own memory, and `sums` is left alone; else NULL. */
+    ag_buffer *held;        /* borrowed; [n_layers][max_slots][n_kv_heads] */
+    const uint32_t *scored; /* borrowed; [n_layers][n_kv_heads] first slots that have sums */
 } ag_attention_scores;
 
 /* What parameters that name no policy mean. */
@@ -67,7 +70,7 @@ void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
 ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
 /* What `from` knows, its cache's fork's manager knows too; tallies begin anew. */
-void ag_cache_manager_copy(ag_cache_manager *to, const ag_cache_manager *from);
+ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err);
 /* Bytes that a manager will take for a cache of these parameters. */
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
 /* The sums of attention, borrowed; NULL without a manager. */

@@ -123,12 +123,13 @@ ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *
     return st;
 }
 
-ag_status ag_gathered_save(const ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put,
-                           void *user, ag_error *err) {
+ag_status ag_gathered_save(ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put, void *user,
+                           ag_error *err) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
     for (uint32_t l = 0; g && g->sums && l < p->n_layers; l++) {
+        AG_TRY(ag_gathered_fetch(g, cache, l, err));
         for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            const float *sums = g->sums + l * g->layer_stride + h * g->head_stride;
+            const float *sums = ag_gathered_of(g, l, h);
             AG_TRY(put(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
         }
     }
@@ -238,10 +239,12 @@ ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn g
                            ag_error *err) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
     for (uint32_t l = 0; g->sums && l < p->n_layers; l++) {
+        ag_gathered_replace(g, l);
         for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            float *sums = g->sums + l * g->layer_stride + h * g->head_stride;
+            float *sums = ag_gathered_of(g, l, h);
             AG_TRY(get(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
         }
+        AG_TRY(ag_gathered_store(g, cache, l, err));
     }
     return AG_OK;
 }

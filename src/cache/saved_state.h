@@ -26,8 +26,8 @@ void ag_kv_cache_swap(ag_kv_cache *a, ag_kv_cache *b);
 /* The sums of a policy that wants attention; nothing for others. */
 uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
                                  const uint32_t *n_slots);
-ag_status ag_gathered_save(const ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put,
-                           void *user, ag_error *err);
+ag_status ag_gathered_save(ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put, void *user,
+                           ag_error *err);
 ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn get, void *user,
                            ag_error *err);
 

@@ -333,6 +333,17 @@ ag_status ag_turn_keys(ag_backend *be, const ag_kv_turn *turn) {
     return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not turn keys", be->ops->name);
 }
 
+bool ag_has_key_scores(const ag_backend *be) { return be->ops->key_scores != NULL; }
+
+ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, size_t stride) {
+    if (be->ops->key_scores) return be->ops->key_scores(be, kv, scores, stride);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not look at keys", be->ops->name);
+}
+
+bool ag_keeps_scores(const ag_backend *be, size_t head_dim) {
+    return be->ops->keeps_scores && be->ops->keeps_scores(be, head_dim);
+}
+
 /* ---- logits ---- */
 
 bool ag_has_row_top(const ag_backend *be) { return be->ops->row_top != NULL; }

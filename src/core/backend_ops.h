@@ -95,6 +95,11 @@ typedef struct ag_backend_ops {
     ag_status (*decode_step)(ag_backend *b, const ag_decode_step *step, bool *taken);
     /* optional; NULL: on the host, which then keeps the copies */
     ag_status (*kv_turn)(ag_backend *b, const ag_kv_turn *turn);
+    /* optional; NULL: never. Whether attention over heads of this size adds weights up in the
+     * backend's memory */
+    bool (*keeps_scores)(const ag_backend *b, size_t head_dim);
+    /* optional; NULL: keys are read and looked at on the host. Waits for the scores */
+    ag_status (*key_scores)(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
 } ag_backend_ops;
 
 struct ag_backend {
@@ -131,6 +136,9 @@ ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, 
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                        const ag_attention_seq *seqs, size_t n_seqs, float scale);
 
+/* Whether the weights that a sequence asks for are to be added up in the backend's memory. */
+bool ag_keeps_scores(const ag_backend *be, size_t head_dim);
+
 /* Takes what ag_attention needs for every call within the room, so that none of these allocates. */
 ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room);
 
@@ -151,6 +159,13 @@ bool ag_has_kv_turn(const ag_backend *be);
 /* Rotates the keys of the list as ag_rope does with these angles, and writes them into their slots,
  * rounded to the cache's type as ag_kv_write rounds; nothing else of the slots changes. */
 ag_status ag_turn_keys(ag_backend *be, const ag_kv_turn *turn);
+
+/* Whether keys are looked at where the cache lies. */
+bool ag_has_key_scores(const ag_backend *be);
+/* scores[h * stride + s] = -cos(key of slot s of KV head h, mean of the head's normalised keys), on
+ * the host; what lies behind a head's slots is overwritten. stride: at least the longest head's
+ * slots. */
+ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, size_t stride);
 
 /* Whether reading a few values of a row costs less here than reading it. */
 bool ag_has_row_top(const ag_backend *be);

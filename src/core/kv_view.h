@@ -38,6 +38,12 @@ typedef struct ag_attention_seq {
      * query group and summed over those queries, is added to scores[h * score_stride + s]. */
     float *scores;
     size_t score_row0, score_stride;
+    /* Instead, where ag_keeps_scores() says so: the sums in the backend's memory, that of slot s of
+     * KV head h float number s * n_kv_heads + h from byte held_at on; NULL: not there. The sums of
+     * slots from scored[h] on begin at 0, whatever stands there. */
+    ag_buffer *held_scores;
+    size_t held_at;
+    const uint32_t *scored; /* [n_kv_heads] */
 } ag_attention_seq;
 
 /* The largest calls to come: n_rows of one sequence, or a row of each of up to n_seqs, over caches

@@ -58,7 +58,14 @@ static ag_attention_seq part_of(const ag_sequence *s, uint32_t layer, const uint
         .score_row0 = s->scores.row0,
         .score_stride = s->scores.head_stride,
     };
-    if (s->scores.sums) part.scores = s->scores.sums + layer * s->scores.layer_stride;
+    if (s->scores.held) {
+        const ag_kv_params *p = ag_kv_cache_params(s->cache);
+        part.held_scores = s->scores.held;
+        part.held_at = (size_t)layer * p->max_slots * p->n_kv_heads * sizeof(float);
+        part.scored = s->scores.scored + (size_t)layer * p->n_kv_heads;
+    } else if (s->scores.sums) {
+        part.scores = s->scores.sums + layer * s->scores.layer_stride;
+    }
     ag_kv_cache_get_view(s->cache, layer, &part.kv);
     return part;
 }

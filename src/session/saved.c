@@ -275,7 +275,7 @@ static ag_status get_cache(restoration *r, ag_error *err) {
     AG_TRY(ag_kv_cache_load(r->cache, r->n_slots, r->state.position, r->file.path, ag_sealed_get,
                             &r->file, err));
     if (!s->manager) return AG_OK;
-    AG_TRY(ag_gathered_create(&r->sums, s->params.eviction.policy, kv, err));
+    AG_TRY(ag_gathered_create(&r->sums, s->params.eviction.policy, r->cache, err));
     r->sums.position = r->state.scored;
     return ag_gathered_load(&r->sums, r->cache, ag_sealed_get, &r->file, err);
 }

@@ -139,12 +139,12 @@ ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
     AG_TRY(ag_session_create(s->model, &s->params, out, err));
     ag_session *fork = *out;
     ag_status st = ag_kv_cache_share(fork->cache, s->cache, err);
+    if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
     if (st != AG_OK) {
         ag_session_destroy(fork);
         *out = NULL;
         return st;
     }
-    ag_cache_manager_copy(fork->manager, s->manager);
     fork->position = s->position;
     fork->has_logits = s->has_logits;
     if (s->has_logits)

@@ -65,6 +65,10 @@ static const size block_attention_sizes[] = {{1, 1, 32},    {3, 127, 32},  {1, 1
 static const size turn_sizes[] = {{1, 1, 2}, {4, 2, 40}, {3, 3, 96}, {140, 1, 64}};
 static const size block_turn_sizes[] = {{1, 1, 32}, {4, 2, 64}, {3, 3, 96}, {140, 1, 32}};
 
+/* key_scores: slots, head_dim */
+static const size score_sizes[] = {{1, 1, 4}, {1, 7, 15}, {1, 129, 40}, {1, 700, 64}};
+static const size block_score_sizes[] = {{1, 1, 32}, {1, 127, 96}, {1, 700, 64}, {1, 300, 320}};
+
 #define SIZES(table) (table), sizeof(table) / sizeof((table)[0])
 
 enum {
@@ -121,6 +125,10 @@ static const family families[] = {
     {"cast_to", oracle_cast_to, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
     {"kv_turn", oracle_kv_turn, FLOATS & ~(1 << AG_BF16), SIZES(turn_sizes), PLAIN, EXACT},
     {"kv_turn", oracle_kv_turn, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_turn_sizes), PLAIN, EXACT},
+    {"key_scores", oracle_key_scores, FLOATS & ~(1 << AG_BF16), SIZES(score_sizes), PLAIN,
+     FLOATS_ALONE},
+    {"key_scores", oracle_key_scores, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_score_sizes), PLAIN,
+     FLOATS_ALONE},
     {"attention", oracle_attention, FLOATS, SIZES(attention_sizes), PLAIN, ATTENTION},
     {"attention", oracle_attention, BLOCKS, SIZES(block_attention_sizes), PLAIN, ATTENTION},
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kv_write and attention together. Sizes: m queries of each of two sequences over one cache of n
  * slots, heads of k values; two KV heads that hold different numbers of slots, three query heads
- * each. The second sequence asks for the attention weights of its later half. */
+ * each. The second sequence asks for the attention weights of its later half, the first, where the
+ * backend adds them up in its own memory, for those of all its queries. */
 #include "oracle/oracle.h"
 
 #include "quant/quant.h"
@@ -118,6 +119,8 @@ typedef struct attention {
     guarded out, q, k, v;
     uint32_t positions[MAX_QUERIES];
     float *scores; /* [KV_HEADS, n + SCORE_MARGIN] */
+    guarded held;  /* [n, KV_HEADS]; no buffer if they stay on the host */
+    uint32_t scored[KV_HEADS];
     float scale;
     size_t score_row0;
 } attention;
@@ -127,7 +130,13 @@ static void attend(attention *a, oracle_run *run) {
     const size_t stride = c->n + SCORE_MARGIN;
     run->status = cache_fill(&a->kv, c, run, &a->k.t, &a->v.t);
     const ag_attention_seq seqs[2] = {
-        {.kv = a->kv.view, .row0 = 0, .n_rows = c->m, .positions = a->positions},
+        {.kv = a->kv.view,
+         .row0 = 0,
+         .n_rows = c->m,
+         .positions = a->positions,
+         .held_scores = a->held.buffer,
+         .held_at = a->held.t.offset,
+         .scored = a->scored},
         {.kv = a->kv.view,
          .row0 = c->m,
          .n_rows = c->m,
@@ -136,23 +145,37 @@ static void attend(attention *a, oracle_run *run) {
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
-    while (run->status == AG_OK && oracle_again(run, NULL)) {
+    while (run->status == AG_OK && oracle_again(run, a->held.buffer ? &a->held : NULL)) {
         for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
         run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, a->scale);
     }
 }
 
-static void want_attention(attention *a, double *want, double *scores) {
+/* A query head's weights among the sums that the backend holds. */
+static void want_held(const attention *a, double *held, const double *weights, size_t head) {
+    for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
+        held[s * KV_HEADS + head] += weights[s] / GROUP;
+    }
+}
+
+/* held NULL: the backend keeps none. */
+static void want_attention(attention *a, double *want, double *scores, double *held) {
     const oracle_case *c = a->c;
     const size_t stride = c->n + SCORE_MARGIN;
     double *weights = malloc(c->n * sizeof *weights);
     round_rows(a->kv.view.k_type, a->k.values, c->n * KV_HEADS, c->k);
     round_rows(a->kv.view.v_type, a->v.values, c->n * KV_HEADS, c->k);
     for (size_t i = 0; i < KV_HEADS * stride; i++) scores[i] = 1;
+    for (size_t i = 0; held && i < c->n * KV_HEADS; i++) {
+        const size_t slot = i / KV_HEADS, head = i % KV_HEADS;
+        const bool fresh = slot >= a->scored[head] && slot < a->kv.n_slots[head];
+        held[i] = fresh ? 0 : (double)a->held.values[i];
+    }
     for (size_t i = 0; weights && i < 2 * c->m * HEADS; i++) {
         const size_t row = i / HEADS, head = i % HEADS / GROUP;
         want_head(want + i * c->k, weights, a->q.values + i * c->k, &a->k, &a->v, &a->kv, head,
                   a->positions[row % c->m], a->scale);
+        if (row < c->m && held) want_held(a, held, weights, head);
         if (row < c->m + a->score_row0) continue;
         for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
             scores[head * stride + s] += weights[s] / GROUP;
@@ -169,8 +192,12 @@ static void take_results(attention *a, oracle_run *run) {
     if (scores.buffer) {
         ag_buffer_upload(scores.buffer, scores.t.offset, a->scores, n_scores * sizeof(float), NULL);
     }
-    if (oracle_take(run, &a->out) && oracle_take(run, &scores)) {
-        want_attention(a, run->want + at, run->want + run->n - n_scores);
+    const bool taken = oracle_take(run, &a->out) && oracle_take(run, &scores);
+    const size_t scores_at = run->n - n_scores, held_at = run->n;
+    const bool held = taken && a->held.buffer && oracle_take(run, &a->held);
+    if (taken) {
+        double *want = run->want;
+        want_attention(a, want + at, want + scores_at, held ? want + held_at : NULL);
     }
     guarded_free(&scores);
 }
@@ -193,12 +220,18 @@ void oracle_attention(const oracle_case *c, oracle_run *run) {
     for (size_t i = 0; i < c->m; i++) {
         a.positions[i] = (uint32_t)(c->m > 1 ? i * 2 * c->n / (c->m - 1) : 2 * c->n);
     }
+    if (ag_keeps_scores(run->be, c->k)) {
+        a.held = guarded_make(run, AG_F32, ag_shape_2d(c->n, KV_HEADS), 0, DATA_PLAIN);
+    }
+    for (uint32_t h = 0; h < KV_HEADS; h++) a.scored[h] = (uint32_t)c->n / 2 + h;
     run->out_of_memory |= !a.scores;
     if (!run->out_of_memory) attend(&a, run);
     if (!run->out_of_memory) take_results(&a, run);
     guarded *inputs[] = {&a.q, &a.k, &a.v};
     guarded_check(run, &a.out, true);
+    guarded_check(run, &a.held, true);
     guarded_free(&a.out);
+    guarded_free(&a.held);
     for (int i = 0; i < 3; i++) {
         guarded_check(run, inputs[i], false);
         guarded_free(inputs[i]);

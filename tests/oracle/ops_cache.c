@@ -110,3 +110,68 @@ void oracle_kv_turn(const oracle_case *c, oracle_run *run) {
     free(t.slots);
     free(t.blocks);
 }
+
+/* ---- key_scores ---- */
+
+/* The scores of one head of n keys that are HEADS * AG_KV_BLOCK rows from one block to the next. */
+static void want_scores(double *want, const float *keys, size_t n, size_t d) {
+    double *mean = calloc(d, sizeof *mean), square = 0;
+    for (size_t pass = 0; mean && pass < 2; pass++) {
+        for (size_t s = 0; s < n; s++) {
+            const float *key = keys + (s / AG_KV_BLOCK * ROWS + s % AG_KV_BLOCK) * d;
+            double own = 0, dot = 0;
+            for (size_t i = 0; i < d; i++) own += (double)key[i] * key[i];
+            for (size_t i = 0; i < d; i++) dot += key[i] * mean[i];
+            want[s] = own > 0 && square > 0 ? -dot / sqrt(own * square) : 0;
+            for (size_t i = 0; i < d && !pass && own > 0; i++) mean[i] += key[i] / sqrt(own);
+        }
+        square = 0;
+        for (size_t i = 0; i < d; i++) square += mean[i] * mean[i];
+    }
+    free(mean);
+}
+
+/* A layer of HEADS heads, of n slots and three quarters of them, keys of k values, one of them 0.
+ */
+void oracle_key_scores(const oracle_case *c, oracle_run *run) {
+    enum { MARGIN = 5, MOST_BLOCKS = 8 };
+    const size_t n_blocks = (c->n + AG_KV_BLOCK - 1) / AG_KV_BLOCK, stride = c->n + MARGIN;
+    const size_t row = ag_dtype_row_bytes(c->type, c->k);
+    const uint32_t n_slots[HEADS] = {(uint32_t)c->n, (uint32_t)(c->n - c->n / 4)};
+    ag_kv_block blocks[MOST_BLOCKS];
+    if (!ag_has_key_scores(run->be)) return;
+    guarded keys = guarded_make(run, c->type, ag_shape_2d(n_blocks * ROWS, c->k), 0, run->data);
+    guarded scores = guarded_make(run, AG_F32, ag_shape_1d(HEADS * stride), 0, DATA_PLAIN);
+    if (!run->out_of_memory) {
+        memset(keys.values, 0, c->k * sizeof *keys.values);
+        memset(keys.image + keys.t.offset, 0, row);
+        ag_buffer_upload(keys.buffer, 0, keys.image, keys.bytes, NULL);
+        for (size_t i = 0; i < n_blocks; i++) {
+            blocks[i] = (ag_kv_block){keys.buffer, keys.t.offset + i * ROWS * row};
+        }
+        const ag_kv_view kv = {.k_type = c->type,
+                               .v_type = c->type,
+                               .n_kv_heads = HEADS,
+                               .head_dim = (uint32_t)c->k,
+                               .blocks = blocks,
+                               .n_blocks = (uint32_t)n_blocks,
+                               .n_slots = n_slots};
+        while (oracle_again(run, NULL)) {
+            run->status = ag_score_keys(run->be, &kv, scores.values, stride);
+        }
+        /* Behind a head's slots anything may stand. */
+        for (size_t h = 0; h < HEADS; h++) {
+            for (size_t s = n_slots[h]; s < stride; s++) scores.values[h * stride + s] = 0;
+        }
+        ag_buffer_upload(scores.buffer, scores.t.offset, scores.values, ag_tensor_bytes(&scores.t),
+                         NULL);
+        double *want = oracle_take(run, &scores);
+        if (want) memset(want, 0, HEADS * stride * sizeof *want);
+        for (size_t h = 0; want && h < HEADS; h++) {
+            want_scores(want + h * stride, keys.values + h * AG_KV_BLOCK * c->k, n_slots[h], c->k);
+        }
+    }
+    guarded_check(run, &keys, false);
+    guarded_free(&keys);
+    guarded_free(&scores);
+}

@@ -60,6 +60,8 @@ static const ag_backend_ops opencl_ops = {
     .read_rate = ag_cl_read_rate,
     .decode_step = ag_cl_decode_step,
     .kv_turn = ag_cl_kv_turn,
+    .keeps_scores = ag_cl_keeps_scores,
+    .key_scores = ag_cl_key_scores,
 };
 
 /* ---- life ---- */

@@ -72,9 +72,13 @@ ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, c
 /* ops_kv_turn.c */
 ag_status ag_cl_kv_turn(ag_backend *b, const ag_kv_turn *turn);
 
+/* ops_key_scores.c */
+ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
+
 /* ops_attention.c */
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
+bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */
 ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top);

@@ -171,9 +171,16 @@ static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
 
 static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
+    const ag_kv_view *kv = w->kv;
+    const bool held = w->seq->held_scores != NULL;
     AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES));
-    ag_cl_arg_part(&l, w->scratch, w->sums_at);
-    ag_cl_arg_u64(&l, w->n_slots);
+    if (held) ag_cl_arg_buffer(&l, w->seq->held_scores);
+    else ag_cl_arg_mem(&l, w->scratch);
+    ag_cl_arg_u64(&l, held ? w->seq->held_at : w->sums_at);
+    ag_cl_arg_u64(&l, held ? kv->n_kv_heads : 1);
+    ag_cl_arg_u64(&l, held ? 1 : w->n_slots);
+    ag_cl_arg_u32(&l, held);
+    ag_cl_arg_staged(&l, held ? w->seq->scored : kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_part(&l, w->scratch, w->joined_at);
     arg_rows(w, &l, w->q, 0);
     arg_cache(w, &l, run, 0, w->seq->n_rows);
@@ -183,15 +190,19 @@ static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
                          (size_t[]){w->wg, 1});
 }
 
-/* The caller's sums are on the host: this waits. */
-static ag_status add_scores(const work *w) {
-    const ag_kv_view *kv = w->kv;
-    const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);
+static ag_status weigh(const work *w) {
     for (uint32_t i = 0; i < w->n_blocks;) {
-        const ag_cl_kv_run run = ag_cl_kv_run_at(kv, i, w->n_blocks);
+        const ag_cl_kv_run run = ag_cl_kv_run_at(w->kv, i, w->n_blocks);
         AG_TRY(weigh_run(w, &run));
         i += run.n_blocks;
     }
+    return AG_OK;
+}
+
+/* For sums on the host: this waits. */
+static ag_status add_scores(const work *w) {
+    const ag_kv_view *kv = w->kv;
+    const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);
     ag_error *err = &w->cl->base.err;
     float *sums = ag_malloc(bytes);
     if (!sums) return AG_FAIL(err, NOMEM, "%zu bytes of attention weights", bytes);
@@ -213,8 +224,15 @@ static ag_status attend_sequence(work *w) {
         const size_t rest = w->seq->n_rows - row;
         AG_TRY(attend_rows(w, row, rest < w->pass ? rest : w->pass));
     }
-    const bool weigh = w->seq->scores && w->n_blocks && w->seq->score_row0 < w->seq->n_rows;
-    return weigh ? add_scores(w) : AG_OK;
+    const bool wanted = w->seq->scores || w->seq->held_scores;
+    if (!wanted || !w->n_blocks || w->seq->score_row0 >= w->seq->n_rows) return AG_OK;
+    AG_TRY(weigh(w));
+    return w->seq->scores ? add_scores(w) : AG_OK;
+}
+
+bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim) {
+    const ag_cl_backend *cl = (const ag_cl_backend *)(const void *)b;
+    return cl->gpu_attention && head_dim <= MOST_DIM;
 }
 
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,

@@ -1,89 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/importance.h"
 
+#include "cache/eviction/policies.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- attention, slot by slot ---- */
-
-static bool wants_attention(const ag_eviction_policy *policy) {
-    return policy->importance != AG_IMPORTANCE_NONE && policy->importance != AG_IMPORTANCE_KEYS;
-}
-
-ag_status ag_gathered_create(ag_gathered *g, const ag_eviction_policy *policy,
-                             const ag_kv_params *kv, ag_error *err) {
-    if (!wants_attention(policy)) return AG_OK;
-    g->head_stride = kv->max_slots;
-    g->layer_stride = (size_t)kv->n_kv_heads * kv->max_slots;
-    g->sums = ag_calloc(kv->n_layers * g->layer_stride, sizeof *g->sums);
-    if (g->sums) return AG_OK;
-    return AG_FAIL(err, NOMEM, "attention of %zu slots", kv->n_layers * g->layer_stride);
-}
-
-size_t ag_gathered_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
-    if (!wants_attention(policy)) return 0;
-    return (size_t)kv->n_layers * kv->n_kv_heads * kv->max_slots * sizeof(float);
-}
-
-void ag_gathered_release(ag_gathered *g) { ag_free(g->sums); }
-
-static float *sums_of(const ag_gathered *g, uint32_t layer, uint32_t head) {
-    return g->sums + layer * g->layer_stride + head * g->head_stride;
-}
-
-void ag_gathered_copy(ag_gathered *to, const ag_gathered *from, const ag_kv_cache *cache) {
-    const ag_kv_params *kv = ag_kv_cache_params(cache);
-    to->position = from->position;
-    for (uint32_t l = 0; from->sums && l < kv->n_layers; l++) {
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-            size_t n = ag_kv_cache_n_slots(cache, l, h);
-            memcpy(sums_of(to, l, h), sums_of(from, l, h), n * sizeof *to->sums);
-        }
-    }
-}
-
-void ag_gathered_begin(ag_gathered *g, const ag_kv_cache *cache, size_t n, bool from_zero) {
-    const ag_kv_params *kv = ag_kv_cache_params(cache);
-    for (uint32_t l = 0; l < kv->n_layers; l++) {
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-            size_t held = ag_kv_cache_n_slots(cache, l, h), first = from_zero ? 0 : held;
-            memset(sums_of(g, l, h) + first, 0, (held + n - first) * sizeof *g->sums);
-        }
-    }
-}
-
-ag_attention_scores ag_gathered_scores(const ag_gathered *g, size_t row0) {
-    return (ag_attention_scores){
-        .sums = g->sums,
-        .layer_stride = g->layer_stride,
-        .head_stride = g->head_stride,
-        .row0 = row0,
-    };
-}
-
-void ag_gathered_compact(ag_gathered *g, uint32_t layer, uint32_t head, const uint32_t *keep,
-                         uint32_t n_keep) {
-    if (!g->sums) return;
-    float *sums = sums_of(g, layer, head);
-    for (uint32_t i = 0; i < n_keep; i++) sums[i] = sums[keep[i]];
-}
-
-void ag_gathered_settle(ag_gathered *g, const ag_eviction_params *p, const ag_kv_cache *cache,
-                        uint32_t position, uint32_t n_window, float *values) {
-    const ag_kv_params *kv = ag_kv_cache_params(cache);
-    g->position = position;
-    if (!p->policy->settle) return;
-    for (uint32_t l = 0; l < kv->n_layers; l++) {
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-            uint32_t n = ag_kv_cache_n_slots(cache, l, h);
-            p->policy->settle(p, sums_of(g, l, h), n, n_window < n ? n_window : n, values);
-        }
-    }
-}
 
 /* ---- scratch ---- */
 
@@ -92,6 +16,12 @@ static void *resident(size_t n, size_t bytes) {
     void *p = n < SIZE_MAX / bytes ? ag_malloc(n * bytes) : NULL;
     if (p) memset(p, 0, n * bytes);
     return p;
+}
+
+/* The backend knows this way of looking at keys, and does it where they lie. */
+static bool looks_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
+    return policy->from_keys == ag_eviction_keydiff.from_keys &&
+           ag_has_key_scores(ag_kv_cache_backend(cache));
 }
 
 enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
@@ -109,6 +39,7 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
     s->importance = resident(keys ? n * kv->n_kv_heads : n, sizeof *s->importance);
+    if (keys && looks_in_place(policy, cache)) keys = false;
     if (keys) s->keys = resident(n * kv->head_dim, s->n_workers * sizeof *s->keys);
     if (keys) s->mean = resident(kv->head_dim, s->n_workers * sizeof *s->mean);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
@@ -141,15 +72,26 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 /* ---- importance ---- */
 
 /* The mean over a layer's heads, which hold the same slots. */
-static void mean_of_heads(ag_eviction_scratch *s, const ag_gathered *g, const ag_kv_cache *cache,
-                          uint32_t layer) {
+static ag_status mean_of_heads(ag_eviction_scratch *s, ag_gathered *g, const ag_kv_cache *cache,
+                               uint32_t layer, ag_error *err) {
+    AG_TRY(ag_gathered_fetch(g, cache, layer, err));
     uint32_t n_heads = ag_kv_cache_params(cache)->n_kv_heads;
     uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
     for (uint32_t slot = 0; slot < n; slot++) {
         double sum = 0;
-        for (uint32_t h = 0; h < n_heads; h++) sum += sums_of(g, layer, h)[slot];
+        for (uint32_t h = 0; h < n_heads; h++) sum += ag_gathered_of(g, layer, h)[slot];
         s->importance[slot] = (float)(sum / n_heads);
     }
+    return AG_OK;
+}
+
+static ag_status look_in_place(const ag_eviction_scratch *s, const ag_kv_cache *cache,
+                               uint32_t layer, ag_error *err) {
+    ag_backend *be = ag_kv_cache_backend(cache);
+    ag_kv_view view;
+    ag_kv_cache_get_view(cache, layer, &view);
+    return ag_take_error(
+        be, ag_score_keys(be, &view, s->importance, ag_kv_cache_params(cache)->max_slots), err);
 }
 
 typedef struct keys_job {
@@ -181,32 +123,35 @@ static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-ag_status ag_importance_of_layer(ag_eviction_scratch *s, const ag_gathered *g,
+ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_gathered *g,
                                  const ag_eviction_policy *policy, ag_kv_cache *cache,
                                  uint32_t layer, uint32_t budget, ag_error *err) {
-    if (policy->importance == AG_IMPORTANCE_NEWEST) mean_of_heads(s, g, cache, layer);
-    if (policy->importance != AG_IMPORTANCE_KEYS) return AG_OK;
+    const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
+    if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
     uint32_t longest = 0;
     for (uint32_t h = 0; h < ag_kv_cache_params(cache)->n_kv_heads; h++) {
         uint32_t n = ag_kv_cache_n_slots(cache, layer, h);
         if (n > longest) longest = n;
     }
     if (longest <= budget) return AG_OK; /* nobody will ask */
+    if (!keys) return mean_of_heads(s, g, cache, layer, err);
+    if (looks_in_place(policy, cache)) return look_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};
     ag_for_each(ag_kv_cache_backend(cache), s->n_workers, look_at_keys, &job);
     return job.status;
 }
 
-void ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
-                      const ag_eviction_policy *policy, const ag_kv_cache *cache, uint32_t layer,
-                      uint32_t head, ag_eviction_view *v) {
+ag_status ag_importance_of(ag_eviction_scratch *s, ag_gathered *g, const ag_eviction_policy *policy,
+                           const ag_kv_cache *cache, uint32_t layer, uint32_t head,
+                           ag_eviction_view *v, ag_error *err) {
     float *importance = s->importance;
     switch (policy->importance) {
     case AG_IMPORTANCE_NONE:
-        return;
+        return AG_OK;
     case AG_IMPORTANCE_WINDOW:
     case AG_IMPORTANCE_TOTAL:
-        memcpy(importance, sums_of(g, layer, head), v->n_slots * sizeof *importance);
+        AG_TRY(ag_gathered_fetch(g, cache, layer, err));
+        memcpy(importance, ag_gathered_of(g, layer, head), v->n_slots * sizeof *importance);
         break;
     case AG_IMPORTANCE_NEWEST: /* the layer's is there */
         break;
@@ -219,4 +164,5 @@ void ag_importance_of(ag_eviction_scratch *s, const ag_gathered *g,
         if (isnan(importance[i])) importance[i] = -INFINITY;
     }
     v->importance = importance;
+    return AG_OK;
 }

@@ -5,8 +5,8 @@
  * in order of position, so a query sees a prefix of them. The slots of a sequence are cut into
  * spans; attend leaves for each query and span the largest score, the sum of exp(score - largest)
  * and the values weighted with it, and merge joins them. */
+#include "kv_load.cl"
 #include "reduce.cl"
-#include "types.cl"
 
 #ifndef QUERIES
 #define QUERIES 4 /* that a work-group computes together, reading the cache once; a multiple of 4 */
@@ -20,30 +20,6 @@ enum { KV_BLOCK = 128, MOST_DIM = 256 };
     __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,             \
         uint n_blocks, __global const uchar *held, ulong held_at, uint heads, uint group, uint dim, \
         uint n_rows, __global const uchar *positions, ulong positions_at
-
-/* Four elements of a row from element i on; i is a multiple of 4. Elements behind the row are 0.
- * Rows of blocks begin on even bytes, the others on a multiple of their element. */
-static inline float4 load4(uint type, __global const uchar *row, uint i, uint dim) {
-    if (dim % 4 == 0 && type == TYPE_F16) {
-        return vloada_half4(0, (__global const half *)row + i);
-    }
-    if (dim % 4 == 0 && type == TYPE_F32) return *(__global const float4 *)(row + 4 * i);
-    if (type == TYPE_Q8_0) {
-        row += i / QK * 34;
-        const ushort2 q = vload2(0, (__global const ushort *)(row + 2 + i % QK));
-        return convert_float4(as_char4(q)) * vload_half(0, (__global const half *)row);
-    }
-    if (type == TYPE_Q4_0) {
-        row += i / QK * 18;
-        const ushort2 both = vload2(0, (__global const ushort *)(row + 2 + i % 16));
-        const uchar4 q = as_uchar4(i % QK < 16 ? both : both >> (ushort)4) & (uchar)15;
-        return (convert_float4(q) - 8.0f) * vload_half(0, (__global const half *)row);
-    }
-    const float x = element(type, row, i);
-    const float y = i + 1 < dim ? element(type, row, i + 1) : 0.0f;
-    const float z = i + 2 < dim ? element(type, row, i + 2) : 0.0f;
-    return (float4)(x, y, z, i + 3 < dim ? element(type, row, i + 3) : 0.0f);
-}
 
 /* Spans of `span` slots, the first of which begins with block0: span number span0 and on of n_spans.
  *   stats   [rows * heads * group][n_spans] pairs: largest score, sum
@@ -223,11 +199,13 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     }
 }
 
-/* sums[head * sums_stride + slot] = the weight that the slot received from queries of rows
- * [first_row, n_rows), averaged over the group and added up over the rows. stats: of whole queries.
+/* sums[slot * slot_stride + head * head_stride] = the weight that the slot received from queries of
+ * rows [first_row, n_rows), averaged over the group and added up over the rows; `add`: and to what is
+ * there for the first scored[head] slots. stats: of whole queries.
  * A work-item for each slot: dimension 0 slots of this part of the cache, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_scores(__global uchar *sums, ulong sums_at, ulong sums_stride,
+attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong head_stride, uint add,
+                 __global const uchar *scored, ulong scored_at,
                  __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
                  CACHE_PARAMS, uint k_type, float scale, uint first_row) {
     const uint index = get_global_id(0), head = get_group_id(1), slot = block0 * KV_BLOCK + index;
@@ -257,5 +235,7 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong sums_stride,
         }
         sum += mean / (float)group;
     }
-    ((__global float *)(sums + sums_at))[head * sums_stride + slot] = sum;
+    __global float *to = (__global float *)(sums + sums_at) + slot * slot_stride + head * head_stride;
+    const bool has_sum = add && slot < ((__global const uint *)(scored + scored_at))[head];
+    *to = has_sum ? *to + sum : sum;
 }

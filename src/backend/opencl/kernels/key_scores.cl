@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How unlike the others each key of a layer is: -cos(key, mean of the normalised keys), per KV head.
+ * Three steps: lengths, with sums of normalised keys block by block; their sums; the cosines. */
+#include "kv_load.cl"
+#include "reduce.cl"
+
+enum { KV_BLOCK = 128 };
+
+/* Blocks [block0, ...) of the cache follow one another, `stride` bytes apart, from cache_at on. */
+#define CACHE_PARAMS                                                                   \
+    __global const uchar *cache, ulong cache_at, ulong stride, uint block0,            \
+        __global const uchar *held, ulong held_at, uint type, uint heads, uint dim
+
+/* scores[head][n_slots] = 1 / length of each key, 0 for 0.
+ * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
+ * A work-group for each block: dimension 0 blocks, 1 KV heads. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
+            uint width, CACHE_PARAMS) {
+    __local float inverse[KV_BLOCK];
+    const uint lid = get_local_id(0), head = get_group_id(1), block = block0 + get_group_id(0);
+    const uint slots = ((__global const uint *)(held + held_at))[head];
+    const uint n = slots > block * KV_BLOCK ? min(slots - block * KV_BLOCK, (uint)KV_BLOCK) : 0;
+    const ulong row = row_bytes(type, dim);
+    __global const uchar *keys = cache + cache_at + get_group_id(0) * stride + (ulong)head * KV_BLOCK * row;
+    __global float *scores = (__global float *)(scratch + scores_at) + (ulong)head * n_slots;
+    for (uint s = lid; s < n; s += WG) {
+        float sum = 0;
+        for (uint c = 0; c < dim; c += 4) {
+            const float4 v = load4(type, keys + s * row, c, dim);
+            sum += dot(v, v);
+        }
+        const float length = sqrt(sum);
+        inverse[s] = length > 0 ? 1.0f / length : 0.0f;
+        scores[block * KV_BLOCK + s] = inverse[s];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global float *to =
+        (__global float *)(scratch + sums_at) + ((ulong)head * n_blocks + block) * width;
+    for (uint c = 4 * lid; c < dim; c += 4 * WG) {
+        float4 sum = 0;
+        for (uint s = 0; s < n; s++) sum += load4(type, keys + s * row, c, dim) * inverse[s];
+        vstore4(sum, c / 4, to);
+    }
+}
+
+/* The first of a head's sums becomes the sum of all, divided by its length.
+ * A work-group for each KV head. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
+    __local float shared[WG];
+    const uint lid = get_local_id(0);
+    __global float *sums =
+        (__global float *)(scratch + sums_at) + (ulong)get_group_id(0) * n_blocks * width;
+    float squares = 0;
+    for (uint c = lid; c < width; c += WG) {
+        float sum = 0;
+        for (uint b = 0; b < n_blocks; b++) sum += sums[(ulong)b * width + c];
+        sums[c] = sum;
+        squares = fma(sum, sum, squares);
+    }
+    const float length = sqrt(group_sum(squares, shared));
+    for (uint c = lid; c < width; c += WG) sums[c] *= length > 0 ? 1.0f / length : 0.0f;
+}
+
+/* A work-item for each slot: dimension 0 slots of these blocks, 1 KV heads. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
+            uint width, CACHE_PARAMS) {
+    const uint index = get_global_id(0), head = get_group_id(1), slot = block0 * KV_BLOCK + index;
+    if (slot >= ((__global const uint *)(held + held_at))[head]) return;
+    const ulong place = (ulong)head * KV_BLOCK + index % KV_BLOCK;
+    __global const uchar *key =
+        cache + cache_at + index / KV_BLOCK * stride + place * row_bytes(type, dim);
+    __global const float *mean =
+        (__global const float *)(scratch + sums_at) + (ulong)head * n_blocks * width;
+    float sum = 0;
+    for (uint c = 0; c < dim; c += 4) sum += dot(load4(type, key, c, dim), vload4(c / 4, mean));
+    ((__global float *)(scratch + scores_at))[(ulong)head * n_slots + slot] *= -sum;
+}

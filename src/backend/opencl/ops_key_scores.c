@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/key_scores.cl, one of each kind for each run of blocks. Scratch holds
+ *   scores  [kv heads][longest]           sums    [kv heads][blocks][dim rounded up to 4] */
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+static const char file[] = "key_scores.cl";
+enum { WG = 64 }; /* as in reduce.cl */
+
+typedef struct work {
+    ag_cl_backend *cl;
+    const ag_kv_view *kv;
+    uint32_t n_slots, n_blocks, width; /* of the longest head; floats of a sum */
+    size_t scores_bytes, sums_at;
+    cl_mem scratch;
+} work;
+
+static ag_status plan(work *w) {
+    for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
+        if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
+    }
+    w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    w->width = (w->kv->head_dim + 3) / 4 * 4;
+    const size_t heads = w->kv->n_kv_heads, sum = (size_t)w->n_blocks * w->width * sizeof(float);
+    w->scores_bytes = heads * w->n_slots * sizeof(float);
+    w->sums_at = ag_cl_items(w->scores_bytes, 256);
+    return ag_cl_need_scratch(w->cl, w->sums_at + heads * sum, &w->scratch);
+}
+
+/* A kernel that looks at keys, over `items` work-items for each block. */
+static ag_status look(const work *w, const char *kernel, size_t items) {
+    const ag_kv_view *kv = w->kv;
+    for (uint32_t i = 0; i < w->n_blocks;) {
+        const ag_cl_kv_run run = ag_cl_kv_run_at(kv, i, w->n_blocks);
+        ag_cl_launch l;
+        AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
+        ag_cl_arg_part(&l, w->scratch, 0);
+        ag_cl_arg_u64(&l, w->sums_at);
+        ag_cl_arg_u32(&l, w->n_slots);
+        ag_cl_arg_u32(&l, w->n_blocks);
+        ag_cl_arg_u32(&l, w->width);
+        ag_cl_arg_buffer(&l, run.buffer);
+        ag_cl_arg_u64(&l, run.offset);
+        ag_cl_arg_u64(&l, run.stride);
+        ag_cl_arg_u32(&l, run.block0);
+        ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
+        ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
+        ag_cl_arg_u32(&l, kv->n_kv_heads);
+        ag_cl_arg_u32(&l, kv->head_dim);
+        AG_TRY(ag_cl_enqueue(&l, 2, (size_t[]){run.n_blocks * items, kv->n_kv_heads},
+                             (size_t[]){WG, 1}));
+        i += run.n_blocks;
+    }
+    return AG_OK;
+}
+
+static ag_status find_means(const work *w) {
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, "key_mean", NULL));
+    ag_cl_arg_part(&l, w->scratch, w->sums_at);
+    ag_cl_arg_u32(&l, w->n_blocks);
+    ag_cl_arg_u32(&l, w->width);
+    return ag_cl_enqueue(&l, 1, (size_t[]){w->kv->n_kv_heads * (size_t)WG}, (size_t[]){WG});
+}
+
+/* The one read: rows of the longest head's slots, moved apart from the last on. */
+static ag_status read_scores(const work *w, float *scores, size_t stride) {
+    const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE, 0,
+                                                       w->scores_bytes, scores, 0, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        return ag_cl_fail(w->cl, &w->cl->base.err, code, "reading scores of keys");
+    }
+    for (size_t h = w->kv->n_kv_heads; h-- > 1;) {
+        memmove(scores + h * stride, scores + h * w->n_slots, w->n_slots * sizeof *scores);
+    }
+    return AG_OK;
+}
+
+ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride) {
+    work w = {.cl = ag_cl_of(b), .kv = kv};
+    AG_TRY(plan(&w));
+    if (!w.n_slots) return AG_OK;
+    AG_TRY(look(&w, "key_lengths", WG));
+    AG_TRY(find_means(&w));
+    AG_TRY(look(&w, "key_cosines", AG_KV_BLOCK));
+    return read_scores(&w, scores, stride);
+}
