@@ -6,11 +6,12 @@
 
 #include "core/kv_view.h"
 
-/* A block of the Llama family without biases: RMSNorm, q/k/v, RoPE, attention, output, RMSNorm,
+/* A block of the Llama family: RMSNorm, q/k/v, RoPE, attention, output, RMSNorm,
  * gate and up, SiLU, down. Matrices as ag_prepare_weight left them. */
 typedef struct ag_decode_layer {
     const ag_tensor *attention_norm, *ffn_norm;
     const ag_tensor *wq, *wk, *wv, *wo, *w_gate, *w_up, *w_down;
+    const ag_tensor *bq, *bk, *bv, *bo; /* one value per output row, F32; NULL: none */
 } ag_decode_layer;
 
 typedef struct ag_decode_step {
@@ -19,6 +20,7 @@ typedef struct ag_decode_step {
     const ag_tensor *norm, *lm_head;
     const ag_tensor *inv_freq; /* [head_dim / 2], on the host */
     float eps, scale;
+    bool hadamard;          /* queries and keys are rotated once more: core/hadamard.h */
     const float *embedding; /* [dim] the token's row, on the host */
     uint32_t position;      /* logical */
     const ag_kv_view *kv;   /* [n_layers] before the token; the block of its slot is there */

@@ -7,20 +7,19 @@
 
 #include <math.h>
 
-static bool has_biases(const ag_llama_layer *l) {
-    return l->bq.buffer || l->bk.buffer || l->bv.buffer || l->bo.buffer || l->b_gate.buffer ||
-           l->b_up.buffer || l->b_down.buffer;
+static bool has_ffn_biases(const ag_llama_layer *l) {
+    return l->b_gate.buffer || l->b_up.buffer || l->b_down.buffer;
 }
 
-/* What only the operations know how to do: attention weights for a policy, keys rotated by
- * Hadamard, copies of the protected prefix, biases. */
+static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NULL; }
+
+/* What only the operations know how to do: attention weights for a policy, copies of the protected
+ * prefix, biases of the feed-forward. */
 static bool is_plain(const ag_model *m, const ag_forward_item *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
-    if (item->n != 1 || item->scores.sums || kv->hadamard || item->position < kv->n_protected) {
-        return false;
-    }
+    if (item->n != 1 || item->scores.sums || item->position < kv->n_protected) return false;
     for (uint32_t l = 0; l < m->weights.n_layers; l++) {
-        if (has_biases(&m->weights.layers[l])) return false;
+        if (has_ffn_biases(&m->weights.layers[l])) return false;
     }
     return true;
 }
@@ -46,6 +45,10 @@ static ag_status list_layers(ag_model *m, ag_error *err) {
             .w_gate = &l->w_gate,
             .w_up = &l->w_up,
             .w_down = &l->w_down,
+            .bq = if_there(&l->bq),
+            .bk = if_there(&l->bk),
+            .bv = if_there(&l->bv),
+            .bo = if_there(&l->bo),
         };
     }
     return AG_OK;
@@ -77,6 +80,7 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
         .inv_freq = &m->inv_freq,
         .eps = m->info.norm_eps,
         .scale = 1.0f / sqrtf((float)m->info.head_dim),
+        .hadamard = ag_kv_cache_params(item->cache)->hadamard,
         .embedding = m->workspace.host_rows,
         .position = item->position,
         .kv = m->decode.views,

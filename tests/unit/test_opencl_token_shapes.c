@@ -4,6 +4,7 @@
  * "test_opencl_token_shapes all" takes every variant on any device. */
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
+#include "core/hadamard.h"
 #include "models/llama_model.h"
 #include "quant/quant.h"
 #include "unit/opencl_device.h"
@@ -21,61 +22,80 @@
 typedef struct variant {
     uint32_t head_dim, group, n_kv;
     ag_dtype k_type, v_type;
+    enum { PLAIN, ROTATED, BIASES, BOTH } extras; /* keys by Hadamard; biases of q, k, v and o */
 } variant;
 
+static bool is_rotated(const variant *v) { return v->extras & ROTATED; }
+
+static bool has_biases(const variant *v) { return v->extras & BIASES; }
+
 /* Where drivers take half a minute over the kernel. */
-static const variant few[] = {{128, 3, 2, AG_Q8_0, AG_Q4_0}};
+static const variant few[] = {{128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH}};
 
 static const variant all[] = {
     /* groups */
-    {64, 1, 4, AG_F16, AG_F16},
-    {64, 2, 2, AG_F16, AG_F16},
-    {64, 3, 2, AG_F16, AG_F16},
-    {64, 4, 2, AG_F16, AG_F16},
-    {64, 5, 1, AG_F16, AG_F16},
-    {64, 6, 2, AG_F16, AG_F16},
-    {64, 7, 2, AG_F16, AG_F16},
-    {64, 8, 2, AG_F16, AG_F16},
-    {128, 1, 3, AG_F16, AG_F16},
-    {128, 2, 2, AG_F16, AG_F16},
-    {128, 3, 2, AG_F16, AG_F16},
-    {128, 4, 2, AG_F16, AG_F16},
-    {128, 5, 2, AG_F16, AG_F16},
-    {128, 6, 1, AG_F16, AG_F16},
-    {128, 7, 2, AG_F16, AG_F16},
-    {128, 8, 2, AG_F16, AG_F16},
-    {32, 1, 4, AG_F16, AG_F16},
-    {32, 4, 2, AG_F16, AG_F16},
-    {80, 2, 2, AG_F16, AG_F16},
-    {80, 4, 2, AG_F16, AG_F16},
-    {96, 1, 3, AG_F16, AG_F16},
-    {96, 8, 2, AG_F16, AG_F16},
+    {64, 1, 4, AG_F16, AG_F16, PLAIN},
+    {64, 2, 2, AG_F16, AG_F16, PLAIN},
+    {64, 3, 2, AG_F16, AG_F16, PLAIN},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN},
+    {64, 5, 1, AG_F16, AG_F16, PLAIN},
+    {64, 6, 2, AG_F16, AG_F16, PLAIN},
+    {64, 7, 2, AG_F16, AG_F16, PLAIN},
+    {64, 8, 2, AG_F16, AG_F16, PLAIN},
+    {128, 1, 3, AG_F16, AG_F16, PLAIN},
+    {128, 2, 2, AG_F16, AG_F16, PLAIN},
+    {128, 3, 2, AG_F16, AG_F16, PLAIN},
+    {128, 4, 2, AG_F16, AG_F16, PLAIN},
+    {128, 5, 2, AG_F16, AG_F16, PLAIN},
+    {128, 6, 1, AG_F16, AG_F16, PLAIN},
+    {128, 7, 2, AG_F16, AG_F16, PLAIN},
+    {128, 8, 2, AG_F16, AG_F16, PLAIN},
+    {32, 1, 4, AG_F16, AG_F16, PLAIN},
+    {32, 4, 2, AG_F16, AG_F16, PLAIN},
+    {80, 2, 2, AG_F16, AG_F16, PLAIN},
+    {80, 4, 2, AG_F16, AG_F16, PLAIN},
+    {96, 1, 3, AG_F16, AG_F16, PLAIN},
+    {96, 8, 2, AG_F16, AG_F16, PLAIN},
     /* types */
-    {64, 2, 2, AG_F32, AG_F32},
-    {64, 4, 2, AG_F32, AG_F32},
-    {64, 2, 2, AG_Q8_0, AG_Q8_0},
-    {64, 4, 2, AG_Q8_0, AG_Q8_0},
-    {64, 2, 2, AG_Q4_0, AG_Q4_0},
-    {64, 4, 2, AG_Q4_0, AG_Q4_0},
-    {64, 4, 2, AG_Q8_0, AG_Q4_0},
-    {64, 4, 2, AG_Q4_0, AG_Q8_0},
-    {64, 4, 2, AG_F16, AG_Q8_0},
-    {64, 4, 2, AG_Q8_0, AG_F16},
-    {64, 4, 2, AG_F16, AG_Q4_0},
-    {64, 4, 2, AG_Q4_0, AG_F16},
-    {64, 4, 2, AG_F32, AG_F16},
-    {64, 4, 2, AG_F16, AG_F32},
-    {128, 4, 2, AG_F32, AG_F32},
-    {128, 4, 2, AG_Q8_0, AG_Q8_0},
-    {128, 4, 2, AG_Q4_0, AG_Q4_0},
-    {128, 4, 2, AG_Q8_0, AG_Q4_0},
-    {128, 3, 2, AG_Q8_0, AG_Q4_0},
-    {128, 8, 2, AG_Q8_0, AG_Q8_0},
-    {128, 8, 2, AG_F32, AG_F32},
-    {32, 4, 2, AG_Q4_0, AG_Q8_0},
-    {96, 2, 2, AG_Q8_0, AG_Q4_0},
-    {96, 2, 2, AG_F32, AG_Q8_0},
-    {80, 2, 2, AG_F32, AG_F32},
+    {64, 2, 2, AG_F32, AG_F32, PLAIN},
+    {64, 4, 2, AG_F32, AG_F32, PLAIN},
+    {64, 2, 2, AG_Q8_0, AG_Q8_0, PLAIN},
+    {64, 4, 2, AG_Q8_0, AG_Q8_0, PLAIN},
+    {64, 2, 2, AG_Q4_0, AG_Q4_0, PLAIN},
+    {64, 4, 2, AG_Q4_0, AG_Q4_0, PLAIN},
+    {64, 4, 2, AG_Q8_0, AG_Q4_0, PLAIN},
+    {64, 4, 2, AG_Q4_0, AG_Q8_0, PLAIN},
+    {64, 4, 2, AG_F16, AG_Q8_0, PLAIN},
+    {64, 4, 2, AG_Q8_0, AG_F16, PLAIN},
+    {64, 4, 2, AG_F16, AG_Q4_0, PLAIN},
+    {64, 4, 2, AG_Q4_0, AG_F16, PLAIN},
+    {64, 4, 2, AG_F32, AG_F16, PLAIN},
+    {64, 4, 2, AG_F16, AG_F32, PLAIN},
+    {128, 4, 2, AG_F32, AG_F32, PLAIN},
+    {128, 4, 2, AG_Q8_0, AG_Q8_0, PLAIN},
+    {128, 4, 2, AG_Q4_0, AG_Q4_0, PLAIN},
+    {128, 4, 2, AG_Q8_0, AG_Q4_0, PLAIN},
+    {128, 3, 2, AG_Q8_0, AG_Q4_0, PLAIN},
+    {128, 8, 2, AG_Q8_0, AG_Q8_0, PLAIN},
+    {128, 8, 2, AG_F32, AG_F32, PLAIN},
+    {32, 4, 2, AG_Q4_0, AG_Q8_0, PLAIN},
+    {96, 2, 2, AG_Q8_0, AG_Q4_0, PLAIN},
+    {96, 2, 2, AG_F32, AG_Q8_0, PLAIN},
+    {80, 2, 2, AG_F32, AG_F32, PLAIN},
+    /* biases, rotations */
+    {64, 4, 2, AG_F16, AG_F16, BIASES},
+    {64, 7, 2, AG_F16, AG_F16, BIASES},
+    {128, 4, 2, AG_F16, AG_F16, BIASES},
+    {64, 2, 2, AG_Q4_0, AG_Q4_0, ROTATED},
+    {64, 4, 2, AG_Q4_0, AG_Q4_0, ROTATED},
+    {64, 4, 2, AG_Q4_0, AG_Q8_0, ROTATED},
+    {64, 4, 2, AG_Q4_0, AG_F16, ROTATED},
+    {128, 3, 2, AG_Q4_0, AG_Q4_0, ROTATED},
+    {128, 4, 2, AG_Q4_0, AG_Q4_0, ROTATED},
+    {128, 4, 2, AG_Q4_0, AG_Q8_0, ROTATED},
+    {96, 2, 2, AG_Q4_0, AG_Q4_0, ROTATED},
+    {80, 2, 2, AG_F16, AG_F16, ROTATED},
+    {128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH},
 };
 
 static ag_backend *be;
@@ -90,6 +110,22 @@ static const double close_logits = 0.05;
 /* Halves of queries, keys, values and weights; a share of the largest component of a head. */
 static const double close_attention = 0.004;
 
+/* -1 .. 1 */
+static void fill_bias(const ag_tensor *t, uint32_t seed) {
+    const size_t n = ag_shape_numel(&t->shape);
+    float *values = ag_calloc(n, sizeof *values);
+    ag_error err;
+    assert_non_null(values);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = ((uint32_t)i + 1 + 1000 * seed) * 2654435761u;
+        values[i] = (float)(int32_t)bits * 0x1p-31f;
+    }
+    if (ag_buffer_upload(t->buffer, t->offset, values, n * sizeof *values, &err) != AG_OK) {
+        fail_msg("%s", err.msg);
+    }
+    ag_free(values);
+}
+
 static void make_model(const variant *v) {
     const ag_llama_config config = {
         .architecture = "LlamaForCausalLM",
@@ -103,11 +139,19 @@ static void make_model(const variant *v) {
         .max_position_embeddings = 4096,
         .rms_norm_eps = 1e-5f,
         .rope_theta = 10000,
+        .attention_bias = has_biases(v),
         .bos_id = -1,
     };
     const ag_model_params params = ag_model_defaults();
     ag_error err;
     if (ag_model_random(be, &config, &params, &model, &err) != AG_OK) fail_msg("%s", err.msg);
+    for (uint32_t l = 0; has_biases(v) && l < LAYERS; l++) {
+        const ag_llama_layer *layer = &model->weights.layers[l];
+        fill_bias(&layer->bq, 7 * l);
+        fill_bias(&layer->bk, 7 * l + 1);
+        fill_bias(&layer->bv, 7 * l + 2);
+        fill_bias(&layer->bo, 7 * l + 3);
+    }
 }
 
 static ag_session *new_session(const variant *v) {
@@ -115,7 +159,7 @@ static ag_session *new_session(const variant *v) {
     p.max_seq_len = MOST_SLOTS;
     p.k_type = v->k_type;
     p.v_type = v->v_type;
-    p.k_rotation = AG_K_ROTATION_OFF;
+    p.k_rotation = is_rotated(v) ? AG_K_ROTATION_ON : AG_K_ROTATION_OFF;
     ag_session *s;
     ag_error err;
     if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
@@ -173,6 +217,22 @@ typedef struct layer_state {
     float *keys, *values;     /* [slots][head_dim] of one KV head */
 } layer_state;
 
+static void add_bias(float *to, const ag_tensor *t) {
+    const size_t n = ag_shape_numel(&t->shape);
+    float *values = ag_calloc(n, sizeof *values);
+    assert_non_null(values);
+    download(values, t->buffer, t->offset, n * sizeof *values);
+    for (size_t i = 0; i < n; i++) to[i] += values[i];
+    ag_free(values);
+}
+
+static void add_biases(layer_state *s) {
+    const ag_llama_layer *layer = &model->weights.layers[LAYERS - 1];
+    add_bias(s->q, &layer->bq);
+    add_bias(s->k_new, &layer->bk);
+    add_bias(s->v_new, &layer->bv);
+}
+
 static void take_boxes(layer_state *s) {
     const ag_cl_token *token = ag_cl_of(be)->token;
     const size_t n = (size_t)(s->n_heads + 2 * s->v->n_kv) * s->v->head_dim;
@@ -181,6 +241,7 @@ static void take_boxes(layer_state *s) {
     assert_non_null(p);
     download(p, token->store, token->at.qkv, n * sizeof *p);
     for (size_t i = 0; i < n; i++) s->q[i] = as_float(p[i].data);
+    if (has_biases(s->v)) add_biases(s);
     download(p, token->store, token->at.out, n_blocks * 10 * sizeof *p);
     for (size_t b = 0; b < n_blocks; b++) {
         s->step[b] = as_float(p[b * 10 + 8].data);
@@ -203,12 +264,16 @@ static void rotate(const layer_state *s, float *x) {
 }
 
 /* The newest slot holds what the cache's rounding makes of `row`. */
-static void check_row(ag_dtype type, const float *row, const float *kept, uint32_t n) {
+static void check_row(ag_dtype type, bool rotated, const float *row, const float *kept,
+                      uint32_t n) {
     unsigned char stored[4 * 128];
     float want[128];
     size_t bad;
-    assert_int_equal(ag_quantize_row(type, stored, row, n, AG_ROUND_KV, &bad), AG_OK);
+    memcpy(want, row, n * sizeof *want);
+    if (rotated) ag_hadamard(want, 1, n);
+    assert_int_equal(ag_quantize_row(type, stored, want, n, AG_ROUND_KV, &bad), AG_OK);
     ag_dequantize_row(type, want, stored, n);
+    if (rotated) ag_hadamard(want, 1, n);
     for (uint32_t i = 0; i < n; i++) {
         if (kept[i] != want[i]) fail_msg("component %u is kept as %g, not %g", i, kept[i], want[i]);
     }
@@ -250,10 +315,10 @@ static double check_kv_head(const layer_state *s, ag_kv_cache *cache, uint32_t h
         }
     }
     const size_t newest = (size_t)(n - 1) * d;
-    check_row(s->v->v_type, s->v_new + (size_t)head * d, s->values + newest, d);
+    check_row(s->v->v_type, false, s->v_new + (size_t)head * d, s->values + newest, d);
     /* Elsewhere products and sums may be rounded once or twice. */
     if (s->position == 0) {
-        check_row(s->v->k_type, s->k_new + (size_t)head * d, s->keys + newest, d);
+        check_row(s->v->k_type, is_rotated(s->v), s->k_new + (size_t)head * d, s->keys + newest, d);
     }
     for (uint32_t g = 0; g < s->v->group; g++) {
         const double e = error_of_head(s, head * s->v->group + g, n);
@@ -312,9 +377,9 @@ static void compare(const variant *v) {
     }
     ag_session_destroy(whole);
     ag_session_destroy(parts);
-    printf("heads of %u, %u to a KV head, keys %s, values %s: attention %.5f, logits %.4f\n",
-           v->head_dim, v->group, ag_dtype_name(v->k_type), ag_dtype_name(v->v_type), attention,
-           logits);
+    printf("heads of %u, %u to a KV head, keys %s%s, values %s%s: attention %.5f, logits %.4f\n",
+           v->head_dim, v->group, ag_dtype_name(v->k_type), is_rotated(v) ? " rotated" : "",
+           ag_dtype_name(v->v_type), has_biases(v) ? ", biases" : "", attention, logits);
     assert_true(attention < close_attention);
     assert_true(logits < close_logits);
 }

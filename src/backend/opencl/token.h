@@ -29,6 +29,8 @@ typedef struct ag_cl_token_shape {
     uint32_t n_groups;                        /* work-groups */
     uint32_t max_blocks;                      /* of a layer's cache */
     uint32_t k_type, v_type;                  /* ag_dtype of the cache */
+    uint32_t has_biases;                      /* of q, k, v or o */
+    uint32_t piece;                           /* of the Hadamard rotation; 1: none */
 } ag_cl_token_shape;
 
 /* Where things lie in the one buffer, from its start. Boxes hold packets of 8 bytes. */

@@ -2,6 +2,7 @@
 /* A decode step as a program for kernels/token.cl. */
 #include "backend/opencl/token.h"
 #include "core/fail.h"
+#include "core/hadamard.h"
 #include "quant/quant.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static bool is_head(const ag_cl_token_shape *s) {
 /* Widened as a GPU runs more. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     return s->head_dim == 64 && (s->group == 2 || s->group == 4) && s->k_type == AG_F16 &&
-           s->v_type == AG_F16;
+           s->v_type == AG_F16 && !s->has_biases && s->piece == 1;
 }
 
 /* A group must have rows of q/k/v and 32 rows of gate and up: see kernels/token.cl. */
@@ -77,11 +78,14 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .max_blocks = most_blocks(step),
         .k_type = (uint32_t)kv->k_type,
         .v_type = (uint32_t)kv->v_type,
+        .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
     };
     s.n_groups = groups_for(cl, &s);
     if (!is_head(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
     for (uint32_t l = 0; l < s.n_layers; l++) {
-        if (!is_layer(&step->layers[l], &s)) return false;
+        const ag_decode_layer *layer = &step->layers[l];
+        if (!is_layer(layer, &s)) return false;
+        if (layer->bq || layer->bk || layer->bv || layer->bo) s.has_biases = 1;
     }
     if (!is_weight(step->lm_head, s.n_vocab, s.dim)) return false;
     *out = s;
@@ -152,19 +156,32 @@ static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
     return weight(w, l->wv, s->end2, &s->w3, &s->s3);
 }
 
+static ag_status bias(const writer *w, const ag_tensor *t, cl_ulong *out) {
+    return t ? tensor_address(w, t, out) : AG_OK;
+}
+
+static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer *l) {
+    ag_cl_token_stage *s = &w->stages[w->n];
+    *s = (ag_cl_token_stage){
+        .type = AG_CL_ATTENTION,
+        .layer = layer,
+        .in_tag = w->n,
+        .in = box(w, w->token->at.qkv),
+        .out = box(w, w->token->at.out),
+    };
+    w->n++;
+    AG_TRY(bias(w, l->bq, &s->w1));
+    AG_TRY(bias(w, l->bk, &s->w2));
+    return bias(w, l->bv, &s->w3);
+}
+
 static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
     const ag_cl_token_layout *at = &w->token->at;
     const cl_ulong stream = box(w, at->stream);
     AG_TRY(add_qkv(w, layer, l));
-    w->stages[w->n] = (ag_cl_token_stage){
-        .type = AG_CL_ATTENTION,
-        .layer = layer,
-        .in_tag = w->n,
-        .in = box(w, at->qkv),
-        .out = box(w, at->out),
-    };
-    w->n++;
+    AG_TRY(add_attention(w, layer, l));
     AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
+    AG_TRY(bias(w, l->bo, &w->stages[w->n - 1].w2));
     AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
                        box(w, at->gate)));
     ag_cl_token_stage *gated = &w->stages[w->n - 1];

@@ -10,6 +10,10 @@
 #ifndef GROUP
 #define GROUP 4 /* query heads of a KV head */
 #endif
+#ifndef PIECE
+#define PIECE 1 /* values that a Hadamard matrix rotates together, 1: none */
+#define PIECE_SCALE 1.0f /* 1 / sqrt(PIECE) */
+#endif
 #define BLOCK_SLOTS 128                /* of the cache's blocks */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* that a warp attends to at once */
 #define STEPS_A_WARP 2                 /* before a head is cut into pieces */
@@ -58,16 +62,21 @@ static inline ulong slot_address(__global const ulong *blocks, uint head, uint s
 
 /* ---- the token's own rows ---- */
 
-static inline void take_rows(desk d, const cache *c, ulong in, uint head, uint tag, uint item,
-                             volatile __global uint *aborted) {
+static inline void take_rows(desk d, const cache *c, __local const stage *st, uint head, uint tag,
+                             uint item, volatile __global uint *aborted) {
+    const ulong in = st->in;
     for (uint i = item; i < (GROUP + 2) * HEAD_DIM / 2; i += LOCAL) {
-        const uint row = i * 2 / HEAD_DIM;
-        const uint from = row < GROUP ? head * GROUP + row
-                                      : GROUP * c->n_kv + (row - GROUP) * c->n_kv + head;
-        const uint at = from * HEAD_DIM + i * 2 % HEAD_DIM;
-        const ulong2 v = await2(peek2(in, at), in, at, tag, aborted);
-        d.rows[i * 2] = packet_float(v.x);
-        d.rows[i * 2 + 1] = packet_float(v.y);
+        const uint row = i * 2 / HEAD_DIM, column = i * 2 % HEAD_DIM;
+        const uint own = row < GROUP ? head * GROUP + row : head; /* of q, of k or of v */
+        const uint before = row < GROUP ? 0 : row * c->n_kv;
+        const uint at = (before + own) * HEAD_DIM + column;
+        const ulong biases = row < GROUP ? st->w1 : row == GROUP ? st->w2 : st->w3;
+        const ulong2 first = peek2(in, at);
+        float2 bias = (float2)(0, 0);
+        if (biases) bias = *((__global const float2 *)biases + (own * HEAD_DIM + column) / 2);
+        const ulong2 v = await2(first, in, at, tag, aborted);
+        d.rows[i * 2] = packet_float(v.x) + bias.x;
+        d.rows[i * 2 + 1] = packet_float(v.y) + bias.y;
     }
 }
 
@@ -82,6 +91,24 @@ static inline void rotate_rows(desk d, const cache *c, uint item) {
         x[pairs] = (b * t.x + a * t.y) * f;
     }
 }
+
+#if PIECE > 1
+
+/* Queries and keys times a Hadamard matrix, in pieces and in the order of core/hadamard.c. */
+static inline void spread_rows(desk d, uint item) {
+    for (uint apart = 1; apart < PIECE; apart *= 2) {
+        const float scale = apart * 2 == PIECE ? PIECE_SCALE : 1.0f;
+        for (uint i = item; i < (GROUP + 1) * HEAD_DIM / 2; i += LOCAL) {
+            __local float *x = d.rows + i / apart * 2 * apart + i % apart;
+            const float a = x[0], b = x[apart];
+            x[0] = (a + b) * scale;
+            x[apart] = (a - b) * scale;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#endif
 
 static inline void keep_row(desk d, const cache *c, __global const ulong *blocks, uint head,
                             uint slot, uint item) {
@@ -374,10 +401,13 @@ static inline void attention(const cache *c, __local const stage *st, desk d, ui
     const bool newest = piece == pieces - 1;
     few_slots s;
     load_first(&s, c, blocks, head, step0, step1, n_slots, item);
-    take_rows(d, c, st->in, head, in_tag, item, aborted);
+    take_rows(d, c, st, head, in_tag, item, aborted);
     barrier(CLK_LOCAL_MEM_FENCE);
     rotate_rows(d, c, item);
     barrier(CLK_LOCAL_MEM_FENCE);
+#if PIECE > 1
+    spread_rows(d, item);
+#endif
     if (newest) keep_row(d, c, blocks, head, n_slots, item);
     attend(d, c, &s, blocks, head, step0, step1, n_slots, newest, item);
     barrier(CLK_LOCAL_MEM_FENCE);

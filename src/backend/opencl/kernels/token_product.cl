@@ -24,7 +24,8 @@ typedef struct stage {
     uint in_tag;     /* of the packets that it reads, counted from the token's first tag */
     uint end1, end2; /* rows from which the second and the third weight go on */
     uint pad;
-    ulong w1, s1, w2, s2, w3, s3; /* quants and scales, addressed as if the weight had all rows */
+    ulong w1, s1, w2, s2, w3, s3; /* quants and scales, addressed as if the weight had all rows; w2
+                                   * of ADDED and w1, w2, w3 of ATTENTION: biases, 0: none */
     ulong norm;                   /* weights of the norm before the product, 0: none */
     ulong in, out;                /* boxes of packets; out of LOGITS: floats */
 } stage;
@@ -278,7 +279,10 @@ static inline void finish_rows(const int kind, const int units, const float acc[
             continue;
         }
         /* Nobody but this warp writes this row of the stream. */
-        if (st->type == ADDED) y += packet_float(((volatile __global ulong *)st->out)[row]);
+        if (st->type == ADDED) {
+            y += packet_float(((volatile __global ulong *)st->out)[row]);
+            if (st->w2) y += ((__global const float *)st->w2)[row];
+        }
         put(st->out, row, as_uint(y), tag);
     }
 }
