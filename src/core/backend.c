@@ -367,3 +367,10 @@ ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *take
     *taken = false;
     return be->ops->decode_step ? be->ops->decode_step(be, step, taken) : AG_OK;
 }
+
+ag_status ag_repeat_step(ag_backend *be, const ag_decode_step *step, ag_operations_fn operations,
+                         void *user, ag_repeat *done) {
+    *done = AG_REPEAT_NO;
+    if (!be->ops->repeat_step) return AG_OK;
+    return be->ops->repeat_step(be, step, operations, user, done);
+}

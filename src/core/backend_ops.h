@@ -27,6 +27,14 @@ typedef struct ag_row_top {
     size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
 } ag_row_top;
 
+/* How ag_repeat_step did a step. */
+typedef enum ag_repeat {
+    AG_REPEAT_NO,       /* not at all */
+    AG_REPEAT_RECORDED, /* by the operations */
+    AG_REPEAT_REPLAYED, /* without them */
+} ag_repeat;
+typedef ag_status (*ag_operations_fn)(void *user);
+
 typedef struct ag_backend_ops {
     const char *name; /* spelling for --backend and logs */
     void (*destroy)(ag_backend *b);
@@ -100,6 +108,9 @@ typedef struct ag_backend_ops {
     bool (*keeps_scores)(const ag_backend *b, size_t head_dim);
     /* optional; NULL: keys are read and looked at on the host. Waits for the scores */
     ag_status (*key_scores)(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
+    /* optional; NULL: never. As ag_repeat_step */
+    ag_status (*repeat_step)(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
+                             void *user, ag_repeat *done);
 } ag_backend_ops;
 
 struct ag_backend {
@@ -175,5 +186,15 @@ ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top)
  * Its key and value are then in every layer's next slot, which is the caller's to count, and the
  * logits are there. Results are those of the operations but for rounding. */
 ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken);
+
+/* One token through the whole model, by `operations` or as they did an earlier one: a backend may
+ * record what they do and do it again where only what the step tells has changed. Unlike above, the
+ * layers are all that the operations know, biases included, and only tell models apart here. The
+ * operations find the embedding in the first row of step->rows, whose other rows may have been
+ * written; they make the step's logits and count the token's slots, and nothing else that could not
+ * be left out. On AG_REPEAT_REPLAYED counting is left to the caller, on AG_REPEAT_NO everything.
+ * The bits are those of the operations. */
+ag_status ag_repeat_step(ag_backend *be, const ag_decode_step *step, ag_operations_fn operations,
+                         void *user, ag_repeat *done);
 
 #endif

@@ -20,12 +20,14 @@ typedef struct ag_decode_step {
     const ag_tensor *norm, *lm_head;
     const ag_tensor *inv_freq; /* [head_dim / 2], on the host */
     float eps, scale;
-    bool hadamard;          /* queries and keys are rotated once more: core/hadamard.h */
-    const float *embedding; /* [dim] the token's row, on the host */
-    uint32_t position;      /* logical */
-    const ag_kv_view *kv;   /* [n_layers] before the token; the block of its slot is there */
-    ag_tensor *logits;      /* [1, n_vocab] F32 */
-    float *host_logits;     /* [n_vocab] the same on the host; NULL: not wanted there */
+    bool hadamard;             /* queries and keys are rotated once more: core/hadamard.h */
+    const float *embedding;    /* [dim] the token's row, on the host */
+    uint32_t position;         /* logical */
+    const uint32_t *positions; /* [1] where the operations will find it */
+    ag_tensor *rows;           /* [n, dim] F32 the stream; of a step the first row is used */
+    const ag_kv_view *kv;      /* [n_layers] before the token; the block of its slot is there */
+    ag_tensor *logits;         /* [1, n_vocab] F32 */
+    float *host_logits;        /* [n_vocab] the same on the host; NULL: not wanted there */
 } ag_decode_step;
 
 #endif

@@ -13,11 +13,15 @@ static bool has_ffn_biases(const ag_llama_layer *l) {
 
 static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NULL; }
 
-/* What only the operations know how to do: attention weights for a policy, copies of the protected
- * prefix, biases of the feed-forward. */
-static bool is_plain(const ag_model *m, const ag_forward_item *item) {
+/* Nothing on the way is brought to the host: attention weights for a policy, copies of the
+ * protected prefix. */
+static bool is_step(const ag_forward_item *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
-    if (item->n != 1 || item->scores.sums || item->position < kv->n_protected) return false;
+    return item->n == 1 && !item->scores.sums && item->position >= kv->n_protected;
+}
+
+/* Without what only the operations know how to do: biases of the feed-forward. */
+static bool is_plain(const ag_model *m) {
     for (uint32_t l = 0; l < m->weights.n_layers; l++) {
         if (has_ffn_biases(&m->weights.layers[l])) return false;
     }
@@ -61,10 +65,39 @@ void ag_llama_decode_release(ag_model *m) {
     m->decode.views = NULL;
 }
 
+/* The operations of a step, for a backend that may repeat them. */
+typedef struct by_operations {
+    ag_model *model;
+    const ag_forward_item *item;
+    ag_tensor *logits;
+    ag_error *err;
+    bool called; /* what went wrong is in err */
+} by_operations;
+
+static ag_status run_operations(void *user) {
+    by_operations *o = user;
+    o->called = true;
+    AG_TRY(ag_llama_forward_row(o->model, o->item, o->err));
+    return ag_llama_logits(o->model, 0, 1, o->logits, o->err);
+}
+
+static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, bool *done) {
+    ag_backend *be = o->model->backend;
+    ag_repeat how;
+    ag_status st = ag_repeat_step(be, step, run_operations, o, &how);
+    if (st != AG_OK) return o->called ? st : ag_take_error(be, st, o->err);
+    *done = how != AG_REPEAT_NO;
+    if (how == AG_REPEAT_REPLAYED) ag_kv_cache_appended(o->item->cache, o->item->position);
+    if (!*done || !step->host_logits) return AG_OK;
+    return ag_buffer_download(step->host_logits, step->logits->buffer, step->logits->offset,
+                              ag_tensor_bytes(step->logits), o->err);
+}
+
 ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
                           float *host_logits, bool *done, ag_error *err) {
+    const ag_backend_ops *ops = m->backend->ops;
     *done = false;
-    if (!m->backend->ops->decode_step || !is_plain(m, item)) return AG_OK;
+    if ((!ops->decode_step && !ops->repeat_step) || !is_step(item)) return AG_OK;
     AG_TRY(list_layers(m, err));
     AG_TRY(ag_kv_cache_own_next(item->cache, err));
     AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows, item->ids, 1, err));
@@ -83,11 +116,22 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
         .hadamard = ag_kv_cache_params(item->cache)->hadamard,
         .embedding = m->workspace.host_rows,
         .position = item->position,
+        .positions = m->workspace.positions,
+        .rows = &m->workspace.residual,
         .kv = m->decode.views,
         .logits = logits,
         .host_logits = host_logits,
     };
-    AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
-    if (*done) ag_kv_cache_appended(item->cache, item->position);
-    return AG_OK;
+    if (is_plain(m)) {
+        AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
+    }
+    if (*done) {
+        ag_kv_cache_appended(item->cache, item->position);
+        return AG_OK;
+    }
+    by_operations o = {.model = m, .item = item, .logits = logits, .err = err};
+    ag_status st = run_or_repeat(&o, &step, done);
+    /* The token may have been counted before something failed. */
+    if (st != AG_OK) ag_kv_cache_truncate(item->cache, item->position, NULL);
+    return st;
 }

@@ -66,12 +66,9 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
     return AG_OK;
 }
 
-ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_items,
-                           ag_error *err) {
-    ag_sequence seqs[AG_MAX_SEQUENCES];
-    size_t n_rows = 0;
-    AG_TRY(plan_rows(m, items, n_items, seqs, &n_rows, err));
-    AG_TRY(embed(m, items, n_items, err));
+/* The rows' embeddings are there. */
+static ag_status pass_rows(ag_model *m, const ag_forward_item *items, size_t n_items,
+                           const ag_sequence *seqs, size_t n_rows, ag_error *err) {
     const ag_layer_pass pass = {
         .backend = m->backend,
         .ws = &m->workspace,
@@ -90,6 +87,22 @@ ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_i
         }
     }
     return st;
+}
+
+ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_items,
+                           ag_error *err) {
+    ag_sequence seqs[AG_MAX_SEQUENCES];
+    size_t n_rows = 0;
+    AG_TRY(plan_rows(m, items, n_items, seqs, &n_rows, err));
+    AG_TRY(embed(m, items, n_items, err));
+    return pass_rows(m, items, n_items, seqs, n_rows, err);
+}
+
+ag_status ag_llama_forward_row(ag_model *m, const ag_forward_item *item, ag_error *err) {
+    ag_sequence seq;
+    size_t n_rows = 0;
+    AG_TRY(plan_rows(m, item, 1, &seq, &n_rows, err));
+    return pass_rows(m, item, 1, &seq, n_rows, err);
 }
 
 ag_status ag_llama_logits(ag_model *m, size_t row0, size_t n_rows, ag_tensor *logits,

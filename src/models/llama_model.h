@@ -43,12 +43,15 @@ typedef struct ag_forward_item {
 ag_status ag_llama_forward(ag_model *m, const ag_forward_item *items, size_t n_items,
                            ag_error *err);
 
+/* The same for one token whose embedding is in the first row of the workspace's `residual`. */
+ag_status ag_llama_forward_row(ag_model *m, const ag_forward_item *item, ag_error *err);
+
 /* logits [n_rows, n_vocab] of the last pass's rows from row0 on. */
 ag_status ag_llama_logits(ag_model *m, size_t row0, size_t n_rows, ag_tensor *logits,
                           ag_error *err);
 
-/* The same for one token of one sequence, down to its logits, if the backend takes such a step as a
- * whole and the model and the cache allow it: *done. Else nothing has happened.
+/* One token of one sequence down to its logits, if the backend takes such a step as a whole or
+ * repeats an earlier one, and the model and the cache allow it: *done. Else nothing has happened.
  *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted */
 ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
                           float *host_logits, bool *done, ag_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of kernels, their launches, and errors of OpenCL as messages. */
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/bound.h"
 #include "core/fail.h"
 
 #include <stdarg.h>
@@ -26,14 +26,17 @@ ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err) {
 ag_status ag_cl_begin(ag_cl_launch *l, ag_cl_backend *cl, const char *file, const char *name,
                       const char *options) {
     *l = (ag_cl_launch){.cl = cl, .file = file, .name = name, .code = CL_SUCCESS};
-    return ag_cl_kernel(cl, file, name, options, &l->kernel);
+    AG_TRY(ag_cl_kernel(cl, file, name, options, &l->kernel));
+    ag_cl_bound_begin(l, options);
+    return AG_OK;
 }
 
 void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
     cl_uint i = l->n_args++;
-    if (l->code != CL_SUCCESS) return;
+    if (l->code != CL_SUCCESS || ag_cl_bound_has(l->bound, i, bytes, value)) return;
     l->code = l->cl->api.clSetKernelArg(l->kernel, i, bytes, value);
     l->refused_arg = i;
+    if (l->code == CL_SUCCESS) ag_cl_bound_set(l->bound, i, bytes, value);
 }
 
 void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { ag_cl_arg(l, bytes, NULL); }
@@ -55,12 +58,13 @@ static void refuse(ag_cl_launch *l, cl_int code) {
 }
 
 void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
-    const ag_cl_buffer *b = ag_cl_buffer_of(l->cl, buf);
+    ag_cl_buffer *b = ag_cl_buffer_of(l->cl, buf);
     if (!b) {
         refuse(l, CL_INVALID_MEM_OBJECT);
         return;
     }
     if (b->mapped) ag_buffer_unmap(buf);
+    if (l->bound) b->bound = true;
     ag_cl_arg_mem(l, b->mem);
 }
 
@@ -72,7 +76,7 @@ void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
     cl_mem mem = NULL;
     size_t offset = 0;
-    if (l->code == CL_SUCCESS) {
+    if (l->code == CL_SUCCESS && !ag_cl_bound_place(l, data, n, &mem, &offset)) {
         l->staged = ag_cl_stage(l->cl, data, n, &mem, &offset, &l->cl->base.err);
         if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
     }
@@ -91,6 +95,17 @@ static const char *format_sizes(char out[64], cl_uint dims, const size_t *sizes)
     return out;
 }
 
+ag_status ag_cl_launch_kernel(ag_cl_backend *cl, cl_kernel kernel, const char *file,
+                              const char *name, cl_uint dims, const size_t *global,
+                              const size_t *local) {
+    cl_int code =
+        cl->api.clEnqueueNDRangeKernel(cl->queue, kernel, dims, NULL, global, local, 0, NULL, NULL);
+    if (code == CL_SUCCESS) return AG_OK;
+    char of[64], by[64];
+    return ag_cl_fail(cl, &cl->base.err, code, "kernel %s (%s), %s items in groups of %s", name,
+                      file, format_sizes(of, dims, global), format_sizes(by, dims, local));
+}
+
 ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local) {
     ag_cl_backend *cl = l->cl;
     if (l->staged != AG_OK) return l->staged;
@@ -98,12 +113,9 @@ ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, con
         return ag_cl_fail(cl, &cl->base.err, l->code, "argument %u of kernel %s (%s)",
                           (unsigned)l->refused_arg, l->name, l->file);
     }
-    cl_int code = cl->api.clEnqueueNDRangeKernel(cl->queue, l->kernel, dims, NULL, global, local, 0,
-                                                 NULL, NULL);
-    if (code == CL_SUCCESS) return AG_OK;
-    char of[64], by[64];
-    return ag_cl_fail(cl, &cl->base.err, code, "kernel %s (%s), %s items in groups of %s", l->name,
-                      l->file, format_sizes(of, dims, global), format_sizes(by, dims, local));
+    AG_TRY(ag_cl_launch_kernel(cl, l->kernel, l->file, l->name, dims, global, local));
+    ag_cl_bound_keep(l, dims, global, local);
+    return AG_OK;
 }
 
 ag_status ag_cl_max_group(ag_cl_backend *cl, cl_kernel kernel, size_t *out) {

@@ -27,6 +27,9 @@
 typedef struct ag_cl_memory ag_cl_memory;
 typedef struct ag_cl_token ag_cl_token;     /* token.h */
 typedef struct ag_cl_loading ag_cl_loading; /* loading.h */
+typedef struct ag_cl_plan ag_cl_plan;       /* plan.h */
+typedef struct ag_cl_bound ag_cl_bound;     /* bound.h */
+typedef struct ag_cl_bound_launch ag_cl_bound_launch;
 
 /* ---- small host arrays on their way to the device (staging.c) ---- */
 
@@ -66,6 +69,10 @@ struct ag_cl_backend {
     ag_cl_loading *loading; /* owned; NULL: no weight was prepared yet */
     uint32_t n_threads;     /* of the host, wanted for that; 0: the usable cores */
     ag_cl_token *token;     /* owned; NULL: no step was taken as a whole yet */
+    ag_cl_plan *plan;       /* owned; NULL: no step was recorded yet */
+    ag_cl_bound *recording; /* borrowed; launches are kept in it; NULL: they are not kept */
+    atomic_bool bound_lost; /* a buffer that launches are bound to is gone; set by any thread */
+    atomic_size_t n_mapped; /* buffers that the host has mapped */
     ag_cl_vendor vendor;
     ag_cl_sizes sizes;
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
@@ -97,6 +104,9 @@ ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
  * that does not compile is AG_DEVICE with file, device and the first lines of the log. */
 ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, const char *options,
                        cl_kernel *out);
+/* Another object of that kernel, with arguments of its own. Owned by the caller. */
+ag_status ag_cl_kernel_copy(ag_cl_backend *cl, const char *file, const char *name,
+                            const char *options, cl_kernel *out);
 
 /* One launch being prepared. An argument that cannot be set is remembered, and ag_cl_enqueue
  * reports it. */
@@ -108,6 +118,7 @@ typedef struct ag_cl_launch {
     cl_int code;         /* of the first argument that was refused */
     cl_uint refused_arg; /* its number */
     ag_status staged;    /* of an array that could not be staged; the message is in the backend */
+    ag_cl_bound_launch *bound; /* where it is kept; NULL: nowhere */
 } ag_cl_launch;
 
 void ag_cl_programs_close(ag_cl_backend *cl);
@@ -133,6 +144,10 @@ void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);
 /* dims sizes each; local NULL: the driver's choice. global must be multiples of local. An error
  * names kernel, sizes, device and code. */
 ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local);
+/* The same for a kernel whose arguments are in place already. */
+ag_status ag_cl_launch_kernel(ag_cl_backend *cl, cl_kernel kernel, const char *file,
+                              const char *name, cl_uint dims, const size_t *global,
+                              const size_t *local);
 
 /* The largest work-group this kernel can have here (registers and local memory considered). */
 ag_status ag_cl_max_group(ag_cl_backend *cl, cl_kernel kernel, size_t *out);
@@ -161,6 +176,7 @@ typedef struct ag_cl_buffer {
     cl_mem mem;           /* owned */
     uint64_t address;     /* as kernels see it; 0: not asked for yet (token_boxes.c) */
     void *mapped;         /* NULL: the device's */
+    bool bound;           /* launches that stay have it as an argument (bound.h) */
 } ag_cl_buffer;
 
 ag_status ag_cl_memory_create(ag_cl_backend *cl, ag_cl_memory **out, ag_error *err);

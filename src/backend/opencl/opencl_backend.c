@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
+#include "backend/opencl/plan.h"
 #include "backend/opencl/token.h"
 
 #include "core/alloc.h"
@@ -14,6 +15,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (cl->queue) (void)cl->api.clFinish(cl->queue);
     ag_cl_token_close(cl);
+    ag_cl_plan_close(cl);
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
     ag_cl_loading_close(cl);
@@ -29,7 +31,11 @@ static ag_memory *cl_memory(ag_backend *b) { return &ag_cl_of(b)->memory->base; 
 
 static const char *cl_describe(ag_backend *b) { return ag_cl_of(b)->description; }
 
-static ag_status cl_sync(ag_backend *b) { return ag_cl_finish(ag_cl_of(b), &b->err); }
+static ag_status cl_sync(ag_backend *b) {
+    ag_cl_backend *cl = ag_cl_of(b);
+    if (!cl->recording) ag_cl_plan_sweep(cl);
+    return ag_cl_finish(cl, &b->err);
+}
 
 static const ag_backend_ops opencl_ops = {
     .name = "opencl",
@@ -62,6 +68,7 @@ static const ag_backend_ops opencl_ops = {
     .kv_turn = ag_cl_kv_turn,
     .keeps_scores = ag_cl_keeps_scores,
     .key_scores = ag_cl_key_scores,
+    .repeat_step = ag_cl_repeat_step,
 };
 
 /* ---- life ---- */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/bound.h"
 #include "backend/opencl/ops.h"
 
 enum { LEAST_BYTES = 1 << 16 };
@@ -13,7 +14,11 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         if (code != CL_SUCCESS) {
             return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", room);
         }
-        if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
+        if (cl->scratch.mem) {
+            (void)cl->api.clReleaseMemObject(cl->scratch.mem);
+            atomic_store(&cl->bound_lost, true);
+            ag_cl_bound_break(cl, false);
+        }
         cl->scratch.mem = mem;
         cl->scratch.bytes = room;
     }

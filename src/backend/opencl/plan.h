@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slot repeat_step: the launches of one step of decoding, recorded once and made again for
+ * later tokens. What changes with every token lies behind the token's row of the stream, in rows
+ * that a step of one token does not use, and is brought there in one upload together with it:
+ *
+ *   embedding [dim] | position | inv_freq [head_dim / 2] | slots of each layer and KV head, without
+ *   and with the token
+ *
+ * All else that the launches depend on is the plan's key. A step with another key is done operation
+ * by operation and recorded. */
+#ifndef AG_OPENCL_PLAN_H
+#define AG_OPENCL_PLAN_H
+
+#include "backend/opencl/bound.h"
+
+/* What the launches of one layer depend on in its cache. */
+typedef struct ag_cl_plan_layer {
+    ag_dtype k_type, v_type;
+    uint32_t n_kv_heads, head_dim;
+    size_t v_offset, p_offset;
+    uint32_t first, end; /* blocks that are written to, and up to where they are read */
+} ag_cl_plan_layer;
+
+struct ag_cl_plan {
+    ag_cl_bound launches;
+    bool known;          /* launches are those of the key */
+    const void *unfit;   /* ag_decode_step.layers of a model whose steps cannot be recorded */
+    uint32_t n_replayed; /* steps, for tests */
+
+    /* the key: the model, what it computes in, the cache */
+    const ag_decode_layer *model;
+    ag_buffer *rows, *logits; /* borrowed; while they live: see ag_cl_backend.bound_lost */
+    size_t rows_at, logits_at;
+    bool hadamard;
+    uint32_t n_layers;
+    ag_cl_plan_layer *layers; /* owned; [n_layers] */
+    ag_kv_block *blocks;      /* owned; [n_layers][max_blocks] */
+    uint32_t max_blocks;
+
+    unsigned char *inbox; /* owned; as the host sends it */
+    size_t inbox_bytes, position_at, inv_freq_at, before_at, after_at;
+    const ag_decode_step *step; /* borrowed, while it is recorded */
+};
+
+ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
+                            void *user, ag_repeat *done);
+/* Lets go of launches whose buffers are gone, if there are any. */
+void ag_cl_plan_sweep(ag_cl_backend *cl);
+void ag_cl_plan_close(ag_cl_backend *cl);
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of decoding replayed from a recorded one against the same steps operation by operation: the
+ * logits are the same bits, whatever the cache does in between. */
+#include "backend/opencl/plan.h"
+#include "unit/opencl_device.h"
+
+#include <antigravity/antigravity.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+
+enum {
+    N_PROMPT = 5,
+    N_TOKENS = 270
+}; /* into the third block of the cache, each a run of its own */
+
+static ag_backend *be;
+static ag_model *model;
+
+static int32_t token_at(size_t i) {
+    return (int32_t)(i * 2654435761u % ag_model_get_info(model)->n_vocab);
+}
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static ag_session *new_session(const ag_session_params *params) {
+    ag_session *s;
+    ag_error err;
+    must(ag_session_create(model, params, &s, &err), &err);
+    return s;
+}
+
+static void consume(ag_session *s, const char *plan, size_t i, size_t n) {
+    int32_t ids[N_PROMPT];
+    ag_error err;
+    for (size_t t = 0; t < n; t++) ids[t] = token_at(i + t);
+    assert_int_equal(setenv("AG_OPENCL_PLAN", plan, 1), 0);
+    must(ag_session_prefill(s, ids, n, NULL, NULL, &err), &err);
+}
+
+static uint32_t n_replayed(void) {
+    const ag_cl_plan *plan = ag_cl_of(be)->plan;
+    return plan ? plan->n_replayed : 0;
+}
+
+static void assert_same_logits(const ag_session *a, const ag_session *b, size_t i) {
+    const size_t bytes = ag_model_get_info(model)->n_vocab * sizeof(float);
+    if (memcmp(ag_session_logits(a), ag_session_logits(b), bytes) != 0) {
+        fail_msg("other logits after token %zu", i);
+    }
+}
+
+/* Token i in both sessions, replayed or recorded in one and by operations in the other. */
+static void step(ag_session *planned, ag_session *plain, size_t i) {
+    consume(planned, "1", i, 1);
+    const uint32_t before = n_replayed();
+    consume(plain, "0", i, 1);
+    assert_int_equal(n_replayed(), before);
+    assert_same_logits(planned, plain, i);
+}
+
+/* How many of the steps were replayed. */
+static uint32_t compare(const ag_session_params *params, size_t n_tokens) {
+    ag_session *planned = new_session(params), *plain = new_session(params);
+    const uint32_t before = n_replayed();
+    consume(planned, "1", 0, N_PROMPT);
+    consume(plain, "0", 0, N_PROMPT);
+    for (size_t i = N_PROMPT; i < n_tokens; i++) step(planned, plain, i);
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(planned)),
+                     ag_kv_cache_length(ag_session_kv_cache(plain)));
+    ag_session_destroy(planned);
+    ag_session_destroy(plain);
+    return n_replayed() - before;
+}
+
+/* ---- caches ---- */
+
+static void most_tokens_of_a_growing_cache_are_replayed(void **state) {
+    (void)state;
+    const uint32_t n = compare(NULL, N_TOKENS);
+    assert_int_equal(n, N_TOKENS - N_PROMPT - 3); /* all but the first in each block */
+}
+
+static void every_type_of_cache_is_replayed(void **state) {
+    (void)state;
+    enum { TOKENS = 140 };
+    const ag_dtype types[][2] = {
+        {AG_F32, AG_F32}, {AG_Q8_0, AG_Q8_0}, {AG_F16, AG_Q4_0}, {AG_Q4_0, AG_Q4_0}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        ag_session_params p = ag_session_defaults();
+        p.k_type = types[i][0];
+        p.v_type = types[i][1];
+        const size_t head_dim = ag_model_get_info(model)->head_dim;
+        if (head_dim % ag_dtype_block(p.k_type) || head_dim % ag_dtype_block(p.v_type)) continue;
+        assert_int_equal(compare(&p, TOKENS), TOKENS - N_PROMPT - 2);
+    }
+}
+
+static void evictions_change_only_what_is_sent(void **state) {
+    (void)state;
+    static const char *const policies[] = {"streaming", "keydiff", "snapkv"};
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        ag_session_params p = ag_session_defaults();
+        p.eviction.policy = ag_eviction_policy_find(policies[i]);
+        p.eviction.budget_tokens = 150; /* the second block comes and goes */
+        assert_true(compare(&p, N_TOKENS) > N_TOKENS / 2);
+    }
+}
+
+static void tokens_whose_attention_is_read_go_by_operations(void **state) {
+    (void)state;
+    ag_session_params p = ag_session_defaults();
+    p.eviction.policy = ag_eviction_policy_find("h2o");
+    p.eviction.budget_tokens = 40;
+    assert_int_equal(compare(&p, 80), 0);
+}
+
+static void protected_tokens_of_the_start_go_by_operations(void **state) {
+    (void)state;
+    enum { TOKENS = 40 };
+    ag_session_params p = ag_session_defaults();
+    p.eviction.policy = ag_eviction_policy_find("streaming");
+    p.eviction.budget_tokens = 150;
+    p.eviction.protected_prefix = N_PROMPT + 3;
+    assert_int_equal(compare(&p, TOKENS), TOKENS - N_PROMPT - 3 - 1);
+}
+
+/* ---- sessions ---- */
+
+static void sessions_take_turns(void **state) {
+    (void)state;
+    enum { SESSIONS = 2, TURN = 3, TOKENS = 60 };
+    ag_session *planned[SESSIONS], *plain[SESSIONS];
+    for (int s = 0; s < SESSIONS; s++) {
+        planned[s] = new_session(NULL);
+        plain[s] = new_session(NULL);
+        consume(planned[s], "1", (size_t)s, N_PROMPT);
+        consume(plain[s], "0", (size_t)s, N_PROMPT);
+    }
+    const uint32_t before = n_replayed();
+    for (size_t i = 0; i < TOKENS; i++) step(planned[i / TURN % 2], plain[i / TURN % 2], i);
+    assert_int_equal(n_replayed() - before, TOKENS - TOKENS / TURN);
+    for (int s = 0; s < SESSIONS; s++) {
+        ag_session_destroy(planned[s]);
+        ag_session_destroy(plain[s]);
+    }
+}
+
+/* Who writes first to a block that both hold gets a copy of it somewhere else. */
+static void a_fork_is_another_cache(void **state) {
+    (void)state;
+    ag_session *planned = new_session(NULL), *plain = new_session(NULL), *fork, *plain_fork;
+    ag_error err;
+    consume(planned, "1", 0, N_PROMPT);
+    consume(plain, "0", 0, N_PROMPT);
+    for (size_t i = 0; i < 4; i++) step(planned, plain, i);
+    must(ag_session_fork(planned, &fork, &err), &err);
+    must(ag_session_fork(plain, &plain_fork, &err), &err);
+    for (size_t i = 4; i < 20; i += 2) {
+        step(planned, plain, i);
+        step(fork, plain_fork, i + 1);
+    }
+    ag_session_destroy(fork);
+    ag_session_destroy(plain_fork);
+    ag_session_destroy(planned);
+    ag_session_destroy(plain);
+}
+
+/* A session of longer chunks lets go of the workspace and takes a larger one. */
+static void a_workspace_may_be_replaced(void **state) {
+    (void)state;
+    ag_session_params p = ag_session_defaults();
+    p.prefill_chunk = 16;
+    ag_session *planned = new_session(&p), *plain = new_session(&p);
+    consume(planned, "1", 0, N_PROMPT);
+    consume(plain, "0", 0, N_PROMPT);
+    for (size_t i = 0; i < 40; i++) {
+        if (i % 10 == 5) {
+            p.prefill_chunk = (uint32_t)(100 + 10 * i);
+            ag_session *other = new_session(&p);
+            if (i % 20 == 5) consume(other, "1", 3, 1);
+            ag_session_destroy(other);
+        }
+        step(planned, plain, i);
+    }
+    ag_session_destroy(planned);
+    ag_session_destroy(plain);
+}
+
+/* Where a session was, the next one may find the same addresses. */
+static void nothing_is_bound_to_a_session_that_is_gone(void **state) {
+    (void)state;
+    ag_session *s = new_session(NULL);
+    for (size_t i = 0; i < 3; i++) consume(s, "1", i, 1);
+    const ag_cl_plan *plan = ag_cl_of(be)->plan;
+    assert_true(plan->known && plan->launches.n);
+    ag_session_destroy(s);
+    assert_int_equal(ag_sync(be), AG_OK);
+    assert_false(plan->known || plan->launches.n);
+    for (int i = 0; i < 3; i++) assert_int_equal(compare(NULL, N_PROMPT + 4), 3);
+}
+
+/* ---- for every kind of kernel and model ---- */
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(most_tokens_of_a_growing_cache_are_replayed),
+    cmocka_unit_test(every_type_of_cache_is_replayed),
+    cmocka_unit_test(evictions_change_only_what_is_sent),
+    cmocka_unit_test(tokens_whose_attention_is_read_go_by_operations),
+    cmocka_unit_test(protected_tokens_of_the_start_go_by_operations),
+    cmocka_unit_test(sessions_take_turns),
+    cmocka_unit_test(a_fork_is_another_cache),
+    cmocka_unit_test(a_workspace_may_be_replaced),
+    cmocka_unit_test(nothing_is_bound_to_a_session_that_is_gone),
+};
+
+/* Kernels for GPUs take long on processors. */
+static const struct CMUnitTest few_tests[] = {
+    cmocka_unit_test(most_tokens_of_a_growing_cache_are_replayed),
+    cmocka_unit_test(sessions_take_turns),
+    cmocka_unit_test(a_fork_is_another_cache),
+};
+
+static int run(const char *name, const char *lanes, bool zero_copy, ag_dtype weights) {
+    ag_error err;
+    ag_backend_params bp = {.name = "opencl", .zero_copy = zero_copy};
+    ag_model_params mp = ag_model_defaults();
+    char dir[512];
+    snprintf(dir, sizeof dir, "%s%s", MODELS, name);
+    mp.weights = weights;
+    setenv("AG_OPENCL_LANES", lanes, 1);
+    printf("%s in %s, AG_OPENCL_LANES=%s%s\n", name, ag_dtype_name(weights), lanes,
+           zero_copy ? ", shared memory" : "");
+    ag_status st = ag_backend_create(&bp, &be, &err);
+    if (st == AG_OK) st = ag_model_load(be, dir, &mp, &model, &err);
+    if (st != AG_OK) {
+        printf("%s\n", err.msg);
+        return 1;
+    }
+    const int failed = *lanes == '1' ? cmocka_run_group_tests(few_tests, NULL, NULL)
+                                     : cmocka_run_group_tests(tests, NULL, NULL);
+    ag_model_destroy(model);
+    ag_backend_destroy(be);
+    return failed;
+}
+
+int main(void) {
+    ag_backend *any = open_opencl();
+    if (!any) return EXIT_SKIPPED;
+    ag_backend_destroy(any);
+    setenv("AG_OPENCL_TOKEN", "0", 1);
+    int failed = run("gqa-llama3rope-sharded", "0", false, AG_Q4_0);
+    failed += run("gqa-llama3rope-sharded", "1", false, AG_Q4_0);
+    failed += run("bias-wide-head", "0", true, AG_Q8_0);
+    failed += run("mqa-odd-sizes-f16", "1", false, AG_F16);
+    return failed;
+}
