@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole token in one launch against the same token operation by operation. */
 #include "backend/opencl/token.h"
+#include "models/llama_model.h"
 #include "unit/opencl_device.h"
 
 #include <antigravity/antigravity.h>
@@ -90,6 +91,37 @@ static void it_does_so_after_evictions(void **state) {
     assert_true(compare(&p, true) < close_enough);
 }
 
+/* Where the protected keys are turned before each step. */
+static void it_does_so_past_the_trained_length(void **state) {
+    (void)state;
+    const ag_llama_config config = {
+        .architecture = "LlamaForCausalLM",
+        .vocab_size = 4096,
+        .hidden_size = 256,
+        .intermediate_size = 512,
+        .n_layers = 2,
+        .n_heads = 4,
+        .n_kv_heads = 2,
+        .head_dim = 64,
+        .max_position_embeddings = N_TOKENS / 2,
+        .rms_norm_eps = 1e-5f,
+        .rope_theta = 10000,
+        .bos_id = -1,
+    };
+    const ag_model_params mp = ag_model_defaults();
+    ag_session_params p = ag_session_defaults();
+    ag_model *bundled = model;
+    ag_error err;
+    if (ag_model_random(be, &config, &mp, &model, &err) != AG_OK) fail_msg("%s", err.msg);
+    p.eviction.policy = ag_eviction_policy_find("streaming");
+    p.eviction.budget_tokens = 40;
+    p.eviction.recent = 16;
+    p.eviction.slack = 8;
+    assert_true(compare(&p, true) < close_enough);
+    ag_model_destroy(model);
+    model = bundled;
+}
+
 static void what_policies_learn_from_goes_operation_by_operation(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
@@ -110,6 +142,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
         cmocka_unit_test(it_does_so_after_evictions),
+        cmocka_unit_test(it_does_so_past_the_trained_length),
         cmocka_unit_test(what_policies_learn_from_goes_operation_by_operation),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
