@@ -154,6 +154,13 @@ static bool rounds_more(const rig *r) {
     return with_tiles && r->kv.k_type != AG_F32 && r->kv.v_type != AG_F32;
 }
 
+/* Values are at most 1. */
+static double tolerance_of(const rig *r) {
+    if (rounds_more(r)) return 1e-2;
+    /* Queries, of up to 3, are rounded to 16 bits. */
+    return r->kv.k_type == AG_Q8_0 || r->kv.k_type == AG_Q4_0 ? 5e-5 : 3e-6;
+}
+
 static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     const size_t stride = n_slots + 3, n_scores = r->kv.n_kv_heads * stride;
     const size_t n = r->n_rows * r->row_floats;
@@ -164,9 +171,9 @@ static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     double *want = widened(out, n), *want_scores = widened(scores, n_scores);
     seq.scores = scores + n_scores;
     assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
-    expect_close(out, want, n, rounds_more(r) ? 1e-2 : 3e-6, "out", r);
-    expect_close(seq.scores, want_scores, n_scores,
-                 (rounds_more(r) ? 1e-2 : 2e-6) * (double)r->n_rows, "scores", r);
+    expect_close(out, want, n, tolerance_of(r), "out", r);
+    expect_close(seq.scores, want_scores, n_scores, tolerance_of(r) * (double)r->n_rows, "scores",
+                 r);
     float *before = malloc(n * sizeof *before);
     memcpy(before, out, n * sizeof *out);
     seq.scores = NULL;
@@ -324,6 +331,34 @@ static void check_not_a_number(const char *isa) {
     ag_backend_destroy(be);
 }
 
+/* A query that is no number, and beside it keys and values that hold no token yet, as quantised as
+ * they come. */
+static void check_query_not_a_number(const char *isa) {
+    enum { D = 64, GROUP = 4, SLOTS = 140 };
+    ag_backend *be = backend_of(isa, 2);
+    for (int i = 0; i < 2; i++) {
+        const ag_dtype type = i ? AG_Q8_0 : AG_Q4_0;
+        rig r = make_rig(be, type, type, 1, GROUP, D, SLOTS, 1);
+        r.positions[0] = 100000;
+        float *q = ag_tensor_f32(&r.q), *out = ag_tensor_f32(&r.out), before[GROUP * D];
+        const ag_attention_seq seq = seq_of(&r, NULL, 0, 0);
+        ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+        memcpy(before, out, sizeof before);
+        q[2 * D + 37] = NAN;
+        ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+        assert_true(all_nan(out + 2 * D, D));
+        assert_memory_equal(out, before, 2 * D * sizeof *out);
+        assert_memory_equal(out + 3 * D, before + 3 * D, D * sizeof *out);
+        free_rig(&r);
+    }
+    ag_backend_destroy(be);
+}
+
+static void a_query_that_is_no_number_is_alone_with_it(void **state) {
+    (void)state;
+    for_all_isas(check_query_not_a_number);
+}
+
 static void what_is_no_number_stays_with_those_who_see_it(void **state) {
     (void)state;
     for_all_isas(check_not_a_number);
@@ -364,6 +399,7 @@ int main(void) {
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(a_prompt_may_be_cut_anywhere),
         cmocka_unit_test(what_is_no_number_stays_with_those_who_see_it),
+        cmocka_unit_test(a_query_that_is_no_number_is_alone_with_it),
         cmocka_unit_test(sines_are_kept_only_for_the_same_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

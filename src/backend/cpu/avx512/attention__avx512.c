@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/avx512/avx512.h"
-#include "backend/cpu/avx512/vec.h"
+#include "backend/cpu/avx512/words.h"
 
 #include "backend/cpu/simd/attention.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/neon/neon.h"
-#include "backend/cpu/neon/vec.h"
+#include "backend/cpu/neon/words.h"
 
 #include "backend/cpu/simd/attention.h"
 

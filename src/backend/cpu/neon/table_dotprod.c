@@ -24,4 +24,7 @@ void ag_cpu_kernels_neon_dotprod(ag_cpu_kernels *t) {
     t->prepared[AG_Q4_0] = &matmul_q4_0;
     t->prepared[AG_Q4_1] = &matmul_q4_1;
     t->prepared[AG_Q8_0] = &matmul_q8_0;
+    t->attention = ag_attention__neon_dotprod;
+    t->attention_scores = ag_attention_scores__neon_dotprod;
+    t->attention_scratch_bytes = ag_attention_scratch_bytes__neon_dotprod;
 }

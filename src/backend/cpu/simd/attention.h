@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over one span of slots, for whoever has included a vec.h: block by block with a running
- * maximum. A query's arithmetic is the same whatever queries are beside it.
+/* Attention over one span of slots, for whoever has included a vec.h and a words.h: block by block
+ * with a running maximum. A query's arithmetic is the same whatever queries are beside it.
  *
- * Scores: queries are packed four values at a time, so that a quad of a vector holds four partial
- * sums of one query (values i, i + 4, ...), and four values of a key are read into all quads. Sums
- * of four keys are turned round in their quads into four scores: a vector then holds the scores of
- * QUADS queries for four neighbouring slots, which is also how they are stored.
- * Values: a vector runs along the head, one sum per query, slot after slot. */
+ * Scores of quantised keys: key_words.h. Of others: queries are packed four values at a time, so
+ * that a quad of a vector holds four partial sums of one query (values i, i + 4, ...), and four
+ * values of a key are read into all quads. Sums of four keys are turned round in their quads into
+ * four scores: a vector then holds the scores of QUADS queries for four neighbouring slots, which
+ * is also how they are stored. Values: a vector runs along the head, one sum per query, slot after
+ * slot. Scales of quantised values go into the weights. */
 #ifndef AG_BACKEND_CPU_SIMD_ATTENTION_H
 #define AG_BACKEND_CPU_SIMD_ATTENTION_H
 
 #include "backend/cpu/kv_head.h"
 #include "backend/cpu/simd/cache_rows.h"
+#include "backend/cpu/simd/key_words.h"
 
 #include <math.h>
 
 enum {
-    QUADS = LANES / 4,
-    SCORE_STRIDE = AG_KV_BLOCK * QUADS, /* floats of a vector of queries */
-    ROOM_FLOATS = 4096,                 /* of converted rows: half of a first-level cache */
-    STEP = 8,                           /* rows are converted a multiple of these at a time */
+    ROOM_FLOATS = 4096, /* of converted rows: half of a first-level cache */
+    STEP = 8,           /* rows are converted a multiple of these at a time */
     FEW_QUERIES = 8,
     FEW_ROWS = 32,
+    /* Values of a head that are summed before the next ones are begun, where weights have scales.
+     */
+    COLUMNS = VALUE_VECS * LANES > AG_QK ? VALUE_VECS *LANES : AG_QK,
+    COLUMN_BLOCKS = COLUMNS / AG_QK,
 };
 
 typedef struct tile {
@@ -30,16 +34,25 @@ typedef struct tile {
     cache_rows keys, values;
     size_t n_queries, n_vecs, width;
     uint32_t rows_at_once;
-    float *q;      /* [n_vecs][width / 4][LANES], times scale */
-    float *scores; /* [n_vecs][AG_KV_BLOCK / 4][LANES] */
-    float *max;    /* [n_vecs][LANES] the same in all lanes of a quad */
-    float *sum;    /* [n_vecs][LANES] lane i of a quad: slots i, i + 4, ... */
+    float *q;          /* [n_vecs][width / 4][LANES], times scale */
+    query_words words; /* the same, for quantised keys */
+    float *scores;     /* [n_vecs][AG_KV_BLOCK / 4][LANES] */
+    float *scaled;     /* [COLUMN_BLOCKS][n_vecs][AG_KV_BLOCK / 4][LANES] times scales of values */
+    float *max;        /* [n_vecs][LANES] the same in all lanes of a quad */
+    float *sum;        /* [n_vecs][LANES] lane i of a quad: slots i, i + 4, ... */
     float *seen;   /* [n_vecs * QUADS] slots of the block at hand; behind the last query its own */
     float *factor; /* [n_vecs * QUADS] what earlier sums are multiplied with */
+    float *scales; /* [width / 32][AG_KV_BLOCK] of quantised rows */
     float *room;   /* [rows_at_once][width] */
 } tile;
 
 static size_t vectors_of(size_t n_queries) { return (n_queries + QUADS - 1) / QUADS; }
+
+/* One room for queries as floats or as words. */
+static size_t query_floats(size_t n_vecs, size_t width) {
+    const size_t floats = n_vecs * (width / 4) * LANES, words = query_words_floats(n_vecs, width);
+    return floats > words ? floats : words;
+}
 
 /* Few queries take few rows at a time, so that fetches are spread; many go over the same rows again
  * and again. */
@@ -50,18 +63,45 @@ static uint32_t rows_at_once(size_t n_queries, size_t width) {
     return rows < STEP ? STEP : (uint32_t)rows;
 }
 
+/* Takes part of scratch; NULL: only counts. */
+static float *take(float *scratch, size_t *used, size_t n) {
+    float *p = scratch ? scratch + *used : NULL;
+    *used += (n + 15) / 16 * 16;
+    return p;
+}
+
+/* Of t, which knows its numbers; returns the floats taken. */
+static size_t lay_out(tile *t, float *scratch) {
+    const size_t n = t->n_vecs, width = t->width;
+    size_t used = 0;
+    t->room = take(scratch, &used, ROOM_FLOATS > STEP * width ? ROOM_FLOATS : STEP * width);
+    float *q = take(scratch, &used, query_floats(n, width));
+    if (scratch) t->q = q, t->words = (query_words){(int32_t *)(void *)q, n, width / AG_QK};
+    t->scores = take(scratch, &used, n * SCORE_STRIDE);
+    t->scaled = take(scratch, &used, COLUMN_BLOCKS * n * SCORE_STRIDE);
+    t->scales = take(scratch, &used, (width + AG_QK - 1) / AG_QK * AG_KV_BLOCK);
+    t->max = take(scratch, &used, n * LANES);
+    t->sum = take(scratch, &used, n * LANES);
+    t->seen = take(scratch, &used, n * QUADS);
+    t->factor = take(scratch, &used, n * QUADS);
+    return used;
+}
+
 static size_t scratch_bytes(uint32_t head_dim, uint32_t n_queries) {
-    const size_t width = ag_cpu_value_stride(head_dim), n_vecs = vectors_of(n_queries);
-    const size_t each = width / 4 * LANES + SCORE_STRIDE + 2 * LANES + 2 * QUADS;
-    const size_t rows = ROOM_FLOATS > STEP * width ? ROOM_FLOATS : STEP * width;
-    return (n_vecs * each + rows) * sizeof(float);
+    tile t = {.n_vecs = vectors_of(n_queries), .width = ag_cpu_value_stride(head_dim)};
+    return lay_out(&t, NULL) * sizeof(float);
 }
 
 static void pack_queries(const tile *t) {
     const size_t d = t->kv->head_dim, group = t->in->group;
-    memset(t->q, 0, t->n_vecs * t->width / 4 * LANES * sizeof *t->q);
+    const bool as_words = has_scales(t->kv->k_type);
+    memset(t->q, 0, query_floats(t->n_vecs, t->width) * sizeof *t->q);
     for (size_t m = 0; m < t->n_queries; m++) {
         const float *src = t->in->q + m / group * t->in->row_stride + m % group * d;
+        if (as_words) {
+            pack_query_words(&t->words, m, src, t->in->scale, key_bias(t->kv->k_type));
+            continue;
+        }
         float *dst = t->q + m / QUADS * (t->width / 4 * LANES) + m % QUADS * 4;
         for (size_t i = 0; i < d; i++) dst[i / 4 * LANES + i % 4] = src[i] * t->in->scale;
     }
@@ -74,13 +114,7 @@ static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *
     t.width = t.keys.width;
     t.n_vecs = vectors_of(t.n_queries);
     t.rows_at_once = rows_at_once(t.n_queries, t.width);
-    t.room = scratch;
-    t.q = t.room + (ROOM_FLOATS > STEP * t.width ? ROOM_FLOATS : STEP * t.width);
-    t.scores = t.q + t.n_vecs * t.width / 4 * LANES;
-    t.max = t.scores + t.n_vecs * SCORE_STRIDE;
-    t.sum = t.max + t.n_vecs * LANES;
-    t.seen = t.sum + t.n_vecs * LANES;
-    t.factor = t.seen + t.n_vecs * QUADS;
+    lay_out(&t, scratch);
     pack_queries(&t);
     return t;
 }
@@ -175,9 +209,44 @@ static stream values_of(const tile *t, uint32_t b) {
     return stream_of(rows_at(t, b, t->kv->v_offset), &t->values);
 }
 
+/* All queries against n keys in whole groups; the scores begin at slot s0. */
+INLINE void score_unpacked(const tile *t, const int32_t *keys, uint32_t s0, uint32_t n,
+                           const ahead *next) {
+    const size_t n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS;
+    for (size_t v = 0; v < t->n_vecs;) {
+        const size_t n_vecs = t->n_vecs - v < WORD_VECS ? 1 : WORD_VECS;
+        const ahead none = {NOTHING, 0};
+        fetcher f = fetcher_of(v ? &none : next, n, n_groups * t->words.n_blocks);
+        float *scores = t->scores + v * SCORE_STRIDE + s0 * QUADS;
+        const float *scales = t->scales + s0;
+        if (n_vecs == 1) score_groups(1, scores, &t->words, v, keys, n_groups, scales, &f);
+        else score_groups(WORD_VECS, scores, &t->words, v, keys, n_groups, scales, &f);
+        v += n_vecs;
+    }
+}
+
+static void score_quantised(const tile *t, stream here, uint32_t n, stream next) {
+    const ag_dtype type = t->keys.type;
+    const size_t row_bytes = t->keys.row_bytes, n_blocks = t->words.n_blocks;
+    int32_t *words = (int32_t *)(void *)t->room;
+    load_scales(t->scales, here.rows, n, &t->keys);
+    for (uint32_t s = 0; s < n; s += t->rows_at_once) {
+        const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
+        const ahead meanwhile = {next, s};
+        if (type == AG_Q8_0)
+            unpack_keys(AG_Q8_0, words, row_of(&here, s), rows, row_bytes, n_blocks);
+        else unpack_keys(AG_Q4_0, words, row_of(&here, s), rows, row_bytes, n_blocks);
+        score_unpacked(t, words, s, rows, &meanwhile);
+    }
+}
+
 /* Scores of the first n slots of block b. */
 static void score_block(const tile *t, uint32_t b, uint32_t n, stream next) {
     const stream here = keys_of(t, b);
+    if (has_scales(t->keys.type)) {
+        score_quantised(t, here, n, next);
+        return;
+    }
     for (uint32_t s = 0; s < n; s += t->rows_at_once) {
         const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
         const ahead meanwhile = {next, s};
@@ -254,112 +323,169 @@ static void weigh(const tile *t, size_t v) {
 typedef struct value_step {
     const unsigned char *rows; /* of slot s0 on, row_bytes apart */
     size_t row_bytes;
-    const float *scales; /* [blocks of 32][AG_KV_BLOCK] of quantised rows */
-    uint32_t s0, n;      /* slots of the block */
+    uint32_t s0, n;    /* slots of the block */
+    size_t first, end; /* values of the head */
     ahead next;
 } value_step;
 
-INLINE const float *scales_at(const ag_dtype type, const value_step *step, uint32_t s) {
-    return type == AG_F32 || type == AG_F16 ? NULL : step->scales + s;
+/* Floats from a vector of queries to the next, where weights have scales: [n_vecs][COLUMN_BLOCKS]
+ * [AG_KV_BLOCK / 4][LANES]. */
+enum { SCALED_STRIDE = COLUMN_BLOCKS * SCORE_STRIDE };
+
+/* From the first of four, two or one queries that share vectors to number r. */
+INLINE size_t query_apart(const bool scaled, int r) {
+    return (size_t)(r / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + r % QUADS * 4);
 }
 
-/* R queries from m on, NV vectors of the head from i on; rows as `type` has them. */
-INLINE void add_values(const ag_dtype type, const int R, const int NV, float *out, const tile *t,
-                       size_t m, size_t i, const value_step *step) {
-    const size_t width = t->width;
-    vec acc[4][VALUE_VECS];
-    const float *weights[4];
-    uint32_t full = step->n, most = 0;
+/* acc += the weights of R queries for a slot times its values from `at` on. Values of a block of 32
+ * have the same weights, of another block others, if these have scales. */
+INLINE void add_slot(const ag_dtype type, const bool scaled, const int R, const int NV,
+                     vec acc[][VALUE_VECS], const float *weights, const unsigned char *row,
+                     const size_t at) {
+    const int n_sets = scaled ? (NV * LANES + AG_QK - 1) / AG_QK : 1, each = NV / n_sets;
+    vec value[VALUE_VECS];
+    load_values(type, NV, value, row, at);
     for (int r = 0; r < R; r++) {
-        const size_t q = m + (size_t)r;
-        const uint32_t seen = (uint32_t)t->seen[q], here = seen > step->s0 ? seen - step->s0 : 0;
-        full = here < full ? here : full;
-        most = here > most ? here : most;
-        weights[r] = t->scores + q / QUADS * SCORE_STRIDE + step->s0 * QUADS + q % QUADS * 4;
-        for (int v = 0; v < NV; v++) {
-            const float *sums = out + q * width + i + (size_t)(v * LANES);
-            acc[r][v] = v_mul(v_load(sums), v_set(t->factor[q]));
-        }
-    }
-    const unsigned char *row = step->rows;
-    full = full / 4 * 4;
-    for (uint32_t s = 0; s < full; s += 4) {
-        for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
-            vec value[VALUE_VECS];
-            load_values(type, NV, value, row, i, scales_at(type, step, s + k));
-            if (i == 0 && m == 0) fetch_row(&step->next, s + k);
-            for (int r = 0; r < R; r++) {
-                const vec weight = v_set(weights[r][s * QUADS + k]);
-                for (int v = 0; v < NV; v++) acc[r][v] = v_fma(weight, value[v], acc[r][v]);
+        for (int set = 0; set < n_sets; set++) {
+            const vec weight = v_set(weights[query_apart(scaled, r) + (size_t)set * SCORE_STRIDE]);
+            for (int v = set * each; v < (set + 1) * each; v++) {
+                acc[r][v] = v_fma(weight, value[v], acc[r][v]);
             }
         }
     }
-    for (uint32_t s = full; s < step->n && s < most; s++, row += step->row_bytes) {
-        vec value[VALUE_VECS];
-        load_values(type, NV, value, row, i, scales_at(type, step, s));
+}
+
+/* R queries from m on, NV vectors of the head from value i + at on; rows as `type` has them,
+ * without their scales if the weights have those. */
+INLINE void add_values(const ag_dtype type, const bool scaled, const int R, const int NV,
+                       float *out, const tile *t, size_t m, size_t i, const size_t at,
+                       const value_step *step) {
+    vec acc[4][VALUE_VECS];
+    float *sums = out + m * t->width + i + at;
+    uint32_t full = step->n, most = 0, here[4];
+    for (int r = 0; r < R; r++) {
+        const uint32_t seen = (uint32_t)t->seen[m + (size_t)r];
+        here[r] = seen > step->s0 ? seen - step->s0 : 0;
+        full = here[r] < full ? here[r] : full;
+        most = here[r] > most ? here[r] : most;
+        const vec factor = v_set(t->factor[m + (size_t)r]);
+        for (int v = 0; v < NV; v++) {
+            acc[r][v] = v_mul(v_load(sums + (size_t)r * t->width + v * LANES), factor);
+        }
+    }
+    const float *weights =
+        scaled ? t->scaled + (i - step->first) / AG_QK * SCORE_STRIDE : t->scores;
+    weights += m / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + m % QUADS * 4;
+    weights += step->s0 * QUADS;
+    const unsigned char *row = step->rows + bytes_before(type, i);
+    const ahead none = {NOTHING, 0};
+    fetcher f = fetcher_of(m || i + at ? &none : &step->next, step->n, step->n);
+    full = full / 4 * 4;
+    uint32_t s = 0;
+    for (; s < full; s += 4, weights += LANES) {
+        for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
+            fetch_step(&f);
+            add_slot(type, scaled, R, NV, acc, weights + k, row, at);
+        }
+    }
+    for (; s < step->n && s < most; s++, row += step->row_bytes) {
         for (int r = 0; r < R; r++) {
             /* A slot that is not seen may hold anything: 0 * Inf would be NaN. */
-            if ((float)(step->s0 + s) >= t->seen[m + (size_t)r]) continue;
-            const vec weight = v_set(weights[r][s / 4 * LANES + s % 4]);
-            for (int v = 0; v < NV; v++) acc[r][v] = v_fma(weight, value[v], acc[r][v]);
+            if (s >= here[r]) continue;
+            const float *own = weights + (s - full) / 4 * LANES + s % 4 + query_apart(scaled, r);
+            add_slot(type, scaled, 1, NV, acc + r, own, row, at);
         }
     }
     for (int r = 0; r < R; r++) {
-        for (int v = 0; v < NV; v++) {
-            v_store(out + (m + (size_t)r) * width + i + (size_t)(v * LANES), acc[r][v]);
+        for (int v = 0; v < NV; v++) v_store(sums + (size_t)r * t->width + v * LANES, acc[r][v]);
+    }
+}
+
+/* R queries, the values of the step. */
+INLINE void add_rows(const ag_dtype type, const bool scaled, const int R, float *out, const tile *t,
+                     size_t m, const value_step *step) {
+    enum { WIDE = VALUE_VECS * LANES, HALF = WIDE < AG_QK ? WIDE : 0 };
+    size_t i = step->first;
+    for (; i + COLUMNS <= step->end; i += COLUMNS) {
+        add_values(type, scaled, R, VALUE_VECS, out, t, m, i, 0, step);
+        if (HALF) add_values(type, scaled, R, VALUE_VECS, out, t, m, i, HALF, step);
+    }
+    for (; i + AG_QK <= step->end; i += AG_QK) {
+        add_values(type, scaled, R, AG_QK / LANES, out, t, m, i, 0, step);
+    }
+    for (; i < step->end; i += LANES) add_values(type, false, R, 1, out, t, m, i, 0, step);
+}
+
+INLINE void add_queries(const ag_dtype type, const bool scaled, float *out, const tile *t,
+                        const value_step *step) {
+    size_t m = 0;
+    for (; m + 4 <= t->n_queries; m += 4) add_rows(type, scaled, 4, out, t, m, step);
+    for (; m + 2 <= t->n_queries; m += 2) add_rows(type, scaled, 2, out, t, m, step);
+    if (m < t->n_queries) add_rows(type, scaled, 1, out, t, m, step);
+}
+
+/* Weights for the slots of the step, one set for each block of 32 values of its columns. */
+static void scale_weights(const tile *t, const value_step *step) {
+    const size_t begin = step->s0 / 4, end = (step->s0 + step->n + 3) / 4;
+    const size_t n_blocks = (step->end - step->first) / AG_QK;
+    for (size_t v = 0; v < t->n_vecs; v++) {
+        const float *weights = t->scores + v * SCORE_STRIDE;
+        for (size_t b = 0; b < n_blocks; b++) {
+            float *scaled = t->scaled + v * SCALED_STRIDE + b * SCORE_STRIDE;
+            const float *scales = t->scales + (step->first / AG_QK + b) * AG_KV_BLOCK;
+            for (size_t c = begin; c < end; c++) {
+                const vec weight = v_load(weights + c * LANES);
+                v_store(scaled + c * LANES, v_mul(weight, v_quad(scales + 4 * c)));
+            }
         }
     }
 }
 
-/* R queries, the whole head. */
-INLINE void add_rows(const ag_dtype type, const int R, float *out, const tile *t, size_t m,
-                     const value_step *step) {
-    size_t i = 0;
-    for (; i + VALUE_VECS * LANES <= t->width; i += VALUE_VECS * LANES) {
-        add_values(type, R, VALUE_VECS, out, t, m, i, step);
+/* Columns after columns, whose weights have scales. */
+INLINE void add_scaled(const ag_dtype type, float *out, const tile *t, const value_step *all) {
+    value_step step = *all;
+    for (step.first = 0; step.first < t->width; step.first = step.end) {
+        step.end = step.first + COLUMNS < t->width ? step.first + COLUMNS : t->width;
+        scale_weights(t, &step);
+        add_queries(type, true, out, t, &step);
     }
-    for (; i < t->width; i += LANES) add_values(type, R, 1, out, t, m, i, step);
 }
 
-INLINE void add_queries(const ag_dtype type, float *out, const tile *t, const value_step *step) {
-    size_t m = 0;
-    for (; m + 4 <= t->n_queries; m += 4) add_rows(type, 4, out, t, m, step);
-    for (; m + 2 <= t->n_queries; m += 2) add_rows(type, 2, out, t, m, step);
-    if (m < t->n_queries) add_rows(type, 1, out, t, m, step);
+static void add_step(const ag_dtype type, const bool scaled, float *out, const tile *t,
+                     const value_step *step) {
+    if (!scaled && type == AG_F16) add_queries(AG_F16, false, out, t, step);
+    else if (!scaled) add_queries(AG_F32, false, out, t, step);
+    else if (type == AG_Q8_0) add_scaled(AG_Q8_0, out, t, step);
+    else if (type == AG_Q4_0) add_scaled(AG_Q4_0, out, t, step);
+    else add_scaled(AG_F32, out, t, step);
     for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
 }
 
-/* Rows are converted once for many queries. */
-static void add_converted(const tile *t, float *out, stream here, uint32_t n, stream next) {
-    for (uint32_t s = 0; s < n; s += t->rows_at_once) {
-        const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
-        const float *values = load_rows(t->room, row_of(&here, s), rows, &t->values);
-        const value_step step = {.rows = (const unsigned char *)values,
-                                 .row_bytes = t->width * sizeof(float),
-                                 .s0 = s,
-                                 .n = rows,
-                                 .next = {next, s}};
-        add_queries(AG_F32, out, t, &step);
-    }
-}
-
-/* The first n slots of block b. Few queries use a converted row a few times only, on its way. */
+/* The first n slots of block b. Many queries have rows converted for all of them, few use a row on
+ * its way. */
 static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, stream next) {
     const stream here = values_of(t, b);
-    const ag_dtype type = t->values.type;
-    if (t->n_queries > FEW_QUERIES || t->values.n_values != t->width || !is_loaded_directly(type)) {
-        add_converted(t, out, here, n, next);
-        return;
+    const bool scaled = has_scales(t->values.type);
+    const bool directly = t->n_queries <= FEW_QUERIES && t->values.n_values == t->width &&
+                          is_loaded_directly(t->values.type);
+    const uint32_t at_once = directly ? n : t->rows_at_once;
+    if (scaled) load_scales(t->scales, here.rows, n, &t->values);
+    for (uint32_t s = 0; s < n; s += at_once) {
+        const uint32_t rows = n - s < at_once ? n - s : at_once;
+        value_step step = {.rows = row_of(&here, s),
+                           .row_bytes = here.row_bytes,
+                           .s0 = s,
+                           .n = rows,
+                           .end = t->width,
+                           .next = {next, s}};
+        if (directly) {
+            add_step(t->values.type, scaled, out, t, &step);
+            continue;
+        }
+        step.rows = (const unsigned char *)load_levels(t->room, step.rows, rows, &t->values);
+        step.row_bytes = t->width * sizeof(float);
+        add_step(AG_F32, scaled, out, t, &step);
     }
-    const value_step step = {.rows = here.rows,
-                             .row_bytes = here.row_bytes,
-                             .scales = load_scales(t->room, here.rows, n, &t->values),
-                             .n = n,
-                             .next = {next, 0}};
-    if (type == AG_F32) add_queries(AG_F32, out, t, &step);
-    else if (type == AG_F16) add_queries(AG_F16, out, t, &step);
-    else if (type == AG_Q8_0) add_queries(AG_Q8_0, out, t, &step);
-    else add_queries(AG_Q4_0, out, t, &step);
 }
 
 /* ---- a span ---- */
@@ -400,8 +526,8 @@ static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag
     store_sums(&t, out);
 }
 
-static void merge(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
-                  size_t head_dim) {
+static inline void merge(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                         size_t head_dim) {
     const size_t width = ag_cpu_value_stride(head_dim);
     for (size_t q = 0; q < n; q++) {
         const vec a = v_set(into->max[q]), b = v_set(from->max[q]);

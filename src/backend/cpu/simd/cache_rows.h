@@ -24,26 +24,29 @@ INLINE void expand_f16(float *dst, const unsigned char *src, size_t n) {
     for (size_t i = 0; i < n; i += LANES) v_store(dst + i, v_load_f16(src + 2 * i));
 }
 
-INLINE void expand_q8_0(float *dst, const unsigned char *src, size_t n) {
+/* Blocks as floats; those of whole numbers if their scales are left out. */
+INLINE void expand_q8_0(float *dst, const unsigned char *src, size_t n, const bool scaled) {
     for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q8_0)) {
         uint16_t d;
         memcpy(&d, src, sizeof d);
         const vec scale = v_set(half_to_float(d));
         const unsigned char *q = src + offsetof(ag_block_q8_0, qs);
         for (size_t at = 0; at < AG_QK; at += LANES) {
-            v_store(dst + i + at, v_mul(v_load_q8(q, at), scale));
+            const vec levels = v_load_q8(q, at);
+            v_store(dst + i + at, scaled ? v_mul(levels, scale) : levels);
         }
     }
 }
 
-INLINE void expand_q4_0(float *dst, const unsigned char *src, size_t n) {
+INLINE void expand_q4_0(float *dst, const unsigned char *src, size_t n, const bool scaled) {
     for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q4_0)) {
         uint16_t d;
         memcpy(&d, src, sizeof d);
         const vec scale = v_set(half_to_float(d));
         const unsigned char *q = src + offsetof(ag_block_q4_0, qs);
         for (size_t at = 0; at < AG_QK; at += LANES) {
-            v_store(dst + i + at, v_mul(v_load_q4(q, at), scale));
+            const vec levels = v_load_q4(q, at);
+            v_store(dst + i + at, scaled ? v_mul(levels, scale) : levels);
         }
     }
 }
@@ -64,9 +67,21 @@ INLINE const float *load_rows(float *room, const unsigned char *src, size_t n,
     if (rows->n_values != rows->width) expand_rows(room, src, n, rows);
     else if (rows->type == AG_F32) return (const float *)(const void *)src;
     else if (rows->type == AG_F16) expand_f16(room, src, n_floats);
-    else if (rows->type == AG_Q8_0) expand_q8_0(room, src, n_floats);
-    else if (rows->type == AG_Q4_0) expand_q4_0(room, src, n_floats);
+    else if (rows->type == AG_Q8_0) expand_q8_0(room, src, n_floats, true);
+    else if (rows->type == AG_Q4_0) expand_q4_0(room, src, n_floats, true);
     else expand_rows(room, src, n, rows);
+    return room;
+}
+
+/* Quantised types whose rows may be taken as whole numbers, with their scales apart. */
+INLINE bool has_scales(ag_dtype type) { return type == AG_Q8_0 || type == AG_Q4_0; }
+
+/* The same without the scales of such types. */
+INLINE const float *load_levels(float *room, const unsigned char *src, size_t n,
+                                const cache_rows *rows) {
+    if (rows->type == AG_Q8_0) expand_q8_0(room, src, n * rows->width, false);
+    else if (rows->type == AG_Q4_0) expand_q4_0(room, src, n * rows->width, false);
+    else return load_rows(room, src, n, rows);
     return room;
 }
 
@@ -76,39 +91,40 @@ INLINE bool is_loaded_directly(ag_dtype type) {
     return type == AG_F32 || type == AG_F16 || type == AG_Q8_0 || type == AG_Q4_0;
 }
 
-/* The scales of n quantised rows as [blocks of 32][AG_KV_BLOCK]; NULL for other types. */
-static inline const float *load_scales(float *scales, const unsigned char *src, size_t n,
-                                       const cache_rows *rows) {
-    uint16_t halves[AG_KV_BLOCK];
-    if (!ag_dtype_is_quantized(rows->type)) return NULL;
+/* The scales of n rows of such a type as [blocks of 32][AG_KV_BLOCK]; of whole vectors of rows. */
+static inline void load_scales(float *scales, const unsigned char *src, size_t n,
+                               const cache_rows *rows) {
     const size_t n_blocks = rows->n_values / AG_QK, block_bytes = rows->row_bytes / n_blocks;
     for (size_t b = 0; b < n_blocks; b++, src += block_bytes) {
-        for (size_t s = 0; s < n; s++) {
-            memcpy(&halves[s], src + s * rows->row_bytes, sizeof halves[s]);
-        }
+        const unsigned char *row = src;
         for (size_t s = 0; s < n; s += LANES) {
-            v_store(scales + b * AG_KV_BLOCK + s, v_load_f16(halves + s));
+            uint16_t halves[LANES];
+            for (size_t i = 0; i < LANES; i++, row += rows->row_bytes) {
+                memcpy(&halves[i], row, sizeof halves[i]);
+            }
+            v_store(scales + b * AG_KV_BLOCK + s, v_load_f16(halves));
         }
     }
-    return scales;
 }
 
-/* NV vectors of a row from value i on; scales: of its blocks, AG_KV_BLOCK apart. */
+/* Bytes of a row that come before value i, the first of a block of 32 if the type has blocks, and
+ * before the block's scale. */
+INLINE size_t bytes_before(const ag_dtype type, size_t i) {
+    if (type == AG_F32) return i * sizeof(float);
+    if (type == AG_F16) return i * sizeof(uint16_t);
+    return i / AG_QK * (type == AG_Q8_0 ? sizeof(ag_block_q8_0) : sizeof(ag_block_q4_0));
+}
+
+/* NV vectors of a row from value `at` on, without scales. */
 INLINE void load_values(const ag_dtype type, const int NV, vec *values, const unsigned char *row,
-                        size_t i, const float *scales) {
+                        const size_t at) {
     for (int v = 0; v < NV; v++) {
-        const size_t at = i + (size_t)(v * LANES), b = at / AG_QK;
-        if (type == AG_F32) {
-            values[v] = v_load((const float *)(const void *)row + at);
-        } else if (type == AG_F16) {
-            values[v] = v_load_f16(row + 2 * at);
-        } else if (type == AG_Q8_0) {
-            const unsigned char *q = row + b * sizeof(ag_block_q8_0) + offsetof(ag_block_q8_0, qs);
-            values[v] = v_mul(v_load_q8(q, at % AG_QK), v_set(scales[b * AG_KV_BLOCK]));
-        } else {
-            const unsigned char *q = row + b * sizeof(ag_block_q4_0) + offsetof(ag_block_q4_0, qs);
-            values[v] = v_mul(v_load_q4(q, at % AG_QK), v_set(scales[b * AG_KV_BLOCK]));
-        }
+        const size_t i = at + (size_t)v * LANES, in_block = i % AG_QK;
+        const unsigned char *p = row + bytes_before(type, i - in_block);
+        if (type == AG_F32) values[v] = v_load((const float *)(const void *)p + in_block);
+        else if (type == AG_F16) values[v] = v_load_f16(p + 2 * in_block);
+        else if (type == AG_Q8_0) values[v] = v_load_q8(p + offsetof(ag_block_q8_0, qs), in_block);
+        else values[v] = v_load_q4(p + offsetof(ag_block_q4_0, qs), in_block);
     }
 }
 
@@ -143,23 +159,12 @@ INLINE ahead ahead_from(const ahead *a, size_t row) { return (ahead){a->next, a-
 
 INLINE size_t lines_before(const stream *s, size_t row) { return row * s->row_bytes / 64; }
 
-INLINE void fetch_line(const stream *s, size_t line) {
-    enum { PLACES = 4 };
-    const size_t apart = lines_before(s, AG_KV_BLOCK / PLACES);
-    __builtin_prefetch(s->rows + (line % PLACES * apart + line / PLACES) * 64, 0, 2);
-}
-
-INLINE void fetch_row(const ahead *a, size_t row) {
-    if (!a->next.rows) return;
-    const size_t end = lines_before(&a->next, a->row + row + 1);
-    for (size_t line = lines_before(&a->next, a->row + row); line < end; line++) {
-        fetch_line(&a->next, line);
-    }
-}
+enum { PLACES = 4 };
 
 /* The fetching for some rows in even steps. */
 typedef struct fetcher {
-    stream next;
+    const unsigned char *rows;
+    size_t apart;           /* bytes from place to place */
     size_t line, end, each; /* each: lines of a step, at most */
 } fetcher;
 
@@ -167,11 +172,14 @@ INLINE fetcher fetcher_of(const ahead *a, size_t n_rows, size_t n_steps) {
     if (!a->next.rows) return (fetcher){0};
     const size_t line = lines_before(&a->next, a->row);
     const size_t end = lines_before(&a->next, a->row + n_rows);
-    return (fetcher){a->next, line, end, (end - line + n_steps - 1) / n_steps};
+    const size_t apart = lines_before(&a->next, AG_KV_BLOCK / PLACES) * 64;
+    return (fetcher){a->next.rows, apart, line, end, (end - line + n_steps - 1) / n_steps};
 }
 
 INLINE void fetch_step(fetcher *f) {
-    for (size_t i = 0; i < f->each && f->line < f->end; i++) fetch_line(&f->next, f->line++);
+    for (size_t i = 0; i < f->each && f->line < f->end; i++, f->line++) {
+        __builtin_prefetch(f->rows + f->line % PLACES * f->apart + f->line / PLACES * 64, 0, 2);
+    }
 }
 
 #endif

@@ -11,9 +11,9 @@
 static void load_row(ag_dtype type, float *dst, const unsigned char *src, size_t n) {
     const size_t whole = n / LANES * LANES;
     if (type == AG_Q8_0) {
-        expand_q8_0(dst, src, n);
+        expand_q8_0(dst, src, n, true);
     } else if (type == AG_Q4_0) {
-        expand_q4_0(dst, src, n);
+        expand_q4_0(dst, src, n, true);
     } else if (type == AG_F16) {
         expand_f16(dst, src, whole);
         ag_dequantize_row(type, dst + whole, src + 2 * whole, n - whole);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/neon/neon.h"
+#include "backend/cpu/neon/words.h"
+
+#include "backend/cpu/simd/attention.h"
+
+size_t ag_attention_scratch_bytes__neon_dotprod(uint32_t head_dim, uint32_t n_queries) {
+    return scratch_bytes(head_dim, n_queries);
+}
+
+void ag_attention__neon_dotprod(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                                const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
+    attend(out, queries, kv, slot0, scratch);
+}
+
+void ag_attention_scores__neon_dotprod(float *scores, const ag_cpu_queries *queries,
+                                       const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
+                                       const float *sum, void *scratch) {
+    add_scores(scores, queries, kv, slot0, max, sum, scratch);
+}
