@@ -41,6 +41,9 @@ static effort of_update(const sizes *s) { return (effort){.bytes = F * 2 * s->m 
 static effort of_two_rows(const sizes *s) { return (effort){.bytes = F * 3 * s->m * s->n}; }
 static effort of_add_bias(const sizes *s) { return (effort){.bytes = F * s->n * (2 * s->m + 1)}; }
 static effort of_rope(const sizes *s) { return (effort){.bytes = F * 2 * s->m * s->n * s->k}; }
+static effort of_rope_pair(const sizes *s) {
+    return (effort){.bytes = F * 2 * s->m * s->n * (s->k + s->k / 2 + 1)};
+}
 static effort of_conversion(const sizes *s) {
     return (effort){.bytes = s->m * (s->row_n + F * s->n)};
 }
@@ -62,6 +65,7 @@ static const struct {
     {"scale", of_update},
     {"silu_mul", of_two_rows},
     {"rope", of_rope},
+    {"rope_pair", of_rope_pair},
     {"gather", of_conversion},
     {"cast_from", of_conversion},
     {"cast_to", of_conversion},

@@ -182,19 +182,37 @@ ag_status ag_silu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
     return be->ops->silu_mul(be, a, b);
 }
 
-ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
-                  const ag_tensor *inv_freq) {
-    AG_TRY(ag_check_f32(be, x, "x"));
+static ag_status check_rope(ag_backend *be, const ag_tensor *x, const char *name,
+                            const ag_tensor *inv_freq) {
+    AG_TRY(ag_check_f32(be, x, name));
     if (x->shape.n_dims != 3) {
-        return AG_FAIL(&be->err, SHAPE, "x has %d dims, not the 3 of [n,heads,d]", x->shape.n_dims);
+        return AG_FAIL(&be->err, SHAPE, "%s has %d dims, not the 3 of [n,heads,d]", name,
+                       x->shape.n_dims);
     }
     size_t d = x->shape.dim[2];
     if (d % 2 != 0) return AG_FAIL(&be->err, SHAPE, "heads of %zu values do not make pairs", d);
     AG_TRY(ag_check_vector(be, inv_freq, "inv_freq", d / 2));
-    if (!ag_tensor_f32(inv_freq)) {
-        return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not on the host", d / 2);
-    }
+    if (ag_tensor_f32(inv_freq)) return AG_OK;
+    return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not on the host", d / 2);
+}
+
+ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
+                  const ag_tensor *inv_freq) {
+    AG_TRY(check_rope(be, x, "x", inv_freq));
     return be->ops->rope(be, x, positions, inv_freq);
+}
+
+ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
+                       const ag_tensor *inv_freq) {
+    AG_TRY(check_rope(be, q, "q", inv_freq));
+    AG_TRY(check_rope(be, k, "k", inv_freq));
+    if (q->shape.dim[0] != k->shape.dim[0]) {
+        return AG_FAIL(&be->err, SHAPE, "%zu rows of queries but %zu of keys", q->shape.dim[0],
+                       k->shape.dim[0]);
+    }
+    if (be->ops->rope_pair) return be->ops->rope_pair(be, q, k, positions, inv_freq);
+    AG_TRY(be->ops->rope(be, q, positions, inv_freq));
+    return be->ops->rope(be, k, positions, inv_freq);
 }
 
 /* ---- moving data ---- */

@@ -75,6 +75,9 @@ typedef struct ag_backend_ops {
     /* optional; NULL: add_assign, then rms_norm */
     ag_status (*add_rms_norm)(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
                               const ag_tensor *w, float eps);
+    /* optional; NULL: rope of the one, then of the other */
+    ag_status (*rope_pair)(ag_backend *b, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
+                           const ag_tensor *inv_freq);
     /* optional; NULL: on the host, through map */
     ag_status (*add_bias)(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
     ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
@@ -164,6 +167,10 @@ void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_
  * the host does not see. */
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep);
+
+/* ag_rope of q [n,heads,d] and of k [n,kv_heads,d] at the same positions. */
+ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
+                       const ag_tensor *inv_freq);
 
 /* Whether protected keys are rotated where the cache lies. */
 bool ag_has_kv_turn(const ag_backend *be);

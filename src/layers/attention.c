@@ -82,8 +82,7 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_shape *shape, uin
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer, &k_heads, positions, err));
     }
-    AG_TRY(ag_take_error(be, ag_rope(be, &q_heads, positions, inv_freq), err));
-    AG_TRY(ag_take_error(be, ag_rope(be, &k_heads, positions, inv_freq), err));
+    AG_TRY(ag_take_error(be, ag_rope_pair(be, &q_heads, &k_heads, positions, inv_freq), err));
 
     ag_attention_seq parts[AG_MAX_SEQUENCES];
     for (size_t i = 0; i < n_seqs; i++) {

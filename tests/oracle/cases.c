@@ -120,6 +120,7 @@ static const family families[] = {
     {"hadamard", oracle_hadamard, ONLY_F32, SIZES(hadamard_sizes), FINITE, FLOAT_SUMS},
     {"row_top", oracle_row_top, ONLY_F32, SIZES(row_top_sizes), ANYTHING, EXACT},
     {"rope", oracle_rope, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
+    {"rope_pair", oracle_rope_pair, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
     {"gather", oracle_gather, FLOATS, SIZES(table_sizes), ANYTHING, EXACT},
     {"gather", oracle_gather, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
     {"cast_from", oracle_cast_from, HALVES, SIZES(table_sizes), ANYTHING, EXACT},

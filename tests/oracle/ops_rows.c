@@ -212,20 +212,47 @@ void oracle_hadamard(const oracle_case *c, oracle_run *run) {
     finish(run, &x, NULL, 0);
 }
 
+/* Heads of d values, `heads` of them to a row. */
+static void want_rope(double *want, const float *x, const float *freq, const uint32_t *positions,
+                      size_t rows, size_t heads, size_t d) {
+    const size_t half = d / 2;
+    for (size_t i = 0; i < rows * heads * d; i++) {
+        const size_t row = i / (heads * d), j = i % d;
+        const float angle = (float)positions[row] * freq[j % half];
+        const double other = j < half ? -(double)x[i + half] : x[i - half];
+        want[i] = x[i] * cos((double)angle) + other * sin((double)angle);
+    }
+}
+
 /* m rows of k heads of n values, at positions up to 2^17. */
 void oracle_rope(const oracle_case *c, oracle_run *run) {
-    const size_t heads = c->k, d = c->n, half = d / 2;
+    const size_t heads = c->k, d = c->n;
     uint32_t positions[512];
     guarded x = guarded_make(run, AG_F32, ag_shape_3d(c->m, heads, d), 0, run->data);
-    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
+    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(d / 2), 0, DATA_PLAIN);
     for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
     while (oracle_again(run, &x)) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
     double *want = oracle_take(run, &x);
-    for (size_t i = 0; want && i < c->m * heads * d; i++) {
-        const size_t row = i / (heads * d), j = i % d;
-        const float angle = (float)positions[row] * freq.values[j % half];
-        const double other = j < half ? -(double)x.values[i + half] : x.values[i - half];
-        want[i] = x.values[i] * cos((double)angle) + other * sin((double)angle);
+    if (want) want_rope(want, x.values, freq.values, positions, c->m, heads, d);
+    finish(run, &x, &freq, 1);
+}
+
+/* The same for m rows of k heads and, behind them in one buffer, m rows of k / 2 + 1. */
+void oracle_rope_pair(const oracle_case *c, oracle_run *run) {
+    const size_t heads = c->k, more = c->k / 2 + 1, d = c->n, before = c->m * heads * d;
+    uint32_t positions[512];
+    guarded x = guarded_make(run, AG_F32, ag_shape_2d(c->m * (heads + more), d), 0, run->data);
+    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(d / 2), 0, DATA_PLAIN);
+    ag_tensor q = x.t, k = x.t;
+    q.shape = ag_shape_3d(c->m, heads, d);
+    k.shape = ag_shape_3d(c->m, more, d);
+    k.offset += before * sizeof(float);
+    for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
+    while (oracle_again(run, &x)) run->status = ag_rope_pair(run->be, &q, &k, positions, &freq.t);
+    double *want = oracle_take(run, &x);
+    if (want) {
+        want_rope(want, x.values, freq.values, positions, c->m, heads, d);
+        want_rope(want + before, x.values + before, freq.values, positions, c->m, more, d);
     }
     finish(run, &x, &freq, 1);
 }

@@ -124,6 +124,7 @@ void oracle_silu_mul(const oracle_case *c, oracle_run *run);
 void oracle_hadamard(const oracle_case *c, oracle_run *run);
 void oracle_row_top(const oracle_case *c, oracle_run *run);
 void oracle_rope(const oracle_case *c, oracle_run *run);
+void oracle_rope_pair(const oracle_case *c, oracle_run *run);
 void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a token costs in calls of OpenCL, and what happens when one of them fails: an error with a
  * message, or the right logits, but never a crash and never other logits. */
+#include "memory/galloc.h"
 #include "unit/opencl_device.h"
 #include "unit/opencl_forwarded.h"
 
@@ -96,6 +97,31 @@ static void a_decoded_token_is_one_sequence_and_one_read(void **state) {
     print_message("%zu launches a token\n", per_token);
     ag_session_destroy(s);
     assert_int_equal(ag_sync(shared_backend), AG_OK);
+}
+
+static void queries_and_keys_are_rotated_in_one_launch(void **state) {
+    (void)state;
+    enum { ROWS = 2, HEADS = 3, DIM = 8 };
+    ag_tensor q, freq;
+    ag_buffer *q_owner, *freq_owner;
+    ag_memory *host;
+    const uint32_t positions[ROWS] = {4, 5};
+    ag_memory *device = ag_backend_memory(shared_backend);
+    assert_int_equal(ag_tensor_alloc(&q, &q_owner, device, AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(ROWS, HEADS, DIM), NULL),
+                     AG_OK);
+    assert_int_equal(ag_galloc_create(&host, NULL), AG_OK);
+    assert_int_equal(ag_tensor_alloc(&freq, &freq_owner, host, AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_1d(DIM / 2), NULL),
+                     AG_OK);
+    ag_tensor k = q;
+    const size_t before = forwarder->n_launches;
+    assert_int_equal(ag_rope_pair(shared_backend, &q, &k, positions, &freq), AG_OK);
+    assert_int_equal(forwarder->n_launches - before, 1);
+    assert_int_equal(ag_sync(shared_backend), AG_OK);
+    ag_buffer_release(&freq_owner);
+    ag_buffer_release(&q_owner);
+    ag_galloc_destroy(host);
 }
 
 /* ---- faults ---- */
@@ -197,6 +223,7 @@ int main(void) {
     ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decoded_token_is_one_sequence_and_one_read),
+        cmocka_unit_test(queries_and_keys_are_rotated_in_one_launch),
         cmocka_unit_test(every_call_of_a_generation_may_fail),
         cmocka_unit_test(every_call_of_loading_may_fail),
         cmocka_unit_test(every_call_of_building_a_program_may_fail),

@@ -47,6 +47,7 @@ static const ag_backend_ops opencl_ops = {
     .rms_norm = ag_cl_rms_norm,
     .softmax = ag_cl_softmax,
     .rope = ag_cl_rope,
+    .rope_pair = ag_cl_rope_pair,
     .silu_mul = ag_cl_silu_mul,
     .add_assign = ag_cl_add_assign,
     .scale = ag_cl_scale,

@@ -103,18 +103,32 @@ ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v) {
     return each_element(&l, n);
 }
 
-ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                     const ag_tensor *inv_freq) {
-    const size_t heads = x->shape.dim[1], half = x->shape.dim[2] / 2, n = x->shape.dim[0];
-    if (!ag_shape_numel(&x->shape)) return AG_OK;
+/* k NULL: x alone. Each of a rotation's rows has the pairs of x, then those of k. */
+static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_t *positions,
+                        const ag_tensor *inv_freq) {
+    const size_t heads = x->shape.dim[1], more = k ? k->shape.dim[1] : 0;
+    const size_t half = x->shape.dim[2] / 2, n = x->shape.dim[0], pairs = (heads + more) * half;
+    if (!n || !pairs) return AG_OK;
     ag_cl_launch l;
     AG_TRY(begin(&l, b, "rope"));
     ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, k ? k : x);
     ag_cl_arg_staged(&l, positions, n * sizeof *positions);
     ag_cl_arg_staged(&l, ag_tensor_f32(inv_freq), half * sizeof(float));
     ag_cl_arg_u32(&l, (uint32_t)heads);
+    ag_cl_arg_u32(&l, (uint32_t)more);
     ag_cl_arg_u32(&l, (uint32_t)half);
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(heads * half, WG), n}, (size_t[]){WG, 1});
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), n}, (size_t[]){WG, 1});
+}
+
+ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
+                     const ag_tensor *inv_freq) {
+    return rotate(b, x, NULL, positions, inv_freq);
+}
+
+ag_status ag_cl_rope_pair(ag_backend *b, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
+                          const ag_tensor *inv_freq) {
+    return rotate(b, q, k, positions, inv_freq);
 }
 
 ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x) {
