@@ -44,7 +44,7 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
     const char *text = t && id >= 0 ? ag_tokenizer_token(t, id, &len) : NULL;
     buf[0] = '\0';
     if (text) snprintf(buf, cap, " %.*s", (int)(len < 60 ? len : 60), text);
-    return buf;
+    return make_printable(buf);
 }
 
 static uint64_t total_bytes(const facts *f) {

@@ -26,6 +26,31 @@ void output_keep_streams(void) {
     }
 }
 
+/* Bytes of the UTF-8 sequence at s; 0 if there is none. That it is the shortest one does not matter
+ * to a terminal. */
+static size_t sequence(const unsigned char *s) {
+    size_t n = s[0] >= 0xf5 ? 0 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    return n;
+}
+
+char *make_printable(char *text) {
+    unsigned char *c = (unsigned char *)text;
+    while (*c) {
+        if (*c < 0x80) {
+            if (*c < 0x20 || *c == 0x7f) *c = '?';
+            c++;
+            continue;
+        }
+        size_t n = sequence(c);
+        bool control = n == 2 && c[0] == 0xc2 && c[1] < 0xa0; /* U+0080 to U+009F */
+        if (!n || control) memset(c, '?', n ? n : 1);
+        c += n ? n : 1;
+    }
+    return text;
+}
+
 void complain(const char *fmt, ...) {
     char line[2 * PATH_MAX];
     va_list args;
@@ -33,8 +58,7 @@ void complain(const char *fmt, ...) {
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
     /* What was typed is repeated, but must neither end the line nor command the terminal. */
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    make_printable(line);
     progress_end();
     output_flush(); /* The order on a terminal is the order of events. */
     fprintf(stderr, "antigravity%s%s: %s\n", command_name ? " " : "",

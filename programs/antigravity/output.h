@@ -14,6 +14,9 @@ void output_keep_streams(void);
 /* From now on messages begin with "antigravity NAME: ". name is borrowed for ever. */
 void output_command(const char *name);
 
+/* Makes what would end a line or command a terminal, and what is not UTF-8, a '?'. Returns text. */
+char *make_printable(char *text);
+
 /* One line on standard error, after "antigravity COMMAND: ". */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a failed call of the library; returns EXIT_FAILED, or EXIT_INTERRUPTED if it was

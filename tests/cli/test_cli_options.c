@@ -211,6 +211,11 @@ static void what_was_typed_cannot_command_the_terminal(void **state) {
         {{"generate", "-t", "\x1b[31m\n"}, "'?[31m?' is not a whole number"},
         {{"generate", "--\x1b[31m"}, "unknown option '--?[31m'"},
         {{"a\nb"}, "unknown command 'a?b'"},
+        {{"a\xc2\x9b"
+          "31mb"},
+         "unknown command 'a??31mb'"}, /* ESC [ in one character */
+        {{"a\xff\xc3(\xe2\x80"}, "unknown command 'a?\?(?\?'"},
+        {{"K\xc3\xb6ln \xe2\x98\x95"}, "unknown command 'K\xc3\xb6ln \xe2\x98\x95'"},
     };
     ALL_REFUSED(cases);
 }
