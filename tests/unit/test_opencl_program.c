@@ -285,6 +285,14 @@ static void a_broken_file_is_an_error_that_names_it(void **state) {
     ag_backend_destroy(be);
     put_kernel("rows.cl", "__kernel void another(__global float *x) { x[0] = 1; }\n");
     expect_error("kernel scale of rows.cl", "CL_INVALID_KERNEL_NAME");
+    char path[sizeof kernels + 16];
+    snprintf(path, sizeof path, "%s/rows.cl", kernels);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    be = open_backend();
+    assert_int_equal(scale(be, &first), AG_IO);
+    assert_non_null(strstr(ag_backend_error(be)->msg, "rows.cl: is not a regular file"));
+    ag_backend_destroy(be);
     /* Nothing of this is remembered. */
     unsetenv("AG_OPENCL_KERNELS");
     expect(6, 1, 0);

@@ -100,6 +100,41 @@ static void refused(const ag_cl_device *d, ag_status status, const char *a, cons
     if (!strstr(err.msg, a) || !strstr(err.msg, b)) fail_msg("%s", err.msg);
 }
 
+static void a_switch_is_1_or_0_or_left_alone(void **state) {
+    (void)state;
+    ag_error err;
+    bool on = false;
+    unsetenv("AG_OPENCL_DOT");
+    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", true, &on, &err), AG_OK);
+    assert_true(on);
+    setenv("AG_OPENCL_DOT", "", 1);
+    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", true, &on, &err), AG_OK);
+    assert_true(on);
+    setenv("AG_OPENCL_DOT", "0", 1);
+    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", true, &on, &err), AG_OK);
+    assert_false(on);
+    setenv("AG_OPENCL_DOT", "1", 1);
+    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", false, &on, &err), AG_OK);
+    assert_true(on);
+    setenv("AG_OPENCL_DOT", "99", 1);
+    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", false, &on, &err), AG_INVALID);
+    assert_string_equal(err.msg, "AG_OPENCL_DOT is 0 or 1, not '99'");
+    /* Those that are no vendor's are read the same way. */
+    static const char *const others[] = {"AG_OPENCL_LANES", "AG_OPENCL_INT_DOT", "AG_OPENCL_MMA",
+                                         "AG_OPENCL_TOKEN"};
+    unsetenv("AG_OPENCL_DOT");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        ag_backend *be = NULL;
+        setenv(others[i], "nonsense", 1);
+        const ag_backend_params params = {.name = "opencl"};
+        assert_int_not_equal(ag_backend_create(&params, &be, &err), AG_OK);
+        assert_null(be);
+        if (err.status != AG_UNSUPPORTED && err.status != AG_NOT_FOUND) /* a device is here */
+            assert_non_null(strstr(err.msg, others[i]));
+        unsetenv(others[i]);
+    }
+}
+
 static void what_a_device_lacks_is_an_error(void **state) {
     (void)state;
     ag_cl_device d = device_with("OpenCL 3.0", "");
@@ -193,6 +228,7 @@ int main(void) {
         cmocka_unit_test_setup(names_of_extensions_are_cut_at_words, ask_for_nothing),
         cmocka_unit_test_setup(nothing_is_taken_unasked, ask_for_nothing),
         cmocka_unit_test_setup(everything_is_taken_where_asked, ask_for_nothing),
+        cmocka_unit_test_setup(a_switch_is_1_or_0_or_left_alone, ask_for_nothing),
         cmocka_unit_test_setup(what_a_device_lacks_is_an_error, ask_for_nothing),
         cmocka_unit_test_setup(stand_ins_need_no_extension, ask_for_nothing),
         cmocka_unit_test_setup(a_path_that_computes_otherwise_is_refused, ask_for_nothing),

@@ -82,12 +82,6 @@ static void describe(ag_cl_backend *cl) {
              cl->zero_copy ? ", memory shared with the host" : "", cl->vendor.description);
 }
 
-/* A variable of the environment that turns a kind of kernel on or off: each is right everywhere. */
-static bool wanted(const char *variable, bool otherwise) {
-    const char *value = getenv(variable);
-    return value && *value ? strcmp(value, "0") != 0 : otherwise;
-}
-
 /* Tens: 9.0 is 90. 0 on devices of others. */
 static unsigned nvidia_capability(const ag_cl_backend *cl) {
     enum { MAJOR_NV = 0x4000, MINOR_NV = 0x4001 }; /* cl_nv_device_attribute_query */
@@ -101,11 +95,15 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
     return code == CL_SUCCESS ? 10 * major + minor : 0;
 }
 
-static void choose_kernels(ag_cl_backend *cl) {
+/* Each kind is right everywhere. */
+static ag_status choose_kernels(ag_cl_backend *cl, ag_error *err) {
     const unsigned capability = nvidia_capability(cl);
-    cl->many_lanes = wanted("AG_OPENCL_LANES", !cl->device.is_cpu);
-    cl->int_dot = wanted("AG_OPENCL_INT_DOT", capability >= 61 || cl->vendor.dot);
-    cl->mma = wanted("AG_OPENCL_MMA", capability >= 80);
+    bool whole_token; /* token.c looks again: here only what it cannot be is said */
+    AG_TRY(ag_cl_switch("AG_OPENCL_TOKEN", false, &whole_token, err));
+    AG_TRY(ag_cl_switch("AG_OPENCL_LANES", !cl->device.is_cpu, &cl->many_lanes, err));
+    AG_TRY(
+        ag_cl_switch("AG_OPENCL_INT_DOT", capability >= 61 || cl->vendor.dot, &cl->int_dot, err));
+    return ag_cl_switch("AG_OPENCL_MMA", capability >= 80, &cl->mma, err);
 }
 
 static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
@@ -124,7 +122,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
     if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->vendor, err));
-    choose_kernels(cl);
+    AG_TRY(choose_kernels(cl, err));
     describe(cl);
     return ag_cl_vendor_check(cl, err);
 }

@@ -5,9 +5,11 @@
 #include "core/fail.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILES_MAX = 16, NAME_MAX_BYTES = 64, SOURCE_MAX = 1 << 20 };
@@ -41,6 +43,18 @@ static ag_status append(assembly *a, const char *text, size_t len) {
 
 /* ---- one file ---- */
 
+/* NULL: see errno. Nobody waits for a pipe to be written to. */
+static FILE *open_regular(const char *path) {
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return NULL;
+    FILE *f = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) ? fdopen(fd, "rb") : NULL;
+    if (f) return f;
+    (void)close(fd);
+    errno = EINVAL;
+    return NULL;
+}
+
 /* *text stays NULL if the folder has no such file. */
 static ag_status read_override(const char *dir, const char *file, char **text, size_t *len,
                                ag_error *err) {
@@ -50,11 +64,12 @@ static ag_status read_override(const char *dir, const char *file, char **text, s
         return AG_FAIL(err, INVALID, "AG_OPENCL_KERNELS: a path of more than %zu bytes",
                        sizeof path);
     }
-    FILE *f = fopen(path, "rb");
+    FILE *f = open_regular(path);
     if (!f && errno == ENOENT) {
         if (access(dir, F_OK) == 0) return AG_OK;
         return AG_FAIL(err, NOT_FOUND, "AG_OPENCL_KERNELS: %s: %s", dir, strerror(errno));
     }
+    if (!f && errno == EINVAL) return AG_FAIL(err, IO, "%s: is not a regular file", path);
     if (!f) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
     char *buf = ag_malloc(SOURCE_MAX + 1);
     size_t got = buf ? fread(buf, 1, SOURCE_MAX + 1, f) : 0;

@@ -15,10 +15,12 @@ enum { HALF_OWN = 1, HALF_EMULATED = 2, SUBGROUPS_OWN = 1, WIDEST = 1024 };
 
 /* ---- choosing ---- */
 
-static ag_status asked_for(const char *variable, bool *out, ag_error *err) {
+ag_status ag_cl_switch(const char *variable, bool otherwise, bool *out, ag_error *err) {
     const char *value = getenv(variable);
-    *out = value && strcmp(value, "1") == 0;
-    if (!value || !*value || *out || strcmp(value, "0") == 0) return AG_OK;
+    bool on = value && strcmp(value, "1") == 0;
+    bool said = value && *value;
+    *out = said ? on : otherwise;
+    if (!said || on || strcmp(value, "0") == 0) return AG_OK;
     return AG_FAIL(err, INVALID, "%s is 0 or 1, not '%.20s'", variable, value);
 }
 
@@ -76,9 +78,9 @@ ag_status ag_cl_vendor_choose(const ag_cl_device *d, ag_cl_vendor *out, ag_error
     *out = (ag_cl_vendor){0};
     bool subgroups, dot, half;
     unsigned lanes;
-    AG_TRY(asked_for("AG_OPENCL_SUBGROUPS", &subgroups, err));
-    AG_TRY(asked_for("AG_OPENCL_DOT", &dot, err));
-    AG_TRY(asked_for("AG_OPENCL_HALF", &half, err));
+    AG_TRY(ag_cl_switch("AG_OPENCL_SUBGROUPS", false, &subgroups, err));
+    AG_TRY(ag_cl_switch("AG_OPENCL_DOT", false, &dot, err));
+    AG_TRY(ag_cl_switch("AG_OPENCL_HALF", false, &half, err));
     AG_TRY(emulated_lanes(&lanes, err));
     if (subgroups) out->subgroups = lanes ? lanes : SUBGROUPS_OWN;
     if (dot) out->dot = lanes ? DOT_EMULATED : dot_of(d);

@@ -22,6 +22,10 @@ static inline const char *ag_cl_vendor_sums(const ag_cl_vendor *v) {
     return v->subgroups ? v->options : "";
 }
 
+/* A variable of the environment that is 1 or 0; unset or empty means `otherwise`. AG_INVALID for
+ * anything else. */
+ag_status ag_cl_switch(const char *variable, bool otherwise, bool *out, ag_error *err);
+
 /* As AG_OPENCL_SUBGROUPS, AG_OPENCL_DOT and AG_OPENCL_HALF say, or as AG_OPENCL_EMULATE stands in
  * for them. AG_UNSUPPORTED if the device does not list what was asked for. */
 ag_status ag_cl_vendor_choose(const ag_cl_device *d, ag_cl_vendor *out, ag_error *err);
