@@ -196,5 +196,5 @@ ag_status ag_cl_device_choose(const ag_cl_api *api, const char *wanted, ag_cl_de
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%zu: %s", d ? ", " : "", d,
                                  devices[d].name);
     }
-    return AG_FAIL(err, NOT_FOUND, "OpenCL: no device '%.60s'; there are %s", wanted, names);
+    return AG_FAIL(err, NOT_FOUND, "OpenCL: no device '%.60s'; the devices are %s", wanted, names);
 }
