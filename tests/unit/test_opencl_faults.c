@@ -124,6 +124,54 @@ static void queries_and_keys_are_rotated_in_one_launch(void **state) {
     ag_galloc_destroy(host);
 }
 
+enum { CHOSEN = 16, WARM = 3 }; /* so few that the choice keeps its size */
+
+typedef struct costs {
+    forwarder_controls at[CHOSEN];
+    size_t n;
+} costs;
+
+static bool note_costs(void *user, int32_t id, const char *text, size_t len) {
+    costs *c = user;
+    (void)id;
+    (void)text;
+    (void)len;
+    if (c->n < CHOSEN) c->at[c->n++] = *forwarder;
+    return true;
+}
+
+/* Recorded once, a token is what changes on its way in, launches, and the choice on its way out. */
+static void a_generated_token_sets_no_argument(void **state) {
+    (void)state;
+    ag_error err;
+    ag_session *s;
+    costs c = {.n = 0};
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 64;
+    ag_sampler_params sampling = ag_sampler_defaults();
+    sampling.seed = 1;
+    ag_generate_params g = ag_generate_defaults();
+    g.max_tokens = CHOSEN;
+    g.ignore_eos = true;
+    g.on_token = note_costs;
+    g.on_token_user = &c;
+    assert_int_equal(ag_session_create(shared_model, &p, &s, &err), AG_OK);
+    assert_int_equal(ag_sampler_create(&sampling, (int32_t)n_vocab, &g.sampler, &err), AG_OK);
+    assert_int_equal(ag_generate(s, prompt, N_PROMPT, &g, NULL, &err), AG_OK);
+    for (size_t i = WARM; i < CHOSEN; i++) {
+        const forwarder_controls *now = &c.at[i], *before = &c.at[i - 1];
+        assert_int_equal(now->n_arguments, before->n_arguments);
+        assert_int_equal(now->n_reads - before->n_reads, 1);
+        assert_true(now->read_bytes - before->read_bytes < 1024);
+        assert_true(now->n_writes - before->n_writes <= 2);
+        assert_int_equal(now->n_finishes, before->n_finishes);
+        assert_int_equal(now->n_buffers, before->n_buffers);
+    }
+    ag_sampler_destroy(g.sampler);
+    ag_session_destroy(s);
+    assert_int_equal(ag_sync(shared_backend), AG_OK);
+}
+
 /* ---- faults ---- */
 
 /* A call is told to fail and `st` came of it. True while calls were left to fail. */
@@ -224,6 +272,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decoded_token_is_one_sequence_and_one_read),
         cmocka_unit_test(queries_and_keys_are_rotated_in_one_launch),
+        cmocka_unit_test(a_generated_token_sets_no_argument),
         cmocka_unit_test(every_call_of_a_generation_may_fail),
         cmocka_unit_test(every_call_of_loading_may_fail),
         cmocka_unit_test(every_call_of_building_a_program_may_fail),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/top_k.cl: the best of a row, of which the host reads some hundred bytes. */
 #include "backend/opencl/ops.h"
+#include "backend/opencl/plan.h"
+#include "backend/opencl/staging.h"
 #include "core/fail.h"
 
 #include <stdio.h>
@@ -8,6 +10,8 @@
 
 static const char file[] = "top_k.cl";
 enum { CHUNK = 2048, JOINED = 8, LEAST_KEPT = 64, MOST_KEPT = 512 }; /* as in the file */
+/* What is looked for and looked up is filled up to so many, so that the numbers rarely change. */
+enum { STEP = 32 };
 
 typedef struct work {
     ag_cl_backend *cl;
@@ -15,11 +19,11 @@ typedef struct work {
     const ag_row_top *top;
     char options[40];
     cl_mem lists;
-    size_t n, n_lists, kept, wg;
-    size_t bad_at, out_at, out_bytes; /* in the scratch */
+    size_t n, n_lists, kept, wg, k, n_ids;
+    size_t bad_at, ids_at, out_at, out_bytes; /* in the scratch */
 } work;
 
-static size_t head_words(const work *w) { return 2 + (w->top->n_ids + 1) / 2 * 2; }
+static size_t head_words(const work *w) { return 2 + w->n_ids; }
 
 static ag_status plan(work *w) {
     w->n_lists = (w->n + CHUNK - 1) / CHUNK;
@@ -28,8 +32,11 @@ static ag_status plan(work *w) {
     w->wg = w->cl->sizes.top_wg;
     snprintf(w->options, sizeof w->options, "-DKEPT=%zu -DWG=%zu", w->kept, w->wg);
     w->bad_at = w->n_lists * w->kept * sizeof(uint64_t);
-    w->out_at = w->bad_at + ag_cl_items(w->n_lists * sizeof(uint32_t), 256);
-    w->out_bytes = head_words(w) * sizeof(uint32_t) + w->top->k * sizeof(uint64_t);
+    w->ids_at = w->bad_at + ag_cl_items(w->n_lists * sizeof(uint32_t), 256);
+    w->out_at = w->ids_at + AG_ROW_TOP_IDS * sizeof(int32_t);
+    w->n_ids = ag_cl_items(w->top->n_ids, STEP);
+    w->k = ag_cl_items(w->top->k, STEP);
+    w->out_bytes = head_words(w) * sizeof(uint32_t) + w->k * sizeof(uint64_t);
     return ag_cl_need_scratch(w->cl, w->out_at + w->out_bytes, &w->lists);
 }
 
@@ -56,9 +63,15 @@ static ag_status join_lists(const work *w) {
     return AG_OK;
 }
 
+static ag_status send_ids(const work *w) {
+    int32_t ids[AG_ROW_TOP_IDS] = {0};
+    if (!w->n_ids) return AG_OK;
+    memcpy(ids, w->top->ids, w->top->n_ids * sizeof *ids);
+    return ag_cl_stage_into(w->cl, w->lists, w->ids_at, ids, w->n_ids * sizeof *ids,
+                            &w->cl->base.err);
+}
+
 static ag_status take_best(const work *w) {
-    const int32_t none = 0;
-    const ag_row_top *top = w->top;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, file, "take_best", w->options));
     ag_cl_arg_part(&l, w->lists, w->out_at);
@@ -66,11 +79,21 @@ static ag_status take_best(const work *w) {
     ag_cl_arg_part(&l, w->lists, w->bad_at);
     ag_cl_arg_u32(&l, (uint32_t)w->n_lists);
     ag_cl_arg_tensor(&l, w->row);
-    ag_cl_arg_staged(&l, top->n_ids ? top->ids : &none,
-                     (top->n_ids ? top->n_ids : 1) * sizeof *top->ids);
-    ag_cl_arg_u32(&l, (uint32_t)top->n_ids);
-    ag_cl_arg_u32(&l, (uint32_t)top->k);
+    ag_cl_arg_part(&l, w->lists, w->ids_at);
+    ag_cl_arg_u32(&l, (uint32_t)w->n_ids);
+    ag_cl_arg_u32(&l, (uint32_t)w->k);
     return ag_cl_enqueue(&l, 1, (size_t[]){w->wg}, (size_t[]){w->wg});
+}
+
+/* Arguments that are the same as for the last row are not set again. */
+static ag_status launch_all(const work *w) {
+    ag_cl_bound *kept = ag_cl_plan_choice(w->cl);
+    if (kept) ag_cl_bound_record(w->cl, kept, NULL, NULL);
+    ag_status st = sort_chunks(w);
+    if (st == AG_OK) st = join_lists(w);
+    if (st == AG_OK) st = take_best(w);
+    if (kept) (void)ag_cl_bound_stop(w->cl, kept, st == AG_OK);
+    return st;
 }
 
 /* The value whose order is in the upper half of a candidate. */
@@ -100,12 +123,12 @@ static void unpack(const work *w, const unsigned char *bytes, ag_row_top *top) {
 ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top) {
     work w = {.cl = ag_cl_of(b), .row = row, .top = top, .n = ag_shape_numel(&row->shape)};
     unsigned char bytes[(2 + AG_ROW_TOP_IDS) * sizeof(uint32_t) + AG_ROW_TOP_K * sizeof(uint64_t)];
-    _Static_assert((int)AG_ROW_TOP_K <= (int)MOST_KEPT && AG_ROW_TOP_IDS % 2 == 0,
+    _Static_assert((int)AG_ROW_TOP_K <= (int)MOST_KEPT && AG_ROW_TOP_IDS % STEP == 0 &&
+                       AG_ROW_TOP_K % STEP == 0,
                    "what the kernel keeps");
     AG_TRY(plan(&w));
-    AG_TRY(sort_chunks(&w));
-    AG_TRY(join_lists(&w));
-    AG_TRY(take_best(&w));
+    AG_TRY(send_ids(&w));
+    AG_TRY(launch_all(&w));
     cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.lists, CL_TRUE, w.out_at,
                                                 w.out_bytes, bytes, 0, NULL, NULL);
     if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of a row");

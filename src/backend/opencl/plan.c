@@ -8,9 +8,11 @@
 
 enum { ALIGN = 16 };
 
-static bool is_wanted(const ag_cl_backend *cl) {
+static bool is_wanted(ag_cl_backend *cl) {
     const char *wanted = getenv("AG_OPENCL_PLAN");
-    return cl->gpu_attention && !(wanted && strcmp(wanted, "0") == 0);
+    if (wanted && strcmp(wanted, "0") == 0) return false;
+    if (!cl->plan) cl->plan = ag_calloc(1, sizeof *cl->plan);
+    return cl->plan != NULL;
 }
 
 /* ---- room ---- */
@@ -21,7 +23,9 @@ static void forget(ag_cl_backend *cl, ag_cl_plan *p) {
 }
 
 void ag_cl_plan_sweep(ag_cl_backend *cl) {
-    if (atomic_exchange(&cl->bound_lost, false) && cl->plan) forget(cl, cl->plan);
+    if (!atomic_exchange(&cl->bound_lost, false) || !cl->plan) return;
+    forget(cl, cl->plan);
+    ag_cl_bound_release(cl, &cl->plan->choice);
 }
 
 static void release_room(ag_cl_plan *p) {
@@ -36,6 +40,7 @@ static void release_room(ag_cl_plan *p) {
 void ag_cl_plan_close(ag_cl_backend *cl) {
     if (!cl->plan) return;
     forget(cl, cl->plan);
+    ag_cl_bound_release(cl, &cl->plan->choice);
     release_room(cl->plan);
     ag_free(cl->plan);
     cl->plan = NULL;
@@ -221,6 +226,11 @@ static bool place(void *user, const void *data, size_t n, cl_mem *mem, size_t *o
 
 /* ---- a step ---- */
 
+ag_cl_bound *ag_cl_plan_choice(ag_cl_backend *cl) {
+    ag_cl_plan_sweep(cl);
+    return is_wanted(cl) ? &cl->plan->choice : NULL;
+}
+
 static ag_status record(ag_cl_backend *cl, const ag_decode_step *step, ag_operations_fn operations,
                         void *user) {
     ag_cl_plan *p = cl->plan;
@@ -247,9 +257,7 @@ ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operat
                             void *user, ag_repeat *done) {
     ag_cl_backend *cl = ag_cl_of(b);
     ag_cl_plan_sweep(cl);
-    if (!is_wanted(cl)) return AG_OK;
-    if (!cl->plan) cl->plan = ag_calloc(1, sizeof *cl->plan);
-    if (!cl->plan || !is_fit(cl, step)) return AG_OK;
+    if (!cl->gpu_attention || !is_wanted(cl) || !is_fit(cl, step)) return AG_OK;
     ag_cl_plan *p = cl->plan;
     AG_TRY(send_inbox(cl, p, step));
     /* A buffer that the host has mapped is unmapped where it becomes an argument. */

@@ -26,6 +26,7 @@ struct ag_cl_plan {
     bool known;          /* launches are those of the key */
     const void *unfit;   /* ag_decode_step.layers of a model whose steps cannot be recorded */
     uint32_t n_replayed; /* steps, for tests */
+    ag_cl_bound choice;  /* what finds the best of a row of logits (ops_top_k.c) */
 
     /* the key: the model, what it computes in, the cache */
     const ag_decode_layer *model;
@@ -44,6 +45,8 @@ struct ag_cl_plan {
 
 ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
                             void *user, ag_repeat *done);
+/* Borrowed; NULL if launches are not kept. */
+ag_cl_bound *ag_cl_plan_choice(ag_cl_backend *cl);
 /* Lets go of launches whose buffers are gone, if there are any. */
 void ag_cl_plan_sweep(ag_cl_backend *cl);
 void ag_cl_plan_close(ag_cl_backend *cl);
