@@ -9,6 +9,7 @@
 #include <antigravity/eviction.h>
 #include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
+#include <antigravity/plan.h>
 #include <antigravity/process.h>
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>

@@ -97,13 +97,29 @@ static int check(const bench_options *o) {
     return EXIT_DONE;
 }
 
+static uint32_t largest(const number_list *list) {
+    uint32_t v = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->v[i] > v) v = list->v[i];
+    }
+    return v;
+}
+
+/* The sessions of the row that has most tokens. */
+static engine_sessions largest_sessions(const bench_options *o) {
+    const uint32_t prompt = largest(&o->n_prompt), gen = largest(&o->n_gen);
+    const uint32_t more = prompt > gen ? prompt : gen;
+    return (engine_sessions){session_params(&o->model, largest(&o->depth) + more), o->parallel};
+}
+
 static int open_model(bench *b) {
     const bench_options *o = b->o;
+    const engine_sessions sessions = largest_sessions(o);
     engine *e = &b->engine;
     b->name = o->shape;
     if (!o->shape) {
         int code = engine_inspect(e, &o->model);
-        if (code == EXIT_DONE) code = engine_load(e, &o->model);
+        if (code == EXIT_DONE) code = engine_load(e, &o->model, &sessions);
         const char *slash = e->dir ? strrchr(e->dir, '/') : NULL;
         b->name = slash && slash[1] ? slash + 1 : e->dir;
         return code;
@@ -111,14 +127,12 @@ static int open_model(bench *b) {
     ag_error err;
     ag_model_params params = {.weights = o->model.weights, .progress = progress_update};
     int code = engine_open_backend(e, &o->model);
+    if (code == EXIT_DONE) code = engine_plan(e, &o->model, o->shape, &sessions);
     if (code != EXIT_DONE) return code;
     progress_begin("making weights");
     ag_status status = ag_model_synthetic(e->backend, o->shape, &params, &e->model, &err);
     progress_end();
-    if (status != AG_OK) {
-        int failed = complain_error(&err);
-        return status == AG_NOT_FOUND ? EXIT_USAGE : failed;
-    }
+    if (status != AG_OK) return complain_error(&err);
     e->info = *ag_model_get_info(e->model);
     return EXIT_DONE;
 }

@@ -8,6 +8,8 @@
 #include "output.h"
 #include "progress.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,10 +76,54 @@ int engine_open_backend(engine *e, const model_options *o) {
     return EXIT_DONE;
 }
 
-int engine_load(engine *e, const model_options *o) {
+/* "KV cache 10.62 MiB for 2048 tokens" */
+static void describe_caches(const ag_memory_plan *p, const engine_sessions *s, char *out,
+                            size_t cap) {
+    char size[32], each[32] = "";
+    if (s->n > 1) snprintf(each, sizeof each, "%zu times ", s->n);
+    snprintf(out, cap, "KV cache %s for %s%" PRIu32 " tokens",
+             format_bytes((double)p->kv_bytes, size, sizeof size), each, s->params.max_seq_len);
+}
+
+static void say_plan(const ag_memory_plan *p, const model_options *o, const engine_sessions *s) {
+    char total[32], weights[32], caches[128], rest[32], has[32], vacant[32], room[256] = "";
+    describe_caches(p, s, caches, sizeof caches);
+    if (p->has_bytes) {
+        snprintf(room, sizeof room, "; %s has %s, %s free", p->memory,
+                 format_bytes((double)p->has_bytes, has, sizeof has),
+                 format_bytes((double)p->free_bytes, vacant, sizeof vacant));
+    }
+    complain("memory: %s%s (weights %s as %s, %s, workspace %s)%s", p->on_device ? "" : "up to ",
+             format_bytes((double)p->total_bytes, total, sizeof total),
+             format_bytes((double)p->weight_bytes, weights, sizeof weights),
+             ag_dtype_name(o->weights), caches,
+             format_bytes((double)(p->workspace_bytes + p->eviction_bytes), rest, sizeof rest),
+             room);
+}
+
+int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s) {
+    ag_error err;
+    ag_memory_plan plan;
+    ag_model_params params = ag_model_defaults();
+    params.weights = o->weights;
+    ag_status status =
+        shape ? ag_memory_plan_synthetic(e->backend, shape, &params, &s->params, s->n, &plan, &err)
+              : ag_memory_plan_make(e->backend, e->dir, &params, &s->params, s->n, &plan, &err);
+    if (status == AG_NOT_FOUND && shape) {
+        complain_error(&err);
+        return EXIT_USAGE;
+    }
+    if (status != AG_OK) return complain_settings(&err);
+    if (ag_memory_plan_check(&plan, e->backend, &err) != AG_OK) return complain_error(&err);
+    if (!o->quiet) say_plan(&plan, o, s);
+    return EXIT_DONE;
+}
+
+int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
     ag_error err;
     double begin = clock_s();
     int code = engine_open_backend(e, o);
+    if (code == EXIT_DONE) code = engine_plan(e, o, NULL, s);
     if (code != EXIT_DONE) return code;
     ag_model_params params = {.weights = o->weights, .progress = progress_update};
     progress_begin("loading");

@@ -18,7 +18,15 @@ typedef struct engine {
 /* Each step says what is wrong and returns an exit code. Start from a zeroed engine. */
 int engine_inspect(engine *e, const model_options *o); /* dir, info, tokenizer */
 int engine_open_backend(engine *e, const model_options *o);
-int engine_load(engine *e, const model_options *o); /* backend, model: takes time */
+/* The sessions that will be made: n of these parameters. */
+typedef struct engine_sessions {
+    ag_session_params params;
+    size_t n;
+} engine_sessions;
+/* Says what model and sessions will take; EXIT_FAILED if that does not fit. shape NULL: e->dir. */
+int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s);
+/* Backend, plan and model: takes time. */
+int engine_load(engine *e, const model_options *o, const engine_sessions *s);
 int engine_start(engine *e, const model_options *o, uint32_t n_context); /* session */
 void engine_close(engine *e);
 

@@ -283,6 +283,15 @@ static int report(kl *k) {
 
 /* ---- beginning and end ---- */
 
+/* The rows' model, and the sessions that are compared at once: the base's and every row's. */
+static int load(kl *k) {
+    const kl_options *o = k->o;
+    const engine_sessions all = {
+        settings_largest(&o->settings, &o->model, &k->engine.info, (uint32_t)k->text.window),
+        settings_count(&o->settings) + 1};
+    return engine_load(&k->engine, &o->model, &all);
+}
+
 static int open_base(kl *k) {
     const kl_options *o = k->o;
     ag_error err;
@@ -379,7 +388,7 @@ int eval_kl(int argc, char **argv) {
     code = text_read(&k.text, &o.text);
     if (code == EXIT_DONE) code = engine_inspect(&k.engine, &o.model);
     if (code == EXIT_DONE) code = prepare(&k);
-    if (code == EXIT_DONE) code = engine_load(&k.engine, &o.model);
+    if (code == EXIT_DONE) code = load(&k);
     if (code == EXIT_DONE) code = open_base(&k);
     if (code == EXIT_DONE) code = open_rows(&k);
     if (code == EXIT_DONE) code = compare_text(&k);

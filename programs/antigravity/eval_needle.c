@@ -310,6 +310,8 @@ static json_t *head_of(const needles *n) {
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
 
+static uint32_t slots_of(const needles *n) { return (uint32_t)n->longest + ANSWER_TOKENS; }
+
 static int measure(needles *n) {
     const needle_options *o = n->o;
     int code = EXIT_DONE;
@@ -317,8 +319,7 @@ static int measure(needles *n) {
         cache_setting one = settings_at(&o->settings, i);
         outcome r = {.right = 0};
         ag_session *s = NULL;
-        uint32_t slots = (uint32_t)n->longest + ANSWER_TOKENS;
-        code = settings_open(&o->settings, &one, &o->model, n->engine.model, slots, &s);
+        code = settings_open(&o->settings, &one, &o->model, n->engine.model, slots_of(n), &s);
         progress_begin(one.policy->name);
         if (code == EXIT_DONE) code = ask_all(n, s, &r);
         progress_end();
@@ -372,7 +373,11 @@ int eval_needle(int argc, char **argv) {
     set_columns(&n);
     code = engine_inspect(&n.engine, &o.model);
     if (code == EXIT_DONE) code = make_documents(&n);
-    if (code == EXIT_DONE) code = engine_load(&n.engine, &o.model);
+    if (code == EXIT_DONE) {
+        const engine_sessions one = {
+            settings_largest(&o.settings, &o.model, &n.engine.info, slots_of(&n)), 1};
+        code = engine_load(&n.engine, &o.model, &one);
+    }
     if (code == EXIT_DONE) code = measure(&n);
     for (uint32_t i = 0; n.documents && i < o.documents; i++) needle_free(&n.documents[i]);
     free(n.documents);

@@ -279,8 +279,9 @@ int eval_ppl(int argc, char **argv) {
     code = text_read(&p.text, &o.text);
     if (code == EXIT_DONE) code = engine_inspect(&p.engine, &o.model);
     if (code == EXIT_DONE) code = prepare(&p);
-    if (code == EXIT_DONE) code = engine_load(&p.engine, &o.model);
     uint32_t slots = code == EXIT_DONE ? context_length(&o.model, &p.engine.info) : 0;
+    const engine_sessions one = {session_params(&o.model, slots), 1};
+    if (code == EXIT_DONE) code = engine_load(&p.engine, &o.model, &one);
     if (code == EXIT_DONE) code = engine_start(&p.engine, &o.model, slots);
     if (code == EXIT_DONE) code = score_windows(&p);
     if (code == EXIT_DONE) code = report(&p);

@@ -151,9 +151,8 @@ cache_setting settings_at(const eval_settings *s, size_t i) {
     return (cache_setting){s->policies[p], evicts ? s->budgets[row] : NULL, types[0], types[1]};
 }
 
-int settings_open(const eval_settings *s, const cache_setting *one, const model_options *o,
-                  ag_model *model, uint32_t max_seq_len, ag_session **out) {
-    ag_error err;
+static ag_session_params setting_params(const eval_settings *s, const cache_setting *one,
+                                        const model_options *o, uint32_t max_seq_len) {
     char why[WHY_SIZE];
     ag_session_params p = session_params(o, max_seq_len);
     p.k_type = one->k_type;
@@ -168,6 +167,30 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
         p.eviction.budget_ratio = 0;
     }
     if (o->verbose && o->eviction.params.policy) p.eviction.on_eviction = eviction_say;
+    return p;
+}
+
+static size_t kv_bytes(const ag_model_info *info, const ag_session_params *p) {
+    ag_session_plan plan;
+    return ag_session_plan_memory(info, p, &plan, NULL) == AG_OK ? plan.kv_bytes : 0;
+}
+
+ag_session_params settings_largest(const eval_settings *s, const model_options *o,
+                                   const ag_model_info *info, uint32_t max_seq_len) {
+    cache_setting one = settings_at(s, 0);
+    ag_session_params largest = setting_params(s, &one, o, max_seq_len);
+    for (size_t i = 1; i < settings_count(s); i++) {
+        one = settings_at(s, i);
+        ag_session_params p = setting_params(s, &one, o, max_seq_len);
+        if (kv_bytes(info, &p) > kv_bytes(info, &largest)) largest = p;
+    }
+    return largest;
+}
+
+int settings_open(const eval_settings *s, const cache_setting *one, const model_options *o,
+                  ag_model *model, uint32_t max_seq_len, ag_session **out) {
+    ag_error err;
+    const ag_session_params p = setting_params(s, one, o, max_seq_len);
     ag_status status = ag_session_create(model, &p, out, &err);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }

@@ -34,6 +34,10 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
 size_t settings_count(const eval_settings *s);
 cache_setting settings_at(const eval_settings *s, size_t i);
 
+/* The session of the setting whose full cache is the largest. */
+ag_session_params settings_largest(const eval_settings *s, const model_options *o,
+                                   const ag_model_info *info, uint32_t max_seq_len);
+
 /* A session of the model under one setting, with the rules in `o`; memory is not watched. Returns
  * an exit code. */
 int settings_open(const eval_settings *s, const cache_setting *one, const model_options *o,

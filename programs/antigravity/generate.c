@@ -231,7 +231,8 @@ static int generate(generation *g) {
     if (code == EXIT_DONE) code = engine_inspect(e, m);
     if (code == EXIT_DONE) code = prepare_prompt(g);
     if (code == EXIT_DONE) code = create_sampler(g);
-    if (code == EXIT_DONE) code = engine_load(e, m);
+    const engine_sessions one = {session_params(m, g->n_context), 1};
+    if (code == EXIT_DONE) code = engine_load(e, m, &one);
     if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
     if (code == EXIT_DONE)
         code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m->verbose);

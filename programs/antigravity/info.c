@@ -9,15 +9,13 @@
 #include <antigravity/antigravity.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct facts {
     model_options o;
     engine engine;
     uint32_t n_context;
-    ag_session_plan plan;
+    ag_memory_plan plan;
     bool chat;
-    uint64_t machine_bytes; /* physical memory; 0: unknown */
 } facts;
 
 /* What kind of tokenizer it is shows in its vocabulary. */
@@ -45,11 +43,6 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
     buf[0] = '\0';
     if (text) snprintf(buf, cap, " %.*s", (int)(len < 60 ? len : 60), text);
     return make_printable(buf);
-}
-
-static uint64_t total_bytes(const facts *f) {
-    return f->engine.info.weight_bytes + f->plan.kv_bytes + f->plan.workspace_bytes +
-           f->plan.eviction_bytes;
 }
 
 static void print_model(const facts *f) {
@@ -84,14 +77,14 @@ static void print_bytes(const char *name, uint64_t bytes, const char *remark) {
 
 static void print_memory(const facts *f) {
     const ag_model_info *i = &f->engine.info;
-    char remark[96];
+    char remark[160];
     printf("\nmemory, with these settings\n");
     int n = snprintf(remark, sizeof remark, "%s", ag_dtype_name(f->o.weights));
     if (i->n_kept)
         snprintf(remark + n, sizeof remark - (size_t)n,
                  "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
                  ag_dtype_name(i->file_type));
-    print_bytes("weights", i->weight_bytes, remark);
+    print_bytes("weights", f->plan.weight_bytes, remark);
     snprintf(remark, sizeof remark, "%" PRIu32 " tokens, keys %s, values %s; grows as it fills",
              f->n_context, ag_dtype_name(f->o.k_type), ag_dtype_name(f->o.v_type));
     print_bytes("KV cache", f->plan.kv_bytes, remark);
@@ -101,9 +94,12 @@ static void print_memory(const facts *f) {
         snprintf(remark, sizeof remark, "%s, at most", eviction_policy_name(&f->o.eviction));
         print_bytes("eviction", f->plan.eviction_bytes, remark);
     }
-    print_bytes("together", total_bytes(f), "");
+    print_bytes("together", f->plan.total_bytes, "");
     print_bytes("embedding", i->embedding_bytes, "stays in the file");
-    if (f->machine_bytes) print_bytes("machine", f->machine_bytes, "has in all");
+    if (!f->plan.has_bytes) return;
+    snprintf(remark, sizeof remark, "%s has", f->plan.memory);
+    print_bytes("in all", f->plan.has_bytes, remark);
+    print_bytes("free", f->plan.free_bytes, "");
 }
 
 static int print_text(const facts *f) {
@@ -149,15 +145,17 @@ static json_t *memory_json(const facts *f) {
         {"k_type", json_string(ag_dtype_name(f->o.k_type))},
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
-        {"weight_bytes", json_integer((json_int_t)i->weight_bytes)},
+        {"weight_bytes", json_integer((json_int_t)f->plan.weight_bytes)},
         {"kept_matrices", json_integer((json_int_t)i->n_kept)},
         {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},
         {"workspace_bytes", json_integer((json_int_t)f->plan.workspace_bytes)},
         {"eviction_policy", json_string(eviction_policy_name(&f->o.eviction))},
         {"eviction_bytes", json_integer((json_int_t)f->plan.eviction_bytes)},
-        {"total_bytes", json_integer((json_int_t)total_bytes(f))},
+        {"total_bytes", json_integer((json_int_t)f->plan.total_bytes)},
         {"embedding_file_bytes", json_integer((json_int_t)i->embedding_bytes)},
-        {"machine_bytes", json_integer((json_int_t)f->machine_bytes)},
+        {"least_bytes", json_integer((json_int_t)f->plan.least_bytes)},
+        {"machine_bytes", json_integer((json_int_t)f->plan.has_bytes)},
+        {"free_bytes", json_integer((json_int_t)f->plan.free_bytes)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
@@ -190,11 +188,11 @@ static int collect(facts *f) {
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
     ag_session_params params = session_params(&f->o, f->n_context);
-    if (ag_session_plan_memory(&e->info, &params, &f->plan, &err) != AG_OK)
+    ag_model_params model = ag_model_defaults();
+    model.weights = f->o.weights;
+    if (ag_memory_plan_make(e->backend, e->dir, &model, &params, 1, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir, f->o.quiet);
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    f->machine_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     return EXIT_DONE;
 }
 

@@ -296,3 +296,9 @@ size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
     if (check_params(params, NULL) != AG_OK || !lay_out(params, &at)) return 0;
     return (size_t)at.blocks_per_layer * params->n_layers * at.block_bytes;
 }
+
+size_t ag_kv_cache_plan_largest(const ag_kv_params *params) {
+    ag_kv_layout at;
+    if (check_params(params, NULL) != AG_OK || !lay_out(params, &at)) return 0;
+    return (size_t)ag_kv_segment_blocks(&at) * params->n_layers * at.block_bytes;
+}

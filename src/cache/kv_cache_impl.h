@@ -15,6 +15,11 @@ typedef struct ag_kv_layout {
     uint32_t segment_blocks; /* blocks of each layer in a segment */
 } ag_kv_layout;
 
+/* The same on a device, where a segment is taken as a whole. */
+static inline uint32_t ag_kv_segment_blocks(const ag_kv_layout *at) {
+    return (at->blocks_per_layer + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
+}
+
 /* Memory for blocks; kv_segments.c. */
 typedef struct ag_kv_segment ag_kv_segment;
 

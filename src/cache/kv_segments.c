@@ -63,7 +63,7 @@ static bool commits_at_once(const ag_kv_cache *c) {
 ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err) {
     c->at.segment_blocks = c->at.blocks_per_layer;
     if (!commits_at_once(c)) return need_home(c, 0, err);
-    c->at.segment_blocks = (c->at.blocks_per_layer + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
+    c->at.segment_blocks = ag_kv_segment_blocks(&c->at);
     return AG_OK;
 }
 

@@ -126,6 +126,12 @@ ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, con
         be, w, owner, src, want, consumed, user);
 }
 
+size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_t cols) {
+    if (be && be->ops->prepared_bytes) return be->ops->prepared_bytes(be, type, rows, cols);
+    const size_t row = ag_dtype_row_bytes(type, cols);
+    return row && rows <= SIZE_MAX / row ? rows * row : 0;
+}
+
 /* ---- rows ---- */
 
 /* Two F32 tensors seen as the same [rows, columns]. */

@@ -72,6 +72,9 @@ typedef struct ag_backend_ops {
     ag_status (*prepare_weight)(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);
+    /* optional; NULL: rows as the type says. Bytes of the buffer that prepare_weight makes of a
+     * weight that becomes `type` */
+    size_t (*prepared_bytes)(const ag_backend *b, ag_dtype type, size_t rows, size_t cols);
     /* optional; NULL: add_assign, then rms_norm */
     ag_status (*add_rms_norm)(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
                               const ag_tensor *w, float eps);
@@ -133,6 +136,10 @@ static inline ag_status ag_take_error(const ag_backend *be, ag_status st, ag_err
     if (st != AG_OK && err) *err = be->err;
     return st;
 }
+
+/* Bytes of the buffer that ag_prepare_weight() makes of a weight that becomes `type`. be NULL: rows
+ * as the type says. 0: there is no such weight. */
+size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_t cols);
 
 /* ---- operations on the cache: internal, since only the cache can make a view ---- */
 

@@ -46,11 +46,20 @@ void ag_buffer_commit(ag_buffer *buf, size_t offset, size_t n);
  * may change. */
 void ag_buffer_settle(ag_buffer *buf, size_t begin, size_t from, size_t end);
 
+/* What a memory has. 0: not known. */
+typedef struct ag_memory_room {
+    const char *name; /* of the device */
+    uint64_t bytes, free;
+    uint64_t largest; /* buffer that is promised */
+} ag_memory_room;
+
 typedef struct ag_memory_ops {
     /* bytes > 0; the buffer is zeroed. It keeps what it needs of the memory alive. */
     ag_status (*alloc)(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
                        ag_error *err);
     size_t (*bytes_in_use)(const ag_memory *mem);
+    /* optional; NULL: the host's memory */
+    void (*room)(const ag_memory *mem, ag_memory_room *out);
     /* A buffer takes all its bytes when it is made, as a device's memory does, not when they are
      * first touched: large caches are then asked for in parts. */
     bool commits_at_once;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/backend_ops.h"
 #include "core/fail.h"
 #include "models/llama_weights.h"
 
@@ -37,21 +38,37 @@ ag_dtype ag_weight_type(ag_dtype file, ag_dtype want, size_t cols) {
 }
 
 typedef struct survey {
+    const ag_backend *be;
     ag_llama_census *census;
     ag_dtype want;
     uint64_t by_type[AG_DTYPE_COUNT]; /* matrix values of each type in the files */
 } survey;
 
-static void count_matrix(survey *s, const ag_st_tensor *t, const ag_weight_spec *spec) {
-    ag_dtype type = ag_weight_type(t->dtype, s->want, spec->cols);
+static void count_buffer(ag_llama_census *census, uint64_t bytes) {
+    census->stored_bytes += bytes;
+    if (bytes > census->largest) census->largest = bytes;
+}
+
+static void count_matrix_of(survey *s, ag_dtype file, const ag_weight_spec *spec) {
+    ag_dtype type = ag_weight_type(file, s->want, spec->cols);
     s->census->matrix_bytes += spec->rows * ag_dtype_row_bytes(type, spec->cols);
-    s->census->source_bytes += t->n_bytes;
+    count_buffer(s->census, ag_prepared_bytes(s->be, type, spec->rows, spec->cols));
     s->census->n_kept += type != s->want;
-    s->by_type[t->dtype] += (uint64_t)spec->rows * spec->cols;
+    s->by_type[file] += (uint64_t)spec->rows * spec->cols;
+}
+
+static void count_vector_of(survey *s, const ag_weight_spec *spec) {
+    s->census->other_bytes += spec->rows * sizeof(float);
+    count_buffer(s->census, spec->rows * sizeof(float));
+}
+
+static void count_matrix(survey *s, const ag_st_tensor *t, const ag_weight_spec *spec) {
+    count_matrix_of(s, t->dtype, spec);
+    s->census->source_bytes += t->n_bytes;
 }
 
 static void count_vector(survey *s, const ag_st_tensor *t, const ag_weight_spec *spec) {
-    s->census->other_bytes += spec->rows * sizeof(float);
+    count_vector_of(s, spec);
     s->census->source_bytes += t->n_bytes;
 }
 
@@ -73,10 +90,11 @@ static ag_status survey_layers(const ag_llama_config *c, const ag_weight_files *
     return AG_OK;
 }
 
-ag_status ag_llama_weights_survey(const ag_llama_config *c, const ag_weight_files *files,
-                                  ag_dtype want, ag_llama_census *out, ag_error *err) {
+ag_status ag_llama_weights_survey(const ag_backend *be, const ag_llama_config *c,
+                                  const ag_weight_files *files, ag_dtype want, ag_llama_census *out,
+                                  ag_error *err) {
     *out = (ag_llama_census){0};
-    survey s = {.census = out, .want = want};
+    survey s = {.be = be, .census = out, .want = want};
     const ag_st_tensor *head, *norm;
     AG_TRY(find_ends(c, files, &out->embedding, &head, err));
     AG_TRY(survey_layers(c, files, &s, err));
@@ -90,4 +108,20 @@ ag_status ag_llama_weights_survey(const ag_llama_config *c, const ag_weight_file
         if (s.by_type[t] > s.by_type[out->file_type]) out->file_type = (ag_dtype)t;
     }
     return AG_OK;
+}
+
+void ag_llama_weights_survey_random(const ag_backend *be, const ag_llama_config *c, ag_dtype want,
+                                    ag_llama_census *out) {
+    *out = (ag_llama_census){0};
+    survey s = {.be = be, .census = out, .want = want};
+    for (size_t i = 0; i < (size_t)c->n_layers * ag_layer_weight_count(c); i++) {
+        const size_t n = ag_layer_weight_count(c);
+        ag_weight_spec spec = ag_layer_weight(c, (uint32_t)(i / n), i % n);
+        if (spec.kind == AG_WEIGHT_MATRIX) count_matrix_of(&s, AG_F32, &spec);
+        else count_vector_of(&s, &spec);
+    }
+    ag_weight_spec spec = ag_norm_weight(c);
+    count_vector_of(&s, &spec);
+    spec = ag_table_weight(c, AG_LM_HEAD_NAME);
+    count_matrix_of(&s, AG_F32, &spec);
 }

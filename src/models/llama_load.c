@@ -109,7 +109,7 @@ ag_status ag_llama_weights_load(ag_llama_weights *w, ag_backend *be, const ag_ll
                                 const ag_weight_files *files, const ag_model_params *params,
                                 ag_error *err) {
     ag_llama_census census;
-    AG_TRY(ag_llama_weights_survey(c, files, params->weights, &census, err));
+    AG_TRY(ag_llama_weights_survey(be, c, files, params->weights, &census, err));
     AG_TRY(ag_llama_weights_begin(w, c, err));
     loading ld = {.w = w, .backend = be, .files = files, .params = params};
     ld.thread = pthread_self();

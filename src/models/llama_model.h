@@ -57,6 +57,18 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
                           float *host_logits, bool *done, ag_error *err);
 void ag_llama_decode_release(ag_model *m);
 
+/* Of a model's weights as a backend keeps them (be NULL: as their type says). */
+typedef struct ag_weights_plan {
+    uint64_t bytes, largest; /* largest: one buffer */
+} ag_weights_plan;
+
+/* What ag_model_load() and ag_model_synthetic() will make, from headers and shapes alone. */
+ag_status ag_model_plan(const ag_backend *be, const char *dir, const ag_model_params *params,
+                        ag_model_info *out, ag_weights_plan *plan, ag_error *err);
+ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
+                                  const ag_model_params *params, ag_model_info *out,
+                                  ag_weights_plan *plan, ag_error *err);
+
 /* A number that tells models apart: of names, sizes and some bytes of every tensor in the files, of
  * the rotation's frequencies and the last norm. The directory's name does not matter. */
 ag_status ag_model_sample(ag_model *m, uint64_t *out, ag_error *err);

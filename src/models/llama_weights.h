@@ -22,15 +22,20 @@ typedef struct ag_llama_census {
     const ag_st_tensor *embedding;      /* borrowed from the files */
     bool tied;                          /* lm_head is the embedding */
     uint64_t matrix_bytes, other_bytes; /* in memory at the wanted type */
+    uint64_t stored_bytes, largest;     /* the same as the backend keeps it; its largest buffer */
     uint64_t source_bytes;              /* of everything that is converted */
     ag_dtype file_type;                 /* of the largest part of the matrices */
     uint32_t n_kept;                    /* matrices that keep the file's type */
 } ag_llama_census;
 
 /* Checks that every tensor is there with the right shape: AG_NOT_FOUND, AG_SHAPE, AG_UNSUPPORTED
- * name it. */
-ag_status ag_llama_weights_survey(const ag_llama_config *c, const ag_weight_files *files,
-                                  ag_dtype want, ag_llama_census *out, ag_error *err);
+ * name it. be NULL: not for any backend. */
+ag_status ag_llama_weights_survey(const ag_backend *be, const ag_llama_config *c,
+                                  const ag_weight_files *files, ag_dtype want, ag_llama_census *out,
+                                  ag_error *err);
+/* What random weights will take: the fields that files have nothing to do with. */
+void ag_llama_weights_survey_random(const ag_backend *be, const ag_llama_config *c, ag_dtype want,
+                                    ag_llama_census *out);
 
 /* Converts everything. `params` tells the type and hears of progress. */
 ag_status ag_llama_weights_load(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,

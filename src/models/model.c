@@ -2,12 +2,14 @@
 /* The public face of models: loading, inspecting, making up. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
+#include "core/buffer_ops.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
 #include "models/llama_model.h"
 #include "models/rope.h"
 #include "models/shapes.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,8 +63,8 @@ static void describe_files(const ag_llama_config *c, const ag_llama_census *cens
     }
 }
 
-ag_status ag_model_inspect(const char *dir, const ag_model_params *params, ag_model_info *out,
-                           ag_error *err) {
+ag_status ag_model_plan(const ag_backend *be, const char *dir, const ag_model_params *params,
+                        ag_model_info *out, ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
     AG_TRY(check_params(params, &p, err));
     ag_llama_config config;
@@ -70,13 +72,20 @@ ag_status ag_model_inspect(const char *dir, const ag_model_params *params, ag_mo
     ag_weight_files *files;
     AG_TRY(ag_weight_files_open(dir, &files, err));
     ag_llama_census census;
-    ag_status st = ag_llama_weights_survey(&config, files, p.weights, &census, err);
+    ag_status st = ag_llama_weights_survey(be, &config, files, p.weights, &census, err);
     if (st == AG_OK) {
         describe_config(&config, out);
         describe_files(&config, &census, files, p.weights, out);
+        *plan = (ag_weights_plan){census.stored_bytes, census.largest};
     }
     ag_weight_files_destroy(files);
     return st;
+}
+
+ag_status ag_model_inspect(const char *dir, const ag_model_params *params, ag_model_info *out,
+                           ag_error *err) {
+    ag_weights_plan unused;
+    return ag_model_plan(NULL, dir, params, out, &unused, err);
 }
 
 /* On the host, whatever computes: the buffer outlives the memory it came from. */
@@ -108,15 +117,30 @@ static void tell(const ag_model *m, const char *dir) {
     }
 }
 
+/* A device refuses the buffer that does not fit, which would be after most of the work. */
+static ag_status check_room(const ag_model *m, const char *dir, uint64_t bytes, ag_error *err) {
+    const ag_memory *mem = ag_backend_memory(m->backend);
+    ag_memory_room room = {0};
+    if (mem->ops->room) mem->ops->room(mem, &room);
+    if (!room.bytes || bytes <= room.free) return AG_OK;
+    return AG_FAIL(err, NOMEM,
+                   "%s: %" PRIu64 " bytes of weights as %s do not fit, %s has %" PRIu64
+                   " bytes free of %" PRIu64,
+                   dir, bytes, ag_dtype_name(m->info.weight_type), room.name, room.free,
+                   room.bytes);
+}
+
 static ag_status load_files(ag_model *m, const char *dir, const ag_model_params *params,
                             ag_error *err) {
     AG_TRY(ag_llama_config_load(dir, &m->config, err));
     AG_TRY(ag_weight_files_open(dir, &m->files, err));
     ag_llama_census census;
-    AG_TRY(ag_llama_weights_survey(&m->config, m->files, params->weights, &census, err));
+    AG_TRY(
+        ag_llama_weights_survey(m->backend, &m->config, m->files, params->weights, &census, err));
     describe_config(&m->config, &m->info);
     describe_files(&m->config, &census, m->files, params->weights, &m->info);
     tell(m, dir);
+    AG_TRY(check_room(m, dir, census.stored_bytes, err));
     AG_TRY(ag_embedding_open(&m->embedding, m->files, census.embedding, m->config.vocab_size,
                              m->config.hidden_size, err));
     return ag_llama_weights_load(&m->weights, m->backend, &m->config, m->files, params, err);
@@ -190,4 +214,18 @@ ag_status ag_model_synthetic(ag_backend *be, const char *shape, const ag_model_p
     AG_TRY(check_params(params, &p, err));
     AG_TRY(ag_shape_config(shape, &config, err));
     return ag_model_random(be, &config, &p, out, err);
+}
+
+ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
+                                  const ag_model_params *params, ag_model_info *out,
+                                  ag_weights_plan *plan, ag_error *err) {
+    ag_model_params p;
+    AG_TRY(check_params(params, &p, err));
+    ag_llama_config config;
+    AG_TRY(ag_shape_config(shape, &config, err));
+    ag_llama_census census;
+    ag_llama_weights_survey_random(be, &config, p.weights, &census);
+    describe_config(&config, out);
+    *plan = (ag_weights_plan){census.stored_bytes, census.largest};
+    return AG_OK;
 }

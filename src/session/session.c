@@ -70,6 +70,17 @@ ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_par
     return AG_OK;
 }
 
+ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
+                                  size_t *out, ag_error *err) {
+    ag_session_params p;
+    AG_TRY(settle(info, params, &p, err));
+    ag_kv_params kv = kv_params(info, &p);
+    ag_workspace_shape ws = ag_llama_workspace_shape(info, pass_rows(&p));
+    const size_t segment = ag_kv_cache_plan_largest(&kv), activations = ag_workspace_bytes(&ws);
+    *out = segment > activations ? segment : activations;
+    return AG_OK;
+}
+
 static ag_status make_logits(ag_session *s, ag_error *err) {
     size_t n_vocab = s->model->info.n_vocab;
     AG_TRY(ag_tensor_alloc(&s->logits, &s->logits_owner, ag_backend_memory(s->model->backend),

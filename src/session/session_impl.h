@@ -26,6 +26,10 @@ struct ag_session {
     ag_buffer *rows_owner;
 };
 
+/* session.c. Bytes of the largest buffer that such a session takes on a device. */
+ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
+                                  size_t *out, ag_error *err);
+
 /* choose.c. Brings the logits to host_logits if they are not there yet. */
 ag_status ag_session_need_logits(ag_session *s, ag_error *err);
 /* What ag_sampler_sample() chooses from the session's logits, which are there. */

@@ -30,6 +30,31 @@ static void the_bundled_model_continues_a_prompt(void **state) {
     cli_free(&r);
 }
 
+static void what_memory_is_needed_is_said_before_loading(void **state) {
+    (void)state;
+    const char *const *const commands[] = {
+        CLI_ARGS("generate", "-v", "-m", TINY, "--prompt-ids", "1", "-n", "1"),
+        CLI_ARGS("eval", "ppl", "-v", "-m", TINY, "--prompt-ids", "1,2,3"),
+        CLI_ARGS("eval", "kl", "-v", "-m", TINY, "--prompt-ids", "1,2,3"),
+        CLI_ARGS("bench", "-v", "-m", TINY, "-p", "2", "-n", "2", "-r", "1"),
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        cli_result r = cli_run(&(cli_setup){.args = commands[i]});
+        assert_code(&r, 0);
+        assert_says(r.err, "memory: up to ");
+        assert_says(r.err, "as q4_0, KV cache ");
+        assert_says(r.err, "this ");
+        const char *plan = strstr(r.err, "memory: "), *loaded = strstr(r.err, "loaded in");
+        assert_non_null(loaded);
+        assert_true(plan < loaded);
+        cli_free(&r);
+    }
+    cli_result r =
+        CLI("bench", "--shape", "tiny", "-p", "2", "-n", "0", "-r", "1", "--parallel", "3");
+    assert_says(r.err, "for 3 times 2 tokens");
+    cli_free(&r);
+}
+
 static void greedy_text_is_that_of_the_reference(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-m", DEMO, "-p", "Once upon a time", "-n", "12", GREEDY,
@@ -368,6 +393,7 @@ int main(void) {
         cmocka_unit_test(a_stop_text_split_over_tokens_ends_the_text_before_it),
         cmocka_unit_test(a_bias_forbids_or_forces_a_token),
         cmocka_unit_test(a_bias_outside_the_vocabulary_is_wrong_usage),
+        cmocka_unit_test(what_memory_is_needed_is_said_before_loading),
         cmocka_unit_test(the_end_of_text_stops_unless_ignored),
         cmocka_unit_test(a_full_context_ends_the_text_with_a_message),
         cmocka_unit_test(a_model_without_a_tokenizer_runs_on_ids),

@@ -180,7 +180,7 @@ static void a_model_that_is_no_model_is_refused(void **state) {
     assert_refused(&r, 1, "/nonexistent");
     cli_free(&r);
     r = CLI("generate", QUICK, "-p", "x", "-m", "");
-    assert_refused(&r, 1, "config.json");
+    assert_refused(&r, 2, "an empty name");
     cli_free(&r);
     if (geteuid() != 0) { /* root reads everything */
         assert_int_equal(chmod(path, 0), 0);

@@ -214,7 +214,7 @@ static void bench_measures_a_model_directory_and_sequences_together(void **state
 
 static void bench_refuses_more_tokens_than_positions(void **state) {
     (void)state;
-    cli_result r = CLI("bench", QUICK, "-m", DEMO, "-p", "512", "-n", "0", "-d", "2000");
+    cli_result r = CLI("bench", QUICK, "-m", DEMO, "-p", "512", "-n", "0", "-d", "2000", "-q");
     assert_refused(&r, 2, "2048");
     cli_free(&r);
 }

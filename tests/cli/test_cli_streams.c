@@ -84,7 +84,7 @@ static void a_full_disk_is_an_error(void **state) {
         CLI_ARGS("tokenize", "-p", "1 2 3", "-q", "--decode"),
         CLI_ARGS("info", "-q", "--json"),
         CLI_ARGS("devices"),
-        CLI_ARGS("bench", "-m", TINY, "-p", "2", "-n", "2", "-r", "1"),
+        CLI_ARGS("bench", "-m", TINY, "-p", "2", "-n", "2", "-r", "1", "-q"),
         CLI_ARGS("eval", "ppl", "-m", TINY, "--prompt-ids", "1,2,3", "-q"),
         CLI_ARGS("eval", "kl", "-m", TINY, "--prompt-ids", "1,2,3", "-q"),
     };
@@ -138,13 +138,15 @@ static void copy_file(const char *dir, const char *name) {
     write_file(dir, strrchr(name, '/') + 1, data, n);
 }
 
+/* There is room for one message, what memory is needed. */
 static pid_t start_with_full_errors(const char *dir, int *errors) {
-    static const char filling[4096];
+    static char filling[4096];
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK | O_DIRECT), 0); /* in packets */
     while (write(ends[1], filling, sizeof filling) > 0) {}
-    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+    assert_int_equal(read(ends[0], filling, sizeof filling), sizeof filling);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_DIRECT), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {

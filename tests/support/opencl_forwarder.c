@@ -32,6 +32,7 @@ __attribute__((constructor)) static void find_the_real_one(void) {
     controls.max_group = number("AG_FORWARDER_MAX_GROUP");
     controls.local_bytes = number("AG_FORWARDER_LOCAL");
     controls.max_alloc = number("AG_FORWARDER_MAX_ALLOC");
+    controls.memory_bytes = number("AG_FORWARDER_MEMORY");
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return;
 #define FIND(name)                                \
@@ -131,6 +132,7 @@ EXPORT CL_API_ENTRY cl_int CL_API_CALL clReleaseEvent(cl_event event) {
 static size_t limit_of(cl_device_info what) {
     if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) return controls.max_group;
     if (what == CL_DEVICE_LOCAL_MEM_SIZE) return controls.local_bytes;
+    if (what == CL_DEVICE_GLOBAL_MEM_SIZE) return controls.memory_bytes;
     return what == CL_DEVICE_MAX_MEM_ALLOC_SIZE ? controls.max_alloc : 0;
 }
 

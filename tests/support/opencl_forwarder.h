@@ -17,6 +17,7 @@ typedef struct forwarder_controls {
     /* What a smaller device has: it says so, and refuses more. 0: what the real one has.
      * $AG_FORWARDER_MAX_GROUP, $AG_FORWARDER_LOCAL, $AG_FORWARDER_MAX_ALLOC */
     size_t max_group, local_bytes, max_alloc;
+    size_t memory_bytes; /* it only says so: $AG_FORWARDER_MEMORY */
 } forwarder_controls;
 
 typedef forwarder_controls *forwarder_controls_fn(void);

@@ -57,6 +57,7 @@ static const ag_backend_ops cpu_ops = {
     .n_threads = cpu_n_threads,
     .matmul_group = ag_cpu_matmul_group,
     .prepare_weight = ag_cpu_prepare_weight,
+    .prepared_bytes = ag_cpu_prepared_bytes,
     .add_bias = ag_cpu_add_bias,
     .gather = ag_cpu_gather,
     .kv_write = ag_cpu_kv_write,

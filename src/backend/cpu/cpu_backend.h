@@ -88,6 +88,7 @@ ag_status ag_cpu_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, c
 ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);
+size_t ag_cpu_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, size_t cols);
 
 /* ops_kv_write.c, ops_attention.c */
 void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n);

@@ -174,10 +174,22 @@ static ag_status prepare(prepare_job *job) {
     return end_conversion(convert);
 }
 
+static size_t groups_of(size_t n_rows, const ag_cpu_layout *layout) {
+    return n_rows / layout->rows + (n_rows % layout->rows != 0);
+}
+
+size_t ag_cpu_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, size_t cols) {
+    const ag_cpu_matmul *kernel = ((const ag_cpu_backend *)(const void *)b)->kernels.prepared[type];
+    const ag_cpu_layout *layout = kernel ? kernel->layout : NULL;
+    const size_t row = ag_dtype_row_bytes(type, cols);
+    if (!row || rows > SIZE_MAX / 4 / row) return 0;
+    return layout ? groups_of(rows, layout) * layout->group_bytes(cols) : rows * row;
+}
+
 /* A tensor over a new buffer for the groups: its size is not that of rows. */
 static ag_status alloc_groups(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **owner,
                               const ag_shape *shape, ag_dtype dtype, const prepare_job *job) {
-    const size_t n_groups = (job->n_rows + job->layout->rows - 1) / job->layout->rows;
+    const size_t n_groups = groups_of(job->n_rows, job->layout);
     if (n_groups > SIZE_MAX / job->group_bytes) {
         return AG_FAIL(&cpu->base.err, SHAPE, "%zu groups of %zu bytes", n_groups,
                        job->group_bytes);

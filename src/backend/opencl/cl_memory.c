@@ -33,9 +33,21 @@ static size_t memory_in_use(const ag_memory *mem) {
     return atomic_load_explicit(&m->in_use, memory_order_relaxed);
 }
 
+static void memory_room(const ag_memory *mem, ag_memory_room *out) {
+    const ag_cl_device *d = &((const ag_cl_memory *)(const void *)mem)->cl->device;
+    const uint64_t in_use = memory_in_use(mem);
+    *out = (ag_memory_room){
+        .name = d->name,
+        .bytes = d->global_bytes,
+        .free = d->global_bytes > in_use ? d->global_bytes - in_use : 0,
+        .largest = d->max_alloc,
+    };
+}
+
 static const ag_memory_ops memory_ops = {
     .alloc = memory_alloc,
     .bytes_in_use = memory_in_use,
+    .room = memory_room,
     .commits_at_once = true,
 };
 

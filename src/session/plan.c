@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/cache_manager.h"
+#include "cache/sys_monitor.h"
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+#include "models/llama_model.h"
+#include "session/session_impl.h"
+
+#include <antigravity/plan.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/sysinfo.h>
+
+/* ---- what there is ---- */
+
+static uint64_t machine_bytes(void) {
+    struct sysinfo s;
+    if (sysinfo(&s) != 0) return 0;
+    return ((uint64_t)s.totalram + s.totalswap) * s.mem_unit;
+}
+
+/* The machine's, or what the control group leaves of it. */
+static void look_at_host(ag_memory_plan *plan) {
+    ag_memory_signals now = {0};
+    ag_sys_monitor *monitor;
+    snprintf(plan->memory, sizeof plan->memory, "this machine");
+    plan->has_bytes = machine_bytes();
+    if (ag_sys_monitor_create(NULL, &monitor, NULL) != AG_OK) return;
+    ag_sys_monitor_read(monitor, 0, &now);
+    ag_sys_monitor_destroy(monitor);
+    plan->free_bytes = now.has_available ? now.available : 0;
+    if (!now.has_group || (plan->has_bytes && now.group_limit > plan->has_bytes)) return;
+    const uint64_t left = now.group_limit > now.group_used ? now.group_limit - now.group_used : 0;
+    snprintf(plan->memory, sizeof plan->memory, "this control group");
+    plan->has_bytes = now.group_limit;
+    if (!now.has_available || left < plan->free_bytes) plan->free_bytes = left;
+}
+
+static void look_at_room(ag_backend *be, ag_memory_plan *plan) {
+    const ag_memory *mem = ag_backend_memory(be);
+    ag_memory_room room = {0};
+    if (!mem->ops->room) {
+        look_at_host(plan);
+        return;
+    }
+    mem->ops->room(mem, &room);
+    plan->on_device = true;
+    plan->has_bytes = room.bytes;
+    plan->free_bytes = room.free;
+    plan->promised_largest = room.largest;
+    snprintf(plan->memory, sizeof plan->memory, "%s", room.name);
+}
+
+/* ---- what is needed ---- */
+
+static ag_status add_sessions(const ag_model_info *info, const ag_session_params *params, size_t n,
+                              ag_memory_plan *plan, ag_error *err) {
+    ag_session_plan one;
+    size_t largest;
+    AG_TRY(ag_session_plan_memory(info, params, &one, err));
+    AG_TRY(ag_session_plan_largest(info, params, &largest, err));
+    const uint64_t more_logits = n ? (n - 1) * (uint64_t)info->n_vocab * sizeof(float) : 0;
+    if (!n) return AG_OK;
+    plan->kv_bytes = n * (uint64_t)one.kv_bytes;
+    plan->eviction_bytes = n * (uint64_t)one.eviction_bytes;
+    plan->workspace_bytes = one.workspace_bytes + more_logits;
+    if (largest > plan->largest_bytes) plan->largest_bytes = largest;
+    return AG_OK;
+}
+
+static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_weights_plan *weights,
+                          const ag_session_params *session, size_t n, ag_memory_plan *plan,
+                          ag_error *err) {
+    plan->weight_bytes = weights->bytes;
+    plan->largest_bytes = weights->largest;
+    AG_TRY(add_sessions(info, session, n, plan, err));
+    look_at_room(be, plan);
+    plan->least_bytes = plan->weight_bytes + plan->workspace_bytes;
+    plan->total_bytes = plan->least_bytes + plan->kv_bytes + plan->eviction_bytes;
+    const bool managed = session && ag_eviction_is_managed(&session->eviction);
+    if (plan->on_device && !managed) plan->least_bytes = plan->total_bytes;
+    return AG_OK;
+}
+
+ag_status ag_memory_plan_make(ag_backend *be, const char *dir, const ag_model_params *model,
+                              const ag_session_params *session, size_t n_sessions,
+                              ag_memory_plan *out, ag_error *err) {
+    ag_model_info info;
+    ag_weights_plan weights;
+    *out = (ag_memory_plan){0};
+    AG_TRY(ag_model_plan(be, dir, model, &info, &weights, err));
+    return complete(be, &info, &weights, session, n_sessions, out, err);
+}
+
+ag_status ag_memory_plan_synthetic(ag_backend *be, const char *shape, const ag_model_params *model,
+                                   const ag_session_params *session, size_t n_sessions,
+                                   ag_memory_plan *out, ag_error *err) {
+    ag_model_info info;
+    ag_weights_plan weights;
+    *out = (ag_memory_plan){0};
+    AG_TRY(ag_model_plan_synthetic(be, shape, model, &info, &weights, err));
+    return complete(be, &info, &weights, session, n_sessions, out, err);
+}
+
+/* ---- whether it fits ---- */
+
+static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+/* Many drivers give more than they promise: asking costs less than loading for nothing. */
+static ag_status try_largest(const ag_memory_plan *plan, ag_backend *be, ag_error *err) {
+    ag_buffer *buffer;
+    if (!plan->promised_largest || plan->largest_bytes <= plan->promised_largest) return AG_OK;
+    ag_status st = ag_memory_alloc(ag_backend_memory(be), (size_t)plan->largest_bytes,
+                                   AG_USAGE_WEIGHTS, &buffer, err);
+    ag_buffer_release(&buffer);
+    return st;
+}
+
+ag_status ag_memory_plan_check(const ag_memory_plan *plan, ag_backend *be, ag_error *err) {
+    const uint64_t has = plan->on_device ? plan->free_bytes : plan->has_bytes;
+    if (plan->has_bytes && plan->least_bytes > has) {
+        char caches[64] = "";
+        if (plan->least_bytes == plan->total_bytes)
+            snprintf(caches, sizeof caches, ", KV cache %.1f", mib(plan->kv_bytes));
+        return AG_FAIL(err, NOMEM,
+                       "%.1f MiB are needed (weights %.1f%s, workspace %.1f), but %s has %.1f MiB, "
+                       "%.1f of them free",
+                       mib(plan->least_bytes), mib(plan->weight_bytes), caches,
+                       mib(plan->workspace_bytes), plan->memory, mib(plan->has_bytes),
+                       mib(plan->free_bytes));
+    }
+    return try_largest(plan, be, err);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan that is made before loading is what is counted afterwards. The backend's name is the
+ * argument. */
+#include <antigravity/antigravity.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+
+enum { EXIT_SKIPPED = 77, CONTEXT = 300, CHUNK = 64, SESSIONS = 2 };
+
+static const char *backend_name = "cpu";
+static ag_backend *be;
+
+static ag_session_params small_sessions(void) {
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = CONTEXT;
+    p.prefill_chunk = CHUNK;
+    return p;
+}
+
+/* A workspace has as many rows as a batch at least, and for each a row of floats and a position
+ * that lie on the host in any case, with the largest part of what a plan may be above the count. */
+static uint64_t host_rows(const ag_model_info *info) {
+    enum { MOST_ROWS = 256 };
+    return MOST_ROWS * (info->hidden_size * sizeof(float) + sizeof(uint32_t));
+}
+
+static void fill(ag_session *s, uint32_t n_vocab) {
+    int32_t ids[CONTEXT];
+    for (int32_t i = 0; i < CONTEXT; i++) ids[i] = i % (int32_t)n_vocab;
+    uint32_t n = ag_session_capacity_left(s);
+    assert_in_range(n, 1, CONTEXT);
+    assert_int_equal(ag_session_prefill(s, ids, n, NULL, NULL, NULL), AG_OK);
+}
+
+static void compare(ag_model *model, const ag_memory_plan *plan, size_t before) {
+    const ag_session_params params = small_sessions();
+    const ag_model_info *info = ag_model_get_info(model);
+    ag_memory *mem = ag_backend_memory(be);
+    assert_int_equal(ag_model_memory_bytes(model), plan->weight_bytes);
+    assert_int_equal(ag_memory_bytes_in_use(mem) - before, plan->weight_bytes);
+    ag_session *s[SESSIONS];
+    uint64_t kv = 0;
+    for (size_t i = 0; i < SESSIONS; i++) {
+        assert_int_equal(ag_session_create(model, &params, &s[i], NULL), AG_OK);
+        fill(s[i], info->n_vocab);
+        kv += ag_kv_cache_capacity_bytes(ag_session_kv_cache(s[i]));
+    }
+    assert_int_equal(kv, plan->kv_bytes);
+    const uint64_t counted = ag_memory_bytes_in_use(mem) - before;
+    assert_in_range(plan->total_bytes, counted, counted + host_rows(info));
+    for (size_t i = 0; i < SESSIONS; i++) ag_session_destroy(s[i]);
+}
+
+static void a_plan_is_what_is_counted_afterwards(void **state) {
+    (void)state;
+    static const char *const models[] = {MODELS "gqa-llama3rope-sharded", MODELS "mha-tied-f32",
+                                         MODELS "mqa-odd-sizes-f16", MODELS "bias-wide-head",
+                                         AG_SOURCE_DIR "/models/demo"};
+    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16, AG_BF16, AG_F32};
+    const ag_session_params session = small_sessions();
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+            const ag_model_params params = {.weights = types[t]};
+            const size_t before = ag_memory_bytes_in_use(ag_backend_memory(be));
+            ag_memory_plan plan;
+            ag_model *model;
+            ag_error err;
+            if (ag_memory_plan_make(be, models[m], &params, &session, SESSIONS, &plan, &err) !=
+                AG_OK) {
+                fail_msg("%s", err.msg);
+            }
+            assert_int_equal(ag_memory_bytes_in_use(ag_backend_memory(be)), before);
+            assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_OK);
+            assert_int_equal(ag_model_load(be, models[m], &params, &model, &err), AG_OK);
+            compare(model, &plan, before);
+            ag_model_destroy(model);
+        }
+    }
+}
+
+static void a_shape_is_planned_as_a_directory_is(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_Q4_0, AG_F16};
+    const ag_session_params session = small_sessions();
+    for (size_t t = 0; t < 2; t++) {
+        const ag_model_params params = {.weights = types[t]};
+        const size_t before = ag_memory_bytes_in_use(ag_backend_memory(be));
+        ag_memory_plan plan;
+        ag_model *model;
+        assert_int_equal(
+            ag_memory_plan_synthetic(be, "tiny", &params, &session, SESSIONS, &plan, NULL), AG_OK);
+        assert_int_equal(ag_model_synthetic(be, "tiny", &params, &model, NULL), AG_OK);
+        compare(model, &plan, before);
+        ag_model_destroy(model);
+    }
+    ag_memory_plan plan;
+    ag_error err;
+    assert_int_equal(ag_memory_plan_synthetic(be, "none", NULL, NULL, 1, &plan, &err),
+                     AG_NOT_FOUND);
+}
+
+static void what_there_is_is_known(void **state) {
+    (void)state;
+    ag_memory_plan plan;
+    assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, NULL, 1, &plan, NULL), AG_OK);
+    assert_true(plan.has_bytes > plan.total_bytes);
+    assert_in_range(plan.free_bytes, 1, plan.has_bytes);
+    assert_true(plan.memory[0]);
+    assert_int_equal(plan.on_device, strcmp(backend_name, "cpu") != 0);
+    assert_int_equal(plan.total_bytes, plan.weight_bytes + plan.kv_bytes + plan.workspace_bytes +
+                                           plan.eviction_bytes);
+}
+
+/* A cache that grows, or that a policy keeps small, is no reason to refuse. */
+static void what_must_fit_is_checked(void **state) {
+    (void)state;
+    ag_memory_plan plan;
+    ag_error err;
+    ag_session_params session = ag_session_defaults();
+    assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, &session, 1, &plan, NULL), AG_OK);
+    const uint64_t without_cache = plan.weight_bytes + plan.workspace_bytes;
+    assert_int_equal(plan.least_bytes, plan.on_device ? plan.total_bytes : without_cache);
+    plan.has_bytes = plan.free_bytes = plan.least_bytes;
+    assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_OK);
+    plan.has_bytes = plan.free_bytes = plan.least_bytes - 1;
+    assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_NOMEM);
+    assert_non_null(strstr(err.msg, "MiB are needed"));
+    assert_non_null(strstr(err.msg, plan.memory));
+    plan.has_bytes = plan.free_bytes = 0; /* not known */
+    assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_OK);
+    session.eviction.policy = ag_eviction_policy_find("keydiff");
+    session.eviction.budget_tokens = 256;
+    assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, &session, 1, &plan, NULL), AG_OK);
+    assert_int_equal(plan.least_bytes, without_cache);
+    assert_true(plan.eviction_bytes > 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) backend_name = argv[1];
+    const ag_backend_params params = {.name = backend_name};
+    ag_error err;
+    if (ag_backend_create(&params, &be, &err) != AG_OK) {
+        printf("skipped: %s\n", err.msg);
+        return EXIT_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_is_what_is_counted_afterwards),
+        cmocka_unit_test(a_shape_is_planned_as_a_directory_is),
+        cmocka_unit_test(what_there_is_is_known),
+        cmocka_unit_test(what_must_fit_is_checked),
+    };
+    int code = cmocka_run_group_tests(tests, NULL, NULL);
+    ag_backend_destroy(be);
+    return code;
+}
