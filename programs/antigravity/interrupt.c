@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 static volatile sig_atomic_t flag;
+static bool installed;
 
 static void on_interrupt(int signal_number) {
     (void)signal_number;
@@ -18,7 +19,17 @@ void interrupt_install(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, NULL, &before);
     /* A shell that started us in the background asked that Ctrl-C should not reach us. */
-    if (before.sa_handler != SIG_IGN) sigaction(SIGINT, &action, NULL);
+    installed = before.sa_handler != SIG_IGN;
+    if (installed) sigaction(SIGINT, &action, NULL);
+}
+
+bool interrupt_pause(void) {
+    if (installed) signal(SIGINT, SIG_DFL);
+    return !flag;
+}
+
+void interrupt_resume(void) {
+    if (installed) interrupt_install();
 }
 
 bool interrupted(void) { return flag != 0; }

@@ -8,4 +8,9 @@
 void interrupt_install(void);
 bool interrupted(void);
 
+/* What takes long, asks nobody and leaves nothing half done, such as encoding, stands between
+ * these: there Ctrl-C ends the program at once. False: Ctrl-C has been pressed already. */
+bool interrupt_pause(void);
+void interrupt_resume(void);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "input.h"
+#include "interrupt.h"
 #include "output.h"
 
 #include <inttypes.h>
@@ -89,7 +90,13 @@ int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t) {
     ag_ids ids = {0};
     unsigned flags = (o->no_bos ? 0 : AG_ENCODE_BOS) |
                      (o->parse_special ? (unsigned)AG_ENCODE_PARSE_SPECIAL : 0);
-    if (ag_tokenizer_encode(t, p->text, p->len, flags, &ids, &err) != AG_OK) {
+    if (!interrupt_pause()) {
+        complain("interrupted");
+        return EXIT_INTERRUPTED;
+    }
+    ag_status status = ag_tokenizer_encode(t, p->text, p->len, flags, &ids, &err);
+    interrupt_resume();
+    if (status != AG_OK) {
         complain("%s: %s", p->source, err.msg);
         return EXIT_FAILED;
     }

@@ -65,6 +65,21 @@ static void ctrl_c_ends_a_measurement(void **state) {
     cli_free(&r);
 }
 
+static void ctrl_c_ends_encoding_at_once(void **state) {
+    (void)state;
+    static char text[8 << 20];
+    memset(text, 'a', sizeof text);
+    for (size_t i = 5; i < sizeof text; i += 6) text[i] = ' ';
+    /* The model is named after the text is read and before it is encoded. */
+    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("tokenize"),
+                                        .input = text,
+                                        .n_input = sizeof text,
+                                        .interrupt_after_errors = 10});
+    assert_true(r.signal == SIGINT || r.code == 130);
+    assert_int_equal(r.n_out, 0);
+    cli_free(&r);
+}
+
 static void a_closed_pipe_ends_the_program_silently(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS, "-q"), .close_output_after = 10});
@@ -210,6 +225,7 @@ int main(void) {
         cmocka_unit_test(ctrl_c_still_gives_the_json_of_what_was_made),
         cmocka_unit_test(ctrl_c_ends_reading_a_long_prompt),
         cmocka_unit_test(ctrl_c_ends_a_measurement),
+        cmocka_unit_test(ctrl_c_ends_encoding_at_once),
         cmocka_unit_test(a_closed_pipe_ends_the_program_silently),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(a_closed_stream_is_not_given_to_another_file),
