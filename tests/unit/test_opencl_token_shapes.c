@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole token in one launch for heads and caches of every kind: its attention against doubles,
  * its new rows against the rounding of the cache, its logits against those of the operations.
- * "test_opencl_token_shapes all" takes every variant on any device. */
+ * "test_opencl_token_shapes PATTERN" takes the variants whose names fit, on any device. */
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/hadamard.h"
@@ -100,8 +100,7 @@ static const variant all[] = {
 
 static ag_backend *be;
 static ag_model *model;
-static const variant *variants;
-static size_t n_variants;
+static ag_session *whole, *parts;
 
 enum { DIM = 256, FFN = 512, VOCAB = 512, LAYERS = 2, MOST_SLOTS = 768 };
 
@@ -166,12 +165,29 @@ static ag_session *new_session(const variant *v) {
     return s;
 }
 
-static void consume(ag_session *s, const char *whole, uint32_t n) {
+static int make_all(void **state) {
+    make_model(*state);
+    whole = new_session(*state);
+    parts = new_session(*state);
+    return 0;
+}
+
+static int drop_all(void **state) {
+    (void)state;
+    ag_session_destroy(whole);
+    ag_session_destroy(parts);
+    ag_model_destroy(model);
+    whole = parts = NULL;
+    model = NULL;
+    return 0;
+}
+
+static void consume(ag_session *s, const char *wanted, uint32_t n) {
     int32_t ids[MOST_SLOTS];
     ag_error err;
     const uint32_t position = ag_session_position(s);
     for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)((position + i) * 2654435761u % VOCAB);
-    assert_int_equal(setenv("AG_OPENCL_TOKEN", whole, 1), 0);
+    assert_int_equal(setenv("AG_OPENCL_TOKEN", wanted, 1), 0);
     if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
 }
 
@@ -356,9 +372,9 @@ static double check_attention(const variant *v, ag_session *session) {
 
 /* Tokens one by one, from the first on, over the end of a block, and where a head's slots are cut
  * into pieces for several work-groups. */
-static void compare(const variant *v) {
+static void says_what_the_operations_say(void **state) {
     static const struct { uint32_t from, n; } runs[] = {{0, 20}, {120, 12}, {257, 2}, {638, 4}};
-    ag_session *whole = new_session(v), *parts = new_session(v);
+    const variant *v = *state;
     double attention = 0, logits = 0;
     for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
         const uint32_t skipped = runs[r].from - ag_session_position(whole);
@@ -375,32 +391,34 @@ static void compare(const variant *v) {
             if (!(d < logits)) logits = d;
         }
     }
-    ag_session_destroy(whole);
-    ag_session_destroy(parts);
-    printf("heads of %u, %u to a KV head, keys %s%s, values %s%s: attention %.5f, logits %.4f\n",
-           v->head_dim, v->group, ag_dtype_name(v->k_type), is_rotated(v) ? " rotated" : "",
-           ag_dtype_name(v->v_type), has_biases(v) ? ", biases" : "", attention, logits);
+    printf("largest error of attention %.5f, distance of logits %.4f\n", attention, logits);
     assert_true(attention < close_attention);
     assert_true(logits < close_logits);
 }
 
-static void heads_and_caches(void **state) {
-    (void)state;
-    for (size_t i = 0; i < n_variants; i++) {
-        make_model(&variants[i]);
-        compare(&variants[i]);
-        ag_model_destroy(model);
-    }
+enum { N_ALL = sizeof all / sizeof all[0], N_FEW = sizeof few / sizeof few[0] };
+
+static void name_variant(const variant *v, char *out, size_t cap) {
+    snprintf(out, cap, "heads of %u, %u to a KV head, keys %s%s, values %s%s", v->head_dim,
+             v->group, ag_dtype_name(v->k_type), is_rotated(v) ? " rotated" : "",
+             ag_dtype_name(v->v_type), has_biases(v) ? ", biases" : "");
 }
 
 int main(int argc, char **argv) {
+    static char names[N_ALL][128];
+    struct CMUnitTest tests[N_ALL];
     be = open_opencl();
     if (!be) return EXIT_SKIPPED;
-    const bool every = ag_cl_of(be)->device.is_gpu || (argc > 1 && !strcmp(argv[1], "all"));
-    variants = every ? all : few;
-    n_variants = every ? sizeof all / sizeof all[0] : sizeof few / sizeof few[0];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(heads_and_caches)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const bool every = ag_cl_of(be)->device.is_gpu || argc > 1;
+    const variant *variants = every ? all : few;
+    const size_t n = every ? N_ALL : N_FEW;
+    for (size_t i = 0; i < n; i++) {
+        name_variant(&variants[i], names[i], sizeof names[i]);
+        tests[i] = (struct CMUnitTest){names[i], says_what_the_operations_say, make_all, drop_all,
+                                       (void *)(uintptr_t)&variants[i]};
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    int failed = _cmocka_run_group_tests("token_shapes", tests, n, NULL, NULL);
     ag_backend_destroy(be);
     return failed;
 }

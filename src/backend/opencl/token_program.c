@@ -27,11 +27,14 @@ static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
            ((type == AG_Q8_0 || type == AG_Q4_0) && head_dim % AG_QK == 0);
 }
 
-/* What the kernel is written for: a warp's tiles hold 8 query heads, local memory heads of 128, and
- * what leaves a KV head's attention are whole blocks. */
-static bool is_head(const ag_cl_token_shape *s) {
+enum { MOST_COLUMNS = 32768 };
+
+/* What the kernel is written for: a warp's tiles hold 8 query heads, local memory heads of 128 or
+ * that many columns, and what leaves a KV head's attention are whole blocks. */
+static bool is_size(const ag_cl_token_shape *s) {
     return s->head_dim % 16 == 0 && s->head_dim <= 128 && s->group <= 8 &&
-           s->group * s->head_dim % AG_QK == 0;
+           s->group * s->head_dim % AG_QK == 0 && s->dim <= MOST_COLUMNS &&
+           s->q_dim <= MOST_COLUMNS && s->ffn_dim <= MOST_COLUMNS;
 }
 
 /* Widened as a GPU runs more. */
@@ -81,7 +84,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
     };
     s.n_groups = groups_for(cl, &s);
-    if (!is_head(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
+    if (!is_size(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
     for (uint32_t l = 0; l < s.n_layers; l++) {
         const ag_decode_layer *layer = &step->layers[l];
         if (!is_layer(layer, &s)) return false;
