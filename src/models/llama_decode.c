@@ -13,15 +13,17 @@ static bool has_ffn_biases(const ag_llama_layer *l) {
 
 static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NULL; }
 
-/* Nothing on the way is brought to the host: attention weights for a policy, copies of the
- * protected prefix. */
+/* Nothing on the way is brought to the host: attention weights, copies of the protected prefix. */
 static bool is_step(const ag_forward_item *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
-    return item->n == 1 && !item->scores.sums && item->position >= kv->n_protected;
+    const bool weights_read = item->scores.sums && !item->scores.held;
+    return item->n == 1 && !weights_read && item->position >= kv->n_protected;
 }
 
-/* Without what only the operations know how to do: biases of the feed-forward. */
-static bool is_plain(const ag_model *m) {
+/* Without what only the operations know how to do: attention weights for a policy, biases of the
+ * feed-forward. */
+static bool is_plain(const ag_model *m, const ag_forward_item *item) {
+    if (item->scores.sums) return false;
     for (uint32_t l = 0; l < m->weights.n_layers; l++) {
         if (has_ffn_biases(&m->weights.layers[l])) return false;
     }
@@ -119,10 +121,13 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
         .positions = m->workspace.positions,
         .rows = &m->workspace.residual,
         .kv = m->decode.views,
+        .held_scores = item->scores.held,
+        .scored = item->scores.scored,
+        .score_row0 = item->scores.row0,
         .logits = logits,
         .host_logits = host_logits,
     };
-    if (is_plain(m)) {
+    if (is_plain(m, item)) {
         AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
     }
     if (*done) {

@@ -106,21 +106,13 @@ static void every_type_of_cache_is_replayed(void **state) {
 
 static void evictions_change_only_what_is_sent(void **state) {
     (void)state;
-    static const char *const policies[] = {"streaming", "keydiff", "snapkv"};
+    static const char *const policies[] = {"streaming", "keydiff", "snapkv", "h2o"};
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
         ag_session_params p = ag_session_defaults();
         p.eviction.policy = ag_eviction_policy_find(policies[i]);
         p.eviction.budget_tokens = 150; /* the second block comes and goes */
         assert_true(compare(&p, N_TOKENS) > N_TOKENS / 2);
     }
-}
-
-static void tokens_whose_attention_is_read_go_by_operations(void **state) {
-    (void)state;
-    ag_session_params p = ag_session_defaults();
-    p.eviction.policy = ag_eviction_policy_find("h2o");
-    p.eviction.budget_tokens = 40;
-    assert_int_equal(compare(&p, 80), 0);
 }
 
 static void protected_tokens_of_the_start_go_by_operations(void **state) {
@@ -214,7 +206,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(most_tokens_of_a_growing_cache_are_replayed),
     cmocka_unit_test(every_type_of_cache_is_replayed),
     cmocka_unit_test(evictions_change_only_what_is_sent),
-    cmocka_unit_test(tokens_whose_attention_is_read_go_by_operations),
     cmocka_unit_test(protected_tokens_of_the_start_go_by_operations),
     cmocka_unit_test(sessions_take_turns),
     cmocka_unit_test(a_fork_is_another_cache),

@@ -104,8 +104,9 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
 /* Each kind is right everywhere. */
 static ag_status choose_kernels(ag_cl_backend *cl, ag_error *err) {
     const unsigned capability = nvidia_capability(cl);
-    bool whole_token; /* token.c looks again: here only what it cannot be is said */
-    AG_TRY(ag_cl_switch("AG_OPENCL_TOKEN", false, &whole_token, err));
+    bool later; /* token.c and plan.c look again: here only what it cannot be is said */
+    AG_TRY(ag_cl_switch("AG_OPENCL_TOKEN", false, &later, err));
+    AG_TRY(ag_cl_switch("AG_OPENCL_PLAN", true, &later, err));
     AG_TRY(ag_cl_switch("AG_OPENCL_LANES", !cl->device.is_cpu, &cl->many_lanes, err));
     AG_TRY(
         ag_cl_switch("AG_OPENCL_INT_DOT", capability >= 61 || cl->vendor.dot, &cl->int_dot, err));

@@ -63,6 +63,7 @@ static void lay_out_inbox(ag_cl_plan *p, const ag_decode_step *step) {
     p->inv_freq_at = take(&end, step->kv[0].head_dim / 2 * sizeof(float));
     p->before_at = take(&end, slots_bytes(step));
     p->after_at = take(&end, slots_bytes(step));
+    p->scored_at = take(&end, slots_bytes(step));
     p->inbox_bytes = end;
 }
 
@@ -144,7 +145,8 @@ static bool same_blocks(const ag_kv_block *a, const ag_kv_block *b, uint32_t n) 
 static bool is_of(const ag_cl_plan *p, const ag_decode_step *step) {
     if (p->model != step->layers || p->hadamard != step->hadamard ||
         p->rows != step->rows->buffer || p->rows_at != step->rows->offset ||
-        p->logits != step->logits->buffer || p->logits_at != step->logits->offset) {
+        p->logits != step->logits->buffer || p->logits_at != step->logits->offset ||
+        p->held_scores != step->held_scores || p->score_row0 != step->score_row0) {
         return false;
     }
     for (uint32_t l = 0; l < step->n_layers; l++) {
@@ -163,6 +165,8 @@ static void set_key(ag_cl_plan *p, const ag_decode_step *step) {
     p->rows_at = step->rows->offset;
     p->logits = step->logits->buffer;
     p->logits_at = step->logits->offset;
+    p->held_scores = step->held_scores;
+    p->score_row0 = step->score_row0;
     for (uint32_t l = 0; l < step->n_layers; l++) {
         p->layers[l] = layer_of(&step->kv[l]);
         memcpy(p->blocks + (size_t)l * p->max_blocks, step->kv[l].blocks,
@@ -186,6 +190,7 @@ static ag_status send_inbox(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_st
             after[l * n_kv + h] = step->kv[l].n_slots[h] + 1;
         }
     }
+    if (step->held_scores) memcpy(p->inbox + p->scored_at, step->scored, slots_bytes(step));
     return ag_buffer_upload(step->rows->buffer, step->rows->offset, p->inbox, p->inbox_bytes,
                             &cl->base.err);
 }
@@ -210,6 +215,9 @@ static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
     for (uint32_t l = 0; l < step->n_layers; l++) {
         if (data == step->kv[l].n_slots && n == slots) {
             return place_of_slots(p, l, step->kv[l].n_slots, slots);
+        }
+        if (step->held_scores && data == step->scored + l * step->kv[0].n_kv_heads && n == slots) {
+            return p->scored_at + l * slots;
         }
     }
     return 0;

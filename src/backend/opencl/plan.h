@@ -4,7 +4,7 @@
  * that a step of one token does not use, and is brought there in one upload together with it:
  *
  *   embedding [dim] | position | inv_freq [head_dim / 2] | slots of each layer and KV head, without
- *   and with the token
+ *   and with the token | of these, those with sums of attention weights
  *
  * All else that the launches depend on is the plan's key. A step with another key is done operation
  * by operation and recorded. */
@@ -30,8 +30,9 @@ struct ag_cl_plan {
 
     /* the key: the model, what it computes in, the cache */
     const ag_decode_layer *model;
-    ag_buffer *rows, *logits; /* borrowed; while they live: see ag_cl_backend.bound_lost */
-    size_t rows_at, logits_at;
+    ag_buffer *rows, *logits,
+        *held_scores; /* borrowed; while they live: see ag_cl_backend.bound_lost */
+    size_t rows_at, logits_at, score_row0;
     bool hadamard;
     uint32_t n_layers;
     ag_cl_plan_layer *layers; /* owned; [n_layers] */
@@ -39,7 +40,7 @@ struct ag_cl_plan {
     uint32_t max_blocks;
 
     unsigned char *inbox; /* owned; as the host sends it */
-    size_t inbox_bytes, position_at, inv_freq_at, before_at, after_at;
+    size_t inbox_bytes, position_at, inv_freq_at, before_at, after_at, scored_at;
     const ag_decode_step *step; /* borrowed, while it is recorded */
 };
 
