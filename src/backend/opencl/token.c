@@ -4,7 +4,6 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +28,11 @@ static size_t items_of(const ag_cl_backend *cl) {
 }
 
 static ag_status begin(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
-    char options[192];
+    char options[160];
     snprintf(options, sizeof options,
-             "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u "
-             "-DPIECE_SCALE=%af",
+             "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u",
              items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
-             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece,
-             (double)(1 / sqrtf((float)s->piece)));
+             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece);
     return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 

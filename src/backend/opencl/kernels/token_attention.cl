@@ -11,8 +11,7 @@
 #define GROUP 4 /* query heads of a KV head */
 #endif
 #ifndef PIECE
-#define PIECE 1 /* values that a Hadamard matrix rotates together, 1: none */
-#define PIECE_SCALE 1.0f /* 1 / sqrt(PIECE) */
+#define PIECE 1 /* values that a Hadamard matrix rotates together: 16, 32 or 64; 1: none */
 #endif
 #define BLOCK_SLOTS 128                /* of the cache's blocks */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* that a warp attends to at once */
@@ -96,8 +95,9 @@ static inline void rotate_rows(desk d, const cache *c, uint item) {
 
 /* Queries and keys times a Hadamard matrix, in pieces and in the order of core/hadamard.c. */
 static inline void spread_rows(desk d, uint item) {
+    const float whole = PIECE == 64 ? 0.125f : PIECE == 32 ? 0.17677669f : 0.25f; /* 1 / sqrt(PIECE) */
     for (uint apart = 1; apart < PIECE; apart *= 2) {
-        const float scale = apart * 2 == PIECE ? PIECE_SCALE : 1.0f;
+        const float scale = apart * 2 < PIECE ? 1.0f : whole;
         for (uint i = item; i < (GROUP + 1) * HEAD_DIM / 2; i += LOCAL) {
             __local float *x = d.rows + i / apart * 2 * apart + i % apart;
             const float a = x[0], b = x[apart];
