@@ -12,21 +12,6 @@
 /* Items [begin, end) of some work. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 
-/* What a sampler needs of a row of logits. Better is the larger value and, among equals, the lower
- * id; -INFINITY is never among the best. */
-enum { AG_ROW_TOP_K = 384, AG_ROW_TOP_IDS = 128 };
-typedef struct ag_row_top {
-    size_t k;           /* how many are wanted, 1 .. AG_ROW_TOP_K */
-    const int32_t *ids; /* [n_ids], up to AG_ROW_TOP_IDS, inside the row; host memory */
-    size_t n_ids;
-    /* written: */
-    int32_t best_ids[AG_ROW_TOP_K]; /* [n] best first */
-    float best[AG_ROW_TOP_K];       /* [n] their values; -0 as 0 */
-    size_t n;                       /* fewer than k if there are no more */
-    float at[AG_ROW_TOP_IDS];       /* [n_ids] values at the ids */
-    size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
-} ag_row_top;
-
 /* How ag_repeat_step did a step. */
 typedef enum ag_repeat {
     AG_REPEAT_NO,       /* not at all */

@@ -6,6 +6,21 @@
 
 #include "core/kv_view.h"
 
+/* What a sampler needs of a row of logits. Better is the larger value and, among equals, the lower
+ * id; -INFINITY is never among the best. */
+enum { AG_ROW_TOP_K = 384, AG_ROW_TOP_IDS = 128 };
+typedef struct ag_row_top {
+    size_t k;           /* how many are wanted, 1 .. AG_ROW_TOP_K */
+    const int32_t *ids; /* [n_ids], up to AG_ROW_TOP_IDS, inside the row; host memory */
+    size_t n_ids;
+    bool known;                     /* what follows has been written */
+    int32_t best_ids[AG_ROW_TOP_K]; /* [n] best first */
+    float best[AG_ROW_TOP_K];       /* [n] their values; -0 as 0 */
+    size_t n;                       /* fewer than k if there are no more */
+    float at[AG_ROW_TOP_IDS];       /* [n_ids] values at the ids */
+    size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
+} ag_row_top;
+
 /* A block of the Llama family: RMSNorm, q/k/v, RoPE, attention, output, RMSNorm,
  * gate and up, SiLU, down. Matrices as ag_prepare_weight left them. */
 typedef struct ag_decode_layer {
@@ -31,6 +46,7 @@ typedef struct ag_decode_step {
     size_t score_row0;
     ag_tensor *logits;  /* [1, n_vocab] F32 */
     float *host_logits; /* [n_vocab] the same on the host; NULL: not wanted there */
+    ag_row_top *top;    /* what a sampler wants of them; NULL: nothing */
 } ag_decode_step;
 
 #endif

@@ -96,7 +96,7 @@ static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, boo
 }
 
 ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
-                          float *host_logits, bool *done, ag_error *err) {
+                          float *host_logits, ag_row_top *top, bool *done, ag_error *err) {
     const ag_backend_ops *ops = m->backend->ops;
     *done = false;
     if ((!ops->decode_step && !ops->repeat_step) || !is_step(item)) return AG_OK;
@@ -126,6 +126,7 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
         .score_row0 = item->scores.row0,
         .logits = logits,
         .host_logits = host_logits,
+        .top = top,
     };
     if (is_plain(m, item)) {
         AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));

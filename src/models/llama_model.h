@@ -52,9 +52,10 @@ ag_status ag_llama_logits(ag_model *m, size_t row0, size_t n_rows, ag_tensor *lo
 
 /* One token of one sequence down to its logits, if the backend takes such a step as a whole or
  * repeats an earlier one, and the model and the cache allow it: *done. Else nothing has happened.
- *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted */
+ *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted
+ *   top          asked for; top->known says whether it was answered. NULL: not wanted */
 ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
-                          float *host_logits, bool *done, ag_error *err);
+                          float *host_logits, ag_row_top *top, bool *done, ag_error *err);
 void ag_llama_decode_release(ag_model *m);
 
 /* Of a model's weights as a backend keeps them (be NULL: as their type says). */

@@ -5,6 +5,8 @@
 #include "session/session_impl.h"
 #include "text/sampler_few.h"
 
+#include <string.h>
+
 ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
     if (!s->has_logits || !s->on_device) return AG_OK;
     s->on_device = false;
@@ -14,22 +16,42 @@ ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
     return st;
 }
 
+/* false: the sampler needs the whole row. */
+static bool write_request(const ag_sampler *sampler, ag_row_top *top, int32_t ids[AG_ROW_TOP_IDS]) {
+    top->ids = ids;
+    top->known = false;
+    return ag_sampler_few(sampler, ids, AG_ROW_TOP_IDS, &top->n_ids, AG_ROW_TOP_K, &top->k);
+}
+
+void ag_session_expect(ag_session *s, const ag_sampler *sampler) {
+    s->top_wanted = s->deferring && write_request(sampler, &s->top, s->top_ids);
+}
+
+static bool is_answered(const ag_session *s, const ag_row_top *asked) {
+    return s->top_known && s->top.k == asked->k && s->top.n_ids == asked->n_ids &&
+           (!asked->n_ids || !memcmp(s->top.ids, asked->ids, asked->n_ids * sizeof *asked->ids));
+}
+
 /* *few: false if the sampler needs the whole row. */
 static ag_status choose_from_few(ag_session *s, ag_sampler *sampler, bool *few, int32_t *id,
                                  ag_error *err) {
     int32_t ids[AG_ROW_TOP_IDS];
-    ag_row_top top = {.ids = ids};
-    *few = ag_sampler_few(sampler, ids, AG_ROW_TOP_IDS, &top.n_ids, AG_ROW_TOP_K, &top.k);
+    ag_row_top asked;
+    const ag_row_top *top = &s->top;
+    *few = write_request(sampler, &asked, ids);
     if (!*few) return AG_OK;
-    ag_backend *be = s->model->backend;
-    AG_TRY(ag_take_error(be, ag_find_row_top(be, &s->logits, &top), err));
-    const ag_few_logits logits = {.best_ids = top.best_ids,
-                                  .best = top.best,
-                                  .n_best = top.n,
+    if (!is_answered(s, &asked)) {
+        ag_backend *be = s->model->backend;
+        AG_TRY(ag_take_error(be, ag_find_row_top(be, &s->logits, &asked), err));
+        top = &asked;
+    }
+    const ag_few_logits logits = {.best_ids = top->best_ids,
+                                  .best = top->best,
+                                  .n_best = top->n,
                                   .ids = ids,
-                                  .at = top.at,
-                                  .n_ids = top.n_ids,
-                                  .bad = top.bad};
+                                  .at = top->at,
+                                  .n_ids = top->n_ids,
+                                  .bad = top->bad};
     return ag_sampler_sample_few(sampler, &logits, id, err);
 }
 

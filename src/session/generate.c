@@ -140,7 +140,10 @@ static ag_status decode_loop(generation *g, double start, ag_error *err) {
             first = now_s();
             g->stats->first_token_s = first - start;
         }
-        if (!g->ended) AG_TRY(ag_session_decode(g->session, id, err));
+        if (!g->ended) {
+            ag_session_expect(g->session, g->params->sampler);
+            AG_TRY(ag_session_decode(g->session, id, err));
+        }
         g->stats->decode_s = now_s() - first;
     }
     return show_rest(g, err);

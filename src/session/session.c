@@ -274,13 +274,16 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
 static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size_t n_left,
                                bool *whole, ag_error *err) {
     ag_forward_item item = {.cache = s->cache, .ids = ids, .n = n, .position = s->position};
-    s->on_device = false;
+    const bool ask = s->deferring && s->top_wanted;
+    s->on_device = s->top_wanted = s->top_known = false;
     AG_TRY(ag_cache_manager_before(s->manager, s->position, n, n_left, &item.scores, err));
     bool done = false;
     if (whole && n == 1 && !n_left) {
         float *copy = s->deferring ? NULL : s->copied;
-        AG_TRY(ag_llama_decode(s->model, &item, &s->logits, copy, &done, err));
+        ag_row_top *top = ask ? &s->top : NULL;
+        AG_TRY(ag_llama_decode(s->model, &item, &s->logits, copy, top, &done, err));
         s->on_device = done && s->copied && s->deferring;
+        s->top_known = done && ask && s->top.known;
     }
     if (!done) AG_TRY(ag_llama_forward(s->model, &item, 1, err));
     if (whole) *whole = done;

@@ -4,6 +4,7 @@
 #define AG_SESSION_SESSION_IMPL_H
 
 #include "cache/cache_manager.h"
+#include "core/decode_step.h"
 #include "models/llama_model.h"
 
 #include <antigravity/sampler.h>
@@ -22,6 +23,9 @@ struct ag_session {
     bool has_logits;
     bool deferring; /* logits stay where they are computed until somebody needs all of them */
     bool on_device; /* the newest are there and not yet in host_logits */
+    ag_row_top top; /* what will be asked of the next logits, or is known of the newest */
+    int32_t top_ids[AG_ROW_TOP_IDS];
+    bool top_wanted, top_known;
     ag_tensor rows; /* [LOGIT_ROWS, n_vocab], made when first needed */
     ag_buffer *rows_owner;
 };
@@ -32,6 +36,8 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
 
 /* choose.c. Brings the logits to host_logits if they are not there yet. */
 ag_status ag_session_need_logits(ag_session *s, ag_error *err);
+/* Before a token is decoded: the next choice will be this sampler's. It saves asking again. */
+void ag_session_expect(ag_session *s, const ag_sampler *sampler);
 /* What ag_sampler_sample() chooses from the session's logits, which are there. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 

@@ -130,6 +130,88 @@ static void what_policies_learn_from_goes_operation_by_operation(void **state) {
     assert_true(compare(&p, false) == 0.0);
 }
 
+/* ---- the choice of the token, which the launch makes, too ---- */
+
+enum { N_CHOSEN = 24 };
+typedef struct heard {
+    int32_t ids[N_CHOSEN];
+    size_t n;
+} heard;
+
+static bool hear(void *user, int32_t id, const char *text, size_t len) {
+    heard *h = user;
+    (void)text;
+    (void)len;
+    if (h->n < N_CHOSEN) h->ids[h->n++] = id;
+    return true;
+}
+
+static ag_sampler *new_sampler(const ag_sampler_params *p) {
+    ag_sampler *s;
+    ag_error err;
+    if (ag_sampler_create(p, (int32_t)ag_model_get_info(model)->n_vocab, &s, &err) != AG_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return s;
+}
+
+static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
+    ag_generate_params g = ag_generate_defaults();
+    ag_session *s = new_session(NULL), *rows = new_session(NULL);
+    ag_sampler *sampler = new_sampler(p);
+    heard h = {.n = 0};
+    ag_error err;
+    g.sampler = new_sampler(p);
+    g.max_tokens = N_CHOSEN;
+    g.ignore_eos = true;
+    g.on_token = hear;
+    g.on_token_user = &h;
+    const int32_t prompt[] = {3, 40, 77};
+    assert_int_equal(setenv("AG_OPENCL_TOKEN", "1", 1), 0);
+    if (ag_generate(s, prompt, 3, &g, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    const cl_uint listed = ag_cl_of(be)->token->result.n_listed;
+    if (expect_listed) assert_in_range(listed, 1, AG_CL_TOKEN_LISTED);
+    else assert_true(listed > AG_CL_TOKEN_LISTED);
+    assert_int_equal(ag_session_prefill(rows, prompt, 3, NULL, NULL, &err), AG_OK);
+    for (size_t i = 0; i < 3; i++) ag_sampler_accept(sampler, prompt[i]);
+    for (size_t i = 0; i < N_CHOSEN; i++) {
+        int32_t id;
+        assert_int_equal(ag_sampler_sample(sampler, ag_session_logits(rows), &id, &err), AG_OK);
+        assert_int_equal(h.ids[i], id);
+        ag_sampler_accept(sampler, id);
+        assert_int_equal(ag_session_decode(rows, id, &err), AG_OK);
+    }
+    ag_sampler_destroy(sampler);
+    ag_sampler_destroy(g.sampler);
+    ag_session_destroy(rows);
+    ag_session_destroy(s);
+}
+
+static void the_launch_finds_what_a_sampler_would(void **state) {
+    (void)state;
+    ag_sampler_params p = ag_sampler_defaults();
+    p.temperature = 0;
+    p.repetition_penalty = 1.0f;
+    compare_choices(&p, true);
+    p.temperature = 1.5f;
+    p.top_k = 2;
+    for (p.seed = 1; p.seed <= 3; p.seed++) compare_choices(&p, true);
+    p.top_k = 1;
+    p.repetition_penalty = 1.3f;
+    p.repetition_window = 2;
+    compare_choices(&p, true);
+}
+
+/* A single group of a processor tells too few of its largest logits for a bound. */
+static void more_than_it_can_list_is_looked_for_in_the_row(void **state) {
+    (void)state;
+    const bool many_groups = !ag_cl_of(be)->device.is_cpu;
+    ag_sampler_params p = ag_sampler_defaults();
+    p.temperature = 1.5f;
+    p.top_k = 40;
+    compare_choices(&p, many_groups);
+}
+
 int main(void) {
     ag_error err;
     be = open_opencl();
@@ -143,6 +225,8 @@ int main(void) {
         cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
         cmocka_unit_test(it_does_so_after_evictions),
         cmocka_unit_test(it_does_so_past_the_trained_length),
+        cmocka_unit_test(the_launch_finds_what_a_sampler_would),
+        cmocka_unit_test(more_than_it_can_list_is_looked_for_in_the_row),
         cmocka_unit_test(what_policies_learn_from_goes_operation_by_operation),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

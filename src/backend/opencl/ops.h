@@ -84,6 +84,9 @@ bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */
 ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top);
+/* A word that grows with a logit's worth: the value's bits in an order of unsigned numbers above,
+ * the complement of its id below. */
+void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);
 
 /* bandwidth.c */
 ag_status ag_cl_read_rate(ag_backend *b, double *bytes_per_s);

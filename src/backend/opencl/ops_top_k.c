@@ -96,13 +96,11 @@ static ag_status launch_all(const work *w) {
     return st;
 }
 
-/* The value whose order is in the upper half of a candidate. */
-static float value_of(uint64_t candidate) {
+void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value) {
     const uint32_t order = (uint32_t)(candidate >> 32);
     const uint32_t bits = order & 0x80000000u ? order & 0x7fffffffu : ~order;
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
+    memcpy(value, &bits, sizeof *value);
+    *id = (int32_t) ~(uint32_t)candidate;
 }
 
 static void unpack(const work *w, const unsigned char *bytes, ag_row_top *top) {
@@ -115,8 +113,7 @@ static void unpack(const work *w, const unsigned char *bytes, ag_row_top *top) {
         uint64_t candidate;
         memcpy(&candidate, best + top->n * sizeof candidate, sizeof candidate);
         if (!candidate) break;
-        top->best_ids[top->n] = (int32_t) ~(uint32_t)candidate;
-        top->best[top->n] = value_of(candidate);
+        ag_cl_candidate(candidate, &top->best_ids[top->n], &top->best[top->n]);
     }
 }
 

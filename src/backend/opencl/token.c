@@ -42,7 +42,7 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_de
     ag_cl_arg_u64(l, token->address + at->program);
     ag_cl_arg_u32(l, ag_cl_token_stages(&token->shape));
     ag_cl_arg_u32(l, first_tag);
-    ag_cl_arg_u64(l, token->address + at->aborted);
+    ag_cl_arg_u64(l, token->address + at->result);
     ag_cl_arg_u64(l, token->address + at->cos_sin);
     ag_cl_arg_u64(l, token->address + at->blocks);
     ag_cl_arg_u64(l, token->address + at->n_slots);
@@ -54,23 +54,6 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_de
     ag_cl_arg_u32(l, step->position);
     ag_cl_arg_f32(l, step->scale);
     ag_cl_arg_f32(l, step->eps);
-}
-
-/* The logits, and whether a group gave up; the only wait of a token. */
-static ag_status collect(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
-    const ag_cl_api *api = &cl->api;
-    ag_cl_buffer *store = ag_cl_buffer_of(cl, token->store);
-    ag_cl_buffer *logits = ag_cl_buffer_of(cl, step->logits->buffer);
-    const cl_bool wait = step->host_logits ? CL_FALSE : CL_TRUE;
-    cl_int code = api->clEnqueueReadBuffer(cl->queue, store->mem, wait, token->at.aborted,
-                                           sizeof token->aborted, &token->aborted, 0, NULL, NULL);
-    if (code == CL_SUCCESS && step->host_logits) {
-        code = api->clEnqueueReadBuffer(cl->queue, logits->mem, CL_TRUE, step->logits->offset,
-                                        ag_tensor_bytes(step->logits), step->host_logits, 0, NULL,
-                                        NULL);
-    }
-    if (code == CL_SUCCESS) return AG_OK;
-    return ag_cl_fail(cl, &cl->base.err, code, "a token in one launch");
 }
 
 /* Tags of one token; after 2^32 of them the old ones are wiped away. */
@@ -112,8 +95,8 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
     set_arguments(&l, token, step, first_tag);
     const size_t global = token->shape.n_groups * items;
     AG_TRY(ag_cl_enqueue(&l, 1, &global, &items));
-    AG_TRY(collect(cl, token, step));
-    if (token->aborted) {
+    AG_TRY(ag_cl_token_read(cl, token, step));
+    if (token->result.aborted) {
         refuse(cl, token, "its work-groups do not run side by side");
         return AG_OK;
     }

@@ -13,6 +13,7 @@ typedef enum ag_cl_stage_type {
     AG_CL_ADDED,
     AG_CL_GATED,
     AG_CL_LOGITS,
+    AG_CL_SELECT,
 } ag_cl_stage_type;
 
 typedef struct ag_cl_token_stage {
@@ -21,6 +22,23 @@ typedef struct ag_cl_token_stage {
     cl_ulong w1, s1, w2, s2, w3, s3;
     cl_ulong norm, in, out;
 } ag_cl_token_stage;
+
+/* What is asked of the last stage, and what a launch leaves: as kernels/token_select.cl has them.
+ */
+enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_HEADS = 1024 };
+typedef struct ag_cl_token_request {
+    cl_uint k, n_ids;
+    cl_int ids[AG_ROW_TOP_IDS];
+} ag_cl_token_request;
+
+typedef struct ag_cl_token_result {
+    cl_uint aborted;  /* a group gave up waiting */
+    cl_uint bad;      /* first logit that is NaN or +Inf; UINT32_MAX: none */
+    cl_uint n_listed; /* may be more than there is room for */
+    cl_uint pad;
+    cl_float at[AG_ROW_TOP_IDS];         /* logits of the ids */
+    cl_ulong listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k and some more, in no order */
+} ag_cl_token_result;
 
 /* Sizes that the kernel and its boxes are made for. */
 typedef struct ag_cl_token_shape {
@@ -31,6 +49,7 @@ typedef struct ag_cl_token_shape {
     uint32_t k_type, v_type;                  /* ag_dtype of the cache */
     uint32_t has_biases;                      /* of q, k, v or o */
     uint32_t piece;                           /* of the Hadamard rotation; 1: none */
+    uint32_t select;                          /* 1: the best of the logits are wanted */
 } ag_cl_token_shape;
 
 /* Where things lie in the one buffer, from its start. Boxes hold packets of 8 bytes. */
@@ -38,12 +57,14 @@ typedef struct ag_cl_token_layout {
     size_t stream;         /* [dim] packets; the host puts the embedding there */
     size_t cos_sin;        /* [head_dim / 2] pairs */
     size_t n_slots;        /* [n_layers][n_kv] */
-    size_t inbox_bytes;    /* the three above, one upload for each token */
-    size_t program;        /* [5 * n_layers + 1] stages */
+    size_t request;        /* ag_cl_token_request */
+    size_t result;         /* ag_cl_token_result */
+    size_t inbox_bytes;    /* all before and the result's beginning: one upload for each token */
+    size_t program;        /* stages */
     size_t blocks;         /* [n_layers][max_blocks] addresses */
     size_t qkv, out, gate; /* boxes; blocks of 10 packets in the last two */
     size_t partial;        /* box: what pieces of a head leave */
-    size_t aborted;
+    size_t heads;          /* box: largest logits */
     size_t bytes;
 } ag_cl_token_layout;
 
@@ -57,10 +78,10 @@ struct ag_cl_token {
     uint64_t address; /* of it */
     uint32_t next_tag;
     ag_cl_token_stage *program,
-        *uploaded;        /* owned; [n_stages] being made, and what the device has */
-    cl_ulong *blocks;     /* owned; [n_layers][max_blocks] as the device has them */
-    unsigned char *inbox; /* owned */
-    cl_uint aborted;      /* read after every step */
+        *uploaded;             /* owned; [n_stages] being made, and what the device has */
+    cl_ulong *blocks;          /* owned; [n_layers][max_blocks] as the device has them */
+    unsigned char *inbox;      /* owned */
+    ag_cl_token_result result; /* of the last launch */
 };
 
 /* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and what has run there;
@@ -76,6 +97,9 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
 /* Whether such heads and caches have run on a GPU: wrong text would be silent. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_stages(const ag_cl_token_shape *s);
+uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s); /* whatever is wanted */
+/* Of a group's rows: parts whose largest logits bound the best ones. */
+uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s);
 /* Addresses of all weights are looked up, so buffers may come and go. */
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
                                     ag_cl_token *token);
@@ -89,5 +113,9 @@ ag_status ag_cl_token_address(ag_cl_backend *cl, ag_buffer *buf, uint64_t *out);
 /* What the step tells of the token and the cache, on its way to the device. */
 ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
                              uint32_t first_tag);
+
+/* token_result.c: waits for the launch and reads what it leaves. token->result.aborted: nothing
+ * else was. */
+ag_status ag_cl_token_read(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step);
 
 #endif

@@ -7,6 +7,7 @@
 #include "quant/quant.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 enum { PACKET = 8, BLOCK_PACKETS = 10, ALIGN = 256 };
@@ -26,14 +27,16 @@ static ag_cl_token_layout lay_out(const ag_cl_token_shape *s) {
     at.stream = take(&end, (size_t)s->dim * PACKET);
     at.cos_sin = take(&end, (size_t)s->head_dim * sizeof(float));
     at.n_slots = take(&end, layers * s->n_kv * sizeof(cl_uint));
-    at.inbox_bytes = end;
-    at.program = take(&end, ag_cl_token_stages(s) * sizeof(ag_cl_token_stage));
+    at.request = take(&end, sizeof(ag_cl_token_request));
+    at.result = take(&end, sizeof(ag_cl_token_result));
+    at.inbox_bytes = at.result + offsetof(ag_cl_token_result, at);
+    at.program = take(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
     at.blocks = take(&end, layers * s->max_blocks * sizeof(cl_ulong));
     at.qkv = take(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
     at.out = take(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
     at.gate = take(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
     at.partial = take(&end, s->n_kv * pieces * of_piece);
-    at.aborted = take(&end, sizeof(cl_uint));
+    at.heads = take(&end, (size_t)AG_CL_TOKEN_HEADS * PACKET);
     at.bytes = end;
     return at;
 }
@@ -52,22 +55,26 @@ void ag_cl_token_release_store(ag_cl_token *token) {
 static bool fits(const ag_cl_token_shape *have, const ag_cl_token_shape *want) {
     ag_cl_token_shape same = *want;
     same.max_blocks = have->max_blocks;
+    same.select = have->select;
     return have->max_blocks >= want->max_blocks && memcmp(have, &same, sizeof same) == 0;
 }
 
 ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape) {
-    if (token->store && fits(&token->shape, shape)) return AG_OK;
+    if (token->store && fits(&token->shape, shape)) {
+        token->shape.select = shape->select;
+        return AG_OK;
+    }
     ag_error *err = &cl->base.err;
     ag_cl_token_release_store(token);
     token->shape = *shape;
     token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
     token->at = lay_out(&token->shape);
     const size_t n_blocks = (size_t)shape->n_layers * token->shape.max_blocks;
-    token->program = ag_calloc(ag_cl_token_stages(shape), sizeof *token->program);
-    token->uploaded = ag_calloc(ag_cl_token_stages(shape), sizeof *token->uploaded);
+    token->program = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->program);
+    token->uploaded = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->uploaded);
     token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
-    token->inbox = ag_calloc(1, token->at.inbox_bytes);
+    token->inbox = ag_calloc(1, token->at.program);
     ag_status st = AG_OK;
     if (!token->program || !token->uploaded || !token->blocks || !token->inbox) {
         st = AG_FAIL(err, NOMEM, "a program for %u layers", shape->n_layers);
@@ -123,6 +130,18 @@ static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_
     return AG_OK;
 }
 
+/* Before a launch nothing is aborted, bad or listed. */
+static void ask(ag_cl_token *token, const ag_row_top *top) {
+    ag_cl_token_request *request = (void *)(token->inbox + token->at.request);
+    ag_cl_token_result *result = (void *)(token->inbox + token->at.result);
+    result->aborted = result->n_listed = result->pad = 0;
+    result->bad = UINT32_MAX;
+    if (!top) return;
+    request->k = (cl_uint)top->k;
+    request->n_ids = (cl_uint)top->n_ids;
+    if (top->n_ids) memcpy(request->ids, top->ids, top->n_ids * sizeof *request->ids);
+}
+
 /* The blocks that hold slots of the layer, the new token's included. */
 static uint32_t used_blocks(const ag_kv_view *kv) {
     uint32_t most = 0;
@@ -174,6 +193,7 @@ static ag_status upload_inbox(ag_cl_backend *cl, ag_cl_token *token, const ag_de
     for (uint32_t l = 0; l < s->n_layers; l++) {
         memcpy(n_slots + (size_t)l * s->n_kv, step->kv[l].n_slots, s->n_kv * sizeof *n_slots);
     }
+    ask(token, step->top);
     return send(cl, token, at->stream, token->inbox, at->inbox_bytes);
 }
 

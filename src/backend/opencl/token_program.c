@@ -84,6 +84,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
     };
     s.n_groups = groups_for(cl, &s);
+    s.select = step->top && s.n_groups <= AG_CL_TOKEN_HEADS / 2;
     if (!is_size(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
     for (uint32_t l = 0; l < s.n_layers; l++) {
         const ag_decode_layer *layer = &step->layers[l];
@@ -95,7 +96,20 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
     return true;
 }
 
-uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 1; }
+uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) {
+    return 5 * s->n_layers + (s->select ? 2 : 1);
+}
+
+uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 2; }
+
+/* Enough that few logits pass the bound, a power of two from 2 on. */
+uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
+    enum { ENOUGH = 256 };
+    const uint32_t warps = cl->device.is_nvidia ? AG_CL_TOKEN_ITEMS / 32 : AG_CL_TOKEN_ITEMS_CPU;
+    uint32_t parts = 2;
+    while (parts < warps && parts * s->n_groups < ENOUGH) parts *= 2;
+    return parts;
+}
 
 /* ---- the program ---- */
 
@@ -192,12 +206,36 @@ static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) 
     return add_product(w, AG_CL_ADDED, layer, l->w_down, NULL, at->gate, w->n, stream);
 }
 
+/* Logits, and of each group the largest; then the best. */
+static ag_status add_end(writer *w, const ag_decode_step *step) {
+    const ag_cl_token_layout *at = &w->token->at;
+    const ag_cl_token_shape *shape = &w->token->shape;
+    const uint32_t parts = ag_cl_token_parts(w->cl, shape);
+    cl_ulong logits = 0;
+    AG_TRY(tensor_address(w, step->logits, &logits));
+    AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
+    ag_cl_token_stage *s = &w->stages[w->n - 1];
+    s->end1 = shape->select ? parts : 0;
+    s->w2 = box(w, at->heads);
+    s->w3 = box(w, at->result);
+    if (!shape->select) return AG_OK;
+    w->stages[w->n] = (ag_cl_token_stage){
+        .type = AG_CL_SELECT,
+        .rows = s->rows,
+        .k = parts,
+        .in_tag = w->n,
+        .in = box(w, at->heads),
+        .out = logits,
+        .w1 = box(w, at->result),
+        .w2 = box(w, at->request),
+    };
+    w->n++;
+    return AG_OK;
+}
+
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
                                     ag_cl_token *token) {
     writer w = {.cl = cl, .token = token, .stages = token->program};
-    cl_ulong logits = 0;
     for (uint32_t l = 0; l < step->n_layers; l++) AG_TRY(add_layer(&w, l, &step->layers[l]));
-    AG_TRY(tensor_address(&w, step->logits, &logits));
-    return add_product(&w, AG_CL_LOGITS, 0, step->lm_head, step->norm, token->at.stream, w.n,
-                       logits);
+    return add_end(&w, step);
 }

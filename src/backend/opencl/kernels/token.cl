@@ -8,11 +8,19 @@
  * A box is written again two or more stages after it was read. That is safe because every group has
  * rows of every q/k/v product and of every gate/up product: nobody can be so far ahead (the host
  * sees to it that there are no more groups than that). */
+/* Rows that a warp takes together: of q, k and v, and of a weight with short rows. */
+#ifndef SPLIT_UNITS
+#define SPLIT_UNITS 3
+#endif
+#ifndef ROW_UNITS
+#define ROW_UNITS 2
+#endif
 #include "token_attention.cl"
+#include "token_select.cl"
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define X_BYTES (X_BLOCKS * (32 + 8))
-#define SCRATCH_BYTES MAX(X_BYTES, DESK_FLOATS * 4)
+#define SCRATCH_BYTES MAX(MAX(X_BYTES, DESK_FLOATS * 4), MOST_HEADS * 4)
 #define PAIR_UNITS (WARPS >= 32 ? 2 : 4) /* a group takes at most 32 rows of gate and up at once */
 
 typedef uint __attribute__((may_alias)) word;
@@ -27,6 +35,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     __local uint4 scratch[(SCRATCH_BYTES + 15) / 16];
     __local float squares[WARPS];
     __local float gated[2 * 32];
+    __local float bound;
     __local float2 turns[HEAD_DIM / 2];
     __local stage stages[2]; /* this one, and the next */
     const uint item = get_local_id(0), group = get_group_id(0), n_groups = get_num_groups(0);
@@ -53,27 +62,34 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         }
         const uint in_tag = first_tag + st->in_tag, out_tag = first_tag + 1 + i;
 #define PRODUCT(kind, units)                                                                      \
-    product(kind, units, st, x, gated, in_tag, out_tag, eps, group, n_groups, item, aborted)
-        if (st->type == ATTENTION) {
+    product(kind, units, st, x, gated, &f, in_tag, out_tag, eps, group, n_groups, item, aborted)
+        found f = {-INFINITY, ~0u};
+        if (st->type == SELECT) {
+            choose_best(st, (__local float *)scratch, &bound, in_tag, group, n_groups, item, aborted);
+        } else if (st->type == ATTENTION) {
             for (uint unit = group; unit < n_kv * most_pieces; unit += n_groups) {
                 barrier(CLK_LOCAL_MEM_FENCE);
                 attention(&c, st, d, in_tag, out_tag, unit, most_pieces, item, aborted);
             }
         }
 #if WARP > 1
-        else if (st->type == NORMED) PRODUCT(ROWS, 2);
+        else if (st->type == NORMED) PRODUCT(SPLIT, SPLIT_UNITS);
         else if (st->type == GATED) PRODUCT(PAIRS, PAIR_UNITS);
-        else if (st->type == LOGITS) PRODUCT(ROWS, 4);
-        else if (st->k <= LONG_BLOCKS * 32 / 2) PRODUCT(ROWS, 1);
+        else if (st->type == LOGITS) PRODUCT(FLOATS, 4);
+        else if (st->k <= LONG_BLOCKS * 32 / 2) PRODUCT(ROWS, ROW_UNITS);
         else PRODUCT(LONG, 4);
 #else /* one piece of code for all: compilers for processors take long over barriers */
         else {
             const uint type = st->type;
             const int units = type == GATED ? PAIR_UNITS : type == NORMED ? 2 : type == LOGITS ? 4 : 1;
-            PRODUCT(type == GATED ? PAIRS : ROWS, units);
+            PRODUCT(type == GATED ? PAIRS : type == NORMED ? SPLIT : type == LOGITS ? FLOATS : ROWS, units);
         }
 #endif
 #undef PRODUCT
+        if (st->type == LOGITS && st->end1) {
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* the group reads its logits again */
+            send_heads(&f, gated, st->w2, st->end1, st->w3, out_tag, group, item);
+        }
         if (item < STAGE_WORDS) next[item] = held;
     }
 }

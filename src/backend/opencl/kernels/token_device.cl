@@ -53,16 +53,24 @@ static inline uint load_short(ulong a) {
     return v;
 }
 
-static inline ushort load_half_bits(ulong a) {
-    ushort h;
-    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(h) : "l"(a));
-    return h;
+/* Two scales of weights. */
+static inline uint load_scales(ulong a) {
+    uint v;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(a));
+    return v;
 }
 
 static inline float from_half(ushort h) {
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
     return f;
+}
+
+/* What lane `from` has. */
+static inline uint shuffle(uint v, uint from) {
+    uint r;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(r) : "r"(v), "r"(from));
+    return r;
 }
 
 static inline float shuffle_xor(float v, int mask) {
@@ -84,6 +92,13 @@ static inline float shuffle_from(float v, uint lane) {
 static inline int dot4(uint a, uint b, int c) {
     int r;
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+/* The same with bytes of a without a sign. */
+static inline int dot4u(uint a, uint b, int c) {
+    int r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
 
@@ -157,12 +172,20 @@ static inline uint scaled_difference(uint a, uint b, uint d) {
 #else
 
 static inline uint4 load_stream(ulong a) { return *(__global const uint4 *)a; }
-static inline ushort load_half_bits(ulong a) { return *(__global const ushort *)a; }
+static inline uint load_scales(ulong a) { return *(__global const uint *)a; }
+static inline uint load_short(ulong a) { return *(__global const ushort *)a; }
 static inline float from_half(ushort h) { return vload_half(0, (const half *)&h); }
+static inline uint shuffle(uint v, uint from) { return v; }
 static inline float shuffle_xor(float v, int mask) { return v; }
 
 static inline int dot4(uint a, uint b, int c) {
     const char4 x = as_char4(a), y = as_char4(b);
+    return c + x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+}
+
+static inline int dot4u(uint a, uint b, int c) {
+    const uchar4 x = as_uchar4(a);
+    const char4 y = as_char4(b);
     return c + x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
 }
 

@@ -16,7 +16,7 @@
 /* Blocks of x in local memory, whole numbers of what the widest batch reads. */
 #define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
 
-enum { NORMED, ATTENTION, ADDED, GATED, LOGITS };
+enum { NORMED, ATTENTION, ADDED, GATED, LOGITS, SELECT };
 
 /* One step of the program; token.h says the same to the host. */
 typedef struct stage {
@@ -131,15 +131,16 @@ static inline float norm_factor(input x, uint k, float eps) {
 
 /* ---- batches of weights ---- */
 
-/* How a warp goes over the rows: several rows at once; gate and up side by side, in chunks of 32
- * rows that a group has to itself; or one row, four segments at once. */
-enum { ROWS, PAIRS, LONG };
+/* How a warp goes over the rows: several rows at once, of one weight, of three (q, k and v) or with
+ * logits for results; gate and up side by side, in chunks of 32 rows that a group has to itself; or
+ * one row, four segments at once. */
+enum { ROWS, SPLIT, FLOATS, PAIRS, LONG };
 enum { MOST_UNITS = 4 };
 
 /* A unit is one segment of one row. */
 typedef struct batch {
     uint4 w[2 * MOST_UNITS];
-    ushort d[2 * MOST_UNITS];
+    uint d[MOST_UNITS]; /* of lane l: the scales of blocks 2 l and 2 l + 1 */
 } batch;
 
 typedef struct cursor {
@@ -158,12 +159,31 @@ typedef struct plan {
 
 /* Blocks past the end of the row meet scales of zero; the last one is read in their place. */
 static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, uint seg) {
+#ifdef WHOLE_SEGMENTS /* there are none */
+    const ulong at = w + (seg * SEG + p->lane) * 16;
+    b->w[j * 2] = load_stream(at);
+    b->w[j * 2 + 1] = load_stream(at + WARP * 16);
+    b->d[j] = load_scales(s + (seg * WARP + p->lane) * 4);
+#else
     UNROLL
     for (int i = 0; i < 2; i++) {
         const uint block = min(seg * SEG + p->lane + i * WARP, p->n_blocks - 1);
         b->w[j * 2 + i] = load_stream(w + block * 16);
-        b->d[j * 2 + i] = load_half_bits(s + block * 2);
     }
+    const uint pair = seg * WARP + p->lane;
+    if (p->n_blocks % 2 == 0) {
+        b->d[j] = load_scales(s + min(pair, p->n_blocks / 2 - 1) * 4);
+    } else { /* rows begin anywhere */
+        const uint last = p->n_blocks - 1;
+        b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2) << 16;
+    }
+#endif
+}
+
+/* The scale of block lane + i * WARP. */
+static inline float scale_of(uint pairs, int i, uint lane) {
+    const uint block = lane + i * WARP;
+    return from_half((ushort)(shuffle(pairs, block / 2) >> (block % 2 * 16)));
 }
 
 static inline void load_batch(batch *b, const int kind, const int units, __local const stage *st,
@@ -176,37 +196,37 @@ static inline void load_batch(batch *b, const int kind, const int units, __local
             load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg);
             load_unit(b, j + 1, st->w2 + row * w_row, st->s2 + row * s_row, p, c->seg);
         }
-    } else if (kind == ROWS) {
+    } else if (kind == LONG) {
+        const uint row = min(c->row, p->rows - 1);
+        UNROLL
+        for (int j = 0; j < units; j++)
+            load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg + j);
+    } else {
         UNROLL
         for (int j = 0; j < units; j++) {
             const uint row = min(c->row + j * p->step, p->rows - 1);
             ulong w = st->w1, s = st->s1;
-            if (units == 2 && row >= st->end1) {
+            if (kind == SPLIT && row >= st->end1) {
                 w = row < st->end2 ? st->w2 : st->w3;
                 s = row < st->end2 ? st->s2 : st->s3;
             }
             load_unit(b, j, w + row * w_row, s + row * s_row, p, c->seg);
         }
-    } else {
-        const uint row = min(c->row, p->rows - 1);
-        UNROLL
-        for (int j = 0; j < units; j++)
-            load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg + j);
     }
 }
 
 static inline float block_dot(uint4 w, uint4 low, uint4 high, float2 scale, float d) {
-    const uint nibbles = 0x0f0f0f0fu;
-    int a = 0, b = 0; /* two chains, so that neither waits for the other */
-    a = dot4(w.x & nibbles, low.x, a);
-    b = dot4(w.x >> 4 & nibbles, high.x, b);
-    a = dot4(w.y & nibbles, low.y, a);
-    b = dot4(w.y >> 4 & nibbles, high.y, b);
-    a = dot4(w.z & nibbles, low.z, a);
-    b = dot4(w.z >> 4 & nibbles, high.z, b);
-    a = dot4(w.w & nibbles, low.w, a);
-    b = dot4(w.w >> 4 & nibbles, high.w, b);
-    return d * (scale.x * (float)(a + b) + scale.y);
+    const uint lower = 0x0f0f0f0fu, upper = 0xf0f0f0f0u;
+    int a = 0, b = 0; /* two chains, so that neither waits for the other; b is 16 times too large */
+    a = dot4u(w.x & lower, low.x, a);
+    b = dot4u(w.x & upper, high.x, b);
+    a = dot4u(w.y & lower, low.y, a);
+    b = dot4u(w.y & upper, high.y, b);
+    a = dot4u(w.z & lower, low.z, a);
+    b = dot4u(w.z & upper, high.z, b);
+    a = dot4u(w.w & lower, low.w, a);
+    b = dot4u(w.w & upper, high.w, b);
+    return d * (scale.x * (float)(a + (b >> 4)) + scale.y);
 }
 
 static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kind, const int units,
@@ -224,7 +244,7 @@ static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kin
                 high = x.quants[at * 2 + 1];
                 scale = x.scales[at];
             }
-            acc[j] += block_dot(b->w[j * 2 + i], low, high, scale, from_half(b->d[j * 2 + i]));
+            acc[j] += block_dot(b->w[j * 2 + i], low, high, scale, scale_of(b->d[j], i, lane));
         }
     }
 }
@@ -248,6 +268,17 @@ static inline bool advance(cursor *c, const int kind, const plan *p) {
 
 /* ---- results ---- */
 
+/* Of the logits that a warp has computed: the largest, and the first that is none. */
+typedef struct found {
+    float most;
+    uint bad;
+} found;
+
+static inline void look_at(found *f, float y, uint row) {
+    if (isnan(y) || y == INFINITY) f->bad = min(f->bad, row);
+    else f->most = fmax(f->most, y);
+}
+
 /* gated [2][32]: the chunk being put together, and the one before, which may still be read. */
 static inline void finish_pairs(const int units, const float acc[MOST_UNITS], float factor,
                                 __local const stage *st, const plan *p, const cursor *c,
@@ -267,15 +298,16 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
 
 static inline void finish_rows(const int kind, const int units, const float acc[MOST_UNITS],
                                float factor, __local const stage *st, const plan *p,
-                               const cursor *c, uint tag) {
+                               const cursor *c, found *f, uint tag) {
     if (p->lane) return;
     UNROLL
     for (int j = 0; j < (kind == LONG ? 1 : units); j++) {
         const uint row = c->row + j * p->step;
         if (row >= p->rows) break;
         float y = acc[j] * factor;
-        if (kind == ROWS && units == 4) {
+        if (kind == FLOATS) {
             ((__global float *)st->out)[row] = y;
+            look_at(f, y, row);
             continue;
         }
         /* Nobody but this warp writes this row of the stream. */
@@ -289,14 +321,14 @@ static inline void finish_rows(const int kind, const int units, const float acc[
 
 static inline void finish(const int kind, const int units, float acc[MOST_UNITS], float factor,
                           __local const stage *st, const plan *p, const cursor *c,
-                          __local float *gated, uint tag, uint item) {
+                          __local float *gated, found *f, uint tag, uint item) {
     if (kind == LONG) acc[0] += acc[1] + acc[2] + acc[3];
     UNROLL
     for (int m = WARP / 2; m > 0; m /= 2)
         UNROLL
         for (int j = 0; j < (kind == LONG ? 1 : units); j++) acc[j] += shuffle_xor(acc[j], m);
     if (kind == PAIRS) finish_pairs(units, acc, factor, st, p, c, gated, tag, item);
-    else finish_rows(kind, units, acc, factor, st, p, c, tag);
+    else finish_rows(kind, units, acc, factor, st, p, c, f, tag);
     acc[0] = acc[1] = acc[2] = acc[3] = 0;
 }
 
@@ -305,7 +337,7 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
 /* kind and units are constants, so that each use becomes code of its own. Every warp of a group goes
  * equally often around, since there are barriers inside. */
 static inline void product(const int kind, const int units, __local const stage *st, input x,
-                           __local float *gated, uint in_tag, uint out_tag, float eps, uint group,
+                           __local float *gated, found *f, uint in_tag, uint out_tag, float eps, uint group,
                            uint n_groups, uint item, volatile __global uint *aborted) {
     const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
     plan p;
@@ -324,13 +356,18 @@ static inline void product(const int kind, const int units, __local const stage 
     const uint rounds = kind == PAIRS ? (p.rows / 32 + n_groups - 1) / n_groups * p.subs
                                       : (p.rows + p.round - 1) / p.round;
     cursor next = {kind == PAIRS ? group * 32 + p.first_row : p.first_row, 0, group, 0}, now = next;
-    const bool ahead = WARP > 1 && units == 4 && kind != LONG; /* it pays where there are many */
-    batch first, second;
+    /* Batches on their way at once; a row of LONG is done in one. */
+    const uint ahead = WARP == 1 || units < MOST_UNITS || kind == LONG ? 1 : kind == PAIRS ? 3 : 2;
+    batch first, second, third;
     load_batch(&first, kind, units, st, &p, &next);
     uint left = rounds * per_row;
-    if (ahead && left > 1) {
+    if (ahead > 1 && left > 1) {
         advance(&next, kind, &p);
         load_batch(&second, kind, units, st, &p, &next);
+    }
+    if (ahead > 2 && left > 2) {
+        advance(&next, kind, &p);
+        load_batch(&third, kind, units, st, &p, &next);
     }
     if (st->norm) take_normed(x, st, in_tag, item, aborted);
     else take_blocks(x, st, in_tag, item, aborted);
@@ -341,20 +378,24 @@ static inline void product(const int kind, const int units, __local const stage 
     float acc[MOST_UNITS] = {0, 0, 0, 0};
 #define TURN(b)                                                                                   \
     multiply(acc, &b, kind, units, x, now.seg, p.lane);                                           \
-    if (left > (ahead ? 2 : 1)) {                                                                 \
+    if (left > ahead) {                                                                           \
         advance(&next, kind, &p);                                                                 \
         load_batch(&b, kind, units, st, &p, &next);                                               \
     }                                                                                             \
     {                                                                                             \
         const cursor at = now;                                                                    \
         if (advance(&now, kind, &p))                                                              \
-            finish(kind, units, acc, factor, st, &p, &at, gated, out_tag, item);                  \
+            finish(kind, units, acc, factor, st, &p, &at, gated, f, out_tag, item);                  \
     }
     for (; left > 0; left--) {
         TURN(first)
-        if (ahead) {
+        if (ahead > 1) {
             if (--left == 0) break;
             TURN(second)
+        }
+        if (ahead > 2) {
+            if (--left == 0) break;
+            TURN(third)
         }
     }
 #undef TURN

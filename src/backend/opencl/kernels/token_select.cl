@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last stage of token.cl: the best of the logits, of which there are at least k. Each group has
+ * told the largest values of some parts of its rows; the k-th of all these is a bound that at least
+ * k logits reach and few more. Who reaches it is listed, in no order, and the host sorts. */
+#ifndef TOKEN_SELECT
+#define TOKEN_SELECT
+
+#include "token_product.cl"
+
+enum { MOST_HEADS = 1024, MOST_LISTED = 384, MOST_IDS = 128 }; /* token.h says the same */
+
+/* What the host asks for. */
+typedef struct request {
+    uint k, n_ids;
+    int ids[MOST_IDS];
+} request;
+
+typedef struct result {
+    uint aborted;
+    uint bad;      /* first row that is NaN or +Inf; the host has put ~0 there */
+    uint n_listed; /* may be more than there is room for */
+    uint pad;
+    float at[MOST_IDS];       /* logits of the ids */
+    ulong listed[MOST_LISTED]; /* as in top_k.cl: order of the value, complement of the id */
+} result;
+
+/* The largest values of parts of the group's rows leave as packets, `parts` of them. */
+static inline void send_heads(const found *f, __local float *of_warps, ulong box, uint parts,
+                              ulong result_at, uint tag, uint group, uint item) {
+    if (item % WARP == 0) of_warps[item / WARP] = f->most;
+    if (item % WARP == 0 && f->bad != ~0u)
+        atomic_min(&((volatile __global result *)result_at)->bad, f->bad);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item >= parts) return;
+    float most = -INFINITY;
+    for (uint w = item; w < WARPS; w += parts) most = fmax(most, of_warps[w]);
+    put(box, group * parts + item, as_uint(most), tag);
+}
+
+/* The k-th largest of n, n even; -INFINITY if there are not so many. */
+static inline float find_bound(__local float *heads, __local float *bound, ulong box, uint n, uint k,
+                               uint tag, uint item, volatile __global uint *aborted) {
+    for (uint i = item; i < n / 2; i += LOCAL) {
+        const ulong2 v = await2(peek2(box, 2 * i), box, 2 * i, tag, aborted);
+        heads[2 * i] = packet_float(v.x);
+        heads[2 * i + 1] = packet_float(v.y);
+    }
+    if (item == 0) *bound = -INFINITY;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = item; i < n; i += LOCAL) {
+        const float mine = heads[i];
+        uint before = 0;
+        for (uint j = 0; j < n; j++) before += heads[j] > mine || (heads[j] == mine && j < i);
+        if (before + 1 == k) *bound = mine;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return *bound;
+}
+
+static inline ulong candidate(float v, uint id) {
+    const uint bits = as_uint(v == 0.0f ? 0.0f : v); /* zeros are equals, whatever their sign */
+    const uint order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (ulong)order << 32 | ~id;
+}
+
+/* Of a SELECT stage: rows of the logits, k parts of a group, in the box of heads, out the logits,
+ * w1 the result, w2 the request. A group looks through the rows that it has computed. */
+static inline void choose_best(__local const stage *st, __local float *heads, __local float *bound,
+                               uint in_tag, uint group, uint n_groups, uint item,
+                               volatile __global uint *aborted) {
+    __global const request *wanted = (__global const request *)st->w2;
+    __global result *to = (__global result *)st->w1;
+    __global const float *logits = (__global const float *)st->out;
+    const float least = find_bound(heads, bound, st->in, n_groups * st->k, wanted->k, in_tag, item, aborted);
+    for (uint row = group + n_groups * item; row < st->rows; row += n_groups * LOCAL) {
+        const float v = logits[row];
+        if (!(v >= least) || !isfinite(v)) continue;
+        const uint i = atomic_inc((volatile __global uint *)&to->n_listed);
+        if (i < MOST_LISTED) to->listed[i] = candidate(v, row);
+    }
+    for (uint i = item; i < wanted->n_ids; i += LOCAL) {
+        const uint row = (uint)wanted->ids[i];
+        if (row % n_groups == group) to->at[i] = logits[row];
+    }
+}
+
+#endif
