@@ -65,6 +65,7 @@ static const ag_backend_ops cpu_ops = {
     .attention_reserve = ag_cpu_attention_reserve,
     .for_each = cpu_for_each,
     .unpack = ag_cpu_unpack,
+    .key_scores = ag_cpu_key_scores,
 };
 
 /* ---- scratch ---- */

@@ -86,6 +86,8 @@ typedef struct ag_cpu_partial {
 /* Slots that one call of the attention kernel covers, from a multiple of it on. */
 enum { AG_ATTENTION_SPAN = 512 };
 
+enum { AG_KEY_SCORE_ROWS = 16 };
+
 static inline size_t ag_cpu_value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
 typedef struct ag_cpu_kernels {
@@ -117,6 +119,9 @@ typedef struct ag_cpu_kernels {
                              uint32_t slot0, const float *max, const float *sum, void *scratch);
     size_t (*attention_scratch_bytes)(uint32_t head_dim, uint32_t n_queries);
     uint32_t attention_queries; /* that share a call, if there are so many; 0: some */
+    /* scores[slot] = -cos(key, mean of the keys divided by their lengths) for a head's slots; 0 for
+     * a key of zeros. scratch: floats of AG_KEY_SCORE_ROWS + 1 rows of ag_cpu_value_stride. */
+    void (*key_scores)(float *scores, const ag_cpu_kv_head *kv, void *scratch);
     /* n values of a row of a cache as floats, and floats as such a row: to the bit what
      * ag_dequantize_row and ag_quantize_row with AG_ROUND_KV do. false: ag_quantize_row has to do
      * it, for there is a block of zeros or what cannot be kept; dst may then hold anything. */

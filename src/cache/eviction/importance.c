@@ -54,9 +54,10 @@ size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_p
     size_t n = kv->max_slots, heads = kv->n_kv_heads;
     size_t lists = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
     if (policy->importance != AG_IMPORTANCE_KEYS) return n * (lists + sizeof *s->importance);
+    const size_t all = n * (lists + heads * sizeof *s->importance);
+    if (policy->from_keys == ag_eviction_keydiff.from_keys) return all; /* no backend needs more */
     size_t workers = heads < MOST_WORKERS ? heads : MOST_WORKERS;
-    return n * (lists + heads * sizeof *s->importance) +
-           workers * kv->head_dim * (n * sizeof *s->keys + sizeof *s->mean);
+    return all + workers * kv->head_dim * (n * sizeof *s->keys + sizeof *s->mean);
 }
 
 void ag_eviction_scratch_release(ag_eviction_scratch *s) {

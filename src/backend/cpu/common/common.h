@@ -30,6 +30,7 @@ void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
                                  const float *sum, void *scratch);
 size_t ag_attention_scratch_bytes__common(uint32_t head_dim, uint32_t n_queries);
 
+void ag_key_scores__common(float *scores, const ag_cpu_kv_head *kv, void *scratch);
 void ag_kv_load__common(ag_dtype type, float *dst, const void *src, size_t n);
 bool ag_kv_store__common(ag_dtype type, void *dst, const float *src, size_t n);
 

@@ -20,6 +20,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->attention_merge = ag_attention_merge__common;
     t->attention_scores = ag_attention_scores__common;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__common;
+    t->key_scores = ag_key_scores__common;
     t->kv_load = ag_kv_load__common;
     t->kv_store = ag_kv_store__common;
 }

@@ -62,6 +62,7 @@ void ag_attention_scores__neon_dotprod(float *scores, const ag_cpu_queries *quer
                                        const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
                                        const float *sum, void *scratch);
 size_t ag_attention_scratch_bytes__neon_dotprod(uint32_t head_dim, uint32_t n_queries);
+void ag_key_scores__neon(float *scores, const ag_cpu_kv_head *kv, void *scratch);
 void ag_kv_load__neon(ag_dtype type, float *dst, const void *src, size_t n);
 bool ag_kv_store__neon(ag_dtype type, void *dst, const float *src, size_t n);
 

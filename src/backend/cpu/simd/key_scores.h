@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How unlike the others each key of a head is, for whoever has included a vec.h. Few rows at a time
+ * become floats, and do so twice: they stay in the first-level cache, where a whole head would not
+ * stay in any. */
+#ifndef AG_BACKEND_CPU_SIMD_KEY_SCORES_H
+#define AG_BACKEND_CPU_SIMD_KEY_SCORES_H
+
+#include "backend/cpu/simd/cache_rows.h"
+
+#include <math.h>
+
+enum { TOGETHER = 4 }; /* rows that are multiplied side by side */
+
+/* The n rows from `slot` on, of one block. */
+static const float *keys_from(const ag_cpu_kv_head *kv, const cache_rows *keys, float *room,
+                              uint32_t slot, uint32_t n) {
+    const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK] + kv->k_offset;
+    return load_rows(room, block + slot % AG_KV_BLOCK * keys->row_bytes, n, keys);
+}
+
+/* Up to TOGETHER rows, each times `other`, or itself if that is NULL. */
+INLINE void multiply_rows(float *dots, const float *rows, size_t width, uint32_t n,
+                          const float *other) {
+    vec acc[TOGETHER];
+    const float *row[TOGETHER];
+    float lanes[LANES];
+    for (uint32_t k = 0; k < TOGETHER; k++) {
+        row[k] = rows + (k < n ? k : n - 1) * width;
+        acc[k] = v_zero();
+    }
+    for (size_t i = 0; i < width; i += LANES) {
+        const vec common = v_load((other ? other : rows) + i);
+        for (int k = 0; k < TOGETHER; k++) {
+            const vec key = v_load(row[k] + i);
+            acc[k] = v_fma(key, other ? common : key, acc[k]);
+        }
+    }
+    const vec low = v_add(v_zip_low(acc[0], acc[1]), v_zip_high(acc[0], acc[1]));
+    const vec high = v_add(v_zip_low(acc[2], acc[3]), v_zip_high(acc[2], acc[3]));
+    v_store(lanes, v_add(v_pairs_low(low, high), v_pairs_high(low, high)));
+    for (int k = 0; k < TOGETHER; k++) {
+        dots[k] = lanes[k];
+        for (int quad = 4; quad < LANES; quad += 4) dots[k] += lanes[quad + k];
+    }
+}
+
+/* Inverted lengths of up to TOGETHER rows; the rows, divided by their lengths, are added to sum. */
+INLINE void add_directions(float *inverse, float *sum, const float *rows, size_t width,
+                           uint32_t n) {
+    float squares[TOGETHER];
+    multiply_rows(squares, rows, width, n, NULL);
+    for (uint32_t k = 0; k < n; k++) inverse[k] = squares[k] > 0 ? 1 / sqrtf(squares[k]) : 0;
+    for (size_t i = 0; i < width; i += LANES) {
+        vec v = v_load(sum + i);
+        for (uint32_t k = 0; k < n; k++) {
+            v = v_fma(v_load(rows + k * width + i), v_set(inverse[k]), v);
+        }
+        v_store(sum + i, v);
+    }
+}
+
+/* Up to TOGETHER scores, of which the inverted lengths stand there. */
+INLINE void finish_scores(float *scores, const float *rows, size_t width, uint32_t n,
+                          const float *mean) {
+    float dots[TOGETHER];
+    multiply_rows(dots, rows, width, n, mean);
+    for (uint32_t i = 0; i < n; i++) scores[i] *= dots[i];
+}
+
+/* First lengths and the sum of directions, then, with `mean` of length -1, the scores. */
+INLINE void over_keys(const bool lengths, float *scores, float *mean, float *room,
+                      const ag_cpu_kv_head *kv) {
+    const cache_rows keys = cache_rows_of(kv->k_type, kv->head_dim);
+    for (uint32_t s = 0; s < kv->n_slots; s += AG_KEY_SCORE_ROWS) {
+        const uint32_t left = kv->n_slots - s;
+        const uint32_t n = left < AG_KEY_SCORE_ROWS ? left : AG_KEY_SCORE_ROWS;
+        const float *rows = keys_from(kv, &keys, room, s, n);
+        for (uint32_t k = 0; k < n; k += TOGETHER, rows += TOGETHER * keys.width) {
+            const uint32_t some = n - k < TOGETHER ? n - k : TOGETHER;
+            if (lengths) add_directions(scores + s + k, mean, rows, keys.width, some);
+            else finish_scores(scores + s + k, rows, keys.width, some, mean);
+        }
+    }
+}
+
+static void score_keys(float *scores, const ag_cpu_kv_head *kv, void *scratch) {
+    const size_t width = ag_cpu_value_stride(kv->head_dim);
+    float *mean = scratch, *room = mean + width, square[TOGETHER];
+    memset(mean, 0, width * sizeof *mean);
+    over_keys(true, scores, mean, room, kv);
+    multiply_rows(square, mean, width, 1, NULL);
+    const vec scale = v_set(square[0] > 0 ? -1 / sqrtf(square[0]) : 0);
+    for (size_t i = 0; i < width; i += LANES) v_store(mean + i, v_mul(v_load(mean + i), scale));
+    over_keys(false, scores, mean, room, kv);
+}
+
+#endif
