@@ -89,6 +89,20 @@ static void move_part(const head_part *p, const uint32_t *keep, uint32_t n_keep)
     }
 }
 
+enum { N_PARTS = 3 };
+
+typedef struct move_job {
+    head_part parts[N_PARTS];
+    const uint32_t *keep;
+    uint32_t n_keep;
+} move_job;
+
+static void move_parts(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    const move_job *job = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) move_part(&job->parts[i], job->keep, job->n_keep);
+}
+
 /* The host addresses of a layer's blocks into c->mapped; false if the host does not see one. */
 static bool map_blocks(const ag_kv_cache *c, uint32_t layer) {
     const ag_kv_block *blocks = &c->blocks[(size_t)layer * c->at.blocks_per_layer];
@@ -115,12 +129,14 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
         return AG_OK;
     }
     const size_t rows = (size_t)head * AG_KV_BLOCK, position = sizeof(uint32_t);
-    const head_part parts[] = {
-        {c->mapped, rows * c->at.k_row, c->at.k_row},
-        {c->mapped, c->at.v_offset + rows * c->at.v_row, c->at.v_row},
-        {c->mapped, c->at.p_offset + rows * position, position},
+    move_job job = {
+        {{c->mapped, rows * c->at.k_row, c->at.k_row},
+         {c->mapped, c->at.v_offset + rows * c->at.v_row, c->at.v_row},
+         {c->mapped, c->at.p_offset + rows * position, position}},
+        keep,
+        n_keep,
     };
-    for (int i = 0; i < 3; i++) move_part(&parts[i], keep, n_keep);
+    ag_for_each(c->backend, N_PARTS, move_parts, &job);
     ag_kv_move_positions(c, layer, head, keep, n_keep);
     return AG_OK;
 }

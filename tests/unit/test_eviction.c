@@ -105,8 +105,13 @@ static void selection_agrees_with_a_full_sort(void **state) {
     for (int round = 0; round < 300; round++) {
         uint32_t n = 2 + (uint32_t)rand() % (MOST - 2), n_keep = 1 + (uint32_t)rand() % (n - 1);
         make_head(h, n, 0, 0, 0);
-        int spread = round % 2 ? 5 : 100000;
-        for (uint32_t s = 0; s < n; s++) h->importance[s] = (float)(rand() % spread);
+        static const float few[] = {-0.0f, 0.0f, -1, 1, 1.0000001f, -1e-40f, INFINITY, -INFINITY};
+        for (uint32_t s = 0; s < n; s++) {
+            const int r = rand();
+            if (round % 3 == 0) h->importance[s] = few[r % 8];
+            else if (round % 3 == 1) h->importance[s] = (float)(r % 5);
+            else h->importance[s] = (float)(r % 100000 - 50000) * 1e-3f;
+        }
         ag_evict_select(&h->view, h->importance, 0, n_keep, h->keep);
         for (uint32_t s = 0; s < n; s++) {
             uint32_t before = 0; /* slots that stay rather than s */

@@ -1,9 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/select.h"
 
-/* Whether slot a stays rather than slot b: a total order, so that the result is one. */
-static bool stays_before(const float *score, uint32_t a, uint32_t b) {
-    return score[a] > score[b] || (score[a] == score[b] && a < b);
+#include <string.h>
+
+/* Selection by counting: a histogram over the upper bits of the scores tells in which bin the last
+ * slot to stay lies; only that bin's slots are compared with one another. */
+enum { BIN_BITS = 12, N_BINS = 1 << BIN_BITS };
+
+/* Numbers in the order of scores; no score is NaN. */
+static uint32_t rank_of(float score) {
+    uint32_t bits;
+    score += 0.0f; /* -0 is no less than 0 */
+    memcpy(&bits, &score, sizeof bits);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static uint32_t bin_of(float score) { return rank_of(score) >> (32 - BIN_BITS); }
+
+/* The bin of the n-th highest score (from 0) of slots [first, end); of *n those in higher bins are
+ * taken. */
+static uint32_t bin_with(const float *score, uint32_t first, uint32_t end, uint32_t *n) {
+    uint32_t count[N_BINS] = {0}, bin = N_BINS - 1;
+    for (uint32_t s = first; s < end; s++) count[bin_of(score[s])]++;
+    for (; *n >= count[bin]; bin--) *n -= count[bin];
+    return bin;
 }
 
 static void swap(uint32_t *a, uint32_t *b) {
@@ -42,18 +62,31 @@ static uint32_t nth_slot(const float *score, uint32_t *slots, uint32_t count, ui
     }
 }
 
+/* The slot that is n-th (from 0) in the order among [first, end). */
+static uint32_t last_to_stay(const float *score, uint32_t *work, uint32_t first, uint32_t end,
+                             uint32_t n) {
+    const uint32_t bin = bin_with(score, first, end, &n);
+    uint32_t count = 0;
+    for (uint32_t s = first; s < end; s++) {
+        work[count] = s;
+        count += bin_of(score[s]) == bin;
+    }
+    return nth_slot(score, work, count, n);
+}
+
 void ag_evict_select(const ag_eviction_view *v, const float *score, uint32_t n_recent,
                      uint32_t n_keep, uint32_t *keep) {
     uint32_t first = v->n_protected + v->n_expired, n = 0;
     uint32_t newest = v->n_slots - n_recent;
     if (newest < first) newest = first;
-    uint32_t n_between = newest - first, n_chosen = n_keep - v->n_protected - (v->n_slots - newest);
+    uint32_t n_chosen = n_keep - v->n_protected - (v->n_slots - newest);
     for (uint32_t s = 0; s < v->n_protected; s++) keep[n++] = s;
     if (n_chosen) {
-        for (uint32_t i = 0; i < n_between; i++) v->work[i] = first + i;
-        uint32_t last = nth_slot(score, v->work, n_between, n_chosen - 1);
-        for (uint32_t s = first; s < newest; s++) {
-            if (!stays_before(score, last, s)) keep[n++] = s;
+        const uint32_t last = last_to_stay(score, v->work, first, newest, n_chosen - 1);
+        const float bound = score[last];
+        for (uint32_t s = first; s < newest && n < v->n_protected + n_chosen; s++) {
+            keep[n] = s;
+            n += (uint32_t)((score[s] > bound) | ((score[s] == bound) & (s <= last)));
         }
     }
     for (uint32_t s = newest; s < v->n_slots; s++) keep[n++] = s;
