@@ -112,15 +112,15 @@ simulated() {
     fi
 }
 
-# Prefill and decode of a small model: a simulator takes minutes for what a processor does in a second. The operations
-# by themselves are in the suite.
+# Prefill, a token and its launches made again, of a small model: a simulator takes minutes for what a processor does in a
+# second. The operations by themselves are in the suite.
 stage_oclgrind() {
     require oclgrind
     build_preset "$native_preset"
     local bin=build/$native_preset/bin lanes
     for lanes in 0 1; do
         simulated "$lanes" "$bin/antigravity" generate -q -b opencl -m tests/data/golden/models/gqa-llama3rope-sharded \
-            --kv-type q8_0,q4_0 --prompt-ids "3 40 77" -n 2 --temp 0
+            --kv-type q8_0,q4_0 --prompt-ids "3 40 77" -n 3 --temp 0
     done
 }
 
