@@ -167,8 +167,9 @@ done
 
 if [ "${stages[*]}" = native ]; then
     scripts/setup.sh
-else
-    scripts/setup.sh --all || say "Some tools are missing; the stages that need them are skipped."
+elif ! scripts/setup.sh --all; then
+    scripts/setup.sh # What every stage needs; without it there is nothing to go on with.
+    say "Some tools are missing; the stages that need them are skipped."
 fi
 
 mkdir -p build/log
