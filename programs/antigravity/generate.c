@@ -103,28 +103,15 @@ static bool keep_text(generation *g, const char *text, size_t len) {
     return true;
 }
 
-static bool keep_id(generation *g, int32_t id) {
-    ag_ids *ids = &g->ids;
-    if (ids->n == ids->cap) {
-        size_t cap = ids->cap ? ids->cap * 2 : 256;
-        int32_t *grown = realloc(ids->data, cap * sizeof *grown);
-        if (!grown) return false;
-        ids->data = grown;
-        ids->cap = cap;
-    }
-    ids->data[ids->n++] = id;
-    return true;
-}
-
 static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     generation *g = user;
     progress_end();
-    if (id >= 0 && !kept_add(&g->kept, id)) {
+    if (id >= 0 && !ids_add(&g->kept.ids, id)) {
         g->out_of_memory = true;
         return false;
     }
     if (g->o.json) {
-        g->out_of_memory = (id >= 0 && !keep_id(g, id)) || !keep_text(g, text, len);
+        g->out_of_memory = (id >= 0 && !ids_add(&g->ids, id)) || !keep_text(g, text, len);
         return !g->out_of_memory && !interrupted();
     }
     bool ok = g->engine.tokenizer || id < 0 ? print(g, text, len) : print_id(g, id);

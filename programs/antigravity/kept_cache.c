@@ -74,26 +74,13 @@ int kept_check(const kept_options *o) {
 
 void kept_free(kept_cache *k) { free(k->ids.data); }
 
-bool kept_add(kept_cache *k, int32_t id) {
-    ag_ids *ids = &k->ids;
-    if (ids->n == ids->cap) {
-        size_t cap = ids->cap ? ids->cap * 2 : 256;
-        int32_t *grown = realloc(ids->data, cap * sizeof *grown);
-        if (!grown) return false;
-        ids->data = grown;
-        ids->cap = cap;
-    }
-    ids->data[ids->n++] = id;
-    return true;
-}
-
 static int restore(kept_cache *k, const char *path, const engine *e, bool verbose) {
     ag_error err;
     ag_ids ids = {0};
     if (ag_session_restore(e->session, path, e->tokenizer, &ids, &err) != AG_OK)
         return complain_error(&err);
     bool kept = true;
-    for (size_t i = 0; kept && i < ids.n; i++) kept = kept_add(k, ids.data[i]);
+    for (size_t i = 0; kept && i < ids.n; i++) kept = ids_add(&k->ids, ids.data[i]);
     ag_ids_free(&ids);
     if (!kept) return complain_no_memory();
     uint32_t position = ag_session_position(e->session);
@@ -143,7 +130,7 @@ int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prom
     for (size_t i = 0; code == EXIT_DONE && i < k->ids.n; i++)
         ag_sampler_accept(sampler, k->ids.data[i]);
     for (size_t i = k->n_reused; code == EXIT_DONE && i < p->n; i++) {
-        if (!kept_add(k, p->ids[i])) code = complain_no_memory();
+        if (!ids_add(&k->ids, p->ids[i])) code = complain_no_memory();
     }
     return code;
 }

@@ -27,8 +27,6 @@ void kept_free(kept_cache *k);
  * tokens it holds, and adds the prompt's to the list. Returns an exit code, as all here. */
 int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
                ag_sampler *sampler, bool verbose);
-/* A token was chosen. False: out of memory. */
-bool kept_add(kept_cache *k, int32_t id);
 /* The prompt has been consumed: for the next run with --prompt-cache. */
 int kept_after_prompt(kept_cache *k, const kept_options *o, const engine *e, const prompt *p);
 /* The generation has ended: for --save-cache. */

@@ -124,3 +124,15 @@ void prompt_free(prompt *p) {
     free(p->ids);
     *p = (prompt){0};
 }
+
+bool ids_add(ag_ids *ids, int32_t id) {
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? ids->cap * 2 : 256;
+        int32_t *grown = realloc(ids->data, cap * sizeof *grown);
+        if (!grown) return false;
+        ids->data = grown;
+        ids->cap = cap;
+    }
+    ids->data[ids->n++] = id;
+    return true;
+}

@@ -29,6 +29,8 @@ int prompt_read(prompt *p, const prompt_options *o);
 /* Fills ids from the text. */
 int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t);
 int prompt_check_ids(const prompt *p, uint32_t n_vocab);
+/* At the list's end. False: out of memory. */
+bool ids_add(ag_ids *ids, int32_t id);
 void prompt_free(prompt *p);
 
 #endif
