@@ -105,11 +105,26 @@ static uint32_t largest(const number_list *list) {
     return v;
 }
 
+/* Tokens of the longest prompt or generation. */
+static uint32_t longest(const bench_options *o) {
+    const uint32_t prompt = largest(&o->n_prompt), gen = largest(&o->n_gen);
+    return prompt > gen ? prompt : gen;
+}
+
 /* The sessions of the row that has most tokens. */
 static engine_sessions largest_sessions(const bench_options *o) {
-    const uint32_t prompt = largest(&o->n_prompt), gen = largest(&o->n_gen);
-    const uint32_t more = prompt > gen ? prompt : gen;
-    return (engine_sessions){session_params(&o->model, largest(&o->depth) + more), o->parallel};
+    return (engine_sessions){session_params(&o->model, largest(&o->depth) + longest(o)),
+                             o->parallel};
+}
+
+/* Whether every row fits, before the first one is measured. */
+static int check_lengths(const bench_options *o, const ag_model_info *info) {
+    const uint32_t depth = largest(&o->depth);
+    if ((uint64_t)depth + longest(o) <= info->max_positions) return EXIT_DONE;
+    complain("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
+             " that the model was trained for",
+             longest(o), depth, info->max_positions);
+    return EXIT_USAGE;
 }
 
 static int open_model(bench *b) {
@@ -119,6 +134,7 @@ static int open_model(bench *b) {
     b->name = o->shape;
     if (!o->shape) {
         int code = engine_inspect(e, &o->model);
+        if (code == EXIT_DONE) code = check_lengths(o, &e->info);
         if (code == EXIT_DONE) code = engine_load(e, &o->model, &sessions);
         const char *slash = e->dir ? strrchr(e->dir, '/') : NULL;
         b->name = slash && slash[1] ? slash + 1 : e->dir;
@@ -134,7 +150,7 @@ static int open_model(bench *b) {
     progress_end();
     if (status != AG_OK) return complain_error(&err);
     e->info = *ag_model_get_info(e->model);
-    return EXIT_DONE;
+    return check_lengths(o, &e->info);
 }
 
 static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_gen,
@@ -146,12 +162,6 @@ static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_g
         .parallel = b->o->parallel,
         .threads = ag_backend_threads(b->engine.backend),
     };
-    if ((uint64_t)depth + n_prompt + n_gen > b->engine.info.max_positions) {
-        complain("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
-                 " that the model was trained for",
-                 n_prompt + n_gen, depth, b->engine.info.max_positions);
-        return EXIT_USAGE;
-    }
     int code = bench_measure(b, &row);
     if (code != EXIT_DONE) return code;
     if (!bench_table_add(table, b, &row)) return complain_no_memory();

@@ -17,7 +17,7 @@ typedef struct command {
 static const command commands[] = {
     {"generate", command_generate, "continue a prompt; the text appears as it is made"},
     {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},
-    {"eval", command_eval, "measure a model's quality: perplexity of a text"},
+    {"eval", command_eval, "measure a model's quality, and what a smaller KV cache costs of it"},
     {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},
     {"info", command_info, "what a model is, and the memory it will take"},
     {"devices", command_devices, "list what models can run on here"},

@@ -196,6 +196,13 @@ static void bench_gives_a_row_for_each_test(void **state) {
     cli_free(&r);
 }
 
+static void a_row_that_does_not_fit_is_refused_before_any_is_measured(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "-m", TINY, "-p", "2", "-n", "2", "-d", "0,600", "-r", "1");
+    assert_refused(&r, 2, "2 tokens after 600 pass the 512 that the model was trained for");
+    cli_free(&r);
+}
+
 static void bench_measures_a_model_directory_and_sequences_together(void **state) {
     (void)state;
     cli_result r =
@@ -227,6 +234,7 @@ int main(void) {
         cmocka_unit_test(info_tells_what_the_model_is_and_takes),
         cmocka_unit_test(devices_lists_the_cpu),
         cmocka_unit_test(bench_gives_a_row_for_each_test),
+        cmocka_unit_test(a_row_that_does_not_fit_is_refused_before_any_is_measured),
         cmocka_unit_test(bench_measures_a_model_directory_and_sequences_together),
         cmocka_unit_test(bench_refuses_more_tokens_than_positions),
     };
