@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/avx2/matmul_floats.h"
+#include "backend/cpu/avx2/floats.h"
 
-INLINE __m256 load(const unsigned char *p) {
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) {
     const __m128i halves = _mm_loadu_si128((const void *)p);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/avx2/matmul_floats.h"
+#include "backend/cpu/avx2/floats.h"
 
-INLINE __m256 load(const unsigned char *p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
-}
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) { return v_load_f16(p); }
 
 void ag_matmul_f16__avx2(float *y, size_t y_stride, const void *packed, size_t m,
                          const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {

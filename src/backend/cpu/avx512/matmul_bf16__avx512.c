@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/avx512/matmul_floats.h"
+#include "backend/cpu/avx512/floats.h"
 
-INLINE __m512 load(const unsigned char *p, uint32_t n) {
-    const __m256i halves = _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) {
+    const __m256i halves = _mm256_loadu_si256((const void *)p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 

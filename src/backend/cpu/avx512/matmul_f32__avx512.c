@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/avx512/matmul_floats.h"
+#include "backend/cpu/avx512/floats.h"
 
-INLINE __m512 load(const unsigned char *p, uint32_t n) {
-    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
-}
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) { return v_load((const void *)p); }
 
 void ag_matmul_f32__avx512(float *y, size_t y_stride, const void *packed, size_t m,
                            const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/neon/matmul_floats.h"
+#include "backend/cpu/neon/floats.h"
 
-INLINE float32x4_t load(const unsigned char *p) {
-    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16((const void *)p), 16));
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) {
+    const uint16x8_t halves = vld1q_u16((const void *)p);
+    return (wide){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(halves), 16)),
+                  vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(halves), 16))};
 }
 
 void ag_matmul_bf16__neon(float *y, size_t y_stride, const void *packed, size_t m,

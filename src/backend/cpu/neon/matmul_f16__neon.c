@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/neon/matmul_floats.h"
+#include "backend/cpu/neon/floats.h"
 
-INLINE float32x4_t load(const unsigned char *p) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const void *)p)));
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) {
+    return (wide){v_load_f16(p), v_load_f16(p + 2 * LANES)};
 }
 
 void ag_matmul_f16__neon(float *y, size_t y_stride, const void *packed, size_t m,

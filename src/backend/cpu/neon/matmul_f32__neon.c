@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/neon/matmul_floats.h"
+#include "backend/cpu/neon/floats.h"
 
-INLINE float32x4_t load(const unsigned char *p) { return vld1q_f32((const void *)p); }
+#include "backend/cpu/simd/matmul_floats.h"
+
+INLINE wide load(const unsigned char *p) { return wide_load((const void *)p); }
 
 void ag_matmul_f32__neon(float *y, size_t y_stride, const void *packed, size_t m,
                          const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with rows of floats of any width. Element k goes to lane k % 8 and the lanes are added
- * in one order, whatever the number of rows. A type brings a function that loads 8 of its values;
- * everything here is inlined into its kernel. */
-#ifndef AG_BACKEND_CPU_AVX2_MATMUL_FLOATS_H
-#define AG_BACKEND_CPU_AVX2_MATMUL_FLOATS_H
+/* Products with rows of floats of any width, for whoever has included a floats.h. Element k goes to
+ * lane k % WIDE and the lanes are added in one order, whatever the number of rows. A type brings a
+ * function that loads WIDE of its values; everything here is inlined into its kernel. */
+#ifndef AG_BACKEND_CPU_SIMD_MATMUL_FLOATS_H
+#define AG_BACKEND_CPU_SIMD_MATMUL_FLOATS_H
 
-#include "backend/cpu/avx2/avx2.h"
-
-#include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
+#include "backend/cpu/kernels.h"
 
 typedef struct float_format {
     size_t bytes; /* of a value */
-    __m256 (*load)(const unsigned char *p);
+    wide (*load)(const unsigned char *p);
 } float_format;
 
 enum { W_ROWS = 4, FAR_BYTES = 32768, NEAR_BYTES = 2048 };
@@ -27,68 +23,65 @@ typedef struct float_tile {
 } float_tile;
 
 INLINE void prefetch_rows(const unsigned char *p, const float_tile *t, const int rows) {
-    if (p >= t->prefetch_end) return;
+    if (!FETCHES_WEIGHTS || p >= t->prefetch_end) return;
     for (int j = 0; j < rows; j++, p += t->row_bytes) {
-        _mm_prefetch((const char *)p + NEAR_BYTES, _MM_HINT_T0);
-        if ((size_t)(t->prefetch_end - p) > FAR_BYTES) {
-            _mm_prefetch((const char *)p + FAR_BYTES, _MM_HINT_T1);
-        }
+        __builtin_prefetch(p + NEAR_BYTES, 0, 3);
+        if ((size_t)(t->prefetch_end - p) > FAR_BYTES) __builtin_prefetch(p + FAR_BYTES, 0, 2);
     }
 }
 
-INLINE float add_lanes(__m256 v) {
-    __m128 b = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
-    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
-}
-
-/* The last n < 8 values of a row; the rest is 0. */
-INLINE __m256 load_tail(const float_format *f, const unsigned char *p, size_t n) {
-    unsigned char values[8 * sizeof(float)] = {0};
+/* The last n < WIDE values of a row; the rest is 0. */
+INLINE wide load_tail(const float_format *f, const unsigned char *p, size_t n) {
+    unsigned char values[WIDE * sizeof(float)] = {0};
     __builtin_memcpy(values, p, n * f->bytes);
     return f->load(values);
 }
 
 /* R rows of w times N rows of x, at columns i .. i + n. */
-INLINE void add_columns(__m256 acc[][W_ROWS], const int N, const int R, const float_format *f,
+INLINE void add_columns(wide acc[][W_ROWS], const int N, const int R, const float_format *f,
                         const float_tile *t, size_t i, size_t n) {
-    __m256 w[W_ROWS];
+    wide w[W_ROWS];
     for (int j = 0; j < R; j++) {
         const unsigned char *p = t->w + (size_t)j * t->row_bytes + i * f->bytes;
-        w[j] = n == 8 ? f->load(p) : load_tail(f, p, n);
+        w[j] = n == WIDE ? f->load(p) : load_tail(f, p, n);
     }
     for (int r = 0; r < N; r++) {
-        const __m256 x = _mm256_load_ps(t->x + (size_t)r * t->x_stride + i);
-        for (int j = 0; j < R; j++) acc[r][j] = _mm256_fmadd_ps(w[j], x, acc[r][j]);
+        const wide x = wide_load(t->x + (size_t)r * t->x_stride + i);
+        for (int j = 0; j < R; j++) acc[r][j] = wide_fma(w[j], x, acc[r][j]);
     }
 }
 
 INLINE void multiply_floats(const int N, const int R, const float_format *f, const float_tile *t) {
-    __m256 acc[2][W_ROWS];
+    wide acc[X_ROWS][W_ROWS];
     for (int r = 0; r < N; r++) {
-        for (int j = 0; j < R; j++) acc[r][j] = _mm256_setzero_ps();
+        for (int j = 0; j < R; j++) acc[r][j] = wide_zero();
     }
-    const size_t whole = t->k / 8 * 8, line = 64 / f->bytes;
-    for (size_t i = 0; i < whole; i += 8) {
+    const size_t whole = t->k / WIDE * WIDE, line = 64 / f->bytes;
+    for (size_t i = 0; i < whole; i += WIDE) {
         if (i % line == 0) prefetch_rows(t->w + i * f->bytes, t, R);
-        add_columns(acc, N, R, f, t, i, 8);
+        add_columns(acc, N, R, f, t, i, WIDE);
     }
     if (whole < t->k) add_columns(acc, N, R, f, t, whole, t->k - whole);
     for (int r = 0; r < N; r++) {
         for (int j = 0; j < R; j++) {
-            t->y[(size_t)r * t->y_stride + (size_t)j] = add_lanes(acc[r][j]);
+            t->y[(size_t)r * t->y_stride + (size_t)j] = wide_sum(acc[r][j]);
         }
     }
 }
 
 INLINE void multiply_panel(const int R, const float_format *f, float_tile t, size_t m) {
-    for (; m >= 2; m -= 2) {
-        multiply_floats(2, R, f, &t);
-        t.x += 2 * t.x_stride;
-        t.y += 2 * t.y_stride;
+    for (; m >= X_ROWS; m -= X_ROWS) {
+        multiply_floats(X_ROWS, R, f, &t);
+        t.x += X_ROWS * t.x_stride;
+        t.y += X_ROWS * t.y_stride;
         t.prefetch_end = NULL;
     }
-    if (m) multiply_floats(1, R, f, &t);
+    for (; m; m--) {
+        multiply_floats(1, R, f, &t);
+        t.x += t.x_stride;
+        t.y += t.y_stride;
+        t.prefetch_end = NULL;
+    }
 }
 
 INLINE void matmul_floats(const float_format *f, float *y, size_t y_stride, const void *packed,

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sums that simd/matmul_floats.h is written with: 8 lanes. */
+#ifndef AG_BACKEND_CPU_AVX2_FLOATS_H
+#define AG_BACKEND_CPU_AVX2_FLOATS_H
+
+#include "backend/cpu/avx2/avx2.h"
+#include "backend/cpu/avx2/vec.h"
+
+typedef vec wide;
+
+/* X_ROWS: rows of activations that are multiplied together, four sums each. */
+enum { WIDE = LANES, X_ROWS = 2, FETCHES_WEIGHTS = 1 };
+
+INLINE wide wide_zero(void) { return v_zero(); }
+INLINE wide wide_load(const float *p) { return _mm256_load_ps(p); }
+INLINE wide wide_fma(wide a, wide b, wide c) { return v_fma(a, b, c); }
+
+INLINE float wide_sum(wide v) {
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+#endif

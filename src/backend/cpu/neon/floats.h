@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sums that simd/matmul_floats.h is written with: 8 lanes, two vectors. */
+#ifndef AG_BACKEND_CPU_NEON_FLOATS_H
+#define AG_BACKEND_CPU_NEON_FLOATS_H
+
+#include "backend/cpu/neon/neon.h"
+#include "backend/cpu/neon/vec.h"
+
+typedef struct wide {
+    vec low, high;
+} wide;
+
+/* X_ROWS: rows of activations that are multiplied together, four sums each. */
+enum { WIDE = 2 * LANES, X_ROWS = 2, FETCHES_WEIGHTS = 0 };
+
+INLINE wide wide_zero(void) { return (wide){v_zero(), v_zero()}; }
+INLINE wide wide_load(const float *p) { return (wide){v_load(p), v_load(p + LANES)}; }
+INLINE wide wide_fma(wide a, wide b, wide c) {
+    return (wide){v_fma(a.low, b.low, c.low), v_fma(a.high, b.high, c.high)};
+}
+
+INLINE float wide_sum(wide v) {
+    const vec a = v_add(v.low, v.high);
+    const float32x2_t b = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
+}
+
+#endif
