@@ -14,6 +14,7 @@ enum {
     QUERY_PARTS = 1,
     BLOCK_WORDS = 16, /* of 32 values */
     WORD_VECS = 2,    /* vectors of queries, of which sums are held in registers */
+    HELD_VECS = 0,    /* of which the words are, too */
 };
 
 INLINE ivec i_zero(void) { return _mm256_setzero_si256(); }

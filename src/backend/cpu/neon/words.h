@@ -14,6 +14,7 @@ enum {
     QUERY_PARTS = 2,
     BLOCK_WORDS = 8, /* of 32 values */
     WORD_VECS = 4,   /* vectors of queries, of which sums are held in registers */
+    HELD_VECS = 1,   /* of which the words are, too */
 };
 
 INLINE ivec i_zero(void) { return vdupq_n_s32(0); }

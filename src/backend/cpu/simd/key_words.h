@@ -94,9 +94,12 @@ INLINE void score_group(const int NV, float *scores, const ivec low[][BLOCK_WORD
         ivec key[GROUP_QUADS];
         for (int s = 0; s < GROUP_QUADS; s++) key[s] = i_quad(keys + key_word_at(w, s));
         for (int v = 0; v < NV; v++) {
+            const int32_t *word = query + v * QUERY_PART + w * QUERY_PARTS * LANES;
+            const ivec l = NV <= HELD_VECS ? low[v][w] : i_load(word);
+            const ivec h = NV <= HELD_VECS ? high[v][w] : i_load(word + (QUERY_PARTS - 1) * LANES);
             for (int s = 0; s < GROUP_QUADS; s++) {
-                lower[v][s] = i_dot(lower[v][s], key[s], low[v][w]);
-                if (QUERY_PARTS == 2) upper[v][s] = i_dot(upper[v][s], key[s], high[v][w]);
+                lower[v][s] = i_dot(lower[v][s], key[s], l);
+                if (QUERY_PARTS == 2) upper[v][s] = i_dot(upper[v][s], key[s], h);
             }
         }
     }
@@ -112,8 +115,8 @@ INLINE void score_group(const int NV, float *scores, const ivec low[][BLOCK_WORD
 }
 
 /* NV vectors of queries, from vector v on, against n_groups of keys; key_scales: [blocks]
- * [AG_KV_BLOCK], of the first slot on. Those of one block of 32 values stay in registers, if they
- * fit. */
+ * [AG_KV_BLOCK], of the first slot on. Those of one block of 32 values stay in registers if
+ * HELD_VECS says that they fit. */
 INLINE void score_groups(const int NV, float *scores, const query_words *q, size_t v,
                          const int32_t *keys, size_t n_groups, const float *key_scales,
                          fetcher *f) {
@@ -124,7 +127,7 @@ INLINE void score_groups(const int NV, float *scores, const query_words *q, size
         const int32_t *query = q->parts + (b * q->n_vecs + v) * QUERY_PART;
         const int32_t *words = keys + b * GROUP_WORDS;
         ivec low[WORD_VECS][BLOCK_WORDS], high[WORD_VECS][BLOCK_WORDS];
-        for (int i = 0; i < NV; i++) {
+        for (int i = 0; NV <= HELD_VECS && i < NV; i++) {
             for (int w = 0; w < BLOCK_WORDS; w++) {
                 const int32_t *word = query + i * QUERY_PART + w * QUERY_PARTS * LANES;
                 low[i][w] = i_load(word);
