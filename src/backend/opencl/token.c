@@ -3,6 +3,7 @@
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "quant/quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +28,20 @@ static size_t items_of(const ag_cl_backend *cl) {
     return cl->device.is_nvidia ? AG_CL_TOKEN_ITEMS : AG_CL_TOKEN_ITEMS_CPU;
 }
 
+/* Of rows of weights, what all of them have: a warp's segments, 64 blocks, or pairs of blocks. */
+static const char *row_option(const ag_cl_token_shape *s) {
+    const uint32_t any = s->dim | s->q_dim | s->ffn_dim;
+    if (any % (64 * AG_QK) == 0) return "-DROWS_OF=64";
+    return any % (2 * AG_QK) == 0 ? "-DROWS_OF=2" : "-DROWS_OF=1";
+}
+
 static ag_status begin(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
-    char options[160];
-    snprintf(options, sizeof options,
-             "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u",
-             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
-             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece);
+    char options[192];
+    snprintf(
+        options, sizeof options,
+        "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u %s",
+        items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
+        (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, row_option(s));
     return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { NO_LAYER = UINT32_MAX };
+static const uint32_t no_layer = UINT32_MAX;
 
 static bool wants_attention(const ag_eviction_policy *policy) {
     return policy->importance != AG_IMPORTANCE_NONE && policy->importance != AG_IMPORTANCE_KEYS;
@@ -33,7 +33,7 @@ ag_status ag_gathered_create(ag_gathered *g, const ag_eviction_policy *policy,
                              const ag_kv_cache *cache, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(cache);
     if (!wants_attention(policy)) return AG_OK;
-    g->layer = NO_LAYER;
+    g->layer = no_layer;
     g->head_stride = kv->max_slots;
     g->layer_stride = (size_t)kv->n_kv_heads * kv->max_slots;
     if (ag_keeps_scores(ag_kv_cache_backend(cache), kv->head_dim)) {
@@ -93,7 +93,7 @@ ag_status ag_gathered_fetch(ag_gathered *g, const ag_kv_cache *cache, uint32_t l
     const uint32_t n = longest_head(cache, layer), heads = kv->n_kv_heads;
     settle_counts(g, cache);
     const uint32_t *scored = g->scored + (size_t)layer * heads;
-    g->layer = NO_LAYER;
+    g->layer = no_layer;
     if (n) {
         AG_TRY(ag_buffer_download(g->rows, g->held, place_of(kv, layer),
                                   (size_t)n * heads * sizeof *g->rows, err));
@@ -110,7 +110,7 @@ ag_status ag_gathered_store(ag_gathered *g, const ag_kv_cache *cache, uint32_t l
                             ag_error *err) {
     if (!g->held) return AG_OK;
     const bool changed = g->changed && g->layer == layer;
-    g->layer = NO_LAYER;
+    g->layer = no_layer;
     g->changed = false;
     if (!changed) return AG_OK;
     const ag_kv_params *kv = ag_kv_cache_params(cache);

@@ -11,6 +11,9 @@
 #ifndef MAX_K
 #define MAX_K 256 /* columns of the widest weight */
 #endif
+#ifndef ROWS_OF
+#define ROWS_OF 1 /* every weight's rows are so many blocks, or a multiple */
+#endif
 #define SEG (2 * WARP)
 #define LONG_BLOCKS (4 * SEG)
 /* Blocks of x in local memory, whole numbers of what the widest batch reads. */
@@ -159,7 +162,7 @@ typedef struct plan {
 
 /* Blocks past the end of the row meet scales of zero; the last one is read in their place. */
 static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, uint seg) {
-#ifdef WHOLE_SEGMENTS /* there are none */
+#if ROWS_OF % SEG == 0 /* there are none */
     const ulong at = w + (seg * SEG + p->lane) * 16;
     b->w[j * 2] = load_stream(at);
     b->w[j * 2 + 1] = load_stream(at + WARP * 16);
@@ -171,12 +174,12 @@ static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, u
         b->w[j * 2 + i] = load_stream(w + block * 16);
     }
     const uint pair = seg * WARP + p->lane;
-    if (p->n_blocks % 2 == 0) {
-        b->d[j] = load_scales(s + min(pair, p->n_blocks / 2 - 1) * 4);
-    } else { /* rows begin anywhere */
-        const uint last = p->n_blocks - 1;
-        b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2) << 16;
-    }
+#if ROWS_OF % 2 == 0
+    b->d[j] = load_scales(s + min(pair, p->n_blocks / 2 - 1) * 4);
+#else /* rows begin anywhere */
+    const uint last = p->n_blocks - 1;
+    b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2) << 16;
+#endif
 #endif
 }
 
