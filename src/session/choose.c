@@ -8,8 +8,9 @@
 #include <string.h>
 
 ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
-    if (!s->has_logits || !s->on_device) return AG_OK;
-    s->on_device = false;
+    const bool there = s->has_logits && s->on_device;
+    s->on_device = s->top_known = false;
+    if (!there) return AG_OK;
     ag_status st =
         ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
     s->has_logits = st == AG_OK;

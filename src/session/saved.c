@@ -299,6 +299,7 @@ static void take_over(restoration *r, ag_ids *ids) {
     ag_cache_manager_restore(s->manager, &r->sums);
     s->position = r->state.position;
     s->has_logits = r->logits != NULL;
+    s->on_device = s->top_known = false;
     if (r->logits) memcpy(s->host_logits, r->logits, s->model->info.n_vocab * sizeof *r->logits);
     if (!ids) return;
     ag_ids_free(ids);
