@@ -172,6 +172,8 @@ void ag_gathered_begin(ag_gathered *g, const ag_kv_cache *cache, size_t n, bool 
     const ag_kv_params *kv = ag_kv_cache_params(cache);
     if (g->held) {
         settle_counts(g, cache);
+        g->layer = no_layer; /* what was fetched is about to change */
+        g->changed = false;
         const size_t heads = (size_t)kv->n_layers * kv->n_kv_heads;
         if (from_zero) memset(g->scored, 0, heads * sizeof *g->scored);
         return;
