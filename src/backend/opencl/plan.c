@@ -97,7 +97,11 @@ static bool reserve(ag_cl_plan *p, const ag_decode_step *step) {
     const uint32_t n_blocks = most_blocks(step);
     const size_t before = p->inbox_bytes;
     lay_out_inbox(p, step);
-    if (p->inbox_bytes > ag_tensor_bytes(step->rows)) return false;
+    if (p->inbox_bytes > ag_tensor_bytes(step->rows)) {
+        release_room(p); /* it is not of this size any more */
+        p->known = false;
+        return false;
+    }
     if (p->inbox && p->n_layers == step->n_layers && p->inbox_bytes == before &&
         p->max_blocks >= n_blocks) {
         return true;
