@@ -151,9 +151,10 @@ static uint32_t used_blocks(const ag_kv_view *kv) {
     return most / AG_KV_BLOCK + 1;
 }
 
-static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+                             bool *changed) {
     const uint32_t max_blocks = token->shape.max_blocks;
-    bool changed = false;
+    *changed = false;
     for (uint32_t l = 0; l < step->n_layers; l++) {
         const ag_kv_view *kv = &step->kv[l];
         cl_ulong *row = token->blocks + (size_t)l * max_blocks;
@@ -161,13 +162,21 @@ static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_d
             uint64_t address = 0;
             AG_TRY(ag_cl_token_address(cl, kv->blocks[i].buffer, &address));
             address += kv->blocks[i].offset;
-            changed = changed || row[i] != address;
+            *changed = *changed || row[i] != address;
             row[i] = address;
         }
     }
-    if (!changed) return AG_OK;
-    ag_status st = send(cl, token, token->at.blocks, token->blocks,
-                        (size_t)step->n_layers * max_blocks * sizeof *token->blocks);
+    return AG_OK;
+}
+
+static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+    bool changed;
+    ag_status st = list_blocks(cl, token, step, &changed);
+    if (st == AG_OK && !changed) return AG_OK;
+    if (st == AG_OK) {
+        st = send(cl, token, token->at.blocks, token->blocks,
+                  (size_t)step->n_layers * token->shape.max_blocks * sizeof *token->blocks);
+    }
     if (st != AG_OK) token->blocks[0] = 0; /* to be sent again */
     return st;
 }
