@@ -77,6 +77,7 @@ struct ag_cl_backend {
     ag_cl_sizes sizes;
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
+    bool whole_tokens;  /* a token in one launch, where it has run: token.c */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */
     bool zero_copy;     /* buffers are in memory that host and device share, and can be mapped */
     bool gpu_attention; /* false: the composed attention, on the host */

@@ -104,6 +104,7 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
 /* Each kind is right everywhere. */
 static ag_status choose_kernels(ag_cl_backend *cl, ag_error *err) {
     const unsigned capability = nvidia_capability(cl);
+    cl->whole_tokens = capability >= 80 && cl->device.is_gpu; /* tensor cores with halves */
     bool later; /* token.c and plan.c look again: here only what it cannot be is said */
     AG_TRY(ag_cl_switch("AG_OPENCL_TOKEN", false, &later, err));
     AG_TRY(ag_cl_switch("AG_OPENCL_PLAN", true, &later, err));

@@ -16,7 +16,7 @@ typedef enum wish { NEVER, WHERE_PROVEN, ALWAYS } wish;
 static wish wish_of(const ag_cl_backend *cl) {
     const char *wanted = getenv("AG_OPENCL_TOKEN");
     if (wanted && *wanted) return strcmp(wanted, "0") != 0 ? ALWAYS : NEVER;
-    return cl->device.is_nvidia && cl->device.is_gpu ? WHERE_PROVEN : NEVER;
+    return cl->whole_tokens ? WHERE_PROVEN : NEVER;
 }
 
 static uint32_t most_columns(const ag_cl_token_shape *s) {

@@ -37,8 +37,8 @@ static bool is_size(const ag_cl_token_shape *s) {
            s->q_dim <= MOST_COLUMNS && s->ffn_dim <= MOST_COLUMNS;
 }
 
-/* Widened as a GPU runs more: tests/unit/test_opencl_token_shapes.c lists heads, caches, biases and
- * rotations of these sizes. */
+/* Widened as a GPU runs more: of these sizes tests/unit/test_opencl_token_shapes.c lists groups,
+ * types, biases and rotations, though not each with each. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
