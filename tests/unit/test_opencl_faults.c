@@ -68,7 +68,17 @@ static int finish(void **state) {
     return 0;
 }
 
-/* ---- what a token costs ---- */
+/* ---- what a token costs, operation by operation ---- */
+
+static int by_operations(void **state) {
+    (void)state;
+    return setenv("AG_OPENCL_TOKEN", "0", 1);
+}
+
+static int by_default(void **state) {
+    (void)state;
+    return unsetenv("AG_OPENCL_TOKEN");
+}
 
 static void a_decoded_token_is_one_sequence_and_one_read(void **state) {
     (void)state;
@@ -270,9 +280,11 @@ int main(void) {
     if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_decoded_token_is_one_sequence_and_one_read),
+        cmocka_unit_test_setup_teardown(a_decoded_token_is_one_sequence_and_one_read, by_operations,
+                                        by_default),
         cmocka_unit_test(queries_and_keys_are_rotated_in_one_launch),
-        cmocka_unit_test(a_generated_token_sets_no_argument),
+        cmocka_unit_test_setup_teardown(a_generated_token_sets_no_argument, by_operations,
+                                        by_default),
         cmocka_unit_test(every_call_of_a_generation_may_fail),
         cmocka_unit_test(every_call_of_loading_may_fail),
         cmocka_unit_test(every_call_of_building_a_program_may_fail),
