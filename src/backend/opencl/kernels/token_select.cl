@@ -5,6 +5,7 @@
 #ifndef TOKEN_SELECT
 #define TOKEN_SELECT
 
+#include "candidate.cl"
 #include "token_product.cl"
 
 enum { MOST_HEADS = 1024, MOST_LISTED = 384, MOST_IDS = 128 }; /* token.h says the same */
@@ -21,7 +22,7 @@ typedef struct result {
     uint n_listed; /* may be more than there is room for */
     uint pad;
     float at[MOST_IDS];       /* logits of the ids */
-    ulong listed[MOST_LISTED]; /* as in top_k.cl: order of the value, complement of the id */
+    ulong listed[MOST_LISTED]; /* candidates */
 } result;
 
 /* The largest values of parts of the group's rows leave as packets, `parts` of them. */
@@ -55,12 +56,6 @@ static inline float find_bound(__local float *heads, __local float *bound, ulong
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     return *bound;
-}
-
-static inline ulong candidate(float v, uint id) {
-    const uint bits = as_uint(v == 0.0f ? 0.0f : v); /* zeros are equals, whatever their sign */
-    const uint order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (ulong)order << 32 | ~id;
 }
 
 /* Of a SELECT stage: rows of the logits, k parts of a group, in the box of heads, out the logits,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best of a row of logits, best first: the larger value, among equals the lower id. A candidate
- * is a word that grows with its worth: the value's bits in an order of unsigned numbers above, the
- * complement of the id below; 0 is none. Chunks of the row are sorted, then sorted lists joined,
- * JOINED at a time, until one is left. */
+/* The best of a row of logits, best first: the larger value, among equals the lower id. Chunks of the
+ * row are sorted as candidates, then sorted lists joined, JOINED at a time, until one is left. */
+
+#include "candidate.cl"
 
 #ifndef WG
 #define WG 256
@@ -11,12 +11,6 @@
 #define KEPT 128 /* candidates of a list; a power of two up to 512 */
 #endif
 enum { CHUNK = 2048, JOINED = 8 };
-
-static inline ulong candidate(float v, uint id) {
-    const uint bits = as_uint(v == 0.0f ? 0.0f : v); /* zeros are equals, whatever their sign */
-    const uint order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (ulong)order << 32 | ~id;
-}
 
 /* Sorts list[0..n), n a power of two, largest first; runs of `sorted` values are sorted already, up
  * and down in turn. All work-items come here. */
