@@ -133,21 +133,22 @@ static void attend(attention *a, oracle_run *run) {
         {.kv = a->kv.view,
          .row0 = 0,
          .n_rows = c->m,
-         .positions = a->positions,
+         .visible_until = a->positions,
          .held_scores = a->held.buffer,
          .held_at = a->held.t.offset,
          .scored = a->scored},
         {.kv = a->kv.view,
          .row0 = c->m,
          .n_rows = c->m,
-         .positions = a->positions,
+         .visible_until = a->positions,
          .scores = a->scores,
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
     while (run->status == AG_OK && oracle_again(run, a->held.buffer ? &a->held : NULL)) {
         for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
-        run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, a->scale);
+        run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2,
+                                   &(ag_attention_params){.scale = a->scale});
     }
 }
 

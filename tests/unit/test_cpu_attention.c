@@ -122,7 +122,7 @@ static void free_rig(rig *r) {
 static ag_attention_seq seq_of(const rig *r, float *scores, size_t score_row0, size_t stride) {
     ag_attention_seq seq = {.kv = r->kv,
                             .n_rows = r->n_rows,
-                            .positions = r->positions,
+                            .visible_until = r->positions,
                             .scores = scores,
                             .score_row0 = score_row0,
                             .score_stride = stride};
@@ -167,17 +167,23 @@ static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     const float scale = 1 / sqrtf((float)r->kv.head_dim);
     float *scores = calloc(2 * n_scores, sizeof *scores), *out = ag_tensor_f32(&r->out);
     ag_attention_seq seq = seq_of(r, scores, score_row0, stride);
-    assert_int_equal(ag_compose_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_int_equal(ag_compose_attention(r->be, &r->out, &r->q, &seq, 1,
+                                          &(ag_attention_params){.scale = scale}),
+                     AG_OK);
     double *want = widened(out, n), *want_scores = widened(scores, n_scores);
     seq.scores = scores + n_scores;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = scale}),
+        AG_OK);
     expect_close(out, want, n, tolerance_of(r), "out", r);
     expect_close(seq.scores, want_scores, n_scores, tolerance_of(r) * (double)r->n_rows, "scores",
                  r);
     float *before = malloc(n * sizeof *before);
     memcpy(before, out, n * sizeof *out);
     seq.scores = NULL;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = scale}),
+        AG_OK);
     assert_memory_equal(out, before, n * sizeof *out);
     free(before), free(want), free(want_scores), free(scores);
 }
@@ -216,7 +222,8 @@ static void check_threads(const char *isa) {
         const size_t bytes = n_rows * r.row_floats * sizeof(float);
         float *scores = calloc(2 * stride, sizeof *scores);
         const ag_attention_seq seq = seq_of(&r, scores, 5, stride);
-        assert_int_equal(ag_attention(be, &r.out, &r.q, &seq, 1, 0.2f), AG_OK);
+        assert_int_equal(
+            ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.2f}), AG_OK);
         if (first) {
             assert_memory_equal(ag_tensor_f32(&r.out), first, bytes);
             assert_memory_equal(scores, first_scores, 2 * stride * sizeof *scores);
@@ -244,10 +251,12 @@ static void attend_in_steps(rig *r, size_t step) {
         ag_attention_seq seq = seq_of(r, NULL, 0, 0);
         seq.row0 = row;
         seq.n_rows = r->n_rows - row < step ? r->n_rows - row : step;
-        seq.positions = r->positions + row;
+        seq.visible_until = r->positions + row;
         r->n_slots[0] = n_slots - (uint32_t)(r->n_rows - row - seq.n_rows);
         r->n_slots[1] = r->n_slots[0];
-        assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 0.2f), AG_OK);
+        assert_int_equal(
+            ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 0.2f}),
+            AG_OK);
     }
 }
 
@@ -303,11 +312,11 @@ static void check_not_a_number(const char *isa) {
     memcpy(part_of(&r, SLOTS - 1, 0, r.kv.p_offset, 4), &late, 4);
     float *q = ag_tensor_f32(&r.q), *out = ag_tensor_f32(&r.out), before[ROWS * GROUP * D];
     ag_attention_seq seq = seq_of(&r, NULL, 0, 0);
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     memcpy(before, out, sizeof before);
     /* Row 1, head 2 alone. */
     q[(1 * GROUP + 2) * D + 5] = NAN;
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     assert_true(all_nan(out + (1 * GROUP + 2) * D, D));
     assert_memory_equal(out, before, (1 * GROUP + 2) * D * sizeof *out);
     assert_memory_equal(out + (1 * GROUP + 3) * D, before + (1 * GROUP + 3) * D,
@@ -317,12 +326,12 @@ static void check_not_a_number(const char *isa) {
     float *key = (float *)(void *)part_of(&r, SLOTS - 1, 0, 0, D * sizeof(float));
     float *value = (float *)(void *)part_of(&r, SLOTS - 1, 0, r.kv.v_offset, D * sizeof(float));
     key[1] = NAN;
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     assert_memory_equal(out, before, GROUP * D * sizeof *out);
     assert_true(all_nan(out + 3 * GROUP * D, (ROWS - 3) * GROUP * D));
     key[1] = 0;
     value[7] = INFINITY;
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     assert_memory_equal(out, before, GROUP * D * sizeof *out);
     for (size_t i = 0; i < ROWS * GROUP; i++) {
         assert_true(i < 3 * GROUP ? isfinite(out[i * D + 7]) : out[i * D + 7] == INFINITY);
@@ -342,10 +351,10 @@ static void check_query_not_a_number(const char *isa) {
         r.positions[0] = 100000;
         float *q = ag_tensor_f32(&r.q), *out = ag_tensor_f32(&r.out), before[GROUP * D];
         const ag_attention_seq seq = seq_of(&r, NULL, 0, 0);
-        ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+        ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
         memcpy(before, out, sizeof before);
         q[2 * D + 37] = NAN;
-        ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+        ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
         assert_true(all_nan(out + 2 * D, D));
         assert_memory_equal(out, before, 2 * D * sizeof *out);
         assert_memory_equal(out + 3 * D, before + 3 * D, D * sizeof *out);

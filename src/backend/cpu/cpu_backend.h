@@ -95,7 +95,8 @@ void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, si
 ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                           const ag_tensor *v, const uint32_t *positions);
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
+                           const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_attention_params *params);
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room);
 
 /* ops_key_scores.c */

@@ -100,8 +100,8 @@ typedef struct ag_cpu_kernels {
     size_t (*quantize_q4_0)(void *dst, const float *src, size_t n);
     void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
     void (*softmax)(float *x, size_t n);
-    /* cos_sin: [d/2] pairs (cos, sin) */
-    void (*rope)(float *x, const float *cos_sin, size_t head_dim);
+    /* The n values of a head that turn, n even. cos_sin: [n/2] pairs (cos, sin) */
+    void (*rope)(float *x, const float *cos_sin, size_t n);
     void (*silu_mul)(float *a, const float *b, size_t n);
     void (*add)(float *x, const float *y, size_t n);
     void (*scale)(float *x, float v, size_t n);

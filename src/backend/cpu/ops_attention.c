@@ -5,6 +5,7 @@
  * that the result does not depend on the number of threads. */
 #include "backend/cpu/cpu_backend.h"
 #include "core/alloc.h"
+#include "core/backend_compose.h"
 #include "core/fail.h"
 
 #include <stdatomic.h>
@@ -110,7 +111,7 @@ static cell make_cell(const attention_job *job, const seq_plan *plan, size_t hea
         .row0 = row0,
         .queries = {.q = job->q + at,
                     .row_stride = row_stride,
-                    .positions = plan->seq->positions + row0,
+                    .positions = plan->seq->visible_until + row0,
                     .n_rows = (uint32_t)n_rows,
                     .group = (uint32_t)plan->group,
                     .scale = job->scale},
@@ -360,13 +361,17 @@ done:
 }
 
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                           const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+                           const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_attention_params *params) {
     ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
     if (!n_seqs || !ag_shape_numel(&q->shape)) return AG_OK;
+    bool windowed = params->softcap > 0;
+    for (size_t i = 0; i < n_seqs; i++) windowed |= seqs[i].visible_from != NULL;
+    if (windowed) return ag_compose_attention(b, out, q, seqs, n_seqs, params);
     attention_job job = {.cpu = cpu,
                          .out = ag_tensor_data(out),
                          .q = ag_tensor_data(q),
-                         .scale = scale,
+                         .scale = params->scale,
                          .n_heads = q->shape.dim[1],
                          .head_dim = q->shape.dim[2],
                          .n_seqs = n_seqs,
