@@ -409,12 +409,13 @@ ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top)
 
 ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken) {
     *taken = false;
-    return be->ops->decode_step ? be->ops->decode_step(be, step, taken) : AG_OK;
+    if (!be->ops->decode_step || (ag_step_features(step) & ~be->ops->step_features)) return AG_OK;
+    return be->ops->decode_step(be, step, taken);
 }
 
 ag_status ag_repeat_step(ag_backend *be, const ag_decode_step *step, ag_operations_fn operations,
                          void *user, ag_repeat *done) {
     *done = AG_REPEAT_NO;
-    if (!be->ops->repeat_step) return AG_OK;
+    if (!be->ops->repeat_step || (ag_step_features(step) & ~be->ops->repeat_features)) return AG_OK;
     return be->ops->repeat_step(be, step, operations, user, done);
 }

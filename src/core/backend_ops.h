@@ -22,6 +22,9 @@ typedef ag_status (*ag_operations_fn)(void *user);
 
 typedef struct ag_backend_ops {
     const char *name; /* spelling for --backend and logs */
+    /* Of AG_STEP_*, what the slots decode_step and repeat_step cover: neither is asked for a step
+     * that has anything else. */
+    uint32_t step_features, repeat_features;
     void (*destroy)(ag_backend *b);
     ag_memory *(*memory)(ag_backend *b);
 
@@ -191,8 +194,7 @@ ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top)
 ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken);
 
 /* One token through the whole model, by `operations` or as they did an earlier one: a backend may
- * record what they do and do it again where only what the step tells has changed. Unlike above, the
- * layers are all that the operations know, biases included, and only tell models apart here. The
+ * record what they do and do it again where only what the step tells has changed. The
  * operations find the embedding in the first row of step->rows, whose other rows may have been
  * written; they make the step's logits and count the token's slots, and nothing else that could not
  * be left out. On AG_REPEAT_REPLAYED counting is left to the caller, on AG_REPEAT_NO everything.

@@ -21,20 +21,33 @@ typedef struct ag_row_top {
     size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
 } ag_row_top;
 
-/* A block of the Llama family: RMSNorm, q/k/v, RoPE, attention, output, RMSNorm,
- * gate and up, SiLU, down. Matrices as ag_prepare_weight left them. */
+typedef enum ag_activation { AG_ACTIVATION_SILU, AG_ACTIVATION_GELU_TANH } ag_activation;
+
+/* One block: RMSNorm, q/k/v, RoPE, attention, output, RMSNorm, gate and up, activation, down. All
+ * borrowed; NULL: not in this model, but for the matrices. Matrices as ag_prepare_weight left them,
+ * biases and norms F32, one value for each output row or column. */
 typedef struct ag_decode_layer {
     const ag_tensor *attention_norm, *ffn_norm;
     const ag_tensor *wq, *wk, *wv, *wo, *w_gate, *w_up, *w_down;
-    const ag_tensor *bq, *bk, *bv, *bo; /* one value per output row, F32; NULL: none */
+    const ag_tensor *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
+    const ag_tensor *q_norm, *k_norm; /* [head_dim] of every head, before RoPE */
+    /* of a branch's output, before it is added to the stream */
+    const ag_tensor *post_attention_norm, *post_ffn_norm;
+    const ag_tensor *inv_freq; /* [n / 2] on the host: the first n values of a head are rotated */
+    uint32_t n_heads;
+    float scale;     /* of q . k */
+    float softcap;   /* as in ag_attention_params; 0: none */
+    uint32_t window; /* newest positions that the token sees, its own included; 0: all */
+    const uint32_t *visible_from; /* [1] with a window: where the operations find the first one */
+    ag_activation activation;
 } ag_decode_layer;
 
 typedef struct ag_decode_step {
     const ag_decode_layer *layers;
-    uint32_t n_layers, n_heads;
+    uint32_t n_layers;
     const ag_tensor *norm, *lm_head;
-    const ag_tensor *inv_freq; /* [head_dim / 2], on the host */
-    float eps, scale;
+    float eps;
+    float logit_softcap;       /* 0: none */
     bool hadamard;             /* queries and keys are rotated once more: core/hadamard.h */
     const float *embedding;    /* [dim] the token's row, on the host */
     uint32_t position;         /* logical */
@@ -48,5 +61,28 @@ typedef struct ag_decode_step {
     float *host_logits; /* [n_vocab] the same on the host; NULL: not wanted there */
     ag_row_top *top;    /* what a sampler wants of them; NULL: nothing */
 } ag_decode_step;
+
+/* What a step has beyond RMSNorm, q/k/v without bias, RoPE of whole heads, attention to all
+ * positions, SiLU and layers that are alike. A bit is set if any layer has it. */
+enum {
+    AG_STEP_QKV_BIAS = 1 << 0,
+    AG_STEP_OUT_BIAS = 1 << 1,
+    AG_STEP_FFN_BIAS = 1 << 2,
+    AG_STEP_QK_NORM = 1 << 3,
+    AG_STEP_POST_NORM = 1 << 4,
+    AG_STEP_NO_PRE_NORM = 1 << 5, /* a branch begins without a norm */
+    AG_STEP_GELU = 1 << 6,
+    AG_STEP_WINDOW = 1 << 7,
+    AG_STEP_SOFTCAP = 1 << 8,
+    AG_STEP_LOGIT_SOFTCAP = 1 << 9,
+    AG_STEP_PARTIAL_ROPE = 1 << 10, /* some or all values of a head are not rotated */
+    /* Layers differ in heads, head size, cache types, rotation, scale, softcap or activation. */
+    AG_STEP_LAYER_KINDS = 1 << 11,
+    AG_STEP_HADAMARD = 1 << 12,
+    AG_STEP_SCORES = 1 << 13, /* attention weights are added up on the device */
+};
+/* The bits that the step has. A backend names those that it covers (ag_backend_ops), and is not
+ * asked for a step that has others. */
+uint32_t ag_step_features(const ag_decode_step *step);
 
 #endif

@@ -7,10 +7,6 @@
 
 #include <math.h>
 
-static bool has_ffn_biases(const ag_llama_layer *l) {
-    return l->b_gate.buffer || l->b_up.buffer || l->b_down.buffer;
-}
-
 static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NULL; }
 
 /* Nothing on the way is brought to the host: attention weights, copies of the protected prefix. */
@@ -18,16 +14,6 @@ static bool is_step(const ag_forward_item *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
     const bool weights_read = item->scores.sums && !item->scores.held;
     return item->n == 1 && !weights_read && item->position >= kv->n_protected;
-}
-
-/* Without what only the operations know how to do: attention weights for a policy, biases of the
- * feed-forward. */
-static bool is_plain(const ag_model *m, const ag_forward_item *item) {
-    if (item->scores.sums) return false;
-    for (uint32_t l = 0; l < m->weights.n_layers; l++) {
-        if (has_ffn_biases(&m->weights.layers[l])) return false;
-    }
-    return true;
 }
 
 static ag_status list_layers(ag_model *m, ag_error *err) {
@@ -55,6 +41,12 @@ static ag_status list_layers(ag_model *m, ag_error *err) {
             .bk = if_there(&l->bk),
             .bv = if_there(&l->bv),
             .bo = if_there(&l->bo),
+            .b_gate = if_there(&l->b_gate),
+            .b_up = if_there(&l->b_up),
+            .b_down = if_there(&l->b_down),
+            .inv_freq = &m->inv_freq,
+            .n_heads = m->info.n_heads,
+            .scale = 1.0f / sqrtf((float)m->info.head_dim),
         };
     }
     return AG_OK;
@@ -109,12 +101,9 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
     const ag_decode_step step = {
         .layers = m->decode.layers,
         .n_layers = m->weights.n_layers,
-        .n_heads = m->info.n_heads,
         .norm = &m->weights.norm,
         .lm_head = &m->weights.lm_head,
-        .inv_freq = &m->inv_freq,
         .eps = m->info.norm_eps,
-        .scale = 1.0f / sqrtf((float)m->info.head_dim),
         .hadamard = ag_kv_cache_params(item->cache)->hadamard,
         .embedding = m->workspace.host_rows,
         .position = item->position,
@@ -128,9 +117,7 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
         .host_logits = host_logits,
         .top = top,
     };
-    if (is_plain(m, item)) {
-        AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
-    }
+    AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
     if (*done) {
         ag_kv_cache_appended(item->cache, item->position);
         return AG_OK;

@@ -44,6 +44,10 @@ static size_t cl_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows,
 
 static const ag_backend_ops opencl_ops = {
     .name = "opencl",
+    .step_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_HADAMARD,
+    .repeat_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_FFN_BIAS | AG_STEP_QK_NORM |
+                       AG_STEP_POST_NORM | AG_STEP_NO_PRE_NORM | AG_STEP_GELU | AG_STEP_SOFTCAP |
+                       AG_STEP_LOGIT_SOFTCAP | AG_STEP_HADAMARD | AG_STEP_SCORES,
     .destroy = cl_destroy,
     .memory = cl_memory,
     .describe = cl_describe,

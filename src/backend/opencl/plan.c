@@ -186,7 +186,7 @@ static ag_status send_inbox(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_st
     uint32_t *after = (uint32_t *)(void *)(p->inbox + p->after_at);
     memcpy(p->inbox, step->embedding, ag_shape_cols(&step->rows->shape) * sizeof(float));
     memcpy(p->inbox + p->position_at, &step->position, sizeof step->position);
-    memcpy(p->inbox + p->inv_freq_at, ag_tensor_f32(step->inv_freq),
+    memcpy(p->inbox + p->inv_freq_at, ag_tensor_f32(step->layers[0].inv_freq),
            step->kv[0].head_dim / 2 * sizeof(float));
     for (uint32_t l = 0; l < step->n_layers; l++) {
         for (uint32_t h = 0; h < n_kv; h++) {
@@ -213,7 +213,8 @@ static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
     const ag_decode_step *step = p->step;
     const size_t slots = step->kv[0].n_kv_heads * sizeof(uint32_t);
     if (data == step->positions && n == sizeof step->position) return p->position_at;
-    if (data == ag_tensor_f32(step->inv_freq) && n == step->kv[0].head_dim / 2 * sizeof(float)) {
+    if (data == ag_tensor_f32(step->layers[0].inv_freq) &&
+        n == step->kv[0].head_dim / 2 * sizeof(float)) {
         return p->inv_freq_at;
     }
     for (uint32_t l = 0; l < step->n_layers; l++) {

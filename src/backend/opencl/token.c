@@ -61,7 +61,7 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_de
     ag_cl_arg_u32(l, (uint32_t)step->kv[0].v_offset);
     ag_cl_arg_u32(l, (uint32_t)step->kv[0].p_offset);
     ag_cl_arg_u32(l, step->position);
-    ag_cl_arg_f32(l, step->scale);
+    ag_cl_arg_f32(l, step->layers[0].scale);
     ag_cl_arg_f32(l, step->eps);
 }
 

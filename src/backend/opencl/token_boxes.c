@@ -188,7 +188,7 @@ static ag_status upload_inbox(ag_cl_backend *cl, ag_cl_token *token, const ag_de
     cl_ulong *packets = (cl_ulong *)(void *)(token->inbox + at->stream);
     float *cos_sin = (float *)(void *)(token->inbox + at->cos_sin);
     cl_uint *n_slots = (cl_uint *)(void *)(token->inbox + at->n_slots);
-    const float *inv_freq = ag_tensor_f32(step->inv_freq);
+    const float *inv_freq = ag_tensor_f32(step->layers[0].inv_freq);
     for (uint32_t i = 0; i < s->dim; i++) {
         cl_uint bits;
         memcpy(&bits, &step->embedding[i], sizeof bits);

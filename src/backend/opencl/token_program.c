@@ -69,19 +69,20 @@ static uint32_t most_blocks(const ag_decode_step *step) {
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
                           ag_cl_token_shape *out) {
     const ag_kv_view *kv = &step->kv[0];
+    const uint32_t n_heads = step->layers[0].n_heads;
     if (!step->n_layers || !is_cache_type(kv->k_type, kv->head_dim)) return false;
     if (!is_cache_type(kv->v_type, kv->head_dim)) return false;
-    if (step->n_heads % kv->n_kv_heads) return false;
+    if (n_heads % kv->n_kv_heads) return false;
     ag_cl_token_shape s = {
         .dim = (uint32_t)ag_shape_cols(&step->layers[0].wq->shape),
-        .q_dim = step->n_heads * kv->head_dim,
+        .q_dim = n_heads * kv->head_dim,
         .kv_dim = kv->n_kv_heads * kv->head_dim,
         .ffn_dim = (uint32_t)ag_shape_rows(&step->layers[0].w_gate->shape),
         .n_vocab = (uint32_t)ag_shape_rows(&step->lm_head->shape),
         .n_layers = step->n_layers,
         .n_kv = kv->n_kv_heads,
         .head_dim = kv->head_dim,
-        .group = step->n_heads / kv->n_kv_heads,
+        .group = n_heads / kv->n_kv_heads,
         .max_blocks = most_blocks(step),
         .k_type = (uint32_t)kv->k_type,
         .v_type = (uint32_t)kv->v_type,
