@@ -185,21 +185,27 @@ static int run_all(const options *o) {
 
 /* ---- the command line ---- */
 
-static const char usage[] =
-    "usage: micro_bench [OPTION]...\n"
-    "  --op NAME,...        operations, as test_backend prints them, quantize_row_q8_0 and\n"
-    "                       vec_dot_q4_0_q8_0 (all)\n"
-    "  --type NAME,...      of weights: f32, f16, bf16, q4_0, q4_1, q8_0 (all)\n"
-    "  --isa NAME,...|all   instruction sets (the highest of this machine)\n"
-    "  --threads N,...      (as many as the backend chooses)\n"
-    "  --cases NAME,...     oracle: what test_backend checks; shapes: a model of 1B parameters;\n"
-    "                       kernels: two loops alone; eviction: 4096 tokens to 1024 in the\n"
-    "                       cache of such a model, by each policy, an operation each (all)\n"
-    "  --ms MS              a row takes at least so long, and 5 runs (50)\n"
-    "  --runs N             a row takes N runs, however long\n"
-    "  --cold               sweep the caches before each run: shares of the read rate need it\n"
-    "  --no-limits          do not measure what the machine can do\n"
-    "  --format NAME        table, csv or json (table)\n";
+static void print_usage(FILE *out) {
+    char types[AG_DTYPE_LIST];
+    fprintf(
+        out,
+        "usage: micro_bench [OPTION]...\n"
+        "  --op NAME,...        operations, as test_backend prints them, quantize_row_q8_0 and\n"
+        "                       vec_dot_q4_0_q8_0 (all)\n"
+        "  --type NAME,...      of weights: %s (all)\n"
+        "  --isa NAME,...|all   instruction sets (the highest of this machine)\n"
+        "  --threads N,...      (as many as the backend chooses)\n"
+        "  --cases NAME,...     oracle: what test_backend checks; shapes: a model of 1B "
+        "parameters;\n"
+        "                       kernels: two loops alone; eviction: 4096 tokens to 1024 in the\n"
+        "                       cache of such a model, by each policy, an operation each (all)\n"
+        "  --ms MS              a row takes at least so long, and 5 runs (50)\n"
+        "  --runs N             a row takes N runs, however long\n"
+        "  --cold               sweep the caches before each run: shares of the read rate need it\n"
+        "  --no-limits          do not measure what the machine can do\n"
+        "  --format NAME        table, csv or json (table)\n",
+        ag_dtype_list(AG_DTYPE_WEIGHT, types, sizeof types));
+}
 
 /* Splits text, which is overwritten, at its commas. */
 static bool split(name_list *list, char *text) {
@@ -300,12 +306,12 @@ int main(int argc, char **argv) {
                  .limits = true};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (option == HELP) {
-            fputs(usage, stdout);
+            print_usage(stdout);
             return 0;
         }
         if (set_option(&o, option, optarg)) continue;
         if (option != '?' && optarg) fprintf(stderr, "micro_bench: '%s' does not fit\n", optarg);
-        fputs(usage, stderr);
+        print_usage(stderr);
         return 2;
     }
     return run_all(&o);

@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_DTYPE_H
 #define ANTIGRAVITY_DTYPE_H
 
+#include <antigravity/dtype_table.h>
 #include <antigravity/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,23 +12,15 @@
 extern "C" {
 #endif
 
-/* X(NAME, "name", elements in a block, bytes of a block); little-endian.
- *   Q4_0  f16 d, 16 bytes: byte i holds element i (low nibble) and i + 16 (high); (nibble - 8) * d
- *   Q4_1  f16 d, f16 m, the same nibbles; nibble * d + m
- *   Q8_0  f16 d, 32 int8; q * d
- * Source of the block types: the GGML format family. */
-#define AG_DTYPE_MAP(X)     \
-    X(F32, "f32", 1, 4)     \
-    X(F16, "f16", 1, 2)     \
-    X(BF16, "bf16", 1, 2)   \
-    X(I32, "i32", 1, 4)     \
-    X(U8, "u8", 1, 1)       \
-    X(Q4_0, "q4_0", 32, 18) \
-    X(Q4_1, "q4_1", 32, 20) \
-    X(Q8_0, "q8_0", 32, 34)
+/* What a type may be used for; a mask. */
+typedef enum ag_dtype_role {
+    AG_DTYPE_FLOATS = 1, /* it holds real numbers: ids and bytes do not */
+    AG_DTYPE_WEIGHT = 2, /* weights may be kept in it (ag_model_params) */
+    AG_DTYPE_CACHE = 4,  /* so may keys and values (ag_kv_params, ag_session_params) */
+} ag_dtype_role;
 
 typedef enum ag_dtype {
-#define AG_DTYPE_ENUM(name, text, block, bytes) AG_##name,
+#define AG_DTYPE_ENUM(name, text, block, bytes, halves, roles) AG_##name,
     AG_DTYPE_MAP(AG_DTYPE_ENUM)
 #undef AG_DTYPE_ENUM
         AG_DTYPE_COUNT
@@ -42,6 +35,16 @@ AG_API bool ag_dtype_parse(const char *name, ag_dtype *out);
 AG_API size_t ag_dtype_block(ag_dtype dtype);
 AG_API size_t ag_dtype_block_bytes(ag_dtype dtype);
 AG_API bool ag_dtype_is_quantized(ag_dtype dtype);
+
+/* Halves at the start of a block: none, d, or d and m. */
+AG_API size_t ag_dtype_scales(ag_dtype dtype);
+
+/* Does the type have all of these roles (ag_dtype_role, or'd)? False for a value that is no dtype.
+ */
+AG_API bool ag_dtype_may_be(ag_dtype dtype, unsigned roles);
+enum { AG_DTYPE_LIST = 128 }; /* bytes for any list */
+/* "f32, f16, q8_0": the types that have all of these roles, cut off at `cap` bytes. Returns buf. */
+AG_API const char *ag_dtype_list(unsigned roles, char *buf, size_t cap);
 
 /* Bytes of n consecutive elements. 0 when n is not a multiple of the block or the size overflows;
  * there is no "bytes per element", since block types have none. */

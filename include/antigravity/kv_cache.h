@@ -17,7 +17,7 @@ extern "C" {
 typedef struct ag_kv_params {
     uint32_t n_layers, n_kv_heads, head_dim;
     uint32_t max_slots;      /* per layer and KV head; address space is reserved for so many */
-    ag_dtype k_type, v_type; /* F32, F16, Q8_0, Q4_0; quantised types need head_dim % 32 = 0 */
+    ag_dtype k_type, v_type; /* AG_DTYPE_CACHE; quantised types need head_dim % 32 = 0 */
     uint32_t n_protected;    /* first tokens whose keys are also kept unrotated, in F32 */
     bool hadamard;           /* keys come Hadamard-rotated; ag_kv_cache_read undoes it */
 } ag_kv_params;

@@ -39,8 +39,7 @@ typedef struct ag_model_info {
 typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 typedef struct ag_model_params {
-    ag_dtype
-        weights; /* Q4_0; what the projections and lm_head become: Q4_0 Q4_1 Q8_0 F16 BF16 F32 */
+    ag_dtype weights;        /* Q4_0; what the projections and lm_head become, an AG_DTYPE_WEIGHT */
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
 } ag_model_params;

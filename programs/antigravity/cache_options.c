@@ -9,7 +9,7 @@
 #define FIELD(name) offsetof(model_options, name)
 
 bool kv_type_parse(model_options *o, const char *value, char *why) {
-    static const option_def one = {.kind = OPTION_DTYPE, .dtypes = KV_TYPES};
+    static const option_def one = {.kind = OPTION_DTYPE, .dtypes = AG_DTYPE_CACHE};
     const char *comma = strchr(value, ',');
     if (!comma) {
         if (!option_set(&one, &o->k_type, value, why)) return false;
@@ -46,19 +46,20 @@ static const option_def type_defs[] = {
      .kind = OPTION_CALL,
      .value = "TYPE[,TYPE]",
      .call = set_kv_type,
-     .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0"},
+     .dtypes = AG_DTYPE_CACHE,
+     .help = "type of the KV cache, or of keys and values:"},
     {.name = "cache-type-k",
      .kind = OPTION_DTYPE,
      .value = "TYPE",
      .offset = FIELD(k_type),
-     .dtypes = KV_TYPES,
+     .dtypes = AG_DTYPE_CACHE,
      .aliases = {"--ctk"},
      .help = "type of the keys alone"},
     {.name = "cache-type-v",
      .kind = OPTION_DTYPE,
      .value = "TYPE",
      .offset = FIELD(v_type),
-     .dtypes = KV_TYPES,
+     .dtypes = AG_DTYPE_CACHE,
      .aliases = {"--ctv"},
      .help = "type of the values alone"},
 };

@@ -67,7 +67,7 @@ static const option_def defs[] = {
      .kind = OPTION_DTYPE,
      .value = "TYPE",
      .offset = FIELD(base_weights),
-     .dtypes = WEIGHT_TYPES,
+     .dtypes = AG_DTYPE_WEIGHT,
      .no_default = true,
      .help = "type of the base's weights (default: as --weights)"},
 };

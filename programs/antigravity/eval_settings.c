@@ -83,8 +83,9 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "TYPE[,TYPE]",
      .call = set_type,
-     .help = "type of the KV cache, or of keys and values: f16, f32, q8_0 or q4_0; may be given "
-             "several times (default f16)"},
+     .dtypes = AG_DTYPE_CACHE,
+     .help = "may be given several times (default f16); type of the KV cache, or of keys and "
+             "values:"},
 };
 
 option_group settings_group(eval_settings *s) {

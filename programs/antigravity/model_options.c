@@ -31,8 +31,8 @@ static const option_def model_defs[] = {
      .kind = OPTION_DTYPE,
      .value = "TYPE",
      .offset = FIELD(weights),
-     .dtypes = WEIGHT_TYPES,
-     .help = "what the weights become in memory: q4_0, q4_1, q8_0, f16, bf16 or f32"},
+     .dtypes = AG_DTYPE_WEIGHT,
+     .help = "what the weights become in memory:"},
 };
 
 option_group model_group(model_options *o) {

@@ -26,9 +26,6 @@ model_options model_options_defaults(void);
 
 /* ---- model_options.c ---- */
 
-#define KV_TYPES (1u << AG_F32 | 1u << AG_F16 | 1u << AG_Q8_0 | 1u << AG_Q4_0)
-#define WEIGHT_TYPES (KV_TYPES | 1u << AG_BF16 | 1u << AG_Q4_1)
-
 option_group model_group(model_options *o);   /* -m --weights */
 option_group message_group(model_options *o); /* -q -v */
 

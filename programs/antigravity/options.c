@@ -162,17 +162,13 @@ int options_parse(command_line *line, int argc, char **argv) {
 
 static bool set_dtype(const option_def *def, ag_dtype *field, const char *value, char *why) {
     ag_dtype type;
-    if (ag_dtype_parse(value, &type) && (def->dtypes >> type & 1)) {
+    if (ag_dtype_parse(value, &type) && ag_dtype_may_be(type, def->dtypes)) {
         *field = type;
         return true;
     }
-    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not one of", value);
-    const char *before = " ";
-    for (unsigned i = 0; i < AG_DTYPE_COUNT && n < WHY_SIZE; i++) {
-        if (!(def->dtypes >> i & 1)) continue;
-        n += (size_t)snprintf(why + n, WHY_SIZE - n, "%s%s", before, ag_dtype_name((ag_dtype)i));
-        before = ", ";
-    }
+    char known[AG_DTYPE_LIST];
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of %s", value,
+             ag_dtype_list(def->dtypes, known, sizeof known));
     return false;
 }
 

@@ -18,7 +18,7 @@ typedef enum option_kind {
     OPTION_REAL,  /* double between low and high */
     OPTION_LIST,  /* number_list, each between low and high */
     OPTION_WORD,  /* an enum: one of the words of `value`, "csv|json"; the first one is `low` */
-    OPTION_DTYPE, /* ag_dtype, one of `dtypes` */
+    OPTION_DTYPE, /* ag_dtype, one that has the role `dtypes` */
     OPTION_CALL,  /* whatever call() does with the target */
 } option_kind;
 
@@ -35,7 +35,7 @@ typedef struct option_def {
     const char *help;
     size_t offset;
     double low, high;
-    unsigned dtypes; /* 1u << AG_F32 | ... */
+    unsigned dtypes; /* AG_DTYPE_WEIGHT...; behind a help that ends in a colon they are listed */
     option_call call;
     bool no_default; /* the help does not mention the field's value */
     /* Further long names. One written "--ngl" is also accepted as "-ngl". */

@@ -61,9 +61,11 @@ static void describe_default(const option_def *def, const void *target, char *bu
 
 /* The row's text, with "(default 0.8; also --temp)" at its end. */
 static void describe(const option_def *def, const void *target, char *buf, size_t cap) {
-    char initial[128];
+    char initial[128], types[AG_DTYPE_LIST];
     describe_default(def, target, initial, sizeof initial);
-    size_t n = (size_t)snprintf(buf, cap, "%s", def->help);
+    const bool lists = def->help[strlen(def->help) - 1] == ':';
+    size_t n = (size_t)snprintf(buf, cap, "%s%s%s", def->help, lists ? " " : "",
+                                lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "");
     const char *before = " (";
     if (initial[0]) {
         n += (size_t)snprintf(buf + n, cap - n, "%s%s", before, initial);

@@ -98,7 +98,7 @@ static bool make_weights(bench_kernel *b) {
         layout->fill(b->rows + plain + j / group_rows * group_bytes, b->rows + j * row_bytes,
                      row_bytes, ROWS - j < group_rows ? ROWS - j : group_rows, K);
     }
-    b->w = (ag_cpu_weight){.row_bytes = row_bytes, .k = K};
+    b->w = (ag_cpu_weight){.row_bytes = row_bytes, .k = K, .dtype = AG_Q4_0};
     b->w.data = layout ? b->rows + plain : b->rows;
     return true;
 }

@@ -10,10 +10,6 @@
 
 static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-static bool is_cache_type(ag_dtype t) {
-    return t == AG_F32 || t == AG_F16 || t == AG_Q8_0 || t == AG_Q4_0;
-}
-
 static ag_status check_params(const ag_kv_params *p, ag_error *err) {
     enum { MANY = 1 << 20 };
     if (!p->n_layers || !p->n_kv_heads || !p->head_dim || p->n_layers > MANY ||
@@ -26,9 +22,10 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
     }
     const ag_dtype types[] = {p->k_type, p->v_type};
     for (int i = 0; i < 2; i++) {
-        if (!is_cache_type(types[i])) {
-            return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: f32, f16, q8_0, q4_0",
-                           ag_dtype_name(types[i]));
+        if (!ag_dtype_may_be(types[i], AG_DTYPE_CACHE)) {
+            char known[AG_DTYPE_LIST];
+            return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: %s", ag_dtype_name(types[i]),
+                           ag_dtype_list(AG_DTYPE_CACHE, known, sizeof known));
         }
         if (p->head_dim % ag_dtype_block(types[i])) {
             return AG_FAIL(err, UNSUPPORTED,

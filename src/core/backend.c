@@ -110,7 +110,7 @@ ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, con
                             ag_dtype want, ag_consumed_fn consumed, void *user) {
     *owner = NULL;
     AG_TRY(ag_check_floats(be, src, "the weight"));
-    if ((unsigned)want >= AG_DTYPE_COUNT || want == AG_I32 || want == AG_U8) {
+    if (!ag_dtype_may_be(want, AG_DTYPE_WEIGHT)) {
         return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(want));
     }
     if (ag_dtype_is_quantized(src->dtype) && src->dtype != want) {

@@ -14,7 +14,7 @@ static shape_text text_of(const ag_tensor *t) {
     return text;
 }
 
-static bool holds_floats(ag_dtype dtype) { return dtype != AG_I32 && dtype != AG_U8; }
+static bool holds_floats(ag_dtype dtype) { return ag_dtype_may_be(dtype, AG_DTYPE_FLOATS); }
 
 static ag_status check_layout(ag_backend *be, const ag_tensor *t, const char *name) {
     if (t->layout == 0) return AG_OK;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <antigravity/dtype.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <strings.h>
 
 typedef struct dtype_info {
     const char *name;
-    size_t block, bytes;
+    size_t block, bytes, scales;
+    unsigned roles;
 } dtype_info;
 
 static const dtype_info infos[AG_DTYPE_COUNT] = {
-#define AG_DTYPE_INFO(name, text, block, bytes) [AG_##name] = {text, block, bytes},
+#define AG_DTYPE_INFO(name, text, block, bytes, halves, roles) \
+    [AG_##name] = {text, block, bytes, halves, roles},
     AG_DTYPE_MAP(AG_DTYPE_INFO)
 #undef AG_DTYPE_INFO
 };
@@ -41,6 +44,26 @@ size_t ag_dtype_block(ag_dtype dtype) {
 size_t ag_dtype_block_bytes(ag_dtype dtype) {
     const dtype_info *info = info_of(dtype);
     return info ? info->bytes : 0;
+}
+
+size_t ag_dtype_scales(ag_dtype dtype) {
+    const dtype_info *info = info_of(dtype);
+    return info ? info->scales : 0;
+}
+
+bool ag_dtype_may_be(ag_dtype dtype, unsigned roles) {
+    const dtype_info *info = info_of(dtype);
+    return info && (info->roles & roles) == roles;
+}
+
+const char *ag_dtype_list(unsigned roles, char *buf, size_t cap) {
+    size_t n = 0;
+    if (cap) buf[0] = '\0';
+    for (int i = 0; i < AG_DTYPE_COUNT && n < cap; i++) {
+        if (!ag_dtype_may_be((ag_dtype)i, roles)) continue;
+        n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? ", " : "", infos[i].name);
+    }
+    return buf;
 }
 
 bool ag_dtype_is_quantized(ag_dtype dtype) { return ag_dtype_block(dtype) > 1; }

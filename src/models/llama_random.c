@@ -44,7 +44,7 @@ static void fill_random(void *dst, ag_dtype type, size_t n_values, uint64_t *sta
             half = (uint16_t)((half & 0x3ff) | 0x1800); /* about 2^-9 */
         }
         memcpy(p + i, &half, sizeof half);
-        if (type == AG_Q4_1) { /* m = -8 d: exponent plus three, sign set */
+        if (ag_dtype_scales(type) == 2) { /* m = -8 d: exponent plus three, sign set */
             half = (uint16_t)((half + 0x0c00) | 0x8000);
             memcpy(p + i + sizeof half, &half, sizeof half);
         }

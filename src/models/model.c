@@ -15,16 +15,12 @@
 
 ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG_Q4_0}; }
 
-static bool is_weight_type(ag_dtype t) {
-    return t == AG_Q4_0 || t == AG_Q4_1 || t == AG_Q8_0 || t == AG_F16 || t == AG_BF16 ||
-           t == AG_F32;
-}
-
 static ag_status check_params(const ag_model_params *params, ag_model_params *out, ag_error *err) {
     *out = params ? *params : ag_model_defaults();
-    if (is_weight_type(out->weights)) return AG_OK;
-    return AG_FAIL(err, UNSUPPORTED, "weights as %s; known: q4_0, q4_1, q8_0, f16, bf16, f32",
-                   ag_dtype_name(out->weights));
+    if (ag_dtype_may_be(out->weights, AG_DTYPE_WEIGHT)) return AG_OK;
+    char known[AG_DTYPE_LIST];
+    return AG_FAIL(err, UNSUPPORTED, "weights as %s; known: %s", ag_dtype_name(out->weights),
+                   ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
 }
 
 static void describe_config(const ag_llama_config *c, ag_model_info *info) {

@@ -9,7 +9,7 @@ cxx=$(command -v c++ || true)
 [ -n "$cxx" ] || echo "no C++ compiler here: the headers are tried as C only"
 
 for header in "$include"/antigravity/*.h; do
-    line="#include <antigravity/${header##*/}>"
+    line="#include <antigravity/${header##*/}>"$'\nextern int declared;' # one header has macros alone
     "$cc" -x c -std=c11 "${flags[@]}" - <<<"$line" || status=1
     [ -z "$cxx" ] || "$cxx" -x c++ -std=c++11 "${flags[@]}" - <<<"$line" || status=1
 done

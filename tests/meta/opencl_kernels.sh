@@ -3,6 +3,7 @@
 # Each kernel file compiles by itself, as OpenCL C 1.2 and for pointers of 32 and of 64 bits.
 #   opencl_kernels.sh SOURCE_DIR
 set -euo pipefail
+include=$1/include/antigravity # dtype_table.h
 cd "$1/src/backend/opencl/kernels"
 if ! command -v clang >/dev/null; then
     echo "skipped: no clang here"
@@ -15,7 +16,7 @@ check() {
     local target
     for target in spir spir64; do
         clang -x cl -target "$target" -Xclang -finclude-default-header -fsyntax-only -Wall -Wextra \
-            -Wno-unused-function -Wno-unused-parameter -Werror "${@:2}" "$1" || status=1
+            -I "$include" -Wno-unused-function -Wno-unused-parameter -Werror "${@:2}" "$1" || status=1
     done
 }
 
@@ -37,8 +38,8 @@ for language in CL1.2 CL2.0 CL3.0; do
         check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
         check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=4
     done
-    for type in 5 6 7; do
-        check matmul_half.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=$type
+    for type in q4_0 q4_1 q8_0; do
+        check matmul_half.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
     done
     check vendor_check.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1
 done

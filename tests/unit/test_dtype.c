@@ -11,16 +11,18 @@ static void sizes_are_those_of_the_formats(void **state) {
     (void)state;
     static const struct {
         ag_dtype dtype;
-        size_t block, bytes, of_64;
+        size_t block, bytes, of_64, scales;
     } want[] = {
-        {AG_F32, 1, 4, 256}, {AG_F16, 1, 2, 128},   {AG_BF16, 1, 2, 128},  {AG_I32, 1, 4, 256},
-        {AG_U8, 1, 1, 64},   {AG_Q4_0, 32, 18, 36}, {AG_Q4_1, 32, 20, 40}, {AG_Q8_0, 32, 34, 68},
+        {AG_F32, 1, 4, 256, 0},   {AG_F16, 1, 2, 128, 0},   {AG_BF16, 1, 2, 128, 0},
+        {AG_I32, 1, 4, 256, 0},   {AG_U8, 1, 1, 64, 0},     {AG_Q4_0, 32, 18, 36, 1},
+        {AG_Q4_1, 32, 20, 40, 2}, {AG_Q8_0, 32, 34, 68, 1},
     };
     assert_int_equal(sizeof want / sizeof want[0], AG_DTYPE_COUNT);
     for (size_t i = 0; i < AG_DTYPE_COUNT; i++) {
         assert_int_equal(ag_dtype_block(want[i].dtype), want[i].block);
         assert_int_equal(ag_dtype_block_bytes(want[i].dtype), want[i].bytes);
         assert_int_equal(ag_dtype_row_bytes(want[i].dtype, 64), want[i].of_64);
+        assert_int_equal(ag_dtype_scales(want[i].dtype), want[i].scales);
         assert_int_equal(ag_dtype_is_quantized(want[i].dtype), want[i].block == 32);
     }
 }
@@ -52,11 +54,29 @@ static void names_go_both_ways(void **state) {
     assert_string_equal(ag_dtype_name((ag_dtype)99), "?");
 }
 
+static void roles_give_the_lists(void **state) {
+    (void)state;
+    char list[AG_DTYPE_LIST];
+    assert_string_equal(ag_dtype_list(AG_DTYPE_WEIGHT, list, sizeof list),
+                        "f32, f16, bf16, q4_0, q4_1, q8_0");
+    assert_string_equal(ag_dtype_list(AG_DTYPE_CACHE, list, sizeof list), "f32, f16, q4_0, q8_0");
+    assert_string_equal(ag_dtype_list(AG_DTYPE_WEIGHT | AG_DTYPE_CACHE, list, sizeof list),
+                        "f32, f16, q4_0, q8_0");
+    assert_string_equal(ag_dtype_list(0, list, sizeof list),
+                        "f32, f16, bf16, i32, u8, q4_0, q4_1, q8_0");
+    assert_string_equal(ag_dtype_list(AG_DTYPE_CACHE, list, 6), "f32, ");
+    assert_false(ag_dtype_may_be(AG_I32, AG_DTYPE_FLOATS));
+    assert_true(ag_dtype_may_be(AG_Q4_1, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT));
+    assert_false(ag_dtype_may_be(AG_Q4_1, AG_DTYPE_WEIGHT | AG_DTYPE_CACHE));
+    assert_false(ag_dtype_may_be(AG_DTYPE_COUNT, 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_those_of_the_formats),
         cmocka_unit_test(rows_that_do_not_fit_have_no_size),
         cmocka_unit_test(names_go_both_ways),
+        cmocka_unit_test(roles_give_the_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@ typedef struct ag_cpu_weight {
     const void *data; /* the first byte of all its rows */
     size_t row_bytes; /* from row to row; of no meaning in a layout that interleaves them */
     size_t k;
+    ag_dtype dtype;
     const void *prefetch_end; /* what this thread reads next ends here; NULL: not to be fetched */
 } ag_cpu_weight;
 

@@ -150,7 +150,10 @@ static const ag_cpu_matmul *kernel_of(const ag_cpu_backend *cpu, const ag_tensor
 static void add_product(group_job *job, ag_tensor *y, const ag_tensor *w,
                         const ag_cpu_matmul *kernel) {
     product *p = &job->products[job->n_products++];
-    p->w = (ag_cpu_weight){ag_tensor_data(w), ag_dtype_row_bytes(w->dtype, job->k), job->k, NULL};
+    p->w = (ag_cpu_weight){.data = ag_tensor_data(w),
+                           .row_bytes = ag_dtype_row_bytes(w->dtype, job->k),
+                           .k = job->k,
+                           .dtype = w->dtype};
     p->kernel = kernel;
     p->y = ag_tensor_data(y);
     p->n_rows = ag_shape_rows(&w->shape);

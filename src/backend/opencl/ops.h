@@ -8,6 +8,14 @@
 /* ag_tensor.layout of prepared weights: described in kernels/weights.cl. */
 enum { AG_CL_LAYOUT_PREPARED = 1 };
 
+/* Types whose values the kernels know how to read (kernels/types.cl). */
+static inline bool ag_cl_has_kernels(ag_dtype t) {
+    return t == AG_F32 || t == AG_F16 || t == AG_BF16 || t == AG_Q4_0 || t == AG_Q4_1 ||
+           t == AG_Q8_0;
+}
+/* Fails: this backend has no kernels for `what` of the type. */
+ag_status ag_cl_refuse_type(ag_cl_backend *cl, const char *what, ag_dtype type);
+
 /* Work-groups of `group` that hold at least n work-items, as work-items. */
 static inline size_t ag_cl_items(size_t n, size_t group) { return (n + group - 1) / group * group; }
 

@@ -26,9 +26,14 @@ static ag_status rows_to_floats(ag_backend *b, ag_tensor *dst, const ag_tensor *
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(cols, WG), rows}, (size_t[]){WG, 1});
 }
 
+ag_status ag_cl_refuse_type(ag_cl_backend *cl, const char *what, ag_dtype type) {
+    return AG_FAIL(&cl->base.err, UNSUPPORTED, "the OpenCL backend has no kernels for %s as %s",
+                   what, ag_dtype_name(type));
+}
+
 ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                        size_t n) {
-    if (!ag_cl_buffer_of(ag_cl_of(b), table->buffer)) {
+    if (!ag_cl_buffer_of(ag_cl_of(b), table->buffer) || !ag_cl_has_kernels(table->dtype)) {
         return ag_compose_gather(b, dst, table, ids, n);
     }
     return rows_to_floats(b, dst, table, ids);
@@ -84,6 +89,7 @@ done:
 ag_status ag_cl_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src) {
     const ag_cl_backend *cl = ag_cl_of(b);
     const bool here = ag_cl_buffer_of(cl, dst->buffer) && ag_cl_buffer_of(cl, src->buffer);
-    if (dst->dtype == AG_F32 && here) return rows_to_floats(b, dst, src, NULL);
+    if (dst->dtype == AG_F32 && here && ag_cl_has_kernels(src->dtype))
+        return rows_to_floats(b, dst, src, NULL);
     return cast_on_host(b, dst, src);
 }

@@ -55,6 +55,8 @@ ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k
                          const ag_tensor *v, const uint32_t *positions) {
     const size_t n = k->shape.dim[0];
     if (!n || !kv->n_kv_heads) return AG_OK;
+    const ag_dtype unknown = ag_cl_has_kernels(kv->k_type) ? kv->v_type : kv->k_type;
+    if (!ag_cl_has_kernels(unknown)) return ag_cl_refuse_type(ag_cl_of(b), "a cache", unknown);
     if (!is_written_here(kv->k_type) || !is_written_here(kv->v_type)) {
         return ag_compose_kv_write(b, kv, k, v, positions);
     }

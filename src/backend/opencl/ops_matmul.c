@@ -102,8 +102,8 @@ static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag
     const matvec_shape shape = shape_of(cl);
     char options[160];
     snprintf(options, sizeof options,
-             "-DWTYPE=%d -DINT_DOT=%d -DLANES=%u -DTEAMS=%u -DTEAM_ROWS=%u%s", (int)w[0]->dtype,
-             local != 0, shape.lanes, shape.teams, shape.team_rows,
+             "-DWTYPE=WEIGHT_%s -DINT_DOT=%d -DLANES=%u -DTEAMS=%u -DTEAM_ROWS=%u%s",
+             ag_dtype_name(w[0]->dtype), local != 0, shape.lanes, shape.teams, shape.team_rows,
              cl->vendor.subgroups || cl->vendor.dot ? cl->vendor.options : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "matvec.cl", "matvec", options));
@@ -148,7 +148,7 @@ static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_ten
     const bool cut = v == TILE || v == HALVES;
     char options[160], tile[64] = "";
     if (cut) snprintf(tile, sizeof tile, " -DTILE_M=%zu -DTILE_N=%zu", t.tile_m, t.tile_n);
-    snprintf(options, sizeof options, "-DWTYPE=%d%s%s", (int)w->dtype, tile,
+    snprintf(options, sizeof options, "-DWTYPE=WEIGHT_%s%s%s", ag_dtype_name(w->dtype), tile,
              v == HALVES ? cl->vendor.options : "");
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, t.file, t.kernel, options));
@@ -167,6 +167,7 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
                                   const ag_tensor *w) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (!ag_shape_numel(&y->shape)) return AG_OK;
+    if (!ag_cl_has_kernels(w->dtype)) return ag_cl_refuse_type(cl, "weights", w->dtype);
     if (w->layout != AG_CL_LAYOUT_PREPARED) return multiply_any(cl, y, x, w);
     const variant v = choose(cl, x, w->dtype);
     return v == MATVEC ? launch_matvec(cl, &y, x, &w, 1) : launch(cl, v, y, x, w);

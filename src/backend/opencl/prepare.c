@@ -17,11 +17,7 @@ static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * u
 /* Bytes of one row without its scales, and halves that belong to each block. */
 static size_t quant_bytes(ag_dtype dtype, size_t k) {
     if (!ag_dtype_is_quantized(dtype)) return ag_dtype_row_bytes(dtype, round_up(k, AG_QK));
-    return k / AG_QK * (dtype == AG_Q8_0 ? AG_QK : AG_QK / 2);
-}
-
-static size_t scales_of(ag_dtype dtype) {
-    return !ag_dtype_is_quantized(dtype) ? 0 : dtype == AG_Q4_1 ? 2 : 1;
+    return k / AG_QK * (ag_dtype_block_bytes(dtype) - ag_dtype_scales(dtype) * HALF);
 }
 
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k) {
@@ -29,9 +25,9 @@ size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k) {
 }
 
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
-    const size_t row = quant_bytes(dtype, k) + scales_of(dtype) * HALF * (k / AG_QK);
+    const size_t row = quant_bytes(dtype, k) + ag_dtype_scales(dtype) * HALF * (k / AG_QK);
     if (!n || !row || n > (SIZE_MAX - ALIGN) / row) return 0;
-    return ag_cl_prepared_scales(dtype, n, k) + n * scales_of(dtype) * HALF * (k / AG_QK);
+    return ag_cl_prepared_scales(dtype, n, k) + n * ag_dtype_scales(dtype) * HALF * (k / AG_QK);
 }
 
 /* Some rows on the host, as they will lie on the device. */
@@ -56,7 +52,7 @@ static size_t scale_bytes(const preparing *p) { return p->n_blocks * HALF; }
 
 /* Room for some rows in pinned memory, and for each thread one row of floats and one packed. */
 static ag_status reserve(preparing *p) {
-    const size_t row = quant_bytes(p->want, p->k) + scales_of(p->want) * scale_bytes(p);
+    const size_t row = quant_bytes(p->want, p->k) + ag_dtype_scales(p->want) * scale_bytes(p);
     const size_t rows = CHUNK_BYTES / row + 1;
     p->chunk_rows = rows < p->n ? rows : p->n;
     return ag_cl_loading_need(p->cl, p->chunk_rows * row,
@@ -86,7 +82,7 @@ static void take_apart(const preparing *p, size_t row, const unsigned char *pack
         memset(to + n, 0, bytes - n);
         return;
     }
-    const size_t block = ag_dtype_block_bytes(p->want), n_scales = scales_of(p->want);
+    const size_t block = ag_dtype_block_bytes(p->want), n_scales = ag_dtype_scales(p->want);
     const size_t quants = block - n_scales * HALF;
     for (size_t i = 0; i < p->n_blocks; i++) {
         const unsigned char *from = packed + i * block;
@@ -154,7 +150,7 @@ static ag_status upload(const preparing *p, cl_mem to) {
     const size_t row = quant_bytes(p->want, p->k), scales = scale_bytes(p);
     AG_TRY(ag_cl_loading_send(p->cl, to, c->row0 * row, c->quants, c->rows * row));
     size_t at = ag_cl_prepared_scales(p->want, p->n, p->k);
-    for (size_t s = 0; s < scales_of(p->want); s++, at += p->n * scales) {
+    for (size_t s = 0; s < ag_dtype_scales(p->want); s++, at += p->n * scales) {
         AG_TRY(
             ag_cl_loading_send(p->cl, to, at + c->row0 * scales, c->scales[s], c->rows * scales));
     }
@@ -183,6 +179,7 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
                    .want = want,
                    .n = ag_shape_rows(&src->shape),
                    .k = ag_shape_cols(&src->shape)};
+    if (!ag_cl_has_kernels(want)) return ag_cl_refuse_type(p.cl, "weights", want);
     if (!p.n || !p.k) return ag_compose_prepare_weight(b, w, owner, src, want, consumed, user);
     p.n_blocks = p.k / AG_QK;
     const size_t bytes = ag_cl_prepared_bytes(want, p.n, p.k);

@@ -5,12 +5,7 @@
 
 #include "backend/cpu/kernels.h"
 
-extern const ag_cpu_matmul ag_matmul_f32__common;
-extern const ag_cpu_matmul ag_matmul_f16__common;
-extern const ag_cpu_matmul ag_matmul_bf16__common;
-extern const ag_cpu_matmul ag_matmul_q4_0__common;
-extern const ag_cpu_matmul ag_matmul_q4_1__common;
-extern const ag_cpu_matmul ag_matmul_q8_0__common;
+extern const ag_cpu_matmul ag_matmul__common; /* any type of weight */
 
 size_t ag_quantize_q4_0__common(void *dst, const float *src, size_t n);
 void ag_vecmat__common(float *y, const float *a, const float *b, size_t b_stride, size_t k,

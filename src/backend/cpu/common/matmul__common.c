@@ -21,15 +21,15 @@ static void pack(void *panel, const float *x, size_t row, size_t m, size_t k) {
     widen((double *)panel + row * (packed_bytes(k) / sizeof(double)), x, k);
 }
 
-static void matmul_rows(ag_dtype dtype, float *y, size_t y_stride, const void *packed, size_t m,
-                        const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
+static void multiply_rows(float *y, size_t y_stride, const void *packed, size_t m,
+                          const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
     const size_t k = w->k, x_stride = packed_bytes(k) / sizeof(double);
     const double *x = packed;
     double *row = scratch;
     float *values = (float *)(void *)((unsigned char *)scratch + packed_bytes(k));
     for (size_t j = 0; j < n_rows; j++) {
         const unsigned char *bytes = (const unsigned char *)w->data + (row0 + j) * w->row_bytes;
-        ag_dequantize_row(dtype, values, bytes, k);
+        ag_dequantize_row(w->dtype, values, bytes, k);
         widen(row, values, k);
         for (size_t i = 0; i < m; i++) {
             y[i * y_stride + j] = (float)dot(x + i * x_stride, row, k);
@@ -37,45 +37,7 @@ static void matmul_rows(ag_dtype dtype, float *y, size_t y_stride, const void *p
     }
 }
 
-static void rows_f32(float *y, size_t y_stride, const void *packed, size_t m,
-                     const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    matmul_rows(AG_F32, y, y_stride, packed, m, w, row0, n_rows, scratch);
-}
-
-static void rows_f16(float *y, size_t y_stride, const void *packed, size_t m,
-                     const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    matmul_rows(AG_F16, y, y_stride, packed, m, w, row0, n_rows, scratch);
-}
-
-static void rows_bf16(float *y, size_t y_stride, const void *packed, size_t m,
-                      const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    matmul_rows(AG_BF16, y, y_stride, packed, m, w, row0, n_rows, scratch);
-}
-
-static void rows_q4_0(float *y, size_t y_stride, const void *packed, size_t m,
-                      const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    matmul_rows(AG_Q4_0, y, y_stride, packed, m, w, row0, n_rows, scratch);
-}
-
-static void rows_q4_1(float *y, size_t y_stride, const void *packed, size_t m,
-                      const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    matmul_rows(AG_Q4_1, y, y_stride, packed, m, w, row0, n_rows, scratch);
-}
-
-static void rows_q8_0(float *y, size_t y_stride, const void *packed, size_t m,
-                      const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    matmul_rows(AG_Q8_0, y, y_stride, packed, m, w, row0, n_rows, scratch);
-}
-
-const ag_cpu_matmul ag_matmul_f32__common = {
-    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_f32};
-const ag_cpu_matmul ag_matmul_f16__common = {
-    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_f16};
-const ag_cpu_matmul ag_matmul_bf16__common = {
-    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_bf16};
-const ag_cpu_matmul ag_matmul_q4_0__common = {
-    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_q4_0};
-const ag_cpu_matmul ag_matmul_q4_1__common = {
-    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_q4_1};
-const ag_cpu_matmul ag_matmul_q8_0__common = {
-    .packed_bytes = packed_bytes, .scratch_bytes = scratch_bytes, .pack = pack, .rows = rows_q8_0};
+const ag_cpu_matmul ag_matmul__common = {.packed_bytes = packed_bytes,
+                                         .scratch_bytes = scratch_bytes,
+                                         .pack = pack,
+                                         .rows = multiply_rows};

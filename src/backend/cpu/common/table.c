@@ -2,12 +2,9 @@
 #include "backend/cpu/common/common.h"
 
 void ag_cpu_kernels_common(ag_cpu_kernels *t) {
-    t->matmul[AG_F32] = &ag_matmul_f32__common;
-    t->matmul[AG_F16] = &ag_matmul_f16__common;
-    t->matmul[AG_BF16] = &ag_matmul_bf16__common;
-    t->matmul[AG_Q4_0] = &ag_matmul_q4_0__common;
-    t->matmul[AG_Q4_1] = &ag_matmul_q4_1__common;
-    t->matmul[AG_Q8_0] = &ag_matmul_q8_0__common;
+    for (unsigned type = 0; type < AG_DTYPE_COUNT; type++) {
+        if (ag_dtype_may_be((ag_dtype)type, AG_DTYPE_FLOATS)) t->matmul[type] = &ag_matmul__common;
+    }
     t->quantize_q4_0 = ag_quantize_q4_0__common;
     t->vecmat = ag_vecmat__common;
     t->rms_norm = ag_rms_norm__common;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types as they lie in files and caches, and their values. Included by kernels. Rows may
- * begin at any byte: what is wider than a byte is put together from bytes. The numbers are those of
- * ag_dtype. */
+ * begin at any byte: what is wider than a byte is put together from bytes. The numbers, TYPE_F32 and
+ * so on, are those of ag_dtype. */
+#include "dtype_table.h"
+
 enum {
-    TYPE_F32 = 0,
-    TYPE_F16 = 1,
-    TYPE_BF16 = 2,
-    TYPE_Q4_0 = 5,
-    TYPE_Q4_1 = 6,
-    TYPE_Q8_0 = 7,
+#define TYPE_NUMBER(name, text, block, bytes, halves, roles) TYPE_##name,
+    AG_DTYPE_MAP(TYPE_NUMBER)
+#undef TYPE_NUMBER
+    N_TYPES,
     QK = 32 /* elements in a block of every quantised type */
 };
 
@@ -40,13 +40,13 @@ static inline ushort half_bits(float f) {
 
 static inline float bfloat_value(ushort h) { return as_float((uint)h << 16); }
 
-static inline uint block_bytes(uint type) { return type == TYPE_Q4_0 ? 18 : type == TYPE_Q4_1 ? 20 : 34; }
-
 /* Bytes of n elements, n a multiple of the type's block. */
 static inline ulong row_bytes(uint type, ulong n) {
-    if (type == TYPE_F32) return n * 4;
-    if (type == TYPE_F16 || type == TYPE_BF16) return n * 2;
-    return n / QK * block_bytes(type);
+#define ROW_BYTES(name, text, block, bytes, halves, roles) \
+    if (type == TYPE_##name) return n / block * bytes;
+    AG_DTYPE_MAP(ROW_BYTES)
+#undef ROW_BYTES
+    return 0;
 }
 
 /* Element i of a row that begins at p. */
@@ -54,7 +54,7 @@ static inline float element(uint type, __global const uchar *p, ulong i) {
     if (type == TYPE_F32) return load_f32(p + 4 * i);
     if (type == TYPE_F16) return half_value(load_u16(p + 2 * i));
     if (type == TYPE_BF16) return bfloat_value(load_u16(p + 2 * i));
-    p += i / QK * block_bytes(type);
+    p += row_bytes(type, i / QK * QK);
     const uint at = (uint)(i % QK);
     const float d = half_value(load_u16(p));
     if (type == TYPE_Q8_0) return (float)(char)p[2 + at] * d;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The element types, one row each: whatever lists types is made from this table. Nothing but the
+ * preprocessor is needed to read it, for kernels of the OpenCL backend include it too.
+ *
+ * X(NAME, "name", elements in a block, bytes of a block, halves before its levels, roles)
+ *   Q4_0  f16 d, 16 bytes: byte i holds element i (low nibble) and i + 16 (high); (nibble - 8) * d
+ *   Q4_1  f16 d, f16 m, the same nibbles; nibble * d + m
+ *   Q8_0  f16 d, 32 int8; q * d
+ * Little-endian. Source of the block types: the GGML format family. Roles: ag_dtype_role. */
+#ifndef ANTIGRAVITY_DTYPE_TABLE_H
+#define ANTIGRAVITY_DTYPE_TABLE_H
+
+#define AG_DTYPE_MAP(X)                                                            \
+    X(F32, "f32", 1, 4, 0, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT | AG_DTYPE_CACHE)     \
+    X(F16, "f16", 1, 2, 0, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT | AG_DTYPE_CACHE)     \
+    X(BF16, "bf16", 1, 2, 0, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT)                    \
+    X(I32, "i32", 1, 4, 0, 0)                                                      \
+    X(U8, "u8", 1, 1, 0, 0)                                                        \
+    X(Q4_0, "q4_0", 32, 18, 1, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT | AG_DTYPE_CACHE) \
+    X(Q4_1, "q4_1", 32, 20, 2, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT)                  \
+    X(Q8_0, "q8_0", 32, 34, 1, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT | AG_DTYPE_CACHE)
+
+#endif
