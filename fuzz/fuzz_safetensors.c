@@ -18,7 +18,7 @@ static void *exact_copy(const uint8_t *data, size_t n) {
 static void check(const ag_st_header *h, size_t n_json, uint64_t n) {
     uint64_t at = AG_ST_PREFIX + n_json;
     for (size_t i = 0; i < h->n; i++) {
-        const ag_st_tensor *t = &h->tensors[i];
+        const ag_source_tensor *t = &h->tensors[i];
         if (t->offset != at || t->n_bytes > n - at) abort();
         size_t block = t->dtype == AG_F32 ? 4 : t->dtype == AG_BF16 ? 2 : 0;
         size_t rows = 1;

@@ -37,6 +37,10 @@ typedef struct ag_eviction_view {
     float *values;             /* the same */
 } ag_eviction_view;
 
+/* What tokens are to a policy: a prompt, chosen one after the other, or a draft that may be taken
+ * back. */
+typedef enum ag_phase { AG_PHASE_PROMPT, AG_PHASE_DECODE, AG_PHASE_VERIFY } ag_phase;
+
 typedef struct ag_eviction_params ag_eviction_params;
 
 typedef struct ag_eviction_policy {

@@ -11,11 +11,21 @@ extern "C" {
 
 #define AG_MAX_EOS 16
 
+/* Layers that are alike in what attention needs. */
+typedef struct ag_layer_kind {
+    uint32_t n_layers; /* of this kind */
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t window; /* newest positions that a token sees, its own included; 0: all */
+} ag_layer_kind;
+#define AG_MAX_LAYER_KINDS 8
+
 /* What a model is and what it will take, known before its weights are read. */
 typedef struct ag_model_info {
     char architecture[64]; /* "LlamaForCausalLM" */
     uint32_t n_layers, hidden_size, intermediate_size;
-    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t n_heads, n_kv_heads, head_dim; /* of the first kind of layers */
+    uint32_t n_layer_kinds;
+    ag_layer_kind layer_kinds[AG_MAX_LAYER_KINDS]; /* in the order in which they first occur */
     uint32_t n_vocab;
     uint32_t max_positions; /* max_position_embeddings: positions it was trained for */
     float rope_theta;
@@ -39,7 +49,8 @@ typedef struct ag_model_info {
 typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 typedef struct ag_model_params {
-    ag_dtype weights;        /* Q4_0; what the projections and lm_head become, an AG_DTYPE_WEIGHT */
+    ag_dtype weights; /* Q4_0; what projections and lm_head become: Q4_0 Q4_1 Q8_0 F16 BF16 F32 */
+    bool as_is;       /* every tensor keeps the type that it has in the file; not `weights` */
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
 } ag_model_params;
@@ -48,15 +59,15 @@ AG_API ag_model_params ag_model_defaults(void);
 /* One thread at a time drives a backend with all its models and sessions. */
 typedef struct ag_model ag_model;
 
-/* dir: config.json, model.safetensors or shards with model.safetensors.index.json, optionally
- * generation_config.json. The backend is borrowed and must outlive the model. The embedding stays
- * in the file, which must not change while the model lives. params may be NULL.
- * AG_NOT_FOUND, AG_FORMAT, AG_UNSUPPORTED, AG_SHAPE (a tensor's wanted and found shape), AG_NOMEM:
- * one line that names file, place and reason. */
-AG_API ag_status ag_model_load(ag_backend *be, const char *dir, const ag_model_params *params,
+/* path: a directory with config.json, model.safetensors or shards with
+ * model.safetensors.index.json, optionally generation_config.json. The backend is borrowed and must
+ * outlive the model. The embedding stays in the file, which must not change while the model lives.
+ * params may be NULL. AG_NOT_FOUND, AG_FORMAT, AG_UNSUPPORTED, AG_SHAPE (a tensor's wanted and
+ * found shape), AG_NOMEM: one line that names file, place and reason. */
+AG_API ag_status ag_model_load(ag_backend *be, const char *path, const ag_model_params *params,
                                ag_model **out, ag_error *err);
 /* The same facts without loading: reads the configuration and the headers only. */
-AG_API ag_status ag_model_inspect(const char *dir, const ag_model_params *params,
+AG_API ag_status ag_model_inspect(const char *path, const ag_model_params *params,
                                   ag_model_info *out, ag_error *err);
 /* Random weights of a known shape, made in memory: for measuring speed. shape: "llama-3.2-1b",
  * "llama-3.2-3b", "llama-3.1-8b", "tiny", without case; AG_NOT_FOUND lists them. */

@@ -97,16 +97,54 @@ AG_API ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n,
 typedef bool (*ag_logits_fn)(void *user, size_t i, const float *logits);
 AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, ag_logits_fn row,
                                   void *user, ag_error *err);
-/* One token: prefill of one. Allocates nothing. */
+/* One token. Allocates nothing. */
 AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
-/* One token for each of n different sessions of one model in one pass over its weights. Fails as a
- * whole: on error no session has moved, though their logits are gone if the device failed. The
- * results are those of ag_session_decode. */
-AG_API ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], size_t n,
-                                 ag_error *err);
 /* [n_vocab] on the host, NULL before the first token; valid until the session is used again. During
  * ag_generate() NULL also where a device chooses the tokens; they are there again afterwards. */
 AG_API const float *ag_session_logits(const ag_session *s);
+
+/* May be called from any thread, and from a signal handler: the call under way on this session, or
+ * else the next one, ends within a layer's time with AG_CANCELLED, its current chunk not consumed.
+ */
+AG_API void ag_session_cancel(ag_session *s);
+
+/* ---- steps of several sessions ---- */
+
+/* Rows of a step whose logits are wanted. */
+typedef enum ag_logits_rows { AG_LOGITS_NONE, AG_LOGITS_LAST, AG_LOGITS_ALL } ag_logits_rows;
+
+/* What one session contributes to a step: a prompt or a chunk of one, the token to decode, or
+ * tokens of a draft to verify. */
+typedef struct ag_step_item {
+    ag_session *session;
+    const int32_t *ids; /* [n] the next tokens, n > 0 */
+    size_t n;
+    ag_phase phase;        /* what the tokens are: eviction policies ask */
+    ag_logits_rows logits; /* the last of them are what ag_session_logits() speaks of afterwards */
+    ag_logits_fn row;      /* NULL, or called for every row that is wanted */
+    void *row_user;
+    /* NULL, or chooses: logits LAST, the token that follows into chosen[0]; ALL, what follows
+     * ids[i] into chosen[i], as long as ids[i] is what was chosen before it (and then accepted, the
+     * last choice is not), -1 from there on. On a device that can, rows stay there for this. */
+    ag_sampler *sampler;
+    int32_t *chosen;
+} ag_step_item;
+
+/* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a
+ * whole: on error no session has moved, though their logits are gone. Results are those that each
+ * session has alone; where a backend computes many rows otherwise than few, but for rounding.
+ * Takes memory for more rows or sessions than there were in a step before. */
+AG_API ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err);
+
+/* One token for each of n different sessions: a step of AG_PHASE_DECODE with their last logits. */
+AG_API ag_status ag_session_decode_batch(ag_session *const sessions[], const int32_t ids[],
+                                         size_t n, ag_error *err);
+
+/* A prompt of n tokens is coming, in as many steps of AG_PHASE_PROMPT as the caller likes. Without
+ * this each of them counts as a prompt of its own, which matters to eviction policies. */
+AG_API ag_status ag_session_begin_prompt(ag_session *s, size_t n, ag_error *err);
+/* How many of its tokens the next step should bring at most. */
+AG_API size_t ag_session_prompt_rows(const ag_session *s);
 
 /* ---- a session in a file ---- */
 

@@ -58,6 +58,10 @@ typedef struct ag_text {
 } ag_text;
 AG_API void ag_text_free(ag_text *text);
 
+/* Appends the chat template, in Jinja, of the model at `path`: chat_template.jinja, or what
+ * tokenizer_config.json says. AG_NOT_FOUND if the model has none. */
+AG_API ag_status ag_chat_template_load(const char *path, ag_text *out, ag_error *err);
+
 /* Appends what the ids say; special tokens only with keep_special. The result of a whole decode is
  * what the tokenizers library gives (invalid byte sequences become U+FFFD). AG_INVALID names the
  * first id that does not exist. */

@@ -79,7 +79,7 @@ static ag_status decode(run *r, uint32_t n) {
         if (!progress_update(NULL, i + 1, n)) return r->err.status = AG_CANCELLED;
         status = r->row->parallel == 1
                      ? ag_session_decode(r->sessions[0], r->ids[0], &r->err)
-                     : ag_decode_batch(r->sessions, r->ids, r->row->parallel, &r->err);
+                     : ag_session_decode_batch(r->sessions, r->ids, r->row->parallel, &r->err);
     }
     return status;
 }

@@ -12,7 +12,7 @@
 
 enum { POLL_MS = 100 }; /* reading the system's files takes some 0.1 ms */
 
-typedef enum phase { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } phase;
+typedef enum pace { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } pace;
 
 struct ag_cache_manager {
     ag_eviction_params params;
@@ -24,7 +24,7 @@ struct ag_cache_manager {
     uint32_t slack, recent;  /* tokens; what there is room for */
     ag_eviction_scratch tmp; /* owned */
     ag_gathered gathered;    /* owned; attention so far */
-    phase phase;
+    pace pace;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
     bool due;                /* the pass that has begun will exceed the budget */
@@ -290,12 +290,12 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
 
 /* ---- around a pass ---- */
 
-ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
+ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err) {
     if (!m) return AG_OK;
     m->last = (ag_eviction_tally){0};
-    m->phase = DECODING;
+    m->pace = DECODING;
     m->n_begun = n;
-    if (n == 1) return AG_OK;
+    if (phase != AG_PHASE_PROMPT) return AG_OK;
     if (m->refuse) {
         return AG_FAIL(err, NOMEM,
                        "the system is short of memory and the cache holds only %u tokens: no new "
@@ -314,14 +314,14 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
     }
     bool whole = how == AG_KV_PREFILL_WHOLE ||
                  (how == AG_KV_PREFILL_AUTO && m->params.policy->whole_prefill && fits);
-    m->phase = whole ? PREFILL_WHOLE : PREFILL_BOUNDED;
+    m->pace = whole ? PREFILL_WHOLE : PREFILL_BOUNDED;
     return AG_OK;
 }
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
-    if (!m || m->phase != PREFILL_BOUNDED) return smaller(n_left, chunk);
+    if (!m || m->pace != PREFILL_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
     size_t held = ag_kv_cache_length(m->cache), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
@@ -354,10 +354,10 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
     case AG_IMPORTANCE_NEWEST:
         return m->due ? n - 1 : n;
     case AG_IMPORTANCE_TOTAL:
-        return m->phase == DECODING ? 0 : n - smaller(n, window);
+        return m->pace == DECODING ? 0 : n - smaller(n, window);
     case AG_IMPORTANCE_WINDOW:
-        if (m->phase == DECODING || (m->phase == PREFILL_BOUNDED && !m->due && n_left)) return n;
-        if (m->phase == PREFILL_BOUNDED) return n - smaller(n, window);
+        if (m->pace == DECODING || (m->pace == PREFILL_BOUNDED && !m->due && n_left)) return n;
+        if (m->pace == PREFILL_BOUNDED) return n - smaller(n, window);
         if (n_left >= window) return n;
         return n - smaller(n, window - n_left);
     case AG_IMPORTANCE_NONE:
@@ -370,7 +370,7 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
 /* The pass begins a new sum rather than adding to one. */
 static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_left) {
     if (m->params.policy->importance == AG_IMPORTANCE_TOTAL) return false;
-    if (m->phase != PREFILL_WHOLE) return true;
+    if (m->pace != PREFILL_WHOLE) return true;
     size_t window = m->params.snapkv_window;
     return m->params.policy->importance == AG_IMPORTANCE_NEWEST || n + n_left >= window ||
            n + n_left == m->n_begun;
@@ -385,8 +385,8 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_turn_protected(m->cache, m->inv_freq, last, m->trained, err));
-    size_t limit = m->phase == DECODING ? m->live + m->slack : m->live;
-    m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
+    size_t limit = m->pace == DECODING ? m->live + m->slack : m->live;
+    m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->pace == PREFILL_WHOLE && n_left);
     if (m->relief_due) m->due = true;
     if (!m->gathered.sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
@@ -398,9 +398,9 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
     if (!m) return AG_OK;
-    bool end = m->phase != DECODING && (!n_left || (m->phase == PREFILL_BOUNDED && m->due));
+    bool end = m->pace != DECODING && (!n_left || (m->pace == PREFILL_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
-        size_t n = m->phase == PREFILL_WHOLE ? m->n_begun : m->n_pass;
+        size_t n = m->pace == PREFILL_WHOLE ? m->n_begun : m->n_pass;
         AG_TRY(ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
                                   (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
                                   err));

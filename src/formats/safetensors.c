@@ -98,7 +98,7 @@ static bool read_count(const json_t *v, uint64_t *out) {
 
 /* Fills dims and the number of bytes that shape and dtype ask for. */
 static ag_status read_shape(const json_t *shape, const st_dtype *type, const char *where,
-                            ag_st_tensor *t, ag_error *err) {
+                            ag_source_tensor *t, ag_error *err) {
     if (!json_is_array(shape)) return AG_FAIL(err, FORMAT, "%s: shape is not a list", where);
     t->n_dims = json_array_size(shape);
     bool fits = t->n_dims <= AG_MAX_DIMS;
@@ -128,7 +128,7 @@ static ag_status read_shape(const json_t *shape, const st_dtype *type, const cha
 
 /* t->offset is counted from the first byte after the header here; ag_st_parse moves it. */
 static ag_status read_tensor(const json_t *v, const char *where, uint64_t data_bytes,
-                             ag_st_tensor *t, ag_error *err) {
+                             ag_source_tensor *t, ag_error *err) {
     if (!json_is_object(v)) return AG_FAIL(err, FORMAT, "%s: is not an object", where);
     const json_t *dtype = json_object_get(v, "dtype");
     if (!json_is_string(dtype)) return AG_FAIL(err, FORMAT, "%s: dtype is not a string", where);
@@ -162,7 +162,7 @@ static ag_status read_tensor(const json_t *v, const char *where, uint64_t data_b
 }
 
 static int by_offset(const void *a, const void *b) {
-    const ag_st_tensor *x = a, *y = b;
+    const ag_source_tensor *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
 }
@@ -173,7 +173,7 @@ static ag_status check_layout(ag_st_header *h, uint64_t data_bytes, const char *
     if (h->n > 0) qsort(h->tensors, h->n, sizeof h->tensors[0], by_offset);
     uint64_t at = 0;
     for (size_t i = 0; i < h->n; i++) {
-        const ag_st_tensor *t = &h->tensors[i];
+        const ag_source_tensor *t = &h->tensors[i];
         if (t->offset != at) {
             return AG_FAIL(err, FORMAT,
                            "%s: tensor \"%.120s\": data begin at %" PRIu64 ", %s, which end at "
@@ -214,7 +214,7 @@ static ag_status read_tensors(json_t *root, const char *path, uint64_t data_byte
     json_object_foreach(root, key, v) {
         if (strcmp(key, metadata_key) == 0) continue;
         size_t n = strlen(key) + 1;
-        ag_st_tensor *t = &h->tensors[h->n++];
+        ag_source_tensor *t = &h->tensors[h->n++];
         t->name = memcpy(names, key, n);
         names += n;
         char where[400];

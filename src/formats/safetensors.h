@@ -6,22 +6,11 @@
 #ifndef AG_FORMATS_SAFETENSORS_H
 #define AG_FORMATS_SAFETENSORS_H
 
-#include <antigravity/tensor.h>
-
-typedef struct ag_st_tensor {
-    const char *name;       /* UTF-8, borrowed from the header that lists it */
-    const char *dtype_name; /* the format's spelling, "BF16"; static */
-    ag_dtype dtype;         /* F32, F16, BF16, I32 or U8; AG_DTYPE_COUNT for the format's others */
-    size_t n_dims;          /* as in the file; 0 is a scalar */
-    ag_shape shape;         /* empty when n_dims is 0 or above AG_MAX_DIMS */
-    uint64_t offset;        /* of the first byte in the file; aligned to nothing in particular */
-    uint64_t n_bytes;
-    uint32_t file; /* index of the file in an ag_weight_files */
-} ag_st_tensor;
+#include "formats/weight_source.h"
 
 /* Tensors in the order of their data. Zero-initialise; release with ag_st_header_free. */
 typedef struct ag_st_header {
-    ag_st_tensor *tensors;
+    ag_source_tensor *tensors;
     size_t n;
     char *names;
 } ag_st_header;

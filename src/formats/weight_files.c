@@ -34,7 +34,7 @@ struct ag_weight_files {
     char *source;
     weight_file *files;
     size_t n_files;
-    const ag_st_tensor **sorted;
+    const ag_source_tensor **sorted;
     size_t n_tensors;
 };
 
@@ -109,7 +109,7 @@ static ag_status open_shards(ag_weight_files *w, const char *dir, const char *in
 }
 
 static int by_name(const void *a, const void *b) {
-    const ag_st_tensor *const *x = a, *const *y = b;
+    const ag_source_tensor *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
 }
 
@@ -124,7 +124,7 @@ static ag_status sort_tensors(ag_weight_files *w, ag_error *err) {
     }
     qsort(w->sorted, n, sizeof w->sorted[0], by_name);
     for (size_t i = 1; i < n; i++) {
-        const ag_st_tensor *a = w->sorted[i - 1], *b = w->sorted[i];
+        const ag_source_tensor *a = w->sorted[i - 1], *b = w->sorted[i];
         if (strcmp(a->name, b->name) == 0) {
             return AG_FAIL(err, FORMAT, "%s: tensor \"%.120s\" is in %.150s as well",
                            w->files[a->file].path, a->name, w->files[b->file].path);
@@ -136,7 +136,7 @@ static ag_status sort_tensors(ag_weight_files *w, ag_error *err) {
 static ag_status check_index(const ag_weight_files *w, const char *index, const ag_shard_index *x,
                              ag_error *err) {
     for (size_t i = 0; i < x->n_entries; i++) {
-        const ag_st_tensor *t = ag_weight_files_find(w, x->entries[i].tensor);
+        const ag_source_tensor *t = ag_weight_files_find(w, x->entries[i].tensor);
         if (!t || t->file != x->entries[i].shard) {
             return AG_FAIL(err, FORMAT, "%s: tensor \"%.120s\" should be in \"%.120s\", %s", index,
                            x->entries[i].tensor, x->shards[x->entries[i].shard],
@@ -215,35 +215,16 @@ void ag_weight_files_destroy(ag_weight_files *w) {
 
 size_t ag_weight_files_count(const ag_weight_files *w) { return w->n_tensors; }
 
-const ag_st_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i) {
+const ag_source_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i) {
     assert(i < w->n_tensors);
     return w->sorted[i];
 }
 
-const ag_st_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name) {
-    const ag_st_tensor key = {.name = name}, *p = &key;
-    const ag_st_tensor *const *hit =
+const ag_source_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name) {
+    const ag_source_tensor key = {.name = name}, *p = &key;
+    const ag_source_tensor *const *hit =
         bsearch(&p, w->sorted, w->n_tensors, sizeof w->sorted[0], by_name);
     return hit ? *hit : NULL;
-}
-
-ag_status ag_weight_files_require(const ag_weight_files *w, const char *name,
-                                  const ag_st_tensor **out, ag_error *err) {
-    const ag_st_tensor *t = *out = ag_weight_files_find(w, name);
-    if (!t) return AG_FAIL(err, NOT_FOUND, "%s: has no tensor \"%.120s\"", w->source, name);
-    const char *path = w->files[t->file].path;
-    *out = NULL;
-    if (t->dtype != AG_F32 && t->dtype != AG_F16 && t->dtype != AG_BF16) {
-        return AG_FAIL(err, UNSUPPORTED,
-                       "%s: tensor \"%.120s\" is %s; weights must be F32, F16 or BF16", path, name,
-                       t->dtype_name);
-    }
-    if (t->n_dims > AG_MAX_DIMS) {
-        return AG_FAIL(err, UNSUPPORTED, "%s: tensor \"%.120s\" has %zu dims, the limit is %d",
-                       path, name, t->n_dims, AG_MAX_DIMS);
-    }
-    *out = t;
-    return AG_OK;
 }
 
 size_t ag_weight_files_n_files(const ag_weight_files *w) { return w->n_files; }
@@ -263,13 +244,13 @@ uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file) {
 
 /* ---- bytes ---- */
 
-ag_status ag_weight_files_tensor(const ag_weight_files *w, const ag_st_tensor *t, ag_tensor *out,
-                                 ag_error *err) {
+ag_status ag_weight_files_tensor(const ag_weight_files *w, const ag_source_tensor *t,
+                                 ag_tensor *out, ag_error *err) {
     return ag_tensor_make(out, t->dtype, t->shape, file_at(w, t->file)->map, (size_t)t->offset,
                           err);
 }
 
-void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
+void ag_weight_files_drop(const ag_weight_files *w, const ag_source_tensor *t, uint64_t first,
                           uint64_t n) {
     if (first >= t->n_bytes || n == 0) return;
     if (n > t->n_bytes - first) n = t->n_bytes - first;
@@ -283,7 +264,7 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint6
     (void)madvise((char *)ag_buffer_map(f->map) + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
-ag_status ag_weight_files_read(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
+ag_status ag_weight_files_read(const ag_weight_files *w, const ag_source_tensor *t, uint64_t first,
                                void *dst, size_t n, ag_error *err) {
     const weight_file *f = file_at(w, t->file);
     if (first > t->n_bytes || n > t->n_bytes - first) {

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The weights of a model directory as named tensors over mapped files. Nothing here knows which
- * tensors a model needs. Immutable once open: any number of threads may read at the same time.
- *
- * The files must not change while they are open. Sizes are checked when opening; if a file is
- * truncated later, ag_weight_files_read gives AG_IO, but touching the mapping
- * (ag_weight_files_tensor) raises SIGBUS: that is how the system says it. */
+/* The safetensors files of a model directory as named tensors over mapped files: what
+ * hf_directory.c makes a weight source of, whose header tells what holds of them. */
 #ifndef AG_FORMATS_WEIGHT_FILES_H
 #define AG_FORMATS_WEIGHT_FILES_H
 
@@ -22,13 +18,8 @@ void ag_weight_files_destroy(ag_weight_files *w);
 
 /* All tensors, sorted by name (strcmp). Pointers to them are borrowed from w. */
 size_t ag_weight_files_count(const ag_weight_files *w);
-const ag_st_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i);
-const ag_st_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name);
-
-/* The tensor as a weight: AG_NOT_FOUND if there is none of that name, AG_UNSUPPORTED if it is not
- * F32, F16 or BF16 or has more than AG_MAX_DIMS dims. */
-ag_status ag_weight_files_require(const ag_weight_files *w, const char *name,
-                                  const ag_st_tensor **out, ag_error *err);
+const ag_source_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i);
+const ag_source_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name);
 
 /* The files behind it: how many, their paths and sizes. */
 size_t ag_weight_files_n_files(const ag_weight_files *w);
@@ -37,19 +28,19 @@ uint64_t ag_weight_files_bytes(const ag_weight_files *w, size_t file);
 
 /* The tensor in a read-only mapping of its file, which *out borrows. Its data need not be aligned
  * to its element size: the format does not promise it. Pages come in when touched. */
-ag_status ag_weight_files_tensor(const ag_weight_files *w, const ag_st_tensor *t, ag_tensor *out,
-                                 ag_error *err);
+ag_status ag_weight_files_tensor(const ag_weight_files *w, const ag_source_tensor *t,
+                                 ag_tensor *out, ag_error *err);
 
 /* Takes bytes [first, first + n) of the tensor out of this process's memory once they have been
  * used; they stay readable and come back from the file. Whole pages, borders included. A range past
  * the end is cut. When all of a tensor is dropped, so is what the system mapped around it: reading
  * one byte may bring in a neighbour's pages, up to 2 MiB of them. */
-void ag_weight_files_drop(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
+void ag_weight_files_drop(const ag_weight_files *w, const ag_source_tensor *t, uint64_t first,
                           uint64_t n);
 
 /* Copies bytes [first, first + n) of the tensor by pread, without touching the mapping. AG_INVALID
  * if the range passes the tensor's end; AG_IO if the file cannot give them. */
-ag_status ag_weight_files_read(const ag_weight_files *w, const ag_st_tensor *t, uint64_t first,
+ag_status ag_weight_files_read(const ag_weight_files *w, const ag_source_tensor *t, uint64_t first,
                                void *dst, size_t n, ag_error *err);
 
 #endif

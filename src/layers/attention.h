@@ -4,26 +4,33 @@
 #define AG_LAYERS_ATTENTION_H
 
 #include "cache/cache_manager.h"
+#include "layers/workspace.h"
 
-/* A run of consecutive rows that belong to one sequence. */
+/* The next n tokens of one sequence in a pass. */
 typedef struct ag_sequence {
     ag_kv_cache *cache;
-    size_t row0, n_rows;
-    ag_attention_scores scores; /* none: zeroed */
+    const int32_t *ids;
+    size_t n;
+    uint32_t position;          /* logical, of ids[0] */
+    ag_attention_scores scores; /* zeroed: not wanted */
+    size_t row0;                /* of the pass's rows; set by the pass */
 } ag_sequence;
 
-typedef struct ag_attention_shape {
+/* What attention does in one layer. */
+typedef struct ag_attention_layer {
+    uint32_t index; /* in the caches */
     uint32_t n_heads, n_kv_heads, head_dim;
-} ag_attention_shape;
-
-#define AG_MAX_SEQUENCES 64
+    const ag_tensor *inv_freq; /* [n / 2] the first n values of a head turn */
+    ag_attention_params params;
+    const uint32_t *visible_from; /* [n rows of the pass]; NULL: every row sees all before it */
+} ag_attention_layer;
 
 /* Rotates q and k, appends k and v to each sequence's cache and attends.
- *   out, q [n, n_heads * head_dim]  k, v [n, n_kv_heads * head_dim]  F32; q and k are rotated in
- * place positions [n] logical */
-ag_status ag_self_attention(ag_backend *be, const ag_attention_shape *shape, uint32_t layer,
-                            const ag_sequence *seqs, size_t n_seqs, const uint32_t *positions,
-                            const ag_tensor *inv_freq, ag_tensor *out, ag_tensor *q, ag_tensor *k,
-                            ag_tensor *v, ag_error *err);
+ *   out, q [n, n_heads * head_dim]  k, v [n, n_kv_heads * head_dim]  F32; q and k turn in place
+ *   ws->positions [n] logical; ws->attention [n_seqs] is overwritten */
+ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
+                            const ag_sequence *seqs, size_t n_seqs, const ag_workspace *ws,
+                            ag_tensor *out, ag_tensor *q, ag_tensor *k, ag_tensor *v,
+                            ag_error *err);
 
 #endif

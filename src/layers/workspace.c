@@ -30,14 +30,17 @@ size_t ag_workspace_bytes(const ag_workspace_shape *s) {
     ag_workspace none;
     part parts[N_PARTS];
     list_parts(&none, s, parts);
-    size_t total = s->n_rows * (s->dim * sizeof(float) + sizeof(uint32_t));
+    size_t total = s->n_rows * (s->dim * sizeof(float) + (1 + s->n_windows) * sizeof(uint32_t)) +
+                   s->n_seqs * sizeof(ag_attention_seq);
     for (int i = 0; i < N_PARTS; i++) total += part_bytes(s->n_rows, parts[i].cols);
     return total;
 }
 
 static bool fits(const ag_workspace_shape *have, const ag_workspace_shape *want) {
-    return have->n_rows >= want->n_rows && have->dim == want->dim && have->q_dim == want->q_dim &&
-           have->kv_dim == want->kv_dim && have->ffn_dim == want->ffn_dim;
+    return have->n_rows >= want->n_rows && have->n_seqs >= want->n_seqs &&
+           have->n_windows == want->n_windows && have->dim == want->dim &&
+           have->q_dim == want->q_dim && have->kv_dim == want->kv_dim &&
+           have->ffn_dim == want->ffn_dim;
 }
 
 ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_workspace_shape *shape,
@@ -59,7 +62,9 @@ ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_worksp
     if (st == AG_OK) {
         next.host_rows = ag_malloc(shape->n_rows * shape->dim * sizeof *next.host_rows);
         next.positions = ag_malloc(shape->n_rows * sizeof *next.positions);
-        if (!next.host_rows || !next.positions) {
+        next.visible_from = ag_calloc(shape->n_windows * shape->n_rows + 1, sizeof(uint32_t));
+        next.attention = ag_calloc(shape->n_seqs, sizeof *next.attention);
+        if (!next.host_rows || !next.positions || !next.visible_from || !next.attention) {
             st = AG_FAIL(err, NOMEM, "workspace of %zu rows", shape->n_rows);
         }
     }
@@ -76,5 +81,7 @@ void ag_workspace_release(ag_workspace *ws) {
     ag_buffer_release(&ws->storage);
     ag_free(ws->host_rows);
     ag_free(ws->positions);
+    ag_free(ws->visible_from);
+    ag_free(ws->attention);
     *ws = (ag_workspace){0};
 }

@@ -3,14 +3,17 @@
 #ifndef AG_LAYERS_WORKSPACE_H
 #define AG_LAYERS_WORKSPACE_H
 
+#include "core/kv_view.h"
+
 #include <antigravity/backend.h>
 
 typedef struct ag_workspace_shape {
-    size_t n_rows; /* tokens in one pass at most */
-    size_t dim, q_dim, kv_dim, ffn_dim;
+    size_t n_rows, n_seqs;              /* tokens and sequences in one pass at most */
+    size_t n_windows;                   /* kinds of layers with a window */
+    size_t dim, q_dim, kv_dim, ffn_dim; /* of the widest layer */
 } ag_workspace_shape;
 
-/* All F32, [n_rows, ...]. */
+/* All F32, [n_rows, ...]; a layer that is narrower uses the beginning, its rows close together. */
 typedef struct ag_workspace {
     ag_workspace_shape shape;
     ag_buffer *storage;  /* owned; the tensors below are parts of it */
@@ -24,6 +27,9 @@ typedef struct ag_workspace {
     ag_tensor down;      /* [dim] */
     float *host_rows;    /* owned; [n_rows, dim] embedding rows on their way in */
     uint32_t *positions; /* owned; [n_rows] logical positions of a pass */
+    /* Owned; [n_windows][n_rows] the first position that each row sees in layers with a window. */
+    uint32_t *visible_from;
+    ag_attention_seq *attention; /* owned; [n_seqs] of the layer at hand */
 } ag_workspace;
 
 /* Zero-initialise *ws before; keeps a workspace that is large enough already. On failure the old

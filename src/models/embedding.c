@@ -7,9 +7,14 @@
 
 #include <math.h>
 
-ag_status ag_embedding_open(ag_embedding *e, const ag_weight_files *files,
-                            const ag_st_tensor *table, size_t n_rows, size_t dim, ag_error *err) {
-    *e = (ag_embedding){.files = files, .table = table, .n_rows = n_rows, .dim = dim};
+ag_status ag_embedding_open(ag_embedding *e, const ag_weight_source *source,
+                            const ag_source_tensor *table, const ag_model_spec *s, ag_error *err) {
+    const size_t dim = s->hidden_size;
+    *e = (ag_embedding){.source = source,
+                        .table = table,
+                        .n_rows = s->vocab_size,
+                        .dim = dim,
+                        .scale = s->embedding_scale};
     if (!table) return AG_OK;
     e->row = ag_malloc(ag_dtype_row_bytes(table->dtype, dim));
     return e->row ? AG_OK : AG_FAIL(err, NOMEM, "embedding row of %zu values", dim);
@@ -33,8 +38,7 @@ static void synthetic_row(float *dst, int32_t id, size_t dim) {
 
 static ag_status file_row(const ag_embedding *e, float *dst, int32_t id, ag_error *err) {
     size_t row_bytes = ag_dtype_row_bytes(e->table->dtype, e->dim);
-    AG_TRY(
-        ag_weight_files_read(e->files, e->table, (uint64_t)id * row_bytes, e->row, row_bytes, err));
+    AG_TRY(ag_source_read(e->source, e->table, (uint64_t)id * row_bytes, e->row, row_bytes, err));
     ag_dequantize_row(e->table->dtype, dst, e->row, e->dim);
     for (size_t i = 0; i < e->dim; i++) {
         if (!isfinite(dst[i])) {
@@ -49,7 +53,8 @@ ag_status ag_embedding_lookup(ag_embedding *e, float *dst, const int32_t *ids, s
                               ag_error *err) {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (size_t)ids[i] >= e->n_rows) {
-            return AG_FAIL(err, INVALID, "token id %d, the vocabulary has %zu", ids[i], e->n_rows);
+            return AG_FAIL(err, INVALID, "token id %d is outside the vocabulary of %zu", ids[i],
+                           e->n_rows);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -58,6 +63,7 @@ ag_status ag_embedding_lookup(ag_embedding *e, float *dst, const int32_t *ids, s
         } else {
             synthetic_row(dst + i * e->dim, ids[i], e->dim);
         }
+        for (size_t k = 0; e->scale != 1 && k < e->dim; k++) dst[i * e->dim + k] *= e->scale;
     }
     return AG_OK;
 }

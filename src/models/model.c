@@ -5,7 +5,8 @@
 #include "core/buffer_ops.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
-#include "models/llama_model.h"
+#include "models/config.h"
+#include "models/model_impl.h"
 #include "models/rope.h"
 #include "models/shapes.h"
 
@@ -23,76 +24,65 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
                    ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
 }
 
-static void describe_config(const ag_llama_config *c, ag_model_info *info) {
-    *info = (ag_model_info){
-        .n_layers = c->n_layers,
-        .hidden_size = c->hidden_size,
-        .intermediate_size = c->intermediate_size,
-        .n_heads = c->n_heads,
-        .n_kv_heads = c->n_kv_heads,
-        .head_dim = c->head_dim,
-        .n_vocab = c->vocab_size,
-        .max_positions = c->max_position_embeddings,
-        .rope_theta = (float)c->rope_theta,
-        .norm_eps = c->rms_norm_eps,
-        .tied = c->tie_word_embeddings,
-        .bos_id = c->bos_id,
-        .n_eos = c->n_eos,
-    };
-    snprintf(info->architecture, sizeof info->architecture, "%s", c->architecture);
-    snprintf(info->rope_scaling, sizeof info->rope_scaling, "%s",
-             ag_rope_type_name(c->rope_scaling.type));
-    memcpy(info->eos_ids, c->eos_ids, sizeof info->eos_ids);
-}
-
-static void describe_files(const ag_llama_config *c, const ag_llama_census *census,
-                           const ag_weight_files *files, ag_dtype want, ag_model_info *info) {
-    info->tied = census->tied;
-    info->n_parameters = ag_llama_parameters(c, census->tied);
-    info->file_type = census->file_type;
-    info->weight_type = want;
-    info->weight_bytes = census->matrix_bytes + census->other_bytes;
-    info->embedding_bytes = census->embedding->n_bytes;
-    info->n_kept = census->n_kept;
-    for (size_t i = 0; i < ag_weight_files_n_files(files); i++) {
-        info->file_bytes += ag_weight_files_bytes(files, i);
+static void describe_source(const ag_model_spec *spec, const ag_weights_summary *summary,
+                            const ag_weight_source *source, const ag_model_params *params,
+                            ag_model_info *info) {
+    info->tied = summary->tied;
+    info->n_parameters = ag_spec_parameters(spec, summary->tied);
+    info->file_type = summary->file_type;
+    info->weight_type = params->as_is ? summary->file_type : params->weights;
+    info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
+    info->embedding_bytes = summary->embedding->n_bytes;
+    info->n_kept = summary->n_kept;
+    for (size_t i = 0; i < ag_source_n_files(source); i++) {
+        info->file_bytes += ag_source_file_bytes(source, i);
     }
 }
 
-ag_status ag_model_plan(const ag_backend *be, const char *dir, const ag_model_params *params,
+/* Everything that is known before weights are read. *source is the caller's also on failure. */
+static ag_status open_model(const ag_backend *be, const char *path, const ag_model_params *params,
+                            ag_weight_source **source, ag_model_spec *spec,
+                            ag_weights_summary *summary, ag_model_info *info, ag_error *err) {
+    AG_TRY(ag_source_open(path, source, err));
+    AG_TRY(ag_spec_read(*source, spec, err));
+    AG_TRY(ag_source_open_tensors(*source, err));
+    AG_TRY(ag_model_weights_inspect(be, spec, *source, params, summary, err));
+    ag_spec_describe(spec, info);
+    describe_source(spec, summary, *source, params, info);
+    return AG_OK;
+}
+
+ag_status ag_model_plan(const ag_backend *be, const char *path, const ag_model_params *params,
                         ag_model_info *out, ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
     AG_TRY(check_params(params, &p, err));
-    ag_llama_config config;
-    AG_TRY(ag_llama_config_load(dir, &config, err));
-    ag_weight_files *files;
-    AG_TRY(ag_weight_files_open(dir, &files, err));
-    ag_llama_census census;
-    ag_status st = ag_llama_weights_survey(be, &config, files, p.weights, &census, err);
-    if (st == AG_OK) {
-        describe_config(&config, out);
-        describe_files(&config, &census, files, p.weights, out);
-        *plan = (ag_weights_plan){census.stored_bytes, census.largest};
-    }
-    ag_weight_files_destroy(files);
+    ag_weight_source *source = NULL;
+    ag_model_spec spec;
+    ag_weights_summary summary;
+    ag_status st = open_model(be, path, &p, &source, &spec, &summary, out, err);
+    if (st == AG_OK) *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
+    ag_source_destroy(source);
     return st;
 }
 
-ag_status ag_model_inspect(const char *dir, const ag_model_params *params, ag_model_info *out,
+ag_status ag_model_inspect(const char *path, const ag_model_params *params, ag_model_info *out,
                            ag_error *err) {
     ag_weights_plan unused;
-    return ag_model_plan(NULL, dir, params, out, &unused, err);
+    return ag_model_plan(NULL, path, params, out, &unused, err);
 }
 
-/* On the host, whatever computes: the buffer outlives the memory it came from. */
-static ag_status make_inv_freq(ag_model *m, ag_error *err) {
-    size_t n = m->config.head_dim / 2;
+/* On the host, whatever computes: the buffers outlive the memory they came from. */
+static ag_status make_rope_tables(ag_model *m, ag_error *err) {
     ag_memory *host;
     AG_TRY(ag_galloc_create(&host, err));
-    ag_status st = ag_tensor_alloc(&m->inv_freq, &m->inv_freq_owner, host, AG_USAGE_SCRATCH, AG_F32,
-                                   ag_shape_1d(n), err);
+    ag_status st = AG_OK;
+    for (uint32_t i = 0; i < m->spec.n_ropes && st == AG_OK; i++) {
+        const ag_rope_spec *rope = &m->spec.ropes[i];
+        st = ag_tensor_alloc(&m->inv_freq[i], &m->inv_freq_owner[i], host, AG_USAGE_SCRATCH, AG_F32,
+                             ag_shape_1d(rope->n_rotated / 2), err);
+        if (st == AG_OK) ag_rope_inv_freq(rope, ag_tensor_f32(&m->inv_freq[i]));
+    }
     ag_galloc_destroy(host);
-    if (st == AG_OK) ag_rope_inv_freq(&m->config, ag_tensor_f32(&m->inv_freq));
     return st;
 }
 
@@ -105,11 +95,6 @@ static void tell(const ag_model *m, const char *dir) {
                        "multiple of %zu",
                        dir, info->n_kept, ag_dtype_name(info->file_type),
                        ag_dtype_name(info->weight_type), ag_dtype_block(info->weight_type));
-    }
-    if (m->config.sliding_window && m->config.sliding_window <= info->max_positions) {
-        ag_backend_log(m->backend, AG_LOG_INFO,
-                       "%s: a sliding window of %u tokens limits the context to as many", dir,
-                       m->config.sliding_window);
     }
 }
 
@@ -126,25 +111,20 @@ static ag_status check_room(const ag_model *m, const char *dir, uint64_t bytes, 
                    room.bytes);
 }
 
-static ag_status load_files(ag_model *m, const char *dir, const ag_model_params *params,
-                            ag_error *err) {
-    AG_TRY(ag_llama_config_load(dir, &m->config, err));
-    AG_TRY(ag_weight_files_open(dir, &m->files, err));
-    ag_llama_census census;
-    AG_TRY(
-        ag_llama_weights_survey(m->backend, &m->config, m->files, params->weights, &census, err));
-    describe_config(&m->config, &m->info);
-    describe_files(&m->config, &census, m->files, params->weights, &m->info);
-    tell(m, dir);
-    AG_TRY(check_room(m, dir, census.stored_bytes, err));
-    AG_TRY(ag_embedding_open(&m->embedding, m->files, census.embedding, m->config.vocab_size,
-                             m->config.hidden_size, err));
-    return ag_llama_weights_load(&m->weights, m->backend, &m->config, m->files, params, err);
+static ag_status load_source(ag_model *m, const char *path, const ag_model_params *params,
+                             ag_error *err) {
+    ag_weights_summary summary;
+    AG_TRY(open_model(m->backend, path, params, &m->source, &m->spec, &summary, &m->info, err));
+    tell(m, path);
+    AG_TRY(check_room(m, path, summary.stored_bytes, err));
+    AG_TRY(ag_embedding_open(&m->embedding, m->source, summary.embedding, &m->spec, err));
+    return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, params,
+                                 err);
 }
 
 /* The common end of making a model: *out receives it, or it is destroyed. */
 static ag_status finish(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
-    if (st == AG_OK) st = make_inv_freq(m, err);
+    if (st == AG_OK) st = make_rope_tables(m, err);
     if (st == AG_OK) {
         *out = m;
     } else {
@@ -153,7 +133,7 @@ static ag_status finish(ag_model *m, ag_status st, ag_model **out, ag_error *err
     return st;
 }
 
-ag_status ag_model_load(ag_backend *be, const char *dir, const ag_model_params *params,
+ag_status ag_model_load(ag_backend *be, const char *path, const ag_model_params *params,
                         ag_model **out, ag_error *err) {
     *out = NULL;
     ag_model_params p;
@@ -161,17 +141,19 @@ ag_status ag_model_load(ag_backend *be, const char *dir, const ag_model_params *
     ag_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->backend = be;
-    return finish(m, load_files(m, dir, &p, err), out, err);
+    return finish(m, load_source(m, path, &p, err), out, err);
 }
 
 void ag_model_destroy(ag_model *m) {
     if (!m) return;
     ag_workspace_release(&m->workspace);
-    ag_llama_decode_release(m);
-    ag_llama_weights_release(&m->weights);
+    ag_free(m->sequences);
+    ag_buffer_release(&m->logit_rows_owner);
+    ag_model_device_step_release(m);
+    ag_model_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);
-    ag_weight_files_destroy(m->files);
-    ag_buffer_release(&m->inv_freq_owner);
+    ag_source_destroy(m->source);
+    for (int i = 0; i < AG_MAX_ROPES; i++) ag_buffer_release(&m->inv_freq_owner[i]);
     ag_free(m);
 }
 
@@ -185,18 +167,17 @@ size_t ag_model_memory_bytes(const ag_model *m) { return m->weights.n_bytes; }
 
 uint64_t ag_model_bytes_per_token(const ag_model *m) { return m->info.weight_bytes; }
 
-ag_status ag_model_random(ag_backend *be, const ag_llama_config *config,
-                          const ag_model_params *params, ag_model **out, ag_error *err) {
+ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_model_params *params,
+                          ag_model **out, ag_error *err) {
     *out = NULL;
     ag_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->backend = be;
-    m->config = *config;
-    describe_config(config, &m->info);
-    m->info.n_parameters = ag_llama_parameters(config, config->tie_word_embeddings);
-    ag_status st =
-        ag_embedding_open(&m->embedding, NULL, NULL, config->vocab_size, config->hidden_size, err);
-    if (st == AG_OK) st = ag_llama_weights_random(&m->weights, be, &m->config, params, err);
+    m->spec = *spec;
+    ag_spec_describe(spec, &m->info);
+    m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
+    ag_status st = ag_embedding_open(&m->embedding, NULL, NULL, spec, err);
+    if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, params, err);
     m->info.weight_type = m->info.file_type = params->weights;
     m->info.weight_bytes = m->weights.n_bytes;
     return finish(m, st, out, err);
@@ -206,10 +187,10 @@ ag_status ag_model_synthetic(ag_backend *be, const char *shape, const ag_model_p
                              ag_model **out, ag_error *err) {
     *out = NULL;
     ag_model_params p;
-    ag_llama_config config;
+    ag_model_spec spec;
     AG_TRY(check_params(params, &p, err));
-    AG_TRY(ag_shape_config(shape, &config, err));
-    return ag_model_random(be, &config, &p, out, err);
+    AG_TRY(ag_shape_spec(shape, &spec, err));
+    return ag_model_random(be, &spec, &p, out, err);
 }
 
 ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
@@ -217,11 +198,11 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
                                   ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
     AG_TRY(check_params(params, &p, err));
-    ag_llama_config config;
-    AG_TRY(ag_shape_config(shape, &config, err));
-    ag_llama_census census;
-    ag_llama_weights_survey_random(be, &config, p.weights, &census);
-    describe_config(&config, out);
-    *plan = (ag_weights_plan){census.stored_bytes, census.largest};
+    ag_model_spec spec;
+    AG_TRY(ag_shape_spec(shape, &spec, err));
+    ag_weights_summary summary;
+    ag_model_weights_inspect_random(be, &spec, &p, &summary);
+    ag_spec_describe(&spec, out);
+    *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     return AG_OK;
 }

@@ -4,15 +4,15 @@
 #include "core/backend_ops.h"
 #include "core/checksum.h"
 #include "core/fail.h"
-#include "models/llama_model.h"
+#include "models/model_impl.h"
 
 #include <string.h>
 
 enum { PIECE = 64 };
 
 /* Name, type, size, and the first, middle and last bytes. */
-static ag_status add_tensor(ag_checksum *sum, const ag_weight_files *files, const ag_st_tensor *t,
-                            ag_error *err) {
+static ag_status add_tensor(ag_checksum *sum, const ag_weight_source *source,
+                            const ag_source_tensor *t, ag_error *err) {
     unsigned char piece[PIECE];
     unsigned char size[8];
     for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)t->n_bytes >> (8 * i));
@@ -22,7 +22,7 @@ static ag_status add_tensor(ag_checksum *sum, const ag_weight_files *files, cons
     size_t n = t->n_bytes < PIECE ? (size_t)t->n_bytes : PIECE;
     const uint64_t places[] = {0, (t->n_bytes - n) / 2, t->n_bytes - n};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        AG_TRY(ag_weight_files_read(files, t, places[i], piece, n, err));
+        AG_TRY(ag_source_read(source, t, places[i], piece, n, err));
         ag_checksum_add(sum, piece, n);
     }
     return AG_OK;
@@ -41,10 +41,12 @@ static ag_status add_vector(ag_checksum *sum, ag_backend *be, const ag_tensor *v
 ag_status ag_model_sample(ag_model *m, uint64_t *out, ag_error *err) {
     ag_checksum sum;
     ag_checksum_begin(&sum);
-    size_t n = m->files ? ag_weight_files_count(m->files) : 0;
+    size_t n = m->source ? ag_source_n_tensors(m->source) : 0;
     for (size_t i = 0; i < n; i++)
-        AG_TRY(add_tensor(&sum, m->files, ag_weight_files_at(m->files, i), err));
-    AG_TRY(add_vector(&sum, m->backend, &m->inv_freq, err));
+        AG_TRY(add_tensor(&sum, m->source, ag_source_tensor_at(m->source, i), err));
+    for (uint32_t i = 0; i < m->spec.n_ropes; i++) {
+        AG_TRY(add_vector(&sum, m->backend, &m->inv_freq[i], err));
+    }
     AG_TRY(add_vector(&sum, m->backend, &m->weights.norm, err));
     *out = ag_checksum_value(&sum);
     return AG_OK;

@@ -19,13 +19,14 @@ static float scale_llama3(float inv_freq, const ag_rope_scaling *s) {
     return (1 - smooth) * inv_freq / factor + smooth * inv_freq;
 }
 
-void ag_rope_inv_freq(const ag_llama_config *c, float *inv_freq) {
-    for (uint32_t i = 0; i < c->head_dim / 2; i++) {
-        float exponent = (float)(2 * i) / (float)c->head_dim;
+void ag_rope_inv_freq(const ag_rope_spec *rope, float *inv_freq) {
+    const ag_rope_scaling *s = &rope->scaling;
+    for (uint32_t i = 0; i < rope->n_rotated / 2; i++) {
+        float exponent = (float)(2 * i) / (float)rope->n_rotated;
         /* pow in double rounds to the float32 power, whatever the system's powf does. */
-        float f = 1 / (float)pow((float)c->rope_theta, exponent);
-        if (c->rope_scaling.type == AG_ROPE_LINEAR) f /= (float)c->rope_scaling.factor;
-        if (c->rope_scaling.type == AG_ROPE_LLAMA3) f = scale_llama3(f, &c->rope_scaling);
+        float f = 1 / (float)pow((float)rope->theta, exponent);
+        if (s->type == AG_ROPE_LINEAR) f /= (float)s->factor;
+        if (s->type == AG_ROPE_LLAMA3) f = scale_llama3(f, s);
         inv_freq[i] = f;
     }
 }

@@ -3,12 +3,12 @@
 #ifndef AG_MODELS_ROPE_H
 #define AG_MODELS_ROPE_H
 
-#include "models/config.h"
+#include "models/spec.h"
 
-/* inv_freq[i] = theta^(-2i / head_dim) for i in [0, head_dim / 2), rescaled as the configuration
- * says; the angle of pair i at position p is p * inv_freq[i]. In float32 step by step, as Hugging
- * Face transformers computes it (modeling_rope_utils.py): to the last bit for published models,
- * within two units in the last place for any base. */
-void ag_rope_inv_freq(const ag_llama_config *c, float *inv_freq);
+/* inv_freq[i] = theta^(-2i / n_rotated) for i in [0, n_rotated / 2), rescaled as the table says;
+ * the angle of pair i at position p is p * inv_freq[i]. In float32 step by step, as Hugging Face
+ * transformers computes it (modeling_rope_utils.py): to the last bit for published models, within
+ * two units in the last place for any base. */
+void ag_rope_inv_freq(const ag_rope_spec *rope, float *inv_freq);
 
 #endif

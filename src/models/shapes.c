@@ -35,24 +35,17 @@ static const known_shape *find_shape(const char *name) {
     return NULL;
 }
 
-static ag_llama_config config_of(const known_shape *s) {
-    ag_llama_config c = {
-        .architecture = "LlamaForCausalLM",
-        .vocab_size = s->vocab,
-        .hidden_size = s->hidden,
-        .intermediate_size = s->ffn,
-        .n_layers = s->layers,
-        .n_heads = s->heads,
-        .n_kv_heads = s->kv_heads,
-        .head_dim = s->head_dim,
-        .max_position_embeddings = 131072,
-        .rms_norm_eps = 1e-5f,
-        .rope_theta = 500000,
-        .rope_scaling = {AG_ROPE_LLAMA3, s->rope_factor, 1, 4, 8192},
-        .tie_word_embeddings = s->tied,
-        .bos_id = -1,
-    };
-    return c;
+static ag_model_spec spec_of(const known_shape *s) {
+    ag_model_spec spec = ag_spec_plain(s->heads, s->kv_heads, s->head_dim);
+    spec.vocab_size = s->vocab;
+    spec.hidden_size = s->hidden;
+    spec.intermediate_size = s->ffn;
+    spec.n_layers = s->layers;
+    spec.max_positions = 131072;
+    spec.tie_word_embeddings = s->tied;
+    spec.ropes[0].theta = 500000;
+    spec.ropes[0].scaling = (ag_rope_scaling){AG_ROPE_LLAMA3, s->rope_factor, 1, 4, 8192};
+    return spec;
 }
 
 static ag_status unknown_shape(const char *name, ag_error *err) {
@@ -64,9 +57,9 @@ static ag_status unknown_shape(const char *name, ag_error *err) {
     return AG_FAIL(err, NOT_FOUND, "no shape is called \"%s\"; known: %s", name, list);
 }
 
-ag_status ag_shape_config(const char *name, ag_llama_config *out, ag_error *err) {
+ag_status ag_shape_spec(const char *name, ag_model_spec *out, ag_error *err) {
     const known_shape *s = find_shape(name);
     if (!s) return unknown_shape(name, err);
-    *out = config_of(s);
+    *out = spec_of(s);
     return AG_OK;
 }

@@ -7,13 +7,16 @@
 
 #include <string.h>
 
+bool ag_session_chooses_on_device(const ag_session *s) {
+    return s->logits.copied && ag_has_row_top(s->model->backend);
+}
+
 ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
-    const bool there = s->has_logits && s->on_device;
-    s->on_device = s->top_known = false;
-    if (!there) return AG_OK;
-    ag_status st =
-        ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
-    s->has_logits = st == AG_OK;
+    s->logits.top.known = false;
+    if (s->logits.place != AG_LOGITS_ON_DEVICE) return AG_OK;
+    ag_status st = ag_buffer_download(s->logits.copied, s->logits.owner, 0,
+                                      ag_tensor_bytes(&s->logits.row), err);
+    s->logits.place = st == AG_OK ? AG_LOGITS_ON_HOST : AG_LOGITS_NOWHERE;
     return st;
 }
 
@@ -24,13 +27,14 @@ static bool write_request(const ag_sampler *sampler, ag_row_top *top, int32_t id
     return ag_sampler_few(sampler, ids, AG_ROW_TOP_IDS, &top->n_ids, AG_ROW_TOP_K, &top->k);
 }
 
-void ag_session_expect(ag_session *s, const ag_sampler *sampler) {
-    s->top_wanted = s->deferring && write_request(sampler, &s->top, s->top_ids);
+bool ag_session_ask_top(ag_session *s, const ag_sampler *sampler) {
+    return write_request(sampler, &s->logits.top, s->logits.top_ids);
 }
 
-static bool is_answered(const ag_session *s, const ag_row_top *asked) {
-    return s->top_known && s->top.k == asked->k && s->top.n_ids == asked->n_ids &&
-           (!asked->n_ids || !memcmp(s->top.ids, asked->ids, asked->n_ids * sizeof *asked->ids));
+/* Whether the answer that came with the row is to this question. */
+static bool is_answered(const ag_row_top *top, const ag_row_top *asked) {
+    return top->known && top->k == asked->k && top->n_ids == asked->n_ids &&
+           (!asked->n_ids || !memcmp(top->ids, asked->ids, asked->n_ids * sizeof *asked->ids));
 }
 
 /* *few: false if the sampler needs the whole row. */
@@ -38,12 +42,12 @@ static ag_status choose_from_few(ag_session *s, ag_sampler *sampler, bool *few, 
                                  ag_error *err) {
     int32_t ids[AG_ROW_TOP_IDS];
     ag_row_top asked;
-    const ag_row_top *top = &s->top;
+    const ag_row_top *top = &s->logits.top;
     *few = write_request(sampler, &asked, ids);
     if (!*few) return AG_OK;
-    if (!is_answered(s, &asked)) {
+    if (!is_answered(top, &asked)) {
         ag_backend *be = s->model->backend;
-        AG_TRY(ag_take_error(be, ag_find_row_top(be, &s->logits, &asked), err));
+        AG_TRY(ag_take_error(be, ag_find_row_top(be, &s->logits.row, &asked), err));
         top = &asked;
     }
     const ag_few_logits logits = {.best_ids = top->best_ids,
@@ -57,11 +61,11 @@ static ag_status choose_from_few(ag_session *s, ag_sampler *sampler, bool *few, 
 }
 
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err) {
-    if (s->on_device) {
+    if (s->logits.place == AG_LOGITS_ON_DEVICE && ag_has_row_top(s->model->backend)) {
         bool few;
         ag_status st = choose_from_few(s, sampler, &few, id, err);
         if (few) return st;
-        AG_TRY(ag_session_need_logits(s, err));
     }
-    return ag_sampler_sample(sampler, s->host_logits, id, err);
+    AG_TRY(ag_session_need_logits(s, err));
+    return ag_sampler_sample(sampler, s->logits.host, id, err);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop from a prompt to a text. */
 #include "core/alloc.h"
-#include "core/backend_ops.h"
 #include "core/fail.h"
 #include "session/session_impl.h"
 #include "session/stop.h"
@@ -112,17 +111,16 @@ static ag_status show_rest(generation *g, ag_error *err) {
     return AG_OK;
 }
 
-/* Chooses a token from the session's logits and shows it; ends when that was the last. */
-static ag_status next_token(generation *g, int32_t *id, ag_error *err) {
+/* Shows a token that was chosen; ends when it was the last. */
+static ag_status take_token(generation *g, int32_t id, ag_error *err) {
     const ag_generate_params *p = g->params;
-    AG_TRY(ag_session_choose(g->session, p->sampler, id, err));
-    if (!p->ignore_eos && is_eos(g->info, *id)) {
+    if (!p->ignore_eos && is_eos(g->info, id)) {
         end(g, AG_FINISH_EOS);
         return AG_OK;
     }
-    ag_sampler_accept(p->sampler, *id);
+    ag_sampler_accept(p->sampler, id);
     g->stats->n_generated++;
-    AG_TRY(show_token(g, *id, err));
+    AG_TRY(show_token(g, id, err));
     if (p->max_tokens > 0 && g->stats->n_generated >= (uint64_t)p->max_tokens) {
         end(g, AG_FINISH_MAX_TOKENS);
     } else if (!ag_session_capacity_left(g->session)) {
@@ -131,19 +129,32 @@ static ag_status next_token(generation *g, int32_t *id, ag_error *err) {
     return AG_OK;
 }
 
+/* Feeds a token and chooses the one that follows. */
+static ag_status next_token(generation *g, int32_t *id, ag_error *err) {
+    const int32_t fed = *id;
+    const ag_step_item item = {
+        .session = g->session,
+        .ids = &fed,
+        .n = 1,
+        .phase = AG_PHASE_DECODE,
+        .logits = AG_LOGITS_LAST,
+        .sampler = g->params->sampler,
+        .chosen = id,
+    };
+    return ag_session_step(&item, 1, err);
+}
+
 static ag_status decode_loop(generation *g, double start, ag_error *err) {
-    double first = 0;
+    int32_t id;
+    AG_TRY(ag_session_choose(g->session, g->params->sampler, &id, err));
+    AG_TRY(take_token(g, id, err));
+    const double first = now_s();
+    g->stats->first_token_s = first - start;
     while (!g->ended) {
-        int32_t id;
-        AG_TRY(next_token(g, &id, err));
-        if (!first) {
-            first = now_s();
-            g->stats->first_token_s = first - start;
-        }
-        if (!g->ended) {
-            ag_session_expect(g->session, g->params->sampler);
-            AG_TRY(ag_session_decode(g->session, id, err));
-        }
+        ag_status st = next_token(g, &id, err);
+        if (st == AG_CANCELLED) end(g, AG_FINISH_CANCELLED);
+        else if (st != AG_OK) return st;
+        else AG_TRY(take_token(g, id, err));
         g->stats->decode_s = now_s() - first;
     }
     return show_rest(g, err);
@@ -153,7 +164,7 @@ static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *e
     const ag_generate_params *p = g->params;
     double start = now_s();
     ag_status st = AG_OK;
-    if (n || !ag_session_logits(g->session))
+    if (n || g->session->logits.place == AG_LOGITS_NOWHERE)
         st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
     g->stats->prefill_s = now_s() - start;
     if (st == AG_CANCELLED) {
@@ -167,17 +178,9 @@ static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *e
         end(g, AG_FINISH_MAX_TOKENS);
         return AG_OK;
     }
-    return decode_loop(g, start, err);
-}
-
-/* Where the device can find what may be chosen, rows of logits stay there; the last one is the
- * caller's and is brought in the end. */
-static ag_status run_deferred(generation *g, const int32_t *prompt, size_t n, ag_error *err) {
-    ag_session *s = g->session;
-    s->deferring = ag_has_row_top(s->model->backend);
-    ag_status st = run(g, prompt, n, err);
-    s->deferring = false;
-    ag_status brought = ag_session_need_logits(s, st == AG_OK ? err : NULL);
+    st = decode_loop(g, start, err);
+    /* The last row may have stayed on the device; it is the caller's. */
+    ag_status brought = ag_session_need_logits(g->session, st == AG_OK ? err : NULL);
     return st == AG_OK ? brought : st;
 }
 
@@ -223,7 +226,7 @@ ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
     if (params->tokenizer) {
         st = ag_decoder_create(params->tokenizer, params->keep_special, true, &g.decoder, err);
     }
-    if (st == AG_OK) st = run_deferred(&g, prompt, n, err);
+    if (st == AG_OK) st = run(&g, prompt, n, err);
     stats->evictions = since(&before, ag_session_evictions(s));
     stats->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
     ag_decoder_destroy(g.decoder);

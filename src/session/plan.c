@@ -4,7 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
-#include "models/llama_model.h"
+#include "models/model_impl.h"
 #include "session/session_impl.h"
 
 #include <antigravity/plan.h>

@@ -81,8 +81,8 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
     AG_TRY(put_numbers(w, n_slots, n_heads(s), err));
     AG_TRY(ag_sealed_put(w, ids, state->n_ids * sizeof *ids, err));
     if (state->flags & WITH_LOGITS) {
-        size_t n = s->model->info.n_vocab * sizeof *s->host_logits;
-        AG_TRY(ag_sealed_put(w, s->host_logits, n, err));
+        size_t n = s->model->info.n_vocab * sizeof *s->logits.host;
+        AG_TRY(ag_sealed_put(w, s->logits.host, n, err));
     }
     AG_TRY(ag_kv_cache_save(s->cache, ag_sealed_put, w, err));
     return ag_gathered_save(ag_cache_manager_gathered(s->manager), s->cache, ag_sealed_put, w, err);
@@ -94,7 +94,8 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
-        .flags = (s->has_logits ? WITH_LOGITS : 0u) | (has_sums ? WITH_SUMS : 0u),
+        .flags =
+            (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) | (has_sums ? WITH_SUMS : 0u),
         .scored = has_sums ? sums->position : 0,
     };
 }
@@ -298,9 +299,10 @@ static void take_over(restoration *r, ag_ids *ids) {
     ag_kv_cache_swap(s->cache, r->cache);
     ag_cache_manager_restore(s->manager, &r->sums);
     s->position = r->state.position;
-    s->has_logits = r->logits != NULL;
-    s->on_device = s->top_known = false;
-    if (r->logits) memcpy(s->host_logits, r->logits, s->model->info.n_vocab * sizeof *r->logits);
+    s->prompt_left = 0;
+    s->logits.place = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_NOWHERE;
+    s->logits.top.known = false;
+    if (r->logits) memcpy(s->logits.host, r->logits, s->model->info.n_vocab * sizeof *r->logits);
     if (!ids) return;
     ag_ids_free(ids);
     *ids = (ag_ids){.data = r->ids, .n = r->state.n_ids, .cap = r->state.n_ids};

@@ -5,10 +5,17 @@
 
 #include "cache/cache_manager.h"
 #include "core/decode_step.h"
-#include "models/llama_model.h"
+#include "models/model_impl.h"
 
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
+
+/* Where the logits that follow the newest token are. */
+typedef enum ag_logits_place {
+    AG_LOGITS_NOWHERE,   /* no token yet, or nobody asked for them */
+    AG_LOGITS_ON_DEVICE, /* in `row` alone: nobody has needed all of them */
+    AG_LOGITS_ON_HOST,   /* in `host` */
+} ag_logits_place;
 
 struct ag_session {
     ag_model *model; /* borrowed */
@@ -16,29 +23,35 @@ struct ag_session {
     ag_kv_cache *cache;
     ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
     uint32_t position;         /* logical, of the next token */
-    ag_tensor logits;          /* [1, n_vocab] in the backend's memory */
-    ag_buffer *logits_owner;
-    float *host_logits; /* what the caller reads: logits itself, or `copied` */
-    float *copied;      /* owned; NULL if the backend's memory is the host's */
-    bool has_logits;
-    bool deferring; /* logits stay where they are computed until somebody needs all of them */
-    bool on_device; /* the newest are there and not yet in host_logits */
-    ag_row_top top; /* what will be asked of the next logits, or is known of the newest */
-    int32_t top_ids[AG_ROW_TOP_IDS];
-    bool top_wanted, top_known;
-    ag_tensor rows; /* [LOGIT_ROWS, n_vocab], made when first needed */
-    ag_buffer *rows_owner;
+    size_t prompt_left;        /* tokens of a prompt that its next steps will bring */
+    struct {
+        ag_logits_place place;
+        ag_tensor row; /* [1, n_vocab] in the backend's memory */
+        ag_buffer *owner;
+        float *host;   /* what the caller reads: row itself, or `copied` */
+        float *copied; /* owned; NULL if the backend's memory is the host's */
+        /* What the next step is asked for, and with top.known what it answered. Of a row on the
+         * device. */
+        ag_row_top top;
+        int32_t top_ids[AG_ROW_TOP_IDS];
+    } logits;
+    atomic_bool cancelled;
 };
 
 /* session.c. Bytes of the largest buffer that such a session takes on a device. */
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
                                   size_t *out, ag_error *err);
 
-/* choose.c. Brings the logits to host_logits if they are not there yet. */
+/* choose.c. Whether rows that are only sampled from stay on the device. */
+bool ag_session_chooses_on_device(const ag_session *s);
+/* Writes what the sampler will ask of the next row to logits.top; false: the whole row. */
+bool ag_session_ask_top(ag_session *s, const ag_sampler *sampler);
+/* Brings the logits to the host if they are only on the device. */
 ag_status ag_session_need_logits(ag_session *s, ag_error *err);
-/* Before a token is decoded: the next choice will be this sampler's. It saves asking again. */
-void ag_session_expect(ag_session *s, const ag_sampler *sampler);
-/* What ag_sampler_sample() chooses from the session's logits, which are there. */
+/* What ag_sampler_sample() chooses from the session's logits, which are somewhere. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
+
+/* step.c. Whether n more tokens fit, and whether they are in the vocabulary. */
+ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
+#include "formats/weight_source.h"
 #include "text/json_get.h"
 
 #include <errno.h>
@@ -86,22 +87,44 @@ static ag_status open_error(const char *path, ag_error *err) {
     return AG_FAIL(err, IO, "%s: %s", path, strerror(why));
 }
 
+static ag_status load_from_source(const char *path, ag_tokenizer **out, ag_error *err) {
+    ag_weight_source *source;
+    ag_source_text json = {0};
+    AG_TRY(ag_source_open(path, &source, err));
+    ag_status st = ag_source_read_text(source, AG_SOURCE_TOKENIZER, &json, err);
+    if (st == AG_OK && !json.text) {
+        st = AG_FAIL(err, NOT_FOUND, "%s: holds no tokenizer.json", path);
+    }
+    if (st == AG_OK) st = ag_tokenizer_parse(json.text, json.n, json.name, out, err);
+    ag_source_text_free(&json);
+    ag_source_destroy(source);
+    return st;
+}
+
 ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err) {
-    static const char name[] = "/tokenizer.json";
     *out = NULL;
     struct stat info;
     if (stat(path, &info) != 0) return open_error(path, err);
-    ag_text file = {0};
+    if (S_ISDIR(info.st_mode)) return load_from_source(path, out, err);
     char *text = NULL;
     size_t len = 0;
-    ag_status st = ag_text_append(&file, path, strlen(path), err);
-    if (st == AG_OK && S_ISDIR(info.st_mode)) {
-        st = ag_text_append(&file, name, sizeof name - 1, err);
-    }
-    if (st == AG_OK) st = ag_file_read_all(file.data, MAX_FILE_BYTES, &text, &len, err);
-    if (st == AG_OK) st = ag_tokenizer_parse(text, len, file.data, out, err);
+    AG_TRY(ag_file_read_all(path, MAX_FILE_BYTES, &text, &len, err));
+    ag_status st = ag_tokenizer_parse(text, len, path, out, err);
     ag_free(text);
-    ag_text_free(&file);
+    return st;
+}
+
+ag_status ag_chat_template_load(const char *path, ag_text *out, ag_error *err) {
+    ag_weight_source *source;
+    ag_source_text jinja = {0};
+    AG_TRY(ag_source_open(path, &source, err));
+    ag_status st = ag_source_read_text(source, AG_SOURCE_CHAT_TEMPLATE, &jinja, err);
+    if (st == AG_OK && !jinja.text) {
+        st = AG_FAIL(err, NOT_FOUND, "%s: holds no chat template", path);
+    }
+    if (st == AG_OK) st = ag_text_append(out, jinja.text, jinja.n, err);
+    ag_source_text_free(&jinja);
+    ag_source_destroy(source);
     return st;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/sparse_model.h"
 
-#include "models/llama_tensors.h"
+#include "models/tensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,21 +11,19 @@
 
 enum { HEAD_DIM = 32, BF16_BYTES = 2 };
 
-static ag_llama_config config_of(const sparse_model *m) {
-    return (ag_llama_config){
-        .vocab_size = m->vocab_size,
-        .hidden_size = m->hidden_size,
-        .intermediate_size = m->intermediate_size,
-        .n_layers = m->n_layers,
-        .n_heads = m->hidden_size / HEAD_DIM,
-        .n_kv_heads = m->hidden_size / HEAD_DIM / 2,
-        .head_dim = HEAD_DIM,
-    };
+static ag_model_spec spec_of(const sparse_model *m) {
+    const uint32_t n_heads = m->hidden_size / HEAD_DIM;
+    ag_model_spec s = ag_spec_plain(n_heads, n_heads / 2, HEAD_DIM);
+    s.vocab_size = m->vocab_size;
+    s.hidden_size = m->hidden_size;
+    s.intermediate_size = m->intermediate_size;
+    s.n_layers = m->n_layers;
+    return s;
 }
 
 static bool write_config(const sparse_model *m, const char *dir) {
     char path[512];
-    const ag_llama_config c = config_of(m);
+    const ag_model_spec c = spec_of(m);
     snprintf(path, sizeof path, "%s/config.json", dir);
     FILE *f = fopen(path, "w");
     if (!f) return false;
@@ -35,8 +33,8 @@ static bool write_config(const sparse_model *m, const char *dir) {
             "\"head_dim\": %u, \"intermediate_size\": %u, \"vocab_size\": %u, "
             "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5, "
             "\"tie_word_embeddings\": true}",
-            c.hidden_size, c.n_layers, c.n_heads, c.n_kv_heads, c.head_dim, c.intermediate_size,
-            c.vocab_size);
+            c.hidden_size, c.n_layers, c.kinds[0].n_heads, c.kinds[0].n_kv_heads,
+            c.kinds[0].head_dim, c.intermediate_size, c.vocab_size);
     return !fclose(f);
 }
 
@@ -50,16 +48,16 @@ static void add_tensor(FILE *header, ag_weight_spec spec, uint64_t *offset) {
 }
 
 /* The JSON, and in *n_data how many bytes follow it. */
-static char *header_of(const ag_llama_config *c, uint64_t *n_data) {
+static char *header_of(const ag_model_spec *c, uint64_t *n_data) {
     char *json = NULL;
     size_t n = 0;
     FILE *header = open_memstream(&json, &n);
     if (!header) return NULL;
     *n_data = 0;
     fputc('{', header);
-    add_tensor(header, ag_table_weight(c, AG_EMBEDDING_NAME), n_data);
+    add_tensor(header, ag_embedding_weight(c), n_data);
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        for (size_t i = 0; i < ag_layer_weight_count(c); i++) {
+        for (size_t i = 0; i < ag_layer_weight_count(c, l); i++) {
             add_tensor(header, ag_layer_weight(c, l, i), n_data);
         }
     }
@@ -70,7 +68,7 @@ static char *header_of(const ag_llama_config *c, uint64_t *n_data) {
 
 static bool write_weights(const sparse_model *m, const char *dir) {
     char path[512];
-    const ag_llama_config c = config_of(m);
+    const ag_model_spec c = spec_of(m);
     uint64_t n_data;
     char *json = header_of(&c, &n_data);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models/config.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <cmocka.h>
 
 /* Single quotes stand for double ones, so that JSON can be read here. */
-static ag_status parse2(const char *config, const char *generation, ag_llama_config *out,
+static ag_status parse2(const char *config, const char *generation, ag_model_spec *out,
                         ag_error *err) {
     char a[2048], b[512];
     snprintf(a, sizeof a, "%s", config);
@@ -19,11 +20,20 @@ static ag_status parse2(const char *config, const char *generation, ag_llama_con
     for (char *p = a; *p; p++) *p = *p == '\'' ? '"' : *p;
     for (char *p = b; *p; p++) *p = *p == '\'' ? '"' : *p;
     ag_config_text c = {a, strlen(a), "config.json"}, g = {b, strlen(b), "generation_config.json"};
-    return ag_llama_config_parse(&c, generation ? &g : NULL, out, err);
+    return ag_spec_parse(&c, generation ? &g : NULL, out, err);
 }
 
-static ag_llama_config good(const char *config, const char *generation) {
-    ag_llama_config c;
+/* Of a directory. */
+static ag_status load(const char *dir, ag_model_spec *out, ag_error *err) {
+    ag_weight_source *source;
+    if (ag_source_open(dir, &source, err) != AG_OK) fail_msg("%s", err->msg);
+    ag_status st = ag_spec_read(source, out, err);
+    ag_source_destroy(source);
+    return st;
+}
+
+static ag_model_spec good(const char *config, const char *generation) {
+    ag_model_spec c;
     ag_error err = {0};
     if (parse2(config, generation, &c, &err) != AG_OK) fail_msg("%s: %s", config, err.msg);
     return c;
@@ -31,7 +41,7 @@ static ag_llama_config good(const char *config, const char *generation) {
 
 static void llama_3_2_1b_is_read_as_published(void **state) {
     (void)state;
-    ag_llama_config c = good(
+    ag_model_spec c = good(
         "{'architectures':['LlamaForCausalLM'],'attention_bias':false,'bos_token_id':128000,"
         "'eos_token_id':[128001,128008,128009],'head_dim':64,'hidden_act':'silu','hidden_size':"
         "2048,"
@@ -47,20 +57,20 @@ static void llama_3_2_1b_is_read_as_published(void **state) {
     assert_int_equal(c.hidden_size, 2048);
     assert_int_equal(c.intermediate_size, 8192);
     assert_int_equal(c.n_layers, 16);
-    assert_int_equal(c.n_heads, 32);
-    assert_int_equal(c.n_kv_heads, 8);
-    assert_int_equal(c.head_dim, 64);
-    assert_int_equal(c.max_position_embeddings, 131072);
-    assert_int_equal(c.sliding_window, 0);
-    assert_true(c.rms_norm_eps == 1e-5f);
-    assert_true(c.rope_theta == 500000);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_LLAMA3);
-    assert_true(c.rope_scaling.factor == 32);
-    assert_true(c.rope_scaling.low_freq_factor == 1);
-    assert_true(c.rope_scaling.high_freq_factor == 4);
-    assert_true(c.rope_scaling.original_max_position_embeddings == 8192);
+    assert_int_equal(c.kinds[0].n_heads, 32);
+    assert_int_equal(c.kinds[0].n_kv_heads, 8);
+    assert_int_equal(c.kinds[0].head_dim, 64);
+    assert_int_equal(c.max_positions, 131072);
+    assert_int_equal(c.kinds[0].window, 0);
+    assert_true(c.norm_eps == 1e-5f);
+    assert_true(c.ropes[0].theta == 500000);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_LLAMA3);
+    assert_true(c.ropes[0].scaling.factor == 32);
+    assert_true(c.ropes[0].scaling.low_freq_factor == 1);
+    assert_true(c.ropes[0].scaling.high_freq_factor == 4);
+    assert_true(c.ropes[0].scaling.original_max_position_embeddings == 8192);
     assert_true(c.tie_word_embeddings);
-    assert_false(c.attention_bias || c.mlp_bias);
+    assert_false(c.kinds[0].qkv_bias || c.kinds[0].ffn_bias);
     assert_int_equal(c.bos_id, 128000);
     assert_int_equal(c.n_eos, 3);
     assert_int_equal(c.eos_ids[2], 128009);
@@ -68,19 +78,19 @@ static void llama_3_2_1b_is_read_as_published(void **state) {
 
 static void absent_keys_mean_what_transformers_means(void **state) {
     (void)state;
-    ag_llama_config c = good("{'model_type':'llama'}", NULL);
+    ag_model_spec c = good("{'model_type':'llama'}", NULL);
     assert_string_equal(c.architecture, "LlamaForCausalLM");
     assert_int_equal(c.vocab_size, 32000);
     assert_int_equal(c.hidden_size, 4096);
     assert_int_equal(c.intermediate_size, 11008);
     assert_int_equal(c.n_layers, 32);
-    assert_int_equal(c.n_heads, 32);
-    assert_int_equal(c.n_kv_heads, 32);
-    assert_int_equal(c.head_dim, 128);
-    assert_int_equal(c.max_position_embeddings, 2048);
-    assert_true(c.rms_norm_eps == 1e-6f);
-    assert_true(c.rope_theta == 10000);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    assert_int_equal(c.kinds[0].n_heads, 32);
+    assert_int_equal(c.kinds[0].n_kv_heads, 32);
+    assert_int_equal(c.kinds[0].head_dim, 128);
+    assert_int_equal(c.max_positions, 2048);
+    assert_true(c.norm_eps == 1e-6f);
+    assert_true(c.ropes[0].theta == 10000);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_DEFAULT);
     assert_false(c.tie_word_embeddings);
     assert_int_equal(c.bos_id, 1);
     assert_int_equal(c.n_eos, 1);
@@ -88,56 +98,56 @@ static void absent_keys_mean_what_transformers_means(void **state) {
     c = good("{'model_type':'mistral'}", NULL);
     assert_string_equal(c.architecture, "MistralForCausalLM");
     assert_int_equal(c.intermediate_size, 14336);
-    assert_int_equal(c.n_kv_heads, 8);
+    assert_int_equal(c.kinds[0].n_kv_heads, 8);
     c = good("{'model_type':'mistral','num_key_value_heads':null}", NULL);
-    assert_int_equal(c.n_kv_heads, 32);
+    assert_int_equal(c.kinds[0].n_kv_heads, 32);
 }
 
 static void numbers_may_be_written_as_reals(void **state) {
     (void)state;
-    ag_llama_config c = good("{'model_type':'llama','max_position_embeddings':4096.0,"
-                             "'rope_theta':500000,'hidden_size':64.0,'num_attention_heads':4}",
-                             NULL);
-    assert_int_equal(c.max_position_embeddings, 4096);
-    assert_int_equal(c.head_dim, 16);
-    assert_true(c.rope_theta == 500000);
+    ag_model_spec c = good("{'model_type':'llama','max_position_embeddings':4096.0,"
+                           "'rope_theta':500000,'hidden_size':64.0,'num_attention_heads':4}",
+                           NULL);
+    assert_int_equal(c.max_positions, 4096);
+    assert_int_equal(c.kinds[0].head_dim, 16);
+    assert_true(c.ropes[0].theta == 500000);
 }
 
 static void rope_scaling_is_understood_in_all_spellings(void **state) {
     (void)state;
-    ag_llama_config c =
+    ag_model_spec c =
         good("{'model_type':'llama','rope_scaling':{'type':'linear','factor':2}}", NULL);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_LINEAR);
-    assert_true(c.rope_scaling.factor == 2);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_LINEAR);
+    assert_true(c.ropes[0].scaling.factor == 2);
     c = good("{'model_type':'llama','rope_scaling':null}", NULL);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_DEFAULT);
     c = good("{'model_type':'llama','rope_scaling':{'rope_type':'default','type':'x'}}", NULL);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_DEFAULT);
     c = good("{'model_type':'llama','rope_theta':7.0,'rope_parameters':"
              "{'rope_theta':50000.0,'rope_type':'default'}}",
              NULL);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_DEFAULT);
-    assert_true(c.rope_theta == 50000);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_DEFAULT);
+    assert_true(c.ropes[0].theta == 50000);
     c = good("{'model_type':'llama','rope_parameters':{'rope_type':'llama3','rope_theta':5e5,"
              "'factor':8.0,'low_freq_factor':1.0,'high_freq_factor':4.0}}",
              NULL);
-    assert_int_equal(c.rope_scaling.type, AG_ROPE_LLAMA3);
-    assert_true(c.rope_scaling.original_max_position_embeddings == 2048);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_LLAMA3);
+    assert_true(c.ropes[0].scaling.original_max_position_embeddings == 2048);
     c = good("{'model_type':'llama','rope_scaling':{'type':'linear','factor':2},"
              "'rope_parameters':{'rope_type':'linear','factor':3}}",
              NULL);
-    assert_true(c.rope_scaling.factor == 2);
+    assert_true(c.ropes[0].scaling.factor == 2);
     c = good("{'model_type':'llama','original_max_position_embeddings':512,'rope_scaling':"
              "{'rope_type':'llama3','factor':8.0,'low_freq_factor':1.0,'high_freq_factor':4.0,"
              "'original_max_position_embeddings':64}}",
              NULL);
-    assert_true(c.rope_scaling.original_max_position_embeddings == 512);
+    assert_true(c.ropes[0].scaling.original_max_position_embeddings == 512);
 }
 
 static void stop_ids_of_both_files_are_joined(void **state) {
     (void)state;
-    ag_llama_config c = good("{'model_type':'llama','eos_token_id':5,'bos_token_id':3}",
-                             "{'eos_token_id':[7,5,32000,-1],'bos_token_id':null}");
+    ag_model_spec c = good("{'model_type':'llama','eos_token_id':5,'bos_token_id':3}",
+                           "{'eos_token_id':[7,5,32000,-1],'bos_token_id':null}");
     assert_int_equal(c.n_eos, 2);
     assert_int_equal(c.eos_ids[0], 5);
     assert_int_equal(c.eos_ids[1], 7);
@@ -151,31 +161,88 @@ static void stop_ids_of_both_files_are_joined(void **state) {
     assert_int_equal(c.bos_id, 4);
 }
 
-static void a_sliding_window_caps_the_context(void **state) {
+static void a_sliding_window_is_a_window_of_every_layer(void **state) {
     (void)state;
-    ag_llama_config c = good("{'model_type':'mistral','max_position_embeddings':32768,"
-                             "'sliding_window':4096}",
-                             NULL);
-    assert_int_equal(c.sliding_window, 4096);
-    assert_int_equal(c.max_position_embeddings, 4096);
+    ag_model_spec c = good("{'model_type':'mistral','max_position_embeddings':32768,"
+                           "'sliding_window':4096}",
+                           NULL);
+    assert_int_equal(c.n_kinds, 1);
+    assert_int_equal(c.kinds[0].window, 4096);
+    assert_int_equal(c.max_positions, 32768);
     c = good("{'model_type':'mistral','max_position_embeddings':32768}", NULL);
-    assert_int_equal(c.max_position_embeddings, 4096);
+    assert_int_equal(c.kinds[0].window, 4096);
     c = good("{'model_type':'mistral','max_position_embeddings':32768,'sliding_window':null}",
              NULL);
-    assert_int_equal(c.sliding_window, 0);
-    assert_int_equal(c.max_position_embeddings, 32768);
-    c = good("{'model_type':'mistral','max_position_embeddings':1024,'sliding_window':4096}", NULL);
-    assert_int_equal(c.max_position_embeddings, 1024);
+    assert_int_equal(c.kinds[0].window, 0);
+    assert_int_equal(c.max_positions, 32768);
     c = good("{'model_type':'llama','max_position_embeddings':1024,'sliding_window':16}", NULL);
-    assert_int_equal(c.max_position_embeddings, 1024);
+    assert_int_equal(c.kinds[0].window, 0);
+}
+
+static void qwen_has_windows_only_where_they_are_switched_on(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'qwen2','num_hidden_layers':4,'sliding_window':64,"
+                           "'max_window_layers':2,'use_sliding_window':false}",
+                           NULL);
+    assert_int_equal(c.n_kinds, 1);
+    assert_int_equal(c.kinds[0].window, 0);
+    assert_true(c.kinds[0].qkv_bias && !c.kinds[0].out_bias);
+    assert_int_equal(c.bos_id, -1);
+    assert_int_equal(c.n_eos, 0);
+    c = good("{'model_type':'qwen2','num_hidden_layers':4,'sliding_window':64,"
+             "'max_window_layers':2,'use_sliding_window':true}",
+             NULL);
+    for (uint32_t l = 0; l < 4; l++) {
+        assert_int_equal(ag_spec_layer(&c, l)->window, l < 2 ? 0 : 64);
+    }
+    c = good("{'model_type':'qwen3','num_hidden_layers':2,'sliding_window':64,"
+             "'layer_types':['sliding_attention','full_attention'],'use_sliding_window':true}",
+             NULL);
+    assert_int_equal(ag_spec_layer(&c, 0)->window, 64);
+    assert_int_equal(ag_spec_layer(&c, 1)->window, 0);
+    assert_true(c.kinds[0].qk_norm);
+    assert_int_equal(c.kinds[0].head_dim, 128);
+}
+
+/* As transformers 4 wrote them; the recorded model has them as version 5 does. */
+static void gemma_is_read_in_its_old_spelling(void **state) {
+    (void)state;
+    ag_model_spec c =
+        good("{'architectures':['Gemma3ForConditionalGeneration'],'text_config':{'model_type':"
+             "'gemma3_text','hidden_size':2560,'num_hidden_layers':7,'sliding_window':1024,"
+             "'rope_theta':1000000.0,'rope_local_base_freq':5000.0,'sliding_window_pattern':3,"
+             "'rope_scaling':{'factor':8.0,'rope_type':'linear'}}}",
+             NULL);
+    assert_string_equal(c.architecture, "Gemma3ForConditionalGeneration");
+    assert_int_equal(c.hidden_size, 2560);
+    assert_true(c.embedding_scale == sqrtf(2560));
+    assert_int_equal(c.bos_id, 2);
+    for (uint32_t l = 0; l < 7; l++) {
+        const ag_layer_spec *kind = ag_spec_layer(&c, l);
+        const ag_rope_spec *rope = &c.ropes[kind->rope];
+        const bool full = l % 3 == 2;
+        assert_int_equal(kind->window, full ? 0 : 1024);
+        assert_true(rope->theta == (full ? 1e6 : 5000));
+        assert_int_equal(rope->scaling.type, full ? AG_ROPE_LINEAR : AG_ROPE_DEFAULT);
+        assert_true(kind->scale == 0.0625f && kind->post_norms && kind->qk_norm);
+        assert_true(kind->activation == AG_ACTIVATION_GELU_TANH);
+    }
+    c = good("{'model_type':'gemma2','num_hidden_layers':2}", NULL);
+    assert_true(c.kinds[0].softcap == 50 && c.logit_softcap == 30);
+    assert_int_equal(c.kinds[0].window, 4096);
+    assert_int_equal(ag_spec_layer(&c, 1)->window, 0);
+    c = good("{'model_type':'gemma2','attn_logit_softcapping':null,"
+             "'final_logit_softcapping':null}",
+             NULL);
+    assert_true(c.kinds[0].softcap == 0 && c.logit_softcap == 0);
 }
 
 static void biases_are_llamas_alone(void **state) {
     (void)state;
-    ag_llama_config c = good("{'model_type':'llama','attention_bias':true,'mlp_bias':true}", NULL);
-    assert_true(c.attention_bias && c.mlp_bias);
+    ag_model_spec c = good("{'model_type':'llama','attention_bias':true,'mlp_bias':true}", NULL);
+    assert_true(c.kinds[0].qkv_bias && c.kinds[0].ffn_bias);
     c = good("{'model_type':'mistral','attention_bias':true,'mlp_bias':true}", NULL);
-    assert_false(c.attention_bias || c.mlp_bias);
+    assert_false(c.kinds[0].qkv_bias || c.kinds[0].ffn_bias);
 }
 
 #define LLAMA "'model_type':'llama',"
@@ -195,7 +262,7 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
          "\"GPT2LMHeadModel\"; known: LlamaForCausalLM, MistralForCausalLM"},
         {"{'architectures':[7]}", AG_UNSUPPORTED, "known: LlamaForCausalLM"},
         {"{'architectures':'LlamaForCausalLM'}", AG_FORMAT, "architectures is not a list"},
-        {"{'model_type':'qwen2'}", AG_UNSUPPORTED, "\"qwen2\"; known architectures: Llama"},
+        {"{'model_type':'bloom'}", AG_UNSUPPORTED, "\"bloom\"; known architectures: Llama"},
         {"{" LLAMA "'quantization_config':{'bits':4}}", AG_UNSUPPORTED, "quantization_config"},
         {"{" LLAMA "'hidden_act':'gelu'}", AG_UNSUPPORTED, "\"gelu\"; known: silu"},
         {"{" LLAMA "'hidden_size':0}", AG_FORMAT, "hidden_size is 0"},
@@ -239,9 +306,17 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{" LLAMA "'eos_token_id':[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", AG_LIMIT,
          "more than 16"},
         {"{'model_type':'mistral','sliding_window':-1}", AG_FORMAT, "sliding_window is -1"},
+        {"{'model_type':'gemma2','layer_types':['conv']}", AG_UNSUPPORTED, "layer 0 is \"conv\""},
+        {"{'model_type':'gemma2','num_hidden_layers':2,'layer_types':['full_attention']}",
+         AG_FORMAT, "does not say what layer 1 is"},
+        {"{'model_type':'gemma2','hidden_activation':'gelu'}", AG_UNSUPPORTED,
+         "hidden_activation is \"gelu\"; known: gelu_pytorch_tanh"},
+        {"{'model_type':'gemma3_text','rope_parameters':{'sliding_attention':"
+         "{'rope_theta':1,'rope_type':'yarn'}}}",
+         AG_UNSUPPORTED, "rope_parameters.sliding_attention: unknown rope type \"yarn\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ag_llama_config c = {.vocab_size = 77};
+        ag_model_spec c = {.vocab_size = 77};
         ag_error err = {0};
         ag_status st = parse2(cases[i].json, NULL, &c, &err);
         if (st != cases[i].status || !strstr(err.msg, cases[i].reason) ||
@@ -259,18 +334,18 @@ static void generation_config_is_optional_but_not_ignored(void **state) {
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/config.json", dir);
     snprintf(more, sizeof more, "%s/generation_config.json", dir);
-    ag_llama_config c;
+    ag_model_spec c;
     ag_error err = {0};
-    assert_int_equal(ag_llama_config_load(dir, &c, &err), AG_NOT_FOUND);
+    assert_int_equal(load(dir, &c, &err), AG_NOT_FOUND);
     assert_non_null(strstr(err.msg, path));
     FILE *f = fopen(path, "w");
     fputs("{\"model_type\":\"llama\"}", f);
     fclose(f);
-    assert_int_equal(ag_llama_config_load(dir, &c, &err), AG_OK);
+    assert_int_equal(load(dir, &c, &err), AG_OK);
     f = fopen(more, "w");
     fputs("{\"eos_token_id\":", f);
     fclose(f);
-    assert_int_equal(ag_llama_config_load(dir, &c, &err), AG_FORMAT);
+    assert_int_equal(load(dir, &c, &err), AG_FORMAT);
     assert_non_null(strstr(err.msg, more));
     unlink(path);
     unlink(more);
@@ -290,14 +365,14 @@ static void recorded_models_and_the_demo_are_understood(void **state) {
     };
     for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
         char path[512];
-        ag_llama_config c;
+        ag_model_spec c;
         ag_error err = {0};
         snprintf(path, sizeof path, "%s/%s", AG_SOURCE_DIR, dirs[i]);
-        if (ag_llama_config_load(path, &c, &err) != AG_OK) fail_msg("%s", err.msg);
-        assert_true(c.rms_norm_eps == 1e-5f);
-        if (strstr(path, "bias")) assert_true(c.attention_bias && c.mlp_bias);
-        if (strstr(path, "bias")) assert_int_equal(c.head_dim, 128);
-        if (strstr(path, "mistral")) assert_int_equal(c.max_position_embeddings, 512);
+        if (load(path, &c, &err) != AG_OK) fail_msg("%s", err.msg);
+        assert_true(c.norm_eps == 1e-5f);
+        if (strstr(path, "bias")) assert_true(c.kinds[0].qkv_bias && c.kinds[0].ffn_bias);
+        if (strstr(path, "bias")) assert_int_equal(c.kinds[0].head_dim, 128);
+        if (strstr(path, "mistral")) assert_int_equal(c.max_positions, 512);
         if (strstr(path, "demo")) assert_int_equal(c.n_eos, 2);
     }
 }
@@ -309,7 +384,9 @@ int main(void) {
         cmocka_unit_test(numbers_may_be_written_as_reals),
         cmocka_unit_test(rope_scaling_is_understood_in_all_spellings),
         cmocka_unit_test(stop_ids_of_both_files_are_joined),
-        cmocka_unit_test(a_sliding_window_caps_the_context),
+        cmocka_unit_test(a_sliding_window_is_a_window_of_every_layer),
+        cmocka_unit_test(qwen_has_windows_only_where_they_are_switched_on),
+        cmocka_unit_test(gemma_is_read_in_its_old_spelling),
         cmocka_unit_test(biases_are_llamas_alone),
         cmocka_unit_test(what_cannot_be_run_is_refused_with_its_reason),
         cmocka_unit_test(generation_config_is_optional_but_not_ignored),

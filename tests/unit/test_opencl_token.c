@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole token in one launch against the same token operation by operation. */
 #include "backend/opencl/token.h"
-#include "models/llama_model.h"
+#include "models/model_impl.h"
 #include "unit/opencl_device.h"
 
 #include <antigravity/antigravity.h>
@@ -94,25 +94,17 @@ static void it_does_so_after_evictions(void **state) {
 /* Where the protected keys are turned before each step. */
 static void it_does_so_past_the_trained_length(void **state) {
     (void)state;
-    const ag_llama_config config = {
-        .architecture = "LlamaForCausalLM",
-        .vocab_size = 4096,
-        .hidden_size = 256,
-        .intermediate_size = 512,
-        .n_layers = 2,
-        .n_heads = 4,
-        .n_kv_heads = 2,
-        .head_dim = 64,
-        .max_position_embeddings = N_TOKENS / 2,
-        .rms_norm_eps = 1e-5f,
-        .rope_theta = 10000,
-        .bos_id = -1,
-    };
+    ag_model_spec spec = ag_spec_plain(4, 2, 64);
+    spec.vocab_size = 4096;
+    spec.hidden_size = 256;
+    spec.intermediate_size = 512;
+    spec.n_layers = 2;
+    spec.max_positions = N_TOKENS / 2;
     const ag_model_params mp = ag_model_defaults();
     ag_session_params p = ag_session_defaults();
     ag_model *bundled = model;
     ag_error err;
-    if (ag_model_random(be, &config, &mp, &model, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_model_random(be, &spec, &mp, &model, &err) != AG_OK) fail_msg("%s", err.msg);
     p.eviction.policy = ag_eviction_policy_find("streaming");
     p.eviction.budget_tokens = 40;
     p.eviction.recent = 16;

@@ -5,7 +5,7 @@
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/hadamard.h"
-#include "models/llama_model.h"
+#include "models/model_impl.h"
 #include "quant/quant.h"
 #include "unit/opencl_device.h"
 
@@ -126,26 +126,18 @@ static void fill_bias(const ag_tensor *t, uint32_t seed) {
 }
 
 static void make_model(const variant *v) {
-    const ag_llama_config config = {
-        .architecture = "LlamaForCausalLM",
-        .vocab_size = VOCAB,
-        .hidden_size = DIM,
-        .intermediate_size = FFN,
-        .n_layers = LAYERS,
-        .n_heads = v->n_kv * v->group,
-        .n_kv_heads = v->n_kv,
-        .head_dim = v->head_dim,
-        .max_position_embeddings = 4096,
-        .rms_norm_eps = 1e-5f,
-        .rope_theta = 10000,
-        .attention_bias = has_biases(v),
-        .bos_id = -1,
-    };
+    ag_model_spec spec = ag_spec_plain(v->n_kv * v->group, v->n_kv, v->head_dim);
+    spec.vocab_size = VOCAB;
+    spec.hidden_size = DIM;
+    spec.intermediate_size = FFN;
+    spec.n_layers = LAYERS;
+    spec.max_positions = 4096;
+    spec.kinds[0].qkv_bias = spec.kinds[0].out_bias = has_biases(v);
     const ag_model_params params = ag_model_defaults();
     ag_error err;
-    if (ag_model_random(be, &config, &params, &model, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_model_random(be, &spec, &params, &model, &err) != AG_OK) fail_msg("%s", err.msg);
     for (uint32_t l = 0; has_biases(v) && l < LAYERS; l++) {
-        const ag_llama_layer *layer = &model->weights.layers[l];
+        const ag_layer *layer = &model->weights.layers[l];
         fill_bias(&layer->bq, 7 * l);
         fill_bias(&layer->bk, 7 * l + 1);
         fill_bias(&layer->bv, 7 * l + 2);
@@ -243,7 +235,7 @@ static void add_bias(float *to, const ag_tensor *t) {
 }
 
 static void add_biases(layer_state *s) {
-    const ag_llama_layer *layer = &model->weights.layers[LAYERS - 1];
+    const ag_layer *layer = &model->weights.layers[LAYERS - 1];
     add_bias(s->q, &layer->bq);
     add_bias(s->k_new, &layer->bk);
     add_bias(s->v_new, &layer->bv);
@@ -272,7 +264,7 @@ static void take_boxes(layer_state *s) {
 static void rotate(const layer_state *s, float *x) {
     const uint32_t half = s->v->head_dim / 2;
     for (uint32_t i = 0; i < half; i++) {
-        const double angle = (double)s->position * (double)ag_tensor_f32(&model->inv_freq)[i];
+        const double angle = (double)s->position * (double)ag_tensor_f32(&model->inv_freq[0])[i];
         const float a = x[i], b = x[i + half], c = (float)cos(angle), t = (float)sin(angle);
         x[i] = a * c - b * t;
         x[i + half] = b * c + a * t;

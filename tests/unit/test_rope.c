@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "models/config.h"
 #include "models/rope.h"
 
 #include <jansson.h>
@@ -22,12 +23,12 @@ static unsigned ulps(float a, float b) {
     return x > y ? x - y : y - x;
 }
 
-static ag_llama_config config_of(const json_t *object) {
+static ag_model_spec config_of(const json_t *object) {
     char *text = json_dumps(object, 0);
     ag_config_text c = {text, strlen(text), "config"};
-    ag_llama_config config;
+    ag_model_spec config;
     ag_error err = {0};
-    if (ag_llama_config_parse(&c, NULL, &config, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_spec_parse(&c, NULL, &config, &err) != AG_OK) fail_msg("%s", err.msg);
     free(text);
     return config;
 }
@@ -38,11 +39,11 @@ static void frequencies_are_those_of_transformers(void **state) {
     assert_true(json_array_size(rows) >= 10);
     for (size_t r = 0; r < json_array_size(rows); r++) {
         const json_t *row = json_array_get(rows, r), *want = json_object_get(row, "inv_freq");
-        ag_llama_config c = config_of(json_object_get(row, "config"));
+        ag_model_spec c = config_of(json_object_get(row, "config"));
         float have[512];
-        assert_int_equal(json_array_size(want), c.head_dim / 2);
-        ag_rope_inv_freq(&c, have);
-        for (size_t i = 0; i < c.head_dim / 2; i++) {
+        assert_int_equal(json_array_size(want), c.ropes[0].n_rotated / 2);
+        ag_rope_inv_freq(&c.ropes[0], have);
+        for (size_t i = 0; i < c.ropes[0].n_rotated / 2; i++) {
             float w = (float)json_number_value(json_array_get(want, i));
             if (ulps(have[i], w) > MAX_ULPS) {
                 fail_msg("row %zu, pair %zu: %.9g, not %.9g", r, i, (double)have[i], (double)w);
@@ -54,9 +55,9 @@ static void frequencies_are_those_of_transformers(void **state) {
 
 static void the_first_pair_turns_by_one_radian_and_later_ones_slower(void **state) {
     (void)state;
-    ag_llama_config c = {.head_dim = 64, .rope_theta = 500000};
+    const ag_rope_spec rope = {.theta = 500000, .n_rotated = 64};
     float f[32];
-    ag_rope_inv_freq(&c, f);
+    ag_rope_inv_freq(&rope, f);
     assert_true(f[0] == 1);
     for (int i = 1; i < 32; i++) assert_true(f[i] < f[i - 1] && f[i] > 0);
 }

@@ -77,7 +77,7 @@ static void tensors_come_in_the_order_of_their_data(void **state) {
                        "\"x\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,3],\"data_offsets\":[16,19]}}";
     assert_int_equal(parse(json, 19, &h, NULL), AG_OK);
     assert_int_equal(h.n, 4);
-    const ag_st_tensor *a = &h.tensors[0], *e = &h.tensors[1], *b = &h.tensors[2];
+    const ag_source_tensor *a = &h.tensors[0], *e = &h.tensors[1], *b = &h.tensors[2];
     assert_string_equal(a->name, "a");
     assert_int_equal(a->n_dims, 0);
     assert_int_equal(a->offset, 8 + strlen(json));

@@ -142,7 +142,7 @@ static void sessions_decoded_together_give_what_each_gives_alone(void **state) {
     for (int32_t step = 0; step < STEPS; step++) {
         int32_t ids[N];
         numbered_ids(ids, N, step);
-        assert_int_equal(ag_decode_batch(together, ids, N, &err), AG_OK);
+        assert_int_equal(ag_session_decode_batch(together, ids, N, &err), AG_OK);
         for (size_t i = 0; i < N; i++) {
             assert_int_equal(ag_session_decode(alone[i], ids[i], &err), AG_OK);
             same_logits(alone[i], together[i]);
@@ -162,12 +162,12 @@ static void a_batch_fails_as_a_whole(void **state) {
     int32_t ids[4] = {3, 4, 5, 6};
     assert_int_equal(ag_session_prefill(s[0], ids, 4, NULL, NULL, &err), AG_OK);
     assert_int_equal(ag_session_prefill(s[1], ids, 4, NULL, NULL, &err), AG_OK);
-    assert_int_equal(ag_decode_batch(s, ids, 2, &err), AG_LIMIT);
+    assert_int_equal(ag_session_decode_batch(s, ids, 2, &err), AG_LIMIT);
     assert_int_equal(ag_session_position(s[0]), 4);
     assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(s[0])), 4);
     ag_session *twice[2] = {s[0], s[0]};
-    assert_int_equal(ag_decode_batch(twice, ids, 2, &err), AG_INVALID);
-    assert_int_equal(ag_decode_batch(s, ids, 0, &err), AG_INVALID);
+    assert_int_equal(ag_session_decode_batch(twice, ids, 2, &err), AG_INVALID);
+    assert_int_equal(ag_session_decode_batch(s, ids, 0, &err), AG_INVALID);
     ag_session_destroy(s[0]);
     ag_session_destroy(s[1]);
 }
@@ -303,7 +303,7 @@ static void scoring_can_be_cancelled(void **state) {
     numbered_ids(ids, 40, 4);
     size_t last = 20;
     assert_int_equal(ag_session_score(s, ids, 40, fail_in_scoring, &last, &err), AG_CANCELLED);
-    assert_int_equal(ag_session_position(s), 32);
+    assert_int_equal(ag_session_position(s), 16); /* the chunk under way is not consumed */
     ag_session_destroy(s);
 }
 

@@ -262,7 +262,7 @@ static void a_fork_can_go_back_and_decode_with_others(void **state) {
     assert_int_equal(ag_session_truncate(pair[0], 50, &err), AG_OK);
     feed(pair[0], 150, 0);
     const int32_t ids[] = {7, 8};
-    assert_int_equal(ag_decode_batch(pair, ids, 2, &err), AG_OK);
+    assert_int_equal(ag_session_decode_batch(pair, ids, 2, &err), AG_OK);
     feed(control, 200, 0);
     assert_int_equal(ag_session_decode(control, 7, &err), AG_OK);
     same_logits(pair[0], control);

@@ -430,7 +430,7 @@ static void paths_that_are_no_tokenizer_are_errors(void **state) {
     assert_string_equal(err.msg, "/no/such/file: No such file or directory");
     assert_null(t);
     assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/src", &t, &err), AG_NOT_FOUND);
-    assert_non_null(strstr(err.msg, "/src/tokenizer.json: "));
+    assert_non_null(strstr(err.msg, "/src: holds no tokenizer.json"));
     assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/LICENSE", &t, &err), AG_FORMAT);
     assert_non_null(strstr(err.msg, "/LICENSE: line "));
     assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/models/demo/config.json", &t, &err),

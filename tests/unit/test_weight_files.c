@@ -33,8 +33,9 @@ static int make_scratch(void **state) {
 }
 
 static int remove_scratch(void **state) {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
-                                        "a.safetensors", "b.safetensors"};
+    static const char *const names[] = {"model.safetensors",     "model.safetensors.index.json",
+                                        "a.safetensors",         "b.safetensors",
+                                        "tokenizer_config.json", "chat_template.jinja"};
     scratch *s = *state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unlink(at(s, names[i]));
     int rc = rmdir(s->dir);
@@ -43,7 +44,7 @@ static int remove_scratch(void **state) {
 }
 
 /* First byte of the tensor in the mapping. */
-static const void *data_of(const ag_weight_files *w, const ag_st_tensor *t) {
+static const void *data_of(const ag_weight_files *w, const ag_source_tensor *t) {
     ag_tensor view;
     assert_int_equal(ag_weight_files_tensor(w, t, &view, NULL), AG_OK);
     return ag_tensor_data(&view);
@@ -90,17 +91,13 @@ static void shards_are_one_set_of_tensors(void **state) {
     for (size_t i = 1; i < ag_weight_files_count(w); i++) {
         assert_true(strcmp(ag_weight_files_at(w, i - 1)->name, ag_weight_files_at(w, i)->name) < 0);
     }
-    const ag_st_tensor *t;
-    assert_int_equal(ag_weight_files_require(w, "model.layers.2.mlp.down_proj.weight", &t, &err),
-                     AG_OK);
+    const ag_source_tensor *t = ag_weight_files_find(w, "model.layers.2.mlp.down_proj.weight");
+    assert_non_null(t);
     assert_int_equal(t->dtype, AG_BF16);
     assert_int_equal(t->shape.dim[0], 128);
     assert_int_equal(t->shape.dim[1], 352);
     assert_int_equal(t->n_bytes, 128 * 352 * 2);
-    assert_int_equal(ag_weight_files_require(w, "model.layers.3.mlp.down_proj.weight", &t, &err),
-                     AG_NOT_FOUND);
-    assert_null(t);
-    assert_non_null(strstr(err.msg, "model.layers.3.mlp.down_proj.weight"));
+    assert_null(ag_weight_files_find(w, "model.layers.3.mlp.down_proj.weight"));
     ag_weight_files_destroy(w);
     assert_int_equal(ag_weight_files_open(GOLDEN "gqa-llama3rope-sharded/"
                                                  "model.safetensors.index.json",
@@ -114,7 +111,7 @@ static void mapped_and_read_bytes_agree_also_after_a_drop(void **state) {
     ag_weight_files *w;
     assert_int_equal(ag_weight_files_open(GOLDEN "mha-tied-f32", &w, NULL), AG_OK);
     for (size_t i = 0; i < ag_weight_files_count(w); i++) {
-        const ag_st_tensor *t = ag_weight_files_at(w, i);
+        const ag_source_tensor *t = ag_weight_files_at(w, i);
         char *copy = malloc(t->n_bytes);
         assert_int_equal(ag_weight_files_read(w, t, 0, copy, t->n_bytes, NULL), AG_OK);
         assert_memory_equal(copy, data_of(w, t), t->n_bytes);
@@ -154,7 +151,7 @@ static void dropped_slices_leave_nothing_resident(void **state) {
     long peak = 0;
     unsigned sum = 0;
     for (size_t i = 0; i < ag_weight_files_count(w); i++) {
-        const ag_st_tensor *t = ag_weight_files_at(w, i);
+        const ag_source_tensor *t = ag_weight_files_at(w, i);
         const unsigned char *p = data_of(w, t);
         enum { SLICE = 100000 };
         for (uint64_t first = 0; first < t->n_bytes; first += SLICE) {
@@ -180,7 +177,7 @@ static void a_file_cut_short_later_is_an_io_error(void **state) {
     assert_int_equal(truncate(at(s, "model.safetensors"), 20), 0);
     ag_error err = {0};
     char buf[4];
-    const ag_st_tensor *t = ag_weight_files_find(w, "t");
+    const ag_source_tensor *t = ag_weight_files_find(w, "t");
     assert_int_equal(ag_weight_files_read(w, t, 0, buf, 4, &err), AG_IO);
     assert_non_null(strstr(err.msg, "model.safetensors"));
     ag_weight_files_destroy(w);
@@ -192,15 +189,49 @@ static void tensors_that_are_no_weights_are_refused_by_name(void **state) {
                   "{\"ids\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                   "\"deep\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],\"data_offsets\":[4,8]}}",
                   8);
-    ag_weight_files *w;
+    ag_weight_source *w;
     ag_error err = {0};
-    const ag_st_tensor *t;
-    assert_int_equal(ag_weight_files_open(s->dir, &w, &err), AG_OK);
-    assert_int_equal(ag_weight_files_require(w, "ids", &t, &err), AG_UNSUPPORTED);
+    const ag_source_tensor *t;
+    assert_int_equal(ag_source_open(s->dir, &w, &err), AG_OK);
+    assert_null(ag_source_find(w, "ids")); /* nothing is read before it is asked for */
+    assert_int_equal(ag_source_open_tensors(w, &err), AG_OK);
+    assert_int_equal(ag_source_require(w, "ids", &t, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "\"ids\" is I32"));
-    assert_int_equal(ag_weight_files_require(w, "deep", &t, &err), AG_UNSUPPORTED);
+    assert_int_equal(ag_source_require(w, "deep", &t, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "\"deep\" has 5 dims"));
-    ag_weight_files_destroy(w);
+    assert_int_equal(ag_source_require(w, "none", &t, &err), AG_NOT_FOUND);
+    assert_null(t);
+    assert_non_null(strstr(err.msg, "\"none\""));
+    ag_source_destroy(w);
+}
+
+static void check_template(const char *dir, const char *want) {
+    ag_weight_source *w;
+    ag_source_text text;
+    ag_error err = {0};
+    assert_int_equal(ag_source_open(dir, &w, &err), AG_OK);
+    if (ag_source_read_text(w, AG_SOURCE_CHAT_TEMPLATE, &text, &err) != AG_OK) {
+        fail_msg("%s", err.msg);
+    }
+    if (want) assert_string_equal(text.text, want);
+    else assert_null(text.text);
+    ag_source_text_free(&text);
+    ag_source_destroy(w);
+}
+
+static void a_chat_template_is_found_where_it_may_be(void **state) {
+    scratch *s = *state;
+    check_template(s->dir, NULL);
+    write_text(at(s, "tokenizer_config.json"), "{\"chat_template\": null}");
+    check_template(s->dir, NULL);
+    write_text(at(s, "tokenizer_config.json"), "{\"chat_template\": \"one\"}");
+    check_template(s->dir, "one");
+    write_text(at(s, "tokenizer_config.json"),
+               "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"r\"},"
+               "{\"name\": \"default\", \"template\": \"two\"}]}");
+    check_template(s->dir, "two");
+    write_text(at(s, "chat_template.jinja"), "three");
+    check_template(s->dir, "three");
 }
 
 static void one_file_wins_over_an_index(void **state) {
@@ -278,6 +309,7 @@ int main(void) {
         WITH_SCRATCH(a_file_cut_short_later_is_an_io_error),
         WITH_SCRATCH(tensors_that_are_no_weights_are_refused_by_name),
         WITH_SCRATCH(one_file_wins_over_an_index),
+        WITH_SCRATCH(a_chat_template_is_found_where_it_may_be),
         WITH_SCRATCH(wrong_indices_are_refused_by_name),
         WITH_SCRATCH(a_tensor_in_two_shards_is_refused),
         WITH_SCRATCH(what_is_not_a_model_is_said),

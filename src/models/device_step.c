@@ -3,14 +3,12 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
-#include "models/llama_model.h"
-
-#include <math.h>
+#include "models/model_impl.h"
 
 static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NULL; }
 
 /* Nothing on the way is brought to the host: attention weights, copies of the protected prefix. */
-static bool is_step(const ag_forward_item *item) {
+static bool is_step(ag_sequence *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
     const bool weights_read = item->scores.sums && !item->scores.held;
     return item->n == 1 && !weights_read && item->position >= kv->n_protected;
@@ -22,11 +20,12 @@ static ag_status list_layers(ag_model *m, ag_error *err) {
     m->decode.layers = ag_calloc(n, sizeof *m->decode.layers);
     m->decode.views = ag_calloc(n, sizeof *m->decode.views);
     if (!m->decode.layers || !m->decode.views) {
-        ag_llama_decode_release(m);
+        ag_model_device_step_release(m);
         return AG_FAIL(err, NOMEM, "a list of %u layers", n);
     }
     for (uint32_t i = 0; i < n; i++) {
-        const ag_llama_layer *l = &m->weights.layers[i];
+        const ag_layer *l = &m->weights.layers[i];
+        const ag_layer_spec *kind = ag_spec_layer(&m->spec, i);
         m->decode.layers[i] = (ag_decode_layer){
             .attention_norm = &l->attention_norm,
             .ffn_norm = &l->ffn_norm,
@@ -44,15 +43,22 @@ static ag_status list_layers(ag_model *m, ag_error *err) {
             .b_gate = if_there(&l->b_gate),
             .b_up = if_there(&l->b_up),
             .b_down = if_there(&l->b_down),
-            .inv_freq = &m->inv_freq,
-            .n_heads = m->info.n_heads,
-            .scale = 1.0f / sqrtf((float)m->info.head_dim),
+            .q_norm = if_there(&l->q_norm),
+            .k_norm = if_there(&l->k_norm),
+            .post_attention_norm = if_there(&l->post_attention_norm),
+            .post_ffn_norm = if_there(&l->post_ffn_norm),
+            .inv_freq = &m->inv_freq[kind->rope],
+            .n_heads = kind->n_heads,
+            .scale = kind->scale,
+            .softcap = kind->softcap,
+            .window = kind->window,
+            .activation = kind->activation,
         };
     }
     return AG_OK;
 }
 
-void ag_llama_decode_release(ag_model *m) {
+void ag_model_device_step_release(ag_model *m) {
     ag_free(m->decode.layers);
     ag_free(m->decode.views);
     m->decode.layers = NULL;
@@ -62,7 +68,7 @@ void ag_llama_decode_release(ag_model *m) {
 /* The operations of a step, for a backend that may repeat them. */
 typedef struct by_operations {
     ag_model *model;
-    const ag_forward_item *item;
+    ag_sequence *item;
     ag_tensor *logits;
     ag_error *err;
     bool called; /* what went wrong is in err */
@@ -71,8 +77,8 @@ typedef struct by_operations {
 static ag_status run_operations(void *user) {
     by_operations *o = user;
     o->called = true;
-    AG_TRY(ag_llama_forward_row(o->model, o->item, o->err));
-    return ag_llama_logits(o->model, 0, 1, o->logits, o->err);
+    AG_TRY(ag_model_forward_row(o->model, o->item, o->err));
+    return ag_model_logits(o->model, &o->model->workspace.normed, 0, 1, o->logits, o->err);
 }
 
 static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, bool *done) {
@@ -87,8 +93,8 @@ static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, boo
                               ag_tensor_bytes(step->logits), o->err);
 }
 
-ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *logits,
-                          float *host_logits, ag_row_top *top, bool *done, ag_error *err) {
+ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
+                               float *host_logits, ag_row_top *top, bool *done, ag_error *err) {
     const ag_backend_ops *ops = m->backend->ops;
     *done = false;
     if ((!ops->decode_step && !ops->repeat_step) || !is_step(item)) return AG_OK;
@@ -96,6 +102,8 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
     AG_TRY(ag_kv_cache_own_next(item->cache, err));
     AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows, item->ids, 1, err));
     for (uint32_t l = 0; l < m->weights.n_layers; l++) {
+        /* The workspace moves when it grows. */
+        m->decode.layers[l].visible_from = ag_model_visible_from(m, m->spec.kind_of[l]);
         ag_kv_cache_get_view(item->cache, l, &m->decode.views[l]);
     }
     const ag_decode_step step = {
@@ -104,6 +112,7 @@ ag_status ag_llama_decode(ag_model *m, const ag_forward_item *item, ag_tensor *l
         .norm = &m->weights.norm,
         .lm_head = &m->weights.lm_head,
         .eps = m->info.norm_eps,
+        .logit_softcap = m->spec.logit_softcap,
         .hadamard = ag_kv_cache_params(item->cache)->hadamard,
         .embedding = m->workspace.host_rows,
         .position = item->position,

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
-#include "models/llama_weights.h"
+#include "models/weights.h"
 
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void fill_random(void *dst, ag_dtype type, size_t n_values, uint64_t *sta
 }
 
 typedef struct making {
-    ag_llama_weights *w;
+    ag_model_weights *w;
     ag_backend *backend;
     const ag_model_params *params;
     ag_memory *host; /* where the random bytes stand before they are prepared */
@@ -61,14 +61,14 @@ typedef struct making {
 
 static ag_status make_matrix(making *mk, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
-    ag_dtype type = ag_weight_type(AG_F32, mk->params->weights, spec->cols);
+    ag_dtype type = ag_weight_type(AG_F32, mk->params, spec->cols);
     ag_tensor src;
     ag_buffer *bytes;
     AG_TRY(ag_tensor_alloc(&src, &bytes, mk->host, AG_USAGE_SCRATCH, type,
                            ag_shape_2d(spec->rows, spec->cols), err));
     fill_random(ag_tensor_data(&src), type, spec->rows * spec->cols, &mk->state);
     ag_status st =
-        ag_llama_weights_put_matrix(mk->w, mk->backend, out, spec, &src, type, NULL, NULL, err);
+        ag_model_weights_put_matrix(mk->w, mk->backend, out, spec, &src, type, NULL, NULL, err);
     ag_buffer_release(&bytes);
     return st;
 }
@@ -77,7 +77,7 @@ static ag_status make_ones(making *mk, ag_tensor *out, const ag_weight_spec *spe
     float *ones = ag_malloc(spec->rows * sizeof *ones);
     if (!ones) return AG_FAIL(err, NOMEM, "tensor %s: %zu values", spec->name, spec->rows);
     for (size_t i = 0; i < spec->rows; i++) ones[i] = 1.0f;
-    ag_status st = ag_llama_weights_put_vector(mk->w, mk->backend, out, spec, ones, err);
+    ag_status st = ag_model_weights_put_vector(mk->w, mk->backend, out, spec, ones, err);
     ag_free(ones);
     return st;
 }
@@ -94,11 +94,10 @@ static ag_status make_weight(making *mk, ag_tensor *out, const ag_weight_spec *s
     return AG_OK;
 }
 
-static ag_status make_layers(making *mk, const ag_llama_config *c, ag_error *err) {
-    size_t n = ag_layer_weight_count(c);
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        for (size_t i = 0; i < n; i++) {
-            ag_weight_spec spec = ag_layer_weight(c, l, i);
+static ag_status make_layers(making *mk, const ag_model_spec *s, ag_error *err) {
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
+            ag_weight_spec spec = ag_layer_weight(s, l, i);
             ag_tensor *out = (ag_tensor *)(void *)((char *)&mk->w->layers[l] + spec.member);
             AG_TRY(make_weight(mk, out, &spec, err));
         }
@@ -106,22 +105,22 @@ static ag_status make_layers(making *mk, const ag_llama_config *c, ag_error *err
     return AG_OK;
 }
 
-ag_status ag_llama_weights_random(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,
+ag_status ag_model_weights_random(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
                                   const ag_model_params *params, ag_error *err) {
     making mk = {.w = w, .backend = be, .params = params, .state = 0x9e3779b97f4a7c15u};
-    mk.total = ag_llama_parameters(c, true);
+    mk.total = ag_spec_parameters(s, true);
     AG_TRY(ag_galloc_create(&mk.host, err));
-    ag_status st = ag_llama_weights_begin(w, c, err);
-    if (st == AG_OK) st = make_layers(&mk, c, err);
+    ag_status st = ag_model_weights_begin(w, s, err);
+    if (st == AG_OK) st = make_layers(&mk, s, err);
     if (st == AG_OK) {
-        ag_weight_spec spec = ag_norm_weight(c);
+        ag_weight_spec spec = ag_norm_weight(s);
         st = make_weight(&mk, &w->norm, &spec, err);
     }
     if (st == AG_OK) {
-        ag_weight_spec spec = ag_table_weight(c, AG_LM_HEAD_NAME);
+        ag_weight_spec spec = ag_lm_head_weight(s);
         st = make_weight(&mk, &w->lm_head, &spec, err);
     }
-    if (st != AG_OK) ag_llama_weights_release(w);
+    if (st != AG_OK) ag_model_weights_release(w);
     ag_galloc_destroy(mk.host);
     return st;
 }

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "models/llama_weights.h"
+#include "models/weights.h"
 #include "quant/quant.h"
 
 #include <antigravity/process.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 /* Several threads convert rows of one tensor; the caller's alone tells of progress. */
 typedef struct loading {
-    ag_llama_weights *w;
+    ag_model_weights *w;
     ag_backend *backend;
-    const ag_weight_files *files;
+    const ag_weight_source *source;
     const ag_model_params *params;
     uint64_t done, total;  /* bytes of the files; done: whole tensors */
     pthread_t thread;      /* the caller's */
     _Atomic uint64_t part; /* bytes of the current tensor that are done */
     atomic_bool cancelled;
-    const ag_st_tensor *current;
+    const ag_source_tensor *current;
     size_t row_bytes; /* of the current tensor in the file */
 } loading;
 
@@ -26,7 +27,7 @@ typedef struct loading {
 static bool drop_rows(void *user, size_t row0, size_t n_rows) {
     loading *ld = user;
     const uint64_t bytes = (uint64_t)n_rows * ld->row_bytes;
-    ag_weight_files_drop(ld->files, ld->current, (uint64_t)row0 * ld->row_bytes, bytes);
+    ag_source_drop(ld->source, ld->current, (uint64_t)row0 * ld->row_bytes, bytes);
     const uint64_t part = atomic_fetch_add(&ld->part, bytes) + bytes;
     const ag_model_params *p = ld->params;
     if (p->progress && pthread_equal(pthread_self(), ld->thread) &&
@@ -36,11 +37,11 @@ static bool drop_rows(void *user, size_t row0, size_t n_rows) {
     return !atomic_load(&ld->cancelled);
 }
 
-static ag_status cancelled_at(const ag_st_tensor *t, ag_error *err) {
+static ag_status cancelled_at(const ag_source_tensor *t, ag_error *err) {
     return AG_FAIL(err, CANCELLED, "loading was cancelled at %s", t->name);
 }
 
-static ag_status advance(loading *ld, const ag_st_tensor *t, ag_error *err) {
+static ag_status advance(loading *ld, const ag_source_tensor *t, ag_error *err) {
     ld->done += t->n_bytes;
     ag_memory_usage here; /* asked for so that the peak of loading is on record */
     ag_process_memory(&here);
@@ -53,47 +54,47 @@ static ag_status advance(loading *ld, const ag_st_tensor *t, ag_error *err) {
 
 static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
-    const ag_st_tensor *t;
-    AG_TRY(ag_llama_weights_find(ld->files, spec, &t, err));
+    const ag_source_tensor *t;
+    AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
     ld->current = t;
     atomic_store(&ld->part, 0);
     ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
     ag_tensor src;
-    AG_TRY(ag_weight_files_tensor(ld->files, t, &src, err));
-    ag_status st = ag_llama_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
-                                               ld->params->weights, drop_rows, ld, err);
-    ag_weight_files_drop(ld->files, t, 0, t->n_bytes);
+    AG_TRY(ag_source_map(ld->source, t, &src, err));
+    ag_status st = ag_model_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
+                                               ag_weight_type(t->dtype, ld->params, spec->cols),
+                                               drop_rows, ld, err);
+    ag_source_drop(ld->source, t, 0, t->n_bytes);
     if (st == AG_CANCELLED) return cancelled_at(t, err);
     if (st != AG_OK) {
-        return ag_error_prefix(err, st, "%s", ag_weight_files_path(ld->files, t->file));
+        return ag_error_prefix(err, st, "%s", ag_source_file_path(ld->source, t->file));
     }
     return advance(ld, t, err);
 }
 
 static ag_status load_vector(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
-    const ag_st_tensor *t;
-    AG_TRY(ag_llama_weights_find(ld->files, spec, &t, err));
+    const ag_source_tensor *t;
+    AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
     size_t bytes = (size_t)t->n_bytes;
     void *raw = ag_malloc(bytes);
     float *values = ag_malloc(spec->rows * sizeof *values);
     ag_status st = raw && values ? AG_OK : AG_FAIL(err, NOMEM, "tensor %s", spec->name);
-    if (st == AG_OK) st = ag_weight_files_read(ld->files, t, 0, raw, bytes, err);
+    if (st == AG_OK) st = ag_source_read(ld->source, t, 0, raw, bytes, err);
     if (st == AG_OK) {
         ag_dequantize_row(t->dtype, values, raw, spec->rows);
-        st = ag_llama_weights_put_vector(ld->w, ld->backend, out, spec, values, err);
-        if (st != AG_OK) ag_error_prefix(err, st, "%s", ag_weight_files_path(ld->files, t->file));
+        st = ag_model_weights_put_vector(ld->w, ld->backend, out, spec, values, err);
+        if (st != AG_OK) ag_error_prefix(err, st, "%s", ag_source_file_path(ld->source, t->file));
     }
     ag_free(values);
     ag_free(raw);
     return st == AG_OK ? advance(ld, t, err) : st;
 }
 
-static ag_status load_layers(loading *ld, const ag_llama_config *c, ag_error *err) {
-    size_t n = ag_layer_weight_count(c);
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        for (size_t i = 0; i < n; i++) {
-            ag_weight_spec spec = ag_layer_weight(c, l, i);
+static ag_status load_layers(loading *ld, const ag_model_spec *s, ag_error *err) {
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
+            ag_weight_spec spec = ag_layer_weight(s, l, i);
             ag_tensor *out = (ag_tensor *)(void *)((char *)&ld->w->layers[l] + spec.member);
             if (spec.kind == AG_WEIGHT_MATRIX) {
                 AG_TRY(load_matrix(ld, out, &spec, err));
@@ -105,25 +106,23 @@ static ag_status load_layers(loading *ld, const ag_llama_config *c, ag_error *er
     return AG_OK;
 }
 
-ag_status ag_llama_weights_load(ag_llama_weights *w, ag_backend *be, const ag_llama_config *c,
-                                const ag_weight_files *files, const ag_model_params *params,
-                                ag_error *err) {
-    ag_llama_census census;
-    AG_TRY(ag_llama_weights_survey(be, c, files, params->weights, &census, err));
-    AG_TRY(ag_llama_weights_begin(w, c, err));
-    loading ld = {.w = w, .backend = be, .files = files, .params = params};
+ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
+                                const ag_weight_source *source, const ag_weights_summary *summary,
+                                const ag_model_params *params, ag_error *err) {
+    AG_TRY(ag_model_weights_begin(w, s, err));
+    loading ld = {.w = w, .backend = be, .source = source, .params = params};
     ld.thread = pthread_self();
-    ld.total = census.source_bytes;
-    ag_status st = load_layers(&ld, c, err);
+    ld.total = summary->source_bytes;
+    ag_status st = load_layers(&ld, s, err);
     if (st == AG_OK) {
-        ag_weight_spec spec = ag_norm_weight(c);
+        ag_weight_spec spec = ag_norm_weight(s);
         st = load_vector(&ld, &w->norm, &spec, err);
     }
     if (st == AG_OK) {
-        ag_weight_spec spec =
-            ag_table_weight(c, census.tied ? census.embedding->name : AG_LM_HEAD_NAME);
+        ag_weight_spec spec = ag_lm_head_weight(s);
+        if (summary->tied) snprintf(spec.name, sizeof spec.name, "%s", summary->embedding->name);
         st = load_matrix(&ld, &w->lm_head, &spec, err);
     }
-    if (st != AG_OK) ag_llama_weights_release(w);
+    if (st != AG_OK) ag_model_weights_release(w);
     return st;
 }

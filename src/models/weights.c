@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/llama_weights.h"
+#include "models/weights.h"
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -7,29 +7,29 @@
 
 #include <math.h>
 
-ag_status ag_llama_weights_begin(ag_llama_weights *w, const ag_llama_config *c, ag_error *err) {
-    *w = (ag_llama_weights){.n_layers = c->n_layers};
-    w->max_owners = c->n_layers * ag_layer_weight_count(c) + 2;
-    w->layers = ag_calloc(c->n_layers, sizeof *w->layers);
+ag_status ag_model_weights_begin(ag_model_weights *w, const ag_model_spec *s, ag_error *err) {
+    *w = (ag_model_weights){.n_layers = s->n_layers, .max_owners = 2};
+    for (uint32_t l = 0; l < s->n_layers; l++) w->max_owners += ag_layer_weight_count(s, l);
+    w->layers = ag_calloc(s->n_layers, sizeof *w->layers);
     w->owners = ag_calloc(w->max_owners, sizeof *w->owners);
     if (w->layers && w->owners) return AG_OK;
-    ag_llama_weights_release(w);
-    return AG_FAIL(err, NOMEM, "tables of %u layers", c->n_layers);
+    ag_model_weights_release(w);
+    return AG_FAIL(err, NOMEM, "tables of %u layers", s->n_layers);
 }
 
-void ag_llama_weights_release(ag_llama_weights *w) {
+void ag_model_weights_release(ag_model_weights *w) {
     for (size_t i = 0; i < w->n_owners; i++) ag_buffer_release(&w->owners[i]);
     ag_free(w->owners);
     ag_free(w->layers);
-    *w = (ag_llama_weights){0};
+    *w = (ag_model_weights){0};
 }
 
-static void own(ag_llama_weights *w, ag_buffer *owner) {
+static void own(ag_model_weights *w, ag_buffer *owner) {
     w->owners[w->n_owners++] = owner;
     w->n_bytes += ag_buffer_size(owner);
 }
 
-ag_status ag_llama_weights_put_matrix(ag_llama_weights *w, ag_backend *be, ag_tensor *out,
+ag_status ag_model_weights_put_matrix(ag_model_weights *w, ag_backend *be, ag_tensor *out,
                                       const ag_weight_spec *spec, const ag_tensor *src,
                                       ag_dtype want, ag_consumed_fn consumed, void *user,
                                       ag_error *err) {
@@ -42,14 +42,14 @@ ag_status ag_llama_weights_put_matrix(ag_llama_weights *w, ag_backend *be, ag_te
     return AG_OK;
 }
 
-ag_status ag_llama_weights_put_vector(ag_llama_weights *w, ag_backend *be, ag_tensor *out,
-                                      const ag_weight_spec *spec, const float *values,
-                                      ag_error *err) {
+ag_status ag_model_weights_put_vector(ag_model_weights *w, ag_backend *be, ag_tensor *out,
+                                      const ag_weight_spec *spec, float *values, ag_error *err) {
     for (size_t i = 0; i < spec->rows; i++) {
         if (!isfinite(values[i])) {
             return AG_FAIL(err, FORMAT, "tensor %s: value %zu is not finite", spec->name, i);
         }
     }
+    for (size_t i = 0; spec->add_one && i < spec->rows; i++) values[i] += 1.0f;
     ag_buffer *owner;
     AG_TRY(ag_tensor_alloc(out, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
                            ag_shape_1d(spec->rows), err));

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/weight_source.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+
+/* The formats, one line each. The last one takes what no other recognises, and says what is wrong
+ * with it. */
+static const ag_weight_source_ops *const formats[] = {
+    &ag_hf_directory_ops,
+};
+enum { N_FORMATS = sizeof formats / sizeof formats[0] };
+
+ag_status ag_source_open(const char *path, ag_weight_source **out, ag_error *err) {
+    size_t i = 0;
+    while (i + 1 < N_FORMATS && !formats[i]->recognises(path)) i++;
+    *out = NULL;
+    return formats[i]->open(path, out, err);
+}
+
+void ag_source_destroy(ag_weight_source *s) {
+    if (s) s->ops->destroy(s);
+}
+
+void ag_source_text_free(ag_source_text *t) {
+    ag_free(t->text);
+    ag_free(t->name);
+    *t = (ag_source_text){0};
+}
+
+ag_status ag_source_read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
+                              ag_error *err) {
+    *out = (ag_source_text){0};
+    ag_status st = s->ops->read_text(s, part, out, err);
+    if (st != AG_OK) ag_source_text_free(out);
+    return st;
+}
+
+ag_status ag_source_open_tensors(ag_weight_source *s, ag_error *err) {
+    return s->ops->open_tensors(s, err);
+}
+
+size_t ag_source_n_tensors(const ag_weight_source *s) { return s->ops->n_tensors(s); }
+
+const ag_source_tensor *ag_source_tensor_at(const ag_weight_source *s, size_t i) {
+    return s->ops->tensor_at(s, i);
+}
+
+const ag_source_tensor *ag_source_find(const ag_weight_source *s, const char *name) {
+    return s->ops->find(s, name);
+}
+
+ag_status ag_source_require(const ag_weight_source *s, const char *name,
+                            const ag_source_tensor **out, ag_error *err) {
+    const ag_source_tensor *t = ag_source_find(s, name);
+    *out = NULL;
+    if (!t) return AG_FAIL(err, NOT_FOUND, "%s: has no tensor \"%.120s\"", s->path, name);
+    const char *path = ag_source_file_path(s, t->file);
+    if (t->dtype != AG_F32 && t->dtype != AG_F16 && t->dtype != AG_BF16) {
+        return AG_FAIL(err, UNSUPPORTED,
+                       "%s: tensor \"%.120s\" is %s; weights must be F32, F16 or BF16", path, name,
+                       t->dtype_name);
+    }
+    if (t->n_dims > AG_MAX_DIMS) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: tensor \"%.120s\" has %zu dims, the limit is %d",
+                       path, name, t->n_dims, AG_MAX_DIMS);
+    }
+    *out = t;
+    return AG_OK;
+}
+
+size_t ag_source_n_files(const ag_weight_source *s) { return s->ops->n_files(s); }
+
+const char *ag_source_file_path(const ag_weight_source *s, size_t file) {
+    return s->ops->file_path(s, file);
+}
+
+uint64_t ag_source_file_bytes(const ag_weight_source *s, size_t file) {
+    return s->ops->file_bytes(s, file);
+}
+
+ag_status ag_source_map(const ag_weight_source *s, const ag_source_tensor *t, ag_tensor *out,
+                        ag_error *err) {
+    return s->ops->map(s, t, out, err);
+}
+
+void ag_source_drop(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
+                    uint64_t n) {
+    s->ops->drop(s, t, first, n);
+}
+
+ag_status ag_source_read(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
+                         void *dst, size_t n, ag_error *err) {
+    return s->ops->read(s, t, first, dst, n, err);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a model comes from: its configuration, its tensors by name, its tokenizer and its chat
+ * template, whatever the files are. A format is one table of functions and one line in
+ * weight_source.c. Nothing here knows which tensors a model needs.
+ *
+ * Once its tensors are open a source does not change: any number of threads may read it. The files
+ * must not change either. Sizes are checked when opening; if a file is truncated later, reading
+ * gives AG_IO, but touching what was mapped raises SIGBUS: that is how the system says it. */
+#ifndef AG_FORMATS_WEIGHT_SOURCE_H
+#define AG_FORMATS_WEIGHT_SOURCE_H
+
+#include <antigravity/tensor.h>
+
+typedef struct ag_weight_source ag_weight_source;
+
+typedef struct ag_source_tensor {
+    const char *name;       /* UTF-8, borrowed from the header that lists it */
+    const char *dtype_name; /* the format's spelling, "BF16"; static */
+    ag_dtype dtype;         /* AG_DTYPE_COUNT for a type that this library does not have */
+    size_t n_dims;          /* as in the file; 0 is a scalar */
+    ag_shape shape;         /* empty when n_dims is 0 or above AG_MAX_DIMS */
+    uint64_t offset;        /* of the first byte in the file; aligned to nothing in particular */
+    uint64_t n_bytes;
+    uint32_t file; /* index of the file */
+} ag_source_tensor;
+
+/* Texts that a source may hold, spelled as a Hugging Face directory spells them. */
+typedef enum ag_source_part {
+    AG_SOURCE_CONFIG,            /* config.json */
+    AG_SOURCE_GENERATION_CONFIG, /* generation_config.json; optional */
+    AG_SOURCE_TOKENIZER,         /* tokenizer.json; optional */
+    AG_SOURCE_CHAT_TEMPLATE,     /* Jinja; optional */
+} ag_source_part;
+
+typedef struct ag_source_text {
+    char *text; /* owned, terminated; NULL: the source has none */
+    size_t n;
+    char *name; /* owned; the file, for messages */
+} ag_source_text;
+void ag_source_text_free(ag_source_text *t);
+
+typedef struct ag_weight_source_ops {
+    const char *name; /* "safetensors" */
+    bool (*recognises)(const char *path);
+    ag_status (*open)(const char *path, ag_weight_source **out, ag_error *err);
+    void (*destroy)(ag_weight_source *s);
+    ag_status (*read_text)(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
+                           ag_error *err);
+    /* Reads and checks the headers; before this there is no tensor. */
+    ag_status (*open_tensors)(ag_weight_source *s, ag_error *err);
+    size_t (*n_tensors)(const ag_weight_source *s);
+    const ag_source_tensor *(*tensor_at)(const ag_weight_source *s, size_t i);
+    const ag_source_tensor *(*find)(const ag_weight_source *s, const char *name);
+    size_t (*n_files)(const ag_weight_source *s);
+    const char *(*file_path)(const ag_weight_source *s, size_t file);
+    uint64_t (*file_bytes)(const ag_weight_source *s, size_t file);
+    ag_status (*map)(const ag_weight_source *s, const ag_source_tensor *t, ag_tensor *out,
+                     ag_error *err);
+    void (*drop)(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first, uint64_t n);
+    ag_status (*read)(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
+                      void *dst, size_t n, ag_error *err);
+} ag_weight_source_ops;
+
+struct ag_weight_source {
+    const ag_weight_source_ops *ops;
+    char *path; /* owned; as it was given */
+};
+
+/* What lies at the path. Reads no tensor yet. *out is NULL after a failure. */
+ag_status ag_source_open(const char *path, ag_weight_source **out, ag_error *err);
+void ag_source_destroy(ag_weight_source *s); /* NULL is fine */
+
+/* *out is zeroed if the source does not have an optional part. AG_NOT_FOUND for one that is not
+ * optional. Release with ag_source_text_free. */
+ag_status ag_source_read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
+                              ag_error *err);
+/* AG_NOT_FOUND without any weights; AG_FORMAT, with file and place, for what is malformed. */
+ag_status ag_source_open_tensors(ag_weight_source *s, ag_error *err);
+
+/* All tensors, sorted by name (strcmp). Pointers to them are borrowed from s. */
+size_t ag_source_n_tensors(const ag_weight_source *s);
+const ag_source_tensor *ag_source_tensor_at(const ag_weight_source *s, size_t i);
+const ag_source_tensor *ag_source_find(const ag_weight_source *s, const char *name);
+/* The tensor as a weight: AG_NOT_FOUND if there is none of that name, AG_UNSUPPORTED if it is of a
+ * type that no weight has or has more than AG_MAX_DIMS dims. */
+ag_status ag_source_require(const ag_weight_source *s, const char *name,
+                            const ag_source_tensor **out, ag_error *err);
+
+/* The files behind it: how many, their paths and sizes. */
+size_t ag_source_n_files(const ag_weight_source *s);
+const char *ag_source_file_path(const ag_weight_source *s, size_t file);
+uint64_t ag_source_file_bytes(const ag_weight_source *s, size_t file);
+
+/* The tensor in a read-only mapping of its file, which *out borrows. Its data need not be aligned
+ * to its element size. Pages come in when touched. */
+ag_status ag_source_map(const ag_weight_source *s, const ag_source_tensor *t, ag_tensor *out,
+                        ag_error *err);
+/* Takes bytes [first, first + n) of the tensor out of this process's memory once they have been
+ * used; they stay readable and come back from the file. Whole pages, borders included. A range past
+ * the end is cut. When all of a tensor is dropped, so is what the system mapped around it: reading
+ * one byte may bring in a neighbour's pages, up to 2 MiB of them. */
+void ag_source_drop(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
+                    uint64_t n);
+/* Copies bytes [first, first + n) of the tensor by pread, without touching the mapping. AG_INVALID
+ * if the range passes the tensor's end; AG_IO if the file cannot give them. */
+ag_status ag_source_read(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
+                         void *dst, size_t n, ag_error *err);
+
+/* A Hugging Face directory: hf_directory.c. */
+extern const ag_weight_source_ops ag_hf_directory_ops;
+
+#endif

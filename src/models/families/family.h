@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A family of models: how its configuration becomes a description, and what its tensors are
+ * called. One file each, one line each in list.c. */
+#ifndef AG_MODELS_FAMILIES_FAMILY_H
+#define AG_MODELS_FAMILIES_FAMILY_H
+
+#include "models/config_reader.h"
+#include "models/spec.h"
+#include "models/tensors.h"
+
+enum { AG_FAMILY_NAMES = 4 };
+
+/* What absent keys of a configuration mean: as the family's class in transformers says. */
+typedef struct ag_config_defaults {
+    uint32_t vocab_size, hidden_size, intermediate_size, n_layers, n_heads;
+    uint32_t n_kv_heads; /* 0: as many as heads */
+    uint32_t head_dim;   /* 0: hidden_size / heads */
+    uint32_t max_positions;
+    double rope_theta;
+    int32_t bos_id, eos_id; /* -1: none */
+    bool tie_word_embeddings;
+} ag_config_defaults;
+
+/* Another name of a tensor of a layer than most families give it. */
+typedef struct ag_tensor_alias {
+    ag_layer_tensor tensor;
+    const char *suffix; /* after "model.layers.N." */
+} ag_tensor_alias;
+
+typedef struct ag_family {
+    /* Pairs of what `architectures` and `model_type` say, as many as there are. */
+    struct {
+        const char *architecture, *model_type;
+    } names[AG_FAMILY_NAMES];
+    ag_config_defaults defaults;
+    const char *activation_key;     /* of the configuration */
+    ag_activation activation;       /* the only one there is */
+    const ag_tensor_alias *aliases; /* ends with a suffix of NULL; NULL: none */
+    bool norms_add_one;             /* a norm multiplies by 1 + its weight */
+    /* The rest. Sizes, the default rotary table (spec->ropes[0]) and one kind of layer without
+     * anything special are there. */
+    ag_status (*describe)(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *spec);
+} ag_family;
+
+/* The i-th family, NULL past the end. */
+const ag_family *ag_family_at(size_t i);
+
+/* qwen2.c. All layers alike but for the windows that `use_sliding_window` switches on. */
+ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s);
+
+extern const ag_family ag_family_llama, ag_family_mistral, ag_family_qwen2, ag_family_qwen3,
+    ag_family_gemma2, ag_family_gemma3;
+
+#endif

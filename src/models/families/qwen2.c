@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen 2 and 2.5: biases of q, k and v; windows in the upper layers where they are switched on. */
+#include "core/fail.h"
+#include "models/families/family.h"
+
+ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s) {
+    bool use = false;
+    uint32_t window = 4096, first = 28;
+    ag_config_bool(r, "use_sliding_window", &use);
+    ag_config_window(r, "sliding_window", &window);
+    ag_config_size(r, "max_window_layers", AG_MAX_LAYERS, &first);
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        ag_layer_spec layer = *kind;
+        /* The list of types is asked first: a switch that is off leaves no window to it. */
+        if (ag_config_has_window(r, l, use && l >= first) && use) layer.window = window;
+        AG_TRY(ag_spec_set_layer(s, l, &layer, r->err));
+    }
+    return AG_OK;
+}
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    kind.qkv_bias = true;
+    return ag_qwen_set_layers(r, &kind, s);
+}
+
+const ag_family ag_family_qwen2 = {
+    .names = {{"Qwen2ForCausalLM", "qwen2"}},
+    .defaults = {.vocab_size = 151936,
+                 .hidden_size = 4096,
+                 .intermediate_size = 22016,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .n_kv_heads = 32,
+                 .max_positions = 32768,
+                 .rope_theta = 10000,
+                 .bos_id = -1,
+                 .eos_id = -1},
+    .activation_key = "hidden_act",
+    .describe = describe,
+};

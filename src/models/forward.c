@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forward pass: one for all families. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "models/model_impl.h"
+
+ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_rows,
+                                            size_t n_seqs) {
+    ag_workspace_shape shape = {
+        .n_rows = n_rows,
+        .n_seqs = n_seqs,
+        .dim = info->hidden_size,
+        .ffn_dim = info->intermediate_size,
+    };
+    for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
+        const ag_layer_kind *kind = &info->layer_kinds[k];
+        const size_t q_dim = (size_t)kind->n_heads * kind->head_dim;
+        const size_t kv_dim = (size_t)kind->n_kv_heads * kind->head_dim;
+        if (q_dim > shape.q_dim) shape.q_dim = q_dim;
+        if (kv_dim > shape.kv_dim) shape.kv_dim = kv_dim;
+        shape.n_windows += kind->window > 0;
+    }
+    return shape;
+}
+
+ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *err) {
+    const ag_workspace_shape *have = &m->workspace.shape;
+    if (n_rows <= have->n_rows && n_seqs <= have->n_seqs) return AG_OK;
+    if (n_rows < have->n_rows) n_rows = have->n_rows;
+    if (n_seqs < have->n_seqs) n_seqs = have->n_seqs;
+    if (n_seqs > have->n_seqs || !m->sequences) {
+        ag_sequence *sequences = ag_calloc(n_seqs, sizeof *sequences);
+        if (!sequences) return AG_FAIL(err, NOMEM, "a list of %zu sequences", n_seqs);
+        ag_free(m->sequences);
+        m->sequences = sequences;
+    }
+    const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, n_rows, n_seqs);
+    return ag_workspace_reserve(&m->workspace, m->backend, &shape, err);
+}
+
+uint32_t *ag_model_visible_from(const ag_model *m, uint32_t kind) {
+    size_t list = 0;
+    if (!m->spec.kinds[kind].window) return NULL;
+    for (uint32_t k = 0; k < kind; k++) list += m->spec.kinds[k].window > 0;
+    return m->workspace.visible_from + list * m->workspace.shape.n_rows;
+}
+
+/* Positions of a row, and the first one that it sees in each kind of layers with a window. */
+static void set_position(ag_model *m, size_t row, uint32_t position) {
+    m->workspace.positions[row] = position;
+    for (uint32_t k = 0; k < m->spec.n_kinds; k++) {
+        const uint32_t window = m->spec.kinds[k].window;
+        uint32_t *from = ag_model_visible_from(m, k);
+        if (from) from[row] = position < window ? 0 : position - window + 1;
+    }
+}
+
+/* Row ranges and positions of a pass, and a check that nothing can run out on the way. */
+static ag_status set_rows(ag_model *m, ag_sequence *items, size_t n_items, size_t *n_rows,
+                          ag_error *err) {
+    size_t row = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        if (items[i].n > m->workspace.shape.n_rows - row) {
+            return AG_FAIL(err, LIMIT, "%zu tokens in one pass, the workspace holds %zu",
+                           row + items[i].n, m->workspace.shape.n_rows);
+        }
+        AG_TRY(ag_kv_cache_reserve(items[i].cache, (uint32_t)items[i].n, err));
+        items[i].row0 = row;
+        for (size_t t = 0; t < items[i].n; t++) {
+            set_position(m, row + t, items[i].position + (uint32_t)t);
+        }
+        row += items[i].n;
+    }
+    *n_rows = row;
+    return AG_OK;
+}
+
+static ag_status embed(ag_model *m, const ag_sequence *items, size_t n_items, ag_error *err) {
+    size_t dim = m->info.hidden_size, row = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows + row * dim, items[i].ids,
+                                   items[i].n, err));
+        row += items[i].n;
+    }
+    return ag_buffer_upload(m->workspace.residual.buffer, m->workspace.residual.offset,
+                            m->workspace.host_rows, row * dim * sizeof(float), err);
+}
+
+static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
+    const ag_layer_spec *l = ag_spec_layer(&m->spec, layer);
+    return (ag_attention_layer){
+        .index = layer,
+        .n_heads = l->n_heads,
+        .n_kv_heads = l->n_kv_heads,
+        .head_dim = l->head_dim,
+        .inv_freq = &m->inv_freq[l->rope],
+        .params = {.scale = l->scale, .softcap = l->softcap},
+        .visible_from = ag_model_visible_from(m, m->spec.kind_of[layer]),
+    };
+}
+
+static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, const atomic_bool *cancel,
+                            ag_error *err) {
+    const ag_model_weights *w = &m->weights;
+    ag_tensor residual, normed;
+    AG_TRY(ag_tensor_rows(&residual, &m->workspace.residual, 0, pass->n_rows, err));
+    AG_TRY(ag_tensor_rows(&normed, &m->workspace.normed, 0, pass->n_rows, err));
+    AG_TRY(ag_take_error(
+        m->backend,
+        ag_rms_norm(m->backend, &normed, &residual, &w->layers[0].attention_norm, pass->norm_eps),
+        err));
+    for (uint32_t l = 0; l < w->n_layers; l++) {
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
+            return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
+        }
+        const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
+        const ag_attention_layer attention = attention_of(m, l);
+        AG_TRY(ag_layer_forward(&w->layers[l], &attention, ag_spec_layer(&m->spec, l)->activation,
+                                pass, next, err));
+    }
+    return AG_OK;
+}
+
+/* The rows' embeddings are there. */
+static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items, size_t n_rows,
+                           const atomic_bool *cancel, ag_error *err) {
+    const ag_layer_pass pass = {
+        .backend = m->backend,
+        .ws = &m->workspace,
+        .n_rows = n_rows,
+        .seqs = items,
+        .n_seqs = n_items,
+        .ffn_dim = m->info.intermediate_size,
+        .norm_eps = m->info.norm_eps,
+    };
+    ag_status st = run_layers(m, &pass, cancel, err);
+    if (st != AG_OK) { /* some layers hold the new tokens, others do not */
+        for (size_t i = 0; i < n_items; i++) {
+            ag_kv_cache_truncate(items[i].cache, items[i].position, NULL);
+        }
+    }
+    return st;
+}
+
+ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items,
+                           const atomic_bool *cancel, ag_error *err) {
+    size_t n_rows = 0;
+    AG_TRY(set_rows(m, items, n_items, &n_rows, err));
+    AG_TRY(embed(m, items, n_items, err));
+    return pass_rows(m, items, n_items, n_rows, cancel, err);
+}
+
+ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err) {
+    size_t n_rows = 0;
+    AG_TRY(set_rows(m, item, 1, &n_rows, err));
+    return pass_rows(m, item, 1, n_rows, NULL, err);
+}
+
+ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
+                          ag_tensor *logits, ag_error *err) {
+    ag_backend *be = m->backend;
+    ag_tensor rows;
+    AG_TRY(ag_tensor_rows(&rows, hidden, row0, n_rows, err));
+    ag_status st = ag_matmul_transposed(be, logits, &rows, &m->weights.lm_head);
+    if (st == AG_OK && m->spec.logit_softcap != 0) {
+        st = ag_softcap(be, logits, m->spec.logit_softcap);
+    }
+    return ag_take_error(be, st, err);
+}

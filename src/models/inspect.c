@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "models/weights.h"
+
+ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
+                                const ag_source_tensor **out, ag_error *err) {
+    AG_TRY(ag_source_require(source, spec->name, out, err));
+    ag_shape want = spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(spec->rows)
+                                                   : ag_shape_2d(spec->rows, spec->cols);
+    if (ag_shape_equal(&(*out)->shape, &want)) return AG_OK;
+    char wanted[64], found[64];
+    return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration wants %s",
+                   ag_source_file_path(source, (*out)->file), spec->name,
+                   ag_shape_format(&(*out)->shape, found, sizeof found),
+                   ag_shape_format(&want, wanted, sizeof wanted));
+}
+
+/* Where the names of this source begin: as those of either table do. */
+static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
+    for (size_t i = 0; ag_tensor_naming(i, s); i++) {
+        const ag_weight_spec embedding = ag_embedding_weight(s), norm = ag_norm_weight(s);
+        if (ag_source_find(source, embedding.name) || ag_source_find(source, norm.name)) return;
+    }
+    ag_tensor_naming(0, s); /* what is missing is named as usual */
+}
+
+/* A tied checkpoint holds one of the two names, or both with the same meaning: then the embedding
+ * is the one that counts. Without lm_head every checkpoint is tied. */
+static ag_status find_ends(const ag_model_spec *s, const ag_weight_source *source,
+                           const ag_source_tensor **embedding, const ag_source_tensor **head,
+                           ag_error *err) {
+    const ag_weight_spec table = ag_embedding_weight(s), lm_head = ag_lm_head_weight(s);
+    bool has_head = ag_source_find(source, lm_head.name);
+    bool has_embedding = ag_source_find(source, table.name);
+    bool tied = s->tie_word_embeddings || !has_head;
+    bool only_head = tied && !has_embedding && has_head;
+    AG_TRY(ag_model_weights_find(source, only_head ? &lm_head : &table, embedding, err));
+    *head = *embedding;
+    return tied ? AG_OK : ag_model_weights_find(source, &lm_head, head, err);
+}
+
+ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t cols) {
+    if (params->as_is || cols % ag_dtype_block(params->weights)) return file;
+    return params->weights;
+}
+
+typedef struct inspection {
+    const ag_backend *be;
+    ag_weights_summary *summary;
+    const ag_model_params *params;
+    uint64_t by_type[AG_DTYPE_COUNT]; /* matrix values of each type in the files */
+} inspection;
+
+static void count_buffer(ag_weights_summary *summary, uint64_t bytes) {
+    summary->stored_bytes += bytes;
+    if (bytes > summary->largest) summary->largest = bytes;
+}
+
+static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *spec) {
+    ag_dtype type = ag_weight_type(file, v->params, spec->cols);
+    v->summary->matrix_bytes += spec->rows * ag_dtype_row_bytes(type, spec->cols);
+    count_buffer(v->summary, ag_prepared_bytes(v->be, type, spec->rows, spec->cols));
+    v->summary->n_kept += !v->params->as_is && type != v->params->weights;
+    v->by_type[file] += (uint64_t)spec->rows * spec->cols;
+}
+
+static void count_vector_of(inspection *v, const ag_weight_spec *spec) {
+    v->summary->other_bytes += spec->rows * sizeof(float);
+    count_buffer(v->summary, spec->rows * sizeof(float));
+}
+
+static void count_matrix(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
+    count_matrix_of(v, t->dtype, spec);
+    v->summary->source_bytes += t->n_bytes;
+}
+
+static void count_vector(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
+    count_vector_of(v, spec);
+    v->summary->source_bytes += t->n_bytes;
+}
+
+static ag_status inspect_layers(const ag_model_spec *s, const ag_weight_source *source,
+                                inspection *v, ag_error *err) {
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
+            ag_weight_spec spec = ag_layer_weight(s, l, i);
+            const ag_source_tensor *t;
+            AG_TRY(ag_model_weights_find(source, &spec, &t, err));
+            if (spec.kind == AG_WEIGHT_MATRIX) {
+                count_matrix(v, t, &spec);
+            } else {
+                count_vector(v, t, &spec);
+            }
+        }
+    }
+    return AG_OK;
+}
+
+ag_status ag_model_weights_inspect(const ag_backend *be, ag_model_spec *s,
+                                   const ag_weight_source *source, const ag_model_params *params,
+                                   ag_weights_summary *out, ag_error *err) {
+    *out = (ag_weights_summary){0};
+    inspection v = {.be = be, .summary = out, .params = params};
+    const ag_source_tensor *head, *norm;
+    find_naming(s, source);
+    AG_TRY(find_ends(s, source, &out->embedding, &head, err));
+    AG_TRY(inspect_layers(s, source, &v, err));
+    ag_weight_spec spec = ag_norm_weight(s);
+    AG_TRY(ag_model_weights_find(source, &spec, &norm, err));
+    count_vector(&v, norm, &spec);
+    spec = ag_lm_head_weight(s);
+    count_matrix(&v, head, &spec);
+    out->tied = head == out->embedding;
+    for (int t = 0; t < AG_DTYPE_COUNT; t++) {
+        if (v.by_type[t] > v.by_type[out->file_type]) out->file_type = (ag_dtype)t;
+    }
+    return AG_OK;
+}
+
+void ag_model_weights_inspect_random(const ag_backend *be, const ag_model_spec *s,
+                                     const ag_model_params *params, ag_weights_summary *out) {
+    *out = (ag_weights_summary){0};
+    inspection v = {.be = be, .summary = out, .params = params};
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
+            ag_weight_spec spec = ag_layer_weight(s, l, i);
+            if (spec.kind == AG_WEIGHT_MATRIX) count_matrix_of(&v, AG_F32, &spec);
+            else count_vector_of(&v, &spec);
+        }
+    }
+    ag_weight_spec spec = ag_norm_weight(s);
+    count_vector_of(&v, &spec);
+    spec = ag_lm_head_weight(s);
+    count_matrix_of(&v, AG_F32, &spec);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's inside: everything between token ids and logits. */
+#ifndef AG_MODELS_MODEL_IMPL_H
+#define AG_MODELS_MODEL_IMPL_H
+
+#include "core/decode_step.h"
+#include "models/embedding.h"
+#include "models/weights.h"
+
+#include <stdatomic.h>
+
+struct ag_model {
+    ag_backend *backend; /* borrowed */
+    ag_model_spec spec;
+    ag_model_info info;
+    ag_weight_source *source; /* owned; NULL for a synthetic model */
+    ag_model_weights weights;
+    ag_embedding embedding;
+    ag_tensor inv_freq[AG_MAX_ROPES]; /* [n_rotated / 2] on the host */
+    ag_buffer *inv_freq_owner[AG_MAX_ROPES];
+    ag_workspace workspace; /* shared by the model's sessions */
+    ag_sequence *sequences; /* owned; as many as the workspace is for */
+    ag_tensor logit_rows;   /* some rows of logits; made when first needed */
+    ag_buffer *logit_rows_owner;
+    struct {
+        ag_decode_layer *layers; /* owned; NULL: not listed yet */
+        ag_kv_view *views;       /* owned; [n_layers] */
+    } decode;
+};
+
+/* Random weights for any description, as ag_model_synthetic has them for those that have a name. */
+ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_model_params *params,
+                          ag_model **out, ag_error *err);
+
+/* Takes every item's tokens through all layers and appends them to its cache. Afterwards row i of
+ * the workspace's `normed` (items one after another) is the final hidden state of token i. Fails as
+ * a whole: the caches are then as before.
+ * AG_LIMIT if a cache has no room or the rows pass the workspace; AG_INVALID for an unknown id.
+ *   cancel  NULL, or asked before every layer: AG_CANCELLED if true */
+ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items,
+                           const atomic_bool *cancel, ag_error *err);
+
+/* The same for one token whose embedding is in the first row of the workspace's `residual`. */
+ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err);
+
+/* logits [n_rows, n_vocab] of rows of hidden states from row0 on: of the workspace's `normed` after
+ * a pass. */
+ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
+                          ag_tensor *logits, ag_error *err);
+
+/* One token of one sequence down to its logits, if the backend takes such a step as a whole or
+ * repeats an earlier one, and the model and the cache allow it: *done. Else nothing has happened.
+ *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted
+ *   top          asked for; top->known says whether it was answered. NULL: not wanted */
+ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
+                               float *host_logits, ag_row_top *top, bool *done, ag_error *err);
+void ag_model_device_step_release(ag_model *m);
+
+/* Of a model's weights as a backend keeps them (be NULL: as their type says). */
+typedef struct ag_weights_plan {
+    uint64_t bytes, largest; /* largest: one buffer */
+} ag_weights_plan;
+
+/* What ag_model_load() and ag_model_synthetic() will make, from headers and shapes alone. */
+ag_status ag_model_plan(const ag_backend *be, const char *path, const ag_model_params *params,
+                        ag_model_info *out, ag_weights_plan *plan, ag_error *err);
+ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
+                                  const ag_model_params *params, ag_model_info *out,
+                                  ag_weights_plan *plan, ag_error *err);
+
+/* A number that tells models apart: of names, sizes and some bytes of every tensor in the files, of
+ * the rotation's frequencies and the last norm. The path does not matter. */
+ag_status ag_model_sample(ag_model *m, uint64_t *out, ag_error *err);
+
+/* Sizes of a workspace for so many rows of so many sequences. */
+ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_rows,
+                                            size_t n_seqs);
+/* Makes sure that a pass may have so many. */
+ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *err);
+/* The workspace's list of what rows see first in layers of this kind; NULL: they see everything. */
+uint32_t *ag_model_visible_from(const ag_model *m, uint32_t kind);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The description of a model: all that its forward pass, its cache and its loading ask. A family
+ * (families/) fills it in from a configuration; nobody else asks for the family. */
+#ifndef AG_MODELS_SPEC_H
+#define AG_MODELS_SPEC_H
+
+#include "core/decode_step.h"
+
+#include <antigravity/model.h>
+
+typedef enum ag_rope_type { AG_ROPE_DEFAULT, AG_ROPE_LINEAR, AG_ROPE_LLAMA3 } ag_rope_type;
+
+typedef struct ag_rope_scaling {
+    ag_rope_type type;
+    double factor;                            /* linear and llama3 */
+    double low_freq_factor, high_freq_factor; /* llama3; low < high */
+    double original_max_position_embeddings;  /* llama3 */
+} ag_rope_scaling;
+
+/* A table of rotary frequencies. */
+typedef struct ag_rope_spec {
+    double theta;
+    ag_rope_scaling scaling;
+    uint32_t n_rotated; /* values of a head that turn, from the first on; even */
+} ag_rope_spec;
+
+/* What layers of one kind have in common. */
+typedef struct ag_layer_spec {
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t rope;   /* which of the model's tables turns queries and keys */
+    uint32_t window; /* newest positions that a query sees, its own included; 0: all */
+    float scale;     /* of q . k */
+    float softcap;   /* of the scaled scores; 0: none */
+    ag_activation activation;
+    bool qkv_bias, out_bias, ffn_bias;
+    bool qk_norm;    /* RMSNorm over every head of q and of k, before they turn */
+    bool post_norms; /* RMSNorm of a branch before it is added to the stream */
+} ag_layer_spec;
+
+enum { AG_MAX_LAYERS = 1024, AG_MAX_ROPES = 2 };
+
+struct ag_family;
+
+/* Every value is in range: sizes > 0, n_heads a multiple of n_kv_heads, head_dim even,
+ * n_heads * head_dim at most 2^20, reals finite and positive. */
+typedef struct ag_model_spec {
+    const struct ag_family *family; /* what its tensors are called */
+    const char *architecture;       /* "LlamaForCausalLM"; static */
+    uint8_t naming;                 /* where tensor names begin: ag_tensor_naming() */
+    uint32_t vocab_size, hidden_size, intermediate_size;
+    uint32_t max_positions;
+    uint32_t n_layers, n_kinds, n_ropes;
+    ag_layer_spec kinds[AG_MAX_LAYER_KINDS];
+    uint8_t kind_of[AG_MAX_LAYERS]; /* [n_layers] index of each layer's kind */
+    ag_rope_spec ropes[AG_MAX_ROPES];
+    float norm_eps;
+    float embedding_scale;    /* of rows of the embedding; 1: none */
+    float logit_softcap;      /* 0: none */
+    bool tie_word_embeddings; /* as configured; whether lm_head exists is the weights' business */
+    int32_t bos_id;           /* -1: none */
+    int32_t eos_ids[AG_MAX_EOS]; /* of both files, without repetition; all end a text */
+    size_t n_eos;
+} ag_model_spec;
+
+static inline const ag_layer_spec *ag_spec_layer(const ag_model_spec *s, uint32_t layer) {
+    return &s->kinds[s->kind_of[layer]];
+}
+
+/* Makes layer number `layer` one of that kind; AG_LIMIT if there are too many kinds. */
+ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spec *kind,
+                            ag_error *err);
+
+/* What callers are told of it; facts of files and weights are left 0. */
+void ag_spec_describe(const ag_model_spec *s, ag_model_info *info);
+
+/* A model without anything that only some families have, its sizes still 0: one kind of layer,
+ * whose whole heads turn, without scaling. */
+ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim);
+
+/* "none", "linear" or "llama3": static. */
+const char *ag_rope_type_name(ag_rope_type type);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of tensors that a model has: one table that inspecting, loading and making up weights
+ * walk through. */
+#ifndef AG_MODELS_TENSORS_H
+#define AG_MODELS_TENSORS_H
+
+#include "models/spec.h"
+
+#include <stddef.h>
+
+typedef enum ag_weight_kind {
+    AG_WEIGHT_MATRIX, /* [rows, cols], prepared for the backend */
+    AG_WEIGHT_VECTOR, /* [rows], norms and biases, F32 */
+} ag_weight_kind;
+
+/* Every tensor that a layer may have. */
+typedef enum ag_layer_tensor {
+    AG_LT_ATTENTION_NORM,
+    AG_LT_WQ,
+    AG_LT_WK,
+    AG_LT_WV,
+    AG_LT_WO,
+    AG_LT_FFN_NORM,
+    AG_LT_GATE,
+    AG_LT_UP,
+    AG_LT_DOWN,
+    AG_LT_BQ,
+    AG_LT_BK,
+    AG_LT_BV,
+    AG_LT_BO,
+    AG_LT_BIAS_GATE,
+    AG_LT_BIAS_UP,
+    AG_LT_BIAS_DOWN,
+    AG_LT_Q_NORM,
+    AG_LT_K_NORM,
+    AG_LT_POST_ATTENTION_NORM,
+    AG_LT_POST_FFN_NORM,
+    AG_LAYER_TENSORS,
+} ag_layer_tensor;
+
+typedef struct ag_weight_spec {
+    char name[112]; /* "model.layers.3.mlp.up_proj.weight" */
+    ag_weight_kind kind;
+    size_t rows, cols; /* cols 1 for a vector */
+    size_t member;     /* offset of the tensor in ag_layer */
+    bool add_one;      /* 1 is added to what the file holds */
+} ag_weight_spec;
+
+/* Tensors of that layer. */
+size_t ag_layer_weight_count(const ag_model_spec *s, uint32_t layer);
+/* The i-th of them. */
+ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i);
+
+/* The norm after the last layer, and the two tables [vocab_size, hidden_size]. */
+ag_weight_spec ag_norm_weight(const ag_model_spec *s);
+ag_weight_spec ag_embedding_weight(const ag_model_spec *s);
+ag_weight_spec ag_lm_head_weight(const ag_model_spec *s);
+
+/* Where the names of a checkpoint begin: models that also see or hear put their text part below
+ * another. The i-th way, the usual one first; false past the end. */
+bool ag_tensor_naming(size_t i, ag_model_spec *s);
+
+/* Values of all tensors; a tied table counts once. */
+uint64_t ag_spec_parameters(const ag_model_spec *s, bool tied);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of a weight source -> tensors of the layers, checked and prepared. */
+#ifndef AG_MODELS_WEIGHTS_H
+#define AG_MODELS_WEIGHTS_H
+
+#include "formats/weight_source.h"
+#include "layers/layer.h"
+#include "models/tensors.h"
+
+/* Owns every buffer that its tensors borrow. */
+typedef struct ag_model_weights {
+    ag_layer *layers;
+    uint32_t n_layers;
+    ag_tensor norm, lm_head;
+    ag_buffer **owners;
+    size_t n_owners, max_owners;
+    size_t n_bytes; /* of all owners */
+} ag_model_weights;
+
+/* What a source holds, found without reading any data. */
+typedef struct ag_weights_summary {
+    const ag_source_tensor *embedding;  /* borrowed from the source */
+    bool tied;                          /* lm_head is the embedding */
+    uint64_t matrix_bytes, other_bytes; /* in memory at the wanted type */
+    uint64_t stored_bytes, largest;     /* the same as the backend keeps it; its largest buffer */
+    uint64_t source_bytes;              /* of everything that is converted */
+    ag_dtype file_type;                 /* of the largest part of the matrices */
+    uint32_t n_kept;                    /* matrices that keep the file's type against the wish */
+} ag_weights_summary;
+
+/* Checks that every tensor is there with the right shape: AG_NOT_FOUND, AG_SHAPE, AG_UNSUPPORTED
+ * name it. Finds how the source begins their names. be NULL: not for any backend. */
+ag_status ag_model_weights_inspect(const ag_backend *be, ag_model_spec *s,
+                                   const ag_weight_source *source, const ag_model_params *params,
+                                   ag_weights_summary *out, ag_error *err);
+/* What random weights will take: the fields that files have nothing to do with. */
+void ag_model_weights_inspect_random(const ag_backend *be, const ag_model_spec *s,
+                                     const ag_model_params *params, ag_weights_summary *out);
+
+/* Converts everything that the summary speaks of. `params` tells the type and hears of progress. */
+ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
+                                const ag_weight_source *source, const ag_weights_summary *summary,
+                                const ag_model_params *params, ag_error *err);
+/* The same from random numbers. */
+ag_status ag_model_weights_random(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
+                                  const ag_model_params *params, ag_error *err);
+void ag_model_weights_release(ag_model_weights *w);
+
+/* ---- the steps of the above ---- */
+
+/* The tensor of that name, with the shape it must have. */
+ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
+                                const ag_source_tensor **out, ag_error *err);
+/* What a matrix becomes: the type that is asked for, or the file's if its rows do not fit a block
+ * of that one, or if tensors shall stay as they are. */
+ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t cols);
+
+/* An empty *w with room for every tensor of s. */
+ag_status ag_model_weights_begin(ag_model_weights *w, const ag_model_spec *s, ag_error *err);
+/* *out = src [rows, cols], prepared as `want`; consumed as in ag_prepare_weight. */
+ag_status ag_model_weights_put_matrix(ag_model_weights *w, ag_backend *be, ag_tensor *out,
+                                      const ag_weight_spec *spec, const ag_tensor *src,
+                                      ag_dtype want, ag_consumed_fn consumed, void *user,
+                                      ag_error *err);
+/* *out = values [rows], F32, 1 added to each where the specification says so. AG_FORMAT if one is
+ * not finite. */
+ag_status ag_model_weights_put_vector(ag_model_weights *w, ag_backend *be, ag_tensor *out,
+                                      const ag_weight_spec *spec, float *values, ag_error *err);
+
+#endif
