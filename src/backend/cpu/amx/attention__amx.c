@@ -11,6 +11,7 @@
 
 #include "backend/cpu/kv_head.h"
 #include "backend/cpu/simd/cache_rows.h"
+#include "core/scratch.h"
 
 #include <math.h>
 
@@ -31,39 +32,33 @@ typedef struct workspace {
     const ag_cpu_queries *in;
     const ag_cpu_kv_head *kv;
     size_t n_queries, d, n_slots;
-    bf16 *keys;     /* [n_slots / 16][d / 32] tiles of [16 slots][32] */
-    bf16 *values;   /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
-    bf16 *queries;  /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
-    uint32_t *seen; /* [queries] slots of the span; behind the last query its own */
-    float *scores;  /* [UNIT][SPAN][16 queries] */
-    bf16 *weights;  /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
-    float *sums;    /* one tile */
-    float *room;    /* [STEP][d] */
+    bf16 *keys;       /* [n_slots / 16][d / 32] tiles of [16 slots][32] */
+    bf16 *values;     /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
+    bf16 *queries;    /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
+    uint32_t *end;    /* [queries] visible slots of the span; behind the last query its own */
+    float *scores;    /* [UNIT][SPAN][16 queries] */
+    bf16 *weights;    /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
+    float *sums;      /* one tile */
+    float *converted; /* [STEP][d] rows of the cache as floats */
 } workspace;
 
 static size_t tiles_of(size_t n) { return (n + 15) / 16; }
 
 static size_t units_of(size_t n_queries) { return (tiles_of(n_queries) + UNIT - 1) / UNIT; }
 
-/* Takes parts from scratch; NULL: only counts. */
-static void *take(unsigned char *scratch, size_t *used, size_t bytes) {
-    void *p = scratch ? scratch + *used : NULL;
-    *used += (bytes + 63) / 64 * 64;
-    return p;
-}
-
-static size_t lay_out(workspace *ws, size_t d, size_t n_queries, unsigned char *scratch) {
+/* The parts of ws; returns their bytes. */
+static size_t lay_out(workspace *ws, size_t d, size_t n_queries, void *scratch) {
     const size_t padded = units_of(n_queries) * UNIT * 16;
-    size_t used = 0;
-    ws->keys = take(scratch, &used, SPAN * d * sizeof(bf16));
-    ws->values = take(scratch, &used, SPAN * d * sizeof(bf16));
-    ws->queries = take(scratch, &used, padded * d * sizeof(bf16));
-    ws->seen = take(scratch, &used, padded * sizeof(uint32_t));
-    ws->scores = take(scratch, &used, UNIT * SPAN * 16 * sizeof(float));
-    ws->weights = take(scratch, &used, UNIT * SPAN * 16 * sizeof(bf16));
-    ws->sums = take(scratch, &used, SUMS * sizeof(float));
-    ws->room = take(scratch, &used, STEP * d * sizeof(float));
-    return used;
+    ag_scratch s = {.base = scratch};
+    ws->keys = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
+    ws->values = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
+    ws->queries = ag_scratch_take(&s, padded * d * sizeof(bf16));
+    ws->end = ag_scratch_take(&s, padded * sizeof(uint32_t));
+    ws->scores = ag_scratch_take(&s, UNIT * SPAN * 16 * sizeof(float));
+    ws->weights = ag_scratch_take(&s, UNIT * SPAN * 16 * sizeof(bf16));
+    ws->sums = ag_scratch_take(&s, SUMS * sizeof(float));
+    ws->converted = ag_scratch_take(&s, STEP * d * sizeof(float));
+    return s.used;
 }
 
 size_t ag_attention_scratch_bytes__amx(uint32_t head_dim, uint32_t n_queries) {
@@ -125,8 +120,9 @@ static vec pack_queries(const workspace *ws) {
 static const float *rows_of(const workspace *ws, uint32_t slot, size_t offset,
                             const cache_rows *type, size_t n) {
     const unsigned char *block = ws->kv->blocks[slot / AG_KV_BLOCK] + offset;
-    const float *rows = load_rows(ws->room, block + slot % AG_KV_BLOCK * type->row_bytes, n, type);
-    memset(ws->room + n * ws->d, 0, (STEP - n) * ws->d * sizeof *ws->room);
+    const float *rows =
+        load_rows(ws->converted, block + slot % AG_KV_BLOCK * type->row_bytes, n, type);
+    memset(ws->converted + n * ws->d, 0, (STEP - n) * ws->d * sizeof *ws->converted);
     return rows;
 }
 
@@ -175,22 +171,22 @@ static vec pack_slots(const workspace *ws, uint32_t slot0) {
 }
 
 /* How far each query sees into the span. */
-static void look(workspace *ws, uint32_t slot0) {
-    uint32_t seen = 0;
+static void find_visible(workspace *ws, uint32_t slot0) {
+    uint32_t end = 0;
     for (size_t m = 0; m < units_of(ws->n_queries) * UNIT * 16; m++) {
         if (m < ws->n_queries && m % ws->in->group == 0) {
             const uint32_t position = ws->in->positions[m / ws->in->group];
-            seen = 0;
+            end = 0;
             for (uint32_t b = slot0 / AG_KV_BLOCK; b < (slot0 + SPAN) / AG_KV_BLOCK; b++) {
                 const uint32_t n = kv_head_slots(ws->kv, b, ws->kv->n_slots);
                 const uint32_t some = n ? kv_head_seen(ws->kv, b, n, position) : 0;
-                seen += some;
+                end += some;
                 if (some < AG_KV_BLOCK) break; /* later slots have later positions */
             }
         }
-        ws->seen[m] = seen;
+        ws->end[m] = end;
     }
-    ws->n_slots = seen;
+    ws->n_slots = end;
 }
 
 /* ---- scores ---- */
@@ -247,12 +243,12 @@ INLINE vec power_of_2(vec x) {
 }
 
 /* Lanes that see slot s. */
-INLINE __mmask16 sees(__m512i seen, size_t s) {
-    return _mm512_cmpgt_epi32_mask(seen, _mm512_set1_epi32((int)s));
+INLINE __mmask16 sees(__m512i end, size_t s) {
+    return _mm512_cmpgt_epi32_mask(end, _mm512_set1_epi32((int)s));
 }
 
 /* Of each lane, over the slots it sees, of which the first `full` are seen by all. */
-static vec largest(const float *scores, __m512i seen, size_t full, size_t n) {
+static vec largest(const float *scores, __m512i end, size_t full, size_t n) {
     vec max[4];
     for (int i = 0; i < 4; i++) max[i] = v_set(-INFINITY);
     size_t s = 0;
@@ -260,20 +256,21 @@ static vec largest(const float *scores, __m512i seen, size_t full, size_t n) {
         for (size_t i = 0; i < 4; i++) max[i] = v_max(v_load(scores + (s + i) * 16), max[i]);
     }
     for (; s < n; s++) {
-        max[0] = _mm512_mask_max_ps(max[0], sees(seen, s), v_load(scores + s * 16), max[0]);
+        max[0] = _mm512_mask_max_ps(max[0], sees(end, s), v_load(scores + s * 16), max[0]);
     }
     return v_max(v_max(max[0], max[1]), v_max(max[2], max[3]));
 }
 
 /* Scores of tile t of the unit become weights for n slots, a multiple of STEP; max and sum of each
  * lane are written. */
-static void weigh(const workspace *ws, size_t unit, size_t t, size_t n, float *max, float *sum) {
-    const uint32_t *each = ws->seen + (unit * UNIT + t) * 16;
-    const __m512i seen = _mm512_load_si512(each);
+static void softmax_span(const workspace *ws, size_t unit, size_t t, size_t n, float *max,
+                         float *sum) {
+    const uint32_t *each = ws->end + (unit * UNIT + t) * 16;
+    const __m512i end = _mm512_load_si512(each);
     const size_t full = each[0], most = each[15]; /* positions ascend */
     const float *scores = ws->scores + t * SPAN * 16;
     bf16 *weights = ws->weights + t * SPAN * 16;
-    const vec top = largest(scores, seen, full, most);
+    const vec top = largest(scores, end, full, most);
     const vec base = v_if_less(v_set(-INFINITY), top, top, v_zero());
     vec sums[2] = {v_zero(), v_zero()};
     size_t s = 0;
@@ -286,8 +283,8 @@ static void weigh(const workspace *ws, size_t unit, size_t t, size_t n, float *m
     }
     for (; s < n; s += 2) {
         const vec a =
-            _mm512_maskz_mov_ps(sees(seen, s), power_of_2(v_sub(v_load(scores + s * 16), base)));
-        const vec b = _mm512_maskz_mov_ps(sees(seen, s + 1),
+            _mm512_maskz_mov_ps(sees(end, s), power_of_2(v_sub(v_load(scores + s * 16), base)));
+        const vec b = _mm512_maskz_mov_ps(sees(end, s + 1),
                                           power_of_2(v_sub(v_load(scores + (s + 1) * 16), base)));
         sums[0] = v_add(sums[0], a);
         sums[1] = v_add(sums[1], b);
@@ -329,11 +326,11 @@ static void add_values(const workspace *ws, float *out, size_t unit, size_t n) {
 
 static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t unit) {
     const size_t first = unit * UNIT * 16;
-    const size_t n = (ws->seen[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP;
+    const size_t n = (ws->end[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP;
     score_unit(ws, unit, n);
     for (size_t t = 0; t < UNIT; t++) {
         float max[16], sum[16];
-        weigh(ws, unit, t, n, max, sum);
+        softmax_span(ws, unit, t, n, max, sum);
         for (size_t j = 0; j < 16 && first + t * 16 + j < ws->n_queries; j++) {
             out->max[first + t * 16 + j] = max[j];
             out->sum[first + t * 16 + j] = sum[j];
@@ -354,7 +351,7 @@ void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
     ws.n_queries = (size_t)queries->n_rows * queries->group;
     if (fits(queries, kv)) {
         lay_out(&ws, ws.d, ws.n_queries, scratch);
-        look(&ws, slot0);
+        find_visible(&ws, slot0);
         /* An infinity that a query does not see would be multiplied with 0. */
         if (ws.n_slots && is_finite(v_add(pack_queries(&ws), pack_slots(&ws, slot0)))) {
             tiles_configure(&config);
