@@ -4,8 +4,8 @@
  * tiles are too few, by whoever finishes a tile's last span. Spans and their order are fixed, so
  * that the result does not depend on the number of threads. */
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/kv_head.h"
 #include "core/alloc.h"
-#include "core/backend_compose.h"
 #include "core/fail.h"
 #include "core/scratch.h"
 
@@ -16,6 +16,7 @@ enum {
     TILE_QUERIES = 64,
     ITEMS_A_THREAD = 8,           /* enough to even threads out */
     MAX_PARTIAL_BYTES = 32 << 20, /* of all spans: beyond, a thread keeps its tile */
+    SPAN_BLOCKS = AG_ATTENTION_SPAN / AG_KV_BLOCK,
 };
 
 /* One sequence's share of the work. A cell is a tile of rows and a KV head. */
@@ -23,7 +24,8 @@ typedef struct seq_work {
     const ag_attention_seq *seq;
     const unsigned char **blocks; /* base address of each */
     size_t group, tile_rows, n_tiles, n_cells;
-    size_t n_spans;       /* of the longest head */
+    size_t first_span;    /* that the first row sees, and so the others; of all heads */
+    size_t n_spans;       /* from there to the end of the longest head */
     size_t first_item;    /* items: cells, or spans of cells */
     float *partials;      /* [cells][spans] if the spans are split over threads */
     atomic_uint *pending; /* [cells] spans that are not done */
@@ -36,7 +38,7 @@ typedef struct attention_job {
     const ag_cpu_backend *cpu;
     float *out;
     const float *q;
-    float scale;
+    const ag_attention_params *params;
     bool split;
     size_t n_heads, head_dim, n_seqs;
     size_t n_items, n_score_items, n_cells;
@@ -106,16 +108,18 @@ static cell make_cell(const attention_job *job, const seq_work *work, size_t hea
                       size_t n_rows) {
     const size_t row_stride = job->n_heads * job->head_dim;
     const size_t at = (work->seq->row0 + row0) * row_stride + head * work->group * job->head_dim;
+    const uint32_t *from = work->seq->visible_from;
     return (cell){
         .work = work,
         .head = head,
         .row0 = row0,
         .queries = {.q = job->q + at,
                     .row_stride = row_stride,
-                    .positions = work->seq->visible_until + row0,
+                    .visible_until = work->seq->visible_until + row0,
+                    .visible_from = from ? from + row0 : NULL,
                     .n_rows = (uint32_t)n_rows,
                     .group = (uint32_t)work->group,
-                    .scale = job->scale},
+                    .params = *job->params},
         .kv = kv_head_of(work, head),
     };
 }
@@ -150,15 +154,30 @@ static void finish(const attention_job *job, const cell *c, const ag_cpu_partial
     }
 }
 
+/* Spans [*first, *end) hold all that a cell's rows see. Where the rows see from position 0 on, the
+ * end is not looked for: spans behind it cost little, and windows alone have many before theirs. */
+static void spans_of(const cell *c, size_t *first, size_t *end) {
+    const ag_cpu_queries *q = &c->queries;
+    *first = 0;
+    *end = SIZE_MAX;
+    if (!q->visible_from) return;
+    const uint32_t until = q->visible_until[q->n_rows - 1];
+    *first = kv_head_block_from(&c->kv, q->visible_from[0]) / SPAN_BLOCKS;
+    if (until < UINT32_MAX) *end = kv_head_block_from(&c->kv, until + 1) / SPAN_BLOCKS + 1;
+}
+
 static void attend_cell(const attention_job *job, const seq_work *work, size_t i, uint32_t thread) {
     const ag_cpu_kernels *k = &job->cpu->kernels;
     const cell c = cell_of(job, work, i);
     const ag_cpu_partial all = thread_partial(job, thread, 0),
                          span = thread_partial(job, thread, 1);
     void *scratch = kernel_scratch(job, thread);
-    k->attention(&all, &c.queries, &c.kv, 0, scratch);
-    for (uint32_t slot = AG_ATTENTION_SPAN; slot < c.kv.n_slots; slot += AG_ATTENTION_SPAN) {
-        k->attention(&span, &c.queries, &c.kv, slot, scratch);
+    size_t first, end;
+    spans_of(&c, &first, &end);
+    end = min_size(end, ceil_div(c.kv.n_slots, AG_ATTENTION_SPAN));
+    k->attention(&all, &c.queries, &c.kv, (uint32_t)(first * AG_ATTENTION_SPAN), scratch);
+    for (size_t s = first + 1; s < end; s++) {
+        k->attention(&span, &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN), scratch);
         k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
     }
     finish(job, &c, &all);
@@ -167,14 +186,15 @@ static void attend_cell(const attention_job *job, const seq_work *work, size_t i
 static ag_cpu_partial span_partial(const attention_job *job, const seq_work *work, size_t i,
                                    size_t span) {
     const size_t stride = partial_bytes(job) / sizeof(float);
-    return partial_in(job, work->partials + (i * work->n_spans + span) * stride);
+    const size_t at = i * work->n_spans + span - work->first_span;
+    return partial_in(job, work->partials + at * stride);
 }
 
 /* One span of a cell; the thread that does a cell's last one merges all. */
 static void attend_span(const attention_job *job, const seq_work *work, size_t item,
                         size_t n_following, uint32_t thread) {
     const ag_cpu_kernels *k = &job->cpu->kernels;
-    const size_t i = item / work->n_spans, span = item % work->n_spans;
+    const size_t i = item / work->n_spans, span = work->first_span + item % work->n_spans;
     const size_t fetch_end = (span + 1 + n_following) * AG_ATTENTION_SPAN;
     cell c = cell_of(job, work, i);
     c.kv.fetch_end = (uint32_t)min_size(c.kv.n_slots, fetch_end);
@@ -182,8 +202,12 @@ static void attend_span(const attention_job *job, const seq_work *work, size_t i
     const uint32_t slot0 = (uint32_t)(span * AG_ATTENTION_SPAN);
     k->attention(&p, &c.queries, &c.kv, slot0, kernel_scratch(job, thread));
     if (atomic_fetch_sub_explicit(&work->pending[i], 1, memory_order_acq_rel) != 1) return;
-    const ag_cpu_partial all = span_partial(job, work, i, 0);
-    for (size_t s = 1; s < work->n_spans; s++) {
+    size_t first, end;
+    spans_of(&c, &first, &end);
+    end = min_size(end, work->first_span + work->n_spans);
+    first = min_size(first, work->first_span + work->n_spans - 1);
+    const ag_cpu_partial all = span_partial(job, work, i, first);
+    for (size_t s = first + 1; s < end; s++) {
         const ag_cpu_partial next = span_partial(job, work, i, s);
         k->attention_merge(&all, &next, n_queries(&c), job->head_dim);
     }
@@ -208,7 +232,8 @@ static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
  * threads. */
 static void score_span(const attention_job *job, const seq_work *work, size_t i, uint32_t thread) {
     const ag_attention_seq *seq = work->seq;
-    const size_t head = i / work->n_spans, slot0 = i % work->n_spans * AG_ATTENTION_SPAN;
+    const size_t head = i / work->n_spans;
+    const size_t slot0 = (work->first_span + i % work->n_spans) * AG_ATTENTION_SPAN;
     const size_t queries = work->n_scored * work->group;
     const float *max = work->scored + head * 2 * queries, *sum = max + queries;
     for (size_t row = 0; row < work->n_scored; row += work->tile_rows) {
@@ -272,6 +297,19 @@ static void map_blocks(const seq_work *work) {
     }
 }
 
+/* Leaves out the spans that no row sees, for they come before the first row's. */
+static void skip_spans(seq_work *work) {
+    const ag_attention_seq *seq = work->seq;
+    if (!seq->visible_from || !seq->n_rows) return;
+    size_t first = work->n_spans - 1;
+    for (size_t h = 0; h < seq->kv.n_kv_heads; h++) {
+        const ag_cpu_kv_head kv = kv_head_of(work, h);
+        first = min_size(first, kv_head_block_from(&kv, seq->visible_from[0]) / SPAN_BLOCKS);
+    }
+    work->first_span = first;
+    work->n_spans -= first;
+}
+
 /* The works of all sequences and what they point to, from base on; returns the bytes. NULL base:
  * counts. */
 static size_t lay_out(attention_job *job, const ag_attention_seq *seqs, unsigned char *base) {
@@ -280,17 +318,18 @@ static size_t lay_out(attention_job *job, const ag_attention_seq *seqs, unsigned
     job->n_items = job->n_score_items = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
         seq_work p = work_of(job, &seqs[s]);
+        p.blocks = ag_scratch_take(&scratch, p.seq->kv.n_blocks * sizeof *p.blocks);
+        if (base) map_blocks(&p);
+        if (base) skip_spans(&p);
         const size_t n_heads = p.seq->kv.n_kv_heads, n_parts = p.n_cells * p.n_spans;
         p.first_item = job->n_items;
         p.first_score_item = job->n_score_items;
-        p.blocks = ag_scratch_take(&scratch, p.seq->kv.n_blocks * sizeof *p.blocks);
         p.scored = ag_scratch_take(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
         if (job->split) p.partials = ag_scratch_take(&scratch, n_parts * partial_bytes(job));
         if (job->split) p.pending = ag_scratch_take(&scratch, p.n_cells * sizeof *p.pending);
         job->n_items += job->split ? n_parts : p.n_cells;
         job->n_score_items += p.n_scored ? n_heads * p.n_spans : 0;
         if (!base) continue;
-        map_blocks(&p);
         for (size_t i = 0; job->split && i < p.n_cells; i++) {
             atomic_init(&p.pending[i], (unsigned)p.n_spans);
         }
@@ -361,13 +400,10 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_params *params) {
     ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
     if (!n_seqs || !ag_shape_numel(&q->shape)) return AG_OK;
-    bool windowed = params->softcap > 0;
-    for (size_t i = 0; i < n_seqs; i++) windowed |= seqs[i].visible_from != NULL;
-    if (windowed) return ag_compose_attention(b, out, q, seqs, n_seqs, params);
     attention_job job = {.cpu = cpu,
                          .out = ag_tensor_data(out),
                          .q = ag_tensor_data(q),
-                         .scale = params->scale,
+                         .params = params,
                          .n_heads = q->shape.dim[1],
                          .head_dim = q->shape.dim[2],
                          .n_seqs = n_seqs,

@@ -6,30 +6,59 @@
 
 #include "backend/cpu/simd/attention_scores.h"
 #include "backend/cpu/simd/attention_values.h"
+#include "backend/cpu/simd/tanh.h"
 
 #include <math.h>
 
-/* What a vector of queries sees of a block. */
+/* What a vector of queries sees of a block, in chunks of 4 slots: one of them sees those from
+ * `begin` to `end`, all see those from `all_begin` to `all_end`. */
 typedef struct visible {
-    vec end;                 /* in all lanes of a quad */
-    uint32_t full, n_chunks; /* chunks of 4 slots that all queries see; that one of them sees */
+    vec first_slot, end_slot; /* of a query, in all lanes of its quad */
+    uint32_t begin, all_begin, all_end, end;
 } visible;
 
 static visible visible_to(const tile *t, size_t v) {
-    const float *end = t->end + v * QUADS;
-    float least = end[0], most = end[0];
+    const float *first = t->first + v * QUADS, *end = t->end + v * QUADS;
+    float least_first = first[0], most_first = first[0], least_end = end[0], most_end = end[0];
     for (int i = 1; i < QUADS; i++) {
-        least = end[i] < least ? end[i] : least;
-        most = end[i] > most ? end[i] : most;
+        least_first = first[i] < least_first ? first[i] : least_first;
+        most_first = first[i] > most_first ? first[i] : most_first;
+        least_end = end[i] < least_end ? end[i] : least_end;
+        most_end = end[i] > most_end ? end[i] : most_end;
     }
-    return (visible){v_quads_of(end), (uint32_t)least / 4, ((uint32_t)most + 3) / 4};
+    visible r = {v_quads_of(first), v_quads_of(end), .begin = (uint32_t)least_first / 4};
+    r.all_begin = ((uint32_t)most_first + 3) / 4;
+    r.all_end = (uint32_t)least_end / 4;
+    if (r.all_end < r.all_begin) r.all_begin = r.all_end = r.begin;
+    r.end = ((uint32_t)most_end + 3) / 4;
+    return r;
 }
 
 /* -Inf where a query does not see a slot of chunk c. */
 INLINE vec mask_chunk(vec scores, uint32_t c, const visible *r) {
     static const float lane[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
-    const vec slot = v_add(v_set((float)(4 * c)), v_load(lane));
-    return v_if_less(slot, r->end, scores, v_set(-INFINITY));
+    const vec slot = v_add(v_set((float)(4 * c)), v_load(lane)), none = v_set(-INFINITY);
+    scores = v_if_less(slot, r->end_slot, scores, none);
+    return v_if_less(slot, r->first_slot, none, scores);
+}
+
+/* Stores the chunks [begin, end) masked; returns `max` or what is above it. */
+INLINE vec mask_chunks(float *scores, uint32_t begin, uint32_t end, const visible *r, vec max) {
+    for (uint32_t c = begin; c < end; c++) {
+        const vec score = mask_chunk(v_load(scores + c * LANES), c, r);
+        v_store(scores + c * LANES, score);
+        max = v_max(score, max);
+    }
+    return max;
+}
+
+/* Before scores are masked: among them are those of slots that may hold anything. */
+static void cap_scores(const tile *t, float *scores, const visible *r) {
+    const vec cap = v_set(t->in->params.softcap);
+    if (t->in->params.softcap == 0) return;
+    for (uint32_t c = r->begin; c < r->end; c++) {
+        v_store(scores + c * LANES, v_mul(v_tanh(v_div(v_load(scores + c * LANES), cap)), cap));
+    }
 }
 
 INLINE vec over_quad_max(vec a) {
@@ -50,18 +79,15 @@ INLINE vec base_of(vec max) { return v_if_less(v_set(-INFINITY), max, max, v_zer
 static void softmax_step(const tile *t, size_t v) {
     const visible r = visible_to(t, v);
     float *scores = t->scores + v * SCORE_STRIDE;
-    vec max = v_set(-INFINITY);
-    for (uint32_t c = 0; c < r.full; c++) max = v_max(v_load(scores + c * LANES), max);
-    for (uint32_t c = r.full; c < r.n_chunks; c++) {
-        const vec score = mask_chunk(v_load(scores + c * LANES), c, &r);
-        v_store(scores + c * LANES, score);
-        max = v_max(score, max);
-    }
+    cap_scores(t, scores, &r);
+    vec max = mask_chunks(scores, r.begin, r.all_begin, &r, v_set(-INFINITY));
+    for (uint32_t c = r.all_begin; c < r.all_end; c++) max = v_max(v_load(scores + c * LANES), max);
+    max = mask_chunks(scores, r.all_end, r.end, &r, max);
     const vec old = v_load(t->max + v * LANES);
     max = v_max(over_quad_max(max), old);
     const vec base = base_of(max), factor = v_exp(v_sub(old, base));
     vec sum = v_zero();
-    for (uint32_t c = 0; c < r.n_chunks; c++) {
+    for (uint32_t c = r.begin; c < r.end; c++) {
         const vec weight = v_exp(v_sub(v_load(scores + c * LANES), base));
         v_store(scores + c * LANES, weight);
         sum = v_add(sum, weight);
@@ -91,20 +117,31 @@ static void store_sums(const tile *t, const ag_cpu_partial *out) {
     }
 }
 
+/* The first block of a span is its number `block0`, the last one comes before block `end`. */
+static uint32_t span_end(const ag_cpu_kv_head *kv, uint32_t block0) {
+    const uint32_t end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
+    const uint32_t held = (kv->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    return end < held ? end : held;
+}
+
 static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
                    uint32_t slot0, void *scratch) {
     const tile t = make_tile(in, kv, scratch);
-    const uint32_t block0 = slot0 / AG_KV_BLOCK, end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
+    const uint32_t block0 = slot0 / AG_KV_BLOCK, end = span_end(kv, block0);
+    bool packed = false;
     for (size_t i = 0; i < t.n_vecs * LANES; i++) t.max[i] = -INFINITY, t.sum[i] = 0;
     memset(out->values, 0, t.n_queries * t.width * sizeof *out->values);
-    for (uint32_t b = block0; b < end && b * AG_KV_BLOCK < kv->n_slots; b++) {
-        const uint32_t n = find_visible(&t, b);
-        if (!n) break; /* later slots have later positions */
+    for (uint32_t b = block0; b < end; b++) {
+        const kv_range range = find_visible(&t, b);
+        if (!range.end) break; /* later slots have later positions */
+        if (range.first == range.end) continue;
+        if (!packed) pack_queries(&t);
+        packed = true;
         const bool follows = (b + 1) * AG_KV_BLOCK < kv->fetch_end;
         if (follows) fetch_positions(&t, b + 1);
-        score_block(&t, b, n, values_of(&t, b));
+        score_block(&t, b, range, values_of(&t, b));
         for (size_t v = 0; v < t.n_vecs; v++) softmax_step(&t, v);
-        add_block(&t, out->values, b, n, follows ? keys_of(&t, b + 1) : NOTHING);
+        add_block(&t, out->values, b, range, follows ? keys_of(&t, b + 1) : NOTHING);
     }
     store_sums(&t, out);
 }
@@ -142,25 +179,28 @@ static void normalise(const tile *t, size_t v, const float *max, const float *su
         total[q] = sum[v * QUADS + q];
     }
     const vec base = base_of(v_quads_of(low)), whole = v_quads_of(total);
-    for (uint32_t c = 0; c < r.n_chunks; c++) {
+    cap_scores(t, scores, &r);
+    for (uint32_t c = r.begin; c < r.end; c++) {
         const vec score = mask_chunk(v_load(scores + c * LANES), c, &r);
         v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), whole));
     }
 }
 
-/* Adds the means over the group to the n first slots of the block, row after row. */
+/* Adds the means over the group to what a row sees of the block, row after row. */
 static void add_means(const tile *t, float *scores) {
     const size_t group = t->in->group;
     const float share = 1.0f / (float)group;
     for (size_t m = 0; m < t->n_queries; m += group) {
-        const uint32_t n = (uint32_t)t->end[m];
-        for (uint32_t s = 0; s < n; s += 4) {
+        const uint32_t first = (uint32_t)t->first[m], end = (uint32_t)t->end[m];
+        for (uint32_t s = first / 4 * 4; s < end; s += 4) {
             float sum[4] = {0};
             for (size_t q = m; q < m + group; q++) {
                 const float *w = t->scores + q / QUADS * SCORE_STRIDE + s * QUADS + q % QUADS * 4;
                 for (int i = 0; i < 4; i++) sum[i] += w[i];
             }
-            for (uint32_t i = 0; i < 4 && s + i < n; i++) scores[s + i] += sum[i] * share;
+            for (uint32_t i = 0; i < 4 && s + i < end; i++) {
+                if (s + i >= first) scores[s + i] += sum[i] * share;
+            }
         }
     }
 }
@@ -168,12 +208,15 @@ static void add_means(const tile *t, float *scores) {
 static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
                        uint32_t slot0, const float *max, const float *sum, void *scratch) {
     const tile t = make_tile(in, kv, scratch);
-    const uint32_t block0 = slot0 / AG_KV_BLOCK, end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
-    for (uint32_t b = block0; b < end && b * AG_KV_BLOCK < kv->n_slots; b++) {
-        const uint32_t n = find_visible(&t, b);
-        if (!n) break;
-        const bool follows = b + 1 < end && (b + 1) * AG_KV_BLOCK < kv->n_slots;
-        score_block(&t, b, n, follows ? keys_of(&t, b + 1) : NOTHING);
+    const uint32_t block0 = slot0 / AG_KV_BLOCK, end = span_end(kv, block0);
+    bool packed = false;
+    for (uint32_t b = block0; b < end; b++) {
+        const kv_range range = find_visible(&t, b);
+        if (!range.end) break;
+        if (range.first == range.end) continue;
+        if (!packed) pack_queries(&t);
+        packed = true;
+        score_block(&t, b, range, b + 1 < end ? keys_of(&t, b + 1) : NOTHING);
         for (size_t v = 0; v < t.n_vecs; v++) normalise(&t, v, max, sum);
         add_means(&t, scores + b * AG_KV_BLOCK);
     }

@@ -84,13 +84,13 @@ INLINE void score_unpacked(const tile *t, const int32_t *keys, uint32_t s0, uint
     }
 }
 
-static void score_quantised(const tile *t, stream here, uint32_t n, stream next) {
+static void score_quantised(const tile *t, stream here, kv_range slots, stream next) {
     const ag_dtype type = t->keys.type;
     const size_t row_bytes = t->keys.row_bytes, n_blocks = t->words.n_blocks;
     int32_t *words = (int32_t *)(void *)t->converted;
-    load_scales(t->scales, here.rows, n, &t->keys);
-    for (uint32_t s = 0; s < n; s += t->rows_at_once) {
-        const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
+    load_scales(t->scales, here.rows, slots.end, &t->keys);
+    for (uint32_t s = slots.first; s < slots.end; s += t->rows_at_once) {
+        const uint32_t rows = slots.end - s < t->rows_at_once ? slots.end - s : t->rows_at_once;
         const ahead meanwhile = {next, s};
         if (type == AG_Q8_0)
             unpack_keys(AG_Q8_0, words, row_of(&here, s), rows, row_bytes, n_blocks);
@@ -99,15 +99,16 @@ static void score_quantised(const tile *t, stream here, uint32_t n, stream next)
     }
 }
 
-/* Scores of the first n slots of block b. */
-static void score_block(const tile *t, uint32_t b, uint32_t n, stream next) {
+/* Scores of some slots of block b. */
+static void score_block(const tile *t, uint32_t b, kv_range slots, stream next) {
     const stream here = keys_of(t, b);
+    slots.first = slots.first / STEP * STEP; /* scores are stored by the group */
     if (has_scales(t->keys.type)) {
-        score_quantised(t, here, n, next);
+        score_quantised(t, here, slots, next);
         return;
     }
-    for (uint32_t s = 0; s < n; s += t->rows_at_once) {
-        const uint32_t rows = n - s < t->rows_at_once ? n - s : t->rows_at_once;
+    for (uint32_t s = slots.first; s < slots.end; s += t->rows_at_once) {
+        const uint32_t rows = slots.end - s < t->rows_at_once ? slots.end - s : t->rows_at_once;
         const ahead meanwhile = {next, s};
         const float *keys = load_rows(t->converted, row_of(&here, s), rows, &t->keys);
         score_rows(t, keys, s, rows, &meanwhile);

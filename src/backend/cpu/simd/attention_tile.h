@@ -38,6 +38,7 @@ typedef struct tile {
     float *scaled;     /* [COLUMN_BLOCKS][n_vecs][AG_KV_BLOCK / 4][LANES] times scales of values */
     float *max;        /* [n_vecs][LANES] the same in all lanes of a quad */
     float *sum;        /* [n_vecs][LANES] lane i of a quad: slots i, i + 4, ... */
+    float *first;      /* [n_vecs * QUADS] slots of the block before the visible ones */
     float *end;    /* [n_vecs * QUADS] visible slots of the block; behind the last query its own */
     float *factor; /* [n_vecs * QUADS] what earlier sums are multiplied with */
     float *scales; /* [width / 32][AG_KV_BLOCK] of quantised rows */
@@ -75,6 +76,7 @@ static size_t lay_out(tile *t, void *scratch) {
     t->scales = take_floats(&s, (width + AG_QK - 1) / AG_QK * AG_KV_BLOCK);
     t->max = take_floats(&s, n * LANES);
     t->sum = take_floats(&s, n * LANES);
+    t->first = take_floats(&s, n * QUADS);
     t->end = take_floats(&s, n * QUADS);
     t->factor = take_floats(&s, n * QUADS);
     return s.used;
@@ -92,14 +94,15 @@ static void pack_queries(const tile *t) {
     for (size_t m = 0; m < t->n_queries; m++) {
         const float *src = t->in->q + m / group * t->in->row_stride + m % group * d;
         if (as_words) {
-            pack_query_words(&t->words, m, src, t->in->scale, key_bias(t->kv->k_type));
+            pack_query_words(&t->words, m, src, t->in->params.scale, key_bias(t->kv->k_type));
             continue;
         }
         float *dst = t->q + m / QUADS * (t->width / 4 * LANES) + m % QUADS * 4;
-        for (size_t i = 0; i < d; i++) dst[i / 4 * LANES + i % 4] = src[i] * t->in->scale;
+        for (size_t i = 0; i < d; i++) dst[i / 4 * LANES + i % 4] = src[i] * t->in->params.scale;
     }
 }
 
+/* Queries are packed when the first block is visible to one of them. */
 static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *scratch) {
     tile t = {.in = in, .kv = kv, .n_queries = (size_t)in->n_rows * in->group};
     t.keys = cache_rows_of(kv->k_type, kv->head_dim);
@@ -108,21 +111,24 @@ static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *
     t.n_vecs = vectors_of(t.n_queries);
     t.rows_at_once = rows_at_once(t.n_queries, t.width);
     lay_out(&t, scratch);
-    pack_queries(&t);
     return t;
 }
 
-/* How far each query sees into block b; returns the largest. */
-static uint32_t find_visible(const tile *t, uint32_t b) {
+/* The slots of block b that each query sees; returns those from the first one that a query sees to
+ * the last: ranges do not descend. */
+static kv_range find_visible(const tile *t, uint32_t b) {
     const uint32_t n = kv_head_slots(t->kv, b, t->kv->n_slots);
-    uint32_t end = 0;
+    kv_range all = {n, 0}, range = {0, 0};
     for (size_t m = 0; m < t->n_vecs * QUADS; m++) {
         if (m < t->n_queries && m % t->in->group == 0) {
-            end = kv_head_seen(t->kv, b, n, t->in->positions[m / t->in->group]);
+            range = kv_head_visible(t->kv, b, n, t->in, m / t->in->group);
+            if (range.first < all.first) all.first = range.first;
+            if (range.end > all.end) all.end = range.end;
         }
-        t->end[m] = (float)end;
+        t->first[m] = (float)range.first;
+        t->end[m] = (float)range.end;
     }
-    return end;
+    return all;
 }
 
 static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {

@@ -41,6 +41,13 @@ INLINE void add_slot(const ag_dtype type, const bool scaled, const int R, const 
     }
 }
 
+/* What query m sees of the step's slots, counted from its first one. */
+INLINE kv_range visible_of_step(const tile *t, size_t m, const value_step *step) {
+    const uint32_t first = (uint32_t)t->first[m], end = (uint32_t)t->end[m];
+    const uint32_t n = end > step->s0 ? end - step->s0 : 0;
+    return (kv_range){first > step->s0 ? first - step->s0 : 0, n < step->n ? n : step->n};
+}
+
 /* R queries from m on, NV vectors of the head from value i + at on; rows as `type` has them,
  * without their scales if the weights have those. */
 INLINE void add_values(const ag_dtype type, const bool scaled, const int R, const int NV,
@@ -48,12 +55,14 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
                        const value_step *step) {
     vec acc[4][VALUE_VECS];
     float *sums = out + m * t->width + i + at;
-    uint32_t full = step->n, most = 0, here[4];
+    uint32_t least = step->n, shared = 0, full = step->n, most = 0;
+    kv_range here[4];
     for (int r = 0; r < R; r++) {
-        const uint32_t end = (uint32_t)t->end[m + (size_t)r];
-        here[r] = end > step->s0 ? end - step->s0 : 0;
-        full = here[r] < full ? here[r] : full;
-        most = here[r] > most ? here[r] : most;
+        here[r] = visible_of_step(t, m + (size_t)r, step);
+        least = here[r].first < least ? here[r].first : least;
+        shared = here[r].first > shared ? here[r].first : shared;
+        full = here[r].end < full ? here[r].end : full;
+        most = here[r].end > most ? here[r].end : most;
         const vec factor = v_set(t->factor[m + (size_t)r]);
         for (int v = 0; v < NV; v++) {
             acc[r][v] = v_mul(v_load(sums + (size_t)r * t->width + v * LANES), factor);
@@ -63,23 +72,28 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
         scaled ? t->scaled + (i - step->first) / AG_QK * SCORE_STRIDE : t->scores;
     weights += m / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + m % QUADS * 4;
     weights += step->s0 * QUADS;
-    const unsigned char *row = step->rows + bytes_before(type, i);
+    const unsigned char *rows = step->rows + bytes_before(type, i);
     const ahead none = {NOTHING, 0};
     fetcher f = fetcher_of(m || i + at ? &none : &step->next, step->n, step->n);
+    shared = (shared + 3) / 4 * 4; /* from here to `full` all R queries see every slot */
     full = full / 4 * 4;
-    uint32_t s = 0;
-    for (; s < full; s += 4, weights += LANES) {
-        for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
-            fetch_step(&f);
-            add_slot(type, scaled, R, NV, acc, weights + k, row, at);
+    for (uint32_t s = least; s < most; s++) {
+        if (s == shared && s < full) {
+            const float *w = weights + s / 4 * LANES;
+            const unsigned char *row = rows + s * step->row_bytes;
+            for (; s < full; s += 4, w += LANES) {
+                for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
+                    fetch_step(&f);
+                    add_slot(type, scaled, R, NV, acc, w + k, row, at);
+                }
+            }
+            if (s == most) break;
         }
-    }
-    for (; s < step->n && s < most; s++, row += step->row_bytes) {
         for (int r = 0; r < R; r++) {
             /* A slot that is not visible may hold anything: 0 * Inf would be NaN. */
-            if (s >= here[r]) continue;
-            const float *own = weights + (s - full) / 4 * LANES + s % 4 + query_apart(scaled, r);
-            add_slot(type, scaled, 1, NV, acc + r, own, row, at);
+            if (s < here[r].first || s >= here[r].end) continue;
+            const float *own = weights + s / 4 * LANES + s % 4 + query_apart(scaled, r);
+            add_slot(type, scaled, 1, NV, acc + r, own, rows + s * step->row_bytes, at);
         }
     }
     for (int r = 0; r < R; r++) {
@@ -147,17 +161,17 @@ static void add_step(const ag_dtype type, const bool scaled, float *out, const t
     for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
 }
 
-/* The first n slots of block b. Many queries have rows converted for all of them, few use a row on
+/* Some slots of block b. Many queries have rows converted for all of them, few use a row on
  * its way. */
-static void add_block(const tile *t, float *out, uint32_t b, uint32_t n, stream next) {
+static void add_block(const tile *t, float *out, uint32_t b, kv_range slots, stream next) {
     const stream here = values_of(t, b);
     const bool scaled = has_scales(t->values.type);
     const bool directly = t->n_queries <= FEW_QUERIES && t->values.n_values == t->width &&
                           is_loaded_directly(t->values.type);
-    const uint32_t at_once = directly ? n : t->rows_at_once;
-    if (scaled) load_scales(t->scales, here.rows, n, &t->values);
-    for (uint32_t s = 0; s < n; s += at_once) {
-        const uint32_t rows = n - s < at_once ? n - s : at_once;
+    const uint32_t at_once = directly ? AG_KV_BLOCK : t->rows_at_once;
+    if (scaled) load_scales(t->scales, here.rows, slots.end, &t->values);
+    for (uint32_t s = slots.first / STEP * STEP; s < slots.end; s += at_once) {
+        const uint32_t rows = slots.end - s < at_once ? slots.end - s : at_once;
         value_step step = {.rows = row_of(&here, s),
                            .row_bytes = here.row_bytes,
                            .s0 = s,
