@@ -73,6 +73,8 @@ ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const
                           float eps);
 ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x);
 ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_softcap(ag_backend *b, ag_tensor *x, float cap);
 ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
 ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
