@@ -14,12 +14,22 @@
 extern "C" {
 #endif
 
+/* One layer's heads. */
+typedef struct ag_kv_layer {
+    uint32_t n_kv_heads, head_dim;
+    uint32_t window; /* newest positions that a query sees, its own included; 0: all */
+} ag_kv_layer;
+
 typedef struct ag_kv_params {
     uint32_t n_layers, n_kv_heads, head_dim;
     uint32_t max_slots;      /* per layer and KV head; address space is reserved for so many */
     ag_dtype k_type, v_type; /* F32, F16, Q8_0, Q4_0; quantised types need head_dim % 32 = 0 */
     uint32_t n_protected;    /* first tokens whose keys are also kept unrotated, in F32 */
     bool hadamard;           /* keys come Hadamard-rotated; ag_kv_cache_read undoes it */
+    /* [n_layers], copied by the cache; NULL: n_kv_heads heads of head_dim in every layer, and no
+     * window. Else those two are not read. */
+    const ag_kv_layer *layers;
+    uint32_t step_rows; /* most tokens that one step appends; 0: max_slots */
 } ag_kv_params;
 
 /* Belongs to the thread that drives its backend. */
@@ -29,10 +39,12 @@ AG_API ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, 
                                     ag_error *err);
 AG_API void ag_kv_cache_destroy(ag_kv_cache *c);
 AG_API const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c);
+/* NULL past the last layer. Borrowed. */
+AG_API const ag_kv_layer *ag_kv_cache_layer(const ag_kv_cache *c, uint32_t layer);
 
-/* Appends n tokens to one layer: k, v [n, n_kv_heads, head_dim] F32, keys already rotated, and
- * their logical positions, ascending and above those stored. AG_LIMIT if they do not fit max_slots.
- */
+/* Appends n tokens to one layer: k, v [n, n_kv_heads, head_dim] F32 of that layer, keys already
+ * rotated, and their logical positions, ascending and above those stored. AG_LIMIT if they do not
+ * fit max_slots. */
 AG_API ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
                                     const ag_tensor *v, const uint32_t *positions, ag_error *err);
 

@@ -17,7 +17,7 @@ typedef enum phase { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } phase;
 struct ag_cache_manager {
     ag_eviction_params params;
     ag_kv_cache *cache;      /* borrowed */
-    const float *inv_freq;   /* borrowed */
+    ag_rope_table *rope;     /* owned; [n_layers] */
     uint32_t trained;        /* positions */
     uint32_t budget;         /* tokens asked for */
     uint32_t live;           /* of them, what memory allows now */
@@ -38,8 +38,8 @@ struct ag_cache_manager {
 };
 
 ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *p,
-                                  const float *inv_freq, uint32_t trained, ag_cache_manager **out,
-                                  ag_error *err) {
+                                  const ag_rope_table *rope, uint32_t trained,
+                                  ag_cache_manager **out, ag_error *err) {
     *out = NULL;
     if (!ag_eviction_is_managed(p)) return AG_OK;
     const ag_kv_params *kv = ag_kv_cache_params(cache);
@@ -50,13 +50,15 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     uint32_t room = kv->max_slots - budget - 1;
     m->params = *p;
     m->cache = cache;
-    m->inv_freq = inv_freq;
     m->trained = trained;
     m->budget = m->live = budget;
     m->slack = p->slack < room ? p->slack : room;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
     ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
+    m->rope = ag_calloc(kv->n_layers, sizeof *m->rope);
+    if (m->rope) memcpy(m->rope, rope, kv->n_layers * sizeof *rope);
+    else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
     if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, cache, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
@@ -70,6 +72,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
     ag_gathered_release(&m->gathered);
+    ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
     ag_free(m);
 }
@@ -105,8 +108,9 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
 
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     if (!ag_eviction_is_managed(p)) return 0;
-    return sizeof(ag_cache_manager) + ag_gathered_bytes(p->policy, kv) +
-           ag_eviction_scratch_bytes(p->policy, kv) + ag_kv_unrotated_bytes(kv);
+    return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
+           ag_gathered_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
+           ag_kv_unrotated_bytes(kv);
 }
 
 ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m) { return m ? &m->gathered : NULL; }
@@ -215,7 +219,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
         /* What a set for the whole layer is chosen by is read before a head has moved. */
         AG_TRY(ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l, budget,
                                       err));
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             AG_TRY(cut_head(m, l, h, budget, position, err));
         }
         AG_TRY(ag_gathered_store(&m->gathered, m->cache, l, err));
@@ -384,7 +388,7 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     m->n_pass = n;
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
-    AG_TRY(ag_kv_cache_turn_protected(m->cache, m->inv_freq, last, m->trained, err));
+    AG_TRY(ag_kv_cache_rerotate(m->cache, m->rope, last, m->trained, err));
     size_t limit = m->phase == DECODING ? m->live + m->slack : m->live;
     m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
     if (m->relief_due) m->due = true;

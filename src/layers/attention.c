@@ -16,7 +16,7 @@ static ag_status by_heads(ag_tensor *out, const ag_tensor *t, uint32_t n_heads, 
 static ag_status rows_of(ag_tensor *out, const ag_sequence *s, const ag_tensor *t, uint32_t n_heads,
                          ag_error *err) {
     ag_tensor rows;
-    size_t dim = ag_kv_cache_params(s->cache)->head_dim;
+    const size_t dim = t->shape.dim[2];
     AG_TRY(ag_tensor_rows(&rows, t, s->row0 * n_heads, s->n_rows * n_heads, err));
     return ag_tensor_reshape(out, &rows, ag_shape_3d(s->n_rows, n_heads, dim), err);
 }
@@ -26,7 +26,7 @@ static ag_status keep_unrotated(const ag_sequence *s, uint32_t layer, const ag_t
     const ag_kv_params *p = ag_kv_cache_params(s->cache);
     ag_tensor rows;
     if (!s->n_rows || positions[s->row0] >= p->n_protected) return AG_OK;
-    AG_TRY(rows_of(&rows, s, k, p->n_kv_heads, err));
+    AG_TRY(rows_of(&rows, s, k, ag_kv_cache_layer(s->cache, layer)->n_kv_heads, err));
     return ag_kv_cache_keep_unrotated(s->cache, layer, &rows, positions + s->row0, err);
 }
 
@@ -43,10 +43,10 @@ static ag_status spread(ag_backend *be, const ag_sequence *s, const ag_attention
 
 static ag_status append(const ag_sequence *s, uint32_t layer, const ag_tensor *k,
                         const ag_tensor *v, const uint32_t *positions, ag_error *err) {
-    const ag_kv_params *p = ag_kv_cache_params(s->cache);
+    const uint32_t n_heads = ag_kv_cache_layer(s->cache, layer)->n_kv_heads;
     ag_tensor k_new, v_new;
-    AG_TRY(rows_of(&k_new, s, k, p->n_kv_heads, err));
-    AG_TRY(rows_of(&v_new, s, v, p->n_kv_heads, err));
+    AG_TRY(rows_of(&k_new, s, k, n_heads, err));
+    AG_TRY(rows_of(&v_new, s, v, n_heads, err));
     return ag_kv_cache_update(s->cache, layer, &k_new, &v_new, positions + s->row0, err);
 }
 
@@ -56,15 +56,15 @@ static ag_attention_seq part_of(const ag_sequence *s, uint32_t layer, const uint
         .n_rows = s->n_rows,
         .positions = positions + s->row0,
         .score_row0 = s->scores.row0,
-        .score_stride = s->scores.head_stride,
+        .score_stride = ag_kv_cache_max_slots(s->cache, layer),
     };
+    const size_t first = ag_kv_cache_first_head_slot(s->cache, layer);
     if (s->scores.held) {
-        const ag_kv_params *p = ag_kv_cache_params(s->cache);
         part.held_scores = s->scores.held;
-        part.held_at = (size_t)layer * p->max_slots * p->n_kv_heads * sizeof(float);
-        part.scored = s->scores.scored + (size_t)layer * p->n_kv_heads;
+        part.held_at = first * sizeof(float);
+        part.scored = s->scores.scored + ag_kv_cache_first_head(s->cache, layer);
     } else if (s->scores.sums) {
-        part.scores = s->scores.sums + layer * s->scores.layer_stride;
+        part.scores = s->scores.sums + first;
     }
     ag_kv_cache_get_view(s->cache, layer, &part.kv);
     return part;

@@ -32,6 +32,7 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
         .v_type = p->v_type,
         .n_protected = managed ? p->eviction.protected_prefix : 0,
         .hadamard = rotate,
+        .step_rows = p->prefill_chunk,
     };
 }
 
@@ -108,6 +109,19 @@ static ag_status reserve_attention(const ag_session *s, ag_error *err) {
     return ag_take_error(be, ag_attention_reserve(be, &room), err);
 }
 
+static ag_status make_manager(ag_session *s, ag_error *err) {
+    const ag_model_info *info = &s->model->info;
+    ag_rope_table *rope = ag_calloc(info->n_layers, sizeof *rope);
+    if (!rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", info->n_layers);
+    for (uint32_t l = 0; l < info->n_layers; l++) {
+        rope[l] = (ag_rope_table){ag_tensor_f32(&s->model->inv_freq), info->head_dim};
+    }
+    ag_status st = ag_cache_manager_create(s->cache, &s->params.eviction, rope, info->max_positions,
+                                           &s->manager, err);
+    ag_free(rope);
+    return st;
+}
+
 ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag_session **out,
                             ag_error *err) {
     *out = NULL;
@@ -120,10 +134,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     ag_kv_params kv = kv_params(&model->info, &p);
     ag_workspace_shape ws = ag_llama_workspace_shape(&model->info, pass_rows(&p));
     ag_status st = ag_kv_cache_create(model->backend, &kv, &s->cache, err);
-    if (st == AG_OK) {
-        st = ag_cache_manager_create(s->cache, &p.eviction, ag_tensor_f32(&model->inv_freq),
-                                     model->info.max_positions, &s->manager, err);
-    }
+    if (st == AG_OK) st = make_manager(s, err);
     if (st == AG_OK) st = ag_workspace_reserve(&model->workspace, model->backend, &ws, err);
     if (st == AG_OK) st = make_logits(s, err);
     if (st == AG_OK) st = reserve_attention(s, err);
@@ -194,7 +205,7 @@ ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     uint32_t end = end_of(s->cache, 0, 0);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             if (end_of(s->cache, l, h) == end) continue;
             return AG_FAIL(err, INVALID, "layer %u, KV head %u ends before position %u, not %u", l,
                            h, end_of(s->cache, l, h), end);
