@@ -57,9 +57,12 @@ static ag_status fill(ag_backend *be, ag_kv_cache *cache, uint32_t depth, ag_err
     ag_tensor rows;
     ag_buffer *owner = NULL;
     ag_status status = make_rows(be, CHUNK * largest_row(cache), &rows, &owner, err);
-    for (uint32_t done = 0; done < depth && status == AG_OK; done += CHUNK) {
-        uint32_t n = depth - done < CHUNK ? depth - done : CHUNK;
+    const uint32_t rows_at_once = ag_kv_cache_params(cache)->step_rows;
+    const uint32_t chunk = rows_at_once && rows_at_once < CHUNK ? rows_at_once : CHUNK;
+    for (uint32_t done = 0; done < depth && status == AG_OK; done += chunk) {
+        uint32_t n = depth - done < chunk ? depth - done : chunk;
         status = fill_chunk(cache, &rows, done, n, err);
+        if (status == AG_OK) status = ag_kv_cache_expire(cache, done + n, err);
     }
     ag_buffer_release(&owner);
     return status;

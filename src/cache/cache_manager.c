@@ -144,6 +144,30 @@ static void count(ag_eviction_tally *t, const ag_eviction *e) {
     t->last = *e;
 }
 
+/* A layer's window; 0: none that ends before the trained length does. */
+static uint32_t window_of(const ag_cache_manager *m, uint32_t layer) {
+    const uint32_t window = ag_kv_cache_layer(m->cache, layer)->window;
+    return window <= m->trained ? window : 0;
+}
+
+/* The budget says how much of a layer stays: not so where its window is smaller. */
+static bool is_budgeted(const ag_cache_manager *m, uint32_t layer, uint32_t budget) {
+    return !window_of(m, layer) || window_of(m, layer) > budget;
+}
+
+/* Slots of the fullest head of those layers. */
+static uint32_t fullest(const ag_cache_manager *m) {
+    uint32_t most = 0;
+    const ag_kv_layer *is;
+    for (uint32_t l = 0; (is = ag_kv_cache_layer(m->cache, l)); l++) {
+        for (uint32_t h = 0; is_budgeted(m, l, m->live) && h < is->n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
+            if (n > most) most = n;
+        }
+    }
+    return most;
+}
+
 /* What is known about a head's slots before the policy is asked; `position`: of the next token. */
 static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
                       ag_eviction_view *v, ag_error *err) {
@@ -155,13 +179,19 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
         .work = m->tmp.work,
         .values = m->tmp.values,
     };
-    while (v->n_protected < n && v->positions[v->n_protected] < m->params.protected_prefix) {
+    const uint32_t window = window_of(m, layer);
+    while (window && v->n_expired < n && v->positions[v->n_expired] + (uint64_t)window <= position)
+        v->n_expired++;
+    /* Sinks leave a window, too. */
+    while (!v->n_expired && v->n_protected < n &&
+           v->positions[v->n_protected] < m->params.protected_prefix) {
         v->n_protected++;
     }
     /* Also those that would expire before the next compaction. */
     uint64_t reach = (uint64_t)position + m->slack;
-    for (uint32_t s = v->n_protected; s < n && v->positions[s] + (uint64_t)m->trained <= reach;
-         s++) {
+    if (window) reach = 0;
+    for (uint32_t s = v->n_protected + v->n_expired;
+         s < n && v->positions[s] + (uint64_t)m->trained <= reach; s++) {
         v->n_expired++;
     }
     bool settled = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
@@ -184,6 +214,7 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
 static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
                           uint32_t position, ag_error *err) {
     ag_eviction_view v;
+    if (window_of(m, layer) && ag_kv_cache_n_slots(m->cache, layer, head) <= budget) return AG_OK;
     AG_TRY(look(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
@@ -216,6 +247,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     size_t bytes = bytes_alone(m->cache);
     double begin = now_s();
     for (uint32_t l = 0; l < kv->n_layers; l++) {
+        if (!is_budgeted(m, l, budget)) continue;
         /* What a set for the whole layer is chosen by is read before a head has moved. */
         AG_TRY(ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l, budget,
                                       err));
@@ -234,6 +266,24 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     count(&m->last, &e);
     if (m->params.on_eviction) m->params.on_eviction(m->params.on_eviction_user, &e);
     return AG_OK;
+}
+
+/* ---- windows ---- */
+
+static ag_status compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
+                              uint32_t n_keep, ag_error *err) {
+    ag_cache_manager *m = user;
+    return ag_gathered_compact(&m->gathered, m->cache, layer, head, keep, n_keep, err);
+}
+
+static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
+    ag_cache_manager *m = user;
+    return ag_gathered_store(&m->gathered, m->cache, layer, err);
+}
+
+static ag_status expire(ag_cache_manager *m, uint32_t position, ag_error *err) {
+    const ag_kv_follower sums = {.head = compact_sums, .layer = store_sums, .user = m};
+    return ag_kv_cache_expire_with(m->cache, position, &sums, err);
 }
 
 /* ---- memory ---- */
@@ -270,7 +320,7 @@ static bool pressed(ag_cache_manager *m) {
     if (w->read) w->read(w->user, now, &s);
     else ag_sys_monitor_read(m->monitor, now, &s);
     if (m->hint > s.hint) s.hint = m->hint;
-    bool least = ag_kv_cache_length(m->cache) <= fewest(m) + m->slack;
+    bool least = fullest(m) <= fewest(m) + m->slack;
     size_t held = ag_kv_cache_memory_usage_bytes(m->cache);
     ag_pressure_decision d = ag_pressure_decide(w, &s, now, held, least ? held : 0, &m->pressure);
     m->refuse = d.refuse;
@@ -279,7 +329,7 @@ static bool pressed(ag_cache_manager *m) {
     uint32_t n = ag_eviction_tokens_in(ag_kv_cache_params(m->cache), d.target_bytes);
     if (n < fewest(m)) n = fewest(m);
     if (n < m->live) m->live = n;
-    return ag_kv_cache_length(m->cache) > m->live;
+    return fullest(m) > m->live;
 }
 
 /* A policy that asks the newest query waits for it: the pass that begins now has one. */
@@ -306,15 +356,14 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
                        "prompt of %zu",
                        ag_kv_cache_length(m->cache), n);
     }
-    uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
-    uint32_t held = ag_kv_cache_length(m->cache);
-    ag_kv_prefill how = m->params.prefill;
-    bool fits = n <= max_slots - held;
+    const uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
+    const ag_kv_prefill how = m->params.prefill;
+    const bool fits = n <= ag_kv_cache_free_slots(m->cache);
     if (how == AG_KV_PREFILL_WHOLE && !fits) {
         return AG_FAIL(err, LIMIT,
                        "a prefill of %zu tokens as a whole does not fit: %u of %u are used "
                        "(max_seq_len)",
-                       n, held, max_slots);
+                       n, ag_kv_cache_length(m->cache), max_slots);
     }
     bool whole = how == AG_KV_PREFILL_WHOLE ||
                  (how == AG_KV_PREFILL_AUTO && m->params.policy->whole_prefill && fits);
@@ -327,7 +376,7 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
     if (!m || m->phase != PREFILL_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
-    size_t held = ag_kv_cache_length(m->cache), budget = m->live;
+    size_t held = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
     size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
     size_t free = budget > held ? budget - held : 0;
@@ -344,7 +393,7 @@ size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t c
 static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err) {
     if (last < m->trained) return AG_OK;
     if (m->oldest == UINT32_MAX) {
-        m->oldest = ag_kv_cache_oldest(m->cache, m->params.protected_prefix);
+        m->oldest = ag_kv_cache_oldest(m->cache, m->params.protected_prefix, m->trained);
         if (m->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - m->oldest < m->trained) return AG_OK;
@@ -386,11 +435,12 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     if (!m) return AG_OK;
     uint32_t last = position + (uint32_t)n - 1;
     m->n_pass = n;
+    AG_TRY(expire(m, position, err));
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_rerotate(m->cache, m->rope, last, m->trained, err));
     size_t limit = m->phase == DECODING ? m->live + m->slack : m->live;
-    m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
+    m->due = fullest(m) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
     if (m->relief_due) m->due = true;
     if (!m->gathered.sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
@@ -409,8 +459,10 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
                                   (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
                                   err));
     }
-    if (!m->due) return AG_OK;
-    ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
-    m->relief_due = false;
-    return cut(m, m->live, position, reason, err);
+    if (m->due) {
+        ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
+        m->relief_due = false;
+        AG_TRY(cut(m, m->live, position, reason, err));
+    }
+    return expire(m, position, err);
 }

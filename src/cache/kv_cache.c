@@ -28,7 +28,10 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     c->last = ag_calloc(c->extent.heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
     c->mapped = ag_calloc(blocks_for(c->extent.most_slots), sizeof *c->mapped);
-    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped) {
+    c->expired = ag_calloc(params->n_layers, sizeof *c->expired);
+    c->keep = ag_calloc(ag_kv_most_window_slots(c) + 1, sizeof *c->keep);
+    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped ||
+        !c->expired || !c->keep) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
@@ -54,6 +57,8 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
     ag_free(c->last);
     ag_free(c->n_blocks);
     ag_free(c->mapped);
+    ag_free(c->expired);
+    ag_free(c->keep);
     ag_kv_layouts_release(c);
     ag_free(c);
 }
@@ -94,15 +99,6 @@ uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer) {
     return longest;
 }
 
-uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
-    uint32_t longest = 0;
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t n = ag_kv_layer_length(c, l);
-        if (n > longest) longest = n;
-    }
-    return longest;
-}
-
 uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head) {
     if (layer >= c->params.n_layers || kv_head >= ag_kv_heads_of(c, layer)) return 0;
     return ag_kv_slots_of(c, layer)[kv_head];
@@ -118,12 +114,16 @@ static uint32_t first_written(const ag_kv_cache *c, uint32_t layer) {
     return shortest / AG_KV_BLOCK;
 }
 
+/* n more tokens fit a layer. */
+static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
+    const uint32_t held = ag_kv_layer_length(c, layer), most = c->at[layer].max_slots;
+    if (n <= most - held) return AG_OK;
+    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held, most,
+                   n);
+}
+
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
-    uint32_t held = ag_kv_cache_length(c);
-    if (n > c->params.max_slots - held) {
-        return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %u more do not fit", held,
-                       c->params.max_slots, n);
-    }
+    for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, n, err));
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         uint32_t end = blocks_for(ag_kv_layer_length(c, l) + n);
         AG_TRY(ag_kv_need_blocks(c, l, first_written(c, l), end, err));
@@ -179,12 +179,9 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
     }
     size_t n = k->shape.dim[0];
-    uint32_t held = ag_kv_layer_length(c, layer);
-    if (n > c->params.max_slots - held) {
-        return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held,
-                       c->params.max_slots, n);
-    }
+    AG_TRY(check_space(c, layer, n, err));
     if (!n) return AG_OK;
+    const uint32_t held = ag_kv_layer_length(c, layer);
     AG_TRY(check_positions(c, layer, positions, n, err));
     uint32_t end = blocks_for(held + (uint32_t)n);
     ag_status st = ag_kv_own_blocks(c, layer, first_written(c, layer), end, err);
@@ -222,6 +219,7 @@ void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
 
 void ag_kv_cache_clear(ag_kv_cache *c) {
     memset(c->n_slots, 0, c->extent.heads * sizeof *c->n_slots);
+    memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
     c->unrotated.turned_by = 0;
     ag_kv_unrotated_forget(c, 0);
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
@@ -232,6 +230,7 @@ ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
     const size_t n = from->extent.heads;
     memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
     memcpy(to->last, from->last, n * sizeof *to->last);
+    memcpy(to->expired, from->expired, from->params.n_layers * sizeof *to->expired);
     ag_kv_copy_positions(to, from);
     return ag_kv_unrotated_copy(to, from, err);
 }

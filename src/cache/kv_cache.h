@@ -20,6 +20,10 @@ typedef struct ag_kv_extent {
 } ag_kv_extent;
 ag_kv_extent ag_kv_extent_of(const ag_kv_params *p);
 
+/* Bytes of blocks for n_blocks * 128 tokens in every layer, between steps: in one with a window, at
+ * most those it keeps. SIZE_MAX if they cannot be counted. */
+size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks);
+
 /* Slots that a layer has at most, in each head. */
 uint32_t ag_kv_cache_max_slots(const ag_kv_cache *c, uint32_t layer);
 /* Heads of the layers before, and slots in all their heads. */
@@ -35,6 +39,18 @@ ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out);
+
+/* What else moves when slots leave: told before a head's slots [keep[0], ...] move together, and
+ * after those of a layer's heads have. */
+typedef struct ag_kv_follower {
+    ag_status (*head)(void *user, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
+                      uint32_t n_keep, ag_error *err);
+    ag_status (*layer)(void *user, uint32_t layer, ag_error *err);
+    void *user;
+} ag_kv_follower;
+/* ag_kv_cache_expire with a follower, or NULL. */
+ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
+                                  const ag_kv_follower *follower, ag_error *err);
 
 /* What ag_kv_cache_fork does, into an empty cache of the same parameters. */
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
@@ -68,7 +84,8 @@ ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head
                                 ag_error *err);
 ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                                      uint32_t *positions, ag_error *err);
-/* The lowest position from n_protected on in any head; UINT32_MAX if there is none. */
-uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected);
+/* The lowest position from n_protected on in any head of the layers that see farther than
+ * `distance`; UINT32_MAX if there is none. */
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected, uint32_t distance);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct ag_kv_layout {
     size_t k_row, v_row; /* bytes of one slot of one head */
     size_t v_offset, p_offset, block_bytes;
     uint32_t max_slots, max_blocks;
+    uint32_t window_blocks;  /* most between steps, where the window bounds them; else 0 */
     uint32_t segment_blocks; /* in each segment but the last */
     ag_kv_first first;
 } ag_kv_layout;
@@ -54,6 +55,8 @@ struct ag_kv_cache {
     uint32_t *n_slots;      /* per layer [n_kv_heads] */
     uint32_t *last;         /* the same: position of the newest slot, if there is one */
     uint32_t *n_blocks;     /* [n_layers] that hold slots */
+    uint32_t *expired;      /* [n_layers] slots of lower positions have left the layer's window */
+    uint32_t *keep;         /* [most slots of a layer that its window bounds] to write on */
     uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read where they lie */
     uint8_t **mapped;    /* [most blocks] to write on: host addresses of a layer's blocks */
     ag_kv_unrotated unrotated;
@@ -77,6 +80,9 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool 
                                ag_error *err);
 void ag_kv_layouts_release(ag_kv_cache *c);
 uint32_t ag_kv_blocks_in(const ag_kv_layout *at, uint32_t segment); /* of a layer */
+
+/* kv_window.c. Of the layers whose windows bound what they hold. */
+uint32_t ag_kv_most_window_slots(const ag_kv_cache *c);
 
 /* A block of a layer, as kernels see it. */
 static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {

@@ -60,6 +60,10 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 
 /* ---- layers ---- */
 
+static uint32_t blocks_for(uint32_t n_slots) {
+    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
+}
+
 /* What a layer decides by itself. */
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -69,16 +73,24 @@ static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
         .k_row = ag_dtype_row_bytes(p->k_type, is.head_dim),
         .v_row = ag_dtype_row_bytes(p->v_type, is.head_dim),
         .max_slots = p->max_slots,
-        .max_blocks = (p->max_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK,
+        .max_blocks = blocks_for(p->max_slots),
     };
+    if (is.window && is.window < p->max_slots) {
+        const bool known = p->step_rows && p->step_rows < p->max_slots;
+        at.window_blocks = blocks_for(is.window) + 1;
+        at.max_blocks = at.window_blocks + blocks_for(known ? p->step_rows : p->max_slots);
+        at.max_slots = at.max_blocks * AG_KV_BLOCK;
+    }
     at.v_offset = round_up(rows * at.k_row, page);
     at.p_offset = at.v_offset + round_up(rows * at.v_row, page);
     at.block_bytes = at.p_offset + round_up(rows * sizeof(uint32_t), page);
     return at;
 }
 
-/* Of a segment where memory is taken as a whole. */
+/* Of a segment where memory is taken as a whole. What a window bounds is soon in use and lies in
+ * one: others may then be without. */
 static uint32_t segment_blocks(const ag_kv_layout *at) {
+    if (at->window_blocks) return at->max_blocks;
     return (at->max_blocks + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
 }
 
@@ -118,6 +130,18 @@ size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
 
 size_t ag_kv_cache_plan_largest(const ag_kv_params *params) {
     return check_params(params, NULL) == AG_OK ? sum_blocks(params, segment_blocks) : 0;
+}
+
+size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
+    size_t sum = 0;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        const ag_kv_layout at = layout_of(p, l);
+        const uint32_t most =
+            at.window_blocks && at.window_blocks < n_blocks ? at.window_blocks : n_blocks;
+        if (most > (SIZE_MAX - sum) / at.block_bytes) return SIZE_MAX;
+        sum += most * at.block_bytes;
+    }
+    return sum;
 }
 
 /* ---- in a cache ---- */

@@ -188,7 +188,10 @@ ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head
 
 ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
     const ag_kv_params *p = &c->params;
+    uint32_t longest = 0;
     for (uint32_t l = 0; l < p->n_layers; l++) {
+        const uint32_t n = ag_kv_layer_length(c, l);
+        if (n > longest) longest = n;
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             if (ag_kv_slots_of(c, l)[h] < count) {
                 return AG_FAIL(err, INVALID, "%u slots to prune, layer %u head %u holds %u", count,
@@ -196,7 +199,7 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
             }
         }
     }
-    uint32_t longest = ag_kv_cache_length(c), *keep = ag_calloc(longest + 1, sizeof *keep);
+    uint32_t *keep = ag_calloc(longest + 1, sizeof *keep);
     if (!keep) return AG_FAIL(err, NOMEM, "a list of %u slots", longest);
     for (uint32_t i = 0; i < longest - count; i++) keep[i] = count + i;
     ag_status st = AG_OK;
@@ -227,6 +230,14 @@ static ag_status truncate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
 }
 
 ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
+    const uint32_t oldest = ag_kv_cache_oldest_reachable(c);
+    if (!position) memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
+    else if (position < oldest) {
+        return AG_FAIL(err, INVALID,
+                       "position %u to go back to: layers with a window hold what is seen from "
+                       "position %u on, or all can leave (position 0)",
+                       position, oldest);
+    }
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             AG_TRY(truncate_head(c, l, h, position, err));

@@ -73,9 +73,11 @@ ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint3
     return AG_OK;
 }
 
-uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected) {
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected, uint32_t distance) {
     uint32_t oldest = UINT32_MAX;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        const uint32_t window = c->params.layers[l].window;
+        if (window && window <= distance) continue;
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             uint32_t slot = 0, at;
             do at = ag_kv_cache_position(c, l, h, slot++);

@@ -66,7 +66,7 @@ uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots)
                               ag_dtype_row_bytes(p->v_type, is.head_dim);
         for (uint32_t h = 0; h < is.n_kv_heads; h++)
             n = plus(n, *n_slots++ * slot); /* less than 2^32 * 2^24 */
-        n = plus(n, unrotated_bytes(p, l));
+        n = plus(n, unrotated_bytes(p, l) + (is.window ? sizeof(uint32_t) : 0));
     }
     return n;
 }
@@ -104,6 +104,17 @@ static uint32_t get_u32(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
+/* From which position on layers with a window still hold what they held. */
+static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        uint8_t expired[4];
+        if (!c->params.layers[l].window) continue;
+        put_u32(expired, c->expired[l]);
+        AG_TRY(put(user, expired, sizeof expired, err));
+    }
+    return AG_OK;
+}
+
 static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn put, void *user,
                                 ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
@@ -128,6 +139,7 @@ ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *
     for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
         st = save_layer(c, l, staging, put, user, err);
     if (st == AG_OK) st = save_unrotated(c, staging, put, user, err);
+    if (st == AG_OK) st = save_windows(c, put, user, err);
     ag_free(staging);
     return st;
 }
@@ -225,6 +237,23 @@ static ag_status load_unrotated(const loading *in, ag_error *err) {
     return AG_OK;
 }
 
+static ag_status load_windows(const loading *in, ag_error *err) {
+    const ag_kv_params *p = &in->cache->params;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        uint8_t expired[4];
+        if (!p->layers[l].window) continue;
+        AG_TRY(in->get(in->user, expired, sizeof expired, err));
+        const uint32_t first = in->cache->expired[l] = get_u32(expired);
+        if (first && (first > in->position || in->position - first < p->layers[l].window - 1)) {
+            return AG_FAIL(err, FORMAT,
+                           "%s: damaged: layer %u, window %u, holds positions from %u on, the "
+                           "sequence stands at %u",
+                           in->name, l, p->layers[l].window, first, in->position);
+        }
+    }
+    return AG_OK;
+}
+
 ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t position,
                            const char *name, ag_get_fn get, void *user, ag_error *err) {
     const loading in = {c, position, name, get, user, make_staging(c, err)};
@@ -233,6 +262,7 @@ ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t pos
     for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
         st = load_layer(&in, l, n_slots + c->at[l].first.head, err);
     if (st == AG_OK) st = load_unrotated(&in, err);
+    if (st == AG_OK) st = load_windows(&in, err);
     ag_free(in.staging);
     return st;
 }

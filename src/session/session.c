@@ -101,7 +101,7 @@ static ag_status reserve_attention(const ag_session *s, ag_error *err) {
         .n_heads = info->n_heads,
         .n_kv_heads = info->n_kv_heads,
         .head_dim = info->head_dim,
-        .n_slots = s->params.max_seq_len,
+        .n_slots = ag_kv_extent_of(ag_kv_cache_params(s->cache)).most_slots,
         .n_rows = s->params.prefill_chunk,
         .n_seqs = AG_MAX_SEQUENCES,
     };
@@ -187,8 +187,10 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
                        position, s->position);
     }
     if (position == s->position) return AG_OK;
+    ag_status st = ag_kv_cache_truncate(s->cache, position, err);
+    if (st == AG_INVALID) return st; /* nothing has changed */
     s->has_logits = false;
-    AG_TRY(ag_kv_cache_truncate(s->cache, position, err));
+    AG_TRY(st);
     ag_cache_manager_truncate(s->manager, position);
     s->position = position;
     return AG_OK;
@@ -247,7 +249,7 @@ ag_pressure ag_session_memory_pressure(const ag_session *s) {
 
 uint32_t ag_session_capacity_left(const ag_session *s) {
     if (s->manager) return (uint32_t)INT32_MAX - s->position;
-    uint32_t slots = s->params.max_seq_len - ag_kv_cache_length(s->cache);
+    uint32_t slots = ag_kv_cache_free_slots(s->cache);
     uint32_t positions =
         s->position < s->model->info.max_positions ? s->model->info.max_positions - s->position : 0;
     return slots < positions ? slots : positions;
@@ -266,6 +268,10 @@ static ag_status check_ids(const ag_session *s, const int32_t *ids, size_t n, ag
         return AG_FAIL(err, LIMIT, "%zu tokens after position %u: they cannot be counted", n,
                        s->position);
     }
+    if (n > left && left < ag_kv_cache_free_slots(s->cache)) {
+        return AG_FAIL(err, LIMIT, "position %u + %zu tokens exceeds the model's %u positions",
+                       s->position, n, s->model->info.max_positions);
+    }
     if (n > left) {
         return AG_FAIL(err, LIMIT, "%zu tokens do not fit: %u of %u are used (max_seq_len)", n,
                        s->params.max_seq_len - left, s->params.max_seq_len);
@@ -278,6 +284,12 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
     s->on_device = s->deferring;
     if (s->on_device) return AG_OK;
     return ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
+}
+
+/* After a pass, whose tokens are consumed. */
+static ag_status make_space(ag_session *s, size_t n_left, ag_error *err) {
+    if (!s->manager) return ag_kv_cache_expire(s->cache, s->position, err);
+    return ag_cache_manager_after(s->manager, s->position, n_left, err);
 }
 
 /* One chunk through the model; its tokens are consumed. n_left more of the call follow. *whole: the
@@ -300,7 +312,7 @@ static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size
     if (whole) *whole = done;
     s->position += (uint32_t)n;
     s->has_logits = false;
-    return ag_cache_manager_after(s->manager, s->position, n_left, err);
+    return make_space(s, n_left, err);
 }
 
 ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n, ag_progress_fn progress,
@@ -441,8 +453,6 @@ ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], siz
         }
         sessions[i]->has_logits = st == AG_OK;
     }
-    for (size_t i = 0; i < n && st == AG_OK; i++) {
-        st = ag_cache_manager_after(sessions[i]->manager, sessions[i]->position, 0, err);
-    }
+    for (size_t i = 0; i < n && st == AG_OK; i++) { st = make_space(sessions[i], 0, err); }
     return st;
 }
