@@ -44,7 +44,7 @@ static double evict(ag_cache_manager *m, ag_kv_cache *cache, const options *o, b
     ag_attention_scores scores;
     ag_gathered *gathered = ag_cache_manager_gathered(m);
     ag_cache_manager_reset(m);
-    if (ag_cache_manager_begin(m, 1, NULL) != AG_OK ||
+    if (ag_cache_manager_begin(m, AG_PHASE_DECODE, 1, NULL) != AG_OK ||
         ag_cache_manager_before(m, FULL, 1, 0, &scores, NULL) != AG_OK) {
         return -1;
     }

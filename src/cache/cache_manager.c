@@ -12,7 +12,7 @@
 
 enum { POLL_MS = 100 }; /* reading the system's files takes some 0.1 ms */
 
-typedef enum phase { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } phase;
+typedef enum stage { DECODE, VERIFY, PROMPT_BOUNDED, PROMPT_WHOLE } stage;
 
 struct ag_cache_manager {
     ag_eviction_params params;
@@ -24,7 +24,7 @@ struct ag_cache_manager {
     uint32_t slack, recent;  /* tokens; what there is room for */
     ag_eviction_scratch tmp; /* owned */
     ag_gathered gathered;    /* owned; attention so far */
-    phase phase;
+    stage stage;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
     bool due;                /* the pass that has begun will exceed the budget */
@@ -344,12 +344,12 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
 
 /* ---- around a pass ---- */
 
-ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
+ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err) {
     if (!m) return AG_OK;
     m->last = (ag_eviction_tally){0};
-    m->phase = DECODING;
+    m->stage = phase == AG_PHASE_VERIFY ? VERIFY : DECODE;
     m->n_begun = n;
-    if (n == 1) return AG_OK;
+    if (phase != AG_PHASE_PROMPT) return AG_OK;
     if (m->refuse) {
         return AG_FAIL(err, NOMEM,
                        "the system is short of memory and the cache holds only %u tokens: no new "
@@ -367,14 +367,14 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err) {
     }
     bool whole = how == AG_KV_PREFILL_WHOLE ||
                  (how == AG_KV_PREFILL_AUTO && m->params.policy->whole_prefill && fits);
-    m->phase = whole ? PREFILL_WHOLE : PREFILL_BOUNDED;
+    m->stage = whole ? PROMPT_WHOLE : PROMPT_BOUNDED;
     return AG_OK;
 }
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
-    if (!m || m->phase != PREFILL_BOUNDED) return smaller(n_left, chunk);
+    if (!m || m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
     size_t held = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
@@ -402,15 +402,16 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
 
 /* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
 static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_left) {
+    if (m->stage == VERIFY) return n;
     size_t window = m->params.snapkv_window;
     switch (m->params.policy->importance) {
     case AG_IMPORTANCE_NEWEST:
         return m->due ? n - 1 : n;
     case AG_IMPORTANCE_TOTAL:
-        return m->phase == DECODING ? 0 : n - smaller(n, window);
+        return m->stage == DECODE ? 0 : n - smaller(n, window);
     case AG_IMPORTANCE_WINDOW:
-        if (m->phase == DECODING || (m->phase == PREFILL_BOUNDED && !m->due && n_left)) return n;
-        if (m->phase == PREFILL_BOUNDED) return n - smaller(n, window);
+        if (m->stage == DECODE || (m->stage == PROMPT_BOUNDED && !m->due && n_left)) return n;
+        if (m->stage == PROMPT_BOUNDED) return n - smaller(n, window);
         if (n_left >= window) return n;
         return n - smaller(n, window - n_left);
     case AG_IMPORTANCE_NONE:
@@ -423,10 +424,19 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
 /* The pass begins a new sum rather than adding to one. */
 static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_left) {
     if (m->params.policy->importance == AG_IMPORTANCE_TOTAL) return false;
-    if (m->phase != PREFILL_WHOLE) return true;
+    if (m->stage != PROMPT_WHOLE) return true;
     size_t window = m->params.snapkv_window;
     return m->params.policy->importance == AG_IMPORTANCE_NEWEST || n + n_left >= window ||
            n + n_left == m->n_begun;
+}
+
+/* What earlier passes left due leaves before tokens that may be taken back. A policy that asks the
+ * newest query waits for one as long as they fit. */
+static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_error *err) {
+    const bool newest = m->params.policy->importance == AG_IMPORTANCE_NEWEST;
+    const bool fits = n <= ag_kv_cache_free_slots(m->cache);
+    if (fits && (newest || fullest(m) <= m->live + m->slack)) return AG_OK;
+    return cut(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
@@ -439,8 +449,9 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_rerotate(m->cache, m->rope, last, m->trained, err));
-    size_t limit = m->phase == DECODING ? m->live + m->slack : m->live;
-    m->due = fullest(m) + n > limit && !(m->phase == PREFILL_WHOLE && n_left);
+    if (m->stage == VERIFY) AG_TRY(catch_up(m, position, n, err));
+    size_t limit = m->stage == DECODE ? m->live + m->slack : m->live;
+    m->due = fullest(m) + n > limit && !(m->stage == PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
     if (!m->gathered.sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
@@ -451,10 +462,10 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
 
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
-    if (!m) return AG_OK;
-    bool end = m->phase != DECODING && (!n_left || (m->phase == PREFILL_BOUNDED && m->due));
+    if (!m || m->stage == VERIFY) return AG_OK;
+    bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
-        size_t n = m->phase == PREFILL_WHOLE ? m->n_begun : m->n_pass;
+        size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;
         AG_TRY(ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
                                   (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
                                   err));

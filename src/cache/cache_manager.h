@@ -52,8 +52,10 @@ void ag_cache_manager_reset(ag_cache_manager *m);
 /* It has been truncated. */
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 
-/* n tokens are going to be consumed: one is a step of decoding, more are a prefill. */
-ag_status ag_cache_manager_begin(ag_cache_manager *m, size_t n, ag_error *err);
+/* n tokens are going to be consumed. Those of AG_PHASE_VERIFY, one pass, may be taken back by
+ * truncating to any position from the pass's first on: what is due after them leaves around the
+ * next pass. */
+ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err);
 /* How many of the n_left tokens the next pass takes, if `chunk` is the most. */
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk);
 /* The next pass takes n tokens from `position` on; n_left of those begun follow it. */

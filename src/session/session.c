@@ -286,6 +286,10 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
     return ag_buffer_download(s->copied, s->logits_owner, 0, ag_tensor_bytes(&s->logits), err);
 }
 
+static ag_status begin_tokens(ag_session *s, size_t n, ag_error *err) {
+    return ag_cache_manager_begin(s->manager, n > 1 ? AG_PHASE_PROMPT : AG_PHASE_DECODE, n, err);
+}
+
 /* After a pass, whose tokens are consumed. */
 static ag_status make_space(ag_session *s, size_t n_left, ag_error *err) {
     if (!s->manager) return ag_kv_cache_expire(s->cache, s->position, err);
@@ -318,7 +322,7 @@ static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size
 ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n, ag_progress_fn progress,
                              void *user, ag_error *err) {
     AG_TRY(check_ids(s, ids, n, err));
-    AG_TRY(ag_cache_manager_begin(s->manager, n, err));
+    AG_TRY(begin_tokens(s, n, err));
     size_t done = 0, last = 0;
     bool whole = false;
     while (done < n) {
@@ -386,7 +390,7 @@ ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, ag_logit
                            void *user, ag_error *err) {
     AG_TRY(check_ids(s, ids, n, err));
     AG_TRY(make_rows(s, err));
-    AG_TRY(ag_cache_manager_begin(s->manager, n, err));
+    AG_TRY(begin_tokens(s, n, err));
     for (size_t done = 0; done < n;) {
         size_t chunk = ag_cache_manager_chunk(s->manager, n - done, s->params.prefill_chunk);
         AG_TRY(forward_chunk(s, ids + done, chunk, n - done - chunk, NULL, err));
@@ -439,7 +443,7 @@ ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], siz
     for (size_t i = 0; i < n; i++) {
         items[i] = (ag_forward_item){
             .cache = sessions[i]->cache, .ids = &ids[i], .n = 1, .position = sessions[i]->position};
-        AG_TRY(ag_cache_manager_begin(sessions[i]->manager, 1, err));
+        AG_TRY(begin_tokens(sessions[i], 1, err));
         AG_TRY(ag_cache_manager_before(sessions[i]->manager, sessions[i]->position, 1, 0,
                                        &items[i].scores, err));
     }

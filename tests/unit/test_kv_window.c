@@ -123,7 +123,8 @@ static void pass(sequence *s, uint32_t n, uint32_t n_left) {
 }
 
 static void consume(sequence *s, uint32_t n) {
-    assert_int_equal(ag_cache_manager_begin(s->manager, n, NULL), AG_OK);
+    const ag_phase phase = n > 1 ? AG_PHASE_PROMPT : AG_PHASE_DECODE;
+    assert_int_equal(ag_cache_manager_begin(s->manager, phase, n, NULL), AG_OK);
     while (n) {
         const uint32_t chunk = (uint32_t)ag_cache_manager_chunk(s->manager, n, ROWS);
         n -= chunk;
@@ -293,6 +294,68 @@ static void expect_same_slots(const sequence *a, const sequence *b) {
     }
 }
 
+/* ---- tokens that may be taken back ---- */
+
+static void verify(sequence *s, uint32_t n) {
+    assert_int_equal(ag_cache_manager_begin(s->manager, AG_PHASE_VERIFY, n, NULL), AG_OK);
+    pass(s, n, 0);
+}
+
+static void take_back(sequence *s, uint32_t n) {
+    s->position -= n;
+    assert_int_equal(ag_kv_cache_truncate(s->cache, s->position, NULL), AG_OK);
+    ag_cache_manager_truncate(s->manager, s->position);
+}
+
+static void what_is_taken_back_leaves_no_trace(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const char *policy = ag_eviction_policy_at(i)->name;
+        for (size_t w = 1; w < N_WINDOWS; w += 2) {
+            sequence plain = begin(windows[w], true, policy, AG_F16);
+            sequence tried = begin(windows[w], true, policy, AG_F16);
+            for (uint32_t step = 0; step < 400; step++) {
+                const uint32_t n = step == 0 || step == 50 ? 180 : 1;
+                consume(&plain, n);
+                consume(&tried, n);
+                if (step % 7) continue;
+                const ag_eviction_tally *tally = ag_cache_manager_tally(tried.manager);
+                const uint64_t n_evictions = tally->n_evictions;
+                verify(&tried, 1 + step % ROWS);
+                assert_int_equal(tally->n_evictions, n_evictions);
+                take_back(&tried, 1 + step % ROWS);
+            }
+            expect_same_slots(&plain, &tried);
+            ag_cache_manager_destroy(plain.manager);
+            ag_kv_cache_destroy(plain.cache);
+            end(&tried);
+        }
+    }
+}
+
+static void a_cache_that_only_verifies_keeps_its_bounds(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(i);
+        sequence s = begin(24, true, policy->name, AG_F16);
+        const uint32_t most = policy->importance == AG_IMPORTANCE_NEWEST ? SLOTS : BUDGET + 64 + 5;
+        consume(&s, 100);
+        while (s.position < 2000) {
+            verify(&s, 5);
+            assert_true(length(&s, 1, 1) <= most);
+            assert_true(length(&s, 0, 1) <= 256 + 5);
+            expect_newest(&s, 0, 23 + 5);
+            take_back(&s, s.position % 5);
+        }
+        consume(&s, 1);
+        expect_bounds(&s);
+        assert_true(length(&s, 1, 1) <= BUDGET + 64);
+        end(&s);
+    }
+}
+
+/* ---- streams ---- */
+
 typedef struct stream {
     unsigned char *bytes;
     size_t n, at;
@@ -387,6 +450,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(only_layers_without_a_window_fill_a_cache),
         cmocka_unit_test(a_rollback_reaches_what_the_window_holds),
         cmocka_unit_test(copies_go_on_alike),
+        cmocka_unit_test(what_is_taken_back_leaves_no_trace),
+        cmocka_unit_test(a_cache_that_only_verifies_keeps_its_bounds),
         cmocka_unit_test(a_damaged_window_is_refused),
     };
     int failed = 0;

@@ -156,7 +156,7 @@ static void pass(sequence *s, size_t n, size_t n_left) {
 
 static void prompt(sequence *s, size_t n) {
     for (int i = 0; i < BOTH; i++) {
-        assert_int_equal(ag_cache_manager_begin(s->manager[i], n, NULL), AG_OK);
+        assert_int_equal(ag_cache_manager_begin(s->manager[i], AG_PHASE_PROMPT, n, NULL), AG_OK);
     }
     while (n) {
         const size_t chunk = ag_cache_manager_chunk(s->manager[0], n, CHUNK);
@@ -169,7 +169,8 @@ static void prompt(sequence *s, size_t n) {
 static void decode(sequence *s, int n) {
     while (n--) {
         for (int i = 0; i < BOTH; i++) {
-            assert_int_equal(ag_cache_manager_begin(s->manager[i], 1, NULL), AG_OK);
+            assert_int_equal(ag_cache_manager_begin(s->manager[i], AG_PHASE_DECODE, 1, NULL),
+                             AG_OK);
         }
         pass(s, 1, 0);
     }
