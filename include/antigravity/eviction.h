@@ -16,6 +16,14 @@
 extern "C" {
 #endif
 
+/* What the tokens of a step are. */
+typedef enum ag_phase {
+    AG_PHASE_PROMPT, /* a text that is read */
+    AG_PHASE_DECODE, /* one token that has been chosen */
+    AG_PHASE_VERIFY, /* tokens that may be taken back: nothing leaves because of them, and what they
+                        attend to does not count */
+} ag_phase;
+
 /* What a policy's importance of a slot is made of; it is gathered only for a policy that asks. */
 typedef enum ag_importance {
     AG_IMPORTANCE_NONE,   /* nothing: costs nothing */
@@ -36,10 +44,6 @@ typedef struct ag_eviction_view {
     uint32_t *work;            /* [n_slots] to write on */
     float *values;             /* the same */
 } ag_eviction_view;
-
-/* What tokens are to a policy: a prompt, chosen one after the other, or a draft that may be taken
- * back. */
-typedef enum ag_phase { AG_PHASE_PROMPT, AG_PHASE_DECODE, AG_PHASE_VERIFY } ag_phase;
 
 typedef struct ag_eviction_params ag_eviction_params;
 

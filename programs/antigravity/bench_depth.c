@@ -9,32 +9,40 @@ enum { CHUNK = 512 };
 /* Tokens [first, first + n) into every layer: the same random keys and values in each. */
 static ag_status fill_chunk(ag_kv_cache *cache, const ag_tensor *rows, uint32_t first, uint32_t n,
                             ag_error *err) {
-    const ag_kv_params *kv = ag_kv_cache_params(cache);
     uint32_t positions[CHUNK];
-    ag_tensor part;
-    ag_status status = ag_tensor_rows(&part, rows, 0, (size_t)n * kv->n_kv_heads, err);
-    if (status == AG_OK) {
-        status = ag_tensor_reshape(&part, &part, ag_shape_3d(n, kv->n_kv_heads, kv->head_dim), err);
-    }
+    ag_status status = AG_OK;
+    const ag_kv_layer *at;
     for (uint32_t i = 0; i < n; i++) positions[i] = first + i;
-    for (uint32_t l = 0; l < kv->n_layers && status == AG_OK; l++) {
-        status = ag_kv_cache_update(cache, l, &part, &part, positions, err);
+    for (uint32_t l = 0; (at = ag_kv_cache_layer(cache, l)) && status == AG_OK; l++) {
+        ag_tensor part;
+        status = ag_tensor_rows(&part, rows, 0, (size_t)n * at->n_kv_heads * at->head_dim, err);
+        if (status != AG_OK) break;
+        status = ag_tensor_reshape(&part, &part, ag_shape_3d(n, at->n_kv_heads, at->head_dim), err);
+        if (status == AG_OK) status = ag_kv_cache_update(cache, l, &part, &part, positions, err);
     }
     return status;
 }
 
-/* Values spread evenly over -1 to 1. */
-static ag_status make_rows(ag_backend *be, const ag_kv_params *kv, ag_tensor *rows,
-                           ag_buffer **owner, ag_error *err) {
-    const ag_shape shape = ag_shape_3d(CHUNK, kv->n_kv_heads, kv->head_dim);
-    const size_t n = ag_shape_numel(&shape);
+static size_t largest_row(const ag_kv_cache *cache) {
+    size_t most = 0;
+    const ag_kv_layer *at;
+    for (uint32_t l = 0; (at = ag_kv_cache_layer(cache, l)); l++) {
+        const size_t n = (size_t)at->n_kv_heads * at->head_dim;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* Values spread evenly over -1 to 1, one a row. */
+static ag_status make_rows(ag_backend *be, size_t n, ag_tensor *rows, ag_buffer **owner,
+                           ag_error *err) {
     uint32_t state = 1;
     float *values = malloc(n * sizeof *values);
     ag_status status = err->status = AG_NOMEM;
-    snprintf(err->msg, sizeof err->msg, "%zu random keys and values", n);
+    snprintf(err->msg, sizeof err->msg, "%zu random keys and values: out of memory", n);
     if (values) {
         status = ag_tensor_alloc(rows, owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
-                                 shape, err);
+                                 ag_shape_2d(n, 1), err);
     }
     for (size_t i = 0; values && i < n; i++) {
         state = state * 1664525u + 1013904223u;
@@ -48,10 +56,13 @@ static ag_status make_rows(ag_backend *be, const ag_kv_params *kv, ag_tensor *ro
 static ag_status fill(ag_backend *be, ag_kv_cache *cache, uint32_t depth, ag_error *err) {
     ag_tensor rows;
     ag_buffer *owner = NULL;
-    ag_status status = make_rows(be, ag_kv_cache_params(cache), &rows, &owner, err);
-    for (uint32_t done = 0; done < depth && status == AG_OK; done += CHUNK) {
-        uint32_t n = depth - done < CHUNK ? depth - done : CHUNK;
+    ag_status status = make_rows(be, CHUNK * largest_row(cache), &rows, &owner, err);
+    const uint32_t rows_at_once = ag_kv_cache_params(cache)->step_rows;
+    const uint32_t chunk = rows_at_once && rows_at_once < CHUNK ? rows_at_once : CHUNK;
+    for (uint32_t done = 0; done < depth && status == AG_OK; done += chunk) {
+        uint32_t n = depth - done < chunk ? depth - done : chunk;
         status = fill_chunk(cache, &rows, done, n, err);
+        if (status == AG_OK) status = ag_kv_cache_expire(cache, done + n, err);
     }
     ag_buffer_release(&owner);
     return status;
@@ -65,8 +76,15 @@ ag_status bench_set_depth(ag_backend *be, ag_session *s, uint32_t depth, ag_erro
 }
 
 double bench_cache_bytes(ag_session *s, double n_tokens) {
-    const ag_kv_params *kv = ag_kv_cache_params(ag_session_kv_cache(s));
-    size_t row =
-        ag_dtype_row_bytes(kv->k_type, kv->head_dim) + ag_dtype_row_bytes(kv->v_type, kv->head_dim);
-    return n_tokens * (double)row * kv->n_kv_heads * kv->n_layers;
+    const ag_kv_cache *cache = ag_session_kv_cache(s);
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    const ag_kv_layer *at;
+    double bytes = 0;
+    for (uint32_t l = 0; (at = ag_kv_cache_layer(cache, l)); l++) {
+        const double seen = at->window && at->window < n_tokens ? at->window : n_tokens;
+        const size_t row = ag_dtype_row_bytes(kv->k_type, at->head_dim) +
+                           ag_dtype_row_bytes(kv->v_type, at->head_dim);
+        bytes += seen * (double)row * at->n_kv_heads;
+    }
+    return bytes;
 }

@@ -48,7 +48,7 @@ static double evict(ag_cache_manager *m, ag_kv_cache *cache, const options *o, b
         ag_cache_manager_before(m, FULL, 1, 0, &scores, NULL) != AG_OK) {
         return -1;
     }
-    for (size_t i = 0; gathered->sums && i < (size_t)LAYERS * gathered->layer_stride; i++) {
+    for (size_t i = 0; gathered->sums && i < (size_t)LAYERS * HEADS * (FULL + 1); i++) {
         gathered->sums[i] = (float)rand() / (float)RAND_MAX;
     }
     gathered->position = FULL;
@@ -86,15 +86,17 @@ bool eviction_time(size_t i, ag_backend *be, const options *o, bandwidth *memory
     eviction.policy = policy_at(i / N_TYPES);
     eviction.budget_tokens = eviction.window = KEPT;
     const float inv_freq[DIM / 2] = {0};
+    ag_rope_table rope[LAYERS];
+    for (int l = 0; l < LAYERS; l++) rope[l] = (ag_rope_table){inv_freq, DIM};
     ag_kv_cache *cache = NULL;
     ag_cache_manager *manager = NULL;
     ag_tensor rows;
     ag_buffer *owner = NULL;
-    bool made = ag_kv_cache_create(be, &params, &cache, NULL) == AG_OK &&
-                ag_cache_manager_create(cache, &eviction, inv_freq, UINT32_MAX / 2, &manager,
-                                        NULL) == AG_OK &&
-                ag_tensor_alloc(&rows, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
-                                ag_shape_3d(CHUNK, HEADS, DIM), NULL) == AG_OK;
+    bool made =
+        ag_kv_cache_create(be, &params, &cache, NULL) == AG_OK &&
+        ag_cache_manager_create(cache, &eviction, rope, UINT32_MAX / 2, &manager, NULL) == AG_OK &&
+        ag_tensor_alloc(&rows, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
+                        ag_shape_3d(CHUNK, HEADS, DIM), NULL) == AG_OK;
     *r = (row){.op = eviction.policy->name, .type = type, .m = KEPT, .n = FULL, .k = DIM};
     if (made) {
         oracle_run random = {.random = 1};

@@ -12,19 +12,19 @@
 
 enum { POLL_MS = 100 }; /* reading the system's files takes some 0.1 ms */
 
-typedef enum pace { DECODING, PREFILL_BOUNDED, PREFILL_WHOLE } pace;
+typedef enum stage { DECODE, VERIFY, PROMPT_BOUNDED, PROMPT_WHOLE } stage;
 
 struct ag_cache_manager {
     ag_eviction_params params;
     ag_kv_cache *cache;      /* borrowed */
-    const float *inv_freq;   /* borrowed */
+    ag_rope_table *rope;     /* owned; [n_layers] */
     uint32_t trained;        /* positions */
     uint32_t budget;         /* tokens asked for */
     uint32_t live;           /* of them, what memory allows now */
     uint32_t slack, recent;  /* tokens; what there is room for */
     ag_eviction_scratch tmp; /* owned */
     ag_gathered gathered;    /* owned; attention so far */
-    pace pace;
+    stage stage;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
     bool due;                /* the pass that has begun will exceed the budget */
@@ -38,8 +38,8 @@ struct ag_cache_manager {
 };
 
 ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *p,
-                                  const float *inv_freq, uint32_t trained, ag_cache_manager **out,
-                                  ag_error *err) {
+                                  const ag_rope_table *rope, uint32_t trained,
+                                  ag_cache_manager **out, ag_error *err) {
     *out = NULL;
     if (!ag_eviction_is_managed(p)) return AG_OK;
     const ag_kv_params *kv = ag_kv_cache_params(cache);
@@ -50,13 +50,15 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     uint32_t room = kv->max_slots - budget - 1;
     m->params = *p;
     m->cache = cache;
-    m->inv_freq = inv_freq;
     m->trained = trained;
     m->budget = m->live = budget;
     m->slack = p->slack < room ? p->slack : room;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
     ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
+    m->rope = ag_calloc(kv->n_layers, sizeof *m->rope);
+    if (m->rope) memcpy(m->rope, rope, kv->n_layers * sizeof *rope);
+    else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
     if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, cache, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
@@ -70,6 +72,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
     ag_gathered_release(&m->gathered);
+    ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
     ag_free(m);
 }
@@ -105,8 +108,9 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
 
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     if (!ag_eviction_is_managed(p)) return 0;
-    return sizeof(ag_cache_manager) + ag_gathered_bytes(p->policy, kv) +
-           ag_eviction_scratch_bytes(p->policy, kv) + ag_kv_unrotated_bytes(kv);
+    return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
+           ag_gathered_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
+           ag_kv_unrotated_bytes(kv);
 }
 
 ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m) { return m ? &m->gathered : NULL; }
@@ -140,6 +144,30 @@ static void count(ag_eviction_tally *t, const ag_eviction *e) {
     t->last = *e;
 }
 
+/* A layer's window; 0: none that ends before the trained length does. */
+static uint32_t window_of(const ag_cache_manager *m, uint32_t layer) {
+    const uint32_t window = ag_kv_cache_layer(m->cache, layer)->window;
+    return window <= m->trained ? window : 0;
+}
+
+/* The budget says how much of a layer stays: not so where its window is smaller. */
+static bool is_budgeted(const ag_cache_manager *m, uint32_t layer, uint32_t budget) {
+    return !window_of(m, layer) || window_of(m, layer) > budget;
+}
+
+/* Slots of the fullest head of those layers. */
+static uint32_t fullest(const ag_cache_manager *m) {
+    uint32_t most = 0;
+    const ag_kv_layer *is;
+    for (uint32_t l = 0; (is = ag_kv_cache_layer(m->cache, l)); l++) {
+        for (uint32_t h = 0; is_budgeted(m, l, m->live) && h < is->n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
+            if (n > most) most = n;
+        }
+    }
+    return most;
+}
+
 /* What is known about a head's slots before the policy is asked; `position`: of the next token. */
 static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
                       ag_eviction_view *v, ag_error *err) {
@@ -151,13 +179,19 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
         .work = m->tmp.work,
         .values = m->tmp.values,
     };
-    while (v->n_protected < n && v->positions[v->n_protected] < m->params.protected_prefix) {
+    const uint32_t window = window_of(m, layer);
+    while (window && v->n_expired < n && v->positions[v->n_expired] + (uint64_t)window <= position)
+        v->n_expired++;
+    /* Sinks leave a window, too. */
+    while (!v->n_expired && v->n_protected < n &&
+           v->positions[v->n_protected] < m->params.protected_prefix) {
         v->n_protected++;
     }
     /* Also those that would expire before the next compaction. */
     uint64_t reach = (uint64_t)position + m->slack;
-    for (uint32_t s = v->n_protected; s < n && v->positions[s] + (uint64_t)m->trained <= reach;
-         s++) {
+    if (window) reach = 0;
+    for (uint32_t s = v->n_protected + v->n_expired;
+         s < n && v->positions[s] + (uint64_t)m->trained <= reach; s++) {
         v->n_expired++;
     }
     bool settled = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
@@ -180,6 +214,7 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
 static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
                           uint32_t position, ag_error *err) {
     ag_eviction_view v;
+    if (window_of(m, layer) && ag_kv_cache_n_slots(m->cache, layer, head) <= budget) return AG_OK;
     AG_TRY(look(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
@@ -212,10 +247,11 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     size_t bytes = bytes_alone(m->cache);
     double begin = now_s();
     for (uint32_t l = 0; l < kv->n_layers; l++) {
+        if (!is_budgeted(m, l, budget)) continue;
         /* What a set for the whole layer is chosen by is read before a head has moved. */
         AG_TRY(ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l, budget,
                                       err));
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             AG_TRY(cut_head(m, l, h, budget, position, err));
         }
         AG_TRY(ag_gathered_store(&m->gathered, m->cache, l, err));
@@ -230,6 +266,24 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     count(&m->last, &e);
     if (m->params.on_eviction) m->params.on_eviction(m->params.on_eviction_user, &e);
     return AG_OK;
+}
+
+/* ---- windows ---- */
+
+static ag_status compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
+                              uint32_t n_keep, ag_error *err) {
+    ag_cache_manager *m = user;
+    return ag_gathered_compact(&m->gathered, m->cache, layer, head, keep, n_keep, err);
+}
+
+static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
+    ag_cache_manager *m = user;
+    return ag_gathered_store(&m->gathered, m->cache, layer, err);
+}
+
+static ag_status expire(ag_cache_manager *m, uint32_t position, ag_error *err) {
+    const ag_kv_follower sums = {.head = compact_sums, .layer = store_sums, .user = m};
+    return ag_kv_cache_expire_with(m->cache, position, &sums, err);
 }
 
 /* ---- memory ---- */
@@ -266,7 +320,7 @@ static bool pressed(ag_cache_manager *m) {
     if (w->read) w->read(w->user, now, &s);
     else ag_sys_monitor_read(m->monitor, now, &s);
     if (m->hint > s.hint) s.hint = m->hint;
-    bool least = ag_kv_cache_length(m->cache) <= fewest(m) + m->slack;
+    bool least = fullest(m) <= fewest(m) + m->slack;
     size_t held = ag_kv_cache_memory_usage_bytes(m->cache);
     ag_pressure_decision d = ag_pressure_decide(w, &s, now, held, least ? held : 0, &m->pressure);
     m->refuse = d.refuse;
@@ -275,7 +329,7 @@ static bool pressed(ag_cache_manager *m) {
     uint32_t n = ag_eviction_tokens_in(ag_kv_cache_params(m->cache), d.target_bytes);
     if (n < fewest(m)) n = fewest(m);
     if (n < m->live) m->live = n;
-    return ag_kv_cache_length(m->cache) > m->live;
+    return fullest(m) > m->live;
 }
 
 /* A policy that asks the newest query waits for it: the pass that begins now has one. */
@@ -293,7 +347,7 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err) {
     if (!m) return AG_OK;
     m->last = (ag_eviction_tally){0};
-    m->pace = DECODING;
+    m->stage = phase == AG_PHASE_VERIFY ? VERIFY : DECODE;
     m->n_begun = n;
     if (phase != AG_PHASE_PROMPT) return AG_OK;
     if (m->refuse) {
@@ -302,28 +356,27 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
                        "prompt of %zu",
                        ag_kv_cache_length(m->cache), n);
     }
-    uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
-    uint32_t held = ag_kv_cache_length(m->cache);
-    ag_kv_prefill how = m->params.prefill;
-    bool fits = n <= max_slots - held;
+    const uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
+    const ag_kv_prefill how = m->params.prefill;
+    const bool fits = n <= ag_kv_cache_free_slots(m->cache);
     if (how == AG_KV_PREFILL_WHOLE && !fits) {
         return AG_FAIL(err, LIMIT,
                        "a prefill of %zu tokens as a whole does not fit: %u of %u are used "
                        "(max_seq_len)",
-                       n, held, max_slots);
+                       n, ag_kv_cache_length(m->cache), max_slots);
     }
     bool whole = how == AG_KV_PREFILL_WHOLE ||
                  (how == AG_KV_PREFILL_AUTO && m->params.policy->whole_prefill && fits);
-    m->pace = whole ? PREFILL_WHOLE : PREFILL_BOUNDED;
+    m->stage = whole ? PROMPT_WHOLE : PROMPT_BOUNDED;
     return AG_OK;
 }
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
-    if (!m || m->pace != PREFILL_BOUNDED) return smaller(n_left, chunk);
+    if (!m || m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
-    size_t held = ag_kv_cache_length(m->cache), budget = m->live;
+    size_t held = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
     size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
     size_t free = budget > held ? budget - held : 0;
@@ -340,7 +393,7 @@ size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t c
 static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err) {
     if (last < m->trained) return AG_OK;
     if (m->oldest == UINT32_MAX) {
-        m->oldest = ag_kv_cache_oldest(m->cache, m->params.protected_prefix);
+        m->oldest = ag_kv_cache_oldest(m->cache, m->params.protected_prefix, m->trained);
         if (m->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - m->oldest < m->trained) return AG_OK;
@@ -349,15 +402,16 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
 
 /* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
 static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_left) {
+    if (m->stage == VERIFY) return n;
     size_t window = m->params.snapkv_window;
     switch (m->params.policy->importance) {
     case AG_IMPORTANCE_NEWEST:
         return m->due ? n - 1 : n;
     case AG_IMPORTANCE_TOTAL:
-        return m->pace == DECODING ? 0 : n - smaller(n, window);
+        return m->stage == DECODE ? 0 : n - smaller(n, window);
     case AG_IMPORTANCE_WINDOW:
-        if (m->pace == DECODING || (m->pace == PREFILL_BOUNDED && !m->due && n_left)) return n;
-        if (m->pace == PREFILL_BOUNDED) return n - smaller(n, window);
+        if (m->stage == DECODE || (m->stage == PROMPT_BOUNDED && !m->due && n_left)) return n;
+        if (m->stage == PROMPT_BOUNDED) return n - smaller(n, window);
         if (n_left >= window) return n;
         return n - smaller(n, window - n_left);
     case AG_IMPORTANCE_NONE:
@@ -370,10 +424,19 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
 /* The pass begins a new sum rather than adding to one. */
 static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_left) {
     if (m->params.policy->importance == AG_IMPORTANCE_TOTAL) return false;
-    if (m->pace != PREFILL_WHOLE) return true;
+    if (m->stage != PROMPT_WHOLE) return true;
     size_t window = m->params.snapkv_window;
     return m->params.policy->importance == AG_IMPORTANCE_NEWEST || n + n_left >= window ||
            n + n_left == m->n_begun;
+}
+
+/* What earlier passes left due leaves before tokens that may be taken back. A policy that asks the
+ * newest query waits for one as long as they fit. */
+static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_error *err) {
+    const bool newest = m->params.policy->importance == AG_IMPORTANCE_NEWEST;
+    const bool fits = n <= ag_kv_cache_free_slots(m->cache);
+    if (fits && (newest || fullest(m) <= m->live + m->slack)) return AG_OK;
+    return cut(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
@@ -382,11 +445,13 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     if (!m) return AG_OK;
     uint32_t last = position + (uint32_t)n - 1;
     m->n_pass = n;
+    AG_TRY(expire(m, position, err));
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
-    AG_TRY(ag_kv_cache_turn_protected(m->cache, m->inv_freq, last, m->trained, err));
-    size_t limit = m->pace == DECODING ? m->live + m->slack : m->live;
-    m->due = ag_kv_cache_length(m->cache) + n > limit && !(m->pace == PREFILL_WHOLE && n_left);
+    AG_TRY(ag_kv_cache_rerotate(m->cache, m->rope, last, m->trained, err));
+    if (m->stage == VERIFY) AG_TRY(catch_up(m, position, n, err));
+    size_t limit = m->stage == DECODE ? m->live + m->slack : m->live;
+    m->due = fullest(m) + n > limit && !(m->stage == PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
     if (!m->gathered.sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
@@ -397,16 +462,18 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
 
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
-    if (!m) return AG_OK;
-    bool end = m->pace != DECODING && (!n_left || (m->pace == PREFILL_BOUNDED && m->due));
+    if (!m || m->stage == VERIFY) return AG_OK;
+    bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
-        size_t n = m->pace == PREFILL_WHOLE ? m->n_begun : m->n_pass;
+        size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;
         AG_TRY(ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
                                   (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
                                   err));
     }
-    if (!m->due) return AG_OK;
-    ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
-    m->relief_due = false;
-    return cut(m, m->live, position, reason, err);
+    if (m->due) {
+        ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
+        m->relief_due = false;
+        AG_TRY(cut(m, m->live, position, reason, err));
+    }
+    return expire(m, position, err);
 }

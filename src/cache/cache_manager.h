@@ -15,14 +15,13 @@ typedef struct ag_cache_manager ag_cache_manager;
 
 /* Where the attention weights of some queries are added up, for a policy that wants them: those of
  * the rows from row0 on, for slot s of KV head h of a layer at
- * sums[layer * layer_stride + h * head_stride + s]. */
+ * sums[ag_kv_cache_first_head_slot() + h * ag_kv_cache_max_slots() + s]. */
 typedef struct ag_attention_scores {
     float *sums; /* borrowed; NULL: nobody wants them */
-    size_t layer_stride, head_stride;
     size_t row0; /* of the sequence's rows */
     /* Where the backend adds up in its own memory, and `sums` is left alone; else NULL. */
-    ag_buffer *held;        /* borrowed; [n_layers][max_slots][n_kv_heads] */
-    const uint32_t *scored; /* borrowed; [n_layers][n_kv_heads] first slots that have sums */
+    ag_buffer *held;        /* borrowed; per layer [max_slots][n_kv_heads] */
+    const uint32_t *scored; /* borrowed; per layer [n_kv_heads] first slots that have sums */
 } ag_attention_scores;
 
 /* What parameters that name no policy mean. */
@@ -41,19 +40,21 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
 /* Newest tokens that always stay. */
 uint32_t ag_eviction_recent(const ag_eviction_params *p);
 
-/* The cache is borrowed, and so is inv_freq [head_dim / 2] on the host; trained: positions the
- * model was trained for. Everything later needed is allocated here. *out is NULL if nothing ever
- * leaves. */
+/* The cache is borrowed, and so is what rope [n_layers], which is copied, points to; trained:
+ * positions the model was trained for. Everything later needed is allocated here. *out is NULL if
+ * nothing ever leaves. */
 ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *p,
-                                  const float *inv_freq, uint32_t trained, ag_cache_manager **out,
-                                  ag_error *err);
+                                  const ag_rope_table *rope, uint32_t trained,
+                                  ag_cache_manager **out, ag_error *err);
 void ag_cache_manager_destroy(ag_cache_manager *m);
 /* The cache has been cleared. */
 void ag_cache_manager_reset(ag_cache_manager *m);
 /* It has been truncated. */
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 
-/* n tokens are going to be consumed: one is a step of decoding, more are a prefill. */
+/* n tokens are going to be consumed. Those of AG_PHASE_VERIFY, one pass, may be taken back by
+ * truncating to any position from the pass's first on: what is due after them leaves around the
+ * next pass. */
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err);
 /* How many of the n_left tokens the next pass takes, if `chunk` is the most. */
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk);

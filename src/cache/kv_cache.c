@@ -3,76 +3,35 @@
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
+#include "core/buffer_ops.h"
 #include "core/fail.h"
 
 #include <string.h>
-#include <unistd.h>
 
-static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
-
-static ag_status check_params(const ag_kv_params *p, ag_error *err) {
-    enum { MANY = 1 << 20 };
-    if (!p->n_layers || !p->n_kv_heads || !p->head_dim || p->n_layers > MANY ||
-        p->n_kv_heads > MANY || p->head_dim > MANY) {
-        return AG_FAIL(err, INVALID, "KV cache of %u layers, %u heads of %u", p->n_layers,
-                       p->n_kv_heads, p->head_dim);
-    }
-    if (!p->max_slots || p->max_slots > UINT32_MAX / 2) {
-        return AG_FAIL(err, INVALID, "KV cache of %u slots", p->max_slots);
-    }
-    const ag_dtype types[] = {p->k_type, p->v_type};
-    for (int i = 0; i < 2; i++) {
-        if (!ag_dtype_may_be(types[i], AG_DTYPE_CACHE)) {
-            char known[AG_DTYPE_LIST];
-            return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: %s", ag_dtype_name(types[i]),
-                           ag_dtype_list(AG_DTYPE_CACHE, known, sizeof known));
-        }
-        if (p->head_dim % ag_dtype_block(types[i])) {
-            return AG_FAIL(err, UNSUPPORTED,
-                           "KV cache type %s needs a head size that is a multiple "
-                           "of %zu, this model's is %u",
-                           ag_dtype_name(types[i]), ag_dtype_block(types[i]), p->head_dim);
-        }
-    }
-    return AG_OK;
-}
-
-/* False if the whole cache does not fit an address space. */
-static bool lay_out(const ag_kv_params *p, ag_kv_layout *at) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    at->k_row = ag_dtype_row_bytes(p->k_type, p->head_dim);
-    at->v_row = ag_dtype_row_bytes(p->v_type, p->head_dim);
-    size_t rows = (size_t)p->n_kv_heads * AG_KV_BLOCK;
-    at->v_offset = round_up(rows * at->k_row, page);
-    at->p_offset = at->v_offset + round_up(rows * at->v_row, page);
-    at->block_bytes = at->p_offset + round_up(rows * sizeof(uint32_t), page);
-    at->blocks_per_layer = (p->max_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
-    size_t n_blocks = (size_t)at->blocks_per_layer * p->n_layers;
-    return n_blocks < SIZE_MAX / 2 / at->block_bytes;
+static uint32_t blocks_for(uint32_t n_slots) {
+    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
 }
 
 ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_cache **out,
                              ag_error *err) {
     *out = NULL;
-    AG_TRY(check_params(params, err));
     ag_kv_cache *c = ag_calloc(1, sizeof *c);
     if (!c) return AG_FAIL(err, NOMEM, "KV cache");
-    ag_status st = AG_OK;
-    c->params = *params;
     c->backend = be;
-    if (!lay_out(params, &c->at)) {
-        st = AG_FAIL(err, NOMEM, "KV cache of %u slots in %u layers passes the address space",
-                     params->max_slots, params->n_layers);
-        goto done;
-    }
-    size_t n_blocks = (size_t)c->at.blocks_per_layer * params->n_layers;
+    ag_status st =
+        ag_kv_layouts_create(c, params, ag_backend_memory(be)->ops->commits_at_once, err);
+    if (st != AG_OK) goto done;
+    const size_t n_blocks = c->at[params->n_layers].first.block;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
     c->origin = ag_calloc(n_blocks, sizeof *c->origin);
-    c->n_slots = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->n_slots);
-    c->last = ag_calloc((size_t)params->n_layers * params->n_kv_heads, sizeof *c->last);
+    c->n_slots = ag_calloc(c->extent.heads, sizeof *c->n_slots);
+    c->last = ag_calloc(c->extent.heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
-    c->mapped = ag_calloc(c->at.blocks_per_layer, sizeof *c->mapped);
-    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped) {
+    c->mapped = ag_calloc(blocks_for(c->extent.most_slots), sizeof *c->mapped);
+    c->expired = ag_calloc(params->n_layers, sizeof *c->expired);
+    c->keep = ag_calloc(ag_kv_most_window_slots(c) + 1, sizeof *c->keep);
+    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped ||
+        !c->expired || !c->keep) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
@@ -98,63 +57,73 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
     ag_free(c->last);
     ag_free(c->n_blocks);
     ag_free(c->mapped);
+    ag_free(c->expired);
+    ag_free(c->keep);
+    ag_kv_layouts_release(c);
     ag_free(c);
 }
 
 const ag_kv_params *ag_kv_cache_params(const ag_kv_cache *c) { return &c->params; }
 ag_backend *ag_kv_cache_backend(const ag_kv_cache *c) { return c->backend; }
 
+const ag_kv_layer *ag_kv_cache_layer(const ag_kv_cache *c, uint32_t layer) {
+    return layer < c->params.n_layers ? &c->params.layers[layer] : NULL;
+}
+
+uint32_t ag_kv_cache_max_slots(const ag_kv_cache *c, uint32_t layer) {
+    return c->at[layer].max_slots;
+}
+
+size_t ag_kv_cache_first_head(const ag_kv_cache *c, uint32_t layer) {
+    return c->at[layer].first.head;
+}
+
+size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer) {
+    return c->at[layer].first.head_slot;
+}
+
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer) {
-    return c->n_slots + (size_t)layer * c->params.n_kv_heads;
+    return c->n_slots + c->at[layer].first.head;
 }
 
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer) {
-    return c->last + (size_t)layer * c->params.n_kv_heads;
+    return c->last + c->at[layer].first.head;
 }
 
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer) {
     const uint32_t *n = ag_kv_slots_of(c, layer);
     uint32_t longest = 0;
-    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         if (n[h] > longest) longest = n[h];
     }
     return longest;
 }
 
-uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
-    uint32_t longest = 0;
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t n = ag_kv_layer_length(c, l);
-        if (n > longest) longest = n;
-    }
-    return longest;
-}
-
 uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head) {
-    if (layer >= c->params.n_layers || kv_head >= c->params.n_kv_heads) return 0;
+    if (layer >= c->params.n_layers || kv_head >= ag_kv_heads_of(c, layer)) return 0;
     return ag_kv_slots_of(c, layer)[kv_head];
-}
-
-static uint32_t blocks_for(uint32_t n_slots) {
-    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
 }
 
 /* The first block that appending writes to: heads may be of different lengths. */
 static uint32_t first_written(const ag_kv_cache *c, uint32_t layer) {
     const uint32_t *n = ag_kv_slots_of(c, layer);
     uint32_t shortest = n[0];
-    for (uint32_t h = 1; h < c->params.n_kv_heads; h++) {
+    for (uint32_t h = 1; h < ag_kv_heads_of(c, layer); h++) {
         if (n[h] < shortest) shortest = n[h];
     }
     return shortest / AG_KV_BLOCK;
 }
 
+/* n more tokens fit a layer. */
+static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
+    const uint32_t held = ag_kv_layer_length(c, layer), most = c->at[layer].max_slots;
+    if (n <= most - held) return AG_OK;
+    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held, most,
+                   n);
+}
+
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
-    uint32_t held = ag_kv_cache_length(c);
-    if (n > c->params.max_slots - held) {
-        return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %u more do not fit", held,
-                       c->params.max_slots, n);
-    }
+    for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, n, err));
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         uint32_t end = blocks_for(ag_kv_layer_length(c, l) + n);
         AG_TRY(ag_kv_need_blocks(c, l, first_written(c, l), end, err));
@@ -166,11 +135,11 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
     *out = (ag_kv_view){
         .k_type = c->params.k_type,
         .v_type = c->params.v_type,
-        .n_kv_heads = c->params.n_kv_heads,
-        .head_dim = c->params.head_dim,
-        .v_offset = c->at.v_offset,
-        .p_offset = c->at.p_offset,
-        .blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer,
+        .n_kv_heads = c->params.layers[layer].n_kv_heads,
+        .head_dim = c->params.layers[layer].head_dim,
+        .v_offset = c->at[layer].v_offset,
+        .p_offset = c->at[layer].p_offset,
+        .blocks = ag_kv_block_of(c, layer, 0),
         .n_blocks = c->n_blocks[layer],
         .n_slots = ag_kv_slots_of(c, layer),
     };
@@ -178,7 +147,7 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
 
 static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
                                  size_t n, ag_error *err) {
-    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t last = ag_kv_last_of(c, layer)[h];
         if (ag_kv_slots_of(c, layer)[h] && last >= positions[0]) {
             return AG_FAIL(err, INVALID, "position %u is not above the cache's last, %u",
@@ -196,7 +165,7 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
 /* n more slots are written in every head of a layer, whose longest had `held`. */
 static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t held, uint32_t n,
                         const uint32_t *positions) {
-    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         ag_kv_note_positions(c, layer, h, ag_kv_slots_of(c, layer)[h], positions, n);
         ag_kv_slots_of(c, layer)[h] += n;
         ag_kv_last_of(c, layer)[h] = positions[n - 1];
@@ -210,12 +179,9 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
     }
     size_t n = k->shape.dim[0];
-    uint32_t held = ag_kv_layer_length(c, layer);
-    if (n > c->params.max_slots - held) {
-        return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held,
-                       c->params.max_slots, n);
-    }
+    AG_TRY(check_space(c, layer, n, err));
     if (!n) return AG_OK;
+    const uint32_t held = ag_kv_layer_length(c, layer);
     AG_TRY(check_positions(c, layer, positions, n, err));
     uint32_t end = blocks_for(held + (uint32_t)n);
     ag_status st = ag_kv_own_blocks(c, layer, first_written(c, layer), end, err);
@@ -252,7 +218,8 @@ void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
 }
 
 void ag_kv_cache_clear(ag_kv_cache *c) {
-    memset(c->n_slots, 0, (size_t)c->params.n_layers * c->params.n_kv_heads * sizeof *c->n_slots);
+    memset(c->n_slots, 0, c->extent.heads * sizeof *c->n_slots);
+    memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
     c->unrotated.turned_by = 0;
     ag_kv_unrotated_forget(c, 0);
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
@@ -260,9 +227,10 @@ void ag_kv_cache_clear(ag_kv_cache *c) {
 
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
     AG_TRY(ag_kv_share_blocks(to, from, err));
-    size_t n = (size_t)from->params.n_layers * from->params.n_kv_heads;
+    const size_t n = from->extent.heads;
     memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
     memcpy(to->last, from->last, n * sizeof *to->last);
+    memcpy(to->expired, from->expired, from->params.n_layers * sizeof *to->expired);
     ag_kv_copy_positions(to, from);
     return ag_kv_unrotated_copy(to, from, err);
 }
@@ -280,22 +248,10 @@ ag_status ag_kv_cache_fork(ag_kv_cache *c, ag_kv_cache **out, ag_error *err) {
 
 size_t ag_kv_cache_memory_usage_bytes(const ag_kv_cache *c) {
     size_t n = 0;
-    for (uint32_t l = 0; l < c->params.n_layers; l++) n += c->n_blocks[l];
-    return n * c->at.block_bytes;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) n += c->n_blocks[l] * c->at[l].block_bytes;
+    return n;
 }
 
 size_t ag_kv_cache_capacity_bytes(const ag_kv_cache *c) {
-    return (size_t)c->at.blocks_per_layer * c->params.n_layers * c->at.block_bytes;
-}
-
-size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
-    ag_kv_layout at;
-    if (check_params(params, NULL) != AG_OK || !lay_out(params, &at)) return 0;
-    return (size_t)at.blocks_per_layer * params->n_layers * at.block_bytes;
-}
-
-size_t ag_kv_cache_plan_largest(const ag_kv_params *params) {
-    ag_kv_layout at;
-    if (check_params(params, NULL) != AG_OK || !lay_out(params, &at)) return 0;
-    return (size_t)ag_kv_segment_blocks(&at) * params->n_layers * at.block_bytes;
+    return ag_kv_cache_plan_bytes(&c->params);
 }

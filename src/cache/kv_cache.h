@@ -9,6 +9,27 @@
 
 ag_backend *ag_kv_cache_backend(const ag_kv_cache *c); /* borrowed */
 
+/* A layer's heads before there is a cache. */
+ag_kv_layer ag_kv_layer_of(const ag_kv_params *p, uint32_t layer);
+
+/* What layers add up to, and the most that one of them has. */
+typedef struct ag_kv_extent {
+    size_t heads, head_slots, key_values; /* heads; slots in all heads; values of a token's keys */
+    uint32_t most_heads, most_dim, most_slots;
+    size_t most_head_slots;
+} ag_kv_extent;
+ag_kv_extent ag_kv_extent_of(const ag_kv_params *p);
+
+/* Bytes of blocks for n_blocks * 128 tokens in every layer, between steps: in one with a window, at
+ * most those it keeps. SIZE_MAX if they cannot be counted. */
+size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks);
+
+/* Slots that a layer has at most, in each head. */
+uint32_t ag_kv_cache_max_slots(const ag_kv_cache *c, uint32_t layer);
+/* Heads of the layers before, and slots in all their heads. */
+size_t ag_kv_cache_first_head(const ag_kv_cache *c, uint32_t layer);
+size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer);
+
 /* The largest buffer that a full cache takes on a device; 0 if the parameters are invalid. */
 size_t ag_kv_cache_plan_largest(const ag_kv_params *params);
 
@@ -18,6 +39,18 @@ ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out);
+
+/* What else moves when slots leave: told before a head's slots [keep[0], ...] move together, and
+ * after those of a layer's heads have. */
+typedef struct ag_kv_follower {
+    ag_status (*head)(void *user, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
+                      uint32_t n_keep, ag_error *err);
+    ag_status (*layer)(void *user, uint32_t layer, ag_error *err);
+    void *user;
+} ag_kv_follower;
+/* ag_kv_cache_expire with a follower, or NULL. */
+ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
+                                  const ag_kv_follower *follower, ag_error *err);
 
 /* What ag_kv_cache_fork does, into an empty cache of the same parameters. */
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
@@ -33,19 +66,26 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
                                      const uint32_t *positions, ag_error *err);
 /* Bytes of these copies. */
 size_t ag_kv_unrotated_bytes(const ag_kv_params *p);
+/* How a layer rotates its keys: pairs (i, i + n_rotated / 2) of the first n_rotated values, by
+ * position * inv_freq[i]. */
+typedef struct ag_rope_table {
+    const float *inv_freq; /* [n_rotated / 2] on the host, borrowed; NULL: not at all */
+    uint32_t n_rotated;    /* even, at most head_dim */
+} ag_rope_table;
+
 /* Rotates the protected keys of which there are copies, so that none is farther than trained - 1
  * from position `newest`: the first at exactly that distance, the others keeping theirs to it.
- * Their logical positions stay. inv_freq [head_dim / 2]. Costs nothing before position `trained`.
- */
-ag_status ag_kv_cache_turn_protected(ag_kv_cache *c, const float *inv_freq, uint32_t newest,
-                                     uint32_t trained, ag_error *err);
+ * Their logical positions stay. rope [n_layers]. Costs nothing before position `trained`. */
+ag_status ag_kv_cache_rerotate(ag_kv_cache *c, const ag_rope_table *rope, uint32_t newest,
+                               uint32_t trained, ag_error *err);
 
 /* One head's keys as F32 [n_slots, head_dim], rotated as they are kept, and its positions. */
 ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
                                 ag_error *err);
 ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                                      uint32_t *positions, ag_error *err);
-/* The lowest position from n_protected on in any head; UINT32_MAX if there is none. */
-uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected);
+/* The lowest position from n_protected on in any head of the layers that see farther than
+ * `distance`; UINT32_MAX if there is none. */
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected, uint32_t distance);
 
 #endif

@@ -7,48 +7,58 @@
 
 enum { AG_KV_SEGMENTS = 4 };
 
-/* Where the parts of a block lie; every part starts on a page, so that blocks can be given back. */
+/* What the layers before have, all together. */
+typedef struct ag_kv_first {
+    size_t head, block;
+    size_t key_value;             /* values of a token's keys */
+    size_t head_slot;             /* slots in all heads */
+    size_t place[AG_KV_SEGMENTS]; /* blocks in each segment */
+    size_t byte[AG_KV_SEGMENTS];  /* of these */
+} ag_kv_first;
+
+/* Where a layer's slots lie. Every part of a block starts on a page, so that blocks can be given
+ * back. */
 typedef struct ag_kv_layout {
     size_t k_row, v_row; /* bytes of one slot of one head */
     size_t v_offset, p_offset, block_bytes;
-    uint32_t blocks_per_layer;
-    uint32_t segment_blocks; /* blocks of each layer in a segment */
+    uint32_t max_slots, max_blocks;
+    uint32_t window_blocks;  /* most between steps, where the window bounds them; else 0 */
+    uint32_t segment_blocks; /* in each segment but the last */
+    ag_kv_first first;
 } ag_kv_layout;
-
-/* The same on a device, where a segment is taken as a whole. */
-static inline uint32_t ag_kv_segment_blocks(const ag_kv_layout *at) {
-    return (at->blocks_per_layer + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
-}
 
 /* Memory for blocks; kv_segments.c. */
 typedef struct ag_kv_segment ag_kv_segment;
 
 /* The protected prefix as it was before its rotation. */
 typedef struct ag_kv_unrotated {
-    float *keys;        /* owned; [n_layers][n_protected][n_kv_heads * head_dim] */
+    float *keys;        /* owned; per layer [n_protected][n_kv_heads * head_dim] */
     ag_buffer *held;    /* owned; the same where the backend turns them, and then no `keys` */
     uint32_t *slots;    /* owned; with `held`: what ag_kv_turn says */
     bool *known;        /* owned; [n_layers][n_protected] */
-    float *key;         /* owned; [head_dim] on its way into the cache */
+    float *key;         /* owned; of the largest head, on its way into the cache */
     void *row;          /* owned; the same as the cache keeps it */
-    float *cos_sin;     /* owned; [n_protected][head_dim] pairs of one pass */
+    float *cos_sin;     /* owned; [n_protected][n_rotated] pairs of one table and pass */
     uint32_t turned_by; /* positions that the prefix has been moved on by */
 } ag_kv_unrotated;
 
 struct ag_kv_cache {
-    ag_kv_params params;
-    ag_kv_layout at;
+    ag_kv_params params; /* `layers` is there, and owned */
+    ag_kv_layout *at;    /* owned; [n_layers + 1], of the last only what comes before it */
+    ag_kv_extent extent;
     ag_backend *backend; /* borrowed */
     /* Segment s holds the blocks [s * segment_blocks, (s + 1) * segment_blocks) of every layer. One
      * for all where memory is committed by use; else several, there while they hold slots. */
     ag_kv_segment *home[AG_KV_SEGMENTS]; /* where new blocks of this cache lie; NULL: not there */
-    ag_kv_segment **origin; /* [n_layers][blocks_per_layer] where a block lies; NULL: no slots */
+    ag_kv_segment **origin; /* per layer [max_blocks] where a block lies; NULL: no slots */
     ag_kv_block *blocks;    /* the same as kernels see it */
-    uint32_t *n_slots;      /* [n_layers][n_kv_heads] */
-    uint32_t *last;      /* [n_layers][n_kv_heads] position of the newest slot, if there is one */
-    uint32_t *n_blocks;  /* [n_layers] that hold slots */
-    uint32_t *positions; /* owned; [n_layers][n_kv_heads][max_slots]; NULL: read where they lie */
-    uint8_t **mapped;    /* [blocks_per_layer] to write on: host addresses of a layer's blocks */
+    uint32_t *n_slots;      /* per layer [n_kv_heads] */
+    uint32_t *last;         /* the same: position of the newest slot, if there is one */
+    uint32_t *n_blocks;     /* [n_layers] that hold slots */
+    uint32_t *expired;      /* [n_layers] slots of lower positions have left the layer's window */
+    uint32_t *keep;         /* [most slots of a layer that its window bounds] to write on */
+    uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read where they lie */
+    uint8_t **mapped;    /* [most blocks] to write on: host addresses of a layer's blocks */
     ag_kv_unrotated unrotated;
 };
 
@@ -65,7 +75,24 @@ uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] 
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
 
-ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err); /* completes c->at */
+/* kv_layout.c. Checks the parameters; completes c->params, c->at and c->extent. */
+ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,
+                               ag_error *err);
+void ag_kv_layouts_release(ag_kv_cache *c);
+uint32_t ag_kv_blocks_in(const ag_kv_layout *at, uint32_t segment); /* of a layer */
+
+/* kv_window.c. Of the layers whose windows bound what they hold. */
+uint32_t ag_kv_most_window_slots(const ag_kv_cache *c);
+
+/* A block of a layer, as kernels see it. */
+static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    return &c->blocks[c->at[layer].first.block + block];
+}
+static inline uint32_t ag_kv_heads_of(const ag_kv_cache *c, uint32_t layer) {
+    return c->params.layers[layer].n_kv_heads;
+}
+
+ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_segments_release(ag_kv_cache *c);
 /* Makes memory for what ag_kv_own_blocks would need. */
 ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,

@@ -12,24 +12,27 @@
 
 bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                      ag_kv_slot *out) {
-    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
     /* Mapping what is not mapped would take it from the device. */
     if (!ag_buffer_is_mapped(b->buffer)) return false;
     uint8_t *base = (uint8_t *)ag_buffer_map(b->buffer) + b->offset;
     size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    out->k = base + row * c->at.k_row;
-    out->v = base + c->at.v_offset + row * c->at.v_row;
-    out->position = (uint32_t *)(void *)(base + c->at.p_offset) + row;
+    const ag_kv_layout *at = &c->at[layer];
+    out->k = base + row * at->k_row;
+    out->v = base + at->v_offset + row * at->v_row;
+    out->position = (uint32_t *)(void *)(base + at->p_offset) + row;
     return true;
 }
 
 /* Rows of n slots of one block in one part of it, as floats. */
 static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                            uint32_t n, bool values, float *out, ag_error *err) {
-    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
     ag_dtype type = values ? c->params.v_type : c->params.k_type;
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK, count = n * c->params.head_dim;
-    size_t row_bytes = values ? c->at.v_row : c->at.k_row;
+    const ag_kv_layout *lies = &c->at[layer];
+    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    size_t count = (size_t)n * c->params.layers[layer].head_dim;
+    size_t row_bytes = values ? lies->v_row : lies->k_row;
     ag_kv_slot at;
     if (ag_kv_find_slot(c, layer, head, slot, &at)) {
         /* Rows follow one another, and no row ends inside a quantised block. */
@@ -39,7 +42,7 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
     void *rows = ag_malloc(n * row_bytes);
     if (!rows) return AG_FAIL(err, NOMEM, "%u rows of a cache", (unsigned)n);
     ag_status st = ag_buffer_download(rows, b->buffer,
-                                      b->offset + (values ? c->at.v_offset : 0) + row * row_bytes,
+                                      b->offset + (values ? lies->v_offset : 0) + row * row_bytes,
                                       n * row_bytes, err);
     if (st == AG_OK) ag_dequantize_row(type, out, rows, count);
     ag_free(rows);
@@ -53,7 +56,7 @@ ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uin
                        kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
     }
     if (k) AG_TRY(read_rows(c, layer, kv_head, slot, 1, false, k, err));
-    if (k && c->params.hadamard) ag_hadamard(k, 1, c->params.head_dim);
+    if (k && c->params.hadamard) ag_hadamard(k, 1, c->params.layers[layer].head_dim);
     if (v) AG_TRY(read_rows(c, layer, kv_head, slot, 1, true, v, err));
     return AG_OK;
 }
@@ -105,7 +108,7 @@ static void move_parts(void *ctx, size_t begin, size_t end, uint32_t thread) {
 
 /* The host addresses of a layer's blocks into c->mapped; false if the host does not see one. */
 static bool map_blocks(const ag_kv_cache *c, uint32_t layer) {
-    const ag_kv_block *blocks = &c->blocks[(size_t)layer * c->at.blocks_per_layer];
+    const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0);
     for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
         if (!ag_buffer_is_mapped(blocks[b].buffer)) return false;
         c->mapped[b] = (uint8_t *)ag_buffer_map(blocks[b].buffer) + blocks[b].offset;
@@ -128,11 +131,12 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
         ag_kv_move_positions(c, layer, head, keep, n_keep);
         return AG_OK;
     }
+    const ag_kv_layout *at = &c->at[layer];
     const size_t rows = (size_t)head * AG_KV_BLOCK, position = sizeof(uint32_t);
     move_job job = {
-        {{c->mapped, rows * c->at.k_row, c->at.k_row},
-         {c->mapped, c->at.v_offset + rows * c->at.v_row, c->at.v_row},
-         {c->mapped, c->at.p_offset + rows * position, position}},
+        {{c->mapped, rows * at->k_row, at->k_row},
+         {c->mapped, at->v_offset + rows * at->v_row, at->v_row},
+         {c->mapped, at->p_offset + rows * position, position}},
         keep,
         n_keep,
     };
@@ -143,9 +147,12 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
 
 static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep, ag_error *err) {
-    if (layer >= c->params.n_layers || head >= c->params.n_kv_heads) {
-        return AG_FAIL(err, INVALID, "layer %u, KV head %u of a cache of %u by %u", layer, head,
-                       c->params.n_layers, c->params.n_kv_heads);
+    if (layer >= c->params.n_layers) {
+        return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
+    }
+    if (head >= ag_kv_heads_of(c, layer)) {
+        return AG_FAIL(err, INVALID, "KV head %u of %u in layer %u", head, ag_kv_heads_of(c, layer),
+                       layer);
     }
     uint32_t n = ag_kv_slots_of(c, layer)[head];
     for (uint32_t i = 0; i < n_keep; i++) {
@@ -171,7 +178,7 @@ ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
 
 ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
                                 ag_error *err) {
-    uint32_t n = ag_kv_slots_of(c, layer)[kv_head], dim = c->params.head_dim;
+    uint32_t n = ag_kv_slots_of(c, layer)[kv_head], dim = c->params.layers[layer].head_dim;
     for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
         uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
         AG_TRY(read_rows(c, layer, kv_head, slot, rows, false, keys + (size_t)slot * dim, err));
@@ -181,20 +188,23 @@ ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head
 
 ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
     const ag_kv_params *p = &c->params;
+    uint32_t longest = 0;
     for (uint32_t l = 0; l < p->n_layers; l++) {
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+        const uint32_t n = ag_kv_layer_length(c, l);
+        if (n > longest) longest = n;
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             if (ag_kv_slots_of(c, l)[h] < count) {
                 return AG_FAIL(err, INVALID, "%u slots to prune, layer %u head %u holds %u", count,
                                l, h, ag_kv_slots_of(c, l)[h]);
             }
         }
     }
-    uint32_t longest = ag_kv_cache_length(c), *keep = ag_calloc(longest + 1, sizeof *keep);
+    uint32_t *keep = ag_calloc(longest + 1, sizeof *keep);
     if (!keep) return AG_FAIL(err, NOMEM, "a list of %u slots", longest);
     for (uint32_t i = 0; i < longest - count; i++) keep[i] = count + i;
     ag_status st = AG_OK;
     for (uint32_t l = 0; l < p->n_layers && st == AG_OK; l++) {
-        for (uint32_t h = 0; h < p->n_kv_heads && st == AG_OK; h++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l) && st == AG_OK; h++) {
             uint32_t *n = &ag_kv_slots_of(c, l)[h];
             st = move_kept(c, l, h, keep, *n - count, err);
             if (st == AG_OK) *n -= count;
@@ -220,8 +230,16 @@ static ag_status truncate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
 }
 
 ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err) {
+    const uint32_t oldest = ag_kv_cache_oldest_reachable(c);
+    if (!position) memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
+    else if (position < oldest) {
+        return AG_FAIL(err, INVALID,
+                       "position %u to go back to: layers with a window hold what is seen from "
+                       "position %u on, or all can leave (position 0)",
+                       position, oldest);
+    }
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             AG_TRY(truncate_head(c, l, h, position, err));
         }
         ag_kv_give_back_tail(c, l);

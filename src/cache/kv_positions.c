@@ -9,18 +9,16 @@
 #include <string.h>
 
 ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err) {
-    const ag_kv_params *p = &c->params;
     if (!ag_backend_memory(c->backend)->ops->commits_at_once) return AG_OK;
-    const size_t heads = (size_t)p->n_layers * p->n_kv_heads;
-    c->positions = ag_calloc(heads, p->max_slots * sizeof *c->positions);
+    c->positions = ag_calloc(c->extent.head_slots, sizeof *c->positions);
     if (c->positions) return AG_OK;
-    return AG_FAIL(err, NOMEM, "positions of %zu heads of %u slots", heads, p->max_slots);
+    return AG_FAIL(err, NOMEM, "positions of %zu slots", c->extent.head_slots);
 }
 
 /* NULL: they are read where the slots lie. */
 static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     if (!c->positions) return NULL;
-    return c->positions + ((size_t)layer * c->params.n_kv_heads + head) * c->params.max_slots;
+    return c->positions + c->at[layer].first.head_slot + (size_t)head * c->at[layer].max_slots;
 }
 
 void ag_kv_note_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
@@ -37,7 +35,7 @@ void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const u
 
 void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from) {
     for (uint32_t l = 0; l < from->params.n_layers; l++) {
-        for (uint32_t h = 0; h < from->params.n_kv_heads; h++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(from, l); h++) {
             const uint32_t *known = known_of(from, l, h);
             if (known) ag_kv_note_positions(to, l, h, 0, known, ag_kv_slots_of(from, l)[h]);
         }
@@ -51,10 +49,10 @@ ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t he
         memcpy(positions, known + slot, n * sizeof *positions);
         return AG_OK;
     }
-    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+    const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
     size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
     return ag_buffer_download(positions, b->buffer,
-                              b->offset + c->at.p_offset + row * sizeof *positions,
+                              b->offset + c->at[layer].p_offset + row * sizeof *positions,
                               n * sizeof *positions, err);
 }
 
@@ -75,10 +73,12 @@ ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint3
     return AG_OK;
 }
 
-uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected) {
+uint32_t ag_kv_cache_oldest(const ag_kv_cache *c, uint32_t n_protected, uint32_t distance) {
     uint32_t oldest = UINT32_MAX;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        const uint32_t window = c->params.layers[l].window;
+        if (window && window <= distance) continue;
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             uint32_t slot = 0, at;
             do at = ag_kv_cache_position(c, l, h, slot++);
             while (at < n_protected);

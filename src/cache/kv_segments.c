@@ -16,19 +16,25 @@ struct ag_kv_segment {
     uint32_t holders[]; /* [n_layers][blocks of a layer in it] tables that name the block */
 };
 
-static uint32_t blocks_in(const ag_kv_layout *at, uint32_t segment) {
-    uint32_t rest = at->blocks_per_layer - segment * at->segment_blocks;
-    return rest < at->segment_blocks ? rest : at->segment_blocks;
+static uint32_t segment_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    return block / c->at[layer].segment_blocks;
 }
 
 /* The block's number in its segment. */
 static size_t place_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    uint32_t segment = block / c->at.segment_blocks;
-    return (size_t)layer * blocks_in(&c->at, segment) + block % c->at.segment_blocks;
+    const ag_kv_layout *at = &c->at[layer];
+    return at->first.place[segment_of(c, layer, block)] + block % at->segment_blocks;
+}
+
+/* Where it begins there, in bytes. */
+static size_t offset_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+    const ag_kv_layout *at = &c->at[layer];
+    return at->first.byte[segment_of(c, layer, block)] +
+           block % at->segment_blocks * at->block_bytes;
 }
 
 static ag_kv_segment **origin_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    return &c->origin[(size_t)layer * c->at.blocks_per_layer + block];
+    return &c->origin[c->at[layer].first.block + block];
 }
 
 static void release(ag_kv_segment **segment) {
@@ -40,19 +46,19 @@ static void release(ag_kv_segment **segment) {
 }
 
 static ag_status make(const ag_kv_cache *c, uint32_t segment, ag_kv_segment **out, ag_error *err) {
-    size_t n = (size_t)c->params.n_layers * blocks_in(&c->at, segment);
+    const ag_kv_first *all = &c->at[c->params.n_layers].first;
+    const size_t n = all->place[segment];
     ag_kv_segment *s = ag_calloc(1, sizeof *s + n * sizeof *s->holders);
     if (!s) return AG_FAIL(err, NOMEM, "table of %zu KV blocks", n);
     s->refs = 1;
-    ag_status st = ag_memory_alloc(ag_backend_memory(c->backend), n * c->at.block_bytes,
-                                   AG_USAGE_KV, &s->buffer, err);
+    ag_status st = ag_memory_alloc(ag_backend_memory(c->backend), all->byte[segment], AG_USAGE_KV,
+                                   &s->buffer, err);
     if (st != AG_OK) ag_free(s);
     else *out = s;
     return st;
 }
 
-static ag_status need_home(ag_kv_cache *c, uint32_t block, ag_error *err) {
-    uint32_t s = block / c->at.segment_blocks;
+static ag_status need_home(ag_kv_cache *c, uint32_t s, ag_error *err) {
     return c->home[s] ? AG_OK : make(c, s, &c->home[s], err);
 }
 
@@ -61,30 +67,26 @@ static bool commits_at_once(const ag_kv_cache *c) {
 }
 
 ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err) {
-    c->at.segment_blocks = c->at.blocks_per_layer;
-    if (!commits_at_once(c)) return need_home(c, 0, err);
-    c->at.segment_blocks = ag_kv_segment_blocks(&c->at);
-    return AG_OK;
+    return commits_at_once(c) ? AG_OK : need_home(c, 0, err);
 }
 
 /* ---- one block ---- */
 
 /* The cache's table names its home's block, which nobody holds. */
 static void hold(ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    ag_kv_segment *home = c->home[block / c->at.segment_blocks];
-    size_t place = place_of(c, layer, block);
+    ag_kv_segment *home = c->home[segment_of(c, layer, block)];
+    const size_t offset = offset_of(c, layer, block);
     home->refs++;
-    home->holders[place] = 1;
+    home->holders[place_of(c, layer, block)] = 1;
     *origin_of(c, layer, block) = home;
-    c->blocks[(size_t)layer * c->at.blocks_per_layer + block] =
-        (ag_kv_block){.buffer = home->buffer, .offset = place * c->at.block_bytes};
-    ag_buffer_commit(home->buffer, place * c->at.block_bytes, c->at.block_bytes);
+    *ag_kv_block_of(c, layer, block) = (ag_kv_block){.buffer = home->buffer, .offset = offset};
+    ag_buffer_commit(home->buffer, offset, c->at[layer].block_bytes);
 }
 
 /* A segment that goes as a whole need not be given back in parts. */
-static void drop(const ag_kv_cache *c, ag_kv_segment *s, size_t place) {
-    if (!--s->holders[place] && s->refs > s->leaving)
-        ag_buffer_discard(s->buffer, place * c->at.block_bytes, c->at.block_bytes);
+static void drop(const ag_kv_cache *c, ag_kv_segment *s, uint32_t layer, uint32_t block) {
+    if (!--s->holders[place_of(c, layer, block)] && s->refs > s->leaving)
+        ag_buffer_discard(s->buffer, offset_of(c, layer, block), c->at[layer].block_bytes);
     if (s->leaving) s->leaving--;
     release(&s);
 }
@@ -96,18 +98,18 @@ static bool is_shared(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
 
 static ag_status copy_home(ag_kv_cache *c, uint32_t layer, uint32_t block, ag_error *err) {
     ag_kv_segment *from = *origin_of(c, layer, block);
-    ag_kv_segment *home = c->home[block / c->at.segment_blocks];
-    size_t place = place_of(c, layer, block), n = c->at.block_bytes;
+    ag_kv_segment *home = c->home[segment_of(c, layer, block)];
+    const size_t offset = offset_of(c, layer, block), n = c->at[layer].block_bytes;
     ag_tensor dst, src;
-    AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from->buffer, place * n, err));
-    AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(n), home->buffer, place * n, err));
+    AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from->buffer, offset, err));
+    AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(n), home->buffer, offset, err));
     ag_status st = ag_copy_slice(c->backend, &dst, 0, &src, 0, n);
     if (st != AG_OK) {
-        ag_buffer_discard(home->buffer, place * n, n);
+        ag_buffer_discard(home->buffer, offset, n);
         return ag_take_error(c->backend, st, err);
     }
     hold(c, layer, block);
-    drop(c, from, place);
+    drop(c, from, layer, block);
     return AG_OK;
 }
 
@@ -116,7 +118,8 @@ static ag_status copy_home(ag_kv_cache *c, uint32_t layer, uint32_t block, ag_er
 ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
                             ag_error *err) {
     for (uint32_t b = first; b < end; b++) {
-        if (!*origin_of(c, layer, b) || is_shared(c, layer, b)) AG_TRY(need_home(c, b, err));
+        if (*origin_of(c, layer, b) && !is_shared(c, layer, b)) continue;
+        AG_TRY(need_home(c, segment_of(c, layer, b), err));
     }
     return AG_OK;
 }
@@ -134,9 +137,9 @@ ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint3
 
 static void drop_block(ag_kv_cache *c, uint32_t layer, uint32_t block) {
     ag_kv_segment **origin = origin_of(c, layer, block);
-    drop(c, *origin, place_of(c, layer, block));
+    drop(c, *origin, layer, block);
     *origin = NULL;
-    c->blocks[(size_t)layer * c->at.blocks_per_layer + block] = (ag_kv_block){0};
+    *ag_kv_block_of(c, layer, block) = (ag_kv_block){0};
 }
 
 void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep) {
@@ -161,11 +164,11 @@ void ag_kv_segments_release(ag_kv_cache *c) {
 
 void ag_kv_settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
     if (now == before) return;
-    const ag_kv_block *blocks = c->blocks + (size_t)layer * c->at.blocks_per_layer;
+    const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0);
     uint32_t first = now - 1; /* of those that lie one after the other up to the last */
     while (first && blocks[first - 1].buffer == blocks[now - 1].buffer) first--;
     if (before < first) before = first;
-    const size_t begin = blocks[first].offset, size = c->at.block_bytes;
+    const size_t begin = blocks[first].offset, size = c->at[layer].block_bytes;
     ag_buffer_settle(blocks[first].buffer, begin, begin + (before - first) * size,
                      begin + (now - first) * size);
 }
@@ -198,8 +201,7 @@ ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) 
             s->refs++;
             s->holders[place_of(from, l, b)]++;
             *origin_of(to, l, b) = s;
-            size_t i = (size_t)l * from->at.blocks_per_layer + b;
-            to->blocks[i] = from->blocks[i];
+            *ag_kv_block_of(to, l, b) = *ag_kv_block_of(from, l, b);
         }
         to->n_blocks[l] = from->n_blocks[l];
     }
@@ -209,7 +211,9 @@ ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) 
 size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c) {
     size_t n = 0;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t b = 0; b < c->n_blocks[l]; b++) n += is_shared(c, l, b);
+        for (uint32_t b = 0; b < c->n_blocks[l]; b++) {
+            if (is_shared(c, l, b)) n += c->at[l].block_bytes;
+        }
     }
-    return n * c->at.block_bytes;
+    return n;
 }

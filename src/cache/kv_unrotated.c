@@ -13,8 +13,14 @@
 #include <string.h>
 
 /* Floats of a layer's copies. */
-static size_t layer_floats(const ag_kv_params *p) {
-    return (size_t)p->n_protected * p->n_kv_heads * p->head_dim;
+static size_t layer_floats(const ag_kv_cache *c, uint32_t layer) {
+    const ag_kv_layer *is = &c->params.layers[layer];
+    return (size_t)c->params.n_protected * is->n_kv_heads * is->head_dim;
+}
+
+/* Floats of the copies of the layers before. */
+static size_t floats_before(const ag_kv_cache *c, uint32_t layer) {
+    return c->params.n_protected * c->at[layer].first.key_value;
 }
 
 /* The copies lie beside the cache, or on the host with what turning them there needs. */
@@ -22,15 +28,14 @@ static ag_status make_room(ag_kv_cache *c, size_t floats, ag_error *err) {
     const ag_kv_params *p = &c->params;
     ag_kv_unrotated *u = &c->unrotated;
     if (ag_has_kv_turn(c->backend)) {
-        u->slots =
-            ag_calloc((size_t)p->n_layers * p->n_protected, p->n_kv_heads * sizeof *u->slots);
+        u->slots = ag_calloc(c->extent.heads, p->n_protected * sizeof *u->slots);
         if (!u->slots) return AG_FAIL(err, NOMEM, "slots of %u protected tokens", p->n_protected);
         return ag_memory_alloc(ag_backend_memory(c->backend), floats * sizeof *u->keys,
                                AG_USAGE_SCRATCH, &u->held, err);
     }
     u->keys = ag_calloc(floats, sizeof *u->keys);
-    u->key = ag_calloc(p->head_dim, sizeof *u->key);
-    u->row = ag_malloc(c->at.k_row);
+    u->key = ag_calloc(c->extent.most_dim, sizeof *u->key);
+    u->row = ag_malloc(ag_dtype_row_bytes(p->k_type, c->extent.most_dim));
     if (u->keys && u->key && u->row) return AG_OK;
     return AG_FAIL(err, NOMEM, "copies of %zu values of protected keys", floats);
 }
@@ -39,19 +44,19 @@ ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
     const ag_kv_params *p = &c->params;
     if (!p->n_protected) return AG_OK;
     ag_kv_unrotated *u = &c->unrotated;
-    size_t n = (size_t)p->n_layers * p->n_protected, row = (size_t)p->n_kv_heads * p->head_dim;
-    u->known = ag_calloc(n, sizeof *u->known);
-    u->cos_sin = ag_calloc((size_t)p->n_protected * p->head_dim, sizeof *u->cos_sin);
-    if (!u->known || !u->cos_sin || n > SIZE_MAX / sizeof(float) / row) {
+    const size_t values = c->extent.key_values;
+    u->known = ag_calloc((size_t)p->n_layers * p->n_protected, sizeof *u->known);
+    u->cos_sin = ag_calloc((size_t)p->n_protected * c->extent.most_dim, sizeof *u->cos_sin);
+    if (!u->known || !u->cos_sin || p->n_protected > SIZE_MAX / sizeof(float) / values) {
         return AG_FAIL(err, NOMEM, "copies of %u protected tokens in %u layers", p->n_protected,
                        p->n_layers);
     }
-    return make_room(c, n * row, err);
+    return make_room(c, p->n_protected * values, err);
 }
 
 size_t ag_kv_unrotated_bytes(const ag_kv_params *p) {
-    size_t keys = (size_t)p->n_layers * p->n_protected;
-    return keys * ((size_t)p->n_kv_heads * p->head_dim * sizeof(float) + sizeof(bool));
+    const size_t values = ag_kv_extent_of(p).key_values;
+    return p->n_protected * (values * sizeof(float) + p->n_layers * sizeof(bool));
 }
 
 void ag_kv_unrotated_release(ag_kv_cache *c) {
@@ -67,14 +72,14 @@ void ag_kv_unrotated_release(ag_kv_cache *c) {
 /* n bytes of the copies of layer `layer`, and of those behind it, as a tensor. */
 static ag_status part_of(ag_tensor *out, const ag_kv_cache *c, uint32_t layer, size_t first,
                          size_t n, ag_error *err) {
-    const size_t at = (layer * layer_floats(&c->params) + first) * sizeof(float);
+    const size_t at = (floats_before(c, layer) + first) * sizeof(float);
     return ag_tensor_make(out, AG_U8, ag_shape_1d(n), c->unrotated.held, at, err);
 }
 
 ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_error *err) {
     const ag_kv_params *p = &from->params;
     const size_t n = (size_t)p->n_layers * p->n_protected;
-    const size_t bytes = p->n_layers * layer_floats(p) * sizeof(float);
+    const size_t bytes = floats_before(from, p->n_layers) * sizeof(float);
     to->unrotated.turned_by = from->unrotated.turned_by;
     if (!n) return AG_OK;
     memcpy(to->unrotated.known, from->unrotated.known, n * sizeof *to->unrotated.known);
@@ -90,17 +95,17 @@ ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_erro
 
 ag_status ag_kv_unrotated_read(const ag_kv_cache *c, uint32_t layer, float *keys, ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
-    const size_t n = layer_floats(&c->params), bytes = n * sizeof *keys;
-    if (u->held) return ag_buffer_download(keys, u->held, layer * bytes, bytes, err);
-    memcpy(keys, u->keys + layer * n, bytes);
+    const size_t at = floats_before(c, layer), bytes = layer_floats(c, layer) * sizeof *keys;
+    if (u->held) return ag_buffer_download(keys, u->held, at * sizeof *keys, bytes, err);
+    memcpy(keys, u->keys + at, bytes);
     return AG_OK;
 }
 
 ag_status ag_kv_unrotated_write(ag_kv_cache *c, uint32_t layer, const float *keys, ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
-    const size_t n = layer_floats(&c->params), bytes = n * sizeof *keys;
-    if (u->held) return ag_buffer_upload(u->held, layer * bytes, keys, bytes, err);
-    memcpy(u->keys + layer * n, keys, bytes);
+    const size_t at = floats_before(c, layer), bytes = layer_floats(c, layer) * sizeof *keys;
+    if (u->held) return ag_buffer_upload(u->held, at * sizeof *keys, keys, bytes, err);
+    memcpy(u->keys + at, keys, bytes);
     return AG_OK;
 }
 
@@ -117,7 +122,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
                                      const uint32_t *positions, ag_error *err) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
-    const size_t row = (size_t)p->n_kv_heads * p->head_dim;
+    const size_t row = (size_t)p->layers[layer].n_kv_heads * p->layers[layer].head_dim;
     size_t n = 0;
     while (n < k->shape.dim[0] && positions[n] < p->n_protected) n++;
     /* Positions that follow one another lie so in both places. */
@@ -133,7 +138,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
             AG_TRY(
                 ag_take_error(c->backend, ag_copy_slice(c->backend, &dst, 0, &src, 0, bytes), err));
         } else {
-            AG_TRY(ag_buffer_download(u->keys + layer * layer_floats(p) + first, k->buffer, from,
+            AG_TRY(ag_buffer_download(u->keys + floats_before(c, layer) + first, k->buffer, from,
                                       bytes, err));
         }
         for (size_t t = 0; t < run; t++) {
@@ -143,45 +148,42 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
     return AG_OK;
 }
 
-/* out = key at the position whose angles cos_sin holds, as the cache keeps it. */
-static ag_status rotate(ag_kv_cache *c, const float *key, const float *cos_sin, ag_error *err) {
+/* One layer's key at the position whose angles cos_sin holds, as the cache keeps it: u->row. */
+static ag_status rotate(ag_kv_cache *c, uint32_t layer, const float *key, const float *cos_sin,
+                        uint32_t n_rotated, ag_error *err) {
     const ag_kv_params *p = &c->params;
+    const size_t half = n_rotated / 2, dim = p->layers[layer].head_dim;
     float *x = c->unrotated.key;
-    size_t half = p->head_dim / 2, bad;
+    size_t bad;
     for (size_t i = 0; i < half; i++) {
         x[i] = key[i] * cos_sin[2 * i] - key[i + half] * cos_sin[2 * i + 1];
         x[i + half] = key[i + half] * cos_sin[2 * i] + key[i] * cos_sin[2 * i + 1];
     }
-    if (p->hadamard) ag_hadamard(x, 1, p->head_dim);
-    if (ag_quantize_row(p->k_type, c->unrotated.row, x, p->head_dim, AG_ROUND_KV, &bad) == AG_OK) {
+    memcpy(x + n_rotated, key + n_rotated, (dim - n_rotated) * sizeof *x);
+    if (p->hadamard) ag_hadamard(x, 1, dim);
+    if (ag_quantize_row(p->k_type, c->unrotated.row, x, dim, AG_ROUND_KV, &bad) == AG_OK) {
         return AG_OK;
     }
     return AG_FAIL(err, FORMAT, "component %zu of a protected key cannot be kept", bad);
 }
 
-static ag_status turn_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ag_error *err) {
+static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t n_rotated,
+                               ag_error *err) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
+    const size_t dim = p->layers[layer].head_dim, k_row = c->at[layer].k_row;
+    const float *keys = u->keys + floats_before(c, layer);
     for (uint32_t slot = 0; slot < ag_kv_slots_of(c, layer)[head]; slot++) {
         uint32_t position = ag_kv_cache_position(c, layer, head, slot);
         if (position >= p->n_protected) break;
-        size_t at = (size_t)layer * p->n_protected + position;
-        if (!u->known[at]) continue;
+        if (!u->known[(size_t)layer * p->n_protected + position]) continue;
         AG_TRY(ag_kv_own_blocks(c, layer, slot / AG_KV_BLOCK, slot / AG_KV_BLOCK + 1, err));
-        const float *key = u->keys + (at * p->n_kv_heads + head) * p->head_dim;
-        AG_TRY(rotate(c, key, u->cos_sin + (size_t)position * p->head_dim, err));
-        const ag_kv_block *b =
-            &c->blocks[(size_t)layer * c->at.blocks_per_layer + slot / AG_KV_BLOCK];
+        const float *key = keys + ((size_t)position * ag_kv_heads_of(c, layer) + head) * dim;
+        const float *cos_sin = u->cos_sin + (size_t)position * n_rotated;
+        AG_TRY(rotate(c, layer, key, cos_sin, n_rotated, err));
+        const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
         size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-        AG_TRY(
-            ag_buffer_upload(b->buffer, b->offset + row * c->at.k_row, u->row, c->at.k_row, err));
-    }
-    return AG_OK;
-}
-
-static ag_status turn_on_host(ag_kv_cache *c, ag_error *err) {
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) AG_TRY(turn_head(c, l, h, err));
+        AG_TRY(ag_buffer_upload(b->buffer, b->offset + row * k_row, u->row, k_row, err));
     }
     return AG_OK;
 }
@@ -190,7 +192,7 @@ static ag_status turn_on_host(ag_kv_cache *c, ag_error *err) {
 static void list_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t *end) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
-    uint32_t *slots = u->slots + ((size_t)layer * p->n_kv_heads + head) * p->n_protected;
+    uint32_t *slots = u->slots + (c->at[layer].first.head + head) * p->n_protected;
     memset(slots, 0xff, p->n_protected * sizeof *slots);
     for (uint32_t slot = 0; slot < ag_kv_slots_of(c, layer)[head]; slot++) {
         uint32_t position = ag_kv_cache_position(c, layer, head, slot);
@@ -201,49 +203,86 @@ static void list_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t *e
     }
 }
 
-static ag_status turn_in_place(ag_kv_cache *c, ag_error *err) {
+/* Layers [first, end), which are alike: where the backend rotates. */
+static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end, uint32_t n_rotated,
+                                   ag_error *err) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
     uint32_t most = 0;
-    for (uint32_t l = 0; l < p->n_layers; l++) {
-        uint32_t end = 0;
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) list_head(c, l, h, &end);
-        const uint32_t n_blocks = (end + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    for (uint32_t l = first; l < end; l++) {
+        uint32_t behind = 0;
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) list_head(c, l, h, &behind);
+        const uint32_t n_blocks = (behind + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
         AG_TRY(ag_kv_own_blocks(c, l, 0, n_blocks, err));
         if (n_blocks > most) most = n_blocks;
     }
     const ag_kv_turn turn = {
-        .blocks = c->blocks,
+        .blocks = ag_kv_block_of(c, first, 0),
         .n_blocks = most,
-        .blocks_per_layer = c->at.blocks_per_layer,
-        .n_layers = p->n_layers,
-        .n_kv_heads = p->n_kv_heads,
-        .head_dim = p->head_dim,
+        .blocks_per_layer = c->at[first].max_blocks,
+        .n_layers = end - first,
+        .n_kv_heads = p->layers[first].n_kv_heads,
+        .head_dim = p->layers[first].head_dim,
+        .n_rotated = n_rotated,
         .n_positions = p->n_protected,
         .k_type = p->k_type,
         .hadamard = p->hadamard,
         .keys = u->held,
+        .keys_at = floats_before(c, first) * sizeof(float),
         .cos_sin = u->cos_sin,
-        .slots = u->slots,
+        .slots = u->slots + c->at[first].first.head * p->n_protected,
     };
     return most ? ag_take_error(c->backend, ag_turn_keys(c->backend, &turn), err) : AG_OK;
 }
 
-ag_status ag_kv_cache_turn_protected(ag_kv_cache *c, const float *inv_freq, uint32_t newest,
-                                     uint32_t trained, ag_error *err) {
-    const ag_kv_params *p = &c->params;
-    ag_kv_unrotated *u = &c->unrotated;
-    uint32_t by = newest >= trained ? newest - (trained - 1) : 0;
-    if (!p->n_protected || by == u->turned_by) return AG_OK;
-    for (uint32_t i = 0; i < p->n_protected; i++) {
-        for (uint32_t d = 0; d < p->head_dim / 2; d++) {
-            double angle = ((double)i + by) * inv_freq[d];
-            float *at = u->cos_sin + (size_t)i * p->head_dim + 2 * d;
+static ag_status rerotate_on_host(ag_kv_cache *c, uint32_t first, uint32_t end, uint32_t n_rotated,
+                                  ag_error *err) {
+    for (uint32_t l = first; l < end; l++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
+            AG_TRY(rerotate_head(c, l, h, n_rotated, err));
+        }
+    }
+    return AG_OK;
+}
+
+/* The angles of every protected position, moved on. */
+static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t by) {
+    for (uint32_t i = 0; i < c->params.n_protected; i++) {
+        for (uint32_t d = 0; d < t->n_rotated / 2; d++) {
+            double angle = ((double)i + by) * t->inv_freq[d];
+            float *at = c->unrotated.cos_sin + (size_t)i * t->n_rotated + 2 * d;
             at[0] = (float)cos(angle);
             at[1] = (float)sin(angle);
         }
     }
-    AG_TRY(u->held ? turn_in_place(c, err) : turn_on_host(c, err));
+}
+
+/* The layer behind those that are like `layer`. */
+static uint32_t end_of_run(const ag_kv_cache *c, const ag_rope_table *rope, uint32_t layer) {
+    const ag_kv_layer *is = &c->params.layers[layer];
+    uint32_t l = layer + 1;
+    for (; l < c->params.n_layers; l++) {
+        const ag_kv_layer *next = &c->params.layers[l];
+        if (rope[l].inv_freq != rope[layer].inv_freq || next->n_kv_heads != is->n_kv_heads ||
+            rope[l].n_rotated != rope[layer].n_rotated || next->head_dim != is->head_dim ||
+            c->at[l].max_blocks != c->at[layer].max_blocks) {
+            break;
+        }
+    }
+    return l;
+}
+
+ag_status ag_kv_cache_rerotate(ag_kv_cache *c, const ag_rope_table *rope, uint32_t newest,
+                               uint32_t trained, ag_error *err) {
+    ag_kv_unrotated *u = &c->unrotated;
+    uint32_t by = newest >= trained ? newest - (trained - 1) : 0;
+    if (!c->params.n_protected || by == u->turned_by) return AG_OK;
+    for (uint32_t l = 0, end; l < c->params.n_layers; l = end) {
+        end = end_of_run(c, rope, l);
+        if (!rope[l].inv_freq) continue;
+        find_angles(c, &rope[l], by);
+        AG_TRY((u->held ? rerotate_in_place : rerotate_on_host)(c, l, end, rope[l].n_rotated, err));
+    }
     u->turned_by = by;
     return AG_OK;
 }

@@ -15,14 +15,15 @@ typedef struct head_rows {
 
 static head_rows rows_of(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
                          uint32_t n) {
-    const ag_kv_block *b = &c->blocks[(size_t)layer * c->at.blocks_per_layer + block];
+    const ag_kv_block *b = ag_kv_block_of(c, layer, block);
+    const ag_kv_layout *lies = &c->at[layer];
     size_t row = (size_t)head * AG_KV_BLOCK;
     return (head_rows){
         .buffer = b->buffer,
         .n = n,
-        .at = {b->offset + c->at.p_offset + row * sizeof(uint32_t), b->offset + row * c->at.k_row,
-               b->offset + c->at.v_offset + row * c->at.v_row},
-        .bytes = {n * sizeof(uint32_t), n * c->at.k_row, n * c->at.v_row},
+        .at = {b->offset + lies->p_offset + row * sizeof(uint32_t), b->offset + row * lies->k_row,
+               b->offset + lies->v_offset + row * lies->v_row},
+        .bytes = {n * sizeof(uint32_t), n * lies->k_row, n * lies->v_row},
     };
 }
 
@@ -34,15 +35,20 @@ static uint32_t in_block(uint32_t n, uint32_t b) {
 }
 
 /* Of the protected keys of one layer. */
-static size_t unrotated_bytes(const ag_kv_params *p) {
-    return (size_t)p->n_protected * p->n_kv_heads * p->head_dim * sizeof(float);
+static size_t unrotated_bytes(const ag_kv_params *p, uint32_t layer) {
+    const ag_kv_layer is = ag_kv_layer_of(p, layer);
+    return (size_t)p->n_protected * is.n_kv_heads * is.head_dim * sizeof(float);
 }
 
 static void *make_staging(const ag_kv_cache *c, ag_error *err) {
-    size_t row = c->at.k_row > c->at.v_row ? c->at.k_row : c->at.v_row;
-    if (row < sizeof(uint32_t)) row = sizeof(uint32_t);
-    size_t bytes = AG_KV_BLOCK * row, keys = unrotated_bytes(&c->params);
-    if (bytes < keys) bytes = keys;
+    size_t bytes = AG_KV_BLOCK * sizeof(uint32_t);
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        const size_t parts[] = {AG_KV_BLOCK * c->at[l].k_row, AG_KV_BLOCK * c->at[l].v_row,
+                                unrotated_bytes(&c->params, l)};
+        for (int i = 0; i < 3; i++) {
+            if (parts[i] > bytes) bytes = parts[i];
+        }
+    }
     void *staging = ag_malloc(bytes);
     if (!staging) AG_FAIL(err, NOMEM, "%zu bytes of a cache on their way", bytes);
     return staging;
@@ -53,19 +59,23 @@ static void *make_staging(const ag_kv_cache *c, ag_error *err) {
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots) {
-    uint64_t slot = sizeof(uint32_t) + ag_dtype_row_bytes(p->k_type, p->head_dim) +
-                    ag_dtype_row_bytes(p->v_type, p->head_dim);
-    uint64_t n = 0;
-    for (size_t i = 0; i < (size_t)p->n_layers * p->n_kv_heads; i++)
-        n = plus(n, n_slots[i] * slot); /* less than 2^32 * 2^24 */
-    n = plus(n, sizeof(uint32_t) + (uint64_t)p->n_layers * p->n_protected);
-    return plus(n, p->n_layers * unrotated_bytes(p));
+    uint64_t n = sizeof(uint32_t) + (uint64_t)p->n_layers * p->n_protected;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        const ag_kv_layer is = ag_kv_layer_of(p, l);
+        const uint64_t slot = sizeof(uint32_t) + ag_dtype_row_bytes(p->k_type, is.head_dim) +
+                              ag_dtype_row_bytes(p->v_type, is.head_dim);
+        for (uint32_t h = 0; h < is.n_kv_heads; h++)
+            n = plus(n, *n_slots++ * slot); /* less than 2^32 * 2^24 */
+        n = plus(n, unrotated_bytes(p, l) + (is.window ? sizeof(uint32_t) : 0));
+    }
+    return n;
 }
 
 uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
                                  const uint32_t *n_slots) {
     uint64_t n = 0;
-    for (size_t i = 0; g && g->sums && i < (size_t)p->n_layers * p->n_kv_heads; i++)
+    const size_t heads = ag_kv_extent_of(p).heads;
+    for (size_t i = 0; g && g->sums && i < heads; i++)
         n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
     return n;
 }
@@ -75,7 +85,7 @@ uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
 static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_put_fn put,
                             void *user, ag_error *err) {
     for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
             head_rows r = rows_of(c, layer, b, h, in_block(ag_kv_slots_of(c, layer)[h], b));
             for (int part = 0; r.n && part < 3; part++) {
                 AG_TRY(ag_buffer_download(staging, r.buffer, r.at[part], r.bytes[part], err));
@@ -94,6 +104,17 @@ static uint32_t get_u32(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
+/* From which position on layers with a window still hold what they held. */
+static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        uint8_t expired[4];
+        if (!c->params.layers[l].window) continue;
+        put_u32(expired, c->expired[l]);
+        AG_TRY(put(user, expired, sizeof expired, err));
+    }
+    return AG_OK;
+}
+
 static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn put, void *user,
                                 ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
@@ -104,10 +125,9 @@ static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn p
         uint8_t known = u->known[i];
         AG_TRY(put(user, &known, 1, err));
     }
-    const size_t bytes = unrotated_bytes(&c->params);
-    for (uint32_t l = 0; bytes && l < c->params.n_layers; l++) {
+    for (uint32_t l = 0; c->params.n_protected && l < c->params.n_layers; l++) {
         AG_TRY(ag_kv_unrotated_read(c, l, staging, err));
-        AG_TRY(put(user, staging, bytes, err));
+        AG_TRY(put(user, staging, unrotated_bytes(&c->params, l), err));
     }
     return AG_OK;
 }
@@ -119,6 +139,7 @@ ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *
     for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
         st = save_layer(c, l, staging, put, user, err);
     if (st == AG_OK) st = save_unrotated(c, staging, put, user, err);
+    if (st == AG_OK) st = save_windows(c, put, user, err);
     ag_free(staging);
     return st;
 }
@@ -128,8 +149,8 @@ ag_status ag_gathered_save(ag_gathered *g, const ag_kv_cache *cache, ag_put_fn p
     const ag_kv_params *p = ag_kv_cache_params(cache);
     for (uint32_t l = 0; g && g->sums && l < p->n_layers; l++) {
         AG_TRY(ag_gathered_fetch(g, cache, l, err));
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            const float *sums = ag_gathered_of(g, l, h);
+        for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++) {
+            const float *sums = ag_gathered_of(g, cache, l, h);
             AG_TRY(put(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
         }
     }
@@ -184,12 +205,12 @@ static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n
                             ag_error *err) {
     ag_kv_cache *c = in->cache;
     uint32_t most = 0;
-    for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         if (n_slots[h] > most) most = n_slots[h];
     }
     for (uint32_t b = 0; b * AG_KV_BLOCK < most; b++) {
         AG_TRY(ag_kv_own_blocks(c, layer, b, b + 1, err));
-        for (uint32_t h = 0; h < c->params.n_kv_heads; h++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
             uint32_t n = in_block(n_slots[h], b);
             if (n) AG_TRY(load_rows(in, layer, b, h, n, err));
         }
@@ -209,10 +230,26 @@ static ag_status load_unrotated(const loading *in, ag_error *err) {
         AG_TRY(in->get(in->user, &known, 1, err));
         u->known[i] = known != 0;
     }
-    const size_t bytes = unrotated_bytes(p);
-    for (uint32_t l = 0; bytes && l < p->n_layers; l++) {
-        AG_TRY(in->get(in->user, in->staging, bytes, err));
+    for (uint32_t l = 0; p->n_protected && l < p->n_layers; l++) {
+        AG_TRY(in->get(in->user, in->staging, unrotated_bytes(p, l), err));
         AG_TRY(ag_kv_unrotated_write(in->cache, l, in->staging, err));
+    }
+    return AG_OK;
+}
+
+static ag_status load_windows(const loading *in, ag_error *err) {
+    const ag_kv_params *p = &in->cache->params;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        uint8_t expired[4];
+        if (!p->layers[l].window) continue;
+        AG_TRY(in->get(in->user, expired, sizeof expired, err));
+        const uint32_t first = in->cache->expired[l] = get_u32(expired);
+        if (first && (first > in->position || in->position - first < p->layers[l].window - 1)) {
+            return AG_FAIL(err, FORMAT,
+                           "%s: damaged: layer %u, window %u, holds positions from %u on, the "
+                           "sequence stands at %u",
+                           in->name, l, p->layers[l].window, first, in->position);
+        }
     }
     return AG_OK;
 }
@@ -223,8 +260,9 @@ ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t pos
     if (!in.staging) return AG_NOMEM;
     ag_status st = AG_OK;
     for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++)
-        st = load_layer(&in, l, n_slots + (size_t)l * c->params.n_kv_heads, err);
+        st = load_layer(&in, l, n_slots + c->at[l].first.head, err);
     if (st == AG_OK) st = load_unrotated(&in, err);
+    if (st == AG_OK) st = load_windows(&in, err);
     ag_free(in.staging);
     return st;
 }
@@ -240,8 +278,8 @@ ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn g
     const ag_kv_params *p = ag_kv_cache_params(cache);
     for (uint32_t l = 0; g->sums && l < p->n_layers; l++) {
         ag_gathered_replace(g, l);
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            float *sums = ag_gathered_of(g, l, h);
+        for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++) {
+            float *sums = ag_gathered_of(g, cache, l, h);
             AG_TRY(get(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
         }
         AG_TRY(ag_gathered_store(g, cache, l, err));

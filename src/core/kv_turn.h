@@ -11,10 +11,12 @@ typedef struct ag_kv_turn {
     uint32_t n_blocks;         /* that a slot of the list may lie in, of every layer */
     uint32_t blocks_per_layer;
     uint32_t n_layers, n_kv_heads, head_dim, n_positions;
+    uint32_t n_rotated; /* first values of a key that are rotated, even; the others stay */
     ag_dtype k_type;
     bool hadamard;         /* keys are multiplied by core/hadamard.h's matrix at last */
     ag_buffer *keys;       /* [n_layers][n_positions][n_kv_heads][head_dim] F32, not rotated */
-    const float *cos_sin;  /* [n_positions][head_dim / 2] pairs: the angles to rotate by */
+    size_t keys_at;        /* from this byte on */
+    const float *cos_sin;  /* [n_positions][n_rotated / 2] pairs: the angles to rotate by */
     const uint32_t *slots; /* [n_layers][n_kv_heads][n_positions]; UINT32_MAX: not written */
 } ag_kv_turn;
 

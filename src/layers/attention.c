@@ -54,15 +54,15 @@ static ag_attention_seq part_of(const ag_sequence *s, const ag_attention_layer *
         .visible_until = positions + s->row0,
         .visible_from = l->visible_from ? l->visible_from + s->row0 : NULL,
         .score_row0 = s->scores.row0,
-        .score_stride = s->scores.head_stride,
+        .score_stride = ag_kv_cache_max_slots(s->cache, layer),
     };
+    const size_t first = ag_kv_cache_first_head_slot(s->cache, layer);
     if (s->scores.held) {
-        const ag_kv_params *p = ag_kv_cache_params(s->cache);
         part.held_scores = s->scores.held;
-        part.held_at = (size_t)layer * p->max_slots * p->n_kv_heads * sizeof(float);
-        part.scored = s->scores.scored + (size_t)layer * p->n_kv_heads;
+        part.held_at = first * sizeof(float);
+        part.scored = s->scores.scored + ag_kv_cache_first_head(s->cache, layer);
     } else if (s->scores.sums) {
-        part.scores = s->scores.sums + layer * s->scores.layer_stride;
+        part.scores = s->scores.sums + first;
     }
     ag_kv_cache_get_view(s->cache, layer, &part.kv);
     return part;

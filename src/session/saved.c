@@ -29,8 +29,7 @@ static uint64_t get_number(const unsigned char *p, int n_bytes) {
 }
 
 static size_t n_heads(const ag_session *s) {
-    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
-    return (size_t)kv->n_layers * kv->n_kv_heads;
+    return ag_kv_extent_of(ag_kv_cache_params(s->cache)).heads;
 }
 
 /* Of the whole file, if so many slots are in it. */
@@ -102,11 +101,12 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
 
 static uint32_t *slots_of(ag_session *s, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
-    uint32_t *n_slots = ag_calloc(n_heads(s), sizeof *n_slots);
+    uint32_t *n_slots = ag_calloc(n_heads(s), sizeof *n_slots), *next = n_slots;
     if (!n_slots) AG_FAIL(err, NOMEM, "lengths of %zu heads", n_heads(s));
-    for (size_t i = 0; n_slots && i < n_heads(s); i++) {
-        n_slots[i] = ag_kv_cache_n_slots(s->cache, (uint32_t)(i / kv->n_kv_heads),
-                                         (uint32_t)(i % kv->n_kv_heads));
+    for (uint32_t l = 0; n_slots && l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
+            *next++ = ag_kv_cache_n_slots(s->cache, l, h);
+        }
     }
     return n_slots;
 }
@@ -214,15 +214,20 @@ static ag_status check_state(const restoration *r, ag_error *err) {
 }
 
 static ag_status check_slots(const restoration *r, ag_error *err) {
-    const ag_kv_params *kv = ag_kv_cache_params(r->session->cache);
-    for (size_t i = 0; i < n_heads(r->session); i++) {
-        if (r->n_slots[i] > r->state.position) {
-            return AG_FAIL(err, FORMAT, "%s: damaged: %u slots of %u tokens", r->file.path,
-                           r->n_slots[i], r->state.position);
-        }
-        if (r->n_slots[i] > kv->max_slots) {
-            return AG_FAIL(err, LIMIT, "%s: saved with %u slots, this session has %u (max_seq_len)",
-                           r->file.path, r->n_slots[i], kv->max_slots);
+    const ag_kv_cache *cache = r->session->cache;
+    const uint32_t *n = r->n_slots;
+    for (uint32_t l = 0; ag_kv_cache_layer(cache, l); l++) {
+        const uint32_t most = ag_kv_cache_max_slots(cache, l);
+        for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++, n++) {
+            if (*n > r->state.position) {
+                return AG_FAIL(err, FORMAT, "%s: damaged: %u slots of %u tokens", r->file.path, *n,
+                               r->state.position);
+            }
+            if (*n > most) {
+                return AG_FAIL(err, LIMIT,
+                               "%s: saved with %u slots, this session has %u (max_seq_len)",
+                               r->file.path, *n, most);
+            }
         }
     }
     return AG_OK;

@@ -65,6 +65,25 @@ static uint64_t vocabulary_sample(const ag_tokenizer *t) {
     return ag_checksum_value(&sum);
 }
 
+/* Of layers that differ or have windows: each one's heads, their size and the window. */
+static void add_layers(ag_saved_facts *f, const ag_kv_params *kv) {
+    ag_checksum sum;
+    bool differ = false;
+    ag_checksum_begin(&sum);
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        const ag_kv_layer *is = &kv->layers[l], *first = &kv->layers[0];
+        const uint32_t numbers[] = {is->n_kv_heads, is->head_dim, is->window};
+        unsigned char bytes[sizeof numbers];
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            bytes[i] = (unsigned char)(numbers[i / 4] >> (8 * (i % 4)));
+        }
+        ag_checksum_add(&sum, bytes, sizeof bytes);
+        if (is->n_kv_heads != first->n_kv_heads || is->head_dim != first->head_dim || is->window)
+            differ = true;
+    }
+    if (differ) add_sample(f, "layers_of_cache", ag_checksum_value(&sum));
+}
+
 static const char *policy_name(const ag_eviction_params *p) {
     return ag_eviction_is_managed(p) ? p->policy->name : "none";
 }
@@ -97,6 +116,7 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     add(out, "k_rotation", kv->hadamard ? "hadamard" : "none");
     add_name(out, "eviction_policy", policy_name(&s->params.eviction));
     add_number(out, "protected_prefix", kv->n_protected);
+    add_layers(out, kv);
     return AG_OK;
 }
 

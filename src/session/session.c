@@ -16,7 +16,37 @@ ag_session_params ag_session_defaults(void) {
     };
 }
 
-static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params *p) {
+/* What layers keep, kind after kind: for sums over layers their order does not matter. */
+typedef struct layer_list {
+    ag_kv_layer layers[AG_MAX_LAYERS];
+} layer_list;
+
+static ag_kv_layer kv_layer_of(const ag_layer_kind *k) {
+    return (ag_kv_layer){.n_kv_heads = k->n_kv_heads, .head_dim = k->head_dim, .window = k->window};
+}
+
+/* NULL where all layers are alike and see everything. */
+static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list) {
+    uint32_t n = 0;
+    if (info->n_layer_kinds == 1 && !info->layer_kinds[0].window) return NULL;
+    for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
+        const uint32_t end = n + info->layer_kinds[k].n_layers;
+        while (n < end && n < AG_MAX_LAYERS) {
+            list->layers[n++] = kv_layer_of(&info->layer_kinds[k]);
+        }
+    }
+    return list->layers;
+}
+
+/* The same in the order of the model. */
+static void sort_layers(const ag_model *m, layer_list *list) {
+    for (uint32_t l = 0; l < m->info.n_layers; l++) {
+        list->layers[l] = kv_layer_of(&m->info.layer_kinds[m->spec.kind_of[l]]);
+    }
+}
+
+static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params *p,
+                              layer_list *list) {
     bool rotate = p->k_rotation == AG_K_ROTATION_ON ||
                   (p->k_rotation == AG_K_ROTATION_AUTO && p->k_type == AG_Q4_0);
     bool managed = ag_eviction_is_managed(&p->eviction);
@@ -29,6 +59,8 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
         .v_type = p->v_type,
         .n_protected = managed ? p->eviction.protected_prefix : 0,
         .hadamard = rotate,
+        .layers = list_kinds(info, list),
+        .step_rows = p->prefill_chunk,
     };
 }
 
@@ -43,7 +75,8 @@ static ag_status complete_params(const ag_model_info *info, const ag_session_par
     if (out->prefill_chunk > out->max_seq_len) out->prefill_chunk = out->max_seq_len;
     ag_eviction_complete(&out->eviction);
     if (!ag_eviction_is_managed(&out->eviction)) return AG_OK;
-    ag_kv_params kv = kv_params(info, out);
+    layer_list list;
+    ag_kv_params kv = kv_params(info, out, &list);
     uint32_t budget;
     return ag_eviction_budget(&out->eviction, &kv, &budget, err);
 }
@@ -52,7 +85,8 @@ ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_par
                                  ag_session_plan *out, ag_error *err) {
     ag_session_params p;
     AG_TRY(complete_params(info, params, &p, err));
-    ag_kv_params kv = kv_params(info, &p);
+    layer_list list;
+    ag_kv_params kv = kv_params(info, &p, &list);
     ag_workspace_shape ws = ag_model_workspace_shape(info, p.prefill_chunk, 1);
     *out = (ag_session_plan){
         .kv_bytes = ag_kv_cache_plan_bytes(&kv),
@@ -66,7 +100,8 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
                                   size_t *out, ag_error *err) {
     ag_session_params p;
     AG_TRY(complete_params(info, params, &p, err));
-    ag_kv_params kv = kv_params(info, &p);
+    layer_list list;
+    ag_kv_params kv = kv_params(info, &p, &list);
     ag_workspace_shape ws = ag_model_workspace_shape(info, p.prefill_chunk, 1);
     const size_t segment = ag_kv_cache_plan_largest(&kv), activations = ag_workspace_bytes(&ws);
     *out = segment > activations ? segment : activations;
@@ -88,16 +123,34 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
 /* What attention needs for a full cache, so that decoding takes nothing more. */
 static ag_status reserve_attention(const ag_session *s, ag_error *err) {
     const ag_model_info *info = &s->model->info;
-    const ag_attention_room room = {
-        .n_heads = info->n_heads,
-        .n_kv_heads = info->n_kv_heads,
-        .head_dim = info->head_dim,
-        .n_slots = s->params.max_seq_len,
-        .n_rows = s->params.prefill_chunk,
-        .n_seqs = 1,
-    };
     ag_backend *be = s->model->backend;
-    return ag_take_error(be, ag_attention_reserve(be, &room), err);
+    for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
+        const ag_attention_room room = {
+            .n_heads = info->layer_kinds[k].n_heads,
+            .n_kv_heads = info->layer_kinds[k].n_kv_heads,
+            .head_dim = info->layer_kinds[k].head_dim,
+            .n_slots = ag_kv_extent_of(ag_kv_cache_params(s->cache)).most_slots,
+            .n_rows = s->params.prefill_chunk,
+            .n_seqs = 1,
+        };
+        AG_TRY(ag_take_error(be, ag_attention_reserve(be, &room), err));
+    }
+    return AG_OK;
+}
+
+static ag_status make_manager(ag_session *s, ag_error *err) {
+    const ag_model *m = s->model;
+    ag_rope_table *rope = ag_calloc(m->info.n_layers, sizeof *rope);
+    if (!rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", m->info.n_layers);
+    for (uint32_t l = 0; l < m->info.n_layers; l++) {
+        const uint32_t table = ag_spec_layer(&m->spec, l)->rope;
+        rope[l] =
+            (ag_rope_table){ag_tensor_f32(&m->inv_freq[table]), m->spec.ropes[table].n_rotated};
+    }
+    ag_status st = ag_cache_manager_create(s->cache, &s->params.eviction, rope,
+                                           m->info.max_positions, &s->manager, err);
+    ag_free(rope);
+    return st;
 }
 
 ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag_session **out,
@@ -109,12 +162,11 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     if (!s) return AG_FAIL(err, NOMEM, "session");
     s->model = model;
     s->params = p;
-    ag_kv_params kv = kv_params(&model->info, &p);
+    layer_list list;
+    ag_kv_params kv = kv_params(&model->info, &p, &list);
+    if (kv.layers) sort_layers(model, &list);
     ag_status st = ag_kv_cache_create(model->backend, &kv, &s->cache, err);
-    if (st == AG_OK) {
-        st = ag_cache_manager_create(s->cache, &p.eviction, ag_tensor_f32(&model->inv_freq[0]),
-                                     model->info.max_positions, &s->manager, err);
-    }
+    if (st == AG_OK) st = make_manager(s, err);
     if (st == AG_OK) st = ag_model_reserve(model, p.prefill_chunk, 1, err);
     if (st == AG_OK) st = make_logits(s, err);
     if (st == AG_OK) st = reserve_attention(s, err);
@@ -168,9 +220,11 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
                        s->position);
     }
     if (position == s->position) return AG_OK;
-    AG_TRY(ag_kv_cache_truncate(s->cache, position, err));
+    ag_status st = ag_kv_cache_truncate(s->cache, position, err);
+    if (st == AG_INVALID) return st; /* nothing has changed */
     s->logits.place = AG_LOGITS_NOWHERE;
     s->prompt_left = 0;
+    AG_TRY(st);
     ag_cache_manager_truncate(s->manager, position);
     s->position = position;
     return AG_OK;
@@ -229,7 +283,7 @@ ag_pressure ag_session_memory_pressure(const ag_session *s) {
 
 uint32_t ag_session_capacity_left(const ag_session *s) {
     if (s->manager) return (uint32_t)INT32_MAX - s->position;
-    uint32_t slots = s->params.max_seq_len - ag_kv_cache_length(s->cache);
+    uint32_t slots = ag_kv_cache_free_slots(s->cache);
     uint32_t positions =
         s->position < s->model->info.max_positions ? s->model->info.max_positions - s->position : 0;
     return slots < positions ? slots : positions;

@@ -22,6 +22,10 @@ ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n
         return AG_FAIL(err, LIMIT, "position %u + %zu tokens exceeds the limit of 2^31 - 1",
                        s->position, n);
     }
+    if (n > left && left < ag_kv_cache_free_slots(s->cache)) {
+        return AG_FAIL(err, LIMIT, "position %u + %zu tokens exceeds the model's %u positions",
+                       s->position, n, s->model->info.max_positions);
+    }
     if (n > left) {
         return AG_FAIL(err, LIMIT, "%zu tokens do not fit: %u of %u are used (max_seq_len)", n,
                        s->params.max_seq_len - left, s->params.max_seq_len);
@@ -44,6 +48,11 @@ static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err)
         if (item->sampler && (!item->chosen || item->logits == AG_LOGITS_NONE)) {
             return AG_FAIL(err, INVALID, "item %zu has a sampler, but no %s", i,
                            item->chosen ? "logits to choose from" : "place for what it chooses");
+        }
+        if (item->n > item->session->params.prefill_chunk) {
+            return AG_FAIL(err, LIMIT,
+                           "item %zu brings %zu tokens, a step takes %u (prefill_chunk)", i,
+                           item->n, item->session->params.prefill_chunk);
         }
         AG_TRY(ag_session_check_ids(item->session, item->ids, item->n, err));
     }
@@ -274,6 +283,13 @@ static bool take_cancel(const ag_step_item *items, size_t n) {
     return any;
 }
 
+/* After a step, whose tokens are consumed. */
+static ag_status make_space(ag_session *s, ag_phase phase, size_t n_left, ag_error *err) {
+    if (s->manager) return ag_cache_manager_after(s->manager, s->position, n_left, err);
+    if (phase == AG_PHASE_VERIFY) return AG_OK; /* the draft may be taken back */
+    return ag_kv_cache_expire(s->cache, s->position, err);
+}
+
 static ag_status finish(const ag_step_item *items, size_t n, ag_error *err) {
     ag_status st = AG_OK;
     for (size_t i = 0; i < n; i++) {
@@ -281,7 +297,7 @@ static ag_status finish(const ag_step_item *items, size_t n, ag_error *err) {
         const size_t left = n_following(&items[i]);
         s->position += (uint32_t)items[i].n;
         s->prompt_left = left;
-        const ag_status done = ag_cache_manager_after(s->manager, s->position, left, err);
+        const ag_status done = make_space(s, items[i].phase, left, err);
         if (st == AG_OK) st = done;
     }
     return st;

@@ -285,21 +285,22 @@ static void the_protected_prefix_follows_at_the_trained_distance(void **state) {
     const float tolerance[] = {1e-5f, 1e-3f, 0.01f, 0.2f};
     float inv_freq[DIM / 2];
     angles(inv_freq);
+    const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
     for (size_t t = 0; t < 8; t++) {
         ag_kv_params p = small(types[t / 2], types[t / 2]);
         p.n_protected = 4;
         p.hadamard = t % 2;
         ag_kv_cache *c = make_cache(p);
         append(c, 0, 20);
-        assert_int_equal(ag_kv_cache_turn_protected(c, inv_freq, 99, 100, NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_rerotate(c, rope, 99, 100, NULL), AG_OK);
         if (!p.hadamard) check_slot(c, 1, 2, 3, 3, tolerance[t / 2]);
         for (uint32_t newest = 100; newest < 5000; newest += 61) {
-            assert_int_equal(ag_kv_cache_turn_protected(c, inv_freq, newest, 100, NULL), AG_OK);
+            assert_int_equal(ag_kv_cache_rerotate(c, rope, newest, 100, NULL), AG_OK);
             if (!p.hadamard) check_turned(c, newest - 99, tolerance[t / 2]);
         }
         if (p.hadamard) { /* the rows that were appended here are not */
             float k[DIM], want[DIM];
-            assert_int_equal(ag_kv_cache_turn_protected(c, inv_freq, 5000, 100, NULL), AG_OK);
+            assert_int_equal(ag_kv_cache_rerotate(c, rope, 5000, 100, NULL), AG_OK);
             assert_int_equal(ag_kv_cache_read(c, 1, 1, 2, k, NULL, NULL), AG_OK);
             for (uint32_t i = 0; i < DIM; i++) want[i] = value_of(1, 1, 2, i);
             rotate(want, 2 + 4901, inv_freq);

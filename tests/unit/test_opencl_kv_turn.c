@@ -20,6 +20,7 @@ enum { LAYERS = 3, HEADS = 2, DIM = 64, SLOTS = 600, TRAINED = 100, BOTH = 2 };
 static forwarder_controls *forwarder;
 static ag_backend *backends[BOTH]; /* the CPU, the device */
 static float inv_freq[DIM / 2];
+static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}, {inv_freq, DIM}};
 
 typedef struct pair {
     ag_kv_cache *of[BOTH];
@@ -78,8 +79,7 @@ static void append(pair *r, uint32_t first, uint32_t n) {
 
 static void turn(pair *r, uint32_t newest) {
     for (int i = 0; i < BOTH; i++) {
-        assert_int_equal(ag_kv_cache_turn_protected(r->of[i], inv_freq, newest, TRAINED, NULL),
-                         AG_OK);
+        assert_int_equal(ag_kv_cache_rerotate(r->of[i], rope, newest, TRAINED, NULL), AG_OK);
     }
 }
 
@@ -263,8 +263,7 @@ static void every_call_of_a_turn_may_fail(void **state) {
         forwarder->n_calls = 0;
         forwarder->failed = NULL;
         forwarder->fail_at = n;
-        ag_status st =
-            ag_kv_cache_turn_protected(r.of[1], inv_freq, 200 + (uint32_t)n, TRAINED, &err);
+        ag_status st = ag_kv_cache_rerotate(r.of[1], rope, 200 + (uint32_t)n, TRAINED, &err);
         forwarder->fail_at = 0;
         more = forwarder->failed != NULL;
         assert_true(more ? st != AG_OK && err.msg[0] : st == AG_OK);

@@ -23,6 +23,7 @@ static forwarder_controls *forwarder;
 static ag_backend *backends[BOTH]; /* the CPU, the device */
 static ag_buffer *room[BOTH][4];   /* k, v, q, out of a pass */
 static float inv_freq[DIM / 2];
+static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
 
 /* One sequence, with its cache and manager on both. */
 typedef struct sequence {
@@ -57,7 +58,7 @@ static sequence begin_sequence(const ag_eviction_policy *policy, ag_dtype type) 
     for (int i = 0; i < BOTH; i++) {
         assert_int_equal(ag_kv_cache_create(backends[i], &p, &s.cache[i], NULL), AG_OK);
         assert_int_equal(
-            ag_cache_manager_create(s.cache[i], &e, inv_freq, TRAINED, &s.manager[i], NULL), AG_OK);
+            ag_cache_manager_create(s.cache[i], &e, rope, TRAINED, &s.manager[i], NULL), AG_OK);
     }
     return s;
 }
@@ -101,19 +102,18 @@ static ag_status run_layer(sequence *s, int which, uint32_t layer, const uint32_
     ag_status st = ag_kv_cache_keep_unrotated(c, layer, &t[0], positions, err);
     if (st == AG_OK) st = ag_kv_cache_update(c, layer, &t[0], &t[1], positions, err);
     if (st != AG_OK) return st;
-    ag_attention_seq seq = {.n_rows = n,
-                            .visible_until = positions,
-                            .score_row0 = scores->row0,
-                            .score_stride = scores->head_stride};
+    ag_attention_seq seq = {
+        .n_rows = n, .visible_until = positions, .score_row0 = scores->row0, .score_stride = SLOTS};
     if (scores->held) {
         seq.held_scores = scores->held;
         seq.held_at = (size_t)layer * SLOTS * HEADS * sizeof(float);
         seq.scored = scores->scored + (size_t)layer * HEADS;
     } else if (scores->sums) {
-        seq.scores = scores->sums + layer * scores->layer_stride;
+        seq.scores = scores->sums + (size_t)layer * HEADS * SLOTS;
     }
     ag_kv_cache_get_view(c, layer, &seq.kv);
-    st = ag_attention(be, &t[3], &t[2], &seq, 1, &(ag_attention_params){.scale = 1 / sqrtf(DIM)});
+    const ag_attention_params params = {.scale = 1 / sqrtf(DIM)};
+    st = ag_attention(be, &t[3], &t[2], &seq, 1, &params);
     return ag_take_error(be, st, err);
 }
 

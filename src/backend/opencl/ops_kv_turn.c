@@ -41,12 +41,14 @@ static ag_status turn_run(ag_cl_backend *cl, const ag_kv_turn *t, uint32_t block
     ag_cl_arg_u32(&l, run->layer0);
     ag_cl_arg_u32(&l, block);
     ag_cl_arg_buffer(&l, t->keys);
+    ag_cl_arg_u64(&l, t->keys_at / sizeof(float));
     ag_cl_arg_staged(&l, t->slots, t->n_layers * keys * sizeof *t->slots);
-    ag_cl_arg_staged(&l, t->cos_sin, (size_t)t->n_positions * t->head_dim * sizeof *t->cos_sin);
+    ag_cl_arg_staged(&l, t->cos_sin, (size_t)t->n_positions * t->n_rotated * sizeof *t->cos_sin);
     ag_cl_arg_u32(&l, (uint32_t)t->k_type);
     ag_cl_arg_u32(&l, t->n_kv_heads);
     ag_cl_arg_u32(&l, t->n_positions);
     ag_cl_arg_u32(&l, t->head_dim);
+    ag_cl_arg_u32(&l, t->n_rotated);
     ag_cl_arg_u32(&l, (uint32_t)piece);
     ag_cl_arg_f32(&l, 1 / sqrtf((float)piece));
     ag_cl_arg_local(&l, t->head_dim * sizeof(float));

@@ -19,10 +19,13 @@ void ag_eviction_complete(ag_eviction_params *p) {
 bool ag_eviction_is_managed(const ag_eviction_params *p) { return p->policy && p->policy->plan; }
 
 uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes) {
-    ag_kv_params one = *kv;
-    one.max_slots = AG_KV_BLOCK;
-    size_t block = ag_kv_cache_plan_bytes(&one), n = block ? bytes / block : 0;
-    return n > UINT32_MAX / AG_KV_BLOCK ? UINT32_MAX : (uint32_t)n * AG_KV_BLOCK;
+    uint32_t fits = 0, too_many = UINT32_MAX / AG_KV_BLOCK + 1; /* blocks in each layer */
+    while (too_many - fits > 1) {
+        const uint32_t n = fits + (too_many - fits) / 2;
+        if (ag_kv_bytes_of_tokens(kv, n) <= bytes) fits = n;
+        else too_many = n;
+    }
+    return too_many > UINT32_MAX / AG_KV_BLOCK ? UINT32_MAX : fits * AG_KV_BLOCK;
 }
 
 static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *tokens,

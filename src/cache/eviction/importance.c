@@ -28,20 +28,20 @@ enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_cache *cache, ag_error *err) {
-    const ag_kv_params *kv = ag_kv_cache_params(cache);
-    size_t n = kv->max_slots;
+    const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
+    size_t n = e.most_slots;
     bool keys = policy->importance == AG_IMPORTANCE_KEYS;
     s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
     if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
-    if (s->n_workers > kv->n_kv_heads) s->n_workers = kv->n_kv_heads;
+    if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
     s->keep = resident(n, sizeof *s->keep);
     s->work = resident(n, sizeof *s->work);
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
-    s->importance = resident(keys ? n * kv->n_kv_heads : n, sizeof *s->importance);
+    s->importance = resident(keys ? e.most_head_slots : n, sizeof *s->importance);
     if (keys && looks_in_place(policy, cache)) keys = false;
-    if (keys) s->keys = resident(n * kv->head_dim, s->n_workers * sizeof *s->keys);
-    if (keys) s->mean = resident(kv->head_dim, s->n_workers * sizeof *s->mean);
+    if (keys) s->keys = resident(n * e.most_dim, s->n_workers * sizeof *s->keys);
+    if (keys) s->mean = resident(e.most_dim, s->n_workers * sizeof *s->mean);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
         (!keys || (s->keys && s->mean))) {
         return AG_OK;
@@ -51,13 +51,14 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
     const ag_eviction_scratch *s = NULL;
-    size_t n = kv->max_slots, heads = kv->n_kv_heads;
+    const ag_kv_extent e = ag_kv_extent_of(kv);
+    const size_t n = e.most_slots;
     size_t lists = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
     if (policy->importance != AG_IMPORTANCE_KEYS) return n * (lists + sizeof *s->importance);
-    const size_t all = n * (lists + heads * sizeof *s->importance);
+    const size_t all = n * lists + e.most_head_slots * sizeof *s->importance;
     if (policy->from_keys == ag_eviction_keydiff.from_keys) return all; /* no backend needs more */
-    size_t workers = heads < MOST_WORKERS ? heads : MOST_WORKERS;
-    return all + workers * kv->head_dim * (n * sizeof *s->keys + sizeof *s->mean);
+    size_t workers = e.most_heads < MOST_WORKERS ? e.most_heads : MOST_WORKERS;
+    return all + workers * e.most_dim * (n * sizeof *s->keys + sizeof *s->mean);
 }
 
 void ag_eviction_scratch_release(ag_eviction_scratch *s) {
@@ -76,11 +77,11 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 static ag_status mean_of_heads(ag_eviction_scratch *s, ag_gathered *g, const ag_kv_cache *cache,
                                uint32_t layer, ag_error *err) {
     AG_TRY(ag_gathered_fetch(g, cache, layer, err));
-    uint32_t n_heads = ag_kv_cache_params(cache)->n_kv_heads;
+    uint32_t n_heads = ag_kv_cache_layer(cache, layer)->n_kv_heads;
     uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
     for (uint32_t slot = 0; slot < n; slot++) {
         double sum = 0;
-        for (uint32_t h = 0; h < n_heads; h++) sum += ag_gathered_of(g, layer, h)[slot];
+        for (uint32_t h = 0; h < n_heads; h++) sum += ag_gathered_of(g, cache, layer, h)[slot];
         s->importance[slot] = (float)(sum / n_heads);
     }
     return AG_OK;
@@ -92,7 +93,7 @@ static ag_status look_in_place(const ag_eviction_scratch *s, const ag_kv_cache *
     ag_kv_view view;
     ag_kv_cache_get_view(cache, layer, &view);
     return ag_take_error(
-        be, ag_score_keys(be, &view, s->importance, ag_kv_cache_params(cache)->max_slots), err);
+        be, ag_score_keys(be, &view, s->importance, ag_kv_cache_max_slots(cache, layer)), err);
 }
 
 typedef struct keys_job {
@@ -109,17 +110,18 @@ typedef struct keys_job {
 static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
     const ag_eviction_scratch *s = job->s;
-    const ag_kv_params *kv = ag_kv_cache_params(job->cache);
+    const ag_kv_layer *is = ag_kv_cache_layer(job->cache, job->layer);
+    const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
     (void)thread;
     for (size_t w = begin; w < end; w++) {
-        float *keys = s->keys + w * kv->max_slots * kv->head_dim;
-        float *mean = s->mean + w * kv->head_dim;
-        for (uint32_t h = (uint32_t)w; h < kv->n_kv_heads; h += s->n_workers) {
+        float *keys = s->keys + w * max_slots * is->head_dim;
+        float *mean = s->mean + w * is->head_dim;
+        for (uint32_t h = (uint32_t)w; h < is->n_kv_heads; h += s->n_workers) {
             ag_status st = ag_kv_cache_read_keys(job->cache, job->layer, h, keys, job->err);
             if (st != AG_OK) job->status = st;
             if (st != AG_OK) return;
             job->policy->from_keys(keys, ag_kv_cache_n_slots(job->cache, job->layer, h),
-                                   kv->head_dim, s->importance + (size_t)h * kv->max_slots, mean);
+                                   is->head_dim, s->importance + h * max_slots, mean);
         }
     }
 }
@@ -130,7 +132,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_gathered *g,
     const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
     if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
     uint32_t longest = 0;
-    for (uint32_t h = 0; h < ag_kv_cache_params(cache)->n_kv_heads; h++) {
+    for (uint32_t h = 0; h < ag_kv_cache_layer(cache, layer)->n_kv_heads; h++) {
         uint32_t n = ag_kv_cache_n_slots(cache, layer, h);
         if (n > longest) longest = n;
     }
@@ -152,12 +154,12 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_gathered *g, const ag_evic
     case AG_IMPORTANCE_WINDOW:
     case AG_IMPORTANCE_TOTAL:
         AG_TRY(ag_gathered_fetch(g, cache, layer, err));
-        memcpy(importance, ag_gathered_of(g, layer, head), v->n_slots * sizeof *importance);
+        memcpy(importance, ag_gathered_of(g, cache, layer, head), v->n_slots * sizeof *importance);
         break;
     case AG_IMPORTANCE_NEWEST: /* the layer's is there */
         break;
     case AG_IMPORTANCE_KEYS: /* so is the head's */
-        importance += (size_t)head * ag_kv_cache_params(cache)->max_slots;
+        importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
         break;
     }
     /* A number that cannot be compared would leave no order. */

@@ -7,13 +7,12 @@
 
 /* Attention that each slot received, moving with the slots. */
 typedef struct ag_gathered {
-    float *sums; /* owned; [n_layers][n_kv_heads][max_slots]; NULL if the policy wants none */
-    size_t layer_stride, head_stride;
+    float *sums;       /* owned; per layer [n_kv_heads][max_slots]; NULL if the policy wants none */
     uint32_t position; /* slots of lower positions were there when it was settled */
     /* Where the backend adds attention up; `sums` are then those of one layer on the host. */
-    ag_buffer *held;  /* owned; [n_layers][max_slots][n_kv_heads] */
+    ag_buffer *held;  /* owned; per layer [max_slots][n_kv_heads] */
     float *rows;      /* owned; those of a layer on their way */
-    uint32_t *scored; /* owned; [n_layers][n_kv_heads] first slots with sums; others' are 0 */
+    uint32_t *scored; /* owned; per layer [n_kv_heads] first slots with sums; others' are 0 */
     uint32_t layer;   /* whose sums are on the host; UINT32_MAX: nobody's */
     bool changed;     /* there */
     bool counting;    /* in the last pass attention was added */
@@ -41,7 +40,8 @@ ag_status ag_gathered_fetch(ag_gathered *g, const ag_kv_cache *cache, uint32_t l
 /* Instead, where all of them are going to be written. */
 void ag_gathered_replace(ag_gathered *g, uint32_t layer);
 /* A head's, once they are fetched: borrowed. */
-float *ag_gathered_of(const ag_gathered *g, uint32_t layer, uint32_t head);
+float *ag_gathered_of(const ag_gathered *g, const ag_kv_cache *cache, uint32_t layer,
+                      uint32_t head);
 /* After the layer's slots have moved, or its sums have changed. */
 ag_status ag_gathered_store(ag_gathered *g, const ag_kv_cache *cache, uint32_t layer,
                             ag_error *err);
@@ -49,10 +49,11 @@ ag_status ag_gathered_store(ag_gathered *g, const ag_kv_cache *cache, uint32_t l
 /* What planning needs to write on: one head's worth, but for KEYS, whose heads are looked at by
  * several workers at once. */
 typedef struct ag_eviction_scratch {
-    uint32_t *keep, *work, *positions; /* [max_slots] */
+    /* For the layers of most slots, heads and values: */
+    uint32_t *keep, *work, *positions; /* [slots] */
     float *values;                     /* the same */
-    float *importance;                 /* [max_slots]; KEYS: [n_kv_heads][max_slots] */
-    float *keys, *mean; /* KEYS: [n_workers][max_slots][head_dim], [n_workers][head_dim] */
+    float *importance;                 /* [slots]; KEYS: [heads][slots] */
+    float *keys, *mean;                /* KEYS: [n_workers][slots][dim], [n_workers][dim] */
     uint32_t n_workers;
 } ag_eviction_scratch;
 

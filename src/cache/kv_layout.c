@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the slots of each layer lie, and what that takes, before there is a cache and in one. */
+#include "cache/kv_cache_impl.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+ag_kv_layer ag_kv_layer_of(const ag_kv_params *p, uint32_t layer) {
+    if (p->layers) return p->layers[layer];
+    return (ag_kv_layer){.n_kv_heads = p->n_kv_heads, .head_dim = p->head_dim};
+}
+
+/* ---- parameters ---- */
+
+static ag_status check_layer(const ag_kv_params *p, uint32_t layer, ag_error *err) {
+    enum { LIMIT = 1 << 20 };
+    const ag_kv_layer at = ag_kv_layer_of(p, layer);
+    if (!at.n_kv_heads || !at.head_dim || at.n_kv_heads > LIMIT || at.head_dim > LIMIT) {
+        return AG_FAIL(err, INVALID, "KV cache of %u heads of %u in layer %u", at.n_kv_heads,
+                       at.head_dim, layer);
+    }
+    const ag_dtype types[] = {p->k_type, p->v_type};
+    for (int i = 0; i < 2; i++) {
+        if (at.head_dim % ag_dtype_block(types[i])) {
+            return AG_FAIL(err, UNSUPPORTED,
+                           "KV cache type %s needs a head size that is a multiple "
+                           "of %zu, this model's is %u",
+                           ag_dtype_name(types[i]), ag_dtype_block(types[i]), at.head_dim);
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status check_params(const ag_kv_params *p, ag_error *err) {
+    enum { LIMIT = 1 << 20 };
+    if (!p->n_layers || p->n_layers > LIMIT) {
+        return AG_FAIL(err, INVALID, "KV cache of %u layers, %u heads of %u", p->n_layers,
+                       p->n_kv_heads, p->head_dim);
+    }
+    if (!p->max_slots || p->max_slots > UINT32_MAX / 2) {
+        return AG_FAIL(err, INVALID, "KV cache of %u slots", p->max_slots);
+    }
+    const ag_dtype types[] = {p->k_type, p->v_type};
+    for (int i = 0; i < 2; i++) {
+        if (ag_dtype_may_be(types[i], AG_DTYPE_CACHE)) continue;
+        char known[AG_DTYPE_LIST];
+        return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: %s", ag_dtype_name(types[i]),
+                       ag_dtype_list(AG_DTYPE_CACHE, known, sizeof known));
+    }
+    for (uint32_t l = 0; l < p->n_layers; l++) AG_TRY(check_layer(p, l, err));
+    return AG_OK;
+}
+
+/* ---- layers ---- */
+
+static uint32_t blocks_for(uint32_t n_slots) {
+    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
+}
+
+/* What a layer decides by itself. */
+static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const ag_kv_layer is = ag_kv_layer_of(p, layer);
+    const size_t rows = (size_t)is.n_kv_heads * AG_KV_BLOCK;
+    ag_kv_layout at = {
+        .k_row = ag_dtype_row_bytes(p->k_type, is.head_dim),
+        .v_row = ag_dtype_row_bytes(p->v_type, is.head_dim),
+        .max_slots = p->max_slots,
+        .max_blocks = blocks_for(p->max_slots),
+    };
+    if (is.window && is.window < p->max_slots) {
+        const bool known = p->step_rows && p->step_rows < p->max_slots;
+        at.window_blocks = blocks_for(is.window) + 1;
+        at.max_blocks = at.window_blocks + blocks_for(known ? p->step_rows : p->max_slots);
+        at.max_slots = at.max_blocks * AG_KV_BLOCK;
+    }
+    at.v_offset = round_up(rows * at.k_row, page);
+    at.p_offset = at.v_offset + round_up(rows * at.v_row, page);
+    at.block_bytes = at.p_offset + round_up(rows * sizeof(uint32_t), page);
+    return at;
+}
+
+/* Of a segment where memory is taken as a whole. What a window bounds is soon in use and lies in
+ * one: others may then be without. */
+static uint32_t segment_blocks(const ag_kv_layout *at) {
+    if (at->window_blocks) return at->max_blocks;
+    return (at->max_blocks + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
+}
+
+ag_kv_extent ag_kv_extent_of(const ag_kv_params *p) {
+    ag_kv_extent e = {0};
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        const ag_kv_layer is = ag_kv_layer_of(p, l);
+        const ag_kv_layout at = layout_of(p, l);
+        const size_t slots = (size_t)is.n_kv_heads * at.max_slots;
+        if (is.n_kv_heads > e.most_heads) e.most_heads = is.n_kv_heads;
+        if (is.head_dim > e.most_dim) e.most_dim = is.head_dim;
+        if (at.max_slots > e.most_slots) e.most_slots = at.max_slots;
+        if (slots > e.most_head_slots) e.most_head_slots = slots;
+        e.heads += is.n_kv_heads;
+        e.head_slots += slots;
+        e.key_values += (size_t)is.n_kv_heads * is.head_dim;
+    }
+    return e;
+}
+
+/* Bytes of so many blocks of every layer; 0 if the whole does not fit an address space. */
+static size_t sum_blocks(const ag_kv_params *p, uint32_t (*blocks)(const ag_kv_layout *at)) {
+    size_t sum = 0;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        const ag_kv_layout at = layout_of(p, l);
+        if (blocks(&at) > (SIZE_MAX / 2 - sum) / at.block_bytes) return 0;
+        sum += blocks(&at) * at.block_bytes;
+    }
+    return sum;
+}
+
+static uint32_t all_blocks(const ag_kv_layout *at) { return at->max_blocks; }
+
+size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
+    return check_params(params, NULL) == AG_OK ? sum_blocks(params, all_blocks) : 0;
+}
+
+size_t ag_kv_cache_plan_largest(const ag_kv_params *params) {
+    return check_params(params, NULL) == AG_OK ? sum_blocks(params, segment_blocks) : 0;
+}
+
+size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
+    size_t sum = 0;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        const ag_kv_layout at = layout_of(p, l);
+        const uint32_t most =
+            at.window_blocks && at.window_blocks < n_blocks ? at.window_blocks : n_blocks;
+        if (most > (SIZE_MAX - sum) / at.block_bytes) return SIZE_MAX;
+        sum += most * at.block_bytes;
+    }
+    return sum;
+}
+
+/* ---- in a cache ---- */
+
+uint32_t ag_kv_blocks_in(const ag_kv_layout *at, uint32_t segment) {
+    const uint64_t before = (uint64_t)segment * at->segment_blocks;
+    if (before >= at->max_blocks) return 0;
+    const uint32_t rest = at->max_blocks - (uint32_t)before;
+    return rest < at->segment_blocks ? rest : at->segment_blocks;
+}
+
+ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,
+                               ag_error *err) {
+    AG_TRY(check_params(params, err));
+    const uint32_t n = params->n_layers;
+    if (!ag_kv_cache_plan_bytes(params)) {
+        return AG_FAIL(err, NOMEM, "KV cache of %u slots in %u layers passes the address space",
+                       params->max_slots, n);
+    }
+    ag_kv_layer *layers = ag_calloc(n, sizeof *layers);
+    c->params = *params;
+    c->params.layers = layers;
+    c->at = ag_calloc(n + 1, sizeof *c->at);
+    if (!layers || !c->at) return AG_FAIL(err, NOMEM, "layouts of %u layers", n);
+    for (uint32_t l = 0; l < n; l++) {
+        layers[l] = ag_kv_layer_of(params, l);
+        const ag_kv_layout before = c->at[l];
+        ag_kv_layout *at = &c->at[l], *next = &c->at[l + 1];
+        *at = layout_of(params, l);
+        at->segment_blocks = in_segments ? segment_blocks(at) : at->max_blocks;
+        at->first = next->first = before.first;
+        next->first.head += layers[l].n_kv_heads;
+        next->first.block += at->max_blocks;
+        next->first.key_value += (size_t)layers[l].n_kv_heads * layers[l].head_dim;
+        next->first.head_slot += (size_t)layers[l].n_kv_heads * at->max_slots;
+        for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
+            const uint32_t blocks = ag_kv_blocks_in(at, s);
+            next->first.place[s] += blocks;
+            next->first.byte[s] += blocks * at->block_bytes;
+        }
+    }
+    c->extent = ag_kv_extent_of(params);
+    return AG_OK;
+}
+
+void ag_kv_layouts_release(ag_kv_cache *c) {
+    ag_free((void *)(uintptr_t)c->params.layers);
+    ag_free(c->at);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers whose queries see only the newest tokens keep only those: slots that no query will see
+ * leave, seldom and many at a time. Some stay beyond the window, so that a sequence can always be
+ * rolled back a little. */
+#include "cache/kv_cache_impl.h"
+#include "core/fail.h"
+
+enum { ROLLBACK = 64 }; /* tokens that can be taken back at any time */
+
+static bool is_bounded(const ag_kv_cache *c, uint32_t layer) { return c->at[layer].window_blocks; }
+
+uint32_t ag_kv_most_window_slots(const ag_kv_cache *c) {
+    uint32_t most = 0;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        if (is_bounded(c, l) && c->at[l].max_slots > most) most = c->at[l].max_slots;
+    }
+    return most;
+}
+
+/* ---- how full a cache is ---- */
+
+uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
+    uint32_t longest[2] = {0, 0}; /* of layers that can be full, of the others */
+    bool any = false;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        const bool bounded = is_bounded(c, l);
+        const uint32_t n = ag_kv_layer_length(c, l);
+        if (n > longest[bounded]) longest[bounded] = n;
+        if (!bounded) any = true;
+    }
+    return longest[!any];
+}
+
+uint32_t ag_kv_cache_free_slots(const ag_kv_cache *c) {
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        if (!is_bounded(c, l)) return c->params.max_slots - ag_kv_cache_length(c);
+    }
+    return UINT32_MAX;
+}
+
+uint32_t ag_kv_cache_oldest_reachable(const ag_kv_cache *c) {
+    uint32_t oldest = 0;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        if (!c->expired[l]) continue;
+        const uint32_t first = c->expired[l] + c->params.layers[l].window - 1;
+        if (first > oldest) oldest = first;
+    }
+    return oldest;
+}
+
+/* ---- what leaves ---- */
+
+/* Slots of a head whose positions are below. */
+static ag_status slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,
+                             uint32_t *out, ag_error *err) {
+    uint32_t first = 0, end = ag_kv_slots_of(c, layer)[head];
+    while (first < end) {
+        const uint32_t middle = first + (end - first) / 2;
+        uint32_t at;
+        AG_TRY(ag_kv_find_positions(c, layer, head, middle, 1, &at, err));
+        if (at < position) first = middle + 1;
+        else end = middle;
+    }
+    *out = first;
+    return AG_OK;
+}
+
+static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
+                              const ag_kv_follower *follower, ag_error *err) {
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
+        uint32_t first, n;
+        AG_TRY(slots_below(c, layer, h, oldest, &first, err));
+        for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->keep[n] = first + n;
+        if (follower) AG_TRY(follower->head(follower->user, layer, h, c->keep, n, err));
+        AG_TRY(ag_kv_cache_compact(c, layer, h, c->keep, n, err));
+        if (oldest > c->expired[layer]) c->expired[layer] = oldest;
+    }
+    return follower ? follower->layer(follower->user, layer, err) : AG_OK;
+}
+
+ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
+                                  const ag_kv_follower *follower, ag_error *err) {
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        if (!is_bounded(c, l) || ag_kv_layer_length(c, l) <= c->at[l].window_blocks * AG_KV_BLOCK) {
+            continue;
+        }
+        const uint32_t stay = c->params.layers[l].window - 1 + ROLLBACK;
+        if (next_position <= stay) continue;
+        AG_TRY(expire_layer(c, l, next_position - stay, follower, err));
+    }
+    return AG_OK;
+}
+
+ag_status ag_kv_cache_expire(ag_kv_cache *c, uint32_t next_position, ag_error *err) {
+    return ag_kv_cache_expire_with(c, next_position, NULL, err);
+}

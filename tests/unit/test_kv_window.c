@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers with windows hold what their queries can see, in a bounded number of blocks, whatever the
+ * policy, the type and the memory; they say how far a sequence can be rolled back. */
+#include "cache/cache_manager.h"
+#include "cache/saved_state.h"
+#include "core/backend_ops.h"
+#include "support/plain_backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+enum { HEADS = 2, DIM = 32, LAYERS = 2, SLOTS = 700, ROWS = 100, BUDGET = 150, TRAINED = 100000 };
+
+static ag_backend *backend;
+static uint32_t n_tokens = 20000; /* fewer where they take long */
+
+static const float inv_freq[DIM / 2] = {0};
+static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
+static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+
+/* A sequence whose first layer has the window; `full`: and whose second has none. */
+typedef struct sequence {
+    ag_kv_layer layers[LAYERS];
+    ag_kv_cache *cache;
+    ag_cache_manager *manager;
+    ag_eviction_params eviction;
+    uint32_t window, position;
+} sequence;
+
+static sequence begin(uint32_t window, bool full, const char *policy, ag_dtype type) {
+    sequence s = {.window = window, .eviction = ag_eviction_defaults()};
+    s.layers[0] = s.layers[1] = (ag_kv_layer){HEADS, DIM, window};
+    if (full) s.layers[1].window = 0;
+    s.eviction.policy = ag_eviction_policy_find(policy);
+    s.eviction.budget_tokens = BUDGET;
+    const ag_kv_params p = {.n_layers = LAYERS,
+                            .max_slots = SLOTS,
+                            .k_type = type,
+                            .v_type = type,
+                            .n_protected = 4,
+                            .layers = s.layers,
+                            .step_rows = ROWS};
+    ag_error err;
+    if (ag_kv_cache_create(backend, &p, &s.cache, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_cache_manager_create(s.cache, &s.eviction, rope, TRAINED, &s.manager, &err) != AG_OK)
+        fail_msg("%s", err.msg);
+    return s;
+}
+
+static void end(sequence *s) {
+    ag_cache_manager_destroy(s->manager);
+    ag_kv_cache_destroy(s->cache);
+    assert_int_equal(ag_memory_bytes_in_use(ag_backend_memory(backend)), 0);
+}
+
+/* ---- steps ---- */
+
+/* A token's keys and values tell its position; exact in every type. */
+static float value_of(uint32_t position, size_t i) {
+    return position >> (i % 16) & 1 ? 7.0f : i % 16 == 15 ? -8.0f : 0.0f;
+}
+
+static ag_tensor tensor(ag_buffer **owner, const float *values, uint32_t n) {
+    ag_tensor t;
+    const size_t bytes = (size_t)n * HEADS * DIM * sizeof *values;
+    assert_int_equal(ag_tensor_alloc(&t, owner, ag_backend_memory(backend), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_3d(n, HEADS, DIM), NULL),
+                     AG_OK);
+    if (values) assert_int_equal(ag_buffer_upload(*owner, 0, values, bytes, NULL), AG_OK);
+    return t;
+}
+
+static ag_status attend(sequence *s, uint32_t layer, const ag_tensor *rows, ag_tensor *out,
+                        const uint32_t *positions, const ag_attention_scores *scores) {
+    ag_attention_seq seq = {.n_rows = rows->shape.dim[0],
+                            .visible_until = positions,
+                            .score_row0 = scores->row0,
+                            .score_stride = ag_kv_cache_max_slots(s->cache, layer)};
+    const size_t first = ag_kv_cache_first_head_slot(s->cache, layer);
+    if (scores->held) {
+        seq.held_scores = scores->held;
+        seq.held_at = first * sizeof(float);
+        seq.scored = scores->scored + ag_kv_cache_first_head(s->cache, layer);
+    } else if (scores->sums) {
+        seq.scores = scores->sums + first;
+    } else {
+        return AG_OK;
+    }
+    ag_kv_cache_get_view(s->cache, layer, &seq.kv);
+    const ag_attention_params params = {.scale = 0.1f};
+    return ag_attention(backend, out, rows, &seq, 1, &params);
+}
+
+static void pass(sequence *s, uint32_t n, uint32_t n_left) {
+    uint32_t positions[ROWS];
+    static float values[ROWS * HEADS * DIM];
+    for (uint32_t i = 0; i < n; i++) {
+        positions[i] = s->position + i;
+        for (size_t j = 0; j < HEADS * DIM; j++)
+            values[i * HEADS * DIM + j] = value_of(positions[i], j % DIM);
+    }
+    ag_buffer *owners[2];
+    ag_tensor rows = tensor(&owners[0], values, n), out = tensor(&owners[1], NULL, n);
+    ag_attention_scores scores = {0};
+    ag_error err;
+    ag_status st = ag_cache_manager_before(s->manager, s->position, n, n_left, &scores, &err);
+    for (uint32_t l = 0; l < LAYERS && st == AG_OK; l++) {
+        st = ag_kv_cache_keep_unrotated(s->cache, l, &rows, positions, &err);
+        if (st == AG_OK) st = ag_kv_cache_update(s->cache, l, &rows, &rows, positions, &err);
+        if (st == AG_OK) st = attend(s, l, &rows, &out, positions, &scores);
+    }
+    s->position += n;
+    if (st == AG_OK) st = ag_cache_manager_after(s->manager, s->position, n_left, &err);
+    if (st == AG_OK && !s->manager) st = ag_kv_cache_expire(s->cache, s->position, &err);
+    if (st != AG_OK) fail_msg("position %u: %s", s->position, err.msg);
+    ag_buffer_release(&owners[0]);
+    ag_buffer_release(&owners[1]);
+}
+
+static void consume(sequence *s, uint32_t n) {
+    const ag_phase phase = n > 1 ? AG_PHASE_PROMPT : AG_PHASE_DECODE;
+    assert_int_equal(ag_cache_manager_begin(s->manager, phase, n, NULL), AG_OK);
+    while (n) {
+        const uint32_t chunk = (uint32_t)ag_cache_manager_chunk(s->manager, n, ROWS);
+        n -= chunk;
+        pass(s, chunk, n);
+    }
+}
+
+/* ---- what must hold ---- */
+
+static uint32_t blocks_of(uint32_t n) { return (n + 127) / 128; }
+
+static uint32_t length(const sequence *s, uint32_t layer, uint32_t head) {
+    return ag_kv_cache_n_slots(s->cache, layer, head);
+}
+
+/* The newest n positions are there, in the last n slots, and are what they were. */
+static void expect_newest(const sequence *s, uint32_t layer, uint32_t n) {
+    if (n > s->position) n = s->position;
+    for (uint32_t h = 0; h < HEADS; h++) {
+        const uint32_t held = length(s, layer, h);
+        assert_true(held >= n);
+        for (uint32_t i = 1; i <= n; i += n > 40 && i > 20 && i < n - 20 ? 37 : 1) {
+            float k[DIM], v[DIM];
+            const uint32_t position = s->position - i;
+            assert_int_equal(ag_kv_cache_position(s->cache, layer, h, held - i), position);
+            assert_int_equal(ag_kv_cache_read(s->cache, layer, h, held - i, k, v, NULL), AG_OK);
+            for (size_t j = 0; j < DIM; j++) {
+                assert_true(fabsf(k[j] - value_of(position, j)) < 0.1f);
+                assert_true(fabsf(v[j] - value_of(position, j)) < 0.1f);
+            }
+        }
+    }
+}
+
+static void expect_bounds(const sequence *s) {
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        const uint32_t window = s->layers[l].window;
+        for (uint32_t h = 0; window && window < SLOTS && h < HEADS; h++) {
+            assert_true(blocks_of(length(s, l, h)) <= blocks_of(window) + 1);
+        }
+    }
+}
+
+/* Steps of one token and prompts by turns, never longer than what a cache of SLOTS takes. */
+static uint32_t some_tokens(void) { return rand() % 3 ? 1 : 1 + (uint32_t)rand() % 300; }
+
+static const uint32_t windows[] = {1, 24, 127, 128, 129, 600, 1000};
+enum { N_WINDOWS = sizeof windows / sizeof windows[0] };
+
+static void no_layer_outgrows_its_window(void **state) {
+    (void)state;
+    srand(4);
+    for (size_t i = 0; ag_eviction_policy_at(i); i++) {
+        for (size_t w = 0; w < N_WINDOWS; w++) {
+            for (size_t t = 0; t < 4; t++) {
+                const char *policy = ag_eviction_policy_at(i)->name;
+                if (!i && windows[w] > SLOTS) continue; /* the cache would be full */
+                sequence s = begin(windows[w], i, policy, types[t]);
+                while (s.position < n_tokens) {
+                    consume(&s, some_tokens());
+                    expect_bounds(&s);
+                    const bool whole = !i || windows[w] <= BUDGET;
+                    if (rand() % 50 == 0) expect_newest(&s, 0, whole ? windows[w] - 1 : 32);
+                    if (i) assert_true(length(&s, 1, 0) <= BUDGET + 64);
+                    if (!whole) assert_true(length(&s, 0, 1) <= BUDGET + 64);
+                }
+                end(&s);
+            }
+        }
+    }
+}
+
+static void memory_is_taken_for_the_window_alone(void **state) {
+    (void)state;
+    const ag_memory *memory = ag_backend_memory(backend);
+    sequence s = begin(300, true, "none", AG_F16), other = begin(300, false, "none", AG_F16);
+    const size_t block = ag_kv_bytes_of_tokens(ag_kv_cache_params(s.cache), 1) / 2;
+    const uint32_t own = blocks_of(300) + 1 + blocks_of(ROWS);
+    assert_int_equal(ag_kv_cache_capacity_bytes(s.cache), (own + blocks_of(SLOTS)) * block);
+    assert_int_equal(ag_kv_cache_plan_bytes(ag_kv_cache_params(other.cache)), 2 * own * block);
+    assert_int_equal(ag_kv_bytes_of_tokens(ag_kv_cache_params(s.cache), 6), (4 + 6) * block);
+    assert_int_equal(ag_eviction_tokens_in(ag_kv_cache_params(s.cache), 10 * block), 6 * 128);
+    assert_int_equal(ag_eviction_tokens_in(ag_kv_cache_params(other.cache), 8 * block), UINT32_MAX);
+    ag_kv_cache_destroy(s.cache);
+    const size_t before = ag_memory_bytes_in_use(memory);
+    size_t most = 0;
+    while (other.position < 5000) {
+        consume(&other, some_tokens());
+        const size_t used = ag_kv_cache_memory_usage_bytes(other.cache);
+        if (used > most) most = used;
+    }
+    assert_true(most <= 2 * (blocks_of(300) + 1) * block);
+    assert_true(ag_memory_bytes_in_use(memory) - before <= 2 * own * block);
+    end(&other);
+}
+
+static void only_layers_without_a_window_fill_a_cache(void **state) {
+    (void)state;
+    sequence s = begin(24, true, "none", AG_F32), all = begin(24, false, "none", AG_F32);
+    ag_error err;
+    for (int i = 0; i < 6; i++) {
+        consume(&s, ROWS);
+        consume(&all, ROWS);
+        assert_int_equal(ag_kv_cache_length(s.cache), s.position);
+        assert_int_equal(ag_kv_cache_free_slots(s.cache), SLOTS - s.position);
+        assert_int_equal(ag_kv_cache_free_slots(all.cache), UINT32_MAX);
+    }
+    assert_true(ag_kv_cache_length(all.cache) <= 256);
+    assert_int_equal(ag_kv_cache_reserve(s.cache, SLOTS - s.position, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_reserve(s.cache, SLOTS - s.position + 1, &err), AG_LIMIT);
+    assert_int_equal(ag_kv_cache_reserve(all.cache, 2 * SLOTS, &err), AG_LIMIT);
+    ag_kv_cache_destroy(s.cache);
+    end(&all);
+}
+
+static void a_rollback_reaches_what_the_window_holds(void **state) {
+    (void)state;
+    srand(9);
+    for (size_t w = 0; w < 6; w++) {
+        sequence s = begin(windows[w], false, "none", AG_F16);
+        uint32_t highest = 0;
+        for (int i = 0; i < 60; i++) {
+            for (int j = rand() % 40; j >= 0; j--) consume(&s, some_tokens());
+            const uint32_t oldest = ag_kv_cache_oldest_reachable(s.cache), held = length(&s, 0, 0);
+            if (s.position > highest) highest = s.position;
+            assert_true(highest <= 64 || oldest <= highest - 64);
+            assert_true(!oldest || s.position - oldest <= held);
+            ag_error err;
+            if (oldest > 1) {
+                assert_int_equal(ag_kv_cache_truncate(s.cache, oldest - 1, &err), AG_INVALID);
+                char name[16];
+                snprintf(name, sizeof name, "position %u ", oldest);
+                assert_non_null(strstr(err.msg, name));
+                assert_int_equal(length(&s, 0, 0), held);
+            }
+            s.position -= (uint32_t)rand() % (s.position - oldest + 1);
+            if (i == 30) s.position = oldest;
+            if (i == 50) s.position = highest = 0;
+            assert_int_equal(ag_kv_cache_truncate(s.cache, s.position, &err), AG_OK);
+            expect_newest(&s, 0, windows[w] - 1);
+            if (!s.position) assert_int_equal(ag_kv_cache_oldest_reachable(s.cache), 0);
+        }
+        ag_kv_cache_clear(s.cache);
+        assert_int_equal(ag_kv_cache_oldest_reachable(s.cache), 0);
+        end(&s);
+    }
+}
+
+/* ---- saved, restored, forked ---- */
+
+static void expect_same_slots(const sequence *a, const sequence *b) {
+    assert_int_equal(a->position, b->position);
+    assert_int_equal(ag_kv_cache_oldest_reachable(a->cache),
+                     ag_kv_cache_oldest_reachable(b->cache));
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        for (uint32_t h = 0; h < HEADS; h++) {
+            assert_int_equal(length(a, l, h), length(b, l, h));
+            for (uint32_t s = 0; s < length(a, l, h); s++) {
+                float k[2][DIM];
+                assert_int_equal(ag_kv_cache_position(a->cache, l, h, s),
+                                 ag_kv_cache_position(b->cache, l, h, s));
+                ag_kv_cache_read(a->cache, l, h, s, k[0], NULL, NULL);
+                ag_kv_cache_read(b->cache, l, h, s, k[1], NULL, NULL);
+                assert_memory_equal(k[0], k[1], sizeof k[0]);
+            }
+        }
+    }
+}
+
+/* ---- tokens that may be taken back ---- */
+
+static void verify(sequence *s, uint32_t n) {
+    assert_int_equal(ag_cache_manager_begin(s->manager, AG_PHASE_VERIFY, n, NULL), AG_OK);
+    pass(s, n, 0);
+}
+
+static void take_back(sequence *s, uint32_t n) {
+    s->position -= n;
+    assert_int_equal(ag_kv_cache_truncate(s->cache, s->position, NULL), AG_OK);
+    ag_cache_manager_truncate(s->manager, s->position);
+}
+
+static void what_is_taken_back_leaves_no_trace(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const char *policy = ag_eviction_policy_at(i)->name;
+        for (size_t w = 1; w < N_WINDOWS; w += 2) {
+            sequence plain = begin(windows[w], true, policy, AG_F16);
+            sequence tried = begin(windows[w], true, policy, AG_F16);
+            for (uint32_t step = 0; step < 400; step++) {
+                const uint32_t n = step == 0 || step == 50 ? 180 : 1;
+                consume(&plain, n);
+                consume(&tried, n);
+                if (step % 7) continue;
+                const ag_eviction_tally *tally = ag_cache_manager_tally(tried.manager);
+                const uint64_t n_evictions = tally->n_evictions;
+                verify(&tried, 1 + step % ROWS);
+                assert_int_equal(tally->n_evictions, n_evictions);
+                take_back(&tried, 1 + step % ROWS);
+            }
+            expect_same_slots(&plain, &tried);
+            ag_cache_manager_destroy(plain.manager);
+            ag_kv_cache_destroy(plain.cache);
+            end(&tried);
+        }
+    }
+}
+
+static void a_cache_that_only_verifies_keeps_its_bounds(void **state) {
+    (void)state;
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(i);
+        sequence s = begin(24, true, policy->name, AG_F16);
+        const uint32_t most = policy->importance == AG_IMPORTANCE_NEWEST ? SLOTS : BUDGET + 64 + 5;
+        consume(&s, 100);
+        while (s.position < 2000) {
+            verify(&s, 5);
+            assert_true(length(&s, 1, 1) <= most);
+            assert_true(length(&s, 0, 1) <= 256 + 5);
+            expect_newest(&s, 0, 23 + 5);
+            take_back(&s, s.position % 5);
+        }
+        consume(&s, 1);
+        expect_bounds(&s);
+        assert_true(length(&s, 1, 1) <= BUDGET + 64);
+        end(&s);
+    }
+}
+
+/* ---- streams ---- */
+
+typedef struct stream {
+    unsigned char *bytes;
+    size_t n, at;
+} stream;
+
+static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
+    (void)err;
+    stream *s = user;
+    memcpy(s->bytes + s->n, bytes, n);
+    s->n += n;
+    return AG_OK;
+}
+
+static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
+    (void)err;
+    stream *s = user;
+    memcpy(bytes, s->bytes + s->at, n);
+    s->at += n;
+    return AG_OK;
+}
+
+static sequence restored(sequence *s, const char *policy) {
+    sequence r = begin(s->window, true, policy, AG_Q8_0);
+    stream st = {.bytes = malloc(1 << 20)};
+    uint32_t n_slots[LAYERS * HEADS];
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) n_slots[i] = length(s, i / HEADS, i % HEADS);
+    struct ag_gathered sums = {0}, *from = ag_cache_manager_gathered(s->manager);
+    assert_int_equal(ag_kv_cache_save(s->cache, put, &st, NULL), AG_OK);
+    assert_int_equal(st.n, ag_kv_cache_saved_bytes(ag_kv_cache_params(s->cache), n_slots));
+    assert_int_equal(ag_gathered_save(from, s->cache, put, &st, NULL), AG_OK);
+    assert_int_equal(ag_kv_cache_load(r.cache, n_slots, s->position, "", get, &st, NULL), AG_OK);
+    assert_int_equal(ag_gathered_create(&sums, r.eviction.policy, r.cache, NULL), AG_OK);
+    sums.position = from->position;
+    assert_int_equal(ag_gathered_load(&sums, r.cache, get, &st, NULL), AG_OK);
+    ag_cache_manager_restore(r.manager, &sums);
+    ag_gathered_release(&sums);
+    free(st.bytes);
+    r.position = s->position;
+    return r;
+}
+
+static void copies_go_on_alike(void **state) {
+    (void)state;
+    static const char *const policies[] = {"streaming", "keydiff", "h2o", "snapkv"};
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t w = 1; w < 6; w += 2) {
+            sequence s = begin(windows[w], true, policies[i], AG_Q8_0);
+            srand(3);
+            while (s.position < 1000) consume(&s, some_tokens());
+            sequence of[3] = {s, restored(&s, policies[i]),
+                              begin(windows[w], true, policies[i], AG_Q8_0)};
+            assert_int_equal(ag_kv_cache_share(of[2].cache, s.cache, NULL), AG_OK);
+            assert_int_equal(ag_cache_manager_copy(of[2].manager, s.manager, NULL), AG_OK);
+            of[2].position = s.position;
+            for (int c = 1; c < 3; c++) expect_same_slots(&of[0], &of[c]);
+            for (int c = 0; c < 3; c++) {
+                srand(5);
+                while (of[c].position < 2000) consume(&of[c], some_tokens());
+                if (c) expect_same_slots(&of[0], &of[c]);
+            }
+            for (int c = 0; c < 3; c++) {
+                ag_cache_manager_destroy(of[c].manager);
+                ag_kv_cache_destroy(of[c].cache);
+            }
+        }
+    }
+}
+
+static void a_damaged_window_is_refused(void **state) {
+    (void)state;
+    sequence s = begin(24, false, "none", AG_F32);
+    ag_error err;
+    while (s.position < 600) consume(&s, 60);
+    uint32_t n_slots[LAYERS * HEADS];
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) n_slots[i] = length(&s, i / HEADS, i % HEADS);
+    stream st = {.bytes = malloc(1 << 20)};
+    assert_int_equal(ag_kv_cache_save(s.cache, put, &st, NULL), AG_OK);
+    ag_kv_cache_clear(s.cache);
+    st.bytes[st.n - 3] = 0xff; /* the last layer's: positions up to 60,000 have left */
+    assert_int_equal(ag_kv_cache_load(s.cache, n_slots, 600, "it", get, &st, &err), AG_FORMAT);
+    assert_non_null(strstr(err.msg, "layer 1, window 24"));
+    free(st.bytes);
+    end(&s);
+}
+
+/* usage: test_kv_window [BACKEND] */
+int main(int argc, char **argv) {
+    enum { EXIT_SKIPPED = 77 };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_layer_outgrows_its_window),
+        cmocka_unit_test(memory_is_taken_for_the_window_alone),
+        cmocka_unit_test(only_layers_without_a_window_fill_a_cache),
+        cmocka_unit_test(a_rollback_reaches_what_the_window_holds),
+        cmocka_unit_test(copies_go_on_alike),
+        cmocka_unit_test(what_is_taken_back_leaves_no_trace),
+        cmocka_unit_test(a_cache_that_only_verifies_keeps_its_bounds),
+        cmocka_unit_test(a_damaged_window_is_refused),
+    };
+    int failed = 0;
+    for (int visible = 0; argc < 2 && visible < 2; visible++) {
+        backend = plain_backend_create(visible);
+        n_tokens = 700;
+        failed += cmocka_run_group_tests(tests, NULL, NULL);
+        ag_backend_destroy(backend);
+    }
+    if (argc < 2) return failed;
+    ag_error err;
+    ag_backend_params p = {.name = argv[1], .n_threads = 1};
+    if (ag_backend_create(&p, &backend, &err) != AG_OK) {
+        printf("skipped: %s\n", err.msg);
+        return EXIT_SKIPPED;
+    }
+    if (argc > 2) n_tokens = (uint32_t)atoi(argv[2]);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ag_backend_destroy(backend);
+    return failed;
+}
