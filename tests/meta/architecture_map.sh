@@ -35,6 +35,7 @@ declares() {
         "^([A-Za-z_][^=;]*[ *])?${s}\\("                     # a function
         "^(typedef )?(struct|enum) ${s}( \\{|;)" "^\\} ${s};" # a structure or an enumeration
         "^typedef .*[ *]${s};" "^typedef .*\\(\\*${s}\\)\\("   # another name for a type
+        "^ag_[a-z0-9_]+_fn ${s};"                             # a function, by its type
         "^(extern )?const .* ${s}( =|;)"
         "^#define ${s}( |\\(|\$)"
         "^ +${s}( =|,|\$)" "^enum \\{.*[ ,]${s}[ ,].*\\}" # an enumerator
