@@ -63,6 +63,13 @@ static inline size_t ag_floats_row_bytes(size_t k) { return (k * sizeof(float) +
 ag_row_bytes_fn ag_packed_bytes_floats;
 ag_pack_fn ag_pack_floats;
 
+/* Members of an ag_cpu_matmul for rows of floats, and for rows in a layout of interleaved.h. */
+#define AG_MATMUL_FLOATS(fn) \
+    .packed_bytes = ag_packed_bytes_floats, .pack = ag_pack_floats, .rows = fn
+#define AG_MATMUL_X16(type, pack_fn, fn)                              \
+    .packed_bytes = ag_packed_bytes_x16, .pack = pack_fn, .rows = fn, \
+    .layout = &ag_layout_##type##_x16
+
 /* What attention needs of one KV head: base addresses of the sequence's blocks (core/kv_view.h)
  * and where this head's rows begin in each. */
 typedef struct ag_cpu_kv_head {
