@@ -24,7 +24,9 @@ quietly() {
     return 1
 }
 
-# build_preset NAME: configures and builds into build/NAME.
+# build_preset NAME [TARGET...]: configures and builds into build/NAME; everything, if nothing is named.
 build_preset() {
-    quietly "configure-$1" cmake --preset "$1" && quietly "build-$1" cmake --build --preset "$1" -j "$jobs"
+    local targets=()
+    [ $# = 1 ] || targets=(--target "${@:2}")
+    quietly "configure-$1" cmake --preset "$1" && quietly "build-$1" cmake --build --preset "$1" -j "$jobs" "${targets[@]}"
 }

@@ -41,6 +41,7 @@ need_basics() {
 
 need_extras() {
     need g++ has c++
+    need ccache has ccache
     need clang has clang
     need clang-format has clang-format
     need shellcheck has shellcheck

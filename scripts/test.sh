@@ -12,6 +12,19 @@ all_stages=(asan tsan clang fuzz static shared aarch64 haswell oclgrind native)
 native_preset=release
 SKIPPED=77
 
+# Presets that differ in what they link compile the same: a compiler cache does it once. Paths as the compiler sees them
+# are relative then, so that they are alike in each build folder.
+if command -v ccache >/dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD
+fi
+
+# wait_all PID...: fails if one of them has.
+wait_all() {
+    local pid status=0
+    for pid in "$@"; do wait "$pid" || status=1; done
+    return "$status"
+}
+
 # run_tests PRESET CTEST-OPTION...
 run_tests() { ctest --preset "$1" -j "$jobs" "${@:2}"; }
 
@@ -50,20 +63,28 @@ stage_clang() {
 stage_fuzz() {
     require clang
     build_preset fuzz
-    local target found
+    local target running=()
     for target in build/fuzz/bin/fuzz_*; do
         case "$target" in */fuzz_replay_*) continue ;; esac
-        found=build/fuzz/found/${target##*/fuzz_}
-        mkdir -p "$found"
-        quietly "${target##*/}" "$target" -max_total_time=10 -artifact_prefix="$found/" \
-            "$found" "fuzz/corpus/${target##*/fuzz_}"
-        say "${target##*/}: $(grep -c . < <(ls "$found")) new inputs, nothing found"
+        fuzz_for_a_while "$target" &
+        running+=($!)
+        [ ${#running[@]} -lt "$jobs" ] && continue
+        wait_all "${running[@]}"
+        running=()
     done
+    wait_all "${running[@]}"
+}
+
+fuzz_for_a_while() {
+    local found=build/fuzz/found/${1##*/fuzz_}
+    mkdir -p "$found"
+    quietly "${1##*/}" "$1" -max_total_time=10 -artifact_prefix="$found/" "$found" "fuzz/corpus/${1##*/fuzz_}" || return 1
+    say "${1##*/}: $(grep -c . < <(ls "$found")) new inputs, nothing found"
 }
 
 # The program must load nothing but what every glibc machine has.
 stage_static() {
-    build_preset static
+    build_preset static antigravity_program cli_tests
     local libraries
     libraries=$(ldd build/static/bin/antigravity)
     if grep -vE 'linux-vdso|ld-linux|/lib(c|m)\.so' <<<"$libraries"; then
@@ -73,7 +94,7 @@ stage_static() {
 }
 
 stage_shared() {
-    build_preset shared
+    build_preset shared antigravity_program ag_internal cli_tests
     run_tests shared -L 'cli|meta|install'
 }
 
@@ -90,22 +111,24 @@ stage_haswell() {
     require qemu-x86_64-static
     [ "$(uname -m)" = x86_64 ] || exit "$SKIPPED"
     build_preset "$native_preset"
-    local emulator=(qemu-x86_64-static -cpu Haswell) bin=build/$native_preset/bin
-    quietly haswell-backend "${emulator[@]}" "$bin/test_backend" -m 20000
-    quietly haswell-kernels "${emulator[@]}" "$bin/test_cpu_kernels"
-    quietly haswell-quant "${emulator[@]}" "$bin/test_quant"
-    quietly haswell-generate "${emulator[@]}" "$bin/antigravity" generate -q -n 4 --weights bf16 -p "Once upon a time"
+    local emulator=(qemu-x86_64-static -cpu Haswell) bin=build/$native_preset/bin running=()
+    quietly haswell-backend "${emulator[@]}" "$bin/test_backend" -m 20000 & running+=($!)
+    quietly haswell-kernels "${emulator[@]}" "$bin/test_cpu_kernels" & running+=($!)
+    quietly haswell-quant "${emulator[@]}" "$bin/test_quant" & running+=($!)
+    quietly haswell-generate "${emulator[@]}" "$bin/antigravity" generate -q -n 4 --weights bf16 -p "Once upon a time" &
+    wait_all "${running[@]}" $!
 }
 
 # simulated LANES COMMAND...: on a simulated GPU that reports races and accesses out of bounds. LANES as in
 # docs/opencl.md.
 simulated() {
-    local found=$PWD/build/log/oclgrind-found.log lanes=$1
+    local lanes=$1
+    local found=$PWD/build/log/oclgrind-found-$lanes.log
     shift
     rm -f "$found"
-    quietly oclgrind env AG_OPENCL_LIBRARY="$(dirname "$(command -v oclgrind)")/../lib/oclgrind/liboclgrind-rt.so" \
+    quietly "oclgrind-$lanes" env AG_OPENCL_LIBRARY="$(dirname "$(command -v oclgrind)")/../lib/oclgrind/liboclgrind-rt.so" \
         AG_OPENCL_CACHE=0 AG_OPENCL_LANES="$lanes" OCLGRIND_DATA_RACES=1 OCLGRIND_CHECK_API=1 OCLGRIND_LOG="$found" \
-        "$@"
+        "$@" || return 1
     if [ -s "$found" ]; then
         head -n 40 "$found" >&2
         die "oclgrind found errors in: $*"
@@ -117,11 +140,13 @@ simulated() {
 stage_oclgrind() {
     require oclgrind
     build_preset "$native_preset"
-    local bin=build/$native_preset/bin lanes
+    local bin=build/$native_preset/bin lanes running=()
     for lanes in 0 1; do
         simulated "$lanes" "$bin/antigravity" generate -q -b opencl -m tests/data/golden/models/gqa-llama3rope-sharded \
-            --kv-type q8_0,q4_0 --prompt-ids "3 40 77" -n 3 --temp 0
+            --kv-type q8_0,q4_0 --prompt-ids "3 40 77" -n 3 --temp 0 &
+        running+=($!)
     done
+    wait_all "${running[@]}"
 }
 
 stage_native() {

@@ -5,10 +5,10 @@
 #include "cache/pressure.h"
 #include "cache/sys_monitor.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/fail.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { POLL_MS = 100 }; /* reading the system's files takes some 0.1 ms */
 
@@ -129,12 +129,6 @@ const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) 
 
 /* ---- evicting ---- */
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void count(ag_eviction_tally *t, const ag_eviction *e) {
     t->n_evictions++;
     t->n_tokens += e->n_before - e->n_kept;
@@ -245,7 +239,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
         .n_before = ag_kv_cache_length(m->cache),
     };
     size_t bytes = bytes_alone(m->cache);
-    double begin = now_s();
+    double begin = ag_now_s();
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         if (!is_budgeted(m, l, budget)) continue;
         /* What a set for the whole layer is chosen by is read before a head has moved. */
@@ -259,7 +253,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     e.n_kept = ag_kv_cache_length(m->cache);
     size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
     e.bytes_returned = left < bytes ? bytes - left : 0;
-    e.seconds = now_s() - begin;
+    e.seconds = ag_now_s() - begin;
     m->oldest = UINT32_MAX;
     if (e.n_kept == e.n_before) return AG_OK;
     count(&m->total, &e);
@@ -300,7 +294,7 @@ ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m) {
 
 static uint64_t clock_ms(const ag_cache_manager *m) {
     const ag_memory_watch *w = &m->params.memory;
-    return w->clock_ms ? w->clock_ms(w->user) : (uint64_t)(now_s() * 1000);
+    return w->clock_ms ? w->clock_ms(w->user) : (uint64_t)(ag_now_s() * 1000);
 }
 
 /* What the prefix and the newest tokens take: less cannot be asked for. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop from a prompt to a text. */
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/fail.h"
 #include "session/session_impl.h"
 #include "session/stop.h"
@@ -8,7 +9,6 @@
 #include <antigravity/session.h>
 
 #include <string.h>
-#include <time.h>
 
 const char *ag_finish_reason(ag_finish f) {
     switch (f) {
@@ -41,12 +41,6 @@ const char *ag_finish_detail(ag_finish f) {
 }
 
 ag_generate_params ag_generate_defaults(void) { return (ag_generate_params){.max_tokens = 128}; }
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 typedef struct generation {
     ag_session *session;
@@ -148,25 +142,25 @@ static ag_status decode_loop(generation *g, double start, ag_error *err) {
     int32_t id;
     AG_TRY(ag_session_choose(g->session, g->params->sampler, &id, err));
     AG_TRY(take_token(g, id, err));
-    const double first = now_s();
+    const double first = ag_now_s();
     g->stats->first_token_s = first - start;
     while (!g->ended) {
         ag_status st = next_token(g, &id, err);
         if (st == AG_CANCELLED) end(g, AG_FINISH_CANCELLED);
         else if (st != AG_OK) return st;
         else AG_TRY(take_token(g, id, err));
-        g->stats->decode_s = now_s() - first;
+        g->stats->decode_s = ag_now_s() - first;
     }
     return show_rest(g, err);
 }
 
 static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *err) {
     const ag_generate_params *p = g->params;
-    double start = now_s();
+    double start = ag_now_s();
     ag_status st = AG_OK;
     if (n || g->session->logits.place == AG_LOGITS_NOWHERE)
         st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
-    g->stats->prefill_s = now_s() - start;
+    g->stats->prefill_s = ag_now_s() - start;
     if (st == AG_CANCELLED) {
         end(g, AG_FINISH_CANCELLED);
         return AG_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What core makes of a backend with no optional slot, in memory the host sees and in memory it does
  * not see. */
+#include "support/dtypes.h"
 #include "support/failing_allocator.h"
 #include "support/plain_backend.h"
 
@@ -85,9 +86,6 @@ static void expect_values(bench *b, const ag_tensor *t, const float *want, float
         }
     }
 }
-
-static const ag_dtype float_types[] = {AG_F32, AG_F16, AG_BF16, AG_Q4_0, AG_Q4_1, AG_Q8_0};
-enum { N_FLOAT_TYPES = sizeof float_types / sizeof float_types[0] };
 
 /* ---- the plain things ---- */
 
@@ -174,12 +172,13 @@ static void casts_to_the_same_type_are_copies(void **state) {
 
 static void slices_and_groups_are_products(void **state) {
     bench *b = *state;
+    const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     float x[2 * 64], w[2][6 * 64], want[2][2 * 6];
     ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 64), x);
-    for (size_t t = 0; t < N_FLOAT_TYPES; t++) {
+    for (size_t t = 0; t < types.n; t++) {
         ag_tensor wt[2], y[2];
         for (int i = 0; i < 2; i++) {
-            wt[i] = filled(b, float_types[t], ag_shape_2d(6, 64), w[i]);
+            wt[i] = filled(b, types.v[t], ag_shape_2d(6, 64), w[i]);
             y[i] = empty(b, AG_F32, ag_shape_2d(2, 6));
             for (size_t r = 0; r < 2 * 6; r++) {
                 double sum = 0;
@@ -256,10 +255,11 @@ static void activations_are_those_of_their_formulas(void **state) {
 
 static void rows_are_gathered_from_any_type(void **state) {
     bench *b = *state;
-    for (size_t t = 0; t < N_FLOAT_TYPES; t++) {
+    const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
+    for (size_t t = 0; t < types.n; t++) {
         float table[7 * 32], want[4 * 32];
         static const int32_t ids[] = {6, 0, 3, 6};
-        ag_tensor tt = filled(b, float_types[t], ag_shape_2d(7, 32), table);
+        ag_tensor tt = filled(b, types.v[t], ag_shape_2d(7, 32), table);
         ag_tensor dst = empty(b, AG_F32, ag_shape_2d(4, 32));
         for (int i = 0; i < 4; i++) memcpy(want + i * 32, table + ids[i] * 32, 32 * sizeof *want);
         assert_int_equal(ag_gather(b->be, &dst, &tt, ids, 4), AG_OK);
@@ -288,18 +288,19 @@ static ag_tensor file_weight(bench *files, ag_dtype dtype, size_t rows, size_t c
 
 static void weights_become_what_is_wanted(void **state) {
     bench *b = *state, files = {.be = plain_backend_create(true)};
+    const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     for (size_t from = 0; from < 3; from++) {
-        for (size_t to = 0; to < N_FLOAT_TYPES; to++) {
+        for (size_t to = 0; to < types.n; to++) {
             float x[5 * 64], want[5 * 64];
             unsigned char packed[64 * 4];
-            ag_tensor src = file_weight(&files, float_types[from], 5, 64, x), w;
+            ag_tensor src = file_weight(&files, types.v[from], 5, 64, x), w;
             ag_buffer *owner;
             size_t consumed = 0;
             assert_int_equal(
-                ag_prepare_weight(b->be, &w, &owner, &src, float_types[to], count_rows, &consumed),
+                ag_prepare_weight(b->be, &w, &owner, &src, types.v[to], count_rows, &consumed),
                 AG_OK);
             assert_int_equal(consumed, 5);
-            assert_int_equal(w.dtype, float_types[to]);
+            assert_int_equal(w.dtype, types.v[to]);
             for (size_t r = 0; r < 5; r++) {
                 ag_quantize_row(w.dtype, packed, x + r * 64, 64, AG_ROUND_WEIGHT, NULL);
                 ag_dequantize_row(w.dtype, want + r * 64, packed, 64);

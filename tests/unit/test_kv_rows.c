@@ -4,6 +4,7 @@
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
 #include "quant/quant.h"
+#include "support/dtypes.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,9 +15,6 @@
 #include <cmocka.h>
 
 enum { MOST = 256, MOST_BYTES = 4 * MOST, GUARD = 64 };
-static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
-enum { N_TYPES = sizeof types / sizeof types[0] };
-
 /* The table of each set of this machine; false past the end. */
 static bool table_at(size_t i, ag_cpu_kernels *table) {
     const uint32_t features = ag_cpu_features();
@@ -68,19 +66,20 @@ static size_t check_store(const ag_cpu_kernels *k, ag_dtype type, const float *x
 
 static void rows_are_stored_as_the_reference_stores_them(void **state) {
     (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     enum { ROWS = 300 };
     ag_cpu_kernels k;
     float x[MOST];
     for (size_t i = 0; table_at(i, &k); i++) {
-        for (size_t t = 0; t < N_TYPES; t++) {
+        for (size_t t = 0; t < types.n; t++) {
             for (int kind = 0; kind < KINDS; kind++) {
                 uint32_t seed = 1;
                 size_t left = 0;
                 for (size_t row = 0; row < ROWS; row++) {
                     size_t n = 1 + row % MOST;
-                    if (ag_dtype_is_quantized(types[t])) n = 32 * (1 + row % (MOST / 32));
+                    if (ag_dtype_is_quantized(types.v[t])) n = 32 * (1 + row % (MOST / 32));
                     for (size_t c = 0; c < n; c++) x[c] = value_of(kind, &seed, c);
-                    left += check_store(&k, types[t], x, n);
+                    left += check_store(&k, types.v[t], x, n);
                 }
                 /* What is nothing special is not left to the reference. */
                 if (kind != 2) assert_int_equal(left, 0);
@@ -91,26 +90,27 @@ static void rows_are_stored_as_the_reference_stores_them(void **state) {
 
 static void what_cannot_be_kept_is_left_to_the_reference(void **state) {
     (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 65520, -70000};
     ag_cpu_kernels k;
     float x[64];
     unsigned char row[MOST_BYTES];
     for (size_t i = 0; table_at(i, &k); i++) {
-        for (size_t t = 1; t < N_TYPES; t++) {
+        for (size_t t = 1; t < types.n; t++) {
             for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++) {
                 for (size_t at = 0; at < 64; at += 9) {
                     uint32_t seed = 5;
                     for (size_t c = 0; c < 64; c++) x[c] = value_of(0, &seed, c);
                     x[at] = odd[o];
-                    const ag_status st = ag_quantize_row(types[t], row, x, 64, AG_ROUND_KV, NULL);
-                    const size_t left = check_store(&k, types[t], x, 64);
+                    const ag_status st = ag_quantize_row(types.v[t], row, x, 64, AG_ROUND_KV, NULL);
+                    const size_t left = check_store(&k, types.v[t], x, 64);
                     if (st != AG_OK) assert_int_equal(left, 1);
                 }
             }
             memset(x, 0, sizeof x);
-            check_store(&k, types[t], x, 64);
+            check_store(&k, types.v[t], x, 64);
             x[40] = -0.0f;
-            check_store(&k, types[t], x, 64);
+            check_store(&k, types.v[t], x, 64);
         }
     }
 }
@@ -126,6 +126,7 @@ static void check_load(const ag_cpu_kernels *k, ag_dtype type, const void *row, 
 
 static void rows_are_loaded_as_the_reference_loads_them(void **state) {
     (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     ag_cpu_kernels k;
     unsigned char row[MOST_BYTES];
     for (size_t i = 0; table_at(i, &k); i++) {
@@ -140,10 +141,10 @@ static void rows_are_loaded_as_the_reference_loads_them(void **state) {
                 row[b] = (unsigned char)(next_random(&seed) >> 24);
             check_load(&k, AG_F16, row, 1 + r % MOST);
             const size_t n = 32 * (1 + r % (MOST / 32));
-            for (size_t t = 2; t < N_TYPES; t++) {
-                const size_t bytes = ag_dtype_row_bytes(types[t], 32);
+            for (size_t t = 2; t < types.n; t++) {
+                const size_t bytes = ag_dtype_row_bytes(types.v[t], 32);
                 for (size_t b = 0; b < n / 32; b++) row[b * bytes + 1] &= 0xbb; /* finite scales */
-                check_load(&k, types[t], row, n);
+                check_load(&k, types.v[t], row, n);
             }
         }
     }

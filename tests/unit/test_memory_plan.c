@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan that is made before loading is what is counted afterwards. The backend's name is the
  * argument. */
+#include "support/dtypes.h"
+
 #include <antigravity/antigravity.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,11 +64,11 @@ static void a_plan_is_what_is_counted_afterwards(void **state) {
     static const char *const models[] = {MODELS "gqa-llama3rope-sharded", MODELS "mha-tied-f32",
                                          MODELS "mqa-odd-sizes-f16", MODELS "bias-wide-head",
                                          AG_SOURCE_DIR "/models/demo"};
-    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16, AG_BF16, AG_F32};
+    const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     const ag_session_params session = small_sessions();
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-            const ag_model_params params = {.weights = types[t]};
+        for (size_t t = 0; t < types.n; t++) {
+            const ag_model_params params = {.weights = types.v[t]};
             const size_t before = ag_memory_bytes_in_use(ag_backend_memory(be));
             ag_memory_plan plan;
             ag_model *model;

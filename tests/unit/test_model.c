@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "support/dtypes.h"
 #include "support/tiny_model.h"
 
 #include <antigravity/antigravity.h>
@@ -170,18 +171,18 @@ static uint64_t prepared_bytes_at_most(ag_dtype type, uint64_t bytes) {
 
 static void inspecting_tells_what_loading_takes(void **state) {
     (void)state;
-    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16, AG_BF16, AG_F32};
+    const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     char dir[512];
     assert_true(tiny_model_write(&(tiny_model){.dtype = "BF16"}, dir, sizeof dir));
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        ag_model_params p = {.weights = types[i]};
+    for (size_t i = 0; i < types.n; i++) {
+        ag_model_params p = {.weights = types.v[i]};
         ag_model_info info;
         ag_model *model;
         assert_int_equal(ag_model_inspect(dir, &p, &info, &err), AG_OK);
         assert_int_equal(ag_model_load(backend, dir, &p, &model, &err), AG_OK);
         assert_memory_equal(&info, ag_model_get_info(model), sizeof info);
         assert_in_range(ag_model_memory_bytes(model), info.weight_bytes,
-                        prepared_bytes_at_most(types[i], info.weight_bytes));
+                        prepared_bytes_at_most(types.v[i], info.weight_bytes));
         assert_int_equal(info.file_type, AG_BF16);
         ag_model_destroy(model);
     }
@@ -232,9 +233,9 @@ static void loading_can_be_cancelled(void **state) {
 
 static void synthetic_models_run_in_every_type(void **state) {
     (void)state;
-    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16, AG_BF16, AG_F32};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        ag_model_params p = {.weights = types[i]};
+    const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
+    for (size_t i = 0; i < types.n; i++) {
+        ag_model_params p = {.weights = types.v[i]};
         ag_model *model;
         if (ag_model_synthetic(backend, "Tiny", &p, &model, &err) != AG_OK) fail_msg("%s", err.msg);
         ag_session *s;

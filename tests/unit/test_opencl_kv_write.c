@@ -2,6 +2,7 @@
 /* What the device writes into a cache is to the byte what the CPU backend writes, and what has no
  * value in the cache's type becomes NaN. */
 #include "quant/quant.h"
+#include "support/dtypes.h"
 #include "unit/opencl_device.h"
 
 #include <math.h>
@@ -62,18 +63,16 @@ static void write_tokens(ag_backend *be, ag_dtype type, const float *values, uns
     ag_buffer_release(&blocks);
 }
 
-static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
-enum { N_TYPES = sizeof types / sizeof types[0] };
-
 static void bytes_are_those_of_the_cpu(void **state) {
     (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     float *values = malloc(N_VALUES * sizeof *values);
     unsigned char *want = malloc(N_BLOCKS * BLOCK_BYTES), *have = malloc(N_BLOCKS * BLOCK_BYTES);
     assert_true(values && want && have);
-    for (uint32_t i = 0; i < N_TYPES; i++) {
+    for (uint32_t i = 0; i < types.n; i++) {
         fill(values, i + 1);
-        write_tokens(cpu, types[i], values, want);
-        write_tokens(device, types[i], values, have);
+        write_tokens(cpu, types.v[i], values, want);
+        write_tokens(device, types.v[i], values, have);
         assert_memory_equal(have, want, N_BLOCKS * BLOCK_BYTES);
     }
     free(have);
@@ -83,12 +82,13 @@ static void bytes_are_those_of_the_cpu(void **state) {
 
 static void what_cannot_be_kept_is_nan(void **state) {
     (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     const float bad[] = {NAN, INFINITY, -INFINITY, 1e9f};
     float *values = calloc(N_VALUES, sizeof *values), row[DIM];
     unsigned char *have = malloc(N_BLOCKS * BLOCK_BYTES);
     assert_true(values && have);
-    for (uint32_t i = 0; i < N_TYPES * 4; i++) {
-        const ag_dtype type = types[i / 4];
+    for (uint32_t i = 0; i < types.n * 4; i++) {
+        const ag_dtype type = types.v[i / 4];
         values[40] = bad[i % 4]; /* the first token's first head */
         write_tokens(device, type, values, have);
         ag_dequantize_row(type, row, have + HELD * ag_dtype_row_bytes(type, DIM), DIM);

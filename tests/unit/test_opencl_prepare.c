@@ -141,6 +141,25 @@ static void the_first_bad_weight_is_named_on_any_number_of_threads(void **state)
     }
 }
 
+/* No such type gets past core today: a new one does, before it has kernels. */
+static void types_without_kernels_are_refused_by_name(void **state) {
+    (void)state;
+    ag_backend *be = open_with(1);
+    ag_tensor w, y = source, x = source, ids = source;
+    ag_buffer *owner;
+    ids.dtype = AG_I32;
+    assert_int_equal(be->ops->prepare_weight(be, &w, &owner, &source, AG_I32, NULL, NULL),
+                     AG_UNSUPPORTED);
+    assert_string_equal(ag_backend_error(be)->msg,
+                        "the OpenCL backend has no kernels for weights as i32");
+    assert_int_equal(be->ops->matmul_transposed(be, &y, &x, &ids), AG_UNSUPPORTED);
+    const ag_kv_view kv = {.k_type = AG_F16, .v_type = AG_U8, .n_kv_heads = 1, .head_dim = 32};
+    assert_int_equal(be->ops->kv_write(be, &kv, &x, &x, NULL), AG_UNSUPPORTED);
+    assert_string_equal(ag_backend_error(be)->msg,
+                        "the OpenCL backend has no kernels for a cache as u8");
+    ag_backend_destroy(be);
+}
+
 int main(void) {
     ag_backend *be = open_opencl();
     if (!be) return EXIT_SKIPPED;
@@ -148,6 +167,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bytes_do_not_depend_on_the_number_of_threads),
         cmocka_unit_test(the_first_bad_weight_is_named_on_any_number_of_threads),
+        cmocka_unit_test(types_without_kernels_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quant/quant.h"
+#include "support/dtypes.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -155,16 +156,16 @@ static void q8_0_errors_stay_below_half_a_step(void **state) {
 
 static void rows_may_lie_at_any_byte(void **state) {
     (void)state;
-    static const ag_dtype types[] = {AG_F32, AG_F16, AG_BF16, AG_Q4_0, AG_Q4_1, AG_Q8_0};
+    const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     float x[64], y[64], z[64];
     unsigned char even[257], odd[257];
     for (int i = 0; i < 64; i++) x[i] = gaussian(1);
-    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        assert_int_equal(ag_quantize_row(types[t], even, x, 64, AG_ROUND_WEIGHT, NULL), AG_OK);
-        assert_int_equal(ag_quantize_row(types[t], odd + 1, x, 64, AG_ROUND_WEIGHT, NULL), AG_OK);
-        assert_memory_equal(even, odd + 1, ag_dtype_row_bytes(types[t], 64));
-        ag_dequantize_row(types[t], y, even, 64);
-        ag_dequantize_row(types[t], z, odd + 1, 64);
+    for (size_t t = 0; t < types.n; t++) {
+        assert_int_equal(ag_quantize_row(types.v[t], even, x, 64, AG_ROUND_WEIGHT, NULL), AG_OK);
+        assert_int_equal(ag_quantize_row(types.v[t], odd + 1, x, 64, AG_ROUND_WEIGHT, NULL), AG_OK);
+        assert_memory_equal(even, odd + 1, ag_dtype_row_bytes(types.v[t], 64));
+        ag_dequantize_row(types.v[t], y, even, 64);
+        ag_dequantize_row(types.v[t], z, odd + 1, 64);
         assert_memory_equal(y, z, sizeof y);
     }
 }
@@ -307,16 +308,16 @@ static void scales_beyond_a_half_are_refused(void **state) {
 
 static void what_is_not_finite_is_refused_and_found(void **state) {
     (void)state;
-    static const ag_dtype types[] = {AG_F32, AG_F16, AG_BF16, AG_Q4_0, AG_Q4_1, AG_Q8_0};
+    const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     static const float values[] = {NAN, -NAN, INFINITY, -INFINITY};
-    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+    for (size_t t = 0; t < types.n; t++) {
         for (size_t v = 0; v < 4; v++) {
             float x[64] = {0};
             x[63] = values[v];
-            expect_refused(types[t], AG_ROUND_WEIGHT, x, 64, 63);
-            expect_refused(types[t], AG_ROUND_KV, x, 64, 63);
+            expect_refused(types.v[t], AG_ROUND_WEIGHT, x, 64, 63);
+            expect_refused(types.v[t], AG_ROUND_KV, x, 64, 63);
             x[17] = values[3 - v];
-            expect_refused(types[t], AG_ROUND_REFERENCE, x, 64, 17);
+            expect_refused(types.v[t], AG_ROUND_REFERENCE, x, 64, 17);
         }
     }
 }

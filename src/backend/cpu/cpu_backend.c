@@ -14,10 +14,8 @@
  * session is made. */
 enum { SHARED_BYTES = 1 << 16, THREAD_BYTES = 1 << 17, ROPE_BYTES = 1 << 13 };
 
-static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
-
 static void cpu_destroy(ag_backend *b) {
-    ag_cpu_backend *cpu = cpu_of(b);
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     ag_pool_destroy(cpu->pool);
     ag_aligned_free(cpu->rope.memory);
     ag_aligned_free(cpu->scratch.threads);
@@ -28,16 +26,16 @@ static void cpu_destroy(ag_backend *b) {
     ag_free(cpu);
 }
 
-static ag_memory *cpu_memory(ag_backend *b) { return cpu_of(b)->memory; }
+static ag_memory *cpu_memory(ag_backend *b) { return ag_cpu_of(b)->memory; }
 
-static const char *cpu_describe(ag_backend *b) { return cpu_of(b)->description; }
+static const char *cpu_describe(ag_backend *b) { return ag_cpu_of(b)->description; }
 
 static uint32_t cpu_n_threads(const ag_backend *b) {
     return ag_pool_threads(((const ag_cpu_backend *)(const void *)b)->pool);
 }
 
 static void cpu_for_each(ag_backend *b, size_t n, ag_work_fn work, void *ctx) {
-    ag_pool_run(cpu_of(b)->pool, n, 1, work, ctx);
+    ag_pool_run(ag_cpu_of(b)->pool, n, 1, work, ctx);
 }
 
 static const ag_backend_ops cpu_ops = {

@@ -43,6 +43,8 @@ typedef struct ag_cpu_backend {
     ag_cpu_part *parts;       /* [threads] */
 } ag_cpu_backend;
 
+static inline ag_cpu_backend *ag_cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
+
 ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err);
 
 /* Make the scratch at least so large; AG_NOMEM is in base.err. What was in it is lost. */

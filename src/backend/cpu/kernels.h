@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of CPU kernels: single-threaded functions over rows, chosen once per backend from the
  * least instruction set to the most. Threads, packed activations and scratch belong to ops_*.c.
- * Names: ag_<slot>__<isa>; common/ is scalar C that defines each operation, summing in double. */
+ * Names: ag_<slot>__<isa>, of the type ag_<slot>_fn, where the signature stands; common/ is scalar
+ * C that defines each operation, summing in double. */
 #ifndef AG_BACKEND_CPU_KERNELS_H
 #define AG_BACKEND_CPU_KERNELS_H
 
@@ -29,18 +30,23 @@ typedef struct ag_cpu_layout {
     void (*fill)(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k);
 } ag_cpu_layout;
 
+/* Bytes for k columns: of one row of activations, a multiple of 64; of a thread's scratch. */
+typedef size_t ag_row_bytes_fn(size_t k);
+/* Row number `row` of a panel of m rows, which has room for a multiple of AG_ROW_UNIT. */
+typedef void ag_pack_fn(void *panel, const float *x, size_t row, size_t m, size_t k);
+/* y[i * y_stride + j] = sum of x[i][:] * w[row0 + j][:] for i < m, j < n_rows. A value must not
+ * depend on m, on its place in the panel or on n_rows. row0 is a multiple of AG_ROW_UNIT, and so is
+ * n_rows, unless the weight ends there. */
+typedef void ag_matmul_fn(float *y, size_t y_stride, const void *packed, size_t m,
+                          const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+
 /* The product with one type of weight. Activations are packed first, once for all weights of a
  * call that have the same `pack`; threads then take rows of the weights. */
 typedef struct ag_cpu_matmul {
-    size_t (*packed_bytes)(size_t k);  /* of one row of activations; a multiple of 64 */
-    size_t (*scratch_bytes)(size_t k); /* of one thread; NULL: none */
-    /* Row number `row` of a panel of m rows, which has room for a multiple of AG_ROW_UNIT. */
-    void (*pack)(void *panel, const float *x, size_t row, size_t m, size_t k);
-    /* y[i * y_stride + j] = sum of x[i][:] * w[row0 + j][:] for i < m, j < n_rows. A value must not
-     * depend on m, on its place in the panel or on n_rows. row0 is a multiple of AG_ROW_UNIT, and
-     * so is n_rows, unless the weight ends there. */
-    void (*rows)(float *y, size_t y_stride, const void *packed, size_t m, const ag_cpu_weight *w,
-                 size_t row0, size_t n_rows, void *scratch);
+    ag_row_bytes_fn *packed_bytes;
+    ag_row_bytes_fn *scratch_bytes; /* NULL: none */
+    ag_pack_fn *pack;
+    ag_matmul_fn *rows;
     const ag_cpu_layout *layout; /* of the weight; NULL: rows as the type says */
     size_t panel_bytes; /* activations to pack at a time; 0: as many as stay in a near cache */
     size_t (*call_rows)(size_t m); /* of the weight, that a call should have; NULL: few */
@@ -55,8 +61,15 @@ enum { AG_ROW_UNIT = 16 }; /* rows that are never split between threads */
 /* Bytes of a packed row for products with rows of floats, and its packing: a copy that begins at a
  * cache line and ends with zeros. */
 static inline size_t ag_floats_row_bytes(size_t k) { return (k * sizeof(float) + 63) / 64 * 64; }
-size_t ag_packed_bytes_floats(size_t k);
-void ag_pack_floats(void *panel, const float *x, size_t row, size_t m, size_t k);
+ag_row_bytes_fn ag_packed_bytes_floats;
+ag_pack_fn ag_pack_floats;
+
+/* Members of an ag_cpu_matmul for rows of floats, and for rows in a layout of interleaved.h. */
+#define AG_MATMUL_FLOATS(fn) \
+    .packed_bytes = ag_packed_bytes_floats, .pack = ag_pack_floats, .rows = fn
+#define AG_MATMUL_X16(type, pack_fn, fn)                              \
+    .packed_bytes = ag_packed_bytes_x16, .pack = pack_fn, .rows = fn, \
+    .layout = &ag_layout_##type##_x16
 
 /* What attention needs of one KV head: base addresses of the sequence's blocks (core/kv_view.h)
  * and where this head's rows begin in each. */
@@ -93,45 +106,67 @@ enum { AG_KEY_SCORE_ROWS = 16 };
 
 static inline size_t ag_cpu_value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
+/* ---- the slots ---- */
+
+/* y[0..n) = a[0..k) * b[k,n]: one row of a plain product, columns b_stride apart. */
+typedef void ag_vecmat_fn(float *y, const float *a, const float *b, size_t b_stride, size_t k,
+                          size_t n);
+/* n weights to Q4_0 as ag_quantize_row() does it with AG_ROUND_WEIGHT, with the same bits; n, or
+ * the index of the value at fault. */
+typedef size_t ag_quantize_q4_0_fn(void *dst, const float *src, size_t n);
+typedef void ag_rms_norm_fn(float *y, const float *x, const float *w, size_t n, float eps);
+typedef void ag_softmax_fn(float *x, size_t n);
+/* The n values of a head that turn, n even. cos_sin: [n/2] pairs (cos, sin) */
+typedef void ag_rope_fn(float *x, const float *cos_sin, size_t n);
+typedef void ag_silu_mul_fn(float *a, const float *b, size_t n);
+typedef void ag_gelu_mul_fn(float *a, const float *b, size_t n);
+typedef void ag_softcap_fn(float *x, float cap, size_t n);
+typedef void ag_add_fn(float *x, const float *y, size_t n);
+typedef void ag_scale_fn(float *x, float v, size_t n);
+/* Slots [slot0, slot0 + AG_ATTENTION_SPAN), those that the query sees. What a query
+ * gets does not depend on the queries beside it; but with AMX, and a cache that is not F32, it is
+ * rounded in another way where there are many of them. */
+typedef void ag_attention_fn(const ag_cpu_partial *out, const ag_cpu_queries *queries,
+                             const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
+/* into = both together, for n queries. A partial that saw nothing changes nothing. */
+typedef void ag_attention_merge_fn(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                                   size_t head_dim);
+/* For row after row adds the mean over the group of the weights exp(score - max) / sum to
+ * scores[slot], for the slots of the span that the row sees. */
+typedef void ag_attention_scores_fn(float *scores, const ag_cpu_queries *queries,
+                                    const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
+                                    const float *sum, void *scratch);
+typedef size_t ag_attention_scratch_bytes_fn(uint32_t head_dim, uint32_t n_queries);
+/* scores[slot] = -cos(key, mean of the keys divided by their lengths) for a head's slots; 0 for a
+ * key of zeros. scratch: floats of AG_KEY_SCORE_ROWS + 1 rows of ag_cpu_value_stride. */
+typedef void ag_key_scores_fn(float *scores, const ag_cpu_kv_head *kv, void *scratch);
+/* n values of a row of a cache as floats, and floats as such a row: to the bit what
+ * ag_dequantize_row and ag_quantize_row with AG_ROUND_KV do. false: ag_quantize_row has to do it,
+ * for there is a block of zeros or what cannot be kept; dst may then hold anything. */
+typedef void ag_kv_load_fn(ag_dtype type, float *dst, const void *src, size_t n);
+typedef bool ag_kv_store_fn(ag_dtype type, void *dst, const float *src, size_t n);
+
 typedef struct ag_cpu_kernels {
     const ag_cpu_matmul *matmul[AG_DTYPE_COUNT];   /* by weight type; NULL: type is no weight */
     const ag_cpu_matmul *prepared[AG_DTYPE_COUNT]; /* of weights in a layout; NULL: there is none */
-    /* y[0..n) = a[0..k) * b[k,n]: one row of a plain product, columns b_stride apart. */
-    void (*vecmat)(float *y, const float *a, const float *b, size_t b_stride, size_t k, size_t n);
-    /* n weights to Q4_0 as ag_quantize_row() does it with AG_ROUND_WEIGHT, with the same bits; n,
-     * or the index of the value at fault. */
-    size_t (*quantize_q4_0)(void *dst, const float *src, size_t n);
-    void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
-    void (*softmax)(float *x, size_t n);
-    /* The n values of a head that turn, n even. cos_sin: [n/2] pairs (cos, sin) */
-    void (*rope)(float *x, const float *cos_sin, size_t n);
-    void (*silu_mul)(float *a, const float *b, size_t n);
-    void (*gelu_mul)(float *a, const float *b, size_t n);
-    void (*softcap)(float *x, float cap, size_t n);
-    void (*add)(float *x, const float *y, size_t n);
-    void (*scale)(float *x, float v, size_t n);
-    /* Slots [slot0, slot0 + AG_ATTENTION_SPAN), those that the query sees. What a query gets does
-     * not depend on the queries beside it; but with AMX, and a cache that is not F32, it is rounded
-     * in another way where there are many of them. */
-    void (*attention)(const ag_cpu_partial *out, const ag_cpu_queries *queries,
-                      const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
-    /* into = both together, for n queries. A partial that saw nothing changes nothing. */
-    void (*attention_merge)(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
-                            size_t head_dim);
-    /* For row after row adds the mean over the group of the weights exp(score - max) / sum to
-     * scores[slot], for the slots of the span that the row sees. */
-    void (*attention_scores)(float *scores, const ag_cpu_queries *queries, const ag_cpu_kv_head *kv,
-                             uint32_t slot0, const float *max, const float *sum, void *scratch);
-    size_t (*attention_scratch_bytes)(uint32_t head_dim, uint32_t n_queries);
+    ag_vecmat_fn *vecmat;
+    ag_quantize_q4_0_fn *quantize_q4_0;
+    ag_rms_norm_fn *rms_norm;
+    ag_softmax_fn *softmax;
+    ag_rope_fn *rope;
+    ag_silu_mul_fn *silu_mul;
+    ag_gelu_mul_fn *gelu_mul;
+    ag_softcap_fn *softcap;
+    ag_add_fn *add;
+    ag_scale_fn *scale;
+    ag_attention_fn *attention;
+    ag_attention_merge_fn *attention_merge;
+    ag_attention_scores_fn *attention_scores;
+    ag_attention_scratch_bytes_fn *attention_scratch_bytes;
     uint32_t attention_queries; /* that share a call, if there are so many; 0: some */
-    /* scores[slot] = -cos(key, mean of the keys divided by their lengths) for a head's slots; 0 for
-     * a key of zeros. scratch: floats of AG_KEY_SCORE_ROWS + 1 rows of ag_cpu_value_stride. */
-    void (*key_scores)(float *scores, const ag_cpu_kv_head *kv, void *scratch);
-    /* n values of a row of a cache as floats, and floats as such a row: to the bit what
-     * ag_dequantize_row and ag_quantize_row with AG_ROUND_KV do. false: ag_quantize_row has to do
-     * it, for there is a block of zeros or what cannot be kept; dst may then hold anything. */
-    void (*kv_load)(ag_dtype type, float *dst, const void *src, size_t n);
-    bool (*kv_store)(ag_dtype type, void *dst, const float *src, size_t n);
+    ag_key_scores_fn *key_scores;
+    ag_kv_load_fn *kv_load;
+    ag_kv_store_fn *kv_store;
 } ag_cpu_kernels;
 
 /* Fills the table with what `isa_cap` (NULL: no cap; "common", ...) and this machine allow; NULL

@@ -368,7 +368,7 @@ static ag_status reserve(ag_cpu_backend *cpu, const ag_attention_room *room, ag_
 }
 
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room) {
-    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     const size_t most = room->n_seqs ? room->n_seqs : 1;
     float any = 0;
     ag_status st = AG_OK;
@@ -398,7 +398,7 @@ done:
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params) {
-    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     if (!n_seqs || !ag_shape_numel(&q->shape)) return AG_OK;
     attention_job job = {.cpu = cpu,
                          .out = ag_tensor_data(out),

@@ -108,7 +108,7 @@ static ag_status convert(convert_job *job, size_t n_rows, size_t least_elements)
 
 static convert_job job_of(ag_backend *b, void *dst, ag_dtype to, const ag_tensor *src,
                           ag_rounding rounding) {
-    return (convert_job){.cpu = (ag_cpu_backend *)(void *)b,
+    return (convert_job){.cpu = ag_cpu_of(b),
                          .from = src->dtype,
                          .to = to,
                          .src = ag_tensor_data(src),
@@ -204,7 +204,7 @@ static ag_status alloc_groups(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **own
 ag_status ag_cpu_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user) {
-    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     const ag_cpu_matmul *kernel = cpu->kernels.prepared[want];
     prepare_job job = {.convert = job_of(b, NULL, want, src, AG_ROUND_WEIGHT),
                        .layout = kernel ? kernel->layout : NULL,

@@ -27,7 +27,7 @@ static void score_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
 }
 
 ag_status ag_cpu_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride) {
-    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     const size_t width = ag_cpu_value_stride(kv->head_dim);
     AG_TRY(ag_cpu_need_threads(cpu, (AG_KEY_SCORE_ROWS + 1) * width * sizeof(float)));
     AG_TRY(ag_cpu_need_shared(cpu, kv->n_blocks * sizeof(unsigned char *)));

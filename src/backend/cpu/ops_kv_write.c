@@ -51,7 +51,7 @@ static void write_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
 ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                           const ag_tensor *v, const uint32_t *positions) {
     enum { CHUNK_ELEMENTS = 2048 };
-    write_job job = {.cpu = (ag_cpu_backend *)(void *)b,
+    write_job job = {.cpu = ag_cpu_of(b),
                      .kv = kv,
                      .k = ag_tensor_data(k),
                      .v = ag_tensor_data(v),
@@ -70,5 +70,5 @@ ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *
 }
 
 void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n) {
-    ((ag_cpu_backend *)(void *)b)->kernels.kv_load(type, dst, src, n);
+    ag_cpu_of(b)->kernels.kv_load(type, dst, src, n);
 }

@@ -163,7 +163,7 @@ static void add_product(group_job *job, ag_tensor *y, const ag_tensor *w,
 
 ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n) {
-    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     if (!ag_shape_numel(&x->shape)) { /* no rows, or sums of nothing */
         for (size_t i = 0; i < n; i++) memset(ag_tensor_data(y[i]), 0, ag_tensor_bytes(y[i]));
         return AG_OK;

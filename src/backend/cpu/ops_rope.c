@@ -69,7 +69,7 @@ static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows)
 
 ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                       const ag_tensor *inv_freq) {
-    ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
+    ag_cpu_backend *cpu = ag_cpu_of(b);
     if (!ag_shape_numel(&x->shape) || !ag_shape_numel(&inv_freq->shape)) return AG_OK;
     rope_job job = {.cpu = cpu,
                     .x = ag_tensor_data(x),

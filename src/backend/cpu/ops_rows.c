@@ -12,8 +12,6 @@ typedef struct rows_job {
     float value; /* eps, factor or cap */
 } rows_job;
 
-static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
-
 /* Hands out rows of n columns, or elements when n is 1, at least `least` elements at a time. */
 static void run_rows(const rows_job *job, size_t n_rows, size_t n, size_t least, ag_pool_fn work) {
     if (!n_rows || !n) return;
@@ -33,7 +31,7 @@ static void rms_norm_rows(void *ctx, size_t begin, size_t end, uint32_t thread) 
 
 ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
                           float eps) {
-    rows_job job = {.cpu = cpu_of(b),
+    rows_job job = {.cpu = ag_cpu_of(b),
                     .y = ag_tensor_data(y),
                     .x = ag_tensor_data(x),
                     .w = ag_tensor_data(w),
@@ -50,7 +48,7 @@ static void softmax_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
 }
 
 ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x) {
-    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .n = ag_shape_cols(&x->shape)};
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(x), .n = ag_shape_cols(&x->shape)};
     run_rows(&job, ag_shape_rows(&x->shape), job.n, CHUNK_EXPONENTIALS, softmax_rows);
     return AG_OK;
 }
@@ -62,7 +60,7 @@ static void silu_mul_elements(void *ctx, size_t begin, size_t end, uint32_t thre
 }
 
 ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
-    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
     run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, silu_mul_elements);
     return AG_OK;
 }
@@ -74,7 +72,7 @@ static void gelu_mul_elements(void *ctx, size_t begin, size_t end, uint32_t thre
 }
 
 ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
-    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
     run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, gelu_mul_elements);
     return AG_OK;
 }
@@ -86,7 +84,7 @@ static void softcap_elements(void *ctx, size_t begin, size_t end, uint32_t threa
 }
 
 ag_status ag_cpu_softcap(ag_backend *b, ag_tensor *x, float cap) {
-    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .value = cap};
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(x), .value = cap};
     run_rows(&job, ag_shape_numel(&x->shape), 1, CHUNK_EXPONENTIALS, softcap_elements);
     return AG_OK;
 }
@@ -98,7 +96,7 @@ static void add_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
 }
 
 ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y) {
-    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .x = ag_tensor_data(y)};
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(x), .x = ag_tensor_data(y)};
     run_rows(&job, ag_shape_numel(&x->shape), 1, CHUNK_ELEMENTS, add_elements);
     return AG_OK;
 }
@@ -112,7 +110,7 @@ static void add_bias_rows(void *ctx, size_t begin, size_t end, uint32_t thread) 
 }
 
 ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
-    rows_job job = {.cpu = cpu_of(b),
+    rows_job job = {.cpu = ag_cpu_of(b),
                     .y = ag_tensor_data(x),
                     .w = ag_tensor_data(bias),
                     .n = ag_shape_cols(&x->shape)};
@@ -127,7 +125,7 @@ static void scale_elements(void *ctx, size_t begin, size_t end, uint32_t thread)
 }
 
 ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v) {
-    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .value = v};
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(x), .value = v};
     run_rows(&job, ag_shape_numel(&x->shape), 1, CHUNK_ELEMENTS, scale_elements);
     return AG_OK;
 }

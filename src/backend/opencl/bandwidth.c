@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rate at which the device reads its memory, to compare the speed of decoding with. */
 #include "backend/opencl/ops.h"
+#include "core/clock.h"
 #include "core/fail.h"
-
-#include <time.h>
 
 enum { WG = 256, GROUPS_A_UNIT = 16, ROUNDS = 8, MIB = 1 << 20 };
 
@@ -13,12 +12,6 @@ static size_t bytes_to_read(const ag_cl_device *d) {
     if (bytes > d->global_bytes / 4) bytes = (size_t)d->global_bytes / 4;
     if (bytes > d->max_alloc) bytes = (size_t)d->max_alloc;
     return bytes / MIB * MIB;
-}
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Reads everything `rounds` times. */
@@ -45,9 +38,9 @@ ag_status ag_cl_read_rate(ag_backend *b, double *bytes_per_s) {
     ag_buffer *data;
     AG_TRY(ag_memory_alloc(&cl->memory->base, bytes, AG_USAGE_SCRATCH, &data, &b->err));
     ag_status st = read_all(cl, data, bytes, 2);
-    const double begin = now_s();
+    const double begin = ag_now_s();
     if (st == AG_OK) st = read_all(cl, data, bytes, ROUNDS);
-    const double s = now_s() - begin;
+    const double s = ag_now_s() - begin;
     if (st == AG_OK && s > 0) *bytes_per_s = (double)bytes * ROUNDS / s;
     ag_buffer_release(&data);
     return st;

@@ -9,20 +9,16 @@
 
 /* A panel: for each 16 rows their tiles, a tile [16 rows][32 columns] for each block of columns.
  * Packing its last row fills those that are missing with zeros. */
-size_t ag_packed_bytes_tiles__amx(size_t k);
-void ag_pack_tiles__amx(void *panel, const float *x, size_t row, size_t m, size_t k);
+ag_row_bytes_fn ag_packed_bytes_tiles__amx;
+ag_pack_fn ag_pack_tiles__amx;
 
-size_t ag_scratch_bytes_tiles__amx(size_t k);
-void ag_matmul_q4_0_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
-                             const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
-void ag_matmul_q4_1_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
-                             const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
-void ag_matmul_q8_0_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
-                             const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch);
+ag_row_bytes_fn ag_scratch_bytes_tiles__amx;
+ag_matmul_fn ag_matmul_q4_0_x16__amx;
+ag_matmul_fn ag_matmul_q4_1_x16__amx;
+ag_matmul_fn ag_matmul_q8_0_x16__amx;
 
 /* AVX-512's where there are few queries, or floats in the cache. */
-void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
-                       const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
-size_t ag_attention_scratch_bytes__amx(uint32_t head_dim, uint32_t n_queries);
+ag_attention_fn ag_attention__amx;
+ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__amx;
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/amx/amx.h"
 #include "backend/cpu/amx/tiles.h"
+#include "backend/cpu/avx512/prefetch.h"
 
 #include <immintrin.h>
 
@@ -26,8 +27,6 @@ enum {
     SLAB_BLOCKS = 2048 / BLOCK,
     FEW_TILES = 4, /* up to so many tiles of activations, weights are unpacked on the way */
     RING = 8,
-    FAR_BYTES = 32768, /* what is fetched ahead into the second and the first level */
-    NEAR_BYTES = 4608,
 };
 
 /* A thread's working space. */
@@ -75,31 +74,6 @@ INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int s
     if (!soon || j == 0) return _mm512_srli_epi32(_mm512_loadu_si512(q), 8 * (unsigned)j);
     if (v < 3) return _mm512_loadu_si512(q + j);
     return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* nothing behind the last of them */
-}
-
-/* ---- fetching ---- */
-
-typedef struct prefetch {
-    const char *far, *near;
-} prefetch;
-
-/* Where there is nothing to fetch, the step itself: it is in the cache. */
-INLINE prefetch prefetch_of(const unsigned char *step, const unsigned char *end) {
-    const char *here = (const char *)step;
-    prefetch p = {here, here};
-    if (step >= end) return p;
-    p.near += NEAR_BYTES;
-    if ((size_t)(end - step) > FAR_BYTES) p.far += FAR_BYTES;
-    return p;
-}
-
-/* Half of a step's lines. */
-INLINE void prefetch_half(const weight_format *f, prefetch p, size_t half) {
-    const size_t lines = f->step_bytes / 64, some = (lines + 1) / 2;
-    for (size_t i = half * some; i < (half + 1) * some && i < lines; i++) {
-        _mm_prefetch(p.far + i * 64, _MM_HINT_T1);
-        _mm_prefetch(p.near + i * 64, _MM_HINT_T0);
-    }
 }
 
 /* ---- tiles ---- */
@@ -200,7 +174,7 @@ INLINE void unpack_panel(const call *c, bf16 *tiles, const size_t NT, size_t g, 
         const unsigned char *group = c->groups + (g + j) * c->group_bytes;
         for (size_t b = 0; b < n; b++) {
             const unsigned char *step = group + (first + b) / 2 * c->f->step_bytes;
-            prefetch_half(c->f, prefetch_of(step, c->prefetch_end), b % 2);
+            prefetch_part(c->f->step_bytes, prefetch_of(step, c->prefetch_end), b % 2, 2);
             c->f->unpack(tiles + (b * NT + j) * TILE, step, b % 2, 0);
         }
     }
@@ -319,7 +293,8 @@ INLINE void multiply_groups(const int MT, const int NG, const call *c, size_t g)
             for (int j = 0; j < NG; j++) {
                 const unsigned char *from = step + (size_t)j * c->group_bytes;
                 const size_t at = (b + (size_t)half) * (size_t)NG + (size_t)j;
-                prefetch_half(c->f, prefetch_among(c, from, left, (size_t)NG), (size_t)half);
+                prefetch_part(c->f->step_bytes, prefetch_among(c, from, left, (size_t)NG),
+                              (size_t)half, 2);
                 c->f->unpack(ring + at % RING * TILE, from, (size_t)half, 1);
                 if (at < LAG) continue;
                 multiply_tile(MT, (j + 2 * NG - LAG) % NG, c, ring + (at - LAG) % RING * TILE,

@@ -5,6 +5,7 @@
 #define AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 
 #include "backend/cpu/avx512/avx512.h"
+#include "backend/cpu/avx512/prefetch.h"
 
 #include <immintrin.h>
 
@@ -22,34 +23,6 @@ typedef struct weight_format {
     uint32_t correction; /* how often the tile's c is added */
     int has_m;
 } weight_format;
-
-/* Memory into the second-level cache, that into the first: one alone reaches 80 % of the read rate
- * of a Xeon (one thread), both 97 %. Lines are asked for a few at a time while a step is
- * multiplied: all together they would wait for each other, and the products behind them. */
-enum { FAR_BYTES = 32768, NEAR_BYTES = 4608 };
-
-typedef struct prefetch {
-    const char *far, *near;
-} prefetch;
-
-/* Where there is nothing to fetch, the step itself: it is in the cache. */
-INLINE prefetch prefetch_of(const unsigned char *step, const unsigned char *end) {
-    const char *here = (const char *)step;
-    prefetch p = {here, here};
-    if (step >= end) return p;
-    p.near += NEAR_BYTES;
-    if ((size_t)(end - step) > FAR_BYTES) p.far += FAR_BYTES;
-    return p;
-}
-
-/* A quarter of a step's lines. */
-INLINE void prefetch_quarter(const weight_format *f, prefetch p, size_t quarter) {
-    const size_t lines = f->step_bytes / 64, some = (lines + 3) / 4;
-    for (size_t i = quarter * some; i < (quarter + 1) * some && i < lines; i++) {
-        _mm_prefetch(p.far + i * 64, _MM_HINT_T1);
-        _mm_prefetch(p.near + i * 64, _MM_HINT_T0);
-    }
-}
 
 INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
@@ -69,7 +42,7 @@ INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const we
         const int n = N - i < TOGETHER ? N - i : TOGETHER;
         const size_t at = block * t->n_rows + first + (size_t)i;
         __m512i sums[TOGETHER];
-        if (i == 0) prefetch_quarter(f, ahead, quarter);
+        if (i == 0) prefetch_part(f->step_bytes, ahead, quarter, 4);
         for (int j = 0; j < n; j++) {
             const uint32_t c = (uint32_t)t->c[at + (size_t)j] * f->correction;
             sums[j] = _mm512_set1_epi32((int)c);
@@ -80,7 +53,7 @@ INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const we
                 sums[j] = _mm512_dpbusd_epi32(sums[j], w->q[v], spread4(q));
             }
         }
-        if (i == 0) prefetch_quarter(f, ahead, quarter + 1);
+        if (i == 0) prefetch_part(f->step_bytes, ahead, quarter + 1, 4);
         for (int j = 0; j < n; j++) {
             const __m512 scale = _mm512_mul_ps(w->d, _mm512_set1_ps(t->d[at + (size_t)j]));
             acc[i + j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[j]), scale, acc[i + j]);

@@ -1,39 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/avx512/avx512.h"
 
-static const ag_cpu_matmul matmul_f32 = {
-    .packed_bytes = ag_packed_bytes_floats,
-    .pack = ag_pack_floats,
-    .rows = ag_matmul_f32__avx512,
-};
-static const ag_cpu_matmul matmul_f16 = {
-    .packed_bytes = ag_packed_bytes_floats,
-    .pack = ag_pack_floats,
-    .rows = ag_matmul_f16__avx512,
-};
-static const ag_cpu_matmul matmul_bf16 = {
-    .packed_bytes = ag_packed_bytes_floats,
-    .pack = ag_pack_floats,
-    .rows = ag_matmul_bf16__avx512,
-};
+static const ag_cpu_matmul matmul_f32 = {AG_MATMUL_FLOATS(ag_matmul_f32__avx512)};
+static const ag_cpu_matmul matmul_f16 = {AG_MATMUL_FLOATS(ag_matmul_f16__avx512)};
+static const ag_cpu_matmul matmul_bf16 = {AG_MATMUL_FLOATS(ag_matmul_bf16__avx512)};
 static const ag_cpu_matmul matmul_q4_0 = {
-    .packed_bytes = ag_packed_bytes_x16,
-    .pack = ag_pack_x16__avx512,
-    .rows = ag_matmul_q4_0_x16__avx512,
-    .layout = &ag_layout_q4_0_x16,
-};
+    AG_MATMUL_X16(q4_0, ag_pack_x16__avx512, ag_matmul_q4_0_x16__avx512)};
 static const ag_cpu_matmul matmul_q4_1 = {
-    .packed_bytes = ag_packed_bytes_x16,
-    .pack = ag_pack_x16__avx512,
-    .rows = ag_matmul_q4_1_x16__avx512,
-    .layout = &ag_layout_q4_1_x16,
-};
+    AG_MATMUL_X16(q4_1, ag_pack_x16__avx512, ag_matmul_q4_1_x16__avx512)};
 static const ag_cpu_matmul matmul_q8_0 = {
-    .packed_bytes = ag_packed_bytes_x16,
-    .pack = ag_pack_x16__avx512,
-    .rows = ag_matmul_q8_0_x16__avx512,
-    .layout = &ag_layout_q8_0_x16,
-};
+    AG_MATMUL_X16(q8_0, ag_pack_x16__avx512, ag_matmul_q8_0_x16__avx512)};
 
 void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->matmul[AG_F32] = &matmul_f32;

@@ -7,28 +7,23 @@
 
 extern const ag_cpu_matmul ag_matmul__common; /* any type of weight */
 
-size_t ag_quantize_q4_0__common(void *dst, const float *src, size_t n);
-void ag_vecmat__common(float *y, const float *a, const float *b, size_t b_stride, size_t k,
-                       size_t n);
-void ag_rms_norm__common(float *y, const float *x, const float *w, size_t n, float eps);
-void ag_softmax__common(float *x, size_t n);
-void ag_rope__common(float *x, const float *cos_sin, size_t n);
-void ag_silu_mul__common(float *a, const float *b, size_t n);
-void ag_gelu_mul__common(float *a, const float *b, size_t n);
-void ag_softcap__common(float *x, float cap, size_t n);
-void ag_add__common(float *x, const float *y, size_t n);
-void ag_scale__common(float *x, float v, size_t n);
-void ag_attention__common(const ag_cpu_partial *out, const ag_cpu_queries *queries,
-                          const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
-void ag_attention_merge__common(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
-                                size_t head_dim);
-void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
-                                 const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
-                                 const float *sum, void *scratch);
-size_t ag_attention_scratch_bytes__common(uint32_t head_dim, uint32_t n_queries);
+ag_quantize_q4_0_fn ag_quantize_q4_0__common;
+ag_vecmat_fn ag_vecmat__common;
+ag_rms_norm_fn ag_rms_norm__common;
+ag_softmax_fn ag_softmax__common;
+ag_rope_fn ag_rope__common;
+ag_silu_mul_fn ag_silu_mul__common;
+ag_gelu_mul_fn ag_gelu_mul__common;
+ag_softcap_fn ag_softcap__common;
+ag_add_fn ag_add__common;
+ag_scale_fn ag_scale__common;
+ag_attention_fn ag_attention__common;
+ag_attention_merge_fn ag_attention_merge__common;
+ag_attention_scores_fn ag_attention_scores__common;
+ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__common;
 
-void ag_key_scores__common(float *scores, const ag_cpu_kv_head *kv, void *scratch);
-void ag_kv_load__common(ag_dtype type, float *dst, const void *src, size_t n);
-bool ag_kv_store__common(ag_dtype type, void *dst, const float *src, size_t n);
+ag_key_scores_fn ag_key_scores__common;
+ag_kv_load_fn ag_kv_load__common;
+ag_kv_store_fn ag_kv_store__common;
 
 #endif

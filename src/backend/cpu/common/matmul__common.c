@@ -21,8 +21,8 @@ static void pack(void *panel, const float *x, size_t row, size_t m, size_t k) {
     widen((double *)panel + row * (packed_bytes(k) / sizeof(double)), x, k);
 }
 
-static void multiply_rows(float *y, size_t y_stride, const void *packed, size_t m,
-                          const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
+static void matmul_rows(float *y, size_t y_stride, const void *packed, size_t m,
+                        const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
     const size_t k = w->k, x_stride = packed_bytes(k) / sizeof(double);
     const double *x = packed;
     double *row = scratch;
@@ -40,4 +40,4 @@ static void multiply_rows(float *y, size_t y_stride, const void *packed, size_t 
 const ag_cpu_matmul ag_matmul__common = {.packed_bytes = packed_bytes,
                                          .scratch_bytes = scratch_bytes,
                                          .pack = pack,
-                                         .rows = multiply_rows};
+                                         .rows = matmul_rows};

@@ -2,23 +2,11 @@
 #include "backend/cpu/neon/neon.h"
 
 static const ag_cpu_matmul matmul_q4_0 = {
-    .packed_bytes = ag_packed_bytes_x16,
-    .pack = ag_pack_x16__neon,
-    .rows = ag_matmul_q4_0_x16__neon_dotprod,
-    .layout = &ag_layout_q4_0_x16,
-};
+    AG_MATMUL_X16(q4_0, ag_pack_x16__neon, ag_matmul_q4_0_x16__neon_dotprod)};
 static const ag_cpu_matmul matmul_q4_1 = {
-    .packed_bytes = ag_packed_bytes_x16,
-    .pack = ag_pack_x16__neon,
-    .rows = ag_matmul_q4_1_x16__neon_dotprod,
-    .layout = &ag_layout_q4_1_x16,
-};
+    AG_MATMUL_X16(q4_1, ag_pack_x16__neon, ag_matmul_q4_1_x16__neon_dotprod)};
 static const ag_cpu_matmul matmul_q8_0 = {
-    .packed_bytes = ag_packed_bytes_x16,
-    .pack = ag_pack_x16__neon,
-    .rows = ag_matmul_q8_0_x16__neon_dotprod,
-    .layout = &ag_layout_q8_0_x16,
-};
+    AG_MATMUL_X16(q8_0, ag_pack_x16__neon, ag_matmul_q8_0_x16__neon_dotprod)};
 
 void ag_cpu_kernels_neon_dotprod(ag_cpu_kernels *t) {
     t->prepared[AG_Q4_0] = &matmul_q4_0;
