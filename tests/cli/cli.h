@@ -18,7 +18,7 @@
 
 /* The demo's own type: nothing to convert at loading, which takes long under an emulator. */
 #define QUICK "--weights", "bf16"
-#define GREEDY QUICK, "--temperature", "0", "--repetition-penalty", "1"
+#define GREEDY QUICK, "--temperature", "0"
 
 typedef struct cli_setup {
     const char *const *args; /* after the program's name, ended by NULL */
