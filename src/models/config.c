@@ -5,6 +5,7 @@
 #include "core/fail.h"
 #include "formats/file.h"
 #include "formats/json.h"
+#include "formats/recognise.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,12 +123,7 @@ static ag_status find_family(const reader *r, const family **out) {
 }
 
 static ag_status check_supported(const reader *r) {
-    if (value_of(r, "quantization_config") || value_of(r, "compression_config")) {
-        return AG_FAIL(
-            r->err, UNSUPPORTED,
-            "%s: has a quantization_config; only F32, F16 and BF16 weights are supported",
-            r->where);
-    }
+    AG_TRY(ag_recognise_quantised(r->object, r->where, r->err));
     const json_t *act = value_of(r, "hidden_act");
     const char *name = json_string_value(act);
     if (act && (!name || (strcmp(name, "silu") != 0 && strcmp(name, "swish") != 0))) {

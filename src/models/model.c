@@ -4,6 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
+#include "formats/recognise.h"
 #include "memory/galloc.h"
 #include "models/llama_model.h"
 #include "models/rope.h"
@@ -67,6 +68,7 @@ ag_status ag_model_plan(const ag_backend *be, const char *dir, const ag_model_pa
                         ag_model_info *out, ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
     AG_TRY(check_params(params, &p, err));
+    AG_TRY(ag_recognise_model(dir, err));
     ag_llama_config config;
     AG_TRY(ag_llama_config_load(dir, &config, err));
     ag_weight_files *files;
@@ -132,6 +134,7 @@ static ag_status check_room(const ag_model *m, const char *dir, uint64_t bytes, 
 
 static ag_status load_files(ag_model *m, const char *dir, const ag_model_params *params,
                             ag_error *err) {
+    AG_TRY(ag_recognise_model(dir, err));
     AG_TRY(ag_llama_config_load(dir, &m->config, err));
     AG_TRY(ag_weight_files_open(dir, &m->files, err));
     ag_llama_census census;

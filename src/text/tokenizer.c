@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
+#include "formats/recognise.h"
 #include "text/json_get.h"
 
 #include <errno.h>
@@ -90,6 +91,7 @@ ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err)
     static const char name[] = "/tokenizer.json";
     *out = NULL;
     struct stat info;
+    AG_TRY(ag_recognise_path(path, err));
     if (stat(path, &info) != 0) return open_error(path, err);
     ag_text file = {0};
     char *text = NULL;
