@@ -144,6 +144,7 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "ID:BIAS",
      .call = add_bias,
+     .aliases = {"--l"},
      .help = "add BIAS to the logit of token ID, -inf forbids it; may be given several times; "
              "ID+BIAS and ID-BIAS are understood too"},
     {.name = "seed",

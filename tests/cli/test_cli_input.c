@@ -47,6 +47,35 @@ static void a_prompt_is_read_from_a_file(void **state) {
     remove_directory(dir);
 }
 
+static void the_word_beside_the_options_is_the_prompt(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-n", "4", "-q", GREEDY, "Once upon a time");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, continued);
+    cli_free(&r);
+    r = CLI("generate", "Once upon a time", "-n", "4", "-q", GREEDY, "-r", "there");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, ", \n"); /* -r is --stop */
+    cli_free(&r);
+    r = CLI("info", "-q", TINY);
+    assert_code(&r, 0);
+    assert_says(r.out, TINY);
+    cli_free(&r);
+}
+
+static void escapes_are_characters_if_asked_for(void **state) {
+    (void)state;
+    static const char raw[] = "a\\nb\\t\\\"\\\\\\x", meant[] = "a\nb\t\"\\\\x";
+    cli_result with = CLI("tokenize", "-q", "-e", raw), plain = CLI("tokenize", "-q", meant);
+    cli_result without = CLI("tokenize", "-q", raw);
+    assert_code(&with, 0);
+    assert_string_equal(with.out, plain.out);
+    assert_string_not_equal(with.out, without.out);
+    cli_free(&with);
+    cli_free(&plain);
+    cli_free(&without);
+}
+
 static size_t count_ids(const cli_result *r) {
     json_t *root = cli_json(r);
     size_t n = json_array_size(json_object_get(root, "prompt_ids"));
@@ -398,6 +427,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_is_read_from_standard_input),
         cmocka_unit_test(a_prompt_is_read_from_a_file),
+        cmocka_unit_test(the_word_beside_the_options_is_the_prompt),
+        cmocka_unit_test(escapes_are_characters_if_asked_for),
         cmocka_unit_test(a_nul_in_a_prompt_is_a_character),
         cmocka_unit_test(bos_and_special_tokens_follow_the_options),
         cmocka_unit_test(an_empty_prompt_starts_from_bos_or_is_refused),
