@@ -203,10 +203,12 @@ static int run(generation *g) {
     if (g->wrote && !g->ends_in_newline) print(g, "\n", 1);
     if (code != EXIT_DONE) return code;
     if (g->out_of_memory) return complain_no_memory();
-    if (output_failed()) return EXIT_FAILED;
+    /* When a terminal goes, so does standard output; the conversation is saved all the same. */
+    if (output_failed() && !interrupted()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
     if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
     code = kept_end(&g->kept, &o->kept, &g->engine, o->model.verbose);
+    if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
     if (code != EXIT_DONE) return code;
     return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
 }

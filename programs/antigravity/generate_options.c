@@ -64,7 +64,8 @@ static const char description[] =
     "Continues a text; of one that is read from a file or standard input, a newline at its end is\n"
     "dropped. The text goes to standard output as it is made, all else to standard error: at the\n"
     "end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
-    "Exit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by Ctrl-C.";
+    "Ctrl-C, SIGTERM and SIGHUP end the text; it is saved and reported as always. Exit status:\n"
+    "0 done, 1 failed while running, 2 wrong usage, 128 and its number after a signal.";
 
 static const char examples[] =
     "  antigravity generate \"The old king had three sons\" -n 300\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity COMMAND ...: finds the command and runs it. */
 #include "command.h"
+#include "interrupt.h"
 #include "other_programs.h"
 #include "output.h"
 #include "suggest.h"
@@ -39,8 +40,8 @@ static void print_help(FILE *out) {
             "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
             "  antigravity info -m ~/models/Llama-3.2-1B\n"
             "  antigravity bench --shape llama-3.2-1b\n"
-            "\nExit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by "
-            "Ctrl-C.\n");
+            "\nExit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and "
+            "its\nnumber: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.\n");
 }
 
 static const command *find_command(const char *name) {
@@ -98,5 +99,5 @@ int main(int argc, char **argv) {
     const command *c = find_command(name);
     if (!c) return unknown_command(name);
     output_command(c->name);
-    return output_finish(c->run(argc - 1, argv + 1));
+    return interrupt_exit_code(output_finish(c->run(argc - 1, argv + 1)));
 }

@@ -24,6 +24,10 @@ void output_keep_streams(void) {
         int mode = fd == STDIN_FILENO ? O_WRONLY : fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
         if (open("/dev/null", mode) != fd) return; /* The lowest number that is free. */
     }
+    /* Whatever printf() writes by itself, when its buffer is full, it may fail to write without
+     * our learning why. */
+    static char buffer[1 << 16];
+    if (!isatty(STDOUT_FILENO)) setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
 
 /* Bytes of the UTF-8 sequence at s; 0 if there is none. That it is the shortest one does not matter

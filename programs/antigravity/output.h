@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* Before anything else: a stream that was closed when the program began is not given to the next
- * file that is opened. */
+ * file that is opened, and standard output gets a buffer. */
 void output_keep_streams(void);
 
 /* From now on messages begin with "antigravity NAME: ". name is borrowed for ever. */

@@ -10,7 +10,8 @@
 void progress_silence(void);
 /* `label` is borrowed until progress_end(). */
 void progress_begin(const char *label);
-/* An ag_progress_fn: draws, and returns false (cancel) after Ctrl-C. user is ignored. */
+/* An ag_progress_fn: draws, and returns false (cancel) after Ctrl-C or its like. user is ignored.
+ */
 bool progress_update(void *user, uint64_t done, uint64_t total);
 /* Wipes the bar; harmless without one. */
 void progress_end(void);

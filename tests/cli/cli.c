@@ -113,7 +113,7 @@ static void serve(child *c, const cli_setup *s) {
         if (s->close_output_after && c->out.n >= s->close_output_after) close_stream(&c->out.fd);
         bool now = (s->interrupt_after_output && c->out.n >= s->interrupt_after_output) ||
                    (s->interrupt_after_errors && c->err.n >= s->interrupt_after_errors);
-        if (now && !interrupted) kill(c->pid, SIGINT);
+        if (now && !interrupted) kill(c->pid, s->signal ? s->signal : SIGINT);
         interrupted = interrupted || now;
     }
 }

@@ -28,8 +28,9 @@ typedef struct cli_setup {
     bool no_errors;                       /* standard error is closed */
     const char *output_path;              /* standard output goes there */
     size_t close_output_after;            /* that many bytes of output; 0: never */
-    size_t interrupt_after_output;        /* SIGINT after that many bytes; 0: never */
+    size_t interrupt_after_output;        /* the signal after that many bytes; 0: never */
     size_t interrupt_after_errors;        /* the same of standard error */
+    int signal;                           /* which one; 0: SIGINT */
 } cli_setup;
 
 typedef struct cli_result {

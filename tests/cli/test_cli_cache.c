@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char dir[64], file[96];
 
@@ -230,17 +232,50 @@ static void a_full_disk_leaves_the_old_file(void **state) {
 
 static void an_interrupted_run_is_kept_too(void **state) {
     (void)state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        remove(file);
+        cli_result r = cli_run(
+            &(cli_setup){.args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once upon a time", "-n",
+                                          "-1", "--ignore-eos", "--save-cache", file),
+                         .interrupt_after_output = 20,
+                         .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        assert_int_equal(n_files(), 1);
+        cli_result next = CLI("generate", GREEDY, "-v", "-p", "", "-n", "2", "--load-cache", file);
+        assert_code(&next, 0);
+        assert_says(next.err, "prompt        0 tokens");
+        cli_free(&r);
+        cli_free(&next);
+    }
+}
+
+/* What goes away is also where the text went. */
+static void a_conversation_is_kept_when_its_terminal_goes(void **state) {
+    (void)state;
     remove(file);
-    cli_result r =
-        cli_run(&(cli_setup){.args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once upon a time",
-                                              "-n", "-1", "--ignore-eos", "--save-cache", file),
-                             .interrupt_after_output = 20});
-    assert_code(&r, 130);
-    cli_result next = CLI("generate", GREEDY, "-v", "-p", "", "-n", "2", "--load-cache", file);
-    assert_code(&next, 0);
-    assert_says(next.err, "prompt        0 tokens");
-    cli_free(&r);
-    cli_free(&next);
+    signal(SIGPIPE, SIG_IGN);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (dup2(ends[1], STDOUT_FILENO) < 0) _exit(126);
+        close(ends[0]);
+        close(ends[1]);
+        execl(AG_PROGRAM, AG_PROGRAM, "generate", "--weights", "bf16", "-q", "-p", "Once", "-n",
+              "-1", "--ignore-eos", "--save-cache", file, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    char text[16];
+    int status;
+    assert_true(read(ends[0], text, sizeof text) > 0);
+    kill(pid, SIGHUP);
+    close(ends[0]); /* SIGPIPE is ignored: writing fails as it does to a terminal that is gone */
+    while (waitpid(pid, &status, 0) < 0) {}
+    assert_true(WIFEXITED(status));
+    assert_int_equal(n_files(), 1);
 }
 
 int main(void) {
@@ -253,6 +288,7 @@ int main(void) {
         cmocka_unit_test(files_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(an_interrupted_run_is_kept_too),
+        cmocka_unit_test(a_conversation_is_kept_when_its_terminal_goes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

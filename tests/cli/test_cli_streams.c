@@ -24,6 +24,25 @@ static void ctrl_c_ends_a_generation_with_statistics_and_130(void **state) {
     cli_free(&r);
 }
 
+static void sigterm_and_sighup_are_as_orderly_as_ctrl_c(void **state) {
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGHUP};
+    for (size_t i = 0; i < 2; i++) {
+        cli_result r = cli_run(&(cli_setup){
+            .args = CLI_ARGS(ENDLESS), .interrupt_after_output = 20, .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        assert_says(r.err, "finish   cancelled");
+        cli_free(&r);
+        r = cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS, "--json"),
+                                 .interrupt_after_errors = 250, /* the memory that it takes */
+                                 .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        if (!r.n_out) assert_says(r.err, "interrupted"); /* while loading */
+        else json_decref(cli_json(&r));
+        cli_free(&r);
+    }
+}
+
 static void ctrl_c_still_gives_the_json_of_what_was_made(void **state) {
     (void)state;
     /* With --json nothing appears on standard output: the note on the model is the signal. */
@@ -222,6 +241,7 @@ static void a_file_cut_short_while_it_is_loaded_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ctrl_c_ends_a_generation_with_statistics_and_130),
+        cmocka_unit_test(sigterm_and_sighup_are_as_orderly_as_ctrl_c),
         cmocka_unit_test(ctrl_c_still_gives_the_json_of_what_was_made),
         cmocka_unit_test(ctrl_c_ends_reading_a_long_prompt),
         cmocka_unit_test(ctrl_c_ends_a_measurement),
