@@ -54,7 +54,7 @@ typedef struct ag_device_info {
 } ag_device_info;
 /* The devices among which ag_backend_params.device chooses: the first `cap` into out, how many
  * there are into *n. AG_UNSUPPORTED for a backend that has none to choose from ("cpu"),
- * AG_NOT_FOUND without a driver. */
+ * AG_NOT_FOUND where no driver gives a device, and why. */
 AG_API ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, size_t *n,
                                     ag_error *err);
 

@@ -223,8 +223,7 @@ static int generate(generation *g) {
     const engine_sessions one = {session_params(m, g->n_context), 1};
     if (code == EXIT_DONE) code = engine_load(e, m, &one);
     if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
-    if (code == EXIT_DONE)
-        code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m->verbose);
+    if (code == EXIT_DONE) code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m);
     if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
     if (code != EXIT_DONE) return code;
     code = run(g);

@@ -142,6 +142,7 @@ int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t) {
     interrupt_resume();
     if (status != AG_OK) {
         complain("%s: %s", p->source, err.msg);
+        ag_ids_free(&ids);
         return EXIT_FAILED;
     }
     int code = EXIT_DONE;

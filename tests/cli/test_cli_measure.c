@@ -168,6 +168,28 @@ static void devices_lists_the_cpu(void **state) {
     cli_free(&r);
 }
 
+/* PoCL gives no device then, and says no more than that. */
+static void a_driver_that_gives_no_device_is_named(void **state) {
+    (void)state;
+    cli_result r = CLI("devices");
+    bool pocl = strstr(r.out, "Portable Computing Language") != NULL;
+    cli_free(&r);
+    if (!pocl) skip();
+    char before[1024] = "";
+    snprintf(before, sizeof before, "%s", getenv("POCL_CACHE_DIR") ? getenv("POCL_CACHE_DIR") : "");
+    setenv("POCL_CACHE_DIR", "/proc/none", 1);
+    cli_result listed = CLI("devices"), run = CLI("bench", "-q", "--shape", "tiny", "-b", "opencl");
+    if (before[0]) setenv("POCL_CACHE_DIR", before, 1);
+    else unsetenv("POCL_CACHE_DIR");
+    if (!strstr(listed.out, "opencl   0: ")) { /* unless there is another driver */
+        assert_says(listed.out, "the driver Portable Computing Language gives no device: ");
+        assert_says(listed.out, "$POCL_CACHE_DIR");
+        assert_refused(&run, 1, "the driver Portable Computing Language gives no device: ");
+    }
+    cli_free(&listed);
+    cli_free(&run);
+}
+
 static void bench_gives_a_row_for_each_test(void **state) {
     (void)state;
     cli_result r = CLI("bench", QUICK, "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r",
@@ -233,6 +255,7 @@ int main(void) {
         cmocka_unit_test(texts_without_anything_to_predict_are_refused),
         cmocka_unit_test(info_tells_what_the_model_is_and_takes),
         cmocka_unit_test(devices_lists_the_cpu),
+        cmocka_unit_test(a_driver_that_gives_no_device_is_named),
         cmocka_unit_test(bench_gives_a_row_for_each_test),
         cmocka_unit_test(a_row_that_does_not_fit_is_refused_before_any_is_measured),
         cmocka_unit_test(bench_measures_a_model_directory_and_sequences_together),
