@@ -4,7 +4,8 @@
  * Common to all: the destination comes first. Shapes and dtypes are checked before anything is
  * written (AG_SHAPE, AG_DTYPE; the destination is untouched then). Activations are F32 with
  * contiguous rows and are seen as [rows, columns], whatever their outer dims. Operations may be
- * asynchronous: read results after ag_sync() or through ag_read(). One thread drives one backend.
+ * asynchronous: read results after ag_sync() or through ag_read(). One thread at a time
+ * uses a backend and everything made on it (see antigravity.h); different backends are independent.
  * Messages of failed operations: ag_backend_error(). */
 #ifndef ANTIGRAVITY_BACKEND_H
 #define ANTIGRAVITY_BACKEND_H

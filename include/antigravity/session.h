@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation: a KV cache, a position, and the loop from prompt to text. */
+/* A conversation: a KV cache, a position, and the loop from prompt to text. Sessions of one model,
+ * and of all models of one backend, are used by one thread at a time: see antigravity.h. */
 #ifndef ANTIGRAVITY_SESSION_H
 #define ANTIGRAVITY_SESSION_H
 
