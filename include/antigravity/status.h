@@ -47,7 +47,12 @@ typedef struct ag_error {
 AG_API const char *ag_status_name(ag_status status);
 AG_API const char *ag_status_text(ag_status status);
 
-typedef enum ag_log_level { AG_LOG_DEBUG, AG_LOG_INFO, AG_LOG_WARN } ag_log_level;
+typedef enum ag_log_level {
+    AG_LOG_DEBUG,
+    AG_LOG_INFO,
+    AG_LOG_WARN,
+    AG_LOG_STATUS, /* what is being done now and may take seconds: for a line that is overwritten */
+} ag_log_level;
 
 /* The library never prints. What a user may want to know while things go well is passed to such
  * a callback, one line without a newline; msg is borrowed for the call. */

@@ -13,14 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say_all(void *user, ag_log_level level, const char *msg) {
-    (void)user, (void)level;
-    complain("%s", msg);
-}
-
-static void say_warnings(void *user, ag_log_level level, const char *msg) {
-    (void)user;
-    if (level == AG_LOG_WARN) complain("%s", msg);
+/* user: the model_options. Nothing but warnings unless the user wants to know. */
+static void say(void *user, ag_log_level level, const char *msg) {
+    const model_options *o = user;
+    if (level == AG_LOG_STATUS) progress_note(msg);
+    if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
 }
 
 int engine_inspect(engine *e, const model_options *o) {
@@ -63,9 +60,8 @@ int engine_open_backend(engine *e, const model_options *o) {
     ag_backend_params params = {
         .name = o->backend,
         .n_threads = o->threads,
-        .log = o->quiet     ? NULL
-               : o->verbose ? say_all
-                            : say_warnings,
+        .log = o->quiet ? NULL : say,
+        .log_user = (void *)(uintptr_t)o, /* it is only read */
         .device = o->device,
         .zero_copy = o->zero_copy,
         .host_attention = o->host_attention,

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -122,7 +123,7 @@ static ag_status refuse_directory(const char *path, ag_error *err) {
         size_t kind = kind_of(e->d_name);
         if (kind >= best) continue;
         best = kind;
-        strncpy(found, e->d_name, sizeof found - 1);
+        snprintf(found, sizeof found, "%s", e->d_name);
     }
     closedir(d);
     if (best == N_KINDS) return AG_OK;

@@ -159,6 +159,26 @@ static void progress_is_drawn_on_a_terminal_only(void **state) {
     cli_free(&r);
 }
 
+/* Whatever is drawn over itself must stay on one line. */
+static void progress_fits_a_narrow_terminal(void **state) {
+    (void)state;
+    static const unsigned short widths[] = {12, 30, 50, 65};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        cli_result r =
+            cli_run(&(cli_setup){.args = CLI_ARGS("generate", QUICK, "-p", "A fox", "-n", "2"),
+                                 .terminal_errors = true,
+                                 .columns = widths[i]});
+        assert_code(&r, 0);
+        assert_says(r.err, "100 %");
+        for (const char *at = strchr(r.err, '\r'); at; at = strchr(at + 1, '\r')) {
+            size_t n = strcspn(at + 1, "\r\n");
+            bool drawn = at[1 + n] == '\r' && at[2 + n] != '\n';
+            if (drawn && n >= widths[i]) fail_msg("%zu of %d columns", n, widths[i]);
+        }
+        cli_free(&r);
+    }
+}
+
 /* Its rows are no multiple of 32, which is said once the file is mapped and before it is read: with
  * nobody reading standard error, the program waits there. */
 #define ODD AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16"
@@ -250,6 +270,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(a_closed_stream_is_not_given_to_another_file),
         cmocka_unit_test(progress_is_drawn_on_a_terminal_only),
+        cmocka_unit_test(progress_fits_a_narrow_terminal),
         cmocka_unit_test(a_file_cut_short_while_it_is_loaded_is_an_error),
     };
     return cmocka_run_group_tests_name("cli streams", tests, NULL, NULL);
