@@ -5,6 +5,7 @@
  * the library takes no lock for that. Two threads that share a model, each with a session of its
  * own, need one lock of the caller's around every call that is given any of these; two threads with
  * a backend and a model each need none. Any thread may call at any time:
+ *  - ag_session_cancel(), also from a signal handler;
  *  - ag_model_get_info(), ag_session_model_info() and what a backend is called (ag_backend_name(),
  *    _describe(), _threads()): none of it changes after creation;
  *  - everything that is given a tokenizer; a decoder or a sampler belongs to one thread at a time;

@@ -105,6 +105,12 @@ AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
  * results are those of ag_session_decode. */
 AG_API ag_status ag_decode_batch(ag_session *const sessions[], const int32_t ids[], size_t n,
                                  ag_error *err);
+/* Ends the call of this session that is consuming tokens, or else the next one that would, with
+ * AG_CANCELLED; ag_generate() then returns AG_OK and AG_FINISH_CANCELLED. What a call has consumed
+ * in whole chunks stays consumed, nothing else is, and the session goes on from there. A call ends
+ * once, however often this is called. Any thread may call it, and a signal handler, as long as the
+ * session is not being destroyed. */
+AG_API void ag_session_cancel(ag_session *s);
 /* [n_vocab] on the host, NULL before the first token; valid until the session is used again. During
  * ag_generate() NULL also where a device chooses the tokens; they are there again afterwards. */
 AG_API const float *ag_session_logits(const ag_session *s);

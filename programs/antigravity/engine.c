@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "command.h"
+#include "interrupt.h"
 #include "lost_file.h"
 #include "model_dir.h"
 #include "output.h"
@@ -139,10 +140,12 @@ int engine_start(engine *e, const model_options *o, uint32_t n_context) {
     if (o->verbose) params.eviction.on_eviction = eviction_say;
     /* Wrong options are wrong usage, although only the model tells. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);
+    interrupt_cancels(e->session);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void engine_close(engine *e) {
+    interrupt_spares(e->session);
     ag_session_destroy(e->session);
     ag_model_destroy(e->model);
     ag_backend_destroy(e->backend);

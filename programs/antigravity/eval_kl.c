@@ -345,14 +345,14 @@ static int open_rows(kl *k) {
 
 static void close_all(kl *k) {
     for (size_t r = 0; k->rows && r < k->n_rows; r++) {
-        ag_session_destroy(k->rows[r].session);
+        settings_close(k->rows[r].session);
         free(k->rows[r].kl);
         free(k->rows[r].rise);
     }
     free(k->rows);
     free(k->logits);
     free(k->scale);
-    ag_session_destroy(k->base);
+    settings_close(k->base);
     if (k->base_model != k->engine.model) ag_model_destroy(k->base_model);
     text_free(&k->text);
     engine_close(&k->engine);

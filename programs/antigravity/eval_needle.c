@@ -332,7 +332,7 @@ static int measure(needles *n) {
         progress_end();
         if (code == EXIT_DONE) r.budget = ag_session_kv_budget(s);
         if (code == EXIT_DONE) code = table_add(&n->table, row_of(n, &one, &r));
-        ag_session_destroy(s);
+        settings_close(s);
     }
     return table_finish(&n->table, head_of(n), code);
 }

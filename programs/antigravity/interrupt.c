@@ -2,15 +2,22 @@
 #include "interrupt.h"
 
 #include "command.h"
+#include "progress.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_SIGNALS = sizeof numbers / sizeof numbers[0] };
 
 static volatile sig_atomic_t caught; /* the first one's number */
 static bool installed[N_SIGNALS];
+static bool answers; /* standard error is a terminal, and messages are wanted */
+
+enum { MAX_SESSIONS = 320 };
+static _Atomic(ag_session *) sessions[MAX_SESSIONS];
 
 static void set_all(void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler};
@@ -25,6 +32,27 @@ static void on_signal(int number) {
     set_all(SIG_DFL);
     /* The shell and the terminal that goes may both tell us. */
     if (number == SIGHUP) signal(SIGHUP, SIG_IGN);
+    static const char answer[] = "\nstopping ...\n";
+    if (answers && write(STDERR_FILENO, answer, sizeof answer - 1) < 0) answers = false;
+    for (size_t i = 0; i < MAX_SESSIONS; i++) {
+        ag_session *s = atomic_load(&sessions[i]);
+        if (s) ag_session_cancel(s);
+    }
+}
+
+static void replace(ag_session *from, ag_session *to) {
+    for (size_t i = 0; i < MAX_SESSIONS; i++) {
+        ag_session *expected = from;
+        if (atomic_compare_exchange_strong(&sessions[i], &expected, to)) return;
+    }
+}
+
+void interrupt_cancels(ag_session *s) {
+    if (s) replace(NULL, s);
+}
+
+void interrupt_spares(ag_session *s) {
+    if (s) replace(s, NULL);
 }
 
 void interrupt_install(void) {
@@ -35,6 +63,7 @@ void interrupt_install(void) {
         sigaction(numbers[i], NULL, &before);
         installed[i] = before.sa_handler != SIG_IGN;
     }
+    answers = progress_wanted();
     set_all(on_signal);
 }
 

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ctrl-C (SIGINT), SIGTERM and SIGHUP: the first of them asks for an orderly end, in which what was
- * made is saved and reported; the second one ends the program at once. */
+ * made is saved and reported, and says so on a terminal; the second one ends the program at once.
+ */
 #ifndef ANTIGRAVITY_INTERRUPT_H
 #define ANTIGRAVITY_INTERRUPT_H
 
+#include <antigravity/session.h>
 #include <stdbool.h>
 
 void interrupt_install(void);
 bool interrupted(void);
+
+/* From now on a signal also cancels what the session is doing, until it is spared again: before it
+ * is destroyed. NULL is fine. */
+void interrupt_cancels(ag_session *s);
+void interrupt_spares(ag_session *s);
 
 /* What takes long, asks nobody and leaves nothing half done, such as encoding, stands between
  * these: there a signal ends the program at once. False: there was one already. */

@@ -2,6 +2,7 @@
 #include "kept_cache.h"
 
 #include "command.h"
+#include "interrupt.h"
 #include "output.h"
 
 #include <errno.h>
@@ -171,7 +172,11 @@ int kept_end(kept_cache *k, const kept_options *o, const engine *e, bool verbose
     /* The last token was chosen, but nothing has followed it yet. */
     bool pending = !k->unknown && k->ids.n == (size_t)ag_session_position(e->session) + 1;
     if (pending && ag_session_capacity_left(e->session)) {
-        ag_status status = ag_session_decode(e->session, k->ids.data[k->ids.n - 1], &err);
+        /* A signal that came after the last token may still be cancelling: once. */
+        interrupt_spares(e->session);
+        ag_status status = AG_CANCELLED;
+        for (int i = 0; i < 2 && status == AG_CANCELLED; i++)
+            status = ag_session_decode(e->session, k->ids.data[k->ids.n - 1], &err);
         if (status != AG_OK) return complain_error(&err);
     }
     int code = save(k, o->save, e);

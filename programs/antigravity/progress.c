@@ -18,13 +18,13 @@ static const char *label; /* NULL: no bar is wanted now */
 static size_t drawn;      /* columns of the line that is on the terminal */
 static double drawn_at;
 
-static bool wanted(void) { return !silent && isatty(STDERR_FILENO); }
+bool progress_wanted(void) { return !silent && isatty(STDERR_FILENO); }
 
 void progress_silence(void) { silent = true; }
 
 void progress_begin(const char *text) {
     progress_end();
-    label = wanted() ? text : NULL;
+    label = progress_wanted() ? text : NULL;
     drawn_at = 0;
 }
 
@@ -57,7 +57,7 @@ static void draw(uint64_t done, uint64_t total) {
 
 void progress_note(const char *what) {
     char line[LINE_SIZE];
-    if (!wanted()) return;
+    if (!progress_wanted()) return;
     snprintf(line, sizeof line, "%s ...", what);
     show(line);
     drawn_at = clock_s();

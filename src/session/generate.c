@@ -142,7 +142,9 @@ static ag_status decode_loop(generation *g, double start, ag_error *err) {
         }
         if (!g->ended) {
             ag_session_expect(g->session, g->params->sampler);
-            AG_TRY(ag_session_decode(g->session, id, err));
+            ag_status st = ag_session_decode(g->session, id, err);
+            if (st == AG_CANCELLED) end(g, AG_FINISH_CANCELLED);
+            else if (st != AG_OK) return st;
         }
         g->stats->decode_s = now_s() - first;
     }

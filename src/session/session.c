@@ -242,6 +242,13 @@ uint32_t ag_session_capacity_left(const ag_session *s) {
     return slots < positions ? slots : positions;
 }
 
+void ag_session_cancel(ag_session *s) { atomic_store(&s->cancelled, true); }
+
+static ag_status heed_cancel(ag_session *s, ag_error *err) {
+    if (!atomic_exchange(&s->cancelled, false)) return AG_OK;
+    return AG_FAIL(err, CANCELLED, "cancelled at position %u", s->position);
+}
+
 static ag_status check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err) {
     if (!n) return AG_FAIL(err, INVALID, "no tokens to consume");
     for (size_t i = 0; i < n; i++) {
@@ -273,6 +280,7 @@ static ag_status read_logits(ag_session *s, ag_error *err) {
  * last token's logits are there, too, and its hidden state is not; NULL: that is not wanted. */
 static ag_status forward_chunk(ag_session *s, const int32_t *ids, size_t n, size_t n_left,
                                bool *whole, ag_error *err) {
+    AG_TRY(heed_cancel(s, err));
     ag_forward_item item = {.cache = s->cache, .ids = ids, .n = n, .position = s->position};
     const bool ask = s->deferring && s->top_wanted;
     s->on_device = s->top_wanted = s->top_known = false;
@@ -391,6 +399,7 @@ static ag_status check_batch(ag_session *const sessions[], const int32_t ids[], 
             }
         }
         AG_TRY(check_ids(sessions[i], &ids[i], 1, err));
+        AG_TRY(heed_cancel(sessions[i], err));
     }
     return AG_OK;
 }

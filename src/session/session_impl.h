@@ -9,6 +9,7 @@
 
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
+#include <stdatomic.h>
 
 struct ag_session {
     ag_model *model; /* borrowed */
@@ -18,8 +19,9 @@ struct ag_session {
     uint32_t position;         /* logical, of the next token */
     ag_tensor logits;          /* [1, n_vocab] in the backend's memory */
     ag_buffer *logits_owner;
-    float *host_logits; /* what the caller reads: logits itself, or `copied` */
-    float *copied;      /* owned; NULL if the backend's memory is the host's */
+    float *host_logits;    /* what the caller reads: logits itself, or `copied` */
+    float *copied;         /* owned; NULL if the backend's memory is the host's */
+    atomic_bool cancelled; /* the call in flight, or the next one, is to end */
     bool has_logits;
     bool deferring; /* logits stay where they are computed until somebody needs all of them */
     bool on_device; /* the newest are there and not yet in host_logits */

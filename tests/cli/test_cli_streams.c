@@ -43,6 +43,22 @@ static void sigterm_and_sighup_are_as_orderly_as_ctrl_c(void **state) {
     }
 }
 
+static void the_first_ctrl_c_is_answered_on_a_terminal(void **state) {
+    (void)state;
+    cli_result r = cli_run(&(cli_setup){
+        .args = CLI_ARGS(ENDLESS), .interrupt_after_output = 20, .terminal_errors = true});
+    assert_code(&r, 130);
+    const char *answer = strstr(r.err, "\r\nstopping ...\r\n");
+    assert_non_null(answer);
+    assert_non_null(strstr(answer, "finish   cancelled"));
+    cli_free(&r);
+    r = cli_run(&(cli_setup){
+        .args = CLI_ARGS(ENDLESS, "-q"), .interrupt_after_output = 20, .terminal_errors = true});
+    assert_code(&r, 130);
+    assert_string_equal(r.err, "");
+    cli_free(&r);
+}
+
 static void ctrl_c_still_gives_the_json_of_what_was_made(void **state) {
     (void)state;
     /* With --json nothing appears on standard output: the note on the model is the signal. */
@@ -262,6 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ctrl_c_ends_a_generation_with_statistics_and_130),
         cmocka_unit_test(sigterm_and_sighup_are_as_orderly_as_ctrl_c),
+        cmocka_unit_test(the_first_ctrl_c_is_answered_on_a_terminal),
         cmocka_unit_test(ctrl_c_still_gives_the_json_of_what_was_made),
         cmocka_unit_test(ctrl_c_ends_reading_a_long_prompt),
         cmocka_unit_test(ctrl_c_ends_a_measurement),
