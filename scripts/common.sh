@@ -24,7 +24,7 @@ quietly() {
     return 1
 }
 
-# build_preset NAME: configures and builds into build/NAME.
+# build_preset NAME [--target TARGET]: configures and builds into build/NAME.
 build_preset() {
-    quietly "configure-$1" cmake --preset "$1" && quietly "build-$1" cmake --build --preset "$1" -j "$jobs"
+    quietly "configure-$1" cmake --preset "$1" && quietly "build-$1" cmake --build --preset "$1" -j "$jobs" "${@:2}"
 }
