@@ -4,7 +4,8 @@
  * Common to all: the destination comes first. Shapes and dtypes are checked before anything is
  * written (AG_SHAPE, AG_DTYPE; the destination is untouched then). Activations are F32 with
  * contiguous rows and are seen as [rows, columns], whatever their outer dims. Operations may be
- * asynchronous: read results after ag_sync() or through ag_read(). One thread drives one backend.
+ * asynchronous: read results after ag_sync() or through ag_read(). One thread at a time
+ * uses a backend and everything made on it (see antigravity.h); different backends are independent.
  * Messages of failed operations: ag_backend_error(). */
 #ifndef ANTIGRAVITY_BACKEND_H
 #define ANTIGRAVITY_BACKEND_H
@@ -54,7 +55,7 @@ typedef struct ag_device_info {
 } ag_device_info;
 /* The devices among which ag_backend_params.device chooses: the first `cap` into out, how many
  * there are into *n. AG_UNSUPPORTED for a backend that has none to choose from ("cpu"),
- * AG_NOT_FOUND without a driver. */
+ * AG_NOT_FOUND where no driver gives a device, and why. */
 AG_API ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, size_t *n,
                                     ag_error *err);
 

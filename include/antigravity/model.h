@@ -56,7 +56,8 @@ typedef struct ag_model_params {
 } ag_model_params;
 AG_API ag_model_params ag_model_defaults(void);
 
-/* One thread at a time drives a backend with all its models and sessions. */
+/* A model's sessions share its workspace, so one thread at a time uses a backend with all its
+ * models and sessions, or holds a lock of the caller's: see antigravity.h. */
 typedef struct ag_model ag_model;
 
 /* path: a directory with config.json, model.safetensors or shards with

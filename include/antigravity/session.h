@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation: a KV cache, a position, and the loop from prompt to text. */
+/* A conversation: a KV cache, a position, and the loop from prompt to text. Sessions of one model,
+ * and of all models of one backend, are used by one thread at a time: see antigravity.h. */
 #ifndef ANTIGRAVITY_SESSION_H
 #define ANTIGRAVITY_SESSION_H
 
@@ -99,14 +100,15 @@ AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, a
                                   void *user, ag_error *err);
 /* One token. Allocates nothing. */
 AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
+/* Ends the call of this session that is consuming tokens, or else the next one that would, with
+ * AG_CANCELLED; ag_generate() then returns AG_OK and AG_FINISH_CANCELLED. What a call has consumed
+ * in whole chunks stays consumed, nothing else is, and the session goes on from there. A call ends
+ * once, however often this is called. Any thread may call it, and a signal handler, as long as the
+ * session is not being destroyed. */
+AG_API void ag_session_cancel(ag_session *s);
 /* [n_vocab] on the host, NULL before the first token; valid until the session is used again. During
  * ag_generate() NULL also where a device chooses the tokens; they are there again afterwards. */
 AG_API const float *ag_session_logits(const ag_session *s);
-
-/* May be called from any thread, and from a signal handler: the call under way on this session, or
- * else the next one, ends within a layer's time with AG_CANCELLED, its current chunk not consumed.
- */
-AG_API void ag_session_cancel(ag_session *s);
 
 /* ---- steps of several sessions ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors are values: a status to branch on and a message to read. */
+/* Errors are values: a status to branch on and a message to read. Also the version. */
 #ifndef ANTIGRAVITY_STATUS_H
 #define ANTIGRAVITY_STATUS_H
 
@@ -47,13 +47,24 @@ typedef struct ag_error {
 AG_API const char *ag_status_name(ag_status status);
 AG_API const char *ag_status_text(ag_status status);
 
-typedef enum ag_log_level { AG_LOG_DEBUG, AG_LOG_INFO, AG_LOG_WARN } ag_log_level;
+typedef enum ag_log_level {
+    AG_LOG_DEBUG,
+    AG_LOG_INFO,
+    AG_LOG_WARN,
+    AG_LOG_STATUS, /* what is being done now and may take seconds: for a line that is overwritten */
+} ag_log_level;
 
 /* The library never prints. What a user may want to know while things go well is passed to such
  * a callback, one line without a newline; msg is borrowed for the call. */
 typedef void (*ag_log_fn)(void *user, ag_log_level level, const char *msg);
 
-/* "0.1.0" */
+/* The version of these headers, for the preprocessor. The build reads it from here. Versions are
+ * compatible as long as MAJOR and MINOR are the same. */
+#define AG_VERSION_MAJOR 0
+#define AG_VERSION_MINOR 1
+#define AG_VERSION_PATCH 0
+#define AG_VERSION_STRING "0.1.0"
+/* AG_VERSION_STRING of the library that is running. */
 AG_API const char *ag_version(void);
 
 #ifdef __cplusplus

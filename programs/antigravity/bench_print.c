@@ -7,19 +7,34 @@
 #include "output.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct bench_table {
     table_format format;
     bool begun;
+    result_table md;
     json_t *rows; /* JSON only */
+};
+
+/* What is the same in every row leaves a narrow terminal first. */
+static const table_column md_columns[] = {
+    {"model", "model", TABLE_TEXT, 0, 4, 12},     {"params", "params", TABLE_RIGHT, 0, 5, 9},
+    {"weights", "weights", TABLE_TEXT, 0, 3, 7},  {"size", "size", TABLE_RIGHT, 0, 5, 10},
+    {"cache", "cache", TABLE_TEXT, 0, 5, 9},      {"backend", "backend", TABLE_TEXT, 0, 4, 7},
+    {"threads", "threads", TABLE_RIGHT, 0, 1, 7}, {"test", "test", TABLE_TEXT, 0, 0, 14},
+    {"median", "tokens/s", TABLE_RIGHT, 0, 0, 8}, {"lowest", "lowest", TABLE_RIGHT, 0, 0, 8},
+    {"highest", "highest", TABLE_RIGHT, 0, 0, 8}, {"read", "read GB/s", TABLE_RIGHT, 0, 2, 12},
+    {"share", "share", TABLE_RIGHT, 0, 0, 7},
 };
 
 bench_table *bench_table_create(table_format format) {
     bench_table *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->format = format;
+    t->md = (result_table){.columns = md_columns, .n = sizeof md_columns / sizeof md_columns[0]};
     t->rows = format == TABLE_JSON ? json_array() : NULL;
     if (format != TABLE_JSON || t->rows) return t;
     free(t);
@@ -34,26 +49,43 @@ const char *bench_test_name(const bench_row *row, char *buf, size_t cap) {
     return buf;
 }
 
-static void print_md(const bench_table *t, const bench *b, const bench_row *row) {
+static json_t *json_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static json_t *json_printf(const char *fmt, ...) {
+    char text[96];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return json_string(text);
+}
+
+static bool print_md(bench_table *t, const bench *b, const bench_row *row) {
     const model_options *m = &b->o->model;
-    char test[64], parallel[24] = "", size[32], cache[32], read[48] = "-", share[16] = "";
-    if (!t->begun)
-        printf("| model | params | weights | size | cache | backend | threads | test | tokens/s | "
-               "lowest | highest | read GB/s | share |\n"
-               "|---|---:|---|---:|---|---|---:|---|---:|---:|---:|---:|---:|\n");
+    char test[64], parallel[24] = "", size[32], read[48] = "-";
+    const char *k = ag_dtype_name(m->k_type), *v = ag_dtype_name(m->v_type);
     if (row->parallel > 1) snprintf(parallel, sizeof parallel, " x%" PRIu32, row->parallel);
-    snprintf(cache, sizeof cache, "%s,%s", ag_dtype_name(m->k_type), ag_dtype_name(m->v_type));
     if (row->read_before > 0)
         snprintf(read, sizeof read, "%.1f, %.1f", row->read_before / 1e9, row->read_after / 1e9);
-    if (row->share > 0) snprintf(share, sizeof share, "%.1f %%", row->share * 100);
-    printf(
-        "| %s | %.2f M | %s | %s | %s | %s | %" PRIu32 " | %s%s | %.2f | %.2f | %.2f | %s | %s |\n",
-        b->name, (double)b->engine.info.n_parameters / 1e6, ag_dtype_name(m->weights),
-        format_bytes((double)ag_model_memory_bytes(b->engine.model), size, sizeof size),
-        strcmp(ag_dtype_name(m->k_type), ag_dtype_name(m->v_type)) ? cache
-                                                                   : ag_dtype_name(m->k_type),
-        ag_backend_name(b->engine.backend), row->threads, bench_test_name(row, test, sizeof test),
-        parallel, row->median, row->lowest, row->highest, read, share);
+    format_bytes((double)ag_model_memory_bytes(b->engine.model), size, sizeof size);
+    const json_field fields[] = {
+        {"model", json_text(b->name, strlen(b->name))},
+        {"params", json_printf("%.2f M", (double)b->engine.info.n_parameters / 1e6)},
+        {"weights", json_string(ag_dtype_name(m->weights))},
+        {"size", json_string(size)},
+        {"cache", strcmp(k, v) ? json_printf("%s,%s", k, v) : json_string(k)},
+        {"backend", json_string(ag_backend_name(b->engine.backend))},
+        {"threads", json_printf("%" PRIu32, row->threads)},
+        {"test", json_printf("%s%s", bench_test_name(row, test, sizeof test), parallel)},
+        {"median", json_printf("%.2f", row->median)},
+        {"lowest", json_printf("%.2f", row->lowest)},
+        {"highest", json_printf("%.2f", row->highest)},
+        {"read", json_string(read)},
+        {"share", row->share > 0 ? json_printf("%.1f %%", row->share * 100) : json_string("")},
+    };
+    json_t *line = json_object_of(fields, sizeof fields / sizeof fields[0]);
+    if (!line) return false;
+    table_add(&t->md, line); /* A lost write is said when the command ends. */
+    return true;
 }
 
 /* A field of RFC 4180: in quotes, quotes doubled. */
@@ -119,7 +151,7 @@ bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
     bool ok = true;
     switch (t->format) {
     case TABLE_MD:
-        print_md(t, b, row);
+        ok = print_md(t, b, row);
         break;
     case TABLE_CSV:
         print_csv(t, b, row);
@@ -135,6 +167,7 @@ bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
 
 int bench_table_finish(bench_table *t, int code) {
     json_t *rows = t->rows;
+    if (t->format == TABLE_MD) table_finish(&t->md, NULL, code);
     free(t);
     if (!rows) return code;
     if (code == EXIT_DONE || json_array_size(rows)) {

@@ -200,8 +200,10 @@ static ag_status open_sessions(run *r) {
     const model_options *m = &r->b->o->model;
     ag_session_params params = session_params(m, row->depth + row->n_prompt + row->n_gen);
     ag_status status = AG_OK;
-    for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++)
+    for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++) {
         status = ag_session_create(r->b->engine.model, &params, &r->sessions[i], &r->err);
+        interrupt_cancels(r->sessions[i]);
+    }
     return status;
 }
 
@@ -219,7 +221,10 @@ int bench_measure(bench *b, bench_row *row) {
         if (status == AG_OK) status = measure(&r, row);
         if (status != AG_OK) code = complain_error(&r.err);
     }
-    for (uint32_t i = 0; r.sessions && i < row->parallel; i++) ag_session_destroy(r.sessions[i]);
+    for (uint32_t i = 0; r.sessions && i < row->parallel; i++) {
+        interrupt_spares(r.sessions[i]);
+        ag_session_destroy(r.sessions[i]);
+    }
     free(r.sessions);
     free(r.ids);
     return code;

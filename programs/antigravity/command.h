@@ -7,7 +7,7 @@ enum {
     EXIT_DONE = 0,
     EXIT_FAILED = 1,        /* something went wrong while running */
     EXIT_USAGE = 2,         /* the command line asks for what cannot be */
-    EXIT_INTERRUPTED = 130, /* Ctrl-C, as shells number it */
+    EXIT_INTERRUPTED = 130, /* Ctrl-C, as shells number it; after another signal its own number */
 };
 
 int command_bench(int argc, char **argv);

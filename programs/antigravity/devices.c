@@ -24,10 +24,7 @@ typedef struct entry {
 static int look_at(entry *e) {
     ag_status st = ag_backend_devices(e->name, e->devices, DEVICES_MAX, &e->n_devices, &e->err);
     if (e->n_devices > DEVICES_MAX) e->n_devices = DEVICES_MAX;
-    if (st == AG_OK) {
-        e->none = e->n_devices ? NULL : "no driver here has a device";
-        return EXIT_DONE;
-    }
+    if (st == AG_OK) return EXIT_DONE;
     if (st != AG_UNSUPPORTED) {
         e->none = e->err.msg;
         return EXIT_DONE;

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "command.h"
+#include "interrupt.h"
 #include "lost_file.h"
 #include "model_dir.h"
 #include "output.h"
@@ -13,14 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say_all(void *user, ag_log_level level, const char *msg) {
-    (void)user, (void)level;
-    complain("%s", msg);
-}
-
-static void say_warnings(void *user, ag_log_level level, const char *msg) {
-    (void)user;
-    if (level == AG_LOG_WARN) complain("%s", msg);
+/* user: the model_options. Nothing but warnings unless the user wants to know. */
+static void say(void *user, ag_log_level level, const char *msg) {
+    const model_options *o = user;
+    if (level == AG_LOG_STATUS) progress_note(msg);
+    if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
 }
 
 int engine_inspect(engine *e, const model_options *o) {
@@ -63,9 +61,8 @@ int engine_open_backend(engine *e, const model_options *o) {
     ag_backend_params params = {
         .name = o->backend,
         .n_threads = o->threads,
-        .log = o->quiet     ? NULL
-               : o->verbose ? say_all
-                            : say_warnings,
+        .log = o->quiet ? NULL : say,
+        .log_user = (void *)(uintptr_t)o, /* it is only read */
         .device = o->device,
         .zero_copy = o->zero_copy,
         .host_attention = o->host_attention,
@@ -143,10 +140,12 @@ int engine_start(engine *e, const model_options *o, uint32_t n_context) {
     if (o->verbose) params.eviction.on_eviction = eviction_say;
     /* Wrong options are wrong usage, although only the model tells. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);
+    interrupt_cancels(e->session);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void engine_close(engine *e) {
+    interrupt_spares(e->session);
     ag_session_destroy(e->session);
     ag_model_destroy(e->model);
     ag_backend_destroy(e->backend);

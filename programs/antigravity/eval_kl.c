@@ -196,15 +196,24 @@ static int compare_text(kl *k) {
 /* ---- results ---- */
 
 static const table_column columns[] = {
-    {"policy", "policy", TABLE_TEXT, 0},          {"budget", "budget", TABLE_TEXT, 0},
-    {"budget_tokens", "tokens", TABLE_NUMBER, 0}, {"k_type", "keys", TABLE_TEXT, 0},
-    {"v_type", "values", TABLE_TEXT, 0},          {"kl_mean", "mean KL", TABLE_NUMBER, 5},
-    {"kl_stderr", "+-", TABLE_NUMBER, 5},         {"kl_median", "median", TABLE_NUMBER, 5},
-    {"kl_p90", "90 %", TABLE_NUMBER, 4},          {"kl_p99", "99 %", TABLE_NUMBER, 3},
-    {"kl_max", "largest", TABLE_NUMBER, 2},       {"same_top", "same top", TABLE_SHARE, 2},
-    {"rms_dp", "RMS dp", TABLE_SHARE, 2},         {"ppl", "perplexity", TABLE_NUMBER, 3},
-    {"ppl_rise", "rise", TABLE_SHARE, 3},         {"ppl_rise_stderr", "+-", TABLE_SHARE, 3},
-    {"kv_bytes", "cache", TABLE_BYTES, 0},        {"tok_per_s", "tok/s", TABLE_NUMBER, 0},
+    {"policy", "policy", TABLE_TEXT, 0, 0, 9},
+    {"budget", "budget", TABLE_TEXT, 0, 0, 6},
+    {"budget_tokens", "tokens", TABLE_NUMBER, 0, 3, 6},
+    {"k_type", "keys", TABLE_TEXT, 0, 0, 4},
+    {"v_type", "values", TABLE_TEXT, 0, 0, 6},
+    {"kl_mean", "mean KL", TABLE_NUMBER, 5, 0, 7},
+    {"kl_stderr", "+-", TABLE_NUMBER, 5, 5, 7},
+    {"kl_median", "median", TABLE_NUMBER, 5, 4, 7},
+    {"kl_p90", "90 %", TABLE_NUMBER, 4, 4, 6},
+    {"kl_p99", "99 %", TABLE_NUMBER, 3, 1, 5},
+    {"kl_max", "largest", TABLE_NUMBER, 2, 5, 7},
+    {"same_top", "same top", TABLE_SHARE, 2, 0, 8},
+    {"rms_dp", "RMS dp", TABLE_SHARE, 2, 5, 7},
+    {"ppl", "perplexity", TABLE_NUMBER, 3, 0, 10},
+    {"ppl_rise", "rise", TABLE_SHARE, 3, 2, 8},
+    {"ppl_rise_stderr", "+-", TABLE_SHARE, 3, 5, 7},
+    {"kv_bytes", "cache", TABLE_BYTES, 0, 3, 10},
+    {"tok_per_s", "tok/s", TABLE_NUMBER, 0, 5, 5},
 };
 
 static int ascending(const void *a, const void *b) {
@@ -336,14 +345,14 @@ static int open_rows(kl *k) {
 
 static void close_all(kl *k) {
     for (size_t r = 0; k->rows && r < k->n_rows; r++) {
-        ag_session_destroy(k->rows[r].session);
+        settings_close(k->rows[r].session);
         free(k->rows[r].kl);
         free(k->rows[r].rise);
     }
     free(k->rows);
     free(k->logits);
     free(k->scale);
-    ag_session_destroy(k->base);
+    settings_close(k->base);
     if (k->base_model != k->engine.model) ag_model_destroy(k->base_model);
     text_free(&k->text);
     engine_close(&k->engine);

@@ -239,18 +239,25 @@ static void depth_key(char *key, size_t cap, uint32_t depth) {
 
 static void set_columns(needles *n) {
     static const table_column before[] = {
-        {"policy", "policy", TABLE_TEXT, 0},          {"budget", "budget", TABLE_TEXT, 0},
-        {"budget_tokens", "tokens", TABLE_NUMBER, 0}, {"k_type", "keys", TABLE_TEXT, 0},
-        {"v_type", "values", TABLE_TEXT, 0},          {"accuracy", "accuracy", TABLE_SHARE, 1}};
-    static const table_column behind[] = {{"kv_bytes", "cache", TABLE_BYTES, 0},
-                                          {"prefill_tok_per_s", "prefill tok/s", TABLE_NUMBER, 0},
-                                          {"decode_tok_per_s", "decode tok/s", TABLE_NUMBER, 0}};
+        {"policy", "policy", TABLE_TEXT, 0, 0, 9},
+        {"budget", "budget", TABLE_TEXT, 0, 0, 6},
+        {"budget_tokens", "tokens", TABLE_NUMBER, 0, 4, 6},
+        {"k_type", "keys", TABLE_TEXT, 0, 2, 4},
+        {"v_type", "values", TABLE_TEXT, 0, 2, 6},
+        {"accuracy", "accuracy", TABLE_SHARE, 1, 0, 8},
+    };
+    static const table_column behind[] = {
+        {"kv_bytes", "cache", TABLE_BYTES, 0, 3, 10},
+        {"prefill_tok_per_s", "prefill tok/s", TABLE_NUMBER, 0, 5, 13},
+        {"decode_tok_per_s", "decode tok/s", TABLE_NUMBER, 0, 5, 12},
+    };
     size_t c = sizeof before / sizeof before[0];
     memcpy(n->columns, before, sizeof before);
+    if (n->o->settings.n_types > 1) n->columns[3].rank = n->columns[4].rank = 0;
     for (size_t i = 0; i < n->o->depths.n; i++, c++) {
-        n->columns[c] = (table_column){.kind = TABLE_SHARE};
+        n->columns[c] = (table_column){.kind = TABLE_SHARE, .rank = 1, .width = 5};
         depth_key(n->columns[c].key, sizeof n->columns[c].key, n->o->depths.v[i]);
-        snprintf(n->columns[c].title, sizeof n->columns[c].title, "at %" PRIu32 " %%",
+        snprintf(n->columns[c].title, sizeof n->columns[c].title, "%" PRIu32 " %%",
                  n->o->depths.v[i]);
     }
     memcpy(n->columns + c, behind, sizeof behind);
@@ -325,7 +332,7 @@ static int measure(needles *n) {
         progress_end();
         if (code == EXIT_DONE) r.budget = ag_session_kv_budget(s);
         if (code == EXIT_DONE) code = table_add(&n->table, row_of(n, &one, &r));
-        ag_session_destroy(s);
+        settings_close(s);
     }
     return table_finish(&n->table, head_of(n), code);
 }

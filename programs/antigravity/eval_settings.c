@@ -2,6 +2,7 @@
 #include "eval_settings.h"
 
 #include "command.h"
+#include "interrupt.h"
 #include "output.h"
 
 #include <math.h>
@@ -193,7 +194,13 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
     ag_error err;
     const ag_session_params p = setting_params(s, one, o, max_seq_len);
     ag_status status = ag_session_create(model, &p, out, &err);
+    interrupt_cancels(*out);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
+}
+
+void settings_close(ag_session *s) {
+    interrupt_spares(s);
+    ag_session_destroy(s);
 }
 
 void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out) {

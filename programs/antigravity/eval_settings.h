@@ -43,6 +43,8 @@ ag_session_params settings_largest(const eval_settings *s, const model_options *
 int settings_open(const eval_settings *s, const cache_setting *one, const model_options *o,
                   ag_model *model, uint32_t max_seq_len, ag_session **out);
 
+void settings_close(ag_session *s); /* NULL is fine */
+
 /* "policy", "budget", "k_type", "v_type" and "k_rotated" of a row. */
 enum { SETTING_FIELDS = 5 };
 void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out);

@@ -203,10 +203,12 @@ static int run(generation *g) {
     if (g->wrote && !g->ends_in_newline) print(g, "\n", 1);
     if (code != EXIT_DONE) return code;
     if (g->out_of_memory) return complain_no_memory();
-    if (output_failed()) return EXIT_FAILED;
+    /* When a terminal goes, so does standard output; the conversation is saved all the same. */
+    if (output_failed() && !interrupted()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
     if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
     code = kept_end(&g->kept, &o->kept, &g->engine, o->model.verbose);
+    if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
     if (code != EXIT_DONE) return code;
     return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
 }
@@ -221,8 +223,7 @@ static int generate(generation *g) {
     const engine_sessions one = {session_params(m, g->n_context), 1};
     if (code == EXIT_DONE) code = engine_load(e, m, &one);
     if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
-    if (code == EXIT_DONE)
-        code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m->verbose);
+    if (code == EXIT_DONE) code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m);
     if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
     if (code != EXIT_DONE) return code;
     code = run(g);

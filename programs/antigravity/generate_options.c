@@ -39,7 +39,7 @@ static const option_def output_defs[] = {
      .kind = OPTION_CALL,
      .value = "TEXT",
      .call = add_stop,
-     .aliases = {"reverse-prompt"},
+     .aliases = {"--r", "reverse-prompt"},
      .help = "stop before this text appears; may be given several times"},
     {.name = "ignore-eos",
      .kind = OPTION_FLAG,
@@ -64,10 +64,11 @@ static const char description[] =
     "Continues a text; of one that is read from a file or standard input, a newline at its end is\n"
     "dropped. The text goes to standard output as it is made, all else to standard error: at the\n"
     "end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
-    "Exit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by Ctrl-C.";
+    "Ctrl-C, SIGTERM and SIGHUP end the text; it is saved and reported as always. Exit status:\n"
+    "0 done, 1 failed while running, 2 wrong usage, 128 and its number after a signal.";
 
 static const char examples[] =
-    "  antigravity generate -p \"The old king had three sons\" -n 300\n"
+    "  antigravity generate \"The old king had three sons\" -n 300\n"
     "  antigravity generate -m ~/models/Llama-3.2-1B -f prompt.txt --temperature 0\n"
     "  echo \"Once upon a time\" | antigravity generate --seed 7 --stop \"The end\"\n"
     "  antigravity generate --prompt-ids 4090,790,650,258,469 --json -q\n"
@@ -85,7 +86,7 @@ static generate_options defaults(void) {
 int generate_parse(generate_options *o, int argc, char **argv) {
     *o = defaults();
     command_line line = {
-        .usage = "generate [-m DIR] [-p TEXT | -f FILE] [OPTION]...",
+        .usage = "generate [-m DIR] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = description,
         .examples = examples,
         .groups =
@@ -105,10 +106,13 @@ int generate_parse(generate_options *o, int argc, char **argv) {
                 machine_group(&o->model),
                 message_group(&o->model),
             },
+        .max_operands = 1,
+        .hint = prompt_operand_hint,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    code = model_options_check(&o->model);
+    code = prompt_operand(&line, &o->prompt);
+    if (code == EXIT_DONE) code = model_options_check(&o->model);
     if (code == EXIT_DONE) code = kept_check(&o->kept);
     return code == EXIT_DONE ? OPTIONS_RUN : code;
 }

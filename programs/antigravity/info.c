@@ -203,11 +203,11 @@ int command_info(int argc, char **argv) {
         {.name = "json", .kind = OPTION_FLAG, .help = "print one object: model, memory, machine"},
     };
     command_line line = {
-        .usage = "info [-m DIR] [OPTION]...",
+        .usage = "info [DIR | -m DIR] [OPTION]...",
         .description = "Tells what a model is and what memory each part of it will take with the\n"
                        "settings given. Reads headers only.",
         .examples = "  antigravity info\n"
-                    "  antigravity info -m ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0",
+                    "  antigravity info ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0",
         .groups = {{"Output", defs, 1, &json},
                    model_group(&f.o),
                    context_group(&f.o),
@@ -219,10 +219,12 @@ int command_info(int argc, char **argv) {
                    threads_group(&f.o),
                    machine_group(&f.o),
                    message_group(&f.o)},
+        .max_operands = 1,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    code = model_options_check(&f.o);
+    code = model_operand(&line, &f.o);
+    if (code == EXIT_DONE) code = model_options_check(&f.o);
     if (code == EXIT_DONE) code = collect(&f);
     if (code == EXIT_DONE) code = json ? print_json(&f) : print_text(&f);
     engine_close(&f.engine);

@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ctrl-C: the first asks for an orderly end, the second kills. */
+/* Ctrl-C (SIGINT), SIGTERM and SIGHUP: the first of them asks for an orderly end, in which what was
+ * made is saved and reported, and says so on a terminal; the second one ends the program at once.
+ */
 #ifndef ANTIGRAVITY_INTERRUPT_H
 #define ANTIGRAVITY_INTERRUPT_H
 
+#include <antigravity/session.h>
 #include <stdbool.h>
 
 void interrupt_install(void);
 bool interrupted(void);
 
+/* From now on a signal also cancels what the session is doing, until it is spared again: before it
+ * is destroyed. NULL is fine. */
+void interrupt_cancels(ag_session *s);
+void interrupt_spares(ag_session *s);
+
 /* What takes long, asks nobody and leaves nothing half done, such as encoding, stands between
- * these: there Ctrl-C ends the program at once. False: Ctrl-C has been pressed already. */
+ * these: there a signal ends the program at once. False: there was one already. */
 bool interrupt_pause(void);
 void interrupt_resume(void);
+
+/* For EXIT_INTERRUPTED 128 + the signal's number, as shells number it; others stay. */
+int interrupt_exit_code(int code);
 
 #endif

@@ -2,6 +2,7 @@
 #include "kept_cache.h"
 
 #include "command.h"
+#include "interrupt.h"
 #include "output.h"
 
 #include <errno.h>
@@ -65,6 +66,10 @@ int kept_check(const kept_options *o) {
                  "them");
         return EXIT_USAGE;
     }
+    if (o->load && access(o->load, R_OK) != 0) {
+        complain("%s: %s", o->load, strerror(errno));
+        return EXIT_FAILED;
+    }
     /* A file that may not grow is reported like a full disk. */
     if (o->save || o->prompt) signal(SIGXFSZ, SIG_IGN);
     int code = o->save ? check_place(o->save) : EXIT_DONE;
@@ -74,11 +79,10 @@ int kept_check(const kept_options *o) {
 
 void kept_free(kept_cache *k) { free(k->ids.data); }
 
-static int restore(kept_cache *k, const char *path, const engine *e, bool verbose) {
-    ag_error err;
+static int restore(kept_cache *k, const char *path, const engine *e, bool verbose, ag_error *err) {
     ag_ids ids = {0};
-    if (ag_session_restore(e->session, path, e->tokenizer, &ids, &err) != AG_OK)
-        return complain_error(&err);
+    if (ag_session_restore(e->session, path, e->tokenizer, &ids, err) != AG_OK) return EXIT_FAILED;
+    *err = (ag_error){.status = AG_OK};
     bool kept = true;
     for (size_t i = 0; kept && i < ids.n; i++) kept = ids_add(&k->ids, ids.data[i]);
     ag_ids_free(&ids);
@@ -90,7 +94,9 @@ static int restore(kept_cache *k, const char *path, const engine *e, bool verbos
 }
 
 static int load(kept_cache *k, const char *path, const engine *e, const prompt *p, bool verbose) {
-    int code = restore(k, path, e, verbose);
+    ag_error err;
+    int code = restore(k, path, e, verbose, &err);
+    if (code != EXIT_DONE && err.status != AG_OK) return complain_error(&err);
     if (code == EXIT_DONE && !p->n && !ag_session_logits(e->session)) {
         complain("the prompt is empty, and %s holds no token to start from", path);
         return EXIT_USAGE;
@@ -116,17 +122,29 @@ static int match(kept_cache *k, const engine *e, const prompt *p) {
     return EXIT_DONE;
 }
 
-int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
-               ag_sampler *sampler, bool verbose) {
-    int code = EXIT_DONE;
-    if (o->load) {
-        code = load(k, o->load, e, p, verbose);
-    } else if (o->prompt && access(o->prompt, F_OK) == 0) {
-        code = restore(k, o->prompt, e, verbose);
-        if (code == EXIT_DONE) code = match(k, e, p);
-        if (code == EXIT_DONE && verbose)
-            complain("%s: %zu of %zu tokens of the prompt are there", o->prompt, k->n_reused, p->n);
+/* What the file holds of the prompt. A cache of other settings is as good as none: the prompt is
+ * read and takes its place. A file that is damaged or something else is left alone. */
+static int reuse(kept_cache *k, const char *path, const engine *e, const prompt *p,
+                 const model_options *m) {
+    ag_error err;
+    int code = restore(k, path, e, m->verbose, &err);
+    bool other = err.status == AG_UNSUPPORTED || err.status == AG_LIMIT;
+    if (code != EXIT_DONE && other) {
+        if (!m->quiet) complain("%s; the prompt is read anew and replaces it", err.msg);
+        return EXIT_DONE;
     }
+    if (code != EXIT_DONE) return err.status == AG_OK ? code : complain_error(&err);
+    code = match(k, e, p);
+    if (code == EXIT_DONE && m->verbose)
+        complain("%s: %zu of %zu tokens of the prompt are there", path, k->n_reused, p->n);
+    return code;
+}
+
+int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
+               ag_sampler *sampler, const model_options *m) {
+    int code = EXIT_DONE;
+    if (o->load) code = load(k, o->load, e, p, m->verbose);
+    else if (o->prompt && access(o->prompt, F_OK) == 0) code = reuse(k, o->prompt, e, p, m);
     for (size_t i = 0; code == EXIT_DONE && i < k->ids.n; i++)
         ag_sampler_accept(sampler, k->ids.data[i]);
     for (size_t i = k->n_reused; code == EXIT_DONE && i < p->n; i++) {
@@ -154,7 +172,11 @@ int kept_end(kept_cache *k, const kept_options *o, const engine *e, bool verbose
     /* The last token was chosen, but nothing has followed it yet. */
     bool pending = !k->unknown && k->ids.n == (size_t)ag_session_position(e->session) + 1;
     if (pending && ag_session_capacity_left(e->session)) {
-        ag_status status = ag_session_decode(e->session, k->ids.data[k->ids.n - 1], &err);
+        /* A signal that came after the last token may still be cancelling: once. */
+        interrupt_spares(e->session);
+        ag_status status = AG_CANCELLED;
+        for (int i = 0; i < 2 && status == AG_CANCELLED; i++)
+            status = ag_session_decode(e->session, k->ids.data[k->ids.n - 1], &err);
         if (status != AG_OK) return complain_error(&err);
     }
     int code = save(k, o->save, e);

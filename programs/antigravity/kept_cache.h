@@ -11,7 +11,7 @@ typedef struct kept_options {
 } kept_options;
 
 option_group kept_group(kept_options *o);
-/* Whether the options go together and the files can be written. Returns an exit code. */
+/* Whether the options go together and the files can be read and written. Returns an exit code. */
 int kept_check(const kept_options *o);
 
 /* Tokens of the conversation, in order. The session has consumed the first ones of them; the last
@@ -26,7 +26,7 @@ void kept_free(kept_cache *k);
 /* Before the prompt is consumed: fills the session as the options say, tells the sampler of the
  * tokens it holds, and adds the prompt's to the list. Returns an exit code, as all here. */
 int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
-               ag_sampler *sampler, bool verbose);
+               ag_sampler *sampler, const model_options *m);
 /* The prompt has been consumed: for the next run with --prompt-cache. */
 int kept_after_prompt(kept_cache *k, const kept_options *o, const engine *e, const prompt *p);
 /* The generation has ended: for --save-cache. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity COMMAND ...: finds the command and runs it. */
 #include "command.h"
+#include "interrupt.h"
+#include "other_programs.h"
 #include "output.h"
 #include "suggest.h"
 
@@ -32,14 +34,14 @@ static void print_help(FILE *out) {
     fprintf(out,
             "\nOptions:\n"
             "  -h, --help     show this help; 'antigravity COMMAND --help' tells of a command\n"
-            "      --version  show the version\n"
+            "  -V, --version  show the version\n"
             "\nExamples:\n"
             "  antigravity generate -p \"Once upon a time\"\n"
             "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
             "  antigravity info -m ~/models/Llama-3.2-1B\n"
             "  antigravity bench --shape llama-3.2-1b\n"
-            "\nExit status: 0 done, 1 failed while running, 2 wrong usage, 130 interrupted by "
-            "Ctrl-C.\n");
+            "\nExit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and "
+            "its\nnumber: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.\n");
 }
 
 static const command *find_command(const char *name) {
@@ -49,6 +51,11 @@ static const command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
+    const char *answer = other_command_answer(name);
+    if (answer) {
+        complain("there is no command '%s': %s", name, answer);
+        return EXIT_USAGE;
+    }
     suggestion s = suggestion_for(name);
     for (size_t i = 0; i < N_COMMANDS; i++) suggestion_try(&s, commands[i].name);
     if (name[0] == '-')
@@ -80,7 +87,7 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (!strcmp(name, "--version")) {
+    if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {
         printf("antigravity %s\n", ag_version());
         return output_finish(EXIT_DONE);
     }
@@ -92,5 +99,5 @@ int main(int argc, char **argv) {
     const command *c = find_command(name);
     if (!c) return unknown_command(name);
     output_command(c->name);
-    return output_finish(c->run(argc - 1, argv + 1));
+    return interrupt_exit_code(output_finish(c->run(argc - 1, argv + 1)));
 }

@@ -57,6 +57,16 @@ option_group message_group(model_options *o) {
                           o};
 }
 
+int model_operand(const command_line *line, model_options *o) {
+    if (!line->n_operands) return EXIT_DONE;
+    if (o->dir) {
+        complain("one model at a time: '%s' or '%s'", o->dir, line->operands[0]);
+        return EXIT_USAGE;
+    }
+    o->dir = line->operands[0];
+    return EXIT_DONE;
+}
+
 int model_options_check(model_options *o) {
     if (o->quiet && o->verbose) {
         complain("-q and -v exclude each other");

@@ -29,6 +29,8 @@ model_options model_options_defaults(void);
 option_group model_group(model_options *o);   /* -m --weights */
 option_group message_group(model_options *o); /* -q -v */
 
+/* The word beside the options, if there is one, is the model. Returns an exit code. */
+int model_operand(const command_line *line, model_options *o);
 /* What only shows once all options are read; applies -q. Returns an exit code. */
 int model_options_check(model_options *o);
 

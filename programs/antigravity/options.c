@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "command.h"
+#include "other_programs.h"
 #include "output.h"
 #include "suggest.h"
 
@@ -15,7 +16,7 @@ enum { ROW_BASE = 256, ROW_HELP = 1000, ROW_VERSION, MAX_NAMES = 160, MAX_LETTER
 typedef struct names {
     struct option longs[MAX_NAMES + 1];
     size_t n_longs;
-    char letters[3 + 2 * MAX_LETTERS];
+    char letters[4 + 2 * MAX_LETTERS];
 } names;
 
 static void add_long(names *t, const char *name, bool has_value, int row) {
@@ -32,6 +33,7 @@ static void collect_names(names *t, const command_line *line) {
     *letter++ = '-';
     *letter++ = ':';
     *letter++ = 'h';
+    *letter++ = 'V';
     int row = ROW_BASE;
     for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         for (size_t i = 0; i < line->groups[g].n; i++, row++) {
@@ -74,6 +76,33 @@ static void respell(const command_line *line, char **word) {
     }
 }
 
+/* Letters and whole names, not beginnings of them. */
+static bool is_known(const names *t, const char *word) {
+    size_t n = strcspn(word, "=");
+    if (word[1] != '-') return !word[2] && word[1] != ':' && strchr(t->letters + 2, word[1]);
+    for (size_t i = 0; i < t->n_longs; i++) {
+        const char *name = t->longs[i].name;
+        if (strlen(name) == n - 2 && !strncmp(name, word + 2, n - 2)) return true;
+    }
+    return false;
+}
+
+/* Options of other programs, which getopt would take for clusters of letters or for the beginnings
+ * of ours: passes by those that ask for what is done anyway, refuses the others. */
+static int answer_others(const names *t, int argc, char **argv) {
+    while (optind < argc) {
+        const char *word = argv[optind];
+        if (word[0] != '-' || !word[1] || !strcmp(word, "--") || is_known(t, word)) break;
+        size_t n = other_option_accepted(argv + optind);
+        const char *answer = n ? NULL : other_option_answer(word);
+        if (answer) complain("%s: %s", word, answer);
+        if (answer) return EXIT_USAGE;
+        if (!n) break;
+        optind += (int)n;
+    }
+    return OPTIONS_RUN;
+}
+
 static int unknown_long(const names *t, const char *typed) {
     const char *word = typed + 2;
     size_t length = strcspn(word, "=");
@@ -114,7 +143,9 @@ static int refuse_option(const command_line *line, const names *t, int code, cha
 static int add_operand(command_line *line, const char *word) {
     if (line->n_operands == line->max_operands) {
         complain("unexpected word '%s'%s", word,
-                 line->max_operands ? "" : ": this command takes options only");
+                 !line->max_operands ? ": this command takes options only"
+                 : line->hint        ? line->hint
+                                     : "");
         return EXIT_USAGE;
     }
     line->operands[line->n_operands++] = word;
@@ -126,7 +157,7 @@ static int take_option(const command_line *line, const names *t, int code, int i
         options_help(line, stdout);
         return EXIT_DONE;
     }
-    if (code == ROW_VERSION) {
+    if (code == ROW_VERSION || code == 'V') {
         printf("antigravity %s\n", ag_version());
         return EXIT_DONE;
     }
@@ -147,6 +178,8 @@ int options_parse(command_line *line, int argc, char **argv) {
     int result = OPTIONS_RUN;
     while (result == OPTIONS_RUN) {
         int index = 0;
+        result = answer_others(&t, argc, argv);
+        if (result != OPTIONS_RUN) break;
         if (optind < argc) respell(line, &argv[optind]);
         int code = getopt_long(argc, argv, t.letters, t.longs, &index);
         if (code == -1) break;

@@ -61,6 +61,7 @@ typedef struct command_line {
     size_t max_operands;             /* words that are no options */
     const char *operands[MAX_OPERANDS];
     size_t n_operands;
+    const char *hint; /* after "unexpected word 'x'", where there are too many; NULL: none */
 } command_line;
 
 enum { OPTIONS_RUN = -1 };

@@ -2,6 +2,8 @@
 /* --help, from the rows that are parsed and the values that are the defaults. */
 #include "options.h"
 
+#include "other_programs.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -129,6 +131,10 @@ void options_help(const command_line *line, FILE *out) {
     }
     fprintf(out, "\nHelp:\n");
     print_row("  -h, --help", "show this help", out);
-    print_row("      --version", "show the version", out);
+    print_row("  -V, --version", "show the version", out);
+    char text[TEXT_SIZE];
+    snprintf(text, sizeof text, "accepted, since they ask for what is done anyway: %s",
+             other_options_accepted);
+    print_row("  (of llama.cpp)", text, out);
     fprintf(out, "\nExamples:\n%s\n", line->examples);
 }

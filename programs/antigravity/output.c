@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static const char *command_name;
@@ -24,6 +25,10 @@ void output_keep_streams(void) {
         int mode = fd == STDIN_FILENO ? O_WRONLY : fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
         if (open("/dev/null", mode) != fd) return; /* The lowest number that is free. */
     }
+    /* Whatever printf() writes by itself, when its buffer is full, it may fail to write without
+     * our learning why. */
+    static char buffer[1 << 16];
+    if (!isatty(STDOUT_FILENO)) setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
 
 /* Bytes of the UTF-8 sequence at s; 0 if there is none. That it is the shortest one does not matter
@@ -106,6 +111,12 @@ int output_finish(int code) {
     if (!write_error) return code;
     complain("standard output: %s", strerror(write_error));
     return code == EXIT_DONE ? EXIT_FAILED : code;
+}
+
+size_t terminal_columns(int fd) {
+    struct winsize size = {.ws_col = 0};
+    if (ioctl(fd, TIOCGWINSZ, &size) != 0 || !size.ws_col) return 80;
+    return size.ws_col < 10 ? 10 : size.ws_col;
 }
 
 const char *format_bytes(double bytes, char *buf, size_t cap) {

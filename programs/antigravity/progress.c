@@ -3,37 +3,64 @@
 
 #include "clock.h"
 #include "interrupt.h"
+#include "output.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BAR_WIDTH = 40, LINE_WIDTH = 79 };
+/* A line of 40 characters of bar, and what is left of it in a narrow terminal. */
+enum { BAR_WIDTH = 40, LEAST_BAR = 8, AROUND_BAR = 9, LINE_SIZE = 256 };
 static const double redraw_s = 0.1;
 
 static bool silent;
 static const char *label; /* NULL: no bar is wanted now */
-static bool drawn;
+static size_t drawn;      /* columns of the line that is on the terminal */
 static double drawn_at;
+
+bool progress_wanted(void) { return !silent && isatty(STDERR_FILENO); }
 
 void progress_silence(void) { silent = true; }
 
 void progress_begin(const char *text) {
     progress_end();
-    label = silent || !isatty(STDERR_FILENO) ? NULL : text;
+    label = progress_wanted() ? text : NULL;
     drawn_at = 0;
 }
 
-static void draw(uint64_t done, uint64_t total) {
-    char bar[BAR_WIDTH + 1];
-    double share = (double)done / (double)total;
-    size_t filled = (size_t)(share * BAR_WIDTH);
-    memset(bar, '.', BAR_WIDTH);
-    memset(bar, '#', filled < BAR_WIDTH ? filled : BAR_WIDTH);
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r%-18s [%s] %3.0f %%", label, bar, share * 100);
+/* In the place of what is there. The last column stays free: many terminals begin a new line when
+ * it is written to. */
+static void show(const char *text) {
+    const size_t most = terminal_columns(STDERR_FILENO) - 1;
+    const size_t n = strlen(text) < most ? strlen(text) : most;
+    const size_t left = drawn > n ? drawn - n : 0;
+    fprintf(stderr, "\r%.*s%*s", (int)n, text, (int)(left < most - n ? left : most - n), "");
     fflush(stderr);
-    drawn = true;
+    drawn = n;
+}
+
+static void draw(uint64_t done, uint64_t total) {
+    char bar[BAR_WIDTH + 1], line[LINE_SIZE];
+    const double share = (double)done / (double)total;
+    const size_t columns = terminal_columns(STDERR_FILENO) - 1, named = strlen(label);
+    const size_t name = named > 18 ? named : 18;
+    size_t width = columns > name + AROUND_BAR ? columns - name - AROUND_BAR : 0;
+    if (width > BAR_WIDTH) width = BAR_WIDTH;
+    const size_t filled = (size_t)(share * (double)width);
+    memset(bar, '.', width);
+    memset(bar, '#', filled < width ? filled : width);
+    bar[width] = '\0';
+    if (width < LEAST_BAR) snprintf(line, sizeof line, "%3.0f %% %s", share * 100, label);
+    else snprintf(line, sizeof line, "%-18s [%s] %3.0f %%", label, bar, share * 100);
+    show(line);
+}
+
+void progress_note(const char *what) {
+    char line[LINE_SIZE];
+    if (!progress_wanted()) return;
+    snprintf(line, sizeof line, "%s ...", what);
+    show(line);
+    drawn_at = clock_s();
 }
 
 bool progress_update(void *user, uint64_t done, uint64_t total) {
@@ -49,7 +76,7 @@ bool progress_update(void *user, uint64_t done, uint64_t total) {
 void progress_end(void) {
     label = NULL;
     if (!drawn) return;
-    fprintf(stderr, "\r%*s\r", LINE_WIDTH, "");
+    fprintf(stderr, "\r%*s\r", (int)drawn, "");
     fflush(stderr);
-    drawn = false;
+    drawn = 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bar on standard error while something long runs; nothing unless that is a terminal. */
+/* A bar on standard error while something long runs, on one line of whatever width; nothing unless
+ * that is a terminal. */
 #ifndef ANTIGRAVITY_PROGRESS_H
 #define ANTIGRAVITY_PROGRESS_H
 
@@ -8,10 +9,15 @@
 
 /* No bar from now on. */
 void progress_silence(void);
+/* Standard error is a terminal, and not silenced. */
+bool progress_wanted(void);
 /* `label` is borrowed until progress_end(). */
 void progress_begin(const char *label);
-/* An ag_progress_fn: draws, and returns false (cancel) after Ctrl-C. user is ignored. */
+/* An ag_progress_fn: draws, and returns false (cancel) after Ctrl-C or its like. user is ignored.
+ */
 bool progress_update(void *user, uint64_t done, uint64_t total);
+/* "what ..." in the place of the bar, until it is drawn again or wiped. */
+void progress_note(const char *what);
 /* Wipes the bar; harmless without one. */
 void progress_end(void);
 

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIELD(name) offsetof(prompt_options, name)
@@ -39,6 +40,11 @@ static const option_def defs[] = {
      .kind = OPTION_FLAG,
      .offset = FIELD(no_bos),
      .help = "leave out the token that begins a text"},
+    {.name = "escape",
+     .letter = 'e',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(escape),
+     .help = "\\n, \\t, \\r, \\\\, \\\" and \\' in the text are the characters they stand for"},
 };
 
 option_group prompt_group(prompt_options *o) {
@@ -66,13 +72,39 @@ static int take_ids(prompt *p, const char *text) {
     return code;
 }
 
-int prompt_read(prompt *p, const prompt_options *o) {
-    p->source = o->file && strcmp(o->file, "-") != 0 ? o->file : "the prompt";
-    if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1) {
-        complain("the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
+const char prompt_operand_hint[] = ": a text of several words is put in quotes";
+
+int prompt_operand(const command_line *line, prompt_options *o) {
+    if (!line->n_operands) return EXIT_DONE;
+    const char *word = line->operands[0];
+    struct stat s;
+    if (stat(word, &s) == 0 && S_ISDIR(s.st_mode)) {
+        complain("'%s' is a directory, not a text; a model is given with -m %s", word, word);
         return EXIT_USAGE;
     }
-    if (o->ids) return take_ids(p, o->ids);
+    if (o->text) {
+        complain("the prompt comes from one place: '%s' or --prompt", word);
+        return EXIT_USAGE;
+    }
+    o->text = word;
+    return EXIT_DONE;
+}
+
+/* In place: what a sequence stands for is shorter. Unknown sequences stay as they are. */
+static void unescape(prompt *p) {
+    static const char letters[] = "ntr\\\"'", meant[] = "\n\t\r\\\"'";
+    size_t n = 0;
+    for (size_t i = 0; i < p->len; i++) {
+        const char *at =
+            p->text[i] == '\\' && i + 1 < p->len ? memchr(letters, p->text[i + 1], 6) : NULL;
+        p->text[n++] = at ? meant[at - letters] : p->text[i];
+        i += at != NULL;
+    }
+    p->text[n] = '\0';
+    p->len = n;
+}
+
+static int read_text(prompt *p, const prompt_options *o) {
     if (o->text) {
         p->len = strlen(o->text);
         p->text = strdup(o->text);
@@ -83,6 +115,18 @@ int prompt_read(prompt *p, const prompt_options *o) {
         return EXIT_USAGE;
     }
     return input_read(o->file, &p->text, &p->len);
+}
+
+int prompt_read(prompt *p, const prompt_options *o) {
+    p->source = o->file && strcmp(o->file, "-") != 0 ? o->file : "the prompt";
+    if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1) {
+        complain("the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
+        return EXIT_USAGE;
+    }
+    if (o->ids) return take_ids(p, o->ids);
+    int code = read_text(p, o);
+    if (code == EXIT_DONE && o->escape) unescape(p);
+    return code;
 }
 
 int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t) {
@@ -98,6 +142,7 @@ int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t) {
     interrupt_resume();
     if (status != AG_OK) {
         complain("%s: %s", p->source, err.msg);
+        ag_ids_free(&ids);
         return EXIT_FAILED;
     }
     int code = EXIT_DONE;

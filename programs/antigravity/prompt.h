@@ -10,7 +10,7 @@
 
 typedef struct prompt_options {
     const char *text, *file, *ids; /* at most one is given; none: standard input */
-    bool parse_special, no_bos;
+    bool parse_special, no_bos, escape;
 } prompt_options;
 
 option_group prompt_group(prompt_options *o); /* -p, -f, --prompt-ids, ... */
@@ -23,6 +23,10 @@ typedef struct prompt {
     size_t n;
 } prompt;
 
+/* The word beside the options, if there is one, is the text; `hint` is for a second one. Returns an
+ * exit code. */
+int prompt_operand(const command_line *line, prompt_options *o);
+extern const char prompt_operand_hint[];
 /* Text as it stands, or the ids given. An id's place in the list and its range are checked against
  * n_vocab later, by prompt_check_ids(). Says what is wrong and returns an exit code. */
 int prompt_read(prompt *p, const prompt_options *o);

@@ -18,7 +18,6 @@ sampling_options sampling_options_defaults(void) {
         .temperature = (double)d.temperature,
         .top_p = (double)d.top_p,
         .min_p = (double)d.min_p,
-        .repetition_penalty = (double)d.repetition_penalty,
         .presence_penalty = (double)d.presence_penalty,
         .frequency_penalty = (double)d.frequency_penalty,
         .top_k = d.top_k,
@@ -87,7 +86,8 @@ static const option_def defs[] = {
      .low = 0,
      .high = 1000,
      .aliases = {"temp"},
-     .help = "how freely to choose; 0: always the likeliest token"},
+     .help = "how freely to choose; 0: always the likeliest token, without a penalty unless one is "
+             "given"},
     {.name = "top-k",
      .kind = OPTION_U32,
      .value = "N",
@@ -115,8 +115,9 @@ static const option_def defs[] = {
      .offset = FIELD(repetition_penalty),
      .low = ABOVE_ZERO,
      .high = 1000,
+     .no_default = true,
      .aliases = {"repeat-penalty"},
-     .help = "make recent tokens less likely; 1: off"},
+     .help = "make recent tokens less likely; 1: off (default 1.1, at temperature 0: 1)"},
     {.name = "repetition-window",
      .kind = OPTION_I64,
      .value = "N",
@@ -143,6 +144,7 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "ID:BIAS",
      .call = add_bias,
+     .aliases = {"--l"},
      .help = "add BIAS to the logit of token ID, -inf forbids it; may be given several times; "
              "ID+BIAS and ID-BIAS are understood too"},
     {.name = "seed",
@@ -168,6 +170,11 @@ static uint64_t draw_seed(void) {
 
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
     if (!o->has_seed) o->seed = draw_seed();
+    if (!o->repetition_penalty) {
+        /* At temperature 0 nothing but the logits decides. The other penalties are off anyway. */
+        float usual = ag_sampler_defaults().repetition_penalty;
+        o->repetition_penalty = o->temperature > 0 ? (double)usual : 1;
+    }
     return (ag_sampler_params){
         .logit_bias = o->bias,
         .n_logit_bias = o->n_bias,

@@ -9,7 +9,8 @@
 
 typedef struct sampling_options {
     double temperature, top_p, min_p;
-    double repetition_penalty, presence_penalty, frequency_penalty;
+    double repetition_penalty; /* 0: not given, so that the temperature decides */
+    double presence_penalty, frequency_penalty;
     uint32_t top_k;
     int64_t repetition_window; /* -1: the whole context */
     bool has_seed;
@@ -22,7 +23,8 @@ sampling_options sampling_options_defaults(void);
 void sampling_options_free(sampling_options *o);
 option_group sampling_group(sampling_options *o);
 
-/* What the library wants; borrows o->bias. Draws the seed if none was given. */
+/* What the library wants; borrows o->bias. Draws the seed and chooses the repetition penalty if
+ * none was given. */
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context);
 
 #endif

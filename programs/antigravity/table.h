@@ -17,6 +17,7 @@ option_group table_group(table_format *o); /* -o, --json */
 /* How Markdown shows a value; CSV and JSON have it as it is. */
 typedef enum table_kind {
     TABLE_TEXT,
+    TABLE_RIGHT,  /* text that stands at the right */
     TABLE_NUMBER, /* with so many digits behind the point */
     TABLE_SHARE,  /* 0.25 as "25.0 %" */
     TABLE_BYTES,
@@ -27,6 +28,10 @@ typedef struct table_column {
     char title[32];
     table_kind kind;
     int digits;
+    /* On a terminal that is too narrow for all columns those of the highest ranks are left out, all
+     * of a rank together. */
+    unsigned rank;
+    unsigned width; /* of its values; 0: as wide as the title */
 } table_column;
 
 typedef struct result_table {
@@ -34,7 +39,8 @@ typedef struct result_table {
     const table_column *columns; /* [n] borrowed */
     size_t n;
     bool begun;
-    json_t *rows; /* owned; JSON only */
+    unsigned n_ranks; /* that are shown */
+    json_t *rows;     /* owned; JSON only */
 } result_table;
 
 /* Prints the row, an object, or keeps it, and releases it. A key that it lacks, and null, is an

@@ -180,7 +180,7 @@ static int decode(prompt *p, const tokenize_options *o, const ag_tokenizer *t) {
 int command_tokenize(int argc, char **argv) {
     tokenize_options o = {0};
     command_line line = {
-        .usage = "tokenize [-m DIR] [-p TEXT | -f FILE] [OPTION]...",
+        .usage = "tokenize [-m DIR] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = "Prints the token ids of a text on one line; a text that is read counts "
                        "byte for byte.\n"
                        "With --decode the text of ids, which -p, -f or --prompt-ids gives.",
@@ -190,9 +190,13 @@ int command_tokenize(int argc, char **argv) {
         .groups = {{"Model", model_defs, sizeof model_defs / sizeof model_defs[0], &o},
                    prompt_group(&o.prompt),
                    {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], &o}},
+        .max_operands = 1,
+        .hint = prompt_operand_hint,
     };
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
+    code = prompt_operand(&line, &o.prompt);
+    if (code != EXIT_DONE) return code;
     if (o.prompt.ids && !o.decode) {
         complain("--prompt-ids are ids already; --decode makes a text of them");
         return EXIT_USAGE;

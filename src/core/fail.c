@@ -28,7 +28,7 @@ const char *ag_status_text(ag_status status) {
     return (unsigned)status < N_STATUS ? status_texts[status] : "unknown status";
 }
 
-const char *ag_version(void) { return AG_VERSION; }
+const char *ag_version(void) { return AG_VERSION_STRING; }
 
 /* A message is one line: control characters of file names and texts become '?'. */
 static void make_one_line(char *msg) {

@@ -30,6 +30,14 @@ static ag_status open_error(const char *path, int why, ag_error *err) {
                    to);
 }
 
+/* What a clone without git-lfs leaves in the place of a large file. */
+static bool is_lfs_pointer(int fd, uint64_t size) {
+    static const char begin[] = "version https://git-lfs.";
+    char first[sizeof begin - 1];
+    return size < 1024 && pread(fd, first, sizeof first, 0) == (ssize_t)sizeof first &&
+           memcmp(first, begin, sizeof first) == 0;
+}
+
 ag_status ag_file_open(const char *path, int *fd, uint64_t *size_bytes, ag_error *err) {
     *fd = -1;
     /* O_NONBLOCK: opening a pipe must not wait for its writer. Regular files ignore it. */
@@ -40,6 +48,12 @@ ag_status ag_file_open(const char *path, int *fd, uint64_t *size_bytes, ag_error
     if (fstat(f, &s) != 0) st = AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
     else if (S_ISDIR(s.st_mode)) st = AG_FAIL(err, IO, "%s: is a directory, not a file", path);
     else if (!S_ISREG(s.st_mode)) st = AG_FAIL(err, IO, "%s: is not a regular file", path);
+    else if (is_lfs_pointer(f, (uint64_t)s.st_size)) {
+        st = AG_FAIL(err, FORMAT,
+                     "%s: is a git-lfs pointer, not the file itself: run 'git lfs pull' in its "
+                     "directory",
+                     path);
+    }
     if (st != AG_OK) {
         close(f);
         return st;

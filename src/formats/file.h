@@ -10,7 +10,7 @@
 
 /* Opens a regular file for reading; *fd is the caller's to close, -1 after a failure. AG_NOT_FOUND
  * when nothing has that name, AG_IO for everything else (a directory, a pipe, no permission, a link
- * that leads nowhere). */
+ * that leads nowhere), AG_FORMAT for the pointer that git-lfs leaves in a file's place. */
 ag_status ag_file_open(const char *path, int *fd, uint64_t *size_bytes, ag_error *err);
 
 /* Something has that name, be it a link that leads nowhere. */

@@ -4,6 +4,7 @@
 #include "core/fail.h"
 #include "formats/file.h"
 #include "formats/json.h"
+#include "formats/recognise.h"
 #include "formats/weight_files.h"
 
 #include <string.h>
@@ -104,6 +105,7 @@ static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_so
                            ag_error *err) {
     switch (part) {
     case AG_SOURCE_CONFIG:
+        AG_TRY(ag_recognise_model(s->path, err));
         return read_file(s, "config.json", MAX_CONFIG_BYTES, false, out, err);
     case AG_SOURCE_GENERATION_CONFIG:
         return read_file(s, "generation_config.json", MAX_CONFIG_BYTES, true, out, err);

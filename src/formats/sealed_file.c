@@ -5,16 +5,19 @@
 #include "core/fail.h"
 #include "formats/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUFFER = 64 << 10 };
+static const char temporary_mark[] = ".saving-";
 
 /* ---- writing ---- */
 
@@ -36,24 +39,83 @@ static ag_status find_place(ag_sealed_writer *w, const char *path, ag_error *err
     return AG_OK;
 }
 
+/* The directory that the path lies in, with its slash. */
+static void directory_of(const char *path, char *dir, size_t cap) {
+    const char *slash = strrchr(path, '/');
+    snprintf(dir, cap, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+}
+
+/* "path.saving-": what temporary names of this file begin with. Files that bear one are locked by
+ * who writes them. */
+static bool temporary_name(ag_sealed_writer *w, const char *end) {
+    int n = snprintf(w->temporary, sizeof w->temporary, "%s%s%s", w->path, temporary_mark, end);
+    if (n > 0 && (size_t)n < sizeof w->temporary) return true;
+    w->temporary[0] = '\0';
+    errno = ENAMETOOLONG;
+    return false;
+}
+
+static void remove_if_stale(int dir, const char *name) {
+    struct stat s;
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return;
+    bool ours = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid();
+    if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dir, name, 0);
+    close(fd);
+}
+
+/* What was left behind by processes that were killed while they saved this file. */
+static void remove_stale(const ag_sealed_writer *w) {
+    char dir[PATH_MAX];
+    directory_of(w->path, dir, sizeof dir);
+    const char *slash = strrchr(w->path, '/'), *name = slash ? slash + 1 : w->path;
+    const size_t n = strlen(name);
+    DIR *d = opendir(dir);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) {
+        bool temporary = strncmp(e->d_name, name, n) == 0 &&
+                         strncmp(e->d_name + n, temporary_mark, strlen(temporary_mark)) == 0;
+        if (temporary) remove_if_stale(dirfd(d), e->d_name);
+    }
+    closedir(d);
+}
+
+/* "/proc/self/fd/5": a file without a name gets one through this link. */
+static const char *proc_path(int fd, char *buf, size_t cap) {
+    snprintf(buf, cap, "/proc/self/fd/%d", fd);
+    return buf;
+}
+
+/* A file without a name, which vanishes with the process. -1: not here. Android lets no application
+ * make links. */
+static int open_unnamed(const ag_sealed_writer *w) {
+#if defined O_TMPFILE && !defined __ANDROID__
+    char dir[PATH_MAX], proc[40];
+    directory_of(w->path, dir, sizeof dir);
+    int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0 || access(proc_path(fd, proc, sizeof proc), F_OK) == 0) return fd;
+    close(fd);
+#else
+    (void)w;
+#endif
+    return -1;
+}
+
 ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err) {
     *w = (ag_sealed_writer){.fd = -1};
     AG_TRY(find_place(w, path, err));
-    int n = snprintf(w->temporary, sizeof w->temporary, "%s.XXXXXX", w->path);
-    if (n < 0 || (size_t)n >= sizeof w->temporary) {
-        w->temporary[0] = '\0';
-        return AG_FAIL(err, IO, "%s: %s", path, strerror(ENAMETOOLONG));
-    }
     w->buffer = ag_malloc(BUFFER);
     if (!w->buffer) {
-        w->temporary[0] = '\0';
         return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %d bytes", path, BUFFER);
     }
-    w->fd = mkostemp(w->temporary, O_CLOEXEC);
+    remove_stale(w);
+    w->fd = open_unnamed(w);
+    if (w->fd < 0 && temporary_name(w, "XXXXXX")) w->fd = mkostemp(w->temporary, O_CLOEXEC);
     if (w->fd < 0) {
         w->temporary[0] = '\0';
         return AG_FAIL(err, IO, "%s: cannot be written: %s", path, strerror(errno));
     }
+    (void)flock(w->fd, LOCK_EX | LOCK_NB); /* tells others that somebody is writing it */
     ag_checksum_begin(&w->sum);
     return AG_OK;
 }
@@ -96,12 +158,25 @@ ag_status ag_sealed_put(void *writer, const void *bytes, size_t n, ag_error *err
 /* A new name in a directory is on the disk when the directory is. Not every file system can. */
 static void sync_directory(const char *path) {
     char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    directory_of(path, dir, sizeof dir);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)fsync(fd);
     close(fd);
+}
+
+/* A file without a name gets its own or, where that is taken, a temporary one to be renamed. */
+static bool give_name(ag_sealed_writer *w) {
+    char proc[40], end[32];
+    proc_path(w->fd, proc, sizeof proc);
+    if (linkat(AT_FDCWD, proc, AT_FDCWD, w->path, AT_SYMLINK_FOLLOW) == 0) return true;
+    for (unsigned i = 0; errno == EEXIST && i < 1000; i++) {
+        snprintf(end, sizeof end, "%ld-%u", (long)getpid(), i);
+        if (!temporary_name(w, end)) return false;
+        if (linkat(AT_FDCWD, proc, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) == 0) return true;
+    }
+    w->temporary[0] = '\0';
+    return false;
 }
 
 ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
@@ -110,12 +185,17 @@ ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
     for (int i = 0; i < AG_SEAL_BYTES; i++) seal[i] = (unsigned char)(sum >> (8 * i));
     AG_TRY(put_raw(w, seal, sizeof seal, err));
     AG_TRY(flush(w, err));
-    int rc = fsync(w->fd), why = errno;
+    bool unnamed = !w->temporary[0];
+    if (fsync(w->fd) != 0) {
+        return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(errno));
+    }
+    if (unnamed && !give_name(w)) {
+        return AG_FAIL(err, IO, "%s: cannot be named: %s", w->path, strerror(errno));
+    }
     int closed = close(w->fd);
     w->fd = -1;
-    if (rc == 0 && closed != 0) rc = -1, why = errno;
-    if (rc != 0) return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(why));
-    if (rename(w->temporary, w->path) != 0)
+    if (closed != 0) return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(errno));
+    if (w->temporary[0] && rename(w->temporary, w->path) != 0)
         return AG_FAIL(err, IO, "%s: cannot be replaced: %s", w->path, strerror(errno));
     w->temporary[0] = '\0';
     sync_directory(w->path);

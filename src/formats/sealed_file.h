@@ -15,15 +15,16 @@ enum { AG_SEAL_BYTES = 8 };
 typedef struct ag_sealed_writer {
     int fd;
     char path[PATH_MAX],
-        temporary[PATH_MAX]; /* the second is empty when nothing is to be removed */
+        temporary[PATH_MAX]; /* the second is empty while the file has no name to be removed */
     unsigned char *buffer;   /* owned */
     size_t n_buffered;
     ag_checksum sum;
 } ag_sealed_writer;
 
-/* Nothing appears under `path` before commit; until then the bytes lie beside it. What a link
- * leads to is replaced, not the link. AG_IO: a place that cannot be written to, or something other
- * than a file is there. */
+/* Nothing appears under `path` before commit; until then the bytes lie in a file without a name or,
+ * where the system has none, beside it as "path.saving-XXXXXX". What killed processes left behind
+ * under such names is removed. What a link leads to is replaced, not the link. AG_IO: a place that
+ * cannot be written to, or something other than a file is there. */
 ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err);
 /* w: ag_sealed_writer. AG_IO says why, a full disk for example. */
 ag_status ag_sealed_put(void *w, const void *bytes, size_t n, ag_error *err);

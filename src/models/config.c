@@ -3,6 +3,7 @@
 
 #include "core/fail.h"
 #include "formats/json.h"
+#include "formats/recognise.h"
 #include "models/families/family.h"
 
 #include <math.h>
@@ -83,12 +84,7 @@ static bool is_spelling_of(ag_activation activation, const char *name) {
 }
 
 static ag_status check_supported(const ag_config_reader *r, const ag_family *f) {
-    if (ag_config_value(r, "quantization_config") || ag_config_value(r, "compression_config")) {
-        return AG_FAIL(
-            r->err, UNSUPPORTED,
-            "%s: has a quantization_config; only F32, F16 and BF16 weights are supported",
-            r->where);
-    }
+    AG_TRY(ag_recognise_quantised(r->object, r->where, r->err));
     const json_t *act = ag_config_value(r, f->activation_key);
     const char *name = json_string_value(act);
     if (!act || (name && is_spelling_of(f->activation, name))) return AG_OK;

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
+#include "formats/recognise.h"
 #include "formats/weight_source.h"
 #include "text/json_get.h"
 
@@ -104,6 +105,7 @@ static ag_status load_from_source(const char *path, ag_tokenizer **out, ag_error
 ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err) {
     *out = NULL;
     struct stat info;
+    AG_TRY(ag_recognise_path(path, err));
     if (stat(path, &info) != 0) return open_error(path, err);
     if (S_ISDIR(info.st_mode)) return load_from_source(path, out, err);
     char *text = NULL;

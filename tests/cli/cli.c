@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,11 +29,13 @@ typedef struct child {
 } child;
 
 /* Both ends of a terminal. */
-static void open_terminal(int ends[2]) {
+static void open_terminal(int ends[2], unsigned short columns) {
+    const struct winsize size = {.ws_col = columns, .ws_row = 24};
     ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
     assert_true(ends[0] >= 0 && grantpt(ends[0]) == 0 && unlockpt(ends[0]) == 0);
     ends[1] = open(ptsname(ends[0]), O_RDWR | O_NOCTTY);
     assert_true(ends[1] >= 0);
+    if (columns) assert_int_equal(ioctl(ends[1], TIOCSWINSZ, &size), 0);
 }
 
 static void open_pipe(int ends[2]) { assert_int_equal(pipe(ends), 0); }
@@ -50,14 +53,15 @@ static void become_program(const cli_setup *s, int in, int out, int err) {
 
 static child start(const cli_setup *s) {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2];
-    if (s->terminal_input) open_terminal(in);
+    if (s->terminal_input) open_terminal(in, s->columns);
     else if (s->input) open_pipe(in);
     /* Our end of standard input comes second in a pipe and first in a terminal. */
     int child_in = s->terminal_input ? in[1] : s->input ? in[0] : open("/dev/null", O_RDONLY);
     int our_in = s->terminal_input ? in[0] : in[1];
-    if (!s->output_path) open_pipe(out);
+    if (s->terminal_output) open_terminal(out, s->columns);
+    else if (!s->output_path) open_pipe(out);
     int child_out = s->output_path ? open(s->output_path, O_WRONLY) : out[1];
-    if (s->terminal_errors) open_terminal(err);
+    if (s->terminal_errors) open_terminal(err, s->columns);
     else open_pipe(err);
     assert_true(child_in >= 0 && child_out >= 0);
     child c = {.input = our_in, .out.fd = out[0], .err.fd = err[0]};
@@ -113,7 +117,7 @@ static void serve(child *c, const cli_setup *s) {
         if (s->close_output_after && c->out.n >= s->close_output_after) close_stream(&c->out.fd);
         bool now = (s->interrupt_after_output && c->out.n >= s->interrupt_after_output) ||
                    (s->interrupt_after_errors && c->err.n >= s->interrupt_after_errors);
-        if (now && !interrupted) kill(c->pid, SIGINT);
+        if (now && !interrupted) kill(c->pid, s->signal ? s->signal : SIGINT);
         interrupted = interrupted || now;
     }
 }

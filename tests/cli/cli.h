@@ -18,18 +18,20 @@
 
 /* The demo's own type: nothing to convert at loading, which takes long under an emulator. */
 #define QUICK "--weights", "bf16"
-#define GREEDY QUICK, "--temperature", "0", "--repetition-penalty", "1"
+#define GREEDY QUICK, "--temperature", "0"
 
 typedef struct cli_setup {
     const char *const *args; /* after the program's name, ended by NULL */
     const void *input;       /* standard input; NULL: /dev/null */
     size_t n_input;
-    bool terminal_input, terminal_errors; /* these streams are a terminal */
-    bool no_errors;                       /* standard error is closed */
-    const char *output_path;              /* standard output goes there */
-    size_t close_output_after;            /* that many bytes of output; 0: never */
-    size_t interrupt_after_output;        /* SIGINT after that many bytes; 0: never */
-    size_t interrupt_after_errors;        /* the same of standard error */
+    bool terminal_input, terminal_output, terminal_errors; /* these streams are a terminal */
+    unsigned short columns;        /* of the terminals; 0: they do not tell */
+    bool no_errors;                /* standard error is closed */
+    const char *output_path;       /* standard output goes there */
+    size_t close_output_after;     /* that many bytes of output; 0: never */
+    size_t interrupt_after_output; /* the signal after that many bytes; 0: never */
+    size_t interrupt_after_errors; /* the same of standard error */
+    int signal;                    /* which one; 0: SIGINT */
 } cli_setup;
 
 typedef struct cli_result {

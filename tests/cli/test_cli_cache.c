@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char dir[64], file[96];
 
@@ -180,8 +182,6 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
             "on", "--load-cache", file);
     REFUSED(1, ": saved for k_type f16, this session has q8_0", "-p", "A", "--kv-type", "q8_0,f16",
             "--load-cache", file);
-    REFUSED(1, ": saved for k_type f16, this session has q8_0", "-p", "A", "--kv-type", "q8_0,f16",
-            "--prompt-cache", file);
     REFUSED(1, ": saved for ", "--prompt-ids", "1,2", "-m", TINY, "--load-cache", file);
     REFUSED(1, "/nowhere: No such file", "-p", "A", "--load-cache", "/nowhere");
     REFUSED(1, "/nowhere/c: cannot be written: No such", "-p", "A", "--save-cache", "/nowhere/c");
@@ -193,6 +193,7 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
     char notes[96];
     snprintf(notes, sizeof notes, "%s/notes", dir);
     REFUSED(1, "/notes: not a saved cache", "-p", "A", "--load-cache", notes);
+    REFUSED(1, "/notes: not a saved cache", "-p", "A", "--prompt-cache", notes);
     FILE *f = fopen(file, "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, -1000, SEEK_END), 0);
@@ -200,6 +201,38 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
     assert_int_equal(fclose(f), 0);
     REFUSED(1, "/cache: damaged: ", "-p", "A", "--load-cache", file);
     remove(notes);
+}
+
+static void a_missing_file_is_noticed_before_the_model_is_looked_at(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-p", "A", "--load-cache", "/nowhere");
+    assert_refused(&r, 1, "/nowhere: No such file");
+    cli_free(&r);
+}
+
+static void a_prompt_of_other_settings_is_read_anew(void **state) {
+    (void)state;
+    static const char other[] = "saved for k_type f16, this session has q8_0; the prompt is read "
+                                "anew and replaces it\n";
+    remove(file);
+    cli_result made = STORY("Once upon a time", "--prompt-cache", file);
+    assert_code(&made, 0);
+    cli_result plain = STORY("Once upon a time", "--kv-type", "q8_0");
+    cli_result anew = STORY("Once upon a time", "--kv-type", "q8_0", "--prompt-cache", file);
+    assert_code(&anew, 0);
+    assert_string_equal(anew.out, plain.out);
+    assert_says(anew.err, other);
+    assert_says(anew.err, "prompt        5 tokens");
+    cli_result again = STORY("Once upon a time", "--kv-type", "q8_0", "--prompt-cache", file);
+    assert_string_equal(again.out, plain.out);
+    assert_does_not_say(again.err, "read anew");
+    assert_says(again.err, "prompt        0 tokens");
+    /* Fewer slots than it was saved with. */
+    cli_result less = STORY("Once", "--kv-type", "q8_0", "-c", "4", "--prompt-cache", file);
+    assert_code(&less, 0);
+    assert_says(less.err, "read anew");
+    cli_result *all[] = {&made, &plain, &anew, &again, &less};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) cli_free(all[i]);
 }
 
 static void a_full_disk_leaves_the_old_file(void **state) {
@@ -230,17 +263,50 @@ static void a_full_disk_leaves_the_old_file(void **state) {
 
 static void an_interrupted_run_is_kept_too(void **state) {
     (void)state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        remove(file);
+        cli_result r = cli_run(
+            &(cli_setup){.args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once upon a time", "-n",
+                                          "-1", "--ignore-eos", "--save-cache", file),
+                         .interrupt_after_output = 20,
+                         .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        assert_int_equal(n_files(), 1);
+        cli_result next = CLI("generate", GREEDY, "-v", "-p", "", "-n", "2", "--load-cache", file);
+        assert_code(&next, 0);
+        assert_says(next.err, "prompt        0 tokens");
+        cli_free(&r);
+        cli_free(&next);
+    }
+}
+
+/* What goes away is also where the text went. */
+static void a_conversation_is_kept_when_its_terminal_goes(void **state) {
+    (void)state;
     remove(file);
-    cli_result r =
-        cli_run(&(cli_setup){.args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once upon a time",
-                                              "-n", "-1", "--ignore-eos", "--save-cache", file),
-                             .interrupt_after_output = 20});
-    assert_code(&r, 130);
-    cli_result next = CLI("generate", GREEDY, "-v", "-p", "", "-n", "2", "--load-cache", file);
-    assert_code(&next, 0);
-    assert_says(next.err, "prompt        0 tokens");
-    cli_free(&r);
-    cli_free(&next);
+    signal(SIGPIPE, SIG_IGN);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (dup2(ends[1], STDOUT_FILENO) < 0) _exit(126);
+        close(ends[0]);
+        close(ends[1]);
+        execl(AG_PROGRAM, AG_PROGRAM, "generate", "--weights", "bf16", "-q", "-p", "Once", "-n",
+              "-1", "--ignore-eos", "--save-cache", file, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    char text[16];
+    int status;
+    assert_true(read(ends[0], text, sizeof text) > 0);
+    kill(pid, SIGHUP);
+    close(ends[0]); /* SIGPIPE is ignored: writing fails as it does to a terminal that is gone */
+    while (waitpid(pid, &status, 0) < 0) {}
+    assert_true(WIFEXITED(status));
+    assert_int_equal(n_files(), 1);
 }
 
 int main(void) {
@@ -251,8 +317,11 @@ int main(void) {
         cmocka_unit_test(a_prompt_that_was_read_is_not_read_again),
         cmocka_unit_test(an_evicted_prompt_is_taken_as_a_whole_or_not),
         cmocka_unit_test(files_that_do_not_fit_are_refused_by_name),
+        cmocka_unit_test(a_missing_file_is_noticed_before_the_model_is_looked_at),
+        cmocka_unit_test(a_prompt_of_other_settings_is_read_anew),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(an_interrupted_run_is_kept_too),
+        cmocka_unit_test(a_conversation_is_kept_when_its_terminal_goes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -12,8 +12,7 @@ static const char greedy_text[] = ", there was a little girl named Lily.";
 
 static void the_bundled_model_continues_a_prompt(void **state) {
     (void)state;
-    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "12", "--temperature", "0",
-                       "--repetition-penalty", "1");
+    cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "12", "--temperature", "0");
     assert_code(&r, 0);
     assert_says(r.out, ", there was a little girl");
     assert_int_equal(r.out[r.n_out - 1], '\n');
@@ -63,6 +62,29 @@ static void greedy_text_is_that_of_the_reference(void **state) {
     assert_int_equal(strncmp(r.out, greedy_text, strlen(greedy_text)), 0);
     assert_does_not_say(r.err, "bundled");
     cli_free(&r);
+}
+
+static double setting_of(const cli_result *r, const char *name) {
+    json_t *root = cli_json(r);
+    double value = json_number_value(json_object_get(json_object_get(root, "settings"), name));
+    json_decref(root);
+    return value;
+}
+
+static void temperature_0_penalises_nothing_unless_asked_to(void **state) {
+    (void)state;
+#define PENALTY(...) \
+    CLI("generate", "-m", TINY, "--prompt-ids", "1", "-n", "1", "--json", __VA_ARGS__)
+    cli_result drawn = PENALTY("--temperature", "0.7"), greedy = PENALTY("--temperature", "0");
+    cli_result asked = PENALTY("--temperature", "0", "--repetition-penalty", "1.3");
+    assert_float_equal(setting_of(&drawn, "repetition_penalty"), 1.1, 1e-6);
+    assert_float_equal(setting_of(&greedy, "repetition_penalty"), 1, 0);
+    assert_float_equal(setting_of(&greedy, "presence_penalty"), 0, 0);
+    assert_float_equal(setting_of(&greedy, "frequency_penalty"), 0, 0);
+    assert_float_equal(setting_of(&asked, "repetition_penalty"), 1.3, 1e-6);
+    cli_free(&drawn);
+    cli_free(&greedy);
+    cli_free(&asked);
 }
 
 static void quiet_says_nothing_but_the_text(void **state) {
@@ -378,6 +400,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bundled_model_continues_a_prompt),
         cmocka_unit_test(greedy_text_is_that_of_the_reference),
+        cmocka_unit_test(temperature_0_penalises_nothing_unless_asked_to),
         cmocka_unit_test(quiet_says_nothing_but_the_text),
         cmocka_unit_test(verbose_tells_of_the_backend),
         cmocka_unit_test(evictions_are_told_and_a_prompt_may_be_longer_than_the_cache),

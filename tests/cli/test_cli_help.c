@@ -97,6 +97,9 @@ static void the_help_of_generate_names_every_option_and_default(void **state) {
         "--frequency-penalty",
         "--logit-bias",
         "-s, --seed",
+        "-e, --escape",
+        "-r, --reverse-prompt",
+        "--no-display-prompt",
         "--stop",
         "--ignore-eos",
         "--prefill-chunk",
@@ -183,8 +186,13 @@ static void version_is_one_line(void **state) {
     assert_code(&r, 0);
     assert_int_equal(strncmp(r.out, "antigravity ", 12), 0);
     assert_ptr_equal(strchr(r.out, '\n'), r.out + r.n_out - 1);
+    cli_result word = CLI("version"), letter = CLI("-V");
+    assert_string_equal(r.out, word.out);
+    assert_string_equal(r.out, letter.out);
+    cli_free(&word);
+    cli_free(&letter);
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        cli_result same = CLI(commands[i], "--version");
+        cli_result same = CLI(commands[i], i % 2 ? "-V" : "--version");
         assert_code(&same, 0);
         assert_string_equal(r.out, same.out);
         cli_free(&same);

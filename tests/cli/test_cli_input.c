@@ -47,6 +47,35 @@ static void a_prompt_is_read_from_a_file(void **state) {
     remove_directory(dir);
 }
 
+static void the_word_beside_the_options_is_the_prompt(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-n", "4", "-q", GREEDY, "Once upon a time");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, continued);
+    cli_free(&r);
+    r = CLI("generate", "Once upon a time", "-n", "4", "-q", GREEDY, "-r", "there");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, ", \n"); /* -r is --stop */
+    cli_free(&r);
+    r = CLI("info", "-q", TINY);
+    assert_code(&r, 0);
+    assert_says(r.out, TINY);
+    cli_free(&r);
+}
+
+static void escapes_are_characters_if_asked_for(void **state) {
+    (void)state;
+    static const char raw[] = "a\\nb\\t\\\"\\\\\\x", meant[] = "a\nb\t\"\\\\x";
+    cli_result with = CLI("tokenize", "-q", "-e", raw), plain = CLI("tokenize", "-q", meant);
+    cli_result without = CLI("tokenize", "-q", raw);
+    assert_code(&with, 0);
+    assert_string_equal(with.out, plain.out);
+    assert_string_not_equal(with.out, without.out);
+    cli_free(&with);
+    cli_free(&plain);
+    cli_free(&without);
+}
+
 static size_t count_ids(const cli_result *r) {
     json_t *root = cli_json(r);
     size_t n = json_array_size(json_object_get(root, "prompt_ids"));
@@ -99,6 +128,10 @@ static void a_prompt_that_is_not_utf8_is_refused_with_its_place(void **state) {
     cli_result r = generate_from("abc\xff", 4, CLI_ARGS("generate", QUICK, "-q"));
     assert_refused(&r, 1, "the prompt");
     assert_says(r.err, "3");
+    cli_free(&r);
+    /* Ids of what comes before have been found by then: a sanitizer sees if they are lost. */
+    r = generate_from("Once upon a time\xff", 17, CLI_ARGS("generate", QUICK, "-q"));
+    assert_refused(&r, 1, "the prompt");
     cli_free(&r);
     r = CLI("generate", QUICK, "-q", "-p", "\xe2\x82");
     assert_refused(&r, 1, "the prompt");
@@ -191,6 +224,101 @@ static void a_model_that_is_no_model_is_refused(void **state) {
     remove_directory(dir);
 }
 
+/* What lies in a directory, and what is said of it. */
+static void other_kinds_of_models_are_named_with_what_to_do(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *message;
+    } kinds[] = {
+        {"story-Q4_K_M.gguf", "GGUF, which is not supported yet (story-Q4_K_M.gguf)"},
+        {"pytorch_model.bin", "PyTorch weights: save them again as safetensors"},
+        {"pytorch_model-00001-of-00002.bin", "PyTorch weights"},
+        {"consolidated.00.pth", "their maker's own layout"},
+        {"tf_model.h5", "TensorFlow weights"},
+        {"flax_model.msgpack", "Flax weights"},
+        {"weights.npz", "MLX weights"},
+        {"model.onnx", "an ONNX graph"},
+        {"adapter_config.json", "merge it into the model"},
+        {"snapshots", "give the directory in its snapshots"},
+    };
+    char dir[64];
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        make_directory(dir);
+        write_file(dir, kinds[i].name, "bytes", 5);
+        if (i % 2) link_file(dir, DEMO, "config.json");
+        cli_result r = CLI("generate", QUICK, "-p", "x", "-m", dir);
+        assert_refused(&r, 1, kinds[i].message);
+        assert_says(r.err, "weights in model.safetensors");
+        cli_free(&r);
+        /* Beside weights that can be read they do not matter. */
+        link_file(dir, DEMO, "model.safetensors");
+        if (!(i % 2)) link_file(dir, DEMO, "config.json");
+        r = CLI("info", "-m", dir);
+        assert_code(&r, 0);
+        cli_free(&r);
+        remove_directory(dir);
+    }
+}
+
+static void a_file_or_a_name_in_place_of_a_directory_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *bytes, *message;
+    } files[] = {
+        {"a.gguf", "GGUF\3", "a.gguf: is a GGUF file, which is not supported yet"},
+        {"no-suffix", "GGUF\3", "no-suffix: is a GGUF file"},
+        {"model.pt", "PK\3\4", "is a PyTorch checkpoint"},
+        {"model.safetensors", "", "give the directory that holds it"},
+        {"notes.txt", "hello", "is a file that is no model"},
+    };
+    char dir[64], path[128];
+    make_directory(dir);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        write_file(dir, files[i].name, files[i].bytes, strlen(files[i].bytes));
+        snprintf(path, sizeof path, "%s/%s", dir, files[i].name);
+        cli_result r = CLI("info", "-m", path);
+        assert_refused(&r, 1, files[i].message);
+        cli_free(&r);
+    }
+    snprintf(path, sizeof path, "%s/a.gguf", dir);
+    cli_result r = CLI("tokenize", "-p", "x", "-m", path);
+    assert_refused(&r, 1, "is a GGUF file");
+    cli_free(&r);
+    remove_directory(dir);
+    r = CLI("tokenize", "-p", "x", "-m", "some-org/Some-1.5B");
+    assert_refused(&r, 1, "hf download some-org/Some-1.5B --local-dir DIR");
+    cli_free(&r);
+    r = CLI("generate", "-p", "x", "-m", "some-org/Some-1.5B");
+    assert_refused(&r, 1, "does not download models");
+    cli_free(&r);
+    r = CLI("generate", "-p", "x", "-m", "./some-dir");
+    assert_refused(&r, 1, "./some-dir: No such file or directory\n");
+    cli_free(&r);
+    r = CLI("generate", "-p", "x", "-m", "models/some.gguf");
+    assert_refused(&r, 1, "models/some.gguf: No such file or directory\n");
+    cli_free(&r);
+}
+
+static void a_git_lfs_pointer_is_named_in_the_place_of_each_file(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors"};
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:0123456789abcdef\nsize 17821232\n";
+    char dir[64];
+    for (size_t which = 0; which < 3; which++) {
+        make_directory(dir);
+        for (size_t i = 0; i < 3; i++) {
+            if (i == which) write_file(dir, files[i], pointer, strlen(pointer));
+            else link_file(dir, DEMO, files[i]);
+        }
+        cli_result r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
+        assert_refused(&r, 1, files[which]);
+        assert_says(r.err, "run 'git lfs pull'");
+        cli_free(&r);
+        remove_directory(dir);
+    }
+}
+
 static void a_model_with_half_its_weights_is_refused(void **state) {
     (void)state;
     char dir[64];
@@ -280,7 +408,7 @@ static void a_reason_survives_a_long_path(void **state) {
     path[sizeof path - 1] = '\0';
     cli_result r = CLI("generate", QUICK, "-p", "x", "-m", path);
     assert_refused(&r, 1, "/directory/...");
-    assert_says(r.err, "/config.json: No such file or directory\n");
+    assert_says(r.err, "/directory: No such file or directory\n");
     cli_free(&r);
 }
 
@@ -303,6 +431,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_is_read_from_standard_input),
         cmocka_unit_test(a_prompt_is_read_from_a_file),
+        cmocka_unit_test(the_word_beside_the_options_is_the_prompt),
+        cmocka_unit_test(escapes_are_characters_if_asked_for),
         cmocka_unit_test(a_nul_in_a_prompt_is_a_character),
         cmocka_unit_test(bos_and_special_tokens_follow_the_options),
         cmocka_unit_test(an_empty_prompt_starts_from_bos_or_is_refused),
@@ -313,6 +443,9 @@ int main(void) {
         cmocka_unit_test(without_a_prompt_a_terminal_is_not_waited_for),
         cmocka_unit_test(unreadable_prompt_files_are_named),
         cmocka_unit_test(a_model_that_is_no_model_is_refused),
+        cmocka_unit_test(other_kinds_of_models_are_named_with_what_to_do),
+        cmocka_unit_test(a_file_or_a_name_in_place_of_a_directory_is_named),
+        cmocka_unit_test(a_git_lfs_pointer_is_named_in_the_place_of_each_file),
         cmocka_unit_test(a_model_with_half_its_weights_is_refused),
         cmocka_unit_test(a_chat_model_warns_about_a_raw_prompt),
         cmocka_unit_test(a_link_that_leads_nowhere_is_no_absent_file),

@@ -168,6 +168,64 @@ static void devices_lists_the_cpu(void **state) {
     cli_free(&r);
 }
 
+/* PoCL gives no device then, and says no more than that. */
+static void a_driver_that_gives_no_device_is_named(void **state) {
+    (void)state;
+    cli_result r = CLI("devices");
+    bool pocl = strstr(r.out, "Portable Computing Language") != NULL;
+    cli_free(&r);
+    if (!pocl) skip();
+    char before[1024] = "";
+    snprintf(before, sizeof before, "%s", getenv("POCL_CACHE_DIR") ? getenv("POCL_CACHE_DIR") : "");
+    setenv("POCL_CACHE_DIR", "/proc/none", 1);
+    cli_result listed = CLI("devices"), run = CLI("bench", "-q", "--shape", "tiny", "-b", "opencl");
+    if (before[0]) setenv("POCL_CACHE_DIR", before, 1);
+    else unsetenv("POCL_CACHE_DIR");
+    if (!strstr(listed.out, "opencl   0: ")) { /* unless there is another driver */
+        assert_says(listed.out, "the driver Portable Computing Language gives no device: ");
+        assert_says(listed.out, "$POCL_CACHE_DIR");
+        assert_refused(&run, 1, "the driver Portable Computing Language gives no device: ");
+    }
+    cli_free(&listed);
+    cli_free(&run);
+}
+
+static void tables_fit_a_terminal_and_are_whole_elsewhere(void **state) {
+    (void)state;
+    const struct {
+        const char *const *args;
+        const char *whole, *left_out; /* a column that is not shown to 80 columns */
+    } tables[] = {
+        {CLI_ARGS("bench", "-q", "--shape", "tiny", "-p", "2", "-n", "2", "-r", "1", "-d", "16"),
+         "| model | params | weights |", "params"},
+        {CLI_ARGS("eval", "needle", "-q", "--documents", "1", "--context", "200",
+                  "--eviction-policy", "streaming", "--kv-budget", "50%"),
+         "| prefill tok/s | decode tok/s |", "keys"},
+        {CLI_ARGS("eval", "kl", "-q", "-p", "Once upon a time", "--kv-type", "q8_0"),
+         "| RMS dp | perplexity |", "RMS dp"},
+        {CLI_ARGS("eval", "ppl", "-q", "-p", "Once upon a time", "--stream"), "| own memory |", ""},
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        cli_result whole = cli_run(&(cli_setup){.args = tables[i].args});
+        assert_code(&whole, 0);
+        assert_says(whole.out, tables[i].whole);
+        assert_does_not_say(whole.out, "Left out");
+        cli_result narrow =
+            cli_run(&(cli_setup){.args = tables[i].args, .terminal_output = true, .columns = 80});
+        assert_code(&narrow, 0);
+        for (const char *line = narrow.out; *line;) {
+            size_t n = strcspn(line, "\r\n");
+            bool table = line[0] == '|';
+            if (table && n > 80) fail_msg("%zu columns: %.*s", n, (int)n, line);
+            line += n + strspn(line + n, "\r\n");
+        }
+        const char *note = strstr(narrow.out, "Left out here, in -o csv and -o json: ");
+        if (tables[i].left_out[0]) assert_true(note && strstr(note, tables[i].left_out));
+        cli_free(&whole);
+        cli_free(&narrow);
+    }
+}
+
 static void bench_gives_a_row_for_each_test(void **state) {
     (void)state;
     cli_result r = CLI("bench", QUICK, "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r",
@@ -233,6 +291,8 @@ int main(void) {
         cmocka_unit_test(texts_without_anything_to_predict_are_refused),
         cmocka_unit_test(info_tells_what_the_model_is_and_takes),
         cmocka_unit_test(devices_lists_the_cpu),
+        cmocka_unit_test(tables_fit_a_terminal_and_are_whole_elsewhere),
+        cmocka_unit_test(a_driver_that_gives_no_device_is_named),
         cmocka_unit_test(bench_gives_a_row_for_each_test),
         cmocka_unit_test(a_row_that_does_not_fit_is_refused_before_any_is_measured),
         cmocka_unit_test(bench_measures_a_model_directory_and_sequences_together),

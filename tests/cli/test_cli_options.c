@@ -29,8 +29,12 @@ static void unknown_options_are_refused(void **state) {
         {{"generate", "--temprature=1"}, "did you mean '--temperature'?"},
         {{"generate", "--top", "1"}, "could be '--top-k' or '--top-p'"},
         {{"generate", "-Z"}, "unknown option '-Z'"},
-        {{"generate", "word"}, "unexpected word 'word'"},
-        {{"generate", "--", "-p"}, "unexpected word '-p'"},
+        {{"generate", "a", "word"}, "unexpected word 'word': a text of several words is put in"},
+        {{"generate", "--", "a", "-p"}, "unexpected word '-p'"},
+        {{"bench", "word"}, "unexpected word 'word': this command takes options only"},
+        {{"info", DEMO, "b"}, "unexpected word 'b'"},
+        {{"info", "-m", DEMO, "b"}, "one model at a time"},
+        {{"generate", DEMO}, "is a directory, not a text; a model is given with -m"},
         {{"generate", "--json=1"}, "takes no value"},
         {{"generate", "--help=1"}, "takes no value"},
         {{"tokenize", "--temp", "1"}, "unknown option '--temp'"},
@@ -38,6 +42,67 @@ static void unknown_options_are_refused(void **state) {
         {{"eval", "ppl", "a", "b"}, "unexpected word 'b'"},
     };
     ALL_REFUSED(cases);
+}
+
+/* Each by its name, not as the cluster of letters that it looks like. */
+static void options_of_other_programs_are_answered_by_name(void **state) {
+    (void)state;
+    static const wrong cases[] = {
+        {{"generate", "-hf", "org/name"}, "-hf: this version does not download models"},
+        {{"generate", "--hf-repo=org/name"}, "does not download models"},
+        {{"generate", "-cnv"}, "-cnv: there is no chat in this version"},
+        {{"generate", "-i"}, "-i: there is no chat"},
+        {{"generate", "-sys", "Be brief"}, "-sys: there is no chat"},
+        {{"generate", "-tb", "4"}, "-tb: one number of threads"},
+        {{"generate", "--threads-batch", "4"}, "use -t N"},
+        {{"generate", "--keep", "4"}, "--keep: use --protected-prefix N"},
+        {{"generate", "--main-gpu", "0"}, "use --device N"},
+        {{"generate", "-mg", "0"}, "use --device N"},
+        {{"generate", "--mlock"}, "--mlock: weights are converted"},
+        {{"generate", "--no-mmap"}, "--no-mmap: weights are converted"},
+        {{"generate", "--color"}, "--color: the text is not coloured"},
+        {{"generate", "-fa", "off"}, "-fa: only 'on', which is what is done anyway"},
+        {{"generate", "--flash-attn=off"}, "only 'on'"},
+        {{"generate", "--mirostat", "2"}, "--top-p"},
+        {{"generate", "--max-new-tokens", "9"}, "use -n N"},
+        {{"generate", "--grammar-file", "x"}, "cannot be constrained"},
+        {{"generate", "-np", "4"}, "'antigravity bench' only"},
+        {{"bench", "-sm", "none"}, "one device"},
+        {{"run", "llama3"}, "there is no command 'run': 'antigravity generate"},
+        {{"list"}, "there is no command 'list': models are directories"},
+        {{"pull", "org/name"}, "does not download models"},
+        {{"serve"}, "there is no server in this version"},
+        {{"chat"}, "there is no chat in this version"},
+    };
+    ALL_REFUSED(cases);
+}
+
+static void options_that_ask_for_what_is_done_anyway_are_accepted(void **state) {
+    (void)state;
+    static const char *const accepted[][2] = {
+        {"-fa"},         {"-fa", "on"},         {"--flash-attn", "auto"},
+        {"--no-warmup"}, {"--flash-attn=on"},   {"--no-display-prompt"},
+        {"--simple-io"}, {"--no-conversation"}, {"-no-cnv"},
+    };
+    for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
+        /* In the middle and at the end; what stands behind them is still read. */
+        const char *args[10] = {"generate", accepted[i][0]};
+        size_t n = 2;
+        if (accepted[i][1]) args[n++] = accepted[i][1];
+        args[n] = "--xyzzy";
+        cli_result r = cli_run(&(cli_setup){.args = args});
+        assert_refused(&r, 2, "unknown option '--xyzzy'");
+        cli_free(&r);
+        args[0] = "devices";
+        args[n] = NULL;
+        r = cli_run(&(cli_setup){.args = args});
+        assert_code(&r, 0);
+        cli_free(&r);
+    }
+    /* A value of another option is never one of them. */
+    cli_result r = CLI("generate", "-m", TINY, "-p", "-fa");
+    assert_refused(&r, 2, "no tokenizer.json");
+    cli_free(&r);
 }
 
 static void missing_values_are_refused(void **state) {
@@ -188,6 +253,9 @@ static void eviction_options_are_checked_and_need_a_policy(void **state) {
 static void options_that_exclude_each_other_are_refused(void **state) {
     (void)state;
     static const wrong cases[] = {
+        {{"generate", "x", "-p", "y"}, "the prompt comes from one place: 'x' or --prompt"},
+        {{"generate", "x", "-f", "y"}, "the prompt comes from one place"},
+        {{"tokenize", "x", "-f", "y"}, "the prompt comes from one place"},
         {{"generate", "-p", "x", "-f", "y"}, "the prompt comes from one place"},
         {{"generate", "-p", "x", "--prompt-ids", "1"}, "the prompt comes from one place"},
         {{"generate", "-f", "x", "--prompt-ids", "1"}, "the prompt comes from one place"},
@@ -223,6 +291,8 @@ static void what_was_typed_cannot_command_the_terminal(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_options_are_refused),
+        cmocka_unit_test(options_of_other_programs_are_answered_by_name),
+        cmocka_unit_test(options_that_ask_for_what_is_done_anyway_are_accepted),
         cmocka_unit_test(missing_values_are_refused),
         cmocka_unit_test(every_number_is_checked),
         cmocka_unit_test(every_range_is_checked),

@@ -24,6 +24,41 @@ static void ctrl_c_ends_a_generation_with_statistics_and_130(void **state) {
     cli_free(&r);
 }
 
+static void sigterm_and_sighup_are_as_orderly_as_ctrl_c(void **state) {
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGHUP};
+    for (size_t i = 0; i < 2; i++) {
+        cli_result r = cli_run(&(cli_setup){
+            .args = CLI_ARGS(ENDLESS), .interrupt_after_output = 20, .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        assert_says(r.err, "finish   cancelled");
+        cli_free(&r);
+        r = cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS, "--json"),
+                                 .interrupt_after_errors = 250, /* the memory that it takes */
+                                 .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        if (!r.n_out) assert_says(r.err, "interrupted"); /* while loading */
+        else json_decref(cli_json(&r));
+        cli_free(&r);
+    }
+}
+
+static void the_first_ctrl_c_is_answered_on_a_terminal(void **state) {
+    (void)state;
+    cli_result r = cli_run(&(cli_setup){
+        .args = CLI_ARGS(ENDLESS), .interrupt_after_output = 20, .terminal_errors = true});
+    assert_code(&r, 130);
+    const char *answer = strstr(r.err, "\r\nstopping ...\r\n");
+    assert_non_null(answer);
+    assert_non_null(strstr(answer, "finish   cancelled"));
+    cli_free(&r);
+    r = cli_run(&(cli_setup){
+        .args = CLI_ARGS(ENDLESS, "-q"), .interrupt_after_output = 20, .terminal_errors = true});
+    assert_code(&r, 130);
+    assert_string_equal(r.err, "");
+    cli_free(&r);
+}
+
 static void ctrl_c_still_gives_the_json_of_what_was_made(void **state) {
     (void)state;
     /* With --json nothing appears on standard output: the note on the model is the signal. */
@@ -140,6 +175,26 @@ static void progress_is_drawn_on_a_terminal_only(void **state) {
     cli_free(&r);
 }
 
+/* Whatever is drawn over itself must stay on one line. */
+static void progress_fits_a_narrow_terminal(void **state) {
+    (void)state;
+    static const unsigned short widths[] = {12, 30, 50, 65};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        cli_result r =
+            cli_run(&(cli_setup){.args = CLI_ARGS("generate", QUICK, "-p", "A fox", "-n", "2"),
+                                 .terminal_errors = true,
+                                 .columns = widths[i]});
+        assert_code(&r, 0);
+        assert_says(r.err, "100 %");
+        for (const char *at = strchr(r.err, '\r'); at; at = strchr(at + 1, '\r')) {
+            size_t n = strcspn(at + 1, "\r\n");
+            bool drawn = at[1 + n] == '\r' && at[2 + n] != '\n';
+            if (drawn && n >= widths[i]) fail_msg("%zu of %d columns", n, widths[i]);
+        }
+        cli_free(&r);
+    }
+}
+
 /* Its rows are no multiple of 32, which is said once the file is mapped and before it is read: with
  * nobody reading standard error, the program waits there. */
 #define ODD AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16"
@@ -222,6 +277,8 @@ static void a_file_cut_short_while_it_is_loaded_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ctrl_c_ends_a_generation_with_statistics_and_130),
+        cmocka_unit_test(sigterm_and_sighup_are_as_orderly_as_ctrl_c),
+        cmocka_unit_test(the_first_ctrl_c_is_answered_on_a_terminal),
         cmocka_unit_test(ctrl_c_still_gives_the_json_of_what_was_made),
         cmocka_unit_test(ctrl_c_ends_reading_a_long_prompt),
         cmocka_unit_test(ctrl_c_ends_a_measurement),
@@ -230,6 +287,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(a_closed_stream_is_not_given_to_another_file),
         cmocka_unit_test(progress_is_drawn_on_a_terminal_only),
+        cmocka_unit_test(progress_fits_a_narrow_terminal),
         cmocka_unit_test(a_file_cut_short_while_it_is_loaded_is_an_error),
     };
     return cmocka_run_group_tests_name("cli streams", tests, NULL, NULL);

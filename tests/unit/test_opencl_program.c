@@ -96,14 +96,25 @@ static ag_status scale(ag_backend *be, float *first) {
     return st;
 }
 
-/* A backend of its own scales; so many programs are compiled, or come from the cache. */
+static uint32_t n_said;
+
+static void count_status(void *user, ag_log_level level, const char *msg) {
+    (void)user;
+    n_said += level == AG_LOG_STATUS && strstr(msg, "compiling kernels (rows.cl)") != NULL;
+}
+
+/* A backend of its own scales; so many programs are compiled, which is said, or come from the
+ * cache. */
 static void expect(float value, uint32_t n_compiled, uint32_t n_from_cache) {
     ag_backend *be = open_backend();
     float first;
+    n_said = 0;
+    be->log = count_status;
     if (scale(be, &first) != AG_OK) fail_msg("%s", ag_backend_error(be)->msg);
     assert_true(first == value);
     assert_int_equal(ag_cl_of(be)->programs.n_compiled, n_compiled);
     assert_int_equal(ag_cl_of(be)->programs.n_from_cache, n_from_cache);
+    assert_int_equal(n_said, n_compiled);
     ag_backend_destroy(be);
 }
 

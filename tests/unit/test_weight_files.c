@@ -290,7 +290,7 @@ static void what_is_not_a_model_is_said(void **state) {
     expect_failure("/dev/null", AG_IO, "/dev/null", "not a regular file");
     expect_failure("/dev/null/x", AG_IO, "/dev/null/x", "");
     write_text(at(s, "model.safetensors"), "version https://git-lfs.github.com/spec/v1\n");
-    expect_failure(s->dir, AG_FORMAT, "model.safetensors", "header of");
+    expect_failure(s->dir, AG_FORMAT, "model.safetensors", "git lfs pull");
     unlink(s->path);
     assert_int_equal(mkfifo(s->path, 0600), 0);
     expect_failure(s->dir, AG_IO, "model.safetensors", "not a regular file");

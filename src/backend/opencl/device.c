@@ -111,23 +111,31 @@ const char *ag_cl_device_kind(const ag_cl_device *d) {
     return d->type & CL_DEVICE_TYPE_ACCELERATOR ? "accelerator" : "other";
 }
 
-static void add_platform(const ag_cl_api *api, cl_platform_id platform, ag_cl_device *out,
-                         size_t *n) {
+/* AG_NOT_FOUND says what the driver says of a platform that gives no device. */
+static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_cl_device *out,
+                              size_t *n, ag_error *err) {
     cl_device_id ids[AG_CL_DEVICES_MAX];
     cl_uint found = 0;
-    if (api->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, AG_CL_DEVICES_MAX, ids, &found) !=
-        CL_SUCCESS) {
-        return;
-    }
     char name[sizeof out->platform_name] = "";
     (void)api->clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL);
     name[sizeof name - 1] = '\0';
+    cl_int code = api->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, AG_CL_DEVICES_MAX, ids, &found);
+    if (code != CL_SUCCESS || !found) {
+        /* It runs on the processor, which is always there. */
+        bool pocl = strstr(name, "Portable Computing Language") != NULL;
+        return AG_FAIL(err, NOT_FOUND, "OpenCL: the driver %s gives no device: %s (%d)%s", name,
+                       ag_cl_error_name(code), code,
+                       pocl ? "; it needs a directory that it can write to: $POCL_CACHE_DIR, else "
+                              "~/.cache/pocl"
+                            : "");
+    }
     for (cl_uint i = 0; i < found && i < AG_CL_DEVICES_MAX && *n < AG_CL_DEVICES_MAX; i++) {
         ag_cl_device *d = &out[(*n)++];
         *d = (ag_cl_device){.platform = platform, .id = ids[i]};
         memcpy(d->platform_name, name, sizeof name);
         describe(api, d);
     }
+    return AG_OK;
 }
 
 ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_error *err) {
@@ -136,15 +144,18 @@ ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_e
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint found = 0;
     cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &found);
-    if (code == NO_PLATFORM) return AG_OK;
+    if (code == NO_PLATFORM || (code == CL_SUCCESS && !found))
+        return AG_FAIL(err, NOT_FOUND, "OpenCL: no driver is installed on this system");
     if (code != CL_SUCCESS) {
         return AG_FAIL(err, DEVICE, "OpenCL: listing the platforms: %s (%d)",
                        ag_cl_error_name(code), code);
     }
+    ag_status st = AG_OK;
     for (cl_uint i = 0; i < found && i < PLATFORMS_MAX; i++) {
-        add_platform(api, platforms[i], out, n);
+        ag_status one = add_platform(api, platforms[i], out, n, st == AG_OK ? err : NULL);
+        if (st == AG_OK) st = one;
     }
-    return AG_OK;
+    return *n ? AG_OK : st;
 }
 
 /* ---- choosing ---- */
@@ -185,7 +196,6 @@ ag_status ag_cl_device_choose(const ag_cl_api *api, const char *wanted, ag_cl_de
     ag_cl_device devices[AG_CL_DEVICES_MAX];
     size_t n;
     AG_TRY(ag_cl_devices(api, devices, &n, err));
-    if (n == 0) return AG_FAIL(err, NOT_FOUND, "OpenCL: no driver on this system has a device");
     size_t i = wanted && *wanted ? find(devices, n, wanted) : best(devices, n);
     if (i < n) {
         *out = devices[i];

@@ -45,8 +45,9 @@ void ag_cl_extension_names(unsigned extensions, char *out, size_t cap);
 
 enum { AG_CL_DEVICES_MAX = 32 };
 
-/* Every device of every platform in the order of the drivers, at most AG_CL_DEVICES_MAX. None at
- * all is no error. Drivers that fail are passed over. */
+/* Every device of every platform in the order of the drivers, at most AG_CL_DEVICES_MAX. Drivers
+ * that give none are passed over; AG_NOT_FOUND without any device says why the first one gave none.
+ */
 ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_error *err);
 
 /* `wanted`: a number in that order, or a part of a device's name, upper and lower case alike; NULL

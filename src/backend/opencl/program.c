@@ -109,6 +109,7 @@ static ag_status build(ag_cl_backend *cl, const char *file, const char *options,
     if (*out) {
         ps->n_from_cache++;
     } else {
+        ag_backend_log(&cl->base, AG_LOG_STATUS, "compiling kernels (%s)", file);
         st = build_source(cl, file, text, len, all, out);
         if (st == AG_OK) ps->n_compiled++;
         if (st == AG_OK && ps->cache_dir) store_binary(cl, *out, key);

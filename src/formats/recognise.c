@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/recognise.h"
+
+#include "core/fail.h"
+#include "formats/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char needed[] = "this version reads a directory with config.json and F32, F16 or BF16 "
+                             "weights in model.safetensors";
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* ---- paths that are not there ---- */
+
+/* "org/name" as model hubs write it, which as a path would be relative to the current directory. */
+static bool names_a_repository(const char *path) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "-_.";
+    size_t owner = strspn(path, letters);
+    size_t name = path[owner] == '/' ? strspn(path + owner + 1, letters) : 0;
+    return owner && name && !path[owner + 1 + name] && path[0] != '.' && path[owner + 1] != '.' &&
+           !ends_with(path, ".gguf");
+}
+
+static ag_status not_found(const char *path, ag_error *err) {
+    if (ag_file_is_named(path)) {
+        return AG_FAIL(err, NOT_FOUND, "%s: is a link to something that is not there", path);
+    }
+    if (!names_a_repository(path)) {
+        return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(ENOENT));
+    }
+    return AG_FAIL(err, NOT_FOUND,
+                   "%s: no such directory here, and this version does not download models: fetch "
+                   "it (hf download %s --local-dir DIR) and give the directory",
+                   path, path);
+}
+
+/* ---- files ---- */
+
+static bool begins_with(const char *path, const char *magic) {
+    int fd;
+    uint64_t size;
+    char first[8];
+    size_t n = strlen(magic);
+    if (ag_file_open(path, &fd, &size, NULL) != AG_OK) return false;
+    bool same = size >= n && ag_file_read_at(fd, path, 0, first, n, NULL) == AG_OK &&
+                memcmp(first, magic, n) == 0;
+    close(fd);
+    return same;
+}
+
+static ag_status refuse_gguf(const char *path, ag_error *err) {
+    if (!begins_with(path, "GGUF") && !ends_with(path, ".gguf")) return AG_OK;
+    return AG_FAIL(err, UNSUPPORTED, "%s: is a GGUF file, which is not supported yet; %s", path,
+                   needed);
+}
+
+static ag_status refuse_file(const char *path, ag_error *err) {
+    AG_TRY(refuse_gguf(path, err));
+    if (begins_with(path, "PK\3\4") || ends_with(path, ".pth") || ends_with(path, ".pt")) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: is a PyTorch checkpoint; %s", path, needed);
+    }
+    if (ends_with(path, ".safetensors") || ends_with(path, ".json")) {
+        return AG_FAIL(err, UNSUPPORTED,
+                       "%s: is one file of a model: give the directory that holds it", path);
+    }
+    return AG_FAIL(err, UNSUPPORTED, "%s: is a file that is no model; %s", path, needed);
+}
+
+/* ---- directories ---- */
+
+/* What tells a directory's kind, best evidence first. */
+static const struct kind {
+    const char *begin, *end; /* of a file's name */
+    const char *what;
+} kinds[] = {
+    {"adapter_config", ".json",
+     "an adapter without its model: merge it into the model and save that as safetensors"},
+    {"", ".gguf", "weights in GGUF, which is not supported yet"},
+    {"pytorch_model", ".bin", "PyTorch weights: save them again as safetensors"},
+    {"consolidated", "", "weights in their maker's own layout: take the Hugging Face files"},
+    {"", ".pth", "PyTorch weights: save them again as safetensors"},
+    {"", ".pt", "PyTorch weights: save them again as safetensors"},
+    {"tf_model", ".h5", "TensorFlow weights: save them again as safetensors"},
+    {"saved_model", ".pb", "TensorFlow weights: save them again as safetensors"},
+    {"flax_model", ".msgpack", "Flax weights: save them again as safetensors"},
+    {"", ".npz", "MLX weights in NumPy's format: take the original model"},
+    {"", ".onnx", "an ONNX graph: take the original model"},
+    {"snapshots", "", "the cache of a downloading tool: give the directory in its snapshots"},
+};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+static size_t kind_of(const char *name) {
+    size_t i = 0;
+    for (; i < N_KINDS; i++) {
+        const struct kind *k = &kinds[i];
+        if (!strncmp(name, k->begin, strlen(k->begin)) && ends_with(name, k->end)) break;
+    }
+    return i;
+}
+
+static ag_status refuse_directory(const char *path, ag_error *err) {
+    size_t best = N_KINDS;
+    char found[256] = "";
+    DIR *d = opendir(path);
+    if (!d) return AG_OK; /* Opening its files tells why. */
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!strcmp(e->d_name, "model.safetensors") ||
+            !strcmp(e->d_name, "model.safetensors.index.json")) {
+            best = N_KINDS;
+            break;
+        }
+        size_t kind = kind_of(e->d_name);
+        if (kind >= best) continue;
+        best = kind;
+        snprintf(found, sizeof found, "%s", e->d_name);
+    }
+    closedir(d);
+    if (best == N_KINDS) return AG_OK;
+    return AG_FAIL(err, UNSUPPORTED, "%s: holds %s (%s); %s", path, kinds[best].what, found,
+                   needed);
+}
+
+/* ---- what others call ---- */
+
+ag_status ag_recognise_path(const char *path, ag_error *err) {
+    struct stat s;
+    if (stat(path, &s) != 0) return errno == ENOENT ? not_found(path, err) : AG_OK;
+    return S_ISREG(s.st_mode) ? refuse_gguf(path, err) : AG_OK;
+}
+
+ag_status ag_recognise_model(const char *path, ag_error *err) {
+    struct stat s;
+    AG_TRY(ag_recognise_path(path, err));
+    if (stat(path, &s) != 0) return AG_OK; /* Opening its files tells why. */
+    if (S_ISREG(s.st_mode)) return refuse_file(path, err);
+    return S_ISDIR(s.st_mode) ? refuse_directory(path, err) : AG_OK;
+}
+
+ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_error *err) {
+    static const char *const keys[] = {"quantization_config", "compression_config", "quantization"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *q = json_object_get(config, keys[i]);
+        if (!q || json_is_null(q)) continue;
+        const char *method = json_string_value(json_object_get(q, "quant_method"));
+        if (!method) method = i == 2 ? "mlx" : "unknown";
+        return AG_FAIL(err, UNSUPPORTED,
+                       "%s: has a %s: its weights are quantised already (method %.40s); only F32, "
+                       "F16 and BF16 weights are supported: take the model as it was before",
+                       where, keys[i], method);
+    }
+    return AG_OK;
+}
