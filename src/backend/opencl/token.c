@@ -104,7 +104,12 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
     set_arguments(&l, token, step, first_tag);
     const size_t global = token->shape.n_groups * items;
     AG_TRY(ag_cl_enqueue(&l, 1, &global, &items));
-    AG_TRY(ag_cl_token_read(cl, token, step));
+    const ag_status st = ag_cl_token_read(cl, token, step);
+    if (st != AG_OK) {
+        /* The launch knows buffers by their addresses: while it runs, none may be released. */
+        (void)ag_cl_finish(cl, NULL);
+        return st;
+    }
     if (token->result.aborted) {
         refuse(cl, token, "its work-groups do not run side by side");
         return AG_OK;
