@@ -31,7 +31,7 @@ static const char *const data_names[] = {"plain", "extreme", "nonfinite"};
 
 static void print_tally(const tally *t) {
     if (!t->op) return;
-    printf("%-21s %-5s %4zu cases  worst nmse %8.2e of %8.2e  %s\n", t->op, ag_dtype_name(t->type),
+    printf("%-24s %-5s %4zu cases  worst nmse %8.2e of %8.2e  %s\n", t->op, ag_dtype_name(t->type),
            t->n_cases, t->worst, t->tolerance, t->n_failed ? "FAILED" : "ok");
 }
 

@@ -115,11 +115,16 @@ AG_API ag_status ag_scale(ag_backend *be, ag_tensor *x, float v); /* x *= v */
 /* a = a * sigmoid(a) * b */
 AG_API ag_status ag_silu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b);
 
-/* Rotates pairs (i, i + d/2) of every head by positions[row] * inv_freq[i], in place.
- *   x          [n, heads, d] F32
- *   positions  [n] logical positions, host memory, borrowed for the call
- *   inv_freq   [d/2] F32, on the host
- * Source: RoPE, arXiv:2104.09864, half-split as in Hugging Face checkpoints. */
+/* a = gelu(a) * b, where gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))).
+ * Source: the tanh form of arXiv:1606.08415. */
+AG_API ag_status ag_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b);
+/* x = cap * tanh(x / cap) in place, cap > 0. Source: logit soft-capping, arXiv:2408.00118. */
+AG_API ag_status ag_softcap(ag_backend *be, ag_tensor *x, float cap);
+
+/* Rotates pairs (i, i + m) of every head by positions[row] * inv_freq[i], in place; what follows
+ * the first 2 m values of a head stays. x          [n, heads, d] F32 positions  [n] logical
+ * positions, host memory, borrowed for the call inv_freq   [m] F32, on the host, m <= d/2 Source:
+ * RoPE, arXiv:2104.09864, half-split as in Hugging Face checkpoints. */
 AG_API ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
                          const ag_tensor *inv_freq);
 

@@ -64,6 +64,8 @@ static const struct {
     {"add_bias", of_add_bias},
     {"scale", of_update},
     {"silu_mul", of_two_rows},
+    {"gelu_mul", of_two_rows},
+    {"softcap", of_update},
     {"rope", of_rope},
     {"rope_pair", of_rope_pair},
     {"gather", of_conversion},

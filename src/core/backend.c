@@ -188,6 +188,19 @@ ag_status ag_silu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
     return be->ops->silu_mul(be, a, b);
 }
 
+ag_status ag_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
+    AG_TRY(check_pair(be, a, "a", b, "b"));
+    return (be->ops->gelu_mul ? be->ops->gelu_mul : ag_compose_gelu_mul)(be, a, b);
+}
+
+ag_status ag_softcap(ag_backend *be, ag_tensor *x, float cap) {
+    AG_TRY(ag_check_f32(be, x, "x"));
+    if (!(cap > 0)) {
+        return AG_FAIL(&be->err, INVALID, "softcap is %g; it must be above 0", (double)cap);
+    }
+    return (be->ops->softcap ? be->ops->softcap : ag_compose_softcap)(be, x, cap);
+}
+
 static ag_status check_rope(ag_backend *be, const ag_tensor *x, const char *name,
                             const ag_tensor *inv_freq) {
     AG_TRY(ag_check_f32(be, x, name));
@@ -195,11 +208,13 @@ static ag_status check_rope(ag_backend *be, const ag_tensor *x, const char *name
         return AG_FAIL(&be->err, SHAPE, "%s has %d dims, not the 3 of [n,heads,d]", name,
                        x->shape.n_dims);
     }
-    size_t d = x->shape.dim[2];
-    if (d % 2 != 0) return AG_FAIL(&be->err, SHAPE, "heads of %zu values do not make pairs", d);
-    AG_TRY(ag_check_vector(be, inv_freq, "inv_freq", d / 2));
+    size_t d = x->shape.dim[2], pairs = ag_shape_numel(&inv_freq->shape);
+    AG_TRY(ag_check_vector(be, inv_freq, "inv_freq", pairs));
+    if (pairs > d / 2) {
+        return AG_FAIL(&be->err, SHAPE, "heads of %zu values do not make %zu pairs", d, pairs);
+    }
     if (ag_tensor_f32(inv_freq)) return AG_OK;
-    return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not on the host", d / 2);
+    return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not on the host", pairs);
 }
 
 ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
@@ -323,10 +338,15 @@ ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, 
 }
 
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
-                       const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+                       const ag_attention_seq *seqs, size_t n_seqs,
+                       const ag_attention_params *params) {
     AG_TRY(ag_check_attention(be, out, q, seqs, n_seqs));
+    if (!(params->softcap >= 0)) {
+        return AG_FAIL(&be->err, INVALID, "softcap is %g; it must be above 0, or 0 for none",
+                       (double)params->softcap);
+    }
     return (be->ops->attention ? be->ops->attention : ag_compose_attention)(be, out, q, seqs,
-                                                                            n_seqs, scale);
+                                                                            n_seqs, params);
 }
 
 ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room) {

@@ -13,12 +13,13 @@
 typedef struct head_work {
     ag_backend *be;
     const ag_kv_view *kv;
+    const ag_attention_params *params;
     uint32_t head, n_queries; /* query heads of the group */
-    float scale;
-    double *weights; /* [n_queries][n_slots] */
-    double *sums;    /* [n_queries][head_dim] */
-    float *row;      /* [head_dim] */
-    void *packed;    /* rows of one block and head */
+    size_t first, end;        /* slots that the row at hand sees */
+    double *weights;          /* [n_queries][n_slots] */
+    double *sums;             /* [n_queries][head_dim] */
+    float *row;               /* [head_dim] */
+    void *packed;             /* rows of one block and head */
     uint32_t positions[AG_KV_BLOCK];
 } head_work;
 
@@ -27,9 +28,7 @@ static size_t slots_in_block(const head_work *w, size_t block) {
     return rest < AG_KV_BLOCK ? rest : AG_KV_BLOCK;
 }
 
-static size_t blocks_in_use(const head_work *w) {
-    return ((size_t)w->kv->n_slots[w->head] + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
-}
+static size_t n_blocks_of(size_t n_slots) { return (n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK; }
 
 /* The first `rows` rows of this head in one part of a block. */
 static ag_status fetch(head_work *w, size_t block, size_t part_offset, size_t row_bytes,
@@ -45,20 +44,42 @@ static double dot(const float *a, const float *b, size_t n) {
     return sum;
 }
 
-/* weights[g][s] = q_g . k_s * scale, or -INFINITY where the query does not see the slot. */
-static ag_status weigh_keys(head_work *w, const float *q, uint32_t position) {
+/* Sets [first, end): slots are in order of position, so those that a row sees are neighbours. */
+static ag_status find_visible(head_work *w, const ag_attention_seq *seq, size_t row) {
+    const uint32_t from = seq->visible_from ? seq->visible_from[row] : 0;
+    w->first = w->end = 0;
+    for (size_t b = 0; b < n_blocks_of(w->kv->n_slots[w->head]); b++) {
+        size_t n = slots_in_block(w, b);
+        AG_TRY(fetch(w, b, w->kv->p_offset, sizeof(uint32_t), n, w->positions));
+        for (size_t i = 0; i < n; i++) {
+            w->first += w->positions[i] < from;
+            w->end += w->positions[i] <= seq->visible_until[row];
+        }
+    }
+    if (w->first > w->end) w->first = w->end;
+    return AG_OK;
+}
+
+static double score_of(const head_work *w, const float *q) {
+    const double score = dot(q, w->row, w->kv->head_dim) * w->params->scale;
+    const double cap = w->params->softcap;
+    return cap > 0 ? cap * tanh(score / cap) : score;
+}
+
+/* weights[g][s] = the score of q_g and k_s for the slots that are visible. */
+static ag_status score_keys(head_work *w, const float *q) {
     const ag_kv_view *kv = w->kv;
     size_t d = kv->head_dim, n_slots = kv->n_slots[w->head];
     size_t row_bytes = ag_dtype_row_bytes(kv->k_type, d);
-    for (size_t b = 0; b < blocks_in_use(w); b++) {
+    for (size_t b = w->first / AG_KV_BLOCK; b < n_blocks_of(w->end); b++) {
         size_t n = slots_in_block(w, b);
         AG_TRY(fetch(w, b, 0, row_bytes, n, w->packed));
-        AG_TRY(fetch(w, b, kv->p_offset, sizeof(uint32_t), n, w->positions));
         for (size_t i = 0; i < n; i++) {
+            const size_t slot = b * AG_KV_BLOCK + i;
+            if (slot < w->first || slot >= w->end) continue;
             ag_dequantize_row(kv->k_type, w->row, (unsigned char *)w->packed + i * row_bytes, d);
             for (uint32_t g = 0; g < w->n_queries; g++) {
-                w->weights[g * n_slots + b * AG_KV_BLOCK + i] =
-                    w->positions[i] <= position ? dot(q + g * d, w->row, d) * w->scale : -INFINITY;
+                w->weights[g * n_slots + slot] = score_of(w, q + g * d);
             }
         }
     }
@@ -82,15 +103,16 @@ static ag_status sum_values(head_work *w, float *out) {
     size_t d = kv->head_dim, n_slots = kv->n_slots[w->head];
     size_t row_bytes = ag_dtype_row_bytes(kv->v_type, d), n_sums = w->n_queries * d;
     memset(w->sums, 0, n_sums * sizeof *w->sums);
-    for (size_t b = 0; b < blocks_in_use(w); b++) {
+    for (size_t b = w->first / AG_KV_BLOCK; b < n_blocks_of(w->end); b++) {
         size_t n = slots_in_block(w, b);
         AG_TRY(fetch(w, b, kv->v_offset, row_bytes, n, w->packed));
         for (size_t i = 0; i < n; i++) {
+            const size_t slot = b * AG_KV_BLOCK + i;
+            if (slot < w->first || slot >= w->end) continue;
             ag_dequantize_row(kv->v_type, w->row, (unsigned char *)w->packed + i * row_bytes, d);
             for (uint32_t g = 0; g < w->n_queries; g++) {
-                double weight = w->weights[g * n_slots + b * AG_KV_BLOCK + i];
-                /* A slot that is not seen may hold anything: 0 * Inf would be NaN. */
-                if (weight == 0) continue;
+                double weight = w->weights[g * n_slots + slot];
+                if (weight == 0) continue; /* a value may be Inf, and 0 * Inf is NaN */
                 for (size_t c = 0; c < d; c++) w->sums[g * d + c] += weight * w->row[c];
             }
         }
@@ -101,7 +123,7 @@ static ag_status sum_values(head_work *w, float *out) {
 
 static void add_scores(const head_work *w, float *scores) {
     size_t n_slots = w->kv->n_slots[w->head];
-    for (size_t s = 0; s < n_slots; s++) {
+    for (size_t s = w->first; s < w->end; s++) {
         double sum = 0;
         for (uint32_t g = 0; g < w->n_queries; g++) sum += w->weights[g * n_slots + s];
         scores[s] += (float)(sum / w->n_queries);
@@ -114,8 +136,11 @@ static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *o
     size_t n_slots = w->kv->n_slots[w->head], first = (size_t)w->head * w->n_queries;
     size_t at = first * w->kv->head_dim;
     for (size_t r = 0; r < seq->n_rows; r++, at += row_size) {
-        AG_TRY(weigh_keys(w, q + at, seq->positions[r]));
-        for (uint32_t g = 0; g < w->n_queries; g++) softmax(w->weights + g * n_slots, n_slots);
+        AG_TRY(find_visible(w, seq, r));
+        AG_TRY(score_keys(w, q + at));
+        for (uint32_t g = 0; g < w->n_queries; g++) {
+            softmax(w->weights + g * n_slots + w->first, w->end - w->first);
+        }
         AG_TRY(sum_values(w, out + at));
         if (seq->scores && r >= seq->score_row0) {
             add_scores(w, seq->scores + w->head * seq->score_stride);
@@ -125,13 +150,14 @@ static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *o
 }
 
 static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, float *out,
-                                 const float *q, size_t n_heads, float scale) {
+                                 const float *q, size_t n_heads,
+                                 const ag_attention_params *params) {
     const ag_kv_view *kv = &seq->kv;
     size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads, most = 1;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
         if (kv->n_slots[h] > most) most = kv->n_slots[h];
     }
-    head_work w = {.be = be, .kv = kv, .n_queries = (uint32_t)group, .scale = scale};
+    head_work w = {.be = be, .kv = kv, .params = params, .n_queries = (uint32_t)group};
     w.weights = ag_calloc(group * most, sizeof *w.weights);
     w.sums = ag_calloc(group * d, sizeof *w.sums);
     w.row = ag_calloc(d, sizeof *w.row);
@@ -152,7 +178,8 @@ static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, fl
 }
 
 ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
-                               const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+                               const ag_attention_seq *seqs, size_t n_seqs,
+                               const ag_attention_params *params) {
     AG_TRY(ag_sync(be));
     ag_host_view qs = {0}, outs = {0};
     size_t n_heads = q->shape.dim[1], row_size = n_heads * q->shape.dim[2];
@@ -160,7 +187,7 @@ ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *
     if (st == AG_OK) st = ag_host_view_open(be, &outs, out);
     for (size_t i = 0; i < n_seqs && st == AG_OK; i++) {
         size_t at = seqs[i].row0 * row_size;
-        st = attend_sequence(be, &seqs[i], outs.data + at, qs.data + at, n_heads, scale);
+        st = attend_sequence(be, &seqs[i], outs.data + at, qs.data + at, n_heads, params);
     }
     ag_status closed = ag_host_view_close(be, &outs, out, st == AG_OK);
     ag_host_view_close(be, &qs, q, false);

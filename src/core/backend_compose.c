@@ -135,20 +135,53 @@ done:
 
 /* ---- rows ---- */
 
-ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
+/* An operation on n values of x, in place. y: the other operand's m values, which begin again when
+ * they are used up; NULL: there is none. */
+typedef void (*values_fn)(float *x, size_t n, const float *y, size_t m, float v);
+
+/* y may be NULL. */
+static ag_status on_host(ag_backend *be, values_fn fn, ag_tensor *x, const ag_tensor *y, float v) {
     AG_TRY(ag_sync(be));
-    ag_host_view xs = {0}, b = {0};
+    ag_host_view xs = {0}, ys = {0};
     ag_status st = ag_host_view_open(be, &xs, x);
-    if (st == AG_OK) st = ag_host_view_open(be, &b, bias);
+    if (st == AG_OK && y) st = ag_host_view_open(be, &ys, y);
     if (st == AG_OK) {
-        size_t rows = ag_shape_rows(&x->shape), cols = ag_shape_cols(&x->shape);
-        for (size_t r = 0; r < rows; r++) {
-            for (size_t c = 0; c < cols; c++) xs.data[r * cols + c] += b.data[c];
-        }
+        fn(xs.data, ag_shape_numel(&x->shape), ys.data, y ? ag_shape_numel(&y->shape) : 0, v);
     }
-    ag_host_view_close(be, &b, bias, false);
+    ag_host_view_close(be, &ys, y, false);
     ag_status closed = ag_host_view_close(be, &xs, x, st == AG_OK);
     return st == AG_OK ? closed : st;
+}
+
+static void add_bias(float *x, size_t n, const float *bias, size_t m, float unused) {
+    (void)unused;
+    for (size_t i = 0; i < n; i++) x[i] += bias[i % m];
+}
+
+static void gelu_mul(float *a, size_t n, const float *x, size_t m, float unused) {
+    (void)m, (void)unused;
+    const double root = 0.79788456080286535588; /* sqrt(2 / pi) */
+    for (size_t i = 0; i < n; i++) {
+        const double v = a[i];
+        a[i] = (float)(0.5 * v * (1 + tanh(root * (v + 0.044715 * v * v * v))) * x[i]);
+    }
+}
+
+static void softcap(float *x, size_t n, const float *none, size_t m, float cap) {
+    (void)none, (void)m;
+    for (size_t i = 0; i < n; i++) x[i] = (float)(cap * tanh((double)x[i] / cap));
+}
+
+ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
+    return on_host(be, add_bias, x, bias, 0);
+}
+
+ag_status ag_compose_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x) {
+    return on_host(be, gelu_mul, a, x, 0);
+}
+
+ag_status ag_compose_softcap(ag_backend *be, ag_tensor *x, float cap) {
+    return on_host(be, softcap, x, NULL, cap);
 }
 
 ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,

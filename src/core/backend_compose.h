@@ -24,6 +24,8 @@ ag_status ag_compose_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **ow
                                     const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                     void *user);
 ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias);
+ag_status ag_compose_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
+ag_status ag_compose_softcap(ag_backend *be, ag_tensor *x, float cap);
 ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,
                             const int32_t *ids, size_t n);
 ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,
@@ -32,6 +34,7 @@ ag_status ag_compose_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t h
                                 const uint32_t *keep, uint32_t n_keep);
 /* The definition of attention: two passes over the cache, sums in double. */
 ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
-                               const ag_attention_seq *seqs, size_t n_seqs, float scale);
+                               const ag_attention_seq *seqs, size_t n_seqs,
+                               const ag_attention_params *params);
 
 #endif

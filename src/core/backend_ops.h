@@ -71,12 +71,15 @@ typedef struct ag_backend_ops {
                            const ag_tensor *inv_freq);
     /* optional; NULL: on the host, through map */
     ag_status (*add_bias)(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
+    ag_status (*gelu_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+    ag_status (*softcap)(ag_backend *b, ag_tensor *x, float cap);
     ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                         size_t n);
     ag_status (*kv_write)(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                           const ag_tensor *v, const uint32_t *positions);
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
+                           const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_attention_params *params);
     /* optional; NULL: attention needs nothing beforehand */
     ag_status (*attention_reserve)(ag_backend *b, const ag_attention_room *room);
     /* optional; NULL: all of it on the caller's thread */
@@ -137,13 +140,14 @@ size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_
 ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
                       const uint32_t *positions);
 
-/* out = softmax(q K^T * scale) V for every query row and head, grouped queries, where a query at
- * position p sees the slots whose position is <= p. A row that sees no slot becomes 0.
+/* out = softmax(q K^T * scale) V for every query row and head, grouped queries, over the slots that
+ * ag_attention_seq makes visible to the row. A row that sees no slot becomes 0.
  *   out, q  [rows, n_heads, head_dim] F32, different tensors; n_heads % n_kv_heads = 0
  * Each row is computed by itself, in slot order: the result depends neither on how a prompt is cut
  * into calls nor on the number of threads. */
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
-                       const ag_attention_seq *seqs, size_t n_seqs, float scale);
+                       const ag_attention_seq *seqs, size_t n_seqs,
+                       const ag_attention_params *params);
 
 /* Whether the weights that a sequence asks for are to be added up in the backend's memory. */
 bool ag_keeps_scores(const ag_backend *be, size_t head_dim);

@@ -28,11 +28,19 @@ typedef struct ag_kv_view {
     const uint32_t *n_slots; /* [n_kv_heads] */
 } ag_kv_view;
 
-/* One sequence's share of an attention call. */
+/* What all queries of an attention call have in common. */
+typedef struct ag_attention_params {
+    float scale;   /* of q . k */
+    float softcap; /* a score becomes softcap * tanh(score / softcap); 0: it stays */
+} ag_attention_params;
+
+/* One sequence's share of an attention call. Query r sees the slots whose positions lie in
+ * [visible_from[r], visible_until[r]]; what the other slots hold does not matter. */
 typedef struct ag_attention_seq {
     ag_kv_view kv;
-    size_t row0, n_rows;       /* rows of q and out that belong to this sequence */
-    const uint32_t *positions; /* [n_rows] logical positions of the queries, ascending */
+    size_t row0, n_rows;           /* rows of q and out that belong to this sequence */
+    const uint32_t *visible_until; /* [n_rows] last logical position, not descending */
+    const uint32_t *visible_from;  /* [n_rows] the first one, not descending; NULL: 0 for all */
     /* Optional; NULL: attention weights are not kept, at no cost. Else, for the queries
      * [score_row0, n_rows), the weight that slot s of KV head h received, averaged over the head's
      * query group and summed over those queries, is added to scores[h * score_stride + s]. */

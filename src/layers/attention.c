@@ -54,7 +54,7 @@ static ag_attention_seq part_of(const ag_sequence *s, uint32_t layer, const uint
     ag_attention_seq part = {
         .row0 = s->row0,
         .n_rows = s->n_rows,
-        .positions = positions + s->row0,
+        .visible_until = positions + s->row0,
         .score_row0 = s->scores.row0,
         .score_stride = s->scores.head_stride,
     };
@@ -90,6 +90,6 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_shape *shape, uin
         AG_TRY(append(&seqs[i], layer, &k_heads, &v_heads, positions, err));
         parts[i] = part_of(&seqs[i], layer, positions);
     }
-    float scale = 1.0f / sqrtf((float)shape->head_dim);
-    return ag_take_error(be, ag_attention(be, &out_heads, &q_heads, parts, n_seqs, scale), err);
+    const ag_attention_params params = {.scale = 1.0f / sqrtf((float)shape->head_dim)};
+    return ag_take_error(be, ag_attention(be, &out_heads, &q_heads, parts, n_seqs, &params), err);
 }

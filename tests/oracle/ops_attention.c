@@ -2,7 +2,9 @@
 /* kv_write and attention together. Sizes: m queries of each of two sequences over one cache of n
  * slots, heads of k values; two KV heads that hold different numbers of slots, three query heads
  * each. The second sequence asks for the attention weights of its later half, the first, where the
- * backend adds them up in its own memory, for those of all its queries. */
+ * backend adds them up in its own memory, for those of all its queries. With windows the queries of
+ * the first sequence see about as many slots each, those of the second ranges that begin anywhere;
+ * what no query sees is no number. */
 #include "oracle/oracle.h"
 
 #include "quant/quant.h"
@@ -88,17 +90,28 @@ static void round_rows(ag_dtype dtype, float *values, size_t n_rows, size_t d) {
     }
 }
 
+typedef struct range {
+    uint32_t from, until;
+} range;
+
+static bool is_visible(const cache *kv, size_t slot, range r) {
+    return kv->positions[slot] >= r.from && kv->positions[slot] <= r.until;
+}
+
 /* One query head: out[d], and the weights of all slots, 0 where it sees none. */
 static void want_head(double *out, double *weights, const float *q, const guarded *k,
-                      const guarded *v, const cache *kv, size_t head, uint32_t position,
-                      float scale) {
+                      const guarded *v, const cache *kv, size_t head, range visible,
+                      const ag_attention_params *params) {
     const size_t d = kv->view.head_dim, n = kv->n_slots[head];
+    const double cap = (double)params->softcap;
     double max = -INFINITY, sum = 0;
     for (size_t s = 0; s < n; s++) {
         const float *key = k->values + (s * KV_HEADS + head) * d;
         double dot = 0;
         for (size_t i = 0; i < d; i++) dot += (double)q[i] * key[i];
-        weights[s] = kv->positions[s] <= position ? dot * scale : -INFINITY;
+        dot *= (double)params->scale;
+        if (cap > 0) dot = cap * tanh(dot / cap);
+        weights[s] = is_visible(kv, s, visible) ? dot : -INFINITY;
         if (weights[s] > max) max = weights[s];
     }
     for (size_t s = 0; s < n; s++) {
@@ -117,37 +130,93 @@ typedef struct attention {
     const oracle_case *c;
     cache kv;
     guarded out, q, k, v;
-    uint32_t positions[MAX_QUERIES];
+    uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* of both sequences */
+    bool windows;
     float *scores; /* [KV_HEADS, n + SCORE_MARGIN] */
     guarded held;  /* [n, KV_HEADS]; no buffer if they stay on the host */
     uint32_t scored[KV_HEADS];
-    float scale;
+    ag_attention_params params;
     size_t score_row0;
 } attention;
+
+static range range_of(const attention *a, size_t row) {
+    const size_t m = a->c->m;
+    return (range){a->windows ? a->from[row / m][row % m] : 0, a->until[row % m]};
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first query sees nothing, the last one all that its window has. Windows of three slots, of a
+ * third of all, and of a block more than that; the last one of a sequence begins with a block where
+ * there are two. */
+static void set_ranges(attention *a, oracle_run *run) {
+    const uint32_t m = (uint32_t)a->c->m, n = (uint32_t)a->c->n, edge = 2 * AG_KV_BLOCK + 1;
+    const uint32_t widths[] = {6, 2 * n / 3, 2 * n / 3 + 2 * AG_KV_BLOCK};
+    const uint32_t width = n > AG_KV_BLOCK && m % 2 ? 2 * n - edge + 1 : widths[m % 3];
+    for (uint32_t i = 0; i < m; i++) {
+        a->until[i] = m > 1 ? i * 2 * n / (m - 1) : 2 * n;
+        a->from[0][i] = a->until[i] < width ? 0 : a->until[i] - width + 1;
+        a->from[1][i] = oracle_below(run, 2 * n + 2);
+    }
+    qsort(a->from[1], m, sizeof *a->from[1], compare_numbers);
+}
+
+static ag_status spoil_slot(const cache *kv, size_t slot, size_t head) {
+    const ag_kv_block *b = &kv->blocks[slot / AG_KV_BLOCK];
+    const size_t row = head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    const size_t k = ag_dtype_row_bytes(kv->view.k_type, kv->view.head_dim);
+    const size_t v = ag_dtype_row_bytes(kv->view.v_type, kv->view.head_dim);
+    unsigned char ones[1024];
+    memset(ones, 0xff, sizeof ones);
+    ag_status st = ag_buffer_upload(b->buffer, b->offset + row * k, ones, k, NULL);
+    if (st != AG_OK) return st;
+    return ag_buffer_upload(b->buffer, b->offset + kv->view.v_offset + row * v, ones, v, NULL);
+}
+
+/* Slots that no query sees: keys and values that are no numbers. */
+static ag_status spoil(const attention *a) {
+    ag_status st = AG_OK;
+    for (size_t slot = 0; slot < a->c->n; slot++) {
+        bool visible = false;
+        for (size_t row = 0; row < 2 * a->c->m; row++) {
+            visible |= is_visible(&a->kv, slot, range_of(a, row));
+        }
+        for (size_t h = 0; h < KV_HEADS && !visible && st == AG_OK; h++) {
+            st = spoil_slot(&a->kv, slot, h);
+        }
+    }
+    return st;
+}
 
 static void attend(attention *a, oracle_run *run) {
     const oracle_case *c = a->c;
     const size_t stride = c->n + SCORE_MARGIN;
     run->status = cache_fill(&a->kv, c, run, &a->k.t, &a->v.t);
+    if (a->windows && run->status == AG_OK) run->status = spoil(a);
     const ag_attention_seq seqs[2] = {
         {.kv = a->kv.view,
          .row0 = 0,
          .n_rows = c->m,
-         .positions = a->positions,
+         .visible_until = a->until,
+         .visible_from = a->windows ? a->from[0] : NULL,
          .held_scores = a->held.buffer,
          .held_at = a->held.t.offset,
          .scored = a->scored},
         {.kv = a->kv.view,
          .row0 = c->m,
          .n_rows = c->m,
-         .positions = a->positions,
+         .visible_until = a->until,
+         .visible_from = a->windows ? a->from[1] : NULL,
          .scores = a->scores,
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
     while (run->status == AG_OK && oracle_again(run, a->held.buffer ? &a->held : NULL)) {
         for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
-        run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, a->scale);
+        run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, &a->params);
     }
 }
 
@@ -174,7 +243,7 @@ static void want_attention(attention *a, double *want, double *scores, double *h
     for (size_t i = 0; weights && i < 2 * c->m * HEADS; i++) {
         const size_t row = i / HEADS, head = i % HEADS / GROUP;
         want_head(want + i * c->k, weights, a->q.values + i * c->k, &a->k, &a->v, &a->kv, head,
-                  a->positions[row % c->m], a->scale);
+                  range_of(a, row), &a->params);
         if (row < c->m && held) want_held(a, held, weights, head);
         if (row < c->m + a->score_row0) continue;
         for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
@@ -206,8 +275,9 @@ bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k) {
     return type != AG_F32 && m * GROUP >= 32 && k % 32 == 0;
 }
 
-void oracle_attention(const oracle_case *c, oracle_run *run) {
-    attention a = {.c = c, .scale = 8 / sqrtf((float)c->k), .score_row0 = c->m / 2};
+static void run_case(const oracle_case *c, oracle_run *run, bool windows, float softcap) {
+    attention a = {.c = c, .windows = windows, .score_row0 = c->m / 2};
+    a.params = (ag_attention_params){8 / sqrtf((float)c->k), softcap};
     const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);
     const ag_shape tokens = ag_shape_3d(c->n, KV_HEADS, c->k);
     cache_make(&a.kv, c, run);
@@ -216,11 +286,9 @@ void oracle_attention(const oracle_case *c, oracle_run *run) {
     a.k = guarded_make(run, AG_F32, tokens, 0, run->data);
     a.v = guarded_make(run, AG_F32, tokens, 0, run->data);
     a.scores = malloc(KV_HEADS * (c->n + SCORE_MARGIN) * sizeof *a.scores);
-    /* The first query sees nothing, the last one all. */
-    for (size_t i = 0; i < c->m; i++) {
-        a.positions[i] = (uint32_t)(c->m > 1 ? i * 2 * c->n / (c->m - 1) : 2 * c->n);
-    }
-    if (ag_keeps_scores(run->be, c->k)) {
+    set_ranges(&a, run);
+    /* Sums in the backend's memory are of calls without windows and caps so far. */
+    if (ag_keeps_scores(run->be, c->k) && !windows && softcap == 0) {
         a.held = guarded_make(run, AG_F32, ag_shape_2d(c->n, KV_HEADS), 0, DATA_PLAIN);
     }
     for (uint32_t h = 0; h < KV_HEADS; h++) a.scored[h] = (uint32_t)c->n / 2 + h;
@@ -238,4 +306,14 @@ void oracle_attention(const oracle_case *c, oracle_run *run) {
     }
     free(a.scores);
     cache_free(&a.kv);
+}
+
+void oracle_attention(const oracle_case *c, oracle_run *run) { run_case(c, run, false, 0); }
+
+void oracle_attention_window(const oracle_case *c, oracle_run *run) { run_case(c, run, true, 0); }
+
+void oracle_attention_softcap(const oracle_case *c, oracle_run *run) { run_case(c, run, false, 3); }
+
+void oracle_attention_window_softcap(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 3);
 }

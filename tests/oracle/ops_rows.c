@@ -123,6 +123,27 @@ void oracle_silu_mul(const oracle_case *c, oracle_run *run) {
     finish(run, &a, &b, 1);
 }
 
+void oracle_gelu_mul(const oracle_case *c, oracle_run *run) {
+    guarded a = rows_of(c, run), b = rows_of(c, run);
+    while (oracle_again(run, &a)) run->status = ag_gelu_mul(run->be, &a.t, &b.t);
+    double *want = oracle_take(run, &a);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        const double x = a.values[i], u = sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
+        want[i] = x / (1 + exp(-2 * u)) * b.values[i];
+    }
+    finish(run, &a, &b, 1);
+}
+
+void oracle_softcap(const oracle_case *c, oracle_run *run) {
+    guarded x = rows_of(c, run);
+    while (oracle_again(run, &x)) run->status = ag_softcap(run->be, &x.t, 0.7f);
+    double *want = oracle_take(run, &x);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        want[i] = (double)0.7f * tanh((double)x.values[i] / (double)0.7f);
+    }
+    finish(run, &x, NULL, 0);
+}
+
 static bool is_better(const float *row, size_t a, size_t b) {
     return row[a] > row[b] || (row[a] == row[b] && a < b);
 }
@@ -214,10 +235,11 @@ void oracle_hadamard(const oracle_case *c, oracle_run *run) {
 
 /* Heads of d values, `heads` of them to a row. */
 static void want_rope(double *want, const float *x, const float *freq, const uint32_t *positions,
-                      size_t rows, size_t heads, size_t d) {
-    const size_t half = d / 2;
+                      size_t rows, size_t heads, size_t d, size_t half) {
     for (size_t i = 0; i < rows * heads * d; i++) {
         const size_t row = i / (heads * d), j = i % d;
+        want[i] = x[i];
+        if (j >= 2 * half) continue;
         const float angle = (float)positions[row] * freq[j % half];
         const double other = j < half ? -(double)x[i + half] : x[i - half];
         want[i] = x[i] * cos((double)angle) + other * sin((double)angle);
@@ -225,24 +247,24 @@ static void want_rope(double *want, const float *x, const float *freq, const uin
 }
 
 /* m rows of k heads of n values, at positions up to 2^17. */
-void oracle_rope(const oracle_case *c, oracle_run *run) {
+static void run_rope(const oracle_case *c, oracle_run *run, size_t half) {
     const size_t heads = c->k, d = c->n;
     uint32_t positions[512];
     guarded x = guarded_make(run, AG_F32, ag_shape_3d(c->m, heads, d), 0, run->data);
-    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(d / 2), 0, DATA_PLAIN);
+    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
     for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
     while (oracle_again(run, &x)) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
     double *want = oracle_take(run, &x);
-    if (want) want_rope(want, x.values, freq.values, positions, c->m, heads, d);
+    if (want) want_rope(want, x.values, freq.values, positions, c->m, heads, d, half);
     finish(run, &x, &freq, 1);
 }
 
 /* The same for m rows of k heads and, behind them in one buffer, m rows of k / 2 + 1. */
-void oracle_rope_pair(const oracle_case *c, oracle_run *run) {
+static void run_rope_pair(const oracle_case *c, oracle_run *run, size_t half) {
     const size_t heads = c->k, more = c->k / 2 + 1, d = c->n, before = c->m * heads * d;
     uint32_t positions[512];
     guarded x = guarded_make(run, AG_F32, ag_shape_2d(c->m * (heads + more), d), 0, run->data);
-    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(d / 2), 0, DATA_PLAIN);
+    guarded freq = guarded_make_on_host(run, AG_F32, ag_shape_1d(half), 0, DATA_PLAIN);
     ag_tensor q = x.t, k = x.t;
     q.shape = ag_shape_3d(c->m, heads, d);
     k.shape = ag_shape_3d(c->m, more, d);
@@ -251,10 +273,19 @@ void oracle_rope_pair(const oracle_case *c, oracle_run *run) {
     while (oracle_again(run, &x)) run->status = ag_rope_pair(run->be, &q, &k, positions, &freq.t);
     double *want = oracle_take(run, &x);
     if (want) {
-        want_rope(want, x.values, freq.values, positions, c->m, heads, d);
-        want_rope(want + before, x.values + before, freq.values, positions, c->m, more, d);
+        want_rope(want, x.values, freq.values, positions, c->m, heads, d, half);
+        want_rope(want + before, x.values + before, freq.values, positions, c->m, more, d, half);
     }
     finish(run, &x, &freq, 1);
+}
+
+static size_t part_of(const oracle_case *c) { return c->n > 4 ? c->n / 4 : 1; }
+
+void oracle_rope(const oracle_case *c, oracle_run *run) { run_rope(c, run, c->n / 2); }
+void oracle_rope_part(const oracle_case *c, oracle_run *run) { run_rope(c, run, part_of(c)); }
+void oracle_rope_pair(const oracle_case *c, oracle_run *run) { run_rope_pair(c, run, c->n / 2); }
+void oracle_rope_pair_part(const oracle_case *c, oracle_run *run) {
+    run_rope_pair(c, run, part_of(c));
 }
 
 /* n columns; m rows looked up in a table of k. */

@@ -121,10 +121,15 @@ void oracle_add_assign(const oracle_case *c, oracle_run *run);
 void oracle_add_bias(const oracle_case *c, oracle_run *run);
 void oracle_scale(const oracle_case *c, oracle_run *run);
 void oracle_silu_mul(const oracle_case *c, oracle_run *run);
+void oracle_gelu_mul(const oracle_case *c, oracle_run *run);
+void oracle_softcap(const oracle_case *c, oracle_run *run);
 void oracle_hadamard(const oracle_case *c, oracle_run *run);
 void oracle_row_top(const oracle_case *c, oracle_run *run);
 void oracle_rope(const oracle_case *c, oracle_run *run);
 void oracle_rope_pair(const oracle_case *c, oracle_run *run);
+/* The same, of a part of each head's values. */
+void oracle_rope_part(const oracle_case *c, oracle_run *run);
+void oracle_rope_pair_part(const oracle_case *c, oracle_run *run);
 void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);
@@ -133,6 +138,9 @@ void oracle_kv_turn(const oracle_case *c, oracle_run *run);
 void oracle_key_scores(const oracle_case *c, oracle_run *run);
 /* ops_attention.c */
 void oracle_attention(const oracle_case *c, oracle_run *run);
+void oracle_attention_window(const oracle_case *c, oracle_run *run);
+void oracle_attention_softcap(const oracle_case *c, oracle_run *run);
+void oracle_attention_window_softcap(const oracle_case *c, oracle_run *run);
 /* Whether matrix units would do a case with m queries and heads of k values. */
 bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k);
 

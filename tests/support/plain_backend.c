@@ -168,10 +168,11 @@ static ag_status plain_softmax(ag_backend *b, ag_tensor *x) {
 static ag_status plain_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                             const ag_tensor *inv_freq) {
     (void)b;
-    size_t heads = x->shape.dim[1], half = x->shape.dim[2] / 2;
+    size_t heads = x->shape.dim[1], d = x->shape.dim[2];
+    size_t half = ag_shape_numel(&inv_freq->shape);
     const float *freq = ag_tensor_f32(inv_freq);
     for (size_t r = 0; r < x->shape.dim[0] * heads; r++) {
-        float *v = floats(x) + r * 2 * half;
+        float *v = floats(x) + r * d;
         for (size_t i = 0; i < half; i++) {
             double angle = (double)positions[r / heads] * freq[i], c = cos(angle), s = sin(angle);
             float lo = v[i], hi = v[i + half];

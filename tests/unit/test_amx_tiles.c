@@ -234,11 +234,19 @@ static double difference(const partial *a, const partial *b, size_t n, size_t d)
 
 static const struct {
     ag_dtype k_type, v_type;
-    uint32_t d, slots, rows, group, slot0, first_position;
+    uint32_t d, slots, rows, group, slot0, first_position, window;
+    float softcap;
 } attentions[] = {
-    {AG_F16, AG_F16, 64, 1000, 64, 4, 0, 0},    {AG_F16, AG_F16, 64, 1000, 17, 4, 512, 2000},
-    {AG_Q8_0, AG_Q4_0, 32, 513, 33, 1, 512, 0}, {AG_Q4_0, AG_Q8_0, 128, 100, 68, 4, 0, 100},
-    {AG_Q8_0, AG_F16, 96, 700, 11, 3, 0, 1500}, {AG_F16, AG_F16, 64, 300, 68, 4, 0, 5000},
+    {AG_F16, AG_F16, 64, 1000, 64, 4, 0, 0, 0, 0},
+    {AG_F16, AG_F16, 64, 1000, 17, 4, 512, 2000, 0, 0},
+    {AG_Q8_0, AG_Q4_0, 32, 513, 33, 1, 512, 0, 0, 0},
+    {AG_Q4_0, AG_Q8_0, 128, 100, 68, 4, 0, 100, 0, 0},
+    {AG_Q8_0, AG_F16, 96, 700, 11, 3, 0, 1500, 0, 0},
+    {AG_F16, AG_F16, 64, 300, 68, 4, 0, 5000, 0, 0},
+    {AG_F16, AG_F16, 64, 1000, 64, 4, 0, 0, 100, 0},
+    {AG_F16, AG_Q8_0, 32, 1000, 68, 1, 0, 50, 7, 0},
+    {AG_Q8_0, AG_F16, 64, 1000, 17, 4, 512, 1400, 900, 3},
+    {AG_F16, AG_F16, 64, 1000, 33, 2, 0, 100, 0, 0.5f},
 };
 
 static void attention_is_that_of_avx512_but_for_rounding(void **state) {
@@ -252,9 +260,18 @@ static void attention_is_that_of_avx512_but_for_rounding(void **state) {
         const uint32_t d = attentions[i].d, rows = attentions[i].rows, group = attentions[i].group;
         head h = make_head(attentions[i].k_type, attentions[i].v_type, d, attentions[i].slots);
         float *q = random_floats((size_t)rows * group * d, 23);
-        uint32_t positions[QUERIES];
-        for (uint32_t r = 0; r < rows; r++) positions[r] = attentions[i].first_position + 40 * r;
-        const ag_cpu_queries queries = {q, group * d, positions, rows, group, 1.0f / (float)d};
+        uint32_t positions[QUERIES], from[QUERIES], window = attentions[i].window;
+        for (uint32_t r = 0; r < rows; r++) {
+            positions[r] = attentions[i].first_position + 40 * r;
+            from[r] = positions[r] < window ? 0 : positions[r] - window + 1;
+        }
+        const ag_cpu_queries queries = {q,
+                                        group * d,
+                                        positions,
+                                        window ? from : NULL,
+                                        rows,
+                                        group,
+                                        {1.0f / (float)d, attentions[i].softcap}};
         attend(avx512.attention, &avx512, want, &queries, &h, attentions[i].slot0);
         attend(amx.attention, &amx, have, &queries, &h, attentions[i].slot0);
         const double error = difference(have, want, rows * group, d);
@@ -275,24 +292,27 @@ static void attention_is_that_of_avx512_but_for_rounding(void **state) {
     free(want);
 }
 
-/* What lies behind a query's last slot may be anything. */
-static void attention_does_not_see_what_is_not_finite_further_on(void **state) {
+/* What lies before a query's first slot and behind its last one may be anything. */
+static void attention_does_not_see_what_is_not_finite_outside(void **state) {
     (void)state;
     skip_without_avx512();
     ag_cpu_kernels amx = {0};
     ag_cpu_kernels_amx(&amx);
     head h = make_head(AG_F16, AG_F16, 64, 64);
     float *q = random_floats(64 * 64, 29);
-    uint32_t positions[64];
-    for (uint32_t r = 0; r < 64; r++) positions[r] = 3 * r + 1;
+    uint32_t positions[64], from[64];
+    for (uint32_t r = 0; r < 64; r++) {
+        positions[r] = 3 * r + 1;
+        from[r] = 3 * (r < 50 ? r / 2 : r - 9);
+    }
     const uint16_t infinity = 0x7c00;
     memcpy(h.memory + h.kv.v_offset + (40 * 64 + 7) * sizeof infinity, &infinity, sizeof infinity);
-    const ag_cpu_queries queries = {q, 64, positions, 64, 1, 0.125f};
+    const ag_cpu_queries queries = {q, 64, positions, from, 64, 1, {0.125f, 0}};
     partial *have = malloc(sizeof *have);
     attend(amx.attention, &amx, have, &queries, &h, 0);
     for (size_t m = 0; m < 64; m++) {
         for (size_t i = 0; i < 64; i++) {
-            assert_int_equal(!isfinite(have->values[m * 64 + i]), m >= 40 && i == 7);
+            assert_int_equal(!isfinite(have->values[m * 64 + i]), m >= 40 && m < 50 && i == 7);
         }
     }
     free(have);
@@ -306,7 +326,7 @@ int main(void) {
         cmocka_unit_test(a_row_does_not_depend_on_how_many_there_are),
         cmocka_unit_test(what_is_no_number_stays_in_its_row),
         cmocka_unit_test(attention_is_that_of_avx512_but_for_rounding),
-        cmocka_unit_test(attention_does_not_see_what_is_not_finite_further_on),
+        cmocka_unit_test(attention_does_not_see_what_is_not_finite_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

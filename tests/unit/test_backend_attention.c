@@ -128,31 +128,35 @@ static void append(rig *r, size_t n, uint32_t first, uint32_t step) {
 }
 
 /* The weights of one query row and head; 0 for slots it does not see. */
-static void true_weights(const rig *r, size_t row, size_t head, uint32_t position, double scale,
-                         double *weights) {
-    size_t h = head / GROUP;
+static void true_weights(const rig *r, size_t row, size_t head, const ag_attention_seq *seq,
+                         const ag_attention_params *params, double *weights) {
+    size_t h = head / GROUP, query = row - seq->row0;
+    uint32_t from = seq->visible_from ? seq->visible_from[query] : 0;
+    uint32_t until = seq->visible_until[query];
+    double scale = (double)params->scale, cap = (double)params->softcap;
     double sum = 0;
     for (size_t s = 0; s < r->n_slots[h]; s++) {
         double dot = 0;
         for (size_t c = 0; c < DIM; c++) {
             dot += (double)r->q_values[(row * HEADS + head) * DIM + c] * r->k[h][s][c];
         }
-        weights[s] = r->positions[h][s] <= position ? exp(dot * scale) : 0;
+        bool visible = r->positions[h][s] >= from && r->positions[h][s] <= until;
+        weights[s] = !visible ? 0 : exp(cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale);
         sum += weights[s];
     }
     for (size_t s = 0; s < r->n_slots[h] && sum > 0; s++) weights[s] /= sum;
 }
 
 /* Compares the output of query rows [row0, row0 + n) and, if given, the scores. */
-static void expect_attention(const rig *r, const ag_attention_seq *seq, float scale,
-                             const float *scores_before) {
+static void expect_attention(const rig *r, const ag_attention_seq *seq,
+                             const ag_attention_params *params, const float *scores_before) {
     static float out[MAX_ROWS * HEADS * DIM];
     static double weights[SLOTS], scores[KV_HEADS][SLOTS];
     assert_int_equal(ag_read(r->be, out, &r->out, sizeof out), AG_OK);
     memset(scores, 0, sizeof scores);
     for (size_t i = 0; i < seq->n_rows * HEADS; i++) {
         size_t row = seq->row0 + i / HEADS, head = i % HEADS, h = head / GROUP;
-        true_weights(r, row, head, seq->positions[i / HEADS], (double)scale, weights);
+        true_weights(r, row, head, seq, params, weights);
         for (size_t c = 0; c < DIM; c++) {
             double want = 0;
             for (size_t s = 0; s < r->n_slots[h]; s++) want += weights[s] * r->v[h][s][c];
@@ -193,24 +197,26 @@ static void fill_with_gaps(rig *r) {
 static void check_gaps(rig *r) {
     fill_with_gaps(r);
     enum { STRIDE = 160 };
-    static const uint32_t positions[] = {2, 100, 427, 5000};
+    static const uint32_t until[] = {2, 100, 427, 5000}, from[] = {0, 18, 43, 424};
+    static const ag_attention_params params[] = {{.scale = 0.18f},
+                                                 {.scale = 0.3f, .softcap = 0.5f}};
     float scores[KV_HEADS * STRIDE], before[KV_HEADS * STRIDE];
     for (int i = 0; i < KV_HEADS * STRIDE; i++) scores[i] = before[i] = random_value();
-    ag_attention_seq seq = {.kv = r->view,
-                            .n_rows = 4,
-                            .positions = positions,
-                            .scores = scores,
-                            .score_row0 = 1,
-                            .score_stride = STRIDE};
-    float scale = 1 / sqrtf(DIM);
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
-    expect_attention(r, &seq, scale, before);
-    seq.scores = NULL;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 0.3f), AG_OK);
-    expect_attention(r, &seq, 0.3f, NULL);
+    for (int i = 0; i < 8; i++) {
+        ag_attention_seq seq = {.kv = r->view,
+                                .n_rows = 4,
+                                .visible_until = until,
+                                .visible_from = i & 1 ? from : NULL,
+                                .scores = i & 2 ? scores : NULL,
+                                .score_row0 = 1,
+                                .score_stride = STRIDE};
+        memcpy(scores, before, sizeof scores);
+        assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, &params[i / 4]), AG_OK);
+        expect_attention(r, &seq, &params[i / 4], before);
+    }
 }
 
-static void queries_see_the_slots_at_or_before_them(void **state) {
+static void queries_see_the_slots_of_their_range(void **state) {
     (void)state;
     for_all_rigs(check_gaps);
 }
@@ -220,11 +226,12 @@ static void check_blind(rig *r) {
     for (int h = 0; h < KV_HEADS; h++) r->n_slots[h] = 0;
     append(r, 3, 10, 1);
     ag_attention_seq seq = {
-        .kv = r->view, .row0 = 1, .n_rows = 2, .positions = (uint32_t[]){9, 10}};
+        .kv = r->view, .row0 = 1, .n_rows = 2, .visible_until = (uint32_t[]){9, 10}};
     float ones[MAX_ROWS * HEADS * DIM], out[MAX_ROWS * HEADS * DIM];
     for (size_t i = 0; i < MAX_ROWS * HEADS * DIM; i++) ones[i] = 1;
     ag_buffer_upload(r->out.buffer, 0, ones, sizeof ones, NULL);
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_OK);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_OK);
     ag_read(r->be, out, &r->out, sizeof out);
     for (size_t i = 0; i < HEADS * DIM; i++) {
         assert_true(out[i] == 1); /* rows of nobody stay */
@@ -233,12 +240,41 @@ static void check_blind(rig *r) {
         assert_true(out[3 * HEADS * DIM + i] == 1);
     }
     for (int h = 0; h < KV_HEADS; h++) r->n_slots[h] = 0;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_OK);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_OK);
 }
 
 static void a_query_that_sees_nothing_gives_zeros(void **state) {
     (void)state;
     for_all_rigs(check_blind);
+}
+
+/* The first slots of a window's cache may hold anything, and a query may see none of the others. */
+static void check_garbage(rig *r) {
+    append(r, 150, 10, 1);
+    const uint32_t until[] = {142, 143, 159, 200}, from[] = {143, 143, 150, 170};
+    for (size_t slot = 0; slot < 133; slot++) {
+        ag_kv_block *b = &r->entries[slot / AG_KV_BLOCK];
+        for (size_t h = 0; h < KV_HEADS; h++) {
+            const size_t row = h * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+            const size_t k = ag_dtype_row_bytes(r->view.k_type, DIM);
+            const size_t v = ag_dtype_row_bytes(r->view.v_type, DIM);
+            unsigned char ones[DIM * sizeof(float)];
+            memset(ones, 0xff, sizeof ones);
+            ag_buffer_upload(b->buffer, b->offset + row * k, ones, k, NULL);
+            ag_buffer_upload(b->buffer, b->offset + r->view.v_offset + row * v, ones, v, NULL);
+        }
+    }
+    ag_attention_seq seq = {
+        .kv = r->view, .n_rows = 4, .visible_until = until, .visible_from = from};
+    const ag_attention_params params = {.scale = 0.3f};
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
+    expect_attention(r, &seq, &params, NULL);
+}
+
+static void slots_outside_the_range_may_hold_anything(void **state) {
+    (void)state;
+    for_all_rigs(check_garbage);
 }
 
 static void sequences_have_their_own_caches(void **state) {
@@ -247,18 +283,20 @@ static void sequences_have_their_own_caches(void **state) {
     append(a, 140, 0, 1);
     append(b, 5, 0, 2);
     ag_attention_seq seqs[] = {
-        {.kv = b->view, .row0 = 3, .n_rows = 1, .positions = (uint32_t[]){8}},
-        {.kv = a->view, .row0 = 0, .n_rows = 3, .positions = (uint32_t[]){137, 138, 139}},
+        {.kv = b->view, .row0 = 3, .n_rows = 1, .visible_until = (uint32_t[]){8}},
+        {.kv = a->view, .row0 = 0, .n_rows = 3, .visible_until = (uint32_t[]){137, 138, 139}},
     };
-    assert_int_equal(ag_attention(a->be, &a->out, &a->q, seqs, 2, 0.2f), AG_OK);
-    expect_attention(a, &seqs[1], 0.2f, NULL);
+    assert_int_equal(
+        ag_attention(a->be, &a->out, &a->q, seqs, 2, &(ag_attention_params){.scale = 0.2f}), AG_OK);
+    expect_attention(a, &seqs[1], &(ag_attention_params){.scale = 0.2f}, NULL);
     float whole[MAX_ROWS * HEADS * DIM], rows[HEADS * DIM];
     ag_read(a->be, whole, &a->out, sizeof whole);
     /* The other sequence's row: the same query against its own cache. */
     memcpy(b->q_values, a->q_values, sizeof b->q_values);
     ag_buffer_upload(b->q.buffer, 0, b->q_values, sizeof b->q_values, NULL);
-    assert_int_equal(ag_attention(b->be, &b->out, &b->q, seqs, 1, 0.2f), AG_OK);
-    expect_attention(b, &seqs[0], 0.2f, NULL);
+    assert_int_equal(
+        ag_attention(b->be, &b->out, &b->q, seqs, 1, &(ag_attention_params){.scale = 0.2f}), AG_OK);
+    expect_attention(b, &seqs[0], &(ag_attention_params){.scale = 0.2f}, NULL);
     ag_tensor last;
     assert_int_equal(ag_tensor_rows(&last, &b->out, 3 * HEADS, HEADS, NULL), AG_OK);
     ag_read(b->be, rows, &last, sizeof rows);
@@ -272,31 +310,38 @@ static void what_does_not_fit_is_refused(void **state) {
     rig *r = rig_create(true, AG_F16, AG_Q8_0);
     append(r, 5, 0, 1);
     const ag_error *err = ag_backend_error(r->be);
-    ag_attention_seq seq = {.kv = r->view, .row0 = 2, .n_rows = 3, .positions = (uint32_t[3]){0}};
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    ag_attention_seq seq = {
+        .kv = r->view, .row0 = 2, .n_rows = 3, .visible_until = (uint32_t[3]){0}};
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_SHAPE);
     seq.n_rows = 1;
-    assert_int_equal(ag_attention(r->be, &r->q, &r->q, &seq, 1, 1), AG_INVALID);
+    assert_int_equal(ag_attention(r->be, &r->q, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}),
+                     AG_INVALID);
     seq.scores = r->q_values;
     seq.score_stride = 4;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_SHAPE);
     assert_non_null(strstr(err->msg, "5"));
     seq.scores = NULL;
     seq.kv.head_dim = 48;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_SHAPE);
     seq.kv.head_dim = DIM;
     seq.kv.n_kv_heads = 4;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_SHAPE);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_SHAPE);
     seq.kv.n_kv_heads = KV_HEADS;
     seq.kv.k_type = AG_I32;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 1), AG_DTYPE);
+    assert_int_equal(
+        ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_DTYPE);
     r->n_slots[1] = SLOTS - 2;
     ag_tensor kv;
     kv = make(r, &r->owners[2], ag_shape_3d(3, KV_HEADS, DIM));
-    assert_int_equal(ag_kv_write(r->be, &r->view, &kv, &kv, seq.positions), AG_SHAPE);
+    assert_int_equal(ag_kv_write(r->be, &r->view, &kv, &kv, seq.visible_until), AG_SHAPE);
     assert_non_null(strstr(err->msg, "384"));
     r->n_slots[1] = 5;
     ag_tensor_f32(&kv)[2 * KV_HEADS * DIM + DIM + 3] = NAN;
-    assert_int_equal(ag_kv_write(r->be, &r->view, &kv, &kv, seq.positions), AG_FORMAT);
+    assert_int_equal(ag_kv_write(r->be, &r->view, &kv, &kv, seq.visible_until), AG_FORMAT);
     assert_non_null(strstr(err->msg, "slot 7 of KV head 1"));
     rig_destroy(r);
 }
@@ -307,14 +352,15 @@ static void the_cache_survives_any_failed_allocation(void **state) {
         rig *r = rig_create(host, AG_F16, AG_Q4_0);
         append(r, 5, 0, 1);
         ag_tensor kv = make(r, &r->owners[2], ag_shape_3d(1, KV_HEADS, DIM));
-        ag_attention_seq seq = {.kv = r->view, .n_rows = 1, .positions = (uint32_t[]){4}};
+        ag_attention_seq seq = {.kv = r->view, .n_rows = 1, .visible_until = (uint32_t[]){4}};
         for (int op = 0; op < 2; op++) {
             bool failed = true;
             for (size_t n = 0; failed; n++) {
                 failing_allocator f;
                 failing_install(&f, n);
-                ag_status st = op ? ag_attention(r->be, &r->out, &r->q, &seq, 1, 1)
-                                  : ag_kv_write(r->be, &r->view, &kv, &kv, seq.positions);
+                ag_status st = op ? ag_attention(r->be, &r->out, &r->q, &seq, 1,
+                                                 &(ag_attention_params){.scale = 1})
+                                  : ag_kv_write(r->be, &r->view, &kv, &kv, seq.visible_until);
                 ag_set_allocator(NULL);
                 failed = f.failed;
                 assert_int_equal(st, failed ? AG_NOMEM : AG_OK);
@@ -327,8 +373,9 @@ static void the_cache_survives_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_see_the_slots_at_or_before_them),
+        cmocka_unit_test(queries_see_the_slots_of_their_range),
         cmocka_unit_test(a_query_that_sees_nothing_gives_zeros),
+        cmocka_unit_test(slots_outside_the_range_may_hold_anything),
         cmocka_unit_test(sequences_have_their_own_caches),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(the_cache_survives_any_failed_allocation),

@@ -237,6 +237,23 @@ static void bias_goes_to_every_row(void **state) {
     expect_values(b, &xt, x, 0);
 }
 
+static void activations_are_those_of_their_formulas(void **state) {
+    bench *b = *state;
+    float a[3 * 5], x[3 * 5], y[3 * 5];
+    ag_tensor at = filled(b, AG_F32, ag_shape_2d(3, 5), a);
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(3, 5), x);
+    ag_tensor yt = filled(b, AG_F32, ag_shape_2d(3, 5), y);
+    for (int i = 0; i < 15; i++) {
+        const double v = (double)a[i], inner = sqrt(2 / acos(-1)) * (v + 0.044715 * v * v * v);
+        a[i] = (float)(v / (1 + exp(-2 * inner)) * (double)x[i]);
+        y[i] = 0.25f * tanhf(y[i] / 0.25f);
+    }
+    assert_int_equal(ag_gelu_mul(b->be, &at, &xt), AG_OK);
+    expect_values(b, &at, a, 1e-7f);
+    assert_int_equal(ag_softcap(b->be, &yt, 0.25f), AG_OK);
+    expect_values(b, &yt, y, 1e-7f);
+}
+
 static void rows_are_gathered_from_any_type(void **state) {
     bench *b = *state;
     for (size_t t = 0; t < N_FLOAT_TYPES; t++) {
@@ -360,6 +377,10 @@ static void shapes_that_disagree_are_named(void **state) {
     assert_int_equal(ag_rms_norm(b->be, &xt, &xt, &wt, 0), AG_SHAPE);
     assert_int_equal(ag_add_bias(b->be, &y, &xt), AG_SHAPE);
     assert_int_equal(ag_silu_mul(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_gelu_mul(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_softcap(b->be, &half, 2), AG_DTYPE);
+    assert_int_equal(ag_softcap(b->be, &y, 0), AG_INVALID);
+    assert_int_equal(ag_softcap(b->be, &y, NAN), AG_INVALID);
     assert_int_equal(ag_add_assign(b->be, &y, &xt), AG_SHAPE);
     assert_int_equal(ag_softmax(b->be, &half), AG_DTYPE);
     assert_int_equal(ag_scale(b->be, &half, 2), AG_DTYPE);
@@ -384,7 +405,7 @@ static void compositions_survive_any_failed_allocation(void **state) {
     ag_tensor src = file_weight(&files, AG_BF16, 4, 32, values);
     ag_tensor x = filled(b, AG_F32, ag_shape_2d(4, 32), values);
     ag_tensor bt = filled(b, AG_F32, ag_shape_1d(32), bias);
-    for (int op = 0; op < 5; op++) {
+    for (int op = 0; op < 7; op++) {
         bool failed = true;
         for (size_t n = 0; failed; n++) {
             failing_allocator f;
@@ -400,6 +421,10 @@ static void compositions_survive_any_failed_allocation(void **state) {
                 st = ag_add_bias(b->be, &x, &bt);
             } else if (op == 3) {
                 st = ag_gather(b->be, &x, &src, (int32_t[]){3, 2, 1, 0}, 4);
+            } else if (op == 4) {
+                st = ag_gelu_mul(b->be, &x, &x);
+            } else if (op == 5) {
+                st = ag_softcap(b->be, &x, 2);
             } else {
                 st = ag_copy_slice(b->be, &x, 0, &x, 32, 64);
             }
@@ -430,6 +455,7 @@ int main(void) {
         BOTH(slices_and_groups_are_products),
         BOTH(add_rms_norm_adds_first),
         BOTH(bias_goes_to_every_row),
+        BOTH(activations_are_those_of_their_formulas),
         BOTH(rows_are_gathered_from_any_type),
         BOTH(weights_become_what_is_wanted),
         BOTH(odd_rows_keep_the_type_of_the_file),

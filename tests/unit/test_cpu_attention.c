@@ -55,7 +55,9 @@ typedef struct rig {
     ag_buffer *memory, *owners[2];
     ag_tensor q, out;
     size_t n_rows, row_floats;
-    uint32_t *positions;
+    uint32_t *positions; /* [n_rows] what the queries see until */
+    uint32_t *from;      /* [n_rows] and from on; NULL: all before */
+    float softcap;
 } rig;
 
 static size_t whole_pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
@@ -117,12 +119,14 @@ static void free_rig(rig *r) {
     for (int i = 0; i < 2; i++) ag_buffer_release(&r->owners[i]);
     ag_buffer_release(&r->memory);
     free(r->positions);
+    free(r->from);
 }
 
 static ag_attention_seq seq_of(const rig *r, float *scores, size_t score_row0, size_t stride) {
     ag_attention_seq seq = {.kv = r->kv,
                             .n_rows = r->n_rows,
-                            .positions = r->positions,
+                            .visible_until = r->positions,
+                            .visible_from = r->from,
                             .scores = scores,
                             .score_row0 = score_row0,
                             .score_stride = stride};
@@ -164,22 +168,53 @@ static double tolerance_of(const rig *r) {
 static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     const size_t stride = n_slots + 3, n_scores = r->kv.n_kv_heads * stride;
     const size_t n = r->n_rows * r->row_floats;
-    const float scale = 1 / sqrtf((float)r->kv.head_dim);
+    const ag_attention_params params = {1 / sqrtf((float)r->kv.head_dim), r->softcap};
     float *scores = calloc(2 * n_scores, sizeof *scores), *out = ag_tensor_f32(&r->out);
     ag_attention_seq seq = seq_of(r, scores, score_row0, stride);
-    assert_int_equal(ag_compose_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_int_equal(ag_compose_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
     double *want = widened(out, n), *want_scores = widened(scores, n_scores);
     seq.scores = scores + n_scores;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
     expect_close(out, want, n, tolerance_of(r), "out", r);
     expect_close(seq.scores, want_scores, n_scores, tolerance_of(r) * (double)r->n_rows, "scores",
                  r);
     float *before = malloc(n * sizeof *before);
     memcpy(before, out, n * sizeof *out);
     seq.scores = NULL;
-    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, scale), AG_OK);
+    assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
     assert_memory_equal(out, before, n * sizeof *out);
     free(before), free(want), free(want_scores), free(scores);
+}
+
+/* Windows of a few slots, of about a block and of several. */
+static void narrow(rig *r) {
+    const uint32_t widths[] = {8, 280, 1400}, width = 1 + below(widths[below(3)]);
+    r->from = malloc(r->n_rows * sizeof *r->from);
+    for (size_t i = 0; i < r->n_rows; i++) {
+        r->from[i] = r->positions[i] < width ? 0 : r->positions[i] - width + 1;
+    }
+}
+
+static bool is_visible(const rig *r, uint32_t position) {
+    for (size_t i = 0; i < r->n_rows; i++) {
+        if (position <= r->positions[i] && (!r->from || position >= r->from[i])) return true;
+    }
+    return false;
+}
+
+/* What no query sees becomes what is no number. */
+static void spoil(rig *r) {
+    const size_t k = ag_dtype_row_bytes(r->kv.k_type, r->kv.head_dim);
+    const size_t v = ag_dtype_row_bytes(r->kv.v_type, r->kv.head_dim);
+    for (size_t h = 0; h < r->kv.n_kv_heads; h++) {
+        for (size_t s = 0; s < r->n_slots[h]; s++) {
+            uint32_t position;
+            memcpy(&position, part_of(r, s, h, r->kv.p_offset, sizeof position), sizeof position);
+            if (is_visible(r, position)) continue;
+            memset(part_of(r, s, h, 0, k), 0xff, k);
+            memset(part_of(r, s, h, r->kv.v_offset, v), 0xff, v);
+        }
+    }
 }
 
 static void check_shapes(const char *isa) {
@@ -193,6 +228,9 @@ static void check_shapes(const char *isa) {
         const size_t n_kv_heads = 1 + below(3);
         rig r = make_rig(be, k, v, n_kv_heads, 1 + i % 8, d, n_slots, n_rows);
         for (size_t h = 1; h < n_kv_heads; h++) r.n_slots[h] = below((uint32_t)n_slots + 1);
+        if (i / 2 % 2) narrow(&r);
+        if (i / 4 % 3 == 1) r.softcap = 0.5f + (float)below(8);
+        spoil(&r);
         compare_with_definition(&r, n_slots, below((uint32_t)n_rows + 1));
         free_rig(&r);
     }
@@ -206,17 +244,20 @@ static void attention_is_what_its_definition_says(void **state) {
 
 /* ---- against itself ---- */
 
-static void check_threads(const char *isa) {
-    const size_t n_slots = 1700, n_rows = 37, stride = n_slots;
+static void compare_threads(const char *isa, size_t n_rows, bool windows) {
+    const size_t n_slots = 1700, stride = n_slots;
     float *first = NULL, *first_scores = NULL;
     for (uint32_t n_threads = 1; n_threads <= 7; n_threads += 2) {
         ag_backend *be = backend_of(isa, n_threads);
         random_state = 5;
         rig r = make_rig(be, AG_F16, AG_Q8_0, 2, 3, 64, n_slots, n_rows);
+        memcpy(&r.positions[n_rows - 1], part_of(&r, n_slots - 1, 0, r.kv.p_offset, 4), 4);
+        if (windows) narrow(&r);
         const size_t bytes = n_rows * r.row_floats * sizeof(float);
         float *scores = calloc(2 * stride, sizeof *scores);
-        const ag_attention_seq seq = seq_of(&r, scores, 5, stride);
-        assert_int_equal(ag_attention(be, &r.out, &r.q, &seq, 1, 0.2f), AG_OK);
+        const ag_attention_seq seq = seq_of(&r, scores, n_rows / 7, stride);
+        assert_int_equal(
+            ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.2f}), AG_OK);
         if (first) {
             assert_memory_equal(ag_tensor_f32(&r.out), first, bytes);
             assert_memory_equal(scores, first_scores, 2 * stride * sizeof *scores);
@@ -232,6 +273,12 @@ static void check_threads(const char *isa) {
     free(first), free(first_scores);
 }
 
+static void check_threads(const char *isa) {
+    compare_threads(isa, 37, false);
+    compare_threads(isa, 37, true);
+    compare_threads(isa, 1, true);
+}
+
 static void threads_change_nothing(void **state) {
     (void)state;
     for_all_isas(check_threads);
@@ -244,10 +291,13 @@ static void attend_in_steps(rig *r, size_t step) {
         ag_attention_seq seq = seq_of(r, NULL, 0, 0);
         seq.row0 = row;
         seq.n_rows = r->n_rows - row < step ? r->n_rows - row : step;
-        seq.positions = r->positions + row;
+        seq.visible_until = r->positions + row;
+        seq.visible_from = r->from ? r->from + row : NULL;
         r->n_slots[0] = n_slots - (uint32_t)(r->n_rows - row - seq.n_rows);
         r->n_slots[1] = r->n_slots[0];
-        assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, 0.2f), AG_OK);
+        assert_int_equal(
+            ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 0.2f}),
+            AG_OK);
     }
 }
 
@@ -261,6 +311,7 @@ static void check_cuts(const char *isa) {
             for (size_t h = 0; h < 2; h++) memcpy(part_of(&r, s, h, r.kv.p_offset, 4), &s, 4);
         }
         for (size_t k = 0; k < n_rows; k++) r.positions[k] = (uint32_t)(n_slots - n_rows + k);
+        if (i % 3) narrow(&r);
         const size_t bytes = n_rows * r.row_floats * sizeof(float);
         float *whole = malloc(bytes), *out = ag_tensor_f32(&r.out);
         attend_in_steps(&r, n_rows);
@@ -303,11 +354,11 @@ static void check_not_a_number(const char *isa) {
     memcpy(part_of(&r, SLOTS - 1, 0, r.kv.p_offset, 4), &late, 4);
     float *q = ag_tensor_f32(&r.q), *out = ag_tensor_f32(&r.out), before[ROWS * GROUP * D];
     ag_attention_seq seq = seq_of(&r, NULL, 0, 0);
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     memcpy(before, out, sizeof before);
     /* Row 1, head 2 alone. */
     q[(1 * GROUP + 2) * D + 5] = NAN;
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     assert_true(all_nan(out + (1 * GROUP + 2) * D, D));
     assert_memory_equal(out, before, (1 * GROUP + 2) * D * sizeof *out);
     assert_memory_equal(out + (1 * GROUP + 3) * D, before + (1 * GROUP + 3) * D,
@@ -317,12 +368,12 @@ static void check_not_a_number(const char *isa) {
     float *key = (float *)(void *)part_of(&r, SLOTS - 1, 0, 0, D * sizeof(float));
     float *value = (float *)(void *)part_of(&r, SLOTS - 1, 0, r.kv.v_offset, D * sizeof(float));
     key[1] = NAN;
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     assert_memory_equal(out, before, GROUP * D * sizeof *out);
     assert_true(all_nan(out + 3 * GROUP * D, (ROWS - 3) * GROUP * D));
     key[1] = 0;
     value[7] = INFINITY;
-    ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+    ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
     assert_memory_equal(out, before, GROUP * D * sizeof *out);
     for (size_t i = 0; i < ROWS * GROUP; i++) {
         assert_true(i < 3 * GROUP ? isfinite(out[i * D + 7]) : out[i * D + 7] == INFINITY);
@@ -342,10 +393,10 @@ static void check_query_not_a_number(const char *isa) {
         r.positions[0] = 100000;
         float *q = ag_tensor_f32(&r.q), *out = ag_tensor_f32(&r.out), before[GROUP * D];
         const ag_attention_seq seq = seq_of(&r, NULL, 0, 0);
-        ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+        ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
         memcpy(before, out, sizeof before);
         q[2 * D + 37] = NAN;
-        ag_attention(be, &r.out, &r.q, &seq, 1, 0.1f);
+        ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f});
         assert_true(all_nan(out + 2 * D, D));
         assert_memory_equal(out, before, 2 * D * sizeof *out);
         assert_memory_equal(out + 3 * D, before + 3 * D, D * sizeof *out);

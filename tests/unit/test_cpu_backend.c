@@ -122,10 +122,12 @@ static void attend(small_cache *c, ag_backend *be, size_t row0, size_t n_rows, f
     const ag_attention_seq seq = {.kv = c->view,
                                   .row0 = row0,
                                   .n_rows = n_rows,
-                                  .positions = c->positions + SLOTS - QUERIES + row0,
+                                  .visible_until = c->positions + SLOTS - QUERIES + row0,
                                   .scores = scores,
                                   .score_stride = SLOTS};
-    assert_int_equal(ag_attention(be, &c->out.t, &c->q.t, &seq, 1, 0.25f), AG_OK);
+    assert_int_equal(
+        ag_attention(be, &c->out.t, &c->q.t, &seq, 1, &(ag_attention_params){.scale = 0.25f}),
+        AG_OK);
 }
 
 static void attention_does_not_depend_on_how_queries_are_cut_into_calls(void **state) {

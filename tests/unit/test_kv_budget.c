@@ -101,9 +101,11 @@ static void attend(ag_kv_cache *c, size_t row0, size_t n, float *scores, float *
     ag_tensor asked = tensor(&owners[0], n, HEADS * GROUP, q + row0 * QUERIES);
     ag_tensor given = tensor(&owners[1], n, HEADS * GROUP, NULL);
     ag_attention_seq seq = {
-        .n_rows = n, .positions = positions, .scores = scores, .score_stride = N};
+        .n_rows = n, .visible_until = positions, .scores = scores, .score_stride = N};
     ag_kv_cache_get_view(c, 0, &seq.kv);
-    assert_int_equal(ag_attention(backend, &given, &asked, &seq, 1, 1 / sqrtf(DIM)), AG_OK);
+    assert_int_equal(ag_attention(backend, &given, &asked, &seq, 1,
+                                  &(ag_attention_params){.scale = 1 / sqrtf(DIM)}),
+                     AG_OK);
     if (out) memcpy(out, ag_tensor_f32(&given), n * QUERIES * sizeof *out);
     ag_buffer_release(&owners[0]);
     ag_buffer_release(&owners[1]);

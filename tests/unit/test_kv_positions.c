@@ -151,9 +151,11 @@ static void measure(ag_backend *be, ag_dtype type, const ag_eviction_policy *pol
         memcpy(ag_tensor_f32(&q), plain, sizeof plain);
         for (int h = 0; h < HEADS * GROUP; h++) rotate(ag_tensor_f32(&q) + h * DIM, at[i]);
         uint32_t sees = QUERY; /* the mask is not the mistake */
-        ag_attention_seq seq = {.n_rows = 1, .positions = &sees};
+        ag_attention_seq seq = {.n_rows = 1, .visible_until = &sees};
         ag_kv_cache_get_view(c, 0, &seq.kv);
-        assert_int_equal(ag_attention(be, &out, &q, &seq, 1, 1 / sqrtf(DIM)), AG_OK);
+        assert_int_equal(
+            ag_attention(be, &out, &q, &seq, 1, &(ag_attention_params){.scale = 1 / sqrtf(DIM)}),
+            AG_OK);
         *(i ? &e->reset : &e->kept) = error_of(ag_tensor_f32(&out), want, HEADS * GROUP * DIM);
     }
     ag_buffer_release(&owners[0]);

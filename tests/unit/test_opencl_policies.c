@@ -103,7 +103,7 @@ static ag_status run_layer(sequence *s, int which, uint32_t layer, const uint32_
     if (st == AG_OK) st = ag_kv_cache_update(c, layer, &t[0], &t[1], positions, err);
     if (st != AG_OK) return st;
     ag_attention_seq seq = {.n_rows = n,
-                            .positions = positions,
+                            .visible_until = positions,
                             .score_row0 = scores->row0,
                             .score_stride = scores->head_stride};
     if (scores->held) {
@@ -114,7 +114,7 @@ static ag_status run_layer(sequence *s, int which, uint32_t layer, const uint32_
         seq.scores = scores->sums + layer * scores->layer_stride;
     }
     ag_kv_cache_get_view(c, layer, &seq.kv);
-    st = ag_attention(be, &t[3], &t[2], &seq, 1, 1 / sqrtf(DIM));
+    st = ag_attention(be, &t[3], &t[2], &seq, 1, &(ag_attention_params){.scale = 1 / sqrtf(DIM)});
     return ag_take_error(be, st, err);
 }
 

@@ -78,12 +78,14 @@ static void weigh(ag_backend *be, const json_t *c, float *scores) {
     fill(&q, json_object_get(c, "q"), heads, window, dim);
     assert_int_equal(ag_kv_cache_update(cache, 0, &k, &k, positions, NULL), AG_OK);
     ag_attention_seq seq = {.n_rows = window,
-                            .positions = positions + n - window,
+                            .visible_until = positions + n - window,
                             .scores = scores,
                             .score_stride = MOST};
     ag_kv_cache_get_view(cache, 0, &seq.kv);
     memset(scores, 0, kv_heads * MOST * sizeof *scores);
-    assert_int_equal(ag_attention(be, &out, &q, &seq, 1, 1 / sqrtf((float)dim)), AG_OK);
+    assert_int_equal(
+        ag_attention(be, &out, &q, &seq, 1, &(ag_attention_params){.scale = 1 / sqrtf((float)dim)}),
+        AG_OK);
     for (int i = 0; i < 3; i++) ag_buffer_release(&owners[i]);
     ag_kv_cache_destroy(cache);
 }

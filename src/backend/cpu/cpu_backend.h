@@ -73,6 +73,8 @@ ag_status ag_cpu_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const
                           float eps);
 ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x);
 ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_softcap(ag_backend *b, ag_tensor *x, float cap);
 ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
 ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
@@ -95,7 +97,8 @@ void ag_cpu_unpack(ag_backend *b, ag_dtype type, float *dst, const void *src, si
 ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                           const ag_tensor *v, const uint32_t *positions);
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                           const ag_attention_seq *seqs, size_t n_seqs, float scale);
+                           const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_attention_params *params);
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room);
 
 /* ops_key_scores.c */

@@ -6,6 +6,7 @@
 #define AG_BACKEND_CPU_KERNELS_H
 
 #include "backend/cpu/interleaved.h"
+#include "core/kv_view.h"
 
 #include <antigravity/dtype.h>
 
@@ -68,11 +69,12 @@ typedef struct ag_cpu_kv_head {
 
 /* Queries that share one KV head: query i is head i % group of row i / group. */
 typedef struct ag_cpu_queries {
-    const float *q;            /* first head of the group in the first row; heads are adjacent */
-    size_t row_stride;         /* floats from row to row */
-    const uint32_t *positions; /* [n_rows], ascending */
+    const float *q;    /* first head of the group in the first row; heads are adjacent */
+    size_t row_stride; /* floats from row to row */
+    const uint32_t *visible_until; /* [n_rows] and the next: as in ag_attention_seq */
+    const uint32_t *visible_from;
     uint32_t n_rows, group;
-    float scale;
+    ag_attention_params params;
 } ag_cpu_queries;
 
 /* Softmax and weighted sum over some of the slots, for each query. Where it sees none of them, max
@@ -100,14 +102,16 @@ typedef struct ag_cpu_kernels {
     size_t (*quantize_q4_0)(void *dst, const float *src, size_t n);
     void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
     void (*softmax)(float *x, size_t n);
-    /* cos_sin: [d/2] pairs (cos, sin) */
-    void (*rope)(float *x, const float *cos_sin, size_t head_dim);
+    /* The n values of a head that turn, n even. cos_sin: [n/2] pairs (cos, sin) */
+    void (*rope)(float *x, const float *cos_sin, size_t n);
     void (*silu_mul)(float *a, const float *b, size_t n);
+    void (*gelu_mul)(float *a, const float *b, size_t n);
+    void (*softcap)(float *x, float cap, size_t n);
     void (*add)(float *x, const float *y, size_t n);
     void (*scale)(float *x, float v, size_t n);
-    /* Slots [slot0, slot0 + AG_ATTENTION_SPAN), those whose position is <= the query's. What a
-     * query gets does not depend on the queries beside it; but with AMX, and a cache that is not
-     * F32, it is rounded in another way where there are many of them. */
+    /* Slots [slot0, slot0 + AG_ATTENTION_SPAN), those that the query sees. What a query gets does
+     * not depend on the queries beside it; but with AMX, and a cache that is not F32, it is rounded
+     * in another way where there are many of them. */
     void (*attention)(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                       const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
     /* into = both together, for n queries. A partial that saw nothing changes nothing. */

@@ -14,17 +14,44 @@ static inline uint32_t kv_head_slots(const ag_cpu_kv_head *kv, uint32_t b, uint3
     return n < AG_KV_BLOCK ? n : AG_KV_BLOCK;
 }
 
-/* How many of the first n slots of block b a query at `position` sees: slots are in order of
+/* How many of the first n slots of block b have positions up to `position`: slots are in order of
  * position, so these come first. */
-static inline uint32_t kv_head_seen(const ag_cpu_kv_head *kv, uint32_t b, uint32_t n,
-                                    uint32_t position) {
+static inline uint32_t kv_head_count(const ag_cpu_kv_head *kv, uint32_t b, uint32_t n,
+                                     uint32_t position) {
     const void *part = kv->blocks[b] + kv->p_offset;
     const uint32_t *positions = part;
     if (!n || positions[n - 1] <= position) return n;
-    uint32_t low = 0, high = n - 1; /* slot `high` is not seen, those before `low` are */
+    uint32_t low = 0, high = n - 1; /* slot `high` does not count, those before `low` do */
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
         if (positions[middle] <= position) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Slots [first, end), of a block or of a span. */
+typedef struct kv_range {
+    uint32_t first, end;
+} kv_range;
+
+/* What a row sees of the first n slots of block b. Where it sees none, `end` still says how many
+ * come before the end of what it sees: 0 if so do all later blocks. */
+static inline kv_range kv_head_visible(const ag_cpu_kv_head *kv, uint32_t b, uint32_t n,
+                                       const ag_cpu_queries *in, size_t row) {
+    const uint32_t from = in->visible_from ? in->visible_from[row] : 0;
+    const uint32_t end = kv_head_count(kv, b, n, in->visible_until[row]);
+    const uint32_t first = from ? kv_head_count(kv, b, n, from - 1) : 0;
+    return (kv_range){first < end ? first : end, end};
+}
+
+/* The first block, of those that hold tokens, with a slot at `position` or later; their number if
+ * there is none. */
+static inline uint32_t kv_head_block_from(const ag_cpu_kv_head *kv, uint32_t position) {
+    uint32_t low = 0, high = (kv->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2, n = kv_head_slots(kv, middle, kv->n_slots);
+        if (position && kv_head_count(kv, middle, n, position - 1) == n) low = middle + 1;
         else high = middle;
     }
     return low;

@@ -4,8 +4,10 @@
  * tiles are too few, by whoever finishes a tile's last span. Spans and their order are fixed, so
  * that the result does not depend on the number of threads. */
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/kv_head.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/scratch.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -14,32 +16,34 @@ enum {
     TILE_QUERIES = 64,
     ITEMS_A_THREAD = 8,           /* enough to even threads out */
     MAX_PARTIAL_BYTES = 32 << 20, /* of all spans: beyond, a thread keeps its tile */
+    SPAN_BLOCKS = AG_ATTENTION_SPAN / AG_KV_BLOCK,
 };
 
 /* One sequence's share of the work. A cell is a tile of rows and a KV head. */
-typedef struct seq_plan {
+typedef struct seq_work {
     const ag_attention_seq *seq;
     const unsigned char **blocks; /* base address of each */
     size_t group, tile_rows, n_tiles, n_cells;
-    size_t n_spans;    /* of the longest head */
-    size_t first_item; /* items: cells, or spans of cells */
-    float *partials;   /* [cells][spans] if the spans are split over threads */
-    atomic_uint *left; /* [cells] spans that are not done */
-    size_t n_scored;   /* rows whose weights are wanted: the last ones */
-    float *scored;     /* [kv_heads][2][n_scored * group] their max and sum */
+    size_t first_span;    /* that the first row sees, and so the others; of all heads */
+    size_t n_spans;       /* from there to the end of the longest head */
+    size_t first_item;    /* items: cells, or spans of cells */
+    float *partials;      /* [cells][spans] if the spans are split over threads */
+    atomic_uint *pending; /* [cells] spans that are not done */
+    size_t n_scored;      /* rows whose weights are wanted: the last ones */
+    float *scored;        /* [kv_heads][2][n_scored * group] their max and sum */
     size_t first_score_item;
-} seq_plan;
+} seq_work;
 
 typedef struct attention_job {
     const ag_cpu_backend *cpu;
     float *out;
     const float *q;
-    float scale;
+    const ag_attention_params *params;
     bool split;
     size_t n_heads, head_dim, n_seqs;
     size_t n_items, n_score_items, n_cells;
     size_t queries; /* of the largest tile */
-    seq_plan *plans;
+    seq_work *works;
 } attention_job;
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
@@ -78,14 +82,14 @@ static void *kernel_scratch(const attention_job *job, uint32_t thread) {
 /* ---- a cell ---- */
 
 typedef struct cell {
-    const seq_plan *plan;
+    const seq_work *work;
     size_t head, row0; /* row of the sequence */
     ag_cpu_queries queries;
     ag_cpu_kv_head kv;
 } cell;
 
-static ag_cpu_kv_head kv_head_of(const seq_plan *plan, size_t head) {
-    const ag_kv_view *kv = &plan->seq->kv;
+static ag_cpu_kv_head kv_head_of(const seq_work *work, size_t head) {
+    const ag_kv_view *kv = &work->seq->kv;
     const size_t row = head * AG_KV_BLOCK;
     return (ag_cpu_kv_head){
         .k_type = kv->k_type,
@@ -93,51 +97,53 @@ static ag_cpu_kv_head kv_head_of(const seq_plan *plan, size_t head) {
         .head_dim = kv->head_dim,
         .n_slots = kv->n_slots[head],
         .fetch_end = kv->n_slots[head],
-        .blocks = plan->blocks,
+        .blocks = work->blocks,
         .k_offset = row * ag_dtype_row_bytes(kv->k_type, kv->head_dim),
         .v_offset = kv->v_offset + row * ag_dtype_row_bytes(kv->v_type, kv->head_dim),
         .p_offset = kv->p_offset + row * sizeof(uint32_t),
     };
 }
 
-static cell make_cell(const attention_job *job, const seq_plan *plan, size_t head, size_t row0,
+static cell make_cell(const attention_job *job, const seq_work *work, size_t head, size_t row0,
                       size_t n_rows) {
     const size_t row_stride = job->n_heads * job->head_dim;
-    const size_t at = (plan->seq->row0 + row0) * row_stride + head * plan->group * job->head_dim;
+    const size_t at = (work->seq->row0 + row0) * row_stride + head * work->group * job->head_dim;
+    const uint32_t *from = work->seq->visible_from;
     return (cell){
-        .plan = plan,
+        .work = work,
         .head = head,
         .row0 = row0,
         .queries = {.q = job->q + at,
                     .row_stride = row_stride,
-                    .positions = plan->seq->positions + row0,
+                    .visible_until = work->seq->visible_until + row0,
+                    .visible_from = from ? from + row0 : NULL,
                     .n_rows = (uint32_t)n_rows,
-                    .group = (uint32_t)plan->group,
-                    .scale = job->scale},
-        .kv = kv_head_of(plan, head),
+                    .group = (uint32_t)work->group,
+                    .params = *job->params},
+        .kv = kv_head_of(work, head),
     };
 }
 
 /* All tiles of a head are neighbours, for its slots to stay in a cache; the last, which see most,
  * come first. */
-static cell cell_of(const attention_job *job, const seq_plan *plan, size_t i) {
-    const size_t tile = plan->n_tiles - 1 - i % plan->n_tiles, row0 = tile * plan->tile_rows;
-    const size_t n_rows = min_size(plan->tile_rows, plan->seq->n_rows - row0);
-    return make_cell(job, plan, i / plan->n_tiles, row0, n_rows);
+static cell cell_of(const attention_job *job, const seq_work *work, size_t i) {
+    const size_t tile = work->n_tiles - 1 - i % work->n_tiles, row0 = tile * work->tile_rows;
+    const size_t n_rows = min_size(work->tile_rows, work->seq->n_rows - row0);
+    return make_cell(job, work, i / work->n_tiles, row0, n_rows);
 }
 
 static size_t n_queries(const cell *c) { return (size_t)c->queries.n_rows * c->queries.group; }
 
 /* Sums over weights give the output; max and sum stay for the scores. */
 static void finish(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
-    const seq_plan *plan = c->plan;
-    const size_t d = job->head_dim, stride = ag_cpu_value_stride(d), group = plan->group;
-    const size_t first_scored = plan->seq->n_rows - plan->n_scored;
-    float *max = plan->scored + c->head * 2 * plan->n_scored * group;
-    float *sum = max + plan->n_scored * group;
+    const seq_work *work = c->work;
+    const size_t d = job->head_dim, stride = ag_cpu_value_stride(d), group = work->group;
+    const size_t first_scored = work->seq->n_rows - work->n_scored;
+    float *max = work->scored + c->head * 2 * work->n_scored * group;
+    float *sum = max + work->n_scored * group;
     for (size_t i = 0; i < n_queries(c); i++) {
         const size_t row = c->row0 + i / group;
-        const size_t at = (plan->seq->row0 + row) * job->n_heads + c->head * group + i % group;
+        const size_t at = (work->seq->row0 + row) * job->n_heads + c->head * group + i % group;
         const float *values = p->values + i * stride;
         const float factor = p->sum[i] == 0 ? 0 : 1 / p->sum[i];
         float *out = job->out + at * d;
@@ -148,41 +154,61 @@ static void finish(const attention_job *job, const cell *c, const ag_cpu_partial
     }
 }
 
-static void attend_cell(const attention_job *job, const seq_plan *plan, size_t i, uint32_t thread) {
+/* Spans [*first, *end) hold all that a cell's rows see. Where the rows see from position 0 on, the
+ * end is not looked for: spans behind it cost little, and windows alone have many before theirs. */
+static void spans_of(const cell *c, size_t *first, size_t *end) {
+    const ag_cpu_queries *q = &c->queries;
+    *first = 0;
+    *end = SIZE_MAX;
+    if (!q->visible_from) return;
+    const uint32_t until = q->visible_until[q->n_rows - 1];
+    *first = kv_head_block_from(&c->kv, q->visible_from[0]) / SPAN_BLOCKS;
+    if (until < UINT32_MAX) *end = kv_head_block_from(&c->kv, until + 1) / SPAN_BLOCKS + 1;
+}
+
+static void attend_cell(const attention_job *job, const seq_work *work, size_t i, uint32_t thread) {
     const ag_cpu_kernels *k = &job->cpu->kernels;
-    const cell c = cell_of(job, plan, i);
+    const cell c = cell_of(job, work, i);
     const ag_cpu_partial all = thread_partial(job, thread, 0),
                          span = thread_partial(job, thread, 1);
     void *scratch = kernel_scratch(job, thread);
-    k->attention(&all, &c.queries, &c.kv, 0, scratch);
-    for (uint32_t slot = AG_ATTENTION_SPAN; slot < c.kv.n_slots; slot += AG_ATTENTION_SPAN) {
-        k->attention(&span, &c.queries, &c.kv, slot, scratch);
+    size_t first, end;
+    spans_of(&c, &first, &end);
+    end = min_size(end, ceil_div(c.kv.n_slots, AG_ATTENTION_SPAN));
+    k->attention(&all, &c.queries, &c.kv, (uint32_t)(first * AG_ATTENTION_SPAN), scratch);
+    for (size_t s = first + 1; s < end; s++) {
+        k->attention(&span, &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN), scratch);
         k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
     }
     finish(job, &c, &all);
 }
 
-static ag_cpu_partial span_partial(const attention_job *job, const seq_plan *plan, size_t i,
+static ag_cpu_partial span_partial(const attention_job *job, const seq_work *work, size_t i,
                                    size_t span) {
     const size_t stride = partial_bytes(job) / sizeof(float);
-    return partial_in(job, plan->partials + (i * plan->n_spans + span) * stride);
+    const size_t at = i * work->n_spans + span - work->first_span;
+    return partial_in(job, work->partials + at * stride);
 }
 
 /* One span of a cell; the thread that does a cell's last one merges all. */
-static void attend_span(const attention_job *job, const seq_plan *plan, size_t item,
+static void attend_span(const attention_job *job, const seq_work *work, size_t item,
                         size_t n_following, uint32_t thread) {
     const ag_cpu_kernels *k = &job->cpu->kernels;
-    const size_t i = item / plan->n_spans, span = item % plan->n_spans;
+    const size_t i = item / work->n_spans, span = work->first_span + item % work->n_spans;
     const size_t fetch_end = (span + 1 + n_following) * AG_ATTENTION_SPAN;
-    cell c = cell_of(job, plan, i);
+    cell c = cell_of(job, work, i);
     c.kv.fetch_end = (uint32_t)min_size(c.kv.n_slots, fetch_end);
-    const ag_cpu_partial p = span_partial(job, plan, i, span);
+    const ag_cpu_partial p = span_partial(job, work, i, span);
     const uint32_t slot0 = (uint32_t)(span * AG_ATTENTION_SPAN);
     k->attention(&p, &c.queries, &c.kv, slot0, kernel_scratch(job, thread));
-    if (atomic_fetch_sub_explicit(&plan->left[i], 1, memory_order_acq_rel) != 1) return;
-    const ag_cpu_partial all = span_partial(job, plan, i, 0);
-    for (size_t s = 1; s < plan->n_spans; s++) {
-        const ag_cpu_partial next = span_partial(job, plan, i, s);
+    if (atomic_fetch_sub_explicit(&work->pending[i], 1, memory_order_acq_rel) != 1) return;
+    size_t first, end;
+    spans_of(&c, &first, &end);
+    end = min_size(end, work->first_span + work->n_spans);
+    first = min_size(first, work->first_span + work->n_spans - 1);
+    const ag_cpu_partial all = span_partial(job, work, i, first);
+    for (size_t s = first + 1; s < end; s++) {
+        const ag_cpu_partial next = span_partial(job, work, i, s);
         k->attention_merge(&all, &next, n_queries(&c), job->head_dim);
     }
     finish(job, &c, &all);
@@ -192,11 +218,11 @@ static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const attention_job *job = ctx;
     size_t s = 0;
     for (size_t item = begin; item < end; item++) {
-        while (s + 1 < job->n_seqs && item >= job->plans[s + 1].first_item) s++;
-        const seq_plan *plan = &job->plans[s];
-        const size_t i = item - plan->first_item;
-        if (job->split) attend_span(job, plan, i, end - item - 1, thread);
-        else attend_cell(job, plan, i, thread);
+        while (s + 1 < job->n_seqs && item >= job->works[s + 1].first_item) s++;
+        const seq_work *work = &job->works[s];
+        const size_t i = item - work->first_item;
+        if (job->split) attend_span(job, work, i, end - item - 1, thread);
+        else attend_cell(job, work, i, thread);
     }
 }
 
@@ -204,17 +230,18 @@ static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
 
 /* One span of a KV head, for all scored rows in order: the sums are the same for any number of
  * threads. */
-static void score_span(const attention_job *job, const seq_plan *plan, size_t i, uint32_t thread) {
-    const ag_attention_seq *seq = plan->seq;
-    const size_t head = i / plan->n_spans, slot0 = i % plan->n_spans * AG_ATTENTION_SPAN;
-    const size_t queries = plan->n_scored * plan->group;
-    const float *max = plan->scored + head * 2 * queries, *sum = max + queries;
-    for (size_t row = 0; row < plan->n_scored; row += plan->tile_rows) {
-        const size_t n_rows = min_size(plan->tile_rows, plan->n_scored - row);
-        const cell c = make_cell(job, plan, head, seq->n_rows - plan->n_scored + row, n_rows);
+static void score_span(const attention_job *job, const seq_work *work, size_t i, uint32_t thread) {
+    const ag_attention_seq *seq = work->seq;
+    const size_t head = i / work->n_spans;
+    const size_t slot0 = (work->first_span + i % work->n_spans) * AG_ATTENTION_SPAN;
+    const size_t queries = work->n_scored * work->group;
+    const float *max = work->scored + head * 2 * queries, *sum = max + queries;
+    for (size_t row = 0; row < work->n_scored; row += work->tile_rows) {
+        const size_t n_rows = min_size(work->tile_rows, work->n_scored - row);
+        const cell c = make_cell(job, work, head, seq->n_rows - work->n_scored + row, n_rows);
         job->cpu->kernels.attention_scores(seq->scores + head * seq->score_stride, &c.queries,
-                                           &c.kv, (uint32_t)slot0, max + row * plan->group,
-                                           sum + row * plan->group, kernel_scratch(job, thread));
+                                           &c.kv, (uint32_t)slot0, max + row * work->group,
+                                           sum + row * work->group, kernel_scratch(job, thread));
     }
 }
 
@@ -222,12 +249,12 @@ static void score_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const attention_job *job = ctx;
     size_t s = 0;
     for (size_t item = begin; item < end; item++) {
-        while (s + 1 < job->n_seqs && item >= job->plans[s + 1].first_score_item) s++;
-        score_span(job, &job->plans[s], item - job->plans[s].first_score_item, thread);
+        while (s + 1 < job->n_seqs && item >= job->works[s + 1].first_score_item) s++;
+        score_span(job, &job->works[s], item - job->works[s].first_score_item, thread);
     }
 }
 
-/* ---- planning ---- */
+/* ---- dividing the work ---- */
 
 static size_t longest_head(const ag_kv_view *kv) {
     size_t n = 0;
@@ -237,8 +264,8 @@ static size_t longest_head(const ag_kv_view *kv) {
     return n;
 }
 
-static seq_plan plan_of(const attention_job *job, const ag_attention_seq *seq) {
-    seq_plan p = {.seq = seq, .group = job->n_heads / seq->kv.n_kv_heads};
+static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
+    seq_work p = {.seq = seq, .group = job->n_heads / seq->kv.n_kv_heads};
     const uint32_t wanted = job->cpu->kernels.attention_queries;
     const size_t tile = wanted ? wanted : TILE_QUERIES;
     p.tile_rows = p.group < tile ? tile / p.group : 1;
@@ -254,7 +281,7 @@ static seq_plan plan_of(const attention_job *job, const ag_attention_seq *seq) {
 static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
     size_t n_partials = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
-        const seq_plan p = plan_of(job, &seqs[s]);
+        const seq_work p = work_of(job, &seqs[s]);
         n_partials += p.n_cells * p.n_spans;
     }
     const size_t n_threads = ag_pool_threads(job->cpu->pool);
@@ -262,52 +289,61 @@ static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
            n_partials <= MAX_PARTIAL_BYTES / partial_bytes(job);
 }
 
-/* Takes bytes from shared memory that begins at base; NULL base: only counts. */
-static void *take(unsigned char *base, size_t *used, size_t bytes) {
-    void *p = base ? base + *used : NULL;
-    *used += up_64(bytes);
-    return p;
-}
-
-static void map_blocks(const seq_plan *plan) {
-    const ag_kv_view *kv = &plan->seq->kv;
+static void map_blocks(const seq_work *work) {
+    const ag_kv_view *kv = &work->seq->kv;
     for (uint32_t i = 0; i < kv->n_blocks; i++) {
         const ag_kv_block *block = &kv->blocks[i];
-        plan->blocks[i] = (const unsigned char *)ag_buffer_map(block->buffer) + block->offset;
+        work->blocks[i] = (const unsigned char *)ag_buffer_map(block->buffer) + block->offset;
     }
 }
 
-/* Lays plans and what they point to out from base on; returns the bytes. NULL base: counts. */
+/* Leaves out the spans that no row sees, for they come before the first row's. */
+static void skip_spans(seq_work *work) {
+    const ag_attention_seq *seq = work->seq;
+    if (!seq->visible_from || !seq->n_rows) return;
+    size_t first = work->n_spans - 1;
+    for (size_t h = 0; h < seq->kv.n_kv_heads; h++) {
+        const ag_cpu_kv_head kv = kv_head_of(work, h);
+        first = min_size(first, kv_head_block_from(&kv, seq->visible_from[0]) / SPAN_BLOCKS);
+    }
+    work->first_span = first;
+    work->n_spans -= first;
+}
+
+/* The works of all sequences and what they point to, from base on; returns the bytes. NULL base:
+ * counts. */
 static size_t lay_out(attention_job *job, const ag_attention_seq *seqs, unsigned char *base) {
-    size_t used = 0;
-    seq_plan *plans = take(base, &used, job->n_seqs * sizeof *plans);
+    ag_scratch scratch = {.base = base};
+    seq_work *works = ag_scratch_take(&scratch, job->n_seqs * sizeof *works);
     job->n_items = job->n_score_items = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
-        seq_plan p = plan_of(job, &seqs[s]);
+        seq_work p = work_of(job, &seqs[s]);
+        p.blocks = ag_scratch_take(&scratch, p.seq->kv.n_blocks * sizeof *p.blocks);
+        if (base) map_blocks(&p);
+        if (base) skip_spans(&p);
         const size_t n_heads = p.seq->kv.n_kv_heads, n_parts = p.n_cells * p.n_spans;
         p.first_item = job->n_items;
         p.first_score_item = job->n_score_items;
-        p.blocks = take(base, &used, p.seq->kv.n_blocks * sizeof *p.blocks);
-        p.scored = take(base, &used, n_heads * 2 * p.n_scored * p.group * sizeof(float));
-        if (job->split) p.partials = take(base, &used, n_parts * partial_bytes(job));
-        if (job->split) p.left = take(base, &used, p.n_cells * sizeof *p.left);
+        p.scored = ag_scratch_take(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
+        if (job->split) p.partials = ag_scratch_take(&scratch, n_parts * partial_bytes(job));
+        if (job->split) p.pending = ag_scratch_take(&scratch, p.n_cells * sizeof *p.pending);
         job->n_items += job->split ? n_parts : p.n_cells;
         job->n_score_items += p.n_scored ? n_heads * p.n_spans : 0;
         if (!base) continue;
-        map_blocks(&p);
         for (size_t i = 0; job->split && i < p.n_cells; i++) {
-            atomic_init(&p.left[i], (unsigned)p.n_spans);
+            atomic_init(&p.pending[i], (unsigned)p.n_spans);
         }
-        plans[s] = p;
+        works[s] = p;
     }
-    job->plans = plans;
-    return used;
+    job->works = works;
+    return scratch.used;
 }
 
 /* Sizes of the call, and scratch for it. */
-static ag_status make_room(attention_job *job, ag_cpu_backend *cpu, const ag_attention_seq *seqs) {
+static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
+                              const ag_attention_seq *seqs) {
     for (size_t s = 0; s < job->n_seqs; s++) {
-        const seq_plan p = plan_of(job, &seqs[s]);
+        const seq_work p = work_of(job, &seqs[s]);
         const size_t queries = min_size(p.tile_rows, p.seq->n_rows) * p.group;
         if (queries > job->queries) job->queries = queries;
         job->n_cells += p.n_cells;
@@ -328,7 +364,7 @@ static ag_status reserve(ag_cpu_backend *cpu, const ag_attention_room *room, ag_
                          .n_seqs = n_seqs,
                          .queries = 1};
     for (size_t i = 0; i < n_seqs; i++) seqs[i].n_rows = n_rows;
-    return make_room(&job, cpu, seqs);
+    return size_scratch(&job, cpu, seqs);
 }
 
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room) {
@@ -339,7 +375,7 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room)
     uint32_t *n_slots = ag_malloc(room->n_kv_heads * sizeof *n_slots);
     ag_attention_seq *seqs = ag_calloc(most, sizeof *seqs);
     if (!n_slots || !seqs) {
-        st = AG_FAIL(&b->err, NOMEM, "plans of attention for %zu sequences", most);
+        st = AG_FAIL(&b->err, NOMEM, "attention scratch for %zu sequences: out of memory", most);
         goto done;
     }
     for (uint32_t h = 0; h < room->n_kv_heads; h++) n_slots[h] = room->n_slots;
@@ -360,18 +396,19 @@ done:
 }
 
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                           const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+                           const ag_attention_seq *seqs, size_t n_seqs,
+                           const ag_attention_params *params) {
     ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
     if (!n_seqs || !ag_shape_numel(&q->shape)) return AG_OK;
     attention_job job = {.cpu = cpu,
                          .out = ag_tensor_data(out),
                          .q = ag_tensor_data(q),
-                         .scale = scale,
+                         .params = params,
                          .n_heads = q->shape.dim[1],
                          .head_dim = q->shape.dim[2],
                          .n_seqs = n_seqs,
                          .queries = 1};
-    AG_TRY(make_room(&job, cpu, seqs));
+    AG_TRY(size_scratch(&job, cpu, seqs));
     lay_out(&job, seqs, cpu->scratch.shared);
     const size_t n_chunks = (size_t)ag_pool_threads(cpu->pool) * ITEMS_A_THREAD;
     const size_t grain = job.split && job.n_items > n_chunks ? job.n_items / n_chunks : 1;

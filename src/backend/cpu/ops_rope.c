@@ -14,6 +14,7 @@ typedef struct rope_job {
     const float *inv_freq;
     const uint32_t *positions;
     size_t n_heads, head_dim;
+    size_t half; /* pairs of a head that turn */
 } rope_job;
 
 /* The angle is rounded to float before its sine is taken, as the reference implementation does: at
@@ -21,10 +22,9 @@ typedef struct rope_job {
 static void fill_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;
     const rope_job *job = ctx;
-    const size_t half = job->head_dim / 2;
     for (size_t row = begin; row < end; row++) {
-        float *cos_sin = job->cos_sin + row * job->head_dim;
-        for (size_t i = 0; i < half; i++) {
+        float *cos_sin = job->cos_sin + row * 2 * job->half;
+        for (size_t i = 0; i < job->half; i++) {
             const float angle = (float)job->positions[row] * job->inv_freq[i];
             cos_sin[2 * i] = (float)cos((double)angle);
             cos_sin[2 * i + 1] = (float)sin((double)angle);
@@ -36,8 +36,8 @@ static void rotate_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;
     const rope_job *job = ctx;
     for (size_t i = begin * job->n_heads; i < end * job->n_heads; i++) {
-        const float *cos_sin = job->cos_sin + i / job->n_heads * job->head_dim;
-        job->cpu->kernels.rope(job->x + i * job->head_dim, cos_sin, job->head_dim);
+        const float *cos_sin = job->cos_sin + i / job->n_heads * 2 * job->half;
+        job->cpu->kernels.rope(job->x + i * job->head_dim, cos_sin, 2 * job->half);
     }
 }
 
@@ -49,7 +49,7 @@ static void run_rows(rope_job *job, ag_pool_fn fn, size_t n_rows, size_t row_siz
 
 /* Sets job->cos_sin; computes it unless the last call was for the same positions and angles. */
 static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows) {
-    const size_t half = job->head_dim / 2, table = n_rows * job->head_dim * sizeof(float);
+    const size_t half = job->half, table = n_rows * 2 * half * sizeof(float);
     const size_t angles = half * sizeof(float), places = n_rows * sizeof(uint32_t);
     AG_TRY(ag_cpu_need_rope(cpu, table + angles + places));
     unsigned char *known_angles = cpu->rope.memory + table, *known_places = known_angles + angles;
@@ -70,13 +70,14 @@ static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows)
 ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                       const ag_tensor *inv_freq) {
     ag_cpu_backend *cpu = (ag_cpu_backend *)(void *)b;
-    if (!ag_shape_numel(&x->shape)) return AG_OK;
+    if (!ag_shape_numel(&x->shape) || !ag_shape_numel(&inv_freq->shape)) return AG_OK;
     rope_job job = {.cpu = cpu,
                     .x = ag_tensor_data(x),
                     .inv_freq = ag_tensor_data(inv_freq),
                     .positions = positions,
                     .n_heads = x->shape.dim[x->shape.n_dims - 2],
-                    .head_dim = ag_shape_cols(&x->shape)};
+                    .head_dim = ag_shape_cols(&x->shape),
+                    .half = ag_shape_numel(&inv_freq->shape)};
     const size_t n_rows = ag_shape_rows(&x->shape) / job.n_heads;
     AG_TRY(need_cos_sin(cpu, &job, n_rows));
     run_rows(&job, rotate_rows, n_rows, job.n_heads * job.head_dim, LEAST_ELEMENTS);

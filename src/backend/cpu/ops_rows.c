@@ -9,7 +9,7 @@ typedef struct rows_job {
     float *y; /* what is written */
     const float *x, *w;
     size_t n;    /* columns */
-    float value; /* eps or factor */
+    float value; /* eps, factor or cap */
 } rows_job;
 
 static ag_cpu_backend *cpu_of(ag_backend *b) { return (ag_cpu_backend *)(void *)b; }
@@ -64,6 +64,30 @@ static void silu_mul_elements(void *ctx, size_t begin, size_t end, uint32_t thre
 ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
     rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
     run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, silu_mul_elements);
+    return AG_OK;
+}
+
+static void gelu_mul_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.gelu_mul(job->y + begin, job->x + begin, end - begin);
+}
+
+ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
+    run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, gelu_mul_elements);
+    return AG_OK;
+}
+
+static void softcap_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.softcap(job->y + begin, job->value, end - begin);
+}
+
+ag_status ag_cpu_softcap(ag_backend *b, ag_tensor *x, float cap) {
+    rows_job job = {.cpu = cpu_of(b), .y = ag_tensor_data(x), .value = cap};
+    run_rows(&job, ag_shape_numel(&x->shape), 1, CHUNK_EXPONENTIALS, softcap_elements);
     return AG_OK;
 }
 

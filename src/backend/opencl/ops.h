@@ -79,7 +79,8 @@ ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, s
 
 /* ops_attention.c */
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                          const ag_attention_seq *seqs, size_t n_seqs, float scale);
+                          const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_attention_params *params);
 bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */

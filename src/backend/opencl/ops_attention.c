@@ -106,7 +106,7 @@ static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, s
     ag_cl_arg_u32(l, (uint32_t)w->group);
     ag_cl_arg_u32(l, (uint32_t)w->dim);
     ag_cl_arg_u32(l, (uint32_t)n_rows);
-    ag_cl_arg_staged(l, w->seq->positions + row, n_rows * sizeof *w->seq->positions);
+    ag_cl_arg_staged(l, w->seq->visible_until + row, n_rows * sizeof *w->seq->visible_until);
     ag_cl_arg_u32(l, (uint32_t)kv->k_type);
 }
 
@@ -237,11 +237,27 @@ bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim) {
     return cl->gpu_attention && head_dim <= MOST_DIM;
 }
 
+/* Whether the kernels know all that a call asks for. */
+static ag_status check_covered(ag_cl_backend *cl, const ag_attention_seq *seqs, size_t n_seqs,
+                               const ag_attention_params *params, bool *covered) {
+    *covered = params->softcap == 0;
+    for (size_t i = 0; i < n_seqs; i++) *covered &= !seqs[i].visible_from;
+    for (size_t i = 0; i < n_seqs && !*covered; i++) {
+        if (!seqs[i].held_scores) continue;
+        return AG_FAIL(&cl->base.err, UNSUPPORTED,
+                       "attention weights of a window or with a softcap are not added up here");
+    }
+    return AG_OK;
+}
+
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
-                          const ag_attention_seq *seqs, size_t n_seqs, float scale) {
+                          const ag_attention_seq *seqs, size_t n_seqs,
+                          const ag_attention_params *params) {
     ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->gpu_attention || q->shape.dim[2] > MOST_DIM) {
-        return ag_compose_attention(b, out, q, seqs, n_seqs, scale);
+    bool covered;
+    AG_TRY(check_covered(cl, seqs, n_seqs, params, &covered));
+    if (!cl->gpu_attention || q->shape.dim[2] > MOST_DIM || !covered) {
+        return ag_compose_attention(b, out, q, seqs, n_seqs, params);
     }
     for (size_t i = 0; i < n_seqs; i++) {
         work w = {.cl = cl,
@@ -249,7 +265,7 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                   .kv = &seqs[i].kv,
                   .out = out,
                   .q = q,
-                  .scale = scale,
+                  .scale = params->scale,
                   .heads = q->shape.dim[1],
                   .group = q->shape.dim[1] / seqs[i].kv.n_kv_heads,
                   .dim = q->shape.dim[2]};

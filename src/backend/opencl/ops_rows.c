@@ -107,7 +107,8 @@ ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v) {
 static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_t *positions,
                         const ag_tensor *inv_freq) {
     const size_t heads = x->shape.dim[1], more = k ? k->shape.dim[1] : 0;
-    const size_t half = x->shape.dim[2] / 2, n = x->shape.dim[0], pairs = (heads + more) * half;
+    const size_t dim = x->shape.dim[2], half = ag_shape_numel(&inv_freq->shape);
+    const size_t n = x->shape.dim[0], pairs = (heads + more) * half;
     if (!n || !pairs) return AG_OK;
     ag_cl_launch l;
     AG_TRY(begin(&l, b, "rope"));
@@ -118,6 +119,7 @@ static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_
     ag_cl_arg_u32(&l, (uint32_t)heads);
     ag_cl_arg_u32(&l, (uint32_t)more);
     ag_cl_arg_u32(&l, (uint32_t)half);
+    ag_cl_arg_u32(&l, (uint32_t)dim);
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), n}, (size_t[]){WG, 1});
 }
 

@@ -11,8 +11,12 @@
 
 #include "backend/cpu/kv_head.h"
 #include "backend/cpu/simd/cache_rows.h"
+#include "backend/cpu/simd/tanh.h"
+#include "core/scratch.h"
 
 #include <math.h>
+
+#define LOG2_E 0x1.715476p+0f
 
 typedef uint16_t bf16;
 
@@ -30,40 +34,37 @@ enum {
 typedef struct workspace {
     const ag_cpu_queries *in;
     const ag_cpu_kv_head *kv;
-    size_t n_queries, d, n_slots;
-    bf16 *keys;     /* [n_slots / 16][d / 32] tiles of [16 slots][32] */
-    bf16 *values;   /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
-    bf16 *queries;  /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
-    uint32_t *seen; /* [queries] slots of the span; behind the last query its own */
-    float *scores;  /* [UNIT][SPAN][16 queries] */
-    bf16 *weights;  /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
-    float *sums;    /* one tile */
-    float *room;    /* [STEP][d] */
+    size_t n_queries, d;
+    kv_range slots;  /* of the span, that a query sees */
+    bf16 *keys;      /* [SPAN / 16][d / 32] tiles of [16 slots][32] */
+    bf16 *values;    /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
+    bf16 *queries;   /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
+    uint32_t *first; /* [queries] visible slots of the span; behind the last query its own */
+    uint32_t *end;
+    float *scores;    /* [UNIT][SPAN][16 queries] */
+    bf16 *weights;    /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
+    float *sums;      /* one tile */
+    float *converted; /* [STEP][d] rows of the cache as floats */
 } workspace;
 
 static size_t tiles_of(size_t n) { return (n + 15) / 16; }
 
 static size_t units_of(size_t n_queries) { return (tiles_of(n_queries) + UNIT - 1) / UNIT; }
 
-/* Takes parts from scratch; NULL: only counts. */
-static void *take(unsigned char *scratch, size_t *used, size_t bytes) {
-    void *p = scratch ? scratch + *used : NULL;
-    *used += (bytes + 63) / 64 * 64;
-    return p;
-}
-
-static size_t lay_out(workspace *ws, size_t d, size_t n_queries, unsigned char *scratch) {
+/* The parts of ws; returns their bytes. */
+static size_t lay_out(workspace *ws, size_t d, size_t n_queries, void *scratch) {
     const size_t padded = units_of(n_queries) * UNIT * 16;
-    size_t used = 0;
-    ws->keys = take(scratch, &used, SPAN * d * sizeof(bf16));
-    ws->values = take(scratch, &used, SPAN * d * sizeof(bf16));
-    ws->queries = take(scratch, &used, padded * d * sizeof(bf16));
-    ws->seen = take(scratch, &used, padded * sizeof(uint32_t));
-    ws->scores = take(scratch, &used, UNIT * SPAN * 16 * sizeof(float));
-    ws->weights = take(scratch, &used, UNIT * SPAN * 16 * sizeof(bf16));
-    ws->sums = take(scratch, &used, SUMS * sizeof(float));
-    ws->room = take(scratch, &used, STEP * d * sizeof(float));
-    return used;
+    ag_scratch s = {.base = scratch};
+    ws->keys = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
+    ws->values = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
+    ws->queries = ag_scratch_take(&s, padded * d * sizeof(bf16));
+    ws->first = ag_scratch_take(&s, padded * sizeof(uint32_t));
+    ws->end = ag_scratch_take(&s, padded * sizeof(uint32_t));
+    ws->scores = ag_scratch_take(&s, UNIT * SPAN * 16 * sizeof(float));
+    ws->weights = ag_scratch_take(&s, UNIT * SPAN * 16 * sizeof(bf16));
+    ws->sums = ag_scratch_take(&s, SUMS * sizeof(float));
+    ws->converted = ag_scratch_take(&s, STEP * d * sizeof(float));
+    return s.used;
 }
 
 size_t ag_attention_scratch_bytes__amx(uint32_t head_dim, uint32_t n_queries) {
@@ -99,7 +100,7 @@ static bool is_finite(vec all) { return !_mm512_cmp_ps_mask(all, all, _CMP_UNORD
 static vec pack_queries(const workspace *ws) {
     const size_t d = ws->d, group = ws->in->group;
     /* Scores come out in units of ln 2: 2^x is shorter than e^x. */
-    const vec scale = v_set(ws->in->scale * 0x1.715476p+0f);
+    const vec scale = v_set(ws->in->params.scale * LOG2_E);
     vec all = v_zero();
     for (size_t first = 0; first < units_of(ws->n_queries) * UNIT * 16; first += 16) {
         for (size_t i = 0; i < d; i += STEP) {
@@ -121,13 +122,18 @@ static vec pack_queries(const workspace *ws) {
     return all;
 }
 
-/* The rows of one step; those past the last are zeros. */
-static const float *rows_of(const workspace *ws, uint32_t slot, size_t offset,
-                            const cache_rows *type, size_t n) {
-    const unsigned char *block = ws->kv->blocks[slot / AG_KV_BLOCK] + offset;
-    const float *rows = load_rows(ws->room, block + slot % AG_KV_BLOCK * type->row_bytes, n, type);
-    memset(ws->room + n * ws->d, 0, (STEP - n) * ws->d * sizeof *ws->room);
-    return rows;
+/* The rows of the step from slot s of the span on; those that no query sees are zeros. F32 is not
+ * among the types: rows are converted, and do not stay where they lie. */
+static const float *rows_of(const workspace *ws, uint32_t slot0, uint32_t s, size_t offset,
+                            const cache_rows *type) {
+    const uint32_t begin = s > ws->slots.first ? s : ws->slots.first, slot = slot0 + begin;
+    const uint32_t end = s + STEP < ws->slots.end ? s + STEP : ws->slots.end;
+    const unsigned char *row = ws->kv->blocks[slot / AG_KV_BLOCK] + offset;
+    memset(ws->converted, 0, (begin - s) * ws->d * sizeof *ws->converted);
+    (void)load_rows(ws->converted + (begin - s) * ws->d, row + slot % AG_KV_BLOCK * type->row_bytes,
+                    end - begin, type);
+    memset(ws->converted + (end - s) * ws->d, 0, (s + STEP - end) * ws->d * sizeof *ws->converted);
+    return ws->converted;
 }
 
 static vec pack_keys(const workspace *ws, size_t s, const float *rows) {
@@ -164,33 +170,34 @@ static vec pack_slots(const workspace *ws, uint32_t slot0) {
     const cache_rows keys = cache_rows_of(ws->kv->k_type, ws->d);
     const cache_rows values = cache_rows_of(ws->kv->v_type, ws->d);
     vec all = v_zero();
-    for (uint32_t s = 0; s < ws->n_slots; s += STEP) {
-        const size_t n = ws->n_slots - s < STEP ? ws->n_slots - s : STEP;
-        const float *rows = rows_of(ws, slot0 + s, ws->kv->k_offset, &keys, n);
+    for (uint32_t s = ws->slots.first / STEP * STEP; s < ws->slots.end; s += STEP) {
+        const float *rows = rows_of(ws, slot0, s, ws->kv->k_offset, &keys);
         all = v_add(all, pack_keys(ws, s, rows));
-        rows = rows_of(ws, slot0 + s, ws->kv->v_offset, &values, n);
+        rows = rows_of(ws, slot0, s, ws->kv->v_offset, &values);
         all = v_add(all, pack_values(ws, s, rows));
     }
     return all;
 }
 
-/* How far each query sees into the span. */
-static void look(workspace *ws, uint32_t slot0) {
-    uint32_t seen = 0;
+/* The slots of the span that each query sees. */
+static void find_visible(workspace *ws, uint32_t slot0) {
+    uint32_t first = 0, end = 0;
     for (size_t m = 0; m < units_of(ws->n_queries) * UNIT * 16; m++) {
         if (m < ws->n_queries && m % ws->in->group == 0) {
-            const uint32_t position = ws->in->positions[m / ws->in->group];
-            seen = 0;
+            first = end = 0;
             for (uint32_t b = slot0 / AG_KV_BLOCK; b < (slot0 + SPAN) / AG_KV_BLOCK; b++) {
                 const uint32_t n = kv_head_slots(ws->kv, b, ws->kv->n_slots);
-                const uint32_t some = n ? kv_head_seen(ws->kv, b, n, position) : 0;
-                seen += some;
-                if (some < AG_KV_BLOCK) break; /* later slots have later positions */
+                if (!n) break;
+                const kv_range here = kv_head_visible(ws->kv, b, n, ws->in, m / ws->in->group);
+                first += here.first;
+                end += here.end;
+                if (here.end < AG_KV_BLOCK) break; /* later slots have later positions */
             }
         }
-        ws->seen[m] = seen;
+        ws->first[m] = first;
+        ws->end[m] = end;
     }
-    ws->n_slots = seen;
+    ws->slots = (kv_range){ws->first[0], end}; /* ranges do not descend */
 }
 
 /* ---- scores ---- */
@@ -219,11 +226,11 @@ INLINE void multiply_2x2(const bf16 *a, size_t a_apart, const bf16 *b, size_t b_
     }
 }
 
-/* The first n slots against one unit of queries. */
-static void score_unit(const workspace *ws, size_t unit, size_t n) {
+/* Some slots, in whole steps, against one unit of queries. */
+static void score_unit(const workspace *ws, size_t unit, kv_range slots) {
     const size_t d = ws->d;
     const bf16 *queries = ws->queries + unit * UNIT * 16 * d;
-    for (size_t s = 0; s < n; s += STEP) {
+    for (size_t s = slots.first; s < slots.end; s += STEP) {
         float *scores = ws->scores + s * 16, *other = scores + SPAN * 16;
         multiply_2x2(ws->keys + s * d, 16 * d, queries, 16 * d, d / STEP);
         TILE_STORE(scores, 64, 0);
@@ -246,49 +253,66 @@ INLINE vec power_of_2(vec x) {
     return _mm512_scalef_ps(p, n);
 }
 
-/* Lanes that see slot s. */
-INLINE __mmask16 sees(__m512i seen, size_t s) {
-    return _mm512_cmpgt_epi32_mask(seen, _mm512_set1_epi32((int)s));
+/* What 16 queries see: of slots from `shared` to `full` they see all. */
+typedef struct visible {
+    __m512i first, end;
+    uint32_t shared, full;
+} visible;
+
+static visible visible_to(const workspace *ws, size_t query) {
+    const uint32_t *first = ws->first + query, *end = ws->end + query;
+    visible all = {_mm512_load_si512(first), _mm512_load_si512(end), first[15], end[0]};
+    all.shared = (all.shared + 1) / 2 * 2; /* slots go in pairs */
+    return all;
 }
 
-/* Of each lane, over the slots it sees, of which the first `full` are seen by all. */
-static vec largest(const float *scores, __m512i seen, size_t full, size_t n) {
+/* Lanes that see slot s. */
+INLINE __mmask16 sees(const visible *v, size_t s) {
+    const __m512i slot = _mm512_set1_epi32((int)s);
+    return _mm512_cmpgt_epi32_mask(v->end, slot) & _mm512_cmple_epi32_mask(v->first, slot);
+}
+
+/* Of each lane, over the slots it sees. */
+static vec largest(const float *scores, const visible *v, kv_range slots) {
     vec max[4];
     for (int i = 0; i < 4; i++) max[i] = v_set(-INFINITY);
-    size_t s = 0;
-    for (; s + 4 <= full; s += 4) {
-        for (size_t i = 0; i < 4; i++) max[i] = v_max(v_load(scores + (s + i) * 16), max[i]);
-    }
-    for (; s < n; s++) {
-        max[0] = _mm512_mask_max_ps(max[0], sees(seen, s), v_load(scores + s * 16), max[0]);
+    for (size_t s = slots.first; s < slots.end; s++) {
+        for (; s >= v->shared && s + 4 <= v->full; s += 4) {
+            for (size_t i = 0; i < 4; i++) max[i] = v_max(v_load(scores + (s + i) * 16), max[i]);
+        }
+        if (s == slots.end) break;
+        max[0] = _mm512_mask_max_ps(max[0], sees(v, s), v_load(scores + s * 16), max[0]);
     }
     return v_max(v_max(max[0], max[1]), v_max(max[2], max[3]));
 }
 
-/* Scores of tile t of the unit become weights for n slots, a multiple of STEP; max and sum of each
+/* Scores are in units of ln 2, and so is the cap. */
+static void cap_scores(const workspace *ws, float *scores, kv_range slots) {
+    const vec cap = v_set(ws->in->params.softcap * LOG2_E);
+    if (ws->in->params.softcap == 0) return;
+    for (size_t s = slots.first; s < slots.end; s++) {
+        v_store(scores + s * 16, v_mul(v_tanh(v_div(v_load(scores + s * 16), cap)), cap));
+    }
+}
+
+/* Scores of tile t of the unit become weights for some slots, in whole steps; max and sum of each
  * lane are written. */
-static void weigh(const workspace *ws, size_t unit, size_t t, size_t n, float *max, float *sum) {
-    const uint32_t *each = ws->seen + (unit * UNIT + t) * 16;
-    const __m512i seen = _mm512_load_si512(each);
-    const size_t full = each[0], most = each[15]; /* positions ascend */
-    const float *scores = ws->scores + t * SPAN * 16;
+static void softmax_span(const workspace *ws, size_t unit, size_t t, kv_range slots, float *max,
+                         float *sum) {
+    const visible v = visible_to(ws, (unit * UNIT + t) * 16);
+    float *scores = ws->scores + t * SPAN * 16;
     bf16 *weights = ws->weights + t * SPAN * 16;
-    const vec top = largest(scores, seen, full, most);
+    cap_scores(ws, scores, slots);
+    const vec top = largest(scores, &v, slots);
     const vec base = v_if_less(v_set(-INFINITY), top, top, v_zero());
     vec sums[2] = {v_zero(), v_zero()};
-    size_t s = 0;
-    for (; s + 2 <= full; s += 2) {
-        const vec a = power_of_2(v_sub(v_load(scores + s * 16), base));
-        const vec b = power_of_2(v_sub(v_load(scores + (s + 1) * 16), base));
-        sums[0] = v_add(sums[0], a);
-        sums[1] = v_add(sums[1], b);
-        _mm512_store_si512(weights + s * 16, pair_of(a, b));
-    }
-    for (; s < n; s += 2) {
-        const vec a =
-            _mm512_maskz_mov_ps(sees(seen, s), power_of_2(v_sub(v_load(scores + s * 16), base)));
-        const vec b = _mm512_maskz_mov_ps(sees(seen, s + 1),
-                                          power_of_2(v_sub(v_load(scores + (s + 1) * 16), base)));
+    for (size_t s = slots.first; s < slots.end; s += 2) {
+        vec a = power_of_2(v_sub(v_load(scores + s * 16), base));
+        vec b = power_of_2(v_sub(v_load(scores + (s + 1) * 16), base));
+        if (s < v.shared || s + 2 > v.full) {
+            a = _mm512_maskz_mov_ps(sees(&v, s), a);
+            b = _mm512_maskz_mov_ps(sees(&v, s + 1), b);
+        }
         sums[0] = v_add(sums[0], a);
         sums[1] = v_add(sums[1], b);
         _mm512_store_si512(weights + s * 16, pair_of(a, b));
@@ -309,11 +333,13 @@ static void store_values(const workspace *ws, float *out, size_t tile, size_t i)
     }
 }
 
-/* Weights of the first n slots times their values, for one unit of queries. */
-static void add_values(const workspace *ws, float *out, size_t unit, size_t n) {
+/* Weights of some slots, in whole steps, times their values, for one unit of queries. */
+static void add_values(const workspace *ws, float *out, size_t unit, kv_range slots) {
     const size_t apart = SPAN / STEP * TILE, tile = unit * UNIT;
+    const size_t begin = slots.first / STEP * TILE, n_steps = (slots.end - slots.first) / STEP;
     for (size_t i = 0; i < ws->d; i += 2 * 16) {
-        multiply_2x2(ws->values + i / 16 * apart, apart, ws->weights, SPAN * 16, n / STEP);
+        multiply_2x2(ws->values + i / 16 * apart + begin, apart, ws->weights + begin, SPAN * 16,
+                     n_steps);
         TILE_STORE(ws->sums, 64, 0);
         store_values(ws, out, tile, i);
         TILE_STORE(ws->sums, 64, 1);
@@ -329,17 +355,18 @@ static void add_values(const workspace *ws, float *out, size_t unit, size_t n) {
 
 static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t unit) {
     const size_t first = unit * UNIT * 16;
-    const size_t n = (ws->seen[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP;
-    score_unit(ws, unit, n);
+    const kv_range slots = {ws->first[first] / STEP * STEP,
+                            (ws->end[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP};
+    score_unit(ws, unit, slots);
     for (size_t t = 0; t < UNIT; t++) {
         float max[16], sum[16];
-        weigh(ws, unit, t, n, max, sum);
+        softmax_span(ws, unit, t, slots, max, sum);
         for (size_t j = 0; j < 16 && first + t * 16 + j < ws->n_queries; j++) {
             out->max[first + t * 16 + j] = max[j];
             out->sum[first + t * 16 + j] = sum[j];
         }
     }
-    add_values(ws, out->values, unit, n);
+    add_values(ws, out->values, unit, slots);
 }
 
 /* F32 is exact, and stays so. */
@@ -354,9 +381,10 @@ void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
     ws.n_queries = (size_t)queries->n_rows * queries->group;
     if (fits(queries, kv)) {
         lay_out(&ws, ws.d, ws.n_queries, scratch);
-        look(&ws, slot0);
+        find_visible(&ws, slot0);
         /* An infinity that a query does not see would be multiplied with 0. */
-        if (ws.n_slots && is_finite(v_add(pack_queries(&ws), pack_slots(&ws, slot0)))) {
+        if (ws.slots.first < ws.slots.end &&
+            is_finite(v_add(pack_queries(&ws), pack_slots(&ws, slot0)))) {
             tiles_configure(&config);
             for (size_t u = 0; u < units_of(ws.n_queries); u++) attend_unit(&ws, out, u);
             tiles_release();

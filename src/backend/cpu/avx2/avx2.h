@@ -24,8 +24,10 @@ size_t ag_quantize_q4_0__avx2(void *dst, const float *src, size_t n);
 
 void ag_rms_norm__avx2(float *y, const float *x, const float *w, size_t n, float eps);
 void ag_softmax__avx2(float *x, size_t n);
-void ag_rope__avx2(float *x, const float *cos_sin, size_t head_dim);
+void ag_rope__avx2(float *x, const float *cos_sin, size_t n);
 void ag_silu_mul__avx2(float *a, const float *b, size_t n);
+void ag_gelu_mul__avx2(float *a, const float *b, size_t n);
+void ag_softcap__avx2(float *x, float cap, size_t n);
 void ag_attention__avx2(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                         const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);
 void ag_attention_merge__avx2(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,

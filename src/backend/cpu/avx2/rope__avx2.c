@@ -8,8 +8,8 @@ static __m256 every_other(__m256 p, __m256 q, int odd) {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xd8));
 }
 
-void ag_rope__avx2(float *x, const float *cos_sin, size_t head_dim) {
-    const size_t half = head_dim / 2;
+void ag_rope__avx2(float *x, const float *cos_sin, size_t n) {
+    const size_t half = n / 2;
     for (size_t i = 0; i < half; i += 8) {
         const size_t left = half - i;
         const __m256i lanes = first_lanes(left);

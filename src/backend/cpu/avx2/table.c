@@ -47,6 +47,8 @@ void ag_cpu_kernels_avx2(ag_cpu_kernels *t) {
     t->softmax = ag_softmax__avx2;
     t->rope = ag_rope__avx2;
     t->silu_mul = ag_silu_mul__avx2;
+    t->gelu_mul = ag_gelu_mul__avx2;
+    t->softcap = ag_softcap__avx2;
     t->attention = ag_attention__avx2;
     t->attention_merge = ag_attention_merge__avx2;
     t->attention_scores = ag_attention_scores__avx2;

@@ -3,8 +3,8 @@
 
 #include <immintrin.h>
 
-void ag_rope__avx512(float *x, const float *cos_sin, size_t head_dim) {
-    const size_t half = head_dim / 2;
+void ag_rope__avx512(float *x, const float *cos_sin, size_t n) {
+    const size_t half = n / 2;
     const __m512i even =
         _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));

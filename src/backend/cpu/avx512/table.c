@@ -47,6 +47,8 @@ void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->softmax = ag_softmax__avx512;
     t->rope = ag_rope__avx512;
     t->silu_mul = ag_silu_mul__avx512;
+    t->gelu_mul = ag_gelu_mul__avx512;
+    t->softcap = ag_softcap__avx512;
     t->attention = ag_attention__avx512;
     t->attention_merge = ag_attention_merge__avx512;
     t->attention_scores = ag_attention_scores__avx512;

@@ -34,14 +34,19 @@ static work work_in(void *scratch, size_t head_dim, size_t group) {
     return w;
 }
 
-static uint32_t slots_seen(const ag_cpu_kv_head *kv, uint32_t slot0, uint32_t position) {
+/* The slots of the span, counted from its first one, that a row sees. */
+static kv_range find_visible(const ag_cpu_queries *queries, size_t row, const ag_cpu_kv_head *kv,
+                             uint32_t slot0) {
     const uint32_t block0 = slot0 / AG_KV_BLOCK;
-    uint32_t seen = 0;
+    kv_range all = {0, 0};
     for (uint32_t b = block0; b < block0 + SPAN_BLOCKS; b++) {
         const uint32_t n = kv_head_slots(kv, b, kv->n_slots);
-        seen += n ? kv_head_seen(kv, b, n, position) : 0;
+        if (!n) break;
+        const kv_range here = kv_head_visible(kv, b, n, queries, row);
+        all.first += here.first;
+        all.end += here.end;
     }
-    return seen;
+    return all;
 }
 
 static void load_row(const work *w, const ag_cpu_kv_head *kv, uint32_t slot, ag_dtype type,
@@ -52,17 +57,19 @@ static void load_row(const work *w, const ag_cpu_kv_head *kv, uint32_t slot, ag_
     for (uint32_t i = 0; i < kv->head_dim; i++) w->row[i] = w->floats[i];
 }
 
-/* Scores of one row's group into weights. */
-static void weigh(const work *w, const ag_cpu_queries *queries, size_t row,
-                  const ag_cpu_kv_head *kv, uint32_t slot0, uint32_t n) {
+static double capped(double score, double cap) { return cap > 0 ? cap * tanh(score / cap) : score; }
+
+/* Scores of one row's group, for n slots from slot0 on, into weights. */
+static void score_keys(const work *w, const ag_cpu_queries *queries, size_t row,
+                       const ag_cpu_kv_head *kv, uint32_t slot0, uint32_t n) {
     const size_t d = kv->head_dim;
     const float *q = queries->q + row * queries->row_stride;
     for (size_t i = 0; i < queries->group * d; i++) w->q[i] = q[i];
     for (uint32_t s = 0; s < n; s++) {
         load_row(w, kv, slot0 + s, kv->k_type, kv->k_offset);
         for (size_t g = 0; g < queries->group; g++) {
-            const double score = dot(w->q + g * d, w->row, d) * queries->scale;
-            w->weights[g * AG_ATTENTION_SPAN + s] = score;
+            const double score = dot(w->q + g * d, w->row, d) * queries->params.scale;
+            w->weights[g * AG_ATTENTION_SPAN + s] = capped(score, queries->params.softcap);
         }
     }
 }
@@ -102,14 +109,15 @@ void ag_attention__common(const ag_cpu_partial *out, const ag_cpu_queries *queri
     const work w = work_in(scratch, kv->head_dim, group);
     for (size_t row = 0; row < queries->n_rows; row++) {
         const size_t first = row * group;
-        const uint32_t n = slots_seen(kv, slot0, queries->positions[row]);
-        weigh(&w, queries, row, kv, slot0, n);
+        const kv_range visible = find_visible(queries, row, kv, slot0);
+        const uint32_t n = visible.end - visible.first;
+        score_keys(&w, queries, row, kv, slot0 + visible.first, n);
         for (size_t g = 0; g < group; g++) {
             exponentials(w.weights + g * AG_ATTENTION_SPAN, n, &out->max[first + g],
                          &out->sum[first + g]);
         }
         float *values = out->values + first * ag_cpu_value_stride(kv->head_dim);
-        sum_values(&w, values, kv, group, slot0, n);
+        sum_values(&w, values, kv, group, slot0 + visible.first, n);
     }
 }
 
@@ -133,8 +141,9 @@ void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
     const size_t group = queries->group;
     const work w = work_in(scratch, kv->head_dim, group);
     for (size_t row = 0; row < queries->n_rows; row++, max += group, sum += group) {
-        const uint32_t n = slots_seen(kv, slot0, queries->positions[row]);
-        weigh(&w, queries, row, kv, slot0, n);
+        const kv_range visible = find_visible(queries, row, kv, slot0);
+        const uint32_t n = visible.end - visible.first;
+        score_keys(&w, queries, row, kv, slot0 + visible.first, n);
         for (uint32_t s = 0; s < n; s++) {
             double mean = 0;
             for (size_t g = 0; g < group; g++) {
@@ -142,7 +151,7 @@ void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
                 const double e = exp(w.weights[g * AG_ATTENTION_SPAN + s] - base);
                 mean += sum[g] == 0 ? 0 : e / sum[g];
             }
-            scores[slot0 + s] += (float)(mean / (double)group);
+            scores[slot0 + visible.first + s] += (float)(mean / (double)group);
         }
     }
 }

@@ -17,8 +17,10 @@ void ag_vecmat__common(float *y, const float *a, const float *b, size_t b_stride
                        size_t n);
 void ag_rms_norm__common(float *y, const float *x, const float *w, size_t n, float eps);
 void ag_softmax__common(float *x, size_t n);
-void ag_rope__common(float *x, const float *cos_sin, size_t head_dim);
+void ag_rope__common(float *x, const float *cos_sin, size_t n);
 void ag_silu_mul__common(float *a, const float *b, size_t n);
+void ag_gelu_mul__common(float *a, const float *b, size_t n);
+void ag_softcap__common(float *x, float cap, size_t n);
 void ag_add__common(float *x, const float *y, size_t n);
 void ag_scale__common(float *x, float v, size_t n);
 void ag_attention__common(const ag_cpu_partial *out, const ag_cpu_queries *queries,

@@ -14,6 +14,8 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->softmax = ag_softmax__common;
     t->rope = ag_rope__common;
     t->silu_mul = ag_silu_mul__common;
+    t->gelu_mul = ag_gelu_mul__common;
+    t->softcap = ag_softcap__common;
     t->add = ag_add__common;
     t->scale = ag_scale__common;
     t->attention = ag_attention__common;

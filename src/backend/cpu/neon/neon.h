@@ -45,8 +45,10 @@ void ag_matmul_bf16__neon(float *y, size_t y_stride, const void *packed, size_t 
 
 void ag_rms_norm__neon(float *y, const float *x, const float *w, size_t n, float eps);
 void ag_softmax__neon(float *x, size_t n);
-void ag_rope__neon(float *x, const float *cos_sin, size_t head_dim);
+void ag_rope__neon(float *x, const float *cos_sin, size_t n);
 void ag_silu_mul__neon(float *a, const float *b, size_t n);
+void ag_gelu_mul__neon(float *a, const float *b, size_t n);
+void ag_softcap__neon(float *x, float cap, size_t n);
 
 void ag_attention__neon(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                         const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch);

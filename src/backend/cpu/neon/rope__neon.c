@@ -10,8 +10,8 @@ static float32x4x2_t load_pairs(const float *p, size_t n) {
     return vld2q_f32(pairs);
 }
 
-void ag_rope__neon(float *x, const float *cos_sin, size_t head_dim) {
-    const size_t half = head_dim / 2;
+void ag_rope__neon(float *x, const float *cos_sin, size_t n) {
+    const size_t half = n / 2;
     for (size_t i = 0; i < half; i += 4) {
         const float32x4x2_t turn = load_pairs(cos_sin + 2 * i, half - i);
         const float32x4_t c = turn.val[0], s = turn.val[1];

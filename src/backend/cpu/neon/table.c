@@ -46,6 +46,8 @@ void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
     t->softmax = ag_softmax__neon;
     t->rope = ag_rope__neon;
     t->silu_mul = ag_silu_mul__neon;
+    t->gelu_mul = ag_gelu_mul__neon;
+    t->softcap = ag_softcap__neon;
     t->attention = ag_attention__neon;
     t->attention_merge = ag_attention_merge__neon;
     t->attention_scores = ag_attention_scores__neon;

@@ -93,14 +93,14 @@ silu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulo
     *p = v / (1.0f + exp(-v)) * CONST_FLOATS(b, b_at)[i];
 }
 
-/* Rotates the pairs (i, i + half) of every head of x [rows, heads, 2 * half] and of those of k [rows,
- * more, 2 * half] by positions[row] * inv_freq[i]; the angle is rounded to float before its sine is
+/* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and of those of k [rows,
+ * more, dim] by positions[row] * inv_freq[i]; the angle is rounded to float before its sine is
  * taken, as in the reference. A work-item for each pair: dimension 0 the pairs of all heads of a row
  * of x, then of k; 1 the rows. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global const uchar *positions,
      ulong positions_at, __global const uchar *inv_freq, ulong inv_freq_at, uint heads, uint more,
-     uint half_dim) {
+     uint half_dim, uint dim) {
     const uint pair = get_global_id(0), row = get_global_id(1);
     if (pair >= (heads + more) * half_dim) return;
     const uint head = pair / half_dim, i = pair % half_dim;
@@ -108,8 +108,8 @@ rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global cons
     const float angle = (float)position * CONST_FLOATS(inv_freq, inv_freq_at)[i];
     float c;
     const float s = sincos(angle, &c);
-    __global float *p = head < heads ? FLOATS(x, x_at) + ((ulong)row * heads + head) * 2 * half_dim
-                                     : FLOATS(k, k_at) + ((ulong)row * more + head - heads) * 2 * half_dim;
+    __global float *p = head < heads ? FLOATS(x, x_at) + ((ulong)row * heads + head) * dim
+                                     : FLOATS(k, k_at) + ((ulong)row * more + head - heads) * dim;
     p += i;
     const float a = p[0], b = p[half_dim];
     p[0] = a * c - b * s;

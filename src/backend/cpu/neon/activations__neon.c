@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/neon/neon.h"
+#include "backend/cpu/neon/vec.h"
+
+#include "backend/cpu/simd/activations.h"
+
+void ag_silu_mul__neon(float *a, const float *b, size_t n) { silu_mul(a, b, n); }
+
+void ag_gelu_mul__neon(float *a, const float *b, size_t n) { gelu_mul(a, b, n); }
+
+void ag_softcap__neon(float *x, float cap, size_t n) { softcap(x, cap, n); }

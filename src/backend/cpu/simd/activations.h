@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on every value by itself, for whoever has included a vec.h. Values that do not fill a
+ * vector take the same arithmetic. */
+#ifndef AG_BACKEND_CPU_SIMD_ACTIVATIONS_H
+#define AG_BACKEND_CPU_SIMD_ACTIVATIONS_H
+
+#include "backend/cpu/simd/tanh.h"
+
+#include <string.h>
+
+/* a * sigmoid(u). With t = exp(-|u|) the sigmoid is 1 / (1 + t), or t / (1 + t) where u is
+ * negative: no overflow, and no digits lost far from 0. */
+INLINE vec times_sigmoid(vec a, vec u) {
+    const vec one = v_set(1.0f), t = v_exp(v_sub(v_zero(), v_abs(u)));
+    const vec top = v_if_less(u, v_zero(), t, one);
+    return v_mul(a, v_div(top, v_add(one, t)));
+}
+
+INLINE vec silu(vec a) { return times_sigmoid(a, a); }
+
+/* (1 + tanh(u)) / 2 is sigmoid(2 u), here with u = sqrt(2 / pi) * (a + 0.044715 a^3). */
+INLINE vec gelu(vec a) {
+    const vec factor = v_fma(v_mul(a, a), v_set(0.0713548163f), v_set(1.59576912f));
+    return times_sigmoid(a, v_mul(a, factor));
+}
+
+/* Values i and on of x, of which there are n. */
+INLINE vec load_some(const float *x, size_t i, size_t n) {
+    if (n - i >= LANES) return v_load(x + i);
+    float lanes[LANES] = {0};
+    memcpy(lanes, x + i, (n - i) * sizeof *x);
+    return v_load(lanes);
+}
+
+INLINE void store_some(float *x, size_t i, size_t n, vec v) {
+    if (n - i >= LANES) {
+        v_store(x + i, v);
+        return;
+    }
+    float lanes[LANES];
+    v_store(lanes, v);
+    memcpy(x + i, lanes, (n - i) * sizeof *x);
+}
+
+static inline void silu_mul(float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        store_some(a, i, n, v_mul(silu(load_some(a, i, n)), load_some(b, i, n)));
+    }
+}
+
+static inline void gelu_mul(float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        store_some(a, i, n, v_mul(gelu(load_some(a, i, n)), load_some(b, i, n)));
+    }
+}
+
+static inline void softcap(float *x, float cap, size_t n) {
+    const vec most = v_set(cap);
+    for (size_t i = 0; i < n; i += LANES) {
+        store_some(x, i, n, v_mul(v_tanh(v_div(load_some(x, i, n), most)), most));
+    }
+}
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of values, weighted, for all queries of a tile over slots of one block: a vector runs along
+ * the head, one sum per query, slot after slot. Scales of quantised values go into the weights. */
+#ifndef AG_BACKEND_CPU_SIMD_ATTENTION_VALUES_H
+#define AG_BACKEND_CPU_SIMD_ATTENTION_VALUES_H
+
+#include "backend/cpu/simd/attention_tile.h"
+
+typedef struct value_step {
+    const unsigned char *rows; /* of slot s0 on, row_bytes apart */
+    size_t row_bytes;
+    uint32_t s0, n;    /* slots of the block */
+    size_t first, end; /* values of the head */
+    ahead next;
+} value_step;
+
+/* Floats from a vector of queries to the next, where weights have scales: [n_vecs][COLUMN_BLOCKS]
+ * [AG_KV_BLOCK / 4][LANES]. */
+enum { SCALED_STRIDE = COLUMN_BLOCKS * SCORE_STRIDE };
+
+/* From the first of four, two or one queries that share vectors to number r. */
+INLINE size_t query_apart(const bool scaled, int r) {
+    return (size_t)(r / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + r % QUADS * 4);
+}
+
+/* acc += the weights of R queries for a slot times its values from `at` on. Values of a block of 32
+ * have the same weights, of another block others, if these have scales. */
+INLINE void add_slot(const ag_dtype type, const bool scaled, const int R, const int NV,
+                     vec acc[][VALUE_VECS], const float *weights, const unsigned char *row,
+                     const size_t at) {
+    const int n_sets = scaled ? (NV * LANES + AG_QK - 1) / AG_QK : 1, each = NV / n_sets;
+    vec value[VALUE_VECS];
+    load_values(type, NV, value, row, at);
+    for (int r = 0; r < R; r++) {
+        for (int set = 0; set < n_sets; set++) {
+            const vec weight = v_set(weights[query_apart(scaled, r) + (size_t)set * SCORE_STRIDE]);
+            for (int v = set * each; v < (set + 1) * each; v++) {
+                acc[r][v] = v_fma(weight, value[v], acc[r][v]);
+            }
+        }
+    }
+}
+
+/* What query m sees of the step's slots, counted from its first one. */
+INLINE kv_range visible_of_step(const tile *t, size_t m, const value_step *step) {
+    const uint32_t first = (uint32_t)t->first[m], end = (uint32_t)t->end[m];
+    const uint32_t n = end > step->s0 ? end - step->s0 : 0;
+    return (kv_range){first > step->s0 ? first - step->s0 : 0, n < step->n ? n : step->n};
+}
+
+/* R queries from m on, NV vectors of the head from value i + at on; rows as `type` has them,
+ * without their scales if the weights have those. */
+INLINE void add_values(const ag_dtype type, const bool scaled, const int R, const int NV,
+                       float *out, const tile *t, size_t m, size_t i, const size_t at,
+                       const value_step *step) {
+    vec acc[4][VALUE_VECS];
+    float *sums = out + m * t->width + i + at;
+    uint32_t least = step->n, shared = 0, full = step->n, most = 0;
+    kv_range here[4];
+    for (int r = 0; r < R; r++) {
+        here[r] = visible_of_step(t, m + (size_t)r, step);
+        least = here[r].first < least ? here[r].first : least;
+        shared = here[r].first > shared ? here[r].first : shared;
+        full = here[r].end < full ? here[r].end : full;
+        most = here[r].end > most ? here[r].end : most;
+        const vec factor = v_set(t->factor[m + (size_t)r]);
+        for (int v = 0; v < NV; v++) {
+            acc[r][v] = v_mul(v_load(sums + (size_t)r * t->width + v * LANES), factor);
+        }
+    }
+    const float *weights =
+        scaled ? t->scaled + (i - step->first) / AG_QK * SCORE_STRIDE : t->scores;
+    weights += m / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + m % QUADS * 4;
+    weights += step->s0 * QUADS;
+    const unsigned char *rows = step->rows + bytes_before(type, i);
+    const ahead none = {NOTHING, 0};
+    fetcher f = fetcher_of(m || i + at ? &none : &step->next, step->n, step->n);
+    shared = (shared + 3) / 4 * 4; /* from here to `full` all R queries see every slot */
+    full = full / 4 * 4;
+    for (uint32_t s = least; s < most; s++) {
+        if (s == shared && s < full) {
+            const float *w = weights + s / 4 * LANES;
+            const unsigned char *row = rows + s * step->row_bytes;
+            for (; s < full; s += 4, w += LANES) {
+                for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
+                    fetch_step(&f);
+                    add_slot(type, scaled, R, NV, acc, w + k, row, at);
+                }
+            }
+            if (s == most) break;
+        }
+        for (int r = 0; r < R; r++) {
+            /* A slot that is not visible may hold anything: 0 * Inf would be NaN. */
+            if (s < here[r].first || s >= here[r].end) continue;
+            const float *own = weights + s / 4 * LANES + s % 4 + query_apart(scaled, r);
+            add_slot(type, scaled, 1, NV, acc + r, own, rows + s * step->row_bytes, at);
+        }
+    }
+    for (int r = 0; r < R; r++) {
+        for (int v = 0; v < NV; v++) v_store(sums + (size_t)r * t->width + v * LANES, acc[r][v]);
+    }
+}
+
+/* R queries, the values of the step. */
+INLINE void add_rows(const ag_dtype type, const bool scaled, const int R, float *out, const tile *t,
+                     size_t m, const value_step *step) {
+    enum { WIDE = VALUE_VECS * LANES, HALF = WIDE < AG_QK ? WIDE : 0 };
+    size_t i = step->first;
+    for (; i + COLUMNS <= step->end; i += COLUMNS) {
+        add_values(type, scaled, R, VALUE_VECS, out, t, m, i, 0, step);
+        if (HALF) add_values(type, scaled, R, VALUE_VECS, out, t, m, i, HALF, step);
+    }
+    for (; i + AG_QK <= step->end; i += AG_QK) {
+        add_values(type, scaled, R, AG_QK / LANES, out, t, m, i, 0, step);
+    }
+    for (; i < step->end; i += LANES) add_values(type, false, R, 1, out, t, m, i, 0, step);
+}
+
+INLINE void add_queries(const ag_dtype type, const bool scaled, float *out, const tile *t,
+                        const value_step *step) {
+    size_t m = 0;
+    for (; m + 4 <= t->n_queries; m += 4) add_rows(type, scaled, 4, out, t, m, step);
+    for (; m + 2 <= t->n_queries; m += 2) add_rows(type, scaled, 2, out, t, m, step);
+    if (m < t->n_queries) add_rows(type, scaled, 1, out, t, m, step);
+}
+
+/* Weights for the slots of the step, one set for each block of 32 values of its columns. */
+static void scale_weights(const tile *t, const value_step *step) {
+    const size_t begin = step->s0 / 4, end = (step->s0 + step->n + 3) / 4;
+    const size_t n_blocks = (step->end - step->first) / AG_QK;
+    for (size_t v = 0; v < t->n_vecs; v++) {
+        const float *weights = t->scores + v * SCORE_STRIDE;
+        for (size_t b = 0; b < n_blocks; b++) {
+            float *scaled = t->scaled + v * SCALED_STRIDE + b * SCORE_STRIDE;
+            const float *scales = t->scales + (step->first / AG_QK + b) * AG_KV_BLOCK;
+            for (size_t c = begin; c < end; c++) {
+                const vec weight = v_load(weights + c * LANES);
+                v_store(scaled + c * LANES, v_mul(weight, v_quad(scales + 4 * c)));
+            }
+        }
+    }
+}
+
+/* Columns after columns, whose weights have scales. */
+INLINE void add_scaled(const ag_dtype type, float *out, const tile *t, const value_step *all) {
+    value_step step = *all;
+    for (step.first = 0; step.first < t->width; step.first = step.end) {
+        step.end = step.first + COLUMNS < t->width ? step.first + COLUMNS : t->width;
+        scale_weights(t, &step);
+        add_queries(type, true, out, t, &step);
+    }
+}
+
+static void add_step(const ag_dtype type, const bool scaled, float *out, const tile *t,
+                     const value_step *step) {
+    if (!scaled && type == AG_F16) add_queries(AG_F16, false, out, t, step);
+    else if (!scaled) add_queries(AG_F32, false, out, t, step);
+    else if (type == AG_Q8_0) add_scaled(AG_Q8_0, out, t, step);
+    else if (type == AG_Q4_0) add_scaled(AG_Q4_0, out, t, step);
+    else add_scaled(AG_F32, out, t, step);
+    for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
+}
+
+/* Some slots of block b. Many queries have rows converted for all of them, few use a row on
+ * its way. */
+static void add_block(const tile *t, float *out, uint32_t b, kv_range slots, stream next) {
+    const stream here = values_of(t, b);
+    const bool scaled = has_scales(t->values.type);
+    const bool directly = t->n_queries <= FEW_QUERIES && t->values.n_values == t->width &&
+                          is_loaded_directly(t->values.type);
+    const uint32_t at_once = directly ? AG_KV_BLOCK : t->rows_at_once;
+    if (scaled) load_scales(t->scales, here.rows, slots.end, &t->values);
+    for (uint32_t s = slots.first / STEP * STEP; s < slots.end; s += at_once) {
+        const uint32_t rows = slots.end - s < at_once ? slots.end - s : at_once;
+        value_step step = {.rows = row_of(&here, s),
+                           .row_bytes = here.row_bytes,
+                           .s0 = s,
+                           .n = rows,
+                           .end = t->width,
+                           .next = {next, s}};
+        if (directly) {
+            add_step(t->values.type, scaled, out, t, &step);
+            continue;
+        }
+        step.rows = (const unsigned char *)load_levels(t->converted, step.rows, rows, &t->values);
+        step.row_bytes = t->width * sizeof(float);
+        add_step(AG_F32, scaled, out, t, &step);
+    }
+}
+
+#endif
