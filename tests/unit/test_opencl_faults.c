@@ -73,12 +73,14 @@ static int finish(void **state) {
 
 static int by_operations(void **state) {
     (void)state;
-    return setenv("AG_OPENCL_TOKEN", "0", 1);
+    ag_cl_of(shared_backend)->switches.token = AG_CL_OFF;
+    return 0;
 }
 
 static int by_default(void **state) {
     (void)state;
-    return unsetenv("AG_OPENCL_TOKEN");
+    ag_cl_of(shared_backend)->switches.token = AG_CL_AUTO;
+    return ag_sync(shared_backend); /* nothing of sessions that are gone is left */
 }
 
 static void a_decoded_token_is_one_sequence_and_one_read(void **state) {
@@ -310,10 +312,10 @@ static ag_session *session_of(ag_model *model, int32_t first_id, size_t n) {
     ag_error err;
     ag_session *s;
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(i + (size_t)first_id) % 500;
-    assert_int_equal(setenv("AG_OPENCL_TOKEN", "0", 1), 0);
+    ag_cl_of(shared_backend)->switches.token = AG_CL_OFF;
     if (ag_session_create(model, NULL, &s, &err) != AG_OK) fail_msg("%s", err.msg);
     if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
-    assert_int_equal(setenv("AG_OPENCL_TOKEN", "1", 1), 0);
+    ag_cl_of(shared_backend)->switches.token = AG_CL_ON;
     return s;
 }
 
