@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exponential that attention, softmax and SiLU share, over all floats that it may be asked for,
- * and SiLU over all floats: every 4099th of them, or with AG_ALL_FLOATS=1 in the environment every
- * one (minutes). */
+ * and SiLU, GELU and soft caps over all floats: every 4099th of them, or with AG_ALL_FLOATS=1 in
+ * the environment every one (minutes). */
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
 #include "support/exp_rows.h"
@@ -96,23 +96,53 @@ static void the_exponential_is_within_two_units_of_the_last_place(void **state) 
     }
 }
 
-static void check_silu(row *r, const ag_cpu_kernels *k, const float *ones, worst *w) {
+/* A function of one value: what it does to a row in place, what it should give, and the error that
+ * is none, for a value x. */
+typedef struct function {
+    void (*rows)(const ag_cpu_kernels *k, float *x, size_t n);
+    double (*want)(double x);
+    double (*margin)(double x);
+    double most; /* units of the last place */
+} function;
+
+static float ones[ROW];
+
+static void silu_rows(const ag_cpu_kernels *k, float *x, size_t n) { k->silu_mul(x, ones, n); }
+static void gelu_rows(const ag_cpu_kernels *k, float *x, size_t n) { k->gelu_mul(x, ones, n); }
+static void tanh_rows(const ag_cpu_kernels *k, float *x, size_t n) { k->softcap(x, 1, n); }
+
+static double silu(double x) { return x / (1 + exp(-x)); }
+
+static double gelu(double x) {
+    if (fabs(x) > 100) return x > 0 ? x : 0; /* the cube of larger ones is infinite */
+    return x / (1 + exp(-2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+/* Down at -104 the exponential is a subnormal of one unit or two, times that. */
+static double subnormals(double x) {
+    (void)x;
+    return 105 * (double)FLT_TRUE_MIN;
+}
+
+/* GELU's exponential is of a sum that is itself rounded: it loses digits where it is small. */
+static double of_exponent(double x) {
+    return x < -1 ? fabs(gelu(x)) * 0x1p-22 * fabs(x * x * x) + subnormals(x) : subnormals(x);
+}
+
+static void check_row(row *r, const ag_cpu_kernels *k, const function *f, worst *w) {
     memcpy(r->y, r->x, r->n * sizeof *r->y);
-    k->silu_mul(r->y, ones, r->n);
+    f->rows(k, r->y, r->n);
     for (size_t i = 0; i < r->n; i++) {
-        const double x = r->x[i], want = x / (1 + exp(-x)), off = ulps(r->y[i], want);
-        /* Down at -104 the exponential is a subnormal of one unit or two, times that. */
-        const bool least = fabs((double)r->y[i] - want) <= 105 * (double)FLT_TRUE_MIN;
+        const double x = r->x[i], want = f->want(x), off = ulps(r->y[i], want);
+        const bool least = fabs((double)r->y[i] - want) <= f->margin(x);
         if (!least && off > w->off) *w = (worst){off, r->x[i]};
         assert_false(isnan(r->y[i]));
     }
     r->n = 0;
 }
 
-static void silu_is_within_five_units_of_the_last_place(void **state) {
-    (void)state;
+static void check_function(const function *f) {
     static row r;
-    static float ones[ROW];
     for (size_t i = 0; i < ROW; i++) ones[i] = 1;
     for (size_t s = 0; s < N_SETS; s++) {
         ag_cpu_kernels k;
@@ -123,18 +153,35 @@ static void silu_is_within_five_units_of_the_last_place(void **state) {
         for (uint64_t b = 0; b <= UINT32_MAX; b += step()) {
             const float x = float_of((uint32_t)b);
             if (isfinite(x)) r.x[r.n++] = x;
-            if (r.n == ROW) check_silu(&r, &k, ones, &w);
+            if (r.n == ROW) check_row(&r, &k, f, &w);
         }
-        check_silu(&r, &k, ones, &w);
+        check_row(&r, &k, f, &w);
         print_message("%s: %.3f ulp at %g\n", ag_cpu_isa_name(sets[s].isa), w.off, (double)w.at);
-        assert_true(w.off <= 5);
+        assert_true(w.off <= f->most);
     }
+}
+
+static void silu_is_within_five_units_of_the_last_place(void **state) {
+    (void)state;
+    check_function(&(function){silu_rows, silu, subnormals, 5});
+}
+
+static void gelu_is_within_five_units_of_the_last_place(void **state) {
+    (void)state;
+    check_function(&(function){gelu_rows, gelu, of_exponent, 5});
+}
+
+static void a_soft_cap_is_within_five_units_of_the_last_place(void **state) {
+    (void)state;
+    check_function(&(function){tanh_rows, tanh, subnormals, 5});
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_exponential_is_within_two_units_of_the_last_place),
         cmocka_unit_test(silu_is_within_five_units_of_the_last_place),
+        cmocka_unit_test(gelu_is_within_five_units_of_the_last_place),
+        cmocka_unit_test(a_soft_cap_is_within_five_units_of_the_last_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

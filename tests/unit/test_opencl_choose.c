@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -97,6 +98,91 @@ static void generated_tokens_are_those_of_whole_rows(void **state) {
     }
 }
 
+/* ---- while logits are on the device, the session is given another state ---- */
+
+typedef struct interruption {
+    ag_session *session;
+    const char *path; /* NULL: the session is reset */
+    int32_t id;       /* the first token that is heard afterwards; -1: none yet */
+} interruption;
+
+static bool interrupt(void *user, int32_t id, const char *text, size_t len) {
+    interruption *i = user;
+    ag_error err;
+    (void)id;
+    (void)text;
+    (void)len;
+    if (i->path) must(ag_session_restore(i->session, i->path, NULL, NULL, &err), &err);
+    else ag_session_reset(i->session);
+    return false;
+}
+
+static bool hear_first(void *user, int32_t id, const char *text, size_t len) {
+    interruption *i = user;
+    (void)text;
+    (void)len;
+    if (i->id < 0) i->id = id;
+    return true;
+}
+
+static void generate_greedily(interruption *i, const int32_t *ids, size_t n,
+                              bool (*on_token)(void *, int32_t, const char *, size_t)) {
+    ag_sampler_params p = ag_sampler_defaults();
+    ag_generate_params g = ag_generate_defaults();
+    ag_error err;
+    p.temperature = 0;
+    p.repetition_penalty = 1.0f;
+    g.sampler = open_sampler(&p);
+    g.max_tokens = 2;
+    g.ignore_eos = true;
+    g.on_token = on_token;
+    g.on_token_user = i;
+    must(ag_generate(i->session, ids, n, &g, NULL, &err), &err);
+    ag_sampler_destroy(g.sampler);
+}
+
+static int32_t largest(const float *logits) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < (int32_t)ag_model_get_info(model)->n_vocab; i++) {
+        if (logits[i] > logits[best]) best = i;
+    }
+    return best;
+}
+
+/* A session is saved; another one generates something else, is interrupted, and restored.
+ * Its logits are then the saved ones, for the caller and for the sampler. */
+static void expect_saved_logits(bool restored_at_once) {
+    const size_t bytes = ag_model_get_info(model)->n_vocab * sizeof(float);
+    char path[] = "/tmp/antigravity-choose-XXXXXX";
+    const int fd = mkstemp(path);
+    ag_error err;
+    assert_true(fd >= 0);
+    (void)close(fd);
+    ag_session *saved = open_session();
+    must(ag_session_prefill(saved, prompt, N_PROMPT, NULL, NULL, &err), &err);
+    must(ag_session_save(saved, path, NULL, NULL, 0, &err), &err);
+    const int32_t other[] = {9, 11}, expected = largest(ag_session_logits(saved));
+    interruption i = {.session = open_session(), .path = restored_at_once ? path : NULL, .id = -1};
+    generate_greedily(&i, other, 2, interrupt);
+    if (!restored_at_once) {
+        assert_null(ag_session_logits(i.session));
+        must(ag_session_restore(i.session, path, NULL, NULL, &err), &err);
+    }
+    assert_non_null(ag_session_logits(i.session));
+    assert_memory_equal(ag_session_logits(i.session), ag_session_logits(saved), bytes);
+    generate_greedily(&i, NULL, 0, hear_first);
+    assert_int_equal(i.id, expected);
+    ag_session_destroy(i.session);
+    ag_session_destroy(saved);
+    (void)unlink(path);
+}
+
+static void logits_on_the_device_go_with_the_state_they_were_of(void **state) {
+    (void)state;
+    expect_saved_logits(true);
+    expect_saved_logits(false);
+}
+
 int main(void) {
     ag_error err;
     backend = open_opencl();
@@ -107,6 +193,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generated_tokens_are_those_of_whole_rows),
+        cmocka_unit_test(logits_on_the_device_go_with_the_state_they_were_of),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);

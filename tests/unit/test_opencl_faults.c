@@ -2,6 +2,7 @@
 /* What a token costs in calls of OpenCL, and what happens when one of them fails: an error with a
  * message, or the right logits, but never a crash and never other logits. */
 #include "memory/galloc.h"
+#include "models/model_impl.h"
 #include "unit/opencl_device.h"
 #include "unit/opencl_forwarded.h"
 
@@ -72,12 +73,14 @@ static int finish(void **state) {
 
 static int by_operations(void **state) {
     (void)state;
-    return setenv("AG_OPENCL_TOKEN", "0", 1);
+    ag_cl_of(shared_backend)->switches.token = AG_CL_OFF;
+    return 0;
 }
 
 static int by_default(void **state) {
     (void)state;
-    return unsetenv("AG_OPENCL_TOKEN");
+    ag_cl_of(shared_backend)->switches.token = AG_CL_AUTO;
+    return ag_sync(shared_backend); /* nothing of sessions that are gone is left */
 }
 
 static void a_decoded_token_is_one_sequence_and_one_read(void **state) {
@@ -273,6 +276,76 @@ static void every_call_of_building_a_program_may_fail(void **state) {
     }
 }
 
+/* ---- a token in one launch ---- */
+
+enum { EDGE = 128 }; /* slots of a block: the next token's is in another buffer */
+
+/* One layer, so that the addresses of a step's first block are listed when those of its second fail
+ * to come. Two heads, as kernels of test_opencl_token.c have them. */
+static ag_model *model_of_one_layer(void) {
+    ag_model_spec spec = ag_spec_plain(4, 2, 64);
+    spec.vocab_size = spec.intermediate_size = spec.max_positions = 512;
+    spec.hidden_size = 256;
+    spec.n_layers = 1;
+    const ag_model_params params = ag_model_defaults();
+    ag_model *model;
+    ag_error err;
+    if (ag_model_random(shared_backend, &spec, &params, &model, &err) != AG_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return model;
+}
+
+/* After n tokens, all by operations. */
+static ag_session *session_of(ag_model *model, int32_t first_id, size_t n) {
+    int32_t ids[EDGE];
+    ag_error err;
+    ag_session *s;
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(i + (size_t)first_id) % 500;
+    ag_cl_of(shared_backend)->switches.token = AG_CL_OFF;
+    if (ag_session_create(model, NULL, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    ag_cl_of(shared_backend)->switches.token = AG_CL_ON;
+    return s;
+}
+
+/* A session's first step in one launch fails at call n. Then one that needs less must not run with
+ * what the device still has of another session. False: nothing was left to fail. */
+static bool take_a_step_after_call_fails(ag_model *model, size_t n, const float *want) {
+    ag_error err = {0};
+    ag_session *other = session_of(model, 77, 20), *s = session_of(model, 3, EDGE);
+    assert_int_equal(ag_session_decode(other, 9, &err), AG_OK);
+    arm(n);
+    const ag_status st = ag_session_decode(s, 11, &err);
+    const bool failed = forwarder->failed != NULL;
+    arm(0);
+    assert_true(st == AG_OK || err.msg[0]);
+    assert_int_equal(ag_session_truncate(s, EDGE - 8, &err), AG_OK);
+    assert_int_equal(ag_session_decode(s, 12, &err), AG_OK);
+    if (memcmp(ag_session_logits(s), want, 512 * sizeof *want) != 0) {
+        fail_msg("other logits after a step whose call %zu failed", n);
+    }
+    ag_session_destroy(s);
+    ag_session_destroy(other);
+    return failed;
+}
+
+static void a_step_in_one_launch_may_follow_one_that_failed(void **state) {
+    (void)state;
+    ag_model *model = model_of_one_layer();
+    float want[512];
+    size_t n = 1;
+    ag_error err;
+    ag_session *s = session_of(model, 3, EDGE - 8);
+    assert_int_equal(ag_session_decode(s, 12, &err), AG_OK);
+    memcpy(want, ag_session_logits(s), sizeof want);
+    ag_session_destroy(s);
+    while (take_a_step_after_call_fails(model, n, want)) n++;
+    print_message("%zu calls\n", n - 1);
+    assert_true(n > 8);
+    ag_model_destroy(model);
+}
+
 int main(void) {
     forwarder = forward_opencl(AG_FORWARDER);
     if (!forwarder) return EXIT_FAILURE;
@@ -285,6 +358,7 @@ int main(void) {
         cmocka_unit_test(queries_and_keys_are_rotated_in_one_launch),
         cmocka_unit_test_setup_teardown(a_generated_token_sets_no_argument, by_operations,
                                         by_default),
+        cmocka_unit_test_teardown(a_step_in_one_launch_may_follow_one_that_failed, by_default),
         cmocka_unit_test(every_call_of_a_generation_may_fail),
         cmocka_unit_test(every_call_of_loading_may_fail),
         cmocka_unit_test(every_call_of_building_a_program_may_fail),

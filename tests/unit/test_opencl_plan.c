@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of decoding replayed from a recorded one against the same steps operation by operation: the
  * logits are the same bits, whatever the cache does in between. */
-#include "backend/opencl/plan.h"
+#include "backend/opencl/step_cache.h"
+#include "models/model_impl.h"
+#include "support/guarding_allocator.h"
 #include "unit/opencl_device.h"
 
 #include <antigravity/antigravity.h>
@@ -38,17 +40,17 @@ static ag_session *new_session(const ag_session_params *params) {
     return s;
 }
 
-static void consume(ag_session *s, const char *plan, size_t i, size_t n) {
+static void consume(ag_session *s, ag_cl_switch plan, size_t i, size_t n) {
     int32_t ids[N_PROMPT];
     ag_error err;
     for (size_t t = 0; t < n; t++) ids[t] = token_at(i + t);
-    assert_int_equal(setenv("AG_OPENCL_PLAN", plan, 1), 0);
+    ag_cl_of(be)->switches.plan = plan;
     must(ag_session_prefill(s, ids, n, NULL, NULL, &err), &err);
 }
 
 static uint32_t n_replayed(void) {
-    const ag_cl_plan *plan = ag_cl_of(be)->plan;
-    return plan ? plan->n_replayed : 0;
+    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
+    return steps ? steps->n_replayed : 0;
 }
 
 static void assert_same_logits(const ag_session *a, const ag_session *b, size_t i) {
@@ -60,9 +62,9 @@ static void assert_same_logits(const ag_session *a, const ag_session *b, size_t 
 
 /* Token i in both sessions, replayed or recorded in one and by operations in the other. */
 static void step(ag_session *planned, ag_session *plain, size_t i) {
-    consume(planned, "1", i, 1);
+    consume(planned, AG_CL_ON, i, 1);
     const uint32_t before = n_replayed();
-    consume(plain, "0", i, 1);
+    consume(plain, AG_CL_OFF, i, 1);
     assert_int_equal(n_replayed(), before);
     assert_same_logits(planned, plain, i);
 }
@@ -71,8 +73,8 @@ static void step(ag_session *planned, ag_session *plain, size_t i) {
 static uint32_t compare(const ag_session_params *params, size_t n_tokens) {
     ag_session *planned = new_session(params), *plain = new_session(params);
     const uint32_t before = n_replayed();
-    consume(planned, "1", 0, N_PROMPT);
-    consume(plain, "0", 0, N_PROMPT);
+    consume(planned, AG_CL_ON, 0, N_PROMPT);
+    consume(plain, AG_CL_OFF, 0, N_PROMPT);
     for (size_t i = N_PROMPT; i < n_tokens; i++) step(planned, plain, i);
     assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(planned)),
                      ag_kv_cache_length(ag_session_kv_cache(plain)));
@@ -127,23 +129,101 @@ static void protected_tokens_of_the_start_go_by_operations(void **state) {
 
 /* ---- sessions ---- */
 
+static uint32_t n_recorded(void) {
+    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
+    return steps ? steps->n_recorded : 0;
+}
+
+/* A session whose steps are recorded, one whose steps are not, and their model. */
+typedef struct pair {
+    ag_model *model;
+    ag_session *planned, *plain;
+} pair;
+
+static pair new_pair(ag_model *of, size_t first_token) {
+    pair p = {.model = model = of};
+    p.planned = new_session(NULL);
+    p.plain = new_session(NULL);
+    consume(p.planned, AG_CL_ON, first_token, N_PROMPT);
+    consume(p.plain, AG_CL_OFF, first_token, N_PROMPT);
+    return p;
+}
+
+static void end_pair(pair *p) {
+    ag_session_destroy(p->planned);
+    ag_session_destroy(p->plain);
+}
+
+static void take_turns(const pair *pairs, size_t n, size_t turn, size_t n_tokens) {
+    for (size_t i = 0; i < n_tokens; i++) {
+        const pair *p = &pairs[i / turn % n];
+        model = p->model;
+        step(p->planned, p->plain, i);
+    }
+}
+
+/* Each records its first step, and none of those after it. */
+static void expect_no_recording_after_the_first_turn(const pair *pairs, size_t n) {
+    enum { TURN = 3, TURNS = 8 };
+    const uint32_t recorded = n_recorded(), replayed = n_replayed();
+    take_turns(pairs, n, TURN, n * TURN);
+    assert_int_equal(n_recorded() - recorded, n);
+    take_turns(pairs, n, TURN, n * TURN * TURNS);
+    assert_int_equal(n_recorded() - recorded, n);
+    assert_int_equal(n_replayed() - replayed, n * (TURN * (TURNS + 1) - 1));
+}
+
+static ag_model *load_model(const char *name) {
+    ag_model *loaded;
+    ag_error err;
+    char dir[512];
+    snprintf(dir, sizeof dir, "%s%s", MODELS, name);
+    must(ag_model_load(be, dir, NULL, &loaded, &err), &err);
+    return loaded;
+}
+
 static void sessions_take_turns(void **state) {
     (void)state;
-    enum { SESSIONS = 2, TURN = 3, TOKENS = 60 };
-    ag_session *planned[SESSIONS], *plain[SESSIONS];
-    for (int s = 0; s < SESSIONS; s++) {
-        planned[s] = new_session(NULL);
-        plain[s] = new_session(NULL);
-        consume(planned[s], "1", (size_t)s, N_PROMPT);
-        consume(plain[s], "0", (size_t)s, N_PROMPT);
+    enum { SESSIONS = 3 };
+    pair pairs[SESSIONS];
+    for (size_t i = 0; i < SESSIONS; i++) pairs[i] = new_pair(model, i);
+    expect_no_recording_after_the_first_turn(pairs, SESSIONS);
+    /* One that ends takes nothing from the others. */
+    end_pair(&pairs[0]);
+    const uint32_t recorded = n_recorded();
+    take_turns(pairs + 1, SESSIONS - 1, 1, 6);
+    assert_int_equal(n_recorded(), recorded);
+    for (size_t i = 1; i < SESSIONS; i++) end_pair(&pairs[i]);
+}
+
+/* A model that comes where another one was is another model. */
+static void models_take_turns(void **state) {
+    (void)state;
+    ag_model *here = model;
+    for (int i = 0; i < 3; i++) {
+        ag_model *other = load_model(i % 2 ? "linear-rope" : "mistral-v5-config");
+        pair pairs[] = {new_pair(here, 0), new_pair(other, 3)};
+        expect_no_recording_after_the_first_turn(pairs, 2);
+        end_pair(&pairs[0]);
+        end_pair(&pairs[1]);
+        ag_model_destroy(other);
     }
-    const uint32_t before = n_replayed();
-    for (size_t i = 0; i < TOKENS; i++) step(planned[i / TURN % 2], plain[i / TURN % 2], i);
-    assert_int_equal(n_replayed() - before, TOKENS - TOKENS / TURN);
-    for (int s = 0; s < SESSIONS; s++) {
-        ag_session_destroy(planned[s]);
-        ag_session_destroy(plain[s]);
-    }
+    model = here;
+}
+
+static void of_too_many_sessions_the_oldest_is_recorded_again(void **state) {
+    (void)state;
+    enum { SESSIONS = AG_CL_STEP_ENTRIES + 1 };
+    pair pairs[SESSIONS];
+    for (size_t i = 0; i < SESSIONS; i++) pairs[i] = new_pair(model, i);
+    const uint32_t recorded = n_recorded();
+    take_turns(pairs, SESSIONS, 2, SESSIONS * 2);
+    assert_int_equal(n_recorded() - recorded, SESSIONS);
+    take_turns(pairs + 1, SESSIONS - 1, 1, SESSIONS - 1);
+    assert_int_equal(n_recorded() - recorded, SESSIONS);
+    take_turns(pairs, 1, 1, 1);
+    assert_int_equal(n_recorded() - recorded, SESSIONS + 1);
+    for (size_t i = 0; i < SESSIONS; i++) end_pair(&pairs[i]);
 }
 
 /* Who writes first to a block that both hold gets a copy of it somewhere else. */
@@ -151,8 +231,8 @@ static void a_fork_is_another_cache(void **state) {
     (void)state;
     ag_session *planned = new_session(NULL), *plain = new_session(NULL), *fork, *plain_fork;
     ag_error err;
-    consume(planned, "1", 0, N_PROMPT);
-    consume(plain, "0", 0, N_PROMPT);
+    consume(planned, AG_CL_ON, 0, N_PROMPT);
+    consume(plain, AG_CL_OFF, 0, N_PROMPT);
     for (size_t i = 0; i < 4; i++) step(planned, plain, i);
     must(ag_session_fork(planned, &fork, &err), &err);
     must(ag_session_fork(plain, &plain_fork, &err), &err);
@@ -172,13 +252,13 @@ static void a_workspace_may_be_replaced(void **state) {
     ag_session_params p = ag_session_defaults();
     p.prefill_chunk = 16;
     ag_session *planned = new_session(&p), *plain = new_session(&p);
-    consume(planned, "1", 0, N_PROMPT);
-    consume(plain, "0", 0, N_PROMPT);
+    consume(planned, AG_CL_ON, 0, N_PROMPT);
+    consume(plain, AG_CL_OFF, 0, N_PROMPT);
     for (size_t i = 0; i < 40; i++) {
         if (i % 10 == 5) {
             p.prefill_chunk = (uint32_t)(100 + 10 * i);
             ag_session *other = new_session(&p);
-            if (i % 20 == 5) consume(other, "1", 3, 1);
+            if (i % 20 == 5) consume(other, AG_CL_ON, 3, 1);
             ag_session_destroy(other);
         }
         step(planned, plain, i);
@@ -191,13 +271,44 @@ static void a_workspace_may_be_replaced(void **state) {
 static void nothing_is_bound_to_a_session_that_is_gone(void **state) {
     (void)state;
     ag_session *s = new_session(NULL);
-    for (size_t i = 0; i < 3; i++) consume(s, "1", i, 1);
-    const ag_cl_plan *plan = ag_cl_of(be)->plan;
+    for (size_t i = 0; i < 3; i++) consume(s, AG_CL_ON, i, 1);
+    const ag_cl_plan *plan = &ag_cl_of(be)->steps->newest->plan;
     assert_true(plan->known && plan->launches.n);
     ag_session_destroy(s);
     assert_int_equal(ag_sync(be), AG_OK);
     assert_false(plan->known || plan->launches.n);
     for (int i = 0; i < 3; i++) assert_int_equal(compare(NULL, N_PROMPT + 4), 3);
+}
+
+static uint32_t compare_model_of(uint32_t n_kv_heads, uint32_t prefill_chunk, size_t n_tokens) {
+    ag_model_spec spec = ag_spec_plain(32, n_kv_heads, 4);
+    spec.vocab_size = 64;
+    spec.hidden_size = spec.intermediate_size = 32;
+    spec.n_layers = 24;
+    spec.max_positions = 256;
+    const ag_model_params mp = ag_model_defaults();
+    ag_model *bundled = model;
+    ag_error err;
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 200;
+    p.prefill_chunk = prefill_chunk;
+    must(ag_model_random(be, &spec, &mp, &model, &err), &err);
+    const uint32_t n = compare(&p, n_tokens);
+    ag_model_destroy(model);
+    model = bundled;
+    return n;
+}
+
+/* What a step sends needs rows behind the token's own. Here a step of few heads is recorded; for
+ * one of many there are too few rows, then enough. */
+static void a_step_of_another_size_takes_memory_of_its_own(void **state) {
+    (void)state;
+    enum { TOKENS = 12, REPLAYED = TOKENS - N_PROMPT - 1 };
+    assert_int_equal(compare_model_of(1, 8, TOKENS), REPLAYED);
+    assert_int_equal(compare_model_of(32, 8, TOKENS), 0);
+    assert_int_equal(compare_model_of(32, 200, TOKENS), REPLAYED);
+    assert_int_equal(compare_model_of(1, 8, TOKENS), REPLAYED);
+    assert_int_equal(guarding_n_overrun, 0);
 }
 
 /* ---- for every kind of kernel and model ---- */
@@ -208,8 +319,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(evictions_change_only_what_is_sent),
     cmocka_unit_test(protected_tokens_of_the_start_go_by_operations),
     cmocka_unit_test(sessions_take_turns),
+    cmocka_unit_test(models_take_turns),
+    cmocka_unit_test(of_too_many_sessions_the_oldest_is_recorded_again),
     cmocka_unit_test(a_fork_is_another_cache),
     cmocka_unit_test(a_workspace_may_be_replaced),
+    cmocka_unit_test(a_step_of_another_size_takes_memory_of_its_own),
     cmocka_unit_test(nothing_is_bound_to_a_session_that_is_gone),
 };
 
@@ -244,6 +358,7 @@ static int run(const char *name, const char *lanes, bool zero_copy, ag_dtype wei
 }
 
 int main(void) {
+    guarding_install();
     ag_backend *any = open_opencl();
     if (!any) return EXIT_SKIPPED;
     ag_backend_destroy(any);

@@ -24,6 +24,7 @@ static ag_backend *backends[BOTH]; /* the CPU, the device */
 static ag_buffer *room[BOTH][4];   /* k, v, q, out of a pass */
 static float inv_freq[DIM / 2];
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
+static uint32_t n_layers = LAYERS;
 
 /* One sequence, with its cache and manager on both. */
 typedef struct sequence {
@@ -48,7 +49,7 @@ static ag_eviction_params eviction_of(const ag_eviction_policy *policy) {
 static sequence begin_sequence(const ag_eviction_policy *policy, ag_dtype type) {
     sequence s = {.position = 0};
     const ag_eviction_params e = eviction_of(policy);
-    const ag_kv_params p = {.n_layers = LAYERS,
+    const ag_kv_params p = {.n_layers = n_layers,
                             .n_kv_heads = HEADS,
                             .head_dim = DIM,
                             .max_slots = SLOTS,
@@ -123,7 +124,7 @@ static ag_status run_pass(sequence *s, int which, size_t n, size_t n_left, ag_er
     for (uint32_t i = 0; i < n; i++) positions[i] = s->position + i;
     ag_cache_manager *m = s->manager[which];
     ag_status st = ag_cache_manager_before(m, s->position, n, n_left, &scores, err);
-    for (uint32_t l = 0; l < LAYERS && st == AG_OK; l++) {
+    for (uint32_t l = 0; l < n_layers && st == AG_OK; l++) {
         st = run_layer(s, which, l, positions, n, &scores, err);
     }
     if (st != AG_OK) return st;
@@ -132,7 +133,7 @@ static ag_status run_pass(sequence *s, int which, size_t n, size_t n_left, ag_er
 
 static void expect_equal_slots(const sequence *s) {
     uint32_t positions[BOTH][SLOTS];
-    for (uint32_t l = 0; l < LAYERS; l++) {
+    for (uint32_t l = 0; l < n_layers; l++) {
         for (uint32_t h = 0; h < HEADS; h++) {
             const uint32_t n = ag_kv_cache_n_slots(s->cache[0], l, h);
             assert_int_equal(ag_kv_cache_n_slots(s->cache[1], l, h), n);
@@ -214,7 +215,7 @@ static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
 static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag_dtype type) {
     sequence r = begin_sequence(policy, type);
     uint32_t n_slots[LAYERS * HEADS];
-    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+    for (uint32_t i = 0; i < n_layers * HEADS; i++) {
         n_slots[i] = ag_kv_cache_n_slots(s->cache[0], i / HEADS, i % HEADS);
     }
     for (int i = 0; i < BOTH; i++) {
@@ -284,6 +285,25 @@ static void they_go_on_after_forks_and_truncations_and_when_restored(void **stat
         expect_equal_slots(&s);
         end_sequence(&s);
     }
+}
+
+/* Saving brings a layer's sums to the host; the passes after it add to those on the device. The
+ * layer that was brought last is the first that an eviction asks for where there is but one. */
+static void sums_read_for_saving_are_read_again_for_an_eviction(void **state) {
+    (void)state;
+    srand(15);
+    n_layers = 1;
+    for (size_t p = 1; ag_eviction_policy_at(p); p++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(p);
+        sequence s = begin_sequence(policy, AG_F16);
+        prompt(&s, BUDGET - 5);
+        sequence r = restored(&s, policy, AG_F16);
+        end_sequence(&r);
+        decode(&s, 5 + SLACK + 1);
+        assert_int_equal(ag_cache_manager_tally(s.manager[1])->n_evictions, 1);
+        end_sequence(&s);
+    }
+    n_layers = LAYERS;
 }
 
 static void little_is_read(void **state) {
@@ -364,6 +384,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_keep_the_slots_that_they_keep_on_the_cpu),
         cmocka_unit_test(they_go_on_after_forks_and_truncations_and_when_restored),
+        cmocka_unit_test(sums_read_for_saving_are_read_again_for_an_eviction),
         cmocka_unit_test(little_is_read),
         cmocka_unit_test(every_call_of_an_eviction_may_fail),
     };

@@ -180,7 +180,7 @@ static void what_the_driver_refuses_is_made_again(void **state) {
     ag_backend *be = open_backend();
     char *text;
     size_t len;
-    assert_int_equal(ag_cl_source_load("rows.cl", &text, &len, NULL), AG_OK);
+    assert_int_equal(ag_cl_source_load(NULL, "rows.cl", &text, &len, NULL), AG_OK);
     ag_cl_cache_key key = ag_cl_cache_key_of(&ag_cl_of(be)->device, text, len, "-cl-std=CL1.2");
     ag_free(text);
     unsigned char nonsense[2000];
@@ -243,21 +243,22 @@ static void a_cache_that_cannot_be_written_is_done_without(void **state) {
 
 static void the_cache_lies_where_the_environment_says(void **state) {
     (void)state;
-    char *home = getenv("HOME") ? ag_strdup(getenv("HOME")) : NULL, *dir;
+    char *home = getenv("HOME") ? ag_strdup(getenv("HOME")) : NULL;
+    ag_cl_switches s;
     unsetenv("AG_OPENCL_CACHE");
     setenv("XDG_CACHE_HOME", "/x", 1);
     setenv("HOME", "/h", 1);
-    assert_int_equal(ag_cl_cache_dir(&dir, NULL), AG_OK);
-    assert_string_equal(dir, "/x/antigravity/opencl");
-    ag_free(dir);
+    assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);
+    assert_string_equal(s.cache, "/x/antigravity/opencl");
+    ag_cl_switches_release(&s);
     setenv("XDG_CACHE_HOME", "relative", 1);
-    assert_int_equal(ag_cl_cache_dir(&dir, NULL), AG_OK);
-    assert_string_equal(dir, "/h/.cache/antigravity/opencl");
-    ag_free(dir);
+    assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);
+    assert_string_equal(s.cache, "/h/.cache/antigravity/opencl");
+    ag_cl_switches_release(&s);
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
-    assert_int_equal(ag_cl_cache_dir(&dir, NULL), AG_OK);
-    assert_null(dir);
+    assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);
+    assert_null(s.cache);
     if (home) setenv("HOME", home, 1);
     ag_free(home);
 }

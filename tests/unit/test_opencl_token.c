@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole token in one launch against the same token operation by operation. */
-#include "backend/opencl/token.h"
+#include "backend/opencl/step_cache.h"
 #include "models/model_impl.h"
 #include "unit/opencl_device.h"
 
@@ -30,11 +30,11 @@ static ag_session *new_session(const ag_session_params *params) {
 
 static int32_t token_at(size_t i) { return (int32_t)(i * 2654435761u % 4000); }
 
-static void consume(ag_session *s, const char *whole, size_t i, size_t n) {
+static void consume(ag_session *s, ag_cl_switch whole, size_t i, size_t n) {
     int32_t ids[N_PROMPT];
     ag_error err;
     for (size_t t = 0; t < n; t++) ids[t] = token_at(i + t);
-    assert_int_equal(setenv("AG_OPENCL_TOKEN", whole, 1), 0);
+    ag_cl_of(be)->switches.token = whole;
     if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
 }
 
@@ -50,22 +50,22 @@ static double distance(ag_session *a, ag_session *b) {
 }
 
 static uint32_t steps_taken(void) {
-    const ag_cl_token *token = ag_cl_of(be)->token;
-    return token ? token->next_tag : 0;
+    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
+    return steps ? steps->n_launched : 0;
 }
 
 /* The largest distance on the way. */
 static double compare(const ag_session_params *params, bool expect_taken) {
     ag_session *whole = new_session(params), *parts = new_session(params);
     double worst = 0;
-    consume(whole, "1", 0, N_PROMPT);
-    consume(parts, "0", 0, N_PROMPT);
+    consume(whole, AG_CL_ON, 0, N_PROMPT);
+    consume(parts, AG_CL_OFF, 0, N_PROMPT);
     for (size_t i = N_PROMPT; i < N_TOKENS; i++) {
         const uint32_t before = steps_taken();
-        consume(whole, "1", i, 1);
+        consume(whole, AG_CL_ON, i, 1);
         assert_int_equal(steps_taken() != before, expect_taken);
         const uint32_t taken = steps_taken();
-        consume(parts, "0", i, 1);
+        consume(parts, AG_CL_OFF, i, 1);
         assert_int_equal(steps_taken(), taken);
         const double d = distance(whole, parts);
         if (!(d < worst)) worst = d;
@@ -114,6 +114,44 @@ static void it_does_so_past_the_trained_length(void **state) {
     model = bundled;
 }
 
+/* Sessions of two models, a token each: what the device needs to know is sent in the first turn. */
+static void sessions_and_models_take_turns(void **state) {
+    (void)state;
+    enum { SESSIONS = 4, TURNS = 20 };
+    ag_model *both[2] = {model, NULL};
+    const ag_model_params mp = ag_model_defaults();
+    ag_error err;
+    if (ag_model_load(be, AG_SOURCE_DIR "/models/demo", &mp, &both[1], &err) != AG_OK) {
+        fail_msg("%s", err.msg);
+    }
+    ag_session *together[SESSIONS], *alone;
+    for (size_t i = 0; i < SESSIONS; i++) {
+        model = both[i % 2];
+        together[i] = new_session(NULL);
+        consume(together[i], AG_CL_ON, i, N_PROMPT);
+    }
+    const ag_cl_backend *cl = ag_cl_of(be);
+    uint32_t uploaded = 0, compiled = 0;
+    for (size_t t = 0; t < TURNS; t++) {
+        for (size_t i = 0; i < SESSIONS; i++) consume(together[i], AG_CL_ON, i + t, 1);
+        if (t == 0) uploaded = cl->steps->n_uploaded;
+        if (t == 0) compiled = cl->programs.n_compiled + cl->programs.n_from_cache;
+    }
+    assert_int_equal(cl->steps->n_uploaded, uploaded);
+    assert_int_equal(cl->programs.n_compiled + cl->programs.n_from_cache, compiled);
+    for (size_t i = 0; i < SESSIONS; i++) {
+        model = both[i % 2];
+        alone = new_session(NULL);
+        consume(alone, AG_CL_ON, i, N_PROMPT);
+        for (size_t t = 0; t < TURNS; t++) consume(alone, AG_CL_ON, i + t, 1);
+        assert_true(distance(together[i], alone) < 1e-6);
+        ag_session_destroy(alone);
+        ag_session_destroy(together[i]);
+    }
+    model = both[0];
+    ag_model_destroy(both[1]);
+}
+
 static void what_policies_learn_from_goes_operation_by_operation(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
@@ -159,9 +197,9 @@ static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
     g.on_token = hear;
     g.on_token_user = &h;
     const int32_t prompt[] = {3, 40, 77};
-    assert_int_equal(setenv("AG_OPENCL_TOKEN", "1", 1), 0);
+    ag_cl_of(be)->switches.token = AG_CL_ON;
     if (ag_generate(s, prompt, 3, &g, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
-    const cl_uint listed = ag_cl_of(be)->token->result.n_listed;
+    const cl_uint listed = ag_cl_of(be)->steps->newest->token.result.n_listed;
     if (expect_listed) assert_in_range(listed, 1, AG_CL_TOKEN_LISTED);
     else assert_true(listed > AG_CL_TOKEN_LISTED);
     assert_int_equal(ag_session_prefill(rows, prompt, 3, NULL, NULL, &err), AG_OK);
@@ -217,6 +255,7 @@ int main(void) {
         cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
         cmocka_unit_test(it_does_so_after_evictions),
         cmocka_unit_test(it_does_so_past_the_trained_length),
+        cmocka_unit_test(sessions_and_models_take_turns),
         cmocka_unit_test(the_launch_finds_what_a_sampler_would),
         cmocka_unit_test(more_than_it_can_list_is_looked_for_in_the_row),
         cmocka_unit_test(what_policies_learn_from_goes_operation_by_operation),

@@ -2,7 +2,7 @@
 /* A whole token in one launch for heads and caches of every kind: its attention against doubles,
  * its new rows against the rounding of the cache, its logits against those of the operations.
  * "test_opencl_token_shapes PATTERN" takes the variants whose names fit, on any device. */
-#include "backend/opencl/token.h"
+#include "backend/opencl/step_cache.h"
 #include "core/alloc.h"
 #include "core/hadamard.h"
 #include "models/model_impl.h"
@@ -174,18 +174,18 @@ static int drop_all(void **state) {
     return 0;
 }
 
-static void consume(ag_session *s, const char *wanted, uint32_t n) {
+static void consume(ag_session *s, ag_cl_switch wanted, uint32_t n) {
     int32_t ids[MOST_SLOTS];
     ag_error err;
     const uint32_t position = ag_session_position(s);
     for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)((position + i) * 2654435761u % VOCAB);
-    assert_int_equal(setenv("AG_OPENCL_TOKEN", wanted, 1), 0);
+    ag_cl_of(be)->switches.token = wanted;
     if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
 }
 
 static uint32_t steps_taken(void) {
-    const ag_cl_token *token = ag_cl_of(be)->token;
-    return token ? token->next_tag : 0;
+    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
+    return steps ? steps->n_launched : 0;
 }
 
 /* Root of the mean square of the difference, as a share of that of the logits. */
@@ -242,7 +242,7 @@ static void add_biases(layer_state *s) {
 }
 
 static void take_boxes(layer_state *s) {
-    const ag_cl_token *token = ag_cl_of(be)->token;
+    const ag_cl_token *token = &ag_cl_of(be)->steps->newest->token;
     const size_t n = (size_t)(s->n_heads + 2 * s->v->n_kv) * s->v->head_dim;
     const size_t n_blocks = (size_t)s->n_heads * s->v->head_dim / AG_QK;
     packet *p = ag_calloc(n + n_blocks * 10, sizeof *p);
@@ -370,15 +370,15 @@ static void says_what_the_operations_say(void **state) {
     double attention = 0, logits = 0;
     for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
         const uint32_t skipped = runs[r].from - ag_session_position(whole);
-        if (skipped) consume(whole, "0", skipped);
-        if (skipped) consume(parts, "0", skipped);
+        if (skipped) consume(whole, AG_CL_OFF, skipped);
+        if (skipped) consume(parts, AG_CL_OFF, skipped);
         for (uint32_t i = 0; i < runs[r].n; i++) {
             const uint32_t before = steps_taken();
-            consume(whole, "1", 1);
+            consume(whole, AG_CL_ON, 1);
             assert_int_not_equal(steps_taken(), before);
             const double e = check_attention(v, whole);
             if (!(e < attention)) attention = e;
-            consume(parts, "0", 1);
+            consume(parts, AG_CL_OFF, 1);
             const double d = distance(whole, parts);
             if (!(d < logits)) logits = d;
         }

@@ -54,6 +54,14 @@ static void names_of_extensions_are_cut_at_words(void **state) {
     assert_string_equal(text, "cl_khr_fp16");
 }
 
+static ag_status choose_vendor(const ag_cl_device *d, ag_cl_vendor *v, ag_error *err) {
+    ag_cl_switches s;
+    ag_status st = ag_cl_switches_read(&s, err);
+    if (st == AG_OK) st = ag_cl_vendor_choose(d, &s, v, err);
+    ag_cl_switches_release(&s);
+    return st;
+}
+
 /* ---- what is chosen ---- */
 
 static void nothing_is_taken_unasked(void **state) {
@@ -61,11 +69,11 @@ static void nothing_is_taken_unasked(void **state) {
     ag_cl_vendor v;
     const ag_cl_device d =
         device_with("OpenCL 3.0", "cl_khr_fp16 cl_khr_subgroups cl_khr_integer_dot_product");
-    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK);
     assert_string_equal(v.options, "");
     assert_string_equal(v.description, "");
     setenv("AG_OPENCL_DOT", "0", 1);
-    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK);
     assert_string_equal(v.options, "");
 }
 
@@ -78,17 +86,17 @@ static void everything_is_taken_where_asked(void **state) {
     ag_cl_device d = device_with(
         "OpenCL 3.0 v1",
         "cl_khr_fp16 cl_khr_subgroups cl_khr_integer_dot_product cl_arm_integer_dot_product_int8");
-    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK);
     assert_string_equal(v.options, " -cl-std=CL3.0 -DSUBGROUPS=1 -DDOT=1 -DHALF=1");
     assert_string_equal(v.description, ", sub-groups, dot products, halves");
     d = device_with("OpenCL 2.1 v1", "cl_khr_fp16 cl_khr_subgroups cl_arm_integer_dot_product_int8 "
                                      "cl_arm_integer_dot_product_accumulate_int8");
-    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK);
     assert_string_equal(v.options, " -cl-std=CL2.0 -DSUBGROUPS=1 -DDOT=2 -DHALF=1");
     setenv("AG_OPENCL_SUBGROUPS", "0", 1);
     d = device_with("OpenCL 1.2 v1",
                     "cl_khr_fp16 cl_khr_integer_dot_product cl_arm_integer_dot_product_int8");
-    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK);
     assert_string_equal(v.options, " -cl-std=CL1.2 -DSUBGROUPS=0 -DDOT=3 -DHALF=1");
     assert_string_equal(ag_cl_vendor_sums(&v), "");
 }
@@ -96,28 +104,33 @@ static void everything_is_taken_where_asked(void **state) {
 static void refused(const ag_cl_device *d, ag_status status, const char *a, const char *b) {
     ag_cl_vendor v;
     ag_error err;
-    assert_int_equal(ag_cl_vendor_choose(d, &v, &err), status);
+    assert_int_equal(choose_vendor(d, &v, &err), status);
     if (!strstr(err.msg, a) || !strstr(err.msg, b)) fail_msg("%s", err.msg);
+}
+
+static ag_cl_switch dot_switch(const char *value) {
+    ag_cl_switches s;
+    if (value) setenv("AG_OPENCL_DOT", value, 1);
+    else unsetenv("AG_OPENCL_DOT");
+    assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);
+    const ag_cl_switch dot = s.dot;
+    ag_cl_switches_release(&s);
+    return dot;
 }
 
 static void a_switch_is_1_or_0_or_left_alone(void **state) {
     (void)state;
     ag_error err;
-    bool on = false;
-    unsetenv("AG_OPENCL_DOT");
-    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", true, &on, &err), AG_OK);
-    assert_true(on);
-    setenv("AG_OPENCL_DOT", "", 1);
-    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", true, &on, &err), AG_OK);
-    assert_true(on);
-    setenv("AG_OPENCL_DOT", "0", 1);
-    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", true, &on, &err), AG_OK);
-    assert_false(on);
-    setenv("AG_OPENCL_DOT", "1", 1);
-    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", false, &on, &err), AG_OK);
-    assert_true(on);
+    ag_cl_switches s;
+    assert_int_equal(dot_switch(NULL), AG_CL_AUTO);
+    assert_int_equal(dot_switch(""), AG_CL_AUTO);
+    assert_int_equal(dot_switch("0"), AG_CL_OFF);
+    assert_int_equal(dot_switch("1"), AG_CL_ON);
+    assert_true(ag_cl_is_on(AG_CL_AUTO, true) && ag_cl_is_on(AG_CL_ON, false));
+    assert_false(ag_cl_is_on(AG_CL_AUTO, false) || ag_cl_is_on(AG_CL_OFF, true));
     setenv("AG_OPENCL_DOT", "99", 1);
-    assert_int_equal(ag_cl_switch("AG_OPENCL_DOT", false, &on, &err), AG_INVALID);
+    assert_int_equal(ag_cl_switches_read(&s, &err), AG_INVALID);
+    ag_cl_switches_release(&s);
     assert_string_equal(err.msg, "AG_OPENCL_DOT is 0 or 1, not '99'");
     /* Those that are no vendor's are read the same way. */
     static const char *const others[] = {"AG_OPENCL_LANES", "AG_OPENCL_INT_DOT", "AG_OPENCL_MMA",
@@ -162,7 +175,7 @@ static void stand_ins_need_no_extension(void **state) {
     setenv("AG_OPENCL_EMULATE", "32", 1);
     setenv("AG_OPENCL_SUBGROUPS", "1", 1);
     setenv("AG_OPENCL_HALF", "1", 1);
-    assert_int_equal(ag_cl_vendor_choose(&d, &v, NULL), AG_OK);
+    assert_int_equal(choose_vendor(&d, &v, NULL), AG_OK);
     assert_string_equal(v.options, " -cl-std=CL3.0 -DSUBGROUPS=32 -DDOT=0 -DHALF=2");
     assert_string_equal(v.description, ", sub-groups, halves (emulated)");
 }
@@ -173,7 +186,7 @@ static void stand_ins_need_no_extension(void **state) {
 static void put_changed(const char *dir, const char *file, const char *from, const char *to) {
     char path[128], *text;
     size_t len;
-    assert_int_equal(ag_cl_source_load(file, &text, &len, NULL), AG_OK);
+    assert_int_equal(ag_cl_source_load(NULL, file, &text, &len, NULL), AG_OK);
     char *at = strstr(text, from);
     assert_non_null(at);
     memset(at, ' ', strlen(from));

@@ -15,7 +15,7 @@ static void cut(ag_cl_backend *cl, ag_cl_bound *b, size_t n) {
 void ag_cl_bound_release(ag_cl_backend *cl, ag_cl_bound *b) {
     cut(cl, b, 0);
     ag_free(b->launches);
-    *b = (ag_cl_bound){0};
+    *b = (ag_cl_bound){.bit = b->bit};
 }
 
 static bool grow(ag_cl_bound *b) {

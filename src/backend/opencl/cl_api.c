@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/cl_api.h"
+#include "backend/opencl/switches.h"
 
 #include "core/fail.h"
 
@@ -13,9 +14,9 @@ static const char *const library_names[] = {"libOpenCL.so.1", "libOpenCL.so"};
 enum { N_LIBRARIES = sizeof library_names / sizeof library_names[0] };
 
 static ag_status open_library(ag_cl_api *api, ag_error *err) {
-    const char *asked = getenv("AG_OPENCL_LIBRARY");
+    const char *asked = ag_cl_library_asked();
     const int mode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-    if (asked && *asked) {
+    if (asked) {
         api->library = dlopen(asked, mode);
         if (api->library) return AG_OK;
         return AG_FAIL(err, NOT_FOUND, "AG_OPENCL_LIBRARY: %s", dlerror());

@@ -27,7 +27,7 @@ static void buffer_unmap(ag_buffer *buf) {
 static void buffer_destroy(ag_buffer *buf) {
     ag_cl_buffer *b = self(buf);
     buffer_unmap(buf);
-    if (b->bound) atomic_store(&b->memory->cl->bound_lost, true);
+    if (b->named_by) atomic_fetch_or(&b->memory->cl->lost, b->named_by);
     (void)b->memory->cl->api.clReleaseMemObject(b->mem);
     atomic_fetch_sub_explicit(&b->memory->in_use, buf->size, memory_order_relaxed);
     ag_free(b);

@@ -64,7 +64,7 @@ void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
         return;
     }
     if (b->mapped) ag_buffer_unmap(buf);
-    if (l->bound) b->bound = true;
+    if (l->bound) b->named_by |= l->cl->recording->bit;
     ag_cl_arg_mem(l, b->mem);
 }
 

@@ -18,6 +18,7 @@
 #include "backend/opencl/device.h"
 #include "backend/opencl/program.h"
 #include "backend/opencl/sizes.h"
+#include "backend/opencl/switches.h"
 #include "backend/opencl/vendor.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
@@ -25,10 +26,9 @@
 #include <stdbool.h>
 
 typedef struct ag_cl_memory ag_cl_memory;
-typedef struct ag_cl_token ag_cl_token;     /* token.h */
-typedef struct ag_cl_loading ag_cl_loading; /* loading.h */
-typedef struct ag_cl_plan ag_cl_plan;       /* plan.h */
-typedef struct ag_cl_bound ag_cl_bound;     /* bound.h */
+typedef struct ag_cl_loading ag_cl_loading;       /* loading.h */
+typedef struct ag_cl_step_cache ag_cl_step_cache; /* step_cache.h */
+typedef struct ag_cl_bound ag_cl_bound;           /* bound.h */
 typedef struct ag_cl_bound_launch ag_cl_bound_launch;
 
 /* ---- small host arrays on their way to the device (staging.c) ---- */
@@ -65,19 +65,21 @@ struct ag_cl_backend {
     struct {
         cl_mem mem; /* owned; NULL: none yet */
         size_t bytes;
+        uint64_t named_by; /* as of a buffer */
     } scratch;
-    ag_cl_loading *loading; /* owned; NULL: no weight was prepared yet */
-    uint32_t n_threads;     /* of the host, wanted for that; 0: the usable cores */
-    ag_cl_token *token;     /* owned; NULL: no step was taken as a whole yet */
-    ag_cl_plan *plan;       /* owned; NULL: no step was recorded yet */
-    ag_cl_bound *recording; /* borrowed; launches are kept in it; NULL: they are not kept */
-    atomic_bool bound_lost; /* a buffer that launches are bound to is gone; set by any thread */
-    atomic_size_t n_mapped; /* buffers that the host has mapped */
+    ag_cl_loading *loading;  /* owned; NULL: no weight was prepared yet */
+    uint32_t n_threads;      /* of the host, wanted for that; 0: the usable cores */
+    ag_cl_step_cache *steps; /* owned; NULL: no token was decoded yet */
+    ag_cl_bound *recording;  /* borrowed; launches are kept in it; NULL: they are not kept */
+    atomic_ullong lost;      /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
+    atomic_size_t n_mapped;  /* buffers that the host has mapped */
+    ag_cl_switches switches;
     ag_cl_vendor vendor;
     ag_cl_sizes sizes;
     bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
     bool int_dot;       /* products of few rows round their input to 8 bits */
     bool whole_tokens;  /* a token in one launch, where it has run: token.c */
+    bool token_refused; /* this device has shown that it cannot */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */
     bool zero_copy;     /* buffers are in memory that host and device share, and can be mapped */
     bool gpu_attention; /* false: the composed attention, on the host */
@@ -177,7 +179,7 @@ typedef struct ag_cl_buffer {
     cl_mem mem;           /* owned */
     uint64_t address;     /* as kernels see it; 0: not asked for yet (token_boxes.c) */
     void *mapped;         /* NULL: the device's */
-    bool bound;           /* launches that stay have it as an argument (bound.h) */
+    uint64_t named_by;    /* who knows it and must forget it: bits of step_cache.h */
 } ag_cl_buffer;
 
 ag_status ag_cl_memory_create(ag_cl_backend *cl, ag_cl_memory **out, ag_error *err);

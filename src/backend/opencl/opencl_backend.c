@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
-#include "backend/opencl/plan.h"
-#include "backend/opencl/token.h"
+#include "backend/opencl/step_cache.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -14,8 +13,7 @@
 static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (cl->queue) (void)cl->api.clFinish(cl->queue);
-    ag_cl_token_close(cl);
-    ag_cl_plan_close(cl);
+    ag_cl_step_cache_close(cl);
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
     ag_cl_loading_close(cl);
@@ -24,6 +22,7 @@ static void cl_destroy(ag_backend *b) {
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);
+    ag_cl_switches_release(&cl->switches);
     ag_free(cl);
 }
 
@@ -33,7 +32,7 @@ static const char *cl_describe(ag_backend *b) { return ag_cl_of(b)->description;
 
 static ag_status cl_sync(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->recording) ag_cl_plan_sweep(cl);
+    if (!cl->recording) ag_cl_step_cache_sweep(cl);
     return ag_cl_finish(cl, &b->err);
 }
 
@@ -47,7 +46,8 @@ static const ag_backend_ops opencl_ops = {
     .step_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_HADAMARD,
     .repeat_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_FFN_BIAS | AG_STEP_QK_NORM |
                        AG_STEP_POST_NORM | AG_STEP_NO_PRE_NORM | AG_STEP_GELU | AG_STEP_SOFTCAP |
-                       AG_STEP_LOGIT_SOFTCAP | AG_STEP_HADAMARD | AG_STEP_SCORES,
+                       AG_STEP_LOGIT_SOFTCAP | AG_STEP_HADAMARD | AG_STEP_SCORES | AG_STEP_WINDOW |
+                       AG_STEP_PARTIAL_ROPE | AG_STEP_LAYER_KINDS,
     .destroy = cl_destroy,
     .memory = cl_memory,
     .describe = cl_describe,
@@ -68,6 +68,8 @@ static const ag_backend_ops opencl_ops = {
     .prepared_bytes = cl_prepared_bytes,
     .add_rms_norm = ag_cl_add_rms_norm,
     .add_bias = ag_cl_add_bias,
+    .gelu_mul = ag_cl_gelu_mul,
+    .softcap = ag_cl_softcap,
     .gather = ag_cl_gather,
     .kv_write = ag_cl_kv_write,
     .attention = ag_cl_attention,
@@ -106,19 +108,17 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
 }
 
 /* Each kind is right everywhere. */
-static ag_status choose_kernels(ag_cl_backend *cl, ag_error *err) {
+static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
+    const ag_cl_switches *sw = &cl->switches;
     cl->whole_tokens = capability >= 80 && cl->device.is_gpu; /* tensor cores with halves */
-    bool later; /* token.c and plan.c look again: here only what it cannot be is said */
-    AG_TRY(ag_cl_switch("AG_OPENCL_TOKEN", false, &later, err));
-    AG_TRY(ag_cl_switch("AG_OPENCL_PLAN", true, &later, err));
-    AG_TRY(ag_cl_switch("AG_OPENCL_LANES", !cl->device.is_cpu, &cl->many_lanes, err));
-    AG_TRY(
-        ag_cl_switch("AG_OPENCL_INT_DOT", capability >= 61 || cl->vendor.dot, &cl->int_dot, err));
-    return ag_cl_switch("AG_OPENCL_MMA", capability >= 80, &cl->mma, err);
+    cl->many_lanes = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
+    cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
+    cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
 }
 
 static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
+    AG_TRY(ag_cl_switches_read(&cl->switches, err));
     AG_TRY(ag_cl_api_load(&cl->api, err));
     AG_TRY(ag_cl_device_choose(&cl->api, device, &cl->device, err));
     cl_int code;
@@ -130,11 +130,10 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a queue");
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
-    AG_TRY(ag_cl_cache_dir(&cl->programs.cache_dir, err));
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
     if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
-    AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->vendor, err));
-    AG_TRY(choose_kernels(cl, err));
+    AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->switches, &cl->vendor, err));
+    choose_kernels(cl);
     describe(cl);
     return ag_cl_vendor_check(cl, err);
 }

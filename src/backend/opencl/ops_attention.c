@@ -23,7 +23,7 @@ typedef struct work {
     const ag_attention_seq *seq;
     const ag_kv_view *kv;
     const ag_tensor *out, *q;
-    float scale;
+    const ag_attention_params *params;
     size_t heads, group, dim; /* query heads; of them for a KV head */
     uint32_t n_slots;         /* of the longest KV head */
     uint32_t n_blocks, span, n_spans;
@@ -106,15 +106,23 @@ static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, s
     ag_cl_arg_u32(l, (uint32_t)w->group);
     ag_cl_arg_u32(l, (uint32_t)w->dim);
     ag_cl_arg_u32(l, (uint32_t)n_rows);
-    ag_cl_arg_staged(l, w->seq->visible_until + row, n_rows * sizeof *w->seq->visible_until);
+    const uint32_t *until = w->seq->visible_until + row;
+    ag_cl_arg_staged(l, until, n_rows * sizeof *until);
+    ag_cl_arg_staged(l, w->seq->visible_from ? w->seq->visible_from + row : until,
+                     n_rows * sizeof *until);
+    ag_cl_arg_f32(l, w->params->softcap);
     ag_cl_arg_u32(l, (uint32_t)kv->k_type);
 }
 
 /* ---- launches ---- */
 
-static ag_status begin(const work *w, ag_cl_launch *l, const char *kernel, size_t queries) {
-    char options[112];
-    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s", queries, w->wg,
+/* With what only some models have where scores are computed. */
+static ag_status begin(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
+                       bool scores) {
+    char options[144];
+    snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s", queries, w->wg,
+             scores && w->seq->visible_from ? " -DWINDOW=1" : "",
+             scores && w->params->softcap > 0 ? " -DSOFTCAP=1" : "",
              ag_cl_vendor_sums(&w->cl->vendor));
     return ag_cl_begin(l, w->cl, file, kernel, options);
 }
@@ -125,7 +133,7 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
     const size_t spans = run->n_blocks ? (run->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span : 1;
     const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
     ag_cl_launch l;
-    AG_TRY(begin(w, &l, "attend", w->queries));
+    AG_TRY(begin(w, &l, "attend", w->queries, true));
     if (direct) arg_rows(w, &l, w->out, row);
     else ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
@@ -133,7 +141,7 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
     arg_cache(w, &l, run, row, n_rows);
     ag_cl_arg_u32(&l, (uint32_t)w->kv->v_type);
     ag_cl_arg_u64(&l, w->kv->v_offset);
-    ag_cl_arg_f32(&l, w->scale);
+    ag_cl_arg_f32(&l, w->params->scale);
     ag_cl_arg_u32(&l, w->span);
     ag_cl_arg_u32(&l, span0);
     ag_cl_arg_u32(&l, w->n_spans);
@@ -143,7 +151,7 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
 
 static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
     ag_cl_launch l;
-    AG_TRY(begin(w, &l, "merge", FEW_QUERIES));
+    AG_TRY(begin(w, &l, "merge", FEW_QUERIES, false));
     arg_rows(w, &l, w->out, row);
     ag_cl_arg_part(&l, w->scratch, w->joined_at + row * w->heads * PAIR);
     ag_cl_arg_part(&l, w->scratch, w->stats_at);
@@ -174,7 +182,7 @@ static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
     const ag_kv_view *kv = w->kv;
     const bool held = w->seq->held_scores != NULL;
-    AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES));
+    AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES, true));
     if (held) ag_cl_arg_buffer(&l, w->seq->held_scores);
     else ag_cl_arg_mem(&l, w->scratch);
     ag_cl_arg_u64(&l, held ? w->seq->held_at : w->sums_at);
@@ -185,7 +193,7 @@ static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_arg_part(&l, w->scratch, w->joined_at);
     arg_rows(w, &l, w->q, 0);
     arg_cache(w, &l, run, 0, w->seq->n_rows);
-    ag_cl_arg_f32(&l, w->scale);
+    ag_cl_arg_f32(&l, w->params->scale);
     ag_cl_arg_u32(&l, (uint32_t)w->seq->score_row0);
     return ag_cl_enqueue(&l, 2, (size_t[]){(size_t)run->n_blocks * AG_KV_BLOCK, w->kv->n_kv_heads},
                          (size_t[]){w->wg, 1});
@@ -237,26 +245,11 @@ bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim) {
     return cl->gpu_attention && head_dim <= MOST_DIM;
 }
 
-/* Whether the kernels know all that a call asks for. */
-static ag_status check_covered(ag_cl_backend *cl, const ag_attention_seq *seqs, size_t n_seqs,
-                               const ag_attention_params *params, bool *covered) {
-    *covered = params->softcap == 0;
-    for (size_t i = 0; i < n_seqs; i++) *covered &= !seqs[i].visible_from;
-    for (size_t i = 0; i < n_seqs && !*covered; i++) {
-        if (!seqs[i].held_scores) continue;
-        return AG_FAIL(&cl->base.err, UNSUPPORTED,
-                       "attention weights of a window or with a softcap are not added up here");
-    }
-    return AG_OK;
-}
-
 ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                           const ag_attention_seq *seqs, size_t n_seqs,
                           const ag_attention_params *params) {
     ag_cl_backend *cl = ag_cl_of(b);
-    bool covered;
-    AG_TRY(check_covered(cl, seqs, n_seqs, params, &covered));
-    if (!cl->gpu_attention || q->shape.dim[2] > MOST_DIM || !covered) {
+    if (!cl->gpu_attention || q->shape.dim[2] > MOST_DIM) {
         return ag_compose_attention(b, out, q, seqs, n_seqs, params);
     }
     for (size_t i = 0; i < n_seqs; i++) {
@@ -265,7 +258,7 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                   .kv = &seqs[i].kv,
                   .out = out,
                   .q = q,
-                  .scale = params->scale,
+                  .params = params,
                   .heads = q->shape.dim[1],
                   .group = q->shape.dim[1] / seqs[i].kv.n_kv_heads,
                   .dim = q->shape.dim[2]};

@@ -80,6 +80,10 @@ ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
     return with_pair(b, "silu_mul", a, x);
 }
 
+ag_status ag_cl_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    return with_pair(b, "gelu_mul", a, x);
+}
+
 ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
@@ -92,15 +96,24 @@ ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     return each_element(&l, n);
 }
 
-ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v) {
+/* Kernels of a tensor, its number of elements and a number. */
+static ag_status with_number(ag_backend *b, const char *kernel, ag_tensor *x, float v) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "scale"));
+    AG_TRY(begin(&l, b, kernel));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_f32(&l, v);
     return each_element(&l, n);
+}
+
+ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v) {
+    return with_number(b, "scale", x, v);
+}
+
+ag_status ag_cl_softcap(ag_backend *b, ag_tensor *x, float cap) {
+    return with_number(b, "softcap", x, cap);
 }
 
 /* k NULL: x alone. Each of a rotation's rows has the pairs of x, then those of k. */

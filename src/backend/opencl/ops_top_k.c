@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/top_k.cl: the best of a row, of which the host reads some hundred bytes. */
 #include "backend/opencl/ops.h"
-#include "backend/opencl/plan.h"
 #include "backend/opencl/staging.h"
+#include "backend/opencl/step_cache.h"
 #include "core/fail.h"
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ static ag_status take_best(const work *w) {
 
 /* Arguments that are the same as for the last row are not set again. */
 static ag_status launch_all(const work *w) {
-    ag_cl_bound *kept = ag_cl_plan_choice(w->cl);
+    ag_cl_bound *kept = ag_cl_step_choice(w->cl);
     if (kept) ag_cl_bound_record(w->cl, kept, NULL, NULL);
     ag_status st = sort_chunks(w);
     if (st == AG_OK) st = join_lists(w);

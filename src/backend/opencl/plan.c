@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/opencl/plan.h"
+#include "backend/opencl/step_cache.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -8,42 +8,26 @@
 
 enum { ALIGN = 16 };
 
-static bool is_wanted(ag_cl_backend *cl) {
-    const char *wanted = getenv("AG_OPENCL_PLAN");
-    if (wanted && strcmp(wanted, "0") == 0) return false;
-    if (!cl->plan) cl->plan = ag_calloc(1, sizeof *cl->plan);
-    return cl->plan != NULL;
-}
+/* ---- memory ---- */
 
-/* ---- room ---- */
-
-static void forget(ag_cl_backend *cl, ag_cl_plan *p) {
-    ag_cl_bound_release(cl, &p->launches);
-    p->known = false;
-}
-
-void ag_cl_plan_sweep(ag_cl_backend *cl) {
-    if (!atomic_exchange(&cl->bound_lost, false) || !cl->plan) return;
-    forget(cl, cl->plan);
-    ag_cl_bound_release(cl, &cl->plan->choice);
-}
-
-static void release_room(ag_cl_plan *p) {
+static void release_memory(ag_cl_plan *p) {
     ag_free(p->layers);
+    ag_free(p->places);
     ag_free(p->blocks);
     ag_free(p->inbox);
     p->layers = NULL;
+    p->places = NULL;
     p->blocks = NULL;
     p->inbox = NULL;
+    p->inbox_bytes = 0;
+    p->known = false;
 }
 
-void ag_cl_plan_close(ag_cl_backend *cl) {
-    if (!cl->plan) return;
-    forget(cl, cl->plan);
-    ag_cl_bound_release(cl, &cl->plan->choice);
-    release_room(cl->plan);
-    ag_free(cl->plan);
-    cl->plan = NULL;
+void ag_cl_plan_release(ag_cl_backend *cl, ag_cl_plan *p) {
+    const uint64_t bit = p->launches.bit;
+    ag_cl_bound_release(cl, &p->launches);
+    release_memory(p);
+    *p = (ag_cl_plan){.launches.bit = bit};
 }
 
 static size_t take(size_t *end, size_t bytes) {
@@ -52,19 +36,38 @@ static size_t take(size_t *end, size_t bytes) {
     return here;
 }
 
-static size_t slots_bytes(const ag_decode_step *step) {
-    return (size_t)step->n_layers * step->kv[0].n_kv_heads * sizeof(uint32_t);
+static size_t inv_freq_bytes(const ag_decode_layer *l) {
+    return l->inv_freq ? ag_tensor_bytes(l->inv_freq) : 0;
 }
 
-static void lay_out_inbox(ag_cl_plan *p, const ag_decode_step *step) {
+/* An earlier layer with the same frequencies; the layer itself if there is none. */
+static uint32_t first_with_frequencies(const ag_decode_step *step, uint32_t layer) {
+    uint32_t l = 0;
+    while (step->layers[l].inv_freq != step->layers[layer].inv_freq) l++;
+    return l;
+}
+
+static size_t slots_of(const ag_kv_view *kv) { return kv->n_kv_heads * sizeof(uint32_t); }
+
+/* The inbox of a step; its size. */
+static size_t lay_out_inbox(ag_cl_plan *p, const ag_decode_step *step) {
     size_t end = 0;
+    p->slots_bytes = 0;
     (void)take(&end, ag_shape_cols(&step->rows->shape) * sizeof(float));
     p->position_at = take(&end, sizeof step->position);
-    p->inv_freq_at = take(&end, step->kv[0].head_dim / 2 * sizeof(float));
-    p->before_at = take(&end, slots_bytes(step));
-    p->after_at = take(&end, slots_bytes(step));
-    p->scored_at = take(&end, slots_bytes(step));
-    p->inbox_bytes = end;
+    for (uint32_t l = 0; l < step->n_layers; l++) {
+        const uint32_t same = first_with_frequencies(step, l);
+        ag_cl_plan_places *at = &p->places[l];
+        at->inv_freq_at =
+            same < l ? p->places[same].inv_freq_at : take(&end, inv_freq_bytes(&step->layers[l]));
+        at->visible_from_at = step->layers[l].window ? take(&end, sizeof step->position) : 0;
+        at->slots_at = p->slots_bytes;
+        p->slots_bytes += slots_of(&step->kv[l]);
+    }
+    p->before_at = take(&end, p->slots_bytes);
+    p->after_at = take(&end, p->slots_bytes);
+    p->scored_at = take(&end, p->slots_bytes);
+    return end;
 }
 
 static uint32_t end_block(const ag_kv_view *kv) {
@@ -92,29 +95,25 @@ static uint32_t most_blocks(const ag_decode_step *step) {
     return most;
 }
 
-/* Room for the step's key and inbox; false if there is none, on the host or behind the row. */
+/* Memory for the step's key and inbox; false if there is none, on the host or behind the row. */
 static bool reserve(ag_cl_plan *p, const ag_decode_step *step) {
     const uint32_t n_blocks = most_blocks(step);
-    const size_t before = p->inbox_bytes;
-    lay_out_inbox(p, step);
-    if (p->inbox_bytes > ag_tensor_bytes(step->rows)) {
-        release_room(p); /* it is not of this size any more */
-        p->known = false;
-        return false;
+    if (!p->layers || p->n_layers != step->n_layers || p->max_blocks < n_blocks) {
+        release_memory(p);
+        p->n_layers = step->n_layers;
+        p->max_blocks = 2 * n_blocks; /* so that a growing cache rarely asks */
+        p->layers = ag_calloc(p->n_layers, sizeof *p->layers);
+        p->places = ag_calloc(p->n_layers, sizeof *p->places);
+        p->blocks = ag_calloc((size_t)p->n_layers * p->max_blocks, sizeof *p->blocks);
     }
-    if (p->inbox && p->n_layers == step->n_layers && p->inbox_bytes == before &&
-        p->max_blocks >= n_blocks) {
-        return true;
-    }
-    release_room(p);
+    const size_t bytes = p->layers && p->places && p->blocks ? lay_out_inbox(p, step) : 0;
+    if (bytes && p->inbox && p->inbox_bytes == bytes) return bytes <= ag_tensor_bytes(step->rows);
+    ag_free(p->inbox);
+    p->inbox = bytes && bytes <= ag_tensor_bytes(step->rows) ? ag_calloc(1, bytes) : NULL;
+    p->inbox_bytes = bytes;
     p->known = false;
-    p->n_layers = step->n_layers;
-    p->max_blocks = 2 * n_blocks; /* so that a growing cache rarely asks */
-    p->layers = ag_calloc(p->n_layers, sizeof *p->layers);
-    p->blocks = ag_calloc((size_t)p->n_layers * p->max_blocks, sizeof *p->blocks);
-    p->inbox = ag_calloc(1, p->inbox_bytes);
-    if (p->layers && p->blocks && p->inbox) return true;
-    release_room(p);
+    if (p->inbox) return true;
+    release_memory(p);
     return false;
 }
 
@@ -180,49 +179,64 @@ static void set_key(ag_cl_plan *p, const ag_decode_step *step) {
 
 /* ---- the inbox ---- */
 
-static ag_status send_inbox(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step) {
-    const uint32_t n_kv = step->kv[0].n_kv_heads;
-    uint32_t *before = (uint32_t *)(void *)(p->inbox + p->before_at);
-    uint32_t *after = (uint32_t *)(void *)(p->inbox + p->after_at);
-    memcpy(p->inbox, step->embedding, ag_shape_cols(&step->rows->shape) * sizeof(float));
-    memcpy(p->inbox + p->position_at, &step->position, sizeof step->position);
-    memcpy(p->inbox + p->inv_freq_at, ag_tensor_f32(step->layers[0].inv_freq),
-           step->kv[0].head_dim / 2 * sizeof(float));
-    for (uint32_t l = 0; l < step->n_layers; l++) {
-        for (uint32_t h = 0; h < n_kv; h++) {
-            before[l * n_kv + h] = step->kv[l].n_slots[h];
-            after[l * n_kv + h] = step->kv[l].n_slots[h] + 1;
-        }
+static uint32_t *words(const ag_cl_plan *p, size_t at) {
+    return (uint32_t *)(void *)(p->inbox + at);
+}
+
+static void write_layer(ag_cl_plan *p, const ag_decode_step *step, uint32_t layer) {
+    const ag_decode_layer *l = &step->layers[layer];
+    const ag_cl_plan_places *at = &p->places[layer];
+    if (l->inv_freq && first_with_frequencies(step, layer) == layer) {
+        memcpy(p->inbox + at->inv_freq_at, ag_tensor_f32(l->inv_freq), inv_freq_bytes(l));
     }
-    if (step->held_scores) memcpy(p->inbox + p->scored_at, step->scored, slots_bytes(step));
+    if (l->window) {
+        const uint32_t end = step->position + 1;
+        *words(p, at->visible_from_at) = end > l->window ? end - l->window : 0;
+    }
+    const ag_kv_view *kv = &step->kv[layer];
+    uint32_t *before = words(p, p->before_at + at->slots_at);
+    uint32_t *after = words(p, p->after_at + at->slots_at);
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        before[h] = kv->n_slots[h];
+        after[h] = kv->n_slots[h] + 1;
+    }
+}
+
+static ag_status send_inbox(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step) {
+    memcpy(p->inbox, step->embedding, ag_shape_cols(&step->rows->shape) * sizeof(float));
+    *words(p, p->position_at) = step->position;
+    for (uint32_t l = 0; l < step->n_layers; l++) write_layer(p, step, l);
+    if (step->held_scores) memcpy(p->inbox + p->scored_at, step->scored, p->slots_bytes);
     return ag_buffer_upload(step->rows->buffer, step->rows->offset, p->inbox, p->inbox_bytes,
                             &cl->base.err);
 }
 
 /* Where the layer's n_slots lie, as they are at this moment of the step; 0: nowhere. */
-static size_t place_of_slots(const ag_cl_plan *p, uint32_t layer, const uint32_t *n_slots,
-                             size_t bytes) {
-    const size_t row = layer * bytes;
-    if (memcmp(n_slots, p->inbox + p->before_at + row, bytes) == 0) return p->before_at + row;
-    if (memcmp(n_slots, p->inbox + p->after_at + row, bytes) == 0) return p->after_at + row;
+static size_t place_of_slots(const ag_cl_plan *p, uint32_t layer, const ag_kv_view *kv) {
+    const size_t row = p->places[layer].slots_at, bytes = slots_of(kv);
+    if (memcmp(kv->n_slots, p->inbox + p->before_at + row, bytes) == 0) return p->before_at + row;
+    if (memcmp(kv->n_slots, p->inbox + p->after_at + row, bytes) == 0) return p->after_at + row;
     return 0;
 }
 
 /* An array is known by its address: equal values may mean different things for the next token. */
 static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
     const ag_decode_step *step = p->step;
-    const size_t slots = step->kv[0].n_kv_heads * sizeof(uint32_t);
     if (data == step->positions && n == sizeof step->position) return p->position_at;
-    if (data == ag_tensor_f32(step->layers[0].inv_freq) &&
-        n == step->kv[0].head_dim / 2 * sizeof(float)) {
-        return p->inv_freq_at;
-    }
     for (uint32_t l = 0; l < step->n_layers; l++) {
-        if (data == step->kv[l].n_slots && n == slots) {
-            return place_of_slots(p, l, step->kv[l].n_slots, slots);
+        const ag_decode_layer *layer = &step->layers[l];
+        const ag_cl_plan_places *at = &p->places[l];
+        if (layer->inv_freq && data == ag_tensor_f32(layer->inv_freq) &&
+            n == inv_freq_bytes(layer)) {
+            return at->inv_freq_at;
         }
-        if (step->held_scores && data == step->scored + l * step->kv[0].n_kv_heads && n == slots) {
-            return p->scored_at + l * slots;
+        if (layer->window && data == layer->visible_from && n == sizeof step->position) {
+            return at->visible_from_at;
+        }
+        if (n != slots_of(&step->kv[l])) continue;
+        if (data == step->kv[l].n_slots) return place_of_slots(p, l, &step->kv[l]);
+        if (step->held_scores && data == step->scored + at->slots_at / sizeof(uint32_t)) {
+            return p->scored_at + at->slots_at;
         }
     }
     return 0;
@@ -230,7 +244,7 @@ static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
 
 static bool place(void *user, const void *data, size_t n, cl_mem *mem, size_t *offset) {
     ag_cl_backend *cl = user;
-    const ag_cl_plan *p = cl->plan;
+    const ag_cl_plan *p = &cl->steps->newest->plan;
     const size_t at = place_of(p, data, n);
     *mem = ag_cl_buffer_of(cl, p->step->rows->buffer)->mem;
     *offset = p->step->rows->offset + at;
@@ -239,51 +253,40 @@ static bool place(void *user, const void *data, size_t n, cl_mem *mem, size_t *o
 
 /* ---- a step ---- */
 
-ag_cl_bound *ag_cl_plan_choice(ag_cl_backend *cl) {
-    ag_cl_plan_sweep(cl);
-    return is_wanted(cl) ? &cl->plan->choice : NULL;
-}
-
-static ag_status record(ag_cl_backend *cl, const ag_decode_step *step, ag_operations_fn operations,
-                        void *user) {
-    ag_cl_plan *p = cl->plan;
+static ag_status record(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step,
+                        ag_operations_fn operations, void *user) {
     p->known = false;
     set_key(p, step); /* the operations change what the views tell */
     p->step = step;
+    cl->steps->n_recorded++;
     ag_cl_bound_record(cl, &p->launches, place, cl);
     const ag_status st = operations(user);
-    if (st == AG_OK && p->launches.unfit) p->unfit = step->layers;
+    p->unfit = st == AG_OK && p->launches.unfit;
     p->known = ag_cl_bound_stop(cl, &p->launches, st == AG_OK);
     p->step = NULL;
     return st;
 }
 
-static bool is_fit(const ag_cl_backend *cl, const ag_decode_step *step) {
-    if (!step->n_layers || !ag_cl_buffer_of(cl, step->rows->buffer)) return false;
-    for (uint32_t l = 0; l < step->n_layers; l++) {
-        if (step->kv[l].n_kv_heads != step->kv[0].n_kv_heads) return false;
-    }
-    return cl->plan->unfit != step->layers && reserve(cl->plan, step);
-}
-
 ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
                             void *user, ag_repeat *done) {
     ag_cl_backend *cl = ag_cl_of(b);
-    ag_cl_plan_sweep(cl);
-    if (!cl->gpu_attention || !is_wanted(cl) || !is_fit(cl, step)) return AG_OK;
-    ag_cl_plan *p = cl->plan;
+    if (!cl->gpu_attention || cl->switches.plan == AG_CL_OFF || !step->n_layers) return AG_OK;
+    if (!ag_cl_buffer_of(cl, step->rows->buffer)) return AG_OK;
+    ag_cl_step_entry *entry = ag_cl_step_entry_of(cl, step);
+    ag_cl_plan *p = entry ? &entry->plan : NULL;
+    if (!p || p->unfit || !reserve(p, step)) return AG_OK;
     AG_TRY(send_inbox(cl, p, step));
     /* A buffer that the host has mapped is unmapped where it becomes an argument. */
     if (!p->known || atomic_load(&cl->n_mapped) || !is_of(p, step)) {
         *done = AG_REPEAT_RECORDED;
-        return record(cl, step, operations, user);
+        return record(cl, p, step, operations, user);
     }
     const ag_status st = ag_cl_bound_launch_all(cl, &p->launches);
     if (st != AG_OK) {
-        forget(cl, p);
+        ag_cl_plan_release(cl, p);
         return st;
     }
-    p->n_replayed++;
+    cl->steps->n_replayed++;
     *done = AG_REPEAT_REPLAYED;
     return AG_OK;
 }

@@ -3,11 +3,12 @@
  * later tokens. What changes with every token lies behind the token's row of the stream, in rows
  * that a step of one token does not use, and is brought there in one upload together with it:
  *
- *   embedding [dim] | position | inv_freq [head_dim / 2] | slots of each layer and KV head, without
- *   and with the token | of these, those with sums of attention weights
+ *   embedding [dim] | position | of each layer its frequencies and the first position that it sees
+ * | slots of each layer and KV head, without and with the token | of these, those with sums of
+ *   attention weights
  *
- * All else that the launches depend on is the plan's key. A step with another key is done operation
- * by operation and recorded. */
+ * All else that the launches depend on is the recording's key. A step with another key is done
+ * operation by operation and recorded. */
 #ifndef AG_OPENCL_PLAN_H
 #define AG_OPENCL_PLAN_H
 
@@ -21,17 +22,19 @@ typedef struct ag_cl_plan_layer {
     uint32_t first, end; /* blocks that are written to, and up to where they are read */
 } ag_cl_plan_layer;
 
-struct ag_cl_plan {
-    ag_cl_bound launches;
-    bool known;          /* launches are those of the key */
-    const void *unfit;   /* ag_decode_step.layers of a model whose steps cannot be recorded */
-    uint32_t n_replayed; /* steps, for tests */
-    ag_cl_bound choice;  /* what finds the best of a row of logits (ops_top_k.c) */
+/* Where a layer's numbers lie in the inbox, in bytes; of slots, behind each of the three places. */
+typedef struct ag_cl_plan_places {
+    size_t inv_freq_at, visible_from_at, slots_at;
+} ag_cl_plan_places;
 
-    /* the key: the model, what it computes in, the cache */
+typedef struct ag_cl_plan {
+    ag_cl_bound launches;
+    bool known; /* launches are those of the key */
+    bool unfit; /* this model's steps cannot be recorded */
+
+    /* the key: the model, what it computes in, the cache. Borrowed: see ag_cl_backend.lost */
     const ag_decode_layer *model;
-    ag_buffer *rows, *logits,
-        *held_scores; /* borrowed; while they live: see ag_cl_backend.bound_lost */
+    ag_buffer *rows, *logits, *held_scores;
     size_t rows_at, logits_at, score_row0;
     bool hadamard;
     uint32_t n_layers;
@@ -39,17 +42,15 @@ struct ag_cl_plan {
     ag_kv_block *blocks;      /* owned; [n_layers][max_blocks] */
     uint32_t max_blocks;
 
-    unsigned char *inbox; /* owned; as the host sends it */
-    size_t inbox_bytes, position_at, inv_freq_at, before_at, after_at, scored_at;
+    unsigned char *inbox;      /* owned; as the host sends it */
+    ag_cl_plan_places *places; /* owned; [n_layers] */
+    size_t inbox_bytes, position_at, before_at, after_at, scored_at, slots_bytes;
     const ag_decode_step *step; /* borrowed, while it is recorded */
-};
+} ag_cl_plan;
 
 ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
                             void *user, ag_repeat *done);
-/* Borrowed; NULL if launches are not kept. */
-ag_cl_bound *ag_cl_plan_choice(ag_cl_backend *cl);
-/* Lets go of launches whose buffers are gone, if there are any. */
-void ag_cl_plan_sweep(ag_cl_backend *cl);
-void ag_cl_plan_close(ag_cl_backend *cl);
+/* Afterwards nothing is recorded. */
+void ag_cl_plan_release(ag_cl_backend *cl, ag_cl_plan *p);
 
 #endif

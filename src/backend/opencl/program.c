@@ -84,7 +84,7 @@ static void store_binary(ag_cl_backend *cl, cl_program program, ag_cl_cache_key 
     unsigned char *binary = ag_malloc(len);
     if (binary && cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary,
                                            NULL) == CL_SUCCESS) {
-        (void)ag_cl_cache_write(cl->programs.cache_dir, key, binary, len);
+        (void)ag_cl_cache_write(cl->switches.cache, key, binary, len);
     }
     ag_free(binary);
 }
@@ -99,10 +99,11 @@ static ag_status build(ag_cl_backend *cl, const char *file, const char *options,
     }
     char *text;
     size_t len, n_binary;
-    AG_TRY(ag_cl_source_load(file, &text, &len, &cl->base.err));
+    AG_TRY(ag_cl_source_load(cl->switches.kernels, file, &text, &len, &cl->base.err));
     ag_cl_programs *ps = &cl->programs;
     ag_cl_cache_key key = ag_cl_cache_key_of(&cl->device, text, len, all);
-    unsigned char *binary = ps->cache_dir ? ag_cl_cache_read(ps->cache_dir, key, &n_binary) : NULL;
+    unsigned char *binary =
+        cl->switches.cache ? ag_cl_cache_read(cl->switches.cache, key, &n_binary) : NULL;
     *out = binary ? build_binary(cl, binary, n_binary, all) : NULL;
     ag_free(binary);
     ag_status st = AG_OK;
@@ -112,7 +113,7 @@ static ag_status build(ag_cl_backend *cl, const char *file, const char *options,
         ag_backend_log(&cl->base, AG_LOG_STATUS, "compiling kernels (%s)", file);
         st = build_source(cl, file, text, len, all, out);
         if (st == AG_OK) ps->n_compiled++;
-        if (st == AG_OK && ps->cache_dir) store_binary(cl, *out, key);
+        if (st == AG_OK && cl->switches.cache) store_binary(cl, *out, key);
     }
     ag_free(text);
     return st;
@@ -245,6 +246,5 @@ void ag_cl_programs_close(ag_cl_backend *cl) {
     }
     ag_free(ps->kernels);
     ag_free(ps->programs);
-    ag_free(ps->cache_dir);
     *ps = (ag_cl_programs){0};
 }

@@ -22,9 +22,10 @@ extern const ag_cl_source ag_cl_sources[];
 extern const size_t ag_cl_n_sources;
 
 /* The text of a kernel file with `#include "other.cl"` lines replaced by that file, each file
- * once. From the folder $AG_OPENCL_KERNELS, file by file, where it has them; else the embedded
- * text. *text is owned by the caller (ag_free), terminated. */
-ag_status ag_cl_source_load(const char *file, char **text, size_t *len, ag_error *err);
+ * once. From the folder, file by file, where it has them; else, and with NULL, the embedded text.
+ * *text is owned by the caller (ag_free), terminated. */
+ag_status ag_cl_source_load(const char *folder, const char *file, char **text, size_t *len,
+                            ag_error *err);
 
 /* ---- programs and kernels, built when first asked for ---- */
 
@@ -46,7 +47,6 @@ typedef struct ag_cl_programs {
     size_t n_programs, cap_programs;
     ag_cl_kernel_entry *kernels; /* owned; open hash table */
     size_t n_kernels, cap_kernels;
-    char *cache_dir; /* owned; NULL: no cache */
     uint32_t n_compiled, n_from_cache;
 } ag_cl_programs;
 
@@ -57,9 +57,6 @@ typedef struct ag_cl_cache_key {
     uint64_t a, b;
 } ag_cl_cache_key;
 
-/* The folder: $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else
- * ~/.cache/antigravity/opencl. *dir NULL: AG_OPENCL_CACHE=0, or none of these is set. */
-ag_status ag_cl_cache_dir(char **dir, ag_error *err);
 ag_cl_cache_key ag_cl_cache_key_of(const ag_cl_device *device, const char *source, size_t len,
                                    const char *options);
 /* The binary, owned by the caller; NULL if there is none, or it is another's, cut off or changed.

@@ -25,24 +25,6 @@ static const char magic[8] = {'A', 'G', 'C', 'L', 'B', 'I', 'N', '1'};
 enum { PATH_BYTES = 4096 };
 #define BINARY_MAX ((uint64_t)1 << 30)
 
-ag_status ag_cl_cache_dir(char **dir, ag_error *err) {
-    static const char *const subdirs[] = {"", "/antigravity/opencl", "/.cache/antigravity/opencl"};
-    *dir = NULL;
-    const char *base = getenv("AG_OPENCL_CACHE");
-    if (base && strcmp(base, "0") == 0) return AG_OK;
-    int which = 0;
-    if (!base || !*base) base = getenv("XDG_CACHE_HOME"), which = 1;
-    if (!base || *base != '/') {
-        if (which == 1) base = getenv("HOME"), which = 2;
-    }
-    if (!base || !*base) return AG_OK;
-    size_t n = strlen(base) + strlen(subdirs[which]) + 1;
-    *dir = ag_malloc(n);
-    if (!*dir) return AG_FAIL(err, NOMEM, "the name of the cache folder");
-    snprintf(*dir, n, "%s%s", base, subdirs[which]);
-    return AG_OK;
-}
-
 ag_cl_cache_key ag_cl_cache_key_of(const ag_cl_device *device, const char *source, size_t len,
                                    const char *options) {
     const char *const texts[] = {device->platform_name, device->vendor, device->name,

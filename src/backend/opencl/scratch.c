@@ -16,12 +16,14 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         }
         if (cl->scratch.mem) {
             (void)cl->api.clReleaseMemObject(cl->scratch.mem);
-            atomic_store(&cl->bound_lost, true);
+            atomic_fetch_or(&cl->lost, cl->scratch.named_by);
             ag_cl_bound_break(cl, false);
         }
         cl->scratch.mem = mem;
+        cl->scratch.named_by = 0;
         cl->scratch.bytes = room;
     }
+    if (cl->recording) cl->scratch.named_by |= cl->recording->bit;
     *out = cl->scratch.mem;
     return AG_OK;
 }

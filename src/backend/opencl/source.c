@@ -20,6 +20,7 @@ typedef struct assembly {
     size_t len, cap;
     char names[FILES_MAX][NAME_MAX_BYTES];
     size_t n_names;
+    const char *folder; /* NULL: none */
     ag_error *err;
 } assembly;
 
@@ -143,10 +144,10 @@ static ag_status append_file(assembly *a, const char *file) {
                        file, FILES_MAX, NAME_MAX_BYTES - 1);
     }
     memcpy(a->names[a->n_names++], file, strlen(file) + 1);
-    const char *dir = getenv("AG_OPENCL_KERNELS");
+    const char *dir = a->folder;
     char *text = NULL;
     size_t len = 0;
-    if (dir && *dir) AG_TRY(read_override(dir, file, &text, &len, a->err));
+    if (dir) AG_TRY(read_override(dir, file, &text, &len, a->err));
     if (text) {
         ag_status st = append_lines(a, file, text, len);
         ag_free(text);
@@ -157,9 +158,10 @@ static ag_status append_file(assembly *a, const char *file) {
     return append_lines(a, file, (const char *)s->text, s->len);
 }
 
-ag_status ag_cl_source_load(const char *file, char **text, size_t *len, ag_error *err) {
+ag_status ag_cl_source_load(const char *folder, const char *file, char **text, size_t *len,
+                            ag_error *err) {
     *text = NULL;
-    assembly a = {.err = err};
+    assembly a = {.folder = folder, .err = err};
     ag_status st = append_file(&a, file);
     if (st == AG_OK) st = append(&a, "", 0);
     if (st != AG_OK) {

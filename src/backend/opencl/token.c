@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The slot decode_step: a whole token in one launch of kernels/token.cl. */
-#include "backend/opencl/token.h"
+#include "backend/opencl/step_cache.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "quant/quant.h"
@@ -8,16 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Groups that poll for one another must all run at once: not something to try on processors, whose
- * groups run one after another, unless there is but one. */
-typedef enum wish { NEVER, WHERE_PROVEN, ALWAYS } wish;
-
-static wish wish_of(const ag_cl_backend *cl) {
-    const char *wanted = getenv("AG_OPENCL_TOKEN");
-    if (wanted && *wanted) return strcmp(wanted, "0") != 0 ? ALWAYS : NEVER;
-    return cl->whole_tokens ? WHERE_PROVEN : NEVER;
-}
 
 static uint32_t most_columns(const ag_cl_token_shape *s) {
     uint32_t k = s->dim > s->q_dim ? s->dim : s->q_dim;
@@ -83,7 +73,7 @@ static ag_status claim_tags(ag_cl_backend *cl, ag_cl_token *token, uint32_t *fir
 
 static void refuse(ag_cl_backend *cl, ag_cl_token *token, const char *why) {
     ag_cl_token_release_store(token);
-    token->refused = true;
+    cl->token_refused = true;
     ag_backend_log(&cl->base, AG_LOG_WARN, "decoding goes operation by operation: %s", why);
 }
 
@@ -104,7 +94,12 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
     set_arguments(&l, token, step, first_tag);
     const size_t global = token->shape.n_groups * items;
     AG_TRY(ag_cl_enqueue(&l, 1, &global, &items));
-    AG_TRY(ag_cl_token_read(cl, token, step));
+    const ag_status st = ag_cl_token_read(cl, token, step);
+    if (st != AG_OK) {
+        /* The launch knows buffers by their addresses: while it runs, none may be released. */
+        (void)ag_cl_finish(cl, NULL);
+        return st;
+    }
     if (token->result.aborted) {
         refuse(cl, token, "its work-groups do not run side by side");
         return AG_OK;
@@ -113,23 +108,24 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
     return AG_OK;
 }
 
+/* Groups that poll for one another must all run at once: not something to try on processors, whose
+ * groups run one after another, unless there is but one. */
+static bool is_wanted(const ag_cl_backend *cl, const ag_cl_token_shape *shape) {
+    if (cl->switches.token == AG_CL_AUTO) return cl->whole_tokens && ag_cl_token_has_run(shape);
+    return cl->switches.token == AG_CL_ON;
+}
+
 ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken) {
     ag_cl_backend *cl = ag_cl_of(b);
     *taken = false;
     ag_cl_token_shape shape;
-    if ((cl->token && cl->token->refused) || cl->zero_copy || !cl->gpu_attention) return AG_OK;
-    const wish wanted = wish_of(cl);
-    if (wanted == NEVER || !ag_cl_token_shape_of(cl, step, &shape)) return AG_OK;
-    if (wanted == WHERE_PROVEN && !ag_cl_token_has_run(&shape)) return AG_OK;
-    if (!cl->token) cl->token = ag_calloc(1, sizeof *cl->token);
-    if (!cl->token) return AG_FAIL(&b->err, NOMEM, "a decode step");
-    AG_TRY(ag_cl_token_reserve(cl, cl->token, &shape));
-    return run(cl, cl->token, step, taken);
-}
-
-void ag_cl_token_close(ag_cl_backend *cl) {
-    if (!cl->token) return;
-    ag_cl_token_release_store(cl->token);
-    ag_free(cl->token);
-    cl->token = NULL;
+    if (cl->token_refused || cl->zero_copy || !cl->gpu_attention) return AG_OK;
+    if (cl->switches.token == AG_CL_OFF || !ag_cl_token_shape_of(cl, step, &shape)) return AG_OK;
+    if (!is_wanted(cl, &shape)) return AG_OK;
+    ag_cl_step_entry *entry = ag_cl_step_entry_of(cl, step);
+    if (!entry) return AG_FAIL(&b->err, NOMEM, "a decode step");
+    AG_TRY(ag_cl_token_reserve(cl, &entry->token, &shape));
+    AG_TRY(run(cl, &entry->token, step, taken));
+    cl->steps->n_launched += *taken;
+    return AG_OK;
 }

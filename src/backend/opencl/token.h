@@ -70,8 +70,7 @@ typedef struct ag_cl_token_layout {
 
 enum { AG_CL_TOKEN_ITEMS = 256, AG_CL_TOKEN_ITEMS_CPU = 4 };
 
-struct ag_cl_token {
-    bool refused; /* this device has shown that it cannot */
+typedef struct ag_cl_token {
     ag_cl_token_shape shape;
     ag_cl_token_layout at;
     ag_buffer *store; /* owned */
@@ -82,13 +81,12 @@ struct ag_cl_token {
     cl_ulong *blocks;          /* owned; [n_layers][max_blocks] as the device has them */
     unsigned char *inbox;      /* owned */
     ag_cl_token_result result; /* of the last launch */
-};
+} ag_cl_token;
 
 /* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and what has run there;
  * AG_OPENCL_TOKEN=0 takes none, =1 tries every device, with one work-group on processors, and all
  * that the kernel is written for. */
 ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken);
-void ag_cl_token_close(ag_cl_backend *cl);
 
 /* token_program.c: false if the step is not one for the kernel. n_groups is at most what the device
  * was asked for. */

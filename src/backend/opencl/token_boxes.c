@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffer that kernels/token.cl works in, and what goes into it before a launch. */
 #include "backend/opencl/staging.h"
-#include "backend/opencl/token.h"
+#include "backend/opencl/step_cache.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "quant/quant.h"
@@ -49,7 +49,7 @@ void ag_cl_token_release_store(ag_cl_token *token) {
     ag_free(token->uploaded);
     ag_free(token->blocks);
     ag_free(token->inbox);
-    *token = (ag_cl_token){.refused = token->refused};
+    *token = (ag_cl_token){0};
 }
 
 static bool fits(const ag_cl_token_shape *have, const ag_cl_token_shape *want) {
@@ -127,6 +127,7 @@ static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_
     if (memcmp(token->program, token->uploaded, bytes) == 0) return AG_OK;
     AG_TRY(send(cl, token, token->at.program, token->program, bytes));
     memcpy(token->uploaded, token->program, bytes);
+    cl->steps->n_uploaded++;
     return AG_OK;
 }
 

@@ -11,34 +11,9 @@
 /* As in the kernels. */
 enum { CHECK_WG = 64 };
 enum { DOT_KHR = 1, DOT_ARM_SUM = 2, DOT_ARM = 3, DOT_EMULATED = 4 };
-enum { HALF_OWN = 1, HALF_EMULATED = 2, SUBGROUPS_OWN = 1, WIDEST = 1024 };
+enum { HALF_OWN = 1, HALF_EMULATED = 2, SUBGROUPS_OWN = 1 };
 
 /* ---- choosing ---- */
-
-ag_status ag_cl_switch(const char *variable, bool otherwise, bool *out, ag_error *err) {
-    const char *value = getenv(variable);
-    bool on = value && strcmp(value, "1") == 0;
-    bool said = value && *value;
-    *out = said ? on : otherwise;
-    if (!said || on || strcmp(value, "0") == 0) return AG_OK;
-    return AG_FAIL(err, INVALID, "%s is 0 or 1, not '%.20s'", variable, value);
-}
-
-/* Lanes of a sub-group that stands in for the device's; 0: nothing is emulated. */
-static ag_status emulated_lanes(unsigned *out, ag_error *err) {
-    const char *value = getenv("AG_OPENCL_EMULATE");
-    *out = 0;
-    if (!value || !*value || strcmp(value, "0") == 0) return AG_OK;
-    char *end;
-    const unsigned long n = strtoul(value, &end, 10);
-    if (*end || n < 2 || n > WIDEST || (n & (n - 1))) {
-        return AG_FAIL(err, INVALID,
-                       "AG_OPENCL_EMULATE is a power of two from 2 to %d, not '%.20s'", WIDEST,
-                       value);
-    }
-    *out = (unsigned)n;
-    return AG_OK;
-}
 
 static ag_status lacks(const ag_cl_device *d, const char *variable, const char *what,
                        ag_error *err) {
@@ -74,14 +49,12 @@ static void describe(const ag_cl_device *d, bool emulated, ag_cl_vendor *v) {
              emulated ? " (emulated)" : "");
 }
 
-ag_status ag_cl_vendor_choose(const ag_cl_device *d, ag_cl_vendor *out, ag_error *err) {
+ag_status ag_cl_vendor_choose(const ag_cl_device *d, const ag_cl_switches *sw, ag_cl_vendor *out,
+                              ag_error *err) {
     *out = (ag_cl_vendor){0};
-    bool subgroups, dot, half;
-    unsigned lanes;
-    AG_TRY(ag_cl_switch("AG_OPENCL_SUBGROUPS", false, &subgroups, err));
-    AG_TRY(ag_cl_switch("AG_OPENCL_DOT", false, &dot, err));
-    AG_TRY(ag_cl_switch("AG_OPENCL_HALF", false, &half, err));
-    AG_TRY(emulated_lanes(&lanes, err));
+    const bool subgroups = sw->subgroups == AG_CL_ON, dot = sw->dot == AG_CL_ON;
+    const bool half = sw->half == AG_CL_ON;
+    const unsigned lanes = sw->emulated;
     if (subgroups) out->subgroups = lanes ? lanes : SUBGROUPS_OWN;
     if (dot) out->dot = lanes ? DOT_EMULATED : dot_of(d);
     if (half) out->half = lanes ? HALF_EMULATED : HALF_OWN;

@@ -5,6 +5,7 @@
 #define AG_OPENCL_VENDOR_H
 
 #include "backend/opencl/device.h"
+#include "backend/opencl/switches.h"
 
 typedef struct ag_cl_backend ag_cl_backend;
 
@@ -22,13 +23,10 @@ static inline const char *ag_cl_vendor_sums(const ag_cl_vendor *v) {
     return v->subgroups ? v->options : "";
 }
 
-/* A variable of the environment that is 1 or 0; unset or empty means `otherwise`. AG_INVALID for
- * anything else. */
-ag_status ag_cl_switch(const char *variable, bool otherwise, bool *out, ag_error *err);
-
 /* As AG_OPENCL_SUBGROUPS, AG_OPENCL_DOT and AG_OPENCL_HALF say, or as AG_OPENCL_EMULATE stands in
  * for them. AG_UNSUPPORTED if the device does not list what was asked for. */
-ag_status ag_cl_vendor_choose(const ag_cl_device *d, ag_cl_vendor *out, ag_error *err);
+ag_status ag_cl_vendor_choose(const ag_cl_device *d, const ag_cl_switches *sw, ag_cl_vendor *out,
+                              ag_error *err);
 
 /* Runs each chosen path once on the device. AG_DEVICE if one does not compute what it should. */
 ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tanh, for whoever has included a vec.h: near 0 an odd polynomial, interpolated at Chebyshev's
- * points of [0, 0.6], elsewhere (1 - t) / (1 + t) with t = exp(-2 |x|). Within 4 units in the last
+ * points of [0, 0.6], elsewhere (1 - t) / (1 + t) with t = exp(-2 |x|). Within 2 units in the last
  * place; NaN stays. */
 #ifndef AG_BACKEND_CPU_SIMD_TANH_H
 #define AG_BACKEND_CPU_SIMD_TANH_H

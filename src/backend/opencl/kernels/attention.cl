@@ -2,24 +2,188 @@
 /* Attention over a cache in its own types, one KV head at a time, with a running softmax.
  *
  * A query is a head of a row: number row * group + g among those that share the KV head. Slots are
- * in order of position, so a query sees a prefix of them. The slots of a sequence are cut into
- * spans; attend leaves for each query and span the largest score, the sum of exp(score - largest)
- * and the values weighted with it, and merge joins them. */
+ * in order of position, so a query sees a contiguous part of them: up to its own position, with
+ * WINDOW from its row's `from` on. The slots of a sequence are cut into spans; attend leaves for each
+ * query and span the largest score, the sum of exp(score - largest) and the values weighted with it,
+ * and merge joins them. */
 #include "kv_load.cl"
 #include "reduce.cl"
 
 #ifndef QUERIES
 #define QUERIES 4 /* that a work-group computes together, reading the cache once; a multiple of 4 */
 #endif
+#ifndef WINDOW
+#define WINDOW 0 /* 1: queries do not see what lies before `from` */
+#endif
+#ifndef SOFTCAP
+#define SOFTCAP 0 /* 1: a score becomes cap * tanh(score / cap) */
+#endif
 #define FOURS (QUERIES / 4)
 enum { KV_BLOCK = 128, MOST_DIM = 256 };
 
 /* Blocks [block0, block0 + n_blocks) of the cache follow one another, `stride` bytes apart, from
- * cache_at on. */
-#define CACHE_PARAMS                                                                                \
-    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,             \
-        uint n_blocks, __global const uchar *held, ulong held_at, uint heads, uint group, uint dim, \
-        uint n_rows, __global const uchar *positions, ulong positions_at
+ * cache_at on. until, from: [n_rows] positions; from is read with WINDOW alone. */
+#define CACHE_PARAMS                                                                               \
+    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,            \
+        uint n_blocks, __global const uchar *slots_of, ulong slots_at, uint heads, uint group,     \
+        uint dim, uint n_rows, __global const uchar *until, ulong until_at,                        \
+        __global const uchar *from, ulong from_at, float cap
+
+#define UINTS(p, at) ((__global const uint *)((p) + (at)))
+
+static inline float4 capped4(float4 score, float cap) {
+    return SOFTCAP ? cap * tanh(score / cap) : score;
+}
+
+/* Local memory of a work-group. */
+typedef struct queries {
+    __local float4 *q;       /* [dim][QUERIES] */
+    __local float4 *weights; /* [slot][QUERIES] of a tile: scores, then their exponentials */
+    __local float4 *joined;  /* [WG] */
+    __local float *largest, *total, *faded; /* [QUERIES] */
+    __local uint *until, *from; /* [QUERIES] position + 1 of the last that is seen, 0: there is no
+                                 * such query; position of the first */
+} queries;
+
+/* A block's keys and values of one head, as far as there are slots. */
+typedef struct tile {
+    __global const uchar *keys, *values;
+    __global const uint *positions;
+    uint n;
+} tile;
+
+static inline void begin_queries(queries d, __global const uint *until, __global const uint *from,
+                                 uint query0, uint n_queries, uint group) {
+    for (uint i = get_local_id(0); i < QUERIES; i += WG) {
+        const uint query = query0 + i;
+        d.largest[i] = -INFINITY;
+        d.total[i] = 0;
+        d.until[i] = query < n_queries ? until[query / group] + 1 : 0;
+        d.from[i] = WINDOW && query < n_queries ? from[query / group] : 0;
+    }
+}
+
+/* Queries times `scale`, component by component; those that are not there are the last one. */
+static inline void load_queries(queries d, __global const float *q, uint head, uint heads,
+                                uint query0, uint n_queries, uint group, uint dim, float scale) {
+    const uint padded = (dim + 3) / 4 * 4;
+    for (uint i = get_local_id(0); i < QUERIES * padded; i += WG) {
+        const uint query = min(query0 + i / padded, n_queries - 1), at = i % padded;
+        const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
+        ((__local float *)d.q)[at * QUERIES + i / padded] =
+            at < dim ? q[row * dim + at] * scale : 0.0f;
+    }
+}
+
+/* Scores of a tile's slots; -INFINITY where a query does not see the slot. */
+static inline void score_slots(queries d, tile t, uint k_type, uint dim, float cap) {
+    const ulong row = row_bytes(k_type, dim);
+    __local float *weights = (__local float *)d.weights;
+    for (uint s = get_local_id(0); s < t.n; s += WG) {
+        float4 scores[FOURS];
+#pragma unroll
+        for (uint i = 0; i < FOURS; i++) scores[i] = 0;
+        for (uint c = 0; c < (dim + 3) / 4; c++) {
+            const float4 key = load4(k_type, t.keys + s * row, 4 * c, dim);
+            __local const float4 *with = d.q + 4 * c * FOURS;
+#pragma unroll
+            for (uint i = 0; i < FOURS; i++) {
+                scores[i] = fma((float4)key.x, with[i], scores[i]);
+                scores[i] = fma((float4)key.y, with[FOURS + i], scores[i]);
+                scores[i] = fma((float4)key.z, with[2 * FOURS + i], scores[i]);
+                scores[i] = fma((float4)key.w, with[3 * FOURS + i], scores[i]);
+            }
+        }
+#pragma unroll
+        for (uint i = 0; i < FOURS; i++) d.weights[s * FOURS + i] = capped4(scores[i], cap);
+        const uint position = t.positions[s];
+        for (uint i = 0; i < QUERIES; i++) {
+            bool hidden = position >= d.until[i];
+            if (WINDOW) hidden |= position < d.from[i];
+            if (hidden) weights[s * QUERIES + i] = -INFINITY;
+        }
+    }
+}
+
+/* A step of the running softmax, each query by WG / QUERIES work-items: scores become weights. */
+static inline void softmax_step(queries d, uint n) {
+    const uint lid = get_local_id(0), mine = lid % QUERIES, step = WG / QUERIES;
+    __local float *weights = (__local float *)d.weights, *joined = (__local float *)d.joined;
+    float most = -INFINITY;
+    for (uint s = lid / QUERIES; s < n; s += step) most = fmax(most, weights[s * QUERIES + mine]);
+    joined[lid] = most;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = 0; i < step; i++) most = fmax(most, joined[i * QUERIES + mine]);
+    const float before = d.largest[mine], now = fmax(before, most);
+    const float base = now == -INFINITY ? 0.0f : now;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float sum = 0;
+    for (uint s = lid / QUERIES; s < n; s += step) {
+        const float e = exp(weights[s * QUERIES + mine] - base);
+        weights[s * QUERIES + mine] = e;
+        sum += e;
+    }
+    joined[lid] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < QUERIES) {
+        sum = 0;
+        for (uint i = 0; i < step; i++) sum += joined[i * QUERIES + mine];
+        d.faded[mine] = exp(before - base);
+        d.total[mine] = fma(d.total[mine], d.faded[mine], sum);
+        d.largest[mine] = now;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* A slot that no query sees may hold anything: 0 * Inf would be NaN. */
+static inline bool is_seen(queries d, uint s) {
+    if (!WINDOW) return true;
+    float4 all = 0;
+#pragma unroll
+    for (uint i = 0; i < FOURS; i++) all = fmax(all, d.weights[s * FOURS + i]);
+    return any(all != 0.0f);
+}
+
+/* A work-item sums four components of the values over every `parts`-th slot of a tile. */
+static inline void add_values(float4 sums[QUERIES], queries d, tile t, uint v_type, uint dim) {
+    const uint quads = (dim + 3) / 4, parts = WG / quads, quad = get_local_id(0) % quads;
+    const ulong row = row_bytes(v_type, dim);
+#pragma unroll
+    for (uint i = 0; i < QUERIES; i++) sums[i] *= d.faded[i];
+    if (get_local_id(0) / quads >= parts) return;
+    for (uint s = get_local_id(0) / quads; s < t.n; s += parts) {
+        if (!is_seen(d, s)) continue;
+        const float4 v = load4(v_type, t.values + s * row, quad * 4, dim);
+#pragma unroll
+        for (uint i = 0; i < FOURS; i++) {
+            const float4 w = d.weights[s * FOURS + i];
+            sums[4 * i] = fma((float4)w.x, v, sums[4 * i]);
+            sums[4 * i + 1] = fma((float4)w.y, v, sums[4 * i + 1]);
+            sums[4 * i + 2] = fma((float4)w.z, v, sums[4 * i + 2]);
+            sums[4 * i + 3] = fma((float4)w.w, v, sums[4 * i + 3]);
+        }
+    }
+}
+
+/* The parts of a query's values joined, and its statistics, as row `to` of each. */
+static inline void leave_query(__global float *out, __global float *stats, queries d, uint i,
+                               float4 sum, ulong to, uint dim, bool alone, bool exists) {
+    const uint lid = get_local_id(0), quads = (dim + 3) / 4, parts = WG / quads;
+    __local float *joined = (__local float *)d.joined;
+    d.joined[lid] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float factor = !alone ? 1.0f : d.total[i] > 0 ? 1.0f / d.total[i] : d.total[i];
+    for (uint c = lid; c < dim && exists; c += WG) {
+        float all = 0;
+        for (uint p = 0; p < parts; p++) all += joined[(p * quads + c / 4) * 4 + c % 4];
+        out[to * dim + c] = all * factor;
+    }
+    if (lid == 0 && exists) {
+        stats[2 * to] = d.largest[i];
+        stats[2 * to + 1] = d.total[i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
 
 /* Spans of `span` slots, the first of which begins with block0: span number span0 and on of n_spans.
  *   stats   [rows * heads * group][n_spans] pairs: largest score, sum
@@ -31,140 +195,47 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
        float scale, uint span, uint span0, uint n_spans) {
-    __local float4 qs[MOST_DIM * FOURS];       /* [dim][QUERIES] */
-    __local float4 weights4[KV_BLOCK * FOURS]; /* [slot][QUERIES] */
-    __local float4 joined4[WG];
+    __local float4 of_queries[MOST_DIM * FOURS], weights[KV_BLOCK * FOURS], joined[WG];
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
-    __local uint last[QUERIES]; /* position + 1 of a query; 0: there is none */
-    __local float *weights = (__local float *)weights4, *joined = (__local float *)joined4;
-    const uint lid = get_local_id(0), head = get_group_id(1);
-    const uint query0 = get_group_id(2) * QUERIES, n_queries = n_rows * group;
-    const uint slots = ((__global const uint *)(held + held_at))[head];
+    __local uint last[QUERIES], first[QUERIES];
+    const queries d = {of_queries, weights, joined, largest, total, faded, last, first};
+    const uint head = get_group_id(1), query0 = get_group_id(2) * QUERIES;
+    const uint n_queries = n_rows * group, slots = UINTS(slots_of, slots_at)[head];
     const uint begin = block0 * KV_BLOCK + get_group_id(0) * span;
     const uint end = min(min(slots, begin + span), (block0 + n_blocks) * KV_BLOCK);
-    const ulong k_row = row_bytes(k_type, dim), v_row = row_bytes(v_type, dim);
-    const uint quads = (dim + 3) / 4;
 
-    for (uint i = lid; i < QUERIES; i += WG) {
-        const uint query = query0 + i;
-        largest[i] = -INFINITY;
-        total[i] = 0;
-        last[i] = query < n_queries
-                      ? ((__global const uint *)(positions + positions_at))[query / group] + 1
-                      : 0;
-    }
-    for (uint i = lid; i < QUERIES * quads * 4; i += WG) {
-        const uint query = min(query0 + i / (quads * 4), n_queries - 1), at = i % (quads * 4);
-        const ulong from = ((ulong)(query / group) * heads + head) * group + query % group;
-        __global const float *values = (__global const float *)(q + q_at) + from * dim;
-        ((__local float *)qs)[at * QUERIES + i / (quads * 4)] = at < dim ? values[at] * scale : 0.0f;
-    }
+    begin_queries(d, UINTS(until, until_at), UINTS(from, from_at), query0, n_queries, group);
+    load_queries(d, (__global const float *)(q + q_at), head, heads, query0, n_queries, group, dim,
+                 scale);
     barrier(CLK_LOCAL_MEM_FENCE);
-    uint seen_until = 0; /* the latest query's position + 1: nothing later matters */
-    for (uint i = 0; i < QUERIES; i++) seen_until = max(seen_until, last[i]);
+    uint visible_until = 0; /* the latest query's position + 1: nothing later matters */
+    for (uint i = 0; i < QUERIES; i++) visible_until = max(visible_until, last[i]);
+    const uint visible_from = first[0]; /* of the earliest row */
 
-    /* A work-item sums four components of the values over every `parts`-th slot of a tile. */
-    const uint parts = WG / quads, part = lid / quads, quad = lid % quads;
     float4 sums[QUERIES];
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) sums[i] = 0;
-
     for (uint slot0 = begin; slot0 < end; slot0 += KV_BLOCK) {
         __global const uchar *block = cache + cache_at + (slot0 / KV_BLOCK - block0) * stride;
-        __global const uchar *keys = block + (ulong)head * KV_BLOCK * k_row;
-        __global const uchar *values = block + v_at + (ulong)head * KV_BLOCK * v_row;
-        __global const uint *at = (__global const uint *)(block + p_at) + (ulong)head * KV_BLOCK;
-        const uint n = min(end - slot0, (uint)KV_BLOCK);
-        if (at[0] >= seen_until) break;
-
-        for (uint s = lid; s < n; s += WG) {
-            float4 scores[FOURS];
-#pragma unroll
-            for (uint i = 0; i < FOURS; i++) scores[i] = 0;
-            for (uint c = 0; c < quads; c++) {
-                const float4 key = load4(k_type, keys + s * k_row, 4 * c, dim);
-                __local const float4 *with = qs + 4 * c * FOURS;
-#pragma unroll
-                for (uint i = 0; i < FOURS; i++) {
-                    scores[i] = fma((float4)key.x, with[i], scores[i]);
-                    scores[i] = fma((float4)key.y, with[FOURS + i], scores[i]);
-                    scores[i] = fma((float4)key.z, with[2 * FOURS + i], scores[i]);
-                    scores[i] = fma((float4)key.w, with[3 * FOURS + i], scores[i]);
-                }
-            }
-#pragma unroll
-            for (uint i = 0; i < FOURS; i++) weights4[s * FOURS + i] = scores[i];
-            for (uint i = 0; i < QUERIES; i++) {
-                if (at[s] >= last[i]) weights[s * QUERIES + i] = -INFINITY;
-            }
-        }
+        const ulong row0 = (ulong)head * KV_BLOCK;
+        const tile t = {block + row0 * row_bytes(k_type, dim),
+                        block + v_at + row0 * row_bytes(v_type, dim), UINTS(block, p_at) + row0,
+                        min(end - slot0, (uint)KV_BLOCK)};
+        if (t.positions[0] >= visible_until) break;
+        if (WINDOW && t.positions[t.n - 1] < visible_from) continue;
+        score_slots(d, t, k_type, dim, cap);
         barrier(CLK_LOCAL_MEM_FENCE);
-
-        /* The tile's largest score of each query, by WG / QUERIES work-items each. */
-        const uint mine = lid % QUERIES, step = WG / QUERIES;
-        float most = -INFINITY;
-        for (uint s = lid / QUERIES; s < n; s += step) most = fmax(most, weights[s * QUERIES + mine]);
-        joined[lid] = most;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = 0; i < step; i++) most = fmax(most, joined[i * QUERIES + mine]);
-        const float before = largest[mine], now = fmax(before, most);
-        const float base = now == -INFINITY ? 0.0f : now;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        float sum = 0;
-        for (uint s = lid / QUERIES; s < n; s += step) {
-            const float e = exp(weights[s * QUERIES + mine] - base);
-            weights[s * QUERIES + mine] = e;
-            sum += e;
-        }
-        joined[lid] = sum;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lid < QUERIES) {
-            sum = 0;
-            for (uint i = 0; i < step; i++) sum += joined[i * QUERIES + mine];
-            faded[mine] = exp(before - base);
-            total[mine] = fma(total[mine], faded[mine], sum);
-            largest[mine] = now;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-
-#pragma unroll
-        for (uint i = 0; i < QUERIES; i++) sums[i] *= faded[i];
-        if (part < parts) {
-            for (uint s = part; s < n; s += parts) {
-                const float4 v = load4(v_type, values + s * v_row, quad * 4, dim);
-#pragma unroll
-                for (uint i = 0; i < FOURS; i++) {
-                    const float4 w = weights4[s * FOURS + i];
-                    sums[4 * i] = fma((float4)w.x, v, sums[4 * i]);
-                    sums[4 * i + 1] = fma((float4)w.y, v, sums[4 * i + 1]);
-                    sums[4 * i + 2] = fma((float4)w.z, v, sums[4 * i + 2]);
-                    sums[4 * i + 3] = fma((float4)w.w, v, sums[4 * i + 3]);
-                }
-            }
-        }
+        softmax_step(d, t.n);
+        add_values(sums, d, t, v_type, dim);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-
-    /* Parts of the tiles are joined, one query after the other. */
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) {
         const uint query = query0 + i;
-        joined4[lid] = sums[i];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const ulong head_query = ((ulong)(query / group) * heads + head) * group + query % group;
-        const ulong to = head_query * n_spans + span0 + get_group_id(0);
-        const float factor = n_spans > 1 ? 1.0f : total[i] > 0 ? 1.0f / total[i] : total[i];
-        for (uint c = lid; c < dim && query < n_queries; c += WG) {
-            float sum = 0;
-            for (uint p = 0; p < parts; p++) sum += joined[(p * quads + c / 4) * 4 + c % 4];
-            ((__global float *)(out + out_at))[to * dim + c] = sum * factor;
-        }
-        if (lid == 0 && query < n_queries) {
-            __global float *pair = (__global float *)(stats + stats_at) + 2 * to;
-            pair[0] = largest[i];
-            pair[1] = total[i];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
+        leave_query((__global float *)(out + out_at), (__global float *)(stats + stats_at), d, i,
+                    sums[i], row * n_spans + span0 + get_group_id(0), dim, n_spans == 1,
+                    query < n_queries);
     }
 }
 
@@ -209,33 +280,34 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong h
                  __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
                  CACHE_PARAMS, uint k_type, float scale, uint first_row) {
     const uint index = get_global_id(0), head = get_group_id(1), slot = block0 * KV_BLOCK + index;
-    if (slot >= ((__global const uint *)(held + held_at))[head]) return;
+    if (slot >= UINTS(slots_of, slots_at)[head]) return;
     if (index >= n_blocks * KV_BLOCK) return;
     __global const uchar *block = cache + cache_at + index / KV_BLOCK * stride;
     const ulong place = (ulong)head * KV_BLOCK + index % KV_BLOCK;
     __global const uchar *key = block + place * row_bytes(k_type, dim);
-    const uint position = ((__global const uint *)(block + p_at))[place];
+    const uint position = UINTS(block, p_at)[place];
     float sum = 0;
     for (uint row = first_row; row < n_rows; row++) {
-        if (position > ((__global const uint *)(positions + positions_at))[row]) continue;
+        if (position > UINTS(until, until_at)[row]) continue;
+        if (WINDOW && position < UINTS(from, from_at)[row]) continue;
         float mean = 0;
         for (uint g = 0; g < group; g++) {
             const ulong query = ((ulong)row * heads + head) * group + g;
-            __global const float *from = (__global const float *)(q + q_at) + query * dim;
+            __global const float *with = (__global const float *)(q + q_at) + query * dim;
             float score = 0;
             for (uint c = 0; c < dim; c += 4) {
                 const float4 v = load4(k_type, key, c, dim);
-                score = fma(v.x, from[c] * scale, score);
-                if (c + 1 < dim) score = fma(v.y, from[c + 1] * scale, score);
-                if (c + 2 < dim) score = fma(v.z, from[c + 2] * scale, score);
-                if (c + 3 < dim) score = fma(v.w, from[c + 3] * scale, score);
+                score = fma(v.x, with[c] * scale, score);
+                if (c + 1 < dim) score = fma(v.y, with[c + 1] * scale, score);
+                if (c + 2 < dim) score = fma(v.z, with[c + 2] * scale, score);
+                if (c + 3 < dim) score = fma(v.w, with[c + 3] * scale, score);
             }
             __global const float *pair = (__global const float *)(stats + stats_at) + 2 * query;
-            mean += exp(score - pair[0]) / pair[1];
+            mean += exp((SOFTCAP ? cap * tanh(score / cap) : score) - pair[0]) / pair[1];
         }
         sum += mean / (float)group;
     }
     __global float *to = (__global float *)(sums + sums_at) + slot * slot_stride + head * head_stride;
-    const bool has_sum = add && slot < ((__global const uint *)(scored + scored_at))[head];
+    const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
     *to = has_sum ? *to + sum : sum;
 }

@@ -93,6 +93,23 @@ silu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulo
     *p = v / (1.0f + exp(-v)) * CONST_FLOATS(b, b_at)[i];
 }
 
+/* a = gelu(a) * b in its tanh form. A work-item for each element. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+gelu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+    const size_t i = get_global_id(0);
+    if (i >= n) return;
+    __global float *p = FLOATS(a, a_at) + i;
+    const float v = *p, u = 0.79788456f * (v + 0.044715f * v * v * v);
+    *p = v / (1.0f + exp(-2.0f * u)) * CONST_FLOATS(b, b_at)[i];
+}
+
+/* x = cap * tanh(x / cap). A work-item for each element. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+softcap(__global uchar *x, ulong x_at, ulong n, float cap) {
+    const size_t i = get_global_id(0);
+    if (i < n) FLOATS(x, x_at)[i] = cap * tanh(FLOATS(x, x_at)[i] / cap);
+}
+
 /* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and of those of k [rows,
  * more, dim] by positions[row] * inv_freq[i]; the angle is rounded to float before its sine is
  * taken, as in the reference. A work-item for each pair: dimension 0 the pairs of all heads of a row

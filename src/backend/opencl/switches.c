@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/switches.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDEST_SUBGROUP = 1024 };
+
+/* NULL where it is not set or empty. */
+static const char *value_of(const char *variable) {
+    const char *value = getenv(variable);
+    return value && *value ? value : NULL;
+}
+
+const char *ag_cl_library_asked(void) { return value_of("AG_OPENCL_LIBRARY"); }
+
+static ag_status read_switch(const char *variable, ag_cl_switch *out, ag_error *err) {
+    const char *value = value_of(variable);
+    *out = !value ? AG_CL_AUTO : strcmp(value, "1") == 0 ? AG_CL_ON : AG_CL_OFF;
+    if (*out != AG_CL_OFF || strcmp(value, "0") == 0) return AG_OK;
+    return AG_FAIL(err, INVALID, "%s is 0 or 1, not '%.20s'", variable, value);
+}
+
+static ag_status read_emulated(unsigned *out, ag_error *err) {
+    const char *value = value_of("AG_OPENCL_EMULATE");
+    *out = 0;
+    if (!value || strcmp(value, "0") == 0) return AG_OK;
+    char *end;
+    const unsigned long n = strtoul(value, &end, 10);
+    if (*end || n < 2 || n > WIDEST_SUBGROUP || (n & (n - 1))) {
+        return AG_FAIL(err, INVALID,
+                       "AG_OPENCL_EMULATE is a power of two from 2 to %d, not '%.20s'",
+                       WIDEST_SUBGROUP, value);
+    }
+    *out = (unsigned)n;
+    return AG_OK;
+}
+
+/* $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else ~/.cache/antigravity/opencl.
+ * NULL: AG_OPENCL_CACHE=0, or none of these is set. */
+static ag_status read_cache(char **out, ag_error *err) {
+    const char *folder = value_of("AG_OPENCL_CACHE"), *under = "";
+    const char *xdg = value_of("XDG_CACHE_HOME");
+    if (folder && strcmp(folder, "0") == 0) return AG_OK;
+    if (!folder && xdg && *xdg == '/') {
+        folder = xdg;
+        under = "/antigravity/opencl";
+    }
+    if (!folder) {
+        folder = value_of("HOME");
+        under = "/.cache/antigravity/opencl";
+    }
+    if (!folder) return AG_OK;
+    const size_t n = strlen(folder) + strlen(under) + 1;
+    *out = ag_malloc(n);
+    if (!*out) return AG_FAIL(err, NOMEM, "the name of the cache folder");
+    snprintf(*out, n, "%s%s", folder, under);
+    return AG_OK;
+}
+
+ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
+    *s = (ag_cl_switches){0};
+    const struct {
+        const char *variable;
+        ag_cl_switch *to;
+    } all[] = {
+        {"AG_OPENCL_TOKEN", &s->token}, {"AG_OPENCL_PLAN", &s->plan},
+        {"AG_OPENCL_LANES", &s->lanes}, {"AG_OPENCL_INT_DOT", &s->int_dot},
+        {"AG_OPENCL_MMA", &s->mma},     {"AG_OPENCL_SUBGROUPS", &s->subgroups},
+        {"AG_OPENCL_DOT", &s->dot},     {"AG_OPENCL_HALF", &s->half},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        AG_TRY(read_switch(all[i].variable, all[i].to, err));
+    }
+    AG_TRY(read_emulated(&s->emulated, err));
+    const char *kernels = value_of("AG_OPENCL_KERNELS");
+    if (kernels && !(s->kernels = ag_strdup(kernels))) {
+        return AG_FAIL(err, NOMEM, "the name of the folder of kernels");
+    }
+    return read_cache(&s->cache, err);
+}
+
+void ag_cl_switches_release(ag_cl_switches *s) {
+    ag_free(s->kernels);
+    ag_free(s->cache);
+    *s = (ag_cl_switches){0};
+}
