@@ -23,7 +23,7 @@ struct ag_cache_manager {
     uint32_t live;           /* of them, what memory allows now */
     uint32_t slack, recent;  /* tokens; what there is room for */
     ag_eviction_scratch tmp; /* owned */
-    ag_gathered gathered;    /* owned; attention so far */
+    ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
     stage stage;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
@@ -59,7 +59,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     m->rope = ag_calloc(kv->n_layers, sizeof *m->rope);
     if (m->rope) memcpy(m->rope, rope, kv->n_layers * sizeof *rope);
     else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
-    if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, cache, err);
+    if (st == AG_OK) st = ag_score_sums_create(p->policy, cache, &m->sums, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
     }
@@ -71,7 +71,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
 void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
-    ag_gathered_release(&m->gathered);
+    ag_score_sums_destroy(m->sums);
     ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
     ag_free(m);
@@ -80,7 +80,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
 void ag_cache_manager_reset(ag_cache_manager *m) {
     if (!m) return;
     m->oldest = UINT32_MAX;
-    m->gathered.position = 0;
+    ag_score_sums_set_position(m->sums, 0);
     m->relief_due = false;
     m->total = m->last = (ag_eviction_tally){0};
 }
@@ -89,12 +89,12 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     m->oldest = UINT32_MAX;
-    ag_gathered_truncate(&m->gathered, m->cache, position);
+    ag_score_sums_truncate(m->sums, position);
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
     if (!to) return AG_OK;
-    AG_TRY(ag_gathered_copy(&to->gathered, &from->gathered, from->cache, err));
+    AG_TRY(ag_score_sums_copy(to->sums, from->sums, err));
     to->oldest = from->oldest;
     to->live = from->live;
     to->pressure = from->pressure;
@@ -109,18 +109,19 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
-           ag_gathered_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
+           ag_score_sums_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
            ag_kv_unrotated_bytes(kv);
 }
 
-ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m) { return m ? &m->gathered : NULL; }
+ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m) { return m ? m->sums : NULL; }
 
-void ag_cache_manager_restore(ag_cache_manager *m, ag_gathered *sums) {
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums) {
     if (!m) return;
     ag_cache_manager_reset(m);
-    ag_gathered old = m->gathered;
-    m->gathered = *sums;
+    ag_score_sums *old = m->sums;
+    m->sums = *sums;
     *sums = old;
+    ag_score_sums_set_cache(m->sums, m->cache);
 }
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
@@ -195,7 +196,8 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
         v->n_expired++;
     }
     bool settled = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
-    while (v->n_scored < n && (!settled || v->positions[v->n_scored] < m->gathered.position)) {
+    while (v->n_scored < n &&
+           (!settled || v->positions[v->n_scored] < ag_score_sums_position(m->sums))) {
         v->n_scored++;
     }
     return AG_OK;
@@ -205,8 +207,7 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
                             uint32_t n_keep, ag_error *err) {
     uint32_t most = n_keep - v->n_protected;
     v->n_recent = m->recent < most ? m->recent : most;
-    AG_TRY(
-        ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v, err));
+    AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
     m->params.policy->plan(&m->params, v, n_keep, m->tmp.keep);
     return AG_OK;
 }
@@ -225,7 +226,7 @@ static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, ui
             m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
         }
     }
-    AG_TRY(ag_gathered_compact(&m->gathered, m->cache, layer, head, m->tmp.keep, n_keep, err));
+    AG_TRY(ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep, err));
     return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
 }
 
@@ -249,12 +250,12 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         if (!is_budgeted(m, l, budget)) continue;
         /* What a set for the whole layer is chosen by is read before a head has moved. */
-        AG_TRY(ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l, budget,
-                                      err));
+        AG_TRY(
+            ag_importance_of_layer(&m->tmp, m->sums, m->params.policy, m->cache, l, budget, err));
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             AG_TRY(cut_head(m, l, h, budget, position, err));
         }
-        AG_TRY(ag_gathered_store(&m->gathered, m->cache, l, err));
+        AG_TRY(ag_score_sums_store(m->sums, l, false, err));
     }
     e.n_kept = ag_kv_cache_length(m->cache);
     size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
@@ -273,12 +274,12 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
 static ag_status compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
                               uint32_t n_keep, ag_error *err) {
     ag_cache_manager *m = user;
-    return ag_gathered_compact(&m->gathered, m->cache, layer, head, keep, n_keep, err);
+    return ag_score_sums_compact(m->sums, layer, head, keep, n_keep, err);
 }
 
 static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
     ag_cache_manager *m = user;
-    return ag_gathered_store(&m->gathered, m->cache, layer, err);
+    return ag_score_sums_store(m->sums, layer, false, err);
 }
 
 static ag_status expire(ag_cache_manager *m, uint32_t position, ag_error *err) {
@@ -453,10 +454,10 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     size_t limit = m->stage == DECODE ? m->live + m->slack : m->live;
     m->due = fullest(m) + n > limit && !(m->stage == PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
-    if (!m->gathered.sums) return AG_OK;
+    if (!m->sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
-    ag_gathered_begin(&m->gathered, m->cache, n, row0 < n && starts_sum(m, n, n_left));
-    if (row0 < n) *scores = ag_gathered_scores(&m->gathered, row0);
+    ag_score_sums_begin(m->sums, n, row0 < n && starts_sum(m, n, n_left));
+    if (row0 < n) *scores = ag_score_sums_want(m->sums, row0);
     return AG_OK;
 }
 
@@ -466,9 +467,8 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
     bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
         size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;
-        AG_TRY(ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
-                                  (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
-                                  err));
+        AG_TRY(ag_importance_settle(&m->tmp, m->sums, &m->params, m->cache, position,
+                                    (uint32_t)smaller(n, m->params.snapkv_window), err));
     }
     if (m->due) {
         ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;

@@ -71,12 +71,11 @@ uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots)
     return n;
 }
 
-uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
-                                 const uint32_t *n_slots) {
+uint64_t ag_score_sums_saved_bytes(const ag_score_sums *sums, const ag_kv_params *p,
+                                   const uint32_t *n_slots) {
     uint64_t n = 0;
     const size_t heads = ag_kv_extent_of(p).heads;
-    for (size_t i = 0; g && g->sums && i < heads; i++)
-        n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
+    for (size_t i = 0; sums && i < heads; i++) n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
     return n;
 }
 
@@ -144,14 +143,14 @@ ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *
     return st;
 }
 
-ag_status ag_gathered_save(ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put, void *user,
-                           ag_error *err) {
+ag_status ag_score_sums_save(ag_score_sums *sums, const ag_kv_cache *cache, ag_put_fn put,
+                             void *user, ag_error *err) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
-    for (uint32_t l = 0; g && g->sums && l < p->n_layers; l++) {
-        AG_TRY(ag_gathered_fetch(g, cache, l, err));
+    for (uint32_t l = 0; sums && l < p->n_layers; l++) {
+        AG_TRY(ag_score_sums_fetch(sums, l, err));
         for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++) {
-            const float *sums = ag_gathered_of(g, cache, l, h);
-            AG_TRY(put(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
+            const float *of = ag_score_sums_of(sums, l, h);
+            AG_TRY(put(user, of, ag_kv_cache_n_slots(cache, l, h) * sizeof *of, err));
         }
     }
     return AG_OK;
@@ -273,16 +272,16 @@ void ag_kv_cache_swap(ag_kv_cache *a, ag_kv_cache *b) {
     *b = other;
 }
 
-ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn get, void *user,
-                           ag_error *err) {
+ag_status ag_score_sums_load(ag_score_sums *sums, const ag_kv_cache *cache, ag_get_fn get,
+                             void *user, ag_error *err) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
-    for (uint32_t l = 0; g->sums && l < p->n_layers; l++) {
-        ag_gathered_replace(g, l);
+    for (uint32_t l = 0; sums && l < p->n_layers; l++) {
+        ag_score_sums_replace(sums, l);
         for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++) {
-            float *sums = ag_gathered_of(g, cache, l, h);
-            AG_TRY(get(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
+            float *of = ag_score_sums_of(sums, l, h);
+            AG_TRY(get(user, of, ag_kv_cache_n_slots(cache, l, h) * sizeof *of, err));
         }
-        AG_TRY(ag_gathered_store(g, cache, l, err));
+        AG_TRY(ag_score_sums_store(sums, l, true, err));
     }
     return AG_OK;
 }

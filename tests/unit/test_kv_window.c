@@ -78,23 +78,25 @@ static ag_tensor tensor(ag_buffer **owner, const float *values, uint32_t n) {
 
 static ag_status attend(sequence *s, uint32_t layer, const ag_tensor *rows, ag_tensor *out,
                         const uint32_t *positions, const ag_attention_scores *scores) {
-    ag_attention_seq seq = {.n_rows = rows->shape.dim[0],
-                            .positions = positions,
-                            .score_row0 = scores->row0,
-                            .score_stride = ag_kv_cache_max_slots(s->cache, layer)};
-    const size_t first = ag_kv_cache_first_head_slot(s->cache, layer);
-    if (scores->held) {
-        seq.held_scores = scores->held;
-        seq.held_at = first * sizeof(float);
-        seq.scored = scores->scored + ag_kv_cache_first_head(s->cache, layer);
-    } else if (scores->sums) {
-        seq.scores = scores->sums + first;
-    } else {
-        return AG_OK;
-    }
+    ag_attention_seq seq = {.n_rows = rows->shape.dim[0], .positions = positions};
+    if (!scores->sums) return AG_OK;
+    ag_score_sums_of_layer(scores, layer, &seq);
     ag_kv_cache_get_view(s->cache, layer, &seq.kv);
     return ag_attention(backend, out, rows, &seq, 1, 0.1f);
 }
+
+/* What the slots of the first layer's last head have received, by position. */
+static void read_sums(const sequence *s, float *by_position) {
+    ag_score_sums *sums = ag_cache_manager_sums(s->manager);
+    assert_int_equal(ag_score_sums_fetch(sums, 0, NULL), AG_OK);
+    for (uint32_t i = 0; i < ag_kv_cache_n_slots(s->cache, 0, HEADS - 1); i++) {
+        const uint32_t at = ag_kv_cache_position(s->cache, 0, HEADS - 1, i);
+        by_position[at] = ag_score_sums_of(sums, 0, HEADS - 1)[i];
+    }
+    assert_int_equal(ag_score_sums_store(sums, 0, false, NULL), AG_OK);
+}
+
+static float *sums_before_after; /* NULL: nobody looks */
 
 static void pass(sequence *s, uint32_t n, uint32_t n_left) {
     uint32_t positions[ROWS];
@@ -115,6 +117,7 @@ static void pass(sequence *s, uint32_t n, uint32_t n_left) {
         if (st == AG_OK) st = attend(s, l, &rows, &out, positions, &scores);
     }
     s->position += n;
+    if (sums_before_after) read_sums(s, sums_before_after);
     if (st == AG_OK) st = ag_cache_manager_after(s->manager, s->position, n_left, &err);
     if (st == AG_OK && !s->manager) st = ag_kv_cache_expire(s->cache, s->position, &err);
     if (st != AG_OK) fail_msg("position %u: %s", s->position, err.msg);
@@ -354,6 +357,27 @@ static void a_cache_that_only_verifies_keeps_its_bounds(void **state) {
     }
 }
 
+static void sums_move_with_their_slots(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    static float before[N], after[N];
+    sequence s = begin(24, true, "h2o", AG_F16);
+    uint32_t n_expired = 0;
+    sums_before_after = before;
+    while (s.position < N - ROWS) {
+        const uint32_t reachable = ag_kv_cache_oldest_reachable(s.cache);
+        consume(&s, s.position % 300 ? 1 : ROWS);
+        n_expired += ag_kv_cache_oldest_reachable(s.cache) != reachable;
+        read_sums(&s, after);
+        const uint32_t held = length(&s, 0, HEADS - 1);
+        for (uint32_t at = s.position - held; at < s.position; at++)
+            assert_true(after[at] == before[at]);
+    }
+    sums_before_after = NULL;
+    assert_true(n_expired > 10);
+    end(&s);
+}
+
 /* ---- streams ---- */
 
 typedef struct stream {
@@ -382,16 +406,16 @@ static sequence restored(sequence *s, const char *policy) {
     stream st = {.bytes = malloc(1 << 20)};
     uint32_t n_slots[LAYERS * HEADS];
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) n_slots[i] = length(s, i / HEADS, i % HEADS);
-    struct ag_gathered sums = {0}, *from = ag_cache_manager_gathered(s->manager);
+    ag_score_sums *sums, *from = ag_cache_manager_sums(s->manager);
     assert_int_equal(ag_kv_cache_save(s->cache, put, &st, NULL), AG_OK);
     assert_int_equal(st.n, ag_kv_cache_saved_bytes(ag_kv_cache_params(s->cache), n_slots));
-    assert_int_equal(ag_gathered_save(from, s->cache, put, &st, NULL), AG_OK);
+    assert_int_equal(ag_score_sums_save(from, s->cache, put, &st, NULL), AG_OK);
     assert_int_equal(ag_kv_cache_load(r.cache, n_slots, s->position, "", get, &st, NULL), AG_OK);
-    assert_int_equal(ag_gathered_create(&sums, r.eviction.policy, r.cache, NULL), AG_OK);
-    sums.position = from->position;
-    assert_int_equal(ag_gathered_load(&sums, r.cache, get, &st, NULL), AG_OK);
+    assert_int_equal(ag_score_sums_create(r.eviction.policy, r.cache, &sums, NULL), AG_OK);
+    ag_score_sums_set_position(sums, ag_score_sums_position(from));
+    assert_int_equal(ag_score_sums_load(sums, r.cache, get, &st, NULL), AG_OK);
     ag_cache_manager_restore(r.manager, &sums);
-    ag_gathered_release(&sums);
+    ag_score_sums_destroy(sums);
     free(st.bytes);
     r.position = s->position;
     return r;
@@ -450,6 +474,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(only_layers_without_a_window_fill_a_cache),
         cmocka_unit_test(a_rollback_reaches_what_the_window_holds),
         cmocka_unit_test(copies_go_on_alike),
+        cmocka_unit_test(sums_move_with_their_slots),
         cmocka_unit_test(what_is_taken_back_leaves_no_trace),
         cmocka_unit_test(a_cache_that_only_verifies_keeps_its_bounds),
         cmocka_unit_test(a_damaged_window_is_refused),

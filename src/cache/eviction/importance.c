@@ -73,15 +73,32 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 
 /* ---- importance ---- */
 
+ag_status ag_importance_settle(ag_eviction_scratch *s, ag_score_sums *sums,
+                               const ag_eviction_params *p, const ag_kv_cache *cache,
+                               uint32_t position, uint32_t n_window, ag_error *err) {
+    const ag_kv_layer *is;
+    ag_score_sums_set_position(sums, position);
+    for (uint32_t l = 0; p->policy->settle && (is = ag_kv_cache_layer(cache, l)); l++) {
+        AG_TRY(ag_score_sums_fetch(sums, l, err));
+        for (uint32_t h = 0; h < is->n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(cache, l, h);
+            p->policy->settle(p, ag_score_sums_of(sums, l, h), n, n_window < n ? n_window : n,
+                              s->values);
+        }
+        AG_TRY(ag_score_sums_store(sums, l, true, err));
+    }
+    return AG_OK;
+}
+
 /* The mean over a layer's heads, which hold the same slots. */
-static ag_status mean_of_heads(ag_eviction_scratch *s, ag_gathered *g, const ag_kv_cache *cache,
-                               uint32_t layer, ag_error *err) {
-    AG_TRY(ag_gathered_fetch(g, cache, layer, err));
+static ag_status mean_of_heads(ag_eviction_scratch *s, ag_score_sums *sums,
+                               const ag_kv_cache *cache, uint32_t layer, ag_error *err) {
+    AG_TRY(ag_score_sums_fetch(sums, layer, err));
     uint32_t n_heads = ag_kv_cache_layer(cache, layer)->n_kv_heads;
     uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
     for (uint32_t slot = 0; slot < n; slot++) {
         double sum = 0;
-        for (uint32_t h = 0; h < n_heads; h++) sum += ag_gathered_of(g, cache, layer, h)[slot];
+        for (uint32_t h = 0; h < n_heads; h++) sum += ag_score_sums_of(sums, layer, h)[slot];
         s->importance[slot] = (float)(sum / n_heads);
     }
     return AG_OK;
@@ -126,7 +143,7 @@ static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_gathered *g,
+ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
                                  const ag_eviction_policy *policy, ag_kv_cache *cache,
                                  uint32_t layer, uint32_t budget, ag_error *err) {
     const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
@@ -137,24 +154,24 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_gathered *g,
         if (n > longest) longest = n;
     }
     if (longest <= budget) return AG_OK; /* nobody will ask */
-    if (!keys) return mean_of_heads(s, g, cache, layer, err);
+    if (!keys) return mean_of_heads(s, sums, cache, layer, err);
     if (looks_in_place(policy, cache)) return look_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};
     ag_for_each(ag_kv_cache_backend(cache), s->n_workers, look_at_keys, &job);
     return job.status;
 }
 
-ag_status ag_importance_of(ag_eviction_scratch *s, ag_gathered *g, const ag_eviction_policy *policy,
-                           const ag_kv_cache *cache, uint32_t layer, uint32_t head,
-                           ag_eviction_view *v, ag_error *err) {
+ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
+                           const ag_eviction_policy *policy, const ag_kv_cache *cache,
+                           uint32_t layer, uint32_t head, ag_eviction_view *v, ag_error *err) {
     float *importance = s->importance;
     switch (policy->importance) {
     case AG_IMPORTANCE_NONE:
         return AG_OK;
     case AG_IMPORTANCE_WINDOW:
     case AG_IMPORTANCE_TOTAL:
-        AG_TRY(ag_gathered_fetch(g, cache, layer, err));
-        memcpy(importance, ag_gathered_of(g, cache, layer, head), v->n_slots * sizeof *importance);
+        AG_TRY(ag_score_sums_fetch(sums, layer, err));
+        memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         break;
     case AG_IMPORTANCE_NEWEST: /* the layer's is there */
         break;
