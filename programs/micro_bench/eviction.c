@@ -14,7 +14,7 @@ enum { N_TYPES = sizeof types / sizeof types[0] };
 
 static const ag_eviction_policy *policy_at(size_t i) {
     for (size_t p = 0; ag_eviction_policy_at(p); p++) {
-        if (ag_eviction_policy_at(p)->plan && !i--) return ag_eviction_policy_at(p);
+        if (ag_eviction_policy_at(p)->select && !i--) return ag_eviction_policy_at(p);
     }
     return NULL;
 }

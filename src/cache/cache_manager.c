@@ -195,9 +195,9 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
          s < n && v->positions[s] + (uint64_t)m->trained <= reach; s++) {
         v->n_expired++;
     }
-    bool settled = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
+    bool normalised = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
     while (v->n_scored < n &&
-           (!settled || v->positions[v->n_scored] < ag_score_sums_position(m->sums))) {
+           (!normalised || v->positions[v->n_scored] < ag_score_sums_position(m->sums))) {
         v->n_scored++;
     }
     return AG_OK;
@@ -208,7 +208,7 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
     uint32_t most = n_keep - v->n_protected;
     v->n_recent = m->recent < most ? m->recent : most;
     AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
-    m->params.policy->plan(&m->params, v, n_keep, m->tmp.keep);
+    m->params.policy->select(m->params.policy->user, &m->params, v, n_keep, m->tmp.keep);
     return AG_OK;
 }
 
@@ -467,8 +467,8 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
     bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
         size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;
-        AG_TRY(ag_importance_settle(&m->tmp, m->sums, &m->params, m->cache, position,
-                                    (uint32_t)smaller(n, m->params.snapkv_window), err));
+        AG_TRY(ag_importance_normalise(&m->tmp, m->sums, &m->params, m->cache, position,
+                                       (uint32_t)smaller(n, m->params.snapkv_window), err));
     }
     if (m->due) {
         ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;

@@ -73,17 +73,17 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 
 /* ---- importance ---- */
 
-ag_status ag_importance_settle(ag_eviction_scratch *s, ag_score_sums *sums,
-                               const ag_eviction_params *p, const ag_kv_cache *cache,
-                               uint32_t position, uint32_t n_window, ag_error *err) {
+ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
+                                  const ag_eviction_params *p, const ag_kv_cache *cache,
+                                  uint32_t position, uint32_t n_window, ag_error *err) {
     const ag_kv_layer *is;
     ag_score_sums_set_position(sums, position);
-    for (uint32_t l = 0; p->policy->settle && (is = ag_kv_cache_layer(cache, l)); l++) {
+    for (uint32_t l = 0; p->policy->normalise && (is = ag_kv_cache_layer(cache, l)); l++) {
         AG_TRY(ag_score_sums_fetch(sums, l, err));
         for (uint32_t h = 0; h < is->n_kv_heads; h++) {
             const uint32_t n = ag_kv_cache_n_slots(cache, l, h);
-            p->policy->settle(p, ag_score_sums_of(sums, l, h), n, n_window < n ? n_window : n,
-                              s->values);
+            p->policy->normalise(p->policy->user, p, ag_score_sums_of(sums, l, h), n,
+                                 n_window < n ? n_window : n, s->values);
         }
         AG_TRY(ag_score_sums_store(sums, l, true, err));
     }
@@ -137,8 +137,9 @@ static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
             ag_status st = ag_kv_cache_read_keys(job->cache, job->layer, h, keys, job->err);
             if (st != AG_OK) job->status = st;
             if (st != AG_OK) return;
-            job->policy->from_keys(keys, ag_kv_cache_n_slots(job->cache, job->layer, h),
-                                   is->head_dim, s->importance + h * max_slots, mean);
+            job->policy->from_keys(job->policy->user, keys,
+                                   ag_kv_cache_n_slots(job->cache, job->layer, h), is->head_dim,
+                                   s->importance + h * max_slots, mean);
         }
     }
 }

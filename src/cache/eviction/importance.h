@@ -22,11 +22,11 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s);
 /* With as many threads as can be of use. */
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
 
-/* The sums of a prefill become importance: see ag_eviction_policy.settle. The last n_window slots
- * are the queries', `position` is the next token's. */
-ag_status ag_importance_settle(ag_eviction_scratch *s, ag_score_sums *sums,
-                               const ag_eviction_params *p, const ag_kv_cache *cache,
-                               uint32_t position, uint32_t n_window, ag_error *err);
+/* The sums of a prefill become importance: see ag_eviction_policy.normalise. The last n_window
+ * slots are the queries', `position` is the next token's. */
+ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
+                                  const ag_eviction_params *p, const ag_kv_cache *cache,
+                                  uint32_t position, uint32_t n_window, ag_error *err);
 
 /* First for a layer, of which no head is to keep more than `budget` slots, then for each of its
  * heads: fills in v->importance. */
