@@ -159,12 +159,9 @@ static bool is_budgeted(const ag_cache_manager *m, uint32_t layer, uint32_t budg
 /* Slots of the fullest head of those layers. */
 static uint32_t fullest(const ag_cache_manager *m) {
     uint32_t most = 0;
-    const ag_kv_layer *is;
-    for (uint32_t l = 0; (is = ag_kv_cache_layer(m->cache, l)); l++) {
-        for (uint32_t h = 0; is_budgeted(m, l, m->live) && h < is->n_kv_heads; h++) {
-            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
-            if (n > most) most = n;
-        }
+    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
+        const uint32_t n = is_budgeted(m, l, m->live) ? ag_kv_layer_length(m->cache, l) : 0;
+        if (n > most) most = n;
     }
     return most;
 }

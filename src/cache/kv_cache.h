@@ -24,6 +24,8 @@ ag_kv_extent ag_kv_extent_of(const ag_kv_params *p);
  * most those it keeps. SIZE_MAX if they cannot be counted. */
 size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks);
 
+/* Slots of a layer's longest head. */
+uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
 /* Slots that a layer has at most, in each head. */
 uint32_t ag_kv_cache_max_slots(const ag_kv_cache *c, uint32_t layer);
 /* Heads of the layers before, and slots in all their heads. */

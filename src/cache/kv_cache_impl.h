@@ -73,7 +73,6 @@ bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
                      ag_kv_slot *out);
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
-uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
 
 /* kv_layout.c. Checks the parameters; completes c->params, c->at and c->extent. */
 ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,

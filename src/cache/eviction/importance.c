@@ -149,12 +149,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
                                  uint32_t layer, uint32_t budget, ag_error *err) {
     const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
     if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
-    uint32_t longest = 0;
-    for (uint32_t h = 0; h < ag_kv_cache_layer(cache, layer)->n_kv_heads; h++) {
-        uint32_t n = ag_kv_cache_n_slots(cache, layer, h);
-        if (n > longest) longest = n;
-    }
-    if (longest <= budget) return AG_OK; /* nobody will ask */
+    if (ag_kv_layer_length(cache, layer) <= budget) return AG_OK; /* nobody will ask */
     if (!keys) return mean_of_heads(s, sums, cache, layer, err);
     if (looks_in_place(policy, cache)) return look_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};

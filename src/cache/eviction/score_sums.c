@@ -152,18 +152,9 @@ static void count_scored(ag_score_sums *s) {
     s->adding = false;
 }
 
-static uint32_t longest_head(const ag_score_sums *s, uint32_t layer) {
-    uint32_t longest = 0;
-    for (uint32_t h = 0; h < heads_of(s, layer); h++) {
-        const uint32_t n = ag_kv_cache_n_slots(s->cache, layer, h);
-        if (n > longest) longest = n;
-    }
-    return longest;
-}
-
 ag_status ag_score_sums_fetch(ag_score_sums *s, uint32_t layer, ag_error *err) {
     if (!s || !s->device || s->fetched == layer) return AG_OK;
-    const uint32_t n = longest_head(s, layer), heads = heads_of(s, layer);
+    const uint32_t n = ag_kv_layer_length(s->cache, layer), heads = heads_of(s, layer);
     count_scored(s);
     const uint32_t *n_scored = s->n_scored + ag_kv_cache_first_head(s->cache, layer);
     s->fetched = no_layer;
@@ -189,7 +180,7 @@ ag_status ag_score_sums_store(ag_score_sums *s, uint32_t layer, bool written, ag
     s->fetched = no_layer;
     s->changed = false;
     if (!changed) return AG_OK;
-    const uint32_t n = longest_head(s, layer), heads = heads_of(s, layer);
+    const uint32_t n = ag_kv_layer_length(s->cache, layer), heads = heads_of(s, layer);
     for (uint32_t h = 0; h < heads; h++) {
         const float *sums = ag_score_sums_of(s, layer, h);
         for (size_t i = 0; i < n; i++) s->rows[i * heads + h] = sums[i];
@@ -206,7 +197,7 @@ static ag_status copy_on_device(ag_score_sums *to, ag_score_sums *from, ag_error
     count_scored(from);
     memcpy(to->n_scored, from->n_scored, n_heads(from) * sizeof *to->n_scored);
     for (uint32_t l = 0; l < n_layers(from); l++) {
-        const size_t n = (size_t)longest_head(from, l) * heads_of(from, l);
+        const size_t n = (size_t)ag_kv_layer_length(from->cache, l) * heads_of(from, l);
         const size_t at = first_byte_of(from, l);
         ag_tensor dst, src;
         if (!n) continue;
