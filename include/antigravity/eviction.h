@@ -24,7 +24,7 @@ typedef enum ag_phase {
                         attend to does not count */
 } ag_phase;
 
-/* What a policy's importance of a slot is made of; it is gathered only for a policy that asks. */
+/* What a policy's importance of a slot is made of; found out only for a policy that asks. */
 typedef enum ag_importance {
     AG_IMPORTANCE_NONE,   /* nothing: costs nothing */
     AG_IMPORTANCE_WINDOW, /* attention of the last snapkv_window queries of a prefill, summed */
@@ -38,7 +38,7 @@ typedef enum ag_importance {
  */
 typedef struct ag_eviction_view {
     uint32_t n_slots, n_protected, n_expired, n_recent;
-    uint32_t n_scored;         /* slots [0, n_scored) were there when importance was gathered */
+    uint32_t n_scored;         /* slots [0, n_scored) were there when importance was found */
     const uint32_t *positions; /* [n_slots] logical, ascending */
     const float *importance;   /* [n_slots], higher stays; NULL if the policy did not ask */
     uint32_t *work;            /* [n_slots] to write on */
@@ -149,7 +149,7 @@ struct ag_eviction_params {
         *policy;               /* NULL: none; where memory is watched, keydiff under pressure */
     const void *policy_params; /* what that policy says they are, borrowed; the library's: NULL */
     /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, the
-     * policy's own. It leaves room in max_seq_len for at least one token more. */
+     * policy's own. It leaves max_seq_len at least one token more. */
     uint32_t budget_tokens;
     size_t budget_bytes;       /* of the whole cache, in whole blocks of 128 tokens */
     float budget_ratio;        /* of max_seq_len */

@@ -21,7 +21,7 @@ struct ag_cache_manager {
     uint32_t trained;        /* positions */
     uint32_t budget;         /* tokens asked for */
     uint32_t live;           /* of them, what memory allows now */
-    uint32_t slack, recent;  /* tokens; what there is room for */
+    uint32_t slack, recent;  /* tokens; what fits beside the budget */
     ag_eviction_scratch tmp; /* owned */
     ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
     stage stage;
@@ -47,12 +47,12 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     AG_TRY(ag_eviction_budget(p, kv, &budget, err));
     ag_cache_manager *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "cache manager");
-    uint32_t room = kv->max_slots - budget - 1;
+    const uint32_t spare = kv->max_slots - budget - 1;
     m->params = *p;
     m->cache = cache;
     m->trained = trained;
     m->budget = m->live = budget;
-    m->slack = p->slack < room ? p->slack : room;
+    m->slack = p->slack < spare ? p->slack : spare;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
     ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
@@ -167,8 +167,8 @@ static uint32_t fullest(const ag_cache_manager *m) {
 }
 
 /* What is known about a head's slots before the policy is asked; `position`: of the next token. */
-static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
-                      ag_eviction_view *v, ag_error *err) {
+static ag_status view_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
+                           ag_eviction_view *v, ag_error *err) {
     uint32_t n = ag_kv_cache_n_slots(m->cache, layer, head);
     AG_TRY(ag_kv_cache_read_positions(m->cache, layer, head, m->tmp.positions, err));
     *v = (ag_eviction_view){
@@ -186,10 +186,10 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
         v->n_protected++;
     }
     /* Also those that would expire before the next compaction. */
-    uint64_t reach = (uint64_t)position + m->slack;
-    if (window) reach = 0;
+    uint64_t limit = (uint64_t)position + m->slack;
+    if (window) limit = 0;
     for (uint32_t s = v->n_protected + v->n_expired;
-         s < n && v->positions[s] + (uint64_t)m->trained <= reach; s++) {
+         s < n && v->positions[s] + (uint64_t)m->trained <= limit; s++) {
         v->n_expired++;
     }
     bool normalised = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
@@ -209,11 +209,11 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
     return AG_OK;
 }
 
-static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
-                          uint32_t position, ag_error *err) {
+static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t head,
+                                 uint32_t budget, uint32_t position, ag_error *err) {
     ag_eviction_view v;
     if (window_of(m, layer) && ag_kv_cache_n_slots(m->cache, layer, head) <= budget) return AG_OK;
-    AG_TRY(look(m, layer, head, position, &v, err));
+    AG_TRY(view_head(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
     if (n_keep < alive) {
@@ -232,8 +232,8 @@ static size_t bytes_alone(const ag_kv_cache *c) {
     return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
 }
 
-static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
-                     ag_eviction_reason reason, ag_error *err) {
+static ag_status evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                       ag_eviction_reason reason, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(m->cache);
     ag_eviction e = {
         .reason = reason,
@@ -250,7 +250,7 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
         AG_TRY(
             ag_importance_of_layer(&m->tmp, m->sums, m->params.policy, m->cache, l, budget, err));
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
-            AG_TRY(cut_head(m, l, h, budget, position, err));
+            AG_TRY(evict_from_head(m, l, h, budget, position, err));
         }
         AG_TRY(ag_score_sums_store(m->sums, l, false, err));
     }
@@ -307,7 +307,7 @@ static uint32_t fewest(const ag_cache_manager *m) {
     return n ? n : 1;
 }
 
-/* Looks at the system from time to time; true if the cache shall shrink to m->live now. */
+/* Reads the system's memory from time to time; true if the cache shall shrink to m->live now. */
 static bool pressed(ag_cache_manager *m) {
     const ag_memory_watch *w = &m->params.memory;
     uint64_t now = clock_ms(m);
@@ -319,8 +319,8 @@ static bool pressed(ag_cache_manager *m) {
     else ag_sys_monitor_read(m->monitor, now, &s);
     if (m->hint > s.hint) s.hint = m->hint;
     bool least = fullest(m) <= fewest(m) + m->slack;
-    size_t held = ag_kv_cache_memory_usage_bytes(m->cache);
-    ag_pressure_decision d = ag_pressure_decide(w, &s, now, held, least ? held : 0, &m->pressure);
+    const size_t bytes = ag_kv_cache_memory_usage_bytes(m->cache);
+    ag_pressure_decision d = ag_pressure_decide(w, &s, now, bytes, least ? bytes : 0, &m->pressure);
     m->refuse = d.refuse;
     if (m->pressure.level == AG_PRESSURE_NORMAL) m->live = m->budget;
     if (!d.evict) return false;
@@ -337,7 +337,7 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
         m->relief_due = true;
         return AG_OK;
     }
-    return cut(m, m->live, position, AG_EVICTION_MEMORY, err);
+    return evict(m, m->live, position, AG_EVICTION_MEMORY, err);
 }
 
 /* ---- around a pass ---- */
@@ -374,12 +374,12 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
     if (!m || m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
-    size_t held = fullest(m), budget = m->live;
+    const size_t n_slots = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
     size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
-    size_t free = budget > held ? budget - held : 0;
+    const size_t free = budget > n_slots ? budget - n_slots : 0;
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
-    if (held > budget) n = budget + block > held ? budget + block - held : 1;
+    if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
     if (n >= n_left) return n_left;
     /* Queries whose weights decide come in one piece. */
     size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;
@@ -395,7 +395,7 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
         if (m->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - m->oldest < m->trained) return AG_OK;
-    return cut(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
+    return evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
 }
 
 /* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
@@ -434,7 +434,7 @@ static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_e
     const bool newest = m->params.policy->importance == AG_IMPORTANCE_NEWEST;
     const bool fits = n <= ag_kv_cache_free_slots(m->cache);
     if (fits && (newest || fullest(m) <= m->live + m->slack)) return AG_OK;
-    return cut(m, m->live, position, AG_EVICTION_BUDGET, err);
+    return evict(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
@@ -470,7 +470,7 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
     if (m->due) {
         ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
         m->relief_due = false;
-        AG_TRY(cut(m, m->live, position, reason, err));
+        AG_TRY(evict(m, m->live, position, reason, err));
     }
     return expire(m, position, err);
 }

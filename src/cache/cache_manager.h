@@ -56,7 +56,7 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
 
 /* What the application knows of the system's memory; stands until it says something else. */
 void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
-/* As it was when last looked at. */
+/* As it was when memory was last read. */
 ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
 /* What `from` knows, its cache's fork's manager knows too; tallies begin anew. */

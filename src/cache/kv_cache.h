@@ -36,7 +36,7 @@ size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer);
 size_t ag_kv_cache_plan_largest(const ag_kv_params *params);
 
 /* Makes sure that n more tokens fit every layer, so that a forward pass cannot fail half way.
- * AG_LIMIT names slots held, wanted and allowed. */
+ * AG_LIMIT names slots used, wanted and allowed. */
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */

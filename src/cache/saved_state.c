@@ -103,7 +103,7 @@ static uint32_t get_u32(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* From which position on layers with a window still hold what they held. */
+/* From which position on layers with a window have lost nothing. */
 static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         uint8_t expired[4];
@@ -117,9 +117,9 @@ static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, a
 static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn put, void *user,
                                 ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
-    uint8_t turned_by[4];
-    put_u32(turned_by, u->turned_by);
-    AG_TRY(put(user, turned_by, sizeof turned_by, err));
+    uint8_t moved_by[4];
+    put_u32(moved_by, u->moved_by);
+    AG_TRY(put(user, moved_by, sizeof moved_by, err));
     for (size_t i = 0; i < (size_t)c->params.n_layers * c->params.n_protected; i++) {
         uint8_t known = u->known[i];
         AG_TRY(put(user, &known, 1, err));
@@ -214,16 +214,16 @@ static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n
             if (n) AG_TRY(load_rows(in, layer, b, h, n, err));
         }
     }
-    ag_kv_settle_blocks(c, layer, 0, most / AG_KV_BLOCK);
+    ag_kv_promote_blocks(c, layer, 0, most / AG_KV_BLOCK);
     return AG_OK;
 }
 
 static ag_status load_unrotated(const loading *in, ag_error *err) {
     const ag_kv_params *p = &in->cache->params;
     ag_kv_unrotated *u = &in->cache->unrotated;
-    uint8_t turned_by[4];
-    AG_TRY(in->get(in->user, turned_by, sizeof turned_by, err));
-    u->turned_by = get_u32(turned_by);
+    uint8_t moved_by[4];
+    AG_TRY(in->get(in->user, moved_by, sizeof moved_by, err));
+    u->moved_by = get_u32(moved_by);
     for (size_t i = 0; i < (size_t)p->n_layers * p->n_protected; i++) {
         uint8_t known;
         AG_TRY(in->get(in->user, &known, 1, err));

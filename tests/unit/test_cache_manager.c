@@ -373,7 +373,7 @@ static void budgets_that_cannot_be_held_are_refused(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.eviction.budget_tokens = 512;
-    refuse(&p, "512 tokens leaves no room in a cache of 512");
+    refuse(&p, "512 tokens leaves no space in a cache of 512");
     p.eviction.budget_tokens = 11;
     refuse(&p, "11 tokens is less than the 4 protected and the 8 newest");
     p.eviction.budget_tokens = 0;

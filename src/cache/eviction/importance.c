@@ -18,8 +18,8 @@ static void *resident(size_t n, size_t bytes) {
     return p;
 }
 
-/* The backend knows this way of looking at keys, and does it where they lie. */
-static bool looks_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
+/* The backend scores keys this way where they lie. */
+static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
     return policy->from_keys == ag_eviction_keydiff.from_keys &&
            ag_has_key_scores(ag_kv_cache_backend(cache));
 }
@@ -39,14 +39,14 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
     s->importance = resident(keys ? e.most_head_slots : n, sizeof *s->importance);
-    if (keys && looks_in_place(policy, cache)) keys = false;
+    if (keys && scores_in_place(policy, cache)) keys = false;
     if (keys) s->keys = resident(n * e.most_dim, s->n_workers * sizeof *s->keys);
     if (keys) s->mean = resident(e.most_dim, s->n_workers * sizeof *s->mean);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
         (!keys || (s->keys && s->mean))) {
         return AG_OK;
     }
-    return AG_FAIL(err, NOMEM, "plans for %zu slots", n);
+    return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots: out of memory", n);
 }
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
@@ -104,8 +104,8 @@ static ag_status mean_of_heads(ag_eviction_scratch *s, ag_score_sums *sums,
     return AG_OK;
 }
 
-static ag_status look_in_place(const ag_eviction_scratch *s, const ag_kv_cache *cache,
-                               uint32_t layer, ag_error *err) {
+static ag_status score_in_place(const ag_eviction_scratch *s, const ag_kv_cache *cache,
+                                uint32_t layer, ag_error *err) {
     ag_backend *be = ag_kv_cache_backend(cache);
     ag_kv_view view;
     ag_kv_cache_get_view(cache, layer, &view);
@@ -123,8 +123,8 @@ typedef struct keys_job {
     ag_error *err;
 } keys_job;
 
-/* Worker w looks at heads w, w + n_workers, ... */
-static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
+/* Worker w scores heads w, w + n_workers, ... */
+static void score_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
     const ag_eviction_scratch *s = job->s;
     const ag_kv_layer *is = ag_kv_cache_layer(job->cache, job->layer);
@@ -151,9 +151,9 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
     if (ag_kv_layer_length(cache, layer) <= budget) return AG_OK; /* nobody will ask */
     if (!keys) return mean_of_heads(s, sums, cache, layer, err);
-    if (looks_in_place(policy, cache)) return look_in_place(s, cache, layer, err);
+    if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};
-    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, look_at_keys, &job);
+    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, score_keys, &job);
     return job.status;
 }
 

@@ -5,7 +5,7 @@
 
 #include "cache/eviction/score_sums.h"
 
-/* What planning needs to write on: one head's worth, but for KEYS, whose heads are looked at by
+/* What selecting needs to write on: one head's worth, but for KEYS, whose heads are scored by
  * several workers at once. */
 typedef struct ag_eviction_scratch {
     /* For the layers of most slots, heads and values: */
@@ -19,7 +19,7 @@ typedef struct ag_eviction_scratch {
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_cache *cache, ag_error *err);
 void ag_eviction_scratch_release(ag_eviction_scratch *s);
-/* With as many threads as can be of use. */
+/* If every worker has a thread. */
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
 
 /* The sums of a prefill become importance: see ag_eviction_policy.normalise. The last n_window
@@ -28,8 +28,8 @@ ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
                                   const ag_eviction_params *p, const ag_kv_cache *cache,
                                   uint32_t position, uint32_t n_window, ag_error *err);
 
-/* First for a layer, of which no head is to keep more than `budget` slots, then for each of its
- * heads: fills in v->importance. */
+/* Call the first once per layer, before any of its heads is compacted; no head is to keep more than
+ * `budget` slots. Then the second for each head: it fills in v->importance. */
 ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
                                  const ag_eviction_policy *policy, ag_kv_cache *cache,
                                  uint32_t layer, uint32_t budget, ag_error *err);

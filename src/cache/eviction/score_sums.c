@@ -241,8 +241,8 @@ void ag_score_sums_begin(ag_score_sums *s, size_t n, bool from_zero) {
     for (uint32_t l = 0; l < n_layers(s); l++) {
         const size_t most = ag_kv_cache_max_slots(s->cache, l);
         for (uint32_t h = 0; h < heads_of(s, l); h++) {
-            const size_t held = ag_kv_cache_n_slots(s->cache, l, h), first = from_zero ? 0 : held;
-            const size_t end = n < most - held ? held + n : most;
+            const size_t used = ag_kv_cache_n_slots(s->cache, l, h), first = from_zero ? 0 : used;
+            const size_t end = n < most - used ? used + n : most;
             memset(ag_score_sums_of(s, l, h) + first, 0, (end - first) * sizeof *s->host);
         }
     }

@@ -32,9 +32,9 @@ static float highest(const float *x, uint32_t begin, uint32_t end) {
 static void normalise(void *user, const ag_eviction_params *p, float *importance, uint32_t n_slots,
                       uint32_t n_window, float *values) {
     (void)user;
-    uint32_t n = n_slots - n_window, reach = p->snapkv_kernel / 2;
+    uint32_t n = n_slots - n_window, side = p->snapkv_kernel / 2;
     for (uint32_t s = 0; s < n; s++) {
-        uint32_t begin = s < reach ? 0 : s - reach, end = n - s > reach ? s + reach + 1 : n;
+        uint32_t begin = s < side ? 0 : s - side, end = n - s > side ? s + side + 1 : n;
         values[s] = p->snapkv_pool == AG_POOL_MAX
                         ? highest(importance, begin, end)
                         : average(importance, begin, end, p->snapkv_kernel);
