@@ -200,6 +200,34 @@ static void no_layer_outgrows_its_window(void **state) {
     }
 }
 
+/* In a layer whose window is above the budget. */
+static void a_policy_chooses_among_what_is_seen(void **state) {
+    (void)state;
+    enum { WINDOW = 200, MOST = BUDGET + 64 };
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(i);
+        const bool newest = policy->importance == AG_IMPORTANCE_NONE;
+        sequence s = begin(WINDOW, true, policy->name, AG_F32);
+        consume(&s, 90);
+        while (s.position < 1500) {
+            const uint64_t n = ag_cache_manager_tally(s.manager)->n_evictions;
+            consume(&s, 1);
+            assert_true(length(&s, 0, 0) <= MOST && length(&s, 1, 0) <= MOST);
+            for (uint32_t p = 0; p < 4; p++) /* sinks stay where there is no window */
+                assert_int_equal(ag_kv_cache_position(s.cache, 1, 0, p), p);
+            if (n == ag_cache_manager_tally(s.manager)->n_evictions) continue;
+            const uint32_t first = ag_kv_cache_position(s.cache, 0, 1, 0);
+            assert_int_equal(length(&s, 0, 1), BUDGET);
+            if (s.position < WINDOW + 4) continue;
+            assert_true(first + WINDOW > s.position);
+            if (newest) assert_int_equal(first, s.position - BUDGET);
+        }
+        /* The last 64 can go, although the policy has taken some that they would see. */
+        assert_int_equal(ag_kv_cache_truncate(s.cache, s.position - 64, NULL), AG_OK);
+        end(&s);
+    }
+}
+
 static void memory_is_taken_for_the_window_alone(void **state) {
     (void)state;
     const ag_memory *memory = ag_backend_memory(backend);
@@ -470,6 +498,7 @@ int main(int argc, char **argv) {
     enum { EXIT_SKIPPED = 77 };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_layer_outgrows_its_window),
+        cmocka_unit_test(a_policy_chooses_among_what_is_seen),
         cmocka_unit_test(memory_is_taken_for_the_window_alone),
         cmocka_unit_test(only_layers_without_a_window_fill_a_cache),
         cmocka_unit_test(a_rollback_reaches_what_the_window_holds),
