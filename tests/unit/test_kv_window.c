@@ -508,14 +508,14 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_cache_that_only_verifies_keeps_its_bounds),
         cmocka_unit_test(a_damaged_window_is_refused),
     };
-    int failed = 0;
-    for (int visible = 0; argc < 2 && visible < 2; visible++) {
-        backend = plain_backend_create(visible);
-        n_tokens = 700;
-        failed += cmocka_run_group_tests(tests, NULL, NULL);
+    int failed;
+    if (argc < 2) { /* memory that the host does not see */
+        backend = plain_backend_create(false);
+        n_tokens = 400;
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
         ag_backend_destroy(backend);
+        return failed;
     }
-    if (argc < 2) return failed;
     ag_error err;
     ag_backend_params p = {.name = argv[1], .n_threads = 1};
     if (ag_backend_create(&p, &backend, &err) != AG_OK) {
