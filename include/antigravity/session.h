@@ -42,7 +42,9 @@ AG_API void ag_session_destroy(ag_session *s);
 AG_API void ag_session_reset(ag_session *s);
 /* Takes the tokens from `position` on back: a draft that was refused, a text that was edited. What
  * follows is then as if they had never been consumed. There are no logits until the next token;
- * going back to where the session stands changes nothing. AG_INVALID for a position beyond.
+ * going back to where the session stands changes nothing. AG_INVALID, and nothing changes, for a
+ * position beyond, and for one so far back that layers with a window no longer hold what its query
+ * sees: ag_kv_cache_oldest_reachable() tells; the last 64 tokens and all of them can always go.
  * With an eviction policy: what an eviction took in the meantime does not come back, so a session
  * taken back behind it knows less than one that never went on; and weights that the tokens taken
  * back gave to earlier ones stay in the sums of h2o. */

@@ -114,6 +114,8 @@ static int match(kept_cache *k, const engine *e, const prompt *p) {
     if (n == p->n && !(whole && ag_session_logits(e->session))) n--;
     /* Where tokens have left the cache, a shorter past is not what it would have been. */
     if (n < k->ids.n && ag_session_kv_budget(e->session)) n = 0;
+    /* Nor where layers with a window no longer hold what the prompt's next token sees. */
+    if (n < ag_kv_cache_oldest_reachable(ag_session_kv_cache(e->session))) n = 0;
     k->ids.n = k->n_reused = n;
     k->unknown = false;
     if (!n) ag_session_reset(e->session);
