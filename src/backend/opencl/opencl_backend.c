@@ -126,7 +126,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a queue");
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
-    AG_TRY(ag_cl_cache_dir(&cl->programs.cache_dir, err));
+    AG_TRY(ag_cl_cache_dir(&cl->device, &cl->programs.cache_dir, err));
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
     if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->vendor, err));

@@ -58,8 +58,10 @@ typedef struct ag_cl_cache_key {
 } ag_cl_cache_key;
 
 /* The folder: $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else
- * ~/.cache/antigravity/opencl. *dir NULL: AG_OPENCL_CACHE=0, or none of these is set. */
-ag_status ag_cl_cache_dir(char **dir, ag_error *err);
+ * ~/.cache/antigravity/opencl. *dir NULL: AG_OPENCL_CACHE=0, or none of these is set; or
+ * AG_OPENCL_CACHE is not set and the driver is PoCL, which keeps what it compiles itself, and which
+ * compiles every kernel of a file once more to hand out a binary. */
+ag_status ag_cl_cache_dir(const ag_cl_device *device, char **dir, ag_error *err);
 ag_cl_cache_key ag_cl_cache_key_of(const ag_cl_device *device, const char *source, size_t len,
                                    const char *options);
 /* The binary, owned by the caller; NULL if there is none, or it is another's, cut off or changed.

@@ -25,11 +25,12 @@ static const char magic[8] = {'A', 'G', 'C', 'L', 'B', 'I', 'N', '1'};
 enum { PATH_BYTES = 4096 };
 #define BINARY_MAX ((uint64_t)1 << 30)
 
-ag_status ag_cl_cache_dir(char **dir, ag_error *err) {
+ag_status ag_cl_cache_dir(const ag_cl_device *device, char **dir, ag_error *err) {
     static const char *const subdirs[] = {"", "/antigravity/opencl", "/.cache/antigravity/opencl"};
     *dir = NULL;
     const char *base = getenv("AG_OPENCL_CACHE");
     if (base && strcmp(base, "0") == 0) return AG_OK;
+    if (device->is_pocl && (!base || !*base)) return AG_OK;
     int which = 0;
     if (!base || !*base) base = getenv("XDG_CACHE_HOME"), which = 1;
     if (!base || *base != '/') {
