@@ -3,12 +3,12 @@
  * bits: the two loops that decoding a model spends its time in. The scalar versions are the
  * conversion to Q8_0 and the product in double; those in vectors work on 16 rows of weights. */
 #include "backend/cpu/kernels.h"
+#include "clock.h"
 #include "core/alloc.h"
 #include "micro_bench.h"
 #include "quant/quant.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { K = 2048, ROWS = AG_ROW_UNIT };
 
@@ -53,16 +53,10 @@ static effort effort_of_kernel(size_t i, bool of_bytes) {
     return (effort){q4 + q8 / ROWS + sizeof(float), 2.0 * K, of_bytes};
 }
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double time_runs(size_t i, const bench_kernel *b, size_t n) {
-    const double begin = now_s();
+    const double begin = clock_s();
     for (size_t j = 0; j < n; j++) kernels[i].run(b);
-    return (now_s() - begin) / (double)n;
+    return (clock_s() - begin) / (double)n;
 }
 
 static void measure(size_t i, const bench_kernel *b, const options *o, row *r) {

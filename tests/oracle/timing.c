@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "oracle/oracle.h"
 
-#include <time.h>
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "clock.h"
 
 static void restore(oracle_run *run, const guarded *g) {
     ag_status st =
@@ -20,7 +14,7 @@ static bool enough(oracle_run *run) {
     oracle_timing *t = run->timing;
     ag_status st = ag_sync(run->be);
     if (st != AG_OK) run->status = st;
-    if (run->n_started > 1) t->seconds[t->n_runs++] = now_s() - run->started_s;
+    if (run->n_started > 1) t->seconds[t->n_runs++] = clock_s() - run->started_s;
     double total = 0;
     for (size_t i = 0; i < t->n_runs; i++) total += t->seconds[i];
     return run->status != AG_OK || t->n_runs == t->most_runs || total >= 10 * t->least_s ||
@@ -33,7 +27,7 @@ bool oracle_again(oracle_run *run, const guarded *overwritten) {
     if (run->n_started++ && overwritten) restore(run, overwritten);
     if (run->timing) {
         if (run->timing->before) run->timing->before(run->timing->user);
-        run->started_s = now_s();
+        run->started_s = clock_s();
     }
     return run->status == AG_OK;
 }

@@ -98,7 +98,7 @@ static void it_does_so_past_the_trained_length(void **state) {
         .architecture = "LlamaForCausalLM",
         .vocab_size = 4096,
         .hidden_size = 256,
-        .intermediate_size = 512,
+        .intermediate_size = 768, /* as the bundled model: the same program */
         .n_layers = 2,
         .n_heads = 4,
         .n_kv_heads = 2,
