@@ -97,7 +97,7 @@ static void it_does_so_past_the_trained_length(void **state) {
     ag_model_spec spec = ag_spec_plain(4, 2, 64);
     spec.vocab_size = 4096;
     spec.hidden_size = 256;
-    spec.intermediate_size = 512;
+    spec.intermediate_size = 768; /* as the bundled model: the same program */
     spec.n_layers = 2;
     spec.max_positions = N_TOKENS / 2;
     const ag_model_params mp = ag_model_defaults();

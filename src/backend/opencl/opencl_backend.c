@@ -130,6 +130,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a queue");
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
+    if (cl->device.is_pocl) ag_cl_switches_drop_default_cache(&cl->switches);
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
     if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->switches, &cl->vendor, err));
