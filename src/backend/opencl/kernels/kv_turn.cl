@@ -6,8 +6,8 @@
 #define WG 64
 #endif
 
-/* The key of position p and KV head h in layer layer0 + l, keys [..., n_positions, heads, d], goes to
- * slot slots[layer][h][p] if that lies in block number `block`: layer l's is l * stride behind
+/* The key of position p and KV head h in layer layer0 + l, keys [..., n_positions, heads, d], goes
+ * to slot slots[layer][h][p] if that lies in block number `block`: layer l's is l * stride behind
  * cache_at. Rotated by the angles cos_sin [n_positions, d / 2] pairs, then multiplied by a Hadamard
  * matrix in pieces (1: not at all) and by v. x: d floats.
  * A work-group for each key: dimension 0 heads and positions, 1 layers. */
@@ -19,10 +19,12 @@ kv_turn(__global uchar *cache, ulong cache_at, ulong stride, uint layer0, uint b
     const uint lid = get_local_id(0), half_d = d / 2;
     const uint head = get_group_id(0) % heads, position = get_group_id(0) / heads;
     const ulong layer = layer0 + get_group_id(1);
-    const uint slot = ((__global const uint *)(slots + slots_at))[(layer * heads + head) * n_positions + position];
+    const uint slot = ((
+        __global const uint *)(slots + slots_at))[(layer * heads + head) * n_positions + position];
     if (slot / KV_BLOCK != block) return;
     __global const float *key = keys + ((layer * n_positions + position) * heads + head) * d;
-    __global const float *angles = (__global const float *)(cos_sin + cos_sin_at) + (ulong)position * d;
+    __global const float *angles =
+        (__global const float *)(cos_sin + cos_sin_at) + (ulong)position * d;
     for (uint i = lid; i < half_d; i += WG) {
         const float low = key[i], high = key[i + half_d], c = angles[2 * i], s = angles[2 * i + 1];
         x[i] = low * c - high * s;

@@ -13,9 +13,9 @@
 #ifndef PIECE
 #define PIECE 1 /* values that a Hadamard matrix rotates together: 16, 32 or 64; 1: none */
 #endif
-#define BLOCK_SLOTS 128                /* of the cache's blocks */
+#define BLOCK_SLOTS 128                 /* of the cache's blocks */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* that a warp attends to at once */
-#define STEPS_A_WARP 2                 /* before a head is cut into pieces */
+#define STEPS_A_WARP 2                  /* before a head is cut into pieces */
 
 /* What a token's attention needs beside the stage. */
 typedef struct cache {
@@ -28,10 +28,10 @@ typedef struct cache {
 
 /* Local memory of a group. */
 typedef struct desk {
-    __local float *rows;    /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
-    __local float *rounded; /* [2][HEAD_DIM] the key and the value as the cache keeps them */
-    __local float *stats;   /* [WARPS][GROUP][2] largest score, sum */
-    __local float *values;  /* [WARPS][GROUP][HEAD_DIM] */
+    __local float *rows;     /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
+    __local float *rounded;  /* [2][HEAD_DIM] the key and the value as the cache keeps them */
+    __local float *stats;    /* [WARPS][GROUP][2] largest score, sum */
+    __local float *values;   /* [WARPS][GROUP][HEAD_DIM] */
     __local float2 *cos_sin; /* [HEAD_DIM / 2] */
 } desk;
 #define DESK_FLOATS ((GROUP + 4) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
@@ -54,7 +54,8 @@ static inline uint pieces_of(uint n_slots, uint most) {
 }
 
 /* Where the slot's key begins in its part of the cache, or its value in the other. */
-static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot, const uint type) {
+static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot,
+                                 const uint type) {
     const uint row = head * BLOCK_SLOTS + slot % BLOCK_SLOTS;
     return blocks[slot / BLOCK_SLOTS] + row * row_bytes(type, HEAD_DIM);
 }
@@ -95,7 +96,9 @@ static inline void rotate_rows(desk d, const cache *c, uint item) {
 
 /* Queries and keys times a Hadamard matrix, in pieces and in the order of core/hadamard.c. */
 static inline void spread_rows(desk d, uint item) {
-    const float whole = PIECE == 64 ? 0.125f : PIECE == 32 ? 0.17677669f : 0.25f; /* 1 / sqrt(PIECE) */
+    const float whole = PIECE == 64   ? 0.125f
+                        : PIECE == 32 ? 0.17677669f
+                                      : 0.25f; /* 1 / sqrt(PIECE) */
     for (uint apart = 1; apart < PIECE; apart *= 2) {
         const float scale = apart * 2 < PIECE ? 1.0f : whole;
         for (uint i = item; i < (GROUP + 1) * HEAD_DIM / 2; i += LOCAL) {
@@ -173,11 +176,10 @@ static inline void scores_of(float4 x[2], const few_slots *s, const uint q0[TILE
                              const uint q1[TILES]) {
     x[0] = x[1] = (float4)(0);
     UNROLL
-    for (int i = 0; i < TILES; i++)
-        UNROLL
-        for (int e = 0; e < 2; e++)
-            multiply_tile(&x[e], q0[i], 0, q1[i], 0, key_halves(s->k[e], i, false),
-                          key_halves(s->k[e], i, true));
+    for (int i = 0; i < TILES; i++) UNROLL
+    for (int e = 0; e < 2; e++)
+        multiply_tile(&x[e], q0[i], 0, q1[i], 0, key_halves(s->k[e], i, false),
+                      key_halves(s->k[e], i, true));
 }
 
 /* Scores become weights; the sums are scaled down to the new largest score. */
@@ -262,8 +264,8 @@ static inline void leave(const softmax *m, desk d, uint warp, uint lane) {
 
 /* Steps warp, warp + WARPS, ... of [step0, step1). The first one's loads do not wait for the
  * token's rows: s holds them. */
-static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks, uint head,
-                          uint step0, uint step1, uint n_slots, bool newest, uint item) {
+static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks,
+                          uint head, uint step0, uint step1, uint n_slots, bool newest, uint item) {
     const uint lane = item % WARP, warp = item / WARP, query = lane / 4;
     uint q0[TILES], q1[TILES];
     UNROLL
@@ -332,8 +334,8 @@ static inline void add_slot(desk d, uint warp, __global const uchar *key,
     }
 }
 
-static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks, uint head,
-                          uint step0, uint step1, uint n_slots, bool newest, uint item) {
+static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks,
+                          uint head, uint step0, uint step1, uint n_slots, bool newest, uint item) {
     for (int g = 0; g < GROUP; g++) {
         d.stats[(item * GROUP + g) * 2] = -INFINITY;
         d.stats[(item * GROUP + g) * 2 + 1] = 0;

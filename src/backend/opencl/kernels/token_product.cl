@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of token.cl: y = W x for Q4_0 weights as prepare.c lays them out, x in blocks of eight
  * bits. A warp takes a row at a time, or several; lane l has blocks l and l + WARP of every segment
- * of SEG blocks. Weights do not depend on x, so a warp fetches its first batch before it waits for x
- * and another batch before it multiplies. */
+ * of SEG blocks. Weights do not depend on x, so a warp fetches its first batch before it waits for
+ * x and another batch before it multiplies. */
 #ifndef TOKEN_PRODUCT
 #define TOKEN_PRODUCT
 
@@ -55,14 +55,13 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
         ulong2 p[2][LANE_WORDS], q[2][LANE_WORDS];
         float4 w[2][LANE_WORDS];
         UNROLL
-        for (int u = 0; u < 2; u++)
-            UNROLL
-            for (int i = 0; i < LANE_WORDS; i++) {
-                const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
-                w[u][i] = as_float4(load_stream(norm + at * 4));
-                p[u][i] = peek2(in, at);
-                q[u][i] = peek2(in, at + 2);
-            }
+        for (int u = 0; u < 2; u++) UNROLL
+        for (int i = 0; i < LANE_WORDS; i++) {
+            const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
+            w[u][i] = as_float4(load_stream(norm + at * 4));
+            p[u][i] = peek2(in, at);
+            q[u][i] = peek2(in, at + 2);
+        }
         UNROLL
         for (int u = 0; u < 2; u++) {
             const uint b = b0 + u * stride, first = min(b, n - 1) * 32;
@@ -178,7 +177,8 @@ static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, u
     b->d[j] = load_scales(s + min(pair, p->n_blocks / 2 - 1) * 4);
 #else /* rows begin anywhere */
     const uint last = p->n_blocks - 1;
-    b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2) << 16;
+    b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2)
+                                                            << 16;
 #endif
 #endif
 }
@@ -287,13 +287,12 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
                                 __local const stage *st, const plan *p, const cursor *c,
                                 __local float *gated, uint tag, uint item) {
     __local float *chunk = gated + (c->chunk / p->n_groups & 1) * 32;
-    if (p->lane == 0)
-        UNROLL
-        for (int j = 0; j < units / 2; j++) {
-            const float y = acc[j * 2] * factor;
-            const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * y));
-            chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
-        }
+    if (p->lane == 0) UNROLL
+    for (int j = 0; j < units / 2; j++) {
+        const float y = acc[j * 2] * factor;
+        const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * y));
+        chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
+    }
     if (c->sub + 1 < p->subs) return;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (c->chunk * 32 < p->rows) send_blocks(chunk, 1, st->out, c->chunk, tag, item);
@@ -327,9 +326,8 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
                           __local float *gated, found *f, uint tag, uint item) {
     if (kind == LONG) acc[0] += acc[1] + acc[2] + acc[3];
     UNROLL
-    for (int m = WARP / 2; m > 0; m /= 2)
-        UNROLL
-        for (int j = 0; j < (kind == LONG ? 1 : units); j++) acc[j] += shuffle_xor(acc[j], m);
+    for (int m = WARP / 2; m > 0; m /= 2) UNROLL
+    for (int j = 0; j < (kind == LONG ? 1 : units); j++) acc[j] += shuffle_xor(acc[j], m);
     if (kind == PAIRS) finish_pairs(units, acc, factor, st, p, c, gated, tag, item);
     else finish_rows(kind, units, acc, factor, st, p, c, f, tag);
     acc[0] = acc[1] = acc[2] = acc[3] = 0;
@@ -337,11 +335,11 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
 
 /* ---- a stage ---- */
 
-/* kind and units are constants, so that each use becomes code of its own. Every warp of a group goes
- * equally often around, since there are barriers inside. */
+/* kind and units are constants, so that each use becomes code of its own. Every warp of a group
+ * goes equally often around, since there are barriers inside. */
 static inline void product(const int kind, const int units, __local const stage *st, input x,
-                           __local float *gated, found *f, uint in_tag, uint out_tag, float eps, uint group,
-                           uint n_groups, uint item, volatile __global uint *aborted) {
+                           __local float *gated, found *f, uint in_tag, uint out_tag, float eps,
+                           uint group, uint n_groups, uint item, volatile __global uint *aborted) {
     const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
     plan p;
     p.rows = st->rows;
@@ -379,16 +377,16 @@ static inline void product(const int kind, const int units, __local const stage 
     barrier(CLK_LOCAL_MEM_FENCE);
     const float factor = st->norm ? norm_factor(x, p.k, eps) : 1.0f;
     float acc[MOST_UNITS] = {0, 0, 0, 0};
-#define TURN(b)                                                                                   \
-    multiply(acc, &b, kind, units, x, now.seg, p.lane);                                           \
-    if (left > ahead) {                                                                           \
-        advance(&next, kind, &p);                                                                 \
-        load_batch(&b, kind, units, st, &p, &next);                                               \
-    }                                                                                             \
-    {                                                                                             \
-        const cursor at = now;                                                                    \
-        if (advance(&now, kind, &p))                                                              \
-            finish(kind, units, acc, factor, st, &p, &at, gated, f, out_tag, item);                  \
+#define TURN(b)                                                                     \
+    multiply(acc, &b, kind, units, x, now.seg, p.lane);                             \
+    if (left > ahead) {                                                             \
+        advance(&next, kind, &p);                                                   \
+        load_batch(&b, kind, units, st, &p, &next);                                 \
+    }                                                                               \
+    {                                                                               \
+        const cursor at = now;                                                      \
+        if (advance(&now, kind, &p))                                                \
+            finish(kind, units, acc, factor, st, &p, &at, gated, f, out_tag, item); \
     }
     for (; left > 0; left--) {
         TURN(first)

@@ -40,7 +40,9 @@ static inline ushort half_bits(float f) {
 
 static inline float bfloat_value(ushort h) { return as_float((uint)h << 16); }
 
-static inline uint block_bytes(uint type) { return type == TYPE_Q4_0 ? 18 : type == TYPE_Q4_1 ? 20 : 34; }
+static inline uint block_bytes(uint type) {
+    return type == TYPE_Q4_0 ? 18 : type == TYPE_Q4_1 ? 20 : 34;
+}
 
 /* Bytes of n elements, n a multiple of the type's block. */
 static inline ulong row_bytes(uint type, ulong n) {

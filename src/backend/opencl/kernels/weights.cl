@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights [n,k] as prepare.c lays them out, WTYPE being their type. Included by kernels.
  *   F32, F16, BF16   [n][stride] elements, stride = k rounded up to 32, zeros behind k
- *   Q4_0, Q4_1       [n][k / 32] pieces of 16 bytes: byte i holds element i (low nibble) and i + 16;
- *                    at scales_at [n][k / 32] halves d; for Q4_1 as many halves m behind them
- *   Q8_0             [n][k / 32] pieces of 32 bytes; at scales_at [n][k / 32] halves d
- * A weight begins on a cache line, every row of it on a multiple of 16 bytes. */
+ *   Q4_0, Q4_1       [n][k / 32] pieces of 16 bytes: byte i holds element i (low nibble) and i +
+ * 16; at scales_at [n][k / 32] halves d; for Q4_1 as many halves m behind them Q8_0 [n][k / 32]
+ * pieces of 32 bytes; at scales_at [n][k / 32] halves d A weight begins on a cache line, every row
+ * of it on a multiple of 16 bytes. */
 #ifndef WTYPE
 #define WTYPE 5
 #endif
