@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of decoding replayed from a recorded one against the same steps operation by operation: the
  * logits are the same bits, whatever the cache does in between. */
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/steps.h"
 #include "models/llama_model.h"
 #include "support/guarding_allocator.h"
 #include "unit/opencl_device.h"
@@ -48,10 +48,7 @@ static void consume(ag_session *s, ag_cl_switch plan, size_t i, size_t n) {
     must(ag_session_prefill(s, ids, n, NULL, NULL, &err), &err);
 }
 
-static uint32_t n_replayed(void) {
-    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
-    return steps ? steps->n_replayed : 0;
-}
+static uint32_t n_replayed(void) { return ag_cl_of(be)->counts.replayed; }
 
 static void assert_same_logits(const ag_session *a, const ag_session *b, size_t i) {
     const size_t bytes = ag_model_get_info(model)->n_vocab * sizeof(float);
@@ -129,10 +126,7 @@ static void protected_tokens_of_the_start_go_by_operations(void **state) {
 
 /* ---- sessions ---- */
 
-static uint32_t n_recorded(void) {
-    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
-    return steps ? steps->n_recorded : 0;
-}
+static uint32_t n_recorded(void) { return ag_cl_of(be)->counts.recorded; }
 
 /* A session whose steps are recorded, one whose steps are not, and their model. */
 typedef struct pair {

@@ -40,7 +40,7 @@ struct ag_cl_bound {
     size_t n_kept; /* of the recording so far */
     bool broken;   /* the recording so far is not all that was done */
     bool unfit;    /* nor would another one be */
-    uint64_t bit;  /* that its buffers are marked with (step_cache.h) */
+    uint64_t bit;  /* that its buffers are marked with (steps.h) */
     ag_cl_place_fn *place;
     void *place_user;
 };

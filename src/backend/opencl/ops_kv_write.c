@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/kv_write.cl: new tokens into a cache, one launch for each run of blocks. */
+#include "backend/opencl/kernels/shared.h"
 #include "backend/opencl/ops.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
 #include "quant/quant.h"
+
+_Static_assert((int)TYPE_F32 == (int)AG_F32 && (int)TYPE_F16 == (int)AG_F16 &&
+                   (int)TYPE_BF16 == (int)AG_BF16 && (int)TYPE_Q4_0 == (int)AG_Q4_0 &&
+                   (int)TYPE_Q4_1 == (int)AG_Q4_1 && (int)TYPE_Q8_0 == (int)AG_Q8_0,
+               "kernels know types by these numbers");
 
 enum { WG = 32 }; /* as in the file */
 

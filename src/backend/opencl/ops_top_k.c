@@ -2,7 +2,7 @@
 /* Launches of kernels/top_k.cl: the best of a row, of which the host reads some hundred bytes. */
 #include "backend/opencl/ops.h"
 #include "backend/opencl/staging.h"
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/steps.h"
 #include "core/fail.h"
 
 #include <stdio.h>

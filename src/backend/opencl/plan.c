@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/plan.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -243,10 +243,9 @@ static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
 }
 
 static bool place(void *user, const void *data, size_t n, cl_mem *mem, size_t *offset) {
-    ag_cl_backend *cl = user;
-    const ag_cl_plan *p = &cl->steps->newest->plan;
+    const ag_cl_plan *p = user;
     const size_t at = place_of(p, data, n);
-    *mem = ag_cl_buffer_of(cl, p->step->rows->buffer)->mem;
+    *mem = p->rows_mem;
     *offset = p->step->rows->offset + at;
     return at != 0;
 }
@@ -258,8 +257,9 @@ static ag_status record(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *
     p->known = false;
     set_key(p, step); /* the operations change what the views tell */
     p->step = step;
-    cl->steps->n_recorded++;
-    ag_cl_bound_record(cl, &p->launches, place, cl);
+    p->rows_mem = ag_cl_buffer_of(cl, step->rows->buffer)->mem;
+    cl->counts.recorded++;
+    ag_cl_bound_record(cl, &p->launches, place, p);
     const ag_status st = operations(user);
     p->unfit = st == AG_OK && p->launches.unfit;
     p->known = ag_cl_bound_stop(cl, &p->launches, st == AG_OK);
@@ -267,14 +267,9 @@ static ag_status record(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *
     return st;
 }
 
-ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
-                            void *user, ag_repeat *done) {
-    ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->gpu_attention || cl->switches.plan == AG_CL_OFF || !step->n_layers) return AG_OK;
-    if (!ag_cl_buffer_of(cl, step->rows->buffer)) return AG_OK;
-    ag_cl_step_entry *entry = ag_cl_step_entry_of(cl, step);
-    ag_cl_plan *p = entry ? &entry->plan : NULL;
-    if (!p || p->unfit || !reserve(p, step)) return AG_OK;
+ag_status ag_cl_plan_step(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step,
+                          ag_operations_fn operations, void *user, ag_repeat *done) {
+    if (p->unfit || !reserve(p, step)) return AG_OK;
     AG_TRY(send_inbox(cl, p, step));
     /* A buffer that the host has mapped is unmapped where it becomes an argument. */
     if (!p->known || atomic_load(&cl->n_mapped) || !is_of(p, step)) {
@@ -286,7 +281,7 @@ ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operat
         ag_cl_plan_release(cl, p);
         return st;
     }
-    cl->steps->n_replayed++;
+    cl->counts.replayed++;
     *done = AG_REPEAT_REPLAYED;
     return AG_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slot repeat_step: the launches of one step of decoding, recorded once and made again for
+/* A recording: the launches of one step of decoding, recorded once and made again for
  * later tokens. What changes with every token lies behind the token's row of the stream, in rows
  * that a step of one token does not use, and is brought there in one upload together with it:
  *
@@ -45,11 +45,13 @@ typedef struct ag_cl_plan {
     unsigned char *inbox;      /* owned; as the host sends it */
     ag_cl_plan_places *places; /* owned; [n_layers] */
     size_t inbox_bytes, position_at, before_at, after_at, scored_at, slots_bytes;
-    const ag_decode_step *step; /* borrowed, while it is recorded */
+    const ag_decode_step *step; /* borrowed, while it is recorded, and the rows' memory */
+    cl_mem rows_mem;
 } ag_cl_plan;
 
-ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
-                            void *user, ag_repeat *done);
+/* By the recording, or by the operations while they are recorded, if that can be. */
+ag_status ag_cl_plan_step(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step,
+                          ag_operations_fn operations, void *user, ag_repeat *done);
 /* Afterwards nothing is recorded. */
 void ag_cl_plan_release(ag_cl_backend *cl, ag_cl_plan *p);
 

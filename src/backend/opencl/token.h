@@ -4,41 +4,8 @@
 #ifndef AG_OPENCL_TOKEN_H
 #define AG_OPENCL_TOKEN_H
 
+#include "backend/opencl/kernels/shared.h"
 #include "backend/opencl/ops.h"
-
-/* One step of the program, as kernels/token_product.cl has it. */
-typedef enum ag_cl_stage_type {
-    AG_CL_NORMED,
-    AG_CL_ATTENTION,
-    AG_CL_ADDED,
-    AG_CL_GATED,
-    AG_CL_LOGITS,
-    AG_CL_SELECT,
-} ag_cl_stage_type;
-
-typedef struct ag_cl_token_stage {
-    cl_uint type, rows, k, layer;
-    cl_uint in_tag, end1, end2, pad;
-    cl_ulong w1, s1, w2, s2, w3, s3;
-    cl_ulong norm, in, out;
-} ag_cl_token_stage;
-
-/* What is asked of the last stage, and what a launch leaves: as kernels/token_select.cl has them.
- */
-enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_HEADS = 1024 };
-typedef struct ag_cl_token_request {
-    cl_uint k, n_ids;
-    cl_int ids[AG_ROW_TOP_IDS];
-} ag_cl_token_request;
-
-typedef struct ag_cl_token_result {
-    cl_uint aborted;  /* a group gave up waiting */
-    cl_uint bad;      /* first logit that is NaN or +Inf; UINT32_MAX: none */
-    cl_uint n_listed; /* may be more than there is room for */
-    cl_uint pad;
-    cl_float at[AG_ROW_TOP_IDS];         /* logits of the ids */
-    cl_ulong listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k and some more, in no order */
-} ag_cl_token_result;
 
 /* Sizes that the kernel and its boxes are made for. */
 typedef struct ag_cl_token_shape {
@@ -49,6 +16,7 @@ typedef struct ag_cl_token_shape {
     uint32_t k_type, v_type;                  /* ag_dtype of the cache */
     uint32_t has_biases;                      /* of q, k, v or o */
     uint32_t piece;                           /* of the Hadamard rotation; 1: none */
+    uint32_t features;                        /* of AG_STEP_*: what is compiled in */
     uint32_t select;                          /* 1: the best of the logits are wanted */
 } ag_cl_token_shape;
 
@@ -68,6 +36,8 @@ typedef struct ag_cl_token_layout {
     size_t bytes;
 } ag_cl_token_layout;
 
+/* What a step may have that the kernel is compiled for where a model has it. */
+enum { AG_CL_TOKEN_COMPILED = AG_STEP_WINDOW | AG_STEP_QK_NORM | AG_STEP_GELU };
 enum { AG_CL_TOKEN_ITEMS = 256, AG_CL_TOKEN_ITEMS_CPU = 4 };
 
 typedef struct ag_cl_token {
@@ -83,10 +53,14 @@ typedef struct ag_cl_token {
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;
 
-/* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and what has run there;
+/* Whether the step is to be taken. On NVIDIA's GPUs, for Q4_0 weights and what has run there;
  * AG_OPENCL_TOKEN=0 takes none, =1 tries every device, with one work-group on processors, and all
  * that the kernel is written for. */
-ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken);
+bool ag_cl_token_wanted(const ag_cl_backend *cl, const ag_decode_step *step,
+                        ag_cl_token_shape *shape);
+/* A step of that shape; *taken false: the device has shown that it cannot. */
+ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_cl_token_shape *shape,
+                           const ag_decode_step *step, bool *taken);
 
 /* token_program.c: false if the step is not one for the kernel. n_groups is at most what the device
  * was asked for. */

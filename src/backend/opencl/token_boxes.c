@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffer that kernels/token.cl works in, and what goes into it before a launch. */
 #include "backend/opencl/staging.h"
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "quant/quant.h"
@@ -127,7 +127,7 @@ static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_
     if (memcmp(token->program, token->uploaded, bytes) == 0) return AG_OK;
     AG_TRY(send(cl, token, token->at.program, token->program, bytes));
     memcpy(token->uploaded, token->program, bytes);
-    cl->steps->n_uploaded++;
+    cl->counts.uploaded++;
     return AG_OK;
 }
 

@@ -27,6 +27,8 @@ static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
            ((type == AG_Q8_0 || type == AG_Q4_0) && head_dim % AG_QK == 0);
 }
 
+_Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_ROW_TOP_IDS, "a request holds them");
+
 enum { MOST_COLUMNS = 32768 };
 
 /* What the kernel is written for: a warp's tiles hold 8 query heads, local memory heads of 128 or
@@ -41,6 +43,7 @@ static bool is_size(const ag_cl_token_shape *s) {
  * types, biases and rotations, though not each with each. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
+    if (s->features) return false;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (s->head_dim == sizes[i]) return true;
     }
@@ -88,6 +91,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .v_type = (uint32_t)kv->v_type,
         .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
     };
+    s.features = ag_step_features(step) & AG_CL_TOKEN_COMPILED;
     s.n_groups = groups_for(cl, &s);
     s.select = step->top && s.n_groups <= AG_CL_TOKEN_HEADS / 2;
     if (!is_size(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
@@ -178,7 +182,7 @@ static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
     return weight(w, l->wv, s->end2, &s->w3, &s->s3);
 }
 
-static ag_status bias(const writer *w, const ag_tensor *t, cl_ulong *out) {
+static ag_status if_any(const writer *w, const ag_tensor *t, cl_ulong *out) {
     return t ? tensor_address(w, t, out) : AG_OK;
 }
 
@@ -192,9 +196,12 @@ static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer 
         .out = box(w, w->token->at.out),
     };
     w->n++;
-    AG_TRY(bias(w, l->bq, &s->w1));
-    AG_TRY(bias(w, l->bk, &s->w2));
-    return bias(w, l->bv, &s->w3);
+    s->window = l->window;
+    AG_TRY(if_any(w, l->q_norm, &s->s1));
+    AG_TRY(if_any(w, l->k_norm, &s->s2));
+    AG_TRY(if_any(w, l->bq, &s->w1));
+    AG_TRY(if_any(w, l->bk, &s->w2));
+    return if_any(w, l->bv, &s->w3);
 }
 
 static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
@@ -203,7 +210,7 @@ static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) 
     AG_TRY(add_qkv(w, layer, l));
     AG_TRY(add_attention(w, layer, l));
     AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
-    AG_TRY(bias(w, l->bo, &w->stages[w->n - 1].w2));
+    AG_TRY(if_any(w, l->bo, &w->stages[w->n - 1].w2));
     AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
                        box(w, at->gate)));
     ag_cl_token_stage *gated = &w->stages[w->n - 1];

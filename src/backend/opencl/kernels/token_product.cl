@@ -6,6 +6,7 @@
 #ifndef TOKEN_PRODUCT
 #define TOKEN_PRODUCT
 
+#include "shared.h"
 #include "token_device.cl"
 
 #ifndef MAX_K
@@ -14,24 +15,15 @@
 #ifndef ROWS_OF
 #define ROWS_OF 1 /* every weight's rows are so many blocks, or a multiple */
 #endif
+#ifndef GELU
+#define GELU 0 /* 1: the activation, instead of SiLU */
+#endif
 #define SEG (2 * WARP)
 #define LONG_BLOCKS (4 * SEG)
 /* Blocks of x in local memory, whole numbers of what the widest batch reads. */
 #define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
 
-enum { NORMED, ATTENTION, ADDED, GATED, LOGITS, SELECT };
-
-/* One step of the program; token.h says the same to the host. */
-typedef struct stage {
-    uint type, rows, k, layer;
-    uint in_tag;     /* of the packets that it reads, counted from the token's first tag */
-    uint end1, end2; /* rows from which the second and the third weight go on */
-    uint pad;
-    ulong w1, s1, w2, s2, w3, s3; /* quants and scales, addressed as if the weight had all rows; w2
-                                   * of ADDED and w1, w2, w3 of ATTENTION: biases, 0: none */
-    ulong norm;                   /* weights of the norm before the product, 0: none */
-    ulong in, out;                /* boxes of packets; out of LOGITS: floats */
-} stage;
+typedef ag_cl_token_stage stage;
 
 /* ---- x ---- */
 
@@ -290,7 +282,9 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
     if (p->lane == 0) UNROLL
     for (int j = 0; j < units / 2; j++) {
         const float y = acc[j * 2] * factor;
-        const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * y));
+        /* GELU's tanh form is a sigmoid, too. */
+        const float u = GELU ? 1.59576912f * (y + 0.044715f * y * y * y) : y;
+        const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * u));
         chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
     }
     if (c->sub + 1 < p->subs) return;
@@ -313,7 +307,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
             continue;
         }
         /* Nobody but this warp writes this row of the stream. */
-        if (st->type == ADDED) {
+        if (st->type == AG_CL_ADDED) {
             y += packet_float(((volatile __global ulong *)st->out)[row]);
             if (st->w2) y += ((__global const float *)st->w2)[row];
         }

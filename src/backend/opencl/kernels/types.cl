@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types as they lie in files and caches, and their values. Included by kernels. Rows may
- * begin at any byte: what is wider than a byte is put together from bytes. The numbers are those of
- * ag_dtype. */
-enum {
-    TYPE_F32 = 0,
-    TYPE_F16 = 1,
-    TYPE_BF16 = 2,
-    TYPE_Q4_0 = 5,
-    TYPE_Q4_1 = 6,
-    TYPE_Q8_0 = 7,
-    QK = 32 /* elements in a block of every quantised type */
-};
+ * begin at any byte: what is wider than a byte is put together from bytes. */
+#include "shared.h"
+
+enum { QK = 32 }; /* elements in a block of every quantised type */
 
 static inline ushort load_u16(__global const uchar *p) { return (ushort)(p[0] | p[1] << 8); }
 
