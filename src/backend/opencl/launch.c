@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of kernels and their launches. */
-#include "backend/opencl/bound.h"
+#include "backend/opencl/recorded_launch.h"
 #include "core/fail.h"
 
 /* ---- arguments ---- */
@@ -9,16 +9,16 @@ ag_status ag_cl_begin(ag_cl_launch *l, ag_cl_backend *cl, const char *file, cons
                       const char *options) {
     *l = (ag_cl_launch){.cl = cl, .file = file, .name = name, .code = CL_SUCCESS};
     AG_TRY(ag_cl_kernel(cl, file, name, options, &l->kernel));
-    ag_cl_bound_begin(l, options);
+    ag_cl_launch_list_begin(l, options);
     return AG_OK;
 }
 
 void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
     cl_uint i = l->n_args++;
-    if (l->code != CL_SUCCESS || ag_cl_bound_has(l->bound, i, bytes, value)) return;
+    if (l->code != CL_SUCCESS || ag_cl_launch_list_has(l->recorded, i, bytes, value)) return;
     l->code = l->cl->api.clSetKernelArg(l->kernel, i, bytes, value);
     l->refused_arg = i;
-    if (l->code == CL_SUCCESS) ag_cl_bound_set(l->bound, i, bytes, value);
+    if (l->code == CL_SUCCESS) ag_cl_launch_list_set(l->recorded, i, bytes, value);
 }
 
 void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { ag_cl_arg(l, bytes, NULL); }
@@ -46,7 +46,7 @@ void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
         return;
     }
     if (b->mapped) ag_buffer_unmap(buf);
-    if (l->bound) b->named_by |= l->cl->recording->bit;
+    if (l->recorded) b->named_by |= l->cl->record_into->bit;
     ag_cl_arg_mem(l, b->mem);
 }
 
@@ -58,7 +58,7 @@ void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
     cl_mem mem = NULL;
     size_t offset = 0;
-    if (l->code == CL_SUCCESS && !ag_cl_bound_place(l, data, n, &mem, &offset)) {
+    if (l->code == CL_SUCCESS && !ag_cl_launch_list_place(l, data, n, &mem, &offset)) {
         l->staged = ag_cl_stage(l->cl, data, n, &mem, &offset, &l->cl->base.err);
         if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
     }
@@ -76,6 +76,6 @@ ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, con
                           (unsigned)l->refused_arg, l->name, l->file);
     }
     AG_TRY(ag_cl_launch_kernel(cl, l->kernel, l->file, l->name, dims, global, local));
-    ag_cl_bound_keep(l, dims, global, local);
+    ag_cl_launch_list_keep(l, dims, global, local);
     return AG_OK;
 }

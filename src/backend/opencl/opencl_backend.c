@@ -32,7 +32,7 @@ static const char *cl_describe(ag_backend *b) { return ag_cl_of(b)->description;
 
 static ag_status cl_sync(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->recording) ag_cl_steps_sweep(cl);
+    if (!cl->record_into) ag_cl_steps_sweep(cl);
     return ag_cl_finish(cl, &b->err);
 }
 
@@ -113,7 +113,7 @@ static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
     const ag_cl_switches *sw = &cl->switches;
     cl->whole_tokens = capability >= 80 && cl->device.is_gpu; /* tensor cores with halves */
-    cl->many_lanes = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
+    cl->is_gpu = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
 }

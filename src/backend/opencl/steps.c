@@ -6,7 +6,7 @@
 _Static_assert(2 * AG_CL_STEP_ENTRIES < 64, "a bit for each");
 
 static void release(ag_cl_backend *cl, ag_cl_step_entry *e) {
-    ag_cl_plan_release(cl, &e->plan);
+    ag_cl_recording_release(cl, &e->recording);
     ag_cl_token_release_store(&e->token);
     *e = (ag_cl_step_entry){0};
 }
@@ -17,9 +17,10 @@ void ag_cl_steps_sweep(ag_cl_backend *cl) {
     if (!lost || !c) return;
     for (size_t i = 0; i < AG_CL_STEP_ENTRIES; i++) {
         if (lost & ag_cl_key_bit(i)) release(cl, &c->entries[i]);
-        else if (lost & ag_cl_recording_bit(i)) ag_cl_plan_release(cl, &c->entries[i].plan);
+        else if (lost & ag_cl_recording_bit(i))
+            ag_cl_recording_release(cl, &c->entries[i].recording);
     }
-    if (lost & AG_CL_CHOICE_BIT) ag_cl_bound_release(cl, &c->choice);
+    if (lost & AG_CL_CHOICE_BIT) ag_cl_launch_list_release(cl, &c->choice);
 }
 
 static ag_cl_steps *make(ag_cl_backend *cl) {
@@ -55,7 +56,7 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
     e->logits_at = step->logits->offset;
     e->cache = first->buffer;
     e->cache_at = first->offset;
-    e->plan.launches.bit = ag_cl_recording_bit(oldest);
+    e->recording.launches.bit = ag_cl_recording_bit(oldest);
     name(cl, e->logits, ag_cl_key_bit(oldest));
     name(cl, e->cache, ag_cl_key_bit(oldest));
     return e;
@@ -78,10 +79,11 @@ static ag_cl_step_entry *entry_of(ag_cl_backend *cl, const ag_decode_step *step)
 ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
                             void *user, ag_repeat *done) {
     ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->gpu_attention || cl->switches.plan == AG_CL_OFF || !step->n_layers) return AG_OK;
+    if (!cl->gpu_attention || cl->switches.recording == AG_CL_OFF || !step->n_layers) return AG_OK;
     if (!ag_cl_buffer_of(cl, step->rows->buffer)) return AG_OK;
     ag_cl_step_entry *entry = entry_of(cl, step);
-    return entry ? ag_cl_plan_step(cl, &entry->plan, step, operations, user, done) : AG_OK;
+    return entry ? ag_cl_recording_step(cl, &entry->recording, step, operations, user, done)
+                 : AG_OK;
 }
 
 ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken) {
@@ -94,8 +96,8 @@ ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *tak
     return ag_cl_token_step(cl, &entry->token, &shape, step, taken);
 }
 
-ag_cl_bound *ag_cl_step_choice(ag_cl_backend *cl) {
-    ag_cl_steps *c = cl->switches.plan != AG_CL_OFF ? make(cl) : NULL;
+ag_cl_launch_list *ag_cl_step_choice(ag_cl_backend *cl) {
+    ag_cl_steps *c = cl->switches.recording != AG_CL_OFF ? make(cl) : NULL;
     if (!c) return NULL;
     c->choice.bit = AG_CL_CHOICE_BIT;
     return &c->choice;
@@ -104,7 +106,7 @@ ag_cl_bound *ag_cl_step_choice(ag_cl_backend *cl) {
 void ag_cl_steps_close(ag_cl_backend *cl) {
     if (!cl->steps) return;
     for (size_t i = 0; i < AG_CL_STEP_ENTRIES; i++) release(cl, &cl->steps->entries[i]);
-    ag_cl_bound_release(cl, &cl->steps->choice);
+    ag_cl_launch_list_release(cl, &cl->steps->choice);
     ag_free(cl->steps);
     cl->steps = NULL;
 }

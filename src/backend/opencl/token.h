@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole decode step in one launch of kernels/token.cl: which steps, the program that tells the
- * kernel what to do, and the boxes its groups talk through. */
+ * kernel what to do, and the mailboxes its groups talk through. */
 #ifndef AG_OPENCL_TOKEN_H
 #define AG_OPENCL_TOKEN_H
 
 #include "backend/opencl/kernels/shared.h"
 #include "backend/opencl/ops.h"
 
-/* Sizes that the kernel and its boxes are made for. */
+/* Sizes that the kernel and its mailboxes are made for. */
 typedef struct ag_cl_token_shape {
     uint32_t dim, q_dim, kv_dim, ffn_dim, n_vocab;
     uint32_t n_layers, n_kv, head_dim, group; /* query heads of a KV head */
@@ -20,19 +20,19 @@ typedef struct ag_cl_token_shape {
     uint32_t select;                          /* 1: the best of the logits are wanted */
 } ag_cl_token_shape;
 
-/* Where things lie in the one buffer, from its start. Boxes hold packets of 8 bytes. */
+/* Where things lie in the one buffer, from its start. Mailboxes hold packets of 8 bytes. */
 typedef struct ag_cl_token_layout {
     size_t stream;         /* [dim] packets; the host puts the embedding there */
     size_t cos_sin;        /* [head_dim / 2] pairs */
     size_t n_slots;        /* [n_layers][n_kv] */
     size_t request;        /* ag_cl_token_request */
     size_t result;         /* ag_cl_token_result */
-    size_t inbox_bytes;    /* all before and the result's beginning: one upload for each token */
+    size_t mailbox_bytes;  /* all before and the result's beginning: one upload for each token */
     size_t program;        /* stages */
     size_t blocks;         /* [n_layers][max_blocks] addresses */
-    size_t qkv, out, gate; /* boxes; blocks of 10 packets in the last two */
-    size_t partial;        /* box: what pieces of a head leave */
-    size_t heads;          /* box: largest logits */
+    size_t qkv, out, gate; /* mailboxes; blocks of 10 packets in the last two */
+    size_t partial;        /* mailbox: what pieces of a head leave */
+    size_t heads;          /* mailbox: largest logits */
     size_t bytes;
 } ag_cl_token_layout;
 
@@ -49,7 +49,7 @@ typedef struct ag_cl_token {
     ag_cl_token_stage *program,
         *uploaded;             /* owned; [n_stages] being made, and what the device has */
     cl_ulong *blocks;          /* owned; [n_layers][max_blocks] as the device has them */
-    unsigned char *inbox;      /* owned */
+    unsigned char *mailbox;    /* owned */
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;
 
@@ -76,7 +76,7 @@ uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s);
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
                                     ag_cl_token *token);
 
-/* token_boxes.c: room for a shape; keeps what is there if it fits. */
+/* token_mailbox.c: room for a shape; keeps what is there if it fits. */
 ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape);
 void ag_cl_token_release_store(ag_cl_token *token);

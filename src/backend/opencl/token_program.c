@@ -129,7 +129,7 @@ typedef struct writer {
     uint32_t n;
 } writer;
 
-static cl_ulong box(const writer *w, size_t offset) { return w->token->address + offset; }
+static cl_ulong mailbox(const writer *w, size_t offset) { return w->token->address + offset; }
 
 static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *out) {
     uint64_t address = 0;
@@ -161,7 +161,7 @@ static ag_status add_product(writer *w, ag_cl_stage_type type, uint32_t layer, c
         .in_tag = in_tag,
         .end1 = UINT32_MAX,
         .end2 = UINT32_MAX,
-        .in = box(w, in),
+        .in = mailbox(w, in),
         .out = out,
     };
     if (norm) AG_TRY(tensor_address(w, norm, &s->norm));
@@ -173,7 +173,7 @@ static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
     AG_TRY(add_product(w, AG_CL_NORMED, layer, l->wq, l->attention_norm, at->stream, w->n,
-                       box(w, at->qkv)));
+                       mailbox(w, at->qkv)));
     ag_cl_token_stage *s = &w->stages[w->n - 1];
     s->end1 = shape->q_dim;
     s->end2 = shape->q_dim + shape->kv_dim;
@@ -192,8 +192,8 @@ static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer 
         .type = AG_CL_ATTENTION,
         .layer = layer,
         .in_tag = w->n,
-        .in = box(w, w->token->at.qkv),
-        .out = box(w, w->token->at.out),
+        .in = mailbox(w, w->token->at.qkv),
+        .out = mailbox(w, w->token->at.out),
     };
     w->n++;
     s->window = l->window;
@@ -206,13 +206,13 @@ static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer 
 
 static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
     const ag_cl_token_layout *at = &w->token->at;
-    const cl_ulong stream = box(w, at->stream);
+    const cl_ulong stream = mailbox(w, at->stream);
     AG_TRY(add_qkv(w, layer, l));
     AG_TRY(add_attention(w, layer, l));
     AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
     AG_TRY(if_any(w, l->bo, &w->stages[w->n - 1].w2));
     AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
-                       box(w, at->gate)));
+                       mailbox(w, at->gate)));
     ag_cl_token_stage *gated = &w->stages[w->n - 1];
     AG_TRY(weight(w, l->w_up, 0, &gated->w2, &gated->s2));
     return add_product(w, AG_CL_ADDED, layer, l->w_down, NULL, at->gate, w->n, stream);
@@ -228,18 +228,18 @@ static ag_status add_end(writer *w, const ag_decode_step *step) {
     AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
     ag_cl_token_stage *s = &w->stages[w->n - 1];
     s->end1 = shape->select ? parts : 0;
-    s->w2 = box(w, at->heads);
-    s->w3 = box(w, at->result);
+    s->w2 = mailbox(w, at->heads);
+    s->w3 = mailbox(w, at->result);
     if (!shape->select) return AG_OK;
     w->stages[w->n] = (ag_cl_token_stage){
         .type = AG_CL_SELECT,
         .rows = s->rows,
         .k = parts,
         .in_tag = w->n,
-        .in = box(w, at->heads),
+        .in = mailbox(w, at->heads),
         .out = logits,
-        .w1 = box(w, at->result),
-        .w2 = box(w, at->request),
+        .w1 = mailbox(w, at->result),
+        .w2 = mailbox(w, at->request),
     };
     w->n++;
     return AG_OK;
