@@ -92,7 +92,8 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
-        .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) | (sums ? WITH_SUMS : 0u),
+        .flags =
+            (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) | (sums ? WITH_SUMS : 0u),
         .scored = ag_score_sums_position(sums),
     };
 }

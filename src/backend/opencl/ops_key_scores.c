@@ -17,7 +17,7 @@ typedef struct work {
     cl_mem scratch;
 } work;
 
-static ag_status plan(work *w) {
+static ag_status choose_sizes(work *w) {
     for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
         if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
     }
@@ -80,7 +80,7 @@ static ag_status read_scores(const work *w, float *scores, size_t stride) {
 
 ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride) {
     work w = {.cl = ag_cl_of(b), .kv = kv};
-    AG_TRY(plan(&w));
+    AG_TRY(choose_sizes(&w));
     if (!w.n_slots) return AG_OK;
     AG_TRY(look(&w, "key_lengths", WG));
     AG_TRY(find_means(&w));
