@@ -9,6 +9,7 @@
 #define ANTIGRAVITY_KV_CACHE_H
 
 #include <antigravity/backend.h>
+#include <antigravity/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_MODEL_H
 
 #include <antigravity/backend.h>
+#include <antigravity/dtype.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,7 +5,6 @@
 #define ANTIGRAVITY_SESSION_H
 
 #include <antigravity/eviction.h>
-#include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
 #include <antigravity/sampler.h>
 #include <antigravity/tokenizer.h>
@@ -32,6 +31,7 @@ typedef struct ag_session_params {
 AG_API ag_session_params ag_session_defaults(void);
 
 typedef struct ag_session ag_session;
+typedef struct ag_kv_cache ag_kv_cache; /* kv_cache.h */
 
 /* The model is borrowed and must outlive the session. Everything decoding needs is taken here.
  * params may be NULL. */

@@ -2,6 +2,7 @@
 /* A cache of some depth without reading a prompt of that length. */
 #include "bench.h"
 
+#include <antigravity/expert.h>
 #include <stdlib.h>
 
 enum { CHUNK = 512 };

@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "output.h"
 
+#include <antigravity/kv_cache.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 /* Taking tokens back: what follows is as if they had never been consumed, whatever the policy. */
 #include "support/without_matrix_units.h"
 
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
