@@ -179,8 +179,10 @@ static void normalise(const tile *t, size_t v, const float *max, const float *su
     }
     const vec base = base_of(v_quads_of(low)), whole = v_quads_of(total);
     cap_scores(t, scores, &r);
+    (void)mask_chunks(scores, r.begin, r.all_begin, &r, base);
+    (void)mask_chunks(scores, r.all_end, r.end, &r, base);
     for (uint32_t c = r.begin; c < r.end; c++) {
-        const vec score = mask_chunk(v_load(scores + c * LANES), c, &r);
+        const vec score = v_load(scores + c * LANES);
         v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), whole));
     }
 }
@@ -197,9 +199,8 @@ static void add_means(const tile *t, float *scores) {
                 const float *w = t->scores + q / QUADS * SCORE_STRIDE + s * QUADS + q % QUADS * 4;
                 for (int i = 0; i < 4; i++) sum[i] += w[i];
             }
-            for (uint32_t i = 0; i < 4 && s + i < end; i++) {
-                if (s + i >= first) scores[s + i] += sum[i] * share;
-            }
+            const uint32_t begin = first > s ? first - s : 0;
+            for (uint32_t i = begin; i < 4 && s + i < end; i++) scores[s + i] += sum[i] * share;
         }
     }
 }

@@ -72,7 +72,7 @@ INLINE step_slots slots_of_step(const kv_range *ranges, const int n, const value
  * without their scales if the weights have those. */
 INLINE void add_values(const ag_dtype type, const bool scaled, const int R, const int NV,
                        float *out, const tile *t, size_t m, size_t i, const size_t at,
-                       const value_step *step, const step_slots *slots) {
+                       const value_step *step, const step_slots slots) {
     vec acc[4][VALUE_VECS];
     float *sums = out + m * t->width + i + at;
     for (int r = 0; r < R; r++) {
@@ -87,19 +87,19 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
     const ahead none = {NOTHING, 0};
     fetcher f = fetcher_of(m || i + at ? &none : &step->next, step->n, step->n);
     const kv_range *ranges = t->ranges + m;
-    uint32_t s = slots->begin;
+    uint32_t s = slots.begin;
     const unsigned char *row =
         step->rows + bytes_before(type, i) + (s - step->s0) * step->row_bytes;
-    for (; s < slots->all_begin; s++, row += step->row_bytes) {
+    for (; s < slots.all_begin; s++, row += step->row_bytes) {
         add_edge(type, scaled, R, NV, acc, weights, ranges, row, at, s);
     }
-    for (const float *w = weights + s / 4 * LANES; s < slots->all_end; s += 4, w += LANES) {
+    for (const float *w = weights + s / 4 * LANES; s < slots.all_end; s += 4, w += LANES) {
         for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
             fetch_step(&f);
             add_slot(type, scaled, R, NV, acc, w + k, row, at);
         }
     }
-    for (; s < slots->end; s++, row += step->row_bytes) {
+    for (; s < slots.end; s++, row += step->row_bytes) {
         add_edge(type, scaled, R, NV, acc, weights, ranges, row, at, s);
     }
     for (int r = 0; r < R; r++) {
@@ -114,13 +114,13 @@ INLINE void add_rows(const ag_dtype type, const bool scaled, const int R, float 
     const step_slots slots = slots_of_step(t->ranges + m, R, step);
     size_t i = step->first;
     for (; i + COLUMNS <= step->end; i += COLUMNS) {
-        add_values(type, scaled, R, VALUE_VECS, out, t, m, i, 0, step, &slots);
-        if (HALF) add_values(type, scaled, R, VALUE_VECS, out, t, m, i, HALF, step, &slots);
+        add_values(type, scaled, R, VALUE_VECS, out, t, m, i, 0, step, slots);
+        if (HALF) add_values(type, scaled, R, VALUE_VECS, out, t, m, i, HALF, step, slots);
     }
     for (; i + AG_QK <= step->end; i += AG_QK) {
-        add_values(type, scaled, R, AG_QK / LANES, out, t, m, i, 0, step, &slots);
+        add_values(type, scaled, R, AG_QK / LANES, out, t, m, i, 0, step, slots);
     }
-    for (; i < step->end; i += LANES) add_values(type, false, R, 1, out, t, m, i, 0, step, &slots);
+    for (; i < step->end; i += LANES) add_values(type, false, R, 1, out, t, m, i, 0, step, slots);
 }
 
 INLINE void add_queries(const ag_dtype type, const bool scaled, float *out, const tile *t,
