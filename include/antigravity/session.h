@@ -145,7 +145,8 @@ AG_API ag_status ag_session_decode_batch(ag_session *const sessions[], const int
                                          size_t n, ag_error *err);
 
 /* A prompt of n tokens is coming, in as many steps of AG_PHASE_PROMPT as the caller likes. Without
- * this each of them counts as a prompt of its own, which matters to eviction policies. */
+ * this each of them counts as a prompt of its own, which matters to eviction policies. A step that
+ * fails, resetting, going back and restoring end it; a fork has none. */
 AG_API ag_status ag_session_begin_prompt(ag_session *s, size_t n, ag_error *err);
 /* How many of its tokens the next step should bring at most. */
 AG_API size_t ag_session_prompt_rows(const ag_session *s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* usage: test_golden NAME [BACKEND]
  * Runs every prompt recorded in tests/data/golden/NAME.json with F32 weights and an F32 cache and
- * compares logits, nll and greedy tokens. How a record is read: tools/make_golden.py. */
+ * compares logits, nll and greedy tokens, however the tokens come; with a Q8_0 cache the nll. How a
+ * record is read: tools/make_golden.py. */
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
@@ -46,10 +47,22 @@ typedef struct engine {
     ag_model *model;
     ag_session *session;
     int32_t n_vocab;
+    uint32_t n_layers;
 } engine;
 
 static void must(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+/* In place of the session that was there. */
+static void begin_session(engine *e, uint32_t chunk, ag_dtype cache) {
+    ag_error err;
+    ag_session_params sp = ag_session_defaults();
+    sp.k_type = sp.v_type = cache;
+    sp.max_seq_len = 512;
+    sp.prefill_chunk = chunk;
+    ag_session_destroy(e->session);
+    must(ag_session_create(e->model, &sp, &e->session, &err), &err);
 }
 
 static engine start(uint32_t n_threads, uint32_t chunk) {
@@ -60,12 +73,9 @@ static engine start(uint32_t n_threads, uint32_t chunk) {
     ag_model_params mp = ag_model_defaults();
     mp.weights = AG_F32;
     must(ag_model_load(e.backend, model_dir, &mp, &e.model, &err), &err);
-    ag_session_params sp = ag_session_defaults();
-    sp.k_type = sp.v_type = AG_F32;
-    sp.max_seq_len = 512;
-    sp.prefill_chunk = chunk;
-    must(ag_session_create(e.model, &sp, &e.session, &err), &err);
     e.n_vocab = (int32_t)ag_model_get_info(e.model)->n_vocab;
+    e.n_layers = ag_model_get_info(e.model)->n_layers;
+    begin_session(&e, chunk, AG_F32);
     return e;
 }
 
@@ -111,19 +121,6 @@ static bool check_row(void *user, size_t i, const float *logits) {
     return true;
 }
 
-static void every_position_gives_the_recorded_logits(void **state) {
-    (void)state;
-    engine e = start(2, 64);
-    ag_error err;
-    for (size_t i = 0; i < json_array_size(records); i++) {
-        record r = get_record(i);
-        row_check check = {&r, e.n_vocab};
-        ag_session_reset(e.session);
-        must(ag_session_score(e.session, r.ids, r.n, check_row, &check, &err), &err);
-    }
-    stop(&e);
-}
-
 /* ---- the last position ---- */
 
 /* Near-ties may change places: the ten are compared as a set, each with its own logit. */
@@ -141,6 +138,90 @@ static void check_top(const float *logits, const json_t *r, int32_t n_vocab) {
     for (int32_t i = 0; i < n_vocab; i++) above += logits[i] > least + tolerance;
     assert_true(above < json_array_size(ids));
 }
+
+/* ---- however the tokens come ---- */
+
+static void in_chunks(engine *e, const record *r, row_check *check) {
+    ag_error err;
+    must(ag_session_score(e->session, r->ids, r->n, check_row, check, &err), &err);
+}
+
+/* Each of them is decoded, as if it had been chosen. */
+static void one_by_one(engine *e, const record *r, row_check *check) {
+    ag_error err;
+    for (size_t i = 0; i < r->n; i++) {
+        must(ag_session_decode(e->session, r->ids[i], &err), &err);
+        check_row(check, i, ag_session_logits(e->session));
+    }
+}
+
+static void every_position_gives_the_recorded_logits(void **state) {
+    (void)state;
+    const struct {
+        uint32_t chunk;
+        void (*consume)(engine *e, const record *r, row_check *check);
+    } ways[] = {{512, in_chunks}, {7, in_chunks}, {512, one_by_one}};
+    const uint32_t n_threads[] = {2, 1, 8};
+    const size_t n_pools = backend_name ? 1 : sizeof n_threads / sizeof n_threads[0];
+    for (size_t t = 0; t < n_pools; t++) {
+        engine e = start(n_threads[t], 512);
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            begin_session(&e, ways[w].chunk, AG_F32);
+            for (size_t i = 0; i < json_array_size(records); i++) {
+                record r = get_record(i);
+                row_check check = {&r, e.n_vocab};
+                ag_session_reset(e.session);
+                ways[w].consume(&e, &r, &check);
+                check_top(ag_session_logits(e.session), r.json, e.n_vocab);
+            }
+        }
+        stop(&e);
+    }
+}
+
+/* ---- a cache of eight bits ---- */
+
+typedef struct nll_sum {
+    const record *r;
+    int32_t n_vocab;
+    double sum; /* of distances from the record */
+    size_t n;
+} nll_sum;
+
+static bool add_row(void *user, size_t i, const float *logits) {
+    nll_sum *s = user;
+    if (i + 1 == s->r->n) return true;
+    const json_t *nll = json_array_get(json_object_get(s->r->json, "nll"), i);
+    s->sum += fabs(nll_of(logits, s->n_vocab, s->r->ids[i + 1]) - json_number_value(nll));
+    s->n++;
+    return true;
+}
+
+static void a_q8_0_cache_stays_close(void **state) {
+    (void)state;
+    engine e = start(2, 512);
+    ag_error err;
+    if (ag_model_get_info(e.model)->head_dim % 32) {
+        stop(&e);
+        return;
+    }
+    begin_session(&e, 512, AG_Q8_0);
+    nll_sum s = {.n_vocab = e.n_vocab};
+    for (size_t i = 0; i < json_array_size(records); i++) {
+        record r = get_record(i);
+        s.r = &r;
+        ag_session_reset(e.session);
+        must(ag_session_score(e.session, r.ids, r.n, add_row, &s, &err), &err);
+    }
+    const double mean = s.sum / (double)s.n;
+    /* Rounding adds up over layers: demo has ten of them, the others at most seven. */
+    if (!(mean < (e.n_layers > 7 ? 0.04 : 0.02)))
+        fail_msg("mean distance of nll %.5f with a Q8_0 cache", mean);
+    assert_true(mean > 0);
+    stop(&e);
+}
+
+/* ---- greedily ---- */
 
 static int32_t argmax(const float *x, int32_t n) {
     int32_t best = 0;
@@ -266,6 +347,7 @@ int main(int argc, char **argv) {
     tolerance = strcmp(name, "tinystories-656k") ? 1e-4 : 5e-5;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_position_gives_the_recorded_logits),
+        cmocka_unit_test(a_q8_0_cache_stays_close),
         cmocka_unit_test(greedy_tokens_are_the_recorded_ones),
         cmocka_unit_test(threads_and_chunks_change_nothing),
     };

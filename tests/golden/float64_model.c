@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "golden/float64_model.h"
+
+#include "formats/weight_source.h"
+#include "layers/layer.h"
+#include "models/config.h"
+#include "models/tensors.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LAYERS = 8 };
+
+/* Weights of a layer, each found by its place in ag_layer. */
+typedef struct block {
+    size_t n, members[AG_LAYER_TENSORS];
+    double *values[AG_LAYER_TENSORS];
+    double *k, *v; /* [FLOAT64_MAX_POSITIONS, n_kv_heads * head_dim] */
+} block;
+
+struct float64_model {
+    ag_model_spec spec;
+    block blocks[MAX_LAYERS];
+    double *norm, *embedding, *lm_head; /* lm_head may be the embedding */
+};
+
+/* ---- loading ---- */
+
+static void *take(size_t n) {
+    void *p = calloc(n, sizeof(double));
+    if (!p) abort();
+    return p;
+}
+
+/* NULL if there is no such tensor of that size. */
+static double *read_tensor(const ag_weight_source *source, const ag_weight_spec *w) {
+    const ag_source_tensor *t = ag_source_find(source, w->name);
+    const size_t n = w->rows * w->cols;
+    if (!t || t->n_bytes != ag_dtype_row_bytes(t->dtype, n)) return NULL;
+    float *values = malloc(n * sizeof *values);
+    void *bytes = malloc(t->n_bytes);
+    double *out = take(n);
+    if (!values || !bytes || ag_source_read(source, t, 0, bytes, t->n_bytes, NULL) != AG_OK)
+        abort();
+    ag_dequantize_row(t->dtype, values, bytes, n);
+    for (size_t i = 0; i < n; i++) out[i] = (double)values[i] + (w->add_one ? 1 : 0);
+    free(values);
+    free(bytes);
+    return out;
+}
+
+static bool read_block(float64_model *m, const ag_weight_source *source, uint32_t layer) {
+    const ag_layer_spec *is = ag_spec_layer(&m->spec, layer);
+    block *b = &m->blocks[layer];
+    b->n = ag_layer_weight_count(&m->spec, layer);
+    for (size_t i = 0; i < b->n; i++) {
+        const ag_weight_spec w = ag_layer_weight(&m->spec, layer, i);
+        b->members[i] = w.member;
+        b->values[i] = read_tensor(source, &w);
+        if (!b->values[i]) fprintf(stderr, "no tensor %s\n", w.name);
+        if (!b->values[i]) return false;
+    }
+    b->k = take((size_t)FLOAT64_MAX_POSITIONS * is->n_kv_heads * is->head_dim);
+    b->v = take((size_t)FLOAT64_MAX_POSITIONS * is->n_kv_heads * is->head_dim);
+    return true;
+}
+
+static bool read_all(float64_model *m, ag_weight_source *source, ag_error *err) {
+    if (ag_spec_read(source, &m->spec, err) != AG_OK) return false;
+    if (ag_source_open_tensors(source, err) != AG_OK) return false;
+    if (m->spec.n_layers > MAX_LAYERS) return false;
+    for (uint32_t l = 0; l < m->spec.n_layers; l++) {
+        if (!read_block(m, source, l)) return false;
+    }
+    const ag_weight_spec norm = ag_norm_weight(&m->spec), table = ag_embedding_weight(&m->spec);
+    const ag_weight_spec head = ag_lm_head_weight(&m->spec);
+    m->norm = read_tensor(source, &norm);
+    m->embedding = read_tensor(source, &table);
+    m->lm_head = read_tensor(source, &head);
+    if (!m->lm_head) m->lm_head = m->embedding;
+    return m->norm && m->embedding;
+}
+
+float64_model *float64_model_load(const char *dir) {
+    ag_weight_source *source = NULL;
+    ag_error err = {.msg = ""};
+    float64_model *m = calloc(1, sizeof *m);
+    if (!m) abort();
+    const bool done = ag_source_open(dir, &source, &err) == AG_OK && read_all(m, source, &err);
+    ag_source_destroy(source);
+    if (done) return m;
+    fprintf(stderr, "%s: %s\n", dir, err.msg);
+    float64_model_destroy(m);
+    return NULL;
+}
+
+void float64_model_destroy(float64_model *m) {
+    if (!m) return;
+    for (size_t l = 0; l < MAX_LAYERS; l++) {
+        for (size_t i = 0; i < m->blocks[l].n; i++) free(m->blocks[l].values[i]);
+        free(m->blocks[l].k);
+        free(m->blocks[l].v);
+    }
+    if (m->lm_head != m->embedding) free(m->lm_head);
+    free(m->embedding);
+    free(m->norm);
+    free(m);
+}
+
+const ag_model_spec *float64_model_spec(const float64_model *m) { return &m->spec; }
+
+/* ---- computing ---- */
+
+#define WEIGHT(b, name) find_weight(b, offsetof(ag_layer, name))
+
+/* NULL if the layer has none. */
+static const double *find_weight(const block *b, size_t member) {
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->members[i] == member) return b->values[i];
+    }
+    return NULL;
+}
+
+/* out [rows] = w [rows, cols] x + bias */
+static void project(double *out, const double *w, const double *bias, const double *x, size_t rows,
+                    size_t cols) {
+    for (size_t r = 0; r < rows; r++) {
+        double sum = bias ? bias[r] : 0;
+        for (size_t c = 0; c < cols; c++) sum += w[r * cols + c] * x[c];
+        out[r] = sum;
+    }
+}
+
+static void rms_norm(double *out, const double *x, const double *w, size_t n, double eps) {
+    double squares = 0;
+    for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
+    const double factor = 1 / sqrt(squares / (double)n + eps);
+    for (size_t i = 0; i < n; i++) out[i] = x[i] * factor * w[i];
+}
+
+static void rotate(double *head, const ag_rope_spec *rope, uint32_t position) {
+    const uint32_t half = rope->n_rotated / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        double f = pow(rope->theta, -2.0 * i / rope->n_rotated);
+        if (rope->scaling.type == AG_ROPE_LINEAR) f /= rope->scaling.factor;
+        const double c = cos(position * f), s = sin(position * f);
+        const double a = head[i], b = head[i + half];
+        head[i] = a * c - b * s;
+        head[i + half] = b * c + a * s;
+    }
+}
+
+/* Heads normed where the layer norms them, then turned. */
+static void finish_heads(double *x, uint32_t n_heads, const double *norm, const ag_model_spec *s,
+                         const ag_layer_spec *is, uint32_t position) {
+    for (uint32_t h = 0; h < n_heads; h++) {
+        double *head = x + (size_t)h * is->head_dim;
+        if (norm) rms_norm(head, head, norm, is->head_dim, (double)s->norm_eps);
+        rotate(head, &s->ropes[is->rope], position);
+    }
+}
+
+typedef struct query {
+    uint32_t layer, position;
+    float64_sees_fn sees;
+    void *user;
+} query;
+
+static void attend(double *out, const double *q, const block *b, const ag_layer_spec *is,
+                   const query *at, uint32_t kv_head) {
+    const size_t row = (size_t)is->n_kv_heads * is->head_dim;
+    const size_t first = (size_t)kv_head * is->head_dim;
+    double weights[FLOAT64_MAX_POSITIONS], sum = 0, top = -INFINITY;
+    for (uint32_t p = 0; p <= at->position; p++) {
+        double score = 0;
+        for (size_t i = 0; i < is->head_dim; i++) score += q[i] * b->k[p * row + first + i];
+        score *= (double)is->scale;
+        if (is->softcap != 0) score = (double)is->softcap * tanh(score / (double)is->softcap);
+        weights[p] = at->sees(at->user, at->layer, at->position, p) ? score : -INFINITY;
+        if (weights[p] > top) top = weights[p];
+    }
+    memset(out, 0, is->head_dim * sizeof *out);
+    for (uint32_t p = 0; p <= at->position; p++) sum += weights[p] = exp(weights[p] - top);
+    for (uint32_t p = 0; p <= at->position; p++) {
+        for (size_t i = 0; i < is->head_dim; i++)
+            out[i] += weights[p] / sum * b->v[p * row + first + i];
+    }
+}
+
+static double activate(double x, ag_activation how) {
+    if (how == AG_ACTIVATION_SILU) return x / (1 + exp(-x));
+    return x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+/* Adds a branch to the stream, normed where the layer norms it. */
+static void add_branch(double *stream, double *branch, const double *norm, const ag_model_spec *s) {
+    if (norm) rms_norm(branch, branch, norm, s->hidden_size, (double)s->norm_eps);
+    for (size_t i = 0; i < s->hidden_size; i++) stream[i] += branch[i];
+}
+
+static void self_attention(float64_model *m, const query *at, double *stream) {
+    const ag_model_spec *s = &m->spec;
+    const ag_layer_spec *is = ag_spec_layer(s, at->layer);
+    block *b = &m->blocks[at->layer];
+    const size_t dim = s->hidden_size, d = is->head_dim;
+    const size_t q_dim = is->n_heads * d, kv_dim = is->n_kv_heads * d;
+    double *x = take(dim), *q = take(q_dim), *out = take(q_dim);
+    double *k = b->k + at->position * kv_dim, *v = b->v + at->position * kv_dim;
+    rms_norm(x, stream, WEIGHT(b, attention_norm), dim, (double)s->norm_eps);
+    project(q, WEIGHT(b, wq), WEIGHT(b, bq), x, q_dim, dim);
+    project(k, WEIGHT(b, wk), WEIGHT(b, bk), x, kv_dim, dim);
+    project(v, WEIGHT(b, wv), WEIGHT(b, bv), x, kv_dim, dim);
+    finish_heads(q, is->n_heads, WEIGHT(b, q_norm), s, is, at->position);
+    finish_heads(k, is->n_kv_heads, WEIGHT(b, k_norm), s, is, at->position);
+    for (uint32_t h = 0; h < is->n_heads; h++) {
+        attend(out + h * d, q + h * d, b, is, at, h / (is->n_heads / is->n_kv_heads));
+    }
+    project(x, WEIGHT(b, wo), WEIGHT(b, bo), out, dim, q_dim);
+    add_branch(stream, x, WEIGHT(b, post_attention_norm), s);
+    free(x);
+    free(q);
+    free(out);
+}
+
+static void feed_forward(float64_model *m, uint32_t layer, double *stream) {
+    const ag_model_spec *s = &m->spec;
+    const block *b = &m->blocks[layer];
+    const size_t dim = s->hidden_size, ffn = s->intermediate_size;
+    double *x = take(dim), *gate = take(ffn), *up = take(ffn);
+    rms_norm(x, stream, WEIGHT(b, ffn_norm), dim, (double)s->norm_eps);
+    project(gate, WEIGHT(b, w_gate), WEIGHT(b, b_gate), x, ffn, dim);
+    project(up, WEIGHT(b, w_up), WEIGHT(b, b_up), x, ffn, dim);
+    for (size_t i = 0; i < ffn; i++) {
+        gate[i] = activate(gate[i], ag_spec_layer(s, layer)->activation) * up[i];
+    }
+    project(x, WEIGHT(b, w_down), WEIGHT(b, b_down), gate, dim, ffn);
+    add_branch(stream, x, WEIGHT(b, post_ffn_norm), s);
+    free(x);
+    free(gate);
+    free(up);
+}
+
+void float64_model_token(float64_model *m, uint32_t position, int32_t id, float64_sees_fn sees,
+                         void *user, double *logits) {
+    const ag_model_spec *s = &m->spec;
+    const size_t dim = s->hidden_size;
+    double *stream = take(dim);
+    for (size_t i = 0; i < dim; i++) {
+        stream[i] = m->embedding[(size_t)id * dim + i] * (double)s->embedding_scale;
+    }
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        const query at = {l, position, sees, user};
+        self_attention(m, &at, stream);
+        feed_forward(m, l, stream);
+    }
+    rms_norm(stream, stream, m->norm, dim, (double)s->norm_eps);
+    project(logits, m->lm_head, NULL, stream, s->vocab_size, dim);
+    for (size_t i = 0; s->logit_softcap != 0 && i < s->vocab_size; i++) {
+        logits[i] = (double)s->logit_softcap * tanh(logits[i] / (double)s->logit_softcap);
+    }
+    free(stream);
+}

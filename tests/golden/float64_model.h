@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A forward pass in double precision, as plain as it can be written: every tensor from the file by
+ * its name, every position kept, and the caller says which of them a query sees. */
+#ifndef AG_TESTS_GOLDEN_FLOAT64_MODEL_H
+#define AG_TESTS_GOLDEN_FLOAT64_MODEL_H
+
+#include "models/spec.h"
+
+#include <antigravity/model.h>
+
+enum { FLOAT64_MAX_POSITIONS = 128 };
+
+typedef struct float64_model float64_model;
+
+/* NULL, with a message on stderr, if the directory cannot be read. */
+float64_model *float64_model_load(const char *dir);
+void float64_model_destroy(float64_model *m);
+const ag_model_spec *float64_model_spec(const float64_model *m);
+
+/* Whether the query at position `query` sees `position`, which is not above it, in that layer. */
+typedef bool (*float64_sees_fn)(void *user, uint32_t layer, uint32_t query, uint32_t position);
+
+/* The next token at its position, from 0 on: logits [vocab_size] of what follows it. */
+void float64_model_token(float64_model *m, uint32_t position, int32_t id, float64_sees_fn sees,
+                         void *user, double *logits);
+
+#endif
