@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What computes: the processor, or a device. One thread at a time uses a backend and everything made
- * on it (see antigravity.h); different backends are independent. Its operations on tensors:
+/* What computes: the processor, or a device. One thread at a time uses a backend and everything
+ * made on it (see antigravity.h); different backends are independent. Its operations on tensors:
  * operations.h. */
 #ifndef ANTIGRAVITY_BACKEND_H
 #define ANTIGRAVITY_BACKEND_H
@@ -27,6 +27,7 @@ typedef struct ag_backend_params {
                           * first GPU, or without one the first device */
     bool zero_copy;      /* buffers in memory that host and device share: for chips that have one */
     bool host_attention; /* attention is computed on the host */
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_backend_params;
 
 /* params may be NULL: all defaults. AG_NOT_FOUND lists the backends of this build. */

@@ -164,6 +164,7 @@ struct ag_eviction_params {
     ag_memory_watch memory;
     ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
     void *on_eviction_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 };
 AG_API ag_eviction_params ag_eviction_defaults(void);
 

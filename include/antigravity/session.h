@@ -27,6 +27,7 @@ typedef struct ag_session_params {
     ag_dtype k_type, v_type; /* F16: types of the cache */
     ag_k_rotation k_rotation;
     ag_eviction_params eviction; /* none; see ag_eviction_defaults() */
+    uint64_t reserved[4];        /* 0: what later versions ask for */
 } ag_session_params;
 AG_API ag_session_params ag_session_defaults(void);
 
@@ -132,6 +133,7 @@ typedef struct ag_step_item {
      * last choice is not), -1 from there on. On a device that can, rows stay there for this. */
     ag_sampler *sampler;
     int32_t *chosen;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_step_item;
 
 /* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a
@@ -199,6 +201,7 @@ typedef struct ag_generate_params {
     void *on_token_user;
     ag_progress_fn progress; /* of the prefill, in tokens; may be NULL */
     void *progress_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_generate_params;
 AG_API ag_generate_params ag_generate_defaults(void);
 

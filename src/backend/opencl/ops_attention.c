@@ -69,9 +69,7 @@ static void lay_out(work *w) {
 }
 
 static ag_status choose_sizes(work *w) {
-    for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
-        if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
-    }
+    w->n_slots = ag_kv_view_most_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     const ag_cl_sizes *sizes = &w->cl->sizes;
     w->queries = w->cl->is_gpu && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;

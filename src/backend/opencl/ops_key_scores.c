@@ -18,9 +18,7 @@ typedef struct work {
 } work;
 
 static ag_status choose_sizes(work *w) {
-    for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
-        if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
-    }
+    w->n_slots = ag_kv_view_most_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     w->width = (w->kv->head_dim + 3) / 4 * 4;
     const size_t heads = w->kv->n_kv_heads, sum = (size_t)w->n_blocks * w->width * sizeof(float);

@@ -71,11 +71,7 @@ static size_t lay_out_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
 }
 
 static uint32_t end_block(const ag_kv_view *kv) {
-    uint32_t most = 0;
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > most) most = kv->n_slots[h];
-    }
-    return most / AG_KV_BLOCK + 1;
+    return ag_kv_view_most_slots(kv) / AG_KV_BLOCK + 1;
 }
 
 static uint32_t first_block(const ag_kv_view *kv) {

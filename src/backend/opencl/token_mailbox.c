@@ -145,11 +145,7 @@ static void ask(ag_cl_token *token, const ag_row_top *top) {
 
 /* The blocks that hold slots of the layer, the new token's included. */
 static uint32_t used_blocks(const ag_kv_view *kv) {
-    uint32_t most = 0;
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > most) most = kv->n_slots[h];
-    }
-    return most / AG_KV_BLOCK + 1;
+    return ag_kv_view_most_slots(kv) / AG_KV_BLOCK + 1;
 }
 
 static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
