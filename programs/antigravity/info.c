@@ -79,7 +79,7 @@ static void print_memory(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     char remark[160];
     printf("\nmemory, with these settings\n");
-    int n = snprintf(remark, sizeof remark, "%s", ag_dtype_name(f->o.weights));
+    int n = snprintf(remark, sizeof remark, "%s", weights_name(f->o.weights));
     if (i->n_kept)
         snprintf(remark + n, sizeof remark - (size_t)n,
                  "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
@@ -141,7 +141,7 @@ static json_t *model_json(const facts *f) {
 static json_t *memory_json(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
-        {"weights", json_string(ag_dtype_name(f->o.weights))},
+        {"weights", json_string(weights_name(f->o.weights))},
         {"k_type", json_string(ag_dtype_name(f->o.k_type))},
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
@@ -188,8 +188,7 @@ static int collect(facts *f) {
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
     ag_session_params params = session_params(&f->o, f->n_context);
-    ag_model_params model = ag_model_defaults();
-    model.weights = f->o.weights;
+    const ag_model_params model = model_params(f->o.weights);
     if (ag_memory_plan_make(e->backend, e->dir, &model, &params, 1, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir, f->o.quiet);
