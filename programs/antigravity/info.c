@@ -45,6 +45,20 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
     return make_printable(buf);
 }
 
+/* A line for each kind of layers, where there are several or one that does not see everything. */
+static void print_heads(const ag_model_info *i) {
+    const bool plain = i->n_layer_kinds == 1 && !i->layer_kinds[0].window;
+    for (uint32_t n = 0; n < i->n_layer_kinds; n++) {
+        const ag_layer_kind *k = &i->layer_kinds[n];
+        char label[32] = "heads", window[64] = "no window";
+        if (!plain) snprintf(label, sizeof label, "  %" PRIu32 " of them", k->n_layers);
+        if (k->window) snprintf(window, sizeof window, "window of %" PRIu32 " tokens", k->window);
+        printf("%-14s %" PRIu32 "%s for %" PRIu32 " keys and values, %" PRIu32 " wide%s%s\n", label,
+               k->n_heads, plain ? "" : " heads", k->n_kv_heads, k->head_dim, plain ? "" : ", ",
+               plain ? "" : window);
+    }
+}
+
 static void print_model(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const ag_tokenizer *t = f->engine.tokenizer;
@@ -55,8 +69,7 @@ static void print_model(const facts *f) {
            ag_dtype_name(i->file_type), format_bytes((double)i->file_bytes, size, sizeof size));
     printf("layers         %" PRIu32 " of width %" PRIu32 ", feed-forward %" PRIu32 "\n",
            i->n_layers, i->hidden_size, i->intermediate_size);
-    printf("heads          %" PRIu32 " for %" PRIu32 " keys and values, %" PRIu32 " wide\n",
-           i->n_heads, i->n_kv_heads, i->head_dim);
+    print_heads(i);
     printf("positions      %" PRIu32 ", rope theta %g, scaling %s\n", i->max_positions,
            (double)i->rope_theta, i->rope_scaling);
     printf("norm epsilon   %g\n", (double)i->norm_eps);
@@ -109,6 +122,22 @@ static int print_text(const facts *f) {
     return EXIT_DONE;
 }
 
+static json_t *kinds_json(const ag_model_info *i) {
+    json_t *list = json_array();
+    for (uint32_t n = 0; list && n < i->n_layer_kinds; n++) {
+        const ag_layer_kind *k = &i->layer_kinds[n];
+        const json_field fields[] = {
+            {"layers", json_integer((json_int_t)k->n_layers)},
+            {"heads", json_integer((json_int_t)k->n_heads)},
+            {"kv_heads", json_integer((json_int_t)k->n_kv_heads)},
+            {"head_dim", json_integer((json_int_t)k->head_dim)},
+            {"window", json_integer((json_int_t)k->window)},
+        };
+        json_append(&list, json_object_of(fields, sizeof fields / sizeof fields[0]));
+    }
+    return list;
+}
+
 static json_t *model_json(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
@@ -123,6 +152,7 @@ static json_t *model_json(const facts *f) {
         {"heads", json_integer((json_int_t)i->n_heads)},
         {"kv_heads", json_integer((json_int_t)i->n_kv_heads)},
         {"head_dim", json_integer((json_int_t)i->head_dim)},
+        {"layer_kinds", kinds_json(i)}, /* window 0: none */
         {"vocabulary", json_integer((json_int_t)i->n_vocab)},
         {"max_positions", json_integer((json_int_t)i->max_positions)},
         {"rope_theta", json_float(i->rope_theta)},

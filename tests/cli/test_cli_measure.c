@@ -149,6 +149,41 @@ static void info_tells_what_the_model_is_and_takes(void **state) {
     cli_free(&r);
 }
 
+static void info_tells_kinds_of_layers(void **state) {
+    (void)state;
+    const char *const dirs = AG_SOURCE_DIR "/tests/data/golden/models/";
+    char dir[4096];
+    snprintf(dir, sizeof dir, "%sgemma3", dirs);
+    cli_result r = CLI("info", "-q", "-m", dir);
+    assert_code(&r, 0);
+    assert_says(r.out,
+                "  6 of them    4 heads for 1 keys and values, 64 wide, window of 24 tokens\n"
+                "  1 of them    4 heads for 1 keys and values, 64 wide, no window\n");
+    cli_free(&r);
+    r = CLI("info", "-q", "--json", "-m", dir);
+    json_t *root = cli_json(&r);
+    const json_t *kinds = json_object_get(json_object_get(root, "model"), "layer_kinds");
+    assert_int_equal(json_array_size(kinds), 2);
+    assert_int_equal(number(json_array_get(kinds, 0), "layers"), 6);
+    assert_int_equal(number(json_array_get(kinds, 0), "heads"), 4);
+    assert_int_equal(number(json_array_get(kinds, 0), "kv_heads"), 1);
+    assert_int_equal(number(json_array_get(kinds, 0), "head_dim"), 64);
+    assert_int_equal(number(json_array_get(kinds, 0), "window"), 24);
+    assert_int_equal(number(json_array_get(kinds, 1), "layers"), 1);
+    assert_int_equal(number(json_array_get(kinds, 1), "window"), 0);
+    json_decref(root);
+    cli_free(&r);
+
+    snprintf(dir, sizeof dir, "%smistral-window", dirs);
+    r = CLI("info", "-q", "-m", dir);
+    assert_says(r.out,
+                "  4 of them    4 heads for 2 keys and values, 32 wide, window of 24 tokens\n");
+    cli_free(&r);
+    r = CLI("info", "-q");
+    assert_says(r.out, "heads          4 for 2 keys and values, 64 wide\n");
+    cli_free(&r);
+}
+
 static void weights_may_stay_as_they_are(void **state) {
     (void)state;
     cli_result r = CLI("info", "--json", "-q", "--weights", "as-is");
@@ -322,6 +357,7 @@ int main(void) {
         cmocka_unit_test(a_text_is_cut_into_disjoint_windows),
         cmocka_unit_test(texts_without_anything_to_predict_are_refused),
         cmocka_unit_test(info_tells_what_the_model_is_and_takes),
+        cmocka_unit_test(info_tells_kinds_of_layers),
         cmocka_unit_test(weights_may_stay_as_they_are),
         cmocka_unit_test(devices_lists_the_cpu),
         cmocka_unit_test(tables_fit_a_terminal_and_are_whole_elsewhere),
