@@ -206,12 +206,51 @@ static void further_back_is_refused_by_name(void **state) {
     }
 }
 
+/* ---- heads ---- */
+
+/* Numbers and sizes of heads are a layer's own affair. */
+static void kinds_may_differ_in_their_heads(void **state) {
+    (void)state;
+    ag_model_spec spec = ag_spec_plain(4, 2, 16);
+    const ag_model_params params = {.weights = AG_F32};
+    ag_layer_spec other = spec.kinds[0];
+    int32_t ids[100];
+    ag_model *m;
+    ag_error err;
+    spec.vocab_size = VOCAB;
+    spec.hidden_size = 32;
+    spec.intermediate_size = 64;
+    spec.n_layers = LAYERS;
+    spec.max_positions = 1024;
+    spec.n_ropes = 2;
+    spec.ropes[1] = (ag_rope_spec){.theta = 500, .n_rotated = 16};
+    other.n_heads = 3;
+    other.n_kv_heads = 1;
+    other.head_dim = 32;
+    other.rope = 1;
+    other.window = 24;
+    must(ag_spec_set_layer(&spec, 1, &other, &err), &err);
+    must(ag_model_random(backend, &spec, &params, &m, &err), &err);
+    for (uint32_t i = 0; i < 100; i++) ids[i] = id_at(i);
+    ag_session *a = make(m, "none"), *b = make(m, "none");
+    must(ag_session_prefill(a, ids, 100, NULL, NULL, &err), &err);
+    go_to(b, 100, false);
+    continue_alike(a, b, 30);
+    must(ag_session_follow_cache(a, &err), &err);
+    assert_int_equal(ag_session_position(a), 130);
+    continue_alike(a, b, 30);
+    ag_session_destroy(a);
+    ag_session_destroy(b);
+    ag_model_destroy(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_flat_without_a_policy),
         cmocka_unit_test(memory_is_flat_with_a_policy),
         cmocka_unit_test(a_draft_of_64_can_always_be_taken_back),
         cmocka_unit_test(further_back_is_refused_by_name),
+        cmocka_unit_test(kinds_may_differ_in_their_heads),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
