@@ -10,8 +10,9 @@ static uint32_t throw_dice(uint32_t position, uint32_t newest) {
     return x ^ x >> 16;
 }
 
-static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep) {
+static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep) {
+    (void)user;
     (void)p;
     uint32_t first = v->n_protected + v->n_expired, newest = v->n_slots - v->n_recent, n = 0;
     uint32_t wanted = n_keep - v->n_protected - v->n_recent;
@@ -26,4 +27,4 @@ static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_
     for (uint32_t s = newest; s < v->n_slots; s++) keep[n++] = s;
 }
 
-const ag_eviction_policy random_policy = {.name = "random", .plan = plan};
+const ag_eviction_policy random_policy = {.name = "random", .select = choose};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of the public interface.
+/* The public interface: models, sessions, text. Tensors and the cache by themselves: expert.h.
  *
  * Threads. A backend, the models on it, their sessions and caches are used by one thread at a time:
  * the library takes no lock for that. Two threads that share a model, each with a session of its
@@ -19,14 +19,12 @@
 #include <antigravity/backend.h>
 #include <antigravity/dtype.h>
 #include <antigravity/eviction.h>
-#include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
 #include <antigravity/plan.h>
 #include <antigravity/process.h>
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
 #include <antigravity/status.h>
-#include <antigravity/tensor.h>
 #include <antigravity/tokenizer.h>
 
 #endif

@@ -24,7 +24,7 @@ typedef enum ag_phase {
                         attend to does not count */
 } ag_phase;
 
-/* What a policy's importance of a slot is made of; it is gathered only for a policy that asks. */
+/* What a policy's importance of a slot is made of; found out only for a policy that asks. */
 typedef enum ag_importance {
     AG_IMPORTANCE_NONE,   /* nothing: costs nothing */
     AG_IMPORTANCE_WINDOW, /* attention of the last snapkv_window queries of a prefill, summed */
@@ -38,7 +38,7 @@ typedef enum ag_importance {
  */
 typedef struct ag_eviction_view {
     uint32_t n_slots, n_protected, n_expired, n_recent;
-    uint32_t n_scored;         /* slots [0, n_scored) were there when importance was gathered */
+    uint32_t n_scored;         /* slots [0, n_scored) were there when importance was found */
     const uint32_t *positions; /* [n_slots] logical, ascending */
     const float *importance;   /* [n_slots], higher stays; NULL if the policy did not ask */
     uint32_t *work;            /* [n_slots] to write on */
@@ -47,25 +47,31 @@ typedef struct ag_eviction_view {
 
 typedef struct ag_eviction_params ag_eviction_params;
 
+/* Every function gets `user`; parameters of the policy's own arrive in p->policy_params. */
 typedef struct ag_eviction_policy {
     const char *name;
     ag_importance importance;
     uint32_t prefill_block; /* longest chunk of a prefill whose budget is reached; 0: any */
-    bool whole_prefill;     /* prefers one cut at the end of a prompt to one after each chunk */
+    bool whole_prefill;     /* prefers one eviction at the end of a prompt to one per chunk */
+    void *user;             /* borrowed; the policy's own */
+    /* optional; NULL: whatever its parameters are, they are fine. Fills *err (which is not NULL) if
+     * they are not. */
+    ag_status (*check)(void *user, const ag_eviction_params *p, ag_error *err);
     /* optional; NULL: 1024. The budget in tokens where none is asked for. */
-    uint32_t (*default_budget)(const ag_eviction_params *p);
-    /* keep[0..n_keep) := the slots that stay, ascending; keep has room for n_slots. NULL: this
+    uint32_t (*default_budget)(void *user, const ag_eviction_params *p);
+    /* keep[0..n_keep) := the slots that stay, ascending; keep has space for n_slots. NULL: this
      * policy never evicts. */
-    void (*plan)(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep);
+    void (*select)(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep);
     /* optional; NULL: as summed. What a prefill's queries, the last n_window slots, gave to the
      * n_slots of one KV head becomes importance, in place. values [n_slots] to write on. */
-    void (*settle)(const ag_eviction_params *p, float *importance, uint32_t n_slots,
-                   uint32_t n_window, float *values);
+    void (*normalise)(void *user, const ag_eviction_params *p, float *importance, uint32_t n_slots,
+                      uint32_t n_window, float *values);
     /* Required with AG_IMPORTANCE_KEYS, else NULL. keys [n_slots, dim], which may be overwritten;
      * importance [n_slots] is written; mean [dim] to write on. Heads may be asked about by several
      * threads at once. */
-    void (*from_keys)(float *keys, size_t n_slots, size_t dim, float *importance, float *mean);
+    void (*from_keys)(void *user, float *keys, size_t n_slots, size_t dim, float *importance,
+                      float *mean);
 } ag_eviction_policy;
 
 /* NULL if there is none of that name. */
@@ -140,9 +146,10 @@ typedef struct ag_eviction_tally {
 
 struct ag_eviction_params {
     const ag_eviction_policy
-        *policy; /* NULL: none; where memory is watched, keydiff under pressure */
+        *policy;               /* NULL: none; where memory is watched, keydiff under pressure */
+    const void *policy_params; /* what that policy says they are, borrowed; the library's: NULL */
     /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, the
-     * policy's own. It leaves room in max_seq_len for at least one token more. */
+     * policy's own. It leaves max_seq_len at least one token more. */
     uint32_t budget_tokens;
     size_t budget_bytes;       /* of the whole cache, in whole blocks of 128 tokens */
     float budget_ratio;        /* of max_seq_len */
@@ -157,6 +164,7 @@ struct ag_eviction_params {
     ag_memory_watch memory;
     ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
     void *on_eviction_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 };
 AG_API ag_eviction_params ag_eviction_defaults(void);
 

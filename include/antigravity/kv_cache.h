@@ -9,6 +9,7 @@
 #define ANTIGRAVITY_KV_CACHE_H
 
 #include <antigravity/backend.h>
+#include <antigravity/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,7 +30,8 @@ typedef struct ag_kv_params {
     /* [n_layers], copied by the cache; NULL: n_kv_heads heads of head_dim in every layer, and no
      * window. Else those two are not read. */
     const ag_kv_layer *layers;
-    uint32_t step_rows; /* most tokens that one step appends; 0: max_slots */
+    uint32_t step_rows;   /* most tokens that one step appends; 0: max_slots */
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_kv_params;
 
 /* Belongs to the thread that drives its backend. */

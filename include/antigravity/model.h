@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_MODEL_H
 
 #include <antigravity/backend.h>
+#include <antigravity/dtype.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,7 +43,8 @@ typedef struct ag_model_info {
                                * fill up the last rows of each */
     uint64_t embedding_bytes; /* of the table that stays in the file */
     uint64_t file_bytes;
-    uint32_t n_kept; /* matrices that keep the file's type: their rows are no multiple of 32 */
+    uint32_t n_kept;      /* matrices that keep the file's type: their rows are no multiple of 32 */
+    uint64_t reserved[8]; /* 0: facts of later versions */
 } ag_model_info;
 
 /* Return false to cancel; the call then ends with AG_CANCELLED. done <= total. */
@@ -53,6 +55,7 @@ typedef struct ag_model_params {
     bool as_is;       /* every tensor keeps the type that it has in the file; not `weights` */
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_model_params;
 AG_API ag_model_params ag_model_defaults(void);
 

@@ -29,6 +29,7 @@ typedef struct ag_sampler_params {
     float top_p;                /* 0.9, on the renormalised top-k; 1 = off */
     float min_p;                /* 0 = off; keeps p >= min_p * (largest p) */
     uint64_t seed;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_sampler_params;
 AG_API ag_sampler_params ag_sampler_defaults(void);
 

@@ -5,7 +5,6 @@
 #define ANTIGRAVITY_SESSION_H
 
 #include <antigravity/eviction.h>
-#include <antigravity/kv_cache.h>
 #include <antigravity/model.h>
 #include <antigravity/sampler.h>
 #include <antigravity/tokenizer.h>
@@ -28,10 +27,12 @@ typedef struct ag_session_params {
     ag_dtype k_type, v_type; /* F16: types of the cache */
     ag_k_rotation k_rotation;
     ag_eviction_params eviction; /* none; see ag_eviction_defaults() */
+    uint64_t reserved[4];        /* 0: what later versions ask for */
 } ag_session_params;
 AG_API ag_session_params ag_session_defaults(void);
 
 typedef struct ag_session ag_session;
+typedef struct ag_kv_cache ag_kv_cache; /* kv_cache.h */
 
 /* The model is borrowed and must outlive the session. Everything decoding needs is taken here.
  * params may be NULL. */
@@ -42,7 +43,9 @@ AG_API void ag_session_destroy(ag_session *s);
 AG_API void ag_session_reset(ag_session *s);
 /* Takes the tokens from `position` on back: a draft that was refused, a text that was edited. What
  * follows is then as if they had never been consumed. There are no logits until the next token;
- * going back to where the session stands changes nothing. AG_INVALID for a position beyond.
+ * going back to where the session stands changes nothing. AG_INVALID, and nothing changes, for a
+ * position beyond, and for one so far back that layers with a window no longer hold what its query
+ * sees: ag_kv_cache_oldest_reachable() tells; the last 64 tokens and all of them can always go.
  * With an eviction policy: what an eviction took in the meantime does not come back, so a session
  * taken back behind it knows less than one that never went on; and weights that the tokens taken
  * back gave to earlier ones stay in the sums of h2o. */
@@ -130,6 +133,7 @@ typedef struct ag_step_item {
      * last choice is not), -1 from there on. On a device that can, rows stay there for this. */
     ag_sampler *sampler;
     int32_t *chosen;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_step_item;
 
 /* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a
@@ -197,6 +201,7 @@ typedef struct ag_generate_params {
     void *on_token_user;
     ag_progress_fn progress; /* of the prefill, in tokens; may be NULL */
     void *progress_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_generate_params;
 AG_API ag_generate_params ag_generate_defaults(void);
 

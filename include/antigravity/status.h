@@ -61,9 +61,9 @@ typedef void (*ag_log_fn)(void *user, ag_log_level level, const char *msg);
 /* The version of these headers, for the preprocessor. The build reads it from here. Versions are
  * compatible as long as MAJOR and MINOR are the same. */
 #define AG_VERSION_MAJOR 0
-#define AG_VERSION_MINOR 1
+#define AG_VERSION_MINOR 2
 #define AG_VERSION_PATCH 0
-#define AG_VERSION_STRING "0.1.0"
+#define AG_VERSION_STRING "0.2.0"
 /* AG_VERSION_STRING of the library that is running. */
 AG_API const char *ag_version(void);
 

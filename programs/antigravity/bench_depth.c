@@ -2,6 +2,7 @@
 /* A cache of some depth without reading a prompt of that length. */
 #include "bench.h"
 
+#include <antigravity/expert.h>
 #include <stdlib.h>
 
 enum { CHUNK = 512 };
@@ -69,7 +70,8 @@ static ag_status fill(ag_backend *be, ag_kv_cache *cache, uint32_t depth, ag_err
 }
 
 ag_status bench_set_depth(ag_backend *be, ag_session *s, uint32_t depth, ag_error *err) {
-    if (!depth) ag_session_reset(s);
+    const uint32_t reachable = ag_kv_cache_oldest_reachable(ag_session_kv_cache(s));
+    if (depth < reachable || !depth) ag_session_reset(s);
     if (ag_session_position(s) >= depth) return ag_session_truncate(s, depth, err);
     ag_status status = fill(be, ag_session_kv_cache(s), depth, err);
     return status == AG_OK ? ag_session_follow_cache(s, err) : status;

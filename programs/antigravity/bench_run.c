@@ -8,6 +8,7 @@
 #include "output.h"
 #include "progress.h"
 
+#include <antigravity/operations.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -73,7 +73,7 @@ static const option_def rotation_defs[] = {
      .kind = OPTION_WORD,
      .value = "auto|off|on",
      .low = AG_K_ROTATION_AUTO,
-     .help = "Hadamard rotation of the keys before they are kept; auto: of q4_0 keys"},
+     .help = "Hadamard rotation of the keys before they are stored; auto: of q4_0 keys"},
 };
 
 option_group k_rotation_group(ag_k_rotation *o) {

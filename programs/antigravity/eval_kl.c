@@ -10,6 +10,7 @@
 #include "progress.h"
 #include "table.h"
 
+#include <antigravity/kv_cache.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

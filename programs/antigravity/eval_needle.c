@@ -11,6 +11,7 @@
 #include "progress.h"
 #include "table.h"
 
+#include <antigravity/kv_cache.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

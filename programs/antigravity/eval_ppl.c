@@ -10,6 +10,7 @@
 #include "output.h"
 #include "progress.h"
 
+#include <antigravity/kv_cache.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static const char examples[] =
 
 static bool evicts(const ppl_options *o) {
     const ag_eviction_policy *policy = o->model.eviction.params.policy;
-    return policy && policy->plan;
+    return policy && policy->select;
 }
 
 static int check(const command_line *line, ppl_options *o) {

@@ -124,7 +124,7 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
     if (!s->n_budgets) set_budgets(s, budgets, why);
     if (!s->n_types) set_type(s, "f16", why);
     for (size_t i = 0; i < s->n_policies; i++) {
-        if (!s->policies[i]->plan) continue;
+        if (!s->policies[i]->select) continue;
         evicts = true;
         o->eviction.params.policy = s->policies[i]; /* that the rules have a policy to be for */
     }
@@ -136,7 +136,7 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
 }
 
 static size_t rows_of_policy(const eval_settings *s, size_t i) {
-    return s->policies[i]->plan ? s->n_budgets : 1;
+    return s->policies[i]->select ? s->n_budgets : 1;
 }
 
 size_t settings_count(const eval_settings *s) {
@@ -149,7 +149,7 @@ cache_setting settings_at(const eval_settings *s, size_t i) {
     size_t per_type = settings_count(s) / s->n_types, row = i % per_type, p = 0;
     const ag_dtype *types = s->types[i / per_type];
     while (row >= rows_of_policy(s, p)) row -= rows_of_policy(s, p++);
-    bool evicts = s->policies[p]->plan != NULL;
+    bool evicts = s->policies[p]->select != NULL;
     return (cache_setting){s->policies[p], evicts ? s->budgets[row] : NULL, types[0], types[1]};
 }
 

@@ -191,7 +191,7 @@ static const char *without_effect(const eviction_options *o) {
 
 int eviction_options_check(eviction_options *o) {
     const ag_eviction_policy *policy = o->params.policy;
-    bool none = !policy || !policy->plan;
+    bool none = !policy || !policy->select;
     const char *idle = none ? without_effect(o) : NULL;
     if (policy && none && o->watch) idle = "memory-threshold-mb";
     if (idle) {

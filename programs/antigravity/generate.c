@@ -21,8 +21,8 @@ static void drop_last_newline(prompt *p) {
 
 static int read_prompt(generation *g) {
     generate_options *o = &g->o;
-    if (o->kept.load) o->prompt.no_bos = true; /* the text has begun already */
-    if (o->kept.load && !o->prompt.text && !o->prompt.file && !o->prompt.ids &&
+    if (o->saved.load) o->prompt.no_bos = true; /* the text has begun already */
+    if (o->saved.load && !o->prompt.text && !o->prompt.file && !o->prompt.ids &&
         isatty(STDIN_FILENO)) {
         o->prompt.text = "";
     }
@@ -45,7 +45,7 @@ static int prepare_prompt(generation *g) {
     int code = p->text ? prompt_encode(p, &o->prompt, e->tokenizer) : EXIT_DONE;
     if (code == EXIT_DONE) code = prompt_check_ids(p, e->info.n_vocab);
     if (code != EXIT_DONE) return code;
-    if (!p->n && !o->kept.load) {
+    if (!p->n && !o->saved.load) {
         complain("the prompt is empty: there is no token to start from");
         return EXIT_USAGE;
     }
@@ -106,7 +106,7 @@ static bool keep_text(generation *g, const char *text, size_t len) {
 static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     generation *g = user;
     progress_end();
-    if (id >= 0 && !ids_add(&g->kept.ids, id)) {
+    if (id >= 0 && !ids_add(&g->saved.ids, id)) {
         g->out_of_memory = true;
         return false;
     }
@@ -145,19 +145,19 @@ static int echo_prompt(generation *g) {
 
 static ag_status generate_from(generation *g, const ag_generate_params *params, ag_error *err) {
     const prompt *p = &g->prompt;
-    const size_t first = g->kept.n_reused;
+    const size_t first = g->saved.n_reused;
     return ag_generate(g->engine.session, p->ids + first, p->n - first, params, &g->stats, err);
 }
 
-/* The prompt alone, so that it can be kept before anything follows it. */
-static int read_and_keep(generation *g, const ag_generate_params *params, ag_status *status,
+/* The prompt alone, so that it can be saved before anything follows it. */
+static int read_and_save(generation *g, const ag_generate_params *params, ag_status *status,
                          ag_error *err) {
     ag_generate_params only_read = *params;
     only_read.max_tokens = 0;
     *status = generate_from(g, &only_read, err);
     if (*status != AG_OK || g->stats.finish == AG_FINISH_CANCELLED) return EXIT_DONE;
     progress_end();
-    return kept_after_prompt(&g->kept, &g->o.kept, &g->engine, &g->prompt);
+    return saved_after_prompt(&g->saved, &g->o.saved, &g->engine, &g->prompt);
 }
 
 /* What follows a prompt that has been read; the figures are those of both parts. */
@@ -192,8 +192,8 @@ static int run(generation *g) {
     params.on_token_user = g;
     params.progress = progress_update;
     progress_begin("reading the prompt");
-    if (o->kept.prompt && g->kept.n_reused < g->prompt.n) {
-        code = read_and_keep(g, &params, &status, &err);
+    if (o->saved.prompt && g->saved.n_reused < g->prompt.n) {
+        code = read_and_save(g, &params, &status, &err);
         bool more = status == AG_OK && g->stats.finish != AG_FINISH_CANCELLED && o->max_tokens;
         if (code == EXIT_DONE && more) status = answer(g, &params, &err);
     } else {
@@ -207,7 +207,7 @@ static int run(generation *g) {
     if (output_failed() && !interrupted()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
     if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
-    code = kept_end(&g->kept, &o->kept, &g->engine, o->model.verbose);
+    code = saved_end(&g->saved, &o->saved, &g->engine, o->model.verbose);
     if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
     if (code != EXIT_DONE) return code;
     return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
@@ -223,7 +223,7 @@ static int generate(generation *g) {
     const engine_sessions one = {session_params(m, g->n_context), 1};
     if (code == EXIT_DONE) code = engine_load(e, m, &one);
     if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
-    if (code == EXIT_DONE) code = kept_begin(&g->kept, &g->o.kept, e, &g->prompt, g->sampler, m);
+    if (code == EXIT_DONE) code = saved_begin(&g->saved, &g->o.saved, e, &g->prompt, g->sampler, m);
     if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
     if (code != EXIT_DONE) return code;
     code = run(g);
@@ -243,7 +243,7 @@ int command_generate(int argc, char **argv) {
     ag_sampler_destroy(g.sampler);
     engine_close(&g.engine);
     prompt_free(&g.prompt);
-    kept_free(&g.kept);
+    saved_free(&g.saved);
     free(g.ids.data);
     free(g.text.data);
     generate_options_free(&g.o);

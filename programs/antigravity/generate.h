@@ -4,15 +4,15 @@
 #define ANTIGRAVITY_GENERATE_H
 
 #include "engine.h"
-#include "kept_cache.h"
 #include "prompt.h"
 #include "sampling_options.h"
+#include "saved_cache.h"
 
 typedef struct generate_options {
     model_options model;
     prompt_options prompt;
     sampling_options sampling;
-    kept_options kept;
+    saved_options saved;
     int64_t max_tokens;
     const char **stop; /* owned list of borrowed texts */
     size_t n_stop;
@@ -25,7 +25,7 @@ typedef struct generation {
     prompt prompt;
     uint32_t n_context;
     ag_sampler *sampler;
-    kept_cache kept;
+    saved_cache saved;
     /* What was made. */
     ag_generate_stats stats;
     ag_ids ids;

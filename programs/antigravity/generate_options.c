@@ -101,7 +101,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
                 eviction_choice_group(&o->model.eviction),
                 eviction_rules_group(&o->model.eviction),
                 eviction_memory_group(&o->model.eviction),
-                kept_group(&o->kept),
+                saved_group(&o->saved),
                 threads_group(&o->model),
                 machine_group(&o->model),
                 message_group(&o->model),
@@ -113,7 +113,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = prompt_operand(&line, &o->prompt);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
-    if (code == EXIT_DONE) code = kept_check(&o->kept);
+    if (code == EXIT_DONE) code = saved_check(&o->saved);
     return code == EXIT_DONE ? OPTIONS_RUN : code;
 }
 

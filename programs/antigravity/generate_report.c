@@ -5,7 +5,7 @@
 #include "json_out.h"
 #include "output.h"
 
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 #include <antigravity/process.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "progress.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -28,6 +29,7 @@ static void set_all(void (*handler)(int)) {
 }
 
 static void on_signal(int number) {
+    const int before = errno; /* of whatever is interrupted */
     caught = number;
     set_all(SIG_DFL);
     /* The shell and the terminal that goes may both tell us. */
@@ -38,6 +40,7 @@ static void on_signal(int number) {
         ag_session *s = atomic_load(&sessions[i]);
         if (s) ag_session_cancel(s);
     }
+    errno = before;
 }
 
 static void replace(ag_session *from, ag_session *to) {

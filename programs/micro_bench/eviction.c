@@ -3,7 +3,6 @@
  * parameters: 16 layers of 8 KV heads of 64. */
 #include "bandwidth.h"
 #include "cache/cache_manager.h"
-#include "cache/eviction/importance.h"
 #include "micro_bench.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ enum { N_TYPES = sizeof types / sizeof types[0] };
 
 static const ag_eviction_policy *policy_at(size_t i) {
     for (size_t p = 0; ag_eviction_policy_at(p); p++) {
-        if (ag_eviction_policy_at(p)->plan && !i--) return ag_eviction_policy_at(p);
+        if (ag_eviction_policy_at(p)->select && !i--) return ag_eviction_policy_at(p);
     }
     return NULL;
 }
@@ -42,16 +41,21 @@ static bool fill(ag_kv_cache *cache, const ag_tensor *rows) {
 /* As if a token had been decoded that attended to all slots. */
 static double evict(ag_cache_manager *m, ag_kv_cache *cache, const options *o, bandwidth *memory) {
     ag_attention_scores scores;
-    ag_gathered *gathered = ag_cache_manager_gathered(m);
+    ag_score_sums *sums = ag_cache_manager_sums(m);
     ag_cache_manager_reset(m);
     if (ag_cache_manager_begin(m, AG_PHASE_DECODE, 1, NULL) != AG_OK ||
         ag_cache_manager_before(m, FULL, 1, 0, &scores, NULL) != AG_OK) {
         return -1;
     }
-    for (size_t i = 0; gathered->sums && i < (size_t)LAYERS * HEADS * (FULL + 1); i++) {
-        gathered->sums[i] = (float)rand() / (float)RAND_MAX;
+    for (uint32_t l = 0; sums && l < LAYERS; l++) {
+        ag_score_sums_replace(sums, l);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            float *of = ag_score_sums_of(sums, l, h);
+            for (size_t i = 0; i < FULL; i++) of[i] = (float)rand() / (float)RAND_MAX;
+        }
+        if (ag_score_sums_store(sums, l, true, NULL) != AG_OK) return -1;
     }
-    gathered->position = FULL;
+    ag_score_sums_set_position(sums, FULL);
     if (o->cold) bandwidth_sweep(memory);
     if (ag_cache_manager_after(m, FULL + 1, 0, NULL) != AG_OK) return -1;
     return ag_kv_cache_length(cache) == KEPT ? ag_cache_manager_tally(m)->longest_s : -1;

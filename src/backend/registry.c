@@ -35,7 +35,7 @@ static ag_status find(const char *name, size_t *index, ag_error *err) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
                                  backends[i].name);
     }
-    return AG_FAIL(err, NOT_FOUND, "backend '%s' is none of this build's: %s", name, names);
+    return AG_FAIL(err, NOT_FOUND, "unknown backend '%s' (built in: %s)", name, names);
 }
 
 ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {

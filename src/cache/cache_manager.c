@@ -21,9 +21,9 @@ struct ag_cache_manager {
     uint32_t trained;        /* positions */
     uint32_t budget;         /* tokens asked for */
     uint32_t live;           /* of them, what memory allows now */
-    uint32_t slack, recent;  /* tokens; what there is room for */
+    uint32_t slack, recent;  /* tokens; what fits beside the budget */
     ag_eviction_scratch tmp; /* owned */
-    ag_gathered gathered;    /* owned; attention so far */
+    ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
     stage stage;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
@@ -47,19 +47,19 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     AG_TRY(ag_eviction_budget(p, kv, &budget, err));
     ag_cache_manager *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "cache manager");
-    uint32_t room = kv->max_slots - budget - 1;
+    const uint32_t spare = kv->max_slots - budget - 1;
     m->params = *p;
     m->cache = cache;
     m->trained = trained;
     m->budget = m->live = budget;
-    m->slack = p->slack < room ? p->slack : room;
+    m->slack = p->slack < spare ? p->slack : spare;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
     ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
     m->rope = ag_calloc(kv->n_layers, sizeof *m->rope);
     if (m->rope) memcpy(m->rope, rope, kv->n_layers * sizeof *rope);
     else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
-    if (st == AG_OK) st = ag_gathered_create(&m->gathered, p->policy, cache, err);
+    if (st == AG_OK) st = ag_score_sums_create(p->policy, cache, &m->sums, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
     }
@@ -71,7 +71,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
 void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
-    ag_gathered_release(&m->gathered);
+    ag_score_sums_destroy(m->sums);
     ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
     ag_free(m);
@@ -80,7 +80,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
 void ag_cache_manager_reset(ag_cache_manager *m) {
     if (!m) return;
     m->oldest = UINT32_MAX;
-    m->gathered.position = 0;
+    ag_score_sums_set_position(m->sums, 0);
     m->relief_due = false;
     m->total = m->last = (ag_eviction_tally){0};
 }
@@ -89,12 +89,12 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     m->oldest = UINT32_MAX;
-    ag_gathered_truncate(&m->gathered, m->cache, position);
+    ag_score_sums_truncate(m->sums, position);
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
     if (!to) return AG_OK;
-    AG_TRY(ag_gathered_copy(&to->gathered, &from->gathered, from->cache, err));
+    AG_TRY(ag_score_sums_copy(to->sums, from->sums, err));
     to->oldest = from->oldest;
     to->live = from->live;
     to->pressure = from->pressure;
@@ -109,18 +109,19 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
-           ag_gathered_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
+           ag_score_sums_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
            ag_kv_unrotated_bytes(kv);
 }
 
-ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m) { return m ? &m->gathered : NULL; }
+ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m) { return m ? m->sums : NULL; }
 
-void ag_cache_manager_restore(ag_cache_manager *m, ag_gathered *sums) {
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums) {
     if (!m) return;
     ag_cache_manager_reset(m);
-    ag_gathered old = m->gathered;
-    m->gathered = *sums;
+    ag_score_sums *old = m->sums;
+    m->sums = *sums;
     *sums = old;
+    ag_score_sums_set_cache(m->sums, m->cache);
 }
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
@@ -152,19 +153,16 @@ static bool is_budgeted(const ag_cache_manager *m, uint32_t layer, uint32_t budg
 /* Slots of the fullest head of those layers. */
 static uint32_t fullest(const ag_cache_manager *m) {
     uint32_t most = 0;
-    const ag_kv_layer *is;
-    for (uint32_t l = 0; (is = ag_kv_cache_layer(m->cache, l)); l++) {
-        for (uint32_t h = 0; is_budgeted(m, l, m->live) && h < is->n_kv_heads; h++) {
-            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
-            if (n > most) most = n;
-        }
+    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
+        const uint32_t n = is_budgeted(m, l, m->live) ? ag_kv_layer_length(m->cache, l) : 0;
+        if (n > most) most = n;
     }
     return most;
 }
 
 /* What is known about a head's slots before the policy is asked; `position`: of the next token. */
-static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
-                      ag_eviction_view *v, ag_error *err) {
+static ag_status view_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
+                           ag_eviction_view *v, ag_error *err) {
     uint32_t n = ag_kv_cache_n_slots(m->cache, layer, head);
     AG_TRY(ag_kv_cache_read_positions(m->cache, layer, head, m->tmp.positions, err));
     *v = (ag_eviction_view){
@@ -182,14 +180,15 @@ static ag_status look(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32
         v->n_protected++;
     }
     /* Also those that would expire before the next compaction. */
-    uint64_t reach = (uint64_t)position + m->slack;
-    if (window) reach = 0;
+    uint64_t limit = (uint64_t)position + m->slack;
+    if (window) limit = 0;
     for (uint32_t s = v->n_protected + v->n_expired;
-         s < n && v->positions[s] + (uint64_t)m->trained <= reach; s++) {
+         s < n && v->positions[s] + (uint64_t)m->trained <= limit; s++) {
         v->n_expired++;
     }
-    bool settled = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
-    while (v->n_scored < n && (!settled || v->positions[v->n_scored] < m->gathered.position)) {
+    bool normalised = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
+    while (v->n_scored < n &&
+           (!normalised || v->positions[v->n_scored] < ag_score_sums_position(m->sums))) {
         v->n_scored++;
     }
     return AG_OK;
@@ -199,17 +198,16 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
                             uint32_t n_keep, ag_error *err) {
     uint32_t most = n_keep - v->n_protected;
     v->n_recent = m->recent < most ? m->recent : most;
-    AG_TRY(
-        ag_importance_of(&m->tmp, &m->gathered, m->params.policy, m->cache, layer, head, v, err));
-    m->params.policy->plan(&m->params, v, n_keep, m->tmp.keep);
+    AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
+    m->params.policy->select(m->params.policy->user, &m->params, v, n_keep, m->tmp.keep);
     return AG_OK;
 }
 
-static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t budget,
-                          uint32_t position, ag_error *err) {
+static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t head,
+                                 uint32_t budget, uint32_t position, ag_error *err) {
     ag_eviction_view v;
     if (window_of(m, layer) && ag_kv_cache_n_slots(m->cache, layer, head) <= budget) return AG_OK;
-    AG_TRY(look(m, layer, head, position, &v, err));
+    AG_TRY(view_head(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
     if (n_keep < alive) {
@@ -219,7 +217,7 @@ static ag_status cut_head(ag_cache_manager *m, uint32_t layer, uint32_t head, ui
             m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
         }
     }
-    AG_TRY(ag_gathered_compact(&m->gathered, m->cache, layer, head, m->tmp.keep, n_keep, err));
+    AG_TRY(ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep, err));
     return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
 }
 
@@ -228,8 +226,8 @@ static size_t bytes_alone(const ag_kv_cache *c) {
     return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
 }
 
-static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
-                     ag_eviction_reason reason, ag_error *err) {
+static ag_status evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                       ag_eviction_reason reason, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(m->cache);
     ag_eviction e = {
         .reason = reason,
@@ -243,12 +241,12 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         if (!is_budgeted(m, l, budget)) continue;
         /* What a set for the whole layer is chosen by is read before a head has moved. */
-        AG_TRY(ag_importance_of_layer(&m->tmp, &m->gathered, m->params.policy, m->cache, l, budget,
-                                      err));
+        AG_TRY(
+            ag_importance_of_layer(&m->tmp, m->sums, m->params.policy, m->cache, l, budget, err));
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
-            AG_TRY(cut_head(m, l, h, budget, position, err));
+            AG_TRY(evict_from_head(m, l, h, budget, position, err));
         }
-        AG_TRY(ag_gathered_store(&m->gathered, m->cache, l, err));
+        AG_TRY(ag_score_sums_store(m->sums, l, false, err));
     }
     e.n_kept = ag_kv_cache_length(m->cache);
     size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
@@ -267,12 +265,12 @@ static ag_status cut(ag_cache_manager *m, uint32_t budget, uint32_t position,
 static ag_status compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
                               uint32_t n_keep, ag_error *err) {
     ag_cache_manager *m = user;
-    return ag_gathered_compact(&m->gathered, m->cache, layer, head, keep, n_keep, err);
+    return ag_score_sums_compact(m->sums, layer, head, keep, n_keep, err);
 }
 
 static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
     ag_cache_manager *m = user;
-    return ag_gathered_store(&m->gathered, m->cache, layer, err);
+    return ag_score_sums_store(m->sums, layer, false, err);
 }
 
 static ag_status expire(ag_cache_manager *m, uint32_t position, ag_error *err) {
@@ -303,7 +301,7 @@ static uint32_t fewest(const ag_cache_manager *m) {
     return n ? n : 1;
 }
 
-/* Looks at the system from time to time; true if the cache shall shrink to m->live now. */
+/* Reads the system's memory from time to time; true if the cache shall shrink to m->live now. */
 static bool pressed(ag_cache_manager *m) {
     const ag_memory_watch *w = &m->params.memory;
     uint64_t now = clock_ms(m);
@@ -315,8 +313,8 @@ static bool pressed(ag_cache_manager *m) {
     else ag_sys_monitor_read(m->monitor, now, &s);
     if (m->hint > s.hint) s.hint = m->hint;
     bool least = fullest(m) <= fewest(m) + m->slack;
-    size_t held = ag_kv_cache_memory_usage_bytes(m->cache);
-    ag_pressure_decision d = ag_pressure_decide(w, &s, now, held, least ? held : 0, &m->pressure);
+    const size_t bytes = ag_kv_cache_memory_usage_bytes(m->cache);
+    ag_pressure_decision d = ag_pressure_decide(w, &s, now, bytes, least ? bytes : 0, &m->pressure);
     m->refuse = d.refuse;
     if (m->pressure.level == AG_PRESSURE_NORMAL) m->live = m->budget;
     if (!d.evict) return false;
@@ -333,7 +331,7 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
         m->relief_due = true;
         return AG_OK;
     }
-    return cut(m, m->live, position, AG_EVICTION_MEMORY, err);
+    return evict(m, m->live, position, AG_EVICTION_MEMORY, err);
 }
 
 /* ---- around a pass ---- */
@@ -370,12 +368,12 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
     if (!m || m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
-    size_t held = fullest(m), budget = m->live;
+    const size_t n_slots = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
     size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
-    size_t free = budget > held ? budget - held : 0;
+    const size_t free = budget > n_slots ? budget - n_slots : 0;
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
-    if (held > budget) n = budget + block > held ? budget + block - held : 1;
+    if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
     if (n >= n_left) return n_left;
     /* Queries whose weights decide come in one piece. */
     size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;
@@ -391,7 +389,7 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
         if (m->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - m->oldest < m->trained) return AG_OK;
-    return cut(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
+    return evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
 }
 
 /* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
@@ -430,7 +428,7 @@ static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_e
     const bool newest = m->params.policy->importance == AG_IMPORTANCE_NEWEST;
     const bool fits = n <= ag_kv_cache_free_slots(m->cache);
     if (fits && (newest || fullest(m) <= m->live + m->slack)) return AG_OK;
-    return cut(m, m->live, position, AG_EVICTION_BUDGET, err);
+    return evict(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
@@ -447,10 +445,10 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     size_t limit = m->stage == DECODE ? m->live + m->slack : m->live;
     m->due = fullest(m) + n > limit && !(m->stage == PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
-    if (!m->gathered.sums) return AG_OK;
+    if (!m->sums) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
-    ag_gathered_begin(&m->gathered, m->cache, n, row0 < n && starts_sum(m, n, n_left));
-    if (row0 < n) *scores = ag_gathered_scores(&m->gathered, row0);
+    ag_score_sums_begin(m->sums, n, row0 < n && starts_sum(m, n, n_left));
+    if (row0 < n) *scores = ag_score_sums_want(m->sums, row0);
     return AG_OK;
 }
 
@@ -460,14 +458,13 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
     bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
         size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;
-        AG_TRY(ag_gathered_settle(&m->gathered, &m->params, m->cache, position,
-                                  (uint32_t)smaller(n, m->params.snapkv_window), m->tmp.values,
-                                  err));
+        AG_TRY(ag_importance_normalise(&m->tmp, m->sums, &m->params, m->cache, position,
+                                       (uint32_t)smaller(n, m->params.snapkv_window), err));
     }
     if (m->due) {
         ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
         m->relief_due = false;
-        AG_TRY(cut(m, m->live, position, reason, err));
+        AG_TRY(evict(m, m->live, position, reason, err));
     }
     return expire(m, position, err);
 }

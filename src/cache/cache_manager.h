@@ -7,22 +7,11 @@
 #ifndef AG_CACHE_CACHE_MANAGER_H
 #define AG_CACHE_CACHE_MANAGER_H
 
-#include "cache/kv_cache.h"
+#include "cache/eviction/score_sums.h"
 
 #include <antigravity/eviction.h>
 
 typedef struct ag_cache_manager ag_cache_manager;
-
-/* Where the attention weights of some queries are added up, for a policy that wants them: those of
- * the rows from row0 on, for slot s of KV head h of a layer at
- * sums[ag_kv_cache_first_head_slot() + h * ag_kv_cache_max_slots() + s]. */
-typedef struct ag_attention_scores {
-    float *sums; /* borrowed; NULL: nobody wants them */
-    size_t row0; /* of the sequence's rows */
-    /* Where the backend adds up in its own memory, and `sums` is left alone; else NULL. */
-    ag_buffer *held;        /* borrowed; per layer [max_slots][n_kv_heads] */
-    const uint32_t *scored; /* borrowed; per layer [n_kv_heads] first slots that have sums */
-} ag_attention_scores;
 
 /* What parameters that name no policy mean. */
 void ag_eviction_complete(ag_eviction_params *p);
@@ -67,18 +56,18 @@ ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t 
 
 /* What the application knows of the system's memory; stands until it says something else. */
 void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
-/* As it was when last looked at. */
+/* As it was when memory was last read. */
 ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
 /* What `from` knows, its cache's fork's manager knows too; tallies begin anew. */
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err);
 /* Bytes that a manager will take for a cache of these parameters. */
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
-/* The sums of attention, borrowed; NULL without a manager. */
-struct ag_gathered *ag_cache_manager_gathered(ag_cache_manager *m);
-/* The cache holds another sequence now, whose sums these are: exchanged for those of the old one.
- */
-void ag_cache_manager_restore(ag_cache_manager *m, struct ag_gathered *sums);
+/* The sums of attention, borrowed; NULL without a manager, or if the policy wants none. */
+ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m);
+/* The cache holds another sequence now, whose sums these are: *sums is exchanged for those of the
+ * old one. */
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums);
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */

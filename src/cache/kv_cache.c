@@ -116,9 +116,9 @@ static uint32_t first_written(const ag_kv_cache *c, uint32_t layer) {
 
 /* n more tokens fit a layer. */
 static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
-    const uint32_t held = ag_kv_layer_length(c, layer), most = c->at[layer].max_slots;
-    if (n <= most - held) return AG_OK;
-    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", held, most,
+    const uint32_t used = ag_kv_layer_length(c, layer), most = c->at[layer].max_slots;
+    if (n <= most - used) return AG_OK;
+    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", used, most,
                    n);
 }
 
@@ -162,15 +162,15 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
     return AG_OK;
 }
 
-/* n more slots are written in every head of a layer, whose longest had `held`. */
-static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t held, uint32_t n,
+/* n more slots are written in every head of a layer, whose longest had `used`. */
+static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t used, uint32_t n,
                         const uint32_t *positions) {
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         ag_kv_note_positions(c, layer, h, ag_kv_slots_of(c, layer)[h], positions, n);
         ag_kv_slots_of(c, layer)[h] += n;
         ag_kv_last_of(c, layer)[h] = positions[n - 1];
     }
-    ag_kv_settle_blocks(c, layer, held / AG_KV_BLOCK, (held + n) / AG_KV_BLOCK);
+    ag_kv_promote_blocks(c, layer, used / AG_KV_BLOCK, (used + n) / AG_KV_BLOCK);
 }
 
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
@@ -181,9 +181,9 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     size_t n = k->shape.dim[0];
     AG_TRY(check_space(c, layer, n, err));
     if (!n) return AG_OK;
-    const uint32_t held = ag_kv_layer_length(c, layer);
+    const uint32_t used = ag_kv_layer_length(c, layer);
     AG_TRY(check_positions(c, layer, positions, n, err));
-    uint32_t end = blocks_for(held + (uint32_t)n);
+    uint32_t end = blocks_for(used + (uint32_t)n);
     ag_status st = ag_kv_own_blocks(c, layer, first_written(c, layer), end, err);
     if (st == AG_OK) {
         ag_kv_view view;
@@ -194,7 +194,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         ag_kv_give_back_tail(c, layer);
         return st;
     }
-    count_slots(c, layer, held, (uint32_t)n, positions);
+    count_slots(c, layer, used, (uint32_t)n, positions);
     return AG_OK;
 }
 
@@ -220,7 +220,7 @@ void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
 void ag_kv_cache_clear(ag_kv_cache *c) {
     memset(c->n_slots, 0, c->extent.heads * sizeof *c->n_slots);
     memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
-    c->unrotated.turned_by = 0;
+    c->unrotated.moved_by = 0;
     ag_kv_unrotated_forget(c, 0);
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
 }

@@ -24,6 +24,8 @@ ag_kv_extent ag_kv_extent_of(const ag_kv_params *p);
  * most those it keeps. SIZE_MAX if they cannot be counted. */
 size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks);
 
+/* Slots of a layer's longest head. */
+uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
 /* Slots that a layer has at most, in each head. */
 uint32_t ag_kv_cache_max_slots(const ag_kv_cache *c, uint32_t layer);
 /* Heads of the layers before, and slots in all their heads. */
@@ -34,7 +36,7 @@ size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer);
 size_t ag_kv_cache_plan_largest(const ag_kv_params *params);
 
 /* Makes sure that n more tokens fit every layer, so that a forward pass cannot fail half way.
- * AG_LIMIT names slots held, wanted and allowed. */
+ * AG_LIMIT names slots used, wanted and allowed. */
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */

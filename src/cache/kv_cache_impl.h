@@ -30,16 +30,16 @@ typedef struct ag_kv_layout {
 /* Memory for blocks; kv_segments.c. */
 typedef struct ag_kv_segment ag_kv_segment;
 
-/* The protected prefix as it was before its rotation. */
+/* Unrotated sink keys: those of the protected prefix as they were before their rotation. */
 typedef struct ag_kv_unrotated {
-    float *keys;        /* owned; per layer [n_protected][n_kv_heads * head_dim] */
-    ag_buffer *held;    /* owned; the same where the backend turns them, and then no `keys` */
-    uint32_t *slots;    /* owned; with `held`: what ag_kv_turn says */
-    bool *known;        /* owned; [n_layers][n_protected] */
-    float *key;         /* owned; of the largest head, on its way into the cache */
-    void *row;          /* owned; the same as the cache keeps it */
-    float *cos_sin;     /* owned; [n_protected][n_rotated] pairs of one table and pass */
-    uint32_t turned_by; /* positions that the prefix has been moved on by */
+    float *keys;       /* owned; per layer [n_protected][n_kv_heads * head_dim] */
+    ag_buffer *device; /* owned; the same where the backend rerotates, and then no `keys` */
+    uint32_t *slots;   /* owned; with `device`: what ag_kv_turn says */
+    bool *known;       /* owned; [n_layers][n_protected] */
+    float *key;        /* owned; of the largest head, on its way into the cache */
+    void *row;         /* owned; the same as the cache keeps it */
+    float *cos_sin;    /* owned; [n_protected][n_rotated] pairs of one table and pass */
+    uint32_t moved_by; /* positions that the prefix has been moved on by */
 } ag_kv_unrotated;
 
 struct ag_kv_cache {
@@ -73,7 +73,6 @@ bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
                      ag_kv_slot *out);
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
-uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer);
 
 /* kv_layout.c. Checks the parameters; completes c->params, c->at and c->extent. */
 ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,
@@ -103,8 +102,8 @@ ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint3
                            ag_error *err);
 /* Only the first `keep` blocks of a layer still hold slots. */
 void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep);
-/* Blocks [before, now) of a layer have become full. */
-void ag_kv_settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now);
+/* Blocks [before, now) of a layer have become full: a hint that their memory stays and is hot. */
+void ag_kv_promote_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now);
 /* `to`, an empty cache of the same parameters, holds the blocks of `from` as well. */
 ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 /* Blocks past the layer's longest head hold nothing any more: their pages go back. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at a cache's slots and moving them: in place where the host sees the memory, else the
+/* Reading a cache's slots and moving them: in place where the host sees the memory, else the
  * backend moves and rows are copied to be read. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
@@ -84,9 +84,9 @@ static void move_part(const head_part *p, const uint32_t *keep, uint32_t n_keep)
     while (i < n_keep && keep[i] == i) i++;
     for (uint32_t run; i < n_keep; i += run) {
         const uint32_t to = i % AG_KV_BLOCK, from = keep[i] % AG_KV_BLOCK;
-        const uint32_t room = AG_KV_BLOCK - (to > from ? to : from);
+        const uint32_t most = AG_KV_BLOCK - (to > from ? to : from);
         run = 1;
-        while (i + run < n_keep && run < room && keep[i + run] == keep[i] + run) run++;
+        while (i + run < n_keep && run < most && keep[i + run] == keep[i] + run) run++;
         if (i + AHEAD < n_keep) fetch_row(p, keep[i + AHEAD]);
         memmove(row_at(p, i), row_at(p, keep[i]), run * p->row);
     }

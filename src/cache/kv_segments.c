@@ -162,7 +162,7 @@ void ag_kv_segments_release(ag_kv_cache *c) {
     }
 }
 
-void ag_kv_settle_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
+void ag_kv_promote_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
     if (now == before) return;
     const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0);
     uint32_t first = now - 1; /* of those that lie one after the other up to the last */

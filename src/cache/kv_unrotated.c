@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The protected prefix past the trained length: its keys are rotated anew, from copies that were
- * never rotated, so that the newest query stays within the distances the model has seen. Nothing
- * else is rotated twice: a quantised key would lose its value. */
+/* Unrotated sink keys (attention sinks: the protected prefix) past the trained length: its keys are
+ * rotated anew, from copies that were never rotated, so that the newest query stays within the
+ * distances the model has seen. Nothing else is rotated twice: a quantised key would lose its
+ * value. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -23,15 +24,15 @@ static size_t floats_before(const ag_kv_cache *c, uint32_t layer) {
     return c->params.n_protected * c->at[layer].first.key_value;
 }
 
-/* The copies lie beside the cache, or on the host with what turning them there needs. */
-static ag_status make_room(ag_kv_cache *c, size_t floats, ag_error *err) {
+/* The copies lie beside the cache, or on the host with what rotating them there needs. */
+static ag_status make_copies(ag_kv_cache *c, size_t floats, ag_error *err) {
     const ag_kv_params *p = &c->params;
     ag_kv_unrotated *u = &c->unrotated;
     if (ag_has_kv_turn(c->backend)) {
         u->slots = ag_calloc(c->extent.heads, p->n_protected * sizeof *u->slots);
         if (!u->slots) return AG_FAIL(err, NOMEM, "slots of %u protected tokens", p->n_protected);
         return ag_memory_alloc(ag_backend_memory(c->backend), floats * sizeof *u->keys,
-                               AG_USAGE_SCRATCH, &u->held, err);
+                               AG_USAGE_SCRATCH, &u->device, err);
     }
     u->keys = ag_calloc(floats, sizeof *u->keys);
     u->key = ag_calloc(c->extent.most_dim, sizeof *u->key);
@@ -51,7 +52,7 @@ ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
         return AG_FAIL(err, NOMEM, "copies of %u protected tokens in %u layers", p->n_protected,
                        p->n_layers);
     }
-    return make_room(c, p->n_protected * values, err);
+    return make_copies(c, p->n_protected * values, err);
 }
 
 size_t ag_kv_unrotated_bytes(const ag_kv_params *p) {
@@ -61,7 +62,7 @@ size_t ag_kv_unrotated_bytes(const ag_kv_params *p) {
 
 void ag_kv_unrotated_release(ag_kv_cache *c) {
     ag_free(c->unrotated.keys);
-    ag_buffer_release(&c->unrotated.held);
+    ag_buffer_release(&c->unrotated.device);
     ag_free(c->unrotated.slots);
     ag_free(c->unrotated.known);
     ag_free(c->unrotated.key);
@@ -73,17 +74,17 @@ void ag_kv_unrotated_release(ag_kv_cache *c) {
 static ag_status part_of(ag_tensor *out, const ag_kv_cache *c, uint32_t layer, size_t first,
                          size_t n, ag_error *err) {
     const size_t at = (floats_before(c, layer) + first) * sizeof(float);
-    return ag_tensor_make(out, AG_U8, ag_shape_1d(n), c->unrotated.held, at, err);
+    return ag_tensor_make(out, AG_U8, ag_shape_1d(n), c->unrotated.device, at, err);
 }
 
 ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_error *err) {
     const ag_kv_params *p = &from->params;
     const size_t n = (size_t)p->n_layers * p->n_protected;
     const size_t bytes = floats_before(from, p->n_layers) * sizeof(float);
-    to->unrotated.turned_by = from->unrotated.turned_by;
+    to->unrotated.moved_by = from->unrotated.moved_by;
     if (!n) return AG_OK;
     memcpy(to->unrotated.known, from->unrotated.known, n * sizeof *to->unrotated.known);
-    if (!from->unrotated.held) {
+    if (!from->unrotated.device) {
         memcpy(to->unrotated.keys, from->unrotated.keys, bytes);
         return AG_OK;
     }
@@ -96,7 +97,7 @@ ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_erro
 ag_status ag_kv_unrotated_read(const ag_kv_cache *c, uint32_t layer, float *keys, ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
     const size_t at = floats_before(c, layer), bytes = layer_floats(c, layer) * sizeof *keys;
-    if (u->held) return ag_buffer_download(keys, u->held, at * sizeof *keys, bytes, err);
+    if (u->device) return ag_buffer_download(keys, u->device, at * sizeof *keys, bytes, err);
     memcpy(keys, u->keys + at, bytes);
     return AG_OK;
 }
@@ -104,7 +105,7 @@ ag_status ag_kv_unrotated_read(const ag_kv_cache *c, uint32_t layer, float *keys
 ag_status ag_kv_unrotated_write(ag_kv_cache *c, uint32_t layer, const float *keys, ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
     const size_t at = floats_before(c, layer), bytes = layer_floats(c, layer) * sizeof *keys;
-    if (u->held) return ag_buffer_upload(u->held, at * sizeof *keys, keys, bytes, err);
+    if (u->device) return ag_buffer_upload(u->device, at * sizeof *keys, keys, bytes, err);
     memcpy(u->keys + at, keys, bytes);
     return AG_OK;
 }
@@ -131,7 +132,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
         while (i + run < n && positions[i + run] == positions[i] + run) run++;
         const size_t first = positions[i] * row, bytes = run * row * sizeof(float);
         const size_t from = k->offset + i * row * sizeof(float);
-        if (u->held) {
+        if (u->device) {
             ag_tensor dst, src;
             AG_TRY(part_of(&dst, c, layer, first, bytes, err));
             AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(bytes), k->buffer, from, err));
@@ -227,7 +228,7 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         .n_positions = p->n_protected,
         .k_type = p->k_type,
         .hadamard = p->hadamard,
-        .keys = u->held,
+        .keys = u->device,
         .keys_at = floats_before(c, first) * sizeof(float),
         .cos_sin = u->cos_sin,
         .slots = u->slots + c->at[first].first.head * p->n_protected,
@@ -276,13 +277,14 @@ ag_status ag_kv_cache_rerotate(ag_kv_cache *c, const ag_rope_table *rope, uint32
                                uint32_t trained, ag_error *err) {
     ag_kv_unrotated *u = &c->unrotated;
     uint32_t by = newest >= trained ? newest - (trained - 1) : 0;
-    if (!c->params.n_protected || by == u->turned_by) return AG_OK;
+    if (!c->params.n_protected || by == u->moved_by) return AG_OK;
     for (uint32_t l = 0, end; l < c->params.n_layers; l = end) {
         end = end_of_run(c, rope, l);
         if (!rope[l].inv_freq) continue;
         find_angles(c, &rope[l], by);
-        AG_TRY((u->held ? rerotate_in_place : rerotate_on_host)(c, l, end, rope[l].n_rotated, err));
+        AG_TRY(
+            (u->device ? rerotate_in_place : rerotate_on_host)(c, l, end, rope[l].n_rotated, err));
     }
-    u->turned_by = by;
+    u->moved_by = by;
     return AG_OK;
 }

@@ -36,8 +36,8 @@ static ag_pressure level_of(const ag_memory_watch *watch, const ag_memory_signal
 static void move_level(const ag_memory_watch *watch, const ag_memory_signals *s, uint64_t now_ms,
                        ag_pressure_state *state) {
     const double margin = 1.15;
-    ag_pressure now = level_of(watch, s, 1), held = level_of(watch, s, margin);
-    if (now >= state->level || held >= state->level) {
+    ag_pressure now = level_of(watch, s, 1), lasting = level_of(watch, s, margin);
+    if (now >= state->level || lasting >= state->level) {
         state->level = higher(now, state->level);
         state->calm = false;
         return;
@@ -47,22 +47,22 @@ static void move_level(const ag_memory_watch *watch, const ag_memory_signals *s,
         state->calm_since_ms = now_ms;
     }
     if (now_ms - state->calm_since_ms < AG_PRESSURE_QUIET_MS) return;
-    state->level = held;
+    state->level = lasting;
     state->calm = false;
 }
 
 ag_pressure_decision ag_pressure_decide(const ag_memory_watch *watch, const ag_memory_signals *s,
-                                        uint64_t now_ms, size_t held, size_t floor,
+                                        uint64_t now_ms, size_t bytes, size_t floor,
                                         ag_pressure_state *state) {
     ag_pressure_decision d = {.evict = false};
     move_level(watch, s, now_ms, state);
     if (state->level == AG_PRESSURE_NORMAL) return d;
-    d.refuse = state->level == AG_PRESSURE_CRITICAL && held <= floor;
+    d.refuse = state->level == AG_PRESSURE_CRITICAL && bytes <= floor;
     bool waiting = state->evicted && now_ms - state->evicted_ms < AG_PRESSURE_PERIOD_MS;
-    if (waiting || held <= floor) return d;
+    if (waiting || bytes <= floor) return d;
     static const double parts[] = {0, 1, 2.0 / 3, 1.0 / 3};
     d.evict = true;
-    d.target_bytes = (size_t)((double)held * (double)watch->target_ratio * parts[state->level]);
+    d.target_bytes = (size_t)((double)bytes * (double)watch->target_ratio * parts[state->level]);
     state->evicted = true;
     state->evicted_ms = now_ms;
     return d;

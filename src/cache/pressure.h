@@ -22,11 +22,11 @@ typedef struct ag_pressure_decision {
     bool refuse;         /* critical, and nothing is left to give: no new work */
 } ag_pressure_decision;
 
-/* *state is zeroed at first and goes from call to call. held: bytes of the cache now; floor: what
+/* *state is zeroed at first and goes from call to call. bytes: of the cache now; floor: what
  * it cannot go below. A level is entered at once and left when the signals are 15 % better than
  * what entered it for AG_PRESSURE_QUIET_MS. */
 ag_pressure_decision ag_pressure_decide(const ag_memory_watch *watch, const ag_memory_signals *s,
-                                        uint64_t now_ms, size_t held, size_t floor,
+                                        uint64_t now_ms, size_t bytes, size_t floor,
                                         ag_pressure_state *state);
 
 #endif

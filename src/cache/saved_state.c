@@ -71,12 +71,11 @@ uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots)
     return n;
 }
 
-uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
-                                 const uint32_t *n_slots) {
+uint64_t ag_score_sums_saved_bytes(const ag_score_sums *sums, const ag_kv_params *p,
+                                   const uint32_t *n_slots) {
     uint64_t n = 0;
     const size_t heads = ag_kv_extent_of(p).heads;
-    for (size_t i = 0; g && g->sums && i < heads; i++)
-        n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
+    for (size_t i = 0; sums && i < heads; i++) n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
     return n;
 }
 
@@ -104,7 +103,7 @@ static uint32_t get_u32(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* From which position on layers with a window still hold what they held. */
+/* From which position on layers with a window have lost nothing. */
 static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         uint8_t expired[4];
@@ -118,9 +117,9 @@ static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, a
 static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn put, void *user,
                                 ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
-    uint8_t turned_by[4];
-    put_u32(turned_by, u->turned_by);
-    AG_TRY(put(user, turned_by, sizeof turned_by, err));
+    uint8_t moved_by[4];
+    put_u32(moved_by, u->moved_by);
+    AG_TRY(put(user, moved_by, sizeof moved_by, err));
     for (size_t i = 0; i < (size_t)c->params.n_layers * c->params.n_protected; i++) {
         uint8_t known = u->known[i];
         AG_TRY(put(user, &known, 1, err));
@@ -144,14 +143,14 @@ ag_status ag_kv_cache_save(ag_kv_cache *c, ag_put_fn put, void *user, ag_error *
     return st;
 }
 
-ag_status ag_gathered_save(ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put, void *user,
-                           ag_error *err) {
+ag_status ag_score_sums_save(ag_score_sums *sums, const ag_kv_cache *cache, ag_put_fn put,
+                             void *user, ag_error *err) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
-    for (uint32_t l = 0; g && g->sums && l < p->n_layers; l++) {
-        AG_TRY(ag_gathered_fetch(g, cache, l, err));
+    for (uint32_t l = 0; sums && l < p->n_layers; l++) {
+        AG_TRY(ag_score_sums_fetch(sums, l, err));
         for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++) {
-            const float *sums = ag_gathered_of(g, cache, l, h);
-            AG_TRY(put(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
+            const float *of = ag_score_sums_of(sums, l, h);
+            AG_TRY(put(user, of, ag_kv_cache_n_slots(cache, l, h) * sizeof *of, err));
         }
     }
     return AG_OK;
@@ -215,16 +214,16 @@ static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n
             if (n) AG_TRY(load_rows(in, layer, b, h, n, err));
         }
     }
-    ag_kv_settle_blocks(c, layer, 0, most / AG_KV_BLOCK);
+    ag_kv_promote_blocks(c, layer, 0, most / AG_KV_BLOCK);
     return AG_OK;
 }
 
 static ag_status load_unrotated(const loading *in, ag_error *err) {
     const ag_kv_params *p = &in->cache->params;
     ag_kv_unrotated *u = &in->cache->unrotated;
-    uint8_t turned_by[4];
-    AG_TRY(in->get(in->user, turned_by, sizeof turned_by, err));
-    u->turned_by = get_u32(turned_by);
+    uint8_t moved_by[4];
+    AG_TRY(in->get(in->user, moved_by, sizeof moved_by, err));
+    u->moved_by = get_u32(moved_by);
     for (size_t i = 0; i < (size_t)p->n_layers * p->n_protected; i++) {
         uint8_t known;
         AG_TRY(in->get(in->user, &known, 1, err));
@@ -273,16 +272,16 @@ void ag_kv_cache_swap(ag_kv_cache *a, ag_kv_cache *b) {
     *b = other;
 }
 
-ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn get, void *user,
-                           ag_error *err) {
+ag_status ag_score_sums_load(ag_score_sums *sums, const ag_kv_cache *cache, ag_get_fn get,
+                             void *user, ag_error *err) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
-    for (uint32_t l = 0; g->sums && l < p->n_layers; l++) {
-        ag_gathered_replace(g, l);
+    for (uint32_t l = 0; sums && l < p->n_layers; l++) {
+        ag_score_sums_replace(sums, l);
         for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++) {
-            float *sums = ag_gathered_of(g, cache, l, h);
-            AG_TRY(get(user, sums, ag_kv_cache_n_slots(cache, l, h) * sizeof *sums, err));
+            float *of = ag_score_sums_of(sums, l, h);
+            AG_TRY(get(user, of, ag_kv_cache_n_slots(cache, l, h) * sizeof *of, err));
         }
-        AG_TRY(ag_gathered_store(g, cache, l, err));
+        AG_TRY(ag_score_sums_store(sums, l, true, err));
     }
     return AG_OK;
 }

@@ -3,8 +3,7 @@
 #ifndef AG_CACHE_SAVED_STATE_H
 #define AG_CACHE_SAVED_STATE_H
 
-#include "cache/eviction/importance.h"
-#include "cache/kv_cache.h"
+#include "cache/eviction/score_sums.h"
 
 /* n bytes to, or from, wherever `user` keeps them. */
 typedef ag_status (*ag_put_fn)(void *user, const void *bytes, size_t n, ag_error *err);
@@ -23,12 +22,12 @@ ag_status ag_kv_cache_load(ag_kv_cache *c, const uint32_t *n_slots, uint32_t pos
 /* Exchanges what two caches of equal parameters hold; views of both are invalid. */
 void ag_kv_cache_swap(ag_kv_cache *a, ag_kv_cache *b);
 
-/* The sums of a policy that wants attention; nothing for others. */
-uint64_t ag_gathered_saved_bytes(const ag_gathered *g, const ag_kv_params *p,
-                                 const uint32_t *n_slots);
-ag_status ag_gathered_save(ag_gathered *g, const ag_kv_cache *cache, ag_put_fn put, void *user,
-                           ag_error *err);
-ag_status ag_gathered_load(ag_gathered *g, const ag_kv_cache *cache, ag_get_fn get, void *user,
-                           ag_error *err);
+/* The sums of a policy that wants attention; nothing for others, whose sums are NULL. */
+uint64_t ag_score_sums_saved_bytes(const ag_score_sums *sums, const ag_kv_params *p,
+                                   const uint32_t *n_slots);
+ag_status ag_score_sums_save(ag_score_sums *sums, const ag_kv_cache *cache, ag_put_fn put,
+                             void *user, ag_error *err);
+ag_status ag_score_sums_load(ag_score_sums *sums, const ag_kv_cache *cache, ag_get_fn get,
+                             void *user, ag_error *err);
 
 #endif

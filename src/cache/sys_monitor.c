@@ -18,7 +18,7 @@ struct ag_sys_monitor {
     bool version2;
     char group[MAX_PATH]; /* of this process, below the hierarchy's mount; "" is the root's */
     bool in_group;
-    /* Stalled time in us when it was last looked at, and the shares since the time before. */
+    /* Stalled time in us when it was last read, and the shares since the time before. */
     bool has_totals, has_shares;
     uint64_t totals_ms, some_us, full_us;
     double some, full;
@@ -92,7 +92,7 @@ static void find_group(ag_sys_monitor *m) {
 }
 
 /* Inside a container the path may be the host's: then the mount's root is the group. */
-static void settle_group(ag_sys_monitor *m) {
+static void complete_group(ag_sys_monitor *m) {
     find_group(m);
     uint64_t unused;
     if (!m->in_group || read_number(m, mount_of(m), m->group, usage_name(m), &unused)) return;
@@ -201,7 +201,7 @@ ag_status ag_sys_monitor_create(const char *root, ag_sys_monitor **out, ag_error
         ag_sys_monitor_destroy(m);
         return AG_FAIL(err, NOMEM, "a memory monitor of %zu bytes", sizeof *m);
     }
-    settle_group(m);
+    complete_group(m);
     *out = m;
     return AG_OK;
 }

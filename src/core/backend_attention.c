@@ -153,10 +153,8 @@ static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, fl
                                  const float *q, size_t n_heads,
                                  const ag_attention_params *params) {
     const ag_kv_view *kv = &seq->kv;
-    size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads, most = 1;
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > most) most = kv->n_slots[h];
-    }
+    size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads;
+    size_t most = (size_t)ag_kv_view_most_slots(kv) + 1; /* not 0 */
     head_work w = {.be = be, .kv = kv, .params = params, .n_queries = (uint32_t)group};
     w.weights = ag_calloc(group * most, sizeof *w.weights);
     w.sums = ag_calloc(group * d, sizeof *w.sums);

@@ -7,7 +7,7 @@
 #include "core/decode_step.h"
 #include "core/kv_turn.h"
 
-#include <antigravity/backend.h>
+#include <antigravity/operations.h>
 
 /* Items [begin, end) of some work. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);

@@ -6,7 +6,7 @@
 /* Odd, with bits spread evenly: taken from the digits of pi and e. */
 static const uint64_t FIRST = 0x243f6a8885a308d3u, SECOND = 0xb7e151628aed2a6bu;
 
-static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
+static uint64_t rotate_left(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
 static uint64_t word_at(const uint8_t *p) {
     uint64_t w = 0;
@@ -17,19 +17,19 @@ static uint64_t word_at(const uint8_t *p) {
 /* Four independent chains, so that multiplications overlap. */
 static void add_stripe(uint64_t *lane, const uint8_t *p) {
     for (int i = 0; i < AG_CHECKSUM_LANES; i++)
-        lane[i] = rotate(lane[i] ^ word_at(p + 8 * i) * FIRST, 29) * SECOND;
+        lane[i] = rotate_left(lane[i] ^ word_at(p + 8 * i) * FIRST, 29) * SECOND;
 }
 
 void ag_checksum_begin(ag_checksum *c) {
     *c = (ag_checksum){.n = 0};
-    for (int i = 0; i < AG_CHECKSUM_LANES; i++) c->lane[i] = rotate(FIRST, 7 * i + 1);
+    for (int i = 0; i < AG_CHECKSUM_LANES; i++) c->lane[i] = rotate_left(FIRST, 7 * i + 1);
 }
 
 void ag_checksum_add(ag_checksum *c, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
     c->n += n;
     if (c->n_rest) {
-        size_t room = AG_CHECKSUM_STRIPE - c->n_rest, take = n < room ? n : room;
+        size_t left = AG_CHECKSUM_STRIPE - c->n_rest, take = n < left ? n : left;
         memcpy(c->rest + c->n_rest, p, take);
         c->n_rest += take;
         p += take;

@@ -115,8 +115,8 @@ ag_status ag_error_prefix(ag_error *err, ag_status status, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    const size_t room = sizeof text - sizeof between - sizeof err->msg;
-    size_t at = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+    const size_t available = sizeof text - sizeof between - sizeof err->msg;
+    size_t at = n < 0 ? 0 : (size_t)n < available ? (size_t)n : available;
     snprintf(text + at, sizeof text - at, "%s%s", between, err->msg);
     put_message(err, text);
     return status;

@@ -4,7 +4,7 @@
 #ifndef AG_CORE_HADAMARD_H
 #define AG_CORE_HADAMARD_H
 
-#include <antigravity/backend.h>
+#include <antigravity/operations.h>
 
 /* In place, for n vectors of dim values, in pieces of 64 values or of the largest power of two that
  * divides dim. Normalised: applied twice it is the identity, but for rounding. */

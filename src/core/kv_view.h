@@ -28,6 +28,15 @@ typedef struct ag_kv_view {
     const uint32_t *n_slots; /* [n_kv_heads] */
 } ag_kv_view;
 
+/* Slots of the longest KV head. */
+static inline uint32_t ag_kv_view_most_slots(const ag_kv_view *kv) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        if (kv->n_slots[h] > most) most = kv->n_slots[h];
+    }
+    return most;
+}
+
 /* What all queries of an attention call have in common. */
 typedef struct ag_attention_params {
     float scale;   /* of q . k */

@@ -120,7 +120,7 @@ ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error 
     return AG_OK;
 }
 
-static ag_status write_all(ag_sealed_writer *w, const unsigned char *p, size_t n, ag_error *err) {
+static ag_status write_bytes(ag_sealed_writer *w, const unsigned char *p, size_t n, ag_error *err) {
     while (n) {
         ssize_t done = write(w->fd, p, n < INT_MAX ? n : INT_MAX);
         if (done < 0 && errno == EINTR) continue;
@@ -137,12 +137,12 @@ static ag_status write_all(ag_sealed_writer *w, const unsigned char *p, size_t n
 static ag_status flush(ag_sealed_writer *w, ag_error *err) {
     size_t n = w->n_buffered;
     w->n_buffered = 0;
-    return write_all(w, w->buffer, n, err);
+    return write_bytes(w, w->buffer, n, err);
 }
 
 static ag_status put_raw(ag_sealed_writer *w, const void *bytes, size_t n, ag_error *err) {
     if (n > BUFFER - w->n_buffered) AG_TRY(flush(w, err));
-    if (n > BUFFER) return write_all(w, bytes, n, err);
+    if (n > BUFFER) return write_bytes(w, bytes, n, err);
     memcpy(w->buffer + w->n_buffered, bytes, n);
     w->n_buffered += n;
     return AG_OK;

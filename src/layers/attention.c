@@ -53,17 +53,8 @@ static ag_attention_seq part_of(const ag_sequence *s, const ag_attention_layer *
         .n_rows = s->n,
         .visible_until = positions + s->row0,
         .visible_from = l->visible_from ? l->visible_from + s->row0 : NULL,
-        .score_row0 = s->scores.row0,
-        .score_stride = ag_kv_cache_max_slots(s->cache, layer),
     };
-    const size_t first = ag_kv_cache_first_head_slot(s->cache, layer);
-    if (s->scores.held) {
-        part.held_scores = s->scores.held;
-        part.held_at = first * sizeof(float);
-        part.scored = s->scores.scored + ag_kv_cache_first_head(s->cache, layer);
-    } else if (s->scores.sums) {
-        part.scores = s->scores.sums + first;
-    }
+    ag_score_sums_of_layer(&s->scores, layer, &part);
     ag_kv_cache_get_view(s->cache, layer, &part.kv);
     return part;
 }

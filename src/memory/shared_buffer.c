@@ -41,7 +41,7 @@ typedef struct shared_buffer {
 static void *shared_map(ag_buffer *buf) { return ((shared_buffer *)buf)->data; }
 
 /* All but the data. */
-static void forget(shared_buffer *s) {
+static void free_all_but_data(shared_buffer *s) {
     if (s->counter) {
         atomic_fetch_sub_explicit(&s->counter->bytes, s->counted, memory_order_relaxed);
         ag_byte_counter_release(s->counter);
@@ -52,13 +52,13 @@ static void forget(shared_buffer *s) {
 static void heap_destroy(ag_buffer *buf) {
     shared_buffer *s = (shared_buffer *)buf;
     ag_aligned_free(s->data);
-    forget(s);
+    free_all_but_data(s);
 }
 
 static void pages_destroy(ag_buffer *buf) {
     shared_buffer *s = (shared_buffer *)buf;
     munmap(s->data, ag_pages_round_up(buf->size));
-    forget(s);
+    free_all_but_data(s);
 }
 
 static size_t pages_discard(ag_buffer *buf, size_t offset, size_t n) {
@@ -149,19 +149,19 @@ static unsigned char *map_aligned(size_t bytes, size_t alignment, int flags) {
 }
 
 static unsigned char *map_weights(size_t bytes) {
-    size_t whole = ag_pages_round_up(bytes);
+    size_t rounded = ag_pages_round_up(bytes);
     bool huge = bytes >= HUGE_PAGE;
-    unsigned char *p = map_aligned(whole, huge ? HUGE_PAGE : ag_page_size(), 0);
+    unsigned char *p = map_aligned(rounded, huge ? HUGE_PAGE : ag_page_size(), 0);
 #ifdef MADV_HUGEPAGE
-    if (p && huge) advise(p, whole, MADV_HUGEPAGE);
+    if (p && huge) advise(p, rounded, MADV_HUGEPAGE);
 #endif
     return p;
 }
 
 static unsigned char *map_kv(size_t bytes) {
-    size_t whole = ag_pages_round_up(bytes);
-    unsigned char *p = map_aligned(whole, ag_page_size(), MAP_NORESERVE);
-    if (p) advise_small(p, whole);
+    size_t rounded = ag_pages_round_up(bytes);
+    unsigned char *p = map_aligned(rounded, ag_page_size(), MAP_NORESERVE);
+    if (p) advise_small(p, rounded);
     return p;
 }
 

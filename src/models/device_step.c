@@ -10,7 +10,7 @@ static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NU
 /* Nothing on the way is brought to the host: attention weights, copies of the protected prefix. */
 static bool is_step(ag_sequence *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
-    const bool weights_read = item->scores.sums && !item->scores.held;
+    const bool weights_read = ag_score_sums_on_host(item->scores.sums);
     return item->n == 1 && !weights_read && item->position >= kv->n_protected;
 }
 
@@ -106,7 +106,7 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
         m->decode.layers[l].visible_from = ag_model_visible_from(m, m->spec.kind_of[l]);
         ag_kv_cache_get_view(item->cache, l, &m->decode.views[l]);
     }
-    const ag_decode_step step = {
+    ag_decode_step step = {
         .layers = m->decode.layers,
         .n_layers = m->weights.n_layers,
         .norm = &m->weights.norm,
@@ -119,13 +119,11 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
         .positions = m->workspace.positions,
         .rows = &m->workspace.residual,
         .kv = m->decode.views,
-        .held_scores = item->scores.held,
-        .scored = item->scores.scored,
-        .score_row0 = item->scores.row0,
         .logits = logits,
         .host_logits = host_logits,
         .top = top,
     };
+    ag_score_sums_of_step(&item->scores, &step);
     AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
     if (*done) {
         ag_kv_cache_appended(item->cache, item->position);

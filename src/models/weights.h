@@ -7,6 +7,8 @@
 #include "layers/layer.h"
 #include "models/tensors.h"
 
+#include <antigravity/operations.h>
+
 /* Owns every buffer that its tensors borrow. */
 typedef struct ag_model_weights {
     ag_layer *layers;

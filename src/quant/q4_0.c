@@ -9,15 +9,15 @@
 
 /* The level 0..15 of v = x / d: halves go up. What the cut of a fraction does wrong below 0 is
  * made good by the bound. */
-static inline int level_of(float v) {
+static inline int q4_0_level(float v) {
     int q = (int)(v + 8.5f);
     q = q < 0 ? 0 : q;
     return q > 15 ? 15 : q;
 }
 
-static void pack(ag_block_q4_0 *out, const float *x, float inverse) {
+static void pack_block(ag_block_q4_0 *out, const float *x, float inverse) {
     uint8_t q[AG_QK];
-    for (int i = 0; i < AG_QK; i++) q[i] = (uint8_t)level_of(x[i] * inverse);
+    for (int i = 0; i < AG_QK; i++) q[i] = (uint8_t)q4_0_level(x[i] * inverse);
     ag_pack_nibbles(out->qs, q);
 }
 
@@ -41,7 +41,7 @@ static bool round_reference(ag_block_q4_0 *out, const float *x, float extreme) {
 static bool round_kv(ag_block_q4_0 *out, const float *x, float extreme) {
     float d = extreme / -8;
     out->d = ag_f32_to_f16(d);
-    pack(out, x, (out->d & 0x7fff) ? 1 / d : 0);
+    pack_block(out, x, (out->d & 0x7fff) ? 1 / d : 0);
     return ag_f16_is_finite(out->d);
 }
 

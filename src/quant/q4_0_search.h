@@ -37,8 +37,8 @@ typedef struct q4_0_batch {
 
 /* The nearest level -8..7 of v, halves to even: the sum has no places after the point. */
 INLINE vec q4_0_levels(vec v) {
-    const vec whole = v_set(0x1.8p23f);
-    return v_sub(v_add(v_min(v_max(v, v_set(-8)), v_set(7)), whole), whole);
+    const vec to_integer = v_set(0x1.8p23f);
+    return v_sub(v_add(v_min(v_max(v, v_set(-8)), v_set(7)), to_integer), to_integer);
 }
 
 INLINE int32_t q4_0_bits(float f) {

@@ -10,7 +10,7 @@ typedef struct candidate {
     uint8_t q[AG_QK];
 } candidate;
 
-static inline int level_of(float v) {
+static inline int q4_1_level(float v) {
     int q = (int)(v + 0.5f);
     q = q < 0 ? 0 : q;
     return q > 15 ? 15 : q;
@@ -23,7 +23,7 @@ static void consider(candidate *best, const float *x, float d, float m) {
     float scale = ag_f16_to_f32(c.d), base = ag_f16_to_f32(c.m);
     float inverse = scale != 0 ? 1 / scale : 0, errors[AG_QK];
     for (int i = 0; i < AG_QK; i++) {
-        int q = level_of((x[i] - base) * inverse);
+        int q = q4_1_level((x[i] - base) * inverse);
         float e = x[i] - ((float)q * scale + base);
         errors[i] = e * e;
         c.q[i] = (uint8_t)q;
@@ -38,7 +38,7 @@ static bool fit(const float *x, float inverse, float base, float *d, float *m) {
     float q1[AG_QK], qq[AG_QK], x1[AG_QK], xq[AG_QK];
     for (int i = 0; i < AG_QK; i++) {
         x1[i] = x[i] - base;
-        q1[i] = (float)level_of(x1[i] * inverse);
+        q1[i] = (float)q4_1_level(x1[i] * inverse);
         qq[i] = q1[i] * q1[i];
         xq[i] = x1[i] * q1[i];
     }

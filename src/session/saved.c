@@ -41,7 +41,7 @@ static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *sta
                      AG_SEAL_BYTES;
     if (state->flags & WITH_LOGITS) known += (uint64_t)s->model->info.n_vocab * sizeof(float);
     uint64_t cache = ag_kv_cache_saved_bytes(kv, n_slots);
-    uint64_t sums = ag_gathered_saved_bytes(ag_cache_manager_gathered(s->manager), kv, n_slots);
+    uint64_t sums = ag_score_sums_saved_bytes(ag_cache_manager_sums(s->manager), kv, n_slots);
     if (cache > UINT64_MAX / 4 || sums > UINT64_MAX / 4) return UINT64_MAX;
     return known + cache + sums;
 }
@@ -84,18 +84,17 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
         AG_TRY(ag_sealed_put(w, s->logits.host, n, err));
     }
     AG_TRY(ag_kv_cache_save(s->cache, ag_sealed_put, w, err));
-    return ag_gathered_save(ag_cache_manager_gathered(s->manager), s->cache, ag_sealed_put, w, err);
+    return ag_score_sums_save(ag_cache_manager_sums(s->manager), s->cache, ag_sealed_put, w, err);
 }
 
 static saved_state state_of(ag_session *s, size_t n_ids) {
-    const ag_gathered *sums = ag_cache_manager_gathered(s->manager);
-    bool has_sums = sums && sums->sums;
+    const ag_score_sums *sums = ag_cache_manager_sums(s->manager);
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
         .flags =
-            (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) | (has_sums ? WITH_SUMS : 0u),
-        .scored = has_sums ? sums->position : 0,
+            (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) | (sums ? WITH_SUMS : 0u),
+        .scored = ag_score_sums_position(sums),
     };
 }
 
@@ -139,11 +138,11 @@ typedef struct restoration {
     ag_session *session; /* borrowed; not changed before the end */
     ag_sealed_reader file;
     saved_state state;
-    uint32_t *n_slots;  /* owned, as are all below */
-    int32_t *ids;       /* NULL: none */
-    float *logits;      /* NULL: none */
-    ag_kv_cache *cache; /* receives the slots */
-    ag_gathered sums;
+    uint32_t *n_slots;   /* owned, as are all below */
+    int32_t *ids;        /* NULL: none */
+    float *logits;       /* NULL: none */
+    ag_kv_cache *cache;  /* receives the slots */
+    ag_score_sums *sums; /* NULL: none */
 } restoration;
 
 static ag_status check_head(restoration *r, const unsigned char *head, ag_error *err) {
@@ -195,8 +194,7 @@ static ag_status check_state(const restoration *r, ag_error *err) {
     const ag_session *s = r->session;
     const saved_state *have = &r->state;
     uint32_t most = s->manager ? INT32_MAX : s->model->info.max_positions;
-    const ag_gathered *sums = ag_cache_manager_gathered(s->manager);
-    uint32_t flags = WITH_LOGITS | (sums && sums->sums ? WITH_SUMS : 0u);
+    uint32_t flags = WITH_LOGITS | (ag_cache_manager_sums(s->manager) ? WITH_SUMS : 0u);
     bool with_sums = have->flags & WITH_SUMS, want_sums = flags & WITH_SUMS;
     if (have->position > most) {
         return AG_FAIL(err, FORMAT, "%s: damaged: position %u of at most %u", r->file.path,
@@ -281,9 +279,9 @@ static ag_status get_cache(restoration *r, ag_error *err) {
     AG_TRY(ag_kv_cache_load(r->cache, r->n_slots, r->state.position, r->file.path, ag_sealed_get,
                             &r->file, err));
     if (!s->manager) return AG_OK;
-    AG_TRY(ag_gathered_create(&r->sums, s->params.eviction.policy, r->cache, err));
-    r->sums.position = r->state.scored;
-    return ag_gathered_load(&r->sums, r->cache, ag_sealed_get, &r->file, err);
+    AG_TRY(ag_score_sums_create(s->params.eviction.policy, r->cache, &r->sums, err));
+    ag_score_sums_set_position(r->sums, r->state.scored);
+    return ag_score_sums_load(r->sums, r->cache, ag_sealed_get, &r->file, err);
 }
 
 static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error *err) {
@@ -321,7 +319,7 @@ ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer
     if (st == AG_OK) st = get_all(&r, tokenizer, err);
     if (st == AG_OK) take_over(&r, ids);
     ag_sealed_reader_close(&r.file);
-    ag_gathered_release(&r.sums);
+    ag_score_sums_destroy(r.sums);
     ag_kv_cache_destroy(r.cache);
     ag_free(r.logits);
     ag_free(r.ids);

@@ -73,6 +73,7 @@ static size_t n_following(const ag_step_item *item) {
 
 static ag_status begin(const ag_step_item *item, ag_sequence *seq, ag_error *err) {
     ag_session *s = item->session;
+    if (!s->manager) AG_TRY(ag_kv_cache_expire(s->cache, s->position, err));
     if (!goes_on(item)) AG_TRY(ag_cache_manager_begin(s->manager, item->phase, item->n, err));
     *seq =
         (ag_sequence){.cache = s->cache, .ids = item->ids, .n = item->n, .position = s->position};

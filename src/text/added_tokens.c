@@ -12,8 +12,8 @@
 /* Bounds what a hostile file can make the search cost for each byte of a text. */
 enum { MAX_CONTENT = 4096 };
 
-static ag_status set_content(ag_added_token *t, const json_t *content, bool normalized,
-                             const ag_normalizer *nm, ag_error *err) {
+static ag_status set_token_content(ag_added_token *t, const json_t *content, bool normalized,
+                                   const ag_normalizer *nm, ag_error *err) {
     ag_text text = {0}, spare = {0};
     bool lost_start = false;
     static const ag_normalizer none = {0};
@@ -40,8 +40,8 @@ static ag_status parse_token(ag_added_token *t, const json_t *v, const char *pla
     return AG_OK;
 }
 
-static ag_status add(ag_added_tokens *a, const json_t *v, size_t index, ag_vocab *vocab,
-                     const ag_normalizer *nm, ag_error *err) {
+static ag_status add_token(ag_added_tokens *a, const json_t *v, size_t index, ag_vocab *vocab,
+                           const ag_normalizer *nm, ag_error *err) {
     char place[AG_JSON_PLACE];
     snprintf(place, sizeof place, "added_tokens[%zu]", index);
     const json_t *content = json_object_get(v, "content");
@@ -58,7 +58,7 @@ static ag_status add(ag_added_tokens *a, const json_t *v, size_t index, ag_vocab
     st = ag_array_grow(&p, &set->cap, set->n + 1, sizeof *set->tokens, err);
     set->tokens = p;
     if (st != AG_OK) return st;
-    st = set_content(&t, content, normalized, nm, err);
+    st = set_token_content(&t, content, normalized, nm, err);
     set->tokens[set->n++] = t;
     return st;
 }
@@ -74,7 +74,7 @@ static int by_content(const void *pa, const void *pb) {
     return (a->id < b->id) - (a->id > b->id);
 }
 
-static ag_status seal(ag_added_set *set, ag_error *err) {
+static ag_status index_by_byte(ag_added_set *set, ag_error *err) {
     bool single_word = false;
     if (set->n) qsort(set->tokens, set->n, sizeof *set->tokens, by_content);
     size_t i = 0;
@@ -97,9 +97,9 @@ ag_status ag_added_tokens_init(ag_added_tokens *a, const json_t *list, ag_vocab 
     *a = (ag_added_tokens){0};
     const json_t *v;
     size_t i;
-    json_array_foreach(list, i, v) { AG_TRY(add(a, v, i, vocab, nm, err)); }
-    AG_TRY(seal(&a->raw, err));
-    return seal(&a->normalized, err);
+    json_array_foreach(list, i, v) { AG_TRY(add_token(a, v, i, vocab, nm, err)); }
+    AG_TRY(index_by_byte(&a->raw, err));
+    return index_by_byte(&a->normalized, err);
 }
 
 static void free_set(ag_added_set *set) {

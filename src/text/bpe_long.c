@@ -36,7 +36,7 @@ static uint64_t queue_entry(const ag_bpe *bpe, const int32_t *sym, uint32_t at, 
     return m ? (uint64_t)m->rank << 32 | at : UINT64_MAX;
 }
 
-static void push(uint64_t *q, size_t *n, uint64_t entry) {
+static void push_pair(uint64_t *q, size_t *n, uint64_t entry) {
     if (entry == UINT64_MAX) return;
     q[*n] = entry;
     sift_up(q, (*n)++);
@@ -44,7 +44,7 @@ static void push(uint64_t *q, size_t *n, uint64_t entry) {
 
 /* Room for n links and for every pair the queue can ever hold: n - 1 at first, and each of at most
  * n - 1 merges takes one out and puts up to two in. */
-static ag_status grow(ag_bpe_scratch *s, size_t n, ag_error *err) {
+static ag_status grow_scratch(ag_bpe_scratch *s, size_t n, ag_error *err) {
     if (n >= NONE / 2) return AG_FAIL(err, LIMIT, "a word of %zu symbols", n);
     void *p = s->links;
     ag_status st = ag_array_grow(&p, &s->links_cap, n, sizeof *s->links, err);
@@ -56,7 +56,8 @@ static ag_status grow(ag_bpe_scratch *s, size_t n, ag_error *err) {
     return st;
 }
 
-static size_t fill(const ag_bpe *bpe, const int32_t *sym, size_t n, link *links, uint64_t *q) {
+static size_t fill_queue(const ag_bpe *bpe, const int32_t *sym, size_t n, link *links,
+                         uint64_t *q) {
     size_t n_queue = 0;
     for (uint32_t i = 0; i < n; i++) {
         links[i] = (link){i ? i - 1 : NONE, i + 1 < n ? i + 1 : NONE};
@@ -69,10 +70,10 @@ static size_t fill(const ag_bpe *bpe, const int32_t *sym, size_t n, link *links,
 
 ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *sym, size_t *n,
                             ag_error *err) {
-    AG_TRY(grow(s, *n, err));
+    AG_TRY(grow_scratch(s, *n, err));
     link *links = s->links;
     uint64_t *q = s->queue;
-    size_t n_queue = fill(bpe, sym, *n, links, q);
+    size_t n_queue = fill_queue(bpe, sym, *n, links, q);
     while (n_queue) {
         uint64_t top = q[0];
         q[0] = q[--n_queue];
@@ -86,10 +87,10 @@ ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *sym, 
         links[at].next = links[next].next;
         if (links[at].next != NONE) {
             links[links[at].next].prev = at;
-            push(q, &n_queue, queue_entry(bpe, sym, at, links[at].next));
+            push_pair(q, &n_queue, queue_entry(bpe, sym, at, links[at].next));
         }
         if (links[at].prev != NONE) {
-            push(q, &n_queue, queue_entry(bpe, sym, links[at].prev, at));
+            push_pair(q, &n_queue, queue_entry(bpe, sym, links[at].prev, at));
         }
     }
     size_t left = 0;

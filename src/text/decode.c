@@ -10,8 +10,8 @@ struct ag_decoder {
     ag_decode_run run;
 };
 
-static ag_status push(const ag_tokenizer *t, bool keep_special, ag_decode_run *run, int32_t id,
-                      ag_text *out, ag_error *err) {
+static ag_status push_id(const ag_tokenizer *t, bool keep_special, ag_decode_run *run, int32_t id,
+                         ag_text *out, ag_error *err) {
     if (!ag_vocab_has(&t->vocab, id)) {
         return AG_FAIL(err, INVALID, "id %d is not in the vocabulary of %d", (int)id,
                        (int)t->vocab.n_ids);
@@ -22,7 +22,7 @@ static ag_status push(const ag_tokenizer *t, bool keep_special, ag_decode_run *r
     return ag_decode_run_push(run, s, n, out, err);
 }
 
-static void cut_back(ag_text *out, size_t len) {
+static void truncate_text(ag_text *out, size_t len) {
     out->len = len;
     if (out->data) out->data[len] = '\0';
 }
@@ -34,10 +34,10 @@ ag_status ag_tokenizer_decode(const ag_tokenizer *t, const int32_t *ids, size_t 
     AG_TRY(ag_decode_run_init(&run, &t->decode_chain, t->vocab.max_len, false, err));
     ag_status st = ag_text_reserve(out, 0, err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
-        st = push(t, keep_special, &run, ids[i], out, err);
+        st = push_id(t, keep_special, &run, ids[i], out, err);
     }
     if (st == AG_OK) st = ag_decode_run_end(&run, out, err);
-    if (st != AG_OK) cut_back(out, before);
+    if (st != AG_OK) truncate_text(out, before);
     ag_decode_run_free(&run);
     return st;
 }
@@ -62,7 +62,7 @@ void ag_decoder_destroy(ag_decoder *d) {
 }
 
 ag_status ag_decoder_push(ag_decoder *d, int32_t id, ag_text *out, ag_error *err) {
-    return push(d->t, d->keep_special, &d->run, id, out, err);
+    return push_id(d->t, d->keep_special, &d->run, id, out, err);
 }
 
 ag_status ag_decoder_flush(ag_decoder *d, ag_text *out, ag_error *err) {

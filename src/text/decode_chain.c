@@ -11,8 +11,8 @@
 /* Stages call one another. */
 enum { MAX_NESTING = 16, MAX_STAGES = 32 };
 
-static ag_status set_content(ag_decode_stage *s, const json_t *v, bool one_char, const char *place,
-                             ag_error *err) {
+static ag_status set_stage_content(ag_decode_stage *s, const json_t *v, bool one_char,
+                                   const char *place, ag_error *err) {
     s->len = json_string_length(v);
     if (one_char && (s->len == 0 || s->len != ag_utf8_len(json_string_value(v)[0]))) {
         return AG_FAIL(err, FORMAT, "%s: \"%.60s\" is not one character", place,
@@ -43,7 +43,7 @@ static ag_status parse_metaspace(ag_decode_stage *s, const json_t *v, const char
     AG_TRY(ag_json_bool(v, place, "add_prefix_space", true, &prefix, err));
     s->kind = AG_DECODE_METASPACE;
     s->drop_first = scheme ? strcmp(json_string_value(scheme), "never") != 0 : prefix;
-    return set_content(s, content, true, place, err);
+    return set_stage_content(s, content, true, place, err);
 }
 
 static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *place,
@@ -67,7 +67,7 @@ static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *pl
         AG_TRY(parse_count(v, place, "start", &s->strip_start, err));
         AG_TRY(parse_count(v, place, "stop", &s->strip_stop, err));
         AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
-        return set_content(s, content, true, place, err);
+        return set_stage_content(s, content, true, place, err);
     }
     if (strcmp(type, "Replace") == 0) {
         char where[AG_JSON_PLACE];
@@ -75,7 +75,7 @@ static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *pl
         s->kind = AG_DECODE_REPLACE;
         AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
         AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), where, &s->pattern, err));
-        return set_content(s, content, false, place, err);
+        return set_stage_content(s, content, false, place, err);
     }
     return ag_json_unsupported(place, type, err);
 }
@@ -107,8 +107,8 @@ static ag_status add_stage(ag_decode_chain *c, const json_t *v, const char *plac
                    type);
 }
 
-static ag_status add(ag_decode_chain *c, const json_t *v, const char *place, int depth,
-                     ag_error *err) {
+static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *place, int depth,
+                            ag_error *err) {
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
     if (strcmp(type, "Sequence") != 0) return add_stage(c, v, place, type, err);
@@ -119,14 +119,14 @@ static ag_status add(ag_decode_chain *c, const json_t *v, const char *place, int
     json_array_foreach(list, i, item) {
         char inner[AG_JSON_PLACE];
         snprintf(inner, sizeof inner, "%.100s.decoders[%zu]", place, i);
-        AG_TRY(add(c, item, inner, depth + 1, err));
+        AG_TRY(add_stages(c, item, inner, depth + 1, err));
     }
     return AG_OK;
 }
 
 ag_status ag_decode_chain_init(ag_decode_chain *c, const json_t *v, ag_error *err) {
     *c = (ag_decode_chain){0};
-    if (v && !json_is_null(v)) return add(c, v, "decoder", 0, err);
+    if (v && !json_is_null(v)) return add_stages(c, v, "decoder", 0, err);
     void *p = NULL;
     AG_TRY(ag_array_grow(&p, &c->cap, 1, sizeof *c->stages, err));
     c->stages = p;

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Held bytes up to here need no memory later. */
-enum { HELD = 4096 };
+/* Pending bytes up to here need no memory later. */
+enum { PENDING_BYTES = 4096 };
 
 /* A chunk of a token on its way through the chain. */
 typedef struct chunk {
@@ -25,12 +25,12 @@ typedef struct flow {
     size_t made, limit; /* bytes that REPLACE stages have written, and may write */
 } flow;
 
-static ag_status feed(flow *f, size_t stage, chunk c);
+static ag_status feed_stage(flow *f, size_t stage, chunk c);
 
 static void reset_state(const ag_decode_run *r, size_t i) {
     ag_decode_state *st = &r->states[i];
     const ag_decode_stage *s = &r->chain->stages[i];
-    st->held.len = 0;
+    st->pending.len = 0;
     st->n_part = 0;
     st->n_pending = 0;
     st->started = r->continues && (s->kind == AG_DECODE_METASPACE || s->kind == AG_DECODE_SPACED);
@@ -47,7 +47,7 @@ ag_status ag_decode_run_init(ag_decode_run *r, const ag_decode_chain *chain, siz
         const ag_decode_stage *s = &chain->stages[i];
         ag_decode_state *state = &r->states[i];
         if (s->kind == AG_DECODE_REPLACE) st = ag_cursor_open(&state->cursor, s->pattern, err);
-        if (st == AG_OK) st = ag_text_reserve(&state->held, max_len + HELD, err);
+        if (st == AG_OK) st = ag_text_reserve(&state->pending, max_len + PENDING_BYTES, err);
         reset_state(r, i);
     }
     if (st != AG_OK) ag_decode_run_free(r);
@@ -56,32 +56,32 @@ ag_status ag_decode_run_init(ag_decode_run *r, const ag_decode_chain *chain, siz
 
 void ag_decode_run_free(ag_decode_run *r) {
     for (size_t i = 0; r->states && i < r->chain->n; i++) {
-        ag_text_free(&r->states[i].held);
+        ag_text_free(&r->states[i].pending);
         ag_cursor_close(&r->states[i].cursor);
     }
     ag_free(r->states);
     r->states = NULL;
 }
 
-static ag_status replace(flow *f, size_t i, chunk c) {
+static ag_status replace_content(flow *f, size_t i, chunk c) {
     const ag_decode_stage *s = &f->run->chain->stages[i];
     ag_decode_state *state = &f->run->states[i];
     size_t done = 0, start, end;
     bool found;
-    state->held.len = 0;
+    state->pending.len = 0;
     ag_cursor_reset(&state->cursor, c.s, c.n);
     for (;;) {
         AG_TRY(ag_cursor_next(&state->cursor, &start, &end, &found, f->err));
         if (!found) break;
-        AG_TRY(ag_text_append(&state->held, c.s + done, start - done, f->err));
-        AG_TRY(ag_text_append(&state->held, s->content, s->len, f->err));
-        AG_TRY(ag_growth_check(f->made + state->held.len, f->limit, "decoder", f->err));
+        AG_TRY(ag_text_append(&state->pending, c.s + done, start - done, f->err));
+        AG_TRY(ag_text_append(&state->pending, s->content, s->len, f->err));
+        AG_TRY(ag_growth_check(f->made + state->pending.len, f->limit, "decoder", f->err));
         done = end;
     }
-    AG_TRY(ag_text_append(&state->held, c.s + done, c.n - done, f->err));
-    AG_TRY(ag_growth_check(f->made + state->held.len, f->limit, "decoder", f->err));
-    f->made += state->held.len;
-    return feed(f, i + 1, (chunk){state->held.data, state->held.len, true, true});
+    AG_TRY(ag_text_append(&state->pending, c.s + done, c.n - done, f->err));
+    AG_TRY(ag_growth_check(f->made + state->pending.len, f->limit, "decoder", f->err));
+    f->made += state->pending.len;
+    return feed_stage(f, i + 1, (chunk){state->pending.data, state->pending.len, true, true});
 }
 
 static int hex_digit(char c) {
@@ -100,15 +100,15 @@ static int fallback_byte(const char *s, size_t n) {
 
 /* A run of bytes is text when the whole run is UTF-8; if not, each of its bytes is U+FFFD. */
 static ag_status release_bytes(flow *f, size_t i) {
-    ag_text *held = &f->run->states[i].held;
-    size_t n = held->len;
-    held->len = 0;
+    ag_text *pending = &f->run->states[i].pending;
+    size_t n = pending->len;
+    pending->len = 0;
     if (n == 0) return AG_OK;
-    if (ag_utf8_valid_prefix(held->data, n) == n) {
-        return feed(f, i + 1, (chunk){held->data, n, true, true});
+    if (ag_utf8_valid_prefix(pending->data, n) == n) {
+        return feed_stage(f, i + 1, (chunk){pending->data, n, true, true});
     }
     for (size_t k = 0; k < n; k++) {
-        AG_TRY(feed(f, i + 1, (chunk){"\xEF\xBF\xBD", 3, true, true}));
+        AG_TRY(feed_stage(f, i + 1, (chunk){"\xEF\xBF\xBD", 3, true, true}));
     }
     return AG_OK;
 }
@@ -117,10 +117,10 @@ static ag_status byte_fallback(flow *f, size_t i, chunk c) {
     int byte = fallback_byte(c.s, c.n);
     if (byte >= 0) {
         char b = (char)byte;
-        return ag_text_append(&f->run->states[i].held, &b, 1, f->err);
+        return ag_text_append(&f->run->states[i].pending, &b, 1, f->err);
     }
     AG_TRY(release_bytes(f, i));
-    return feed(f, i + 1, c);
+    return feed_stage(f, i + 1, c);
 }
 
 /* Chunks of a fused token. */
@@ -128,12 +128,12 @@ static ag_status feed_fused(flow *f, size_t i, const char *s, size_t n) {
     ag_decode_state *state = &f->run->states[i];
     bool first = !state->started;
     state->started = true;
-    return feed(f, i + 1, (chunk){s, n, first, false});
+    return feed_stage(f, i + 1, (chunk){s, n, first, false});
 }
 
 /* Adds a byte to the unfinished character; gives what is decided by it to buf (at most 12 bytes).
  * Invalid bytes become U+FFFD as in Rust's from_utf8_lossy. */
-static size_t take_byte(ag_decode_state *state, unsigned char b, char *buf) {
+static size_t decode_byte(ag_decode_state *state, unsigned char b, char *buf) {
     size_t n = 0;
     state->part[state->n_part++] = b;
     while (state->n_part) {
@@ -172,7 +172,7 @@ static ag_status byte_level(flow *f, size_t i, chunk c) {
         } else {
             k++;
         }
-        n += take_byte(state, (unsigned char)cp, buf + n);
+        n += decode_byte(state, (unsigned char)cp, buf + n);
         if (n > sizeof buf - 16) {
             AG_TRY(feed_fused(f, i, buf, n));
             n = 0;
@@ -186,7 +186,7 @@ static bool begins_with(chunk c, const ag_decode_stage *s) {
 }
 
 /* Takes content off the end of a chunk, `most` times at most; returns how often. */
-static size_t cut_end(chunk *c, const ag_decode_stage *s, size_t most) {
+static size_t strip_end(chunk *c, const ag_decode_stage *s, size_t most) {
     size_t n = 0;
     while (n < most && c->n >= s->len && memcmp(c->s + c->n - s->len, s->content, s->len) == 0) {
         c->n -= s->len;
@@ -195,7 +195,7 @@ static size_t cut_end(chunk *c, const ag_decode_stage *s, size_t most) {
     return n;
 }
 
-static ag_status strip(flow *f, size_t i, chunk c) {
+static ag_status strip_content(flow *f, size_t i, chunk c) {
     const ag_decode_stage *s = &f->run->chain->stages[i];
     ag_decode_state *state = &f->run->states[i];
     if (!s->after_fusing) state->to_strip = s->strip_start;
@@ -208,8 +208,8 @@ static ag_status strip(flow *f, size_t i, chunk c) {
         c.s += s->len;
         c.n -= s->len;
     }
-    size_t ends = cut_end(&c, s, s->strip_stop);
-    if (!s->after_fusing) return feed(f, i + 1, c);
+    size_t ends = strip_end(&c, s, s->strip_stop);
+    if (!s->after_fusing) return feed_stage(f, i + 1, c);
     /* What a chunk ends with has to wait: it goes only if it is the end of the token, too. */
     size_t release = c.n ? state->n_pending : 0;
     if (!c.n) ends += state->n_pending;
@@ -219,33 +219,33 @@ static ag_status strip(flow *f, size_t i, chunk c) {
     }
     state->n_pending = ends;
     for (; release; release--) {
-        AG_TRY(feed(f, i + 1, (chunk){s->content, s->len, c.first, false}));
+        AG_TRY(feed_stage(f, i + 1, (chunk){s->content, s->len, c.first, false}));
         c.first = false;
     }
-    return feed(f, i + 1, c);
+    return feed_stage(f, i + 1, c);
 }
 
-static ag_status metaspace(flow *f, size_t i, chunk c) {
+static ag_status decode_metaspace(flow *f, size_t i, chunk c) {
     const ag_decode_stage *s = &f->run->chain->stages[i];
     ag_decode_state *state = &f->run->states[i];
     size_t space = s->drop_first && !state->started ? 0 : 1, done = 0;
     if (c.last) state->started = true;
-    state->held.len = 0;
+    state->pending.len = 0;
     for (const char *hit; (hit = memmem(c.s + done, c.n - done, s->content, s->len)) != NULL;) {
         size_t at = (size_t)(hit - c.s);
-        AG_TRY(ag_text_append(&state->held, c.s + done, at - done, f->err));
-        AG_TRY(ag_text_append(&state->held, " ", space, f->err));
+        AG_TRY(ag_text_append(&state->pending, c.s + done, at - done, f->err));
+        AG_TRY(ag_text_append(&state->pending, " ", space, f->err));
         done = at + s->len;
     }
-    AG_TRY(ag_text_append(&state->held, c.s + done, c.n - done, f->err));
-    return feed(f, i + 1, (chunk){state->held.data, state->held.len, c.first, c.last});
+    AG_TRY(ag_text_append(&state->pending, c.s + done, c.n - done, f->err));
+    return feed_stage(f, i + 1, (chunk){state->pending.data, state->pending.len, c.first, c.last});
 }
 
-static ag_status feed(flow *f, size_t i, chunk c) {
+static ag_status feed_stage(flow *f, size_t i, chunk c) {
     if (i == f->run->chain->n) return ag_text_append(f->out, c.s, c.n, f->err);
     switch (f->run->chain->stages[i].kind) {
     case AG_DECODE_REPLACE:
-        return replace(f, i, c);
+        return replace_content(f, i, c);
     case AG_DECODE_BYTE_FALLBACK:
         return byte_fallback(f, i, c);
     case AG_DECODE_BYTE_LEVEL:
@@ -253,9 +253,9 @@ static ag_status feed(flow *f, size_t i, chunk c) {
     case AG_DECODE_FUSE:
         return feed_fused(f, i, c.s, c.n);
     case AG_DECODE_STRIP:
-        return strip(f, i, c);
+        return strip_content(f, i, c);
     case AG_DECODE_METASPACE:
-        return metaspace(f, i, c);
+        return decode_metaspace(f, i, c);
     case AG_DECODE_SPACED:
         break;
     }
@@ -264,18 +264,18 @@ static ag_status feed(flow *f, size_t i, chunk c) {
     return ag_text_append(f->out, c.s, c.n, f->err);
 }
 
-/* A token of n bytes sets out, and what was held back may go with it. */
-static flow begin(ag_decode_run *r, size_t n, ag_text *out, ag_error *err) {
+/* A token of n bytes sets out, and what was pending may go with it. */
+static flow start_flow(ag_decode_run *r, size_t n, ag_text *out, ag_error *err) {
     for (size_t i = 0; i < r->chain->n; i++) {
-        if (r->chain->stages[i].kind == AG_DECODE_BYTE_FALLBACK) n += r->states[i].held.len;
+        if (r->chain->stages[i].kind == AG_DECODE_BYTE_FALLBACK) n += r->states[i].pending.len;
     }
     return (flow){r, out, err, 0, ag_growth_limit(n)};
 }
 
 ag_status ag_decode_run_push(ag_decode_run *r, const char *s, size_t n, ag_text *out,
                              ag_error *err) {
-    flow f = begin(r, n, out, err);
-    return feed(&f, 0, (chunk){s, n, true, true});
+    flow f = start_flow(r, n, out, err);
+    return feed_stage(&f, 0, (chunk){s, n, true, true});
 }
 
 static ag_status end_stage(flow *f, size_t i) {
@@ -284,11 +284,11 @@ static ag_status end_stage(flow *f, size_t i) {
     if (kind == AG_DECODE_BYTE_FALLBACK) return release_bytes(f, i);
     if (kind != AG_DECODE_BYTE_LEVEL && kind != AG_DECODE_FUSE) return AG_OK;
     size_t n = state->n_part ? 3 : 0; /* an unfinished character is one U+FFFD */
-    return feed(f, i + 1, (chunk){"\xEF\xBF\xBD", n, !state->started, true});
+    return feed_stage(f, i + 1, (chunk){"\xEF\xBF\xBD", n, !state->started, true});
 }
 
 ag_status ag_decode_run_end(ag_decode_run *r, ag_text *out, ag_error *err) {
-    flow f = begin(r, 0, out, err);
+    flow f = start_flow(r, 0, out, err);
     ag_status st = AG_OK;
     for (size_t i = 0; i < r->chain->n && st == AG_OK; i++) st = end_stage(&f, i);
     for (size_t i = 0; i < r->chain->n; i++) reset_state(r, i);

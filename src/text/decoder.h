@@ -40,7 +40,7 @@ void ag_decode_chain_free(ag_decode_chain *c);
 /* What a stage remembers between tokens. */
 typedef struct ag_decode_state {
     ag_cursor cursor;
-    ag_text held;          /* the new spelling, or BYTE_FALLBACK: bytes whose run is not over */
+    ag_text pending;       /* the new spelling, or BYTE_FALLBACK: bytes whose run is not over */
     unsigned char part[4]; /* BYTE_LEVEL: the beginning of a character */
     size_t n_part;
     bool started;     /* a token came before (fusing stages: the one token has begun) */

@@ -58,7 +58,7 @@ static ag_status encode_raw(encoding *e, const char *text, size_t len) {
     return each_part(e, &e->t->added.normalized, text, len, encode_plain);
 }
 
-static ag_status append(ag_ids *ids, const ag_ids *more, ag_error *err) {
+static ag_status append_ids(ag_ids *ids, const ag_ids *more, ag_error *err) {
     AG_TRY(ag_ids_reserve(ids, more->n, err));
     for (size_t i = 0; i < more->n; i++) ids->data[ids->n++] = more->data[i];
     return AG_OK;
@@ -66,9 +66,9 @@ static ag_status append(ag_ids *ids, const ag_ids *more, ag_error *err) {
 
 static ag_status encode_all(encoding *e, const char *text, size_t len, unsigned flags) {
     const ag_postprocessor *pp = &e->t->postprocessor;
-    if (flags & AG_ENCODE_BOS) AG_TRY(append(e->ids, &pp->before, e->err));
+    if (flags & AG_ENCODE_BOS) AG_TRY(append_ids(e->ids, &pp->before, e->err));
     AG_TRY(each_part(e, &e->t->added.raw, text, len, encode_raw));
-    if (flags & AG_ENCODE_BOS) AG_TRY(append(e->ids, &pp->behind, e->err));
+    if (flags & AG_ENCODE_BOS) AG_TRY(append_ids(e->ids, &pp->behind, e->err));
     return AG_OK;
 }
 

@@ -64,8 +64,8 @@ static ag_status parse_step(step *s, const json_t *v, const char *place, const c
     return ag_json_unsupported(place, type, err);
 }
 
-static ag_status add(ag_normalizer *nm, const json_t *v, const char *place, int depth,
-                     ag_error *err) {
+static ag_status add_normalizer(ag_normalizer *nm, const json_t *v, const char *place, int depth,
+                                ag_error *err) {
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
     if (strcmp(type, "Sequence") != 0) {
@@ -86,7 +86,7 @@ static ag_status add(ag_normalizer *nm, const json_t *v, const char *place, int 
     json_array_foreach(list, i, item) {
         char inner[AG_JSON_PLACE];
         snprintf(inner, sizeof inner, "%.100s.normalizers[%zu]", place, i);
-        AG_TRY(add(nm, item, inner, depth + 1, err));
+        AG_TRY(add_normalizer(nm, item, inner, depth + 1, err));
     }
     return AG_OK;
 }
@@ -94,7 +94,7 @@ static ag_status add(ag_normalizer *nm, const json_t *v, const char *place, int 
 ag_status ag_normalizer_init(ag_normalizer *nm, const json_t *v, ag_error *err) {
     *nm = (ag_normalizer){0};
     if (!v || json_is_null(v)) return AG_OK;
-    return add(nm, v, "normalizer", 0, err);
+    return add_normalizer(nm, v, "normalizer", 0, err);
 }
 
 void ag_normalizer_free(ag_normalizer *nm) {
@@ -106,8 +106,8 @@ void ag_normalizer_free(ag_normalizer *nm) {
     *nm = (ag_normalizer){0};
 }
 
-static ag_status replace(const step *s, const char *text, size_t len, size_t limit, ag_text *out,
-                         bool *lost_start, ag_error *err) {
+static ag_status replace_matches(const step *s, const char *text, size_t len, size_t limit,
+                                 ag_text *out, bool *lost_start, ag_error *err) {
     ag_cursor c;
     AG_TRY(ag_cursor_open(&c, s->pattern, err));
     ag_cursor_reset(&c, text, len);
@@ -143,8 +143,8 @@ static ag_status lowercase(const char *text, size_t len, ag_text *out, ag_error 
     return AG_OK;
 }
 
-static ag_status strip(const step *s, const char *text, size_t len, ag_text *out, bool *lost_start,
-                       ag_error *err) {
+static ag_status strip_spaces(const step *s, const char *text, size_t len, ag_text *out,
+                              bool *lost_start, ag_error *err) {
     size_t start = 0;
     uint32_t cp;
     while (s->left && start < len) {
@@ -162,14 +162,14 @@ static ag_status strip(const step *s, const char *text, size_t len, ag_text *out
     return ag_text_append(out, text + start, len - start, err);
 }
 
-static ag_status apply(const step *s, const char *text, size_t len, size_t limit, ag_text *out,
-                       bool *lost_start, ag_error *err) {
+static ag_status apply_step(const step *s, const char *text, size_t len, size_t limit, ag_text *out,
+                            bool *lost_start, ag_error *err) {
     switch (s->kind) {
     case PREPEND:
         if (len) AG_TRY(ag_text_append(out, s->content, s->len, err));
         return ag_text_append(out, text, len, err);
     case REPLACE:
-        return replace(s, text, len, limit, out, lost_start, err);
+        return replace_matches(s, text, len, limit, out, lost_start, err);
     case FORM:
         return ag_unicode_normalize(s->form, text, len, out, err);
     case LOWERCASE:
@@ -177,7 +177,7 @@ static ag_status apply(const step *s, const char *text, size_t len, size_t limit
     case STRIP:
         break;
     }
-    return strip(s, text, len, out, lost_start, err);
+    return strip_spaces(s, text, len, out, lost_start, err);
 }
 
 ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
@@ -188,7 +188,7 @@ ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t 
     for (size_t i = 0; i < nm->n; i++) {
         spare->len = 0;
         AG_TRY(ag_text_reserve(spare, len, err));
-        AG_TRY(apply(&nm->steps[i], text, len, limit, spare, lost_start, err));
+        AG_TRY(apply_step(&nm->steps[i], text, len, limit, spare, lost_start, err));
         AG_TRY(ag_growth_check(spare->len, limit, "normalizer", err));
         ag_text swap = *out;
         *out = *spare;

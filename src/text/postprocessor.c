@@ -34,7 +34,8 @@ static ag_status append_special(ag_ids *ids, const json_t *specials, const json_
 }
 
 /* A later processor wraps what the earlier ones put around the text. */
-static ag_status wrap(ag_postprocessor *pp, ag_ids *before, const ag_ids *behind, ag_error *err) {
+static ag_status wrap_ids(ag_postprocessor *pp, ag_ids *before, const ag_ids *behind,
+                          ag_error *err) {
     AG_TRY(ag_ids_reserve(before, pp->before.n, err));
     for (size_t i = 0; i < pp->before.n; i++) before->data[before->n++] = pp->before.data[i];
     ag_ids swap = pp->before;
@@ -70,15 +71,15 @@ static ag_status read_template(const json_t *v, const char *place, const ag_voca
     return AG_FAIL(err, UNSUPPORTED, "%s.single has the text %zu times, not once", place, n_texts);
 }
 
-static ag_status add(ag_postprocessor *pp, const json_t *v, const char *place, int depth,
-                     const ag_vocab *vocab, ag_error *err) {
+static ag_status add_processor(ag_postprocessor *pp, const json_t *v, const char *place, int depth,
+                               const ag_vocab *vocab, ag_error *err) {
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
     if (strcmp(type, "ByteLevel") == 0) return AG_OK; /* moves offsets, not ids */
     if (strcmp(type, "TemplateProcessing") == 0) {
         ag_ids before = {0}, behind = {0};
         ag_status st = read_template(v, place, vocab, &before, &behind, err);
-        if (st == AG_OK) st = wrap(pp, &before, &behind, err);
+        if (st == AG_OK) st = wrap_ids(pp, &before, &behind, err);
         ag_ids_free(&before);
         ag_ids_free(&behind);
         return st;
@@ -91,7 +92,7 @@ static ag_status add(ag_postprocessor *pp, const json_t *v, const char *place, i
     json_array_foreach(list, i, item) {
         char inner[AG_JSON_PLACE];
         snprintf(inner, sizeof inner, "%.90s.processors[%zu]", place, i);
-        AG_TRY(add(pp, item, inner, depth + 1, vocab, err));
+        AG_TRY(add_processor(pp, item, inner, depth + 1, vocab, err));
     }
     return AG_OK;
 }
@@ -100,7 +101,7 @@ ag_status ag_postprocessor_init(ag_postprocessor *pp, const json_t *v, const ag_
                                 ag_error *err) {
     *pp = (ag_postprocessor){0};
     if (!v || json_is_null(v)) return AG_OK;
-    return add(pp, v, "post_processor", 0, vocab, err);
+    return add_processor(pp, v, "post_processor", 0, vocab, err);
 }
 
 void ag_postprocessor_free(ag_postprocessor *pp) {

@@ -9,10 +9,10 @@
 
 #include <string.h>
 
-/* Components are taken apart into these: ByteLevel is PREFIX, CUT, BYTES; Metaspace is SPACES,
- * PREFIX, CUT. */
+/* Components are taken apart into these: ByteLevel is PREFIX, SPLIT, BYTES; Metaspace is SPACES,
+ * PREFIX, SPLIT. */
 enum kind {
-    CUT,    /* at the splitter's matches */
+    SPLIT,  /* at the splitter's matches */
     PREFIX, /* puts str before a piece that does not begin with it */
     SPACES, /* ' ' becomes str */
     BYTES,  /* each byte becomes its character of the byte-level alphabet */
@@ -35,7 +35,7 @@ static const char gpt2_pattern[] =
 /* Rust's regex crate: a run of word characters, or one of what is neither word nor space. */
 static const char whitespace_pattern[] = "[" AG_REGEX_WORD "]+|[^" AG_REGEX_WORD "\\s]+";
 
-static ag_status add_step(ag_pretokenizer *pt, step s, ag_error *err) {
+static ag_status append_step(ag_pretokenizer *pt, step s, ag_error *err) {
     void *p = pt->steps;
     ag_status st = pt->n < MAX_STEPS
                        ? ag_array_grow(&p, &pt->cap, pt->n + 1, sizeof *pt->steps, err)
@@ -48,8 +48,8 @@ static ag_status add_step(ag_pretokenizer *pt, step s, ag_error *err) {
 
 static ag_status add_cut(ag_pretokenizer *pt, ag_pattern *pattern, ag_split_behavior behavior,
                          bool invert, ag_error *err) {
-    return add_step(pt, (step){.kind = CUT, .splitter = {pattern, AG_CLASS_NONE, behavior, invert}},
-                    err);
+    return append_step(
+        pt, (step){.kind = SPLIT, .splitter = {pattern, AG_CLASS_NONE, behavior, invert}}, err);
 }
 
 static ag_status add_regex(ag_pretokenizer *pt, const char *regex, size_t n, const char *place,
@@ -61,7 +61,7 @@ static ag_status add_regex(ag_pretokenizer *pt, const char *regex, size_t n, con
 
 static ag_status add_class(ag_pretokenizer *pt, ag_char_class c, ag_split_behavior behavior,
                            ag_error *err) {
-    return add_step(pt, (step){.kind = CUT, .splitter = {NULL, c, behavior, false}}, err);
+    return append_step(pt, (step){.kind = SPLIT, .splitter = {NULL, c, behavior, false}}, err);
 }
 
 static ag_status parse_behavior(const json_t *v, const char *place, ag_split_behavior *out,
@@ -98,12 +98,12 @@ static ag_status parse_byte_level(ag_pretokenizer *pt, const json_t *v, const ch
     bool prefix, use_regex;
     AG_TRY(ag_json_bool(v, place, "add_prefix_space", true, &prefix, err));
     AG_TRY(ag_json_bool(v, place, "use_regex", true, &use_regex, err));
-    if (prefix) AG_TRY(add_step(pt, (step){.kind = PREFIX, .str = " ", .len = 1}, err));
+    if (prefix) AG_TRY(append_step(pt, (step){.kind = PREFIX, .str = " ", .len = 1}, err));
     if (use_regex) {
         AG_TRY(add_regex(pt, gpt2_pattern, sizeof gpt2_pattern - 1, place, AG_SPLIT_ISOLATED, false,
                          err));
     }
-    return add_step(pt, (step){.kind = BYTES}, err);
+    return append_step(pt, (step){.kind = BYTES}, err);
 }
 
 /* The newer key prepend_scheme wins; files from before it have only add_prefix_space. */
@@ -136,12 +136,12 @@ static ag_status parse_metaspace(ag_pretokenizer *pt, const json_t *v, const cha
     }
     step spaces = {.kind = SPACES, .len = n};
     memcpy(spaces.str, s, n);
-    AG_TRY(add_step(pt, spaces, err));
+    AG_TRY(append_step(pt, spaces, err));
     if (strcmp(scheme, "never") != 0) {
         step prefix = spaces;
         prefix.kind = PREFIX;
         prefix.first_only = strcmp(scheme, "first") == 0;
-        AG_TRY(add_step(pt, prefix, err));
+        AG_TRY(append_step(pt, prefix, err));
     }
     if (!split) return AG_OK;
     ag_pattern *pattern;
@@ -170,8 +170,8 @@ static ag_status parse_component(ag_pretokenizer *pt, const json_t *v, const cha
     return ag_json_unsupported(place, type, err);
 }
 
-static ag_status add(ag_pretokenizer *pt, const json_t *v, const char *place, int depth,
-                     ag_error *err) {
+static ag_status add_pretokenizer(ag_pretokenizer *pt, const json_t *v, const char *place,
+                                  int depth, ag_error *err) {
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
     if (strcmp(type, "Sequence") != 0) return parse_component(pt, v, place, type, err);
@@ -182,7 +182,7 @@ static ag_status add(ag_pretokenizer *pt, const json_t *v, const char *place, in
     json_array_foreach(list, i, item) {
         char inner[AG_JSON_PLACE];
         snprintf(inner, sizeof inner, "%.100s.pretokenizers[%zu]", place, i);
-        AG_TRY(add(pt, item, inner, depth + 1, err));
+        AG_TRY(add_pretokenizer(pt, item, inner, depth + 1, err));
     }
     return AG_OK;
 }
@@ -190,7 +190,7 @@ static ag_status add(ag_pretokenizer *pt, const json_t *v, const char *place, in
 ag_status ag_pretokenizer_init(ag_pretokenizer *pt, const json_t *v, ag_error *err) {
     *pt = (ag_pretokenizer){0};
     if (!v || json_is_null(v)) return AG_OK;
-    return add(pt, v, "pre_tokenizer", 0, err);
+    return add_pretokenizer(pt, v, "pre_tokenizer", 0, err);
 }
 
 void ag_pretokenizer_free(ag_pretokenizer *pt) {
@@ -233,7 +233,7 @@ static ag_status rewrite_piece(const step *s, const char *text, size_t len, bool
 }
 
 /* Writes all pieces anew, one behind the other. */
-static ag_status rewrite(const step *s, ag_pieces *p, size_t limit, ag_error *err) {
+static ag_status rewrite_pieces(const step *s, ag_pieces *p, size_t limit, ag_error *err) {
     ag_text *out = &p->own_spare;
     out->len = 0;
     for (size_t i = 0; i < p->list.n; i++) {
@@ -264,7 +264,8 @@ ag_status ag_pretokenize(const ag_pretokenizer *pt, const char *text, size_t len
     size_t limit = ag_growth_limit(len);
     for (size_t i = 0; i < pt->n && p->list.n; i++) {
         const step *s = &pt->steps[i];
-        AG_TRY(s->kind == CUT ? ag_split_pieces(&s->splitter, p, err) : rewrite(s, p, limit, err));
+        AG_TRY(s->kind == SPLIT ? ag_split_pieces(&s->splitter, p, err)
+                                : rewrite_pieces(s, p, limit, err));
     }
     return AG_OK;
 }

@@ -19,17 +19,17 @@ typedef struct scanner {
     ag_error *err;
 } scanner;
 
-static ag_status refuse(const scanner *sc, const char *what) {
+static ag_status refuse_pattern(const scanner *sc, const char *what) {
     return AG_FAIL(sc->err, UNSUPPORTED, "%s at offset %zu of the pattern is not supported", what,
                    sc->at);
 }
 
-static ag_status put(scanner *sc, const char *s, size_t consumed) {
+static ag_status put_text(scanner *sc, const char *s, size_t consumed) {
     sc->at += consumed;
     return ag_text_append(sc->out, s, strlen(s), sc->err);
 }
 
-static ag_status copy(scanner *sc, size_t n) {
+static ag_status copy_source(scanner *sc, size_t n) {
     sc->at += n;
     return ag_text_append(sc->out, sc->s + sc->at - n, n, sc->err);
 }
@@ -42,20 +42,21 @@ static ag_status put_n(scanner *sc, const char *s, size_t n) {
  * and close are its brackets, empty inside another class. */
 static ag_status put_categories(scanner *sc, const char *open, const char *const *names,
                                 const char *close) {
-    AG_TRY(put(sc, open, 0));
+    AG_TRY(put_text(sc, open, 0));
     for (; *names; names++) {
-        AG_TRY(put(sc, "\\p{", 0));
-        AG_TRY(put(sc, *names, 0));
-        AG_TRY(put(sc, "}", 0));
+        AG_TRY(put_text(sc, "\\p{", 0));
+        AG_TRY(put_text(sc, *names, 0));
+        AG_TRY(put_text(sc, "}", 0));
         AG_TRY(ag_unicode_recent_class(*names, strlen(*names), sc->out, sc->err));
     }
-    return put(sc, close, 0);
+    return put_text(sc, close, 0);
 }
 
 /* \p{...}, \P{...} and \p{^...} at sc->at. */
 static ag_status property(scanner *sc) {
     const char *s = sc->s + sc->at, *end = memchr(s, '}', sc->n - sc->at);
-    if (sc->n - sc->at < 4 || s[2] != '{' || !end) return refuse(sc, "\\p without a {name}");
+    if (sc->n - sc->at < 4 || s[2] != '{' || !end)
+        return refuse_pattern(sc, "\\p without a {name}");
     const char *name = s + 3;
     bool negative = s[1] == 'P';
     if (*name == '^') {
@@ -70,9 +71,9 @@ static ag_status property(scanner *sc) {
         /* What a class within a class would have to leave out cannot be said: there, and only
          * there, the youngest characters count as unassigned. */
         if (sc->in_class && negative) {
-            AG_TRY(put(sc, "\\P{", 0));
-            AG_TRY(put(sc, category, 0));
-            return put(sc, "}", 0);
+            AG_TRY(put_text(sc, "\\P{", 0));
+            AG_TRY(put_text(sc, category, 0));
+            return put_text(sc, "}", 0);
         }
         if (sc->in_class) return put_categories(sc, "", names, "");
         return put_categories(sc, negative ? "[^" : "[", names, "]");
@@ -84,30 +85,30 @@ static ag_status property(scanner *sc) {
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         script &= strlen(plain[i]) != n || strncmp(plain[i], name, n) != 0;
     }
-    AG_TRY(put(sc, negative ? "\\P{" : "\\p{", consumed));
-    if (script) AG_TRY(put(sc, "sc:", 0));
+    AG_TRY(put_text(sc, negative ? "\\P{" : "\\p{", consumed));
+    if (script) AG_TRY(put_text(sc, "sc:", 0));
     AG_TRY(put_n(sc, name, n));
-    return put(sc, "}", 0);
+    return put_text(sc, "}", 0);
 }
 
 static ag_status word(scanner *sc, const char *open, const char *close) {
     static const char *const names[] = {"L", "M", "Nd", "Pc", NULL};
-    AG_TRY(put(sc, open, 0));
-    AG_TRY(put(sc, ONIG_WORD, 0));
+    AG_TRY(put_text(sc, open, 0));
+    AG_TRY(put_text(sc, ONIG_WORD, 0));
     return put_categories(sc, "", names, close);
 }
 
 /* \b and \B: PCRE2's mean another set of word characters. */
 static ag_status boundary(scanner *sc, const char *word_then, const char *none_then) {
-    AG_TRY(put(sc, "(?:(?<=", 0));
+    AG_TRY(put_text(sc, "(?:(?<=", 0));
     AG_TRY(word(sc, "[", "]"));
-    AG_TRY(put(sc, word_then, 0));
+    AG_TRY(put_text(sc, word_then, 0));
     AG_TRY(word(sc, "[", "]"));
-    AG_TRY(put(sc, ")|(?<!", 0));
+    AG_TRY(put_text(sc, ")|(?<!", 0));
     AG_TRY(word(sc, "[", "]"));
-    AG_TRY(put(sc, none_then, 0));
+    AG_TRY(put_text(sc, none_then, 0));
     AG_TRY(word(sc, "[", "]"));
-    return put(sc, "))", 0);
+    return put_text(sc, "))", 0);
 }
 
 static ag_status digit(scanner *sc, const char *open, const char *close) {
@@ -117,14 +118,15 @@ static ag_status digit(scanner *sc, const char *open, const char *close) {
 
 /* PCRE2's \s has U+180E, which lost the property White_Space in Unicode 6.3. */
 static ag_status escape(scanner *sc) {
-    if (sc->at + 1 == sc->n) return refuse(sc, "a trailing backslash");
+    if (sc->at + 1 == sc->n) return refuse_pattern(sc, "a trailing backslash");
     char c = sc->s[sc->at + 1];
-    if (sc->in_class && strchr("WHD", c) && c) return refuse(sc, "\\W, \\H or \\D in a class");
+    if (sc->in_class && strchr("WHD", c) && c)
+        return refuse_pattern(sc, "\\W, \\H or \\D in a class");
     switch (c) {
     case 's':
-        return put(sc, "\\p{White_Space}", 2);
+        return put_text(sc, "\\p{White_Space}", 2);
     case 'S':
-        return put(sc, "\\P{White_Space}", 2);
+        return put_text(sc, "\\P{White_Space}", 2);
     case 'w':
         sc->at += 2;
         return sc->in_class ? word(sc, "", "") : word(sc, "[", "]");
@@ -132,7 +134,7 @@ static ag_status escape(scanner *sc) {
         sc->at += 2;
         return word(sc, "[^", "]");
     case 'b':
-        if (sc->in_class) return copy(sc, 2);
+        if (sc->in_class) return copy_source(sc, 2);
         sc->at += 2;
         return boundary(sc, ")(?!", ")(?=");
     case 'B':
@@ -145,9 +147,9 @@ static ag_status escape(scanner *sc) {
         sc->at += 2;
         return digit(sc, "[^", "]");
     case 'h':
-        return put(sc, sc->in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]", 2);
+        return put_text(sc, sc->in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]", 2);
     case 'H':
-        return put(sc, "[^0-9A-Fa-f]", 2);
+        return put_text(sc, "[^0-9A-Fa-f]", 2);
     case 'p':
     case 'P':
         return property(sc);
@@ -155,22 +157,23 @@ static ag_status escape(scanner *sc) {
     case 'K':
     case 'Q':
     case 'E':
-        return refuse(sc, "the escape \\C, \\K, \\Q or \\E");
+        return refuse_pattern(sc, "the escape \\C, \\K, \\Q or \\E");
     default:
-        return copy(sc, 2);
+        return copy_source(sc, 2);
     }
 }
 
 /* "(?m)" means in Ruby what "(?s)" means elsewhere. */
 static ag_status group(scanner *sc) {
     size_t i = sc->at + 1;
-    if (i < sc->n && sc->s[i] == '*') return refuse(sc, "a verb (*...)");
+    if (i < sc->n && sc->s[i] == '*') return refuse_pattern(sc, "a verb (*...)");
     if (i < sc->n && sc->s[i] == '?') {
         for (i++; i < sc->n && strchr("imsxn-", sc->s[i]) && sc->s[i]; i++) {
-            if (sc->s[i] == 'm' || sc->s[i] == 's') return refuse(sc, "the option (?m) or (?s)");
+            if (sc->s[i] == 'm' || sc->s[i] == 's')
+                return refuse_pattern(sc, "the option (?m) or (?s)");
         }
     }
-    return copy(sc, 1);
+    return copy_source(sc, 1);
 }
 
 static ag_status open_class(scanner *sc) {
@@ -178,17 +181,17 @@ static ag_status open_class(scanner *sc) {
         const char *end = sc->at + 1 < sc->n && sc->s[sc->at + 1] == ':'
                               ? memmem(sc->s + sc->at, sc->n - sc->at, ":]", 2)
                               : NULL;
-        if (!end) return refuse(sc, "a class within a class");
-        return copy(sc, (size_t)(end + 2 - (sc->s + sc->at)));
+        if (!end) return refuse_pattern(sc, "a class within a class");
+        return copy_source(sc, (size_t)(end + 2 - (sc->s + sc->at)));
     }
     sc->in_class = true;
     size_t n = 1;
     if (sc->at + n < sc->n && sc->s[sc->at + n] == '^') n++;
     if (sc->at + n < sc->n && sc->s[sc->at + n] == ']') n++;
-    return copy(sc, n);
+    return copy_source(sc, n);
 }
 
-static ag_status one(scanner *sc) {
+static ag_status translate_one(scanner *sc) {
     const char *s = sc->s + sc->at;
     size_t left = sc->n - sc->at;
     switch (*s) {
@@ -198,23 +201,24 @@ static ag_status one(scanner *sc) {
         return open_class(sc);
     case ']':
         sc->in_class = false;
-        return copy(sc, 1);
+        return copy_source(sc, 1);
     case '(':
-        return sc->in_class ? copy(sc, 1) : group(sc);
+        return sc->in_class ? copy_source(sc, 1) : group(sc);
     case '&':
-        if (sc->in_class && left > 1 && s[1] == '&') return refuse(sc, "&& in a character class");
-        return copy(sc, 1);
+        if (sc->in_class && left > 1 && s[1] == '&')
+            return refuse_pattern(sc, "&& in a character class");
+        return copy_source(sc, 1);
     case '{': /* {,n} is {0,n} there, and plain text in PCRE2 before 10.43 */
-        if (!sc->in_class && left > 1 && s[1] == ',') return put(sc, "{0", 1);
-        return copy(sc, 1);
+        if (!sc->in_class && left > 1 && s[1] == ',') return put_text(sc, "{0", 1);
+        return copy_source(sc, 1);
     default:
-        return copy(sc, 1);
+        return copy_source(sc, 1);
     }
 }
 
 ag_status ag_regex_translate(const char *s, size_t n, ag_text *out, ag_error *err) {
     scanner sc = {.s = s, .n = n, .out = out, .err = err};
     AG_TRY(ag_text_reserve(out, n, err));
-    while (sc.at < n) AG_TRY(one(&sc));
+    while (sc.at < n) AG_TRY(translate_one(&sc));
     return AG_OK;
 }

@@ -36,7 +36,7 @@ ag_sampler_params ag_sampler_defaults(void) {
     };
 }
 
-static ag_status check_params(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
+static ag_status check_sampler_params(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
     if (n_vocab <= 0) return AG_FAIL(err, INVALID, "a vocabulary of %d tokens", (int)n_vocab);
     if (!(p->repetition_penalty > 0) || isinf(p->repetition_penalty)) {
         return AG_FAIL(err, INVALID, "repetition_penalty is %g, not a positive number",
@@ -81,7 +81,7 @@ static bool penalises(const ag_sampler_params *p) {
 ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab, ag_sampler **out,
                             ag_error *err) {
     *out = NULL;
-    AG_TRY(check_params(params, n_vocab, err));
+    AG_TRY(check_sampler_params(params, n_vocab, err));
     ag_sampler *s = ag_calloc(1, sizeof *s);
     if (!s) return AG_FAIL(err, NOMEM, "a sampler");
     size_t n = s->n_vocab = (size_t)n_vocab, n_bias = params->n_logit_bias;
@@ -172,27 +172,27 @@ static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, ag_er
     return AG_OK;
 }
 
-static float weight(const ag_sampler *s, int32_t id, float top) {
+static float candidate_weight(const ag_sampler *s, int32_t id, float top) {
     return expf((s->logits[id] - top) / s->params.temperature);
 }
 
-/* Cuts candidates, best first, off behind the nucleus and where min_p ends; returns their number
+/* Drops candidates, best first, behind the nucleus and where min_p ends; returns how many are left
  * and the sum of their weights. total: of the weights of all that top_k left. */
-static size_t cut(const ag_sampler *s, size_t n, double total, double *sum) {
+static size_t truncate_candidates(const ag_sampler *s, size_t n, double total, double *sum) {
     double enough = (double)s->params.top_p * total;
-    size_t kept = 0;
-    for (*sum = 0; kept < n && s->weights[kept] >= s->params.min_p; kept++) {
+    size_t n_retained = 0;
+    for (*sum = 0; n_retained < n && s->weights[n_retained] >= s->params.min_p; n_retained++) {
         if (s->params.top_p < 1 && *sum >= enough) break;
-        *sum += s->weights[kept];
+        *sum += s->weights[n_retained];
     }
-    return kept;
+    return n_retained;
 }
 
 /* ids[0..n) are what top_k leaves, best first. */
 static size_t choose_best(ag_sampler *s, size_t n, float top, double *sum) {
     double total = 0;
-    for (size_t i = 0; i < n; i++) total += s->weights[i] = weight(s, s->ids[i], top);
-    return cut(s, n, total, sum);
+    for (size_t i = 0; i < n; i++) total += s->weights[i] = candidate_weight(s, s->ids[i], top);
+    return truncate_candidates(s, n, total, sum);
 }
 
 static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
@@ -200,7 +200,7 @@ static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
 }
 
 /* What ag_select_pop() has taken from a heap of n stands at its end, the best last. */
-static void turn_round(int32_t *ids, size_t n) {
+static void reverse_ids(int32_t *ids, size_t n) {
     for (size_t i = 0; i < n / 2; i++) {
         int32_t id = ids[i];
         ids[i] = ids[n - 1 - i];
@@ -212,20 +212,22 @@ static void turn_round(int32_t *ids, size_t n) {
  * so unlikely that all of them together weigh less than what top_p leaves out. */
 static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
     double total = 0;
-    for (size_t i = 0; i < s->n_vocab; i++) { total += s->weights[i] = weight(s, (int32_t)i, top); }
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        total += s->weights[i] = candidate_weight(s, (int32_t)i, top);
+    }
     double least = (1 - (double)s->params.top_p) * total / (double)s->n_vocab;
     double enough = (double)s->params.top_p * total;
-    size_t n = 0, kept = 0;
+    size_t n = 0, n_retained = 0;
     for (size_t i = 0; i < s->n_vocab; i++) {
         if (s->weights[i] >= least && s->weights[i] >= s->params.min_p) s->ids[n++] = (int32_t)i;
     }
     ag_select_heapify(s->logits, s->ids, n);
-    for (*sum = 0; kept < n && *sum < enough; kept++) {
-        int32_t id = ag_select_pop(s->logits, s->ids, n - kept);
-        *sum += s->weights[kept] = weight(s, id, top);
+    for (*sum = 0; n_retained < n && *sum < enough; n_retained++) {
+        int32_t id = ag_select_pop(s->logits, s->ids, n - n_retained);
+        *sum += s->weights[n_retained] = candidate_weight(s, id, top);
     }
-    turn_round(s->ids, n);
-    return kept;
+    reverse_ids(s->ids, n);
+    return n_retained;
 }
 
 /* Neither is on: no order is needed, so the candidates stay in the order of their ids. */
@@ -233,7 +235,7 @@ static size_t choose_all(ag_sampler *s, float top, double *sum) {
     size_t n = 0;
     *sum = 0;
     for (size_t i = 0; i < s->n_vocab; i++) {
-        float w = weight(s, (int32_t)i, top);
+        float w = candidate_weight(s, (int32_t)i, top);
         if (w < s->params.min_p || w == 0) continue;
         s->ids[n] = (int32_t)i;
         *sum += s->weights[n++] = w;
@@ -329,7 +331,7 @@ static size_t rank_few(ag_sampler *s, const ag_few_logits *few) {
     }
     ag_select_heapify(s->logits, s->ids, n);
     for (size_t left = n; left > 0; left--) ag_select_pop(s->logits, s->ids, left);
-    turn_round(s->ids, n);
+    reverse_ids(s->ids, n);
     return n;
 }
 

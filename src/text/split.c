@@ -69,7 +69,7 @@ static bool in_class(ag_char_class c, uint32_t cp) {
            cat == UTF8PROC_CATEGORY_NO || ag_unicode_recent_has(cp, 'N');
 }
 
-static ag_status cut_at_class(parts *p, const char *text, size_t len, ag_error *err) {
+static ag_status split_at_class(parts *p, const char *text, size_t len, ag_error *err) {
     size_t done = 0;
     for (size_t i = 0; i < len;) {
         uint32_t cp;
@@ -80,8 +80,8 @@ static ag_status cut_at_class(parts *p, const char *text, size_t len, ag_error *
     return done < len ? add_part(p, done, len, false, err) : AG_OK;
 }
 
-static ag_status cut_at_pattern(parts *p, ag_cursor *c, const char *text, size_t len,
-                                ag_error *err) {
+static ag_status split_at_pattern(parts *p, ag_cursor *c, const char *text, size_t len,
+                                  ag_error *err) {
     size_t done = 0, start, end;
     bool found;
     ag_cursor_reset(c, text, len);
@@ -111,11 +111,11 @@ ag_status ag_split_pieces(const ag_splitter *s, ag_pieces *p, ag_error *err) {
     size_t old_start = p->list.n ? p->list.data[0].start : 0;
     for (size_t i = 0; i < p->list.n && st == AG_OK; i++) {
         ag_piece piece = p->list.data[i];
-        parts cut = {.s = s, .out = out, .first = out->n, .base = piece.start};
+        parts split = {.s = s, .out = out, .first = out->n, .base = piece.start};
         const char *text = p->text + piece.start;
-        st = s->pattern ? cut_at_pattern(&cut, &c, text, piece.len, err)
-                        : cut_at_class(&cut, text, piece.len, err);
-        drop_empty(out, cut.first);
+        st = s->pattern ? split_at_pattern(&split, &c, text, piece.len, err)
+                        : split_at_class(&split, text, piece.len, err);
+        drop_empty(out, split.first);
     }
     if (s->pattern) ag_cursor_close(&c);
     if (out->n == 0 || out->data[0].start != old_start) p->at_start = false;

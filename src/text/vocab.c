@@ -86,8 +86,8 @@ static ag_status check_id(const json_t *v, const char *what, const char *name, j
 
 /* Checks the ids of both lists and returns their count, the length of the spellings and the
  * largest id. */
-static ag_status measure(json_t *vocab, const json_t *added, size_t *n_tokens, size_t *n_bytes,
-                         json_int_t *max, ag_error *err) {
+static ag_status measure_vocab(json_t *vocab, const json_t *added, size_t *n_tokens,
+                               size_t *n_bytes, json_int_t *max, ag_error *err) {
     size_t n_added = json_array_size(added), i;
     *n_tokens = json_object_size(vocab) + n_added;
     if (*n_tokens > MAX_IDS / 4) {
@@ -114,7 +114,7 @@ static ag_status measure(json_t *vocab, const json_t *added, size_t *n_tokens, s
     return AG_OK;
 }
 
-static ag_status fill(ag_vocab *v, json_t *vocab, ag_error *err) {
+static ag_status add_model_vocab(ag_vocab *v, json_t *vocab, ag_error *err) {
     const char *key;
     json_t *id;
     json_object_foreach(vocab, key, id) {
@@ -129,7 +129,7 @@ ag_status ag_vocab_init(ag_vocab *v, json_t *vocab, const json_t *added, ag_erro
     *v = (ag_vocab){0};
     size_t n_tokens = 0, n_bytes = 0;
     json_int_t max = -1;
-    AG_TRY(measure(vocab, added, &n_tokens, &n_bytes, &max, err));
+    AG_TRY(measure_vocab(vocab, added, &n_tokens, &n_bytes, &max, err));
     v->n_ids = (int32_t)(max + 1);
     for (v->n_slots = 16; v->n_slots < n_tokens * 2;) v->n_slots *= 2;
     v->entries = ag_calloc((size_t)v->n_ids, sizeof *v->entries);
@@ -138,7 +138,7 @@ ag_status ag_vocab_init(ag_vocab *v, json_t *vocab, const json_t *added, ag_erro
         return AG_FAIL(err, NOMEM, "a vocabulary of %d ids", (int)v->n_ids);
     }
     AG_TRY(ag_text_reserve(&v->spellings, n_bytes, err));
-    return fill(v, vocab, err);
+    return add_model_vocab(v, vocab, err);
 }
 
 void ag_vocab_free(ag_vocab *v) {

@@ -124,6 +124,30 @@ static void bad_texts_and_tokenizers_are_refused(void **state) {
     cli_free(&r);
 }
 
+/* By then there are ids: a sanitizer sees if they are lost. */
+static void a_text_that_cannot_be_encoded_to_its_end_is_refused(void **state) {
+    (void)state;
+    static const char tokenizer[] =
+        "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"<s>\":0,\"a\":1},\"merges\":"
+        "[]},"
+        "\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\","
+        "\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"
+        "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+        "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[0],\"tokens\":[\"<s>\"]}}}}";
+    char dir[64];
+    make_directory(dir);
+    write_file(dir, "tokenizer.json", tokenizer, strlen(tokenizer));
+    cli_result r = CLI("tokenize", "-m", dir, "a");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "0 1\n");
+    cli_free(&r);
+    r = CLI("tokenize", "-m", dir, "ab");
+    assert_refused(&r, 1, "U+0062 is not in the vocabulary");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_becomes_ids_on_one_line),
@@ -133,6 +157,7 @@ int main(void) {
         cmocka_unit_test(decoding_keeps_special_tokens_unless_told_not_to),
         cmocka_unit_test(bad_ids_are_refused),
         cmocka_unit_test(bad_texts_and_tokenizers_are_refused),
+        cmocka_unit_test(a_text_that_cannot_be_encoded_to_its_end_is_refused),
     };
     return cmocka_run_group_tests_name("cli tokenize", tests, NULL, NULL);
 }

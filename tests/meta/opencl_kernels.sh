@@ -22,6 +22,10 @@ check() {
 
 for file in *.cl; do check "$file" -cl-std=CL1.2; done
 
+# What only some models have.
+check attention.cl -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
+check token.cl -cl-std=CL1.2 -DWINDOW=1 -DQK_NORM=1 -DGELU=1
+
 # Paths for extensions, under each language that a device which lists them may have.
 for language in CL2.0 CL3.0; do
     subgroups=("-cl-std=$language" -Xclang -cl-ext=+cl_khr_subgroups -DSUBGROUPS=1)

@@ -288,7 +288,7 @@ static void run_case(const oracle_case *c, oracle_run *run, bool windows, float 
     a.scores = malloc(KV_HEADS * (c->n + SCORE_MARGIN) * sizeof *a.scores);
     set_ranges(&a, run);
     /* Sums in the backend's memory are of calls without windows and caps so far. */
-    if (ag_keeps_scores(run->be, c->k) && !windows && softcap == 0) {
+    if (ag_keeps_scores(run->be, c->k)) {
         a.held = guarded_make(run, AG_F32, ag_shape_2d(c->n, KV_HEADS), 0, DATA_PLAIN);
     }
     for (uint32_t h = 0; h < KV_HEADS; h++) a.scored[h] = (uint32_t)c->n / 2 + h;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator that refuses one allocation, and knows what is still held. */
+/* An allocator that refuses one allocation, and knows what is still in use. */
 #ifndef AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 #define AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 
@@ -12,7 +12,7 @@ typedef struct failing_allocator {
     size_t nth; /* the allocation that fails, from 0 */
     atomic_size_t made;
     atomic_bool failed;
-    atomic_long held; /* blocks not yet released */
+    atomic_long in_use; /* blocks not yet released */
 } failing_allocator;
 
 static inline bool failing_refuses(failing_allocator *f) {
@@ -24,20 +24,20 @@ static inline bool failing_refuses(failing_allocator *f) {
 static inline void *failing_alloc(void *user, size_t bytes) {
     failing_allocator *f = user;
     if (failing_refuses(f)) return NULL;
-    atomic_fetch_add(&f->held, 1);
+    atomic_fetch_add(&f->in_use, 1);
     return malloc(bytes);
 }
 
 static inline void *failing_resize(void *user, void *p, size_t bytes) {
     failing_allocator *f = user;
     if (failing_refuses(f)) return NULL;
-    if (!p) atomic_fetch_add(&f->held, 1);
+    if (!p) atomic_fetch_add(&f->in_use, 1);
     return realloc(p, bytes);
 }
 
 static inline void failing_release(void *user, void *p) {
     failing_allocator *f = user;
-    atomic_fetch_sub(&f->held, 1);
+    atomic_fetch_sub(&f->in_use, 1);
     free(p);
 }
 
@@ -47,7 +47,7 @@ static inline void failing_install(failing_allocator *f, size_t nth) {
     f->nth = nth;
     atomic_init(&f->made, 0);
     atomic_init(&f->failed, false);
-    atomic_init(&f->held, 0);
+    atomic_init(&f->in_use, 0);
     ag_set_allocator(&(ag_allocator){failing_alloc, failing_resize, failing_release, f});
 }
 

@@ -364,7 +364,7 @@ static void the_cache_survives_any_failed_allocation(void **state) {
                 ag_set_allocator(NULL);
                 failed = f.failed;
                 assert_int_equal(st, failed ? AG_NOMEM : AG_OK);
-                assert_int_equal(f.held, 0);
+                assert_int_equal(f.in_use, 0);
             }
         }
         rig_destroy(r);

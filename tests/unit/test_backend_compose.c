@@ -434,7 +434,7 @@ static void compositions_survive_any_failed_allocation(void **state) {
             ag_buffer_release(&owner);
             failed = f.failed;
             ag_set_allocator(NULL);
-            assert_int_equal(f.held, 0);
+            assert_int_equal(f.in_use, 0);
         }
     }
     drop_tensors(&files);

@@ -247,7 +247,7 @@ static void buffers_survive_any_failed_allocation(void **state) {
         ag_buffer_release(&pages);
         ag_buffer_release(&mapped);
         ag_set_allocator(NULL);
-        assert_int_equal(f.held, 0);
+        assert_int_equal(f.in_use, 0);
         if (!f.failed) break;
     }
     fclose(file);

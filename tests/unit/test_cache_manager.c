@@ -377,7 +377,7 @@ static void budgets_that_cannot_be_held_are_refused(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.eviction.budget_tokens = 512;
-    refuse(&p, "512 tokens leaves no room in a cache of 512");
+    refuse(&p, "512 tokens leaves no space in a cache of 512");
     p.eviction.budget_tokens = 11;
     refuse(&p, "11 tokens is less than the 4 protected and the 8 newest");
     p.eviction.budget_tokens = 0;
@@ -421,10 +421,33 @@ static void a_whole_prefill_must_fit(void **state) {
 
 /* ---- a policy of one's own ---- */
 
+typedef struct calls {
+    size_t checks, budgets, selects;
+} calls;
+
+/* What the policy's own parameters are. */
+typedef struct every_other_params {
+    uint32_t budget;
+} every_other_params;
+
+static ag_status check_every_other(void *user, const ag_eviction_params *p, ag_error *err) {
+    const every_other_params *own = p->policy_params;
+    ((calls *)user)->checks++;
+    if (own->budget) return AG_OK;
+    strcpy(err->msg, "every other of none");
+    return err->status = AG_INVALID;
+}
+
+static uint32_t budget_every_other(void *user, const ag_eviction_params *p) {
+    ((calls *)user)->budgets++;
+    return ((const every_other_params *)p->policy_params)->budget;
+}
+
 /* Every other slot stays, the newest ones first. */
-static void plan_every_other(const ag_eviction_params *p, const ag_eviction_view *v,
-                             uint32_t n_keep, uint32_t *keep) {
+static void select_every_other(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                               uint32_t n_keep, uint32_t *keep) {
     (void)p;
+    ((calls *)user)->selects++;
     uint32_t first = v->n_protected + v->n_expired, n = n_keep, stays = v->n_recent;
     for (uint32_t slot = v->n_slots; slot-- > first && n > v->n_protected;) {
         uint32_t spare = slot - first, wanted = n - v->n_protected;
@@ -435,18 +458,39 @@ static void plan_every_other(const ag_eviction_params *p, const ag_eviction_view
     for (uint32_t slot = 0; slot < v->n_protected; slot++) keep[slot] = slot;
 }
 
-static void anybody_can_bring_a_policy(void **state) {
+static void anybody_can_bring_a_policy_with_parameters_of_its_own(void **state) {
     (void)state;
-    static const ag_eviction_policy every_other = {.name = "every other", .plan = plan_every_other};
+    calls n = {0};
+    every_other_params own = {.budget = 0};
+    ag_session *s;
+    ag_error err;
+    const ag_eviction_policy every_other = {.name = "every other",
+                                            .user = &n,
+                                            .check = check_every_other,
+                                            .default_budget = budget_every_other,
+                                            .select = select_every_other};
     ag_session_params p = params_of(NULL);
     p.eviction.policy = &every_other;
-    ag_session *s = make(&p);
+    p.eviction.policy_params = &own;
+    p.eviction.budget_tokens = 0;
+    own.budget = 64;
+    assert_int_equal(ag_session_create(model, &p, &s, NULL), AG_OK);
+    ag_session_destroy(s);
+    own.budget = BUDGET;
+    s = make(&p);
     prefill(s, 0, 140);
     decode(s, 140, 900);
     check_invariants(s);
     assert_string_equal(ag_session_evictions(s)->last.policy, "every other");
+    assert_int_equal(ag_session_kv_budget(s), BUDGET);
     assert_true(ag_kv_cache_length(ag_session_kv_cache(s)) <= BUDGET + SLACK);
+    assert_true(n.checks && n.budgets && n.selects >= LAYERS * HEADS);
     ag_session_destroy(s);
+    own.budget = 0;
+    p.eviction.budget_tokens = BUDGET;
+    assert_int_equal(ag_session_create(model, &p, &s, &err), AG_INVALID);
+    assert_string_equal(err.msg, "every other of none");
+    assert_int_equal(ag_session_create(model, &p, &s, NULL), AG_INVALID);
 }
 
 int main(void) {
@@ -463,7 +507,7 @@ int main(void) {
         cmocka_unit_test(budgets_are_tokens_bytes_or_a_share),
         cmocka_unit_test(budgets_that_cannot_be_held_are_refused),
         cmocka_unit_test(a_whole_prefill_must_fit),
-        cmocka_unit_test(anybody_can_bring_a_policy),
+        cmocka_unit_test(anybody_can_bring_a_policy_with_parameters_of_its_own),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -186,6 +186,13 @@ static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     free(before), free(want), free(want_scores), free(scores);
 }
 
+/* Queries of tokens that follow much of the cache. */
+static void start_late(rig *r, size_t n_slots) {
+    uint32_t position;
+    memcpy(&position, part_of(r, n_slots * 7 / 8, 0, r->kv.p_offset, 4), sizeof position);
+    for (size_t i = 0; i < r->n_rows; i++) r->positions[i] += position;
+}
+
 /* Windows of a few slots, of about a block and of several. */
 static void narrow(rig *r) {
     const uint32_t widths[] = {8, 280, 1400}, width = 1 + below(widths[below(3)]);
@@ -228,6 +235,7 @@ static void check_shapes(const char *isa) {
         const size_t n_kv_heads = 1 + below(3);
         rig r = make_rig(be, k, v, n_kv_heads, 1 + i % 8, d, n_slots, n_rows);
         for (size_t h = 1; h < n_kv_heads; h++) r.n_slots[h] = below((uint32_t)n_slots + 1);
+        if (i / 7 % 2) start_late(&r, n_slots);
         if (i / 2 % 2) narrow(&r);
         if (i / 4 % 3 == 1) r.softcap = 0.5f + (float)below(8);
         spoil(&r);

@@ -287,6 +287,7 @@ static void an_unknown_backend_is_refused_with_the_list(void **state) {
     ag_error err;
     assert_int_equal(ag_backend_create(&(ag_backend_params){.name = "tpu"}, &be, &err),
                      AG_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "unknown backend 'tpu' (built in: cpu"));
     assert_null(be);
     assert_non_null(strstr(err.msg, "'tpu'"));
     assert_non_null(strstr(err.msg, "cpu"));

@@ -37,7 +37,7 @@ static void make_head(head *h, uint32_t n, uint32_t n_protected, uint32_t n_expi
 
 static void plan(const ag_eviction_policy *policy, head *h, uint32_t n_keep) {
     ag_eviction_params p = ag_eviction_defaults();
-    policy->plan(&p, &h->view, n_keep, h->keep);
+    policy->select(NULL, &p, &h->view, n_keep, h->keep);
 }
 
 static bool stays(const head *h, uint32_t n_keep, uint32_t slot) {
@@ -51,13 +51,16 @@ static void every_policy_is_found_by_its_name(void **state) {
     (void)state;
     static const char *const names[] = {"none", "sliding", "streaming", "snapkv",
                                         "h2o",  "tova",    "keydiff"};
-    for (size_t i = 0; i < 7; i++) {
-        assert_string_equal(ag_eviction_policy_at(i)->name, names[i]);
-        assert_ptr_equal(ag_eviction_policy_find(names[i]), ag_eviction_policy_at(i));
+    const ag_eviction_policy *policy;
+    size_t n = 0;
+    for (; (policy = ag_eviction_policy_at(n)); n++) {
+        if (n < 7) assert_string_equal(policy->name, names[n]);
+        assert_ptr_equal(ag_eviction_policy_find(policy->name), policy);
     }
-    assert_null(ag_eviction_policy_at(7));
+    assert_true(n >= 7);
+    assert_null(ag_eviction_policy_at(n + 1));
     assert_null(ag_eviction_policy_find("sliding "));
-    assert_null(ag_eviction_none.plan);
+    assert_null(ag_eviction_none.select);
 }
 
 /* Whatever the scores: the prefix, the newest, nothing expired, ascending, as many as asked. */
@@ -171,7 +174,7 @@ static void keydiff_keeps_the_keys_that_differ(void **state) {
     }
     memset(keys + 5 * DIM, 0,
            DIM * sizeof *keys); /* without a direction: neither like nor unlike */
-    ag_eviction_keydiff.from_keys(keys, N, DIM, h.importance, mean);
+    ag_eviction_keydiff.from_keys(NULL, keys, N, DIM, h.importance, mean);
     plan(&ag_eviction_keydiff, &h, 2);
     assert_true(stays(&h, 2, 13) && stays(&h, 2, 5));
     assert_true(fabsf(h.importance[0] + 1) < 0.01f);
@@ -183,13 +186,13 @@ static void snapkv_pools_with_zeros_beyond_the_ends(void **state) {
     ag_eviction_params p = ag_eviction_defaults();
     p.snapkv_kernel = 3;
     float values[6], x[] = {3, 0, 0, 6, 9, 9}; /* the last slot is the window's */
-    ag_eviction_snapkv.settle(&p, x, 6, 1, values);
+    ag_eviction_snapkv.normalise(NULL, &p, x, 6, 1, values);
     const float averages[] = {1, 1, 2, 5, 5};
     for (int i = 0; i < 5; i++) assert_true(x[i] == averages[i]);
     assert_true(isinf(x[5]));
     float y[] = {3, 0, 0, 6, 1, 9};
     p.snapkv_pool = AG_POOL_MAX;
-    ag_eviction_snapkv.settle(&p, y, 6, 1, values);
+    ag_eviction_snapkv.normalise(NULL, &p, y, 6, 1, values);
     const float peaks[] = {3, 3, 6, 6, 6};
     for (int i = 0; i < 5; i++) assert_true(y[i] == peaks[i]);
 }

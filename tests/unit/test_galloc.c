@@ -93,7 +93,7 @@ static void creation_survives_any_failed_allocation(void **state) {
         assert_true((mem == NULL) == f.failed);
         ag_galloc_destroy(mem);
         ag_set_allocator(NULL);
-        assert_int_equal(f.held, 0);
+        assert_int_equal(f.in_use, 0);
         if (!f.failed) break;
     }
 }

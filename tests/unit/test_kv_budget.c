@@ -125,7 +125,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy, uint32_t n_p
         assert_int_equal(ag_kv_cache_read_positions(c, 0, h, positions, NULL), AG_OK);
         if (policy->from_keys) {
             assert_int_equal(ag_kv_cache_read_keys(c, 0, h, keys, NULL), AG_OK);
-            policy->from_keys(keys, N, DIM, importance, mean);
+            policy->from_keys(NULL, keys, N, DIM, importance, mean);
         }
         ag_eviction_view view = {.n_slots = N,
                                  .n_protected = n_protected,
@@ -135,7 +135,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy, uint32_t n_p
                                  .importance = importance,
                                  .work = work,
                                  .values = values};
-        policy->plan(&p, &view, budget, keep);
+        policy->select(NULL, &p, &view, budget, keep);
         assert_int_equal(ag_kv_cache_compact(c, 0, h, keep, budget, NULL), AG_OK);
     }
 }

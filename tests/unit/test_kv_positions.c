@@ -74,7 +74,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy) {
         assert_int_equal(ag_kv_cache_read_positions(c, 0, h, positions, NULL), AG_OK);
         if (policy->from_keys) {
             assert_int_equal(ag_kv_cache_read_keys(c, 0, h, keys, NULL), AG_OK);
-            policy->from_keys(keys, N, DIM, importance, mean);
+            policy->from_keys(NULL, keys, N, DIM, importance, mean);
         }
         ag_eviction_view v = {.n_slots = N,
                               .n_protected = 4,
@@ -84,7 +84,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy) {
                               .importance = importance,
                               .work = work,
                               .values = values};
-        policy->plan(&p, &v, KEEP, keep);
+        policy->select(NULL, &p, &v, KEEP, keep);
         assert_int_equal(ag_kv_cache_compact(c, 0, h, keep, KEEP, NULL), AG_OK);
     }
 }

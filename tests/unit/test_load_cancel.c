@@ -4,7 +4,7 @@
 #include "support/sparse_model.h"
 #include "support/tiny_model.h"
 
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * argument. */
 #include "support/dtypes.h"
 
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session under memory pressure, with the system's signals and the clock in the test's hand. */
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

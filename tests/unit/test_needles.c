@@ -179,7 +179,7 @@ static void chance_keeps_as_many_as_it_may(void **state) {
     for (uint32_t round = 0; round < 50; round++) {
         for (uint32_t s = 0; s < N; s++) positions[s] = s < 4 ? s : 7 * s + round;
         memset(keep, 0xff, sizeof keep);
-        random_policy.plan(NULL, &v, KEEP, keep);
+        random_policy.select(NULL, NULL, &v, KEEP, keep);
         for (uint32_t i = 0; i < KEEP; i++) {
             if (i) assert_true(keep[i] > keep[i - 1]);
             if (i < 4) assert_int_equal(keep[i], i);

@@ -103,15 +103,8 @@ static ag_status run_layer(sequence *s, int which, uint32_t layer, const uint32_
     ag_status st = ag_kv_cache_keep_unrotated(c, layer, &t[0], positions, err);
     if (st == AG_OK) st = ag_kv_cache_update(c, layer, &t[0], &t[1], positions, err);
     if (st != AG_OK) return st;
-    ag_attention_seq seq = {
-        .n_rows = n, .visible_until = positions, .score_row0 = scores->row0, .score_stride = SLOTS};
-    if (scores->held) {
-        seq.held_scores = scores->held;
-        seq.held_at = (size_t)layer * SLOTS * HEADS * sizeof(float);
-        seq.scored = scores->scored + (size_t)layer * HEADS;
-    } else if (scores->sums) {
-        seq.scores = scores->sums + (size_t)layer * HEADS * SLOTS;
-    }
+    ag_attention_seq seq = {.n_rows = n, .visible_until = positions};
+    ag_score_sums_of_layer(scores, layer, &seq);
     ag_kv_cache_get_view(c, layer, &seq.kv);
     const ag_attention_params params = {.scale = 1 / sqrtf(DIM)};
     st = ag_attention(be, &t[3], &t[2], &seq, 1, &params);
@@ -220,17 +213,17 @@ static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag
     }
     for (int i = 0; i < BOTH; i++) {
         stream st = {.bytes = malloc(1 << 20)};
-        struct ag_gathered sums = {0}, *from = ag_cache_manager_gathered(s->manager[1 - i]);
+        ag_score_sums *sums, *from = ag_cache_manager_sums(s->manager[1 - i]);
         assert_int_equal(ag_kv_cache_save(s->cache[1 - i], put, &st, NULL), AG_OK);
-        assert_int_equal(ag_gathered_save(from, s->cache[1 - i], put, &st, NULL), AG_OK);
+        assert_int_equal(ag_score_sums_save(from, s->cache[1 - i], put, &st, NULL), AG_OK);
         assert_true(st.n <= 1 << 20);
         assert_int_equal(ag_kv_cache_load(r.cache[i], n_slots, s->position, "", get, &st, NULL),
                          AG_OK);
-        assert_int_equal(ag_gathered_create(&sums, policy, r.cache[i], NULL), AG_OK);
-        sums.position = from->position;
-        assert_int_equal(ag_gathered_load(&sums, r.cache[i], get, &st, NULL), AG_OK);
+        assert_int_equal(ag_score_sums_create(policy, r.cache[i], &sums, NULL), AG_OK);
+        ag_score_sums_set_position(sums, ag_score_sums_position(from));
+        assert_int_equal(ag_score_sums_load(sums, r.cache[i], get, &st, NULL), AG_OK);
         ag_cache_manager_restore(r.manager[i], &sums);
-        ag_gathered_release(&sums);
+        ag_score_sums_destroy(sums);
         free(st.bytes);
     }
     r.position = s->position;

@@ -245,11 +245,18 @@ static void the_cache_lies_where_the_environment_says(void **state) {
     (void)state;
     char *home = getenv("HOME") ? ag_strdup(getenv("HOME")) : NULL;
     ag_cl_switches s;
+    setenv("AG_OPENCL_CACHE", "/y", 1);
+    assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);
+    ag_cl_switches_drop_default_cache(&s);
+    assert_string_equal(s.cache, "/y");
+    ag_cl_switches_release(&s);
     unsetenv("AG_OPENCL_CACHE");
     setenv("XDG_CACHE_HOME", "/x", 1);
     setenv("HOME", "/h", 1);
     assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);
     assert_string_equal(s.cache, "/x/antigravity/opencl");
+    ag_cl_switches_drop_default_cache(&s);
+    assert_null(s.cache);
     ag_cl_switches_release(&s);
     setenv("XDG_CACHE_HOME", "relative", 1);
     assert_int_equal(ag_cl_switches_read(&s, NULL), AG_OK);

@@ -2,7 +2,7 @@
 /* A whole token in one launch for heads and caches of every kind: its attention against doubles,
  * its new rows against the rounding of the cache, its logits against those of the operations.
  * "test_opencl_token_shapes PATTERN" takes the variants whose names fit, on any device. */
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/steps.h"
 #include "core/alloc.h"
 #include "core/hadamard.h"
 #include "models/model_impl.h"
@@ -183,10 +183,7 @@ static void consume(ag_session *s, ag_cl_switch wanted, uint32_t n) {
     if (ag_session_prefill(s, ids, n, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
 }
 
-static uint32_t steps_taken(void) {
-    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
-    return steps ? steps->n_launched : 0;
-}
+static uint32_t steps_taken(void) { return ag_cl_of(be)->counts.launched; }
 
 /* Root of the mean square of the difference, as a share of that of the logits. */
 static double distance(ag_session *a, ag_session *b) {

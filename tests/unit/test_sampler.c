@@ -143,9 +143,18 @@ static void all_stages_together_draw_as_the_reference_says(void **state) {
         int32_t window[40];
         for (int i = 0; i < 40; i++) window[i] = (int32_t)(ag_random_unit(&r) * 60) % (int)n;
         ag_logit_bias bias[] = {{3, 2.5f}, {7, -INFINITY}, {3, 0.5f}};
-        ag_sampler_params p = {bias,  3,     1.3f,           25,
-                               0.2f,  0.1f,  0.9f,           round % 3 ? 30u : 0u,
-                               0.85f, 0.05f, (uint64_t)round};
+        ag_sampler_params p = {bias,
+                               3,
+                               1.3f,
+                               25,
+                               0.2f,
+                               0.1f,
+                               0.9f,
+                               round % 3 ? 30u : 0u,
+                               0.85f,
+                               0.05f,
+                               (uint64_t)round,
+                               {0}};
         check_draws(&p, logits, n, window, 40);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session saved to a file and taken from it: the same logits from there on, and a file that is
  * damaged or of something else refused by name, with the session as it was. */
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

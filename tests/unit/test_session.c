@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/without_matrix_units.h"
 
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What sessions take is what is said of them, and nothing is left when they are gone. */
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 #include <antigravity/process.h>
 
 #include <setjmp.h>

@@ -102,7 +102,7 @@ static void check_case(const json_t *c, float *scores, size_t index) {
     p.snapkv_pool = strcmp(pool, "max") ? AG_POOL_AVERAGE : AG_POOL_MAX;
     for (uint32_t h = 0; h < number(c, "kv_heads"); h++) {
         float *importance = scores + h * MOST;
-        ag_eviction_snapkv.settle(&p, importance, n, window, values);
+        ag_eviction_snapkv.normalise(NULL, &p, importance, n, window, values);
         ag_eviction_view v = {.n_slots = n,
                               .n_recent = window,
                               .n_scored = n,
@@ -110,7 +110,7 @@ static void check_case(const json_t *c, float *scores, size_t index) {
                               .importance = importance,
                               .work = work,
                               .values = values};
-        ag_eviction_snapkv.plan(&p, &v, budget, keep);
+        ag_eviction_snapkv.select(NULL, &p, &v, budget, keep);
         const json_t *want = json_array_get(json_object_get(c, "keep"), h);
         assert_int_equal(json_array_size(want), budget);
         for (uint32_t i = 0; i < budget; i++) {

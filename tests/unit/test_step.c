@@ -3,7 +3,7 @@
  * ag_session_step(): whatever shares a step, every session gets what it has alone. */
 #include "support/without_matrix_units.h"
 
-#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

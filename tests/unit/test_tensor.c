@@ -144,7 +144,7 @@ static void a_tensor_survives_any_failed_allocation(void **state) {
         else assert_int_equal(st, AG_NOMEM);
         assert_null(owner);
         ag_set_allocator(NULL);
-        assert_int_equal(f.held, 0);
+        assert_int_equal(f.in_use, 0);
         if (!f.failed) break;
         assert_int_equal(st, AG_NOMEM);
     }

@@ -256,14 +256,6 @@ static void score_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
 
 /* ---- dividing the work ---- */
 
-static size_t longest_head(const ag_kv_view *kv) {
-    size_t n = 0;
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > n) n = kv->n_slots[h];
-    }
-    return n;
-}
-
 static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
     seq_work p = {.seq = seq, .group = job->n_heads / seq->kv.n_kv_heads};
     const uint32_t wanted = job->cpu->kernels.attention_queries;
@@ -271,7 +263,7 @@ static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
     p.tile_rows = p.group < tile ? tile / p.group : 1;
     p.n_tiles = ceil_div(seq->n_rows, p.tile_rows);
     p.n_cells = p.n_tiles * seq->kv.n_kv_heads;
-    p.n_spans = ceil_div(longest_head(&seq->kv), AG_ATTENTION_SPAN);
+    p.n_spans = ceil_div(ag_kv_view_most_slots(&seq->kv), AG_ATTENTION_SPAN);
     if (!p.n_spans) p.n_spans = 1;
     if (seq->scores && seq->score_row0 < seq->n_rows) p.n_scored = seq->n_rows - seq->score_row0;
     return p;

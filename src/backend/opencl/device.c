@@ -111,6 +111,10 @@ const char *ag_cl_device_kind(const ag_cl_device *d) {
     return d->type & CL_DEVICE_TYPE_ACCELERATOR ? "accelerator" : "other";
 }
 
+static bool is_pocl(const char *platform) {
+    return strstr(platform, "Portable Computing Language") != NULL;
+}
+
 /* AG_NOT_FOUND says what the driver says of a platform that gives no device. */
 static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_cl_device *out,
                               size_t *n, ag_error *err) {
@@ -121,18 +125,19 @@ static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_
     name[sizeof name - 1] = '\0';
     cl_int code = api->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, AG_CL_DEVICES_MAX, ids, &found);
     if (code != CL_SUCCESS || !found) {
-        /* It runs on the processor, which is always there. */
-        bool pocl = strstr(name, "Portable Computing Language") != NULL;
+        /* PoCL runs on the processor, which is always there. */
         return AG_FAIL(err, NOT_FOUND, "OpenCL: the driver %s gives no device: %s (%d)%s", name,
                        ag_cl_error_name(code), code,
-                       pocl ? "; it needs a directory that it can write to: $POCL_CACHE_DIR, else "
-                              "~/.cache/pocl"
-                            : "");
+                       is_pocl(name)
+                           ? "; it needs a directory that it can write to: $POCL_CACHE_DIR, else "
+                             "~/.cache/pocl"
+                           : "");
     }
     for (cl_uint i = 0; i < found && i < AG_CL_DEVICES_MAX && *n < AG_CL_DEVICES_MAX; i++) {
         ag_cl_device *d = &out[(*n)++];
         *d = (ag_cl_device){.platform = platform, .id = ids[i]};
         memcpy(d->platform_name, name, sizeof name);
+        d->is_pocl = is_pocl(name);
         describe(api, d);
     }
     return AG_OK;

@@ -23,7 +23,7 @@ typedef struct ag_cl_device {
     cl_device_id id;
     cl_device_type type;
     char name[128], vendor[64], driver[64], version[96], platform_name[64];
-    bool is_cpu, is_gpu, is_nvidia;
+    bool is_cpu, is_gpu, is_nvidia, is_pocl;
     bool unified_memory; /* host and device share it */
     unsigned extensions; /* that it lists, of ag_cl_extension */
     uint32_t compute_units, max_clock_mhz;

@@ -9,7 +9,7 @@
 
 static ag_status make(ag_cl_backend *cl) {
     ag_cl_loading *l = ag_calloc(1, sizeof *l);
-    if (!l) return AG_FAIL(&cl->base.err, NOMEM, "what loads weights");
+    if (!l) return AG_FAIL(&cl->base.err, NOMEM, "weight loader");
     ag_cpu_kernels kernels;
     const char *cap = getenv("AG_CPU_ISA");
     if (!ag_cpu_kernels_init(&kernels, cap && *cap ? cap : NULL)) ag_cpu_kernels_common(&kernels);

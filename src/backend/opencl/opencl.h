@@ -25,11 +25,12 @@
 
 #include <stdbool.h>
 
+typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
-typedef struct ag_cl_loading ag_cl_loading;       /* loading.h */
-typedef struct ag_cl_step_cache ag_cl_step_cache; /* step_cache.h */
-typedef struct ag_cl_bound ag_cl_bound;           /* bound.h */
-typedef struct ag_cl_bound_launch ag_cl_bound_launch;
+typedef struct ag_cl_loading ag_cl_loading;         /* loading.h */
+typedef struct ag_cl_steps ag_cl_steps;             /* steps.h */
+typedef struct ag_cl_launch_list ag_cl_launch_list; /* recorded_launch.h */
+typedef struct ag_cl_recorded_launch ag_cl_recorded_launch;
 
 /* ---- small host arrays on their way to the device (staging.c) ---- */
 
@@ -67,19 +68,23 @@ struct ag_cl_backend {
         size_t bytes;
         uint64_t named_by; /* as of a buffer */
     } scratch;
-    ag_cl_loading *loading;  /* owned; NULL: no weight was prepared yet */
-    uint32_t n_threads;      /* of the host, wanted for that; 0: the usable cores */
-    ag_cl_step_cache *steps; /* owned; NULL: no token was decoded yet */
-    ag_cl_bound *recording;  /* borrowed; launches are kept in it; NULL: they are not kept */
-    atomic_ullong lost;      /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
-    atomic_size_t n_mapped;  /* buffers that the host has mapped */
+    ag_cl_loading *loading;         /* owned; NULL: no weight was prepared yet */
+    uint32_t n_threads;             /* of the host, wanted for that; 0: the usable cores */
+    ag_cl_steps *steps;             /* owned; NULL: no token was decoded yet */
+    ag_cl_launch_list *record_into; /* borrowed; launches are kept in it; NULL: they are not kept */
+    atomic_ullong lost;     /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
+    atomic_size_t n_mapped; /* buffers that the host has mapped */
     ag_cl_switches switches;
     ag_cl_vendor vendor;
     ag_cl_sizes sizes;
-    bool many_lanes;    /* kernels for GPUs; false: those for processors with vector registers */
-    bool int_dot;       /* products of few rows round their input to 8 bits */
-    bool whole_tokens;  /* a token in one launch, where it has run: token.c */
-    bool token_refused; /* this device has shown that it cannot */
+    bool is_gpu;       /* kernels for GPUs; false: those for processors with vector registers */
+    bool int_dot;      /* products of few rows round their input to 8 bits */
+    bool whole_tokens; /* a token in one launch, where it has run: token.c */
+    struct {
+        uint32_t recorded, replayed; /* steps */
+        uint32_t launched, uploaded; /* tokens in one launch; programs sent for them */
+    } counts;                        /* for tests */
+    bool token_refused;              /* this device has shown that it cannot */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */
     bool zero_copy;     /* buffers are in memory that host and device share, and can be mapped */
     bool gpu_attention; /* false: the composed attention, on the host */
@@ -100,7 +105,7 @@ ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const 
 /* Waits until everything enqueued is done; errors of kernels that ran since may show here. */
 ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
 
-/* ---- kernels and launches (launch.c) ---- */
+/* ---- kernels (kernel_table.c), launches (launch.c) and the queue (queue.c) ---- */
 
 /* The kernel `name` of kernels/`file`, built with `options` ("-DROWS=4 -DBLOCK=32"; NULL: none) the
  * first time it is asked for, then from a table. Borrowed, valid as long as the backend. A file
@@ -121,7 +126,7 @@ typedef struct ag_cl_launch {
     cl_int code;         /* of the first argument that was refused */
     cl_uint refused_arg; /* its number */
     ag_status staged;    /* of an array that could not be staged; the message is in the backend */
-    ag_cl_bound_launch *bound; /* where it is kept; NULL: nowhere */
+    ag_cl_recorded_launch *recorded; /* where it is kept; NULL: nowhere */
 } ag_cl_launch;
 
 void ag_cl_programs_close(ag_cl_backend *cl);
@@ -177,9 +182,9 @@ typedef struct ag_cl_buffer {
     ag_buffer base;
     ag_cl_memory *memory; /* borrowed */
     cl_mem mem;           /* owned */
-    uint64_t address;     /* as kernels see it; 0: not asked for yet (token_boxes.c) */
+    uint64_t address;     /* as kernels see it; 0: not asked for yet (token_mailbox.c) */
     void *mapped;         /* NULL: the device's */
-    uint64_t named_by;    /* who knows it and must forget it: bits of step_cache.h */
+    uint64_t named_by;    /* who knows it and must forget it: bits of steps.h */
 } ag_cl_buffer;
 
 ag_status ag_cl_memory_create(ag_cl_backend *cl, ag_cl_memory **out, ag_error *err);

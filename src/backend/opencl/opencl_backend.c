@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/steps.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -13,7 +13,7 @@
 static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (cl->queue) (void)cl->api.clFinish(cl->queue);
-    ag_cl_step_cache_close(cl);
+    ag_cl_steps_close(cl);
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
     ag_cl_loading_close(cl);
@@ -32,7 +32,7 @@ static const char *cl_describe(ag_backend *b) { return ag_cl_of(b)->description;
 
 static ag_status cl_sync(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->recording) ag_cl_step_cache_sweep(cl);
+    if (!cl->record_into) ag_cl_steps_sweep(cl);
     return ag_cl_finish(cl, &b->err);
 }
 
@@ -43,7 +43,8 @@ static size_t cl_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows,
 
 static const ag_backend_ops opencl_ops = {
     .name = "opencl",
-    .step_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_HADAMARD,
+    .step_features =
+        AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_HADAMARD | (uint32_t)AG_CL_TOKEN_COMPILED,
     .repeat_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_FFN_BIAS | AG_STEP_QK_NORM |
                        AG_STEP_POST_NORM | AG_STEP_NO_PRE_NORM | AG_STEP_GELU | AG_STEP_SOFTCAP |
                        AG_STEP_LOGIT_SOFTCAP | AG_STEP_HADAMARD | AG_STEP_SCORES | AG_STEP_WINDOW |
@@ -112,7 +113,7 @@ static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
     const ag_cl_switches *sw = &cl->switches;
     cl->whole_tokens = capability >= 80 && cl->device.is_gpu; /* tensor cores with halves */
-    cl->many_lanes = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
+    cl->is_gpu = ag_cl_is_on(sw->lanes, !cl->device.is_cpu);
     cl->int_dot = ag_cl_is_on(sw->int_dot, capability >= 61 || cl->vendor.dot);
     cl->mma = ag_cl_is_on(sw->mma, capability >= 80);
 }
@@ -130,6 +131,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     if (code != CL_SUCCESS) return ag_cl_fail(cl, err, code, "making a queue");
     AG_TRY(ag_cl_memory_create(cl, &cl->memory, err));
     AG_TRY(ag_cl_staging_open(cl, err));
+    if (cl->device.is_pocl) ag_cl_switches_drop_default_cache(&cl->switches);
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
     if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->switches, &cl->vendor, err));

@@ -99,6 +99,10 @@ ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top);
  * the complement of its id below. */
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);
 
+/* vendor_check.c */
+/* Runs each chosen path once on the device. AG_DEVICE if one does not compute what it should. */
+ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err);
+
 /* bandwidth.c */
 ag_status ag_cl_read_rate(ag_backend *b, double *bytes_per_s);
 

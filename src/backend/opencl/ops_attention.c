@@ -4,8 +4,8 @@
  *   joined  [rows * heads] pairs      stats   [rows * heads][spans] pairs
  *   values  [rows * heads][spans][dim]
  *   sums    [kv heads][slots] attention weights, if they were asked for */
-#include "backend/opencl/bound.h"
 #include "backend/opencl/ops.h"
+#include "backend/opencl/recorded_launch.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
@@ -38,7 +38,7 @@ static size_t pages(size_t bytes) { return ag_cl_items(bytes, 256); }
 /* Slots of a span: as many spans as keep the device busy. A processor always takes the same, so
  * that a row's result does not depend on the rows beside it. */
 static uint32_t span_of(const work *w) {
-    if (!w->cl->many_lanes) return CPU_SPAN;
+    if (!w->cl->is_gpu) return CPU_SPAN;
     const size_t groups =
         w->kv->n_kv_heads * ((w->seq->n_rows * w->group + w->queries - 1) / w->queries);
     const size_t wanted = 4 * (size_t)w->cl->device.compute_units / (groups ? groups : 1) + 1;
@@ -68,14 +68,12 @@ static void lay_out(work *w) {
     if (w->seq->scores) w->bytes += pages(w->kv->n_kv_heads * w->n_slots * sizeof(float) + 1);
 }
 
-static ag_status plan(work *w) {
-    for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
-        if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
-    }
+static ag_status choose_sizes(work *w) {
+    w->n_slots = ag_kv_view_most_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     const ag_cl_sizes *sizes = &w->cl->sizes;
-    w->queries = w->cl->many_lanes && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;
-    w->wg = w->cl->many_lanes ? sizes->attention_wg : CPU_WG;
+    w->queries = w->cl->is_gpu && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;
+    w->wg = w->cl->is_gpu ? sizes->attention_wg : CPU_WG;
     w->span = span_of(w);
     w->n_spans = count_spans(w);
     lay_out(w);
@@ -178,7 +176,7 @@ static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
 
 /* ---- attention weights ---- */
 
-static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
+static ag_status score_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
     const ag_kv_view *kv = w->kv;
     const bool held = w->seq->held_scores != NULL;
@@ -199,10 +197,10 @@ static ag_status weigh_run(const work *w, const ag_cl_kv_run *run) {
                          (size_t[]){w->wg, 1});
 }
 
-static ag_status weigh(const work *w) {
+static ag_status score_slots(const work *w) {
     for (uint32_t i = 0; i < w->n_blocks;) {
         const ag_cl_kv_run run = ag_cl_kv_run_at(w->kv, i, w->n_blocks);
-        AG_TRY(weigh_run(w, &run));
+        AG_TRY(score_run(w, &run));
         i += run.n_blocks;
     }
     return AG_OK;
@@ -213,7 +211,7 @@ static ag_status add_scores(const work *w) {
     const ag_kv_view *kv = w->kv;
     const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);
     ag_error *err = &w->cl->base.err;
-    ag_cl_bound_break(w->cl, true);
+    ag_cl_launch_list_break(w->cl, true);
     float *sums = ag_malloc(bytes);
     if (!sums) return AG_FAIL(err, NOMEM, "%zu bytes of attention weights", bytes);
     const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE,
@@ -229,14 +227,14 @@ static ag_status add_scores(const work *w) {
 }
 
 static ag_status attend_sequence(work *w) {
-    AG_TRY(plan(w));
+    AG_TRY(choose_sizes(w));
     for (size_t row = 0; row < w->seq->n_rows; row += w->pass) {
         const size_t rest = w->seq->n_rows - row;
         AG_TRY(attend_rows(w, row, rest < w->pass ? rest : w->pass));
     }
     const bool wanted = w->seq->scores || w->seq->held_scores;
     if (!wanted || !w->n_blocks || w->seq->score_row0 >= w->seq->n_rows) return AG_OK;
-    AG_TRY(weigh(w));
+    AG_TRY(score_slots(w));
     return w->seq->scores ? add_scores(w) : AG_OK;
 }
 

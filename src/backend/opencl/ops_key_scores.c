@@ -17,10 +17,8 @@ typedef struct work {
     cl_mem scratch;
 } work;
 
-static ag_status plan(work *w) {
-    for (uint32_t h = 0; h < w->kv->n_kv_heads; h++) {
-        if (w->kv->n_slots[h] > w->n_slots) w->n_slots = w->kv->n_slots[h];
-    }
+static ag_status choose_sizes(work *w) {
+    w->n_slots = ag_kv_view_most_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     w->width = (w->kv->head_dim + 3) / 4 * 4;
     const size_t heads = w->kv->n_kv_heads, sum = (size_t)w->n_blocks * w->width * sizeof(float);
@@ -80,7 +78,7 @@ static ag_status read_scores(const work *w, float *scores, size_t stride) {
 
 ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride) {
     work w = {.cl = ag_cl_of(b), .kv = kv};
-    AG_TRY(plan(&w));
+    AG_TRY(choose_sizes(&w));
     if (!w.n_slots) return AG_OK;
     AG_TRY(look(&w, "key_lengths", WG));
     AG_TRY(find_means(&w));

@@ -46,7 +46,7 @@ typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
 static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
-    if (!cl->many_lanes || x->offset % 16 || k % 4) return ROWS;
+    if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
         if (!ag_dtype_is_quantized(type)) return TILE;
         return cl->mma && cl->device.max_group >= MMA_WG ? MMA : cl->vendor.half ? HALVES : TILE;

@@ -2,7 +2,7 @@
 /* Launches of kernels/top_k.cl: the best of a row, of which the host reads some hundred bytes. */
 #include "backend/opencl/ops.h"
 #include "backend/opencl/staging.h"
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/steps.h"
 #include "core/fail.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef struct work {
 
 static size_t head_words(const work *w) { return 2 + w->n_ids; }
 
-static ag_status plan(work *w) {
+static ag_status choose_sizes(work *w) {
     w->n_lists = (w->n + CHUNK - 1) / CHUNK;
     w->kept = LEAST_KEPT;
     while (w->kept < w->top->k) w->kept *= 2;
@@ -87,12 +87,12 @@ static ag_status take_best(const work *w) {
 
 /* Arguments that are the same as for the last row are not set again. */
 static ag_status launch_all(const work *w) {
-    ag_cl_bound *kept = ag_cl_step_choice(w->cl);
-    if (kept) ag_cl_bound_record(w->cl, kept, NULL, NULL);
+    ag_cl_launch_list *kept = ag_cl_step_choice(w->cl);
+    if (kept) ag_cl_launch_list_record(w->cl, kept, NULL, NULL);
     ag_status st = sort_chunks(w);
     if (st == AG_OK) st = join_lists(w);
     if (st == AG_OK) st = take_best(w);
-    if (kept) (void)ag_cl_bound_stop(w->cl, kept, st == AG_OK);
+    if (kept) (void)ag_cl_launch_list_stop(w->cl, kept, st == AG_OK);
     return st;
 }
 
@@ -123,7 +123,7 @@ ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top) {
     _Static_assert((int)AG_ROW_TOP_K <= (int)MOST_KEPT && AG_ROW_TOP_IDS % STEP == 0 &&
                        AG_ROW_TOP_K % STEP == 0,
                    "what the kernel keeps");
-    AG_TRY(plan(&w));
+    AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));
     AG_TRY(launch_all(&w));
     cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.lists, CL_TRUE, w.out_at,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/opencl/bound.h"
 #include "backend/opencl/ops.h"
+#include "backend/opencl/recorded_launch.h"
 
 enum { LEAST_BYTES = 1 << 16 };
 
@@ -17,13 +17,13 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         if (cl->scratch.mem) {
             (void)cl->api.clReleaseMemObject(cl->scratch.mem);
             atomic_fetch_or(&cl->lost, cl->scratch.named_by);
-            ag_cl_bound_break(cl, false);
+            ag_cl_launch_list_break(cl, false);
         }
         cl->scratch.mem = mem;
         cl->scratch.named_by = 0;
         cl->scratch.bytes = room;
     }
-    if (cl->recording) cl->scratch.named_by |= cl->recording->bit;
+    if (cl->record_into) cl->scratch.named_by |= cl->record_into->bit;
     *out = cl->scratch.mem;
     return AG_OK;
 }

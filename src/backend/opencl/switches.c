@@ -67,7 +67,7 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
         const char *variable;
         ag_cl_switch *to;
     } all[] = {
-        {"AG_OPENCL_TOKEN", &s->token}, {"AG_OPENCL_PLAN", &s->plan},
+        {"AG_OPENCL_TOKEN", &s->token}, {"AG_OPENCL_PLAN", &s->recording},
         {"AG_OPENCL_LANES", &s->lanes}, {"AG_OPENCL_INT_DOT", &s->int_dot},
         {"AG_OPENCL_MMA", &s->mma},     {"AG_OPENCL_SUBGROUPS", &s->subgroups},
         {"AG_OPENCL_DOT", &s->dot},     {"AG_OPENCL_HALF", &s->half},
@@ -80,7 +80,14 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
     if (kernels && !(s->kernels = ag_strdup(kernels))) {
         return AG_FAIL(err, NOMEM, "the name of the folder of kernels");
     }
+    s->default_cache = !value_of("AG_OPENCL_CACHE");
     return read_cache(&s->cache, err);
+}
+
+void ag_cl_switches_drop_default_cache(ag_cl_switches *s) {
+    if (!s->default_cache) return;
+    ag_free(s->cache);
+    s->cache = NULL;
 }
 
 void ag_cl_switches_release(ag_cl_switches *s) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slot decode_step: a whole token in one launch of kernels/token.cl. */
-#include "backend/opencl/step_cache.h"
+/* A whole token in one launch of kernels/token.cl. */
+#include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "quant/quant.h"
@@ -26,12 +26,15 @@ static const char *row_option(const ag_cl_token_shape *s) {
 }
 
 static ag_status begin(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
-    char options[192];
-    snprintf(
-        options, sizeof options,
-        "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u %s",
-        items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
-        (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, row_option(s));
+    char options[224];
+    snprintf(options, sizeof options,
+             "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u "
+             "%s%s%s%s",
+             items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
+             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, row_option(s),
+             s->features & AG_STEP_WINDOW ? " -DWINDOW=1" : "",
+             s->features & AG_STEP_QK_NORM ? " -DQK_NORM=1" : "",
+             s->features & AG_STEP_GELU ? " -DGELU=1" : "");
     return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 
@@ -110,22 +113,19 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
 
 /* Groups that poll for one another must all run at once: not something to try on processors, whose
  * groups run one after another, unless there is but one. */
-static bool is_wanted(const ag_cl_backend *cl, const ag_cl_token_shape *shape) {
-    if (cl->switches.token == AG_CL_AUTO) return cl->whole_tokens && ag_cl_token_has_run(shape);
-    return cl->switches.token == AG_CL_ON;
+bool ag_cl_token_wanted(const ag_cl_backend *cl, const ag_decode_step *step,
+                        ag_cl_token_shape *shape) {
+    const ag_cl_switch asked = cl->switches.token;
+    if (cl->token_refused || cl->zero_copy || !cl->gpu_attention || asked == AG_CL_OFF)
+        return false;
+    if (!ag_cl_token_shape_of(cl, step, shape)) return false;
+    return asked == AG_CL_ON || (cl->whole_tokens && ag_cl_token_has_run(shape));
 }
 
-ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken) {
-    ag_cl_backend *cl = ag_cl_of(b);
-    *taken = false;
-    ag_cl_token_shape shape;
-    if (cl->token_refused || cl->zero_copy || !cl->gpu_attention) return AG_OK;
-    if (cl->switches.token == AG_CL_OFF || !ag_cl_token_shape_of(cl, step, &shape)) return AG_OK;
-    if (!is_wanted(cl, &shape)) return AG_OK;
-    ag_cl_step_entry *entry = ag_cl_step_entry_of(cl, step);
-    if (!entry) return AG_FAIL(&b->err, NOMEM, "a decode step");
-    AG_TRY(ag_cl_token_reserve(cl, &entry->token, &shape));
-    AG_TRY(run(cl, &entry->token, step, taken));
-    cl->steps->n_launched += *taken;
+ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_cl_token_shape *shape,
+                           const ag_decode_step *step, bool *taken) {
+    AG_TRY(ag_cl_token_reserve(cl, token, shape));
+    AG_TRY(run(cl, token, step, taken));
+    cl->counts.launched += *taken;
     return AG_OK;
 }

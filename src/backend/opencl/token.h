@@ -1,46 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole decode step in one launch of kernels/token.cl: which steps, the program that tells the
- * kernel what to do, and the boxes its groups talk through. */
+ * kernel what to do, and the mailboxes its groups talk through. */
 #ifndef AG_OPENCL_TOKEN_H
 #define AG_OPENCL_TOKEN_H
 
+#include "backend/opencl/kernels/shared.h"
 #include "backend/opencl/ops.h"
 
-/* One step of the program, as kernels/token_product.cl has it. */
-typedef enum ag_cl_stage_type {
-    AG_CL_NORMED,
-    AG_CL_ATTENTION,
-    AG_CL_ADDED,
-    AG_CL_GATED,
-    AG_CL_LOGITS,
-    AG_CL_SELECT,
-} ag_cl_stage_type;
-
-typedef struct ag_cl_token_stage {
-    cl_uint type, rows, k, layer;
-    cl_uint in_tag, end1, end2, pad;
-    cl_ulong w1, s1, w2, s2, w3, s3;
-    cl_ulong norm, in, out;
-} ag_cl_token_stage;
-
-/* What is asked of the last stage, and what a launch leaves: as kernels/token_select.cl has them.
- */
-enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_HEADS = 1024 };
-typedef struct ag_cl_token_request {
-    cl_uint k, n_ids;
-    cl_int ids[AG_ROW_TOP_IDS];
-} ag_cl_token_request;
-
-typedef struct ag_cl_token_result {
-    cl_uint aborted;  /* a group gave up waiting */
-    cl_uint bad;      /* first logit that is NaN or +Inf; UINT32_MAX: none */
-    cl_uint n_listed; /* may be more than there is room for */
-    cl_uint pad;
-    cl_float at[AG_ROW_TOP_IDS];         /* logits of the ids */
-    cl_ulong listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k and some more, in no order */
-} ag_cl_token_result;
-
-/* Sizes that the kernel and its boxes are made for. */
+/* Sizes that the kernel and its mailboxes are made for. */
 typedef struct ag_cl_token_shape {
     uint32_t dim, q_dim, kv_dim, ffn_dim, n_vocab;
     uint32_t n_layers, n_kv, head_dim, group; /* query heads of a KV head */
@@ -49,25 +16,28 @@ typedef struct ag_cl_token_shape {
     uint32_t k_type, v_type;                  /* ag_dtype of the cache */
     uint32_t has_biases;                      /* of q, k, v or o */
     uint32_t piece;                           /* of the Hadamard rotation; 1: none */
+    uint32_t features;                        /* of AG_STEP_*: what is compiled in */
     uint32_t select;                          /* 1: the best of the logits are wanted */
 } ag_cl_token_shape;
 
-/* Where things lie in the one buffer, from its start. Boxes hold packets of 8 bytes. */
+/* Where things lie in the one buffer, from its start. Mailboxes hold packets of 8 bytes. */
 typedef struct ag_cl_token_layout {
     size_t stream;         /* [dim] packets; the host puts the embedding there */
     size_t cos_sin;        /* [head_dim / 2] pairs */
     size_t n_slots;        /* [n_layers][n_kv] */
     size_t request;        /* ag_cl_token_request */
     size_t result;         /* ag_cl_token_result */
-    size_t inbox_bytes;    /* all before and the result's beginning: one upload for each token */
+    size_t mailbox_bytes;  /* all before and the result's beginning: one upload for each token */
     size_t program;        /* stages */
     size_t blocks;         /* [n_layers][max_blocks] addresses */
-    size_t qkv, out, gate; /* boxes; blocks of 10 packets in the last two */
-    size_t partial;        /* box: what pieces of a head leave */
-    size_t heads;          /* box: largest logits */
+    size_t qkv, out, gate; /* mailboxes; blocks of 10 packets in the last two */
+    size_t partial;        /* mailbox: what pieces of a head leave */
+    size_t heads;          /* mailbox: largest logits */
     size_t bytes;
 } ag_cl_token_layout;
 
+/* What a step may have that the kernel is compiled for where a model has it. */
+enum { AG_CL_TOKEN_COMPILED = AG_STEP_WINDOW | AG_STEP_QK_NORM | AG_STEP_GELU };
 enum { AG_CL_TOKEN_ITEMS = 256, AG_CL_TOKEN_ITEMS_CPU = 4 };
 
 typedef struct ag_cl_token {
@@ -79,14 +49,18 @@ typedef struct ag_cl_token {
     ag_cl_token_stage *program,
         *uploaded;             /* owned; [n_stages] being made, and what the device has */
     cl_ulong *blocks;          /* owned; [n_layers][max_blocks] as the device has them */
-    unsigned char *inbox;      /* owned */
+    unsigned char *mailbox;    /* owned */
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;
 
-/* The slot decode_step. Taken on NVIDIA's GPUs, for Q4_0 weights and what has run there;
+/* Whether the step is to be taken. On NVIDIA's GPUs, for Q4_0 weights and what has run there;
  * AG_OPENCL_TOKEN=0 takes none, =1 tries every device, with one work-group on processors, and all
  * that the kernel is written for. */
-ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken);
+bool ag_cl_token_wanted(const ag_cl_backend *cl, const ag_decode_step *step,
+                        ag_cl_token_shape *shape);
+/* A step of that shape; *taken false: the device has shown that it cannot. */
+ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_cl_token_shape *shape,
+                           const ag_decode_step *step, bool *taken);
 
 /* token_program.c: false if the step is not one for the kernel. n_groups is at most what the device
  * was asked for. */
@@ -102,7 +76,7 @@ uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s);
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
                                     ag_cl_token *token);
 
-/* token_boxes.c: room for a shape; keeps what is there if it fits. */
+/* token_mailbox.c: room for a shape; keeps what is there if it fits. */
 ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape);
 void ag_cl_token_release_store(ag_cl_token *token);

@@ -27,6 +27,8 @@ static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
            ((type == AG_Q8_0 || type == AG_Q4_0) && head_dim % AG_QK == 0);
 }
 
+_Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_ROW_TOP_IDS, "a request holds them");
+
 enum { MOST_COLUMNS = 32768 };
 
 /* What the kernel is written for: a warp's tiles hold 8 query heads, local memory heads of 128 or
@@ -41,6 +43,7 @@ static bool is_size(const ag_cl_token_shape *s) {
  * types, biases and rotations, though not each with each. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
+    if (s->features) return false;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (s->head_dim == sizes[i]) return true;
     }
@@ -88,6 +91,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .v_type = (uint32_t)kv->v_type,
         .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
     };
+    s.features = ag_step_features(step) & AG_CL_TOKEN_COMPILED;
     s.n_groups = groups_for(cl, &s);
     s.select = step->top && s.n_groups <= AG_CL_TOKEN_HEADS / 2;
     if (!is_size(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
@@ -125,7 +129,7 @@ typedef struct writer {
     uint32_t n;
 } writer;
 
-static cl_ulong box(const writer *w, size_t offset) { return w->token->address + offset; }
+static cl_ulong mailbox(const writer *w, size_t offset) { return w->token->address + offset; }
 
 static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *out) {
     uint64_t address = 0;
@@ -157,7 +161,7 @@ static ag_status add_product(writer *w, ag_cl_stage_type type, uint32_t layer, c
         .in_tag = in_tag,
         .end1 = UINT32_MAX,
         .end2 = UINT32_MAX,
-        .in = box(w, in),
+        .in = mailbox(w, in),
         .out = out,
     };
     if (norm) AG_TRY(tensor_address(w, norm, &s->norm));
@@ -169,7 +173,7 @@ static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
     AG_TRY(add_product(w, AG_CL_NORMED, layer, l->wq, l->attention_norm, at->stream, w->n,
-                       box(w, at->qkv)));
+                       mailbox(w, at->qkv)));
     ag_cl_token_stage *s = &w->stages[w->n - 1];
     s->end1 = shape->q_dim;
     s->end2 = shape->q_dim + shape->kv_dim;
@@ -178,7 +182,7 @@ static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
     return weight(w, l->wv, s->end2, &s->w3, &s->s3);
 }
 
-static ag_status bias(const writer *w, const ag_tensor *t, cl_ulong *out) {
+static ag_status if_any(const writer *w, const ag_tensor *t, cl_ulong *out) {
     return t ? tensor_address(w, t, out) : AG_OK;
 }
 
@@ -188,24 +192,27 @@ static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer 
         .type = AG_CL_ATTENTION,
         .layer = layer,
         .in_tag = w->n,
-        .in = box(w, w->token->at.qkv),
-        .out = box(w, w->token->at.out),
+        .in = mailbox(w, w->token->at.qkv),
+        .out = mailbox(w, w->token->at.out),
     };
     w->n++;
-    AG_TRY(bias(w, l->bq, &s->w1));
-    AG_TRY(bias(w, l->bk, &s->w2));
-    return bias(w, l->bv, &s->w3);
+    s->window = l->window;
+    AG_TRY(if_any(w, l->q_norm, &s->s1));
+    AG_TRY(if_any(w, l->k_norm, &s->s2));
+    AG_TRY(if_any(w, l->bq, &s->w1));
+    AG_TRY(if_any(w, l->bk, &s->w2));
+    return if_any(w, l->bv, &s->w3);
 }
 
 static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
     const ag_cl_token_layout *at = &w->token->at;
-    const cl_ulong stream = box(w, at->stream);
+    const cl_ulong stream = mailbox(w, at->stream);
     AG_TRY(add_qkv(w, layer, l));
     AG_TRY(add_attention(w, layer, l));
     AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
-    AG_TRY(bias(w, l->bo, &w->stages[w->n - 1].w2));
+    AG_TRY(if_any(w, l->bo, &w->stages[w->n - 1].w2));
     AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
-                       box(w, at->gate)));
+                       mailbox(w, at->gate)));
     ag_cl_token_stage *gated = &w->stages[w->n - 1];
     AG_TRY(weight(w, l->w_up, 0, &gated->w2, &gated->s2));
     return add_product(w, AG_CL_ADDED, layer, l->w_down, NULL, at->gate, w->n, stream);
@@ -221,18 +228,18 @@ static ag_status add_end(writer *w, const ag_decode_step *step) {
     AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
     ag_cl_token_stage *s = &w->stages[w->n - 1];
     s->end1 = shape->select ? parts : 0;
-    s->w2 = box(w, at->heads);
-    s->w3 = box(w, at->result);
+    s->w2 = mailbox(w, at->heads);
+    s->w3 = mailbox(w, at->result);
     if (!shape->select) return AG_OK;
     w->stages[w->n] = (ag_cl_token_stage){
         .type = AG_CL_SELECT,
         .rows = s->rows,
         .k = parts,
         .in_tag = w->n,
-        .in = box(w, at->heads),
+        .in = mailbox(w, at->heads),
         .out = logits,
-        .w1 = box(w, at->result),
-        .w2 = box(w, at->request),
+        .w1 = mailbox(w, at->result),
+        .w2 = mailbox(w, at->request),
     };
     w->n++;
     return AG_OK;

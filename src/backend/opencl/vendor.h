@@ -7,8 +7,6 @@
 #include "backend/opencl/device.h"
 #include "backend/opencl/switches.h"
 
-typedef struct ag_cl_backend ag_cl_backend;
-
 /* The values of the options of the same names, 0: not taken. */
 typedef struct ag_cl_vendor {
     unsigned subgroups;   /* kernels/subgroup.cl */
@@ -27,8 +25,5 @@ static inline const char *ag_cl_vendor_sums(const ag_cl_vendor *v) {
  * for them. AG_UNSUPPORTED if the device does not list what was asked for. */
 ag_status ag_cl_vendor_choose(const ag_cl_device *d, const ag_cl_switches *sw, ag_cl_vendor *out,
                               ag_error *err);
-
-/* Runs each chosen path once on the device. AG_DEVICE if one does not compute what it should. */
-ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err);
 
 #endif

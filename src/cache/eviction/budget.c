@@ -6,7 +6,7 @@
 
 enum { DEFAULT_BUDGET = 1024 };
 
-/* Pressure alone calls for the policy that needs to know least, and leaves the cache whole until
+/* Pressure alone calls for the policy that needs to know least, and leaves the cache as it is until
  * then. */
 void ag_eviction_complete(ag_eviction_params *p) {
     if (p->policy || !p->memory.threshold_bytes) return;
@@ -16,7 +16,7 @@ void ag_eviction_complete(ag_eviction_params *p) {
     p->budget_ratio = 1;
 }
 
-bool ag_eviction_is_managed(const ag_eviction_params *p) { return p->policy && p->policy->plan; }
+bool ag_eviction_is_managed(const ag_eviction_params *p) { return p->policy && p->policy->select; }
 
 uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes) {
     uint32_t fits = 0, too_many = UINT32_MAX / AG_KV_BLOCK + 1; /* blocks in each layer */
@@ -53,17 +53,19 @@ static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, 
 
 ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
                              ag_error *err) {
-    uint32_t n = 0, room = kv->max_slots - 1;
+    uint32_t n = 0, most = kv->max_slots - 1;
     bool asked = p->budget_tokens || p->budget_bytes || p->budget_ratio != 0;
     AG_TRY(asked_for(p, kv, &n, err));
-    if (!asked) n = p->policy->default_budget ? p->policy->default_budget(p) : DEFAULT_BUDGET;
-    if (p->budget_tokens > room) {
+    if (!asked)
+        n = p->policy->default_budget ? p->policy->default_budget(p->policy->user, p)
+                                      : DEFAULT_BUDGET;
+    if (p->budget_tokens > most) {
         return AG_FAIL(err, INVALID,
-                       "a budget of %u tokens leaves no room in a cache of %u (max_seq_len)",
+                       "a budget of %u tokens leaves no space in a cache of %u (max_seq_len)",
                        p->budget_tokens, kv->max_slots);
     }
-    uint32_t spare = p->slack < room / 4 ? p->slack : room / 4;
-    if (n != p->budget_tokens && n > room - spare) n = room - spare;
+    uint32_t spare = p->slack < most / 4 ? p->slack : most / 4;
+    if (n != p->budget_tokens && n > most - spare) n = most - spare;
     uint32_t recent = ag_eviction_recent(p);
     if (p->protected_prefix > n || recent > n - p->protected_prefix) {
         return AG_FAIL(err, INVALID,
@@ -71,9 +73,8 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
                        "which always stay",
                        n, p->protected_prefix, recent);
     }
-    if (p->policy->settle && p->snapkv_kernel % 2 == 0) {
-        return AG_FAIL(err, INVALID, "a pooling kernel of %u: it must be odd", p->snapkv_kernel);
-    }
+    ag_error unasked;
+    if (p->policy->check) AG_TRY(p->policy->check(p->policy->user, p, err ? err : &unasked));
     if (p->memory.threshold_bytes && !(p->memory.target_ratio > 0 && p->memory.target_ratio < 1)) {
         return AG_FAIL(err, INVALID, "a target of %g times the cache under memory pressure",
                        (double)p->memory.target_ratio);

@@ -5,8 +5,9 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep) {
+static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep) {
+    (void)user;
     (void)p;
     uint32_t half = n_keep / 2, most = n_keep - v->n_protected;
     uint32_t recent = v->n_recent > half ? v->n_recent : half;
@@ -16,5 +17,5 @@ static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_
 const ag_eviction_policy ag_eviction_h2o = {
     .name = "h2o",
     .importance = AG_IMPORTANCE_TOTAL,
-    .plan = plan,
+    .select = choose,
 };

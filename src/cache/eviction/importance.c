@@ -18,8 +18,8 @@ static void *resident(size_t n, size_t bytes) {
     return p;
 }
 
-/* The backend knows this way of looking at keys, and does it where they lie. */
-static bool looks_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
+/* The backend scores keys this way where they lie. */
+static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
     return policy->from_keys == ag_eviction_keydiff.from_keys &&
            ag_has_key_scores(ag_kv_cache_backend(cache));
 }
@@ -39,14 +39,14 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
     s->importance = resident(keys ? e.most_head_slots : n, sizeof *s->importance);
-    if (keys && looks_in_place(policy, cache)) keys = false;
+    if (keys && scores_in_place(policy, cache)) keys = false;
     if (keys) s->keys = resident(n * e.most_dim, s->n_workers * sizeof *s->keys);
     if (keys) s->mean = resident(e.most_dim, s->n_workers * sizeof *s->mean);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
         (!keys || (s->keys && s->mean))) {
         return AG_OK;
     }
-    return AG_FAIL(err, NOMEM, "plans for %zu slots", n);
+    return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots: out of memory", n);
 }
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
@@ -73,22 +73,39 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 
 /* ---- importance ---- */
 
+ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
+                                  const ag_eviction_params *p, const ag_kv_cache *cache,
+                                  uint32_t position, uint32_t n_window, ag_error *err) {
+    const ag_kv_layer *is;
+    ag_score_sums_set_position(sums, position);
+    for (uint32_t l = 0; p->policy->normalise && (is = ag_kv_cache_layer(cache, l)); l++) {
+        AG_TRY(ag_score_sums_fetch(sums, l, err));
+        for (uint32_t h = 0; h < is->n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(cache, l, h);
+            p->policy->normalise(p->policy->user, p, ag_score_sums_of(sums, l, h), n,
+                                 n_window < n ? n_window : n, s->values);
+        }
+        AG_TRY(ag_score_sums_store(sums, l, true, err));
+    }
+    return AG_OK;
+}
+
 /* The mean over a layer's heads, which hold the same slots. */
-static ag_status mean_of_heads(ag_eviction_scratch *s, ag_gathered *g, const ag_kv_cache *cache,
-                               uint32_t layer, ag_error *err) {
-    AG_TRY(ag_gathered_fetch(g, cache, layer, err));
+static ag_status mean_of_heads(ag_eviction_scratch *s, ag_score_sums *sums,
+                               const ag_kv_cache *cache, uint32_t layer, ag_error *err) {
+    AG_TRY(ag_score_sums_fetch(sums, layer, err));
     uint32_t n_heads = ag_kv_cache_layer(cache, layer)->n_kv_heads;
     uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
     for (uint32_t slot = 0; slot < n; slot++) {
         double sum = 0;
-        for (uint32_t h = 0; h < n_heads; h++) sum += ag_gathered_of(g, cache, layer, h)[slot];
+        for (uint32_t h = 0; h < n_heads; h++) sum += ag_score_sums_of(sums, layer, h)[slot];
         s->importance[slot] = (float)(sum / n_heads);
     }
     return AG_OK;
 }
 
-static ag_status look_in_place(const ag_eviction_scratch *s, const ag_kv_cache *cache,
-                               uint32_t layer, ag_error *err) {
+static ag_status score_in_place(const ag_eviction_scratch *s, const ag_kv_cache *cache,
+                                uint32_t layer, ag_error *err) {
     ag_backend *be = ag_kv_cache_backend(cache);
     ag_kv_view view;
     ag_kv_cache_get_view(cache, layer, &view);
@@ -106,8 +123,8 @@ typedef struct keys_job {
     ag_error *err;
 } keys_job;
 
-/* Worker w looks at heads w, w + n_workers, ... */
-static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
+/* Worker w scores heads w, w + n_workers, ... */
+static void score_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
     const ag_eviction_scratch *s = job->s;
     const ag_kv_layer *is = ag_kv_cache_layer(job->cache, job->layer);
@@ -120,41 +137,37 @@ static void look_at_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
             ag_status st = ag_kv_cache_read_keys(job->cache, job->layer, h, keys, job->err);
             if (st != AG_OK) job->status = st;
             if (st != AG_OK) return;
-            job->policy->from_keys(keys, ag_kv_cache_n_slots(job->cache, job->layer, h),
-                                   is->head_dim, s->importance + h * max_slots, mean);
+            job->policy->from_keys(job->policy->user, keys,
+                                   ag_kv_cache_n_slots(job->cache, job->layer, h), is->head_dim,
+                                   s->importance + h * max_slots, mean);
         }
     }
 }
 
-ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_gathered *g,
+ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
                                  const ag_eviction_policy *policy, ag_kv_cache *cache,
                                  uint32_t layer, uint32_t budget, ag_error *err) {
     const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
     if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
-    uint32_t longest = 0;
-    for (uint32_t h = 0; h < ag_kv_cache_layer(cache, layer)->n_kv_heads; h++) {
-        uint32_t n = ag_kv_cache_n_slots(cache, layer, h);
-        if (n > longest) longest = n;
-    }
-    if (longest <= budget) return AG_OK; /* nobody will ask */
-    if (!keys) return mean_of_heads(s, g, cache, layer, err);
-    if (looks_in_place(policy, cache)) return look_in_place(s, cache, layer, err);
+    if (ag_kv_layer_length(cache, layer) <= budget) return AG_OK; /* nobody will ask */
+    if (!keys) return mean_of_heads(s, sums, cache, layer, err);
+    if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};
-    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, look_at_keys, &job);
+    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, score_keys, &job);
     return job.status;
 }
 
-ag_status ag_importance_of(ag_eviction_scratch *s, ag_gathered *g, const ag_eviction_policy *policy,
-                           const ag_kv_cache *cache, uint32_t layer, uint32_t head,
-                           ag_eviction_view *v, ag_error *err) {
+ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
+                           const ag_eviction_policy *policy, const ag_kv_cache *cache,
+                           uint32_t layer, uint32_t head, ag_eviction_view *v, ag_error *err) {
     float *importance = s->importance;
     switch (policy->importance) {
     case AG_IMPORTANCE_NONE:
         return AG_OK;
     case AG_IMPORTANCE_WINDOW:
     case AG_IMPORTANCE_TOTAL:
-        AG_TRY(ag_gathered_fetch(g, cache, layer, err));
-        memcpy(importance, ag_gathered_of(g, cache, layer, head), v->n_slots * sizeof *importance);
+        AG_TRY(ag_score_sums_fetch(sums, layer, err));
+        memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         break;
     case AG_IMPORTANCE_NEWEST: /* the layer's is there */
         break;

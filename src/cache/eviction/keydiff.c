@@ -42,7 +42,9 @@ static void add_scaled(float *sum, const float *a, float scale, size_t n) {
 }
 
 /* importance holds the keys' lengths, inverted, until the mean is known. */
-static void from_keys(float *keys, size_t n_slots, size_t dim, float *importance, float *mean) {
+static void from_keys(void *user, float *keys, size_t n_slots, size_t dim, float *importance,
+                      float *mean) {
+    (void)user;
     memset(mean, 0, dim * sizeof *mean);
     for (size_t s = 0; s < n_slots; s++) {
         const float *k = keys + s * dim, length = sqrtf(dot(k, k, dim));
@@ -55,8 +57,9 @@ static void from_keys(float *keys, size_t n_slots, size_t dim, float *importance
     }
 }
 
-static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep) {
+static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep) {
+    (void)user;
     (void)p;
     ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
 }
@@ -65,6 +68,6 @@ const ag_eviction_policy ag_eviction_keydiff = {
     .name = "keydiff",
     .importance = AG_IMPORTANCE_KEYS,
     .prefill_block = 128,
-    .plan = plan,
+    .select = choose,
     .from_keys = from_keys,
 };

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-static const ag_eviction_policy *const policies[] = {
-    &ag_eviction_none, &ag_eviction_sliding, &ag_eviction_streaming, &ag_eviction_snapkv,
-    &ag_eviction_h2o,  &ag_eviction_tova,    &ag_eviction_keydiff,
-};
+#define ADDRESS(name) &ag_eviction_##name,
+static const ag_eviction_policy *const policies[] = {AG_EVICTION_POLICIES(ADDRESS)};
+#undef ADDRESS
 
 enum { N_POLICIES = sizeof policies / sizeof policies[0] };
 

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policies of the library: one file each, one line here and one in policies.c. */
+/* The policies of the library: one file each, and one name here. */
 #ifndef AG_CACHE_EVICTION_POLICIES_H
 #define AG_CACHE_EVICTION_POLICIES_H
 
 #include <antigravity/eviction.h>
 
-extern const ag_eviction_policy ag_eviction_none;
-extern const ag_eviction_policy ag_eviction_sliding;
-extern const ag_eviction_policy ag_eviction_streaming;
-extern const ag_eviction_policy ag_eviction_snapkv;
-extern const ag_eviction_policy ag_eviction_h2o;
-extern const ag_eviction_policy ag_eviction_tova;
-extern const ag_eviction_policy ag_eviction_keydiff;
+/* In the order of help texts; "none" is the first. */
+#define AG_EVICTION_POLICIES(X) \
+    X(none)                     \
+    X(sliding)                  \
+    X(streaming)                \
+    X(snapkv)                   \
+    X(h2o)                      \
+    X(tova)                     \
+    X(keydiff)
+
+#define AG_EVICTION_DECLARE(name) extern const ag_eviction_policy ag_eviction_##name;
+AG_EVICTION_POLICIES(AG_EVICTION_DECLARE)
+#undef AG_EVICTION_DECLARE
 
 #endif

@@ -3,14 +3,16 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep) {
+static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep) {
+    (void)user;
     (void)p;
     ag_evict_oldest_first(v, n_keep, keep);
 }
 
 /* The window beside the prefix. */
-static uint32_t default_budget(const ag_eviction_params *p) {
+static uint32_t default_budget(void *user, const ag_eviction_params *p) {
+    (void)user;
     uint32_t most = UINT32_MAX - p->protected_prefix;
     return p->protected_prefix + (p->window < most ? p->window : most);
 }
@@ -18,5 +20,5 @@ static uint32_t default_budget(const ag_eviction_params *p) {
 const ag_eviction_policy ag_eviction_sliding = {
     .name = "sliding",
     .default_budget = default_budget,
-    .plan = plan,
+    .select = choose,
 };

@@ -5,9 +5,16 @@
  * with zeros beyond the ends that count in the divisor. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
+#include "core/fail.h"
 
 #include <math.h>
 #include <string.h>
+
+static ag_status check(void *user, const ag_eviction_params *p, ag_error *err) {
+    (void)user;
+    if (p->snapkv_kernel % 2) return AG_OK;
+    return AG_FAIL(err, INVALID, "a pooling kernel of %u: it must be odd", p->snapkv_kernel);
+}
 
 static float average(const float *x, uint32_t begin, uint32_t end, uint32_t kernel) {
     double sum = 0;
@@ -22,11 +29,12 @@ static float highest(const float *x, uint32_t begin, uint32_t end) {
 }
 
 /* The window's own slots always stay and are not pooled. They rank first from then on. */
-static void settle(const ag_eviction_params *p, float *importance, uint32_t n_slots,
-                   uint32_t n_window, float *values) {
-    uint32_t n = n_slots - n_window, reach = p->snapkv_kernel / 2;
+static void normalise(void *user, const ag_eviction_params *p, float *importance, uint32_t n_slots,
+                      uint32_t n_window, float *values) {
+    (void)user;
+    uint32_t n = n_slots - n_window, side = p->snapkv_kernel / 2;
     for (uint32_t s = 0; s < n; s++) {
-        uint32_t begin = s < reach ? 0 : s - reach, end = n - s > reach ? s + reach + 1 : n;
+        uint32_t begin = s < side ? 0 : s - side, end = n - s > side ? s + side + 1 : n;
         values[s] = p->snapkv_pool == AG_POOL_MAX
                         ? highest(importance, begin, end)
                         : average(importance, begin, end, p->snapkv_kernel);
@@ -36,8 +44,9 @@ static void settle(const ag_eviction_params *p, float *importance, uint32_t n_sl
 }
 
 /* Tokens that came after the prompt rank below it, the oldest lowest. */
-static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep) {
+static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep) {
+    (void)user;
     (void)p;
     for (uint32_t s = 0; s < v->n_slots; s++) {
         v->values[s] = s < v->n_scored ? v->importance[s] : -(float)(v->n_slots - s);
@@ -49,6 +58,7 @@ const ag_eviction_policy ag_eviction_snapkv = {
     .name = "snapkv",
     .importance = AG_IMPORTANCE_WINDOW,
     .whole_prefill = true,
-    .plan = plan,
-    .settle = settle,
+    .check = check,
+    .select = choose,
+    .normalise = normalise,
 };

@@ -4,8 +4,9 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_t n_keep,
-                 uint32_t *keep) {
+static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                   uint32_t n_keep, uint32_t *keep) {
+    (void)user;
     (void)p;
     ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
 }
@@ -13,5 +14,5 @@ static void plan(const ag_eviction_params *p, const ag_eviction_view *v, uint32_
 const ag_eviction_policy ag_eviction_tova = {
     .name = "tova",
     .importance = AG_IMPORTANCE_NEWEST,
-    .plan = plan,
+    .select = choose,
 };

@@ -18,19 +18,18 @@ typedef struct visible {
 } visible;
 
 static visible visible_to(const tile *t, size_t v) {
-    const float *first = t->first + v * QUADS, *end = t->end + v * QUADS;
-    float least_first = first[0], most_first = first[0], least_end = end[0], most_end = end[0];
-    for (int i = 1; i < QUADS; i++) {
-        least_first = first[i] < least_first ? first[i] : least_first;
-        most_first = first[i] > most_first ? first[i] : most_first;
-        least_end = end[i] < least_end ? end[i] : least_end;
-        most_end = end[i] > most_end ? end[i] : most_end;
+    const kv_range *ranges = t->ranges + v * QUADS;
+    const joint_range slots = joint_range_of(ranges, QUADS);
+    float first[QUADS], end[QUADS];
+    for (int i = 0; i < QUADS; i++) {
+        first[i] = (float)ranges[i].first;
+        end[i] = (float)ranges[i].end;
     }
-    visible r = {v_quads_of(first), v_quads_of(end), .begin = (uint32_t)least_first / 4};
-    r.all_begin = ((uint32_t)most_first + 3) / 4;
-    r.all_end = (uint32_t)least_end / 4;
+    visible r = {v_quads_of(first), v_quads_of(end), .begin = slots.any.first / 4};
+    r.all_begin = (slots.all.first + 3) / 4;
+    r.all_end = slots.all.end / 4;
     if (r.all_end < r.all_begin) r.all_begin = r.all_end = r.begin;
-    r.end = ((uint32_t)most_end + 3) / 4;
+    r.end = (slots.any.end + 3) / 4;
     return r;
 }
 
@@ -180,8 +179,10 @@ static void normalise(const tile *t, size_t v, const float *max, const float *su
     }
     const vec base = base_of(v_quads_of(low)), whole = v_quads_of(total);
     cap_scores(t, scores, &r);
+    (void)mask_chunks(scores, r.begin, r.all_begin, &r, base);
+    (void)mask_chunks(scores, r.all_end, r.end, &r, base);
     for (uint32_t c = r.begin; c < r.end; c++) {
-        const vec score = mask_chunk(v_load(scores + c * LANES), c, &r);
+        const vec score = v_load(scores + c * LANES);
         v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), whole));
     }
 }
@@ -191,16 +192,15 @@ static void add_means(const tile *t, float *scores) {
     const size_t group = t->in->group;
     const float share = 1.0f / (float)group;
     for (size_t m = 0; m < t->n_queries; m += group) {
-        const uint32_t first = (uint32_t)t->first[m], end = (uint32_t)t->end[m];
+        const uint32_t first = t->ranges[m].first, end = t->ranges[m].end;
         for (uint32_t s = first / 4 * 4; s < end; s += 4) {
             float sum[4] = {0};
             for (size_t q = m; q < m + group; q++) {
                 const float *w = t->scores + q / QUADS * SCORE_STRIDE + s * QUADS + q % QUADS * 4;
                 for (int i = 0; i < 4; i++) sum[i] += w[i];
             }
-            for (uint32_t i = 0; i < 4 && s + i < end; i++) {
-                if (s + i >= first) scores[s + i] += sum[i] * share;
-            }
+            const uint32_t begin = first > s ? first - s : 0;
+            for (uint32_t i = begin; i < 4 && s + i < end; i++) scores[s + i] += sum[i] * share;
         }
     }
 }

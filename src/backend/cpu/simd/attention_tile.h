@@ -38,11 +38,11 @@ typedef struct tile {
     float *scaled;     /* [COLUMN_BLOCKS][n_vecs][AG_KV_BLOCK / 4][LANES] times scales of values */
     float *max;        /* [n_vecs][LANES] the same in all lanes of a quad */
     float *sum;        /* [n_vecs][LANES] lane i of a quad: slots i, i + 4, ... */
-    float *first;      /* [n_vecs * QUADS] slots of the block before the visible ones */
-    float *end;    /* [n_vecs * QUADS] visible slots of the block; behind the last query its own */
-    float *factor; /* [n_vecs * QUADS] what earlier sums are multiplied with */
-    float *scales; /* [width / 32][AG_KV_BLOCK] of quantised rows */
-    float *converted; /* [rows_at_once][width] rows of the cache as floats */
+    kv_range *ranges;  /* [n_vecs * QUADS] slots of the block that each query sees; behind the last
+                        * query its own */
+    float *factor;     /* [n_vecs * QUADS] what earlier sums are multiplied with */
+    float *scales;     /* [width / 32][AG_KV_BLOCK] of quantised rows */
+    float *converted;  /* [rows_at_once][width] rows of the cache as floats */
 } tile;
 
 static size_t vectors_of(size_t n_queries) { return (n_queries + QUADS - 1) / QUADS; }
@@ -76,8 +76,7 @@ static size_t lay_out(tile *t, void *scratch) {
     t->scales = take_floats(&s, (width + AG_QK - 1) / AG_QK * AG_KV_BLOCK);
     t->max = take_floats(&s, n * LANES);
     t->sum = take_floats(&s, n * LANES);
-    t->first = take_floats(&s, n * QUADS);
-    t->end = take_floats(&s, n * QUADS);
+    t->ranges = ag_scratch_take(&s, n * QUADS * sizeof *t->ranges);
     t->factor = take_floats(&s, n * QUADS);
     return s.used;
 }
@@ -125,10 +124,26 @@ static kv_range find_visible(const tile *t, uint32_t b) {
             if (range.first < all.first) all.first = range.first;
             if (range.end > all.end) all.end = range.end;
         }
-        t->first[m] = (float)range.first;
-        t->end[m] = (float)range.end;
+        t->ranges[m] = range;
     }
     return all;
+}
+
+/* Of some queries: slots that one of them sees, and that all of them see; `all` may be empty, its
+ * end before its first. */
+typedef struct joint_range {
+    kv_range any, all;
+} joint_range;
+
+INLINE joint_range joint_range_of(const kv_range *ranges, const int n) {
+    joint_range r = {ranges[0], ranges[0]};
+    for (int i = 1; i < n; i++) {
+        if (ranges[i].first < r.any.first) r.any.first = ranges[i].first;
+        if (ranges[i].end > r.any.end) r.any.end = ranges[i].end;
+        if (ranges[i].first > r.all.first) r.all.first = ranges[i].first;
+        if (ranges[i].end < r.all.end) r.all.end = ranges[i].end;
+    }
+    return r;
 }
 
 static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {

@@ -41,28 +41,41 @@ INLINE void add_slot(const ag_dtype type, const bool scaled, const int R, const 
     }
 }
 
-/* What query m sees of the step's slots, counted from its first one. */
-INLINE kv_range visible_of_step(const tile *t, size_t m, const value_step *step) {
-    const uint32_t first = (uint32_t)t->first[m], end = (uint32_t)t->end[m];
-    const uint32_t n = end > step->s0 ? end - step->s0 : 0;
-    return (kv_range){first > step->s0 ? first - step->s0 : 0, n < step->n ? n : step->n};
+/* The same for a slot that some of the R queries do not see. It may hold anything: 0 * Inf would be
+ * NaN. */
+INLINE void add_edge(const ag_dtype type, const bool scaled, const int R, const int NV,
+                     vec acc[][VALUE_VECS], const float *weights, const kv_range *ranges,
+                     const unsigned char *row, const size_t at, uint32_t slot) {
+    for (int r = 0; r < R; r++) {
+        if (slot < ranges[r].first || slot >= ranges[r].end) continue;
+        const float *own = weights + slot / 4 * LANES + slot % 4 + query_apart(scaled, r);
+        add_slot(type, scaled, 1, NV, acc + r, own, row, at);
+    }
+}
+
+/* Slots of a step that one of some queries sees, and in whole chunks of 4 those that all see. */
+typedef struct step_slots {
+    uint32_t begin, all_begin, all_end, end;
+} step_slots;
+
+INLINE step_slots slots_of_step(const kv_range *ranges, const int n, const value_step *step) {
+    const joint_range r = joint_range_of(ranges, n);
+    const uint32_t step_end = step->s0 + step->n;
+    const uint32_t begin = r.any.first > step->s0 ? r.any.first : step->s0;
+    const uint32_t end = r.any.end < step_end ? r.any.end : step_end;
+    const uint32_t all_begin = ((r.all.first > begin ? r.all.first : begin) + 3) / 4 * 4;
+    const uint32_t all_end = r.all.end < end ? r.all.end : end;
+    return (step_slots){begin, all_begin < end ? all_begin : end, all_end / 4 * 4, end};
 }
 
 /* R queries from m on, NV vectors of the head from value i + at on; rows as `type` has them,
  * without their scales if the weights have those. */
 INLINE void add_values(const ag_dtype type, const bool scaled, const int R, const int NV,
                        float *out, const tile *t, size_t m, size_t i, const size_t at,
-                       const value_step *step) {
+                       const value_step *step, const step_slots slots) {
     vec acc[4][VALUE_VECS];
     float *sums = out + m * t->width + i + at;
-    uint32_t least = step->n, shared = 0, full = step->n, most = 0;
-    kv_range here[4];
     for (int r = 0; r < R; r++) {
-        here[r] = visible_of_step(t, m + (size_t)r, step);
-        least = here[r].first < least ? here[r].first : least;
-        shared = here[r].first > shared ? here[r].first : shared;
-        full = here[r].end < full ? here[r].end : full;
-        most = here[r].end > most ? here[r].end : most;
         const vec factor = v_set(t->factor[m + (size_t)r]);
         for (int v = 0; v < NV; v++) {
             acc[r][v] = v_mul(v_load(sums + (size_t)r * t->width + v * LANES), factor);
@@ -71,30 +84,23 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
     const float *weights =
         scaled ? t->scaled + (i - step->first) / AG_QK * SCORE_STRIDE : t->scores;
     weights += m / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + m % QUADS * 4;
-    weights += step->s0 * QUADS;
-    const unsigned char *rows = step->rows + bytes_before(type, i);
     const ahead none = {NOTHING, 0};
     fetcher f = fetcher_of(m || i + at ? &none : &step->next, step->n, step->n);
-    shared = (shared + 3) / 4 * 4; /* from here to `full` all R queries see every slot */
-    full = full / 4 * 4;
-    for (uint32_t s = least; s < most; s++) {
-        if (s == shared && s < full) {
-            const float *w = weights + s / 4 * LANES;
-            const unsigned char *row = rows + s * step->row_bytes;
-            for (; s < full; s += 4, w += LANES) {
-                for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
-                    fetch_step(&f);
-                    add_slot(type, scaled, R, NV, acc, w + k, row, at);
-                }
-            }
-            if (s == most) break;
+    const kv_range *ranges = t->ranges + m;
+    uint32_t s = slots.begin;
+    const unsigned char *row =
+        step->rows + bytes_before(type, i) + (s - step->s0) * step->row_bytes;
+    for (; s < slots.all_begin; s++, row += step->row_bytes) {
+        add_edge(type, scaled, R, NV, acc, weights, ranges, row, at, s);
+    }
+    for (const float *w = weights + s / 4 * LANES; s < slots.all_end; s += 4, w += LANES) {
+        for (uint32_t k = 0; k < 4; k++, row += step->row_bytes) {
+            fetch_step(&f);
+            add_slot(type, scaled, R, NV, acc, w + k, row, at);
         }
-        for (int r = 0; r < R; r++) {
-            /* A slot that is not visible may hold anything: 0 * Inf would be NaN. */
-            if (s < here[r].first || s >= here[r].end) continue;
-            const float *own = weights + s / 4 * LANES + s % 4 + query_apart(scaled, r);
-            add_slot(type, scaled, 1, NV, acc + r, own, rows + s * step->row_bytes, at);
-        }
+    }
+    for (; s < slots.end; s++, row += step->row_bytes) {
+        add_edge(type, scaled, R, NV, acc, weights, ranges, row, at, s);
     }
     for (int r = 0; r < R; r++) {
         for (int v = 0; v < NV; v++) v_store(sums + (size_t)r * t->width + v * LANES, acc[r][v]);
@@ -105,15 +111,16 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
 INLINE void add_rows(const ag_dtype type, const bool scaled, const int R, float *out, const tile *t,
                      size_t m, const value_step *step) {
     enum { WIDE = VALUE_VECS * LANES, HALF = WIDE < AG_QK ? WIDE : 0 };
+    const step_slots slots = slots_of_step(t->ranges + m, R, step);
     size_t i = step->first;
     for (; i + COLUMNS <= step->end; i += COLUMNS) {
-        add_values(type, scaled, R, VALUE_VECS, out, t, m, i, 0, step);
-        if (HALF) add_values(type, scaled, R, VALUE_VECS, out, t, m, i, HALF, step);
+        add_values(type, scaled, R, VALUE_VECS, out, t, m, i, 0, step, slots);
+        if (HALF) add_values(type, scaled, R, VALUE_VECS, out, t, m, i, HALF, step, slots);
     }
     for (; i + AG_QK <= step->end; i += AG_QK) {
-        add_values(type, scaled, R, AG_QK / LANES, out, t, m, i, 0, step);
+        add_values(type, scaled, R, AG_QK / LANES, out, t, m, i, 0, step, slots);
     }
-    for (; i < step->end; i += LANES) add_values(type, false, R, 1, out, t, m, i, 0, step);
+    for (; i < step->end; i += LANES) add_values(type, false, R, 1, out, t, m, i, 0, step, slots);
 }
 
 INLINE void add_queries(const ag_dtype type, const bool scaled, float *out, const tile *t,

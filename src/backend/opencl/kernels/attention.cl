@@ -3,14 +3,14 @@
  *
  * A query is a head of a row: number row * group + g among those that share the KV head. Slots are
  * in order of position, so a query sees a contiguous part of them: up to its own position, with
- * WINDOW from its row's `from` on. The slots of a sequence are cut into spans; attend leaves for each
- * query and span the largest score, the sum of exp(score - largest) and the values weighted with it,
- * and merge joins them. */
+ * WINDOW from its row's `from` on. The slots of a sequence are cut into spans; attend leaves for
+ * each query and span the largest score, the sum of exp(score - largest) and the values weighted
+ * with it, and merge joins them. */
 #include "kv_load.cl"
 #include "reduce.cl"
 
 #ifndef QUERIES
-#define QUERIES 4 /* that a work-group computes together, reading the cache once; a multiple of 4 */
+#define QUERIES 4 /* of a work-group, which reads the cache once for them; a multiple of 4 */
 #endif
 #ifndef WINDOW
 #define WINDOW 0 /* 1: queries do not see what lies before `from` */
@@ -23,10 +23,10 @@ enum { KV_BLOCK = 128, MOST_DIM = 256 };
 
 /* Blocks [block0, block0 + n_blocks) of the cache follow one another, `stride` bytes apart, from
  * cache_at on. until, from: [n_rows] positions; from is read with WINDOW alone. */
-#define CACHE_PARAMS                                                                               \
-    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,            \
-        uint n_blocks, __global const uchar *slots_of, ulong slots_at, uint heads, uint group,     \
-        uint dim, uint n_rows, __global const uchar *until, ulong until_at,                        \
+#define CACHE_PARAMS                                                                           \
+    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,        \
+        uint n_blocks, __global const uchar *slots_of, ulong slots_at, uint heads, uint group, \
+        uint dim, uint n_rows, __global const uchar *until, ulong until_at,                    \
         __global const uchar *from, ulong from_at, float cap
 
 #define UINTS(p, at) ((__global const uint *)((p) + (at)))
@@ -185,12 +185,11 @@ static inline void leave_query(__global float *out, __global float *stats, queri
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Spans of `span` slots, the first of which begins with block0: span number span0 and on of n_spans.
- *   stats   [rows * heads * group][n_spans] pairs: largest score, sum
- *   out     [rows * heads * group][n_spans][dim]
- * With n_spans 1 the values are divided by the sum already.
- * Work-groups of WG: dimension 0 the spans, 1 the KV heads, 2 QUERIES queries each. WG * 4 is at
- * least dim rounded up to 4. */
+/* Spans of `span` slots, the first of which begins with block0: span number span0 and on of
+ * n_spans. stats   [rows * heads * group][n_spans] pairs: largest score, sum out     [rows * heads
+ * * group][n_spans][dim] With n_spans 1 the values are divided by the sum already. Work-groups of
+ * WG: dimension 0 the spans, 1 the KV heads, 2 QUERIES queries each. WG * 4 is at least dim rounded
+ * up to 4. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
@@ -248,7 +247,8 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     __local float scratch[WG];
     const size_t query = get_group_id(0);
     __global const float *pairs = (__global const float *)(stats + stats_at) + query * n_spans * 2;
-    __global const float *from = (__global const float *)(values + values_at) + query * n_spans * dim;
+    __global const float *from =
+        (__global const float *)(values + values_at) + query * n_spans * dim;
     float most = -INFINITY, sum = 0;
     for (uint i = get_local_id(0); i < n_spans; i += WG) most = fmax(most, pairs[2 * i]);
     most = group_max(most, scratch);
@@ -271,12 +271,12 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
 }
 
 /* sums[slot * slot_stride + head * head_stride] = the weight that the slot received from queries of
- * rows [first_row, n_rows), averaged over the group and added up over the rows; `add`: and to what is
- * there for the first scored[head] slots. stats: of whole queries.
- * A work-item for each slot: dimension 0 slots of this part of the cache, 1 KV heads. */
+ * rows [first_row, n_rows), averaged over the group and added up over the rows; `add`: and to what
+ * is there for the first scored[head] slots. stats: of whole queries. A work-item for each slot:
+ * dimension 0 slots of this part of the cache, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong head_stride, uint add,
-                 __global const uchar *scored, ulong scored_at,
+attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong head_stride,
+                 uint add, __global const uchar *scored, ulong scored_at,
                  __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
                  CACHE_PARAMS, uint k_type, float scale, uint first_row) {
     const uint index = get_global_id(0), head = get_group_id(1), slot = block0 * KV_BLOCK + index;
@@ -307,7 +307,8 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong h
         }
         sum += mean / (float)group;
     }
-    __global float *to = (__global float *)(sums + sums_at) + slot * slot_stride + head * head_stride;
+    __global float *to =
+        (__global float *)(sums + sums_at) + slot * slot_stride + head * head_stride;
     const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
     *to = has_sum ? *to + sum : sum;
 }

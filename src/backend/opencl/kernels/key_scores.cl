@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How unlike the others each key of a layer is: -cos(key, mean of the normalised keys), per KV head.
- * Three steps: lengths, with sums of normalised keys block by block; their sums; the cosines. */
+/* How unlike the others each key of a layer is: -cos(key, mean of the normalised keys), per KV
+ * head. Three steps: lengths, with sums of normalised keys block by block; their sums; the cosines.
+ */
 #include "kv_load.cl"
 #include "reduce.cl"
 
 enum { KV_BLOCK = 128 };
 
 /* Blocks [block0, ...) of the cache follow one another, `stride` bytes apart, from cache_at on. */
-#define CACHE_PARAMS                                                                   \
-    __global const uchar *cache, ulong cache_at, ulong stride, uint block0,            \
+#define CACHE_PARAMS                                                        \
+    __global const uchar *cache, ulong cache_at, ulong stride, uint block0, \
         __global const uchar *held, ulong held_at, uint type, uint heads, uint dim
 
 /* scores[head][n_slots] = 1 / length of each key, 0 for 0.
@@ -22,7 +23,8 @@ key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slot
     const uint slots = ((__global const uint *)(held + held_at))[head];
     const uint n = slots > block * KV_BLOCK ? min(slots - block * KV_BLOCK, (uint)KV_BLOCK) : 0;
     const ulong row = row_bytes(type, dim);
-    __global const uchar *keys = cache + cache_at + get_group_id(0) * stride + (ulong)head * KV_BLOCK * row;
+    __global const uchar *keys =
+        cache + cache_at + get_group_id(0) * stride + (ulong)head * KV_BLOCK * row;
     __global float *scores = (__global float *)(scratch + scores_at) + (ulong)head * n_slots;
     for (uint s = lid; s < n; s += WG) {
         float sum = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a cache keeps of a value or of a block of 32, to the bit as src/quant rounds them. What has no
- * value in the type (NaN, Inf, a scale beyond halves) is kept as NaN, so that everything computed
- * from it is NaN too and nobody takes it for text. Included by kernels. */
+/* What a cache keeps of a value or of a block of 32, to the bit as src/quant rounds them. What has
+ * no value in the type (NaN, Inf, a scale beyond halves) is kept as NaN, so that everything
+ * computed from it is NaN too and nobody takes it for text. Included by kernels. */
 #ifndef KV_ROUNDING
 #define KV_ROUNDING
 

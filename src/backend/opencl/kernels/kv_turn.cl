@@ -6,12 +6,12 @@
 #define WG 64
 #endif
 
-/* The key of position p and KV head h in layer layer0 + l, keys [..., n_positions, heads, d], goes to
- * slot slots[layer][h][p] if that lies in block number `block`: layer l's is l * stride behind
- * cache_at. Keys begin at float keys_at. The first `rotated` values are rotated by the angles cos_sin
- * [n_positions, rotated / 2] pairs, then all multiplied by a Hadamard matrix in pieces (1: not at
- * all) and by v. x: d floats.
- * A work-group for each key: dimension 0 heads and positions, 1 layers. */
+/* The key of position p and KV head h in layer layer0 + l, keys [..., n_positions, heads, d], goes
+ * to slot slots[layer][h][p] if that lies in block number `block`: layer l's is l * stride behind
+ * cache_at. Keys begin at float keys_at. The first `rotated` values are rotated by the angles
+ * cos_sin [n_positions, rotated / 2] pairs, then all multiplied by a Hadamard matrix in pieces (1:
+ * not at all) and by v. x: d floats. A work-group for each key: dimension 0 heads and positions, 1
+ * layers. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_turn(__global uchar *cache, ulong cache_at, ulong stride, uint layer0, uint block,
         __global const float *keys, ulong keys_at, __global const uchar *slots, ulong slots_at,
@@ -20,10 +20,13 @@ kv_turn(__global uchar *cache, ulong cache_at, ulong stride, uint layer0, uint b
     const uint lid = get_local_id(0), half_d = d / 2, half_r = rotated / 2;
     const uint head = get_group_id(0) % heads, position = get_group_id(0) / heads;
     const ulong layer = layer0 + get_group_id(1);
-    const uint slot = ((__global const uint *)(slots + slots_at))[(layer * heads + head) * n_positions + position];
+    const uint slot = ((
+        __global const uint *)(slots + slots_at))[(layer * heads + head) * n_positions + position];
     if (slot / KV_BLOCK != block) return;
-    __global const float *key = keys + keys_at + ((layer * n_positions + position) * heads + head) * d;
-    __global const float *angles = (__global const float *)(cos_sin + cos_sin_at) + (ulong)position * rotated;
+    __global const float *key =
+        keys + keys_at + ((layer * n_positions + position) * heads + head) * d;
+    __global const float *angles =
+        (__global const float *)(cos_sin + cos_sin_at) + (ulong)position * rotated;
     for (uint i = lid; i < half_r; i += WG) {
         const float low = key[i], high = key[i + half_r], c = angles[2 * i], s = angles[2 * i + 1];
         x[i] = low * c - high * s;

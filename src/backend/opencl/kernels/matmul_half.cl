@@ -58,6 +58,33 @@ static inline float factor_for(float largest) {
     return largest > 0x1p-100f ? ldexp(1.0f, -1 - ilogb(largest)) : 1.0f;
 }
 
+/* What rows of x are multiplied with, one for each of the tile's. */
+static inline void find_factors(__local float *factors, __local float *largest,
+                                __global const float *in, size_t row0, uint m, uint k) {
+    const uint lid = get_local_id(0);
+    float4 most = 0;
+    const ulong mine = min(row0 + lid / ROW_ITEMS, (size_t)m - 1) * k;
+    for (uint i = lid % ROW_ITEMS * 4; i < k; i += ROW_ITEMS * 4) {
+        most = fmax(most, fabs(*(__global const float4 *)(in + mine + i)));
+    }
+    largest[lid] = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < TILE_M) {
+        float all = 0;
+        for (uint i = 0; i < ROW_ITEMS; i++) all = fmax(all, largest[lid * ROW_ITEMS + i]);
+        factors[lid] = factor_for(all);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Four values of a row, or of a column, one below the other. */
+static inline void put_down(__local value *to, uint stride, float4 v) {
+    to[0] = to_half(v.x);
+    to[stride] = to_half(v.y);
+    to[2 * stride] = to_half(v.z);
+    to[3 * stride] = to_half(v.w);
+}
+
 /* A tile of y for each work-group of TILE_WG: dimension 0 by columns, 1 by rows. k is a multiple of
  * 32. */
 __kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
@@ -74,47 +101,29 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     const uint per_row = k / BLOCK;
     __global const float *in = (__global const float *)(x + x_at);
 
-    float4 most = 0;
-    const ulong mine = min(row0 + lid / ROW_ITEMS, (size_t)m - 1) * k;
-    for (uint i = lid % ROW_ITEMS * 4; i < k; i += ROW_ITEMS * 4) {
-        most = fmax(most, fabs(*(__global const float4 *)(in + mine + i)));
-    }
-    largest[lid] = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lid < TILE_M) {
-        float all = 0;
-        for (uint i = 0; i < ROW_ITEMS; i++) all = fmax(all, largest[lid * ROW_ITEMS + i]);
-        factors[lid] = factor_for(all);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-
+    find_factors(factors, largest, in, row0, m, k);
     float4 sums[EACH_M];
     for (int i = 0; i < EACH_M; i++) sums[i] = 0;
     for (uint b = 0; b < per_row; b++) {
         for (uint i = lid; i < TILE_N * 8; i += TILE_WG) {
             const uint column = i / 8, at = i % 8 * 4;
             const ulong from = min(column0 + column, (size_t)n - 1) * per_row + b;
-            const int4 q = levels(w, from, i % 8);
-            ((__local value *)ws[at])[column] = to_half((float)q.x);
-            ((__local value *)ws[at + 1])[column] = to_half((float)q.y);
-            ((__local value *)ws[at + 2])[column] = to_half((float)q.z);
-            ((__local value *)ws[at + 3])[column] = to_half((float)q.w);
+            const float4 q = convert_float4(levels(w, from, i % 8));
+            put_down((__local value *)ws[at] + column, TILE_N, q);
         }
         for (uint i = lid; i < TILE_N; i += TILE_WG) {
             const ulong from = min(column0 + i, (size_t)n - 1) * per_row + b;
             scales[i] = vload_half(from, (__global const half *)(w + scales_at));
 #if W_Q4_1
-            bases[i] = vload_half((ulong)n * per_row + from, (__global const half *)(w + scales_at));
+            bases[i] =
+                vload_half((ulong)n * per_row + from, (__global const half *)(w + scales_at));
 #endif
         }
         for (uint i = lid; i < TILE_M * 8; i += TILE_WG) {
             const uint row = i / 8, at = i % 8 * 4;
             const ulong from = min(row0 + row, (size_t)m - 1) * k + b * BLOCK + at;
             const float4 v = *(__global const float4 *)(in + from) * factors[row];
-            ((__local value *)xs[at])[row] = to_half(v.x);
-            ((__local value *)xs[at + 1])[row] = to_half(v.y);
-            ((__local value *)xs[at + 2])[row] = to_half(v.z);
-            ((__local value *)xs[at + 3])[row] = to_half(v.w);
+            put_down((__local value *)xs[at] + row, TILE_M, v);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         value4 part[EACH_M];

@@ -43,7 +43,8 @@ static inline void multiply_add(float *c, __local const uint *a, __local const u
                    "r"(b[4]));
 #else
     for (uint i = 0; i < 4; i++) {
-        __local const uint *row = a + (g + i / 2 * 8) * PITCH, *column = b + (2 * t + i % 2) * PITCH;
+        __local const uint *row = a + (g + i / 2 * 8) * PITCH,
+                           *column = b + (2 * t + i % 2) * PITCH;
         for (uint p = 0; p < 8; p++) {
             c[i] = fma(as_float(row[p] << 16), as_float(column[p] << 16), c[i]);
             c[i] = fma(as_float(row[p] & 0xffff0000u), as_float(column[p] & 0xffff0000u), c[i]);

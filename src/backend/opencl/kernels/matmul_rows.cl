@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight, for processors with vector registers. x may
- * begin on any float. A value of y is summed in an order that does not depend on those beside it. */
+ * begin on any float. A value of y is summed in an order that does not depend on those beside it.
+ */
 #include "weights.cl"
 
 /* ---- one block of 32 values, as 4 vectors of 8 ---- */

@@ -12,8 +12,8 @@
 enum { EACH_M = 4, EACH_N = 4, TILE_WG = TILE_M / EACH_M * (TILE_N / EACH_N) };
 
 /* Part p (0..3) of block b: 8 of its values and where in the block they stand. */
-static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_blocks, ulong b, uint p,
-                      float4 *low, float4 *high, uint *low_at, uint *high_at) {
+static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_blocks, ulong b,
+                             uint p, float4 *low, float4 *high, uint *low_at, uint *high_at) {
     *low_at = 8 * p;
     *high_at = 8 * p + 4;
 #if W_F32
@@ -72,7 +72,8 @@ matmul_tile(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             const ulong from = min(column0 + column, (size_t)n - 1) * per_row + b;
             float4 low, high;
             uint low_at, high_at;
-            load_part(w, scales_at, (ulong)n * per_row, from, i % 4, &low, &high, &low_at, &high_at);
+            load_part(w, scales_at, (ulong)n * per_row, from, i % 4, &low, &high, &low_at,
+                      &high_at);
             ws[low_at][column] = low.x;
             ws[low_at + 1][column] = low.y;
             ws[low_at + 2][column] = low.z;

@@ -174,7 +174,8 @@ static inline float dot_eight(__global const uchar *w, ulong first, const float4
 }
 #endif
 
-/* sums[r] += this lane's share of rows row0 + r of w [n,k] times x; rows past the end are the last. */
+/* sums[r] += this lane's share of rows row0 + r of w [n,k] times x; rows past the end are the last.
+ */
 static inline void multiply(float *sums, __global const uchar *w, ulong scales_at, uint n, uint k,
                             ulong row0, uint lane, __global const float4 *x) {
     const ulong stride = (k + BLOCK - 1) / BLOCK * BLOCK;
@@ -198,8 +199,9 @@ static inline void multiply(float *sums, __global const uchar *w, ulong scales_a
 }
 
 /* A weight and its product; n 0: there is none. */
-#define WEIGHT_PARAMS(i)                                                                            \
-    __global uchar *y##i, ulong y##i##_at, __global const uchar *w##i, ulong scales##i##_at, uint n##i
+#define WEIGHT_PARAMS(i)                                                                     \
+    __global uchar *y##i, ulong y##i##_at, __global const uchar *w##i, ulong scales##i##_at, \
+        uint n##i
 
 /* Work-groups of MATVEC_WG in dimension 0, which take turns at GROUP_ROWS rows each of all weights
  * one after the other; dimension 1: the rows of x. With INT_DOT: local memory for k bytes of x and

@@ -8,7 +8,11 @@
 #endif
 
 /* The sum of v over all work-items, for each of them. scratch: [WG] local floats. */
-static inline float group_sum(float v, __local float *scratch) { return team_sum_of(v, WG, scratch); }
+static inline float group_sum(float v, __local float *scratch) {
+    return team_sum_of(v, WG, scratch);
+}
 
 /* The same for the maximum; NaN is passed over. */
-static inline float group_max(float v, __local float *scratch) { return team_max_of(v, WG, scratch); }
+static inline float group_max(float v, __local float *scratch) {
+    return team_max_of(v, WG, scratch);
+}

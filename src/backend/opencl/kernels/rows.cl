@@ -104,16 +104,16 @@ gelu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulo
 }
 
 /* x = cap * tanh(x / cap). A work-item for each element. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-softcap(__global uchar *x, ulong x_at, ulong n, float cap) {
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softcap(__global uchar *x, ulong x_at,
+                                                                      ulong n, float cap) {
     const size_t i = get_global_id(0);
     if (i < n) FLOATS(x, x_at)[i] = cap * tanh(FLOATS(x, x_at)[i] / cap);
 }
 
-/* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and of those of k [rows,
- * more, dim] by positions[row] * inv_freq[i]; the angle is rounded to float before its sine is
- * taken, as in the reference. A work-item for each pair: dimension 0 the pairs of all heads of a row
- * of x, then of k; 1 the rows. */
+/* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and of those of k
+ * [rows, more, dim] by positions[row] * inv_freq[i]; the angle is rounded to float before its sine
+ * is taken, as in the reference. A work-item for each pair: dimension 0 the pairs of all heads of a
+ * row of x, then of k; 1 the rows. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global const uchar *positions,
      ulong positions_at, __global const uchar *inv_freq, ulong inv_freq_at, uint heads, uint more,

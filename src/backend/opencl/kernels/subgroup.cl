@@ -6,7 +6,7 @@
  * another; without sub-groups, its local id. Teams are of places, not of local ids. */
 
 #ifndef SUBGROUPS
-#define SUBGROUPS 0 /* 0: none; 1: the device's own; more: a stand-in of so many lanes, for tests */
+#define SUBGROUPS 0 /* 0: none; 1: the device's own; more: a stand-in of so many lanes */
 #endif
 
 #if SUBGROUPS == 1
@@ -22,8 +22,12 @@ static inline uint subgroup_width(void) { return get_max_sub_group_size(); }
 static inline uint group_place(void) {
     return get_sub_group_id() * get_max_sub_group_size() + get_sub_group_local_id();
 }
-static inline float subgroup_sum(float v, __local float *scratch) { return sub_group_reduce_add(v); }
-static inline float subgroup_max(float v, __local float *scratch) { return sub_group_reduce_max(v); }
+static inline float subgroup_sum(float v, __local float *scratch) {
+    return sub_group_reduce_add(v);
+}
+static inline float subgroup_max(float v, __local float *scratch) {
+    return sub_group_reduce_max(v);
+}
 
 #elif SUBGROUPS > 1
 static inline uint subgroup_width(void) { return SUBGROUPS; }

@@ -20,8 +20,9 @@
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define X_BYTES (X_BLOCKS * (32 + 8))
-#define SCRATCH_BYTES MAX(MAX(X_BYTES, DESK_FLOATS * 4), MOST_HEADS * 4)
-#define PAIR_UNITS (WARPS >= 32 ? 2 : 4) /* a group takes at most 32 rows of gate and up at once */
+#define SCRATCH_BYTES MAX(MAX(X_BYTES, DESK_FLOATS * 4), AG_CL_TOKEN_HEADS * 4)
+/* A group takes at most 32 rows of gate and up at once. */
+#define PAIR_UNITS (WARPS >= 32 ? 2 : 4)
 
 typedef uint __attribute__((may_alias)) word;
 enum { STAGE_WORDS = sizeof(stage) / sizeof(uint) };
@@ -30,8 +31,9 @@ enum { STAGE_WORDS = sizeof(stage) / sizeof(uint) };
  *   first_tag  the tag of what the host put into the first box; stage i writes first_tag + 1 + i
  *   cos_sin    [HEAD_DIM / 2] pairs for this position */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
-token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong cos_sin, ulong blocks, ulong n_slots, ulong partial, uint n_kv, uint max_blocks,
-      uint v_offset, uint p_offset, uint position, float scale, float eps) {
+token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong cos_sin,
+      ulong blocks, ulong n_slots, ulong partial, uint n_kv, uint max_blocks, uint v_offset,
+      uint p_offset, uint position, float scale, float eps) {
     __local uint4 scratch[(SCRATCH_BYTES + 15) / 16];
     __local float squares[WARPS];
     __local float gated[2 * 32];
@@ -41,8 +43,8 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     const uint item = get_local_id(0), group = get_group_id(0), n_groups = get_num_groups(0);
     __global const stage *program = (__global const stage *)program_at;
     volatile __global uint *aborted = (volatile __global uint *)aborted_at;
-    const cache c = {blocks,     n_slots,  partial,  n_kv, max_blocks,
-                     v_offset, p_offset, position, scale};
+    const cache c = {blocks,   n_slots,  partial,  n_kv,  max_blocks,
+                     v_offset, p_offset, position, scale, eps};
     const input x = {scratch, (__local float2 *)(scratch + X_BLOCKS * 2), squares};
     const desk d = lay_out_desk((__local float *)scratch, turns);
     const uint most_pieces = max(n_groups / n_kv, 1u);
@@ -61,33 +63,38 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
             for (uint j = item + LOCAL; j < STAGE_WORDS; j += LOCAL) next[j] = from[j];
         }
         const uint in_tag = first_tag + st->in_tag, out_tag = first_tag + 1 + i;
-#define PRODUCT(kind, units)                                                                      \
+#define PRODUCT(kind, units) \
     product(kind, units, st, x, gated, &f, in_tag, out_tag, eps, group, n_groups, item, aborted)
         found f = {-INFINITY, ~0u};
-        if (st->type == SELECT) {
-            choose_best(st, (__local float *)scratch, &bound, in_tag, group, n_groups, item, aborted);
-        } else if (st->type == ATTENTION) {
+        if (st->type == AG_CL_SELECT) {
+            choose_best(st, (__local float *)scratch, &bound, in_tag, group, n_groups, item,
+                        aborted);
+        } else if (st->type == AG_CL_ATTENTION) {
             for (uint unit = group; unit < n_kv * most_pieces; unit += n_groups) {
                 barrier(CLK_LOCAL_MEM_FENCE);
                 attention(&c, st, d, in_tag, out_tag, unit, most_pieces, item, aborted);
             }
         }
 #if WARP > 1
-        else if (st->type == NORMED) PRODUCT(SPLIT, SPLIT_UNITS);
-        else if (st->type == GATED) PRODUCT(PAIRS, PAIR_UNITS);
-        else if (st->type == LOGITS) PRODUCT(FLOATS, 4);
+        else if (st->type == AG_CL_NORMED)
+            PRODUCT(SPLIT, SPLIT_UNITS);
+        else if (st->type == AG_CL_GATED) PRODUCT(PAIRS, PAIR_UNITS);
+        else if (st->type == AG_CL_LOGITS) PRODUCT(FLOATS, 4);
         else if (st->k <= LONG_BLOCKS * 32 / 2) PRODUCT(ROWS, ROW_UNITS);
         else PRODUCT(LONG, 4);
 #else /* one piece of code for all: compilers for processors take long over barriers */
         else {
-            const uint type = st->type;
-            const int units = type == GATED ? PAIR_UNITS : type == NORMED ? 2 : type == LOGITS ? 4 : 1;
-            PRODUCT(type == GATED ? PAIRS : type == NORMED ? SPLIT : type == LOGITS ? FLOATS : ROWS, units);
+            int kind = ROWS, units = 1;
+            if (st->type == AG_CL_GATED) kind = PAIRS, units = PAIR_UNITS;
+            if (st->type == AG_CL_NORMED) kind = SPLIT, units = 2;
+            if (st->type == AG_CL_LOGITS) kind = FLOATS, units = 4;
+            PRODUCT(kind, units);
         }
 #endif
 #undef PRODUCT
-        if (st->type == LOGITS && st->end1) {
-            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* the group reads its logits again */
+        if (st->type == AG_CL_LOGITS && st->end1) {
+            /* The group reads its logits again. */
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
             send_heads(&f, gated, st->w2, st->end1, st->w3, out_tag, group, item);
         }
         if (item < STAGE_WORDS) next[item] = held;

@@ -13,9 +13,15 @@
 #ifndef PIECE
 #define PIECE 1 /* values that a Hadamard matrix rotates together: 16, 32 or 64; 1: none */
 #endif
-#define BLOCK_SLOTS 128                /* of the cache's blocks */
+#ifndef WINDOW
+#define WINDOW 0 /* 1: of some layers a stage's `window` is not 0 */
+#endif
+#ifndef QK_NORM
+#define QK_NORM 0 /* 1: queries and keys are normalised before they are rotated */
+#endif
+#define BLOCK_SLOTS 128                 /* of the cache's blocks */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* that a warp attends to at once */
-#define STEPS_A_WARP 2                 /* before a head is cut into pieces */
+#define STEPS_A_WARP 2                  /* before a head is cut into pieces */
 
 /* What a token's attention needs beside the stage. */
 typedef struct cache {
@@ -23,15 +29,15 @@ typedef struct cache {
     ulong n_slots; /* [layers][n_kv] before this token */
     ulong partial; /* packets [n_kv][pieces][GROUP * (HEAD_DIM + 2)] */
     uint n_kv, max_blocks, v_offset, p_offset, position;
-    float scale;
+    float scale, eps;
 } cache;
 
 /* Local memory of a group. */
 typedef struct desk {
-    __local float *rows;    /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
-    __local float *rounded; /* [2][HEAD_DIM] the key and the value as the cache keeps them */
-    __local float *stats;   /* [WARPS][GROUP][2] largest score, sum */
-    __local float *values;  /* [WARPS][GROUP][HEAD_DIM] */
+    __local float *rows;     /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
+    __local float *rounded;  /* [2][HEAD_DIM] the key and the value as the cache keeps them */
+    __local float *stats;    /* [WARPS][GROUP][2] largest score, sum */
+    __local float *values;   /* [WARPS][GROUP][HEAD_DIM] */
     __local float2 *cos_sin; /* [HEAD_DIM / 2] */
 } desk;
 #define DESK_FLOATS ((GROUP + 4) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
@@ -48,15 +54,39 @@ static inline desk lay_out_desk(__local float *memory, __local float2 *cos_sin) 
 
 static inline uint steps_of(uint n_slots) { return (n_slots + STEP_SLOTS - 1) / STEP_SLOTS; }
 
-static inline uint pieces_of(uint n_slots, uint most) {
+static inline uint pieces_of(uint steps, uint most) {
     const uint a_piece = WARPS * STEPS_A_WARP;
-    return clamp((steps_of(n_slots) + a_piece - 1) / a_piece, 1u, most);
+    return clamp((steps + a_piece - 1) / a_piece, 1u, most);
 }
 
 /* Where the slot's key begins in its part of the cache, or its value in the other. */
-static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot, const uint type) {
+static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot,
+                                 const uint type) {
     const uint row = head * BLOCK_SLOTS + slot % BLOCK_SLOTS;
     return blocks[slot / BLOCK_SLOTS] + row * row_bytes(type, HEAD_DIM);
+}
+
+static inline uint position_of(const cache *c, __global const ulong *blocks, uint head, uint slot) {
+    __global const uint *positions =
+        (__global const uint *)(blocks[slot / BLOCK_SLOTS] + c->p_offset);
+    return positions[head * BLOCK_SLOTS + slot % BLOCK_SLOTS];
+}
+
+/* The first of n_slots that the token sees. Where nothing has left the cache in between, each slot
+ * is a position: that is looked at first. */
+static inline uint first_visible(const cache *c, __global const ulong *blocks, uint head,
+                                 uint n_slots, uint window) {
+    if (!window || c->position < window) return 0;
+    const uint from = c->position + 1 - window;
+    uint low = 0, high = n_slots; /* the first is in between */
+    const uint guess = n_slots + 1 < window ? 0 : n_slots + 1 - window;
+    if (guess < n_slots && position_of(c, blocks, head, guess) == from) return guess;
+    while (low < high) {
+        const uint middle = (low + high) / 2;
+        if (position_of(c, blocks, head, middle) < from) low = middle + 1;
+        else high = middle;
+    }
+    return low;
 }
 
 /* ---- the token's own rows ---- */
@@ -79,6 +109,23 @@ static inline void take_rows(desk d, const cache *c, __local const stage *st, ui
     }
 }
 
+#if QK_NORM
+
+/* Each of the head's queries and its key, by a warp. */
+static inline void norm_rows(desk d, const cache *c, __local const stage *st, uint item) {
+    for (uint row = item / WARP; row <= GROUP; row += WARPS) {
+        __local float *x = d.rows + row * HEAD_DIM;
+        __global const float *w = (__global const float *)(row < GROUP ? st->s1 : st->s2);
+        if (!w) continue;
+        float square = 0;
+        for (uint i = item % WARP; i < HEAD_DIM; i += WARP) square += x[i] * x[i];
+        const float factor = rsqrt(warp_sum(square) / (float)HEAD_DIM + c->eps);
+        for (uint i = item % WARP; i < HEAD_DIM; i += WARP) x[i] *= factor * w[i];
+    }
+}
+
+#endif
+
 /* Queries come out scaled for exp2. */
 static inline void rotate_rows(desk d, const cache *c, uint item) {
     const uint pairs = HEAD_DIM / 2;
@@ -95,7 +142,9 @@ static inline void rotate_rows(desk d, const cache *c, uint item) {
 
 /* Queries and keys times a Hadamard matrix, in pieces and in the order of core/hadamard.c. */
 static inline void spread_rows(desk d, uint item) {
-    const float whole = PIECE == 64 ? 0.125f : PIECE == 32 ? 0.17677669f : 0.25f; /* 1 / sqrt(PIECE) */
+    const float whole = PIECE == 64   ? 0.125f
+                        : PIECE == 32 ? 0.17677669f
+                                      : 0.25f; /* 1 / sqrt(PIECE) */
     for (uint apart = 1; apart < PIECE; apart *= 2) {
         const float scale = apart * 2 < PIECE ? 1.0f : whole;
         for (uint i = item; i < (GROUP + 1) * HEAD_DIM / 2; i += LOCAL) {
@@ -173,11 +222,10 @@ static inline void scores_of(float4 x[2], const few_slots *s, const uint q0[TILE
                              const uint q1[TILES]) {
     x[0] = x[1] = (float4)(0);
     UNROLL
-    for (int i = 0; i < TILES; i++)
-        UNROLL
-        for (int e = 0; e < 2; e++)
-            multiply_tile(&x[e], q0[i], 0, q1[i], 0, key_halves(s->k[e], i, false),
-                          key_halves(s->k[e], i, true));
+    for (int i = 0; i < TILES; i++) UNROLL
+    for (int e = 0; e < 2; e++)
+        multiply_tile(&x[e], q0[i], 0, q1[i], 0, key_halves(s->k[e], i, false),
+                      key_halves(s->k[e], i, true));
 }
 
 /* Scores become weights; the sums are scaled down to the new largest score. */
@@ -210,7 +258,11 @@ static inline void add_values(softmax *m, const few_slots *s, const float4 x[2],
     }
 }
 
-static inline void mask_slots(float4 x[2], uint slot, uint n_slots) {
+static inline void mask_slots(float4 x[2], uint slot, uint visible, uint n_slots) {
+    if (WINDOW && slot < visible) x[0].x = -INFINITY;
+    if (WINDOW && slot + 1 < visible) x[0].y = -INFINITY;
+    if (WINDOW && slot + 2 < visible) x[1].x = -INFINITY;
+    if (WINDOW && slot + 3 < visible) x[1].y = -INFINITY;
     if (slot >= n_slots) x[0].x = -INFINITY;
     if (slot + 1 >= n_slots) x[0].y = -INFINITY;
     if (slot + 2 >= n_slots) x[1].x = -INFINITY;
@@ -262,8 +314,9 @@ static inline void leave(const softmax *m, desk d, uint warp, uint lane) {
 
 /* Steps warp, warp + WARPS, ... of [step0, step1). The first one's loads do not wait for the
  * token's rows: s holds them. */
-static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks, uint head,
-                          uint step0, uint step1, uint n_slots, bool newest, uint item) {
+static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks,
+                          uint head, uint step0, uint step1, uint visible, uint n_slots,
+                          bool newest, uint item) {
     const uint lane = item % WARP, warp = item / WARP, query = lane / 4;
     uint q0[TILES], q1[TILES];
     UNROLL
@@ -283,7 +336,7 @@ static inline void attend(desk d, const cache *c, few_slots *s, __global const u
         float4 x[2];
         scores_of(x, s, q0, q1);
         if (more) load_keys(s, blocks, head, then, n_slots, lane);
-        mask_slots(x, first + lane % 4 * 4, n_slots);
+        mask_slots(x, first + lane % 4 * 4, visible, n_slots);
         const float shrink = weigh(&m, x);
         add_values(&m, s, x, of_columns(shrink, lane));
         if (more) load_values(s, blocks, c->v_offset, head, then, n_slots, lane);
@@ -332,8 +385,9 @@ static inline void add_slot(desk d, uint warp, __global const uchar *key,
     }
 }
 
-static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks, uint head,
-                          uint step0, uint step1, uint n_slots, bool newest, uint item) {
+static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks,
+                          uint head, uint step0, uint step1, uint visible, uint n_slots,
+                          bool newest, uint item) {
     for (int g = 0; g < GROUP; g++) {
         d.stats[(item * GROUP + g) * 2] = -INFINITY;
         d.stats[(item * GROUP + g) * 2 + 1] = 0;
@@ -392,24 +446,30 @@ static inline void attention(const cache *c, __local const stage *st, desk d, ui
                              volatile __global uint *aborted) {
     const uint head = unit % c->n_kv, piece = unit / c->n_kv;
     const uint n_slots = ((__global const uint *)c->n_slots)[st->layer * c->n_kv + head];
-    const uint steps = steps_of(n_slots), pieces = pieces_of(n_slots, most_pieces);
-    if (piece >= pieces) return;
     __global const ulong *blocks =
         (__global const ulong *)c->blocks + (ulong)st->layer * c->max_blocks;
-    const uint step0 = (uint)((ulong)steps * piece / pieces);
-    const uint step1 = (uint)((ulong)steps * (piece + 1) / pieces);
+    const uint visible = WINDOW ? first_visible(c, blocks, head, n_slots, st->window) : 0;
+    const uint before = visible < n_slots ? visible / STEP_SLOTS : steps_of(n_slots);
+    const uint steps = steps_of(n_slots) - before, pieces = pieces_of(steps, most_pieces);
+    if (piece >= pieces) return;
+    const uint step0 = before + (uint)((ulong)steps * piece / pieces);
+    const uint step1 = before + (uint)((ulong)steps * (piece + 1) / pieces);
     const bool newest = piece == pieces - 1;
     few_slots s;
     load_first(&s, c, blocks, head, step0, step1, n_slots, item);
     take_rows(d, c, st, head, in_tag, item, aborted);
     barrier(CLK_LOCAL_MEM_FENCE);
+#if QK_NORM
+    norm_rows(d, c, st, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
     rotate_rows(d, c, item);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if PIECE > 1
     spread_rows(d, item);
 #endif
     if (newest) keep_row(d, c, blocks, head, n_slots, item);
-    attend(d, c, &s, blocks, head, step0, step1, n_slots, newest, item);
+    attend(d, c, &s, blocks, head, step0, step1, visible, n_slots, newest, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint box = head * most_pieces * GROUP * (HEAD_DIM + 2);
     join(d, c, box, piece, pieces, out_tag, item, aborted);

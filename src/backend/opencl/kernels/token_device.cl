@@ -118,8 +118,8 @@ static inline ulong2 peek2(ulong box, uint i) {
     return v;
 }
 
-/* d += a * b with halves a [16,16] and b [16,8]. With r = lane / 4 and c = lane % 4 * 2 a lane holds
- * d[r][c and c + 1] in x and y, d[r + 8][the same] in z and w; a[r][c..], a[r + 8][c..],
+/* d += a * b with halves a [16,16] and b [16,8]. With r = lane / 4 and c = lane % 4 * 2 a lane
+ * holds d[r][c and c + 1] in x and y, d[r + 8][the same] in z and w; a[r][c..], a[r + 8][c..],
  * a[r][c + 8..], a[r + 8][c + 8..] and b[c..][r], b[c + 8..][r], two halves each. */
 static inline void multiply_tile(float4 *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -218,7 +218,8 @@ static inline float warp_max(float v) {
 
 /* Polls until both packets have the tag. After MAX_POLLS, or when another group gave up, *aborted
  * is 1 and the data are worthless: a kernel that hangs could not be stopped. */
-static inline ulong2 await2(ulong2 v, ulong box, uint i, uint tag, volatile __global uint *aborted) {
+static inline ulong2 await2(ulong2 v, ulong box, uint i, uint tag,
+                            volatile __global uint *aborted) {
     uint polls = 0;
     while ((uint)(v.x >> 32) != tag || (uint)(v.y >> 32) != tag) {
         if (++polls >= MAX_POLLS || ((polls & 4095) == 0 && *aborted)) {

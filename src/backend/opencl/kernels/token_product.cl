@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of token.cl: y = W x for Q4_0 weights as prepare.c lays them out, x in blocks of eight
  * bits. A warp takes a row at a time, or several; lane l has blocks l and l + WARP of every segment
- * of SEG blocks. Weights do not depend on x, so a warp fetches its first batch before it waits for x
- * and another batch before it multiplies. */
+ * of SEG blocks. Weights do not depend on x, so a warp fetches its first batch before it waits for
+ * x and another batch before it multiplies. */
 #ifndef TOKEN_PRODUCT
 #define TOKEN_PRODUCT
 
+#include "shared.h"
 #include "token_device.cl"
 
 #ifndef MAX_K
@@ -14,24 +15,15 @@
 #ifndef ROWS_OF
 #define ROWS_OF 1 /* every weight's rows are so many blocks, or a multiple */
 #endif
+#ifndef GELU
+#define GELU 0 /* 1: the activation, instead of SiLU */
+#endif
 #define SEG (2 * WARP)
 #define LONG_BLOCKS (4 * SEG)
 /* Blocks of x in local memory, whole numbers of what the widest batch reads. */
 #define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
 
-enum { NORMED, ATTENTION, ADDED, GATED, LOGITS, SELECT };
-
-/* One step of the program; token.h says the same to the host. */
-typedef struct stage {
-    uint type, rows, k, layer;
-    uint in_tag;     /* of the packets that it reads, counted from the token's first tag */
-    uint end1, end2; /* rows from which the second and the third weight go on */
-    uint pad;
-    ulong w1, s1, w2, s2, w3, s3; /* quants and scales, addressed as if the weight had all rows; w2
-                                   * of ADDED and w1, w2, w3 of ATTENTION: biases, 0: none */
-    ulong norm;                   /* weights of the norm before the product, 0: none */
-    ulong in, out;                /* boxes of packets; out of LOGITS: floats */
-} stage;
+typedef ag_cl_token_stage stage;
 
 /* ---- x ---- */
 
@@ -55,14 +47,13 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
         ulong2 p[2][LANE_WORDS], q[2][LANE_WORDS];
         float4 w[2][LANE_WORDS];
         UNROLL
-        for (int u = 0; u < 2; u++)
-            UNROLL
-            for (int i = 0; i < LANE_WORDS; i++) {
-                const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
-                w[u][i] = as_float4(load_stream(norm + at * 4));
-                p[u][i] = peek2(in, at);
-                q[u][i] = peek2(in, at + 2);
-            }
+        for (int u = 0; u < 2; u++) UNROLL
+        for (int i = 0; i < LANE_WORDS; i++) {
+            const uint at = min(b0 + u * stride, n - 1) * 32 + (sub + i) * 4;
+            w[u][i] = as_float4(load_stream(norm + at * 4));
+            p[u][i] = peek2(in, at);
+            q[u][i] = peek2(in, at + 2);
+        }
         UNROLL
         for (int u = 0; u < 2; u++) {
             const uint b = b0 + u * stride, first = min(b, n - 1) * 32;
@@ -178,7 +169,8 @@ static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, u
     b->d[j] = load_scales(s + min(pair, p->n_blocks / 2 - 1) * 4);
 #else /* rows begin anywhere */
     const uint last = p->n_blocks - 1;
-    b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2) << 16;
+    b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2)
+                                                            << 16;
 #endif
 #endif
 }
@@ -287,13 +279,14 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
                                 __local const stage *st, const plan *p, const cursor *c,
                                 __local float *gated, uint tag, uint item) {
     __local float *chunk = gated + (c->chunk / p->n_groups & 1) * 32;
-    if (p->lane == 0)
-        UNROLL
-        for (int j = 0; j < units / 2; j++) {
-            const float y = acc[j * 2] * factor;
-            const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * y));
-            chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
-        }
+    if (p->lane == 0) UNROLL
+    for (int j = 0; j < units / 2; j++) {
+        const float y = acc[j * 2] * factor;
+        /* GELU's tanh form is a sigmoid, too. */
+        const float u = GELU ? 1.59576912f * (y + 0.044715f * y * y * y) : y;
+        const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * u));
+        chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
+    }
     if (c->sub + 1 < p->subs) return;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (c->chunk * 32 < p->rows) send_blocks(chunk, 1, st->out, c->chunk, tag, item);
@@ -314,7 +307,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
             continue;
         }
         /* Nobody but this warp writes this row of the stream. */
-        if (st->type == ADDED) {
+        if (st->type == AG_CL_ADDED) {
             y += packet_float(((volatile __global ulong *)st->out)[row]);
             if (st->w2) y += ((__global const float *)st->w2)[row];
         }
@@ -327,9 +320,8 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
                           __local float *gated, found *f, uint tag, uint item) {
     if (kind == LONG) acc[0] += acc[1] + acc[2] + acc[3];
     UNROLL
-    for (int m = WARP / 2; m > 0; m /= 2)
-        UNROLL
-        for (int j = 0; j < (kind == LONG ? 1 : units); j++) acc[j] += shuffle_xor(acc[j], m);
+    for (int m = WARP / 2; m > 0; m /= 2) UNROLL
+    for (int j = 0; j < (kind == LONG ? 1 : units); j++) acc[j] += shuffle_xor(acc[j], m);
     if (kind == PAIRS) finish_pairs(units, acc, factor, st, p, c, gated, tag, item);
     else finish_rows(kind, units, acc, factor, st, p, c, f, tag);
     acc[0] = acc[1] = acc[2] = acc[3] = 0;
@@ -337,11 +329,11 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
 
 /* ---- a stage ---- */
 
-/* kind and units are constants, so that each use becomes code of its own. Every warp of a group goes
- * equally often around, since there are barriers inside. */
+/* kind and units are constants, so that each use becomes code of its own. Every warp of a group
+ * goes equally often around, since there are barriers inside. */
 static inline void product(const int kind, const int units, __local const stage *st, input x,
-                           __local float *gated, found *f, uint in_tag, uint out_tag, float eps, uint group,
-                           uint n_groups, uint item, volatile __global uint *aborted) {
+                           __local float *gated, found *f, uint in_tag, uint out_tag, float eps,
+                           uint group, uint n_groups, uint item, volatile __global uint *aborted) {
     const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
     plan p;
     p.rows = st->rows;
@@ -379,16 +371,16 @@ static inline void product(const int kind, const int units, __local const stage 
     barrier(CLK_LOCAL_MEM_FENCE);
     const float factor = st->norm ? norm_factor(x, p.k, eps) : 1.0f;
     float acc[MOST_UNITS] = {0, 0, 0, 0};
-#define TURN(b)                                                                                   \
-    multiply(acc, &b, kind, units, x, now.seg, p.lane);                                           \
-    if (left > ahead) {                                                                           \
-        advance(&next, kind, &p);                                                                 \
-        load_batch(&b, kind, units, st, &p, &next);                                               \
-    }                                                                                             \
-    {                                                                                             \
-        const cursor at = now;                                                                    \
-        if (advance(&now, kind, &p))                                                              \
-            finish(kind, units, acc, factor, st, &p, &at, gated, f, out_tag, item);                  \
+#define TURN(b)                                                                     \
+    multiply(acc, &b, kind, units, x, now.seg, p.lane);                             \
+    if (left > ahead) {                                                             \
+        advance(&next, kind, &p);                                                   \
+        load_batch(&b, kind, units, st, &p, &next);                                 \
+    }                                                                               \
+    {                                                                               \
+        const cursor at = now;                                                      \
+        if (advance(&now, kind, &p))                                                \
+            finish(kind, units, acc, factor, st, &p, &at, gated, f, out_tag, item); \
     }
     for (; left > 0; left--) {
         TURN(first)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a cache in its types: how token.cl writes one, and how a warp loads them for the matrix
- * unit. Values of blocks become halves: the level is exact, its product with the scale is rounded. */
+ * unit. Values of blocks become halves: the level is exact, its product with the scale is rounded.
+ */
 #ifndef TOKEN_ROWS
 #define TOKEN_ROWS
 
@@ -53,7 +54,8 @@ static inline void keep_block(const uint type, __global uchar *to, __local float
     }
 }
 
-/* A row by a whole group: to the byte what kv_write.cl writes; `rounded` is what can be read back. */
+/* A row by a whole group: to the byte what kv_write.cl writes; `rounded` is what can be read back.
+ */
 static inline void keep_values(const uint type, __global uchar *to, __local float *rounded,
                                __local const float *x, uint item) {
     if (type == TYPE_Q8_0 || type == TYPE_Q4_0) {
@@ -79,14 +81,14 @@ static inline void keep_values(const uint type, __global uchar *to, __local floa
 /* ---- loading ----
  *
  * A tile of 16 dims: lane l has four of them of a key, two words of halves, or two of a value, one
- * word. Which dims is a matter of what the type lets it load at once: both factors of a product, and
- * who takes the sums, only have to agree. */
+ * word. Which dims is a matter of what the type lets it load at once: both factors of a product,
+ * and who takes the sums, only have to agree. */
 #define TILES (HEAD_DIM / 16)
 /* Words of a row that a lane holds as they are stored; of a block one is the scale. */
-#define KEY_WORDS                                                                                 \
-    (K_TYPE == TYPE_F32    ? HEAD_DIM / 4                                                         \
-     : K_TYPE == TYPE_F16  ? HEAD_DIM / 8                                                         \
-     : K_TYPE == TYPE_Q8_0 ? HEAD_DIM / 32 * 3                                                    \
+#define KEY_WORDS                              \
+    (K_TYPE == TYPE_F32    ? HEAD_DIM / 4      \
+     : K_TYPE == TYPE_F16  ? HEAD_DIM / 8      \
+     : K_TYPE == TYPE_Q8_0 ? HEAD_DIM / 32 * 3 \
                            : HEAD_DIM / 32 * 2)
 #define VALUE_WORDS (V_TYPE == TYPE_F32 ? HEAD_DIM / 8 : HEAD_DIM / 16)
 #define WIDE_KEYS (K_TYPE == TYPE_F16 && HEAD_DIM % 32 == 0)   /* 16 bytes hold two tiles */

@@ -8,22 +8,8 @@
 #include "candidate.cl"
 #include "token_product.cl"
 
-enum { MOST_HEADS = 1024, MOST_LISTED = 384, MOST_IDS = 128 }; /* token.h says the same */
-
-/* What the host asks for. */
-typedef struct request {
-    uint k, n_ids;
-    int ids[MOST_IDS];
-} request;
-
-typedef struct result {
-    uint aborted;
-    uint bad;      /* first row that is NaN or +Inf; the host has put ~0 there */
-    uint n_listed; /* may be more than there is room for */
-    uint pad;
-    float at[MOST_IDS];       /* logits of the ids */
-    ulong listed[MOST_LISTED]; /* candidates */
-} result;
+typedef ag_cl_token_request request;
+typedef ag_cl_token_result result;
 
 /* The largest values of parts of the group's rows leave as packets, `parts` of them. */
 static inline void send_heads(const found *f, __local float *of_warps, ulong box, uint parts,
@@ -39,8 +25,8 @@ static inline void send_heads(const found *f, __local float *of_warps, ulong box
 }
 
 /* The k-th largest of n, n even; -INFINITY if there are not so many. */
-static inline float find_bound(__local float *heads, __local float *bound, ulong box, uint n, uint k,
-                               uint tag, uint item, volatile __global uint *aborted) {
+static inline float find_bound(__local float *heads, __local float *bound, ulong box, uint n,
+                               uint k, uint tag, uint item, volatile __global uint *aborted) {
     for (uint i = item; i < n / 2; i += LOCAL) {
         const ulong2 v = await2(peek2(box, 2 * i), box, 2 * i, tag, aborted);
         heads[2 * i] = packet_float(v.x);
@@ -66,12 +52,13 @@ static inline void choose_best(__local const stage *st, __local float *heads, __
     __global const request *wanted = (__global const request *)st->w2;
     __global result *to = (__global result *)st->w1;
     __global const float *logits = (__global const float *)st->out;
-    const float least = find_bound(heads, bound, st->in, n_groups * st->k, wanted->k, in_tag, item, aborted);
+    const float least =
+        find_bound(heads, bound, st->in, n_groups * st->k, wanted->k, in_tag, item, aborted);
     for (uint row = group + n_groups * item; row < st->rows; row += n_groups * LOCAL) {
         const float v = logits[row];
         if (!(v >= least) || !isfinite(v)) continue;
         const uint i = atomic_inc((volatile __global uint *)&to->n_listed);
-        if (i < MOST_LISTED) to->listed[i] = candidate(v, row);
+        if (i < AG_CL_TOKEN_LISTED) to->listed[i] = candidate(v, row);
     }
     for (uint i = item; i < wanted->n_ids; i += LOCAL) {
         const uint row = (uint)wanted->ids[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best of a row of logits, best first: the larger value, among equals the lower id. Chunks of the
- * row are sorted as candidates, then sorted lists joined, JOINED at a time, until one is left. */
+/* The best of a row of logits, best first: the larger value, among equals the lower id. Chunks of
+ * the row are sorted as candidates, then sorted lists joined, JOINED at a time, until one is left.
+ */
 
 #include "candidate.cl"
 
@@ -54,7 +55,8 @@ sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong ba
     if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[get_group_id(0)] = first_bad;
 }
 
-/* JOINED lists become one, in place of the first of them. Lists lie `apart` lists from each other. */
+/* JOINED lists become one, in place of the first of them. Lists lie `apart` lists from each other.
+ */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart) {
     __global ulong *lists = (__global ulong *)(lists_base + lists_at);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types as they lie in files and caches, and their values. Included by kernels. Rows may
- * begin at any byte: what is wider than a byte is put together from bytes. The numbers, TYPE_F32 and
- * so on, are those of ag_dtype. */
+ * begin at any byte: what is wider than a byte is put together from bytes. The numbers, TYPE_F32
+ * and so on, are those of ag_dtype. */
 #include "dtype_table.h"
 
 enum {
 #define TYPE_NUMBER(name, text, block, bytes, halves, roles) TYPE_##name,
     AG_DTYPE_MAP(TYPE_NUMBER)
 #undef TYPE_NUMBER
-    N_TYPES,
+        N_TYPES,
     QK = 32 /* elements in a block of every quantised type */
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights [n,k] as prepare.c lays them out; their type is given by name: -DWTYPE=WEIGHT_q4_0. Included
- * by kernels.
+/* Weights [n,k] as prepare.c lays them out; their type is given by name: -DWTYPE=WEIGHT_q4_0.
+ * Included by kernels.
  *   F32, F16, BF16   [n][stride] elements, stride = k rounded up to 32, zeros behind k
- *   Q4_0, Q4_1       [n][k / 32] pieces of 16 bytes: byte i holds element i (low nibble) and i + 16;
- *                    at scales_at [n][k / 32] halves d; for Q4_1 as many halves m behind them
+ *   Q4_0, Q4_1       [n][k / 32] pieces of 16 bytes: byte i holds elements i (low nibble) and
+ *                    i + 16; at scales_at [n][k / 32] halves d; for Q4_1 as many m behind them
  *   Q8_0             [n][k / 32] pieces of 32 bytes; at scales_at [n][k / 32] halves d
  * A weight begins on a cache line, every row of it on a multiple of 16 bytes. */
 #define WEIGHT_f32 1

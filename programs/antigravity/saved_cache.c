@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kept_cache.h"
+#include "saved_cache.h"
 
 #include "command.h"
 #include "interrupt.h"
 #include "output.h"
 
+#include <antigravity/kv_cache.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIELD(name) offsetof(kept_options, name)
+#define FIELD(name) offsetof(saved_options, name)
 
 static const option_def defs[] = {
     {.name = "save-cache",
@@ -37,7 +38,7 @@ static const option_def defs[] = {
          "or no FILE, keep what was read there"},
 };
 
-option_group kept_group(kept_options *o) {
+option_group saved_group(saved_options *o) {
     return (option_group){"Saved cache", defs, sizeof defs / sizeof defs[0], o};
 }
 
@@ -60,7 +61,7 @@ static int check_place(const char *path) {
     return EXIT_FAILED;
 }
 
-int kept_check(const kept_options *o) {
+int saved_check(const saved_options *o) {
     if (o->load && o->prompt) {
         complain("--load-cache goes on with a conversation, --prompt-cache begins one: give one of "
                  "them");
@@ -77,23 +78,23 @@ int kept_check(const kept_options *o) {
     return code;
 }
 
-void kept_free(kept_cache *k) { free(k->ids.data); }
+void saved_free(saved_cache *k) { free(k->ids.data); }
 
-static int restore(kept_cache *k, const char *path, const engine *e, bool verbose, ag_error *err) {
+static int restore(saved_cache *k, const char *path, const engine *e, bool verbose, ag_error *err) {
     ag_ids ids = {0};
     if (ag_session_restore(e->session, path, e->tokenizer, &ids, err) != AG_OK) return EXIT_FAILED;
     *err = (ag_error){.status = AG_OK};
-    bool kept = true;
-    for (size_t i = 0; kept && i < ids.n; i++) kept = ids_add(&k->ids, ids.data[i]);
+    bool copied = true;
+    for (size_t i = 0; copied && i < ids.n; i++) copied = ids_add(&k->ids, ids.data[i]);
     ag_ids_free(&ids);
-    if (!kept) return complain_no_memory();
+    if (!copied) return complain_no_memory();
     uint32_t position = ag_session_position(e->session);
     k->unknown = k->ids.n != position;
     if (verbose) complain("%s: %" PRIu32 " tokens", path, position);
     return EXIT_DONE;
 }
 
-static int load(kept_cache *k, const char *path, const engine *e, const prompt *p, bool verbose) {
+static int load(saved_cache *k, const char *path, const engine *e, const prompt *p, bool verbose) {
     ag_error err;
     int code = restore(k, path, e, verbose, &err);
     if (code != EXIT_DONE && err.status != AG_OK) return complain_error(&err);
@@ -105,7 +106,7 @@ static int load(kept_cache *k, const char *path, const engine *e, const prompt *
 }
 
 /* How far the prompt is what the session has consumed; the session is taken back to that. */
-static int match(kept_cache *k, const engine *e, const prompt *p) {
+static int match(saved_cache *k, const engine *e, const prompt *p) {
     ag_error err;
     size_t n = 0;
     while (n < k->ids.n && n < p->n && k->ids.data[n] == p->ids[n]) n++;
@@ -114,6 +115,8 @@ static int match(kept_cache *k, const engine *e, const prompt *p) {
     if (n == p->n && !(whole && ag_session_logits(e->session))) n--;
     /* Where tokens have left the cache, a shorter past is not what it would have been. */
     if (n < k->ids.n && ag_session_kv_budget(e->session)) n = 0;
+    /* Nor where layers with a window no longer hold what the prompt's next token sees. */
+    if (n < ag_kv_cache_oldest_reachable(ag_session_kv_cache(e->session))) n = 0;
     k->ids.n = k->n_reused = n;
     k->unknown = false;
     if (!n) ag_session_reset(e->session);
@@ -124,7 +127,7 @@ static int match(kept_cache *k, const engine *e, const prompt *p) {
 
 /* What the file holds of the prompt. A cache of other settings is as good as none: the prompt is
  * read and takes its place. A file that is damaged or something else is left alone. */
-static int reuse(kept_cache *k, const char *path, const engine *e, const prompt *p,
+static int reuse(saved_cache *k, const char *path, const engine *e, const prompt *p,
                  const model_options *m) {
     ag_error err;
     int code = restore(k, path, e, m->verbose, &err);
@@ -140,8 +143,8 @@ static int reuse(kept_cache *k, const char *path, const engine *e, const prompt 
     return code;
 }
 
-int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
-               ag_sampler *sampler, const model_options *m) {
+int saved_begin(saved_cache *k, const saved_options *o, const engine *e, const prompt *p,
+                ag_sampler *sampler, const model_options *m) {
     int code = EXIT_DONE;
     if (o->load) code = load(k, o->load, e, p, m->verbose);
     else if (o->prompt && access(o->prompt, F_OK) == 0) code = reuse(k, o->prompt, e, p, m);
@@ -153,7 +156,7 @@ int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prom
     return code;
 }
 
-static int save(const kept_cache *k, const char *path, const engine *e) {
+static int save(const saved_cache *k, const char *path, const engine *e) {
     ag_error err;
     uint32_t position = ag_session_position(e->session);
     size_t n = k->unknown || k->ids.n < position ? 0 : position;
@@ -161,12 +164,12 @@ static int save(const kept_cache *k, const char *path, const engine *e) {
     return status == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-int kept_after_prompt(kept_cache *k, const kept_options *o, const engine *e, const prompt *p) {
+int saved_after_prompt(saved_cache *k, const saved_options *o, const engine *e, const prompt *p) {
     if (!o->prompt || k->n_reused == p->n) return EXIT_DONE;
     return save(k, o->prompt, e);
 }
 
-int kept_end(kept_cache *k, const kept_options *o, const engine *e, bool verbose) {
+int saved_end(saved_cache *k, const saved_options *o, const engine *e, bool verbose) {
     if (!o->save) return EXIT_DONE;
     ag_error err;
     /* The last token was chosen, but nothing has followed it yet. */
@@ -181,6 +184,6 @@ int kept_end(kept_cache *k, const kept_options *o, const engine *e, bool verbose
     }
     int code = save(k, o->save, e);
     if (code == EXIT_DONE && verbose)
-        complain("%s: %" PRIu32 " tokens kept", o->save, ag_session_position(e->session));
+        complain("%s: %" PRIu32 " tokens saved", o->save, ag_session_position(e->session));
     return code;
 }

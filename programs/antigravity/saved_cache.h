@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* generate's --load-cache, --save-cache and --prompt-cache: a conversation's cache in a file. */
-#ifndef ANTIGRAVITY_KEPT_CACHE_H
-#define ANTIGRAVITY_KEPT_CACHE_H
+#ifndef ANTIGRAVITY_SAVED_CACHE_H
+#define ANTIGRAVITY_SAVED_CACHE_H
 
 #include "engine.h"
 #include "prompt.h"
 
-typedef struct kept_options {
+typedef struct saved_options {
     const char *load, *save, *prompt; /* files; NULL: not wanted */
-} kept_options;
+} saved_options;
 
-option_group kept_group(kept_options *o);
+option_group saved_group(saved_options *o);
 /* Whether the options go together and the files can be read and written. Returns an exit code. */
-int kept_check(const kept_options *o);
+int saved_check(const saved_options *o);
 
 /* Tokens of the conversation, in order. The session has consumed the first ones of them; the last
  * token of a generation it has not. */
-typedef struct kept_cache {
+typedef struct saved_cache {
     ag_ids ids;
     bool unknown;    /* a loaded cache came without its tokens */
     size_t n_reused; /* of the prompt, that need no reading */
-} kept_cache;
+} saved_cache;
 
-void kept_free(kept_cache *k);
+void saved_free(saved_cache *k);
 /* Before the prompt is consumed: fills the session as the options say, tells the sampler of the
  * tokens it holds, and adds the prompt's to the list. Returns an exit code, as all here. */
-int kept_begin(kept_cache *k, const kept_options *o, const engine *e, const prompt *p,
-               ag_sampler *sampler, const model_options *m);
+int saved_begin(saved_cache *k, const saved_options *o, const engine *e, const prompt *p,
+                ag_sampler *sampler, const model_options *m);
 /* The prompt has been consumed: for the next run with --prompt-cache. */
-int kept_after_prompt(kept_cache *k, const kept_options *o, const engine *e, const prompt *p);
+int saved_after_prompt(saved_cache *k, const saved_options *o, const engine *e, const prompt *p);
 /* The generation has ended: for --save-cache. */
-int kept_end(kept_cache *k, const kept_options *o, const engine *e, bool verbose);
+int saved_end(saved_cache *k, const saved_options *o, const engine *e, bool verbose);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/recording.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -10,24 +10,24 @@ enum { ALIGN = 16 };
 
 /* ---- memory ---- */
 
-static void release_memory(ag_cl_plan *p) {
+static void release_memory(ag_cl_recording *p) {
     ag_free(p->layers);
     ag_free(p->places);
     ag_free(p->blocks);
-    ag_free(p->inbox);
+    ag_free(p->mailbox);
     p->layers = NULL;
     p->places = NULL;
     p->blocks = NULL;
-    p->inbox = NULL;
-    p->inbox_bytes = 0;
+    p->mailbox = NULL;
+    p->mailbox_bytes = 0;
     p->known = false;
 }
 
-void ag_cl_plan_release(ag_cl_backend *cl, ag_cl_plan *p) {
+void ag_cl_recording_release(ag_cl_backend *cl, ag_cl_recording *p) {
     const uint64_t bit = p->launches.bit;
-    ag_cl_bound_release(cl, &p->launches);
+    ag_cl_launch_list_release(cl, &p->launches);
     release_memory(p);
-    *p = (ag_cl_plan){.launches.bit = bit};
+    *p = (ag_cl_recording){.launches.bit = bit};
 }
 
 static size_t take(size_t *end, size_t bytes) {
@@ -49,15 +49,15 @@ static uint32_t first_with_frequencies(const ag_decode_step *step, uint32_t laye
 
 static size_t slots_of(const ag_kv_view *kv) { return kv->n_kv_heads * sizeof(uint32_t); }
 
-/* The inbox of a step; its size. */
-static size_t lay_out_inbox(ag_cl_plan *p, const ag_decode_step *step) {
+/* The mailbox of a step; its size. */
+static size_t lay_out_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
     size_t end = 0;
     p->slots_bytes = 0;
     (void)take(&end, ag_shape_cols(&step->rows->shape) * sizeof(float));
     p->position_at = take(&end, sizeof step->position);
     for (uint32_t l = 0; l < step->n_layers; l++) {
         const uint32_t same = first_with_frequencies(step, l);
-        ag_cl_plan_places *at = &p->places[l];
+        ag_cl_recorded_places *at = &p->places[l];
         at->inv_freq_at =
             same < l ? p->places[same].inv_freq_at : take(&end, inv_freq_bytes(&step->layers[l]));
         at->visible_from_at = step->layers[l].window ? take(&end, sizeof step->position) : 0;
@@ -71,11 +71,7 @@ static size_t lay_out_inbox(ag_cl_plan *p, const ag_decode_step *step) {
 }
 
 static uint32_t end_block(const ag_kv_view *kv) {
-    uint32_t most = 0;
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > most) most = kv->n_slots[h];
-    }
-    return most / AG_KV_BLOCK + 1;
+    return ag_kv_view_most_slots(kv) / AG_KV_BLOCK + 1;
 }
 
 static uint32_t first_block(const ag_kv_view *kv) {
@@ -95,8 +91,8 @@ static uint32_t most_blocks(const ag_decode_step *step) {
     return most;
 }
 
-/* Memory for the step's key and inbox; false if there is none, on the host or behind the row. */
-static bool reserve(ag_cl_plan *p, const ag_decode_step *step) {
+/* Memory for the step's key and mailbox; false if there is none, on the host or behind the row. */
+static bool reserve(ag_cl_recording *p, const ag_decode_step *step) {
     const uint32_t n_blocks = most_blocks(step);
     if (!p->layers || p->n_layers != step->n_layers || p->max_blocks < n_blocks) {
         release_memory(p);
@@ -106,21 +102,22 @@ static bool reserve(ag_cl_plan *p, const ag_decode_step *step) {
         p->places = ag_calloc(p->n_layers, sizeof *p->places);
         p->blocks = ag_calloc((size_t)p->n_layers * p->max_blocks, sizeof *p->blocks);
     }
-    const size_t bytes = p->layers && p->places && p->blocks ? lay_out_inbox(p, step) : 0;
-    if (bytes && p->inbox && p->inbox_bytes == bytes) return bytes <= ag_tensor_bytes(step->rows);
-    ag_free(p->inbox);
-    p->inbox = bytes && bytes <= ag_tensor_bytes(step->rows) ? ag_calloc(1, bytes) : NULL;
-    p->inbox_bytes = bytes;
+    const size_t bytes = p->layers && p->places && p->blocks ? lay_out_mailbox(p, step) : 0;
+    if (bytes && p->mailbox && p->mailbox_bytes == bytes)
+        return bytes <= ag_tensor_bytes(step->rows);
+    ag_free(p->mailbox);
+    p->mailbox = bytes && bytes <= ag_tensor_bytes(step->rows) ? ag_calloc(1, bytes) : NULL;
+    p->mailbox_bytes = bytes;
     p->known = false;
-    if (p->inbox) return true;
+    if (p->mailbox) return true;
     release_memory(p);
     return false;
 }
 
 /* ---- the key ---- */
 
-static ag_cl_plan_layer layer_of(const ag_kv_view *kv) {
-    return (ag_cl_plan_layer){
+static ag_cl_recorded_layer layer_of(const ag_kv_view *kv) {
+    return (ag_cl_recorded_layer){
         .k_type = kv->k_type,
         .v_type = kv->v_type,
         .n_kv_heads = kv->n_kv_heads,
@@ -132,7 +129,7 @@ static ag_cl_plan_layer layer_of(const ag_kv_view *kv) {
     };
 }
 
-static bool same_layer(const ag_cl_plan_layer *a, const ag_cl_plan_layer *b) {
+static bool same_layer(const ag_cl_recorded_layer *a, const ag_cl_recorded_layer *b) {
     return a->k_type == b->k_type && a->v_type == b->v_type && a->n_kv_heads == b->n_kv_heads &&
            a->head_dim == b->head_dim && a->v_offset == b->v_offset && a->p_offset == b->p_offset &&
            a->first == b->first && a->end == b->end;
@@ -145,7 +142,7 @@ static bool same_blocks(const ag_kv_block *a, const ag_kv_block *b, uint32_t n) 
     return true;
 }
 
-static bool is_of(const ag_cl_plan *p, const ag_decode_step *step) {
+static bool is_of(const ag_cl_recording *p, const ag_decode_step *step) {
     if (p->model != step->layers || p->hadamard != step->hadamard ||
         p->rows != step->rows->buffer || p->rows_at != step->rows->offset ||
         p->logits != step->logits->buffer || p->logits_at != step->logits->offset ||
@@ -153,7 +150,7 @@ static bool is_of(const ag_cl_plan *p, const ag_decode_step *step) {
         return false;
     }
     for (uint32_t l = 0; l < step->n_layers; l++) {
-        const ag_cl_plan_layer now = layer_of(&step->kv[l]);
+        const ag_cl_recorded_layer now = layer_of(&step->kv[l]);
         const ag_kv_block *blocks = p->blocks + (size_t)l * p->max_blocks;
         if (!same_layer(&p->layers[l], &now)) return false;
         if (!same_blocks(blocks, step->kv[l].blocks, now.end)) return false;
@@ -161,7 +158,7 @@ static bool is_of(const ag_cl_plan *p, const ag_decode_step *step) {
     return true;
 }
 
-static void set_key(ag_cl_plan *p, const ag_decode_step *step) {
+static void set_key(ag_cl_recording *p, const ag_decode_step *step) {
     p->model = step->layers;
     p->hadamard = step->hadamard;
     p->rows = step->rows->buffer;
@@ -177,17 +174,17 @@ static void set_key(ag_cl_plan *p, const ag_decode_step *step) {
     }
 }
 
-/* ---- the inbox ---- */
+/* ---- the mailbox ---- */
 
-static uint32_t *words(const ag_cl_plan *p, size_t at) {
-    return (uint32_t *)(void *)(p->inbox + at);
+static uint32_t *words(const ag_cl_recording *p, size_t at) {
+    return (uint32_t *)(void *)(p->mailbox + at);
 }
 
-static void write_layer(ag_cl_plan *p, const ag_decode_step *step, uint32_t layer) {
+static void write_layer(ag_cl_recording *p, const ag_decode_step *step, uint32_t layer) {
     const ag_decode_layer *l = &step->layers[layer];
-    const ag_cl_plan_places *at = &p->places[layer];
+    const ag_cl_recorded_places *at = &p->places[layer];
     if (l->inv_freq && first_with_frequencies(step, layer) == layer) {
-        memcpy(p->inbox + at->inv_freq_at, ag_tensor_f32(l->inv_freq), inv_freq_bytes(l));
+        memcpy(p->mailbox + at->inv_freq_at, ag_tensor_f32(l->inv_freq), inv_freq_bytes(l));
     }
     if (l->window) {
         const uint32_t end = step->position + 1;
@@ -202,30 +199,30 @@ static void write_layer(ag_cl_plan *p, const ag_decode_step *step, uint32_t laye
     }
 }
 
-static ag_status send_inbox(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step) {
-    memcpy(p->inbox, step->embedding, ag_shape_cols(&step->rows->shape) * sizeof(float));
+static ag_status send_mailbox(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step) {
+    memcpy(p->mailbox, step->embedding, ag_shape_cols(&step->rows->shape) * sizeof(float));
     *words(p, p->position_at) = step->position;
     for (uint32_t l = 0; l < step->n_layers; l++) write_layer(p, step, l);
-    if (step->held_scores) memcpy(p->inbox + p->scored_at, step->scored, p->slots_bytes);
-    return ag_buffer_upload(step->rows->buffer, step->rows->offset, p->inbox, p->inbox_bytes,
+    if (step->held_scores) memcpy(p->mailbox + p->scored_at, step->scored, p->slots_bytes);
+    return ag_buffer_upload(step->rows->buffer, step->rows->offset, p->mailbox, p->mailbox_bytes,
                             &cl->base.err);
 }
 
 /* Where the layer's n_slots lie, as they are at this moment of the step; 0: nowhere. */
-static size_t place_of_slots(const ag_cl_plan *p, uint32_t layer, const ag_kv_view *kv) {
+static size_t place_of_slots(const ag_cl_recording *p, uint32_t layer, const ag_kv_view *kv) {
     const size_t row = p->places[layer].slots_at, bytes = slots_of(kv);
-    if (memcmp(kv->n_slots, p->inbox + p->before_at + row, bytes) == 0) return p->before_at + row;
-    if (memcmp(kv->n_slots, p->inbox + p->after_at + row, bytes) == 0) return p->after_at + row;
+    if (memcmp(kv->n_slots, p->mailbox + p->before_at + row, bytes) == 0) return p->before_at + row;
+    if (memcmp(kv->n_slots, p->mailbox + p->after_at + row, bytes) == 0) return p->after_at + row;
     return 0;
 }
 
 /* An array is known by its address: equal values may mean different things for the next token. */
-static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
+static size_t place_of(const ag_cl_recording *p, const void *data, size_t n) {
     const ag_decode_step *step = p->step;
     if (data == step->positions && n == sizeof step->position) return p->position_at;
     for (uint32_t l = 0; l < step->n_layers; l++) {
         const ag_decode_layer *layer = &step->layers[l];
-        const ag_cl_plan_places *at = &p->places[l];
+        const ag_cl_recorded_places *at = &p->places[l];
         if (layer->inv_freq && data == ag_tensor_f32(layer->inv_freq) &&
             n == inv_freq_bytes(layer)) {
             return at->inv_freq_at;
@@ -243,50 +240,45 @@ static size_t place_of(const ag_cl_plan *p, const void *data, size_t n) {
 }
 
 static bool place(void *user, const void *data, size_t n, cl_mem *mem, size_t *offset) {
-    ag_cl_backend *cl = user;
-    const ag_cl_plan *p = &cl->steps->newest->plan;
+    const ag_cl_recording *p = user;
     const size_t at = place_of(p, data, n);
-    *mem = ag_cl_buffer_of(cl, p->step->rows->buffer)->mem;
+    *mem = p->rows_mem;
     *offset = p->step->rows->offset + at;
     return at != 0;
 }
 
 /* ---- a step ---- */
 
-static ag_status record(ag_cl_backend *cl, ag_cl_plan *p, const ag_decode_step *step,
+static ag_status record(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step,
                         ag_operations_fn operations, void *user) {
     p->known = false;
     set_key(p, step); /* the operations change what the views tell */
     p->step = step;
-    cl->steps->n_recorded++;
-    ag_cl_bound_record(cl, &p->launches, place, cl);
+    p->rows_mem = ag_cl_buffer_of(cl, step->rows->buffer)->mem;
+    cl->counts.recorded++;
+    ag_cl_launch_list_record(cl, &p->launches, place, p);
     const ag_status st = operations(user);
     p->unfit = st == AG_OK && p->launches.unfit;
-    p->known = ag_cl_bound_stop(cl, &p->launches, st == AG_OK);
+    p->known = ag_cl_launch_list_stop(cl, &p->launches, st == AG_OK);
     p->step = NULL;
     return st;
 }
 
-ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
-                            void *user, ag_repeat *done) {
-    ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->gpu_attention || cl->switches.plan == AG_CL_OFF || !step->n_layers) return AG_OK;
-    if (!ag_cl_buffer_of(cl, step->rows->buffer)) return AG_OK;
-    ag_cl_step_entry *entry = ag_cl_step_entry_of(cl, step);
-    ag_cl_plan *p = entry ? &entry->plan : NULL;
-    if (!p || p->unfit || !reserve(p, step)) return AG_OK;
-    AG_TRY(send_inbox(cl, p, step));
+ag_status ag_cl_recording_step(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step,
+                               ag_operations_fn operations, void *user, ag_repeat *done) {
+    if (p->unfit || !reserve(p, step)) return AG_OK;
+    AG_TRY(send_mailbox(cl, p, step));
     /* A buffer that the host has mapped is unmapped where it becomes an argument. */
     if (!p->known || atomic_load(&cl->n_mapped) || !is_of(p, step)) {
         *done = AG_REPEAT_RECORDED;
         return record(cl, p, step, operations, user);
     }
-    const ag_status st = ag_cl_bound_launch_all(cl, &p->launches);
+    const ag_status st = ag_cl_launch_list_replay(cl, &p->launches);
     if (st != AG_OK) {
-        ag_cl_plan_release(cl, p);
+        ag_cl_recording_release(cl, p);
         return st;
     }
-    cl->steps->n_replayed++;
+    cl->counts.replayed++;
     *done = AG_REPEAT_REPLAYED;
     return AG_OK;
 }

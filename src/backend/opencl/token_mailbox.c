@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffer that kernels/token.cl works in, and what goes into it before a launch. */
 #include "backend/opencl/staging.h"
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "quant/quant.h"
@@ -29,7 +29,7 @@ static ag_cl_token_layout lay_out(const ag_cl_token_shape *s) {
     at.n_slots = take(&end, layers * s->n_kv * sizeof(cl_uint));
     at.request = take(&end, sizeof(ag_cl_token_request));
     at.result = take(&end, sizeof(ag_cl_token_result));
-    at.inbox_bytes = at.result + offsetof(ag_cl_token_result, at);
+    at.mailbox_bytes = at.result + offsetof(ag_cl_token_result, at);
     at.program = take(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
     at.blocks = take(&end, layers * s->max_blocks * sizeof(cl_ulong));
     at.qkv = take(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
@@ -48,7 +48,7 @@ void ag_cl_token_release_store(ag_cl_token *token) {
     ag_free(token->program);
     ag_free(token->uploaded);
     ag_free(token->blocks);
-    ag_free(token->inbox);
+    ag_free(token->mailbox);
     *token = (ag_cl_token){0};
 }
 
@@ -74,9 +74,9 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     token->program = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->program);
     token->uploaded = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->uploaded);
     token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
-    token->inbox = ag_calloc(1, token->at.program);
+    token->mailbox = ag_calloc(1, token->at.program);
     ag_status st = AG_OK;
-    if (!token->program || !token->uploaded || !token->blocks || !token->inbox) {
+    if (!token->program || !token->uploaded || !token->blocks || !token->mailbox) {
         st = AG_FAIL(err, NOMEM, "a program for %u layers", shape->n_layers);
     }
     if (st == AG_OK) {
@@ -127,14 +127,14 @@ static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_
     if (memcmp(token->program, token->uploaded, bytes) == 0) return AG_OK;
     AG_TRY(send(cl, token, token->at.program, token->program, bytes));
     memcpy(token->uploaded, token->program, bytes);
-    cl->steps->n_uploaded++;
+    cl->counts.uploaded++;
     return AG_OK;
 }
 
 /* Before a launch nothing is aborted, bad or listed. */
 static void ask(ag_cl_token *token, const ag_row_top *top) {
-    ag_cl_token_request *request = (void *)(token->inbox + token->at.request);
-    ag_cl_token_result *result = (void *)(token->inbox + token->at.result);
+    ag_cl_token_request *request = (void *)(token->mailbox + token->at.request);
+    ag_cl_token_result *result = (void *)(token->mailbox + token->at.result);
     result->aborted = result->n_listed = result->pad = 0;
     result->bad = UINT32_MAX;
     if (!top) return;
@@ -145,11 +145,7 @@ static void ask(ag_cl_token *token, const ag_row_top *top) {
 
 /* The blocks that hold slots of the layer, the new token's included. */
 static uint32_t used_blocks(const ag_kv_view *kv) {
-    uint32_t most = 0;
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > most) most = kv->n_slots[h];
-    }
-    return most / AG_KV_BLOCK + 1;
+    return ag_kv_view_most_slots(kv) / AG_KV_BLOCK + 1;
 }
 
 static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
@@ -182,13 +178,13 @@ static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_d
     return st;
 }
 
-static ag_status upload_inbox(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
-                              uint32_t tag) {
+static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+                                uint32_t tag) {
     const ag_cl_token_layout *at = &token->at;
     const ag_cl_token_shape *s = &token->shape;
-    cl_ulong *packets = (cl_ulong *)(void *)(token->inbox + at->stream);
-    float *cos_sin = (float *)(void *)(token->inbox + at->cos_sin);
-    cl_uint *n_slots = (cl_uint *)(void *)(token->inbox + at->n_slots);
+    cl_ulong *packets = (cl_ulong *)(void *)(token->mailbox + at->stream);
+    float *cos_sin = (float *)(void *)(token->mailbox + at->cos_sin);
+    cl_uint *n_slots = (cl_uint *)(void *)(token->mailbox + at->n_slots);
     const float *inv_freq = ag_tensor_f32(step->layers[0].inv_freq);
     for (uint32_t i = 0; i < s->dim; i++) {
         cl_uint bits;
@@ -204,12 +200,12 @@ static ag_status upload_inbox(ag_cl_backend *cl, ag_cl_token *token, const ag_de
         memcpy(n_slots + (size_t)l * s->n_kv, step->kv[l].n_slots, s->n_kv * sizeof *n_slots);
     }
     ask(token, step->top);
-    return send(cl, token, at->stream, token->inbox, at->inbox_bytes);
+    return send(cl, token, at->stream, token->mailbox, at->mailbox_bytes);
 }
 
 ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
                              uint32_t first_tag) {
     AG_TRY(upload_program(cl, token, step));
     AG_TRY(upload_blocks(cl, token, step));
-    return upload_inbox(cl, token, step, first_tag);
+    return upload_mailbox(cl, token, step, first_tag);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept for steps of decoding: for each session of each model that decodes here its
- * recording (plan.h) and its program for a token in one launch (token.h), so that sessions and
+ * recording (recording.h) and its program for a token in one launch (token.h), so that sessions and
  * models taking turns neither record nor upload anew. A step belongs to a session that is known by
  * its model, its logits and its cache's first block. Of more sessions than there are entries the
  * one that was used longest ago loses its entry; one whose memory is gone loses it when the next
  * step begins. */
-#ifndef AG_OPENCL_STEP_CACHE_H
-#define AG_OPENCL_STEP_CACHE_H
+#ifndef AG_OPENCL_STEPS_H
+#define AG_OPENCL_STEPS_H
 
-#include "backend/opencl/plan.h"
+#include "backend/opencl/recording.h"
 #include "backend/opencl/token.h"
 
 enum { AG_CL_STEP_ENTRIES = 16 };
@@ -18,17 +18,15 @@ typedef struct ag_cl_step_entry {
     const ag_decode_layer *model;
     ag_buffer *logits, *cache; /* borrowed, while they live: see ag_cl_backend.lost */
     size_t logits_at, cache_at;
-    ag_cl_plan plan;
+    ag_cl_recording recording;
     ag_cl_token token;
 } ag_cl_step_entry;
 
-struct ag_cl_step_cache {
+struct ag_cl_steps {
     ag_cl_step_entry entries[AG_CL_STEP_ENTRIES];
     uint64_t clock;
-    ag_cl_bound choice;              /* what finds the best of a row of logits (ops_top_k.c) */
-    uint32_t n_recorded, n_replayed; /* steps, for tests */
-    uint32_t n_launched, n_uploaded; /* tokens in one launch; programs sent for them */
-    ag_cl_step_entry *newest;        /* of the last step */
+    ag_cl_launch_list choice; /* what finds the best of a row of logits (ops_top_k.c) */
+    ag_cl_step_entry *newest; /* of the last step */
 };
 
 /* Bits of ag_cl_backend.lost and ag_cl_buffer.named_by: an entry's recording names the buffer, an
@@ -39,12 +37,15 @@ static inline uint64_t ag_cl_key_bit(size_t entry) {
 }
 #define AG_CL_CHOICE_BIT ((uint64_t)1 << (2 * AG_CL_STEP_ENTRIES))
 
-/* The step's entry, perhaps an empty one; NULL without memory. Lets go of what was lost. */
-ag_cl_step_entry *ag_cl_step_entry_of(ag_cl_backend *cl, const ag_decode_step *step);
+/* The slots of the same names. */
+ag_status ag_cl_repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
+                            void *user, ag_repeat *done);
+ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken);
+
 /* For the launches that find the best of a row; NULL: they are not kept. */
-ag_cl_bound *ag_cl_step_choice(ag_cl_backend *cl);
+ag_cl_launch_list *ag_cl_step_choice(ag_cl_backend *cl);
 /* Lets go of launches and programs whose buffers are gone, if there are any. */
-void ag_cl_step_cache_sweep(ag_cl_backend *cl);
-void ag_cl_step_cache_close(ag_cl_backend *cl);
+void ag_cl_steps_sweep(ag_cl_backend *cl);
+void ag_cl_steps_close(ag_cl_backend *cl);
 
 #endif

@@ -7,26 +7,26 @@
  * again costs no call but the launches themselves, which are made as always. What is not a launch
  * (a copy, a read) cannot stay and breaks the recording; so does an array of the host without a
  * place of its own on the device. The operations go on as if nothing had been recorded. */
-#ifndef AG_OPENCL_BOUND_H
-#define AG_OPENCL_BOUND_H
+#ifndef AG_OPENCL_RECORDED_LAUNCH_H
+#define AG_OPENCL_RECORDED_LAUNCH_H
 
 #include "backend/opencl/opencl.h"
 
-enum { AG_CL_BOUND_ARGS = 40 };
+enum { AG_CL_RECORDED_ARGS = 40 };
 
-typedef struct ag_cl_bound_arg {
+typedef struct ag_cl_recorded_arg {
     uint64_t value;
     size_t bytes; /* 0: not set */
-} ag_cl_bound_arg;
+} ag_cl_recorded_arg;
 
-struct ag_cl_bound_launch {
+struct ag_cl_recorded_launch {
     cl_kernel kernel;        /* owned */
     cl_kernel of;            /* borrowed; the table's object of the same kernel */
     const char *file, *name; /* borrowed, of those who launch */
     cl_uint dims;
     bool any_local;
     size_t global[3], local[3];
-    ag_cl_bound_arg args[AG_CL_BOUND_ARGS];
+    ag_cl_recorded_arg args[AG_CL_RECORDED_ARGS];
 };
 
 /* Where an array of the host lies on the device every time, and has been brought to already. False:
@@ -34,42 +34,44 @@ struct ag_cl_bound_launch {
 typedef bool ag_cl_place_fn(void *user, const void *data, size_t n, cl_mem *mem, size_t *offset);
 
 /* All zeros: an empty list. */
-struct ag_cl_bound {
-    ag_cl_bound_launch *launches; /* owned */
+struct ag_cl_launch_list {
+    ag_cl_recorded_launch *launches; /* owned */
     size_t n, cap;
     size_t n_kept; /* of the recording so far */
     bool broken;   /* the recording so far is not all that was done */
     bool unfit;    /* nor would another one be */
-    uint64_t bit;  /* that its buffers are marked with (step_cache.h) */
+    uint64_t bit;  /* that its buffers are marked with (steps.h) */
     ag_cl_place_fn *place;
     void *place_user;
 };
 
 /* ---- for those who record ---- */
 
-/* Until ag_cl_bound_stop, all launches go into the list; place NULL: no array has a place. */
-void ag_cl_bound_record(ag_cl_backend *cl, ag_cl_bound *b, ag_cl_place_fn *place, void *user);
+/* Until ag_cl_launch_list_stop, all launches go into the list; place NULL: no array has a place. */
+void ag_cl_launch_list_record(ag_cl_backend *cl, ag_cl_launch_list *b, ag_cl_place_fn *place,
+                              void *user);
 /* True if all that was done since is in the list; else the list is empty afterwards. ok: the
  * operations succeeded. */
-bool ag_cl_bound_stop(ag_cl_backend *cl, ag_cl_bound *b, bool ok);
+bool ag_cl_launch_list_stop(ag_cl_backend *cl, ag_cl_launch_list *b, bool ok);
 /* The launches again. */
-ag_status ag_cl_bound_launch_all(ag_cl_backend *cl, const ag_cl_bound *b);
-void ag_cl_bound_release(ag_cl_backend *cl, ag_cl_bound *b);
+ag_status ag_cl_launch_list_replay(ag_cl_backend *cl, const ag_cl_launch_list *b);
+void ag_cl_launch_list_release(ag_cl_backend *cl, ag_cl_launch_list *b);
 
 /* ---- for launch.c, and for what is not a launch ---- */
 
-/* l->bound and the kernel to take, if a list is recorded. */
-void ag_cl_bound_begin(ag_cl_launch *l, const char *options);
+/* l->recorded and the kernel to take, if a list is recorded. */
+void ag_cl_launch_list_begin(ag_cl_launch *l, const char *options);
 /* Whether argument i is in place; b NULL: it is not. */
-bool ag_cl_bound_has(const ag_cl_bound_launch *b, cl_uint i, size_t bytes, const void *value);
-void ag_cl_bound_set(ag_cl_bound_launch *b, cl_uint i, size_t bytes, const void *value);
+bool ag_cl_launch_list_has(const ag_cl_recorded_launch *b, cl_uint i, size_t bytes,
+                           const void *value);
+void ag_cl_launch_list_set(ag_cl_recorded_launch *b, cl_uint i, size_t bytes, const void *value);
 /* False: the array must be staged. */
-bool ag_cl_bound_place(const ag_cl_launch *l, const void *data, size_t n, cl_mem *mem,
-                       size_t *offset);
+bool ag_cl_launch_list_place(const ag_cl_launch *l, const void *data, size_t n, cl_mem *mem,
+                             size_t *offset);
 /* The launch was made. */
-void ag_cl_bound_keep(const ag_cl_launch *l, cl_uint dims, const size_t *global,
-                      const size_t *local);
+void ag_cl_launch_list_keep(const ag_cl_launch *l, cl_uint dims, const size_t *global,
+                            const size_t *local);
 /* Something happens that cannot stay; unfit: and would happen again. */
-void ag_cl_bound_break(const ag_cl_backend *cl, bool unfit);
+void ag_cl_launch_list_break(const ag_cl_backend *cl, bool unfit);
 
 #endif

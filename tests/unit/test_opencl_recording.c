@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of decoding replayed from a recorded one against the same steps operation by operation: the
  * logits are the same bits, whatever the cache does in between. */
-#include "backend/opencl/step_cache.h"
+#include "backend/opencl/steps.h"
 #include "models/model_impl.h"
 #include "support/guarding_allocator.h"
 #include "unit/opencl_device.h"
@@ -44,14 +44,11 @@ static void consume(ag_session *s, ag_cl_switch plan, size_t i, size_t n) {
     int32_t ids[N_PROMPT];
     ag_error err;
     for (size_t t = 0; t < n; t++) ids[t] = token_at(i + t);
-    ag_cl_of(be)->switches.plan = plan;
+    ag_cl_of(be)->switches.recording = plan;
     must(ag_session_prefill(s, ids, n, NULL, NULL, &err), &err);
 }
 
-static uint32_t n_replayed(void) {
-    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
-    return steps ? steps->n_replayed : 0;
-}
+static uint32_t n_replayed(void) { return ag_cl_of(be)->counts.replayed; }
 
 static void assert_same_logits(const ag_session *a, const ag_session *b, size_t i) {
     const size_t bytes = ag_model_get_info(model)->n_vocab * sizeof(float);
@@ -61,24 +58,24 @@ static void assert_same_logits(const ag_session *a, const ag_session *b, size_t 
 }
 
 /* Token i in both sessions, replayed or recorded in one and by operations in the other. */
-static void step(ag_session *planned, ag_session *plain, size_t i) {
-    consume(planned, AG_CL_ON, i, 1);
+static void step(ag_session *recorded, ag_session *plain, size_t i) {
+    consume(recorded, AG_CL_ON, i, 1);
     const uint32_t before = n_replayed();
     consume(plain, AG_CL_OFF, i, 1);
     assert_int_equal(n_replayed(), before);
-    assert_same_logits(planned, plain, i);
+    assert_same_logits(recorded, plain, i);
 }
 
 /* How many of the steps were replayed. */
 static uint32_t compare(const ag_session_params *params, size_t n_tokens) {
-    ag_session *planned = new_session(params), *plain = new_session(params);
+    ag_session *recorded = new_session(params), *plain = new_session(params);
     const uint32_t before = n_replayed();
-    consume(planned, AG_CL_ON, 0, N_PROMPT);
+    consume(recorded, AG_CL_ON, 0, N_PROMPT);
     consume(plain, AG_CL_OFF, 0, N_PROMPT);
-    for (size_t i = N_PROMPT; i < n_tokens; i++) step(planned, plain, i);
-    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(planned)),
+    for (size_t i = N_PROMPT; i < n_tokens; i++) step(recorded, plain, i);
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(recorded)),
                      ag_kv_cache_length(ag_session_kv_cache(plain)));
-    ag_session_destroy(planned);
+    ag_session_destroy(recorded);
     ag_session_destroy(plain);
     return n_replayed() - before;
 }
@@ -129,28 +126,25 @@ static void protected_tokens_of_the_start_go_by_operations(void **state) {
 
 /* ---- sessions ---- */
 
-static uint32_t n_recorded(void) {
-    const ag_cl_step_cache *steps = ag_cl_of(be)->steps;
-    return steps ? steps->n_recorded : 0;
-}
+static uint32_t n_recorded(void) { return ag_cl_of(be)->counts.recorded; }
 
 /* A session whose steps are recorded, one whose steps are not, and their model. */
 typedef struct pair {
     ag_model *model;
-    ag_session *planned, *plain;
+    ag_session *recorded, *plain;
 } pair;
 
 static pair new_pair(ag_model *of, size_t first_token) {
     pair p = {.model = model = of};
-    p.planned = new_session(NULL);
+    p.recorded = new_session(NULL);
     p.plain = new_session(NULL);
-    consume(p.planned, AG_CL_ON, first_token, N_PROMPT);
+    consume(p.recorded, AG_CL_ON, first_token, N_PROMPT);
     consume(p.plain, AG_CL_OFF, first_token, N_PROMPT);
     return p;
 }
 
 static void end_pair(pair *p) {
-    ag_session_destroy(p->planned);
+    ag_session_destroy(p->recorded);
     ag_session_destroy(p->plain);
 }
 
@@ -158,7 +152,7 @@ static void take_turns(const pair *pairs, size_t n, size_t turn, size_t n_tokens
     for (size_t i = 0; i < n_tokens; i++) {
         const pair *p = &pairs[i / turn % n];
         model = p->model;
-        step(p->planned, p->plain, i);
+        step(p->recorded, p->plain, i);
     }
 }
 
@@ -229,20 +223,20 @@ static void of_too_many_sessions_the_oldest_is_recorded_again(void **state) {
 /* Who writes first to a block that both hold gets a copy of it somewhere else. */
 static void a_fork_is_another_cache(void **state) {
     (void)state;
-    ag_session *planned = new_session(NULL), *plain = new_session(NULL), *fork, *plain_fork;
+    ag_session *recorded = new_session(NULL), *plain = new_session(NULL), *fork, *plain_fork;
     ag_error err;
-    consume(planned, AG_CL_ON, 0, N_PROMPT);
+    consume(recorded, AG_CL_ON, 0, N_PROMPT);
     consume(plain, AG_CL_OFF, 0, N_PROMPT);
-    for (size_t i = 0; i < 4; i++) step(planned, plain, i);
-    must(ag_session_fork(planned, &fork, &err), &err);
+    for (size_t i = 0; i < 4; i++) step(recorded, plain, i);
+    must(ag_session_fork(recorded, &fork, &err), &err);
     must(ag_session_fork(plain, &plain_fork, &err), &err);
     for (size_t i = 4; i < 20; i += 2) {
-        step(planned, plain, i);
+        step(recorded, plain, i);
         step(fork, plain_fork, i + 1);
     }
     ag_session_destroy(fork);
     ag_session_destroy(plain_fork);
-    ag_session_destroy(planned);
+    ag_session_destroy(recorded);
     ag_session_destroy(plain);
 }
 
@@ -251,8 +245,8 @@ static void a_workspace_may_be_replaced(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
     p.prefill_chunk = 16;
-    ag_session *planned = new_session(&p), *plain = new_session(&p);
-    consume(planned, AG_CL_ON, 0, N_PROMPT);
+    ag_session *recorded = new_session(&p), *plain = new_session(&p);
+    consume(recorded, AG_CL_ON, 0, N_PROMPT);
     consume(plain, AG_CL_OFF, 0, N_PROMPT);
     for (size_t i = 0; i < 40; i++) {
         if (i % 10 == 5) {
@@ -261,9 +255,9 @@ static void a_workspace_may_be_replaced(void **state) {
             if (i % 20 == 5) consume(other, AG_CL_ON, 3, 1);
             ag_session_destroy(other);
         }
-        step(planned, plain, i);
+        step(recorded, plain, i);
     }
-    ag_session_destroy(planned);
+    ag_session_destroy(recorded);
     ag_session_destroy(plain);
 }
 
@@ -272,7 +266,7 @@ static void nothing_is_bound_to_a_session_that_is_gone(void **state) {
     (void)state;
     ag_session *s = new_session(NULL);
     for (size_t i = 0; i < 3; i++) consume(s, AG_CL_ON, i, 1);
-    const ag_cl_plan *plan = &ag_cl_of(be)->steps->newest->plan;
+    const ag_cl_recording *plan = &ag_cl_of(be)->steps->newest->recording;
     assert_true(plan->known && plan->launches.n);
     ag_session_destroy(s);
     assert_int_equal(ag_sync(be), AG_OK);

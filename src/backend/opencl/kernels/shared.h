@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the host and kernels both know: the structs that a token in one launch is described
+ * with. Host and device check the sizes. */
+#ifndef AG_OPENCL_SHARED_H
+#define AG_OPENCL_SHARED_H
+
+#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
+typedef uint ag_cl_u32;
+typedef ulong ag_cl_u64;
+typedef int ag_cl_i32;
+#define AG_CL_SIZE_IS(type, n) typedef char type##_size[sizeof(type) == (n) ? 1 : -1]
+#else
+#include <stdint.h>
+typedef uint32_t ag_cl_u32;
+typedef uint64_t ag_cl_u64;
+typedef int32_t ag_cl_i32;
+#define AG_CL_SIZE_IS(type, n) _Static_assert(sizeof(type) == (n), "as on the device")
+#endif
+
+typedef enum ag_cl_stage_type {
+    AG_CL_NORMED,
+    AG_CL_ATTENTION,
+    AG_CL_ADDED,
+    AG_CL_GATED,
+    AG_CL_LOGITS,
+    AG_CL_SELECT,
+} ag_cl_stage_type;
+
+/* One step of the program. */
+typedef struct ag_cl_token_stage {
+    ag_cl_u32 type, rows, k, layer;
+    ag_cl_u32 in_tag;     /* of the packets that it reads, counted from the token's first tag */
+    ag_cl_u32 end1, end2; /* rows from which the second and the third weight go on */
+    ag_cl_u32 window;     /* of ATTENTION: newest positions that are seen; 0: all */
+    /* Quants and scales, addressed as if the weight had all rows; w2 of ADDED and w1, w2, w3 of
+     * ATTENTION: biases, s1 and s2 of it: norms of queries and keys. 0: none */
+    ag_cl_u64 w1, s1, w2, s2, w3, s3;
+    ag_cl_u64 norm;    /* weights of the norm before the product; 0: none */
+    ag_cl_u64 in, out; /* boxes of packets; out of LOGITS: floats */
+} ag_cl_token_stage;
+AG_CL_SIZE_IS(ag_cl_token_stage, 104);
+
+/* What is asked of the last stage, and what a launch leaves. */
+enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_HEADS = 1024, AG_CL_TOKEN_IDS = 128 };
+
+typedef struct ag_cl_token_request {
+    ag_cl_u32 k, n_ids;
+    ag_cl_i32 ids[AG_CL_TOKEN_IDS];
+} ag_cl_token_request;
+AG_CL_SIZE_IS(ag_cl_token_request, 8 + 4 * AG_CL_TOKEN_IDS);
+
+typedef struct ag_cl_token_result {
+    ag_cl_u32 aborted;  /* a group gave up waiting */
+    ag_cl_u32 bad;      /* first logit that is NaN or +Inf; ~0: none, as the host puts it there */
+    ag_cl_u32 n_listed; /* may be more than there is space for */
+    ag_cl_u32 pad;
+    float at[AG_CL_TOKEN_IDS];            /* logits of the ids */
+    ag_cl_u64 listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k and some more, unordered */
+} ag_cl_token_result;
+AG_CL_SIZE_IS(ag_cl_token_result, 16 + 4 * AG_CL_TOKEN_IDS + 8 * AG_CL_TOKEN_LISTED);
+
+#endif
