@@ -249,6 +249,7 @@ ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
     }
     s->position = end;
     s->logits.place = AG_LOGITS_NOWHERE;
+    s->prompt_left = 0;
     return AG_OK;
 }
 
