@@ -194,27 +194,28 @@ static ag_status read_ids(ag_config_reader *r, ag_model_spec *s) {
     return r->status;
 }
 
-static bool says(const json_t *config, const json_t *generation, const char *key) {
-    return json_object_get(config, key) || json_object_get(generation, key);
-}
-
-static ag_status read_all_ids(ag_config_reader *config, ag_config_reader *generation,
-                              ag_model_spec *s) {
+/* What a later object says of bos counts; eos ids of all are joined. */
+static ag_status read_all_ids(ag_config_reader *const objects[], size_t n, ag_model_spec *s) {
     const ag_config_defaults *d = &s->family->defaults;
-    bool bos = says(config->object, generation->object, "bos_token_id");
-    bool eos = says(config->object, generation->object, "eos_token_id");
+    bool bos = false, eos = false;
+    for (size_t i = 0; i < n; i++) {
+        bos = bos || json_object_get(objects[i]->object, "bos_token_id");
+        eos = eos || json_object_get(objects[i]->object, "eos_token_id");
+    }
     s->bos_id = bos || d->bos_id >= (int64_t)s->vocab_size ? -1 : d->bos_id;
-    if (!eos && d->eos_id < (int64_t)s->vocab_size) add_eos(config, d->eos_id, s);
-    AG_TRY(read_ids(config, s));
-    return read_ids(generation, s);
+    if (!eos && d->eos_id < (int64_t)s->vocab_size) add_eos(objects[0], d->eos_id, s);
+    for (size_t i = 0; i < n; i++) AG_TRY(read_ids(objects[i], s));
+    return AG_OK;
 }
 
 /* ---- all of it ---- */
 
 /* A model that also sees or hears keeps what its text part is in an object of its own. */
-static void enter_text_config(ag_config_reader *r) {
-    const json_t *text = ag_config_value(r, "text_config");
-    if (json_is_object(text)) r->object = text;
+static ag_status enter_text_config(ag_config_reader *r) {
+    const json_t *text;
+    AG_TRY(ag_config_object(r, "text_config", &text));
+    if (text) r->object = text;
+    return AG_OK;
 }
 
 static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
@@ -226,8 +227,11 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *plain, ag_
 static ag_status read_all(ag_config_reader *r, ag_config_reader *generation, ag_model_spec *out) {
     ag_model_spec s = {.embedding_scale = 1, .bos_id = -1};
     ag_layer_spec plain = {0};
+    ag_config_reader whole = *r;
+    ag_config_reader *const objects[] = {&whole, r, generation};
     AG_TRY(find_family(r, &s));
-    enter_text_config(r);
+    AG_TRY(ag_recognise_quantised(whole.object, whole.where, whole.err));
+    AG_TRY(enter_text_config(r));
     AG_TRY(check_supported(r, s.family));
     plain.activation = s.family->activation;
     read_sizes(r, &plain, &s);
@@ -235,7 +239,7 @@ static ag_status read_all(ag_config_reader *r, ag_config_reader *generation, ag_
     AG_TRY(read_rope(r, &plain, &s));
     AG_TRY(set_layers(r, &plain, &s));
     AG_TRY(r->status);
-    AG_TRY(read_all_ids(r, generation, &s));
+    AG_TRY(read_all_ids(objects, sizeof objects / sizeof objects[0], &s));
     *out = s;
     return AG_OK;
 }

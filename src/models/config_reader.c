@@ -152,8 +152,9 @@ ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_
     AG_TRY(ag_config_object(r, "rope_parameters", &current));
     const bool is_old = old && !layer_type;
     const json_t *object = is_old ? old : current;
-    if (layer_type) object = json_object_get(current, layer_type);
-    if (!json_object_size(object)) return AG_OK;
+    const ag_config_reader types = {current, r->where, r->err, AG_OK};
+    if (layer_type) AG_TRY(ag_config_object(&types, layer_type, &object));
+    if (!object) return AG_OK;
     char where[320];
     snprintf(where, sizeof where, "%.240s: %s%s%s", r->where,
              is_old ? "rope_scaling" : "rope_parameters", layer_type ? "." : "",

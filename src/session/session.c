@@ -241,7 +241,7 @@ ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     uint32_t end = end_of(s->cache, 0, 0);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
-        for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             if (end_of(s->cache, l, h) == end) continue;
             return AG_FAIL(err, INVALID, "layer %u, KV head %u ends before position %u, not %u", l,
                            h, end_of(s->cache, l, h), end);
@@ -249,6 +249,7 @@ ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
     }
     s->position = end;
     s->logits.place = AG_LOGITS_NOWHERE;
+    s->prompt_left = 0;
     return AG_OK;
 }
 

@@ -304,10 +304,18 @@ static ag_status finish(const ag_step_item *items, size_t n, ag_error *err) {
     return st;
 }
 
+/* Whether there is a step at all; announced prompts end if not. */
+static ag_status check_step(const ag_step_item *items, size_t n, ag_error *err) {
+    ag_status st = check_items(items, n, err);
+    if (st == AG_OK && take_cancel(items, n))
+        st = AG_FAIL(err, CANCELLED, "cancelled before the step");
+    for (size_t i = 0; st != AG_OK && i < n; i++) items[i].session->prompt_left = 0;
+    return st;
+}
+
 ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     bool computed = false;
-    AG_TRY(check_items(items, n, err));
-    if (take_cancel(items, n)) return AG_FAIL(err, CANCELLED, "cancelled before the step");
+    AG_TRY(check_step(items, n, err));
     ag_status st = run_pass(items, n, &computed, err);
     if (st == AG_OK) st = take_logits(items, n, computed, err);
     if (st == AG_OK) return finish(items, n, err);
@@ -365,6 +373,7 @@ static ag_status consume(ag_session *s, const int32_t *ids, size_t n, row_relay 
         }
         AG_TRY(ag_session_step(&item, 1, err));
         if (progress && !progress(user, done + rows, n)) {
+            s->prompt_left = 0;
             return AG_FAIL(err, CANCELLED, "cancelled after %zu of %zu tokens", done + rows, n);
         }
     }

@@ -202,6 +202,34 @@ static void qwen_has_windows_only_where_they_are_switched_on(void **state) {
     assert_int_equal(ag_spec_layer(&c, 1)->window, 0);
     assert_true(c.kinds[0].qk_norm);
     assert_int_equal(c.kinds[0].head_dim, 128);
+    c = good("{'model_type':'qwen2','num_hidden_layers':2,'sliding_window':64,"
+             "'max_window_layers':0,'use_sliding_window':true}",
+             NULL);
+    assert_int_equal(c.n_kinds, 1);
+    assert_int_equal(c.kinds[0].window, 64);
+    c = good("{'model_type':'qwen2','num_hidden_layers':2,'sliding_window':null,"
+             "'max_window_layers':0,'use_sliding_window':true}",
+             NULL);
+    assert_int_equal(c.kinds[0].window, 0);
+    c = good("{'model_type':'qwen2','sliding_window':0,'max_window_layers':2000}", NULL);
+    assert_int_equal(c.kinds[0].window, 0);
+}
+
+/* Its text part does not repeat what is said of the whole. */
+static void the_whole_of_a_model_that_sees_is_read_too(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'architectures':['Gemma3ForConditionalGeneration'],'eos_token_id':"
+                           "[1,106],'text_config':{'num_hidden_layers':2}}",
+                           NULL);
+    assert_int_equal(c.n_layers, 2);
+    assert_int_equal(c.bos_id, 2);
+    assert_int_equal(c.n_eos, 2);
+    assert_int_equal(c.eos_ids[1], 106);
+    c = good("{'model_type':'gemma3','eos_token_id':106,'bos_token_id':9,"
+             "'text_config':{'eos_token_id':7,'bos_token_id':8}}",
+             "{'eos_token_id':5}");
+    assert_int_equal(c.bos_id, 8);
+    assert_int_equal(c.n_eos, 3);
 }
 
 /* As transformers 4 wrote them; the recorded model has them as version 5 does. */
@@ -317,6 +345,15 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{'model_type':'gemma3_text','rope_parameters':{'sliding_attention':"
          "{'rope_theta':1,'rope_type':'yarn'}}}",
          AG_UNSUPPORTED, "rope_parameters.sliding_attention: unknown rope type \"yarn\""},
+        {"{'model_type':'gemma3_text','rope_parameters':{'full_attention':7}}", AG_FORMAT,
+         "full_attention is not an object"},
+        {"{'model_type':'gemma3_text','use_bidirectional_attention':true}", AG_UNSUPPORTED,
+         "use_bidirectional_attention"},
+        {"{'model_type':'gemma3','text_config':'gemma3_text'}", AG_FORMAT,
+         "text_config is not an object"},
+        {"{'model_type':'gemma3','quantization_config':{'quant_method':'gptq'},'text_config':"
+         "{'hidden_size':64}}",
+         AG_UNSUPPORTED, "quantised already (method gptq)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ag_model_spec c = {.vocab_size = 77};
@@ -389,6 +426,7 @@ int main(void) {
         cmocka_unit_test(stop_ids_of_both_files_are_joined),
         cmocka_unit_test(a_sliding_window_is_a_window_of_every_layer),
         cmocka_unit_test(qwen_has_windows_only_where_they_are_switched_on),
+        cmocka_unit_test(the_whole_of_a_model_that_sees_is_read_too),
         cmocka_unit_test(gemma_is_read_in_its_old_spelling),
         cmocka_unit_test(biases_are_llamas_alone),
         cmocka_unit_test(what_cannot_be_run_is_refused_with_its_reason),

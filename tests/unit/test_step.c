@@ -551,9 +551,39 @@ static void any_session_cancels_a_step(void **state) {
     }
 }
 
+static bool stop_at_once(void *user, uint64_t n_done, uint64_t n) {
+    (void)user, (void)n_done, (void)n;
+    return false;
+}
+
+/* What is announced is taken back by whatever goes wrong: a later step is no part of it. */
+static void what_goes_wrong_ends_an_announced_prompt(void **state) {
+    (void)state;
+    const int32_t ids[2 * CHUNK] = {3}, outside = -1;
+    ag_error err;
+    use(0);
+    ag_session *s = make(NULL);
+    ag_step_item item = {.session = s, .ids = &outside, .n = 1, .phase = AG_PHASE_PROMPT};
+    must(ag_session_begin_prompt(s, 2 * CHUNK, &err), &err);
+    assert_int_equal(ag_session_prompt_rows(s), CHUNK);
+    assert_int_equal(ag_session_step(&item, 1, NULL), AG_INVALID);
+    assert_int_equal(ag_session_prompt_rows(s), 0);
+    must(ag_session_begin_prompt(s, 2 * CHUNK, &err), &err);
+    item.ids = ids;
+    ag_session_cancel(s);
+    assert_int_equal(ag_session_step(&item, 1, NULL), AG_CANCELLED);
+    assert_int_equal(ag_session_prompt_rows(s), 0);
+    assert_int_equal(ag_session_prefill(s, ids, 2 * CHUNK, stop_at_once, NULL, NULL), AG_CANCELLED);
+    assert_int_equal(ag_session_position(s), CHUNK);
+    assert_int_equal(ag_session_prompt_rows(s), 0);
+    ag_session_destroy(s);
+}
+
 static void steps_of_known_sizes_allocate_nothing(void **state) {
     (void)state;
     enum { N = 3 };
+    /* Blocks of a cache in a device's memory are buffers: the steps stay in the first one. */
+    const int n_steps = backend_name ? 60 : 200;
     ag_session *s[N];
     ag_step_item items[N];
     int32_t chosen[N];
@@ -573,11 +603,11 @@ static void steps_of_known_sizes_allocate_nothing(void **state) {
     }
     must(ag_session_step(items, 1, &err), &err);
     size_t before = ag_allocation_count();
-    for (int i = 0; i < 200; i++) must(ag_session_step(items, 1, &err), &err);
+    for (int i = 0; i < n_steps; i++) must(ag_session_step(items, 1, &err), &err);
     assert_int_equal(ag_allocation_count() - before, 0);
     must(ag_session_step(items, N, &err), &err);
     before = ag_allocation_count();
-    for (int i = 0; i < 200; i++) must(ag_session_step(items, N, &err), &err);
+    for (int i = 0; i < n_steps; i++) must(ag_session_step(items, N, &err), &err);
     assert_int_equal(ag_allocation_count() - before, 0);
     for (size_t i = 0; i < N; i++) ag_session_destroy(s[i]);
     ag_sampler_destroy(sampler);
@@ -608,6 +638,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_step_fails_as_a_whole),
         cmocka_unit_test(a_session_without_room_stops_the_others),
         cmocka_unit_test(any_session_cancels_a_step),
+        cmocka_unit_test(what_goes_wrong_ends_an_announced_prompt),
         cmocka_unit_test(steps_of_known_sizes_allocate_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,6 +66,16 @@ static ag_status read_ropes(ag_config_reader *r, ag_model_spec *s) {
     return ag_config_rope_of(r, "sliding_attention", s->max_positions, &s->ropes[1], &found);
 }
 
+/* Models that make vectors of texts: what follows a token is not there when it is decoded. */
+static ag_status refuse_both_directions(ag_config_reader *r) {
+    static const char key[] = "use_bidirectional_attention";
+    bool both = false;
+    ag_config_bool(r, key, &both);
+    if (!both) return r->status;
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: %s is true; only attention to earlier tokens is known",
+                   r->where, key);
+}
+
 static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = block(r, plain, s);
     uint32_t pattern = 6;
@@ -76,6 +86,7 @@ static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     kind.qk_norm = true;
+    AG_TRY(refuse_both_directions(r));
     AG_TRY(read_ropes(r, s));
     if (!ag_config_size(r, "sliding_window_pattern", AG_MAX_LAYERS, &pattern)) {
         ag_config_size(r, "_sliding_window_pattern", AG_MAX_LAYERS, &pattern);

@@ -5,10 +5,12 @@
 
 ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s) {
     bool use = false;
-    uint32_t window = 4096, first = 28;
+    /* Written as null where there is none, whatever the switch says. */
+    uint32_t window = json_object_get(r->object, "sliding_window") ? 0 : 4096;
+    double first = 28;
     ag_config_bool(r, "use_sliding_window", &use);
-    ag_config_window(r, "sliding_window", &window);
-    ag_config_size(r, "max_window_layers", AG_MAX_LAYERS, &first);
+    if (use) ag_config_window(r, "sliding_window", &window);
+    if (use) ag_config_real(r, "max_window_layers", 0, INT32_MAX, &first);
     for (uint32_t l = 0; l < s->n_layers; l++) {
         ag_layer_spec layer = *kind;
         /* The list of types is asked first: a switch that is off leaves no window to it. */
