@@ -52,7 +52,7 @@ typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 typedef struct ag_model_params {
     ag_dtype weights; /* Q4_0; what projections and lm_head become: Q4_0 Q4_1 Q8_0 F16 BF16 F32 */
-    bool as_is;       /* every tensor keeps the type that it has in the file; not `weights` */
+    bool as_is;       /* every matrix keeps the type that it has in the file; not `weights` */
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
     uint64_t reserved[4]; /* 0: what later versions ask for */

@@ -76,9 +76,11 @@ AG_API ag_status ag_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b);
 AG_API ag_status ag_softcap(ag_backend *be, ag_tensor *x, float cap);
 
 /* Rotates pairs (i, i + m) of every head by positions[row] * inv_freq[i], in place; what follows
- * the first 2 m values of a head stays. x          [n, heads, d] F32 positions  [n] logical
- * positions, host memory, borrowed for the call inv_freq   [m] F32, on the host, m <= d / 2 Source:
- * RoPE, arXiv:2104.09864, half-split as in Hugging Face checkpoints. */
+ * the first 2 m values of a head stays.
+ *   x          [n, heads, d] F32
+ *   positions  [n] logical positions, host memory, borrowed for the call
+ *   inv_freq   [m] F32, on the host, m <= d / 2
+ * Source: RoPE, arXiv:2104.09864, half-split as in Hugging Face checkpoints. */
 AG_API ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
                          const ag_tensor *inv_freq);
 

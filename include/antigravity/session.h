@@ -104,9 +104,10 @@ AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, a
 /* One token. Allocates nothing. */
 AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
 /* Ends the call of this session that is consuming tokens, or else the next one that would, with
- * AG_CANCELLED; ag_generate() then returns AG_OK and AG_FINISH_CANCELLED. What a call has consumed
- * in whole chunks stays consumed, nothing else is, and the session goes on from there. A call ends
- * once, however often this is called. Any thread may call it, and a signal handler, as long as the
+ * AG_CANCELLED; ag_generate() then returns AG_OK and AG_FINISH_CANCELLED. A step of several
+ * sessions is not interrupted: the next one ends. What a call has consumed in whole chunks stays
+ * consumed, nothing else is, and the session goes on from there. A call ends once, however often
+ * this is called. Any thread may call it, and a signal handler, as long as the
  * session is not being destroyed. */
 AG_API void ag_session_cancel(ag_session *s);
 /* [n_vocab] on the host, NULL before the first token; valid until the session is used again. During

@@ -25,8 +25,7 @@ int engine_inspect(engine *e, const model_options *o) {
     ag_error err;
     int code = model_dir_find(o->dir, o->quiet, &e->dir);
     if (code != EXIT_DONE) return code;
-    ag_model_params params = ag_model_defaults();
-    params.weights = o->weights;
+    ag_model_params params = model_params(o->weights);
     if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_error(&err);
     ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
     if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
@@ -90,10 +89,11 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
                  format_bytes((double)p->has_bytes, has, sizeof has),
                  format_bytes((double)p->free_bytes, vacant, sizeof vacant));
     }
+    const bool as_is = (unsigned)o->weights == DTYPE_AS_IS;
     complain("memory: %s%s (weights %s as %s, %s, workspace %s)%s", p->on_device ? "" : "up to ",
              format_bytes((double)p->total_bytes, total, sizeof total),
              format_bytes((double)p->weight_bytes, weights, sizeof weights),
-             ag_dtype_name(o->weights), caches,
+             as_is ? "they are" : ag_dtype_name(o->weights), caches,
              format_bytes((double)(p->workspace_bytes + p->eviction_bytes), rest, sizeof rest),
              room);
 }
@@ -101,8 +101,7 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
 int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s) {
     ag_error err;
     ag_memory_plan plan;
-    ag_model_params params = ag_model_defaults();
-    params.weights = o->weights;
+    ag_model_params params = model_params(o->weights);
     ag_status status =
         shape ? ag_memory_plan_synthetic(e->backend, shape, &params, &s->params, s->n, &plan, &err)
               : ag_memory_plan_make(e->backend, e->dir, &params, &s->params, s->n, &plan, &err);
@@ -122,7 +121,8 @@ int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
     int code = engine_open_backend(e, o);
     if (code == EXIT_DONE) code = engine_plan(e, o, NULL, s);
     if (code != EXIT_DONE) return code;
-    ag_model_params params = {.weights = o->weights, .progress = progress_update};
+    ag_model_params params = model_params(o->weights);
+    params.progress = progress_update;
     progress_begin("loading");
     lost_file_watch(e->dir);
     ag_status status = ag_model_load(e->backend, e->dir, &params, &e->model, &err);

@@ -16,13 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LIKE_THE_MODEL = DTYPE_AS_IS + 1 };
 enum { CHUNK = 64 }; /* tokens after which policies are asked, unless something else is said */
 
 typedef struct kl_options {
     model_options model;
     text_options text;
     eval_settings settings, base;
-    ag_dtype base_weights; /* AG_DTYPE_COUNT: those of the model */
+    ag_dtype base_weights; /* or DTYPE_AS_IS; LIKE_THE_MODEL */
     table_format format;
 } kl_options;
 
@@ -69,6 +70,7 @@ static const option_def defs[] = {
      .value = "TYPE",
      .offset = FIELD(base_weights),
      .dtypes = AG_DTYPE_WEIGHT,
+     .as_is = true,
      .no_default = true,
      .help = "type of the base's weights (default: as --weights)"},
 };
@@ -104,7 +106,7 @@ static int check(const command_line *line, kl_options *o) {
         return EXIT_USAGE;
     }
     p->prefill = AG_KV_PREFILL_BOUNDED;
-    if (o->base_weights == AG_DTYPE_COUNT) o->base_weights = o->model.weights;
+    if ((unsigned)o->base_weights == LIKE_THE_MODEL) o->base_weights = o->model.weights;
     return EXIT_DONE;
 }
 
@@ -268,12 +270,12 @@ static json_t *head_of(const kl *k) {
     json_field base[SETTING_FIELDS + 2];
     cache_setting one = settings_at(&o->base, 0);
     setting_fields(&o->base, &one, base);
-    base[SETTING_FIELDS] = (json_field){"weights", json_string(ag_dtype_name(o->base_weights))};
+    base[SETTING_FIELDS] = (json_field){"weights", json_string(weights_name(o->base_weights))};
     base[SETTING_FIELDS + 1] = (json_field){"ppl", json_real(exp(k->base_nll / (double)k->n_base))};
     const json_field fields[] = {
         {"measure", json_string("kl")},
         {"model", json_text(k->engine.dir, strlen(k->engine.dir))},
-        {"weights", json_string(ag_dtype_name(o->model.weights))},
+        {"weights", json_string(weights_name(o->model.weights))},
         {"tokens", json_integer((json_int_t)k->n_base)},
         {"windows", json_integer((json_int_t)k->text.n_windows)},
         {"window", json_integer((json_int_t)k->text.window)},
@@ -307,7 +309,8 @@ static int open_base(kl *k) {
     ag_error err;
     k->base_model = k->engine.model;
     if (o->base_weights != o->model.weights) {
-        ag_model_params params = {.weights = o->base_weights, .progress = progress_update};
+        ag_model_params params = model_params(o->base_weights);
+        params.progress = progress_update;
         progress_begin("loading the base");
         ag_status st =
             ag_model_load(k->engine.backend, k->engine.dir, &params, &k->base_model, &err);
@@ -365,7 +368,7 @@ static int prepare(kl *k) {
 }
 
 int eval_kl(int argc, char **argv) {
-    kl_options o = {.model = model_options_defaults(), .base_weights = AG_DTYPE_COUNT};
+    kl_options o = {.model = model_options_defaults(), .base_weights = (ag_dtype)LIKE_THE_MODEL};
     o.model.prefill_chunk = CHUNK;
     command_line line = {
         .usage = "eval kl [-m DIR] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",

@@ -304,7 +304,7 @@ static json_t *head_of(const needles *n) {
     const json_field fields[] = {
         {"measure", json_string("needle")},
         {"model", json_text(n->engine.dir, strlen(n->engine.dir))},
-        {"weights", json_string(ag_dtype_name(o->model.weights))},
+        {"weights", json_string(weights_name(o->model.weights))},
         {"question", json_string(o->question == AFTER ? "after" : "inside")},
         {"context", json_integer(o->context)},
         {"documents", json_integer(o->documents)},

@@ -45,6 +45,20 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
     return make_printable(buf);
 }
 
+/* A line for each kind of layers, where there are several or one that does not see everything. */
+static void print_heads(const ag_model_info *i) {
+    const bool plain = i->n_layer_kinds == 1 && !i->layer_kinds[0].window;
+    for (uint32_t n = 0; n < i->n_layer_kinds; n++) {
+        const ag_layer_kind *k = &i->layer_kinds[n];
+        char label[32] = "heads", window[64] = "no window";
+        if (!plain) snprintf(label, sizeof label, "  %" PRIu32 " of them", k->n_layers);
+        if (k->window) snprintf(window, sizeof window, "window of %" PRIu32 " tokens", k->window);
+        printf("%-14s %" PRIu32 "%s for %" PRIu32 " keys and values, %" PRIu32 " wide%s%s\n", label,
+               k->n_heads, plain ? "" : " heads", k->n_kv_heads, k->head_dim, plain ? "" : ", ",
+               plain ? "" : window);
+    }
+}
+
 static void print_model(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const ag_tokenizer *t = f->engine.tokenizer;
@@ -55,8 +69,7 @@ static void print_model(const facts *f) {
            ag_dtype_name(i->file_type), format_bytes((double)i->file_bytes, size, sizeof size));
     printf("layers         %" PRIu32 " of width %" PRIu32 ", feed-forward %" PRIu32 "\n",
            i->n_layers, i->hidden_size, i->intermediate_size);
-    printf("heads          %" PRIu32 " for %" PRIu32 " keys and values, %" PRIu32 " wide\n",
-           i->n_heads, i->n_kv_heads, i->head_dim);
+    print_heads(i);
     printf("positions      %" PRIu32 ", rope theta %g, scaling %s\n", i->max_positions,
            (double)i->rope_theta, i->rope_scaling);
     printf("norm epsilon   %g\n", (double)i->norm_eps);
@@ -79,7 +92,7 @@ static void print_memory(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     char remark[160];
     printf("\nmemory, with these settings\n");
-    int n = snprintf(remark, sizeof remark, "%s", ag_dtype_name(f->o.weights));
+    int n = snprintf(remark, sizeof remark, "%s", weights_name(f->o.weights));
     if (i->n_kept)
         snprintf(remark + n, sizeof remark - (size_t)n,
                  "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
@@ -109,6 +122,22 @@ static int print_text(const facts *f) {
     return EXIT_DONE;
 }
 
+static json_t *kinds_json(const ag_model_info *i) {
+    json_t *list = json_array();
+    for (uint32_t n = 0; list && n < i->n_layer_kinds; n++) {
+        const ag_layer_kind *k = &i->layer_kinds[n];
+        const json_field fields[] = {
+            {"layers", json_integer((json_int_t)k->n_layers)},
+            {"heads", json_integer((json_int_t)k->n_heads)},
+            {"kv_heads", json_integer((json_int_t)k->n_kv_heads)},
+            {"head_dim", json_integer((json_int_t)k->head_dim)},
+            {"window", json_integer((json_int_t)k->window)},
+        };
+        json_append(&list, json_object_of(fields, sizeof fields / sizeof fields[0]));
+    }
+    return list;
+}
+
 static json_t *model_json(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
@@ -123,6 +152,7 @@ static json_t *model_json(const facts *f) {
         {"heads", json_integer((json_int_t)i->n_heads)},
         {"kv_heads", json_integer((json_int_t)i->n_kv_heads)},
         {"head_dim", json_integer((json_int_t)i->head_dim)},
+        {"layer_kinds", kinds_json(i)}, /* window 0: none */
         {"vocabulary", json_integer((json_int_t)i->n_vocab)},
         {"max_positions", json_integer((json_int_t)i->max_positions)},
         {"rope_theta", json_float(i->rope_theta)},
@@ -141,7 +171,7 @@ static json_t *model_json(const facts *f) {
 static json_t *memory_json(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
-        {"weights", json_string(ag_dtype_name(f->o.weights))},
+        {"weights", json_string(weights_name(f->o.weights))},
         {"k_type", json_string(ag_dtype_name(f->o.k_type))},
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
@@ -188,8 +218,7 @@ static int collect(facts *f) {
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
     ag_session_params params = session_params(&f->o, f->n_context);
-    ag_model_params model = ag_model_defaults();
-    model.weights = f->o.weights;
+    const ag_model_params model = model_params(f->o.weights);
     if (ag_memory_plan_make(e->backend, e->dir, &model, &params, 1, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir, f->o.quiet);

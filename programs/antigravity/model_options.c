@@ -32,6 +32,7 @@ static const option_def model_defs[] = {
      .value = "TYPE",
      .offset = FIELD(weights),
      .dtypes = AG_DTYPE_WEIGHT,
+     .as_is = true,
      .help = "what the weights become in memory:"},
 };
 
@@ -75,6 +76,17 @@ int model_options_check(model_options *o) {
     if (o->quiet) progress_silence();
     if (eviction_options_check(&o->eviction) != EXIT_DONE) return EXIT_USAGE;
     return machine_options_check(o);
+}
+
+ag_model_params model_params(ag_dtype weights) {
+    ag_model_params params = ag_model_defaults();
+    params.as_is = (unsigned)weights == DTYPE_AS_IS;
+    if (!params.as_is) params.weights = weights;
+    return params;
+}
+
+const char *weights_name(ag_dtype weights) {
+    return (unsigned)weights == DTYPE_AS_IS ? "as-is" : ag_dtype_name(weights);
 }
 
 ag_session_params session_params(const model_options *o, uint32_t n_context) {

@@ -195,13 +195,17 @@ int options_parse(command_line *line, int argc, char **argv) {
 
 static bool set_dtype(const option_def *def, ag_dtype *field, const char *value, char *why) {
     ag_dtype type;
+    if (def->as_is && !strcmp(value, "as-is")) {
+        *field = (ag_dtype)DTYPE_AS_IS;
+        return true;
+    }
     if (ag_dtype_parse(value, &type) && ag_dtype_may_be(type, def->dtypes)) {
         *field = type;
         return true;
     }
     char known[AG_DTYPE_LIST];
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of %s", value,
-             ag_dtype_list(def->dtypes, known, sizeof known));
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of %s%s", value,
+             ag_dtype_list(def->dtypes, known, sizeof known), def->as_is ? ", as-is" : "");
     return false;
 }
 

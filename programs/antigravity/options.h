@@ -18,14 +18,14 @@ typedef enum option_kind {
     OPTION_REAL,  /* double between low and high */
     OPTION_LIST,  /* number_list, each between low and high */
     OPTION_WORD,  /* an enum: one of the words of `value`, "csv|json"; the first one is `low` */
-    OPTION_DTYPE, /* ag_dtype, one that has the role `dtypes` */
+    OPTION_DTYPE, /* ag_dtype, one that has the role `dtypes`, or DTYPE_AS_IS */
     OPTION_CALL,  /* whatever call() does with the target */
 } option_kind;
 
 /* value is NULL for an option without one. On failure the reason is in why[WHY_SIZE]. */
 typedef bool (*option_call)(void *target, const char *value, char *why);
 
-enum { OPTION_ALIASES = 4 };
+enum { OPTION_ALIASES = 4, DTYPE_AS_IS = AG_DTYPE_COUNT };
 
 typedef struct option_def {
     const char *name; /* long, without dashes */
@@ -36,6 +36,7 @@ typedef struct option_def {
     size_t offset;
     double low, high;
     unsigned dtypes; /* AG_DTYPE_WEIGHT...; behind a help that ends in a colon they are listed */
+    bool as_is;      /* OPTION_DTYPE: may also be "as-is", which is listed, too */
     option_call call;
     bool no_default; /* the help does not mention the field's value */
     /* Further long names. One written "--ngl" is also accepted as "-ngl". */

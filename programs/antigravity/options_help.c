@@ -66,8 +66,9 @@ static void describe(const option_def *def, const void *target, char *buf, size_
     char initial[128], types[AG_DTYPE_LIST];
     describe_default(def, target, initial, sizeof initial);
     const bool lists = def->help[strlen(def->help) - 1] == ':';
-    size_t n = (size_t)snprintf(buf, cap, "%s%s%s", def->help, lists ? " " : "",
-                                lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "");
+    size_t n = (size_t)snprintf(buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
+                                lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "",
+                                lists && def->as_is ? ", as-is (what the files hold)" : "");
     const char *before = " (";
     if (initial[0]) {
         n += (size_t)snprintf(buf + n, cap - n, "%s%s", before, initial);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table a backend fills. core/backend.c is the only caller: it has checked shapes and dtypes,
- * so a slot may trust its arguments. Meaning of each operation: antigravity/backend.h. */
+ * so a slot may trust its arguments. Meaning of each operation: antigravity/operations.h. */
 #ifndef AG_CORE_BACKEND_OPS_H
 #define AG_CORE_BACKEND_OPS_H
 

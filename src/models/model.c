@@ -178,7 +178,8 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
     ag_status st = ag_embedding_open(&m->embedding, NULL, NULL, spec, err);
     if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, params, err);
-    m->info.weight_type = m->info.file_type = params->weights;
+    m->info.weight_type = ag_weight_type(AG_F32, params, ag_dtype_block(params->weights));
+    m->info.file_type = m->info.weight_type;
     m->info.weight_bytes = m->weights.n_bytes;
     return finish(m, st, out, err);
 }

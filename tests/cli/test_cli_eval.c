@@ -209,6 +209,14 @@ static void the_base_may_differ_in_everything(void **state) {
     assert_string_equal(word(json_object_get(root, "base"), "weights"), "bf16");
     json_decref(root);
     cli_free(&r);
+    r = CLI("eval", "kl", n.path, QUICK, "--base-weights", "as-is", "-c", "64", "--windows", "1",
+            "-t", "1", "-q", "-o", "json");
+    assert_code(&r, 0);
+    root = cli_json(&r);
+    assert_true(number(row_of(root, 0), "kl_mean") == 0);
+    assert_string_equal(word(json_object_get(root, "base"), "weights"), "as-is");
+    json_decref(root);
+    cli_free(&r);
     r = CLI("eval", "kl", n.path, QUICK, "-c", "160", "--windows", "1", "-t", "1", "-q", "-o",
             "csv", "--kv-type", "q4_0", "--eviction-policy", "streaming", "--kv-budget", "48",
             "--base-kv-type", "q4_0", "--base-eviction-policy", "streaming", "--base-kv-budget",

@@ -149,6 +149,73 @@ static void info_tells_what_the_model_is_and_takes(void **state) {
     cli_free(&r);
 }
 
+static void info_tells_kinds_of_layers(void **state) {
+    (void)state;
+    const char *const dirs = AG_SOURCE_DIR "/tests/data/golden/models/";
+    char dir[4096];
+    snprintf(dir, sizeof dir, "%sgemma3", dirs);
+    cli_result r = CLI("info", "-q", "-m", dir);
+    assert_code(&r, 0);
+    assert_says(r.out,
+                "  6 of them    4 heads for 1 keys and values, 64 wide, window of 24 tokens\n"
+                "  1 of them    4 heads for 1 keys and values, 64 wide, no window\n");
+    cli_free(&r);
+    r = CLI("info", "-q", "--json", "-m", dir);
+    json_t *root = cli_json(&r);
+    const json_t *kinds = json_object_get(json_object_get(root, "model"), "layer_kinds");
+    assert_int_equal(json_array_size(kinds), 2);
+    assert_int_equal(number(json_array_get(kinds, 0), "layers"), 6);
+    assert_int_equal(number(json_array_get(kinds, 0), "heads"), 4);
+    assert_int_equal(number(json_array_get(kinds, 0), "kv_heads"), 1);
+    assert_int_equal(number(json_array_get(kinds, 0), "head_dim"), 64);
+    assert_int_equal(number(json_array_get(kinds, 0), "window"), 24);
+    assert_int_equal(number(json_array_get(kinds, 1), "layers"), 1);
+    assert_int_equal(number(json_array_get(kinds, 1), "window"), 0);
+    json_decref(root);
+    cli_free(&r);
+
+    snprintf(dir, sizeof dir, "%smistral-window", dirs);
+    r = CLI("info", "-q", "-m", dir);
+    assert_says(r.out,
+                "  4 of them    4 heads for 2 keys and values, 32 wide, window of 24 tokens\n");
+    cli_free(&r);
+    r = CLI("info", "-q");
+    assert_says(r.out, "heads          4 for 2 keys and values, 64 wide\n");
+    cli_free(&r);
+}
+
+static void weights_may_stay_as_they_are(void **state) {
+    (void)state;
+    cli_result r = CLI("info", "--json", "-q", "--weights", "as-is");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r), *memory = json_object_get(root, "memory");
+    assert_string_equal(json_string_value(json_object_get(memory, "weights")), "as-is");
+    const double kept = number(memory, "weight_bytes");
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("info", "--json", "-q", "--weights", "bf16"); /* what the file holds */
+    root = cli_json(&r);
+    assert_true(number(json_object_get(root, "memory"), "weight_bytes") == kept);
+    json_decref(root);
+    cli_free(&r);
+
+    r = CLI("generate", "-p", "Once upon a time", "-n", "8", "--temperature", "0", "--weights",
+            "as-is", "-t", "1");
+    cli_result same = CLI("generate", "-p", "Once upon a time", "-n", "8", "-t", "1", GREEDY);
+    assert_code(&r, 0);
+    assert_says(r.err, " as they are, KV cache");
+    assert_string_equal(r.out, same.out);
+    cli_free(&r);
+    cli_free(&same);
+
+    r = CLI("generate", "--help");
+    assert_says(r.out, "as-is (what the files");
+    cli_free(&r);
+    r = CLI("info", "--weights", "as_is");
+    assert_refused(&r, 2, "'as_is' is not one of f32, f16, bf16, q4_0, q4_1, q8_0, as-is");
+    cli_free(&r);
+}
+
 static void devices_lists_the_cpu(void **state) {
     (void)state;
     cli_result r = CLI("devices");
@@ -290,6 +357,8 @@ int main(void) {
         cmocka_unit_test(a_text_is_cut_into_disjoint_windows),
         cmocka_unit_test(texts_without_anything_to_predict_are_refused),
         cmocka_unit_test(info_tells_what_the_model_is_and_takes),
+        cmocka_unit_test(info_tells_kinds_of_layers),
+        cmocka_unit_test(weights_may_stay_as_they_are),
         cmocka_unit_test(devices_lists_the_cpu),
         cmocka_unit_test(tables_fit_a_terminal_and_are_whole_elsewhere),
         cmocka_unit_test(a_driver_that_gives_no_device_is_named),

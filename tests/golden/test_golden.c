@@ -179,6 +179,40 @@ static void every_position_gives_the_recorded_logits(void **state) {
     }
 }
 
+/* ---- weights as the files have them ---- */
+
+static size_t bytes_of_weights(engine *e, bool as_is) {
+    ag_error err;
+    ag_model_params mp = ag_model_defaults();
+    mp.weights = AG_F32;
+    mp.as_is = as_is;
+    ag_session_destroy(e->session);
+    ag_model_destroy(e->model);
+    e->session = NULL;
+    must(ag_model_load(e->backend, model_dir, &mp, &e->model, &err), &err);
+    return ag_model_memory_bytes(e->model);
+}
+
+static void weights_may_stay_as_they_are(void **state) {
+    (void)state;
+    engine e = start(2, 512);
+    const size_t plain = bytes_of_weights(&e, false), kept = bytes_of_weights(&e, true);
+    const ag_model_info *info = ag_model_get_info(e.model);
+    assert_int_equal(info->weight_type, info->file_type);
+    assert_int_equal(info->n_kept, 0);
+    /* Norms and biases are F32 in any case. */
+    if (info->file_type == AG_F32) assert_int_equal(kept, plain);
+    else assert_true(kept < plain * 6 / 10);
+    begin_session(&e, 512, AG_F32);
+    for (size_t i = 0; i < json_array_size(records); i++) {
+        record r = get_record(i);
+        row_check check = {&r, e.n_vocab};
+        ag_session_reset(e.session);
+        one_by_one(&e, &r, &check);
+    }
+    stop(&e);
+}
+
 /* ---- a cache of eight bits ---- */
 
 typedef struct nll_sum {
@@ -347,6 +381,7 @@ int main(int argc, char **argv) {
     tolerance = strcmp(name, "tinystories-656k") ? 1e-4 : 5e-5;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_position_gives_the_recorded_logits),
+        cmocka_unit_test(weights_may_stay_as_they_are),
         cmocka_unit_test(a_q8_0_cache_stays_close),
         cmocka_unit_test(greedy_tokens_are_the_recorded_ones),
         cmocka_unit_test(threads_and_chunks_change_nothing),

@@ -74,6 +74,7 @@ static void lay_out(turning *t, const oracle_case *c) {
         .n_kv_heads = HEADS,
         .head_dim = (uint32_t)c->k,
         .n_positions = (uint32_t)c->m,
+        .n_rotated = (uint32_t)c->k,
         .k_type = c->type,
         .hadamard = c->m % 2 == 0,
         .keys = t->keys.buffer,

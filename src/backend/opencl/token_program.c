@@ -43,7 +43,6 @@ static bool is_size(const ag_cl_token_shape *s) {
  * types, biases and rotations, though not each with each. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
-    if (s->features) return false;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (s->head_dim == sizes[i]) return true;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A family of models: how its configuration becomes a description, and what its tensors are
- * called. One file each, one line each in list.c. */
+ * called. One file each, one name each in list.c. */
 #ifndef AG_MODELS_FAMILIES_FAMILY_H
 #define AG_MODELS_FAMILIES_FAMILY_H
 
@@ -47,8 +47,5 @@ const ag_family *ag_family_at(size_t i);
 
 /* qwen2.c. All layers alike but for the windows that `use_sliding_window` switches on. */
 ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s);
-
-extern const ag_family ag_family_llama, ag_family_mistral, ag_family_qwen2, ag_family_qwen3,
-    ag_family_gemma2, ag_family_gemma3;
 
 #endif

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The families that are known, one line each. */
+/* The families that are known: one name here, and the file that defines its ag_family_NAME. */
 #include "models/families/family.h"
 
-static const ag_family *const families[] = {
-    &ag_family_llama, &ag_family_mistral, &ag_family_qwen2,
-    &ag_family_qwen3, &ag_family_gemma2,  &ag_family_gemma3,
-};
+#define FAMILIES(X) \
+    X(llama)        \
+    X(mistral)      \
+    X(qwen2)        \
+    X(qwen3)        \
+    X(gemma2)       \
+    X(gemma3)
+
+#define DECLARE(name) extern const ag_family ag_family_##name;
+FAMILIES(DECLARE)
+
+#define ADDRESS(name) &ag_family_##name,
+static const ag_family *const families[] = {FAMILIES(ADDRESS)};
 
 const ag_family *ag_family_at(size_t i) {
     return i < sizeof families / sizeof families[0] ? families[i] : NULL;
