@@ -110,8 +110,9 @@ AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
  * this is called. Any thread may call it, and a signal handler, as long as the
  * session is not being destroyed. */
 AG_API void ag_session_cancel(ag_session *s);
-/* [n_vocab] on the host, NULL before the first token; valid until the session is used again. During
- * ag_generate() NULL also where a device chooses the tokens; they are there again afterwards. */
+/* [n_vocab] on the host, valid until the session is used again. NULL before the first token, after
+ * a step that wanted none of its rows, and where a device has chosen for a sampler: after a step
+ * with one, and during ag_generate(), at whose end they are there. */
 AG_API const float *ag_session_logits(const ag_session *s);
 
 /* ---- steps of several sessions ---- */
