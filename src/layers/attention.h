@@ -6,6 +6,8 @@
 #include "cache/cache_manager.h"
 #include "layers/workspace.h"
 
+#include <stdatomic.h>
+
 /* The next n tokens of one sequence in a pass. */
 typedef struct ag_sequence {
     ag_kv_cache *cache;
@@ -13,6 +15,7 @@ typedef struct ag_sequence {
     size_t n;
     uint32_t position;          /* logical, of ids[0] */
     ag_attention_scores scores; /* zeroed: not wanted */
+    const atomic_bool *cancel;  /* NULL, or asked on the way: true ends the pass */
     size_t row0;                /* of the pass's rows; set by the pass */
 } ag_sequence;
 

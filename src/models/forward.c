@@ -100,8 +100,15 @@ static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
     };
 }
 
-static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, const atomic_bool *cancel,
-                            ag_error *err) {
+static bool is_cancelled(const ag_layer_pass *pass) {
+    for (size_t i = 0; i < pass->n_seqs; i++) {
+        const atomic_bool *cancel = pass->seqs[i].cancel;
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) return true;
+    }
+    return false;
+}
+
+static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *err) {
     const ag_model_weights *w = &m->weights;
     ag_tensor residual, normed;
     AG_TRY(ag_tensor_rows(&residual, &m->workspace.residual, 0, pass->n_rows, err));
@@ -111,9 +118,7 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, const atomic
         ag_rms_norm(m->backend, &normed, &residual, &w->layers[0].attention_norm, pass->norm_eps),
         err));
     for (uint32_t l = 0; l < w->n_layers; l++) {
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
-            return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
-        }
+        if (is_cancelled(pass)) return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
         const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
         const ag_attention_layer attention = attention_of(m, l);
         AG_TRY(ag_layer_forward(&w->layers[l], &attention, ag_spec_layer(&m->spec, l)->activation,
@@ -124,7 +129,7 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, const atomic
 
 /* The rows' embeddings are there. */
 static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items, size_t n_rows,
-                           const atomic_bool *cancel, ag_error *err) {
+                           ag_error *err) {
     const ag_layer_pass pass = {
         .backend = m->backend,
         .ws = &m->workspace,
@@ -134,7 +139,7 @@ static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items
         .ffn_dim = m->info.intermediate_size,
         .norm_eps = m->info.norm_eps,
     };
-    ag_status st = run_layers(m, &pass, cancel, err);
+    ag_status st = run_layers(m, &pass, err);
     if (st != AG_OK) { /* some layers hold the new tokens, others do not */
         for (size_t i = 0; i < n_items; i++) {
             ag_kv_cache_truncate(items[i].cache, items[i].position, NULL);
@@ -143,18 +148,17 @@ static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items
     return st;
 }
 
-ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items,
-                           const atomic_bool *cancel, ag_error *err) {
+ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err) {
     size_t n_rows = 0;
     AG_TRY(set_rows(m, items, n_items, &n_rows, err));
     AG_TRY(embed(m, items, n_items, err));
-    return pass_rows(m, items, n_items, n_rows, cancel, err);
+    return pass_rows(m, items, n_items, n_rows, err);
 }
 
 ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err) {
     size_t n_rows = 0;
     AG_TRY(set_rows(m, item, 1, &n_rows, err));
-    return pass_rows(m, item, 1, n_rows, NULL, err);
+    return pass_rows(m, item, 1, n_rows, err);
 }
 
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,

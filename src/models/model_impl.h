@@ -7,8 +7,6 @@
 #include "models/embedding.h"
 #include "models/weights.h"
 
-#include <stdatomic.h>
-
 struct ag_model {
     ag_backend *backend; /* borrowed */
     ag_model_spec spec;
@@ -35,10 +33,9 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
 /* Takes every item's tokens through all layers and appends them to its cache. Afterwards row i of
  * the workspace's `normed` (items one after another) is the final hidden state of token i. Fails as
  * a whole: the caches are then as before.
- * AG_LIMIT if a cache has no room or the rows pass the workspace; AG_INVALID for an unknown id.
- *   cancel  NULL, or asked before every layer: AG_CANCELLED if true */
-ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items,
-                           const atomic_bool *cancel, ag_error *err);
+ * AG_LIMIT if a cache has no room or the rows pass the workspace; AG_INVALID for an unknown id;
+ * AG_CANCELLED if an item's `cancel`, asked before every layer, says so. */
+ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err);
 
 /* The same for one token whose embedding is in the first row of the workspace's `residual`. */
 ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err);

@@ -9,6 +9,7 @@
 
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
+#include <stdatomic.h>
 
 /* Where the logits that follow the newest token are. */
 typedef enum ag_logits_place {

@@ -75,8 +75,11 @@ static ag_status begin(const ag_step_item *item, ag_sequence *seq, ag_error *err
     ag_session *s = item->session;
     if (!s->manager) AG_TRY(ag_kv_cache_expire(s->cache, s->position, err));
     if (!goes_on(item)) AG_TRY(ag_cache_manager_begin(s->manager, item->phase, item->n, err));
-    *seq =
-        (ag_sequence){.cache = s->cache, .ids = item->ids, .n = item->n, .position = s->position};
+    *seq = (ag_sequence){.cache = s->cache,
+                         .ids = item->ids,
+                         .n = item->n,
+                         .position = s->position,
+                         .cancel = &s->cancelled};
     return ag_cache_manager_before(s->manager, s->position, item->n, n_following(item),
                                    &seq->scores, err);
 }
@@ -98,7 +101,6 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
 
 static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits, ag_error *err) {
     ag_model *m = items[0].session->model;
-    const atomic_bool *cancel = n == 1 ? &items[0].session->cancelled : NULL;
     size_t n_rows = 0;
     *has_logits = false;
     for (size_t i = 0; i < n; i++) n_rows += items[i].n;
@@ -109,7 +111,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
         AG_TRY(begin(&items[i], &m->sequences[i], err));
     }
     if (n == 1) AG_TRY(device_step(&items[0], &m->sequences[0], has_logits, err));
-    return *has_logits ? AG_OK : ag_model_forward(m, m->sequences, n, cancel, err);
+    return *has_logits ? AG_OK : ag_model_forward(m, m->sequences, n, err);
 }
 
 /* ---- logits ---- */

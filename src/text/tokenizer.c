@@ -119,6 +119,7 @@ ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err)
 ag_status ag_chat_template_load(const char *path, ag_text *out, ag_error *err) {
     ag_weight_source *source;
     ag_source_text jinja = {0};
+    AG_TRY(ag_recognise_path(path, err));
     AG_TRY(ag_source_open(path, &source, err));
     ag_status st = ag_source_read_text(source, AG_SOURCE_CHAT_TEMPLATE, &jinja, err);
     if (st == AG_OK && !jinja.text) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <math.h>
@@ -244,6 +245,46 @@ static void kinds_may_differ_in_their_heads(void **state) {
     ag_model_destroy(m);
 }
 
+/* Models that only their configurations tell apart: weights, heads and positions are the same. */
+static void a_saved_cache_belongs_to_one_attention(void **state) {
+    (void)state;
+    enum { N_MODELS = 4 };
+    char path[] = "/tmp/ag-window-XXXXXX";
+    const ag_model_params params = {.weights = AG_F32};
+    ag_model *models[N_MODELS];
+    ag_error err;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (int i = 0; i < N_MODELS; i++) {
+        ag_model_spec spec = ag_spec_plain(2, 1, 16);
+        spec.vocab_size = VOCAB;
+        spec.hidden_size = 32;
+        spec.intermediate_size = 64;
+        spec.n_layers = 1;
+        spec.max_positions = 256;
+        if (i == 1) spec.kinds[0].window = 24;
+        if (i == 2) spec.kinds[0].softcap = 5;
+        if (i == 3) spec.kinds[0].scale = 1;
+        must(ag_model_random(backend, &spec, &params, &models[i], &err), &err);
+    }
+    for (int i = 0; i < N_MODELS; i++) {
+        ag_session *saved = make(models[i], "none");
+        go_to(saved, 40, false);
+        must(ag_session_save(saved, path, NULL, NULL, 0, &err), &err);
+        for (int k = 0; k < N_MODELS; k++) {
+            ag_session *s = make(models[k], "none");
+            const ag_status st = ag_session_restore(s, path, NULL, NULL, &err);
+            assert_int_equal(st, i == k ? AG_OK : AG_UNSUPPORTED);
+            if (i != k) assert_non_null(strstr(err.msg, "saved for layers_of_cache"));
+            ag_session_destroy(s);
+        }
+        ag_session_destroy(saved);
+    }
+    for (int i = 0; i < N_MODELS; i++) ag_model_destroy(models[i]);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_flat_without_a_policy),
@@ -251,6 +292,7 @@ int main(void) {
         cmocka_unit_test(a_draft_of_64_can_always_be_taken_back),
         cmocka_unit_test(further_back_is_refused_by_name),
         cmocka_unit_test(kinds_may_differ_in_their_heads),
+        cmocka_unit_test(a_saved_cache_belongs_to_one_attention),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

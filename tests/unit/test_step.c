@@ -551,6 +551,47 @@ static void any_session_cancels_a_step(void **state) {
     }
 }
 
+/* Asked when the step has begun. */
+static void cancel_meanwhile(void *user, uint64_t now_ms, ag_memory_signals *out) {
+    ag_session **s = user;
+    (void)now_ms;
+    *out = (ag_memory_signals){.hint = AG_PRESSURE_NORMAL};
+    if (*s) ag_session_cancel(*s);
+    *s = NULL;
+}
+
+static uint64_t a_second_later(void *user) {
+    static uint64_t now;
+    (void)user;
+    return now += 1000;
+}
+
+static void a_step_of_several_ends_on_its_way(void **state) {
+    (void)state;
+    const int32_t ids[CHUNK] = {3, 5};
+    ag_session *cancelled = NULL, *plain, *watched;
+    ag_session_params p = ag_session_defaults();
+    ag_error err;
+    use(0);
+    p.max_seq_len = MAX_SEQ;
+    p.prefill_chunk = CHUNK;
+    p.eviction.memory.threshold_bytes = 1;
+    p.eviction.memory.read = cancel_meanwhile;
+    p.eviction.memory.clock_ms = a_second_later;
+    p.eviction.memory.user = &cancelled;
+    plain = make(NULL);
+    must(ag_session_create(model, &p, &watched, &err), &err);
+    const ag_step_item items[] = {{.session = plain, .ids = ids, .n = CHUNK},
+                                  {.session = watched, .ids = ids, .n = 1}};
+    cancelled = plain;
+    assert_int_equal(ag_session_step(items, 2, &err), AG_CANCELLED);
+    assert_non_null(strstr(err.msg, "layer 0"));
+    assert_int_equal(ag_session_position(plain) + ag_session_position(watched), 0);
+    must(ag_session_step(items, 2, &err), &err);
+    ag_session_destroy(plain);
+    ag_session_destroy(watched);
+}
+
 static bool stop_at_once(void *user, uint64_t n_done, uint64_t n) {
     (void)user, (void)n_done, (void)n;
     return false;
@@ -642,6 +683,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_step_fails_as_a_whole),
         cmocka_unit_test(a_session_without_room_stops_the_others),
         cmocka_unit_test(any_session_cancels_a_step),
+        cmocka_unit_test(a_step_of_several_ends_on_its_way),
         cmocka_unit_test(what_goes_wrong_ends_an_announced_prompt),
         cmocka_unit_test(steps_of_known_sizes_allocate_nothing),
     };

@@ -6,6 +6,7 @@
 #include <antigravity/alloc.h>
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #define DEMO AG_SOURCE_DIR "/models/demo"
 
@@ -242,6 +243,54 @@ static void several_threads_share_a_tokenizer(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+static void write_to(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Files of a directory, the first one counts. */
+static void a_chat_template_is_found_wherever_it_is_kept(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *text;
+        ag_status status;
+        const char *want; /* the template, or a part of the message */
+    } files[] = {
+        {"tokenizer_config.json", "{\"chat_template\":null}", AG_NOT_FOUND, "no chat template"},
+        {"tokenizer_config.json", "{\"chat_template\":\"one\"}", AG_OK, "one"},
+        {"tokenizer_config.json",
+         "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"no\"},"
+         "{\"name\":\"default\",\"template\":\"two\"}]}",
+         AG_OK, "two"},
+        {"tokenizer_config.json", "{", AG_FORMAT, "tokenizer_config.json"},
+        {"chat_template.json", "{\"chat_template\":\"three\"}", AG_OK, "three"},
+        {"chat_template.jinja", "{{ four }}", AG_OK, "{{ four }}"},
+    };
+    char dir[] = "/tmp/ag-template-XXXXXX", path[96];
+    ag_error err;
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        ag_text text = {0};
+        snprintf(path, sizeof path, "%s/%s", dir, files[i].name);
+        write_to(path, files[i].text);
+        assert_int_equal(ag_chat_template_load(dir, &text, &err), files[i].status);
+        if (files[i].status == AG_OK) assert_string_equal(text.data, files[i].want);
+        else assert_non_null(strstr(err.msg, files[i].want));
+        ag_text_free(&text);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i].name);
+        unlink(path);
+    }
+    rmdir(dir);
+    ag_text none = {0};
+    assert_int_equal(ag_chat_template_load(dir, &none, &err), AG_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "No such file or directory"));
+    assert_null(none.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bundled_model_encodes_and_decodes_as_recorded),
@@ -254,6 +303,7 @@ int main(void) {
         cmocka_unit_test(pushing_tokens_allocates_nothing),
         cmocka_unit_test(a_megabyte_round_trips_in_linear_time),
         cmocka_unit_test(several_threads_share_a_tokenizer),
+        cmocka_unit_test(a_chat_template_is_found_wherever_it_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
