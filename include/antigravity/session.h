@@ -210,17 +210,19 @@ AG_API ag_generate_params ag_generate_defaults(void);
 typedef struct ag_generate_stats {
     ag_finish finish;
     size_t n_prompt, n_generated; /* an eos that ended the text is not counted */
-    double prefill_s;             /* the prompt */
-    double first_token_s;         /* from the call to the first token chosen */
-    double decode_s;              /* tokens after the first */
-    size_t kv_bytes;              /* in the cache at the end */
-    ag_eviction_tally evictions;  /* of this generation */
+    int32_t last_id;  /* the token chosen last, which was not fed (to be the first of what is fed
+                       * next), an eos included; -1: none, or it was fed */
+    double prefill_s; /* the prompt */
+    double first_token_s;        /* from the call to the first token chosen */
+    double decode_s;             /* tokens after the first */
+    size_t kv_bytes;             /* in the cache at the end */
+    ag_eviction_tally evictions; /* of this generation */
 } ag_generate_stats;
 
 /* Consumes the prompt and generates; without a prompt (n = 0) from the logits that are there,
  * AG_INVALID if there are none. Statistics are filled in also after an error, as far
  * as it came; being cancelled is no error. The session stands after the last token that was fed to
- * the model; the last chosen token of a generation is not fed. */
+ * the model; the last chosen token of a generation is not fed: stats->last_id. */
 AG_API ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
                              const ag_generate_params *params, ag_generate_stats *stats,
                              ag_error *err);

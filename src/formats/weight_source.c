@@ -56,10 +56,10 @@ ag_status ag_source_require(const ag_weight_source *s, const char *name,
     *out = NULL;
     if (!t) return AG_FAIL(err, NOT_FOUND, "%s: has no tensor \"%.120s\"", s->path, name);
     const char *path = ag_source_file_path(s, t->file);
-    if (t->dtype != AG_F32 && t->dtype != AG_F16 && t->dtype != AG_BF16) {
-        return AG_FAIL(err, UNSUPPORTED,
-                       "%s: tensor \"%.120s\" is %s; weights must be F32, F16 or BF16", path, name,
-                       t->dtype_name);
+    if (!ag_dtype_may_be(t->dtype, AG_DTYPE_WEIGHT)) {
+        char known[AG_DTYPE_LIST];
+        return AG_FAIL(err, UNSUPPORTED, "%s: tensor \"%.120s\" is %s; weights may be %s", path,
+                       name, t->dtype_name, ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
     }
     if (t->n_dims > AG_MAX_DIMS) {
         return AG_FAIL(err, UNSUPPORTED, "%s: tensor \"%.120s\" has %zu dims, the limit is %d",

@@ -58,7 +58,7 @@ static ag_status find_family(const ag_config_reader *r, ag_model_spec *s) {
     if (list && !json_is_array(list)) {
         return AG_FAIL(r->err, FORMAT, "%s: architectures is not a list", r->where);
     }
-    char known[200];
+    char known[512];
     for (size_t i = 0; i < json_array_size(list) && !s->family; i++) {
         const char *name = json_string_value(json_array_get(list, i));
         s->family = name ? find_named(name, NULL, &s->architecture) : NULL;

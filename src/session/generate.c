@@ -108,6 +108,7 @@ static ag_status show_rest(generation *g, ag_error *err) {
 /* Shows a token that was chosen; ends when it was the last. */
 static ag_status take_token(generation *g, int32_t id, ag_error *err) {
     const ag_generate_params *p = g->params;
+    g->stats->last_id = id;
     if (!p->ignore_eos && is_eos(g->info, id)) {
         end(g, AG_FINISH_EOS);
         return AG_OK;
@@ -206,7 +207,7 @@ ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
                       const ag_generate_params *params, ag_generate_stats *stats, ag_error *err) {
     ag_generate_stats unused;
     if (!stats) stats = &unused;
-    *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED};
+    *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED, .last_id = -1};
     AG_TRY(check(params, err));
     const ag_eviction_tally before = *ag_session_evictions(s);
     generation g = {

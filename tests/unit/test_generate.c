@@ -99,6 +99,7 @@ static void a_limit_of_tokens_ends_the_text(void **state) {
     assert_string_equal(ag_finish_reason(s.stats.finish), "length");
     assert_int_equal(s.stats.n_generated, 24);
     assert_int_equal(s.n_ids, 24);
+    assert_int_equal(s.stats.last_id, s.ids[23]); /* chosen, not fed */
     assert_int_equal(s.stats.n_prompt, 5);
     ag_text whole = {0};
     must(ag_tokenizer_decode(tokenizer, s.ids, s.n_ids, false, &whole, &err));
@@ -114,6 +115,7 @@ static void no_tokens_means_prefill_only(void **state) {
     must(run(&u, &s));
     assert_int_equal(s.n_ids, 0);
     assert_int_equal(s.stats.n_generated, 0);
+    assert_int_equal(s.stats.last_id, -1);
     assert_true(s.stats.kv_bytes > 0);
 }
 
