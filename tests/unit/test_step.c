@@ -59,7 +59,7 @@ static void same_row(const float *have, const float *want) {
     assert_non_null(want);
     if (!backend_name) assert_memory_equal(have, want, n_vocab * sizeof *want);
     for (size_t i = 0; i < n_vocab; i++) {
-        if (!(fabsf(have[i] - want[i]) < 2e-2f))
+        if (!(fabsf(have[i] - want[i]) < 1e-3f))
             fail_msg("logit %zu is %g, alone %g", i, (double)have[i], (double)want[i]);
     }
 }
@@ -665,8 +665,12 @@ int main(int argc, char **argv) {
         printf("skipped: %s\n", err.msg);
         return EXIT_SKIPPED;
     }
+    /* A GPU multiplies few rows and many by other kernels: what quantised weights round is not
+     * what this compares. */
+    ag_model_params mp = ag_model_defaults();
+    if (backend_name) mp.weights = AG_F32;
     for (size_t i = 0; i < N_MODELS; i++) {
-        if (ag_model_load(backend, model_dirs[i], NULL, &models[i], &err) == AG_OK) continue;
+        if (ag_model_load(backend, model_dirs[i], &mp, &models[i], &err) == AG_OK) continue;
         fprintf(stderr, "%s\n", err.msg);
         return 1;
     }
