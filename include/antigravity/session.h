@@ -45,7 +45,8 @@ AG_API void ag_session_reset(ag_session *s);
  * follows is then as if they had never been consumed. There are no logits until the next token;
  * going back to where the session stands changes nothing. AG_INVALID, and nothing changes, for a
  * position beyond, and for one so far back that layers with a window no longer hold what its query
- * sees: ag_kv_cache_oldest_reachable() tells; the last 64 tokens and all of them can always go.
+ * sees: ag_kv_cache_oldest_reachable() tells; 64 tokens back from the furthest position that the
+ * session has reached, and all of them, can always go.
  * With an eviction policy: what an eviction took in the meantime does not come back, so a session
  * taken back behind it knows less than one that never went on; and weights that the tokens taken
  * back gave to earlier ones stay in the sums of h2o. */

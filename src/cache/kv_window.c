@@ -5,7 +5,7 @@
 #include "cache/kv_cache_impl.h"
 #include "core/fail.h"
 
-enum { ROLLBACK = 64 }; /* tokens that can be taken back at any time */
+enum { ROLLBACK = 64 }; /* tokens that can be taken back from the furthest position */
 
 static bool is_bounded(const ag_kv_cache *c, uint32_t layer) { return c->at[layer].window_blocks; }
 

@@ -16,7 +16,7 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
                    ag_shape_format(&want, wanted, sizeof wanted));
 }
 
-/* Where the names of this source begin: as those of either table do. */
+/* Chooses the naming under which the source has an embedding or a last norm. */
 static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
     for (size_t i = 0; ag_tensor_naming(i, s); i++) {
         const ag_weight_spec embedding = ag_embedding_weight(s), norm = ag_norm_weight(s);

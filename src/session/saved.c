@@ -222,9 +222,9 @@ static ag_status check_slots(const restoration *r, ag_error *err) {
                                r->state.position);
             }
             if (*n > most) {
-                return AG_FAIL(err, LIMIT,
-                               "%s: saved with %u slots, this session has %u (max_seq_len)",
-                               r->file.path, *n, most);
+                const bool bounded = most != ag_kv_cache_params(cache)->max_slots;
+                return AG_FAIL(err, LIMIT, "%s: saved with %u slots, this session has %u (%s)",
+                               r->file.path, *n, most, bounded ? "prefill_chunk" : "max_seq_len");
             }
         }
     }

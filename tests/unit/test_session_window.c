@@ -285,6 +285,37 @@ static void a_saved_cache_belongs_to_one_attention(void **state) {
     unlink(path);
 }
 
+/* A draft that may still be taken back is saved as it stands. */
+static void a_longer_draft_than_a_step_is_not_restored(void **state) {
+    (void)state;
+    enum { DRAFT = 400 };
+    char path[] = "/tmp/ag-window-XXXXXX";
+    int32_t ids[DRAFT];
+    ag_error err;
+    ag_session *s = make(windowed, "none"), *drafted;
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 1024;
+    p.prefill_chunk = DRAFT;
+    must(ag_session_create(windowed, &p, &drafted, &err), &err);
+    for (uint32_t i = 0; i < DRAFT; i++) ids[i] = id_at(i);
+    const ag_step_item item = {
+        .session = drafted, .ids = ids, .n = DRAFT, .phase = AG_PHASE_VERIFY};
+    must(ag_session_step(&item, 1, &err), &err);
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    must(ag_session_save(drafted, path, NULL, NULL, 0, &err), &err);
+    assert_int_equal(ag_session_restore(s, path, NULL, NULL, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "saved with 400 slots, this session has 384 (prefill_chunk)"));
+    go_to(drafted, DRAFT + 1, false);
+    must(ag_session_save(drafted, path, NULL, NULL, 0, &err), &err);
+    must(ag_session_restore(s, path, NULL, NULL, &err), &err);
+    continue_alike(s, drafted, 30);
+    ag_session_destroy(s);
+    ag_session_destroy(drafted);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_flat_without_a_policy),
@@ -293,6 +324,7 @@ int main(void) {
         cmocka_unit_test(further_back_is_refused_by_name),
         cmocka_unit_test(kinds_may_differ_in_their_heads),
         cmocka_unit_test(a_saved_cache_belongs_to_one_attention),
+        cmocka_unit_test(a_longer_draft_than_a_step_is_not_restored),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
