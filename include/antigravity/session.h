@@ -102,7 +102,7 @@ AG_API ag_status ag_session_prefill(ag_session *s, const int32_t *ids, size_t n,
 typedef bool (*ag_logits_fn)(void *user, size_t i, const float *logits);
 AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, ag_logits_fn row,
                                   void *user, ag_error *err);
-/* One token. Allocates nothing. */
+/* One token. Allocates nothing on the CPU; a device takes memory as the cache grows. */
 AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
 /* Ends the call of this session that is consuming tokens, or else the next one that would, with
  * AG_CANCELLED; ag_generate() then returns AG_OK and AG_FINISH_CANCELLED. A step of several
@@ -140,9 +140,12 @@ typedef struct ag_step_item {
 } ag_step_item;
 
 /* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a
- * whole: on error no session has moved, though their logits are gone. Results are those that each
- * session has alone; where a backend computes many rows otherwise than few, but for rounding.
- * Takes memory for more rows or sessions than there were in a step before. */
+ * whole: on error no session has moved, though their logits are gone, what their samplers chose on
+ * the way stands, and so may weights that the step had added to the sums of h2o or snapkv. But when
+ * it is the eviction after the pass that fails (AG_NOMEM, copying blocks that a fork shares) the
+ * tokens are consumed. Results are those that each session has alone; where a backend computes many
+ * rows otherwise than few, but for rounding. Takes memory for more rows or sessions than there were
+ * in a step before. */
 AG_API ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err);
 
 /* One token for each of n different sessions: a step of AG_PHASE_DECODE with their last logits. */

@@ -4,7 +4,7 @@
 #include "command.h"
 #include "output.h"
 
-#include <jansson.h>
+#include <antigravity/tokenizer.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,14 +61,11 @@ static bool is_there(const char *path, bool quiet) {
 bool model_dir_is_chat(const char *dir, bool quiet) {
     char path[PATH_MAX];
     if (join(path, sizeof path, dir, "chat_template.jinja") && is_there(path, quiet)) return true;
-    if (!join(path, sizeof path, dir, "tokenizer_config.json")) return false;
-    /* A file that is absent or broken has no template; nothing else depends on it here. A pipe
-     * would be waited for. */
-    struct stat s;
-    if (!is_there(path, quiet) || stat(path, &s) != 0 || !S_ISREG(s.st_mode)) return false;
-    json_t *config = json_load_file(path, JSON_ALLOW_NUL, NULL);
-    json_t *template = json_object_get(config, "chat_template");
-    bool found = template && !json_is_null(template);
-    json_decref(config);
+    if (join(path, sizeof path, dir, "tokenizer_config.json")) is_there(path, quiet);
+    /* A file that is absent or broken has no template; nothing else depends on it here. */
+    ag_text text = {0};
+    ag_error unused;
+    bool found = ag_chat_template_load(dir, &text, &unused) == AG_OK;
+    ag_text_free(&text);
     return found;
 }

@@ -85,6 +85,10 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     m->total = m->last = (ag_eviction_tally){0};
 }
 
+void ag_cache_manager_abandon(ag_cache_manager *m) {
+    if (m) ag_score_sums_abandon(m->sums);
+}
+
 /* Sums lie beside the slots they belong to, and those of new slots begin at 0. */
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;

@@ -38,6 +38,9 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
 void ag_cache_manager_destroy(ag_cache_manager *m);
 /* The cache has been cleared. */
 void ag_cache_manager_reset(ag_cache_manager *m);
+/* The pass that before() announced has failed; the cache is going to be truncated to where it was.
+ */
+void ag_cache_manager_abandon(ag_cache_manager *m);
 /* It has been truncated. */
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 

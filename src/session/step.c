@@ -270,6 +270,7 @@ static ag_status take_logits(const ag_step_item *items, size_t n, bool computed,
 static void undo(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
+        ag_cache_manager_abandon(s->manager);
         ag_kv_cache_truncate(s->cache, s->position, NULL);
         ag_cache_manager_truncate(s->manager, s->position);
         s->logits.place = AG_LOGITS_NOWHERE;

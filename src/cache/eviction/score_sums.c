@@ -223,6 +223,10 @@ ag_status ag_score_sums_copy(ag_score_sums *to, ag_score_sums *from, ag_error *e
     return AG_OK;
 }
 
+void ag_score_sums_abandon(ag_score_sums *s) {
+    if (s) s->adding = false;
+}
+
 void ag_score_sums_truncate(ag_score_sums *s, uint32_t position) {
     if (!s) return;
     if (s->position > position) s->position = position;

@@ -45,6 +45,8 @@ void ag_score_sums_set_position(ag_score_sums *s, uint32_t position);
 void ag_score_sums_begin(ag_score_sums *s, size_t n, bool from_zero);
 /* For the pass that begins now. */
 ag_attention_scores ag_score_sums_want(ag_score_sums *s, size_t row0);
+/* The pass has failed: what it was to add is not there, at least not for every slot. */
+void ag_score_sums_abandon(ag_score_sums *s);
 /* The cache has been truncated to the position. */
 void ag_score_sums_truncate(ag_score_sums *s, uint32_t position);
 
