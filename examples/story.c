@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
         goto done;
     generation.tokenizer = tokenizer;
     generation.on_token = print_text;
-    if (ag_generate(session, ids.data, ids.n, &generation, &stats, &err)) goto done;
+    if (ag_session_generate(session, ids.data, ids.n, &generation, &stats, &err)) goto done;
     printf("\n(%zu tokens, finished by %s)\n", stats.n_generated, ag_finish_detail(stats.finish));
 
 done:

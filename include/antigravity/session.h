@@ -105,7 +105,7 @@ AG_API ag_status ag_session_score(ag_session *s, const int32_t *ids, size_t n, a
 /* One token. Allocates nothing on the CPU; a device takes memory as the cache grows. */
 AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
 /* Ends the call of this session that is consuming tokens, or else the next one that would, with
- * AG_CANCELLED; ag_generate() then returns AG_OK and AG_FINISH_CANCELLED. A step of several
+ * AG_CANCELLED; ag_session_generate() then returns AG_OK and AG_FINISH_CANCELLED. A step of several
  * sessions is not interrupted: the next one ends. What a call has consumed in whole chunks stays
  * consumed, nothing else is, and the session goes on from there. A call ends once, however often
  * this is called. Any thread may call it, and a signal handler, as long as the
@@ -113,7 +113,7 @@ AG_API ag_status ag_session_decode(ag_session *s, int32_t id, ag_error *err);
 AG_API void ag_session_cancel(ag_session *s);
 /* [n_vocab] on the host, valid until the session is used again. NULL before the first token, after
  * a step that wanted none of its rows, and where a device has chosen for a sampler: after a step
- * with one, and during ag_generate(), at whose end they are there. */
+ * with one, and during ag_session_generate(), at whose end they are there. */
 AG_API const float *ag_session_logits(const ag_session *s);
 
 /* ---- steps of several sessions ---- */
@@ -227,9 +227,9 @@ typedef struct ag_generate_stats {
  * AG_INVALID if there are none. Statistics are filled in also after an error, as far
  * as it came; being cancelled is no error. The session stands after the last token that was fed to
  * the model; the last chosen token of a generation is not fed: stats->last_id. */
-AG_API ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
-                             const ag_generate_params *params, ag_generate_stats *stats,
-                             ag_error *err);
+AG_API ag_status ag_session_generate(ag_session *s, const int32_t *prompt, size_t n,
+                                     const ag_generate_params *params, ag_generate_stats *stats,
+                                     ag_error *err);
 
 #ifdef __cplusplus
 }

@@ -66,7 +66,7 @@ static ag_status decode_on_device(run *r, uint32_t n) {
     p.on_token = keep_going;
     ag_status status = ag_sampler_create(&greedy, (int32_t)info->n_vocab, &p.sampler, &r->err);
     if (status != AG_OK) return status;
-    status = ag_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);
+    status = ag_session_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);
     ag_sampler_destroy(p.sampler);
     if (status == AG_OK && stats.finish == AG_FINISH_CANCELLED) return r->err.status = AG_CANCELLED;
     return status;

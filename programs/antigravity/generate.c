@@ -146,7 +146,8 @@ static int echo_prompt(generation *g) {
 static ag_status generate_from(generation *g, const ag_generate_params *params, ag_error *err) {
     const prompt *p = &g->prompt;
     const size_t first = g->saved.n_reused;
-    return ag_generate(g->engine.session, p->ids + first, p->n - first, params, &g->stats, err);
+    return ag_session_generate(g->engine.session, p->ids + first, p->n - first, params, &g->stats,
+                               err);
 }
 
 /* The prompt alone, so that it can be saved before anything follows it. */
@@ -163,7 +164,7 @@ static int read_and_save(generation *g, const ag_generate_params *params, ag_sta
 /* What follows a prompt that has been read; the figures are those of both parts. */
 static ag_status answer(generation *g, const ag_generate_params *params, ag_error *err) {
     const ag_generate_stats read = g->stats;
-    ag_status status = ag_generate(g->engine.session, NULL, 0, params, &g->stats, err);
+    ag_status status = ag_session_generate(g->engine.session, NULL, 0, params, &g->stats, err);
     g->stats.n_prompt = read.n_prompt;
     g->stats.prefill_s = read.prefill_s;
     if (g->stats.n_generated) g->stats.first_token_s += read.prefill_s;

@@ -203,8 +203,9 @@ static ag_eviction_tally since(const ag_eviction_tally *before, const ag_evictio
     return t;
 }
 
-ag_status ag_generate(ag_session *s, const int32_t *prompt, size_t n,
-                      const ag_generate_params *params, ag_generate_stats *stats, ag_error *err) {
+ag_status ag_session_generate(ag_session *s, const int32_t *prompt, size_t n,
+                              const ag_generate_params *params, ag_generate_stats *stats,
+                              ag_error *err) {
     ag_generate_stats unused;
     if (!stats) stats = &unused;
     *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED, .last_id = -1};

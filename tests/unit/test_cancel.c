@@ -120,12 +120,12 @@ static void a_generation_ends_as_cancelled(void **state) {
     p.ignore_eos = true;
     p.on_token = cancel_at_third;
     p.on_token_user = s;
-    assert_int_equal(ag_generate(s, ids, 10, &p, &stats, NULL), AG_OK);
+    assert_int_equal(ag_session_generate(s, ids, 10, &p, &stats, NULL), AG_OK);
     assert_int_equal(stats.finish, AG_FINISH_CANCELLED);
     assert_int_equal(stats.n_generated, 3);
     assert_int_equal(ag_session_position(s), 12); /* the third was chosen, but not consumed */
     ag_session_cancel(s);
-    assert_int_equal(ag_generate(s, ids, 10, &p, &stats, NULL), AG_OK);
+    assert_int_equal(ag_session_generate(s, ids, 10, &p, &stats, NULL), AG_OK);
     assert_int_equal(stats.finish, AG_FINISH_CANCELLED);
     assert_int_equal(stats.n_generated, 0);
     ag_sampler_destroy(p.sampler);

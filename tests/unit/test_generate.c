@@ -83,7 +83,7 @@ static ag_status run(setup *u, seen *out) {
     must(ag_tokenizer_encode(tokenizer, u->prompt, strlen(u->prompt), AG_ENCODE_BOS, &ids, &err));
     u->p.on_token = watch;
     u->p.on_token_user = out;
-    ag_status st = ag_generate(session, ids.data, ids.n, &u->p, &out->stats, &err);
+    ag_status st = ag_session_generate(session, ids.data, ids.n, &u->p, &out->stats, &err);
     ag_ids_free(&ids);
     ag_sampler_destroy(u->p.sampler);
     ag_session_destroy(session);
@@ -131,13 +131,13 @@ static void without_a_prompt_it_goes_on_from_the_logits(void **state) {
     smp.temperature = 0;
     must(ag_sampler_create(&smp, (int32_t)ag_model_get_info(model)->n_vocab, &u.p.sampler, &err));
     u.p.on_token_user = &rest;
-    assert_int_equal(ag_generate(session, NULL, 0, &u.p, NULL, &err), AG_INVALID);
+    assert_int_equal(ag_session_generate(session, NULL, 0, &u.p, NULL, &err), AG_INVALID);
     assert_string_equal(err.msg, "no tokens to consume");
     ag_ids ids = {0};
     must(ag_tokenizer_encode(tokenizer, u.prompt, strlen(u.prompt), AG_ENCODE_BOS, &ids, &err));
     must(ag_session_prefill(session, ids.data, ids.n, NULL, NULL, &err));
     for (size_t i = 0; i < ids.n; i++) ag_sampler_accept(u.p.sampler, ids.data[i]);
-    must(ag_generate(session, NULL, 0, &u.p, &rest.stats, &err));
+    must(ag_session_generate(session, NULL, 0, &u.p, &rest.stats, &err));
     assert_int_equal(rest.stats.n_prompt, 0);
     assert_string_equal(rest.text, whole.text);
     ag_ids_free(&ids);

@@ -111,7 +111,7 @@ static ag_status tell(engine *e, text_sink *out, ag_error *err) {
     p.n_stop = 1;
     p.on_token = collect;
     p.on_token_user = out;
-    return ag_generate(e->session, e->ids.data, e->ids.n, &p, NULL, err);
+    return ag_session_generate(e->session, e->ids.data, e->ids.n, &p, NULL, err);
 }
 
 /* A second session that writes where both have been. */

@@ -62,7 +62,7 @@ static void generate(const ag_sampler_params *p, heard *h) {
     g.ignore_eos = true;
     g.on_token = hear;
     g.on_token_user = h;
-    must(ag_generate(s, prompt, N_PROMPT, &g, NULL, &err), &err);
+    must(ag_session_generate(s, prompt, N_PROMPT, &g, NULL, &err), &err);
     assert_non_null(ag_session_logits(s)); /* the last row has come */
     ag_sampler_destroy(g.sampler);
     ag_session_destroy(s);
@@ -137,7 +137,7 @@ static void generate_greedily(interruption *i, const int32_t *ids, size_t n,
     g.ignore_eos = true;
     g.on_token = on_token;
     g.on_token_user = i;
-    must(ag_generate(i->session, ids, n, &g, NULL, &err), &err);
+    must(ag_session_generate(i->session, ids, n, &g, NULL, &err), &err);
     ag_sampler_destroy(g.sampler);
 }
 

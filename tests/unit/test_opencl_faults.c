@@ -170,7 +170,7 @@ static void a_generated_token_sets_no_argument(void **state) {
     g.on_token_user = &c;
     assert_int_equal(ag_session_create(shared_model, &p, &s, &err), AG_OK);
     assert_int_equal(ag_sampler_create(&sampling, (int32_t)n_vocab, &g.sampler, &err), AG_OK);
-    assert_int_equal(ag_generate(s, prompt, N_PROMPT, &g, NULL, &err), AG_OK);
+    assert_int_equal(ag_session_generate(s, prompt, N_PROMPT, &g, NULL, &err), AG_OK);
     for (size_t i = WARM; i < CHOSEN; i++) {
         const forwarder_controls *now = &c.at[i], *before = &c.at[i - 1];
         assert_int_equal(now->n_arguments, before->n_arguments);

@@ -195,7 +195,7 @@ static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
     g.on_token_user = &h;
     const int32_t prompt[] = {3, 40, 77};
     ag_cl_of(be)->switches.token = AG_CL_ON;
-    if (ag_generate(s, prompt, 3, &g, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_session_generate(s, prompt, 3, &g, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
     const cl_uint listed = ag_cl_of(be)->steps->newest->token.result.n_listed;
     if (expect_listed) assert_in_range(listed, 1, AG_CL_TOKEN_LISTED);
     else assert_true(listed > AG_CL_TOKEN_LISTED);
