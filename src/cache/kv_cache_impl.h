@@ -34,7 +34,7 @@ typedef struct ag_kv_segment ag_kv_segment;
 typedef struct ag_kv_unrotated {
     float *keys;       /* owned; per layer [n_protected][n_kv_heads * head_dim] */
     ag_buffer *device; /* owned; the same where the backend rerotates, and then no `keys` */
-    uint32_t *slots;   /* owned; with `device`: what ag_kv_turn says */
+    uint32_t *slots;   /* owned; with `device`: what ag_kv_rerotate says */
     bool *known;       /* owned; [n_layers][n_protected] */
     float *key;        /* owned; of the largest head, on its way into the cache */
     void *row;         /* owned; the same as the cache keeps it */

@@ -169,8 +169,8 @@ void ag_kv_promote_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before,
     while (first && blocks[first - 1].buffer == blocks[now - 1].buffer) first--;
     if (before < first) before = first;
     const size_t begin = blocks[first].offset, size = c->at[layer].block_bytes;
-    ag_buffer_settle(blocks[first].buffer, begin, begin + (before - first) * size,
-                     begin + (now - first) * size);
+    ag_buffer_promote(blocks[first].buffer, begin, begin + (before - first) * size,
+                      begin + (now - first) * size);
 }
 
 /* ---- forks ---- */

@@ -28,7 +28,7 @@ static size_t floats_before(const ag_kv_cache *c, uint32_t layer) {
 static ag_status make_copies(ag_kv_cache *c, size_t floats, ag_error *err) {
     const ag_kv_params *p = &c->params;
     ag_kv_unrotated *u = &c->unrotated;
-    if (ag_has_kv_turn(c->backend)) {
+    if (ag_has_kv_rerotate(c->backend)) {
         u->slots = ag_calloc(c->extent.heads, p->n_protected * sizeof *u->slots);
         if (!u->slots) return AG_FAIL(err, NOMEM, "slots of %u protected tokens", p->n_protected);
         return ag_memory_alloc(ag_backend_memory(c->backend), floats * sizeof *u->keys,
@@ -217,7 +217,7 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         AG_TRY(ag_kv_own_blocks(c, l, 0, n_blocks, err));
         if (n_blocks > most) most = n_blocks;
     }
-    const ag_kv_turn turn = {
+    const ag_kv_rerotate turn = {
         .blocks = ag_kv_block_of(c, first, 0),
         .n_blocks = most,
         .blocks_per_layer = c->at[first].max_blocks,
@@ -233,7 +233,7 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         .cos_sin = u->cos_sin,
         .slots = u->slots + c->at[first].first.head * p->n_protected,
     };
-    return most ? ag_take_error(c->backend, ag_turn_keys(c->backend, &turn), err) : AG_OK;
+    return most ? ag_take_error(c->backend, ag_rerotate_keys(c->backend, &turn), err) : AG_OK;
 }
 
 static ag_status rerotate_on_host(ag_kv_cache *c, uint32_t first, uint32_t end, uint32_t n_rotated,

@@ -349,8 +349,8 @@ ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                                                                             n_seqs, params);
 }
 
-ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room) {
-    return be->ops->attention_reserve ? be->ops->attention_reserve(be, room) : AG_OK;
+ag_status ag_attention_reserve(ag_backend *be, const ag_attention_limits *limits) {
+    return be->ops->attention_reserve ? be->ops->attention_reserve(be, limits) : AG_OK;
 }
 
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx) {
@@ -370,10 +370,10 @@ ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
                                                                                n_keep);
 }
 
-bool ag_has_kv_turn(const ag_backend *be) { return be->ops->kv_turn != NULL; }
+bool ag_has_kv_rerotate(const ag_backend *be) { return be->ops->kv_rerotate != NULL; }
 
-ag_status ag_turn_keys(ag_backend *be, const ag_kv_turn *turn) {
-    if (be->ops->kv_turn) return be->ops->kv_turn(be, turn);
+ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *turn) {
+    if (be->ops->kv_rerotate) return be->ops->kv_rerotate(be, turn);
     return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not turn keys", be->ops->name);
 }
 

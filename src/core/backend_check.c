@@ -112,7 +112,8 @@ static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_ne
     size_t capacity = (size_t)kv->n_blocks * AG_KV_BLOCK;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
         if (kv->n_slots[h] <= capacity && n_new <= capacity - kv->n_slots[h]) continue;
-        return AG_FAIL(&be->err, SHAPE, "KV head %u: %u slots and %zu new ones in room for %zu",
+        return AG_FAIL(&be->err, SHAPE,
+                       "KV head %u: %u slots and %zu new ones, there is memory for %zu",
                        (unsigned)h, (unsigned)kv->n_slots[h], n_new, capacity);
     }
     return AG_OK;
@@ -157,13 +158,14 @@ ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
 
 static ag_status check_held_scores(ag_backend *be, const ag_attention_seq *s) {
     const ag_kv_view *kv = &s->kv;
-    const size_t size = ag_buffer_size(s->held_scores), row = kv->n_kv_heads * sizeof(float);
+    const size_t size = ag_buffer_size(s->device_scores), row = kv->n_kv_heads * sizeof(float);
     if (s->scores || !ag_keeps_scores(be, kv->head_dim)) {
         return AG_FAIL(&be->err, UNSUPPORTED, "backend %s adds attention up on the host",
                        be->ops->name);
     }
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (s->held_at <= size && kv->n_slots[h] <= (size - s->held_at) / row) continue;
+        if (s->device_scores_at <= size && kv->n_slots[h] <= (size - s->device_scores_at) / row)
+            continue;
         return AG_FAIL(&be->err, SHAPE, "KV head %u has %u slots, but the sums %zu bytes",
                        (unsigned)h, (unsigned)kv->n_slots[h], size);
     }
@@ -186,7 +188,7 @@ static ag_status check_sequence(ag_backend *be, const ag_tensor *q, const ag_att
                        s->row0, text_of(q).s);
     }
     AG_TRY(check_kv_view(be, kv, 0));
-    if (s->held_scores) return check_held_scores(be, s);
+    if (s->device_scores) return check_held_scores(be, s);
     if (!s->scores) return AG_OK;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
         if (kv->n_slots[h] <= s->score_stride) continue;

@@ -5,7 +5,7 @@
 #define AG_CORE_BACKEND_OPS_H
 
 #include "core/decode_step.h"
-#include "core/kv_turn.h"
+#include "core/kv_rerotate.h"
 
 #include <antigravity/operations.h>
 
@@ -81,7 +81,7 @@ typedef struct ag_backend_ops {
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);
     /* optional; NULL: attention needs nothing beforehand */
-    ag_status (*attention_reserve)(ag_backend *b, const ag_attention_room *room);
+    ag_status (*attention_reserve)(ag_backend *b, const ag_attention_limits *limits);
     /* optional; NULL: all of it on the caller's thread */
     void (*for_each)(ag_backend *b, size_t n, ag_work_fn work, void *ctx);
     /* optional; NULL: ag_dequantize_row */
@@ -99,7 +99,7 @@ typedef struct ag_backend_ops {
      * bytes of the token's slots; the caller does it operation by operation. */
     ag_status (*decode_step)(ag_backend *b, const ag_decode_step *step, bool *taken);
     /* optional; NULL: on the host, which then keeps the copies */
-    ag_status (*kv_turn)(ag_backend *b, const ag_kv_turn *turn);
+    ag_status (*kv_rerotate)(ag_backend *b, const ag_kv_rerotate *turn);
     /* optional; NULL: never. Whether attention over heads of this size adds weights up in the
      * backend's memory */
     bool (*keeps_scores)(const ag_backend *b, size_t head_dim);
@@ -152,8 +152,9 @@ ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
 /* Whether the weights that a sequence asks for are to be added up in the backend's memory. */
 bool ag_keeps_scores(const ag_backend *be, size_t head_dim);
 
-/* Takes what ag_attention needs for every call within the room, so that none of these allocates. */
-ag_status ag_attention_reserve(ag_backend *be, const ag_attention_room *room);
+/* Takes what ag_attention needs for every call within the limits, so that none of these allocates.
+ */
+ag_status ag_attention_reserve(ag_backend *be, const ag_attention_limits *limits);
 
 /* Work of the host that several threads of the backend may share: n items, in any order. */
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx);
@@ -172,10 +173,10 @@ ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_
                        const ag_tensor *inv_freq);
 
 /* Whether protected keys are rotated where the cache lies. */
-bool ag_has_kv_turn(const ag_backend *be);
+bool ag_has_kv_rerotate(const ag_backend *be);
 /* Rotates the keys of the list as ag_rope does with these angles, and writes them into their slots,
  * rounded to the cache's type as ag_kv_write rounds; nothing else of the slots changes. */
-ag_status ag_turn_keys(ag_backend *be, const ag_kv_turn *turn);
+ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *turn);
 
 /* Whether keys are looked at where the cache lies. */
 bool ag_has_key_scores(const ag_backend *be);

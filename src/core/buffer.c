@@ -91,6 +91,6 @@ void ag_buffer_commit(ag_buffer *buf, size_t offset, size_t n) {
     if (buf->ops->commit) buf->ops->commit(buf, offset, n);
 }
 
-void ag_buffer_settle(ag_buffer *buf, size_t begin, size_t from, size_t end) {
-    if (buf->ops->settle) buf->ops->settle(buf, begin, from, end);
+void ag_buffer_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {
+    if (buf->ops->promote) buf->ops->promote(buf, begin, from, end);
 }

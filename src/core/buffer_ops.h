@@ -24,8 +24,8 @@ typedef struct ag_buffer_ops {
     size_t (*discard)(ag_buffer *buf, size_t offset, size_t n);
     /* optional; NULL: all bytes are counted from the beginning; see ag_buffer_commit */
     void (*commit)(ag_buffer *buf, size_t offset, size_t n);
-    /* optional; NULL: nothing to gain; see ag_buffer_settle */
-    void (*settle)(ag_buffer *buf, size_t begin, size_t from, size_t end);
+    /* optional; NULL: nothing to gain; see ag_buffer_promote */
+    void (*promote)(ag_buffer *buf, size_t begin, size_t from, size_t end);
 } ag_buffer_ops;
 
 struct ag_buffer {
@@ -44,14 +44,14 @@ void ag_buffer_commit(ag_buffer *buf, size_t offset, size_t n);
 /* Bytes [begin, end) have been written, are going to stay and to be read often; so far this was
  * said of those before `from`. The system is asked for larger pages under them: nothing but time
  * may change. */
-void ag_buffer_settle(ag_buffer *buf, size_t begin, size_t from, size_t end);
+void ag_buffer_promote(ag_buffer *buf, size_t begin, size_t from, size_t end);
 
 /* What a memory has. 0: not known. */
-typedef struct ag_memory_room {
+typedef struct ag_memory_available {
     const char *name; /* of the device */
     uint64_t bytes, free;
     uint64_t largest; /* buffer that is promised */
-} ag_memory_room;
+} ag_memory_available;
 
 typedef struct ag_memory_ops {
     /* bytes > 0; the buffer is zeroed. It keeps what it needs of the memory alive. */
@@ -59,7 +59,7 @@ typedef struct ag_memory_ops {
                        ag_error *err);
     size_t (*bytes_in_use)(const ag_memory *mem);
     /* optional; NULL: the host's memory */
-    void (*room)(const ag_memory *mem, ag_memory_room *out);
+    void (*available)(const ag_memory *mem, ag_memory_available *out);
     /* A buffer takes all its bytes when it is made, as a device's memory does, not when they are
      * first touched: large caches are then asked for in parts. */
     bool commits_at_once;

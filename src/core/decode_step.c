@@ -40,7 +40,7 @@ uint32_t ag_step_features(const ag_decode_step *step) {
     uint32_t f = 0;
     if (step->logit_softcap != 0) f |= AG_STEP_LOGIT_SOFTCAP;
     if (step->hadamard) f |= AG_STEP_HADAMARD;
-    if (step->held_scores) f |= AG_STEP_SCORES;
+    if (step->device_scores) f |= AG_STEP_SCORES;
     for (uint32_t i = 0; i < step->n_layers; i++) {
         const ag_decode_layer *l = &step->layers[i];
         f |= layer_features(l, &step->kv[i]);

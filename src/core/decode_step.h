@@ -54,8 +54,8 @@ typedef struct ag_decode_step {
     const uint32_t *positions; /* [1] where the operations will find it */
     ag_tensor *rows;           /* [n, dim] F32 the stream; of a step the first row is used */
     const ag_kv_view *kv;      /* [n_layers] before the token; the block of its slot is there */
-    ag_buffer *held_scores;    /* as in ag_attention_seq; NULL: attention weights are not wanted */
-    const uint32_t *scored;    /* [n_layers][n_kv_heads] with held_scores */
+    ag_buffer *device_scores;  /* as in ag_attention_seq; NULL: attention weights are not wanted */
+    const uint32_t *scored;    /* [n_layers][n_kv_heads] with device_scores */
     size_t score_row0;
     ag_tensor *logits;  /* [1, n_vocab] F32 */
     float *host_logits; /* [n_vocab] the same on the host; NULL: not wanted there */

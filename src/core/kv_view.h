@@ -56,18 +56,18 @@ typedef struct ag_attention_seq {
     float *scores;
     size_t score_row0, score_stride;
     /* Instead, where ag_keeps_scores() says so: the sums in the backend's memory, that of slot s of
-     * KV head h float number s * n_kv_heads + h from byte held_at on; NULL: not there. The sums of
-     * slots from scored[h] on begin at 0, whatever stands there. */
-    ag_buffer *held_scores;
-    size_t held_at;
+     * KV head h float number s * n_kv_heads + h from byte device_scores_at on; NULL: not there. The
+     * sums of slots from scored[h] on begin at 0, whatever stands there. */
+    ag_buffer *device_scores;
+    size_t device_scores_at;
     const uint32_t *scored; /* [n_kv_heads] */
 } ag_attention_seq;
 
 /* The largest calls to come: n_rows of one sequence, or a row of each of up to n_seqs, over caches
  * of up to n_slots. */
-typedef struct ag_attention_room {
+typedef struct ag_attention_limits {
     uint32_t n_heads, n_kv_heads, head_dim, n_slots;
     size_t n_rows, n_seqs;
-} ag_attention_room;
+} ag_attention_limits;
 
 #endif

@@ -102,7 +102,7 @@ static size_t kv_discard(ag_buffer *buf, size_t offset, size_t n) {
 /* Small pages that are full become a huge one, 2 MiB at a time: the rows of a head lie in pieces of
  * a few pages, and with small pages an eighth of the time of reading them goes into finding these.
  * The advice is young: kernels before 6.1 refuse it. */
-static void kv_settle(ag_buffer *buf, size_t begin, size_t from, size_t end) {
+static void kv_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which not every C library knows */
     unsigned char *data = ((shared_buffer *)buf)->data;
@@ -129,7 +129,7 @@ static const ag_buffer_ops kv_ops = {
     .map = shared_map,
     .discard = kv_discard,
     .commit = kv_commit,
-    .settle = kv_settle,
+    .promote = kv_promote,
 };
 
 /* `bytes` (whole pages) of anonymous memory whose address is a multiple of `alignment` (a power of

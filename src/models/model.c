@@ -99,16 +99,17 @@ static void tell(const ag_model *m, const char *dir) {
 }
 
 /* A device refuses the buffer that does not fit, which would be after most of the work. */
-static ag_status check_room(const ag_model *m, const char *dir, uint64_t bytes, ag_error *err) {
+static ag_status check_available(const ag_model *m, const char *dir, uint64_t bytes,
+                                 ag_error *err) {
     const ag_memory *mem = ag_backend_memory(m->backend);
-    ag_memory_room room = {0};
-    if (mem->ops->room) mem->ops->room(mem, &room);
-    if (!room.bytes || bytes <= room.free) return AG_OK;
+    ag_memory_available available = {0};
+    if (mem->ops->available) mem->ops->available(mem, &available);
+    if (!available.bytes || bytes <= available.free) return AG_OK;
     return AG_FAIL(err, NOMEM,
                    "%s: %" PRIu64 " bytes of weights as %s do not fit, %s has %" PRIu64
                    " bytes free of %" PRIu64,
-                   dir, bytes, ag_dtype_name(m->info.weight_type), room.name, room.free,
-                   room.bytes);
+                   dir, bytes, ag_dtype_name(m->info.weight_type), available.name, available.free,
+                   available.bytes);
 }
 
 static ag_status load_source(ag_model *m, const char *path, const ag_model_params *params,
@@ -116,7 +117,7 @@ static ag_status load_source(ag_model *m, const char *path, const ag_model_param
     ag_weights_summary summary;
     AG_TRY(open_model(m->backend, path, params, &m->source, &m->spec, &summary, &m->info, err));
     tell(m, path);
-    AG_TRY(check_room(m, path, summary.stored_bytes, err));
+    AG_TRY(check_available(m, path, summary.stored_bytes, err));
     AG_TRY(ag_embedding_open(&m->embedding, m->source, summary.embedding, &m->spec, err));
     return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, params,
                                  err);

@@ -48,7 +48,7 @@ typedef struct generation {
     ag_generate_stats *stats;
     const ag_model_info *info;
     ag_decoder *decoder; /* NULL without a tokenizer */
-    ag_text held;        /* decoded, but perhaps the beginning of a stop string */
+    ag_text pending;     /* decoded, but perhaps the beginning of a stop string */
     ag_stop_list stop;
     bool ended; /* stats->finish is set */
 } generation;
@@ -65,15 +65,15 @@ static bool is_eos(const ag_model_info *info, int32_t id) {
     return false;
 }
 
-/* Shows the first n bytes of what is held. */
+/* Shows the first n bytes of what is pending. */
 static void emit(generation *g, int32_t id, size_t n) {
     const ag_generate_params *p = g->params;
-    if (p->on_token && !p->on_token(p->on_token_user, id, n ? g->held.data : "", n)) {
+    if (p->on_token && !p->on_token(p->on_token_user, id, n ? g->pending.data : "", n)) {
         end(g, AG_FINISH_CANCELLED);
     }
     if (n) {
-        memmove(g->held.data, g->held.data + n, g->held.len - n + 1);
-        g->held.len -= n;
+        memmove(g->pending.data, g->pending.data + n, g->pending.len - n + 1);
+        g->pending.len -= n;
     }
 }
 
@@ -82,24 +82,24 @@ static ag_status show_token(generation *g, int32_t id, ag_error *err) {
         emit(g, id, 0);
         return AG_OK;
     }
-    AG_TRY(ag_decoder_push(g->decoder, id, &g->held, err));
+    AG_TRY(ag_decoder_push(g->decoder, id, &g->pending, err));
     bool found = false;
-    size_t n = g->held.len ? ag_stop_scan(&g->stop, g->held.data, g->held.len, &found) : 0;
+    size_t n = g->pending.len ? ag_stop_scan(&g->stop, g->pending.data, g->pending.len, &found) : 0;
     if (found) end(g, AG_FINISH_STOP_STRING);
     emit(g, id, n);
     return AG_OK;
 }
 
-/* What was held back is shown after all, unless it belongs to a stop string. */
+/* What was pending back is shown after all, unless it belongs to a stop string. */
 static ag_status show_rest(generation *g, ag_error *err) {
     if (!g->decoder || g->stats->finish == AG_FINISH_STOP_STRING) return AG_OK;
-    AG_TRY(ag_decoder_flush(g->decoder, &g->held, err));
+    AG_TRY(ag_decoder_flush(g->decoder, &g->pending, err));
     bool found = false;
-    size_t n = g->held.len ? ag_stop_scan(&g->stop, g->held.data, g->held.len, &found) : 0;
+    size_t n = g->pending.len ? ag_stop_scan(&g->stop, g->pending.data, g->pending.len, &found) : 0;
     if (found) {
         g->stats->finish = AG_FINISH_STOP_STRING;
     } else {
-        n = g->held.len;
+        n = g->pending.len;
     }
     if (n) emit(g, -1, n);
     return AG_OK;
@@ -226,6 +226,6 @@ ag_status ag_session_generate(ag_session *s, const int32_t *prompt, size_t n,
     stats->evictions = since(&before, ag_session_evictions(s));
     stats->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
     ag_decoder_destroy(g.decoder);
-    ag_text_free(&g.held);
+    ag_text_free(&g.pending);
     return st;
 }

@@ -21,7 +21,7 @@ static uint64_t machine_bytes(void) {
 }
 
 /* The machine's, or what the control group leaves of it. */
-static void look_at_host(ag_memory_plan *plan) {
+static void read_host_memory(ag_memory_plan *plan) {
     ag_memory_signals now = {0};
     ag_sys_monitor *monitor;
     snprintf(plan->memory, sizeof plan->memory, "this machine");
@@ -37,19 +37,19 @@ static void look_at_host(ag_memory_plan *plan) {
     if (!now.has_available || left < plan->free_bytes) plan->free_bytes = left;
 }
 
-static void look_at_room(ag_backend *be, ag_memory_plan *plan) {
+static void read_memory(ag_backend *be, ag_memory_plan *plan) {
     const ag_memory *mem = ag_backend_memory(be);
-    ag_memory_room room = {0};
-    if (!mem->ops->room) {
-        look_at_host(plan);
+    ag_memory_available available = {0};
+    if (!mem->ops->available) {
+        read_host_memory(plan);
         return;
     }
-    mem->ops->room(mem, &room);
+    mem->ops->available(mem, &available);
     plan->on_device = true;
-    plan->has_bytes = room.bytes;
-    plan->free_bytes = room.free;
-    plan->promised_largest = room.largest;
-    snprintf(plan->memory, sizeof plan->memory, "%s", room.name);
+    plan->has_bytes = available.bytes;
+    plan->free_bytes = available.free;
+    plan->promised_largest = available.largest;
+    snprintf(plan->memory, sizeof plan->memory, "%s", available.name);
 }
 
 /* ---- what is needed ---- */
@@ -75,7 +75,7 @@ static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_we
     plan->weight_bytes = weights->bytes;
     plan->largest_bytes = weights->largest;
     AG_TRY(add_sessions(info, session, n, plan, err));
-    look_at_room(be, plan);
+    read_memory(be, plan);
     plan->least_bytes = plan->weight_bytes + plan->workspace_bytes;
     plan->total_bytes = plan->least_bytes + plan->kv_bytes + plan->eviction_bytes;
     const bool managed = session && ag_eviction_is_managed(&session->eviction);

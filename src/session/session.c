@@ -125,7 +125,7 @@ static ag_status reserve_attention(const ag_session *s, ag_error *err) {
     const ag_model_info *info = &s->model->info;
     ag_backend *be = s->model->backend;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
-        const ag_attention_room room = {
+        const ag_attention_limits limits = {
             .n_heads = info->layer_kinds[k].n_heads,
             .n_kv_heads = info->layer_kinds[k].n_kv_heads,
             .head_dim = info->layer_kinds[k].head_dim,
@@ -133,7 +133,7 @@ static ag_status reserve_attention(const ag_session *s, ag_error *err) {
             .n_rows = s->params.prefill_chunk,
             .n_seqs = 1,
         };
-        AG_TRY(ag_take_error(be, ag_attention_reserve(be, &room), err));
+        AG_TRY(ag_take_error(be, ag_attention_reserve(be, &limits), err));
     }
     return AG_OK;
 }

@@ -66,7 +66,7 @@ static const size block_attention_sizes[] = {{1, 1, 32},    {3, 127, 32},  {1, 1
 static const size softcap_sizes[] = {{1, 140, 64}, {3, 127, 17}, {33, 300, 64}};
 static const size block_softcap_sizes[] = {{1, 140, 64}, {33, 300, 64}};
 
-/* kv_turn: positions, layers, head_dim */
+/* kv_rerotate: positions, layers, head_dim */
 static const size turn_sizes[] = {{1, 1, 2}, {4, 2, 40}, {3, 3, 96}, {140, 1, 64}};
 static const size block_turn_sizes[] = {{1, 1, 32}, {4, 2, 64}, {3, 3, 96}, {140, 1, 32}};
 
@@ -133,8 +133,9 @@ static const family families[] = {
     {"cast_from", oracle_cast_from, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
     {"cast_to", oracle_cast_to, HALVES, SIZES(table_sizes), FINITE, EXACT},
     {"cast_to", oracle_cast_to, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
-    {"kv_turn", oracle_kv_turn, FLOATS & ~(1 << AG_BF16), SIZES(turn_sizes), PLAIN, EXACT},
-    {"kv_turn", oracle_kv_turn, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_turn_sizes), PLAIN, EXACT},
+    {"kv_rerotate", oracle_kv_rerotate, FLOATS & ~(1 << AG_BF16), SIZES(turn_sizes), PLAIN, EXACT},
+    {"kv_rerotate", oracle_kv_rerotate, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_turn_sizes), PLAIN,
+     EXACT},
     {"key_scores", oracle_key_scores, FLOATS & ~(1 << AG_BF16), SIZES(score_sizes), PLAIN,
      FLOATS_ALONE},
     {"key_scores", oracle_key_scores, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_score_sizes), PLAIN,

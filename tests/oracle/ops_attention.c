@@ -202,8 +202,8 @@ static void attend(attention *a, oracle_run *run) {
          .n_rows = c->m,
          .visible_until = a->until,
          .visible_from = a->windows ? a->from[0] : NULL,
-         .held_scores = a->held.buffer,
-         .held_at = a->held.t.offset,
+         .device_scores = a->held.buffer,
+         .device_scores_at = a->held.t.offset,
          .scored = a->scored},
         {.kv = a->kv.view,
          .row0 = c->m,
@@ -262,11 +262,11 @@ static void take_results(attention *a, oracle_run *run) {
         ag_buffer_upload(scores.buffer, scores.t.offset, a->scores, n_scores * sizeof(float), NULL);
     }
     const bool taken = oracle_take(run, &a->out) && oracle_take(run, &scores);
-    const size_t scores_at = run->n - n_scores, held_at = run->n;
+    const size_t scores_at = run->n - n_scores, device_scores_at = run->n;
     const bool held = taken && a->held.buffer && oracle_take(run, &a->held);
     if (taken) {
         double *want = run->want;
-        want_attention(a, want + at, want + scores_at, held ? want + held_at : NULL);
+        want_attention(a, want + at, want + scores_at, held ? want + device_scores_at : NULL);
     }
     guarded_free(&scores);
 }

@@ -39,7 +39,7 @@ typedef struct turning {
     guarded cache, keys, angles;
     uint32_t *slots;
     ag_kv_block *blocks;
-    ag_kv_turn turn;
+    ag_kv_rerotate turn;
 } turning;
 
 static void want_cache(double *want, const turning *t, const oracle_case *c) {
@@ -66,7 +66,7 @@ static void lay_out(turning *t, const oracle_case *c) {
     for (size_t i = 0; i < c->n * HEADS * c->m; i++) {
         t->slots[i] = slot_of(i / c->m / HEADS, i / c->m % HEADS, i % c->m);
     }
-    t->turn = (ag_kv_turn){
+    t->turn = (ag_kv_rerotate){
         .blocks = t->blocks,
         .n_blocks = BLOCKS,
         .blocks_per_layer = BLOCKS,
@@ -84,10 +84,10 @@ static void lay_out(turning *t, const oracle_case *c) {
 }
 
 /* m positions of n layers, heads of k values. The copies begin where their buffer does. */
-void oracle_kv_turn(const oracle_case *c, oracle_run *run) {
+void oracle_kv_rerotate(const oracle_case *c, oracle_run *run) {
     turning t = {0};
     const size_t n_keys = c->n * HEADS * c->m;
-    if (!ag_has_kv_turn(run->be)) return;
+    if (!ag_has_kv_rerotate(run->be)) return;
     t.cache = guarded_make(run, c->type, ag_shape_2d(c->n * BLOCKS * ROWS, c->k), 0, DATA_PLAIN);
     t.keys = guarded_make(run, AG_F32, ag_shape_1d(n_keys * c->k), 0, run->data);
     t.angles = guarded_make_on_host(run, AG_F32, ag_shape_1d(c->m * c->k), 0, DATA_PLAIN);
@@ -99,7 +99,7 @@ void oracle_kv_turn(const oracle_case *c, oracle_run *run) {
         memcpy(t.keys.image, t.keys.values, bytes);
         ag_buffer_upload(t.keys.buffer, 0, t.keys.image, t.keys.bytes, NULL);
         lay_out(&t, c);
-        while (oracle_again(run, NULL)) run->status = ag_turn_keys(run->be, &t.turn);
+        while (oracle_again(run, NULL)) run->status = ag_rerotate_keys(run->be, &t.turn);
         double *want = oracle_take(run, &t.cache);
         if (want) want_cache(want, &t, c);
     }

@@ -134,7 +134,7 @@ void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);
 /* ops_cache.c */
-void oracle_kv_turn(const oracle_case *c, oracle_run *run);
+void oracle_kv_rerotate(const oracle_case *c, oracle_run *run);
 void oracle_key_scores(const oracle_case *c, oracle_run *run);
 /* ops_attention.c */
 void oracle_attention(const oracle_case *c, oracle_run *run);

@@ -56,7 +56,7 @@ static void no_ffn_norm(example *e) { e->layers[2].ffn_norm = NULL; }
 static void window(example *e) { e->layers[2].window = 4; }
 static void logit_softcap(example *e) { e->step.logit_softcap = 30; }
 static void hadamard(example *e) { e->step.hadamard = true; }
-static void scores(example *e) { e->step.held_scores = (ag_buffer *)(void *)e; }
+static void scores(example *e) { e->step.device_scores = (ag_buffer *)(void *)e; }
 
 static void gelu(example *e) {
     for (int i = 0; i < LAYERS; i++) e->layers[i].activation = AG_ACTIVATION_GELU_TANH;

@@ -348,39 +348,40 @@ static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
 }
 
 /* For n_seqs sequences of n_rows each. */
-static ag_status reserve(ag_cpu_backend *cpu, const ag_attention_room *room, ag_attention_seq *seqs,
-                         size_t n_seqs, size_t n_rows) {
+static ag_status reserve(ag_cpu_backend *cpu, const ag_attention_limits *limits,
+                         ag_attention_seq *seqs, size_t n_seqs, size_t n_rows) {
     attention_job job = {.cpu = cpu,
-                         .n_heads = room->n_heads,
-                         .head_dim = room->head_dim,
+                         .n_heads = limits->n_heads,
+                         .head_dim = limits->head_dim,
                          .n_seqs = n_seqs,
                          .queries = 1};
     for (size_t i = 0; i < n_seqs; i++) seqs[i].n_rows = n_rows;
     return size_scratch(&job, cpu, seqs);
 }
 
-ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_room *room) {
+ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *limits) {
     ag_cpu_backend *cpu = ag_cpu_of(b);
-    const size_t most = room->n_seqs ? room->n_seqs : 1;
+    const size_t most = limits->n_seqs ? limits->n_seqs : 1;
     float any = 0;
     ag_status st = AG_OK;
-    uint32_t *n_slots = ag_malloc(room->n_kv_heads * sizeof *n_slots);
+    uint32_t *n_slots = ag_malloc(limits->n_kv_heads * sizeof *n_slots);
     ag_attention_seq *seqs = ag_calloc(most, sizeof *seqs);
     if (!n_slots || !seqs) {
         st = AG_FAIL(&b->err, NOMEM, "attention scratch for %zu sequences: out of memory", most);
         goto done;
     }
-    for (uint32_t h = 0; h < room->n_kv_heads; h++) n_slots[h] = room->n_slots;
+    for (uint32_t h = 0; h < limits->n_kv_heads; h++) n_slots[h] = limits->n_slots;
     for (size_t i = 0; i < most; i++) {
-        seqs[i].kv = (ag_kv_view){.n_kv_heads = room->n_kv_heads,
-                                  .head_dim = room->head_dim,
-                                  .n_blocks = (uint32_t)ceil_div(room->n_slots, AG_KV_BLOCK),
+        seqs[i].kv = (ag_kv_view){.n_kv_heads = limits->n_kv_heads,
+                                  .head_dim = limits->head_dim,
+                                  .n_blocks = (uint32_t)ceil_div(limits->n_slots, AG_KV_BLOCK),
                                   .n_slots = n_slots};
         seqs[i].scores = &any; /* somebody may want the weights */
     }
-    st = reserve(cpu, room, seqs, 1, room->n_rows);
+    st = reserve(cpu, limits, seqs, 1, limits->n_rows);
     /* More sequences may need less than one: their spans are not split over threads. */
-    for (size_t n = 1; n <= room->n_seqs && st == AG_OK; n++) st = reserve(cpu, room, seqs, n, 1);
+    for (size_t n = 1; n <= limits->n_seqs && st == AG_OK; n++)
+        st = reserve(cpu, limits, seqs, n, 1);
 done:
     ag_free(n_slots);
     ag_free(seqs);

@@ -33,10 +33,10 @@ static size_t memory_in_use(const ag_memory *mem) {
     return atomic_load_explicit(&m->in_use, memory_order_relaxed);
 }
 
-static void memory_room(const ag_memory *mem, ag_memory_room *out) {
+static void memory_available(const ag_memory *mem, ag_memory_available *out) {
     const ag_cl_device *d = &((const ag_cl_memory *)(const void *)mem)->cl->device;
     const uint64_t in_use = memory_in_use(mem);
-    *out = (ag_memory_room){
+    *out = (ag_memory_available){
         .name = d->name,
         .bytes = d->global_bytes,
         .free = d->global_bytes > in_use ? d->global_bytes - in_use : 0,
@@ -47,7 +47,7 @@ static void memory_room(const ag_memory *mem, ag_memory_room *out) {
 static const ag_memory_ops memory_ops = {
     .alloc = memory_alloc,
     .bytes_in_use = memory_in_use,
-    .room = memory_room,
+    .available = memory_available,
     .commits_at_once = true,
 };
 

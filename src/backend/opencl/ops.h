@@ -81,8 +81,8 @@ ag_cl_kv_run ag_cl_kv_run_at(const ag_kv_view *kv, uint32_t block0, uint32_t end
 ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                            uint32_t n_keep);
 
-/* ops_kv_turn.c */
-ag_status ag_cl_kv_turn(ag_backend *b, const ag_kv_turn *turn);
+/* ops_kv_rerotate.c */
+ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *turn);
 
 /* ops_key_scores.c */
 ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);

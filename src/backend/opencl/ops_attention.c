@@ -179,11 +179,11 @@ static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
 static ag_status score_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
     const ag_kv_view *kv = w->kv;
-    const bool held = w->seq->held_scores != NULL;
+    const bool held = w->seq->device_scores != NULL;
     AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES, true));
-    if (held) ag_cl_arg_buffer(&l, w->seq->held_scores);
+    if (held) ag_cl_arg_buffer(&l, w->seq->device_scores);
     else ag_cl_arg_mem(&l, w->scratch);
-    ag_cl_arg_u64(&l, held ? w->seq->held_at : w->sums_at);
+    ag_cl_arg_u64(&l, held ? w->seq->device_scores_at : w->sums_at);
     ag_cl_arg_u64(&l, held ? kv->n_kv_heads : 1);
     ag_cl_arg_u64(&l, held ? 1 : w->n_slots);
     ag_cl_arg_u32(&l, held);
@@ -232,7 +232,7 @@ static ag_status attend_sequence(work *w) {
         const size_t rest = w->seq->n_rows - row;
         AG_TRY(attend_rows(w, row, rest < w->pass ? rest : w->pass));
     }
-    const bool wanted = w->seq->scores || w->seq->held_scores;
+    const bool wanted = w->seq->scores || w->seq->device_scores;
     if (!wanted || !w->n_blocks || w->seq->score_row0 >= w->seq->n_rows) return AG_OK;
     AG_TRY(score_slots(w));
     return w->seq->scores ? add_scores(w) : AG_OK;

@@ -146,7 +146,7 @@ static bool is_of(const ag_cl_recording *p, const ag_decode_step *step) {
     if (p->model != step->layers || p->hadamard != step->hadamard ||
         p->rows != step->rows->buffer || p->rows_at != step->rows->offset ||
         p->logits != step->logits->buffer || p->logits_at != step->logits->offset ||
-        p->held_scores != step->held_scores || p->score_row0 != step->score_row0) {
+        p->device_scores != step->device_scores || p->score_row0 != step->score_row0) {
         return false;
     }
     for (uint32_t l = 0; l < step->n_layers; l++) {
@@ -165,7 +165,7 @@ static void set_key(ag_cl_recording *p, const ag_decode_step *step) {
     p->rows_at = step->rows->offset;
     p->logits = step->logits->buffer;
     p->logits_at = step->logits->offset;
-    p->held_scores = step->held_scores;
+    p->device_scores = step->device_scores;
     p->score_row0 = step->score_row0;
     for (uint32_t l = 0; l < step->n_layers; l++) {
         p->layers[l] = layer_of(&step->kv[l]);
@@ -203,7 +203,7 @@ static ag_status send_mailbox(ag_cl_backend *cl, ag_cl_recording *p, const ag_de
     memcpy(p->mailbox, step->embedding, ag_shape_cols(&step->rows->shape) * sizeof(float));
     *words(p, p->position_at) = step->position;
     for (uint32_t l = 0; l < step->n_layers; l++) write_layer(p, step, l);
-    if (step->held_scores) memcpy(p->mailbox + p->scored_at, step->scored, p->slots_bytes);
+    if (step->device_scores) memcpy(p->mailbox + p->scored_at, step->scored, p->slots_bytes);
     return ag_buffer_upload(step->rows->buffer, step->rows->offset, p->mailbox, p->mailbox_bytes,
                             &cl->base.err);
 }
@@ -232,7 +232,7 @@ static size_t place_of(const ag_cl_recording *p, const void *data, size_t n) {
         }
         if (n != slots_of(&step->kv[l])) continue;
         if (data == step->kv[l].n_slots) return place_of_slots(p, l, &step->kv[l]);
-        if (step->held_scores && data == step->scored + at->slots_at / sizeof(uint32_t)) {
+        if (step->device_scores && data == step->scored + at->slots_at / sizeof(uint32_t)) {
             return p->scored_at + at->slots_at;
         }
     }

@@ -35,7 +35,7 @@ typedef struct ag_cl_recording {
 
     /* the key: the model, what it computes in, the cache. Borrowed: see ag_cl_backend.lost */
     const ag_decode_layer *model;
-    ag_buffer *rows, *logits, *held_scores;
+    ag_buffer *rows, *logits, *device_scores;
     size_t rows_at, logits_at, score_row0;
     bool hadamard;
     uint32_t n_layers;

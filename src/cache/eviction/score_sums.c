@@ -121,8 +121,8 @@ void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
     if (!s) return;
     seq->score_row0 = scores->row0;
     if (s->device) {
-        seq->held_scores = s->device;
-        seq->held_at = first_byte_of(s, layer);
+        seq->device_scores = s->device;
+        seq->device_scores_at = first_byte_of(s, layer);
         seq->scored = s->n_scored + ag_kv_cache_first_head(s->cache, layer);
     } else {
         seq->scores = ag_score_sums_of(s, layer, 0);
@@ -133,7 +133,7 @@ void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
 void ag_score_sums_of_step(const ag_attention_scores *scores, ag_decode_step *step) {
     const ag_score_sums *s = scores->sums;
     if (!s) return;
-    step->held_scores = s->device;
+    step->device_scores = s->device;
     step->scored = s->n_scored;
     step->score_row0 = scores->row0;
 }

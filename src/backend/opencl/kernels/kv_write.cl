@@ -14,14 +14,14 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_write(__global uchar *cache, ulong cache_at, ulong stride, ulong v_at, ulong p_at, uint block0,
          uint n_blocks, __global const uchar *k, ulong k_at, __global const uchar *v,
          ulong new_v_at, __global const uchar *positions, ulong positions_at,
-         __global const uchar *held, ulong held_at, uint k_type, uint v_type, uint heads, uint d,
-         uint n) {
+         __global const uchar *held, ulong device_scores_at, uint k_type, uint v_type, uint heads,
+         uint d, uint n) {
     const uint pieces = (d + QK - 1) / QK, is_value = get_global_id(1);
     const uint at = get_global_id(0) % pieces * QK;
     const size_t item = get_global_id(0) / pieces; /* row * heads + head */
     if (item >= (size_t)n * heads) return;
     const uint row = (uint)(item / heads), head = (uint)(item % heads);
-    const uint slot = ((__global const uint *)(held + held_at))[head] + row;
+    const uint slot = ((__global const uint *)(held + device_scores_at))[head] + row;
     const uint block = slot / KV_BLOCK - block0; /* a slot before them wraps around */
     if (block >= n_blocks) return;
     __global uchar *base = cache + cache_at + block * stride;

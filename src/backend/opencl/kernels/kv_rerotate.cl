@@ -13,10 +13,10 @@
  * not at all) and by v. x: d floats. A work-group for each key: dimension 0 heads and positions, 1
  * layers. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-kv_turn(__global uchar *cache, ulong cache_at, ulong stride, uint layer0, uint block,
-        __global const float *keys, ulong keys_at, __global const uchar *slots, ulong slots_at,
-        __global const uchar *cos_sin, ulong cos_sin_at, uint type, uint heads, uint n_positions,
-        uint d, uint rotated, uint piece, float v, __local float *x) {
+kv_rerotate(__global uchar *cache, ulong cache_at, ulong stride, uint layer0, uint block,
+            __global const float *keys, ulong keys_at, __global const uchar *slots, ulong slots_at,
+            __global const uchar *cos_sin, ulong cos_sin_at, uint type, uint heads,
+            uint n_positions, uint d, uint rotated, uint piece, float v, __local float *x) {
     const uint lid = get_local_id(0), half_d = d / 2, half_r = rotated / 2;
     const uint head = get_group_id(0) % heads, position = get_group_id(0) / heads;
     const ulong layer = layer0 + get_group_id(1);

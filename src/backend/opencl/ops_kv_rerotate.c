@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/kv_turn.cl: one for all layers whose blocks lie evenly in one buffer. */
+/* Launches of kernels/kv_rerotate.cl: one for all layers whose blocks lie evenly in one buffer. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 #include "core/hadamard.h"
@@ -15,7 +15,7 @@ typedef struct layer_run {
     uint32_t layer0, n;
 } layer_run;
 
-static layer_run run_at(const ag_kv_turn *t, uint32_t layer0, uint32_t block) {
+static layer_run run_at(const ag_kv_rerotate *t, uint32_t layer0, uint32_t block) {
     const ag_kv_block *first = &t->blocks[(size_t)layer0 * t->blocks_per_layer + block];
     layer_run run = {.first = first, .layer0 = layer0, .n = 1};
     for (uint32_t l = layer0 + 1; l < t->n_layers; l++, run.n++) {
@@ -29,12 +29,12 @@ static layer_run run_at(const ag_kv_turn *t, uint32_t layer0, uint32_t block) {
     return run;
 }
 
-static ag_status turn_run(ag_cl_backend *cl, const ag_kv_turn *t, uint32_t block,
+static ag_status turn_run(ag_cl_backend *cl, const ag_kv_rerotate *t, uint32_t block,
                           const layer_run *run) {
     const size_t piece = t->hadamard ? ag_hadamard_piece(t->head_dim) : 1;
     const size_t keys = (size_t)t->n_kv_heads * t->n_positions;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, "kv_turn.cl", "kv_turn", NULL));
+    AG_TRY(ag_cl_begin(&l, cl, "kv_rerotate.cl", "kv_rerotate", NULL));
     ag_cl_arg_buffer(&l, run->first->buffer);
     ag_cl_arg_u64(&l, run->first->offset);
     ag_cl_arg_u64(&l, run->stride);
@@ -55,7 +55,7 @@ static ag_status turn_run(ag_cl_backend *cl, const ag_kv_turn *t, uint32_t block
     return ag_cl_enqueue(&l, 2, (size_t[]){keys * WG, run->n}, (size_t[]){WG, 1});
 }
 
-ag_status ag_cl_kv_turn(ag_backend *b, const ag_kv_turn *t) {
+ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *t) {
     for (uint32_t block = 0; block < t->n_blocks; block++) {
         for (uint32_t l = 0; l < t->n_layers;) {
             const layer_run run = run_at(t, l, block);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Protected keys of a cache that are to be rotated anew, from copies that the backend holds. All
  * borrowed. */
-#ifndef AG_CORE_KV_TURN_H
-#define AG_CORE_KV_TURN_H
+#ifndef AG_CORE_KV_REROTATE_H
+#define AG_CORE_KV_REROTATE_H
 
 #include "core/kv_view.h"
 
-typedef struct ag_kv_turn {
+typedef struct ag_kv_rerotate {
     const ag_kv_block *blocks; /* [n_layers][blocks_per_layer] */
     uint32_t n_blocks;         /* that a slot of the list may lie in, of every layer */
     uint32_t blocks_per_layer;
@@ -18,6 +18,6 @@ typedef struct ag_kv_turn {
     size_t keys_at;        /* from this byte on */
     const float *cos_sin;  /* [n_positions][n_rotated / 2] pairs: the angles to rotate by */
     const uint32_t *slots; /* [n_layers][n_kv_heads][n_positions]; UINT32_MAX: not written */
-} ag_kv_turn;
+} ag_kv_rerotate;
 
 #endif
