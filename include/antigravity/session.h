@@ -162,7 +162,7 @@ AG_API size_t ag_session_prompt_rows(const ag_session *s);
 /* ---- a session in a file ---- */
 
 /* Writes all that the next tokens depend on: the cache as it is kept, evictions included, position,
- * logits, what the policy has gathered; and, if given, the n_ids ids consumed so far, which a
+ * logits, the score sums of the policy; and, if given, the n_ids ids consumed so far, which a
  * caller may want back: all of them, or none. tokenizer may be NULL; its vocabulary is then not
  * compared later. The file appears as a whole or not at all and may replace one that is there. It
  * holds the conversation: only its owner may read it. AG_IO says what the system refused. */

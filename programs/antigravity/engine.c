@@ -82,10 +82,10 @@ static void describe_caches(const ag_memory_plan *p, const engine_sessions *s, c
 }
 
 static void say_plan(const ag_memory_plan *p, const model_options *o, const engine_sessions *s) {
-    char total[32], weights[32], caches[128], rest[32], has[32], vacant[32], room[256] = "";
+    char total[32], weights[32], caches[128], rest[32], has[32], vacant[32], memory[256] = "";
     describe_caches(p, s, caches, sizeof caches);
     if (p->has_bytes) {
-        snprintf(room, sizeof room, "; %s has %s, %s free", p->memory,
+        snprintf(memory, sizeof memory, "; %s has %s, %s free", p->memory,
                  format_bytes((double)p->has_bytes, has, sizeof has),
                  format_bytes((double)p->free_bytes, vacant, sizeof vacant));
     }
@@ -95,7 +95,7 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
              format_bytes((double)p->weight_bytes, weights, sizeof weights),
              as_is ? "they are" : ag_dtype_name(o->weights), caches,
              format_bytes((double)(p->workspace_bytes + p->eviction_bytes), rest, sizeof rest),
-             room);
+             memory);
 }
 
 int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s) {

@@ -168,8 +168,8 @@ static ag_status compare_chunk(kl *k, const int32_t *ids, size_t n, size_t n_pre
         k->compared_s = 0;
         st = ag_session_score(c->session, ids, n, on_row, k, err);
         c->seconds += clock_s() - begin - k->compared_s;
-        size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(c->session));
-        if (held > c->kv_bytes) c->kv_bytes = held;
+        size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(c->session));
+        if (bytes > c->kv_bytes) c->kv_bytes = bytes;
     }
     return st;
 }

@@ -221,8 +221,8 @@ static int ask_all(needles *n, ag_session *s, outcome *out) {
         if (st == AG_OK) st = answer(n, s, d, out, &right, &err);
         if (st == AG_OK && interrupted()) err.status = st = AG_CANCELLED;
         if (st != AG_OK) return complain_error(&err);
-        size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
-        if (held > out->kv_bytes) out->kv_bytes = held;
+        size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+        if (bytes > out->kv_bytes) out->kv_bytes = bytes;
         out->asked++;
         out->asked_at[i % o->depths.n]++;
         out->right += right;

@@ -24,7 +24,7 @@ typedef struct ppl_options {
     bool json;
 } ppl_options;
 
-/* Tokens that follow each other, and what was held when they had been read. */
+/* Tokens that follow each other, and what the cache took when they had been read. */
 typedef struct bucket {
     size_t n; /* tokens predicted */
     double nll, seconds;
@@ -42,7 +42,7 @@ typedef struct ppl {
     bucket *buckets; /* [n_buckets] of a stream */
     size_t n_buckets;
     double bucket_begin; /* on the clock */
-    size_t kv_bytes;     /* the most that was held after a chunk */
+    size_t kv_bytes;     /* the most that the cache took after a chunk */
 } ppl;
 
 #define FIELD(name) offsetof(ppl_options, name)
@@ -50,7 +50,7 @@ static const option_def defs[] = {
     {.name = "stream",
      .kind = OPTION_FLAG,
      .offset = FIELD(stream),
-     .help = "read the text in one session that never begins anew: the policy makes room"},
+     .help = "read the text in one session that never begins anew: the policy evicts"},
     {.name = "bucket",
      .kind = OPTION_U32,
      .value = "N",
@@ -107,7 +107,7 @@ static int prepare(ppl *p) {
     int code = text_prepare(&p->text, &o->text, &p->engine, o->stream ? 0 : slots);
     if (code != EXIT_DONE) return code;
     if (o->stream && !evicts(o) && p->text.n_tokens > slots) {
-        complain("a stream of %zu tokens does not fit a cache of %zu that no policy makes room in: "
+        complain("a stream of %zu tokens does not fit a cache of %zu from which no policy evicts: "
                  "--eviction-policy or --tokens",
                  p->text.n_tokens, slots);
         return EXIT_USAGE;
@@ -135,8 +135,8 @@ static void fill_bucket(ppl *p, size_t i, double nll) {
 
 static bool on_logits(void *user, size_t i, const float *logits) {
     ppl *p = user;
-    size_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(p->engine.session));
-    if (held > p->kv_bytes) p->kv_bytes = held;
+    size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(p->engine.session));
+    if (bytes > p->kv_bytes) p->kv_bytes = bytes;
     if (i + 1 < p->n_ids) {
         double nll = log_sum_exp(logits, p->engine.info.n_vocab) - (double)logits[p->ids[i + 1]];
         p->nll[p->n_nll++] = nll;
@@ -223,10 +223,10 @@ static void print_buckets(const ppl *p) {
            "|---:|---:|---:|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < p->n_buckets && p->buckets[i].n; i++) {
         const bucket *b = &p->buckets[i];
-        char held[32], own[32];
+        char most[32], own[32];
         double mean = b->nll / (double)b->n;
         printf("| %zu | %zu | %.4f | %.3f | %s | %s | %.0f |\n", i * p->o->bucket, b->n, mean,
-               exp(mean), format_bytes((double)b->kv_bytes, held, sizeof held),
+               exp(mean), format_bytes((double)b->kv_bytes, most, sizeof most),
                format_bytes((double)b->anonymous, own, sizeof own), (double)b->n / b->seconds);
     }
 }
@@ -235,7 +235,7 @@ static int report(const ppl *p) {
     const model_options *m = &p->o->model;
     mean_error s = mean_of(p->nll, p->n_nll);
     if (p->o->json) return json_print(report_json(p, s));
-    char held[32];
+    char most[32];
     printf("perplexity %.4f +- %.4f\n", exp(s.mean), exp(s.mean) * s.error);
     printf("mean nll   %.5f +- %.5f\n", s.mean, s.error);
     printf("tokens     %zu in %zu window%s of %zu, weights %s, cache %s,%s\n", p->n_nll,
@@ -244,7 +244,7 @@ static int report(const ppl *p) {
     if (evicts(p->o)) {
         printf("cache      %s, %" PRIu32 " tokens after an eviction, at most %s\n",
                eviction_policy_name(&m->eviction), ag_session_kv_budget(p->engine.session),
-               format_bytes((double)p->kv_bytes, held, sizeof held));
+               format_bytes((double)p->kv_bytes, most, sizeof most));
     }
     print_buckets(p);
     return EXIT_DONE;

@@ -189,7 +189,7 @@ static ag_status tell_due(writer *w, double share, size_t *left, ag_error *err) 
 
 static ag_status write_document(writer *w, size_t n_tokens, ag_error *err) {
     ag_ids *ids = &w->out->ids;
-    size_t room = n_tokens - N_FACTS * FACT_TOKENS, left = 0;
+    size_t space = n_tokens - N_FACTS * FACT_TOKENS, left = 0;
     char text[TEXT_SIZE];
     ag_status st = tell_due(w, 0, &left, err);
     while (st == AG_OK) {
@@ -203,7 +203,7 @@ static ag_status write_document(writer *w, size_t n_tokens, ag_error *err) {
         }
         size_t facts = (N_FACTS - left) * FACT_TOKENS;
         size_t told = ids->n > facts ? ids->n - facts : 0;
-        if (st == AG_OK) st = tell_due(w, (double)told / (double)room, &left, err);
+        if (st == AG_OK) st = tell_due(w, (double)told / (double)space, &left, err);
     }
     return st == AG_OK ? tell_due(w, 2, &left, err) : st;
 }

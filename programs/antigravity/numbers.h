@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WHY_SIZE = 320 }; /* room for a reason: "'12x' is not a whole number" */
+enum { WHY_SIZE = 320 }; /* space for a reason: "'12x' is not a whole number" */
 
 /* False leaves *out alone and writes the reason, without a newline, to why[WHY_SIZE]. */
 bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why);
 bool parse_real(const char *text, double low, double high, double *out, char *why);
 
-/* A list that has room for what is typed on a command line. */
+/* A list that has space for what is typed on a command line. */
 enum { MAX_NUMBERS = 16 };
 typedef struct number_list {
     uint32_t v[MAX_NUMBERS];

@@ -276,7 +276,7 @@ static void a_stream_goes_on_past_its_cache(void **state) {
     json_decref(root);
     cli_free(&r);
     r = CLI("eval", "ppl", n.path, QUICK, "-c", "256", "--stream", "-q");
-    assert_refused(&r, 2, "does not fit a cache of 256 that no policy makes room in");
+    assert_refused(&r, 2, "does not fit a cache of 256 from which no policy evicts");
     cli_free(&r);
     remove_directory(n.dir);
 }

@@ -101,7 +101,7 @@ ag_status ag_cpu_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *
 ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);
-ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *room);
+ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *limits);
 
 /* ops_key_scores.c */
 ag_status ag_cpu_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);

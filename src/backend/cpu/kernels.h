@@ -32,7 +32,7 @@ typedef struct ag_cpu_layout {
 
 /* Bytes for k columns: of one row of activations, a multiple of 64; of a thread's scratch. */
 typedef size_t ag_row_bytes_fn(size_t k);
-/* Row number `row` of a panel of m rows, which has room for a multiple of AG_ROW_UNIT. */
+/* Row number `row` of a panel of m rows, which has space for a multiple of AG_ROW_UNIT. */
 typedef void ag_pack_fn(void *panel, const float *x, size_t row, size_t m, size_t k);
 /* y[i * y_stride + j] = sum of x[i][:] * w[row0 + j][:] for i < m, j < n_rows. A value must not
  * depend on m, on its place in the panel or on n_rows. row0 is a multiple of AG_ROW_UNIT, and so is

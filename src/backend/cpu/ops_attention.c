@@ -304,7 +304,8 @@ static void skip_spans(seq_work *work) {
 
 /* The works of all sequences and what they point to, from base on; returns the bytes. NULL base:
  * counts. */
-static size_t lay_out(attention_job *job, const ag_attention_seq *seqs, unsigned char *base) {
+static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
+                             unsigned char *base) {
     ag_scratch scratch = {.base = base};
     seq_work *works = ag_scratch_take(&scratch, job->n_seqs * sizeof *works);
     job->n_items = job->n_score_items = 0;
@@ -344,7 +345,7 @@ static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
     const size_t own = cpu->kernels.attention_scratch_bytes(d, (uint32_t)job->queries);
     AG_TRY(ag_cpu_need_threads(cpu, 2 * partial_bytes(job) + own));
     job->split = must_split(job, seqs);
-    return ag_cpu_need_shared(cpu, lay_out(job, seqs, NULL));
+    return ag_cpu_need_shared(cpu, layout_scratch(job, seqs, NULL));
 }
 
 /* For n_seqs sequences of n_rows each. */
@@ -402,7 +403,7 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                          .n_seqs = n_seqs,
                          .queries = 1};
     AG_TRY(size_scratch(&job, cpu, seqs));
-    lay_out(&job, seqs, cpu->scratch.shared);
+    layout_scratch(&job, seqs, cpu->scratch.shared);
     const size_t n_chunks = (size_t)ag_pool_threads(cpu->pool) * ITEMS_A_THREAD;
     const size_t grain = job.split && job.n_items > n_chunks ? job.n_items / n_chunks : 1;
     ag_pool_run(cpu->pool, job.n_items, grain, attend_items, &job);

@@ -84,7 +84,7 @@ static ag_status report_bad_row(const convert_job *job, ag_cpu_bad_row bad) {
     return bad.status;
 }
 
-/* Each thread has room for one row of floats, and `more` bytes. */
+/* Each thread has scratch for one row of floats, and `more` bytes. */
 static ag_status begin_conversion(convert_job *job, size_t more) {
     job->src_bytes = ag_dtype_row_bytes(job->from, job->n);
     job->dst_bytes = ag_dtype_row_bytes(job->to, job->n);

@@ -55,7 +55,7 @@ typedef struct ag_cl_staging {
 
 struct ag_cl_backend {
     ag_backend base;
-    ag_backend_ops ops; /* without what the device has no room for */
+    ag_backend_ops ops; /* without what the device has no memory for */
     ag_cl_api api;
     ag_cl_device device;
     cl_context context;     /* owned */

@@ -57,7 +57,7 @@ static uint32_t count_spans(const work *w) {
     return n ? n : 1;
 }
 
-static void lay_out(work *w) {
+static void layout_work(work *w) {
     const size_t each = w->heads * w->n_spans, row_values = each * w->dim * sizeof(float);
     const size_t rows = w->seq->n_rows, most = VALUES_BYTES / row_values + 1;
     w->pass = w->n_spans == 1 || rows < most ? rows : most;
@@ -76,7 +76,7 @@ static ag_status choose_sizes(work *w) {
     w->wg = w->cl->is_gpu ? sizes->attention_wg : CPU_WG;
     w->span = span_of(w);
     w->n_spans = count_spans(w);
-    lay_out(w);
+    layout_work(w);
     return ag_cl_need_scratch(w->cl, w->bytes, &w->scratch);
 }
 
@@ -179,15 +179,16 @@ static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
 static ag_status score_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
     const ag_kv_view *kv = w->kv;
-    const bool held = w->seq->device_scores != NULL;
+    const bool on_device = w->seq->device_scores != NULL;
     AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES, true));
-    if (held) ag_cl_arg_buffer(&l, w->seq->device_scores);
+    if (on_device) ag_cl_arg_buffer(&l, w->seq->device_scores);
     else ag_cl_arg_mem(&l, w->scratch);
-    ag_cl_arg_u64(&l, held ? w->seq->device_scores_at : w->sums_at);
-    ag_cl_arg_u64(&l, held ? kv->n_kv_heads : 1);
-    ag_cl_arg_u64(&l, held ? 1 : w->n_slots);
-    ag_cl_arg_u32(&l, held);
-    ag_cl_arg_staged(&l, held ? w->seq->scored : kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
+    ag_cl_arg_u64(&l, on_device ? w->seq->device_scores_at : w->sums_at);
+    ag_cl_arg_u64(&l, on_device ? kv->n_kv_heads : 1);
+    ag_cl_arg_u64(&l, on_device ? 1 : w->n_slots);
+    ag_cl_arg_u32(&l, on_device);
+    ag_cl_arg_staged(&l, on_device ? w->seq->scored : kv->n_slots,
+                     kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_part(&l, w->scratch, w->joined_at);
     arg_rows(w, &l, w->q, 0);
     arg_cache(w, &l, run, 0, w->seq->n_rows);

@@ -52,7 +52,7 @@ static size_t tiles_of(size_t n) { return (n + 15) / 16; }
 static size_t units_of(size_t n_queries) { return (tiles_of(n_queries) + UNIT - 1) / UNIT; }
 
 /* The parts of ws; returns their bytes. */
-static size_t lay_out(workspace *ws, size_t d, size_t n_queries, void *scratch) {
+static size_t layout_scratch(workspace *ws, size_t d, size_t n_queries, void *scratch) {
     const size_t padded = units_of(n_queries) * UNIT * 16;
     ag_scratch s = {.base = scratch};
     ws->keys = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
@@ -69,7 +69,7 @@ static size_t lay_out(workspace *ws, size_t d, size_t n_queries, void *scratch) 
 
 size_t ag_attention_scratch_bytes__amx(uint32_t head_dim, uint32_t n_queries) {
     workspace ws;
-    const size_t own = lay_out(&ws, head_dim, n_queries, NULL);
+    const size_t own = layout_scratch(&ws, head_dim, n_queries, NULL);
     const size_t other = ag_attention_scratch_bytes__avx512(head_dim, n_queries);
     return own > other ? own : other;
 }
@@ -380,7 +380,7 @@ void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
     workspace ws = {.in = queries, .kv = kv, .d = kv->head_dim};
     ws.n_queries = (size_t)queries->n_rows * queries->group;
     if (fits(queries, kv)) {
-        lay_out(&ws, ws.d, ws.n_queries, scratch);
+        layout_scratch(&ws, ws.d, ws.n_queries, scratch);
         find_visible(&ws, slot0);
         /* An infinity that a query does not see would be multiplied with 0. */
         if (ws.slots.first < ws.slots.end &&

@@ -119,8 +119,8 @@ static void store_sums(const tile *t, const ag_cpu_partial *out) {
 /* The first block of a span is its number `block0`, the last one comes before block `end`. */
 static uint32_t span_end(const ag_cpu_kv_head *kv, uint32_t block0) {
     const uint32_t end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
-    const uint32_t held = (kv->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
-    return end < held ? end : held;
+    const uint32_t used = (kv->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
+    return end < used ? end : used;
 }
 
 static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,

@@ -65,7 +65,7 @@ static uint32_t rows_at_once(size_t n_queries, size_t width) {
 static float *take_floats(ag_scratch *s, size_t n) { return ag_scratch_take(s, n * sizeof(float)); }
 
 /* The parts of t, which knows its numbers; returns their bytes. */
-static size_t lay_out(tile *t, void *scratch) {
+static size_t layout_scratch(tile *t, void *scratch) {
     const size_t n = t->n_vecs, width = t->width, step = STEP * width;
     ag_scratch s = {.base = scratch};
     t->converted = take_floats(&s, CONVERTED_FLOATS > step ? CONVERTED_FLOATS : step);
@@ -83,7 +83,7 @@ static size_t lay_out(tile *t, void *scratch) {
 
 static size_t scratch_bytes(uint32_t head_dim, uint32_t n_queries) {
     tile t = {.n_vecs = vectors_of(n_queries), .width = ag_cpu_value_stride(head_dim)};
-    return lay_out(&t, NULL);
+    return layout_scratch(&t, NULL);
 }
 
 static void pack_queries(const tile *t) {
@@ -109,7 +109,7 @@ static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *
     t.width = t.keys.width;
     t.n_vecs = vectors_of(t.n_queries);
     t.rows_at_once = rows_at_once(t.n_queries, t.width);
-    lay_out(&t, scratch);
+    layout_scratch(&t, scratch);
     return t;
 }
 

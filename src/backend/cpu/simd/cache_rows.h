@@ -60,29 +60,29 @@ static inline void expand_rows(float *dst, const unsigned char *src, size_t n,
     }
 }
 
-/* The n rows at src, `width` apart: where they lie, or in `room`. */
-INLINE const float *load_rows(float *room, const unsigned char *src, size_t n,
+/* The n rows at src, `width` apart: where they lie, or in `converted`. */
+INLINE const float *load_rows(float *converted, const unsigned char *src, size_t n,
                               const cache_rows *rows) {
     const size_t n_floats = n * rows->width;
-    if (rows->n_values != rows->width) expand_rows(room, src, n, rows);
+    if (rows->n_values != rows->width) expand_rows(converted, src, n, rows);
     else if (rows->type == AG_F32) return (const float *)(const void *)src;
-    else if (rows->type == AG_F16) expand_f16(room, src, n_floats);
-    else if (rows->type == AG_Q8_0) expand_q8_0(room, src, n_floats, true);
-    else if (rows->type == AG_Q4_0) expand_q4_0(room, src, n_floats, true);
-    else expand_rows(room, src, n, rows);
-    return room;
+    else if (rows->type == AG_F16) expand_f16(converted, src, n_floats);
+    else if (rows->type == AG_Q8_0) expand_q8_0(converted, src, n_floats, true);
+    else if (rows->type == AG_Q4_0) expand_q4_0(converted, src, n_floats, true);
+    else expand_rows(converted, src, n, rows);
+    return converted;
 }
 
 /* Quantised types whose rows may be taken as whole numbers, with their scales apart. */
 INLINE bool has_scales(ag_dtype type) { return type == AG_Q8_0 || type == AG_Q4_0; }
 
 /* The same without the scales of such types. */
-INLINE const float *load_levels(float *room, const unsigned char *src, size_t n,
+INLINE const float *load_levels(float *converted, const unsigned char *src, size_t n,
                                 const cache_rows *rows) {
-    if (rows->type == AG_Q8_0) expand_q8_0(room, src, n * rows->width, false);
-    else if (rows->type == AG_Q4_0) expand_q4_0(room, src, n * rows->width, false);
-    else return load_rows(room, src, n, rows);
-    return room;
+    if (rows->type == AG_Q8_0) expand_q8_0(converted, src, n * rows->width, false);
+    else if (rows->type == AG_Q4_0) expand_q4_0(converted, src, n * rows->width, false);
+    else return load_rows(converted, src, n, rows);
+    return converted;
 }
 
 /* ---- a row at a time ---- */

@@ -12,10 +12,10 @@
 enum { TOGETHER = 4 }; /* rows that are multiplied side by side */
 
 /* The n rows from `slot` on, of one block. */
-static const float *keys_from(const ag_cpu_kv_head *kv, const cache_rows *keys, float *room,
+static const float *keys_from(const ag_cpu_kv_head *kv, const cache_rows *keys, float *converted,
                               uint32_t slot, uint32_t n) {
     const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK] + kv->k_offset;
-    return load_rows(room, block + slot % AG_KV_BLOCK * keys->row_bytes, n, keys);
+    return load_rows(converted, block + slot % AG_KV_BLOCK * keys->row_bytes, n, keys);
 }
 
 /* Up to TOGETHER rows, each times `other`, or itself if that is NULL. */
@@ -68,13 +68,13 @@ INLINE void finish_scores(float *scores, const float *rows, size_t width, uint32
 }
 
 /* First lengths and the sum of directions, then, with `mean` of length -1, the scores. */
-INLINE void over_keys(const bool lengths, float *scores, float *mean, float *room,
+INLINE void over_keys(const bool lengths, float *scores, float *mean, float *converted,
                       const ag_cpu_kv_head *kv) {
     const cache_rows keys = cache_rows_of(kv->k_type, kv->head_dim);
     for (uint32_t s = 0; s < kv->n_slots; s += AG_KEY_SCORE_ROWS) {
         const uint32_t left = kv->n_slots - s;
         const uint32_t n = left < AG_KEY_SCORE_ROWS ? left : AG_KEY_SCORE_ROWS;
-        const float *rows = keys_from(kv, &keys, room, s, n);
+        const float *rows = keys_from(kv, &keys, converted, s, n);
         for (uint32_t k = 0; k < n; k += TOGETHER, rows += TOGETHER * keys.width) {
             const uint32_t some = n - k < TOGETHER ? n - k : TOGETHER;
             if (lengths) add_directions(scores + s + k, mean, rows, keys.width, some);
@@ -85,13 +85,13 @@ INLINE void over_keys(const bool lengths, float *scores, float *mean, float *roo
 
 static void score_keys(float *scores, const ag_cpu_kv_head *kv, void *scratch) {
     const size_t width = ag_cpu_value_stride(kv->head_dim);
-    float *mean = scratch, *room = mean + width, square[TOGETHER];
+    float *mean = scratch, *converted = mean + width, square[TOGETHER];
     memset(mean, 0, width * sizeof *mean);
-    over_keys(true, scores, mean, room, kv);
+    over_keys(true, scores, mean, converted, kv);
     multiply_rows(square, mean, width, 1, NULL);
     const vec scale = v_set(square[0] > 0 ? -1 / sqrtf(square[0]) : 0);
     for (size_t i = 0; i < width; i += LANES) v_store(mean + i, v_mul(v_load(mean + i), scale));
-    over_keys(false, scores, mean, room, kv);
+    over_keys(false, scores, mean, converted, kv);
 }
 
 #endif

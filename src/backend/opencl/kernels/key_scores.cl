@@ -10,7 +10,7 @@ enum { KV_BLOCK = 128 };
 /* Blocks [block0, ...) of the cache follow one another, `stride` bytes apart, from cache_at on. */
 #define CACHE_PARAMS                                                        \
     __global const uchar *cache, ulong cache_at, ulong stride, uint block0, \
-        __global const uchar *held, ulong device_scores_at, uint type, uint heads, uint dim
+        __global const uchar *lengths, ulong lengths_at, uint type, uint heads, uint dim
 
 /* scores[head][n_slots] = 1 / length of each key, 0 for 0.
  * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
@@ -20,7 +20,7 @@ key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slot
             uint width, CACHE_PARAMS) {
     __local float inverse[KV_BLOCK];
     const uint lid = get_local_id(0), head = get_group_id(1), block = block0 + get_group_id(0);
-    const uint slots = ((__global const uint *)(held + device_scores_at))[head];
+    const uint slots = ((__global const uint *)(lengths + lengths_at))[head];
     const uint n = slots > block * KV_BLOCK ? min(slots - block * KV_BLOCK, (uint)KV_BLOCK) : 0;
     const ulong row = row_bytes(type, dim);
     __global const uchar *keys =
@@ -70,7 +70,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
             uint width, CACHE_PARAMS) {
     const uint index = get_global_id(0), head = get_group_id(1), slot = block0 * KV_BLOCK + index;
-    if (slot >= ((__global const uint *)(held + device_scores_at))[head]) return;
+    if (slot >= ((__global const uint *)(lengths + lengths_at))[head]) return;
     const ulong place = (ulong)head * KV_BLOCK + index % KV_BLOCK;
     __global const uchar *key =
         cache + cache_at + index / KV_BLOCK * stride + place * row_bytes(type, dim);
