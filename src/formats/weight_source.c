@@ -36,6 +36,23 @@ ag_status ag_source_read_text(const ag_weight_source *s, ag_source_part part, ag
     return st;
 }
 
+void ag_source_vocabulary_free(ag_source_vocabulary *v) {
+    ag_free(v->tokens);
+    ag_free(v->scores);
+    ag_free(v->types);
+    ag_free(v->merges);
+    *v = (ag_source_vocabulary){0};
+}
+
+ag_status ag_source_read_vocabulary(const ag_weight_source *s, ag_source_vocabulary *out,
+                                    ag_error *err) {
+    *out = (ag_source_vocabulary){0};
+    if (!s->ops->read_vocabulary) return AG_OK;
+    ag_status st = s->ops->read_vocabulary(s, out, err);
+    if (st != AG_OK) ag_source_vocabulary_free(out);
+    return st;
+}
+
 ag_status ag_source_open_tensors(ag_weight_source *s, ag_error *err) {
     return s->ops->open_tensors(s, err);
 }

@@ -39,6 +39,38 @@ typedef struct ag_source_text {
 } ag_source_text;
 void ag_source_text_free(ag_source_text *t);
 
+/* Bytes that somebody else owns, without a NUL behind them; n == 0: there are none. */
+typedef struct ag_source_string {
+    const char *text;
+    size_t n;
+} ag_source_string;
+
+/* Values of ag_source_vocabulary.types, numbered as in GGUF files, which may hold others too. */
+typedef enum ag_token_type {
+    AG_TOKEN_NORMAL = 1,
+    AG_TOKEN_UNKNOWN = 2,
+    AG_TOKEN_CONTROL = 3,
+    AG_TOKEN_USER_DEFINED = 4,
+    AG_TOKEN_UNUSED = 5,
+    AG_TOKEN_BYTE = 6,
+} ag_token_type;
+
+/* A tokenizer as lists, of formats that have no tokenizer.json. Nothing in the strings is checked:
+ * they need not be UTF-8, and may repeat. Where the file says nothing, strings are empty, ids and
+ * add_... are -1. An id need not be below n_tokens. */
+typedef struct ag_source_vocabulary {
+    size_t n_tokens; /* 0: the source has none, and the rest is zero */
+    ag_source_string *tokens;
+    float *scores;  /* [n_tokens], or NULL */
+    int32_t *types; /* [n_tokens] of ag_token_type, or NULL */
+    size_t n_merges;
+    ag_source_string *merges; /* "a b", best first */
+    ag_source_string model;   /* of what kind: "gpt2", "llama" */
+    ag_source_string pre;     /* how text is divided first: "llama-bpe", "qwen2", "default" */
+    int64_t bos, eos, eot, eom, unk, sep, pad, mask;
+    int add_bos, add_eos, add_space_prefix; /* 0, 1 */
+} ag_source_vocabulary;
+
 typedef struct ag_weight_source_ops {
     const char *name; /* "safetensors" */
     bool (*recognises)(const char *path);
@@ -59,6 +91,9 @@ typedef struct ag_weight_source_ops {
     void (*drop)(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first, uint64_t n);
     ag_status (*read)(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
                       void *dst, size_t n, ag_error *err);
+    /* optional; NULL: the source has no vocabulary, perhaps a tokenizer.json */
+    ag_status (*read_vocabulary)(const ag_weight_source *s, ag_source_vocabulary *out,
+                                 ag_error *err);
 } ag_weight_source_ops;
 
 struct ag_weight_source {
@@ -74,6 +109,11 @@ void ag_source_destroy(ag_weight_source *s); /* NULL is fine */
  * optional. Release with ag_source_text_free. */
 ag_status ag_source_read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
                               ag_error *err);
+/* *out is zeroed, n_tokens too, if the source has none. Its arrays are the caller's
+ * (ag_source_vocabulary_free); the bytes of all strings are borrowed from s. */
+ag_status ag_source_read_vocabulary(const ag_weight_source *s, ag_source_vocabulary *out,
+                                    ag_error *err);
+void ag_source_vocabulary_free(ag_source_vocabulary *v);
 /* AG_NOT_FOUND without any weights; AG_FORMAT, with file and place, for what is malformed. */
 ag_status ag_source_open_tensors(ag_weight_source *s, ag_error *err);
 
