@@ -15,7 +15,7 @@ static void *exact_copy(const uint8_t *data, size_t n) {
     return copy;
 }
 
-static void check(const ag_st_header *h, size_t n_json, uint64_t n) {
+static void check(const ag_tensor_list *h, size_t n_json, uint64_t n) {
     uint64_t at = AG_ST_PREFIX + n_json;
     for (size_t i = 0; i < h->n; i++) {
         const ag_source_tensor *t = &h->tensors[i];
@@ -33,11 +33,11 @@ static void check(const ag_st_header *h, size_t n_json, uint64_t n) {
 static void parse(const uint8_t *data, size_t n_json, uint64_t file_bytes) {
     char *json = exact_copy(data, n_json);
     ag_error err;
-    ag_st_header h;
+    ag_tensor_list h;
     ag_status st = ag_st_parse(json, n_json, file_bytes, "input", &h, &err);
     free(json);
     if (st == AG_OK) check(&h, n_json, file_bytes);
-    ag_st_header_free(&h);
+    ag_tensor_list_free(&h);
 }
 
 static void parse_file(const uint8_t *data, size_t n) {

@@ -5,50 +5,21 @@
 #include "formats/file.h"
 #include "formats/json.h"
 #include "formats/recognise.h"
-#include "formats/weight_files.h"
+#include "formats/safetensors.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
 enum { MAX_CONFIG_BYTES = 1 << 24, MAX_TOKENIZER_BYTES = 1 << 29 };
 
-typedef struct hf_directory {
-    ag_weight_source base;
-    ag_weight_files *files; /* owned; NULL: not open yet */
-} hf_directory;
-
-static const ag_weight_files *files_of(const ag_weight_source *s) {
-    return ((const hf_directory *)(const void *)s)->files;
-}
-
 static bool is_directory(const char *path) {
     struct stat s;
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-static void close_directory(ag_weight_source *s) {
-    hf_directory *d = (hf_directory *)(void *)s;
-    ag_weight_files_destroy(d->files);
-    ag_free(s->path);
-    ag_free(d);
-}
-
-static ag_status open_directory(const char *path, ag_weight_source **out, ag_error *err) {
-    hf_directory *d = ag_calloc(1, sizeof *d);
-    if (d) d->base = (ag_weight_source){&ag_hf_directory_ops, ag_strdup(path)};
-    if (d && d->base.path) {
-        *out = &d->base;
-        return AG_OK;
-    }
-    ag_free(d);
-    return AG_FAIL(err, NOMEM, "no memory for a path");
-}
-
 static ag_status open_tensors(ag_weight_source *s, ag_error *err) {
-    return ag_weight_files_open(s->path, &((hf_directory *)(void *)s)->files, err);
+    return ag_st_open(s->path, &s->files, err);
 }
-
-/* ---- texts ---- */
 
 /* The file of that name; nothing where an optional one does not exist. */
 static ag_status read_file(const ag_weight_source *s, const char *name, size_t max_bytes,
@@ -117,60 +88,10 @@ static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_so
     return read_template(s, out, err);
 }
 
-/* ---- tensors ---- */
-
-static size_t n_tensors(const ag_weight_source *s) {
-    return files_of(s) ? ag_weight_files_count(files_of(s)) : 0;
-}
-
-static const ag_source_tensor *tensor_at(const ag_weight_source *s, size_t i) {
-    return ag_weight_files_at(files_of(s), i);
-}
-
-static const ag_source_tensor *find(const ag_weight_source *s, const char *name) {
-    return files_of(s) ? ag_weight_files_find(files_of(s), name) : NULL;
-}
-
-static size_t n_files(const ag_weight_source *s) {
-    return files_of(s) ? ag_weight_files_n_files(files_of(s)) : 0;
-}
-
-static const char *file_path(const ag_weight_source *s, size_t file) {
-    return ag_weight_files_path(files_of(s), file);
-}
-
-static uint64_t file_bytes(const ag_weight_source *s, size_t file) {
-    return ag_weight_files_bytes(files_of(s), file);
-}
-
-static ag_status map(const ag_weight_source *s, const ag_source_tensor *t, ag_tensor *out,
-                     ag_error *err) {
-    return ag_weight_files_tensor(files_of(s), t, out, err);
-}
-
-static void drop(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first, uint64_t n) {
-    ag_weight_files_drop(files_of(s), t, first, n);
-}
-
-static ag_status read_bytes(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
-                            void *dst, size_t n, ag_error *err) {
-    return ag_weight_files_read(files_of(s), t, first, dst, n, err);
-}
-
 const ag_weight_source_ops ag_hf_directory_ops = {
     .name = "safetensors",
+    .size_bytes = sizeof(ag_weight_source),
     .recognises = is_directory,
-    .open = open_directory,
-    .destroy = close_directory,
     .read_text = read_text,
     .open_tensors = open_tensors,
-    .n_tensors = n_tensors,
-    .tensor_at = tensor_at,
-    .find = find,
-    .n_files = n_files,
-    .file_path = file_path,
-    .file_bytes = file_bytes,
-    .map = map,
-    .drop = drop,
-    .read = read_bytes,
 };

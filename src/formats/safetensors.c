@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char metadata_key[] = "__metadata__";
@@ -161,16 +160,10 @@ static ag_status read_tensor(const json_t *v, const char *where, uint64_t data_b
     return AG_OK;
 }
 
-static int by_offset(const void *a, const void *b) {
-    const ag_source_tensor *x = a, *y = b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
-}
-
 /* Sorted, each tensor begins where the last one ended, and the last one ends with the file. */
-static ag_status check_layout(ag_st_header *h, uint64_t data_bytes, const char *path,
+static ag_status check_layout(ag_tensor_list *h, uint64_t data_bytes, const char *path,
                               ag_error *err) {
-    if (h->n > 0) qsort(h->tensors, h->n, sizeof h->tensors[0], by_offset);
+    ag_tensor_list_sort(h);
     uint64_t at = 0;
     for (size_t i = 0; i < h->n; i++) {
         const ag_source_tensor *t = &h->tensors[i];
@@ -195,7 +188,7 @@ static ag_status check_layout(ag_st_header *h, uint64_t data_bytes, const char *
 }
 
 /* One block for all names, sized before it is filled, so that pointers into it stay good. */
-static ag_status alloc_header(json_t *root, const char *path, ag_st_header *h, ag_error *err) {
+static ag_status alloc_header(json_t *root, const char *path, ag_tensor_list *h, ag_error *err) {
     size_t bytes = 1;
     const char *key;
     json_t *v;
@@ -206,8 +199,8 @@ static ag_status alloc_header(json_t *root, const char *path, ag_st_header *h, a
     return AG_FAIL(err, NOMEM, "%s: no memory to list its tensors", path);
 }
 
-static ag_status read_tensors(json_t *root, const char *path, uint64_t data_bytes, ag_st_header *h,
-                              ag_error *err) {
+static ag_status read_tensors(json_t *root, const char *path, uint64_t data_bytes,
+                              ag_tensor_list *h, ag_error *err) {
     char *names = h->names;
     const char *key;
     json_t *v;
@@ -225,8 +218,8 @@ static ag_status read_tensors(json_t *root, const char *path, uint64_t data_byte
 }
 
 ag_status ag_st_parse(const char *json, size_t n_json, uint64_t file_bytes, const char *path,
-                      ag_st_header *out, ag_error *err) {
-    ag_st_header h = {0};
+                      ag_tensor_list *out, ag_error *err) {
+    ag_tensor_list h = {0};
     json_t *root = NULL;
     char where[300];
     uint64_t data_start = AG_ST_PREFIX + (uint64_t)n_json, data_bytes = file_bytes - data_start;
@@ -240,15 +233,9 @@ ag_status ag_st_parse(const char *json, size_t n_json, uint64_t file_bytes, cons
     if (st != AG_OK) goto done;
     for (size_t i = 0; i < h.n; i++) h.tensors[i].offset += data_start;
     *out = h;
-    h = (ag_st_header){0};
+    h = (ag_tensor_list){0};
 done:
-    ag_st_header_free(&h);
+    ag_tensor_list_free(&h);
     json_decref(root);
     return st;
-}
-
-void ag_st_header_free(ag_st_header *h) {
-    ag_free(h->tensors);
-    ag_free(h->names);
-    *h = (ag_st_header){0};
 }

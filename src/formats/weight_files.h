@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The safetensors files of a model directory as named tensors over mapped files: what
- * hf_directory.c makes a weight source of, whose header tells what holds of them. */
+/* Files that hold tensors, mapped: what every weight source is made of, whatever the headers of its
+ * files look like. */
 #ifndef AG_FORMATS_WEIGHT_FILES_H
 #define AG_FORMATS_WEIGHT_FILES_H
 
-#include "formats/safetensors.h"
+#include "formats/weight_source.h"
 
-typedef struct ag_weight_files ag_weight_files;
+typedef struct ag_weight_file {
+    char *path; /* owned */
+    int fd;
+    uint64_t bytes;
+    ag_buffer *map;      /* all of the file */
+    ag_tensor_list list; /* owned; for the format to fill in, all but `file` */
+} ag_weight_file;
 
-/* path: a directory with model.safetensors or, without that, model.safetensors.index.json and its
- * shards; or one such file (a name ending in .json is an index). AG_NOT_FOUND without any;
- * AG_FORMAT, with file and place, if a header is malformed, a tensor occurs in two shards, or the
- * index names a shard that does not exist or a tensor that its shard lacks. A shard's tensors that
- * the index leaves out are listed all the same. *out is NULL after a failure. */
-ag_status ag_weight_files_open(const char *path, ag_weight_files **out, ag_error *err);
+/* A set without files, for ag_weight_files_add and then ag_weight_files_sort. *out is NULL after a
+ * failure. */
+ag_status ag_weight_files_create(ag_weight_files **out, ag_error *err);
+/* Opens and maps one more file. path is transferred, also on failure; NULL is AG_NOMEM. *out lives
+ * until the next file is added. */
+ag_status ag_weight_files_add(ag_weight_files *w, char *path, ag_weight_file **out, ag_error *err);
+/* Once all lists are there: until now there is no tensor. AG_FORMAT if two have one name. */
+ag_status ag_weight_files_sort(ag_weight_files *w, ag_error *err);
 void ag_weight_files_destroy(ag_weight_files *w);
 
 /* All tensors, sorted by name (strcmp). Pointers to them are borrowed from w. */

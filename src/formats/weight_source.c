@@ -3,6 +3,9 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "formats/weight_files.h"
+
+#include <stdlib.h>
 
 /* The formats, one line each. The last one takes what no other recognises, and says what is wrong
  * with it. */
@@ -15,11 +18,39 @@ ag_status ag_source_open(const char *path, ag_weight_source **out, ag_error *err
     size_t i = 0;
     while (i + 1 < N_FORMATS && !formats[i]->recognises(path)) i++;
     *out = NULL;
-    return formats[i]->open(path, out, err);
+    ag_weight_source *s = ag_calloc(1, formats[i]->size_bytes);
+    if (!s) return AG_FAIL(err, NOMEM, "no memory for a path");
+    s->ops = formats[i];
+    s->path = ag_strdup(path);
+    ag_status st = s->path ? AG_OK : AG_FAIL(err, NOMEM, "no memory for a path");
+    if (st == AG_OK && s->ops->open) st = s->ops->open(s, err);
+    if (st == AG_OK) *out = s;
+    else ag_source_destroy(s);
+    return st;
 }
 
 void ag_source_destroy(ag_weight_source *s) {
-    if (s) s->ops->destroy(s);
+    if (!s) return;
+    if (s->ops->close) s->ops->close(s);
+    ag_weight_files_destroy(s->files);
+    ag_free(s->path);
+    ag_free(s);
+}
+
+void ag_tensor_list_free(ag_tensor_list *l) {
+    ag_free(l->tensors);
+    ag_free(l->names);
+    *l = (ag_tensor_list){0};
+}
+
+static int by_offset(const void *a, const void *b) {
+    const ag_source_tensor *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
+}
+
+void ag_tensor_list_sort(ag_tensor_list *l) {
+    if (l->n > 0) qsort(l->tensors, l->n, sizeof l->tensors[0], by_offset);
 }
 
 void ag_source_text_free(ag_source_text *t) {
@@ -57,14 +88,16 @@ ag_status ag_source_open_tensors(ag_weight_source *s, ag_error *err) {
     return s->ops->open_tensors(s, err);
 }
 
-size_t ag_source_n_tensors(const ag_weight_source *s) { return s->ops->n_tensors(s); }
+size_t ag_source_n_tensors(const ag_weight_source *s) {
+    return s->files ? ag_weight_files_count(s->files) : 0;
+}
 
 const ag_source_tensor *ag_source_tensor_at(const ag_weight_source *s, size_t i) {
-    return s->ops->tensor_at(s, i);
+    return ag_weight_files_at(s->files, i);
 }
 
 const ag_source_tensor *ag_source_find(const ag_weight_source *s, const char *name) {
-    return s->ops->find(s, name);
+    return s->files ? ag_weight_files_find(s->files, name) : NULL;
 }
 
 ag_status ag_source_require(const ag_weight_source *s, const char *name,
@@ -86,27 +119,29 @@ ag_status ag_source_require(const ag_weight_source *s, const char *name,
     return AG_OK;
 }
 
-size_t ag_source_n_files(const ag_weight_source *s) { return s->ops->n_files(s); }
+size_t ag_source_n_files(const ag_weight_source *s) {
+    return s->files ? ag_weight_files_n_files(s->files) : 0;
+}
 
 const char *ag_source_file_path(const ag_weight_source *s, size_t file) {
-    return s->ops->file_path(s, file);
+    return ag_weight_files_path(s->files, file);
 }
 
 uint64_t ag_source_file_bytes(const ag_weight_source *s, size_t file) {
-    return s->ops->file_bytes(s, file);
+    return ag_weight_files_bytes(s->files, file);
 }
 
 ag_status ag_source_map(const ag_weight_source *s, const ag_source_tensor *t, ag_tensor *out,
                         ag_error *err) {
-    return s->ops->map(s, t, out, err);
+    return ag_weight_files_tensor(s->files, t, out, err);
 }
 
 void ag_source_drop(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
                     uint64_t n) {
-    s->ops->drop(s, t, first, n);
+    ag_weight_files_drop(s->files, t, first, n);
 }
 
 ag_status ag_source_read(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
                          void *dst, size_t n, ag_error *err) {
-    return s->ops->read(s, t, first, dst, n, err);
+    return ag_weight_files_read(s->files, t, first, dst, n, err);
 }

@@ -12,6 +12,7 @@
 #include <antigravity/tensor.h>
 
 typedef struct ag_weight_source ag_weight_source;
+typedef struct ag_weight_files ag_weight_files;
 
 typedef struct ag_source_tensor {
     const char *name;       /* UTF-8, borrowed from the header that lists it */
@@ -23,6 +24,16 @@ typedef struct ag_source_tensor {
     uint64_t n_bytes;
     uint32_t file; /* index of the file */
 } ag_source_tensor;
+
+/* What the header of one file lists. Zero-initialise; release with ag_tensor_list_free. */
+typedef struct ag_tensor_list {
+    ag_source_tensor *tensors;
+    size_t n;
+    char *names;
+} ag_tensor_list;
+void ag_tensor_list_free(ag_tensor_list *l);
+/* By place in the file; of tensors at the same place, the smaller one first. */
+void ag_tensor_list_sort(ag_tensor_list *l);
 
 /* Texts that a source may hold, spelled as a Hugging Face directory spells them. */
 typedef enum ag_source_part {
@@ -72,25 +83,17 @@ typedef struct ag_source_vocabulary {
 } ag_source_vocabulary;
 
 typedef struct ag_weight_source_ops {
-    const char *name; /* "safetensors" */
+    const char *name;  /* "safetensors" */
+    size_t size_bytes; /* of the container: ag_weight_source is its first member */
     bool (*recognises)(const char *path);
-    ag_status (*open)(const char *path, ag_weight_source **out, ag_error *err);
-    void (*destroy)(ag_weight_source *s);
     ag_status (*read_text)(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
                            ag_error *err);
-    /* Reads and checks the headers; before this there is no tensor. */
+    /* Reads and checks the headers: s->files is set and sorted. */
     ag_status (*open_tensors)(ag_weight_source *s, ag_error *err);
-    size_t (*n_tensors)(const ag_weight_source *s);
-    const ag_source_tensor *(*tensor_at)(const ag_weight_source *s, size_t i);
-    const ag_source_tensor *(*find)(const ag_weight_source *s, const char *name);
-    size_t (*n_files)(const ag_weight_source *s);
-    const char *(*file_path)(const ag_weight_source *s, size_t file);
-    uint64_t (*file_bytes)(const ag_weight_source *s, size_t file);
-    ag_status (*map)(const ag_weight_source *s, const ag_source_tensor *t, ag_tensor *out,
-                     ag_error *err);
-    void (*drop)(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first, uint64_t n);
-    ag_status (*read)(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
-                      void *dst, size_t n, ag_error *err);
+    /* optional; NULL: nothing is read before it is asked for. close follows after a failure too */
+    ag_status (*open)(ag_weight_source *s, ag_error *err);
+    /* optional; NULL: the container owns nothing but path and files */
+    void (*close)(ag_weight_source *s);
     /* optional; NULL: the source has no vocabulary, perhaps a tokenizer.json */
     ag_status (*read_vocabulary)(const ag_weight_source *s, ag_source_vocabulary *out,
                                  ag_error *err);
@@ -98,7 +101,8 @@ typedef struct ag_weight_source_ops {
 
 struct ag_weight_source {
     const ag_weight_source_ops *ops;
-    char *path; /* owned; as it was given */
+    char *path;             /* owned; as it was given */
+    ag_weight_files *files; /* owned; NULL: not open yet */
 };
 
 /* What lies at the path. Reads no tensor yet. *out is NULL after a failure. */

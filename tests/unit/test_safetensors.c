@@ -15,7 +15,7 @@
 
 static ag_status open_file(const char *path, size_t *n, ag_error *err) {
     ag_weight_files *w = NULL;
-    ag_status st = ag_weight_files_open(path, &w, err);
+    ag_status st = ag_st_open(path, &w, err);
     assert_int_equal(st == AG_OK, w != NULL);
     if (w) *n = ag_weight_files_count(w);
     ag_weight_files_destroy(w);
@@ -62,14 +62,14 @@ static void files_found_in_the_wild_are_told_apart(void **state) {
     assert_non_null(strstr(err.msg, "[0,1024], but the file has 0 bytes of data"));
 }
 
-static ag_status parse(const char *json, uint64_t n_data, ag_st_header *h, ag_error *err) {
+static ag_status parse(const char *json, uint64_t n_data, ag_tensor_list *h, ag_error *err) {
     size_t n = strlen(json);
     return ag_st_parse(json, n, AG_ST_PREFIX + n + n_data, "f", h, err);
 }
 
 static void tensors_come_in_the_order_of_their_data(void **state) {
     (void)state;
-    ag_st_header h;
+    ag_tensor_list h;
     const char *json = "{\"__metadata__\":{\"format\":\"pt\"},"
                        "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[4,16]},"
                        "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
@@ -91,7 +91,7 @@ static void tensors_come_in_the_order_of_their_data(void **state) {
     assert_int_equal(b->n_bytes, 12);
     assert_int_equal(h.tensors[3].n_dims, 5);
     assert_int_equal(h.tensors[3].shape.n_dims, 0);
-    ag_st_header_free(&h);
+    ag_tensor_list_free(&h);
 }
 
 static void every_dtype_of_the_format_has_its_size(void **state) {
@@ -112,11 +112,11 @@ static void every_dtype_of_the_format_has_its_size(void **state) {
         snprintf(json, sizeof json,
                  "{\"t\":{\"dtype\":\"%s\",\"shape\":[8],\"data_offsets\":[0,%u]}}", types[i].name,
                  n);
-        ag_st_header h;
+        ag_tensor_list h;
         ag_error err = {0};
         if (parse(json, n, &h, &err) != AG_OK) fail_msg("%s", err.msg);
         assert_string_equal(h.tensors[0].dtype_name, types[i].name);
-        ag_st_header_free(&h);
+        ag_tensor_list_free(&h);
     }
 }
 
@@ -163,7 +163,7 @@ static void malformed_headers_are_refused_with_their_reason(void **state) {
          0, "duplicate object key"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ag_st_header h;
+        ag_tensor_list h;
         ag_error err = {0};
         ag_status st = parse(cases[i].json, cases[i].n_data, &h, &err);
         if (st != AG_FORMAT || !strstr(err.msg, cases[i].reason)) {
@@ -197,7 +197,7 @@ static void json_bombs_are_refused_before_they_are_parsed(void **state) {
     size_t n = 16 << 20;
     char *json = ag_malloc(n + 1);
     json[n] = '\0';
-    ag_st_header h;
+    ag_tensor_list h;
     ag_error err = {0};
     memset(json, '[', n);
     assert_int_equal(parse(json, 0, &h, &err), AG_FORMAT);
@@ -210,7 +210,7 @@ static void json_bombs_are_refused_before_they_are_parsed(void **state) {
     memcpy(json, "{\"__metadata__\":{\"\\\"\":\"", 23);
     memcpy(json + n - 3, "\"}}", 3);
     assert_int_equal(parse(json, 0, &h, &err), AG_OK);
-    ag_st_header_free(&h);
+    ag_tensor_list_free(&h);
     ag_free(json);
 }
 

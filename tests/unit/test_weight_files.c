@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/safetensors.h"
 #include "formats/weight_files.h"
 
 #include <setjmp.h>
@@ -72,7 +73,7 @@ static void write_tensors(const char *path, const char *json, size_t n) {
 static void expect_failure(const char *path, ag_status want, const char *a, const char *b) {
     ag_weight_files *w = (void *)1;
     ag_error err = {0};
-    ag_status st = ag_weight_files_open(path, &w, &err);
+    ag_status st = ag_st_open(path, &w, &err);
     assert_null(w);
     if (st != want || !strstr(err.msg, a) || !strstr(err.msg, b)) {
         fail_msg("%s: %s: %s", path, ag_status_name(st), err.msg);
@@ -83,9 +84,7 @@ static void shards_are_one_set_of_tensors(void **state) {
     (void)state;
     ag_weight_files *w;
     ag_error err = {0};
-    if (ag_weight_files_open(GOLDEN "gqa-llama3rope-sharded", &w, &err) != AG_OK) {
-        fail_msg("%s", err.msg);
-    }
+    if (ag_st_open(GOLDEN "gqa-llama3rope-sharded", &w, &err) != AG_OK) { fail_msg("%s", err.msg); }
     assert_int_equal(ag_weight_files_n_files(w), 9);
     assert_int_equal(ag_weight_files_count(w), 30);
     for (size_t i = 1; i < ag_weight_files_count(w); i++) {
@@ -99,9 +98,9 @@ static void shards_are_one_set_of_tensors(void **state) {
     assert_int_equal(t->n_bytes, 128 * 352 * 2);
     assert_null(ag_weight_files_find(w, "model.layers.3.mlp.down_proj.weight"));
     ag_weight_files_destroy(w);
-    assert_int_equal(ag_weight_files_open(GOLDEN "gqa-llama3rope-sharded/"
-                                                 "model.safetensors.index.json",
-                                          &w, &err),
+    assert_int_equal(ag_st_open(GOLDEN "gqa-llama3rope-sharded/"
+                                       "model.safetensors.index.json",
+                                &w, &err),
                      AG_OK);
     ag_weight_files_destroy(w);
 }
@@ -109,7 +108,7 @@ static void shards_are_one_set_of_tensors(void **state) {
 static void mapped_and_read_bytes_agree_also_after_a_drop(void **state) {
     (void)state;
     ag_weight_files *w;
-    assert_int_equal(ag_weight_files_open(GOLDEN "mha-tied-f32", &w, NULL), AG_OK);
+    assert_int_equal(ag_st_open(GOLDEN "mha-tied-f32", &w, NULL), AG_OK);
     for (size_t i = 0; i < ag_weight_files_count(w); i++) {
         const ag_source_tensor *t = ag_weight_files_at(w, i);
         char *copy = malloc(t->n_bytes);
@@ -146,7 +145,7 @@ static void dropped_slices_leave_nothing_resident(void **state) {
     (void)state;
     if (access("/proc/self/smaps", R_OK) != 0) skip();
     ag_weight_files *w;
-    assert_int_equal(ag_weight_files_open(AG_SOURCE_DIR "/models/demo", &w, NULL), AG_OK);
+    assert_int_equal(ag_st_open(AG_SOURCE_DIR "/models/demo", &w, NULL), AG_OK);
     const char *path = ag_weight_files_path(w, 0);
     long peak = 0;
     unsigned sum = 0;
@@ -172,7 +171,7 @@ static void a_file_cut_short_later_is_an_io_error(void **state) {
     scratch *s = *state;
     write_tensors(at(s, "model.safetensors"), F16X2("t"), 4);
     ag_weight_files *w;
-    assert_int_equal(ag_weight_files_open(s->dir, &w, NULL), AG_OK);
+    assert_int_equal(ag_st_open(s->dir, &w, NULL), AG_OK);
     assert_int_equal(ag_weight_files_bytes(w, 0), 8 + strlen(F16X2("t")) + 4);
     assert_int_equal(truncate(at(s, "model.safetensors"), 20), 0);
     ag_error err = {0};
@@ -239,7 +238,7 @@ static void one_file_wins_over_an_index(void **state) {
     write_tensors(at(s, "model.safetensors"), F16X2("t"), 4);
     write_text(at(s, "model.safetensors.index.json"), "not even JSON");
     ag_weight_files *w;
-    assert_int_equal(ag_weight_files_open(s->dir, &w, NULL), AG_OK);
+    assert_int_equal(ag_st_open(s->dir, &w, NULL), AG_OK);
     ag_weight_files_destroy(w);
 }
 
