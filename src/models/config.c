@@ -244,10 +244,16 @@ static ag_status read_all(ag_config_reader *r, ag_config_reader *generation, ag_
     return AG_OK;
 }
 
-ag_status ag_spec_parse(const ag_config_text *config, const ag_config_text *generation,
-                        ag_model_spec *out, ag_error *err) {
+/* `source`: where the configuration is from; NULL: it is a config.json. */
+static ag_status parse(const ag_weight_source *source, const ag_config_text *config,
+                       const ag_config_text *generation, ag_model_spec *out, ag_error *err) {
     json_t *root = NULL, *more = NULL;
     ag_status st = ag_json_parse(config->text, config->n, config->name, &root, err);
+    if (st == AG_OK && source && ag_gguf_is_config(root)) {
+        json_t *metadata = root;
+        st = ag_gguf_config(source, metadata, config->name, &root, err);
+        json_decref(metadata);
+    }
     if (st == AG_OK && generation) {
         st = ag_json_parse(generation->text, generation->n, generation->name, &more, err);
     }
@@ -261,6 +267,11 @@ ag_status ag_spec_parse(const ag_config_text *config, const ag_config_text *gene
     return st;
 }
 
+ag_status ag_spec_parse(const ag_config_text *config, const ag_config_text *generation,
+                        ag_model_spec *out, ag_error *err) {
+    return parse(NULL, config, generation, out, err);
+}
+
 ag_status ag_spec_read(const ag_weight_source *source, ag_model_spec *out, ag_error *err) {
     ag_source_text config = {0}, more = {0};
     ag_status st = ag_source_read_text(source, AG_SOURCE_CONFIG, &config, err);
@@ -268,7 +279,7 @@ ag_status ag_spec_read(const ag_weight_source *source, ag_model_spec *out, ag_er
     if (st == AG_OK) {
         const ag_config_text c = {config.text, config.n, config.name};
         const ag_config_text g = {more.text, more.n, more.name};
-        st = ag_spec_parse(&c, more.text ? &g : NULL, out, err);
+        st = parse(source, &c, more.text ? &g : NULL, out, err);
     }
     ag_source_text_free(&config);
     ag_source_text_free(&more);

@@ -6,8 +6,9 @@
 ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
                                 const ag_source_tensor **out, ag_error *err) {
     AG_TRY(ag_source_require(source, spec->name, out, err));
-    ag_shape want = spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(spec->rows)
-                                                   : ag_shape_2d(spec->rows, spec->cols);
+    const size_t rows = spec->order.file_rows ? spec->order.file_rows : spec->rows;
+    ag_shape want =
+        spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, spec->cols);
     if (ag_shape_equal(&(*out)->shape, &want)) return AG_OK;
     char wanted[64], found[64];
     return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration wants %s",
@@ -45,6 +46,12 @@ ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t col
     return params->weights;
 }
 
+uint64_t ag_weight_file_bytes(ag_dtype file, const ag_weight_spec *spec) {
+    const bool is_matrix = spec->kind == AG_WEIGHT_MATRIX;
+    return is_matrix ? (uint64_t)spec->rows * ag_dtype_row_bytes(file, spec->cols)
+                     : ag_dtype_row_bytes(file, spec->rows);
+}
+
 typedef struct inspection {
     const ag_backend *be;
     ag_weights_summary *summary;
@@ -72,12 +79,12 @@ static void count_vector_of(inspection *v, const ag_weight_spec *spec) {
 
 static void count_matrix(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
     count_matrix_of(v, t->dtype, spec);
-    v->summary->source_bytes += t->n_bytes;
+    v->summary->source_bytes += ag_weight_file_bytes(t->dtype, spec);
 }
 
 static void count_vector(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {
     count_vector_of(v, spec);
-    v->summary->source_bytes += t->n_bytes;
+    v->summary->source_bytes += ag_weight_file_bytes(t->dtype, spec);
 }
 
 static ag_status inspect_layers(const ag_model_spec *s, const ag_weight_source *source,

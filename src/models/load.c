@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "memory/galloc.h"
 #include "models/weights.h"
 #include "quant/quant.h"
 
@@ -8,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Several threads convert rows of one tensor; the caller's alone tells of progress. */
 typedef struct loading {
@@ -19,15 +21,19 @@ typedef struct loading {
     pthread_t thread;      /* the caller's */
     _Atomic uint64_t part; /* bytes of the current tensor that are done */
     atomic_bool cancelled;
-    const ag_source_tensor *current;
-    size_t row_bytes; /* of the current tensor in the file */
+    ag_memory *host;                 /* for rows that have to be put in order */
+    const ag_source_tensor *current; /* NULL: its rows were copied */
+    size_t first_row, row_bytes;     /* of the current tensor in the file */
 } loading;
 
 /* Rows that are converted need not stay in memory: the page cache keeps the file anyway. */
-static bool drop_rows(void *user, size_t row0, size_t n_rows) {
+static bool consume_rows(void *user, size_t row0, size_t n_rows) {
     loading *ld = user;
     const uint64_t bytes = (uint64_t)n_rows * ld->row_bytes;
-    ag_source_drop(ld->source, ld->current, (uint64_t)row0 * ld->row_bytes, bytes);
+    if (ld->current) {
+        const uint64_t first = (uint64_t)(ld->first_row + row0) * ld->row_bytes;
+        ag_source_drop(ld->source, ld->current, first, bytes);
+    }
     const uint64_t part = atomic_fetch_add(&ld->part, bytes) + bytes;
     const ag_model_params *p = ld->params;
     if (p->progress && pthread_equal(pthread_self(), ld->thread) &&
@@ -41,8 +47,9 @@ static ag_status cancelled_at(const ag_source_tensor *t, ag_error *err) {
     return AG_FAIL(err, CANCELLED, "loading was cancelled at %s", t->name);
 }
 
-static ag_status advance(loading *ld, const ag_source_tensor *t, ag_error *err) {
-    ld->done += t->n_bytes;
+static ag_status advance(loading *ld, const ag_source_tensor *t, const ag_weight_spec *spec,
+                         ag_error *err) {
+    ld->done += ag_weight_file_bytes(t->dtype, spec);
     ag_memory_usage here; /* asked for so that the peak of loading is on record */
     ag_process_memory(&here);
     const ag_model_params *p = ld->params;
@@ -52,43 +59,83 @@ static ag_status advance(loading *ld, const ag_source_tensor *t, ag_error *err) 
     return AG_OK;
 }
 
+/* The weight's rows of the file's tensor `all`: in place where they lie one after another, else
+ * copied into *copy. */
+static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, const ag_tensor *all,
+                             ag_tensor *out, ag_buffer **copy, ag_error *err) {
+    const ag_row_order *order = &spec->order;
+    const ag_shape shape = ag_shape_2d(spec->rows, spec->cols);
+    *copy = NULL;
+    if (ag_row_order_is_range(order)) {
+        return ag_tensor_make(out, all->dtype, shape, all->buffer,
+                              all->offset + order->first * ld->row_bytes, err);
+    }
+    AG_TRY(ag_tensor_alloc(out, copy, ld->host, AG_USAGE_SCRATCH, all->dtype, shape, err));
+    const char *from = ag_tensor_data(all);
+    char *to = ag_tensor_data(out);
+    for (size_t i = 0; i < spec->rows; i++) {
+        memcpy(to + i * ld->row_bytes, from + ag_row_order_at(order, i) * ld->row_bytes,
+               ld->row_bytes);
+    }
+    return AG_OK;
+}
+
 static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
     const ag_source_tensor *t;
     AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
-    ld->current = t;
     atomic_store(&ld->part, 0);
     ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
-    ag_tensor src;
-    AG_TRY(ag_source_map(ld->source, t, &src, err));
-    ag_status st = ag_model_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
-                                               ag_weight_type(t->dtype, ld->params, spec->cols),
-                                               drop_rows, ld, err);
+    ag_tensor all, src;
+    ag_buffer *copy;
+    AG_TRY(ag_source_map(ld->source, t, &all, err));
+    ag_status st = select_rows(ld, spec, &all, &src, &copy, err);
+    ld->current = copy ? NULL : t;
+    ld->first_row = spec->order.first;
+    if (st == AG_OK) {
+        st = ag_model_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
+                                         ag_weight_type(t->dtype, ld->params, spec->cols),
+                                         consume_rows, ld, err);
+    }
+    ag_buffer_release(&copy);
     ag_source_drop(ld->source, t, 0, t->n_bytes);
     if (st == AG_CANCELLED) return cancelled_at(t, err);
     if (st != AG_OK) {
         return ag_error_prefix(err, st, "%s", ag_source_file_path(ld->source, t->file));
     }
-    return advance(ld, t, err);
+    return advance(ld, t, spec, err);
+}
+
+/* The values that the file has, in the weight's order. */
+static ag_status read_vector(const loading *ld, const ag_source_tensor *t,
+                             const ag_weight_spec *spec, float *values, ag_error *err) {
+    const size_t n = ag_shape_numel(&t->shape), bytes = (size_t)t->n_bytes;
+    void *raw = ag_malloc(bytes);
+    float *all = ag_malloc(n * sizeof *all);
+    ag_status st = raw && all ? AG_OK : AG_FAIL(err, NOMEM, "tensor %s", spec->name);
+    if (st == AG_OK) st = ag_source_read(ld->source, t, 0, raw, bytes, err);
+    if (st == AG_OK) {
+        ag_dequantize_row(t->dtype, all, raw, n);
+        for (size_t i = 0; i < spec->rows; i++) values[i] = all[ag_row_order_at(&spec->order, i)];
+    }
+    ag_free(all);
+    ag_free(raw);
+    return st;
 }
 
 static ag_status load_vector(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
     const ag_source_tensor *t;
     AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
-    size_t bytes = (size_t)t->n_bytes;
-    void *raw = ag_malloc(bytes);
     float *values = ag_malloc(spec->rows * sizeof *values);
-    ag_status st = raw && values ? AG_OK : AG_FAIL(err, NOMEM, "tensor %s", spec->name);
-    if (st == AG_OK) st = ag_source_read(ld->source, t, 0, raw, bytes, err);
+    if (!values) return AG_FAIL(err, NOMEM, "tensor %s", spec->name);
+    ag_status st = read_vector(ld, t, spec, values, err);
     if (st == AG_OK) {
-        ag_dequantize_row(t->dtype, values, raw, spec->rows);
         st = ag_model_weights_put_vector(ld->w, ld->backend, out, spec, values, err);
         if (st != AG_OK) ag_error_prefix(err, st, "%s", ag_source_file_path(ld->source, t->file));
     }
     ag_free(values);
-    ag_free(raw);
-    return st == AG_OK ? advance(ld, t, err) : st;
+    return st == AG_OK ? advance(ld, t, spec, err) : st;
 }
 
 static ag_status load_layers(loading *ld, const ag_model_spec *s, ag_error *err) {
@@ -113,7 +160,8 @@ ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_mo
     loading ld = {.w = w, .backend = be, .source = source, .params = params};
     ld.thread = pthread_self();
     ld.total = summary->source_bytes;
-    ag_status st = load_layers(&ld, s, err);
+    ag_status st = ag_galloc_create(&ld.host, err);
+    if (st == AG_OK) st = load_layers(&ld, s, err);
     if (st == AG_OK) {
         ag_weight_spec spec = ag_norm_weight(s);
         st = load_vector(&ld, &w->norm, &spec, err);
@@ -124,5 +172,6 @@ ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_mo
         st = load_matrix(&ld, &w->lm_head, &spec, err);
     }
     if (st != AG_OK) ag_model_weights_release(w);
+    ag_galloc_destroy(ld.host);
     return st;
 }

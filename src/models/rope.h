@@ -3,6 +3,7 @@
 #ifndef AG_MODELS_ROPE_H
 #define AG_MODELS_ROPE_H
 
+#include "formats/weight_source.h"
 #include "models/spec.h"
 
 /* inv_freq[i] = theta^(-2i / n_rotated) for i in [0, n_rotated / 2), rescaled as the table says;
@@ -10,5 +11,10 @@
  * transformers computes it (modeling_rope_utils.py): to the last bit for published models, within
  * two units in the last place for any base. */
 void ag_rope_inv_freq(const ag_rope_spec *rope, float *inv_freq);
+
+/* Divides the n frequencies by what the tensor of that name holds for each, if there is one: GGUF
+ * files say a scaling so. AG_SHAPE if it holds another number of values. */
+ag_status ag_rope_divide(const ag_weight_source *source, const char *tensor, float *inv_freq,
+                         size_t n, ag_error *err);
 
 #endif

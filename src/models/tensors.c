@@ -5,12 +5,13 @@
 #include "models/families/family.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef enum size_name { DIM, Q_DIM, KV_DIM, HEAD_DIM, FFN_DIM, ONE } size_name;
 typedef enum condition { ALWAYS, QKV_BIAS, OUT_BIAS, FFN_BIAS, QK_NORM, POST_NORMS } condition;
 
 typedef struct row {
-    const char *suffix;
+    const char *suffix, *gguf;
     size_t member;
     size_name rows, cols;
     condition when;
@@ -19,33 +20,45 @@ typedef struct row {
 
 #define MEMBER(name) offsetof(ag_layer, name)
 
-/* Names as in most Hugging Face checkpoints, after "model.layers.N."; of other names a family has
- * a list. */
+/* Names as in most Hugging Face checkpoints, after "model.layers.N.", and in GGUF files, after
+ * "blk.N."; of other names a family has a list. */
 static const row table[AG_LAYER_TENSORS] = {
-    [AG_LT_ATTENTION_NORM] = {"input_layernorm.weight", MEMBER(attention_norm), DIM, ONE, ALWAYS,
-                              true},
-    [AG_LT_WQ] = {"self_attn.q_proj.weight", MEMBER(wq), Q_DIM, DIM, ALWAYS, false},
-    [AG_LT_WK] = {"self_attn.k_proj.weight", MEMBER(wk), KV_DIM, DIM, ALWAYS, false},
-    [AG_LT_WV] = {"self_attn.v_proj.weight", MEMBER(wv), KV_DIM, DIM, ALWAYS, false},
-    [AG_LT_WO] = {"self_attn.o_proj.weight", MEMBER(wo), DIM, Q_DIM, ALWAYS, false},
-    [AG_LT_FFN_NORM] = {"post_attention_layernorm.weight", MEMBER(ffn_norm), DIM, ONE, ALWAYS,
-                        true},
-    [AG_LT_GATE] = {"mlp.gate_proj.weight", MEMBER(w_gate), FFN_DIM, DIM, ALWAYS, false},
-    [AG_LT_UP] = {"mlp.up_proj.weight", MEMBER(w_up), FFN_DIM, DIM, ALWAYS, false},
-    [AG_LT_DOWN] = {"mlp.down_proj.weight", MEMBER(w_down), DIM, FFN_DIM, ALWAYS, false},
-    [AG_LT_BQ] = {"self_attn.q_proj.bias", MEMBER(bq), Q_DIM, ONE, QKV_BIAS, false},
-    [AG_LT_BK] = {"self_attn.k_proj.bias", MEMBER(bk), KV_DIM, ONE, QKV_BIAS, false},
-    [AG_LT_BV] = {"self_attn.v_proj.bias", MEMBER(bv), KV_DIM, ONE, QKV_BIAS, false},
-    [AG_LT_BO] = {"self_attn.o_proj.bias", MEMBER(bo), DIM, ONE, OUT_BIAS, false},
-    [AG_LT_BIAS_GATE] = {"mlp.gate_proj.bias", MEMBER(b_gate), FFN_DIM, ONE, FFN_BIAS, false},
-    [AG_LT_BIAS_UP] = {"mlp.up_proj.bias", MEMBER(b_up), FFN_DIM, ONE, FFN_BIAS, false},
-    [AG_LT_BIAS_DOWN] = {"mlp.down_proj.bias", MEMBER(b_down), DIM, ONE, FFN_BIAS, false},
-    [AG_LT_Q_NORM] = {"self_attn.q_norm.weight", MEMBER(q_norm), HEAD_DIM, ONE, QK_NORM, true},
-    [AG_LT_K_NORM] = {"self_attn.k_norm.weight", MEMBER(k_norm), HEAD_DIM, ONE, QK_NORM, true},
-    [AG_LT_POST_ATTENTION_NORM] = {"post_self_attn_layernorm.weight", MEMBER(post_attention_norm),
-                                   DIM, ONE, POST_NORMS, true},
-    [AG_LT_POST_FFN_NORM] = {"post_mlp_layernorm.weight", MEMBER(post_ffn_norm), DIM, ONE,
-                             POST_NORMS, true},
+    [AG_LT_ATTENTION_NORM] = {"input_layernorm.weight", "attn_norm.weight", MEMBER(attention_norm),
+                              DIM, ONE, ALWAYS, true},
+    [AG_LT_WQ] = {"self_attn.q_proj.weight", "attn_q.weight", MEMBER(wq), Q_DIM, DIM, ALWAYS,
+                  false},
+    [AG_LT_WK] = {"self_attn.k_proj.weight", "attn_k.weight", MEMBER(wk), KV_DIM, DIM, ALWAYS,
+                  false},
+    [AG_LT_WV] = {"self_attn.v_proj.weight", "attn_v.weight", MEMBER(wv), KV_DIM, DIM, ALWAYS,
+                  false},
+    [AG_LT_WO] = {"self_attn.o_proj.weight", "attn_output.weight", MEMBER(wo), DIM, Q_DIM, ALWAYS,
+                  false},
+    [AG_LT_FFN_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", MEMBER(ffn_norm), DIM,
+                        ONE, ALWAYS, true},
+    [AG_LT_GATE] = {"mlp.gate_proj.weight", "ffn_gate.weight", MEMBER(w_gate), FFN_DIM, DIM, ALWAYS,
+                    false},
+    [AG_LT_UP] = {"mlp.up_proj.weight", "ffn_up.weight", MEMBER(w_up), FFN_DIM, DIM, ALWAYS, false},
+    [AG_LT_DOWN] = {"mlp.down_proj.weight", "ffn_down.weight", MEMBER(w_down), DIM, FFN_DIM, ALWAYS,
+                    false},
+    [AG_LT_BQ] = {"self_attn.q_proj.bias", "attn_q.bias", MEMBER(bq), Q_DIM, ONE, QKV_BIAS, false},
+    [AG_LT_BK] = {"self_attn.k_proj.bias", "attn_k.bias", MEMBER(bk), KV_DIM, ONE, QKV_BIAS, false},
+    [AG_LT_BV] = {"self_attn.v_proj.bias", "attn_v.bias", MEMBER(bv), KV_DIM, ONE, QKV_BIAS, false},
+    [AG_LT_BO] = {"self_attn.o_proj.bias", "attn_output.bias", MEMBER(bo), DIM, ONE, OUT_BIAS,
+                  false},
+    [AG_LT_BIAS_GATE] = {"mlp.gate_proj.bias", "ffn_gate.bias", MEMBER(b_gate), FFN_DIM, ONE,
+                         FFN_BIAS, false},
+    [AG_LT_BIAS_UP] = {"mlp.up_proj.bias", "ffn_up.bias", MEMBER(b_up), FFN_DIM, ONE, FFN_BIAS,
+                       false},
+    [AG_LT_BIAS_DOWN] = {"mlp.down_proj.bias", "ffn_down.bias", MEMBER(b_down), DIM, ONE, FFN_BIAS,
+                         false},
+    [AG_LT_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", MEMBER(q_norm), HEAD_DIM,
+                      ONE, QK_NORM, true},
+    [AG_LT_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", MEMBER(k_norm), HEAD_DIM,
+                      ONE, QK_NORM, true},
+    [AG_LT_POST_ATTENTION_NORM] = {"post_self_attn_layernorm.weight", "post_attention_norm.weight",
+                                   MEMBER(post_attention_norm), DIM, ONE, POST_NORMS, true},
+    [AG_LT_POST_FFN_NORM] = {"post_mlp_layernorm.weight", "post_ffw_norm.weight",
+                             MEMBER(post_ffn_norm), DIM, ONE, POST_NORMS, true},
 };
 
 static bool applies(const ag_layer_spec *kind, condition when) {
@@ -91,51 +104,95 @@ size_t ag_layer_weight_count(const ag_model_spec *s, uint32_t layer) {
     return n;
 }
 
-/* As the model's family calls it. */
-static const char *suffix_of(const ag_model_spec *s, size_t tensor) {
-    const ag_tensor_alias *alias = s->family ? s->family->aliases : NULL;
-    for (; alias && alias->suffix; alias++) {
-        if ((size_t)alias->tensor == tensor) return alias->suffix;
-    }
-    return table[tensor].suffix;
+/* ---- names of a checkpoint ---- */
+
+static const struct naming {
+    const char *prefix, *layers, *norm, *embedding; /* the prefix stands before all of them */
+    const char *lm_head;                            /* whole */
+} namings[] = {
+    {"model.", "layers.", "norm.weight", "embed_tokens.weight", "lm_head.weight"},
+    {"model.language_model.", "layers.", "norm.weight", "embed_tokens.weight", "lm_head.weight"},
+    {"language_model.model.", "layers.", "norm.weight", "embed_tokens.weight",
+     "language_model.lm_head.weight"},
+    {"", "blk.", "output_norm.weight", "token_embd.weight", "output.weight"},
+};
+enum { N_NAMINGS = sizeof namings / sizeof namings[0], GGUF = N_NAMINGS - 1 };
+
+static const struct naming *naming_of(const ag_model_spec *s) { return &namings[s->naming]; }
+
+bool ag_spec_is_gguf(const ag_model_spec *s) { return s->naming == GGUF; }
+
+bool ag_tensor_naming(size_t i, ag_model_spec *s) {
+    if (i >= N_NAMINGS) return false;
+    s->naming = (uint8_t)i;
+    return true;
 }
 
-static const char *prefix_of(const ag_model_spec *s);
+/* GGUF files hold the sum. */
+static bool adds_one(const ag_model_spec *s) {
+    return s->family && s->family->norms_add_one && !ag_spec_is_gguf(s);
+}
+
+/* The family's own names, if any, and what this one stands for; NULL: the usual name. */
+static const ag_tensor_alias *aliases_of(const ag_model_spec *s) {
+    if (!s->family) return NULL;
+    return ag_spec_is_gguf(s) ? s->family->gguf.aliases : s->family->aliases;
+}
+
+static const char *suffix_of(const ag_model_spec *s, size_t tensor) {
+    for (const ag_tensor_alias *a = aliases_of(s); a && a->suffix; a++) {
+        if ((size_t)a->tensor == tensor) return a->suffix;
+    }
+    return ag_spec_is_gguf(s) ? table[tensor].gguf : table[tensor].suffix;
+}
+
+/* Rows that the file's tensor holds before those of this one, and in all. */
+static void find_among_fused(const ag_model_spec *s, const ag_layer_spec *kind, size_t tensor,
+                             const char *suffix, size_t *before, size_t *all) {
+    *before = *all = 0;
+    for (const ag_tensor_alias *a = aliases_of(s); a && a->suffix; a++) {
+        if (strcmp(a->suffix, suffix) != 0) continue;
+        if ((size_t)a->tensor == tensor) *before = *all;
+        *all += size_of(s, kind, table[a->tensor].rows);
+    }
+}
+
+static size_t heads_in_pairs(const ag_model_spec *s, const ag_layer_spec *kind, size_t tensor) {
+    if (!ag_spec_is_gguf(s) || !s->family || !s->family->gguf.paired_rows) return 0;
+    if (tensor == AG_LT_WQ || tensor == AG_LT_BQ) return kind->n_heads;
+    return tensor == AG_LT_WK || tensor == AG_LT_BK ? kind->n_kv_heads : 0;
+}
+
+static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, size_t tensor,
+                             const char *suffix, size_t rows) {
+    const size_t heads = heads_in_pairs(s, kind, tensor), width = kind->head_dim;
+    size_t before, all;
+    find_among_fused(s, kind, tensor, suffix, &before, &all);
+    if (all <= rows) all = rows; /* alone in its tensor */
+    if (heads) return (ag_row_order){all, before, {heads, 2, width / 2}, {width, 1, 2}};
+    return all > rows ? ag_row_order_range(all, before, rows) : (ag_row_order){0};
+}
 
 ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i) {
     const ag_layer_spec *kind = ag_spec_layer(s, layer);
     const row *r = table;
     while (!applies(kind, r->when) || i--) r++;
+    const size_t tensor = (size_t)(r - table);
+    const char *suffix = suffix_of(s, tensor);
     ag_weight_spec w = {
         .kind = r->cols == ONE ? AG_WEIGHT_VECTOR : AG_WEIGHT_MATRIX,
         .rows = size_of(s, kind, r->rows),
         .cols = size_of(s, kind, r->cols),
         .member = r->member,
-        .add_one = r->is_norm && s->family && s->family->norms_add_one,
+        .add_one = r->is_norm && adds_one(s),
     };
-    snprintf(w.name, sizeof w.name, "%slayers.%u.%s", prefix_of(s), layer,
-             suffix_of(s, (size_t)(r - table)));
+    w.order = order_of(s, kind, tensor, suffix, w.rows);
+    snprintf(w.name, sizeof w.name, "%s%s%u.%s", naming_of(s)->prefix, naming_of(s)->layers, layer,
+             suffix);
     return w;
 }
 
 /* ---- outside of layers ---- */
-
-/* What comes before the names of the text part, and its lm_head. */
-static const struct {
-    const char *prefix, *lm_head;
-} namings[] = {
-    {"model.", "lm_head.weight"},
-    {"model.language_model.", "lm_head.weight"},
-    {"language_model.model.", "language_model.lm_head.weight"},
-};
-
-static const char *prefix_of(const ag_model_spec *s) { return namings[s->naming].prefix; }
-
-bool ag_tensor_naming(size_t i, ag_model_spec *s) {
-    if (i >= sizeof namings / sizeof namings[0]) return false;
-    s->naming = (uint8_t)i;
-    return true;
-}
 
 static ag_weight_spec named(const char *prefix, const char *name, ag_weight_kind kind, size_t rows,
                             size_t cols) {
@@ -145,18 +202,19 @@ static ag_weight_spec named(const char *prefix, const char *name, ag_weight_kind
 }
 
 ag_weight_spec ag_norm_weight(const ag_model_spec *s) {
-    ag_weight_spec w = named(prefix_of(s), "norm.weight", AG_WEIGHT_VECTOR, s->hidden_size, 1);
-    w.add_one = s->family && s->family->norms_add_one;
+    ag_weight_spec w =
+        named(naming_of(s)->prefix, naming_of(s)->norm, AG_WEIGHT_VECTOR, s->hidden_size, 1);
+    w.add_one = adds_one(s);
     return w;
 }
 
 ag_weight_spec ag_embedding_weight(const ag_model_spec *s) {
-    return named(prefix_of(s), "embed_tokens.weight", AG_WEIGHT_MATRIX, s->vocab_size,
+    return named(naming_of(s)->prefix, naming_of(s)->embedding, AG_WEIGHT_MATRIX, s->vocab_size,
                  s->hidden_size);
 }
 
 ag_weight_spec ag_lm_head_weight(const ag_model_spec *s) {
-    return named("", namings[s->naming].lm_head, AG_WEIGHT_MATRIX, s->vocab_size, s->hidden_size);
+    return named("", naming_of(s)->lm_head, AG_WEIGHT_MATRIX, s->vocab_size, s->hidden_size);
 }
 
 uint64_t ag_spec_parameters(const ag_model_spec *s, bool tied) {

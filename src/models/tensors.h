@@ -4,6 +4,7 @@
 #ifndef AG_MODELS_TENSORS_H
 #define AG_MODELS_TENSORS_H
 
+#include "models/row_order.h"
 #include "models/spec.h"
 
 #include <stddef.h>
@@ -41,9 +42,10 @@ typedef enum ag_layer_tensor {
 typedef struct ag_weight_spec {
     char name[112]; /* "model.layers.3.mlp.up_proj.weight" */
     ag_weight_kind kind;
-    size_t rows, cols; /* cols 1 for a vector */
-    size_t member;     /* offset of the tensor in ag_layer */
-    bool add_one;      /* 1 is added to what the file holds */
+    size_t rows, cols;  /* cols 1 for a vector */
+    size_t member;      /* offset of the tensor in ag_layer */
+    bool add_one;       /* 1 is added to what the file holds */
+    ag_row_order order; /* which rows of the file's tensor it is */
 } ag_weight_spec;
 
 /* Tensors of that layer. */
@@ -56,9 +58,12 @@ ag_weight_spec ag_norm_weight(const ag_model_spec *s);
 ag_weight_spec ag_embedding_weight(const ag_model_spec *s);
 ag_weight_spec ag_lm_head_weight(const ag_model_spec *s);
 
-/* Where the names of a checkpoint begin: models that also see or hear put their text part below
- * another. The i-th way, the usual one first; false past the end. */
+/* How a checkpoint calls its tensors: models that also see or hear put their text part below
+ * another, and GGUF files have names of their own. The i-th way, the usual one first; false past
+ * the end. */
 bool ag_tensor_naming(size_t i, ag_model_spec *s);
+/* Whether the names are those of GGUF files. */
+bool ag_spec_is_gguf(const ag_model_spec *s);
 
 /* Values of all tensors; a tied table counts once. */
 uint64_t ag_spec_parameters(const ag_model_spec *s, bool tied);

@@ -57,6 +57,9 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
  * of that one, or if tensors shall stay as they are. */
 ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t cols);
 
+/* Bytes that a weight takes in the file. */
+uint64_t ag_weight_file_bytes(ag_dtype file, const ag_weight_spec *spec);
+
 /* An empty *w with room for every tensor of s. */
 ag_status ag_model_weights_begin(ag_model_weights *w, const ag_model_spec *s, ag_error *err);
 /* *out = src [rows, cols], prepared as `want`; consumed as in ag_prepare_weight. */

@@ -5,6 +5,7 @@
 #define AG_MODELS_FAMILIES_FAMILY_H
 
 #include "models/config_reader.h"
+#include "models/gguf_config.h"
 #include "models/spec.h"
 #include "models/tensors.h"
 
@@ -21,11 +22,22 @@ typedef struct ag_config_defaults {
     bool tie_word_embeddings;
 } ag_config_defaults;
 
-/* Another name of a tensor of a layer than most families give it. */
+/* Another name of a tensor of a layer than most families give it. Several of one name are the rows
+ * of one tensor, in the order of the list. */
 typedef struct ag_tensor_alias {
     ag_layer_tensor tensor;
-    const char *suffix; /* after "model.layers.N." */
+    const char *suffix; /* after "model.layers.N." or "blk.N." */
 } ag_tensor_alias;
+
+/* What is different where a model of the family comes as a GGUF file. */
+typedef struct ag_gguf_form {
+    const char *architectures[AG_FAMILY_NAMES]; /* of general.architecture */
+    /* Rows of every head of q and k stand as pairs that turn together: 0, n/2, 1, n/2 + 1, ... */
+    bool paired_rows;
+    const ag_tensor_alias *aliases; /* as below */
+    /* Adds to `config` what the table of keys (gguf_config.c) does not. NULL: nothing. */
+    ag_status (*complete)(const ag_gguf_reader *r, json_t *config);
+} ag_gguf_form;
 
 typedef struct ag_family {
     /* Pairs of what `architectures` and `model_type` say, as many as there are. */
@@ -36,7 +48,8 @@ typedef struct ag_family {
     const char *activation_key;     /* of the configuration */
     ag_activation activation;       /* the only one there is */
     const ag_tensor_alias *aliases; /* ends with a suffix of NULL; NULL: none */
-    bool norms_add_one;             /* a norm multiplies by 1 + its weight */
+    bool norms_add_one;             /* a norm multiplies by 1 + its weight; not in a GGUF file */
+    ag_gguf_form gguf;
     /* The rest. Sizes, the default rotary table (spec->ropes[0]) and one kind of layer without
      * anything special are there. */
     ag_status (*describe)(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *spec);

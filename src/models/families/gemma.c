@@ -94,6 +94,29 @@ static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_
     return set_layers(r, &kind, 1, pattern, s);
 }
 
+/* The scale is no key: by the width of a head, but in the largest models by that of their share of
+ * the stream. */
+static ag_status complete(const ag_gguf_reader *r, json_t *config, double largest) {
+    double layers = json_number_value(json_object_get(config, "num_hidden_layers"));
+    double width = json_number_value(json_object_get(config, "head_dim"));
+    if (layers == largest) {
+        const double heads = json_number_value(json_object_get(config, "num_attention_heads"));
+        const double hidden = json_number_value(json_object_get(config, "hidden_size"));
+        if (heads > 0) width = hidden / heads;
+    }
+    if (width <= 0) return AG_OK;
+    if (json_object_set_new(config, "query_pre_attn_scalar", json_real(width)) == 0) return AG_OK;
+    return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+}
+
+static ag_status complete_2(const ag_gguf_reader *r, json_t *config) {
+    return complete(r, config, 46);
+}
+
+static ag_status complete_3(const ag_gguf_reader *r, json_t *config) {
+    return complete(r, config, 62);
+}
+
 const ag_family ag_family_gemma2 = {
     .names = {{"Gemma2ForCausalLM", "gemma2"}},
     .defaults = {.vocab_size = 256000,
@@ -112,6 +135,7 @@ const ag_family ag_family_gemma2 = {
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
     .norms_add_one = true,
+    .gguf = {.architectures = {"gemma2"}, .complete = complete_2},
     .describe = describe_2,
 };
 
@@ -133,5 +157,6 @@ const ag_family ag_family_gemma3 = {
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
     .norms_add_one = true,
+    .gguf = {.architectures = {"gemma3"}, .complete = complete_3},
     .describe = describe_3,
 };

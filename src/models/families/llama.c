@@ -17,6 +17,18 @@ static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain,
     return set_all(&kind, s, r->err);
 }
 
+/* A file says it has biases by having them. */
+static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
+    static const char *const keys[][2] = {{"blk.0.attn_q.bias", "attention_bias"},
+                                          {"blk.0.ffn_up.bias", "mlp_bias"}};
+    for (int i = 0; i < 2; i++) {
+        if (json_object_set_new(config, keys[i][1], json_boolean(ag_gguf_has(r, keys[i][0])))) {
+            return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+        }
+    }
+    return AG_OK;
+}
+
 const ag_family ag_family_llama = {
     .names = {{"LlamaForCausalLM", "llama"}},
     .defaults = {.vocab_size = 32000,
@@ -29,6 +41,7 @@ const ag_family ag_family_llama = {
                  .bos_id = 1,
                  .eos_id = 2},
     .activation_key = "hidden_act",
+    .gguf = {.architectures = {"llama"}, .paired_rows = true, .complete = complete_llama},
     .describe = describe_llama,
 };
 

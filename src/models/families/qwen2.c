@@ -39,5 +39,6 @@ const ag_family ag_family_qwen2 = {
                  .bos_id = -1,
                  .eos_id = -1},
     .activation_key = "hidden_act",
+    .gguf = {.architectures = {"qwen2"}},
     .describe = describe,
 };

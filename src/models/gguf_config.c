@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/gguf_config.h"
+
+#include "core/fail.h"
+#include "models/families/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the same thing is called in both, behind "ARCHITECTURE." and in a config.json. Of numbers
+ * for each layer the largest is taken; a family that needs the others asks for them. */
+static const struct {
+    const char *gguf, *config;
+} keys[] = {
+    {"block_count", "num_hidden_layers"},
+    {"context_length", "max_position_embeddings"},
+    {"embedding_length", "hidden_size"},
+    {"feed_forward_length", "intermediate_size"},
+    {"attention.head_count", "num_attention_heads"},
+    {"attention.head_count_kv", "num_key_value_heads"},
+    {"attention.key_length", "head_dim"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {"attention.sliding_window", "sliding_window"},
+    {"attn_logit_softcapping", "attn_logit_softcapping"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
+    {"rope.freq_base", "rope_theta"},
+    {"rope.freq_base_swa", "rope_local_base_freq"},
+    {"vocab_size", "vocab_size"},
+};
+
+static const struct {
+    const char *gguf, *config;
+} scaling_keys[] = {
+    {"rope.scaling.factor", "factor"},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+    {"rope.scaling.attn_factor", "attention_factor"},
+    {"rope.scaling.yarn_beta_fast", "beta_fast"},
+    {"rope.scaling.yarn_beta_slow", "beta_slow"},
+};
+enum {
+    N_KEYS = sizeof keys / sizeof keys[0],
+    N_SCALING_KEYS = sizeof scaling_keys / sizeof scaling_keys[0],
+};
+
+/* Tokens that end an answer, whatever a file's keys say of them. */
+static const char *const ends_of_text[] = {
+    "<|eot_id|>", "<|im_end|>",      "<|end|>",    "<end_of_turn>", "<|endoftext|>",
+    "<|eom_id|>", "<|end_of_text|>", "<|return|>", "<turn|>",       "<EOT>",
+};
+
+/* ---- values ---- */
+
+const json_t *ag_gguf_value(const ag_gguf_reader *r, const char *key) {
+    char name[160];
+    snprintf(name, sizeof name, "%.60s.%s", r->architecture, key);
+    return json_object_get(r->metadata, name);
+}
+
+const json_t *ag_gguf_of_layer(const ag_gguf_reader *r, const char *key, size_t layer) {
+    const json_t *v = ag_gguf_value(r, key);
+    return json_is_array(v) ? json_array_get(v, layer) : v;
+}
+
+bool ag_gguf_has(const ag_gguf_reader *r, const char *tensor) {
+    return ag_source_find(r->source, tensor) != NULL;
+}
+
+static const json_t *largest(const json_t *v) {
+    if (!json_is_array(v)) return v;
+    const json_t *best = json_array_get(v, 0);
+    for (size_t i = 1; i < json_array_size(v); i++) {
+        const json_t *x = json_array_get(v, i);
+        if (json_number_value(x) > json_number_value(best)) best = x;
+    }
+    return best;
+}
+
+/* A copy, for nothing may change what is read from the file. */
+static bool put(json_t *object, const char *key, const json_t *v) {
+    return !v || json_object_set_new(object, key, json_deep_copy(v)) == 0;
+}
+
+static bool put_new(json_t *object, const char *key, json_t *v) {
+    return json_object_set_new(object, key, v) == 0;
+}
+
+/* ---- parts ---- */
+
+static bool put_keys(const ag_gguf_reader *r, json_t *config) {
+    bool ok = true;
+    for (size_t i = 0; i < N_KEYS; i++) {
+        ok = ok && put(config, keys[i].config, largest(ag_gguf_value(r, keys[i].gguf)));
+    }
+    return ok;
+}
+
+/* Files from before rope.scaling.type have a factor alone. */
+static bool put_scaling(const ag_gguf_reader *r, json_t *config) {
+    const json_t *type = ag_gguf_value(r, "rope.scaling.type");
+    const json_t *old = ag_gguf_value(r, "rope.scale_linear");
+    const char *name = json_string_value(type);
+    if (name && !strcmp(name, "none")) return true;
+    if (!name && !old && !ag_gguf_value(r, "rope.scaling.factor")) return true;
+    json_t *scaling = json_object();
+    bool ok = put_new(scaling, "rope_type", json_string(name ? name : "linear"));
+    if (ok && old) ok = put(scaling, "factor", old);
+    for (size_t i = 0; i < N_SCALING_KEYS; i++) {
+        ok = ok && put(scaling, scaling_keys[i].config, ag_gguf_value(r, scaling_keys[i].gguf));
+    }
+    return put_new(config, "rope_scaling", scaling) && ok;
+}
+
+/* How much of a head turns. */
+static bool put_rotated_part(const ag_gguf_reader *r, json_t *config) {
+    const double n = json_number_value(ag_gguf_value(r, "rope.dimension_count"));
+    const double heads = json_number_value(json_object_get(config, "num_attention_heads"));
+    const double hidden = json_number_value(json_object_get(config, "hidden_size"));
+    double width = json_number_value(json_object_get(config, "head_dim"));
+    if (width == 0 && heads > 0) width = hidden / heads;
+    if (n <= 0 || width <= 0 || n == width) return true;
+    return put_new(config, "partial_rotary_factor", json_real(n / width));
+}
+
+/* Which layers have a window: a list, or every how many layers one has none. */
+static bool put_layer_types(const ag_gguf_reader *r, json_t *config) {
+    const json_t *pattern = ag_gguf_value(r, "attention.sliding_window_pattern");
+    if (!json_is_array(pattern)) return put(config, "sliding_window_pattern", pattern);
+    json_t *types = json_array();
+    bool ok = true;
+    for (size_t i = 0; i < json_array_size(pattern); i++) {
+        const json_t *v = json_array_get(pattern, i);
+        const bool window = json_is_true(v) || json_number_value(v) != 0;
+        const char *name = window ? "sliding_attention" : "full_attention";
+        ok = ok && json_array_append_new(types, json_string(name)) == 0;
+    }
+    return put_new(config, "layer_types", types) && ok;
+}
+
+/* ---- the vocabulary ---- */
+
+static bool ends_a_text(const ag_source_vocabulary *v, size_t id) {
+    if (!v->types || v->types[id] == AG_TOKEN_NORMAL) return false;
+    const ag_source_string *token = &v->tokens[id];
+    for (size_t i = 0; i < sizeof ends_of_text / sizeof ends_of_text[0]; i++) {
+        const char *end = ends_of_text[i];
+        if (token->n == strlen(end) && memcmp(token->text, end, token->n) == 0) return true;
+    }
+    return false;
+}
+
+static bool append_id(json_t *list, int64_t id) {
+    return id < 0 || json_array_append_new(list, json_integer(id)) == 0;
+}
+
+static bool put_vocabulary(const ag_source_vocabulary *v, json_t *config) {
+    json_t *ends = json_array();
+    bool ok = append_id(ends, v->eos) && append_id(ends, v->eot) && append_id(ends, v->eom);
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        if (ends_a_text(v, i)) ok = ok && append_id(ends, (int64_t)i);
+    }
+    ok = put_new(config, "eos_token_id", ends) && ok;
+    ok = put_new(config, "bos_token_id", v->bos < 0 ? json_null() : json_integer(v->bos)) && ok;
+    return put_new(config, "vocab_size", json_integer((json_int_t)v->n_tokens)) && ok;
+}
+
+/* Ids of a file without a vocabulary do not end anything. */
+static bool put_no_vocabulary(json_t *config) {
+    return put_new(config, "eos_token_id", json_null()) &&
+           put_new(config, "bos_token_id", json_null());
+}
+
+/* ---- all of it ---- */
+
+static const ag_family *find_gguf_family(const char *architecture) {
+    const ag_family *f;
+    for (size_t i = 0; (f = ag_family_at(i)); i++) {
+        for (size_t k = 0; k < AG_FAMILY_NAMES && f->gguf.architectures[k]; k++) {
+            if (!strcmp(f->gguf.architectures[k], architecture)) return f;
+        }
+    }
+    return NULL;
+}
+
+static ag_status unknown_architecture(const ag_gguf_reader *r) {
+    char known[512] = "";
+    const ag_family *f;
+    size_t at = 0;
+    for (size_t i = 0; (f = ag_family_at(i)); i++) {
+        for (size_t k = 0; k < AG_FAMILY_NAMES && f->gguf.architectures[k]; k++) {
+            if (at >= sizeof known) break;
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "",
+                                   f->gguf.architectures[k]);
+        }
+    }
+    return AG_FAIL(r->err, UNSUPPORTED,
+                   "%s: general.architecture \"%.60s\" is not supported; known: %s", r->where,
+                   r->architecture, known);
+}
+
+static ag_status fill(const ag_gguf_reader *r, const ag_family *family, json_t *config) {
+    ag_source_vocabulary vocabulary;
+    AG_TRY(ag_source_read_vocabulary(r->source, &vocabulary, r->err));
+    const bool ok =
+        put_new(config, "architectures", json_pack("[s]", family->names[0].architecture)) &&
+        put_keys(r, config) && put_scaling(r, config) && put_rotated_part(r, config) &&
+        put_layer_types(r, config) &&
+        /* Without a tensor for the output there is one tensor for both. */
+        put_new(config, "tie_word_embeddings", json_false()) &&
+        (vocabulary.n_tokens ? put_vocabulary(&vocabulary, config) : put_no_vocabulary(config));
+    ag_source_vocabulary_free(&vocabulary);
+    if (!ok) return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+    return family->gguf.complete ? family->gguf.complete(r, config) : AG_OK;
+}
+
+bool ag_gguf_is_config(const json_t *config) {
+    return json_object_get(config, "general.architecture") != NULL;
+}
+
+ag_status ag_gguf_config(const ag_weight_source *source, const json_t *metadata, const char *where,
+                         json_t **out, ag_error *err) {
+    ag_gguf_reader r = {source, metadata, NULL, where, err};
+    r.architecture = json_string_value(json_object_get(metadata, "general.architecture"));
+    *out = NULL;
+    if (!r.architecture) {
+        return AG_FAIL(err, FORMAT, "%s: general.architecture is not a string", where);
+    }
+    const ag_family *family = find_gguf_family(r.architecture);
+    if (!family) return unknown_architecture(&r);
+    json_t *config = json_object();
+    ag_status st = config ? fill(&r, family, config) : AG_FAIL(err, NOMEM, "%s: no memory", where);
+    if (st == AG_OK) *out = config;
+    else json_decref(config);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the metadata of a GGUF file to the terms of a config.json, which families read. */
+#ifndef AG_MODELS_GGUF_CONFIG_H
+#define AG_MODELS_GGUF_CONFIG_H
+
+#include "formats/weight_source.h"
+
+#include <jansson.h>
+
+typedef struct ag_gguf_reader {
+    const ag_weight_source *source;
+    const json_t *metadata;   /* as the source's configuration has it */
+    const char *architecture; /* general.architecture: keys of the model begin with it */
+    const char *where;        /* begins the messages */
+    ag_error *err;
+} ag_gguf_reader;
+
+/* What "ARCHITECTURE.key" says; NULL: nothing. */
+const json_t *ag_gguf_value(const ag_gguf_reader *r, const char *key);
+/* What it says as a number of layer `layer`: some keys hold one number for all layers or a list.
+ * NULL: there is none. */
+const json_t *ag_gguf_of_layer(const ag_gguf_reader *r, const char *key, size_t layer);
+
+/* Whether the file has a tensor of that name. */
+bool ag_gguf_has(const ag_gguf_reader *r, const char *tensor);
+
+/* Whether a configuration is the metadata of a GGUF file. */
+bool ag_gguf_is_config(const json_t *config);
+/* *out: the same as a config.json would say it, owned. AG_FORMAT and AG_UNSUPPORTED name file and
+ * key. */
+ag_status ag_gguf_config(const ag_weight_source *source, const json_t *metadata, const char *where,
+                         json_t **out, ag_error *err);
+
+#endif
