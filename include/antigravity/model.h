@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model: a Hugging Face directory, its weights converted to what the backend computes with. */
+/* A model: a Hugging Face directory or a GGUF file, its weights converted to what the backend
+ * computes with. */
 #ifndef ANTIGRAVITY_MODEL_H
 #define ANTIGRAVITY_MODEL_H
 
@@ -33,6 +34,7 @@ typedef struct ag_model_info {
     char rope_scaling[16]; /* "llama3", "linear", "none" */
     float norm_eps;
     bool tied;      /* lm_head and embedding are one tensor */
+    bool as_is;     /* every matrix keeps the type that it has in the file */
     int32_t bos_id; /* -1: none */
     int32_t eos_ids[AG_MAX_EOS];
     size_t n_eos;
@@ -50,9 +52,14 @@ typedef struct ag_model_info {
 /* Return false to cancel; the call then ends with AG_CANCELLED. done <= total. */
 typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
 
+/* Weights that a file holds quantised stay as they are; others become Q4_0. */
+#define AG_WEIGHTS_AUTO ((ag_dtype)0x7fff)
+
 typedef struct ag_model_params {
-    ag_dtype weights; /* Q4_0; what projections and lm_head become: Q4_0 Q4_1 Q8_0 F16 BF16 F32 */
-    bool as_is;       /* every matrix keeps the type that it has in the file; not `weights` */
+    /* AG_WEIGHTS_AUTO, or the type that projections and lm_head become whatever the file holds;
+     * F32 gives exactly what quantised weights stand for. */
+    ag_dtype weights;
+    bool as_is; /* every matrix keeps the type that it has in the file; not `weights` */
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
     uint64_t reserved[4]; /* 0: what later versions ask for */
@@ -64,7 +71,8 @@ AG_API ag_model_params ag_model_defaults(void);
 typedef struct ag_model ag_model;
 
 /* path: a directory with config.json, model.safetensors or shards with
- * model.safetensors.index.json, optionally generation_config.json. The backend is borrowed and must
+ * model.safetensors.index.json, optionally generation_config.json; or a GGUF file, the first one of
+ * a split model. The backend is borrowed and must
  * outlive the model. The embedding stays in the file, which must not change while the model lives.
  * params may be NULL. AG_NOT_FOUND, AG_FORMAT, AG_UNSUPPORTED, AG_SHAPE (a tensor's wanted and
  * found shape), AG_NOMEM: one line that names file, place and reason. */

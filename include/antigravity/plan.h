@@ -25,6 +25,9 @@ typedef struct ag_memory_plan {
     uint64_t has_bytes;        /* all of it, or the control group's limit; 0: not known */
     uint64_t free_bytes;       /* of these; of a device what this process has not taken */
     uint64_t promised_largest; /* the largest buffer that the device promises; 0: any */
+
+    ag_dtype weight_type; /* what most weights become */
+    bool weights_as_is;   /* each keeps the type that it has in the file */
 } ag_memory_plan;
 
 /* For the model in dir, and n sessions of these parameters. model and session may be NULL.

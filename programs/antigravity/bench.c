@@ -211,7 +211,7 @@ int command_bench(int argc, char **argv) {
         .parallel = 1,
     };
     command_line line = {
-        .usage = "bench [--shape NAME | -m DIR] [OPTION]...",
+        .usage = "bench [--shape NAME | -m MODEL] [OPTION]...",
         .description = description,
         .examples = examples,
         .groups = {{"Measurements", defs, sizeof defs / sizeof defs[0], &o},

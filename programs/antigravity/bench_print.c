@@ -70,7 +70,7 @@ static bool print_md(bench_table *t, const bench *b, const bench_row *row) {
     const json_field fields[] = {
         {"model", json_text(b->name, strlen(b->name))},
         {"params", json_printf("%.2f M", (double)b->engine.info.n_parameters / 1e6)},
-        {"weights", json_string(weights_name(m->weights))},
+        {"weights", json_string(weights_name(m->weights, &b->engine.info))},
         {"size", json_string(size)},
         {"cache", strcmp(k, v) ? json_printf("%s,%s", k, v) : json_string(k)},
         {"backend", json_string(ag_backend_name(b->engine.backend))},
@@ -100,7 +100,7 @@ static void print_csv(const bench_table *t, const bench *b, const bench_row *row
     csv_print_text(b->name);
     printf(",%" PRIu64 ",%s,%zu,%s,%s,%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
            ",%s,%.4f,%.4f,%.4f,%.4f,%zu,%.0f,%.0f,%.0f,%.4f\n",
-           b->engine.info.n_parameters, weights_name(m->weights),
+           b->engine.info.n_parameters, weights_name(m->weights, &b->engine.info),
            ag_model_memory_bytes(b->engine.model), ag_dtype_name(m->k_type),
            ag_dtype_name(m->v_type), ag_backend_name(b->engine.backend), row->threads,
            row->parallel, row->n_prompt, row->n_gen, row->depth,
@@ -122,7 +122,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
     const json_field fields[] = {
         {"model", json_text(b->name, strlen(b->name))},
         {"parameters", json_integer((json_int_t)b->engine.info.n_parameters)},
-        {"weights", json_string(weights_name(m->weights))},
+        {"weights", json_string(weights_name(m->weights, &b->engine.info))},
         {"weight_bytes", json_integer((json_int_t)ag_model_memory_bytes(b->engine.model))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},

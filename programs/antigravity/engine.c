@@ -89,11 +89,11 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
                  format_bytes((double)p->has_bytes, has, sizeof has),
                  format_bytes((double)p->free_bytes, vacant, sizeof vacant));
     }
-    const bool as_is = (unsigned)o->weights == DTYPE_AS_IS;
+    const bool as_is = (unsigned)o->weights == DTYPE_AS_IS || p->weights_as_is;
     complain("memory: %s%s (weights %s as %s, %s, workspace %s)%s", p->on_device ? "" : "up to ",
              format_bytes((double)p->total_bytes, total, sizeof total),
              format_bytes((double)p->weight_bytes, weights, sizeof weights),
-             as_is ? "they are" : ag_dtype_name(o->weights), caches,
+             as_is ? "they are" : ag_dtype_name(p->weight_type), caches,
              format_bytes((double)(p->workspace_bytes + p->eviction_bytes), rest, sizeof rest),
              memory);
 }

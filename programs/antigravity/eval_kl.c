@@ -270,12 +270,13 @@ static json_t *head_of(const kl *k) {
     json_field base[SETTING_FIELDS + 2];
     cache_setting one = settings_at(&o->base, 0);
     setting_fields(&o->base, &one, base);
-    base[SETTING_FIELDS] = (json_field){"weights", json_string(weights_name(o->base_weights))};
+    base[SETTING_FIELDS] =
+        (json_field){"weights", json_string(weights_name(o->base_weights, &k->engine.info))};
     base[SETTING_FIELDS + 1] = (json_field){"ppl", json_real(exp(k->base_nll / (double)k->n_base))};
     const json_field fields[] = {
         {"measure", json_string("kl")},
         {"model", json_text(k->engine.dir, strlen(k->engine.dir))},
-        {"weights", json_string(weights_name(o->model.weights))},
+        {"weights", json_string(weights_name(o->model.weights, &k->engine.info))},
         {"tokens", json_integer((json_int_t)k->n_base)},
         {"windows", json_integer((json_int_t)k->text.n_windows)},
         {"window", json_integer((json_int_t)k->text.window)},
@@ -371,7 +372,7 @@ int eval_kl(int argc, char **argv) {
     kl_options o = {.model = model_options_defaults(), .base_weights = (ag_dtype)LIKE_THE_MODEL};
     o.model.prefill_chunk = CHUNK;
     command_line line = {
-        .usage = "eval kl [-m DIR] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
+        .usage = "eval kl [-m MODEL] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
         .description = description,
         .examples = examples,
         .groups = {prompt_group(&o.text.prompt),

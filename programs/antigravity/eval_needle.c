@@ -304,7 +304,7 @@ static json_t *head_of(const needles *n) {
     const json_field fields[] = {
         {"measure", json_string("needle")},
         {"model", json_text(n->engine.dir, strlen(n->engine.dir))},
-        {"weights", json_string(weights_name(o->model.weights))},
+        {"weights", json_string(weights_name(o->model.weights, &n->engine.info))},
         {"question", json_string(o->question == AFTER ? "after" : "inside")},
         {"context", json_integer(o->context)},
         {"documents", json_integer(o->documents)},
@@ -354,7 +354,7 @@ int eval_needle(int argc, char **argv) {
         .depths = {{10, 30, 50, 70, 90}, 5},
     };
     command_line line = {
-        .usage = "eval needle [-m DIR] [OPTION]...",
+        .usage = "eval needle [-m MODEL] [OPTION]...",
         .description = description,
         .examples = examples,
         .groups = {{"Documents", defs, sizeof defs / sizeof defs[0], &o},

@@ -202,7 +202,7 @@ static json_t *report_json(const ppl *p, mean_error s) {
         {"window", json_integer((json_int_t)p->text.window)},
         {"bos", json_boolean((p->text.bos.n > 0))},
         {"model", json_text(p->engine.dir, strlen(p->engine.dir))},
-        {"weights", json_string(weights_name(m->weights))},
+        {"weights", json_string(weights_name(m->weights, &p->engine.info))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},
         {"k_rotated", json_boolean(keys_rotated(m->k_rotation, m->k_type))},
@@ -240,7 +240,8 @@ static int report(const ppl *p) {
     printf("mean nll   %.5f +- %.5f\n", s.mean, s.error);
     printf("tokens     %zu in %zu window%s of %zu, weights %s, cache %s,%s\n", p->n_nll,
            p->text.n_windows, p->text.n_windows == 1 ? "" : "s", p->text.window,
-           weights_name(m->weights), ag_dtype_name(m->k_type), ag_dtype_name(m->v_type));
+           weights_name(m->weights, &p->engine.info), ag_dtype_name(m->k_type),
+           ag_dtype_name(m->v_type));
     if (evicts(p->o)) {
         printf("cache      %s, %" PRIu32 " tokens after an eviction, at most %s\n",
                eviction_policy_name(&m->eviction), ag_session_kv_budget(p->engine.session),
@@ -253,7 +254,7 @@ static int report(const ppl *p) {
 int eval_ppl(int argc, char **argv) {
     ppl_options o = {.model = model_options_defaults(), .bucket = 512};
     command_line line = {
-        .usage = "eval ppl [-m DIR] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
+        .usage = "eval ppl [-m MODEL] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
         .description = description,
         .examples = examples,
         .groups = {prompt_group(&o.text.prompt),

@@ -86,7 +86,7 @@ static generate_options defaults(void) {
 int generate_parse(generate_options *o, int argc, char **argv) {
     *o = defaults();
     command_line line = {
-        .usage = "generate [-m DIR] [TEXT | -p TEXT | -f FILE] [OPTION]...",
+        .usage = "generate [-m MODEL] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = description,
         .examples = examples,
         .groups =

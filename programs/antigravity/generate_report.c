@@ -97,7 +97,7 @@ static json_t *settings(const generation *g) {
         {"model", json_text(e->dir, strlen(e->dir))},
         {"backend", json_string(ag_backend_name(e->backend))},
         {"threads", json_integer((json_int_t)ag_backend_threads(e->backend))},
-        {"weights", json_string(weights_name(m->weights))},
+        {"weights", json_string(weights_name(m->weights, &g->engine.info))},
         {"k_type", json_string(ag_dtype_name(m->k_type))},
         {"v_type", json_string(ag_dtype_name(m->v_type))},
         {"k_rotated", json_boolean(keys_rotated(m->k_rotation, m->k_type))},

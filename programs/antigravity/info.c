@@ -92,7 +92,7 @@ static void print_memory(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     char remark[160];
     printf("\nmemory, with these settings\n");
-    int n = snprintf(remark, sizeof remark, "%s", weights_name(f->o.weights));
+    int n = snprintf(remark, sizeof remark, "%s", weights_name(f->o.weights, i));
     if (i->n_kept)
         snprintf(remark + n, sizeof remark - (size_t)n,
                  "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
@@ -171,7 +171,7 @@ static json_t *model_json(const facts *f) {
 static json_t *memory_json(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
-        {"weights", json_string(weights_name(f->o.weights))},
+        {"weights", json_string(weights_name(f->o.weights, i))},
         {"k_type", json_string(ag_dtype_name(f->o.k_type))},
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
@@ -232,7 +232,7 @@ int command_info(int argc, char **argv) {
         {.name = "json", .kind = OPTION_FLAG, .help = "print one object: model, memory, machine"},
     };
     command_line line = {
-        .usage = "info [DIR | -m DIR] [OPTION]...",
+        .usage = "info [DIR | -m MODEL] [OPTION]...",
         .description = "Tells what a model is and what memory each part of it will take with the\n"
                        "settings given. Reads headers only.",
         .examples = "  antigravity info\n"

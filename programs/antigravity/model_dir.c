@@ -32,15 +32,15 @@ int model_dir_find(const char *given, bool quiet, char **out) {
         return *out ? EXIT_DONE : complain_no_memory();
     }
     if (!bundled_path(path, sizeof path)) {
-        complain("give a model with -m DIR: without /proc the bundled one cannot be found");
+        complain("give a model with -m MODEL: without /proc the bundled one cannot be found");
         return EXIT_USAGE;
     }
     *out = realpath(path, NULL);
     if (!*out) {
-        complain("give a model with -m DIR: the bundled one is not at %s", path);
+        complain("give a model with -m MODEL: the bundled one is not at %s", path);
         return EXIT_USAGE;
     }
-    if (!quiet) complain("no -m DIR given: using the bundled demo model, %s", *out);
+    if (!quiet) complain("no -m MODEL given: using the bundled demo model, %s", *out);
     return EXIT_DONE;
 }
 

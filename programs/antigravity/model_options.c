@@ -24,9 +24,9 @@ static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
      .kind = OPTION_NAME,
-     .value = "DIR",
+     .value = "MODEL",
      .offset = FIELD(dir),
-     .help = "Hugging Face model directory; without it the bundled demo model"},
+     .help = "GGUF file or Hugging Face directory; without it the bundled demo model"},
     {.name = "weights",
      .kind = OPTION_DTYPE,
      .value = "TYPE",
@@ -85,7 +85,8 @@ ag_model_params model_params(ag_dtype weights) {
     return params;
 }
 
-const char *weights_name(ag_dtype weights) {
+const char *weights_name(ag_dtype weights, const ag_model_info *info) {
+    if (weights == AG_WEIGHTS_AUTO) weights = info->as_is ? DTYPE_AS_IS : info->weight_type;
     return (unsigned)weights == DTYPE_AS_IS ? "as-is" : ag_dtype_name(weights);
 }
 

@@ -14,7 +14,7 @@ typedef struct model_options {
     uint32_t threads;     /* 0: the usable cores */
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
-    ag_dtype weights; /* or DTYPE_AS_IS */
+    ag_dtype weights; /* or DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
     ag_dtype k_type, v_type;
     ag_k_rotation k_rotation;
     eviction_options eviction;
@@ -35,10 +35,10 @@ int model_operand(const command_line *line, model_options *o);
 /* What only shows once all options are read; applies -q. Returns an exit code. */
 int model_options_check(model_options *o);
 
-/* How a model is loaded whose weights become that type, or DTYPE_AS_IS. */
+/* How a model is loaded whose weights become that type, DTYPE_AS_IS or AG_WEIGHTS_AUTO. */
 ag_model_params model_params(ag_dtype weights);
-/* "q4_0", "as-is" */
-const char *weights_name(ag_dtype weights);
+/* "q4_0", "as-is": what such a choice means for that model. */
+const char *weights_name(ag_dtype weights, const ag_model_info *info);
 
 /* A session with so many slots, as the options say. */
 ag_session_params session_params(const model_options *o, uint32_t n_context);

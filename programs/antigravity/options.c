@@ -199,13 +199,17 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
         *field = (ag_dtype)DTYPE_AS_IS;
         return true;
     }
+    if (def->as_is && !strcmp(value, "auto")) {
+        *field = AG_WEIGHTS_AUTO;
+        return true;
+    }
     if (ag_dtype_parse(value, &type) && ag_dtype_may_be(type, def->dtypes)) {
         *field = type;
         return true;
     }
     char known[AG_DTYPE_LIST];
     snprintf(why, WHY_SIZE, "'%.60s' is not one of %s%s", value,
-             ag_dtype_list(def->dtypes, known, sizeof known), def->as_is ? ", as-is" : "");
+             ag_dtype_list(def->dtypes, known, sizeof known), def->as_is ? ", as-is, auto" : "");
     return false;
 }
 

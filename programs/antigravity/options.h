@@ -5,7 +5,7 @@
 
 #include "numbers.h"
 
-#include <antigravity/dtype.h>
+#include <antigravity/model.h>
 #include <stdio.h>
 
 /* What the field at `offset` of the group's target is, and so how its value is read. */

@@ -37,7 +37,9 @@ static void describe_default(const option_def *def, const void *target, char *bu
         text = *(const char *const *)field;
         break;
     case OPTION_DTYPE:
-        text = ag_dtype_name(*(const ag_dtype *)field);
+        text = *(const ag_dtype *)field == AG_WEIGHTS_AUTO
+                   ? "auto"
+                   : ag_dtype_name(*(const ag_dtype *)field);
         break;
     case OPTION_U32:
         snprintf(buf, cap, "default %" PRIu32, *(const uint32_t *)field);
@@ -66,9 +68,12 @@ static void describe(const option_def *def, const void *target, char *buf, size_
     char initial[128], types[AG_DTYPE_LIST];
     describe_default(def, target, initial, sizeof initial);
     const bool lists = def->help[strlen(def->help) - 1] == ':';
-    size_t n = (size_t)snprintf(buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
-                                lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "",
-                                lists && def->as_is ? ", as-is (what the files hold)" : "");
+    size_t n = (size_t)snprintf(
+        buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
+        lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "",
+        lists && def->as_is
+            ? ", as-is (what the files hold), auto (as-is if they are quantised, else q4_0)"
+            : "");
     const char *before = " (";
     if (initial[0]) {
         n += (size_t)snprintf(buf + n, cap - n, "%s%s", before, initial);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define FETCH "fetch the directory (hf download ORG/NAME --local-dir DIR), then use -m DIR"
+#define FETCH "fetch the directory (hf download ORG/NAME --local-dir DIR), then use -m MODEL"
 #define NO_CHAT "there is no chat in this version: 'generate' continues a text"
 #define SAMPLERS "choose tokens with --temperature, --top-k, --top-p and --min-p"
 #define ROPE "positions are as the model's config.json says: leave it out"
@@ -91,12 +91,13 @@ const char other_options_accepted[] =
     "--simple-io, --mmap and --no-escape";
 
 static const answer commands[] = {
-    {" run ", "'antigravity generate -m DIR -p TEXT' continues a text with a model"},
+    {" run ", "'antigravity generate -m MODEL -p TEXT' continues a text with a model"},
     {" chat ", NO_CHAT},
     {" serve server ", SERVER ": 'antigravity generate --json' is for programs, and the library "
                               "for embedding"},
-    {" list ls ps models ", "models are directories of yours, given with -m DIR; 'antigravity info "
-                            "DIR' tells of one"},
+    {" list ls ps models ",
+     "models are directories of yours, given with -m MODEL; 'antigravity info "
+     "DIR' tells of one"},
     {" pull download ", "this version does not download models: " FETCH},
     {" show ", "'antigravity info DIR' tells what a model is"},
     {" quantize convert create ",

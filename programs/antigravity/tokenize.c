@@ -180,7 +180,7 @@ static int decode(prompt *p, const tokenize_options *o, const ag_tokenizer *t) {
 int command_tokenize(int argc, char **argv) {
     tokenize_options o = {0};
     command_line line = {
-        .usage = "tokenize [-m DIR] [TEXT | -p TEXT | -f FILE] [OPTION]...",
+        .usage = "tokenize [-m MODEL] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = "Prints the token ids of a text on one line; a text that is read counts "
                        "byte for byte.\n"
                        "With --decode the text of ids, which -p, -f or --prompt-ids gives.",

@@ -14,14 +14,25 @@
 #include <stdio.h>
 #include <string.h>
 
-ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG_Q4_0}; }
+ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG_WEIGHTS_AUTO}; }
 
 static ag_status check_params(const ag_model_params *params, ag_model_params *out, ag_error *err) {
     *out = params ? *params : ag_model_defaults();
+    if (out->weights == AG_WEIGHTS_AUTO) return AG_OK;
     if (ag_dtype_may_be(out->weights, AG_DTYPE_WEIGHT)) return AG_OK;
     char known[AG_DTYPE_LIST];
     return AG_FAIL(err, UNSUPPORTED, "weights as %s; known: %s", ag_dtype_name(out->weights),
                    ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
+}
+
+/* What nobody has chosen: a file's quantised weights stay, other weights become Q4_0. */
+static void choose_weights(const ag_weight_source *source, ag_model_params *params) {
+    if (params->weights != AG_WEIGHTS_AUTO) return;
+    params->weights = AG_Q4_0;
+    for (size_t i = 0; source && i < ag_source_n_tensors(source); i++) {
+        const ag_dtype type = ag_source_tensor_at(source, i)->dtype;
+        if (type < AG_DTYPE_COUNT && ag_dtype_block(type) > 1) params->as_is = true;
+    }
 }
 
 static void describe_source(const ag_model_spec *spec, const ag_weights_summary *summary,
@@ -30,6 +41,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     info->tied = summary->tied;
     info->n_parameters = ag_spec_parameters(spec, summary->tied);
     info->file_type = summary->file_type;
+    info->as_is = params->as_is;
     info->weight_type = params->as_is ? summary->file_type : params->weights;
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;
@@ -39,13 +51,15 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     }
 }
 
-/* Everything that is known before weights are read. *source is the caller's also on failure. */
-static ag_status open_model(const ag_backend *be, const char *path, const ag_model_params *params,
+/* Everything that is known before weights are read, and what `params` left open. *source is the
+ * caller's also on failure. */
+static ag_status open_model(const ag_backend *be, const char *path, ag_model_params *params,
                             ag_weight_source **source, ag_model_spec *spec,
                             ag_weights_summary *summary, ag_model_info *info, ag_error *err) {
     AG_TRY(ag_source_open(path, source, err));
     AG_TRY(ag_spec_read(*source, spec, err));
     AG_TRY(ag_source_open_tensors(*source, err));
+    choose_weights(*source, params);
     AG_TRY(ag_model_weights_inspect(be, spec, *source, params, summary, err));
     ag_spec_describe(spec, info);
     describe_source(spec, summary, *source, params, info);
@@ -80,7 +94,11 @@ static ag_status make_rope_tables(ag_model *m, ag_error *err) {
         const ag_rope_spec *rope = &m->spec.ropes[i];
         st = ag_tensor_alloc(&m->inv_freq[i], &m->inv_freq_owner[i], host, AG_USAGE_SCRATCH, AG_F32,
                              ag_shape_1d(rope->n_rotated / 2), err);
-        if (st == AG_OK) ag_rope_inv_freq(rope, ag_tensor_f32(&m->inv_freq[i]));
+        if (st != AG_OK) break;
+        ag_rope_inv_freq(rope, ag_tensor_f32(&m->inv_freq[i]));
+        if (!ag_spec_is_gguf(&m->spec)) continue;
+        st = ag_rope_divide(m->source, "rope_freqs.weight", ag_tensor_f32(&m->inv_freq[i]),
+                            rope->n_rotated / 2, err);
     }
     ag_galloc_destroy(host);
     return st;
@@ -112,7 +130,7 @@ static ag_status check_available(const ag_model *m, const char *dir, uint64_t by
                    available.bytes);
 }
 
-static ag_status load_source(ag_model *m, const char *path, const ag_model_params *params,
+static ag_status load_source(ag_model *m, const char *path, ag_model_params *params,
                              ag_error *err) {
     ag_weights_summary summary;
     AG_TRY(open_model(m->backend, path, params, &m->source, &m->spec, &summary, &m->info, err));
@@ -191,6 +209,7 @@ ag_status ag_model_synthetic(ag_backend *be, const char *shape, const ag_model_p
     ag_model_params p;
     ag_model_spec spec;
     AG_TRY(check_params(params, &p, err));
+    choose_weights(NULL, &p);
     AG_TRY(ag_shape_spec(shape, &spec, err));
     return ag_model_random(be, &spec, &p, out, err);
 }
@@ -200,11 +219,13 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
                                   ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
     AG_TRY(check_params(params, &p, err));
+    choose_weights(NULL, &p);
     ag_model_spec spec;
     AG_TRY(ag_shape_spec(shape, &spec, err));
     ag_weights_summary summary;
     ag_model_weights_inspect_random(be, &spec, &p, &summary);
     ag_spec_describe(&spec, out);
+    out->weight_type = ag_weight_type(AG_F32, &p, ag_dtype_block(p.weights));
     *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     return AG_OK;
 }

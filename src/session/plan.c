@@ -74,6 +74,8 @@ static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_we
                           ag_error *err) {
     plan->weight_bytes = weights->bytes;
     plan->largest_bytes = weights->largest;
+    plan->weight_type = info->weight_type;
+    plan->weights_as_is = info->as_is;
     AG_TRY(add_sessions(info, session, n, plan, err));
     read_memory(be, plan);
     plan->least_bytes = plan->weight_bytes + plan->workspace_bytes;

@@ -68,7 +68,7 @@ static void the_help_of_generate_names_every_option_and_default(void **state) {
         "default 2048",
         "--ctx-size",
         "--weights",
-        "default q4_0",
+        "default auto",
         "--kv-type",
         "-ctk",
         "-ctv",
@@ -148,7 +148,7 @@ static void commands_that_share_an_option_explain_it_alike(void **state) {
     } rows[] = {
         {"  -p, --prompt TEXT ", "GTPK"},    {"  -f, --prompt-file FILE ", "GTPK"},
         {"      --prompt-ids ", "GTPK"},     {"      --parse-special ", "GTPK"},
-        {"      --no-bos ", "GTPK"},         {"  -m, --model DIR ", "GBIPKN"},
+        {"      --no-bos ", "GTPK"},         {"  -m, --model MODEL ", "GBIPKN"},
         {"      --weights TYPE ", "GBIPKN"}, {"  -c, --max-seq-len N ", "GIPK"},
         {"      --cache-type-k ", "GBIP"},   {"      --k-rotation ", "GBIPKN"},
         {"      --kv-prefill ", "GIPKN"},    {"      --memory-threshold-mb ", "GIP"},
