@@ -4,10 +4,7 @@
 #define AG_TESTS_OPENCL_DEVICE_H
 
 #include "backend/opencl/opencl.h"
-
-#include <stdio.h>
-
-enum { EXIT_SKIPPED = 77 };
+#include "support/named_backend.h"
 
 /* For main(): NULL after saying why. */
 static inline ag_backend *open_opencl(void) {

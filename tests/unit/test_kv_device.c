@@ -4,6 +4,8 @@
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
+#include "support/byte_stream.h"
+#include "support/named_backend.h"
 #include "support/plain_backend.h"
 
 #include <setjmp.h>
@@ -223,27 +225,6 @@ static void forks_share_until_they_write(void **state) {
     drop(&f);
 }
 
-typedef struct stream {
-    unsigned char *bytes;
-    size_t n, at;
-} stream;
-
-static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    if (n) memcpy(s->bytes + s->n, bytes, n);
-    s->n += n;
-    return AG_OK;
-}
-
-static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    if (n) memcpy(bytes, s->bytes + s->at, n);
-    s->at += n;
-    return AG_OK;
-}
-
 static void what_is_saved_does_not_tell_where_it_lay(void **state) {
     (void)state;
     srand(6);
@@ -253,18 +234,19 @@ static void what_is_saved_does_not_tell_where_it_lay(void **state) {
         assert_int_equal(ag_kv_cache_prune_prefix(r.cache[c], 37, NULL), AG_OK);
     uint32_t n_slots[LAYERS * HEADS];
     for (int i = 0; i < LAYERS * HEADS; i++) n_slots[i] = FIRST - 37;
-    stream s[CACHES] = {{0}};
+    byte_stream s[CACHES] = {{0}};
     size_t expected = ag_kv_cache_saved_bytes(ag_kv_cache_params(r.cache[0]), n_slots);
     for (int c = 0; c < CACHES; c++) {
         s[c].bytes = malloc(expected);
-        assert_int_equal(ag_kv_cache_save(r.cache[c], put, &s[c], NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_save(r.cache[c], stream_put, &s[c], NULL), AG_OK);
         assert_int_equal(s[c].n, expected);
     }
     assert_memory_equal(s[0].bytes, s[1].bytes, expected);
     for (int c = 0; c < CACHES; c++) {
         ag_kv_cache_clear(r.cache[c]);
         assert_int_equal(
-            ag_kv_cache_load(r.cache[c], n_slots, FIRST, "stream", get, &s[1 - c], NULL), AG_OK);
+            ag_kv_cache_load(r.cache[c], n_slots, FIRST, "stream", stream_get, &s[1 - c], NULL),
+            AG_OK);
     }
     expect_equal(&r);
     assert_int_equal(ag_kv_cache_position(r.cache[1], 1, 2, 0), 37);
@@ -276,15 +258,9 @@ static void what_is_saved_does_not_tell_where_it_lay(void **state) {
 
 /* usage: test_kv_device [BACKEND] */
 int main(int argc, char **argv) {
-    enum { EXIT_SKIPPED = 77 };
-    ag_backend *be;
-    ag_error err;
     device_backend = argc > 1 ? argv[1] : NULL;
-    ag_backend_params p = {.name = device_backend};
-    if (ag_backend_create(&p, &be, &err) != AG_OK) {
-        printf("skipped: %s\n", err.msg);
-        return EXIT_SKIPPED;
-    }
+    ag_backend *be = open_backend(device_backend, 0);
+    if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_memory_holds_the_same_slots),

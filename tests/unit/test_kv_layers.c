@@ -4,6 +4,8 @@
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
+#include "support/byte_stream.h"
+#include "support/named_backend.h"
 #include "support/plain_backend.h"
 
 #include <setjmp.h>
@@ -194,27 +196,6 @@ static void forks_write_to_blocks_of_their_own(void **state) {
     drop(&f);
 }
 
-typedef struct stream {
-    unsigned char *bytes;
-    size_t n, at;
-} stream;
-
-static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(s->bytes + s->n, bytes, n);
-    s->n += n;
-    return AG_OK;
-}
-
-static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(bytes, s->bytes + s->at, n);
-    s->at += n;
-    return AG_OK;
-}
-
 static void a_restored_cache_goes_on_as_the_saved_one(void **state) {
     (void)state;
     rig r = make(AG_Q8_0, AG_F16, false);
@@ -226,11 +207,11 @@ static void a_restored_cache_goes_on_as_the_saved_one(void **state) {
             n_slots[n++] = ag_kv_cache_n_slots(r.all, l, h);
     }
     const uint64_t bytes = ag_kv_cache_saved_bytes(ag_kv_cache_params(r.all), n_slots);
-    stream s = {.bytes = malloc(bytes)};
-    assert_int_equal(ag_kv_cache_save(r.all, put, &s, NULL), AG_OK);
+    byte_stream s = {.bytes = malloc(bytes)};
+    assert_int_equal(ag_kv_cache_save(r.all, stream_put, &s, NULL), AG_OK);
     assert_int_equal(s.n, bytes);
     ag_kv_cache_clear(r.all);
-    assert_int_equal(ag_kv_cache_load(r.all, n_slots, 500, "stream", get, &s, NULL), AG_OK);
+    assert_int_equal(ag_kv_cache_load(r.all, n_slots, 500, "stream", stream_get, &s, NULL), AG_OK);
     expect_equal(&r);
     append(&r, 500, 9);
     rerotate(&r, TRAINED + 209);
@@ -261,7 +242,6 @@ static void bad_layers_are_refused_by_number(void **state) {
 
 /* usage: test_kv_layers [BACKEND] */
 int main(int argc, char **argv) {
-    enum { EXIT_SKIPPED = 77 };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_hold_what_they_would_hold_alone),
         cmocka_unit_test(forks_write_to_blocks_of_their_own),
@@ -279,12 +259,8 @@ int main(int argc, char **argv) {
         ag_backend_destroy(backend);
     }
     if (argc < 2) return failed;
-    ag_error err;
-    ag_backend_params p = {.name = argv[1]};
-    if (ag_backend_create(&p, &backend, &err) != AG_OK) {
-        printf("skipped: %s\n", err.msg);
-        return EXIT_SKIPPED;
-    }
+    backend = open_backend(argv[1], 0);
+    if (!backend) return EXIT_SKIPPED;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_backend_destroy(backend);
     return failed;

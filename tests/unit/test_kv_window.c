@@ -4,6 +4,8 @@
 #include "cache/cache_manager.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
+#include "support/byte_stream.h"
+#include "support/named_backend.h"
 #include "support/plain_backend.h"
 
 #include <setjmp.h>
@@ -409,40 +411,20 @@ static void sums_move_with_their_slots(void **state) {
 
 /* ---- streams ---- */
 
-typedef struct stream {
-    unsigned char *bytes;
-    size_t n, at;
-} stream;
-
-static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(s->bytes + s->n, bytes, n);
-    s->n += n;
-    return AG_OK;
-}
-
-static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(bytes, s->bytes + s->at, n);
-    s->at += n;
-    return AG_OK;
-}
-
 static sequence restored(sequence *s, const char *policy) {
     sequence r = begin(s->window, true, policy, AG_Q8_0);
-    stream st = {.bytes = malloc(1 << 20)};
+    byte_stream st = {.bytes = malloc(1 << 20)};
     uint32_t n_slots[LAYERS * HEADS];
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) n_slots[i] = length(s, i / HEADS, i % HEADS);
     ag_score_sums *sums, *from = ag_cache_manager_sums(s->manager);
-    assert_int_equal(ag_kv_cache_save(s->cache, put, &st, NULL), AG_OK);
+    assert_int_equal(ag_kv_cache_save(s->cache, stream_put, &st, NULL), AG_OK);
     assert_int_equal(st.n, ag_kv_cache_saved_bytes(ag_kv_cache_params(s->cache), n_slots));
-    assert_int_equal(ag_score_sums_save(from, s->cache, put, &st, NULL), AG_OK);
-    assert_int_equal(ag_kv_cache_load(r.cache, n_slots, s->position, "", get, &st, NULL), AG_OK);
+    assert_int_equal(ag_score_sums_save(from, s->cache, stream_put, &st, NULL), AG_OK);
+    assert_int_equal(ag_kv_cache_load(r.cache, n_slots, s->position, "", stream_get, &st, NULL),
+                     AG_OK);
     assert_int_equal(ag_score_sums_create(r.eviction.policy, r.cache, &sums, NULL), AG_OK);
     ag_score_sums_set_position(sums, ag_score_sums_position(from));
-    assert_int_equal(ag_score_sums_load(sums, r.cache, get, &st, NULL), AG_OK);
+    assert_int_equal(ag_score_sums_load(sums, r.cache, stream_get, &st, NULL), AG_OK);
     ag_cache_manager_restore(r.manager, &sums);
     ag_score_sums_destroy(sums);
     free(st.bytes);
@@ -484,11 +466,12 @@ static void a_damaged_window_is_refused(void **state) {
     while (s.position < 600) consume(&s, 60);
     uint32_t n_slots[LAYERS * HEADS];
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) n_slots[i] = length(&s, i / HEADS, i % HEADS);
-    stream st = {.bytes = malloc(1 << 20)};
-    assert_int_equal(ag_kv_cache_save(s.cache, put, &st, NULL), AG_OK);
+    byte_stream st = {.bytes = malloc(1 << 20)};
+    assert_int_equal(ag_kv_cache_save(s.cache, stream_put, &st, NULL), AG_OK);
     ag_kv_cache_clear(s.cache);
     st.bytes[st.n - 3] = 0xff; /* the last layer's: positions up to 60,000 have left */
-    assert_int_equal(ag_kv_cache_load(s.cache, n_slots, 600, "it", get, &st, &err), AG_FORMAT);
+    assert_int_equal(ag_kv_cache_load(s.cache, n_slots, 600, "it", stream_get, &st, &err),
+                     AG_FORMAT);
     assert_non_null(strstr(err.msg, "layer 1, window 24"));
     free(st.bytes);
     end(&s);
@@ -496,7 +479,6 @@ static void a_damaged_window_is_refused(void **state) {
 
 /* usage: test_kv_window [BACKEND] */
 int main(int argc, char **argv) {
-    enum { EXIT_SKIPPED = 77 };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_layer_outgrows_its_window),
         cmocka_unit_test(a_policy_chooses_among_what_is_seen),
@@ -517,12 +499,8 @@ int main(int argc, char **argv) {
         ag_backend_destroy(backend);
         return failed;
     }
-    ag_error err;
-    ag_backend_params p = {.name = argv[1], .n_threads = 1};
-    if (ag_backend_create(&p, &backend, &err) != AG_OK) {
-        printf("skipped: %s\n", err.msg);
-        return EXIT_SKIPPED;
-    }
+    backend = open_backend(argv[1], 1);
+    if (!backend) return EXIT_SKIPPED;
     if (argc > 2) n_tokens = (uint32_t)atoi(argv[2]);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_backend_destroy(backend);

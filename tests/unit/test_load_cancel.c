@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading tells how far it is and can be given up in the middle of a large tensor. The backend's
  * name is the argument. */
+#include "support/named_backend.h"
 #include "support/sparse_model.h"
 #include "support/tiny_model.h"
 
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { EXIT_SKIPPED = 77, MB = 1 << 20 };
+enum { MB = 1 << 20 };
 
 /* The output, the largest tensor and the last, has 40 MB in the file. */
 static const sparse_model shape = {
@@ -37,15 +38,6 @@ static bool listen(void *user, uint64_t done, uint64_t total) {
     return done < l->stop_at;
 }
 
-static ag_backend *open_backend(uint32_t threads) {
-    const ag_backend_params params = {.name = backend_name, .n_threads = threads};
-    ag_backend *be;
-    ag_error err;
-    if (ag_backend_create(&params, &be, &err) == AG_OK) return be;
-    printf("%s\n", err.msg);
-    return NULL;
-}
-
 static ag_status load(ag_backend *be, ag_dtype weights, listener *l, ag_error *err) {
     const ag_model_params params = {.weights = weights, .progress = listen, .progress_user = l};
     ag_model *model;
@@ -64,7 +56,7 @@ enum { N_TYPES = sizeof types / sizeof types[0] };
 static void a_large_tensor_is_told_of_in_parts(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
-        ag_backend *be = open_backend(threads);
+        ag_backend *be = open_backend(backend_name, threads);
         for (size_t i = 0; i < N_TYPES; i++) {
             listener l = {.stop_at = UINT64_MAX};
             assert_int_equal(load(be, types[i], &l, NULL), AG_OK);
@@ -80,7 +72,7 @@ static void a_large_tensor_is_told_of_in_parts(void **state) {
 static void a_large_tensor_is_given_up_in_its_middle(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
-        ag_backend *be = open_backend(threads);
+        ag_backend *be = open_backend(backend_name, threads);
         const size_t in_use = ag_memory_bytes_in_use(ag_backend_memory(be));
         for (size_t i = 0; i < N_TYPES; i++) {
             listener l = {.stop_at = 20 * MB};
@@ -96,7 +88,7 @@ static void a_large_tensor_is_given_up_in_its_middle(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 1) backend_name = argv[1];
-    ag_backend *be = open_backend(1);
+    ag_backend *be = open_backend(backend_name, 1);
     if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);
     if (!sparse_model_write(&shape, dir, sizeof dir)) return 1;

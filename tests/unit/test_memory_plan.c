@@ -2,6 +2,7 @@
 /* The plan that is made before loading is what is counted afterwards. The backend's name is the
  * argument. */
 #include "support/dtypes.h"
+#include "support/named_backend.h"
 
 #include <antigravity/expert.h>
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
 
-enum { EXIT_SKIPPED = 77, CONTEXT = 300, CHUNK = 64, SESSIONS = 2 };
+enum { CONTEXT = 300, CHUNK = 64, SESSIONS = 2 };
 
 static const char *backend_name = "cpu";
 static ag_backend *be;
@@ -145,12 +146,8 @@ static void what_must_fit_is_checked(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 1) backend_name = argv[1];
-    const ag_backend_params params = {.name = backend_name};
-    ag_error err;
-    if (ag_backend_create(&params, &be, &err) != AG_OK) {
-        printf("skipped: %s\n", err.msg);
-        return EXIT_SKIPPED;
-    }
+    be = open_backend(backend_name, 0);
+    if (!be) return EXIT_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_is_what_is_counted_afterwards),
         cmocka_unit_test(a_shape_is_planned_as_a_directory_is),

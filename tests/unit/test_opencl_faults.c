@@ -3,7 +3,6 @@
  * message, or the right logits, but never a crash and never other logits. */
 #include "memory/galloc.h"
 #include "models/model_impl.h"
-#include "unit/opencl_device.h"
 #include "unit/opencl_forwarded.h"
 
 #include <antigravity/antigravity.h>
@@ -347,11 +346,8 @@ static void a_step_in_one_launch_may_follow_one_that_failed(void **state) {
 }
 
 int main(void) {
-    forwarder = forward_opencl(AG_FORWARDER);
-    if (!forwarder) return EXIT_FAILURE;
-    ag_backend *be = open_opencl();
-    if (!be) return EXIT_SKIPPED;
-    ag_backend_destroy(be);
+    const int unfit = open_forwarded(AG_FORWARDER, &forwarder, NULL);
+    if (unfit) return unfit;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_decoded_token_is_one_sequence_and_one_read, by_operations,
                                         by_default),

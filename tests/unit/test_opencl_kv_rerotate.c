@@ -3,7 +3,7 @@
  * backend's cache holds, whatever was done to the cache before, without reading anything back. */
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
-#include "unit/opencl_device.h"
+#include "support/byte_stream.h"
 #include "unit/opencl_forwarded.h"
 
 #include <math.h>
@@ -85,43 +85,22 @@ static void turn(pair *r, uint32_t newest) {
 
 /* ---- all that a cache holds, as it would be saved ---- */
 
-typedef struct stream {
-    unsigned char *bytes;
-    size_t n, at;
-} stream;
-
-static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(s->bytes + s->n, bytes, n);
-    s->n += n;
-    return AG_OK;
-}
-
-static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(bytes, s->bytes + s->at, n);
-    s->at += n;
-    return AG_OK;
-}
-
 static void lengths(const ag_kv_cache *c, uint32_t *n_slots) {
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
         n_slots[i] = ag_kv_cache_n_slots(c, i / HEADS, i % HEADS);
     }
 }
 
-static stream saved(ag_kv_cache *c) {
+static byte_stream saved(ag_kv_cache *c) {
     uint32_t n_slots[LAYERS * HEADS];
     lengths(c, n_slots);
-    stream s = {.bytes = malloc(ag_kv_cache_saved_bytes(ag_kv_cache_params(c), n_slots))};
-    assert_int_equal(ag_kv_cache_save(c, put, &s, NULL), AG_OK);
+    byte_stream s = {.bytes = malloc(ag_kv_cache_saved_bytes(ag_kv_cache_params(c), n_slots))};
+    assert_int_equal(ag_kv_cache_save(c, stream_put, &s, NULL), AG_OK);
     return s;
 }
 
 static void expect_equal(const pair *r) {
-    stream s[BOTH] = {saved(r->of[0]), saved(r->of[1])};
+    byte_stream s[BOTH] = {saved(r->of[0]), saved(r->of[1])};
     assert_int_equal(s[0].n, s[1].n);
     assert_memory_equal(s[0].bytes, s[1].bytes, s[0].n);
     for (int i = 0; i < BOTH; i++) free(s[i].bytes);
@@ -131,10 +110,10 @@ static pair restored(const pair *r, uint32_t position) {
     pair out = make(ag_kv_cache_params(r->of[0]));
     uint32_t n_slots[LAYERS * HEADS];
     for (int i = 0; i < BOTH; i++) {
-        stream s = saved(r->of[1 - i]);
+        byte_stream s = saved(r->of[1 - i]);
         lengths(r->of[i], n_slots);
-        assert_int_equal(ag_kv_cache_load(out.of[i], n_slots, position, "stream", get, &s, NULL),
-                         AG_OK);
+        assert_int_equal(
+            ag_kv_cache_load(out.of[i], n_slots, position, "stream", stream_get, &s, NULL), AG_OK);
         free(s.bytes);
     }
     return out;
@@ -276,10 +255,8 @@ static void every_call_of_a_turn_may_fail(void **state) {
 }
 
 int main(void) {
-    forwarder = forward_opencl(AG_FORWARDER);
-    if (!forwarder) return EXIT_FAILURE;
-    backends[1] = open_opencl();
-    if (!backends[1]) return EXIT_SKIPPED;
+    const int unfit = open_forwarded(AG_FORWARDER, &forwarder, &backends[1]);
+    if (unfit) return unfit;
     if (ag_backend_create(NULL, &backends[0], NULL) != AG_OK) return EXIT_FAILURE;
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = powf(10000, -2.0f * (float)i / DIM);
     const struct CMUnitTest tests[] = {

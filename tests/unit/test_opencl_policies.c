@@ -3,7 +3,7 @@
  * on the CPU, whatever becomes of the cache, and little is read back for it. */
 #include "cache/cache_manager.h"
 #include "cache/saved_state.h"
-#include "unit/opencl_device.h"
+#include "support/byte_stream.h"
 #include "unit/opencl_forwarded.h"
 
 #include <math.h>
@@ -183,27 +183,6 @@ static sequence fork_of(const sequence *s, const ag_eviction_policy *policy, ag_
     return f;
 }
 
-typedef struct stream {
-    unsigned char *bytes;
-    size_t n, at;
-} stream;
-
-static ag_status put(void *user, const void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(s->bytes + s->n, bytes, n);
-    s->n += n;
-    return AG_OK;
-}
-
-static ag_status get(void *user, void *bytes, size_t n, ag_error *err) {
-    (void)err;
-    stream *s = user;
-    memcpy(bytes, s->bytes + s->at, n);
-    s->at += n;
-    return AG_OK;
-}
-
 /* What the device saved goes on on the CPU, and the other way round. */
 static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag_dtype type) {
     sequence r = begin_sequence(policy, type);
@@ -212,16 +191,16 @@ static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag
         n_slots[i] = ag_kv_cache_n_slots(s->cache[0], i / HEADS, i % HEADS);
     }
     for (int i = 0; i < BOTH; i++) {
-        stream st = {.bytes = malloc(1 << 20)};
+        byte_stream st = {.bytes = malloc(1 << 20)};
         ag_score_sums *sums, *from = ag_cache_manager_sums(s->manager[1 - i]);
-        assert_int_equal(ag_kv_cache_save(s->cache[1 - i], put, &st, NULL), AG_OK);
-        assert_int_equal(ag_score_sums_save(from, s->cache[1 - i], put, &st, NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_save(s->cache[1 - i], stream_put, &st, NULL), AG_OK);
+        assert_int_equal(ag_score_sums_save(from, s->cache[1 - i], stream_put, &st, NULL), AG_OK);
         assert_true(st.n <= 1 << 20);
-        assert_int_equal(ag_kv_cache_load(r.cache[i], n_slots, s->position, "", get, &st, NULL),
-                         AG_OK);
+        assert_int_equal(
+            ag_kv_cache_load(r.cache[i], n_slots, s->position, "", stream_get, &st, NULL), AG_OK);
         assert_int_equal(ag_score_sums_create(policy, r.cache[i], &sums, NULL), AG_OK);
         ag_score_sums_set_position(sums, ag_score_sums_position(from));
-        assert_int_equal(ag_score_sums_load(sums, r.cache[i], get, &st, NULL), AG_OK);
+        assert_int_equal(ag_score_sums_load(sums, r.cache[i], stream_get, &st, NULL), AG_OK);
         ag_cache_manager_restore(r.manager[i], &sums);
         ag_score_sums_destroy(sums);
         free(st.bytes);
@@ -367,10 +346,8 @@ static void make_room(void) {
 }
 
 int main(void) {
-    forwarder = forward_opencl(AG_FORWARDER);
-    if (!forwarder) return EXIT_FAILURE;
-    backends[1] = open_opencl();
-    if (!backends[1]) return EXIT_SKIPPED;
+    const int unfit = open_forwarded(AG_FORWARDER, &forwarder, &backends[1]);
+    if (unfit) return unfit;
     if (ag_backend_create(NULL, &backends[0], NULL) != AG_OK) return EXIT_FAILURE;
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = powf(10000, -2.0f * (float)i / DIM);
     make_room();

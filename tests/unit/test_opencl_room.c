@@ -3,7 +3,6 @@
  * what there is. */
 #include "support/sparse_model.h"
 #include "support/tiny_model.h"
-#include "unit/opencl_device.h"
 #include "unit/opencl_forwarded.h"
 
 #include <antigravity/antigravity.h>
@@ -125,11 +124,8 @@ static void the_program_says_so(void **state) {
 }
 
 int main(void) {
-    forwarder = forward_opencl(AG_FORWARDER);
-    if (!forwarder) return 1;
-    ag_backend *be = open_opencl();
-    if (!be) return EXIT_SKIPPED;
-    ag_backend_destroy(be);
+    const int unfit = open_forwarded(AG_FORWARDER, &forwarder, NULL);
+    if (unfit) return unfit;
     if (!sparse_model_write(&shape, dir, sizeof dir)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_that_do_not_fit_are_not_read),

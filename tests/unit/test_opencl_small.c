@@ -2,7 +2,6 @@
 /* Devices with less room than a processor has: work-groups and local memory as phones have them
  * are enough, with less there is an error before anything runs, and a weight that fits in no buffer
  * is named. */
-#include "unit/opencl_device.h"
 #include "unit/opencl_forwarded.h"
 
 #include <antigravity/antigravity.h>
@@ -148,12 +147,9 @@ static void a_weight_that_fits_in_no_buffer_is_named(void **state) {
 }
 
 int main(void) {
-    forwarder = forward_opencl(AG_FORWARDER);
-    if (!forwarder) return 1;
     setenv("AG_OPENCL_LANES", "1", 1);
-    ag_backend *be = open_opencl();
-    if (!be) return EXIT_SKIPPED;
-    ag_backend_destroy(be);
+    const int unfit = open_forwarded(AG_FORWARDER, &forwarder, NULL);
+    if (unfit) return unfit;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_fit_the_device),
         cmocka_unit_test(sizes_are_the_largest_where_there_is_room),

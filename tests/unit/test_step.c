@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* usage: test_step [BACKEND [SEED]]
  * ag_session_step(): whatever shares a step, every session gets what it has alone. */
+#include "support/named_backend.h"
 #include "support/without_matrix_units.h"
 
 #include <antigravity/expert.h>
@@ -655,16 +656,12 @@ static void steps_of_known_sizes_allocate_nothing(void **state) {
 }
 
 int main(int argc, char **argv) {
-    enum { EXIT_SKIPPED = 77 };
     ag_error err;
     backend_name = argc > 1 && strcmp(argv[1], "cpu") != 0 ? argv[1] : NULL;
     seed = argc > 2 ? (unsigned)atoi(argv[2]) : 20;
     without_matrix_units();
-    const ag_backend_params params = {.name = backend_name, .n_threads = 2};
-    if (ag_backend_create(&params, &backend, &err) != AG_OK) {
-        printf("skipped: %s\n", err.msg);
-        return EXIT_SKIPPED;
-    }
+    backend = open_backend(backend_name, 2);
+    if (!backend) return EXIT_SKIPPED;
     /* A GPU multiplies few rows and many by other kernels: what quantised weights round is not
      * what this compares. */
     ag_model_params mp = ag_model_defaults();
