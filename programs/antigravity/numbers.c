@@ -50,24 +50,13 @@ bool parse_real(const char *text, double low, double high, double *out, char *wh
 
 static bool is_separator(char c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static bool append(int64_t **list, size_t *n, size_t *cap, int64_t v) {
-    if (*n == *cap) {
-        size_t grown = *cap ? *cap * 2 : 64;
-        int64_t *p = realloc(*list, grown * sizeof *p);
-        if (!p) return false;
-        *list = p;
-        *cap = grown;
-    }
-    (*list)[(*n)++] = v;
-    return true;
-}
-
-bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int64_t **out,
+bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int32_t **out,
                     size_t *n, char *why) {
-    size_t cap = 0, i = 0;
-    *out = NULL;
+    size_t i = 0;
     *n = 0;
-    for (;;) {
+    *out = malloc((len / 2 + 1) * sizeof **out); /* between two numbers there is a separator */
+    if (!*out) snprintf(why, WHY_SIZE, "out of memory");
+    while (*out) {
         while (i < len && is_separator(text[i])) i++;
         if (i == len) return true;
         char word[64];
@@ -79,10 +68,7 @@ bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int
         word[k] = '\0';
         int64_t v;
         if (!parse_integer(word, low, high, &v, why)) break;
-        if (!append(out, n, &cap, v)) {
-            snprintf(why, WHY_SIZE, "out of memory");
-            break;
-        }
+        (*out)[(*n)++] = (int32_t)v;
     }
     free(*out);
     *out = NULL;
@@ -90,8 +76,8 @@ bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int
     return false;
 }
 
-bool parse_list(const char *text, uint32_t low, uint32_t high, number_list *out, char *why) {
-    int64_t *v;
+bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, char *why) {
+    int32_t *v;
     size_t n;
     if (!parse_integers(text, strlen(text), low, high, &v, &n, why)) return false;
     bool fits = n > 0 && n <= MAX_NUMBERS;

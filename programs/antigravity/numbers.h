@@ -20,12 +20,12 @@ typedef struct number_list {
     size_t n;
 } number_list;
 
-/* One number at least. */
-bool parse_list(const char *text, uint32_t low, uint32_t high, number_list *out, char *why);
+/* One number at least; low is 0 or more. */
+bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, char *why);
 
 /* "1,5,9" or "1 5 9": whole numbers separated by commas or white space. len bytes are read; the
- * list may be empty. *out is the caller's to free(); NULL and *n = 0 for an empty list. */
-bool parse_integers(const char *text, size_t len, int64_t low, int64_t high, int64_t **out,
+ * list may be empty. *out is the caller's to free(); NULL after failure. */
+bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int32_t **out,
                     size_t *n, char *why);
 
 #endif

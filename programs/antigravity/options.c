@@ -250,7 +250,7 @@ bool option_set(const option_def *def, void *target, const char *value, char *wh
     case OPTION_REAL:
         return parse_real(value, def->low, def->high, field, why);
     case OPTION_LIST:
-        return parse_list(value, (uint32_t)def->low, (uint32_t)def->high, field, why);
+        return parse_list(value, (int32_t)def->low, (int32_t)def->high, field, why);
     case OPTION_WORD:
         return set_word(def, field, value, why);
     case OPTION_DTYPE:

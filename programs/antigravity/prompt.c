@@ -51,25 +51,12 @@ option_group prompt_group(prompt_options *o) {
     return (option_group){"Prompt", defs, sizeof defs / sizeof defs[0], o};
 }
 
-static int take_ids(prompt *p, const char *text) {
-    char why[WHY_SIZE];
-    int64_t *list;
-    size_t n;
-    if (!parse_integers(text, strlen(text), 0, INT32_MAX, &list, &n, why)) {
-        complain("--prompt-ids: %s", why);
-        return EXIT_USAGE;
-    }
-    if (!n) {
-        complain("--prompt-ids: '' holds no id");
-        return EXIT_USAGE;
-    }
-    int code = EXIT_DONE;
-    p->ids = malloc(n * sizeof *p->ids);
-    p->n = n;
-    if (!p->ids) code = complain_no_memory();
-    for (size_t i = 0; p->ids && i < n; i++) p->ids[i] = (int32_t)list[i];
-    free(list);
-    return code;
+static int parse_ids(prompt *p, const char *text) {
+    char why[WHY_SIZE] = "'' holds no id";
+    bool parsed = parse_integers(text, strlen(text), 0, INT32_MAX, &p->ids, &p->n, why);
+    if (parsed && p->n) return EXIT_DONE;
+    complain("--prompt-ids: %s", why);
+    return EXIT_USAGE;
 }
 
 const char prompt_operand_hint[] = ": a text of several words is put in quotes";
@@ -123,7 +110,7 @@ int prompt_read(prompt *p, const prompt_options *o) {
         complain("the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
         return EXIT_USAGE;
     }
-    if (o->ids) return take_ids(p, o->ids);
+    if (o->ids) return parse_ids(p, o->ids);
     int code = read_text(p, o);
     if (code == EXIT_DONE && o->escape) unescape(p);
     return code;

@@ -127,20 +127,16 @@ done:
 static int read_ids(prompt *p) {
     if (!p->text) return EXIT_DONE; /* --prompt-ids */
     char why[WHY_SIZE];
-    int64_t *list;
     size_t blank = strspn(p->text, " \t\r\n");
     if (p->text[blank] == '{' || p->text[blank] == '[') {
         int code = flatten_json(p);
         if (code != EXIT_DONE) return code;
     }
-    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &list, &p->n, why)) {
+    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &p->ids, &p->n, why)) {
         complain("%s: %s", p->source, why);
         return EXIT_FAILED;
     }
-    p->ids = malloc(p->n ? p->n * sizeof *p->ids : 1);
-    for (size_t i = 0; p->ids && i < p->n; i++) p->ids[i] = (int32_t)list[i];
-    free(list);
-    return p->ids ? EXIT_DONE : complain_no_memory();
+    return EXIT_DONE;
 }
 
 /* How many ids at the start are those that encoding puts before every text. */
