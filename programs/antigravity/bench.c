@@ -107,8 +107,8 @@ static uint32_t largest(const number_list *list) {
 
 /* Tokens of the longest prompt or generation. */
 static uint32_t longest(const bench_options *o) {
-    const uint32_t prompt = largest(&o->n_prompt), gen = largest(&o->n_gen);
-    return prompt > gen ? prompt : gen;
+    const uint32_t read = largest(&o->n_prompt), decoded = largest(&o->n_gen);
+    return read > decoded ? read : decoded;
 }
 
 /* The sessions of the row that has most tokens. */

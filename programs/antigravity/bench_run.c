@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
+#include "statistics.h"
 
 #include <antigravity/operations.h>
 #include <math.h>
@@ -101,23 +102,15 @@ static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s)
     return status;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void summarise(bench_row *row) {
-    double sorted[MAX_REPETITIONS], sum = 0, squares = 0;
+    double sorted[MAX_REPETITIONS];
     size_t n = row->n_samples;
     memcpy(sorted, row->samples, n * sizeof sorted[0]);
-    qsort(sorted, n, sizeof sorted[0], by_size);
-    for (size_t i = 0; i < n; i++) sum += sorted[i];
-    double mean = sum / (double)n;
-    for (size_t i = 0; i < n; i++) squares += (sorted[i] - mean) * (sorted[i] - mean);
-    row->median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    sort_ascending(sorted, n);
+    row->median = percentile(sorted, n, 0.5);
     row->lowest = sorted[0];
     row->highest = sorted[n - 1];
-    row->deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
+    row->deviation = mean_of(sorted, n).deviation;
 }
 
 /* A pass over the weights serves one token of every sequence; each reads its own cache, which holds

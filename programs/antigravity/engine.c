@@ -32,6 +32,19 @@ int engine_inspect(engine *e, const model_options *o) {
     return EXIT_DONE;
 }
 
+int engine_need_tokenizer(const engine *e, const char *instead) {
+    if (e->tokenizer) return EXIT_DONE;
+    complain("%s holds no tokenizer.json: %s", e->dir, instead);
+    return EXIT_USAGE;
+}
+
+int engine_encode(const engine *e, prompt *p, const prompt_options *o) {
+    int code = EXIT_DONE;
+    if (p->text) code = engine_need_tokenizer(e, "give --prompt-ids instead of a text");
+    if (p->text && code == EXIT_DONE) code = prompt_encode(p, o, e->tokenizer);
+    return code == EXIT_DONE ? prompt_check_ids(p, e->info.n_vocab) : code;
+}
+
 static bool has_gpu(void) {
     ag_device_info devices[32];
     const size_t cap = sizeof devices / sizeof devices[0];
@@ -115,28 +128,36 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
     return EXIT_DONE;
 }
 
-int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
+int engine_read_model(const engine *e, ag_dtype weights, const char *what, ag_model **out) {
     ag_error err;
+    ag_model_params params = model_params(weights);
+    params.progress = progress_update;
+    progress_begin(what);
+    lost_file_watch(e->dir);
+    ag_status status = ag_model_load(e->backend, e->dir, &params, out, &err);
+    lost_file_watch(NULL);
+    progress_end();
+    return status == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
     double begin = clock_s();
     int code = engine_open_backend(e, o);
     if (code == EXIT_DONE) code = engine_plan(e, o, NULL, s);
     if (code != EXIT_DONE) return code;
-    ag_model_params params = model_params(o->weights);
-    params.progress = progress_update;
-    progress_begin("loading");
-    lost_file_watch(e->dir);
-    ag_status status = ag_model_load(e->backend, e->dir, &params, &e->model, &err);
-    lost_file_watch(NULL);
-    progress_end();
-    if (status != AG_OK) return complain_error(&err);
+    code = engine_read_model(e, o->weights, "loading", &e->model);
+    if (code != EXIT_DONE) return code;
     e->load_s = clock_s() - begin;
     if (o->verbose) complain("%s: loaded in %.2f s", e->dir, e->load_s);
     return EXIT_DONE;
 }
 
-int engine_start(engine *e, const model_options *o, uint32_t n_context) {
+int engine_load_session(engine *e, const model_options *o, uint32_t n_context) {
     ag_error err;
     ag_session_params params = session_params(o, n_context);
+    const engine_sessions one = {params, 1};
+    int code = engine_load(e, o, &one);
+    if (code != EXIT_DONE) return code;
     if (o->verbose) params.eviction.on_eviction = eviction_say;
     /* Wrong options are wrong usage, although only the model tells. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);

@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_ENGINE_H
 
 #include "model_options.h"
+#include "prompt.h"
 
 typedef struct engine {
     char *dir;
@@ -17,6 +18,10 @@ typedef struct engine {
 
 /* Each step says what is wrong and returns an exit code. Start from a zeroed engine. */
 int engine_inspect(engine *e, const model_options *o); /* dir, info, tokenizer */
+/* Refuses a model without a tokenizer; `instead` says what can be done or not without one. */
+int engine_need_tokenizer(const engine *e, const char *instead);
+/* Ids of the prompt, if it is a text; those that the model does not know are refused. */
+int engine_encode(const engine *e, prompt *p, const prompt_options *o);
 int engine_open_backend(engine *e, const model_options *o);
 /* The sessions that will be made: n of these parameters. */
 typedef struct engine_sessions {
@@ -27,7 +32,10 @@ typedef struct engine_sessions {
 int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s);
 /* Backend, plan and model: takes time. */
 int engine_load(engine *e, const model_options *o, const engine_sessions *s);
-int engine_start(engine *e, const model_options *o, uint32_t n_context); /* session */
+/* The same, and the one session of so many slots. */
+int engine_load_session(engine *e, const model_options *o, uint32_t n_context);
+/* The files of e->dir as a model of its own, which is the caller's. `what` names the progress. */
+int engine_read_model(const engine *e, ag_dtype weights, const char *what, ag_model **out);
 void engine_close(engine *e);
 
 #endif

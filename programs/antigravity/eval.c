@@ -3,9 +3,11 @@
 #include "eval.h"
 
 #include "command.h"
+#include "interrupt.h"
 #include "options.h"
 #include "output.h"
 
+#include <antigravity/kv_cache.h>
 #include <string.h>
 
 static const struct {
@@ -24,6 +26,16 @@ static const char examples[] =
     "  antigravity eval ppl novel.txt --windows 8\n"
     "  antigravity eval needle --eviction-policy none,snapkv,keydiff --kv-budget 25%\n"
     "  antigravity eval kl novel.txt --kv-type q8_0 --kv-type q8_0,q4_0 --windows 4";
+
+int eval_result(ag_status status, ag_error *err) {
+    if (status == AG_OK && interrupted()) err->status = status = AG_CANCELLED;
+    return status == AG_OK ? EXIT_DONE : complain_error(err);
+}
+
+void cache_track(ag_session *s, size_t *most) {
+    size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+    if (bytes > *most) *most = bytes;
+}
 
 int command_eval(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)

@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
+#include "statistics.h"
 #include "table.h"
 
 #include <antigravity/kv_cache.h>
@@ -90,7 +91,6 @@ static const char examples[] =
     "  antigravity eval kl novel.txt --weights q4_0 --base-weights bf16 -o json";
 
 static int check(const command_line *line, kl_options *o) {
-    ag_eviction_params *p = &o->model.eviction.params;
     int code = text_operand(line, &o->text);
     model_options plain = o->model; /* the rules are checked with the settings' policies */
     plain.eviction = eviction_options_defaults();
@@ -101,13 +101,8 @@ static int check(const command_line *line, kl_options *o) {
         complain("%zu bases; there can be one", settings_count(&o->base));
         return EXIT_USAGE;
     }
-    if (p->prefill == AG_KV_PREFILL_WHOLE) {
-        complain("--kv-prefill whole: nothing would leave before the text has been read");
-        return EXIT_USAGE;
-    }
-    p->prefill = AG_KV_PREFILL_BOUNDED;
     if ((unsigned)o->base_weights == LIKE_THE_MODEL) o->base_weights = o->model.weights;
-    return EXIT_DONE;
+    return text_evict_in_chunks(&o->model.eviction.params);
 }
 
 /* ---- comparing ---- */
@@ -131,13 +126,6 @@ static double divergence(const float *base, double base_scale, const float *logi
         sum += exp(p) * (p - q);
     }
     return sum > 0 ? sum : 0; /* rounding can leave less than none */
-}
-
-static size_t likeliest(const float *logits, size_t n) {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
 }
 
 static bool on_row(void *user, size_t i, const float *logits) {
@@ -168,8 +156,7 @@ static ag_status compare_chunk(kl *k, const int32_t *ids, size_t n, size_t n_pre
         k->compared_s = 0;
         st = ag_session_score(c->session, ids, n, on_row, k, err);
         c->seconds += clock_s() - begin - k->compared_s;
-        size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(c->session));
-        if (bytes > c->kv_bytes) c->kv_bytes = bytes;
+        cache_track(c->session, &c->kv_bytes);
     }
     return st;
 }
@@ -192,8 +179,7 @@ static int compare_text(kl *k) {
         }
     }
     progress_end();
-    if (st == AG_OK && interrupted()) err.status = st = AG_CANCELLED;
-    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+    return eval_result(st, &err);
 }
 
 /* ---- results ---- */
@@ -219,18 +205,6 @@ static const table_column columns[] = {
     {"tok_per_s", "tok/s", TABLE_NUMBER, 0, 5, 5},
 };
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Between the two nearest ranks; x is sorted. */
-static double percentile(const double *x, size_t n, double share) {
-    double at = share * (double)(n - 1);
-    size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
-    return x[low] + (x[high] - x[low]) * (at - (double)low);
-}
-
 static json_t *row_of(const kl *k, contestant *c) {
     enum { OWN = 20 };
     json_field fields[SETTING_FIELDS + OWN];
@@ -238,7 +212,7 @@ static json_t *row_of(const kl *k, contestant *c) {
     double n = (double)c->n, base = k->base_nll / (double)k->n_base, same = (double)c->n_same / n;
     double ratio = exp(rise.mean);
     uint32_t budget = ag_session_kv_budget(c->session);
-    qsort(c->kl, c->n, sizeof *c->kl, ascending);
+    sort_ascending(c->kl, c->n);
     const json_field own[] = {
         {"budget_tokens", budget ? json_integer(budget) : json_null()},
         {"tokens", json_integer((json_int_t)c->n)},
@@ -307,16 +281,11 @@ static int load(kl *k) {
 
 static int open_base(kl *k) {
     const kl_options *o = k->o;
-    ag_error err;
     k->base_model = k->engine.model;
     if (o->base_weights != o->model.weights) {
-        ag_model_params params = model_params(o->base_weights);
-        params.progress = progress_update;
-        progress_begin("loading the base");
-        ag_status st =
-            ag_model_load(k->engine.backend, k->engine.dir, &params, &k->base_model, &err);
-        progress_end();
-        if (st != AG_OK) return complain_error(&err);
+        int code =
+            engine_read_model(&k->engine, o->base_weights, "loading the base", &k->base_model);
+        if (code != EXIT_DONE) return code;
     }
     cache_setting one = settings_at(&o->base, 0);
     return settings_open(&o->base, &one, &o->model, k->base_model, (uint32_t)k->text.window,
@@ -363,11 +332,6 @@ static void close_all(kl *k) {
     engine_close(&k->engine);
 }
 
-static int prepare(kl *k) {
-    size_t window = context_length(&k->o->model, &k->engine.info);
-    return text_prepare(&k->text, &k->o->text, &k->engine, window);
-}
-
 int eval_kl(int argc, char **argv) {
     kl_options o = {.model = model_options_defaults(), .base_weights = (ag_dtype)LIKE_THE_MODEL};
     o.model.prefill_chunk = CHUNK;
@@ -399,9 +363,7 @@ int eval_kl(int argc, char **argv) {
         .o = &o,
         .table = {.format = o.format, .columns = columns, .n = sizeof columns / sizeof columns[0]},
     };
-    code = text_read(&k.text, &o.text);
-    if (code == EXIT_DONE) code = engine_inspect(&k.engine, &o.model);
-    if (code == EXIT_DONE) code = prepare(&k);
+    code = text_open(&k.text, &o.text, &k.engine, &o.model, false);
     if (code == EXIT_DONE) code = load(&k);
     if (code == EXIT_DONE) code = open_base(&k);
     if (code == EXIT_DONE) code = open_rows(&k);

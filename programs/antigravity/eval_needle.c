@@ -9,6 +9,7 @@
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
+#include "statistics.h"
 #include "table.h"
 
 #include <antigravity/kv_cache.h>
@@ -134,17 +135,15 @@ static int make_documents(needles *n) {
     ag_error err;
     haystack h = {
         .tokenizer = n->engine.tokenizer, .seed = (uint64_t)o->seed, .n_tokens = o->context};
-    if (!h.tokenizer) {
-        complain("%s holds no tokenizer.json: the documents cannot be encoded", n->engine.dir);
-        return EXIT_USAGE;
-    }
+    int code = engine_need_tokenizer(&n->engine, "the documents cannot be encoded");
+    if (code != EXIT_DONE) return code;
     if (o->context + ANSWER_TOKENS > n->engine.info.max_positions) {
         complain("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
                  " that the model was trained for",
                  o->context, n->engine.info.max_positions);
         return EXIT_USAGE;
     }
-    int code = read_filler(n, &h);
+    code = read_filler(n, &h);
     if (code != EXIT_DONE) return code;
     n->documents = calloc(o->documents, sizeof *n->documents);
     if (!n->documents) return complain_no_memory();
@@ -159,13 +158,6 @@ static int make_documents(needles *n) {
 }
 
 /* ---- asking ---- */
-
-static int32_t likeliest(const float *logits, size_t n) {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = i;
-    return (int32_t)best;
-}
 
 static bool go_on(void *user, uint64_t done, uint64_t total) {
     const needles *n = user;
@@ -193,7 +185,7 @@ static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out
     double begin = clock_s();
     ag_status st = AG_OK;
     for (size_t i = 0; i < ANSWER_TOKENS && st == AG_OK; i++) {
-        ids[i] = likeliest(ag_session_logits(s), n->engine.info.n_vocab);
+        ids[i] = (int32_t)likeliest(ag_session_logits(s), n->engine.info.n_vocab);
         if (i + 1 < ANSWER_TOKENS) st = ag_session_decode(s, ids[i], err);
     }
     out->decode_s += clock_s() - begin;
@@ -219,10 +211,9 @@ static int ask_all(needles *n, ag_session *s, outcome *out) {
         bool right = false;
         ag_status st = read_document(n, s, d, out, &err);
         if (st == AG_OK) st = answer(n, s, d, out, &right, &err);
-        if (st == AG_OK && interrupted()) err.status = st = AG_CANCELLED;
-        if (st != AG_OK) return complain_error(&err);
-        size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
-        if (bytes > out->kv_bytes) out->kv_bytes = bytes;
+        int code = eval_result(st, &err);
+        if (code != EXIT_DONE) return code;
+        cache_track(s, &out->kv_bytes);
         out->asked++;
         out->asked_at[i % o->depths.n]++;
         out->right += right;

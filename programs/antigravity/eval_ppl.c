@@ -9,6 +9,7 @@
 #include "json_out.h"
 #include "output.h"
 #include "progress.h"
+#include "statistics.h"
 
 #include <antigravity/kv_cache.h>
 #include <inttypes.h>
@@ -88,24 +89,18 @@ static int check(const command_line *line, ppl_options *o) {
     int code = text_operand(line, &o->text);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
     if (code != EXIT_DONE) return code;
-    if (p->prefill == AG_KV_PREFILL_WHOLE) {
-        complain("--kv-prefill whole: nothing would leave before the text has been read");
-        return EXIT_USAGE;
-    }
+    code = text_evict_in_chunks(p);
+    if (code != EXIT_DONE) return code;
     if (o->stream && o->text.max_windows) {
         complain("--stream and --windows exclude each other; --tokens limits a stream");
         return EXIT_USAGE;
     }
-    p->prefill = AG_KV_PREFILL_BOUNDED;
     if (!o->model.eviction.watch) p->memory.threshold_bytes = 0;
     return EXIT_DONE;
 }
 
-static int prepare(ppl *p) {
+static int prepare(ppl *p, size_t slots) {
     const ppl_options *o = p->o;
-    size_t slots = context_length(&o->model, &p->engine.info);
-    int code = text_prepare(&p->text, &o->text, &p->engine, o->stream ? 0 : slots);
-    if (code != EXIT_DONE) return code;
     if (o->stream && !evicts(o) && p->text.n_tokens > slots) {
         complain("a stream of %zu tokens does not fit a cache of %zu from which no policy evicts: "
                  "--eviction-policy or --tokens",
@@ -135,8 +130,7 @@ static void fill_bucket(ppl *p, size_t i, double nll) {
 
 static bool on_logits(void *user, size_t i, const float *logits) {
     ppl *p = user;
-    size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(p->engine.session));
-    if (bytes > p->kv_bytes) p->kv_bytes = bytes;
+    cache_track(p->engine.session, &p->kv_bytes);
     if (i + 1 < p->n_ids) {
         double nll = log_sum_exp(logits, p->engine.info.n_vocab) - (double)logits[p->ids[i + 1]];
         p->nll[p->n_nll++] = nll;
@@ -157,8 +151,7 @@ static int score_windows(ppl *p) {
         p->done_before += p->n_ids;
     }
     progress_end();
-    if (status == AG_OK && interrupted()) err.status = status = AG_CANCELLED;
-    return status == AG_OK ? EXIT_DONE : complain_error(&err);
+    return eval_result(status, &err);
 }
 
 /* ---- results ---- */
@@ -278,13 +271,10 @@ int eval_ppl(int argc, char **argv) {
     if (code != EXIT_DONE) return code;
     interrupt_install();
     ppl p = {.o = &o};
-    code = text_read(&p.text, &o.text);
-    if (code == EXIT_DONE) code = engine_inspect(&p.engine, &o.model);
-    if (code == EXIT_DONE) code = prepare(&p);
+    code = text_open(&p.text, &o.text, &p.engine, &o.model, o.stream);
     uint32_t slots = code == EXIT_DONE ? context_length(&o.model, &p.engine.info) : 0;
-    const engine_sessions one = {session_params(&o.model, slots), 1};
-    if (code == EXIT_DONE) code = engine_load(&p.engine, &o.model, &one);
-    if (code == EXIT_DONE) code = engine_start(&p.engine, &o.model, slots);
+    if (code == EXIT_DONE) code = prepare(&p, slots);
+    if (code == EXIT_DONE) code = engine_load_session(&p.engine, &o.model, slots);
     if (code == EXIT_DONE) code = score_windows(&p);
     if (code == EXIT_DONE) code = report(&p);
     free(p.nll);

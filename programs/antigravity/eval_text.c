@@ -4,7 +4,6 @@
 #include "command.h"
 #include "output.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,17 +42,19 @@ int text_operand(const command_line *line, text_options *o) {
     return EXIT_DONE;
 }
 
-int text_read(eval_text *t, const text_options *o) { return prompt_read(&t->text, &o->prompt); }
+int text_evict_in_chunks(ag_eviction_params *p) {
+    if (p->prefill == AG_KV_PREFILL_WHOLE) {
+        complain("--kv-prefill whole: nothing would leave before the text has been read");
+        return EXIT_USAGE;
+    }
+    p->prefill = AG_KV_PREFILL_BOUNDED;
+    return EXIT_DONE;
+}
 
 static int encode(eval_text *t, const text_options *o, const engine *e) {
     prompt_options plain = o->prompt;
     plain.no_bos = true;
-    if (t->text.text && !e->tokenizer) {
-        complain("%s holds no tokenizer.json: give --prompt-ids instead of a text", e->dir);
-        return EXIT_USAGE;
-    }
-    int code = t->text.text ? prompt_encode(&t->text, &plain, e->tokenizer) : EXIT_DONE;
-    if (code == EXIT_DONE) code = prompt_check_ids(&t->text, e->info.n_vocab);
+    int code = engine_encode(e, &t->text, &plain);
     if (code != EXIT_DONE) return code;
     ag_error err;
     bool with_bos = t->text.text && !o->prompt.no_bos;
@@ -62,13 +63,15 @@ static int encode(eval_text *t, const text_options *o, const engine *e) {
     return EXIT_DONE;
 }
 
-int text_prepare(eval_text *t, const text_options *o, const engine *e, size_t window) {
-    int code = encode(t, o, e);
+int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m, bool whole) {
+    int code = prompt_read(&t->text, &o->prompt);
+    if (code == EXIT_DONE) code = engine_inspect(e, m);
+    if (code == EXIT_DONE) code = encode(t, o, e);
     if (code != EXIT_DONE) return code;
     if (o->max_tokens && o->max_tokens < t->text.n) t->text.n = o->max_tokens;
-    t->window = window ? window : t->text.n + t->bos.n;
-    if (window && window < t->bos.n + 2) {
-        complain("--max-seq-len: a window of %zu tokens leaves nothing to predict", window);
+    t->window = whole ? t->text.n + t->bos.n : context_length(m, &e->info);
+    if (!whole && t->window < t->bos.n + 2) {
+        complain("--max-seq-len: a window of %zu tokens leaves nothing to predict", t->window);
         return EXIT_USAGE;
     }
     if (t->text.n + t->bos.n < 2) {
@@ -99,20 +102,4 @@ void text_free(eval_text *t) {
     free(t->ids);
     ag_ids_free(&t->bos);
     prompt_free(&t->text);
-}
-
-double log_sum_exp(const float *logits, size_t n) {
-    double highest = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n; i++)
-        if ((double)logits[i] > highest) highest = (double)logits[i];
-    for (size_t i = 0; i < n; i++) sum += exp((double)logits[i] - highest);
-    return highest + log(sum);
-}
-
-mean_error mean_of(const double *x, size_t n) {
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) sum += x[i];
-    double mean = sum / (double)n;
-    for (size_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
-    return (mean_error){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : 0};
 }

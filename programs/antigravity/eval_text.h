@@ -15,6 +15,8 @@ typedef struct text_options {
 option_group windows_group(text_options *o); /* beside prompt_group(&o->prompt) */
 /* The word after the measure, if there is one, is the file. Returns an exit code. */
 int text_operand(const command_line *line, text_options *o);
+/* What leaves the cache leaves while the text is read. Returns an exit code. */
+int text_evict_in_chunks(ag_eviction_params *p);
 
 typedef struct eval_text {
     prompt text;                /* its ids are without BOS; cut to what is read */
@@ -24,20 +26,11 @@ typedef struct eval_text {
     int32_t *ids;               /* [window] of the window last asked for */
 } eval_text;
 
-/* Reads the text before the model is looked at: what may be wrong with it is said first. */
-int text_read(eval_text *t, const text_options *o);
-/* Windows of at most `window` tokens; 0: one for all of the text. */
-int text_prepare(eval_text *t, const text_options *o, const engine *e, size_t window);
+/* Reads the text, then inspects the model, then divides the text into windows of the context's
+ * length, or `whole` makes one. */
+int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m, bool whole);
 /* The i-th window's ids; *n of them. */
 const int32_t *text_window(eval_text *t, size_t i, size_t *n);
 void text_free(eval_text *t);
-
-/* log(sum(exp(logits))), in double: logits[id] minus it is the token's log-probability. */
-double log_sum_exp(const float *logits, size_t n);
-
-typedef struct mean_error {
-    double mean, error; /* standard error of the mean; 0 for a single value */
-} mean_error;
-mean_error mean_of(const double *x, size_t n);
 
 #endif

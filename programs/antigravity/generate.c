@@ -37,13 +37,8 @@ static int prepare_prompt(generation *g) {
     const generate_options *o = &g->o;
     const engine *e = &g->engine;
     prompt *p = &g->prompt;
-    if (!e->tokenizer && (p->text || o->n_stop)) {
-        complain("%s holds no tokenizer.json: %s", e->dir,
-                 p->text ? "give --prompt-ids instead of a text" : "--stop needs one");
-        return EXIT_USAGE;
-    }
-    int code = p->text ? prompt_encode(p, &o->prompt, e->tokenizer) : EXIT_DONE;
-    if (code == EXIT_DONE) code = prompt_check_ids(p, e->info.n_vocab);
+    int code = engine_encode(e, p, &o->prompt);
+    if (code == EXIT_DONE && o->n_stop) code = engine_need_tokenizer(e, "--stop needs one");
     if (code != EXIT_DONE) return code;
     if (!p->n && !o->saved.load) {
         complain("the prompt is empty: there is no token to start from");
@@ -221,9 +216,7 @@ static int generate(generation *g) {
     if (code == EXIT_DONE) code = engine_inspect(e, m);
     if (code == EXIT_DONE) code = prepare_prompt(g);
     if (code == EXIT_DONE) code = create_sampler(g);
-    const engine_sessions one = {session_params(m, g->n_context), 1};
-    if (code == EXIT_DONE) code = engine_load(e, m, &one);
-    if (code == EXIT_DONE) code = engine_start(e, m, g->n_context);
+    if (code == EXIT_DONE) code = engine_load_session(e, m, g->n_context);
     if (code == EXIT_DONE) code = saved_begin(&g->saved, &g->o.saved, e, &g->prompt, g->sampler, m);
     if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
     if (code != EXIT_DONE) return code;
