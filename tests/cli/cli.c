@@ -91,6 +91,7 @@ static void receive(stream *s) {
     assert_non_null(s->data);
     memcpy(s->data + s->n, chunk, (size_t)got);
     s->n += (size_t)got;
+    s->data[s->n] = '\0';
 }
 
 static void send_input(child *c, const cli_setup *s) {
@@ -99,8 +100,23 @@ static void send_input(child *c, const cli_setup *s) {
     if (n < 0 || c->sent == s->n_input) close_stream(&c->input);
 }
 
+static bool says(const stream *s, const char *part) {
+    return part && s->data && strstr(s->data, part);
+}
+
+/* Sends the signals whose time has come; `sent` of them before. */
+static int send_signals(const child *c, const cli_setup *s, int sent) {
+    bool first = (s->interrupt_after_output && c->out.n >= s->interrupt_after_output) ||
+                 (s->interrupt_after_errors && c->err.n >= s->interrupt_after_errors) ||
+                 says(&c->err, s->interrupt_when);
+    bool second = sent == 1 && s->second_signal && says(&c->err, "stopping ...");
+    if (sent == 0 && first) return kill(c->pid, s->signal ? s->signal : SIGINT), 1;
+    if (second) return kill(c->pid, s->second_signal), 2;
+    return sent;
+}
+
 static void serve(child *c, const cli_setup *s) {
-    bool interrupted = false;
+    int n_signals = 0;
     while (c->out.fd >= 0 || c->err.fd >= 0) {
         bool sending = c->input >= 0 && !s->terminal_input;
         struct pollfd fds[] = {{.fd = c->out.fd, .events = POLLIN},
@@ -115,10 +131,7 @@ static void serve(child *c, const cli_setup *s) {
         if (fds[1].revents) receive(&c->err);
         if (fds[2].revents && c->input >= 0) send_input(c, s);
         if (s->close_output_after && c->out.n >= s->close_output_after) close_stream(&c->out.fd);
-        bool now = (s->interrupt_after_output && c->out.n >= s->interrupt_after_output) ||
-                   (s->interrupt_after_errors && c->err.n >= s->interrupt_after_errors);
-        if (now && !interrupted) kill(c->pid, s->signal ? s->signal : SIGINT);
-        interrupted = interrupted || now;
+        n_signals = send_signals(c, s, n_signals);
     }
 }
 

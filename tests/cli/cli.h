@@ -31,7 +31,9 @@ typedef struct cli_setup {
     size_t close_output_after;     /* that many bytes of output; 0: never */
     size_t interrupt_after_output; /* the signal after that many bytes; 0: never */
     size_t interrupt_after_errors; /* the same of standard error */
+    const char *interrupt_when;    /* the same once standard error says this; NULL: never */
     int signal;                    /* which one; 0: SIGINT */
+    int second_signal;             /* once standard error answers the first; 0: none */
 } cli_setup;
 
 typedef struct cli_result {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +58,33 @@ static void the_first_ctrl_c_is_answered_on_a_terminal(void **state) {
     assert_code(&r, 130);
     assert_string_equal(r.err, "");
     cli_free(&r);
+}
+
+/* After the first one the object is printed, for a reader who never comes. */
+static void a_second_signal_ends_it_at_once(void **state) {
+    (void)state;
+    static const int signals[][2] = {
+        {SIGINT, SIGINT}, {SIGTERM, SIGTERM}, {SIGINT, SIGTERM}, {SIGHUP, SIGINT}};
+    char dir[64], path[96], filling[4096] = "";
+    make_directory(dir);
+    snprintf(path, sizeof path, "%s/full", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDWR | O_NONBLOCK);
+    assert_true(fd >= 0);
+    while (write(fd, filling, sizeof filling) > 0) {}
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        cli_result r = cli_run(&(cli_setup){
+            .args = CLI_ARGS(ENDLESS, "--json", "-v", "--eviction-policy", "streaming"),
+            .output_path = path,
+            .terminal_errors = true,
+            .interrupt_when = "loaded in",
+            .signal = signals[i][0],
+            .second_signal = signals[i][1]});
+        if (r.signal != signals[i][1]) fail_msg("signal %d; it said:\n%s", r.signal, r.err);
+        cli_free(&r);
+    }
+    close(fd);
+    remove_directory(dir);
 }
 
 static void ctrl_c_still_gives_the_json_of_what_was_made(void **state) {
@@ -279,6 +307,7 @@ int main(void) {
         cmocka_unit_test(ctrl_c_ends_a_generation_with_statistics_and_130),
         cmocka_unit_test(sigterm_and_sighup_are_as_orderly_as_ctrl_c),
         cmocka_unit_test(the_first_ctrl_c_is_answered_on_a_terminal),
+        cmocka_unit_test(a_second_signal_ends_it_at_once),
         cmocka_unit_test(ctrl_c_still_gives_the_json_of_what_was_made),
         cmocka_unit_test(ctrl_c_ends_reading_a_long_prompt),
         cmocka_unit_test(ctrl_c_ends_a_measurement),
