@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void check_rope(const ag_rope_spec *rope) {
+static void check_rope(const ag_rope_spec *rope, bool is_long) {
     float *inv_freq = malloc(rope->n_rotated / 2 * sizeof *inv_freq);
     if (!inv_freq) abort();
-    ag_rope_inv_freq(rope, inv_freq);
+    ag_rope_inv_freq(rope, is_long, inv_freq);
     for (uint32_t i = 0; i < rope->n_rotated / 2; i++) {
         if (!isfinite(inv_freq[i]) || inv_freq[i] < 0) abort();
     }
@@ -22,7 +22,10 @@ static void check_rope(const ag_rope_spec *rope) {
 
 static void check_kind(const ag_model_spec *s, const ag_layer_spec *k) {
     if (!k->n_kv_heads || k->n_heads % k->n_kv_heads || !k->head_dim || k->head_dim % 2) abort();
-    if ((uint64_t)k->n_heads * k->head_dim > 1 << 20 || k->rope >= s->n_ropes) abort();
+    if ((uint64_t)k->n_heads * k->head_dim > 1 << 20 ||
+        (k->rope >= s->n_ropes && k->rope != AG_NO_ROPE)) {
+        abort();
+    }
     if (!(k->scale > 0) || !isfinite(k->scale) || !(k->softcap >= 0)) abort();
 }
 
@@ -36,7 +39,10 @@ static void check(const ag_model_spec *s) {
     for (uint32_t l = 0; l < s->n_layers; l++) {
         if (s->kind_of[l] >= s->n_kinds) abort();
     }
-    for (uint32_t i = 0; i < s->n_ropes; i++) check_rope(&s->ropes[i]);
+    for (uint32_t i = 0; i < s->n_ropes; i++) {
+        check_rope(&s->ropes[i], false);
+        check_rope(&s->ropes[i], true);
+    }
     for (size_t i = 0; i < s->n_eos; i++) {
         if (s->eos_ids[i] < 0 || s->eos_ids[i] >= (int64_t)s->vocab_size) abort();
     }

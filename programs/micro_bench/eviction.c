@@ -91,7 +91,7 @@ bool eviction_time(size_t i, ag_backend *be, const options *o, bandwidth *memory
     eviction.budget_tokens = eviction.window = KEPT;
     const float inv_freq[DIM / 2] = {0};
     ag_rope_table rope[LAYERS];
-    for (int l = 0; l < LAYERS; l++) rope[l] = (ag_rope_table){inv_freq, DIM};
+    for (int l = 0; l < LAYERS; l++) rope[l] = (ag_rope_table){inv_freq, DIM, 1};
     ag_kv_cache *cache = NULL;
     ag_cache_manager *manager = NULL;
     ag_tensor rows;

@@ -73,6 +73,7 @@ size_t ag_kv_unrotated_bytes(const ag_kv_params *p);
 typedef struct ag_rope_table {
     const float *inv_freq; /* [n_rotated / 2] on the host, borrowed; NULL: not at all */
     uint32_t n_rotated;    /* even, at most head_dim */
+    float factor;          /* of the values that are rotated */
 } ag_rope_table;
 
 /* Rotates the protected keys of which there are copies, so that none is farther than trained - 1

@@ -252,8 +252,8 @@ static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t by) {
         for (uint32_t d = 0; d < t->n_rotated / 2; d++) {
             double angle = ((double)i + by) * t->inv_freq[d];
             float *at = c->unrotated.cos_sin + (size_t)i * t->n_rotated + 2 * d;
-            at[0] = (float)cos(angle);
-            at[1] = (float)sin(angle);
+            at[0] = t->factor * (float)cos(angle);
+            at[1] = t->factor * (float)sin(angle);
         }
     }
 }
@@ -265,8 +265,8 @@ static uint32_t end_of_run(const ag_kv_cache *c, const ag_rope_table *rope, uint
     for (; l < c->params.n_layers; l++) {
         const ag_kv_layer *next = &c->params.layers[l];
         if (rope[l].inv_freq != rope[layer].inv_freq || next->n_kv_heads != is->n_kv_heads ||
-            rope[l].n_rotated != rope[layer].n_rotated || next->head_dim != is->head_dim ||
-            c->at[l].max_blocks != c->at[layer].max_blocks) {
+            rope[l].n_rotated != rope[layer].n_rotated || rope[l].factor != rope[layer].factor ||
+            next->head_dim != is->head_dim || c->at[l].max_blocks != c->at[layer].max_blocks) {
             break;
         }
     }

@@ -220,20 +220,20 @@ static ag_status check_rope(ag_backend *be, const ag_tensor *x, const char *name
 ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
                   const ag_tensor *inv_freq) {
     AG_TRY(check_rope(be, x, "x", inv_freq));
-    return be->ops->rope(be, x, positions, inv_freq);
+    return be->ops->rope(be, x, positions, inv_freq, 1);
 }
 
 ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
-                       const ag_tensor *inv_freq) {
+                       const ag_tensor *inv_freq, float factor) {
     AG_TRY(check_rope(be, q, "q", inv_freq));
     AG_TRY(check_rope(be, k, "k", inv_freq));
     if (q->shape.dim[0] != k->shape.dim[0]) {
         return AG_FAIL(&be->err, SHAPE, "%zu rows of queries but %zu of keys", q->shape.dim[0],
                        k->shape.dim[0]);
     }
-    if (be->ops->rope_pair) return be->ops->rope_pair(be, q, k, positions, inv_freq);
-    AG_TRY(be->ops->rope(be, q, positions, inv_freq));
-    return be->ops->rope(be, k, positions, inv_freq);
+    if (be->ops->rope_pair) return be->ops->rope_pair(be, q, k, positions, inv_freq, factor);
+    AG_TRY(be->ops->rope(be, q, positions, inv_freq, factor));
+    return be->ops->rope(be, k, positions, inv_freq, factor);
 }
 
 /* ---- moving data ---- */

@@ -34,8 +34,9 @@ typedef struct ag_backend_ops {
     ag_status (*rms_norm)(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
                           float eps);
     ag_status (*softmax)(ag_backend *b, ag_tensor *x);
+    /* factor: of cosines and sines */
     ag_status (*rope)(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                      const ag_tensor *inv_freq);
+                      const ag_tensor *inv_freq, float factor);
     ag_status (*silu_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
     ag_status (*add_assign)(ag_backend *b, ag_tensor *x, const ag_tensor *y);
     ag_status (*scale)(ag_backend *b, ag_tensor *x, float v);
@@ -68,7 +69,7 @@ typedef struct ag_backend_ops {
                               const ag_tensor *w, float eps);
     /* optional; NULL: rope of the one, then of the other */
     ag_status (*rope_pair)(ag_backend *b, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
-                           const ag_tensor *inv_freq);
+                           const ag_tensor *inv_freq, float factor);
     /* optional; NULL: on the host, through map */
     ag_status (*add_bias)(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
     ag_status (*gelu_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
@@ -168,9 +169,10 @@ void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep);
 
-/* ag_rope of q [n,heads,d] and of k [n,kv_heads,d] at the same positions. */
+/* ag_rope of q [n,heads,d] and of k [n,kv_heads,d] at the same positions; the values that are
+ * rotated are multiplied by factor. */
 ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
-                       const ag_tensor *inv_freq);
+                       const ag_tensor *inv_freq, float factor);
 
 /* Whether protected keys are rotated where the cache lies. */
 bool ag_has_kv_rerotate(const ag_backend *be);

@@ -14,7 +14,8 @@ static bool same_cache(const ag_kv_view *a, const ag_kv_view *b) {
 
 static bool same_kind(const ag_decode_layer *a, const ag_decode_layer *b) {
     return a->n_heads == b->n_heads && a->scale == b->scale && a->softcap == b->softcap &&
-           a->activation == b->activation && same_tensor(a->inv_freq, b->inv_freq);
+           a->activation == b->activation && same_tensor(a->inv_freq, b->inv_freq) &&
+           a->rope_factor == b->rope_factor;
 }
 
 static bool rotates_whole_heads(const ag_decode_layer *l, const ag_kv_view *kv) {

@@ -34,6 +34,7 @@ typedef struct ag_decode_layer {
     /* of a branch's output, before it is added to the stream */
     const ag_tensor *post_attention_norm, *post_ffn_norm;
     const ag_tensor *inv_freq; /* [n / 2] on the host: the first n values of a head are rotated */
+    float rope_factor;         /* of the values that are rotated */
     uint32_t n_heads;
     float scale;     /* of q . k */
     float softcap;   /* as in ag_attention_params; 0: none */

@@ -26,6 +26,27 @@ static ag_status keep_unrotated(const ag_sequence *s, uint32_t layer, const ag_t
     return ag_kv_cache_keep_unrotated(s->cache, layer, &rows, positions + s->row0, err);
 }
 
+/* Sequences that turn by the same frequencies, one after the other, turn together. */
+static ag_status rotate(ag_backend *be, const ag_attention_layer *layer, const ag_sequence *seqs,
+                        size_t n_seqs, const uint32_t *positions, const ag_tensor *q,
+                        const ag_tensor *k, ag_error *err) {
+    if (!layer->inv_freq[0]) return AG_OK;
+    for (size_t i = 0, end; i < n_seqs; i = end) {
+        ag_sequence run = seqs[i];
+        ag_tensor q_rows, k_rows;
+        for (end = i + 1; end < n_seqs && seqs[end].is_long == run.is_long; end++) {
+            run.n += seqs[end].n;
+        }
+        AG_TRY(rows_of(&q_rows, &run, q, err));
+        AG_TRY(rows_of(&k_rows, &run, k, err));
+        AG_TRY(ag_take_error(be,
+                             ag_rope_pair(be, &q_rows, &k_rows, positions + run.row0,
+                                          layer->inv_freq[run.is_long], layer->rope_factor),
+                             err));
+    }
+    return AG_OK;
+}
+
 /* Queries and keys alike, so that their products stay. */
 static ag_status hadamard_rotate(ag_backend *be, const ag_sequence *s, const ag_tensor *q,
                                  const ag_tensor *k, ag_error *err) {
@@ -72,8 +93,7 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }
-    AG_TRY(
-        ag_take_error(be, ag_rope_pair(be, &q_heads, &k_heads, positions, layer->inv_freq), err));
+    AG_TRY(rotate(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, &k_heads, err));
         AG_TRY(append(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));

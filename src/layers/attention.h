@@ -16,6 +16,7 @@ typedef struct ag_sequence {
     uint32_t position;          /* logical, of ids[0] */
     ag_attention_scores scores; /* zeroed: not wanted */
     const atomic_bool *cancel;  /* NULL, or asked on the way: true ends the pass */
+    bool is_long;               /* turns by the frequencies for long texts */
     size_t row0;                /* of the pass's rows; set by the pass */
 } ag_sequence;
 
@@ -23,7 +24,9 @@ typedef struct ag_sequence {
 typedef struct ag_attention_layer {
     uint32_t index; /* in the caches */
     uint32_t n_heads, n_kv_heads, head_dim;
-    const ag_tensor *inv_freq; /* [n / 2] the first n values of a head turn */
+    /* [n / 2] the first n values of a head turn; of short and of long texts. NULL: none turns */
+    const ag_tensor *inv_freq[2];
+    float rope_factor; /* of the values that turn */
     ag_attention_params params;
     const uint32_t *visible_from; /* [n rows of the pass]; NULL: every row sees all before it */
 } ag_attention_layer;

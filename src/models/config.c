@@ -155,7 +155,7 @@ static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_m
     s->ropes[0] =
         (ag_rope_spec){.theta = s->family->defaults.rope_theta, .n_rotated = plain->head_dim};
     ag_config_real(r, "rope_theta", 1, 1e30, &s->ropes[0].theta);
-    return ag_config_rope_of(r, NULL, s->max_positions, &s->ropes[0], &found);
+    return ag_config_rope_of(r, NULL, s->max_positions, plain->head_dim, &s->ropes[0], &found);
 }
 
 /* ---- token ids ---- */

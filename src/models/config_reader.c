@@ -42,6 +42,24 @@ void ag_config_bool(ag_config_reader *r, const char *key, bool *out) {
     else r->status = AG_FAIL(r->err, FORMAT, "%s: %s is not true or false", r->where, key);
 }
 
+ag_status ag_config_reals(const ag_config_reader *r, const char *key, double low, double high,
+                          size_t n, float *out) {
+    const json_t *list = ag_config_value(r, key);
+    if (!json_is_array(list) || json_array_size(list) != n) {
+        return AG_FAIL(r->err, FORMAT, "%s: %s is not a list of %zu numbers", r->where, key, n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        const double x = json_number_value(v);
+        if (!json_is_number(v) || !(x >= low && x <= high)) {
+            return AG_FAIL(r->err, FORMAT, "%s: number %zu of %s is not within %g and %g", r->where,
+                           i, key, low, high);
+        }
+        out[i] = (float)x;
+    }
+    return AG_OK;
+}
+
 ag_status ag_config_object(const ag_config_reader *r, const char *key, const json_t **out) {
     const json_t *v = ag_config_value(r, key);
     *out = json_object_size(v) > 0 ? v : NULL;
@@ -75,27 +93,30 @@ bool ag_config_has_window(ag_config_reader *r, uint32_t layer, bool otherwise) {
 
 /* ---- rotary positions ---- */
 
-static const char known_rope_types[] = "default, linear, llama3";
+static const struct {
+    const char *name;
+    ag_rope_type type;
+} rope_types[] = {
+    {"default", AG_ROPE_DEFAULT}, {"linear", AG_ROPE_LINEAR},     {"llama3", AG_ROPE_LLAMA3},
+    {"yarn", AG_ROPE_YARN},       {"longrope", AG_ROPE_LONGROPE}, {"su", AG_ROPE_LONGROPE},
+};
+static const char known_rope_types[] = "default, linear, llama3, yarn, longrope";
 
 const char *ag_rope_type_name(ag_rope_type type) {
-    return type == AG_ROPE_LINEAR ? "linear" : type == AG_ROPE_LLAMA3 ? "llama3" : "none";
+    return type == AG_ROPE_DEFAULT ? "none" : rope_types[type].name;
 }
 
 /* rope_type wins over its old spelling, type; neither means no scaling. */
 static ag_status read_rope_type(const ag_config_reader *r, ag_rope_type *out) {
     const json_t *v = ag_config_value(r, "rope_type");
     if (!v) v = ag_config_value(r, "type");
-    *out = AG_ROPE_DEFAULT;
-    if (!v) return AG_OK;
-    const char *name = json_string_value(v);
-    if (name && strcmp(name, "default") == 0) return AG_OK;
-    if (name && strcmp(name, "linear") == 0) *out = AG_ROPE_LINEAR;
-    else if (name && strcmp(name, "llama3") == 0) *out = AG_ROPE_LLAMA3;
-    else {
-        return AG_FAIL(r->err, UNSUPPORTED, "%s: unknown rope type \"%.40s\"; known: %s", r->where,
-                       name ? name : "?", known_rope_types);
+    const char *name = v ? json_string_value(v) : rope_types[0].name;
+    for (size_t i = 0; name && i < sizeof rope_types / sizeof rope_types[0]; i++) {
+        *out = rope_types[i].type;
+        if (!strcmp(name, rope_types[i].name)) return AG_OK;
     }
-    return AG_OK;
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: unknown rope type \"%.40s\"; known: %s", r->where,
+                   name ? name : "?", known_rope_types);
 }
 
 static void require_factor(ag_config_reader *r, const char *key, double *out) {
@@ -104,50 +125,120 @@ static void require_factor(ag_config_reader *r, const char *key, double *out) {
     }
 }
 
-static ag_status read_scaling(ag_config_reader *r, const ag_config_reader *top,
-                              uint32_t max_positions, ag_rope_scaling *s) {
-    AG_TRY(read_rope_type(r, &s->type));
-    if (s->type == AG_ROPE_DEFAULT) return AG_OK;
-    require_factor(r, "factor", &s->factor);
-    if (s->type == AG_ROPE_LINEAR) return r->status;
-    require_factor(r, "low_freq_factor", &s->low_freq_factor);
-    require_factor(r, "high_freq_factor", &s->high_freq_factor);
-    /* Some files keep the original length beside the object instead of in it. */
+/* The length before scaling. Some files keep it beside the object instead of in it. */
+static ag_status read_original(ag_config_reader *r, const ag_config_reader *top,
+                               uint32_t max_positions, double *out) {
     static const char key[] = "original_max_position_embeddings";
     uint32_t original = max_positions;
     ag_config_reader outer = {top->object, top->where, top->err, r->status};
     bool beside = ag_config_size(&outer, key, INT32_MAX, &original);
     AG_TRY(outer.status);
     if (!beside) ag_config_size(r, key, INT32_MAX, &original);
-    AG_TRY(r->status);
-    s->original_max_position_embeddings = original;
-    if (s->high_freq_factor > s->low_freq_factor) return AG_OK;
+    *out = original;
+    return r->status;
+}
+
+static ag_status read_llama3(ag_config_reader *r, ag_rope_scaling *s) {
+    require_factor(r, "factor", &s->factor);
+    require_factor(r, "low_freq_factor", &s->low_freq_factor);
+    require_factor(r, "high_freq_factor", &s->high_freq_factor);
+    if (r->status != AG_OK || s->high_freq_factor > s->low_freq_factor) return r->status;
     return AG_FAIL(r->err, FORMAT, "%s: high_freq_factor %g is not above low_freq_factor %g",
                    r->where, s->high_freq_factor, s->low_freq_factor);
 }
 
-static ag_status refuse_partial_rotation(ag_config_reader *r) {
-    double part = 1;
-    ag_config_real(r, "partial_rotary_factor", 0, 1, &part);
-    if (r->status != AG_OK || part == 1) return r->status;
-    return AG_FAIL(r->err, UNSUPPORTED, "%s: partial_rotary_factor is %g; only 1 is supported",
-                   r->where, part);
+static double mscale_of(double factor, double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+static ag_status read_yarn(ag_config_reader *r, ag_rope_spec *rope) {
+    ag_rope_scaling *s = &rope->scaling;
+    double mscale = 0, all_dim = 0;
+    s->beta_fast = 32;
+    s->beta_slow = 1;
+    s->whole_pairs = true;
+    ag_config_real(r, "beta_fast", 1e-3, 1e6, &s->beta_fast);
+    ag_config_real(r, "beta_slow", 1e-3, 1e6, &s->beta_slow);
+    ag_config_bool(r, "truncate", &s->whole_pairs);
+    ag_config_real(r, "mscale", 0, 1e3, &mscale);
+    ag_config_real(r, "mscale_all_dim", 0, 1e3, &all_dim);
+    AG_TRY(r->status);
+    if (s->beta_fast < s->beta_slow || rope->theta <= 1) {
+        return AG_FAIL(r->err, FORMAT,
+                       "%s: yarn with beta_fast %g, beta_slow %g and rope_theta %g; the first must "
+                       "not be below the second and the last must be above 1",
+                       r->where, s->beta_fast, s->beta_slow, rope->theta);
+    }
+    const bool both = mscale != 0 && all_dim != 0;
+    rope->attention_factor = (float)(mscale_of(s->factor, both ? mscale : 1) /
+                                     (both ? mscale_of(s->factor, all_dim) : 1));
+    return AG_OK;
+}
+
+static ag_status read_longrope(ag_config_reader *r, ag_rope_spec *rope) {
+    static const char *const lists[] = {"short_factor", "long_factor"};
+    const ag_rope_scaling *s = &rope->scaling;
+    rope->n_divisors = rope->n_rotated / 2;
+    if (rope->n_divisors > AG_MAX_ROPE_DIVISORS || s->original_max_position_embeddings < 2) {
+        return AG_FAIL(r->err, UNSUPPORTED,
+                       "%s: longrope of %u pairs beyond %g positions; it may have %d, beyond 2",
+                       r->where, rope->n_divisors, s->original_max_position_embeddings,
+                       AG_MAX_ROPE_DIVISORS);
+    }
+    for (int i = 0; i < 2; i++) {
+        AG_TRY(ag_config_reals(r, lists[i], 1e-6, 1e6, rope->n_divisors, rope->divisors[i]));
+    }
+    const double more = log(s->factor) / log(s->original_max_position_embeddings);
+    rope->attention_factor = s->factor <= 1 ? 1 : (float)sqrt(1 + more);
+    return AG_OK;
+}
+
+static ag_status read_scaling(ag_config_reader *r, const ag_config_reader *top,
+                              uint32_t max_positions, ag_rope_spec *rope) {
+    ag_rope_scaling *s = &rope->scaling;
+    AG_TRY(read_rope_type(r, &s->type));
+    if (s->type == AG_ROPE_DEFAULT) return AG_OK;
+    if (s->type == AG_ROPE_LINEAR) {
+        require_factor(r, "factor", &s->factor);
+        return r->status;
+    }
+    AG_TRY(read_original(r, top, max_positions, &s->original_max_position_embeddings));
+    if (s->type == AG_ROPE_LLAMA3) return read_llama3(r, s);
+    double factor = 0;
+    s->factor = max_positions / s->original_max_position_embeddings;
+    ag_config_real(r, "factor", 1e-6, 1e6, &s->factor);
+    ag_config_real(r, "attention_factor", 1e-6, 1e6, &factor);
+    AG_TRY(r->status);
+    AG_TRY((s->type == AG_ROPE_YARN ? read_yarn : read_longrope)(r, rope));
+    if (factor != 0) rope->attention_factor = (float)factor;
+    return AG_OK;
+}
+
+static ag_status read_rotated(ag_config_reader *r, uint32_t head_dim, ag_rope_spec *rope) {
+    static const char key[] = "partial_rotary_factor";
+    double part;
+    if (!ag_config_real(r, key, 0, 1, &part)) return r->status;
+    rope->n_rotated = (uint32_t)(head_dim * part);
+    if (rope->n_rotated && rope->n_rotated % 2 == 0) return AG_OK;
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: %s %g rotates %u of %u values; they must be pairs",
+                   r->where, key, part, rope->n_rotated, head_dim);
 }
 
 /* theta and scaling of one object: rope_scaling, rope_parameters or an entry of the latter. */
 static ag_status read_table(ag_config_reader *r, const ag_config_reader *top,
-                            uint32_t max_positions, ag_rope_spec *rope) {
+                            uint32_t max_positions, uint32_t head_dim, ag_rope_spec *rope) {
+    const double theta = rope->theta;
+    *rope = (ag_rope_spec){.theta = theta, .n_rotated = rope->n_rotated};
     ag_config_real(r, "rope_theta", 1, 1e30, &rope->theta);
-    AG_TRY(refuse_partial_rotation(r));
-    rope->scaling = (ag_rope_scaling){0};
-    return read_scaling(r, top, max_positions, &rope->scaling);
+    AG_TRY(read_rotated(r, head_dim, rope));
+    return read_scaling(r, top, max_positions, rope);
 }
 
 ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_t max_positions,
-                            ag_rope_spec *rope, bool *found) {
+                            uint32_t head_dim, ag_rope_spec *rope, bool *found) {
     const json_t *old = NULL, *current = NULL;
     *found = false;
-    AG_TRY(refuse_partial_rotation(r));
+    AG_TRY(read_rotated(r, head_dim, rope));
     AG_TRY(ag_config_object(r, "rope_scaling", &old));
     AG_TRY(ag_config_object(r, "rope_parameters", &current));
     const bool is_old = old && !layer_type;
@@ -161,5 +252,5 @@ ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_
              layer_type ? layer_type : "");
     ag_config_reader inner = {object, where, r->err, AG_OK};
     *found = true;
-    return read_table(&inner, r, max_positions, rope);
+    return read_table(&inner, r, max_positions, head_dim, rope);
 }

@@ -23,6 +23,9 @@ bool ag_config_real(ag_config_reader *r, const char *key, double low, double hig
 /* A whole number of [1, max]; 2048.0 is one too. */
 bool ag_config_size(ag_config_reader *r, const char *key, uint32_t max, uint32_t *out);
 void ag_config_bool(ag_config_reader *r, const char *key, bool *out);
+/* Numbers of [low, high], exactly n of them; AG_FORMAT also if there is no such list. */
+ag_status ag_config_reals(const ag_config_reader *r, const char *key, double low, double high,
+                          size_t n, float *out);
 /* *out: an object that says something, else NULL: {} says as little as no key at all. */
 ag_status ag_config_object(const ag_config_reader *r, const char *key, const json_t **out);
 
@@ -34,8 +37,8 @@ bool ag_config_window(ag_config_reader *r, const char *key, uint32_t *out);
 bool ag_config_has_window(ag_config_reader *r, uint32_t layer, bool otherwise);
 /* The rotary table of layers of that type ("sliding_attention"; NULL: of all), where the
  * configuration has one for each; theta and scaling of the configuration's top level are those of
- * `rope` already. *found: there is such an entry. */
+ * `rope` already. Its heads have head_dim values. *found: there is such an entry. */
 ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_t max_positions,
-                            ag_rope_spec *rope, bool *found);
+                            uint32_t head_dim, ag_rope_spec *rope, bool *found);
 
 #endif

@@ -47,7 +47,6 @@ static ag_status list_layers(ag_model *m, ag_error *err) {
             .k_norm = if_there(&l->k_norm),
             .post_attention_norm = if_there(&l->post_attention_norm),
             .post_ffn_norm = if_there(&l->post_ffn_norm),
-            .inv_freq = &m->inv_freq[kind->rope],
             .n_heads = kind->n_heads,
             .scale = kind->scale,
             .softcap = kind->softcap,
@@ -102,8 +101,10 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
     AG_TRY(ag_kv_cache_own_next(item->cache, err));
     AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows, item->ids, 1, err));
     for (uint32_t l = 0; l < m->weights.n_layers; l++) {
+        ag_decode_layer *layer = &m->decode.layers[l];
+        layer->inv_freq = ag_model_rope(m, l, item->is_long, &layer->rope_factor);
         /* The workspace moves when it grows. */
-        m->decode.layers[l].visible_from = ag_model_visible_from(m, m->spec.kind_of[l]);
+        layer->visible_from = ag_model_visible_from(m, m->spec.kind_of[l]);
         ag_kv_cache_get_view(item->cache, l, &m->decode.views[l]);
     }
     ag_decode_step step = {

@@ -89,12 +89,15 @@ static ag_status embed(ag_model *m, const ag_sequence *items, size_t n_items, ag
 
 static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
     const ag_layer_spec *l = ag_spec_layer(&m->spec, layer);
+    float factor;
+    const ag_tensor *of_short = ag_model_rope(m, layer, false, &factor);
     return (ag_attention_layer){
         .index = layer,
         .n_heads = l->n_heads,
         .n_kv_heads = l->n_kv_heads,
         .head_dim = l->head_dim,
-        .inv_freq = &m->inv_freq[l->rope],
+        .inv_freq = {of_short, ag_model_rope(m, layer, true, &factor)},
+        .rope_factor = factor,
         .params = {.scale = l->scale, .softcap = l->softcap},
         .visible_from = ag_model_visible_from(m, m->spec.kind_of[layer]),
     };

@@ -90,18 +90,27 @@ static ag_status make_rope_tables(ag_model *m, ag_error *err) {
     ag_memory *host;
     AG_TRY(ag_galloc_create(&host, err));
     ag_status st = AG_OK;
-    for (uint32_t i = 0; i < m->spec.n_ropes && st == AG_OK; i++) {
-        const ag_rope_spec *rope = &m->spec.ropes[i];
-        st = ag_tensor_alloc(&m->inv_freq[i], &m->inv_freq_owner[i], host, AG_USAGE_SCRATCH, AG_F32,
-                             ag_shape_1d(rope->n_rotated / 2), err);
+    for (uint32_t i = 0; i < 2 * m->spec.n_ropes && st == AG_OK; i++) {
+        const ag_rope_spec *rope = &m->spec.ropes[i / 2];
+        ag_tensor *inv_freq = &m->inv_freq[i / 2][i % 2];
+        st = ag_tensor_alloc(inv_freq, &m->inv_freq_owner[i / 2][i % 2], host, AG_USAGE_SCRATCH,
+                             AG_F32, ag_shape_1d(rope->n_rotated / 2), err);
         if (st != AG_OK) break;
-        ag_rope_inv_freq(rope, ag_tensor_f32(&m->inv_freq[i]));
+        ag_rope_inv_freq(rope, i % 2, ag_tensor_f32(inv_freq));
         if (!ag_spec_is_gguf(&m->spec)) continue;
-        st = ag_rope_divide(m->source, "rope_freqs.weight", ag_tensor_f32(&m->inv_freq[i]),
+        st = ag_rope_divide(m->source, "rope_freqs.weight", ag_tensor_f32(inv_freq),
                             rope->n_rotated / 2, err);
     }
     ag_galloc_destroy(host);
     return st;
+}
+
+const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, float *factor) {
+    const uint32_t table = ag_spec_layer(&m->spec, layer)->rope;
+    *factor = 1;
+    if (table == AG_NO_ROPE) return NULL;
+    if (m->spec.ropes[table].attention_factor != 0) *factor = m->spec.ropes[table].attention_factor;
+    return &m->inv_freq[table][is_long];
 }
 
 /* What a user may not expect of the model that is about to be loaded. */
@@ -172,7 +181,7 @@ void ag_model_destroy(ag_model *m) {
     ag_model_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);
     ag_source_destroy(m->source);
-    for (int i = 0; i < AG_MAX_ROPES; i++) ag_buffer_release(&m->inv_freq_owner[i]);
+    for (int i = 0; i < 2 * AG_MAX_ROPES; i++) ag_buffer_release(&m->inv_freq_owner[i / 2][i % 2]);
     ag_free(m);
 }
 

@@ -14,8 +14,8 @@ struct ag_model {
     ag_weight_source *source; /* owned; NULL for a synthetic model */
     ag_model_weights weights;
     ag_embedding embedding;
-    ag_tensor inv_freq[AG_MAX_ROPES]; /* [n_rotated / 2] on the host */
-    ag_buffer *inv_freq_owner[AG_MAX_ROPES];
+    ag_tensor inv_freq[AG_MAX_ROPES][2]; /* [n_rotated / 2] on the host; for short, long texts */
+    ag_buffer *inv_freq_owner[AG_MAX_ROPES][2];
     ag_workspace workspace; /* shared by the model's sessions */
     ag_sequence *sequences; /* owned; as many as the workspace is for */
     ag_tensor logit_rows;   /* some rows of logits; made when first needed */
@@ -29,6 +29,9 @@ struct ag_model {
 /* Random weights for any description, as ag_model_synthetic has them for those that have a name. */
 ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_model_params *params,
                           ag_model **out, ag_error *err);
+
+/* By what a layer's queries and keys turn; NULL: they do not. *factor: of what turns. */
+const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, float *factor);
 
 /* Takes every item's tokens through all layers and appends them to its cache. Afterwards row i of
  * the workspace's `normed` (items one after another) is the final hidden state of token i. Fails as

@@ -45,7 +45,9 @@ ag_status ag_model_sample(ag_model *m, uint64_t *out, ag_error *err) {
     for (size_t i = 0; i < n; i++)
         AG_TRY(add_tensor(&sum, m->source, ag_source_tensor_at(m->source, i), err));
     for (uint32_t i = 0; i < m->spec.n_ropes; i++) {
-        AG_TRY(add_vector(&sum, m->backend, &m->inv_freq[i], err));
+        AG_TRY(add_vector(&sum, m->backend, &m->inv_freq[i][0], err));
+        if (!m->spec.ropes[i].n_divisors) continue;
+        AG_TRY(add_vector(&sum, m->backend, &m->inv_freq[i][1], err));
     }
     AG_TRY(add_vector(&sum, m->backend, &m->weights.norm, err));
     *out = ag_checksum_value(&sum);

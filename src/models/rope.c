@@ -22,14 +22,37 @@ static float scale_llama3(float inv_freq, const ag_rope_scaling *s) {
     return (1 - smooth) * inv_freq / factor + smooth * inv_freq;
 }
 
-void ag_rope_inv_freq(const ag_rope_spec *rope, float *inv_freq) {
+/* The pair that turns so often within the original length. */
+static double pair_of_turns(const ag_rope_spec *rope, double turns) {
+    const double wavelength = rope->scaling.original_max_position_embeddings / (turns * two_pi);
+    return rope->n_rotated * log(wavelength) / (2 * log(rope->theta));
+}
+
+/* YaRN (arXiv:2309.00071): pairs that turn often within the original length stay, those that turn
+ * rarely are divided by the factor, and between the two bounds one fades into the other. */
+static float scale_yarn(const ag_rope_spec *rope, float wavelength, uint32_t pair) {
+    const ag_rope_scaling *s = &rope->scaling;
+    double low = pair_of_turns(rope, s->beta_fast), high = pair_of_turns(rope, s->beta_slow);
+    if (s->whole_pairs) low = floor(low), high = ceil(high);
+    low = fmax(low, 0);
+    high = fmin(high, rope->n_rotated - 1);
+    if (low == high) high += 0.001;
+    const float ramp = ((float)pair - (float)low) / (float)(high - low);
+    const float kept = 1 - fminf(fmaxf(ramp, 0), 1);
+    return 1 / ((float)s->factor * wavelength) * (1 - kept) + 1 / wavelength * kept;
+}
+
+void ag_rope_inv_freq(const ag_rope_spec *rope, bool is_long, float *inv_freq) {
     const ag_rope_scaling *s = &rope->scaling;
     for (uint32_t i = 0; i < rope->n_rotated / 2; i++) {
         float exponent = (float)(2 * i) / (float)rope->n_rotated;
         /* pow in double rounds to the float32 power, whatever the system's powf does. */
-        float f = 1 / (float)pow((float)rope->theta, exponent);
+        const float wavelength = (float)pow((float)rope->theta, exponent);
+        float f = 1 / wavelength;
         if (s->type == AG_ROPE_LINEAR) f /= (float)s->factor;
         if (s->type == AG_ROPE_LLAMA3) f = scale_llama3(f, s);
+        if (s->type == AG_ROPE_YARN) f = scale_yarn(rope, wavelength, i);
+        if (rope->n_divisors) f = 1 / (rope->divisors[is_long][i] * wavelength);
         inv_freq[i] = f;
     }
 }

@@ -44,7 +44,13 @@ static ag_model_spec spec_of(const known_shape *s) {
     spec.max_positions = 131072;
     spec.tie_word_embeddings = s->tied;
     spec.ropes[0].theta = 500000;
-    spec.ropes[0].scaling = (ag_rope_scaling){AG_ROPE_LLAMA3, s->rope_factor, 1, 4, 8192};
+    spec.ropes[0].scaling = (ag_rope_scaling){
+        .type = AG_ROPE_LLAMA3,
+        .factor = s->rope_factor,
+        .low_freq_factor = 1,
+        .high_freq_factor = 4,
+        .original_max_position_embeddings = 8192,
+    };
     return spec;
 }
 

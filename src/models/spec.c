@@ -46,6 +46,17 @@ ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spe
     return AG_OK;
 }
 
+bool ag_spec_is_long(const ag_model_spec *s, uint64_t n_positions) {
+    for (uint32_t i = 0; i < s->n_ropes; i++) {
+        const ag_rope_scaling *scaling = &s->ropes[i].scaling;
+        if (scaling->type == AG_ROPE_LONGROPE &&
+            (double)n_positions > scaling->original_max_position_embeddings) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void describe_kinds(const ag_model_spec *s, ag_model_info *info) {
     info->n_layer_kinds = s->n_kinds;
     for (uint32_t k = 0; k < s->n_kinds; k++) {

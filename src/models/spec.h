@@ -8,26 +8,41 @@
 
 #include <antigravity/model.h>
 
-typedef enum ag_rope_type { AG_ROPE_DEFAULT, AG_ROPE_LINEAR, AG_ROPE_LLAMA3 } ag_rope_type;
+typedef enum ag_rope_type {
+    AG_ROPE_DEFAULT,
+    AG_ROPE_LINEAR,
+    AG_ROPE_LLAMA3,
+    AG_ROPE_YARN,
+    AG_ROPE_LONGROPE,
+} ag_rope_type;
 
 typedef struct ag_rope_scaling {
     ag_rope_type type;
-    double factor;                            /* linear and llama3 */
+    double factor;                            /* linear, llama3 and yarn */
     double low_freq_factor, high_freq_factor; /* llama3; low < high */
-    double original_max_position_embeddings;  /* llama3 */
+    double original_max_position_embeddings;  /* llama3, yarn and longrope */
+    double beta_fast, beta_slow;              /* yarn; fast >= slow */
+    bool whole_pairs;                         /* yarn: its bounds are rounded to pairs */
 } ag_rope_scaling;
+
+enum { AG_MAX_ROPE_DIVISORS = 256 };
 
 /* A table of rotary frequencies. */
 typedef struct ag_rope_spec {
     double theta;
     ag_rope_scaling scaling;
-    uint32_t n_rotated; /* values of a head that turn, from the first on; even */
+    uint32_t n_rotated;     /* values of a head that turn, from the first on; even */
+    float attention_factor; /* of the values that turn; 0: none */
+    /* Of each pair's frequency, where n_divisors, n_rotated / 2, is not 0: in sessions for texts up
+     * to the original length of longrope, and in those for longer ones. */
+    uint32_t n_divisors;
+    float divisors[2][AG_MAX_ROPE_DIVISORS];
 } ag_rope_spec;
 
 /* What layers of one kind have in common. */
 typedef struct ag_layer_spec {
     uint32_t n_heads, n_kv_heads, head_dim;
-    uint32_t rope;   /* which of the model's tables turns queries and keys */
+    uint32_t rope;   /* which of the model's tables turns queries and keys, or AG_NO_ROPE */
     uint32_t window; /* newest positions that a query sees, its own included; 0: all */
     float scale;     /* of q . k */
     float softcap;   /* of the scaled scores; 0: none */
@@ -37,7 +52,7 @@ typedef struct ag_layer_spec {
     bool post_norms; /* RMSNorm of a branch before it is added to the stream */
 } ag_layer_spec;
 
-enum { AG_MAX_LAYERS = 1024, AG_MAX_ROPES = 2 };
+enum { AG_MAX_LAYERS = 1024, AG_MAX_ROPES = 2, AG_NO_ROPE = AG_MAX_ROPES };
 
 struct ag_family;
 
@@ -77,7 +92,10 @@ void ag_spec_describe(const ag_model_spec *s, ag_model_info *info);
  * whose whole heads turn, without scaling. */
 ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim);
 
-/* "none", "linear" or "llama3": static. */
+/* Whether a session for so many positions turns by the divisors for long texts. */
+bool ag_spec_is_long(const ag_model_spec *s, uint64_t n_positions);
+
+/* "none", "linear", "llama3", "yarn" or "longrope": static. */
 const char *ag_rope_type_name(ag_rope_type type);
 
 #endif

@@ -127,7 +127,7 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     add_number(out, "vocabulary", info->n_vocab);
     add_number(out, "max_positions", info->max_positions);
     add_float(out, "rope_theta", info->rope_theta);
-    add_name(out, "rope_scaling", info->rope_scaling);
+    add_name(out, "rope_scaling", s->is_long ? "longrope of long texts" : info->rope_scaling);
     add_float(out, "norm_eps", info->norm_eps);
     add_sample(out, "weights", sample);
     add_name(out, "weight_type", ag_dtype_name(info->weight_type));

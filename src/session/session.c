@@ -143,9 +143,10 @@ static ag_status make_manager(ag_session *s, ag_error *err) {
     ag_rope_table *rope = ag_calloc(m->info.n_layers, sizeof *rope);
     if (!rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", m->info.n_layers);
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
-        const uint32_t table = ag_spec_layer(&m->spec, l)->rope;
-        rope[l] =
-            (ag_rope_table){ag_tensor_f32(&m->inv_freq[table]), m->spec.ropes[table].n_rotated};
+        const ag_tensor *inv_freq = ag_model_rope(m, l, s->is_long, &rope[l].factor);
+        if (!inv_freq) continue;
+        rope[l].inv_freq = ag_tensor_f32(inv_freq);
+        rope[l].n_rotated = 2 * (uint32_t)ag_shape_numel(&inv_freq->shape);
     }
     ag_status st = ag_cache_manager_create(s->cache, &s->params.eviction, rope,
                                            m->info.max_positions, &s->manager, err);
@@ -162,6 +163,9 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     if (!s) return AG_FAIL(err, NOMEM, "session");
     s->model = model;
     s->params = p;
+    /* With a policy positions have no end. */
+    s->is_long = ag_spec_is_long(&model->spec,
+                                 ag_eviction_is_managed(&p.eviction) ? UINT64_MAX : p.max_seq_len);
     layer_list list;
     ag_kv_params kv = kv_params(&model->info, &p, &list);
     if (kv.layers) sort_layers(model, &list);

@@ -24,6 +24,7 @@ struct ag_session {
     ag_kv_cache *cache;
     ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
     uint32_t position;         /* logical, of the next token */
+    bool is_long;              /* turns by the frequencies for long texts, from its beginning on */
     size_t prompt_left;        /* tokens of a prompt that its next steps will bring */
     struct {
         ag_logits_place place;

@@ -79,6 +79,7 @@ static ag_status begin(const ag_step_item *item, ag_sequence *seq, ag_error *err
                          .ids = item->ids,
                          .n = item->n,
                          .position = s->position,
+                         .is_long = s->is_long,
                          .cancel = &s->cancelled};
     return ag_cache_manager_before(s->manager, s->position, item->n, n_following(item),
                                    &seq->scores, err);

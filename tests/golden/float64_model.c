@@ -23,6 +23,7 @@ typedef struct block {
 
 struct float64_model {
     ag_model_spec spec;
+    bool is_long;
     block blocks[MAX_LAYERS];
     double *norm, *embedding, *lm_head; /* lm_head may be the embedding */
 };
@@ -112,6 +113,8 @@ void float64_model_destroy(float64_model *m) {
 
 const ag_model_spec *float64_model_spec(const float64_model *m) { return &m->spec; }
 
+void float64_model_set_long(float64_model *m, bool is_long) { m->is_long = is_long; }
+
 /* ---- computing ---- */
 
 #define WEIGHT(b, name) find_weight(b, offsetof(ag_layer, name))
@@ -141,12 +144,27 @@ static void rms_norm(double *out, const double *x, const double *w, size_t n, do
     for (size_t i = 0; i < n; i++) out[i] = x[i] * factor * w[i];
 }
 
-static void rotate(double *head, const ag_rope_spec *rope, uint32_t position) {
+/* YaRN: what turns `fast` times in the original length stays, what turns `slow` times is divided.
+ */
+static double yarn(const ag_rope_spec *rope, uint32_t pair, double f) {
+    const ag_rope_scaling *s = &rope->scaling;
+    const double n = rope->n_rotated, per_turn = s->original_max_position_embeddings / 6.283185307;
+    const double of_fast = n * log(per_turn / s->beta_fast) / (2 * log(rope->theta));
+    const double of_slow = n * log(per_turn / s->beta_slow) / (2 * log(rope->theta));
+    const double low = fmax(floor(of_fast), 0), high = fmin(ceil(of_slow), n - 1);
+    const double divided = fmin(fmax((pair - low) / (high - low), 0), 1);
+    return f / s->factor * divided + f * (1 - divided);
+}
+
+static void rotate(double *head, const ag_rope_spec *rope, bool is_long, uint32_t position) {
     const uint32_t half = rope->n_rotated / 2;
+    const double factor = rope->attention_factor != 0 ? (double)rope->attention_factor : 1;
     for (uint32_t i = 0; i < half; i++) {
         double f = pow(rope->theta, -2.0 * i / rope->n_rotated);
         if (rope->scaling.type == AG_ROPE_LINEAR) f /= rope->scaling.factor;
-        const double c = cos(position * f), s = sin(position * f);
+        if (rope->scaling.type == AG_ROPE_YARN) f = yarn(rope, i, f);
+        if (rope->n_divisors) f /= (double)rope->divisors[is_long][i];
+        const double c = factor * cos(position * f), s = factor * sin(position * f);
         const double a = head[i], b = head[i + half];
         head[i] = a * c - b * s;
         head[i + half] = b * c + a * s;
@@ -154,12 +172,14 @@ static void rotate(double *head, const ag_rope_spec *rope, uint32_t position) {
 }
 
 /* Heads normed where the layer norms them, then turned. */
-static void finish_heads(double *x, uint32_t n_heads, const double *norm, const ag_model_spec *s,
+static void finish_heads(double *x, uint32_t n_heads, const double *norm, const float64_model *m,
                          const ag_layer_spec *is, uint32_t position) {
+    const ag_model_spec *s = &m->spec;
     for (uint32_t h = 0; h < n_heads; h++) {
         double *head = x + (size_t)h * is->head_dim;
         if (norm) rms_norm(head, head, norm, is->head_dim, (double)s->norm_eps);
-        rotate(head, &s->ropes[is->rope], position);
+        if (is->rope == AG_NO_ROPE) continue;
+        rotate(head, &s->ropes[is->rope], m->is_long, position);
     }
 }
 
@@ -213,8 +233,8 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
     project(q, WEIGHT(b, wq), WEIGHT(b, bq), x, q_dim, dim);
     project(k, WEIGHT(b, wk), WEIGHT(b, bk), x, kv_dim, dim);
     project(v, WEIGHT(b, wv), WEIGHT(b, bv), x, kv_dim, dim);
-    finish_heads(q, is->n_heads, WEIGHT(b, q_norm), s, is, at->position);
-    finish_heads(k, is->n_kv_heads, WEIGHT(b, k_norm), s, is, at->position);
+    finish_heads(q, is->n_heads, WEIGHT(b, q_norm), m, is, at->position);
+    finish_heads(k, is->n_kv_heads, WEIGHT(b, k_norm), m, is, at->position);
     for (uint32_t h = 0; h < is->n_heads; h++) {
         attend(out + h * d, q + h * d, b, is, at, h / (is->n_heads / is->n_kv_heads));
     }

@@ -16,6 +16,8 @@ typedef struct float64_model float64_model;
 float64_model *float64_model_load(const char *dir);
 void float64_model_destroy(float64_model *m);
 const ag_model_spec *float64_model_spec(const float64_model *m);
+/* Whether it turns by the frequencies for long texts; as made it does not. */
+void float64_model_set_long(float64_model *m, bool is_long);
 
 /* Whether the query at position `query` sees `position`, which is not above it, in that layer. */
 typedef bool (*float64_sees_fn)(void *user, uint32_t layer, uint32_t query, uint32_t position);

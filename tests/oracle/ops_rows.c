@@ -235,14 +235,14 @@ void oracle_hadamard(const oracle_case *c, oracle_run *run) {
 
 /* Heads of d values, `heads` of them to a row. */
 static void want_rope(double *want, const float *x, const float *freq, const uint32_t *positions,
-                      size_t rows, size_t heads, size_t d, size_t half) {
+                      size_t rows, size_t heads, size_t d, size_t half, double factor) {
     for (size_t i = 0; i < rows * heads * d; i++) {
         const size_t row = i / (heads * d), j = i % d;
         want[i] = x[i];
         if (j >= 2 * half) continue;
         const float angle = (float)positions[row] * freq[j % half];
         const double other = j < half ? -(double)x[i + half] : x[i - half];
-        want[i] = x[i] * cos((double)angle) + other * sin((double)angle);
+        want[i] = factor * (x[i] * cos((double)angle) + other * sin((double)angle));
     }
 }
 
@@ -255,7 +255,7 @@ static void run_rope(const oracle_case *c, oracle_run *run, size_t half) {
     for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
     while (oracle_again(run, &x)) run->status = ag_rope(run->be, &x.t, positions, &freq.t);
     double *want = oracle_take(run, &x);
-    if (want) want_rope(want, x.values, freq.values, positions, c->m, heads, d, half);
+    if (want) want_rope(want, x.values, freq.values, positions, c->m, heads, d, half, 1);
     finish(run, &x, &freq, 1);
 }
 
@@ -270,11 +270,15 @@ static void run_rope_pair(const oracle_case *c, oracle_run *run, size_t half) {
     k.shape = ag_shape_3d(c->m, more, d);
     k.offset += before * sizeof(float);
     for (size_t i = 0; i < c->m; i++) positions[i] = oracle_below(run, 1u << 17);
-    while (oracle_again(run, &x)) run->status = ag_rope_pair(run->be, &q, &k, positions, &freq.t);
+    const float factor = half == d / 2 ? 1 : 1.1875f;
+    while (oracle_again(run, &x)) {
+        run->status = ag_rope_pair(run->be, &q, &k, positions, &freq.t, factor);
+    }
     double *want = oracle_take(run, &x);
     if (want) {
-        want_rope(want, x.values, freq.values, positions, c->m, heads, d, half);
-        want_rope(want + before, x.values + before, freq.values, positions, c->m, more, d, half);
+        want_rope(want, x.values, freq.values, positions, c->m, heads, d, half, (double)factor);
+        want_rope(want + before, x.values + before, freq.values, positions, c->m, more, d, half,
+                  (double)factor);
     }
     finish(run, &x, &freq, 1);
 }

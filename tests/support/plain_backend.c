@@ -166,7 +166,7 @@ static ag_status plain_softmax(ag_backend *b, ag_tensor *x) {
 }
 
 static ag_status plain_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                            const ag_tensor *inv_freq) {
+                            const ag_tensor *inv_freq, float factor) {
     (void)b;
     size_t heads = x->shape.dim[1], d = x->shape.dim[2];
     size_t half = ag_shape_numel(&inv_freq->shape);
@@ -174,7 +174,8 @@ static ag_status plain_rope(ag_backend *b, ag_tensor *x, const uint32_t *positio
     for (size_t r = 0; r < x->shape.dim[0] * heads; r++) {
         float *v = floats(x) + r * d;
         for (size_t i = 0; i < half; i++) {
-            double angle = (double)positions[r / heads] * freq[i], c = cos(angle), s = sin(angle);
+            double angle = (double)positions[r / heads] * freq[i], c = cos(angle) * factor,
+                   s = sin(angle) * factor;
             float lo = v[i], hi = v[i + half];
             v[i] = (float)(lo * c - hi * s);
             v[i + half] = (float)(hi * c + lo * s);

@@ -161,6 +161,63 @@ static void stop_ids_of_both_files_are_joined(void **state) {
     assert_int_equal(c.bos_id, 4);
 }
 
+#define LLAMA "'model_type':'llama',"
+#define YARN "'rope_scaling':{'type':'yarn',"
+#define LONGROPE "'head_dim':4,'rope_scaling':{'type':'longrope',"
+#define LLAMA3 LLAMA "'rope_scaling':{'rope_type':'llama3','factor':8"
+
+static void yarn_and_longrope_are_read_with_their_factors(void **state) {
+    (void)state;
+    /* As Qwen 2.5's model card has it. */
+    ag_model_spec c = good("{'model_type':'qwen2','rope_scaling':{'factor':4.0,"
+                           "'original_max_position_embeddings':32768,'type':'yarn'}}",
+                           NULL);
+    const ag_rope_spec *rope = &c.ropes[0];
+    assert_int_equal(rope->scaling.type, AG_ROPE_YARN);
+    assert_true(rope->scaling.beta_fast == 32 && rope->scaling.beta_slow == 1);
+    assert_true(rope->scaling.whole_pairs && rope->scaling.factor == 4);
+    assert_float_equal(rope->attention_factor, 0.1 * log(4) + 1, 1e-6);
+    assert_false(ag_spec_is_long(&c, UINT64_MAX));
+    c = good("{" LLAMA YARN "'original_max_position_embeddings':512,'truncate':false,"
+             "'mscale':1.0,'mscale_all_dim':0.5}}",
+             NULL);
+    assert_true(rope->scaling.factor == 4 && !rope->scaling.whole_pairs);
+    assert_float_equal(rope->attention_factor, (0.1 * log(4) + 1) / (0.05 * log(4) + 1), 1e-6);
+    c = good("{" LLAMA YARN "'mscale':1.0,'factor':2,'attention_factor':3}}", NULL);
+    assert_true(rope->attention_factor == 3);
+    c = good("{" LLAMA LONGROPE "'short_factor':[1,2],'long_factor':[3,4]},"
+             "'original_max_position_embeddings':128,'max_position_embeddings':16384}",
+             NULL);
+    assert_int_equal(rope->scaling.type, AG_ROPE_LONGROPE);
+    assert_int_equal(rope->n_divisors, 2);
+    assert_true(rope->divisors[0][1] == 2 && rope->divisors[1][1] == 4);
+    assert_float_equal(rope->attention_factor, sqrt(2), 1e-6);
+    assert_false(ag_spec_is_long(&c, 128));
+    assert_true(ag_spec_is_long(&c, 129));
+    c = good("{" LLAMA "'head_dim':64,'partial_rotary_factor':0.75}", NULL);
+    assert_int_equal(rope->n_rotated, 48);
+    c = good("{" LLAMA "'head_dim':64,'partial_rotary_factor':0.75,"
+             "'rope_parameters':{'rope_theta':7,'partial_rotary_factor':0.5}}",
+             NULL);
+    assert_int_equal(rope->n_rotated, 32);
+}
+
+static void smollm3_does_not_turn_every_fourth_layer(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'smollm3'}", NULL);
+    for (uint32_t l = 0; l < c.n_layers; l++) {
+        assert_int_equal(ag_spec_layer(&c, l)->rope, l % 4 == 3 ? AG_NO_ROPE : 0);
+        assert_int_equal(ag_spec_layer(&c, l)->window, 0);
+    }
+    c = good("{'model_type':'smollm3','num_hidden_layers':3,'no_rope_layers':[0,1,1],"
+             "'use_sliding_window':true,'sliding_window':16}",
+             NULL);
+    assert_int_equal(ag_spec_layer(&c, 0)->rope, AG_NO_ROPE);
+    assert_int_equal(ag_spec_layer(&c, 0)->window, 16);
+    assert_int_equal(ag_spec_layer(&c, 2)->rope, 0);
+    assert_int_equal(ag_spec_layer(&c, 2)->window, 0);
+}
+
 static void a_sliding_window_is_a_window_of_every_layer(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'mistral','max_position_embeddings':32768,"
@@ -273,9 +330,6 @@ static void biases_are_llamas_alone(void **state) {
     assert_false(c.kinds[0].qkv_bias || c.kinds[0].ffn_bias);
 }
 
-#define LLAMA "'model_type':'llama',"
-#define LLAMA3 LLAMA "'rope_scaling':{'rope_type':'llama3','factor':8"
-
 static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
     (void)state;
     static const struct {
@@ -317,14 +371,33 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{" LLAMA "'tie_word_embeddings':1}", AG_FORMAT,
          "tie_word_embeddings is not true or false"},
         {"{" LLAMA "'rope_scaling':'linear'}", AG_FORMAT, "rope_scaling is not an object"},
-        {"{" LLAMA "'rope_scaling':{'type':'yarn','factor':2}}", AG_UNSUPPORTED,
-         "\"yarn\"; known: default, linear, llama3"},
+        {"{" LLAMA "'rope_scaling':{'type':'dynamic','factor':2}}", AG_UNSUPPORTED,
+         "\"dynamic\"; known: default, linear, llama3, yarn, longrope"},
+        {"{" LLAMA YARN "'factor':0}}", AG_FORMAT, "factor is 0"},
+        {"{" LLAMA YARN "'beta_fast':1,'beta_slow':2}}", AG_FORMAT,
+         "yarn with beta_fast 1, beta_slow 2"},
+        {"{" LLAMA YARN "'rope_theta':1}}", AG_FORMAT, "rope_theta 1;"},
+        {"{" LLAMA YARN "'mscale':'1'}}", AG_FORMAT, "mscale is not a number"},
+        {"{" LLAMA YARN "'attention_factor':-1}}", AG_FORMAT, "attention_factor is -1"},
+        {"{" LLAMA YARN "'truncate':1}}", AG_FORMAT, "truncate is not true or false"},
+        {"{" LLAMA LONGROPE "'long_factor':[1,2]}}", AG_FORMAT,
+         "rope_scaling: short_factor is not a list of 2 numbers"},
+        {"{" LLAMA LONGROPE "'short_factor':[1],'long_factor':[1,2]}}", AG_FORMAT,
+         "short_factor is not a list of 2"},
+        {"{" LLAMA LONGROPE "'short_factor':[1,2],'long_factor':[1,0]}}", AG_FORMAT,
+         "number 1 of long_factor is not within"},
+        {"{" LLAMA LONGROPE "'short_factor':[1,2],'long_factor':[1,'2']}}", AG_FORMAT,
+         "number 1 of long_factor is not within"},
+        {"{" LLAMA "'head_dim':514,'rope_scaling':{'type':'longrope'}}", AG_UNSUPPORTED,
+         "longrope of 257 pairs"},
         {"{" LLAMA "'rope_scaling':{'type':'linear'}}", AG_FORMAT,
          "rope_scaling: factor is missing"},
         {"{" LLAMA "'rope_scaling':{'type':'linear','factor':0}}", AG_FORMAT, "factor is 0"},
-        {"{" LLAMA "'rope_parameters':{'partial_rotary_factor':0.5}}", AG_UNSUPPORTED,
-         "rope_parameters: partial_rotary_factor is 0.5"},
-        {"{" LLAMA "'partial_rotary_factor':0.5}", AG_UNSUPPORTED, "partial_rotary_factor is 0.5"},
+        {"{" LLAMA "'head_dim':8,'rope_parameters':{'partial_rotary_factor':0.4}}", AG_UNSUPPORTED,
+         "rope_parameters: partial_rotary_factor 0.4 rotates 3 of 8 values"},
+        {"{" LLAMA "'head_dim':8,'partial_rotary_factor':0.1}", AG_UNSUPPORTED,
+         "partial_rotary_factor 0.1 rotates 0 of 8"},
+        {"{" LLAMA "'partial_rotary_factor':1.5}", AG_FORMAT, "partial_rotary_factor is 1.5"},
         {"{" LLAMA3 "}}", AG_FORMAT, "low_freq_factor is missing"},
         {"{" LLAMA3 ",'low_freq_factor':4,'high_freq_factor':4}}", AG_FORMAT,
          "high_freq_factor 4 is not above low_freq_factor 4"},
@@ -343,8 +416,8 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{'model_type':'gemma2','hidden_activation':'gelu'}", AG_UNSUPPORTED,
          "hidden_activation is \"gelu\"; known: gelu_pytorch_tanh"},
         {"{'model_type':'gemma3_text','rope_parameters':{'sliding_attention':"
-         "{'rope_theta':1,'rope_type':'yarn'}}}",
-         AG_UNSUPPORTED, "rope_parameters.sliding_attention: unknown rope type \"yarn\""},
+         "{'rope_theta':1,'rope_type':'ntk'}}}",
+         AG_UNSUPPORTED, "rope_parameters.sliding_attention: unknown rope type \"ntk\""},
         {"{'model_type':'gemma3_text','rope_parameters':{'full_attention':7}}", AG_FORMAT,
          "full_attention is not an object"},
         {"{'model_type':'gemma3_text','use_bidirectional_attention':true}", AG_UNSUPPORTED,
@@ -354,6 +427,11 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{'model_type':'gemma3','quantization_config':{'quant_method':'gptq'},'text_config':"
          "{'hidden_size':64}}",
          AG_UNSUPPORTED, "quantised already (method gptq)"},
+        {"{'model_type':'smollm3','num_hidden_layers':2,'no_rope_layers':[1]}", AG_FORMAT,
+         "does not say whether layer 1 turns"},
+        {"{'model_type':'smollm3','no_rope_layers':['a']}", AG_FORMAT, "whether layer 0 turns"},
+        {"{'model_type':'smollm3','no_rope_layer_interval':0}", AG_FORMAT,
+         "no_rope_layer_interval is 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ag_model_spec c = {.vocab_size = 77};
@@ -424,6 +502,8 @@ int main(void) {
         cmocka_unit_test(numbers_may_be_written_as_reals),
         cmocka_unit_test(rope_scaling_is_understood_in_all_spellings),
         cmocka_unit_test(stop_ids_of_both_files_are_joined),
+        cmocka_unit_test(yarn_and_longrope_are_read_with_their_factors),
+        cmocka_unit_test(smollm3_does_not_turn_every_fourth_layer),
         cmocka_unit_test(a_sliding_window_is_a_window_of_every_layer),
         cmocka_unit_test(qwen_has_windows_only_where_they_are_switched_on),
         cmocka_unit_test(the_whole_of_a_model_that_sees_is_read_too),

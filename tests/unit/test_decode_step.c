@@ -79,6 +79,7 @@ static void kv_heads_differ(example *e) { e->kv[2].n_kv_heads = 1; }
 static void types_differ(example *e) { e->kv[2].v_type = AG_Q8_0; }
 static void scales_differ(example *e) { e->layers[2].scale = 0.25f; }
 static void rotations_differ(example *e) { e->layers[2].inv_freq = &e->other_freq; }
+static void factors_differ(example *e) { e->layers[2].rope_factor = 1.5f; }
 
 static const struct {
     void (*give)(example *e);
@@ -108,6 +109,7 @@ static const struct {
     {types_differ, AG_STEP_LAYER_KINDS},
     {scales_differ, AG_STEP_LAYER_KINDS},
     {rotations_differ, AG_STEP_LAYER_KINDS},
+    {factors_differ, AG_STEP_LAYER_KINDS},
     {hadamard, AG_STEP_HADAMARD},
     {scores, AG_STEP_SCORES},
 };

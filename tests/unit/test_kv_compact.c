@@ -285,7 +285,7 @@ static void the_protected_prefix_follows_at_the_trained_distance(void **state) {
     const float tolerance[] = {1e-5f, 1e-3f, 0.01f, 0.2f};
     float inv_freq[DIM / 2];
     angles(inv_freq);
-    const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
+    const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
     for (size_t t = 0; t < 8; t++) {
         ag_kv_params p = small(types[t / 2], types[t / 2]);
         p.n_protected = 4;

@@ -28,7 +28,7 @@ static const ag_kv_layer layers[LAYERS] = {
 /* The fourth turns half of each head, the last does not turn. */
 static float slow[MOST_DIM / 2], fast[MOST_DIM / 2];
 static const ag_rope_table rope[LAYERS] = {
-    {slow, 64}, {fast, 64}, {slow, 32}, {fast, MOST_DIM / 2}, {NULL, 0}};
+    {slow, 64, 1}, {fast, 64, 1.5f}, {slow, 32, 1}, {fast, MOST_DIM / 2, 1.25f}, {NULL, 0, 1}};
 
 /* All layers in one cache, and each in one of its own. */
 typedef struct rig {

@@ -23,7 +23,7 @@ static ag_backend *backend;
 static uint32_t n_tokens = 20000; /* fewer where they take long */
 
 static const float inv_freq[DIM / 2] = {0};
-static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
+static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
 
 /* A sequence whose first layer has the window; `full`: and whose second has none. */

@@ -128,7 +128,7 @@ static void queries_and_keys_are_rotated_in_one_launch(void **state) {
                      AG_OK);
     ag_tensor k = q;
     const size_t before = forwarder->n_launches;
-    assert_int_equal(ag_rope_pair(shared_backend, &q, &k, positions, &freq), AG_OK);
+    assert_int_equal(ag_rope_pair(shared_backend, &q, &k, positions, &freq, 1), AG_OK);
     assert_int_equal(forwarder->n_launches - before, 1);
     assert_int_equal(ag_sync(shared_backend), AG_OK);
     ag_buffer_release(&freq_owner);

@@ -20,7 +20,8 @@ enum { LAYERS = 3, HEADS = 2, DIM = 64, SLOTS = 600, TRAINED = 100, BOTH = 2 };
 static forwarder_controls *forwarder;
 static ag_backend *backends[BOTH]; /* the CPU, the device */
 static float inv_freq[DIM / 2];
-static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}, {inv_freq, DIM}};
+static const ag_rope_table rope[LAYERS] = {
+    {inv_freq, DIM, 1}, {inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 
 typedef struct pair {
     ag_kv_cache *of[BOTH];

@@ -23,7 +23,7 @@ static forwarder_controls *forwarder;
 static ag_backend *backends[BOTH]; /* the CPU, the device */
 static ag_buffer *room[BOTH][4];   /* k, v, q, out of a pass */
 static float inv_freq[DIM / 2];
-static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM}, {inv_freq, DIM}};
+static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 static uint32_t n_layers = LAYERS;
 
 /* One sequence, with its cache and manager on both. */

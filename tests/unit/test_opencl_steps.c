@@ -93,6 +93,7 @@ static void make_layer(network *n, ag_decode_layer *l, uint32_t features) {
         .post_attention_norm = post ? vector(n, DIM, 0.5f, 1.5f) : NULL,
         .post_ffn_norm = post ? vector(n, DIM, 0.5f, 1.5f) : NULL,
         .inv_freq = make(n, host, ag_shape_1d(turned), 0.01f, 1),
+        .rope_factor = 1.25f,
         .n_heads = HEADS,
         .scale = 0.125f,
         .softcap = features & AG_STEP_SOFTCAP ? 3 : 0,
@@ -189,7 +190,7 @@ static void attend(sequence *s, size_t l, const ag_decode_layer *layer) {
     network *n = s->net;
     ag_tensor q = heads_of(n->q, HEADS), k = heads_of(n->k, KV_HEADS);
     ag_tensor v = heads_of(n->v, KV_HEADS), out = heads_of(n->out, HEADS);
-    must(ag_rope_pair(be, &q, &k, &n->position, layer->inv_freq));
+    must(ag_rope_pair(be, &q, &k, &n->position, layer->inv_freq, layer->rope_factor));
     must(ag_kv_write(be, &s->kv[l], &k, &v, &n->position));
     for (int h = 0; h < KV_HEADS; h++) s->n_slots[l][h]++;
     const ag_attention_seq seq = {.kv = s->kv[l],

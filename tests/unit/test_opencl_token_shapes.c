@@ -132,6 +132,7 @@ static void make_model(const variant *v) {
     spec.intermediate_size = FFN;
     spec.n_layers = LAYERS;
     spec.max_positions = 4096;
+    spec.ropes[0].attention_factor = 1.1875f;
     spec.kinds[0].qkv_bias = spec.kinds[0].out_bias = has_biases(v);
     const ag_model_params params = ag_model_defaults();
     ag_error err;
@@ -260,9 +261,11 @@ static void take_boxes(layer_state *s) {
 
 static void rotate(const layer_state *s, float *x) {
     const uint32_t half = s->v->head_dim / 2;
+    const double factor = (double)model->spec.ropes[0].attention_factor;
     for (uint32_t i = 0; i < half; i++) {
-        const double angle = (double)s->position * (double)ag_tensor_f32(&model->inv_freq[0])[i];
-        const float a = x[i], b = x[i + half], c = (float)cos(angle), t = (float)sin(angle);
+        const double angle = (double)s->position * (double)ag_tensor_f32(&model->inv_freq[0][0])[i];
+        const float c = (float)(factor * cos(angle)), t = (float)(factor * sin(angle));
+        const float a = x[i], b = x[i + half];
         x[i] = a * c - b * t;
         x[i + half] = b * c + a * t;
     }

@@ -42,7 +42,7 @@ static void frequencies_are_those_of_transformers(void **state) {
         ag_model_spec c = config_of(json_object_get(row, "config"));
         float have[512];
         assert_int_equal(json_array_size(want), c.ropes[0].n_rotated / 2);
-        ag_rope_inv_freq(&c.ropes[0], have);
+        ag_rope_inv_freq(&c.ropes[0], false, have);
         for (size_t i = 0; i < c.ropes[0].n_rotated / 2; i++) {
             float w = (float)json_number_value(json_array_get(want, i));
             if (ulps(have[i], w) > MAX_ULPS) {
@@ -57,7 +57,7 @@ static void the_first_pair_turns_by_one_radian_and_later_ones_slower(void **stat
     (void)state;
     const ag_rope_spec rope = {.theta = 500000, .n_rotated = 64};
     float f[32];
-    ag_rope_inv_freq(&rope, f);
+    ag_rope_inv_freq(&rope, false, f);
     assert_true(f[0] == 1);
     for (int i = 1; i < 32; i++) assert_true(f[i] < f[i - 1] && f[i] > 0);
 }

@@ -38,6 +38,7 @@ typedef struct ag_cpu_backend {
     struct {
         unsigned char *memory; /* cos_sin [n_rows][2 * half], inv_freq [half], positions [n_rows] */
         size_t bytes, n_rows, half;
+        float factor;
     } rope;
     ag_cpu_bad_row *bad_rows; /* [threads] */
     ag_cpu_part *parts;       /* [threads] */
@@ -83,7 +84,7 @@ ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
 
 /* ops_rope.c */
 ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                      const ag_tensor *inv_freq);
+                      const ag_tensor *inv_freq, float factor);
 
 /* ops_convert.c */
 ag_status ag_cpu_cast(ag_backend *b, ag_tensor *dst, const ag_tensor *src);

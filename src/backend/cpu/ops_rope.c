@@ -14,7 +14,8 @@ typedef struct rope_job {
     const float *inv_freq;
     const uint32_t *positions;
     size_t n_heads, head_dim;
-    size_t half; /* pairs of a head that turn */
+    size_t half;  /* pairs of a head that turn */
+    float factor; /* of cosines and sines */
 } rope_job;
 
 /* The angle is rounded to float before its sine is taken, as the reference implementation does: at
@@ -26,8 +27,8 @@ static void fill_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
         float *cos_sin = job->cos_sin + row * 2 * job->half;
         for (size_t i = 0; i < job->half; i++) {
             const float angle = (float)job->positions[row] * job->inv_freq[i];
-            cos_sin[2 * i] = (float)cos((double)angle);
-            cos_sin[2 * i + 1] = (float)sin((double)angle);
+            cos_sin[2 * i] = job->factor * (float)cos((double)angle);
+            cos_sin[2 * i + 1] = job->factor * (float)sin((double)angle);
         }
     }
 }
@@ -54,7 +55,7 @@ static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows)
     AG_TRY(ag_cpu_need_rope(cpu, table + angles + places));
     unsigned char *known_angles = cpu->rope.memory + table, *known_places = known_angles + angles;
     job->cos_sin = (float *)(void *)cpu->rope.memory;
-    if (cpu->rope.n_rows == n_rows && cpu->rope.half == half &&
+    if (cpu->rope.n_rows == n_rows && cpu->rope.half == half && cpu->rope.factor == job->factor &&
         !memcmp(known_angles, job->inv_freq, angles) &&
         !memcmp(known_places, job->positions, places)) {
         return AG_OK;
@@ -64,11 +65,12 @@ static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows)
     memcpy(known_places, job->positions, places);
     cpu->rope.n_rows = n_rows;
     cpu->rope.half = half;
+    cpu->rope.factor = job->factor;
     return AG_OK;
 }
 
 ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                      const ag_tensor *inv_freq) {
+                      const ag_tensor *inv_freq, float factor) {
     ag_cpu_backend *cpu = ag_cpu_of(b);
     if (!ag_shape_numel(&x->shape) || !ag_shape_numel(&inv_freq->shape)) return AG_OK;
     rope_job job = {.cpu = cpu,
@@ -77,7 +79,8 @@ ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                     .positions = positions,
                     .n_heads = x->shape.dim[x->shape.n_dims - 2],
                     .head_dim = ag_shape_cols(&x->shape),
-                    .half = ag_shape_numel(&inv_freq->shape)};
+                    .half = ag_shape_numel(&inv_freq->shape),
+                    .factor = factor};
     const size_t n_rows = ag_shape_rows(&x->shape) / job.n_heads;
     AG_TRY(need_cos_sin(cpu, &job, n_rows));
     run_rows(&job, rotate_rows, n_rows, job.n_heads * job.head_dim, LEAST_ELEMENTS);

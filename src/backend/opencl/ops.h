@@ -39,9 +39,9 @@ ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cl_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cl_softcap(ag_backend *b, ag_tensor *x, float cap);
 ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                     const ag_tensor *inv_freq);
+                     const ag_tensor *inv_freq, float factor);
 ag_status ag_cl_rope_pair(ag_backend *b, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
-                          const ag_tensor *inv_freq);
+                          const ag_tensor *inv_freq, float factor);
 ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x);
 
 /* ops_convert.c */

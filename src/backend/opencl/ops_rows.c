@@ -118,7 +118,7 @@ ag_status ag_cl_softcap(ag_backend *b, ag_tensor *x, float cap) {
 
 /* k NULL: x alone. Each of a rotation's rows has the pairs of x, then those of k. */
 static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_t *positions,
-                        const ag_tensor *inv_freq) {
+                        const ag_tensor *inv_freq, float factor) {
     const size_t heads = x->shape.dim[1], more = k ? k->shape.dim[1] : 0;
     const size_t dim = x->shape.dim[2], half = ag_shape_numel(&inv_freq->shape);
     const size_t n = x->shape.dim[0], pairs = (heads + more) * half;
@@ -133,17 +133,18 @@ static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_
     ag_cl_arg_u32(&l, (uint32_t)more);
     ag_cl_arg_u32(&l, (uint32_t)half);
     ag_cl_arg_u32(&l, (uint32_t)dim);
+    ag_cl_arg_f32(&l, factor);
     return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), n}, (size_t[]){WG, 1});
 }
 
 ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
-                     const ag_tensor *inv_freq) {
-    return rotate(b, x, NULL, positions, inv_freq);
+                     const ag_tensor *inv_freq, float factor) {
+    return rotate(b, x, NULL, positions, inv_freq, factor);
 }
 
 ag_status ag_cl_rope_pair(ag_backend *b, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
-                          const ag_tensor *inv_freq) {
-    return rotate(b, q, k, positions, inv_freq);
+                          const ag_tensor *inv_freq, float factor) {
+    return rotate(b, q, k, positions, inv_freq, factor);
 }
 
 ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x) {

@@ -186,6 +186,7 @@ static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_
     float *cos_sin = (float *)(void *)(token->mailbox + at->cos_sin);
     cl_uint *n_slots = (cl_uint *)(void *)(token->mailbox + at->n_slots);
     const float *inv_freq = ag_tensor_f32(step->layers[0].inv_freq);
+    const double factor = (double)step->layers[0].rope_factor;
     for (uint32_t i = 0; i < s->dim; i++) {
         cl_uint bits;
         memcpy(&bits, &step->embedding[i], sizeof bits);
@@ -193,8 +194,8 @@ static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_
     }
     for (uint32_t i = 0; i < s->head_dim / 2; i++) {
         const double angle = (double)step->position * (double)inv_freq[i];
-        cos_sin[2 * i] = (float)cos(angle);
-        cos_sin[2 * i + 1] = (float)sin(angle);
+        cos_sin[2 * i] = (float)(factor * cos(angle));
+        cos_sin[2 * i + 1] = (float)(factor * sin(angle));
     }
     for (uint32_t l = 0; l < s->n_layers; l++) {
         memcpy(n_slots + (size_t)l * s->n_kv, step->kv[l].n_slots, s->n_kv * sizeof *n_slots);

@@ -57,13 +57,15 @@ static ag_status describe_2(ag_config_reader *r, const ag_layer_spec *plain, ag_
 }
 
 /* Before version 5 of transformers both tables were at the top level. */
-static ag_status read_ropes(ag_config_reader *r, ag_model_spec *s) {
+static ag_status read_ropes(ag_config_reader *r, uint32_t head_dim, ag_model_spec *s) {
     bool found;
     s->n_ropes = 2;
     s->ropes[1] = (ag_rope_spec){.theta = 10000, .n_rotated = s->ropes[0].n_rotated};
     ag_config_real(r, "rope_local_base_freq", 1, 1e30, &s->ropes[1].theta);
-    AG_TRY(ag_config_rope_of(r, "full_attention", s->max_positions, &s->ropes[0], &found));
-    return ag_config_rope_of(r, "sliding_attention", s->max_positions, &s->ropes[1], &found);
+    AG_TRY(
+        ag_config_rope_of(r, "full_attention", s->max_positions, head_dim, &s->ropes[0], &found));
+    return ag_config_rope_of(r, "sliding_attention", s->max_positions, head_dim, &s->ropes[1],
+                             &found);
 }
 
 /* Models that make vectors of texts: what follows a token is not there when it is decoded. */
@@ -87,7 +89,7 @@ static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_
     s->logit_softcap = (float)softcap;
     kind.qk_norm = true;
     AG_TRY(refuse_both_directions(r));
-    AG_TRY(read_ropes(r, s));
+    AG_TRY(read_ropes(r, plain->head_dim, s));
     if (!ag_config_size(r, "sliding_window_pattern", AG_MAX_LAYERS, &pattern)) {
         ag_config_size(r, "_sliding_window_pattern", AG_MAX_LAYERS, &pattern);
     }

@@ -8,7 +8,8 @@
     X(qwen2)        \
     X(qwen3)        \
     X(gemma2)       \
-    X(gemma3)
+    X(gemma3)       \
+    X(smollm3)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
 FAMILIES(DECLARE)

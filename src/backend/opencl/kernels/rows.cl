@@ -111,13 +111,13 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softcap(__global u
 }
 
 /* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and of those of k
- * [rows, more, dim] by positions[row] * inv_freq[i]; the angle is rounded to float before its sine
- * is taken, as in the reference. A work-item for each pair: dimension 0 the pairs of all heads of a
- * row of x, then of k; 1 the rows. */
+ * [rows, more, dim] by positions[row] * inv_freq[i], and multiplies them by factor; the angle is
+ * rounded to float before its sine is taken, as in the reference. A work-item for each pair:
+ * dimension 0 the pairs of all heads of a row of x, then of k; 1 the rows. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global const uchar *positions,
      ulong positions_at, __global const uchar *inv_freq, ulong inv_freq_at, uint heads, uint more,
-     uint half_dim, uint dim) {
+     uint half_dim, uint dim, float factor) {
     const uint pair = get_global_id(0), row = get_global_id(1);
     if (pair >= (heads + more) * half_dim) return;
     const uint head = pair / half_dim, i = pair % half_dim;
@@ -129,8 +129,8 @@ rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global cons
                                      : FLOATS(k, k_at) + ((ulong)row * more + head - heads) * dim;
     p += i;
     const float a = p[0], b = p[half_dim];
-    p[0] = a * c - b * s;
-    p[half_dim] = b * c + a * s;
+    p[0] = factor * (a * c - b * s);
+    p[half_dim] = factor * (b * c + a * s);
 }
 
 /* The Hadamard rotation of pieces of `piece` values, a power of two up to WG, in place, times v.
