@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Time antigravity and llama.cpp side by side: same shape, file type and threads, taking turns in one run.
+"""Time antigravity and llama.cpp side by side: the same GGUF file and threads, taking turns in one run.
 
-usage: bench_peers.py --antigravity PROGRAM --peer [NAME=]DIR... --gguf FILE [--threads 2] [--rounds 5] [--out BASE]
+usage: bench_peers.py --antigravity PROGRAM --peer [NAME=]DIR... --gguf FILE [--shape 1b] [--threads 2] [--rounds 5]
+                      [--out BASE]
 
 The peer is the library inside the PyPI package llama-cpp-python. A DIR holds its Python bindings (llama_cpp/llama_cpp.py
 and llama_cpp/_ctypes_extensions.py) and beside them, or in DIR/lib or llama_cpp/lib, libllama.so with the libraries it
@@ -10,8 +11,9 @@ needs; nothing of Python but its standard library is imported, so a folder copie
 
   CMAKE_ARGS="-DGGML_NATIVE=ON -DGGML_OPENMP=OFF" pip install --no-deps --target /tmp/peer llama-cpp-python
   tools/make_bench_gguf.py /tmp/1b.gguf
-  taskset -c 0,1 tools/bench_peers.py --antigravity build/release/bin/antigravity --peer /tmp/peer --gguf /tmp/1b.gguf
+  taskset -c 0,1 tools/bench_peers.py --antigravity build/release/bin/antigravity --peer /tmp/peer --gguf /tmp/1b.gguf --shape 1b
 
+With --shape antigravity makes up weights of that shape in place of reading the file, which has no tokenizer then.
 Several --peer are several builds; with NAME=DIR:LIBDIR the libraries lie apart from the bindings. A round runs each row
 once with each program; the table shows medians of the rounds. BASE.md and BASE.json are written with --out.
 """
@@ -60,6 +62,7 @@ class Peer:
         self.model = self.lib.llama_model_load_from_file(gguf.encode(), params)
         if not self.model:
             sys.exit(f"the peer cannot load {gguf}")
+        self.n_vocab = self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
         self.threads = threads
         self.contexts = {}
 
@@ -81,7 +84,7 @@ class Peer:
     def feed(self, ctx, n):
         while n > 0:
             size = min(n, LARGEST_BATCH)
-            ids = (self.lib.llama_token * size)(*[(7 * i + 11) % 128000 for i in range(size)])
+            ids = (self.lib.llama_token * size)(*[(7 * i + 11) % self.n_vocab for i in range(size)])
             if self.lib.llama_decode(ctx, self.lib.llama_batch_get_one(ids, size)) != 0:
                 sys.exit("the peer failed to decode")
             n -= size
@@ -152,7 +155,8 @@ class PeerProcess:
 
 def run_ours(args, rows, depth):
     """The rows of one depth, in one call of the program: [(row, tok/s, share of the read rate or None)]."""
-    command = [args.antigravity, "bench", "--shape", SHAPES[args.shape], "-t", str(args.threads), "-r", "1", "-o", "json"]
+    model = ["--shape", SHAPES[args.shape]] if args.shape else ["-m", args.gguf]
+    command = [args.antigravity, "bench", *model, "-t", str(args.threads), "-r", "1", "-o", "json"]
     for option, kind in (("-p", "pp"), ("-n", "tg")):
         command += [option, ",".join(str(n) for k, n, d in rows if k == kind and d == depth) or "0"]
     command += ["-d", str(depth)]
@@ -216,8 +220,7 @@ def measure(args):
         "processor": processor(),
         "threads": args.threads,
         "rounds": args.rounds,
-        "shape": SHAPES[args.shape],
-        "weights": "q4_0",
+        "model": SHAPES[args.shape] + " q4_0" if args.shape else os.path.basename(args.gguf),
         "version": version,
         "peers": {p.name: p.system for p in peers if p.alive},
         "rows": [
@@ -229,7 +232,7 @@ def measure(args):
 def table(result):
     names = ["antigravity", *result["peers"]]
     lines = [
-        f"{result['processor']}, {result['threads']} threads, {result['shape']} {result['weights']}, medians of "
+        f"{result['processor']}, {result['threads']} threads, {result['model']}, medians of "
         f"{result['rounds']} rounds, {result['date']}, tokens/s:",
         "",
         "| test | " + " | ".join(names) + " | " + " | ".join(f"against {n}" for n in names[1:]) + " |",
@@ -246,8 +249,8 @@ def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--antigravity", help="the program")
     args.add_argument("--peer", action="append", metavar="[NAME=]DIR[:LIBDIR]", help="a build of llama-cpp-python")
-    args.add_argument("--gguf", required=True, help="what tools/make_bench_gguf.py wrote")
-    args.add_argument("--shape", choices=SHAPES, default="1b", help="of the GGUF")
+    args.add_argument("--gguf", required=True, help="a model, or what tools/make_bench_gguf.py wrote")
+    args.add_argument("--shape", choices=SHAPES, help="of the GGUF, for weights that are made up")
     args.add_argument("--threads", type=int, default=2)
     args.add_argument("--rounds", type=int, default=5)
     args.add_argument("--rows", type=lambda s: [parse_row(r) for r in s.split(",")], default="pp512,pp16,tg128,tg64@4096")

@@ -3,6 +3,8 @@
  * Runs every prompt recorded in tests/data/golden/NAME.json with F32 weights and an F32 cache and
  * compares logits, nll and greedy tokens, however the tokens come; with a Q8_0 cache the nll. How a
  * record is read: tools/make_golden.py. */
+#include "logits.h"
+
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
@@ -14,7 +16,6 @@
 
 #include <cmocka.h>
 #include <jansson.h>
-#include <math.h>
 
 static const char *name;
 static const char *backend_name; /* NULL: the default */
@@ -83,13 +84,6 @@ static void stop(engine *e) {
     ag_session_destroy(e->session);
     ag_model_destroy(e->model);
     ag_backend_destroy(e->backend);
-}
-
-static double nll_of(const float *logits, int32_t n, int32_t id) {
-    double top = logits[0], sum = 0;
-    for (int32_t i = 1; i < n; i++) top = logits[i] > top ? logits[i] : top;
-    for (int32_t i = 0; i < n; i++) sum += exp(logits[i] - top);
-    return top + log(sum) - logits[id];
 }
 
 static void close_to(double have, double want, const char *what, size_t where) {
@@ -257,12 +251,6 @@ static void a_q8_0_cache_stays_close(void **state) {
 }
 
 /* ---- greedily ---- */
-
-static int32_t argmax(const float *x, int32_t n) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) best = x[i] > x[best] ? i : best;
-    return best;
-}
 
 static void greedy_tokens_are_the_recorded_ones(void **state) {
     (void)state;
