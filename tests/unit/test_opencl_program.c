@@ -65,7 +65,7 @@ static void put_kernel(const char *name, const char *text) {
     put_file(kernels, name, text, strlen(text));
 }
 
-static ag_backend *open_backend(void) {
+static ag_backend *create_device(void) {
     ag_backend *be;
     ag_error err;
     if (ag_cl_backend_create(NULL, &be, &err) != AG_OK) fail_msg("%s", err.msg);
@@ -106,7 +106,7 @@ static void count_status(void *user, ag_log_level level, const char *msg) {
 /* A backend of its own scales; so many programs are compiled, which is said, or come from the
  * cache. */
 static void expect(float value, uint32_t n_compiled, uint32_t n_from_cache) {
-    ag_backend *be = open_backend();
+    ag_backend *be = create_device();
     float first;
     n_said = 0;
     be->log = count_status;
@@ -119,7 +119,7 @@ static void expect(float value, uint32_t n_compiled, uint32_t n_from_cache) {
 }
 
 static void expect_error(const char *a, const char *b) {
-    ag_backend *be = open_backend();
+    ag_backend *be = create_device();
     float first;
     assert_int_equal(scale(be, &first), AG_DEVICE);
     const char *msg = ag_backend_error(be)->msg;
@@ -139,7 +139,7 @@ static void a_program_is_compiled_once(void **state) {
     assert_false(file_in(cache, 1, path));
     expect(6, 0, 1);
     /* Within one backend it is not even looked for. */
-    ag_backend *be = open_backend();
+    ag_backend *be = create_device();
     float first;
     for (int i = 0; i < 3; i++) assert_int_equal(scale(be, &first), AG_OK);
     assert_int_equal(ag_cl_of(be)->programs.n_from_cache, 1);
@@ -177,7 +177,7 @@ static void a_damaged_binary_is_made_again(void **state) {
 
 static void what_the_driver_refuses_is_made_again(void **state) {
     (void)state;
-    ag_backend *be = open_backend();
+    ag_backend *be = create_device();
     char *text;
     size_t len;
     assert_int_equal(ag_cl_source_load(NULL, "rows.cl", &text, &len, NULL), AG_OK);
@@ -297,7 +297,7 @@ static void a_broken_file_is_an_error_that_names_it(void **state) {
     put_kernel("rows.cl", SCALE_HEAD "this is no OpenCL;\n}\n");
     expect_error("kernel file rows.cl does not compile", "error");
     put_kernel("rows.cl", "#include \"absent.cl\"\n");
-    ag_backend *be = open_backend();
+    ag_backend *be = create_device();
     float first;
     assert_int_equal(scale(be, &first), AG_NOT_FOUND);
     assert_non_null(strstr(ag_backend_error(be)->msg, "absent.cl"));
@@ -308,7 +308,7 @@ static void a_broken_file_is_an_error_that_names_it(void **state) {
     snprintf(path, sizeof path, "%s/rows.cl", kernels);
     assert_int_equal(remove(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    be = open_backend();
+    be = create_device();
     assert_int_equal(scale(be, &first), AG_IO);
     assert_non_null(strstr(ag_backend_error(be)->msg, "rows.cl: is not a regular file"));
     ag_backend_destroy(be);
@@ -320,7 +320,7 @@ static void a_broken_file_is_an_error_that_names_it(void **state) {
 static void a_folder_that_is_not_there_is_an_error(void **state) {
     (void)state;
     setenv("AG_OPENCL_KERNELS", "/no/such/folder", 1);
-    ag_backend *be = open_backend();
+    ag_backend *be = create_device();
     float first;
     assert_int_equal(scale(be, &first), AG_NOT_FOUND);
     assert_non_null(strstr(ag_backend_error(be)->msg, "AG_OPENCL_KERNELS: /no/such/folder"));
