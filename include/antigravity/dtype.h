@@ -31,7 +31,7 @@ AG_API const char *ag_dtype_name(ag_dtype dtype);
 /* The other way round, ignoring case; false (and *out untouched) for an unknown name. */
 AG_API bool ag_dtype_parse(const char *name, ag_dtype *out);
 
-/* Elements in a block: 1, or 32 for the quantised types. */
+/* Elements in a block: 1, or 32 or 256 for the quantised types. */
 AG_API size_t ag_dtype_block(ag_dtype dtype);
 AG_API size_t ag_dtype_block_bytes(ag_dtype dtype);
 AG_API bool ag_dtype_is_quantized(ag_dtype dtype);

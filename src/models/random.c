@@ -14,41 +14,57 @@ static uint64_t next_random(uint64_t *state) { /* xorshift64*, Vigna 2016 */
     return *state * 0x2545f4914f6cdd1du;
 }
 
-/* Any bits are valid nibbles, bytes and mantissas; scales and exponents are set to give small
- * values of both signs. */
+/* Where a block keeps its factors, and what they become: random & keep | set gives small values. */
+typedef struct factor {
+    uint16_t at, keep, set; /* byte of a half */
+    uint16_t base_at;       /* of the second half: the first times 2^shift, with `sign` */
+    uint16_t shift, sign;
+} factor;
+
+/* Any bits are valid levels and scales of parts. Values are about 2^-6, and of both signs. */
+static const factor factors[AG_DTYPE_COUNT] = {
+    [AG_F16] = {.keep = 0x83ff, .set = 0x2400},
+    [AG_BF16] = {.keep = 0x807f, .set = 0x3c80},
+    [AG_Q8_0] = {.keep = 0x3ff, .set = 0x0800}, /* about 2^-13 */
+    [AG_Q4_0] = {.keep = 0x3ff, .set = 0x1800}, /* about 2^-9 */
+    [AG_Q4_1] = {0, 0x3ff, 0x1800, 2, 3, 0x8000},
+    [AG_Q5_0] = {.keep = 0x3ff, .set = 0x1400},
+    [AG_Q5_1] = {0, 0x3ff, 0x1400, 2, 4, 0x8000},
+    [AG_Q2_K] = {80, 0x3ff, 0x1000, 82, 1, 0},
+    [AG_Q3_K] = {.at = 108, .keep = 0x3ff, .set = 0x0c00},
+    [AG_Q4_K] = {0, 0x3ff, 0x0400, 2, 3, 0},
+    [AG_Q5_K] = {0, 0x1ff, 0x0200, 2, 4, 0},
+    [AG_Q6_K] = {.at = 208, .keep = 0xff, .set = 0x0100},
+    [AG_IQ4_NL] = {.keep = 0x3ff, .set = 0x0800},
+    [AG_MXFP4] = {.keep = 0xff01, .set = 119}, /* the exponent alone: 2^-8 */
+};
+
+static void set_factors(uint8_t *block, ag_dtype type) {
+    const factor *f = &factors[type];
+    uint16_t half;
+    if (type == AG_F32) {
+        uint32_t bits;
+        memcpy(&bits, block, sizeof bits);
+        bits = (bits & 0x807fffffu) | 0x3c800000u; /* 2^-6 .. 2^-5 */
+        memcpy(block, &bits, sizeof bits);
+        return;
+    }
+    memcpy(&half, block + f->at, sizeof half);
+    half = (uint16_t)((half & f->keep) | f->set);
+    memcpy(block + f->at, &half, sizeof half);
+    if (!f->base_at) return;
+    half = (uint16_t)((half + (f->shift << 10)) | f->sign);
+    memcpy(block + f->base_at, &half, sizeof half);
+}
+
 static void fill_random(void *dst, ag_dtype type, size_t n_values, uint64_t *state) {
-    size_t bytes = ag_dtype_row_bytes(type, n_values);
+    size_t bytes = ag_dtype_row_bytes(type, n_values), block = ag_dtype_block_bytes(type);
     uint8_t *p = dst;
     for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
         uint64_t r = next_random(state);
         memcpy(p + i, &r, bytes - i < sizeof r ? bytes - i : sizeof r);
     }
-    size_t unit = ag_dtype_block_bytes(type);
-    for (size_t i = 0; i < bytes; i += unit) {
-        uint16_t half;
-        if (type == AG_F32) {
-            uint32_t bits;
-            memcpy(&bits, p + i, sizeof bits);
-            bits = (bits & 0x807fffffu) | 0x3c800000u; /* 2^-6 .. 2^-5 */
-            memcpy(p + i, &bits, sizeof bits);
-            continue;
-        }
-        memcpy(&half, p + i, sizeof half);
-        if (type == AG_BF16) {
-            half = (uint16_t)((half & 0x807f) | 0x3c80);
-        } else if (type == AG_F16) {
-            half = (uint16_t)((half & 0x83ff) | 0x2400);
-        } else if (type == AG_Q8_0) {
-            half = (uint16_t)((half & 0x3ff) | 0x0800); /* about 2^-13 */
-        } else {
-            half = (uint16_t)((half & 0x3ff) | 0x1800); /* about 2^-9 */
-        }
-        memcpy(p + i, &half, sizeof half);
-        if (ag_dtype_scales(type) == 2) { /* m = -8 d: exponent plus three, sign set */
-            half = (uint16_t)((half + 0x0c00) | 0x8000);
-            memcpy(p + i + sizeof half, &half, sizeof half);
-        }
-    }
+    for (size_t i = 0; i < bytes; i += block) set_factors(p + i, type);
 }
 
 typedef struct making {

@@ -9,15 +9,35 @@
 #include <stddef.h>
 
 /* The values of a row are finite; false if a scale passes 65504, *block is then the first such. */
-bool ag_quantize_q4_0(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                      size_t *block);
-bool ag_quantize_q4_1(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                      size_t *block);
-bool ag_quantize_q8_0(void *dst, const float *src, size_t n_blocks, size_t *block);
+typedef bool ag_quantize_fn(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
+                            size_t *block);
+typedef void ag_dequantize_fn(float *dst, const void *src, size_t n_blocks);
 
-void ag_dequantize_q4_0(float *dst, const void *src, size_t n_blocks);
-void ag_dequantize_q4_1(float *dst, const void *src, size_t n_blocks);
-void ag_dequantize_q8_0(float *dst, const void *src, size_t n_blocks);
+ag_quantize_fn ag_quantize_q4_0;
+ag_quantize_fn ag_quantize_q4_1;
+ag_quantize_fn ag_quantize_q8_0;
+ag_quantize_fn ag_quantize_q5_0;
+ag_quantize_fn ag_quantize_q5_1;
+ag_quantize_fn ag_quantize_q2_k;
+ag_quantize_fn ag_quantize_q3_k;
+ag_quantize_fn ag_quantize_q4_k;
+ag_quantize_fn ag_quantize_q5_k;
+ag_quantize_fn ag_quantize_q6_k;
+ag_quantize_fn ag_quantize_iq4_nl;
+ag_quantize_fn ag_quantize_mxfp4;
+
+ag_dequantize_fn ag_dequantize_q4_0;
+ag_dequantize_fn ag_dequantize_q4_1;
+ag_dequantize_fn ag_dequantize_q8_0;
+ag_dequantize_fn ag_dequantize_q5_0;
+ag_dequantize_fn ag_dequantize_q5_1;
+ag_dequantize_fn ag_dequantize_q2_k;
+ag_dequantize_fn ag_dequantize_q3_k;
+ag_dequantize_fn ag_dequantize_q4_k;
+ag_dequantize_fn ag_dequantize_q5_k;
+ag_dequantize_fn ag_dequantize_q6_k;
+ag_dequantize_fn ag_dequantize_iq4_nl;
+ag_dequantize_fn ag_dequantize_mxfp4;
 
 /* Rows of halves: the same as the functions for one value, in loops that vectorise. */
 void ag_f16_to_f32_row(float *dst, const void *src, size_t n);
@@ -50,9 +70,38 @@ static inline void ag_block_range(const float *x, float *lowest, float *highest)
     *highest = hi[0];
 }
 
-/* 32 values 0..15, element i beside i + 16. */
+/* The lower four bits of 32 values, element i beside i + 16. */
 static inline void ag_pack_nibbles(uint8_t *qs, const uint8_t *q) {
-    for (int i = 0; i < AG_QK / 2; i++) qs[i] = (uint8_t)(q[i] | q[i + AG_QK / 2] << 4);
+    for (int i = 0; i < AG_QK / 2; i++) qs[i] = (uint8_t)((q[i] & 15) | q[i + AG_QK / 2] << 4);
+}
+
+/* The other way round. */
+static inline void ag_unpack_nibbles(uint8_t *q, const uint8_t *qs) {
+    for (int i = 0; i < AG_QK / 2; i++) q[i] = qs[i] & 15;
+    for (int i = 0; i < AG_QK / 2; i++) q[i + AG_QK / 2] = qs[i] >> 4;
+}
+
+/* The bits above the nibbles, of element i in bit i. */
+static inline void ag_pack_fifths(uint8_t *qh, const uint8_t *q) {
+    for (int j = 0; j < AG_QK / 8; j++) {
+        unsigned byte = 0;
+        for (int i = 0; i < 8; i++) byte |= (unsigned)(q[8 * j + i] >> 4 & 1) << i;
+        qh[j] = (uint8_t)byte;
+    }
+}
+
+static inline void ag_unpack_fifths(uint8_t *q, const uint8_t *qh) {
+    for (int i = 0; i < AG_QK; i++) q[i] |= (uint8_t)((qh[i / 8] >> i % 8 & 1) << 4);
+}
+
+/* The nibble whose value is nearest to v. */
+static inline uint8_t ag_nearest_of(const int8_t values[16], float v) {
+    uint8_t best = 0;
+    for (uint8_t q = 1; q < 16; q++) {
+        const float one = v - (float)values[best], other = v - (float)values[q];
+        if (other * other < one * one) best = q;
+    }
+    return best;
 }
 
 /* Finite as a half: neither Inf nor NaN. */

@@ -35,23 +35,41 @@ static size_t first_too_large(const unsigned char *halves, size_t n, uint16_t in
     return n;
 }
 
-/* The largest magnitude of a block is what makes its scale too large. */
-static size_t largest_of_block(const float *src, size_t block) {
-    size_t at = block * AG_QK;
-    for (size_t i = at; i < (block + 1) * AG_QK; i++) {
-        if (fabsf(src[i]) > fabsf(src[at])) at = i;
+/* The largest magnitude of a block, which begins at `at`, is what makes its scale too large. */
+static size_t largest_of_block(const float *src, size_t at, size_t n) {
+    size_t largest = at;
+    for (size_t i = at; i < at + n; i++) {
+        if (fabsf(src[i]) > fabsf(src[largest])) largest = i;
     }
-    return at;
+    return largest;
 }
+
+typedef struct block_type {
+    ag_quantize_fn *quantize;
+    ag_dequantize_fn *dequantize;
+} block_type;
+
+static const block_type block_types[AG_DTYPE_COUNT] = {
+    [AG_Q4_0] = {ag_quantize_q4_0, ag_dequantize_q4_0},
+    [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1},
+    [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0},
+    [AG_Q5_0] = {ag_quantize_q5_0, ag_dequantize_q5_0},
+    [AG_Q5_1] = {ag_quantize_q5_1, ag_dequantize_q5_1},
+    [AG_Q2_K] = {ag_quantize_q2_k, ag_dequantize_q2_k},
+    [AG_Q3_K] = {ag_quantize_q3_k, ag_dequantize_q3_k},
+    [AG_Q4_K] = {ag_quantize_q4_k, ag_dequantize_q4_k},
+    [AG_Q5_K] = {ag_quantize_q5_k, ag_dequantize_q5_k},
+    [AG_Q6_K] = {ag_quantize_q6_k, ag_dequantize_q6_k},
+    [AG_IQ4_NL] = {ag_quantize_iq4_nl, ag_dequantize_iq4_nl},
+    [AG_MXFP4] = {ag_quantize_mxfp4, ag_dequantize_mxfp4},
+};
 
 static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, size_t n,
                                  ag_rounding rounding, size_t *bad) {
+    const size_t values = ag_dtype_block(dtype);
     size_t block = 0;
-    bool fits = dtype == AG_Q4_0   ? ag_quantize_q4_0(dst, src, n / AG_QK, rounding, &block)
-                : dtype == AG_Q4_1 ? ag_quantize_q4_1(dst, src, n / AG_QK, rounding, &block)
-                                   : ag_quantize_q8_0(dst, src, n / AG_QK, &block);
-    if (fits) return AG_OK;
-    *bad = largest_of_block(src, block);
+    if (block_types[dtype].quantize(dst, src, n / values, rounding, &block)) return AG_OK;
+    *bad = largest_of_block(src, block * values, values);
     return AG_FORMAT;
 }
 
@@ -76,12 +94,10 @@ ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
         ag_f32_to_bf16_row(dst, src, n);
         *bad = first_too_large(dst, n, 0x7f80);
         return *bad < n ? AG_FORMAT : AG_OK;
-    case AG_Q4_0:
-    case AG_Q4_1:
-    case AG_Q8_0:
-        return quantize_blocks(dtype, dst, src, n, rounding, bad);
     default:
-        break;
+        if (block_types[dtype].quantize) {
+            return quantize_blocks(dtype, dst, src, n, rounding, bad);
+        }
     }
     assert(!"a dtype that floats are not rounded to");
     return AG_DTYPE;
@@ -99,17 +115,9 @@ void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
     case AG_BF16:
         ag_bf16_to_f32_row(dst, src, n);
         return;
-    case AG_Q4_0:
-        ag_dequantize_q4_0(dst, src, n / AG_QK);
-        return;
-    case AG_Q4_1:
-        ag_dequantize_q4_1(dst, src, n / AG_QK);
-        return;
-    case AG_Q8_0:
-        ag_dequantize_q8_0(dst, src, n / AG_QK);
-        return;
     default:
-        assert(!"a dtype that holds no floats");
+        assert(block_types[dtype].dequantize); /* else it holds no floats */
+        block_types[dtype].dequantize(dst, src, n / ag_dtype_block(dtype));
     }
 }
 

@@ -212,7 +212,9 @@ static void weights_may_stay_as_they_are(void **state) {
     assert_says(r.out, "as-is (what the files");
     cli_free(&r);
     r = CLI("info", "--weights", "as_is");
-    assert_refused(&r, 2, "'as_is' is not one of f32, f16, bf16, q4_0, q4_1, q8_0, as-is");
+    assert_refused(&r, 2,
+                   "'as_is' is not one of f32, f16, bf16, q4_0, q4_1, q8_0, "
+                   "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4, as-is");
     cli_free(&r);
 }
 

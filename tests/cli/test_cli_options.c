@@ -188,7 +188,9 @@ static void every_range_is_checked(void **state) {
 static void names_are_checked_against_lists(void **state) {
     (void)state;
     static const wrong cases[] = {
-        {{"generate", "--weights", "q5"}, "'q5' is not one of f32, f16, bf16, q4_0, q4_1, q8_0"},
+        {{"generate", "--weights", "q5"},
+         "'q5' is not one of f32, f16, bf16, q4_0, q4_1, q8_0, "
+         "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4"},
         {{"generate", "--weights", "i32"}, "is not one of"},
         {{"generate", "--kv-type", "bf16"}, "'bf16' is not one of f32, f16, q4_0, q8_0"},
         {{"generate", "--kv-type", "f16,q5"}, "'q5' is not one of"},

@@ -45,6 +45,11 @@ static const size prepared_sizes[] = {{1, 33, 96},   {2, 15, 64},   {3, 16, 32},
                                       {16, 31, 96},  {17, 16, 64},  {33, 3, 128},  {300, 2, 32},
                                       {8, 64, 640},  {31, 48, 96},  {1, 65, 8192}, {64, 80, 2080},
                                       {65, 300, 96}, {96, 47, 2112}};
+static const size weight_sizes[] = {{1, 33, 96}, {7, 17, 288}, {33, 3, 128}};
+static const size sizes_of_256[] = {{1, 33, 512}, {7, 17, 768}, {33, 3, 256}};
+static const size prepared_sizes_of_256[] = {
+    {1, 33, 256}, {2, 15, 512}, {3, 16, 256},  {7, 17, 768},  {16, 31, 256},  {17, 16, 512},
+    {33, 3, 256}, {8, 64, 512}, {1, 65, 8192}, {64, 80, 768}, {65, 300, 256}, {96, 47, 2304}};
 static const size row_sizes[] = {{1, 1, 0},  {1, 7, 0},   {3, 15, 0},   {2, 17, 0},
                                  {5, 33, 0}, {2, 127, 0}, {1, 8192, 0}, {70, 257, 0}};
 static const size hadamard_sizes[] = {{1, 1, 0}, {3, 2, 0}, {5, 40, 0}, {2, 96, 0}, {33, 128, 0}};
@@ -58,6 +63,7 @@ static const size rope_sizes[] = {{1, 2, 1},  {3, 14, 1},  {1, 30, 7},
 /* gather: rows, columns, rows of the table; cast: rows, columns */
 static const size table_sizes[] = {{1, 1, 1}, {3, 7, 2}, {5, 33, 17}, {200, 127, 33}};
 static const size block_table_sizes[] = {{1, 32, 1}, {3, 64, 5}, {200, 96, 33}};
+static const size table_sizes_of_256[] = {{1, 256, 1}, {3, 512, 5}};
 /* attention: queries, slots, head_dim */
 static const size attention_sizes[] = {{1, 1, 1},    {2, 7, 15},   {3, 127, 17},  {1, 128, 33},
                                        {9, 129, 40}, {1, 700, 64}, {33, 300, 64}, {64, 600, 128}};
@@ -81,6 +87,8 @@ enum {
     HALVES = 1 << AG_F16 | 1 << AG_BF16,
     FLOATS = ONLY_F32 | HALVES,
     BLOCKS = 1 << AG_Q4_0 | 1 << AG_Q4_1 | 1 << AG_Q8_0,
+    WEIGHT_BLOCKS = 1 << AG_Q5_0 | 1 << AG_Q5_1 | 1 << AG_IQ4_NL | 1 << AG_MXFP4,
+    BLOCKS_256 = 1 << AG_Q2_K | 1 << AG_Q3_K | 1 << AG_Q4_K | 1 << AG_Q5_K | 1 << AG_Q6_K,
 };
 enum {
     PLAIN = 1 << DATA_PLAIN,
@@ -152,6 +160,23 @@ static const family families[] = {
      PLAIN, ATTENTION},
     {"attention_window_softcap", oracle_attention_window_softcap, BLOCKS,
      SIZES(block_softcap_sizes), PLAIN, ATTENTION},
+    {"matmul_transposed", oracle_matmul_transposed, WEIGHT_BLOCKS, SIZES(weight_sizes), FINITE,
+     ROUNDING},
+    {"matmul_transposed", oracle_matmul_transposed, BLOCKS_256, SIZES(sizes_of_256), FINITE,
+     ROUNDING},
+    {"matmul_prepared", oracle_matmul_prepared, WEIGHT_BLOCKS, SIZES(prepared_sizes), ANYTHING,
+     ROUNDED_INPUT},
+    {"matmul_prepared", oracle_matmul_prepared, BLOCKS_256, SIZES(prepared_sizes_of_256), ANYTHING,
+     ROUNDED_INPUT},
+    {"matmul_slice", oracle_matmul_slice, BLOCKS_256, SIZES(sizes_of_256), PLAIN, FLOAT_SUMS},
+    {"matmul_group_prepared", oracle_matmul_group_prepared, BLOCKS_256, SIZES(sizes_of_256), PLAIN,
+     ROUNDED_INPUT},
+    {"gather", oracle_gather, WEIGHT_BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"gather", oracle_gather, BLOCKS_256, SIZES(table_sizes_of_256), FINITE, EXACT},
+    {"cast_from", oracle_cast_from, WEIGHT_BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"cast_from", oracle_cast_from, BLOCKS_256, SIZES(table_sizes_of_256), FINITE, EXACT},
+    {"cast_to", oracle_cast_to, WEIGHT_BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
+    {"cast_to", oracle_cast_to, BLOCKS_256, SIZES(table_sizes_of_256), FINITE, EXACT},
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0], N_DATA = DATA_NONFINITE + 1 };

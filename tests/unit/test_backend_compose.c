@@ -171,19 +171,20 @@ static void casts_to_the_same_type_are_copies(void **state) {
 /* ---- products ---- */
 
 static void slices_and_groups_are_products(void **state) {
+    enum { K = 256 };
     bench *b = *state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
-    float x[2 * 64], w[2][6 * 64], want[2][2 * 6];
-    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 64), x);
+    float x[2 * K], w[2][6 * K], want[2][2 * 6];
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, K), x);
     for (size_t t = 0; t < types.n; t++) {
         ag_tensor wt[2], y[2];
         for (int i = 0; i < 2; i++) {
-            wt[i] = filled(b, types.v[t], ag_shape_2d(6, 64), w[i]);
+            wt[i] = filled(b, types.v[t], ag_shape_2d(6, K), w[i]);
             y[i] = empty(b, AG_F32, ag_shape_2d(2, 6));
             for (size_t r = 0; r < 2 * 6; r++) {
                 double sum = 0;
-                for (size_t k = 0; k < 64; k++) {
-                    sum += (double)x[r / 6 * 64 + k] * w[i][r % 6 * 64 + k];
+                for (size_t k = 0; k < K; k++) {
+                    sum += (double)x[r / 6 * K + k] * w[i][r % 6 * K + k];
                 }
                 want[i][r] = (float)sum;
             }
@@ -254,14 +255,15 @@ static void activations_are_those_of_their_formulas(void **state) {
 }
 
 static void rows_are_gathered_from_any_type(void **state) {
+    enum { K = 256 };
     bench *b = *state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     for (size_t t = 0; t < types.n; t++) {
-        float table[7 * 32], want[4 * 32];
+        float table[7 * K], want[4 * K];
         static const int32_t ids[] = {6, 0, 3, 6};
-        ag_tensor tt = filled(b, types.v[t], ag_shape_2d(7, 32), table);
-        ag_tensor dst = empty(b, AG_F32, ag_shape_2d(4, 32));
-        for (int i = 0; i < 4; i++) memcpy(want + i * 32, table + ids[i] * 32, 32 * sizeof *want);
+        ag_tensor tt = filled(b, types.v[t], ag_shape_2d(7, K), table);
+        ag_tensor dst = empty(b, AG_F32, ag_shape_2d(4, K));
+        for (int i = 0; i < 4; i++) memcpy(want + i * K, table + ids[i] * K, K * sizeof *want);
         assert_int_equal(ag_gather(b->be, &dst, &tt, ids, 4), AG_OK);
         expect_values(b, &dst, want, 0);
         assert_int_equal(ag_gather(b->be, &dst, &tt, (int32_t[]){0, 7, 0, 0}, 4), AG_INVALID);
@@ -287,13 +289,14 @@ static ag_tensor file_weight(bench *files, ag_dtype dtype, size_t rows, size_t c
 }
 
 static void weights_become_what_is_wanted(void **state) {
+    enum { K = 256 };
     bench *b = *state, files = {.be = plain_backend_create(true)};
     const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     for (size_t from = 0; from < 3; from++) {
         for (size_t to = 0; to < types.n; to++) {
-            float x[5 * 64], want[5 * 64];
-            unsigned char packed[64 * 4];
-            ag_tensor src = file_weight(&files, types.v[from], 5, 64, x), w;
+            float x[5 * K], want[5 * K];
+            unsigned char packed[K * 4];
+            ag_tensor src = file_weight(&files, types.v[from], 5, K, x), w;
             ag_buffer *owner;
             size_t consumed = 0;
             assert_int_equal(
@@ -302,10 +305,10 @@ static void weights_become_what_is_wanted(void **state) {
             assert_int_equal(consumed, 5);
             assert_int_equal(w.dtype, types.v[to]);
             for (size_t r = 0; r < 5; r++) {
-                ag_quantize_row(w.dtype, packed, x + r * 64, 64, AG_ROUND_WEIGHT, NULL);
-                ag_dequantize_row(w.dtype, want + r * 64, packed, 64);
+                ag_quantize_row(w.dtype, packed, x + r * K, K, AG_ROUND_WEIGHT, NULL);
+                ag_dequantize_row(w.dtype, want + r * K, packed, K);
             }
-            ag_tensor wide = empty(b, AG_F32, ag_shape_2d(5, 64));
+            ag_tensor wide = empty(b, AG_F32, ag_shape_2d(5, K));
             if (w.dtype == AG_F32) wide = w;
             else assert_int_equal(ag_cast(b->be, &wide, &w), AG_OK);
             expect_values(b, &wide, want, 0);

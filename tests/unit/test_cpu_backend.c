@@ -55,7 +55,7 @@ static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) 
 
 static void a_row_of_a_product_does_not_depend_on_its_companions(void **state) {
     (void)state;
-    enum { M = 37, N = 19, K = 96 };
+    enum { M = 37, N = 19, K = 256 };
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     ag_backend *be = make_backend(3);
     for (size_t i = 0; i < types.n; i++) {

@@ -13,9 +13,12 @@ static void sizes_are_those_of_the_formats(void **state) {
         ag_dtype dtype;
         size_t block, bytes, of_64, scales;
     } want[] = {
-        {AG_F32, 1, 4, 256, 0},   {AG_F16, 1, 2, 128, 0},   {AG_BF16, 1, 2, 128, 0},
-        {AG_I32, 1, 4, 256, 0},   {AG_U8, 1, 1, 64, 0},     {AG_Q4_0, 32, 18, 36, 1},
-        {AG_Q4_1, 32, 20, 40, 2}, {AG_Q8_0, 32, 34, 68, 1},
+        {AG_F32, 1, 4, 256, 0},     {AG_F16, 1, 2, 128, 0},    {AG_BF16, 1, 2, 128, 0},
+        {AG_I32, 1, 4, 256, 0},     {AG_U8, 1, 1, 64, 0},      {AG_Q4_0, 32, 18, 36, 1},
+        {AG_Q4_1, 32, 20, 40, 2},   {AG_Q8_0, 32, 34, 68, 1},  {AG_Q5_0, 32, 22, 44, 1},
+        {AG_Q5_1, 32, 24, 48, 2},   {AG_Q2_K, 256, 84, 0, 0},  {AG_Q3_K, 256, 110, 0, 0},
+        {AG_Q4_K, 256, 144, 0, 2},  {AG_Q5_K, 256, 176, 0, 2}, {AG_Q6_K, 256, 210, 0, 0},
+        {AG_IQ4_NL, 32, 18, 36, 1}, {AG_MXFP4, 32, 17, 34, 0},
     };
     assert_int_equal(sizeof want / sizeof want[0], AG_DTYPE_COUNT);
     for (size_t i = 0; i < AG_DTYPE_COUNT; i++) {
@@ -23,7 +26,7 @@ static void sizes_are_those_of_the_formats(void **state) {
         assert_int_equal(ag_dtype_block_bytes(want[i].dtype), want[i].bytes);
         assert_int_equal(ag_dtype_row_bytes(want[i].dtype, 64), want[i].of_64);
         assert_int_equal(ag_dtype_scales(want[i].dtype), want[i].scales);
-        assert_int_equal(ag_dtype_is_quantized(want[i].dtype), want[i].block == 32);
+        assert_int_equal(ag_dtype_is_quantized(want[i].dtype), want[i].block > 1);
     }
 }
 
@@ -31,6 +34,8 @@ static void rows_that_do_not_fit_have_no_size(void **state) {
     (void)state;
     assert_int_equal(ag_dtype_row_bytes(AG_Q4_0, 33), 0);
     assert_int_equal(ag_dtype_row_bytes(AG_Q8_0, 31), 0);
+    assert_int_equal(ag_dtype_row_bytes(AG_Q6_K, 128), 0);
+    assert_int_equal(ag_dtype_row_bytes(AG_Q6_K, 512), 420);
     assert_int_equal(ag_dtype_row_bytes(AG_F32, SIZE_MAX / 4 + 1), 0);
     assert_int_equal(ag_dtype_row_bytes(AG_F32, SIZE_MAX / 4), SIZE_MAX / 4 * 4);
     assert_int_equal(ag_dtype_row_bytes(AG_Q8_0, SIZE_MAX / 32 * 32), 0);
@@ -58,12 +63,14 @@ static void roles_give_the_lists(void **state) {
     (void)state;
     char list[AG_DTYPE_LIST];
     assert_string_equal(ag_dtype_list(AG_DTYPE_WEIGHT, list, sizeof list),
-                        "f32, f16, bf16, q4_0, q4_1, q8_0");
+                        "f32, f16, bf16, q4_0, q4_1, q8_0, "
+                        "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4");
     assert_string_equal(ag_dtype_list(AG_DTYPE_CACHE, list, sizeof list), "f32, f16, q4_0, q8_0");
     assert_string_equal(ag_dtype_list(AG_DTYPE_WEIGHT | AG_DTYPE_CACHE, list, sizeof list),
                         "f32, f16, q4_0, q8_0");
     assert_string_equal(ag_dtype_list(0, list, sizeof list),
-                        "f32, f16, bf16, i32, u8, q4_0, q4_1, q8_0");
+                        "f32, f16, bf16, i32, u8, q4_0, q4_1, q8_0, "
+                        "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4");
     assert_string_equal(ag_dtype_list(AG_DTYPE_CACHE, list, 6), "f32, ");
     assert_false(ag_dtype_may_be(AG_I32, AG_DTYPE_FLOATS));
     assert_true(ag_dtype_may_be(AG_Q4_1, AG_DTYPE_FLOATS | AG_DTYPE_WEIGHT));

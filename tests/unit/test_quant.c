@@ -157,15 +157,16 @@ static void q8_0_errors_stay_below_half_a_step(void **state) {
 static void rows_may_lie_at_any_byte(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
-    float x[64], y[64], z[64];
-    unsigned char even[257], odd[257];
-    for (int i = 0; i < 64; i++) x[i] = gaussian(1);
+    enum { N = 256 };
+    float x[N], y[N], z[N];
+    unsigned char even[4 * N + 1], odd[4 * N + 1];
+    for (int i = 0; i < N; i++) x[i] = gaussian(1);
     for (size_t t = 0; t < types.n; t++) {
-        assert_int_equal(ag_quantize_row(types.v[t], even, x, 64, AG_ROUND_WEIGHT, NULL), AG_OK);
-        assert_int_equal(ag_quantize_row(types.v[t], odd + 1, x, 64, AG_ROUND_WEIGHT, NULL), AG_OK);
-        assert_memory_equal(even, odd + 1, ag_dtype_row_bytes(types.v[t], 64));
-        ag_dequantize_row(types.v[t], y, even, 64);
-        ag_dequantize_row(types.v[t], z, odd + 1, 64);
+        assert_int_equal(ag_quantize_row(types.v[t], even, x, N, AG_ROUND_WEIGHT, NULL), AG_OK);
+        assert_int_equal(ag_quantize_row(types.v[t], odd + 1, x, N, AG_ROUND_WEIGHT, NULL), AG_OK);
+        assert_memory_equal(even, odd + 1, ag_dtype_row_bytes(types.v[t], N));
+        ag_dequantize_row(types.v[t], y, even, N);
+        ag_dequantize_row(types.v[t], z, odd + 1, N);
         assert_memory_equal(y, z, sizeof y);
     }
 }
@@ -257,7 +258,7 @@ static void zeros_and_denormals_become_what_a_half_can_scale(void **state) {
 
 static void expect_refused(ag_dtype dtype, ag_rounding rounding, const float *x, size_t n,
                            size_t where) {
-    unsigned char packed[64 * 4];
+    unsigned char packed[256 * 4];
     size_t bad = 999;
     assert_int_equal(ag_quantize_row(dtype, packed, x, n, rounding, &bad), AG_FORMAT);
     assert_int_equal(bad, where);
@@ -312,13 +313,38 @@ static void what_is_not_finite_is_refused_and_found(void **state) {
     static const float values[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (size_t t = 0; t < types.n; t++) {
         for (size_t v = 0; v < 4; v++) {
-            float x[64] = {0};
-            x[63] = values[v];
-            expect_refused(types.v[t], AG_ROUND_WEIGHT, x, 64, 63);
-            expect_refused(types.v[t], AG_ROUND_KV, x, 64, 63);
+            float x[256] = {0};
+            x[255] = values[v];
+            expect_refused(types.v[t], AG_ROUND_WEIGHT, x, 256, 255);
+            expect_refused(types.v[t], AG_ROUND_KV, x, 256, 255);
             x[17] = values[3 - v];
-            expect_refused(types.v[t], AG_ROUND_REFERENCE, x, 64, 17);
+            expect_refused(types.v[t], AG_ROUND_REFERENCE, x, 256, 17);
         }
+    }
+}
+
+/* With the whole block's scale; floats of MXFP4 reach as far as those of F32. */
+static void scales_of_every_type_are_halves_or_refused(void **state) {
+    (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
+    for (size_t t = 0; t < types.n; t++) {
+        const ag_dtype type = types.v[t];
+        float x[512] = {0}, y[512];
+        unsigned char packed[512 * 4];
+        if (!ag_dtype_is_quantized(type)) continue;
+        x[300] = -3e38f;
+        size_t bad = 999;
+        if (type != AG_MXFP4) {
+            assert_int_equal(ag_quantize_row(type, packed, x, 512, AG_ROUND_WEIGHT, &bad),
+                             AG_FORMAT);
+            assert_int_equal(bad, 300);
+            x[300] = -30000;
+        }
+        x[1] = 1e-30f; /* alone in its block: less than any half */
+        assert_int_equal(ag_quantize_row(type, packed, x, 512, AG_ROUND_WEIGHT, &bad), AG_OK);
+        ag_dequantize_row(type, y, packed, 512);
+        assert_true(fabsf(y[300] - x[300]) < 0.4f * fabsf(x[300]));
+        for (size_t i = 0; i < 256; i++) assert_true(fabsf(y[i]) < 1e-6f);
     }
 }
 
@@ -349,6 +375,7 @@ int main(void) {
         cmocka_unit_test(zeros_and_denormals_become_what_a_half_can_scale),
         cmocka_unit_test(scales_beyond_a_half_are_refused),
         cmocka_unit_test(what_is_not_finite_is_refused_and_found),
+        cmocka_unit_test(scales_of_every_type_are_halves_or_refused),
         cmocka_unit_test(a_type_that_is_kept_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

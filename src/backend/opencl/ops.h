@@ -9,7 +9,9 @@
 enum { AG_CL_LAYOUT_PREPARED = 1 };
 
 /* Types whose values the kernels know how to read (kernels/types.cl). */
-static inline bool ag_cl_has_kernels(ag_dtype t) {
+static inline bool ag_cl_has_kernels(ag_dtype t) { return ag_dtype_may_be(t, AG_DTYPE_FLOATS); }
+/* Types with a layout of their own (kernels/weights.cl); of others weights stay rows. */
+static inline bool ag_cl_has_layout(ag_dtype t) {
     return t == AG_F32 || t == AG_F16 || t == AG_BF16 || t == AG_Q4_0 || t == AG_Q4_1 ||
            t == AG_Q8_0;
 }
@@ -59,8 +61,8 @@ ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tenso
 /* prepare.c */
 ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
                                ag_dtype want, ag_consumed_fn consumed, void *user);
-/* Where the scales of a prepared weight [n,k] begin, and how many bytes it has altogether; 0 if
- * that overflows. */
+/* Where the scales of a weight [n,k] in a layout begin, and how many bytes any prepared weight has
+ * altogether; 0 if that overflows. */
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k);
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
 

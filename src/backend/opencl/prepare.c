@@ -25,6 +25,8 @@ size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k) {
 }
 
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
+    const size_t plain = ag_dtype_row_bytes(dtype, k);
+    if (!ag_cl_has_layout(dtype)) return plain && n <= SIZE_MAX / plain ? n * plain : 0;
     const size_t row = quant_bytes(dtype, k) + ag_dtype_scales(dtype) * HALF * (k / AG_QK);
     if (!n || !row || n > (SIZE_MAX - ALIGN) / row) return 0;
     return ag_cl_prepared_scales(dtype, n, k) + n * ag_dtype_scales(dtype) * HALF * (k / AG_QK);
@@ -180,7 +182,9 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
                    .n = ag_shape_rows(&src->shape),
                    .k = ag_shape_cols(&src->shape)};
     if (!ag_cl_has_kernels(want)) return ag_cl_refuse_type(p.cl, "weights", want);
-    if (!p.n || !p.k) return ag_compose_prepare_weight(b, w, owner, src, want, consumed, user);
+    if (!p.n || !p.k || !ag_cl_has_layout(want)) {
+        return ag_compose_prepare_weight(b, w, owner, src, want, consumed, user);
+    }
     p.n_blocks = p.k / AG_QK;
     const size_t bytes = ag_cl_prepared_bytes(want, p.n, p.k);
     if (!bytes || p.n > UINT32_MAX || p.k > UINT32_MAX / 2) {

@@ -9,7 +9,8 @@ enum {
     AG_DTYPE_MAP(TYPE_NUMBER)
 #undef TYPE_NUMBER
         N_TYPES,
-    QK = 32 /* elements in a block of every quantised type */
+    QK = 32,   /* elements in a block of the quantised types */
+    QK_K = 256 /* ... of those with K in their names */
 };
 
 static inline ushort load_u16(__global const uchar *p) { return (ushort)(p[0] | p[1] << 8); }
@@ -49,17 +50,84 @@ static inline ulong row_bytes(uint type, ulong n) {
     return 0;
 }
 
+/* ---- elements of blocks, as src/quant/quant.h describes them ---- */
+
+/* Field number i of 256, of `width` bits, in runs of `chunk` bytes. */
+static inline uint field(__global const uchar *p, uint i, uint width, uint chunk) {
+    const uint each = 8 / width, run = chunk * each;
+    return p[i / run * chunk + i % chunk] >> i % run / chunk * width & ((1 << width) - 1);
+}
+
+/* Scale n < 16 of Q4_K and Q5_K: sc of part n < 8, m of part n - 8. */
+static inline uint scale_of_part(__global const uchar *p, uint n) {
+    const uint part = n % 8, from = n / 8 * 4 + part % 4;
+    if (part < 4) return p[from] & 63;
+    return (p[8 + part % 4] >> n / 8 * 4 & 15) | p[from] >> 6 << 4;
+}
+
+static inline float q2_k(__global const uchar *p, uint i) {
+    const uchar scales = p[i / 16];
+    const float d = half_value(load_u16(p + 80)), base = half_value(load_u16(p + 82));
+    const float scale = d * (float)(scales & 15);
+    return scale * (float)field(p + 16, i, 2, 32) - base * (float)(scales >> 4);
+}
+
+static inline float q3_k(__global const uchar *p, uint i) {
+    __global const uchar *scales = p + 96;
+    const uint part = i / 16, low = scales[part % 8] >> part / 8 * 4 & 15;
+    const int scale = (int)(low | (scales[8 + part % 4] >> part / 4 * 2 & 3) << 4) - 32;
+    const int level = (int)(field(p + 32, i, 2, 32) | field(p, i, 1, 32) << 2) - 4;
+    return half_value(load_u16(p + 108)) * (float)scale * (float)level;
+}
+
+static inline float q45_k(__global const uchar *p, uint i, bool fifths) {
+    const uint low = field(p + (fifths ? 48 : 16), i, 4, 32);
+    const uint level = fifths ? low | field(p + 16, i, 1, 32) << 4 : low;
+    const float scale = half_value(load_u16(p)) * (float)scale_of_part(p + 4, i / 32);
+    return scale * (float)level -
+           half_value(load_u16(p + 2)) * (float)scale_of_part(p + 4, 8 + i / 32);
+}
+
+static inline float q6_k(__global const uchar *p, uint i) {
+    const int level = (int)(field(p, i, 4, 64) | field(p + 128, i, 2, 32) << 4) - 32;
+    return half_value(load_u16(p + 208)) * (float)(char)p[192 + i / 16] * (float)level;
+}
+
+static inline float element_k(uint type, __global const uchar *p, uint i) {
+    if (type == TYPE_Q2_K) return q2_k(p, i);
+    if (type == TYPE_Q3_K) return q3_k(p, i);
+    if (type == TYPE_Q6_K) return q6_k(p, i);
+    return q45_k(p, i, type == TYPE_Q5_K);
+}
+
+static inline float mxfp4_scale(uchar e) {
+    return as_float(e < 2 ? 0x00200000u << e : (uint)(e - 1) << 23);
+}
+
+static inline float element_of_32(uint type, __global const uchar *p, uint i) {
+    const char iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                             1,    13,   25,  38,  53,  69,  89,  113};
+    const char mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const float d = half_value(load_u16(p));
+    if (type == TYPE_Q8_0) return (float)(char)p[2 + i] * d;
+    const bool fifths = type == TYPE_Q5_0 || type == TYPE_Q5_1;
+    const uint halves = type == TYPE_Q4_1 || type == TYPE_Q5_1 ? 4 : type == TYPE_MXFP4 ? 1 : 2;
+    const uchar pair = p[halves + (fifths ? 4 : 0) + i % 16];
+    const int nibble = i < 16 ? pair & 15 : pair >> 4;
+    if (type == TYPE_IQ4_NL) return d * (float)iq4_nl[nibble];
+    if (type == TYPE_MXFP4) return mxfp4_scale(p[0]) * (float)mxfp4[nibble];
+    const int level = fifths ? nibble | (p[halves + i / 8] >> i % 8 & 1) << 4 : nibble;
+    if (halves == 2) return (float)(level - (fifths ? 16 : 8)) * d;
+    return (float)level * d + half_value(load_u16(p + 2));
+}
+
 /* Element i of a row that begins at p. */
 static inline float element(uint type, __global const uchar *p, ulong i) {
     if (type == TYPE_F32) return load_f32(p + 4 * i);
     if (type == TYPE_F16) return half_value(load_u16(p + 2 * i));
     if (type == TYPE_BF16) return bfloat_value(load_u16(p + 2 * i));
-    p += row_bytes(type, i / QK * QK);
-    const uint at = (uint)(i % QK);
-    const float d = half_value(load_u16(p));
-    if (type == TYPE_Q8_0) return (float)(char)p[2 + at] * d;
-    const uchar pair = p[(type == TYPE_Q4_0 ? 2 : 4) + at % 16];
-    const int level = at < 16 ? pair & 15 : pair >> 4;
-    if (type == TYPE_Q4_0) return (float)(level - 8) * d;
-    return (float)level * d + half_value(load_u16(p + 2));
+    if (type >= TYPE_Q2_K && type <= TYPE_Q6_K) {
+        return element_k(type, p + row_bytes(type, i / QK_K * QK_K), (uint)(i % QK_K));
+    }
+    return element_of_32(type, p + row_bytes(type, i / QK * QK), (uint)(i % QK));
 }

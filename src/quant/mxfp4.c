@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Twice the floats of 4 bits: a sign, two bits of exponent, one of mantissa. */
+const int8_t ag_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+float ag_mxfp4_scale(uint8_t e) {
+    const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1u) << 23;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
+}
+
+/* Such that the largest value is between 4 and 8 units, of which the most is 6. From 3 on the scale
+ * has an inverse. */
+static uint8_t exponent_of(float largest) {
+    int e;
+    (void)frexpf(largest, &e); /* largest = 2^e * [1/2, 1) */
+    e += 127 - 3;
+    return (uint8_t)(largest == 0 || e < 3 ? 3 : e);
+}
+
+bool ag_quantize_mxfp4(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
+                       size_t *block) {
+    (void)rounding;
+    unsigned char *p = dst;
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float *x = src + b * AG_QK;
+        ag_block_mxfp4 out;
+        *block = b;
+        float lowest, highest;
+        ag_block_range(x, &lowest, &highest);
+        out.e = exponent_of(highest > -lowest ? highest : -lowest);
+        const float inverse = 1 / ag_mxfp4_scale(out.e);
+        uint8_t q[AG_QK];
+        for (int i = 0; i < AG_QK; i++) q[i] = ag_nearest_of(ag_mxfp4_values, x[i] * inverse);
+        ag_pack_nibbles(out.qs, q);
+        memcpy(p + b * sizeof out, &out, sizeof out);
+    }
+    return true;
+}
+
+void ag_dequantize_mxfp4(float *dst, const void *src, size_t n_blocks) {
+    const unsigned char *p = src;
+    for (size_t b = 0; b < n_blocks; b++, dst += AG_QK) {
+        ag_block_mxfp4 in;
+        memcpy(&in, p + b * sizeof in, sizeof in);
+        const float d = ag_mxfp4_scale(in.e);
+        uint8_t q[AG_QK];
+        ag_unpack_nibbles(q, in.qs);
+        for (int i = 0; i < AG_QK; i++) dst[i] = d * (float)ag_mxfp4_values[q[i]];
+    }
+}

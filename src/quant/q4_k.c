@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/superblock.h"
+
+#include <string.h>
+
+bool ag_quantize_q4_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
+                      size_t *block) {
+    (void)rounding;
+    unsigned char *p = dst;
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float *x = src + b * AG_QK_K;
+        ag_block_q4_k out;
+        *block = b;
+        ag_block_parts parts;
+        if (!ag_round_parts(&parts, x, 32, 15, 63)) return false;
+        out.d = parts.d;
+        out.dmin = parts.dmin;
+        ag_pack_q4_k_scales(out.scales, parts.sc, parts.m);
+        ag_put_fields(out.qs, parts.q, 0, 4, 32);
+        memcpy(p + b * sizeof out, &out, sizeof out);
+    }
+    return true;
+}
+
+void ag_dequantize_q4_k(float *dst, const void *src, size_t n_blocks) {
+    const unsigned char *p = src;
+    for (size_t b = 0; b < n_blocks; b++, dst += AG_QK_K) {
+        ag_block_q4_k in;
+        memcpy(&in, p + b * sizeof in, sizeof in);
+        uint8_t q[AG_QK_K];
+        ag_get_fields(q, in.qs, 4, 32);
+        ag_dequantize_32_parts(dst, q, in.d, in.dmin, in.scales);
+    }
+}

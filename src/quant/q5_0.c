@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/blocks.h"
+
+#include <string.h>
+
+bool ag_quantize_q5_0(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
+                      size_t *block) {
+    (void)rounding;
+    unsigned char *p = dst;
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float *x = src + b * AG_QK;
+        ag_block_q5_0 out;
+        *block = b;
+        float lowest, highest;
+        ag_block_range(x, &lowest, &highest);
+        /* The value of largest magnitude becomes -16. */
+        const float d = (highest > -lowest ? highest : lowest) / -16;
+        out.d = ag_f32_to_f16(d);
+        if (!ag_f16_is_finite(out.d)) return false;
+        const float inverse = (out.d & 0x7fff) ? 1 / d : 0;
+        uint8_t q[AG_QK];
+        for (int i = 0; i < AG_QK; i++) {
+            const int level = (int)(x[i] * inverse + 16.5f);
+            q[i] = (uint8_t)(level < 31 ? level : 31);
+        }
+        ag_pack_nibbles(out.qs, q);
+        ag_pack_fifths(out.qh, q);
+        memcpy(p + b * sizeof out, &out, sizeof out);
+    }
+    return true;
+}
+
+void ag_dequantize_q5_0(float *dst, const void *src, size_t n_blocks) {
+    const unsigned char *p = src;
+    for (size_t b = 0; b < n_blocks; b++, dst += AG_QK) {
+        ag_block_q5_0 in;
+        memcpy(&in, p + b * sizeof in, sizeof in);
+        const float d = ag_f16_to_f32(in.d);
+        uint8_t q[AG_QK];
+        ag_unpack_nibbles(q, in.qs);
+        ag_unpack_fifths(q, in.qh);
+        for (int i = 0; i < AG_QK; i++) dst[i] = (float)(q[i] - 16) * d;
+    }
+}

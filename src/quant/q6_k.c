@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/superblock.h"
+
+#include <string.h>
+
+bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
+                      size_t *block) {
+    (void)rounding;
+    unsigned char *p = dst;
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float *x = src + b * AG_QK_K;
+        ag_block_q6_k out;
+        *block = b;
+        ag_signed_parts parts;
+        if (!ag_round_signed_parts(&parts, x, -32, -128)) return false;
+        out.d = parts.d;
+        memcpy(out.scales, parts.sc, sizeof out.scales);
+        ag_put_fields(out.ql, parts.q, 0, 4, 64);
+        ag_put_fields(out.qh, parts.q, 4, 2, 32);
+        memcpy(p + b * sizeof out, &out, sizeof out);
+    }
+    return true;
+}
+
+void ag_dequantize_q6_k(float *dst, const void *src, size_t n_blocks) {
+    const unsigned char *p = src;
+    for (size_t b = 0; b < n_blocks; b++, dst += AG_QK_K) {
+        ag_block_q6_k in;
+        memcpy(&in, p + b * sizeof in, sizeof in);
+        uint8_t q[AG_QK_K], high[AG_QK_K];
+        ag_get_fields(q, in.ql, 4, 64);
+        ag_get_fields(high, in.qh, 2, 32);
+        for (int i = 0; i < AG_QK_K; i++) {
+            const int level = (q[i] | high[i] << 4) - 32;
+            dst[i] = ag_f16_to_f32(in.d) * (float)in.scales[i / 16] * (float)level;
+        }
+    }
+}

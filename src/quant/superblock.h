@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of 256 in parts of 16 or 32, each with scales of its own, which are whole numbers times a
+ * half: what the files of the K types share. */
+#ifndef AG_QUANT_SUPERBLOCK_H
+#define AG_QUANT_SUPERBLOCK_H
+
+#include "quant/blocks.h"
+
+/* Value i of part p: d * sc[p] * q[i] - dmin * m[p]; the levels of parts begin at 0. */
+typedef struct ag_block_parts {
+    uint16_t d, dmin; /* halves */
+    uint8_t sc[AG_QK_K / 16], m[AG_QK_K / 16], q[AG_QK_K];
+} ag_block_parts;
+
+/* Value i of part p, of 16: d * sc[p] * (q[i] + lowest). */
+typedef struct ag_signed_parts {
+    uint16_t d; /* half */
+    int8_t sc[AG_QK_K / 16];
+    uint8_t q[AG_QK_K];
+} ag_signed_parts;
+
+/* The straightforward rule: the range of a part from 0 or its lowest value to its highest, in
+ * levels 0 .. top; the largest of the scales is `top_scale`. false: a half would pass 65504. */
+bool ag_round_parts(ag_block_parts *out, const float *x, size_t part, int top, int top_scale);
+/* The value of largest magnitude becomes `lowest`, the scale of largest magnitude `lowest_scale`.
+ */
+bool ag_round_signed_parts(ag_signed_parts *out, const float *x, int lowest, int lowest_scale);
+
+/* Fields of 1, 2 or 4 bits: byte i of `chunk` bytes has in its lowest bits element i, above it
+ * element i + chunk, and so on; then come the next bytes. */
+static inline void ag_get_fields(uint8_t *q, const uint8_t *bytes, size_t width, size_t chunk) {
+    const size_t each = 8 / width;
+    for (size_t h = 0; h < AG_QK_K / (chunk * each); h++) {
+        for (size_t j = 0; j < each; j++) {
+            for (size_t i = 0; i < chunk; i++) {
+                q[(h * each + j) * chunk + i] =
+                    (uint8_t)(bytes[h * chunk + i] >> width * j & ((1u << width) - 1));
+            }
+        }
+    }
+}
+
+/* Of q, the bits from `shift` on. */
+static inline void ag_put_fields(uint8_t *bytes, const uint8_t *q, size_t shift, size_t width,
+                                 size_t chunk) {
+    const size_t each = 8 / width;
+    for (size_t b = 0; b < AG_QK_K / each; b++) {
+        const uint8_t *first = q + b / chunk * chunk * each + b % chunk;
+        unsigned byte = 0;
+        for (size_t j = 0; j < each; j++) {
+            byte |= (first[j * chunk] >> shift & ((1u << width) - 1)) << width * j;
+        }
+        bytes[b] = (uint8_t)byte;
+    }
+}
+
+/* The scales of Q4_K and Q5_K; what ag_q4_k_scales takes apart. */
+void ag_pack_q4_k_scales(uint8_t packed[12], const uint8_t sc[8], const uint8_t m[8]);
+/* dst[0..256) = d * sc * q - dmin * m, in parts of 32 with such scales. */
+void ag_dequantize_32_parts(float *dst, const uint8_t *q, uint16_t d, uint16_t dmin,
+                            const uint8_t packed[12]);
+
+#endif
