@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unrotated sink keys (attention sinks: the protected prefix) past the trained length: its keys are
  * rotated anew, from copies that were never rotated, so that the newest query stays within the
- * distances the model has seen. Nothing else is rotated twice: a quantised key would lose its
- * value. */
+ * distances the model was trained for. Nothing else is rotated twice: a quantised key would lose
+ * its value. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -165,7 +165,7 @@ static ag_status rotate(ag_kv_cache *c, uint32_t layer, const float *key, const 
     if (ag_quantize_row(p->k_type, c->unrotated.row, x, dim, AG_ROUND_KV, &bad) == AG_OK) {
         return AG_OK;
     }
-    return AG_FAIL(err, FORMAT, "component %zu of a protected key cannot be kept", bad);
+    return AG_FAIL(err, FORMAT, "component %zu of a protected key cannot be stored", bad);
 }
 
 static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t n_rotated,
@@ -217,7 +217,7 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         AG_TRY(ag_kv_own_blocks(c, l, 0, n_blocks, err));
         if (n_blocks > most) most = n_blocks;
     }
-    const ag_kv_rerotate turn = {
+    const ag_kv_rerotate how = {
         .blocks = ag_kv_block_of(c, first, 0),
         .n_blocks = most,
         .blocks_per_layer = c->at[first].max_blocks,
@@ -233,7 +233,7 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         .cos_sin = u->cos_sin,
         .slots = u->slots + c->at[first].first.head * p->n_protected,
     };
-    return most ? ag_take_error(c->backend, ag_rerotate_keys(c->backend, &turn), err) : AG_OK;
+    return most ? ag_take_error(c->backend, ag_rerotate_keys(c->backend, &how), err) : AG_OK;
 }
 
 static ag_status rerotate_on_host(ag_kv_cache *c, uint32_t first, uint32_t end, uint32_t n_rotated,

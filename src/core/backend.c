@@ -372,16 +372,16 @@ ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
 
 bool ag_has_kv_rerotate(const ag_backend *be) { return be->ops->kv_rerotate != NULL; }
 
-ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *turn) {
-    if (be->ops->kv_rerotate) return be->ops->kv_rerotate(be, turn);
-    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not turn keys", be->ops->name);
+ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *how) {
+    if (be->ops->kv_rerotate) return be->ops->kv_rerotate(be, how);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not rerotate keys", be->ops->name);
 }
 
 bool ag_has_key_scores(const ag_backend *be) { return be->ops->key_scores != NULL; }
 
 ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, size_t stride) {
     if (be->ops->key_scores) return be->ops->key_scores(be, kv, scores, stride);
-    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not look at keys", be->ops->name);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s computes no scores of keys", be->ops->name);
 }
 
 bool ag_keeps_scores(const ag_backend *be, size_t head_dim) {
@@ -390,12 +390,12 @@ bool ag_keeps_scores(const ag_backend *be, size_t head_dim) {
 
 /* ---- logits ---- */
 
-bool ag_has_row_top(const ag_backend *be) { return be->ops->row_top != NULL; }
+bool ag_has_top_k(const ag_backend *be) { return be->ops->top_k != NULL; }
 
-ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top) {
+ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top) {
     AG_TRY(ag_check_f32(be, row, "the row"));
     const size_t n = ag_shape_numel(&row->shape);
-    if (!top->k || top->k > AG_ROW_TOP_K || top->n_ids > AG_ROW_TOP_IDS || !n || n > INT32_MAX) {
+    if (!top->k || top->k > AG_TOP_K_MOST || top->n_ids > AG_TOP_K_IDS || !n || n > INT32_MAX) {
         return AG_FAIL(&be->err, INVALID, "the best %zu and %zu others of a row of %zu", top->k,
                        top->n_ids, n);
     }
@@ -403,11 +403,11 @@ ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top)
         if (top->ids[i] >= 0 && (size_t)top->ids[i] < n) continue;
         return AG_FAIL(&be->err, INVALID, "id %d of a row of %zu", (int)top->ids[i], n);
     }
-    if (be->ops->row_top) return be->ops->row_top(be, row, top);
-    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s reads rows as a whole", be->ops->name);
+    if (be->ops->top_k) return be->ops->top_k(be, row, top);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s has no top-k of rows", be->ops->name);
 }
 
-ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken) {
+ag_status ag_try_decode_step(ag_backend *be, const ag_decode_step *step, bool *taken) {
     *taken = false;
     if (!be->ops->decode_step || (ag_step_features(step) & ~be->ops->step_features)) return AG_OK;
     return be->ops->decode_step(be, step, taken);

@@ -93,18 +93,18 @@ typedef struct ag_backend_ops {
     /* optional; NULL: on the host, through map. x in place, see core/hadamard.h */
     ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
     /* optional; NULL: the row is read as a whole. Waits for the row */
-    ag_status (*row_top)(ag_backend *b, const ag_tensor *row, ag_row_top *top);
+    ag_status (*top_k)(ag_backend *b, const ag_tensor *row, ag_top_k *top);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
     /* optional; NULL: never taken. *taken false: not this step, and nothing has changed but the
      * bytes of the token's slots; the caller does it operation by operation. */
     ag_status (*decode_step)(ag_backend *b, const ag_decode_step *step, bool *taken);
     /* optional; NULL: on the host, which then keeps the copies */
-    ag_status (*kv_rerotate)(ag_backend *b, const ag_kv_rerotate *turn);
+    ag_status (*kv_rerotate)(ag_backend *b, const ag_kv_rerotate *how);
     /* optional; NULL: never. Whether attention over heads of this size adds weights up in the
      * backend's memory */
     bool (*keeps_scores)(const ag_backend *b, size_t head_dim);
-    /* optional; NULL: keys are read and looked at on the host. Waits for the scores */
+    /* optional; NULL: keys are read and scored on the host. Waits for the scores */
     ag_status (*key_scores)(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
     /* optional; NULL: never. As ag_repeat_step */
     ag_status (*repeat_step)(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
@@ -178,9 +178,9 @@ ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_
 bool ag_has_kv_rerotate(const ag_backend *be);
 /* Rotates the keys of the list as ag_rope does with these angles, and writes them into their slots,
  * rounded to the cache's type as ag_kv_write rounds; nothing else of the slots changes. */
-ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *turn);
+ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *how);
 
-/* Whether keys are looked at where the cache lies. */
+/* Whether keys are scored where the cache lies. */
 bool ag_has_key_scores(const ag_backend *be);
 /* scores[h * stride + s] = -cos(key of slot s of KV head h, mean of the head's normalised keys), on
  * the host; what lies behind a head's slots is overwritten. stride: at least the longest head's
@@ -188,13 +188,13 @@ bool ag_has_key_scores(const ag_backend *be);
 ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, size_t stride);
 
 /* Whether reading a few values of a row costs less here than reading it. */
-bool ag_has_row_top(const ag_backend *be);
-ag_status ag_find_row_top(ag_backend *be, const ag_tensor *row, ag_row_top *top);
+bool ag_has_top_k(const ag_backend *be);
+ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top);
 
 /* One token through the whole model, if the backend has a way of its own for such a step: *taken.
  * Its key and value are then in every layer's next slot, which is the caller's to count, and the
  * logits are there. Results are those of the operations but for rounding. */
-ag_status ag_decode_whole(ag_backend *be, const ag_decode_step *step, bool *taken);
+ag_status ag_try_decode_step(ag_backend *be, const ag_decode_step *step, bool *taken);
 
 /* One token through the whole model, by `operations` or as they did an earlier one: a backend may
  * record what they do and do it again where only what the step tells has changed. The

@@ -8,18 +8,18 @@
 
 /* What a sampler needs of a row of logits. Better is the larger value and, among equals, the lower
  * id; -INFINITY is never among the best. */
-enum { AG_ROW_TOP_K = 384, AG_ROW_TOP_IDS = 128 };
-typedef struct ag_row_top {
-    size_t k;           /* how many are wanted, 1 .. AG_ROW_TOP_K */
-    const int32_t *ids; /* [n_ids], up to AG_ROW_TOP_IDS, inside the row; host memory */
+enum { AG_TOP_K_MOST = 384, AG_TOP_K_IDS = 128 };
+typedef struct ag_top_k {
+    size_t k;           /* how many are wanted, 1 .. AG_TOP_K_MOST */
+    const int32_t *ids; /* [n_ids], up to AG_TOP_K_IDS, inside the row; host memory */
     size_t n_ids;
-    bool known;                     /* what follows has been written */
-    int32_t best_ids[AG_ROW_TOP_K]; /* [n] best first */
-    float best[AG_ROW_TOP_K];       /* [n] their values; -0 as 0 */
-    size_t n;                       /* fewer than k if there are no more */
-    float at[AG_ROW_TOP_IDS];       /* [n_ids] values at the ids */
-    size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
-} ag_row_top;
+    bool known;                      /* what follows has been written */
+    int32_t best_ids[AG_TOP_K_MOST]; /* [n] best first */
+    float best[AG_TOP_K_MOST];       /* [n] their values; -0 as 0 */
+    size_t n;                        /* fewer than k if there are no more */
+    float at[AG_TOP_K_IDS];          /* [n_ids] values at the ids */
+    size_t bad;                      /* first id whose value is NaN or +Inf; SIZE_MAX: none */
+} ag_top_k;
 
 typedef enum ag_activation { AG_ACTIVATION_SILU, AG_ACTIVATION_GELU_TANH } ag_activation;
 
@@ -60,7 +60,7 @@ typedef struct ag_decode_step {
     size_t score_row0;
     ag_tensor *logits;  /* [1, n_vocab] F32 */
     float *host_logits; /* [n_vocab] the same on the host; NULL: not wanted there */
-    ag_row_top *top;    /* what a sampler wants of them; NULL: nothing */
+    ag_top_k *top;      /* what a sampler wants of them; NULL: nothing */
 } ag_decode_step;
 
 /* What a step has beyond RMSNorm, q/k/v without bias, RoPE of whole heads, attention to all

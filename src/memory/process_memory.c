@@ -34,11 +34,11 @@ static bool find_bytes(const char *text, const char *line, size_t *bytes) {
 }
 
 static size_t raise_highest(size_t anonymous) {
-    size_t seen = atomic_load_explicit(&highest_anonymous, memory_order_relaxed);
-    while (seen < anonymous &&
-           !atomic_compare_exchange_weak_explicit(&highest_anonymous, &seen, anonymous,
+    size_t highest = atomic_load_explicit(&highest_anonymous, memory_order_relaxed);
+    while (highest < anonymous &&
+           !atomic_compare_exchange_weak_explicit(&highest_anonymous, &highest, anonymous,
                                                   memory_order_relaxed, memory_order_relaxed)) {}
-    return seen > anonymous ? seen : anonymous;
+    return highest > anonymous ? highest : anonymous;
 }
 
 ag_status ag_process_memory(ag_memory_usage *out) {

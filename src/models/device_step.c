@@ -93,7 +93,7 @@ static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, boo
 }
 
 ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
-                               float *host_logits, ag_row_top *top, bool *done, ag_error *err) {
+                               float *host_logits, ag_top_k *top, bool *done, ag_error *err) {
     const ag_backend_ops *ops = m->backend->ops;
     *done = false;
     if ((!ops->decode_step && !ops->repeat_step) || !is_step(item)) return AG_OK;
@@ -125,7 +125,7 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
         .top = top,
     };
     ag_score_sums_of_step(&item->scores, &step);
-    AG_TRY(ag_take_error(m->backend, ag_decode_whole(m->backend, &step, done), err));
+    AG_TRY(ag_take_error(m->backend, ag_try_decode_step(m->backend, &step, done), err));
     if (*done) {
         ag_kv_cache_appended(item->cache, item->position);
         return AG_OK;

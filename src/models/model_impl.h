@@ -53,7 +53,7 @@ ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, siz
  *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted
  *   top          asked for; top->known says whether it was answered. NULL: not wanted */
 ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
-                               float *host_logits, ag_row_top *top, bool *done, ag_error *err);
+                               float *host_logits, ag_top_k *top, bool *done, ag_error *err);
 void ag_model_device_step_release(ag_model *m);
 
 /* Of a model's weights as a backend keeps them (be NULL: as their type says). */

@@ -12,9 +12,9 @@
 #define NOT_KNOWN "none"
 
 static void add(ag_saved_facts *f, const char *name, const char *value) {
-    size_t room = sizeof f->text - f->len;
-    int n = snprintf(f->text + f->len, room, "%s=%s\n", name, value);
-    if (n > 0) f->len += (size_t)n < room ? (size_t)n : room - 1;
+    size_t left = sizeof f->text - f->len;
+    int n = snprintf(f->text + f->len, left, "%s=%s\n", name, value);
+    if (n > 0) f->len += (size_t)n < left ? (size_t)n : left - 1;
 }
 
 static void add_number(ag_saved_facts *f, const char *name, uint64_t value) {

@@ -34,8 +34,8 @@ struct ag_session {
         float *copied; /* owned; NULL if the backend's memory is the host's */
         /* What the next step is asked for, and with top.known what it answered. Of a row on the
          * device. */
-        ag_row_top top;
-        int32_t top_ids[AG_ROW_TOP_IDS];
+        ag_top_k top;
+        int32_t top_ids[AG_TOP_K_IDS];
     } logits;
     atomic_bool cancelled;
 };

@@ -92,7 +92,7 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
     *done = false;
     if (item->n != 1 || item->logits == AG_LOGITS_NONE || n_following(item)) return AG_OK;
     const bool stays = item->sampler && ag_session_chooses_on_device(s);
-    ag_row_top *top = stays && ag_session_ask_top(s, item->sampler) ? &s->logits.top : NULL;
+    ag_top_k *top = stays && ag_session_ask_top(s, item->sampler) ? &s->logits.top : NULL;
     AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, stays ? NULL : s->logits.copied, top,
                                 done, err));
     if (!*done) return AG_OK;
@@ -202,8 +202,8 @@ static ag_status hand_over(ag_model *m, const wanted_row *r, size_t row, ag_erro
     return deliver(r, err);
 }
 
-/* The rows' hidden states side by side from row 0 of `gathered` on, which the stream needs no
- * longer. */
+/* The rows' hidden states side by side, where the residual stream was, which is no longer needed.
+ */
 static ag_status gather_rows(ag_model *m, const size_t *rows, size_t n, ag_error *err) {
     const size_t dim = m->info.hidden_size;
     ag_workspace *ws = &m->workspace;

@@ -4,16 +4,16 @@
 #include <string.h>
 
 /* The first place where the stop string stands or, at the end of the text, may be beginning. */
-static size_t first_match(const char *stop, const char *text, size_t len, bool *whole) {
+static size_t first_match(const char *stop, const char *text, size_t len, bool *complete) {
     size_t n = strlen(stop);
     for (size_t at = 0; at < len; at++) {
         size_t there = len - at < n ? len - at : n;
         if (!memcmp(text + at, stop, there)) {
-            *whole = there == n;
+            *complete = there == n;
             return at;
         }
     }
-    *whole = false;
+    *complete = false;
     return len;
 }
 
@@ -21,13 +21,13 @@ size_t ag_stop_scan(const ag_stop_list *stop, const char *text, size_t len, bool
     *found = false;
     size_t show = len;
     for (size_t i = 0; i < stop->n; i++) {
-        bool whole;
-        size_t at = first_match(stop->strings[i], text, len, &whole);
+        bool complete;
+        size_t at = first_match(stop->strings[i], text, len, &complete);
         /* A complete one counts before any that may still come. */
-        bool better = whole == *found ? at < show : whole;
+        bool better = complete == *found ? at < show : complete;
         if (better) {
             show = at;
-            *found = whole;
+            *found = complete;
         }
     }
     return show;

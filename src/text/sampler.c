@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/random.h"
-#include "text/sampler_few.h"
+#include "text/sampler_top.h"
 #include "text/select.h"
 
 #include <math.h>
@@ -287,8 +287,8 @@ static bool add_once(int32_t *ids, size_t most, size_t *n, int32_t id) {
 }
 
 /* Each changed logit pushes at most one other out of the best, so as many more must be known. */
-bool ag_sampler_few(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t *n_ids,
-                    size_t most_k, size_t *k) {
+bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t *n_ids,
+                      size_t most_k, size_t *k) {
     const ag_sampler_params *p = &s->params;
     const size_t wanted = p->temperature == 0 ? 1 : p->top_k;
     *n_ids = 0;
@@ -304,30 +304,30 @@ bool ag_sampler_few(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t *
 }
 
 /* Into s->logits, where the others keep what they had: nobody looks at them. */
-static ag_status adjust_few(ag_sampler *s, const ag_few_logits *few, ag_error *err) {
-    for (size_t i = 0; i < few->n_best; i++) s->logits[few->best_ids[i]] = few->best[i];
-    for (size_t i = 0; i < few->n_ids; i++) s->logits[few->ids[i]] = few->at[i];
+static ag_status adjust_top(ag_sampler *s, const ag_top_logits *top, ag_error *err) {
+    for (size_t i = 0; i < top->n_best; i++) s->logits[top->best_ids[i]] = top->best[i];
+    for (size_t i = 0; i < top->n_ids; i++) s->logits[top->ids[i]] = top->at[i];
     for (size_t i = 0; i < s->params.n_logit_bias; i++) {
         s->logits[s->bias[i].id] += s->bias[i].bias;
     }
     penalise(s);
-    size_t bad = few->bad;
-    for (size_t i = 0; i < few->n_ids; i++) {
-        const float l = s->logits[few->ids[i]];
-        if ((isnan(l) || l == INFINITY) && (size_t)few->ids[i] < bad) bad = (size_t)few->ids[i];
+    size_t bad = top->bad;
+    for (size_t i = 0; i < top->n_ids; i++) {
+        const float l = s->logits[top->ids[i]];
+        if ((isnan(l) || l == INFINITY) && (size_t)top->ids[i] < bad) bad = (size_t)top->ids[i];
     }
     if (bad == SIZE_MAX) return AG_OK;
     return AG_FAIL(err, INVALID, "logit %zu of %zu is NaN or infinite", bad, s->n_vocab);
 }
 
 /* Into s->ids, best first. */
-static size_t rank_few(ag_sampler *s, const ag_few_logits *few) {
+static size_t rank_top(ag_sampler *s, const ag_top_logits *top) {
     size_t n = 0;
-    for (size_t i = 0; i < few->n_best; i++) {
-        if (!is_among(few->ids, few->n_ids, few->best_ids[i])) s->ids[n++] = few->best_ids[i];
+    for (size_t i = 0; i < top->n_best; i++) {
+        if (!is_among(top->ids, top->n_ids, top->best_ids[i])) s->ids[n++] = top->best_ids[i];
     }
-    for (size_t i = 0; i < few->n_ids; i++) {
-        if (s->logits[few->ids[i]] > -INFINITY) s->ids[n++] = few->ids[i];
+    for (size_t i = 0; i < top->n_ids; i++) {
+        if (s->logits[top->ids[i]] > -INFINITY) s->ids[n++] = top->ids[i];
     }
     ag_select_heapify(s->logits, s->ids, n);
     for (size_t left = n; left > 0; left--) ag_select_pop(s->logits, s->ids, left);
@@ -335,10 +335,10 @@ static size_t rank_few(ag_sampler *s, const ag_few_logits *few) {
     return n;
 }
 
-ag_status ag_sampler_sample_few(ag_sampler *s, const ag_few_logits *few, int32_t *id,
+ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
                                 ag_error *err) {
-    AG_TRY(adjust_few(s, few, err));
-    size_t n = rank_few(s, few);
+    AG_TRY(adjust_top(s, top, err));
+    size_t n = rank_top(s, top);
     if (!n) return AG_FAIL(err, INVALID, "all %zu logits are -inf", s->n_vocab);
     *id = s->ids[0];
     if (s->params.temperature == 0) return AG_OK;

@@ -54,9 +54,8 @@ static const size row_sizes[] = {{1, 1, 0},  {1, 7, 0},   {3, 15, 0},   {2, 17, 
                                  {5, 33, 0}, {2, 127, 0}, {1, 8192, 0}, {70, 257, 0}};
 static const size hadamard_sizes[] = {{1, 1, 0}, {3, 2, 0}, {5, 40, 0}, {2, 96, 0}, {33, 128, 0}};
 /* best, of a row */
-static const size row_top_sizes[] = {{1, 1, 0},       {3, 2, 0},      {40, 33, 0},
-                                     {1, 2049, 0},    {40, 4096, 0},  {64, 5000, 0},
-                                     {384, 20000, 0}, {104, 40000, 0}};
+static const size top_k_sizes[] = {{1, 1, 0},     {3, 2, 0},     {40, 33, 0},     {1, 2049, 0},
+                                   {40, 4096, 0}, {64, 5000, 0}, {384, 20000, 0}, {104, 40000, 0}};
 /* rope: rows, head_dim, heads */
 static const size rope_sizes[] = {{1, 2, 1},  {3, 14, 1},  {1, 30, 7},
                                   {2, 34, 3}, {40, 64, 4}, {7, 126, 1}};
@@ -130,7 +129,7 @@ static const family families[] = {
     {"gelu_mul", oracle_gelu_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"softcap", oracle_softcap, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"hadamard", oracle_hadamard, ONLY_F32, SIZES(hadamard_sizes), FINITE, FLOAT_SUMS},
-    {"row_top", oracle_row_top, ONLY_F32, SIZES(row_top_sizes), ANYTHING, EXACT},
+    {"top_k", oracle_top_k, ONLY_F32, SIZES(top_k_sizes), ANYTHING, EXACT},
     {"rope", oracle_rope, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
     {"rope_pair", oracle_rope_pair, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
     {"rope_part", oracle_rope_part, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},

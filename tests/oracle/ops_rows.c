@@ -149,7 +149,7 @@ static bool is_better(const float *row, size_t a, size_t b) {
 }
 
 /* Numbers of the best, their values, the values at both ends, their count, the first bad one. */
-static void put_found(guarded *found, const ag_row_top *top, const oracle_case *c) {
+static void put_found(guarded *found, const ag_top_k *top, const oracle_case *c) {
     float *f = found->values;
     for (size_t i = 0; i < c->m; i++) {
         f[i] = i < top->n ? (float)top->best_ids[i] : -1;
@@ -187,13 +187,13 @@ static void want_found(double *want, const float *row, const oracle_case *c) {
 
 /* The best m of a row of n, and its first and last values. Where the backend has no way of its own,
  * there is nothing to compare. */
-void oracle_row_top(const oracle_case *c, oracle_run *run) {
-    ag_row_top *top = calloc(1, sizeof *top);
+void oracle_top_k(const oracle_case *c, oracle_run *run) {
+    ag_top_k *top = calloc(1, sizeof *top);
     const int32_t ends[] = {0, (int32_t)c->n - 1};
     guarded row = guarded_make(run, AG_F32, ag_shape_1d(c->n), 0, run->data);
     guarded found = guarded_make(run, AG_F32, ag_shape_1d(2 * c->m + 4), 0, DATA_PLAIN);
     run->out_of_memory |= !top;
-    if (!run->out_of_memory && ag_has_row_top(run->be)) {
+    if (!run->out_of_memory && ag_has_top_k(run->be)) {
         /* Many equals, some of which do not count. */
         for (size_t i = 0; i < c->n; i++) {
             row.values[i] = roundf(row.values[i] * 8) / 8;
@@ -203,7 +203,7 @@ void oracle_row_top(const oracle_case *c, oracle_run *run) {
         top->k = c->m;
         top->ids = ends;
         top->n_ids = 2;
-        while (oracle_again(run, NULL)) run->status = ag_find_row_top(run->be, &row.t, top);
+        while (oracle_again(run, NULL)) run->status = ag_find_top_k(run->be, &row.t, top);
         put_found(&found, top, c);
         double *want = oracle_take(run, &found);
         if (want) want_found(want, row.values, c);

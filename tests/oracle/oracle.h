@@ -124,7 +124,7 @@ void oracle_silu_mul(const oracle_case *c, oracle_run *run);
 void oracle_gelu_mul(const oracle_case *c, oracle_run *run);
 void oracle_softcap(const oracle_case *c, oracle_run *run);
 void oracle_hadamard(const oracle_case *c, oracle_run *run);
-void oracle_row_top(const oracle_case *c, oracle_run *run);
+void oracle_top_k(const oracle_case *c, oracle_run *run);
 void oracle_rope(const oracle_case *c, oracle_run *run);
 void oracle_rope_pair(const oracle_case *c, oracle_run *run);
 /* The same, of a part of each head's values. */

@@ -283,7 +283,7 @@ static ag_repeat by_recording(sequence *s, uint32_t position) {
 static bool in_one_launch(sequence *s, uint32_t position) {
     const ag_decode_step step = next_step(s, position);
     bool taken;
-    must(ag_decode_whole(be, &step, &taken));
+    must(ag_try_decode_step(be, &step, &taken));
     if (taken) count_token(s);
     if (taken) read_row(s);
     return taken;

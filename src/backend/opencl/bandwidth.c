@@ -16,13 +16,13 @@ static size_t bytes_to_read(const ag_cl_device *d) {
 
 /* Reads everything `rounds` times. */
 static ag_status read_all(ag_cl_backend *cl, ag_buffer *data, size_t bytes, int rounds) {
-    cl_mem seen;
-    AG_TRY(ag_cl_need_scratch(cl, sizeof(cl_uint), &seen));
+    cl_mem sink;
+    AG_TRY(ag_cl_need_scratch(cl, sizeof(cl_uint), &sink));
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, cl, "bandwidth.cl", "read_all", NULL));
     ag_cl_arg_buffer(&l, data);
     ag_cl_arg_u64(&l, bytes / sizeof(cl_uint4));
-    ag_cl_arg_mem(&l, seen);
+    ag_cl_arg_mem(&l, sink);
     /* A processor likes its data one after the other, a GPU those of neighbours together. */
     const size_t units = cl->device.compute_units, most = cl->device.max_group;
     const size_t group = cl->device.is_cpu ? 1 : most < WG ? most : WG;

@@ -76,6 +76,6 @@ ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, con
                           (unsigned)l->refused_arg, l->name, l->file);
     }
     AG_TRY(ag_cl_launch_kernel(cl, l->kernel, l->file, l->name, dims, global, local));
-    ag_cl_launch_list_keep(l, dims, global, local);
+    ag_cl_launch_list_add(l, dims, global, local);
     return AG_OK;
 }

@@ -75,7 +75,7 @@ static const ag_backend_ops opencl_ops = {
     .kv_write = ag_cl_kv_write,
     .attention = ag_cl_attention,
     .hadamard = ag_cl_hadamard,
-    .row_top = ag_cl_row_top,
+    .top_k = ag_cl_top_k,
     .kv_compact = ag_cl_kv_compact,
     .read_rate = ag_cl_read_rate,
     .decode_step = ag_cl_decode_step,
@@ -133,7 +133,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     AG_TRY(ag_cl_staging_open(cl, err));
     if (cl->device.is_pocl) ag_cl_switches_drop_default_cache(&cl->switches);
     AG_TRY(ag_cl_sizes_for(&cl->device, &cl->sizes, err));
-    if (!cl->sizes.top_wg) cl->ops.row_top = NULL;
+    if (!cl->sizes.top_wg) cl->ops.top_k = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->switches, &cl->vendor, err));
     choose_kernels(cl);
     describe(cl);

@@ -84,7 +84,7 @@ ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, c
                            uint32_t n_keep);
 
 /* ops_kv_rerotate.c */
-ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *turn);
+ag_status ag_cl_kv_rerotate(ag_backend *b, const ag_kv_rerotate *how);
 
 /* ops_key_scores.c */
 ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
@@ -96,7 +96,7 @@ ag_status ag_cl_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
 bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */
-ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top);
+ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top);
 /* A word that grows with a logit's worth: the value's bits in an order of unsigned numbers above,
  * the complement of its id below. */
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);

@@ -145,9 +145,9 @@ static ag_status launch(ag_cl_backend *cl, variant v, ag_tensor *y, const ag_ten
                         const ag_tensor *w) {
     const size_t m = ag_shape_rows(&y->shape), n = ag_shape_cols(&y->shape);
     const tiling t = tiling_of(cl, v);
-    const bool cut = v == TILE || v == HALVES;
+    const bool tiled = v == TILE || v == HALVES;
     char options[160], tile[64] = "";
-    if (cut) snprintf(tile, sizeof tile, " -DTILE_M=%zu -DTILE_N=%zu", t.tile_m, t.tile_n);
+    if (tiled) snprintf(tile, sizeof tile, " -DTILE_M=%zu -DTILE_N=%zu", t.tile_m, t.tile_n);
     snprintf(options, sizeof options, "-DWTYPE=WEIGHT_%s%s%s", ag_dtype_name(w->dtype), tile,
              v == HALVES ? cl->vendor.options : "");
     ag_cl_launch l;

@@ -9,17 +9,17 @@
 #include <string.h>
 
 static const char file[] = "top_k.cl";
-enum { CHUNK = 2048, JOINED = 8, LEAST_KEPT = 64, MOST_KEPT = 512 }; /* as in the file */
+enum { CHUNK = 2048, JOINED = 8, LEAST_RETAINED = 64, MOST_RETAINED = 512 }; /* as in the file */
 /* What is looked for and looked up is filled up to so many, so that the numbers rarely change. */
 enum { STEP = 32 };
 
 typedef struct work {
     ag_cl_backend *cl;
     const ag_tensor *row;
-    const ag_row_top *top;
+    const ag_top_k *top;
     char options[40];
     cl_mem lists;
-    size_t n, n_lists, kept, wg, k, n_ids;
+    size_t n, n_lists, retained, wg, k, n_ids;
     size_t bad_at, ids_at, out_at, out_bytes; /* in the scratch */
 } work;
 
@@ -27,13 +27,13 @@ static size_t head_words(const work *w) { return 2 + w->n_ids; }
 
 static ag_status choose_sizes(work *w) {
     w->n_lists = (w->n + CHUNK - 1) / CHUNK;
-    w->kept = LEAST_KEPT;
-    while (w->kept < w->top->k) w->kept *= 2;
+    w->retained = LEAST_RETAINED;
+    while (w->retained < w->top->k) w->retained *= 2;
     w->wg = w->cl->sizes.top_wg;
-    snprintf(w->options, sizeof w->options, "-DKEPT=%zu -DWG=%zu", w->kept, w->wg);
-    w->bad_at = w->n_lists * w->kept * sizeof(uint64_t);
+    snprintf(w->options, sizeof w->options, "-DRETAINED=%zu -DWG=%zu", w->retained, w->wg);
+    w->bad_at = w->n_lists * w->retained * sizeof(uint64_t);
     w->ids_at = w->bad_at + ag_cl_items(w->n_lists * sizeof(uint32_t), 256);
-    w->out_at = w->ids_at + AG_ROW_TOP_IDS * sizeof(int32_t);
+    w->out_at = w->ids_at + AG_TOP_K_IDS * sizeof(int32_t);
     w->n_ids = ag_cl_items(w->top->n_ids, STEP);
     w->k = ag_cl_items(w->top->k, STEP);
     w->out_bytes = head_words(w) * sizeof(uint32_t) + w->k * sizeof(uint64_t);
@@ -64,7 +64,7 @@ static ag_status join_lists(const work *w) {
 }
 
 static ag_status send_ids(const work *w) {
-    int32_t ids[AG_ROW_TOP_IDS] = {0};
+    int32_t ids[AG_TOP_K_IDS] = {0};
     if (!w->n_ids) return AG_OK;
     memcpy(ids, w->top->ids, w->top->n_ids * sizeof *ids);
     return ag_cl_stage_into(w->cl, w->lists, w->ids_at, ids, w->n_ids * sizeof *ids,
@@ -87,12 +87,12 @@ static ag_status take_best(const work *w) {
 
 /* Arguments that are the same as for the last row are not set again. */
 static ag_status launch_all(const work *w) {
-    ag_cl_launch_list *kept = ag_cl_step_choice(w->cl);
-    if (kept) ag_cl_launch_list_record(w->cl, kept, NULL, NULL);
+    ag_cl_launch_list *choice = ag_cl_step_choice(w->cl);
+    if (choice) ag_cl_launch_list_record(w->cl, choice, NULL, NULL);
     ag_status st = sort_chunks(w);
     if (st == AG_OK) st = join_lists(w);
     if (st == AG_OK) st = take_best(w);
-    if (kept) (void)ag_cl_launch_list_stop(w->cl, kept, st == AG_OK);
+    if (choice) (void)ag_cl_launch_list_stop(w->cl, choice, st == AG_OK);
     return st;
 }
 
@@ -103,7 +103,7 @@ void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value) {
     *id = (int32_t) ~(uint32_t)candidate;
 }
 
-static void unpack(const work *w, const unsigned char *bytes, ag_row_top *top) {
+static void unpack(const work *w, const unsigned char *bytes, ag_top_k *top) {
     uint32_t bad;
     memcpy(&bad, bytes, sizeof bad);
     top->bad = bad == UINT32_MAX ? SIZE_MAX : bad;
@@ -117,11 +117,11 @@ static void unpack(const work *w, const unsigned char *bytes, ag_row_top *top) {
     }
 }
 
-ag_status ag_cl_row_top(ag_backend *b, const ag_tensor *row, ag_row_top *top) {
+ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top) {
     work w = {.cl = ag_cl_of(b), .row = row, .top = top, .n = ag_shape_numel(&row->shape)};
-    unsigned char bytes[(2 + AG_ROW_TOP_IDS) * sizeof(uint32_t) + AG_ROW_TOP_K * sizeof(uint64_t)];
-    _Static_assert((int)AG_ROW_TOP_K <= (int)MOST_KEPT && AG_ROW_TOP_IDS % STEP == 0 &&
-                       AG_ROW_TOP_K % STEP == 0,
+    unsigned char bytes[(2 + AG_TOP_K_IDS) * sizeof(uint32_t) + AG_TOP_K_MOST * sizeof(uint64_t)];
+    _Static_assert((int)AG_TOP_K_MOST <= (int)MOST_RETAINED && AG_TOP_K_IDS % STEP == 0 &&
+                       AG_TOP_K_MOST % STEP == 0,
                    "what the kernel keeps");
     AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));

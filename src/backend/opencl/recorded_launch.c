@@ -8,12 +8,12 @@
 /* ---- the list ---- */
 
 /* Only the first n launches stay. */
-static void cut(ag_cl_backend *cl, ag_cl_launch_list *b, size_t n) {
+static void drop_from(ag_cl_backend *cl, ag_cl_launch_list *b, size_t n) {
     while (b->n > n) (void)cl->api.clReleaseKernel(b->launches[--b->n].kernel);
 }
 
 void ag_cl_launch_list_release(ag_cl_backend *cl, ag_cl_launch_list *b) {
-    cut(cl, b, 0);
+    drop_from(cl, b, 0);
     ag_free(b->launches);
     *b = (ag_cl_launch_list){.bit = b->bit};
 }
@@ -30,7 +30,7 @@ static bool grow(ag_cl_launch_list *b) {
 
 void ag_cl_launch_list_record(ag_cl_backend *cl, ag_cl_launch_list *b, ag_cl_place_fn *place,
                               void *user) {
-    b->n_kept = 0;
+    b->n_recorded = 0;
     b->broken = b->unfit = false;
     b->place = place;
     b->place_user = user;
@@ -38,10 +38,10 @@ void ag_cl_launch_list_record(ag_cl_backend *cl, ag_cl_launch_list *b, ag_cl_pla
 }
 
 bool ag_cl_launch_list_stop(ag_cl_backend *cl, ag_cl_launch_list *b, bool ok) {
-    const bool whole = ok && !b->broken;
+    const bool complete = ok && !b->broken;
     cl->record_into = NULL;
-    cut(cl, b, whole ? b->n_kept : 0);
-    return whole;
+    drop_from(cl, b, complete ? b->n_recorded : 0);
+    return complete;
 }
 
 ag_status ag_cl_launch_list_replay(ag_cl_backend *cl, const ag_cl_launch_list *b) {
@@ -68,12 +68,13 @@ static bool append(ag_cl_launch_list *b, const ag_cl_launch *l, const char *opti
 void ag_cl_launch_list_begin(ag_cl_launch *l, const char *options) {
     ag_cl_launch_list *b = l->cl->record_into;
     if (!b || b->broken) return;
-    if (b->n_kept < b->n && b->launches[b->n_kept].of != l->kernel) cut(l->cl, b, b->n_kept);
-    if (b->n_kept == b->n && !append(b, l, options)) {
+    if (b->n_recorded < b->n && b->launches[b->n_recorded].of != l->kernel)
+        drop_from(l->cl, b, b->n_recorded);
+    if (b->n_recorded == b->n && !append(b, l, options)) {
         b->broken = true;
         return;
     }
-    l->recorded = &b->launches[b->n_kept];
+    l->recorded = &b->launches[b->n_recorded];
     l->kernel = l->recorded->kernel;
 }
 
@@ -84,18 +85,18 @@ static uint64_t value_of(size_t bytes, const void *value) {
     return v;
 }
 
-static bool is_kept(cl_uint i, size_t bytes, const void *value) {
+static bool is_recordable(cl_uint i, size_t bytes, const void *value) {
     return i < AG_CL_RECORDED_ARGS && (!value || bytes <= sizeof(uint64_t));
 }
 
 bool ag_cl_launch_list_has(const ag_cl_recorded_launch *b, cl_uint i, size_t bytes,
                            const void *value) {
-    if (!b || !is_kept(i, bytes, value)) return false;
+    if (!b || !is_recordable(i, bytes, value)) return false;
     return b->args[i].bytes == bytes && b->args[i].value == value_of(bytes, value);
 }
 
 void ag_cl_launch_list_set(ag_cl_recorded_launch *b, cl_uint i, size_t bytes, const void *value) {
-    if (!b || !is_kept(i, bytes, value)) return;
+    if (!b || !is_recordable(i, bytes, value)) return;
     b->args[i] = (ag_cl_recorded_arg){.value = value_of(bytes, value), .bytes = bytes};
 }
 
@@ -108,14 +109,14 @@ bool ag_cl_launch_list_place(const ag_cl_launch *l, const void *data, size_t n, 
     return false;
 }
 
-void ag_cl_launch_list_keep(const ag_cl_launch *l, cl_uint dims, const size_t *global,
-                            const size_t *local) {
+void ag_cl_launch_list_add(const ag_cl_launch *l, cl_uint dims, const size_t *global,
+                           const size_t *local) {
     if (!l->recorded) return;
     l->recorded->dims = dims;
     l->recorded->any_local = local != NULL;
     memcpy(l->recorded->global, global, dims * sizeof *global);
     if (local) memcpy(l->recorded->local, local, dims * sizeof *local);
-    l->cl->record_into->n_kept++;
+    l->cl->record_into->n_recorded++;
 }
 
 void ag_cl_launch_list_break(const ag_cl_backend *cl, bool unfit) {

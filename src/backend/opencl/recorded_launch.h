@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches that stay: a list of kernel objects of their own with their arguments in place, so that
- * the same launches can be made again without setting one.
+/* Recorded launches: a list of kernel objects of their own with their arguments in place, so that
+ * the same launches can be replayed without setting one.
  *
  * While a list is recorded, ag_cl_begin takes its next kernel object instead of the one from the
  * table, and ag_cl_arg sets what differs from what that object has already: recording the same
  * again costs no call but the launches themselves, which are made as always. What is not a launch
- * (a copy, a read) cannot stay and breaks the recording; so does an array of the host without a
- * place of its own on the device. The operations go on as if nothing had been recorded. */
+ * (a copy, a read) cannot be replayed and breaks the recording; so does an array of the host
+ * without a place of its own on the device. The operations go on as if nothing had been recorded.
+ */
 #ifndef AG_OPENCL_RECORDED_LAUNCH_H
 #define AG_OPENCL_RECORDED_LAUNCH_H
 
@@ -37,10 +38,10 @@ typedef bool ag_cl_place_fn(void *user, const void *data, size_t n, cl_mem *mem,
 struct ag_cl_launch_list {
     ag_cl_recorded_launch *launches; /* owned */
     size_t n, cap;
-    size_t n_kept; /* of the recording so far */
-    bool broken;   /* the recording so far is not all that was done */
-    bool unfit;    /* nor would another one be */
-    uint64_t bit;  /* that its buffers are marked with (steps.h) */
+    size_t n_recorded; /* of the recording so far */
+    bool broken;       /* the recording so far is not all that was done */
+    bool unfit;        /* nor would another one be */
+    uint64_t bit;      /* that its buffers are marked with (steps.h) */
     ag_cl_place_fn *place;
     void *place_user;
 };
@@ -69,9 +70,9 @@ void ag_cl_launch_list_set(ag_cl_recorded_launch *b, cl_uint i, size_t bytes, co
 bool ag_cl_launch_list_place(const ag_cl_launch *l, const void *data, size_t n, cl_mem *mem,
                              size_t *offset);
 /* The launch was made. */
-void ag_cl_launch_list_keep(const ag_cl_launch *l, cl_uint dims, const size_t *global,
-                            const size_t *local);
-/* Something happens that cannot stay; unfit: and would happen again. */
+void ag_cl_launch_list_add(const ag_cl_launch *l, cl_uint dims, const size_t *global,
+                           const size_t *local);
+/* Aborts the recording: this command cannot be replayed. unfit: neither can any later recording. */
 void ag_cl_launch_list_break(const ag_cl_backend *cl, bool unfit);
 
 #endif

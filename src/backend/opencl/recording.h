@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording: the launches of one step of decoding, recorded once and made again for
+/* A recording: the launches of one step of decoding, recorded once and replayed for
  * later tokens. What changes with every token lies behind the token's row of the stream, in rows
  * that a step of one token does not use, and is brought there in one upload together with it:
  *

@@ -7,12 +7,12 @@ enum { LEAST_BYTES = 1 << 16 };
 /* What is enqueued already keeps the old memory until it is done. */
 ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
     if (!cl->scratch.mem || bytes > cl->scratch.bytes) {
-        size_t room = LEAST_BYTES;
-        while (room < bytes && room <= SIZE_MAX / 2) room *= 2;
+        size_t size = LEAST_BYTES;
+        while (size < bytes && size <= SIZE_MAX / 2) size *= 2;
         cl_int code;
-        cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, room, NULL, &code);
+        cl_mem mem = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, size, NULL, &code);
         if (code != CL_SUCCESS) {
-            return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", room);
+            return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", size);
         }
         if (cl->scratch.mem) {
             (void)cl->api.clReleaseMemObject(cl->scratch.mem);
@@ -21,7 +21,7 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         }
         cl->scratch.mem = mem;
         cl->scratch.named_by = 0;
-        cl->scratch.bytes = room;
+        cl->scratch.bytes = size;
     }
     if (cl->record_into) cl->scratch.named_by |= cl->record_into->bit;
     *out = cl->scratch.mem;

@@ -32,7 +32,7 @@ typedef struct ag_cl_token_layout {
     size_t blocks;         /* [n_layers][max_blocks] addresses */
     size_t qkv, out, gate; /* mailboxes; blocks of 10 packets in the last two */
     size_t partial;        /* mailbox: what pieces of a head leave */
-    size_t heads;          /* mailbox: largest logits */
+    size_t maxima;         /* mailbox: largest logits */
     size_t bytes;
 } ag_cl_token_layout;
 
@@ -76,7 +76,7 @@ uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s);
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
                                     ag_cl_token *token);
 
-/* token_mailbox.c: room for a shape; keeps what is there if it fits. */
+/* token_mailbox.c: memory for a shape; what is there stays if it fits. */
 ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape);
 void ag_cl_token_release_store(ag_cl_token *token);

@@ -36,12 +36,12 @@ static ag_cl_token_layout lay_out(const ag_cl_token_shape *s) {
     at.out = take(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
     at.gate = take(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
     at.partial = take(&end, s->n_kv * pieces * of_piece);
-    at.heads = take(&end, (size_t)AG_CL_TOKEN_HEADS * PACKET);
+    at.maxima = take(&end, (size_t)AG_CL_TOKEN_MAXIMA * PACKET);
     at.bytes = end;
     return at;
 }
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
 void ag_cl_token_release_store(ag_cl_token *token) {
     ag_buffer_release(&token->store);
@@ -132,7 +132,7 @@ static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_
 }
 
 /* Before a launch nothing is aborted, bad or listed. */
-static void ask(ag_cl_token *token, const ag_row_top *top) {
+static void ask(ag_cl_token *token, const ag_top_k *top) {
     ag_cl_token_request *request = (void *)(token->mailbox + token->at.request);
     ag_cl_token_result *result = (void *)(token->mailbox + token->at.result);
     result->aborted = result->n_listed = result->pad = 0;

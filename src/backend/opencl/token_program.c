@@ -27,7 +27,7 @@ static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
            ((type == AG_Q8_0 || type == AG_Q4_0) && head_dim % AG_QK == 0);
 }
 
-_Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_ROW_TOP_IDS, "a request holds them");
+_Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_TOP_K_IDS, "a request holds them");
 
 enum { MOST_COLUMNS = 32768 };
 
@@ -92,7 +92,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
     };
     s.features = ag_step_features(step) & AG_CL_TOKEN_COMPILED;
     s.n_groups = groups_for(cl, &s);
-    s.select = step->top && s.n_groups <= AG_CL_TOKEN_HEADS / 2;
+    s.select = step->top && s.n_groups <= AG_CL_TOKEN_MAXIMA / 2;
     if (!is_size(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
     for (uint32_t l = 0; l < s.n_layers; l++) {
         const ag_decode_layer *layer = &step->layers[l];
@@ -227,7 +227,7 @@ static ag_status add_end(writer *w, const ag_decode_step *step) {
     AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
     ag_cl_token_stage *s = &w->stages[w->n - 1];
     s->end1 = shape->select ? parts : 0;
-    s->w2 = mailbox(w, at->heads);
+    s->w2 = mailbox(w, at->maxima);
     s->w3 = mailbox(w, at->result);
     if (!shape->select) return AG_OK;
     w->stages[w->n] = (ag_cl_token_stage){
@@ -235,7 +235,7 @@ static ag_status add_end(writer *w, const ag_decode_step *step) {
         .rows = s->rows,
         .k = parts,
         .in_tag = w->n,
-        .in = mailbox(w, at->heads),
+        .in = mailbox(w, at->maxima),
         .out = logits,
         .w1 = mailbox(w, at->result),
         .w2 = mailbox(w, at->request),

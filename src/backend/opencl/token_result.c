@@ -11,7 +11,7 @@ static int larger_first(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static void unpack(ag_cl_token_result *r, ag_row_top *top) {
+static void unpack(ag_cl_token_result *r, ag_top_k *top) {
     qsort(r->listed, r->n_listed, sizeof *r->listed, larger_first);
     top->bad = r->bad == UINT32_MAX ? SIZE_MAX : r->bad;
     if (top->n_ids) memcpy(top->at, r->at, top->n_ids * sizeof *top->at);
@@ -26,7 +26,7 @@ static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_decod
     if (token->shape.select && token->result.n_listed <= AG_CL_TOKEN_LISTED) {
         unpack(&token->result, step->top);
     } else {
-        AG_TRY(ag_cl_row_top(&cl->base, step->logits, step->top));
+        AG_TRY(ag_cl_top_k(&cl->base, step->logits, step->top));
     }
     step->top->known = true;
     return AG_OK;

@@ -3,9 +3,9 @@
  *
  * A query is a head of a row: number row * group + g among those that share the KV head. Slots are
  * in order of position, so a query sees a contiguous part of them: up to its own position, with
- * WINDOW from its row's `from` on. The slots of a sequence are cut into spans; attend leaves for
- * each query and span the largest score, the sum of exp(score - largest) and the values weighted
- * with it, and merge joins them. */
+ * WINDOW from its row's `from` on. The slots of a sequence are divided into spans; attend leaves
+ * for each query and span the largest score, the sum of exp(score - largest) and the values
+ * weighted with it, and merge joins them. */
 #include "kv_load.cl"
 #include "reduce.cl"
 
@@ -41,8 +41,8 @@ typedef struct queries {
     __local float4 *weights; /* [slot][QUERIES] of a tile: scores, then their exponentials */
     __local float4 *joined;  /* [WG] */
     __local float *largest, *total, *faded; /* [QUERIES] */
-    __local uint *until, *from; /* [QUERIES] position + 1 of the last that is seen, 0: there is no
-                                 * such query; position of the first */
+    __local uint *until, *from; /* [QUERIES] position + 1 of the last that is visible, 0: there is
+                                 * no such query; position of the first */
 } queries;
 
 /* A block's keys and values of one head, as far as there are slots. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads n vectors and does next to nothing with them: how fast the device's memory is. A work-item
  * takes every get_global_size(0)-th vector, four at a time. */
-__kernel void read_all(__global const uint4 *data, ulong n, __global uint *seen) {
+__kernel void read_all(__global const uint4 *data, ulong n, __global uint *sink) {
     const ulong step = get_global_size(0);
     uint4 a = 0, b = 0, c = 0, d = 0;
     ulong i = get_global_id(0);
@@ -14,5 +14,5 @@ __kernel void read_all(__global const uint4 *data, ulong n, __global uint *seen)
     for (; i < n; i += step) a |= data[i];
     a |= b | c | d;
     /* The data are zeros, which the compiler does not know. */
-    if (a.x | a.y | a.z | a.w) seen[0] = 1;
+    if (a.x | a.y | a.z | a.w) sink[0] = 1;
 }

@@ -31,17 +31,17 @@ typedef struct ag_cl_token_stage {
     ag_cl_u32 type, rows, k, layer;
     ag_cl_u32 in_tag;     /* of the packets that it reads, counted from the token's first tag */
     ag_cl_u32 end1, end2; /* rows from which the second and the third weight go on */
-    ag_cl_u32 window;     /* of ATTENTION: newest positions that are seen; 0: all */
+    ag_cl_u32 window;     /* of ATTENTION: newest positions that are visible; 0: all */
     /* Quants and scales, addressed as if the weight had all rows; w2 of ADDED and w1, w2, w3 of
      * ATTENTION: biases, s1 and s2 of it: norms of queries and keys. 0: none */
     ag_cl_u64 w1, s1, w2, s2, w3, s3;
     ag_cl_u64 norm;    /* weights of the norm before the product; 0: none */
-    ag_cl_u64 in, out; /* boxes of packets; out of LOGITS: floats */
+    ag_cl_u64 in, out; /* mailboxes of packets; out of LOGITS: floats */
 } ag_cl_token_stage;
 AG_CL_SIZE_IS(ag_cl_token_stage, 104);
 
 /* What is asked of the last stage, and what a launch leaves. */
-enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_HEADS = 1024, AG_CL_TOKEN_IDS = 128 };
+enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_MAXIMA = 1024, AG_CL_TOKEN_IDS = 128 };
 
 typedef struct ag_cl_token_request {
     ag_cl_u32 k, n_ids;

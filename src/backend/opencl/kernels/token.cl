@@ -5,9 +5,9 @@
  * (token_device.cl), and who needs it polls. All groups must be resident at once, or those that run
  * would wait for those that do not; a wait is bounded.
  *
- * A box is written again two or more stages after it was read. That is safe because every group has
- * rows of every q/k/v product and of every gate/up product: nobody can be so far ahead (the host
- * sees to it that there are no more groups than that). */
+ * A mailbox is written again two or more stages after it was read. That is safe because every group
+ * has rows of every q/k/v product and of every gate/up product: nobody can be so far ahead (the
+ * host sees to it that there are no more groups than that). */
 /* Rows that a warp takes together: of q, k and v, and of a weight with short rows. */
 #ifndef SPLIT_UNITS
 #define SPLIT_UNITS 3
@@ -20,7 +20,7 @@
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define X_BYTES (X_BLOCKS * (32 + 8))
-#define SCRATCH_BYTES MAX(MAX(X_BYTES, DESK_FLOATS * 4), AG_CL_TOKEN_HEADS * 4)
+#define SCRATCH_BYTES MAX(MAX(X_BYTES, ATTENTION_FLOATS * 4), AG_CL_TOKEN_MAXIMA * 4)
 /* A group takes at most 32 rows of gate and up at once. */
 #define PAIR_UNITS (WARPS >= 32 ? 2 : 4)
 
@@ -28,7 +28,8 @@ typedef uint __attribute__((may_alias)) word;
 enum { STAGE_WORDS = sizeof(stage) / sizeof(uint) };
 
 /* LOCAL work-items to a group. Addresses are as address_of() found them.
- *   first_tag  the tag of what the host put into the first box; stage i writes first_tag + 1 + i
+ *   first_tag  the tag of what the host put into the first mailbox
+ *              stage i writes first_tag + 1 + i
  *   cos_sin    [HEAD_DIM / 2] pairs for this position */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong cos_sin,
@@ -38,7 +39,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     __local float squares[WARPS];
     __local float gated[2 * 32];
     __local float bound;
-    __local float2 turns[HEAD_DIM / 2];
+    __local float2 rotations[HEAD_DIM / 2];
     __local stage stages[2]; /* this one, and the next */
     const uint item = get_local_id(0), group = get_group_id(0), n_groups = get_num_groups(0);
     __global const stage *program = (__global const stage *)program_at;
@@ -46,20 +47,20 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     const cache c = {blocks,   n_slots,  partial,  n_kv,  max_blocks,
                      v_offset, p_offset, position, scale, eps};
     const input x = {scratch, (__local float2 *)(scratch + X_BLOCKS * 2), squares};
-    const desk d = lay_out_desk((__local float *)scratch, turns);
+    const attention_scratch d = layout_scratch((__local float *)scratch, rotations);
     const uint most_pieces = max(n_groups / n_kv, 1u);
     for (uint i = item; i < HEAD_DIM / 2; i += LOCAL)
-        turns[i] = ((__global const float2 *)cos_sin)[i];
+        rotations[i] = ((__global const float2 *)cos_sin)[i];
     for (uint i = item; i < STAGE_WORDS; i += LOCAL)
         ((__local word *)stages)[i] = ((__global const word *)program)[i];
     for (uint i = 0; i < n_stages; i++) {
         barrier(CLK_LOCAL_MEM_FENCE); /* the stage is here, and scratch is free */
         __local const stage *st = &stages[i & 1];
         __local word *next = (__local word *)&stages[(i + 1) & 1];
-        word held = 0; /* on its way while this stage is done */
+        word pending = 0; /* on its way while this stage is done */
         if (i + 1 < n_stages) {
             __global const word *from = (__global const word *)(program + i + 1);
-            if (item < STAGE_WORDS) held = from[item];
+            if (item < STAGE_WORDS) pending = from[item];
             for (uint j = item + LOCAL; j < STAGE_WORDS; j += LOCAL) next[j] = from[j];
         }
         const uint in_tag = first_tag + st->in_tag, out_tag = first_tag + 1 + i;
@@ -95,9 +96,9 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         if (st->type == AG_CL_LOGITS && st->end1) {
             /* The group reads its logits again. */
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            send_heads(&f, gated, st->w2, st->end1, st->w3, out_tag, group, item);
+            send_maxima(&f, gated, st->w2, st->end1, st->w3, out_tag, group, item);
         }
-        if (item < STAGE_WORDS) next[item] = held;
+        if (item < STAGE_WORDS) next[item] = pending;
     }
 }
 

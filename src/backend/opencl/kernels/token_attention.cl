@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of token.cl: one query row. A KV head belongs to one group, or its slots are
- * cut into pieces for several, and the group of piece 0 joins them. */
+ * divided into pieces for several, and the group of piece 0 merges them. */
 #ifndef TOKEN_ATTENTION
 #define TOKEN_ATTENTION
 
@@ -21,7 +21,7 @@
 #endif
 #define BLOCK_SLOTS 128                 /* of the cache's blocks */
 #define STEP_SLOTS (WARP == 1 ? 1 : 16) /* that a warp attends to at once */
-#define STEPS_A_WARP 2                  /* before a head is cut into pieces */
+#define STEPS_A_WARP 2                  /* before a head is divided into pieces */
 
 /* What a token's attention needs beside the stage. */
 typedef struct cache {
@@ -33,17 +33,17 @@ typedef struct cache {
 } cache;
 
 /* Local memory of a group. */
-typedef struct desk {
+typedef struct attention_scratch {
     __local float *rows;     /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
     __local float *rounded;  /* [2][HEAD_DIM] the key and the value as the cache keeps them */
     __local float *stats;    /* [WARPS][GROUP][2] largest score, sum */
     __local float *values;   /* [WARPS][GROUP][HEAD_DIM] */
     __local float2 *cos_sin; /* [HEAD_DIM / 2] */
-} desk;
-#define DESK_FLOATS ((GROUP + 4) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
+} attention_scratch;
+#define ATTENTION_FLOATS ((GROUP + 4) * HEAD_DIM + WARPS * GROUP * (HEAD_DIM + 2))
 
-static inline desk lay_out_desk(__local float *memory, __local float2 *cos_sin) {
-    desk d;
+static inline attention_scratch layout_scratch(__local float *memory, __local float2 *cos_sin) {
+    attention_scratch d;
     d.rows = memory;
     d.rounded = memory + (GROUP + 2) * HEAD_DIM;
     d.stats = memory + (GROUP + 4) * HEAD_DIM;
@@ -72,8 +72,8 @@ static inline uint position_of(const cache *c, __global const ulong *blocks, uin
     return positions[head * BLOCK_SLOTS + slot % BLOCK_SLOTS];
 }
 
-/* The first of n_slots that the token sees. Where nothing has left the cache in between, each slot
- * is a position: that is looked at first. */
+/* The first of n_slots that is visible to the token. Where nothing has left the cache in between,
+ * each slot is a position: that is looked at first. */
 static inline uint first_visible(const cache *c, __global const ulong *blocks, uint head,
                                  uint n_slots, uint window) {
     if (!window || c->position < window) return 0;
@@ -91,8 +91,8 @@ static inline uint first_visible(const cache *c, __global const ulong *blocks, u
 
 /* ---- the token's own rows ---- */
 
-static inline void take_rows(desk d, const cache *c, __local const stage *st, uint head, uint tag,
-                             uint item, volatile __global uint *aborted) {
+static inline void receive_rows(attention_scratch d, const cache *c, __local const stage *st,
+                                uint head, uint tag, uint item, volatile __global uint *aborted) {
     const ulong in = st->in;
     for (uint i = item; i < (GROUP + 2) * HEAD_DIM / 2; i += LOCAL) {
         const uint row = i * 2 / HEAD_DIM, column = i * 2 % HEAD_DIM;
@@ -112,7 +112,8 @@ static inline void take_rows(desk d, const cache *c, __local const stage *st, ui
 #if QK_NORM
 
 /* Each of the head's queries and its key, by a warp. */
-static inline void norm_rows(desk d, const cache *c, __local const stage *st, uint item) {
+static inline void norm_rows(attention_scratch d, const cache *c, __local const stage *st,
+                             uint item) {
     for (uint row = item / WARP; row <= GROUP; row += WARPS) {
         __local float *x = d.rows + row * HEAD_DIM;
         __global const float *w = (__global const float *)(row < GROUP ? st->s1 : st->s2);
@@ -127,7 +128,7 @@ static inline void norm_rows(desk d, const cache *c, __local const stage *st, ui
 #endif
 
 /* Queries come out scaled for exp2. */
-static inline void rotate_rows(desk d, const cache *c, uint item) {
+static inline void rotate_rows(attention_scratch d, const cache *c, uint item) {
     const uint pairs = HEAD_DIM / 2;
     for (uint i = item; i < (GROUP + 1) * pairs; i += LOCAL) {
         __local float *x = d.rows + i / pairs * HEAD_DIM + i % pairs;
@@ -141,12 +142,12 @@ static inline void rotate_rows(desk d, const cache *c, uint item) {
 #if PIECE > 1
 
 /* Queries and keys times a Hadamard matrix, in pieces and in the order of core/hadamard.c. */
-static inline void spread_rows(desk d, uint item) {
-    const float whole = PIECE == 64   ? 0.125f
-                        : PIECE == 32 ? 0.17677669f
-                                      : 0.25f; /* 1 / sqrt(PIECE) */
+static inline void hadamard_rotate_rows(attention_scratch d, uint item) {
+    const float norm = PIECE == 64   ? 0.125f
+                       : PIECE == 32 ? 0.17677669f
+                                     : 0.25f; /* 1 / sqrt(PIECE) */
     for (uint apart = 1; apart < PIECE; apart *= 2) {
-        const float scale = apart * 2 < PIECE ? 1.0f : whole;
+        const float scale = apart * 2 < PIECE ? 1.0f : norm;
         for (uint i = item; i < (GROUP + 1) * HEAD_DIM / 2; i += LOCAL) {
             __local float *x = d.rows + i / apart * 2 * apart + i % apart;
             const float a = x[0], b = x[apart];
@@ -159,15 +160,15 @@ static inline void spread_rows(desk d, uint item) {
 
 #endif
 
-static inline void keep_row(desk d, const cache *c, __global const ulong *blocks, uint head,
-                            uint slot, uint item) {
+static inline void store_row(attention_scratch d, const cache *c, __global const ulong *blocks,
+                             uint head, uint slot, uint item) {
     __local const float *key = d.rows + GROUP * HEAD_DIM;
     const ulong k = slot_address(blocks, head, slot, K_TYPE);
     const ulong v = slot_address(blocks, head, slot, V_TYPE) + c->v_offset;
-    keep_values(K_TYPE, (__global uchar *)k, d.rounded, key, item);
+    store_values(K_TYPE, (__global uchar *)k, d.rounded, key, item);
     /* by other warps, at the same time */
-    keep_values(V_TYPE, (__global uchar *)v, d.rounded + HEAD_DIM, key + HEAD_DIM,
-                (item + LOCAL / 2) % LOCAL);
+    store_values(V_TYPE, (__global uchar *)v, d.rounded + HEAD_DIM, key + HEAD_DIM,
+                 (item + LOCAL / 2) % LOCAL);
     if (item == 0) {
         const ulong positions = blocks[slot / BLOCK_SLOTS] + c->p_offset;
         ((__global uint *)positions)[head * BLOCK_SLOTS + slot % BLOCK_SLOTS] = c->position;
@@ -183,11 +184,11 @@ static inline void keep_row(desk d, const cache *c, __global const ulong *blocks
  * 2 e + n % 2 of the step: slots may be put in any order that both products share. The weights of a
  * lane are then just what it has to put in for the product with the values: dims by slots, times
  * slots by queries. */
-typedef struct few_slots {
+typedef struct loaded_slots {
     uint k[2][KEY_WORDS], v[4][VALUE_WORDS];
-} few_slots;
+} loaded_slots;
 
-static inline void load_keys(few_slots *s, __global const ulong *blocks, uint head, uint first,
+static inline void load_keys(loaded_slots *s, __global const ulong *blocks, uint head, uint first,
                              uint n_slots, uint lane) {
     UNROLL
     for (int e = 0; e < 2; e++) {
@@ -196,8 +197,8 @@ static inline void load_keys(few_slots *s, __global const ulong *blocks, uint he
     }
 }
 
-static inline void load_values(few_slots *s, __global const ulong *blocks, uint v_offset, uint head,
-                               uint first, uint n_slots, uint lane) {
+static inline void load_values(loaded_slots *s, __global const ulong *blocks, uint v_offset,
+                               uint head, uint first, uint n_slots, uint lane) {
     UNROLL
     for (int e = 0; e < 4; e++) {
         const uint slot = min(first + lane % 4 * 4 + e, n_slots - 1);
@@ -218,7 +219,7 @@ static inline float4 of_columns(float v, uint lane) {
     return (float4)(a, b, a, b);
 }
 
-static inline void scores_of(float4 x[2], const few_slots *s, const uint q0[TILES],
+static inline void scores_of(float4 x[2], const loaded_slots *s, const uint q0[TILES],
                              const uint q1[TILES]) {
     x[0] = x[1] = (float4)(0);
     UNROLL
@@ -229,7 +230,7 @@ static inline void scores_of(float4 x[2], const few_slots *s, const uint q0[TILE
 }
 
 /* Scores become weights; the sums are scaled down to the new largest score. */
-static inline float weigh(softmax *m, float4 x[2]) {
+static inline float softmax_step(softmax *m, float4 x[2]) {
     float most = fmax(fmax(x[0].x, x[0].y), fmax(x[1].x, x[1].y));
     most = fmax(most, shuffle_xor(most, 1));
     most = fmax(m->most, fmax(most, shuffle_xor(most, 2)));
@@ -246,7 +247,7 @@ static inline float weigh(softmax *m, float4 x[2]) {
     return shrink;
 }
 
-static inline void add_values(softmax *m, const few_slots *s, const float4 x[2], float4 shrink) {
+static inline void add_values(softmax *m, const loaded_slots *s, const float4 x[2], float4 shrink) {
     const uint p0 = pack_halves(x[0].x, x[0].y), p1 = pack_halves(x[1].x, x[1].y);
     UNROLL
     for (int j = 0; j < TILES; j++) {
@@ -269,8 +270,8 @@ static inline void mask_slots(float4 x[2], uint slot, uint visible, uint n_slots
     if (slot + 3 >= n_slots) x[1].y = -INFINITY;
 }
 
-/* The token sees itself, too: its key and value are not loaded but at hand. */
-static inline void add_itself(softmax *m, desk d, uint lane) {
+/* The token's own slot is visible to it: its key and value are not loaded but at hand. */
+static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
     const uint head = lane / 4;
     float mine = 0;
     for (int i = 0; i < GROUP; i++) {
@@ -291,7 +292,7 @@ static inline void add_itself(softmax *m, desk d, uint lane) {
     }
 }
 
-static inline void leave(const softmax *m, desk d, uint warp, uint lane) {
+static inline void store_partial(const softmax *m, attention_scratch d, uint warp, uint lane) {
     const uint head = lane / 4, column = lane % 4 * 2;
     if (lane % 4 == 0 && head < GROUP) {
         d.stats[(warp * GROUP + head) * 2] = m->most;
@@ -314,9 +315,9 @@ static inline void leave(const softmax *m, desk d, uint warp, uint lane) {
 
 /* Steps warp, warp + WARPS, ... of [step0, step1). The first one's loads do not wait for the
  * token's rows: s holds them. */
-static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks,
-                          uint head, uint step0, uint step1, uint visible, uint n_slots,
-                          bool newest, uint item) {
+static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
+                          __global const ulong *blocks, uint head, uint step0, uint step1,
+                          uint visible, uint n_slots, bool newest, uint item) {
     const uint lane = item % WARP, warp = item / WARP, query = lane / 4;
     uint q0[TILES], q1[TILES];
     UNROLL
@@ -337,17 +338,17 @@ static inline void attend(desk d, const cache *c, few_slots *s, __global const u
         scores_of(x, s, q0, q1);
         if (more) load_keys(s, blocks, head, then, n_slots, lane);
         mask_slots(x, first + lane % 4 * 4, visible, n_slots);
-        const float shrink = weigh(&m, x);
+        const float shrink = softmax_step(&m, x);
         add_values(&m, s, x, of_columns(shrink, lane));
         if (more) load_values(s, blocks, c->v_offset, head, then, n_slots, lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
     if (newest && warp == WARPS - 1) add_itself(&m, d, lane);
-    leave(&m, d, warp, lane);
+    store_partial(&m, d, warp, lane);
 }
 
-static inline void load_first(few_slots *s, const cache *c, __global const ulong *blocks, uint head,
-                              uint step0, uint step1, uint n_slots, uint item) {
+static inline void load_first(loaded_slots *s, const cache *c, __global const ulong *blocks,
+                              uint head, uint step0, uint step1, uint n_slots, uint item) {
     const uint lane = item % WARP, i = step0 + item / WARP;
     if (i >= step1) return;
     load_keys(s, blocks, head, i * STEP_SLOTS, n_slots, lane);
@@ -356,17 +357,17 @@ static inline void load_first(few_slots *s, const cache *c, __global const ulong
 
 #else
 
-typedef struct few_slots {
+typedef struct loaded_slots {
     uint unused;
-} few_slots;
+} loaded_slots;
 
-static inline void load_first(few_slots *s, const cache *c, __global const ulong *blocks, uint head,
-                              uint step0, uint step1, uint n_slots, uint item) {
+static inline void load_first(loaded_slots *s, const cache *c, __global const ulong *blocks,
+                              uint head, uint step0, uint step1, uint n_slots, uint item) {
     s->unused = 0;
 }
 
 /* key 0: the token itself. */
-static inline void add_slot(desk d, uint warp, __global const uchar *key,
+static inline void add_slot(attention_scratch d, uint warp, __global const uchar *key,
                             __global const uchar *value) {
     __local float *stats = d.stats + warp * GROUP * 2;
     for (int g = 0; g < GROUP; g++) {
@@ -385,9 +386,9 @@ static inline void add_slot(desk d, uint warp, __global const uchar *key,
     }
 }
 
-static inline void attend(desk d, const cache *c, few_slots *s, __global const ulong *blocks,
-                          uint head, uint step0, uint step1, uint visible, uint n_slots,
-                          bool newest, uint item) {
+static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
+                          __global const ulong *blocks, uint head, uint step0, uint step1,
+                          uint visible, uint n_slots, bool newest, uint item) {
     for (int g = 0; g < GROUP; g++) {
         d.stats[(item * GROUP + g) * 2] = -INFINITY;
         d.stats[(item * GROUP + g) * 2 + 1] = 0;
@@ -402,11 +403,11 @@ static inline void attend(desk d, const cache *c, few_slots *s, __global const u
 
 #endif
 
-/* ---- joining ---- */
+/* ---- merging ---- */
 
 /* Values of the group's warps together; piece 0 adds those of the others and writes rows. */
-static inline void join(desk d, const cache *c, uint box, uint piece, uint pieces, uint tag,
-                        uint item, volatile __global uint *aborted) {
+static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbox, uint piece,
+                                uint pieces, uint tag, uint item, volatile __global uint *aborted) {
     const uint size = GROUP * (HEAD_DIM + 2);
     for (uint t = item; t < GROUP * HEAD_DIM; t += LOCAL) {
         const uint g = t / HEAD_DIM;
@@ -418,15 +419,15 @@ static inline void join(desk d, const cache *c, uint box, uint piece, uint piece
             value += d.values[w * GROUP * HEAD_DIM + t] * f;
         }
         if (piece > 0) {
-            put(c->partial, box + piece * size + GROUP * 2 + t, as_uint(value), tag);
+            put(c->partial, mailbox + piece * size + GROUP * 2 + t, as_uint(value), tag);
             if (t % HEAD_DIM) continue;
-            put(c->partial, box + piece * size + g * 2, as_uint(most), tag);
-            put(c->partial, box + piece * size + g * 2 + 1, as_uint(total), tag);
+            put(c->partial, mailbox + piece * size + g * 2, as_uint(most), tag);
+            put(c->partial, mailbox + piece * size + g * 2 + 1, as_uint(total), tag);
             continue;
         }
         for (uint i = 1; i < pieces; i++) {
-            const uint stat_at = box + i * size + g * 2;
-            const uint value_at = box + i * size + GROUP * 2 + (t & ~1u);
+            const uint stat_at = mailbox + i * size + g * 2;
+            const uint value_at = mailbox + i * size + GROUP * 2 + (t & ~1u);
             ulong2 stat = peek2(c->partial, stat_at), pair = peek2(c->partial, value_at);
             stat = await2(stat, c->partial, stat_at, tag, aborted);
             pair = await2(pair, c->partial, value_at, tag, aborted);
@@ -441,8 +442,8 @@ static inline void join(desk d, const cache *c, uint box, uint piece, uint piece
 }
 
 /* One piece of one head; `unit` counts heads first. */
-static inline void attention(const cache *c, __local const stage *st, desk d, uint in_tag,
-                             uint out_tag, uint unit, uint most_pieces, uint item,
+static inline void attention(const cache *c, __local const stage *st, attention_scratch d,
+                             uint in_tag, uint out_tag, uint unit, uint most_pieces, uint item,
                              volatile __global uint *aborted) {
     const uint head = unit % c->n_kv, piece = unit / c->n_kv;
     const uint n_slots = ((__global const uint *)c->n_slots)[st->layer * c->n_kv + head];
@@ -455,9 +456,9 @@ static inline void attention(const cache *c, __local const stage *st, desk d, ui
     const uint step0 = before + (uint)((ulong)steps * piece / pieces);
     const uint step1 = before + (uint)((ulong)steps * (piece + 1) / pieces);
     const bool newest = piece == pieces - 1;
-    few_slots s;
+    loaded_slots s;
     load_first(&s, c, blocks, head, step0, step1, n_slots, item);
-    take_rows(d, c, st, head, in_tag, item, aborted);
+    receive_rows(d, c, st, head, in_tag, item, aborted);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if QK_NORM
     norm_rows(d, c, st, item);
@@ -466,13 +467,13 @@ static inline void attention(const cache *c, __local const stage *st, desk d, ui
     rotate_rows(d, c, item);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if PIECE > 1
-    spread_rows(d, item);
+    hadamard_rotate_rows(d, item);
 #endif
-    if (newest) keep_row(d, c, blocks, head, n_slots, item);
+    if (newest) store_row(d, c, blocks, head, n_slots, item);
     attend(d, c, &s, blocks, head, step0, step1, visible, n_slots, newest, item);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const uint box = head * most_pieces * GROUP * (HEAD_DIM + 2);
-    join(d, c, box, piece, pieces, out_tag, item, aborted);
+    const uint mailbox = head * most_pieces * GROUP * (HEAD_DIM + 2);
+    merge_pieces(d, c, mailbox, piece, pieces, out_tag, item, aborted);
     if (piece > 0) return;
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint n = GROUP * HEAD_DIM / 32;

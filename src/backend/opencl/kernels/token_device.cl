@@ -102,18 +102,18 @@ static inline int dot4u(uint a, uint b, int c) {
     return r;
 }
 
-static inline void put(ulong box, uint i, uint value, uint tag) {
+static inline void put(ulong mailbox, uint i, uint value, uint tag) {
     const ulong packet = (ulong)tag << 32 | value;
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(box + (ulong)i * 8), "l"(packet)
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(mailbox + (ulong)i * 8), "l"(packet)
                  : "memory");
 }
 
 /* Packets i and i + 1, i even. */
-static inline ulong2 peek2(ulong box, uint i) {
+static inline ulong2 peek2(ulong mailbox, uint i) {
     ulong2 v;
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
                  : "=l"(v.x), "=l"(v.y)
-                 : "l"(box + (ulong)i * 8)
+                 : "l"(mailbox + (ulong)i * 8)
                  : "memory");
     return v;
 }
@@ -189,12 +189,12 @@ static inline int dot4u(uint a, uint b, int c) {
     return c + x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
 }
 
-static inline void put(ulong box, uint i, uint value, uint tag) {
-    ((volatile __global ulong *)box)[i] = (ulong)tag << 32 | value;
+static inline void put(ulong mailbox, uint i, uint value, uint tag) {
+    ((volatile __global ulong *)mailbox)[i] = (ulong)tag << 32 | value;
 }
 
-static inline ulong2 peek2(ulong box, uint i) {
-    volatile __global ulong *p = (volatile __global ulong *)box + i;
+static inline ulong2 peek2(ulong mailbox, uint i) {
+    volatile __global ulong *p = (volatile __global ulong *)mailbox + i;
     return (ulong2)(p[0], p[1]);
 }
 
@@ -218,7 +218,7 @@ static inline float warp_max(float v) {
 
 /* Polls until both packets have the tag. After MAX_POLLS, or when another group gave up, *aborted
  * is 1 and the data are worthless: a kernel that hangs could not be stopped. */
-static inline ulong2 await2(ulong2 v, ulong box, uint i, uint tag,
+static inline ulong2 await2(ulong2 v, ulong mailbox, uint i, uint tag,
                             volatile __global uint *aborted) {
     uint polls = 0;
     while ((uint)(v.x >> 32) != tag || (uint)(v.y >> 32) != tag) {
@@ -226,7 +226,7 @@ static inline ulong2 await2(ulong2 v, ulong box, uint i, uint tag,
             *aborted = 1;
             break;
         }
-        v = peek2(box, i);
+        v = peek2(mailbox, i);
     }
     return v;
 }
@@ -253,8 +253,8 @@ static inline float2 block_scale(float most, float sum) {
 
 enum { BLOCK_PACKETS = 10 }; /* 8 of data, 2 of scale */
 
-/* n blocks of values in local memory leave for `box` as blocks first, first + 1, ... */
-static inline void send_blocks(__local const float *v, uint n, ulong box, uint first, uint tag,
+/* n blocks of values in local memory go to `mailbox` as blocks first, first + 1, ... */
+static inline void send_blocks(__local const float *v, uint n, ulong mailbox, uint first, uint tag,
                                uint item) {
     for (uint i = item; i < n * 8; i += LOCAL) {
         __local const float *x = v + i / 8 * 32;
@@ -262,13 +262,13 @@ static inline void send_blocks(__local const float *v, uint n, ulong box, uint f
         for (int j = 0; j < 8; j++) most = fmax(most, most4(vload4(j, x)));
         const float inverse = most > 0 ? 127.0f / most : 0.0f;
         const uint at = (first + i / 8) * BLOCK_PACKETS;
-        put(box, at + i % 8, pack4(vload4(i % 8, x), inverse), tag);
+        put(mailbox, at + i % 8, pack4(vload4(i % 8, x), inverse), tag);
         if (i % 8) continue;
         int total = 0;
         for (int j = 0; j < 8; j++) total = dot4(pack4(vload4(j, x), inverse), 0x01010101u, total);
         const float2 scale = block_scale(most, (float)total);
-        put(box, at + 8, as_uint(scale.x), tag);
-        put(box, at + 9, as_uint(scale.y), tag);
+        put(mailbox, at + 8, as_uint(scale.x), tag);
+        put(mailbox, at + 9, as_uint(scale.y), tag);
     }
 }
 

@@ -143,16 +143,16 @@ typedef struct cursor {
 } cursor;
 
 /* The same for every warp of a group, but for first_row. */
-typedef struct plan {
+typedef struct schedule {
     uint rows, k, n_blocks, n_seg, seg_step;
     uint step;  /* rows between those that a warp takes together */
     uint round; /* rows from one batch to the next */
     uint subs;  /* rounds of a chunk */
     uint first_row, n_groups, lane;
-} plan;
+} schedule;
 
 /* Blocks past the end of the row meet scales of zero; the last one is read in their place. */
-static inline void load_unit(batch *b, int j, ulong w, ulong s, const plan *p, uint seg) {
+static inline void load_unit(batch *b, int j, ulong w, ulong s, const schedule *p, uint seg) {
 #if ROWS_OF % SEG == 0 /* there are none */
     const ulong at = w + (seg * SEG + p->lane) * 16;
     b->w[j * 2] = load_stream(at);
@@ -182,7 +182,7 @@ static inline float scale_of(uint pairs, int i, uint lane) {
 }
 
 static inline void load_batch(batch *b, const int kind, const int units, __local const stage *st,
-                              const plan *p, const cursor *c) {
+                              const schedule *p, const cursor *c) {
     const ulong w_row = (ulong)p->k / 2, s_row = (ulong)p->n_blocks * 2;
     if (kind == PAIRS) {
         UNROLL
@@ -245,7 +245,7 @@ static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kin
 }
 
 /* True when the rows are done. */
-static inline bool advance(cursor *c, const int kind, const plan *p) {
+static inline bool advance(cursor *c, const int kind, const schedule *p) {
     c->seg += p->seg_step;
     if (c->seg < p->n_seg) return false;
     c->seg = 0;
@@ -269,14 +269,14 @@ typedef struct found {
     uint bad;
 } found;
 
-static inline void look_at(found *f, float y, uint row) {
+static inline void find_maximum(found *f, float y, uint row) {
     if (isnan(y) || y == INFINITY) f->bad = min(f->bad, row);
     else f->most = fmax(f->most, y);
 }
 
 /* gated [2][32]: the chunk being put together, and the one before, which may still be read. */
 static inline void finish_pairs(const int units, const float acc[MOST_UNITS], float factor,
-                                __local const stage *st, const plan *p, const cursor *c,
+                                __local const stage *st, const schedule *p, const cursor *c,
                                 __local float *gated, uint tag, uint item) {
     __local float *chunk = gated + (c->chunk / p->n_groups & 1) * 32;
     if (p->lane == 0) UNROLL
@@ -293,7 +293,7 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
 }
 
 static inline void finish_rows(const int kind, const int units, const float acc[MOST_UNITS],
-                               float factor, __local const stage *st, const plan *p,
+                               float factor, __local const stage *st, const schedule *p,
                                const cursor *c, found *f, uint tag) {
     if (p->lane) return;
     UNROLL
@@ -303,7 +303,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
         float y = acc[j] * factor;
         if (kind == FLOATS) {
             ((__global float *)st->out)[row] = y;
-            look_at(f, y, row);
+            find_maximum(f, y, row);
             continue;
         }
         /* Nobody but this warp writes this row of the stream. */
@@ -316,7 +316,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
 }
 
 static inline void finish(const int kind, const int units, float acc[MOST_UNITS], float factor,
-                          __local const stage *st, const plan *p, const cursor *c,
+                          __local const stage *st, const schedule *p, const cursor *c,
                           __local float *gated, found *f, uint tag, uint item) {
     if (kind == LONG) acc[0] += acc[1] + acc[2] + acc[3];
     UNROLL
@@ -335,7 +335,7 @@ static inline void product(const int kind, const int units, __local const stage 
                            __local float *gated, found *f, uint in_tag, uint out_tag, float eps,
                            uint group, uint n_groups, uint item, volatile __global uint *aborted) {
     const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
-    plan p;
+    schedule p;
     p.rows = st->rows;
     p.k = st->k;
     p.n_blocks = p.k / 32;

@@ -56,8 +56,8 @@ static inline void keep_block(const uint type, __global uchar *to, __local float
 
 /* A row by a whole group: to the byte what kv_write.cl writes; `rounded` is what can be read back.
  */
-static inline void keep_values(const uint type, __global uchar *to, __local float *rounded,
-                               __local const float *x, uint item) {
+static inline void store_values(const uint type, __global uchar *to, __local float *rounded,
+                                __local const float *x, uint item) {
     if (type == TYPE_Q8_0 || type == TYPE_Q4_0) {
         for (uint b = item / WARP; b < HEAD_DIM / QK; b += WARPS) {
             keep_block(type, to + row_bytes(type, b * QK), rounded + b * QK, x + b * QK,

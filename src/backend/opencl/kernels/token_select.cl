@@ -11,9 +11,9 @@
 typedef ag_cl_token_request request;
 typedef ag_cl_token_result result;
 
-/* The largest values of parts of the group's rows leave as packets, `parts` of them. */
-static inline void send_heads(const found *f, __local float *of_warps, ulong box, uint parts,
-                              ulong result_at, uint tag, uint group, uint item) {
+/* The largest values of parts of the group's rows store_partial as packets, `parts` of them. */
+static inline void send_maxima(const found *f, __local float *of_warps, ulong mailbox, uint parts,
+                               ulong result_at, uint tag, uint group, uint item) {
     if (item % WARP == 0) of_warps[item / WARP] = f->most;
     if (item % WARP == 0 && f->bad != ~0u)
         atomic_min(&((volatile __global result *)result_at)->bad, f->bad);
@@ -21,39 +21,39 @@ static inline void send_heads(const found *f, __local float *of_warps, ulong box
     if (item >= parts) return;
     float most = -INFINITY;
     for (uint w = item; w < WARPS; w += parts) most = fmax(most, of_warps[w]);
-    put(box, group * parts + item, as_uint(most), tag);
+    put(mailbox, group * parts + item, as_uint(most), tag);
 }
 
 /* The k-th largest of n, n even; -INFINITY if there are not so many. */
-static inline float find_bound(__local float *heads, __local float *bound, ulong box, uint n,
+static inline float find_bound(__local float *maxima, __local float *bound, ulong mailbox, uint n,
                                uint k, uint tag, uint item, volatile __global uint *aborted) {
     for (uint i = item; i < n / 2; i += LOCAL) {
-        const ulong2 v = await2(peek2(box, 2 * i), box, 2 * i, tag, aborted);
-        heads[2 * i] = packet_float(v.x);
-        heads[2 * i + 1] = packet_float(v.y);
+        const ulong2 v = await2(peek2(mailbox, 2 * i), mailbox, 2 * i, tag, aborted);
+        maxima[2 * i] = packet_float(v.x);
+        maxima[2 * i + 1] = packet_float(v.y);
     }
     if (item == 0) *bound = -INFINITY;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = item; i < n; i += LOCAL) {
-        const float mine = heads[i];
+        const float mine = maxima[i];
         uint before = 0;
-        for (uint j = 0; j < n; j++) before += heads[j] > mine || (heads[j] == mine && j < i);
+        for (uint j = 0; j < n; j++) before += maxima[j] > mine || (maxima[j] == mine && j < i);
         if (before + 1 == k) *bound = mine;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     return *bound;
 }
 
-/* Of a SELECT stage: rows of the logits, k parts of a group, in the box of heads, out the logits,
- * w1 the result, w2 the request. A group looks through the rows that it has computed. */
-static inline void choose_best(__local const stage *st, __local float *heads, __local float *bound,
+/* Of a SELECT stage: rows of the logits, k parts of a group, in the mailbox of maxima, out the
+ * logits, w1 the result, w2 the request. A group looks through the rows that it has computed. */
+static inline void choose_best(__local const stage *st, __local float *maxima, __local float *bound,
                                uint in_tag, uint group, uint n_groups, uint item,
                                volatile __global uint *aborted) {
     __global const request *wanted = (__global const request *)st->w2;
     __global result *to = (__global result *)st->w1;
     __global const float *logits = (__global const float *)st->out;
     const float least =
-        find_bound(heads, bound, st->in, n_groups * st->k, wanted->k, in_tag, item, aborted);
+        find_bound(maxima, bound, st->in, n_groups * st->k, wanted->k, in_tag, item, aborted);
     for (uint row = group + n_groups * item; row < st->rows; row += n_groups * LOCAL) {
         const float v = logits[row];
         if (!(v >= least) || !isfinite(v)) continue;

@@ -8,8 +8,8 @@
 #ifndef WG
 #define WG 256
 #endif
-#ifndef KEPT
-#define KEPT 128 /* candidates of a list; a power of two up to 512 */
+#ifndef RETAINED
+#define RETAINED 128 /* candidates of a list; a power of two up to 512 */
 #endif
 enum { CHUNK = 2048, JOINED = 8 };
 
@@ -50,8 +50,8 @@ sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong ba
         list[i] = isfinite(v) ? candidate(v, id) : 0;
     }
     sort_from(list, CHUNK, 1);
-    __global ulong *to = (__global ulong *)(lists + lists_at) + (ulong)get_group_id(0) * KEPT;
-    for (uint i = get_local_id(0); i < KEPT; i += WG) to[i] = list[i];
+    __global ulong *to = (__global ulong *)(lists + lists_at) + (ulong)get_group_id(0) * RETAINED;
+    for (uint i = get_local_id(0); i < RETAINED; i += WG) to[i] = list[i];
     if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[get_group_id(0)] = first_bad;
 }
 
@@ -60,16 +60,17 @@ sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong ba
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart) {
     __global ulong *lists = (__global ulong *)(lists_base + lists_at);
-    __local ulong list[JOINED * KEPT];
+    __local ulong list[JOINED * RETAINED];
     const uint first = get_group_id(0) * JOINED * apart;
-    for (uint i = get_local_id(0); i < JOINED * KEPT; i += WG) {
-        const uint from = first + i / KEPT * apart;
+    for (uint i = get_local_id(0); i < JOINED * RETAINED; i += WG) {
+        const uint from = first + i / RETAINED * apart;
         /* Every other one backwards: up and down in turn. */
-        const uint at = i / KEPT % 2 ? KEPT - 1 - i % KEPT : i % KEPT;
-        list[i] = from < n_lists ? lists[(ulong)from * KEPT + at] : 0;
+        const uint at = i / RETAINED % 2 ? RETAINED - 1 - i % RETAINED : i % RETAINED;
+        list[i] = from < n_lists ? lists[(ulong)from * RETAINED + at] : 0;
     }
-    sort_from(list, JOINED * KEPT, KEPT);
-    for (uint i = get_local_id(0); i < KEPT; i += WG) lists[(ulong)first * KEPT + i] = list[i];
+    sort_from(list, JOINED * RETAINED, RETAINED);
+    for (uint i = get_local_id(0); i < RETAINED; i += WG)
+        lists[(ulong)first * RETAINED + i] = list[i];
 }
 
 /* What the host reads: out[0] the first bad id, out[1] unused, then the values at n_ids ids, then

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing from a few logits against choosing from the whole row: always the same token. */
 #include "text/random.h"
-#include "text/sampler_few.h"
+#include "text/sampler_top.h"
 #include "text/select.h"
 
 #include <math.h>
@@ -28,43 +28,43 @@ static void fill(ag_random *random, float *row) {
 }
 
 /* As a device answers. */
-static ag_status sample_few(ag_sampler *s, const float *row, size_t bad, int32_t *id,
+static ag_status sample_top(ag_sampler *s, const float *row, size_t bad, int32_t *id,
                             ag_error *err) {
     int32_t ids[MOST_IDS], best_ids[MOST_K];
     float best[MOST_K], at[MOST_IDS];
     size_t n_ids, k;
-    assert_true(ag_sampler_few(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
+    assert_true(ag_sampler_top_k(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
     const size_t n_best = ag_select_top(row, N, k, best_ids);
     for (size_t i = 0; i < n_best; i++) best[i] = row[best_ids[i]];
     for (size_t i = 0; i < n_ids; i++) at[i] = row[ids[i]];
-    const ag_few_logits few = {.best_ids = best_ids,
+    const ag_top_logits top = {.best_ids = best_ids,
                                .best = best,
                                .n_best = n_best,
                                .ids = ids,
                                .at = at,
                                .n_ids = n_ids,
                                .bad = bad};
-    return ag_sampler_sample_few(s, &few, id, err);
+    return ag_sampler_sample_top(s, &top, id, err);
 }
 
 static void compare(const ag_sampler_params *p) {
-    ag_sampler *whole, *few;
+    ag_sampler *whole, *best;
     float row[N];
     ag_random random;
     ag_error err;
     ag_random_seed(&random, p->seed);
     assert_int_equal(ag_sampler_create(p, N, &whole, &err), AG_OK);
-    assert_int_equal(ag_sampler_create(p, N, &few, &err), AG_OK);
+    assert_int_equal(ag_sampler_create(p, N, &best, &err), AG_OK);
     for (int i = 0; i < ROUNDS; i++) {
         int32_t want, have;
         fill(&random, row);
         assert_int_equal(ag_sampler_sample(whole, row, &want, &err), AG_OK);
-        if (sample_few(few, row, SIZE_MAX, &have, &err) != AG_OK) fail_msg("%s", err.msg);
+        if (sample_top(best, row, SIZE_MAX, &have, &err) != AG_OK) fail_msg("%s", err.msg);
         if (have != want) fail_msg("round %d: %d instead of %d", i, have, want);
         ag_sampler_accept(whole, want);
-        ag_sampler_accept(few, want);
+        ag_sampler_accept(best, want);
     }
-    ag_sampler_destroy(few);
+    ag_sampler_destroy(best);
     ag_sampler_destroy(whole);
 }
 
@@ -109,7 +109,7 @@ static void a_whole_row_is_asked_for_where_few_do_not_do(void **state) {
         p.top_k = i == 0 ? 0 : i == 1 ? MOST_K + 1 : 40;
         assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
         for (int32_t id = 0; id <= MOST_IDS; id++) ag_sampler_accept(s, id);
-        assert_false(ag_sampler_few(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
+        assert_false(ag_sampler_top_k(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
         ag_sampler_destroy(s);
     }
 }
@@ -123,14 +123,14 @@ static void bad_rows_are_refused(void **state) {
     int32_t id;
     assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
     for (int i = 0; i < N; i++) row[i] = 0;
-    assert_int_equal(sample_few(s, row, 17, &id, &err), AG_INVALID);
+    assert_int_equal(sample_top(s, row, 17, &id, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "logit 17 of 500"));
     for (int i = 0; i < N; i++) row[i] = -INFINITY;
-    assert_int_equal(sample_few(s, row, SIZE_MAX, &id, &err), AG_INVALID);
+    assert_int_equal(sample_top(s, row, SIZE_MAX, &id, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "-inf"));
     ag_sampler_accept(s, 20);
     row[20] = INFINITY;
-    assert_int_equal(sample_few(s, row, SIZE_MAX, &id, &err), AG_INVALID);
+    assert_int_equal(sample_top(s, row, SIZE_MAX, &id, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "logit 20 of 500"));
     ag_sampler_destroy(s);
 }
