@@ -200,13 +200,15 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     *out = NULL;
     ag_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
+    ag_model_params p = *params;
+    choose_weights(NULL, &p);
     m->backend = be;
     m->spec = *spec;
     ag_spec_describe(spec, &m->info);
     m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
     ag_status st = ag_embedding_open(&m->embedding, NULL, NULL, spec, err);
-    if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, params, err);
-    m->info.weight_type = ag_weight_type(AG_F32, params, ag_dtype_block(params->weights));
+    if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, &p, err);
+    m->info.weight_type = ag_weight_type(AG_F32, &p, ag_dtype_block(p.weights));
     m->info.file_type = m->info.weight_type;
     m->info.weight_bytes = m->weights.n_bytes;
     return finish(m, st, out, err);
@@ -218,7 +220,6 @@ ag_status ag_model_synthetic(ag_backend *be, const char *shape, const ag_model_p
     ag_model_params p;
     ag_model_spec spec;
     AG_TRY(check_params(params, &p, err));
-    choose_weights(NULL, &p);
     AG_TRY(ag_shape_spec(shape, &spec, err));
     return ag_model_random(be, &spec, &p, out, err);
 }
