@@ -26,7 +26,7 @@ enum { N_BACKENDS = sizeof backends / sizeof backends[0] };
 
 const char *ag_backend_list(size_t i) { return i < N_BACKENDS ? backends[i].name : NULL; }
 
-static ag_status find(const char *name, size_t *index, ag_error *err) {
+static ag_status find_backend(const char *name, size_t *index, ag_error *err) {
     for (*index = 0; *index < N_BACKENDS; ++*index) {
         if (strcmp(backends[*index].name, name) == 0) return AG_OK;
     }
@@ -41,7 +41,7 @@ static ag_status find(const char *name, size_t *index, ag_error *err) {
 ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
     *out = NULL;
     size_t i;
-    AG_TRY(find(params && params->name ? params->name : "cpu", &i, err));
+    AG_TRY(find_backend(params && params->name ? params->name : "cpu", &i, err));
     AG_TRY(backends[i].create(params, out, err));
     if (params) {
         (*out)->log = params->log;
@@ -54,7 +54,7 @@ ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, 
                              ag_error *err) {
     size_t i;
     *n = 0;
-    AG_TRY(find(name, &i, err));
+    AG_TRY(find_backend(name, &i, err));
     if (backends[i].devices) return backends[i].devices(out, cap, n, err);
     return AG_FAIL(err, UNSUPPORTED, "backend %s has no devices to choose from", name);
 }

@@ -45,7 +45,8 @@ static void release(ag_kv_segment **segment) {
     ag_free(s);
 }
 
-static ag_status make(const ag_kv_cache *c, uint32_t segment, ag_kv_segment **out, ag_error *err) {
+static ag_status make_segment(const ag_kv_cache *c, uint32_t segment, ag_kv_segment **out,
+                              ag_error *err) {
     const ag_kv_first *all = &c->at[c->params.n_layers].first;
     const size_t n = all->place[segment];
     ag_kv_segment *s = ag_calloc(1, sizeof *s + n * sizeof *s->holders);
@@ -59,7 +60,7 @@ static ag_status make(const ag_kv_cache *c, uint32_t segment, ag_kv_segment **ou
 }
 
 static ag_status need_home(ag_kv_cache *c, uint32_t s, ag_error *err) {
-    return c->home[s] ? AG_OK : make(c, s, &c->home[s], err);
+    return c->home[s] ? AG_OK : make_segment(c, s, &c->home[s], err);
 }
 
 static bool commits_at_once(const ag_kv_cache *c) {
@@ -180,7 +181,7 @@ static ag_status replace_homes(ag_kv_cache *c, ag_error *err) {
     ag_kv_segment *fresh[AG_KV_SEGMENTS] = {NULL};
     ag_status st = AG_OK;
     for (uint32_t s = 0; s < AG_KV_SEGMENTS && st == AG_OK && !commits_at_once(c); s++) {
-        if (c->home[s] && c->home[s]->refs > 1) st = make(c, s, &fresh[s], err);
+        if (c->home[s] && c->home[s]->refs > 1) st = make_segment(c, s, &fresh[s], err);
     }
     for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
         if (st != AG_OK) {

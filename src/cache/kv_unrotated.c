@@ -150,8 +150,8 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
 }
 
 /* One layer's key at the position whose angles cos_sin holds, as the cache keeps it: u->row. */
-static ag_status rotate(ag_kv_cache *c, uint32_t layer, const float *key, const float *cos_sin,
-                        uint32_t n_rotated, ag_error *err) {
+static ag_status quantise_rotated(ag_kv_cache *c, uint32_t layer, const float *key,
+                                  const float *cos_sin, uint32_t n_rotated, ag_error *err) {
     const ag_kv_params *p = &c->params;
     const size_t half = n_rotated / 2, dim = p->layers[layer].head_dim;
     float *x = c->unrotated.key;
@@ -181,7 +181,7 @@ static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
         AG_TRY(ag_kv_own_blocks(c, layer, slot / AG_KV_BLOCK, slot / AG_KV_BLOCK + 1, err));
         const float *key = keys + ((size_t)position * ag_kv_heads_of(c, layer) + head) * dim;
         const float *cos_sin = u->cos_sin + (size_t)position * n_rotated;
-        AG_TRY(rotate(c, layer, key, cos_sin, n_rotated, err));
+        AG_TRY(quantise_rotated(c, layer, key, cos_sin, n_rotated, err));
         const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
         size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
         AG_TRY(ag_buffer_upload(b->buffer, b->offset + row * k_row, u->row, k_row, err));

@@ -13,8 +13,8 @@ typedef struct head_rows {
     size_t at[3], bytes[3]; /* in the buffer */
 } head_rows;
 
-static head_rows rows_of(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
-                         uint32_t n) {
+static head_rows rows_of_head(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
+                              uint32_t n) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, block);
     const ag_kv_layout *lies = &c->at[layer];
     size_t row = (size_t)head * AG_KV_BLOCK;
@@ -85,7 +85,7 @@ static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_pu
                             void *user, ag_error *err) {
     for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-            head_rows r = rows_of(c, layer, b, h, in_block(ag_kv_slots_of(c, layer)[h], b));
+            head_rows r = rows_of_head(c, layer, b, h, in_block(ag_kv_slots_of(c, layer)[h], b));
             for (int part = 0; r.n && part < 3; part++) {
                 AG_TRY(ag_buffer_download(staging, r.buffer, r.at[part], r.bytes[part], err));
                 AG_TRY(put(user, staging, r.bytes[part], err));
@@ -185,7 +185,7 @@ static ag_status check_rows(const loading *in, uint32_t layer, uint32_t head, ui
 
 static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, uint32_t head,
                            uint32_t n, ag_error *err) {
-    head_rows r = rows_of(in->cache, layer, block, head, n);
+    head_rows r = rows_of_head(in->cache, layer, block, head, n);
     for (int part = 0; part < 3; part++) {
         AG_TRY(in->get(in->user, in->staging, r.bytes[part], err));
         if (part == 0) {

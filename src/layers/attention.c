@@ -11,7 +11,8 @@ static ag_status by_heads(ag_tensor *out, const ag_tensor *t, uint32_t n_heads, 
 }
 
 /* The sequence's own rows of q, k or v by heads. */
-static ag_status rows_of(ag_tensor *out, const ag_sequence *s, const ag_tensor *t, ag_error *err) {
+static ag_status rows_of_sequence(ag_tensor *out, const ag_sequence *s, const ag_tensor *t,
+                                  ag_error *err) {
     const size_t n_heads = t->shape.dim[1], head_dim = t->shape.dim[2];
     ag_tensor rows;
     AG_TRY(ag_tensor_rows(&rows, t, s->row0 * n_heads, s->n * n_heads, err));
@@ -22,14 +23,14 @@ static ag_status keep_unrotated(const ag_sequence *s, uint32_t layer, const ag_t
                                 const uint32_t *positions, ag_error *err) {
     ag_tensor rows;
     if (!s->n || positions[s->row0] >= ag_kv_cache_params(s->cache)->n_protected) return AG_OK;
-    AG_TRY(rows_of(&rows, s, k, err));
+    AG_TRY(rows_of_sequence(&rows, s, k, err));
     return ag_kv_cache_keep_unrotated(s->cache, layer, &rows, positions + s->row0, err);
 }
 
 /* Sequences that turn by the same frequencies, one after the other, turn together. */
-static ag_status rotate(ag_backend *be, const ag_attention_layer *layer, const ag_sequence *seqs,
-                        size_t n_seqs, const uint32_t *positions, const ag_tensor *q,
-                        const ag_tensor *k, ag_error *err) {
+static ag_status rotate_heads(ag_backend *be, const ag_attention_layer *layer,
+                              const ag_sequence *seqs, size_t n_seqs, const uint32_t *positions,
+                              const ag_tensor *q, const ag_tensor *k, ag_error *err) {
     if (!layer->inv_freq[0]) return AG_OK;
     for (size_t i = 0, end; i < n_seqs; i = end) {
         ag_sequence run = seqs[i];
@@ -37,8 +38,8 @@ static ag_status rotate(ag_backend *be, const ag_attention_layer *layer, const a
         for (end = i + 1; end < n_seqs && seqs[end].is_long == run.is_long; end++) {
             run.n += seqs[end].n;
         }
-        AG_TRY(rows_of(&q_rows, &run, q, err));
-        AG_TRY(rows_of(&k_rows, &run, k, err));
+        AG_TRY(rows_of_sequence(&q_rows, &run, q, err));
+        AG_TRY(rows_of_sequence(&k_rows, &run, k, err));
         AG_TRY(ag_take_error(be,
                              ag_rope_pair(be, &q_rows, &k_rows, positions + run.row0,
                                           layer->inv_freq[run.is_long], layer->rope_factor),
@@ -52,17 +53,17 @@ static ag_status hadamard_rotate(ag_backend *be, const ag_sequence *s, const ag_
                                  const ag_tensor *k, ag_error *err) {
     if (!ag_kv_cache_params(s->cache)->hadamard) return AG_OK;
     ag_tensor rows;
-    AG_TRY(rows_of(&rows, s, q, err));
+    AG_TRY(rows_of_sequence(&rows, s, q, err));
     AG_TRY(ag_kv_hadamard(be, &rows, err));
-    AG_TRY(rows_of(&rows, s, k, err));
+    AG_TRY(rows_of_sequence(&rows, s, k, err));
     return ag_kv_hadamard(be, &rows, err);
 }
 
-static ag_status append(const ag_sequence *s, uint32_t layer, const ag_tensor *k,
-                        const ag_tensor *v, const uint32_t *positions, ag_error *err) {
+static ag_status append_to_cache(const ag_sequence *s, uint32_t layer, const ag_tensor *k,
+                                 const ag_tensor *v, const uint32_t *positions, ag_error *err) {
     ag_tensor k_new, v_new;
-    AG_TRY(rows_of(&k_new, s, k, err));
-    AG_TRY(rows_of(&v_new, s, v, err));
+    AG_TRY(rows_of_sequence(&k_new, s, k, err));
+    AG_TRY(rows_of_sequence(&v_new, s, v, err));
     return ag_kv_cache_update(s->cache, layer, &k_new, &v_new, positions + s->row0, err);
 }
 
@@ -93,10 +94,10 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }
-    AG_TRY(rotate(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
+    AG_TRY(rotate_heads(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, &k_heads, err));
-        AG_TRY(append(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
+        AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
         ws->attention[i] = part_of(&seqs[i], layer, positions);
     }
     return ag_take_error(

@@ -151,7 +151,7 @@ static ag_status load_source(ag_model *m, const char *path, ag_model_params *par
 }
 
 /* The common end of making a model: *out receives it, or it is destroyed. */
-static ag_status finish(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
+static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
     if (st == AG_OK) {
         *out = m;
@@ -169,7 +169,7 @@ ag_status ag_model_load(ag_backend *be, const char *path, const ag_model_params 
     ag_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->backend = be;
-    return finish(m, load_source(m, path, &p, err), out, err);
+    return finish_model(m, load_source(m, path, &p, err), out, err);
 }
 
 void ag_model_destroy(ag_model *m) {
@@ -211,7 +211,7 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     m->info.weight_type = ag_weight_type(AG_F32, &p, ag_dtype_block(p.weights));
     m->info.file_type = m->info.weight_type;
     m->info.weight_bytes = m->weights.n_bytes;
-    return finish(m, st, out, err);
+    return finish_model(m, st, out, err);
 }
 
 ag_status ag_model_synthetic(ag_backend *be, const char *shape, const ag_model_params *params,

@@ -71,7 +71,7 @@ static size_t n_following(const ag_step_item *item) {
     return goes_on(item) ? item->session->prompt_left - item->n : 0;
 }
 
-static ag_status begin(const ag_step_item *item, ag_sequence *seq, ag_error *err) {
+static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error *err) {
     ag_session *s = item->session;
     if (!s->manager) AG_TRY(ag_kv_cache_expire(s->cache, s->position, err));
     if (!goes_on(item)) AG_TRY(ag_cache_manager_begin(s->manager, item->phase, item->n, err));
@@ -109,7 +109,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
     for (size_t i = 0; i < n; i++) {
         items[i].session->logits.place = AG_LOGITS_NOWHERE;
         items[i].session->logits.top.known = false;
-        AG_TRY(begin(&items[i], &m->sequences[i], err));
+        AG_TRY(begin_item(&items[i], &m->sequences[i], err));
     }
     if (n == 1) AG_TRY(device_step(&items[0], &m->sequences[0], has_logits, err));
     return *has_logits ? AG_OK : ag_model_forward(m, m->sequences, n, err);
@@ -295,7 +295,7 @@ static ag_status make_space(ag_session *s, ag_phase phase, size_t n_left, ag_err
     return ag_kv_cache_expire(s->cache, s->position, err);
 }
 
-static ag_status finish(const ag_step_item *items, size_t n, ag_error *err) {
+static ag_status finish_items(const ag_step_item *items, size_t n, ag_error *err) {
     ag_status st = AG_OK;
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
@@ -322,7 +322,7 @@ ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     AG_TRY(check_step(items, n, err));
     ag_status st = run_pass(items, n, &computed, err);
     if (st == AG_OK) st = take_logits(items, n, computed, err);
-    if (st == AG_OK) return finish(items, n, err);
+    if (st == AG_OK) return finish_items(items, n, err);
     if (st == AG_CANCELLED) take_cancel(items, n);
     undo(items, n);
     return st;

@@ -70,8 +70,8 @@ static const ag_backend_ops cpu_ops = {
 
 /* ---- scratch ---- */
 
-static ag_status grow(ag_cpu_backend *cpu, unsigned char **p, size_t *have, size_t want,
-                      size_t n_threads) {
+static ag_status grow_memory(ag_cpu_backend *cpu, unsigned char **p, size_t *have, size_t want,
+                             size_t n_threads) {
     if (want <= *have) return AG_OK;
     size_t bytes = *have;
     while (bytes < want && bytes <= SIZE_MAX / 2) bytes *= 2;
@@ -86,16 +86,16 @@ static ag_status grow(ag_cpu_backend *cpu, unsigned char **p, size_t *have, size
 }
 
 ag_status ag_cpu_need_shared(ag_cpu_backend *cpu, size_t bytes) {
-    return grow(cpu, &cpu->scratch.shared, &cpu->scratch.shared_bytes, bytes, 1);
+    return grow_memory(cpu, &cpu->scratch.shared, &cpu->scratch.shared_bytes, bytes, 1);
 }
 
 ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each) {
-    return grow(cpu, &cpu->scratch.threads, &cpu->scratch.thread_bytes, bytes_each,
-                ag_pool_threads(cpu->pool));
+    return grow_memory(cpu, &cpu->scratch.threads, &cpu->scratch.thread_bytes, bytes_each,
+                       ag_pool_threads(cpu->pool));
 }
 
 ag_status ag_cpu_need_rope(ag_cpu_backend *cpu, size_t bytes) {
-    return grow(cpu, &cpu->rope.memory, &cpu->rope.bytes, bytes, 1);
+    return grow_memory(cpu, &cpu->rope.memory, &cpu->rope.bytes, bytes, 1);
 }
 
 void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread) {

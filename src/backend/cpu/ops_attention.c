@@ -135,7 +135,7 @@ static cell cell_of(const attention_job *job, const seq_work *work, size_t i) {
 static size_t n_queries(const cell *c) { return (size_t)c->queries.n_rows * c->queries.group; }
 
 /* Sums over weights give the output; max and sum stay for the scores. */
-static void finish(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
+static void finish_cell(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
     const seq_work *work = c->work;
     const size_t d = job->head_dim, stride = ag_cpu_value_stride(d), group = work->group;
     const size_t first_scored = work->seq->n_rows - work->n_scored;
@@ -180,7 +180,7 @@ static void attend_cell(const attention_job *job, const seq_work *work, size_t i
         k->attention(&span, &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN), scratch);
         k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
     }
-    finish(job, &c, &all);
+    finish_cell(job, &c, &all);
 }
 
 static ag_cpu_partial span_partial(const attention_job *job, const seq_work *work, size_t i,
@@ -211,7 +211,7 @@ static void attend_span(const attention_job *job, const seq_work *work, size_t i
         const ag_cpu_partial next = span_partial(job, work, i, s);
         k->attention_merge(&all, &next, n_queries(&c), job->head_dim);
     }
-    finish(job, &c, &all);
+    finish_cell(job, &c, &all);
 }
 
 static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
@@ -349,8 +349,8 @@ static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
 }
 
 /* For n_seqs sequences of n_rows each. */
-static ag_status reserve(ag_cpu_backend *cpu, const ag_attention_limits *limits,
-                         ag_attention_seq *seqs, size_t n_seqs, size_t n_rows) {
+static ag_status reserve_scratch(ag_cpu_backend *cpu, const ag_attention_limits *limits,
+                                 ag_attention_seq *seqs, size_t n_seqs, size_t n_rows) {
     attention_job job = {.cpu = cpu,
                          .n_heads = limits->n_heads,
                          .head_dim = limits->head_dim,
@@ -379,10 +379,10 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *lim
                                   .n_slots = n_slots};
         seqs[i].scores = &any; /* somebody may want the weights */
     }
-    st = reserve(cpu, limits, seqs, 1, limits->n_rows);
+    st = reserve_scratch(cpu, limits, seqs, 1, limits->n_rows);
     /* More sequences may need less than one: their spans are not split over threads. */
     for (size_t n = 1; n <= limits->n_seqs && st == AG_OK; n++)
-        st = reserve(cpu, limits, seqs, n, 1);
+        st = reserve_scratch(cpu, limits, seqs, n, 1);
 done:
     ag_free(n_slots);
     ag_free(seqs);

@@ -8,7 +8,7 @@
 static ag_cl_memory *self(ag_memory *mem) { return (ag_cl_memory *)(void *)mem; }
 
 /* Reserves the bytes, so that two threads cannot both get the last ones. */
-static ag_status reserve(ag_cl_memory *m, size_t bytes, ag_error *err) {
+static ag_status reserve_bytes(ag_cl_memory *m, size_t bytes, ag_error *err) {
     const ag_cl_device *d = &m->cl->device;
     size_t in_use = atomic_fetch_add_explicit(&m->in_use, bytes, memory_order_relaxed);
     if (bytes <= SIZE_MAX - in_use && in_use + bytes <= d->global_bytes) return AG_OK;
@@ -22,7 +22,7 @@ static ag_status memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_b
                               ag_error *err) {
     (void)usage;
     ag_cl_memory *m = self(mem);
-    AG_TRY(reserve(m, bytes, err));
+    AG_TRY(reserve_bytes(m, bytes, err));
     ag_status st = ag_cl_buffer_create(m, bytes, out, err);
     if (st != AG_OK) atomic_fetch_sub_explicit(&m->in_use, bytes, memory_order_relaxed);
     return st;

@@ -77,7 +77,7 @@ static void get_extensions(const ag_cl_api *api, ag_cl_device *d) {
     d->extensions = ag_cl_extensions_in(text);
 }
 
-static void describe(const ag_cl_api *api, ag_cl_device *d) {
+static void query_device(const ag_cl_api *api, ag_cl_device *d) {
     get_text(api, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
     get_text(api, d->id, CL_DEVICE_VENDOR, d->vendor, sizeof d->vendor);
     get_text(api, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
@@ -138,7 +138,7 @@ static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_
         *d = (ag_cl_device){.platform = platform, .id = ids[i]};
         memcpy(d->platform_name, name, sizeof name);
         d->is_pocl = is_pocl(name);
-        describe(api, d);
+        query_device(api, d);
     }
     return AG_OK;
 }
@@ -186,7 +186,7 @@ static bool contains(const char *text, const char *part) {
     return false;
 }
 
-static size_t find(const ag_cl_device *devices, size_t n, const char *wanted) {
+static size_t find_device(const ag_cl_device *devices, size_t n, const char *wanted) {
     if (strspn(wanted, "0123456789") == strlen(wanted)) {
         unsigned long long i = strtoull(wanted, NULL, 10);
         return i < n ? (size_t)i : n;
@@ -201,7 +201,7 @@ ag_status ag_cl_device_choose(const ag_cl_api *api, const char *wanted, ag_cl_de
     ag_cl_device devices[AG_CL_DEVICES_MAX];
     size_t n;
     AG_TRY(ag_cl_devices(api, devices, &n, err));
-    size_t i = wanted && *wanted ? find(devices, n, wanted) : best(devices, n);
+    size_t i = wanted && *wanted ? find_device(devices, n, wanted) : best(devices, n);
     if (i < n) {
         *out = devices[i];
         return AG_OK;

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static ag_status make(ag_cl_backend *cl) {
+static ag_status make_loading(ag_cl_backend *cl) {
     ag_cl_loading *l = ag_calloc(1, sizeof *l);
     if (!l) return AG_FAIL(&cl->base.err, NOMEM, "weight loader");
     ag_cpu_kernels kernels;
@@ -89,7 +89,7 @@ static ag_status need_pinned(ag_cl_backend *cl, size_t half_bytes) {
 }
 
 ag_status ag_cl_loading_need(ag_cl_backend *cl, size_t half_bytes, size_t scratch_bytes) {
-    if (!cl->loading) AG_TRY(make(cl));
+    if (!cl->loading) AG_TRY(make_loading(cl));
     AG_TRY(need_scratch(cl, scratch_bytes));
     return need_pinned(cl, half_bytes);
 }

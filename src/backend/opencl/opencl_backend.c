@@ -87,7 +87,7 @@ static const ag_backend_ops opencl_ops = {
 
 /* ---- life ---- */
 
-static void describe(ag_cl_backend *cl) {
+static void write_description(ag_cl_backend *cl) {
     const ag_cl_device *d = &cl->device;
     snprintf(cl->description, sizeof cl->description,
              "opencl: %s (%s), %u compute units, %llu MiB, %s%s%s", d->name, ag_cl_device_kind(d),
@@ -136,7 +136,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
     if (!cl->sizes.top_wg) cl->ops.top_k = NULL;
     AG_TRY(ag_cl_vendor_choose(&cl->device, &cl->switches, &cl->vendor, err));
     choose_kernels(cl);
-    describe(cl);
+    write_description(cl);
     return ag_cl_vendor_check(cl, err);
 }
 

@@ -114,8 +114,8 @@ static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, s
 /* ---- launches ---- */
 
 /* With what only some models have where scores are computed. */
-static ag_status begin(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
-                       bool scores) {
+static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
+                              bool scores) {
     char options[144];
     snprintf(options, sizeof options, "-DQUERIES=%zu -DWG=%zu%s%s%s", queries, w->wg,
              scores && w->seq->visible_from ? " -DWINDOW=1" : "",
@@ -130,7 +130,7 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
     const size_t spans = run->n_blocks ? (run->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span : 1;
     const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
     ag_cl_launch l;
-    AG_TRY(begin(w, &l, "attend", w->queries, true));
+    AG_TRY(begin_kernel(w, &l, "attend", w->queries, true));
     if (direct) arg_rows(w, &l, w->out, row);
     else ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
@@ -148,7 +148,7 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
 
 static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
     ag_cl_launch l;
-    AG_TRY(begin(w, &l, "merge", FEW_QUERIES, false));
+    AG_TRY(begin_kernel(w, &l, "merge", FEW_QUERIES, false));
     arg_rows(w, &l, w->out, row);
     ag_cl_arg_part(&l, w->scratch, w->joined_at + row * w->heads * PAIR);
     ag_cl_arg_part(&l, w->scratch, w->stats_at);
@@ -179,7 +179,7 @@ static ag_status score_run(const work *w, const ag_cl_kv_run *run) {
     ag_cl_launch l;
     const ag_kv_view *kv = w->kv;
     const bool on_device = w->seq->device_scores != NULL;
-    AG_TRY(begin(w, &l, "attention_scores", FEW_QUERIES, true));
+    AG_TRY(begin_kernel(w, &l, "attention_scores", FEW_QUERIES, true));
     if (on_device) ag_cl_arg_buffer(&l, w->seq->device_scores);
     else ag_cl_arg_mem(&l, w->scratch);
     ag_cl_arg_u64(&l, on_device ? w->seq->device_scores_at : w->sums_at);

@@ -43,7 +43,7 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
 typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
 
 /* Kernels for GPUs read x in vectors of four. */
-static variant choose(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
+static variant choose_variant(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
@@ -169,7 +169,7 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
     if (!ag_shape_numel(&y->shape)) return AG_OK;
     if (!ag_cl_has_kernels(w->dtype)) return ag_cl_refuse_type(cl, "weights", w->dtype);
     if (w->layout != AG_CL_LAYOUT_PREPARED) return multiply_any(cl, y, x, w);
-    const variant v = choose(cl, x, w->dtype);
+    const variant v = choose_variant(cl, x, w->dtype);
     return v == MATVEC ? launch_matvec(cl, &y, x, &w, 1) : launch(cl, v, y, x, w);
 }
 
@@ -179,7 +179,7 @@ ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tenso
     for (size_t i = 0; i < n; i++) {
         alike = alike && w[i]->layout == AG_CL_LAYOUT_PREPARED && w[i]->dtype == w[0]->dtype;
     }
-    if (alike && choose(ag_cl_of(b), x, w[0]->dtype) == MATVEC) {
+    if (alike && choose_variant(ag_cl_of(b), x, w[0]->dtype) == MATVEC) {
         return launch_matvec(ag_cl_of(b), y, x, w, n);
     }
     for (size_t i = 0; i < n; i++) AG_TRY(ag_cl_matmul_transposed(b, y[i], x, w[i]));

@@ -9,7 +9,7 @@
 static const char file[] = "rows.cl";
 enum { WG = 64 }; /* as in the file */
 
-static ag_status begin(ag_cl_launch *l, ag_backend *b, const char *kernel) {
+static ag_status begin_launch(ag_cl_launch *l, ag_backend *b, const char *kernel) {
     ag_cl_backend *cl = ag_cl_of(b);
     return ag_cl_begin(l, cl, file, kernel, ag_cl_vendor_sums(&cl->vendor));
 }
@@ -28,7 +28,7 @@ ag_status ag_cl_rms_norm(ag_backend *b, ag_tensor *y, const ag_tensor *x, const 
                          float eps) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "rms_norm"));
+    AG_TRY(begin_launch(&l, b, "rms_norm"));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, w);
@@ -41,7 +41,7 @@ ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag
                              const ag_tensor *w, float eps) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "add_rms_norm"));
+    AG_TRY(begin_launch(&l, b, "add_rms_norm"));
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, add);
@@ -54,7 +54,7 @@ ag_status ag_cl_add_rms_norm(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag
 ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
     if (!ag_shape_numel(&x->shape)) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "softmax"));
+    AG_TRY(begin_launch(&l, b, "softmax"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u32(&l, (uint32_t)ag_shape_cols(&x->shape));
     return each_row(&l, ag_shape_rows(&x->shape));
@@ -65,7 +65,7 @@ static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, cons
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, kernel));
+    AG_TRY(begin_launch(&l, b, kernel));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, y);
     ag_cl_arg_u64(&l, n);
@@ -88,7 +88,7 @@ ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "add_bias"));
+    AG_TRY(begin_launch(&l, b, "add_bias"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, bias);
     ag_cl_arg_u64(&l, n);
@@ -101,7 +101,7 @@ static ag_status with_number(ag_backend *b, const char *kernel, ag_tensor *x, fl
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, kernel));
+    AG_TRY(begin_launch(&l, b, kernel));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_f32(&l, v);
@@ -124,7 +124,7 @@ static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_
     const size_t n = x->shape.dim[0], pairs = (heads + more) * half;
     if (!n || !pairs) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "rope"));
+    AG_TRY(begin_launch(&l, b, "rope"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_tensor(&l, k ? k : x);
     ag_cl_arg_staged(&l, positions, n * sizeof *positions);
@@ -151,7 +151,7 @@ ag_status ag_cl_hadamard(ag_backend *b, ag_tensor *x) {
     const size_t n = ag_shape_numel(&x->shape), piece = ag_hadamard_piece(ag_shape_cols(&x->shape));
     if (!n) return AG_OK;
     ag_cl_launch l;
-    AG_TRY(begin(&l, b, "hadamard"));
+    AG_TRY(begin_launch(&l, b, "hadamard"));
     ag_cl_arg_tensor(&l, x);
     ag_cl_arg_u64(&l, n);
     ag_cl_arg_u32(&l, (uint32_t)piece);

@@ -52,8 +52,8 @@ typedef struct preparing {
 
 static size_t scale_bytes(const preparing *p) { return p->n_blocks * HALF; }
 
-/* Room for some rows in pinned memory, and for each thread one row of floats and one packed. */
-static ag_status reserve(preparing *p) {
+/* Pinned memory for some rows, and for each thread one row of floats and one packed. */
+static ag_status reserve_staging(preparing *p) {
     const size_t row = quant_bytes(p->want, p->k) + ag_dtype_scales(p->want) * scale_bytes(p);
     const size_t rows = CHUNK_BYTES / row + 1;
     p->chunk_rows = rows < p->n ? rows : p->n;
@@ -95,7 +95,7 @@ static void take_apart(const preparing *p, size_t row, const unsigned char *pack
     }
 }
 
-/* One row to packed; values: room for its floats. */
+/* One row to packed; values: scratch for its floats. */
 static ag_status convert(const preparing *p, size_t row, float *values, unsigned char *packed,
                          size_t *bad) {
     const ag_dtype from = p->src->dtype;
@@ -160,7 +160,7 @@ static ag_status upload(const preparing *p, cl_mem to) {
 }
 
 static ag_status prepare_rows(preparing *p, cl_mem to, ag_consumed_fn consumed, void *user) {
-    AG_TRY(reserve(p));
+    AG_TRY(reserve_staging(p));
     for (size_t row0 = 0; row0 < p->n; row0 += p->chunk_rows) {
         AG_TRY(begin_chunk(p, row0));
         AG_TRY(convert_chunk(p));

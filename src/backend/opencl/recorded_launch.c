@@ -18,7 +18,7 @@ void ag_cl_launch_list_release(ag_cl_backend *cl, ag_cl_launch_list *b) {
     *b = (ag_cl_launch_list){.bit = b->bit};
 }
 
-static bool grow(ag_cl_launch_list *b) {
+static bool grow_list(ag_cl_launch_list *b) {
     if (b->n < b->cap) return true;
     const size_t cap = b->cap ? 2 * b->cap : 64;
     ag_cl_recorded_launch *grown = ag_realloc(b->launches, cap * sizeof *grown);
@@ -56,8 +56,8 @@ ag_status ag_cl_launch_list_replay(ag_cl_backend *cl, const ag_cl_launch_list *b
 /* ---- recording ---- */
 
 /* Another kernel object at the end of the list; false if that cannot be. */
-static bool append(ag_cl_launch_list *b, const ag_cl_launch *l, const char *options) {
-    if (!grow(b)) return false;
+static bool append_launch(ag_cl_launch_list *b, const ag_cl_launch *l, const char *options) {
+    if (!grow_list(b)) return false;
     ag_cl_recorded_launch *last = &b->launches[b->n];
     *last = (ag_cl_recorded_launch){.of = l->kernel, .file = l->file, .name = l->name};
     if (ag_cl_kernel_copy(l->cl, l->file, l->name, options, &last->kernel) != AG_OK) return false;
@@ -70,7 +70,7 @@ void ag_cl_launch_list_begin(ag_cl_launch *l, const char *options) {
     if (!b || b->broken) return;
     if (b->n_recorded < b->n && b->launches[b->n_recorded].of != l->kernel)
         drop_from(l->cl, b, b->n_recorded);
-    if (b->n_recorded == b->n && !append(b, l, options)) {
+    if (b->n_recorded == b->n && !append_launch(b, l, options)) {
         b->broken = true;
         return;
     }

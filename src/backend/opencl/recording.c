@@ -50,7 +50,7 @@ static uint32_t first_with_frequencies(const ag_decode_step *step, uint32_t laye
 static size_t slots_of(const ag_kv_view *kv) { return kv->n_kv_heads * sizeof(uint32_t); }
 
 /* The mailbox of a step; its size. */
-static size_t lay_out_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
+static size_t layout_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
     size_t end = 0;
     p->slots_bytes = 0;
     (void)take(&end, ag_shape_cols(&step->rows->shape) * sizeof(float));
@@ -92,7 +92,7 @@ static uint32_t most_blocks(const ag_decode_step *step) {
 }
 
 /* Memory for the step's key and mailbox; false if there is none, on the host or behind the row. */
-static bool reserve(ag_cl_recording *p, const ag_decode_step *step) {
+static bool reserve_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
     const uint32_t n_blocks = most_blocks(step);
     if (!p->layers || p->n_layers != step->n_layers || p->max_blocks < n_blocks) {
         release_memory(p);
@@ -102,7 +102,7 @@ static bool reserve(ag_cl_recording *p, const ag_decode_step *step) {
         p->places = ag_calloc(p->n_layers, sizeof *p->places);
         p->blocks = ag_calloc((size_t)p->n_layers * p->max_blocks, sizeof *p->blocks);
     }
-    const size_t bytes = p->layers && p->places && p->blocks ? lay_out_mailbox(p, step) : 0;
+    const size_t bytes = p->layers && p->places && p->blocks ? layout_mailbox(p, step) : 0;
     if (bytes && p->mailbox && p->mailbox_bytes == bytes)
         return bytes <= ag_tensor_bytes(step->rows);
     ag_free(p->mailbox);
@@ -266,7 +266,7 @@ static ag_status record(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_s
 
 ag_status ag_cl_recording_step(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step,
                                ag_operations_fn operations, void *user, ag_repeat *done) {
-    if (p->unfit || !reserve(p, step)) return AG_OK;
+    if (p->unfit || !reserve_mailbox(p, step)) return AG_OK;
     AG_TRY(send_mailbox(cl, p, step));
     /* A buffer that the host has mapped is unmapped where it becomes an argument. */
     if (!p->known || atomic_load(&cl->n_mapped) || !is_of(p, step)) {

@@ -24,7 +24,7 @@ typedef struct assembly {
     ag_error *err;
 } assembly;
 
-static ag_status append(assembly *a, const char *text, size_t len) {
+static ag_status append_text(assembly *a, const char *text, size_t len) {
     if (len > SOURCE_MAX - a->len) {
         return AG_FAIL(a->err, LIMIT, "%s: more than %d bytes with what it includes", a->names[0],
                        SOURCE_MAX);
@@ -113,7 +113,7 @@ static bool include_name(const char *line, size_t len, char name[NAME_MAX_BYTES]
 static ag_status append_place(assembly *a, size_t line, const char *file) {
     char text[NAME_MAX_BYTES + 32];
     int n = snprintf(text, sizeof text, "#line %zu \"%s\"\n", line, file);
-    return append(a, text, (size_t)n);
+    return append_text(a, text, (size_t)n);
 }
 
 static ag_status append_lines(assembly *a, const char *file, const char *text, size_t len) {
@@ -127,8 +127,8 @@ static ag_status append_lines(assembly *a, const char *file, const char *text, s
             AG_TRY(append_file(a, name));
             AG_TRY(append_place(a, line + 1, file));
         } else {
-            AG_TRY(append(a, p, n));
-            if (!newline) AG_TRY(append(a, "\n", 1));
+            AG_TRY(append_text(a, p, n));
+            if (!newline) AG_TRY(append_text(a, "\n", 1));
         }
         p += n;
     }
@@ -163,7 +163,7 @@ ag_status ag_cl_source_load(const char *folder, const char *file, char **text, s
     *text = NULL;
     assembly a = {.folder = folder, .err = err};
     ag_status st = append_file(&a, file);
-    if (st == AG_OK) st = append(&a, "", 0);
+    if (st == AG_OK) st = append_text(&a, "", 0);
     if (st != AG_OK) {
         ag_free(a.text);
         return st;

@@ -46,7 +46,7 @@ void ag_cl_staging_close(ag_cl_backend *cl) {
 }
 
 /* An array larger than half the ring: a larger ring. Rare, so it may wait. */
-static ag_status grow(ag_cl_backend *cl, size_t n, ag_error *err) {
+static ag_status grow_ring(ag_cl_backend *cl, size_t n, ag_error *err) {
     size_t bytes = cl->staging.bytes ? cl->staging.bytes : RING_BYTES;
     while (bytes / 2 < n) {
         if (bytes > SIZE_MAX / 2) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
@@ -83,7 +83,7 @@ static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *er
     ag_cl_staging *s = &cl->staging;
     if (n > SIZE_MAX - ALIGN) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
-    if (n > s->bytes / 2) AG_TRY(grow(cl, n, err));
+    if (n > s->bytes / 2) AG_TRY(grow_ring(cl, n, err));
     size_t half_bytes = s->bytes / 2, at = s->at;
     if (at % half_bytes + n > half_bytes) at = (at / half_bytes + 1) * half_bytes;
     if (at >= s->bytes) at = 0;

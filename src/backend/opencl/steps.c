@@ -23,7 +23,7 @@ void ag_cl_steps_sweep(ag_cl_backend *cl) {
     if (lost & AG_CL_CHOICE_BIT) ag_cl_launch_list_release(cl, &c->choice);
 }
 
-static ag_cl_steps *make(ag_cl_backend *cl) {
+static ag_cl_steps *make_steps(ag_cl_backend *cl) {
     if (!cl->steps) cl->steps = ag_calloc(1, sizeof *cl->steps);
     if (cl->steps) ag_cl_steps_sweep(cl);
     return cl->steps;
@@ -64,7 +64,7 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
 
 /* The step's entry, perhaps an empty one; NULL without memory. */
 static ag_cl_step_entry *entry_of(ag_cl_backend *cl, const ag_decode_step *step) {
-    ag_cl_steps *c = make(cl);
+    ag_cl_steps *c = make_steps(cl);
     if (!c) return NULL;
     ag_cl_step_entry *e = NULL;
     for (size_t i = 0; i < AG_CL_STEP_ENTRIES && !e; i++) {
@@ -97,7 +97,7 @@ ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *tak
 }
 
 ag_cl_launch_list *ag_cl_step_choice(ag_cl_backend *cl) {
-    ag_cl_steps *c = cl->switches.recording != AG_CL_OFF ? make(cl) : NULL;
+    ag_cl_steps *c = cl->switches.recording != AG_CL_OFF ? make_steps(cl) : NULL;
     if (!c) return NULL;
     c->choice.bit = AG_CL_CHOICE_BIT;
     return &c->choice;

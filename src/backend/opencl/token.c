@@ -25,7 +25,7 @@ static const char *row_option(const ag_cl_token_shape *s) {
     return any % (2 * AG_QK) == 0 ? "-DROWS_OF=2" : "-DROWS_OF=1";
 }
 
-static ag_status begin(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
+static ag_status begin_token(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
     char options[224];
     snprintf(options, sizeof options,
              "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u "
@@ -86,7 +86,7 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
     ag_cl_launch l;
     size_t most;
     const size_t items = items_of(cl);
-    AG_TRY(begin(cl, &token->shape, &l));
+    AG_TRY(begin_token(cl, &token->shape, &l));
     AG_TRY(ag_cl_max_group(cl, l.kernel, &most));
     if (most < items) {
         refuse(cl, token, "the device has too few registers for its kernel");

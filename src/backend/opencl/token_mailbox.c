@@ -18,7 +18,7 @@ static size_t take(size_t *at, size_t bytes) {
     return here;
 }
 
-static ag_cl_token_layout lay_out(const ag_cl_token_shape *s) {
+static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     const size_t layers = s->n_layers;
     const size_t pieces = s->n_groups / s->n_kv ? s->n_groups / s->n_kv : 1;
     const size_t of_piece = (size_t)s->group * (s->head_dim + 2) * PACKET;
@@ -69,7 +69,7 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     ag_cl_token_release_store(token);
     token->shape = *shape;
     token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
-    token->at = lay_out(&token->shape);
+    token->at = layout_mailbox(&token->shape);
     const size_t n_blocks = (size_t)shape->n_layers * token->shape.max_blocks;
     token->program = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->program);
     token->uploaded = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->uploaded);

@@ -36,7 +36,7 @@ static const char *language_of(const ag_cl_device *d) {
     return version >= 30 ? "3.0" : version >= 20 ? "2.0" : "1.2";
 }
 
-static void describe(const ag_cl_device *d, bool emulated, ag_cl_vendor *v) {
+static void write_options(const ag_cl_device *d, bool emulated, ag_cl_vendor *v) {
     v->options[0] = v->description[0] = '\0';
     if (!v->subgroups && !v->dot && !v->half) return;
     snprintf(v->options, sizeof v->options, " -cl-std=CL%s -DSUBGROUPS=%u -DDOT=%u -DHALF=%u",
@@ -66,6 +66,6 @@ ag_status ag_cl_vendor_choose(const ag_cl_device *d, const ag_cl_switches *sw, a
     if (!lanes && half && !(d->extensions & AG_CL_FP16)) {
         return lacks(d, "AG_OPENCL_HALF", "cl_khr_fp16", err);
     }
-    describe(d, lanes != 0, out);
+    write_options(d, lanes != 0, out);
     return AG_OK;
 }

@@ -5,8 +5,8 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                   uint32_t n_keep, uint32_t *keep) {
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
     (void)user;
     (void)p;
     uint32_t half = n_keep / 2, most = n_keep - v->n_protected;
@@ -17,5 +17,5 @@ static void choose(void *user, const ag_eviction_params *p, const ag_eviction_vi
 const ag_eviction_policy ag_eviction_h2o = {
     .name = "h2o",
     .importance = AG_IMPORTANCE_TOTAL,
-    .select = choose,
+    .select = select_slots,
 };

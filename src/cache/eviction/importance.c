@@ -124,7 +124,7 @@ typedef struct keys_job {
 } keys_job;
 
 /* Worker w scores heads w, w + n_workers, ... */
-static void score_keys(void *ctx, size_t begin, size_t end, uint32_t thread) {
+static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
     const ag_eviction_scratch *s = job->s;
     const ag_kv_layer *is = ag_kv_cache_layer(job->cache, job->layer);
@@ -153,7 +153,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     if (!keys) return mean_of_heads(s, sums, cache, layer, err);
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};
-    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, score_keys, &job);
+    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, score_keys_of_heads, &job);
     return job.status;
 }
 

@@ -57,8 +57,8 @@ static void from_keys(void *user, float *keys, size_t n_slots, size_t dim, float
     }
 }
 
-static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                   uint32_t n_keep, uint32_t *keep) {
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
     (void)user;
     (void)p;
     ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
@@ -68,6 +68,6 @@ const ag_eviction_policy ag_eviction_keydiff = {
     .name = "keydiff",
     .importance = AG_IMPORTANCE_KEYS,
     .prefill_block = 128,
-    .select = choose,
+    .select = select_slots,
     .from_keys = from_keys,
 };

@@ -3,8 +3,8 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                   uint32_t n_keep, uint32_t *keep) {
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
     (void)user;
     (void)p;
     ag_evict_oldest_first(v, n_keep, keep);
@@ -20,5 +20,5 @@ static uint32_t default_budget(void *user, const ag_eviction_params *p) {
 const ag_eviction_policy ag_eviction_sliding = {
     .name = "sliding",
     .default_budget = default_budget,
-    .select = choose,
+    .select = select_slots,
 };

@@ -44,8 +44,8 @@ static void normalise(void *user, const ag_eviction_params *p, float *importance
 }
 
 /* Tokens that came after the prompt rank below it, the oldest lowest. */
-static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                   uint32_t n_keep, uint32_t *keep) {
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
     (void)user;
     (void)p;
     for (uint32_t s = 0; s < v->n_slots; s++) {
@@ -59,6 +59,6 @@ const ag_eviction_policy ag_eviction_snapkv = {
     .importance = AG_IMPORTANCE_WINDOW,
     .whole_prefill = true,
     .check = check,
-    .select = choose,
+    .select = select_slots,
     .normalise = normalise,
 };

@@ -4,8 +4,8 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void choose(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                   uint32_t n_keep, uint32_t *keep) {
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
     (void)user;
     (void)p;
     ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
@@ -14,5 +14,5 @@ static void choose(void *user, const ag_eviction_params *p, const ag_eviction_vi
 const ag_eviction_policy ag_eviction_tova = {
     .name = "tova",
     .importance = AG_IMPORTANCE_NEWEST,
-    .select = choose,
+    .select = select_slots,
 };

@@ -124,8 +124,8 @@ static vec pack_queries(const workspace *ws) {
 
 /* The rows of the step from slot s of the span on; those that no query sees are zeros. F32 is not
  * among the types: rows are converted, and do not stay where they lie. */
-static const float *rows_of(const workspace *ws, uint32_t slot0, uint32_t s, size_t offset,
-                            const cache_rows *type) {
+static const float *rows_of_slots(const workspace *ws, uint32_t slot0, uint32_t s, size_t offset,
+                                  const cache_rows *type) {
     const uint32_t begin = s > ws->slots.first ? s : ws->slots.first, slot = slot0 + begin;
     const uint32_t end = s + STEP < ws->slots.end ? s + STEP : ws->slots.end;
     const unsigned char *row = ws->kv->blocks[slot / AG_KV_BLOCK] + offset;
@@ -171,9 +171,9 @@ static vec pack_slots(const workspace *ws, uint32_t slot0) {
     const cache_rows values = cache_rows_of(ws->kv->v_type, ws->d);
     vec all = v_zero();
     for (uint32_t s = ws->slots.first / STEP * STEP; s < ws->slots.end; s += STEP) {
-        const float *rows = rows_of(ws, slot0, s, ws->kv->k_offset, &keys);
+        const float *rows = rows_of_slots(ws, slot0, s, ws->kv->k_offset, &keys);
         all = v_add(all, pack_keys(ws, s, rows));
-        rows = rows_of(ws, slot0, s, ws->kv->v_offset, &values);
+        rows = rows_of_slots(ws, slot0, s, ws->kv->v_offset, &values);
         all = v_add(all, pack_values(ws, s, rows));
     }
     return all;
@@ -370,7 +370,7 @@ static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t u
 }
 
 /* F32 is exact, and stays so. */
-static bool fits(const ag_cpu_queries *in, const ag_cpu_kv_head *kv) {
+static bool fits_tiles(const ag_cpu_queries *in, const ag_cpu_kv_head *kv) {
     return (size_t)in->n_rows * in->group >= LEAST_QUERIES && kv->head_dim % STEP == 0 &&
            kv->head_dim <= LARGEST_HEAD && kv->k_type != AG_F32 && kv->v_type != AG_F32;
 }
@@ -379,7 +379,7 @@ void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                        const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
     workspace ws = {.in = queries, .kv = kv, .d = kv->head_dim};
     ws.n_queries = (size_t)queries->n_rows * queries->group;
-    if (fits(queries, kv)) {
+    if (fits_tiles(queries, kv)) {
         layout_scratch(&ws, ws.d, ws.n_queries, scratch);
         find_visible(&ws, slot0);
         /* An infinity that a query does not see would be multiplied with 0. */
