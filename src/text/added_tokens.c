@@ -12,55 +12,50 @@
 /* Bounds what a hostile file can make the search cost for each byte of a text. */
 enum { MAX_CONTENT = 4096 };
 
-static ag_status set_token_content(ag_added_token *t, const json_t *content, bool normalized,
+static ag_status set_token_content(ag_added_token *t, const char *content, size_t n,
                                    const ag_normalizer *nm, ag_error *err) {
     ag_text text = {0}, spare = {0};
     bool lost_start = false;
-    static const ag_normalizer none = {0};
-    ag_status st =
-        ag_normalizer_apply(normalized ? nm : &none, json_string_value(content),
-                            json_string_length(content), &text, &spare, &lost_start, err);
+    ag_status st = ag_normalizer_apply(nm, content, n, &text, &spare, &lost_start, err);
     ag_text_free(&spare);
     t->content = text.data;
     t->len = text.len;
     return st;
 }
 
-static ag_status parse_token(ag_added_token *t, const json_t *v, const char *place,
-                             const json_t *content, ag_error *err) {
-    AG_TRY(ag_json_bool(v, place, "special", false, &t->special, err));
-    AG_TRY(ag_json_bool(v, place, "single_word", false, &t->single_word, err));
-    AG_TRY(ag_json_bool(v, place, "lstrip", false, &t->lstrip, err));
-    AG_TRY(ag_json_bool(v, place, "rstrip", false, &t->rstrip, err));
-    if (json_string_length(content) > MAX_CONTENT) {
-        return AG_FAIL(err, FORMAT, "%s.content is %zu bytes long, more than %d", place,
-                       json_string_length(content), MAX_CONTENT);
+ag_status ag_added_tokens_add(ag_added_tokens *a, ag_added_token t, const char *content, size_t n,
+                              const ag_normalizer *nm, ag_vocab *vocab, ag_error *err) {
+    static const ag_normalizer none = {0};
+    if (n > MAX_CONTENT) {
+        return AG_FAIL(err, FORMAT, "content is %zu bytes long, more than %d", n, MAX_CONTENT);
     }
-    t->id = (int32_t)json_integer_value(json_object_get(v, "id"));
-    return AG_OK;
-}
-
-static ag_status add_token(ag_added_tokens *a, const json_t *v, size_t index, ag_vocab *vocab,
-                           const ag_normalizer *nm, ag_error *err) {
-    char place[AG_JSON_PLACE];
-    snprintf(place, sizeof place, "added_tokens[%zu]", index);
-    const json_t *content = json_object_get(v, "content");
-    ag_added_token t = {0};
-    bool normalized;
-    AG_TRY(parse_token(&t, v, place, content, err));
-    AG_TRY(ag_json_bool(v, place, "normalized", !t.special, &normalized, err));
-    if (json_string_length(content) == 0) return AG_OK;
-    ag_status st = ag_vocab_add(vocab, json_string_value(content), json_string_length(content),
-                                t.id, AG_TOKEN_ADDED | (t.special ? AG_TOKEN_SPECIAL : 0u), err);
-    if (st != AG_OK) return ag_error_prefix(err, st, "%s", place);
-    ag_added_set *set = normalized ? &a->normalized : &a->raw;
+    AG_TRY(ag_vocab_add(vocab, content, n, t.id,
+                        AG_VOCAB_ADDED | (t.special ? AG_VOCAB_SPECIAL : 0u), err));
+    ag_added_set *set = nm ? &a->normalized : &a->raw;
     void *p = set->tokens;
-    st = ag_array_grow(&p, &set->cap, set->n + 1, sizeof *set->tokens, err);
+    ag_status st = ag_array_grow(&p, &set->cap, set->n + 1, sizeof *set->tokens, err);
     set->tokens = p;
     if (st != AG_OK) return st;
-    st = set_token_content(&t, content, normalized, nm, err);
+    st = set_token_content(&t, content, n, nm ? nm : &none, err);
     set->tokens[set->n++] = t;
     return st;
+}
+
+static ag_status read_token(ag_added_tokens *a, const json_t *v, const char *place, ag_vocab *vocab,
+                            const ag_normalizer *nm, ag_error *err) {
+    const json_t *content = json_object_get(v, "content");
+    ag_added_token t = {.id = (int32_t)json_integer_value(json_object_get(v, "id"))};
+    bool normalized;
+    AG_TRY(ag_json_bool(v, place, "special", false, &t.special, err));
+    AG_TRY(ag_json_bool(v, place, "single_word", false, &t.single_word, err));
+    AG_TRY(ag_json_bool(v, place, "lstrip", false, &t.lstrip, err));
+    AG_TRY(ag_json_bool(v, place, "rstrip", false, &t.rstrip, err));
+    AG_TRY(ag_json_bool(v, place, "normalized", !t.special, &normalized, err));
+    size_t n = json_string_length(content);
+    if (n == 0) return AG_OK;
+    ag_status st = ag_added_tokens_add(a, t, json_string_value(content), n, normalized ? nm : NULL,
+                                       vocab, err);
+    return st == AG_OK ? st : ag_error_prefix(err, st, "%s", place);
 }
 
 /* Equal contents happen when a normaliser maps two spellings onto one: a token that is not special
@@ -92,14 +87,21 @@ static ag_status index_by_byte(ag_added_set *set, ag_error *err) {
     return ag_pattern_regex(word, sizeof word - 1, "single_word", &set->word, err);
 }
 
-ag_status ag_added_tokens_init(ag_added_tokens *a, const json_t *list, ag_vocab *vocab,
-                               const ag_normalizer *nm, ag_error *err) {
-    *a = (ag_added_tokens){0};
-    const json_t *v;
-    size_t i;
-    json_array_foreach(list, i, v) { AG_TRY(add_token(a, v, i, vocab, nm, err)); }
+ag_status ag_added_tokens_index(ag_added_tokens *a, ag_error *err) {
     AG_TRY(index_by_byte(&a->raw, err));
     return index_by_byte(&a->normalized, err);
+}
+
+ag_status ag_added_tokens_read_json(ag_added_tokens *a, const json_t *list, ag_vocab *vocab,
+                                    const ag_normalizer *nm, ag_error *err) {
+    const json_t *v;
+    size_t i;
+    json_array_foreach(list, i, v) {
+        char place[AG_JSON_PLACE];
+        snprintf(place, sizeof place, "added_tokens[%zu]", i);
+        AG_TRY(read_token(a, v, place, vocab, nm, err));
+    }
+    return ag_added_tokens_index(a, err);
 }
 
 static void free_set(ag_added_set *set) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "added_tokens" of a tokenizer.json: spellings that are cut out of a text before anything else
+/* Added tokens: spellings that are cut out of a text before anything else
  * happens to it, the leftmost first and the longest among those. */
 #ifndef AG_TEXT_ADDED_TOKENS_H
 #define AG_TEXT_ADDED_TOKENS_H
@@ -26,10 +26,15 @@ typedef struct ag_added_tokens {
     ag_added_set normalized; /* looked for, normalised themselves, in the normalised text */
 } ag_added_tokens;
 
-/* list: the JSON array, or NULL. Puts each token into vocab as well. Release with
- * ag_added_tokens_free whatever this returns. */
-ag_status ag_added_tokens_init(ag_added_tokens *a, const json_t *list, ag_vocab *vocab,
-                               const ag_normalizer *nm, ag_error *err);
+/* Adds a token to a zeroed or growing set, and to vocab; t has all but its content. With nm it is
+ * looked for in normalised text. Release with ag_added_tokens_free whatever this returns. */
+ag_status ag_added_tokens_add(ag_added_tokens *a, ag_added_token t, const char *content, size_t n,
+                              const ag_normalizer *nm, ag_vocab *vocab, ag_error *err);
+/* Once, when all are in. */
+ag_status ag_added_tokens_index(ag_added_tokens *a, ag_error *err);
+/* Both, of a JSON array or NULL. */
+ag_status ag_added_tokens_read_json(ag_added_tokens *a, const json_t *list, ag_vocab *vocab,
+                                    const ag_normalizer *nm, ag_error *err);
 void ag_added_tokens_free(ag_added_tokens *a);
 
 /* Walks over the tokens of one text. */

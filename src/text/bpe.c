@@ -52,28 +52,26 @@ static ag_status split_chars(const ag_bpe *bpe, const char *word, size_t len, in
 }
 
 size_t ag_bpe_merge_short(const ag_bpe *bpe, int32_t *symbols, size_t n) {
-    const ag_merge *merge[AG_BPE_SHORT]; /* of symbols i and i + 1 */
-    for (size_t i = 0; i + 1 < n; i++) {
-        merge[i] = ag_bpe_find_merge(bpe, symbols[i], symbols[i + 1]);
-    }
+    ag_joined joined[AG_BPE_SHORT]; /* symbols i and i + 1 */
+    for (size_t i = 0; i + 1 < n; i++) joined[i] = ag_bpe_join(bpe, symbols[i], symbols[i + 1]);
     while (n > 1) {
         size_t best = n;
         uint32_t rank = UINT32_MAX;
         for (size_t i = 0; i + 1 < n; i++) {
-            if (merge[i] && merge[i]->rank < rank) {
-                rank = merge[i]->rank;
+            if (joined[i].rank < rank) {
+                rank = joined[i].rank;
                 best = i;
             }
         }
         if (best == n) break;
-        symbols[best] = merge[best]->id;
+        symbols[best] = joined[best].id;
         n--;
         for (size_t i = best + 1; i < n; i++) {
             symbols[i] = symbols[i + 1];
-            merge[i - 1] = merge[i];
+            joined[i - 1] = joined[i];
         }
-        if (best > 0) merge[best - 1] = ag_bpe_find_merge(bpe, symbols[best - 1], symbols[best]);
-        if (best + 1 < n) merge[best] = ag_bpe_find_merge(bpe, symbols[best], symbols[best + 1]);
+        if (best > 0) joined[best - 1] = ag_bpe_join(bpe, symbols[best - 1], symbols[best]);
+        if (best + 1 < n) joined[best] = ag_bpe_join(bpe, symbols[best], symbols[best + 1]);
     }
     return n;
 }

@@ -32,8 +32,8 @@ static void sift_up(uint64_t *q, size_t i) {
 }
 
 static uint64_t queue_entry(const ag_bpe *bpe, const int32_t *sym, uint32_t at, uint32_t next) {
-    const ag_merge *m = ag_bpe_find_merge(bpe, sym[at], sym[next]);
-    return m ? (uint64_t)m->rank << 32 | at : UINT64_MAX;
+    ag_joined j = ag_bpe_join(bpe, sym[at], sym[next]);
+    return j.id >= 0 ? (uint64_t)j.rank << 32 | at : UINT64_MAX;
 }
 
 static void push_pair(uint64_t *q, size_t *n, uint64_t entry) {
@@ -80,9 +80,9 @@ ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *sym, 
         if (n_queue) sift_down(q, n_queue, 0);
         uint32_t at = (uint32_t)top, next;
         if (sym[at] == DEAD || (next = links[at].next) == NONE) continue;
-        const ag_merge *m = ag_bpe_find_merge(bpe, sym[at], sym[next]);
-        if (!m || m->rank != top >> 32) continue; /* one of the two has changed since */
-        sym[at] = m->id;
+        ag_joined j = ag_bpe_join(bpe, sym[at], sym[next]);
+        if (j.id < 0 || j.rank != top >> 32) continue; /* one of the two has changed since */
+        sym[at] = j.id;
         sym[next] = DEAD;
         links[at].next = links[next].next;
         if (links[at].next != NONE) {

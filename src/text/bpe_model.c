@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the JSON object "model" to the tables of ag_bpe. */
+/* The tables of ag_bpe. */
 #include "text/bpe.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "text/json_get.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -24,9 +23,32 @@ static ag_merge *merge_slot(const ag_bpe *bpe, int32_t left, int32_t right) {
     }
 }
 
-const ag_merge *ag_bpe_find_merge(const ag_bpe *bpe, int32_t left, int32_t right) {
+static ag_joined join_scored(const ag_bpe *bpe, int32_t left, int32_t right) {
+    static const ag_joined none = {UINT32_MAX, -1};
+    char joined[AG_BPE_MAX_SCORED];
+    size_t n_left, n_right;
+    const char *l = ag_vocab_spelling(bpe->vocab, left, &n_left);
+    const char *r = ag_vocab_spelling(bpe->vocab, right, &n_right);
+    if (n_left > sizeof joined || n_right > sizeof joined - n_left) return none;
+    memcpy(joined, l, n_left);
+    memcpy(joined + n_left, r, n_right);
+    int32_t id = ag_vocab_find_model(bpe->vocab, joined, n_left + n_right);
+    return id < 0 ? none : (ag_joined){bpe->ranks[id], id};
+}
+
+ag_joined ag_bpe_join(const ag_bpe *bpe, int32_t left, int32_t right) {
+    if (bpe->ranks) return join_scored(bpe, left, right);
     const ag_merge *m = merge_slot(bpe, left, right);
-    return m->left < 0 ? NULL : m;
+    return m->left < 0 ? (ag_joined){UINT32_MAX, -1} : (ag_joined){m->rank, m->id};
+}
+
+/* The bit of two characters that meet. */
+static size_t char_bit(uint32_t a, uint32_t b) {
+    return (a * 0x9E3779B1u + b * 0x85EBCA77u) >> 12 & (JUNCTION_BITS - 1);
+}
+
+static void set_junction(ag_bpe *bpe, size_t bit) {
+    bpe->junctions[bit / 64] |= UINT64_C(1) << (bit % 64);
 }
 
 /* The bit of the characters that meet where `left` ends and `right` begins; -1 if one is empty. */
@@ -38,7 +60,7 @@ static long junction_bit(const ag_bpe *bpe, int32_t left, int32_t right) {
     uint32_t a, b;
     ag_utf8_get(l + ag_utf8_last(l, n_left), &a);
     ag_utf8_get(r, &b);
-    return (long)((a * 0x9E3779B1u + b * 0x85EBCA77u) >> 12 & (JUNCTION_BITS - 1));
+    return (long)char_bit(a, b);
 }
 
 bool ag_bpe_may_join(const ag_bpe *bpe, int32_t left, int32_t right) {
@@ -46,113 +68,73 @@ bool ag_bpe_may_join(const ag_bpe *bpe, int32_t left, int32_t right) {
     return bit < 0 || (bpe->junctions[bit / 64] >> (bit % 64) & 1);
 }
 
-static ag_status find_half(const ag_bpe *bpe, const char *s, size_t n, size_t rank, int32_t *id,
-                           ag_error *err) {
+static ag_status find_half(const ag_bpe *bpe, const char *s, size_t n, int32_t *id, ag_error *err) {
     *id = ag_vocab_find_model(bpe->vocab, s, n);
     if (*id >= 0) return AG_OK;
-    return AG_FAIL(err, FORMAT, "model.merges[%zu]: token \"%.*s\" is not in the vocabulary", rank,
-                   n > 60 ? 60 : (int)n, s);
+    return AG_FAIL(err, FORMAT, "token \"%.*s\" is not in the vocabulary", n > 60 ? 60 : (int)n, s);
 }
 
-/* The two halves of one merge, written as "a b" or as ["a", "b"]; borrowed from v. */
-static ag_status merge_halves(const json_t *v, size_t rank, const char *half[2], size_t len[2],
-                              ag_error *err) {
-    if (json_is_array(v) && json_array_size(v) == 2 && json_is_string(json_array_get(v, 0)) &&
-        json_is_string(json_array_get(v, 1))) {
-        for (size_t i = 0; i < 2; i++) {
-            half[i] = json_string_value(json_array_get(v, i));
-            len[i] = json_string_length(json_array_get(v, i));
-        }
-        return AG_OK;
-    }
-    if (!json_is_string(v)) {
-        return AG_FAIL(err, FORMAT, "model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]",
-                       rank);
-    }
-    const char *s = json_string_value(v);
-    size_t n = json_string_length(v);
-    const char *space = memchr(s, ' ', n);
-    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - s))) {
-        return AG_FAIL(err, FORMAT, "model.merges[%zu]: \"%.60s\" does not hold one space", rank,
-                       s);
-    }
-    half[0] = s;
-    len[0] = (size_t)(space - s);
-    half[1] = space + 1;
-    len[1] = n - len[0] - 1;
+ag_status ag_bpe_add_merge(ag_bpe *bpe, uint32_t rank, const char *left, size_t n_left,
+                           const char *right, size_t n_right, ag_error *err) {
+    ag_merge m = {.rank = rank};
+    AG_TRY(find_half(bpe, left, n_left, &m.left, err));
+    AG_TRY(find_half(bpe, right, n_right, &m.right, err));
+    bpe->joined.len = 0;
+    AG_TRY(ag_text_append(&bpe->joined, left, n_left, err));
+    AG_TRY(ag_text_append(&bpe->joined, right, n_right, err));
+    AG_TRY(find_half(bpe, bpe->joined.data, bpe->joined.len, &m.id, err));
+    *merge_slot(bpe, m.left, m.right) = m;
+    long bit = junction_bit(bpe, m.left, m.right);
+    if (bit >= 0) set_junction(bpe, (size_t)bit);
     return AG_OK;
 }
 
-static ag_status add_merge(ag_bpe *bpe, const json_t *v, size_t place, uint32_t rank,
-                           ag_text *joined, ag_error *err) {
-    const char *half[2];
-    size_t len[2];
-    int32_t left, right, id;
-    AG_TRY(merge_halves(v, place, half, len, err));
-    AG_TRY(find_half(bpe, half[0], len[0], place, &left, err));
-    AG_TRY(find_half(bpe, half[1], len[1], place, &right, err));
-    joined->len = 0;
-    AG_TRY(ag_text_append(joined, half[0], len[0], err));
-    AG_TRY(ag_text_append(joined, half[1], len[1], err));
-    AG_TRY(find_half(bpe, joined->data, joined->len, place, &id, err));
-    /* The last of two equal merges counts, as in the tokenizers library. */
-    *merge_slot(bpe, left, right) = (ag_merge){left, right, rank, id};
-    long bit = junction_bit(bpe, left, right);
-    if (bit >= 0) bpe->junctions[bit / 64] |= UINT64_C(1) << (bit % 64);
+ag_status ag_bpe_reserve_merges(ag_bpe *bpe, size_t n, ag_error *err) {
+    if (n > MAX_MERGES) return AG_FAIL(err, FORMAT, "%zu merges, more than %d", n, MAX_MERGES);
+    size_t n_slots = 16;
+    while (n_slots / 3 * 2 < n) n_slots *= 2;
+    ag_free(bpe->merges);
+    bpe->merges = ag_malloc(n_slots * sizeof *bpe->merges);
+    if (!bpe->merges) return AG_FAIL(err, NOMEM, "a table of %zu merges", n);
+    bpe->n_merge_slots = n_slots;
+    for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
     return AG_OK;
 }
 
-/* A merges.txt begins with such a line, and it has been kept in some files. */
-static bool is_version_line(const json_t *v) {
-    return json_is_string(v) && strncmp(json_string_value(v), "#version", 8) == 0;
+/* Orders floats as unsigned numbers, the highest first. */
+static uint32_t rank_of(float score) {
+    uint32_t bits;
+    score += 0.0f; /* -0 and 0 are the same score */
+    memcpy(&bits, &score, sizeof bits);
+    return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-static ag_status read_merges(ag_bpe *bpe, const json_t *model, ag_error *err) {
-    json_t *list, *v;
-    AG_TRY(ag_json_required(model, "model", "merges", JSON_ARRAY, &list, err));
-    size_t n = json_array_size(list), i;
-    if (n > MAX_MERGES) {
-        return AG_FAIL(err, FORMAT, "model.merges has %zu entries, more than %d", n, MAX_MERGES);
+static void mark_junctions(ag_bpe *bpe, const char *s, size_t n) {
+    uint32_t before, cp;
+    for (size_t i = n ? ag_utf8_get(s, &before) : 0; i < n; before = cp) {
+        i += ag_utf8_get(s + i, &cp);
+        set_junction(bpe, char_bit(before, cp));
     }
-    for (bpe->n_merge_slots = 16; bpe->n_merge_slots / 3 * 2 < n;) bpe->n_merge_slots *= 2;
-    bpe->merges = ag_malloc(bpe->n_merge_slots * sizeof *bpe->merges);
-    bpe->junctions = ag_calloc(JUNCTION_BITS / 64, sizeof *bpe->junctions);
-    if (!bpe->merges || !bpe->junctions) return AG_FAIL(err, NOMEM, "a table of %zu merges", n);
-    for (i = 0; i < bpe->n_merge_slots; i++) bpe->merges[i].left = -1;
-    ag_text joined = {0};
-    ag_status st = AG_OK;
-    uint32_t rank = 0;
-    json_array_foreach(list, i, v) {
-        if (is_version_line(v)) continue;
-        st = add_merge(bpe, v, i, rank++, &joined, err);
-        if (st != AG_OK) break;
-    }
-    ag_text_free(&joined);
-    return st;
 }
 
-static ag_status read_options(ag_bpe *bpe, const json_t *model, ag_error *err) {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    json_t *v;
-    for (size_t i = 0; i < 2; i++) {
-        AG_TRY(ag_json_optional(model, "model", affixes[i], JSON_STRING, &v, err));
-        if (v && json_string_length(v)) {
-            return AG_FAIL(err, UNSUPPORTED, "model.%s: \"%.60s\" is not supported", affixes[i],
-                           json_string_value(v));
+ag_status ag_bpe_set_scores(ag_bpe *bpe, const float *scores, ag_error *err) {
+    int32_t n = bpe->vocab->n_ids;
+    bpe->ranks = ag_malloc((size_t)n * sizeof *bpe->ranks);
+    if (!bpe->ranks) return AG_FAIL(err, NOMEM, "scores of %d tokens", (int)n);
+    for (int32_t id = 0; id < n; id++) {
+        bpe->ranks[id] = UINT32_MAX;
+        if (!(bpe->vocab->entries[id].flags & AG_VOCAB_MODEL)) continue;
+        size_t len;
+        const char *s = ag_vocab_spelling(bpe->vocab, id, &len);
+        if (len > AG_BPE_MAX_SCORED) {
+            return AG_FAIL(err, FORMAT, "token %d is %zu bytes long, more than %d", (int)id, len,
+                           AG_BPE_MAX_SCORED);
         }
-    }
-    v = json_object_get(model, "dropout");
-    if (v && !json_is_null(v) && !(json_is_number(v) && json_number_value(v) == 0)) {
-        return AG_FAIL(err, UNSUPPORTED, "model.dropout other than 0 is not supported");
-    }
-    AG_TRY(ag_json_bool(model, "model", "byte_fallback", false, &bpe->byte_fallback, err));
-    AG_TRY(ag_json_bool(model, "model", "fuse_unk", false, &bpe->fuse_unk, err));
-    AG_TRY(ag_json_bool(model, "model", "ignore_merges", false, &bpe->ignore_merges, err));
-    AG_TRY(ag_json_optional(model, "model", "unk_token", JSON_STRING, &v, err));
-    bpe->unk_id = -1;
-    if (v) {
-        bpe->unk_id = ag_vocab_find_model(bpe->vocab, json_string_value(v), json_string_length(v));
-        if (bpe->unk_id < 0) bpe->unk_id = -2;
+        if (scores[id] != scores[id]) {
+            return AG_FAIL(err, FORMAT, "the score of token %d is not a number", (int)id);
+        }
+        bpe->ranks[id] = rank_of(scores[id]);
+        mark_junctions(bpe, s, len);
     }
     return AG_OK;
 }
@@ -169,16 +151,20 @@ static void fill_small_tables(ag_bpe *bpe) {
     }
 }
 
-ag_status ag_bpe_init(ag_bpe *bpe, const json_t *model, const ag_vocab *vocab, ag_error *err) {
+ag_status ag_bpe_init(ag_bpe *bpe, const ag_vocab *vocab, ag_error *err) {
     memset(bpe, 0, sizeof *bpe);
     bpe->vocab = vocab;
-    AG_TRY(read_options(bpe, model, err));
+    bpe->unk_id = -1;
     fill_small_tables(bpe);
-    return read_merges(bpe, model, err);
+    bpe->junctions = ag_calloc(JUNCTION_BITS / 64, sizeof *bpe->junctions);
+    if (!bpe->junctions) return AG_FAIL(err, NOMEM, "a table of %d bits", JUNCTION_BITS);
+    return ag_bpe_reserve_merges(bpe, 0, err);
 }
 
 void ag_bpe_free(ag_bpe *bpe) {
     ag_free(bpe->merges);
+    ag_free(bpe->ranks);
     ag_free(bpe->junctions);
+    ag_text_free(&bpe->joined);
     memset(bpe, 0, sizeof *bpe);
 }

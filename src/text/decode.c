@@ -16,7 +16,7 @@ static ag_status push_id(const ag_tokenizer *t, bool keep_special, ag_decode_run
         return AG_FAIL(err, INVALID, "id %d is not in the vocabulary of %d", (int)id,
                        (int)t->vocab.n_ids);
     }
-    if (!keep_special && t->vocab.entries[id].flags & AG_TOKEN_SPECIAL) return AG_OK;
+    if (!keep_special && t->vocab.entries[id].flags & AG_VOCAB_SPECIAL) return AG_OK;
     size_t n;
     const char *s = ag_vocab_spelling(&t->vocab, id, &n);
     return ag_decode_run_push(run, s, n, out, err);

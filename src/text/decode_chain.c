@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the JSON object "decoder" to a chain of stages. */
+/* Building a chain of stages, and reading one from the JSON object "decoder". */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/decoder.h"
@@ -11,15 +11,20 @@
 /* Stages call one another. */
 enum { MAX_NESTING = 16, MAX_STAGES = 32 };
 
+static ag_status set_content(ag_decode_stage *s, const char *content, size_t n, ag_error *err) {
+    s->len = n;
+    s->content = ag_strndup(content, n);
+    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", n);
+}
+
 static ag_status set_stage_content(ag_decode_stage *s, const json_t *v, bool one_char,
                                    const char *place, ag_error *err) {
-    s->len = json_string_length(v);
-    if (one_char && (s->len == 0 || s->len != ag_utf8_len(json_string_value(v)[0]))) {
+    size_t n = json_string_length(v);
+    if (one_char && (n == 0 || n != ag_utf8_len(json_string_value(v)[0]))) {
         return AG_FAIL(err, FORMAT, "%s: \"%.60s\" is not one character", place,
                        json_string_value(v));
     }
-    s->content = ag_strndup(json_string_value(v), s->len);
-    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", s->len);
+    return set_content(s, json_string_value(v), n, err);
 }
 
 static ag_status parse_count(const json_t *v, const char *place, const char *key, size_t *out,
@@ -89,8 +94,9 @@ static bool takes_chunks(const ag_decode_stage *s) {
            s->kind == AG_DECODE_METASPACE;
 }
 
-static ag_status add_stage(ag_decode_chain *c, const json_t *v, const char *place, const char *type,
-                           ag_error *err) {
+/* A zeroed stage behind the others; borrowed. */
+static ag_status append_stage(ag_decode_chain *c, const char *place, ag_decode_stage **out,
+                              ag_error *err) {
     if (c->n == MAX_STAGES) {
         return AG_FAIL(err, FORMAT, "%s: more than %d stages", place, MAX_STAGES);
     }
@@ -98,9 +104,41 @@ static ag_status add_stage(ag_decode_chain *c, const json_t *v, const char *plac
     ag_status st = ag_array_grow(&p, &c->cap, c->n + 1, sizeof *c->stages, err);
     c->stages = p;
     if (st != AG_OK) return st;
-    ag_decode_stage *s = &c->stages[c->n++];
+    ag_decode_stage *s = *out = &c->stages[c->n++];
     *s = (ag_decode_stage){0};
-    if (c->n > 1) s->after_fusing = c->stages[c->n - 2].after_fusing || fuses(&c->stages[c->n - 2]);
+    if (c->n > 1) s->after_fusing = s[-1].after_fusing || fuses(&s[-1]);
+    return AG_OK;
+}
+
+ag_status ag_decode_chain_add(ag_decode_chain *c, ag_decode_kind kind, ag_error *err) {
+    ag_decode_stage *s = NULL;
+    AG_TRY(append_stage(c, "decoder", &s, err));
+    s->kind = kind;
+    return AG_OK;
+}
+
+ag_status ag_decode_chain_add_replace(ag_decode_chain *c, const char *what, const char *content,
+                                      ag_error *err) {
+    ag_decode_stage *s = NULL;
+    AG_TRY(append_stage(c, "decoder", &s, err));
+    s->kind = AG_DECODE_REPLACE;
+    AG_TRY(ag_pattern_literal(what, strlen(what), "decoder", &s->pattern, err));
+    return set_content(s, content, strlen(content), err);
+}
+
+ag_status ag_decode_chain_add_strip(ag_decode_chain *c, const char *content, size_t start,
+                                    ag_error *err) {
+    ag_decode_stage *s = NULL;
+    AG_TRY(append_stage(c, "decoder", &s, err));
+    s->kind = AG_DECODE_STRIP;
+    s->strip_start = start;
+    return set_content(s, content, strlen(content), err);
+}
+
+static ag_status read_stage(ag_decode_chain *c, const json_t *v, const char *place,
+                            const char *type, ag_error *err) {
+    ag_decode_stage *s = NULL;
+    AG_TRY(append_stage(c, place, &s, err));
     AG_TRY(parse_stage(s, v, place, type, err));
     if (!s->after_fusing || takes_chunks(s)) return AG_OK;
     return AG_FAIL(err, UNSUPPORTED, "%s: \"%s\" behind a stage that fuses is not supported", place,
@@ -111,7 +149,7 @@ static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *pla
                             ag_error *err) {
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
-    if (strcmp(type, "Sequence") != 0) return add_stage(c, v, place, type, err);
+    if (strcmp(type, "Sequence") != 0) return read_stage(c, v, place, type, err);
     if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
     json_t *list, *item;
     size_t i;
@@ -124,14 +162,9 @@ static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *pla
     return AG_OK;
 }
 
-ag_status ag_decode_chain_init(ag_decode_chain *c, const json_t *v, ag_error *err) {
-    *c = (ag_decode_chain){0};
+ag_status ag_decode_chain_read_json(ag_decode_chain *c, const json_t *v, ag_error *err) {
     if (v && !json_is_null(v)) return add_stages(c, v, "decoder", 0, err);
-    void *p = NULL;
-    AG_TRY(ag_array_grow(&p, &c->cap, 1, sizeof *c->stages, err));
-    c->stages = p;
-    c->stages[c->n++] = (ag_decode_stage){.kind = AG_DECODE_SPACED};
-    return AG_OK;
+    return ag_decode_chain_add(c, AG_DECODE_SPACED, err);
 }
 
 void ag_decode_chain_free(ag_decode_chain *c) {

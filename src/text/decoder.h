@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "decoder" of a tokenizer.json: the spellings of tokens to text. It is a chain of stages that
+/* The decoder of a tokenizer: the spellings of tokens to text. It is a chain of stages that
  * each take tokens and give tokens; a stage that fuses them all passes its one token on in chunks,
  * so that everything streams. */
 #ifndef AG_TEXT_DECODER_H
@@ -33,8 +33,15 @@ typedef struct ag_decode_chain {
     size_t n, cap;
 } ag_decode_chain;
 
-/* v may be NULL or null. Release with ag_decode_chain_free whatever this returns. */
-ag_status ag_decode_chain_init(ag_decode_chain *c, const json_t *v, ag_error *err);
+/* Stages are added to a zeroed chain; release with ag_decode_chain_free whatever these return.
+ * Behind a stage that fuses only FUSE, STRIP and METASPACE may stand. */
+ag_status ag_decode_chain_add(ag_decode_chain *c, ag_decode_kind kind, ag_error *err);
+ag_status ag_decode_chain_add_replace(ag_decode_chain *c, const char *what, const char *content,
+                                      ag_error *err);
+ag_status ag_decode_chain_add_strip(ag_decode_chain *c, const char *content, size_t start,
+                                    ag_error *err);
+/* The "decoder" of a tokenizer.json; v may be NULL or null. */
+ag_status ag_decode_chain_read_json(ag_decode_chain *c, const json_t *v, ag_error *err);
 void ag_decode_chain_free(ag_decode_chain *c);
 
 /* What a stage remembers between tokens. */

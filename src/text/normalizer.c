@@ -22,10 +22,52 @@ struct ag_normalizer_step {
 };
 typedef struct ag_normalizer_step step;
 
+static ag_status copy_content(step *s, const char *content, size_t n, ag_error *err) {
+    s->len = n;
+    s->content = ag_strndup(content, n);
+    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", n);
+}
+
 static ag_status copy_string(step *s, const json_t *v, ag_error *err) {
-    s->len = json_string_length(v);
-    s->content = ag_strndup(json_string_value(v), s->len);
-    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", s->len);
+    return copy_content(s, json_string_value(v), json_string_length(v), err);
+}
+
+/* A zeroed step behind the others; borrowed. */
+static ag_status append_step(ag_normalizer *nm, const char *place, step **out, ag_error *err) {
+    if (nm->n == MAX_STEPS) {
+        return AG_FAIL(err, FORMAT, "%s: more than %d steps", place, MAX_STEPS);
+    }
+    void *p = nm->steps;
+    ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
+    nm->steps = p;
+    if (st != AG_OK) return st;
+    *out = &nm->steps[nm->n++];
+    **out = (step){0};
+    return AG_OK;
+}
+
+ag_status ag_normalizer_add_form(ag_normalizer *nm, ag_unicode_form form, ag_error *err) {
+    step *s = NULL;
+    AG_TRY(append_step(nm, "normalizer", &s, err));
+    s->kind = FORM;
+    s->form = form;
+    return AG_OK;
+}
+
+ag_status ag_normalizer_add_prepend(ag_normalizer *nm, const char *content, ag_error *err) {
+    step *s = NULL;
+    AG_TRY(append_step(nm, "normalizer", &s, err));
+    s->kind = PREPEND;
+    return copy_content(s, content, strlen(content), err);
+}
+
+ag_status ag_normalizer_add_replace(ag_normalizer *nm, const char *what, const char *content,
+                                    ag_error *err) {
+    step *s = NULL;
+    AG_TRY(append_step(nm, "normalizer", &s, err));
+    s->kind = REPLACE;
+    AG_TRY(ag_pattern_literal(what, strlen(what), "normalizer", &s->pattern, err));
+    return copy_content(s, content, strlen(content), err);
 }
 
 static ag_status parse_step(step *s, const json_t *v, const char *place, const char *type,
@@ -69,15 +111,9 @@ static ag_status add_normalizer(ag_normalizer *nm, const json_t *v, const char *
     const char *type;
     AG_TRY(ag_json_component(v, place, &type, err));
     if (strcmp(type, "Sequence") != 0) {
-        if (nm->n == MAX_STEPS) {
-            return AG_FAIL(err, FORMAT, "%s: more than %d steps", place, MAX_STEPS);
-        }
-        void *p = nm->steps;
-        ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
-        nm->steps = p;
-        if (st != AG_OK) return st;
-        nm->steps[nm->n] = (step){0};
-        return parse_step(&nm->steps[nm->n++], v, place, type, err);
+        step *s = NULL;
+        AG_TRY(append_step(nm, place, &s, err));
+        return parse_step(s, v, place, type, err);
     }
     if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
     json_t *list, *item;
@@ -91,8 +127,7 @@ static ag_status add_normalizer(ag_normalizer *nm, const json_t *v, const char *
     return AG_OK;
 }
 
-ag_status ag_normalizer_init(ag_normalizer *nm, const json_t *v, ag_error *err) {
-    *nm = (ag_normalizer){0};
+ag_status ag_normalizer_read_json(ag_normalizer *nm, const json_t *v, ag_error *err) {
     if (!v || json_is_null(v)) return AG_OK;
     return add_normalizer(nm, v, "normalizer", 0, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "normalizer" of a tokenizer.json: text to text, before anything is split. */
+/* The normalizer of a tokenizer: text to text, before anything is split. */
 #ifndef AG_TEXT_NORMALIZER_H
 #define AG_TEXT_NORMALIZER_H
 
@@ -11,8 +11,15 @@ typedef struct ag_normalizer {
     size_t n, cap;
 } ag_normalizer;
 
-/* v may be NULL or null. Release with ag_normalizer_free whatever this returns. */
-ag_status ag_normalizer_init(ag_normalizer *nm, const json_t *v, ag_error *err);
+typedef enum ag_unicode_form { AG_NFC, AG_NFD, AG_NFKC, AG_NFKD } ag_unicode_form;
+
+/* Steps are added to a zeroed normalizer; release with ag_normalizer_free whatever these return. */
+ag_status ag_normalizer_add_form(ag_normalizer *nm, ag_unicode_form form, ag_error *err);
+ag_status ag_normalizer_add_prepend(ag_normalizer *nm, const char *content, ag_error *err);
+ag_status ag_normalizer_add_replace(ag_normalizer *nm, const char *what, const char *content,
+                                    ag_error *err);
+/* The "normalizer" of a tokenizer.json; v may be NULL or null. */
+ag_status ag_normalizer_read_json(ag_normalizer *nm, const json_t *v, ag_error *err);
 void ag_normalizer_free(ag_normalizer *nm);
 
 /* The normalised form of text[0..len) is left in *out; *spare is scratch. *lost_start becomes true
@@ -20,7 +27,6 @@ void ag_normalizer_free(ag_normalizer *nm);
 ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
                               ag_text *spare, bool *lost_start, ag_error *err);
 
-typedef enum ag_unicode_form { AG_NFC, AG_NFD, AG_NFKC, AG_NFKD } ag_unicode_form;
 /* unicode_form.c: appends the normalisation form of valid UTF-8 (Unicode annex 15). */
 ag_status ag_unicode_normalize(ag_unicode_form form, const char *text, size_t len, ag_text *out,
                                ag_error *err);

@@ -97,9 +97,8 @@ static ag_status add_processor(ag_postprocessor *pp, const json_t *v, const char
     return AG_OK;
 }
 
-ag_status ag_postprocessor_init(ag_postprocessor *pp, const json_t *v, const ag_vocab *vocab,
-                                ag_error *err) {
-    *pp = (ag_postprocessor){0};
+ag_status ag_postprocessor_read_json(ag_postprocessor *pp, const json_t *v, const ag_vocab *vocab,
+                                     ag_error *err) {
     if (!v || json_is_null(v)) return AG_OK;
     return add_processor(pp, v, "post_processor", 0, vocab, err);
 }

@@ -4,7 +4,6 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/byte_level.h"
-#include "text/json_get.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -27,13 +26,7 @@ struct ag_pretokenizer_step {
 };
 typedef struct ag_pretokenizer_step step;
 
-enum { MAX_NESTING = 16, MAX_STEPS = 64 };
-
-/* The split of GPT-2, which ByteLevel means by use_regex. */
-static const char gpt2_pattern[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-/* Rust's regex crate: a run of word characters, or one of what is neither word nor space. */
-static const char whitespace_pattern[] = "[" AG_REGEX_WORD "]+|[^" AG_REGEX_WORD "\\s]+";
+enum { MAX_STEPS = 64 };
 
 static ag_status append_step(ag_pretokenizer *pt, step s, ag_error *err) {
     void *p = pt->steps;
@@ -46,151 +39,32 @@ static ag_status append_step(ag_pretokenizer *pt, step s, ag_error *err) {
     return st;
 }
 
-static ag_status add_cut(ag_pretokenizer *pt, ag_pattern *pattern, ag_split_behavior behavior,
-                         bool invert, ag_error *err) {
-    return append_step(
-        pt, (step){.kind = SPLIT, .splitter = {pattern, AG_CLASS_NONE, behavior, invert}}, err);
+ag_status ag_pretokenizer_add_split(ag_pretokenizer *pt, ag_splitter splitter, ag_error *err) {
+    return append_step(pt, (step){.kind = SPLIT, .splitter = splitter}, err);
 }
 
-static ag_status add_regex(ag_pretokenizer *pt, const char *regex, size_t n, const char *place,
-                           ag_split_behavior behavior, bool invert, ag_error *err) {
-    ag_pattern *pattern;
-    AG_TRY(ag_pattern_regex(regex, n, place, &pattern, err));
-    return add_cut(pt, pattern, behavior, invert, err);
+ag_status ag_pretokenizer_add_regex(ag_pretokenizer *pt, const char *regex, const char *place,
+                                    ag_split_behavior behavior, bool invert, ag_error *err) {
+    ag_splitter splitter = {.behavior = behavior, .invert = invert};
+    AG_TRY(ag_pattern_regex(regex, strlen(regex), place, &splitter.pattern, err));
+    return ag_pretokenizer_add_split(pt, splitter, err);
 }
 
-static ag_status add_class(ag_pretokenizer *pt, ag_char_class c, ag_split_behavior behavior,
-                           ag_error *err) {
-    return append_step(pt, (step){.kind = SPLIT, .splitter = {NULL, c, behavior, false}}, err);
+ag_status ag_pretokenizer_add_prefix(ag_pretokenizer *pt, const char *s, size_t n, bool first_only,
+                                     ag_error *err) {
+    step prefix = {.kind = PREFIX, .len = n, .first_only = first_only};
+    memcpy(prefix.str, s, n);
+    return append_step(pt, prefix, err);
 }
 
-static ag_status parse_behavior(const json_t *v, const char *place, ag_split_behavior *out,
-                                ag_error *err) {
-    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
-                                        "MergedWithNext", "Contiguous"};
-    json_t *name;
-    AG_TRY(ag_json_required(v, place, "behavior", JSON_STRING, &name, err));
-    for (int i = 0; i < 5; i++) {
-        if (strcmp(json_string_value(name), names[i]) == 0) {
-            *out = (ag_split_behavior)i;
-            return AG_OK;
-        }
-    }
-    return AG_FAIL(err, UNSUPPORTED, "%s.behavior: \"%.60s\" is not supported", place,
-                   json_string_value(name));
-}
-
-static ag_status parse_split(ag_pretokenizer *pt, const json_t *v, const char *place,
-                             ag_error *err) {
-    ag_split_behavior behavior = AG_SPLIT_ISOLATED;
-    ag_pattern *pattern;
-    bool invert;
-    char where[AG_JSON_PLACE];
-    snprintf(where, sizeof where, "%.140s.pattern", place);
-    AG_TRY(parse_behavior(v, place, &behavior, err));
-    AG_TRY(ag_json_bool(v, place, "invert", false, &invert, err));
-    AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), where, &pattern, err));
-    return add_cut(pt, pattern, behavior, invert, err);
-}
-
-static ag_status parse_byte_level(ag_pretokenizer *pt, const json_t *v, const char *place,
-                                  ag_error *err) {
-    bool prefix, use_regex;
-    AG_TRY(ag_json_bool(v, place, "add_prefix_space", true, &prefix, err));
-    AG_TRY(ag_json_bool(v, place, "use_regex", true, &use_regex, err));
-    if (prefix) AG_TRY(append_step(pt, (step){.kind = PREFIX, .str = " ", .len = 1}, err));
-    if (use_regex) {
-        AG_TRY(add_regex(pt, gpt2_pattern, sizeof gpt2_pattern - 1, place, AG_SPLIT_ISOLATED, false,
-                         err));
-    }
-    return append_step(pt, (step){.kind = BYTES}, err);
-}
-
-/* The newer key prepend_scheme wins; files from before it have only add_prefix_space. */
-static ag_status parse_scheme(const json_t *v, const char *place, const char **scheme,
-                              ag_error *err) {
-    bool prefix;
-    json_t *name;
-    AG_TRY(ag_json_bool(v, place, "add_prefix_space", true, &prefix, err));
-    AG_TRY(ag_json_optional(v, place, "prepend_scheme", JSON_STRING, &name, err));
-    *scheme = name ? json_string_value(name) : prefix ? "always" : "never";
-    if (strcmp(*scheme, "always") && strcmp(*scheme, "first") && strcmp(*scheme, "never")) {
-        return AG_FAIL(err, UNSUPPORTED, "%s.prepend_scheme: \"%.60s\" is not supported", place,
-                       *scheme);
-    }
-    return AG_OK;
-}
-
-static ag_status parse_metaspace(ag_pretokenizer *pt, const json_t *v, const char *place,
-                                 ag_error *err) {
-    json_t *replacement;
-    const char *scheme;
-    bool split;
-    AG_TRY(ag_json_required(v, place, "replacement", JSON_STRING, &replacement, err));
-    AG_TRY(parse_scheme(v, place, &scheme, err));
-    AG_TRY(ag_json_bool(v, place, "split", true, &split, err));
-    const char *s = json_string_value(replacement);
-    size_t n = json_string_length(replacement);
-    if (n == 0 || n != ag_utf8_len(s[0])) {
-        return AG_FAIL(err, FORMAT, "%s.replacement is not one character", place);
-    }
+ag_status ag_pretokenizer_add_spaces(ag_pretokenizer *pt, const char *s, size_t n, ag_error *err) {
     step spaces = {.kind = SPACES, .len = n};
     memcpy(spaces.str, s, n);
-    AG_TRY(append_step(pt, spaces, err));
-    if (strcmp(scheme, "never") != 0) {
-        step prefix = spaces;
-        prefix.kind = PREFIX;
-        prefix.first_only = strcmp(scheme, "first") == 0;
-        AG_TRY(append_step(pt, prefix, err));
-    }
-    if (!split) return AG_OK;
-    ag_pattern *pattern;
-    AG_TRY(ag_pattern_parse(replacement, place, &pattern, err));
-    return add_cut(pt, pattern, AG_SPLIT_MERGED_WITH_NEXT, false, err);
+    return append_step(pt, spaces, err);
 }
 
-static ag_status parse_component(ag_pretokenizer *pt, const json_t *v, const char *place,
-                                 const char *type, ag_error *err) {
-    if (strcmp(type, "Split") == 0) return parse_split(pt, v, place, err);
-    if (strcmp(type, "ByteLevel") == 0) return parse_byte_level(pt, v, place, err);
-    if (strcmp(type, "Metaspace") == 0) return parse_metaspace(pt, v, place, err);
-    if (strcmp(type, "Digits") == 0) {
-        bool individual;
-        AG_TRY(ag_json_bool(v, place, "individual_digits", false, &individual, err));
-        return add_class(pt, AG_CLASS_NUMERIC, individual ? AG_SPLIT_ISOLATED : AG_SPLIT_CONTIGUOUS,
-                         err);
-    }
-    if (strcmp(type, "WhitespaceSplit") == 0) {
-        return add_class(pt, AG_CLASS_WHITE_SPACE, AG_SPLIT_REMOVED, err);
-    }
-    if (strcmp(type, "Whitespace") == 0) {
-        return add_regex(pt, whitespace_pattern, sizeof whitespace_pattern - 1, place,
-                         AG_SPLIT_REMOVED, true, err);
-    }
-    return ag_json_unsupported(place, type, err);
-}
-
-static ag_status add_pretokenizer(ag_pretokenizer *pt, const json_t *v, const char *place,
-                                  int depth, ag_error *err) {
-    const char *type;
-    AG_TRY(ag_json_component(v, place, &type, err));
-    if (strcmp(type, "Sequence") != 0) return parse_component(pt, v, place, type, err);
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
-    json_t *list, *item;
-    size_t i;
-    AG_TRY(ag_json_required(v, place, "pretokenizers", JSON_ARRAY, &list, err));
-    json_array_foreach(list, i, item) {
-        char inner[AG_JSON_PLACE];
-        snprintf(inner, sizeof inner, "%.100s.pretokenizers[%zu]", place, i);
-        AG_TRY(add_pretokenizer(pt, item, inner, depth + 1, err));
-    }
-    return AG_OK;
-}
-
-ag_status ag_pretokenizer_init(ag_pretokenizer *pt, const json_t *v, ag_error *err) {
-    *pt = (ag_pretokenizer){0};
-    if (!v || json_is_null(v)) return AG_OK;
-    return add_pretokenizer(pt, v, "pre_tokenizer", 0, err);
+ag_status ag_pretokenizer_add_bytes(ag_pretokenizer *pt, ag_error *err) {
+    return append_step(pt, (step){.kind = BYTES}, err);
 }
 
 void ag_pretokenizer_free(ag_pretokenizer *pt) {

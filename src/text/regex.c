@@ -81,8 +81,9 @@ done:
     return st;
 }
 
-static ag_status literal(const char *s, size_t n, const char *place, ag_pattern **out,
-                         ag_error *err) {
+ag_status ag_pattern_literal(const char *s, size_t n, const char *place, ag_pattern **out,
+                             ag_error *err) {
+    *out = NULL;
     /* An empty string matches between any two characters, as the empty expression does. */
     if (n == 0) return ag_pattern_regex("", 0, place, out, err);
     ag_pattern *p = ag_calloc(1, sizeof *p);
@@ -101,7 +102,7 @@ ag_status ag_pattern_parse(const json_t *v, const char *place, ag_pattern **out,
     const json_t *s = json_object_get(v, "String");
     if (json_is_string(v)) s = v;
     if (json_is_string(s)) {
-        return literal(json_string_value(s), json_string_length(s), place, out, err);
+        return ag_pattern_literal(json_string_value(s), json_string_length(s), place, out, err);
     }
     s = json_object_get(v, "Regex");
     if (json_is_string(s)) {

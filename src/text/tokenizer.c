@@ -34,14 +34,15 @@ static ag_status build(ag_tokenizer *t, const json_t *root, ag_error *err) {
     if (added && !json_is_null(added) && !json_is_array(added)) {
         return AG_FAIL(err, FORMAT, "added_tokens is not an array");
     }
-    AG_TRY(ag_vocab_init(&t->vocab, vocab, added, err));
-    AG_TRY(ag_bpe_init(&t->bpe, model, &t->vocab, err));
-    AG_TRY(ag_normalizer_init(&t->normalizer, json_object_get(root, "normalizer"), err));
-    AG_TRY(ag_added_tokens_init(&t->added, added, &t->vocab, &t->normalizer, err));
-    AG_TRY(ag_pretokenizer_init(&t->pretokenizer, json_object_get(root, "pre_tokenizer"), err));
-    AG_TRY(ag_postprocessor_init(&t->postprocessor, json_object_get(root, "post_processor"),
-                                 &t->vocab, err));
-    return ag_decode_chain_init(&t->decode_chain, json_object_get(root, "decoder"), err);
+    AG_TRY(ag_vocab_read_json(&t->vocab, vocab, added, err));
+    AG_TRY(ag_bpe_read_json(&t->bpe, model, &t->vocab, err));
+    AG_TRY(ag_normalizer_read_json(&t->normalizer, json_object_get(root, "normalizer"), err));
+    AG_TRY(ag_added_tokens_read_json(&t->added, added, &t->vocab, &t->normalizer, err));
+    AG_TRY(
+        ag_pretokenizer_read_json(&t->pretokenizer, json_object_get(root, "pre_tokenizer"), err));
+    AG_TRY(ag_postprocessor_read_json(&t->postprocessor, json_object_get(root, "post_processor"),
+                                      &t->vocab, err));
+    return ag_decode_chain_read_json(&t->decode_chain, json_object_get(root, "decoder"), err);
 }
 
 ag_status ag_tokenizer_parse(const char *json, size_t len, const char *name, ag_tokenizer **out,
@@ -145,5 +146,5 @@ int32_t ag_tokenizer_id(const ag_tokenizer *t, const char *token, size_t len) {
 }
 
 bool ag_tokenizer_is_special(const ag_tokenizer *t, int32_t id) {
-    return ag_vocab_has(&t->vocab, id) && t->vocab.entries[id].flags & AG_TOKEN_SPECIAL;
+    return ag_vocab_has(&t->vocab, id) && t->vocab.entries[id].flags & AG_VOCAB_SPECIAL;
 }

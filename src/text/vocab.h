@@ -8,9 +8,9 @@
 #include <jansson.h>
 
 enum {
-    AG_TOKEN_MODEL = 1, /* in model.vocab: what BPE may produce */
-    AG_TOKEN_ADDED = 2,
-    AG_TOKEN_SPECIAL = 4,
+    AG_VOCAB_MODEL = 1, /* of the model: what a text without added tokens becomes */
+    AG_VOCAB_ADDED = 2,
+    AG_VOCAB_SPECIAL = 4,
 };
 
 typedef struct ag_vocab_entry {
@@ -27,14 +27,19 @@ typedef struct ag_vocab {
     size_t max_len; /* of a spelling */
 } ag_vocab;
 
-/* Reads model.vocab (a JSON object) and makes room for the ids of added_tokens (an array or NULL),
- * which the caller then puts in with ag_vocab_add. */
-/* Whatever it returns, release with ag_vocab_free. */
-ag_status ag_vocab_init(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err);
-void ag_vocab_free(ag_vocab *v);
+enum { AG_VOCAB_MAX_IDS = 1 << 28 };
 
-/* Puts a spelling in at an id that ag_vocab_init knew of; an existing entry with the same spelling
- * and id gets the flags too. AG_FORMAT if one of the two is taken by another. */
+/* Room for ids 0 to n_ids - 1 (at most AG_VOCAB_MAX_IDS), none of which exists yet, and for so many
+ * tokens of so many bytes together. Whatever it returns, release with ag_vocab_free. */
+ag_status ag_vocab_init(ag_vocab *v, size_t n_ids, size_t n_tokens, size_t n_bytes, ag_error *err);
+void ag_vocab_free(ag_vocab *v);
+/* vocab_json.c: from model.vocab (a JSON object) and with room for the ids of added_tokens (an
+ * array or NULL), which the caller then puts in with ag_vocab_add. In place of ag_vocab_init. */
+ag_status ag_vocab_read_json(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err);
+
+/* Puts a spelling in at an id that there is room for; an existing entry with the same spelling
+ * and id gets the flags too. AG_FORMAT if one of the two is taken by another; only an empty
+ * spelling may be that of several ids, and the first is found. */
 ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigned flags,
                        ag_error *err);
 

@@ -288,7 +288,7 @@ static void a_string_of_ten_megabytes_is_no_danger(void **state) {
     }
     char *json =
         repeat(PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"", "0123456789", 1000000, "\"}]}");
-    expect(json, strlen(json), AG_FORMAT, "added_tokens[0].content is 10000000 bytes long");
+    expect(json, strlen(json), AG_FORMAT, "added_tokens[0]: content is 10000000 bytes long");
     free(json);
     json =
         repeat(PLAIN ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
