@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the lists of a GGUF file to a tokenizer: the same tables as a tokenizer.json fills. */
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/pre_kinds.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+#define SPACE "\xE2\x96\x81" /* what SentencePiece writes for a space */
+
+/* Spellings are addressed with 32 bits. */
+enum { MAX_BYTES = 1 << 30 };
+
+/* A kind of model, and what the file may leave out. */
+typedef struct model_kind {
+    const char *name;
+    bool scored; /* merges any two that make a token, by score; else by the list of merges */
+    bool bytes; /* byte-level alphabet; else spaces are escaped, unknown characters fall to bytes */
+    bool add_bos, always_bos, add_space_prefix;
+    int64_t bos, eos, unk;
+} model_kind;
+
+static const model_kind models[] = {
+    {"gpt2", false, true, false, false, false, -1, -1, -1},
+    {"llama", true, false, true, false, true, 1, 2, 0},
+    /* Files say that it has no BOS, but the model was never without. */
+    {"gemma4", false, false, true, true, false, -1, -1, -1},
+};
+
+static bool is_string(ag_source_string s, const char *want) {
+    return s.n == strlen(want) && memcmp(s.text, want, s.n) == 0;
+}
+
+static ag_status find_model(const ag_source_vocabulary *v, const model_kind **out, ag_error *err) {
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        *out = &models[i];
+        if (is_string(v->model, models[i].name)) return AG_OK;
+    }
+    return AG_FAIL(err, UNSUPPORTED, "tokenizer model \"%.*s\" is not supported",
+                   v->model.n > 60 ? 60 : (int)v->model.n, v->model.text ? v->model.text : "");
+}
+
+static int32_t type_of(const ag_source_vocabulary *v, size_t i) {
+    return v->types ? v->types[i] : AG_TOKEN_NORMAL;
+}
+
+static bool is_added(int32_t type) {
+    return type == AG_TOKEN_CONTROL || type == AG_TOKEN_UNKNOWN || type == AG_TOKEN_USER_DEFINED;
+}
+
+/* The tokens of Phi-3 take the white space behind them, which a GGUF file does not say. */
+static bool strips_behind(const ag_source_vocabulary *v, ag_source_string s) {
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    enum { PHI_3_TOKEN = 32002 };
+    if (v->n_tokens <= PHI_3_TOKEN || !is_string(v->tokens[PHI_3_TOKEN], "<|placeholder1|>")) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (is_string(s, others[i])) return false;
+    }
+    return true;
+}
+
+/* What ends or begins a text is special, whatever its type. */
+static bool is_special(const ag_source_vocabulary *v, size_t i) {
+    int64_t id = (int64_t)i;
+    return type_of(v, i) != AG_TOKEN_USER_DEFINED || id == v->bos || id == v->eos || id == v->eot ||
+           id == v->eom;
+}
+
+static ag_status check_tokens(const ag_source_vocabulary *v, size_t *n_bytes, ag_error *err) {
+    if (v->n_tokens > AG_VOCAB_MAX_IDS / 4) {
+        return AG_FAIL(err, FORMAT, "%zu tokens, more than %d", v->n_tokens, AG_VOCAB_MAX_IDS / 4);
+    }
+    *n_bytes = 0;
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        ag_source_string s = v->tokens[i];
+        size_t valid = ag_utf8_valid_prefix(s.text, s.n);
+        if (valid < s.n) {
+            return AG_FAIL(err, FORMAT, "token %zu is not UTF-8 at byte %zu of %zu", i, valid, s.n);
+        }
+        if (s.n > MAX_BYTES - *n_bytes) {
+            return AG_FAIL(err, FORMAT, "token %zu: more than %d bytes of tokens", i, MAX_BYTES);
+        }
+        *n_bytes += s.n;
+    }
+    return AG_OK;
+}
+
+/* Tokens of the model, and those that are only found as a whole. */
+static ag_status add_tokens(ag_tokenizer *t, const ag_source_vocabulary *v, ag_error *err) {
+    size_t n_bytes = 0;
+    AG_TRY(check_tokens(v, &n_bytes, err));
+    AG_TRY(ag_vocab_init(&t->vocab, v->n_tokens, v->n_tokens, n_bytes, err));
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        ag_source_string s = v->tokens[i].n ? v->tokens[i] : (ag_source_string){"", 0};
+        ag_added_token added = {
+            .id = (int32_t)i, .special = is_special(v, i), .rstrip = strips_behind(v, s)};
+        ag_status st =
+            is_added(type_of(v, i)) && s.n
+                ? ag_added_tokens_add(&t->added, added, s.text, s.n, NULL, &t->vocab, err)
+                : ag_vocab_add(&t->vocab, s.text, s.n, (int32_t)i, AG_VOCAB_MODEL, err);
+        if (st != AG_OK) return ag_error_prefix(err, st, "token %zu", i);
+    }
+    return ag_added_tokens_index(&t->added, err);
+}
+
+/* "a b": the space that divides is not the first character. */
+static ag_status add_merges(ag_bpe *bpe, const ag_source_vocabulary *v, ag_error *err) {
+    if (v->n_merges == 0) return AG_FAIL(err, FORMAT, "a tokenizer without merges");
+    AG_TRY(ag_bpe_reserve_merges(bpe, v->n_merges, err));
+    for (size_t i = 0; i < v->n_merges; i++) {
+        const char *s = v->merges[i].text;
+        size_t n = v->merges[i].n;
+        const char *space = n > 1 ? memchr(s + 1, ' ', n - 1) : NULL;
+        if (!space) return AG_FAIL(err, FORMAT, "merge %zu has no space", i);
+        size_t left = (size_t)(space - s);
+        ag_status st = ag_bpe_add_merge(bpe, (uint32_t)i, s, left, space + 1, n - left - 1, err);
+        if (st != AG_OK) return ag_error_prefix(err, st, "merge %zu", i);
+    }
+    return AG_OK;
+}
+
+static ag_status set_model(ag_tokenizer *t, const ag_source_vocabulary *v, const model_kind *m,
+                           ag_error *err) {
+    AG_TRY(ag_bpe_init(&t->bpe, &t->vocab, err));
+    if (!m->bytes) {
+        int64_t unk = v->unk >= 0 ? v->unk : m->unk;
+        t->bpe.byte_fallback = true;
+        t->bpe.fuse_unk = true;
+        if (unk >= 0 && unk < t->vocab.n_ids) t->bpe.unk_id = (int32_t)unk;
+    }
+    if (!m->scored) return add_merges(&t->bpe, v, err);
+    if (!v->scores) return AG_FAIL(err, FORMAT, "a tokenizer without scores");
+    return ag_bpe_set_scores(&t->bpe, v->scores, err);
+}
+
+/* Text becomes bytes in the alphabet of GPT-2, cut as the name in the file says. */
+static ag_status set_byte_level(ag_tokenizer *t, const ag_pre_kind *pre, ag_error *err) {
+    t->bpe.ignore_merges = pre->flags & AG_PRE_IGNORE_MERGES;
+    if (pre->flags & AG_PRE_NFC) AG_TRY(ag_normalizer_add_form(&t->normalizer, AG_NFC, err));
+    for (const char *const *p = pre->patterns; *p; p++) {
+        AG_TRY(ag_pretokenizer_add_regex(&t->pretokenizer, *p, pre->name, AG_SPLIT_ISOLATED, false,
+                                         err));
+    }
+    AG_TRY(ag_pretokenizer_add_bytes(&t->pretokenizer, err));
+    return ag_decode_chain_add(&t->decode_chain, AG_DECODE_BYTE_LEVEL, err);
+}
+
+static ag_status set_escaped(ag_tokenizer *t, bool space_prefix, ag_error *err) {
+    if (space_prefix) AG_TRY(ag_normalizer_add_prepend(&t->normalizer, SPACE, err));
+    AG_TRY(ag_normalizer_add_replace(&t->normalizer, " ", SPACE, err));
+    AG_TRY(ag_decode_chain_add_replace(&t->decode_chain, SPACE, " ", err));
+    AG_TRY(ag_decode_chain_add(&t->decode_chain, AG_DECODE_BYTE_FALLBACK, err));
+    AG_TRY(ag_decode_chain_add(&t->decode_chain, AG_DECODE_FUSE, err));
+    return space_prefix ? ag_decode_chain_add_strip(&t->decode_chain, " ", 1, err) : AG_OK;
+}
+
+/* One of the ids around a text. */
+static ag_status add_outer(ag_tokenizer *t, ag_ids *ids, const char *name, int64_t id,
+                           ag_error *err) {
+    if (id < 0 || id >= t->vocab.n_ids) {
+        return AG_FAIL(err, FORMAT, "add_%s_token, but %s_token_id is %lld of %d", name, name,
+                       (long long)id, (int)t->vocab.n_ids);
+    }
+    return ag_ids_push(ids, (int32_t)id, err);
+}
+
+static ag_status set_outer(ag_tokenizer *t, const ag_source_vocabulary *v, const model_kind *m,
+                           bool pre_bos, ag_error *err) {
+    int64_t bos = v->bos >= 0 ? v->bos : m->bos, eos = v->eos >= 0 ? v->eos : m->eos;
+    bool add_bos = v->add_bos > 0 || (m->always_bos && bos >= 0) ||
+                   (v->add_bos < 0 && bos >= 0 && (m->add_bos || pre_bos));
+    if (add_bos) AG_TRY(add_outer(t, &t->postprocessor.before, "bos", bos, err));
+    if (v->add_eos > 0) AG_TRY(add_outer(t, &t->postprocessor.behind, "eos", eos, err));
+    return AG_OK;
+}
+
+static ag_status build(ag_tokenizer *t, const ag_source_vocabulary *v, ag_error *err) {
+    const model_kind *m;
+    AG_TRY(find_model(v, &m, err));
+    const ag_pre_kind *pre = m->bytes ? ag_pre_find(v->pre.text, v->pre.n) : NULL;
+    if (m->bytes && !pre) {
+        return AG_FAIL(err, UNSUPPORTED, "pre-tokenizer \"%.*s\" is not supported",
+                       v->pre.n > 60 ? 60 : (int)v->pre.n, v->pre.text);
+    }
+    AG_TRY(add_tokens(t, v, err));
+    AG_TRY(set_model(t, v, m, err));
+    if (pre) AG_TRY(set_byte_level(t, pre, err));
+    else
+        AG_TRY(set_escaped(
+            t, v->add_space_prefix < 0 ? m->add_space_prefix : v->add_space_prefix > 0, err));
+    return set_outer(t, v, m, pre && pre->flags & AG_PRE_ADD_BOS, err);
+}
+
+ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char *name,
+                                       ag_tokenizer **out, ag_error *err) {
+    *out = NULL;
+    ag_tokenizer *t = ag_calloc(1, sizeof *t);
+    ag_status st = t ? build(t, v, err) : AG_FAIL(err, NOMEM, "a tokenizer");
+    if (st == AG_OK) *out = t;
+    else ag_tokenizer_destroy(t);
+    return st == AG_OK ? st : ag_error_prefix(err, st, "%s", name);
+}
