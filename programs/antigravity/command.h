@@ -15,6 +15,8 @@ int command_devices(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_info(int argc, char **argv);
+int command_models(int argc, char **argv);
+int command_rm(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 
 #endif

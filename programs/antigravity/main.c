@@ -13,7 +13,7 @@
 typedef struct command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *summary;
+    const char *summary; /* NULL: another name of the command before it */
 } command;
 
 static const command commands[] = {
@@ -23,6 +23,10 @@ static const command commands[] = {
     {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},
     {"info", command_info, "what a model is, and the memory it will take"},
     {"devices", command_devices, "list what models can run on here"},
+    {"models", command_models, "list the models that are here (also: list, ls)"},
+    {"list", command_models, NULL},
+    {"ls", command_models, NULL},
+    {"rm", command_rm, "remove one of them"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -30,7 +34,8 @@ static void print_help(FILE *out) {
     fprintf(out, "Usage: antigravity COMMAND [OPTION]...\n\n"
                  "Runs language models on this machine.\n\nCommands:\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        if (commands[i].summary)
+            fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(out,
             "\nOptions:\n"
             "  -h, --help     show this help; 'antigravity COMMAND --help' tells of a command\n"

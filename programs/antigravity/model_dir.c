@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "output.h"
+#include "store.h"
 
 #include <antigravity/tokenizer.h>
 #include <limits.h>
@@ -24,12 +25,45 @@ static bool bundled_path(char *path, size_t cap) {
     return (size_t)snprintf(path, cap, "%s/%s/models/demo", exe, AG_BIN_TO_DATA) < cap;
 }
 
+/* The store's model of that name. path stays empty where `name` is a path, or there is no store. */
+static int resolve_name(const char *name, char path[PATH_MAX]) {
+    enum { MOST = 20 };
+    struct stat info;
+    model_store s;
+    size_t found[MOST];
+    char names[PATH_MAX];
+    if (strchr(name, '/') || lstat(name, &info) == 0 || !store_locate(names)) return EXIT_DONE;
+    int code = store_open(&s);
+    const size_t n = code == EXIT_DONE ? store_match(&s, name, true, found, MOST) : 0;
+    const store_entry *e = n == 1 ? &s.entries[found[0]] : NULL;
+    store_list_names(&s, found, n, names, sizeof names);
+    if (code != EXIT_DONE || e) {
+        if (e && e->is_part) {
+            complain("%s was not fetched as a whole: 'antigravity pull' goes on with it", e->name);
+            code = EXIT_FAILED;
+        } else if (e && store_model_path(&s, e, path)) {
+            store_mark_used(&s, e);
+        }
+    } else if (n) {
+        complain("-m %s may mean %s: give more of the name", name, names);
+        code = EXIT_USAGE;
+    } else {
+        complain("%s: no such file or directory here, and no model of that name in %s; "
+                 "'antigravity models' lists them, 'antigravity pull' fetches one",
+                 name, s.path);
+        code = EXIT_FAILED;
+    }
+    store_close(&s);
+    return code;
+}
+
 int model_dir_find(const char *given, bool quiet, char **out) {
     char path[PATH_MAX] = "";
     *out = NULL;
     if (given) {
-        *out = strdup(given);
-        return *out ? EXIT_DONE : complain_no_memory();
+        int code = resolve_name(given, path);
+        if (code == EXIT_DONE) *out = strdup(path[0] ? path : given);
+        return code != EXIT_DONE || *out ? code : complain_no_memory();
     }
     if (!bundled_path(path, sizeof path)) {
         complain("give a model with -m MODEL: without /proc the bundled one cannot be found");

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* The directory given, or without one (NULL) the bundled model's, which is said unless quiet.
- * *out is the caller's to free(). Returns an exit code. */
+/* The path given, else the store's model of that name; without one (NULL) the bundled model's,
+ * which is said unless quiet. *out is the caller's to free(). Returns an exit code. */
 int model_dir_find(const char *given, bool quiet, char **out);
 
 /* Whether the directory holds a chat template: the model expects its turns to be marked up. */

@@ -26,7 +26,8 @@ static const option_def model_defs[] = {
      .kind = OPTION_NAME,
      .value = "MODEL",
      .offset = FIELD(dir),
-     .help = "GGUF file or Hugging Face directory; without it the bundled demo model"},
+     .help = "GGUF file, Hugging Face directory, or the name of a model that 'antigravity models' "
+             "lists; without it the bundled demo model"},
     {.name = "weights",
      .kind = OPTION_DTYPE,
      .value = "TYPE",

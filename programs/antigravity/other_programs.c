@@ -95,9 +95,8 @@ static const answer commands[] = {
     {" chat ", NO_CHAT},
     {" serve server ", SERVER ": 'antigravity generate --json' is for programs, and the library "
                               "for embedding"},
-    {" list ls ps models ",
-     "models are directories of yours, given with -m MODEL; 'antigravity info "
-     "DIR' tells of one"},
+    {" ps ", "models are directories of yours, given with -m MODEL; 'antigravity info "
+             "DIR' tells of one"},
     {" pull download ", "this version does not download models: " FETCH},
     {" show ", "'antigravity info DIR' tells what a model is"},
     {" quantize convert create ",

@@ -97,7 +97,8 @@ static void receive(stream *s) {
 static void send_input(child *c, const cli_setup *s) {
     ssize_t n = write(c->input, (const char *)s->input + c->sent, s->n_input - c->sent);
     if (n > 0) c->sent += (size_t)n;
-    if (n < 0 || c->sent == s->n_input) close_stream(&c->input);
+    /* A terminal without its other end hangs up. */
+    if (!s->terminal_input && (n < 0 || c->sent == s->n_input)) close_stream(&c->input);
 }
 
 static bool says(const stream *s, const char *part) {
@@ -118,7 +119,7 @@ static int send_signals(const child *c, const cli_setup *s, int sent) {
 static void serve(child *c, const cli_setup *s) {
     int n_signals = 0;
     while (c->out.fd >= 0 || c->err.fd >= 0) {
-        bool sending = c->input >= 0 && !s->terminal_input;
+        bool sending = c->input >= 0 && (!s->terminal_input || c->sent < s->n_input);
         struct pollfd fds[] = {{.fd = c->out.fd, .events = POLLIN},
                                {.fd = c->err.fd, .events = POLLIN},
                                {.fd = sending ? c->input : -1, .events = POLLOUT}};

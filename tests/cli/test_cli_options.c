@@ -69,7 +69,7 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
         {{"generate", "-np", "4"}, "'antigravity bench' only"},
         {{"bench", "-sm", "none"}, "one device"},
         {{"run", "llama3"}, "there is no command 'run': 'antigravity generate"},
-        {{"list"}, "there is no command 'list': models are directories"},
+        {{"ps"}, "there is no command 'ps': models are directories"},
         {{"pull", "org/name"}, "does not download models"},
         {{"serve"}, "there is no server in this version"},
         {{"chat"}, "there is no chat in this version"},

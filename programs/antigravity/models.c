@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity models: lists the store. antigravity rm: removes from it. */
+#include "command.h"
+#include "output.h"
+#include "store.h"
+#include "table.h"
+
+#include <antigravity/antigravity.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const table_column columns[] = {
+    {"name", "model", TABLE_TEXT, 0, 0, 24},
+    {"kind", "kind", TABLE_TEXT, 0, 1, 40},
+    {"bytes", "size", TABLE_BYTES, 0, 0, 10},
+    {"used", "used", TABLE_TEXT, 0, 2, 16},
+};
+
+/* "2026-11-22 09:14", or "never". */
+static void describe_time(time_t t, char *text, size_t cap) {
+    struct tm local;
+    if (!t || !localtime_r(&t, &local) || !strftime(text, cap, "%Y-%m-%d %H:%M", &local))
+        snprintf(text, cap, "never");
+}
+
+/* What the library says it is, or why it cannot say. */
+static void describe_model(const model_store *s, const store_entry *e, char *kind, size_t cap,
+                           ag_model_info *info, bool *known) {
+    char path[PATH_MAX];
+    ag_error err;
+    *known = false;
+    *info = (ag_model_info){.n_parameters = 0};
+    if (e->is_part) {
+        snprintf(kind, cap, "not fetched as a whole: pull it again to go on");
+    } else if (!store_model_path(s, e, path)) {
+        snprintf(kind, cap, "its path is too long");
+    } else if (ag_model_inspect(path, NULL, info, &err) != AG_OK) {
+        snprintf(kind, cap, "%s", err.msg);
+    } else {
+        *known = true;
+        snprintf(kind, cap, "%s, %.1f M, %s", info->architecture, (double)info->n_parameters / 1e6,
+                 ag_dtype_name(info->file_type));
+    }
+    make_printable(kind);
+}
+
+static json_t *entry_row(const model_store *s, const store_entry *e, bool facts) {
+    char kind[512], used[32], path[PATH_MAX + NAME_MAX + 2];
+    ag_model_info info;
+    bool known;
+    describe_model(s, e, kind, sizeof kind, &info, &known);
+    describe_time(store_used(s, e), used, sizeof used);
+    const json_field fields[] = {
+        {"name", json_text(e->name, strlen(e->name))},
+        {"kind", json_text(kind, strlen(kind))},
+        {"bytes", json_integer((json_int_t)store_bytes(s, e))},
+        {"used", json_string(used)},
+    };
+    json_t *row = json_object_of(fields, sizeof fields / sizeof fields[0]);
+    if (!facts || !row) return row;
+    snprintf(path, sizeof path, "%s/%s", s->path, e->file);
+    const json_field more[] = {
+        {"path", json_text(path, strlen(path))},
+        {"complete", json_boolean(!e->is_part)},
+        {"architecture", known ? json_string(info.architecture) : json_null()},
+        {"parameters", known ? json_integer((json_int_t)info.n_parameters) : json_null()},
+        {"type", known ? json_string(ag_dtype_name(info.file_type)) : json_null()},
+    };
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        (void)json_object_set_new(row, more[i].key, more[i].value);
+    return row;
+}
+
+static int list_models(table_format format) {
+    model_store s;
+    result_table t = {
+        .format = format, .columns = columns, .n = sizeof columns / sizeof columns[0]};
+    int code = store_open(&s);
+    for (size_t i = 0; i < s.n && code == EXIT_DONE; i++)
+        code = table_add(&t, entry_row(&s, &s.entries[i], format == TABLE_JSON));
+    if (code == EXIT_DONE && !s.n && format == TABLE_MD)
+        complain("there are no models in %s yet: 'antigravity pull' fetches one", s.path);
+    const json_field head[] = {{"store", json_text(s.path, strlen(s.path))}};
+    code = table_finish(&t, json_object_of(head, 1), code);
+    store_close(&s);
+    return code;
+}
+
+int command_models(int argc, char **argv) {
+    table_format format = TABLE_MD;
+    command_line line = {
+        .usage = "models [OPTION]...",
+        .description = "Lists the models of the store, which 'antigravity pull' fills: what they "
+                       "are, their size,\nand when -m NAME last chose them. NAME may be its "
+                       "beginning, in any case, if only one\nmodel's name begins so. "
+                       "'antigravity rm NAME' removes one.\n\n"
+                       "Environment: ANTIGRAVITY_MODELS (the store; else "
+                       "$XDG_DATA_HOME/antigravity/models, which\nis "
+                       "~/.local/share/antigravity/models). Directories and .gguf files may also "
+                       "be put or\nlinked there by hand.",
+        .examples = "  antigravity models\n"
+                    "  antigravity models --json",
+        .groups = {table_group(&format)},
+        .hint = ": this command lists; 'antigravity rm NAME' removes",
+    };
+    int code = options_parse(&line, argc, argv);
+    return code == OPTIONS_RUN ? list_models(format) : code;
+}
+
+/* ---- rm ---- */
+
+/* Standard input and error are a terminal, and the user says yes. */
+static int ask(const store_entry *e, uint64_t bytes) {
+    char size[32], answer[16] = "";
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
+        complain("without a terminal to ask on, --yes is needed");
+        return EXIT_USAGE;
+    }
+    fprintf(stderr, "remove %s (%s)? [y/N] ", e->file,
+            format_bytes((double)bytes, size, sizeof size));
+    fflush(stderr);
+    if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
+        return EXIT_DONE;
+    complain("%s stays", e->file);
+    return EXIT_FAILED;
+}
+
+static int remove_model(const model_store *s, const char *name, bool yes) {
+    enum { MOST = 20 };
+    size_t found[MOST];
+    char names[1024];
+    size_t n = store_match(s, name, false, found, MOST);
+    if (n > 1) {
+        store_list_names(s, found, n, names, sizeof names);
+        complain("'%s' may be %s: name one of them", name, names);
+        return EXIT_USAGE;
+    }
+    if (!n) {
+        n = store_match(s, name, true, found, MOST);
+        store_list_names(s, found, n, names, sizeof names);
+        complain("there is no model '%s' in %s%s%s", name, s->path, n ? "; did you mean " : "",
+                 names);
+        return EXIT_FAILED;
+    }
+    const store_entry *e = &s->entries[found[0]];
+    int code = yes ? EXIT_DONE : ask(e, store_bytes(s, e));
+    if (code != EXIT_DONE) return code;
+    const int error = store_remove(s, e);
+    if (!error) return EXIT_DONE;
+    complain("%s/%s: %s", s->path, e->file,
+             error == EBUSY ? "another process is fetching it" : strerror(error));
+    return EXIT_FAILED;
+}
+
+int command_rm(int argc, char **argv) {
+    bool yes = false;
+    const option_def defs[] = {
+        {.name = "yes", .letter = 'y', .kind = OPTION_FLAG, .help = "do not ask"},
+    };
+    command_line line = {
+        .usage = "rm NAME... [--yes]",
+        .description = "Removes models from the store, or what an interrupted pull left of them. "
+                       "Asks on a terminal,\nand removes nothing outside of the store: of a link "
+                       "the link goes.",
+        .examples = "  antigravity rm SmolLM2-135M",
+        .groups = {{"Options", defs, 1, &yes}},
+        .max_operands = MAX_OPERANDS,
+        .hint = ": too many at once",
+    };
+    model_store s;
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    if (!line.n_operands) {
+        complain("which model? 'antigravity models' lists them");
+        return EXIT_USAGE;
+    }
+    code = store_open(&s);
+    for (size_t i = 0; i < line.n_operands && code == EXIT_DONE; i++)
+        code = remove_model(&s, line.operands[i], yes);
+    store_close(&s);
+    return code;
+}
