@@ -37,6 +37,7 @@ need_basics() {
     need libutf8proc-dev has_module 'libutf8proc >= 2.5'
     need libcmocka-dev has_module cmocka
     need opencl-c-headers compiles cc '#include <CL/cl.h>'
+    need libcurl4-openssl-dev compiles cc '#include <curl/curl.h>'
 }
 
 need_extras() {

@@ -16,6 +16,7 @@ int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_models(int argc, char **argv);
+int command_pull(int argc, char **argv);
 int command_rm(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 

@@ -23,6 +23,7 @@ static const command commands[] = {
     {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},
     {"info", command_info, "what a model is, and the memory it will take"},
     {"devices", command_devices, "list what models can run on here"},
+    {"pull", command_pull, "fetch a model, after which -m NAME finds it"},
     {"models", command_models, "list the models that are here (also: list, ls)"},
     {"list", command_models, NULL},
     {"ls", command_models, NULL},

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define FETCH "fetch the directory (hf download ORG/NAME --local-dir DIR), then use -m MODEL"
+#define FETCH "fetch it with 'antigravity pull ORG/NAME[:QUANT]' or a URL, then use -m NAME"
 #define NO_CHAT "there is no chat in this version: 'generate' continues a text"
 #define SAMPLERS "choose tokens with --temperature, --top-k, --top-p and --min-p"
 #define ROPE "positions are as the model's config.json says: leave it out"
@@ -23,7 +23,7 @@ typedef struct answer {
 
 static const answer options[] = {
     {" -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo ",
-     "this version does not download models: " FETCH},
+     FETCH},
     {" -cnv --conversation -i --interactive -if --interactive-first --chat-template "
      "--chat-template-file --jinja -st --single-turn --in-prefix --in-suffix -mli "
      "--multiline-input --reasoning-format --reasoning-budget ",
@@ -95,9 +95,9 @@ static const answer commands[] = {
     {" chat ", NO_CHAT},
     {" serve server ", SERVER ": 'antigravity generate --json' is for programs, and the library "
                               "for embedding"},
-    {" ps ", "models are directories of yours, given with -m MODEL; 'antigravity info "
-             "DIR' tells of one"},
-    {" pull download ", "this version does not download models: " FETCH},
+    {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},
+    {" download fetch ", FETCH},
+    {" remove delete ", "'antigravity rm NAME' removes a model"},
     {" show ", "'antigravity info DIR' tells what a model is"},
     {" quantize convert create ",
      "weights are converted while they are loaded: 'generate --weights TYPE'"},

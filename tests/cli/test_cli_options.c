@@ -48,8 +48,8 @@ static void unknown_options_are_refused(void **state) {
 static void options_of_other_programs_are_answered_by_name(void **state) {
     (void)state;
     static const wrong cases[] = {
-        {{"generate", "-hf", "org/name"}, "-hf: this version does not download models"},
-        {{"generate", "--hf-repo=org/name"}, "does not download models"},
+        {{"generate", "-hf", "org/name"}, "-hf: fetch it with 'antigravity pull ORG/NAME[:QUANT]'"},
+        {{"generate", "--hf-repo=org/name"}, "antigravity pull"},
         {{"generate", "-cnv"}, "-cnv: there is no chat in this version"},
         {{"generate", "-i"}, "-i: there is no chat"},
         {{"generate", "-sys", "Be brief"}, "-sys: there is no chat"},
@@ -69,8 +69,8 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
         {{"generate", "-np", "4"}, "'antigravity bench' only"},
         {{"bench", "-sm", "none"}, "one device"},
         {{"run", "llama3"}, "there is no command 'run': 'antigravity generate"},
-        {{"ps"}, "there is no command 'ps': models are directories"},
-        {{"pull", "org/name"}, "does not download models"},
+        {{"ps"}, "there is no command 'ps': no model stays loaded"},
+        {{"download", "org/name"}, "antigravity pull ORG/NAME"},
         {{"serve"}, "there is no server in this version"},
         {{"chat"}, "there is no chat in this version"},
     };

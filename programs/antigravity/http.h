@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET over HTTP: redirects, repeated attempts, and a token that only its own host is sent. libcurl
+ * does the work; http_absent.c stands in for a build without it. */
+#ifndef ANTIGRAVITY_HTTP_H
+#define ANTIGRAVITY_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HTTP_WHY = 5120 }; /* space for a reason, which may name a path: "URL: HTTP 404: ..." */
+
+typedef struct http http;
+
+typedef struct http_params {
+    const char *origin;   /* borrowed: "https://huggingface.co", which alone is sent the token */
+    const char *token;    /* borrowed; NULL: none */
+    uint32_t retries;     /* of what may be better soon, each time without a byte received */
+    double retry_delay_s; /* before the first; doubles */
+    bool quiet;
+} http_params;
+
+/* What the answer's headers say, as they say it; "" where they do not. linked_*: those of the hub,
+ * also of an answer that redirected to this one. */
+typedef struct http_answer {
+    int status;
+    char length[32], range[80], type[80];
+    char etag[160], modified[64];
+    char linked_etag[160], linked_size[32];
+    char error[200], retry_after[32];
+} http_answer;
+
+/* What begin() wants of the body. */
+typedef enum http_go { HTTP_GO, HTTP_ENOUGH, HTTP_REFUSE } http_go;
+
+typedef struct http_request {
+    const char *url; /* http:// or https:// */
+    /* NULL: from the first byte. Else each attempt asks for what follows *offset bytes, which
+     * begin() and put() keep up to date. */
+    const uint64_t *offset;
+    const char *if_range; /* NULL, or the validator under which a part may be added to */
+    void *user;           /* of the calls below, which leave the reason in why[HTTP_WHY] */
+    /* Before the body, and once where there is none. HTTP_ENOUGH: done without it. */
+    http_go (*begin)(void *user, const http_answer *a, char *why);
+    bool (*put)(void *user, const void *bytes, size_t n, char *why);
+} http_request;
+
+typedef enum http_result {
+    HTTP_DONE,
+    HTTP_FAILED,      /* why is in why[] */
+    HTTP_RANGE,       /* 416: the server has nothing behind *offset */
+    HTTP_INTERRUPTED, /* Ctrl-C */
+} http_result;
+
+/* Whether the text begins with http:// or https://. */
+bool http_is_url(const char *text);
+/* Length of "https://host:port", which the URL begins with. */
+size_t http_origin_length(const char *url);
+/* Length without the query: what may be shown, since a query may hold a key. */
+int http_shown_length(const char *url);
+
+/* An exit code; it says why there is no client. */
+int http_open(const http_params *p, http **out);
+void http_close(http *h);
+http_result http_get(http *h, const http_request *r, http_answer *a, char why[HTTP_WHY]);
+
+#endif

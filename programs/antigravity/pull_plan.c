@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pull_plan.h"
+
+#include "command.h"
+#include "output.h"
+#include "store.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+pull_file *pull_plan_add(pull_plan *p, const char *url, const char *name, int64_t size) {
+    pull_file *grown = realloc(p->files, (p->n + 1) * sizeof *grown);
+    pull_file f = {.url = strdup(url), .name = strdup(name), .size = size};
+    if (grown) p->files = grown;
+    if (grown && f.url && f.name) {
+        p->files[p->n] = f;
+        return &p->files[p->n++];
+    }
+    free(f.url);
+    free(f.name);
+    complain_no_memory();
+    return NULL;
+}
+
+void pull_plan_free(pull_plan *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        free(p->files[i].url);
+        free(p->files[i].name);
+    }
+    free(p->files);
+    *p = (pull_plan){.n = 0};
+}
+
+bool pull_read_hash(const char *text, char hex[SHA256_HEX]) {
+    const size_t quote = text[0] == '"';
+    hex[0] = '\0';
+    if (strspn(text + quote, "0123456789abcdefABCDEF") != SHA256_HEX - 1) return false;
+    const char *end = text + quote + SHA256_HEX - 1;
+    if (strcmp(end, quote ? "\"" : "") != 0) return false;
+    for (size_t i = 0; i + 1 < SHA256_HEX; i++)
+        hex[i] = (char)tolower((unsigned char)text[quote + i]);
+    hex[SHA256_HEX - 1] = '\0';
+    return true;
+}
+
+void pull_make_name(char name[NAME_MAX + 1], const char *from, size_t n) {
+    size_t k = 0;
+    while (n && (*from == '.' || *from == '-')) from++, n--;
+    for (size_t i = 0; i < n && k < NAME_MAX; i++) {
+        const unsigned char c = (unsigned char)from[i];
+        const bool known = c < 0x80 && (isalnum(c) || strchr("._-", c));
+        name[k++] = known ? (char)c : '-';
+    }
+    name[k] = '\0';
+}
+
+/* ---- one URL ---- */
+
+/* Headers are all that is wanted. */
+static http_go begin_probe(void *user, const http_answer *a, char *why) {
+    (void)user, (void)a, (void)why;
+    return HTTP_ENOUGH;
+}
+
+static bool put_nothing(void *user, const void *bytes, size_t n, char *why) {
+    (void)user, (void)bytes, (void)n, (void)why;
+    return true;
+}
+
+static int64_t read_size(const char *digits) {
+    char *end;
+    const long long v = strtoll(digits, &end, 10);
+    return digits[0] && !*end && v >= 0 ? v : -1;
+}
+
+/* The name of a file that a URL ends in: "x.gguf". */
+static void name_from_url(const char *url, char name[NAME_MAX + 1]) {
+    const size_t n = (size_t)http_shown_length(url), origin = http_origin_length(url);
+    size_t at = n;
+    while (at > origin && url[at - 1] != '/') at--;
+    pull_make_name(name, url + at, n - at);
+}
+
+static void set_version(pull_file *f, const http_answer *a) {
+    const bool hash = pull_read_hash(a->linked_etag, f->sha256);
+    if (hash) return;
+    /* A weak ETag does not promise the same bytes: RFC 9110, 13.1.5. */
+    const char *best = a->etag[0] == '"' ? a->etag : a->modified;
+    snprintf(f->version, sizeof f->version, "%s", best);
+    snprintf(f->validator, sizeof f->validator, "%s", best);
+}
+
+int pull_plan_url(const hub *h, const char *url, pull_plan *out) {
+    char why[HTTP_WHY], name[NAME_MAX + 1];
+    http_answer a;
+    const http_request r = {.url = url, .begin = begin_probe, .put = put_nothing};
+    if (memchr(url, '@', http_origin_length(url))) {
+        complain("a name and a password do not belong into a URL: leave them out");
+        return EXIT_USAGE;
+    }
+    http_result result = http_get(h->client, &r, &a, why);
+    if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
+    if (result != HTTP_DONE) {
+        complain("%s", why);
+        return EXIT_FAILED;
+    }
+    name_from_url(url, name);
+    const size_t n = strlen(name);
+    if (n > 5 && !strcmp(name + n - 5, ".gguf")) name[n - 5] = '\0';
+    snprintf(out->name, sizeof out->name, "%s", name);
+    const int64_t linked = read_size(a.linked_size);
+    pull_file *f =
+        pull_plan_add(out, url, "model.gguf", linked >= 0 ? linked : read_size(a.length));
+    if (!f) return EXIT_FAILED;
+    set_version(f, &a);
+    return EXIT_DONE;
+}

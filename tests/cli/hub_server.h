@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A web server on 127.0.0.1 that answers as the API of Hugging Face's hub does, in threads of the
+ * test, and fails as the test wants. */
+#ifndef AG_TESTS_HUB_SERVER_H
+#define AG_TESTS_HUB_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A file of a repository: one with a hash is large, and lies on another host. */
+typedef struct hub_object {
+    const char *repo, *path;
+    const void *data; /* borrowed */
+    size_t n;
+    const char *sha256; /* as the hub tells it; NULL: it is small */
+} hub_object;
+
+/* What the server answers to:
+ *   /api/models/REPO/revision/REV   the list of files; REV is main, v2/x or COMMIT
+ *   /REPO/resolve/COMMIT/PATH       a small file, or a redirect to http://localhost:PORT/far/...
+ *   /plain/PATH   /weak/PATH        the object of that path with an ETag, or with none
+ *   /status/N  /loop  /page         that status, a redirect to itself, a page of HTML */
+#define HUB_COMMIT "0123456789abcdef0123456789abcdef01234567"
+
+/* What goes wrong; all may be set while no client runs. */
+typedef struct hub_faults {
+    size_t cut_after;   /* the connection breaks after that many bytes of a body; 0: never */
+    unsigned cuts;      /* how often */
+    size_t pause_every; /* a pause of 1 ms after so many bytes; 0: none */
+    unsigned busy;      /* so many answers are 503 */
+    bool no_ranges;     /* ranges are ignored */
+    bool unsatisfiable; /* ranges are answered by 416 */
+    const char *token;  /* that REPO/resolve wants, else 401; NULL: none */
+    size_t kill_after;  /* `victim` is killed after that many bytes of bodies; 0: never */
+    pid_t victim;
+    const char *etag;   /* of /plain; NULL: "one" */
+    unsigned old_etags; /* so many answers of /plain still have "one" */
+} hub_faults;
+
+extern hub_faults hub_fault;
+
+/* Listens; the port. The objects are borrowed. */
+int hub_start(const hub_object *objects, size_t n);
+
+/* Since the last hub_forget(): lines of "METHOD host path range=R token=T". */
+void hub_forget(void);
+const char *hub_log(void);
+size_t hub_bytes_sent(void); /* of bodies */
+
+#endif
