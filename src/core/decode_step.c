@@ -22,12 +22,17 @@ static bool rotates_whole_heads(const ag_decode_layer *l, const ag_kv_view *kv) 
     return l->inv_freq && ag_shape_numel(&l->inv_freq->shape) == kv->head_dim / 2;
 }
 
+static bool is_wider(const ag_tensor *norm, const ag_kv_view *kv) {
+    return norm && ag_shape_numel(&norm->shape) > kv->head_dim;
+}
+
 static uint32_t layer_features(const ag_decode_layer *l, const ag_kv_view *kv) {
     uint32_t f = 0;
     if (l->bq || l->bk || l->bv) f |= AG_STEP_QKV_BIAS;
     if (l->bo) f |= AG_STEP_OUT_BIAS;
     if (l->b_gate || l->b_up || l->b_down) f |= AG_STEP_FFN_BIAS;
     if (l->q_norm || l->k_norm) f |= AG_STEP_QK_NORM;
+    if (is_wider(l->q_norm, kv) || is_wider(l->k_norm, kv)) f |= AG_STEP_WHOLE_QK_NORM;
     if (l->post_attention_norm || l->post_ffn_norm) f |= AG_STEP_POST_NORM;
     if (!l->attention_norm || !l->ffn_norm) f |= AG_STEP_NO_PRE_NORM;
     if (l->activation == AG_ACTIVATION_GELU_TANH) f |= AG_STEP_GELU;
@@ -40,6 +45,7 @@ static uint32_t layer_features(const ag_decode_layer *l, const ag_kv_view *kv) {
 uint32_t ag_step_features(const ag_decode_step *step) {
     uint32_t f = 0;
     if (step->logit_softcap != 0) f |= AG_STEP_LOGIT_SOFTCAP;
+    if (step->query_periods) f |= AG_STEP_QUERY_FACTOR;
     if (step->hadamard) f |= AG_STEP_HADAMARD;
     if (step->device_scores) f |= AG_STEP_SCORES;
     for (uint32_t i = 0; i < step->n_layers; i++) {

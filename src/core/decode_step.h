@@ -30,7 +30,7 @@ typedef struct ag_decode_layer {
     const ag_tensor *attention_norm, *ffn_norm;
     const ag_tensor *wq, *wk, *wv, *wo, *w_gate, *w_up, *w_down;
     const ag_tensor *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
-    const ag_tensor *q_norm, *k_norm; /* [head_dim] of every head, before RoPE */
+    const ag_tensor *q_norm, *k_norm; /* before RoPE: [head_dim] of every head, or of all heads */
     /* of a branch's output, before it is added to the stream */
     const ag_tensor *post_attention_norm, *post_ffn_norm;
     const ag_tensor *inv_freq; /* [n / 2] on the host: the first n values of a head are rotated */
@@ -49,6 +49,7 @@ typedef struct ag_decode_step {
     const ag_tensor *norm, *lm_head;
     float eps;
     float logit_softcap;       /* 0: none */
+    uint32_t query_periods;    /* that make queries larger at this position; 0: none */
     bool hadamard;             /* queries and keys are rotated once more: core/hadamard.h */
     const float *embedding;    /* [dim] the token's row, on the host */
     uint32_t position;         /* logical */
@@ -81,6 +82,8 @@ enum {
     AG_STEP_LAYER_KINDS = 1 << 11,
     AG_STEP_HADAMARD = 1 << 12,
     AG_STEP_SCORES = 1 << 13, /* attention weights are added up on the device */
+    AG_STEP_WHOLE_QK_NORM = 1 << 14,
+    AG_STEP_QUERY_FACTOR = 1 << 15, /* the position makes queries larger */
 };
 /* The bits that the step has. A backend names those that it covers (ag_backend_ops), and is not
  * asked for a step that has others. */

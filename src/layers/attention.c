@@ -5,6 +5,8 @@
 #include "core/fail.h"
 #include "core/hadamard.h"
 
+#include <math.h>
+
 static ag_status by_heads(ag_tensor *out, const ag_tensor *t, uint32_t n_heads, uint32_t head_dim,
                           ag_error *err) {
     return ag_tensor_reshape(out, t, ag_shape_3d(ag_shape_rows(&t->shape), n_heads, head_dim), err);
@@ -44,6 +46,23 @@ static ag_status rotate_heads(ag_backend *be, const ag_attention_layer *layer,
                              ag_rope_pair(be, &q_rows, &k_rows, positions + run.row0,
                                           layer->inv_freq[run.is_long], layer->rope_factor),
                              err));
+    }
+    return AG_OK;
+}
+
+/* Rows of one period are multiplied together; those of the first one stay. */
+static ag_status scale_queries(ag_backend *be, const ag_attention_layer *layer,
+                               const uint32_t *positions, const ag_tensor *q, ag_error *err) {
+    const size_t n = layer->query_beta != 0 ? q->shape.dim[0] : 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        const uint32_t periods = positions[i] / layer->query_period;
+        for (end = i + 1; end < n && positions[end] / layer->query_period == periods;) end++;
+        if (!periods) continue;
+        const ag_sequence run = {.row0 = i, .n = end - i};
+        ag_tensor rows;
+        AG_TRY(rows_of_sequence(&rows, &run, q, err));
+        const float factor = 1 + layer->query_beta * logf(1 + (float)periods);
+        AG_TRY(ag_take_error(be, ag_scale(be, &rows, factor), err));
     }
     return AG_OK;
 }
@@ -95,6 +114,7 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }
     AG_TRY(rotate_heads(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
+    AG_TRY(scale_queries(be, layer, positions, &q_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, &k_heads, err));
         AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));

@@ -27,6 +27,8 @@ typedef struct ag_attention_layer {
     /* [n / 2] the first n values of a head turn; of short and of long texts. NULL: none turns */
     const ag_tensor *inv_freq[2];
     float rope_factor; /* of the values that turn */
+    float query_beta;  /* of what positions add to queries: ag_model_spec; 0: nothing */
+    uint32_t query_period;
     ag_attention_params params;
     const uint32_t *visible_from; /* [n rows of the pass]; NULL: every row sees all before it */
 } ag_attention_layer;

@@ -40,7 +40,7 @@ static ag_status norm_branch(ag_backend *be, ag_tensor *x, const ag_tensor *w, f
     return w->buffer ? ag_rms_norm(be, x, x, w, eps) : AG_OK;
 }
 
-/* Every head by itself. */
+/* As many values at a time as the norm has: every head by itself, or all of a row. */
 static ag_status norm_heads(ag_backend *be, const ag_tensor *x, const ag_tensor *w, float eps) {
     ag_tensor heads;
     if (!w->buffer) return AG_OK;
@@ -50,10 +50,22 @@ static ag_status norm_heads(ag_backend *be, const ag_tensor *x, const ag_tensor 
     return ag_rms_norm(be, &heads, &heads, w, eps);
 }
 
+/* What a branch reads. */
+static const ag_tensor *input_of(const activations *a, const ag_tensor *norm) {
+    return norm->buffer ? &a->normed : &a->residual;
+}
+
+/* Adds a branch to the stream, which is then normed for the next one where there is such a norm. */
+static ag_status add_branch(ag_backend *be, activations *a, const ag_tensor *branch,
+                            const ag_tensor *next_norm, float eps) {
+    if (!next_norm->buffer) return ag_add_assign(be, &a->residual, branch);
+    return ag_add_rms_norm(be, &a->normed, &a->residual, branch, next_norm, eps);
+}
+
 static ag_status project_qkv(const ag_layer *l, ag_backend *be, activations *a, float eps) {
     ag_tensor *const y[] = {&a->q, &a->k, &a->v};
     const ag_tensor *const w[] = {&l->wq, &l->wk, &l->wv};
-    AG_TRY(ag_matmul_group(be, y, &a->normed, w, 3));
+    AG_TRY(ag_matmul_group(be, y, input_of(a, &l->attention_norm), w, 3));
     AG_TRY(add_bias(be, &a->q, &l->bq));
     AG_TRY(add_bias(be, &a->k, &l->bk));
     AG_TRY(add_bias(be, &a->v, &l->bv));
@@ -65,7 +77,7 @@ static ag_status project_out(const ag_layer *l, ag_backend *be, activations *a, 
     AG_TRY(ag_matmul_transposed(be, &a->attn_out, &a->out_attn, &l->wo));
     AG_TRY(add_bias(be, &a->attn_out, &l->bo));
     AG_TRY(norm_branch(be, &a->attn_out, &l->post_attention_norm, eps));
-    return ag_add_rms_norm(be, &a->normed, &a->residual, &a->attn_out, &l->ffn_norm, eps);
+    return add_branch(be, a, &a->attn_out, &l->ffn_norm, eps);
 }
 
 static ag_status activate(ag_backend *be, ag_activation activation, activations *a) {
@@ -77,14 +89,14 @@ static ag_status feed_forward(const ag_layer *l, ag_activation activation, ag_ba
                               activations *a, const ag_tensor *next_norm, float eps) {
     ag_tensor *const y[] = {&a->gate, &a->up};
     const ag_tensor *const w[] = {&l->w_gate, &l->w_up};
-    AG_TRY(ag_matmul_group(be, y, &a->normed, w, 2));
+    AG_TRY(ag_matmul_group(be, y, input_of(a, &l->ffn_norm), w, 2));
     AG_TRY(add_bias(be, &a->gate, &l->b_gate));
     AG_TRY(add_bias(be, &a->up, &l->b_up));
     AG_TRY(activate(be, activation, a));
     AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->w_down));
     AG_TRY(add_bias(be, &a->down, &l->b_down));
     AG_TRY(norm_branch(be, &a->down, &l->post_ffn_norm, eps));
-    return ag_add_rms_norm(be, &a->normed, &a->residual, &a->down, next_norm, eps);
+    return add_branch(be, a, &a->down, next_norm, eps);
 }
 
 ag_status ag_layer_forward(const ag_layer *layer, const ag_attention_layer *attention,

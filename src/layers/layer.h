@@ -15,7 +15,7 @@ typedef struct ag_layer {
     ag_tensor w_gate, w_up, w_down;     /* [ffn,dim] [ffn,dim] [dim,ffn] */
     ag_tensor bq, bk, bv, bo;           /* one value per output row */
     ag_tensor b_gate, b_up, b_down;
-    ag_tensor q_norm, k_norm;                     /* [head_dim] of every head, before it turns */
+    ag_tensor q_norm, k_norm; /* before they turn: [head_dim] of every head, or [q_dim], [kv_dim] */
     ag_tensor post_attention_norm, post_ffn_norm; /* [dim] of a branch, before it is added */
 } ag_layer;
 
@@ -31,8 +31,9 @@ typedef struct ag_layer_pass {
 } ag_layer_pass;
 
 /* On entry ws->residual holds the stream and ws->normed what attention reads: the stream normed
- * with this layer's attention_norm. On return the stream has passed the layer and ws->normed is the
- * stream normed with next_norm: the next layer's attention_norm, or the model's last norm. */
+ * with this layer's attention_norm, if it has one. On return the stream has passed the layer and
+ * ws->normed is the stream normed with next_norm: the next layer's attention_norm, or the model's
+ * last norm; it is undefined if that has no buffer. */
 ag_status ag_layer_forward(const ag_layer *layer, const ag_attention_layer *attention,
                            ag_activation activation, const ag_layer_pass *pass,
                            const ag_tensor *next_norm, ag_error *err);

@@ -105,7 +105,7 @@ static void read_sizes(ag_config_reader *r, ag_layer_spec *plain, ag_model_spec 
     s->tie_word_embeddings = d->tie_word_embeddings;
     plain->n_heads = d->n_heads;
     plain->head_dim = d->head_dim;
-    double eps = 1e-6;
+    double eps = d->norm_eps != 0 ? d->norm_eps : 1e-6;
     ag_config_size(r, "vocab_size", 1 << 24, &s->vocab_size);
     ag_config_size(r, "hidden_size", MAX_WIDTH, &s->hidden_size);
     ag_config_size(r, "intermediate_size", 1 << 22, &s->intermediate_size);

@@ -27,8 +27,8 @@ static ag_status list_layers(ag_model *m, ag_error *err) {
         const ag_layer *l = &m->weights.layers[i];
         const ag_layer_spec *kind = ag_spec_layer(&m->spec, i);
         m->decode.layers[i] = (ag_decode_layer){
-            .attention_norm = &l->attention_norm,
-            .ffn_norm = &l->ffn_norm,
+            .attention_norm = if_there(&l->attention_norm),
+            .ffn_norm = if_there(&l->ffn_norm),
             .wq = &l->wq,
             .wk = &l->wk,
             .wv = &l->wv,
@@ -114,6 +114,7 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
         .lm_head = &m->weights.lm_head,
         .eps = m->info.norm_eps,
         .logit_softcap = m->spec.logit_softcap,
+        .query_periods = m->spec.query_beta != 0 ? item->position / m->spec.query_period : 0,
         .hadamard = ag_kv_cache_params(item->cache)->hadamard,
         .embedding = m->workspace.host_rows,
         .position = item->position,

@@ -98,6 +98,8 @@ static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
         .head_dim = l->head_dim,
         .inv_freq = {of_short, ag_model_rope(m, layer, true, &factor)},
         .rope_factor = factor,
+        .query_beta = m->spec.query_beta,
+        .query_period = m->spec.query_period,
         .params = {.scale = l->scale, .softcap = l->softcap},
         .visible_from = ag_model_visible_from(m, m->spec.kind_of[layer]),
     };
@@ -116,10 +118,11 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
     ag_tensor residual, normed;
     AG_TRY(ag_tensor_rows(&residual, &m->workspace.residual, 0, pass->n_rows, err));
     AG_TRY(ag_tensor_rows(&normed, &m->workspace.normed, 0, pass->n_rows, err));
-    AG_TRY(ag_take_error(
-        m->backend,
-        ag_rms_norm(m->backend, &normed, &residual, &w->layers[0].attention_norm, pass->norm_eps),
-        err));
+    const ag_tensor *first = &w->layers[0].attention_norm;
+    if (first->buffer) {
+        AG_TRY(ag_take_error(
+            m->backend, ag_rms_norm(m->backend, &normed, &residual, first, pass->norm_eps), err));
+    }
     for (uint32_t l = 0; l < w->n_layers; l++) {
         if (is_cancelled(pass)) return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
         const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;

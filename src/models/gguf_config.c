@@ -7,11 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the same thing is called in both, behind "ARCHITECTURE." and in a config.json. Of numbers
- * for each layer the largest is taken; a family that needs the others asks for them. */
-static const struct {
-    const char *gguf, *config;
-} keys[] = {
+/* Of numbers for each layer the largest is taken; a family that needs the others asks for them. */
+static const ag_gguf_key keys[] = {
     {"block_count", "num_hidden_layers"},
     {"context_length", "max_position_embeddings"},
     {"embedding_length", "hidden_size"},
@@ -28,9 +25,7 @@ static const struct {
     {"vocab_size", "vocab_size"},
 };
 
-static const struct {
-    const char *gguf, *config;
-} scaling_keys[] = {
+static const ag_gguf_key scaling_keys[] = {
     {"rope.scaling.factor", "factor"},
     {"rope.scaling.original_context_length", "original_max_position_embeddings"},
     {"rope.scaling.attn_factor", "attention_factor"},
@@ -86,8 +81,11 @@ static bool put_new(json_t *object, const char *key, json_t *v) {
 
 /* ---- parts ---- */
 
-static bool put_keys(const ag_gguf_reader *r, json_t *config) {
+static bool put_keys(const ag_gguf_reader *r, const ag_gguf_key *more, json_t *config) {
     bool ok = true;
+    for (; more && more->gguf; more++) {
+        ok = ok && put(config, more->config, ag_gguf_value(r, more->gguf));
+    }
     for (size_t i = 0; i < N_KEYS; i++) {
         ok = ok && put(config, keys[i].config, largest(ag_gguf_value(r, keys[i].gguf)));
     }
@@ -202,8 +200,8 @@ static ag_status fill(const ag_gguf_reader *r, const ag_family *family, json_t *
     AG_TRY(ag_source_read_vocabulary(r->source, &vocabulary, r->err));
     const bool ok =
         put_new(config, "architectures", json_pack("[s]", family->names[0].architecture)) &&
-        put_keys(r, config) && put_scaling(r, config) && put_rotated_part(r, config) &&
-        put_layer_types(r, config) &&
+        put_keys(r, family->gguf.keys, config) && put_scaling(r, config) &&
+        put_rotated_part(r, config) && put_layer_types(r, config) &&
         /* Without a tensor for the output there is one tensor for both. */
         put_new(config, "tie_word_embeddings", json_false()) &&
         (vocabulary.n_tokens ? put_vocabulary(&vocabulary, config) : put_no_vocabulary(config));

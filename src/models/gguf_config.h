@@ -15,6 +15,11 @@ typedef struct ag_gguf_reader {
     ag_error *err;
 } ag_gguf_reader;
 
+/* What the same thing is called behind "ARCHITECTURE." and in a config.json. */
+typedef struct ag_gguf_key {
+    const char *gguf, *config;
+} ag_gguf_key;
+
 /* What "ARCHITECTURE.key" says; NULL: nothing. */
 const json_t *ag_gguf_value(const ag_gguf_reader *r, const char *key);
 /* What it says as a number of layer `layer`: some keys hold one number for all layers or a list.

@@ -29,7 +29,8 @@ static bool is_same(const ag_layer_spec *a, const ag_layer_spec *b) {
            a->head_dim == b->head_dim && a->rope == b->rope && a->window == b->window &&
            a->scale == b->scale && a->softcap == b->softcap && a->activation == b->activation &&
            a->qkv_bias == b->qkv_bias && a->out_bias == b->out_bias && a->ffn_bias == b->ffn_bias &&
-           a->qk_norm == b->qk_norm && a->post_norms == b->post_norms;
+           a->qk_norm == b->qk_norm && a->whole_qk_norm == b->whole_qk_norm &&
+           a->post_norms == b->post_norms && a->no_pre_norms == b->no_pre_norms;
 }
 
 ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spec *kind,
@@ -43,6 +44,11 @@ ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spe
     s->kinds[k] = *kind;
     if (k == s->n_kinds) s->n_kinds++;
     s->kind_of[layer] = (uint8_t)k;
+    return AG_OK;
+}
+
+ag_status ag_spec_set_all(ag_model_spec *s, const ag_layer_spec *kind, ag_error *err) {
+    for (uint32_t l = 0; l < s->n_layers; l++) AG_TRY(ag_spec_set_layer(s, l, kind, err));
     return AG_OK;
 }
 

@@ -48,8 +48,10 @@ typedef struct ag_layer_spec {
     float softcap;   /* of the scaled scores; 0: none */
     ag_activation activation;
     bool qkv_bias, out_bias, ffn_bias;
-    bool qk_norm;    /* RMSNorm over every head of q and of k, before they turn */
-    bool post_norms; /* RMSNorm of a branch before it is added to the stream */
+    bool qk_norm;       /* RMSNorm over every head of q and of k, before they turn */
+    bool whole_qk_norm; /* the same over all heads together */
+    bool post_norms;    /* RMSNorm of a branch before it is added to the stream */
+    bool no_pre_norms;  /* branches read the stream as it is */
 } ag_layer_spec;
 
 enum { AG_MAX_LAYERS = 1024, AG_MAX_ROPES = 2, AG_NO_ROPE = AG_MAX_ROPES };
@@ -69,8 +71,12 @@ typedef struct ag_model_spec {
     uint8_t kind_of[AG_MAX_LAYERS]; /* [n_layers] index of each layer's kind */
     ag_rope_spec ropes[AG_MAX_ROPES];
     float norm_eps;
-    float embedding_scale;    /* of rows of the embedding; 1: none */
-    float logit_softcap;      /* 0: none */
+    float embedding_scale; /* of rows of the embedding; 1: none */
+    float logit_factor;    /* of logits, which the last norm's weight takes in; 0: none */
+    float logit_softcap;   /* 0: none */
+    /* At position p queries are multiplied by 1 + query_beta log(1 + floor(p / query_period)). */
+    float query_beta; /* 0: they are not */
+    uint32_t query_period;
     bool tie_word_embeddings; /* as configured; whether lm_head exists is the weights' business */
     int32_t bos_id;           /* -1: none */
     int32_t eos_ids[AG_MAX_EOS]; /* of both files, without repetition; all end a text */
@@ -84,6 +90,9 @@ static inline const ag_layer_spec *ag_spec_layer(const ag_model_spec *s, uint32_
 /* Makes layer number `layer` one of that kind; AG_LIMIT if there are too many kinds. */
 ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spec *kind,
                             ag_error *err);
+
+/* The same for all layers. */
+ag_status ag_spec_set_all(ag_model_spec *s, const ag_layer_spec *kind, ag_error *err);
 
 /* What callers are told of it; facts of files and weights are left 0. */
 void ag_spec_describe(const ag_model_spec *s, ag_model_info *info);

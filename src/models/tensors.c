@@ -7,8 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum size_name { DIM, Q_DIM, KV_DIM, HEAD_DIM, FFN_DIM, ONE } size_name;
-typedef enum condition { ALWAYS, QKV_BIAS, OUT_BIAS, FFN_BIAS, QK_NORM, POST_NORMS } condition;
+typedef enum size_name { DIM, Q_DIM, KV_DIM, Q_NORM_DIM, K_NORM_DIM, FFN_DIM, ONE } size_name;
+typedef enum condition {
+    ALWAYS,
+    QKV_BIAS,
+    OUT_BIAS,
+    FFN_BIAS,
+    QK_NORM,
+    PRE_NORMS,
+    POST_NORMS,
+} condition;
 
 typedef struct row {
     const char *suffix, *gguf;
@@ -24,7 +32,7 @@ typedef struct row {
  * "blk.N."; of other names a family has a list. */
 static const row table[AG_LAYER_TENSORS] = {
     [AG_LT_ATTENTION_NORM] = {"input_layernorm.weight", "attn_norm.weight", MEMBER(attention_norm),
-                              DIM, ONE, ALWAYS, true},
+                              DIM, ONE, PRE_NORMS, true},
     [AG_LT_WQ] = {"self_attn.q_proj.weight", "attn_q.weight", MEMBER(wq), Q_DIM, DIM, ALWAYS,
                   false},
     [AG_LT_WK] = {"self_attn.k_proj.weight", "attn_k.weight", MEMBER(wk), KV_DIM, DIM, ALWAYS,
@@ -34,7 +42,7 @@ static const row table[AG_LAYER_TENSORS] = {
     [AG_LT_WO] = {"self_attn.o_proj.weight", "attn_output.weight", MEMBER(wo), DIM, Q_DIM, ALWAYS,
                   false},
     [AG_LT_FFN_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", MEMBER(ffn_norm), DIM,
-                        ONE, ALWAYS, true},
+                        ONE, PRE_NORMS, true},
     [AG_LT_GATE] = {"mlp.gate_proj.weight", "ffn_gate.weight", MEMBER(w_gate), FFN_DIM, DIM, ALWAYS,
                     false},
     [AG_LT_UP] = {"mlp.up_proj.weight", "ffn_up.weight", MEMBER(w_up), FFN_DIM, DIM, ALWAYS, false},
@@ -51,9 +59,9 @@ static const row table[AG_LAYER_TENSORS] = {
                        false},
     [AG_LT_BIAS_DOWN] = {"mlp.down_proj.bias", "ffn_down.bias", MEMBER(b_down), DIM, ONE, FFN_BIAS,
                          false},
-    [AG_LT_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", MEMBER(q_norm), HEAD_DIM,
+    [AG_LT_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", MEMBER(q_norm), Q_NORM_DIM,
                       ONE, QK_NORM, true},
-    [AG_LT_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", MEMBER(k_norm), HEAD_DIM,
+    [AG_LT_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", MEMBER(k_norm), K_NORM_DIM,
                       ONE, QK_NORM, true},
     [AG_LT_POST_ATTENTION_NORM] = {"post_self_attn_layernorm.weight", "post_attention_norm.weight",
                                    MEMBER(post_attention_norm), DIM, ONE, POST_NORMS, true},
@@ -70,7 +78,9 @@ static bool applies(const ag_layer_spec *kind, condition when) {
     case FFN_BIAS:
         return kind->ffn_bias;
     case QK_NORM:
-        return kind->qk_norm;
+        return kind->qk_norm || kind->whole_qk_norm;
+    case PRE_NORMS:
+        return !kind->no_pre_norms;
     case POST_NORMS:
         return kind->post_norms;
     case ALWAYS:
@@ -87,8 +97,10 @@ static size_t size_of(const ag_model_spec *s, const ag_layer_spec *kind, size_na
         return (size_t)kind->n_heads * kind->head_dim;
     case KV_DIM:
         return (size_t)kind->n_kv_heads * kind->head_dim;
-    case HEAD_DIM:
-        return kind->head_dim;
+    case Q_NORM_DIM:
+        return (kind->whole_qk_norm ? kind->n_heads : (size_t)1) * kind->head_dim;
+    case K_NORM_DIM:
+        return (kind->whole_qk_norm ? kind->n_kv_heads : (size_t)1) * kind->head_dim;
     case FFN_DIM:
         return s->intermediate_size;
     case ONE:
@@ -205,6 +217,7 @@ ag_weight_spec ag_norm_weight(const ag_model_spec *s) {
     ag_weight_spec w =
         named(naming_of(s)->prefix, naming_of(s)->norm, AG_WEIGHT_VECTOR, s->hidden_size, 1);
     w.add_one = adds_one(s);
+    w.factor = s->logit_factor;
     return w;
 }
 

@@ -45,6 +45,7 @@ typedef struct ag_weight_spec {
     size_t rows, cols;  /* cols 1 for a vector */
     size_t member;      /* offset of the tensor in ag_layer */
     bool add_one;       /* 1 is added to what the file holds */
+    float factor;       /* of a vector, at last; 0: none */
     ag_row_order order; /* which rows of the file's tensor it is */
 } ag_weight_spec;
 

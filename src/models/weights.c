@@ -50,6 +50,7 @@ ag_status ag_model_weights_put_vector(ag_model_weights *w, ag_backend *be, ag_te
         }
     }
     for (size_t i = 0; spec->add_one && i < spec->rows; i++) values[i] += 1.0f;
+    for (size_t i = 0; spec->factor != 0 && i < spec->rows; i++) values[i] *= spec->factor;
     ag_buffer *owner;
     AG_TRY(ag_tensor_alloc(out, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
                            ag_shape_1d(spec->rows), err));

@@ -76,30 +76,47 @@ static bool is_plain(const ag_layer_spec *l) {
     return l->softcap == 0 && l->scale == 1.0f / sqrtf((float)l->head_dim);
 }
 
+/* Whether the frequencies of its tables, which the sample is of, say all of a model's rotation. */
+static bool rotates_plainly(const ag_model_spec *spec) {
+    bool plain = spec->query_beta == 0;
+    for (uint32_t i = 0; i < spec->n_ropes; i++) {
+        plain = plain && spec->ropes[i].attention_factor == 0;
+    }
+    for (uint32_t k = 0; k < spec->n_kinds; k++) plain = plain && spec->kinds[k].rope != AG_NO_ROPE;
+    return plain;
+}
+
 static const char layers_name[] = "layers_of_cache";
 
 /* Of layers that differ, have windows or score otherwise than most models: each one's heads, their
- * size, the window and, where any is not plain, scale and softcap. */
+ * size, the window and, where any is not plain, scale and softcap, then rotation. */
 static void add_layers(ag_saved_facts *f, const ag_model_spec *spec, const ag_kv_params *kv) {
     ag_checksum sum;
     bool plain = spec->logit_softcap == 0;
     for (uint32_t k = 0; k < spec->n_kinds; k++) plain = plain && is_plain(&spec->kinds[k]);
-    bool differ = !plain;
+    const bool rotated = !rotates_plainly(spec);
+    const size_t n_numbers = rotated ? 10 : plain ? 3 : 6;
+    bool differ = !plain || rotated;
     ag_checksum_begin(&sum);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         const ag_kv_layer *is = &kv->layers[l], *first = &kv->layers[0];
         const ag_layer_spec *scores = ag_spec_layer(spec, l);
+        const bool turns = scores->rope != AG_NO_ROPE;
         const uint32_t numbers[] = {is->n_kv_heads,
                                     is->head_dim,
                                     is->window,
                                     bits_of(scores->scale),
                                     bits_of(scores->softcap),
-                                    bits_of(spec->logit_softcap)};
+                                    bits_of(spec->logit_softcap),
+                                    turns ? scores->rope : UINT32_MAX,
+                                    bits_of(turns ? spec->ropes[scores->rope].attention_factor : 0),
+                                    spec->query_period,
+                                    bits_of(spec->query_beta)};
         unsigned char bytes[sizeof numbers];
         for (size_t i = 0; i < sizeof bytes; i++) {
             bytes[i] = (unsigned char)(numbers[i / 4] >> (8 * (i % 4)));
         }
-        ag_checksum_add(&sum, bytes, plain ? sizeof bytes / 2 : sizeof bytes);
+        ag_checksum_add(&sum, bytes, n_numbers * sizeof *numbers);
         if (is->n_kv_heads != first->n_kv_heads || is->head_dim != first->head_dim || is->window)
             differ = true;
     }

@@ -19,6 +19,7 @@ typedef struct block {
     size_t n, members[AG_LAYER_TENSORS];
     double *values[AG_LAYER_TENSORS];
     double *k, *v; /* [FLOAT64_MAX_POSITIONS, n_kv_heads * head_dim] */
+    double *sinks; /* [FLOAT64_MAX_SINKS, n_kv_heads * head_dim] keys before they rotate */
 } block;
 
 struct float64_model {
@@ -39,15 +40,18 @@ static void *take(size_t n) {
 /* NULL if there is no such tensor of that size. */
 static double *read_tensor(const ag_weight_source *source, const ag_weight_spec *w) {
     const ag_source_tensor *t = ag_source_find(source, w->name);
-    const size_t n = w->rows * w->cols;
+    const size_t n = (w->order.file_rows ? w->order.file_rows : w->rows) * w->cols;
     if (!t || t->n_bytes != ag_dtype_row_bytes(t->dtype, n)) return NULL;
     float *values = malloc(n * sizeof *values);
     void *bytes = malloc(t->n_bytes);
-    double *out = take(n);
+    double *out = take(w->rows * w->cols);
     if (!values || !bytes || ag_source_read(source, t, 0, bytes, t->n_bytes, NULL) != AG_OK)
         abort();
     ag_dequantize_row(t->dtype, values, bytes, n);
-    for (size_t i = 0; i < n; i++) out[i] = (double)values[i] + (w->add_one ? 1 : 0);
+    for (size_t i = 0; i < w->rows * w->cols; i++) {
+        const size_t row = ag_row_order_at(&w->order, i / w->cols);
+        out[i] = (double)values[row * w->cols + i % w->cols] + (w->add_one ? 1 : 0);
+    }
     free(values);
     free(bytes);
     return out;
@@ -66,6 +70,7 @@ static bool read_block(float64_model *m, const ag_weight_source *source, uint32_
     }
     b->k = take((size_t)FLOAT64_MAX_POSITIONS * is->n_kv_heads * is->head_dim);
     b->v = take((size_t)FLOAT64_MAX_POSITIONS * is->n_kv_heads * is->head_dim);
+    b->sinks = take((size_t)FLOAT64_MAX_SINKS * is->n_kv_heads * is->head_dim);
     return true;
 }
 
@@ -104,6 +109,7 @@ void float64_model_destroy(float64_model *m) {
         for (size_t i = 0; i < m->blocks[l].n; i++) free(m->blocks[l].values[i]);
         free(m->blocks[l].k);
         free(m->blocks[l].v);
+        free(m->blocks[l].sinks);
     }
     if (m->lm_head != m->embedding) free(m->lm_head);
     free(m->embedding);
@@ -137,11 +143,12 @@ static void project(double *out, const double *w, const double *bias, const doub
     }
 }
 
+/* w NULL: nothing happens to x. */
 static void rms_norm(double *out, const double *x, const double *w, size_t n, double eps) {
     double squares = 0;
     for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
     const double factor = 1 / sqrt(squares / (double)n + eps);
-    for (size_t i = 0; i < n; i++) out[i] = x[i] * factor * w[i];
+    for (size_t i = 0; i < n; i++) out[i] = w ? x[i] * factor * w[i] : x[i];
 }
 
 /* YaRN: what turns `fast` times in the original length stays, what turns `slow` times is divided.
@@ -171,15 +178,35 @@ static void rotate(double *head, const ag_rope_spec *rope, bool is_long, uint32_
     }
 }
 
-/* Heads normed where the layer norms them, then turned. */
-static void finish_heads(double *x, uint32_t n_heads, const double *norm, const float64_model *m,
-                         const ag_layer_spec *is, uint32_t position) {
-    const ag_model_spec *s = &m->spec;
+/* Heads normed where the layer norms them. */
+static void norm_heads(double *x, uint32_t n_heads, const double *norm, const ag_model_spec *s,
+                       const ag_layer_spec *is) {
+    if (norm && is->whole_qk_norm)
+        rms_norm(x, x, norm, (size_t)n_heads * is->head_dim, (double)s->norm_eps);
     for (uint32_t h = 0; h < n_heads; h++) {
         double *head = x + (size_t)h * is->head_dim;
-        if (norm) rms_norm(head, head, norm, is->head_dim, (double)s->norm_eps);
-        if (is->rope == AG_NO_ROPE) continue;
-        rotate(head, &s->ropes[is->rope], m->is_long, position);
+        if (norm && !is->whole_qk_norm)
+            rms_norm(head, head, norm, is->head_dim, (double)s->norm_eps);
+    }
+}
+
+static void rotate_heads(double *x, uint32_t n_heads, const float64_model *m,
+                         const ag_layer_spec *is, uint32_t position) {
+    if (is->rope == AG_NO_ROPE) return;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        rotate(x + (size_t)h * is->head_dim, &m->spec.ropes[is->rope], m->is_long, position);
+    }
+}
+
+void float64_model_move_sinks(float64_model *m, uint32_t n, uint32_t by) {
+    for (uint32_t l = 0; l < m->spec.n_layers; l++) {
+        const ag_layer_spec *is = ag_spec_layer(&m->spec, l);
+        const size_t row = (size_t)is->n_kv_heads * is->head_dim;
+        for (uint32_t p = 0; p < n; p++) {
+            double *k = m->blocks[l].k + p * row;
+            memcpy(k, m->blocks[l].sinks + p * row, row * sizeof *k);
+            rotate_heads(k, is->n_kv_heads, m, is, p + by);
+        }
     }
 }
 
@@ -233,8 +260,16 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
     project(q, WEIGHT(b, wq), WEIGHT(b, bq), x, q_dim, dim);
     project(k, WEIGHT(b, wk), WEIGHT(b, bk), x, kv_dim, dim);
     project(v, WEIGHT(b, wv), WEIGHT(b, bv), x, kv_dim, dim);
-    finish_heads(q, is->n_heads, WEIGHT(b, q_norm), m, is, at->position);
-    finish_heads(k, is->n_kv_heads, WEIGHT(b, k_norm), m, is, at->position);
+    norm_heads(q, is->n_heads, WEIGHT(b, q_norm), s, is);
+    norm_heads(k, is->n_kv_heads, WEIGHT(b, k_norm), s, is);
+    if (at->position < FLOAT64_MAX_SINKS)
+        memcpy(b->sinks + at->position * kv_dim, k, kv_dim * sizeof *k);
+    rotate_heads(q, is->n_heads, m, is, at->position);
+    rotate_heads(k, is->n_kv_heads, m, is, at->position);
+    if (s->query_beta != 0) {
+        const double periods = floor(at->position / (double)s->query_period);
+        for (size_t i = 0; i < q_dim; i++) q[i] *= 1 + (double)s->query_beta * log(1 + periods);
+    }
     for (uint32_t h = 0; h < is->n_heads; h++) {
         attend(out + h * d, q + h * d, b, is, at, h / (is->n_heads / is->n_kv_heads));
     }
@@ -277,6 +312,7 @@ void float64_model_token(float64_model *m, uint32_t position, int32_t id, float6
         feed_forward(m, l, stream);
     }
     rms_norm(stream, stream, m->norm, dim, (double)s->norm_eps);
+    for (size_t i = 0; s->logit_factor != 0 && i < dim; i++) stream[i] *= (double)s->logit_factor;
     project(logits, m->lm_head, NULL, stream, s->vocab_size, dim);
     for (size_t i = 0; s->logit_softcap != 0 && i < s->vocab_size; i++) {
         logits[i] = (double)s->logit_softcap * tanh(logits[i] / (double)s->logit_softcap);

@@ -154,6 +154,12 @@ static void compare_with_record(const float *logits, uint32_t position) {
     }
 }
 
+/* Past the trained length the sinks stay as far from the step's newest token as they may be. */
+static void move_sinks(uint32_t newest) {
+    const uint32_t trained = float64_model_spec(oracle)->max_positions;
+    if (newest >= trained) float64_model_move_sinks(oracle, PREFIX, newest - (trained - 1));
+}
+
 /* The first n_prompt ids as a prompt, the others decoded. */
 static void run(uint32_t budget, uint32_t n_prompt, uint32_t saved_at) {
     rule r = {.budget = budget};
@@ -175,6 +181,7 @@ static void run(uint32_t budget, uint32_t n_prompt, uint32_t saved_at) {
                                    .row = keep_row,
                                    .row_user = &rows};
         rows.n = 0;
+        move_sinks(begin + n - 1);
         must(ag_session_step(&item, 1, &err), &err);
         assert_int_equal(rows.n, n);
         for (uint32_t i = 0; i < n; i++) {
@@ -216,6 +223,55 @@ static void a_restored_session_goes_on_so(void **state) {
     run(40, 30, 50);
 }
 
+/* ---- a model that was trained for less than the text ---- */
+
+enum { TRAINED = 64 };
+
+/* The model's directory once more, in `dir`, with another length in its configuration. */
+static void write_shorter(const char *dir) {
+    char from[4200], to[4200];
+    snprintf(from, sizeof from, "%s/config.json", model_dir);
+    snprintf(to, sizeof to, "%s/config.json", dir);
+    json_t *config = json_load_file(from, 0, NULL);
+    json_object_set_new(config, "max_position_embeddings", json_integer(TRAINED));
+    assert_int_equal(json_dump_file(config, to, 0), 0);
+    json_decref(config);
+    snprintf(from, sizeof from, "%s/model.safetensors", model_dir);
+    snprintf(to, sizeof to, "%s/model.safetensors", dir);
+    assert_int_equal(symlink(from, to), 0);
+}
+
+static void remove_shorter(const char *dir) {
+    const char *const names[] = {"config.json", "model.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+static bool load_from(const char *dir);
+
+static void sinks_are_rotated_anew_past_the_trained_length(void **state) {
+    (void)state;
+    float64_model *const whole_oracle = oracle;
+    ag_model *const whole = model;
+    char dir[] = "/tmp/antigravity-shorter-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    write_shorter(dir);
+    assert_true(load_from(dir));
+    remove_shorter(dir);
+    assert_int_equal(ag_model_get_info(model)->max_positions, TRAINED);
+    run(16, 0, 0);
+    run(21, 80, 0);
+    run(16, 30, 75);
+    ag_model_destroy(model);
+    float64_model_destroy(oracle);
+    model = whole;
+    oracle = whole_oracle;
+}
+
 /* ---- where things are ---- */
 
 static bool read_record(const char *name) {
@@ -235,18 +291,22 @@ static bool read_record(const char *name) {
     return true;
 }
 
-static bool load(const char *name) {
+static bool load_from(const char *dir) {
     ag_error err;
     ag_model_params mp = ag_model_defaults();
     mp.weights = AG_F32;
-    snprintf(model_dir, sizeof model_dir, AG_SOURCE_DIR "/tests/data/golden/models/%s", name);
-    oracle = float64_model_load(model_dir);
+    oracle = float64_model_load(dir);
     if (!oracle) return false;
     float64_model_set_long(oracle, true); /* with a policy positions have no end */
     n_vocab = float64_model_spec(oracle)->vocab_size;
-    if (ag_model_load(backend, model_dir, &mp, &model, &err) == AG_OK) return true;
+    if (ag_model_load(backend, dir, &mp, &model, &err) == AG_OK) return true;
     fprintf(stderr, "%s\n", err.msg);
     return false;
+}
+
+static bool load(const char *name) {
+    snprintf(model_dir, sizeof model_dir, AG_SOURCE_DIR "/tests/data/golden/models/%s", name);
+    return load_from(model_dir);
 }
 
 int main(int argc, char **argv) {
@@ -265,6 +325,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_large_budget_gives_the_record),
         cmocka_unit_test(a_small_budget_gives_what_the_rule_leaves),
         cmocka_unit_test(a_restored_session_goes_on_so),
+        cmocka_unit_test(sinks_are_rotated_anew_past_the_trained_length),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);

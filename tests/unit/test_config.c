@@ -218,6 +218,51 @@ static void smollm3_does_not_turn_every_fourth_layer(void **state) {
     assert_int_equal(ag_spec_layer(&c, 2)->window, 0);
 }
 
+static void granite_has_factors_that_the_description_takes_in(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'granite','embedding_multiplier':12,'residual_multiplier'"
+                           ":0.25,'attention_multiplier':0.5,'logits_scaling':8,"
+                           "'rms_norm_eps':1e-5}",
+                           NULL);
+    assert_float_equal(c.embedding_scale, 48, 0);
+    assert_float_equal(c.norm_eps, 16e-5, 1e-9);
+    assert_float_equal(c.logit_factor, 0.125, 0);
+    assert_float_equal(c.kinds[0].scale, 0.5, 0);
+    c = good("{'model_type':'granite'}", NULL);
+    assert_float_equal(c.embedding_scale * c.kinds[0].scale * c.logit_factor, 1, 0);
+    c = good("{'model_type':'granitemoehybrid','num_local_experts':0,'num_hidden_layers':2,"
+             "'layer_types':['attention','full_attention'],'shared_intermediate_size':96,"
+             "'position_embedding_type':'rope'}",
+             NULL);
+    assert_int_equal(c.intermediate_size, 96);
+    assert_int_equal(c.kinds[0].rope, 0);
+    c = good("{'model_type':'granitemoehybrid','num_local_experts':0,'num_hidden_layers':1,"
+             "'layer_types':['attention']}",
+             NULL);
+    assert_int_equal(c.kinds[0].rope, AG_NO_ROPE);
+}
+
+static void ministral_queries_grow_with_their_position(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'ministral3'}", NULL);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_YARN);
+    assert_int_equal(c.ropes[0].n_rotated, 128);
+    assert_float_equal(c.query_beta, 0.1, 1e-7);
+    assert_int_equal(c.query_period, 16384);
+    assert_int_equal(c.kinds[0].window, 0);
+    c = good("{'model_type':'mistral3','text_config':{'rope_theta':5e5,'head_dim':64}}", NULL);
+    assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_DEFAULT);
+    assert_true(c.query_beta == 0);
+}
+
+static void phi_has_windows_where_they_are_written(void **state) {
+    (void)state;
+    assert_int_equal(good("{'model_type':'phi3'}", NULL).kinds[0].window, 0);
+    assert_int_equal(good("{'model_type':'phi3','sliding_window':2047}", NULL).kinds[0].window,
+                     2047);
+    assert_true(good("{'model_type':'phi3'}", NULL).norm_eps == 1e-5f);
+}
+
 static void a_sliding_window_is_a_window_of_every_layer(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'mistral','max_position_embeddings':32768,"
@@ -432,6 +477,21 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{'model_type':'smollm3','no_rope_layers':['a']}", AG_FORMAT, "whether layer 0 turns"},
         {"{'model_type':'smollm3','no_rope_layer_interval':0}", AG_FORMAT,
          "no_rope_layer_interval is 0"},
+        {"{'model_type':'granite','residual_multiplier':0}", AG_FORMAT, "residual_multiplier is 0"},
+        {"{'model_type':'granite','logits_scaling':0}", AG_FORMAT, "logits_scaling is 0"},
+        {"{'model_type':'granite','attention_multiplier':'1'}", AG_FORMAT,
+         "attention_multiplier is not a number"},
+        {"{'model_type':'granite','embedding_multiplier':-1}", AG_FORMAT,
+         "embedding_multiplier is -1"},
+        {"{'model_type':'granitemoehybrid'}", AG_UNSUPPORTED, "num_local_experts is not 0"},
+        {"{'model_type':'granitemoehybrid','num_local_experts':0,'layer_types':['mamba']}",
+         AG_UNSUPPORTED, "layer_types has others than attention"},
+        {"{'model_type':'ministral3','rope_parameters':{'llama_4_scaling_beta':-1}}", AG_FORMAT,
+         "llama_4_scaling_beta is -1"},
+        {"{'model_type':'ministral3','rope_parameters':{'llama_4_scaling_beta':0.1}}", AG_FORMAT,
+         "llama_4_scaling_beta without a length before scaling"},
+        {"{'model_type':'phi3','sliding_window':0}", AG_FORMAT, "sliding_window is 0"},
+        {"{'model_type':'olmo2','attention_bias':0}", AG_FORMAT, "attention_bias is not true"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ag_model_spec c = {.vocab_size = 77};
@@ -504,6 +564,9 @@ int main(void) {
         cmocka_unit_test(stop_ids_of_both_files_are_joined),
         cmocka_unit_test(yarn_and_longrope_are_read_with_their_factors),
         cmocka_unit_test(smollm3_does_not_turn_every_fourth_layer),
+        cmocka_unit_test(granite_has_factors_that_the_description_takes_in),
+        cmocka_unit_test(ministral_queries_grow_with_their_position),
+        cmocka_unit_test(phi_has_windows_where_they_are_written),
         cmocka_unit_test(a_sliding_window_is_a_window_of_every_layer),
         cmocka_unit_test(qwen_has_windows_only_where_they_are_switched_on),
         cmocka_unit_test(the_whole_of_a_model_that_sees_is_read_too),

@@ -16,13 +16,14 @@ enum { LAYERS = 3, HEAD_DIM = 8 };
 typedef struct example {
     ag_decode_layer layers[LAYERS];
     ag_kv_view kv[LAYERS];
-    ag_tensor some, inv_freq, half_freq, other_freq;
+    ag_tensor some, wide, inv_freq, half_freq, other_freq;
     ag_decode_step step;
 } example;
 
 static void plain_step(example *e) {
     *e = (example){
         .some = {.shape = ag_shape_1d(HEAD_DIM)},
+        .wide = {.shape = ag_shape_1d(2 * HEAD_DIM)},
         .inv_freq = {.shape = ag_shape_1d(HEAD_DIM / 2)},
         .half_freq = {.shape = ag_shape_1d(HEAD_DIM / 4)},
         .other_freq = {.shape = ag_shape_1d(HEAD_DIM / 2), .offset = 64},
@@ -49,6 +50,9 @@ static void b_up(example *e) { e->layers[2].b_up = &e->some; }
 static void b_down(example *e) { e->layers[2].b_down = &e->some; }
 static void q_norm(example *e) { e->layers[2].q_norm = &e->some; }
 static void k_norm(example *e) { e->layers[2].k_norm = &e->some; }
+static void wide_q_norm(example *e) { e->layers[2].q_norm = &e->wide; }
+static void wide_k_norm(example *e) { e->layers[2].k_norm = &e->wide; }
+static void query_periods(example *e) { e->step.query_periods = 2; }
 static void after_attention(example *e) { e->layers[2].post_attention_norm = &e->some; }
 static void after_ffn(example *e) { e->layers[2].post_ffn_norm = &e->some; }
 static void no_attention_norm(example *e) { e->layers[2].attention_norm = NULL; }
@@ -94,6 +98,9 @@ static const struct {
     {b_down, AG_STEP_FFN_BIAS},
     {q_norm, AG_STEP_QK_NORM},
     {k_norm, AG_STEP_QK_NORM},
+    {wide_q_norm, AG_STEP_QK_NORM | AG_STEP_WHOLE_QK_NORM},
+    {wide_k_norm, AG_STEP_QK_NORM | AG_STEP_WHOLE_QK_NORM},
+    {query_periods, AG_STEP_QUERY_FACTOR},
     {after_attention, AG_STEP_POST_NORM},
     {after_ffn, AG_STEP_POST_NORM},
     {no_attention_norm, AG_STEP_NO_PRE_NORM},
@@ -127,7 +134,7 @@ static void names_every_feature_of_a_step(void **state) {
         assert_int_equal(ag_step_features(&e.step), cases[i].features);
         all |= cases[i].features;
     }
-    assert_int_equal(all, (AG_STEP_SCORES << 1) - 1); /* no bit without a case */
+    assert_int_equal(all, (AG_STEP_QUERY_FACTOR << 1) - 1); /* no bit without a case */
 }
 
 /* ---- what a backend is asked for ---- */

@@ -48,7 +48,8 @@ static const ag_backend_ops opencl_ops = {
     .repeat_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_FFN_BIAS | AG_STEP_QK_NORM |
                        AG_STEP_POST_NORM | AG_STEP_NO_PRE_NORM | AG_STEP_GELU | AG_STEP_SOFTCAP |
                        AG_STEP_LOGIT_SOFTCAP | AG_STEP_HADAMARD | AG_STEP_SCORES | AG_STEP_WINDOW |
-                       AG_STEP_PARTIAL_ROPE | AG_STEP_LAYER_KINDS,
+                       AG_STEP_PARTIAL_ROPE | AG_STEP_LAYER_KINDS | AG_STEP_WHOLE_QK_NORM |
+                       AG_STEP_QUERY_FACTOR,
     .destroy = cl_destroy,
     .memory = cl_memory,
     .describe = cl_describe,

@@ -144,9 +144,10 @@ static bool same_blocks(const ag_kv_block *a, const ag_kv_block *b, uint32_t n) 
 
 static bool is_of(const ag_cl_recording *p, const ag_decode_step *step) {
     if (p->model != step->layers || p->hadamard != step->hadamard ||
-        p->rows != step->rows->buffer || p->rows_at != step->rows->offset ||
-        p->logits != step->logits->buffer || p->logits_at != step->logits->offset ||
-        p->device_scores != step->device_scores || p->score_row0 != step->score_row0) {
+        p->query_periods != step->query_periods || p->rows != step->rows->buffer ||
+        p->rows_at != step->rows->offset || p->logits != step->logits->buffer ||
+        p->logits_at != step->logits->offset || p->device_scores != step->device_scores ||
+        p->score_row0 != step->score_row0) {
         return false;
     }
     for (uint32_t l = 0; l < step->n_layers; l++) {
@@ -161,6 +162,7 @@ static bool is_of(const ag_cl_recording *p, const ag_decode_step *step) {
 static void set_key(ag_cl_recording *p, const ag_decode_step *step) {
     p->model = step->layers;
     p->hadamard = step->hadamard;
+    p->query_periods = step->query_periods;
     p->rows = step->rows->buffer;
     p->rows_at = step->rows->offset;
     p->logits = step->logits->buffer;

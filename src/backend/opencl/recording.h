@@ -38,6 +38,7 @@ typedef struct ag_cl_recording {
     ag_buffer *rows, *logits, *device_scores;
     size_t rows_at, logits_at, score_row0;
     bool hadamard;
+    uint32_t query_periods;
     uint32_t n_layers;
     ag_cl_recorded_layer *layers; /* owned; [n_layers] */
     ag_kv_block *blocks;          /* owned; [n_layers][max_blocks] */

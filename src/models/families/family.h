@@ -18,6 +18,7 @@ typedef struct ag_config_defaults {
     uint32_t head_dim;   /* 0: hidden_size / heads */
     uint32_t max_positions;
     double rope_theta;
+    double norm_eps;        /* 0: 1e-6 */
     int32_t bos_id, eos_id; /* -1: none */
     bool tie_word_embeddings;
 } ag_config_defaults;
@@ -35,6 +36,7 @@ typedef struct ag_gguf_form {
     /* Rows of every head of q and k stand as pairs that turn together: 0, n/2, 1, n/2 + 1, ... */
     bool paired_rows;
     const ag_tensor_alias *aliases; /* as below */
+    const ag_gguf_key *keys; /* beside the table's (gguf_config.c); ends with NULL; or NULL */
     /* Adds to `config` what the table of keys (gguf_config.c) does not. NULL: nothing. */
     ag_status (*complete)(const ag_gguf_reader *r, json_t *config);
 } ag_gguf_form;

@@ -2,14 +2,19 @@
 /* The families that are known: one name here, and the file that defines its ag_family_NAME. */
 #include "models/families/family.h"
 
-#define FAMILIES(X) \
-    X(llama)        \
-    X(mistral)      \
-    X(qwen2)        \
-    X(qwen3)        \
-    X(gemma2)       \
-    X(gemma3)       \
-    X(smollm3)
+#define FAMILIES(X)   \
+    X(llama)          \
+    X(mistral)        \
+    X(qwen2)          \
+    X(qwen3)          \
+    X(gemma2)         \
+    X(gemma3)         \
+    X(smollm3)        \
+    X(ministral3)     \
+    X(granite)        \
+    X(granite_hybrid) \
+    X(olmo2)          \
+    X(phi3)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
 FAMILIES(DECLARE)

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama and Mistral: the plain block; Mistral's layers may all have one window. */
+/* Llama and Mistral: the plain block; Mistral's layers may all have one window. Ministral 3, and
+ * Mistrals that also see: queries may grow with their position. */
 #include "core/fail.h"
 #include "models/families/family.h"
-
-static ag_status set_all(const ag_layer_spec *kind, ag_model_spec *s, ag_error *err) {
-    for (uint32_t l = 0; l < s->n_layers; l++) AG_TRY(ag_spec_set_layer(s, l, kind, err));
-    return AG_OK;
-}
 
 static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = *plain;
@@ -14,7 +10,7 @@ static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain,
     ag_config_bool(r, "attention_bias", &attention);
     ag_config_bool(r, "mlp_bias", &kind.ffn_bias);
     kind.qkv_bias = kind.out_bias = attention;
-    return set_all(&kind, s, r->err);
+    return ag_spec_set_all(s, &kind, r->err);
 }
 
 /* A file says it has biases by having them. */
@@ -50,7 +46,7 @@ static ag_status describe_mistral(ag_config_reader *r, const ag_layer_spec *plai
     ag_layer_spec kind = *plain;
     if (!json_object_get(r->object, "sliding_window")) kind.window = 4096;
     ag_config_window(r, "sliding_window", &kind.window);
-    return set_all(&kind, s, r->err);
+    return ag_spec_set_all(s, &kind, r->err);
 }
 
 const ag_family ag_family_mistral = {
@@ -67,4 +63,61 @@ const ag_family ag_family_mistral = {
                  .eos_id = 2},
     .activation_key = "hidden_act",
     .describe = describe_mistral,
+};
+
+/* Of a configuration that says nothing of rotation. */
+static const ag_rope_spec ministral_rope = {
+    .theta = 1e6,
+    .scaling = {.type = AG_ROPE_YARN,
+                .factor = 16,
+                .original_max_position_embeddings = 16384,
+                .beta_fast = 32,
+                .beta_slow = 1,
+                .whole_pairs = true},
+};
+
+static ag_status describe_ministral(ag_config_reader *r, const ag_layer_spec *plain,
+                                    ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    const json_t *rope, *old;
+    double beta = 0;
+    AG_TRY(ag_config_object(r, "rope_parameters", &rope));
+    AG_TRY(ag_config_object(r, "rope_scaling", &old));
+    if (old) rope = old;
+    if (!rope && !ag_config_value(r, "rope_theta")) {
+        s->ropes[0] = ministral_rope;
+        s->ropes[0].n_rotated = kind.head_dim;
+        beta = 0.1;
+    }
+    ag_config_reader inner = {rope, r->where, r->err, r->status};
+    ag_config_real(&inner, "llama_4_scaling_beta", 0, 1e3, &beta);
+    AG_TRY(inner.status);
+    s->query_beta = (float)beta;
+    s->query_period = (uint32_t)s->ropes[0].scaling.original_max_position_embeddings;
+    if (beta != 0 && !s->query_period) {
+        return AG_FAIL(r->err, FORMAT, "%s: llama_4_scaling_beta without a length before scaling",
+                       r->where);
+    }
+    ag_config_window(r, "sliding_window", &kind.window);
+    AG_TRY(r->status);
+    return ag_spec_set_all(s, &kind, r->err);
+}
+
+const ag_family ag_family_ministral3 = {
+    .names = {{"Ministral3ForCausalLM", "ministral3"},
+              {"Mistral3ForConditionalGeneration", "mistral3"}},
+    .defaults = {.vocab_size = 131072,
+                 .hidden_size = 4096,
+                 .intermediate_size = 14336,
+                 .n_layers = 34,
+                 .n_heads = 32,
+                 .n_kv_heads = 8,
+                 .head_dim = 128,
+                 .max_positions = 262144,
+                 .rope_theta = 1e6,
+                 .norm_eps = 1e-5,
+                 .bos_id = 1,
+                 .eos_id = 2},
+    .activation_key = "hidden_act",
+    .describe = describe_ministral,
 };

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Granite 3 and the dense ones of Granite 4: factors of embeddings, branches, scores and logits.
+ *
+ * The factor of branches needs no operation. A stream that is divided by it takes branches as they
+ * are, and its norms give the same with an epsilon divided by the factor's square. */
+#include "core/fail.h"
+#include "models/families/family.h"
+
+#include <string.h>
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    double embedding = 1, branch = 1, scores = 1, logits = 1;
+    bool bias = false;
+    ag_config_real(r, "embedding_multiplier", 1e-3, 1e6, &embedding);
+    ag_config_real(r, "residual_multiplier", 1e-3, 1e3, &branch);
+    ag_config_real(r, "attention_multiplier", 1e-6, 1e3, &scores);
+    ag_config_real(r, "logits_scaling", 1e-3, 1e6, &logits);
+    ag_config_bool(r, "attention_bias", &bias);
+    ag_config_bool(r, "mlp_bias", &kind.ffn_bias);
+    AG_TRY(r->status);
+    kind.qkv_bias = kind.out_bias = bias;
+    kind.scale = (float)scores;
+    s->embedding_scale = (float)(embedding / branch);
+    s->norm_eps = (float)((double)s->norm_eps / (branch * branch));
+    s->logit_factor = (float)(1 / logits);
+    return ag_spec_set_all(s, &kind, r->err);
+}
+
+static const ag_gguf_key keys[] = {
+    {"embedding_scale", "embedding_multiplier"},
+    {"residual_scale", "residual_multiplier"},
+    {"attention.scale", "attention_multiplier"},
+    {"logit_scale", "logits_scaling"},
+    {.gguf = NULL},
+};
+
+const ag_family ag_family_granite = {
+    .names = {{"GraniteForCausalLM", "granite"}},
+    .defaults = {.vocab_size = 32000,
+                 .hidden_size = 4096,
+                 .intermediate_size = 11008,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .max_positions = 2048,
+                 .rope_theta = 10000,
+                 .bos_id = 1,
+                 .eos_id = 2},
+    .activation_key = "hidden_act",
+    .gguf = {.architectures = {"granite"}, .paired_rows = true, .keys = keys},
+    .describe = describe,
+};
+
+/* ---- without experts and recurrent layers ---- */
+
+static const ag_tensor_alias hybrid_aliases[] = {
+    {AG_LT_GATE, "shared_mlp.input_linear.weight"},
+    {AG_LT_UP, "shared_mlp.input_linear.weight"},
+    {AG_LT_DOWN, "shared_mlp.output_linear.weight"},
+    {.suffix = NULL},
+};
+
+static ag_status refuse(ag_config_reader *r, const char *what) {
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: %s; only dense models of attention alone are known",
+                   r->where, what);
+}
+
+static ag_status describe_hybrid(ag_config_reader *r, const ag_layer_spec *plain,
+                                 ag_model_spec *s) {
+    const json_t *types = ag_config_value(r, "layer_types");
+    const char *turns = json_string_value(ag_config_value(r, "position_embedding_type"));
+    double experts = 8;
+    ag_layer_spec kind = *plain;
+    ag_config_real(r, "num_local_experts", 0, 1e6, &experts);
+    AG_TRY(r->status);
+    if (experts != 0) return refuse(r, "num_local_experts is not 0");
+    if (!types) types = ag_config_value(r, "layers_block_type");
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+        if (type && (!strcmp(type, "attention") || !strcmp(type, "full_attention"))) continue;
+        return refuse(r, "layer_types has others than attention");
+    }
+    s->intermediate_size = 1024;
+    ag_config_size(r, "shared_intermediate_size", 1 << 22, &s->intermediate_size);
+    if (!turns || strcmp(turns, "rope") != 0) kind.rope = AG_NO_ROPE;
+    return describe(r, &kind, s);
+}
+
+const ag_family ag_family_granite_hybrid = {
+    .names = {{"GraniteMoeHybridForCausalLM", "granitemoehybrid"}},
+    .defaults = {.vocab_size = 32000,
+                 .hidden_size = 4096,
+                 .intermediate_size = 11008,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .max_positions = 2048,
+                 .rope_theta = 10000,
+                 .bos_id = 1,
+                 .eos_id = 2},
+    .activation_key = "hidden_act",
+    .aliases = hybrid_aliases,
+    .describe = describe_hybrid,
+};
