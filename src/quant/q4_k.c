@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quant/superblock.h"
+#include "quant/search.h"
 
 #include <string.h>
+
+static void write_block(void *dst, const ag_block_parts *parts) {
+    ag_block_q4_k out = {.d = parts->d, .dmin = parts->dmin};
+    ag_pack_q4_k_scales(out.scales, parts->sc, parts->m);
+    ag_put_fields(out.qs, parts->q, 0, 4, 32);
+    memcpy(dst, &out, sizeof out);
+}
 
 bool ag_quantize_q4_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
                       size_t *block) {
@@ -9,16 +16,18 @@ bool ag_quantize_q4_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK_K;
-        ag_block_q4_k out;
         *block = b;
         ag_block_parts parts;
         if (!ag_round_parts(&parts, x, 32, 15, 63)) return false;
-        out.d = parts.d;
-        out.dmin = parts.dmin;
-        ag_pack_q4_k_scales(out.scales, parts.sc, parts.m);
-        ag_put_fields(out.qs, parts.q, 0, 4, 32);
-        memcpy(p + b * sizeof out, &out, sizeof out);
+        write_block(p + b * sizeof(ag_block_q4_k), &parts);
     }
+    return true;
+}
+
+bool ag_search_q4_k(void *dst, const float *x, const float *w) {
+    ag_block_parts parts;
+    if (!ag_search_parts(&parts, x, w, 32, 15, 63)) return false;
+    write_block(dst, &parts);
     return true;
 }
 

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quant/superblock.h"
+#include "quant/search.h"
 
 #include <string.h>
+
+static void write_block(void *dst, const ag_signed_parts *parts) {
+    ag_block_q6_k out = {.d = parts->d};
+    memcpy(out.scales, parts->sc, sizeof out.scales);
+    ag_put_fields(out.ql, parts->q, 0, 4, 64);
+    ag_put_fields(out.qh, parts->q, 4, 2, 32);
+    memcpy(dst, &out, sizeof out);
+}
 
 bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
                       size_t *block) {
@@ -9,16 +17,18 @@ bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK_K;
-        ag_block_q6_k out;
         *block = b;
         ag_signed_parts parts;
         if (!ag_round_signed_parts(&parts, x, -32, -128)) return false;
-        out.d = parts.d;
-        memcpy(out.scales, parts.sc, sizeof out.scales);
-        ag_put_fields(out.ql, parts.q, 0, 4, 64);
-        ag_put_fields(out.qh, parts.q, 4, 2, 32);
-        memcpy(p + b * sizeof out, &out, sizeof out);
+        write_block(p + b * sizeof(ag_block_q6_k), &parts);
     }
+    return true;
+}
+
+bool ag_search_q6_k(void *dst, const float *x, const float *w) {
+    ag_signed_parts parts;
+    if (!ag_search_signed_parts(&parts, x, w, -32, -128)) return false;
+    write_block(dst, &parts);
     return true;
 }
 

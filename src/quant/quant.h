@@ -125,6 +125,12 @@ typedef enum ag_rounding {
  * their files. */
 ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
                           ag_rounding rounding, size_t *bad);
+/* The same for weights, with the scales that a search finds where the type has one (Q4_0, Q4_1,
+ * Q5_0, Q5_1, Q4_K, Q5_K, Q6_K): slow, once per file. importance [n]: how much the square of an
+ * error counts in each column, such as the mean square of what it is multiplied with; not below 0,
+ * NULL: not known. */
+ag_status ag_quantize_weights(ag_dtype dtype, void *dst, const float *src, size_t n,
+                              const float *importance, size_t *bad);
 /* dst[0..n) = the values of src, any dtype but I32 and U8. */
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n);
 

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The searches for the scales of blocks of weights. */
+#include "quant/blocks.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct {
+    ag_dtype type;
+    ag_search_fn *search;
+} types[] = {
+    {AG_Q4_0, ag_search_q4_0}, {AG_Q4_1, ag_search_q4_1}, {AG_Q5_0, ag_search_q5_0},
+    {AG_Q5_1, ag_search_q5_1}, {AG_Q4_K, ag_search_q4_k}, {AG_Q5_K, ag_search_q5_k},
+    {AG_Q6_K, ag_search_q6_k},
+};
+enum { N_TYPES = sizeof types / sizeof types[0], ROW = 8 * AG_QK_K, MAX_BYTES = 4 * ROW };
+
+static uint64_t random_state = 0x9e3779b97f4a7c15;
+
+static double uniform(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (double)(random_state >> 11) * 0x1p-53;
+}
+
+static float gaussian(void) {
+    return (float)(sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform()));
+}
+
+/* ---- rows ---- */
+
+typedef float value_fn(size_t i);
+static float plain(size_t i) {
+    (void)i;
+    return gaussian() * 0.03f;
+}
+static float shifted(size_t i) { return plain(i) + 0.1f; }
+static float negative(size_t i) { return -fabsf(plain(i)) - 0.01f; }
+static float with_outliers(size_t i) { return plain(i) * (i % 37 == 0 ? 12 : 1); }
+static float of_many_sizes(size_t i) { return plain(i) * powf(2, (float)(i / 64 % 24) - 16); }
+static float zeros(size_t i) { return i % 512 < 256 ? 0 : plain(i); }
+static float constant(size_t i) {
+    (void)i;
+    return 0.7f;
+}
+static float tiny(size_t i) { return plain(i) * 1e-7f; }
+static float vanishing(size_t i) { return plain(i) * 1e-38f; }
+static float large(size_t i) { return gaussian() * 8000 + (float)(i % 2); }
+
+static value_fn *const rows[] = {plain, shifted,  negative, with_outliers, of_many_sizes,
+                                 zeros, constant, tiny,     vanishing,     large};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+static void fill(float *x, value_fn *value) {
+    for (size_t i = 0; i < ROW; i++) x[i] = value(i);
+}
+
+static double error_of(ag_dtype type, const void *blocks, const float *x, const float *w,
+                       size_t n) {
+    static float back[ROW];
+    double sum = 0;
+    ag_dequantize_row(type, back, blocks, n);
+    for (size_t i = 0; i < n; i++) {
+        const double e = (double)x[i] - (double)back[i];
+        assert_true(isfinite(back[i]));
+        sum += (w ? (double)w[i] : 1) * e * e;
+    }
+    return sum;
+}
+
+/* ---- tests ---- */
+
+static void blocks_are_never_worse_than_the_rules(void **state) {
+    (void)state;
+    static float x[ROW], w[ROW];
+    unsigned char found[256], rule[256];
+    for (size_t r = 0; r < N_ROWS; r++) {
+        fill(x, rows[r]);
+        for (size_t i = 0; i < ROW; i++) w[i] = r % 2 ? (float)exp(4 * uniform()) : 1;
+        for (size_t t = 0; t < N_TYPES; t++) {
+            const size_t n = ag_dtype_block(types[t].type);
+            for (size_t b = 0; b < ROW; b += n) {
+                assert_true(types[t].search(found, x + b, w + b));
+                assert_int_equal(
+                    ag_quantize_row(types[t].type, rule, x + b, n, AG_ROUND_REFERENCE, NULL),
+                    AG_OK);
+                const double have = error_of(types[t].type, found, x + b, w + b, n);
+                const double limit = error_of(types[t].type, rule, x + b, w + b, n);
+                /* Errors are compared in floats. */
+                if (have <= limit * 1.00001 + 1e-45) continue;
+                fail_msg("%s, row %zu, block %zu: %g, the rule's %g", ag_dtype_name(types[t].type),
+                         r, b / n, have, limit);
+            }
+        }
+    }
+}
+
+/* What a search is for: errors that the rule leaves. */
+static void the_search_pays(void **state) {
+    (void)state;
+    static const double most[N_TYPES] = {0.9, 0.95, 0.98, 0.97, 0.85, 0.9, 0.95};
+    static float x[ROW];
+    unsigned char found[MAX_BYTES], rule[MAX_BYTES];
+    fill(x, plain);
+    for (size_t t = 0; t < N_TYPES; t++) {
+        const ag_dtype type = types[t].type;
+        ag_quantize_weights(type, found, x, ROW, NULL, NULL);
+        ag_quantize_row(type, rule, x, ROW, AG_ROUND_REFERENCE, NULL);
+        const double share =
+            error_of(type, found, x, NULL, ROW) / error_of(type, rule, x, NULL, ROW);
+        if (share > most[t]) fail_msg("%s: %.3f of the rule's error", ag_dtype_name(type), share);
+    }
+}
+
+static void importance_lowers_the_weighted_error(void **state) {
+    (void)state;
+    static float x[ROW], importance[ROW];
+    unsigned char with[MAX_BYTES], without[MAX_BYTES];
+    for (size_t r = 0; r < 5; r++) {
+        fill(x, rows[r]);
+        for (size_t i = 0; i < ROW; i++) importance[i] = (float)exp(3 * (double)gaussian());
+        for (size_t t = 0; t < N_TYPES; t++) {
+            const ag_dtype type = types[t].type;
+            assert_int_equal(ag_quantize_weights(type, with, x, ROW, importance, NULL), AG_OK);
+            assert_int_equal(ag_quantize_weights(type, without, x, ROW, NULL, NULL), AG_OK);
+            const double a = error_of(type, with, x, importance, ROW);
+            const double b = error_of(type, without, x, importance, ROW);
+            if (!(a < 0.95 * b)) {
+                fail_msg("%s, row %zu: %g with importance, %g without", ag_dtype_name(type), r, a,
+                         b);
+            }
+        }
+    }
+}
+
+/* Columns that nothing ever went through. */
+static void importance_of_zero_is_none(void **state) {
+    (void)state;
+    static float x[ROW], importance[ROW];
+    unsigned char with[MAX_BYTES], without[MAX_BYTES];
+    fill(x, plain);
+    for (size_t t = 0; t < N_TYPES; t++) {
+        const ag_dtype type = types[t].type;
+        ag_quantize_weights(type, with, x, ROW, importance, NULL);
+        ag_quantize_weights(type, without, x, ROW, NULL, NULL);
+        assert_memory_equal(with, without, ag_dtype_row_bytes(type, ROW));
+    }
+}
+
+static void values_beyond_a_scale_are_refused(void **state) {
+    (void)state;
+    static float x[ROW];
+    unsigned char out[MAX_BYTES];
+    for (size_t t = 0; t < N_TYPES; t++) {
+        size_t bad = 0;
+        fill(x, plain);
+        x[700] = 3e38f;
+        assert_int_equal(ag_quantize_weights(types[t].type, out, x, ROW, NULL, &bad), AG_FORMAT);
+        assert_int_equal(bad, 700);
+        x[700] = NAN;
+        bad = 0;
+        assert_int_equal(ag_quantize_weights(types[t].type, out, x, ROW, NULL, &bad), AG_FORMAT);
+        assert_int_equal(bad, 700);
+    }
+}
+
+static void other_types_keep_their_rule(void **state) {
+    (void)state;
+    static const ag_dtype others[] = {AG_F32, AG_F16, AG_BF16, AG_Q8_0};
+    static float x[ROW];
+    unsigned char found[MAX_BYTES], rule[MAX_BYTES];
+    fill(x, plain);
+    for (size_t t = 0; t < sizeof others / sizeof others[0]; t++) {
+        ag_quantize_weights(others[t], found, x, ROW, x, NULL);
+        ag_quantize_row(others[t], rule, x, ROW, AG_ROUND_WEIGHT, NULL);
+        assert_memory_equal(found, rule, ag_dtype_row_bytes(others[t], ROW));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_never_worse_than_the_rules),
+        cmocka_unit_test(the_search_pays),
+        cmocka_unit_test(importance_lowers_the_weighted_error),
+        cmocka_unit_test(importance_of_zero_is_none),
+        cmocka_unit_test(values_beyond_a_scale_are_refused),
+        cmocka_unit_test(other_types_keep_their_rule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
