@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/attention.cl. The slots of a sequence are divided into spans that are
- * computed side by side; scratch holds what the spans leave until they are joined: joined  [rows *
- * heads] pairs      stats   [rows * heads][spans] pairs values  [rows * heads][spans][dim] sums [kv
- * heads][slots] attention weights, if they were asked for */
+ * computed side by side; scratch holds what the spans leave until they are joined:
+ *   joined  [rows * heads] pairs      stats   [rows * heads][spans] pairs
+ *   values  [rows * heads][spans][dim]
+ *   sums    [kv heads][slots] attention weights, if they were asked for */
 #include "backend/opencl/ops.h"
 #include "backend/opencl/recorded_launch.h"
 #include "core/alloc.h"
