@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 
 /* Rows of one head in one block, in the order of the stream: positions, keys, values. */
 typedef struct head_rows {
@@ -95,20 +96,12 @@ static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_pu
     return AG_OK;
 }
 
-static void put_u32(uint8_t *p, uint32_t v) {
-    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (8 * i));
-}
-
-static uint32_t get_u32(const uint8_t *p) {
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* From which position on layers with a window have lost nothing. */
 static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         uint8_t expired[4];
         if (!c->params.layers[l].window) continue;
-        put_u32(expired, c->expired[l]);
+        ag_put_number(expired, c->expired[l], sizeof expired);
         AG_TRY(put(user, expired, sizeof expired, err));
     }
     return AG_OK;
@@ -118,7 +111,7 @@ static ag_status save_unrotated(const ag_kv_cache *c, void *staging, ag_put_fn p
                                 ag_error *err) {
     const ag_kv_unrotated *u = &c->unrotated;
     uint8_t moved_by[4];
-    put_u32(moved_by, u->moved_by);
+    ag_put_number(moved_by, u->moved_by, sizeof moved_by);
     AG_TRY(put(user, moved_by, sizeof moved_by, err));
     for (size_t i = 0; i < (size_t)c->params.n_layers * c->params.n_protected; i++) {
         uint8_t known = u->known[i];
@@ -223,7 +216,7 @@ static ag_status load_unrotated(const loading *in, ag_error *err) {
     ag_kv_unrotated *u = &in->cache->unrotated;
     uint8_t moved_by[4];
     AG_TRY(in->get(in->user, moved_by, sizeof moved_by, err));
-    u->moved_by = get_u32(moved_by);
+    u->moved_by = (uint32_t)ag_get_number(moved_by, sizeof moved_by);
     for (size_t i = 0; i < (size_t)p->n_layers * p->n_protected; i++) {
         uint8_t known;
         AG_TRY(in->get(in->user, &known, 1, err));
@@ -242,7 +235,8 @@ static ag_status load_windows(const loading *in, ag_error *err) {
         uint8_t expired[4];
         if (!p->layers[l].window) continue;
         AG_TRY(in->get(in->user, expired, sizeof expired, err));
-        const uint32_t first = in->cache->expired[l] = get_u32(expired);
+        const uint32_t first = in->cache->expired[l] =
+            (uint32_t)ag_get_number(expired, sizeof expired);
         if (first && (first > in->position || in->position - first < p->layers[l].window - 1)) {
             return AG_FAIL(err, FORMAT,
                            "%s: damaged: layer %u, window %u, holds positions from %u on, the "

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/checksum.h"
 
+#include "core/little_endian.h"
+
 #include <string.h>
 
 /* Odd, with bits spread evenly: taken from the digits of pi and e. */
@@ -8,16 +10,10 @@ static const uint64_t FIRST = 0x243f6a8885a308d3u, SECOND = 0xb7e151628aed2a6bu;
 
 static uint64_t rotate_left(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
-static uint64_t word_at(const uint8_t *p) {
-    uint64_t w = 0;
-    for (int i = 0; i < 8; i++) w |= (uint64_t)p[i] << (8 * i);
-    return w;
-}
-
 /* Four independent chains, so that multiplications overlap. */
 static void add_stripe(uint64_t *lane, const uint8_t *p) {
     for (int i = 0; i < AG_CHECKSUM_LANES; i++)
-        lane[i] = rotate_left(lane[i] ^ word_at(p + 8 * i) * FIRST, 29) * SECOND;
+        lane[i] = rotate_left(lane[i] ^ ag_get_number(p + 8 * i, 8) * FIRST, 29) * SECOND;
 }
 
 void ag_checksum_begin(ag_checksum *c) {

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 #include "formats/json.h"
 
 #include <inttypes.h>
@@ -55,9 +56,7 @@ ag_status ag_st_header_bytes(const void *prefix, uint64_t file_bytes, const char
         return AG_FAIL(err, FORMAT, "%s: %" PRIu64 " bytes, too few for a safetensors header", path,
                        file_bytes);
     }
-    const unsigned char *p = prefix;
-    uint64_t n = 0;
-    for (int i = AG_ST_PREFIX - 1; i >= 0; i--) n = n << 8 | p[i];
+    const uint64_t n = ag_get_number(prefix, AG_ST_PREFIX);
     if (n > AG_ST_MAX_HEADER) {
         return AG_FAIL(err, FORMAT, "%s, byte 0: header of %" PRIu64 " bytes, the limit is %d",
                        path, n, AG_ST_MAX_HEADER);

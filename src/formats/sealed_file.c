@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 #include "formats/file.h"
 
 #include <dirent.h>
@@ -182,7 +183,7 @@ static bool give_name(ag_sealed_writer *w) {
 ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
     uint64_t sum = ag_checksum_value(&w->sum);
     unsigned char seal[AG_SEAL_BYTES];
-    for (int i = 0; i < AG_SEAL_BYTES; i++) seal[i] = (unsigned char)(sum >> (8 * i));
+    ag_put_number(seal, sum, AG_SEAL_BYTES);
     AG_TRY(put_raw(w, seal, sizeof seal, err));
     AG_TRY(flush(w, err));
     bool unnamed = !w->temporary[0];
@@ -268,8 +269,7 @@ ag_status ag_sealed_reader_check(ag_sealed_reader *r, ag_error *err) {
     if (left) return AG_FAIL(err, FORMAT, "%s: %" PRIu64 " bytes too many", r->path, left);
     unsigned char seal[AG_SEAL_BYTES];
     AG_TRY(get_raw(r, seal, sizeof seal, err));
-    uint64_t want = 0, have = ag_checksum_value(&r->sum);
-    for (int i = 0; i < AG_SEAL_BYTES; i++) want |= (uint64_t)seal[i] << (8 * i);
+    const uint64_t want = ag_get_number(seal, AG_SEAL_BYTES), have = ag_checksum_value(&r->sum);
     if (have == want) return AG_OK;
     return AG_FAIL(err, FORMAT,
                    "%s: damaged: the checksum of its bytes is %016" PRIx64 ", not %016" PRIx64,

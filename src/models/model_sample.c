@@ -4,6 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/checksum.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 #include "models/model_impl.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ static ag_status add_tensor(ag_checksum *sum, const ag_weight_source *source,
                             const ag_source_tensor *t, ag_error *err) {
     unsigned char piece[PIECE];
     unsigned char size[8];
-    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)t->n_bytes >> (8 * i));
+    ag_put_number(size, t->n_bytes, sizeof size);
     ag_checksum_add(sum, t->name, strlen(t->name) + 1);
     ag_checksum_add(sum, t->dtype_name, strlen(t->dtype_name) + 1);
     ag_checksum_add(sum, size, sizeof size);

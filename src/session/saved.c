@@ -3,6 +3,7 @@
 #include "cache/saved_state.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 #include "formats/sealed_file.h"
 #include "session/saved_facts.h"
 
@@ -17,16 +18,6 @@ typedef struct saved_state {
     uint32_t position, n_ids, flags;
     uint32_t scored; /* slots of lower positions were there when importance was settled */
 } saved_state;
-
-static void put_number(unsigned char *p, uint64_t v, int n_bytes) {
-    for (int i = 0; i < n_bytes; i++) p[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get_number(const unsigned char *p, int n_bytes) {
-    uint64_t v = 0;
-    for (int i = 0; i < n_bytes; i++) v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
 
 static size_t n_heads(const ag_session *s) {
     return ag_kv_extent_of(ag_kv_cache_params(s->cache)).heads;
@@ -52,12 +43,12 @@ static ag_status put_head(ag_sealed_writer *w, const ag_saved_facts *facts, uint
                           ag_error *err) {
     unsigned char head[HEAD_BYTES], seal[AG_SEAL_BYTES];
     memcpy(head, MAGIC, sizeof MAGIC);
-    put_number(head + 8, VERSION, 4);
-    put_number(head + 12, facts->len, 4);
-    put_number(head + 16, n_file, 8);
+    ag_put_number(head + 8, VERSION, 4);
+    ag_put_number(head + 12, facts->len, 4);
+    ag_put_number(head + 16, n_file, 8);
     AG_TRY(ag_sealed_put(w, head, sizeof head, err));
     AG_TRY(ag_sealed_put(w, facts->text, facts->len, err));
-    put_number(seal, ag_checksum_value(&w->sum), AG_SEAL_BYTES);
+    ag_put_number(seal, ag_checksum_value(&w->sum), AG_SEAL_BYTES);
     return ag_sealed_put(w, seal, sizeof seal, err);
 }
 
@@ -65,7 +56,7 @@ static ag_status put_numbers(ag_sealed_writer *w, const uint32_t *numbers, size_
                              ag_error *err) {
     for (size_t i = 0; i < n; i++) {
         unsigned char bytes[4];
-        put_number(bytes, numbers[i], 4);
+        ag_put_number(bytes, numbers[i], 4);
         AG_TRY(ag_sealed_put(w, bytes, sizeof bytes, err));
     }
     return AG_OK;
@@ -148,17 +139,17 @@ typedef struct restoration {
 static ag_status check_head(restoration *r, const unsigned char *head, ag_error *err) {
     if (memcmp(head, MAGIC, sizeof MAGIC) != 0)
         return AG_FAIL(err, FORMAT, "%s: not a saved cache", r->file.path);
-    uint32_t version = (uint32_t)get_number(head + 8, 4);
+    uint32_t version = (uint32_t)ag_get_number(head + 8, 4);
     if (version != VERSION) {
         return AG_FAIL(err, UNSUPPORTED, "%s: a saved cache of version %u, this library knows %d",
                        r->file.path, version, VERSION);
     }
-    uint64_t n_facts = get_number(head + 12, 4);
+    uint64_t n_facts = ag_get_number(head + 12, 4);
     if (n_facts >= AG_FACTS_BYTES) {
         return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes about its origin, at most %d",
                        r->file.path, n_facts, AG_FACTS_BYTES - 1);
     }
-    uint64_t n_file = get_number(head + 16, 8);
+    uint64_t n_file = ag_get_number(head + 16, 8);
     if (n_file == r->file.size) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, it was saved with %" PRIu64,
                    r->file.path, r->file.size, n_file);
@@ -171,12 +162,12 @@ static ag_status get_facts(restoration *r, ag_saved_facts *facts, ag_error *err)
                        r->file.size);
     AG_TRY(ag_sealed_get(&r->file, head, sizeof head, err));
     AG_TRY(check_head(r, head, err));
-    facts->len = (size_t)get_number(head + 12, 4);
+    facts->len = (size_t)ag_get_number(head + 12, 4);
     AG_TRY(ag_sealed_get(&r->file, facts->text, facts->len, err));
     facts->text[facts->len] = '\0';
     uint64_t want = ag_checksum_value(&r->file.sum);
     AG_TRY(ag_sealed_get(&r->file, seal, sizeof seal, err));
-    if (get_number(seal, AG_SEAL_BYTES) == want) return AG_OK;
+    if (ag_get_number(seal, AG_SEAL_BYTES) == want) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: the checksum of its beginning is wrong",
                    r->file.path);
 }
@@ -185,7 +176,7 @@ static ag_status get_numbers(restoration *r, uint32_t *numbers, size_t n, ag_err
     for (size_t i = 0; i < n; i++) {
         unsigned char bytes[4];
         AG_TRY(ag_sealed_get(&r->file, bytes, sizeof bytes, err));
-        numbers[i] = (uint32_t)get_number(bytes, 4);
+        numbers[i] = (uint32_t)ag_get_number(bytes, 4);
     }
     return AG_OK;
 }

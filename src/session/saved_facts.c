@@ -3,6 +3,7 @@
 
 #include "core/checksum.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -113,9 +114,7 @@ static void add_layers(ag_saved_facts *f, const ag_model_spec *spec, const ag_kv
                                     spec->query_period,
                                     bits_of(spec->query_beta)};
         unsigned char bytes[sizeof numbers];
-        for (size_t i = 0; i < sizeof bytes; i++) {
-            bytes[i] = (unsigned char)(numbers[i / 4] >> (8 * (i % 4)));
-        }
+        for (size_t i = 0; i < sizeof bytes / 4; i++) ag_put_number(bytes + 4 * i, numbers[i], 4);
         ag_checksum_add(&sum, bytes, n_numbers * sizeof *numbers);
         if (is->n_kv_heads != first->n_kv_heads || is->head_dim != first->head_dim || is->window)
             differ = true;
