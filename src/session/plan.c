@@ -58,8 +58,7 @@ static ag_status add_sessions(const ag_model_info *info, const ag_session_params
                               ag_memory_plan *plan, ag_error *err) {
     ag_session_plan one;
     size_t largest;
-    AG_TRY(ag_session_plan_memory(info, params, &one, err));
-    AG_TRY(ag_session_plan_largest(info, params, &largest, err));
+    AG_TRY(ag_session_plan_largest(info, params, &one, &largest, err));
     const uint64_t more_logits = n ? (n - 1) * (uint64_t)info->n_vocab * sizeof(float) : 0;
     if (!n) return AG_OK;
     plan->kv_bytes = n * (uint64_t)one.kv_bytes;

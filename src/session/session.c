@@ -81,31 +81,27 @@ static ag_status complete_params(const ag_model_info *info, const ag_session_par
     return ag_eviction_budget(&out->eviction, &kv, &budget, err);
 }
 
-ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_params *params,
-                                 ag_session_plan *out, ag_error *err) {
-    ag_session_params p;
-    AG_TRY(complete_params(info, params, &p, err));
-    layer_list list;
-    ag_kv_params kv = kv_params(info, &p, &list);
-    ag_workspace_shape ws = ag_model_workspace_shape(info, p.prefill_chunk, 1);
-    *out = (ag_session_plan){
-        .kv_bytes = ag_kv_cache_plan_bytes(&kv),
-        .workspace_bytes = ag_workspace_bytes(&ws) + info->n_vocab * sizeof(float),
-        .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv),
-    };
-    return AG_OK;
-}
-
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
-                                  size_t *out, ag_error *err) {
+                                  ag_session_plan *out, size_t *largest, ag_error *err) {
     ag_session_params p;
     AG_TRY(complete_params(info, params, &p, err));
     layer_list list;
     ag_kv_params kv = kv_params(info, &p, &list);
     ag_workspace_shape ws = ag_model_workspace_shape(info, p.prefill_chunk, 1);
     const size_t segment = ag_kv_cache_plan_largest(&kv), activations = ag_workspace_bytes(&ws);
-    *out = segment > activations ? segment : activations;
+    *out = (ag_session_plan){
+        .kv_bytes = ag_kv_cache_plan_bytes(&kv),
+        .workspace_bytes = activations + info->n_vocab * sizeof(float),
+        .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv),
+    };
+    *largest = segment > activations ? segment : activations;
     return AG_OK;
+}
+
+ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_params *params,
+                                 ag_session_plan *out, ag_error *err) {
+    size_t largest;
+    return ag_session_plan_largest(info, params, out, &largest, err);
 }
 
 static ag_status make_logits(ag_session *s, ag_error *err) {

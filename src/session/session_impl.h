@@ -40,9 +40,9 @@ struct ag_session {
     atomic_bool cancelled;
 };
 
-/* session.c. Bytes of the largest buffer that such a session takes on a device. */
+/* session.c. ag_session_plan_memory, and the bytes of the largest buffer on a device. */
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
-                                  size_t *out, ag_error *err);
+                                  ag_session_plan *out, size_t *largest, ag_error *err);
 
 /* choose.c. Whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);
@@ -52,8 +52,5 @@ bool ag_session_ask_top(ag_session *s, const ag_sampler *sampler);
 ag_status ag_session_need_logits(ag_session *s, ag_error *err);
 /* What ag_sampler_sample() chooses from the session's logits, which are somewhere. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
-
-/* step.c. Whether n more tokens fit, and whether they are in the vocabulary. */
-ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err);
 
 #endif

@@ -8,7 +8,8 @@
 
 /* ---- what may be asked ---- */
 
-ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err) {
+/* Whether n more tokens fit, and whether they are in the vocabulary. */
+static ag_status check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err) {
     if (!n) return AG_FAIL(err, INVALID, "no tokens to consume");
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= s->model->info.n_vocab) {
@@ -54,7 +55,7 @@ static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err)
                            "item %zu brings %zu tokens, a step takes %u (prefill_chunk)", i,
                            item->n, item->session->params.prefill_chunk);
         }
-        AG_TRY(ag_session_check_ids(item->session, item->ids, item->n, err));
+        AG_TRY(check_ids(item->session, item->ids, item->n, err));
     }
     return AG_OK;
 }
@@ -357,7 +358,7 @@ static bool relay_row(void *user, size_t i, const float *logits) {
 /* A prompt step by step; one token alone is decoded. relay NULL: logits of the last token. */
 static ag_status consume(ag_session *s, const int32_t *ids, size_t n, row_relay *relay,
                          ag_progress_fn progress, void *user, ag_error *err) {
-    AG_TRY(ag_session_check_ids(s, ids, n, err));
+    AG_TRY(check_ids(s, ids, n, err));
     s->prompt_left = 0;
     if (n > 1) AG_TRY(ag_session_begin_prompt(s, n, err));
     for (size_t done = 0, rows = 0; done < n; done += rows) {
