@@ -8,10 +8,6 @@
 
 #include <string.h>
 
-static uint32_t blocks_for(uint32_t n_slots) {
-    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
-}
-
 ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_cache **out,
                              ag_error *err) {
     *out = NULL;
@@ -27,7 +23,7 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     c->n_slots = ag_calloc(c->extent.heads, sizeof *c->n_slots);
     c->last = ag_calloc(c->extent.heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
-    c->mapped = ag_calloc(blocks_for(c->extent.most_slots), sizeof *c->mapped);
+    c->mapped = ag_calloc(ag_kv_blocks_for(c->extent.most_slots), sizeof *c->mapped);
     c->expired = ag_calloc(params->n_layers, sizeof *c->expired);
     c->keep = ag_calloc(ag_kv_most_window_slots(c) + 1, sizeof *c->keep);
     if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped ||
@@ -125,7 +121,7 @@ static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, n, err));
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t end = blocks_for(ag_kv_layer_length(c, l) + n);
+        uint32_t end = ag_kv_blocks_for(ag_kv_layer_length(c, l) + n);
         AG_TRY(ag_kv_need_blocks(c, l, first_written(c, l), end, err));
     }
     return AG_OK;
@@ -183,7 +179,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     if (!n) return AG_OK;
     const uint32_t used = ag_kv_layer_length(c, layer);
     AG_TRY(check_positions(c, layer, positions, n, err));
-    uint32_t end = blocks_for(used + (uint32_t)n);
+    uint32_t end = ag_kv_blocks_for(used + (uint32_t)n);
     ag_status st = ag_kv_own_blocks(c, layer, first_written(c, layer), end, err);
     if (st == AG_OK) {
         ag_kv_view view;
@@ -201,7 +197,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
 ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err) {
     AG_TRY(ag_kv_cache_reserve(c, 1, err));
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t end = blocks_for(ag_kv_layer_length(c, l) + 1);
+        uint32_t end = ag_kv_blocks_for(ag_kv_layer_length(c, l) + 1);
         AG_TRY(ag_kv_own_blocks(c, l, first_written(c, l), end, err));
     }
     return AG_OK;
@@ -214,7 +210,7 @@ void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position) {
 }
 
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
-    ag_kv_drop_blocks(c, layer, blocks_for(ag_kv_layer_length(c, layer)));
+    ag_kv_drop_blocks(c, layer, ag_kv_blocks_for(ag_kv_layer_length(c, layer)));
 }
 
 void ag_kv_cache_clear(ag_kv_cache *c) {

@@ -62,15 +62,6 @@ struct ag_kv_cache {
     ag_kv_unrotated unrotated;
 };
 
-/* The three parts of a slot; other slots of the head lie beside it in its block. */
-typedef struct ag_kv_slot {
-    uint8_t *k, *v;
-    uint32_t *position;
-} ag_kv_slot;
-
-/* False if the cache's memory is not visible to the host. */
-bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                     ag_kv_slot *out);
 uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
 
@@ -78,10 +69,13 @@ uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] 
 ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,
                                ag_error *err);
 void ag_kv_layouts_release(ag_kv_cache *c);
-uint32_t ag_kv_blocks_in(const ag_kv_layout *at, uint32_t segment); /* of a layer */
 
 /* kv_window.c. Of the layers whose windows bound what they hold. */
 uint32_t ag_kv_most_window_slots(const ag_kv_cache *c);
+
+static inline uint32_t ag_kv_blocks_for(uint32_t n_slots) {
+    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
+}
 
 /* A block of a layer, as kernels see it. */
 static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {

@@ -57,10 +57,6 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 
 /* ---- layers ---- */
 
-static uint32_t blocks_for(uint32_t n_slots) {
-    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
-}
-
 /* What a layer decides by itself. */
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -70,12 +66,12 @@ static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
         .k_row = ag_dtype_row_bytes(p->k_type, is.head_dim),
         .v_row = ag_dtype_row_bytes(p->v_type, is.head_dim),
         .max_slots = p->max_slots,
-        .max_blocks = blocks_for(p->max_slots),
+        .max_blocks = ag_kv_blocks_for(p->max_slots),
     };
     if (is.window && is.window < p->max_slots) {
         const bool known = p->step_rows && p->step_rows < p->max_slots;
-        at.window_blocks = blocks_for(is.window) + 1;
-        at.max_blocks = at.window_blocks + blocks_for(known ? p->step_rows : p->max_slots);
+        at.window_blocks = ag_kv_blocks_for(is.window) + 1;
+        at.max_blocks = at.window_blocks + ag_kv_blocks_for(known ? p->step_rows : p->max_slots);
         at.max_slots = at.max_blocks * AG_KV_BLOCK;
     }
     at.v_offset = round_up(rows * at.k_row, page);
@@ -143,7 +139,8 @@ size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
 
 /* ---- in a cache ---- */
 
-uint32_t ag_kv_blocks_in(const ag_kv_layout *at, uint32_t segment) {
+/* Of a layer. */
+static uint32_t blocks_in(const ag_kv_layout *at, uint32_t segment) {
     const uint64_t before = (uint64_t)segment * at->segment_blocks;
     if (before >= at->max_blocks) return 0;
     const uint32_t rest = at->max_blocks - (uint32_t)before;
@@ -175,7 +172,7 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool 
         next->first.key_value += (size_t)layers[l].n_kv_heads * layers[l].head_dim;
         next->first.head_slot += (size_t)layers[l].n_kv_heads * at->max_slots;
         for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
-            const uint32_t blocks = ag_kv_blocks_in(at, s);
+            const uint32_t blocks = blocks_in(at, s);
             next->first.place[s] += blocks;
             next->first.byte[s] += blocks * at->block_bytes;
         }

@@ -10,20 +10,6 @@
 
 #include <string.h>
 
-bool ag_kv_find_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                     ag_kv_slot *out) {
-    const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
-    /* Mapping what is not mapped would take it from the device. */
-    if (!ag_buffer_is_mapped(b->buffer)) return false;
-    uint8_t *base = (uint8_t *)ag_buffer_map(b->buffer) + b->offset;
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    const ag_kv_layout *at = &c->at[layer];
-    out->k = base + row * at->k_row;
-    out->v = base + at->v_offset + row * at->v_row;
-    out->position = (uint32_t *)(void *)(base + at->p_offset) + row;
-    return true;
-}
-
 /* Rows of n slots of one block in one part of it, as floats. */
 static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                            uint32_t n, bool values, float *out, ag_error *err) {
@@ -33,17 +19,16 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
     size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
     size_t count = (size_t)n * c->params.layers[layer].head_dim;
     size_t row_bytes = values ? lies->v_row : lies->k_row;
-    ag_kv_slot at;
-    if (ag_kv_find_slot(c, layer, head, slot, &at)) {
+    size_t at = b->offset + (values ? lies->v_offset : 0) + row * row_bytes;
+    /* Mapping what is not mapped would take it from the device. */
+    if (ag_buffer_is_mapped(b->buffer)) {
         /* Rows follow one another, and no row ends inside a quantised block. */
-        ag_unpack(c->backend, type, out, values ? at.v : at.k, count);
+        ag_unpack(c->backend, type, out, (uint8_t *)ag_buffer_map(b->buffer) + at, count);
         return AG_OK;
     }
     void *rows = ag_malloc(n * row_bytes);
     if (!rows) return AG_FAIL(err, NOMEM, "%u rows of a cache", (unsigned)n);
-    ag_status st = ag_buffer_download(rows, b->buffer,
-                                      b->offset + (values ? lies->v_offset : 0) + row * row_bytes,
-                                      n * row_bytes, err);
+    ag_status st = ag_buffer_download(rows, b->buffer, at, n * row_bytes, err);
     if (st == AG_OK) ag_dequantize_row(type, out, rows, count);
     ag_free(rows);
     return st;
