@@ -42,6 +42,15 @@ static uint32_t layer_features(const ag_decode_layer *l, const ag_kv_view *kv) {
     return f;
 }
 
+uint32_t ag_step_most_slots(const ag_decode_step *step) {
+    uint32_t most = 0;
+    for (uint32_t l = 0; l < step->n_layers; l++) {
+        const uint32_t n = ag_kv_view_most_slots(&step->kv[l]);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
 uint32_t ag_step_features(const ag_decode_step *step) {
     uint32_t f = 0;
     if (step->logit_softcap != 0) f |= AG_STEP_LOGIT_SOFTCAP;

@@ -88,5 +88,7 @@ enum {
 /* The bits that the step has. A backend names those that it covers (ag_backend_ops), and is not
  * asked for a step that has others. */
 uint32_t ag_step_features(const ag_decode_step *step);
+/* Slots of the longest head of any layer. */
+uint32_t ag_step_most_slots(const ag_decode_step *step);
 
 #endif

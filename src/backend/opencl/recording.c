@@ -82,18 +82,9 @@ static uint32_t first_block(const ag_kv_view *kv) {
     return least / AG_KV_BLOCK;
 }
 
-static uint32_t most_blocks(const ag_decode_step *step) {
-    uint32_t most = 0;
-    for (uint32_t l = 0; l < step->n_layers; l++) {
-        const uint32_t n = end_block(&step->kv[l]);
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 /* Memory for the step's key and mailbox; false if there is none, on the host or behind the row. */
 static bool reserve_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
-    const uint32_t n_blocks = most_blocks(step);
+    const uint32_t n_blocks = ag_step_most_slots(step) / AG_KV_BLOCK + 1;
     if (!p->layers || p->n_layers != step->n_layers || p->max_blocks < n_blocks) {
         release_memory(p);
         p->n_layers = step->n_layers;

@@ -70,8 +70,6 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
 bool ag_cl_token_has_run(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_stages(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s); /* whatever is wanted */
-/* Of a group's rows: parts whose largest logits bound the best ones. */
-uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s);
 /* Addresses of all weights are looked up, so buffers may come and go. */
 ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
                                     ag_cl_token *token);

@@ -57,17 +57,6 @@ static uint32_t groups_for(const ag_cl_backend *cl, const ag_cl_token_shape *s) 
     return n;
 }
 
-static uint32_t most_blocks(const ag_decode_step *step) {
-    uint32_t most = 0;
-    for (uint32_t l = 0; l < step->n_layers; l++) {
-        for (uint32_t h = 0; h < step->kv[l].n_kv_heads; h++) {
-            const uint32_t n = step->kv[l].n_slots[h] / AG_KV_BLOCK + 1;
-            if (n > most) most = n;
-        }
-    }
-    return most;
-}
-
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
                           ag_cl_token_shape *out) {
     const ag_kv_view *kv = &step->kv[0];
@@ -85,7 +74,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         .n_kv = kv->n_kv_heads,
         .head_dim = kv->head_dim,
         .group = n_heads / kv->n_kv_heads,
-        .max_blocks = most_blocks(step),
+        .max_blocks = ag_step_most_slots(step) / AG_KV_BLOCK + 1,
         .k_type = (uint32_t)kv->k_type,
         .v_type = (uint32_t)kv->v_type,
         .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
@@ -110,8 +99,9 @@ uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) {
 
 uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 2; }
 
-/* Enough that few logits pass the bound, a power of two from 2 on. */
-uint32_t ag_cl_token_parts(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
+/* Of a group's rows: parts whose largest logits bound the best ones. Enough that few logits pass
+ * the bound, a power of two from 2 on. */
+static uint32_t parts_of_group(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
     enum { ENOUGH = 256 };
     const uint32_t warps = cl->device.is_nvidia ? AG_CL_TOKEN_ITEMS / 32 : AG_CL_TOKEN_ITEMS_CPU;
     uint32_t parts = 2;
@@ -221,7 +211,7 @@ static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) 
 static ag_status add_end(writer *w, const ag_decode_step *step) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
-    const uint32_t parts = ag_cl_token_parts(w->cl, shape);
+    const uint32_t parts = parts_of_group(w->cl, shape);
     cl_ulong logits = 0;
     AG_TRY(tensor_address(w, step->logits, &logits));
     AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
