@@ -42,12 +42,21 @@ void ag_bpe_free(ag_bpe *bpe);
 /* bpe_json.c: from the JSON object "model", in place of ag_bpe_init. */
 ag_status ag_bpe_read_json(ag_bpe *bpe, const json_t *model, const ag_vocab *vocab, ag_error *err);
 
-/* Room for n merges, once; then they are added, the best first, with ranks from 0 on. */
+/* Two tokens that merge; the spellings are borrowed for a call. */
+typedef struct ag_bpe_pair {
+    const char *left, *right;
+    size_t n_left, n_right;
+} ag_bpe_pair;
+
+enum { AG_BPE_BLOCK = 32 };
+
+/* Room for n merges, once; then they are added, the best first, up to AG_BPE_BLOCK at a time and
+ * with ranks from `rank` on. */
 ag_status ag_bpe_reserve_merges(ag_bpe *bpe, size_t n, ag_error *err);
-/* AG_FORMAT if one of the halves, or what they make together, is no token of the model. The last of
- * two equal merges counts, as in the tokenizers library. */
-ag_status ag_bpe_add_merge(ag_bpe *bpe, uint32_t rank, const char *left, size_t n_left,
-                           const char *right, size_t n_right, ag_error *err);
+/* AG_FORMAT if one of the halves, or what they make together, is no token of the model: *bad is the
+ * index of that pair. The last of two equal merges counts, as in the tokenizers library. */
+ag_status ag_bpe_add_merges(ag_bpe *bpe, uint32_t rank, const ag_bpe_pair *pairs, size_t n,
+                            size_t *bad, ag_error *err);
 /* SentencePiece's kind of merging: scores by id, the highest first. AG_FORMAT for one that is not a
  * number, or a token of the model longer than AG_BPE_MAX_SCORED bytes. */
 ag_status ag_bpe_set_scores(ag_bpe *bpe, const float *scores, ag_error *err);

@@ -7,14 +7,11 @@
 #include <string.h>
 
 /* The two halves of one merge, written as "a b" or as ["a", "b"]; borrowed from v. */
-static ag_status merge_halves(const json_t *v, size_t rank, const char *half[2], size_t len[2],
-                              ag_error *err) {
-    if (json_is_array(v) && json_array_size(v) == 2 && json_is_string(json_array_get(v, 0)) &&
-        json_is_string(json_array_get(v, 1))) {
-        for (size_t i = 0; i < 2; i++) {
-            half[i] = json_string_value(json_array_get(v, i));
-            len[i] = json_string_length(json_array_get(v, i));
-        }
+static ag_status merge_halves(const json_t *v, size_t rank, ag_bpe_pair *out, ag_error *err) {
+    const json_t *left = json_array_get(v, 0), *right = json_array_get(v, 1);
+    if (json_array_size(v) == 2 && json_is_string(left) && json_is_string(right)) {
+        *out = (ag_bpe_pair){json_string_value(left), json_string_value(right),
+                             json_string_length(left), json_string_length(right)};
         return AG_OK;
     }
     if (!json_is_string(v)) {
@@ -28,10 +25,7 @@ static ag_status merge_halves(const json_t *v, size_t rank, const char *half[2],
         return AG_FAIL(err, FORMAT, "model.merges[%zu]: \"%.60s\" does not hold one space", rank,
                        s);
     }
-    half[0] = s;
-    len[0] = (size_t)(space - s);
-    half[1] = space + 1;
-    len[1] = n - len[0] - 1;
+    *out = (ag_bpe_pair){s, space + 1, (size_t)(space - s), n - (size_t)(space - s) - 1};
     return AG_OK;
 }
 
@@ -41,18 +35,23 @@ static bool is_version_line(const json_t *v) {
 }
 
 static ag_status read_merges(ag_bpe *bpe, const json_t *model, ag_error *err) {
-    json_t *list, *v;
-    size_t i, len[2];
+    json_t *list;
     AG_TRY(ag_json_required(model, "model", "merges", JSON_ARRAY, &list, err));
-    ag_status st = ag_bpe_reserve_merges(bpe, json_array_size(list), err);
+    size_t n = json_array_size(list);
+    ag_status st = ag_bpe_reserve_merges(bpe, n, err);
     if (st != AG_OK) return ag_error_prefix(err, st, "model.merges");
-    uint32_t rank = 0;
-    json_array_foreach(list, i, v) {
-        const char *half[2];
-        if (is_version_line(v)) continue;
-        AG_TRY(merge_halves(v, i, half, len, err));
-        st = ag_bpe_add_merge(bpe, rank++, half[0], len[0], half[1], len[1], err);
-        if (st != AG_OK) return ag_error_prefix(err, st, "model.merges[%zu]", i);
+    for (size_t i = 0, rank = 0, bad; i < n;) {
+        ag_bpe_pair pairs[AG_BPE_BLOCK];
+        size_t places[AG_BPE_BLOCK], n_pairs = 0;
+        for (; i < n && n_pairs < AG_BPE_BLOCK; i++) {
+            const json_t *v = json_array_get(list, i);
+            if (is_version_line(v)) continue;
+            places[n_pairs] = i;
+            AG_TRY(merge_halves(v, i, &pairs[n_pairs++], err));
+        }
+        st = ag_bpe_add_merges(bpe, (uint32_t)rank, pairs, n_pairs, &bad, err);
+        if (st != AG_OK) return ag_error_prefix(err, st, "model.merges[%zu]", places[bad]);
+        rank += n_pairs;
     }
     return AG_OK;
 }

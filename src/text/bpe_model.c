@@ -51,11 +51,8 @@ static void set_junction(ag_bpe *bpe, size_t bit) {
     bpe->junctions[bit / 64] |= UINT64_C(1) << (bit % 64);
 }
 
-/* The bit of the characters that meet where `left` ends and `right` begins; -1 if one is empty. */
-static long junction_bit(const ag_bpe *bpe, int32_t left, int32_t right) {
-    size_t n_left, n_right;
-    const char *l = ag_vocab_spelling(bpe->vocab, left, &n_left);
-    const char *r = ag_vocab_spelling(bpe->vocab, right, &n_right);
+/* The bit of the characters that meet where l ends and r begins; -1 if one is empty. */
+static long junction_bit(const char *l, size_t n_left, const char *r, size_t n_right) {
     if (!n_left || !n_right) return -1;
     uint32_t a, b;
     ag_utf8_get(l + ag_utf8_last(l, n_left), &a);
@@ -64,28 +61,55 @@ static long junction_bit(const ag_bpe *bpe, int32_t left, int32_t right) {
 }
 
 bool ag_bpe_may_join(const ag_bpe *bpe, int32_t left, int32_t right) {
-    long bit = junction_bit(bpe, left, right);
+    size_t n_left, n_right;
+    const char *l = ag_vocab_spelling(bpe->vocab, left, &n_left);
+    const char *r = ag_vocab_spelling(bpe->vocab, right, &n_right);
+    long bit = junction_bit(l, n_left, r, n_right);
     return bit < 0 || (bpe->junctions[bit / 64] >> (bit % 64) & 1);
 }
 
-static ag_status find_half(const ag_bpe *bpe, const char *s, size_t n, int32_t *id, ag_error *err) {
-    *id = ag_vocab_find_model(bpe->vocab, s, n);
-    if (*id >= 0) return AG_OK;
-    return AG_FAIL(err, FORMAT, "token \"%.*s\" is not in the vocabulary", n > 60 ? 60 : (int)n, s);
+/* Queries for both halves of each pair and for what they make; `joined` holds the latter. */
+static ag_status ask(const ag_bpe_pair *pairs, size_t n, ag_text *joined, ag_vocab_query *q,
+                     ag_error *err) {
+    joined->len = 0;
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(ag_text_append(joined, pairs[i].left, pairs[i].n_left, err));
+        AG_TRY(ag_text_append(joined, pairs[i].right, pairs[i].n_right, err));
+    }
+    const char *s = joined->data;
+    for (size_t i = 0; i < n; i++) {
+        const ag_bpe_pair *p = &pairs[i];
+        q[3 * i] = (ag_vocab_query){.s = p->left, .n = p->n_left};
+        q[3 * i + 1] = (ag_vocab_query){.s = p->right, .n = p->n_right};
+        q[3 * i + 2] = (ag_vocab_query){.s = s, .n = p->n_left + p->n_right};
+        s += p->n_left + p->n_right;
+    }
+    return AG_OK;
 }
 
-ag_status ag_bpe_add_merge(ag_bpe *bpe, uint32_t rank, const char *left, size_t n_left,
-                           const char *right, size_t n_right, ag_error *err) {
-    ag_merge m = {.rank = rank};
-    AG_TRY(find_half(bpe, left, n_left, &m.left, err));
-    AG_TRY(find_half(bpe, right, n_right, &m.right, err));
-    bpe->joined.len = 0;
-    AG_TRY(ag_text_append(&bpe->joined, left, n_left, err));
-    AG_TRY(ag_text_append(&bpe->joined, right, n_right, err));
-    AG_TRY(find_half(bpe, bpe->joined.data, bpe->joined.len, &m.id, err));
-    *merge_slot(bpe, m.left, m.right) = m;
-    long bit = junction_bit(bpe, m.left, m.right);
-    if (bit >= 0) set_junction(bpe, (size_t)bit);
+ag_status ag_bpe_add_merges(ag_bpe *bpe, uint32_t rank, const ag_bpe_pair *pairs, size_t n,
+                            size_t *bad, ag_error *err) {
+    ag_vocab_query q[3 * AG_BPE_BLOCK];
+    *bad = 0;
+    AG_TRY(ask(pairs, n, &bpe->joined, q, err));
+    ag_vocab_find_models(bpe->vocab, q, 3 * n);
+    for (size_t i = 0; i < 3 * n; i++) {
+        if (q[i].id >= 0) continue;
+        *bad = i / 3;
+        return AG_FAIL(err, FORMAT, "token \"%.*s\" is not in the vocabulary",
+                       q[i].n > 60 ? 60 : (int)q[i].n, q[i].s);
+    }
+    size_t mask = bpe->n_merge_slots - 1;
+    for (size_t i = 0; i < n; i++) {
+        __builtin_prefetch(&bpe->merges[merge_hash(q[3 * i].id, q[3 * i + 1].id) & mask], 1);
+    }
+    for (size_t i = 0; i < n; i++) {
+        int32_t left = q[3 * i].id, right = q[3 * i + 1].id;
+        *merge_slot(bpe, left, right) =
+            (ag_merge){left, right, rank + (uint32_t)i, q[3 * i + 2].id};
+        long bit = junction_bit(q[3 * i].s, q[3 * i].n, q[3 * i + 1].s, q[3 * i + 1].n);
+        if (bit >= 0) set_junction(bpe, (size_t)bit);
+    }
     return AG_OK;
 }
 

@@ -24,22 +24,43 @@ static uint64_t hash(const char *s, size_t n) {
 }
 
 /* The slot that holds the spelling, or the empty one where it would go. */
-static size_t slot_of(const ag_vocab *v, const char *s, size_t n) {
-    size_t i = hash(s, n) & (v->n_slots - 1);
-    for (; v->slots[i]; i = (i + 1) & (v->n_slots - 1)) {
-        const ag_vocab_entry *e = &v->entries[v->slots[i] - 1];
-        if (e->len == n && memcmp(v->spellings.data + e->offset, s, n) == 0) break;
+static ag_vocab_slot *slot_of(const ag_vocab *v, const char *s, size_t n, uint64_t h) {
+    for (size_t i = h & (v->n_slots - 1);; i = (i + 1) & (v->n_slots - 1)) {
+        ag_vocab_slot *slot = &v->slots[i];
+        if (!slot->next_id) return slot;
+        if (slot->tag != (uint32_t)(h >> 32)) continue;
+        const ag_vocab_entry *e = &v->entries[slot->next_id - 1];
+        if (e->len == n && memcmp(v->spellings.data + e->offset, s, n) == 0) return slot;
     }
-    return i;
 }
 
 int32_t ag_vocab_find(const ag_vocab *v, const char *s, size_t n) {
-    return v->slots[slot_of(v, s, n)] - 1;
+    return slot_of(v, s, n, hash(s, n))->next_id - 1;
+}
+
+static int32_t of_model(const ag_vocab *v, int32_t id) {
+    return id >= 0 && v->entries[id].flags & AG_VOCAB_MODEL ? id : -1;
 }
 
 int32_t ag_vocab_find_model(const ag_vocab *v, const char *s, size_t n) {
-    int32_t id = ag_vocab_find(v, s, n);
-    return id >= 0 && v->entries[id].flags & AG_VOCAB_MODEL ? id : -1;
+    return of_model(v, ag_vocab_find(v, s, n));
+}
+
+void ag_vocab_find_models(const ag_vocab *v, ag_vocab_query *q, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        q[i].hash = hash(q[i].s, q[i].n);
+        __builtin_prefetch(&v->slots[q[i].hash & (v->n_slots - 1)]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        q[i].id = v->slots[q[i].hash & (v->n_slots - 1)].next_id - 1;
+        if (q[i].id >= 0) __builtin_prefetch(&v->entries[q[i].id]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (q[i].id >= 0) __builtin_prefetch(v->spellings.data + v->entries[q[i].id].offset);
+    }
+    for (size_t i = 0; i < n; i++) {
+        q[i].id = of_model(v, slot_of(v, q[i].s, q[i].n, q[i].hash)->next_id - 1);
+    }
 }
 
 /* How much of a spelling a message quotes. */
@@ -48,8 +69,9 @@ static int shown(size_t n) { return n > 60 ? 60 : (int)n; }
 ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigned flags,
                        ag_error *err) {
     ag_vocab_entry *e = &v->entries[id];
-    size_t slot = slot_of(v, s, n);
-    int32_t there = v->slots[slot] - 1;
+    uint64_t h = hash(s, n);
+    ag_vocab_slot *slot = slot_of(v, s, n, h);
+    int32_t there = slot->next_id - 1;
     if (there >= 0 && there != id && n) {
         return AG_FAIL(err, FORMAT, "token \"%.*s\" has id %d, but also id %d", shown(n), s,
                        (int)there, (int)id);
@@ -62,7 +84,7 @@ ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigne
         e->offset = (uint32_t)v->spellings.len;
         e->len = (uint32_t)n;
         AG_TRY(ag_text_append(&v->spellings, s, n, err));
-        if (there < 0) v->slots[slot] = id + 1;
+        if (there < 0) *slot = (ag_vocab_slot){id + 1, (uint32_t)(h >> 32)};
         if (n > v->max_len) v->max_len = n;
     }
     e->flags |= (uint8_t)flags;

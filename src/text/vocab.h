@@ -18,11 +18,16 @@ typedef struct ag_vocab_entry {
     uint8_t flags;        /* 0: a gap, no such id */
 } ag_vocab_entry;
 
+typedef struct ag_vocab_slot {
+    int32_t next_id; /* id + 1, 0 in an empty slot */
+    uint32_t tag;    /* of the spelling's hash: others need not be looked at */
+} ag_vocab_slot;
+
 typedef struct ag_vocab {
     ag_vocab_entry *entries; /* by id, n_ids of them */
     ag_text spellings;
-    int32_t *slots; /* open addressing over the spellings: id + 1, 0 is empty */
-    size_t n_slots; /* a power of two */
+    ag_vocab_slot *slots; /* open addressing over the spellings */
+    size_t n_slots;       /* a power of two */
     int32_t n_ids;
     size_t max_len; /* of a spelling */
 } ag_vocab;
@@ -47,6 +52,16 @@ ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigne
 int32_t ag_vocab_find(const ag_vocab *v, const char *s, size_t n);
 /* The same, only among the tokens of the model. */
 int32_t ag_vocab_find_model(const ag_vocab *v, const char *s, size_t n);
+
+typedef struct ag_vocab_query {
+    const char *s;
+    size_t n;
+    int32_t id; /* written */
+    uint64_t hash;
+} ag_vocab_query;
+/* ag_vocab_find_model for many at once, a few dozen best: what one waits for in memory comes while
+ * others are looked up. */
+void ag_vocab_find_models(const ag_vocab *v, ag_vocab_query *q, size_t n);
 
 static inline bool ag_vocab_has(const ag_vocab *v, int32_t id) {
     return id >= 0 && id < v->n_ids && v->entries[id].flags;

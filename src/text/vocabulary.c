@@ -108,17 +108,23 @@ static ag_status add_tokens(ag_tokenizer *t, const ag_source_vocabulary *v, ag_e
 }
 
 /* "a b": the space that divides is not the first character. */
+static ag_status split_merge(ag_source_string s, size_t i, ag_bpe_pair *out, ag_error *err) {
+    const char *space = s.n > 1 ? memchr(s.text + 1, ' ', s.n - 1) : NULL;
+    if (!space) return AG_FAIL(err, FORMAT, "merge %zu has no space", i);
+    size_t n_left = (size_t)(space - s.text);
+    *out = (ag_bpe_pair){s.text, space + 1, n_left, s.n - n_left - 1};
+    return AG_OK;
+}
+
 static ag_status add_merges(ag_bpe *bpe, const ag_source_vocabulary *v, ag_error *err) {
     if (v->n_merges == 0) return AG_FAIL(err, FORMAT, "a tokenizer without merges");
     AG_TRY(ag_bpe_reserve_merges(bpe, v->n_merges, err));
-    for (size_t i = 0; i < v->n_merges; i++) {
-        const char *s = v->merges[i].text;
-        size_t n = v->merges[i].n;
-        const char *space = n > 1 ? memchr(s + 1, ' ', n - 1) : NULL;
-        if (!space) return AG_FAIL(err, FORMAT, "merge %zu has no space", i);
-        size_t left = (size_t)(space - s);
-        ag_status st = ag_bpe_add_merge(bpe, (uint32_t)i, s, left, space + 1, n - left - 1, err);
-        if (st != AG_OK) return ag_error_prefix(err, st, "merge %zu", i);
+    for (size_t i = 0, n, bad; i < v->n_merges; i += n) {
+        ag_bpe_pair pairs[AG_BPE_BLOCK];
+        n = v->n_merges - i < AG_BPE_BLOCK ? v->n_merges - i : AG_BPE_BLOCK;
+        for (size_t k = 0; k < n; k++) AG_TRY(split_merge(v->merges[i + k], i + k, &pairs[k], err));
+        ag_status st = ag_bpe_add_merges(bpe, (uint32_t)i, pairs, n, &bad, err);
+        if (st != AG_OK) return ag_error_prefix(err, st, "merge %zu", i + bad);
     }
     return AG_OK;
 }
