@@ -119,7 +119,7 @@ static const ag_pre_kind kinds[] = {
     {"megrez", 0, qwen2},
     {"grok-2", 0, qwen2},
     {"solar-open", 0, qwen2},
-    {"qwen35", AG_PRE_NFC, qwen35},
+    {"qwen35", 0, qwen35},
     {"gpt-4o", 0, o200k},
     {"llama4", 0, o200k},
     {"kanana2", 0, o200k},

@@ -343,6 +343,97 @@ static void tokens_of_phi_3_strip_what_follows(void **state) {
     free(scores);
 }
 
+/* The generator of tools/make_pre_vectors.py. */
+static uint64_t below(uint64_t *state, uint64_t n) {
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*state >> 33) % n;
+}
+
+static void make_text(const json_t *snippets, uint64_t state, ag_text *text) {
+    static const uint64_t planes[] = {0x180, 0x3100, 0x10000, 0x110000};
+    text->len = 0;
+    for (uint64_t n = 1 + below(&state, 24); n; n--) {
+        if (below(&state, 8) < 6) {
+            uint64_t most = 1 + below(&state, json_array_size(snippets));
+            const json_t *s = json_array_get(snippets, below(&state, most));
+            ag_text_append(text, json_string_value(s), json_string_length(s), NULL);
+            continue;
+        }
+        uint64_t cp = below(&state, planes[below(&state, 4)]);
+        ag_text_append_char(text, (uint32_t)(cp >= 0xD800 && cp < 0xE000 ? 0xFFFD : cp), NULL);
+    }
+}
+
+static uint64_t hash_ids(uint64_t h, const ag_ids *ids) {
+    for (size_t i = 0; i <= ids->n; i++) {
+        h = (h ^ (i < ids->n ? (uint32_t)ids->data[i] : UINT32_MAX)) * UINT64_C(0x100000001B3);
+    }
+    return h;
+}
+
+static ag_source_string *string_list(const json_t *list) {
+    ag_source_string *out = calloc(json_array_size(list) + 1, sizeof *out);
+    const json_t *v;
+    size_t i;
+    json_array_foreach(list, i, v) {
+        out[i] = (ag_source_string){json_string_value(v), json_string_length(v)};
+    }
+    return out;
+}
+
+/* The ids of all texts, by the hashes of so many at a time. */
+static void check_hashes(const ag_tokenizer *t, const json_t *file, const char *name,
+                         const json_t *want) {
+    json_int_t n_texts = json_integer_value(json_object_get(file, "n_texts"));
+    json_int_t block = json_integer_value(json_object_get(file, "block"));
+    ag_text text = {0};
+    ag_ids ids = {0};
+    ag_error err;
+    assert_int_equal(json_array_size(want), n_texts / block);
+    for (json_int_t i = 0; i < n_texts; i += block) {
+        uint64_t h = UINT64_C(0xCBF29CE484222325);
+        for (json_int_t k = i; k < i + block; k++) {
+            make_text(json_object_get(file, "snippets"), (uint64_t)k, &text);
+            ids.n = 0;
+            if (ag_tokenizer_encode(t, text.data, text.len, 0, &ids, &err) != AG_OK) {
+                fail_msg("%s", err.msg);
+            }
+            h = hash_ids(h, &ids);
+        }
+        char hex[32];
+        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)h);
+        const char *must = json_string_value(json_array_get(want, (size_t)(i / block)));
+        if (strcmp(hex, must) != 0) {
+            fail_msg("\"%s\": texts from %d: %s, not %s", name, (int)i, hex, must);
+        }
+    }
+    ag_ids_free(&ids);
+    ag_text_free(&text);
+}
+
+static void every_pre_tokenizer_cuts_as_recorded(void **state) {
+    (void)state;
+    json_t *file = rows_load("pre.json"), *hashes = json_object_get(file, "hashes"), *want;
+    const char *name;
+    lists l;
+    lists_init(&l, "gpt2", "");
+    l.v.tokens = string_list(json_object_get(file, "tokens"));
+    l.v.n_tokens = json_array_size(json_object_get(file, "tokens"));
+    l.v.merges = string_list(json_object_get(file, "merges"));
+    l.v.n_merges = json_array_size(json_object_get(file, "merges"));
+    l.v.types = NULL;
+    assert_true(json_object_size(hashes) > 20);
+    json_object_foreach(hashes, name, want) {
+        l.v.pre = string(name);
+        ag_tokenizer *t = make(&l);
+        check_hashes(t, file, name, want);
+        ag_tokenizer_destroy(t);
+    }
+    free(l.v.tokens);
+    free(l.v.merges);
+    json_decref(file);
+}
+
 static void what_is_wrong_is_named(void **state) {
     (void)state;
     static const char *const models[] = {"t5", "bert", "rwkv", "plamo2", ""};
@@ -462,6 +553,7 @@ int main(void) {
         cmocka_unit_test(random_vocabularies_merge_as_if_done_slowly),
         cmocka_unit_test(gemma_4_merges_by_rank_and_escapes_spaces),
         cmocka_unit_test(tokens_of_phi_3_strip_what_follows),
+        cmocka_unit_test(every_pre_tokenizer_cuts_as_recorded),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(files_without_types_have_normal_tokens),
         cmocka_unit_test(every_failed_allocation_is_an_error_without_a_leak),
