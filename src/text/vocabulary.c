@@ -46,8 +46,21 @@ static int32_t type_of(const ag_source_vocabulary *v, size_t i) {
     return v->types ? v->types[i] : AG_TOKEN_NORMAL;
 }
 
-static bool is_added(int32_t type) {
-    return type == AG_TOKEN_CONTROL || type == AG_TOKEN_UNKNOWN || type == AG_TOKEN_USER_DEFINED;
+/* A token that begins or ends texts, by its id; old files call it normal. */
+static bool is_marker(const ag_source_vocabulary *v, size_t i) {
+    int64_t id = (int64_t)i;
+    if (id != v->bos && id != v->eos && id != v->eot && id != v->eom) return false;
+    if (type_of(v, i) == AG_TOKEN_USER_DEFINED) return true;
+    ag_source_string s = v->tokens[i];
+    return s.n > 2 && ((s.text[0] == '<' && s.text[s.n - 1] == '>') ||
+                       (s.text[0] == '[' && s.text[s.n - 1] == ']'));
+}
+
+/* Only found as a whole. */
+static bool is_added(const ag_source_vocabulary *v, size_t i) {
+    int32_t type = type_of(v, i);
+    return type == AG_TOKEN_CONTROL || type == AG_TOKEN_UNKNOWN || type == AG_TOKEN_USER_DEFINED ||
+           is_marker(v, i);
 }
 
 /* The tokens of Phi-3 take the white space behind them, which a GGUF file does not say. */
@@ -61,13 +74,6 @@ static bool strips_behind(const ag_source_vocabulary *v, ag_source_string s) {
         if (is_string(s, others[i])) return false;
     }
     return true;
-}
-
-/* What ends or begins a text is special, whatever its type. */
-static bool is_special(const ag_source_vocabulary *v, size_t i) {
-    int64_t id = (int64_t)i;
-    return type_of(v, i) != AG_TOKEN_USER_DEFINED || id == v->bos || id == v->eos || id == v->eot ||
-           id == v->eom;
 }
 
 static ag_status check_tokens(const ag_source_vocabulary *v, size_t *n_bytes, ag_error *err) {
@@ -96,10 +102,11 @@ static ag_status add_tokens(ag_tokenizer *t, const ag_source_vocabulary *v, ag_e
     AG_TRY(ag_vocab_init(&t->vocab, v->n_tokens, v->n_tokens, n_bytes, err));
     for (size_t i = 0; i < v->n_tokens; i++) {
         ag_source_string s = v->tokens[i].n ? v->tokens[i] : (ag_source_string){"", 0};
+        bool special = type_of(v, i) != AG_TOKEN_USER_DEFINED || is_marker(v, i);
         ag_added_token added = {
-            .id = (int32_t)i, .special = is_special(v, i), .rstrip = strips_behind(v, s)};
+            .id = (int32_t)i, .special = special, .rstrip = strips_behind(v, s)};
         ag_status st =
-            is_added(type_of(v, i)) && s.n
+            is_added(v, i) && s.n
                 ? ag_added_tokens_add(&t->added, added, s.text, s.n, NULL, &t->vocab, err)
                 : ag_vocab_add(&t->vocab, s.text, s.n, (int32_t)i, AG_VOCAB_MODEL, err);
         if (st != AG_OK) return ag_error_prefix(err, st, "token %zu", i);

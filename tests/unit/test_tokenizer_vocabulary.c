@@ -168,10 +168,14 @@ static void an_end_of_text_is_special_whatever_its_type(void **state) {
     lists l;
     byte_level_lists(&l, "gpt-2");
     l.v.eot = 14;
-    l.v.eos = 0; /* but an ordinary token stays one */
+    l.v.bos = 12;
+    l.v.eos = 0; /* but a word stays one */
     ag_tokenizer *t = make(&l);
     assert_true(ag_tokenizer_is_special(t, 14));
+    assert_true(ag_tokenizer_is_special(t, 12));
     assert_false(ag_tokenizer_is_special(t, 0));
+    check(t, AG_ENCODE_PARSE_SPECIAL, "a[PAD]<tool>", "0 12 14", "a[PAD]<tool>");
+    check(t, 0, "a<tool>", "0", NULL);
     ag_tokenizer_destroy(t);
 }
 
