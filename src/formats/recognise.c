@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/recognise.h"
 
+#include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
+#include "formats/safetensors.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char needed[] = "this version reads a directory with config.json and F32, F16 or BF16 "
-                             "weights in model.safetensors";
+static const char needed[] = "this version reads GGUF files, and a directory with config.json and "
+                             "F32, F16 or BF16 weights in model.safetensors";
+
+/* How the names of a split model's files end. */
+static const char part_end[] = "-%05u-of-%05u.gguf";
+enum { N_PART_END = sizeof "-00001-of-00001.gguf" - 1 };
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), k = strlen(end);
@@ -59,14 +65,7 @@ static bool begins_with(const char *path, const char *magic) {
     return same;
 }
 
-static ag_status refuse_gguf(const char *path, ag_error *err) {
-    if (!begins_with(path, "GGUF") && !ends_with(path, ".gguf")) return AG_OK;
-    return AG_FAIL(err, UNSUPPORTED, "%s: is a GGUF file, which is not supported yet; %s", path,
-                   needed);
-}
-
 static ag_status refuse_file(const char *path, ag_error *err) {
-    AG_TRY(refuse_gguf(path, err));
     if (begins_with(path, "PK\3\4") || ends_with(path, ".pth") || ends_with(path, ".pt")) {
         return AG_FAIL(err, UNSUPPORTED, "%s: is a PyTorch checkpoint; %s", path, needed);
     }
@@ -86,7 +85,7 @@ static const struct kind {
 } kinds[] = {
     {"adapter_config", ".json",
      "an adapter without its model: merge it into the model and save that as safetensors"},
-    {"", ".gguf", "weights in GGUF, which is not supported yet"},
+    {"", ".gguf", "a part of a GGUF model without the first part or the text model"},
     {"pytorch_model", ".bin", "PyTorch weights: save them again as safetensors"},
     {"consolidated", "", "weights in their maker's own layout: take the Hugging Face files"},
     {"", ".pth", "PyTorch weights: save them again as safetensors"},
@@ -112,14 +111,10 @@ static size_t kind_of(const char *name) {
 static ag_status refuse_directory(const char *path, ag_error *err) {
     size_t best = N_KINDS;
     char found[256] = "";
+    if (ag_st_is_in(path)) return AG_OK;
     DIR *d = opendir(path);
     if (!d) return AG_OK; /* Opening its files tells why. */
     for (struct dirent *e; (e = readdir(d));) {
-        if (!strcmp(e->d_name, "model.safetensors") ||
-            !strcmp(e->d_name, "model.safetensors.index.json")) {
-            best = N_KINDS;
-            break;
-        }
         size_t kind = kind_of(e->d_name);
         if (kind >= best) continue;
         best = kind;
@@ -131,12 +126,82 @@ static ag_status refuse_directory(const char *path, ag_error *err) {
                    needed);
 }
 
+/* ---- GGUF ---- */
+
+bool ag_recognise_gguf_part(const char *path, unsigned *part, unsigned *n_parts) {
+    const size_t n = strlen(path);
+    if (n < N_PART_END || !ends_with(path, ".gguf")) return false;
+    const char *end = path + n - N_PART_END;
+    if (sscanf(end, "-%5u-of-%5u", part, n_parts) != 2) return false;
+    char again[64];
+    snprintf(again, sizeof again, part_end, *part, *n_parts);
+    return strcmp(end, again) == 0 && *part >= 1 && *part <= *n_parts;
+}
+
+char *ag_recognise_gguf_sibling(const char *path, unsigned part) {
+    unsigned unused, n_parts = 0;
+    const size_t n = strlen(path);
+    char *sibling = ag_strdup(path);
+    if (sibling && ag_recognise_gguf_part(path, &unused, &n_parts)) {
+        snprintf(sibling + n - N_PART_END, N_PART_END + 1, part_end, part, n_parts);
+    }
+    return sibling;
+}
+
+/* One for each model: the first part alone, and no image encoder. */
+static int names_gguf_model(const struct dirent *e) {
+    unsigned part = 1, n_parts;
+    return ends_with(e->d_name, ".gguf") && strncmp(e->d_name, "mmproj", 6) != 0 &&
+           (!ag_recognise_gguf_part(e->d_name, &part, &n_parts) || part == 1);
+}
+
+/* How many models; the path of one, and what others are called. Negative: errno says why. */
+static int find_gguf(const char *dir, char **file, char *names, size_t cap) {
+    struct dirent **found = NULL;
+    const int n = scandir(dir, &found, names_gguf_model, alphasort);
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        if (i == 0 && file) *file = ag_path_join(dir, found[i]->d_name);
+        if (at < cap) {
+            at += (size_t)snprintf(names + at, cap - at, "%s%s", i ? ", " : "", found[i]->d_name);
+        }
+        free(found[i]);
+    }
+    free(found);
+    return n;
+}
+
+bool ag_recognise_gguf(const char *path) {
+    struct stat s;
+    if (stat(path, &s) != 0) return false;
+    if (S_ISREG(s.st_mode)) return ends_with(path, ".gguf") || begins_with(path, "GGUF");
+    return S_ISDIR(s.st_mode) && !ag_st_is_in(path) && find_gguf(path, NULL, NULL, 0) > 0;
+}
+
+ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err) {
+    struct stat s;
+    char names[240];
+    *file = NULL;
+    if (stat(path, &s) != 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(s.st_mode)) {
+        *file = ag_recognise_gguf_sibling(path, 1);
+        return *file ? AG_OK : AG_FAIL(err, NOMEM, "no memory for a path");
+    }
+    const int n = find_gguf(path, file, names, sizeof names);
+    if (n < 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    if (n == 1 && *file) return AG_OK;
+    ag_free(*file);
+    *file = NULL;
+    if (n <= 1) return AG_FAIL(err, NOMEM, "no memory for a path");
+    return AG_FAIL(err, UNSUPPORTED, "%s: holds %d GGUF models, give the file of one: %s", path, n,
+                   names);
+}
+
 /* ---- what others call ---- */
 
 ag_status ag_recognise_path(const char *path, ag_error *err) {
     struct stat s;
-    if (stat(path, &s) != 0) return errno == ENOENT ? not_found(path, err) : AG_OK;
-    return S_ISREG(s.st_mode) ? refuse_gguf(path, err) : AG_OK;
+    return stat(path, &s) != 0 && errno == ENOENT ? not_found(path, err) : AG_OK;
 }
 
 ag_status ag_recognise_model(const char *path, ag_error *err) {

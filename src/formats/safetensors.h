@@ -21,6 +21,9 @@ ag_status ag_st_header_bytes(const void *prefix, uint64_t file_bytes, const char
 ag_status ag_st_parse(const char *json, size_t n_json, uint64_t file_bytes, const char *path,
                       ag_tensor_list *out, ag_error *err);
 
+/* The directory has files that ag_st_open would read. */
+bool ag_st_is_in(const char *dir);
+
 /* path: a directory with model.safetensors or, without that, model.safetensors.index.json and its
  * shards; or one such file (a name ending in .json is an index). AG_NOT_FOUND without any;
  * AG_FORMAT, with file and place, if a header is malformed, a tensor occurs in two shards, or the

@@ -8,6 +8,8 @@
 #include "formats/weight_files.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -109,6 +111,13 @@ static ag_status open_path(ag_weight_files *w, const char *path, ag_error *err) 
     ag_status st = open_index(w, dir, path, err);
     ag_free(dir);
     return st;
+}
+
+bool ag_st_is_in(const char *dir) {
+    char single[PATH_MAX], index[PATH_MAX]; /* no file has a longer path */
+    snprintf(single, sizeof single, "%s/%s", dir, single_name);
+    snprintf(index, sizeof index, "%s/%s", dir, index_name);
+    return ag_file_is_named(single) || ag_file_is_named(index);
 }
 
 ag_status ag_st_open(const char *path, ag_weight_files **out, ag_error *err) {

@@ -10,6 +10,7 @@
 /* The formats, one line each. The last one takes what no other recognises, and says what is wrong
  * with it. */
 static const ag_weight_source_ops *const formats[] = {
+    &ag_gguf_ops,
     &ag_hf_directory_ops,
 };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };

@@ -67,8 +67,8 @@ typedef enum ag_token_type {
 } ag_token_type;
 
 /* A tokenizer as lists, of formats that have no tokenizer.json. Nothing in the strings is checked:
- * they need not be UTF-8, and may repeat. Where the file says nothing, strings are empty, ids and
- * add_... are -1. An id need not be below n_tokens. */
+ * they need not be UTF-8, and may repeat. Ids are below n_tokens. Where the file says nothing,
+ * strings are empty, ids and add_... are -1. */
 typedef struct ag_source_vocabulary {
     size_t n_tokens; /* 0: the source has none, and the rest is zero */
     ag_source_string *tokens;
@@ -79,7 +79,7 @@ typedef struct ag_source_vocabulary {
     ag_source_string model;   /* of what kind: "gpt2", "llama" */
     ag_source_string pre;     /* how text is divided first: "llama-bpe", "qwen2", "default" */
     int64_t bos, eos, eot, eom, unk, sep, pad, mask;
-    int add_bos, add_eos, add_space_prefix; /* 0, 1 */
+    int64_t add_bos, add_eos, add_space_prefix; /* 0, 1 */
 } ag_source_vocabulary;
 
 typedef struct ag_weight_source_ops {
@@ -150,6 +150,8 @@ void ag_source_drop(const ag_weight_source *s, const ag_source_tensor *t, uint64
 ag_status ag_source_read(const ag_weight_source *s, const ag_source_tensor *t, uint64_t first,
                          void *dst, size_t n, ag_error *err);
 
+/* A GGUF file, whole or in parts: gguf_source.c. */
+extern const ag_weight_source_ops ag_gguf_ops;
 /* A Hugging Face directory: hf_directory.c. */
 extern const ag_weight_source_ops ag_hf_directory_ops;
 
