@@ -163,6 +163,10 @@ static int resume_file(file_sink *s, char *why) {
     return EXIT_FAILED;
 }
 
+static bool is_complete(const file_sink *s) {
+    return s->f->size >= 0 && s->offset == (uint64_t)s->f->size;
+}
+
 static int receive_file(file_sink *s, char *why) {
     const http_request r = {
         .url = s->f->url,
@@ -174,8 +178,13 @@ static int receive_file(file_sink *s, char *why) {
     };
     http_answer a;
     http_result result = HTTP_DONE;
-    const bool complete = s->f->size >= 0 && s->offset == (uint64_t)s->f->size;
-    if (!complete) result = http_get(s->k->client, &r, &a, why);
+    uint64_t before = UINT64_MAX;
+    /* Where neither length nor chunks tell the end of a body, a broken connection is one. */
+    while (result == HTTP_DONE && !is_complete(s) && s->offset != before) {
+        before = s->offset;
+        result = http_get(s->k->client, &r, &a, why);
+        if (s->f->size < 0) break;
+    }
     if (result == HTTP_RANGE) /* what is there is no beginning of the file */
         result = restart_file(s, why) ? http_get(s->k->client, &r, &a, why) : HTTP_FAILED;
     progress_end();
@@ -185,7 +194,7 @@ static int receive_file(file_sink *s, char *why) {
 
 static int check_file(file_sink *s, char *why) {
     char hex[SHA256_HEX];
-    if (s->f->size >= 0 && s->offset != (uint64_t)s->f->size) {
+    if (s->f->size >= 0 && !is_complete(s)) {
         snprintf(why, HTTP_WHY, "%s: the server ended it after %" PRIu64 " of %" PRId64 " bytes",
                  s->f->name, s->offset, s->f->size);
         return EXIT_FAILED;

@@ -47,16 +47,18 @@ static void describe_model(const model_store *s, const store_entry *e, char *kin
 }
 
 static json_t *entry_row(const model_store *s, const store_entry *e, bool facts) {
-    char kind[512], used[32], path[PATH_MAX + NAME_MAX + 2];
+    char kind[512], used[32], name[NAME_MAX + 1], path[PATH_MAX + NAME_MAX + 2];
     ag_model_info info;
     bool known;
     describe_model(s, e, kind, sizeof kind, &info, &known);
     describe_time(store_used(s, e), used, sizeof used);
+    snprintf(name, sizeof name, "%s", e->name);
+    if (!facts) make_printable(name);
     const json_field fields[] = {
-        {"name", json_text(e->name, strlen(e->name))},
+        {"name", json_text(name, strlen(name))},
         {"kind", json_text(kind, strlen(kind))},
         {"bytes", json_integer((json_int_t)store_bytes(s, e))},
-        {"used", json_string(used)},
+        {"used", facts && !store_used(s, e) ? json_null() : json_string(used)},
     };
     json_t *row = json_object_of(fields, sizeof fields / sizeof fields[0]);
     if (!facts || !row) return row;

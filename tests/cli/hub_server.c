@@ -102,10 +102,13 @@ static void answer_file(const request *q, const hub_object *o, const char *etag)
     if (part)
         snprintf(extra, sizeof extra, "Content-Range: bytes %llu-%zu/%zu\r\n", first, o->n - 1,
                  o->n);
-    snprintf(head, sizeof head,
-             "HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: %llu\r\n%s%s%s%s\r\n",
-             part ? "206 Partial Content" : "200 OK", (unsigned long long)o->n - first, extra,
-             etag[0] ? "ETag: " : "", etag, etag[0] ? "\r\n" : "");
+    char length[64] = "";
+    if (!hub_fault.no_length)
+        snprintf(length, sizeof length, "Content-Length: %llu\r\n",
+                 (unsigned long long)o->n - first);
+    snprintf(head, sizeof head, "HTTP/1.1 %s\r\nConnection: close\r\n%s%s%s%s%s\r\n",
+             part ? "206 Partial Content" : "200 OK", length, extra, etag[0] ? "ETag: " : "", etag,
+             etag[0] ? "\r\n" : "");
     const size_t n = o->n - (size_t)first;
     const bool cut = hub_fault.cut_after && hub_fault.cut_after < n && use_up(&hub_fault.cuts);
     send_all(q->fd, head, strlen(head));
@@ -232,8 +235,8 @@ static void *serve(void *argument) {
         read_value(q->text, "Authorization: ", q->token, sizeof q->token);
         pthread_mutex_lock(&lock);
         n_log += (size_t)snprintf(log_text + n_log, sizeof log_text - n_log,
-                                  "%s %s %s range=%s token=%s\n", method, q->host, q->path,
-                                  q->range, q->token);
+                                  "%s %s %s range=%s if=%s token=%s\n", method, q->host, q->path,
+                                  q->range, q->if_range, q->token);
         if (n_log > sizeof log_text / 2) n_log = 0;
         pthread_mutex_unlock(&lock);
         answer(q);

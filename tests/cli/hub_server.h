@@ -30,6 +30,7 @@ typedef struct hub_faults {
     unsigned cuts;      /* how often */
     size_t pause_every; /* a pause of 1 ms after so many bytes; 0: none */
     unsigned busy;      /* so many answers are 503 */
+    bool no_length;     /* where a body ends is not told */
     bool no_ranges;     /* ranges are ignored */
     bool unsatisfiable; /* ranges are answered by 416 */
     const char *token;  /* that REPO/resolve wants, else 401; NULL: none */
@@ -44,7 +45,7 @@ extern hub_faults hub_fault;
 /* Listens; the port. The objects are borrowed. */
 int hub_start(const hub_object *objects, size_t n);
 
-/* Since the last hub_forget(): lines of "METHOD host path range=R token=T". */
+/* Since the last hub_forget(): lines of "METHOD host path range=R if=V token=T". */
 void hub_forget(void);
 const char *hub_log(void);
 size_t hub_bytes_sent(void); /* of bodies */

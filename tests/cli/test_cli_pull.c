@@ -89,6 +89,7 @@ static void make_objects(void) {
     add_object("org/wrong", "Wrong.gguf", small_file, SMALL, hash_of(small_file, SMALL - 1));
     add_object("org/page", "Page.gguf", page, sizeof page, hash_of(page, sizeof page));
     add_object("org/none", "pytorch_model.bin", page, sizeof page, NULL);
+    add_object("org/huge", "Huge.gguf", big, (size_t)1 << 60, hash);
     add_object("org/evil", "../../evil.gguf", small_file, SMALL, hash);
     add_object("org/evil2", "config.json", page, 2, NULL);
     add_object("org/evil2", "model.safetensors.index.json", evil_index, sizeof evil_index - 1,
@@ -301,9 +302,13 @@ static void answers_that_help_nothing_are_errors(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_fails(at(rows[i].path), 1, rows[i].part);
+    size_t n_loops = 0;
+    for (const char *line = hub_log(); (line = strstr(line, " /loop")); line++) n_loops++;
+    assert_int_equal(n_loops, 11);
     assert_fails("org/unknown", 1, "(Repository not found)");
     assert_fails("org/gguf@v3", 1, "(Invalid rev id)");
     assert_fails("org/none", 1, "holds neither GGUF files nor config.json");
+    assert_fails("org/huge", 1, "are to be fetched, ");
     assert_fails("org/wrong", 1, "its SHA-256 is ");
     assert_fails("org/page", 1, "is no GGUF file");
     assert_fails("http://127.0.0.1:1/x.gguf", 1, "connect");
@@ -359,6 +364,12 @@ static void a_broken_connection_goes_on_where_it_broke(void **state) {
         assert_says(hub_log(), "range=bytes=2000000-");
         cli_free(&r);
     }
+    /* A body whose end is not told ends early. */
+    empty_store();
+    hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_length = true};
+    assert_pulls("org/big", "Big.gguf", big, BIG);
+    assert_says(hub_log(), "range=bytes=1000000-");
+    assert_pulls(at("/plain/Only.gguf"), "Only.gguf", small_file, SMALL);
     /* Without retries the part stays, and another process goes on with it. */
     empty_store();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1};
@@ -399,8 +410,7 @@ static void another_version_is_not_added_to_a_part(void **state) {
     empty_store();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2, .etag = "\"two\"", .old_etags = 2};
     assert_pulls(at("/plain/Big.gguf"), "Big.gguf", big, BIG);
-    assert_says(hub_log(), "range=bytes=1000000-");
-    assert_in_range(hub_bytes_sent(), BIG + 1000000, BIG + 2000000);
+    assert_says(hub_log(), "range=bytes=1000000- if=\"one\"");
     /* A server that gives nothing to compare: from the start. */
     empty_store();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2};
