@@ -128,31 +128,8 @@ void store_list_names(const model_store *s, const size_t *found, size_t n, char 
             (size_t)snprintf(text + at, cap - at, "%s%s", i ? ", " : "", s->entries[found[i]].file);
 }
 
-/* The only GGUF file of the directory that is no later shard; false: there is none, or a choice. */
-static bool first_gguf(const char *dir, char name[NAME_MAX + 1]) {
-    size_t n = 0;
-    DIR *d = opendir(dir);
-    if (!d) return false;
-    for (struct dirent *i; (i = readdir(d));) {
-        if (!i->d_name[length_without(i->d_name, gguf)] || i->d_name[0] == '.') continue;
-        const char *of = strstr(i->d_name, "-of-");
-        if (of && of - i->d_name >= 6 && strncmp(of - 6, "-00001", 6) != 0) continue;
-        snprintf(name, NAME_MAX + 1, "%s", i->d_name);
-        n++;
-    }
-    closedir(d);
-    return n == 1;
-}
-
 bool store_model_path(const model_store *s, const store_entry *e, char path[PATH_MAX]) {
-    char inside[PATH_MAX], name[NAME_MAX + 1];
-    struct stat config;
-    if (!join_path(path, s->path, e->file)) return false;
-    if (!e->is_directory || !join_path(inside, path, "config.json")) return true;
-    if (stat(inside, &config) == 0 || !first_gguf(path, name)) return true;
-    if (!join_path(inside, path, name)) return false;
-    memcpy(path, inside, sizeof inside);
-    return true;
+    return join_path(path, s->path, e->file);
 }
 
 bool store_name_is_valid(const char *name) {

@@ -43,7 +43,7 @@ size_t store_match(const model_store *s, const char *name, bool prefixes, size_t
 /* "a, b, c" of found[n]. */
 void store_list_names(const model_store *s, const size_t *found, size_t n, char *text, size_t cap);
 
-/* What -m takes for it: of a directory of GGUF files the first of them. False: too long. */
+/* What -m takes for it. False: too long. */
 bool store_model_path(const model_store *s, const store_entry *e, char path[PATH_MAX]);
 
 /* Bytes of its files. */

@@ -46,8 +46,8 @@ static ag_status not_found(const char *path, ag_error *err) {
         return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(ENOENT));
     }
     return AG_FAIL(err, NOT_FOUND,
-                   "%s: no such directory here, and this version does not download models: fetch "
-                   "it (hf download %s --local-dir DIR) and give the directory",
+                   "%s: no such directory here; 'antigravity pull %s' fetches a repository of that "
+                   "name, and -m then takes the name that it prints",
                    path, path);
 }
 

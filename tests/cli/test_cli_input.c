@@ -280,10 +280,10 @@ static void a_file_or_a_name_in_place_of_a_directory_is_named(void **state) {
     }
     remove_directory(dir);
     cli_result r = CLI("tokenize", "-p", "x", "-m", "some-org/Some-1.5B");
-    assert_refused(&r, 1, "hf download some-org/Some-1.5B --local-dir DIR");
+    assert_refused(&r, 1, "antigravity pull some-org/Some-1.5B' fetches a repository");
     cli_free(&r);
     r = CLI("generate", "-p", "x", "-m", "some-org/Some-1.5B");
-    assert_refused(&r, 1, "does not download models");
+    assert_refused(&r, 1, "antigravity pull");
     cli_free(&r);
     r = CLI("generate", "-p", "x", "-m", "./some-dir");
     assert_refused(&r, 1, "./some-dir: No such file or directory\n");
