@@ -72,6 +72,9 @@ AG_API ag_status ag_silu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b);
 /* a = gelu(a) * b, where gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))).
  * Source: the tanh form of arXiv:1606.08415. */
 AG_API ag_status ag_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b);
+AG_API ag_status ag_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b); /* a *= b */
+AG_API ag_status ag_sigmoid_mul(ag_backend *be, ag_tensor *a,
+                                const ag_tensor *b); /* a = sigmoid(a) * b */
 /* x = cap * tanh(x / cap) in place, cap > 0. Source: logit soft-capping, arXiv:2408.00118. */
 AG_API ag_status ag_softcap(ag_backend *be, ag_tensor *x, float cap);
 
@@ -83,6 +86,35 @@ AG_API ag_status ag_softcap(ag_backend *be, ag_tensor *x, float cap);
  * Source: RoPE, arXiv:2104.09864, half-split as in Hugging Face checkpoints. */
 AG_API ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
                          const ag_tensor *inv_freq);
+
+/* ---- rows of one sequence, one after another ---- */
+
+#define AG_CONV_TAPS_MAX 8
+/* Every channel by itself: y[t] = sum over j of w[j] * x[t - (n_taps - 1) + j], then silu if asked
+ * for. Rows before the first are those of `state`, which afterwards holds the newest.
+ *   y, x   [n, channels] F32, two tensors      w  [n_taps, channels] F32, 2 to AG_CONV_TAPS_MAX
+ *   state  [n_taps - 1, channels] F32
+ * However the rows are cut into calls, the bits are the same. */
+AG_API ag_status ag_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x,
+                                const ag_tensor *w, ag_tensor *state, bool silu);
+
+typedef struct ag_delta_params {
+    uint32_t n_k_heads, n_v_heads, k_dim, v_dim; /* n_v_heads is a multiple of n_k_heads */
+    bool tiled; /* value head h goes with key head h % n_k_heads, not with that of its group */
+    float eps;  /* added to the sum of squares that queries and keys are divided by */
+} ag_delta_params;
+/* The gated delta rule: a matrix S for every value head, for row after row
+ *   S *= exp(decay * softplus(a + dt_bias)),  S += k (sigmoid(b) * (v - S^T k))^T,  out = S^T q
+ * with q and k divided by sqrt(sum of squares + eps), and q by sqrt(k_dim) as well.
+ *   out      [n, n_v_heads * v_dim] F32
+ *   qkv      [n, 2 * n_k_heads * k_dim + n_v_heads * v_dim] F32: all queries, keys, values
+ *   a, b     [n, n_v_heads] F32          decay, dt_bias  [n_v_heads] F32
+ *   state    [n_v_heads, k_dim, v_dim] F32
+ * However the rows are cut into calls, the bits are the same. Source: arXiv:2412.06464. */
+AG_API ag_status ag_delta_rule(ag_backend *be, ag_tensor *out, const ag_tensor *qkv,
+                               const ag_tensor *a, const ag_tensor *b, const ag_tensor *decay,
+                               const ag_tensor *dt_bias, ag_tensor *state,
+                               const ag_delta_params *params);
 
 /* ---- moving data ---- */
 

@@ -193,6 +193,16 @@ ag_status ag_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
     return (be->ops->gelu_mul ? be->ops->gelu_mul : ag_compose_gelu_mul)(be, a, b);
 }
 
+ag_status ag_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
+    AG_TRY(check_pair(be, a, "a", b, "b"));
+    return (be->ops->mul ? be->ops->mul : ag_compose_mul)(be, a, b);
+}
+
+ag_status ag_sigmoid_mul(ag_backend *be, ag_tensor *a, const ag_tensor *b) {
+    AG_TRY(check_pair(be, a, "a", b, "b"));
+    return (be->ops->sigmoid_mul ? be->ops->sigmoid_mul : ag_compose_sigmoid_mul)(be, a, b);
+}
+
 ag_status ag_softcap(ag_backend *be, ag_tensor *x, float cap) {
     AG_TRY(ag_check_f32(be, x, "x"));
     if (!(cap > 0)) {

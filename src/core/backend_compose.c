@@ -172,6 +172,16 @@ static void softcap(float *x, size_t n, const float *none, size_t m, float cap) 
     for (size_t i = 0; i < n; i++) x[i] = (float)(cap * tanh((double)x[i] / cap));
 }
 
+static void mul(float *a, size_t n, const float *x, size_t m, float unused) {
+    (void)m, (void)unused;
+    for (size_t i = 0; i < n; i++) a[i] *= x[i];
+}
+
+static void sigmoid_mul(float *a, size_t n, const float *x, size_t m, float unused) {
+    (void)m, (void)unused;
+    for (size_t i = 0; i < n; i++) a[i] = (float)(x[i] / (1 + exp(-(double)a[i])));
+}
+
 ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
     return on_host(be, add_bias, x, bias, 0);
 }
@@ -182,6 +192,14 @@ ag_status ag_compose_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x) 
 
 ag_status ag_compose_softcap(ag_backend *be, ag_tensor *x, float cap) {
     return on_host(be, softcap, x, NULL, cap);
+}
+
+ag_status ag_compose_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x) {
+    return on_host(be, mul, a, x, 0);
+}
+
+ag_status ag_compose_sigmoid_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x) {
+    return on_host(be, sigmoid_mul, a, x, 0);
 }
 
 ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,

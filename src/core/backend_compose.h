@@ -26,6 +26,12 @@ ag_status ag_compose_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **ow
 ag_status ag_compose_add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_compose_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
 ag_status ag_compose_softcap(ag_backend *be, ag_tensor *x, float cap);
+ag_status ag_compose_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
+ag_status ag_compose_sigmoid_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
+/* backend_recurrence.c */
+ag_status ag_compose_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x,
+                                 const ag_tensor *w, ag_tensor *state, bool silu);
+ag_status ag_compose_delta_rule(ag_backend *be, const ag_delta_call *call);
 ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *table,
                             const int32_t *ids, size_t n);
 ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k,

@@ -9,6 +9,13 @@
 
 #include <antigravity/operations.h>
 
+/* The operands of ag_delta_rule. */
+typedef struct ag_delta_call {
+    ag_tensor *out, *state;
+    const ag_tensor *qkv, *a, *b, *decay, *dt_bias;
+    ag_delta_params params;
+} ag_delta_call;
+
 /* Items [begin, end) of some work. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 
@@ -74,6 +81,11 @@ typedef struct ag_backend_ops {
     ag_status (*add_bias)(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
     ag_status (*gelu_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
     ag_status (*softcap)(ag_backend *b, ag_tensor *x, float cap);
+    ag_status (*mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+    ag_status (*sigmoid_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+    ag_status (*causal_conv)(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                             ag_tensor *state, bool silu);
+    ag_status (*delta_rule)(ag_backend *b, const ag_delta_call *call);
     ag_status (*gather)(ag_backend *b, ag_tensor *dst, const ag_tensor *table, const int32_t *ids,
                         size_t n);
     ag_status (*kv_write)(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,

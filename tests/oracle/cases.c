@@ -59,6 +59,12 @@ static const size top_k_sizes[] = {{1, 1, 0},     {3, 2, 0},     {40, 33, 0},   
 /* rope: rows, head_dim, heads */
 static const size rope_sizes[] = {{1, 2, 1},  {3, 14, 1},  {1, 30, 7},
                                   {2, 34, 3}, {40, 64, 4}, {7, 126, 1}};
+/* causal_conv: rows, channels, taps; delta_rule: rows, values, keys of a head */
+static const size conv_sizes[] = {{1, 1, 2},   {2, 7, 3},   {3, 17, 4},  {1, 33, 8},
+                                  {6, 127, 3}, {70, 65, 4}, {9, 4100, 3}};
+static const size delta_sizes[] = {{1, 1, 1},    {2, 7, 3},    {3, 17, 15},
+                                   {1, 33, 64},  {6, 40, 31},  {70, 64, 32},
+                                   {5, 128, 64}, {5, 64, 128}, {5, 128, 128}};
 /* gather: rows, columns, rows of the table; cast: rows, columns */
 static const size table_sizes[] = {{1, 1, 1}, {3, 7, 2}, {5, 33, 17}, {200, 127, 33}};
 static const size block_table_sizes[] = {{1, 32, 1}, {3, 64, 5}, {200, 96, 33}};
@@ -127,6 +133,8 @@ static const family families[] = {
     {"scale", oracle_scale, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"silu_mul", oracle_silu_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"gelu_mul", oracle_gelu_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"mul", oracle_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
+    {"sigmoid_mul", oracle_sigmoid_mul, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"softcap", oracle_softcap, ONLY_F32, SIZES(row_sizes), ANYTHING, ROUNDING},
     {"hadamard", oracle_hadamard, ONLY_F32, SIZES(hadamard_sizes), FINITE, FLOAT_SUMS},
     {"top_k", oracle_top_k, ONLY_F32, SIZES(top_k_sizes), ANYTHING, EXACT},
@@ -134,6 +142,8 @@ static const family families[] = {
     {"rope_pair", oracle_rope_pair, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
     {"rope_part", oracle_rope_part, ONLY_F32, SIZES(rope_sizes), ANYTHING, ROUNDING},
     {"rope_pair_part", oracle_rope_pair_part, ONLY_F32, SIZES(rope_sizes), PLAIN, ROUNDING},
+    {"causal_conv", oracle_causal_conv, ONLY_F32, SIZES(conv_sizes), PLAIN, FLOAT_SUMS},
+    {"delta_rule", oracle_delta_rule, ONLY_F32, SIZES(delta_sizes), PLAIN, FLOAT_SUMS},
     {"gather", oracle_gather, FLOATS, SIZES(table_sizes), ANYTHING, EXACT},
     {"gather", oracle_gather, BLOCKS, SIZES(block_table_sizes), FINITE, EXACT},
     {"cast_from", oracle_cast_from, HALVES, SIZES(table_sizes), ANYTHING, EXACT},

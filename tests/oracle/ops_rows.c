@@ -134,6 +134,24 @@ void oracle_gelu_mul(const oracle_case *c, oracle_run *run) {
     finish(run, &a, &b, 1);
 }
 
+void oracle_mul(const oracle_case *c, oracle_run *run) {
+    guarded a = rows_of(c, run), b = rows_of(c, run);
+    while (oracle_again(run, &a)) run->status = ag_mul(run->be, &a.t, &b.t);
+    double *want = oracle_take(run, &a);
+    for (size_t i = 0; want && i < c->m * c->n; i++) want[i] = (double)a.values[i] * b.values[i];
+    finish(run, &a, &b, 1);
+}
+
+void oracle_sigmoid_mul(const oracle_case *c, oracle_run *run) {
+    guarded a = rows_of(c, run), b = rows_of(c, run);
+    while (oracle_again(run, &a)) run->status = ag_sigmoid_mul(run->be, &a.t, &b.t);
+    double *want = oracle_take(run, &a);
+    for (size_t i = 0; want && i < c->m * c->n; i++) {
+        want[i] = b.values[i] / (1 + exp(-(double)a.values[i]));
+    }
+    finish(run, &a, &b, 1);
+}
+
 void oracle_softcap(const oracle_case *c, oracle_run *run) {
     guarded x = rows_of(c, run);
     while (oracle_again(run, &x)) run->status = ag_softcap(run->be, &x.t, 0.7f);

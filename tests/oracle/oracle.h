@@ -122,6 +122,8 @@ void oracle_add_bias(const oracle_case *c, oracle_run *run);
 void oracle_scale(const oracle_case *c, oracle_run *run);
 void oracle_silu_mul(const oracle_case *c, oracle_run *run);
 void oracle_gelu_mul(const oracle_case *c, oracle_run *run);
+void oracle_mul(const oracle_case *c, oracle_run *run);
+void oracle_sigmoid_mul(const oracle_case *c, oracle_run *run);
 void oracle_softcap(const oracle_case *c, oracle_run *run);
 void oracle_hadamard(const oracle_case *c, oracle_run *run);
 void oracle_top_k(const oracle_case *c, oracle_run *run);
@@ -133,6 +135,9 @@ void oracle_rope_pair_part(const oracle_case *c, oracle_run *run);
 void oracle_gather(const oracle_case *c, oracle_run *run);
 void oracle_cast_from(const oracle_case *c, oracle_run *run);
 void oracle_cast_to(const oracle_case *c, oracle_run *run);
+/* ops_recurrence.c */
+void oracle_causal_conv(const oracle_case *c, oracle_run *run);
+void oracle_delta_rule(const oracle_case *c, oracle_run *run);
 /* ops_cache.c */
 void oracle_kv_rerotate(const oracle_case *c, oracle_run *run);
 void oracle_key_scores(const oracle_case *c, oracle_run *run);

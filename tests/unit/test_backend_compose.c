@@ -254,6 +254,76 @@ static void activations_are_those_of_their_formulas(void **state) {
     expect_values(b, &yt, y, 1e-7f);
 }
 
+static void gates_multiply(void **state) {
+    bench *b = *state;
+    float a[3 * 5], x[3 * 5], want[3 * 5];
+    ag_tensor at = filled(b, AG_F32, ag_shape_2d(3, 5), a);
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(3, 5), x);
+    for (int i = 0; i < 15; i++) want[i] = a[i] * x[i];
+    assert_int_equal(ag_mul(b->be, &at, &xt), AG_OK);
+    expect_values(b, &at, want, 0);
+    for (int i = 0; i < 15; i++) want[i] = x[i] / (1 + expf(-want[i]));
+    assert_int_equal(ag_sigmoid_mul(b->be, &at, &xt), AG_OK);
+    expect_values(b, &at, want, 1e-6f);
+}
+
+static void a_convolution_sees_rows_before_it(void **state) {
+    bench *b = *state;
+    enum { ROWS = 5, CHANNELS = 3, TAPS = 3 };
+    float x[ROWS * CHANNELS], w[TAPS * CHANNELS], before[(TAPS - 1) * CHANNELS];
+    float all[(TAPS - 1 + ROWS) * CHANNELS], want[ROWS * CHANNELS];
+    ag_tensor xt = filled(b, AG_F32, ag_shape_2d(ROWS, CHANNELS), x), part, to;
+    ag_tensor wt = filled(b, AG_F32, ag_shape_2d(TAPS, CHANNELS), w);
+    ag_tensor st = filled(b, AG_F32, ag_shape_2d(TAPS - 1, CHANNELS), before);
+    ag_tensor y = empty(b, AG_F32, ag_shape_2d(ROWS, CHANNELS));
+    memcpy(all, before, sizeof before);
+    memcpy(all + (TAPS - 1) * CHANNELS, x, sizeof x);
+    for (int i = 0; i < ROWS * CHANNELS; i++) {
+        want[i] = 0;
+        for (int j = 0; j < TAPS; j++) {
+            want[i] += w[j * CHANNELS + i % CHANNELS] * all[i + j * CHANNELS];
+        }
+    }
+    for (size_t row = 0, n = 1; row < ROWS; row += n, n = ROWS - row) { /* one, then the others */
+        assert_int_equal(ag_tensor_rows(&part, &xt, row, n, NULL), AG_OK);
+        assert_int_equal(ag_tensor_rows(&to, &y, row, n, NULL), AG_OK);
+        assert_int_equal(ag_causal_conv(b->be, &to, &part, &wt, &st, false), AG_OK);
+    }
+    expect_values(b, &y, want, 1e-6f);
+    expect_values(b, &st, all + ROWS * CHANNELS, 0);
+    assert_int_equal(ag_causal_conv(b->be, &xt, &xt, &wt, &st, false), AG_INVALID);
+    assert_int_equal(ag_causal_conv(b->be, &y, &xt, &wt, &wt, false), AG_SHAPE);
+    assert_int_equal(ag_causal_conv(b->be, &y, &xt, &st, &st, false), AG_SHAPE);
+    assert_int_equal(ag_causal_conv(b->be, &y, &xt, &xt, &st, false), AG_SHAPE);
+}
+
+/* Into an empty matrix goes half of the value, times the unit key; the query reads it back. */
+static void the_delta_rule_keeps_what_it_is_told(void **state) {
+    bench *b = *state;
+    const ag_delta_params p = {
+        .n_k_heads = 1, .n_v_heads = 2, .k_dim = 2, .v_dim = 3, .eps = 1e-6f};
+    const float zeros[12] = {0}, row[] = {3, 4, 3, 4, 1, 2, 3, 4, 5, 6};
+    float want[6], x[12];
+    ag_tensor qkv = filled(b, AG_F32, ag_shape_2d(1, 10), x);
+    ag_tensor st = filled(b, AG_F32, ag_shape_2d(4, 3), x);
+    ag_tensor gate = filled(b, AG_F32, ag_shape_2d(1, 2), x);
+    ag_tensor head = filled(b, AG_F32, ag_shape_1d(2), x),
+              out = empty(b, AG_F32, ag_shape_2d(1, 6));
+    ag_buffer_upload(qkv.buffer, qkv.offset, row, sizeof row, NULL);
+    ag_buffer_upload(st.buffer, st.offset, zeros, sizeof zeros, NULL);
+    ag_buffer_upload(gate.buffer, gate.offset, zeros, 2 * sizeof *zeros, NULL);
+    for (int i = 0; i < 6; i++) want[i] = 0.5f * row[4 + i] / sqrtf(2);
+    assert_int_equal(ag_delta_rule(b->be, &out, &qkv, &gate, &gate, &head, &head, &st, &p), AG_OK);
+    expect_values(b, &out, want, 1e-5f);
+    assert_int_equal(ag_delta_rule(b->be, &out, &qkv, &gate, &gate, &head, &head, &out, &p),
+                     AG_SHAPE);
+    assert_int_equal(ag_delta_rule(b->be, &out, &qkv, &gate, &gate, &out, &head, &st, &p),
+                     AG_SHAPE);
+    const ag_delta_params odd = {.n_k_heads = 2, .n_v_heads = 3, .k_dim = 2, .v_dim = 3};
+    assert_int_equal(ag_delta_rule(b->be, &out, &qkv, &gate, &gate, &head, &head, &st, &odd),
+                     AG_INVALID);
+}
+
 static void rows_are_gathered_from_any_type(void **state) {
     enum { K = 256 };
     bench *b = *state;
@@ -382,6 +452,8 @@ static void shapes_that_disagree_are_named(void **state) {
     assert_int_equal(ag_add_bias(b->be, &y, &xt), AG_SHAPE);
     assert_int_equal(ag_silu_mul(b->be, &y, &xt), AG_SHAPE);
     assert_int_equal(ag_gelu_mul(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_mul(b->be, &y, &xt), AG_SHAPE);
+    assert_int_equal(ag_sigmoid_mul(b->be, &y, &xt), AG_SHAPE);
     assert_int_equal(ag_softcap(b->be, &half, 2), AG_DTYPE);
     assert_int_equal(ag_softcap(b->be, &y, 0), AG_INVALID);
     assert_int_equal(ag_softcap(b->be, &y, NAN), AG_INVALID);
@@ -409,7 +481,15 @@ static void compositions_survive_any_failed_allocation(void **state) {
     ag_tensor src = file_weight(&files, AG_BF16, 4, 32, values);
     ag_tensor x = filled(b, AG_F32, ag_shape_2d(4, 32), values);
     ag_tensor bt = filled(b, AG_F32, ag_shape_1d(32), bias);
-    for (int op = 0; op < 7; op++) {
+    ag_tensor conv = filled(b, AG_F32, ag_shape_2d(2, 32), values);
+    ag_tensor y = filled(b, AG_F32, ag_shape_2d(4, 32), values);
+    ag_tensor gate = filled(b, AG_F32, ag_shape_2d(4, 4), values), head = gate;
+    ag_tensor matrix = filled(b, AG_F32, ag_shape_2d(4, 32), values);
+    head.shape = ag_shape_1d(4);
+    const ag_delta_params delta = {.n_k_heads = 2, .n_v_heads = 4, .k_dim = 4, .v_dim = 4};
+    ag_tensor few = y;
+    few.shape = ag_shape_2d(4, 16);
+    for (int op = 0; op < 9; op++) {
         bool failed = true;
         for (size_t n = 0; failed; n++) {
             failing_allocator f;
@@ -429,6 +509,14 @@ static void compositions_survive_any_failed_allocation(void **state) {
                 st = ag_gelu_mul(b->be, &x, &x);
             } else if (op == 5) {
                 st = ag_softcap(b->be, &x, 2);
+            } else if (op == 6) {
+                ag_tensor past;
+                assert_int_equal(ag_tensor_rows(&past, &conv, 0, 1, NULL), AG_OK);
+                st = ag_causal_conv(b->be, &y, &x, &conv, &past, true);
+            } else if (op == 7) {
+                ag_tensor s = matrix;
+                s.shape = ag_shape_2d(16, 4);
+                st = ag_delta_rule(b->be, &few, &x, &gate, &gate, &head, &head, &s, &delta);
             } else {
                 st = ag_copy_slice(b->be, &x, 0, &x, 32, 64);
             }
@@ -460,6 +548,9 @@ int main(void) {
         BOTH(add_rms_norm_adds_first),
         BOTH(bias_goes_to_every_row),
         BOTH(activations_are_those_of_their_formulas),
+        BOTH(gates_multiply),
+        BOTH(a_convolution_sees_rows_before_it),
+        BOTH(the_delta_rule_keeps_what_it_is_told),
         BOTH(rows_are_gathered_from_any_type),
         BOTH(weights_become_what_is_wanted),
         BOTH(odd_rows_keep_the_type_of_the_file),

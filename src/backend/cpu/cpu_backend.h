@@ -78,9 +78,16 @@ ag_status ag_cpu_softmax(ag_backend *b, ag_tensor *x);
 ag_status ag_cpu_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cpu_softcap(ag_backend *b, ag_tensor *x, float cap);
+ag_status ag_cpu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cpu_sigmoid_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cpu_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
 ag_status ag_cpu_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_cpu_scale(ag_backend *b, ag_tensor *x, float v);
+
+/* ops_recurrence.c */
+ag_status ag_cpu_causal_conv(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                             ag_tensor *state, bool silu);
+ag_status ag_cpu_delta_rule(ag_backend *b, const ag_delta_call *call);
 
 /* ops_rope.c */
 ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,

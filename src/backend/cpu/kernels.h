@@ -8,6 +8,7 @@
 
 #include "backend/cpu/interleaved.h"
 #include "core/kv_view.h"
+#include "core/recurrence.h"
 
 #include <antigravity/dtype.h>
 
@@ -120,6 +121,9 @@ typedef void ag_softmax_fn(float *x, size_t n);
 typedef void ag_rope_fn(float *x, const float *cos_sin, size_t n);
 typedef void ag_silu_mul_fn(float *a, const float *b, size_t n);
 typedef void ag_gelu_mul_fn(float *a, const float *b, size_t n);
+/* a = a * b, and sigmoid(a) * b */
+typedef void ag_mul_fn(float *a, const float *b, size_t n);
+typedef void ag_sigmoid_mul_fn(float *a, const float *b, size_t n);
 typedef void ag_softcap_fn(float *x, float cap, size_t n);
 typedef void ag_add_fn(float *x, const float *y, size_t n);
 typedef void ag_scale_fn(float *x, float v, size_t n);
@@ -156,7 +160,11 @@ typedef struct ag_cpu_kernels {
     ag_rope_fn *rope;
     ag_silu_mul_fn *silu_mul;
     ag_gelu_mul_fn *gelu_mul;
+    ag_mul_fn *mul;
+    ag_sigmoid_mul_fn *sigmoid_mul;
     ag_softcap_fn *softcap;
+    ag_conv_row_fn *conv_row;
+    ag_delta_token_fn *delta_token;
     ag_add_fn *add;
     ag_scale_fn *scale;
     ag_attention_fn *attention;

@@ -77,6 +77,30 @@ ag_status ag_cpu_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
     return AG_OK;
 }
 
+static void mul_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.mul(job->y + begin, job->x + begin, end - begin);
+}
+
+ag_status ag_cpu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
+    run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_ELEMENTS, mul_elements);
+    return AG_OK;
+}
+
+static void sigmoid_mul_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    (void)thread;
+    const rows_job *job = ctx;
+    job->cpu->kernels.sigmoid_mul(job->y + begin, job->x + begin, end - begin);
+}
+
+ag_status ag_cpu_sigmoid_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    rows_job job = {.cpu = ag_cpu_of(b), .y = ag_tensor_data(a), .x = ag_tensor_data(x)};
+    run_rows(&job, ag_shape_numel(&a->shape), 1, CHUNK_EXPONENTIALS, sigmoid_mul_elements);
+    return AG_OK;
+}
+
 static void softcap_elements(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;
     const rows_job *job = ctx;

@@ -38,6 +38,11 @@ ag_status ag_cl_add_assign(ag_backend *b, ag_tensor *x, const ag_tensor *y);
 ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias);
 ag_status ag_cl_scale(ag_backend *b, ag_tensor *x, float v);
 ag_status ag_cl_silu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cl_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cl_sigmoid_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
+ag_status ag_cl_causal_conv(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                            ag_tensor *state, bool silu);
+ag_status ag_cl_delta_rule(ag_backend *b, const ag_delta_call *call);
 ag_status ag_cl_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x);
 ag_status ag_cl_softcap(ag_backend *b, ag_tensor *x, float cap);
 ag_status ag_cl_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,

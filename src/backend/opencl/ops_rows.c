@@ -84,6 +84,14 @@ ag_status ag_cl_gelu_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
     return with_pair(b, "gelu_mul", a, x);
 }
 
+ag_status ag_cl_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    return with_pair(b, "multiply", a, x);
+}
+
+ag_status ag_cl_sigmoid_mul(ag_backend *b, ag_tensor *a, const ag_tensor *x) {
+    return with_pair(b, "sigmoid_mul", a, x);
+}
+
 ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;

@@ -24,6 +24,9 @@ void ag_cpu_kernels_avx2(ag_cpu_kernels *t) {
     t->rope = ag_rope__avx2;
     t->silu_mul = ag_silu_mul__avx2;
     t->gelu_mul = ag_gelu_mul__avx2;
+    t->sigmoid_mul = ag_sigmoid_mul__avx2;
+    t->conv_row = ag_conv_row__avx2;
+    t->delta_token = ag_delta_token__avx2;
     t->softcap = ag_softcap__avx2;
     t->attention = ag_attention__avx2;
     t->attention_merge = ag_attention_merge__avx2;

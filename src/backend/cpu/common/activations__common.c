@@ -18,6 +18,14 @@ void ag_gelu_mul__common(float *a, const float *b, size_t n) {
     }
 }
 
+void ag_mul__common(float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++) a[i] *= b[i];
+}
+
+void ag_sigmoid_mul__common(float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++) a[i] = (float)(b[i] / (1.0 + exp(-(double)a[i])));
+}
+
 void ag_softcap__common(float *x, float cap, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = (float)(cap * tanh((double)x[i] / cap));
 }

@@ -12,6 +12,10 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->rope = ag_rope__common;
     t->silu_mul = ag_silu_mul__common;
     t->gelu_mul = ag_gelu_mul__common;
+    t->mul = ag_mul__common;
+    t->sigmoid_mul = ag_sigmoid_mul__common;
+    t->conv_row = ag_conv_row_reference;
+    t->delta_token = ag_delta_token_reference;
     t->softcap = ag_softcap__common;
     t->add = ag_add__common;
     t->scale = ag_scale__common;

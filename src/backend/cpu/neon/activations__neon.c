@@ -8,4 +8,6 @@ void ag_silu_mul__neon(float *a, const float *b, size_t n) { silu_mul(a, b, n); 
 
 void ag_gelu_mul__neon(float *a, const float *b, size_t n) { gelu_mul(a, b, n); }
 
+void ag_sigmoid_mul__neon(float *a, const float *b, size_t n) { sigmoid_mul(a, b, n); }
+
 void ag_softcap__neon(float *x, float cap, size_t n) { softcap(x, cap, n); }

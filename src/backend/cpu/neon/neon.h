@@ -30,6 +30,9 @@ ag_softmax_fn ag_softmax__neon;
 ag_rope_fn ag_rope__neon;
 ag_silu_mul_fn ag_silu_mul__neon;
 ag_gelu_mul_fn ag_gelu_mul__neon;
+ag_sigmoid_mul_fn ag_sigmoid_mul__neon;
+ag_conv_row_fn ag_conv_row__neon;
+ag_delta_token_fn ag_delta_token__neon;
 ag_softcap_fn ag_softcap__neon;
 
 ag_attention_fn ag_attention__neon;

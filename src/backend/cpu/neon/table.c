@@ -23,6 +23,9 @@ void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
     t->rope = ag_rope__neon;
     t->silu_mul = ag_silu_mul__neon;
     t->gelu_mul = ag_gelu_mul__neon;
+    t->sigmoid_mul = ag_sigmoid_mul__neon;
+    t->conv_row = ag_conv_row__neon;
+    t->delta_token = ag_delta_token__neon;
     t->softcap = ag_softcap__neon;
     t->attention = ag_attention__neon;
     t->attention_merge = ag_attention_merge__neon;

@@ -54,6 +54,12 @@ static inline void gelu_mul(float *a, const float *b, size_t n) {
     }
 }
 
+static inline void sigmoid_mul(float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        store_some(a, i, n, times_sigmoid(load_some(b, i, n), load_some(a, i, n)));
+    }
+}
+
 static inline void softcap(float *x, float cap, size_t n) {
     const vec most = v_set(cap);
     for (size_t i = 0; i < n; i += LANES) {

@@ -103,6 +103,22 @@ gelu_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulo
     *p = v / (1.0f + exp(-2.0f * u)) * CONST_FLOATS(b, b_at)[i];
 }
 
+/* a *= b. A work-item for each element. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+multiply(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+    const size_t i = get_global_id(0);
+    if (i < n) FLOATS(a, a_at)[i] *= CONST_FLOATS(b, b_at)[i];
+}
+
+/* a = sigmoid(a) * b. A work-item for each element. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+sigmoid_mul(__global uchar *a, ulong a_at, __global const uchar *b, ulong b_at, ulong n) {
+    const size_t i = get_global_id(0);
+    if (i >= n) return;
+    __global float *p = FLOATS(a, a_at) + i;
+    *p = CONST_FLOATS(b, b_at)[i] / (1.0f + exp(-*p));
+}
+
 /* x = cap * tanh(x / cap). A work-item for each element. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softcap(__global uchar *x, ulong x_at,
                                                                       ulong n, float cap) {

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of one sequence with a state: the short convolution and the gated delta rule. All tensors
+ * are F32: a pointer to the buffer and the offset in bytes. */
+#ifndef WG
+#define WG 64
+#endif
+
+#define FLOATS(t, at) ((__global float *)(t + at))
+#define CONST_FLOATS(t, at) ((__global const float *)(t + at))
+
+enum { MOST_TAPS = 8 }; /* AG_CONV_TAPS_MAX */
+
+/* y[t] = sum over j of w[j] * x[t - (n_taps - 1) + j], rows before the first being the state's,
+ * which then becomes the newest. A work-item for each channel, rows one after another. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+causal_conv(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
+            __global const uchar *w, ulong w_at, __global uchar *state, ulong state_at, uint n_rows,
+            uint n_taps, uint channels, uint silu) {
+    const size_t c = get_global_id(0);
+    if (c >= channels) return;
+    __global float *out = FLOATS(y, y_at) + c, *kept = FLOATS(state, state_at) + c;
+    __global const float *in = CONST_FLOATS(x, x_at) + c, *weight = CONST_FLOATS(w, w_at) + c;
+    float taps[MOST_TAPS], factors[MOST_TAPS];
+    for (uint j = 0; j < n_taps; j++) factors[j] = weight[(size_t)j * channels];
+    for (uint j = 0; j + 1 < n_taps; j++) taps[j] = kept[(size_t)j * channels];
+    for (uint t = 0; t < n_rows; t++) {
+        float sum = 0;
+        taps[n_taps - 1] = in[(size_t)t * channels];
+        for (uint j = 0; j < n_taps; j++) sum += factors[j] * taps[j];
+        out[(size_t)t * channels] = silu ? sum / (1.0f + exp(-sum)) : sum;
+        for (uint j = 0; j + 1 < n_taps; j++) taps[j] = taps[j + 1];
+    }
+    for (uint j = 0; j + 1 < n_taps; j++) kept[(size_t)j * channels] = taps[j];
+}
+
+/* The rule of ag_delta_rule. A work-item for each column of each head's matrix: dimension 0 the
+ * columns, 1 the heads; rows one after another. Columns know nothing of each other, so each finds
+ * the lengths of queries and keys by itself. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+delta_rule(__global uchar *out, ulong out_at, __global uchar *state, ulong state_at,
+           __global const uchar *qkv, ulong qkv_at, __global const uchar *a, ulong a_at,
+           __global const uchar *b, ulong b_at, __global const uchar *decay, ulong decay_at,
+           __global const uchar *dt_bias, ulong dt_bias_at, uint n_rows, uint n_k_heads,
+           uint n_v_heads, uint k_dim, uint v_dim, uint tiled, float eps) {
+    const uint head = (uint)get_global_id(1), j = (uint)get_global_id(0);
+    if (j >= v_dim) return;
+    const uint k_head = tiled ? head % n_k_heads : head / (n_v_heads / n_k_heads);
+    const size_t keys = (size_t)n_k_heads * k_dim, values = (size_t)n_v_heads * v_dim;
+    __global float *s = FLOATS(state, state_at) + (size_t)head * k_dim * v_dim + j;
+    for (uint t = 0; t < n_rows; t++) {
+        __global const float *row = CONST_FLOATS(qkv, qkv_at) + t * (2 * keys + values);
+        __global const float *q = row + (size_t)k_head * k_dim, *k = q + keys;
+        const size_t gate = (size_t)t * n_v_heads + head;
+        const float u = CONST_FLOATS(a, a_at)[gate] + CONST_FLOATS(dt_bias, dt_bias_at)[head];
+        const float dt = u > 20.0f ? u : log1p(exp(u));
+        const float g = exp(CONST_FLOATS(decay, decay_at)[head] * dt);
+        const float beta = 1.0f / (1.0f + exp(-CONST_FLOATS(b, b_at)[gate]));
+        float known = 0, q_squares = 0, k_squares = 0, sum = 0;
+        for (uint i = 0; i < k_dim; i++) {
+            q_squares += q[i] * q[i];
+            k_squares += k[i] * k[i];
+            known += k[i] * s[(size_t)i * v_dim];
+        }
+        const float k_factor = 1.0f / sqrt(k_squares + eps);
+        const float q_factor = 1.0f / (sqrt(q_squares + eps) * sqrt((float)k_dim));
+        const float value = row[2 * keys + (size_t)head * v_dim + j];
+        const float delta = (value - known * k_factor * g) * beta * k_factor;
+        for (uint i = 0; i < k_dim; i++) {
+            const float now = s[(size_t)i * v_dim] * g + k[i] * delta;
+            s[(size_t)i * v_dim] = now;
+            sum += q[i] * now;
+        }
+        FLOATS(out, out_at)[t * values + (size_t)head * v_dim + j] = sum * q_factor;
+    }
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of kernels/recurrence.cl: rows of one sequence with a state. */
+#include "backend/opencl/ops.h"
+#include "core/fail.h"
+
+static const char file[] = "recurrence.cl";
+enum { WG = 64 }; /* as in the file */
+
+ag_status ag_cl_causal_conv(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
+                            ag_tensor *state, bool silu) {
+    const size_t n_rows = ag_shape_rows(&x->shape), channels = ag_shape_cols(&x->shape);
+    ag_cl_backend *cl = ag_cl_of(b);
+    if (!n_rows || !channels) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, cl, file, "causal_conv", NULL));
+    ag_cl_arg_tensor(&l, y);
+    ag_cl_arg_tensor(&l, x);
+    ag_cl_arg_tensor(&l, w);
+    ag_cl_arg_tensor(&l, state);
+    ag_cl_arg_u32(&l, (uint32_t)n_rows);
+    ag_cl_arg_u32(&l, (uint32_t)ag_shape_rows(&w->shape));
+    ag_cl_arg_u32(&l, (uint32_t)channels);
+    ag_cl_arg_u32(&l, silu);
+    return ag_cl_enqueue(&l, 1, (size_t[]){ag_cl_items(channels, WG)}, (size_t[]){WG});
+}
+
+ag_status ag_cl_delta_rule(ag_backend *b, const ag_delta_call *call) {
+    const ag_delta_params *p = &call->params;
+    const size_t n_rows = ag_shape_rows(&call->qkv->shape);
+    ag_cl_backend *cl = ag_cl_of(b);
+    if (!n_rows) return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, cl, file, "delta_rule", NULL));
+    const ag_tensor *const tensors[] = {call->out, call->state, call->qkv,    call->a,
+                                        call->b,   call->decay, call->dt_bias};
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        ag_cl_arg_tensor(&l, tensors[i]);
+    ag_cl_arg_u32(&l, (uint32_t)n_rows);
+    ag_cl_arg_u32(&l, p->n_k_heads);
+    ag_cl_arg_u32(&l, p->n_v_heads);
+    ag_cl_arg_u32(&l, p->k_dim);
+    ag_cl_arg_u32(&l, p->v_dim);
+    ag_cl_arg_u32(&l, p->tiled);
+    ag_cl_arg_f32(&l, p->eps);
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(p->v_dim, WG), p->n_v_heads},
+                         (size_t[]){WG, 1});
+}
