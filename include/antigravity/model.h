@@ -13,11 +13,26 @@ extern "C" {
 
 #define AG_MAX_EOS 16
 
-/* Layers that are alike in what attention needs. */
+/* What lets a layer's tokens know of each other. */
+typedef enum ag_mixer {
+    AG_MIXER_ATTENTION,
+    AG_MIXER_SHORT_CONV, /* a convolution over a few tokens; its state: the newest of them */
+    AG_MIXER_DELTA_NET,  /* a convolution, then the gated delta rule; its state: a matrix a head */
+} ag_mixer;
+/* "attention", "short_conv", "delta_net": static. */
+AG_API const char *ag_mixer_name(ag_mixer mixer);
+
+/* Layers that are alike in what they need. */
 typedef struct ag_layer_kind {
     uint32_t n_layers; /* of this kind */
+    ag_mixer mixer;
+    /* Of attention; of a delta net its value heads, key heads and the size of a value. 0 of a short
+     * convolution. */
     uint32_t n_heads, n_kv_heads, head_dim;
-    uint32_t window; /* newest positions that a token sees, its own included; 0: all */
+    uint32_t window;      /* newest positions that a token sees, its own included; 0: all */
+    uint32_t n_kv_layers; /* of this kind that keep keys and values of their own */
+    uint32_t channels;    /* of the convolution; 0: there is none */
+    uint32_t intermediate_size;
 } ag_layer_kind;
 #define AG_MAX_LAYER_KINDS 8
 
@@ -25,7 +40,9 @@ typedef struct ag_layer_kind {
 typedef struct ag_model_info {
     char architecture[64]; /* "LlamaForCausalLM" */
     uint32_t n_layers, hidden_size, intermediate_size;
-    uint32_t n_heads, n_kv_heads, head_dim; /* of the first kind of layers */
+    uint32_t n_heads, n_kv_heads, head_dim; /* of the first kind of layers with attention */
+    uint32_t layer_input_size; /* values that a token's id gives each layer for itself; 0: none */
+    uint64_t state_bytes;      /* that a session keeps for layers without keys and values */
     uint32_t n_layer_kinds;
     ag_layer_kind layer_kinds[AG_MAX_LAYER_KINDS]; /* in the order in which they first occur */
     uint32_t n_vocab;

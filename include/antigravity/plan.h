@@ -13,9 +13,10 @@ extern "C" {
 typedef struct ag_memory_plan {
     uint64_t weight_bytes;    /* exactly ag_model_memory_bytes() once the model is loaded */
     uint64_t kv_bytes;        /* full caches of all sessions */
+    uint64_t state_bytes;     /* what layers of all sessions keep instead of keys and values */
     uint64_t workspace_bytes; /* activations of a prefill chunk and every session's logits */
     uint64_t eviction_bytes;  /* as in ag_session_plan, of all sessions */
-    uint64_t total_bytes;     /* of these four */
+    uint64_t total_bytes;     /* of these five */
     uint64_t least_bytes;     /* of these, what cannot be avoided: no cache that an eviction policy
                                * manages, and on the host no cache at all, since it grows as it fills */
     uint64_t largest_bytes;   /* the largest single buffer */

@@ -45,15 +45,20 @@ AG_API void ag_session_reset(ag_session *s);
  * follows is then as if they had never been consumed. There are no logits until the next token;
  * going back to where the session stands changes nothing. AG_INVALID, and nothing changes, for a
  * position beyond, and for one so far back that layers with a window no longer hold what its query
- * sees: ag_kv_cache_oldest_reachable() tells; 64 tokens back from the furthest position that the
- * session has reached, and all of them, can always go.
+ * sees, or layers with a state what it was: ag_session_oldest_reachable() tells; 64 tokens back
+ * from the furthest position that the session has reached, and all of them, can always go. (Of a
+ * state: since the session was restored from a file, or a pass of it failed.)
  * With an eviction policy: what an eviction took in the meantime does not come back, so a session
  * taken back behind it knows less than one that never went on; and weights that the tokens taken
  * back gave to earlier ones stay in the sums of h2o. */
 AG_API ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err);
+/* From this position on the session can be taken back to any. To 0 it always can, and to some that
+ * lie between where a state was kept. */
+AG_API uint32_t ag_session_oldest_reachable(const ag_session *s);
 /* After the caller put tokens into the session's cache by ag_kv_cache_update: the next token
  * follows the last one there. AG_INVALID, and nothing changes, where layers or heads end at
- * different positions or an eviction policy manages the cache. */
+ * different positions, an eviction policy manages the cache, or layers keep a state, which such
+ * tokens have not passed. */
 AG_API ag_status ag_session_follow_cache(ag_session *s, ag_error *err);
 
 /* A second session that stands where s stands, logits included, and goes its own way from there:
@@ -86,6 +91,7 @@ AG_API ag_pressure ag_session_memory_pressure(const ag_session *s);
 typedef struct ag_session_plan {
     size_t kv_bytes;        /* a full cache */
     size_t workspace_bytes; /* activations of a prefill chunk, shared by a model's sessions */
+    size_t state_bytes;     /* of layers that keep a state instead of keys and values */
     size_t eviction_bytes;  /* what the policy gathers and plans with, at most, and the prefix's
                              * copies */
 } ag_session_plan;

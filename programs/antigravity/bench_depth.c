@@ -69,10 +69,25 @@ static ag_status fill(ag_backend *be, ag_kv_cache *cache, uint32_t depth, ag_err
     return status;
 }
 
+/* Layers with a state have to be given tokens. */
+static ag_status read_tokens(ag_session *s, uint32_t depth, ag_error *err) {
+    enum { AT_ONCE = 256 };
+    const uint32_t n_vocab = ag_session_model_info(s)->n_vocab;
+    int32_t ids[AT_ONCE];
+    for (uint32_t i = 0; i < AT_ONCE; i++) ids[i] = (int32_t)(i * 7 % n_vocab);
+    ag_status status = AG_OK;
+    while (status == AG_OK && ag_session_position(s) < depth) {
+        const uint32_t left = depth - ag_session_position(s);
+        status = ag_session_prefill(s, ids, left < AT_ONCE ? left : AT_ONCE, NULL, NULL, err);
+    }
+    return status;
+}
+
 ag_status bench_set_depth(ag_backend *be, ag_session *s, uint32_t depth, ag_error *err) {
-    const uint32_t reachable = ag_kv_cache_oldest_reachable(ag_session_kv_cache(s));
+    const uint32_t reachable = ag_session_oldest_reachable(s);
     if (depth < reachable || !depth) ag_session_reset(s);
     if (ag_session_position(s) >= depth) return ag_session_truncate(s, depth, err);
+    if (ag_session_model_info(s)->state_bytes) return read_tokens(s, depth, err);
     ag_status status = fill(be, ag_session_kv_cache(s), depth, err);
     return status == AG_OK ? ag_session_follow_cache(s, err) : status;
 }

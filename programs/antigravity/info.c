@@ -48,14 +48,30 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
 /* A line for each kind of layers, where there are several or one that does not see everything. */
 static void print_heads(const ag_model_info *i) {
     const bool plain = i->n_layer_kinds == 1 && !i->layer_kinds[0].window;
+    char label[32] = "heads", window[64] = "no window", shared[64] = "";
     for (uint32_t n = 0; n < i->n_layer_kinds; n++) {
         const ag_layer_kind *k = &i->layer_kinds[n];
-        char label[32] = "heads", window[64] = "no window";
         if (!plain) snprintf(label, sizeof label, "  %" PRIu32 " of them", k->n_layers);
+        if (k->mixer == AG_MIXER_SHORT_CONV) {
+            printf("%-14s short convolutions of %" PRIu32 " channels\n", label, k->channels);
+            continue;
+        }
+        if (k->mixer == AG_MIXER_DELTA_NET) {
+            printf("%-14s gated delta nets, %" PRIu32 " heads for %" PRIu32 " keys, values %" PRIu32
+                   " wide\n",
+                   label, k->n_heads, k->n_kv_heads, k->head_dim);
+            continue;
+        }
+        snprintf(window, sizeof window, "no window");
         if (k->window) snprintf(window, sizeof window, "window of %" PRIu32 " tokens", k->window);
-        printf("%-14s %" PRIu32 "%s for %" PRIu32 " keys and values, %" PRIu32 " wide%s%s\n", label,
-               k->n_heads, plain ? "" : " heads", k->n_kv_heads, k->head_dim, plain ? "" : ", ",
-               plain ? "" : window);
+        shared[0] = '\0';
+        if (k->n_kv_layers < k->n_layers) {
+            snprintf(shared, sizeof shared, ", keys and values of earlier layers in %" PRIu32,
+                     k->n_layers - k->n_kv_layers);
+        }
+        printf("%-14s %" PRIu32 "%s for %" PRIu32 " keys and values, %" PRIu32 " wide%s%s%s\n",
+               label, k->n_heads, plain ? "" : " heads", k->n_kv_heads, k->head_dim,
+               plain ? "" : ", ", plain ? "" : window, shared);
     }
 }
 
@@ -101,6 +117,9 @@ static void print_memory(const facts *f) {
     snprintf(remark, sizeof remark, "%" PRIu32 " tokens, keys %s, values %s; grows as it fills",
              f->n_context, ag_dtype_name(f->o.k_type), ag_dtype_name(f->o.v_type));
     print_bytes("KV cache", f->plan.kv_bytes, remark);
+    if (f->plan.state_bytes) {
+        print_bytes("state", f->plan.state_bytes, "of layers without keys and values");
+    }
     snprintf(remark, sizeof remark, "chunks of %" PRIu32 " tokens", f->o.prefill_chunk);
     print_bytes("workspace", f->plan.workspace_bytes, remark);
     if (f->plan.eviction_bytes) {
@@ -128,6 +147,7 @@ static json_t *kinds_json(const ag_model_info *i) {
         const ag_layer_kind *k = &i->layer_kinds[n];
         const json_field fields[] = {
             {"layers", json_integer((json_int_t)k->n_layers)},
+            {"mixer", json_string(ag_mixer_name(k->mixer))},
             {"heads", json_integer((json_int_t)k->n_heads)},
             {"kv_heads", json_integer((json_int_t)k->n_kv_heads)},
             {"head_dim", json_integer((json_int_t)k->head_dim)},

@@ -115,8 +115,9 @@ static int match(saved_cache *k, const engine *e, const prompt *p) {
     if (n == p->n && !(whole && ag_session_logits(e->session))) n--;
     /* Where tokens have left the cache, a shorter past is not what it would have been. */
     if (n < k->ids.n && ag_session_kv_budget(e->session)) n = 0;
-    /* Nor where layers with a window no longer hold what the prompt's next token sees. */
-    if (n < ag_kv_cache_oldest_reachable(ag_session_kv_cache(e->session))) n = 0;
+    /* Nor where layers with a window or a state no longer know what the prompt's next token needs.
+     */
+    if (n < ag_session_oldest_reachable(e->session)) n = 0;
     k->ids.n = k->n_reused = n;
     k->unknown = false;
     if (!n) ag_session_reset(e->session);

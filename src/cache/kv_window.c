@@ -4,8 +4,7 @@
  * rolled back a little. */
 #include "cache/kv_cache_impl.h"
 #include "core/fail.h"
-
-enum { ROLLBACK = 64 }; /* tokens that can be taken back from the furthest position */
+#include "core/rollback.h"
 
 static bool is_bounded(const ag_kv_cache *c, uint32_t layer) { return c->at[layer].window_blocks; }
 
@@ -84,7 +83,7 @@ ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
         if (!is_bounded(c, l) || ag_kv_layer_length(c, l) <= c->at[l].window_blocks * AG_KV_BLOCK) {
             continue;
         }
-        const uint32_t stay = c->params.layers[l].window - 1 + ROLLBACK;
+        const uint32_t stay = c->params.layers[l].window - 1 + AG_ROLLBACK;
         if (next_position <= stay) continue;
         AG_TRY(expire_layer(c, l, next_position - stay, follower, err));
     }

@@ -42,6 +42,11 @@ static ag_status rotate_heads(ag_backend *be, const ag_attention_layer *layer,
         }
         AG_TRY(rows_of_sequence(&q_rows, &run, q, err));
         AG_TRY(rows_of_sequence(&k_rows, &run, k, err));
+        if (layer->shares_kv) {
+            AG_TRY(ag_take_error(
+                be, ag_rope(be, &q_rows, positions + run.row0, layer->inv_freq[run.is_long]), err));
+            continue;
+        }
         AG_TRY(ag_take_error(be,
                              ag_rope_pair(be, &q_rows, &k_rows, positions + run.row0,
                                           layer->inv_freq[run.is_long], layer->rope_factor),
@@ -67,13 +72,14 @@ static ag_status scale_queries(ag_backend *be, const ag_attention_layer *layer,
     return AG_OK;
 }
 
-/* Queries and keys alike, so that their products stay. */
+/* Queries and keys alike, so that their products stay. k NULL: they have been. */
 static ag_status hadamard_rotate(ag_backend *be, const ag_sequence *s, const ag_tensor *q,
                                  const ag_tensor *k, ag_error *err) {
     if (!ag_kv_cache_params(s->cache)->hadamard) return AG_OK;
     ag_tensor rows;
     AG_TRY(rows_of_sequence(&rows, s, q, err));
     AG_TRY(ag_kv_hadamard(be, &rows, err));
+    if (!k) return AG_OK;
     AG_TRY(rows_of_sequence(&rows, s, k, err));
     return ag_kv_hadamard(be, &rows, err);
 }
@@ -110,14 +116,16 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     AG_TRY(by_heads(&k_heads, k, layer->n_kv_heads, layer->head_dim, err));
     AG_TRY(by_heads(&v_heads, v, layer->n_kv_heads, layer->head_dim, err));
     AG_TRY(by_heads(&out_heads, out, layer->n_heads, layer->head_dim, err));
-    for (size_t i = 0; i < n_seqs; i++) {
+    const bool own = !layer->shares_kv;
+    for (size_t i = 0; own && i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }
     AG_TRY(rotate_heads(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
     AG_TRY(scale_queries(be, layer, positions, &q_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
-        AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, &k_heads, err));
-        AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
+        AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, own ? &k_heads : NULL, err));
+        if (own)
+            AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
         ws->attention[i] = part_of(&seqs[i], layer, positions);
     }
     return ag_take_error(

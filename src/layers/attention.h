@@ -4,6 +4,7 @@
 #define AG_LAYERS_ATTENTION_H
 
 #include "cache/cache_manager.h"
+#include "cache/layer_state.h"
 #include "layers/workspace.h"
 
 #include <stdatomic.h>
@@ -16,6 +17,7 @@ typedef struct ag_sequence {
     uint32_t position;          /* logical, of ids[0] */
     ag_attention_scores scores; /* zeroed: not wanted */
     const atomic_bool *cancel;  /* NULL, or asked on the way: true ends the pass */
+    ag_layer_state *state;      /* of layers without keys and values; NULL: there are none */
     bool is_long;               /* turns by the frequencies for long texts */
     size_t row0;                /* of the pass's rows; set by the pass */
 } ag_sequence;
@@ -23,6 +25,7 @@ typedef struct ag_sequence {
 /* What attention does in one layer. */
 typedef struct ag_attention_layer {
     uint32_t index; /* in the caches */
+    bool shares_kv; /* what another layer has put there; k and v are not read */
     uint32_t n_heads, n_kv_heads, head_dim;
     /* [n / 2] the first n values of a head turn; of short and of long texts. NULL: none turns */
     const ag_tensor *inv_freq[2];

@@ -4,31 +4,26 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
-/* The first rows of every activation, as wide as this layer has them; nothing is copied. */
+/* The first rows of the activations that all layers have; nothing is copied. */
 typedef struct activations {
-    ag_tensor residual, normed, q, k, v, out_attn, attn_out, gate, up, down;
+    ag_tensor residual, normed, mixed, gate, up, down;
 } activations;
 
-static ag_status view(ag_tensor *out, const ag_tensor *t, size_t n, size_t cols, ag_error *err) {
-    return ag_tensor_make(out, AG_F32, ag_shape_2d(n, cols), t->buffer, t->offset, err);
+ag_status ag_layer_view(const ag_layer_pass *pass, const ag_tensor *t, size_t cols, ag_tensor *out,
+                        ag_error *err) {
+    return ag_tensor_make(out, AG_F32, ag_shape_2d(pass->n_rows, cols), t->buffer, t->offset, err);
 }
 
-static ag_status view_all(const ag_layer_pass *pass, const ag_attention_layer *l, activations *a,
+static ag_status view_all(const ag_layer_pass *pass, size_t ffn_dim, activations *a,
                           ag_error *err) {
     const ag_workspace *ws = pass->ws;
-    const size_t n = pass->n_rows, dim = ws->shape.dim;
-    const size_t q_dim = (size_t)l->n_heads * l->head_dim;
-    const size_t kv_dim = (size_t)l->n_kv_heads * l->head_dim;
-    AG_TRY(view(&a->residual, &ws->residual, n, dim, err));
-    AG_TRY(view(&a->normed, &ws->normed, n, dim, err));
-    AG_TRY(view(&a->q, &ws->q, n, q_dim, err));
-    AG_TRY(view(&a->k, &ws->k, n, kv_dim, err));
-    AG_TRY(view(&a->v, &ws->v, n, kv_dim, err));
-    AG_TRY(view(&a->out_attn, &ws->out_attn, n, q_dim, err));
-    AG_TRY(view(&a->attn_out, &ws->attn_out, n, dim, err));
-    AG_TRY(view(&a->gate, &ws->gate, n, pass->ffn_dim, err));
-    AG_TRY(view(&a->up, &ws->up, n, pass->ffn_dim, err));
-    return view(&a->down, &ws->down, n, dim, err);
+    const size_t dim = ws->shape.dim;
+    AG_TRY(ag_layer_view(pass, &ws->residual, dim, &a->residual, err));
+    AG_TRY(ag_layer_view(pass, &ws->normed, dim, &a->normed, err));
+    AG_TRY(ag_layer_view(pass, &ws->attn_out, dim, &a->mixed, err));
+    AG_TRY(ag_layer_view(pass, &ws->gate, ffn_dim, &a->gate, err));
+    AG_TRY(ag_layer_view(pass, &ws->up, ffn_dim, &a->up, err));
+    return ag_layer_view(pass, &ws->down, dim, &a->down, err);
 }
 
 static ag_status add_bias(ag_backend *be, ag_tensor *x, const ag_tensor *bias) {
@@ -40,8 +35,7 @@ static ag_status norm_branch(ag_backend *be, ag_tensor *x, const ag_tensor *w, f
     return w->buffer ? ag_rms_norm(be, x, x, w, eps) : AG_OK;
 }
 
-/* As many values at a time as the norm has: every head by itself, or all of a row. */
-static ag_status norm_heads(ag_backend *be, const ag_tensor *x, const ag_tensor *w, float eps) {
+ag_status ag_norm_heads(ag_backend *be, const ag_tensor *x, const ag_tensor *w, float eps) {
     ag_tensor heads;
     if (!w->buffer) return AG_OK;
     const size_t dim = w->shape.dim[0];
@@ -62,53 +56,126 @@ static ag_status add_branch(ag_backend *be, activations *a, const ag_tensor *bra
     return ag_add_rms_norm(be, &a->normed, &a->residual, branch, next_norm, eps);
 }
 
-static ag_status project_qkv(const ag_layer *l, ag_backend *be, activations *a, float eps) {
-    ag_tensor *const y[] = {&a->q, &a->k, &a->v};
+/* ---- attention ---- */
+
+static ag_status project_qkv(const ag_layer *l, ag_backend *be, const ag_tensor *normed,
+                             ag_tensor *q, ag_tensor *k, ag_tensor *v, float eps) {
+    ag_tensor *const y[] = {q, k, v};
     const ag_tensor *const w[] = {&l->wq, &l->wk, &l->wv};
-    AG_TRY(ag_matmul_group(be, y, input_of(a, &l->attention_norm), w, 3));
-    AG_TRY(add_bias(be, &a->q, &l->bq));
-    AG_TRY(add_bias(be, &a->k, &l->bk));
-    AG_TRY(add_bias(be, &a->v, &l->bv));
-    AG_TRY(norm_heads(be, &a->q, &l->q_norm, eps));
-    return norm_heads(be, &a->k, &l->k_norm, eps);
+    const bool own = l->wk.buffer != NULL; /* keys and values */
+    AG_TRY(ag_matmul_group(be, y, normed, w, own ? 3 : 1));
+    AG_TRY(add_bias(be, q, &l->bq));
+    AG_TRY(ag_norm_heads(be, q, &l->q_norm, eps));
+    if (!own) return AG_OK;
+    AG_TRY(add_bias(be, k, &l->bk));
+    AG_TRY(add_bias(be, v, &l->bv));
+    AG_TRY(ag_norm_heads(be, k, &l->k_norm, eps));
+    return ag_norm_heads(be, v, &l->v_norm, eps);
 }
 
-static ag_status project_out(const ag_layer *l, ag_backend *be, activations *a, float eps) {
-    AG_TRY(ag_matmul_transposed(be, &a->attn_out, &a->out_attn, &l->wo));
-    AG_TRY(add_bias(be, &a->attn_out, &l->bo));
-    AG_TRY(norm_branch(be, &a->attn_out, &l->post_attention_norm, eps));
-    return add_branch(be, a, &a->attn_out, &l->ffn_norm, eps);
+/* out times sigmoid of its gate, in the place of the queries, which are done with. */
+static ag_status gate_output(const ag_layer *l, ag_backend *be, const ag_tensor *normed,
+                             ag_tensor *q, ag_tensor *out) {
+    if (!l->w_out_gate.buffer) return AG_OK;
+    AG_TRY(ag_matmul_transposed(be, q, normed, &l->w_out_gate));
+    AG_TRY(ag_sigmoid_mul(be, q, out));
+    *out = *q;
+    return AG_OK;
 }
 
-static ag_status activate(ag_backend *be, ag_activation activation, activations *a) {
-    if (activation == AG_ACTIVATION_GELU_TANH) return ag_gelu_mul(be, &a->gate, &a->up);
-    return ag_silu_mul(be, &a->gate, &a->up);
+static ag_status attend(const ag_layer *l, const ag_attention_layer *at, const ag_layer_pass *pass,
+                        const ag_tensor *normed, ag_tensor *out, ag_error *err) {
+    const ag_workspace *ws = pass->ws;
+    const size_t q_dim = (size_t)at->n_heads * at->head_dim;
+    const size_t kv_dim = (size_t)at->n_kv_heads * at->head_dim;
+    ag_backend *be = pass->backend;
+    ag_tensor q, k, v;
+    AG_TRY(ag_layer_view(pass, &ws->q, q_dim, &q, err));
+    AG_TRY(ag_layer_view(pass, &ws->k, kv_dim, &k, err));
+    AG_TRY(ag_layer_view(pass, &ws->v, kv_dim, &v, err));
+    AG_TRY(ag_layer_view(pass, &ws->out_attn, q_dim, out, err));
+    AG_TRY(ag_take_error(be, project_qkv(l, be, normed, &q, &k, &v, pass->norm_eps), err));
+    AG_TRY(ag_self_attention(be, at, pass->seqs, pass->n_seqs, ws, out, &q, &k, &v, err));
+    return ag_take_error(be, gate_output(l, be, normed, &q, out), err);
+}
+
+/* From the stream or its norm to what the output projection reads. */
+static ag_status mix(const ag_layer *l, const ag_layer_facts *facts, const ag_layer_pass *pass,
+                     const ag_tensor *normed, ag_tensor *out, ag_error *err) {
+    switch (facts->mixer) {
+    case AG_MIXER_SHORT_CONV:
+        return ag_short_conv(l, facts, pass, normed, out, err);
+    case AG_MIXER_DELTA_NET:
+        return ag_delta_net(l, facts, pass, normed, out, err);
+    case AG_MIXER_ATTENTION:
+        break;
+    }
+    return attend(l, &facts->attention, pass, normed, out, err);
+}
+
+static ag_status project_out(const ag_layer *l, ag_backend *be, activations *a,
+                             const ag_tensor *out, float eps) {
+    AG_TRY(ag_matmul_transposed(be, &a->mixed, out, &l->wo));
+    AG_TRY(add_bias(be, &a->mixed, &l->bo));
+    AG_TRY(norm_branch(be, &a->mixed, &l->post_attention_norm, eps));
+    return add_branch(be, a, &a->mixed, &l->ffn_norm, eps);
+}
+
+/* ---- feed-forward ---- */
+
+static ag_status activate(ag_backend *be, ag_activation activation, ag_tensor *gate,
+                          const ag_tensor *up) {
+    if (activation == AG_ACTIVATION_GELU_TANH) return ag_gelu_mul(be, gate, up);
+    return ag_silu_mul(be, gate, up);
 }
 
 static ag_status feed_forward(const ag_layer *l, ag_activation activation, ag_backend *be,
-                              activations *a, const ag_tensor *next_norm, float eps) {
+                              activations *a, float eps) {
     ag_tensor *const y[] = {&a->gate, &a->up};
     const ag_tensor *const w[] = {&l->w_gate, &l->w_up};
     AG_TRY(ag_matmul_group(be, y, input_of(a, &l->ffn_norm), w, 2));
     AG_TRY(add_bias(be, &a->gate, &l->b_gate));
     AG_TRY(add_bias(be, &a->up, &l->b_up));
-    AG_TRY(activate(be, activation, a));
+    AG_TRY(activate(be, activation, &a->gate, &a->up));
     AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->w_down));
     AG_TRY(add_bias(be, &a->down, &l->b_down));
-    AG_TRY(norm_branch(be, &a->down, &l->post_ffn_norm, eps));
-    return add_branch(be, a, &a->down, next_norm, eps);
+    return norm_branch(be, &a->down, &l->post_ffn_norm, eps);
 }
 
-ag_status ag_layer_forward(const ag_layer *layer, const ag_attention_layer *attention,
-                           ag_activation activation, const ag_layer_pass *pass,
-                           const ag_tensor *next_norm, ag_error *err) {
+/* What the layer makes of its own input for each token: a third branch. a->gate is as wide as the
+ * input here. */
+static ag_status take_input(const ag_layer *l, const ag_layer_facts *facts, ag_backend *be,
+                            activations *a, float eps) {
+    AG_TRY(ag_add_assign(be, &a->residual, &a->down));
+    AG_TRY(ag_matmul_transposed(be, &a->gate, &a->residual, &l->w_input_gate));
+    AG_TRY(activate(be, facts->activation, &a->gate, facts->input));
+    AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->w_input_out));
+    return norm_branch(be, &a->down, &l->post_input_norm, eps);
+}
+
+static ag_status leave(const ag_layer_facts *facts, ag_backend *be, activations *a,
+                       const ag_tensor *next_norm, float eps) {
+    if (facts->out_scale == 1) return add_branch(be, a, &a->down, next_norm, eps);
+    AG_TRY(ag_add_assign(be, &a->residual, &a->down));
+    AG_TRY(ag_scale(be, &a->residual, facts->out_scale));
+    if (!next_norm->buffer) return AG_OK;
+    return ag_rms_norm(be, &a->normed, &a->residual, next_norm, eps);
+}
+
+ag_status ag_layer_forward(const ag_layer *layer, const ag_layer_facts *facts,
+                           const ag_layer_pass *pass, const ag_tensor *next_norm, ag_error *err) {
     ag_backend *be = pass->backend;
     const float eps = pass->norm_eps;
     activations a;
-    AG_TRY(view_all(pass, attention, &a, err));
-    AG_TRY(ag_take_error(be, project_qkv(layer, be, &a, eps), err));
-    AG_TRY(ag_self_attention(be, attention, pass->seqs, pass->n_seqs, pass->ws, &a.out_attn, &a.q,
-                             &a.k, &a.v, err));
-    AG_TRY(ag_take_error(be, project_out(layer, be, &a, eps), err));
-    return ag_take_error(be, feed_forward(layer, activation, be, &a, next_norm, eps), err);
+    ag_tensor out;
+    AG_TRY(view_all(pass, facts->ffn_dim, &a, err));
+    AG_TRY(mix(layer, facts, pass, input_of(&a, &layer->attention_norm), &out, err));
+    AG_TRY(ag_take_error(be, project_out(layer, be, &a, &out, eps), err));
+    AG_TRY(ag_take_error(be, feed_forward(layer, facts->activation, be, &a, eps), err));
+    if (facts->input) {
+        AG_TRY(ag_layer_view(pass, &pass->ws->gate, ag_shape_cols(&facts->input->shape), &a.gate,
+                             err));
+        AG_TRY(ag_take_error(be, take_input(layer, facts, be, &a, eps), err));
+    }
+    return ag_take_error(be, leave(facts, be, &a, next_norm, eps), err);
 }

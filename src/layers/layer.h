@@ -5,7 +5,13 @@
 
 #include "core/decode_step.h"
 #include "layers/attention.h"
+#include "layers/mixers.h"
 #include "layers/workspace.h"
+
+#include <antigravity/model.h>
+#include <antigravity/operations.h>
+
+enum { AG_MIXER_INPUTS = 4 };
 
 /* Weights in the backend's layout, norms and biases F32; what the layer lacks has no buffer. All
  * borrow the model's buffers. */
@@ -16,8 +22,30 @@ typedef struct ag_layer {
     ag_tensor bq, bk, bv, bo;           /* one value per output row */
     ag_tensor b_gate, b_up, b_down;
     ag_tensor q_norm, k_norm; /* before they turn: [head_dim] of every head, or [q_dim], [kv_dim] */
+    ag_tensor v_norm;         /* of ones: [head_dim] of every head */
     ag_tensor post_attention_norm, post_ffn_norm; /* [dim] of a branch, before it is added */
+    ag_tensor w_out_gate;                         /* [q_dim,dim] of attention's output */
+    /* Of a short convolution: B, C, x, each [dim,dim]; of a delta net: qkv, z, a, b. */
+    ag_tensor w_in[AG_MIXER_INPUTS];
+    ag_tensor conv;           /* [taps,channels] F32 */
+    ag_tensor decay, dt_bias; /* [v_heads] as in ag_delta_rule */
+    ag_tensor mixer_norm;     /* [v_dim] of every head of a delta net's output */
+    /* What a layer makes of its own input for each token: [input,dim] [dim,input] [dim] */
+    ag_tensor w_input_gate, w_input_out, post_input_norm;
+    ag_tensor out_scale; /* [1] of the stream behind the layer */
 } ag_layer;
+
+/* What a layer is besides its weights. */
+typedef struct ag_layer_facts {
+    ag_mixer mixer;
+    ag_attention_layer attention; /* of that mixer */
+    uint32_t state;               /* of another one: its number in the sequences' states */
+    ag_delta_params delta;        /* of a delta net */
+    ag_activation activation;
+    size_t ffn_dim;
+    const ag_tensor *input; /* [n_rows, n] the layer's own, overwritten; NULL: none */
+    float out_scale;        /* of the stream behind the layer; 1: none */
+} ag_layer_facts;
 
 /* What a pass is about, the same for every layer. */
 typedef struct ag_layer_pass {
@@ -26,16 +54,21 @@ typedef struct ag_layer_pass {
     size_t n_rows;
     const ag_sequence *seqs;
     size_t n_seqs;
-    size_t ffn_dim;
     float norm_eps;
 } ag_layer_pass;
 
-/* On entry ws->residual holds the stream and ws->normed what attention reads: the stream normed
+/* The first n rows of an activation as wide as a layer has them, close together. */
+ag_status ag_layer_view(const ag_layer_pass *pass, const ag_tensor *t, size_t cols, ag_tensor *out,
+                        ag_error *err);
+/* RMSNorm of as many values at a time as w has, in place: every head by itself, or all of a row. w
+ * without a buffer: nothing. */
+ag_status ag_norm_heads(ag_backend *be, const ag_tensor *x, const ag_tensor *w, float eps);
+
+/* On entry ws->residual holds the stream and ws->normed what the mixer reads: the stream normed
  * with this layer's attention_norm, if it has one. On return the stream has passed the layer and
  * ws->normed is the stream normed with next_norm: the next layer's attention_norm, or the model's
  * last norm; it is undefined if that has no buffer. */
-ag_status ag_layer_forward(const ag_layer *layer, const ag_attention_layer *attention,
-                           ag_activation activation, const ag_layer_pass *pass,
-                           const ag_tensor *next_norm, ag_error *err);
+ag_status ag_layer_forward(const ag_layer *layer, const ag_layer_facts *facts,
+                           const ag_layer_pass *pass, const ag_tensor *next_norm, ag_error *err);
 
 #endif

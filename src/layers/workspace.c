@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
-enum { ALIGNMENT = 64, N_PARTS = 10 };
+enum { ALIGNMENT = 64, N_PARTS = 11 };
 
 typedef struct part {
     ag_tensor *tensor;
@@ -13,10 +13,10 @@ typedef struct part {
 
 static void list_parts(ag_workspace *ws, const ag_workspace_shape *s, part parts[N_PARTS]) {
     const part all[N_PARTS] = {
-        {&ws->residual, s->dim}, {&ws->normed, s->dim},   {&ws->q, s->q_dim},
-        {&ws->k, s->kv_dim},     {&ws->v, s->kv_dim},     {&ws->out_attn, s->q_dim},
-        {&ws->attn_out, s->dim}, {&ws->gate, s->ffn_dim}, {&ws->up, s->ffn_dim},
-        {&ws->down, s->dim},
+        {&ws->residual, s->dim}, {&ws->normed, s->dim},       {&ws->q, s->q_dim},
+        {&ws->k, s->kv_dim},     {&ws->v, s->kv_dim},         {&ws->out_attn, s->q_dim},
+        {&ws->attn_out, s->dim}, {&ws->gate, s->ffn_dim},     {&ws->up, s->ffn_dim},
+        {&ws->down, s->dim},     {&ws->inputs, s->input_dim},
     };
     for (int i = 0; i < N_PARTS; i++) parts[i] = all[i];
 }
@@ -40,7 +40,7 @@ static bool fits(const ag_workspace_shape *have, const ag_workspace_shape *want)
     return have->n_rows >= want->n_rows && have->n_seqs >= want->n_seqs &&
            have->n_windows == want->n_windows && have->dim == want->dim &&
            have->q_dim == want->q_dim && have->kv_dim == want->kv_dim &&
-           have->ffn_dim == want->ffn_dim;
+           have->ffn_dim == want->ffn_dim && have->input_dim == want->input_dim;
 }
 
 ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_workspace_shape *shape,
@@ -55,6 +55,7 @@ ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_worksp
         ag_memory_alloc(ag_backend_memory(be), total, AG_USAGE_SCRATCH, &next.storage, err);
     size_t offset = 0;
     for (int i = 0; i < N_PARTS && st == AG_OK; i++) {
+        if (!parts[i].cols) continue;
         st = ag_tensor_make(parts[i].tensor, AG_F32, ag_shape_2d(shape->n_rows, parts[i].cols),
                             next.storage, offset, err);
         offset += part_bytes(shape->n_rows, parts[i].cols);

@@ -11,6 +11,7 @@ typedef struct ag_workspace_shape {
     size_t n_rows, n_seqs;              /* tokens and sequences in one pass at most */
     size_t n_windows;                   /* kinds of layers with a window */
     size_t dim, q_dim, kv_dim, ffn_dim; /* of the widest layer */
+    size_t input_dim;                   /* of what all layers have for themselves */
 } ag_workspace_shape;
 
 /* All F32, [n_rows, ...]; a layer that is narrower uses the beginning, its rows close together. */
@@ -25,6 +26,7 @@ typedef struct ag_workspace {
     ag_tensor attn_out;  /* [dim] after the output projection */
     ag_tensor gate, up;  /* [ffn_dim] */
     ag_tensor down;      /* [dim] */
+    ag_tensor inputs;    /* [input_dim] of the layers one after another, each [n, ...] */
     float *host_rows;    /* owned; [n_rows, dim] embedding rows on their way in */
     uint32_t *positions; /* owned; [n_rows] logical positions of a pass */
     /* Owned; [n_windows][n_rows] the first position that each row sees in layers with a window. */

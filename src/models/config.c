@@ -151,9 +151,11 @@ static ag_status read_heads(ag_config_reader *r, ag_layer_spec *plain, const ag_
 /* The table of all layers; families with one for each type of layers read theirs. */
 static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     bool found;
+    const ag_config_defaults *d = &s->family->defaults;
+    const double part = d->rotated_part != 0 ? d->rotated_part : 1;
     s->n_ropes = 1;
-    s->ropes[0] =
-        (ag_rope_spec){.theta = s->family->defaults.rope_theta, .n_rotated = plain->head_dim};
+    s->ropes[0] = (ag_rope_spec){.theta = d->rope_theta,
+                                 .n_rotated = (uint32_t)(plain->head_dim * part) / 2 * 2};
     ag_config_real(r, "rope_theta", 1, 1e30, &s->ropes[0].theta);
     return ag_config_rope_of(r, NULL, s->max_positions, plain->head_dim, &s->ropes[0], &found);
 }

@@ -4,6 +4,7 @@
 #include "core/fail.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const json_t *ag_config_value(const ag_config_reader *r, const char *key) {
@@ -73,22 +74,28 @@ bool ag_config_window(ag_config_reader *r, const char *key, uint32_t *out) {
     return ag_config_size(r, key, INT32_MAX, out);
 }
 
-bool ag_config_has_window(ag_config_reader *r, uint32_t layer, bool otherwise) {
+size_t ag_config_layer_type(ag_config_reader *r, uint32_t layer, const char *const known[],
+                            size_t otherwise) {
     static const char key[] = "layer_types";
     const json_t *types = ag_config_value(r, key);
     if (r->status != AG_OK || !types) return otherwise;
     const char *type = json_string_value(json_array_get(types, layer));
-    if (type && strcmp(type, "full_attention") == 0) return false;
-    if (type && strcmp(type, "sliding_attention") == 0) return true;
-    if (type) {
-        r->status = AG_FAIL(r->err, UNSUPPORTED,
-                            "%s: layer %u is \"%.40s\"; known: full_attention, sliding_attention",
-                            r->where, layer, type);
-    } else {
-        r->status =
-            AG_FAIL(r->err, FORMAT, "%s: %s does not say what layer %u is", r->where, key, layer);
+    char list[128] = "";
+    for (size_t i = 0, at = 0; known[i]; i++) {
+        if (type && strcmp(type, known[i]) == 0) return i;
+        if (at < sizeof list)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]);
     }
-    return false;
+    r->status = type ? AG_FAIL(r->err, UNSUPPORTED, "%s: layer %u is \"%.40s\"; known: %s",
+                               r->where, layer, type, list)
+                     : AG_FAIL(r->err, FORMAT, "%s: %s does not say what layer %u is", r->where,
+                               key, layer);
+    return otherwise;
+}
+
+bool ag_config_has_window(ag_config_reader *r, uint32_t layer, bool otherwise) {
+    static const char *const known[] = {"full_attention", "sliding_attention", NULL};
+    return ag_config_layer_type(r, layer, known, otherwise) == 1;
 }
 
 /* ---- rotary positions ---- */

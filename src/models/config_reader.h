@@ -33,6 +33,10 @@ ag_status ag_config_object(const ag_config_reader *r, const char *key, const jso
 
 /* The newest positions that layers with a window see; *out stays for null as for no key. */
 bool ag_config_window(ag_config_reader *r, const char *key, uint32_t *out);
+/* Which of the names, NULL behind the last, `layer_types` gives layer number `layer`; `otherwise`
+ * without such a list. */
+size_t ag_config_layer_type(ag_config_reader *r, uint32_t layer, const char *const known[],
+                            size_t otherwise);
 /* Whether `layer_types` gives layer number `layer` a window; `otherwise` without such a list. */
 bool ag_config_has_window(ag_config_reader *r, uint32_t layer, bool otherwise);
 /* The rotary table of layers of that type ("sliding_attention"; NULL: of all), where the

@@ -14,6 +14,16 @@ static bool is_step(ag_sequence *item) {
     return item->n == 1 && !weights_read && item->position >= kv->n_protected;
 }
 
+/* A step's description knows layers of attention with keys and values of their own. */
+static bool has_step_layers(const ag_model *m) {
+    for (uint32_t k = 0; k < m->spec.n_kinds; k++) {
+        const ag_layer_spec *l = &m->spec.kinds[k];
+        if (l->mixer != AG_MIXER_ATTENTION || l->shares_kv || l->v_norm || l->out_gate)
+            return false;
+    }
+    return !m->spec.layer_input && !m->spec.out_scale;
+}
+
 static ag_status list_layers(ag_model *m, ag_error *err) {
     const uint32_t n = m->weights.n_layers;
     if (m->decode.layers) return AG_OK;
@@ -96,7 +106,9 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
                                float *host_logits, ag_top_k *top, bool *done, ag_error *err) {
     const ag_backend_ops *ops = m->backend->ops;
     *done = false;
-    if ((!ops->decode_step && !ops->repeat_step) || !is_step(item)) return AG_OK;
+    if ((!ops->decode_step && !ops->repeat_step) || !is_step(item) || !has_step_layers(m)) {
+        return AG_OK;
+    }
     AG_TRY(list_layers(m, err));
     AG_TRY(ag_kv_cache_own_next(item->cache, err));
     AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows, item->ids, 1, err));

@@ -5,20 +5,25 @@
 #include "core/fail.h"
 #include "models/model_impl.h"
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
 ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_rows,
                                             size_t n_seqs) {
     ag_workspace_shape shape = {
         .n_rows = n_rows,
         .n_seqs = n_seqs,
         .dim = info->hidden_size,
-        .ffn_dim = info->intermediate_size,
+        .input_dim = (size_t)info->n_layers * info->layer_input_size,
     };
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
         const ag_layer_kind *kind = &info->layer_kinds[k];
         const size_t q_dim = (size_t)kind->n_heads * kind->head_dim;
         const size_t kv_dim = (size_t)kind->n_kv_heads * kind->head_dim;
-        if (q_dim > shape.q_dim) shape.q_dim = q_dim;
-        if (kv_dim > shape.kv_dim) shape.kv_dim = kv_dim;
+        /* Mixers with a state have their inputs and outputs in the places of q, k and v. */
+        const size_t values = kind->mixer == AG_MIXER_DELTA_NET ? q_dim : kind->channels;
+        shape.q_dim = larger(shape.q_dim, larger(q_dim, kind->channels));
+        shape.kv_dim = larger(shape.kv_dim, larger(kv_dim, values));
+        shape.ffn_dim = larger(shape.ffn_dim, kind->intermediate_size);
         shape.n_windows += kind->window > 0;
     }
     return shape;
@@ -66,6 +71,7 @@ static ag_status set_rows(ag_model *m, ag_sequence *items, size_t n_items, size_
                            row + items[i].n, m->workspace.shape.n_rows);
         }
         AG_TRY(ag_kv_cache_reserve(items[i].cache, (uint32_t)items[i].n, err));
+        AG_TRY(ag_layer_state_begin(items[i].state, items[i].position, items[i].n, err));
         items[i].row0 = row;
         for (size_t t = 0; t < items[i].n; t++) {
             set_position(m, row + t, items[i].position + (uint32_t)t);
@@ -92,7 +98,8 @@ static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
     float factor;
     const ag_tensor *of_short = ag_model_rope(m, layer, false, &factor);
     return (ag_attention_layer){
-        .index = layer,
+        .index = m->places[layer].cache,
+        .shares_kv = l->shares_kv,
         .n_heads = l->n_heads,
         .n_kv_heads = l->n_kv_heads,
         .head_dim = l->head_dim,
@@ -103,6 +110,20 @@ static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
         .params = {.scale = l->scale, .softcap = l->softcap},
         .visible_from = ag_model_visible_from(m, m->spec.kind_of[layer]),
     };
+}
+
+static ag_layer_facts facts_of(const ag_model *m, uint32_t layer) {
+    const ag_layer_spec *l = ag_spec_layer(&m->spec, layer);
+    ag_layer_facts facts = {
+        .mixer = l->mixer,
+        .state = m->places[layer].state,
+        .delta = l->delta,
+        .activation = l->activation,
+        .ffn_dim = ag_spec_ffn_dim(&m->spec, l),
+        .out_scale = m->places[layer].out_scale,
+    };
+    if (l->mixer == AG_MIXER_ATTENTION) facts.attention = attention_of(m, layer);
+    return facts;
 }
 
 static bool is_cancelled(const ag_layer_pass *pass) {
@@ -126,9 +147,8 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
     for (uint32_t l = 0; l < w->n_layers; l++) {
         if (is_cancelled(pass)) return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
         const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
-        const ag_attention_layer attention = attention_of(m, l);
-        AG_TRY(ag_layer_forward(&w->layers[l], &attention, ag_spec_layer(&m->spec, l)->activation,
-                                pass, next, err));
+        const ag_layer_facts facts = facts_of(m, l);
+        AG_TRY(ag_layer_forward(&w->layers[l], &facts, pass, next, err));
     }
     return AG_OK;
 }
@@ -142,12 +162,14 @@ static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items
         .n_rows = n_rows,
         .seqs = items,
         .n_seqs = n_items,
-        .ffn_dim = m->info.intermediate_size,
         .norm_eps = m->info.norm_eps,
     };
     ag_status st = run_layers(m, &pass, err);
-    if (st != AG_OK) { /* some layers hold the new tokens, others do not */
-        for (size_t i = 0; i < n_items; i++) {
+    for (size_t i = 0; i < n_items; i++) {
+        if (st == AG_OK) {
+            ag_layer_state_commit(items[i].state);
+        } else { /* some layers hold the new tokens, others do not */
+            ag_layer_state_abandon(items[i].state);
             ag_kv_cache_truncate(items[i].cache, items[i].position, NULL);
         }
     }

@@ -10,6 +10,8 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
     ag_shape want =
         spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, spec->cols);
     if (ag_shape_equal(&(*out)->shape, &want)) return AG_OK;
+    const ag_shape filter = ag_shape_3d(rows, 1, spec->cols);
+    if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
     char wanted[64], found[64];
     return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration wants %s",
                    ag_source_file_path(source, (*out)->file), spec->name,
@@ -17,11 +19,15 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
                    ag_shape_format(&want, wanted, sizeof wanted));
 }
 
-/* Chooses the naming under which the source has an embedding or a last norm. */
+/* Chooses the naming under which the source has a last norm, or else an embedding. */
 static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
     for (size_t i = 0; ag_tensor_naming(i, s); i++) {
-        const ag_weight_spec embedding = ag_embedding_weight(s), norm = ag_norm_weight(s);
-        if (ag_source_find(source, embedding.name) || ag_source_find(source, norm.name)) return;
+        const ag_weight_spec norm = ag_norm_weight(s);
+        if (ag_source_find(source, norm.name)) return;
+    }
+    for (size_t i = 0; ag_tensor_naming(i, s); i++) {
+        const ag_weight_spec embedding = ag_embedding_weight(s);
+        if (ag_source_find(source, embedding.name)) return;
     }
     ag_tensor_naming(0, s); /* what is missing is named as usual */
 }
@@ -47,7 +53,7 @@ ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t col
 }
 
 uint64_t ag_weight_file_bytes(ag_dtype file, const ag_weight_spec *spec) {
-    const bool is_matrix = spec->kind == AG_WEIGHT_MATRIX;
+    const bool is_matrix = spec->kind != AG_WEIGHT_VECTOR;
     return is_matrix ? (uint64_t)spec->rows * ag_dtype_row_bytes(file, spec->cols)
                      : ag_dtype_row_bytes(file, spec->rows);
 }
@@ -73,8 +79,8 @@ static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *
 }
 
 static void count_vector_of(inspection *v, const ag_weight_spec *spec) {
-    v->summary->other_bytes += spec->rows * sizeof(float);
-    count_buffer(v->summary, spec->rows * sizeof(float));
+    v->summary->other_bytes += spec->rows * spec->cols * sizeof(float);
+    count_buffer(v->summary, spec->rows * spec->cols * sizeof(float));
 }
 
 static void count_matrix(inspection *v, const ag_source_tensor *t, const ag_weight_spec *spec) {

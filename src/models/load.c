@@ -106,7 +106,7 @@ static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *
     return advance(ld, t, spec, err);
 }
 
-/* The values that the file has, in the weight's order. */
+/* The values that the file has, in the weight's order, column after column. */
 static ag_status read_vector(const loading *ld, const ag_source_tensor *t,
                              const ag_weight_spec *spec, float *values, ag_error *err) {
     const size_t n = ag_shape_numel(&t->shape), bytes = (size_t)t->n_bytes;
@@ -116,7 +116,11 @@ static ag_status read_vector(const loading *ld, const ag_source_tensor *t,
     if (st == AG_OK) st = ag_source_read(ld->source, t, 0, raw, bytes, err);
     if (st == AG_OK) {
         ag_dequantize_row(t->dtype, all, raw, n);
-        for (size_t i = 0; i < spec->rows; i++) values[i] = all[ag_row_order_at(&spec->order, i)];
+        for (size_t i = 0; i < spec->rows; i++) {
+            const size_t row = ag_row_order_at(&spec->order, i);
+            for (size_t k = 0; k < spec->cols; k++)
+                values[k * spec->rows + i] = all[row * spec->cols + k];
+        }
     }
     ag_free(all);
     ag_free(raw);
@@ -127,7 +131,7 @@ static ag_status load_vector(loading *ld, ag_tensor *out, const ag_weight_spec *
                              ag_error *err) {
     const ag_source_tensor *t;
     AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
-    float *values = ag_malloc(spec->rows * sizeof *values);
+    float *values = ag_calloc(spec->rows, spec->cols * sizeof *values);
     if (!values) return AG_FAIL(err, NOMEM, "tensor %s", spec->name);
     ag_status st = read_vector(ld, t, spec, values, err);
     if (st == AG_OK) {

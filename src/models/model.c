@@ -150,9 +150,40 @@ static ag_status load_source(ag_model *m, const char *path, ag_model_params *par
                                  err);
 }
 
+uint32_t ag_model_states(const ag_model *m, ag_state_layer *out) {
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < m->spec.n_layers; l++) {
+        n += ag_spec_state(&m->spec, ag_spec_layer(&m->spec, l), &out[n]);
+    }
+    return n;
+}
+
+/* Where each layer's keys and values, or its state, are among those of a session. */
+static ag_status find_places(ag_model *m, ag_error *err) {
+    const ag_model_spec *s = &m->spec;
+    uint32_t n_caches = 0, n_states = 0;
+    m->places = ag_calloc(s->n_layers, sizeof *m->places);
+    if (!m->places) return AG_FAIL(err, NOMEM, "places of %u layers", s->n_layers);
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        const uint32_t source = ag_spec_kv_source(s, l);
+        const ag_tensor *scale = &m->weights.layers[l].out_scale;
+        m->places[l].cache = source == l            ? n_caches++
+                             : source == UINT32_MAX ? UINT32_MAX
+                                                    : m->places[source].cache;
+        m->places[l].state = n_states;
+        m->places[l].out_scale = 1;
+        n_states += ag_spec_layer(s, l)->mixer != AG_MIXER_ATTENTION;
+        if (!scale->buffer) continue;
+        AG_TRY(ag_take_error(
+            m->backend, ag_read(m->backend, &m->places[l].out_scale, scale, sizeof(float)), err));
+    }
+    return AG_OK;
+}
+
 /* The common end of making a model: *out receives it, or it is destroyed. */
 static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
+    if (st == AG_OK) st = find_places(m, err);
     if (st == AG_OK) {
         *out = m;
     } else {
@@ -176,6 +207,7 @@ void ag_model_destroy(ag_model *m) {
     if (!m) return;
     ag_workspace_release(&m->workspace);
     ag_free(m->sequences);
+    ag_free(m->places);
     ag_buffer_release(&m->logit_rows_owner);
     ag_model_device_step_release(m);
     ag_model_weights_release(&m->weights);

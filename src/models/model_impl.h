@@ -14,6 +14,11 @@ struct ag_model {
     ag_weight_source *source; /* owned; NULL for a synthetic model */
     ag_model_weights weights;
     ag_embedding embedding;
+    struct {
+        uint32_t cache;  /* the layer's number in caches; UINT32_MAX: it has no keys and values */
+        uint32_t state;  /* the same in ag_layer_state */
+        float out_scale; /* of the stream behind it; 1: none */
+    } * places;          /* owned; [n_layers] */
     ag_tensor inv_freq[AG_MAX_ROPES][2]; /* [n_rotated / 2] on the host; for short, long texts */
     ag_buffer *inv_freq_owner[AG_MAX_ROPES][2];
     ag_workspace workspace; /* shared by the model's sessions */
@@ -29,6 +34,9 @@ struct ag_model {
 /* Random weights for any description, as ag_model_synthetic has them for those that have a name. */
 ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_model_params *params,
                           ag_model **out, ag_error *err);
+
+/* Layers with a state, one after another: their number; `out` has space for all layers. */
+uint32_t ag_model_states(const ag_model *m, ag_state_layer *out);
 
 /* By what a layer's queries and keys turn; NULL: they do not. *factor: of what turns. */
 const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, float *factor);

@@ -7,6 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *ag_mixer_name(ag_mixer mixer) {
+    static const char *const names[] = {"attention", "short_conv", "delta_net"};
+    return names[mixer];
+}
+
 ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim) {
     return (ag_model_spec){
         .architecture = "LlamaForCausalLM",
@@ -24,12 +29,25 @@ ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head
 }
 
 /* Member by member: padding may hold anything. */
-static bool is_same(const ag_layer_spec *a, const ag_layer_spec *b) {
+static bool is_same_mixer(const ag_layer_spec *a, const ag_layer_spec *b) {
+    const ag_delta_params *c = &a->delta, *d = &b->delta;
+    return a->mixer == b->mixer && a->conv_taps == b->conv_taps && c->n_k_heads == d->n_k_heads &&
+           c->n_v_heads == d->n_v_heads && c->k_dim == d->k_dim && c->v_dim == d->v_dim &&
+           c->tiled == d->tiled && c->eps == d->eps;
+}
+
+static bool is_same_attention(const ag_layer_spec *a, const ag_layer_spec *b) {
     return a->n_heads == b->n_heads && a->n_kv_heads == b->n_kv_heads &&
-           a->head_dim == b->head_dim && a->rope == b->rope && a->window == b->window &&
-           a->scale == b->scale && a->softcap == b->softcap && a->activation == b->activation &&
-           a->qkv_bias == b->qkv_bias && a->out_bias == b->out_bias && a->ffn_bias == b->ffn_bias &&
-           a->qk_norm == b->qk_norm && a->whole_qk_norm == b->whole_qk_norm &&
+           a->head_dim == b->head_dim && a->shares_kv == b->shares_kv && a->v_norm == b->v_norm &&
+           a->out_gate == b->out_gate && a->rope == b->rope && a->window == b->window &&
+           a->scale == b->scale && a->softcap == b->softcap && a->qkv_bias == b->qkv_bias &&
+           a->out_bias == b->out_bias && a->qk_norm == b->qk_norm &&
+           a->whole_qk_norm == b->whole_qk_norm;
+}
+
+static bool is_same(const ag_layer_spec *a, const ag_layer_spec *b) {
+    return is_same_mixer(a, b) && is_same_attention(a, b) && a->activation == b->activation &&
+           a->ffn_dim == b->ffn_dim && a->ffn_bias == b->ffn_bias &&
            a->post_norms == b->post_norms && a->no_pre_norms == b->no_pre_norms;
 }
 
@@ -63,27 +81,93 @@ bool ag_spec_is_long(const ag_model_spec *s, uint64_t n_positions) {
     return false;
 }
 
-static void describe_kinds(const ag_model_spec *s, ag_model_info *info) {
-    info->n_layer_kinds = s->n_kinds;
-    for (uint32_t k = 0; k < s->n_kinds; k++) {
-        info->layer_kinds[k] = (ag_layer_kind){
-            .n_heads = s->kinds[k].n_heads,
-            .n_kv_heads = s->kinds[k].n_kv_heads,
-            .head_dim = s->kinds[k].head_dim,
-            .window = s->kinds[k].window,
-        };
+/* ---- mixers ---- */
+
+uint32_t ag_spec_channels(const ag_model_spec *s, const ag_layer_spec *kind) {
+    const ag_delta_params *d = &kind->delta;
+    if (kind->mixer == AG_MIXER_SHORT_CONV) return s->hidden_size;
+    if (kind->mixer == AG_MIXER_ATTENTION) return 0;
+    return 2 * d->n_k_heads * d->k_dim + d->n_v_heads * d->v_dim;
+}
+
+bool ag_spec_state(const ag_model_spec *s, const ag_layer_spec *kind, ag_state_layer *out) {
+    const size_t channels = ag_spec_channels(s, kind);
+    if (kind->mixer == AG_MIXER_ATTENTION) return false;
+    *out = (ag_state_layer){.n_values = (kind->conv_taps - 1) * channels, .row_values = {channels}};
+    if (kind->mixer == AG_MIXER_DELTA_NET) {
+        out->n_values += (size_t)kind->delta.n_v_heads * kind->delta.k_dim * kind->delta.v_dim;
+        out->row_values[1] = out->row_values[2] = kind->delta.n_v_heads;
     }
-    for (uint32_t l = 0; l < s->n_layers; l++) info->layer_kinds[s->kind_of[l]].n_layers++;
+    return true;
+}
+
+uint32_t ag_spec_kv_source(const ag_model_spec *s, uint32_t layer) {
+    const ag_layer_spec *kind = ag_spec_layer(s, layer);
+    if (kind->mixer != AG_MIXER_ATTENTION) return UINT32_MAX;
+    if (!kind->shares_kv) return layer;
+    while (layer--) {
+        const ag_layer_spec *other = ag_spec_layer(s, layer);
+        if (other->mixer == AG_MIXER_ATTENTION && !other->shares_kv &&
+            other->window == kind->window && other->head_dim == kind->head_dim &&
+            other->n_kv_heads == kind->n_kv_heads) {
+            return layer;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* ---- what callers are told ---- */
+
+static ag_layer_kind describe_kind(const ag_model_spec *s, const ag_layer_spec *k) {
+    ag_layer_kind kind = {
+        .mixer = k->mixer,
+        .channels = ag_spec_channels(s, k),
+        .intermediate_size = ag_spec_ffn_dim(s, k),
+    };
+    if (k->mixer == AG_MIXER_ATTENTION) {
+        kind.n_heads = k->n_heads;
+        kind.n_kv_heads = k->n_kv_heads;
+        kind.head_dim = k->head_dim;
+        kind.window = k->window;
+    } else if (k->mixer == AG_MIXER_DELTA_NET) {
+        kind.n_heads = k->delta.n_v_heads;
+        kind.n_kv_heads = k->delta.n_k_heads;
+        kind.head_dim = k->delta.v_dim;
+    }
+    return kind;
+}
+
+static void describe_kinds(const ag_model_spec *s, ag_model_info *info) {
+    ag_state_layer states[AG_MAX_LAYERS];
+    uint32_t n_states = 0;
+    info->n_layer_kinds = s->n_kinds;
+    for (uint32_t k = 0; k < s->n_kinds; k++) info->layer_kinds[k] = describe_kind(s, &s->kinds[k]);
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        info->layer_kinds[s->kind_of[l]].n_layers++;
+        info->layer_kinds[s->kind_of[l]].n_kv_layers += ag_spec_kv_source(s, l) == l;
+        n_states += ag_spec_state(s, ag_spec_layer(s, l), &states[n_states]);
+    }
+    info->state_bytes = ag_layer_state_bytes(states, n_states);
+}
+
+/* The first kind with attention. */
+static const ag_layer_spec *first_attention(const ag_model_spec *s) {
+    for (uint32_t k = 0; k < s->n_kinds; k++) {
+        if (s->kinds[k].mixer == AG_MIXER_ATTENTION) return &s->kinds[k];
+    }
+    return &s->kinds[0];
 }
 
 void ag_spec_describe(const ag_model_spec *s, ag_model_info *info) {
+    const ag_layer_spec *attention = first_attention(s);
     *info = (ag_model_info){
         .n_layers = s->n_layers,
         .hidden_size = s->hidden_size,
         .intermediate_size = s->intermediate_size,
-        .n_heads = s->kinds[0].n_heads,
-        .n_kv_heads = s->kinds[0].n_kv_heads,
-        .head_dim = s->kinds[0].head_dim,
+        .n_heads = attention->n_heads,
+        .n_kv_heads = attention->n_kv_heads,
+        .head_dim = attention->head_dim,
+        .layer_input_size = s->layer_input,
         .n_vocab = s->vocab_size,
         .max_positions = s->max_positions,
         .rope_theta = (float)s->ropes[0].theta,

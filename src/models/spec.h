@@ -5,8 +5,10 @@
 #define AG_MODELS_SPEC_H
 
 #include "core/decode_step.h"
+#include "layers/mixers.h"
 
 #include <antigravity/model.h>
+#include <antigravity/operations.h>
 
 typedef enum ag_rope_type {
     AG_ROPE_DEFAULT,
@@ -41,7 +43,15 @@ typedef struct ag_rope_spec {
 
 /* What layers of one kind have in common. */
 typedef struct ag_layer_spec {
+    ag_mixer mixer;
+    uint32_t conv_taps;    /* of a convolution: tokens that it sees, its own included */
+    ag_delta_params delta; /* of a delta net */
+    uint32_t ffn_dim;      /* 0: the model's intermediate_size */
+    /* Of attention, as is all that follows up to the activation. */
     uint32_t n_heads, n_kv_heads, head_dim;
+    bool shares_kv;  /* of the nearest layer before it that has its own, and the same window */
+    bool v_norm;     /* RMSNorm without weight of every head of v */
+    bool out_gate;   /* what comes out times sigmoid of a product of its own */
     uint32_t rope;   /* which of the model's tables turns queries and keys, or AG_NO_ROPE */
     uint32_t window; /* newest positions that a query sees, its own included; 0: all */
     float scale;     /* of q . k */
@@ -77,6 +87,8 @@ typedef struct ag_model_spec {
     /* At position p queries are multiplied by 1 + query_beta log(1 + floor(p / query_period)). */
     float query_beta; /* 0: they are not */
     uint32_t query_period;
+    uint32_t layer_input;     /* values of a token for each layer by itself; 0: none */
+    bool out_scale;           /* the stream behind a layer is multiplied by a number */
     bool tie_word_embeddings; /* as configured; whether lm_head exists is the weights' business */
     int32_t bos_id;           /* -1: none */
     int32_t eos_ids[AG_MAX_EOS]; /* of both files, without repetition; all end a text */
@@ -86,6 +98,17 @@ typedef struct ag_model_spec {
 static inline const ag_layer_spec *ag_spec_layer(const ag_model_spec *s, uint32_t layer) {
     return &s->kinds[s->kind_of[layer]];
 }
+
+static inline uint32_t ag_spec_ffn_dim(const ag_model_spec *s, const ag_layer_spec *kind) {
+    return kind->ffn_dim ? kind->ffn_dim : s->intermediate_size;
+}
+/* Channels of a layer's convolution; 0: there is none. */
+uint32_t ag_spec_channels(const ag_model_spec *s, const ag_layer_spec *kind);
+/* What the layer keeps of a sequence besides keys and values; false: nothing. */
+bool ag_spec_state(const ag_model_spec *s, const ag_layer_spec *kind, ag_state_layer *out);
+/* The layer whose keys and values that layer sees: itself, or the one that it shares them with.
+ * UINT32_MAX: none, or there is no such layer. */
+uint32_t ag_spec_kv_source(const ag_model_spec *s, uint32_t layer);
 
 /* Makes layer number `layer` one of that kind; AG_LIMIT if there are too many kinds. */
 ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spec *kind,

@@ -7,15 +7,38 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum size_name { DIM, Q_DIM, KV_DIM, Q_NORM_DIM, K_NORM_DIM, FFN_DIM, ONE } size_name;
+typedef enum size_name {
+    DIM,
+    Q_DIM,
+    KV_DIM,
+    Q_NORM_DIM,
+    K_NORM_DIM,
+    FFN_DIM,
+    ONE,
+    CHANNELS, /* of a convolution, and its taps */
+    TAPS,
+    VALUES, /* of a delta net: of all its heads, its heads, of one */
+    V_HEADS,
+    V_DIM,
+    INPUT, /* of what a layer has for itself */
+} size_name;
 typedef enum condition {
     ALWAYS,
+    ATTENTION,
+    OWN_KV,
     QKV_BIAS,
+    OWN_KV_BIAS,
     OUT_BIAS,
     FFN_BIAS,
     QK_NORM,
+    OWN_K_NORM,
     PRE_NORMS,
     POST_NORMS,
+    OUT_GATE,
+    SHORT_CONV,
+    DELTA_NET,
+    LAYER_INPUT,
+    OUT_SCALE,
 } condition;
 
 typedef struct row {
@@ -33,14 +56,14 @@ typedef struct row {
 static const row table[AG_LAYER_TENSORS] = {
     [AG_LT_ATTENTION_NORM] = {"input_layernorm.weight", "attn_norm.weight", MEMBER(attention_norm),
                               DIM, ONE, PRE_NORMS, true},
-    [AG_LT_WQ] = {"self_attn.q_proj.weight", "attn_q.weight", MEMBER(wq), Q_DIM, DIM, ALWAYS,
+    [AG_LT_WQ] = {"self_attn.q_proj.weight", "attn_q.weight", MEMBER(wq), Q_DIM, DIM, ATTENTION,
                   false},
-    [AG_LT_WK] = {"self_attn.k_proj.weight", "attn_k.weight", MEMBER(wk), KV_DIM, DIM, ALWAYS,
+    [AG_LT_WK] = {"self_attn.k_proj.weight", "attn_k.weight", MEMBER(wk), KV_DIM, DIM, OWN_KV,
                   false},
-    [AG_LT_WV] = {"self_attn.v_proj.weight", "attn_v.weight", MEMBER(wv), KV_DIM, DIM, ALWAYS,
+    [AG_LT_WV] = {"self_attn.v_proj.weight", "attn_v.weight", MEMBER(wv), KV_DIM, DIM, OWN_KV,
                   false},
-    [AG_LT_WO] = {"self_attn.o_proj.weight", "attn_output.weight", MEMBER(wo), DIM, Q_DIM, ALWAYS,
-                  false},
+    [AG_LT_WO] = {"self_attn.o_proj.weight", "attn_output.weight", MEMBER(wo), DIM, Q_DIM,
+                  ATTENTION, false},
     [AG_LT_FFN_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", MEMBER(ffn_norm), DIM,
                         ONE, PRE_NORMS, true},
     [AG_LT_GATE] = {"mlp.gate_proj.weight", "ffn_gate.weight", MEMBER(w_gate), FFN_DIM, DIM, ALWAYS,
@@ -49,8 +72,10 @@ static const row table[AG_LAYER_TENSORS] = {
     [AG_LT_DOWN] = {"mlp.down_proj.weight", "ffn_down.weight", MEMBER(w_down), DIM, FFN_DIM, ALWAYS,
                     false},
     [AG_LT_BQ] = {"self_attn.q_proj.bias", "attn_q.bias", MEMBER(bq), Q_DIM, ONE, QKV_BIAS, false},
-    [AG_LT_BK] = {"self_attn.k_proj.bias", "attn_k.bias", MEMBER(bk), KV_DIM, ONE, QKV_BIAS, false},
-    [AG_LT_BV] = {"self_attn.v_proj.bias", "attn_v.bias", MEMBER(bv), KV_DIM, ONE, QKV_BIAS, false},
+    [AG_LT_BK] = {"self_attn.k_proj.bias", "attn_k.bias", MEMBER(bk), KV_DIM, ONE, OWN_KV_BIAS,
+                  false},
+    [AG_LT_BV] = {"self_attn.v_proj.bias", "attn_v.bias", MEMBER(bv), KV_DIM, ONE, OWN_KV_BIAS,
+                  false},
     [AG_LT_BO] = {"self_attn.o_proj.bias", "attn_output.bias", MEMBER(bo), DIM, ONE, OUT_BIAS,
                   false},
     [AG_LT_BIAS_GATE] = {"mlp.gate_proj.bias", "ffn_gate.bias", MEMBER(b_gate), FFN_DIM, ONE,
@@ -62,27 +87,85 @@ static const row table[AG_LAYER_TENSORS] = {
     [AG_LT_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", MEMBER(q_norm), Q_NORM_DIM,
                       ONE, QK_NORM, true},
     [AG_LT_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", MEMBER(k_norm), K_NORM_DIM,
-                      ONE, QK_NORM, true},
+                      ONE, OWN_K_NORM, true},
     [AG_LT_POST_ATTENTION_NORM] = {"post_self_attn_layernorm.weight", "post_attention_norm.weight",
                                    MEMBER(post_attention_norm), DIM, ONE, POST_NORMS, true},
     [AG_LT_POST_FFN_NORM] = {"post_mlp_layernorm.weight", "post_ffw_norm.weight",
                              MEMBER(post_ffn_norm), DIM, ONE, POST_NORMS, true},
+    [AG_LT_OUT_GATE] = {"self_attn.q_proj.weight", "attn_q.weight", MEMBER(w_out_gate), Q_DIM, DIM,
+                        OUT_GATE, false},
+    [AG_LT_CONV_B] = {"conv.in_proj.weight", "shortconv.in_proj.weight", MEMBER(w_in[0]), DIM, DIM,
+                      SHORT_CONV, false},
+    [AG_LT_CONV_C] = {"conv.in_proj.weight", "shortconv.in_proj.weight", MEMBER(w_in[1]), DIM, DIM,
+                      SHORT_CONV, false},
+    [AG_LT_CONV_X] = {"conv.in_proj.weight", "shortconv.in_proj.weight", MEMBER(w_in[2]), DIM, DIM,
+                      SHORT_CONV, false},
+    [AG_LT_CONV] = {"conv.conv.weight", "shortconv.conv.weight", MEMBER(conv), CHANNELS, TAPS,
+                    SHORT_CONV, false},
+    [AG_LT_CONV_OUT] = {"conv.out_proj.weight", "shortconv.out_proj.weight", MEMBER(wo), DIM, DIM,
+                        SHORT_CONV, false},
+    [AG_LT_DELTA_QKV] = {"linear_attn.in_proj_qkv.weight", "attn_qkv.weight", MEMBER(w_in[0]),
+                         CHANNELS, DIM, DELTA_NET, false},
+    [AG_LT_DELTA_Z] = {"linear_attn.in_proj_z.weight", "attn_gate.weight", MEMBER(w_in[1]), VALUES,
+                       DIM, DELTA_NET, false},
+    [AG_LT_DELTA_A] = {"linear_attn.in_proj_a.weight", "ssm_alpha.weight", MEMBER(w_in[2]), V_HEADS,
+                       DIM, DELTA_NET, false},
+    [AG_LT_DELTA_B] = {"linear_attn.in_proj_b.weight", "ssm_beta.weight", MEMBER(w_in[3]), V_HEADS,
+                       DIM, DELTA_NET, false},
+    [AG_LT_DELTA_CONV] = {"linear_attn.conv1d.weight", "ssm_conv1d.weight", MEMBER(conv), CHANNELS,
+                          TAPS, DELTA_NET, false},
+    [AG_LT_DELTA_DECAY] = {"linear_attn.A_log", "ssm_a", MEMBER(decay), V_HEADS, ONE, DELTA_NET,
+                           false},
+    [AG_LT_DELTA_DT_BIAS] = {"linear_attn.dt_bias", "ssm_dt.bias", MEMBER(dt_bias), V_HEADS, ONE,
+                             DELTA_NET, false},
+    [AG_LT_DELTA_NORM] = {"linear_attn.norm.weight", "ssm_norm.weight", MEMBER(mixer_norm), V_DIM,
+                          ONE, DELTA_NET, false},
+    [AG_LT_DELTA_OUT] = {"linear_attn.out_proj.weight", "ssm_out.weight", MEMBER(wo), DIM, VALUES,
+                         DELTA_NET, false},
+    [AG_LT_INPUT_GATE] = {"per_layer_input_gate.weight", "inp_gate.weight", MEMBER(w_input_gate),
+                          INPUT, DIM, LAYER_INPUT, false},
+    [AG_LT_INPUT_OUT] = {"per_layer_projection.weight", "proj.weight", MEMBER(w_input_out), DIM,
+                         INPUT, LAYER_INPUT, false},
+    [AG_LT_POST_INPUT_NORM] = {"post_per_layer_input_norm.weight", "post_norm.weight",
+                               MEMBER(post_input_norm), DIM, ONE, LAYER_INPUT, true},
+    [AG_LT_OUT_SCALE] = {"layer_scalar", "layer_output_scale.weight", MEMBER(out_scale), ONE, ONE,
+                         OUT_SCALE, false},
 };
 
-static bool applies(const ag_layer_spec *kind, condition when) {
+static bool applies(const ag_model_spec *s, const ag_layer_spec *kind, condition when) {
+    const bool attention = kind->mixer == AG_MIXER_ATTENTION;
+    const bool own = attention && !kind->shares_kv; /* keys and values */
     switch (when) {
+    case ATTENTION:
+        return attention;
+    case OWN_KV:
+        return own;
     case QKV_BIAS:
-        return kind->qkv_bias;
+        return attention && kind->qkv_bias;
+    case OWN_KV_BIAS:
+        return own && kind->qkv_bias;
     case OUT_BIAS:
-        return kind->out_bias;
+        return attention && kind->out_bias;
     case FFN_BIAS:
         return kind->ffn_bias;
     case QK_NORM:
-        return kind->qk_norm || kind->whole_qk_norm;
+        return attention && (kind->qk_norm || kind->whole_qk_norm);
+    case OWN_K_NORM:
+        return own && (kind->qk_norm || kind->whole_qk_norm);
     case PRE_NORMS:
         return !kind->no_pre_norms;
     case POST_NORMS:
         return kind->post_norms;
+    case OUT_GATE:
+        return attention && kind->out_gate;
+    case SHORT_CONV:
+        return kind->mixer == AG_MIXER_SHORT_CONV;
+    case DELTA_NET:
+        return kind->mixer == AG_MIXER_DELTA_NET;
+    case LAYER_INPUT:
+        return s->layer_input != 0;
+    case OUT_SCALE:
+        return s->out_scale;
     case ALWAYS:
         break;
     }
@@ -102,7 +185,19 @@ static size_t size_of(const ag_model_spec *s, const ag_layer_spec *kind, size_na
     case K_NORM_DIM:
         return (kind->whole_qk_norm ? kind->n_kv_heads : (size_t)1) * kind->head_dim;
     case FFN_DIM:
-        return s->intermediate_size;
+        return ag_spec_ffn_dim(s, kind);
+    case CHANNELS:
+        return ag_spec_channels(s, kind);
+    case TAPS:
+        return kind->conv_taps;
+    case VALUES:
+        return (size_t)kind->delta.n_v_heads * kind->delta.v_dim;
+    case V_HEADS:
+        return kind->delta.n_v_heads;
+    case V_DIM:
+        return kind->delta.v_dim;
+    case INPUT:
+        return s->layer_input;
     case ONE:
         break;
     }
@@ -112,7 +207,7 @@ static size_t size_of(const ag_model_spec *s, const ag_layer_spec *kind, size_na
 size_t ag_layer_weight_count(const ag_model_spec *s, uint32_t layer) {
     const ag_layer_spec *kind = ag_spec_layer(s, layer);
     size_t n = 0;
-    for (size_t i = 0; i < AG_LAYER_TENSORS; i++) n += applies(kind, table[i].when);
+    for (size_t i = 0; i < AG_LAYER_TENSORS; i++) n += applies(s, kind, table[i].when);
     return n;
 }
 
@@ -126,13 +221,20 @@ static const struct naming {
     {"model.language_model.", "layers.", "norm.weight", "embed_tokens.weight", "lm_head.weight"},
     {"language_model.model.", "layers.", "norm.weight", "embed_tokens.weight",
      "language_model.lm_head.weight"},
+    {"model.", "layers.", "embedding_norm.weight", "embed_tokens.weight", "lm_head.weight"},
+    {"model.language_model.", "layers.", "embedding_norm.weight", "embed_tokens.weight",
+     "lm_head.weight"},
     {"", "blk.", "output_norm.weight", "token_embd.weight", "output.weight"},
+    {"", "blk.", "token_embd_norm.weight", "token_embd.weight", "output.weight"},
 };
-enum { N_NAMINGS = sizeof namings / sizeof namings[0], GGUF = N_NAMINGS - 1 };
+enum {
+    N_NAMINGS = sizeof namings / sizeof namings[0],
+    GGUF = N_NAMINGS - 2 /* and from there on */
+};
 
 static const struct naming *naming_of(const ag_model_spec *s) { return &namings[s->naming]; }
 
-bool ag_spec_is_gguf(const ag_model_spec *s) { return s->naming == GGUF; }
+bool ag_spec_is_gguf(const ag_model_spec *s) { return s->naming >= GGUF; }
 
 bool ag_tensor_naming(size_t i, ag_model_spec *s) {
     if (i >= N_NAMINGS) return false;
@@ -179,6 +281,11 @@ static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, 
                              const char *suffix, size_t rows) {
     const size_t heads = heads_in_pairs(s, kind, tensor), width = kind->head_dim;
     size_t before, all;
+    if (kind->out_gate && (tensor == AG_LT_WQ || tensor == AG_LT_OUT_GATE)) {
+        /* Of every head the rows of its queries, then those of its gate. */
+        const size_t first = tensor == AG_LT_WQ ? 0 : width;
+        return (ag_row_order){2 * rows, first, {1, kind->n_heads, width}, {0, 2 * width, 1}};
+    }
     find_among_fused(s, kind, tensor, suffix, &before, &all);
     if (all <= rows) all = rows; /* alone in its tensor */
     if (heads) return (ag_row_order){all, before, {heads, 2, width / 2}, {width, 1, 2}};
@@ -188,15 +295,18 @@ static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, 
 ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i) {
     const ag_layer_spec *kind = ag_spec_layer(s, layer);
     const row *r = table;
-    while (!applies(kind, r->when) || i--) r++;
+    while (!applies(s, kind, r->when) || i--) r++;
     const size_t tensor = (size_t)(r - table);
     const char *suffix = suffix_of(s, tensor);
     ag_weight_spec w = {
-        .kind = r->cols == ONE ? AG_WEIGHT_VECTOR : AG_WEIGHT_MATRIX,
+        .kind = r->cols == ONE    ? AG_WEIGHT_VECTOR
+                : r->cols == TAPS ? AG_WEIGHT_FILTER
+                                  : AG_WEIGHT_MATRIX,
         .rows = size_of(s, kind, r->rows),
         .cols = size_of(s, kind, r->cols),
         .member = r->member,
         .add_one = r->is_norm && adds_one(s),
+        .minus_exp = tensor == AG_LT_DELTA_DECAY && !ag_spec_is_gguf(s),
     };
     w.order = order_of(s, kind, tensor, suffix, w.rows);
     snprintf(w.name, sizeof w.name, "%s%s%u.%s", naming_of(s)->prefix, naming_of(s)->layers, layer,

@@ -12,6 +12,7 @@
 typedef enum ag_weight_kind {
     AG_WEIGHT_MATRIX, /* [rows, cols], prepared for the backend */
     AG_WEIGHT_VECTOR, /* [rows], norms and biases, F32 */
+    AG_WEIGHT_FILTER, /* [rows, 1, cols] or without the 1: F32, stored as [cols, rows] */
 } ag_weight_kind;
 
 /* Every tensor that a layer may have. */
@@ -36,6 +37,25 @@ typedef enum ag_layer_tensor {
     AG_LT_K_NORM,
     AG_LT_POST_ATTENTION_NORM,
     AG_LT_POST_FFN_NORM,
+    AG_LT_OUT_GATE,
+    AG_LT_CONV_B,
+    AG_LT_CONV_C,
+    AG_LT_CONV_X,
+    AG_LT_CONV,
+    AG_LT_CONV_OUT,
+    AG_LT_DELTA_QKV,
+    AG_LT_DELTA_Z,
+    AG_LT_DELTA_A,
+    AG_LT_DELTA_B,
+    AG_LT_DELTA_CONV,
+    AG_LT_DELTA_DECAY,
+    AG_LT_DELTA_DT_BIAS,
+    AG_LT_DELTA_NORM,
+    AG_LT_DELTA_OUT,
+    AG_LT_INPUT_GATE,
+    AG_LT_INPUT_OUT,
+    AG_LT_POST_INPUT_NORM,
+    AG_LT_OUT_SCALE,
     AG_LAYER_TENSORS,
 } ag_layer_tensor;
 
@@ -46,6 +66,7 @@ typedef struct ag_weight_spec {
     size_t member;      /* offset of the tensor in ag_layer */
     bool add_one;       /* 1 is added to what the file holds */
     float factor;       /* of a vector, at last; 0: none */
+    bool minus_exp;     /* what the file holds is a logarithm: -exp of it is meant */
     ag_row_order order; /* which rows of the file's tensor it is */
 } ag_weight_spec;
 

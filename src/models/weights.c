@@ -44,16 +44,20 @@ ag_status ag_model_weights_put_matrix(ag_model_weights *w, ag_backend *be, ag_te
 
 ag_status ag_model_weights_put_vector(ag_model_weights *w, ag_backend *be, ag_tensor *out,
                                       const ag_weight_spec *spec, float *values, ag_error *err) {
-    for (size_t i = 0; i < spec->rows; i++) {
+    const size_t n = spec->rows * spec->cols;
+    for (size_t i = 0; spec->minus_exp && i < n; i++) values[i] = -expf(values[i]);
+    for (size_t i = 0; i < n; i++) {
         if (!isfinite(values[i])) {
             return AG_FAIL(err, FORMAT, "tensor %s: value %zu is not finite", spec->name, i);
         }
     }
-    for (size_t i = 0; spec->add_one && i < spec->rows; i++) values[i] += 1.0f;
-    for (size_t i = 0; spec->factor != 0 && i < spec->rows; i++) values[i] *= spec->factor;
+    for (size_t i = 0; spec->add_one && i < n; i++) values[i] += 1.0f;
+    for (size_t i = 0; spec->factor != 0 && i < n; i++) values[i] *= spec->factor;
+    const bool is_filter = spec->kind == AG_WEIGHT_FILTER;
+    const ag_shape shape = is_filter ? ag_shape_2d(spec->cols, spec->rows) : ag_shape_1d(n);
     ag_buffer *owner;
-    AG_TRY(ag_tensor_alloc(out, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
-                           ag_shape_1d(spec->rows), err));
+    AG_TRY(
+        ag_tensor_alloc(out, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32, shape, err));
     own(w, owner);
-    return ag_buffer_upload(owner, 0, values, spec->rows * sizeof *values, err);
+    return ag_buffer_upload(owner, 0, values, n * sizeof *values, err);
 }

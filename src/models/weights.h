@@ -67,8 +67,8 @@ ag_status ag_model_weights_put_matrix(ag_model_weights *w, ag_backend *be, ag_te
                                       const ag_weight_spec *spec, const ag_tensor *src,
                                       ag_dtype want, ag_consumed_fn consumed, void *user,
                                       ag_error *err);
-/* *out = values [rows], F32, with what the specification adds and multiplies. AG_FORMAT if one is
- * not finite. */
+/* *out = values [rows], or [cols, rows] of a filter, F32, changed as the specification says.
+ * AG_FORMAT if one is not finite. */
 ag_status ag_model_weights_put_vector(ag_model_weights *w, ag_backend *be, ag_tensor *out,
                                       const ag_weight_spec *spec, float *values, ag_error *err);
 

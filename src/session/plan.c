@@ -62,6 +62,7 @@ static ag_status add_sessions(const ag_model_info *info, const ag_session_params
     const uint64_t more_logits = n ? (n - 1) * (uint64_t)info->n_vocab * sizeof(float) : 0;
     if (!n) return AG_OK;
     plan->kv_bytes = n * (uint64_t)one.kv_bytes;
+    plan->state_bytes = n * (uint64_t)one.state_bytes;
     plan->eviction_bytes = n * (uint64_t)one.eviction_bytes;
     plan->workspace_bytes = one.workspace_bytes + more_logits;
     if (largest > plan->largest_bytes) plan->largest_bytes = largest;
@@ -77,7 +78,7 @@ static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_we
     plan->weights_as_is = info->as_is;
     AG_TRY(add_sessions(info, session, n, plan, err));
     read_memory(be, plan);
-    plan->least_bytes = plan->weight_bytes + plan->workspace_bytes;
+    plan->least_bytes = plan->weight_bytes + plan->workspace_bytes + plan->state_bytes;
     plan->total_bytes = plan->least_bytes + plan->kv_bytes + plan->eviction_bytes;
     const bool managed = session && ag_eviction_is_managed(&session->eviction);
     if (plan->on_device && !managed) plan->least_bytes = plan->total_bytes;

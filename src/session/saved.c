@@ -11,11 +11,19 @@
 #include <string.h>
 
 static const char MAGIC[8] = {'A', 'G', 'C', 'A', 'C', 'H', 'E', '\n'};
-enum { VERSION = 1, HEAD_BYTES = 24, STATE_BYTES = 16, WITH_LOGITS = 1, WITH_SUMS = 2 };
+enum {
+    VERSION = 1,
+    HEAD_BYTES = 24,
+    STATE_BYTES = 16,
+    WITH_LOGITS = 1,
+    WITH_SUMS = 2,
+    WITH_STATE = 4
+};
 
 /* What is written of a session besides its cache. */
 typedef struct saved_state {
     uint32_t position, n_ids, flags;
+    uint32_t base;   /* with a state: what is saved of it begins here */
     uint32_t scored; /* slots of lower positions were there when importance was settled */
 } saved_state;
 
@@ -33,8 +41,11 @@ static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *sta
     if (state->flags & WITH_LOGITS) known += (uint64_t)s->model->info.n_vocab * sizeof(float);
     uint64_t cache = ag_kv_cache_saved_bytes(kv, n_slots);
     uint64_t sums = ag_score_sums_saved_bytes(ag_cache_manager_sums(s->manager), kv, n_slots);
-    if (cache > UINT64_MAX / 4 || sums > UINT64_MAX / 4) return UINT64_MAX;
-    return known + cache + sums;
+    uint64_t layers = ag_layer_state_saved_bytes(s->state, state->base, state->position);
+    if (cache > UINT64_MAX / 4 || sums > UINT64_MAX / 4 || layers > UINT64_MAX / 4)
+        return UINT64_MAX;
+    if (s->state) known += sizeof(uint32_t);
+    return known + cache + sums + layers;
 }
 
 /* ---- saving ---- */
@@ -69,13 +80,15 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
     AG_TRY(put_head(w, facts, file_bytes(s, facts->len, state, n_slots), err));
     AG_TRY(put_numbers(w, numbers, sizeof numbers / sizeof numbers[0], err));
     AG_TRY(put_numbers(w, n_slots, n_heads(s), err));
+    if (s->state) AG_TRY(put_numbers(w, &state->base, 1, err));
     AG_TRY(ag_sealed_put(w, ids, state->n_ids * sizeof *ids, err));
     if (state->flags & WITH_LOGITS) {
         size_t n = s->model->info.n_vocab * sizeof *s->logits.host;
         AG_TRY(ag_sealed_put(w, s->logits.host, n, err));
     }
     AG_TRY(ag_kv_cache_save(s->cache, ag_sealed_put, w, err));
-    return ag_score_sums_save(ag_cache_manager_sums(s->manager), s->cache, ag_sealed_put, w, err);
+    AG_TRY(ag_score_sums_save(ag_cache_manager_sums(s->manager), s->cache, ag_sealed_put, w, err));
+    return ag_layer_state_save(s->state, ag_sealed_put, w, err);
 }
 
 static saved_state state_of(ag_session *s, size_t n_ids) {
@@ -83,8 +96,9 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
-        .flags =
-            (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) | (sums ? WITH_SUMS : 0u),
+        .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
+                 (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u),
+        .base = ag_layer_state_base(s->state),
         .scored = ag_score_sums_position(sums),
     };
 }
@@ -129,11 +143,12 @@ typedef struct restoration {
     ag_session *session; /* borrowed; not changed before the end */
     ag_sealed_reader file;
     saved_state state;
-    uint32_t *n_slots;   /* owned, as are all below */
-    int32_t *ids;        /* NULL: none */
-    float *logits;       /* NULL: none */
-    ag_kv_cache *cache;  /* receives the slots */
-    ag_score_sums *sums; /* NULL: none */
+    uint32_t *n_slots;      /* owned, as are all below */
+    int32_t *ids;           /* NULL: none */
+    float *logits;          /* NULL: none */
+    ag_kv_cache *cache;     /* receives the slots */
+    ag_score_sums *sums;    /* NULL: none */
+    ag_layer_state *layers; /* NULL: none */
 } restoration;
 
 static ag_status check_head(restoration *r, const unsigned char *head, ag_error *err) {
@@ -185,8 +200,8 @@ static ag_status check_state(const restoration *r, ag_error *err) {
     const ag_session *s = r->session;
     const saved_state *have = &r->state;
     uint32_t most = s->manager ? INT32_MAX : s->model->info.max_positions;
-    uint32_t flags = WITH_LOGITS | (ag_cache_manager_sums(s->manager) ? WITH_SUMS : 0u);
-    bool with_sums = have->flags & WITH_SUMS, want_sums = flags & WITH_SUMS;
+    const uint32_t want =
+        (ag_cache_manager_sums(s->manager) ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u);
     if (have->position > most) {
         return AG_FAIL(err, FORMAT, "%s: damaged: position %u of at most %u", r->file.path,
                        have->position, most);
@@ -195,7 +210,7 @@ static ag_status check_state(const restoration *r, ag_error *err) {
         return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, have->n_ids,
                        have->position);
     }
-    if (have->flags & ~flags || with_sums != want_sums || have->scored > have->position) {
+    if ((have->flags & ~(uint32_t)WITH_LOGITS) != want || have->scored > have->position) {
         return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
                        have->flags, have->scored, have->position);
     }
@@ -228,12 +243,14 @@ static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
     ag_session *s = r->session;
     uint32_t numbers[4];
     AG_TRY(get_numbers(r, numbers, 4, err));
-    r->state = (saved_state){numbers[0], numbers[1], numbers[2], numbers[3]};
+    r->state = (saved_state){
+        .position = numbers[0], .n_ids = numbers[1], .flags = numbers[2], .scored = numbers[3]};
     AG_TRY(check_state(r, err));
     r->n_slots = ag_calloc(n_heads(s), sizeof *r->n_slots);
     if (!r->n_slots) return AG_FAIL(err, NOMEM, "lengths of %zu heads", n_heads(s));
     AG_TRY(get_numbers(r, r->n_slots, n_heads(s), err));
     AG_TRY(check_slots(r, err));
+    if (s->state) AG_TRY(get_numbers(r, &r->state.base, 1, err));
     uint64_t want = file_bytes(s, n_facts, &r->state, r->n_slots);
     if (want == r->file.size) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, its slots take %" PRIu64,
@@ -269,10 +286,14 @@ static ag_status get_cache(restoration *r, ag_error *err) {
     AG_TRY(ag_kv_cache_create(s->model->backend, kv, &r->cache, err));
     AG_TRY(ag_kv_cache_load(r->cache, r->n_slots, r->state.position, r->file.path, ag_sealed_get,
                             &r->file, err));
-    if (!s->manager) return AG_OK;
-    AG_TRY(ag_score_sums_create(s->params.eviction.policy, r->cache, &r->sums, err));
-    ag_score_sums_set_position(r->sums, r->state.scored);
-    return ag_score_sums_load(r->sums, r->cache, ag_sealed_get, &r->file, err);
+    if (s->manager) {
+        AG_TRY(ag_score_sums_create(s->params.eviction.policy, r->cache, &r->sums, err));
+        ag_score_sums_set_position(r->sums, r->state.scored);
+        AG_TRY(ag_score_sums_load(r->sums, r->cache, ag_sealed_get, &r->file, err));
+    }
+    AG_TRY(ag_session_make_state(s, &r->layers, err));
+    return ag_layer_state_load(r->layers, r->state.base, r->state.position, r->file.path,
+                               ag_sealed_get, &r->file, err);
 }
 
 static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error *err) {
@@ -292,6 +313,9 @@ static void take_over(restoration *r, ag_ids *ids) {
     ag_session *s = r->session;
     ag_kv_cache_swap(s->cache, r->cache);
     ag_cache_manager_restore(s->manager, &r->sums);
+    ag_layer_state *layers = s->state;
+    s->state = r->layers;
+    r->layers = layers;
     s->position = r->state.position;
     s->prompt_left = 0;
     s->logits.place = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_NOWHERE;
@@ -311,6 +335,7 @@ ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer
     if (st == AG_OK) take_over(&r, ids);
     ag_sealed_reader_close(&r.file);
     ag_score_sums_destroy(r.sums);
+    ag_layer_state_destroy(r.layers);
     ag_kv_cache_destroy(r.cache);
     ag_free(r.logits);
     ag_free(r.ids);

@@ -87,6 +87,13 @@ static bool rotates_plainly(const ag_model_spec *spec) {
     return plain;
 }
 
+/* The model's layer that is number `index` in caches. */
+static uint32_t layer_of(const ag_model_spec *spec, uint32_t index) {
+    uint32_t l = 0;
+    while (ag_spec_kv_source(spec, l) != l || index--) l++;
+    return l;
+}
+
 static const char layers_name[] = "layers_of_cache";
 
 /* Of layers that differ, have windows or score otherwise than most models: each one's heads, their
@@ -94,14 +101,16 @@ static const char layers_name[] = "layers_of_cache";
 static void add_layers(ag_saved_facts *f, const ag_model_spec *spec, const ag_kv_params *kv) {
     ag_checksum sum;
     bool plain = spec->logit_softcap == 0;
-    for (uint32_t k = 0; k < spec->n_kinds; k++) plain = plain && is_plain(&spec->kinds[k]);
+    for (uint32_t k = 0; k < spec->n_kinds; k++) {
+        if (spec->kinds[k].mixer == AG_MIXER_ATTENTION) plain = plain && is_plain(&spec->kinds[k]);
+    }
     const bool rotated = !rotates_plainly(spec);
     const size_t n_numbers = rotated ? 10 : plain ? 3 : 6;
     bool differ = !plain || rotated;
     ag_checksum_begin(&sum);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         const ag_kv_layer *is = &kv->layers[l], *first = &kv->layers[0];
-        const ag_layer_spec *scores = ag_spec_layer(spec, l);
+        const ag_layer_spec *scores = ag_spec_layer(spec, layer_of(spec, l));
         const bool turns = scores->rope != AG_NO_ROPE;
         const uint32_t numbers[] = {is->n_kv_heads,
                                     is->head_dim,

@@ -19,6 +19,7 @@ ag_session_params ag_session_defaults(void) {
 /* What layers keep, kind after kind: for sums over layers their order does not matter. */
 typedef struct layer_list {
     ag_kv_layer layers[AG_MAX_LAYERS];
+    uint32_t n;
 } layer_list;
 
 static ag_kv_layer kv_layer_of(const ag_layer_kind *k) {
@@ -27,12 +28,13 @@ static ag_kv_layer kv_layer_of(const ag_layer_kind *k) {
 
 /* NULL where all layers are alike and see everything. */
 static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list) {
-    uint32_t n = 0;
+    list->n = info->n_layers;
     if (info->n_layer_kinds == 1 && !info->layer_kinds[0].window) return NULL;
+    list->n = 0;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
-        const uint32_t end = n + info->layer_kinds[k].n_layers;
-        while (n < end && n < AG_MAX_LAYERS) {
-            list->layers[n++] = kv_layer_of(&info->layer_kinds[k]);
+        const uint32_t end = list->n + info->layer_kinds[k].n_kv_layers;
+        while (list->n < end && list->n < AG_MAX_LAYERS) {
+            list->layers[list->n++] = kv_layer_of(&info->layer_kinds[k]);
         }
     }
     return list->layers;
@@ -41,7 +43,8 @@ static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list
 /* The same in the order of the model. */
 static void sort_layers(const ag_model *m, layer_list *list) {
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
-        list->layers[l] = kv_layer_of(&m->info.layer_kinds[m->spec.kind_of[l]]);
+        if (ag_spec_kv_source(&m->spec, l) != l) continue;
+        list->layers[m->places[l].cache] = kv_layer_of(&m->info.layer_kinds[m->spec.kind_of[l]]);
     }
 }
 
@@ -50,8 +53,9 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
     bool rotate = p->k_rotation == AG_K_ROTATION_ON ||
                   (p->k_rotation == AG_K_ROTATION_AUTO && p->k_type == AG_Q4_0);
     bool managed = ag_eviction_is_managed(&p->eviction);
+    const ag_kv_layer *layers = list_kinds(info, list);
     return (ag_kv_params){
-        .n_layers = info->n_layers,
+        .n_layers = list->n,
         .n_kv_heads = info->n_kv_heads,
         .head_dim = info->head_dim,
         .max_slots = p->max_seq_len,
@@ -59,7 +63,7 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
         .v_type = p->v_type,
         .n_protected = managed ? p->eviction.protected_prefix : 0,
         .hadamard = rotate,
-        .layers = list_kinds(info, list),
+        .layers = layers,
         .step_rows = p->prefill_chunk,
     };
 }
@@ -88,13 +92,17 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
     layer_list list;
     ag_kv_params kv = kv_params(info, &p, &list);
     ag_workspace_shape ws = ag_model_workspace_shape(info, p.prefill_chunk, 1);
-    const size_t segment = ag_kv_cache_plan_largest(&kv), activations = ag_workspace_bytes(&ws);
+    const size_t parts[] = {ag_workspace_bytes(&ws), (size_t)info->state_bytes};
     *out = (ag_session_plan){
         .kv_bytes = ag_kv_cache_plan_bytes(&kv),
-        .workspace_bytes = activations + info->n_vocab * sizeof(float),
+        .state_bytes = parts[1],
+        .workspace_bytes = parts[0] + info->n_vocab * sizeof(float),
         .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv),
     };
-    *largest = segment > activations ? segment : activations;
+    *largest = ag_kv_cache_plan_largest(&kv);
+    for (int i = 0; i < 2; i++) {
+        if (parts[i] > *largest) *largest = parts[i];
+    }
     return AG_OK;
 }
 
@@ -121,6 +129,7 @@ static ag_status reserve_attention(const ag_session *s, ag_error *err) {
     const ag_model_info *info = &s->model->info;
     ag_backend *be = s->model->backend;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
+        if (info->layer_kinds[k].mixer != AG_MIXER_ATTENTION) continue;
         const ag_attention_limits limits = {
             .n_heads = info->layer_kinds[k].n_heads,
             .n_kv_heads = info->layer_kinds[k].n_kv_heads,
@@ -139,15 +148,24 @@ static ag_status make_manager(ag_session *s, ag_error *err) {
     ag_rope_table *rope = ag_calloc(m->info.n_layers, sizeof *rope);
     if (!rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", m->info.n_layers);
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
-        const ag_tensor *inv_freq = ag_model_rope(m, l, s->is_long, &rope[l].factor);
+        if (ag_spec_kv_source(&m->spec, l) != l) continue;
+        ag_rope_table *table = &rope[m->places[l].cache];
+        const ag_tensor *inv_freq = ag_model_rope(m, l, s->is_long, &table->factor);
         if (!inv_freq) continue;
-        rope[l].inv_freq = ag_tensor_f32(inv_freq);
-        rope[l].n_rotated = 2 * (uint32_t)ag_shape_numel(&inv_freq->shape);
+        table->inv_freq = ag_tensor_f32(inv_freq);
+        table->n_rotated = 2 * (uint32_t)ag_shape_numel(&inv_freq->shape);
     }
     ag_status st = ag_cache_manager_create(s->cache, &s->params.eviction, rope,
                                            m->info.max_positions, &s->manager, err);
     ag_free(rope);
     return st;
+}
+
+ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err) {
+    const ag_model *m = s->model;
+    ag_state_layer layers[AG_MAX_LAYERS];
+    const uint32_t n = ag_model_states(m, layers);
+    return ag_layer_state_create(m->backend, layers, n, out, err);
 }
 
 ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag_session **out,
@@ -166,6 +184,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     ag_kv_params kv = kv_params(&model->info, &p, &list);
     if (kv.layers) sort_layers(model, &list);
     ag_status st = ag_kv_cache_create(model->backend, &kv, &s->cache, err);
+    if (st == AG_OK) st = ag_session_make_state(s, &s->state, err);
     if (st == AG_OK) st = make_manager(s, err);
     if (st == AG_OK) st = ag_model_reserve(model, p.prefill_chunk, 1, err);
     if (st == AG_OK) st = make_logits(s, err);
@@ -182,6 +201,7 @@ void ag_session_destroy(ag_session *s) {
     if (!s) return;
     ag_cache_manager_destroy(s->manager);
     ag_kv_cache_destroy(s->cache);
+    ag_layer_state_destroy(s->state);
     ag_buffer_release(&s->logits.owner);
     ag_free(s->logits.copied);
     ag_free(s);
@@ -192,6 +212,7 @@ ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
     AG_TRY(ag_session_create(s->model, &s->params, out, err));
     ag_session *fork = *out;
     ag_status st = ag_kv_cache_share(fork->cache, s->cache, err);
+    if (st == AG_OK) st = ag_layer_state_copy(fork->state, s->state, err);
     if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
     if (st != AG_OK) {
         ag_session_destroy(fork);
@@ -207,6 +228,7 @@ ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
 
 void ag_session_reset(ag_session *s) {
     ag_kv_cache_clear(s->cache);
+    ag_layer_state_reset(s->state);
     ag_cache_manager_reset(s->manager);
     s->position = 0;
     s->prompt_left = 0;
@@ -220,6 +242,9 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
                        s->position);
     }
     if (position == s->position) return AG_OK;
+    const uint32_t reachable = ag_kv_cache_oldest_reachable(s->cache);
+    if (position >= reachable || !position)
+        AG_TRY(ag_layer_state_truncate(s->state, position, err));
     ag_status st = ag_kv_cache_truncate(s->cache, position, err);
     if (st == AG_INVALID) return st; /* nothing has changed */
     s->logits.place = AG_LOGITS_NOWHERE;
@@ -230,6 +255,12 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
     return AG_OK;
 }
 
+uint32_t ag_session_oldest_reachable(const ag_session *s) {
+    const uint32_t cache = ag_kv_cache_oldest_reachable(s->cache);
+    const uint32_t state = ag_layer_state_oldest_reachable(s->state);
+    return cache > state ? cache : state;
+}
+
 /* The position after the last slot's; 0 for a head without slots. */
 static uint32_t end_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     uint32_t n = ag_kv_cache_n_slots(c, layer, head);
@@ -238,6 +269,7 @@ static uint32_t end_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
 
 ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
     if (s->manager) return AG_FAIL(err, INVALID, "the cache is managed by an eviction policy");
+    if (s->state) return AG_FAIL(err, INVALID, "layers have a state, which tokens must pass");
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     uint32_t end = end_of(s->cache, 0, 0);
     for (uint32_t l = 0; l < kv->n_layers; l++) {

@@ -22,6 +22,7 @@ struct ag_session {
     ag_model *model; /* borrowed */
     ag_session_params params;
     ag_kv_cache *cache;
+    ag_layer_state *state;     /* owned; NULL: every layer has keys and values */
     ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
     uint32_t position;         /* logical, of the next token */
     bool is_long;              /* turns by the frequencies for long texts, from its beginning on */
@@ -43,6 +44,9 @@ struct ag_session {
 /* session.c. ag_session_plan_memory, and the bytes of the largest buffer on a device. */
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
                                   ag_session_plan *out, size_t *largest, ag_error *err);
+
+/* A state for the session's model, at its beginning; NULL if no layer has one. */
+ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 
 /* choose.c. Whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);

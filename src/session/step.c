@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "core/rollback.h"
 #include "session/session_impl.h"
 
 /* ---- what may be asked ---- */
@@ -55,6 +56,11 @@ static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err)
                            "item %zu brings %zu tokens, a step takes %u (prefill_chunk)", i,
                            item->n, item->session->params.prefill_chunk);
         }
+        if (item->phase == AG_PHASE_VERIFY && item->session->state && item->n > AG_ROLLBACK) {
+            return AG_FAIL(err, LIMIT,
+                           "item %zu brings %zu tokens to verify, layers with a state take %d back",
+                           i, item->n, AG_ROLLBACK);
+        }
         AG_TRY(check_ids(item->session, item->ids, item->n, err));
     }
     return AG_OK;
@@ -80,6 +86,7 @@ static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error
                          .ids = item->ids,
                          .n = item->n,
                          .position = s->position,
+                         .state = s->state,
                          .is_long = s->is_long,
                          .cancel = &s->cancelled};
     return ag_cache_manager_before(s->manager, s->position, item->n, n_following(item),
@@ -274,6 +281,7 @@ static void undo(const ag_step_item *items, size_t n) {
         ag_session *s = items[i].session;
         ag_cache_manager_abandon(s->manager);
         ag_kv_cache_truncate(s->cache, s->position, NULL);
+        ag_layer_state_truncate(s->state, s->position, NULL);
         ag_cache_manager_truncate(s->manager, s->position);
         s->logits.place = AG_LOGITS_NOWHERE;
         s->prompt_left = 0;

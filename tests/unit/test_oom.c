@@ -152,12 +152,13 @@ static ag_status whole_run(text_sink *out, ag_error *err) {
     return st;
 }
 
-static void every_failing_allocation_is_one_clean_error(void **state) {
-    (void)state;
+typedef ag_status (*run_fn)(text_sink *out, ag_error *err);
+
+static void fail_each_allocation(run_fn run) {
     text_sink want = {.len = 0};
     ag_error err;
     atomic_store(&countdown, 1LL << 40);
-    assert_int_equal(whole_run(&want, &err), AG_OK);
+    assert_int_equal(run(&want, &err), AG_OK);
     long long total = (1LL << 40) - atomic_load(&countdown);
     assert_true(total > 100);
     print_message("%lld allocations\n", total);
@@ -166,7 +167,7 @@ static void every_failing_allocation_is_one_clean_error(void **state) {
         memset(&err, 0, sizeof err);
         atomic_store(&json_was_refused, false);
         atomic_store(&countdown, n);
-        ag_status st = whole_run(&have, &err);
+        ag_status st = run(&have, &err);
         if (atomic_load(&n_live)) fail_msg("allocation %lld: %lld left", n, atomic_load(&n_live));
         if (st == AG_OK) fail_msg("allocation %lld failed and nobody noticed", n);
         if (st != AG_NOMEM && !atomic_load(&json_was_refused))
@@ -175,9 +176,47 @@ static void every_failing_allocation_is_one_clean_error(void **state) {
     }
     text_sink again = {.len = 0};
     atomic_store(&countdown, 1LL << 40);
-    assert_int_equal(whole_run(&again, &err), AG_OK);
+    assert_int_equal(run(&again, &err), AG_OK);
     assert_int_equal(again.len, want.len);
     assert_memory_equal(again.text, want.text, want.len);
+}
+
+static void every_failing_allocation_is_one_clean_error(void **state) {
+    (void)state;
+    fail_each_allocation(whole_run);
+}
+
+/* ---- models whose layers keep a state ---- */
+
+static const char *hybrid_dir;
+
+static ag_status hybrid_run(text_sink *out, ag_error *err) {
+    static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11};
+    engine e = {0};
+    ag_backend_params bp = {.n_threads = 2};
+    ag_session_params sp = ag_session_defaults();
+    sp.prefill_chunk = 4;
+    ag_status st = ag_backend_create(&bp, &e.backend, err);
+    if (st == AG_OK) st = ag_model_load(e.backend, hybrid_dir, NULL, &e.model, err);
+    if (st == AG_OK) st = ag_session_create(e.model, &sp, &e.session, err);
+    if (st == AG_OK) st = ag_session_prefill(e.session, ids, 7, NULL, NULL, err);
+    if (st == AG_OK) st = fork_and_decode(&e, err);
+    if (st == AG_OK) st = save_and_restore(&e, err);
+    if (st == AG_OK) st = ag_session_decode(e.session, 12, err);
+    if (st == AG_OK) memcpy(out->text, ag_session_logits(e.session), out->len = sizeof out->text);
+    tear_down(&e);
+    return st;
+}
+
+static void a_state_leaves_nothing_behind(void **state) {
+    (void)state;
+    static const char *const dirs[] = {"lfm2", "qwen3.5"};
+    char path[512];
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
+        snprintf(path, sizeof path, AG_SOURCE_DIR "/tests/data/golden/models/%s", dirs[i]);
+        hybrid_dir = path;
+        fail_each_allocation(hybrid_run);
+    }
 }
 
 static int prepare(void **state) {
@@ -200,6 +239,7 @@ static int clean_up(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_is_one_clean_error),
+        cmocka_unit_test(a_state_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }

@@ -19,6 +19,7 @@ typedef struct ag_config_defaults {
     uint32_t max_positions;
     double rope_theta;
     double norm_eps;        /* 0: 1e-6 */
+    double rotated_part;    /* of each head; 0: all of it */
     int32_t bos_id, eos_id; /* -1: none */
     bool tie_word_embeddings;
 } ag_config_defaults;

@@ -14,7 +14,9 @@
     X(granite)        \
     X(granite_hybrid) \
     X(olmo2)          \
-    X(phi3)
+    X(phi3)           \
+    X(lfm2)           \
+    X(qwen3_5)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
 FAMILIES(DECLARE)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* LFM2 and LFM2.5: most layers are short convolutions, the others attention whose queries and keys
+ * are normed head by head; names of its own. */
+#include "core/fail.h"
+#include "models/families/family.h"
+
+static const ag_tensor_alias aliases[] = {
+    {AG_LT_ATTENTION_NORM, "operator_norm.weight"}, {AG_LT_FFN_NORM, "ffn_norm.weight"},
+    {AG_LT_WO, "self_attn.out_proj.weight"},        {AG_LT_Q_NORM, "self_attn.q_layernorm.weight"},
+    {AG_LT_K_NORM, "self_attn.k_layernorm.weight"}, {AG_LT_GATE, "feed_forward.w1.weight"},
+    {AG_LT_UP, "feed_forward.w3.weight"},           {AG_LT_DOWN, "feed_forward.w2.weight"},
+    {AG_LT_CONV_B, "conv.in_proj.weight"},          {AG_LT_CONV_C, "conv.in_proj.weight"},
+    {AG_LT_CONV_X, "conv.in_proj.weight"},          {.suffix = NULL},
+};
+
+/* As the class does it: two thirds, times a factor, rounded up. */
+static void adjust_ffn(ag_config_reader *r, ag_model_spec *s) {
+    bool adjust = true;
+    double factor = 1;
+    uint32_t unit = 256;
+    ag_config_size(r, "block_ff_dim", 1 << 22, &s->intermediate_size);
+    ag_config_bool(r, "block_auto_adjust_ff_dim", &adjust);
+    ag_config_real(r, "block_ffn_dim_multiplier", 1e-3, 64, &factor);
+    ag_config_size(r, "block_multiple_of", 1 << 20, &unit);
+    if (!adjust) return;
+    const double size = factor * (double)(2 * (uint64_t)s->intermediate_size / 3);
+    s->intermediate_size = ((uint32_t)size + unit - 1) / unit * unit;
+}
+
+/* Before there was `layer_types` the layers with attention were listed. */
+static bool is_attention(ag_config_reader *r, const json_t *listed, uint32_t layer) {
+    static const char *const known[] = {"conv", "full_attention", NULL};
+    bool found = !json_is_array(listed);
+    for (size_t i = 0; i < json_array_size(listed); i++) {
+        const json_t *v = json_array_get(listed, i);
+        found = found || (json_is_integer(v) && json_integer_value(v) == layer);
+    }
+    return ag_config_layer_type(r, layer, known, found) == 1;
+}
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    ag_layer_spec attention = *plain;
+    double eps = 1e-5;
+    bool bias = false;
+    uint32_t taps = 3;
+    ag_config_real(r, "norm_eps", 1e-30, 1, &eps);
+    ag_config_bool(r, "conv_bias", &bias);
+    ag_config_size(r, "conv_L_cache", AG_CONV_TAPS_MAX, &taps);
+    ag_config_bool(r, "tie_embedding", &s->tie_word_embeddings);
+    adjust_ffn(r, s);
+    s->norm_eps = (float)eps;
+    AG_TRY(r->status);
+    if (bias || taps < 2) {
+        return AG_FAIL(r->err, UNSUPPORTED,
+                       "%s: conv_bias is %s, conv_L_cache is %u; known: false, 2 to %d", r->where,
+                       bias ? "true" : "false", taps, AG_CONV_TAPS_MAX);
+    }
+    attention.qk_norm = true;
+    const ag_layer_spec conv = {
+        .mixer = AG_MIXER_SHORT_CONV, .conv_taps = taps, .activation = plain->activation};
+    const json_t *listed = ag_config_value(r, "full_attn_idxs");
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        AG_TRY(ag_spec_set_layer(s, l, is_attention(r, listed, l) ? &attention : &conv, r->err));
+    }
+    return r->status;
+}
+
+const ag_family ag_family_lfm2 = {
+    .names = {{"Lfm2ForCausalLM", "lfm2"}},
+    .defaults = {.vocab_size = 65536,
+                 .hidden_size = 2560,
+                 .intermediate_size = 12288,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .n_kv_heads = 8,
+                 .max_positions = 128000,
+                 .rope_theta = 1e6,
+                 .bos_id = 1,
+                 .eos_id = 2,
+                 .tie_word_embeddings = true},
+    .activation_key = "hidden_act",
+    .aliases = aliases,
+    .describe = describe,
+};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen 3.5: three of four layers are gated delta nets; the others attention that turns a quarter of
+ * each head, norms queries and keys, and gates what comes out. Norms multiply by 1 + their weight,
+ * but for that of a delta net. */
+#include "core/fail.h"
+#include "models/families/family.h"
+
+static ag_status read_delta_net(ag_config_reader *r, const ag_model_spec *s, ag_layer_spec *net) {
+    ag_delta_params *d = &net->delta;
+    *d = (ag_delta_params){
+        .n_k_heads = 16, .n_v_heads = 32, .k_dim = 128, .v_dim = 128, .eps = 1e-6f};
+    net->mixer = AG_MIXER_DELTA_NET;
+    net->conv_taps = 4;
+    ag_config_size(r, "linear_conv_kernel_dim", AG_CONV_TAPS_MAX, &net->conv_taps);
+    ag_config_size(r, "linear_num_key_heads", 1 << 12, &d->n_k_heads);
+    ag_config_size(r, "linear_num_value_heads", 1 << 12, &d->n_v_heads);
+    ag_config_size(r, "linear_key_head_dim", 1 << 10, &d->k_dim);
+    ag_config_size(r, "linear_value_head_dim", 1 << 10, &d->v_dim);
+    AG_TRY(r->status);
+    if (net->conv_taps < 2 || d->n_v_heads % d->n_k_heads || d->n_v_heads > s->intermediate_size) {
+        return AG_FAIL(r->err, FORMAT,
+                       "%s: a delta net of %u value heads and %u key heads, convolution of %u, "
+                       "intermediate_size %u",
+                       r->where, d->n_v_heads, d->n_k_heads, net->conv_taps, s->intermediate_size);
+    }
+    return AG_OK;
+}
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    static const char *const types[] = {"linear_attention", "full_attention", NULL};
+    ag_layer_spec attention = *plain, net = {.activation = plain->activation};
+    bool bias = false;
+    uint32_t interval = 4;
+    attention.qk_norm = attention.out_gate = true;
+    ag_config_bool(r, "attention_bias", &bias);
+    ag_config_bool(r, "attn_output_gate", &attention.out_gate);
+    ag_config_size(r, "full_attention_interval", AG_MAX_LAYERS, &interval);
+    AG_TRY(read_delta_net(r, s, &net));
+    if (bias) {
+        return AG_FAIL(r->err, UNSUPPORTED, "%s: attention_bias is true; known: false", r->where);
+    }
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        const bool full = ag_config_layer_type(r, l, types, (l + 1) % interval == 0) == 1;
+        AG_TRY(ag_spec_set_layer(s, l, full ? &attention : &net, r->err));
+    }
+    return r->status;
+}
+
+const ag_family ag_family_qwen3_5 = {
+    .names = {{"Qwen3_5ForCausalLM", "qwen3_5_text"},
+              {"Qwen3_5ForConditionalGeneration", "qwen3_5"}},
+    .defaults = {.vocab_size = 248320,
+                 .hidden_size = 4096,
+                 .intermediate_size = 12288,
+                 .n_layers = 32,
+                 .n_heads = 16,
+                 .n_kv_heads = 4,
+                 .head_dim = 256,
+                 .max_positions = 32768,
+                 .rope_theta = 10000,
+                 .rotated_part = 0.25,
+                 .bos_id = -1,
+                 .eos_id = -1},
+    .activation_key = "hidden_act",
+    .norms_add_one = true,
+    .describe = describe,
+};
