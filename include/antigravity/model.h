@@ -36,6 +36,13 @@ typedef struct ag_layer_kind {
 } ag_layer_kind;
 #define AG_MAX_LAYER_KINDS 8
 
+/* Matrices of one type. */
+typedef struct ag_type_share {
+    ag_dtype type;
+    uint64_t values, bytes;
+} ag_type_share;
+#define AG_MAX_TYPE_SHARES 8
+
 /* What a model is and what it will take, known before its weights are read. */
 typedef struct ag_model_info {
     char architecture[64]; /* "LlamaForCausalLM" */
@@ -62,12 +69,23 @@ typedef struct ag_model_info {
                                * fill up the last rows of each */
     uint64_t embedding_bytes; /* of the table that stays in the file */
     uint64_t file_bytes;
-    uint32_t n_kept;      /* matrices that keep the file's type: their rows are no multiple of 32 */
+    uint32_t n_kept;  /* matrices that keep the file's type: their rows are no multiple of 32 */
+    uint32_t n_types; /* of matrices in memory, the most frequent first */
+    ag_type_share types[AG_MAX_TYPE_SHARES];
     uint64_t reserved[8]; /* 0: facts of later versions */
 } ag_model_info;
 
 /* Return false to cancel; the call then ends with AG_CANCELLED. done <= total. */
 typedef bool (*ag_progress_fn)(void *user, uint64_t done, uint64_t total);
+
+/* Matrices of certain names become a type of their own. */
+typedef struct ag_tensor_type {
+    /* How one of the parts between the dots, and what follows it, begins in the name that a GGUF
+     * file gives the tensor, whatever the model's format: "ffn_down", "blk.[0-3].attn_v", "output";
+     * with the shell's *, ? and [...]. */
+    const char *pattern;
+    ag_dtype type;
+} ag_tensor_type;
 
 /* Weights that a file holds quantised stay as they are; others become Q4_0. */
 #define AG_WEIGHTS_AUTO ((ag_dtype)0x7fff)
@@ -77,6 +95,8 @@ typedef struct ag_model_params {
      * F32 gives exactly what quantised weights stand for. */
     ag_dtype weights;
     bool as_is; /* every matrix keeps the type that it has in the file; not `weights` */
+    const ag_tensor_type *tensor_types; /* outrank both; of several that fit the last counts */
+    size_t n_tensor_types;
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
     uint64_t reserved[4]; /* 0: what later versions ask for */

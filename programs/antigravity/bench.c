@@ -141,7 +141,7 @@ static int open_model(bench *b) {
         return code;
     }
     ag_error err;
-    ag_model_params params = model_params(o->model.weights);
+    ag_model_params params = model_params(&o->model);
     params.progress = progress_update;
     int code = engine_open_backend(e, &o->model);
     if (code == EXIT_DONE) code = engine_plan(e, &o->model, o->shape, &sessions);

@@ -25,7 +25,7 @@ int engine_inspect(engine *e, const model_options *o) {
     ag_error err;
     int code = model_dir_find(o->dir, o->quiet, &e->dir);
     if (code != EXIT_DONE) return code;
-    ag_model_params params = model_params(o->weights);
+    ag_model_params params = model_params(o);
     if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_error(&err);
     ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
     if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
@@ -114,7 +114,7 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
 int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s) {
     ag_error err;
     ag_memory_plan plan;
-    ag_model_params params = model_params(o->weights);
+    ag_model_params params = model_params(o);
     ag_status status =
         shape ? ag_memory_plan_synthetic(e->backend, shape, &params, &s->params, s->n, &plan, &err)
               : ag_memory_plan_make(e->backend, e->dir, &params, &s->params, s->n, &plan, &err);
@@ -128,9 +128,8 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
     return EXIT_DONE;
 }
 
-int engine_read_model(const engine *e, ag_dtype weights, const char *what, ag_model **out) {
+int engine_read_model(const engine *e, ag_model_params params, const char *what, ag_model **out) {
     ag_error err;
-    ag_model_params params = model_params(weights);
     params.progress = progress_update;
     progress_begin(what);
     lost_file_watch(e->dir);
@@ -145,7 +144,7 @@ int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
     int code = engine_open_backend(e, o);
     if (code == EXIT_DONE) code = engine_plan(e, o, NULL, s);
     if (code != EXIT_DONE) return code;
-    code = engine_read_model(e, o->weights, "loading", &e->model);
+    code = engine_read_model(e, model_params(o), "loading", &e->model);
     if (code != EXIT_DONE) return code;
     e->load_s = clock_s() - begin;
     if (o->verbose) complain("%s: loaded in %.2f s", e->dir, e->load_s);

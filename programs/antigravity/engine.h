@@ -35,7 +35,7 @@ int engine_load(engine *e, const model_options *o, const engine_sessions *s);
 /* The same, and the one session of so many slots. */
 int engine_load_session(engine *e, const model_options *o, uint32_t n_context);
 /* The files of e->dir as a model of its own, which is the caller's. `what` names the progress. */
-int engine_read_model(const engine *e, ag_dtype weights, const char *what, ag_model **out);
+int engine_read_model(const engine *e, ag_model_params params, const char *what, ag_model **out);
 void engine_close(engine *e);
 
 #endif

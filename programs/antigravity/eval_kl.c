@@ -282,9 +282,9 @@ static int load(kl *k) {
 static int open_base(kl *k) {
     const kl_options *o = k->o;
     k->base_model = k->engine.model;
-    if (o->base_weights != o->model.weights) {
-        int code =
-            engine_read_model(&k->engine, o->base_weights, "loading the base", &k->base_model);
+    if (o->base_weights != o->model.weights || o->model.n_tensor_types) {
+        const ag_model_params base = model_params_of_type(o->base_weights);
+        int code = engine_read_model(&k->engine, base, "loading the base", &k->base_model);
         if (code != EXIT_DONE) return code;
     }
     cache_setting one = settings_at(&o->base, 0);

@@ -114,6 +114,10 @@ static void print_memory(const facts *f) {
                  "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
                  ag_dtype_name(i->file_type));
     print_bytes("weights", f->plan.weight_bytes, remark);
+    for (uint32_t t = 0; t < i->n_types && i->n_types > 1; t++) {
+        snprintf(remark, sizeof remark, "as %s", ag_dtype_name(i->types[t].type));
+        print_bytes("", i->types[t].bytes, remark);
+    }
     snprintf(remark, sizeof remark, "%" PRIu32 " tokens, keys %s, values %s; grows as it fills",
              f->n_context, ag_dtype_name(f->o.k_type), ag_dtype_name(f->o.v_type));
     print_bytes("KV cache", f->plan.kv_bytes, remark);
@@ -188,6 +192,14 @@ static json_t *model_json(const facts *f) {
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
 
+static json_t *types_json(const ag_model_info *i) {
+    json_t *types = json_object();
+    for (uint32_t t = 0; t < i->n_types; t++)
+        json_object_set_new(types, ag_dtype_name(i->types[t].type),
+                            json_integer((json_int_t)i->types[t].bytes));
+    return types;
+}
+
 static json_t *memory_json(const facts *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
@@ -196,6 +208,7 @@ static json_t *memory_json(const facts *f) {
         {"v_type", json_string(ag_dtype_name(f->o.v_type))},
         {"max_seq_len", json_integer((json_int_t)f->n_context)},
         {"weight_bytes", json_integer((json_int_t)f->plan.weight_bytes)},
+        {"matrix_bytes", types_json(i)},
         {"kept_matrices", json_integer((json_int_t)i->n_kept)},
         {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},
         {"workspace_bytes", json_integer((json_int_t)f->plan.workspace_bytes)},
@@ -238,7 +251,7 @@ static int collect(facts *f) {
     if (code != EXIT_DONE) return code;
     f->n_context = context_length(&f->o, &e->info);
     ag_session_params params = session_params(&f->o, f->n_context);
-    const ag_model_params model = model_params(f->o.weights);
+    const ag_model_params model = model_params(&f->o);
     if (ag_memory_plan_make(e->backend, e->dir, &model, &params, 1, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir, f->o.quiet);

@@ -5,6 +5,9 @@
 #include "output.h"
 #include "progress.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define FIELD(name) offsetof(model_options, name)
 
 model_options model_options_defaults(void) {
@@ -18,6 +21,37 @@ model_options model_options_defaults(void) {
         .k_rotation = session.k_rotation,
         .eviction = eviction_options_defaults(),
     };
+}
+
+/* Of the process's one command line. */
+static char tensor_patterns[MAX_TENSOR_TYPES][64];
+
+/* "ffn_down=q6_k"; several with commas between them. */
+static bool add_tensor_types(void *target, const char *value, char *why) {
+    model_options *o = target;
+    for (const char *at = value; *at;) {
+        const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
+        char type[16];
+        if (o->n_tensor_types == MAX_TENSOR_TYPES) {
+            snprintf(why, WHY_SIZE, "at most %d of them", MAX_TENSOR_TYPES);
+            return false;
+        }
+        ag_tensor_type *t = &o->tensor_types[o->n_tensor_types];
+        char *pattern = tensor_patterns[o->n_tensor_types];
+        snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
+        if (!name || name >= sizeof tensor_patterns[0] || !ag_dtype_parse(type, &t->type) ||
+            !ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) {
+            char known[AG_DTYPE_LIST];
+            snprintf(why, WHY_SIZE, "'%.*s' is not PATTERN=TYPE with one of %s", (int)n, at,
+                     ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
+            return false;
+        }
+        snprintf(pattern, sizeof tensor_patterns[0], "%.*s", (int)name, at);
+        t->pattern = pattern;
+        o->n_tensor_types++;
+        at += n + (at[n] == ',');
+    }
+    return true;
 }
 
 static const option_def model_defs[] = {
@@ -35,6 +69,13 @@ static const option_def model_defs[] = {
      .dtypes = AG_DTYPE_WEIGHT,
      .as_is = true,
      .help = "what the weights become in memory:"},
+    {.name = "tensor-type",
+     .kind = OPTION_CALL,
+     .value = "PATTERN=TYPE",
+     .call = add_tensor_types,
+     .help =
+         "matrices become TYPE whose names in GGUF files have PATTERN, such as ffn_down, output "
+         "or blk.[0-3].attn_v; may be given several times"},
 };
 
 option_group model_group(model_options *o) {
@@ -79,10 +120,17 @@ int model_options_check(model_options *o) {
     return machine_options_check(o);
 }
 
-ag_model_params model_params(ag_dtype weights) {
+ag_model_params model_params_of_type(ag_dtype weights) {
     ag_model_params params = ag_model_defaults();
     params.as_is = (unsigned)weights == DTYPE_AS_IS;
     if (!params.as_is) params.weights = weights;
+    return params;
+}
+
+ag_model_params model_params(const model_options *o) {
+    ag_model_params params = model_params_of_type(o->weights);
+    params.tensor_types = o->tensor_types;
+    params.n_tensor_types = o->n_tensor_types;
     return params;
 }
 

@@ -7,6 +7,8 @@
 
 #include <antigravity/antigravity.h>
 
+enum { MAX_TENSOR_TYPES = 32 };
+
 typedef struct model_options {
     const char *dir;      /* NULL: the bundled model */
     const char *backend;  /* a name this build knows; NULL: the CPU, or a GPU if that is wanted */
@@ -15,6 +17,8 @@ typedef struct model_options {
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
     ag_dtype weights; /* or DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
+    ag_tensor_type tensor_types[MAX_TENSOR_TYPES];
+    size_t n_tensor_types;
     ag_dtype k_type, v_type;
     ag_k_rotation k_rotation;
     eviction_options eviction;
@@ -27,7 +31,7 @@ model_options model_options_defaults(void);
 
 /* ---- model_options.c ---- */
 
-option_group model_group(model_options *o);   /* -m --weights */
+option_group model_group(model_options *o);   /* -m --weights --tensor-type */
 option_group message_group(model_options *o); /* -q -v */
 
 /* The word beside the options, if there is one, is the model. Returns an exit code. */
@@ -35,8 +39,10 @@ int model_operand(const command_line *line, model_options *o);
 /* What only shows once all options are read; applies -q. Returns an exit code. */
 int model_options_check(model_options *o);
 
-/* How a model is loaded whose weights become that type, DTYPE_AS_IS or AG_WEIGHTS_AUTO. */
-ag_model_params model_params(ag_dtype weights);
+/* How the model is loaded; of_type: as if that were --weights, without any --tensor-type. Both
+ * borrow from the options. */
+ag_model_params model_params(const model_options *o);
+ag_model_params model_params_of_type(ag_dtype weights);
 /* "q4_0", "as-is": what such a choice means for that model. */
 const char *weights_name(ag_dtype weights, const ag_model_info *info);
 

@@ -47,11 +47,6 @@ static ag_status find_ends(const ag_model_spec *s, const ag_weight_source *sourc
     return tied ? AG_OK : ag_model_weights_find(source, &lm_head, head, err);
 }
 
-ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t cols) {
-    if (params->as_is || cols % ag_dtype_block(params->weights)) return file;
-    return params->weights;
-}
-
 uint64_t ag_weight_file_bytes(ag_dtype file, const ag_weight_spec *spec) {
     const bool is_matrix = spec->kind != AG_WEIGHT_VECTOR;
     return is_matrix ? (uint64_t)spec->rows * ag_dtype_row_bytes(file, spec->cols)
@@ -71,10 +66,15 @@ static void count_buffer(ag_weights_summary *summary, uint64_t bytes) {
 }
 
 static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *spec) {
-    ag_dtype type = ag_weight_type(file, v->params, spec->cols);
-    v->summary->matrix_bytes += spec->rows * ag_dtype_row_bytes(type, spec->cols);
+    const ag_dtype type = ag_weight_type(spec, file, v->params);
+    const uint64_t bytes = (uint64_t)spec->rows * ag_dtype_row_bytes(type, spec->cols);
+    v->summary->matrix_bytes += bytes;
+    v->summary->types[type].type = type;
+    v->summary->types[type].values += (uint64_t)spec->rows * spec->cols;
+    v->summary->types[type].bytes += bytes;
     count_buffer(v->summary, ag_prepared_bytes(v->be, type, spec->rows, spec->cols));
-    v->summary->n_kept += !v->params->as_is && type != v->params->weights;
+    v->summary->n_kept +=
+        !v->params->as_is && type == file && spec->cols % ag_dtype_block(v->params->weights);
     v->by_type[file] += (uint64_t)spec->rows * spec->cols;
 }
 

@@ -94,8 +94,8 @@ static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *
     ld->first_row = spec->order.first;
     if (st == AG_OK) {
         st = ag_model_weights_put_matrix(ld->w, ld->backend, out, spec, &src,
-                                         ag_weight_type(t->dtype, ld->params, spec->cols),
-                                         consume_rows, ld, err);
+                                         ag_weight_type(spec, t->dtype, ld->params), consume_rows,
+                                         ld, err);
     }
     ag_buffer_release(&copy);
     ag_source_drop(ld->source, t, 0, t->n_bytes);

@@ -18,6 +18,7 @@ ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG
 
 static ag_status check_params(const ag_model_params *params, ag_model_params *out, ag_error *err) {
     *out = params ? *params : ag_model_defaults();
+    AG_TRY(ag_tensor_types_check(out, err));
     if (out->weights == AG_WEIGHTS_AUTO) return AG_OK;
     if (ag_dtype_may_be(out->weights, AG_DTYPE_WEIGHT)) return AG_OK;
     char known[AG_DTYPE_LIST];
@@ -35,6 +36,21 @@ static void choose_weights(const ag_weight_source *source, ag_model_params *para
     }
 }
 
+/* The types of matrices, the most frequent first. */
+static void set_types(const ag_weights_summary *summary, ag_model_info *info) {
+    ag_type_share left[AG_DTYPE_COUNT];
+    memcpy(left, summary->types, sizeof left);
+    for (info->n_types = 0; info->n_types < AG_MAX_TYPE_SHARES; info->n_types++) {
+        size_t most = 0;
+        for (size_t i = 1; i < AG_DTYPE_COUNT; i++)
+            if (left[i].values > left[most].values) most = i;
+        if (!left[most].values) break;
+        info->types[info->n_types] = left[most];
+        left[most].values = 0;
+    }
+    info->weight_type = info->types[0].type;
+}
+
 static void describe_source(const ag_model_spec *spec, const ag_weights_summary *summary,
                             const ag_weight_source *source, const ag_model_params *params,
                             ag_model_info *info) {
@@ -42,7 +58,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     info->n_parameters = ag_spec_parameters(spec, summary->tied);
     info->file_type = summary->file_type;
     info->as_is = params->as_is;
-    info->weight_type = params->as_is ? summary->file_type : params->weights;
+    set_types(summary, info);
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;
     info->n_kept = summary->n_kept;
@@ -239,8 +255,10 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     ag_spec_describe(spec, &m->info);
     m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
     ag_status st = ag_embedding_open(&m->embedding, NULL, NULL, spec, err);
+    ag_weights_summary summary;
+    ag_model_weights_inspect_random(be, spec, &p, &summary);
+    set_types(&summary, &m->info);
     if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, &p, err);
-    m->info.weight_type = ag_weight_type(AG_F32, &p, ag_dtype_block(p.weights));
     m->info.file_type = m->info.weight_type;
     m->info.weight_bytes = m->weights.n_bytes;
     return finish_model(m, st, out, err);
@@ -267,7 +285,7 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
     ag_weights_summary summary;
     ag_model_weights_inspect_random(be, &spec, &p, &summary);
     ag_spec_describe(&spec, out);
-    out->weight_type = ag_weight_type(AG_F32, &p, ag_dtype_block(p.weights));
+    set_types(&summary, out);
     *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     return AG_OK;
 }

@@ -77,7 +77,7 @@ typedef struct making {
 
 static ag_status make_matrix(making *mk, ag_tensor *out, const ag_weight_spec *spec,
                              ag_error *err) {
-    ag_dtype type = ag_weight_type(AG_F32, mk->params, spec->cols);
+    ag_dtype type = ag_weight_type(spec, AG_F32, mk->params);
     ag_tensor src;
     ag_buffer *bytes;
     AG_TRY(ag_tensor_alloc(&src, &bytes, mk->host, AG_USAGE_SCRATCH, type,

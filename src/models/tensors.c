@@ -309,6 +309,7 @@ ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i)
         .minus_exp = tensor == AG_LT_DELTA_DECAY && !ag_spec_is_gguf(s),
     };
     w.order = order_of(s, kind, tensor, suffix, w.rows);
+    snprintf(w.gguf_name, sizeof w.gguf_name, "%s%u.%s", namings[GGUF].layers, layer, r->gguf);
     snprintf(w.name, sizeof w.name, "%s%s%u.%s", naming_of(s)->prefix, naming_of(s)->layers, layer,
              suffix);
     return w;
@@ -316,28 +317,32 @@ ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i)
 
 /* ---- outside of layers ---- */
 
-static ag_weight_spec named(const char *prefix, const char *name, ag_weight_kind kind, size_t rows,
-                            size_t cols) {
+static ag_weight_spec named(const char *prefix, const char *name, const char *gguf_name,
+                            ag_weight_kind kind, size_t rows, size_t cols) {
     ag_weight_spec w = {.kind = kind, .rows = rows, .cols = cols};
     snprintf(w.name, sizeof w.name, "%s%s", prefix, name);
+    snprintf(w.gguf_name, sizeof w.gguf_name, "%s", gguf_name);
     return w;
 }
 
 ag_weight_spec ag_norm_weight(const ag_model_spec *s) {
+    const struct naming *n = naming_of(s);
     ag_weight_spec w =
-        named(naming_of(s)->prefix, naming_of(s)->norm, AG_WEIGHT_VECTOR, s->hidden_size, 1);
+        named(n->prefix, n->norm, namings[GGUF].norm, AG_WEIGHT_VECTOR, s->hidden_size, 1);
     w.add_one = adds_one(s);
     w.factor = s->logit_factor;
     return w;
 }
 
 ag_weight_spec ag_embedding_weight(const ag_model_spec *s) {
-    return named(naming_of(s)->prefix, naming_of(s)->embedding, AG_WEIGHT_MATRIX, s->vocab_size,
+    const struct naming *n = naming_of(s);
+    return named(n->prefix, n->embedding, namings[GGUF].embedding, AG_WEIGHT_MATRIX, s->vocab_size,
                  s->hidden_size);
 }
 
 ag_weight_spec ag_lm_head_weight(const ag_model_spec *s) {
-    return named("", naming_of(s)->lm_head, AG_WEIGHT_MATRIX, s->vocab_size, s->hidden_size);
+    return named("", naming_of(s)->lm_head, namings[GGUF].lm_head, AG_WEIGHT_MATRIX, s->vocab_size,
+                 s->hidden_size);
 }
 
 uint64_t ag_spec_parameters(const ag_model_spec *s, bool tied) {

@@ -60,7 +60,8 @@ typedef enum ag_layer_tensor {
 } ag_layer_tensor;
 
 typedef struct ag_weight_spec {
-    char name[112]; /* "model.layers.3.mlp.up_proj.weight" */
+    char name[112];     /* in the file: "model.layers.3.mlp.up_proj.weight" */
+    char gguf_name[48]; /* in a GGUF file: "blk.3.ffn_up.weight" */
     ag_weight_kind kind;
     size_t rows, cols;  /* cols 1 for a vector */
     size_t member;      /* offset of the tensor in ag_layer */

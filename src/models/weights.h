@@ -5,7 +5,7 @@
 
 #include "formats/weight_source.h"
 #include "layers/layer.h"
-#include "models/tensors.h"
+#include "models/weight_types.h"
 
 #include <antigravity/operations.h>
 
@@ -21,13 +21,14 @@ typedef struct ag_model_weights {
 
 /* What a source holds, found without reading any data. */
 typedef struct ag_weights_summary {
-    const ag_source_tensor *embedding;  /* borrowed from the source */
-    bool tied;                          /* lm_head is the embedding */
-    uint64_t matrix_bytes, other_bytes; /* in memory at the wanted type */
-    uint64_t stored_bytes, largest;     /* the same as the backend keeps it; its largest buffer */
-    uint64_t source_bytes;              /* of everything that is converted */
-    ag_dtype file_type;                 /* of the largest part of the matrices */
-    uint32_t n_kept;                    /* matrices that keep the file's type against the wish */
+    const ag_source_tensor *embedding;   /* borrowed from the source */
+    bool tied;                           /* lm_head is the embedding */
+    uint64_t matrix_bytes, other_bytes;  /* in memory at the wanted type */
+    uint64_t stored_bytes, largest;      /* the same as the backend keeps it; its largest buffer */
+    uint64_t source_bytes;               /* of everything that is converted */
+    ag_dtype file_type;                  /* of the largest part of the matrices */
+    ag_type_share types[AG_DTYPE_COUNT]; /* of the matrices in memory; of some there are none */
+    uint32_t n_kept;                     /* matrices that keep the file's type against the wish */
 } ag_weights_summary;
 
 /* Checks that every tensor is there with the right shape: AG_NOT_FOUND, AG_SHAPE, AG_UNSUPPORTED
@@ -53,9 +54,6 @@ void ag_model_weights_release(ag_model_weights *w);
 /* The tensor of that name, with the shape it must have. */
 ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_spec *spec,
                                 const ag_source_tensor **out, ag_error *err);
-/* What a matrix becomes: the type that is asked for, or the file's if its rows do not fit a block
- * of that one, or if tensors shall stay as they are. */
-ag_dtype ag_weight_type(ag_dtype file, const ag_model_params *params, size_t cols);
 
 /* Bytes that a weight takes in the file. */
 uint64_t ag_weight_file_bytes(ag_dtype file, const ag_weight_spec *spec);

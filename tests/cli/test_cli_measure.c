@@ -214,8 +214,29 @@ static void weights_may_stay_as_they_are(void **state) {
     r = CLI("info", "--weights", "as_is");
     assert_refused(&r, 2,
                    "'as_is' is not one of f32, f16, bf16, q4_0, q4_1, q8_0, "
-                   "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4, as-is");
+                   "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4, as-is, auto");
     cli_free(&r);
+}
+
+static void tensors_may_have_types_of_their_own(void **state) {
+    (void)state;
+    cli_result r = CLI("info", "--json", "-q", "--tensor-type", "ffn_down=q6_k,attn_v=q5_k",
+                       "--tensor-type", "output.weight=q8_0");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    json_t *bytes = json_object_get(json_object_get(root, "memory"), "matrix_bytes");
+    /* 10 layers, 256 wide, 768 behind the gates, 2 heads of 64 for values, vocabulary 4096 */
+    assert_true(number(bytes, "q6_k") == 10.0 * 256 * 768 / 256 * 210);
+    assert_true(number(bytes, "q5_k") == 10.0 * 128 * 256 / 256 * 176);
+    assert_true(number(bytes, "q8_0") == 4096.0 * 256 / 32 * 34);
+    json_decref(root);
+    cli_free(&r);
+    static const char *const bad[] = {"ffn_down", "=q8_0", "ffn_down=q9", "ffn_down=q8_0,,"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        r = CLI("info", "--tensor-type", bad[i]);
+        assert_refused(&r, 2, "is not PATTERN=TYPE with one of f32");
+        cli_free(&r);
+    }
 }
 
 static void devices_lists_the_cpu(void **state) {
@@ -361,6 +382,7 @@ int main(void) {
         cmocka_unit_test(info_tells_what_the_model_is_and_takes),
         cmocka_unit_test(info_tells_kinds_of_layers),
         cmocka_unit_test(weights_may_stay_as_they_are),
+        cmocka_unit_test(tensors_may_have_types_of_their_own),
         cmocka_unit_test(devices_lists_the_cpu),
         cmocka_unit_test(tables_fit_a_terminal_and_are_whole_elsewhere),
         cmocka_unit_test(a_driver_that_gives_no_device_is_named),

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/weight_types.h"
+
+#include "core/fail.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+static ag_dtype with_smaller_blocks(ag_dtype type) {
+    switch (type) {
+    case AG_Q6_K:
+        return AG_Q8_0;
+    case AG_Q5_K:
+        return AG_Q5_1;
+    case AG_Q4_K:
+        return AG_Q5_0;
+    default:
+        return AG_Q4_0;
+    }
+}
+
+ag_dtype ag_weight_type_fitting(ag_dtype want, size_t cols, ag_dtype file) {
+    if (cols % ag_dtype_block(want) == 0) return want;
+    want = with_smaller_blocks(want);
+    return cols % ag_dtype_block(want) == 0 ? want : file;
+}
+
+/* From the beginning of any of the parts between dots on: "output" is not in "attn_output". */
+static bool fits(const char *pattern, const char *name) {
+    char beginning[160];
+    snprintf(beginning, sizeof beginning, "%s*", pattern);
+    while (fnmatch(beginning, name, 0) != 0) {
+        name = strchr(name, '.');
+        if (!name++) return false;
+    }
+    return true;
+}
+
+ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params) {
+    for (size_t i = params->n_tensor_types; i-- > 0;) {
+        const ag_tensor_type *t = &params->tensor_types[i];
+        if (fits(t->pattern, w->gguf_name)) return ag_weight_type_fitting(t->type, w->cols, file);
+    }
+    return params->as_is ? file : ag_weight_type_fitting(params->weights, w->cols, file);
+}
+
+ag_status ag_tensor_types_check(const ag_model_params *params, ag_error *err) {
+    for (size_t i = 0; i < params->n_tensor_types; i++) {
+        const ag_tensor_type *t = &params->tensor_types[i];
+        if (!t->pattern || !t->pattern[0]) return AG_FAIL(err, INVALID, "an empty tensor pattern");
+        if (ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) continue;
+        char known[AG_DTYPE_LIST];
+        return AG_FAIL(err, UNSUPPORTED, "tensors \"%.80s\" as %s; known: %s", t->pattern,
+                       ag_dtype_name(t->type), ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
+    }
+    return AG_OK;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which type each matrix of a model becomes. */
+#ifndef AG_MODELS_WEIGHT_TYPES_H
+#define AG_MODELS_WEIGHT_TYPES_H
+
+#include "models/tensors.h"
+
+/* The type that is wanted, or one near it whose blocks the rows fill: Q5_0 for Q4_K, Q5_1 for Q5_K,
+ * Q8_0 for Q6_K, Q4_0 for the smaller ones; `file` where no block fits. */
+ag_dtype ag_weight_type_fitting(ag_dtype want, size_t cols, ag_dtype file);
+
+/* What a matrix of that type in the file becomes: what the last of the tensor types that fits its
+ * name says, else the file's type if tensors shall stay as they are, else params->weights. */
+ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params);
+
+/* AG_INVALID for an empty pattern, AG_UNSUPPORTED for a type that no weight has. */
+ag_status ag_tensor_types_check(const ag_model_params *params, ag_error *err);
+
+#endif
