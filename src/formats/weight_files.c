@@ -116,6 +116,7 @@ const ag_source_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i) {
 
 const ag_source_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name) {
     const ag_source_tensor key = {.name = name}, *p = &key;
+    if (w->n_tensors == 0) return NULL; /* before they are sorted there is no list */
     const ag_source_tensor *const *hit =
         bsearch(&p, w->sorted, w->n_tensors, sizeof w->sorted[0], by_name);
     return hit ? *hit : NULL;
