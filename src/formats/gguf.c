@@ -37,12 +37,6 @@ enum { N_GGML_TYPES = sizeof ggml_types / sizeof ggml_types[0] };
 
 /* ---- values ---- */
 
-uint64_t ag_gguf_load(const unsigned char *p, size_t n_bytes) {
-    uint64_t v = 0;
-    for (size_t i = n_bytes; i-- > 0;) v = v << 8 | p[i];
-    return v;
-}
-
 int64_t ag_gguf_load_integer(ag_gguf_type type, const unsigned char *p) {
     const size_t n = ag_gguf_type_bytes(type);
     const bool is_short = type == AG_GGUF_I8 || type == AG_GGUF_I16 || type == AG_GGUF_I32;
@@ -61,12 +55,6 @@ double ag_gguf_load_real(ag_gguf_type type, const unsigned char *p) {
 size_t ag_gguf_type_bytes(ag_gguf_type type) {
     static const unsigned char bytes[AG_GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     return bytes[type];
-}
-
-ag_source_string ag_gguf_next_string(const unsigned char **p) {
-    ag_source_string s = {(const char *)*p + 8, (size_t)ag_gguf_load(*p, 8)};
-    *p += 8 + s.n;
-    return s;
 }
 
 /* ---- reading ---- */

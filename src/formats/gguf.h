@@ -7,6 +7,8 @@
 
 #include "formats/weight_source.h"
 
+#include <string.h>
+
 /* Types of metadata, numbered as in the file. */
 typedef enum ag_gguf_type {
     AG_GGUF_U8,
@@ -67,8 +69,12 @@ ag_status ag_gguf_string(const ag_gguf *g, const char *key, ag_source_string *ou
 ag_status ag_gguf_array(const ag_gguf *g, const char *key, ag_gguf_type type,
                         const ag_gguf_entry **out, ag_error *err);
 
-/* A number of up to 8 bytes. */
-uint64_t ag_gguf_load(const unsigned char *p, size_t n_bytes);
+/* A number of up to 8 bytes. The host is little-endian, like the data of tensors. */
+static inline uint64_t ag_gguf_load(const unsigned char *p, size_t n_bytes) {
+    uint64_t v = 0;
+    memcpy(&v, p, n_bytes);
+    return v;
+}
 /* A value of an integer type or a bool; of U64 its bits. */
 int64_t ag_gguf_load_integer(ag_gguf_type type, const unsigned char *p);
 /* A value of type F32 or F64. */
@@ -76,6 +82,10 @@ double ag_gguf_load_real(ag_gguf_type type, const unsigned char *p);
 /* Bytes of a value; 0 for strings. */
 size_t ag_gguf_type_bytes(ag_gguf_type type);
 /* The string at *p; *p moves behind it. Only for what ag_gguf_parse has checked. */
-ag_source_string ag_gguf_next_string(const unsigned char **p);
+static inline ag_source_string ag_gguf_next_string(const unsigned char **p) {
+    const ag_source_string s = {(const char *)*p + 8, (size_t)ag_gguf_load(*p, 8)};
+    *p += 8 + s.n;
+    return s;
+}
 
 #endif
