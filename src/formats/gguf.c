@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,16 @@ static const ggml_type ggml_types[] = {
     [41] = {"Q1_0", 128, 18},
 };
 enum { N_GGML_TYPES = sizeof ggml_types / sizeof ggml_types[0] };
+
+uint32_t ag_gguf_number_of(ag_dtype type) {
+    ag_dtype other;
+    for (uint32_t i = 0; i < N_GGML_TYPES; i++) {
+        const char *name = ggml_types[i].name;
+        if (name && ag_dtype_parse(name, &other) && other == type) return i;
+    }
+    assert(!"a type that weights may have");
+    return 0;
+}
 
 /* ---- values ---- */
 

@@ -58,6 +58,11 @@ enum {
 ag_status ag_gguf_parse(const void *bytes, size_t n, const char *path, ag_gguf *out, ag_error *err);
 void ag_gguf_free(ag_gguf *g);
 
+/* How a tensor's type is numbered in the file; the type is one that weights may have. */
+uint32_t ag_gguf_number_of(ag_dtype type);
+/* What the first file of a source says; NULL if it is not one of GGUF files. Borrowed. */
+const ag_gguf *ag_gguf_source_header(const ag_weight_source *s);
+
 /* NULL if there is no such key. */
 const ag_gguf_entry *ag_gguf_find(const ag_gguf *g, const char *key);
 /* One integer or bool, *out untouched without the key. AG_FORMAT if it is of another type or does

@@ -26,6 +26,10 @@ static const ag_gguf *header_of(const ag_weight_source *s) {
     return &((const gguf_source *)(const void *)s)->header;
 }
 
+const ag_gguf *ag_gguf_source_header(const ag_weight_source *s) {
+    return s->ops == &ag_gguf_ops ? header_of(s) : NULL;
+}
+
 /* ---- files ---- */
 
 /* Takes over path. header: the caller's, ag_gguf_free also after a failure. */

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER = 64 << 10 };
+enum { BUFFER = 64 << 10, PRIVATE = S_IRUSR | S_IWUSR, PUBLIC = PRIVATE | S_IRGRP | S_IROTH };
 static const char temporary_mark[] = ".saving-";
 
 /* ---- writing ---- */
@@ -93,7 +93,7 @@ static int open_unnamed(const ag_sealed_writer *w) {
 #if defined O_TMPFILE && !defined __ANDROID__
     char dir[PATH_MAX], proc[40];
     directory_of(w->path, dir, sizeof dir);
-    int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, w->is_public ? PUBLIC : PRIVATE);
     if (fd < 0 || access(proc_path(fd, proc, sizeof proc), F_OK) == 0) return fd;
     close(fd);
 #else
@@ -103,7 +103,7 @@ static int open_unnamed(const ag_sealed_writer *w) {
 }
 
 ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err) {
-    *w = (ag_sealed_writer){.fd = -1};
+    *w = (ag_sealed_writer){.fd = -1, .is_public = w->is_public};
     AG_TRY(find_place(w, path, err));
     w->buffer = ag_malloc(BUFFER);
     if (!w->buffer) {
@@ -116,6 +116,7 @@ ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error 
         w->temporary[0] = '\0';
         return AG_FAIL(err, IO, "%s: cannot be written: %s", path, strerror(errno));
     }
+    if (w->is_public && w->temporary[0]) (void)fchmod(w->fd, PUBLIC);
     (void)flock(w->fd, LOCK_EX | LOCK_NB); /* tells others that somebody is writing it */
     ag_checksum_begin(&w->sum);
     return AG_OK;
@@ -185,6 +186,10 @@ ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
     unsigned char seal[AG_SEAL_BYTES];
     ag_put_number(seal, sum, AG_SEAL_BYTES);
     AG_TRY(put_raw(w, seal, sizeof seal, err));
+    return ag_sealed_writer_commit_unsealed(w, err);
+}
+
+ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err) {
     AG_TRY(flush(w, err));
     bool unnamed = !w->temporary[0];
     if (fsync(w->fd) != 0) {

@@ -8,12 +8,14 @@
 
 #include <antigravity/status.h>
 #include <limits.h>
+#include <stdbool.h>
 
 enum { AG_SEAL_BYTES = 8 };
 
 /* Zero-initialise, open, put, commit; always close. */
 typedef struct ag_sealed_writer {
     int fd;
+    bool is_public; /* set before opening: others may read the file; else only its owner may */
     char path[PATH_MAX],
         temporary[PATH_MAX]; /* the second is empty while the file has no name to be removed */
     unsigned char *buffer;   /* owned */
@@ -30,6 +32,8 @@ ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error 
 ag_status ag_sealed_put(void *w, const void *bytes, size_t n, ag_error *err);
 /* Seals, waits until the bytes are on the disk, and puts the file in its place. */
 ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err);
+/* The same without a seal, for formats of others. */
+ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err);
 /* Removes what was not committed. */
 void ag_sealed_writer_close(ag_sealed_writer *w);
 
