@@ -7,34 +7,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of numbers for each layer the largest is taken; a family that needs the others asks for them. */
-static const ag_gguf_key keys[] = {
-    {"block_count", "num_hidden_layers"},
-    {"context_length", "max_position_embeddings"},
-    {"embedding_length", "hidden_size"},
-    {"feed_forward_length", "intermediate_size"},
-    {"attention.head_count", "num_attention_heads"},
-    {"attention.head_count_kv", "num_key_value_heads"},
-    {"attention.key_length", "head_dim"},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-    {"attention.sliding_window", "sliding_window"},
-    {"attn_logit_softcapping", "attn_logit_softcapping"},
-    {"final_logit_softcapping", "final_logit_softcapping"},
-    {"rope.freq_base", "rope_theta"},
-    {"rope.freq_base_swa", "rope_local_base_freq"},
-    {"vocab_size", "vocab_size"},
+const ag_gguf_key ag_gguf_keys[] = {
+    {"block_count", "num_hidden_layers", false},
+    {"context_length", "max_position_embeddings", false},
+    {"embedding_length", "hidden_size", false},
+    {"feed_forward_length", "intermediate_size", false},
+    {"attention.head_count", "num_attention_heads", false},
+    {"attention.head_count_kv", "num_key_value_heads", false},
+    {"attention.key_length", "head_dim", false},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    {"attention.sliding_window", "sliding_window", false},
+    {"attn_logit_softcapping", "attn_logit_softcapping", true},
+    {"final_logit_softcapping", "final_logit_softcapping", true},
+    {"rope.freq_base", "rope_theta", true},
+    {"rope.freq_base_swa", "rope_local_base_freq", true},
+    {"vocab_size", "vocab_size", false},
+    {NULL, NULL, false},
 };
 
-static const ag_gguf_key scaling_keys[] = {
-    {"rope.scaling.factor", "factor"},
-    {"rope.scaling.original_context_length", "original_max_position_embeddings"},
-    {"rope.scaling.attn_factor", "attention_factor"},
-    {"rope.scaling.yarn_beta_fast", "beta_fast"},
-    {"rope.scaling.yarn_beta_slow", "beta_slow"},
-};
-enum {
-    N_KEYS = sizeof keys / sizeof keys[0],
-    N_SCALING_KEYS = sizeof scaling_keys / sizeof scaling_keys[0],
+const ag_gguf_key ag_gguf_scaling_keys[] = {
+    {"rope.scaling.factor", "factor", true},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings", false},
+    {"rope.scaling.attn_factor", "attention_factor", true},
+    {"rope.scaling.yarn_beta_fast", "beta_fast", true},
+    {"rope.scaling.yarn_beta_slow", "beta_slow", true},
+    {NULL, NULL, false},
 };
 
 /* Tokens that end an answer, whatever a file's keys say of them. */
@@ -86,8 +83,8 @@ static bool put_keys(const ag_gguf_reader *r, const ag_gguf_key *more, json_t *c
     for (; more && more->gguf; more++) {
         ok = ok && put(config, more->config, ag_gguf_value(r, more->gguf));
     }
-    for (size_t i = 0; i < N_KEYS; i++) {
-        ok = ok && put(config, keys[i].config, largest(ag_gguf_value(r, keys[i].gguf)));
+    for (const ag_gguf_key *k = ag_gguf_keys; k->gguf; k++) {
+        ok = ok && put(config, k->config, largest(ag_gguf_value(r, k->gguf)));
     }
     return ok;
 }
@@ -102,8 +99,8 @@ static bool put_scaling(const ag_gguf_reader *r, json_t *config) {
     json_t *scaling = json_object();
     bool ok = put_new(scaling, "rope_type", json_string(name ? name : "linear"));
     if (ok && old) ok = put(scaling, "factor", old);
-    for (size_t i = 0; i < N_SCALING_KEYS; i++) {
-        ok = ok && put(scaling, scaling_keys[i].config, ag_gguf_value(r, scaling_keys[i].gguf));
+    for (const ag_gguf_key *k = ag_gguf_scaling_keys; k->gguf; k++) {
+        ok = ok && put(scaling, k->config, ag_gguf_value(r, k->gguf));
     }
     return put_new(config, "rope_scaling", scaling) && ok;
 }

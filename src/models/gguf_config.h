@@ -18,7 +18,12 @@ typedef struct ag_gguf_reader {
 /* What the same thing is called behind "ARCHITECTURE." and in a config.json. */
 typedef struct ag_gguf_key {
     const char *gguf, *config;
+    bool is_real; /* written as f32; else as a whole number */
 } ag_gguf_key;
+
+/* Keys of every architecture, and those of a scaling of rotary positions; both end with NULL. Of
+ * numbers for each layer the largest is read; a family that needs the others asks for them. */
+extern const ag_gguf_key ag_gguf_keys[], ag_gguf_scaling_keys[];
 
 /* What "ARCHITECTURE.key" says; NULL: nothing. */
 const json_t *ag_gguf_value(const ag_gguf_reader *r, const char *key);

@@ -4,6 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
+#include "formats/gguf.h"
 #include "memory/galloc.h"
 #include "models/config.h"
 #include "models/model_impl.h"
@@ -73,8 +74,11 @@ static ag_status open_model(const ag_backend *be, const char *path, ag_model_par
                             ag_weight_source **source, ag_model_spec *spec,
                             ag_weights_summary *summary, ag_model_info *info, ag_error *err) {
     AG_TRY(ag_source_open(path, source, err));
+    /* What a GGUF file says of its model includes which tensors it has. */
+    const bool tensors_first = ag_gguf_source_header(*source) != NULL;
+    if (tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     AG_TRY(ag_spec_read(*source, spec, err));
-    AG_TRY(ag_source_open_tensors(*source, err));
+    if (!tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     choose_weights(*source, params);
     AG_TRY(ag_model_weights_inspect(be, spec, *source, params, summary, err));
     ag_spec_describe(spec, info);

@@ -38,6 +38,9 @@ typedef struct ag_gguf_form {
     bool paired_rows;
     const ag_tensor_alias *aliases; /* as below */
     const ag_gguf_key *keys; /* beside the table's (gguf_config.c); ends with NULL; or NULL */
+    /* What readers take for the scale of scores, which no key says. NULL: 1 / sqrt(head_dim), or a
+     * key of `keys` says it. */
+    float (*scale)(const ag_model_spec *s);
     /* Adds to `config` what the table of keys (gguf_config.c) does not. NULL: nothing. */
     ag_status (*complete)(const ag_gguf_reader *r, json_t *config);
 } ag_gguf_form;

@@ -98,25 +98,38 @@ static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_
 
 /* The scale is no key: by the width of a head, but in the largest models by that of their share of
  * the stream. */
+enum { LARGEST_2 = 46, LARGEST_3 = 62 };
+
+static double scalar_of(double layers, double largest, double hidden, double heads, double width) {
+    return layers == largest && heads > 0 ? hidden / heads : width;
+}
+
 static ag_status complete(const ag_gguf_reader *r, json_t *config, double largest) {
-    double layers = json_number_value(json_object_get(config, "num_hidden_layers"));
-    double width = json_number_value(json_object_get(config, "head_dim"));
-    if (layers == largest) {
-        const double heads = json_number_value(json_object_get(config, "num_attention_heads"));
-        const double hidden = json_number_value(json_object_get(config, "hidden_size"));
-        if (heads > 0) width = hidden / heads;
-    }
+    static const char *const keys[] = {"num_hidden_layers", "hidden_size", "num_attention_heads",
+                                       "head_dim"};
+    double v[4];
+    for (int i = 0; i < 4; i++) v[i] = json_number_value(json_object_get(config, keys[i]));
+    const double width = scalar_of(v[0], largest, v[1], v[2], v[3]);
     if (width <= 0) return AG_OK;
     if (json_object_set_new(config, "query_pre_attn_scalar", json_real(width)) == 0) return AG_OK;
     return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
 }
 
 static ag_status complete_2(const ag_gguf_reader *r, json_t *config) {
-    return complete(r, config, 46);
+    return complete(r, config, LARGEST_2);
 }
 
+static float scale_of(const ag_model_spec *s, double largest) {
+    const ag_layer_spec *kind = &s->kinds[0];
+    return (float)pow(
+        scalar_of(s->n_layers, largest, s->hidden_size, kind->n_heads, kind->head_dim), -0.5);
+}
+
+static float scale_2(const ag_model_spec *s) { return scale_of(s, LARGEST_2); }
+static float scale_3(const ag_model_spec *s) { return scale_of(s, LARGEST_3); }
+
 static ag_status complete_3(const ag_gguf_reader *r, json_t *config) {
-    return complete(r, config, 62);
+    return complete(r, config, LARGEST_3);
 }
 
 const ag_family ag_family_gemma2 = {
@@ -137,7 +150,7 @@ const ag_family ag_family_gemma2 = {
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
     .norms_add_one = true,
-    .gguf = {.architectures = {"gemma2"}, .complete = complete_2},
+    .gguf = {.architectures = {"gemma2"}, .scale = scale_2, .complete = complete_2},
     .describe = describe_2,
 };
 
@@ -159,6 +172,6 @@ const ag_family ag_family_gemma3 = {
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
     .norms_add_one = true,
-    .gguf = {.architectures = {"gemma3"}, .complete = complete_3},
+    .gguf = {.architectures = {"gemma3"}, .scale = scale_3, .complete = complete_3},
     .describe = describe_3,
 };

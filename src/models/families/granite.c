@@ -28,11 +28,11 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
 }
 
 static const ag_gguf_key keys[] = {
-    {"embedding_scale", "embedding_multiplier"},
-    {"residual_scale", "residual_multiplier"},
-    {"attention.scale", "attention_multiplier"},
-    {"logit_scale", "logits_scaling"},
-    {.gguf = NULL},
+    {"embedding_scale", "embedding_multiplier", true},
+    {"residual_scale", "residual_multiplier", true},
+    {"attention.scale", "attention_multiplier", true},
+    {"logit_scale", "logits_scaling", true},
+    {NULL, NULL, false},
 };
 
 const ag_family ag_family_granite = {

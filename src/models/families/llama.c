@@ -4,11 +4,16 @@
 #include "core/fail.h"
 #include "models/families/family.h"
 
+/* GGUF files call Mistral's models llama, with a window; a config.json's `sliding_window` means
+ * nothing to Llama. */
+static const char gguf_window[] = "attention.sliding_window";
+
 static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = *plain;
     bool attention = false;
     ag_config_bool(r, "attention_bias", &attention);
     ag_config_bool(r, "mlp_bias", &kind.ffn_bias);
+    ag_config_window(r, gguf_window, &kind.window);
     kind.qkv_bias = kind.out_bias = attention;
     return ag_spec_set_all(s, &kind, r->err);
 }
@@ -21,6 +26,10 @@ static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
         if (json_object_set_new(config, keys[i][1], json_boolean(ag_gguf_has(r, keys[i][0])))) {
             return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
         }
+    }
+    json_t *window = json_object_get(config, "sliding_window");
+    if (window && json_object_set(config, gguf_window, window)) {
+        return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
     }
     return AG_OK;
 }
@@ -62,6 +71,7 @@ const ag_family ag_family_mistral = {
                  .bos_id = 1,
                  .eos_id = 2},
     .activation_key = "hidden_act",
+    .gguf = {.architectures = {"llama"}, .paired_rows = true},
     .describe = describe_mistral,
 };
 

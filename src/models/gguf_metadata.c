@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/gguf_metadata.h"
+
+#include "core/fail.h"
+#include "formats/json.h"
+#include "models/families/family.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct metadata {
+    ag_gguf_writer *w;
+    const ag_model_spec *s;
+    const char *architecture;
+    json_t *terms; /* of the configuration, completed */
+} metadata;
+
+static const char *key_of(const metadata *m, const char *key, char name[160]) {
+    snprintf(name, 160, "%.60s.%.90s", m->architecture, key);
+    return name;
+}
+
+static void put_text(const metadata *m, const char *key, const char *text) {
+    char name[160];
+    ag_gguf_put_string(m->w, key_of(m, key, name), (ag_source_string){text, strlen(text)});
+}
+
+static void put_size(const metadata *m, const char *key, uint32_t v) {
+    char name[160];
+    ag_gguf_put_u32(m->w, key_of(m, key, name), v);
+}
+
+/* Nothing where the object has no such number. */
+static void put_number(const metadata *m, const ag_gguf_key *k, const json_t *object) {
+    char name[160];
+    const json_t *v = json_object_get(object, k->config);
+    if (json_is_boolean(v)) ag_gguf_put_bool(m->w, key_of(m, k->gguf, name), json_is_true(v));
+    if (!json_is_number(v)) return;
+    const double x = json_number_value(v);
+    if (k->is_real) ag_gguf_put_f32(m->w, key_of(m, k->gguf, name), (float)x);
+    else ag_gguf_put_u32(m->w, key_of(m, k->gguf, name), (uint32_t)x);
+}
+
+/* ---- terms ---- */
+
+static uint32_t window_of(const ag_model_spec *s) {
+    uint32_t window = 0;
+    for (uint32_t i = 0; i < s->n_kinds; i++) {
+        window = s->kinds[i].window > window ? s->kinds[i].window : window;
+    }
+    return window;
+}
+
+/* What a configuration may leave out, or say and not mean: the description knows. 0: no term. */
+static bool complete_terms(json_t *terms, const ag_model_spec *s) {
+    const ag_layer_spec *kind = &s->kinds[0];
+    const struct {
+        const char *term;
+        double value;
+    } facts[] = {
+        {"num_hidden_layers", s->n_layers},
+        {"max_position_embeddings", s->max_positions},
+        {"hidden_size", s->hidden_size},
+        {"intermediate_size", s->intermediate_size},
+        {"num_attention_heads", kind->n_heads},
+        {"num_key_value_heads", kind->n_kv_heads},
+        {"head_dim", kind->head_dim},
+        {"sliding_window", window_of(s)},
+        {"attn_logit_softcapping", (double)kind->softcap},
+        {"final_logit_softcapping", (double)s->logit_softcap},
+        {"rope_theta", s->ropes[0].theta},
+        {"rope_local_base_freq", s->n_ropes > 1 ? s->ropes[1].theta : 0},
+        {"vocab_size", s->vocab_size},
+    };
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+        json_object_del(terms, facts[i].term);
+        const bool is_said = facts[i].value != 0;
+        if (is_said && json_object_set_new(terms, facts[i].term, json_real(facts[i].value))) {
+            return false;
+        }
+    }
+    return json_object_get(terms, "rms_norm_eps") ||
+           json_object_set_new(terms, "rms_norm_eps", json_real((double)s->norm_eps)) == 0;
+}
+
+static ag_status read_terms(const ag_weight_source *source, const ag_model_spec *s, json_t **out,
+                            ag_error *err) {
+    ag_source_text text;
+    json_t *root = NULL;
+    *out = NULL;
+    AG_TRY(ag_source_read_text(source, AG_SOURCE_CONFIG, &text, err));
+    ag_status st = ag_json_parse(text.text, text.n, text.name, &root, err);
+    const json_t *inner = json_object_get(root, "text_config");
+    if (st == AG_OK) {
+        *out = json_deep_copy(json_is_object(inner) ? inner : root);
+        if (!*out || !complete_terms(*out, s)) {
+            st = AG_FAIL(err, NOMEM, "%s: no memory for its terms", text.name);
+        }
+    }
+    json_decref(root);
+    ag_source_text_free(&text);
+    return st;
+}
+
+/* ---- parts ---- */
+
+/* One for each layer, where layers differ in it. */
+static void put_layer_windows(const metadata *m) {
+    char name[160];
+    unsigned char has[AG_MAX_LAYERS];
+    bool differ = false;
+    for (uint32_t l = 0; l < m->s->n_layers; l++) {
+        has[l] = ag_spec_layer(m->s, l)->window != 0;
+        differ = differ || has[l] != has[0];
+    }
+    if (!differ) return;
+    ag_gguf_put_array(m->w, key_of(m, "attention.sliding_window_pattern", name), AG_GGUF_BOOL, has,
+                      m->s->n_layers);
+}
+
+/* llama3 and longrope are tensors. */
+static ag_status put_scaling(const metadata *m, ag_error *err) {
+    const ag_rope_spec *rope = &m->s->ropes[0];
+    const ag_rope_scaling *s = &rope->scaling;
+    const double original = s->original_max_position_embeddings;
+    put_size(m, "rope.dimension_count", rope->n_rotated);
+    if (s->type == AG_ROPE_DEFAULT || s->type == AG_ROPE_LLAMA3) return AG_OK;
+    json_t *scaling = s->type == AG_ROPE_LINEAR ? json_pack("{s:f}", "factor", s->factor)
+                      : s->type == AG_ROPE_YARN
+                          ? json_pack("{s:f, s:f, s:f, s:f}", "factor", s->factor,
+                                      "original_max_position_embeddings", original, "beta_fast",
+                                      s->beta_fast, "beta_slow", s->beta_slow)
+                          : json_pack("{s:f, s:f}", "original_max_position_embeddings", original,
+                                      "attention_factor", (double)rope->attention_factor);
+    if (!scaling) return AG_FAIL(err, NOMEM, "no memory for a scaling");
+    put_text(m, "rope.scaling.type", ag_rope_type_name(s->type));
+    for (const ag_gguf_key *k = ag_gguf_scaling_keys; k->gguf; k++) put_number(m, k, scaling);
+    json_decref(scaling);
+    return AG_OK;
+}
+
+static ag_status put_keys(const metadata *m, ag_error *err) {
+    static const char key[] = "general.architecture";
+    const ag_source_string name = {m->architecture, strlen(m->architecture)};
+    const ag_gguf_key *more = m->s->family->gguf.keys;
+    ag_gguf_put_string(m->w, key, name);
+    for (const ag_gguf_key *k = ag_gguf_keys; k->gguf; k++) put_number(m, k, m->terms);
+    for (; more && more->gguf; more++) put_number(m, more, m->terms);
+    put_size(m, "attention.value_length", m->s->kinds[0].head_dim);
+    put_layer_windows(m);
+    return put_scaling(m, err);
+}
+
+ag_status ag_gguf_put_model(ag_gguf_writer *w, const ag_weight_source *source,
+                            const ag_model_spec *s, ag_error *err) {
+    metadata m = {w, s, s->family->gguf.architectures[0], NULL};
+    if (!m.architecture) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: GGUF files do not know models of %s", source->path,
+                       s->architecture);
+    }
+    ag_status st = read_terms(source, s, &m.terms, err);
+    if (st == AG_OK) st = put_keys(&m, err);
+    json_decref(m.terms);
+    return st;
+}
+
+float ag_gguf_query_factor(const ag_model_spec *s) {
+    const ag_layer_spec *kind = &s->kinds[0];
+    for (const ag_gguf_key *k = s->family->gguf.keys; k && k->gguf; k++) {
+        if (!strcmp(k->gguf, "attention.scale")) return 1;
+    }
+    const float taken =
+        s->family->gguf.scale ? s->family->gguf.scale(s) : 1 / sqrtf((float)kind->head_dim);
+    return kind->scale / taken;
+}
