@@ -22,6 +22,7 @@
 #include <antigravity/model.h>
 #include <antigravity/plan.h>
 #include <antigravity/process.h>
+#include <antigravity/quantize.h>
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
 #include <antigravity/status.h>

@@ -18,6 +18,7 @@ int command_info(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_rm(int argc, char **argv);
+int command_quantize(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 
 #endif

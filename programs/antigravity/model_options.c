@@ -26,18 +26,16 @@ model_options model_options_defaults(void) {
 /* Of the process's one command line. */
 static char tensor_patterns[MAX_TENSOR_TYPES][64];
 
-/* "ffn_down=q6_k"; several with commas between them. */
-static bool add_tensor_types(void *target, const char *value, char *why) {
-    model_options *o = target;
+bool tensor_types_add(tensor_types *list, const char *value, char *why) {
     for (const char *at = value; *at;) {
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
         char type[16];
-        if (o->n_tensor_types == MAX_TENSOR_TYPES) {
+        if (list->n == MAX_TENSOR_TYPES) {
             snprintf(why, WHY_SIZE, "at most %d of them", MAX_TENSOR_TYPES);
             return false;
         }
-        ag_tensor_type *t = &o->tensor_types[o->n_tensor_types];
-        char *pattern = tensor_patterns[o->n_tensor_types];
+        ag_tensor_type *t = &list->v[list->n];
+        char *pattern = tensor_patterns[list->n];
         snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
         if (!name || name >= sizeof tensor_patterns[0] || !ag_dtype_parse(type, &t->type) ||
             !ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) {
@@ -48,10 +46,15 @@ static bool add_tensor_types(void *target, const char *value, char *why) {
         }
         snprintf(pattern, sizeof tensor_patterns[0], "%.*s", (int)name, at);
         t->pattern = pattern;
-        o->n_tensor_types++;
+        list->n++;
         at += n + (at[n] == ',');
     }
     return true;
+}
+
+static bool add_tensor_types(void *target, const char *value, char *why) {
+    model_options *o = target;
+    return tensor_types_add(&o->tensor_types, value, why);
 }
 
 static const option_def model_defs[] = {
@@ -129,8 +132,8 @@ ag_model_params model_params_of_type(ag_dtype weights) {
 
 ag_model_params model_params(const model_options *o) {
     ag_model_params params = model_params_of_type(o->weights);
-    params.tensor_types = o->tensor_types;
-    params.n_tensor_types = o->n_tensor_types;
+    params.tensor_types = o->tensor_types.v;
+    params.n_tensor_types = o->tensor_types.n;
     return params;
 }
 

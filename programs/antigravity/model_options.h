@@ -9,6 +9,14 @@
 
 enum { MAX_TENSOR_TYPES = 32 };
 
+typedef struct tensor_types {
+    ag_tensor_type v[MAX_TENSOR_TYPES];
+    size_t n;
+} tensor_types;
+
+/* "ffn_down=q6_k"; several with commas between them. For one list of the process. */
+bool tensor_types_add(tensor_types *list, const char *value, char *why);
+
 typedef struct model_options {
     const char *dir;      /* NULL: the bundled model */
     const char *backend;  /* a name this build knows; NULL: the CPU, or a GPU if that is wanted */
@@ -17,8 +25,7 @@ typedef struct model_options {
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
     ag_dtype weights; /* or DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
-    ag_tensor_type tensor_types[MAX_TENSOR_TYPES];
-    size_t n_tensor_types;
+    tensor_types tensor_types;
     ag_dtype k_type, v_type;
     ag_k_rotation k_rotation;
     eviction_options eviction;

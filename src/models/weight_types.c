@@ -37,10 +37,17 @@ static bool fits(const char *pattern, const char *name) {
     return true;
 }
 
+bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_name,
+                         ag_dtype *out) {
+    while (n > 0 && !fits(list[n - 1].pattern, gguf_name)) n--;
+    if (n > 0) *out = list[n - 1].type;
+    return n > 0;
+}
+
 ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params) {
-    for (size_t i = params->n_tensor_types; i-- > 0;) {
-        const ag_tensor_type *t = &params->tensor_types[i];
-        if (fits(t->pattern, w->gguf_name)) return ag_weight_type_fitting(t->type, w->cols, file);
+    ag_dtype named;
+    if (ag_tensor_type_find(params->tensor_types, params->n_tensor_types, w->gguf_name, &named)) {
+        return ag_weight_type_fitting(named, w->cols, file);
     }
     return params->as_is ? file : ag_weight_type_fitting(params->weights, w->cols, file);
 }

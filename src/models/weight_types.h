@@ -9,6 +9,10 @@
  * Q8_0 for Q6_K, Q4_0 for the smaller ones; `file` where no block fits. */
 ag_dtype ag_weight_type_fitting(ag_dtype want, size_t cols, ag_dtype file);
 
+/* What the last of the list says that fits the name, false if none does. */
+bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_name,
+                         ag_dtype *out);
+
 /* What a matrix of that type in the file becomes: what the last of the tensor types that fits its
  * name says, else the file's type if tensors shall stay as they are, else params->weights. */
 ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params);

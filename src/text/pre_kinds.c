@@ -3,6 +3,7 @@
 
 #include "text/pretokenizer.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -143,6 +144,20 @@ const ag_pre_kind *ag_pre_find(const char *name, size_t n) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strlen(kinds[i].name) != n) continue;
         if (n == 0 || memcmp(kinds[i].name, name, n) == 0) return &kinds[i];
+    }
+    return NULL;
+}
+
+static bool are_equal(const char *const *a, const char *const *b) {
+    while (*a && *b && !strcmp(*a, *b)) a++, b++;
+    return !*a && !*b;
+}
+
+const char *ag_pre_name(const char *const *patterns, unsigned flags) {
+    const unsigned said = AG_PRE_IGNORE_MERGES | AG_PRE_NFC;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if ((kinds[i].flags & said) != (flags & said) || !kinds[i].name[0]) continue;
+        if (are_equal(kinds[i].patterns, patterns)) return kinds[i].name;
     }
     return NULL;
 }

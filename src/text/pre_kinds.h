@@ -20,5 +20,8 @@ typedef struct ag_pre_kind {
 
 /* NULL for a name that is not known; "" is what files from before there were names mean. */
 const ag_pre_kind *ag_pre_find(const char *name, size_t n);
+/* The other way round: the first name with these patterns, to the letter, that says the same of
+ * merges and of NFC; NULL: none. patterns ends with NULL. */
+const char *ag_pre_name(const char *const *patterns, unsigned flags);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static const char *const commands[] = {"generate", "tokenize", "eval",   "bench", "info",
-                                       "devices",  "pull",     "models", "rm"};
+static const char *const commands[] = {"generate", "tokenize", "eval", "bench",  "info",
+                                       "quantize", "devices",  "pull", "models", "rm"};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void assert_lines_fit(const char *text) {

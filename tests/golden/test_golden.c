@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_golden NAME [BACKEND]
+/* usage: test_golden NAME [BACKEND | gguf]
  * Runs every prompt recorded in tests/data/golden/NAME.json with F32 weights and an F32 cache and
  * compares logits, nll and greedy tokens, however the tokens come; with a Q8_0 cache the nll. How a
- * record is read: tools/make_golden.py. */
+ * record is read: tools/make_golden.py. gguf: of the F32 GGUF file that is made of the model. */
 #include "logits.h"
 
 #include <antigravity/antigravity.h>
@@ -335,6 +335,23 @@ static bool find_model(void) {
     return false;
 }
 
+/* model_dir becomes a file of what it was. */
+static bool make_gguf(void) {
+    static char file[64] = "/tmp/ag-golden-XXXXXX";
+    const ag_quantize_params params = {.type = "f32", .overwrite = true};
+    ag_error err;
+    const int fd = mkstemp(file);
+    if (fd < 0) return false;
+    close(fd);
+    if (ag_quantize(model_dir, file, &params, NULL, &err) != AG_OK) {
+        fprintf(stderr, "%s\n", err.msg);
+        remove(file);
+        return false;
+    }
+    strcpy(model_dir, file);
+    return true;
+}
+
 static bool read_records(void) {
     char path[4096];
     snprintf(path, sizeof path, AG_SOURCE_DIR "/tests/data/golden/%s.json", name);
@@ -362,17 +379,19 @@ static bool has_device(void) {
 
 int main(int argc, char **argv) {
     if (argc != 2 && argc != 3) {
-        fprintf(stderr, "usage: test_golden NAME [BACKEND]\n");
+        fprintf(stderr, "usage: test_golden NAME [BACKEND | gguf]\n");
         return 2;
     }
     name = argv[1];
-    backend_name = argv[2];
+    const bool as_gguf = argc == 3 && !strcmp(argv[2], "gguf");
+    backend_name = as_gguf ? NULL : argv[2];
     if (!read_records()) return 1;
     if (!has_device()) return 77;
     if (!find_model()) {
         printf("skipped: the model %s is not part of this repository\n", name);
         return 77;
     }
+    if (as_gguf && !make_gguf()) return 1;
     /* Its norm epsilon, 1e-6, differs from the others' by less than 1e-4 shows. */
     tolerance = strcmp(name, "tinystories-656k") ? 1e-4 : 5e-5;
     const struct CMUnitTest tests[] = {
@@ -384,6 +403,7 @@ int main(int argc, char **argv) {
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     printf("largest difference from the record: %.1e\n", largest);
+    if (as_gguf) remove(model_dir);
     json_decref(records);
     return failed;
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes GGUF files: of Hugging Face directories and of other GGUF files. */
+#ifndef ANTIGRAVITY_QUANTIZE_H
+#define ANTIGRAVITY_QUANTIZE_H
+
+#include <antigravity/backend.h>
+#include <antigravity/dtype.h>
+#include <antigravity/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ag_quantize_params {
+    /* What matrices become: one of ag_quantize_type_name(). */
+    const char *type;
+    const ag_tensor_type *tensor_types; /* outrank it; of several that fit the last counts */
+    size_t n_tensor_types;
+    const char *imatrix;     /* a file of ag_imatrix, or NULL */
+    const char *pre;         /* tokenizer.ggml.pre; NULL: found by what the tokenizer does */
+    bool overwrite;          /* a file at the path is replaced */
+    bool requantize;         /* what is quantised already may become another quantised type */
+    uint32_t n_threads;      /* 0: usable cores */
+    ag_progress_fn progress; /* NULL, or told of bytes of tensors that are written */
+    void *progress_user;
+    ag_log_fn log; /* NULL, or told of tensors that do not get the type that they should */
+    void *log_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
+} ag_quantize_params;
+
+typedef struct ag_quantize_report {
+    size_t n_tensors, n_fallback; /* the second: got another type because of their shape */
+    uint64_t n_parameters, source_bytes, bytes; /* of tensors; bytes: as written */
+    uint64_t file_bytes;
+    uint64_t bytes_of[64]; /* of the written bytes, those of each ag_dtype */
+    uint64_t reserved[4];
+} ag_quantize_report;
+
+/* The i-th type that a file can become, NULL past the end: "q4_0", "q4_k_m", "f16", ... */
+AG_API const char *ag_quantize_type_name(size_t i);
+
+/* source: as ag_model_load() takes it. Writes a file to the path, or nothing: it appears under its
+ * name when it is whole. report may be NULL. AG_INVALID for parameters that cannot be and for a
+ * path that is taken; AG_IO, a full disk for example; AG_CANCELLED. */
+AG_API ag_status ag_quantize(const char *source, const char *path, const ag_quantize_params *params,
+                             ag_quantize_report *report, ag_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

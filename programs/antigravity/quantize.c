@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity quantize SOURCE FILE.gguf: a model as one GGUF file. */
+#include "clock.h"
+#include "command.h"
+#include "interrupt.h"
+#include "json_out.h"
+#include "model_options.h"
+#include "output.h"
+#include "progress.h"
+
+#include <antigravity/antigravity.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct quantize_options {
+    const char *type, *imatrix, *pre;
+    tensor_types tensor_types;
+    bool force, requantize, json, quiet;
+    uint32_t threads;
+} quantize_options;
+
+static bool add_tensor_type(void *target, const char *value, char *why) {
+    quantize_options *o = target;
+    return tensor_types_add(&o->tensor_types, value, why);
+}
+
+#define FIELD(name) offsetof(quantize_options, name)
+static const option_def defs[] = {
+    {.name = "type",
+     .kind = OPTION_NAME,
+     .value = "TYPE",
+     .offset = FIELD(type),
+     .help = "what matrices become: q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q4_k_m, q5_k, q6_k, f16, "
+             "bf16 or f32; rows that do not fit a type's blocks get the next one, and vectors stay "
+             "f32"},
+    {.name = "tensor-type",
+     .kind = OPTION_CALL,
+     .value = "PATTERN=TYPE",
+     .call = add_tensor_type,
+     .help = "matrices become TYPE whose names have PATTERN, such as ffn_down, output or "
+             "blk.[0-3].attn_v; may be given several times"},
+    {.name = "pre",
+     .kind = OPTION_NAME,
+     .value = "NAME",
+     .offset = FIELD(pre),
+     .help = "what tokenizer.ggml.pre of a directory's model becomes, where its tokenizer is not "
+             "known"},
+    {.name = "requantize",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(requantize),
+     .help = "what is quantised already may be rounded a second time",
+     .aliases = {"allow-requantize"}},
+    {.name = "force", .kind = OPTION_FLAG, .offset = FIELD(force), .help = "replace FILE"},
+};
+
+static const option_def run_defs[] = {
+    {.name = "threads",
+     .letter = 't',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(threads),
+     .low = 0,
+     .high = 1024,
+     .no_default = true,
+     .help = "threads (default 0: as many as there are usable cores)"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "print one JSON object: tensors, parameters, bytes, bits_per_weight, types, ..."},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "no bar, and nothing about tensors that get another type"},
+};
+
+static void say(void *user, ag_log_level level, const char *msg) {
+    (void)user;
+    (void)level;
+    complain("%s", msg);
+}
+
+static double bits_per_weight(const ag_quantize_report *r) {
+    return r->n_parameters ? 8 * (double)r->bytes / (double)r->n_parameters : 0;
+}
+
+static int print_json(const ag_quantize_report *r, double seconds) {
+    json_t *types = json_object();
+    for (int t = 0; t < AG_DTYPE_COUNT; t++) {
+        if (!r->bytes_of[t]) continue;
+        json_object_set_new(types, ag_dtype_name((ag_dtype)t),
+                            json_integer((json_int_t)r->bytes_of[t]));
+    }
+    const json_field fields[] = {
+        {"tensors", json_integer((json_int_t)r->n_tensors)},
+        {"fallbacks", json_integer((json_int_t)r->n_fallback)},
+        {"parameters", json_integer((json_int_t)r->n_parameters)},
+        {"source_bytes", json_integer((json_int_t)r->source_bytes)},
+        {"bytes", json_integer((json_int_t)r->bytes)},
+        {"file_bytes", json_integer((json_int_t)r->file_bytes)},
+        {"bits_per_weight", json_real(bits_per_weight(r))},
+        {"types", types},
+        {"seconds", json_real(seconds)},
+    };
+    return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
+}
+
+static int print_report(const char *path, const ag_quantize_report *r, double seconds) {
+    char from[32], to[32];
+    printf("%s: %zu tensors, %s from %s, %.2f bits a weight, %.1f s\n", path, r->n_tensors,
+           format_bytes((double)r->file_bytes, to, sizeof to),
+           format_bytes((double)r->source_bytes, from, sizeof from), bits_per_weight(r), seconds);
+    for (int t = 0; t < AG_DTYPE_COUNT; t++) {
+        if (!r->bytes_of[t]) continue;
+        printf("  %-6s %5.1f %%\n", ag_dtype_name((ag_dtype)t),
+               100 * (double)r->bytes_of[t] / (double)r->bytes);
+    }
+    if (r->n_fallback) {
+        printf("%zu tensors got another type than they should, because of their shape\n",
+               r->n_fallback);
+    }
+    return EXIT_DONE;
+}
+
+static int run(const char *source, const char *path, const quantize_options *o) {
+    ag_error err;
+    ag_quantize_report report;
+    const double begin = clock_s();
+    const ag_quantize_params params = {
+        .type = o->type,
+        .tensor_types = o->tensor_types.v,
+        .n_tensor_types = o->tensor_types.n,
+        .imatrix = o->imatrix,
+        .pre = o->pre,
+        .overwrite = o->force,
+        .requantize = o->requantize,
+        .n_threads = o->threads,
+        .progress = progress_update,
+        .log = o->quiet ? NULL : say,
+    };
+    if (o->quiet) progress_silence();
+    progress_begin("quantising");
+    const ag_status status = ag_quantize(source, path, &params, &report, &err);
+    progress_end();
+    if (status != AG_OK) return complain_settings(&err);
+    const double seconds = clock_s() - begin;
+    return o->json ? print_json(&report, seconds) : print_report(path, &report, seconds);
+}
+
+int command_quantize(int argc, char **argv) {
+    quantize_options o = {0};
+    command_line line = {
+        .usage = "quantize SOURCE FILE.gguf --type TYPE [OPTION]...",
+        .description = "Writes a model, a Hugging Face directory or a GGUF file, as one GGUF file. "
+                       "FILE appears when it\nis whole: a conversion that is interrupted leaves "
+                       "nothing.",
+        .examples =
+            "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf --type q4_k_m\n"
+            "  antigravity quantize model-f16.gguf model-q4_0.gguf --type q4_0 "
+            "--tensor-type attn_v=q6_k",
+        .groups = {{"Types", defs, sizeof defs / sizeof defs[0], &o},
+                   {"Run", run_defs, sizeof run_defs / sizeof run_defs[0], &o}},
+        .max_operands = 2,
+    };
+    const int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    if (line.n_operands < 2 || !o.type) {
+        complain("what is missing is %s; 'antigravity quantize --help' tells more",
+                 line.n_operands == 0   ? "the model"
+                 : line.n_operands == 1 ? "the file to be written"
+                                        : "--type");
+        return EXIT_USAGE;
+    }
+    interrupt_install();
+    signal(SIGXFSZ, SIG_IGN); /* A file that may not grow is reported like a full disk. */
+    return run(line.operands[0], line.operands[1], &o);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GGUF file of a Hugging Face directory: its tensors under the names, and with the rows in the
+ * order, that such files have. */
+#include "convert/out_model.h"
+#include "convert/vocabulary.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "models/config.h"
+#include "models/gguf_metadata.h"
+#include "models/rope.h"
+#include "models/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct directory {
+    ag_out_model *m;
+    ag_model_spec from, to; /* the second with the names of GGUF files */
+    const ag_source_tensor *embedding;
+    bool tied;
+    float query_factor;
+} directory;
+
+static ag_status no_memory(const directory *d, ag_error *err) {
+    return AG_FAIL(err, NOMEM, "%s: no memory for a list of tensors", d->m->source->path);
+}
+
+/* ---- tensors ---- */
+
+/* Rows of `w` become those of `g`, which may be part of a tensor that is there already. */
+static ag_status add_part(directory *d, const ag_source_tensor *source, const ag_weight_spec *w,
+                          const ag_weight_spec *g, float factor, ag_error *err) {
+    ag_out_tensor *t = ag_out_find(d->m, g->name);
+    if (!t) t = ag_out_add(d->m, g->name);
+    if (!t) return no_memory(d, err);
+    if (t->n_parts == AG_OUT_PARTS) {
+        return AG_FAIL(err, LIMIT, "tensor %s has more than %d parts", g->name, AG_OUT_PARTS);
+    }
+    const size_t rows = g->order.file_rows ? g->order.file_rows : g->rows;
+    t->shape = w->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, w->cols);
+    t->add = (float)w->add_one - (float)g->add_one;
+    if (t->n_parts && t->factor != factor) {
+        return AG_FAIL(err, UNSUPPORTED, "tensor %s: its parts have factors of their own", g->name);
+    }
+    t->factor = factor;
+    t->parts[t->n_parts++] = (ag_out_part){source, w->order, g->order, w->rows};
+    return AG_OK;
+}
+
+static ag_status add_weight(directory *d, const ag_weight_spec *w, const ag_weight_spec *g,
+                            float factor, ag_error *err) {
+    const ag_source_tensor *source;
+    AG_TRY(ag_model_weights_find(d->m->source, w, &source, err));
+    return add_part(d, source, w, g, factor, err);
+}
+
+/* Where a factor of queries has its place: in what they are normed with, else in what makes them.
+ */
+static float factor_of(const directory *d, uint32_t layer, const ag_weight_spec *w) {
+    const ag_layer_spec *kind = ag_spec_layer(&d->from, layer);
+    const bool is_norm = w->member == offsetof(ag_layer, q_norm);
+    const bool is_query =
+        w->member == offsetof(ag_layer, wq) || w->member == offsetof(ag_layer, bq);
+    return (kind->qk_norm || kind->whole_qk_norm ? is_norm : is_query) ? d->query_factor : 1;
+}
+
+static ag_status add_layers(directory *d, ag_error *err) {
+    for (uint32_t l = 0; l < d->from.n_layers; l++) {
+        for (size_t i = 0; i < ag_layer_weight_count(&d->from, l); i++) {
+            const ag_weight_spec w = ag_layer_weight(&d->from, l, i);
+            const ag_weight_spec g = ag_layer_weight(&d->to, l, i);
+            AG_TRY(add_weight(d, &w, &g, factor_of(d, l, &w), err));
+        }
+    }
+    d->m->n_layers = d->from.n_layers;
+    return AG_OK;
+}
+
+static ag_status add_ends(directory *d, ag_error *err) {
+    const ag_weight_spec table = ag_embedding_weight(&d->to), head = ag_lm_head_weight(&d->to);
+    const ag_weight_spec norm = ag_norm_weight(&d->to);
+    const ag_weight_spec from_table = ag_embedding_weight(&d->from);
+    const ag_weight_spec from_norm = ag_norm_weight(&d->from);
+    const ag_weight_spec from_head = ag_lm_head_weight(&d->from);
+    AG_TRY(add_part(d, d->embedding, &from_table, &table, 1, err));
+    AG_TRY(add_layers(d, err));
+    AG_TRY(add_weight(d, &from_norm, &norm, 1, err));
+    return d->tied ? AG_OK : add_weight(d, &from_head, &head, 1, err);
+}
+
+/* ---- rotary positions ---- */
+
+/* What the frequency of each pair is divided by. */
+static ag_status add_divisors(directory *d, const char *name, const float *divisors, size_t n,
+                              ag_error *err) {
+    ag_out_tensor *t = ag_out_add(d->m, name);
+    if (!t) return no_memory(d, err);
+    t->shape = ag_shape_1d(n);
+    t->stays = true;
+    t->values = ag_malloc(n * sizeof *t->values);
+    if (!t->values) return no_memory(d, err);
+    memcpy(t->values, divisors, n * sizeof *divisors);
+    return AG_OK;
+}
+
+static ag_status add_llama3(directory *d, const ag_rope_spec *rope, ag_error *err) {
+    const size_t n = rope->n_rotated / 2;
+    const ag_rope_spec plain = {.theta = rope->theta, .n_rotated = rope->n_rotated};
+    float *scaled = ag_malloc(2 * n * sizeof *scaled), *whole = scaled + n;
+    if (!scaled) return no_memory(d, err);
+    ag_rope_inv_freq(rope, false, scaled);
+    ag_rope_inv_freq(&plain, false, whole);
+    for (size_t i = 0; i < n; i++) scaled[i] = whole[i] / scaled[i];
+    const ag_status st = add_divisors(d, "rope_freqs.weight", scaled, n, err);
+    ag_free(scaled);
+    return st;
+}
+
+static ag_status add_rope(directory *d, ag_error *err) {
+    const ag_rope_spec *rope = &d->from.ropes[0];
+    if (rope->scaling.type == AG_ROPE_LLAMA3) return add_llama3(d, rope, err);
+    if (!rope->n_divisors) return AG_OK;
+    AG_TRY(add_divisors(d, "rope_factors_long.weight", rope->divisors[1], rope->n_divisors, err));
+    return add_divisors(d, "rope_factors_short.weight", rope->divisors[0], rope->n_divisors, err);
+}
+
+/* ---- all of it ---- */
+
+static ag_status open_model(directory *d, ag_error *err) {
+    const ag_model_params params = {.as_is = true};
+    ag_weights_summary summary;
+    AG_TRY(ag_spec_read(d->m->source, &d->from, err));
+    AG_TRY(ag_model_weights_inspect(NULL, &d->from, d->m->source, &params, &summary, err));
+    d->embedding = summary.embedding;
+    d->tied = summary.tied;
+    d->to = d->from;
+    for (size_t i = 0; ag_tensor_naming(i, &d->to) && !ag_spec_is_gguf(&d->to);) i++;
+    d->query_factor = ag_gguf_query_factor(&d->from);
+    return AG_OK;
+}
+
+ag_status ag_out_from_directory(ag_out_model *m, const ag_quantize_params *params, ag_error *err) {
+    directory *d = ag_calloc(1, sizeof *d); /* descriptions are large */
+    if (!d) return AG_FAIL(err, NOMEM, "%s: no memory for its description", m->source->path);
+    d->m = m;
+    ag_status st = open_model(d, err);
+    if (st == AG_OK) st = ag_gguf_put_model(&m->writer, m->source, &d->from, err);
+    if (st == AG_OK) st = ag_put_vocabulary(m, &d->from, params->pre, err);
+    if (st == AG_OK) st = add_ends(d, err);
+    if (st == AG_OK) st = add_rope(d, err);
+    ag_free(d);
+    return st;
+}

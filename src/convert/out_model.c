@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/out_model.h"
+
+#include "core/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+ag_out_tensor *ag_out_add(ag_out_model *m, const char *name) {
+    if (m->n == m->cap) {
+        const size_t cap = m->cap ? m->cap * 2 : 64;
+        ag_out_tensor *grown = ag_realloc(m->tensors, cap * sizeof *grown);
+        if (!grown) return NULL;
+        m->tensors = grown;
+        m->cap = cap;
+    }
+    ag_out_tensor *t = &m->tensors[m->n++];
+    *t = (ag_out_tensor){.factor = 1};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    return t;
+}
+
+ag_out_tensor *ag_out_find(const ag_out_model *m, const char *name) {
+    /* Who asks added it a moment ago. */
+    for (size_t i = m->n; i-- > 0;) {
+        if (!strcmp(m->tensors[i].name, name)) return &m->tensors[i];
+    }
+    return NULL;
+}
+
+void ag_out_model_free(ag_out_model *m) {
+    for (size_t i = 0; i < m->n; i++) ag_free(m->tensors[i].values);
+    ag_free(m->tensors);
+    ag_gguf_writer_close(&m->writer);
+    *m = (ag_out_model){.n = 0};
+}
+
+ag_dtype ag_out_source_type(const ag_out_tensor *t) {
+    return t->n_parts ? t->parts[0].source->dtype : AG_F32;
+}

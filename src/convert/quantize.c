@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/out_model.h"
+#include "convert/rows.h"
+#include "convert/types.h"
+#include "core/fail.h"
+#include "formats/file.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* Of the format of quantised blocks: ggml's. */
+enum { QUANTIZATION_VERSION = 2 };
+
+/* ---- the path ---- */
+
+/* What is read would be replaced while it is read. */
+static ag_status check_apart(const ag_weight_source *source, const char *path, ag_error *err) {
+    struct stat to, from;
+    if (stat(path, &to) != 0) return AG_OK;
+    for (size_t i = 0; i < ag_source_n_files(source); i++) {
+        if (stat(ag_source_file_path(source, i), &from) != 0) continue;
+        if (from.st_dev != to.st_dev || from.st_ino != to.st_ino) continue;
+        return AG_FAIL(err, INVALID, "%s: is a file of the model that is read", path);
+    }
+    return AG_OK;
+}
+
+static ag_status check_path(const char *path, const ag_quantize_params *params, ag_error *err) {
+    if (params->overwrite || !ag_file_is_named(path)) return AG_OK;
+    return AG_FAIL(err, INVALID, "%s: is there already", path);
+}
+
+/* ---- the file ---- */
+
+static void announce(ag_out_model *m, ag_quantize_report *report) {
+    for (size_t i = 0; i < m->n; i++) {
+        const ag_out_tensor *t = &m->tensors[i];
+        const uint64_t bytes = (uint64_t)ag_shape_rows(&t->shape) *
+                               ag_dtype_row_bytes(t->type, ag_shape_cols(&t->shape));
+        ag_gguf_add_tensor(&m->writer, t->name, t->type, &t->shape);
+        const size_t n = ag_shape_numel(&t->shape);
+        report->source_bytes += ag_dtype_row_bytes(ag_out_source_type(t), n);
+        report->n_parameters += n;
+        report->bytes += bytes;
+        report->bytes_of[t->type] += bytes;
+    }
+    report->n_tensors = m->n;
+}
+
+static ag_status write_file(ag_out_model *m, const char *path, const ag_quantize_params *params,
+                            ag_quantize_report *report, ag_error *err) {
+    const ag_backend_params cpu = {.name = "cpu", .n_threads = params->n_threads};
+    ag_row_writer w = {.model = m,
+                       .progress = params->progress,
+                       .progress_user = params->progress_user,
+                       .total = report->bytes};
+    AG_TRY(ag_gguf_writer_open(&m->writer, path, err));
+    AG_TRY(ag_backend_create(&cpu, &w.backend, err));
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < m->n && st == AG_OK; i++) {
+        st = ag_write_tensor(&w, &m->tensors[i], NULL, err);
+    }
+    if (st == AG_OK) st = ag_gguf_writer_commit(&m->writer, err);
+    ag_backend_destroy(w.backend);
+    return st;
+}
+
+static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_params *params,
+                         ag_quantize_report *report, ag_error *err) {
+    uint32_t number;
+    AG_TRY(ag_file_type_number(params->type, &number, err));
+    AG_TRY(check_path(path, params, err));
+    AG_TRY(check_apart(m->source, path, err));
+    AG_TRY(ag_gguf_source_header(m->source) ? ag_out_from_gguf(m, err)
+                                            : ag_out_from_directory(m, params, err));
+    AG_TRY(ag_choose_types(m, params, &report->n_fallback, err));
+    ag_gguf_put_u32(&m->writer, "general.file_type", number);
+    ag_gguf_put_u32(&m->writer, "general.quantization_version", QUANTIZATION_VERSION);
+    announce(m, report);
+    AG_TRY(write_file(m, path, params, report, err));
+    struct stat s;
+    if (stat(path, &s) == 0) report->file_bytes = (uint64_t)s.st_size;
+    return AG_OK;
+}
+
+ag_status ag_quantize(const char *source, const char *path, const ag_quantize_params *params,
+                      ag_quantize_report *report, ag_error *err) {
+    ag_quantize_report any;
+    if (!report) report = &any;
+    *report = (ag_quantize_report){0};
+    ag_weight_source *s;
+    AG_TRY(ag_source_open(source, &s, err));
+    ag_out_model m = {.source = s};
+    ag_status st = ag_source_open_tensors(s, err);
+    if (st == AG_OK) st = convert(&m, path, params, report, err);
+    ag_out_model_free(&m);
+    ag_source_destroy(s);
+    return st;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/rows.h"
+
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "quant/quant.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 8 << 20, GROUP_VALUES = 1 << 14 };
+
+typedef struct job {
+    const ag_out_tensor *tensor;
+    const float *importance;
+    size_t rows, cols, row_bytes, group; /* rows that a thread takes at once */
+    ag_dtype from;
+    const unsigned char **source; /* [rows] where each row lies */
+    unsigned char *out;           /* of the chunk */
+    size_t chunk, first, n;       /* rows of a chunk at most; those of this one */
+    float *scratch;               /* [threads][cols] */
+    atomic_size_t bad_row;        /* the first that cannot be converted; SIZE_MAX: none */
+} job;
+
+/* ---- where rows lie ---- */
+
+static ag_status map_part(const ag_row_writer *w, job *j, const ag_out_part *p, ag_error *err) {
+    const size_t bytes = ag_dtype_row_bytes(j->from, j->cols);
+    ag_tensor all;
+    if (p->source->dtype != j->from) {
+        return AG_FAIL(err, UNSUPPORTED, "tensor %s: its parts are of two types, %s and %s",
+                       j->tensor->name, ag_dtype_name(j->from), p->source->dtype_name);
+    }
+    AG_TRY(ag_source_map(w->model->source, p->source, &all, err));
+    const unsigned char *data = ag_tensor_data(&all);
+    for (size_t i = 0; i < p->rows; i++) {
+        j->source[ag_row_order_at(&p->to, i)] = data + ag_row_order_at(&p->from, i) * bytes;
+    }
+    return AG_OK;
+}
+
+static ag_status find_rows(const ag_row_writer *w, job *j, ag_error *err) {
+    const ag_out_tensor *t = j->tensor;
+    for (size_t i = 0; i < t->n_parts; i++) AG_TRY(map_part(w, j, &t->parts[i], err));
+    for (size_t i = 0; i < j->rows && t->values; i++) {
+        j->source[i] = (const unsigned char *)(t->values + i * j->cols);
+    }
+    for (size_t i = 0; i < j->rows; i++) assert(j->source[i]);
+    return AG_OK;
+}
+
+static void drop_source(const ag_row_writer *w, const ag_out_tensor *t) {
+    for (size_t i = 0; i < t->n_parts; i++) {
+        ag_source_drop(w->model->source, t->parts[i].source, 0, t->parts[i].source->n_bytes);
+    }
+}
+
+/* ---- a chunk ---- */
+
+static ag_status convert_row(const job *j, size_t row, unsigned char *out, float *values,
+                             size_t *bad) {
+    const ag_dtype to = j->tensor->type;
+    if (j->from == to && ag_dtype_is_quantized(to) && j->tensor->factor == 1) {
+        memcpy(out, j->source[row], j->row_bytes);
+        return AG_OK;
+    }
+    ag_dequantize_row(j->from, values, j->source[row], j->cols);
+    for (size_t i = 0; i < j->cols && j->tensor->add != 0; i++) values[i] += j->tensor->add;
+    for (size_t i = 0; i < j->cols && j->tensor->factor != 1; i++) values[i] *= j->tensor->factor;
+    return ag_quantize_weights(to, out, values, j->cols, j->importance, bad);
+}
+
+static void convert_groups(void *ctx, size_t begin, size_t end, uint32_t thread) {
+    job *j = ctx;
+    float *values = j->scratch + (size_t)thread * j->cols;
+    size_t bad, last = end * j->group < j->n ? end * j->group : j->n;
+    for (size_t i = begin * j->group; i < last; i++) {
+        const size_t row = j->first + i;
+        if (convert_row(j, row, j->out + i * j->row_bytes, values, &bad) == AG_OK) continue;
+        size_t first = atomic_load(&j->bad_row);
+        while (row < first && !atomic_compare_exchange_weak(&j->bad_row, &first, row)) {}
+        return;
+    }
+}
+
+/* The row once more, for what is wrong with it. */
+static ag_status fail_at(const job *j, ag_error *err) {
+    const size_t row = atomic_load(&j->bad_row);
+    size_t bad = 0;
+    (void)convert_row(j, row, j->out, j->scratch, &bad);
+    return AG_FAIL(err, FORMAT, "tensor %s: row %zu, column %zu is %g, which %s cannot hold",
+                   j->tensor->name, row, bad, (double)j->scratch[bad],
+                   ag_dtype_name(j->tensor->type));
+}
+
+static ag_status write_chunks(ag_row_writer *w, job *j, ag_error *err) {
+    for (j->first = 0; j->first < j->rows; j->first += j->n) {
+        const size_t left = j->rows - j->first;
+        j->n = left < j->chunk ? left : j->chunk;
+        ag_for_each(w->backend, (j->n + j->group - 1) / j->group, convert_groups, j);
+        if (atomic_load(&j->bad_row) != SIZE_MAX) return fail_at(j, err);
+        AG_TRY(ag_gguf_write(&w->model->writer, j->out, j->n * j->row_bytes, err));
+        w->done += j->n * j->row_bytes;
+        if (w->progress && !w->progress(w->progress_user, w->done, w->total)) {
+            return AG_FAIL(err, CANCELLED, "writing was cancelled at %s", j->tensor->name);
+        }
+    }
+    return ag_gguf_end_tensor(&w->model->writer, err);
+}
+
+ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float *importance,
+                          ag_error *err) {
+    job j = {.tensor = t, .importance = importance, .from = ag_out_source_type(t)};
+    /* Values of a vector may move one by one. */
+    const bool by_value = t->shape.n_dims == 1 && t->n_parts && t->parts[0].rows > 1;
+    j.cols = by_value ? 1 : ag_shape_cols(&t->shape);
+    j.rows = by_value ? ag_shape_cols(&t->shape) : ag_shape_rows(&t->shape);
+    j.row_bytes = ag_dtype_row_bytes(t->type, j.cols);
+    j.group = GROUP_VALUES / j.cols + 1;
+    j.chunk = CHUNK_BYTES / j.row_bytes + 1;
+    atomic_init(&j.bad_row, SIZE_MAX);
+    j.source = ag_calloc(j.rows, sizeof *j.source);
+    j.out = ag_malloc((j.chunk < j.rows ? j.chunk : j.rows) * j.row_bytes);
+    j.scratch = ag_malloc(ag_backend_threads(w->backend) * j.cols * sizeof *j.scratch);
+    ag_status st = j.source && j.out && j.scratch
+                       ? AG_OK
+                       : AG_FAIL(err, NOMEM, "tensor %s: no memory for its rows", t->name);
+    if (st == AG_OK) st = find_rows(w, &j, err);
+    if (st == AG_OK) st = write_chunks(w, &j, err);
+    if (st == AG_OK) drop_source(w, t);
+    ag_free(j.scratch);
+    ag_free(j.out);
+    ag_free(j.source);
+    return st;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity quantize: what it says, what it refuses, and that it leaves nothing half done. */
+#include "cli.h"
+#include "formats/gguf_writer.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64], source[128], target[128];
+
+/* A model file with one matrix of n_rows rows. */
+static void write_model(size_t n_rows) {
+    ag_gguf_writer w = {0};
+    const ag_shape shape = ag_shape_2d(n_rows, 512);
+    float row[512];
+    ag_gguf_put_string(&w, "general.architecture", (ag_source_string){"llama", 5});
+    ag_gguf_add_tensor(&w, "blk.0.attn_q.weight", AG_F32, &shape);
+    assert_int_equal(ag_gguf_writer_open(&w, source, NULL), AG_OK);
+    for (size_t i = 0; i < n_rows; i++) {
+        for (size_t k = 0; k < 512; k++) row[k] = (float)((i * 512 + k) * 2654435761u % 1000) - 500;
+        assert_int_equal(ag_gguf_write(&w, row, sizeof row, NULL), AG_OK);
+    }
+    assert_int_equal(ag_gguf_end_tensor(&w, NULL), AG_OK);
+    assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
+    ag_gguf_writer_close(&w);
+}
+
+static size_t n_files(void) {
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static int begin(void **state) {
+    (void)state;
+    make_directory(dir);
+    snprintf(source, sizeof source, "%s/source.gguf", dir);
+    snprintf(target, sizeof target, "%s/target.gguf", dir);
+    write_model(64);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    remove_directory(dir);
+    return 0;
+}
+
+static void the_report_says_what_became_of_it(void **state) {
+    (void)state;
+    cli_result r = CLI("quantize", source, target, "--type", "q4_k");
+    assert_code(&r, 0);
+    assert_says(r.out, "1 tensors");
+    assert_says(r.out, "4.50 bits a weight");
+    assert_says(r.out, "q4_k   100.0 %");
+    cli_free(&r);
+    r = CLI("quantize", source, target, "--type", "q8_0", "--force", "--json", "--tensor-type",
+            "attn_[qk]=q5_0");
+    assert_code(&r, 0);
+    json_t *all = cli_json(&r);
+    assert_int_equal(json_integer_value(json_object_get(all, "parameters")), 64 * 512);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(all, "types"), "q5_0")),
+                     64 * 512 / 32 * 22);
+    json_decref(all);
+    cli_free(&r);
+    struct stat s;
+    assert_int_equal(stat(target, &s), 0);
+    assert_int_equal(s.st_mode & S_IRUSR, S_IRUSR);
+}
+
+static void wrong_usage_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *args[6], *says;
+        int code;
+    } cases[] = {
+        {{"quantize"}, "what is missing is the model", 2},
+        {{"quantize", source}, "what is missing is the file", 2},
+        {{"quantize", source, target}, "what is missing is --type", 2},
+        {{"quantize", source, target, "--type", "q9"}, "\"q9\" is no type of files", 2},
+        {{"quantize", source, source, "--type", "q4_0"}, "is there already", 2},
+        {{"quantize", source, "/nowhere/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
+        {{"quantize", source, "/proc/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
+        {{"quantize", "/nowhere.gguf", target, "--type", "q4_0"}, "/nowhere.gguf", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cli_result r = cli_run(&(cli_setup){.args = cases[i].args});
+        assert_refused(&r, cases[i].code, cases[i].says);
+        cli_free(&r);
+    }
+    assert_int_equal(n_files(), 1);
+}
+
+static void a_full_disk_leaves_nothing(void **state) {
+    (void)state;
+    struct rlimit before, little;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = (struct rlimit){8192, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    cli_result r = CLI("quantize", source, target, "--type", "q8_0");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_refused(&r, 1, "target.gguf: writing failed: ");
+    cli_free(&r);
+    assert_int_equal(n_files(), 1);
+}
+
+static void an_interrupted_conversion_leaves_nothing(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    write_model(120000);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        cli_result r = cli_run(
+            &(cli_setup){.args = CLI_ARGS("quantize", source, target, "--type", "q4_k", "-t", "1"),
+                         .terminal_errors = true,
+                         .interrupt_when = "quantising",
+                         .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        assert_says(r.err, "interrupted");
+        cli_free(&r);
+        assert_int_equal(n_files(), 1);
+    }
+    write_model(64);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_report_says_what_became_of_it, begin, end),
+        cmocka_unit_test_setup_teardown(wrong_usage_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(a_full_disk_leaves_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(an_interrupted_conversion_leaves_nothing, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

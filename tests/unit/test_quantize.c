@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GGUF files of GGUF files: what tensors become, what stays, and what is refused. */
+#include "formats/gguf_writer.h"
+#include "quant/quant.h"
+
+#include <antigravity/quantize.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/ag-quantize-XXXXXX", source[128], path[128];
+
+/* ---- a model ---- */
+
+enum { N_LAYERS = 16, WIDE = 256, NARROW = 96, ODD = 48 };
+
+typedef struct wanted {
+    const char *name;
+    size_t rows, cols; /* rows 0: a vector */
+} wanted;
+
+static const wanted of_layers[] = {
+    {"attn_norm.weight", 0, WIDE},      {"attn_q.weight", 24, WIDE},   {"attn_v.weight", 8, WIDE},
+    {"attn_output.weight", 40, NARROW}, {"ffn_down.weight", 32, WIDE}, {"ffn_up.weight", 16, ODD},
+};
+static const wanted of_ends[] = {{"token_embd.weight", 100, WIDE},
+                                 {"output_norm.weight", 0, WIDE},
+                                 {"output.weight", 100, WIDE}};
+
+static uint64_t random_state;
+
+static float uniform(void) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (float)((double)(random_state >> 40) * 0x1p-24 - 0.5);
+}
+
+static size_t values_of(const wanted *t) { return (t->rows ? t->rows : 1) * t->cols; }
+
+static void announce(ag_gguf_writer *w, const char *prefix, const wanted *t) {
+    char name[64];
+    const ag_shape shape = t->rows ? ag_shape_2d(t->rows, t->cols) : ag_shape_1d(t->cols);
+    snprintf(name, sizeof name, "%s%s", prefix, t->name);
+    ag_gguf_add_tensor(w, name, AG_F32, &shape);
+}
+
+static void write_values(ag_gguf_writer *w, const wanted *t, float special) {
+    float row[WIDE];
+    for (size_t i = 0; i < values_of(t); i += t->cols) {
+        for (size_t k = 0; k < t->cols; k++) row[k] = uniform();
+        if (i == 3 * t->cols && special != 0) row[5] = special;
+        assert_int_equal(ag_gguf_write(w, row, t->cols * sizeof *row, NULL), AG_OK);
+    }
+    assert_int_equal(ag_gguf_end_tensor(w, NULL), AG_OK);
+}
+
+/* special: a value of every matrix; n_ends 2: without a table for the output. */
+static void write_model(size_t n_ends, float special) {
+    ag_gguf_writer w = {0};
+    char prefix[16];
+    static const int32_t list[] = {4, 5};
+    random_state = 1;
+    ag_gguf_put_string(&w, "general.architecture", (ag_source_string){"llama", 5});
+    ag_gguf_put_u32(&w, "general.file_type", 0);
+    ag_gguf_put_u32(&w, "split.no", 0);
+    ag_gguf_put_array(&w, "some.list", AG_GGUF_I32, list, 2);
+    for (size_t i = 0; i < n_ends; i++) announce(&w, "", &of_ends[i]);
+    for (unsigned l = 0; l < N_LAYERS; l++) {
+        snprintf(prefix, sizeof prefix, "blk.%u.", l);
+        for (size_t i = 0; i < 6; i++) announce(&w, prefix, &of_layers[i]);
+    }
+    assert_int_equal(ag_gguf_writer_open(&w, source, NULL), AG_OK);
+    for (size_t i = 0; i < n_ends; i++) write_values(&w, &of_ends[i], special);
+    for (unsigned l = 0; l < N_LAYERS; l++) {
+        for (size_t i = 0; i < 6; i++) write_values(&w, &of_layers[i], special);
+    }
+    assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
+    ag_gguf_writer_close(&w);
+}
+
+static ag_weight_source *open_file(const char *file) {
+    ag_weight_source *s;
+    ag_error err;
+    assert_int_equal(ag_source_open(file, &s, &err), AG_OK);
+    if (ag_source_open_tensors(s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static ag_dtype type_of(const ag_weight_source *s, const char *name) {
+    const ag_source_tensor *t = ag_source_find(s, name);
+    if (!t) fail_msg("no %s", name);
+    return t->dtype;
+}
+
+static void quantize(const ag_quantize_params *params, ag_quantize_report *report) {
+    ag_error err;
+    remove(path);
+    if (ag_quantize(source, path, params, report, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
+static void refused(const ag_quantize_params *params, ag_status want, const char *message) {
+    ag_error err = {0};
+    const ag_status st = ag_quantize(source, path, params, NULL, &err);
+    if (st != want || !strstr(err.msg, message)) {
+        fail_msg("%s: %s; expected %s", ag_status_name(st), err.msg, message);
+    }
+}
+
+/* ---- tests ---- */
+
+static void types_follow_rows_and_roles(void **state) {
+    (void)state;
+    static const struct {
+        const char *type;
+        ag_dtype q, output, narrow, odd;
+    } cases[] = {
+        {"q4_0", AG_Q4_0, AG_Q6_K, AG_Q4_0, AG_F16},  {"q4_k", AG_Q4_K, AG_Q6_K, AG_Q5_0, AG_F16},
+        {"q5_k", AG_Q5_K, AG_Q6_K, AG_Q5_1, AG_F16},  {"Q6_K", AG_Q6_K, AG_Q6_K, AG_Q8_0, AG_F16},
+        {"q8_0", AG_Q8_0, AG_Q8_0, AG_Q8_0, AG_F16},  {"f16", AG_F16, AG_F16, AG_F16, AG_F16},
+        {"bf16", AG_BF16, AG_BF16, AG_BF16, AG_BF16}, {"f32", AG_F32, AG_F32, AG_F32, AG_F32},
+        {"q5_1", AG_Q5_1, AG_Q6_K, AG_Q5_1, AG_F16},
+    };
+    write_model(3, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ag_quantize_report report;
+        quantize(&(ag_quantize_params){.type = cases[i].type}, &report);
+        ag_weight_source *s = open_file(path);
+        assert_int_equal(type_of(s, "blk.3.attn_q.weight"), cases[i].q);
+        assert_int_equal(type_of(s, "token_embd.weight"), cases[i].q);
+        assert_int_equal(type_of(s, "output.weight"), cases[i].output);
+        assert_int_equal(type_of(s, "blk.0.attn_output.weight"), cases[i].narrow);
+        assert_int_equal(type_of(s, "blk.0.ffn_up.weight"), cases[i].odd);
+        assert_int_equal(type_of(s, "blk.0.attn_norm.weight"), AG_F32);
+        assert_int_equal(type_of(s, "output_norm.weight"), AG_F32);
+        const size_t fallbacks = (cases[i].narrow != cases[i].q) + (cases[i].odd != cases[i].q);
+        assert_int_equal(report.n_fallback, N_LAYERS * fallbacks);
+        assert_int_equal(report.n_tensors, ag_source_n_tensors(s));
+        assert_int_equal(report.file_bytes, ag_source_file_bytes(s, 0));
+        ag_source_destroy(s);
+    }
+}
+
+/* The first and last eighth of the layers and every third between have more bits. */
+static void some_layers_of_q4_k_m_get_more_bits(void **state) {
+    (void)state;
+    static const bool more[N_LAYERS] = {1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 1};
+    write_model(2, 0);
+    quantize(&(ag_quantize_params){.type = "q4_k_m"}, NULL);
+    ag_weight_source *s = open_file(path);
+    for (unsigned l = 0; l < N_LAYERS; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.attn_v.weight", l);
+        assert_int_equal(type_of(s, name), more[l] ? AG_Q6_K : AG_Q4_K);
+        snprintf(name, sizeof name, "blk.%u.ffn_down.weight", l);
+        assert_int_equal(type_of(s, name), more[l] ? AG_Q6_K : AG_Q4_K);
+        snprintf(name, sizeof name, "blk.%u.attn_q.weight", l);
+        assert_int_equal(type_of(s, name), AG_Q4_K);
+    }
+    /* Without a table of its own for the output it is this one. */
+    assert_int_equal(type_of(s, "token_embd.weight"), AG_Q6_K);
+    ag_source_destroy(s);
+}
+
+static void patterns_decide_before_roles(void **state) {
+    (void)state;
+    static const ag_tensor_type list[] = {{"attn_q", AG_F16},
+                                          {"blk.[01].attn_q", AG_Q8_0},
+                                          {"output", AG_Q4_1},
+                                          {"attn_norm", AG_Q4_0}};
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "q4_k", .tensor_types = list, .n_tensor_types = 4},
+             NULL);
+    ag_weight_source *s = open_file(path);
+    assert_int_equal(type_of(s, "blk.1.attn_q.weight"), AG_Q8_0);
+    assert_int_equal(type_of(s, "blk.2.attn_q.weight"), AG_F16);
+    assert_int_equal(type_of(s, "output.weight"), AG_Q4_1);
+    assert_int_equal(type_of(s, "blk.2.attn_v.weight"), AG_Q4_K);
+    assert_int_equal(type_of(s, "blk.2.attn_norm.weight"), AG_F32);
+    ag_source_destroy(s);
+}
+
+static void metadata_and_order_stay(void **state) {
+    (void)state;
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "q4_0"}, NULL);
+    ag_weight_source *from = open_file(source), *to = open_file(path);
+    const ag_gguf *g = ag_gguf_source_header(to);
+    int64_t v = 0;
+    assert_int_equal(ag_gguf_integer(g, "general.file_type", &v, NULL), AG_OK);
+    assert_int_equal(v, 2);
+    assert_int_equal(ag_gguf_integer(g, "general.quantization_version", &v, NULL), AG_OK);
+    assert_int_equal(v, 2);
+    assert_null(ag_gguf_find(g, "split.no"));
+    assert_int_equal(ag_gguf_find(g, "some.list")->n, 2);
+    assert_int_equal(ag_source_n_tensors(from), ag_source_n_tensors(to));
+    for (size_t i = 0; i < ag_source_n_tensors(to); i++) {
+        const ag_source_tensor *t = ag_source_tensor_at(to, i), *before = NULL, *after = NULL;
+        for (size_t k = 0; k < ag_source_n_tensors(to); k++) {
+            const ag_source_tensor *other = ag_source_tensor_at(to, k);
+            if (other->offset < t->offset && (!before || other->offset > before->offset)) {
+                before = other;
+            }
+        }
+        if (before) after = ag_source_find(from, before->name);
+        if (after) assert_true(after->offset < ag_source_find(from, t->name)->offset);
+    }
+    ag_source_destroy(from);
+    ag_source_destroy(to);
+}
+
+static void values_are_those_of_the_search(void **state) {
+    (void)state;
+    static unsigned char want[4 * WIDE];
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "q5_k"}, NULL);
+    ag_weight_source *from = open_file(source), *to = open_file(path);
+    ag_tensor x, y;
+    assert_int_equal(ag_source_map(from, ag_source_find(from, "blk.2.ffn_down.weight"), &x, NULL),
+                     AG_OK);
+    assert_int_equal(ag_source_map(to, ag_source_find(to, "blk.2.ffn_down.weight"), &y, NULL),
+                     AG_OK);
+    const size_t bytes = ag_dtype_row_bytes(AG_Q5_K, WIDE);
+    for (size_t r = 0; r < 32; r++) {
+        const float *row = (const float *)ag_tensor_data(&x) + r * WIDE;
+        ag_quantize_weights(AG_Q5_K, want, row, WIDE, NULL, NULL);
+        assert_memory_equal((const char *)ag_tensor_data(&y) + r * bytes, want, bytes);
+    }
+    ag_source_destroy(from);
+    ag_source_destroy(to);
+}
+
+static unsigned char *read_all(size_t *n) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    unsigned char *all = malloc(4 << 20);
+    assert_non_null(all);
+    *n = fread(all, 1, 4 << 20, f);
+    fclose(f);
+    return all;
+}
+
+static void bytes_do_not_depend_on_threads(void **state) {
+    (void)state;
+    size_t n = 0, m = 0;
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "q4_k_m", .n_threads = 1}, NULL);
+    unsigned char *one = read_all(&n);
+    quantize(&(ag_quantize_params){.type = "q4_k_m", .n_threads = 3}, NULL);
+    unsigned char *three = read_all(&m);
+    assert_int_equal(n, m);
+    assert_memory_equal(one, three, n);
+    free(one);
+    free(three);
+}
+
+static void a_file_of_the_same_type_keeps_its_bytes(void **state) {
+    (void)state;
+    size_t n = 0, m = 0;
+    char first[160];
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "q4_k_m"}, NULL);
+    unsigned char *one = read_all(&n);
+    snprintf(first, sizeof first, "%s/first.gguf", dir);
+    assert_int_equal(rename(path, first), 0);
+    ag_error err;
+    const ag_quantize_params same = {.type = "q4_k_m"};
+    if (ag_quantize(first, path, &same, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    unsigned char *two = read_all(&m);
+    assert_int_equal(n, m);
+    assert_memory_equal(one, two, n);
+    free(one);
+    free(two);
+    /* A second rounding is asked for. */
+    assert_int_equal(rename(first, source), 0);
+    remove(path);
+    refused(&(ag_quantize_params){.type = "q4_0"}, AG_DTYPE, "would be rounded again");
+    quantize(&(ag_quantize_params){.type = "q4_0", .requantize = true}, NULL);
+    quantize(&(ag_quantize_params){.type = "f32"}, NULL);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    static const ag_tensor_type empty = {"", AG_F16}, ids = {"attn_q", AG_I32};
+    write_model(3, 0);
+    remove(path);
+    refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q4_0, q4_1");
+    refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "is no type of files");
+    ag_quantize_params p = {.type = "q4_0", .n_tensor_types = 1, .tensor_types = &empty};
+    refused(&p, AG_INVALID, "an empty tensor pattern");
+    p.tensor_types = &ids;
+    refused(&p, AG_UNSUPPORTED, "tensors \"attn_q\" as i32");
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void files_that_are_there_stay(void **state) {
+    (void)state;
+    ag_error err;
+    write_model(3, 0);
+    quantize(&(ag_quantize_params){.type = "q8_0"}, NULL);
+    refused(&(ag_quantize_params){.type = "q8_0"}, AG_INVALID, "is there already");
+    assert_int_equal(ag_quantize(source, path,
+                                 &(ag_quantize_params){.type = "q8_0", .overwrite = true}, NULL,
+                                 &err),
+                     AG_OK);
+    assert_int_equal(ag_quantize(source, source,
+                                 &(ag_quantize_params){.type = "q8_0", .overwrite = true}, NULL,
+                                 &err),
+                     AG_INVALID);
+    assert_non_null(strstr(err.msg, "of the model that is read"));
+}
+
+static void values_that_no_type_holds_are_named(void **state) {
+    (void)state;
+    write_model(3, NAN);
+    remove(path);
+    refused(&(ag_quantize_params){.type = "q4_k", .n_threads = 3}, AG_FORMAT,
+            "tensor token_embd.weight: row 3, column 5 is nan");
+    write_model(3, 1e10f);
+    refused(&(ag_quantize_params){.type = "q4_k"}, AG_FORMAT, "which q4_k cannot hold");
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static bool stop(void *user, uint64_t done, uint64_t total) {
+    int *calls = user;
+    assert_true(done <= total);
+    return ++*calls < 5;
+}
+
+static void a_cancelled_conversion_leaves_nothing(void **state) {
+    (void)state;
+    int calls = 0;
+    write_model(3, 0);
+    remove(path);
+    refused(&(ag_quantize_params){.type = "q4_k", .progress = stop, .progress_user = &calls},
+            AG_CANCELLED, "cancelled at");
+    assert_int_equal(calls, 5);
+    remove(source);
+    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(mkdir(dir, 0700), 0);
+}
+
+int main(void) {
+    if (!mkdtemp(dir)) return 1;
+    snprintf(source, sizeof source, "%s/source.gguf", dir);
+    snprintf(path, sizeof path, "%s/file.gguf", dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_follow_rows_and_roles),
+        cmocka_unit_test(some_layers_of_q4_k_m_get_more_bits),
+        cmocka_unit_test(patterns_decide_before_roles),
+        cmocka_unit_test(metadata_and_order_stay),
+        cmocka_unit_test(values_are_those_of_the_search),
+        cmocka_unit_test(bytes_do_not_depend_on_threads),
+        cmocka_unit_test(a_file_of_the_same_type_keeps_its_bytes),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(files_that_are_there_stay),
+        cmocka_unit_test(values_that_no_type_holds_are_named),
+        cmocka_unit_test(a_cancelled_conversion_leaves_nothing),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove(path);
+    remove(source);
+    return rmdir(dir) == 0 ? failed : 1;
+}
