@@ -113,7 +113,7 @@ ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, con
     if (!ag_dtype_may_be(want, AG_DTYPE_WEIGHT)) {
         return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(want));
     }
-    if (ag_dtype_is_quantized(src->dtype) && src->dtype != want) {
+    if (ag_dtype_is_quantized(src->dtype) && ag_dtype_is_quantized(want) && src->dtype != want) {
         return AG_FAIL(&be->err, DTYPE, "a weight rounded to %s is not rounded again to %s",
                        ag_dtype_name(src->dtype), ag_dtype_name(want));
     }

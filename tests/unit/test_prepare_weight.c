@@ -92,6 +92,19 @@ static void a_quantised_weight_of_another_type_is_refused(void **state) {
     assert_non_null(strstr(ag_backend_error(f->be)->msg, "q4_0"));
 }
 
+static void a_quantised_weight_may_become_floats(void **state) {
+    fixture *f = *state;
+    ag_tensor w;
+    ag_buffer *owner;
+    assert_int_equal(ag_prepare_weight(f->be, &w, &owner, &f->source, AG_F32, NULL, NULL), AG_OK);
+    float *values = malloc(ROWS * COLS * sizeof *values);
+    assert_non_null(values);
+    ag_dequantize_row(AG_Q4_0, values, ag_tensor_data(&f->source), ROWS * COLS);
+    assert_memory_equal(ag_tensor_data(&w), values, ROWS * COLS * sizeof *values);
+    free(values);
+    ag_buffer_release(&owner);
+}
+
 static void a_scale_that_is_no_number_is_refused(void **state) {
     fixture *f = *state;
     ag_tensor w;
@@ -134,6 +147,7 @@ int main(void) {
         cmocka_unit_test(the_composition_copies_blocks_of_the_wanted_type),
         cmocka_unit_test(the_cpu_backend_keeps_the_values_of_blocks_of_the_wanted_type),
         cmocka_unit_test(a_quantised_weight_of_another_type_is_refused),
+        cmocka_unit_test(a_quantised_weight_may_become_floats),
         cmocka_unit_test(a_scale_that_is_no_number_is_refused),
         cmocka_unit_test(whoever_is_told_of_rows_may_give_up),
     };
