@@ -29,8 +29,11 @@ const ag_gguf_key ag_gguf_scaling_keys[] = {
     {"rope.scaling.factor", "factor", true},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", false},
     {"rope.scaling.attn_factor", "attention_factor", true},
+    {"rope.scaling.yarn_attn_factor", "attention_factor", true},
     {"rope.scaling.yarn_beta_fast", "beta_fast", true},
     {"rope.scaling.yarn_beta_slow", "beta_slow", true},
+    {"rope.scaling.yarn_log_multiplier", "mscale_all_dim", true},
+    {"attention.temperature_scale", "llama_4_scaling_beta", true},
     {NULL, NULL, false},
 };
 
@@ -76,7 +79,13 @@ static bool put_new(json_t *object, const char *key, json_t *v) {
     return json_object_set_new(object, key, v) == 0;
 }
 
+static ag_status no_memory(const ag_gguf_reader *r) {
+    return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+}
+
 /* ---- parts ---- */
+
+static const char long_factors[] = "rope_factors_long.weight";
 
 static bool put_keys(const ag_gguf_reader *r, const ag_gguf_key *more, json_t *config) {
     bool ok = true;
@@ -86,26 +95,73 @@ static bool put_keys(const ag_gguf_reader *r, const ag_gguf_key *more, json_t *c
     for (const ag_gguf_key *k = ag_gguf_keys; k->gguf; k++) {
         ok = ok && put(config, k->config, largest(ag_gguf_value(r, k->gguf)));
     }
+    /* No window is written as one of nothing. */
+    const json_t *window = json_object_get(config, "sliding_window");
+    if (window && json_number_value(window) == 0)
+        ok = put_new(config, "sliding_window", json_null());
     return ok;
 }
 
-/* Files from before rope.scaling.type have a factor alone. */
+/* The divisors of longrope are tensors. *out: such a list, NULL without memory for it. */
+static ag_status read_divisors(const ag_gguf_reader *r, const char *name, json_t **out) {
+    enum { MOST = AG_MAX_ROPE_DIVISORS };
+    float values[MOST];
+    const ag_source_tensor *t;
+    AG_TRY(ag_source_require(r->source, name, &t, r->err));
+    const size_t n = ag_shape_numel(&t->shape);
+    if (t->dtype != AG_F32 || n > MOST) {
+        return AG_FAIL(r->err, SHAPE, "%s: tensor %s is no list of up to %d f32 values", r->where,
+                       name, MOST);
+    }
+    AG_TRY(ag_source_read(r->source, t, 0, values, n * sizeof *values, r->err));
+    *out = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(*out, json_real((double)values[i]));
+    return AG_OK;
+}
+
+static ag_status complete_longrope(const ag_gguf_reader *r, json_t *scaling) {
+    json_t *lists[2] = {NULL, NULL};
+    AG_TRY(read_divisors(r, "rope_factors_short.weight", &lists[0]));
+    ag_status st = read_divisors(r, long_factors, &lists[1]);
+    if (st != AG_OK) {
+        json_decref(lists[0]);
+        return st;
+    }
+    bool ok = put_new(scaling, "short_factor", lists[0]);
+    ok = put_new(scaling, "long_factor", lists[1]) && ok;
+    if (!json_object_get(scaling, "attention_factor")) {
+        ok = put_new(scaling, "attention_factor", json_real(1)) && ok;
+    }
+    return ok ? AG_OK : no_memory(r);
+}
+
+/* What kind of scaling a file has; NULL: none. Those with divisors for long texts need not name it,
+ * and files from before rope.scaling.type have a factor alone. */
+static const char *scaling_type(const ag_gguf_reader *r) {
+    const char *name = json_string_value(ag_gguf_value(r, "rope.scaling.type"));
+    if (ag_gguf_has(r, long_factors)) return "longrope";
+    if (name) return strcmp(name, "none") ? name : NULL;
+    const bool has_factor =
+        ag_gguf_value(r, "rope.scale_linear") || ag_gguf_value(r, "rope.scaling.factor");
+    return has_factor ? "linear" : NULL;
+}
+
 static bool put_scaling(const ag_gguf_reader *r, json_t *config) {
-    const json_t *type = ag_gguf_value(r, "rope.scaling.type");
-    const json_t *old = ag_gguf_value(r, "rope.scale_linear");
-    const char *name = json_string_value(type);
-    if (name && !strcmp(name, "none")) return true;
-    if (!name && !old && !ag_gguf_value(r, "rope.scaling.factor")) return true;
+    const char *name = scaling_type(r);
+    if (!name) return true;
     json_t *scaling = json_object();
-    bool ok = put_new(scaling, "rope_type", json_string(name ? name : "linear"));
-    if (ok && old) ok = put(scaling, "factor", old);
+    bool ok = put_new(scaling, "rope_type", json_string(name)) &&
+              put(scaling, "factor", ag_gguf_value(r, "rope.scale_linear"));
+    if (ag_gguf_value(r, "rope.scaling.yarn_log_multiplier")) {
+        ok = put_new(scaling, "mscale", json_real(1)) && ok;
+    }
     for (const ag_gguf_key *k = ag_gguf_scaling_keys; k->gguf; k++) {
         ok = ok && put(scaling, k->config, ag_gguf_value(r, k->gguf));
     }
     return put_new(config, "rope_scaling", scaling) && ok;
 }
 
-/* How much of a head turns. */
+/* How much of a head turns; the half is rounded off again. */
 static bool put_rotated_part(const ag_gguf_reader *r, json_t *config) {
     const double n = json_number_value(ag_gguf_value(r, "rope.dimension_count"));
     const double heads = json_number_value(json_object_get(config, "num_attention_heads"));
@@ -113,7 +169,7 @@ static bool put_rotated_part(const ag_gguf_reader *r, json_t *config) {
     double width = json_number_value(json_object_get(config, "head_dim"));
     if (width == 0 && heads > 0) width = hidden / heads;
     if (n <= 0 || width <= 0 || n == width) return true;
-    return put_new(config, "partial_rotary_factor", json_real(n / width));
+    return put_new(config, "partial_rotary_factor", json_real((n + 0.5) / width));
 }
 
 /* Which layers have a window: a list, or every how many layers one has none. */
@@ -203,7 +259,10 @@ static ag_status fill(const ag_gguf_reader *r, const ag_family *family, json_t *
         put_new(config, "tie_word_embeddings", json_false()) &&
         (vocabulary.n_tokens ? put_vocabulary(&vocabulary, config) : put_no_vocabulary(config));
     ag_source_vocabulary_free(&vocabulary);
-    if (!ok) return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+    if (!ok) return no_memory(r);
+    if (ag_gguf_has(r, long_factors)) {
+        AG_TRY(complete_longrope(r, json_object_get(config, "rope_scaling")));
+    }
     return family->gguf.complete ? family->gguf.complete(r, config) : AG_OK;
 }
 

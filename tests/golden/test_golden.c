@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_golden NAME [BACKEND | gguf]
+/* usage: test_golden NAME [BACKEND | gguf [MODEL]]
  * Runs every prompt recorded in tests/data/golden/NAME.json with F32 weights and an F32 cache and
  * compares logits, nll and greedy tokens, however the tokens come; with a Q8_0 cache the nll. How a
- * record is read: tools/make_golden.py. gguf: of the F32 GGUF file that is made of the model. */
+ * record is read: tools/make_golden.py. gguf: of the F32 GGUF file that is
+ * made of the model, or of the one at that path. */
 #include "logits.h"
 
 #include <antigravity/antigravity.h>
@@ -378,17 +379,19 @@ static bool has_device(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2 && argc != 3) {
-        fprintf(stderr, "usage: test_golden NAME [BACKEND | gguf]\n");
+    if (argc < 2 || argc > 4) {
+        fprintf(stderr, "usage: test_golden NAME [BACKEND | gguf [MODEL]]\n");
         return 2;
     }
     name = argv[1];
     const bool as_gguf = argc == 3 && !strcmp(argv[2], "gguf");
-    backend_name = as_gguf ? NULL : argv[2];
+    backend_name = argc == 3 && !as_gguf ? argv[2] : NULL;
     if (!read_records()) return 1;
     if (!has_device()) return 77;
-    if (!find_model()) {
-        printf("skipped: the model %s is not part of this repository\n", name);
+    if (argc == 4) snprintf(model_dir, sizeof model_dir, "%s", argv[3]);
+    if (argc == 4 ? access(model_dir, R_OK) : !find_model()) {
+        printf("skipped: the model %s is not part of this repository\n",
+               argc == 4 ? model_dir : name);
         return 77;
     }
     if (as_gguf && !make_gguf()) return 1;

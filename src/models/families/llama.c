@@ -129,5 +129,6 @@ const ag_family ag_family_ministral3 = {
                  .bos_id = 1,
                  .eos_id = 2},
     .activation_key = "hidden_act",
+    .gguf = {.architectures = {"mistral3"}, .paired_rows = true},
     .describe = describe_ministral,
 };

@@ -50,5 +50,6 @@ const ag_family ag_family_smollm3 = {
                  .eos_id = 128001,
                  .tie_word_embeddings = true},
     .activation_key = "hidden_act",
+    .gguf = {.architectures = {"smollm3"}, .paired_rows = true},
     .describe = describe,
 };
