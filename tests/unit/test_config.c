@@ -242,6 +242,20 @@ static void granite_has_factors_that_the_description_takes_in(void **state) {
     assert_int_equal(c.kinds[0].rope, AG_NO_ROPE);
 }
 
+static void minicpm_has_granites_factors_under_other_names(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'minicpm','hidden_size':1024,'num_attention_heads':16,"
+                           "'num_hidden_layers':49,'scale_emb':12,'scale_depth':1.4,"
+                           "'dim_model_base':256}",
+                           NULL);
+    assert_float_equal(c.embedding_scale, 60, 1e-4);
+    assert_float_equal(c.norm_eps, 25e-6, 1e-10);
+    assert_float_equal(c.logit_factor, 0.25, 0);
+    assert_float_equal(c.kinds[0].scale, 0.125, 0);
+    c = good("{'model_type':'minicpm'}", NULL);
+    assert_float_equal(c.embedding_scale * c.logit_factor, 1, 0);
+}
+
 static void ministral_queries_grow_with_their_position(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'ministral3'}", NULL);
@@ -483,6 +497,9 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
          "attention_multiplier is not a number"},
         {"{'model_type':'granite','embedding_multiplier':-1}", AG_FORMAT,
          "embedding_multiplier is -1"},
+        {"{'model_type':'minicpm','scale_depth':0}", AG_FORMAT, "scale_depth is 0"},
+        {"{'model_type':'minicpm','dim_model_base':0}", AG_FORMAT, "dim_model_base is 0"},
+        {"{'model_type':'minicpm','scale_emb':true}", AG_FORMAT, "scale_emb is not a number"},
         {"{'model_type':'granitemoehybrid'}", AG_UNSUPPORTED, "num_local_experts is not 0"},
         {"{'model_type':'granitemoehybrid','num_local_experts':0,'layer_types':['mamba']}",
          AG_UNSUPPORTED, "layer_types has others than attention"},
@@ -565,6 +582,7 @@ int main(void) {
         cmocka_unit_test(yarn_and_longrope_are_read_with_their_factors),
         cmocka_unit_test(smollm3_does_not_turn_every_fourth_layer),
         cmocka_unit_test(granite_has_factors_that_the_description_takes_in),
+        cmocka_unit_test(minicpm_has_granites_factors_under_other_names),
         cmocka_unit_test(ministral_queries_grow_with_their_position),
         cmocka_unit_test(phi_has_windows_where_they_are_written),
         cmocka_unit_test(a_sliding_window_is_a_window_of_every_layer),

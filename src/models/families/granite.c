@@ -1,30 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Granite 3 and the dense ones of Granite 4: factors of embeddings, branches, scores and logits.
+/* Granite 3 and the dense ones of Granite 4: factors of embeddings, branches, scores and logits; of
+ * all but scores also MiniCPM.
  *
  * The factor of branches needs no operation. A stream that is divided by it takes branches as they
  * are, and its norms give the same with an epsilon divided by the factor's square. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
+#include <math.h>
 #include <string.h>
 
-static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+typedef struct factors {
+    double embedding, branch, scores, logits; /* logits are divided by theirs */
+} factors;
+
+static ag_status describe_with(ag_config_reader *r, const ag_layer_spec *plain, factors f,
+                               ag_model_spec *s) {
     ag_layer_spec kind = *plain;
-    double embedding = 1, branch = 1, scores = 1, logits = 1;
     bool bias = false;
-    ag_config_real(r, "embedding_multiplier", 1e-3, 1e6, &embedding);
-    ag_config_real(r, "residual_multiplier", 1e-3, 1e3, &branch);
-    ag_config_real(r, "attention_multiplier", 1e-6, 1e3, &scores);
-    ag_config_real(r, "logits_scaling", 1e-3, 1e6, &logits);
+    ag_config_real(r, "embedding_multiplier", 1e-3, 1e6, &f.embedding);
+    ag_config_real(r, "residual_multiplier", 1e-3, 1e3, &f.branch);
+    ag_config_real(r, "attention_multiplier", 1e-6, 1e3, &f.scores);
+    ag_config_real(r, "logits_scaling", 1e-3, 1e6, &f.logits);
     ag_config_bool(r, "attention_bias", &bias);
     ag_config_bool(r, "mlp_bias", &kind.ffn_bias);
     AG_TRY(r->status);
     kind.qkv_bias = kind.out_bias = bias;
-    kind.scale = (float)scores;
-    s->embedding_scale = (float)(embedding / branch);
-    s->norm_eps = (float)((double)s->norm_eps / (branch * branch));
-    s->logit_factor = (float)(1 / logits);
+    kind.scale = (float)f.scores;
+    s->embedding_scale = (float)(f.embedding / f.branch);
+    s->norm_eps = (float)((double)s->norm_eps / (f.branch * f.branch));
+    s->logit_factor = (float)(1 / f.logits);
     return ag_spec_set_all(s, &kind, r->err);
+}
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    return describe_with(r, plain, (factors){1, 1, 1, 1}, s);
 }
 
 static const ag_gguf_key keys[] = {
@@ -49,6 +59,37 @@ const ag_family ag_family_granite = {
     .activation_key = "hidden_act",
     .gguf = {.architectures = {"granite"}, .paired_rows = true, .keys = keys},
     .describe = describe,
+};
+
+/* ---- MiniCPM ---- */
+
+/* Its own keys in a directory, Granite's in a GGUF file. */
+static ag_status describe_minicpm(ag_config_reader *r, const ag_layer_spec *plain,
+                                  ag_model_spec *s) {
+    double embedding = 1, depth = sqrt(s->n_layers), base = s->hidden_size;
+    ag_config_real(r, "scale_emb", 1e-3, 1e6, &embedding);
+    ag_config_real(r, "scale_depth", 1e-3, 1e3, &depth);
+    ag_config_real(r, "dim_model_base", 1, 1e6, &base);
+    const factors f = {embedding, depth / sqrt(s->n_layers), (double)plain->scale,
+                       s->hidden_size / base};
+    return describe_with(r, plain, f, s);
+}
+
+const ag_family ag_family_minicpm = {
+    .names = {{"MiniCPMForCausalLM", "minicpm"}},
+    .defaults = {.vocab_size = 32000,
+                 .hidden_size = 4096,
+                 .intermediate_size = 11008,
+                 .n_layers = 32,
+                 .n_heads = 32,
+                 .max_positions = 2048,
+                 .rope_theta = 10000,
+                 .bos_id = 1,
+                 .eos_id = 2,
+                 .tie_word_embeddings = true},
+    .activation_key = "hidden_act",
+    .gguf = {.architectures = {"minicpm"}, .paired_rows = true, .keys = keys},
+    .describe = describe_minicpm,
 };
 
 /* ---- without experts and recurrent layers ---- */

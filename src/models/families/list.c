@@ -13,6 +13,7 @@
     X(ministral3)     \
     X(granite)        \
     X(granite_hybrid) \
+    X(minicpm)        \
     X(olmo2)          \
     X(phi3)           \
     X(lfm2)           \
