@@ -29,7 +29,6 @@ const ag_gguf_key ag_gguf_scaling_keys[] = {
     {"rope.scaling.factor", "factor", true},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", false},
     {"rope.scaling.attn_factor", "attention_factor", true},
-    {"rope.scaling.yarn_attn_factor", "attention_factor", true},
     {"rope.scaling.yarn_beta_fast", "beta_fast", true},
     {"rope.scaling.yarn_beta_slow", "beta_slow", true},
     {"rope.scaling.yarn_log_multiplier", "mscale_all_dim", true},
@@ -151,7 +150,8 @@ static bool put_scaling(const ag_gguf_reader *r, json_t *config) {
     if (!name) return true;
     json_t *scaling = json_object();
     bool ok = put_new(scaling, "rope_type", json_string(name)) &&
-              put(scaling, "factor", ag_gguf_value(r, "rope.scale_linear"));
+              put(scaling, "factor", ag_gguf_value(r, "rope.scale_linear")) &&
+              put(scaling, "attention_factor", ag_gguf_value(r, "rope.scaling.yarn_attn_factor"));
     if (ag_gguf_value(r, "rope.scaling.yarn_log_multiplier")) {
         ok = put_new(scaling, "mscale", json_real(1)) && ok;
     }

@@ -119,6 +119,32 @@ static void put_layer_windows(const metadata *m) {
                       m->s->n_layers);
 }
 
+/* Files say the factor on what rotates by yarn as the multiplier that divides the usual one. */
+static double log_multiplier(const ag_rope_spec *rope) {
+    const double tenth = 0.1 * log(rope->scaling.factor);
+    const double excess = (tenth + 1) / (double)rope->attention_factor - 1;
+    return fabs(excess) < 1e-6 ? 0 : excess / tenth;
+}
+
+static json_t *yarn_terms(const ag_model_spec *m) {
+    const ag_rope_scaling *s = &m->ropes[0].scaling;
+    json_t *terms = json_pack(
+        "{s:f, s:f, s:f, s:f}", "factor", s->factor, "original_max_position_embeddings",
+        s->original_max_position_embeddings, "beta_fast", s->beta_fast, "beta_slow", s->beta_slow);
+    const double multiplier = log_multiplier(&m->ropes[0]);
+    bool ok = terms != NULL;
+    if (multiplier != 0) {
+        ok = ok && json_object_set_new(terms, "mscale_all_dim", json_real(multiplier)) == 0;
+    }
+    if (m->query_beta != 0) {
+        const double beta = (double)m->query_beta;
+        ok = ok && json_object_set_new(terms, "llama_4_scaling_beta", json_real(beta)) == 0;
+    }
+    if (ok) return terms;
+    json_decref(terms);
+    return NULL;
+}
+
 /* llama3 and longrope are tensors. */
 static ag_status put_scaling(const metadata *m, ag_error *err) {
     const ag_rope_spec *rope = &m->s->ropes[0];
@@ -128,9 +154,7 @@ static ag_status put_scaling(const metadata *m, ag_error *err) {
     if (s->type == AG_ROPE_DEFAULT || s->type == AG_ROPE_LLAMA3) return AG_OK;
     json_t *scaling = s->type == AG_ROPE_LINEAR ? json_pack("{s:f}", "factor", s->factor)
                       : s->type == AG_ROPE_YARN
-                          ? json_pack("{s:f, s:f, s:f, s:f}", "factor", s->factor,
-                                      "original_max_position_embeddings", original, "beta_fast",
-                                      s->beta_fast, "beta_slow", s->beta_slow)
+                          ? yarn_terms(m->s)
                           : json_pack("{s:f, s:f}", "original_max_position_embeddings", original,
                                       "attention_factor", (double)rope->attention_factor);
     if (!scaling) return AG_FAIL(err, NOMEM, "no memory for a scaling");

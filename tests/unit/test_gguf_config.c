@@ -66,6 +66,7 @@ static ag_status read_spec(gguf_file *f, ag_model_spec *out, ag_error *err) {
     gguf_file_free(f);
     ag_weight_source *source;
     assert_int_equal(ag_source_open(path, &source, err), AG_OK);
+    assert_int_equal(ag_source_open_tensors(source, err), AG_OK);
     const ag_status st = ag_spec_read(source, out, err);
     ag_source_destroy(source);
     return st;
