@@ -37,10 +37,8 @@ void ag_dequantize_q5_k(float *dst, const void *src, size_t n_blocks) {
     for (size_t b = 0; b < n_blocks; b++, dst += AG_QK_K) {
         ag_block_q5_k in;
         memcpy(&in, p + b * sizeof in, sizeof in);
-        uint8_t q[AG_QK_K], high[AG_QK_K];
-        ag_get_fields(q, in.qs, 4, 32);
-        ag_get_fields(high, in.qh, 1, 32);
-        for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 4);
+        uint8_t q[AG_QK_K];
+        ag_q5_k_levels(q, &in);
         ag_dequantize_32_parts(dst, q, in.d, in.dmin, in.scales);
     }
 }

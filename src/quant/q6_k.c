@@ -37,12 +37,10 @@ void ag_dequantize_q6_k(float *dst, const void *src, size_t n_blocks) {
     for (size_t b = 0; b < n_blocks; b++, dst += AG_QK_K) {
         ag_block_q6_k in;
         memcpy(&in, p + b * sizeof in, sizeof in);
-        uint8_t q[AG_QK_K], high[AG_QK_K];
-        ag_get_fields(q, in.ql, 4, 64);
-        ag_get_fields(high, in.qh, 2, 32);
+        uint8_t q[AG_QK_K];
+        ag_q6_k_levels(q, &in);
         for (int i = 0; i < AG_QK_K; i++) {
-            const int level = (q[i] | high[i] << 4) - 32;
-            dst[i] = ag_f16_to_f32(in.d) * (float)in.scales[i / 16] * (float)level;
+            dst[i] = ag_f16_to_f32(in.d) * (float)in.scales[i / 16] * (float)(q[i] - 32);
         }
     }
 }

@@ -54,6 +54,21 @@ static inline void ag_put_fields(uint8_t *bytes, const uint8_t *q, size_t shift,
     }
 }
 
+/* Levels with all their bits. */
+static inline void ag_q5_k_levels(uint8_t q[AG_QK_K], const ag_block_q5_k *in) {
+    uint8_t high[AG_QK_K];
+    ag_get_fields(q, in->qs, 4, 32);
+    ag_get_fields(high, in->qh, 1, 32);
+    for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 4);
+}
+
+static inline void ag_q6_k_levels(uint8_t q[AG_QK_K], const ag_block_q6_k *in) {
+    uint8_t high[AG_QK_K];
+    ag_get_fields(q, in->ql, 4, 64);
+    ag_get_fields(high, in->qh, 2, 32);
+    for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 4);
+}
+
 /* The scales of Q4_K and Q5_K; what ag_q4_k_scales takes apart. */
 void ag_pack_q4_k_scales(uint8_t packed[12], const uint8_t sc[8], const uint8_t m[8]);
 /* dst[0..256) = d * sc * q - dmin * m, in parts of 32 with such scales. */

@@ -15,7 +15,12 @@
 
 static const char *const isas[] = {"avx2", "avx512", "amx", "neon", "neon_dotprod", "neon_i8mm"};
 enum { N_ISAS = sizeof isas / sizeof isas[0] };
-static const ag_dtype block_types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
+static const ag_dtype block_types[] = {
+#define BLOCK_TYPE(NAME, name) AG_##NAME,
+    AG_X16_MAP(BLOCK_TYPE)
+#undef BLOCK_TYPE
+};
+enum { N_BLOCK_TYPES = sizeof block_types / sizeof block_types[0] };
 
 /* The table of isas[i]; false where the machine has another best set below it. */
 static bool table_of(size_t i, ag_cpu_kernels *table) {
@@ -44,6 +49,8 @@ typedef struct problem {
 static problem make_problem(const ag_cpu_matmul *kernel, ag_dtype type, size_t m, size_t n,
                             size_t k) {
     const ag_cpu_layout *layout = kernel->layout;
+    const size_t block = ag_dtype_block(type);
+    k = (k + block - 1) / block * block;
     problem p = {.m = m, .n = n, .k = k, .row_bytes = ag_dtype_row_bytes(type, k)};
     p.x = random_floats(m * k, 1);
     p.y = calloc(m * n, sizeof *p.y);
@@ -119,7 +126,7 @@ static void products_of_blocks_are_those_of_the_rounded_input(void **state) {
     for (size_t isa = 0; isa < N_ISAS; isa++) {
         ag_cpu_kernels table;
         if (!table_of(isa, &table)) continue;
-        for (size_t t = 0; t < 3; t++) {
+        for (size_t t = 0; t < N_BLOCK_TYPES; t++) {
             const ag_cpu_matmul *kernel = table.prepared[block_types[t]];
             for (size_t s = 0; s < N_SIZES; s++) {
                 problem p =
@@ -138,7 +145,7 @@ static void a_row_of_a_product_does_not_depend_on_the_others(void **state) {
     for (size_t isa = 0; isa < N_ISAS; isa++) {
         ag_cpu_kernels table;
         if (!table_of(isa, &table)) continue;
-        for (size_t t = 0; t < 3; t++) {
+        for (size_t t = 0; t < N_BLOCK_TYPES; t++) {
             const ag_cpu_matmul *kernel = table.prepared[block_types[t]];
             problem p = make_problem(kernel, block_types[t], 45, 33, 1056);
             multiply(kernel, &p);
@@ -157,7 +164,7 @@ static void a_row_of_a_product_does_not_depend_on_the_others(void **state) {
 /* Sets with one layout agree to the last bit: a model says the same on each. */
 static void instruction_sets_with_one_layout_give_the_same_bits(void **state) {
     (void)state;
-    for (size_t t = 0; t < 3; t++) {
+    for (size_t t = 0; t < N_BLOCK_TYPES; t++) {
         problem first = {0};
         const ag_cpu_layout *layout = NULL;
         for (size_t isa = 0; isa < N_ISAS; isa++) {

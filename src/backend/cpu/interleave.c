@@ -3,70 +3,161 @@
 #include "backend/cpu/interleaved.h"
 
 #include "backend/cpu/kernels.h"
-#include "quant/quant.h"
+#include "quant/superblock.h"
 
 #include <string.h>
 
 size_t ag_packed_bytes_x16(size_t k) { return ag_x16_row_bytes(k); }
-
-static size_t group_bytes_q4_0(size_t k) { return ag_x16_steps(k) * sizeof(ag_q4_0_x16); }
-static size_t group_bytes_q4_1(size_t k) { return ag_x16_steps(k) * sizeof(ag_q4_1_x16); }
-static size_t group_bytes_q8_0(size_t k) { return ag_x16_steps(k) * sizeof(ag_q8_0_x16); }
-
-/* Otherwise some of the group is written by no row. */
-static int is_whole(size_t n_rows, size_t k) { return n_rows == AG_X16 && k % AG_X16_COLS == 0; }
 
 /* The nibbles of one block, for row r of qs. In both orders byte i holds elements i and i + 16. */
 static void put_nibbles(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *block) {
     for (size_t v = 0; v < 4; v++) memcpy(qs[v][r], block + 4 * v, 4);
 }
 
-static void fill_q4_0(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k) {
-    if (!is_whole(n_rows, k)) memset(group, 0, group_bytes_q4_0(k));
-    for (size_t r = 0; r < n_rows; r++) {
-        ag_q4_0_x16 *steps = group;
-        const unsigned char *row = (const unsigned char *)rows + r * row_bytes;
-        for (size_t b = 0; b < k / AG_QK; b++) {
-            ag_block_q4_0 block;
-            memcpy(&block, row + b * sizeof block, sizeof block);
-            steps[b / 2].d[b % 2][r] = block.d;
-            put_nibbles(steps[b / 2].qs[b % 2], r, block.qs);
-        }
+/* Levels of more than four bits, four columns in a word. */
+static uint32_t word_of(const uint8_t *q, size_t v) {
+    uint32_t word;
+    memcpy(&word, q + 4 * v, sizeof word);
+    return word;
+}
+
+static void put_word(uint8_t to[4], uint32_t word) { memcpy(to, &word, sizeof word); }
+
+/* The lower four bits of the levels q of a block. */
+static void put_low(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *q) {
+    for (size_t v = 0; v < 4; v++) {
+        const uint32_t low = word_of(q, v) & 0x0f0f0f0fu, high = word_of(q, v + 4) & 0x0f0f0f0fu;
+        put_word(qs[v][r], low | high << 4);
     }
 }
 
-static void fill_q4_1(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k) {
-    if (!is_whole(n_rows, k)) memset(group, 0, group_bytes_q4_1(k));
-    for (size_t r = 0; r < n_rows; r++) {
-        ag_q4_1_x16 *steps = group;
-        const unsigned char *row = (const unsigned char *)rows + r * row_bytes;
-        for (size_t b = 0; b < k / AG_QK; b++) {
-            ag_block_q4_1 block;
-            memcpy(&block, row + b * sizeof block, sizeof block);
-            steps[b / 2].d[b % 2][r] = block.d;
-            steps[b / 2].m[b % 2][r] = block.m;
-            put_nibbles(steps[b / 2].qs[b % 2], r, block.qs);
+static void put_fifths(uint8_t qh[AG_X16][4], size_t r, const uint8_t *q) {
+    uint32_t word = 0;
+    for (size_t v = 0; v < 8; v++) word |= (word_of(q, v) >> 4 & 0x01010101u) << v;
+    put_word(qh[r], word);
+}
+
+/* Bits 4 and 5. */
+static void put_upper(uint8_t qh[2][AG_X16][4], size_t r, const uint8_t *q) {
+    for (size_t g = 0; g < 2; g++) {
+        uint32_t word = 0;
+        for (size_t f = 0; f < 4; f++) {
+            word |= (word_of(q, 4 * g + f) >> 4 & 0x03030303u) << 2 * f;
         }
+        put_word(qh[g][r], word);
     }
 }
 
-static void fill_q8_0(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k) {
-    if (!is_whole(n_rows, k)) memset(group, 0, group_bytes_q8_0(k));
-    for (size_t r = 0; r < n_rows; r++) {
-        ag_q8_0_x16 *steps = group;
-        const unsigned char *row = (const unsigned char *)rows + r * row_bytes;
-        for (size_t b = 0; b < k / AG_QK; b++) {
-            ag_block_q8_0 block;
-            memcpy(&block, row + b * sizeof block, sizeof block);
-            steps[b / 2].d[b % 2][r] = block.d;
-            for (size_t i = 0; i < AG_QK; i++) {
-                steps[b / 2].qs[b % 2][i / 4][r][i % 4] = (uint8_t)(block.qs[i] + 128);
-            }
-        }
+/* ---- block number b of a row becomes part of row r of the group ---- */
+
+static void put_q4_0(ag_q4_0_x16 *steps, size_t r, size_t b, const ag_block_q4_0 *in) {
+    steps[b / 2].d[b % 2][r] = in->d;
+    put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
+}
+
+static void put_q4_1(ag_q4_1_x16 *steps, size_t r, size_t b, const ag_block_q4_1 *in) {
+    steps[b / 2].d[b % 2][r] = in->d;
+    steps[b / 2].m[b % 2][r] = in->m;
+    put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
+}
+
+static void put_q8_0(ag_q8_0_x16 *steps, size_t r, size_t b, const ag_block_q8_0 *in) {
+    steps[b / 2].d[b % 2][r] = in->d;
+    for (size_t i = 0; i < AG_QK; i++) {
+        steps[b / 2].qs[b % 2][i / 4][r][i % 4] = (uint8_t)(in->qs[i] + 128);
     }
 }
 
+static void put_q5_0(ag_q5_0_x16 *steps, size_t r, size_t b, const ag_block_q5_0 *in) {
+    uint8_t fifths[AG_QK] = {0};
+    ag_unpack_fifths(fifths, in->qh);
+    steps[b / 2].d[b % 2][r] = in->d;
+    put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
+    put_fifths(steps[b / 2].qh[b % 2], r, fifths);
+}
+
+static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1 *in) {
+    uint8_t fifths[AG_QK] = {0};
+    ag_unpack_fifths(fifths, in->qh);
+    steps[b / 2].d[b % 2][r] = in->d;
+    steps[b / 2].m[b % 2][r] = in->m;
+    put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
+    put_fifths(steps[b / 2].qh[b % 2], r, fifths);
+}
+
+static void put_scales(ag_x16_scales *to, size_t r, const uint8_t packed[12]) {
+    uint8_t sc[AG_X16_K_BLOCKS], m[AG_X16_K_BLOCKS];
+    ag_q4_k_scales(sc, m, packed);
+    for (size_t b = 0; b < AG_X16_K_BLOCKS; b++) {
+        to->low[b][r] = (uint8_t)((sc[b] & 15) | m[b] << 4);
+    }
+    for (size_t i = 0; i < AG_X16_K_BLOCKS / 2; i++) {
+        const int first = sc[2 * i] >> 4 | m[2 * i] >> 4 << 2;
+        const int second = sc[2 * i + 1] >> 4 | m[2 * i + 1] >> 4 << 2;
+        to->high[i][r] = (uint8_t)(first | second << 4);
+    }
+}
+
+enum { MINUS = 0x8000 }; /* of a half */
+
+static void put_q4_k(ag_q4_k_x16 *steps, size_t r, size_t b, const ag_block_q4_k *in) {
+    ag_q4_k_x16 *to = &steps[b];
+    uint8_t q[AG_QK_K];
+    ag_get_fields(q, in->qs, 4, 32);
+    to->d[r] = in->d;
+    to->m[r] = in->dmin ^ MINUS;
+    put_scales(&to->scales, r, in->scales);
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) put_low(to->qs[i], r, q + i * AG_QK);
+}
+
+static void put_q5_k(ag_q5_k_x16 *steps, size_t r, size_t b, const ag_block_q5_k *in) {
+    ag_q5_k_x16 *to = &steps[b];
+    uint8_t q[AG_QK_K];
+    ag_q5_k_levels(q, in);
+    to->d[r] = in->d;
+    to->m[r] = in->dmin ^ MINUS;
+    put_scales(&to->scales, r, in->scales);
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
+        put_low(to->qs[i], r, q + i * AG_QK);
+        put_fifths(to->qh[i], r, q + i * AG_QK);
+    }
+}
+
+static void put_q6_k(ag_q6_k_x16 *steps, size_t r, size_t b, const ag_block_q6_k *in) {
+    ag_q6_k_x16 *to = &steps[b];
+    uint8_t q[AG_QK_K];
+    ag_q6_k_levels(q, in);
+    to->d[r] = in->d;
+    to->unused[r] = 0;
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
+        for (size_t g = 0; g < 2; g++) to->scales[i][g][r] = in->scales[2 * i + g];
+        put_low(to->qs[i], r, q + i * AG_QK);
+        put_upper(to->qh[i], r, q + i * AG_QK);
+    }
+}
+
+/* ---- the table ---- */
+
+/* What no row writes is 0: of a group that is not full, of a last step that is not. */
+#define LAYOUT(NAME, name)                                                                  \
+    static size_t group_bytes_##name(size_t k) {                                            \
+        const size_t columns = AG_X16_STEP_BLOCKS(name) * AG_QK;                            \
+        return (k + columns - 1) / columns * sizeof(ag_##name##_x16);                       \
+    }                                                                                       \
+    static void fill_##name(void *group, const void *rows, size_t row_bytes, size_t n_rows, \
+                            size_t k) {                                                     \
+        const size_t n_blocks = ag_dtype_row_bytes(AG_##NAME, k) / sizeof(ag_block_##name); \
+        if (n_rows < AG_X16 || k % AG_X16_COLS) memset(group, 0, group_bytes_##name(k));    \
+        for (size_t r = 0; r < n_rows; r++) {                                               \
+            const unsigned char *from = (const unsigned char *)rows + r * row_bytes;        \
+            for (size_t b = 0; b < n_blocks; b++, from += sizeof(ag_block_##name)) {        \
+                ag_block_##name block;                                                      \
+                memcpy(&block, from, sizeof block);                                         \
+                put_##name(group, r, b, &block);                                            \
+            }                                                                               \
+        }                                                                                   \
+    }                                                                                       \
+    const ag_cpu_layout ag_layout_##name##_x16 = {LAYOUT_X16, AG_X16, group_bytes_##name,   \
+                                                  fill_##name};
 enum { LAYOUT_X16 = 1 };
-const ag_cpu_layout ag_layout_q4_0_x16 = {LAYOUT_X16, AG_X16, group_bytes_q4_0, fill_q4_0};
-const ag_cpu_layout ag_layout_q4_1_x16 = {LAYOUT_X16, AG_X16, group_bytes_q4_1, fill_q4_1};
-const ag_cpu_layout ag_layout_q8_0_x16 = {LAYOUT_X16, AG_X16, group_bytes_q8_0, fill_q8_0};
+AG_X16_MAP(LAYOUT)

@@ -9,14 +9,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Types with such a layout: X(NAME, name). */
+#define AG_X16_MAP(X) \
+    X(Q4_0, q4_0)     \
+    X(Q4_1, q4_1)     \
+    X(Q8_0, q8_0)     \
+    X(Q5_0, q5_0)     \
+    X(Q5_1, q5_1)     \
+    X(Q4_K, q4_k)     \
+    X(Q5_K, q5_k)     \
+    X(Q6_K, q6_k)
+
 struct ag_cpu_layout;
-extern const struct ag_cpu_layout ag_layout_q4_0_x16;
-extern const struct ag_cpu_layout ag_layout_q4_1_x16;
-extern const struct ag_cpu_layout ag_layout_q8_0_x16;
+#define AG_X16_LAYOUT(NAME, name) extern const struct ag_cpu_layout ag_layout_##name##_x16;
+AG_X16_MAP(AG_X16_LAYOUT)
+#undef AG_X16_LAYOUT
 
 enum {
-    AG_X16 = 16,      /* rows of a group: lanes of 512 bits, four vectors of NEON */
-    AG_X16_COLS = 64, /* columns of a step: two blocks, so that a step is whole cache lines */
+    AG_X16 = 16,         /* rows of a group: lanes of 512 bits, four vectors of NEON */
+    AG_X16_COLS = 64,    /* columns of a step: two blocks, so that a step is whole cache lines */
+    AG_X16_K_BLOCKS = 8, /* blocks of 32 columns in a step of the K types: one of theirs */
 };
 
 /* 16 rows, 64 columns. qs[b][v][r] holds four columns of row r: 4v .. 4v + 3 of block b in the low
@@ -38,18 +50,66 @@ typedef struct ag_q8_0_x16 {
     uint8_t qs[2][8][AG_X16][4];
 } ag_q8_0_x16;
 
+/* qh[b][r][j]: bit v is the fifth bit of column 4v + j of block b. */
+typedef struct ag_q5_0_x16 {
+    uint16_t d[2][AG_X16];
+    uint8_t qh[2][AG_X16][4], qs[2][4][AG_X16][4];
+} ag_q5_0_x16;
+
+typedef struct ag_q5_1_x16 {
+    uint16_t d[2][AG_X16], m[2][AG_X16];
+    uint8_t qh[2][AG_X16][4], qs[2][4][AG_X16][4];
+} ag_q5_1_x16;
+
+/* Two scales of 6 bits, sc and m, for each block of 32 columns of each row: four bits of both in
+ * low[b], sc's below; of blocks 2i and 2i + 1 the upper two in high[i]: sc, m, sc, m. */
+typedef struct ag_x16_scales {
+    uint8_t low[AG_X16_K_BLOCKS][AG_X16], high[AG_X16_K_BLOCKS / 2][AG_X16];
+} ag_x16_scales;
+
+/* 16 rows, 256 columns; m is -dmin. A value: d * sc * level + m * scale m. */
+typedef struct ag_q4_k_x16 {
+    uint16_t d[AG_X16], m[AG_X16];
+    ag_x16_scales scales;
+    uint8_t qs[AG_X16_K_BLOCKS][4][AG_X16][4];
+} ag_q4_k_x16;
+
+typedef struct ag_q5_k_x16 {
+    uint16_t d[AG_X16], m[AG_X16];
+    ag_x16_scales scales;
+    uint8_t qh[AG_X16_K_BLOCKS][AG_X16][4], qs[AG_X16_K_BLOCKS][4][AG_X16][4];
+} ag_q5_k_x16;
+
+/* qh[b][g][r][j]: bits 2f and 2f + 1 are the upper two of column 16g + 4f + j of block b, to which
+ * scales[b][g][r] belongs. */
+typedef struct ag_q6_k_x16 {
+    uint16_t d[AG_X16], unused[AG_X16];
+    int8_t scales[AG_X16_K_BLOCKS][2][AG_X16];
+    uint8_t qh[AG_X16_K_BLOCKS][2][AG_X16][4], qs[AG_X16_K_BLOCKS][4][AG_X16][4];
+} ag_q6_k_x16;
+
+/* Blocks of 32 columns in a step. */
+#define AG_X16_STEP_BLOCKS(name) \
+    (sizeof((const ag_##name##_x16 *)0)->qs / sizeof((const ag_##name##_x16 *)0)->qs[0])
+
 _Static_assert(sizeof(ag_q4_0_x16) == 576, "whole cache lines");
 _Static_assert(sizeof(ag_q4_1_x16) == 640, "whole cache lines");
 _Static_assert(sizeof(ag_q8_0_x16) == 1088, "whole cache lines");
+_Static_assert(sizeof(ag_q5_0_x16) == 704, "whole cache lines");
+_Static_assert(sizeof(ag_q5_1_x16) == 768, "whole cache lines");
+_Static_assert(sizeof(ag_q4_k_x16) == 2304, "whole cache lines");
+_Static_assert(sizeof(ag_q5_k_x16) == 2816, "whole cache lines");
+_Static_assert(sizeof(ag_q6_k_x16) == 3392, "whole cache lines");
 
 /* Activations: tiles of up to 16 rows, each value x = q * d. Of a tile, in this order: the bytes q
- * of all blocks, [block][row][32], then for every [block][row] its d, then c, then s. The number of
- * blocks is even; those past the end are 0. */
+ * of all blocks, [block][row][32], then for every [block][row] its d, then c, s and h. The number
+ * of blocks is even; those past the end are 0. */
 typedef struct ag_x16_tile {
     const int8_t *q;
     const float *d;   /* largest |x| / 127, not rounded to a half */
     const int32_t *c; /* -8 * sum of q: what nibbles 0..15, not -8..7, add too much, taken away */
     const float *s;   /* d * sum of q: what Q4_1's m is multiplied with */
+    const int32_t *h; /* the share of the first 16 columns in c */
     size_t n_blocks, n_rows;
 } ag_x16_tile;
 
@@ -57,7 +117,7 @@ static inline size_t ag_x16_steps(size_t k) { return (k + AG_X16_COLS - 1) / AG_
 
 /* Bytes that one row takes in its tile. */
 static inline size_t ag_x16_row_bytes(size_t k) {
-    return (ag_x16_steps(k) * 2 * (32 + 3 * sizeof(float)) + 63) / 64 * 64;
+    return (ag_x16_steps(k) * 2 * (32 + 4 * sizeof(float)) + 63) / 64 * 64;
 }
 
 size_t ag_packed_bytes_x16(size_t k); /* the same, as a kernel's slot */
@@ -72,6 +132,7 @@ static inline ag_x16_tile ag_x16_tile_of(const void *panel, size_t first, size_t
     t.d = (const void *)(p + n * 32);
     t.c = (const void *)(p + n * 36);
     t.s = (const void *)(p + n * 40);
+    t.h = (const void *)(p + n * 44);
     return t;
 }
 

@@ -16,6 +16,11 @@ ag_row_bytes_fn ag_scratch_bytes_tiles__amx;
 ag_matmul_fn ag_matmul_q4_0_x16__amx;
 ag_matmul_fn ag_matmul_q4_1_x16__amx;
 ag_matmul_fn ag_matmul_q8_0_x16__amx;
+ag_matmul_fn ag_matmul_q5_0_x16__amx;
+ag_matmul_fn ag_matmul_q5_1_x16__amx;
+ag_matmul_fn ag_matmul_q4_k_x16__amx;
+ag_matmul_fn ag_matmul_q5_k_x16__amx;
+ag_matmul_fn ag_matmul_q6_k_x16__amx;
 
 /* AVX-512's where there are few queries, or floats in the cache. */
 ag_attention_fn ag_attention__amx;

@@ -23,6 +23,6 @@ INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon
 
 void ag_matmul_q4_0_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
                              const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    const weight_format f = {sizeof(ag_q4_0_x16), unpack};
+    const weight_format f = WEIGHT_FORMAT(q4_0, unpack);
     matmul_tiles(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);
 }

@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/amx/matmul_tiles.h"
 
-/* The nibble at the lowest bits of each lane. */
-INLINE __m512 value(__m512i nibbles, __m512 d, __m512 m) {
-    const __m512 levels = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d, m); /* looks at 4 bits */
-}
-
 INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {
     const ag_q4_1_x16 *s = (const void *)step;
-    const __m512 d = load_scales(s->d[block]), m = load_scales(s->m[block]);
-    for (size_t v = 0; v < 4; v++) {
-        __m512i q[4];
-        for (int j = 0; j < 4; j++) q[j] = bytes_from(s->qs[block], v, j, soon);
-        put_pair(tile, 2 * v, value(q[0], d, m), value(q[1], d, m), soon);
-        put_pair(tile, 2 * v + 1, value(q[2], d, m), value(q[3], d, m), soon);
-        for (int j = 0; j < 4; j++) q[j] = _mm512_srli_epi32(q[j], 4);
-        put_pair(tile, 2 * v + 8, value(q[0], d, m), value(q[1], d, m), soon);
-        put_pair(tile, 2 * v + 9, value(q[2], d, m), value(q[3], d, m), soon);
-    }
+    put_nibbles(tile, s->qs[block], load_scales(s->d[block]), load_scales(s->m[block]), soon);
 }
 
 void ag_matmul_q4_1_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,
                              const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
-    const weight_format f = {sizeof(ag_q4_1_x16), unpack};
+    const weight_format f = WEIGHT_FORMAT(q4_1, unpack);
     matmul_tiles(&f, y, y_stride, packed, m, w, row0, n_rows, scratch);
 }

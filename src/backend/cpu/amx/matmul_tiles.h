@@ -12,6 +12,7 @@
 #include "backend/cpu/amx/amx.h"
 #include "backend/cpu/amx/tiles.h"
 #include "backend/cpu/avx512/prefetch.h"
+#include "backend/cpu/avx512/unpack.h"
 
 #include <immintrin.h>
 
@@ -38,11 +39,13 @@ typedef struct workspace {
 /* Writes a block of 16 rows as a tile. `soon`: to the first-level cache, for the tile to be loaded
  * from there; else to where it stays. */
 typedef struct weight_format {
-    size_t step_bytes;
+    size_t step_bytes, step_blocks;
     void (*unpack)(bf16 *tile, const unsigned char *step, size_t block, int soon);
 } weight_format;
 
-INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+/* Of a type of weight. */
+#define WEIGHT_FORMAT(name, unpack) \
+    { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack }
 
 /* Cutting off 16 bits takes 3/1024 of a magnitude on average, between none and 8/1024: scales are
  * made larger by as much first, which leaves errors of up to 3/4 of the last place that is kept,
@@ -74,6 +77,40 @@ INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int s
     if (!soon || j == 0) return _mm512_srli_epi32(_mm512_loadu_si512(q), 8 * (unsigned)j);
     if (v < 3) return _mm512_loadu_si512(q + j);
     return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* nothing behind the last of them */
+}
+
+/* The nibble at the lowest bits of each lane, times d, and m. */
+INLINE __m512 nibble_value(__m512i nibbles, __m512 d, __m512 m) {
+    const __m512 levels = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d, m); /* looks at 4 bits */
+}
+
+INLINE void put_nibbles(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 d, __m512 m, int soon) {
+    for (size_t v = 0; v < 4; v++) {
+        __m512i q[4];
+        for (int j = 0; j < 4; j++) q[j] = bytes_from(qs, v, j, soon);
+        put_pair(tile, 2 * v, nibble_value(q[0], d, m), nibble_value(q[1], d, m), soon);
+        put_pair(tile, 2 * v + 1, nibble_value(q[2], d, m), nibble_value(q[3], d, m), soon);
+        for (int j = 0; j < 4; j++) q[j] = _mm512_srli_epi32(q[j], 4);
+        put_pair(tile, 2 * v + 8, nibble_value(q[0], d, m), nibble_value(q[1], d, m), soon);
+        put_pair(tile, 2 * v + 9, nibble_value(q[2], d, m), nibble_value(q[3], d, m), soon);
+    }
+}
+
+/* The same of levels up to 63, a byte each, of which d[1] and m[1] are those of columns 16 to 31.
+ */
+INLINE void put_levels(bf16 *tile, const __m512i q[8], const __m512 d[2], const __m512 m[2],
+                       int soon) {
+    const __m512i level = _mm512_set1_epi32(63);
+    for (size_t v = 0; v < 8; v++) {
+        __m512 x[4];
+        for (unsigned j = 0; j < 4; j++) {
+            const __m512i lanes = _mm512_and_si512(_mm512_srli_epi32(q[v], 8 * j), level);
+            x[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(lanes), d[v / 4], m[v / 4]);
+        }
+        put_pair(tile, 2 * v, x[0], x[1], soon);
+        put_pair(tile, 2 * v + 1, x[2], x[3], soon);
+    }
 }
 
 /* ---- tiles ---- */
@@ -173,9 +210,11 @@ INLINE void unpack_panel(const call *c, bf16 *tiles, const size_t NT, size_t g, 
     for (size_t j = 0; j < NT; j++) {
         const unsigned char *group = c->groups + (g + j) * c->group_bytes;
         for (size_t b = 0; b < n; b++) {
-            const unsigned char *step = group + (first + b) / 2 * c->f->step_bytes;
-            prefetch_part(c->f->step_bytes, prefetch_of(step, c->prefetch_end), b % 2, 2);
-            c->f->unpack(tiles + (b * NT + j) * TILE, step, b % 2, 0);
+            const size_t in_step = b % c->f->step_blocks;
+            const unsigned char *step = group + (first + b) / c->f->step_blocks * c->f->step_bytes;
+            prefetch_part(c->f->step_bytes, prefetch_of(step, c->prefetch_end), in_step,
+                          c->f->step_blocks);
+            c->f->unpack(tiles + (b * NT + j) * TILE, step, in_step, 0);
         }
     }
 }
@@ -287,15 +326,16 @@ INLINE void multiply_groups(const int MT, const int NG, const call *c, size_t g)
     bf16 *ring = c->ws->weights;
     const size_t n = c->n_blocks * (size_t)NG;
     for (int t = 0; t < MT * NG; t++) zero_sums(t);
-    for (size_t b = 0; b < c->n_blocks; b += 2, step += c->f->step_bytes) {
-        const size_t left = c->group_bytes - b / 2 * c->f->step_bytes;
-        for (int half = 0; half < 2; half++) {
+    const size_t step_blocks = c->f->step_blocks;
+    for (size_t b = 0; b < c->n_blocks; b += step_blocks, step += c->f->step_bytes) {
+        const size_t left = c->group_bytes - b / step_blocks * c->f->step_bytes;
+        for (size_t in_step = 0; in_step < step_blocks; in_step++) {
             for (int j = 0; j < NG; j++) {
                 const unsigned char *from = step + (size_t)j * c->group_bytes;
-                const size_t at = (b + (size_t)half) * (size_t)NG + (size_t)j;
-                prefetch_part(c->f->step_bytes, prefetch_among(c, from, left, (size_t)NG),
-                              (size_t)half, 2);
-                c->f->unpack(ring + at % RING * TILE, from, (size_t)half, 1);
+                const size_t at = (b + in_step) * (size_t)NG + (size_t)j;
+                prefetch_part(c->f->step_bytes, prefetch_among(c, from, left, (size_t)NG), in_step,
+                              step_blocks);
+                c->f->unpack(ring + at % RING * TILE, from, in_step, 1);
                 if (at < LAG) continue;
                 multiply_tile(MT, (j + 2 * NG - LAG) % NG, c, ring + (at - LAG) % RING * TILE,
                               (at - LAG) / (size_t)NG);
@@ -336,7 +376,7 @@ INLINE void matmul_tiles(const weight_format *f, float *y, size_t y_stride, cons
     call c = {.f = f, .ws = scratch, .y = y, .y_stride = y_stride, .m = m, .n_rows = n_rows};
     c.x = packed;
     c.n_blocks = ag_x16_steps(w->k) * 2;
-    c.group_bytes = c.n_blocks / 2 * f->step_bytes;
+    c.group_bytes = c.n_blocks / f->step_blocks * f->step_bytes;
     c.groups = (const unsigned char *)w->data + row0 / AG_X16 * c.group_bytes;
     c.prefetch_end = w->prefetch_end;
     tiles_configure(&config);

@@ -15,35 +15,24 @@ static size_t call_rows(size_t m) { return m <= FEW_TILES * AG_X16 ? 4 * AG_X16 
 enum { MANY_ROWS = 16, PANEL_BYTES = 16 << 20 };
 enum { ATTENTION_QUERIES = 256 }; /* share the conversion of a span */
 
-/* Members of a product of many rows. */
-#define TILES(type, fn)                                                                       \
-    .packed_bytes = ag_packed_bytes_tiles__amx, .scratch_bytes = ag_scratch_bytes_tiles__amx, \
-    .pack = ag_pack_tiles__amx, .rows = fn, .layout = &ag_layout_##type##_x16,                \
-    .panel_bytes = PANEL_BYTES, .call_rows = call_rows
-static const ag_cpu_matmul tiles_q4_0 = {TILES(q4_0, ag_matmul_q4_0_x16__amx)};
-static const ag_cpu_matmul tiles_q4_1 = {TILES(q4_1, ag_matmul_q4_1_x16__amx)};
-static const ag_cpu_matmul tiles_q8_0 = {TILES(q8_0, ag_matmul_q8_0_x16__amx)};
-
-static const ag_cpu_matmul matmul_q4_0 = {
-    AG_MATMUL_X16(q4_0, ag_pack_x16__avx512, ag_matmul_q4_0_x16__avx512),
-    .many = &tiles_q4_0,
-    .many_rows = MANY_ROWS,
-};
-static const ag_cpu_matmul matmul_q4_1 = {
-    AG_MATMUL_X16(q4_1, ag_pack_x16__avx512, ag_matmul_q4_1_x16__avx512),
-    .many = &tiles_q4_1,
-    .many_rows = MANY_ROWS,
-};
-static const ag_cpu_matmul matmul_q8_0 = {
-    AG_MATMUL_X16(q8_0, ag_pack_x16__avx512, ag_matmul_q8_0_x16__avx512),
-    .many = &tiles_q8_0,
-    .many_rows = MANY_ROWS,
-};
+#define PRODUCT(NAME, name)                                                                  \
+    static const ag_cpu_matmul tiles_##name = {.packed_bytes = ag_packed_bytes_tiles__amx,   \
+                                               .scratch_bytes = ag_scratch_bytes_tiles__amx, \
+                                               .pack = ag_pack_tiles__amx,                   \
+                                               .rows = ag_matmul_##name##_x16__amx,          \
+                                               .layout = &ag_layout_##name##_x16,            \
+                                               .panel_bytes = PANEL_BYTES,                   \
+                                               .call_rows = call_rows};                      \
+    static const ag_cpu_matmul matmul_##name = {                                             \
+        AG_MATMUL_X16(name, ag_pack_x16__avx512, ag_matmul_##name##_x16__avx512),            \
+        .many = &tiles_##name,                                                               \
+        .many_rows = MANY_ROWS,                                                              \
+    };
+AG_X16_MAP(PRODUCT)
 
 void ag_cpu_kernels_amx(ag_cpu_kernels *t) {
-    t->prepared[AG_Q4_0] = &matmul_q4_0;
-    t->prepared[AG_Q4_1] = &matmul_q4_1;
-    t->prepared[AG_Q8_0] = &matmul_q8_0;
+#define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
+    AG_X16_MAP(PREPARED)
     t->attention = ag_attention__amx;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__amx;
     t->attention_queries = ATTENTION_QUERIES;

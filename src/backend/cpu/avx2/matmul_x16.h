@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The product of interleaved weights with packed activations, 8 of the 16 rows at a time. A type of
- * weight brings two functions: one unpacks 8 rows of one block, one multiplies them with 32
+ * weight brings two functions: one unpacks 8 rows of one block, one multiplies them with
  * activations. Everything here is inlined into its kernel. */
 #ifndef AG_BACKEND_CPU_AVX2_MATMUL_X16_H
 #define AG_BACKEND_CPU_AVX2_MATMUL_X16_H
@@ -11,19 +11,73 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* One block of 8 rows: eight vectors of four columns. */
 typedef struct weight_block {
     __m256i q[8];
     __m256 d, m;
+    __m256 part[2]; /* what the sums of columns 0 to 15 and of the others count */
 } weight_block;
 
 typedef struct weight_format {
-    size_t step_bytes;
-    weight_block (*unpack)(const unsigned char *step, int block, int half);
-    __m256i (*dot)(const weight_block *w, const int8_t *q); /* in int32, a lane for each row */
-    int adds_c, has_m;
+    size_t step_bytes, step_blocks;
+    weight_block (*unpack)(const unsigned char *step, size_t block, int half);
+    /* Vectors [from, to) times their activations, in int32, a lane for each row. */
+    __m256i (*dot)(const weight_block *w, const int8_t *q, const int from, const int to);
+    uint32_t correction; /* how often the tile's c is added */
+    int has_m, has_parts;
 } weight_format;
 
+/* Of a type of weight. */
+#define WEIGHT_FORMAT(name, unpack, dot, correction, has_m, has_parts) \
+    { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack, dot, correction, has_m, has_parts }
+
 INLINE __m256 load_halves(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+INLINE __m256i load_bytes(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
+
+/* The lower four bits of the levels of a block; columns of 8 of its rows, from qs[v][8 * half] on.
+ */
+INLINE void unpack_nibbles(__m256i q[8], const uint8_t qs[4][AG_X16][4], int half) {
+    const __m256i low = _mm256_set1_epi8(15);
+    for (int v = 0; v < 4; v++) {
+        const __m256i both = _mm256_loadu_si256((const void *)qs[v][8 * half]);
+        q[v] = _mm256_and_si256(both, low);
+        q[v + 4] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+    }
+}
+
+/* q with those bits of `bits` that are in mask after a shift by n to the left. */
+INLINE __m256i add_bits(__m256i q, __m256i bits, const int n, int mask) {
+    const __m256i there = n < 0 ? _mm256_srli_epi16(bits, -n) : _mm256_slli_epi16(bits, n);
+    return _mm256_or_si256(q, _mm256_and_si256(there, _mm256_set1_epi8((char)mask)));
+}
+
+INLINE void add_fifths(__m256i q[8], const uint8_t qh[AG_X16][4], int half) {
+    const __m256i bits = _mm256_loadu_si256((const void *)qh[8 * half]);
+    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, 4 - v, 16);
+}
+
+/* Bits 4 and 5. */
+INLINE void add_upper(__m256i q[8], const uint8_t qh[2][AG_X16][4], int half) {
+    for (int v = 0; v < 8; v++) {
+        const __m256i bits = _mm256_loadu_si256((const void *)qh[v / 4][8 * half]);
+        q[v] = add_bits(q[v], bits, 4 - 2 * (v % 4), 0x30);
+    }
+}
+
+/* d and m of a block: those of the step times scales. */
+INLINE void unpack_scales(weight_block *w, const ag_x16_scales *s, size_t block, int half,
+                          const uint16_t *d, const uint16_t *m) {
+    const __m256i low = load_bytes(s->low[block] + 8 * half);
+    const __m128i shift = _mm_cvtsi32_si128((int)(block % 2 * 4));
+    const __m256i high = _mm256_srl_epi32(load_bytes(s->high[block / 2] + 8 * half), shift);
+    const __m256i upper = _mm256_set1_epi32(0x30), lower = _mm256_set1_epi32(15);
+    const __m256i sc = _mm256_or_si256(_mm256_and_si256(low, lower),
+                                       _mm256_and_si256(_mm256_slli_epi32(high, 4), upper));
+    const __m256i mins = _mm256_or_si256(_mm256_srli_epi32(low, 4),
+                                         _mm256_and_si256(_mm256_slli_epi32(high, 2), upper));
+    w->d = _mm256_mul_ps(load_halves(d + 8 * half), _mm256_cvtepi32_ps(sc));
+    w->m = _mm256_mul_ps(load_halves(m + 8 * half), _mm256_cvtepi32_ps(mins));
+}
 
 INLINE __m256i spread4(const int8_t *q) {
     int32_t four;
@@ -31,34 +85,70 @@ INLINE __m256i spread4(const int8_t *q) {
     return _mm256_set1_epi32(four);
 }
 
-/* Values of w from 0 to 15: eight sums of two products are at most 8 * 2 * 15 * 127 = 30480. */
-INLINE __m256i dot_nibbles(const weight_block *w, const int8_t *q) {
-    __m256i sums = _mm256_maddubs_epi16(w->q[0], spread4(q));
-    for (int v = 1; v < 8; v++) {
-        sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(w->q[v], spread4(q + v * 4)));
+/* Levels without a sign, `together` of whose pairs of products stay below 2^15. */
+INLINE __m256i dot_levels(const weight_block *w, const int8_t *q, const int from, const int to,
+                          const int together) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i sums = _mm256_setzero_si256();
+    for (int first = from; first < to; first += together) {
+        __m256i some = _mm256_maddubs_epi16(w->q[first], spread4(q + first * 4));
+        for (int v = first + 1; v < first + together; v++) {
+            some = _mm256_add_epi16(some, _mm256_maddubs_epi16(w->q[v], spread4(q + v * 4)));
+        }
+        const __m256i wide = _mm256_madd_epi16(some, ones);
+        sums = first == from ? wide : _mm256_add_epi32(sums, wide);
     }
-    return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+    return sums;
+}
+
+/* Of 4 bits: at most 8 * 2 * 15 * 127 = 30480. */
+INLINE __m256i dot_nibbles(const weight_block *w, const int8_t *q, const int from, const int to) {
+    return dot_levels(w, q, from, to, 8);
+}
+/* Of 5 bits: 4 * 2 * 31 * 127 = 31496. */
+INLINE __m256i dot_fives(const weight_block *w, const int8_t *q, const int from, const int to) {
+    return dot_levels(w, q, from, to, 4);
+}
+/* Of 6 bits: 2 * 2 * 63 * 127 = 32004. */
+INLINE __m256i dot_sixes(const weight_block *w, const int8_t *q, const int from, const int to) {
+    return dot_levels(w, q, from, to, 2);
+}
+
+/* Products of vectors [from, to), with what the levels are too large by taken away. */
+INLINE __m256 sum_of(const weight_format *f, const weight_block *w, const ag_x16_tile *t, size_t at,
+                     const int from, const int to) {
+    const __m256i sums = f->dot(w, t->q + at * 32, from, to);
+    if (!f->correction) return _mm256_cvtepi32_ps(sums);
+    const int32_t c = !f->has_parts ? t->c[at] : from ? t->c[at] - t->h[at] : t->h[at];
+    const __m256i correction = _mm256_set1_epi32((int)((uint32_t)c * f->correction));
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(sums, correction));
 }
 
 INLINE __m256 add_block(__m256 acc, const weight_format *f, const weight_block *w,
                         const ag_x16_tile *t, size_t at) {
-    __m256i sums = f->dot(w, t->q + at * 32);
-    if (f->adds_c) sums = _mm256_add_epi32(sums, _mm256_set1_epi32(t->c[at]));
     const __m256 scale = _mm256_mul_ps(w->d, _mm256_set1_ps(t->d[at]));
-    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scale, acc);
+    __m256 sum = sum_of(f, w, t, at, 0, f->has_parts ? 4 : 8);
+    if (f->has_parts) {
+        sum = _mm256_mul_ps(sum, w->part[0]);
+        sum = _mm256_fmadd_ps(sum_of(f, w, t, at, 4, 8), w->part[1], sum);
+    }
+    acc = _mm256_fmadd_ps(sum, scale, acc);
     return f->has_m ? _mm256_fmadd_ps(w->m, _mm256_set1_ps(t->s[at]), acc) : acc;
 }
 
 /* Memory into the second-level cache, that into the first. */
 enum { FAR_BYTES = 32768, NEAR_BYTES = 4608 };
 
-INLINE void prefetch_step(const weight_format *f, const unsigned char *step,
-                          const unsigned char *end) {
+/* One of n_parts equal parts of a step's lines. */
+INLINE void prefetch_part(const weight_format *f, const unsigned char *step,
+                          const unsigned char *end, size_t part) {
     if (step >= end) return;
-    const size_t left = (size_t)(end - step);
-    for (size_t i = 0; i < f->step_bytes; i += 64) {
-        if (left > FAR_BYTES) _mm_prefetch((const char *)step + FAR_BYTES + i, _MM_HINT_T1);
-        _mm_prefetch((const char *)step + NEAR_BYTES + i, _MM_HINT_T0);
+    const size_t left = (size_t)(end - step), n_parts = f->step_blocks;
+    const size_t lines = f->step_bytes / 64, some = (lines + n_parts - 1) / n_parts;
+    for (size_t i = part * some; i < (part + 1) * some && i < lines; i++) {
+        const char *line = (const char *)step + i * 64;
+        if (left > FAR_BYTES) _mm_prefetch(line + FAR_BYTES, _MM_HINT_T1);
+        _mm_prefetch(line + NEAR_BYTES, _MM_HINT_T0);
     }
 }
 
@@ -87,16 +177,17 @@ INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t
     __m256 acc[4][2];
     for (int i = 0; i < N; i++) acc[i][0] = acc[i][1] = _mm256_setzero_ps();
     const unsigned char *step = c->group;
-    for (size_t b = 0; b < t->n_blocks; b++) {
-        if (b % 2 == 0) prefetch_step(c->f, step, c->prefetch_end);
-        for (int half = 0; half < 2; half++) {
-            const weight_block w = c->f->unpack(step, (int)(b % 2), half);
-            for (int i = 0; i < N; i++) {
-                const size_t at = b * t->n_rows + first + (size_t)i;
-                acc[i][half] = add_block(acc[i][half], c->f, &w, t, at);
+    for (size_t b = 0; b < t->n_blocks; step += c->f->step_bytes) {
+        for (size_t in_step = 0; in_step < c->f->step_blocks; in_step++, b++) {
+            prefetch_part(c->f, step, c->prefetch_end, in_step);
+            for (int half = 0; half < 2; half++) {
+                const weight_block w = c->f->unpack(step, in_step, half);
+                for (int i = 0; i < N; i++) {
+                    const size_t at = b * t->n_rows + first + (size_t)i;
+                    acc[i][half] = add_block(acc[i][half], c->f, &w, t, at);
+                }
             }
         }
-        if (b % 2 == 1) step += c->f->step_bytes;
     }
     for (int i = 0; i < N; i++) {
         store_row(c->y + (first + (size_t)i) * c->y_stride, acc[i][0], acc[i][1], c->n);
@@ -111,7 +202,7 @@ INLINE void multiply_tile(group_call *c, const ag_x16_tile *t) {
 
 INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const void *packed,
                        size_t m, const ag_cpu_weight *w, size_t row0, size_t n_rows) {
-    const size_t group_bytes = ag_x16_steps(w->k) * f->step_bytes;
+    const size_t group_bytes = ag_x16_steps(w->k) * 2 / f->step_blocks * f->step_bytes;
     group_call c = {.f = f, .y_stride = y_stride};
     c.group = (const unsigned char *)w->data + row0 / AG_X16 * group_bytes;
     for (size_t j = 0; j < n_rows; j += AG_X16, c.group += group_bytes) {

@@ -22,19 +22,19 @@ static int32_t add_lanes(__m256i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
 }
 
-/* Rounds the block to bytes at q; returns their sum. */
-static int32_t round_block(void *q, const __m256 x[4], float factor) {
-    __m256i p[4], sum = _mm256_setzero_si256();
+/* Rounds the block to bytes at q; sums: of the first 16 and of all. */
+static void round_block(void *q, uint32_t sums[2], const __m256 x[4], float factor) {
+    __m256i p[4];
     for (int i = 0; i < 4; i++) {
         p[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x[i], _mm256_set1_ps(factor)));
-        sum = _mm256_add_epi32(sum, p[i]);
     }
+    sums[0] = (uint32_t)add_lanes(_mm256_add_epi32(p[0], p[1]));
+    sums[1] = sums[0] + (uint32_t)add_lanes(_mm256_add_epi32(p[2], p[3]));
     const __m256i bytes =
         _mm256_packs_epi16(_mm256_packs_epi32(p[0], p[1]), _mm256_packs_epi32(p[2], p[3]));
     /* Packing works within halves of 128 bits: back in order, four bytes at a time. */
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256(q, _mm256_permutevar8x32_epi32(bytes, order));
-    return add_lanes(sum);
 }
 
 /* One block of the row, at number `at` of the n in its tile. */
@@ -43,13 +43,16 @@ static void pack_block(unsigned char *tile, size_t at, size_t n, const __m256 x[
     /* Below, 127 / largest would overflow; those values are 0 in any sum of floats. */
     const int tiny = largest < 0x1p-119f;
     const float d = tiny ? 0 : largest / 127;
-    const int32_t sum = round_block(tile + at * 32, x, tiny ? 0 : 127 / largest);
+    uint32_t sums[2]; /* of NaN any numbers: d is NaN then */
+    round_block(tile + at * 32, sums, x, tiny ? 0 : 127 / largest);
     float *ds = (void *)(tile + n * 32);
     int32_t *cs = (void *)(tile + n * 36);
     float *ss = (void *)(tile + n * 40);
+    int32_t *hs = (void *)(tile + n * 44);
     ds[at] = d;
-    cs[at] = (int32_t)(-8u * (uint32_t)sum); /* of NaN any number: d is NaN then */
-    ss[at] = d * (float)sum;
+    cs[at] = (int32_t)(-8u * sums[1]);
+    ss[at] = d * (float)(int32_t)sums[1];
+    hs[at] = (int32_t)(-8u * sums[0]);
 }
 
 void ag_pack_x16__avx2(void *panel, const float *x, size_t row, size_t m, size_t k) {

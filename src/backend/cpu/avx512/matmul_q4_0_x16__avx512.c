@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/avx512/matmul_x16.h"
 
-INLINE weight_block unpack(const unsigned char *step, int block) {
+INLINE weight_block unpack(const unsigned char *step, size_t block) {
     const ag_q4_0_x16 *s = (const void *)step;
-    const __m512i low = _mm512_set1_epi8(15);
     weight_block w = {.d = load_halves(s->d[block])};
-    for (int v = 0; v < 4; v++) {
-        const __m512i both = _mm512_loadu_si512(s->qs[block][v]);
-        w.q[v] = _mm512_and_si512(both, low);
-        w.q[v + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
+    unpack_nibbles(w.q, s->qs[block]);
     return w;
 }
 
 void ag_matmul_q4_0_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
                                 const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
     (void)scratch;
-    const weight_format f = {sizeof(ag_q4_0_x16), unpack, 1, 0};
+    const weight_format f = WEIGHT_FORMAT(q4_0, unpack, 1, 0, 0);
     matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/avx512/matmul_x16.h"
 
-INLINE weight_block unpack(const unsigned char *step, int block) {
+INLINE weight_block unpack(const unsigned char *step, size_t block) {
     const ag_q8_0_x16 *s = (const void *)step;
     weight_block w = {.d = load_halves(s->d[block])};
     for (int v = 0; v < 8; v++) w.q[v] = _mm512_loadu_si512(s->qs[block][v]);
@@ -11,6 +11,6 @@ INLINE weight_block unpack(const unsigned char *step, int block) {
 void ag_matmul_q8_0_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
                                 const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
     (void)scratch;
-    const weight_format f = {sizeof(ag_q8_0_x16), unpack, 16, 0}; /* -8 * 16 = -128 */
+    const weight_format f = WEIGHT_FORMAT(q8_0, unpack, 16, 0, 0); /* -8 * 16 = -128 */
     matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);
 }

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/avx512/avx512.h"
 #include "backend/cpu/avx512/prefetch.h"
+#include "backend/cpu/avx512/unpack.h"
 
 #include <immintrin.h>
 
@@ -15,16 +16,19 @@
 typedef struct weight_block {
     __m512i q[8];
     __m512 d, m;
+    __m512 part[2]; /* what the sums of columns 0 to 15 and of the others count */
 } weight_block;
 
 typedef struct weight_format {
-    size_t step_bytes;
-    weight_block (*unpack)(const unsigned char *step, int block);
+    size_t step_bytes, step_blocks;
+    weight_block (*unpack)(const unsigned char *step, size_t block);
     uint32_t correction; /* how often the tile's c is added */
-    int has_m;
+    int has_m, has_parts;
 } weight_format;
 
-INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+/* Of a type of weight. */
+#define WEIGHT_FORMAT(name, unpack, correction, has_m, has_parts) \
+    { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack, correction, has_m, has_parts }
 
 INLINE __m512i spread4(const int8_t *q) {
     int32_t four;
@@ -32,31 +36,49 @@ INLINE __m512i spread4(const int8_t *q) {
     return _mm512_set1_epi32(four);
 }
 
-/* acc[i] += rows of w times row first + i of the tile, i < N. Fetches two quarters of a step on the
- * way. */
+/* What the products of columns from vector `from` on begin with. */
+INLINE __m512i corrected(const weight_format *f, const ag_x16_tile *t, size_t at, const int from) {
+    const int32_t c = !f->has_parts ? t->c[at] : from ? t->c[at] - t->h[at] : t->h[at];
+    return _mm512_set1_epi32((int)((uint32_t)c * f->correction));
+}
+
+/* sums[j] = vectors [from, to) of w times n rows of activations from `at` on. */
+INLINE void dot(__m512i *sums, const int n, const weight_format *f, const weight_block *w,
+                const ag_x16_tile *t, size_t at, const int from, const int to) {
+    for (int j = 0; j < n; j++) sums[j] = corrected(f, t, at + (size_t)j, from);
+    for (int v = from; v < to; v++) {
+        for (int j = 0; j < n; j++) {
+            const int8_t *q = t->q + (at + (size_t)j) * 32 + v * 4;
+            sums[j] = _mm512_dpbusd_epi32(sums[j], w->q[v], spread4(q));
+        }
+    }
+}
+
+/* acc[i] += rows of w times row first + i of the tile, i < N. Fetches parts of a step on the way.
+ */
 INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const weight_block *w,
                       const ag_x16_tile *t, size_t block, size_t first, prefetch ahead,
-                      size_t quarter) {
-    enum { TOGETHER = 8 }; /* independent sums: fewer wait for their own additions */
-    for (int i = 0; i < N; i += TOGETHER) {
-        const int n = N - i < TOGETHER ? N - i : TOGETHER;
+                      size_t part) {
+    /* Independent sums: fewer wait for their own additions. */
+    enum { TOGETHER = 8, OF_PARTS = 4 };
+    const size_t n_parts = 2 * f->step_blocks;
+    const int together = f->has_parts ? OF_PARTS : TOGETHER;
+    for (int i = 0; i < N; i += together) {
+        const int n = N - i < together ? N - i : together;
         const size_t at = block * t->n_rows + first + (size_t)i;
-        __m512i sums[TOGETHER];
-        if (i == 0) prefetch_part(f->step_bytes, ahead, quarter, 4);
-        for (int j = 0; j < n; j++) {
-            const uint32_t c = (uint32_t)t->c[at + (size_t)j] * f->correction;
-            sums[j] = _mm512_set1_epi32((int)c);
-        }
-        for (int v = 0; v < 8; v++) {
-            for (int j = 0; j < n; j++) {
-                const int8_t *q = t->q + (at + (size_t)j) * 32 + v * 4;
-                sums[j] = _mm512_dpbusd_epi32(sums[j], w->q[v], spread4(q));
-            }
-        }
-        if (i == 0) prefetch_part(f->step_bytes, ahead, quarter + 1, 4);
+        __m512i sums[TOGETHER], others[OF_PARTS];
+        if (i == 0) prefetch_part(f->step_bytes, ahead, part, n_parts);
+        dot(sums, n, f, w, t, at, 0, f->has_parts ? 4 : 8);
+        if (f->has_parts) dot(others, n, f, w, t, at, 4, 8);
+        if (i == 0) prefetch_part(f->step_bytes, ahead, part + 1, n_parts);
         for (int j = 0; j < n; j++) {
             const __m512 scale = _mm512_mul_ps(w->d, _mm512_set1_ps(t->d[at + (size_t)j]));
-            acc[i + j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[j]), scale, acc[i + j]);
+            __m512 sum = _mm512_cvtepi32_ps(sums[j]);
+            if (f->has_parts) {
+                sum = _mm512_mul_ps(sum, w->part[0]);
+                sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(others[j]), w->part[1], sum);
+            }
+            acc[i + j] = _mm512_fmadd_ps(sum, scale, acc[i + j]);
             if (!f->has_m) continue;
             acc[i + j] = _mm512_fmadd_ps(w->m, _mm512_set1_ps(t->s[at + (size_t)j]), acc[i + j]);
         }
@@ -68,13 +90,14 @@ INLINE void multiply_group(__m512 *acc, const int N, const weight_format *f,
                            const unsigned char *group, const unsigned char *prefetch_end,
                            const ag_x16_tile *t, size_t first) {
     for (int i = 0; i < N; i++) acc[i] = _mm512_setzero_ps();
-    for (size_t b = 0; b < t->n_blocks; b += 2) {
+    for (size_t b = 0; b < t->n_blocks; group += f->step_bytes) {
         const prefetch ahead = prefetch_of(group, prefetch_end);
-        for (size_t half = 0; half < 2; half++) {
-            const weight_block w = f->unpack(group, (int)half);
-            add_block(acc, N, f, &w, t, b + half, first, ahead, 2 * half);
+        for (size_t pair = 0; pair < f->step_blocks; pair += 2, b += 2) {
+            for (size_t half = 0; half < 2; half++) {
+                const weight_block w = f->unpack(group, pair + half);
+                add_block(acc, N, f, &w, t, b + half, first, ahead, 2 * (pair + half));
+            }
         }
-        group += f->step_bytes;
     }
 }
 
@@ -135,7 +158,7 @@ INLINE void multiply_tile(group_call *c, const ag_x16_tile *t) {
 
 INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const void *packed,
                        size_t m, const ag_cpu_weight *w, size_t row0, size_t n_rows) {
-    const size_t group_bytes = ag_x16_steps(w->k) * f->step_bytes;
+    const size_t group_bytes = ag_x16_steps(w->k) * 2 / f->step_blocks * f->step_bytes;
     group_call c = {.f = f, .y_stride = y_stride};
     c.group = (const unsigned char *)w->data + row0 / AG_X16 * group_bytes;
     for (size_t j = 0; j < n_rows; j += AG_X16, c.group += group_bytes) {

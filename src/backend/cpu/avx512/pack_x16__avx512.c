@@ -23,13 +23,16 @@ static void pack_block(unsigned char *tile, size_t at, size_t n, __m512 a, __m51
     __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
     _mm_storeu_si128((void *)(tile + at * 32), _mm512_cvtsepi32_epi8(p));
     _mm_storeu_si128((void *)(tile + at * 32 + 16), _mm512_cvtsepi32_epi8(q));
+    const int32_t first = _mm512_reduce_add_epi32(p);
     const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
     float *ds = (void *)(tile + n * 32);
     int32_t *cs = (void *)(tile + n * 36);
     float *ss = (void *)(tile + n * 40);
+    int32_t *hs = (void *)(tile + n * 44);
     ds[at] = d;
     cs[at] = (int32_t)(-8u * (uint32_t)sum); /* of NaN any number: d is NaN then */
     ss[at] = d * (float)sum;
+    hs[at] = (int32_t)(-8u * (uint32_t)first);
 }
 
 void ag_pack_x16__avx512(void *panel, const float *x, size_t row, size_t m, size_t k) {

@@ -4,20 +4,17 @@
 static const ag_cpu_matmul matmul_f32 = {AG_MATMUL_FLOATS(ag_matmul_f32__avx512)};
 static const ag_cpu_matmul matmul_f16 = {AG_MATMUL_FLOATS(ag_matmul_f16__avx512)};
 static const ag_cpu_matmul matmul_bf16 = {AG_MATMUL_FLOATS(ag_matmul_bf16__avx512)};
-static const ag_cpu_matmul matmul_q4_0 = {
-    AG_MATMUL_X16(q4_0, ag_pack_x16__avx512, ag_matmul_q4_0_x16__avx512)};
-static const ag_cpu_matmul matmul_q4_1 = {
-    AG_MATMUL_X16(q4_1, ag_pack_x16__avx512, ag_matmul_q4_1_x16__avx512)};
-static const ag_cpu_matmul matmul_q8_0 = {
-    AG_MATMUL_X16(q8_0, ag_pack_x16__avx512, ag_matmul_q8_0_x16__avx512)};
+#define PRODUCT(NAME, name)                      \
+    static const ag_cpu_matmul matmul_##name = { \
+        AG_MATMUL_X16(name, ag_pack_x16__avx512, ag_matmul_##name##_x16__avx512)};
+AG_X16_MAP(PRODUCT)
 
 void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->matmul[AG_F32] = &matmul_f32;
     t->matmul[AG_F16] = &matmul_f16;
     t->matmul[AG_BF16] = &matmul_bf16;
-    t->prepared[AG_Q4_0] = &matmul_q4_0;
-    t->prepared[AG_Q4_1] = &matmul_q4_1;
-    t->prepared[AG_Q8_0] = &matmul_q8_0;
+#define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
+    AG_X16_MAP(PREPARED)
     t->quantize_q4_0 = ag_quantize_q4_0__avx512;
     t->rms_norm = ag_rms_norm__avx512;
     t->softmax = ag_softmax__avx512;

@@ -18,14 +18,16 @@ INLINE void spread(int8x16_t x[8], const int8_t *q) {
     }
 }
 
-/* Values of w from 0 to 15: eight products in a lane are at most 8 * 15 * 127 = 15240. */
-INLINE void dot_nibbles(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+/* Levels without a sign: eight products in a lane are at most 8 * 31 * 127 = 31496, four of levels
+ * up to 63 32004. */
+INLINE void dot_levels(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q,
+                       const int from, const int to) {
     for (int i = 0; i < N; i++) {
         int8x16_t x[8];
         spread(x, q + 32 * i);
-        int16x8_t low = vmull_s8(vget_low_s8(w->q[0]), vget_low_s8(x[0]));
-        int16x8_t high = vmull_high_s8(w->q[0], x[0]);
-        for (int v = 1; v < 8; v++) {
+        int16x8_t low = vmull_s8(vget_low_s8(w->q[from]), vget_low_s8(x[from]));
+        int16x8_t high = vmull_high_s8(w->q[from], x[from]);
+        for (int v = from + 1; v < to; v++) {
             low = vmlal_s8(low, vget_low_s8(w->q[v]), vget_low_s8(x[v]));
             high = vmlal_high_s8(high, w->q[v], x[v]);
         }
@@ -34,12 +36,13 @@ INLINE void dot_nibbles(int32x4_t *sums, const int N, const weight_quad *w, cons
 }
 
 /* Any values of w: two products in a lane are at most 2 * 128 * 127 = 32512. */
-INLINE void dot_bytes(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+INLINE void dot_bytes(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q,
+                      const int from, const int to) {
     for (int i = 0; i < N; i++) {
         int8x16_t x[8];
         spread(x, q + 32 * i);
         int32x4_t lows = vdupq_n_s32(0), highs = lows;
-        for (int v = 0; v < 8; v += 2) {
+        for (int v = from; v < to; v += 2) {
             int16x8_t low = vmull_s8(vget_low_s8(w->q[v]), vget_low_s8(x[v]));
             int16x8_t high = vmull_high_s8(w->q[v], x[v]);
             low = vmlal_s8(low, vget_low_s8(w->q[v + 1]), vget_low_s8(x[v + 1]));

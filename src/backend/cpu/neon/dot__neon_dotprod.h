@@ -7,9 +7,10 @@
 
 enum { MOST_ROWS = 4, PAIRED = 0 };
 
-INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q, const int from,
+                const int to) {
     for (int i = 0; i < N; i++) sums[i] = vdupq_n_s32(0);
-    for (int half = 0; half < 2; half++) {
+    for (int half = from / 4; half < to / 4; half++) {
         const int8x16_t *v = w->q + 4 * half;
         for (int i = 0; i < N; i++) {
             const int8x16_t x = vld1q_s8(q + 32 * i + 16 * half);

@@ -8,29 +8,30 @@
 
 enum { MOST_ROWS = 8, PAIRED = 1 };
 
-INLINE int32x4_t dot_one(const weight_quad *w, const int8_t *q) {
-    const int8x16_t x = vld1q_s8(q), y = vld1q_s8(q + 16);
-    int32x4_t sum = vdotq_laneq_s32(vdupq_n_s32(0), w->q[0], x, 0);
-    sum = vdotq_laneq_s32(sum, w->q[1], x, 1);
-    sum = vdotq_laneq_s32(sum, w->q[2], x, 2);
-    sum = vdotq_laneq_s32(sum, w->q[3], x, 3);
-    sum = vdotq_laneq_s32(sum, w->q[4], y, 0);
-    sum = vdotq_laneq_s32(sum, w->q[5], y, 1);
-    sum = vdotq_laneq_s32(sum, w->q[6], y, 2);
-    return vdotq_laneq_s32(sum, w->q[7], y, 3);
+INLINE int32x4_t dot_one(const weight_quad *w, const int8_t *q, const int from, const int to) {
+    int32x4_t sum = vdupq_n_s32(0);
+    for (int v = from; v < to; v += 4) {
+        const int8x16_t x = vld1q_s8(q + 4 * v);
+        sum = vdotq_laneq_s32(sum, w->q[v], x, 0);
+        sum = vdotq_laneq_s32(sum, w->q[v + 1], x, 1);
+        sum = vdotq_laneq_s32(sum, w->q[v + 2], x, 2);
+        sum = vdotq_laneq_s32(sum, w->q[v + 3], x, 3);
+    }
+    return sum;
 }
 
 INLINE int64x2_t wide(int32x4_t v) { return vreinterpretq_s64_s32(v); }
 
-INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q) {
+INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q, const int from,
+                const int to) {
     if (N == 1) {
-        sums[0] = dot_one(w, q);
+        sums[0] = dot_one(w, q, from, to);
         return;
     }
     for (int i = 0; i < N; i += 2) {
         /* [i][row 0], [i][row 1], [i + 1][row 0], [i + 1][row 1]; of rows 2 and 3. */
         int32x4_t low = vdupq_n_s32(0), high = low;
-        for (int g = 0; g < 4; g++) {
+        for (int g = from / 2; g < to / 2; g++) {
             const int8x16_t x = vld1q_s8(q + 32 * i + 16 * g);
             low = vmmlaq_s32(low, x, w->q[2 * g]);
             high = vmmlaq_s32(high, x, w->q[2 * g + 1]);

@@ -4,6 +4,6 @@
 void ag_matmul_q4_1_x16__neon(float *y, size_t y_stride, const void *packed, size_t m,
                               const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
     (void)scratch;
-    const weight_format f = {sizeof(ag_q4_1_x16), load_q4_1, dot_nibbles, MOST_ROWS, PAIRED, 0, 1};
+    const weight_format f = WEIGHT_FORMAT(q4_1, dot_levels, 0, 1, 0);
     matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);
 }

@@ -5,6 +5,6 @@ void ag_matmul_q8_0_x16__neon_i8mm(float *y, size_t y_stride, const void *packed
                                    const ag_cpu_weight *w, size_t row0, size_t n_rows,
                                    void *scratch) {
     (void)scratch;
-    const weight_format f = {sizeof(ag_q8_0_x16), load_q8_0, dot, MOST_ROWS, PAIRED, 0, 0};
+    const weight_format f = WEIGHT_FORMAT(q8_0, dot, 0, 0, 0);
     matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);
 }

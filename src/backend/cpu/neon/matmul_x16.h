@@ -18,19 +18,29 @@ enum { QUADS = 4, TILE_ROWS_MAX = 8 }; /* quads of a group; rows of activations 
 typedef struct weight_quad {
     int8x16_t q[8];
     float32x4_t d, m;
+    float32x4_t part[2]; /* what the sums of columns 0 to 15 and of the others count */
 } weight_quad;
 
 typedef struct weight_format {
-    size_t step_bytes;
+    size_t step_bytes, step_blocks;
     void (*load)(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
                  const int zipped);
-    /* sums[i] = the quad times 32 activations of row i, for i < N; their bytes begin at q. Paired
-     * rows have zipped weights. */
-    void (*dot)(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q);
-    int most_rows; /* that are multiplied together: 4 or 8 */
-    int paired;    /* two or more rows of activations lie as ag_pack_x16__neon_i8mm does it */
-    int adds_c, has_m;
+    /* sums[i] = vectors [from, to) of the quad, 0, 4 or 8, times activations of row i, for i < N;
+     * the bytes of the block begin at q. Paired rows have zipped weights. */
+    void (*dot)(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q, const int from,
+                const int to);
+    int most_rows;      /* that are multiplied together: 4 or 8 */
+    int paired;         /* two or more rows of activations lie as ag_pack_x16__neon_i8mm does it */
+    int32_t correction; /* how often the tile's c is added */
+    int has_m, has_parts;
 } weight_format;
+
+/* Of a type of weight, for a set that has MOST_ROWS and PAIRED. */
+#define WEIGHT_FORMAT(name, dot, correction, has_m, has_parts)                                  \
+    {                                                                                           \
+        sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), load_##name, dot, MOST_ROWS, PAIRED, \
+            correction, has_m, has_parts                                                        \
+    }
 
 INLINE float32x4_t load_halves(const uint16_t *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
@@ -63,6 +73,57 @@ INLINE void load_bytes(weight_quad *w, const uint8_t qs[8][AG_X16][4], size_t qu
     }
 }
 
+INLINE void zip_all(weight_quad *w) {
+    for (int v = 0; v < 8; v += 2) {
+        uint8x16_t a = vreinterpretq_u8_s8(w->q[v]), b = vreinterpretq_u8_s8(w->q[v + 1]);
+        zip(&a, &b);
+        w->q[v] = vreinterpretq_s8_u8(a);
+        w->q[v + 1] = vreinterpretq_s8_u8(b);
+    }
+}
+
+/* q with those bits of `bits` that are in mask after a shift by n to the left. */
+INLINE int8x16_t add_bits(int8x16_t q, uint8x16_t bits, const int n, int mask) {
+    const uint8x16_t there = vshlq_u8(bits, vdupq_n_s8((int8_t)n));
+    return vorrq_s8(q, vreinterpretq_s8_u8(vandq_u8(there, vdupq_n_u8((uint8_t)mask))));
+}
+
+INLINE void load_fives(weight_quad *w, const uint8_t qs[4][AG_X16][4], const uint8_t qh[AG_X16][4],
+                       size_t quad, const int zipped) {
+    const uint8x16_t bits = vld1q_u8(qh[4 * quad]);
+    load_nibbles(w, qs, quad, 0);
+    for (int v = 0; v < 8; v++) w->q[v] = add_bits(w->q[v], bits, 4 - v, 16);
+    if (zipped) zip_all(w);
+}
+
+INLINE void load_sixes(weight_quad *w, const uint8_t qs[4][AG_X16][4],
+                       const uint8_t qh[2][AG_X16][4], size_t quad, const int zipped) {
+    load_nibbles(w, qs, quad, 0);
+    for (int v = 0; v < 8; v++) {
+        w->q[v] = add_bits(w->q[v], vld1q_u8(qh[v / 4][4 * quad]), 4 - 2 * (v % 4), 0x30);
+    }
+    if (zipped) zip_all(w);
+}
+
+INLINE uint32x4_t load_four(const void *p) {
+    uint32_t word;
+    __builtin_memcpy(&word, p, sizeof word);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(word))));
+}
+
+/* d and m of a block: those of the step times scales. */
+INLINE void load_scales(weight_quad *w, const ag_x16_scales *s, size_t block, size_t quad,
+                        const uint16_t *d, const uint16_t *m) {
+    const uint32x4_t low = load_four(s->low[block] + 4 * quad), upper = vdupq_n_u32(0x30);
+    const uint32x4_t shift = load_four(s->high[block / 2] + 4 * quad);
+    const uint32x4_t high = vshlq_u32(shift, vdupq_n_s32(block % 2 ? -4 : 0));
+    const uint32x4_t sc =
+        vorrq_u32(vandq_u32(low, vdupq_n_u32(15)), vandq_u32(vshlq_n_u32(high, 4), upper));
+    const uint32x4_t mins = vorrq_u32(vshrq_n_u32(low, 4), vandq_u32(vshlq_n_u32(high, 2), upper));
+    w->d = vmulq_f32(load_halves(d + 4 * quad), vcvtq_f32_u32(sc));
+    w->m = vmulq_f32(load_halves(m + 4 * quad), vcvtq_f32_u32(mins));
+}
+
 INLINE void load_q4_0(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
                       const int zipped) {
     const ag_q4_0_x16 *s = (const void *)step;
@@ -85,20 +146,77 @@ INLINE void load_q8_0(weight_quad *w, const unsigned char *step, size_t block, s
     w->d = load_halves(s->d[block] + 4 * quad);
 }
 
+INLINE void load_q5_0(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q5_0_x16 *s = (const void *)step;
+    load_fives(w, s->qs[block], s->qh[block], quad, zipped);
+    w->d = load_halves(s->d[block] + 4 * quad);
+}
+
+INLINE void load_q5_1(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q5_1_x16 *s = (const void *)step;
+    load_fives(w, s->qs[block], s->qh[block], quad, zipped);
+    w->d = load_halves(s->d[block] + 4 * quad);
+    w->m = load_halves(s->m[block] + 4 * quad);
+}
+
+INLINE void load_q4_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q4_k_x16 *s = (const void *)step;
+    load_nibbles(w, s->qs[block], quad, zipped);
+    load_scales(w, &s->scales, block, quad, s->d, s->m);
+}
+
+INLINE void load_q5_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q5_k_x16 *s = (const void *)step;
+    load_fives(w, s->qs[block], s->qh[block], quad, zipped);
+    load_scales(w, &s->scales, block, quad, s->d, s->m);
+}
+
+INLINE void load_q6_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q6_k_x16 *s = (const void *)step;
+    load_sixes(w, s->qs[block], s->qh[block], quad, zipped);
+    w->d = load_halves(s->d + 4 * quad);
+    for (int g = 0; g < 2; g++) {
+        const int32x4_t scales = vreinterpretq_s32_u32(load_four(s->scales[block][g] + 4 * quad));
+        w->part[g] = vcvtq_f32_s32(vshrq_n_s32(vshlq_n_s32(scales, 24), 24));
+    }
+}
+
+/* sums[j] = products of vectors [from, to) with rows from `at` on, with what the levels are too
+ * large by taken away. */
+INLINE void sums_of(float32x4_t *sums, const int N, const weight_format *f, const weight_quad *w,
+                    const ag_x16_tile *t, size_t at, const int from, const int to) {
+    int32x4_t whole[2];
+    f->dot(whole, N, w, t->q + at * 32, from, to);
+    for (int j = 0; j < N; j++) {
+        const size_t row = at + (size_t)j;
+        const int32_t c = !f->has_parts ? t->c[row] : from ? t->c[row] - t->h[row] : t->h[row];
+        if (f->correction) whole[j] = vaddq_s32(whole[j], vdupq_n_s32(c * f->correction));
+        sums[j] = vcvtq_f32_s32(whole[j]);
+    }
+}
+
 /* acc[i][column] += the quad times block number `at` + i of the tile, i < N. */
 INLINE void add_block(float32x4_t acc[TILE_ROWS_MAX][QUADS], const int column, const int N,
                       const weight_format *f, const weight_quad *w, const ag_x16_tile *t,
                       size_t at) {
     const int together = N < 2 ? N : 2; /* rows: what i8mm multiplies at once */
     for (int i = 0; i < N; i += together) {
-        int32x4_t sums[2];
-        f->dot(sums, together, w, t->q + (at + (size_t)i) * 32);
+        float32x4_t sums[2], others[2];
+        sums_of(sums, together, f, w, t, at + (size_t)i, 0, f->has_parts ? 4 : 8);
+        if (f->has_parts) sums_of(others, together, f, w, t, at + (size_t)i, 4, 8);
         for (int j = 0; j < together; j++) {
             const size_t row = at + (size_t)(i + j);
             float32x4_t *to = &acc[i + j][column];
-            if (f->adds_c) sums[j] = vaddq_s32(sums[j], vdupq_n_s32(t->c[row]));
+            if (f->has_parts) {
+                sums[j] = vfmaq_f32(vmulq_f32(sums[j], w->part[0]), others[j], w->part[1]);
+            }
             const float32x4_t scale = vmulq_n_f32(w->d, t->d[row]);
-            *to = vfmaq_f32(*to, vcvtq_f32_s32(sums[j]), scale);
+            *to = vfmaq_f32(*to, sums[j], scale);
             if (f->has_m) *to = vfmaq_n_f32(*to, w->m, t->s[row]);
         }
     }
@@ -135,13 +253,14 @@ INLINE void multiply_rows(const int N, const int Q, const group_call *c, const a
         for (int q = 0; q < Q; q++) acc[i][q] = vdupq_n_f32(0);
     }
     const unsigned char *step = c->group;
-    for (size_t b = 0; b < t->n_blocks; b++) {
-        for (int q = 0; q < Q; q++) {
-            weight_quad w;
-            c->f->load(&w, step, b % 2, quad0 + (size_t)q, c->f->paired && N > 1);
-            add_block(acc, q, N, c->f, &w, t, b * t->n_rows + first);
+    for (size_t b = 0; b < t->n_blocks; step += c->f->step_bytes) {
+        for (size_t in_step = 0; in_step < c->f->step_blocks; in_step++, b++) {
+            for (int q = 0; q < Q; q++) {
+                weight_quad w;
+                c->f->load(&w, step, in_step, quad0 + (size_t)q, c->f->paired && N > 1);
+                add_block(acc, q, N, c->f, &w, t, b * t->n_rows + first);
+            }
         }
-        if (b % 2 == 1) step += c->f->step_bytes;
     }
     const size_t column = quad0 * 4, n = c->n > column ? c->n - column : 0;
     store_rows(c->y + first * c->y_stride + column, c->y_stride, acc, N, Q, n);
@@ -170,7 +289,7 @@ INLINE void multiply_tile(const group_call *c, const ag_x16_tile *t) {
 
 INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const void *packed,
                        size_t m, const ag_cpu_weight *w, size_t row0, size_t n_rows) {
-    const size_t group_bytes = ag_x16_steps(w->k) * f->step_bytes;
+    const size_t group_bytes = ag_x16_steps(w->k) * 2 / f->step_blocks * f->step_bytes;
     group_call c = {.f = f, .y_stride = y_stride};
     c.group = (const unsigned char *)w->data + row0 / AG_X16 * group_bytes;
     for (size_t j = 0; j < n_rows; j += AG_X16, c.group += group_bytes) {

@@ -17,16 +17,16 @@ INLINE float largest_magnitude(const float32x4_t x[8]) {
     return vgetq_lane_f32(vreinterpretq_f32_u32(largest), 0);
 }
 
-/* Rounds the block; returns the sum. */
-INLINE int32_t round_block(int8x8_t q[4], const float32x4_t x[8], float factor) {
+/* Rounds the block; sums: of the first 16 and of all. */
+INLINE void round_block(int8x8_t q[4], int32_t sums[2], const float32x4_t x[8], float factor) {
     int32x4_t sum = vdupq_n_s32(0);
     for (int g = 0; g < 4; g++) {
         const int32x4_t a = vcvtnq_s32_f32(vmulq_n_f32(x[2 * g], factor));
         const int32x4_t b = vcvtnq_s32_f32(vmulq_n_f32(x[2 * g + 1], factor));
         sum = vaddq_s32(sum, vaddq_s32(a, b));
         q[g] = vqmovn_s16(vcombine_s16(vqmovn_s32(a), vqmovn_s32(b)));
+        if (g % 2) sums[g / 2] = vaddvq_s32(sum);
     }
-    return vaddvq_s32(sum);
 }
 
 /* One block of the row, at number `at` of the n in its tile; its groups of 8 bytes go to q,
@@ -38,14 +38,17 @@ INLINE void pack_block(unsigned char *tile, size_t at, size_t n, const float32x4
     const int tiny = largest < 0x1p-119f;
     const float d = tiny ? 0 : largest / 127;
     int8x8_t bytes[4];
-    const int32_t sum = round_block(bytes, x, tiny ? 0 : 127 / largest);
+    int32_t sums[2];
+    round_block(bytes, sums, x, tiny ? 0 : 127 / largest);
     for (size_t g = 0; g < 4; g++) vst1_s8((void *)(q + g * stride), bytes[g]);
     float *ds = (void *)(tile + n * 32);
     int32_t *cs = (void *)(tile + n * 36);
     float *ss = (void *)(tile + n * 40);
+    int32_t *hs = (void *)(tile + n * 44);
     ds[at] = d;
-    cs[at] = -8 * sum;
-    ss[at] = d * (float)sum;
+    cs[at] = -8 * sums[1];
+    ss[at] = d * (float)sums[1];
+    hs[at] = -8 * sums[0];
 }
 
 /* paired: the bytes of rows 2i and 2i + 1 of a tile take turns. */

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/neon/neon.h"
 
-static const ag_cpu_matmul matmul_q4_0 = {
-    AG_MATMUL_X16(q4_0, ag_pack_x16__neon, ag_matmul_q4_0_x16__neon_dotprod)};
-static const ag_cpu_matmul matmul_q4_1 = {
-    AG_MATMUL_X16(q4_1, ag_pack_x16__neon, ag_matmul_q4_1_x16__neon_dotprod)};
-static const ag_cpu_matmul matmul_q8_0 = {
-    AG_MATMUL_X16(q8_0, ag_pack_x16__neon, ag_matmul_q8_0_x16__neon_dotprod)};
+#define PRODUCT(NAME, name)                      \
+    static const ag_cpu_matmul matmul_##name = { \
+        AG_MATMUL_X16(name, ag_pack_x16__neon, ag_matmul_##name##_x16__neon_dotprod)};
+AG_X16_MAP(PRODUCT)
 
 void ag_cpu_kernels_neon_dotprod(ag_cpu_kernels *t) {
-    t->prepared[AG_Q4_0] = &matmul_q4_0;
-    t->prepared[AG_Q4_1] = &matmul_q4_1;
-    t->prepared[AG_Q8_0] = &matmul_q8_0;
+#define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
+    AG_X16_MAP(PREPARED)
     t->attention = ag_attention__neon_dotprod;
     t->attention_scores = ag_attention_scores__neon_dotprod;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__neon_dotprod;

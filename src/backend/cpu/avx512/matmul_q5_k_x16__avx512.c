@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/avx512/matmul_x16.h"
+
+INLINE weight_block unpack(const unsigned char *step, size_t block) {
+    const ag_q5_k_x16 *s = (const void *)step;
+    weight_block w;
+    __m512 scales[2];
+    unpack_scales(scales, &s->scales, block);
+    w.d = _mm512_mul_ps(load_halves(s->d), scales[0]);
+    w.m = _mm512_mul_ps(load_halves(s->m), scales[1]);
+    unpack_nibbles(w.q, s->qs[block]);
+    add_fifths(w.q, s->qh[block]);
+    return w;
+}
+
+void ag_matmul_q5_k_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,
+                                const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
+    (void)scratch;
+    const weight_format f = WEIGHT_FORMAT(q5_k, unpack, 0, 1, 0);
+    matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);
+}
