@@ -30,6 +30,9 @@ typedef struct ag_layer {
     ag_tensor conv;           /* [taps,channels] F32 */
     ag_tensor decay, dt_bias; /* [v_heads] as in ag_delta_rule */
     ag_tensor mixer_norm;     /* [v_dim] of every head of a delta net's output */
+    /* Before all layers, for what each has for itself: [input,dim]; the first one's norm [input].
+     */
+    ag_tensor w_input, input_norm;
     /* What a layer makes of its own input for each token: [input,dim] [dim,input] [dim] */
     ag_tensor w_input_gate, w_input_out, post_input_norm;
     ag_tensor out_scale; /* [1] of the stream behind the layer */

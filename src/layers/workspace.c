@@ -31,6 +31,7 @@ size_t ag_workspace_bytes(const ag_workspace_shape *s) {
     part parts[N_PARTS];
     list_parts(&none, s, parts);
     size_t total = s->n_rows * (s->dim * sizeof(float) + (1 + s->n_windows) * sizeof(uint32_t)) +
+                   (s->n_rows + 1) * s->input_dim * sizeof(float) +
                    s->n_seqs * sizeof(ag_attention_seq);
     for (int i = 0; i < N_PARTS; i++) total += part_bytes(s->n_rows, parts[i].cols);
     return total;
@@ -62,10 +63,12 @@ ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_worksp
     }
     if (st == AG_OK) {
         next.host_rows = ag_malloc(shape->n_rows * shape->dim * sizeof *next.host_rows);
+        next.host_inputs = ag_calloc(shape->n_rows + 1, shape->input_dim * sizeof(float) + 1);
         next.positions = ag_malloc(shape->n_rows * sizeof *next.positions);
         next.visible_from = ag_calloc(shape->n_windows * shape->n_rows + 1, sizeof(uint32_t));
         next.attention = ag_calloc(shape->n_seqs, sizeof *next.attention);
-        if (!next.host_rows || !next.positions || !next.visible_from || !next.attention) {
+        if (!next.host_rows || !next.host_inputs || !next.positions || !next.visible_from ||
+            !next.attention) {
             st = AG_FAIL(err, NOMEM, "workspace of %zu rows", shape->n_rows);
         }
     }
@@ -81,6 +84,7 @@ ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_worksp
 void ag_workspace_release(ag_workspace *ws) {
     ag_buffer_release(&ws->storage);
     ag_free(ws->host_rows);
+    ag_free(ws->host_inputs);
     ag_free(ws->positions);
     ag_free(ws->visible_from);
     ag_free(ws->attention);

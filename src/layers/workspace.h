@@ -28,6 +28,7 @@ typedef struct ag_workspace {
     ag_tensor down;      /* [dim] */
     ag_tensor inputs;    /* [input_dim] of the layers one after another, each [n, ...] */
     float *host_rows;    /* owned; [n_rows, dim] embedding rows on their way in */
+    float *host_inputs;  /* owned; [n_rows + 1, input_dim] the same for layers' own inputs */
     uint32_t *positions; /* owned; [n_rows] logical positions of a pass */
     /* Owned; [n_windows][n_rows] the first position that each row sees in layers with a window. */
     uint32_t *visible_from;

@@ -104,10 +104,12 @@ static const struct {
     const char *name;
     ag_rope_type type;
 } rope_types[] = {
-    {"default", AG_ROPE_DEFAULT}, {"linear", AG_ROPE_LINEAR},     {"llama3", AG_ROPE_LLAMA3},
-    {"yarn", AG_ROPE_YARN},       {"longrope", AG_ROPE_LONGROPE}, {"su", AG_ROPE_LONGROPE},
+    {"default", AG_ROPE_DEFAULT},   {"linear", AG_ROPE_LINEAR},
+    {"llama3", AG_ROPE_LLAMA3},     {"yarn", AG_ROPE_YARN},
+    {"longrope", AG_ROPE_LONGROPE}, {"proportional", AG_ROPE_PROPORTIONAL},
+    {"su", AG_ROPE_LONGROPE},
 };
-static const char known_rope_types[] = "default, linear, llama3, yarn, longrope";
+static const char known_rope_types[] = "default, linear, llama3, yarn, longrope, proportional";
 
 const char *ag_rope_type_name(ag_rope_type type) {
     return type == AG_ROPE_DEFAULT ? "none" : rope_types[type].name;
@@ -205,6 +207,11 @@ static ag_status read_scaling(ag_config_reader *r, const ag_config_reader *top,
     ag_rope_scaling *s = &rope->scaling;
     AG_TRY(read_rope_type(r, &s->type));
     if (s->type == AG_ROPE_DEFAULT) return AG_OK;
+    if (s->type == AG_ROPE_PROPORTIONAL) {
+        s->factor = 1;
+        ag_config_real(r, "factor", 1e-6, 1e6, &s->factor);
+        return r->status;
+    }
     if (s->type == AG_ROPE_LINEAR) {
         require_factor(r, "factor", &s->factor);
         return r->status;
@@ -238,7 +245,11 @@ static ag_status read_table(ag_config_reader *r, const ag_config_reader *top,
     *rope = (ag_rope_spec){.theta = theta, .n_rotated = rope->n_rotated};
     ag_config_real(r, "rope_theta", 1, 1e30, &rope->theta);
     AG_TRY(read_rotated(r, head_dim, rope));
-    return read_scaling(r, top, max_positions, rope);
+    AG_TRY(read_scaling(r, top, max_positions, rope));
+    if (rope->scaling.type != AG_ROPE_PROPORTIONAL) return AG_OK;
+    rope->n_turned = rope->n_rotated;
+    rope->n_rotated = head_dim;
+    return AG_OK;
 }
 
 ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_t max_positions,

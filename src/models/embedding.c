@@ -8,13 +8,14 @@
 #include <math.h>
 
 ag_status ag_embedding_open(ag_embedding *e, const ag_weight_source *source,
-                            const ag_source_tensor *table, const ag_model_spec *s, ag_error *err) {
-    const size_t dim = s->hidden_size;
+                            const ag_source_tensor *table, const ag_table_shape *shape,
+                            ag_error *err) {
+    const size_t dim = shape->dim;
     *e = (ag_embedding){.source = source,
                         .table = table,
-                        .n_rows = s->vocab_size,
+                        .n_rows = shape->n_rows,
                         .dim = dim,
-                        .scale = s->embedding_scale};
+                        .scale = shape->scale};
     if (!table) return AG_OK;
     e->row = ag_malloc(ag_dtype_row_bytes(table->dtype, dim));
     return e->row ? AG_OK : AG_FAIL(err, NOMEM, "embedding row of %zu values", dim);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding table: it stays in the file and rows are read as tokens come. */
+/* Tables of embeddings: they stay in the file and rows are read as tokens come. */
 #ifndef AG_MODELS_EMBEDDING_H
 #define AG_MODELS_EMBEDDING_H
 
@@ -14,9 +14,15 @@ typedef struct ag_embedding {
     void *row;   /* owned; one row as the file has it */
 } ag_embedding;
 
-/* Rows of the model's embedding. source and table NULL: synthetic. */
+typedef struct ag_table_shape {
+    size_t n_rows, dim;
+    float scale; /* of every value */
+} ag_table_shape;
+
+/* Rows of a table that tokens choose from. source and table NULL: synthetic. */
 ag_status ag_embedding_open(ag_embedding *e, const ag_weight_source *source,
-                            const ag_source_tensor *table, const ag_model_spec *s, ag_error *err);
+                            const ag_source_tensor *table, const ag_table_shape *shape,
+                            ag_error *err);
 void ag_embedding_close(ag_embedding *e);
 
 /* dst[i * dim ...] = row ids[i] as F32, scaled, by pread: touching a mapped table would make far

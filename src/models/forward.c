@@ -5,6 +5,8 @@
 #include "core/fail.h"
 #include "models/model_impl.h"
 
+#include <string.h>
+
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_rows,
@@ -93,6 +95,58 @@ static ag_status embed(ag_model *m, const ag_sequence *items, size_t n_items, ag
                             m->workspace.host_rows, row * dim * sizeof(float), err);
 }
 
+/* ---- what layers have for themselves ---- */
+
+/* The rows of layer `layer` in ws->inputs. */
+static ag_status input_of(const ag_model *m, const ag_layer_pass *pass, uint32_t layer,
+                          ag_tensor *out, ag_error *err) {
+    const size_t n = m->spec.layer_input, first = layer * pass->n_rows * n;
+    const ag_tensor *t = &m->workspace.inputs;
+    return ag_tensor_make(out, AG_F32, ag_shape_2d(pass->n_rows, n), t->buffer,
+                          t->offset + first * sizeof(float), err);
+}
+
+/* A row of the table holds a token's values for all layers; they are put layer by layer. */
+static ag_status look_up_inputs(ag_model *m, const ag_layer_pass *pass, ag_error *err) {
+    const ag_workspace *ws = &m->workspace;
+    const size_t n = m->spec.layer_input, n_layers = m->spec.n_layers;
+    float *row = ws->host_inputs, *all = row + ws->shape.input_dim;
+    for (size_t i = 0; i < pass->n_seqs; i++) {
+        const ag_sequence *s = &pass->seqs[i];
+        for (size_t t = 0; t < s->n; t++) {
+            AG_TRY(ag_embedding_lookup(&m->layer_inputs, row, &s->ids[t], 1, err));
+            for (size_t l = 0; l < n_layers; l++) {
+                memcpy(all + (l * pass->n_rows + s->row0 + t) * n, row + l * n, n * sizeof *row);
+            }
+        }
+    }
+    return ag_buffer_upload(ws->inputs.buffer, ws->inputs.offset, all,
+                            pass->n_rows * n_layers * n * sizeof *all, err);
+}
+
+/* To a token's values from the table come those that its embedding is projected to. The norm of
+ * x / sqrt(dim) is that of x with another epsilon. */
+static ag_status make_inputs(ag_model *m, const ag_layer_pass *pass, const ag_tensor *residual,
+                             ag_error *err) {
+    ag_backend *be = m->backend;
+    const ag_layer *layers = m->weights.layers;
+    const float eps = pass->norm_eps * (float)m->spec.hidden_size;
+    ag_tensor part, input;
+    if (!m->spec.layer_input) return AG_OK;
+    AG_TRY(look_up_inputs(m, pass, err));
+    AG_TRY(ag_layer_view(pass, &m->workspace.gate, m->spec.layer_input, &part, err));
+    for (uint32_t l = 0; l < m->spec.n_layers; l++) {
+        AG_TRY(input_of(m, pass, l, &input, err));
+        ag_status st = ag_matmul_transposed(be, &part, residual, &layers[l].w_input);
+        if (st == AG_OK) st = ag_rms_norm(be, &part, &part, &layers[0].input_norm, eps);
+        if (st == AG_OK) st = ag_add_assign(be, &input, &part);
+        if (st != AG_OK) return ag_take_error(be, st, err);
+    }
+    return AG_OK;
+}
+
+/* ---- layers ---- */
+
 static ag_attention_layer attention_of(const ag_model *m, uint32_t layer) {
     const ag_layer_spec *l = ag_spec_layer(&m->spec, layer);
     float factor;
@@ -144,10 +198,16 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
         AG_TRY(ag_take_error(
             m->backend, ag_rms_norm(m->backend, &normed, &residual, first, pass->norm_eps), err));
     }
+    AG_TRY(make_inputs(m, pass, &residual, err));
     for (uint32_t l = 0; l < w->n_layers; l++) {
         if (is_cancelled(pass)) return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
         const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
-        const ag_layer_facts facts = facts_of(m, l);
+        ag_layer_facts facts = facts_of(m, l);
+        ag_tensor input;
+        if (m->spec.layer_input) {
+            AG_TRY(input_of(m, pass, l, &input, err));
+            facts.input = &input;
+        }
         AG_TRY(ag_layer_forward(&w->layers[l], &facts, pass, next, err));
     }
     return AG_OK;

@@ -118,6 +118,10 @@ ag_status ag_model_weights_inspect(const ag_backend *be, ag_model_spec *s,
     const ag_source_tensor *head, *norm;
     find_naming(s, source);
     AG_TRY(find_ends(s, source, &out->embedding, &head, err));
+    if (s->layer_input) {
+        const ag_weight_spec inputs = ag_layer_input_weight(s);
+        AG_TRY(ag_model_weights_find(source, &inputs, &out->layer_inputs, err));
+    }
     AG_TRY(inspect_layers(s, source, &v, err));
     ag_weight_spec spec = ag_norm_weight(s);
     AG_TRY(ag_model_weights_find(source, &spec, &norm, err));

@@ -12,6 +12,7 @@
 #include "models/shapes.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,6 +63,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     set_types(summary, info);
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;
+    if (summary->layer_inputs) info->embedding_bytes += summary->layer_inputs->n_bytes;
     info->n_kept = summary->n_kept;
     for (size_t i = 0; i < ag_source_n_files(source); i++) {
         info->file_bytes += ag_source_file_bytes(source, i);
@@ -159,13 +161,25 @@ static ag_status check_available(const ag_model *m, const char *dir, uint64_t by
                    available.bytes);
 }
 
+/* A layer's own input is the sum of two things, times 1 / sqrt(2). */
+static ag_status open_tables(ag_model *m, const ag_source_tensor *embedding,
+                             const ag_source_tensor *layer_inputs, ag_error *err) {
+    const ag_model_spec *s = &m->spec;
+    const ag_table_shape rows = {s->vocab_size, s->hidden_size, s->embedding_scale};
+    const ag_table_shape inputs = {s->n_layer_inputs, (size_t)s->n_layers * s->layer_input,
+                                   sqrtf((float)s->layer_input / 2)};
+    AG_TRY(ag_embedding_open(&m->embedding, m->source, embedding, &rows, err));
+    if (!s->layer_input) return AG_OK;
+    return ag_embedding_open(&m->layer_inputs, m->source, layer_inputs, &inputs, err);
+}
+
 static ag_status load_source(ag_model *m, const char *path, ag_model_params *params,
                              ag_error *err) {
     ag_weights_summary summary;
     AG_TRY(open_model(m->backend, path, params, &m->source, &m->spec, &summary, &m->info, err));
     tell(m, path);
     AG_TRY(check_available(m, path, summary.stored_bytes, err));
-    AG_TRY(ag_embedding_open(&m->embedding, m->source, summary.embedding, &m->spec, err));
+    AG_TRY(open_tables(m, summary.embedding, summary.layer_inputs, err));
     return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, params,
                                  err);
 }
@@ -200,10 +214,34 @@ static ag_status find_places(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
+/* The weight of norms that have none. */
+static ag_status make_ones(ag_model *m, ag_error *err) {
+    enum { MOST = 1024 };
+    float ones[MOST];
+    for (int i = 0; i < MOST; i++) ones[i] = 1;
+    for (uint32_t l = 0; l < m->spec.n_layers; l++) {
+        const ag_layer_spec *kind = ag_spec_layer(&m->spec, l);
+        if (!kind->v_norm || kind->shares_kv) continue;
+        if (kind->head_dim > MOST) {
+            return AG_FAIL(err, UNSUPPORTED, "values of %u in a head, which are normed; at most %d",
+                           kind->head_dim, MOST);
+        }
+        if (!m->ones) {
+            AG_TRY(ag_memory_alloc(ag_backend_memory(m->backend), sizeof ones, AG_USAGE_SCRATCH,
+                                   &m->ones, err));
+            AG_TRY(ag_buffer_upload(m->ones, 0, ones, sizeof ones, err));
+        }
+        AG_TRY(ag_tensor_make(&m->weights.layers[l].v_norm, AG_F32, ag_shape_1d(kind->head_dim),
+                              m->ones, 0, err));
+    }
+    return AG_OK;
+}
+
 /* The common end of making a model: *out receives it, or it is destroyed. */
 static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
     if (st == AG_OK) st = find_places(m, err);
+    if (st == AG_OK) st = make_ones(m, err);
     if (st == AG_OK) {
         *out = m;
     } else {
@@ -232,6 +270,8 @@ void ag_model_destroy(ag_model *m) {
     ag_model_device_step_release(m);
     ag_model_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);
+    ag_embedding_close(&m->layer_inputs);
+    ag_buffer_release(&m->ones);
     ag_source_destroy(m->source);
     for (int i = 0; i < 2 * AG_MAX_ROPES; i++) ag_buffer_release(&m->inv_freq_owner[i / 2][i % 2]);
     ag_free(m);
@@ -258,7 +298,7 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     m->spec = *spec;
     ag_spec_describe(spec, &m->info);
     m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
-    ag_status st = ag_embedding_open(&m->embedding, NULL, NULL, spec, err);
+    ag_status st = open_tables(m, NULL, NULL, err);
     ag_weights_summary summary;
     ag_model_weights_inspect_random(be, spec, &p, &summary);
     set_types(&summary, &m->info);

@@ -13,7 +13,8 @@ struct ag_model {
     ag_model_info info;
     ag_weight_source *source; /* owned; NULL for a synthetic model */
     ag_model_weights weights;
-    ag_embedding embedding;
+    ag_embedding embedding, layer_inputs; /* the latter only where layers have inputs */
+    ag_buffer *ones;                      /* NULL: no norm is without weight */
     struct {
         uint32_t cache;  /* the layer's number in caches; UINT32_MAX: it has no keys and values */
         uint32_t state;  /* the same in ag_layer_state */

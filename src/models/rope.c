@@ -49,6 +49,7 @@ void ag_rope_inv_freq(const ag_rope_spec *rope, bool is_long, float *inv_freq) {
         /* pow in double rounds to the float32 power, whatever the system's powf does. */
         const float wavelength = (float)pow((float)rope->theta, exponent);
         float f = 1 / wavelength;
+        if (s->type == AG_ROPE_PROPORTIONAL) f = 2 * i < rope->n_turned ? f / (float)s->factor : 0;
         if (s->type == AG_ROPE_LINEAR) f /= (float)s->factor;
         if (s->type == AG_ROPE_LLAMA3) f = scale_llama3(f, s);
         if (s->type == AG_ROPE_YARN) f = scale_yarn(rope, wavelength, i);

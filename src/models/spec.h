@@ -16,6 +16,7 @@ typedef enum ag_rope_type {
     AG_ROPE_LLAMA3,
     AG_ROPE_YARN,
     AG_ROPE_LONGROPE,
+    AG_ROPE_PROPORTIONAL, /* frequencies of a whole head, of which only the first are not 0 */
 } ag_rope_type;
 
 typedef struct ag_rope_scaling {
@@ -33,6 +34,7 @@ enum { AG_MAX_ROPE_DIVISORS = 256 };
 typedef struct ag_rope_spec {
     double theta;
     ag_rope_scaling scaling;
+    uint32_t n_turned;      /* proportional: of n_rotated, those whose frequencies are not 0 */
     uint32_t n_rotated;     /* values of a head that turn, from the first on; even */
     float attention_factor; /* of the values that turn; 0: none */
     /* Of each pair's frequency, where n_divisors, n_rotated / 2, is not 0: in sessions for texts up
@@ -87,7 +89,8 @@ typedef struct ag_model_spec {
     /* At position p queries are multiplied by 1 + query_beta log(1 + floor(p / query_period)). */
     float query_beta; /* 0: they are not */
     uint32_t query_period;
-    uint32_t layer_input;     /* values of a token for each layer by itself; 0: none */
+    /* Values of a token for each layer by itself, 0: none, in a table of so many rows. */
+    uint32_t layer_input, n_layer_inputs;
     bool out_scale;           /* the stream behind a layer is multiplied by a number */
     bool tie_word_embeddings; /* as configured; whether lm_head exists is the weights' business */
     int32_t bos_id;           /* -1: none */

@@ -38,6 +38,7 @@ typedef enum condition {
     SHORT_CONV,
     DELTA_NET,
     LAYER_INPUT,
+    FIRST_LAYER_INPUT, /* what all layers share is the first one's */
     OUT_SCALE,
 } condition;
 
@@ -122,6 +123,10 @@ static const row table[AG_LAYER_TENSORS] = {
                           ONE, DELTA_NET, false},
     [AG_LT_DELTA_OUT] = {"linear_attn.out_proj.weight", "ssm_out.weight", MEMBER(wo), DIM, VALUES,
                          DELTA_NET, false},
+    [AG_LT_INPUT_PROJECTION] = {"per_layer_model_projection.weight", "per_layer_model_proj.weight",
+                                MEMBER(w_input), INPUT, DIM, LAYER_INPUT, false},
+    [AG_LT_INPUT_NORM] = {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight",
+                          MEMBER(input_norm), INPUT, ONE, FIRST_LAYER_INPUT, true},
     [AG_LT_INPUT_GATE] = {"per_layer_input_gate.weight", "inp_gate.weight", MEMBER(w_input_gate),
                           INPUT, DIM, LAYER_INPUT, false},
     [AG_LT_INPUT_OUT] = {"per_layer_projection.weight", "proj.weight", MEMBER(w_input_out), DIM,
@@ -132,7 +137,8 @@ static const row table[AG_LAYER_TENSORS] = {
                          OUT_SCALE, false},
 };
 
-static bool applies(const ag_model_spec *s, const ag_layer_spec *kind, condition when) {
+static bool applies(const ag_model_spec *s, uint32_t layer, condition when) {
+    const ag_layer_spec *kind = ag_spec_layer(s, layer);
     const bool attention = kind->mixer == AG_MIXER_ATTENTION;
     const bool own = attention && !kind->shares_kv; /* keys and values */
     switch (when) {
@@ -164,6 +170,8 @@ static bool applies(const ag_model_spec *s, const ag_layer_spec *kind, condition
         return kind->mixer == AG_MIXER_DELTA_NET;
     case LAYER_INPUT:
         return s->layer_input != 0;
+    case FIRST_LAYER_INPUT:
+        return s->layer_input != 0 && layer == 0;
     case OUT_SCALE:
         return s->out_scale;
     case ALWAYS:
@@ -205,9 +213,8 @@ static size_t size_of(const ag_model_spec *s, const ag_layer_spec *kind, size_na
 }
 
 size_t ag_layer_weight_count(const ag_model_spec *s, uint32_t layer) {
-    const ag_layer_spec *kind = ag_spec_layer(s, layer);
     size_t n = 0;
-    for (size_t i = 0; i < AG_LAYER_TENSORS; i++) n += applies(s, kind, table[i].when);
+    for (size_t i = 0; i < AG_LAYER_TENSORS; i++) n += applies(s, layer, table[i].when);
     return n;
 }
 
@@ -292,10 +299,21 @@ static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, 
     return all > rows ? ag_row_order_range(all, before, rows) : (ag_row_order){0};
 }
 
+/* Layers' own inputs come from one matrix, each from its rows, and from one norm, whose weight
+ * takes in the factor of the sum that it is a part of. */
+static void of_all_layers(const ag_model_spec *s, uint32_t layer, const char *suffix,
+                          const char *gguf, ag_weight_spec *w) {
+    const size_t rows = (size_t)s->n_layers * w->rows;
+    if (w->kind == AG_WEIGHT_MATRIX) w->order = ag_row_order_range(rows, layer * w->rows, w->rows);
+    else w->factor = 0.70710678f; /* 1 / sqrt(2) */
+    snprintf(w->gguf_name, sizeof w->gguf_name, "%s", gguf);
+    snprintf(w->name, sizeof w->name, "%s%s", naming_of(s)->prefix, suffix);
+}
+
 ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i) {
     const ag_layer_spec *kind = ag_spec_layer(s, layer);
     const row *r = table;
-    while (!applies(s, kind, r->when) || i--) r++;
+    while (!applies(s, layer, r->when) || i--) r++;
     const size_t tensor = (size_t)(r - table);
     const char *suffix = suffix_of(s, tensor);
     ag_weight_spec w = {
@@ -308,6 +326,10 @@ ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i)
         .add_one = r->is_norm && adds_one(s),
         .minus_exp = tensor == AG_LT_DELTA_DECAY && !ag_spec_is_gguf(s),
     };
+    if (tensor == AG_LT_INPUT_PROJECTION || tensor == AG_LT_INPUT_NORM) {
+        of_all_layers(s, layer, suffix, r->gguf, &w);
+        return w;
+    }
     w.order = order_of(s, kind, tensor, suffix, w.rows);
     snprintf(w.gguf_name, sizeof w.gguf_name, "%s%u.%s", namings[GGUF].layers, layer, r->gguf);
     snprintf(w.name, sizeof w.name, "%s%s%u.%s", naming_of(s)->prefix, naming_of(s)->layers, layer,
@@ -340,6 +362,12 @@ ag_weight_spec ag_embedding_weight(const ag_model_spec *s) {
                  s->hidden_size);
 }
 
+ag_weight_spec ag_layer_input_weight(const ag_model_spec *s) {
+    static const char gguf[] = "per_layer_token_embd.weight";
+    return named(naming_of(s)->prefix, ag_spec_is_gguf(s) ? gguf : "embed_tokens_per_layer.weight",
+                 gguf, AG_WEIGHT_MATRIX, s->n_layer_inputs, (size_t)s->n_layers * s->layer_input);
+}
+
 ag_weight_spec ag_lm_head_weight(const ag_model_spec *s) {
     return named("", naming_of(s)->lm_head, namings[GGUF].lm_head, AG_WEIGHT_MATRIX, s->vocab_size,
                  s->hidden_size);
@@ -347,6 +375,7 @@ ag_weight_spec ag_lm_head_weight(const ag_model_spec *s) {
 
 uint64_t ag_spec_parameters(const ag_model_spec *s, bool tied) {
     uint64_t n = s->hidden_size, ends = (uint64_t)s->vocab_size * s->hidden_size;
+    n += (uint64_t)s->n_layer_inputs * s->n_layers * s->layer_input;
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
             ag_weight_spec w = ag_layer_weight(s, l, i);

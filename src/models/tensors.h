@@ -52,6 +52,8 @@ typedef enum ag_layer_tensor {
     AG_LT_DELTA_DT_BIAS,
     AG_LT_DELTA_NORM,
     AG_LT_DELTA_OUT,
+    AG_LT_INPUT_PROJECTION,
+    AG_LT_INPUT_NORM,
     AG_LT_INPUT_GATE,
     AG_LT_INPUT_OUT,
     AG_LT_POST_INPUT_NORM,
@@ -79,6 +81,8 @@ ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i)
 /* The norm after the last layer, and the two tables [vocab_size, hidden_size]. */
 ag_weight_spec ag_norm_weight(const ag_model_spec *s);
 ag_weight_spec ag_embedding_weight(const ag_model_spec *s);
+/* The table of what layers have for themselves, [n_layer_inputs, n_layers * layer_input]. */
+ag_weight_spec ag_layer_input_weight(const ag_model_spec *s);
 ag_weight_spec ag_lm_head_weight(const ag_model_spec *s);
 
 /* How a checkpoint calls its tensors: models that also see or hear put their text part below

@@ -21,14 +21,15 @@ typedef struct ag_model_weights {
 
 /* What a source holds, found without reading any data. */
 typedef struct ag_weights_summary {
-    const ag_source_tensor *embedding;   /* borrowed from the source */
-    bool tied;                           /* lm_head is the embedding */
-    uint64_t matrix_bytes, other_bytes;  /* in memory at the wanted type */
-    uint64_t stored_bytes, largest;      /* the same as the backend keeps it; its largest buffer */
-    uint64_t source_bytes;               /* of everything that is converted */
-    ag_dtype file_type;                  /* of the largest part of the matrices */
-    ag_type_share types[AG_DTYPE_COUNT]; /* of the matrices in memory; of some there are none */
-    uint32_t n_kept;                     /* matrices that keep the file's type against the wish */
+    const ag_source_tensor *embedding;    /* borrowed from the source */
+    const ag_source_tensor *layer_inputs; /* the same; NULL: layers have none */
+    bool tied;                            /* lm_head is the embedding */
+    uint64_t matrix_bytes, other_bytes;   /* in memory at the wanted type */
+    uint64_t stored_bytes, largest;       /* the same as the backend keeps it; its largest buffer */
+    uint64_t source_bytes;                /* of everything that is converted */
+    ag_dtype file_type;                   /* of the largest part of the matrices */
+    ag_type_share types[AG_DTYPE_COUNT];  /* of the matrices in memory; of some there are none */
+    uint32_t n_kept;                      /* matrices that keep the file's type against the wish */
 } ag_weights_summary;
 
 /* Checks that every tensor is there with the right shape: AG_NOT_FOUND, AG_SHAPE, AG_UNSUPPORTED

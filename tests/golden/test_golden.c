@@ -251,8 +251,9 @@ static void a_q8_0_cache_stays_close(void **state) {
     }
     const double mean = s.sum / (double)s.n;
     /* Rounding adds up over layers: demo has ten of them, the others at most seven. */
-    if (!(mean < (e.n_layers > 7 ? 0.04 : 0.02)))
-        fail_msg("mean distance of nll %.5f with a Q8_0 cache", mean);
+    double most = e.n_layers > 7 ? 0.04 : 0.02;
+    if (!strcmp(name, "gemma4")) most = 0.08; /* whose scores are not scaled down */
+    if (!(mean < most)) fail_msg("mean distance of nll %.5f with a Q8_0 cache", mean);
     assert_true(mean > 0);
     stop(&e);
 }
@@ -397,6 +398,7 @@ int main(int argc, char **argv) {
     if (as_gguf && !make_gguf()) return 1;
     /* Its norm epsilon, 1e-6, differs from the others' by less than 1e-4 shows. */
     tolerance = strcmp(name, "tinystories-656k") ? 1e-4 : 5e-5;
+    if (!strcmp(name, "gemma4")) tolerance = 3e-4; /* the record's own error is 1.3e-4 */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_position_gives_the_recorded_logits),
         cmocka_unit_test(weights_may_stay_as_they_are),

@@ -381,6 +381,83 @@ static void gemma_is_read_in_its_old_spelling(void **state) {
     assert_true(c.kinds[0].softcap == 0 && c.logit_softcap == 0);
 }
 
+static void layers_of_lfm2_are_convolutions_or_attention(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'lfm2','num_hidden_layers':4,'hidden_size':1024,"
+                           "'num_attention_heads':16,'block_ff_dim':6656,'full_attn_idxs':[1,3],"
+                           "'conv_L_cache':4,'tie_embedding':false,'norm_eps':0.001}",
+                           NULL);
+    assert_int_equal(c.intermediate_size, 4608); /* two thirds of it, as a multiple of 256 */
+    assert_false(c.tie_word_embeddings);
+    assert_true(c.norm_eps == 0.001f);
+    for (uint32_t l = 0; l < 4; l++) {
+        const ag_layer_spec *kind = ag_spec_layer(&c, l);
+        assert_int_equal(kind->mixer, l % 2 ? AG_MIXER_ATTENTION : AG_MIXER_SHORT_CONV);
+        assert_int_equal(kind->conv_taps, l % 2 ? 0 : 4);
+        assert_int_equal(kind->qk_norm, l % 2);
+    }
+    c = good("{'model_type':'lfm2','num_hidden_layers':2,'layer_types':['full_attention','conv'],"
+             "'intermediate_size':100,'block_auto_adjust_ff_dim':false}",
+             NULL);
+    assert_int_equal(c.intermediate_size, 100);
+    assert_int_equal(ag_spec_layer(&c, 0)->mixer, AG_MIXER_ATTENTION);
+    assert_int_equal(ag_spec_layer(&c, 1)->mixer, AG_MIXER_SHORT_CONV);
+}
+
+static void every_fourth_layer_of_qwen3_5_is_attention(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'qwen3_5','text_config':{'num_hidden_layers':8,"
+                           "'linear_num_value_heads':16,'head_dim':64}}",
+                           NULL);
+    for (uint32_t l = 0; l < 8; l++) {
+        const ag_layer_spec *kind = ag_spec_layer(&c, l);
+        const bool full = l % 4 == 3;
+        assert_int_equal(kind->mixer, full ? AG_MIXER_ATTENTION : AG_MIXER_DELTA_NET);
+        assert_int_equal(kind->out_gate, full);
+        if (full) continue;
+        assert_int_equal(kind->conv_taps, 4);
+        assert_int_equal(kind->delta.n_v_heads, 16);
+        assert_int_equal(kind->delta.n_k_heads, 16);
+        assert_int_equal(ag_spec_channels(&c, kind), 3 * 16 * 128);
+        assert_false(kind->delta.tiled);
+    }
+    assert_int_equal(c.ropes[0].n_rotated, 16);
+    c = good("{'model_type':'qwen3_5_text','full_attention_interval':2,'attn_output_gate':false}",
+             NULL);
+    assert_int_equal(ag_spec_layer(&c, 1)->mixer, AG_MIXER_ATTENTION);
+    assert_false(ag_spec_layer(&c, 1)->out_gate);
+}
+
+static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
+    (void)state;
+    ag_model_spec c = good("{'model_type':'gemma4','text_config':{'num_hidden_layers':12,"
+                           "'num_kv_shared_layers':4,'global_head_dim':512,'hidden_size':64,"
+                           "'intermediate_size':300,'use_double_wide_mlp':true,'vocab_size':600,"
+                           "'num_global_key_value_heads':2}}",
+                           NULL);
+    assert_true(c.out_scale && c.embedding_scale == 8);
+    assert_int_equal(c.layer_input, 256);
+    assert_int_equal(c.n_layer_inputs, 600);
+    for (uint32_t l = 0; l < 12; l++) {
+        const ag_layer_spec *kind = ag_spec_layer(&c, l);
+        const bool full = l % 6 == 5;
+        assert_int_equal(kind->shares_kv, l >= 8);
+        assert_int_equal(kind->window, full ? 0 : 512);
+        assert_int_equal(kind->head_dim, full ? 512 : 256);
+        assert_int_equal(kind->n_kv_heads, full ? 2 : 4);
+        assert_int_equal(ag_spec_ffn_dim(&c, kind), l < 8 ? 300 : 600);
+        assert_int_equal(ag_spec_kv_source(&c, l), l < 8 ? l : full ? 5 : 7);
+        assert_true(kind->scale == 1 && kind->v_norm && kind->post_norms);
+    }
+    assert_int_equal(c.ropes[0].n_rotated, 512);
+    assert_int_equal(c.ropes[0].n_turned, 128);
+    assert_int_equal(c.ropes[1].n_rotated, 256);
+    c = good("{'model_type':'gemma4_text','hidden_size_per_layer_input':null}", NULL);
+    assert_int_equal(c.layer_input, 0);
+    c = good("{'model_type':'gemma4_text','hidden_size_per_layer_input':0}", NULL);
+    assert_int_equal(c.layer_input, 0);
+}
+
 static void biases_are_llamas_alone(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'llama','attention_bias':true,'mlp_bias':true}", NULL);
@@ -507,6 +584,25 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
          "llama_4_scaling_beta is -1"},
         {"{'model_type':'ministral3','rope_parameters':{'llama_4_scaling_beta':0.1}}", AG_FORMAT,
          "llama_4_scaling_beta without a length before scaling"},
+        {"{'model_type':'lfm2','conv_bias':true}", AG_UNSUPPORTED, "conv_bias is true"},
+        {"{'model_type':'lfm2','conv_L_cache':9}", AG_FORMAT, "conv_L_cache is 9"},
+        {"{'model_type':'lfm2','layer_types':['mamba']}", AG_UNSUPPORTED,
+         "layer 0 is \"mamba\"; known: conv, full_attention"},
+        {"{'model_type':'qwen3_5','linear_num_value_heads':24}", AG_FORMAT,
+         "24 value heads and 16 key heads"},
+        {"{'model_type':'qwen3_5','attention_bias':true}", AG_UNSUPPORTED,
+         "attention_bias is true"},
+        {"{'model_type':'gemma4','enable_moe_block':true}", AG_UNSUPPORTED,
+         "enable_moe_block is true"},
+        {"{'model_type':'gemma4','attention_k_eq_v':true}", AG_UNSUPPORTED,
+         "attention_k_eq_v is true"},
+        {"{'model_type':'gemma4','num_kv_shared_layers':30}", AG_FORMAT, "no layer before 0 has"},
+        {"{'model_type':'gemma4','use_bidirectional_attention':true}", AG_UNSUPPORTED,
+         "use_bidirectional_attention is true"},
+        {"{'model_type':'gemma4','per_layer_config':{'5':{'head_dim':3}}}", AG_FORMAT,
+         "layer 5 has 8 heads of 3"},
+        {"{'model_type':'gemma4','intermediate_size':100}", AG_UNSUPPORTED,
+         "hidden_size_per_layer_input 256 is above"},
         {"{'model_type':'phi3','sliding_window':0}", AG_FORMAT, "sliding_window is 0"},
         {"{'model_type':'olmo2','attention_bias':0}", AG_FORMAT, "attention_bias is not true"},
     };
@@ -589,6 +685,9 @@ int main(void) {
         cmocka_unit_test(qwen_has_windows_only_where_they_are_switched_on),
         cmocka_unit_test(the_whole_of_a_model_that_sees_is_read_too),
         cmocka_unit_test(gemma_is_read_in_its_old_spelling),
+        cmocka_unit_test(layers_of_lfm2_are_convolutions_or_attention),
+        cmocka_unit_test(every_fourth_layer_of_qwen3_5_is_attention),
+        cmocka_unit_test(the_last_layers_of_gemma4_share_keys_and_values),
         cmocka_unit_test(biases_are_llamas_alone),
         cmocka_unit_test(what_cannot_be_run_is_refused_with_its_reason),
         cmocka_unit_test(generation_config_is_optional_but_not_ignored),

@@ -16,10 +16,11 @@
 #include <math.h>
 
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
-/* All layers see everything; most layers see 24 tokens; most keep a state. */
+/* All layers see everything; most layers see 24 tokens; most keep a state; half of them see keys
+ * and values of others. */
 static const char *const model_dirs[] = {MODELS "gqa-llama3rope-sharded", MODELS "gemma3",
-                                         MODELS "lfm2", MODELS "qwen3.5"};
-enum { N_MODELS = 4, CHUNK = 16, MAX_SEQ = 480, MOST_SESSIONS = 64 };
+                                         MODELS "lfm2", MODELS "qwen3.5", MODELS "gemma4"};
+enum { N_MODELS = 5, CHUNK = 16, MAX_SEQ = 480, MOST_SESSIONS = 64 };
 
 static const char *backend_name; /* NULL: the default, where results are the same to the bit */
 static unsigned seed;

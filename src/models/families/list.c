@@ -17,7 +17,8 @@
     X(olmo2)          \
     X(phi3)           \
     X(lfm2)           \
-    X(qwen3_5)
+    X(qwen3_5)        \
+    X(gemma4)
 
 #define DECLARE(name) extern const ag_family ag_family_##name;
 FAMILIES(DECLARE)

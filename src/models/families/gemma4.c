@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gemma 4 E2B and E4B: norms before and behind each branch, of heads, and of values without weight;
+ * layers with a window between layers with wider heads without, of which the last ones share the
+ * keys and values of earlier ones; inputs that each layer has for itself; a factor behind each. */
+#include "core/fail.h"
+#include "models/families/family.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const ag_tensor_alias aliases[] = {
+    {AG_LT_POST_ATTENTION_NORM, "post_attention_layernorm.weight"},
+    {AG_LT_FFN_NORM, "pre_feedforward_layernorm.weight"},
+    {AG_LT_POST_FFN_NORM, "post_feedforward_layernorm.weight"},
+    {.suffix = NULL},
+};
+
+/* What only the larger models have, and models of vectors. */
+static ag_status refuse_others(ag_config_reader *r) {
+    static const char *const keys[] = {"enable_moe_block", "attention_k_eq_v", "attention_bias"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        bool on = false;
+        ag_config_bool(r, keys[i], &on);
+        if (on) {
+            return AG_FAIL(r->err, UNSUPPORTED, "%s: %s is true; known: false", r->where, keys[i]);
+        }
+    }
+    /* "vision": of images alone. */
+    if (json_is_true(ag_config_value(r, "use_bidirectional_attention"))) {
+        return AG_FAIL(r->err, UNSUPPORTED,
+                       "%s: use_bidirectional_attention is true; only attention to earlier tokens "
+                       "is known",
+                       r->where);
+    }
+    return r->status;
+}
+
+/* Layers without a window have sizes of their own: `global_...`, or an entry for each layer. */
+static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec *kind) {
+    const json_t *each, *own;
+    char name[16];
+    ag_config_size(r, "global_head_dim", 1 << 14, &kind->head_dim);
+    ag_config_size(r, "num_global_key_value_heads", 1 << 14, &kind->n_kv_heads);
+    AG_TRY(ag_config_object(r, "per_layer_config", &each));
+    snprintf(name, sizeof name, "%u", layer);
+    ag_config_reader layers = {each, r->where, r->err, AG_OK};
+    if (each) AG_TRY(ag_config_object(&layers, name, &own));
+    if (each && own) {
+        ag_config_reader inner = {own, r->where, r->err, AG_OK};
+        ag_config_size(&inner, "head_dim", 1 << 14, &kind->head_dim);
+        ag_config_size(&inner, "num_key_value_heads", 1 << 14, &kind->n_kv_heads);
+        AG_TRY(inner.status);
+    }
+    AG_TRY(r->status);
+    if (kind->head_dim % 2 == 0 && kind->n_heads % kind->n_kv_heads == 0 &&
+        kind->n_heads <= (1 << 20) / kind->head_dim) {
+        return AG_OK;
+    }
+    return AG_FAIL(r->err, FORMAT, "%s: layer %u has %u heads of %u, %u of keys and values",
+                   r->where, layer, kind->n_heads, kind->head_dim, kind->n_kv_heads);
+}
+
+static ag_status read_ropes(ag_config_reader *r, uint32_t local_dim, uint32_t global_dim,
+                            ag_model_spec *s) {
+    bool found;
+    s->n_ropes = 2;
+    s->ropes[0] = (ag_rope_spec){.theta = s->ropes[0].theta,
+                                 .scaling = {.type = AG_ROPE_PROPORTIONAL, .factor = 1},
+                                 .n_turned = global_dim / 8 * 2,
+                                 .n_rotated = global_dim};
+    s->ropes[1] = (ag_rope_spec){.theta = 10000, .n_rotated = local_dim};
+    ag_config_real(r, "rope_local_base_freq", 1, 1e30, &s->ropes[1].theta);
+    AG_TRY(
+        ag_config_rope_of(r, "full_attention", s->max_positions, global_dim, &s->ropes[0], &found));
+    return ag_config_rope_of(r, "sliding_attention", s->max_positions, local_dim, &s->ropes[1],
+                             &found);
+}
+
+static ag_status read_inputs(ag_config_reader *r, ag_model_spec *s) {
+    double n = 256; /* 0 and null: none */
+    s->n_layer_inputs = s->vocab_size;
+    if (json_is_null(json_object_get(r->object, "hidden_size_per_layer_input"))) n = 0;
+    ag_config_real(r, "hidden_size_per_layer_input", 0, 1 << 16, &n);
+    ag_config_size(r, "vocab_size_per_layer_input", 1 << 24, &s->n_layer_inputs);
+    s->layer_input = (uint32_t)n;
+    if (!s->layer_input) s->n_layer_inputs = 0;
+    AG_TRY(r->status);
+    if (s->layer_input <= s->intermediate_size) return AG_OK;
+    return AG_FAIL(r->err, UNSUPPORTED,
+                   "%s: hidden_size_per_layer_input %u is above intermediate_size %u", r->where,
+                   s->layer_input, s->intermediate_size);
+}
+
+/* The number of the first layer that shares keys and values. */
+static ag_status read_shared(ag_config_reader *r, const ag_model_spec *s, uint32_t *first) {
+    double n = 0;
+    ag_config_real(r, "num_kv_shared_layers", 0, AG_MAX_LAYERS, &n);
+    AG_TRY(r->status);
+    *first = s->n_layers - (n < s->n_layers ? (uint32_t)n : s->n_layers);
+    return AG_OK;
+}
+
+static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uint32_t window,
+                            uint32_t first_shared, bool double_wide, ag_model_spec *s) {
+    uint32_t global_dim = 0;
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        ag_layer_spec kind = *local;
+        if (ag_config_has_window(r, l, (l + 1) % 6 != 0)) {
+            kind.window = window;
+            kind.rope = 1;
+        } else {
+            AG_TRY(read_global(r, l, &kind));
+            if (!global_dim) AG_TRY(read_ropes(r, local->head_dim, kind.head_dim, s));
+            global_dim = kind.head_dim;
+        }
+        kind.shares_kv = l >= first_shared;
+        if (kind.shares_kv && double_wide) kind.ffn_dim = 2 * s->intermediate_size;
+        AG_TRY(ag_spec_set_layer(s, l, &kind, r->err));
+        if (ag_spec_kv_source(s, l) == UINT32_MAX) {
+            return AG_FAIL(r->err, FORMAT,
+                           "%s: no layer before %u has keys and values of its type to share",
+                           r->where, l);
+        }
+        if (!kind.window && kind.head_dim != s->ropes[0].n_rotated) {
+            return AG_FAIL(r->err, UNSUPPORTED, "%s: heads of %u and of %u without a window",
+                           r->where, kind.head_dim, s->ropes[0].n_rotated);
+        }
+    }
+    return global_dim ? AG_OK : read_ropes(r, local->head_dim, local->head_dim, s);
+}
+
+static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
+    ag_layer_spec kind = *plain;
+    double softcap = 0;
+    bool double_wide = false;
+    uint32_t window = 512, first_shared;
+    kind.scale = 1;
+    kind.qk_norm = kind.v_norm = kind.post_norms = true;
+    s->embedding_scale = sqrtf((float)s->hidden_size);
+    s->out_scale = true;
+    AG_TRY(refuse_others(r));
+    ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
+    s->logit_softcap = (float)softcap;
+    ag_config_bool(r, "use_double_wide_mlp", &double_wide);
+    ag_config_window(r, "sliding_window", &window);
+    AG_TRY(read_inputs(r, s));
+    AG_TRY(read_shared(r, s, &first_shared));
+    AG_TRY(set_layers(r, &kind, window, first_shared, double_wide, s));
+    return r->status;
+}
+
+const ag_family ag_family_gemma4 = {
+    .names = {{"Gemma4ForCausalLM", "gemma4_text"}, {"Gemma4ForConditionalGeneration", "gemma4"}},
+    .defaults = {.vocab_size = 262144,
+                 .hidden_size = 2304,
+                 .intermediate_size = 9216,
+                 .n_layers = 30,
+                 .n_heads = 8,
+                 .n_kv_heads = 4,
+                 .head_dim = 256,
+                 .max_positions = 131072,
+                 .rope_theta = 1e6,
+                 .bos_id = 2,
+                 .eos_id = 1,
+                 .tie_word_embeddings = true},
+    .activation_key = "hidden_activation",
+    .activation = AG_ACTIVATION_GELU_TANH,
+    .aliases = aliases,
+    .describe = describe,
+};
