@@ -168,11 +168,7 @@ static void fill_small_tables(ag_bpe *bpe) {
         char utf8[4];
         bpe->char_ids[cp] = ag_vocab_find_model(bpe->vocab, utf8, ag_utf8_put(utf8, cp));
     }
-    for (unsigned b = 0; b < 256; b++) {
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", b);
-        bpe->byte_ids[b] = ag_vocab_find_model(bpe->vocab, name, 6);
-    }
+    ag_vocab_byte_ids(bpe->vocab, bpe->byte_ids);
 }
 
 ag_status ag_bpe_init(ag_bpe *bpe, const ag_vocab *vocab, ag_error *err) {

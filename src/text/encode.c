@@ -10,7 +10,8 @@ typedef struct encoding {
     bool at_start; /* the part at hand begins where the input begins */
     ag_text normalized, spare;
     ag_pieces pieces;
-    ag_bpe_scratch scratch;
+    ag_bpe_scratch bpe;
+    ag_unigram_scratch unigram;
     ag_ids *ids;
     ag_error *err;
 } encoding;
@@ -36,12 +37,19 @@ static ag_status each_part(encoding *e, const ag_added_set *set, const char *tex
     }
 }
 
+static ag_status encode_piece(encoding *e, const char *text, size_t len) {
+    const ag_tokenizer *t = e->t;
+    if (t->unigram.vocab) {
+        return ag_unigram_encode(&t->unigram, text, len, &e->unigram, e->ids, e->err);
+    }
+    return ag_bpe_encode(&t->bpe, text, len, &e->bpe, e->ids, e->err);
+}
+
 static ag_status encode_plain(encoding *e, const char *text, size_t len) {
     AG_TRY(ag_pretokenize(&e->t->pretokenizer, text, len, e->at_start, &e->pieces, e->err));
     for (size_t i = 0; i < e->pieces.list.n; i++) {
         ag_piece piece = e->pieces.list.data[i];
-        AG_TRY(ag_bpe_encode(&e->t->bpe, e->pieces.text + piece.start, piece.len, &e->scratch,
-                             e->ids, e->err));
+        AG_TRY(encode_piece(e, e->pieces.text + piece.start, piece.len));
     }
     return AG_OK;
 }
@@ -90,6 +98,7 @@ ag_status ag_tokenizer_encode(const ag_tokenizer *t, const char *text, size_t le
     ag_text_free(&e.normalized);
     ag_text_free(&e.spare);
     ag_pieces_free(&e.pieces);
-    ag_bpe_scratch_free(&e.scratch);
+    ag_bpe_scratch_free(&e.bpe);
+    ag_unigram_scratch_free(&e.unigram);
     return st;
 }

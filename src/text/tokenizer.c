@@ -19,23 +19,34 @@
 /* The largest real file has 35 MB; spellings are addressed with 32 bits. */
 #define MAX_FILE_BYTES ((size_t)1 << 30)
 
-static ag_status build(ag_tokenizer *t, const json_t *root, ag_error *err) {
-    json_t *model, *vocab, *added, *type;
-    AG_TRY(ag_json_expect_object(root, "the file", err));
-    model = json_object_get(root, "model");
-    AG_TRY(ag_json_expect_object(model, "model", err));
+static ag_status read_model(ag_tokenizer *t, const json_t *model, const json_t *added,
+                            ag_error *err) {
+    json_t *type, *vocab;
     /* Files from before the key existed are told by what they hold. */
     AG_TRY(ag_json_optional(model, "model", "type", JSON_STRING, &type, err));
+    if (type && strcmp(json_string_value(type), "Unigram") == 0) {
+        AG_TRY(ag_json_required(model, "model", "vocab", JSON_ARRAY, &vocab, err));
+        AG_TRY(ag_vocab_read_json_list(&t->vocab, vocab, added, err));
+        return ag_unigram_read_json(&t->unigram, model, &t->vocab, err);
+    }
     if (type && strcmp(json_string_value(type), "BPE") != 0) {
         return ag_json_unsupported("model", json_string_value(type), err);
     }
     AG_TRY(ag_json_required(model, "model", "vocab", JSON_OBJECT, &vocab, err));
+    AG_TRY(ag_vocab_read_json(&t->vocab, vocab, added, err));
+    return ag_bpe_read_json(&t->bpe, model, &t->vocab, err);
+}
+
+static ag_status build(ag_tokenizer *t, const json_t *root, ag_error *err) {
+    json_t *model, *added;
+    AG_TRY(ag_json_expect_object(root, "the file", err));
+    model = json_object_get(root, "model");
+    AG_TRY(ag_json_expect_object(model, "model", err));
     added = json_object_get(root, "added_tokens");
     if (added && !json_is_null(added) && !json_is_array(added)) {
         return AG_FAIL(err, FORMAT, "added_tokens is not an array");
     }
-    AG_TRY(ag_vocab_read_json(&t->vocab, vocab, added, err));
-    AG_TRY(ag_bpe_read_json(&t->bpe, model, &t->vocab, err));
+    AG_TRY(read_model(t, model, added, err));
     AG_TRY(ag_normalizer_read_json(&t->normalizer, json_object_get(root, "normalizer"), err));
     AG_TRY(ag_added_tokens_read_json(&t->added, added, &t->vocab, &t->normalizer, err));
     AG_TRY(
@@ -77,6 +88,7 @@ void ag_tokenizer_destroy(ag_tokenizer *t) {
     ag_added_tokens_free(&t->added);
     ag_normalizer_free(&t->normalizer);
     ag_bpe_free(&t->bpe);
+    ag_unigram_free(&t->unigram);
     ag_vocab_free(&t->vocab);
     ag_free(t);
 }

@@ -10,11 +10,13 @@
 #include "text/normalizer.h"
 #include "text/postprocessor.h"
 #include "text/pretokenizer.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
 
 struct ag_tokenizer {
     ag_vocab vocab;
-    ag_bpe bpe;
+    ag_bpe bpe;         /* the model, unless: */
+    ag_unigram unigram; /* its vocab is not NULL */
     ag_normalizer normalizer;
     ag_added_tokens added;
     ag_pretokenizer pretokenizer;

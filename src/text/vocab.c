@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t mix(uint64_t h, uint64_t x) {
@@ -60,6 +61,14 @@ void ag_vocab_find_models(const ag_vocab *v, ag_vocab_query *q, size_t n) {
     }
     for (size_t i = 0; i < n; i++) {
         q[i].id = of_model(v, slot_of(v, q[i].s, q[i].n, q[i].hash)->next_id - 1);
+    }
+}
+
+void ag_vocab_byte_ids(const ag_vocab *v, int32_t ids[256]) {
+    for (unsigned b = 0; b < 256; b++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        ids[b] = ag_vocab_find_model(v, name, 6);
     }
 }
 

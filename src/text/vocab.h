@@ -41,6 +41,9 @@ void ag_vocab_free(ag_vocab *v);
 /* vocab_json.c: from model.vocab (a JSON object) and with room for the ids of added_tokens (an
  * array or NULL), which the caller then puts in with ag_vocab_add. In place of ag_vocab_init. */
 ag_status ag_vocab_read_json(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err);
+/* The same from an array of arrays that begin with a spelling: ids are places. */
+ag_status ag_vocab_read_json_list(ag_vocab *v, const json_t *list, const json_t *added,
+                                  ag_error *err);
 
 /* Puts a spelling in at an id that there is room for; an existing entry with the same spelling
  * and id gets the flags too. AG_FORMAT if one of the two is taken by another; only an empty
@@ -52,6 +55,8 @@ ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigne
 int32_t ag_vocab_find(const ag_vocab *v, const char *s, size_t n);
 /* The same, only among the tokens of the model. */
 int32_t ag_vocab_find_model(const ag_vocab *v, const char *s, size_t n);
+/* The tokens of the model "<0x00>" to "<0xFF>", or -1. */
+void ag_vocab_byte_ids(const ag_vocab *v, int32_t ids[256]);
 
 typedef struct ag_vocab_query {
     const char *s;

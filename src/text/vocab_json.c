@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the JSON object "model.vocab" and the array "added_tokens" to a vocabulary. */
+/* From "model.vocab", an object or an array, and the array "added_tokens" to a vocabulary. */
 #include "core/fail.h"
 #include "text/json_get.h"
 #include "text/vocab.h"
@@ -9,37 +9,35 @@
 /* Ids may have gaps, but a file of a few bytes must not make the table large. */
 enum { SPARE_IDS = 1 << 20 };
 
-static ag_status check_id(const json_t *v, const char *what, const char *name, json_int_t limit,
-                          json_int_t *max, ag_error *err) {
+/* What a file needs room for. */
+typedef struct extent {
+    size_t n_tokens, n_bytes;
+    json_int_t max, limit; /* the largest id, and what ids have to be below */
+} extent;
+
+static ag_status note_id(extent *e, const json_t *v, const char *what, const char *name,
+                         ag_error *err) {
     if (!json_is_integer(v)) {
         return AG_FAIL(err, FORMAT, "%s: the id of \"%.60s\" is not an integer", what, name);
     }
     json_int_t id = json_integer_value(v);
-    if (id < 0 || id >= limit) {
+    if (id < 0 || id >= e->limit) {
         return AG_FAIL(err, FORMAT, "%s: id %lld of \"%.60s\" is not in 0..%lld", what,
-                       (long long)id, name, (long long)limit - 1);
+                       (long long)id, name, (long long)e->limit - 1);
     }
-    if (id > *max) *max = id;
+    if (id > e->max) e->max = id;
     return AG_OK;
 }
 
-/* Checks the ids of both lists and returns their count, the length of the spellings and the
- * largest id. */
-static ag_status measure_vocab(json_t *vocab, const json_t *added, size_t *n_tokens,
-                               size_t *n_bytes, json_int_t *max, ag_error *err) {
-    size_t n_added = json_array_size(added), i;
-    *n_tokens = json_object_size(vocab) + n_added;
-    if (*n_tokens > AG_VOCAB_MAX_IDS / 4) {
-        return AG_FAIL(err, FORMAT, "model.vocab has %zu tokens, more than %d", *n_tokens,
+static ag_status measure_added(extent *e, size_t n_model, const json_t *added, ag_error *err) {
+    const json_t *v;
+    size_t i;
+    e->n_tokens = n_model + json_array_size(added);
+    if (e->n_tokens > AG_VOCAB_MAX_IDS / 4) {
+        return AG_FAIL(err, FORMAT, "model.vocab has %zu tokens, more than %d", e->n_tokens,
                        AG_VOCAB_MAX_IDS / 4);
     }
-    json_int_t limit = (json_int_t)(2 * *n_tokens) + SPARE_IDS;
-    const char *key;
-    json_t *v;
-    json_object_foreach(vocab, key, v) {
-        AG_TRY(check_id(v, "model.vocab", key, limit, max, err));
-        *n_bytes += strlen(key);
-    }
+    e->limit = (json_int_t)(2 * e->n_tokens) + SPARE_IDS;
     json_array_foreach(added, i, v) {
         char place[AG_JSON_PLACE];
         snprintf(place, sizeof place, "added_tokens[%zu]", i);
@@ -47,15 +45,22 @@ static ag_status measure_vocab(json_t *vocab, const json_t *added, size_t *n_tok
         AG_TRY(ag_json_expect_object(v, place, err));
         AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
         AG_TRY(ag_json_required(v, place, "id", JSON_INTEGER, &id, err));
-        AG_TRY(check_id(id, place, json_string_value(content), limit, max, err));
-        *n_bytes += json_string_length(content);
+        AG_TRY(note_id(e, id, place, json_string_value(content), err));
+        e->n_bytes += json_string_length(content);
     }
     return AG_OK;
 }
 
-static ag_status add_model_vocab(ag_vocab *v, json_t *vocab, ag_error *err) {
+ag_status ag_vocab_read_json(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err) {
+    extent e = {.max = -1};
     const char *key;
     json_t *id;
+    AG_TRY(measure_added(&e, json_object_size(vocab), added, err));
+    json_object_foreach(vocab, key, id) {
+        AG_TRY(note_id(&e, id, "model.vocab", key, err));
+        e.n_bytes += strlen(key);
+    }
+    AG_TRY(ag_vocab_init(v, (size_t)(e.max + 1), e.n_tokens, e.n_bytes, err));
     json_object_foreach(vocab, key, id) {
         ag_status st =
             ag_vocab_add(v, key, strlen(key), (int32_t)json_integer_value(id), AG_VOCAB_MODEL, err);
@@ -64,10 +69,25 @@ static ag_status add_model_vocab(ag_vocab *v, json_t *vocab, ag_error *err) {
     return AG_OK;
 }
 
-ag_status ag_vocab_read_json(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err) {
-    size_t n_tokens = 0, n_bytes = 0;
-    json_int_t max = -1;
-    AG_TRY(measure_vocab(vocab, added, &n_tokens, &n_bytes, &max, err));
-    AG_TRY(ag_vocab_init(v, (size_t)(max + 1), n_tokens, n_bytes, err));
-    return add_model_vocab(v, vocab, err);
+ag_status ag_vocab_read_json_list(ag_vocab *v, const json_t *list, const json_t *added,
+                                  ag_error *err) {
+    size_t n = json_array_size(list), i;
+    extent e = {.max = (json_int_t)n - 1};
+    const json_t *item;
+    AG_TRY(measure_added(&e, n, added, err));
+    json_array_foreach(list, i, item) {
+        const json_t *s = json_array_get(item, 0);
+        if (!json_is_string(s)) {
+            return AG_FAIL(err, FORMAT, "model.vocab[%zu] is not [\"token\", score]", i);
+        }
+        e.n_bytes += json_string_length(s);
+    }
+    AG_TRY(ag_vocab_init(v, (size_t)(e.max + 1), e.n_tokens, e.n_bytes, err));
+    json_array_foreach(list, i, item) {
+        const json_t *s = json_array_get(item, 0);
+        ag_status st = ag_vocab_add(v, json_string_value(s), json_string_length(s), (int32_t)i,
+                                    AG_VOCAB_MODEL, err);
+        if (st != AG_OK) return ag_error_prefix(err, st, "model.vocab");
+    }
+    return AG_OK;
 }

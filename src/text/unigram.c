@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/unigram.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/json_get.h"
+#include "text/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The best way to write the text up to here. */
+typedef struct ag_unigram_node {
+    double score;
+    uint32_t start; /* of its last token, which is id; NONE: no way is known */
+    int32_t id;
+    uint32_t next; /* on the best way through the whole: the end of the token that starts here */
+} node;
+
+#define NONE UINT32_MAX
+
+static const double unk_penalty = 10; /* SentencePiece's kUnkPenalty */
+
+static ag_status read_scores(ag_unigram *u, const json_t *model, ag_error *err) {
+    json_t *list, *v;
+    size_t i;
+    double least = INFINITY;
+    AG_TRY(ag_json_required(model, "model", "vocab", JSON_ARRAY, &list, err));
+    u->scores = ag_calloc(json_array_size(list) + 1, sizeof *u->scores);
+    if (!u->scores) return AG_FAIL(err, NOMEM, "%zu scores", json_array_size(list));
+    json_array_foreach(list, i, v) {
+        const json_t *score = json_array_get(v, 1);
+        if (!json_is_number(score)) {
+            return AG_FAIL(err, FORMAT, "model.vocab[%zu] has no score", i);
+        }
+        u->scores[i] = json_number_value(score);
+        if (u->scores[i] < least) least = u->scores[i];
+        size_t n;
+        const char *s = ag_vocab_spelling(u->vocab, (int32_t)i, &n);
+        AG_TRY(ag_trie_add(&u->trie, s, n, (int32_t)i, err));
+    }
+    u->unk_score = least - unk_penalty;
+    return AG_OK;
+}
+
+ag_status ag_unigram_read_json(ag_unigram *u, const json_t *model, const ag_vocab *vocab,
+                               ag_error *err) {
+    json_t *unk;
+    *u = (ag_unigram){.vocab = vocab, .unk_id = -1};
+    AG_TRY(ag_json_bool(model, "model", "byte_fallback", false, &u->byte_fallback, err));
+    AG_TRY(ag_json_optional(model, "model", "unk_id", JSON_INTEGER, &unk, err));
+    AG_TRY(read_scores(u, model, err));
+    if (unk) {
+        json_int_t id = json_integer_value(unk),
+                   n = (json_int_t)json_array_size(json_object_get(model, "vocab"));
+        if (id < 0 || id >= n) {
+            return AG_FAIL(err, FORMAT, "model.unk_id is %lld of %lld", (long long)id,
+                           (long long)n);
+        }
+        u->unk_id = (int32_t)id;
+    }
+    ag_vocab_byte_ids(vocab, u->byte_ids);
+    return AG_OK;
+}
+
+void ag_unigram_free(ag_unigram *u) {
+    ag_trie_free(&u->trie);
+    ag_free(u->scores);
+    *u = (ag_unigram){0};
+}
+
+void ag_unigram_scratch_free(ag_unigram_scratch *s) {
+    ag_free(s->nodes);
+    *s = (ag_unigram_scratch){0};
+}
+
+static void offer(node *to, double score, size_t start, int32_t id) {
+    if (to->start == NONE || score > to->score) *to = (node){score, (uint32_t)start, id, 0};
+}
+
+/* Fills nodes[0..len]: what ends at each byte. */
+static ag_status find_best(const ag_unigram *u, const char *word, size_t len, node *nodes,
+                           ag_error *err) {
+    for (size_t i = 0; i <= len; i++) nodes[i] = (node){.start = NONE};
+    for (size_t i = 0, step; i < len; i += step) {
+        double score = nodes[i].score;
+        bool alone = false; /* the character is a token */
+        step = ag_utf8_len(word[i]);
+        uint32_t at = 0;
+        for (size_t end = i; end < len;) {
+            at = ag_trie_step(&u->trie, at, (unsigned char)word[end++]);
+            if (!at) break;
+            int32_t id = u->trie.ids[at];
+            if (id < 0) continue;
+            offer(&nodes[end], u->scores[id] + score, i, id);
+            alone |= end == i + step;
+        }
+        if (alone) continue;
+        if (u->unk_id < 0) {
+            uint32_t cp;
+            ag_utf8_get(word + i, &cp);
+            return AG_FAIL(err, FORMAT, "U+%04X is not in the vocabulary, nor is model.unk_id",
+                           (unsigned)cp);
+        }
+        offer(&nodes[i + step], u->unk_score + score, i, u->unk_id);
+    }
+    return AG_OK;
+}
+
+/* A run of unknown characters, which may be a token's spelling after all. */
+static ag_status push_unknown(const ag_unigram *u, const char *s, size_t n, ag_ids *ids,
+                              ag_error *err) {
+    int32_t id = ag_vocab_find_model(u->vocab, s, n);
+    bool bytes = id < 0 && u->byte_fallback;
+    for (size_t i = 0; i < n && bytes; i++) bytes = u->byte_ids[(unsigned char)s[i]] >= 0;
+    if (!bytes) return ag_ids_push(ids, id < 0 ? u->unk_id : id, err);
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(ag_ids_push(ids, u->byte_ids[(unsigned char)s[i]], err));
+    }
+    return AG_OK;
+}
+
+ag_status ag_unigram_encode(const ag_unigram *u, const char *word, size_t len,
+                            ag_unigram_scratch *s, ag_ids *ids, ag_error *err) {
+    if (len >= NONE) return AG_FAIL(err, LIMIT, "a word of %zu bytes", len);
+    void *p = s->nodes;
+    ag_status st = ag_array_grow(&p, &s->nodes_cap, len + 1, sizeof *s->nodes, err);
+    s->nodes = p;
+    if (st != AG_OK) return st;
+    node *nodes = s->nodes;
+    AG_TRY(find_best(u, word, len, nodes, err));
+    for (size_t end = len; end > 0; end = nodes[end].start) {
+        nodes[nodes[end].start].next = (uint32_t)end;
+    }
+    for (size_t start = 0, end; start < len; start = end) {
+        end = nodes[start].next;
+        if (nodes[end].id != u->unk_id) {
+            AG_TRY(ag_ids_push(ids, nodes[end].id, err));
+            continue;
+        }
+        while (end < len && nodes[nodes[end].next].id == u->unk_id) end = nodes[end].next;
+        AG_TRY(push_unknown(u, word + start, end - start, ids, err));
+    }
+    return AG_OK;
+}
