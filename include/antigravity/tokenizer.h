@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text <-> token ids, as a Hugging Face tokenizer.json says. */
+/* Text <-> token ids, as a Hugging Face tokenizer.json or a GGUF file says. */
 #ifndef ANTIGRAVITY_TOKENIZER_H
 #define ANTIGRAVITY_TOKENIZER_H
 
@@ -15,11 +15,13 @@ extern "C" {
 /* Immutable once loaded: any number of threads may encode and decode with one at the same time. */
 typedef struct ag_tokenizer ag_tokenizer;
 
-/* path: a tokenizer.json, or a directory that holds one. AG_NOT_FOUND without such a file;
- * AG_FORMAT with file, place and reason; AG_UNSUPPORTED names the component it does not know.
+/* path: a model (a directory that holds a tokenizer.json, a GGUF file or a directory with one), or
+ * a tokenizer.json by itself. AG_NOT_FOUND if there is no such file, or no tokenizer in it;
+ * AG_FORMAT with file, place and reason; AG_UNSUPPORTED names the component it does not know (of a
+ * GGUF file: its tokenizer.ggml.model or .pre).
  * *out is NULL after a failure; ag_tokenizer_destroy(*out) otherwise (NULL is fine). */
 AG_API ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err);
-/* The same from memory; `name` stands in messages for the file. */
+/* A tokenizer.json from memory; `name` stands in messages for the file. */
 AG_API ag_status ag_tokenizer_parse(const char *json, size_t len, const char *name,
                                     ag_tokenizer **out, ag_error *err);
 AG_API void ag_tokenizer_destroy(ag_tokenizer *t);
@@ -34,9 +36,12 @@ AG_API int32_t ag_tokenizer_id(const ag_tokenizer *t, const char *token, size_t 
 AG_API bool ag_tokenizer_is_special(const ag_tokenizer *t, int32_t id);
 
 enum {
-    AG_ENCODE_BOS = 1, /* what the file's post-processor adds (BOS; EOS where it says so) */
+    AG_ENCODE_BOS = 1, /* what the file says that a text begins and ends with: the post-processor's
+                        * ids; of a GGUF file BOS and EOS, as add_bos_token and add_eos_token say or
+                        * its kind of tokenizer has it */
     AG_ENCODE_PARSE_SPECIAL = 2, /* "<|eot_id|>" in the text becomes the token; else it is text.
-                                  * Added tokens that are not special are always found. */
+                                  * Added tokens that are not special (of a GGUF file: user-defined
+                                  * ones) are always found. */
 };
 
 /* A growable list of ids; zero-initialise, release with ag_ids_free. */
@@ -59,7 +64,7 @@ typedef struct ag_text {
 AG_API void ag_text_free(ag_text *text);
 
 /* Appends the chat template, in Jinja, of the model at `path`: chat_template.jinja, or what
- * tokenizer_config.json says. AG_NOT_FOUND if the model has none. */
+ * tokenizer_config.json or the GGUF file says. AG_NOT_FOUND if the model has none. */
 AG_API ag_status ag_chat_template_load(const char *path, ag_text *out, ag_error *err);
 
 /* Appends what the ids say; special tokens only with keep_special. The result of a whole decode is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity tokenize: text to ids and back; needs a tokenizer.json and no weights. */
+/* antigravity tokenize: text to ids and back; needs no weights. */
 #include "command.h"
 #include "interrupt.h"
 #include "json_out.h"
@@ -23,9 +23,10 @@ static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
      .kind = OPTION_NAME,
-     .value = "DIR",
+     .value = "MODEL",
      .offset = FIELD(dir),
-     .help = "directory with a tokenizer.json, or such a file; without it the bundled demo model"},
+     .help = "directory with a tokenizer.json, such a file, or a GGUF file; without it the bundled "
+             "demo model"},
 };
 
 static const option_def output_defs[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading a tokenizer.json, and the questions that its vocabulary answers. */
+/* Loading a tokenizer from what lies at a path, and the questions that its vocabulary answers. */
 #include "text/tokenizer.h"
 
 #include "core/alloc.h"
@@ -101,16 +101,29 @@ static ag_status open_error(const char *path, ag_error *err) {
     return AG_FAIL(err, IO, "%s: %s", path, strerror(why));
 }
 
-static ag_status load_from_source(const char *path, ag_tokenizer **out, ag_error *err) {
-    ag_weight_source *source;
+static ag_status parse_source(const ag_weight_source *source, const char *path, ag_tokenizer **out,
+                              ag_error *err) {
     ag_source_text json = {0};
-    AG_TRY(ag_source_open(path, &source, err));
     ag_status st = ag_source_read_text(source, AG_SOURCE_TOKENIZER, &json, err);
     if (st == AG_OK && !json.text) {
-        st = AG_FAIL(err, NOT_FOUND, "%s: holds no tokenizer.json", path);
+        st = AG_FAIL(err, NOT_FOUND, "%s: holds no %s", path,
+                     ag_recognise_gguf(path) ? "tokenizer" : "tokenizer.json");
     }
     if (st == AG_OK) st = ag_tokenizer_parse(json.text, json.n, json.name, out, err);
     ag_source_text_free(&json);
+    return st;
+}
+
+static ag_status load_from_source(const char *path, ag_tokenizer **out, ag_error *err) {
+    ag_weight_source *source;
+    ag_source_vocabulary v = {0};
+    AG_TRY(ag_source_open(path, &source, err));
+    ag_status st = ag_source_read_vocabulary(source, &v, err);
+    if (st == AG_OK) {
+        st = v.n_tokens ? ag_tokenizer_from_vocabulary(&v, path, out, err)
+                        : parse_source(source, path, out, err);
+    }
+    ag_source_vocabulary_free(&v);
     ag_source_destroy(source);
     return st;
 }
@@ -120,7 +133,7 @@ ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err)
     struct stat info;
     AG_TRY(ag_recognise_path(path, err));
     if (stat(path, &info) != 0) return open_error(path, err);
-    if (S_ISDIR(info.st_mode)) return load_from_source(path, out, err);
+    if (S_ISDIR(info.st_mode) || ag_recognise_gguf(path)) return load_from_source(path, out, err);
     char *text = NULL;
     size_t len = 0;
     AG_TRY(ag_file_read_all(path, MAX_FILE_BYTES, &text, &len, err));
