@@ -16,48 +16,12 @@ static ag_tokenizer *shared(const char *name) {
     return rows_tokenizer(path);
 }
 
-static char *read_file(const char *name) {
-    char path[1024];
-    snprintf(path, sizeof path, AG_ROWS_DIR "%s", name);
-    FILE *f = fopen(path, "rb");
-    if (!f) fail_msg("no %s", path);
-    char *text = calloc(1, 1 << 16);
-    size_t n = fread(text, 1, (1 << 16) - 1, f);
-    fclose(f);
-    assert_true(n > 0 && n < (1 << 16) - 1);
-    return text;
-}
-
-/* NAME.gguf.inp holds texts with a separator line behind each, NAME.gguf.out a line of ids for
- * each. */
+/* NAME.gguf.inp and .out of tests/data. */
 static void check_pairs(const char *tokenizer, const char *name) {
-    static const char separator[] = "\n__ggml_vocab_test__\n";
     ag_tokenizer *t = shared(tokenizer);
-    char file[64];
-    snprintf(file, sizeof file, "ggml-vocab-%s.gguf.inp", name);
-    char *texts = read_file(file);
-    snprintf(file, sizeof file, "ggml-vocab-%s.gguf.out", name);
-    char *lines = read_file(file), *line = lines, *text = texts, *end;
-    int n = 0;
-    while ((end = strstr(text, separator)) != NULL) {
-        char *next = strchr(line, '\n');
-        assert_non_null(next);
-        *next = *end = '\0';
-        json_t *ids = json_array();
-        for (char *p = line, *stop;; p = stop) {
-            long id = strtol(p, &stop, 10);
-            if (stop == p) break;
-            json_array_append_new(ids, json_integer(id));
-        }
-        rows_check_encode(t, text, (size_t)(end - text), AG_ENCODE_PARSE_SPECIAL, ids);
-        json_decref(ids);
-        text = end + sizeof separator - 1;
-        line = next + 1;
-        n++;
-    }
-    assert_int_equal(n, 46);
-    free(texts);
-    free(lines);
+    char vocabulary[1024];
+    snprintf(vocabulary, sizeof vocabulary, AG_ROWS_DIR "ggml-vocab-%s.gguf", name);
+    assert_int_equal(rows_check_pairs(t, vocabulary), 46);
     ag_tokenizer_destroy(t);
 }
 

@@ -99,4 +99,48 @@ static inline void rows_check(const ag_tokenizer *t, const json_t *row) {
     rows_check_decode(t, ids, false, json_object_get(row, "skipped"));
 }
 
+/* Whole; free() it. */
+static inline char *rows_read_file(const char *path) {
+    enum { MOST = 1 << 16 };
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("no %s", path);
+    char *text = calloc(1, MOST);
+    size_t n = fread(text, 1, MOST - 1, f);
+    fclose(f);
+    assert_true(n > 0 && n < MOST - 1);
+    return text;
+}
+
+/* VOCABULARY.inp holds texts with a separator line behind each, VOCABULARY.out a line of ids for
+ * each. Returns how many. */
+static inline int rows_check_pairs(const ag_tokenizer *t, const char *vocabulary) {
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    char file[1100];
+    snprintf(file, sizeof file, "%s.inp", vocabulary);
+    char *texts = rows_read_file(file);
+    snprintf(file, sizeof file, "%s.out", vocabulary);
+    char *lines = rows_read_file(file), *line = lines, *text = texts, *end;
+    int n = 0;
+    while ((end = strstr(text, separator)) != NULL) {
+        char *next = strchr(line, '\n');
+        assert_non_null(next);
+        *next = *end = '\0';
+        json_t *ids = json_array();
+        for (char *p = line, *stop;; p = stop) {
+            long id = strtol(p, &stop, 10);
+            if (stop == p) break;
+            json_array_append_new(ids, json_integer(id));
+        }
+        rows_check_encode(t, text, (size_t)(end - text), AG_ENCODE_PARSE_SPECIAL, ids);
+        rows_check_encode(t, text, (size_t)(end - text), 0, ids);
+        json_decref(ids);
+        text = end + sizeof separator - 1;
+        line = next + 1;
+        n++;
+    }
+    free(texts);
+    free(lines);
+    return n;
+}
+
 #endif
