@@ -7,9 +7,11 @@
 
 A row is a text with `ids` (what the post-processor adds, special tokens in the text parsed), `plain` (neither), and
 `decoded` / `skipped` (of ids: special tokens kept / left out); or only `decode` (ids) with its `decoded` and `skipped`."""
+import base64
 import json
 import pathlib
 import random
+import struct
 import sys
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -66,6 +68,40 @@ def train(byte_level):
     tok.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=len(special) + 420, initial_alphabet=alphabet,
                                                         limit_alphabet=len(alphabet), special_tokens=special))
     return json.loads(tok.to_str())["model"]
+
+
+def train_unigram():
+    tok = Tokenizer(models.Unigram())
+    corpus = [t for t in TEXTS if t.isprintable()] + (ROOT / "models/demo/README.md").read_text().split("\n")
+    tok.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
+    tok.train_from_iterator(corpus, trainers.UnigramTrainer(vocab_size=len(special) + 420, special_tokens=special,
+                                                            unk_token="<unk>", show_progress=False))
+    return json.loads(tok.to_str())["model"]
+
+
+def charsmap(table):
+    """A "precompiled_charsmap": the double array of Darts, then the strings that its values point to."""
+    strings, trie = b"", {}
+    for key, value in table.items():
+        node = trie
+        for byte in key.encode():
+            node = node.setdefault(byte, {})
+        node[None] = len(strings)  # a key ends here
+        strings += value.encode() + b"\0"
+    units, free, todo = {0: 0}, 1, [(0, trie)]
+    while todo:
+        at, node = todo.pop()
+        bytes_ = [0 if b is None else b for b in node]
+        base = next(b for b in range(free, 1 << 20) if all(b ^ c not in units for c in bytes_))
+        units[at] |= (at ^ base) << 10 | (256 if None in node else 0)
+        for byte, child in node.items():
+            units[base ^ (byte or 0)] = 1 << 31 | child if byte is None else byte
+            if byte is not None:
+                todo.append((base ^ byte, child))
+    size = (max(units) // 256 + 1) * 256  # so that no step leads out of it
+    array = struct.pack(f"<{size}I", *(units.get(i, 0) for i in range(size)))
+    return base64.b64encode(struct.pack("<I", len(array)) + array + strings).decode()
 
 
 def split(pattern, behavior="Isolated", invert=False):
@@ -138,16 +174,25 @@ def cases():
     yield pieces, dict(normalizer=replace("\\d", ""), pre_tokenizer=metaspace("always"), decoder=seq(
         "decoders", {"type": "ByteFallback"}, {"type": "Fuse"}, metaspace("never"),
         {"type": "Strip", "content": " ", "start": 2, "stop": 0}))
+    table = {"\t": " ", "\n": " ", "\r": " ", "\u00a0": " ", "\u3000": " ", "\u200b": "", "\ufb01": "fi", "\u2460": "1", "\u00b2": "2",
+             "\u00bd": "1\u20442", "\u212b": "\u00c5", "e\u0301": "\u00e9", "a\u0316": "A", "\u1112": "H", "\u0132": "IJ"}
+    smooth = {"type": "Precompiled", "precompiled_charsmap": charsmap(table)}
+    yield "unigram", dict(normalizer=smooth, pre_tokenizer=metaspace("always"), decoder=metaspace("always"))
+    yield "unigram", dict(normalizer=seq("normalizers", smooth, replace("\\s{2,}", " ")), pre_tokenizer=metaspace("first", False),
+                          decoder=seq("decoders", {"type": "ByteFallback"}, metaspace("first")), added=tokens,
+                          template=template, model={"byte_fallback": True})
+    yield "unigram", dict(decoder=spm_decoder)
 
 
 def build(model, parts):
     spec = {"version": "1.0", "truncation": None, "padding": None}
     for key in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         spec[key] = parts.get(key)
-    next_id = len(model["vocab"])
+    known = [v if isinstance(v, str) else v[0] for v in model["vocab"]]
+    next_id = len(known)
     spec["added_tokens"] = []
     for token in parts.get("added", []):
-        if token["content"] not in model["vocab"]:
+        if token["content"] not in known:
             spec["added_tokens"].append(dict(id=next_id, **token))
             next_id += 1
     if "template" in parts:
@@ -159,7 +204,7 @@ def build(model, parts):
 
 
 def make_cases():
-    trained = {"bytes": train(True), "pieces": train(False)}
+    trained = {"bytes": train(True), "pieces": train(False), "unigram": train_unigram()}
     out = {"models": trained, "cases": []}
     for name, parts in cases():
         spec, changes = build(trained[name], parts), parts.get("model", {})

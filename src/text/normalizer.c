@@ -4,12 +4,13 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/json_get.h"
+#include "text/precompiled.h"
 #include "text/utf8.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
-enum kind { PREPEND, REPLACE, FORM, LOWERCASE, STRIP };
+enum kind { PREPEND, REPLACE, FORM, LOWERCASE, STRIP, PRECOMPILED };
 enum { MAX_NESTING = 16, MAX_STEPS = 64 };
 
 struct ag_normalizer_step {
@@ -18,7 +19,8 @@ struct ag_normalizer_step {
     ag_pattern *pattern;  /* REPLACE */
     char *content;        /* PREPEND, REPLACE */
     size_t len;
-    bool left, right; /* STRIP */
+    bool left, right;      /* STRIP */
+    ag_precompiled *table; /* PRECOMPILED */
 };
 typedef struct ag_normalizer_step step;
 
@@ -90,6 +92,12 @@ static ag_status parse_step(step *s, const json_t *v, const char *place, const c
         AG_TRY(ag_json_bool(v, place, "strip_left", true, &s->left, err));
         return ag_json_bool(v, place, "strip_right", true, &s->right, err);
     }
+    if (strcmp(type, "Precompiled") == 0) {
+        s->kind = PRECOMPILED;
+        AG_TRY(ag_json_required(v, place, "precompiled_charsmap", JSON_STRING, &content, err));
+        return ag_precompiled_parse(json_string_value(content), json_string_length(content), place,
+                                    &s->table, err);
+    }
     if (strcmp(type, "Prepend") == 0) {
         s->kind = PREPEND;
         AG_TRY(ag_json_required(v, place, "prepend", JSON_STRING, &content, err));
@@ -135,6 +143,7 @@ ag_status ag_normalizer_read_json(ag_normalizer *nm, const json_t *v, ag_error *
 void ag_normalizer_free(ag_normalizer *nm) {
     for (size_t i = 0; i < nm->n; i++) {
         ag_pattern_destroy(nm->steps[i].pattern);
+        ag_precompiled_destroy(nm->steps[i].table);
         ag_free(nm->steps[i].content);
     }
     ag_free(nm->steps);
@@ -209,6 +218,8 @@ static ag_status apply_step(const step *s, const char *text, size_t len, size_t 
         return ag_unicode_normalize(s->form, text, len, out, err);
     case LOWERCASE:
         return lowercase(text, len, out, err);
+    case PRECOMPILED:
+        return ag_precompiled_apply(s->table, text, len, limit, out, err);
     case STRIP:
         break;
     }

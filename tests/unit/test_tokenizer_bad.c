@@ -32,8 +32,18 @@ static void every_bad_file_has_its_message(void **state) {
         {"{}", AG_FORMAT, "model is missing, not an object"},
         {"{\"model\":7}", AG_FORMAT, "model is an integer, not an object"},
         {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]", AG_FORMAT, "line 1"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", AG_UNSUPPORTED,
-         "model: \"Unigram\" is not supported"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", AG_UNSUPPORTED,
+         "model: \"WordPiece\" is not supported"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", AG_FORMAT,
+         "model.vocab is an object, not an array"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[1,0]]}}", AG_FORMAT,
+         "model.vocab[1] is not [\"token\", score]"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", AG_FORMAT,
+         "model.vocab[0] has no score"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[\"a\",1]]}}", AG_FORMAT,
+         "model.vocab: token \"a\" has id 0, but also id 1"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"unk_id\":1}}", AG_FORMAT,
+         "model.unk_id is 1 of 1"},
         {"{\"model\":{\"type\":3}}", AG_FORMAT, "model.type is an integer, not a string"},
         {"{\"model\":{\"vocab\":[],\"merges\":[]}}", AG_FORMAT, "model.vocab is an array"},
         {"{\"model\":{\"vocab\":{\"a\":0}}}", AG_FORMAT, "model.merges is missing"},
@@ -72,8 +82,18 @@ static void every_bad_file_has_its_message(void **state) {
          "added_tokens[0].special is a string"},
         {PLAIN ",\"normalizer\":[]}", AG_FORMAT, "normalizer is an array, not an object"},
         {PLAIN ",\"normalizer\":{}}", AG_FORMAT, "normalizer.type is missing"},
-        {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\"}}", AG_UNSUPPORTED,
-         "normalizer: \"Precompiled\" is not supported"},
+        {PLAIN ",\"normalizer\":{\"type\":\"BertNormalizer\"}}", AG_UNSUPPORTED,
+         "normalizer: \"BertNormalizer\" is not supported"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\"}}", AG_FORMAT,
+         "normalizer.precompiled_charsmap is missing"},
+        {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A*==\"}}",
+         AG_FORMAT, "normalizer is not base64"},
+        {PLAIN
+         ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAAAAA=\"}}",
+         AG_FORMAT, "normalizer: a table of 8 bytes in 8"},
+        {PLAIN
+         ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/\"}}",
+         AG_FORMAT, "normalizer: its strings are not UTF-8"},
         {PLAIN ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"x\"}}", AG_FORMAT,
          "normalizer.pattern is neither"},
         {PLAIN ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":2}}", AG_FORMAT,
@@ -227,21 +247,7 @@ static void *failing_resize(void *user, void *p, size_t n) {
 }
 
 /* Our allocator carries PCRE2 as well; the first, second, third... allocation fails. */
-static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
-    (void)state;
-    static const char json[] = PLAIN
-        ",\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"single_word\":true}],"
-        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
-        "\"Replace\","
-        "\"pattern\":{\"Regex\":\"c+\"},\"content\":\"b\"}]},\"pre_tokenizer\":{\"type\":"
-        "\"ByteLevel\"},"
-        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
-        "\"s\"}},"
-        "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"s\":{\"ids\":[3]}}},\"decoder\":{"
-        "\"type\":"
-        "\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x\"},"
-        "\"content\":\"y\"},"
-        "{\"type\":\"ByteLevel\"}]}}";
+static void fail_every_allocation(const char *json) {
     static const char text[] =
         "ab abc <s> e\xCC\x81 abababababababababababababababababababababababab";
     ag_set_allocator(&(ag_allocator){failing_alloc, failing_resize, counted_release, NULL});
@@ -253,7 +259,7 @@ static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
         ag_decoder *d = NULL;
         ag_error err = {0};
         fail_at = n;
-        ag_status st = ag_tokenizer_parse(json, sizeof json - 1, "x", &t, &err);
+        ag_status st = ag_tokenizer_parse(json, strlen(json), "x", &t, &err);
         if (st == AG_OK) st = ag_tokenizer_encode(t, text, sizeof text - 1, 3, &ids, &err);
         if (st == AG_OK) st = ag_tokenizer_decode(t, ids.data, ids.n, true, &out, &err);
         if (st == AG_OK) st = ag_decoder_create(t, true, false, &d, &err);
@@ -269,6 +275,29 @@ static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
         assert_true(n < 10000);
     }
     ag_set_allocator(NULL);
+}
+
+static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
+    (void)state;
+    static const char json[] = PLAIN
+        ",\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"single_word\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
+        "\"Replace\","
+        "\"pattern\":{\"Regex\":\"c+\"},\"content\":\"b\"}]},\"pre_tokenizer\":{\"type\":"
+        "\"ByteLevel\"},"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+        "\"s\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"s\":{\"ids\":[3]}}},\"decoder\":{"
+        "\"type\":"
+        "\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x\"},"
+        "\"content\":\"y\"},"
+        "{\"type\":\"ByteLevel\"}]}}";
+    static const char unigram[] =
+        "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\",-1],[\"ab\",-1]]"
+        "},"
+        "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAABh\"}}";
+    fail_every_allocation(json);
+    fail_every_allocation(unigram);
 }
 
 static void a_string_of_ten_megabytes_is_no_danger(void **state) {
