@@ -119,7 +119,7 @@ static ag_status make_rope_tables(ag_model *m, ag_error *err) {
                              AG_F32, ag_shape_1d(rope->n_rotated / 2), err);
         if (st != AG_OK) break;
         ag_rope_inv_freq(rope, i % 2, ag_tensor_f32(inv_freq));
-        if (!ag_spec_is_gguf(&m->spec)) continue;
+        if (!ag_spec_is_gguf(&m->spec) || i / 2) continue; /* the tensor is of the first table */
         st = ag_rope_divide(m->source, "rope_freqs.weight", ag_tensor_f32(inv_freq),
                             rope->n_rotated / 2, err);
     }

@@ -6,7 +6,8 @@
 #include "models/families/family.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
 
 static const ag_tensor_alias aliases[] = {
     {AG_LT_POST_ATTENTION_NORM, "post_attention_layernorm.weight"},
@@ -14,6 +15,11 @@ static const ag_tensor_alias aliases[] = {
     {AG_LT_POST_FFN_NORM, "post_feedforward_layernorm.weight"},
     {.suffix = NULL},
 };
+
+static const ag_gguf_key gguf_keys[] = {
+    {"embedding_length_per_layer_input", "hidden_size_per_layer_input", false},
+    {"attention.shared_kv_layers", "num_kv_shared_layers", false},
+    {NULL, NULL, false}};
 
 /* What only the larger models have, and models of vectors. */
 static ag_status refuse_others(ag_config_reader *r) {
@@ -149,6 +155,36 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
+static bool put_number(json_t *config, const char *key, const json_t *v) {
+    return !json_is_number(v) ||
+           json_object_set_new(config, key, json_real(json_number_value(v))) == 0;
+}
+
+/* The keys without a suffix are those of layers without a window; which frequencies are 0 a tensor
+ * says. */
+static ag_status complete(const ag_gguf_reader *r, json_t *config) {
+    const double part = ag_gguf_has(r, "rope_freqs.weight") ? 1 : 0.25;
+    const double n = json_number_value(json_object_get(config, "num_hidden_layers"));
+    const json_t *first = ag_gguf_of_layer(r, "feed_forward_length", 0);
+    const json_t *last = ag_gguf_of_layer(r, "feed_forward_length", n > 0 ? (size_t)n - 1 : 0);
+    const json_t *types = json_object_get(config, "layer_types");
+    bool ok = put_number(config, "global_head_dim", ag_gguf_value(r, "attention.key_length")) &&
+              put_number(config, "head_dim", ag_gguf_value(r, "attention.key_length_swa")) &&
+              put_number(config, "intermediate_size", first);
+    for (size_t l = 0; l < json_array_size(types); l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+        const bool full = type && !strcmp(type, "full_attention");
+        ok = ok && put_number(config, full ? "num_global_key_value_heads" : "num_key_value_heads",
+                              ag_gguf_of_layer(r, "attention.head_count_kv", l));
+    }
+    const bool wide = json_number_value(last) > json_number_value(first);
+    ok = ok && !json_object_set_new(config, "use_double_wide_mlp", json_boolean(wide)) &&
+         !json_object_set_new(config, "rope_parameters",
+                              json_pack("{s:{s:s, s:f}}", "full_attention", "rope_type",
+                                        "proportional", "partial_rotary_factor", part));
+    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+}
+
 const ag_family ag_family_gemma4 = {
     .names = {{"Gemma4ForCausalLM", "gemma4_text"}, {"Gemma4ForConditionalGeneration", "gemma4"}},
     .defaults = {.vocab_size = 262144,
@@ -166,5 +202,6 @@ const ag_family ag_family_gemma4 = {
     .activation_key = "hidden_activation",
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
+    .gguf = {.architectures = {"gemma4"}, .keys = gguf_keys, .complete = complete},
     .describe = describe,
 };

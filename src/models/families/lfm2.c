@@ -13,6 +13,15 @@ static const ag_tensor_alias aliases[] = {
     {AG_LT_CONV_X, "conv.in_proj.weight"},          {.suffix = NULL},
 };
 
+static const ag_tensor_alias gguf_aliases[] = {
+    {AG_LT_CONV_B, "shortconv.in_proj.weight"},
+    {AG_LT_CONV_C, "shortconv.in_proj.weight"},
+    {AG_LT_CONV_X, "shortconv.in_proj.weight"},
+    {.suffix = NULL},
+};
+static const ag_gguf_key gguf_keys[] = {{"shortconv.l_cache", "conv_L_cache", false},
+                                        {NULL, NULL, false}};
+
 /* As the class does it: two thirds, times a factor, rounded up. */
 static void adjust_ffn(ag_config_reader *r, ag_model_spec *s) {
     bool adjust = true;
@@ -40,7 +49,7 @@ static bool is_attention(ag_config_reader *r, const json_t *listed, uint32_t lay
 
 static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec attention = *plain;
-    double eps = 1e-5;
+    double eps = (double)s->norm_eps;
     bool bias = false;
     uint32_t taps = 3;
     ag_config_real(r, "norm_eps", 1e-30, 1, &eps);
@@ -65,6 +74,19 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
+/* Layers that are convolutions have no keys and values; the feed-forward size is as it is. */
+static ag_status complete(const ag_gguf_reader *r, json_t *config) {
+    const double n = json_number_value(json_object_get(config, "num_hidden_layers"));
+    json_t *types = json_array();
+    bool ok = json_object_set_new(config, "block_auto_adjust_ff_dim", json_false()) == 0;
+    for (size_t l = 0; l < n && l < AG_MAX_LAYERS; l++) {
+        const bool conv = json_number_value(ag_gguf_of_layer(r, "attention.head_count_kv", l)) == 0;
+        ok = ok && !json_array_append_new(types, json_string(conv ? "conv" : "full_attention"));
+    }
+    ok = json_object_set_new(config, "layer_types", types) == 0 && ok;
+    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+}
+
 const ag_family ag_family_lfm2 = {
     .names = {{"Lfm2ForCausalLM", "lfm2"}},
     .defaults = {.vocab_size = 65536,
@@ -75,10 +97,15 @@ const ag_family ag_family_lfm2 = {
                  .n_kv_heads = 8,
                  .max_positions = 128000,
                  .rope_theta = 1e6,
+                 .norm_eps = 1e-5,
                  .bos_id = 1,
                  .eos_id = 2,
                  .tie_word_embeddings = true},
     .activation_key = "hidden_act",
     .aliases = aliases,
+    .gguf = {.architectures = {"lfm2"},
+             .aliases = gguf_aliases,
+             .keys = gguf_keys,
+             .complete = complete},
     .describe = describe,
 };

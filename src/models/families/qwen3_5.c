@@ -5,6 +5,21 @@
 #include "core/fail.h"
 #include "models/families/family.h"
 
+static const ag_tensor_alias gguf_aliases[] = {
+    {AG_LT_FFN_NORM, "post_attention_norm.weight"},
+    {.suffix = NULL},
+};
+static const ag_gguf_key gguf_keys[] = {
+    {"ssm.conv_kernel", "linear_conv_kernel_dim", false},
+    {"ssm.group_count", "linear_num_key_heads", false},
+    {"ssm.time_step_rank", "linear_num_value_heads", false},
+    {"ssm.state_size", "linear_key_head_dim", false},
+    {"full_attention_interval", "full_attention_interval", false},
+    {NULL, NULL, false}};
+
+/* Term of our own: a GGUF file has the value heads in another order. */
+static const char tiled_key[] = "linear_value_heads_tiled";
+
 static ag_status read_delta_net(ag_config_reader *r, const ag_model_spec *s, ag_layer_spec *net) {
     ag_delta_params *d = &net->delta;
     *d = (ag_delta_params){
@@ -16,6 +31,7 @@ static ag_status read_delta_net(ag_config_reader *r, const ag_model_spec *s, ag_
     ag_config_size(r, "linear_num_value_heads", 1 << 12, &d->n_v_heads);
     ag_config_size(r, "linear_key_head_dim", 1 << 10, &d->k_dim);
     ag_config_size(r, "linear_value_head_dim", 1 << 10, &d->v_dim);
+    ag_config_bool(r, tiled_key, &d->tiled);
     AG_TRY(r->status);
     if (net->conv_taps < 2 || d->n_v_heads % d->n_k_heads || d->n_v_heads > s->intermediate_size) {
         return AG_FAIL(r->err, FORMAT,
@@ -46,6 +62,29 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
+/* Which layers are delta nets, their number without those that predict further tokens, and the size
+ * of a value. */
+static ag_status complete(const ag_gguf_reader *r, json_t *config) {
+    const double more = json_number_value(ag_gguf_value(r, "nextn_predict_layers"));
+    const double n = json_number_value(json_object_get(config, "num_hidden_layers")) - more;
+    const double heads = json_number_value(json_object_get(config, "linear_num_value_heads"));
+    const double width = json_number_value(ag_gguf_value(r, "ssm.inner_size"));
+    const json_t *recurrent = ag_gguf_value(r, "attention.recurrent_layers");
+    bool ok = json_object_set_new(config, tiled_key, json_true()) == 0 &&
+              json_object_set_new(config, "num_hidden_layers", json_real(n)) == 0;
+    if (heads > 0 && width > 0) {
+        ok = ok && !json_object_set_new(config, "linear_value_head_dim", json_real(width / heads));
+    }
+    json_t *types = json_is_array(recurrent) ? json_array() : NULL;
+    for (size_t l = 0; types && l < n && l < AG_MAX_LAYERS; l++) {
+        const bool net = json_is_true(json_array_get(recurrent, l));
+        const char *name = net ? "linear_attention" : "full_attention";
+        ok = ok && json_array_append_new(types, json_string(name)) == 0;
+    }
+    if (types) ok = json_object_set_new(config, "layer_types", types) == 0 && ok;
+    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+}
+
 const ag_family ag_family_qwen3_5 = {
     .names = {{"Qwen3_5ForCausalLM", "qwen3_5_text"},
               {"Qwen3_5ForConditionalGeneration", "qwen3_5"}},
@@ -63,5 +102,9 @@ const ag_family ag_family_qwen3_5 = {
                  .eos_id = -1},
     .activation_key = "hidden_act",
     .norms_add_one = true,
+    .gguf = {.architectures = {"qwen35"},
+             .aliases = gguf_aliases,
+             .keys = gguf_keys,
+             .complete = complete},
     .describe = describe,
 };
