@@ -36,6 +36,27 @@ typedef struct ag_quantize_report {
     uint64_t reserved[4];
 } ag_quantize_report;
 
+/* ---- importance ---- */
+
+/* Mean squares of what a model multiplies its matrices with, column by column: what an error of
+ * each column costs. In files that llama.cpp's tools write and read too. */
+typedef struct ag_imatrix ag_imatrix;
+
+/* From now on, until it is destroyed, whatever the model's sessions read is measured. The model is
+ * borrowed, on the CPU (AG_UNSUPPORTED), and measured by nobody else (AG_INVALID). */
+AG_API ag_status ag_imatrix_create(ag_model *m, ag_imatrix **out, ag_error *err);
+AG_API void ag_imatrix_destroy(ag_imatrix *im); /* NULL is fine */
+/* Adds what a file of the same model holds. AG_FORMAT, AG_SHAPE; nothing is added then. */
+AG_API ag_status ag_imatrix_add_file(ag_imatrix *im, const char *path, ag_error *err);
+/* Tokens that were measured; those of files are counted too. */
+AG_API uint64_t ag_imatrix_tokens(const ag_imatrix *im);
+/* Writes the file, or nothing. dataset: what was read, a name; window: tokens of a text that were
+ * read together. */
+AG_API ag_status ag_imatrix_save(const ag_imatrix *im, const char *path, const char *dataset,
+                                 uint32_t window, ag_error *err);
+
+/* ---- files ---- */
+
 /* The i-th type that a file can become, NULL past the end: "q4_0", "q4_k_m", "f16", ... */
 AG_API const char *ag_quantize_type_name(size_t i);
 

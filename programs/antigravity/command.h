@@ -14,6 +14,7 @@ int command_bench(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_imatrix(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_pull(int argc, char **argv);

@@ -22,6 +22,8 @@ static const command commands[] = {
     {"eval", command_eval, "measure a model's quality, and what a smaller KV cache costs of it"},
     {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},
     {"info", command_info, "what a model is, and the memory it will take"},
+    {"imatrix", command_imatrix,
+     "measure which columns of a model's matrices matter, for quantize"},
     {"quantize", command_quantize, "write a model as a GGUF file, with smaller weights"},
     {"devices", command_devices, "list what models can run on here"},
     {"pull", command_pull, "fetch a model, after which -m NAME finds it"},

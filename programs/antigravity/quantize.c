@@ -41,6 +41,11 @@ static const option_def defs[] = {
      .call = add_tensor_type,
      .help = "matrices become TYPE whose names have PATTERN, such as ffn_down, output or "
              "blk.[0-3].attn_v; may be given several times"},
+    {.name = "imatrix",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(imatrix),
+     .help = "which columns matter, as 'antigravity imatrix' or llama.cpp's measured it"},
     {.name = "pre",
      .kind = OPTION_NAME,
      .value = "NAME",

@@ -39,6 +39,7 @@ static ag_status add_part(directory *d, const ag_source_tensor *source, const ag
     const size_t rows = g->order.file_rows ? g->order.file_rows : g->rows;
     t->shape = w->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, w->cols);
     t->add = (float)w->add_one - (float)g->add_one;
+    t->minus_exp = w->minus_exp && !g->minus_exp;
     if (t->n_parts && t->factor != factor) {
         return AG_FAIL(err, UNSUPPORTED, "tensor %s: its parts have factors of their own", g->name);
     }
@@ -134,7 +135,7 @@ static ag_status open_model(directory *d, ag_error *err) {
     d->embedding = summary.embedding;
     d->tied = summary.tied;
     d->to = d->from;
-    for (size_t i = 0; ag_tensor_naming(i, &d->to) && !ag_spec_is_gguf(&d->to);) i++;
+    ag_spec_name_as_gguf(&d->to);
     d->query_factor = ag_gguf_query_factor(&d->from);
     return AG_OK;
 }

@@ -24,6 +24,7 @@ typedef struct ag_out_tensor {
     ag_shape shape; /* outermost first */
     ag_dtype type;  /* what it becomes */
     bool stays;     /* in its type, whatever the file becomes */
+    bool minus_exp; /* of every value -exp is written */
     float add;      /* to every value */
     float factor;   /* of every value, after that */
     float *values;  /* owned; made up, instead of parts; F32 */

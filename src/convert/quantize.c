@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/imatrix_file.h"
 #include "convert/out_model.h"
 #include "convert/rows.h"
 #include "convert/types.h"
+#include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
 
@@ -47,8 +49,23 @@ static void announce(ag_out_model *m, ag_quantize_report *report) {
     report->n_tensors = m->n;
 }
 
+/* With the importance of its columns, where a file of it was given and knows them. */
+static ag_status write_tensor(ag_row_writer *w, const ag_out_tensor *t, const ag_imatrix_file *im,
+                              ag_error *err) {
+    const size_t n = ag_shape_cols(&t->shape);
+    float *importance = NULL;
+    double count;
+    if (im->source && t->shape.n_dims == 2) {
+        AG_TRY(ag_imatrix_file_read(im, t->name, n, &importance, &count, err));
+    }
+    for (size_t i = 0; i < n && importance; i++) importance[i] /= (float)count;
+    const ag_status st = ag_write_tensor(w, t, importance, err);
+    ag_free(importance);
+    return st;
+}
+
 static ag_status write_file(ag_out_model *m, const char *path, const ag_quantize_params *params,
-                            ag_quantize_report *report, ag_error *err) {
+                            const ag_imatrix_file *im, ag_quantize_report *report, ag_error *err) {
     const ag_backend_params cpu = {.name = "cpu", .n_threads = params->n_threads};
     ag_row_writer w = {.model = m,
                        .progress = params->progress,
@@ -58,15 +75,25 @@ static ag_status write_file(ag_out_model *m, const char *path, const ag_quantize
     AG_TRY(ag_backend_create(&cpu, &w.backend, err));
     ag_status st = AG_OK;
     for (size_t i = 0; i < m->n && st == AG_OK; i++) {
-        st = ag_write_tensor(&w, &m->tensors[i], NULL, err);
+        st = write_tensor(&w, &m->tensors[i], im, err);
     }
     if (st == AG_OK) st = ag_gguf_writer_commit(&m->writer, err);
     ag_backend_destroy(w.backend);
     return st;
 }
 
+/* What the file says of the importance that went into it, as llama.cpp's says it. */
+static void put_importance(ag_gguf_writer *w, const ag_imatrix_file *im, const char *path) {
+    if (!im->source) return;
+    ag_gguf_put_string(w, "quantize.imatrix.file", (ag_source_string){path, strlen(path)});
+    ag_gguf_put_u32(w, "quantize.imatrix.entries_count", (uint32_t)im->n_entries);
+    if (im->n_chunks >= 0) {
+        ag_gguf_put_u32(w, "quantize.imatrix.chunks_count", (uint32_t)im->n_chunks);
+    }
+}
+
 static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_params *params,
-                         ag_quantize_report *report, ag_error *err) {
+                         const ag_imatrix_file *im, ag_quantize_report *report, ag_error *err) {
     uint32_t number;
     AG_TRY(ag_file_type_number(params->type, &number, err));
     AG_TRY(check_path(path, params, err));
@@ -76,8 +103,9 @@ static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_pa
     AG_TRY(ag_choose_types(m, params, &report->n_fallback, err));
     ag_gguf_put_u32(&m->writer, "general.file_type", number);
     ag_gguf_put_u32(&m->writer, "general.quantization_version", QUANTIZATION_VERSION);
+    put_importance(&m->writer, im, params->imatrix);
     announce(m, report);
-    AG_TRY(write_file(m, path, params, report, err));
+    AG_TRY(write_file(m, path, params, im, report, err));
     struct stat s;
     if (stat(path, &s) == 0) report->file_bytes = (uint64_t)s.st_size;
     return AG_OK;
@@ -91,8 +119,11 @@ ag_status ag_quantize(const char *source, const char *path, const ag_quantize_pa
     ag_weight_source *s;
     AG_TRY(ag_source_open(source, &s, err));
     ag_out_model m = {.source = s};
+    ag_imatrix_file im = {.source = NULL};
     ag_status st = ag_source_open_tensors(s, err);
-    if (st == AG_OK) st = convert(&m, path, params, report, err);
+    if (st == AG_OK && params->imatrix) st = ag_imatrix_file_open(&im, params->imatrix, err);
+    if (st == AG_OK) st = convert(&m, path, params, &im, report, err);
+    ag_imatrix_file_close(&im);
     ag_out_model_free(&m);
     ag_source_destroy(s);
     return st;

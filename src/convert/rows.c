@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ static ag_status convert_row(const job *j, size_t row, unsigned char *out, float
         return AG_OK;
     }
     ag_dequantize_row(j->from, values, j->source[row], j->cols);
+    for (size_t i = 0; i < j->cols && j->tensor->minus_exp; i++) values[i] = -expf(values[i]);
     for (size_t i = 0; i < j->cols && j->tensor->add != 0; i++) values[i] += j->tensor->add;
     for (size_t i = 0; i < j->cols && j->tensor->factor != 1; i++) values[i] *= j->tensor->factor;
     return ag_quantize_weights(to, out, values, j->cols, j->importance, bad);

@@ -123,11 +123,16 @@ typedef struct ag_backend_ops {
                              void *user, ag_repeat *done);
 } ag_backend_ops;
 
+/* Hears of x [n, columns], which a product with the stored weight w is about to read. */
+typedef void (*ag_observe_fn)(void *user, const ag_tensor *x, const ag_tensor *w);
+
 struct ag_backend {
     const ag_backend_ops *ops;
     ag_error err;  /* of the last failed operation */
     ag_log_fn log; /* NULL: nobody listens */
     void *log_user;
+    ag_observe_fn observe; /* NULL: nobody does */
+    void *observe_user;
 };
 
 /* One line for the callback of ag_backend_params. */

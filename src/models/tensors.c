@@ -243,6 +243,11 @@ static const struct naming *naming_of(const ag_model_spec *s) { return &namings[
 
 bool ag_spec_is_gguf(const ag_model_spec *s) { return s->naming >= GGUF; }
 
+void ag_spec_name_as_gguf(ag_model_spec *s) {
+    if (ag_spec_is_gguf(s)) return;
+    s->naming = (uint8_t)(GGUF + !strncmp(naming_of(s)->norm, "embedding_norm", 14));
+}
+
 bool ag_tensor_naming(size_t i, ag_model_spec *s) {
     if (i >= N_NAMINGS) return false;
     s->naming = (uint8_t)i;

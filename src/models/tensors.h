@@ -91,6 +91,8 @@ ag_weight_spec ag_lm_head_weight(const ag_model_spec *s);
 bool ag_tensor_naming(size_t i, ag_model_spec *s);
 /* Whether the names are those of GGUF files. */
 bool ag_spec_is_gguf(const ag_model_spec *s);
+/* From now on they are. */
+void ag_spec_name_as_gguf(ag_model_spec *s);
 
 /* Values of all tensors; a tied table counts once. */
 uint64_t ag_spec_parameters(const ag_model_spec *s, bool tied);

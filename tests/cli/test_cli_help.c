@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const char *const commands[] = {"generate", "tokenize", "eval", "bench",  "info",
+static const char *const commands[] = {"generate", "tokenize", "eval", "bench",  "info", "imatrix",
                                        "quantize", "devices",  "pull", "models", "rm"};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

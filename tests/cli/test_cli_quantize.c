@@ -130,11 +130,38 @@ static void an_interrupted_conversion_leaves_nothing(void **state) {
     write_model(64);
 }
 
+static void a_text_says_which_columns_matter(void **state) {
+    (void)state;
+    cli_result r = CLI("imatrix", "-q", "-p", "Once upon a time there was a fox.", "-o", target);
+    assert_code(&r, 0);
+    assert_says(r.out, "target.gguf: ");
+    assert_says(r.out, " tokens");
+    cli_free(&r);
+    char file[160];
+    snprintf(file, sizeof file, "%s/demo.gguf", dir);
+    r = CLI("imatrix", "-q", "-p", "The old king", "--in-file", target, "-o", target);
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CLI("quantize", DEMO, file, "--type", "q4_k_m", "--imatrix", target);
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CLI("quantize", source, file, "--type", "q4_k_m", "--imatrix", source, "--force");
+    assert_refused(&r, 1, "general.type is not \"imatrix\"");
+    cli_free(&r);
+    r = CLI("imatrix", "-q", "-p", "The old king");
+    assert_refused(&r, 2, "what is missing is -o FILE");
+    cli_free(&r);
+    r = CLI("imatrix", "-q", "-p", "The old king", "-o", "/nowhere/file");
+    assert_refused(&r, 1, "/nowhere/file: cannot be written");
+    cli_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_report_says_what_became_of_it, begin, end),
         cmocka_unit_test_setup_teardown(wrong_usage_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(a_text_says_which_columns_matter, begin, end),
         cmocka_unit_test_setup_teardown(an_interrupted_conversion_leaves_nothing, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity imatrix: which columns of a model's matrices matter for a text. */
+#include "command.h"
+#include "engine.h"
+#include "eval_text.h"
+#include "interrupt.h"
+#include "output.h"
+#include "progress.h"
+
+#include <antigravity/antigravity.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+
+enum { MAX_FILES = 16 };
+
+typedef struct imatrix_options {
+    model_options model;
+    text_options text;
+    const char *out, *files[MAX_FILES];
+    size_t n_files;
+} imatrix_options;
+
+static bool add_file(void *target, const char *value, char *why) {
+    imatrix_options *o = target;
+    if (o->n_files == MAX_FILES) {
+        snprintf(why, WHY_SIZE, "at most %d of them", MAX_FILES);
+        return false;
+    }
+    o->files[o->n_files++] = value;
+    return true;
+}
+
+#define FIELD(name) offsetof(imatrix_options, name)
+static const option_def defs[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(out),
+     .help = "what is written; a file of that name is replaced",
+     .aliases = {"output-file"}},
+    {.name = "in-file",
+     .kind = OPTION_CALL,
+     .value = "FILE",
+     .call = add_file,
+     .help = "add what was measured earlier; may be given several times"},
+};
+
+static ag_status read_windows(engine *e, eval_text *text, ag_error *err) {
+    ag_status status = AG_OK;
+    size_t done = 0;
+    progress_begin("measuring");
+    for (size_t w = 0; w < text->n_windows && status == AG_OK; w++) {
+        size_t n;
+        const int32_t *ids = text_window(text, w, &n);
+        ag_session_reset(e->session);
+        status = ag_session_prefill(e->session, ids, n, NULL, NULL, err);
+        done += n;
+        if (status == AG_OK && !progress_update(NULL, done, text->n_tokens)) {
+            err->status = status = AG_CANCELLED;
+        }
+    }
+    progress_end();
+    return status;
+}
+
+static int measure(engine *e, eval_text *text, const imatrix_options *o) {
+    ag_error err = {0};
+    ag_imatrix *im;
+    if (ag_imatrix_create(e->model, &im, &err) != AG_OK) return complain_error(&err);
+    ag_status status = AG_OK;
+    for (size_t i = 0; i < o->n_files && status == AG_OK; i++) {
+        status = ag_imatrix_add_file(im, o->files[i], &err);
+    }
+    if (status == AG_OK) status = read_windows(e, text, &err);
+    if (status == AG_OK) {
+        status = ag_imatrix_save(im, o->out, text->text.source, (uint32_t)text->window, &err);
+    }
+    if (status == AG_OK) printf("%s: %" PRIu64 " tokens\n", o->out, ag_imatrix_tokens(im));
+    ag_imatrix_destroy(im);
+    return status == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+static int run(engine *e, eval_text *text, const imatrix_options *o) {
+    int code = text_open(text, &o->text, e, &o->model, false);
+    if (code != EXIT_DONE) return code;
+    code = engine_load_session(e, &o->model, context_length(&o->model, &e->info));
+    return code == EXIT_DONE ? measure(e, text, o) : code;
+}
+
+int command_imatrix(int argc, char **argv) {
+    imatrix_options o = {.model = model_options_defaults()};
+    o.model.max_seq_len = 512;
+    o.model.weights =
+        (ag_dtype)DTYPE_AS_IS; /* rounded weights would be measured with their errors */
+    command_line line = {
+        .usage = "imatrix [-m MODEL] (TEXT.txt | -f TEXT.txt | -p TEXT) -o FILE [OPTION]...",
+        .description =
+            "Reads a text in windows of --max-seq-len tokens and writes the mean squares "
+            "of what each matrix\nis multiplied with, for 'quantize --imatrix': columns "
+            "that matter are rounded more carefully.\nllama.cpp's tools read and write "
+            "such files, too.",
+        .examples =
+            "  antigravity imatrix -m model-f16.gguf -f calibration.txt -o model.imatrix\n"
+            "  antigravity imatrix -m model-f16.gguf -f more.txt --in-file model.imatrix -o "
+            "both.imatrix",
+        .groups = {prompt_group(&o.text.prompt),
+                   windows_group(&o.text),
+                   {"Files", defs, sizeof defs / sizeof defs[0], &o},
+                   model_group(&o.model),
+                   context_group(&o.model),
+                   threads_group(&o.model),
+                   message_group(&o.model)},
+        .max_operands = 1,
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = text_operand(&line, &o.text);
+    if (code == EXIT_DONE) code = model_options_check(&o.model);
+    if (code != EXIT_DONE) return code;
+    if (!o.out) {
+        complain("what is missing is -o FILE");
+        return EXIT_USAGE;
+    }
+    interrupt_install();
+    signal(SIGXFSZ, SIG_IGN); /* A file that may not grow is reported like a full disk. */
+    engine e = {0};
+    eval_text text = {0};
+    code = run(&e, &text, &o);
+    text_free(&text);
+    engine_close(&e);
+    return code;
+}

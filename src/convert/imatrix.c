@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums the squares of what a model's matrices are multiplied with, while its sessions read. */
+#include "convert/imatrix_file.h"
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "formats/gguf_writer.h"
+#include "models/model_impl.h"
+
+#include <antigravity/quantize.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct entry {
+    char name[AG_GGUF_MAX_NAME + 1]; /* in a GGUF file */
+    size_t member;                   /* of the layer */
+    size_t cols;
+    double *sums; /* owned; [cols] */
+    double count; /* rows that were added */
+} entry;
+
+struct ag_imatrix {
+    ag_model *model; /* borrowed */
+    entry *entries;  /* owned; those of a layer one after another */
+    size_t *first;   /* owned; [n_layers + 1] of each layer */
+};
+
+/* ---- what is measured ---- */
+
+static ag_status add_layer(ag_imatrix *im, const ag_model_spec *gguf, uint32_t layer, size_t *n,
+                           ag_error *err) {
+    im->first[layer] = *n;
+    for (size_t i = 0; i < ag_layer_weight_count(gguf, layer); i++) {
+        const ag_weight_spec w = ag_layer_weight(gguf, layer, i);
+        if (w.kind != AG_WEIGHT_MATRIX) continue;
+        /* Several that are parts of one tensor read the same. */
+        size_t k = im->first[layer];
+        while (k < *n && strcmp(im->entries[k].name, w.name) != 0) k++;
+        if (k < *n) continue;
+        entry *e = &im->entries[*n];
+        e->member = w.member;
+        e->cols = w.cols;
+        snprintf(e->name, sizeof e->name, "%.*s", AG_GGUF_MAX_NAME, w.name);
+        e->sums = ag_calloc(w.cols, sizeof *e->sums);
+        if (!e->sums) return AG_FAIL(err, NOMEM, "sums of %s", w.name);
+        ++*n;
+    }
+    im->first[layer + 1] = *n;
+    return AG_OK;
+}
+
+static ag_status list_entries(ag_imatrix *im, ag_error *err) {
+    ag_model_spec *gguf = ag_malloc(sizeof *gguf);
+    const uint32_t n_layers = im->model->spec.n_layers;
+    size_t n = 0;
+    im->first = ag_calloc(n_layers + (size_t)1, sizeof *im->first);
+    im->entries = ag_calloc(n_layers * (size_t)AG_LAYER_TENSORS, sizeof *im->entries);
+    ag_status st = gguf && im->first && im->entries
+                       ? AG_OK
+                       : AG_FAIL(err, NOMEM, "a list of %u layers", n_layers);
+    if (st == AG_OK) {
+        *gguf = im->model->spec;
+        ag_spec_name_as_gguf(gguf);
+    }
+    for (uint32_t l = 0; l < n_layers && st == AG_OK; l++) st = add_layer(im, gguf, l, &n, err);
+    ag_free(gguf);
+    return st;
+}
+
+static size_t n_entries(const ag_imatrix *im) { return im->first[im->model->spec.n_layers]; }
+
+/* w is a member of a layer, or something else: the table of the output. */
+static entry *find_entry(const ag_imatrix *im, const ag_tensor *w) {
+    const ag_model *m = im->model;
+    const char *first = (const char *)m->weights.layers, *at = (const char *)w;
+    if (at < first || at >= first + m->spec.n_layers * sizeof *m->weights.layers) return NULL;
+    const size_t layer = (size_t)(at - first) / sizeof *m->weights.layers;
+    const size_t member = (size_t)(at - first) % sizeof *m->weights.layers;
+    for (size_t i = im->first[layer]; i < im->first[layer + 1]; i++) {
+        if (im->entries[i].member == member) return &im->entries[i];
+    }
+    return NULL;
+}
+
+static void observe(void *user, const ag_tensor *x, const ag_tensor *w) {
+    entry *e = find_entry(user, w);
+    const float *row = ag_tensor_f32(x);
+    if (!e || !row) return;
+    const size_t n = ag_shape_rows(&x->shape);
+    for (size_t r = 0; r < n; r++, row += e->cols) {
+        for (size_t i = 0; i < e->cols; i++) e->sums[i] += (double)row[i] * (double)row[i];
+    }
+    e->count += (double)n;
+}
+
+ag_status ag_imatrix_create(ag_model *m, ag_imatrix **out, ag_error *err) {
+    *out = NULL;
+    if (strcmp(ag_backend_name(m->backend), "cpu") != 0) {
+        return AG_FAIL(err, UNSUPPORTED, "importance is measured on the CPU, not on %s",
+                       ag_backend_name(m->backend));
+    }
+    if (m->backend->observe) return AG_FAIL(err, INVALID, "the backend is being measured already");
+    ag_imatrix *im = ag_calloc(1, sizeof *im);
+    if (!im) return AG_FAIL(err, NOMEM, "an importance matrix");
+    im->model = m;
+    const ag_status st = list_entries(im, err);
+    if (st != AG_OK) {
+        ag_imatrix_destroy(im);
+        return st;
+    }
+    m->backend->observe = observe;
+    m->backend->observe_user = im;
+    *out = im;
+    return AG_OK;
+}
+
+void ag_imatrix_destroy(ag_imatrix *im) {
+    if (!im) return;
+    if (im->model->backend->observe_user == im) {
+        im->model->backend->observe = NULL;
+        im->model->backend->observe_user = NULL;
+    }
+    const size_t most = im->model->spec.n_layers * (size_t)AG_LAYER_TENSORS;
+    for (size_t i = 0; im->entries && i < most; i++) ag_free(im->entries[i].sums);
+    ag_free(im->entries);
+    ag_free(im->first);
+    ag_free(im);
+}
+
+uint64_t ag_imatrix_tokens(const ag_imatrix *im) {
+    double most = 0;
+    for (size_t i = 0; i < n_entries(im); i++) {
+        most = im->entries[i].count > most ? im->entries[i].count : most;
+    }
+    return (uint64_t)most;
+}
+
+/* ---- files ---- */
+
+ag_status ag_imatrix_add_file(ag_imatrix *im, const char *path, ag_error *err) {
+    ag_imatrix_file file;
+    AG_TRY(ag_imatrix_file_open(&file, path, err));
+    ag_status st = AG_OK;
+    /* Checked once before anything is added. */
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < n_entries(im) && st == AG_OK; i++) {
+            entry *e = &im->entries[i];
+            float *sums = NULL;
+            double count;
+            st = ag_imatrix_file_read(&file, e->name, e->cols, &sums, &count, err);
+            for (size_t k = 0; k < e->cols && sums && pass; k++) e->sums[k] += (double)sums[k];
+            if (pass && st == AG_OK) e->count += count;
+            ag_free(sums);
+        }
+    }
+    ag_imatrix_file_close(&file);
+    return st;
+}
+
+static void announce(ag_gguf_writer *w, const entry *e) {
+    char name[AG_GGUF_MAX_NAME + 16];
+    const ag_shape sums = ag_shape_2d(1, e->cols), counts = ag_shape_2d(1, 1);
+    snprintf(name, sizeof name, "%s.in_sum2", e->name);
+    ag_gguf_add_tensor(w, name, AG_F32, &sums);
+    snprintf(name, sizeof name, "%s.counts", e->name);
+    ag_gguf_add_tensor(w, name, AG_F32, &counts);
+}
+
+static ag_status write_entry(ag_gguf_writer *w, const entry *e, ag_error *err) {
+    const float count = (float)e->count;
+    for (size_t i = 0; i < e->cols; i++) {
+        const float sum = (float)e->sums[i];
+        AG_TRY(ag_gguf_write(w, &sum, sizeof sum, err));
+    }
+    AG_TRY(ag_gguf_end_tensor(w, err));
+    AG_TRY(ag_gguf_write(w, &count, sizeof count, err));
+    return ag_gguf_end_tensor(w, err);
+}
+
+ag_status ag_imatrix_save(const ag_imatrix *im, const char *path, const char *dataset,
+                          uint32_t window, ag_error *err) {
+    ag_gguf_writer w = {0};
+    const ag_source_string text = {dataset, strlen(dataset)};
+    const uint64_t n_tokens = ag_imatrix_tokens(im);
+    if (n_tokens == 0) return AG_FAIL(err, INVALID, "%s: nothing has been measured", path);
+    ag_gguf_put_string(&w, "general.type", (ag_source_string){"imatrix", 7});
+    ag_gguf_put_strings(&w, "imatrix.datasets", &text, 1);
+    ag_gguf_put_u32(&w, "imatrix.chunk_count",
+                    (uint32_t)(window ? (n_tokens + window - 1) / window : 1));
+    ag_gguf_put_u32(&w, "imatrix.chunk_size", window);
+    for (size_t i = 0; i < n_entries(im); i++) {
+        if (im->entries[i].count > 0) announce(&w, &im->entries[i]);
+    }
+    ag_status st = ag_gguf_writer_open(&w, path, err);
+    for (size_t i = 0; i < n_entries(im) && st == AG_OK; i++) {
+        if (im->entries[i].count > 0) st = write_entry(&w, &im->entries[i], err);
+    }
+    if (st == AG_OK) st = ag_gguf_writer_commit(&w, err);
+    ag_gguf_writer_close(&w);
+    return st;
+}

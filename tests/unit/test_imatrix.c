@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Importance: what is summed, how files of it are written, read and added, and that it is used. */
+#include "formats/gguf_writer.h"
+#include "support/tiny_model.h"
+
+#include <antigravity/antigravity.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char model_dir[256], path[300], other[300];
+static const int32_t ids[] = {1, 17, 42, 256, 9, 9, 120, 77, 3, 200};
+enum { N_IDS = sizeof ids / sizeof ids[0] };
+
+typedef struct engine {
+    ag_backend *be;
+    ag_model *model;
+    ag_session *session;
+} engine;
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static engine start(void) {
+    engine e;
+    ag_error err;
+    const ag_model_params params = {.as_is = true};
+    ag_session_params sp = ag_session_defaults();
+    sp.max_seq_len = 64;
+    must(ag_backend_create(&(ag_backend_params){.name = "cpu", .n_threads = 2}, &e.be, &err), &err);
+    must(ag_model_load(e.be, model_dir, &params, &e.model, &err), &err);
+    must(ag_session_create(e.model, &sp, &e.session, &err), &err);
+    return e;
+}
+
+static void stop(engine *e) {
+    ag_session_destroy(e->session);
+    ag_model_destroy(e->model);
+    ag_backend_destroy(e->be);
+}
+
+static void read_ids(engine *e) {
+    ag_error err;
+    ag_session_reset(e->session);
+    must(ag_session_prefill(e->session, ids, N_IDS, NULL, NULL, &err), &err);
+}
+
+/* n values of a tensor of the file. */
+static void read_values(const char *file, const char *name, float *out, size_t n) {
+    ag_weight_source *s;
+    ag_error err;
+    must(ag_source_open(file, &s, &err), &err);
+    must(ag_source_open_tensors(s, &err), &err);
+    const ag_source_tensor *t = ag_source_find(s, name);
+    if (!t) fail_msg("%s has no %s", file, name);
+    assert_int_equal(ag_shape_numel(&t->shape), n);
+    must(ag_source_read(s, t, 0, out, n * sizeof *out, &err), &err);
+    ag_source_destroy(s);
+}
+
+static void save(const ag_imatrix *im, const char *file) {
+    ag_error err;
+    must(ag_imatrix_save(im, file, "a text", 64, &err), &err);
+}
+
+/* The first layer's projections read the normed embeddings. */
+static void normed_squares(engine *e, double sums[TINY_DIM]) {
+    ag_error err;
+    float row[TINY_DIM], norm[TINY_DIM];
+    ag_weight_source *s;
+    must(ag_source_open(model_dir, &s, &err), &err);
+    must(ag_source_open_tensors(s, &err), &err);
+    const ag_source_tensor *t = ag_source_find(s, "model.layers.0.input_layernorm.weight");
+    must(ag_source_read(s, t, 0, norm, sizeof norm, &err), &err);
+    ag_source_destroy(s);
+    for (size_t i = 0; i < N_IDS; i++) {
+        double square = 0;
+        must(ag_model_embedding(e->model, ids[i], row, &err), &err);
+        for (int k = 0; k < TINY_DIM; k++) square += (double)row[k] * (double)row[k];
+        const double eps = (double)ag_model_get_info(e->model)->norm_eps;
+        const double scale = 1 / sqrt(square / TINY_DIM + eps);
+        for (int k = 0; k < TINY_DIM; k++) {
+            const double x = (double)row[k] * scale * (double)norm[k];
+            sums[k] += x * x;
+        }
+    }
+}
+
+static void squares_of_inputs_are_summed(void **state) {
+    (void)state;
+    engine e = start();
+    ag_error err;
+    ag_imatrix *im;
+    double want[TINY_DIM] = {0};
+    float have[TINY_DIM], value[TINY_DIM], count;
+    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_int_equal(ag_imatrix_save(im, path, "", 0, &err), AG_INVALID);
+    read_ids(&e);
+    assert_int_equal(ag_imatrix_tokens(im), N_IDS);
+    save(im, path);
+    normed_squares(&e, want);
+    read_values(path, "blk.0.attn_q.weight.in_sum2", have, TINY_DIM);
+    read_values(path, "blk.0.attn_v.weight.in_sum2", value, TINY_DIM);
+    read_values(path, "blk.1.ffn_down.weight.counts", &count, 1);
+    for (int k = 0; k < TINY_DIM; k++) {
+        assert_true(fabs((double)have[k] - want[k]) <= 1e-5 * want[k]);
+        assert_true(have[k] == value[k]);
+    }
+    assert_true(count == N_IDS);
+    ag_imatrix_destroy(im);
+    /* Nobody listens any more. */
+    read_ids(&e);
+    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_int_equal(ag_imatrix_tokens(im), 0);
+    ag_imatrix_destroy(im);
+    stop(&e);
+}
+
+static void files_are_added(void **state) {
+    (void)state;
+    engine e = start();
+    ag_error err;
+    ag_imatrix *im;
+    float once[TINY_FFN], twice[TINY_FFN];
+    must(ag_imatrix_create(e.model, &im, &err), &err);
+    read_ids(&e);
+    save(im, path);
+    must(ag_imatrix_add_file(im, path, &err), &err);
+    assert_int_equal(ag_imatrix_tokens(im), 2 * N_IDS);
+    save(im, other);
+    read_values(path, "blk.1.ffn_down.weight.in_sum2", once, TINY_FFN);
+    read_values(other, "blk.1.ffn_down.weight.in_sum2", twice, TINY_FFN);
+    for (int k = 0; k < TINY_FFN; k++)
+        assert_true(fabsf(twice[k] - 2 * once[k]) <= 1e-6f * once[k]);
+    ag_imatrix_destroy(im);
+    stop(&e);
+}
+
+static void one_measurement_at_a_time(void **state) {
+    (void)state;
+    engine e = start();
+    ag_error err;
+    ag_imatrix *im, *second;
+    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_int_equal(ag_imatrix_create(e.model, &second, &err), AG_INVALID);
+    assert_null(second);
+    ag_imatrix_destroy(im);
+    ag_imatrix_destroy(NULL);
+    stop(&e);
+}
+
+/* A file with one entry, of that many columns and that value. */
+static void write_entry(const char *type, size_t n_cols, float value, float count) {
+    ag_gguf_writer w = {0};
+    const ag_shape sums = ag_shape_2d(1, n_cols), counts = ag_shape_2d(1, 1);
+    ag_gguf_put_string(&w, "general.type", (ag_source_string){type, strlen(type)});
+    ag_gguf_add_tensor(&w, "blk.0.attn_q.weight.in_sum2", AG_F32, &sums);
+    ag_gguf_add_tensor(&w, "blk.0.attn_q.weight.counts", AG_F32, &counts);
+    assert_int_equal(ag_gguf_writer_open(&w, path, NULL), AG_OK);
+    for (size_t i = 0; i < n_cols; i++) ag_gguf_write(&w, &value, sizeof value, NULL);
+    ag_gguf_end_tensor(&w, NULL);
+    ag_gguf_write(&w, &count, sizeof count, NULL);
+    ag_gguf_end_tensor(&w, NULL);
+    assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
+    ag_gguf_writer_close(&w);
+}
+
+static void other_files_are_refused(void **state) {
+    (void)state;
+    engine e = start();
+    ag_error err;
+    ag_imatrix *im;
+    must(ag_imatrix_create(e.model, &im, &err), &err);
+    write_entry("model", TINY_DIM, 1, 1);
+    assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
+    assert_non_null(strstr(err.msg, "general.type is not \"imatrix\""));
+    write_entry("imatrix", TINY_DIM + 1, 1, 1);
+    assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_SHAPE);
+    assert_non_null(strstr(err.msg, "the file is of another model"));
+    write_entry("imatrix", TINY_DIM, NAN, 1);
+    assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
+    write_entry("imatrix", TINY_DIM, -1, 1);
+    assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
+    assert_int_equal(ag_imatrix_add_file(im, "/nowhere", &err), AG_NOT_FOUND);
+    assert_int_equal(ag_imatrix_tokens(im), 0);
+    assert_int_equal(ag_imatrix_add_file(im, model_dir, &err), AG_FORMAT);
+    ag_imatrix_destroy(im);
+    stop(&e);
+}
+
+/* The bytes of a tensor of the F32 model as Q4_0, rounded with that file or without. */
+static void rounded(const char *imatrix, unsigned char *out, size_t n) {
+    ag_error err;
+    const ag_quantize_params params = {.type = "q5_1", .imatrix = imatrix, .overwrite = true};
+    must(ag_quantize(model_dir, other, &params, NULL, &err), &err);
+    ag_weight_source *s;
+    must(ag_source_open(other, &s, &err), &err);
+    must(ag_source_open_tensors(s, &err), &err);
+    const ag_source_tensor *t = ag_source_find(s, "blk.0.attn_q.weight");
+    assert_int_equal(t->n_bytes, n);
+    must(ag_source_read(s, t, 0, out, n, &err), &err);
+    ag_source_destroy(s);
+}
+
+static void importance_changes_what_is_rounded(void **state) {
+    (void)state;
+    enum { BYTES = TINY_DIM * TINY_DIM / 32 * 24 };
+    static unsigned char plain[BYTES], with[BYTES], again[BYTES];
+    engine e = start();
+    ag_error err;
+    ag_imatrix *im;
+    must(ag_imatrix_create(e.model, &im, &err), &err);
+    read_ids(&e);
+    save(im, path);
+    ag_imatrix_destroy(im);
+    stop(&e);
+    rounded(NULL, plain, BYTES);
+    rounded(path, with, BYTES);
+    rounded(path, again, BYTES);
+    assert_memory_equal(with, again, BYTES);
+    assert_memory_not_equal(with, plain, BYTES);
+    write_entry("imatrix", TINY_DIM + 1, 1, 1);
+    const ag_quantize_params params = {.type = "q4_0", .imatrix = path, .overwrite = true};
+    assert_int_equal(ag_quantize(model_dir, other, &params, NULL, &err), AG_SHAPE);
+}
+
+int main(void) {
+    if (!tiny_model_write(&(tiny_model){.dtype = "F32"}, model_dir, sizeof model_dir)) return 1;
+    snprintf(path, sizeof path, "%s.imatrix", model_dir);
+    snprintf(other, sizeof other, "%s.other", model_dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(squares_of_inputs_are_summed),
+        cmocka_unit_test(files_are_added),
+        cmocka_unit_test(one_measurement_at_a_time),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(importance_changes_what_is_rounded),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove(path);
+    remove(other);
+    tiny_model_remove(model_dir);
+    return failed;
+}
