@@ -22,7 +22,9 @@ typedef enum ag_k_rotation {
 } ag_k_rotation;
 
 typedef struct ag_session_params {
-    uint32_t max_seq_len;    /* 2048 slots in the cache */
+    /* 2048 slots in the cache. It also decides which frequencies a model with longrope rotates by.
+     */
+    uint32_t max_seq_len;
     uint32_t prefill_chunk;  /* 512 tokens at a time */
     ag_dtype k_type, v_type; /* F16: types of the cache */
     ag_k_rotation k_rotation;
@@ -178,9 +180,9 @@ AG_API ag_status ag_session_save(ag_session *s, const char *path, const ag_token
  * given, bit for bit on the same machine. Statistics of evictions begin anew. *ids, which is freed
  * first, receives the ids saved, perhaps none; ids may be NULL. Budget and max_seq_len need not be
  * those of the saved session, as long as its slots fit (AG_LIMIT). AG_UNSUPPORTED names what
- * differs (model, weights, tokenizer, types of the cache, policy, protected prefix), AG_FORMAT what
- * is damaged; the session is then as it was. Until the file has been read to its end both caches
- * are held: reset a session that is used. */
+ * differs (model, weights, tokenizer, types of the cache, policy, protected prefix, frequencies of
+ * longrope), AG_FORMAT what is damaged; the session is then as it was. Until the file has been read
+ * to its end both caches are held: reset a session that is used. */
 AG_API ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
                                     ag_ids *ids, ag_error *err);
 
