@@ -41,10 +41,10 @@ AG_API ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_
 
 /* A weight [n,k] in the file's bytes (on the host) becomes what this backend multiplies with
  * fastest: dtype `want`, or the file's own if k does not fit want's block. A quantised source may
- * become floats, but is not rounded again to another quantised type (AG_DTYPE). *w borrows *owner, which is the caller's.
- * AG_FORMAT for NaN, Inf or a magnitude that `want` cannot hold. `consumed` (may be NULL) is told
- * of source rows that will not be read again, every few MB; called from several threads at once,
- * the caller's among them. Return false to give up: AG_CANCELLED. */
+ * become floats, but is not rounded again to another quantised type (AG_DTYPE). *w borrows *owner,
+ * which is the caller's. AG_FORMAT for NaN, Inf or a magnitude that `want` cannot hold. `consumed`
+ * (may be NULL) is told of source rows that will not be read again, every few MB; called from
+ * several threads at once, the caller's among them. Return false to give up: AG_CANCELLED. */
 typedef bool (*ag_consumed_fn)(void *user, size_t row0, size_t n_rows);
 AG_API ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner,
                                    const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
