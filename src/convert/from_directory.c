@@ -65,12 +65,49 @@ static float factor_of(const directory *d, uint32_t layer, const ag_weight_spec 
     return (kind->qk_norm || kind->whole_qk_norm ? is_norm : is_query) ? d->query_factor : 1;
 }
 
+/* Queries and keys, whose rows stay, and values, whose heads the file has in another order. */
+static ag_status add_delta_rows(directory *d, const ag_layer_spec *kind, const ag_weight_spec *w,
+                                const ag_weight_spec *g, ag_error *err) {
+    const size_t keys = 2 * (size_t)kind->delta.n_k_heads * kind->delta.k_dim;
+    ag_weight_spec from = *w, to = *g;
+    const ag_source_tensor *source;
+    AG_TRY(ag_model_weights_find(d->m->source, w, &source, err));
+    from.rows = keys;
+    from.order = to.order = ag_row_order_range(w->rows, 0, keys);
+    AG_TRY(add_part(d, source, &from, &to, 1, err));
+    from.rows = w->rows - keys;
+    from.order = ag_row_order_range(w->rows, keys, from.rows);
+    to.order = ag_delta_value_order(kind);
+    to.order.file_rows = w->rows;
+    to.order.first = keys;
+    return add_part(d, source, &from, &to, 1, err);
+}
+
+static ag_status add_layer_weight(directory *d, uint32_t layer, const ag_weight_spec *w,
+                                  const ag_weight_spec *g, ag_error *err) {
+    const ag_layer_spec *kind = ag_spec_layer(&d->to, layer);
+    const bool regrouped = ag_spec_is_regrouped(&d->to, kind);
+    const bool with_keys =
+        w->member == offsetof(ag_layer, w_in[0]) || w->member == offsetof(ag_layer, conv);
+    if (w->member == offsetof(ag_layer, w_input)) { /* a part of what all layers share */
+        ag_weight_spec all = *w, to = *g;
+        all.rows = to.rows = w->order.file_rows;
+        all.order = to.order = (ag_row_order){0};
+        return layer ? AG_OK : add_weight(d, &all, &to, 1, err);
+    }
+    if (regrouped && with_keys) return add_delta_rows(d, kind, w, g, err);
+    AG_TRY(add_weight(d, w, g, factor_of(d, layer, w), err));
+    if (regrouped && w->member == offsetof(ag_layer, wo))
+        ag_out_find(d->m, g->name)->columns = ag_delta_value_order(kind);
+    return AG_OK;
+}
+
 static ag_status add_layers(directory *d, ag_error *err) {
     for (uint32_t l = 0; l < d->from.n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(&d->from, l); i++) {
             const ag_weight_spec w = ag_layer_weight(&d->from, l, i);
             const ag_weight_spec g = ag_layer_weight(&d->to, l, i);
-            AG_TRY(add_weight(d, &w, &g, factor_of(d, l, &w), err));
+            AG_TRY(add_layer_weight(d, l, &w, &g, err));
         }
     }
     d->m->n_layers = d->from.n_layers;
@@ -84,6 +121,11 @@ static ag_status add_ends(directory *d, ag_error *err) {
     const ag_weight_spec from_norm = ag_norm_weight(&d->from);
     const ag_weight_spec from_head = ag_lm_head_weight(&d->from);
     AG_TRY(add_part(d, d->embedding, &from_table, &table, 1, err));
+    if (d->from.layer_input) {
+        const ag_weight_spec from_inputs = ag_layer_input_weight(&d->from);
+        const ag_weight_spec inputs = ag_layer_input_weight(&d->to);
+        AG_TRY(add_weight(d, &from_inputs, &inputs, 1, err));
+    }
     AG_TRY(add_layers(d, err));
     AG_TRY(add_weight(d, &from_norm, &norm, 1, err));
     return d->tied ? AG_OK : add_weight(d, &from_head, &head, 1, err);
@@ -117,8 +159,22 @@ static ag_status add_llama3(directory *d, const ag_rope_spec *rope, ag_error *er
     return st;
 }
 
+/* Frequencies that are 0 are divided by what makes them as good as that. */
+static ag_status add_proportional(directory *d, const ag_rope_spec *rope, ag_error *err) {
+    const size_t n = rope->n_rotated / 2;
+    float *divisors = ag_malloc(n * sizeof *divisors);
+    if (!divisors) return no_memory(d, err);
+    for (size_t i = 0; i < n; i++) {
+        divisors[i] = 2 * i < rope->n_turned ? (float)rope->scaling.factor : 1e30f;
+    }
+    const ag_status st = add_divisors(d, "rope_freqs.weight", divisors, n, err);
+    ag_free(divisors);
+    return st;
+}
+
 static ag_status add_rope(directory *d, ag_error *err) {
     const ag_rope_spec *rope = &d->from.ropes[0];
+    if (rope->scaling.type == AG_ROPE_PROPORTIONAL) return add_proportional(d, rope, err);
     if (rope->scaling.type == AG_ROPE_LLAMA3) return add_llama3(d, rope, err);
     if (!rope->n_divisors) return AG_OK;
     AG_TRY(add_divisors(d, "rope_factors_long.weight", rope->divisors[1], rope->n_divisors, err));

@@ -21,13 +21,14 @@ typedef struct ag_out_part {
 
 typedef struct ag_out_tensor {
     char name[AG_GGUF_MAX_NAME + 1];
-    ag_shape shape; /* outermost first */
-    ag_dtype type;  /* what it becomes */
-    bool stays;     /* in its type, whatever the file becomes */
-    bool minus_exp; /* of every value -exp is written */
-    float add;      /* to every value */
-    float factor;   /* of every value, after that */
-    float *values;  /* owned; made up, instead of parts; F32 */
+    ag_shape shape;       /* outermost first */
+    ag_dtype type;        /* what it becomes */
+    bool stays;           /* in its type, whatever the file becomes */
+    bool minus_exp;       /* of every value -exp is written */
+    float add;            /* to every value */
+    float factor;         /* of every value, after that */
+    ag_row_order columns; /* where each of the source's columns is put; file_rows 0: they stay */
+    float *values;        /* owned; made up, instead of parts; F32 */
     size_t n_parts;
     ag_out_part parts[AG_OUT_PARTS];
 } ag_out_tensor;

@@ -22,7 +22,7 @@ typedef struct job {
     const unsigned char **source; /* [rows] where each row lies */
     unsigned char *out;           /* of the chunk */
     size_t chunk, first, n;       /* rows of a chunk at most; those of this one */
-    float *scratch;               /* [threads][cols] */
+    float *scratch;               /* [threads][2 * cols] */
     atomic_size_t bad_row;        /* the first that cannot be converted; SIZE_MAX: none */
 } job;
 
@@ -64,20 +64,24 @@ static void drop_source(const ag_row_writer *w, const ag_out_tensor *t) {
 static ag_status convert_row(const job *j, size_t row, unsigned char *out, float *values,
                              size_t *bad) {
     const ag_dtype to = j->tensor->type;
-    if (j->from == to && ag_dtype_is_quantized(to) && j->tensor->factor == 1) {
+    const ag_out_tensor *t = j->tensor;
+    const bool moves = t->columns.file_rows != 0;
+    float *read = moves ? values + j->cols : values;
+    if (j->from == to && ag_dtype_is_quantized(to) && t->factor == 1 && !moves) {
         memcpy(out, j->source[row], j->row_bytes);
         return AG_OK;
     }
-    ag_dequantize_row(j->from, values, j->source[row], j->cols);
-    for (size_t i = 0; i < j->cols && j->tensor->minus_exp; i++) values[i] = -expf(values[i]);
-    for (size_t i = 0; i < j->cols && j->tensor->add != 0; i++) values[i] += j->tensor->add;
-    for (size_t i = 0; i < j->cols && j->tensor->factor != 1; i++) values[i] *= j->tensor->factor;
+    ag_dequantize_row(j->from, read, j->source[row], j->cols);
+    for (size_t i = 0; i < j->cols && moves; i++) values[ag_row_order_at(&t->columns, i)] = read[i];
+    for (size_t i = 0; i < j->cols && t->minus_exp; i++) values[i] = -expf(values[i]);
+    for (size_t i = 0; i < j->cols && t->add != 0; i++) values[i] += t->add;
+    for (size_t i = 0; i < j->cols && t->factor != 1; i++) values[i] *= t->factor;
     return ag_quantize_weights(to, out, values, j->cols, j->importance, bad);
 }
 
 static void convert_groups(void *ctx, size_t begin, size_t end, uint32_t thread) {
     job *j = ctx;
-    float *values = j->scratch + (size_t)thread * j->cols;
+    float *values = j->scratch + (size_t)thread * 2 * j->cols;
     size_t bad, last = end * j->group < j->n ? end * j->group : j->n;
     for (size_t i = begin * j->group; i < last; i++) {
         const size_t row = j->first + i;
@@ -126,7 +130,7 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
     atomic_init(&j.bad_row, SIZE_MAX);
     j.source = ag_calloc(j.rows, sizeof *j.source);
     j.out = ag_malloc((j.chunk < j.rows ? j.chunk : j.rows) * j.row_bytes);
-    j.scratch = ag_malloc(ag_backend_threads(w->backend) * j.cols * sizeof *j.scratch);
+    j.scratch = ag_malloc(ag_backend_threads(w->backend) * 2 * j.cols * sizeof *j.scratch);
     ag_status st = j.source && j.out && j.scratch
                        ? AG_OK
                        : AG_FAIL(err, NOMEM, "tensor %s: no memory for its rows", t->name);

@@ -44,6 +44,33 @@ static void put_number(const metadata *m, const ag_gguf_key *k, const json_t *ob
 
 /* ---- terms ---- */
 
+/* The first kind with attention, without a window if there is one. */
+static const ag_layer_spec *main_kind(const ag_model_spec *s) {
+    const ag_layer_spec *first = NULL;
+    for (uint32_t i = s->n_kinds; i--;) {
+        const ag_layer_spec *kind = &s->kinds[i];
+        if (kind->mixer != AG_MIXER_ATTENTION) continue;
+        if (!first || !kind->window || first->window) first = kind;
+    }
+    return first ? first : &s->kinds[0];
+}
+
+/* The first kind with that mixer, or of attention with a window; one of zeros if there is none. */
+static const ag_layer_spec *kind_with(const ag_model_spec *s, ag_mixer mixer) {
+    static const ag_layer_spec none;
+    for (uint32_t i = 0; i < s->n_kinds; i++) {
+        const ag_layer_spec *kind = &s->kinds[i];
+        if (kind->mixer == mixer && (mixer != AG_MIXER_ATTENTION || kind->window)) return kind;
+    }
+    return &none;
+}
+
+static uint32_t count_shared(const ag_model_spec *s) {
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < s->n_layers; l++) n += ag_spec_layer(s, l)->shares_kv;
+    return n;
+}
+
 static uint32_t window_of(const ag_model_spec *s) {
     uint32_t window = 0;
     for (uint32_t i = 0; i < s->n_kinds; i++) {
@@ -54,7 +81,9 @@ static uint32_t window_of(const ag_model_spec *s) {
 
 /* What a configuration may leave out, or say and not mean: the description knows. 0: no term. */
 static bool complete_terms(json_t *terms, const ag_model_spec *s) {
-    const ag_layer_spec *kind = &s->kinds[0];
+    const ag_layer_spec *kind = main_kind(s), *windows = kind_with(s, AG_MIXER_ATTENTION);
+    const ag_layer_spec *net = kind_with(s, AG_MIXER_DELTA_NET);
+    const ag_delta_params *delta = &net->delta;
     const struct {
         const char *term;
         double value;
@@ -72,6 +101,16 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
         {"rope_theta", s->ropes[0].theta},
         {"rope_local_base_freq", s->n_ropes > 1 ? s->ropes[1].theta : 0},
         {"vocab_size", s->vocab_size},
+        /* Of some families, whose lists of keys have them. */
+        {"window_head_dim", windows->head_dim},
+        {"num_kv_shared_layers", count_shared(s)},
+        {"hidden_size_per_layer_input", s->layer_input},
+        {"conv_L_cache", kind_with(s, AG_MIXER_SHORT_CONV)->conv_taps},
+        {"linear_conv_kernel_dim", net->conv_taps},
+        {"linear_num_key_heads", delta->n_k_heads},
+        {"linear_num_value_heads", delta->n_v_heads},
+        {"linear_key_head_dim", delta->k_dim},
+        {"linear_inner_size", (double)delta->n_v_heads * delta->v_dim},
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
         json_object_del(terms, facts[i].term);
@@ -104,6 +143,58 @@ static ag_status read_terms(const ag_weight_source *source, const ag_model_spec 
 }
 
 /* ---- parts ---- */
+
+typedef int32_t (*of_layer_fn)(const ag_model_spec *s, uint32_t layer);
+
+static int32_t kv_heads_of(const ag_model_spec *s, uint32_t layer) {
+    const ag_layer_spec *kind = ag_spec_layer(s, layer);
+    return kind->mixer == AG_MIXER_ATTENTION ? (int32_t)kind->n_kv_heads : 0;
+}
+
+static int32_t ffn_dim_of(const ag_model_spec *s, uint32_t layer) {
+    return (int32_t)ag_spec_ffn_dim(s, ag_spec_layer(s, layer));
+}
+
+/* One for each layer in place of the term, where layers differ in it. */
+static void put_layer_numbers(const metadata *m, const char *key, const char *term,
+                              of_layer_fn of) {
+    char name[160];
+    int32_t numbers[AG_MAX_LAYERS];
+    bool differ = false;
+    for (uint32_t l = 0; l < m->s->n_layers; l++) {
+        numbers[l] = of(m->s, l);
+        differ = differ || numbers[l] != numbers[0];
+    }
+    if (!differ) return;
+    json_object_del(m->terms, term);
+    ag_gguf_put_array(m->w, key_of(m, key, name), AG_GGUF_I32, numbers, m->s->n_layers);
+}
+
+/* Readers of delta nets take the number of heads as one for all layers, and want the sections of
+ * positions, which only images have. */
+static void put_mixers(const metadata *m) {
+    char name[160];
+    unsigned char recurrent[AG_MAX_LAYERS];
+    int32_t sections[4] = {11, 11, 10, 0};
+    const ag_model_spec *s = m->s;
+    put_layer_numbers(m, "feed_forward_length", "intermediate_size", ffn_dim_of);
+    if (!kind_with(s, AG_MIXER_DELTA_NET)->conv_taps) {
+        put_layer_numbers(m, "attention.head_count_kv", "num_key_value_heads", kv_heads_of);
+        return;
+    }
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        recurrent[l] = ag_spec_layer(s, l)->mixer == AG_MIXER_DELTA_NET;
+    }
+    ag_gguf_put_array(m->w, key_of(m, "attention.recurrent_layers", name), AG_GGUF_BOOL, recurrent,
+                      s->n_layers);
+    const json_t *rope = json_object_get(m->terms, "rope_parameters");
+    if (!rope) rope = json_object_get(m->terms, "rope_scaling");
+    const json_t *said = json_object_get(rope, "mrope_section");
+    for (size_t i = 0; i < 4 && said; i++) {
+        sections[i] = (int32_t)json_number_value(json_array_get(said, i));
+    }
+    ag_gguf_put_array(m->w, key_of(m, "rope.dimension_sections", name), AG_GGUF_I32, sections, 4);
+}
 
 /* One for each layer, where layers differ in it. */
 static void put_layer_windows(const metadata *m) {
@@ -145,13 +236,16 @@ static json_t *yarn_terms(const ag_model_spec *m) {
     return NULL;
 }
 
-/* llama3 and longrope are tensors. */
+/* llama3, proportional and longrope are tensors. */
 static ag_status put_scaling(const metadata *m, ag_error *err) {
     const ag_rope_spec *rope = &m->s->ropes[0];
     const ag_rope_scaling *s = &rope->scaling;
     const double original = s->original_max_position_embeddings;
     put_size(m, "rope.dimension_count", rope->n_rotated);
-    if (s->type == AG_ROPE_DEFAULT || s->type == AG_ROPE_LLAMA3) return AG_OK;
+    if (s->type == AG_ROPE_DEFAULT || s->type == AG_ROPE_LLAMA3 ||
+        s->type == AG_ROPE_PROPORTIONAL) {
+        return AG_OK;
+    }
     json_t *scaling = s->type == AG_ROPE_LINEAR ? json_pack("{s:f}", "factor", s->factor)
                       : s->type == AG_ROPE_YARN
                           ? yarn_terms(m->s)
@@ -169,9 +263,10 @@ static ag_status put_keys(const metadata *m, ag_error *err) {
     const ag_source_string name = {m->architecture, strlen(m->architecture)};
     const ag_gguf_key *more = m->s->family->gguf.keys;
     ag_gguf_put_string(m->w, key, name);
+    put_mixers(m);
     for (const ag_gguf_key *k = ag_gguf_keys; k->gguf; k++) put_number(m, k, m->terms);
     for (; more && more->gguf; more++) put_number(m, more, m->terms);
-    put_size(m, "attention.value_length", m->s->kinds[0].head_dim);
+    put_size(m, "attention.value_length", main_kind(m->s)->head_dim);
     put_layer_windows(m);
     return put_scaling(m, err);
 }
@@ -190,7 +285,7 @@ ag_status ag_gguf_put_model(ag_gguf_writer *w, const ag_weight_source *source,
 }
 
 float ag_gguf_query_factor(const ag_model_spec *s) {
-    const ag_layer_spec *kind = &s->kinds[0];
+    const ag_layer_spec *kind = main_kind(s);
     for (const ag_gguf_key *k = s->family->gguf.keys; k && k->gguf; k++) {
         if (!strcmp(k->gguf, "attention.scale")) return 1;
     }

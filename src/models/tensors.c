@@ -289,6 +289,23 @@ static size_t heads_in_pairs(const ag_model_spec *s, const ag_layer_spec *kind, 
     return tensor == AG_LT_WK || tensor == AG_LT_BK ? kind->n_kv_heads : 0;
 }
 
+/* Files have the value heads of a delta net in tiles: the first of every key head, then the second
+ * of each. width: rows of a head. */
+static ag_row_order tiles_of(const ag_delta_params *d, size_t width) {
+    const size_t n = d->n_k_heads, group = d->n_v_heads / n;
+    return (ag_row_order){n * group * width, 0, {n, group, width}, {width, n * width, 1}};
+}
+
+bool ag_spec_is_regrouped(const ag_model_spec *s, const ag_layer_spec *kind) {
+    const ag_delta_params *d = &kind->delta;
+    return ag_spec_is_gguf(s) && kind->mixer == AG_MIXER_DELTA_NET && !d->tiled &&
+           d->n_v_heads != d->n_k_heads;
+}
+
+ag_row_order ag_delta_value_order(const ag_layer_spec *kind) {
+    return tiles_of(&kind->delta, kind->delta.v_dim);
+}
+
 static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, size_t tensor,
                              const char *suffix, size_t rows) {
     const size_t heads = heads_in_pairs(s, kind, tensor), width = kind->head_dim;
@@ -297,6 +314,12 @@ static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, 
         /* Of every head the rows of its queries, then those of its gate. */
         const size_t first = tensor == AG_LT_WQ ? 0 : width;
         return (ag_row_order){2 * rows, first, {1, kind->n_heads, width}, {0, 2 * width, 1}};
+    }
+    if (ag_spec_is_regrouped(s, kind)) {
+        const bool of_heads = tensor == AG_LT_DELTA_A || tensor == AG_LT_DELTA_B ||
+                              tensor == AG_LT_DELTA_DECAY || tensor == AG_LT_DELTA_DT_BIAS;
+        if (of_heads) return tiles_of(&kind->delta, 1);
+        if (tensor == AG_LT_DELTA_Z) return ag_delta_value_order(kind);
     }
     find_among_fused(s, kind, tensor, suffix, &before, &all);
     if (all <= rows) all = rows; /* alone in its tensor */

@@ -73,6 +73,13 @@ typedef struct ag_weight_spec {
     ag_row_order order; /* which rows of the file's tensor it is */
 } ag_weight_spec;
 
+/* Whether the file has value heads of a delta net in another order than the description; the order
+ * of rows is then that of the weights, but for those that hold queries and keys as well and the
+ * columns of the output: these are the converter's business. */
+bool ag_spec_is_regrouped(const ag_model_spec *s, const ag_layer_spec *kind);
+/* Where the file has each row of all values. */
+ag_row_order ag_delta_value_order(const ag_layer_spec *kind);
+
 /* Tensors of that layer. */
 size_t ag_layer_weight_count(const ag_model_spec *s, uint32_t layer);
 /* The i-th of them. */

@@ -18,6 +18,9 @@ static const ag_tensor_alias aliases[] = {
 
 static const ag_gguf_key gguf_keys[] = {
     {"embedding_length_per_layer_input", "hidden_size_per_layer_input", false},
+    {"attention.key_length_swa", "window_head_dim", false},
+    {"attention.value_length_swa", "window_head_dim", false},
+    {"rope.dimension_count_swa", "window_head_dim", false},
     {"attention.shared_kv_layers", "num_kv_shared_layers", false},
     {NULL, NULL, false}};
 
@@ -155,6 +158,12 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
+/* No key says the scale. */
+static float scale_of_readers(const ag_model_spec *s) {
+    (void)s;
+    return 1;
+}
+
 static bool put_number(json_t *config, const char *key, const json_t *v) {
     return !json_is_number(v) ||
            json_object_set_new(config, key, json_real(json_number_value(v))) == 0;
@@ -177,6 +186,8 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config) {
         ok = ok && put_number(config, full ? "num_global_key_value_heads" : "num_key_value_heads",
                               ag_gguf_of_layer(r, "attention.head_count_kv", l));
     }
+    if (!json_object_get(config, "hidden_size_per_layer_input"))
+        ok = ok && !json_object_set_new(config, "hidden_size_per_layer_input", json_integer(0));
     const bool wide = json_number_value(last) > json_number_value(first);
     ok = ok && !json_object_set_new(config, "use_double_wide_mlp", json_boolean(wide)) &&
          !json_object_set_new(config, "rope_parameters",
@@ -202,6 +213,9 @@ const ag_family ag_family_gemma4 = {
     .activation_key = "hidden_activation",
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
-    .gguf = {.architectures = {"gemma4"}, .keys = gguf_keys, .complete = complete},
+    .gguf = {.architectures = {"gemma4"},
+             .keys = gguf_keys,
+             .scale = scale_of_readers,
+             .complete = complete},
     .describe = describe,
 };

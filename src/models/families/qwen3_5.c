@@ -13,6 +13,7 @@ static const ag_gguf_key gguf_keys[] = {
     {"ssm.conv_kernel", "linear_conv_kernel_dim", false},
     {"ssm.group_count", "linear_num_key_heads", false},
     {"ssm.time_step_rank", "linear_num_value_heads", false},
+    {"ssm.inner_size", "linear_inner_size", false},
     {"ssm.state_size", "linear_key_head_dim", false},
     {"full_attention_interval", "full_attention_interval", false},
     {NULL, NULL, false}};
