@@ -69,6 +69,29 @@ static inline void ag_q6_k_levels(uint8_t q[AG_QK_K], const ag_block_q6_k *in) {
     for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 4);
 }
 
+/* ---- levels q of 32 elements as kernels read their upper bits: byte j of a word belongs to
+ * elements j, j + 4, ... ---- */
+
+/* Bit v of byte j: the fifth bit of element 4v + j. */
+static inline void ag_put_fifth_words(uint8_t to[4], const uint8_t *q) {
+    for (int j = 0; j < 4; j++) {
+        unsigned byte = 0;
+        for (int v = 0; v < 8; v++) byte |= (unsigned)(q[4 * v + j] >> 4 & 1) << v;
+        to[j] = (uint8_t)byte;
+    }
+}
+
+/* Bits 2f and 2f + 1 of byte j of word g: bits 4 and 5 of element 16g + 4f + j. */
+static inline void ag_put_upper_words(uint8_t to[8], const uint8_t *q) {
+    for (int i = 0; i < 8; i++) {
+        unsigned byte = 0;
+        for (int f = 0; f < 4; f++) byte |= (q[i / 4 * 16 + 4 * f + i % 4] >> 4 & 3u) << 2 * f;
+        to[i] = (uint8_t)byte;
+    }
+}
+
+/* ---- scales ---- */
+
 /* The scales of Q4_K and Q5_K; what ag_q4_k_scales takes apart. */
 void ag_pack_q4_k_scales(uint8_t packed[12], const uint8_t sc[8], const uint8_t m[8]);
 /* dst[0..256) = d * sc * q - dmin * m, in parts of 32 with such scales. */

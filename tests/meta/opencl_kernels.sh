@@ -26,6 +26,13 @@ for file in *.cl; do check "$file" -cl-std=CL1.2; done
 check attention.cl -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
 check token.cl -cl-std=CL1.2 -DWINDOW=1 -DQK_NORM=1 -DGELU=1
 
+# What types of weights have of their own.
+for type in q4_1 q8_0 q5_0 q5_1 q4_k q5_k q6_k; do
+    for file in matmul_rows.cl matmul_tile.cl matmul_mma.cl matvec.cl; do
+        check $file -cl-std=CL1.2 -DWTYPE=WEIGHT_$type -DINT_DOT=1
+    done
+done
+
 # Paths for extensions, under each language that a device which lists them may have.
 for language in CL2.0 CL3.0; do
     subgroups=("-cl-std=$language" -Xclang -cl-ext=+cl_khr_subgroups -DSUBGROUPS=1)

@@ -14,38 +14,19 @@ static void put_nibbles(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *block
     for (size_t v = 0; v < 4; v++) memcpy(qs[v][r], block + 4 * v, 4);
 }
 
-/* Levels of more than four bits, four columns in a word. */
-static uint32_t word_of(const uint8_t *q, size_t v) {
-    uint32_t word;
-    memcpy(&word, q + 4 * v, sizeof word);
-    return word;
-}
-
-static void put_word(uint8_t to[4], uint32_t word) { memcpy(to, &word, sizeof word); }
-
-/* The lower four bits of the levels q of a block. */
+/* The lower four bits of 32 levels. */
 static void put_low(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *q) {
-    for (size_t v = 0; v < 4; v++) {
-        const uint32_t low = word_of(q, v) & 0x0f0f0f0fu, high = word_of(q, v + 4) & 0x0f0f0f0fu;
-        put_word(qs[v][r], low | high << 4);
-    }
-}
-
-static void put_fifths(uint8_t qh[AG_X16][4], size_t r, const uint8_t *q) {
-    uint32_t word = 0;
-    for (size_t v = 0; v < 8; v++) word |= (word_of(q, v) >> 4 & 0x01010101u) << v;
-    put_word(qh[r], word);
+    uint8_t nibbles[AG_QK / 2];
+    ag_pack_nibbles(nibbles, q);
+    put_nibbles(qs, r, nibbles);
 }
 
 /* Bits 4 and 5. */
 static void put_upper(uint8_t qh[2][AG_X16][4], size_t r, const uint8_t *q) {
-    for (size_t g = 0; g < 2; g++) {
-        uint32_t word = 0;
-        for (size_t f = 0; f < 4; f++) {
-            word |= (word_of(q, 4 * g + f) >> 4 & 0x03030303u) << 2 * f;
-        }
-        put_word(qh[g][r], word);
-    }
+    uint8_t words[8];
+    ag_put_upper_words(words, q);
+    memcpy(qh[0][r], words, 4);
+    memcpy(qh[1][r], words + 4, 4);
 }
 
 /* ---- block number b of a row becomes part of row r of the group ---- */
@@ -73,7 +54,7 @@ static void put_q5_0(ag_q5_0_x16 *steps, size_t r, size_t b, const ag_block_q5_0
     ag_unpack_fifths(fifths, in->qh);
     steps[b / 2].d[b % 2][r] = in->d;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    put_fifths(steps[b / 2].qh[b % 2], r, fifths);
+    ag_put_fifth_words(steps[b / 2].qh[b % 2][r], fifths);
 }
 
 static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1 *in) {
@@ -82,7 +63,7 @@ static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1
     steps[b / 2].d[b % 2][r] = in->d;
     steps[b / 2].m[b % 2][r] = in->m;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    put_fifths(steps[b / 2].qh[b % 2], r, fifths);
+    ag_put_fifth_words(steps[b / 2].qh[b % 2][r], fifths);
 }
 
 static void put_scales(ag_x16_scales *to, size_t r, const uint8_t packed[12]) {
@@ -119,7 +100,7 @@ static void put_q5_k(ag_q5_k_x16 *steps, size_t r, size_t b, const ag_block_q5_k
     put_scales(&to->scales, r, in->scales);
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         put_low(to->qs[i], r, q + i * AG_QK);
-        put_fifths(to->qh[i], r, q + i * AG_QK);
+        ag_put_fifth_words(to->qh[i][r], q + i * AG_QK);
     }
 }
 

@@ -11,10 +11,7 @@ enum { AG_CL_LAYOUT_PREPARED = 1 };
 /* Types whose values the kernels know how to read (kernels/types.cl). */
 static inline bool ag_cl_has_kernels(ag_dtype t) { return ag_dtype_may_be(t, AG_DTYPE_FLOATS); }
 /* Types with a layout of their own (kernels/weights.cl); of others weights stay rows. */
-static inline bool ag_cl_has_layout(ag_dtype t) {
-    return t == AG_F32 || t == AG_F16 || t == AG_BF16 || t == AG_Q4_0 || t == AG_Q4_1 ||
-           t == AG_Q8_0;
-}
+bool ag_cl_has_layout(ag_dtype t);
 /* Fails: this backend has no kernels for `what` of the type. */
 ag_status ag_cl_refuse_type(ag_cl_backend *cl, const char *what, ag_dtype type);
 

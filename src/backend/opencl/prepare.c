@@ -5,7 +5,7 @@
 #include "backend/opencl/ops.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
-#include "quant/quant.h"
+#include "quant/superblock.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -14,29 +14,72 @@ enum { CHUNK_BYTES = 1 << 21, ALIGN = 256, HALF = 2 };
 
 static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Bytes of one row without its scales, and halves that belong to each block. */
-static size_t quant_bytes(ag_dtype dtype, size_t k) {
-    if (!ag_dtype_is_quantized(dtype)) return ag_dtype_row_bytes(dtype, round_up(k, AG_QK));
-    return k / AG_QK * (ag_dtype_block_bytes(dtype) - ag_dtype_scales(dtype) * HALF);
+/* ---- the layout: planes, of which each has its part of all rows ---- */
+
+enum { MOST_PLANES = 4 };
+
+typedef struct plane {
+    uint16_t cols, bytes; /* bytes for so many columns */
+} plane;
+
+typedef struct layout {
+    plane planes[MOST_PLANES]; /* ends with bytes 0; scales are the last */
+    size_t n_quants;           /* planes in front of the scales */
+} layout;
+
+static const layout layouts[AG_DTYPE_COUNT] = {
+    [AG_F32] = {{{1, 4}}, 1},
+    [AG_F16] = {{{1, 2}}, 1},
+    [AG_BF16] = {{{1, 2}}, 1},
+    [AG_Q4_0] = {{{32, 16}, {32, 2}}, 1},
+    [AG_Q4_1] = {{{32, 16}, {32, 2}, {32, 2}}, 1},
+    [AG_Q8_0] = {{{32, 32}, {32, 2}}, 1},
+    [AG_Q5_0] = {{{32, 16}, {32, 4}, {32, 2}}, 2},
+    [AG_Q5_1] = {{{32, 16}, {32, 4}, {32, 2}, {32, 2}}, 2},
+    [AG_Q4_K] = {{{32, 16}, {256, 16}}, 1},
+    [AG_Q5_K] = {{{32, 16}, {32, 4}, {256, 16}}, 2},
+    [AG_Q6_K] = {{{32, 16}, {32, 8}, {256, 16}, {256, 2}}, 2},
+};
+
+bool ag_cl_has_layout(ag_dtype t) { return layouts[t].n_quants > 0; }
+
+/* Of one row of k columns. */
+static size_t plane_bytes(ag_dtype dtype, size_t i, size_t k) {
+    const plane *p = &layouts[dtype].planes[i];
+    return p->bytes ? round_up(k, AG_QK) / p->cols * p->bytes : 0;
+}
+
+/* Planes [first, end) of a row. */
+static size_t planes_bytes(ag_dtype dtype, size_t first, size_t end, size_t k) {
+    size_t bytes = 0;
+    for (size_t i = first; i < end; i++) bytes += plane_bytes(dtype, i, k);
+    return bytes;
+}
+
+/* Where plane i of n rows begins; the scales are aligned. */
+static size_t plane_at(ag_dtype dtype, size_t i, size_t n, size_t k) {
+    const size_t n_quants = layouts[dtype].n_quants;
+    if (i < n_quants) return n * planes_bytes(dtype, 0, i, k);
+    return round_up(n * planes_bytes(dtype, 0, n_quants, k), ALIGN) +
+           n * planes_bytes(dtype, n_quants, i, k);
 }
 
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k) {
-    return round_up(n * quant_bytes(dtype, k), ALIGN);
+    return plane_at(dtype, layouts[dtype].n_quants, n, k);
 }
 
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
-    const size_t plain = ag_dtype_row_bytes(dtype, k);
-    if (!ag_cl_has_layout(dtype)) return plain && n <= SIZE_MAX / plain ? n * plain : 0;
-    const size_t row = quant_bytes(dtype, k) + ag_dtype_scales(dtype) * HALF * (k / AG_QK);
+    const bool in_planes = ag_cl_has_layout(dtype);
+    const size_t row =
+        in_planes ? planes_bytes(dtype, 0, MOST_PLANES, k) : ag_dtype_row_bytes(dtype, k);
     if (!n || !row || n > (SIZE_MAX - ALIGN) / row) return 0;
-    return ag_cl_prepared_scales(dtype, n, k) + n * ag_dtype_scales(dtype) * HALF * (k / AG_QK);
+    return in_planes ? plane_at(dtype, MOST_PLANES, n, k) : n * row;
 }
 
 /* Some rows on the host, as they will lie on the device. */
 typedef struct chunk {
     size_t row0, rows;
-    unsigned char *quants;    /* [rows][quant_bytes] */
-    unsigned char *scales[2]; /* [rows][k / 32] halves each: d, m */
+    unsigned char *planes[MOST_PLANES]; /* [rows][plane_bytes] */
 } chunk;
 
 typedef struct preparing {
@@ -44,17 +87,15 @@ typedef struct preparing {
     const ag_tensor *src;
     const unsigned char *bytes; /* of src */
     ag_dtype want;
-    size_t n, k, n_blocks; /* rows, columns, blocks of a row */
+    size_t n, k; /* rows, columns */
     size_t chunk_rows;
     chunk chunk;
     atomic_size_t bad_row; /* the lowest found that cannot be converted; SIZE_MAX: none */
 } preparing;
 
-static size_t scale_bytes(const preparing *p) { return p->n_blocks * HALF; }
-
 /* Pinned memory for some rows, and for each thread one row of floats and one packed. */
 static ag_status reserve_staging(preparing *p) {
-    const size_t row = quant_bytes(p->want, p->k) + ag_dtype_scales(p->want) * scale_bytes(p);
+    const size_t row = planes_bytes(p->want, 0, MOST_PLANES, p->k);
     const size_t rows = CHUNK_BYTES / row + 1;
     p->chunk_rows = rows < p->n ? rows : p->n;
     return ag_cl_loading_need(p->cl, p->chunk_rows * row,
@@ -68,30 +109,70 @@ static ag_status begin_chunk(preparing *p, size_t row0) {
     AG_TRY(ag_cl_loading_turn(p->cl, &at));
     c->row0 = row0;
     c->rows = p->n - row0 < p->chunk_rows ? p->n - row0 : p->chunk_rows;
-    c->quants = at;
-    c->scales[0] = at + c->rows * quant_bytes(p->want, p->k);
-    c->scales[1] = c->scales[0] + c->rows * scale_bytes(p);
+    for (size_t i = 0; i < MOST_PLANES; i++) {
+        c->planes[i] = at;
+        at += c->rows * plane_bytes(p->want, i, p->k);
+    }
     return AG_OK;
 }
 
-/* A row of blocks is taken apart; a row of floats is copied in front of its padding. */
+/* ---- a row taken apart; to: where the parts of a block go ---- */
+
+/* Halves lie in front of a block, then its fifth bits, then the rest. */
+static void split_32(ag_dtype dtype, unsigned char *const *to, const unsigned char *block) {
+    const layout *l = &layouts[dtype];
+    const size_t n_scales = ag_dtype_scales(dtype);
+    for (size_t s = 0; s < n_scales; s++, block += HALF) memcpy(to[l->n_quants + s], block, HALF);
+    if (l->n_quants == 2) {
+        uint8_t q[AG_QK] = {0};
+        ag_unpack_fifths(q, block);
+        ag_put_fifth_words(to[1], q);
+        block += AG_QK / 8;
+    }
+    memcpy(to[0], block, l->planes[0].bytes);
+}
+
+static void split_256(ag_dtype dtype, unsigned char *const *to, const unsigned char *bytes) {
+    union {
+        ag_block_q4_k q4;
+        ag_block_q5_k q5;
+        ag_block_q6_k q6;
+    } block;
+    uint8_t levels[AG_QK_K];
+    memcpy(&block, bytes, ag_dtype_block_bytes(dtype));
+    if (dtype == AG_Q4_K) ag_get_fields(levels, block.q4.qs, 4, 32);
+    else if (dtype == AG_Q5_K) ag_q5_k_levels(levels, &block.q5);
+    else ag_q6_k_levels(levels, &block.q6);
+    for (size_t b = 0; b < AG_QK_K / AG_QK; b++) {
+        const uint8_t *q = levels + b * AG_QK;
+        ag_pack_nibbles(to[0] + b * AG_QK / 2, q);
+        if (dtype == AG_Q5_K) ag_put_fifth_words(to[1] + b * 4, q);
+        if (dtype == AG_Q6_K) ag_put_upper_words(to[1] + b * 8, q);
+    }
+    if (dtype == AG_Q6_K) {
+        memcpy(to[2], block.q6.scales, sizeof block.q6.scales);
+        memcpy(to[3], &block.q6.d, HALF);
+    } else { /* d, dmin and the scales are the first bytes of both types */
+        memcpy(to[layouts[dtype].n_quants], bytes, 2 * HALF + sizeof block.q4.scales);
+    }
+}
+
+/* Floats are copied in front of their padding. */
 static void take_apart(const preparing *p, size_t row, const unsigned char *packed) {
-    const size_t bytes = quant_bytes(p->want, p->k);
-    unsigned char *to = p->chunk.quants + row * bytes;
-    if (!ag_dtype_is_quantized(p->want)) {
-        const size_t n = ag_dtype_row_bytes(p->want, p->k);
-        memcpy(to, packed, n);
-        memset(to + n, 0, bytes - n);
+    const size_t block = ag_dtype_block(p->want), bytes = ag_dtype_block_bytes(p->want);
+    unsigned char *to[MOST_PLANES];
+    for (size_t i = 0; i < MOST_PLANES; i++) {
+        to[i] = p->chunk.planes[i] + row * plane_bytes(p->want, i, p->k);
+    }
+    if (block == 1) {
+        memcpy(to[0], packed, p->k * bytes);
+        memset(to[0] + p->k * bytes, 0, plane_bytes(p->want, 0, p->k) - p->k * bytes);
         return;
     }
-    const size_t block = ag_dtype_block_bytes(p->want), n_scales = ag_dtype_scales(p->want);
-    const size_t quants = block - n_scales * HALF;
-    for (size_t i = 0; i < p->n_blocks; i++) {
-        const unsigned char *from = packed + i * block;
-        for (size_t s = 0; s < n_scales; s++) {
-            memcpy(p->chunk.scales[s] + (row * p->n_blocks + i) * HALF, from + s * HALF, HALF);
-        }
-        memcpy(to + i * quants, from + n_scales * HALF, quants);
+    for (size_t b = 0; b < p->k / block; b++, packed += bytes) {
+        if (block == AG_QK) split_32(p->want, to, packed);
+        else split_256(p->want, to, packed);
+        for (size_t i = 0; i < MOST_PLANES; i++) to[i] += plane_bytes(p->want, i, block);
     }
 }
 
@@ -149,12 +230,10 @@ static ag_status convert_chunk(preparing *p) {
 
 static ag_status upload(const preparing *p, cl_mem to) {
     const chunk *c = &p->chunk;
-    const size_t row = quant_bytes(p->want, p->k), scales = scale_bytes(p);
-    AG_TRY(ag_cl_loading_send(p->cl, to, c->row0 * row, c->quants, c->rows * row));
-    size_t at = ag_cl_prepared_scales(p->want, p->n, p->k);
-    for (size_t s = 0; s < ag_dtype_scales(p->want); s++, at += p->n * scales) {
-        AG_TRY(
-            ag_cl_loading_send(p->cl, to, at + c->row0 * scales, c->scales[s], c->rows * scales));
+    for (size_t i = 0; i < MOST_PLANES; i++) {
+        const size_t bytes = plane_bytes(p->want, i, p->k);
+        const size_t at = plane_at(p->want, i, p->n, p->k) + c->row0 * bytes;
+        if (bytes) AG_TRY(ag_cl_loading_send(p->cl, to, at, c->planes[i], c->rows * bytes));
     }
     return AG_OK;
 }
@@ -185,7 +264,6 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
     if (!p.n || !p.k || !ag_cl_has_layout(want)) {
         return ag_compose_prepare_weight(b, w, owner, src, want, consumed, user);
     }
-    p.n_blocks = p.k / AG_QK;
     const size_t bytes = ag_cl_prepared_bytes(want, p.n, p.k);
     if (!bytes || p.n > UINT32_MAX || p.k > UINT32_MAX / 2) {
         return AG_FAIL(&b->err, SHAPE, "a weight of %zu rows of %zu values", p.n, p.k);

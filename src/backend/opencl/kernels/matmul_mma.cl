@@ -55,14 +55,22 @@ static inline void multiply_add(float *c, __local const uint *a, __local const u
 
 /* Half a block of a row of w on its way to local memory. */
 typedef struct half_block {
-    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y */
+    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y, and the upper bits of all levels */
     float d, m;
+    float high_d; /* of elements 16 to 31, where they have their own */
 } half_block;
 
 static inline half_block load_half(__global const uchar *w, ulong scales_at, ulong all_blocks,
                                    ulong b, uint which) {
-    __global const half *scales = (__global const half *)(w + scales_at);
     half_block out;
+#if W_LEVELS
+    const float3 s = block_scales(w, scales_at, all_blocks, b);
+    out.quants = (uint4)(((__global const uint2 *)w)[2 * b + which], upper_bits(w, all_blocks, b));
+    out.d = s.x;
+    out.high_d = s.y;
+    out.m = s.z;
+#else
+    __global const half *scales = (__global const half *)(w + scales_at);
     out.d = vload_half(b, scales);
     out.m = 0;
 #if W_Q8_0
@@ -71,6 +79,7 @@ static inline half_block load_half(__global const uchar *w, ulong scales_at, ulo
     out.quants = (uint4)(((__global const uint2 *)w)[2 * b + which], 0, 0);
 #if W_Q4_1
     out.m = vload_half(all_blocks + b, scales);
+#endif
 #endif
 #endif
     return out;
@@ -99,6 +108,13 @@ static inline void store_half(__local uint *row, half_block h, uint which) {
     store_four(row + 2, scaled(convert_float4(as_char4(h.quants.y)), h));
     store_four(row + 4, scaled(convert_float4(as_char4(h.quants.z)), h));
     store_four(row + 6, scaled(convert_float4(as_char4(h.quants.w)), h));
+#elif W_LEVELS
+    const uint v = 2 * which;
+    row += which * 4;
+    store_four(row, four_values(level_word(h.quants.x, h.quants.zw, v), h.d, h.m));
+    store_four(row + 2, four_values(level_word(h.quants.y, h.quants.zw, v + 1), h.d, h.m));
+    store_four(row + 8, four_values(level_word(h.quants.x, h.quants.zw, v + 4), h.high_d, h.m));
+    store_four(row + 10, four_values(level_word(h.quants.y, h.quants.zw, v + 5), h.high_d, h.m));
 #else
     const uint2 low = h.quants.xy & 0x0f0f0f0fu, high = h.quants.xy >> 4 & 0x0f0f0f0fu;
     row += which * 4;

@@ -22,6 +22,17 @@ static inline block load_block(__global const uchar *w, ulong scales_at, ulong n
 #elif W_BF16
     __global const ushort *p = (__global const ushort *)w + b * BLOCK;
     for (int i = 0; i < 4; i++) out.v[i] = bfloats(vload8(i, p));
+#elif W_LEVELS
+    const uint4 q = vload4(b, (__global const uint *)w);
+    const uint words[4] = {q.x, q.y, q.z, q.w};
+    const uint2 upper = upper_bits(w, n_blocks, b);
+    const float3 s = block_scales(w, scales_at, n_blocks, b);
+    for (uint i = 0; i < 4; i++) {
+        const uint low = level_word(words[2 * i % 4], upper, 2 * i);
+        const uint high = level_word(words[2 * i % 4 + 1], upper, 2 * i + 1);
+        const float d = i < 2 ? s.x : s.y;
+        out.v[i] = (float8)(four_values(low, d, s.z), four_values(high, d, s.z));
+    }
 #else
     const float d = vload_half(b, (__global const half *)(w + scales_at));
 #if W_Q8_0

@@ -28,6 +28,14 @@ static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_b
     const float8 v = bfloats(vload8(b * 4 + p, (__global const ushort *)w));
     *low = v.lo;
     *high = v.hi;
+#elif W_LEVELS
+    const uint q = ((__global const uint *)w)[b * 4 + p];
+    const uint2 upper = upper_bits(w, n_blocks, b);
+    const float3 s = block_scales(w, scales_at, n_blocks, b);
+    *low_at = 4 * p;
+    *high_at = 16 + 4 * p;
+    *low = four_values(level_word(q, upper, p), s.x, s.z);
+    *high = four_values(level_word(q, upper, p + 4), s.y, s.z);
 #else
     const float d = vload_half(b, (__global const half *)(w + scales_at));
 #if W_Q8_0

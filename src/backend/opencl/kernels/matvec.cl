@@ -88,6 +88,21 @@ static inline void round_row(rounded to, __global const float4 *x, uint n_blocks
  * at `at`. */
 static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
                                 rounded x, uint at) {
+#if W_LEVELS
+    const float3 s = block_scales(w, scales_at, all_blocks, b);
+    const uint2 upper = upper_bits(w, all_blocks, b);
+    const uint4 q = ((__global const uint4 *)w)[b], first = x.low[at], second = x.high[at];
+    int sum0 = dot_bytes(level_word(q.x, upper, 0), first.x, 0);
+    int sum1 = dot_bytes(level_word(q.x, upper, 4), second.x, 0);
+    sum0 = dot_bytes(level_word(q.y, upper, 1), first.y, sum0);
+    sum1 = dot_bytes(level_word(q.y, upper, 5), second.y, sum1);
+    sum0 = dot_bytes(level_word(q.z, upper, 2), first.z, sum0);
+    sum1 = dot_bytes(level_word(q.z, upper, 6), second.z, sum1);
+    sum0 = dot_bytes(level_word(q.w, upper, 3), first.w, sum0);
+    sum1 = dot_bytes(level_word(q.w, upper, 7), second.w, sum1);
+    const float2 step = x.scale[at];
+    return fma(fma((float)sum0, s.x, (float)sum1 * s.y), step.x, s.z * step.y);
+#else
     const float d = vload_half(b, (__global const half *)(w + scales_at));
     const uint4 low = x.low[at], high = x.high[at];
     const float2 scale = x.scale[at];
@@ -115,6 +130,7 @@ static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong 
     const float m = vload_half(all_blocks + b, (__global const half *)(w + scales_at));
     return fma(m, scale.y, product * d);
 #endif
+#endif
 }
 #endif
 
@@ -124,6 +140,19 @@ enum { LANE_STEP = BLOCK };
 /* The same with x[0..32) in floats, of which x_sum is the sum. */
 static inline float dot_block(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
                               const float4 *x, float x_sum) {
+#if W_LEVELS
+    const float3 s = block_scales(w, scales_at, all_blocks, b);
+    const uint2 upper = upper_bits(w, all_blocks, b);
+    const uint4 q = ((__global const uint4 *)w)[b];
+    const uint words[4] = {q.x, q.y, q.z, q.w};
+    float sum0 = 0, sum1 = 0;
+#pragma unroll
+    for (uint v = 0; v < 4; v++) {
+        sum0 = dot4(convert_float4(as_char4(level_word(words[v], upper, v))), x[v], sum0);
+        sum1 = dot4(convert_float4(as_char4(level_word(words[v], upper, v + 4))), x[v + 4], sum1);
+    }
+    return fma(sum0, s.x, fma(sum1, s.y, s.z * x_sum));
+#else
     const float d = vload_half(b, (__global const half *)(w + scales_at));
     float sum = 0;
 #if W_Q8_0
@@ -151,6 +180,7 @@ static inline float dot_block(__global const uchar *w, ulong scales_at, ulong al
 #else
     const float m = vload_half(all_blocks + b, (__global const half *)(w + scales_at));
     return fma(m, x_sum, sum * d);
+#endif
 #endif
 #endif
 }
