@@ -148,6 +148,24 @@ static void a_text_that_cannot_be_encoded_to_its_end_is_refused(void **state) {
     remove_directory(dir);
 }
 
+static void a_gguf_file_has_the_ids_of_its_directory(void **state) {
+    (void)state;
+    static const char text[] = "The old king said: \"It's 1234!\" <|eot_id|>";
+    char dir[64], path[96];
+    make_directory(dir);
+    snprintf(path, sizeof path, "%s/demo.gguf", dir);
+    cli_result r = CLI("quantize", DEMO, path, "--type", "q8_0");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CLI("tokenize", "-m", DEMO, "-p", text, "--parse-special");
+    cli_result same = CLI("tokenize", "-m", path, "-p", text, "--parse-special");
+    assert_code(&same, 0);
+    assert_string_equal(same.out, r.out);
+    cli_free(&same);
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_becomes_ids_on_one_line),
@@ -158,6 +176,7 @@ int main(void) {
         cmocka_unit_test(bad_ids_are_refused),
         cmocka_unit_test(bad_texts_and_tokenizers_are_refused),
         cmocka_unit_test(a_text_that_cannot_be_encoded_to_its_end_is_refused),
+        cmocka_unit_test(a_gguf_file_has_the_ids_of_its_directory),
     };
     return cmocka_run_group_tests_name("cli tokenize", tests, NULL, NULL);
 }
