@@ -4,6 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
+#include "models/wanted_rows.h"
 
 #include <string.h>
 
@@ -37,10 +38,11 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
     if (n_rows < have->n_rows) n_rows = have->n_rows;
     if (n_seqs < have->n_seqs) n_seqs = have->n_seqs;
     if (n_seqs > have->n_seqs || !m->sequences) {
-        ag_sequence *sequences = ag_calloc(n_seqs, sizeof *sequences);
+        ag_sequence *sequences = ag_calloc(2 * n_seqs, sizeof *sequences);
         if (!sequences) return AG_FAIL(err, NOMEM, "a list of %zu sequences", n_seqs);
         ag_free(m->sequences);
         m->sequences = sequences;
+        m->narrowed = sequences + n_seqs;
     }
     const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, n_rows, n_seqs);
     return ag_workspace_reserve(&m->workspace, m->backend, &shape, err);
@@ -188,8 +190,27 @@ static bool is_cancelled(const ag_layer_pass *pass) {
     return false;
 }
 
+/* now: the pass, or what goes on of it. */
+static ag_status run_layer(ag_model *m, const ag_layer_pass *pass, const ag_layer_pass *now,
+                           uint32_t l, ag_error *err) {
+    const ag_model_weights *w = &m->weights;
+    const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
+    ag_layer_facts facts = facts_of(m, l);
+    ag_tensor input, rows;
+    if (m->spec.layer_input) {
+        AG_TRY(input_of(m, pass, l, &input, err));
+        if (now != pass) AG_TRY(ag_gather_wanted(pass, &input, err));
+        AG_TRY(ag_tensor_rows(&rows, &input, 0, now->n_rows, err));
+        facts.input = &rows;
+    }
+    return ag_layer_forward(&w->layers[l], &facts, now, next, err);
+}
+
 static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *err) {
     const ag_model_weights *w = &m->weights;
+    const size_t n_wanted = ag_wanted_rows(pass);
+    const ag_layer_pass *now = pass;
+    ag_layer_pass narrow;
     ag_tensor residual, normed;
     AG_TRY(ag_tensor_rows(&residual, &m->workspace.residual, 0, pass->n_rows, err));
     AG_TRY(ag_tensor_rows(&normed, &m->workspace.normed, 0, pass->n_rows, err));
@@ -201,16 +222,14 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
     AG_TRY(make_inputs(m, pass, &residual, err));
     for (uint32_t l = 0; l < w->n_layers; l++) {
         if (is_cancelled(pass)) return AG_FAIL(err, CANCELLED, "cancelled before layer %u", l);
-        const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
-        ag_layer_facts facts = facts_of(m, l);
-        ag_tensor input;
-        if (m->spec.layer_input) {
-            AG_TRY(input_of(m, pass, l, &input, err));
-            facts.input = &input;
+        if (l == m->n_keeping && n_wanted < pass->n_rows) {
+            if (!n_wanted) return AG_OK;
+            AG_TRY(ag_narrow_pass(m, pass, &narrow, err));
+            now = &narrow;
         }
-        AG_TRY(ag_layer_forward(&w->layers[l], &facts, pass, next, err));
+        AG_TRY(run_layer(m, pass, now, l, err));
     }
-    return AG_OK;
+    return now == pass ? AG_OK : ag_widen_pass(pass, err);
 }
 
 /* The rows' embeddings are there. */

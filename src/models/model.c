@@ -205,6 +205,7 @@ static ag_status find_places(ag_model *m, ag_error *err) {
                              : source == UINT32_MAX ? UINT32_MAX
                                                     : m->places[source].cache;
         m->places[l].state = n_states;
+        if (source == l || source == UINT32_MAX) m->n_keeping = l + 1;
         m->places[l].out_scale = 1;
         n_states += ag_spec_layer(s, l)->mixer != AG_MIXER_ATTENTION;
         if (!scale->buffer) continue;

@@ -87,6 +87,9 @@ static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error
                          .n = item->n,
                          .position = s->position,
                          .state = s->state,
+                         .n_unwanted = item->logits == AG_LOGITS_ALL    ? 0
+                                       : item->logits == AG_LOGITS_LAST ? item->n - 1
+                                                                        : item->n,
                          .is_long = s->is_long,
                          .cancel = &s->cancelled};
     return ag_cache_manager_before(s->manager, s->position, item->n, n_following(item),
