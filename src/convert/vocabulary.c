@@ -196,6 +196,65 @@ static ag_status join_merges(const vocabulary *v, const char *between, ag_source
     return AG_OK;
 }
 
+static bool is_normal(const vocabulary *v, const json_t *ids, const char *token) {
+    const json_t *id = json_object_get(ids, token);
+    return json_is_integer(id) && v->types[json_integer_value(id)] == AG_TOKEN_NORMAL;
+}
+
+/* Two tokens that make the token and are not merged, in `pair`, as "a b". */
+static bool find_unmerged(const vocabulary *v, const json_t *merged, const ag_source_string *token,
+                          char *pair) {
+    const json_t *ids = json_object_get(v->model, "vocab");
+    for (size_t i = 1; i < token->n; i++) {
+        memcpy(pair, token->text, i);
+        pair[i] = '\0';
+        if (!is_normal(v, ids, pair) || !is_normal(v, ids, token->text + i)) continue;
+        pair[i] = ' ';
+        memcpy(pair + i + 1, token->text + i, token->n - i + 1);
+        if (!json_object_get(merged, pair)) return true;
+    }
+    return false;
+}
+
+/* Where tokens have scores any two that make a token are merged: so must any two be here. */
+static ag_status check_merges(const vocabulary *v, const json_t *merged, ag_error *err) {
+    size_t longest = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        longest = v->tokens[i].n > longest ? v->tokens[i].n : longest;
+    }
+    char *pair = ag_malloc(longest + 2);
+    if (!pair) return AG_FAIL(err, NOMEM, "%s: no memory for a token", v->where);
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < v->n && st == AG_OK; i++) {
+        if (v->types[i] != AG_TOKEN_NORMAL || !find_unmerged(v, merged, &v->tokens[i], pair)) {
+            continue;
+        }
+        st = AG_FAIL(err, UNSUPPORTED,
+                     "%s: \"%.60s\" is no merge, although the two make a token: a GGUF file cannot "
+                     "say so",
+                     v->where, pair);
+    }
+    ag_free(pair);
+    return st;
+}
+
+static ag_status check_all_merges(const vocabulary *v, ag_error *err) {
+    ag_source_string *texts = NULL;
+    char *block = NULL;
+    size_t n = 0;
+    json_t *merged = json_object();
+    ag_status st = join_merges(v, " ", &texts, &block, &n, err);
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        if (json_object_set_new(merged, texts[i].text, json_true()) == 0) continue;
+        st = AG_FAIL(err, NOMEM, "%s: no memory for merges", v->where);
+    }
+    if (st == AG_OK) st = check_merges(v, merged, err);
+    json_decref(merged);
+    ag_free(texts);
+    ag_free(block);
+    return st;
+}
+
 /* Pieces are merged by the score of what comes of it: the earlier merge has the higher one. */
 static ag_status score_tokens(vocabulary *v, const ag_source_string *merged, size_t n,
                               ag_error *err) {
@@ -222,6 +281,7 @@ static ag_status put_merges(vocabulary *v, ag_gguf_writer *w, ag_error *err) {
     size_t n = 0;
     ag_status st = join_merges(v, v->is_byte_level ? " " : "", &texts, &block, &n, err);
     if (st == AG_OK && v->is_byte_level) ag_gguf_put_strings(w, PREFIX "merges", texts, n);
+    if (st == AG_OK && !v->is_byte_level) st = check_all_merges(v, err);
     if (st == AG_OK && !v->is_byte_level) {
         st = score_tokens(v, texts, n, err);
         if (st == AG_OK) ag_gguf_put_array(w, PREFIX "scores", AG_GGUF_F32, v->scores, v->n);
