@@ -85,13 +85,18 @@ int engine_open_backend(engine *e, const model_options *o) {
     return EXIT_DONE;
 }
 
-/* "KV cache 10.62 MiB for 2048 tokens" */
+/* "KV cache 10.62 MiB for 2048 tokens", and what layers without one keep. */
 static void describe_caches(const ag_memory_plan *p, const engine_sessions *s, char *out,
                             size_t cap) {
-    char size[32], each[32] = "";
+    char size[32], each[32] = "", state[48] = "";
     if (s->n > 1) snprintf(each, sizeof each, "%zu times ", s->n);
-    snprintf(out, cap, "KV cache %s for %s%" PRIu32 " tokens",
-             format_bytes((double)p->kv_bytes, size, sizeof size), each, s->params.max_seq_len);
+    if (p->state_bytes) {
+        snprintf(state, sizeof state, ", state %s",
+                 format_bytes((double)p->state_bytes, size, sizeof size));
+    }
+    snprintf(out, cap, "KV cache %s for %s%" PRIu32 " tokens%s",
+             format_bytes((double)p->kv_bytes, size, sizeof size), each, s->params.max_seq_len,
+             state);
 }
 
 static void say_plan(const ag_memory_plan *p, const model_options *o, const engine_sessions *s) {

@@ -213,6 +213,7 @@ static json_t *memory_json(const facts *f) {
         {"kv_bytes", json_integer((json_int_t)f->plan.kv_bytes)},
         {"workspace_bytes", json_integer((json_int_t)f->plan.workspace_bytes)},
         {"eviction_policy", json_string(eviction_policy_name(&f->o.eviction))},
+        {"state_bytes", json_integer((json_int_t)f->plan.state_bytes)},
         {"eviction_bytes", json_integer((json_int_t)f->plan.eviction_bytes)},
         {"total_bytes", json_integer((json_int_t)f->plan.total_bytes)},
         {"embedding_file_bytes", json_integer((json_int_t)i->embedding_bytes)},

@@ -122,9 +122,13 @@ static ag_status try_largest(const ag_memory_plan *plan, ag_backend *be, ag_erro
 ag_status ag_memory_plan_check(const ag_memory_plan *plan, ag_backend *be, ag_error *err) {
     const uint64_t has = plan->on_device ? plan->free_bytes : plan->has_bytes;
     if (plan->has_bytes && plan->least_bytes > has) {
-        char caches[64] = "";
+        char caches[96] = "";
+        int at = 0;
         if (plan->least_bytes == plan->total_bytes)
-            snprintf(caches, sizeof caches, ", KV cache %.1f", mib(plan->kv_bytes));
+            at = snprintf(caches, sizeof caches, ", KV cache %.1f", mib(plan->kv_bytes));
+        if (plan->state_bytes)
+            snprintf(caches + at, sizeof caches - (size_t)at, ", state %.1f",
+                     mib(plan->state_bytes));
         return AG_FAIL(err, NOMEM,
                        "%.1f MiB are needed (weights %.1f%s, workspace %.1f), but %s has %.1f MiB, "
                        "%.1f of them free",
