@@ -124,7 +124,7 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
         .n_layers = m->weights.n_layers,
         .norm = &m->weights.norm,
         .lm_head = &m->weights.lm_head,
-        .eps = m->info.norm_eps,
+        .eps = ag_spec_eps(&m->spec),
         .logit_softcap = m->spec.logit_softcap,
         .query_periods = m->spec.query_beta != 0 ? item->position / m->spec.query_period : 0,
         .hadamard = ag_kv_cache_params(item->cache)->hadamard,

@@ -241,7 +241,7 @@ static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items
         .n_rows = n_rows,
         .seqs = items,
         .n_seqs = n_items,
-        .norm_eps = m->info.norm_eps,
+        .norm_eps = ag_spec_eps(&m->spec),
     };
     ag_status st = run_layers(m, &pass, err);
     for (size_t i = 0; i < n_items; i++) {

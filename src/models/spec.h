@@ -82,7 +82,8 @@ typedef struct ag_model_spec {
     ag_layer_spec kinds[AG_MAX_LAYER_KINDS];
     uint8_t kind_of[AG_MAX_LAYERS]; /* [n_layers] index of each layer's kind */
     ag_rope_spec ropes[AG_MAX_ROPES];
-    float norm_eps;
+    float norm_eps;        /* as configured */
+    float eps_factor;      /* of it, where the stream is not what was configured; 0: none */
     float embedding_scale; /* of rows of the embedding; 1: none */
     float logit_factor;    /* of logits, which the last norm's weight takes in; 0: none */
     float logit_softcap;   /* 0: none */
@@ -112,6 +113,11 @@ bool ag_spec_state(const ag_model_spec *s, const ag_layer_spec *kind, ag_state_l
 /* The layer whose keys and values that layer sees: itself, or the one that it shares them with.
  * UINT32_MAX: none, or there is no such layer. */
 uint32_t ag_spec_kv_source(const ag_model_spec *s, uint32_t layer);
+
+/* The epsilon that norms compute with. */
+static inline float ag_spec_eps(const ag_model_spec *s) {
+    return s->eps_factor != 0 ? s->norm_eps * s->eps_factor : s->norm_eps;
+}
 
 /* Makes layer number `layer` one of that kind; AG_LIMIT if there are too many kinds. */
 ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spec *kind,

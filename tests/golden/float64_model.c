@@ -182,11 +182,11 @@ static void rotate(double *head, const ag_rope_spec *rope, bool is_long, uint32_
 static void norm_heads(double *x, uint32_t n_heads, const double *norm, const ag_model_spec *s,
                        const ag_layer_spec *is) {
     if (norm && is->whole_qk_norm)
-        rms_norm(x, x, norm, (size_t)n_heads * is->head_dim, (double)s->norm_eps);
+        rms_norm(x, x, norm, (size_t)n_heads * is->head_dim, (double)ag_spec_eps(s));
     for (uint32_t h = 0; h < n_heads; h++) {
         double *head = x + (size_t)h * is->head_dim;
         if (norm && !is->whole_qk_norm)
-            rms_norm(head, head, norm, is->head_dim, (double)s->norm_eps);
+            rms_norm(head, head, norm, is->head_dim, (double)ag_spec_eps(s));
     }
 }
 
@@ -244,7 +244,7 @@ static double activate(double x, ag_activation how) {
 
 /* Adds a branch to the stream, normed where the layer norms it. */
 static void add_branch(double *stream, double *branch, const double *norm, const ag_model_spec *s) {
-    if (norm) rms_norm(branch, branch, norm, s->hidden_size, (double)s->norm_eps);
+    if (norm) rms_norm(branch, branch, norm, s->hidden_size, (double)ag_spec_eps(s));
     for (size_t i = 0; i < s->hidden_size; i++) stream[i] += branch[i];
 }
 
@@ -256,7 +256,7 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
     const size_t q_dim = is->n_heads * d, kv_dim = is->n_kv_heads * d;
     double *x = take(dim), *q = take(q_dim), *out = take(q_dim);
     double *k = b->k + at->position * kv_dim, *v = b->v + at->position * kv_dim;
-    rms_norm(x, stream, WEIGHT(b, attention_norm), dim, (double)s->norm_eps);
+    rms_norm(x, stream, WEIGHT(b, attention_norm), dim, (double)ag_spec_eps(s));
     project(q, WEIGHT(b, wq), WEIGHT(b, bq), x, q_dim, dim);
     project(k, WEIGHT(b, wk), WEIGHT(b, bk), x, kv_dim, dim);
     project(v, WEIGHT(b, wv), WEIGHT(b, bv), x, kv_dim, dim);
@@ -285,7 +285,7 @@ static void feed_forward(float64_model *m, uint32_t layer, double *stream) {
     const block *b = &m->blocks[layer];
     const size_t dim = s->hidden_size, ffn = s->intermediate_size;
     double *x = take(dim), *gate = take(ffn), *up = take(ffn);
-    rms_norm(x, stream, WEIGHT(b, ffn_norm), dim, (double)s->norm_eps);
+    rms_norm(x, stream, WEIGHT(b, ffn_norm), dim, (double)ag_spec_eps(s));
     project(gate, WEIGHT(b, w_gate), WEIGHT(b, b_gate), x, ffn, dim);
     project(up, WEIGHT(b, w_up), WEIGHT(b, b_up), x, ffn, dim);
     for (size_t i = 0; i < ffn; i++) {
@@ -311,7 +311,7 @@ void float64_model_token(float64_model *m, uint32_t position, int32_t id, float6
         self_attention(m, &at, stream);
         feed_forward(m, l, stream);
     }
-    rms_norm(stream, stream, m->norm, dim, (double)s->norm_eps);
+    rms_norm(stream, stream, m->norm, dim, (double)ag_spec_eps(s));
     for (size_t i = 0; s->logit_factor != 0 && i < dim; i++) stream[i] *= (double)s->logit_factor;
     project(logits, m->lm_head, NULL, stream, s->vocab_size, dim);
     for (size_t i = 0; s->logit_softcap != 0 && i < s->vocab_size; i++) {

@@ -225,7 +225,8 @@ static void granite_has_factors_that_the_description_takes_in(void **state) {
                            "'rms_norm_eps':1e-5}",
                            NULL);
     assert_float_equal(c.embedding_scale, 48, 0);
-    assert_float_equal(c.norm_eps, 16e-5, 1e-9);
+    assert_float_equal(c.norm_eps, 1e-5, 1e-9);
+    assert_float_equal(ag_spec_eps(&c), 16e-5, 1e-9);
     assert_float_equal(c.logit_factor, 0.125, 0);
     assert_float_equal(c.kinds[0].scale, 0.5, 0);
     c = good("{'model_type':'granite'}", NULL);
@@ -249,7 +250,7 @@ static void minicpm_has_granites_factors_under_other_names(void **state) {
                            "'dim_model_base':256}",
                            NULL);
     assert_float_equal(c.embedding_scale, 60, 1e-4);
-    assert_float_equal(c.norm_eps, 25e-6, 1e-10);
+    assert_float_equal(ag_spec_eps(&c), 25e-6, 1e-10);
     assert_float_equal(c.logit_factor, 0.25, 0);
     assert_float_equal(c.kinds[0].scale, 0.125, 0);
     c = good("{'model_type':'minicpm'}", NULL);
@@ -275,6 +276,17 @@ static void phi_has_windows_where_they_are_written(void **state) {
     assert_int_equal(good("{'model_type':'phi3','sliding_window':2047}", NULL).kinds[0].window,
                      2047);
     assert_true(good("{'model_type':'phi3'}", NULL).norm_eps == 1e-5f);
+    /* As Phi-4-mini has it, its lists cut short. */
+    ag_model_spec c = good(
+        "{'architectures':['Phi3ForCausalLM'],'hidden_size':16,'num_attention_heads':1,"
+        "'num_key_value_heads':1,'partial_rotary_factor':0.75,'max_position_embeddings':131072,"
+        "'original_max_position_embeddings':4096,'sliding_window':262144,'rope_scaling':{'type':"
+        "'longrope','long_factor':[1,1.5,2,3,4,5],'short_factor':[1,1,1,1,1,1]}}",
+        NULL);
+    assert_int_equal(c.kinds[0].window, 0);
+    assert_int_equal(c.ropes[0].n_rotated, 12);
+    assert_float_equal(c.ropes[0].attention_factor, 1.1902380714238083, 1e-6);
+    assert_true(ag_spec_is_long(&c, 4097) && !ag_spec_is_long(&c, 4096));
 }
 
 static void a_sliding_window_is_a_window_of_every_layer(void **state) {

@@ -28,7 +28,7 @@ static ag_status describe_with(ag_config_reader *r, const ag_layer_spec *plain, 
     kind.qkv_bias = kind.out_bias = bias;
     kind.scale = (float)f.scores;
     s->embedding_scale = (float)(f.embedding / f.branch);
-    s->norm_eps = (float)((double)s->norm_eps / (f.branch * f.branch));
+    s->eps_factor = (float)(1 / (f.branch * f.branch));
     s->logit_factor = (float)(1 / f.logits);
     return ag_spec_set_all(s, &kind, r->err);
 }

@@ -19,6 +19,7 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     ag_layer_spec kind = *plain;
     ag_config_window(r, "sliding_window", &kind.window);
     AG_TRY(r->status);
+    if (kind.window >= s->max_positions) kind.window = 0; /* 262144 in published files: none */
     return ag_spec_set_all(s, &kind, r->err);
 }
 
