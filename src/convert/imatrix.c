@@ -8,6 +8,7 @@
 #include "models/model_impl.h"
 
 #include <antigravity/quantize.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +16,9 @@ typedef struct entry {
     char name[AG_GGUF_MAX_NAME + 1]; /* in a GGUF file */
     size_t member;                   /* of the layer */
     size_t cols;
-    double *sums; /* owned; [cols] */
-    double count; /* rows that were added */
+    ag_row_order columns; /* where the file has each column; file_rows 0: in its place */
+    double *sums;         /* owned; [cols] */
+    double count;         /* rows that were added */
 } entry;
 
 struct ag_imatrix {
@@ -29,16 +31,21 @@ struct ag_imatrix {
 
 static ag_status add_layer(ag_imatrix *im, const ag_model_spec *gguf, uint32_t layer, size_t *n,
                            ag_error *err) {
+    const ag_layer_spec *kind = ag_spec_layer(gguf, layer);
     im->first[layer] = *n;
     for (size_t i = 0; i < ag_layer_weight_count(gguf, layer); i++) {
         const ag_weight_spec w = ag_layer_weight(gguf, layer, i);
-        if (w.kind != AG_WEIGHT_MATRIX) continue;
+        /* What all layers share is small, and stays as it is. */
+        if (w.kind != AG_WEIGHT_MATRIX || strncmp(w.name, "blk.", 4) != 0) continue;
         /* Several that are parts of one tensor read the same. */
         size_t k = im->first[layer];
         while (k < *n && strcmp(im->entries[k].name, w.name) != 0) k++;
         if (k < *n) continue;
         entry *e = &im->entries[*n];
         e->member = w.member;
+        if (w.member == offsetof(ag_layer, wo) && ag_spec_is_regrouped(gguf, kind)) {
+            e->columns = ag_delta_value_order(kind);
+        }
         e->cols = w.cols;
         snprintf(e->name, sizeof e->name, "%.*s", AG_GGUF_MAX_NAME, w.name);
         e->sums = ag_calloc(w.cols, sizeof *e->sums);
@@ -88,7 +95,9 @@ static void observe(void *user, const ag_tensor *x, const ag_tensor *w) {
     if (!e || !row) return;
     const size_t n = ag_shape_rows(&x->shape);
     for (size_t r = 0; r < n; r++, row += e->cols) {
-        for (size_t i = 0; i < e->cols; i++) e->sums[i] += (double)row[i] * (double)row[i];
+        for (size_t i = 0; i < e->cols; i++) {
+            e->sums[ag_row_order_at(&e->columns, i)] += (double)row[i] * (double)row[i];
+        }
     }
     e->count += (double)n;
 }

@@ -2,6 +2,7 @@
 /* GGUF files of GGUF files: what tensors become, what stays, and what is refused. */
 #include "formats/gguf_writer.h"
 #include "quant/quant.h"
+#include "support/failing_allocator.h"
 
 #include <antigravity/quantize.h>
 
@@ -327,6 +328,65 @@ static void values_that_no_type_holds_are_named(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* ---- parts ---- */
+
+static void write_part(uint16_t no, const char *file, const wanted *t) {
+    ag_gguf_writer w = {0};
+    ag_gguf_put_string(&w, "general.architecture", (ag_source_string){"llama", 5});
+    ag_gguf_put_u32(&w, "split.no", no);
+    ag_gguf_put_u32(&w, "split.count", 2);
+    ag_gguf_put_u32(&w, "split.tensors.count", 2);
+    announce(&w, "", t);
+    assert_int_equal(ag_gguf_writer_open(&w, file, NULL), AG_OK);
+    write_values(&w, t, 0);
+    assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
+    ag_gguf_writer_close(&w);
+}
+
+static void parts_become_one_file(void **state) {
+    (void)state;
+    char first[160], second[160];
+    ag_error err;
+    snprintf(first, sizeof first, "%s/split-00001-of-00002.gguf", dir);
+    snprintf(second, sizeof second, "%s/split-00002-of-00002.gguf", dir);
+    write_part(0, first, &of_ends[0]);
+    write_part(1, second, &of_ends[2]);
+    remove(path);
+    const ag_quantize_params params = {.type = "q8_0"};
+    if (ag_quantize(first, path, &params, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    ag_weight_source *s = open_file(path);
+    assert_int_equal(type_of(s, "token_embd.weight"), AG_Q8_0);
+    assert_int_equal(type_of(s, "output.weight"), AG_Q8_0);
+    assert_int_equal(ag_source_n_files(s), 1);
+    ag_source_destroy(s);
+    const ag_quantize_params over = {.type = "q8_0", .overwrite = true};
+    assert_int_equal(ag_quantize(first, second, &over, NULL, &err), AG_INVALID);
+    remove(first);
+    remove(second);
+}
+
+static void memory_that_runs_out_leaves_nothing(void **state) {
+    (void)state;
+    bool failed = true;
+    size_t n = 0;
+    write_model(2, 0);
+    remove(path);
+    for (; failed && n < 5000; n++) {
+        failing_allocator f;
+        ag_error err;
+        failing_install(&f, n);
+        const ag_quantize_params params = {.type = "q4_k", .n_threads = 2, .overwrite = true};
+        const ag_status st = ag_quantize(source, path, &params, NULL, &err);
+        failed = f.failed;
+        assert_int_equal(f.in_use, 0);
+        ag_set_allocator(NULL);
+        if (failed && st != AG_NOMEM) fail_msg("allocation %zu: %s", n, ag_status_name(st));
+        if (!failed && st != AG_OK) fail_msg("%s", err.msg);
+        assert_int_equal(access(path, F_OK), failed ? -1 : 0);
+    }
+    assert_true(n > 20 && !failed);
+}
+
 static bool stop(void *user, uint64_t done, uint64_t total) {
     int *calls = user;
     assert_true(done <= total);
@@ -361,6 +421,8 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(files_that_are_there_stay),
         cmocka_unit_test(values_that_no_type_holds_are_named),
+        cmocka_unit_test(parts_become_one_file),
+        cmocka_unit_test(memory_that_runs_out_leaves_nothing),
         cmocka_unit_test(a_cancelled_conversion_leaves_nothing),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
