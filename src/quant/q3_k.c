@@ -43,13 +43,12 @@ void ag_dequantize_q3_k(float *dst, const void *src, size_t n_blocks) {
     for (size_t b = 0; b < n_blocks; b++, dst += AG_QK_K) {
         ag_block_q3_k in;
         memcpy(&in, p + b * sizeof in, sizeof in);
-        uint8_t q[AG_QK_K], high[AG_QK_K];
+        uint8_t q[AG_QK_K];
         int8_t scales[16];
         ag_q3_k_scales(scales, in.scales);
-        ag_get_fields(q, in.qs, 2, 32);
-        ag_get_fields(high, in.hmask, 1, 32);
+        ag_q3_k_levels(q, &in);
         for (int i = 0; i < AG_QK_K; i++) {
-            const int level = (q[i] | high[i] << 2) - 4;
+            const int level = q[i] - 4;
             dst[i] = ag_f16_to_f32(in.d) * (float)scales[i / 16] * (float)level;
         }
     }

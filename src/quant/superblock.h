@@ -62,6 +62,13 @@ static inline void ag_q5_k_levels(uint8_t q[AG_QK_K], const ag_block_q5_k *in) {
     for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 4);
 }
 
+static inline void ag_q3_k_levels(uint8_t q[AG_QK_K], const ag_block_q3_k *in) {
+    uint8_t high[AG_QK_K];
+    ag_get_fields(q, in->qs, 2, 32);
+    ag_get_fields(high, in->hmask, 1, 32);
+    for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 2);
+}
+
 static inline void ag_q6_k_levels(uint8_t q[AG_QK_K], const ag_block_q6_k *in) {
     uint8_t high[AG_QK_K];
     ag_get_fields(q, in->ql, 4, 64);
@@ -72,20 +79,22 @@ static inline void ag_q6_k_levels(uint8_t q[AG_QK_K], const ag_block_q6_k *in) {
 /* ---- levels q of 32 elements as kernels read their upper bits: byte j of a word belongs to
  * elements j, j + 4, ... ---- */
 
-/* Bit v of byte j: the fifth bit of element 4v + j. */
-static inline void ag_put_fifth_words(uint8_t to[4], const uint8_t *q) {
+/* Bit v of byte j: bit `shift` of element 4v + j. */
+static inline void ag_put_bit_words(uint8_t to[4], const uint8_t *q, int shift) {
     for (int j = 0; j < 4; j++) {
         unsigned byte = 0;
-        for (int v = 0; v < 8; v++) byte |= (unsigned)(q[4 * v + j] >> 4 & 1) << v;
+        for (int v = 0; v < 8; v++) byte |= (unsigned)(q[4 * v + j] >> shift & 1) << v;
         to[j] = (uint8_t)byte;
     }
 }
 
-/* Bits 2f and 2f + 1 of byte j of word g: bits 4 and 5 of element 16g + 4f + j. */
-static inline void ag_put_upper_words(uint8_t to[8], const uint8_t *q) {
+/* Bits 2f and 2f + 1 of byte j of word g: bits `shift` and the next of element 16g + 4f + j. */
+static inline void ag_put_pair_words(uint8_t to[8], const uint8_t *q, int shift) {
     for (int i = 0; i < 8; i++) {
         unsigned byte = 0;
-        for (int f = 0; f < 4; f++) byte |= (q[i / 4 * 16 + 4 * f + i % 4] >> 4 & 3u) << 2 * f;
+        for (int f = 0; f < 4; f++) {
+            byte |= (q[i / 4 * 16 + 4 * f + i % 4] >> shift & 3u) << 2 * f;
+        }
         to[i] = (uint8_t)byte;
     }
 }

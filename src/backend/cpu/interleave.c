@@ -21,12 +21,12 @@ static void put_low(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *q) {
     put_nibbles(qs, r, nibbles);
 }
 
-/* Bits 4 and 5. */
-static void put_upper(uint8_t qh[2][AG_X16][4], size_t r, const uint8_t *q) {
+/* Two bits of 32 levels. */
+static void put_pairs(uint8_t to[2][AG_X16][4], size_t r, const uint8_t *q, int shift) {
     uint8_t words[8];
-    ag_put_upper_words(words, q);
-    memcpy(qh[0][r], words, 4);
-    memcpy(qh[1][r], words + 4, 4);
+    ag_put_pair_words(words, q, shift);
+    memcpy(to[0][r], words, 4);
+    memcpy(to[1][r], words + 4, 4);
 }
 
 /* ---- block number b of a row becomes part of row r of the group ---- */
@@ -54,7 +54,7 @@ static void put_q5_0(ag_q5_0_x16 *steps, size_t r, size_t b, const ag_block_q5_0
     ag_unpack_fifths(fifths, in->qh);
     steps[b / 2].d[b % 2][r] = in->d;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    ag_put_fifth_words(steps[b / 2].qh[b % 2][r], fifths);
+    ag_put_bit_words(steps[b / 2].qh[b % 2][r], fifths, 4);
 }
 
 static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1 *in) {
@@ -63,20 +63,22 @@ static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1
     steps[b / 2].d[b % 2][r] = in->d;
     steps[b / 2].m[b % 2][r] = in->m;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    ag_put_fifth_words(steps[b / 2].qh[b % 2][r], fifths);
+    ag_put_bit_words(steps[b / 2].qh[b % 2][r], fifths, 4);
 }
 
-static void put_scales(ag_x16_scales *to, size_t r, const uint8_t packed[12]) {
+static void put_scales(ag_x16_scales *to, size_t r, const uint8_t *sc, const uint8_t *m) {
+    for (size_t b = 0; b < AG_X16_K_BLOCKS; b++) {
+        const int shift = b % 2 * 4, high = sc[b] >> 4 | m[b] >> 4 << 2;
+        to->low[b][r] = (uint8_t)((sc[b] & 15) | m[b] << 4);
+        if (!shift) to->high[b / 2][r] = 0;
+        to->high[b / 2][r] |= (uint8_t)(high << shift);
+    }
+}
+
+static void put_q4_k_scales(ag_x16_scales *to, size_t r, const uint8_t packed[12]) {
     uint8_t sc[AG_X16_K_BLOCKS], m[AG_X16_K_BLOCKS];
     ag_q4_k_scales(sc, m, packed);
-    for (size_t b = 0; b < AG_X16_K_BLOCKS; b++) {
-        to->low[b][r] = (uint8_t)((sc[b] & 15) | m[b] << 4);
-    }
-    for (size_t i = 0; i < AG_X16_K_BLOCKS / 2; i++) {
-        const int first = sc[2 * i] >> 4 | m[2 * i] >> 4 << 2;
-        const int second = sc[2 * i + 1] >> 4 | m[2 * i + 1] >> 4 << 2;
-        to->high[i][r] = (uint8_t)(first | second << 4);
-    }
+    put_scales(to, r, sc, m);
 }
 
 enum { MINUS = 0x8000 }; /* of a half */
@@ -87,7 +89,7 @@ static void put_q4_k(ag_q4_k_x16 *steps, size_t r, size_t b, const ag_block_q4_k
     ag_get_fields(q, in->qs, 4, 32);
     to->d[r] = in->d;
     to->m[r] = in->dmin ^ MINUS;
-    put_scales(&to->scales, r, in->scales);
+    put_q4_k_scales(&to->scales, r, in->scales);
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) put_low(to->qs[i], r, q + i * AG_QK);
 }
 
@@ -97,10 +99,10 @@ static void put_q5_k(ag_q5_k_x16 *steps, size_t r, size_t b, const ag_block_q5_k
     ag_q5_k_levels(q, in);
     to->d[r] = in->d;
     to->m[r] = in->dmin ^ MINUS;
-    put_scales(&to->scales, r, in->scales);
+    put_q4_k_scales(&to->scales, r, in->scales);
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         put_low(to->qs[i], r, q + i * AG_QK);
-        ag_put_fifth_words(to->qh[i][r], q + i * AG_QK);
+        ag_put_bit_words(to->qh[i][r], q + i * AG_QK, 4);
     }
 }
 
@@ -113,8 +115,42 @@ static void put_q6_k(ag_q6_k_x16 *steps, size_t r, size_t b, const ag_block_q6_k
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         for (size_t g = 0; g < 2; g++) to->scales[i][g][r] = in->scales[2 * i + g];
         put_low(to->qs[i], r, q + i * AG_QK);
-        put_upper(to->qh[i], r, q + i * AG_QK);
+        put_pairs(to->qh[i], r, q + i * AG_QK, 4);
     }
+}
+
+static void put_q3_k(ag_q3_k_x16 *steps, size_t r, size_t b, const ag_block_q3_k *in) {
+    ag_q3_k_x16 *to = &steps[b];
+    uint8_t q[AG_QK_K], first[AG_X16_K_BLOCKS], second[AG_X16_K_BLOCKS];
+    int8_t scales[16];
+    ag_q3_k_levels(q, in);
+    ag_q3_k_scales(scales, in->scales);
+    to->d[r] = in->d;
+    to->unused[r] = 0;
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
+        first[i] = (uint8_t)(scales[2 * i] + 32);
+        second[i] = (uint8_t)(scales[2 * i + 1] + 32);
+        put_pairs(to->qs[i], r, q + i * AG_QK, 0);
+        ag_put_bit_words(to->qh[i][r], q + i * AG_QK, 2);
+    }
+    put_scales(&to->scales, r, first, second);
+}
+
+static void put_q2_k(ag_q2_k_x16 *steps, size_t r, size_t b, const ag_block_q2_k *in) {
+    ag_q2_k_x16 *to = &steps[b];
+    uint8_t q[AG_QK_K];
+    ag_get_fields(q, in->qs, 2, 32);
+    to->d[r] = in->d;
+    to->m[r] = in->dmin ^ MINUS;
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
+        for (size_t g = 0; g < 2; g++) to->scales[i][g][r] = in->scales[2 * i + g];
+        put_pairs(to->qs[i], r, q + i * AG_QK, 0);
+    }
+}
+
+static void put_iq4_nl(ag_iq4_nl_x16 *steps, size_t r, size_t b, const ag_block_iq4_nl *in) {
+    steps[b / 2].d[b % 2][r] = in->d;
+    put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
 }
 
 /* ---- the table ---- */

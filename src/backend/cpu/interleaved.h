@@ -18,7 +18,10 @@
     X(Q5_1, q5_1)     \
     X(Q4_K, q4_k)     \
     X(Q5_K, q5_k)     \
-    X(Q6_K, q6_k)
+    X(Q6_K, q6_k)     \
+    X(Q3_K, q3_k)     \
+    X(Q2_K, q2_k)     \
+    X(IQ4_NL, iq4_nl)
 
 struct ag_cpu_layout;
 #define AG_X16_LAYOUT(NAME, name) extern const struct ag_cpu_layout ag_layout_##name##_x16;
@@ -88,6 +91,23 @@ typedef struct ag_q6_k_x16 {
     uint8_t qh[AG_X16_K_BLOCKS][2][AG_X16][4], qs[AG_X16_K_BLOCKS][4][AG_X16][4];
 } ag_q6_k_x16;
 
+/* qs as qh of Q6_K, of all of a level but its third bit, which qh has as qh of Q5_K its fifth. Of
+ * scales, sc belongs to columns 0 to 15 of a block and m to the others. */
+typedef struct ag_q3_k_x16 {
+    uint16_t d[AG_X16], unused[AG_X16];
+    ag_x16_scales scales;
+    uint8_t qh[AG_X16_K_BLOCKS][AG_X16][4], qs[AG_X16_K_BLOCKS][2][AG_X16][4];
+} ag_q3_k_x16;
+
+/* scales[b][g][r]: of columns 16g to 16g + 15 of block b, in the low nibble of d, in the high one
+ * of m, which is -dmin. */
+typedef struct ag_q2_k_x16 {
+    uint16_t d[AG_X16], m[AG_X16];
+    uint8_t scales[AG_X16_K_BLOCKS][2][AG_X16], qs[AG_X16_K_BLOCKS][2][AG_X16][4];
+} ag_q2_k_x16;
+
+typedef ag_q4_0_x16 ag_iq4_nl_x16;
+
 /* Blocks of 32 columns in a step. */
 #define AG_X16_STEP_BLOCKS(name) \
     (sizeof((const ag_##name##_x16 *)0)->qs / sizeof((const ag_##name##_x16 *)0)->qs[0])
@@ -100,6 +120,8 @@ _Static_assert(sizeof(ag_q5_1_x16) == 768, "whole cache lines");
 _Static_assert(sizeof(ag_q4_k_x16) == 2304, "whole cache lines");
 _Static_assert(sizeof(ag_q5_k_x16) == 2816, "whole cache lines");
 _Static_assert(sizeof(ag_q6_k_x16) == 3392, "whole cache lines");
+_Static_assert(sizeof(ag_q3_k_x16) == 1792, "whole cache lines");
+_Static_assert(sizeof(ag_q2_k_x16) == 1344, "whole cache lines");
 
 /* Activations: tiles of up to 16 rows, each value x = q * d. Of a tile, in this order: the bytes q
  * of all blocks, [block][row][32], then for every [block][row] its d, then c, s and h. The number
@@ -112,6 +134,11 @@ typedef struct ag_x16_tile {
     const int32_t *h; /* the share of the first 16 columns in c */
     size_t n_blocks, n_rows;
 } ag_x16_tile;
+
+/* The share of the first 16 columns in s. */
+static inline float ag_x16_first_s(const ag_x16_tile *t, size_t at) {
+    return t->d[at] * ((float)t->h[at] * -0.125f);
+}
 
 static inline size_t ag_x16_steps(size_t k) { return (k + AG_X16_COLS - 1) / AG_X16_COLS; }
 

@@ -126,7 +126,7 @@ static void split_32(ag_dtype dtype, unsigned char *const *to, const unsigned ch
     if (l->n_quants == 2) {
         uint8_t q[AG_QK] = {0};
         ag_unpack_fifths(q, block);
-        ag_put_fifth_words(to[1], q);
+        ag_put_bit_words(to[1], q, 4);
         block += AG_QK / 8;
     }
     memcpy(to[0], block, l->planes[0].bytes);
@@ -146,8 +146,8 @@ static void split_256(ag_dtype dtype, unsigned char *const *to, const unsigned c
     for (size_t b = 0; b < AG_QK_K / AG_QK; b++) {
         const uint8_t *q = levels + b * AG_QK;
         ag_pack_nibbles(to[0] + b * AG_QK / 2, q);
-        if (dtype == AG_Q5_K) ag_put_fifth_words(to[1] + b * 4, q);
-        if (dtype == AG_Q6_K) ag_put_upper_words(to[1] + b * 8, q);
+        if (dtype == AG_Q5_K) ag_put_bit_words(to[1] + b * 4, q, 4);
+        if (dtype == AG_Q6_K) ag_put_pair_words(to[1] + b * 8, q, 4);
     }
     if (dtype == AG_Q6_K) {
         memcpy(to[2], block.q6.scales, sizeof block.q6.scales);

@@ -21,6 +21,9 @@ ag_matmul_fn ag_matmul_q5_1_x16__amx;
 ag_matmul_fn ag_matmul_q4_k_x16__amx;
 ag_matmul_fn ag_matmul_q5_k_x16__amx;
 ag_matmul_fn ag_matmul_q6_k_x16__amx;
+ag_matmul_fn ag_matmul_q3_k_x16__amx;
+ag_matmul_fn ag_matmul_q2_k_x16__amx;
+ag_matmul_fn ag_matmul_iq4_nl_x16__amx;
 
 /* AVX-512's where there are few queries, or floats in the cache. */
 ag_attention_fn ag_attention__amx;

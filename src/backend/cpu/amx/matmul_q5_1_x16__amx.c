@@ -6,7 +6,7 @@ INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon
     const __m512 d = load_scales(s->d[block]), m = load_scales(s->m[block]);
     __m512i q[8];
     unpack_nibbles(q, s->qs[block]);
-    add_fifths(q, s->qh[block]);
+    add_bit(q, s->qh[block], 4);
     put_levels(tile, q, (const __m512[]){d, d}, (const __m512[]){m, m}, soon);
 }
 

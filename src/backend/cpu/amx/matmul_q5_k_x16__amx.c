@@ -9,7 +9,7 @@ INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon
     const __m512 d = _mm512_mul_ps(load_scales(s->d), scales[0]);
     const __m512 m = _mm512_mul_ps(load_scales(s->m), scales[1]);
     unpack_nibbles(q, s->qs[block]);
-    add_fifths(q, s->qh[block]);
+    add_bit(q, s->qh[block], 4);
     put_levels(tile, q, (const __m512[]){d, d}, (const __m512[]){m, m}, soon);
 }
 

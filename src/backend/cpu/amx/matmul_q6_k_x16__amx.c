@@ -11,7 +11,7 @@ INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon
         m[g] = _mm512_mul_ps(d[g], _mm512_set1_ps(-32));
     }
     unpack_nibbles(q, s->qs[block]);
-    add_upper(q, s->qh[block]);
+    add_pairs(q, s->qh[block], 4);
     put_levels(tile, q, d, m, soon);
 }
 

@@ -79,22 +79,31 @@ INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int s
     return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* nothing behind the last of them */
 }
 
-/* The nibble at the lowest bits of each lane, times d, and m. */
-INLINE __m512 nibble_value(__m512i nibbles, __m512 d, __m512 m) {
-    const __m512 levels = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+/* What the nibble at the lowest bits of each lane stands for, times d, and m. */
+INLINE __m512 nibble_value(__m512i nibbles, __m512 levels, __m512 d, __m512 m) {
     return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d, m); /* looks at 4 bits */
 }
 
-INLINE void put_nibbles(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 d, __m512 m, int soon) {
+INLINE void put_values(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 levels, __m512 d,
+                       __m512 m, int soon) {
     for (size_t v = 0; v < 4; v++) {
         __m512i q[4];
         for (int j = 0; j < 4; j++) q[j] = bytes_from(qs, v, j, soon);
-        put_pair(tile, 2 * v, nibble_value(q[0], d, m), nibble_value(q[1], d, m), soon);
-        put_pair(tile, 2 * v + 1, nibble_value(q[2], d, m), nibble_value(q[3], d, m), soon);
+        put_pair(tile, 2 * v, nibble_value(q[0], levels, d, m), nibble_value(q[1], levels, d, m),
+                 soon);
+        put_pair(tile, 2 * v + 1, nibble_value(q[2], levels, d, m),
+                 nibble_value(q[3], levels, d, m), soon);
         for (int j = 0; j < 4; j++) q[j] = _mm512_srli_epi32(q[j], 4);
-        put_pair(tile, 2 * v + 8, nibble_value(q[0], d, m), nibble_value(q[1], d, m), soon);
-        put_pair(tile, 2 * v + 9, nibble_value(q[2], d, m), nibble_value(q[3], d, m), soon);
+        put_pair(tile, 2 * v + 8, nibble_value(q[0], levels, d, m),
+                 nibble_value(q[1], levels, d, m), soon);
+        put_pair(tile, 2 * v + 9, nibble_value(q[2], levels, d, m),
+                 nibble_value(q[3], levels, d, m), soon);
     }
+}
+
+INLINE void put_nibbles(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 d, __m512 m, int soon) {
+    const __m512 levels = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    put_values(tile, qs, levels, d, m, soon);
 }
 
 /* The same of levels up to 63, a byte each, of which d[1] and m[1] are those of columns 16 to 31.

@@ -4,7 +4,10 @@
 INLINE weight_block unpack(const unsigned char *step, size_t block, int half) {
     const ag_q4_k_x16 *s = (const void *)step;
     weight_block w;
-    unpack_scales(&w, &s->scales, block, half, s->d, s->m);
+    __m256 scales[2];
+    unpack_scales(scales, &s->scales, block, half);
+    w.d = _mm256_mul_ps(load_halves(s->d + 8 * half), scales[0]);
+    w.m = _mm256_mul_ps(load_halves(s->m + 8 * half), scales[1]);
     unpack_nibbles(w.q, s->qs[block], half);
     return w;
 }

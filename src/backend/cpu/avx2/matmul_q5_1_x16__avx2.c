@@ -6,7 +6,7 @@ INLINE weight_block unpack(const unsigned char *step, size_t block, int half) {
     weight_block w = {.d = load_halves(s->d[block] + 8 * half)};
     w.m = load_halves(s->m[block] + 8 * half);
     unpack_nibbles(w.q, s->qs[block], half);
-    add_fifths(w.q, s->qh[block], half);
+    add_bit(w.q, s->qh[block], half, 4);
     return w;
 }
 

@@ -9,7 +9,7 @@ INLINE weight_block unpack(const unsigned char *step, size_t block, int half) {
         w.part[g] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(scales));
     }
     unpack_nibbles(w.q, s->qs[block], half);
-    add_upper(w.q, s->qh[block], half);
+    add_pairs(w.q, s->qh[block], half, 4);
     return w;
 }
 

@@ -12,20 +12,9 @@ INLINE weight_block unpack(const unsigned char *step, size_t block, int half) {
     return w;
 }
 
-/* With the sign moved to the activations, two products are at most 2 * 128 * 127 = 32512. */
-INLINE __m256i dot(const weight_block *w, const int8_t *q, const int from, const int to) {
-    __m256i sums = _mm256_setzero_si256();
-    for (int v = from; v < to; v++) {
-        const __m256i x = _mm256_sign_epi8(spread4(q + v * 4), w->q[v]);
-        const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[v]), x);
-        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-    }
-    return sums;
-}
-
 void ag_matmul_q8_0_x16__avx2(float *y, size_t y_stride, const void *packed, size_t m,
                               const ag_cpu_weight *w, size_t row0, size_t n_rows, void *scratch) {
     (void)scratch;
-    const weight_format f = WEIGHT_FORMAT(q8_0, unpack, dot, 0, 0, 0);
+    const weight_format f = WEIGHT_FORMAT(q8_0, unpack, dot_bytes, 0, 0, 0);
     matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);
 }

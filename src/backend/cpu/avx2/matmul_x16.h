@@ -15,7 +15,8 @@
 typedef struct weight_block {
     __m256i q[8];
     __m256 d, m;
-    __m256 part[2]; /* what the sums of columns 0 to 15 and of the others count */
+    __m256 part[2];   /* what the sums of columns 0 to 15 and of the others count */
+    __m256 part_m[2]; /* their own m, where there are parts */
 } weight_block;
 
 typedef struct weight_format {
@@ -51,22 +52,22 @@ INLINE __m256i add_bits(__m256i q, __m256i bits, const int n, int mask) {
     return _mm256_or_si256(q, _mm256_and_si256(there, _mm256_set1_epi8((char)mask)));
 }
 
-INLINE void add_fifths(__m256i q[8], const uint8_t qh[AG_X16][4], int half) {
+/* One bit of each level, in place number `place`. */
+INLINE void add_bit(__m256i q[8], const uint8_t qh[AG_X16][4], int half, const int place) {
     const __m256i bits = _mm256_loadu_si256((const void *)qh[8 * half]);
-    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, 4 - v, 16);
+    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, place - v, 1 << place);
 }
 
-/* Bits 4 and 5. */
-INLINE void add_upper(__m256i q[8], const uint8_t qh[2][AG_X16][4], int half) {
+/* Two bits, of which the lower one comes to that place. */
+INLINE void add_pairs(__m256i q[8], const uint8_t pairs[2][AG_X16][4], int half, const int place) {
     for (int v = 0; v < 8; v++) {
-        const __m256i bits = _mm256_loadu_si256((const void *)qh[v / 4][8 * half]);
-        q[v] = add_bits(q[v], bits, 4 - 2 * (v % 4), 0x30);
+        const __m256i bits = _mm256_loadu_si256((const void *)pairs[v / 4][8 * half]);
+        q[v] = add_bits(q[v], bits, place - v % 4 * 2, 3 << place);
     }
 }
 
-/* d and m of a block: those of the step times scales. */
-INLINE void unpack_scales(weight_block *w, const ag_x16_scales *s, size_t block, int half,
-                          const uint16_t *d, const uint16_t *m) {
+/* Of a block what its step's d and m are multiplied with. */
+INLINE void unpack_scales(__m256 scales[2], const ag_x16_scales *s, size_t block, int half) {
     const __m256i low = load_bytes(s->low[block] + 8 * half);
     const __m128i shift = _mm_cvtsi32_si128((int)(block % 2 * 4));
     const __m256i high = _mm256_srl_epi32(load_bytes(s->high[block / 2] + 8 * half), shift);
@@ -75,8 +76,8 @@ INLINE void unpack_scales(weight_block *w, const ag_x16_scales *s, size_t block,
                                        _mm256_and_si256(_mm256_slli_epi32(high, 4), upper));
     const __m256i mins = _mm256_or_si256(_mm256_srli_epi32(low, 4),
                                          _mm256_and_si256(_mm256_slli_epi32(high, 2), upper));
-    w->d = _mm256_mul_ps(load_halves(d + 8 * half), _mm256_cvtepi32_ps(sc));
-    w->m = _mm256_mul_ps(load_halves(m + 8 * half), _mm256_cvtepi32_ps(mins));
+    scales[0] = _mm256_cvtepi32_ps(sc);
+    scales[1] = _mm256_cvtepi32_ps(mins);
 }
 
 INLINE __m256i spread4(const int8_t *q) {
@@ -114,6 +115,18 @@ INLINE __m256i dot_sixes(const weight_block *w, const int8_t *q, const int from,
     return dot_levels(w, q, from, to, 2);
 }
 
+/* Of signed bytes: with the sign moved to the activations, two products are at most
+ * 2 * 128 * 127 = 32512. */
+INLINE __m256i dot_bytes(const weight_block *w, const int8_t *q, const int from, const int to) {
+    __m256i sums = _mm256_setzero_si256();
+    for (int v = from; v < to; v++) {
+        const __m256i x = _mm256_sign_epi8(spread4(q + v * 4), w->q[v]);
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[v]), x);
+        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    return sums;
+}
+
 /* Products of vectors [from, to), with what the levels are too large by taken away. */
 INLINE __m256 sum_of(const weight_format *f, const weight_block *w, const ag_x16_tile *t, size_t at,
                      const int from, const int to) {
@@ -133,7 +146,11 @@ INLINE __m256 add_block(__m256 acc, const weight_format *f, const weight_block *
         sum = _mm256_fmadd_ps(sum_of(f, w, t, at, 4, 8), w->part[1], sum);
     }
     acc = _mm256_fmadd_ps(sum, scale, acc);
-    return f->has_m ? _mm256_fmadd_ps(w->m, _mm256_set1_ps(t->s[at]), acc) : acc;
+    if (!f->has_m) return acc;
+    if (!f->has_parts) return _mm256_fmadd_ps(w->m, _mm256_set1_ps(t->s[at]), acc);
+    const float first = ag_x16_first_s(t, at);
+    acc = _mm256_fmadd_ps(w->part_m[0], _mm256_set1_ps(first), acc);
+    return _mm256_fmadd_ps(w->part_m[1], _mm256_set1_ps(t->s[at] - first), acc);
 }
 
 /* Memory into the second-level cache, that into the first. */

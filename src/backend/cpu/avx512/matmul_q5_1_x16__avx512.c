@@ -5,7 +5,7 @@ INLINE weight_block unpack(const unsigned char *step, size_t block) {
     const ag_q5_1_x16 *s = (const void *)step;
     weight_block w = {.d = load_halves(s->d[block]), .m = load_halves(s->m[block])};
     unpack_nibbles(w.q, s->qs[block]);
-    add_fifths(w.q, s->qh[block]);
+    add_bit(w.q, s->qh[block], 4);
     return w;
 }
 

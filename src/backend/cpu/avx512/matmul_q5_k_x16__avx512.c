@@ -9,7 +9,7 @@ INLINE weight_block unpack(const unsigned char *step, size_t block) {
     w.d = _mm512_mul_ps(load_halves(s->d), scales[0]);
     w.m = _mm512_mul_ps(load_halves(s->m), scales[1]);
     unpack_nibbles(w.q, s->qs[block]);
-    add_fifths(w.q, s->qh[block]);
+    add_bit(w.q, s->qh[block], 4);
     return w;
 }
 

@@ -6,7 +6,7 @@ INLINE weight_block unpack(const unsigned char *step, size_t block) {
     weight_block w = {.d = load_halves(s->d)};
     unpack_part_scales(w.part, s->scales[block]);
     unpack_nibbles(w.q, s->qs[block]);
-    add_upper(w.q, s->qh[block]);
+    add_pairs(w.q, s->qh[block], 4);
     return w;
 }
 

@@ -16,7 +16,8 @@
 typedef struct weight_block {
     __m512i q[8];
     __m512 d, m;
-    __m512 part[2]; /* what the sums of columns 0 to 15 and of the others count */
+    __m512 part[2];   /* what the sums of columns 0 to 15 and of the others count */
+    __m512 part_m[2]; /* their own m, where there are parts */
 } weight_block;
 
 typedef struct weight_format {
@@ -54,6 +55,15 @@ INLINE void dot(__m512i *sums, const int n, const weight_format *f, const weight
     }
 }
 
+/* acc + m times the sum of the activations. */
+INLINE __m512 add_m(__m512 acc, const weight_format *f, const weight_block *w, const ag_x16_tile *t,
+                    size_t at) {
+    if (!f->has_parts) return _mm512_fmadd_ps(w->m, _mm512_set1_ps(t->s[at]), acc);
+    const float first = ag_x16_first_s(t, at);
+    acc = _mm512_fmadd_ps(w->part_m[0], _mm512_set1_ps(first), acc);
+    return _mm512_fmadd_ps(w->part_m[1], _mm512_set1_ps(t->s[at] - first), acc);
+}
+
 /* acc[i] += rows of w times row first + i of the tile, i < N. Fetches parts of a step on the way.
  */
 INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const weight_block *w,
@@ -80,7 +90,7 @@ INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const we
             }
             acc[i + j] = _mm512_fmadd_ps(sum, scale, acc[i + j]);
             if (!f->has_m) continue;
-            acc[i + j] = _mm512_fmadd_ps(w->m, _mm512_set1_ps(t->s[at + (size_t)j]), acc[i + j]);
+            acc[i + j] = add_m(acc[i + j], f, w, t, at + (size_t)j);
         }
     }
 }

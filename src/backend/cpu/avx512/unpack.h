@@ -28,25 +28,31 @@ INLINE void unpack_nibbles(__m512i q[8], const uint8_t qs[4][AG_X16][4]) {
     }
 }
 
-INLINE void add_fifths(__m512i q[8], const uint8_t qh[AG_X16][4]) {
-    const __m512i bits = _mm512_loadu_si512(qh), fifth = _mm512_set1_epi8(16);
-    for (unsigned v = 0; v < 8; v++) {
-        const __m512i at_4 =
-            v < 4 ? _mm512_slli_epi16(bits, 4 - v) : _mm512_srli_epi16(bits, v - 4);
-        q[v] = masked_or(at_4, fifth, q[v]);
+/* q with those bits of `bits` that are in mask after a shift by n to the left. */
+INLINE __m512i add_bits(__m512i q, __m512i bits, const int n, int mask) {
+    const __m512i there =
+        n < 0 ? _mm512_srli_epi16(bits, (unsigned)-n) : _mm512_slli_epi16(bits, (unsigned)n);
+    return masked_or(there, _mm512_set1_epi8((char)mask), q);
+}
+
+/* One bit of each level, in place number `place`. */
+INLINE void add_bit(__m512i q[8], const uint8_t qh[AG_X16][4], const int place) {
+    const __m512i bits = _mm512_loadu_si512(qh);
+    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, place - v, 1 << place);
+}
+
+/* Two bits, of which the lower one comes to that place. */
+INLINE void add_pairs(__m512i q[8], const uint8_t pairs[2][AG_X16][4], const int place) {
+    for (int v = 0; v < 8; v++) {
+        q[v] = add_bits(q[v], _mm512_loadu_si512(pairs[v / 4]), place - v % 4 * 2, 3 << place);
     }
 }
 
-/* Bits 4 and 5. */
-INLINE void add_upper(__m512i q[8], const uint8_t qh[2][AG_X16][4]) {
-    const __m512i upper = _mm512_set1_epi8(0x30);
-    for (unsigned v = 0; v < 8; v++) {
-        const __m512i bits = _mm512_loadu_si512(qh[v / 4]);
-        const unsigned f = v % 4;
-        const __m512i at_4 =
-            f < 2 ? _mm512_slli_epi16(bits, 4 - 2 * f) : _mm512_srli_epi16(bits, 2 * f - 4);
-        q[v] = masked_or(at_4, upper, q[v]);
-    }
+/* Levels of Q3_K twice as large. */
+INLINE void unpack_twice_q3_k(__m512i q[8], const ag_q3_k_x16 *s, size_t block) {
+    for (int v = 0; v < 8; v++) q[v] = _mm512_setzero_si512();
+    add_pairs(q, s->qs[block], 1);
+    add_bit(q, s->qh[block], 3);
 }
 
 /* Of a block what its step's d and m are multiplied with. */
@@ -66,6 +72,21 @@ INLINE void unpack_part_scales(__m512 scales[2], const int8_t s[2][AG_X16]) {
     for (int g = 0; g < 2; g++) {
         const __m128i bytes = _mm_loadu_si128((const void *)s[g]);
         scales[g] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+    }
+}
+
+/* Those of Q3_K, without a sign in the layout. */
+INLINE void unpack_q3_k_scales(__m512 scales[2], const ag_x16_scales *s, size_t block) {
+    unpack_scales(scales, s, block);
+    for (int g = 0; g < 2; g++) scales[g] = _mm512_sub_ps(scales[g], _mm512_set1_ps(32));
+}
+
+/* Those of Q2_K, and what m is multiplied with. */
+INLINE void unpack_q2_k_scales(__m512 scales[2], __m512 mins[2], const uint8_t s[2][AG_X16]) {
+    for (int g = 0; g < 2; g++) {
+        const __m512i both = load_bytes(s[g]);
+        scales[g] = _mm512_cvtepi32_ps(_mm512_and_si512(both, _mm512_set1_epi32(15)));
+        mins[g] = _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4));
     }
 }
 

@@ -18,7 +18,8 @@ enum { QUADS = 4, TILE_ROWS_MAX = 8 }; /* quads of a group; rows of activations 
 typedef struct weight_quad {
     int8x16_t q[8];
     float32x4_t d, m;
-    float32x4_t part[2]; /* what the sums of columns 0 to 15 and of the others count */
+    float32x4_t part[2];   /* what the sums of columns 0 to 15 and of the others count */
+    float32x4_t part_m[2]; /* their own m, where there are parts */
 } weight_quad;
 
 typedef struct weight_format {
@@ -88,20 +89,25 @@ INLINE int8x16_t add_bits(int8x16_t q, uint8x16_t bits, const int n, int mask) {
     return vorrq_s8(q, vreinterpretq_s8_u8(vandq_u8(there, vdupq_n_u8((uint8_t)mask))));
 }
 
-INLINE void load_fives(weight_quad *w, const uint8_t qs[4][AG_X16][4], const uint8_t qh[AG_X16][4],
-                       size_t quad, const int zipped) {
+/* One bit of each level, in place number `place`. */
+INLINE void add_bit(weight_quad *w, const uint8_t qh[AG_X16][4], size_t quad, const int place) {
     const uint8x16_t bits = vld1q_u8(qh[4 * quad]);
-    load_nibbles(w, qs, quad, 0);
-    for (int v = 0; v < 8; v++) w->q[v] = add_bits(w->q[v], bits, 4 - v, 16);
-    if (zipped) zip_all(w);
+    for (int v = 0; v < 8; v++) w->q[v] = add_bits(w->q[v], bits, place - v, 1 << place);
 }
 
-INLINE void load_sixes(weight_quad *w, const uint8_t qs[4][AG_X16][4],
-                       const uint8_t qh[2][AG_X16][4], size_t quad, const int zipped) {
-    load_nibbles(w, qs, quad, 0);
+/* Two bits, of which the lower one comes to that place. */
+INLINE void add_pairs(weight_quad *w, const uint8_t pairs[2][AG_X16][4], size_t quad,
+                      const int place) {
     for (int v = 0; v < 8; v++) {
-        w->q[v] = add_bits(w->q[v], vld1q_u8(qh[v / 4][4 * quad]), 4 - 2 * (v % 4), 0x30);
+        const uint8x16_t bits = vld1q_u8(pairs[v / 4][4 * quad]);
+        w->q[v] = add_bits(w->q[v], bits, place - v % 4 * 2, 3 << place);
     }
+}
+
+INLINE void load_fives(weight_quad *w, const uint8_t qs[4][AG_X16][4], const uint8_t qh[AG_X16][4],
+                       size_t quad, const int zipped) {
+    load_nibbles(w, qs, quad, 0);
+    add_bit(w, qh, quad, 4);
     if (zipped) zip_all(w);
 }
 
@@ -111,17 +117,16 @@ INLINE uint32x4_t load_four(const void *p) {
     return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(word))));
 }
 
-/* d and m of a block: those of the step times scales. */
-INLINE void load_scales(weight_quad *w, const ag_x16_scales *s, size_t block, size_t quad,
-                        const uint16_t *d, const uint16_t *m) {
+/* Of a block what its step's d and m are multiplied with. */
+INLINE void load_scales(float32x4_t scales[2], const ag_x16_scales *s, size_t block, size_t quad) {
     const uint32x4_t low = load_four(s->low[block] + 4 * quad), upper = vdupq_n_u32(0x30);
     const uint32x4_t shift = load_four(s->high[block / 2] + 4 * quad);
     const uint32x4_t high = vshlq_u32(shift, vdupq_n_s32(block % 2 ? -4 : 0));
     const uint32x4_t sc =
         vorrq_u32(vandq_u32(low, vdupq_n_u32(15)), vandq_u32(vshlq_n_u32(high, 4), upper));
     const uint32x4_t mins = vorrq_u32(vshrq_n_u32(low, 4), vandq_u32(vshlq_n_u32(high, 2), upper));
-    w->d = vmulq_f32(load_halves(d + 4 * quad), vcvtq_f32_u32(sc));
-    w->m = vmulq_f32(load_halves(m + 4 * quad), vcvtq_f32_u32(mins));
+    scales[0] = vcvtq_f32_u32(sc);
+    scales[1] = vcvtq_f32_u32(mins);
 }
 
 INLINE void load_q4_0(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
@@ -165,25 +170,71 @@ INLINE void load_q4_k(weight_quad *w, const unsigned char *step, size_t block, s
                       const int zipped) {
     const ag_q4_k_x16 *s = (const void *)step;
     load_nibbles(w, s->qs[block], quad, zipped);
-    load_scales(w, &s->scales, block, quad, s->d, s->m);
+    float32x4_t scales[2];
+    load_scales(scales, &s->scales, block, quad);
+    w->d = vmulq_f32(load_halves(s->d + 4 * quad), scales[0]);
+    w->m = vmulq_f32(load_halves(s->m + 4 * quad), scales[1]);
 }
 
 INLINE void load_q5_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
                       const int zipped) {
     const ag_q5_k_x16 *s = (const void *)step;
     load_fives(w, s->qs[block], s->qh[block], quad, zipped);
-    load_scales(w, &s->scales, block, quad, s->d, s->m);
+    float32x4_t scales[2];
+    load_scales(scales, &s->scales, block, quad);
+    w->d = vmulq_f32(load_halves(s->d + 4 * quad), scales[0]);
+    w->m = vmulq_f32(load_halves(s->m + 4 * quad), scales[1]);
 }
 
 INLINE void load_q6_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
                       const int zipped) {
     const ag_q6_k_x16 *s = (const void *)step;
-    load_sixes(w, s->qs[block], s->qh[block], quad, zipped);
+    load_nibbles(w, s->qs[block], quad, 0);
+    add_pairs(w, s->qh[block], quad, 4);
+    if (zipped) zip_all(w);
     w->d = load_halves(s->d + 4 * quad);
     for (int g = 0; g < 2; g++) {
         const int32x4_t scales = vreinterpretq_s32_u32(load_four(s->scales[block][g] + 4 * quad));
         w->part[g] = vcvtq_f32_s32(vshrq_n_s32(vshlq_n_s32(scales, 24), 24));
     }
+}
+
+/* Levels twice as large, which 8 is taken away from. */
+INLINE void load_q3_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q3_k_x16 *s = (const void *)step;
+    for (int v = 0; v < 8; v++) w->q[v] = vdupq_n_s8(0);
+    add_pairs(w, s->qs[block], quad, 1);
+    add_bit(w, s->qh[block], quad, 3);
+    if (zipped) zip_all(w);
+    w->d = vmulq_n_f32(load_halves(s->d + 4 * quad), 0.5f);
+    load_scales(w->part, &s->scales, block, quad);
+    for (int g = 0; g < 2; g++) w->part[g] = vsubq_f32(w->part[g], vdupq_n_f32(32));
+}
+
+INLINE void load_q2_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                      const int zipped) {
+    const ag_q2_k_x16 *s = (const void *)step;
+    for (int v = 0; v < 8; v++) w->q[v] = vdupq_n_s8(0);
+    add_pairs(w, s->qs[block], quad, 0);
+    if (zipped) zip_all(w);
+    w->d = load_halves(s->d + 4 * quad);
+    for (int g = 0; g < 2; g++) {
+        const uint32x4_t both = load_four(s->scales[block][g] + 4 * quad);
+        w->part[g] = vcvtq_f32_u32(vandq_u32(both, vdupq_n_u32(15)));
+        w->part_m[g] = vmulq_f32(load_halves(s->m + 4 * quad), vcvtq_f32_u32(vshrq_n_u32(both, 4)));
+    }
+}
+
+INLINE void load_iq4_nl(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                        const int zipped) {
+    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+    const ag_iq4_nl_x16 *s = (const void *)step;
+    const int8x16_t table = vld1q_s8(values);
+    load_nibbles(w, s->qs[block], quad, zipped);
+    for (int v = 0; v < 8; v++) w->q[v] = vqtbl1q_s8(table, vreinterpretq_u8_s8(w->q[v]));
+    w->d = load_halves(s->d[block] + 4 * quad);
 }
 
 /* sums[j] = products of vectors [from, to) with rows from `at` on, with what the levels are too
@@ -198,6 +249,15 @@ INLINE void sums_of(float32x4_t *sums, const int N, const weight_format *f, cons
         if (f->correction) whole[j] = vaddq_s32(whole[j], vdupq_n_s32(c * f->correction));
         sums[j] = vcvtq_f32_s32(whole[j]);
     }
+}
+
+/* sum + m times the sum of the activations. */
+INLINE float32x4_t add_m(float32x4_t sum, const weight_format *f, const weight_quad *w,
+                         const ag_x16_tile *t, size_t row) {
+    if (!f->has_parts) return vfmaq_n_f32(sum, w->m, t->s[row]);
+    const float first = ag_x16_first_s(t, row);
+    sum = vfmaq_n_f32(sum, w->part_m[0], first);
+    return vfmaq_n_f32(sum, w->part_m[1], t->s[row] - first);
 }
 
 /* acc[i][column] += the quad times block number `at` + i of the tile, i < N. */
@@ -217,7 +277,7 @@ INLINE void add_block(float32x4_t acc[TILE_ROWS_MAX][QUADS], const int column, c
             }
             const float32x4_t scale = vmulq_n_f32(w->d, t->d[row]);
             *to = vfmaq_f32(*to, sums[j], scale);
-            if (f->has_m) *to = vfmaq_n_f32(*to, w->m, t->s[row]);
+            if (f->has_m) *to = add_m(*to, f, w, t, row);
         }
     }
 }
