@@ -49,7 +49,7 @@ for language in CL1.2 CL2.0 CL3.0; do
         check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
         check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=4
     done
-    for type in q4_0 q4_1 q8_0; do
+    for type in q4_0 q4_1 q8_0 q5_1 q6_k; do
         check matmul_half.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
     done
     check vendor_check.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1

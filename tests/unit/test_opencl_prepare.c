@@ -3,7 +3,7 @@
  * after the other gives, whatever the number of threads. */
 #include "backend/opencl/ops.h"
 #include "memory/galloc.h"
-#include "quant/quant.h"
+#include "quant/superblock.h"
 #include "unit/opencl_device.h"
 
 #include <math.h>
@@ -51,22 +51,83 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* One row as kernels/weights.cl describes it. */
-static void take_apart(unsigned char *out, ag_dtype want, size_t row, size_t scales_at,
-                       const unsigned char *packed) {
-    const size_t blocks = COLS / AG_QK, block = ag_dtype_block_bytes(want);
-    const size_t n_scales = want == AG_Q4_1 ? 2 : 1, quants = block - n_scales * HALF;
-    for (size_t i = 0; i < blocks; i++) {
-        memcpy(out + (row * blocks + i) * quants, packed + i * block + n_scales * HALF, quants);
-        for (size_t s = 0; s < n_scales; s++) {
-            memcpy(out + scales_at + ((s * ROWS + row) * blocks + i) * HALF,
-                   packed + i * block + s * HALF, HALF);
+/* ---- one row as kernels/weights.cl describes it, element by element ---- */
+
+static void levels_of(uint8_t *q, ag_dtype type, const unsigned char *block) {
+    const size_t halves = type == AG_Q4_1 || type == AG_Q5_1 ? 2 : 1;
+    const unsigned char *bits = block + halves * HALF;
+    ag_block_q5_k five;
+    ag_block_q6_k six;
+    memcpy(&five, block, type == AG_Q5_K ? sizeof five : 0);
+    memcpy(&six, block, type == AG_Q6_K ? sizeof six : 0);
+    if (type == AG_Q4_K) ag_get_fields(q, block + 16, 4, 32);
+    else if (type == AG_Q5_K) ag_q5_k_levels(q, &five);
+    else if (type == AG_Q6_K) ag_q6_k_levels(q, &six);
+    else if (type == AG_Q8_0) memcpy(q, bits, AG_QK);
+    else {
+        const bool fifths = type == AG_Q5_0 || type == AG_Q5_1;
+        for (unsigned i = 0; i < AG_QK; i++) {
+            const unsigned pair = bits[(fifths ? AG_QK / 8 : 0) + i % 16];
+            q[i] = (uint8_t)((i < 16 ? pair : pair >> 4) & 15);
+            if (fifths) q[i] |= (uint8_t)((bits[i / 8] >> i % 8 & 1) << 4);
         }
     }
 }
 
+/* Element i of block b of all; high: bits of a level beside its nibble. */
+static void put_level(unsigned char *out, ag_dtype type, size_t high, size_t all, size_t b,
+                      size_t i, unsigned level) {
+    if (type == AG_Q8_0) {
+        out[b * AG_QK + i] = (unsigned char)level;
+        return;
+    }
+    out[b * 16 + i % 16] |= (unsigned char)((level & 15) << i / 16 * 4);
+    out += all * 16 + b * 4 * high;
+    if (high == 1) out[i % 4] |= (unsigned char)((level >> 4) << i / 4);
+    if (high == 2) out[i / 16 * 4 + i % 4] |= (unsigned char)((level >> 4) << i % 16 / 4 * 2);
+}
+
+/* Of block b of the file, all of which have n blocks of 32. */
+static void put_factors(unsigned char *out, ag_dtype type, size_t n, size_t b,
+                        const unsigned char *block) {
+    uint8_t sc[8], m[8];
+    if (type == AG_Q6_K) {
+        memcpy(out + b * 16, block + 192, 16);
+        memcpy(out + n * 2 + b * HALF, block + 208, HALF);
+    } else if (ag_dtype_block(type) == AG_QK_K) {
+        ag_q4_k_scales(sc, m, block + 2 * HALF);
+        for (size_t i = 0; i < 8; i++) {
+            out[b * 16 + 2 * i] = sc[i];
+            out[b * 16 + 2 * i + 1] = m[i];
+        }
+        memcpy(out + n * 2 + b * 2 * HALF, block, 2 * HALF);
+    } else {
+        memcpy(out + b * HALF, block, HALF);
+        if (type == AG_Q4_1 || type == AG_Q5_1) memcpy(out + (n + b) * HALF, block + HALF, HALF);
+    }
+}
+
+static void take_apart(unsigned char *out, ag_dtype type, size_t k, size_t row, size_t scales_at,
+                       const unsigned char *packed) {
+    const size_t each = ag_dtype_block(type), blocks = k / each, all = ROWS * k / AG_QK;
+    const size_t fifths = type == AG_Q5_0 || type == AG_Q5_1 || type == AG_Q5_K;
+    for (size_t i = 0; i < blocks; i++) {
+        const unsigned char *block = packed + i * ag_dtype_block_bytes(type);
+        uint8_t q[AG_QK_K];
+        levels_of(q, type, block);
+        for (size_t e = 0; e < each; e++) {
+            put_level(out, type, type == AG_Q6_K ? 2 : fifths, all,
+                      (row * k + i * each + e) / AG_QK, e % AG_QK, q[e]);
+        }
+        put_factors(out + scales_at, type, all, row * blocks + i, block);
+    }
+}
+
 /* Rows of floats that are no multiple of 32 are followed by zeros. */
-static size_t cols_of(ag_dtype want) { return ag_dtype_is_quantized(want) ? COLS : COLS - 6; }
+static size_t cols_of(ag_dtype want) {
+    const size_t block = ag_dtype_block(want);
+    return block > 1 ? COLS / block * block : COLS - 6;
+}
 
 static unsigned char *expected_bytes(ag_dtype want, size_t n) {
     const size_t k = cols_of(want), at = ag_cl_prepared_scales(want, ROWS, k);
@@ -77,7 +138,7 @@ static unsigned char *expected_bytes(ag_dtype want, size_t n) {
         assert_int_equal(ag_convert_row(want, packed, AG_F32, ag_tensor_f32(&source) + row * k,
                                         values, k, AG_ROUND_WEIGHT, NULL),
                          AG_OK);
-        if (ag_dtype_is_quantized(want)) take_apart(out, want, row, at, packed);
+        if (ag_dtype_is_quantized(want)) take_apart(out, want, k, row, at, packed);
         else memcpy(out + row * COLS * HALF, packed, k * HALF);
     }
     return out;
@@ -92,10 +153,13 @@ static bool count_rows(void *user, size_t row0, size_t n) {
 static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {
     (void)state;
     static unsigned char seen[ROWS];
-    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_F16};
+    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_Q5_0, AG_Q5_1,
+                              AG_Q4_K, AG_Q5_K, AG_Q6_K, AG_F16};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         const size_t k = cols_of(types[t]), n = ag_cl_prepared_bytes(types[t], ROWS, k);
+        const size_t in_file = ROWS * ag_dtype_row_bytes(types[t], k), most = in_file / 100 * 103;
         ag_tensor src;
+        if (ag_dtype_is_quantized(types[t])) assert_in_range(n, in_file, most);
         assert_int_equal(ag_tensor_make(&src, AG_F32, ag_shape_2d(ROWS, k), source_owner, 0, NULL),
                          AG_OK);
         unsigned char *want = expected_bytes(types[t], n), *found = malloc(n);

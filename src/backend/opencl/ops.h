@@ -5,13 +5,11 @@
 
 #include "backend/opencl/opencl.h"
 
-/* ag_tensor.layout of prepared weights: described in kernels/weights.cl. */
+/* ag_tensor.layout of prepared weights (layout.h). */
 enum { AG_CL_LAYOUT_PREPARED = 1 };
 
 /* Types whose values the kernels know how to read (kernels/types.cl). */
 static inline bool ag_cl_has_kernels(ag_dtype t) { return ag_dtype_may_be(t, AG_DTYPE_FLOATS); }
-/* Types with a layout of their own (kernels/weights.cl); of others weights stay rows. */
-bool ag_cl_has_layout(ag_dtype t);
 /* Fails: this backend has no kernels for `what` of the type. */
 ag_status ag_cl_refuse_type(ag_cl_backend *cl, const char *what, ag_dtype type);
 

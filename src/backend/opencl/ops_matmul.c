@@ -42,11 +42,6 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
 
 typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
 
-/* Types that matmul_half.cl reads. */
-static bool has_halves(ag_dtype type) {
-    return type == AG_Q4_0 || type == AG_Q4_1 || type == AG_Q8_0;
-}
-
 /* Kernels for GPUs read x in vectors of four. */
 static variant choose_variant(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
@@ -54,8 +49,7 @@ static variant choose_variant(const ag_cl_backend *cl, const ag_tensor *x, ag_dt
     if (!cl->is_gpu || x->offset % 16 || k % 4) return ROWS;
     if (ag_shape_rows(&x->shape) > MATVEC_MOST) {
         if (!ag_dtype_is_quantized(type)) return TILE;
-        if (cl->mma && cl->device.max_group >= MMA_WG) return MMA;
-        return cl->vendor.half && has_halves(type) ? HALVES : TILE;
+        return cl->mma && cl->device.max_group >= MMA_WG ? MMA : cl->vendor.half ? HALVES : TILE;
     }
     return k % step ? ROWS : MATVEC;
 }

@@ -1,85 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights become what kernels/weights.cl describes: quants and scales apart, rows padded. Converted
- * by threads of the host, some rows at a time; the device receives the rows before meanwhile. */
+/* Weights become what kernels/weights.cl describes: levels and factors apart, rows padded.
+ * Converted by threads of the host, some rows at a time; the device receives the rows before
+ * meanwhile. */
+#include "backend/opencl/layout.h"
 #include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
-#include "quant/superblock.h"
+#include "quant/quant.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 21, ALIGN = 256, HALF = 2 };
+enum { CHUNK_BYTES = 1 << 21, ALIGN = 256 };
 
-static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
-
-/* ---- the layout: planes, of which each has its part of all rows ---- */
-
-enum { MOST_PLANES = 4 };
-
-typedef struct plane {
-    uint16_t cols, bytes; /* bytes for so many columns */
-} plane;
-
-typedef struct layout {
-    plane planes[MOST_PLANES]; /* ends with bytes 0; scales are the last */
-    size_t n_quants;           /* planes in front of the scales */
-} layout;
-
-static const layout layouts[AG_DTYPE_COUNT] = {
-    [AG_F32] = {{{1, 4}}, 1},
-    [AG_F16] = {{{1, 2}}, 1},
-    [AG_BF16] = {{{1, 2}}, 1},
-    [AG_Q4_0] = {{{32, 16}, {32, 2}}, 1},
-    [AG_Q4_1] = {{{32, 16}, {32, 2}, {32, 2}}, 1},
-    [AG_Q8_0] = {{{32, 32}, {32, 2}}, 1},
-    [AG_Q5_0] = {{{32, 16}, {32, 4}, {32, 2}}, 2},
-    [AG_Q5_1] = {{{32, 16}, {32, 4}, {32, 2}, {32, 2}}, 2},
-    [AG_Q4_K] = {{{32, 16}, {256, 16}}, 1},
-    [AG_Q5_K] = {{{32, 16}, {32, 4}, {256, 16}}, 2},
-    [AG_Q6_K] = {{{32, 16}, {32, 8}, {256, 16}, {256, 2}}, 2},
-};
-
-bool ag_cl_has_layout(ag_dtype t) { return layouts[t].n_quants > 0; }
-
-/* Of one row of k columns. */
-static size_t plane_bytes(ag_dtype dtype, size_t i, size_t k) {
-    const plane *p = &layouts[dtype].planes[i];
-    return p->bytes ? round_up(k, AG_QK) / p->cols * p->bytes : 0;
-}
-
-/* Planes [first, end) of a row. */
-static size_t planes_bytes(ag_dtype dtype, size_t first, size_t end, size_t k) {
-    size_t bytes = 0;
-    for (size_t i = first; i < end; i++) bytes += plane_bytes(dtype, i, k);
-    return bytes;
-}
-
-/* Where plane i of n rows begins; the scales are aligned. */
-static size_t plane_at(ag_dtype dtype, size_t i, size_t n, size_t k) {
-    const size_t n_quants = layouts[dtype].n_quants;
-    if (i < n_quants) return n * planes_bytes(dtype, 0, i, k);
-    return round_up(n * planes_bytes(dtype, 0, n_quants, k), ALIGN) +
-           n * planes_bytes(dtype, n_quants, i, k);
+/* Bytes of a row in planes [first, end). */
+static size_t planes_bytes(ag_dtype dtype, unsigned first, unsigned end, size_t k) {
+    size_t n = 0;
+    for (unsigned p = first; p < end; p++) n += ag_cl_plane_bytes(dtype, p, k);
+    return n;
 }
 
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k) {
-    return plane_at(dtype, layouts[dtype].n_quants, n, k);
+    return (n * planes_bytes(dtype, 0, AG_CL_FACTORS, k) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
-    const bool in_planes = ag_cl_has_layout(dtype);
-    const size_t row =
-        in_planes ? planes_bytes(dtype, 0, MOST_PLANES, k) : ag_dtype_row_bytes(dtype, k);
+    const size_t plain = ag_dtype_row_bytes(dtype, k);
+    if (!ag_cl_has_layout(dtype)) return plain && n <= SIZE_MAX / plain ? n * plain : 0;
+    const size_t row = planes_bytes(dtype, 0, AG_CL_PLANES, k);
     if (!n || !row || n > (SIZE_MAX - ALIGN) / row) return 0;
-    return in_planes ? plane_at(dtype, MOST_PLANES, n, k) : n * row;
+    return ag_cl_prepared_scales(dtype, n, k) +
+           n * planes_bytes(dtype, AG_CL_FACTORS, AG_CL_PLANES, k);
 }
 
 /* Some rows on the host, as they will lie on the device. */
 typedef struct chunk {
     size_t row0, rows;
-    unsigned char *planes[MOST_PLANES]; /* [rows][plane_bytes] */
+    unsigned char *planes[AG_CL_PLANES];
 } chunk;
 
 typedef struct preparing {
@@ -87,7 +45,8 @@ typedef struct preparing {
     const ag_tensor *src;
     const unsigned char *bytes; /* of src */
     ag_dtype want;
-    size_t n, k; /* rows, columns */
+    size_t n, k;                    /* rows, columns */
+    size_t row_bytes[AG_CL_PLANES]; /* of a row in each plane */
     size_t chunk_rows;
     chunk chunk;
     atomic_size_t bad_row; /* the lowest found that cannot be converted; SIZE_MAX: none */
@@ -95,7 +54,7 @@ typedef struct preparing {
 
 /* Pinned memory for some rows, and for each thread one row of floats and one packed. */
 static ag_status reserve_staging(preparing *p) {
-    const size_t row = planes_bytes(p->want, 0, MOST_PLANES, p->k);
+    const size_t row = planes_bytes(p->want, 0, AG_CL_PLANES, p->k);
     const size_t rows = CHUNK_BYTES / row + 1;
     p->chunk_rows = rows < p->n ? rows : p->n;
     return ag_cl_loading_need(p->cl, p->chunk_rows * row,
@@ -109,71 +68,20 @@ static ag_status begin_chunk(preparing *p, size_t row0) {
     AG_TRY(ag_cl_loading_turn(p->cl, &at));
     c->row0 = row0;
     c->rows = p->n - row0 < p->chunk_rows ? p->n - row0 : p->chunk_rows;
-    for (size_t i = 0; i < MOST_PLANES; i++) {
+    for (unsigned i = 0; i < AG_CL_PLANES; i++) {
         c->planes[i] = at;
-        at += c->rows * plane_bytes(p->want, i, p->k);
+        at += c->rows * p->row_bytes[i];
     }
     return AG_OK;
 }
 
-/* ---- a row taken apart; to: where the parts of a block go ---- */
-
-/* Halves lie in front of a block, then its fifth bits, then the rest. */
-static void split_32(ag_dtype dtype, unsigned char *const *to, const unsigned char *block) {
-    const layout *l = &layouts[dtype];
-    const size_t n_scales = ag_dtype_scales(dtype);
-    for (size_t s = 0; s < n_scales; s++, block += HALF) memcpy(to[l->n_quants + s], block, HALF);
-    if (l->n_quants == 2) {
-        uint8_t q[AG_QK] = {0};
-        ag_unpack_fifths(q, block);
-        ag_put_bit_words(to[1], q, 4);
-        block += AG_QK / 8;
+/* Row i of the chunk. */
+static void take_apart(const preparing *p, size_t i, const unsigned char *packed) {
+    unsigned char *to[AG_CL_PLANES];
+    for (unsigned plane = 0; plane < AG_CL_PLANES; plane++) {
+        to[plane] = p->chunk.planes[plane] + i * p->row_bytes[plane];
     }
-    memcpy(to[0], block, l->planes[0].bytes);
-}
-
-static void split_256(ag_dtype dtype, unsigned char *const *to, const unsigned char *bytes) {
-    union {
-        ag_block_q4_k q4;
-        ag_block_q5_k q5;
-        ag_block_q6_k q6;
-    } block;
-    uint8_t levels[AG_QK_K];
-    memcpy(&block, bytes, ag_dtype_block_bytes(dtype));
-    if (dtype == AG_Q4_K) ag_get_fields(levels, block.q4.qs, 4, 32);
-    else if (dtype == AG_Q5_K) ag_q5_k_levels(levels, &block.q5);
-    else ag_q6_k_levels(levels, &block.q6);
-    for (size_t b = 0; b < AG_QK_K / AG_QK; b++) {
-        const uint8_t *q = levels + b * AG_QK;
-        ag_pack_nibbles(to[0] + b * AG_QK / 2, q);
-        if (dtype == AG_Q5_K) ag_put_bit_words(to[1] + b * 4, q, 4);
-        if (dtype == AG_Q6_K) ag_put_pair_words(to[1] + b * 8, q, 4);
-    }
-    if (dtype == AG_Q6_K) {
-        memcpy(to[2], block.q6.scales, sizeof block.q6.scales);
-        memcpy(to[3], &block.q6.d, HALF);
-    } else { /* d, dmin and the scales are the first bytes of both types */
-        memcpy(to[layouts[dtype].n_quants], bytes, 2 * HALF + sizeof block.q4.scales);
-    }
-}
-
-/* Floats are copied in front of their padding. */
-static void take_apart(const preparing *p, size_t row, const unsigned char *packed) {
-    const size_t block = ag_dtype_block(p->want), bytes = ag_dtype_block_bytes(p->want);
-    unsigned char *to[MOST_PLANES];
-    for (size_t i = 0; i < MOST_PLANES; i++) {
-        to[i] = p->chunk.planes[i] + row * plane_bytes(p->want, i, p->k);
-    }
-    if (block == 1) {
-        memcpy(to[0], packed, p->k * bytes);
-        memset(to[0] + p->k * bytes, 0, plane_bytes(p->want, 0, p->k) - p->k * bytes);
-        return;
-    }
-    for (size_t b = 0; b < p->k / block; b++, packed += bytes) {
-        if (block == AG_QK) split_32(p->want, to, packed);
-        else split_256(p->want, to, packed);
-        for (size_t i = 0; i < MOST_PLANES; i++) to[i] += plane_bytes(p->want, i, block);
-    }
+    ag_cl_take_apart(p->want, to, packed, p->k);
 }
 
 /* One row to packed; values: scratch for its floats. */
@@ -230,10 +138,14 @@ static ag_status convert_chunk(preparing *p) {
 
 static ag_status upload(const preparing *p, cl_mem to) {
     const chunk *c = &p->chunk;
-    for (size_t i = 0; i < MOST_PLANES; i++) {
-        const size_t bytes = plane_bytes(p->want, i, p->k);
-        const size_t at = plane_at(p->want, i, p->n, p->k) + c->row0 * bytes;
-        if (bytes) AG_TRY(ag_cl_loading_send(p->cl, to, at, c->planes[i], c->rows * bytes));
+    size_t at = 0;
+    for (unsigned i = 0; i < AG_CL_PLANES; i++) {
+        const size_t row = p->row_bytes[i];
+        if (i == AG_CL_FACTORS) at = ag_cl_prepared_scales(p->want, p->n, p->k);
+        if (row) {
+            AG_TRY(ag_cl_loading_send(p->cl, to, at + c->row0 * row, c->planes[i], c->rows * row));
+        }
+        at += p->n * row;
     }
     return AG_OK;
 }
@@ -263,6 +175,9 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
     if (!ag_cl_has_kernels(want)) return ag_cl_refuse_type(p.cl, "weights", want);
     if (!p.n || !p.k || !ag_cl_has_layout(want)) {
         return ag_compose_prepare_weight(b, w, owner, src, want, consumed, user);
+    }
+    for (unsigned i = 0; i < AG_CL_PLANES; i++) {
+        p.row_bytes[i] = ag_cl_plane_bytes(want, i, p.k);
     }
     const size_t bytes = ag_cl_prepared_bytes(want, p.n, p.k);
     if (!bytes || p.n > UINT32_MAX || p.k > UINT32_MAX / 2) {

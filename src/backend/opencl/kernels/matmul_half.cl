@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight of blocks and many rows of x, for GPUs that
- * compute with halves faster than with floats. Products of one block of 32 are added up in halves,
- * the blocks in floats. Each row of x is scaled by a power of two first, so that its largest value
- * is below 1 and the sum of a block within halves, whatever the values are; levels of a weight are
- * exact in halves. Every row of x begins on a multiple of 16 bytes. */
+ * compute with halves faster than with floats. Products of one block of 32 (16 of Q6_K) are added
+ * up in halves, the blocks in floats. Each row of x is scaled by a power of two first, so that its
+ * largest value is below 1 and the sum of a block within halves, whatever the values are; levels of
+ * a weight are exact in halves. Every row of x begins on a multiple of 16 bytes. */
 #include "types.cl"
 #include "weights.cl"
 
@@ -17,6 +17,7 @@
 #define TILE_N 64
 #endif
 enum { EACH_M = 4, EACH_N = 4, TILE_WG = TILE_M / EACH_M * (TILE_N / EACH_N) };
+enum { RUN = W_Q6_K ? 16 : BLOCK };    /* elements of a block that share a factor */
 enum { ROW_ITEMS = TILE_WG / TILE_M }; /* that look for the largest value of a row together */
 
 #if HALF == 1
@@ -42,13 +43,14 @@ static inline float4 to_floats(value4 v) { return v; }
 #endif
 
 /* Four of the 32 levels of block b, from level 4 * p on. */
-static inline int4 levels(__global const uchar *w, ulong b, uint p) {
+static inline float4 four_levels(__global const uchar *w, ulong all_blocks, ulong b, uint p) {
 #if W_Q8_0
-    return convert_int4(as_char4(((__global const uint *)w)[b * 8 + p]));
+    return as_floats(((__global const uint *)w)[b * 8 + p]);
 #else
     const uint both = ((__global const uint *)w)[b * 4 + p % 4];
-    const int4 q = convert_int4(as_uchar4((p < 4 ? both : both >> 4) & 0x0f0f0f0fu));
-    return W_Q4_0 ? q - 8 : q;
+    const uint2 above = load_high(w, all_blocks, b);
+    const uint nibbles = (p < 4 ? both : both >> 4) & 0x0f0f0f0fu;
+    return as_floats(with_high(nibbles, p < 4 ? above.x : above.y, p % 4)) - (float)W_MIDDLE;
 #endif
 }
 
@@ -91,8 +93,8 @@ __kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
 matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {
     __local value4 xs[BLOCK][TILE_M / EACH_M], ws[BLOCK][TILE_N / EACH_N];
-    __local float scales[TILE_N], factors[TILE_M], largest[TILE_WG];
-#if W_Q4_1
+    __local float scales[BLOCK / RUN][TILE_N], x_factors[TILE_M], largest[TILE_WG];
+#if W_BASE
     __local float bases[TILE_N];
 #endif
     const uint lid = get_local_id(0);
@@ -101,49 +103,53 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     const uint per_row = k / BLOCK;
     __global const float *in = (__global const float *)(x + x_at);
 
-    find_factors(factors, largest, in, row0, m, k);
+    find_factors(x_factors, largest, in, row0, m, k);
     float4 sums[EACH_M];
     for (int i = 0; i < EACH_M; i++) sums[i] = 0;
     for (uint b = 0; b < per_row; b++) {
         for (uint i = lid; i < TILE_N * 8; i += TILE_WG) {
             const uint column = i / 8, at = i % 8 * 4;
             const ulong from = min(column0 + column, (size_t)n - 1) * per_row + b;
-            const float4 q = convert_float4(levels(w, from, i % 8));
+            const float4 q = four_levels(w, (ulong)n * per_row, from, i % 8);
             put_down((__local value *)ws[at] + column, TILE_N, q);
         }
         for (uint i = lid; i < TILE_N; i += TILE_WG) {
             const ulong from = min(column0 + i, (size_t)n - 1) * per_row + b;
-            scales[i] = vload_half(from, (__global const half *)(w + scales_at));
-#if W_Q4_1
-            bases[i] =
-                vload_half((ulong)n * per_row + from, (__global const half *)(w + scales_at));
+            const factors f = load_factors(w, scales_at, (ulong)n * per_row, from);
+            scales[0][i] = f.d.x;
+#if W_Q6_K
+            scales[1][i] = f.d.y;
+#elif W_BASE
+            bases[i] = f.base;
 #endif
         }
         for (uint i = lid; i < TILE_M * 8; i += TILE_WG) {
             const uint row = i / 8, at = i % 8 * 4;
             const ulong from = min(row0 + row, (size_t)m - 1) * k + b * BLOCK + at;
-            const float4 v = *(__global const float4 *)(in + from) * factors[row];
+            const float4 v = *(__global const float4 *)(in + from) * x_factors[row];
             put_down((__local value *)xs[at] + row, TILE_M, v);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        value4 part[EACH_M];
-        for (int i = 0; i < EACH_M; i++) part[i] = 0;
-#if W_Q4_1
+#if W_BASE
         value4 x_sum = 0;
 #endif
-        for (uint i = 0; i < BLOCK; i++) {
-            const value4 a = xs[i][ty], v = ws[i][tx];
-            part[0] = fma_half(a.x, v, part[0]);
-            part[1] = fma_half(a.y, v, part[1]);
-            part[2] = fma_half(a.z, v, part[2]);
-            part[3] = fma_half(a.w, v, part[3]);
-#if W_Q4_1
-            x_sum = add_half(x_sum, a);
+        for (uint run = 0; run < BLOCK / RUN; run++) {
+            value4 part[EACH_M];
+            for (int i = 0; i < EACH_M; i++) part[i] = 0;
+            for (uint i = run * RUN; i < (run + 1) * RUN; i++) {
+                const value4 a = xs[i][ty], v = ws[i][tx];
+                part[0] = fma_half(a.x, v, part[0]);
+                part[1] = fma_half(a.y, v, part[1]);
+                part[2] = fma_half(a.z, v, part[2]);
+                part[3] = fma_half(a.w, v, part[3]);
+#if W_BASE
+                x_sum = add_half(x_sum, a);
 #endif
+            }
+            const float4 scale = vload4(tx, scales[run]);
+            for (int i = 0; i < EACH_M; i++) sums[i] = fma(to_floats(part[i]), scale, sums[i]);
         }
-        const float4 scale = vload4(tx, scales);
-        for (int i = 0; i < EACH_M; i++) sums[i] = fma(to_floats(part[i]), scale, sums[i]);
-#if W_Q4_1
+#if W_BASE
         const float4 base = vload4(tx, bases), total = to_floats(x_sum);
         sums[0] = fma((float4)total.x, base, sums[0]);
         sums[1] = fma((float4)total.y, base, sums[1]);
@@ -155,7 +161,7 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     for (uint i = 0; i < EACH_M; i++) {
         const size_t row = row0 + ty * EACH_M + i, column = column0 + tx * EACH_N;
         if (row >= m) return;
-        const float4 v = sums[i] / factors[ty * EACH_M + i];
+        const float4 v = sums[i] / x_factors[ty * EACH_M + i];
         __global float *out = (__global float *)(y + y_at) + row * n + column;
         const float each[EACH_N] = {v.x, v.y, v.z, v.w};
         for (uint j = 0; j < EACH_N; j++) {

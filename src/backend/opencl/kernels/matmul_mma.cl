@@ -55,32 +55,21 @@ static inline void multiply_add(float *c, __local const uint *a, __local const u
 
 /* Half a block of a row of w on its way to local memory. */
 typedef struct half_block {
-    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y, and the upper bits of all levels */
-    float d, m;
-    float high_d; /* of elements 16 to 31, where they have their own */
+    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y */
+    uint2 above;  /* further bits of the whole block */
+    factors f;
 } half_block;
 
 static inline half_block load_half(__global const uchar *w, ulong scales_at, ulong all_blocks,
                                    ulong b, uint which) {
     half_block out;
-#if W_LEVELS
-    const float3 s = block_scales(w, scales_at, all_blocks, b);
-    out.quants = (uint4)(((__global const uint2 *)w)[2 * b + which], upper_bits(w, all_blocks, b));
-    out.d = s.x;
-    out.high_d = s.y;
-    out.m = s.z;
-#else
-    __global const half *scales = (__global const half *)(w + scales_at);
-    out.d = vload_half(b, scales);
-    out.m = 0;
+    out.f = load_factors(w, scales_at, all_blocks, b);
 #if W_Q8_0
     out.quants = ((__global const uint4 *)w)[2 * b + which];
+    out.above = 0;
 #else
     out.quants = (uint4)(((__global const uint2 *)w)[2 * b + which], 0, 0);
-#if W_Q4_1
-    out.m = vload_half(all_blocks + b, scales);
-#endif
-#endif
+    out.above = load_high(w, all_blocks, b);
 #endif
     return out;
 }
@@ -90,38 +79,24 @@ static inline void store_four(__local uint *to, float4 v) {
     to[1] = pair_of(v.z, v.w);
 }
 
-static inline float4 scaled(float4 levels, half_block h) {
-#if W_Q4_0
-    return (levels - 8.0f) * h.d;
-#elif W_Q4_1
-    return levels * h.d + h.m;
-#else
-    return levels * h.d;
-#endif
-}
-
 /* row: the pairs of the whole block. */
 static inline void store_half(__local uint *row, half_block h, uint which) {
+    const float base = h.f.base;
+    const float2 d = h.f.d;
 #if W_Q8_0
     row += which * 8;
-    store_four(row, scaled(convert_float4(as_char4(h.quants.x)), h));
-    store_four(row + 2, scaled(convert_float4(as_char4(h.quants.y)), h));
-    store_four(row + 4, scaled(convert_float4(as_char4(h.quants.z)), h));
-    store_four(row + 6, scaled(convert_float4(as_char4(h.quants.w)), h));
-#elif W_LEVELS
-    const uint v = 2 * which;
-    row += which * 4;
-    store_four(row, four_values(level_word(h.quants.x, h.quants.zw, v), h.d, h.m));
-    store_four(row + 2, four_values(level_word(h.quants.y, h.quants.zw, v + 1), h.d, h.m));
-    store_four(row + 8, four_values(level_word(h.quants.x, h.quants.zw, v + 4), h.high_d, h.m));
-    store_four(row + 10, four_values(level_word(h.quants.y, h.quants.zw, v + 5), h.high_d, h.m));
+    store_four(row, values_of(h.quants.x, d.x, base));
+    store_four(row + 2, values_of(h.quants.y, d.x, base));
+    store_four(row + 4, values_of(h.quants.z, d.x, base));
+    store_four(row + 6, values_of(h.quants.w, d.x, base));
 #else
     const uint2 low = h.quants.xy & 0x0f0f0f0fu, high = h.quants.xy >> 4 & 0x0f0f0f0fu;
+    const uint p = 2 * which;
     row += which * 4;
-    store_four(row, scaled(convert_float4(as_uchar4(low.x)), h));
-    store_four(row + 2, scaled(convert_float4(as_uchar4(low.y)), h));
-    store_four(row + 8, scaled(convert_float4(as_uchar4(high.x)), h));
-    store_four(row + 10, scaled(convert_float4(as_uchar4(high.y)), h));
+    store_four(row, values_of(with_high(low.x, h.above.x, p), d.x, base));
+    store_four(row + 2, values_of(with_high(low.y, h.above.x, p + 1), d.x, base));
+    store_four(row + 8, values_of(with_high(high.x, h.above.y, p), d.y, base));
+    store_four(row + 10, values_of(with_high(high.y, h.above.y, p + 1), d.y, base));
 #endif
 }
 

@@ -10,6 +10,12 @@ typedef struct block {
     float8 v[4];
 } block;
 
+#if W_BLOCKS
+static inline float8 eight_values(uint2 levels, float d, float base) {
+    return (float8)(values_of(levels.x, d, base), values_of(levels.y, d, base));
+}
+#endif
+
 /* Block b of the weight, counted from its first row on. */
 static inline block load_block(__global const uchar *w, ulong scales_at, ulong n_blocks, ulong b) {
     block out;
@@ -22,36 +28,13 @@ static inline block load_block(__global const uchar *w, ulong scales_at, ulong n
 #elif W_BF16
     __global const ushort *p = (__global const ushort *)w + b * BLOCK;
     for (int i = 0; i < 4; i++) out.v[i] = bfloats(vload8(i, p));
-#elif W_LEVELS
-    const uint4 q = vload4(b, (__global const uint *)w);
-    const uint words[4] = {q.x, q.y, q.z, q.w};
-    const uint2 upper = upper_bits(w, n_blocks, b);
-    const float3 s = block_scales(w, scales_at, n_blocks, b);
-    for (uint i = 0; i < 4; i++) {
-        const uint low = level_word(words[2 * i % 4], upper, 2 * i);
-        const uint high = level_word(words[2 * i % 4 + 1], upper, 2 * i + 1);
-        const float d = i < 2 ? s.x : s.y;
-        out.v[i] = (float8)(four_values(low, d, s.z), four_values(high, d, s.z));
-    }
 #else
-    const float d = vload_half(b, (__global const half *)(w + scales_at));
-#if W_Q8_0
-    __global const char *p = (__global const char *)w + b * BLOCK;
-    for (int i = 0; i < 4; i++) out.v[i] = convert_float8(vload8(i, p)) * d;
-#else
-    const uchar16 q = vload16(b, w);
-    const uchar16 low = q & (uchar)15, high = q >> (uchar)4;
-    out.v[0] = convert_float8(low.lo);
-    out.v[1] = convert_float8(low.hi);
-    out.v[2] = convert_float8(high.lo);
-    out.v[3] = convert_float8(high.hi);
-#if W_Q4_0
-    for (int i = 0; i < 4; i++) out.v[i] = (out.v[i] - 8.0f) * d;
-#else
-    const float m = vload_half(n_blocks + b, (__global const half *)(w + scales_at));
-    for (int i = 0; i < 4; i++) out.v[i] = out.v[i] * d + m;
-#endif
-#endif
+    const levels q = load_levels(w, n_blocks, b);
+    const factors f = load_factors(w, scales_at, n_blocks, b);
+    out.v[0] = eight_values(q.low.lo, f.d.x, f.base);
+    out.v[1] = eight_values(q.low.hi, f.d.x, f.base);
+    out.v[2] = eight_values(q.high.lo, f.d.y, f.base);
+    out.v[3] = eight_values(q.high.hi, f.d.y, f.base);
 #endif
     return out;
 }

@@ -28,34 +28,19 @@ static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_b
     const float8 v = bfloats(vload8(b * 4 + p, (__global const ushort *)w));
     *low = v.lo;
     *high = v.hi;
-#elif W_LEVELS
-    const uint q = ((__global const uint *)w)[b * 4 + p];
-    const uint2 upper = upper_bits(w, n_blocks, b);
-    const float3 s = block_scales(w, scales_at, n_blocks, b);
-    *low_at = 4 * p;
-    *high_at = 16 + 4 * p;
-    *low = four_values(level_word(q, upper, p), s.x, s.z);
-    *high = four_values(level_word(q, upper, p + 4), s.y, s.z);
 #else
-    const float d = vload_half(b, (__global const half *)(w + scales_at));
+    const factors f = load_factors(w, scales_at, n_blocks, b);
 #if W_Q8_0
     const uint2 q = ((__global const uint2 *)w)[b * 4 + p];
-    *low = convert_float4(as_char4(q.x)) * d;
-    *high = convert_float4(as_char4(q.y)) * d;
+    *low = values_of(q.x, f.d.x, f.base);
+    *high = values_of(q.y, f.d.x, f.base);
 #else
     const uint q = ((__global const uint *)w)[b * 4 + p];
+    const uint2 above = load_high(w, n_blocks, b);
     *low_at = 4 * p;
     *high_at = 16 + 4 * p;
-    *low = convert_float4(as_uchar4(q & 0x0f0f0f0fu));
-    *high = convert_float4(as_uchar4(q >> 4 & 0x0f0f0f0fu));
-#if W_Q4_0
-    *low = (*low - 8.0f) * d;
-    *high = (*high - 8.0f) * d;
-#else
-    const float base = vload_half(n_blocks + b, (__global const half *)(w + scales_at));
-    *low = *low * d + base;
-    *high = *high * d + base;
-#endif
+    *low = values_of(with_high(q & 0x0f0f0f0fu, above.x, p), f.d.x, f.base);
+    *high = values_of(with_high(q >> 4 & 0x0f0f0f0fu, above.y, p), f.d.y, f.base);
 #endif
 #endif
 }

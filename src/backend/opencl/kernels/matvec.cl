@@ -46,7 +46,8 @@ static inline float team_sum(float v, __local float *scratch) {
 }
 
 #if INT_DOT
-/* x as the lanes read it: 16 bytes of a block in each half, and the block's step and sum. */
+/* x as the lanes read it: 16 bytes of a block in each half, and the block's step and sum; for Q6_K
+ * the sums of both halves' bytes, as shorts, in the sum's place. */
 typedef struct rounded {
     __local uint4 *low, *high;
     __local float2 *scale;
@@ -66,69 +67,54 @@ static inline void round_row(rounded to, __global const float4 *x, uint n_blocks
         const float largest = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
         const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
         uint q[8];
-        int sum = 0;
+        int sums[2] = {0, 0};
         float4 total = 0;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             total += v[i];
             q[i] = pack4(v[i] * inverse);
-            sum = dot_bytes(q[i], 0x01010101u, sum);
+            sums[i / 4] = dot_bytes(q[i], 0x01010101u, sums[i / 4]);
         }
         to.low[b] = (uint4)(q[0], q[1], q[2], q[3]);
         to.high[b] = (uint4)(q[4], q[5], q[6], q[7]);
         /* NaN and Inf have no levels: the block's step keeps them. */
         const float all = (total.x + total.y) + (total.z + total.w);
         const float step = isfinite(all) ? largest / 127.0f : NAN;
-        to.scale[b] = (float2)(step, step * (float)sum);
+#if W_Q6_K
+        to.scale[b] = (float2)(step, as_float((short2)((short)sums[0], (short)sums[1])));
+#else
+        to.scale[b] = (float2)(step, step * (float)(sums[0] + sums[1]));
+#endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+static inline int dot_half(uint4 a, uint4 b, int sum) {
+    sum = dot_bytes(a.x, b.x, sum);
+    sum = dot_bytes(a.y, b.y, sum);
+    sum = dot_bytes(a.z, b.z, sum);
+    return dot_bytes(a.w, b.w, sum);
 }
 
 /* The share of block b of the weight, all_blocks of which there are, in the product with x's block
  * at `at`. */
 static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
                                 rounded x, uint at) {
-#if W_LEVELS
-    const float3 s = block_scales(w, scales_at, all_blocks, b);
-    const uint2 upper = upper_bits(w, all_blocks, b);
-    const uint4 q = ((__global const uint4 *)w)[b], first = x.low[at], second = x.high[at];
-    int sum0 = dot_bytes(level_word(q.x, upper, 0), first.x, 0);
-    int sum1 = dot_bytes(level_word(q.x, upper, 4), second.x, 0);
-    sum0 = dot_bytes(level_word(q.y, upper, 1), first.y, sum0);
-    sum1 = dot_bytes(level_word(q.y, upper, 5), second.y, sum1);
-    sum0 = dot_bytes(level_word(q.z, upper, 2), first.z, sum0);
-    sum1 = dot_bytes(level_word(q.z, upper, 6), second.z, sum1);
-    sum0 = dot_bytes(level_word(q.w, upper, 3), first.w, sum0);
-    sum1 = dot_bytes(level_word(q.w, upper, 7), second.w, sum1);
-    const float2 step = x.scale[at];
-    return fma(fma((float)sum0, s.x, (float)sum1 * s.y), step.x, s.z * step.y);
-#else
-    const float d = vload_half(b, (__global const half *)(w + scales_at));
+    const factors f = load_factors(w, scales_at, all_blocks, b);
+    const levels q = load_levels(w, all_blocks, b);
     const uint4 low = x.low[at], high = x.high[at];
     const float2 scale = x.scale[at];
-    int sum = 0;
-#if W_Q8_0
-    const uint4 p = ((__global const uint4 *)w)[2 * b], q = ((__global const uint4 *)w)[2 * b + 1];
+#if W_Q6_K
+    const int2 sums = convert_int2(as_short2(scale.y)) * -W_MIDDLE;
+    const float first = (float)dot_half(q.low, low, sums.x) * f.d.x;
+    return fma((float)dot_half(q.high, high, sums.y), f.d.y, first) * scale.x;
 #else
-    const uint4 both = ((__global const uint4 *)w)[b];
-    const uint4 p = both & 0x0f0f0f0fu, q = both >> 4 & 0x0f0f0f0fu;
-#endif
-    sum = dot_bytes(p.x, low.x, sum);
-    sum = dot_bytes(p.y, low.y, sum);
-    sum = dot_bytes(p.z, low.z, sum);
-    sum = dot_bytes(p.w, low.w, sum);
-    sum = dot_bytes(q.x, high.x, sum);
-    sum = dot_bytes(q.y, high.y, sum);
-    sum = dot_bytes(q.z, high.z, sum);
-    sum = dot_bytes(q.w, high.w, sum);
+    const int sum = dot_half(q.high, high, dot_half(q.low, low, 0));
     const float product = (float)sum * scale.x;
-#if W_Q8_0
-    return product * d;
-#elif W_Q4_0
-    return fma(-8.0f, scale.y, product) * d;
+#if W_BASE
+    return fma(f.base, scale.y, product * f.d.x);
 #else
-    const float m = vload_half(all_blocks + b, (__global const half *)(w + scales_at));
-    return fma(m, scale.y, product * d);
+    return (W_MIDDLE ? fma(-(float)W_MIDDLE, scale.y, product) : product) * f.d.x;
 #endif
 #endif
 }
@@ -137,50 +123,27 @@ static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong 
 #if W_BLOCKS
 enum { LANE_STEP = BLOCK };
 
+static inline float dot_floats(uint4 levels, const float4 *x, float middle, float sum) {
+    sum = dot4(as_floats(levels.x) - middle, x[0], sum);
+    sum = dot4(as_floats(levels.y) - middle, x[1], sum);
+    sum = dot4(as_floats(levels.z) - middle, x[2], sum);
+    return dot4(as_floats(levels.w) - middle, x[3], sum);
+}
+
 /* The same with x[0..32) in floats, of which x_sum is the sum. */
 static inline float dot_block(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
                               const float4 *x, float x_sum) {
-#if W_LEVELS
-    const float3 s = block_scales(w, scales_at, all_blocks, b);
-    const uint2 upper = upper_bits(w, all_blocks, b);
-    const uint4 q = ((__global const uint4 *)w)[b];
-    const uint words[4] = {q.x, q.y, q.z, q.w};
-    float sum0 = 0, sum1 = 0;
-#pragma unroll
-    for (uint v = 0; v < 4; v++) {
-        sum0 = dot4(convert_float4(as_char4(level_word(words[v], upper, v))), x[v], sum0);
-        sum1 = dot4(convert_float4(as_char4(level_word(words[v], upper, v + 4))), x[v + 4], sum1);
-    }
-    return fma(sum0, s.x, fma(sum1, s.y, s.z * x_sum));
+    const factors f = load_factors(w, scales_at, all_blocks, b);
+    const levels q = load_levels(w, all_blocks, b);
+#if W_Q6_K
+    const float first = dot_floats(q.low, x, W_MIDDLE, 0) * f.d.x;
+    return fma(dot_floats(q.high, x + 4, W_MIDDLE, 0), f.d.y, first);
 #else
-    const float d = vload_half(b, (__global const half *)(w + scales_at));
-    float sum = 0;
-#if W_Q8_0
-    for (int i = 0; i < 2; i++) {
-        const uint4 q = ((__global const uint4 *)w)[2 * b + i];
-        sum = dot4(convert_float4(as_char4(q.x)), x[4 * i], sum);
-        sum = dot4(convert_float4(as_char4(q.y)), x[4 * i + 1], sum);
-        sum = dot4(convert_float4(as_char4(q.z)), x[4 * i + 2], sum);
-        sum = dot4(convert_float4(as_char4(q.w)), x[4 * i + 3], sum);
-    }
-    return sum * d;
+    const float sum = dot_floats(q.high, x + 4, 0, dot_floats(q.low, x, 0, 0));
+#if W_BASE
+    return fma(f.base, x_sum, sum * f.d.x);
 #else
-    const uint4 both = ((__global const uint4 *)w)[b];
-    const uint4 low = both & 0x0f0f0f0fu, high = both >> 4 & 0x0f0f0f0fu;
-    sum = dot4(convert_float4(as_uchar4(low.x)), x[0], sum);
-    sum = dot4(convert_float4(as_uchar4(low.y)), x[1], sum);
-    sum = dot4(convert_float4(as_uchar4(low.z)), x[2], sum);
-    sum = dot4(convert_float4(as_uchar4(low.w)), x[3], sum);
-    sum = dot4(convert_float4(as_uchar4(high.x)), x[4], sum);
-    sum = dot4(convert_float4(as_uchar4(high.y)), x[5], sum);
-    sum = dot4(convert_float4(as_uchar4(high.z)), x[6], sum);
-    sum = dot4(convert_float4(as_uchar4(high.w)), x[7], sum);
-#if W_Q4_0
-    return fma(-8.0f, x_sum, sum) * d;
-#else
-    const float m = vload_half(all_blocks + b, (__global const half *)(w + scales_at));
-    return fma(m, x_sum, sum * d);
-#endif
+    return (W_MIDDLE ? fma(-(float)W_MIDDLE, x_sum, sum) : sum) * f.d.x;
 #endif
 #endif
 }

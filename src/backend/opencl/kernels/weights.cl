@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights [n,k] as prepare.c lays them out; their type is given by name: -DWTYPE=WEIGHT_q4_0.
- * Included by kernels.
+/* Weights [n,k] as prepare.c and layout.c lay them out; their type is given by name:
+ * -DWTYPE=WEIGHT_q4_0. Included by kernels.
  *   F32, F16, BF16   [n][stride] elements, stride = k rounded up to 32, zeros behind k
- *   Q4_0, Q4_1       [n][k / 32] pieces of 16 bytes: byte i holds elements i (low nibble) and
- *                    i + 16; at scales_at [n][k / 32] halves d; for Q4_1 as many m behind them
- *   Q8_0             [n][k / 32] pieces of 32 bytes; at scales_at [n][k / 32] halves d
- *   Q5_0, Q5_1       as Q4_0 and Q4_1; behind the pieces [n][k / 32] words: bit v of byte j is the
- *                    fifth bit of element 4v + j
- *   Q4_K, Q5_K       pieces and words as above, of 32 elements; at scales_at [n][k / 256] pieces of
- *                    16 bytes: d, dmin and the packed scales of the type
- *   Q6_K             pieces as above; behind them [n][k / 32] times 8 bytes: bits 2f and 2f + 1 of
- *                    byte j of word g are the upper two of element 16g + 4f + j; at scales_at
- *                    [n][k / 256] times 16 scales, then as many halves d
+ * All others are blocks of 32, n * k / 32 of them, in planes. Levels first:
+ *   Q8_0             32 bytes of each block
+ *   all others       16 bytes: byte i holds elements i (low nibble) and i + 16; behind all of them
+ *   Q5_0, Q5_1, Q5_K   4 bytes: bit j of byte c is the fifth of element 4 j + c
+ *   Q6_K               8 bytes: bits 2 j and 2 j + 1 of byte c the last two of element 4 j + c, of
+ *                      byte 4 + c those of 16 + 4 j + c
+ * Then, at scales_at, factors:
+ *   Q4_0, Q5_0, Q8_0   a half d of each block; (level - 8, 16, 0) * d
+ *   Q4_1, Q5_1         the same, behind all d a half m of each; level * d + m
+ *   Q4_K, Q5_K         bytes sc and m of each, behind all of them halves d and dmin of each eight
+ *                      blocks; level * d * sc - dmin * m
+ *   Q6_K               signed bytes of elements 0 to 15 and 16 to 31, then a half d of each eight;
+ *                      (level - 32) * d * sc
  * A weight begins on a cache line, every row of it on a multiple of 16 bytes. */
 #define WEIGHT_f32 1
 #define WEIGHT_f16 2
@@ -33,78 +36,108 @@
 #define W_F32 (WTYPE == WEIGHT_f32)
 #define W_F16 (WTYPE == WEIGHT_f16)
 #define W_BF16 (WTYPE == WEIGHT_bf16)
-#define W_Q4_0 (WTYPE == WEIGHT_q4_0)
-#define W_Q4_1 (WTYPE == WEIGHT_q4_1)
 #define W_Q8_0 (WTYPE == WEIGHT_q8_0)
-#define W_Q5_0 (WTYPE == WEIGHT_q5_0)
-#define W_Q5_1 (WTYPE == WEIGHT_q5_1)
+#define W_BLOCKS (WTYPE >= WEIGHT_q4_0)
+/* Bits of a level beside its nibble. */
 #define W_Q6_K (WTYPE == WEIGHT_q6_k)
-#define W_FIFTHS (W_Q5_0 || W_Q5_1 || WTYPE == WEIGHT_q5_k)
-/* Types whose levels and scales are read by the functions below. */
-#define W_LEVELS (WTYPE >= WEIGHT_q5_0)
-#define W_BLOCKS (W_Q4_0 || W_Q4_1 || W_Q8_0 || W_LEVELS)
+#define W_FIFTHS (WTYPE == WEIGHT_q5_0 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q5_k)
+#define W_HIGH_BITS (W_Q6_K ? 2 : W_FIFTHS ? 1 : 0)
+/* Factors of a block are whole numbers times a half of eight blocks. */
+#define W_PARTS (WTYPE >= WEIGHT_q4_k)
+/* Something is added to the levels' multiples. */
+#define W_BASE \
+    (WTYPE == WEIGHT_q4_1 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q4_k || WTYPE == WEIGHT_q5_k)
+/* The level that stands for 0. */
+#define W_MIDDLE \
+    (WTYPE == WEIGHT_q4_0 ? 8 : WTYPE == WEIGHT_q5_0 ? 16 : WTYPE == WEIGHT_q6_k ? 32 : 0)
 
 enum { BLOCK = 32 };
 
-#if W_LEVELS
-/* The bits above the nibbles of block b of all. */
-static inline uint2 upper_bits(__global const uchar *w, ulong all_blocks, ulong b) {
-#if W_FIFTHS
-    return (uint2)(((__global const uint *)(w + all_blocks * 16))[b], 0);
-#elif W_Q6_K
-    return ((__global const uint2 *)(w + all_blocks * 16))[b];
-#else
-    return (uint2)0;
-#endif
-}
-
-/* Elements 4v to 4v + 3 as signed bytes, less what the type's levels are too large by; nibbles:
- * word v % 4 of the block's piece. */
-static inline uint level_word(uint nibbles, uint2 upper, uint v) {
-    uint q = (v < 4 ? nibbles : nibbles >> 4) & 0x0f0f0f0fu;
-#if W_FIFTHS
-    q |= (upper.x >> v & 0x01010101u) << 4;
-#elif W_Q6_K
-    q |= ((v < 4 ? upper.x : upper.y) >> v % 4 * 2 & 0x03030303u) << 4;
-#endif
-    /* Of a number below its middle the bits above become those of a negative byte. */
-#if W_Q5_0
-    q ^= 0x10101010u;
-    q |= (q & 0x10101010u) * 14;
-#elif W_Q6_K
-    q ^= 0x20202020u;
-    q |= (q & 0x20202020u) * 6;
-#endif
-    return q;
-}
-
-/* A value is its level times x, of the first 16 elements, or y, and z. */
-static inline float3 block_scales(__global const uchar *w, ulong scales_at, ulong all_blocks,
-                                  ulong b) {
-    __global const uchar *scales = w + scales_at;
-#if W_Q5_0 || W_Q5_1
-    const float d = vload_half(b, (__global const half *)scales);
-    const float m = W_Q5_1 ? vload_half(all_blocks + b, (__global const half *)scales) : 0.0f;
-    return (float3)(d, d, m);
-#elif W_Q6_K
-    const float d = vload_half(b / 8, (__global const half *)(scales + all_blocks / 8 * 16));
-    const char2 two = ((__global const char2 *)scales)[b];
-    return (float3)(d * (float)two.x, d * (float)two.y, 0.0f);
-#else
-    __global const half *halves = (__global const half *)(scales + b / 8 * 16);
-    const uint4 all = *(__global const uint4 *)halves;
-    const uint part = b % 8, shift = part % 4 * 8;
-    const uint first = all.y >> shift, second = all.z >> shift, third = all.w >> shift;
-    const uint sc = part < 4 ? first & 63 : (third & 15) | (first >> 6 & 3) << 4;
-    const uint m = part < 4 ? second & 63 : (third >> 4 & 15) | (second >> 6 & 3) << 4;
-    const float d = vload_half(0, halves) * (float)sc;
-    return (float3)(d, d, -vload_half(1, halves) * (float)m);
-#endif
-}
-
-static inline float4 four_values(uint levels, float d, float m) {
-    return convert_float4(as_char4(levels)) * d + m;
-}
-#endif
-
 static inline float8 bfloats(ushort8 h) { return as_float8(convert_uint8(h) << 16); }
+
+#if W_BLOCKS
+/* Value = (level - W_MIDDLE) * d + base, d.x for elements 0 to 15 of a block, d.y for the rest. */
+typedef struct factors {
+    float2 d;
+    float base;
+} factors;
+
+/* Of block b of all_blocks. */
+static inline factors load_factors(__global const uchar *w, ulong scales_at, ulong all_blocks,
+                                   ulong b) {
+    __global const half *halves = (__global const half *)(w + scales_at);
+    factors out;
+    out.base = 0;
+#if W_PARTS
+    const uchar2 part = ((__global const uchar2 *)halves)[b];
+#if W_Q6_K
+    out.d = vload_half(all_blocks + b / 8, halves) * convert_float2(as_char2(part));
+#else
+    const float2 whole = vload_half2(b / 8, halves + all_blocks);
+    out.d = (float2)(whole.x * (float)part.x);
+    out.base = -whole.y * (float)part.y;
+#endif
+#else
+    out.d = (float2)vload_half(b, halves);
+#if W_BASE
+    out.base = vload_half(all_blocks + b, halves);
+#endif
+#endif
+    return out;
+}
+
+/* What is above the nibbles of a block: x for elements 0 to 15, y for the rest. */
+static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b) {
+#if W_FIFTHS
+    const uint bits = ((__global const uint *)(w + all_blocks * (BLOCK / 2)))[b];
+    return (uint2)(bits, bits >> 4);
+#elif W_Q6_K
+    return ((__global const uint2 *)(w + all_blocks * (BLOCK / 2)))[b];
+#else
+    return 0;
+#endif
+}
+
+/* Levels of elements 4 p to 4 p + 3 of half a block from their nibbles, one in each byte. */
+static inline uint with_high(uint nibbles, uint high, uint p) {
+    const uint fields = W_HIGH_BITS == 2 ? 0x03030303u : 0x01010101u;
+    return W_HIGH_BITS ? nibbles | (high >> W_HIGH_BITS * p & fields) << 4 : nibbles;
+}
+
+/* The levels of a block, four to a word: elements 0 to 15, and 16 to 31. */
+typedef struct levels {
+    uint4 low, high;
+} levels;
+
+static inline levels load_levels(__global const uchar *w, ulong all_blocks, ulong b) {
+    levels out;
+#if W_Q8_0
+    out.low = ((__global const uint4 *)w)[2 * b];
+    out.high = ((__global const uint4 *)w)[2 * b + 1];
+#else
+    const uint4 both = ((__global const uint4 *)w)[b];
+    const uint2 high = load_high(w, all_blocks, b);
+    const uint4 p = both & 0x0f0f0f0fu, q = both >> 4 & 0x0f0f0f0fu;
+    out.low = (uint4)(with_high(p.x, high.x, 0), with_high(p.y, high.x, 1),
+                      with_high(p.z, high.x, 2), with_high(p.w, high.x, 3));
+    out.high = (uint4)(with_high(q.x, high.y, 0), with_high(q.y, high.y, 1),
+                       with_high(q.z, high.y, 2), with_high(q.w, high.y, 3));
+#endif
+    return out;
+}
+
+/* Four levels as floats. */
+static inline float4 as_floats(uint word) {
+#if W_Q8_0
+    return convert_float4(as_char4(word));
+#else
+    return convert_float4(as_uchar4(word));
+#endif
+}
+
+/* Their values. */
+static inline float4 values_of(uint word, float d, float base) {
+    const float4 v = (as_floats(word) - (float)W_MIDDLE) * d;
+    return W_BASE ? v + base : v;
+}
+#endif

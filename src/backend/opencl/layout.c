@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/opencl/layout.h"
+
+#include "quant/quant.h"
+#include "quant/superblock.h"
+
+#include <string.h>
+
+enum { HALF = 2 };
+
+/* ---- one block of a file, to where its parts belong ---- */
+
+/* Factors in front of bytes that stay as they are. */
+static void split_plain(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    const size_t halves = ag_dtype_scales(type);
+    for (size_t i = 0; i < halves; i++) memcpy(to[AG_CL_FACTORS + i], block + i * HALF, HALF);
+    memcpy(to[0], block + halves * HALF, ag_dtype_block_bytes(type) - halves * HALF);
+}
+
+static void split_fifths(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    const size_t halves = ag_dtype_scales(type);
+    uint8_t q[AG_QK] = {0};
+    for (size_t i = 0; i < halves; i++) memcpy(to[AG_CL_FACTORS + i], block + i * HALF, HALF);
+    ag_unpack_fifths(q, block + halves * HALF);
+    ag_put_bit_words(to[1], q, 4);
+    memcpy(to[0], block + halves * HALF + AG_QK / 8, AG_QK / 2);
+}
+
+static void put_parts(unsigned char *to, const uint8_t packed[12]) {
+    uint8_t sc[8], m[8];
+    ag_q4_k_scales(sc, m, packed);
+    for (size_t i = 0; i < 8; i++) {
+        to[2 * i] = sc[i];
+        to[2 * i + 1] = m[i];
+    }
+}
+
+static void split_q4_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    ag_block_q4_k in;
+    uint8_t q[AG_QK_K];
+    (void)type;
+    memcpy(&in, block, sizeof in);
+    ag_get_fields(q, in.qs, 4, 32);
+    ag_put_fields(to[0], q, 0, 4, 16);
+    put_parts(to[2], in.scales);
+    memcpy(to[3], block, 2 * HALF);
+}
+
+static void split_q5_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    ag_block_q5_k in;
+    uint8_t q[AG_QK_K];
+    (void)type;
+    memcpy(&in, block, sizeof in);
+    ag_q5_k_levels(q, &in);
+    ag_put_fields(to[0], q, 0, 4, 16);
+    ag_put_fields(to[1], q, 4, 1, 4);
+    put_parts(to[2], in.scales);
+    memcpy(to[3], block, 2 * HALF);
+}
+
+static void split_q6_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    ag_block_q6_k in;
+    uint8_t q[AG_QK_K];
+    (void)type;
+    memcpy(&in, block, sizeof in);
+    ag_q6_k_levels(q, &in);
+    ag_put_fields(to[0], q, 0, 4, 16);
+    ag_put_fields(to[1], q, 4, 2, 4);
+    memcpy(to[2], in.scales, sizeof in.scales);
+    memcpy(to[3], &in.d, HALF);
+}
+
+/* ---- the types ---- */
+
+static const struct {
+    unsigned char bytes[AG_CL_PLANES]; /* of a block of the file */
+    void (*split)(ag_dtype type, unsigned char *const to[], const unsigned char *block);
+} layouts[AG_DTYPE_COUNT] = {
+    [AG_Q4_0] = {{16, 0, 2}, split_plain},      [AG_Q4_1] = {{16, 0, 2, 2}, split_plain},
+    [AG_Q8_0] = {{32, 0, 2}, split_plain},      [AG_Q5_0] = {{16, 4, 2}, split_fifths},
+    [AG_Q5_1] = {{16, 4, 2, 2}, split_fifths},  [AG_Q4_K] = {{128, 0, 16, 4}, split_q4_k},
+    [AG_Q5_K] = {{128, 32, 16, 4}, split_q5_k}, [AG_Q6_K] = {{128, 64, 16, 2}, split_q6_k},
+};
+
+bool ag_cl_has_layout(ag_dtype type) {
+    return type == AG_F32 || type == AG_F16 || type == AG_BF16 || layouts[type].split;
+}
+
+size_t ag_cl_plane_bytes(ag_dtype type, unsigned plane, size_t k) {
+    if (layouts[type].split) return k / ag_dtype_block(type) * layouts[type].bytes[plane];
+    return plane ? 0 : ag_dtype_row_bytes(type, (k + AG_QK - 1) / AG_QK * AG_QK);
+}
+
+void ag_cl_take_apart(ag_dtype type, unsigned char *const planes[AG_CL_PLANES],
+                      const unsigned char *row, size_t k) {
+    if (!layouts[type].split) {
+        const size_t n = ag_dtype_row_bytes(type, k);
+        memcpy(planes[0], row, n);
+        memset(planes[0] + n, 0, ag_cl_plane_bytes(type, 0, k) - n);
+        return;
+    }
+    const size_t n_blocks = k / ag_dtype_block(type), bytes = ag_dtype_block_bytes(type);
+    unsigned char *to[AG_CL_PLANES];
+    memcpy(to, planes, sizeof to);
+    for (size_t i = 0; i < n_blocks; i++) {
+        layouts[type].split(type, to, row + i * bytes);
+        for (unsigned p = 0; p < AG_CL_PLANES; p++) to[p] += layouts[type].bytes[p];
+    }
+}
