@@ -64,19 +64,25 @@ INLINE __m512 add_m(__m512 acc, const weight_format *f, const weight_block *w, c
     return _mm512_fmadd_ps(w->part_m[1], _mm512_set1_ps(t->s[at] - first), acc);
 }
 
+/* Rows of activations that are multiplied together, at most: fewer of them wait for their own
+ * additions, more leave no registers to the sums of all. */
+enum { TOGETHER = 8 };
+INLINE int rows_together(const int N, const weight_format *f) {
+    if (N > 8) return 2;
+    return !f->has_parts ? TOGETHER : N > 4 ? 2 : 4;
+}
+
 /* acc[i] += rows of w times row first + i of the tile, i < N. Fetches parts of a step on the way.
  */
 INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const weight_block *w,
                       const ag_x16_tile *t, size_t block, size_t first, prefetch ahead,
                       size_t part) {
-    /* Independent sums: fewer wait for their own additions. */
-    enum { TOGETHER = 8, OF_PARTS = 4 };
     const size_t n_parts = 2 * f->step_blocks;
-    const int together = f->has_parts ? OF_PARTS : TOGETHER;
+    const int together = rows_together(N, f);
     for (int i = 0; i < N; i += together) {
         const int n = N - i < together ? N - i : together;
         const size_t at = block * t->n_rows + first + (size_t)i;
-        __m512i sums[TOGETHER], others[OF_PARTS];
+        __m512i sums[TOGETHER], others[TOGETHER];
         if (i == 0) prefetch_part(f->step_bytes, ahead, part, n_parts);
         dot(sums, n, f, w, t, at, 0, f->has_parts ? 4 : 8);
         if (f->has_parts) dot(others, n, f, w, t, at, 4, 8);
