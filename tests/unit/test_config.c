@@ -443,9 +443,9 @@ static void every_fourth_layer_of_qwen3_5_is_attention(void **state) {
 static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'gemma4','text_config':{'num_hidden_layers':12,"
-                           "'num_kv_shared_layers':4,'global_head_dim':512,'hidden_size':64,"
+                           "'num_kv_shared_layers':4,'hidden_size':64,"
                            "'intermediate_size':300,'use_double_wide_mlp':true,'vocab_size':600,"
-                           "'num_global_key_value_heads':2}}",
+                           "'num_global_key_value_heads':2}}", /* not without attention_k_eq_v */
                            NULL);
     assert_true(c.out_scale && c.embedding_scale == 8);
     assert_int_equal(c.layer_input, 256);
@@ -456,7 +456,7 @@ static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
         assert_int_equal(kind->shares_kv, l >= 8);
         assert_int_equal(kind->window, full ? 0 : 512);
         assert_int_equal(kind->head_dim, full ? 512 : 256);
-        assert_int_equal(kind->n_kv_heads, full ? 2 : 4);
+        assert_int_equal(kind->n_kv_heads, 4);
         assert_int_equal(ag_spec_ffn_dim(&c, kind), l < 8 ? 300 : 600);
         assert_int_equal(ag_spec_kv_source(&c, l), l < 8 ? l : full ? 5 : 7);
         assert_true(kind->scale == 1 && kind->v_norm && kind->post_norms);
@@ -464,6 +464,16 @@ static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
     assert_int_equal(c.ropes[0].n_rotated, 512);
     assert_int_equal(c.ropes[0].n_turned, 128);
     assert_int_equal(c.ropes[1].n_rotated, 256);
+    c = good("{'model_type':'gemma4_text','num_hidden_layers':8,'global_head_dim':64,"
+             "'use_bidirectional_attention':'vision'}",
+             NULL);
+    assert_int_equal(ag_spec_layer(&c, 5)->head_dim, 64);
+    assert_int_equal(ag_spec_layer(&c, 7)->window, 0); /* the last one */
+    c = good("{'model_type':'gemma4_text','num_hidden_layers':6,'global_head_dim':64,"
+             "'per_layer_config':{'5':{'head_dim':128,'num_key_value_heads':2}}}",
+             NULL);
+    assert_int_equal(ag_spec_layer(&c, 5)->head_dim, 128);
+    assert_int_equal(ag_spec_layer(&c, 5)->n_kv_heads, 2);
     c = good("{'model_type':'gemma4_text','hidden_size_per_layer_input':null}", NULL);
     assert_int_equal(c.layer_input, 0);
     c = good("{'model_type':'gemma4_text','hidden_size_per_layer_input':0}", NULL);
@@ -609,8 +619,8 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         {"{'model_type':'gemma4','attention_k_eq_v':true}", AG_UNSUPPORTED,
          "attention_k_eq_v is true"},
         {"{'model_type':'gemma4','num_kv_shared_layers':30}", AG_FORMAT, "no layer before 0 has"},
-        {"{'model_type':'gemma4','use_bidirectional_attention':true}", AG_UNSUPPORTED,
-         "use_bidirectional_attention is true"},
+        {"{'model_type':'gemma4','use_bidirectional_attention':'all'}", AG_UNSUPPORTED,
+         "use_bidirectional_attention is \"all\""},
         {"{'model_type':'gemma4','per_layer_config':{'5':{'head_dim':3}}}", AG_FORMAT,
          "layer 5 has 8 heads of 3"},
         {"{'model_type':'gemma4','intermediate_size':100}", AG_UNSUPPORTED,

@@ -35,30 +35,33 @@ static ag_status refuse_others(ag_config_reader *r) {
         }
     }
     /* "vision": of images alone. */
-    if (json_is_true(ag_config_value(r, "use_bidirectional_attention"))) {
+    const json_t *both = ag_config_value(r, "use_bidirectional_attention");
+    const char *which = json_string_value(both);
+    if (json_is_true(both) || (which && strcmp(which, "vision") != 0)) {
         return AG_FAIL(r->err, UNSUPPORTED,
-                       "%s: use_bidirectional_attention is true; only attention to earlier tokens "
-                       "is known",
-                       r->where);
+                       "%s: use_bidirectional_attention is \"%.40s\"; only attention to earlier "
+                       "tokens is known",
+                       r->where, which ? which : "true");
     }
     return r->status;
 }
 
-/* Layers without a window have sizes of their own: `global_...`, or an entry for each layer. */
+/* Layers without a window have wider heads, unless there are entries for single layers. */
 static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec *kind) {
-    const json_t *each, *own;
+    const json_t *each, *own = NULL;
     char name[16];
-    ag_config_size(r, "global_head_dim", 1 << 14, &kind->head_dim);
-    ag_config_size(r, "num_global_key_value_heads", 1 << 14, &kind->n_kv_heads);
-    AG_TRY(ag_config_object(r, "per_layer_config", &each));
     snprintf(name, sizeof name, "%u", layer);
-    ag_config_reader layers = {each, r->where, r->err, AG_OK};
+    AG_TRY(ag_config_object(r, "per_layer_config", &each));
+    const ag_config_reader layers = {each, r->where, r->err, AG_OK};
     if (each) AG_TRY(ag_config_object(&layers, name, &own));
-    if (each && own) {
+    if (own) {
         ag_config_reader inner = {own, r->where, r->err, AG_OK};
         ag_config_size(&inner, "head_dim", 1 << 14, &kind->head_dim);
         ag_config_size(&inner, "num_key_value_heads", 1 << 14, &kind->n_kv_heads);
         AG_TRY(inner.status);
+    } else if (!ag_config_value(r, "per_layer_config")) { /* {} says that there are none */
+        kind->head_dim = 512;
+        ag_config_size(r, "global_head_dim", 1 << 14, &kind->head_dim);
     }
     AG_TRY(r->status);
     if (kind->head_dim % 2 == 0 && kind->n_heads % kind->n_kv_heads == 0 &&
@@ -114,7 +117,8 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uin
     uint32_t global_dim = 0;
     for (uint32_t l = 0; l < s->n_layers; l++) {
         ag_layer_spec kind = *local;
-        if (ag_config_has_window(r, l, (l + 1) % 6 != 0)) {
+        /* The last one has none, whatever the list says. */
+        if (ag_config_has_window(r, l, (l + 1) % 6 != 0) && l + 1 < s->n_layers) {
             kind.window = window;
             kind.rope = 1;
         } else {
@@ -169,6 +173,28 @@ static bool put_number(json_t *config, const char *key, const json_t *v) {
            json_object_set_new(config, key, json_real(json_number_value(v))) == 0;
 }
 
+/* What differs between layers. */
+static bool put_layers(const ag_gguf_reader *r, json_t *config) {
+    const json_t *types = json_object_get(config, "layer_types");
+    json_t *each = json_object();
+    bool ok = true;
+    for (size_t l = 0; l < json_array_size(types); l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+        const json_t *heads = ag_gguf_of_layer(r, "attention.head_count_kv", l);
+        char name[24];
+        snprintf(name, sizeof name, "%zu", l);
+        if (!type || strcmp(type, "full_attention") != 0) {
+            ok = ok && put_number(config, "num_key_value_heads", heads);
+            continue;
+        }
+        json_t *own = json_object();
+        ok = ok && put_number(own, "head_dim", ag_gguf_value(r, "attention.key_length")) &&
+             put_number(own, "num_key_value_heads", heads);
+        ok = json_object_set_new(each, name, own) == 0 && ok;
+    }
+    return json_object_set_new(config, "per_layer_config", each) == 0 && ok;
+}
+
 /* The keys without a suffix are those of layers without a window; which frequencies are 0 a tensor
  * says. */
 static ag_status complete(const ag_gguf_reader *r, json_t *config) {
@@ -176,16 +202,8 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config) {
     const double n = json_number_value(json_object_get(config, "num_hidden_layers"));
     const json_t *first = ag_gguf_of_layer(r, "feed_forward_length", 0);
     const json_t *last = ag_gguf_of_layer(r, "feed_forward_length", n > 0 ? (size_t)n - 1 : 0);
-    const json_t *types = json_object_get(config, "layer_types");
-    bool ok = put_number(config, "global_head_dim", ag_gguf_value(r, "attention.key_length")) &&
-              put_number(config, "head_dim", ag_gguf_value(r, "attention.key_length_swa")) &&
-              put_number(config, "intermediate_size", first);
-    for (size_t l = 0; l < json_array_size(types); l++) {
-        const char *type = json_string_value(json_array_get(types, l));
-        const bool full = type && !strcmp(type, "full_attention");
-        ok = ok && put_number(config, full ? "num_global_key_value_heads" : "num_key_value_heads",
-                              ag_gguf_of_layer(r, "attention.head_count_kv", l));
-    }
+    bool ok = put_number(config, "head_dim", ag_gguf_value(r, "attention.key_length_swa")) &&
+              put_number(config, "intermediate_size", first) && put_layers(r, config);
     if (!json_object_get(config, "hidden_size_per_layer_input"))
         ok = ok && !json_object_set_new(config, "hidden_size_per_layer_input", json_integer(0));
     const bool wide = json_number_value(last) > json_number_value(first);
