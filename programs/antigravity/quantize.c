@@ -17,8 +17,8 @@
 typedef struct quantize_options {
     const char *type, *imatrix, *pre;
     tensor_types tensor_types;
-    bool force, requantize, json, quiet;
-    uint32_t threads;
+    bool force, requantize, json;
+    model_options run; /* threads, and what is said */
 } quantize_options;
 
 static bool add_tensor_type(void *target, const char *value, char *why) {
@@ -58,27 +58,10 @@ static const option_def defs[] = {
      .help = "what is quantised already may be rounded a second time",
      .aliases = {"allow-requantize"}},
     {.name = "force", .kind = OPTION_FLAG, .offset = FIELD(force), .help = "replace FILE"},
-};
-
-static const option_def run_defs[] = {
-    {.name = "threads",
-     .letter = 't',
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(threads),
-     .low = 0,
-     .high = 1024,
-     .no_default = true,
-     .help = "threads (default 0: as many as there are usable cores)"},
     {.name = "json",
      .kind = OPTION_FLAG,
      .offset = FIELD(json),
      .help = "print one JSON object: tensors, parameters, bytes, bits_per_weight, types, ..."},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(quiet),
-     .help = "no bar, and nothing about tensors that get another type"},
 };
 
 static void say(void *user, ag_log_level level, const char *msg) {
@@ -141,11 +124,11 @@ static int run(const char *source, const char *path, const quantize_options *o) 
         .pre = o->pre,
         .overwrite = o->force,
         .requantize = o->requantize,
-        .n_threads = o->threads,
+        .n_threads = o->run.threads,
         .progress = progress_update,
-        .log = o->quiet ? NULL : say,
+        .log = o->run.quiet ? NULL : say,
     };
-    if (o->quiet) progress_silence();
+    if (o->run.quiet) progress_silence();
     progress_begin("quantising");
     const ag_status status = ag_quantize(source, path, &params, &report, &err);
     progress_end();
@@ -165,8 +148,9 @@ int command_quantize(int argc, char **argv) {
             "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf --type q4_k_m\n"
             "  antigravity quantize model-f16.gguf model-q4_0.gguf --type q4_0 "
             "--tensor-type attn_v=q6_k",
-        .groups = {{"Types", defs, sizeof defs / sizeof defs[0], &o},
-                   {"Run", run_defs, sizeof run_defs / sizeof run_defs[0], &o}},
+        .groups = {{"Quantisation", defs, sizeof defs / sizeof defs[0], &o},
+                   threads_group(&o.run),
+                   message_group(&o.run)},
         .max_operands = 2,
     };
     const int code = options_parse(&line, argc, argv);

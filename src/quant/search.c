@@ -10,11 +10,9 @@ static inline float join(const float v[AG_LANES]) {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-static inline float inverse_of(float d) { return d != 0 ? 1 / d : 0; }
-
 float ag_search_error(const ag_search *s, float d, float m) {
     float sum[AG_LANES] = {0};
-    const float inverse = inverse_of(d);
+    const float inverse = ag_inverse_of(d);
     for (size_t i = 0; i < s->n; i += AG_LANES) {
         for (size_t l = 0; l < AG_LANES; l++) {
             const float x = s->x[i + l];
@@ -26,7 +24,7 @@ float ag_search_error(const ag_search *s, float d, float m) {
 }
 
 void ag_search_levels(uint8_t *q, const ag_search *s, float d, float m) {
-    const float inverse = inverse_of(d);
+    const float inverse = ag_inverse_of(d);
     for (size_t i = 0; i < s->n; i++) {
         const float level = ag_search_level((s->x[i] + m) * inverse, s->low, s->high);
         q[i] = (uint8_t)(int)(level - s->low);
@@ -57,12 +55,6 @@ static moments measure(const ag_search *s, float inverse, float m) {
 
 /* ---- a scale alone ---- */
 
-static float extreme_of(const float *x, size_t n) {
-    float extreme = x[0];
-    for (size_t i = 1; i < n; i++) extreme = fabsf(x[i]) > fabsf(extreme) ? x[i] : extreme;
-    return extreme;
-}
-
 /* Where the value of largest magnitude is placed, as a share of the lowest level: beyond 1 it is
  * cut off, which pays when it is alone; with the other sign it is among the positive levels. Few
  * levels are worth a wider search. */
@@ -84,7 +76,7 @@ static bool try_scale(best_scale *best, const ag_search *s, float inverse) {
 }
 
 float ag_search_scale(const ag_search *s) {
-    const float extreme = extreme_of(s->x, s->n);
+    const float extreme = ag_extreme_of(s->x, s->n);
     if (fabsf(extreme) < 0x1p-100f) return 0;
     best_scale best = {0, 0};
     /* With many levels the places lie closer. */

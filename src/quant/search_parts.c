@@ -8,14 +8,6 @@
 
 enum { TURNS = 2 };
 
-static int nearest(float v, int least, int most) {
-    v = roundf(v);
-    v = v > (float)least ? v : (float)least;
-    return (int)(v < (float)most ? v : (float)most);
-}
-
-static float inverse_of(float d) { return d != 0 ? 1 / d : 0; }
-
 /* ---- parts with a least value ---- */
 
 typedef struct parts_search {
@@ -79,15 +71,6 @@ static void fit_halves(ag_block_parts *b, const parts_search *p) {
     b->dmin = ag_f32_to_f16((float)dmin);
 }
 
-static uint16_t round_scales(uint8_t *out, const float *scale, size_t n, int top) {
-    float largest = 0;
-    for (size_t p = 0; p < n; p++) largest = scale[p] > largest ? scale[p] : largest;
-    const uint16_t d = ag_f32_to_f16(largest / (float)top);
-    const float inverse = inverse_of(ag_f16_to_f32(d));
-    for (size_t p = 0; p < n; p++) out[p] = (uint8_t)nearest(scale[p] * inverse, 0, top);
-    return d;
-}
-
 static bool fits(const ag_block_parts *b) {
     return ag_f16_is_finite(b->d) && ag_f16_is_finite(b->dmin);
 }
@@ -109,8 +92,8 @@ bool ag_search_parts(ag_block_parts *out, const float *x, const float *w, size_t
         ag_search_scale_and_base(&p.part[at], false, &scale[at], &base[at]);
         error += part_error(&p.part[at], out, out->sc[at], out->m[at]);
     }
-    b.d = round_scales(b.sc, scale, p.n, top_scale);
-    b.dmin = round_scales(b.m, base, p.n, top_scale);
+    b.d = ag_round_scales(b.sc, scale, p.n, top_scale);
+    b.dmin = ag_round_scales(b.m, base, p.n, top_scale);
     if (fits(&b)) keep_better(out, &error, &b, improve_parts(&b, &p));
     for (int i = 0; i < TURNS && fits(&b); i++) {
         fit_halves(&b, &p);
@@ -171,14 +154,10 @@ static void keep_better_signed(ag_signed_parts *best, float *error, const ag_sig
 
 /* The scale of largest magnitude becomes lowest_scale. */
 static void round_signed_scales(ag_signed_parts *b, const float scale[N_PARTS], int lowest_scale) {
-    float extreme = scale[0];
-    for (size_t p = 1; p < N_PARTS; p++) {
-        extreme = fabsf(scale[p]) > fabsf(extreme) ? scale[p] : extreme;
-    }
-    b->d = ag_f32_to_f16(extreme / (float)lowest_scale);
-    const float inverse = inverse_of(ag_f16_to_f32(b->d));
+    b->d = ag_f32_to_f16(ag_extreme_of(scale, N_PARTS) / (float)lowest_scale);
+    const float inverse = ag_inverse_of(ag_f16_to_f32(b->d));
     for (size_t p = 0; p < N_PARTS; p++) {
-        b->sc[p] = (int8_t)nearest(scale[p] * inverse, lowest_scale, -lowest_scale - 1);
+        b->sc[p] = (int8_t)ag_nearest_level(scale[p] * inverse, lowest_scale, -lowest_scale - 1);
     }
 }
 

@@ -3,14 +3,6 @@
 
 #include <math.h>
 
-static int nearest(float v, int least, int most) {
-    v = roundf(v);
-    v = v > (float)least ? v : (float)least;
-    return (int)(v < (float)most ? v : (float)most);
-}
-
-static float inverse_of(float scale) { return scale != 0 ? 1 / scale : 0; }
-
 /* ---- parts with a least value ---- */
 
 /* Of each part what a level is worth, and what is subtracted. */
@@ -27,13 +19,12 @@ static void part_ranges(float *scale, float *base, const float *x, size_t part, 
     }
 }
 
-/* n scales as whole numbers up to `top` times a half. */
-static uint16_t round_scales(uint8_t *out, const float *scale, size_t n, int top) {
+uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top) {
     float largest = 0;
     for (size_t p = 0; p < n; p++) largest = scale[p] > largest ? scale[p] : largest;
     const uint16_t d = ag_f32_to_f16(largest / (float)top);
-    const float inverse = inverse_of(ag_f16_to_f32(d));
-    for (size_t p = 0; p < n; p++) out[p] = (uint8_t)nearest(scale[p] * inverse, 0, top);
+    const float inverse = ag_inverse_of(ag_f16_to_f32(d));
+    for (size_t p = 0; p < n; p++) out[p] = (uint8_t)ag_nearest_level(scale[p] * inverse, 0, top);
     return d;
 }
 
@@ -41,38 +32,32 @@ bool ag_round_parts(ag_block_parts *out, const float *x, size_t part, int top, i
     const size_t n = AG_QK_K / part;
     float scale[AG_QK_K / 16], base[AG_QK_K / 16];
     part_ranges(scale, base, x, part, top);
-    out->d = round_scales(out->sc, scale, n, top_scale);
-    out->dmin = round_scales(out->m, base, n, top_scale);
+    out->d = ag_round_scales(out->sc, scale, n, top_scale);
+    out->dmin = ag_round_scales(out->m, base, n, top_scale);
     if (!ag_f16_is_finite(out->d) || !ag_f16_is_finite(out->dmin)) return false;
     for (size_t i = 0; i < AG_QK_K; i++) {
-        const float inverse = inverse_of(ag_f16_to_f32(out->d) * out->sc[i / part]);
+        const float inverse = ag_inverse_of(ag_f16_to_f32(out->d) * out->sc[i / part]);
         const float above = x[i] + ag_f16_to_f32(out->dmin) * out->m[i / part];
-        out->q[i] = (uint8_t)nearest(above * inverse, 0, top);
+        out->q[i] = (uint8_t)ag_nearest_level(above * inverse, 0, top);
     }
     return true;
 }
 
 /* ---- parts about 0 ---- */
 
-/* The element of largest magnitude. */
-static float extreme_of(const float *x, size_t n) {
-    float extreme = x[0];
-    for (size_t i = 1; i < n; i++) extreme = fabsf(x[i]) > fabsf(extreme) ? x[i] : extreme;
-    return extreme;
-}
-
 bool ag_round_signed_parts(ag_signed_parts *out, const float *x, int lowest, int lowest_scale) {
     enum { PART = 16, N = AG_QK_K / PART };
     float scale[N];
-    for (size_t p = 0; p < N; p++) scale[p] = extreme_of(x + p * PART, PART) / (float)lowest;
-    out->d = ag_f32_to_f16(extreme_of(scale, N) / (float)lowest_scale);
+    for (size_t p = 0; p < N; p++) scale[p] = ag_extreme_of(x + p * PART, PART) / (float)lowest;
+    out->d = ag_f32_to_f16(ag_extreme_of(scale, N) / (float)lowest_scale);
     if (!ag_f16_is_finite(out->d)) return false;
     const float d = ag_f16_to_f32(out->d);
     for (size_t p = 0; p < N; p++) {
-        out->sc[p] = (int8_t)nearest(scale[p] * inverse_of(d), lowest_scale, -lowest_scale - 1);
-        const float inverse = inverse_of(d * out->sc[p]);
+        out->sc[p] =
+            (int8_t)ag_nearest_level(scale[p] * ag_inverse_of(d), lowest_scale, -lowest_scale - 1);
+        const float inverse = ag_inverse_of(d * out->sc[p]);
         for (size_t i = p * PART; i < (p + 1) * PART; i++) {
-            out->q[i] = (uint8_t)(nearest(x[i] * inverse, lowest, -lowest - 1) - lowest);
+            out->q[i] = (uint8_t)(ag_nearest_level(x[i] * inverse, lowest, -lowest - 1) - lowest);
         }
     }
     return true;

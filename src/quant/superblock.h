@@ -6,6 +6,8 @@
 
 #include "quant/blocks.h"
 
+#include <math.h>
+
 /* Value i of part p: d * sc[p] * q[i] - dmin * m[p]; the levels of parts begin at 0. */
 typedef struct ag_block_parts {
     uint16_t d, dmin; /* halves */
@@ -25,6 +27,25 @@ bool ag_round_parts(ag_block_parts *out, const float *x, size_t part, int top, i
 /* The value of largest magnitude becomes `lowest`, the scale of largest magnitude `lowest_scale`.
  */
 bool ag_round_signed_parts(ag_signed_parts *out, const float *x, int lowest, int lowest_scale);
+
+/* n scales as whole numbers up to `top` times the half that is returned. */
+uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top);
+
+/* The nearest whole number of [least, most]. */
+static inline int ag_nearest_level(float v, int least, int most) {
+    v = roundf(v);
+    v = v > (float)least ? v : (float)least;
+    return (int)(v < (float)most ? v : (float)most);
+}
+
+static inline float ag_inverse_of(float scale) { return scale != 0 ? 1 / scale : 0; }
+
+/* The value of largest magnitude. */
+static inline float ag_extreme_of(const float *x, size_t n) {
+    float extreme = x[0];
+    for (size_t i = 1; i < n; i++) extreme = fabsf(x[i]) > fabsf(extreme) ? x[i] : extreme;
+    return extreme;
+}
 
 /* Fields of 1, 2 or 4 bits: byte i of `chunk` bytes has in its lowest bits element i, above it
  * element i + chunk, and so on; then come the next bytes. */
