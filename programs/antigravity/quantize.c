@@ -106,7 +106,8 @@ static int print_report(const char *path, const ag_quantize_report *r, double se
                100 * (double)r->bytes_of[t] / (double)r->bytes);
     }
     if (r->n_fallback) {
-        printf("%zu tensors got another type than they should, because of their shape\n",
+        printf("%zu tensors got another type than they should, because of their shape: -v names "
+               "them\n",
                r->n_fallback);
     }
     return EXIT_DONE;
@@ -126,7 +127,7 @@ static int run(const char *source, const char *path, const quantize_options *o) 
         .requantize = o->requantize,
         .n_threads = o->run.threads,
         .progress = progress_update,
-        .log = o->run.quiet ? NULL : say,
+        .log = o->run.verbose ? say : NULL,
     };
     if (o->run.quiet) progress_silence();
     progress_begin("quantising");

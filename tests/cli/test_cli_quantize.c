@@ -13,17 +13,17 @@
 
 static char dir[64], source[128], target[128];
 
-/* A model file with one matrix of n_rows rows. */
-static void write_model(size_t n_rows) {
+/* A model file with one matrix of at most 512 columns. */
+static void write_model(size_t n_rows, size_t n_cols) {
     ag_gguf_writer w = {0};
-    const ag_shape shape = ag_shape_2d(n_rows, 512);
+    const ag_shape shape = ag_shape_2d(n_rows, n_cols);
     float row[512];
     ag_gguf_put_string(&w, "general.architecture", (ag_source_string){"llama", 5});
     ag_gguf_add_tensor(&w, "blk.0.attn_q.weight", AG_F32, &shape);
     assert_int_equal(ag_gguf_writer_open(&w, source, NULL), AG_OK);
     for (size_t i = 0; i < n_rows; i++) {
         for (size_t k = 0; k < 512; k++) row[k] = (float)((i * 512 + k) * 2654435761u % 1000) - 500;
-        assert_int_equal(ag_gguf_write(&w, row, sizeof row, NULL), AG_OK);
+        assert_int_equal(ag_gguf_write(&w, row, n_cols * sizeof *row, NULL), AG_OK);
     }
     assert_int_equal(ag_gguf_end_tensor(&w, NULL), AG_OK);
     assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
@@ -44,7 +44,7 @@ static int begin(void **state) {
     make_directory(dir);
     snprintf(source, sizeof source, "%s/source.gguf", dir);
     snprintf(target, sizeof target, "%s/target.gguf", dir);
-    write_model(64);
+    write_model(64, 512);
     return 0;
 }
 
@@ -70,6 +70,12 @@ static void the_report_says_what_became_of_it(void **state) {
     assert_int_equal(json_integer_value(json_object_get(json_object_get(all, "types"), "q5_0")),
                      64 * 512 / 32 * 22);
     json_decref(all);
+    cli_free(&r);
+    write_model(64, 96);
+    r = CLI("quantize", source, target, "--type", "q4_k", "--force", "-v");
+    assert_code(&r, 0);
+    assert_says(r.err, "blk.0.attn_q.weight: rows of 96 do not fit blocks of q4_k: q5_0");
+    assert_says(r.out, "1 tensors got another type than they should");
     cli_free(&r);
     struct stat s;
     assert_int_equal(stat(target, &s), 0);
@@ -115,7 +121,7 @@ static void a_full_disk_leaves_nothing(void **state) {
 static void an_interrupted_conversion_leaves_nothing(void **state) {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
-    write_model(120000);
+    write_model(120000, 512);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         cli_result r = cli_run(
             &(cli_setup){.args = CLI_ARGS("quantize", source, target, "--type", "q4_k", "-t", "1"),
@@ -127,7 +133,7 @@ static void an_interrupted_conversion_leaves_nothing(void **state) {
         cli_free(&r);
         assert_int_equal(n_files(), 1);
     }
-    write_model(64);
+    write_model(64, 512);
 }
 
 static void a_text_says_which_columns_matter(void **state) {
