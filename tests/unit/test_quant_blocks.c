@@ -94,10 +94,34 @@ static void rounding_keeps_near_the_values(void **state) {
     }
 }
 
+/* Every bit set: halves that are NaN, and an exponent beyond those of floats. */
+static void blocks_without_numbers_are_refused(void **state) {
+    (void)state;
+    const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
+    enum { N = 2 * AG_QK_K };
+    static unsigned char from[N * 4], to[N * 4];
+    float values[N];
+    for (size_t t = 0; t < types.n; t++) {
+        const ag_dtype type = types.v[t];
+        if (!ag_dtype_is_quantized(type)) continue;
+        const size_t block = ag_dtype_block(type);
+        memset(from, 0, sizeof from);
+        memset(from + ag_dtype_row_bytes(type, AG_QK_K), 0xff, ag_dtype_block_bytes(type));
+        size_t bad = 0;
+        assert_int_equal(ag_convert_row(type, to, type, from, values, N, AG_ROUND_WEIGHT, &bad),
+                         AG_FORMAT);
+        assert_in_range(bad, AG_QK_K, AG_QK_K + block - 1);
+        assert_int_equal(
+            ag_convert_row(type, to, type, from, values, AG_QK_K, AG_ROUND_WEIGHT, NULL), AG_OK);
+        assert_memory_equal(to, from, ag_dtype_row_bytes(type, AG_QK_K));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_have_the_values_of_the_reference),
         cmocka_unit_test(rounding_keeps_near_the_values),
+        cmocka_unit_test(blocks_without_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
