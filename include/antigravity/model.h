@@ -89,10 +89,14 @@ typedef struct ag_tensor_type {
 
 /* Weights that a file holds quantised stay as they are; others become Q4_0. */
 #define AG_WEIGHTS_AUTO ((ag_dtype)0x7fff)
+/* A mix of types that loses little for at most 5.2 bits a weight: Q4_K, or Q4_1 where rows are no
+ * multiple of 256, and wider ones for the output, values and down projections as far as that goes.
+ */
+#define AG_WEIGHTS_MIX ((ag_dtype)0x7f00)
 
 typedef struct ag_model_params {
-    /* AG_WEIGHTS_AUTO, or the type that projections and lm_head become whatever the file holds;
-     * F32 gives exactly what quantised weights stand for. */
+    /* AG_WEIGHTS_AUTO, AG_WEIGHTS_MIX, or the type that projections and lm_head become whatever the
+     * file holds; F32 gives exactly what quantised weights stand for. */
     ag_dtype weights;
     bool as_is; /* every matrix keeps the type that it has in the file; not `weights` */
     const ag_tensor_type *tensor_types; /* outrank both; of several that fit the last counts */

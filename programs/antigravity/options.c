@@ -199,6 +199,10 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
         *field = (ag_dtype)DTYPE_AS_IS;
         return true;
     }
+    if (def->as_is && !strcmp(value, "mix")) {
+        *field = AG_WEIGHTS_MIX;
+        return true;
+    }
     if (def->as_is && !strcmp(value, "auto")) {
         *field = AG_WEIGHTS_AUTO;
         return true;
@@ -209,7 +213,8 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
     }
     char known[AG_DTYPE_LIST];
     snprintf(why, WHY_SIZE, "'%.60s' is not one of %s%s", value,
-             ag_dtype_list(def->dtypes, known, sizeof known), def->as_is ? ", as-is, auto" : "");
+             ag_dtype_list(def->dtypes, known, sizeof known),
+             def->as_is ? ", as-is, mix, auto" : "");
     return false;
 }
 

@@ -65,6 +65,13 @@ static void count_buffer(ag_weights_summary *summary, uint64_t bytes) {
     if (bytes > summary->largest) summary->largest = bytes;
 }
 
+/* No block fits the rows. */
+static bool keeps_against_the_wish(const ag_model_params *p, ag_dtype type, ag_dtype file,
+                                   size_t cols) {
+    const size_t block = ag_weights_is_mix(p->weights) ? 32 : ag_dtype_block(p->weights);
+    return !p->as_is && type == file && cols % block != 0;
+}
+
 static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *spec) {
     const ag_dtype type = ag_weight_type(spec, file, v->params);
     const uint64_t bytes = (uint64_t)spec->rows * ag_dtype_row_bytes(type, spec->cols);
@@ -73,8 +80,7 @@ static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *
     v->summary->types[type].values += (uint64_t)spec->rows * spec->cols;
     v->summary->types[type].bytes += bytes;
     count_buffer(v->summary, ag_prepared_bytes(v->be, type, spec->rows, spec->cols));
-    v->summary->n_kept +=
-        !v->params->as_is && type == file && spec->cols % ag_dtype_block(v->params->weights);
+    v->summary->n_kept += keeps_against_the_wish(v->params, type, file, spec->cols);
     v->by_type[file] += (uint64_t)spec->rows * spec->cols;
 }
 

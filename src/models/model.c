@@ -16,12 +16,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static const double MIX_BITS = 5.2; /* of a weight, at most */
+
 ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG_WEIGHTS_AUTO}; }
 
 static ag_status check_params(const ag_model_params *params, ag_model_params *out, ag_error *err) {
     *out = params ? *params : ag_model_defaults();
     AG_TRY(ag_tensor_types_check(out, err));
-    if (out->weights == AG_WEIGHTS_AUTO) return AG_OK;
+    if (out->weights == AG_WEIGHTS_AUTO || out->weights == AG_WEIGHTS_MIX) return AG_OK;
     if (ag_dtype_may_be(out->weights, AG_DTYPE_WEIGHT)) return AG_OK;
     char known[AG_DTYPE_LIST];
     return AG_FAIL(err, UNSUPPORTED, "weights as %s; known: %s", ag_dtype_name(out->weights),
@@ -30,6 +32,7 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
 
 /* What nobody has chosen: a file's quantised weights stay, other weights become Q4_0. */
 static void choose_weights(const ag_weight_source *source, ag_model_params *params) {
+    if (!source && params->weights == AG_WEIGHTS_MIX) ag_weights_mix_step(3, &params->weights);
     if (params->weights != AG_WEIGHTS_AUTO) return;
     params->weights = AG_Q4_0;
     for (size_t i = 0; source && i < ag_source_n_tensors(source); i++) {
@@ -70,6 +73,32 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     }
 }
 
+static double bits_of_a_weight(const ag_weights_summary *summary) {
+    double bytes = 0, values = 0;
+    for (int t = 0; t < AG_DTYPE_COUNT; t++) {
+        bytes += (double)summary->types[t].bytes;
+        values += (double)summary->types[t].values;
+    }
+    return values > 0 ? 8 * bytes / values : 0;
+}
+
+/* Of a mix as many steps are taken as its size allows. */
+static ag_status inspect_weights(const ag_backend *be, ag_model_spec *spec,
+                                 const ag_weight_source *source, ag_model_params *params,
+                                 ag_weights_summary *summary, ag_error *err) {
+    AG_TRY(ag_model_weights_inspect(be, spec, source, params, summary, err));
+    if (params->weights != AG_WEIGHTS_MIX) return AG_OK;
+    ag_model_params more = *params;
+    ag_weights_summary wider;
+    for (size_t n = 1; ag_weights_mix_step(n, &more.weights); n++) {
+        AG_TRY(ag_model_weights_inspect(be, spec, source, &more, &wider, err));
+        if (bits_of_a_weight(&wider) > MIX_BITS) break;
+        params->weights = more.weights;
+        *summary = wider;
+    }
+    return AG_OK;
+}
+
 /* Everything that is known before weights are read, and what `params` left open. *source is the
  * caller's also on failure. */
 static ag_status open_model(const ag_backend *be, const char *path, ag_model_params *params,
@@ -82,7 +111,7 @@ static ag_status open_model(const ag_backend *be, const char *path, ag_model_par
     AG_TRY(ag_spec_read(*source, spec, err));
     if (!tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     choose_weights(*source, params);
-    AG_TRY(ag_model_weights_inspect(be, spec, *source, params, summary, err));
+    AG_TRY(inspect_weights(be, spec, *source, params, summary, err));
     ag_spec_describe(spec, info);
     describe_source(spec, summary, *source, params, info);
     return AG_OK;

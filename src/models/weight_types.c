@@ -44,12 +44,44 @@ bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_
     return n > 0;
 }
 
+/* ---- the mix ---- */
+
+/* In the order of what they gain for their bits (docs/models.md has the figures): types of rows
+ * that are multiples of 256, and of others. */
+static const struct mix_step {
+    const char *pattern;
+    ag_dtype type, other;
+} mix_steps[] = {
+    {"output", AG_Q5_K, AG_Q5_0},   {"output", AG_Q6_K, AG_Q5_1}, {"attn_v", AG_Q5_K, AG_Q5_1},
+    {"ffn_down", AG_Q5_K, AG_Q5_1}, {"attn_v", AG_Q6_K, AG_Q8_0}, {"output", AG_Q6_K, AG_Q8_0},
+};
+enum { N_MIX_STEPS = sizeof mix_steps / sizeof mix_steps[0] };
+
+bool ag_weights_mix_step(size_t n, ag_dtype *out) {
+    if (n <= N_MIX_STEPS) *out = (ag_dtype)(AG_WEIGHTS_MIX + n);
+    return n <= N_MIX_STEPS;
+}
+
+static ag_dtype mixed_type(const ag_weight_spec *w, ag_dtype file, size_t n_steps) {
+    struct mix_step best = {.type = AG_Q4_K, .other = AG_Q4_1};
+    for (size_t i = 0; i < n_steps; i++)
+        if (fits(mix_steps[i].pattern, w->gguf_name)) best = mix_steps[i];
+    const ag_dtype type = w->cols % ag_dtype_block(best.type) ? best.other : best.type;
+    return w->cols % ag_dtype_block(type) ? file : type;
+}
+
+/* ---- any matrix ---- */
+
 ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params) {
     ag_dtype named;
     if (ag_tensor_type_find(params->tensor_types, params->n_tensor_types, w->gguf_name, &named)) {
         return ag_weight_type_fitting(named, w->cols, file);
     }
-    return params->as_is ? file : ag_weight_type_fitting(params->weights, w->cols, file);
+    if (params->as_is) return file;
+    if (ag_weights_is_mix(params->weights)) {
+        return mixed_type(w, file, (size_t)params->weights - AG_WEIGHTS_MIX);
+    }
+    return ag_weight_type_fitting(params->weights, w->cols, file);
 }
 
 ag_status ag_tensor_types_check(const ag_model_params *params, ag_error *err) {

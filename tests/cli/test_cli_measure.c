@@ -214,7 +214,7 @@ static void weights_may_stay_as_they_are(void **state) {
     r = CLI("info", "--weights", "as_is");
     assert_refused(&r, 2,
                    "'as_is' is not one of f32, f16, bf16, q4_0, q4_1, q8_0, "
-                   "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4, as-is, auto");
+                   "q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4, as-is, mix, auto");
     cli_free(&r);
 }
 
@@ -229,6 +229,14 @@ static void tensors_may_have_types_of_their_own(void **state) {
     assert_true(number(bytes, "q6_k") == 10.0 * 256 * 768 / 256 * 210);
     assert_true(number(bytes, "q5_k") == 10.0 * 128 * 256 / 256 * 176);
     assert_true(number(bytes, "q8_0") == 4096.0 * 256 / 32 * 34);
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("info", "--json", "-q", "--weights", "mix");
+    root = cli_json(&r);
+    bytes = json_object_get(json_object_get(root, "memory"), "matrix_bytes");
+    const double mixed = number(bytes, "q4_k") + number(bytes, "q5_k") + number(bytes, "q6_k");
+    /* 4.5 to 5.2 bits of each of the 8,912,896 values */
+    assert_true(mixed > 4.5 / 8 * 8912896 && mixed <= 5.2 / 8 * 8912896);
     json_decref(root);
     cli_free(&r);
     static const char *const bad[] = {"ffn_down", "=q8_0", "ffn_down=q9", "ffn_down=q8_0,,"};

@@ -66,6 +66,40 @@ static void types_that_no_weight_has_are_refused(void **state) {
     }
 }
 
+static ag_dtype mixed(size_t n_steps, const char *name, size_t cols) {
+    ag_model_params p = {0};
+    const ag_weight_spec w = matrix(name, cols);
+    assert_true(ag_weights_mix_step(n_steps, &p.weights));
+    return ag_weight_type(&w, AG_BF16, &p);
+}
+
+static void a_mix_grows_wider_step_by_step(void **state) {
+    (void)state;
+    static const char *const names[] = {"blk.0.ffn_up.weight", "blk.0.attn_v.weight",
+                                        "blk.0.attn_output.weight", "blk.0.ffn_down.weight",
+                                        "output.weight"};
+    assert_int_equal(mixed(0, names[4], 256), AG_Q4_K);
+    assert_int_equal(mixed(0, names[4], 96), AG_Q4_1);
+    ag_dtype beyond;
+    size_t last = 0;
+    while (ag_weights_mix_step(last + 1, &beyond)) last++;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (size_t cols = 96; cols <= 256; cols += 160) {
+            size_t before = 0;
+            for (size_t n = 0; n <= last; n++) {
+                const size_t bytes = ag_dtype_row_bytes(mixed(n, names[i], cols), cols);
+                assert_true(bytes && bytes >= before);
+                before = bytes;
+            }
+        }
+        assert_int_equal(mixed(last, names[i], 65), AG_BF16);
+    }
+    assert_int_equal(mixed(last, names[0], 256), AG_Q4_K);
+    assert_int_equal(mixed(last, names[2], 256), AG_Q4_K);
+    assert_int_equal(mixed(last, names[4], 256), AG_Q6_K);
+    assert_int_equal(mixed(last, names[4], 96), AG_Q8_0);
+}
+
 /* ---- rows ---- */
 
 static ag_weight_spec weight_of(const ag_model_spec *s, size_t member) {
@@ -129,6 +163,7 @@ int main(void) {
         cmocka_unit_test(rows_that_fill_no_block_get_a_type_near_it),
         cmocka_unit_test(names_outrank_the_rest_and_the_last_counts),
         cmocka_unit_test(types_that_no_weight_has_are_refused),
+        cmocka_unit_test(a_mix_grows_wider_step_by_step),
         cmocka_unit_test(rows_of_heads_may_stand_in_pairs),
         cmocka_unit_test(several_weights_may_share_a_tensor),
     };
