@@ -16,6 +16,7 @@ ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_
         .n_rows = n_rows,
         .n_seqs = n_seqs,
         .dim = info->hidden_size,
+        .ffn_dim = info->layer_input_size,
         .input_dim = (size_t)info->n_layers * info->layer_input_size,
     };
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {

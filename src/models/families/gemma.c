@@ -81,10 +81,7 @@ static ag_status refuse_both_directions(ag_config_reader *r) {
 static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = block(r, plain, s);
     uint32_t pattern = 6;
-    double softcap = 0;
-    ag_config_real(r, "attn_logit_softcapping", 1e-3, 1e6, &softcap);
-    kind.softcap = (float)softcap;
-    softcap = 0;
+    double softcap = 0; /* of logits: that of scores means nothing to Gemma 3 */
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     kind.qk_norm = true;

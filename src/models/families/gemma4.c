@@ -96,11 +96,7 @@ static ag_status read_inputs(ag_config_reader *r, ag_model_spec *s) {
     ag_config_size(r, "vocab_size_per_layer_input", 1 << 24, &s->n_layer_inputs);
     s->layer_input = (uint32_t)n;
     if (!s->layer_input) s->n_layer_inputs = 0;
-    AG_TRY(r->status);
-    if (s->layer_input <= s->intermediate_size) return AG_OK;
-    return AG_FAIL(r->err, UNSUPPORTED,
-                   "%s: hidden_size_per_layer_input %u is above intermediate_size %u", r->where,
-                   s->layer_input, s->intermediate_size);
+    return r->status;
 }
 
 /* The number of the first layer that shares keys and values. */
