@@ -21,6 +21,10 @@ static void check_rope(const ag_rope_spec *rope, bool is_long) {
 }
 
 static void check_kind(const ag_model_spec *s, const ag_layer_spec *k) {
+    if (k->mixer != AG_MIXER_ATTENTION) {
+        if (k->conv_taps < 2 || k->conv_taps > AG_CONV_TAPS_MAX) abort();
+        return;
+    }
     if (!k->n_kv_heads || k->n_heads % k->n_kv_heads || !k->head_dim || k->head_dim % 2) abort();
     if ((uint64_t)k->n_heads * k->head_dim > 1 << 20 ||
         (k->rope >= s->n_ropes && k->rope != AG_NO_ROPE)) {

@@ -157,7 +157,16 @@ static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_m
     s->ropes[0] = (ag_rope_spec){.theta = d->rope_theta,
                                  .n_rotated = (uint32_t)(plain->head_dim * part) / 2 * 2};
     ag_config_real(r, "rope_theta", 1, 1e30, &s->ropes[0].theta);
-    return ag_config_rope_of(r, NULL, s->max_positions, plain->head_dim, &s->ropes[0], &found);
+    AG_TRY(ag_config_rope_of(r, NULL, s->max_positions, plain->head_dim, &s->ropes[0], &found));
+    bool in_part = d->rotated_part != 0 || s->ropes[0].scaling.type == AG_ROPE_PROPORTIONAL;
+    ag_config_bool(r, AG_CONFIG_ROTATES_PART, &in_part);
+    if (in_part || s->ropes[0].n_rotated == plain->head_dim) return r->status;
+    if (s->ropes[0].scaling.type == AG_ROPE_DEFAULT) {
+        s->ropes[0].n_rotated = plain->head_dim;
+        return r->status;
+    }
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: partial_rotary_factor with rope type %s", r->where,
+                   ag_rope_type_name(s->ropes[0].scaling.type));
 }
 
 /* ---- token ids ---- */
@@ -221,9 +230,13 @@ static ag_status enter_text_config(ag_config_reader *r) {
 }
 
 static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
-    if (s->family->describe) return s->family->describe(r, plain, s);
-    for (uint32_t l = 0; l < s->n_layers; l++) AG_TRY(ag_spec_set_layer(s, l, plain, r->err));
-    return AG_OK;
+    AG_TRY(s->family->describe ? s->family->describe(r, plain, s)
+                               : ag_spec_set_all(s, plain, r->err));
+    for (uint32_t k = 0; k < s->n_kinds; k++) {
+        if (s->kinds[k].mixer == AG_MIXER_ATTENTION) return AG_OK;
+    }
+    AG_TRY(r->status);
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: layer_types has no layer with attention", r->where);
 }
 
 static ag_status read_all(ag_config_reader *r, ag_config_reader *generation, ag_model_spec *out) {

@@ -45,4 +45,7 @@ bool ag_config_has_window(ag_config_reader *r, uint32_t layer, bool otherwise);
 ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_t max_positions,
                             uint32_t head_dim, ag_rope_spec *rope, bool *found);
 
+/* Term of our own: partial_rotary_factor counts in any family. */
+#define AG_CONFIG_ROTATES_PART "rotates_part_of_heads"
+
 #endif

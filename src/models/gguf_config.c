@@ -169,7 +169,8 @@ static bool put_rotated_part(const ag_gguf_reader *r, json_t *config) {
     double width = json_number_value(json_object_get(config, "head_dim"));
     if (width == 0 && heads > 0) width = hidden / heads;
     if (n <= 0 || width <= 0 || n == width) return true;
-    return put_new(config, "partial_rotary_factor", json_real((n + 0.5) / width));
+    return put_new(config, "partial_rotary_factor", json_real((n + 0.5) / width)) &&
+           put_new(config, AG_CONFIG_ROTATES_PART, json_true());
 }
 
 /* Which layers have a window: a list, or every how many layers one has none. */

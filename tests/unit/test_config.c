@@ -194,12 +194,15 @@ static void yarn_and_longrope_are_read_with_their_factors(void **state) {
     assert_float_equal(rope->attention_factor, sqrt(2), 1e-6);
     assert_false(ag_spec_is_long(&c, 128));
     assert_true(ag_spec_is_long(&c, 129));
-    c = good("{" LLAMA "'head_dim':64,'partial_rotary_factor':0.75}", NULL);
+    c = good("{'model_type':'phi3','head_dim':64,'partial_rotary_factor':0.75}", NULL);
     assert_int_equal(rope->n_rotated, 48);
-    c = good("{" LLAMA "'head_dim':64,'partial_rotary_factor':0.75,"
+    c = good("{'model_type':'phi3','head_dim':64,'partial_rotary_factor':0.75,"
              "'rope_parameters':{'rope_theta':7,'partial_rotary_factor':0.5}}",
              NULL);
     assert_int_equal(rope->n_rotated, 32);
+    /* Other families turn whole heads, as in transformers. */
+    c = good("{" LLAMA "'head_dim':64,'partial_rotary_factor':0.75}", NULL);
+    assert_int_equal(rope->n_rotated, 64);
 }
 
 static void smollm3_does_not_turn_every_fourth_layer(void **state) {
@@ -391,6 +394,10 @@ static void gemma_is_read_in_its_old_spelling(void **state) {
              "'final_logit_softcapping':null}",
              NULL);
     assert_true(c.kinds[0].softcap == 0 && c.logit_softcap == 0);
+    c = good("{'model_type':'gemma3_text','attn_logit_softcapping':50,"
+             "'final_logit_softcapping':20}",
+             NULL);
+    assert_true(c.kinds[0].softcap == 0 && c.logit_softcap == 20);
 }
 
 static void layers_of_lfm2_are_convolutions_or_attention(void **state) {
@@ -478,6 +485,18 @@ static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
     assert_int_equal(c.layer_input, 0);
     c = good("{'model_type':'gemma4_text','hidden_size_per_layer_input':0}", NULL);
     assert_int_equal(c.layer_input, 0);
+    /* The last layer has no window; heads are wider there though nothing says so. */
+    c = good("{'model_type':'gemma4_text','num_hidden_layers':2,'intermediate_size':100,"
+             "'layer_types':['sliding_attention','sliding_attention']}",
+             NULL);
+    assert_int_equal(c.layer_input, 256);
+    assert_int_equal(ag_spec_layer(&c, 0)->window, 512);
+    assert_int_equal(ag_spec_layer(&c, 1)->window, 0);
+    assert_int_equal(ag_spec_layer(&c, 1)->head_dim, 512);
+    c = good("{'model_type':'gemma4_text','num_hidden_layers':6,"
+             "'per_layer_config':{'5':{'head_dim':64}}}",
+             NULL);
+    assert_int_equal(ag_spec_layer(&c, 5)->head_dim, 64);
 }
 
 static void biases_are_llamas_alone(void **state) {
@@ -623,8 +642,10 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
          "use_bidirectional_attention is \"all\""},
         {"{'model_type':'gemma4','per_layer_config':{'5':{'head_dim':3}}}", AG_FORMAT,
          "layer 5 has 8 heads of 3"},
-        {"{'model_type':'gemma4','intermediate_size':100}", AG_UNSUPPORTED,
-         "hidden_size_per_layer_input 256 is above"},
+        {"{'model_type':'qwen3_5','num_hidden_layers':3}", AG_UNSUPPORTED,
+         "layer_types has no layer with attention"},
+        {"{" LLAMA "'partial_rotary_factor':0.5,'rope_scaling':{'type':'linear','factor':2}}",
+         AG_UNSUPPORTED, "partial_rotary_factor with rope type linear"},
         {"{'model_type':'phi3','sliding_window':0}", AG_FORMAT, "sliding_window is 0"},
         {"{'model_type':'olmo2','attention_bias':0}", AG_FORMAT, "attention_bias is not true"},
     };

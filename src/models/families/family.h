@@ -18,8 +18,10 @@ typedef struct ag_config_defaults {
     uint32_t head_dim;   /* 0: hidden_size / heads */
     uint32_t max_positions;
     double rope_theta;
-    double norm_eps;        /* 0: 1e-6 */
-    double rotated_part;    /* of each head; 0: all of it */
+    double norm_eps; /* 0: 1e-6 */
+    /* Of each head, where no partial_rotary_factor says otherwise; 0: all of it, whatever that
+     * says. */
+    double rotated_part;
     int32_t bos_id, eos_id; /* -1: none */
     bool tie_word_embeddings;
 } ag_config_defaults;

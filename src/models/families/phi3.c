@@ -32,6 +32,7 @@ const ag_family ag_family_phi3 = {
                  .n_heads = 32,
                  .max_positions = 4096,
                  .rope_theta = 10000,
+                 .rotated_part = 1,
                  .norm_eps = 1e-5,
                  .bos_id = 1,
                  .eos_id = 32000},
