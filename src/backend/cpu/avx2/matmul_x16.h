@@ -189,6 +189,10 @@ INLINE void store_row(float *y, __m256 low, __m256 high, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] = row[i];
 }
 
+/* Activations are loaded anew after this. The compiler would keep those of one half for the other,
+ * in more registers than there are, and write them to the stack. */
+INLINE void forget_loads(void) { __asm__ volatile("" ::: "memory"); }
+
 /* Rows first .. first + N of the tile times the group. */
 INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t, size_t first) {
     __m256 acc[4][2];
@@ -201,6 +205,7 @@ INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t
                 const weight_block w = c->f->unpack(step, in_step, half);
                 for (int i = 0; i < N; i++) {
                     const size_t at = b * t->n_rows + first + (size_t)i;
+                    if (N > 1 || c->f->has_parts) forget_loads();
                     acc[i][half] = add_block(acc[i][half], c->f, &w, t, at);
                 }
             }
