@@ -332,6 +332,9 @@ static ag_status find_pre(const vocabulary *v, const char *wanted, ag_source_str
         walk(json_object_get(v->root, "pre_tokenizer"), "pretokenizers", add_pattern, &list)) {
         name = ag_pre_name(list.v, flags);
     }
+    if (name && !ag_pre_find(name, strlen(name))) {
+        return AG_FAIL(err, INVALID, "\"%.60s\" is no pre-tokenizer that is known", name);
+    }
     if (!name) {
         return AG_FAIL(err, UNSUPPORTED,
                        "%s: no name is known for its pre_tokenizer; --pre NAME gives it one",

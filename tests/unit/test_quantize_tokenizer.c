@@ -178,6 +178,8 @@ static void a_pattern_without_a_name_is_refused(void **state) {
     /* The demo's vocabulary is larger than the tiny model's: the pattern comes first. */
     assert_int_equal(ag_quantize(dir, path, &params, NULL, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "--pre NAME gives it one"));
+    params.pre = "gpt-3";
+    assert_int_equal(ag_quantize(dir, path, &params, NULL, &err), AG_INVALID);
     params.pre = "gpt-2";
     assert_int_equal(ag_quantize(dir, path, &params, NULL, &err), AG_FORMAT);
     assert_non_null(strstr(err.msg, "the model has 300"));
