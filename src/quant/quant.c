@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 /* NaN and Inf have all exponent bits; testing bits vectorises and does not depend on how the
@@ -48,21 +49,25 @@ typedef struct block_type {
     ag_quantize_fn *quantize;
     ag_dequantize_fn *dequantize;
     ag_search_fn *search; /* NULL: the one rule of `quantize` */
+    /* Halves of a block that make all of its values finite if they are, and the byte of the first;
+     * 0: values have to be looked at. */
+    uint16_t n_factors, factors_at;
 } block_type;
 
 static const block_type block_types[AG_DTYPE_COUNT] = {
-    [AG_Q4_0] = {ag_quantize_q4_0, ag_dequantize_q4_0, ag_search_q4_0},
-    [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1, ag_search_q4_1},
-    [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0, NULL},
-    [AG_Q5_0] = {ag_quantize_q5_0, ag_dequantize_q5_0, ag_search_q5_0},
-    [AG_Q5_1] = {ag_quantize_q5_1, ag_dequantize_q5_1, ag_search_q5_1},
-    [AG_Q2_K] = {ag_quantize_q2_k, ag_dequantize_q2_k, NULL},
-    [AG_Q3_K] = {ag_quantize_q3_k, ag_dequantize_q3_k, NULL},
-    [AG_Q4_K] = {ag_quantize_q4_k, ag_dequantize_q4_k, ag_search_q4_k},
-    [AG_Q5_K] = {ag_quantize_q5_k, ag_dequantize_q5_k, ag_search_q5_k},
-    [AG_Q6_K] = {ag_quantize_q6_k, ag_dequantize_q6_k, ag_search_q6_k},
-    [AG_IQ4_NL] = {ag_quantize_iq4_nl, ag_dequantize_iq4_nl, NULL},
-    [AG_MXFP4] = {ag_quantize_mxfp4, ag_dequantize_mxfp4, NULL},
+    [AG_Q4_0] = {ag_quantize_q4_0, ag_dequantize_q4_0, ag_search_q4_0, 1, 0},
+    [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1, ag_search_q4_1, 2, 0},
+    [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0, NULL, 1, 0},
+    [AG_Q5_0] = {ag_quantize_q5_0, ag_dequantize_q5_0, ag_search_q5_0, 1, 0},
+    [AG_Q5_1] = {ag_quantize_q5_1, ag_dequantize_q5_1, ag_search_q5_1, 2, 0},
+    [AG_Q2_K] = {ag_quantize_q2_k, ag_dequantize_q2_k, NULL, 2, offsetof(ag_block_q2_k, d)},
+    [AG_Q3_K] = {ag_quantize_q3_k, ag_dequantize_q3_k, NULL, 1, offsetof(ag_block_q3_k, d)},
+    [AG_Q4_K] = {ag_quantize_q4_k, ag_dequantize_q4_k, ag_search_q4_k, 2, 0},
+    [AG_Q5_K] = {ag_quantize_q5_k, ag_dequantize_q5_k, ag_search_q5_k, 2, 0},
+    [AG_Q6_K] = {ag_quantize_q6_k, ag_dequantize_q6_k, ag_search_q6_k, 1,
+                 offsetof(ag_block_q6_k, d)},
+    [AG_IQ4_NL] = {ag_quantize_iq4_nl, ag_dequantize_iq4_nl, NULL, 1, 0},
+    [AG_MXFP4] = {ag_quantize_mxfp4, ag_dequantize_mxfp4, NULL, 0, 0},
 };
 
 static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, size_t n,
@@ -160,12 +165,30 @@ void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
     }
 }
 
+/* By their factors; false also if that cannot be told. */
+static bool factors_are_finite(ag_dtype dtype, const unsigned char *src, size_t n) {
+    const block_type *type = &block_types[dtype];
+    const size_t bytes = ag_dtype_block_bytes(dtype), n_blocks = n / ag_dtype_block(dtype);
+    bool finite = type->n_factors > 0;
+    for (size_t b = 0; b < n_blocks; b++, src += bytes) {
+        for (size_t i = 0; i < type->n_factors; i++) {
+            uint16_t h;
+            memcpy(&h, src + type->factors_at + i * sizeof h, sizeof h);
+            finite &= ag_f16_is_finite(h);
+        }
+    }
+    return finite;
+}
+
 ag_status ag_convert_row(ag_dtype to, void *dst, ag_dtype from, const void *src, float *values,
                          size_t n, ag_rounding rounding, size_t *bad) {
-    ag_dequantize_row(from, values, src, n);
-    if (to != from || !ag_dtype_is_quantized(to)) {
-        return ag_quantize_row(to, dst, values, n, rounding, bad);
+    const bool copies = to == from && ag_dtype_is_quantized(to);
+    if (copies && factors_are_finite(from, src, n)) {
+        memcpy(dst, src, ag_dtype_row_bytes(to, n));
+        return AG_OK;
     }
+    ag_dequantize_row(from, values, src, n);
+    if (!copies) { return ag_quantize_row(to, dst, values, n, rounding, bad); }
     if (!all_finite(values, n)) {
         if (bad) *bad = first_not_finite(values, n);
         return AG_FORMAT;

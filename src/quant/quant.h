@@ -134,8 +134,8 @@ ag_status ag_quantize_weights(ag_dtype dtype, void *dst, const float *src, size_
 /* dst[0..n) = the values of src, any dtype but I32 and U8. */
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n);
 
-/* dst = src in another type, by way of values [n], which hold src afterwards. A quantised row that
- * keeps its type is copied, not rounded again; *bad and AG_FORMAT as above, also for its NaN. */
+/* dst = src in another type, by way of values [n]. A quantised row that keeps its type is copied,
+ * not rounded again; *bad and AG_FORMAT as above, also for its NaN, and values then hold src. */
 ag_status ag_convert_row(ag_dtype to, void *dst, ag_dtype from, const void *src, float *values,
                          size_t n, ag_rounding rounding, size_t *bad);
 

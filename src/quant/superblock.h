@@ -109,6 +109,18 @@ static inline void ag_put_bit_words(uint8_t to[4], const uint8_t *q, int shift) 
     }
 }
 
+/* The same of the fifth bits as Q5_0 has them: element i in bit i. */
+static inline void ag_put_fifths(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
+    const uint32_t all =
+        qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
+    for (int j = 0; j < 4; j++) {
+        uint32_t bits = all >> j & 0x11111111u; /* every fourth; they move together */
+        bits = (bits | bits >> 3) & 0x03030303u;
+        bits = (bits | bits >> 6) & 0x000f000fu;
+        to[j] = (uint8_t)(bits | bits >> 12);
+    }
+}
+
 /* Bits 2f and 2f + 1 of byte j of word g: bits `shift` and the next of element 16g + 4f + j. */
 static inline void ag_put_pair_words(uint8_t to[8], const uint8_t *q, int shift) {
     for (int i = 0; i < 8; i++) {

@@ -44,26 +44,25 @@ static void put_q4_1(ag_q4_1_x16 *steps, size_t r, size_t b, const ag_block_q4_1
 
 static void put_q8_0(ag_q8_0_x16 *steps, size_t r, size_t b, const ag_block_q8_0 *in) {
     steps[b / 2].d[b % 2][r] = in->d;
-    for (size_t i = 0; i < AG_QK; i++) {
-        steps[b / 2].qs[b % 2][i / 4][r][i % 4] = (uint8_t)(in->qs[i] + 128);
+    for (size_t v = 0; v < AG_QK / 4; v++) {
+        uint32_t four;
+        memcpy(&four, in->qs + 4 * v, sizeof four);
+        four ^= 0x80808080u; /* plus 128 each */
+        memcpy(steps[b / 2].qs[b % 2][v][r], &four, sizeof four);
     }
 }
 
 static void put_q5_0(ag_q5_0_x16 *steps, size_t r, size_t b, const ag_block_q5_0 *in) {
-    uint8_t fifths[AG_QK] = {0};
-    ag_unpack_fifths(fifths, in->qh);
     steps[b / 2].d[b % 2][r] = in->d;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    ag_put_bit_words(steps[b / 2].qh[b % 2][r], fifths, 4);
+    ag_put_fifths(steps[b / 2].qh[b % 2][r], in->qh);
 }
 
 static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1 *in) {
-    uint8_t fifths[AG_QK] = {0};
-    ag_unpack_fifths(fifths, in->qh);
     steps[b / 2].d[b % 2][r] = in->d;
     steps[b / 2].m[b % 2][r] = in->m;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    ag_put_bit_words(steps[b / 2].qh[b % 2][r], fifths, 4);
+    ag_put_fifths(steps[b / 2].qh[b % 2][r], in->qh);
 }
 
 static void put_scales(ag_x16_scales *to, size_t r, const uint8_t *sc, const uint8_t *m) {
