@@ -37,13 +37,15 @@ static void use(size_t i) {
     n_vocab = ag_model_get_info(model)->n_vocab;
 }
 
-/* policy NULL: none. */
+/* policy NULL: none. On a device how many rows there are decides about kernels and their rounding,
+ * which halves in a cache would turn into steps of their own. */
 static ag_session *make(const ag_eviction_policy *policy) {
     ag_session_params p = ag_session_defaults();
     ag_session *s;
     ag_error err;
     p.max_seq_len = MAX_SEQ;
     p.prefill_chunk = CHUNK;
+    if (backend_name) p.k_type = p.v_type = AG_F32;
     p.eviction.policy = policy;
     p.eviction.budget_tokens = policy ? 40 : 0;
     p.eviction.recent = 8;
