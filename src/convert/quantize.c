@@ -2,6 +2,7 @@
 #include "convert/imatrix_file.h"
 #include "convert/out_model.h"
 #include "convert/rows.h"
+#include "convert/same_model.h"
 #include "convert/types.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -77,6 +78,8 @@ static ag_status write_file(ag_out_model *m, const char *path, const ag_quantize
     for (size_t i = 0; i < m->n && st == AG_OK; i++) {
         st = write_tensor(&w, &m->tensors[i], im, err);
     }
+    if (st == AG_OK && !ag_gguf_source_header(m->source))
+        st = ag_check_same_model(m->source, &m->writer, err);
     if (st == AG_OK) st = ag_gguf_writer_commit(&m->writer, err);
     ag_backend_destroy(w.backend);
     return st;

@@ -189,6 +189,13 @@ ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
     return ag_sealed_writer_commit_unsealed(w, err);
 }
 
+ag_status ag_sealed_writer_preview(ag_sealed_writer *w, char *path, size_t cap, ag_error *err) {
+    AG_TRY(flush(w, err));
+    if (w->temporary[0]) snprintf(path, cap, "%s", w->temporary);
+    else snprintf(path, cap, "/proc/self/fd/%d", w->fd);
+    return AG_OK;
+}
+
 ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err) {
     AG_TRY(flush(w, err));
     bool unnamed = !w->temporary[0];

@@ -34,6 +34,8 @@ ag_status ag_sealed_put(void *w, const void *bytes, size_t n, ag_error *err);
 ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err);
 /* The same without a seal, for formats of others. */
 ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err);
+/* Where what was put so far can be read, into path[cap], until it is committed or closed. */
+ag_status ag_sealed_writer_preview(ag_sealed_writer *w, char *path, size_t cap, ag_error *err);
 /* Removes what was not committed. */
 void ag_sealed_writer_close(ag_sealed_writer *w);
 

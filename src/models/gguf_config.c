@@ -168,8 +168,9 @@ static bool put_rotated_part(const ag_gguf_reader *r, json_t *config) {
     const double hidden = json_number_value(json_object_get(config, "hidden_size"));
     double width = json_number_value(json_object_get(config, "head_dim"));
     if (width == 0 && heads > 0) width = hidden / heads;
-    if (n <= 0 || width <= 0 || n == width) return true;
-    return put_new(config, "partial_rotary_factor", json_real((n + 0.5) / width)) &&
+    if (n <= 0 || width <= 0) return true;
+    const double part = n == width ? 1 : (n + 0.5) / width;
+    return put_new(config, "partial_rotary_factor", json_real(part)) &&
            put_new(config, AG_CONFIG_ROTATES_PART, json_true());
 }
 
@@ -249,13 +250,24 @@ static ag_status unknown_architecture(const ag_gguf_reader *r) {
                    r->architecture, known);
 }
 
+/* A file says it has biases by having them. */
+static bool put_biases(const ag_gguf_reader *r, json_t *config) {
+    static const char *const keys[][2] = {{"blk.0.attn_q.bias", "attention_bias"},
+                                          {"blk.0.ffn_up.bias", "mlp_bias"}};
+    bool ok = true;
+    for (int i = 0; i < 2; i++) {
+        ok = ok && put_new(config, keys[i][1], json_boolean(ag_gguf_has(r, keys[i][0])));
+    }
+    return ok;
+}
+
 static ag_status fill(const ag_gguf_reader *r, const ag_family *family, json_t *config) {
     ag_source_vocabulary vocabulary;
     AG_TRY(ag_source_read_vocabulary(r->source, &vocabulary, r->err));
     const bool ok =
         put_new(config, "architectures", json_pack("[s]", family->names[0].architecture)) &&
         put_keys(r, family->gguf.keys, config) && put_scaling(r, config) &&
-        put_rotated_part(r, config) && put_layer_types(r, config) &&
+        put_rotated_part(r, config) && put_layer_types(r, config) && put_biases(r, config) &&
         /* Without a tensor for the output there is one tensor for both. */
         put_new(config, "tie_word_embeddings", json_false()) &&
         (vocabulary.n_tokens ? put_vocabulary(&vocabulary, config) : put_no_vocabulary(config));

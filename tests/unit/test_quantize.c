@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 static char dir[] = "/tmp/ag-quantize-XXXXXX", source[128], path[128];
 
@@ -300,6 +301,59 @@ static void what_cannot_be_is_refused(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* A recorded model whose config.json has another value; "a.b" is b of the object a. */
+static ag_status quantize_edited(const char *model, const char *key, json_t *value, ag_error *err) {
+    static const char *const models = AG_SOURCE_DIR "/tests/data/golden/models";
+    char edited[] = "/tmp/ag-quantize-edited-XXXXXX", file[300], weights[128], config[128];
+    assert_non_null(mkdtemp(edited));
+    snprintf(file, sizeof file, "%s/%s/config.json", models, model);
+    json_t *root = json_load_file(file, 0, NULL), *at = root;
+    const char *dot = strchr(key, '.');
+    assert_non_null(root);
+    if (dot) at = json_object_getn(root, key, (size_t)(dot - key));
+    assert_int_equal(json_object_set_new(at, dot ? dot + 1 : key, value), 0);
+    snprintf(config, sizeof config, "%s/config.json", edited);
+    assert_int_equal(json_dump_file(root, config, 0), 0);
+    json_decref(root);
+    snprintf(file, sizeof file, "%s/%s/model.safetensors", models, model);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", edited);
+    assert_int_equal(symlink(file, weights), 0);
+    remove(path);
+    const ag_status st = ag_quantize(edited, path, &(ag_quantize_params){.type = "f16"}, NULL, err);
+    remove(weights);
+    remove(config);
+    remove(edited);
+    return st;
+}
+
+static void what_a_file_cannot_say_is_refused(void **state) {
+    (void)state;
+    const struct {
+        const char *model, *key;
+        json_t *value;
+        const char *lost; /* NULL: nothing */
+    } cases[] = {
+        {"smollm3", "no_rope_layers", json_pack("[iiiiiiii]", 0, 1, 1, 1, 1, 1, 1, 1),
+         "which layers turn"},
+        {"qwen2", "layer_types",
+         json_pack("[ssss]", "sliding_attention", "full_attention", "full_attention",
+                   "full_attention"),
+         NULL}, /* windows that are switched off */
+        {"gemma2", "attn_logit_softcapping", json_null(), "attn_logit_softcapping"},
+        {"ministral3", "rope_parameters.truncate", json_false(), "rope_parameters"},
+        {"qwen3.5", "rope_parameters.partial_rotary_factor", json_integer(1), NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ag_error err = {0};
+        const ag_status st = quantize_edited(cases[i].model, cases[i].key, cases[i].value, &err);
+        const char *lost = cases[i].lost;
+        if (lost ? st != AG_UNSUPPORTED || !strstr(err.msg, lost) : st != AG_OK) {
+            fail_msg("%s: %s: %s", cases[i].model, ag_status_name(st), err.msg);
+        }
+        assert_int_equal(access(path, F_OK), lost ? -1 : 0);
+    }
+}
+
 static void files_that_are_there_stay(void **state) {
     (void)state;
     ag_error err;
@@ -419,6 +473,7 @@ int main(void) {
         cmocka_unit_test(bytes_do_not_depend_on_threads),
         cmocka_unit_test(a_file_of_the_same_type_keeps_its_bytes),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(what_a_file_cannot_say_is_refused),
         cmocka_unit_test(files_that_are_there_stay),
         cmocka_unit_test(values_that_no_type_holds_are_named),
         cmocka_unit_test(parts_become_one_file),

@@ -18,15 +18,7 @@ static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain,
     return ag_spec_set_all(s, &kind, r->err);
 }
 
-/* A file says it has biases by having them. */
 static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
-    static const char *const keys[][2] = {{"blk.0.attn_q.bias", "attention_bias"},
-                                          {"blk.0.ffn_up.bias", "mlp_bias"}};
-    for (int i = 0; i < 2; i++) {
-        if (json_object_set_new(config, keys[i][1], json_boolean(ag_gguf_has(r, keys[i][0])))) {
-            return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
-        }
-    }
     json_t *window = json_object_get(config, "sliding_window");
     if (window && json_object_set(config, gguf_window, window)) {
         return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/same_model.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "models/config.h"
+#include "models/rope.h"
+
+#include <limits.h>
+#include <math.h>
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-4 * fabs(a); }
+
+/* What is a tensor of the file (llama3, longrope, proportional) is not asked for. */
+static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
+    const ag_rope_type type = a->scaling.type;
+    if (a->n_rotated != b->n_rotated || !near(a->theta, b->theta)) return false;
+    if (type != AG_ROPE_DEFAULT && type != AG_ROPE_LINEAR && type != AG_ROPE_YARN) return true;
+    const double factors[] = {a->attention_factor != 0 ? (double)a->attention_factor : 1,
+                              b->attention_factor != 0 ? (double)b->attention_factor : 1};
+    const uint32_t n = a->n_rotated / 2;
+    float *freqs = ag_malloc(2 * n * sizeof *freqs);
+    if (!freqs) return false;
+    ag_rope_inv_freq(a, false, freqs);
+    ag_rope_inv_freq(b, false, freqs + n);
+    bool same = near(factors[0], factors[1]);
+    for (uint32_t i = 0; i < n; i++) same = same && near((double)freqs[i], (double)freqs[n + i]);
+    ag_free(freqs);
+    return same;
+}
+
+/* What differs; NULL: nothing. Sizes of tensors need not be asked for. */
+static const char *difference_of_layer(const ag_model_spec *a, const ag_model_spec *b,
+                                       uint32_t layer) {
+    const ag_layer_spec *x = ag_spec_layer(a, layer), *y = ag_spec_layer(b, layer);
+    if (x->mixer != y->mixer) return "which layers have attention";
+    if (x->ffn_bias != y->ffn_bias) return "mlp_bias";
+    if (x->mixer != AG_MIXER_ATTENTION) return NULL;
+    if (x->n_heads != y->n_heads || x->head_dim != y->head_dim) return "its heads";
+    if (x->shares_kv != y->shares_kv) return "which layers share keys and values";
+    if (x->window != y->window) return "its windows";
+    if (x->qkv_bias != y->qkv_bias || x->out_bias != y->out_bias) return "attention_bias";
+    if (!near((double)x->softcap, (double)y->softcap)) return "attn_logit_softcapping";
+    if ((x->rope == AG_NO_ROPE) != (y->rope == AG_NO_ROPE)) return "which layers turn";
+    if (x->rope == AG_NO_ROPE || same_rotation(&a->ropes[x->rope], &b->ropes[y->rope])) return NULL;
+    return "rope_parameters";
+}
+
+static const char *difference(const ag_model_spec *a, const ag_model_spec *b) {
+    if (a->n_layers != b->n_layers) return "its layers";
+    if (!near((double)a->logit_softcap, (double)b->logit_softcap)) return "final_logit_softcapping";
+    if (a->n_layer_inputs != b->n_layer_inputs) return "vocab_size_per_layer_input";
+    if (!near((double)a->query_beta, (double)b->query_beta)) return "llama_4_scaling_beta";
+    if (a->query_beta != 0 && a->query_period != b->query_period) return "llama_4_scaling_beta";
+    for (uint32_t l = 0; l < a->n_layers; l++) {
+        const char *what = difference_of_layer(a, b, l);
+        if (what) return what;
+    }
+    return NULL;
+}
+
+static ag_status read_back(ag_gguf_writer *file, ag_model_spec *out, ag_error *err) {
+    char path[PATH_MAX];
+    ag_weight_source *source;
+    AG_TRY(ag_sealed_writer_preview(&file->file, path, sizeof path, err));
+    AG_TRY(ag_source_open(path, &source, err));
+    ag_status st = ag_source_open_tensors(source, err);
+    if (st == AG_OK) st = ag_spec_read(source, out, err);
+    ag_source_destroy(source);
+    return st;
+}
+
+static ag_status compare(const ag_weight_source *source, ag_gguf_writer *file, ag_model_spec *specs,
+                         ag_error *err) {
+    ag_error inner = {0};
+    AG_TRY(ag_spec_read(source, &specs[0], err));
+    const ag_status st = read_back(file, &specs[1], &inner);
+    const char *what = st == AG_OK ? difference(&specs[0], &specs[1]) : inner.msg;
+    if (!what) return AG_OK;
+    return AG_FAIL(err, UNSUPPORTED, "%s: a GGUF file would be another model: %s", source->path,
+                   what);
+}
+
+ag_status ag_check_same_model(const ag_weight_source *source, ag_gguf_writer *file, ag_error *err) {
+    ag_model_spec *specs = ag_calloc(2, sizeof *specs); /* descriptions are large */
+    if (!specs) return AG_FAIL(err, NOMEM, "%s: no memory for its description", source->path);
+    const ag_status st = compare(source, file, specs, err);
+    ag_free(specs);
+    return st;
+}
