@@ -89,8 +89,9 @@ typedef struct ag_tensor_type {
 
 /* Weights that a file holds quantised stay as they are; others become Q4_0. */
 #define AG_WEIGHTS_AUTO ((ag_dtype)0x7fff)
-/* A mix of types that loses little for at most 5.2 bits a weight: Q4_K, or Q4_1 where rows are no
- * multiple of 256, and wider ones for the output, values and down projections as far as that goes.
+/* A mix of types that loses little for at most 5.3 bits a weight: Q4_K, or Q4_1 and Q5_0 where rows
+ * are no multiple of 256, and wider ones for values, the output and down projections as far as that
+ * goes.
  */
 #define AG_WEIGHTS_MIX ((ag_dtype)0x7f00)
 

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double MIX_BITS = 5.2; /* of a weight, at most */
+static const double MIX_BITS = 5.3; /* of a weight, at most */
 
 ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG_WEIGHTS_AUTO}; }
 
@@ -32,7 +32,8 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
 
 /* What nobody has chosen: a file's quantised weights stay, other weights become Q4_0. */
 static void choose_weights(const ag_weight_source *source, ag_model_params *params) {
-    if (!source && params->weights == AG_WEIGHTS_MIX) ag_weights_mix_step(3, &params->weights);
+    for (size_t i = 0; !source && i < 5 && params->weights == AG_WEIGHTS_MIX; i++)
+        ag_weights_mix_add(i, &params->weights);
     if (params->weights != AG_WEIGHTS_AUTO) return;
     params->weights = AG_Q4_0;
     for (size_t i = 0; source && i < ag_source_n_tensors(source); i++) {
@@ -82,7 +83,7 @@ static double bits_of_a_weight(const ag_weights_summary *summary) {
     return values > 0 ? 8 * bytes / values : 0;
 }
 
-/* Of a mix as many steps are taken as its size allows. */
+/* Of a mix all steps are taken that its size allows. */
 static ag_status inspect_weights(const ag_backend *be, ag_model_spec *spec,
                                  const ag_weight_source *source, ag_model_params *params,
                                  ag_weights_summary *summary, ag_error *err) {
@@ -90,11 +91,13 @@ static ag_status inspect_weights(const ag_backend *be, ag_model_spec *spec,
     if (params->weights != AG_WEIGHTS_MIX) return AG_OK;
     ag_model_params more = *params;
     ag_weights_summary wider;
-    for (size_t n = 1; ag_weights_mix_step(n, &more.weights); n++) {
+    for (size_t i = 0; ag_weights_mix_add(i, &more.weights); i++) {
         AG_TRY(ag_model_weights_inspect(be, spec, source, &more, &wider, err));
-        if (bits_of_a_weight(&wider) > MIX_BITS) break;
-        params->weights = more.weights;
-        *summary = wider;
+        if (bits_of_a_weight(&wider) <= MIX_BITS) {
+            params->weights = more.weights;
+            *summary = wider;
+        }
+        more.weights = params->weights;
     }
     return AG_OK;
 }

@@ -47,25 +47,25 @@ bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_
 /* ---- the mix ---- */
 
 /* In the order of what they gain for their bits (docs/models.md has the figures): types of rows
- * that are multiples of 256, and of others. */
+ * that are multiples of 256, and of others. Of several that fit a name the last counts. */
 static const struct mix_step {
     const char *pattern;
     ag_dtype type, other;
 } mix_steps[] = {
-    {"output", AG_Q5_K, AG_Q5_0},   {"output", AG_Q6_K, AG_Q5_1}, {"attn_v", AG_Q5_K, AG_Q5_1},
-    {"ffn_down", AG_Q5_K, AG_Q5_1}, {"attn_v", AG_Q6_K, AG_Q8_0}, {"output", AG_Q6_K, AG_Q8_0},
+    {"blk", AG_Q4_K, AG_Q5_0},    {"attn_v", AG_Q6_K, AG_Q8_0},   {"output", AG_Q5_K, AG_Q5_0},
+    {"output", AG_Q6_K, AG_Q5_1}, {"ffn_down", AG_Q5_K, AG_Q5_1}, {"output", AG_Q6_K, AG_Q8_0},
 };
 enum { N_MIX_STEPS = sizeof mix_steps / sizeof mix_steps[0] };
 
-bool ag_weights_mix_step(size_t n, ag_dtype *out) {
-    if (n <= N_MIX_STEPS) *out = (ag_dtype)(AG_WEIGHTS_MIX + n);
-    return n <= N_MIX_STEPS;
+bool ag_weights_mix_add(size_t step, ag_dtype *mix) {
+    if (step < N_MIX_STEPS) *mix = (ag_dtype)((unsigned)*mix | 1u << step);
+    return step < N_MIX_STEPS;
 }
 
-static ag_dtype mixed_type(const ag_weight_spec *w, ag_dtype file, size_t n_steps) {
+static ag_dtype mixed_type(const ag_weight_spec *w, ag_dtype file, unsigned steps) {
     struct mix_step best = {.type = AG_Q4_K, .other = AG_Q4_1};
-    for (size_t i = 0; i < n_steps; i++)
-        if (fits(mix_steps[i].pattern, w->gguf_name)) best = mix_steps[i];
+    for (size_t i = 0; i < N_MIX_STEPS; i++)
+        if (steps >> i & 1 && fits(mix_steps[i].pattern, w->gguf_name)) best = mix_steps[i];
     const ag_dtype type = w->cols % ag_dtype_block(best.type) ? best.other : best.type;
     return w->cols % ag_dtype_block(type) ? file : type;
 }
@@ -79,7 +79,7 @@ ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_p
     }
     if (params->as_is) return file;
     if (ag_weights_is_mix(params->weights)) {
-        return mixed_type(w, file, (size_t)params->weights - AG_WEIGHTS_MIX);
+        return mixed_type(w, file, (unsigned)params->weights - (unsigned)AG_WEIGHTS_MIX);
     }
     return ag_weight_type_fitting(params->weights, w->cols, file);
 }

@@ -17,9 +17,9 @@ bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_
  * name says, else the file's type if tensors shall stay as they are, else params->weights. */
 ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_params *params);
 
-/* AG_WEIGHTS_MIX + n is the mix with the first n of its steps taken, each of which makes some
- * matrices wider. False past the last step. */
-bool ag_weights_mix_step(size_t n, ag_dtype *out);
+/* Takes one of the steps of a mix, each of which makes some matrices wider; *mix, AG_WEIGHTS_MIX
+ * at first, says which were taken. False past the last step. */
+bool ag_weights_mix_add(size_t step, ag_dtype *mix);
 static inline bool ag_weights_is_mix(ag_dtype weights) {
     return weights >= AG_WEIGHTS_MIX && weights < AG_WEIGHTS_AUTO;
 }

@@ -67,9 +67,9 @@ static void types_that_no_weight_has_are_refused(void **state) {
 }
 
 static ag_dtype mixed(size_t n_steps, const char *name, size_t cols) {
-    ag_model_params p = {0};
+    ag_model_params p = {.weights = AG_WEIGHTS_MIX};
     const ag_weight_spec w = matrix(name, cols);
-    assert_true(ag_weights_mix_step(n_steps, &p.weights));
+    for (size_t i = 0; i < n_steps; i++) assert_true(ag_weights_mix_add(i, &p.weights));
     return ag_weight_type(&w, AG_BF16, &p);
 }
 
@@ -80,9 +80,10 @@ static void a_mix_grows_wider_step_by_step(void **state) {
                                         "output.weight"};
     assert_int_equal(mixed(0, names[4], 256), AG_Q4_K);
     assert_int_equal(mixed(0, names[4], 96), AG_Q4_1);
-    ag_dtype beyond;
+    ag_dtype mix = AG_WEIGHTS_MIX;
     size_t last = 0;
-    while (ag_weights_mix_step(last + 1, &beyond)) last++;
+    while (ag_weights_mix_add(last, &mix)) last++;
+    assert_true(ag_weights_is_mix(mix));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (size_t cols = 96; cols <= 256; cols += 160) {
             size_t before = 0;
@@ -95,7 +96,7 @@ static void a_mix_grows_wider_step_by_step(void **state) {
         assert_int_equal(mixed(last, names[i], 65), AG_BF16);
     }
     assert_int_equal(mixed(last, names[0], 256), AG_Q4_K);
-    assert_int_equal(mixed(last, names[2], 256), AG_Q4_K);
+    assert_int_equal(mixed(last, names[2], 96), AG_Q5_0);
     assert_int_equal(mixed(last, names[4], 256), AG_Q6_K);
     assert_int_equal(mixed(last, names[4], 96), AG_Q8_0);
 }
