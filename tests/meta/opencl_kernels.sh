@@ -27,7 +27,7 @@ check attention.cl -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
 check token.cl -cl-std=CL1.2 -DWINDOW=1 -DQK_NORM=1 -DGELU=1
 
 # What types of weights have of their own.
-for type in q4_1 q8_0 q5_0 q5_1 q4_k q5_k q6_k; do
+for type in q4_1 q8_0 iq4_nl mxfp4 q5_0 q5_1 q4_k q5_k q6_k; do
     for file in matmul_rows.cl matmul_tile.cl matmul_mma.cl matvec.cl; do
         check $file -cl-std=CL1.2 -DWTYPE=WEIGHT_$type -DINT_DOT=1
     done

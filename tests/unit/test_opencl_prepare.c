@@ -55,7 +55,7 @@ static int teardown(void **state) {
 
 static void levels_of(uint8_t *q, ag_dtype type, const unsigned char *block) {
     const size_t halves = type == AG_Q4_1 || type == AG_Q5_1 ? 2 : 1;
-    const unsigned char *bits = block + halves * HALF;
+    const unsigned char *bits = block + (type == AG_MXFP4 ? 1 : halves * HALF);
     ag_block_q5_k five;
     ag_block_q6_k six;
     memcpy(&five, block, type == AG_Q5_K ? sizeof five : 0);
@@ -91,7 +91,9 @@ static void put_level(unsigned char *out, ag_dtype type, size_t high, size_t all
 static void put_factors(unsigned char *out, ag_dtype type, size_t n, size_t b,
                         const unsigned char *block) {
     uint8_t sc[8], m[8];
-    if (type == AG_Q6_K) {
+    if (type == AG_MXFP4) {
+        out[b] = block[0];
+    } else if (type == AG_Q6_K) {
         memcpy(out + b * 16, block + 192, 16);
         memcpy(out + n * 2 + b * HALF, block + 208, HALF);
     } else if (ag_dtype_block(type) == AG_QK_K) {
@@ -153,8 +155,8 @@ static bool count_rows(void *user, size_t row0, size_t n) {
 static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {
     (void)state;
     static unsigned char seen[ROWS];
-    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_Q5_0, AG_Q5_1,
-                              AG_Q4_K, AG_Q5_K, AG_Q6_K, AG_F16};
+    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0,   AG_Q5_0,  AG_Q5_1, AG_Q4_K,
+                              AG_Q5_K, AG_Q6_K, AG_IQ4_NL, AG_MXFP4, AG_F16};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         const size_t k = cols_of(types[t]), n = ag_cl_prepared_bytes(types[t], ROWS, k);
         const size_t in_file = ROWS * ag_dtype_row_bytes(types[t], k), most = in_file / 100 * 103;

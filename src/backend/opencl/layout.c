@@ -10,20 +10,23 @@ enum { HALF = 2 };
 
 /* ---- one block of a file, to where its parts belong ---- */
 
-/* Factors in front of bytes that stay as they are. */
-static void split_plain(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    const size_t halves = ag_dtype_scales(type);
-    for (size_t i = 0; i < halves; i++) memcpy(to[AG_CL_FACTORS + i], block + i * HALF, HALF);
-    memcpy(to[0], block + halves * HALF, ag_dtype_block_bytes(type) - halves * HALF);
-}
+static const struct layout {
+    unsigned char bytes[AG_CL_PLANES]; /* of a block of the file */
+    void (*split)(ag_dtype type, unsigned char *const to[], const unsigned char *block);
+} layouts[AG_DTYPE_COUNT];
 
-static void split_fifths(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
-    const size_t halves = ag_dtype_scales(type);
-    uint8_t q[AG_QK] = {0};
-    for (size_t i = 0; i < halves; i++) memcpy(to[AG_CL_FACTORS + i], block + i * HALF, HALF);
-    ag_unpack_fifths(q, block + halves * HALF);
-    ag_put_bit_words(to[1], q, 4);
-    memcpy(to[0], block + halves * HALF + AG_QK / 8, AG_QK / 2);
+/* Factors lie in front of a block, then fifth bits, then the rest. */
+static void split_32(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    const unsigned char *bytes = layouts[type].bytes;
+    for (unsigned p = AG_CL_FACTORS; p < AG_CL_PLANES; block += bytes[p++]) {
+        memcpy(to[p], block, bytes[p]);
+    }
+    if (bytes[1]) {
+        uint8_t q[AG_QK] = {0};
+        ag_unpack_fifths(q, block);
+        ag_put_bit_words(to[1], q, 4);
+    }
+    memcpy(to[0], block + bytes[1], bytes[0]);
 }
 
 static void put_parts(unsigned char *to, const uint8_t packed[12]) {
@@ -72,13 +75,11 @@ static void split_q6_k(ag_dtype type, unsigned char *const to[], const unsigned 
 
 /* ---- the types ---- */
 
-static const struct {
-    unsigned char bytes[AG_CL_PLANES]; /* of a block of the file */
-    void (*split)(ag_dtype type, unsigned char *const to[], const unsigned char *block);
-} layouts[AG_DTYPE_COUNT] = {
-    [AG_Q4_0] = {{16, 0, 2}, split_plain},      [AG_Q4_1] = {{16, 0, 2, 2}, split_plain},
-    [AG_Q8_0] = {{32, 0, 2}, split_plain},      [AG_Q5_0] = {{16, 4, 2}, split_fifths},
-    [AG_Q5_1] = {{16, 4, 2, 2}, split_fifths},  [AG_Q4_K] = {{128, 0, 16, 4}, split_q4_k},
+static const struct layout layouts[AG_DTYPE_COUNT] = {
+    [AG_Q4_0] = {{16, 0, 2}, split_32},         [AG_Q4_1] = {{16, 0, 2, 2}, split_32},
+    [AG_Q8_0] = {{32, 0, 2}, split_32},         [AG_Q5_0] = {{16, 4, 2}, split_32},
+    [AG_Q5_1] = {{16, 4, 2, 2}, split_32},      [AG_IQ4_NL] = {{16, 0, 2}, split_32},
+    [AG_MXFP4] = {{16, 0, 1}, split_32},        [AG_Q4_K] = {{128, 0, 16, 4}, split_q4_k},
     [AG_Q5_K] = {{128, 32, 16, 4}, split_q5_k}, [AG_Q6_K] = {{128, 64, 16, 2}, split_q6_k},
 };
 

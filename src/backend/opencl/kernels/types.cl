@@ -3,6 +3,7 @@
  * begin at any byte: what is wider than a byte is put together from bytes. The numbers, TYPE_F32
  * and so on, are those of ag_dtype. */
 #include "dtype_table.h"
+#include "nibble_values.cl"
 
 enum {
 #define TYPE_NUMBER(name, text, block, bytes, halves, roles) TYPE_##name,
@@ -100,22 +101,15 @@ static inline float element_k(uint type, __global const uchar *p, uint i) {
     return q45_k(p, i, type == TYPE_Q5_K);
 }
 
-static inline float mxfp4_scale(uchar e) {
-    return as_float(e < 2 ? 0x00200000u << e : (uint)(e - 1) << 23);
-}
-
 static inline float element_of_32(uint type, __global const uchar *p, uint i) {
-    const char iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                             1,    13,   25,  38,  53,  69,  89,  113};
-    const char mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     const float d = half_value(load_u16(p));
     if (type == TYPE_Q8_0) return (float)(char)p[2 + i] * d;
     const bool fifths = type == TYPE_Q5_0 || type == TYPE_Q5_1;
     const uint halves = type == TYPE_Q4_1 || type == TYPE_Q5_1 ? 4 : type == TYPE_MXFP4 ? 1 : 2;
     const uchar pair = p[halves + (fifths ? 4 : 0) + i % 16];
     const int nibble = i < 16 ? pair & 15 : pair >> 4;
-    if (type == TYPE_IQ4_NL) return d * (float)iq4_nl[nibble];
-    if (type == TYPE_MXFP4) return mxfp4_scale(p[0]) * (float)mxfp4[nibble];
+    if (type == TYPE_IQ4_NL) return d * (float)iq4_nl_values[nibble];
+    if (type == TYPE_MXFP4) return mxfp4_scale(p[0]) * (float)mxfp4_values[nibble];
     const int level = fifths ? nibble | (p[halves + i / 8] >> i % 8 & 1) << 4 : nibble;
     if (halves == 2) return (float)(level - (fifths ? 16 : 8)) * d;
     return (float)level * d + half_value(load_u16(p + 2));

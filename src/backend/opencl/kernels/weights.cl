@@ -10,23 +10,29 @@
  *                      byte 4 + c those of 16 + 4 j + c
  * Then, at scales_at, factors:
  *   Q4_0, Q5_0, Q8_0   a half d of each block; (level - 8, 16, 0) * d
- *   Q4_1, Q5_1         the same, behind all d a half m of each; level * d + m
+ *   IQ4_NL             the same; value that the nibble stands for * d
+ *   MXFP4              the same with a byte of exponent, in d's place
+ *   Q4_1, Q5_1         as Q4_0, behind all d a half m of each; level * d + m
  *   Q4_K, Q5_K         bytes sc and m of each, behind all of them halves d and dmin of each eight
  *                      blocks; level * d * sc - dmin * m
  *   Q6_K               signed bytes of elements 0 to 15 and 16 to 31, then a half d of each eight;
  *                      (level - 32) * d * sc
  * A weight begins on a cache line, every row of it on a multiple of 16 bytes. */
+#include "nibble_values.cl"
+
 #define WEIGHT_f32 1
 #define WEIGHT_f16 2
 #define WEIGHT_bf16 3
 #define WEIGHT_q4_0 4
 #define WEIGHT_q4_1 5
 #define WEIGHT_q8_0 6
-#define WEIGHT_q5_0 7
-#define WEIGHT_q5_1 8
-#define WEIGHT_q4_k 9
-#define WEIGHT_q5_k 10
-#define WEIGHT_q6_k 11
+#define WEIGHT_iq4_nl 7
+#define WEIGHT_mxfp4 8
+#define WEIGHT_q5_0 9
+#define WEIGHT_q5_1 10
+#define WEIGHT_q4_k 11
+#define WEIGHT_q5_k 12
+#define WEIGHT_q6_k 13
 #ifndef WTYPE
 #define WTYPE WEIGHT_q4_0
 #endif
@@ -38,6 +44,13 @@
 #define W_BF16 (WTYPE == WEIGHT_bf16)
 #define W_Q8_0 (WTYPE == WEIGHT_q8_0)
 #define W_BLOCKS (WTYPE >= WEIGHT_q4_0)
+/* Nibbles stand for levels that have a sign. */
+#define W_TABLE (WTYPE == WEIGHT_iq4_nl || WTYPE == WEIGHT_mxfp4)
+#if WTYPE == WEIGHT_mxfp4
+#define NIBBLES mxfp4_values
+#else
+#define NIBBLES iq4_nl_values
+#endif
 /* Bits of a level beside its nibble. */
 #define W_Q6_K (WTYPE == WEIGHT_q6_k)
 #define W_FIFTHS (WTYPE == WEIGHT_q5_0 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q5_k)
@@ -77,6 +90,8 @@ static inline factors load_factors(__global const uchar *w, ulong scales_at, ulo
     out.d = (float2)(whole.x * (float)part.x);
     out.base = -whole.y * (float)part.y;
 #endif
+#elif WTYPE == WEIGHT_mxfp4
+    out.d = (float2)mxfp4_scale(((__global const uchar *)halves)[b]);
 #else
     out.d = (float2)vload_half(b, halves);
 #if W_BASE
@@ -100,8 +115,13 @@ static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b
 
 /* Levels of elements 4 p to 4 p + 3 of half a block from their nibbles, one in each byte. */
 static inline uint with_high(uint nibbles, uint high, uint p) {
+#if W_TABLE
+    const uchar4 n = as_uchar4(nibbles);
+    return as_uint((char4)(NIBBLES[n.x], NIBBLES[n.y], NIBBLES[n.z], NIBBLES[n.w]));
+#else
     const uint fields = W_HIGH_BITS == 2 ? 0x03030303u : 0x01010101u;
     return W_HIGH_BITS ? nibbles | (high >> W_HIGH_BITS * p & fields) << 4 : nibbles;
+#endif
 }
 
 /* The levels of a block, four to a word: elements 0 to 15, and 16 to 31. */
@@ -128,7 +148,7 @@ static inline levels load_levels(__global const uchar *w, ulong all_blocks, ulon
 
 /* Four levels as floats. */
 static inline float4 as_floats(uint word) {
-#if W_Q8_0
+#if W_Q8_0 || W_TABLE
     return convert_float4(as_char4(word));
 #else
     return convert_float4(as_uchar4(word));
