@@ -206,6 +206,8 @@ static ag_status read_scaling(ag_config_reader *r, const ag_config_reader *top,
                               uint32_t max_positions, ag_rope_spec *rope) {
     ag_rope_scaling *s = &rope->scaling;
     AG_TRY(read_rope_type(r, &s->type));
+    /* The first files of Phi-3 called it so. */
+    if (s->type == AG_ROPE_YARN && ag_config_value(r, "long_factor")) s->type = AG_ROPE_LONGROPE;
     if (s->type == AG_ROPE_DEFAULT) return AG_OK;
     if (s->type == AG_ROPE_PROPORTIONAL) {
         s->factor = 1;

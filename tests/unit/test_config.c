@@ -190,6 +190,12 @@ static void yarn_and_longrope_are_read_with_their_factors(void **state) {
              NULL);
     assert_int_equal(rope->scaling.type, AG_ROPE_LONGROPE);
     assert_int_equal(rope->n_divisors, 2);
+    assert_int_equal(good("{'model_type':'phi3','head_dim':2,'rope_scaling':{'type':'yarn',"
+                          "'short_factor':[1],'long_factor':[3]}}",
+                          NULL)
+                         .ropes[0]
+                         .scaling.type,
+                     AG_ROPE_LONGROPE);
     assert_true(rope->divisors[0][1] == 2 && rope->divisors[1][1] == 4);
     assert_float_equal(rope->attention_factor, sqrt(2), 1e-6);
     assert_false(ag_spec_is_long(&c, 128));
