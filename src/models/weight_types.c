@@ -53,7 +53,8 @@ static const struct mix_step {
     ag_dtype type, other;
 } mix_steps[] = {
     {"blk", AG_Q4_K, AG_Q5_0},    {"attn_v", AG_Q6_K, AG_Q8_0},   {"output", AG_Q5_K, AG_Q5_0},
-    {"output", AG_Q6_K, AG_Q5_1}, {"ffn_down", AG_Q5_K, AG_Q5_1}, {"output", AG_Q6_K, AG_Q8_0},
+    {"output", AG_Q6_K, AG_Q5_1}, {"ffn_down", AG_Q5_K, AG_Q5_1}, {"attn_[qko]", AG_Q5_K, AG_Q5_1},
+    {"output", AG_Q6_K, AG_Q8_0},
 };
 enum { N_MIX_STEPS = sizeof mix_steps / sizeof mix_steps[0] };
 

@@ -96,7 +96,7 @@ static void a_mix_grows_wider_step_by_step(void **state) {
         assert_int_equal(mixed(last, names[i], 65), AG_BF16);
     }
     assert_int_equal(mixed(last, names[0], 256), AG_Q4_K);
-    assert_int_equal(mixed(last, names[2], 96), AG_Q5_0);
+    assert_int_equal(mixed(last, names[2], 96), AG_Q5_1);
     assert_int_equal(mixed(last, names[4], 256), AG_Q6_K);
     assert_int_equal(mixed(last, names[4], 96), AG_Q8_0);
 }
