@@ -89,16 +89,16 @@ def charsmap(table):
             node = node.setdefault(byte, {})
         node[None] = len(strings)  # a key ends here
         strings += value.encode() + b"\0"
-    units, free, todo = {0: 0}, 1, [(0, trie)]
-    while todo:
-        at, node = todo.pop()
+    units, free, pending = {0: 0}, 1, [(0, trie)]
+    while pending:
+        at, node = pending.pop()
         bytes_ = [0 if b is None else b for b in node]
         base = next(b for b in range(free, 1 << 20) if all(b ^ c not in units for c in bytes_))
         units[at] |= (at ^ base) << 10 | (256 if None in node else 0)
         for byte, child in node.items():
             units[base ^ (byte or 0)] = 1 << 31 | child if byte is None else byte
             if byte is not None:
-                todo.append((base ^ byte, child))
+                pending.append((base ^ byte, child))
     size = (max(units) // 256 + 1) * 256  # so that no step leads out of it
     array = struct.pack(f"<{size}I", *(units.get(i, 0) for i in range(size)))
     return base64.b64encode(struct.pack("<I", len(array)) + array + strings).decode()

@@ -63,7 +63,8 @@ static bool is_added(const ag_source_vocabulary *v, size_t i) {
            is_marker(v, i);
 }
 
-/* The tokens of Phi-3 take the white space behind them, which a GGUF file does not say. */
+/* The tokens of Phi-3 take the white space behind them, which a GGUF file does not say. Its
+ * vocabulary is told by the name that its makers gave to token 32002. */
 static bool strips_behind(const ag_source_vocabulary *v, ag_source_string s) {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
     enum { PHI_3_TOKEN = 32002 };

@@ -26,6 +26,13 @@ typedef struct ag_config_defaults {
     bool tie_word_embeddings;
 } ag_config_defaults;
 
+/* Of the first Llama, which other classes have kept. */
+#define AG_LLAMA_DEFAULTS                                                                     \
+    {                                                                                         \
+        .vocab_size = 32000, .hidden_size = 4096, .intermediate_size = 11008, .n_layers = 32, \
+        .n_heads = 32, .max_positions = 2048, .rope_theta = 10000, .bos_id = 1, .eos_id = 2   \
+    }
+
 /* Another name of a tensor of a layer than most families give it. Several of one name are the rows
  * of one tensor, in the order of the list. */
 typedef struct ag_tensor_alias {

@@ -47,15 +47,7 @@ static const ag_gguf_key keys[] = {
 
 const ag_family ag_family_granite = {
     .names = {{"GraniteForCausalLM", "granite"}},
-    .defaults = {.vocab_size = 32000,
-                 .hidden_size = 4096,
-                 .intermediate_size = 11008,
-                 .n_layers = 32,
-                 .n_heads = 32,
-                 .max_positions = 2048,
-                 .rope_theta = 10000,
-                 .bos_id = 1,
-                 .eos_id = 2},
+    .defaults = AG_LLAMA_DEFAULTS,
     .activation_key = "hidden_act",
     .gguf = {.architectures = {"granite"}, .paired_rows = true, .keys = keys},
     .describe = describe,
@@ -129,15 +121,7 @@ static ag_status describe_hybrid(ag_config_reader *r, const ag_layer_spec *plain
 
 const ag_family ag_family_granite_hybrid = {
     .names = {{"GraniteMoeHybridForCausalLM", "granitemoehybrid"}},
-    .defaults = {.vocab_size = 32000,
-                 .hidden_size = 4096,
-                 .intermediate_size = 11008,
-                 .n_layers = 32,
-                 .n_heads = 32,
-                 .max_positions = 2048,
-                 .rope_theta = 10000,
-                 .bos_id = 1,
-                 .eos_id = 2},
+    .defaults = AG_LLAMA_DEFAULTS,
     .activation_key = "hidden_act",
     .aliases = hybrid_aliases,
     .describe = describe_hybrid,

@@ -28,15 +28,7 @@ static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
 
 const ag_family ag_family_llama = {
     .names = {{"LlamaForCausalLM", "llama"}},
-    .defaults = {.vocab_size = 32000,
-                 .hidden_size = 4096,
-                 .intermediate_size = 11008,
-                 .n_layers = 32,
-                 .n_heads = 32,
-                 .max_positions = 2048,
-                 .rope_theta = 10000,
-                 .bos_id = 1,
-                 .eos_id = 2},
+    .defaults = AG_LLAMA_DEFAULTS,
     .activation_key = "hidden_act",
     .gguf = {.architectures = {"llama"}, .paired_rows = true, .complete = complete_llama},
     .describe = describe_llama,
