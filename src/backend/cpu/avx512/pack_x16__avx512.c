@@ -12,6 +12,16 @@ static float largest_magnitude(__m512 a, __m512 b) {
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)bits)));
 }
 
+/* Wraps around: NaN becomes the most negative integer in each lane, and the compiler's own
+ * reduction ends with a signed addition that must not overflow. */
+static int32_t wrapping_sum(__m512i v) {
+    const __m256i half =
+        _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
+}
+
 /* One block of the row, at number `at` of the n in its tile. */
 static void pack_block(unsigned char *tile, size_t at, size_t n, __m512 a, __m512 b) {
     const float largest = largest_magnitude(a, b);
@@ -23,8 +33,8 @@ static void pack_block(unsigned char *tile, size_t at, size_t n, __m512 a, __m51
     __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
     _mm_storeu_si128((void *)(tile + at * 32), _mm512_cvtsepi32_epi8(p));
     _mm_storeu_si128((void *)(tile + at * 32 + 16), _mm512_cvtsepi32_epi8(q));
-    const int32_t first = _mm512_reduce_add_epi32(p);
-    const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
+    const int32_t first = wrapping_sum(p);
+    const int32_t sum = wrapping_sum(_mm512_add_epi32(p, q));
     float *ds = (void *)(tile + n * 32);
     int32_t *cs = (void *)(tile + n * 36);
     float *ss = (void *)(tile + n * 40);
