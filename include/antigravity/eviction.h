@@ -43,6 +43,9 @@ typedef struct ag_eviction_view {
     const float *importance;   /* [n_slots], higher stays; NULL if the policy did not ask */
     uint32_t *work;            /* [n_slots] to write on */
     float *values;             /* the same */
+    const uint32_t *turns;     /* [n_turns] positions at which turns of a conversation begin,
+                                  ascending: ag_session_begin_turn() */
+    size_t n_turns;
 } ag_eviction_view;
 
 typedef struct ag_eviction_params ag_eviction_params;
@@ -72,6 +75,10 @@ typedef struct ag_eviction_policy {
      * threads at once. */
     void (*from_keys)(void *user, float *keys, size_t n_slots, size_t dim, float *importance,
                       float *mean);
+    /* optional; NULL: n_keep. How many slots stay where n_keep are the most, for a policy whose
+     * slots leave several together: at least n_protected and, if that many may stay, n_recent. */
+    uint32_t (*count)(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                      uint32_t n_keep);
 } ag_eviction_policy;
 
 /* NULL if there is none of that name. */

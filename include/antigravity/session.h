@@ -167,6 +167,18 @@ AG_API ag_status ag_session_begin_prompt(ag_session *s, size_t n, ag_error *err)
 /* How many of its tokens the next step should bring at most. */
 AG_API size_t ag_session_prompt_rows(const ag_session *s);
 
+/* ---- turns of a conversation ---- */
+
+/* A turn begins with the next token: a question and its answer, say. Policies that let whole turns
+ * leave ask ("turns"); without a policy nothing needs to know. Going back to
+ * where a turn began, or before, takes that back. */
+AG_API ag_status ag_session_begin_turn(ag_session *s, ag_error *err);
+/* From now on only the first n tokens never leave: eviction.protected_prefix until this is said,
+ * and again after a reset. AG_INVALID if that is more than until now. */
+AG_API ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err);
+/* As it is now; 0 without a policy. */
+AG_API uint32_t ag_session_protected(const ag_session *s);
+
 /* ---- a session in a file ---- */
 
 /* Writes all that the next tokens depend on: the cache as it is kept, evictions included, position,

@@ -73,7 +73,7 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "NAME[,NAME...]",
      .call = set_policies,
-     .help = "which tokens leave a full cache: none, sliding, streaming, snapkv, h2o, tova, "
+     .help = "which tokens leave a full cache: none, sliding, streaming, turns, snapkv, h2o, tova, "
              "keydiff, or all of these"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,

@@ -76,8 +76,10 @@ static const option_def choice_defs[] = {
      .kind = OPTION_CALL,
      .value = "NAME",
      .call = set_policy,
-     .help = "which tokens leave a full cache: none (generation stops), sliding, streaming, "
-             "snapkv, h2o, tova, keydiff (default none)"},
+     .aliases = {"kv-policy"},
+     .help = "which tokens leave a full cache: none (generation stops), sliding, streaming, turns "
+             "(whole ones of a conversation; in one text like streaming), snapkv, h2o, tova, "
+             "keydiff (default none)"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,
      .value = "N|N%|NMiB",

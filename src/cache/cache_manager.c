@@ -24,6 +24,7 @@ struct ag_cache_manager {
     uint32_t slack, recent;  /* tokens; what fits beside the budget */
     ag_eviction_scratch tmp; /* owned */
     ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
+    ag_turns turns;
     stage stage;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
@@ -72,6 +73,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
     ag_score_sums_destroy(m->sums);
+    ag_turns_release(&m->turns);
     ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
     ag_free(m);
@@ -82,6 +84,7 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     m->oldest = UINT32_MAX;
     ag_score_sums_set_position(m->sums, 0);
     m->relief_due = false;
+    ag_turns_truncate(&m->turns, 0);
     m->total = m->last = (ag_eviction_tally){0};
 }
 
@@ -93,12 +96,14 @@ void ag_cache_manager_abandon(ag_cache_manager *m) {
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     m->oldest = UINT32_MAX;
+    ag_turns_truncate(&m->turns, position);
     ag_score_sums_truncate(m->sums, position);
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
     if (!to) return AG_OK;
     AG_TRY(ag_score_sums_copy(to->sums, from->sums, err));
+    AG_TRY(ag_turns_copy(&to->turns, &from->turns, err));
     to->oldest = from->oldest;
     to->live = from->live;
     to->pressure = from->pressure;
@@ -119,13 +124,26 @@ size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_para
 
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m) { return m ? m->sums : NULL; }
 
-void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums) {
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns) {
     if (!m) return;
     ag_cache_manager_reset(m);
     ag_score_sums *old = m->sums;
     m->sums = *sums;
     *sums = old;
     ag_score_sums_set_cache(m->sums, m->cache);
+    const ag_turns old_turns = m->turns;
+    m->turns = *turns;
+    *turns = old_turns;
+}
+
+ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err) {
+    return m ? ag_turns_add(&m->turns, position, err) : AG_OK;
+}
+
+const ag_turns *ag_cache_manager_turns(const ag_cache_manager *m) { return m ? &m->turns : NULL; }
+
+void ag_cache_manager_protects_less(ag_cache_manager *m) {
+    if (m) m->oldest = UINT32_MAX;
 }
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
@@ -174,13 +192,15 @@ static ag_status view_head(ag_cache_manager *m, uint32_t layer, uint32_t head, u
         .positions = m->tmp.positions,
         .work = m->tmp.work,
         .values = m->tmp.values,
+        .turns = m->turns.first,
+        .n_turns = m->turns.n,
     };
     const uint32_t window = window_of(m, layer);
     while (window && v->n_expired < n && v->positions[v->n_expired] + (uint64_t)window <= position)
         v->n_expired++;
     /* Sinks leave a window, too. */
     while (!v->n_expired && v->n_protected < n &&
-           v->positions[v->n_protected] < m->params.protected_prefix) {
+           v->positions[v->n_protected] < ag_kv_cache_protected(m->cache)) {
         v->n_protected++;
     }
     /* Also those that would expire before the next compaction. */
@@ -198,10 +218,22 @@ static ag_status view_head(ag_cache_manager *m, uint32_t layer, uint32_t head, u
     return AG_OK;
 }
 
+static uint32_t n_recent_of(const ag_cache_manager *m, const ag_eviction_view *v, uint32_t n_keep) {
+    const uint32_t most = n_keep - v->n_protected;
+    return m->recent < most ? m->recent : most;
+}
+
+/* Of n_keep slots that may stay. */
+static uint32_t n_staying(const ag_cache_manager *m, ag_eviction_view *v, uint32_t n_keep) {
+    const ag_eviction_policy *policy = m->params.policy;
+    if (!policy->count) return n_keep;
+    v->n_recent = n_recent_of(m, v, n_keep);
+    return policy->count(policy->user, &m->params, v, n_keep);
+}
+
 static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
                             uint32_t n_keep, ag_error *err) {
-    uint32_t most = n_keep - v->n_protected;
-    v->n_recent = m->recent < most ? m->recent : most;
+    v->n_recent = n_recent_of(m, v, n_keep);
     AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
     m->params.policy->select(m->params.policy->user, &m->params, v, n_keep, m->tmp.keep);
     return AG_OK;
@@ -214,6 +246,7 @@ static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t h
     AG_TRY(view_head(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
+    n_keep = n_staying(m, &v, n_keep);
     if (n_keep < alive) {
         AG_TRY(ask_policy(m, layer, head, &v, n_keep, err));
     } else {
@@ -301,7 +334,7 @@ static uint64_t clock_ms(const ag_cache_manager *m) {
 
 /* What the prefix and the newest tokens take: less cannot be asked for. */
 static uint32_t fewest(const ag_cache_manager *m) {
-    uint32_t n = m->params.protected_prefix + m->recent;
+    uint32_t n = ag_kv_cache_protected(m->cache) + m->recent;
     return n ? n : 1;
 }
 
@@ -389,7 +422,7 @@ size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t c
 static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err) {
     if (last < m->trained) return AG_OK;
     if (m->oldest == UINT32_MAX) {
-        m->oldest = ag_kv_cache_oldest(m->cache, m->params.protected_prefix, m->trained);
+        m->oldest = ag_kv_cache_oldest(m->cache, ag_kv_cache_protected(m->cache), m->trained);
         if (m->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - m->oldest < m->trained) return AG_OK;

@@ -8,6 +8,7 @@
 #define AG_CACHE_CACHE_MANAGER_H
 
 #include "cache/eviction/score_sums.h"
+#include "cache/turns.h"
 
 #include <antigravity/eviction.h>
 
@@ -57,6 +58,13 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err);
 
+/* A turn of a conversation begins with the next token, which will be at `position`. */
+ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err);
+/* Where turns begin; NULL without a manager. */
+const ag_turns *ag_cache_manager_turns(const ag_cache_manager *m);
+/* The cache protects fewer tokens now. */
+void ag_cache_manager_protects_less(ag_cache_manager *m);
+
 /* What the application knows of the system's memory; stands until it says something else. */
 void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
 /* As it was when memory was last read. */
@@ -68,9 +76,9 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
 /* The sums of attention, borrowed; NULL without a manager, or if the policy wants none. */
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m);
-/* The cache holds another sequence now, whose sums these are: *sums is exchanged for those of the
- * old one. */
-void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums);
+/* The cache holds another sequence now, whose sums and turns these are: *sums and *turns are
+ * exchanged for those of the old one. */
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns);
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */

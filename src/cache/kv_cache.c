@@ -217,6 +217,7 @@ void ag_kv_cache_clear(ag_kv_cache *c) {
     memset(c->n_slots, 0, c->extent.heads * sizeof *c->n_slots);
     memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
     c->unrotated.moved_by = 0;
+    c->unrotated.n = c->params.n_protected;
     ag_kv_unrotated_forget(c, 0);
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
 }

@@ -62,7 +62,11 @@ ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err);
 void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position);
 
-/* Before keys are rotated: copies of those whose position is below n_protected.
+/* From now on only the first n tokens are protected, at most as many as until now: later ones have
+ * no unrotated copies. n_protected again when the cache is cleared. */
+void ag_kv_cache_protect(ag_kv_cache *c, uint32_t n);
+uint32_t ag_kv_cache_protected(const ag_kv_cache *c);
+/* Before keys are rotated: copies of those whose position is below what is protected.
  *   k [n, n_kv_heads, head_dim] F32, host-visible or not */
 ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
                                      const uint32_t *positions, ag_error *err);

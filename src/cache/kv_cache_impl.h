@@ -40,6 +40,7 @@ typedef struct ag_kv_unrotated {
     void *row;         /* owned; the same as the cache keeps it */
     float *cos_sin;    /* owned; [n_protected][n_rotated] pairs of one table and pass */
     uint32_t moved_by; /* positions that the prefix has been moved on by */
+    uint32_t n;        /* tokens protected now, at most n_protected */
 } ag_kv_unrotated;
 
 struct ag_kv_cache {

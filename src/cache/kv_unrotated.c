@@ -43,8 +43,9 @@ static ag_status make_copies(ag_kv_cache *c, size_t floats, ag_error *err) {
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
     const ag_kv_params *p = &c->params;
-    if (!p->n_protected) return AG_OK;
     ag_kv_unrotated *u = &c->unrotated;
+    u->n = p->n_protected;
+    if (!p->n_protected) return AG_OK;
     const size_t values = c->extent.key_values;
     u->known = ag_calloc((size_t)p->n_layers * p->n_protected, sizeof *u->known);
     u->cos_sin = ag_calloc((size_t)p->n_protected * c->extent.most_dim, sizeof *u->cos_sin);
@@ -82,6 +83,7 @@ ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_erro
     const size_t n = (size_t)p->n_layers * p->n_protected;
     const size_t bytes = floats_before(from, p->n_layers) * sizeof(float);
     to->unrotated.moved_by = from->unrotated.moved_by;
+    to->unrotated.n = from->unrotated.n;
     if (!n) return AG_OK;
     memcpy(to->unrotated.known, from->unrotated.known, n * sizeof *to->unrotated.known);
     if (!from->unrotated.device) {
@@ -119,13 +121,20 @@ void ag_kv_unrotated_forget(ag_kv_cache *c, uint32_t position) {
     }
 }
 
+void ag_kv_cache_protect(ag_kv_cache *c, uint32_t n) {
+    ag_kv_unrotated_forget(c, n);
+    c->unrotated.n = n;
+}
+
+uint32_t ag_kv_cache_protected(const ag_kv_cache *c) { return c->unrotated.n; }
+
 ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
                                      const uint32_t *positions, ag_error *err) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
     const size_t row = (size_t)p->layers[layer].n_kv_heads * p->layers[layer].head_dim;
     size_t n = 0;
-    while (n < k->shape.dim[0] && positions[n] < p->n_protected) n++;
+    while (n < k->shape.dim[0] && positions[n] < u->n) n++;
     /* Positions that follow one another lie so in both places. */
     for (size_t i = 0, run; i < n; i += run) {
         run = 1;

@@ -17,13 +17,15 @@ enum {
     STATE_BYTES = 16,
     WITH_LOGITS = 1,
     WITH_SUMS = 2,
-    WITH_STATE = 4
+    WITH_STATE = 4,
+    WITH_TURNS = 8
 };
 
 /* What is written of a session besides its cache. */
 typedef struct saved_state {
     uint32_t position, n_ids, flags;
-    uint32_t base;   /* with a state: what is saved of it begins here */
+    uint32_t base;                 /* with a state: what is saved of it begins here */
+    uint32_t n_protected, n_turns; /* with turns */
     uint32_t scored; /* slots of lower positions were there when importance was settled */
 } saved_state;
 
@@ -45,6 +47,7 @@ static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *sta
     if (cache > UINT64_MAX / 4 || sums > UINT64_MAX / 4 || layers > UINT64_MAX / 4)
         return UINT64_MAX;
     if (s->state) known += sizeof(uint32_t);
+    if (state->flags & WITH_TURNS) known += (2 + (uint64_t)state->n_turns) * sizeof(uint32_t);
     return known + cache + sums + layers;
 }
 
@@ -73,6 +76,13 @@ static ag_status put_numbers(ag_sealed_writer *w, const uint32_t *numbers, size_
     return AG_OK;
 }
 
+static ag_status put_turns(ag_sealed_writer *w, const ag_session *s, const saved_state *state,
+                           ag_error *err) {
+    const uint32_t numbers[] = {state->n_protected, state->n_turns};
+    AG_TRY(put_numbers(w, numbers, 2, err));
+    return put_numbers(w, ag_cache_manager_turns(s->manager)->first, state->n_turns, err);
+}
+
 static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_facts *facts,
                          const saved_state *state, const uint32_t *n_slots, const int32_t *ids,
                          ag_error *err) {
@@ -81,6 +91,7 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
     AG_TRY(put_numbers(w, numbers, sizeof numbers / sizeof numbers[0], err));
     AG_TRY(put_numbers(w, n_slots, n_heads(s), err));
     if (s->state) AG_TRY(put_numbers(w, &state->base, 1, err));
+    if (state->flags & WITH_TURNS) AG_TRY(put_turns(w, s, state, err));
     AG_TRY(ag_sealed_put(w, ids, state->n_ids * sizeof *ids, err));
     if (state->flags & WITH_LOGITS) {
         size_t n = s->model->info.n_vocab * sizeof *s->logits.host;
@@ -91,13 +102,22 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
     return ag_layer_state_save(s->state, ag_sealed_put, w, err);
 }
 
+/* Sessions in which nobody spoke of turns are written as ever. */
+static bool has_turns(const ag_session *s) {
+    const ag_turns *turns = ag_cache_manager_turns(s->manager);
+    return turns && (turns->n || ag_session_protected(s) != s->params.eviction.protected_prefix);
+}
+
 static saved_state state_of(ag_session *s, size_t n_ids) {
     const ag_score_sums *sums = ag_cache_manager_sums(s->manager);
+    const bool turns = has_turns(s);
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
         .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
-                 (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u),
+                 (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u) | (turns ? WITH_TURNS : 0u),
+        .n_protected = ag_session_protected(s),
+        .n_turns = turns ? (uint32_t)ag_cache_manager_turns(s->manager)->n : 0,
         .base = ag_layer_state_base(s->state),
         .scored = ag_score_sums_position(sums),
     };
@@ -143,11 +163,12 @@ typedef struct restoration {
     ag_session *session; /* borrowed; not changed before the end */
     ag_sealed_reader file;
     saved_state state;
-    uint32_t *n_slots;      /* owned, as are all below */
-    int32_t *ids;           /* NULL: none */
-    float *logits;          /* NULL: none */
-    ag_kv_cache *cache;     /* receives the slots */
-    ag_score_sums *sums;    /* NULL: none */
+    uint32_t *n_slots;   /* owned, as are all below */
+    int32_t *ids;        /* NULL: none */
+    float *logits;       /* NULL: none */
+    ag_kv_cache *cache;  /* receives the slots */
+    ag_score_sums *sums; /* NULL: none */
+    ag_turns turns;
     ag_layer_state *layers; /* NULL: none */
 } restoration;
 
@@ -210,7 +231,8 @@ static ag_status check_state(const restoration *r, ag_error *err) {
         return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, have->n_ids,
                        have->position);
     }
-    if ((have->flags & ~(uint32_t)WITH_LOGITS) != want || have->scored > have->position) {
+    const uint32_t optional = WITH_LOGITS | (s->manager ? WITH_TURNS : 0u);
+    if ((have->flags & ~optional) != want || have->scored > have->position) {
         return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
                        have->flags, have->scored, have->position);
     }
@@ -237,6 +259,17 @@ static ag_status check_slots(const restoration *r, ag_error *err) {
     return AG_OK;
 }
 
+static ag_status get_n_turns(restoration *r, ag_error *err) {
+    const uint32_t most = ag_kv_cache_params(r->session->cache)->n_protected;
+    uint32_t numbers[2];
+    AG_TRY(get_numbers(r, numbers, 2, err));
+    r->state.n_protected = numbers[0];
+    r->state.n_turns = numbers[1];
+    if (numbers[0] <= most && numbers[1] <= r->state.position + 1) return AG_OK;
+    return AG_FAIL(err, FORMAT, "%s: damaged: %u of %u tokens protected, %u turns of %u tokens",
+                   r->file.path, numbers[0], most, numbers[1], r->state.position);
+}
+
 /* Everything that tells how much is to come; nothing of a size from the file is allocated before
  * the file is known to be so long. */
 static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
@@ -251,6 +284,8 @@ static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
     AG_TRY(get_numbers(r, r->n_slots, n_heads(s), err));
     AG_TRY(check_slots(r, err));
     if (s->state) AG_TRY(get_numbers(r, &r->state.base, 1, err));
+    r->state.n_protected = ag_kv_cache_params(s->cache)->n_protected;
+    if (r->state.flags & WITH_TURNS) AG_TRY(get_n_turns(r, err));
     uint64_t want = file_bytes(s, n_facts, &r->state, r->n_slots);
     if (want == r->file.size) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, its slots take %" PRIu64,
@@ -268,6 +303,20 @@ static ag_status get_ids(restoration *r, ag_error *err) {
             return AG_FAIL(err, FORMAT, "%s: damaged: id %d, the vocabulary has %u", r->file.path,
                            r->ids[i], n_vocab);
         }
+    }
+    return AG_OK;
+}
+
+static ag_status get_turns(restoration *r, ag_error *err) {
+    for (uint32_t i = 0; i < r->state.n_turns; i++) {
+        uint32_t first;
+        const size_t n = r->turns.n;
+        AG_TRY(get_numbers(r, &first, 1, err));
+        if (first > r->state.position || (n && first <= r->turns.first[n - 1])) {
+            return AG_FAIL(err, FORMAT, "%s: damaged: turn %u of %u begins at position %u of %u",
+                           r->file.path, i, r->state.n_turns, first, r->state.position);
+        }
+        AG_TRY(ag_turns_add(&r->turns, first, err));
     }
     return AG_OK;
 }
@@ -302,6 +351,7 @@ static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error
     AG_TRY(ag_saved_facts_of(r->session, tokenizer, &here, err));
     AG_TRY(ag_saved_facts_compare(&saved, &here, r->file.path, err));
     AG_TRY(get_sizes(r, saved.len, err));
+    AG_TRY(get_turns(r, err));
     AG_TRY(get_ids(r, err));
     AG_TRY(get_logits(r, err));
     AG_TRY(get_cache(r, err));
@@ -312,7 +362,8 @@ static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error
 static void take_over(restoration *r, ag_ids *ids) {
     ag_session *s = r->session;
     ag_kv_cache_swap(s->cache, r->cache);
-    ag_cache_manager_restore(s->manager, &r->sums);
+    ag_kv_cache_protect(s->cache, r->state.n_protected);
+    ag_cache_manager_restore(s->manager, &r->sums, &r->turns);
     ag_layer_state *layers = s->state;
     s->state = r->layers;
     r->layers = layers;
@@ -335,6 +386,7 @@ ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer
     if (st == AG_OK) take_over(&r, ids);
     ag_sealed_reader_close(&r.file);
     ag_score_sums_destroy(r.sums);
+    ag_turns_release(&r.turns);
     ag_layer_state_destroy(r.layers);
     ag_kv_cache_destroy(r.cache);
     ag_free(r.logits);

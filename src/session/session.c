@@ -310,6 +310,23 @@ void ag_session_memory_hint(ag_session *s, ag_pressure level) {
     ag_cache_manager_hint(s->manager, level);
 }
 
+ag_status ag_session_begin_turn(ag_session *s, ag_error *err) {
+    return ag_cache_manager_begin_turn(s->manager, s->position, err);
+}
+
+ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err) {
+    const uint32_t most = ag_kv_cache_protected(s->cache);
+    if (n > most) {
+        return AG_FAIL(err, INVALID, "%u first tokens to protect, only %u are%s", n, most,
+                       s->manager ? "" : ": nothing leaves without an eviction policy");
+    }
+    ag_kv_cache_protect(s->cache, n);
+    ag_cache_manager_protects_less(s->manager);
+    return AG_OK;
+}
+
+uint32_t ag_session_protected(const ag_session *s) { return ag_kv_cache_protected(s->cache); }
+
 ag_pressure ag_session_memory_pressure(const ag_session *s) {
     return ag_cache_manager_pressure(s->manager);
 }

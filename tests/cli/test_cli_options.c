@@ -231,7 +231,7 @@ static void eviction_options_are_checked_and_need_a_policy(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "--eviction-policy", "lru"},
-         "'lru' is not one of none, sliding, streaming, snapkv, h2o, tova, keydiff"},
+         "'lru' is not one of none, sliding, streaming, turns, snapkv, h2o, tova, keydiff"},
         {{"generate", "--eviction-window", "9"}, "needs an eviction policy other than none"},
         {{"generate", "--kv-budget", "9"}, "needs an eviction policy other than none"},
         {{"generate", "--protected-prefix", "9"}, "needs an eviction policy other than none"},

@@ -49,15 +49,15 @@ static bool stays(const head *h, uint32_t n_keep, uint32_t slot) {
 
 static void every_policy_is_found_by_its_name(void **state) {
     (void)state;
-    static const char *const names[] = {"none", "sliding", "streaming", "snapkv",
-                                        "h2o",  "tova",    "keydiff"};
+    static const char *const names[] = {"none",   "sliding", "streaming", "turns",
+                                        "snapkv", "h2o",     "tova",      "keydiff"};
     const ag_eviction_policy *policy;
     size_t n = 0;
     for (; (policy = ag_eviction_policy_at(n)); n++) {
-        if (n < 7) assert_string_equal(policy->name, names[n]);
+        if (n < 8) assert_string_equal(policy->name, names[n]);
         assert_ptr_equal(ag_eviction_policy_find(policy->name), policy);
     }
-    assert_true(n >= 7);
+    assert_true(n >= 8);
     assert_null(ag_eviction_policy_at(n + 1));
     assert_null(ag_eviction_policy_find("sliding "));
     assert_null(ag_eviction_none.select);

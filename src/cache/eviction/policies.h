@@ -10,6 +10,7 @@
     X(none)                     \
     X(sliding)                  \
     X(streaming)                \
+    X(turns)                    \
     X(snapkv)                   \
     X(h2o)                      \
     X(tova)                     \

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole turns of a conversation leave, the oldest first: what stays reads like a conversation that
+ * had fewer turns. Where nobody said where turns begin it is `streaming`. */
+#include "cache/eviction/policies.h"
+#include "cache/eviction/select.h"
+
+/* The first turn that begins at the position or later, and not behind the newest slot, whose own
+ * turn is no older one; UINT32_MAX if there is none. */
+static uint32_t next_turn(const ag_eviction_view *v, uint32_t position) {
+    size_t low = 0, high = v->n_turns;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (v->turns[middle] < position) low = middle + 1;
+        else high = middle;
+    }
+    if (low == v->n_turns || v->turns[low] > v->positions[v->n_slots - 1]) return UINT32_MAX;
+    return v->turns[low];
+}
+
+/* What is left of the oldest turn leaves as well, if at least half of what may stay then does: the
+ * end of a turn that fills the cache is worth more than an empty one. */
+static uint32_t count(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                      uint32_t n_keep) {
+    (void)user;
+    (void)p;
+    const uint32_t most = n_keep - v->n_protected, least = most - most / 2;
+    uint32_t first = v->n_slots - most;
+    if (first == v->n_protected || first == v->n_slots) return n_keep;
+    const uint32_t turn = next_turn(v, v->positions[first]);
+    while (first < v->n_slots && v->positions[first] < turn) first++;
+    const uint32_t n = v->n_slots - first;
+    return n < least || n < v->n_recent ? n_keep : v->n_protected + n;
+}
+
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
+    (void)user;
+    (void)p;
+    ag_evict_oldest_first(v, n_keep, keep);
+}
+
+const ag_eviction_policy ag_eviction_turns = {
+    .name = "turns",
+    .whole_prefill = true,
+    .select = select_slots,
+    .count = count,
+};
