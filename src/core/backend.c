@@ -365,6 +365,10 @@ ag_status ag_attention_reserve(ag_backend *be, const ag_attention_limits *limits
     return be->ops->attention_reserve ? be->ops->attention_reserve(be, limits) : AG_OK;
 }
 
+uint32_t ag_alike_rows(const ag_backend *be) {
+    return be->ops->alike_rows ? be->ops->alike_rows(be) : 1;
+}
+
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx) {
     if (be->ops->for_each) be->ops->for_each(be, n, work, ctx);
     else work(ctx, 0, n, 0);

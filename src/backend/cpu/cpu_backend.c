@@ -34,6 +34,11 @@ static uint32_t cpu_n_threads(const ag_backend *b) {
     return ag_pool_threads(((const ag_cpu_backend *)(const void *)b)->pool);
 }
 
+static uint32_t cpu_alike_rows(const ag_backend *b) {
+    (void)b;
+    return AG_CPU_ALIKE_ROWS;
+}
+
 static void cpu_for_each(ag_backend *b, size_t n, ag_work_fn work, void *ctx) {
     ag_pool_run(ag_cpu_of(b)->pool, n, 1, work, ctx);
 }
@@ -53,6 +58,7 @@ static const ag_backend_ops cpu_ops = {
     .cast = ag_cpu_cast,
     .describe = cpu_describe,
     .n_threads = cpu_n_threads,
+    .alike_rows = cpu_alike_rows,
     .matmul_group = ag_cpu_matmul_group,
     .prepare_weight = ag_cpu_prepare_weight,
     .prepared_bytes = ag_cpu_prepared_bytes,

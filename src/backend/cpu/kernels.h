@@ -52,12 +52,15 @@ typedef struct ag_cpu_matmul {
     size_t panel_bytes; /* activations to pack at a time; 0: as many as stay in a near cache */
     size_t (*call_rows)(size_t m); /* of the weight, that a call should have; NULL: few */
     /* What calls of many_rows rows and more take instead: the same layout, packing of its own, and
-     * other roundings. NULL: nothing. */
+     * other roundings. NULL: nothing. many_rows is more than AG_CPU_ALIKE_ROWS. */
     const struct ag_cpu_matmul *many;
     size_t many_rows;
 } ag_cpu_matmul;
 
 enum { AG_ROW_UNIT = 16 }; /* rows that are never split between threads */
+
+/* In a call of so many rows and fewer each gets the bits that it would get alone. */
+enum { AG_CPU_ALIKE_ROWS = 15 };
 
 /* Bytes of a packed row for products with rows of floats, and its packing: a copy that begins at a
  * cache line and ends with zeros. */
@@ -172,6 +175,8 @@ typedef struct ag_cpu_kernels {
     ag_attention_scores_fn *attention_scores;
     ag_attention_scratch_bytes_fn *attention_scratch_bytes;
     uint32_t attention_queries; /* that share a call, if there are so many; 0: some */
+    /* The most that share a call where rows are few, rounded as one alone; 0: any number is. */
+    uint32_t attention_few;
     ag_key_scores_fn *key_scores;
     ag_kv_load_fn *kv_load;
     ag_kv_store_fn *kv_store;

@@ -25,6 +25,8 @@ ag_matmul_fn ag_matmul_q3_k_x16__amx;
 ag_matmul_fn ag_matmul_q2_k_x16__amx;
 ag_matmul_fn ag_matmul_iq4_nl_x16__amx;
 
+/* Fewer queries are not worth the conversion of the span. */
+enum { AG_ATTENTION_TILE_QUERIES = 32 };
 /* AVX-512's where there are few queries, or floats in the cache. */
 ag_attention_fn ag_attention__amx;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__amx;

@@ -22,11 +22,10 @@ typedef uint16_t bf16;
 
 enum {
     SPAN = AG_ATTENTION_SPAN,
-    STEP = 32,          /* slots, or values of a head, that a tile multiplies at once */
-    TILE = 16 * STEP,   /* bfloat16 of an operand */
-    SUMS = 16 * 16,     /* floats of a result */
-    UNIT = 2,           /* tiles of queries that go through everything together */
-    LEAST_QUERIES = 32, /* fewer are not worth the conversion of the span */
+    STEP = 32,        /* slots, or values of a head, that a tile multiplies at once */
+    TILE = 16 * STEP, /* bfloat16 of an operand */
+    SUMS = 16 * 16,   /* floats of a result */
+    UNIT = 2,         /* tiles of queries that go through everything together */
     LARGEST_HEAD = 256,
 };
 
@@ -371,8 +370,9 @@ static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t u
 
 /* F32 is exact, and stays so. */
 static bool fits_tiles(const ag_cpu_queries *in, const ag_cpu_kv_head *kv) {
-    return (size_t)in->n_rows * in->group >= LEAST_QUERIES && kv->head_dim % STEP == 0 &&
-           kv->head_dim <= LARGEST_HEAD && kv->k_type != AG_F32 && kv->v_type != AG_F32;
+    return (size_t)in->n_rows * in->group >= AG_ATTENTION_TILE_QUERIES &&
+           kv->head_dim % STEP == 0 && kv->head_dim <= LARGEST_HEAD && kv->k_type != AG_F32 &&
+           kv->v_type != AG_F32;
 }
 
 void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,

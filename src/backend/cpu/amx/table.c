@@ -12,7 +12,7 @@ size_t ag_scratch_bytes_tiles__amx(size_t k) {
 static size_t call_rows(size_t m) { return m <= FEW_TILES * AG_X16 ? 4 * AG_X16 : SLAB_ROWS; }
 
 /* A row of 16 is worth its tile: unpacking one takes as long as AVX-512's product with 12 rows. */
-enum { MANY_ROWS = 16, PANEL_BYTES = 16 << 20 };
+enum { MANY_ROWS = AG_CPU_ALIKE_ROWS + 1, PANEL_BYTES = 16 << 20 };
 enum { ATTENTION_QUERIES = 256 }; /* share the conversion of a span */
 
 #define PRODUCT(NAME, name)                                                                  \
@@ -36,4 +36,5 @@ void ag_cpu_kernels_amx(ag_cpu_kernels *t) {
     t->attention = ag_attention__amx;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__amx;
     t->attention_queries = ATTENTION_QUERIES;
+    t->attention_few = AG_ATTENTION_TILE_QUERIES - 1;
 }
