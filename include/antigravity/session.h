@@ -135,16 +135,23 @@ typedef struct ag_step_item {
     ag_session *session;
     const int32_t *ids; /* [n] the next tokens, n > 0 */
     size_t n;
-    ag_phase phase;        /* what the tokens are: eviction policies ask */
-    ag_logits_rows logits; /* the last of them are what ag_session_logits() speaks of afterwards */
-    ag_logits_fn row;      /* NULL, or called for every row that is wanted */
+    ag_phase phase; /* what the tokens are: eviction policies ask */
+    /* The last of them are what ag_session_logits() speaks of afterwards; ALL with a sampler and
+     * without `row`, the last that it chose from. */
+    ag_logits_rows logits;
+    ag_logits_fn row; /* NULL, or called for every row that is wanted */
     void *row_user;
     /* NULL, or chooses: logits LAST, the token that follows into chosen[0]; ALL, what follows
      * ids[i] into chosen[i], as long as ids[i] is what was chosen before it (and then accepted, the
      * last choice is not), -1 from there on. On a device that can, rows stay there for this. */
     ag_sampler *sampler;
     int32_t *chosen;
-    uint64_t reserved[4]; /* 0: what later versions ask for */
+    /* Of logits ALL and a sampler: NULL, or told of every choice before the next one is made. It
+     * accepts the choice in the step's place, and returns false to have it be the last. The session
+     * moves only afterwards; nothing may be asked of it meanwhile but to cancel. */
+    bool (*on_chosen)(void *user, size_t i, int32_t id);
+    void *on_chosen_user;
+    uint64_t reserved[2]; /* 0: what later versions ask for */
 } ag_step_item;
 
 /* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a
@@ -212,6 +219,16 @@ AG_API const char *ag_finish_reason(ag_finish f);
 /* "eos", "stop_string", "max_tokens", "context", "cancelled" */
 AG_API const char *ag_finish_detail(ag_finish f);
 
+/* Whether tokens that are likely to follow are verified many at once. The text is the same, and so
+ * is the state that sampler and session are left in. */
+typedef enum ag_speculate {
+    /* Where it is faster, which is measured meanwhile, and where rows of a step have the bits that
+     * each has alone: on the CPU. */
+    AG_SPECULATE_AUTO,
+    AG_SPECULATE_OFF,
+    AG_SPECULATE_ALWAYS, /* the longest drafts wherever there is one, whatever they cost */
+} ag_speculate;
+
 typedef struct ag_generate_params {
     int64_t max_tokens;            /* 128; 0: only prefill; -1: until something else stops */
     bool ignore_eos;               /* eos ids are tokens like others */
@@ -222,12 +239,15 @@ typedef struct ag_generate_params {
     bool keep_special;             /* special tokens appear in the text */
     /* Called for every token as it is chosen, with the text that became certain by it (perhaps
      * none: a character may be unfinished, a stop string may be beginning), and once more with id
-     * -1 for what is left at the end. Return false to cancel. */
+     * -1 for what is left at the end. Return false to cancel. A draft's tokens come while the step
+     * that verifies them goes on: the session has moved only when it is over. */
     bool (*on_token)(void *user, int32_t id, const char *text, size_t len);
     void *on_token_user;
     ag_progress_fn progress; /* of the prefill, in tokens; may be NULL */
     void *progress_user;
-    uint64_t reserved[4]; /* 0: what later versions ask for */
+    ag_speculate speculate;
+    uint32_t draft_max;   /* tokens of a draft; 0: 7, more than 14 are 14 */
+    uint64_t reserved[3]; /* 0: what later versions ask for */
 } ag_generate_params;
 AG_API ag_generate_params ag_generate_defaults(void);
 
@@ -241,6 +261,8 @@ typedef struct ag_generate_stats {
     double decode_s;             /* tokens after the first */
     size_t kv_bytes;             /* in the cache at the end */
     ag_eviction_tally evictions; /* of this generation */
+    /* Steps that verified a draft, tokens of their drafts, and of these what was chosen. */
+    size_t n_draft_steps, n_drafted, n_accepted;
 } ag_generate_stats;
 
 /* Consumes the prompt and generates; without a prompt (n = 0) from the logits that are there,

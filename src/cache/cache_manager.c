@@ -489,6 +489,14 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     return AG_OK;
 }
 
+size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position, size_t n) {
+    if (!m) return n;
+    const uint64_t limit = (uint64_t)m->live + m->slack, n_slots = fullest(m);
+    if (m->params.policy->importance == AG_IMPORTANCE_TOTAL || m->relief_due) return 1;
+    if (n_slots + n > limit) n = n_slots < limit ? (size_t)(limit - n_slots) : 1;
+    return (uint64_t)position + n <= m->trained ? n : 1;
+}
+
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
     if (!m || m->stage == VERIFY) return AG_OK;

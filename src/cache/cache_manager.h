@@ -65,6 +65,11 @@ const ag_turns *ag_cache_manager_turns(const ag_cache_manager *m);
 /* The cache protects fewer tokens now. */
 void ag_cache_manager_protects_less(ag_cache_manager *m);
 
+/* How many of n tokens one pass of AG_PHASE_VERIFY may take from `position` on without a difference
+ * to passes of AG_PHASE_DECODE: nothing would leave during these, and nobody would count what they
+ * attend to. At least 1, which is to be decoded. */
+size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position, size_t n);
+
 /* What the application knows of the system's memory; stands until it says something else. */
 void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
 /* As it was when memory was last read. */

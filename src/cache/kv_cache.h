@@ -54,6 +54,10 @@ typedef struct ag_kv_follower {
 ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
                                   const ag_kv_follower *follower, ag_error *err);
 
+/* After how many tokens more ag_kv_cache_expire has something to do: at least 1; UINT32_MAX where
+ * no layer has a window. */
+uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c);
+
 /* What ag_kv_cache_fork does, into an empty cache of the same parameters. */
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
 

@@ -47,6 +47,17 @@ uint32_t ag_kv_cache_oldest_reachable(const ag_kv_cache *c) {
     return oldest;
 }
 
+uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c) {
+    uint32_t rows = UINT32_MAX;
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        const uint32_t most = c->at[l].window_blocks * AG_KV_BLOCK, n = ag_kv_layer_length(c, l);
+        if (!is_bounded(c, l)) continue;
+        if (n >= most) return 1;
+        if (most + 1 - n < rows) rows = most + 1 - n;
+    }
+    return rows;
+}
+
 /* ---- what leaves ---- */
 
 /* Slots of a head whose positions are below. */

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop from a prompt to a text. */
-#include "core/alloc.h"
 #include "core/clock.h"
 #include "core/fail.h"
-#include "session/session_impl.h"
-#include "session/stop.h"
-
-#include <antigravity/session.h>
-
-#include <string.h>
+#include "session/generation.h"
 
 const char *ag_finish_reason(ag_finish f) {
     switch (f) {
@@ -42,120 +36,23 @@ const char *ag_finish_detail(ag_finish f) {
 
 ag_generate_params ag_generate_defaults(void) { return (ag_generate_params){.max_tokens = 128}; }
 
-typedef struct generation {
-    ag_session *session;
-    const ag_generate_params *params;
-    ag_generate_stats *stats;
-    const ag_model_info *info;
-    ag_decoder *decoder; /* NULL without a tokenizer */
-    ag_text pending;     /* decoded, but perhaps the beginning of a stop string */
-    ag_stop_list stop;
-    bool ended; /* stats->finish is set */
-} generation;
-
-static void end(generation *g, ag_finish why) {
-    if (!g->ended) g->stats->finish = why;
-    g->ended = true;
-}
-
-static bool is_eos(const ag_model_info *info, int32_t id) {
-    for (size_t i = 0; i < info->n_eos; i++) {
-        if (info->eos_ids[i] == id) return true;
-    }
-    return false;
-}
-
-/* Shows the first n bytes of what is pending. */
-static void emit(generation *g, int32_t id, size_t n) {
-    const ag_generate_params *p = g->params;
-    if (p->on_token && !p->on_token(p->on_token_user, id, n ? g->pending.data : "", n)) {
-        end(g, AG_FINISH_CANCELLED);
-    }
-    if (n) {
-        memmove(g->pending.data, g->pending.data + n, g->pending.len - n + 1);
-        g->pending.len -= n;
-    }
-}
-
-static ag_status show_token(generation *g, int32_t id, ag_error *err) {
-    if (!g->decoder) {
-        emit(g, id, 0);
-        return AG_OK;
-    }
-    AG_TRY(ag_decoder_push(g->decoder, id, &g->pending, err));
-    bool found = false;
-    size_t n = g->pending.len ? ag_stop_scan(&g->stop, g->pending.data, g->pending.len, &found) : 0;
-    if (found) end(g, AG_FINISH_STOP_STRING);
-    emit(g, id, n);
-    return AG_OK;
-}
-
-/* What was pending back is shown after all, unless it belongs to a stop string. */
-static ag_status show_rest(generation *g, ag_error *err) {
-    if (!g->decoder || g->stats->finish == AG_FINISH_STOP_STRING) return AG_OK;
-    AG_TRY(ag_decoder_flush(g->decoder, &g->pending, err));
-    bool found = false;
-    size_t n = g->pending.len ? ag_stop_scan(&g->stop, g->pending.data, g->pending.len, &found) : 0;
-    if (found) {
-        g->stats->finish = AG_FINISH_STOP_STRING;
-    } else {
-        n = g->pending.len;
-    }
-    if (n) emit(g, -1, n);
-    return AG_OK;
-}
-
-/* Shows a token that was chosen; ends when it was the last. */
-static ag_status take_token(generation *g, int32_t id, ag_error *err) {
-    const ag_generate_params *p = g->params;
-    g->stats->last_id = id;
-    if (!p->ignore_eos && is_eos(g->info, id)) {
-        end(g, AG_FINISH_EOS);
-        return AG_OK;
-    }
-    ag_sampler_accept(p->sampler, id);
-    g->stats->n_generated++;
-    AG_TRY(show_token(g, id, err));
-    if (p->max_tokens > 0 && g->stats->n_generated >= (uint64_t)p->max_tokens) {
-        end(g, AG_FINISH_MAX_TOKENS);
-    } else if (!ag_session_capacity_left(g->session)) {
-        end(g, AG_FINISH_CONTEXT);
-    }
-    return AG_OK;
-}
-
-/* Feeds a token and chooses the one that follows. */
-static ag_status next_token(generation *g, int32_t *id, ag_error *err) {
-    const int32_t fed = *id;
-    const ag_step_item item = {
-        .session = g->session,
-        .ids = &fed,
-        .n = 1,
-        .phase = AG_PHASE_DECODE,
-        .logits = AG_LOGITS_LAST,
-        .sampler = g->params->sampler,
-        .chosen = id,
-    };
-    return ag_session_step(&item, 1, err);
-}
-
-static ag_status decode_loop(generation *g, double start, ag_error *err) {
+static ag_status decode_loop(ag_generation *g, double start, ag_error *err) {
     int32_t id;
     AG_TRY(ag_session_choose(g->session, g->params->sampler, &id, err));
-    AG_TRY(take_token(g, id, err));
+    AG_TRY(ag_generation_take(g, id, ag_session_capacity_left(g->session), err));
+    if (g->speculation) ag_speculation_chose(g->speculation, id);
     const double first = ag_now_s();
     g->stats->first_token_s = first - start;
     while (!g->ended) {
-        ag_status st = next_token(g, &id, err);
-        if (st == AG_CANCELLED) end(g, AG_FINISH_CANCELLED);
+        ag_status st = ag_generation_step(g, &id, err);
+        if (st == AG_CANCELLED) ag_generation_end(g, AG_FINISH_CANCELLED);
         else if (st != AG_OK) return st;
-        else AG_TRY(take_token(g, id, err));
         g->stats->decode_s = ag_now_s() - first;
     }
-    return show_rest(g, err);
+    return ag_generation_show_rest(g, err);
 }
 
-static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *err) {
+static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error *err) {
     const ag_generate_params *p = g->params;
     double start = ag_now_s();
     ag_status st = AG_OK;
@@ -163,17 +60,18 @@ static ag_status run(generation *g, const int32_t *prompt, size_t n, ag_error *e
         st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
     g->stats->prefill_s = ag_now_s() - start;
     if (st == AG_CANCELLED) {
-        end(g, AG_FINISH_CANCELLED);
+        ag_generation_end(g, AG_FINISH_CANCELLED);
         return AG_OK;
     }
     if (st != AG_OK) return st;
     g->stats->n_prompt = n;
     for (size_t i = 0; i < n; i++) ag_sampler_accept(p->sampler, prompt[i]);
     if (!p->max_tokens) {
-        end(g, AG_FINISH_MAX_TOKENS);
+        ag_generation_end(g, AG_FINISH_MAX_TOKENS);
         return AG_OK;
     }
-    st = decode_loop(g, start, err);
+    st = ag_generation_begin_drafts(g, prompt, n, err);
+    if (st == AG_OK) st = decode_loop(g, start, err);
     /* The last row may have stayed on the device; it is the caller's. */
     ag_status brought = ag_session_need_logits(g->session, st == AG_OK ? err : NULL);
     return st == AG_OK ? brought : st;
@@ -211,7 +109,7 @@ ag_status ag_session_generate(ag_session *s, const int32_t *prompt, size_t n,
     *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED, .last_id = -1};
     AG_TRY(check(params, err));
     const ag_eviction_tally before = *ag_session_evictions(s);
-    generation g = {
+    ag_generation g = {
         .session = s,
         .params = params,
         .stats = stats,

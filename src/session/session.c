@@ -2,6 +2,7 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "core/rollback.h"
 #include "session/session_impl.h"
 
 #include <string.h>
@@ -125,7 +126,7 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
 }
 
 /* What attention needs for a full cache, so that decoding takes nothing more. */
-static ag_status reserve_attention(const ag_session *s, ag_error *err) {
+static ag_status reserve_attention(const ag_session *s, uint32_t n_rows, ag_error *err) {
     const ag_model_info *info = &s->model->info;
     ag_backend *be = s->model->backend;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
@@ -135,12 +136,18 @@ static ag_status reserve_attention(const ag_session *s, ag_error *err) {
             .n_kv_heads = info->layer_kinds[k].n_kv_heads,
             .head_dim = info->layer_kinds[k].head_dim,
             .n_slots = ag_kv_extent_of(ag_kv_cache_params(s->cache)).most_slots,
-            .n_rows = s->params.prefill_chunk,
+            .n_rows = n_rows,
             .n_seqs = 1,
         };
         AG_TRY(ag_take_error(be, ag_attention_reserve(be, &limits), err));
     }
     return AG_OK;
+}
+
+ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err) {
+    AG_TRY(ag_model_reserve(s->model, n_rows, 1, err));
+    AG_TRY(reserve_attention(s, n_rows, err));
+    return ag_session_make_logit_rows(s, err);
 }
 
 static ag_status make_manager(ag_session *s, ag_error *err) {
@@ -188,7 +195,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     if (st == AG_OK) st = make_manager(s, err);
     if (st == AG_OK) st = ag_model_reserve(model, p.prefill_chunk, 1, err);
     if (st == AG_OK) st = make_logits(s, err);
-    if (st == AG_OK) st = reserve_attention(s, err);
+    if (st == AG_OK) st = reserve_attention(s, p.prefill_chunk, err);
     if (st == AG_OK) {
         *out = s;
     } else {
@@ -202,6 +209,7 @@ void ag_session_destroy(ag_session *s) {
     ag_cache_manager_destroy(s->manager);
     ag_kv_cache_destroy(s->cache);
     ag_layer_state_destroy(s->state);
+    ag_speculation_destroy(s->speculation);
     ag_buffer_release(&s->logits.owner);
     ag_free(s->logits.copied);
     ag_free(s);
@@ -329,6 +337,16 @@ uint32_t ag_session_protected(const ag_session *s) { return ag_kv_cache_protecte
 
 ag_pressure ag_session_memory_pressure(const ag_session *s) {
     return ag_cache_manager_pressure(s->manager);
+}
+
+size_t ag_session_verifiable(const ag_session *s) {
+    size_t n = ag_alike_rows(s->model->backend);
+    const size_t most[] = {s->params.prefill_chunk, ag_session_capacity_left(s),
+                           ag_kv_cache_rows_before_expiry(s->cache), AG_ROLLBACK};
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        if (most[i] < n) n = most[i];
+    }
+    return n > 1 ? ag_cache_manager_verifiable(s->manager, s->position, n) : 1;
 }
 
 uint32_t ag_session_capacity_left(const ag_session *s) {

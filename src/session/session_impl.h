@@ -6,6 +6,7 @@
 #include "cache/cache_manager.h"
 #include "core/decode_step.h"
 #include "models/model_impl.h"
+#include "session/speculate.h"
 
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
@@ -39,6 +40,8 @@ struct ag_session {
         int32_t top_ids[AG_TOP_K_IDS];
     } logits;
     atomic_bool cancelled;
+    bool choice_ended;           /* in the step that goes on: on_chosen wants no further choice */
+    ag_speculation *speculation; /* owned; NULL: nobody has asked for drafts yet */
 };
 
 /* session.c. ag_session_plan_memory, and the bytes of the largest buffer on a device. */
@@ -47,6 +50,14 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
 
 /* A state for the session's model, at its beginning; NULL if no layer has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
+
+/* Takes what steps of so many rows need, all of them wanted, so that none of them allocates. */
+ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err);
+/* step.c. Of it, the logits. */
+ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err);
+/* How many tokens one step of AG_PHASE_VERIFY may bring and give each the bits that it would have
+ * alone: at least 1, which is to be decoded. */
+size_t ag_session_verifiable(const ag_session *s);
 
 /* choose.c. Whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);

@@ -120,6 +120,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
     for (size_t i = 0; i < n; i++) {
         items[i].session->logits.place = AG_LOGITS_NOWHERE;
         items[i].session->logits.top.known = false;
+        items[i].session->choice_ended = false;
         AG_TRY(begin_item(&items[i], &m->sequences[i], err));
     }
     if (n == 1) AG_TRY(device_step(&items[0], &m->sequences[0], has_logits, err));
@@ -164,14 +165,28 @@ static bool next_row(row_walk *w, wanted_row *out, size_t *pass_row) {
 
 /* Whether the token of that row is one that the sampler chose from the row before. */
 static bool is_chosen(const ag_step_item *item, size_t i) {
-    return i == 0 || item->chosen[i - 1] == item->ids[i];
+    return i == 0 || (!item->session->choice_ended && item->chosen[i - 1] == item->ids[i]);
+}
+
+/* Whether nobody will look at the row: it follows a token that was not chosen. */
+static bool is_refused(const ag_step_item *item, size_t i) {
+    return item->sampler && !item->row && item->logits == AG_LOGITS_ALL && !is_chosen(item, i);
+}
+
+/* A token chosen from row i, before the next choice. */
+static void accept_choice(const ag_step_item *item, size_t i, int32_t id) {
+    if (item->on_chosen && item->logits == AG_LOGITS_ALL) {
+        if (!item->on_chosen(item->on_chosen_user, i, id)) item->session->choice_ended = true;
+    } else if (i + 1 < item->n && is_chosen(item, i + 1)) {
+        ag_sampler_accept(item->sampler, id);
+    }
 }
 
 /* A row's logits are the session's: its caller gets them, or its sampler. Where the sampler chose
  * otherwise than the tokens of the item go on, rows behind follow what nobody chose. */
 static ag_status deliver(const wanted_row *r, ag_error *err) {
     const ag_step_item *item = r->item;
-    const bool all = item->logits == AG_LOGITS_ALL, last = r->i + 1 == item->n;
+    const bool all = item->logits == AG_LOGITS_ALL;
     if (item->row) {
         AG_TRY(ag_session_need_logits(item->session, err));
         if (!item->row(item->row_user, r->i, item->session->logits.host)) {
@@ -183,11 +198,12 @@ static ag_status deliver(const wanted_row *r, ag_error *err) {
     *chosen = -1;
     if (all && !is_chosen(item, r->i)) return AG_OK;
     AG_TRY(ag_session_choose(item->session, item->sampler, chosen, err));
-    if (!last && is_chosen(item, r->i + 1)) ag_sampler_accept(item->sampler, *chosen);
+    accept_choice(item, r->i, *chosen);
     return AG_OK;
 }
 
-static ag_status make_logit_rows(ag_model *m, ag_error *err) {
+ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
+    ag_model *m = s->model;
     if (m->logit_rows_owner) return AG_OK;
     return ag_tensor_alloc(&m->logit_rows, &m->logit_rows_owner, ag_backend_memory(m->backend),
                            AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(LOGIT_ROWS, m->info.n_vocab), err);
@@ -197,6 +213,10 @@ static ag_status make_logit_rows(ag_model *m, ag_error *err) {
 static ag_status hand_over(ag_model *m, const wanted_row *r, size_t row, ag_error *err) {
     ag_session *s = r->item->session;
     const size_t bytes = ag_tensor_bytes(&s->logits.row);
+    if (is_refused(r->item, r->i)) {
+        r->item->chosen[r->i] = -1;
+        return AG_OK;
+    }
     s->logits.top.known = false;
     s->logits.place = AG_LOGITS_NOWHERE;
     if (r->item->sampler && !r->item->row && ag_session_chooses_on_device(s)) {
@@ -243,7 +263,7 @@ static ag_status many_logits(ag_model *m, const ag_step_item *items, size_t n, a
     row_walk walk = {.items = items, .n = n};
     wanted_row wanted[LOGIT_ROWS];
     size_t rows[LOGIT_ROWS], n_rows = 0;
-    AG_TRY(make_logit_rows(m, err));
+    AG_TRY(ag_session_make_logit_rows(items[0].session, err));
     while (next_row(&walk, &wanted[n_rows], &rows[n_rows])) {
         if (++n_rows < LOGIT_ROWS) continue;
         AG_TRY(group_logits(m, wanted, rows, n_rows, err));

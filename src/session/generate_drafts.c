@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drafts: tokens that may follow are fed behind the one that was chosen, and the sampler chooses
+ * from every row as it would have chosen one by one. Where it chooses otherwise, what follows is
+ * taken back. */
+#include "core/backend_ops.h"
+#include "core/clock.h"
+#include "core/fail.h"
+#include "session/generation.h"
+
+enum { USUAL_DRAFT = 7 }; /* with its token 8 rows, two whole fours */
+enum { MOST_REMEMBERED = 1 << 16, LEAST_REMEMBERED = 1 << 12 }; /* tokens */
+
+/* ---- before the first token ---- */
+
+/* Of a cache from which tokens leave, the text is longer than the cache. */
+static size_t remembered(const ag_session *s) {
+    const size_t n = s->params.max_seq_len;
+    if (n > MOST_REMEMBERED) return MOST_REMEMBERED;
+    return s->manager && n < LEAST_REMEMBERED ? LEAST_REMEMBERED : n;
+}
+
+static size_t longest_draft(const ag_generate_params *p) {
+    const size_t most = AG_SPECULATE_ROWS - 1;
+    if (!p->draft_max) return USUAL_DRAFT;
+    return p->draft_max < most ? p->draft_max : most;
+}
+
+ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, size_t n,
+                                     ag_error *err) {
+    const ag_generate_params *p = g->params;
+    ag_session *s = g->session;
+    const size_t rows = longest_draft(p) + 1;
+    if (p->speculate == AG_SPECULATE_OFF || ag_alike_rows(s->model->backend) < 2) return AG_OK;
+    if (!s->speculation) {
+        AG_TRY(ag_speculation_create(remembered(s), s->state != NULL, &s->speculation, err));
+    }
+    AG_TRY(ag_session_reserve_rows(s, (uint32_t)rows, err));
+    g->speculation = s->speculation;
+    ag_speculation_follow(g->speculation, s->position - (uint32_t)n);
+    for (size_t i = 0; i < n; i++) ag_speculation_read(g->speculation, prompt[i]);
+    return AG_OK;
+}
+
+/* ---- a step ---- */
+
+/* Tokens of a draft that is surely verified as its tokens would be one by one, and no longer than
+ * the text may become. */
+static size_t most_drafted(const ag_generation *g) {
+    const ag_generate_params *p = g->params;
+    size_t n = ag_session_verifiable(g->session) - 1;
+    if (n > longest_draft(p)) n = longest_draft(p);
+    if (p->max_tokens < 0) return n;
+    const uint64_t left = (uint64_t)p->max_tokens - g->stats->n_generated;
+    return left > n ? n : left ? (size_t)left - 1 : 0;
+}
+
+/* One token, and the choice of the next. */
+static ag_status decode_one(ag_generation *g, int32_t *id, ag_error *err) {
+    const int32_t fed = *id;
+    const ag_step_item item = {
+        .session = g->session,
+        .ids = &fed,
+        .n = 1,
+        .phase = AG_PHASE_DECODE,
+        .logits = AG_LOGITS_LAST,
+        .sampler = g->params->sampler,
+        .chosen = id,
+    };
+    AG_TRY(ag_session_step(&item, 1, err));
+    AG_TRY(ag_generation_take(g, *id, ag_session_capacity_left(g->session), err));
+    if (g->speculation) ag_speculation_chose(g->speculation, *id);
+    return AG_OK;
+}
+
+typedef struct verdict {
+    ag_generation *g;
+    uint32_t space;   /* before the step */
+    size_t n_fed;     /* tokens of the step that are part of the text */
+    ag_status status; /* of showing what was chosen */
+    ag_error *err;
+} verdict;
+
+/* Shown before the sampler goes on: who ends the text here wants no further choice. */
+static bool take_choice(void *user, size_t i, int32_t id) {
+    verdict *v = user;
+    ag_generation *g = v->g;
+    v->n_fed = i + 1;
+    v->status = ag_generation_take(g, id, v->space - (uint32_t)v->n_fed, v->err);
+    ag_speculation_chose(g->speculation, id);
+    return v->status == AG_OK && !g->ended && !atomic_load(&g->session->cancelled);
+}
+
+/* The logits stay: they are those of the last row that is part of the text. */
+static ag_status take_back(ag_session *s, uint32_t position, ag_error *err) {
+    const ag_logits_place place = s->logits.place;
+    const ag_top_k top = s->logits.top;
+    AG_TRY(ag_session_truncate(s, position, err));
+    s->logits.place = place;
+    s->logits.top = top;
+    return AG_OK;
+}
+
+static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t *id,
+                        ag_error *err) {
+    ag_session *s = g->session;
+    const uint32_t position = s->position;
+    int32_t chosen[AG_SPECULATE_ROWS];
+    verdict v = {.g = g, .space = ag_session_capacity_left(s), .err = err};
+    const ag_step_item item = {
+        .session = s,
+        .ids = ids,
+        .n = n,
+        .phase = AG_PHASE_VERIFY,
+        .logits = AG_LOGITS_ALL,
+        .sampler = g->params->sampler,
+        .chosen = chosen,
+        .on_chosen = take_choice,
+        .on_chosen_user = &v,
+    };
+    ag_status st = ag_session_step(&item, 1, err);
+    AG_TRY(v.status);
+    AG_TRY(st);
+    *id = chosen[v.n_fed - 1];
+    g->stats->n_draft_steps++;
+    g->stats->n_drafted += n - 1;
+    g->stats->n_accepted += v.n_fed - 1;
+    return take_back(s, position + (uint32_t)v.n_fed, err);
+}
+
+ag_status ag_generation_step(ag_generation *g, int32_t *id, ag_error *err) {
+    int32_t ids[AG_SPECULATE_ROWS] = {*id};
+    const bool always = g->params->speculate == AG_SPECULATE_ALWAYS;
+    const size_t before = g->stats->n_generated;
+    ag_speculation *s = g->speculation;
+    if (!s) return decode_one(g, id, err);
+    const double begin = ag_now_s();
+    const size_t n = 1 + ag_speculation_draft(s, ids + 1, most_drafted(g), always);
+    AG_TRY(n > 1 ? verify(g, ids, n, id, err) : decode_one(g, id, err));
+    if (!g->ended) ag_speculation_learn(s, n, g->stats->n_generated - before, ag_now_s() - begin);
+    return AG_OK;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/speculate.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+
+/* Drafts may cost this share of the time, and at the beginning this much of a step. */
+static const double share_to_lose = 0.02, steps_to_lose = 0.25;
+/* Until it has been measured a further row is thought to cost this share of a step. */
+static const double usual_row = 0.15;
+/* A measurement counts as much; one that is further from what was known counts as if it were so
+ * far, for other programs use the machine, too. */
+static const double newest_share = 0.125, furthest = 1.5;
+/* Tries of which a grade remembers, and as how many what is thought beforehand counts. */
+static const double tries_remembered = 48, tries_assumed = 4;
+/* What is thought of a guess after 2, 4, 8, 16, 32 tokens that were the same. */
+static const double assumed[AG_SPECULATE_GRADES] = {0.4, 0.55, 0.7, 0.8, 0.9};
+
+enum { LEAST_MEASURED = 2, MOST_SINCE_ONE = 64 };
+/* What is measured first: kernels like whole fours. */
+enum { FIRST_ROWS = 4 };
+
+ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out, ag_error *err) {
+    *out = NULL;
+    ag_speculation *s = ag_calloc(1, sizeof *s);
+    if (!s) return AG_FAIL(err, NOMEM, "speculation");
+    ag_status st = ag_lookup_create(n_tokens, &s->lookup, err);
+    s->slow = slow;
+    if (st == AG_OK) *out = s;
+    else ag_speculation_destroy(s);
+    return st;
+}
+
+void ag_speculation_destroy(ag_speculation *s) {
+    if (!s) return;
+    ag_lookup_destroy(s->lookup);
+    ag_free(s);
+}
+
+/* ---- the text ---- */
+
+void ag_speculation_follow(ag_speculation *s, uint32_t position) {
+    if (position > s->position) ag_lookup_push(s->lookup, -1);
+    else if (position < s->position) ag_lookup_pop(s->lookup, s->position - position);
+    s->position = position;
+}
+
+void ag_speculation_read(ag_speculation *s, int32_t id) {
+    ag_lookup_push(s->lookup, id);
+    s->position++;
+}
+
+static size_t grade_of(size_t match) {
+    size_t grade = 0;
+    while (grade + 1 < AG_SPECULATE_GRADES && match >= (size_t)4 << grade) grade++;
+    return grade;
+}
+
+/* Every token tells whether the guess would have been right, also where none was tried. */
+void ag_speculation_chose(ag_speculation *s, int32_t id) {
+    int32_t guess;
+    const size_t match = ag_lookup_match(s->lookup);
+    if (ag_lookup_draft(s->lookup, &guess, 1)) {
+        const size_t grade = grade_of(match);
+        double *hits = &s->odds.hits[grade], *tries = &s->odds.tries[grade];
+        const double stays = *tries < tries_remembered ? 1 : 1 - 1 / tries_remembered;
+        *hits = *hits * stays + (guess == id);
+        *tries = *tries * stays + 1;
+    }
+    ag_speculation_read(s, id);
+}
+
+/* ---- what is expected ---- */
+
+static double odds_of(const ag_speculation *s, size_t match) {
+    const size_t grade = grade_of(match);
+    return (s->odds.hits[grade] + assumed[grade] * tries_assumed) /
+           (s->odds.tries[grade] + tries_assumed);
+}
+
+/* Seconds of a step; of rows that have not been measured, as those that are nearest let expect. */
+static double cost_of(const ag_step_costs *c, size_t rows) {
+    const double one = c->seconds[1];
+    size_t below = rows, above = rows;
+    while (below > 1 && !c->n[below]) below--;
+    while (above < AG_SPECULATE_ROWS && !c->n[above]) above++;
+    const double low = below > 1 ? c->seconds[below] : one;
+    if (below == rows) return low;
+    if (c->n[above])
+        return low + (c->seconds[above] - low) * (double)(rows - below) / (double)(above - below);
+    const double row = below > 1 ? (low - one) / (double)(below - 1) : one * usual_row;
+    return low + row * (double)(rows - below);
+}
+
+/* What may still be lost without anybody noticing. */
+static double credit(const ag_speculation *s) {
+    return s->won + s->spent * share_to_lose + s->costs.seconds[1] * steps_to_lose;
+}
+
+/* Rows of a step that brings most tokens a second; 1: without a draft. */
+static size_t best_rows(const ag_speculation *s, size_t most) {
+    const double one = s->costs.seconds[1], left = credit(s);
+    const size_t match = ag_lookup_match(s->lookup);
+    double tokens = 1, whole = 1, best = 1 / one;
+    size_t rows = 1;
+    for (size_t n = 2; n <= most; n++) {
+        const double cost = cost_of(&s->costs, n);
+        whole *= odds_of(s, match + n - 2);
+        tokens += whole;
+        if (cost - one > left || tokens / cost <= best) continue;
+        if (n != FIRST_ROWS && most >= FIRST_ROWS && !s->costs.n[FIRST_ROWS]) continue;
+        best = tokens / cost;
+        rows = n;
+    }
+    return rows;
+}
+
+size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always) {
+    if (most >= AG_SPECULATE_ROWS) most = AG_SPECULATE_ROWS - 1;
+    if (!most || !ag_lookup_match(s->lookup)) return 0;
+    if (!always) {
+        if (s->costs.n[1] < LEAST_MEASURED || s->since_one >= MOST_SINCE_ONE) return 0;
+        most = best_rows(s, most + 1) - 1;
+    }
+    return ag_lookup_draft(s->lookup, ids, most);
+}
+
+/* ---- what has come of it ---- */
+
+static double bounded(double x, double low, double high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Returns the seconds as they count. */
+static double measure(ag_step_costs *c, size_t rows, double seconds) {
+    double *known = &c->seconds[rows];
+    const double share = c->n[rows] ? newest_share : 1;
+    if (c->n[rows] > LEAST_MEASURED)
+        seconds = bounded(seconds, *known / furthest, *known * furthest);
+    *known += (seconds - *known) * (c->n[rows] == 1 ? 0.5 : share);
+    if (c->n[rows] < UINT32_MAX) c->n[rows]++;
+    return seconds;
+}
+
+void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, double seconds) {
+    const double one = s->costs.seconds[1];
+    s->since_one = rows > 1 ? s->since_one + 1 : 0;
+    if (s->slow && s->after_refusal && s->costs.n[1]) {
+        const double usual = cost_of(&s->costs, rows); /* the rest belongs to the draft before */
+        s->won -= bounded(seconds - usual, 0, one * furthest);
+        seconds = bounded(seconds, 0, usual);
+    } else {
+        seconds = measure(&s->costs, rows, seconds);
+    }
+    s->after_refusal = n_tokens < rows;
+    s->spent += one * (double)n_tokens;
+    if (rows > 1) s->won += one * (double)n_tokens - seconds;
+}

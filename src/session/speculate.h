@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many tokens to guess before the model is asked: from what a step of so many rows costs on
+ * this machine and from how often guesses come true, both measured while decoding goes on. A
+ * ledger of what drafts have won and lost sees to it that they never cost more than a small part of
+ * the time. */
+#ifndef AG_SESSION_SPECULATE_H
+#define AG_SESSION_SPECULATE_H
+
+#include "session/lookup.h"
+
+#include <stdbool.h>
+
+enum { AG_SPECULATE_ROWS = 15 }; /* of a step: the token chosen last, and a draft */
+enum { AG_SPECULATE_GRADES = 5 };
+
+/* Seconds of a step, by its rows. */
+typedef struct ag_step_costs {
+    double seconds[AG_SPECULATE_ROWS + 1];
+    uint32_t n[AG_SPECULATE_ROWS + 1]; /* steps that were measured */
+} ag_step_costs;
+
+/* How often the text went on as it did before, by how much of it had been the same. */
+typedef struct ag_guess_odds {
+    double hits[AG_SPECULATE_GRADES], tries[AG_SPECULATE_GRADES];
+} ag_guess_odds;
+
+typedef struct ag_speculation {
+    ag_lookup *lookup; /* owned */
+    uint32_t position; /* of the session, behind the text that the lookup knows */
+    ag_step_costs costs;
+    ag_guess_odds odds;
+    double won;               /* seconds that drafts have saved; below 0: have cost */
+    double spent;             /* seconds of decoding, had there been no drafts */
+    uint32_t since_one;       /* steps of drafts since the last of one row */
+    bool after_refusal, slow; /* the last draft was taken back; which delays the next step */
+} ag_speculation;
+
+/* For a text of which the newest n_tokens are remembered. slow: what is taken back must be computed
+ * again before the next step. */
+ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out, ag_error *err);
+void ag_speculation_destroy(ag_speculation *s);
+
+/* The session stands at this position now; tokens that came another way are not known. */
+void ag_speculation_follow(ag_speculation *s, uint32_t position);
+/* The next token of the text, read or chosen. */
+void ag_speculation_read(ag_speculation *s, int32_t id);
+void ag_speculation_chose(ag_speculation *s, int32_t id);
+
+/* Writes at most `most` tokens that may follow, and returns how many are worth the try. always:
+ * whatever they cost. */
+size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always);
+/* A step of so many rows has brought n_tokens. */
+void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, double seconds);
+
+#endif

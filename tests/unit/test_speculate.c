@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* usage: test_speculate [SEED [N]]
+ * Drafts change nothing but the time: with them and without, a generation shows the same, ends for
+ * the same reason and leaves session and sampler in the same state, to the bit. */
+#include <antigravity/antigravity.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+/* The first has a tokenizer. Then: all layers see everything; most see 24 tokens; most keep a
+ * state; half of them see keys and values of others. */
+static const char *const model_dirs[] = {AG_SOURCE_DIR "/models/demo",
+                                         GOLDEN "gqa-llama3rope-sharded",
+                                         GOLDEN "gemma3",
+                                         GOLDEN "lfm2",
+                                         GOLDEN "qwen3.5",
+                                         GOLDEN "gemma4"};
+enum { N_MODELS = sizeof model_dirs / sizeof *model_dirs, MOST_TOKENS = 160, TURNS = 2 };
+enum { LONG_PROMPT = 240 }; /* windows of 24 are about to give slots up */
+
+static unsigned first_seed = 1, n_seeds = 60;
+static ag_backend *backend;
+static ag_model *models[N_MODELS];
+static ag_tokenizer *tokenizer;
+static size_t n_drafted, n_accepted, n_finished[AG_FINISH_CANCELLED + 1];
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static int load(void **state) {
+    (void)state;
+    const ag_backend_params params = {.n_threads = 2};
+    ag_error err;
+    must(ag_backend_create(&params, &backend, &err), &err);
+    for (size_t i = 0; i < N_MODELS; i++)
+        must(ag_model_load(backend, model_dirs[i], NULL, &models[i], &err), &err);
+    must(ag_tokenizer_load(model_dirs[0], &tokenizer, &err), &err);
+    return 0;
+}
+
+static int unload(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_MODELS; i++) ag_model_destroy(models[i]);
+    ag_tokenizer_destroy(tokenizer);
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+/* ---- what is generated ---- */
+
+typedef struct setup {
+    unsigned seed;
+    ag_model *model;
+    ag_session_params session;
+    ag_sampler_params sampler;
+    ag_generate_params generate;
+    ag_logit_bias bias[2];
+    char stop[2][8];
+    const char *stops[2];
+    int32_t prompt[LONG_PROMPT];
+    size_t n_prompt;
+    size_t cancel_after; /* tokens; 0: never */
+    bool cancel_session; /* by ag_session_cancel() */
+} setup;
+
+static size_t up_to(size_t n) { return (size_t)rand() % n; }
+
+static void choose_sampling(setup *u, const ag_model_info *info) {
+    static const float temperatures[] = {0, 0, 0.3f, 0.8f, 1.3f};
+    ag_sampler_params *p = &u->sampler;
+    *p = ag_sampler_defaults();
+    p->seed = u->seed;
+    p->temperature = temperatures[up_to(5)];
+    p->top_k = up_to(2) ? 40 : 0;
+    p->top_p = up_to(2) ? 0.9f : 1;
+    p->min_p = up_to(4) ? 0 : 0.05f;
+    p->repetition_penalty = up_to(2) ? 1 : 1.1f;
+    p->frequency_penalty = up_to(4) ? 0 : 0.2f;
+    p->repetition_window = up_to(2) ? 64 : 7;
+    if (!up_to(3) && info->n_eos) {
+        u->bias[0] = (ag_logit_bias){info->eos_ids[0], (float)up_to(8)};
+        u->bias[1] = (ag_logit_bias){5, -INFINITY};
+        p->logit_bias = u->bias;
+        p->n_logit_bias = 2;
+    }
+}
+
+static void choose_cache(setup *u, const ag_model_info *info) {
+    static const ag_dtype types[] = {AG_F16, AG_F16, AG_F32, AG_Q8_0, AG_Q4_0};
+    ag_session_params *p = &u->session;
+    *p = ag_session_defaults();
+    p->max_seq_len = up_to(4) ? 400 : 60 + (uint32_t)up_to(60);
+    p->prefill_chunk = up_to(3) ? 64 : 5;
+    p->k_type = types[up_to(info->head_dim % 32 ? 3 : 5)];
+    p->v_type = types[up_to(info->head_dim % 32 ? 3 : 5)];
+    if (up_to(3)) return;
+    size_t n_policies = 0;
+    while (ag_eviction_policy_at(n_policies)) n_policies++;
+    p->max_seq_len = 160;
+    p->eviction.policy = ag_eviction_policy_at(up_to(n_policies));
+    p->eviction.budget_tokens = 40 + (uint32_t)up_to(40);
+    p->eviction.slack = (uint32_t)up_to(20);
+    p->eviction.recent = 8;
+    p->eviction.snapkv_window = 8;
+}
+
+/* Short texts that repeat themselves, in part. */
+static void choose_prompt(setup *u, const ag_model_info *info) {
+    const size_t period = 1 + up_to(24);
+    u->n_prompt = u->session.max_seq_len == 400 && !up_to(4) ? LONG_PROMPT : 1 + up_to(48);
+    for (size_t i = 0; i < u->n_prompt; i++) {
+        const bool copies = i >= period && up_to(16);
+        u->prompt[i] = copies ? u->prompt[i - period] : (int32_t)up_to(info->n_vocab);
+    }
+}
+
+static setup choose(unsigned seed) {
+    setup u = {.seed = seed};
+    const size_t m = seed % N_MODELS;
+    srand(seed);
+    u.model = models[m];
+    const ag_model_info *info = ag_model_get_info(u.model);
+    choose_sampling(&u, info);
+    choose_cache(&u, info);
+    choose_prompt(&u, info);
+    u.generate = ag_generate_defaults();
+    u.generate.max_tokens = up_to(4) ? 1 + (int64_t)up_to(90) : -1;
+    u.generate.ignore_eos = up_to(3) == 0;
+    u.generate.draft_max = (uint32_t)up_to(16);
+    u.cancel_after = up_to(5) && u.generate.max_tokens >= 0 ? 0 : 1 + up_to(120);
+    u.cancel_session = up_to(2);
+    if (m == 0) u.generate.tokenizer = tokenizer;
+    for (size_t i = 0; m == 0 && i < up_to(3); i++) {
+        snprintf(u.stop[i], sizeof u.stop[i], "%c%c", "aeiou"[up_to(5)], "nrstl"[up_to(5)]);
+        u.generate.n_stop = i + 1;
+    }
+    return u;
+}
+
+/* ---- what is seen of it ---- */
+
+typedef struct seen {
+    ag_session *session;
+    int32_t ids[TURNS * MOST_TOKENS];
+    size_t lengths[TURNS * MOST_TOKENS];
+    size_t n_ids, cancel_after;
+    bool cancel_session;
+    char text[TURNS * MOST_TOKENS * 16];
+    size_t n_text;
+    ag_generate_stats stats[TURNS];
+    uint32_t positions[TURNS];
+    float *logits;
+} seen;
+
+static bool watch(void *user, int32_t id, const char *text, size_t len) {
+    seen *s = user;
+    assert_true(s->n_ids < TURNS * MOST_TOKENS && s->n_text + len <= sizeof s->text);
+    s->ids[s->n_ids] = id;
+    s->lengths[s->n_ids++] = len;
+    memcpy(s->text + s->n_text, text, len);
+    s->n_text += len;
+    if (!s->cancel_after || s->n_ids != s->cancel_after) return s->n_ids < MOST_TOKENS;
+    if (!s->cancel_session) return false;
+    ag_session_cancel(s->session);
+    return true;
+}
+
+static void keep_logits(seen *out, size_t n_vocab) {
+    const float *logits = ag_session_logits(out->session);
+    out->logits = malloc(n_vocab * sizeof(float));
+    assert_non_null(out->logits);
+    assert_non_null(logits);
+    memcpy(out->logits, logits, n_vocab * sizeof(float));
+}
+
+/* A text, and one that goes on from there. */
+static void generate(const setup *from, ag_speculate how, seen *out) {
+    setup u = *from;
+    ag_error err;
+    ag_sampler *sampler;
+    const size_t n_vocab = ag_model_get_info(u.model)->n_vocab;
+    memset(out, 0, sizeof *out);
+    out->cancel_after = u.cancel_after;
+    out->cancel_session = u.cancel_session;
+    for (size_t i = 0; i < u.generate.n_stop; i++) u.stops[i] = u.stop[i];
+    u.sampler.logit_bias = u.sampler.n_logit_bias ? u.bias : NULL;
+    u.generate.stop = u.stops;
+    u.generate.speculate = how;
+    u.generate.on_token = watch;
+    u.generate.on_token_user = out;
+    must(ag_session_create(u.model, &u.session, &out->session, &err), &err);
+    must(ag_sampler_create(&u.sampler, (int32_t)n_vocab, &sampler, &err), &err);
+    u.generate.sampler = sampler;
+    for (size_t turn = 0; turn < TURNS; turn++) {
+        ag_generate_stats *stats = &out->stats[turn];
+        if (turn) {
+            u.prompt[0] = stats[-1].last_id;
+            u.n_prompt = 1 + u.n_prompt % 4;
+            if (ag_session_capacity_left(out->session) <= u.n_prompt) break;
+        }
+        must(ag_session_generate(out->session, u.prompt, u.n_prompt, &u.generate, stats, &err),
+             &err);
+        out->positions[turn] = ag_session_position(out->session);
+        n_finished[stats->finish]++;
+        n_drafted += stats->n_drafted;
+        n_accepted += stats->n_accepted;
+        assert_true(stats->n_accepted <= stats->n_drafted);
+    }
+    keep_logits(out, n_vocab);
+    ag_sampler_destroy(sampler);
+    ag_session_destroy(out->session);
+}
+
+static void compare(const setup *u, const seen *have, const seen *want) {
+    for (size_t turn = 0; turn < TURNS; turn++) {
+        const ag_generate_stats *a = &have->stats[turn], *b = &want->stats[turn];
+        assert_int_equal(a->finish, b->finish);
+        assert_int_equal(a->n_generated, b->n_generated);
+        assert_int_equal(a->last_id, b->last_id);
+        assert_int_equal(a->kv_bytes, b->kv_bytes);
+        assert_int_equal(a->evictions.n_tokens, b->evictions.n_tokens);
+        assert_int_equal(have->positions[turn], want->positions[turn]);
+    }
+    assert_int_equal(have->n_ids, want->n_ids);
+    assert_memory_equal(have->ids, want->ids, want->n_ids * sizeof *want->ids);
+    assert_memory_equal(have->lengths, want->lengths, want->n_ids * sizeof *want->lengths);
+    assert_int_equal(have->n_text, want->n_text);
+    assert_memory_equal(have->text, want->text, want->n_text);
+    const size_t n_vocab = ag_model_get_info(u->model)->n_vocab;
+    assert_memory_equal(have->logits, want->logits, n_vocab * sizeof(float));
+}
+
+static void drafts_change_nothing(void **state) {
+    (void)state;
+    static seen want, have;
+    /* Under a sanitizer or an emulator every AG_TEST_STRIDE-th seed stands for its neighbours. */
+    const char *text = getenv("AG_TEST_STRIDE");
+    const unsigned stride = text ? (unsigned)strtoul(text, NULL, 10) : 1;
+    for (unsigned seed = first_seed; seed < first_seed + n_seeds; seed += stride ? stride : 1) {
+        const setup u = choose(seed);
+        generate(&u, AG_SPECULATE_OFF, &want);
+        generate(&u, seed % 4 ? AG_SPECULATE_ALWAYS : AG_SPECULATE_AUTO, &have);
+        compare(&u, &have, &want);
+        free(have.logits);
+        free(want.logits);
+    }
+    print_message(
+        "%zu drafted, %zu accepted; %zu eos, %zu stop, %zu most, %zu full, %zu cancelled\n",
+        n_drafted, n_accepted, n_finished[0], n_finished[1], n_finished[2], n_finished[3],
+        n_finished[4]);
+    if (n_seeds < 60 || stride > 1) return;
+    assert_true(n_accepted > 200 && n_drafted - n_accepted > 200);
+    for (size_t i = 0; i <= AG_FINISH_CANCELLED; i++) assert_true(n_finished[i] > 2);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) first_seed = (unsigned)strtoul(argv[1], NULL, 10);
+    if (argc > 2) n_seeds = (unsigned)strtoul(argv[2], NULL, 10);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_change_nothing),
+    };
+    return cmocka_run_group_tests_name("speculate", tests, load, unload);
+}
