@@ -17,6 +17,7 @@ enum { CHUNK_BYTES = 8 << 20, GROUP_VALUES = 1 << 14 };
 typedef struct job {
     const ag_out_tensor *tensor;
     const float *importance;
+    const ag_weight_rounding *rounding;
     size_t rows, cols, row_bytes, group; /* rows that a thread takes at once */
     ag_dtype from;
     const unsigned char **source; /* [rows] where each row lies */
@@ -76,7 +77,7 @@ static ag_status convert_row(const job *j, size_t row, unsigned char *out, float
     for (size_t i = 0; i < j->cols && t->minus_exp; i++) values[i] = -expf(values[i]);
     for (size_t i = 0; i < j->cols && t->add != 0; i++) values[i] += t->add;
     for (size_t i = 0; i < j->cols && t->factor != 1; i++) values[i] *= t->factor;
-    return ag_quantize_weights(to, out, values, j->cols, j->importance, bad);
+    return ag_quantize_weights(j->rounding, to, out, values, j->cols, j->importance, bad);
 }
 
 static void convert_groups(void *ctx, size_t begin, size_t end, uint32_t thread) {
@@ -119,7 +120,10 @@ static ag_status write_chunks(ag_row_writer *w, job *j, ag_error *err) {
 
 ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float *importance,
                           ag_error *err) {
-    job j = {.tensor = t, .importance = importance, .from = ag_out_source_type(t)};
+    job j = {.tensor = t,
+             .importance = importance,
+             .rounding = ag_backend_rounding(w->backend),
+             .from = ag_out_source_type(t)};
     /* Values of a vector may move one by one. */
     const bool by_value = t->shape.n_dims == 1 && t->n_parts && t->parts[0].rows > 1;
     j.cols = by_value ? 1 : ag_shape_cols(&t->shape);

@@ -369,6 +369,10 @@ uint32_t ag_alike_rows(const ag_backend *be) {
     return be->ops->alike_rows ? be->ops->alike_rows(be) : 1;
 }
 
+const ag_weight_rounding *ag_backend_rounding(const ag_backend *be) {
+    return be->ops->rounding ? be->ops->rounding(be) : &ag_reference_rounding;
+}
+
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx) {
     if (be->ops->for_each) be->ops->for_each(be, n, work, ctx);
     else work(ctx, 0, n, 0);

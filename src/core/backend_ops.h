@@ -6,6 +6,7 @@
 
 #include "core/decode_step.h"
 #include "core/kv_rerotate.h"
+#include "quant/quant.h"
 
 #include <antigravity/operations.h>
 
@@ -99,6 +100,8 @@ typedef struct ag_backend_ops {
     ag_status (*attention_reserve)(ag_backend *b, const ag_attention_limits *limits);
     /* optional; NULL: all of it on the caller's thread */
     void (*for_each)(ag_backend *b, size_t n, ag_work_fn work, void *ctx);
+    /* optional; NULL: that of quant/. What prepare_weight rounds with; valid as long as b */
+    const ag_weight_rounding *(*rounding)(const ag_backend *b);
     /* optional; NULL: ag_dequantize_row */
     void (*unpack)(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n);
     /* optional; NULL: runs of slots through copy_bytes */
@@ -181,6 +184,9 @@ uint32_t ag_alike_rows(const ag_backend *be);
 
 /* Work of the host that several threads of the backend may share: n items, in any order. */
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx);
+
+/* What rounds weights on the host, on any thread. */
+const ag_weight_rounding *ag_backend_rounding(const ag_backend *be);
 
 /* dst[0..n) = the values of rows of a cache, both in host memory. */
 void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_t n);

@@ -12,10 +12,6 @@
 typedef bool ag_quantize_fn(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
                             size_t *block);
 typedef void ag_dequantize_fn(float *dst, const void *src, size_t n_blocks);
-/* One block with the scales that a search finds; w says what the square of each error counts.
- * false: as above. */
-typedef bool ag_search_fn(void *dst, const float *src, const float *w);
-
 ag_quantize_fn ag_quantize_q4_0;
 ag_quantize_fn ag_quantize_q4_1;
 ag_quantize_fn ag_quantize_q8_0;
@@ -28,14 +24,6 @@ ag_quantize_fn ag_quantize_q5_k;
 ag_quantize_fn ag_quantize_q6_k;
 ag_quantize_fn ag_quantize_iq4_nl;
 ag_quantize_fn ag_quantize_mxfp4;
-
-ag_search_fn ag_search_q4_0;
-ag_search_fn ag_search_q4_1;
-ag_search_fn ag_search_q5_0;
-ag_search_fn ag_search_q5_1;
-ag_search_fn ag_search_q4_k;
-ag_search_fn ag_search_q5_k;
-ag_search_fn ag_search_q6_k;
 
 ag_dequantize_fn ag_dequantize_q4_0;
 ag_dequantize_fn ag_dequantize_q4_1;

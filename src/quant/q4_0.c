@@ -3,6 +3,7 @@
  * every value, so a rounding is a choice of scale; the reference rule alone also rounds as it was
  * first written down, with the scale before it is stored. */
 #include "quant/blocks.h"
+#include "quant/vectors.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,30 +47,6 @@ static bool round_kv(ag_block_q4_0 *out, const float *x, float extreme) {
 }
 
 /* ---- weights ---- */
-
-enum { LANES = 4 };
-#define INLINE static inline
-
-/* Vectors of the compiler: every machine has them, and no loop has to be recognised as one. */
-typedef float vec __attribute__((vector_size(16)));
-typedef int32_t mask __attribute__((vector_size(16)));
-
-INLINE vec v_set(float x) { return (vec){x, x, x, x}; }
-INLINE vec v_halves(float x, float y) { return (vec){x, x, y, y}; }
-INLINE vec v_load(const float *p) {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-INLINE void v_store(float *p, vec v) { memcpy(p, &v, sizeof v); }
-INLINE vec v_add(vec a, vec b) { return a + b; }
-INLINE vec v_sub(vec a, vec b) { return a - b; }
-INLINE vec v_mul(vec a, vec b) { return a * b; }
-INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
-INLINE vec v_div(vec a, vec b) { return a / b; }
-INLINE vec v_if(mask m, vec yes, vec no) { return (vec)((m & (mask)yes) | (~m & (mask)no)); }
-INLINE vec v_min(vec a, vec b) { return v_if(a < b, a, b); }
-INLINE vec v_max(vec a, vec b) { return v_if(a > b, a, b); }
 
 enum { N_STORED = 8 };
 INLINE void q4_0_store_scales(uint16_t *stored, float *scale) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quant/search.h"
+#include "quant/superblock.h"
 
 #include <string.h>
 
@@ -22,13 +22,6 @@ bool ag_quantize_q5_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
         if (!ag_round_parts(&parts, x, 32, 31, 63)) return false;
         write_block(p + b * sizeof(ag_block_q5_k), &parts);
     }
-    return true;
-}
-
-bool ag_search_q5_k(void *dst, const float *x, const float *w) {
-    ag_block_parts parts;
-    if (!ag_search_parts(&parts, x, w, 32, 31, 63)) return false;
-    write_block(dst, &parts);
     return true;
 }
 

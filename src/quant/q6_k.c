@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quant/search.h"
+#include "quant/superblock.h"
 
 #include <string.h>
 
@@ -22,13 +22,6 @@ bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
         if (!ag_round_signed_parts(&parts, x, -32, -128)) return false;
         write_block(p + b * sizeof(ag_block_q6_k), &parts);
     }
-    return true;
-}
-
-bool ag_search_q6_k(void *dst, const float *x, const float *w) {
-    ag_signed_parts parts;
-    if (!ag_search_signed_parts(&parts, x, w, -32, -128)) return false;
-    write_block(dst, &parts);
     return true;
 }
 

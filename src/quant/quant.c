@@ -48,73 +48,39 @@ static size_t largest_of_block(const float *src, size_t at, size_t n) {
 typedef struct block_type {
     ag_quantize_fn *quantize;
     ag_dequantize_fn *dequantize;
-    ag_search_fn *search; /* NULL: the one rule of `quantize` */
+    bool has_search; /* search.c */
     /* Halves of a block that make all of its values finite if they are, and the byte of the first;
      * 0: values have to be looked at. */
     uint16_t n_factors, factors_at;
 } block_type;
 
 static const block_type block_types[AG_DTYPE_COUNT] = {
-    [AG_Q4_0] = {ag_quantize_q4_0, ag_dequantize_q4_0, ag_search_q4_0, 1, 0},
-    [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1, ag_search_q4_1, 2, 0},
-    [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0, NULL, 1, 0},
-    [AG_Q5_0] = {ag_quantize_q5_0, ag_dequantize_q5_0, ag_search_q5_0, 1, 0},
-    [AG_Q5_1] = {ag_quantize_q5_1, ag_dequantize_q5_1, ag_search_q5_1, 2, 0},
-    [AG_Q2_K] = {ag_quantize_q2_k, ag_dequantize_q2_k, NULL, 2, offsetof(ag_block_q2_k, d)},
-    [AG_Q3_K] = {ag_quantize_q3_k, ag_dequantize_q3_k, NULL, 1, offsetof(ag_block_q3_k, d)},
-    [AG_Q4_K] = {ag_quantize_q4_k, ag_dequantize_q4_k, ag_search_q4_k, 2, 0},
-    [AG_Q5_K] = {ag_quantize_q5_k, ag_dequantize_q5_k, ag_search_q5_k, 2, 0},
-    [AG_Q6_K] = {ag_quantize_q6_k, ag_dequantize_q6_k, ag_search_q6_k, 1,
-                 offsetof(ag_block_q6_k, d)},
-    [AG_IQ4_NL] = {ag_quantize_iq4_nl, ag_dequantize_iq4_nl, NULL, 1, 0},
-    [AG_MXFP4] = {ag_quantize_mxfp4, ag_dequantize_mxfp4, NULL, 0, 0},
+    [AG_Q4_0] = {ag_quantize_q4_0, ag_dequantize_q4_0, true, 1, 0},
+    [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1, true, 2, 0},
+    [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0, false, 1, 0},
+    [AG_Q5_0] = {ag_quantize_q5_0, ag_dequantize_q5_0, true, 1, 0},
+    [AG_Q5_1] = {ag_quantize_q5_1, ag_dequantize_q5_1, true, 2, 0},
+    [AG_Q2_K] = {ag_quantize_q2_k, ag_dequantize_q2_k, false, 2, offsetof(ag_block_q2_k, d)},
+    [AG_Q3_K] = {ag_quantize_q3_k, ag_dequantize_q3_k, false, 1, offsetof(ag_block_q3_k, d)},
+    [AG_Q4_K] = {ag_quantize_q4_k, ag_dequantize_q4_k, true, 2, 0},
+    [AG_Q5_K] = {ag_quantize_q5_k, ag_dequantize_q5_k, true, 2, 0},
+    [AG_Q6_K] = {ag_quantize_q6_k, ag_dequantize_q6_k, true, 1, offsetof(ag_block_q6_k, d)},
+    [AG_IQ4_NL] = {ag_quantize_iq4_nl, ag_dequantize_iq4_nl, false, 1, 0},
+    [AG_MXFP4] = {ag_quantize_mxfp4, ag_dequantize_mxfp4, false, 0, 0},
 };
+
+bool ag_has_search(ag_dtype type) { return block_types[type].has_search; }
 
 static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, size_t n,
                                  ag_rounding rounding, size_t *bad) {
     const size_t values = ag_dtype_block(dtype);
     size_t block = 0;
+    if (rounding == AG_ROUND_WEIGHT && dtype != AG_Q4_0 && ag_has_search(dtype)) {
+        return ag_quantize_weights(&ag_reference_rounding, dtype, dst, src, n, NULL, bad);
+    }
     if (block_types[dtype].quantize(dst, src, n / values, rounding, &block)) return AG_OK;
     *bad = largest_of_block(src, block * values, values);
     return AG_FORMAT;
-}
-
-/* What the square of an error counts. A column's importance, where it is known, goes with how large
- * the value is beside the others; else larger values count more, for they do in products. */
-static void weigh(float *w, const float *x, const float *importance, size_t n, float mean_square) {
-    const float mean = sqrtf(mean_square);
-    for (size_t i = 0; i < n; i++) w[i] = mean + fabsf(x[i]);
-    if (!importance) return;
-    float sum = 0;
-    for (size_t i = 0; i < n; i++) sum += importance[i];
-    if (!(sum > 0)) return; /* nothing is known of these columns */
-    for (size_t i = 0; i < n; i++) w[i] = importance[i] * sqrtf(mean_square + x[i] * x[i]);
-}
-
-static float mean_square_of(const float *x, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return n > 0 ? (float)(sum / (double)n) : 0;
-}
-
-ag_status ag_quantize_weights(ag_dtype dtype, void *dst, const float *src, size_t n,
-                              const float *importance, size_t *bad) {
-    ag_search_fn *search = block_types[dtype].search;
-    const float mean_square = mean_square_of(src, n);
-    /* Values whose squares are not finite fit no block. */
-    if (!search || !isfinite(mean_square)) {
-        return ag_quantize_row(dtype, dst, src, n, AG_ROUND_WEIGHT, bad);
-    }
-    const size_t each = ag_dtype_block(dtype), bytes = ag_dtype_block_bytes(dtype);
-    float w[AG_QK_K];
-    for (size_t i = 0; i < n / each; i++) {
-        const float *x = src + i * each;
-        weigh(w, x, importance ? importance + i * each : NULL, each, mean_square);
-        if (search((unsigned char *)dst + i * bytes, x, w)) continue;
-        if (bad) *bad = largest_of_block(src, i * each, each);
-        return AG_FORMAT;
-    }
-    return AG_OK;
 }
 
 ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,

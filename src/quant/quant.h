@@ -4,6 +4,7 @@
 #define AG_QUANT_QUANT_H
 
 #include <antigravity/dtype.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -121,16 +122,36 @@ typedef enum ag_rounding {
 /* dst[0..n) = src[0..n) in dtype; n a multiple of the block. AG_FORMAT if a value is NaN or Inf, or
  * if a scale or a half would pass 65504; *bad (may be NULL) is then the index of the first such
  * value. Q8_0: d = max|x| / 127; Q4_1: d = (max - min) / 15, m = min; with AG_ROUND_WEIGHT a
- * block's squared error is never larger than the reference rule's. Other types have one rule, in
- * their files. */
+ * block's squared error, of Q4_0, or weighted error, of others with a search, is never larger than
+ * the reference rule's. */
 ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
                           ag_rounding rounding, size_t *bad);
-/* The same for weights, with the scales that a search finds where the type has one (Q4_0, Q4_1,
- * Q5_0, Q5_1, Q4_K, Q5_K, Q6_K): slow, once per file. importance [n]: how much the square of an
- * error counts in each column, such as the mean square of what it is multiplied with; not below 0,
- * NULL: not known. */
-ag_status ag_quantize_weights(ag_dtype dtype, void *dst, const float *src, size_t n,
-                              const float *importance, size_t *bad);
+/* At most AG_SEARCH_VALUES values, whole blocks of a type that has a search; w says what the square
+ * of the error of each value counts. How many blocks were done, with as small an error as was found
+ * and never a larger one than the type's rule has: less than n_blocks if a half of the next one
+ * would pass 65504. */
+typedef size_t ag_search_fn(ag_dtype type, void *dst, const float *x, const float *w,
+                            size_t n_blocks);
+enum { AG_SEARCH_VALUES = 2 * AG_QK_K };
+ag_search_fn ag_search_blocks;
+/* Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. */
+bool ag_has_search(ag_dtype type);
+
+/* What rounds weights, perhaps in wider vectors; the bits are those of ag_reference_rounding. */
+typedef struct ag_weight_rounding {
+    ag_search_fn *search;
+    /* n weights to Q4_0 as ag_quantize_row() does it with AG_ROUND_WEIGHT; n, or the index of the
+     * value at fault. */
+    size_t (*q4_0)(void *dst, const float *src, size_t n);
+} ag_weight_rounding;
+extern const ag_weight_rounding ag_reference_rounding;
+
+/* As ag_quantize_row() with AG_ROUND_WEIGHT, with the scales that a search finds where the type has
+ * one; the bits are the same, but for Q4_0. importance [n]: how much the square of an error counts
+ * in each column, such as the mean square of what it is multiplied with; not below 0. NULL: not
+ * known, and then larger values count more, as they do in products. */
+ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, void *dst,
+                              const float *src, size_t n, const float *importance, size_t *bad);
 /* dst[0..n) = the values of src, any dtype but I32 and U8. */
 void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n);
 
@@ -138,5 +159,8 @@ void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n);
  * not rounded again; *bad and AG_FORMAT as above, also for its NaN, and values then hold src. */
 ag_status ag_convert_row(ag_dtype to, void *dst, ag_dtype from, const void *src, float *values,
                          size_t n, ag_rounding rounding, size_t *bad);
+/* The same with AG_ROUND_WEIGHT. */
+ag_status ag_convert_weights(const ag_weight_rounding *how, ag_dtype to, void *dst, ag_dtype from,
+                             const void *src, float *values, size_t n, size_t *bad);
 
 #endif

@@ -192,10 +192,44 @@ static void expect_same_blocks(const char *isa, const ag_cpu_kernels *table, con
     size_t bad = n;
     const ag_status st = ag_quantize_row(AG_Q4_0, want, x, n, AG_ROUND_WEIGHT, &bad);
     const size_t whole = (st == AG_OK ? n : bad / AG_QK * AG_QK) / AG_QK * sizeof(ag_block_q4_0);
-    if (table->quantize_q4_0(got + 1, x, n) != (st == AG_OK ? n : bad)) {
+    if (table->rounding.q4_0(got + 1, x, n) != (st == AG_OK ? n : bad)) {
         fail_msg("%s: another value is at fault", isa);
     }
     if (st == AG_OK && memcmp(got + 1, want, whole) != 0) fail_msg("%s: other blocks", isa);
+}
+
+/* Rows of all kinds of values, of one block of 256 and of several. */
+static void scales_are_searched_to_the_same_bits_by_every_set(void **state) {
+    (void)state;
+    enum { MOST = 5 * AG_QK_K };
+    static unsigned char want[4 * MOST], got[4 * MOST];
+    for (size_t isa = 0; isa < N_ISAS; isa++) {
+        ag_cpu_kernels table;
+        if (!table_of(isa, &table)) continue;
+        for (uint32_t seed = 0; seed < 60; seed++) {
+            float *x = random_floats(MOST, seed), *importance = random_floats(MOST, seed + 99);
+            const size_t n = (size_t)(1 + seed % 5) * AG_QK_K;
+            for (size_t i = 0; i < n; i++) {
+                importance[i] = seed % 2 ? fabsf(importance[i]) : 1;
+                if (seed % 3 == 0) x[i] = rintf(8 * x[i]); /* between two levels */
+                if (seed % 4 == 1) x[i] = ldexpf(x[i], (int)(i / 16) % 40 - 30);
+                if (seed % 7 == 6 && i / 64 % 3 == 0) x[i] = 0;
+                if (seed % 6 == 5) x[i] += 3;
+            }
+            if (seed == 50) x[200] = 3e38f;
+            for (ag_dtype type = 0; type < AG_DTYPE_COUNT; type++) {
+                if (!ag_has_search(type)) continue;
+                size_t bad[2] = {n, n};
+                ag_quantize_weights(&ag_reference_rounding, type, want, x, n, importance, &bad[0]);
+                ag_quantize_weights(&table.rounding, type, got, x, n, importance, &bad[1]);
+                assert_int_equal(bad[0], bad[1]);
+                if (bad[0] < n || !memcmp(want, got, ag_dtype_row_bytes(type, n))) continue;
+                fail_msg("%s, %s, seed %u: other blocks", isas[isa], ag_dtype_name(type), seed);
+            }
+            free(importance);
+            free(x);
+        }
+    }
 }
 
 static void weights_are_rounded_to_the_same_bits_by_every_set(void **state) {
@@ -264,6 +298,7 @@ int main(void) {
         cmocka_unit_test(products_of_blocks_are_those_of_the_rounded_input),
         cmocka_unit_test(a_row_of_a_product_does_not_depend_on_the_others),
         cmocka_unit_test(instruction_sets_with_one_layout_give_the_same_bits),
+        cmocka_unit_test(scales_are_searched_to_the_same_bits_by_every_set),
         cmocka_unit_test(weights_are_rounded_to_the_same_bits_by_every_set),
         cmocka_unit_test(silu_keeps_its_digits_over_the_whole_range),
     };

@@ -10,14 +10,7 @@
 
 #include <cmocka.h>
 
-static const struct {
-    ag_dtype type;
-    ag_search_fn *search;
-} types[] = {
-    {AG_Q4_0, ag_search_q4_0}, {AG_Q4_1, ag_search_q4_1}, {AG_Q5_0, ag_search_q5_0},
-    {AG_Q5_1, ag_search_q5_1}, {AG_Q4_K, ag_search_q4_k}, {AG_Q5_K, ag_search_q5_k},
-    {AG_Q6_K, ag_search_q6_k},
-};
+static const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q5_0, AG_Q5_1, AG_Q4_K, AG_Q5_K, AG_Q6_K};
 enum { N_TYPES = sizeof types / sizeof types[0], ROW = 8 * AG_QK_K, MAX_BYTES = 4 * ROW };
 
 static uint64_t random_state = 0x9e3779b97f4a7c15;
@@ -84,18 +77,17 @@ static void blocks_are_never_worse_than_the_rules(void **state) {
         fill(x, rows[r]);
         for (size_t i = 0; i < ROW; i++) w[i] = r % 2 ? (float)exp(4 * uniform()) : 1;
         for (size_t t = 0; t < N_TYPES; t++) {
-            const size_t n = ag_dtype_block(types[t].type);
+            const size_t n = ag_dtype_block(types[t]);
             for (size_t b = 0; b < ROW; b += n) {
-                assert_true(types[t].search(found, x + b, w + b));
+                assert_int_equal(ag_search_blocks(types[t], found, x + b, w + b, 1), 1);
                 assert_int_equal(
-                    ag_quantize_row(types[t].type, rule, x + b, n, AG_ROUND_REFERENCE, NULL),
-                    AG_OK);
-                const double have = error_of(types[t].type, found, x + b, w + b, n);
-                const double limit = error_of(types[t].type, rule, x + b, w + b, n);
+                    ag_quantize_row(types[t], rule, x + b, n, AG_ROUND_REFERENCE, NULL), AG_OK);
+                const double have = error_of(types[t], found, x + b, w + b, n);
+                const double limit = error_of(types[t], rule, x + b, w + b, n);
                 /* Errors are compared in floats. */
                 if (have <= limit * 1.00001 + 1e-45) continue;
-                fail_msg("%s, row %zu, block %zu: %g, the rule's %g", ag_dtype_name(types[t].type),
-                         r, b / n, have, limit);
+                fail_msg("%s, row %zu, block %zu: %g, the rule's %g", ag_dtype_name(types[t]), r,
+                         b / n, have, limit);
             }
         }
     }
@@ -109,8 +101,8 @@ static void the_search_pays(void **state) {
     unsigned char found[MAX_BYTES], rule[MAX_BYTES];
     fill(x, plain);
     for (size_t t = 0; t < N_TYPES; t++) {
-        const ag_dtype type = types[t].type;
-        ag_quantize_weights(type, found, x, ROW, NULL, NULL);
+        const ag_dtype type = types[t];
+        ag_quantize_weights(&ag_reference_rounding, type, found, x, ROW, NULL, NULL);
         ag_quantize_row(type, rule, x, ROW, AG_ROUND_REFERENCE, NULL);
         const double share =
             error_of(type, found, x, NULL, ROW) / error_of(type, rule, x, NULL, ROW);
@@ -126,9 +118,13 @@ static void importance_lowers_the_weighted_error(void **state) {
         fill(x, rows[r]);
         for (size_t i = 0; i < ROW; i++) importance[i] = (float)exp(3 * (double)gaussian());
         for (size_t t = 0; t < N_TYPES; t++) {
-            const ag_dtype type = types[t].type;
-            assert_int_equal(ag_quantize_weights(type, with, x, ROW, importance, NULL), AG_OK);
-            assert_int_equal(ag_quantize_weights(type, without, x, ROW, NULL, NULL), AG_OK);
+            const ag_dtype type = types[t];
+            assert_int_equal(
+                ag_quantize_weights(&ag_reference_rounding, type, with, x, ROW, importance, NULL),
+                AG_OK);
+            assert_int_equal(
+                ag_quantize_weights(&ag_reference_rounding, type, without, x, ROW, NULL, NULL),
+                AG_OK);
             const double a = error_of(type, with, x, importance, ROW);
             const double b = error_of(type, without, x, importance, ROW);
             if (!(a < 0.95 * b)) {
@@ -146,9 +142,9 @@ static void importance_of_zero_is_none(void **state) {
     unsigned char with[MAX_BYTES], without[MAX_BYTES];
     fill(x, plain);
     for (size_t t = 0; t < N_TYPES; t++) {
-        const ag_dtype type = types[t].type;
-        ag_quantize_weights(type, with, x, ROW, importance, NULL);
-        ag_quantize_weights(type, without, x, ROW, NULL, NULL);
+        const ag_dtype type = types[t];
+        ag_quantize_weights(&ag_reference_rounding, type, with, x, ROW, importance, NULL);
+        ag_quantize_weights(&ag_reference_rounding, type, without, x, ROW, NULL, NULL);
         assert_memory_equal(with, without, ag_dtype_row_bytes(type, ROW));
     }
 }
@@ -161,11 +157,15 @@ static void values_beyond_a_scale_are_refused(void **state) {
         size_t bad = 0;
         fill(x, plain);
         x[700] = 3e38f;
-        assert_int_equal(ag_quantize_weights(types[t].type, out, x, ROW, NULL, &bad), AG_FORMAT);
+        assert_int_equal(
+            ag_quantize_weights(&ag_reference_rounding, types[t], out, x, ROW, NULL, &bad),
+            AG_FORMAT);
         assert_int_equal(bad, 700);
         x[700] = NAN;
         bad = 0;
-        assert_int_equal(ag_quantize_weights(types[t].type, out, x, ROW, NULL, &bad), AG_FORMAT);
+        assert_int_equal(
+            ag_quantize_weights(&ag_reference_rounding, types[t], out, x, ROW, NULL, &bad),
+            AG_FORMAT);
         assert_int_equal(bad, 700);
     }
 }
@@ -177,7 +177,7 @@ static void other_types_keep_their_rule(void **state) {
     unsigned char found[MAX_BYTES], rule[MAX_BYTES];
     fill(x, plain);
     for (size_t t = 0; t < sizeof others / sizeof others[0]; t++) {
-        ag_quantize_weights(others[t], found, x, ROW, x, NULL);
+        ag_quantize_weights(&ag_reference_rounding, others[t], found, x, ROW, x, NULL);
         ag_quantize_row(others[t], rule, x, ROW, AG_ROUND_WEIGHT, NULL);
         assert_memory_equal(found, rule, ag_dtype_row_bytes(others[t], ROW));
     }

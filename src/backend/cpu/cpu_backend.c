@@ -43,6 +43,10 @@ static void cpu_for_each(ag_backend *b, size_t n, ag_work_fn work, void *ctx) {
     ag_pool_run(ag_cpu_of(b)->pool, n, 1, work, ctx);
 }
 
+static const ag_weight_rounding *cpu_rounding(const ag_backend *b) {
+    return &((const ag_cpu_backend *)(const void *)b)->kernels.rounding;
+}
+
 static const ag_backend_ops cpu_ops = {
     .name = "cpu",
     .destroy = cpu_destroy,
@@ -74,6 +78,7 @@ static const ag_backend_ops cpu_ops = {
     .attention = ag_cpu_attention,
     .attention_reserve = ag_cpu_attention_reserve,
     .for_each = cpu_for_each,
+    .rounding = cpu_rounding,
     .unpack = ag_cpu_unpack,
     .key_scores = ag_cpu_key_scores,
 };

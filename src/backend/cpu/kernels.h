@@ -9,6 +9,7 @@
 #include "backend/cpu/interleaved.h"
 #include "core/kv_view.h"
 #include "core/recurrence.h"
+#include "quant/quant.h"
 
 #include <antigravity/dtype.h>
 
@@ -115,9 +116,6 @@ static inline size_t ag_cpu_value_stride(size_t head_dim) { return (head_dim + 1
 /* y[0..n) = a[0..k) * b[k,n]: one row of a plain product, columns b_stride apart. */
 typedef void ag_vecmat_fn(float *y, const float *a, const float *b, size_t b_stride, size_t k,
                           size_t n);
-/* n weights to Q4_0 as ag_quantize_row() does it with AG_ROUND_WEIGHT, with the same bits; n, or
- * the index of the value at fault. */
-typedef size_t ag_quantize_q4_0_fn(void *dst, const float *src, size_t n);
 typedef void ag_rms_norm_fn(float *y, const float *x, const float *w, size_t n, float eps);
 typedef void ag_softmax_fn(float *x, size_t n);
 /* The n values of a head that turn, n even. cos_sin: [n/2] pairs (cos, sin) */
@@ -157,7 +155,7 @@ typedef struct ag_cpu_kernels {
     const ag_cpu_matmul *matmul[AG_DTYPE_COUNT];   /* by weight type; NULL: type is no weight */
     const ag_cpu_matmul *prepared[AG_DTYPE_COUNT]; /* of weights in a layout; NULL: there is none */
     ag_vecmat_fn *vecmat;
-    ag_quantize_q4_0_fn *quantize_q4_0;
+    ag_weight_rounding rounding;
     ag_rms_norm_fn *rms_norm;
     ag_softmax_fn *softmax;
     ag_rope_fn *rope;

@@ -31,10 +31,9 @@ static ag_status convert_row(const convert_job *job, size_t row, size_t dst_row,
         job->cpu->kernels.kv_load(job->from, (float *)(void *)dst, src, job->n);
         return AG_OK;
     }
-    if (job->to == AG_Q4_0 && job->from != AG_Q4_0 && job->rounding == AG_ROUND_WEIGHT) {
-        ag_dequantize_row(job->from, values, src, job->n);
-        *bad = job->cpu->kernels.quantize_q4_0(dst, values, job->n);
-        return *bad == job->n ? AG_OK : AG_FORMAT;
+    if (job->rounding == AG_ROUND_WEIGHT) {
+        return ag_convert_weights(&job->cpu->kernels.rounding, job->to, dst, job->from, src, values,
+                                  job->n, bad);
     }
     return ag_convert_row(job->to, dst, job->from, src, values, job->n, job->rounding, bad);
 }

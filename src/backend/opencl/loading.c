@@ -13,7 +13,7 @@ static ag_status make_loading(ag_cl_backend *cl) {
     ag_cpu_kernels kernels;
     const char *cap = getenv("AG_CPU_ISA");
     if (!ag_cpu_kernels_init(&kernels, cap && *cap ? cap : NULL)) ag_cpu_kernels_common(&kernels);
-    l->quantize_q4_0 = kernels.quantize_q4_0;
+    l->rounding = kernels.rounding;
     ag_status st = ag_pool_create(cl->n_threads, &l->pool, &cl->base.err);
     if (st == AG_OK) cl->loading = l;
     else ag_free(l);

@@ -6,16 +6,15 @@
 
 #include "backend/cpu/pool.h"
 #include "backend/opencl/opencl.h"
+#include "quant/quant.h"
 
 struct ag_cl_loading {
-    ag_pool *pool; /* owned */
-    /* To Q4_0, with the bits of ag_quantize_row() and AG_ROUND_WEIGHT, in vectors where there are
-     * some; as in the table of CPU kernels. */
-    size_t (*quantize_q4_0)(void *dst, const float *src, size_t n);
-    unsigned char *scratch; /* owned */
-    size_t scratch_bytes;   /* of each thread */
-    cl_mem pinned;          /* owned */
-    unsigned char *host;    /* pinned, as the host sees it */
+    ag_pool *pool;               /* owned */
+    ag_weight_rounding rounding; /* in vectors where there are some, as the CPU backend's */
+    unsigned char *scratch;      /* owned */
+    size_t scratch_bytes;        /* of each thread */
+    cl_mem pinned;               /* owned */
+    unsigned char *host;         /* pinned, as the host sees it */
     size_t half_bytes;
     unsigned half;    /* the one that is being filled */
     cl_event left[2]; /* owned; the last copy out of each half, NULL if none is under way */

@@ -89,12 +89,8 @@ static ag_status convert(const preparing *p, size_t row, float *values, unsigned
                          size_t *bad) {
     const ag_dtype from = p->src->dtype;
     const unsigned char *src = p->bytes + row * ag_dtype_row_bytes(from, p->k);
-    if (p->want != AG_Q4_0 || from == AG_Q4_0) {
-        return ag_convert_row(p->want, packed, from, src, values, p->k, AG_ROUND_WEIGHT, bad);
-    }
-    ag_dequantize_row(from, values, src, p->k);
-    *bad = p->cl->loading->quantize_q4_0(packed, values, p->k);
-    return *bad == p->k ? AG_OK : AG_FORMAT;
+    return ag_convert_weights(&p->cl->loading->rounding, p->want, packed, from, src, values, p->k,
+                              bad);
 }
 
 static void note_bad_row(preparing *p, size_t row) {

@@ -22,7 +22,7 @@ ag_matmul_fn ag_matmul_f32__avx2;
 ag_matmul_fn ag_matmul_f16__avx2;
 ag_matmul_fn ag_matmul_bf16__avx2;
 
-ag_quantize_q4_0_fn ag_quantize_q4_0__avx2;
+extern const ag_weight_rounding ag_round_weights__avx2;
 
 ag_rms_norm_fn ag_rms_norm__avx2;
 ag_softmax_fn ag_softmax__avx2;

@@ -22,7 +22,7 @@ ag_matmul_fn ag_matmul_f32__avx512;
 ag_matmul_fn ag_matmul_f16__avx512;
 ag_matmul_fn ag_matmul_bf16__avx512;
 
-ag_quantize_q4_0_fn ag_quantize_q4_0__avx512;
+extern const ag_weight_rounding ag_round_weights__avx512;
 
 ag_rms_norm_fn ag_rms_norm__avx512;
 ag_softmax_fn ag_softmax__avx512;

@@ -15,7 +15,7 @@ void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->matmul[AG_BF16] = &matmul_bf16;
 #define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
     AG_X16_MAP(PREPARED)
-    t->quantize_q4_0 = ag_quantize_q4_0__avx512;
+    t->rounding = ag_round_weights__avx512;
     t->rms_norm = ag_rms_norm__avx512;
     t->softmax = ag_softmax__avx512;
     t->rope = ag_rope__avx512;

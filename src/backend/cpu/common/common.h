@@ -7,7 +7,6 @@
 
 extern const ag_cpu_matmul ag_matmul__common; /* any type of weight */
 
-ag_quantize_q4_0_fn ag_quantize_q4_0__common;
 ag_vecmat_fn ag_vecmat__common;
 ag_rms_norm_fn ag_rms_norm__common;
 ag_softmax_fn ag_softmax__common;

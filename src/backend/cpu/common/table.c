@@ -5,7 +5,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     for (unsigned type = 0; type < AG_DTYPE_COUNT; type++) {
         if (ag_dtype_may_be((ag_dtype)type, AG_DTYPE_FLOATS)) t->matmul[type] = &ag_matmul__common;
     }
-    t->quantize_q4_0 = ag_quantize_q4_0__common;
+    t->rounding = ag_reference_rounding;
     t->vecmat = ag_vecmat__common;
     t->rms_norm = ag_rms_norm__common;
     t->softmax = ag_softmax__common;

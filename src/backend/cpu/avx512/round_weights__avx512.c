@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/avx2/avx2.h"
-#include "backend/cpu/avx2/vec.h"
+#include "backend/cpu/avx512/avx512.h"
+#include "backend/cpu/avx512/vec.h"
 
 /* x in the lower half of the lanes, y in the upper. */
-INLINE vec v_halves(float x, float y) { return _mm256_set_m128(_mm_set1_ps(y), _mm_set1_ps(x)); }
+INLINE vec v_halves(float x, float y) {
+    return _mm512_mask_broadcastss_ps(_mm512_set1_ps(x), 0xff00, _mm_set_ss(y));
+}
 
 INLINE void q4_0_store_scales(uint16_t *stored, float *scale) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(scale), 0);
@@ -15,7 +17,15 @@ INLINE void q4_0_store_scales(uint16_t *stored, float *scale) {
 }
 
 #include "backend/cpu/simd/quantize_q4_0.h"
+#include "quant/search_blocks.h"
 
-size_t ag_quantize_q4_0__avx2(void *dst, const float *src, size_t n) {
+static size_t quantize_q4_0__avx512(void *dst, const float *src, size_t n) {
     return quantize_q4_0(dst, src, n);
 }
+
+static size_t search_blocks__avx512(ag_dtype type, void *dst, const float *x, const float *w,
+                                    size_t n_blocks) {
+    return search_blocks(type, dst, x, w, n_blocks);
+}
+
+const ag_weight_rounding ag_round_weights__avx512 = {search_blocks__avx512, quantize_q4_0__avx512};
