@@ -25,7 +25,8 @@ extern "C" {
     X(IO, "reading or writing failed")                 \
     X(LIMIT, "a capacity or context limit is reached") \
     X(CANCELLED, "cancelled by the caller")            \
-    X(DEVICE, "the device or its driver failed")
+    X(DEVICE, "the device or its driver failed")       \
+    X(REFUSED, "refused by the chat template")
 
 typedef enum ag_status {
 #define AG_STATUS_ENUM(name, text) AG_##name,

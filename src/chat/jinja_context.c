@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/jinja_context.h"
+
+#include "chat/jinja_template.h"
+#include "core/fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static ag_jv record(ag_jctx *c, ag_status status, const char *fmt, va_list args) {
+    if (c->status != AG_OK) return ag_jfail_value(); /* the first error is the one that counts */
+    char message[400];
+    vsnprintf(message, sizeof message, fmt, args);
+    const ag_jnode *at = c->at ? c->at : c->statement;
+    c->status = ag_fail(c->err, status, __FILE__, __LINE__, "%s, line %u, in %s: %s", c->t->name,
+                        at ? at->line : 1, ag_jnode_construct(c->statement), message);
+    return ag_jfail_value();
+}
+
+ag_jv ag_jfail(ag_jctx *c, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    ag_jv v = record(c, AG_INVALID, fmt, args);
+    va_end(args);
+    return v;
+}
+
+ag_jv ag_jfail_as(ag_jctx *c, ag_status status, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    ag_jv v = record(c, status, fmt, args);
+    va_end(args);
+    return v;
+}
+
+static void *refused(ag_jctx *c, size_t bytes) {
+    if (c->arena.over_limit)
+        ag_jfail_as(c, AG_LIMIT, "its values take more than %zu bytes", c->arena.limit);
+    else ag_jfail_as(c, AG_NOMEM, "%zu bytes", bytes);
+    return NULL;
+}
+
+void *ag_jtake(ag_jctx *c, size_t bytes) {
+    void *p = ag_jinja_take(&c->arena, bytes);
+    return p ? p : refused(c, bytes);
+}
+
+void *ag_jtake_zeroed(ag_jctx *c, size_t bytes) {
+    void *p = ag_jtake(c, bytes);
+    if (p) memset(p, 0, bytes);
+    return p;
+}
+
+void *ag_jgrow(ag_jctx *c, void *p, size_t old, size_t bytes) {
+    void *q = ag_jinja_enlarge(&c->arena, p, old, bytes);
+    return q ? q : refused(c, bytes);
+}
+
+bool ag_jwork(ag_jctx *c, size_t steps) {
+    if (steps <= c->steps) {
+        c->steps -= steps;
+        return true;
+    }
+    c->steps = 0;
+    ag_jfail_as(c, AG_LIMIT, "it takes more than %llu steps",
+                (unsigned long long)c->in->limits.steps);
+    return false;
+}
+
+bool ag_jenter(ag_jctx *c) {
+    if (c->depth == 0) {
+        ag_jfail_as(c, AG_LIMIT, "it is nested more than %u deep", (unsigned)c->in->limits.depth);
+        return false;
+    }
+    c->depth--;
+    return ag_jwork(c, 1) ? true : (c->depth++, false);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Filters for text. */
+#include "chat/jinja_eval.h"
+#include "chat/jinja_filters.h"
+#include "chat/jinja_list.h"
+#include "chat/jinja_methods.h"
+#include "chat/jinja_ops.h"
+#include "chat/jinja_string.h"
+#include "chat/jinja_unicode.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+/* A method of str applied to what soft_str makes of the value. */
+static ag_jv by_method(ag_jctx *c, ag_jv v, ag_jmethod_fn *method) {
+    const ag_jv none[AG_JMAX_PARAMS] = {{.kind = AG_JFAIL}};
+    ag_jstr *s = ag_jsoft_str(c, v);
+    return s ? method(c, ag_jstring(s), none) : ag_jfail_value();
+}
+
+ag_jv ag_jfilter_upper(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)a;
+    return by_method(c, v, ag_jstr_upper);
+}
+ag_jv ag_jfilter_lower(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)a;
+    return by_method(c, v, ag_jstr_lower);
+}
+ag_jv ag_jfilter_capitalize(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)a;
+    return by_method(c, v, ag_jstr_capitalize);
+}
+
+ag_jv ag_jfilter_trim(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    ag_jstr *s = ag_jsoft_str(c, v);
+    return s ? ag_jstr_strip(c, ag_jstring(s), a) : ag_jfail_value();
+}
+
+ag_jv ag_jfilter_center(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    ag_jstr *s = ag_jsoft_str(c, v);
+    ag_jv args[3] = {ag_jfailed(a[0]) ? ag_jint(80) : a[0], ag_jfail_value(), ag_jfail_value()};
+    return s ? ag_jstr_center(c, ag_jstring(s), args) : ag_jfail_value();
+}
+
+ag_jv ag_jfilter_replace(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    ag_jstr *s = ag_jstr_of(c, v), *from = s ? ag_jstr_of(c, a[0]) : NULL;
+    ag_jstr *to = from ? ag_jstr_of(c, a[1]) : NULL;
+    int64_t limit;
+    ag_jv count = a[2].kind == AG_JNONE ? ag_jfail_value() : a[2];
+    if (!to || !ag_jargument_int(c, count, -1, &limit)) return ag_jfail_value();
+    return ag_jstring(ag_jstr_replaced(c, s, from, to, limit));
+}
+
+static bool starts_word(const ag_jstr *s, size_t at) {
+    if (at == 0) return true;
+    uint32_t cp;
+    ag_utf8_get(s->text + ag_utf8_last(s->text, at), &cp);
+    return ag_jchar_is_space(cp) || (cp < 0x80 && strchr("-({[<", (int)cp) && cp);
+}
+
+/* Upper case behind spaces and brackets, lower case elsewhere. */
+ag_jv ag_jfilter_title(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)a;
+    ag_jstr *s = ag_jsoft_str(c, v);
+    ag_jbuf *b = s ? ag_jbuf_create(c) : NULL;
+    if (!b) return ag_jfail_value();
+    for (size_t at = 0; at < s->len;) {
+        size_t end = at + ag_utf8_len(s->text[at]);
+        ag_jcase to = AG_JCASE_UPPER;
+        if (!starts_word(s, at)) {
+            to = AG_JCASE_LOWER;
+            while (end < s->len && !starts_word(s, end)) end += ag_utf8_len(s->text[end]);
+        }
+        ag_jstr *part = ag_jstr_slice(c, s, at, end);
+        part = part ? ag_jstr_with_case(c, part, to) : NULL;
+        if (!part || !ag_jbuf_append(c, b, part)) return ag_jfail_value();
+        at = end;
+    }
+    return ag_jbuf_value(c, b);
+}
+
+ag_jv ag_jfilter_indent(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    ag_jstr newline = {.text = "\n", .len = 1, .n_chars = 1};
+    ag_jstr spaces = {.text = " ", .len = 1, .n_chars = 1};
+    if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
+    if (v.kind != AG_JSTRING)
+        return ag_jfail(c, "indent needs a string, not '%s'", ag_jtype_name(v));
+    ag_jbuf *indent = ag_jbuf_create(c);
+    int64_t width;
+    if (!indent) return ag_jfail_value();
+    if (a[0].kind == AG_JSTRING) {
+        if (!ag_jbuf_append(c, indent, a[0].as.string)) return ag_jfail_value();
+    } else if (!ag_jargument_int(c, a[0], 4, &width) ||
+               !ag_jbuf_append_repeated(c, indent, &spaces, width > 0 ? (size_t)width : 0)) {
+        return ag_jfail_value();
+    }
+    ag_jstr *by = ag_jbuf_string(c, indent),
+            *s = by ? ag_jstr_concat(c, v.as.string, &newline) : NULL;
+    ag_jlist *lines = s ? ag_jstr_lines(c, s, false) : NULL;
+    ag_jbuf *b = lines ? ag_jbuf_create(c) : NULL;
+    bool ok = b && (!ag_jtruth(a[1]) || ag_jbuf_append(c, b, by));
+    for (size_t i = 0; ok && i < lines->n; i++) {
+        const ag_jstr *line = lines->items[i].as.string;
+        if (i) ok = ag_jbuf_append(c, b, &newline);
+        if (ok && i && (line->len || ag_jtruth(a[2]))) ok = ag_jbuf_append(c, b, by);
+        ok = ok && ag_jbuf_append(c, b, line);
+    }
+    ag_jstr *r = ok ? ag_jbuf_string(c, b) : NULL;
+    return ag_jstring(r ? ag_jstr_as_markup(c, r, v.as.string->markup) : NULL);
+}
+
+ag_jv ag_jfilter_truncate(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    int64_t length, leeway;
+    ag_jstr dots = {.text = "...", .len = 3, .n_chars = 3}, space = {.text = " ", .len = 1};
+    ag_jv given_leeway = a[3].kind == AG_JNONE ? ag_jfail_value() : a[3];
+    if (v.kind == AG_JUNDEFINED && ag_jlength(v) == 0) return v;
+    if (!ag_jargument_int(c, a[0], 255, &length) ||
+        !ag_jargument_int(c, given_leeway, 5, &leeway)) {
+        return ag_jfail_value();
+    }
+    if (!ag_jfailed(a[2]) && a[2].kind != AG_JSTRING)
+        return ag_jfail(c, "truncate: end is no string");
+    ag_jstr *end = ag_jfailed(a[2]) ? &dots : a[2].as.string;
+    int64_t n_end = (int64_t)ag_jstr_chars(end);
+    if (length < n_end || leeway < 0) return ag_jfail(c, "truncate: length or leeway is too small");
+    if (v.kind != AG_JSTRING)
+        return ag_jfail(c, "truncate needs a string, not '%s'", ag_jtype_name(v));
+    ag_jstr *s = v.as.string;
+    if ((int64_t)ag_jstr_chars(s) <= length + leeway) return v;
+    ag_jstr *head = ag_jstr_slice(c, s, 0, ag_jstr_offset(s, (size_t)(length - n_end)));
+    if (!head) return ag_jfail_value();
+    if (!ag_jtruth(a[1])) {
+        int64_t at = ag_jstr_rfind(c, head, 0, head->len, &space);
+        if (at != AG_JNOT_FOUND) head = ag_jstr_slice(c, head, 0, (size_t)at);
+    }
+    return head && c->status == AG_OK ? ag_jstring(ag_jstr_concat(c, head, end)) : ag_jfail_value();
+}
+
+ag_jv ag_jfilter_wordcount(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)a;
+    const ag_jstr *s = ag_jsoft_str(c, v);
+    if (!s || !ag_jwork_bytes(c, s->len)) return ag_jfail_value();
+    int64_t n = 0;
+    bool in_word = false;
+    for (size_t at = 0; at < s->len;) {
+        uint32_t cp;
+        at += ag_utf8_get(s->text + at, &cp);
+        bool word = ag_jchar_is_word(cp);
+        n += word && !in_word;
+        in_word = word;
+    }
+    return ag_jint(n);
+}
+
+static bool append_quoted(ag_jctx *c, ag_jbuf *b, ag_jv v, bool for_query) {
+    const ag_jstr *s = ag_jstr_of(c, v);
+    if (!s || !ag_jwork_bytes(c, s->len)) return false;
+    for (size_t i = 0; i < s->len; i++) {
+        unsigned char ch = (unsigned char)s->text[i];
+        char hex[3] = {'%', "0123456789ABCDEF"[ch >> 4], "0123456789ABCDEF"[ch & 15]};
+        bool plain = (ch >= '0' && ch <= '9') || ((ch | 0x20) >= 'a' && (ch | 0x20) <= 'z') ||
+                     (ch && strchr("_.-~", ch)) || (ch == '/' && !for_query);
+        bool ours = ag_jstr_is_conversation(s, i);
+        const char *text = plain ? s->text + i : ch == ' ' && for_query ? "+" : hex;
+        size_t n = plain || (ch == ' ' && for_query) ? 1 : 3;
+        if (!ag_jbuf_append_bytes(c, b, text, n, ours)) return false;
+    }
+    return true;
+}
+
+static bool append_query_pair(ag_jctx *c, ag_jbuf *b, ag_jv pair, bool first) {
+    ag_jlist *l = ag_jlist_of(c, pair);
+    if (!l) return false;
+    if (l->n != 2) return ag_jfail(c, "urlencode needs pairs, not %zu items", l->n), false;
+    return (first || ag_jbuf_append_text(c, b, "&")) && append_quoted(c, b, l->items[0], true) &&
+           ag_jbuf_append_text(c, b, "=") && append_quoted(c, b, l->items[1], true);
+}
+
+ag_jv ag_jfilter_urlencode(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)a;
+    ag_jbuf *b = ag_jbuf_create(c);
+    if (!b) return ag_jfail_value();
+    if (v.kind == AG_JSTRING || !ag_jis_iterable(v)) {
+        return append_quoted(c, b, v, false) ? ag_jbuf_value(c, b) : ag_jfail_value();
+    }
+    if (v.kind == AG_JDICT) {
+        const ag_jview items = {v.as.dict, AG_JVIEW_ITEMS};
+        for (size_t i = 0; i < v.as.dict->n; i++) {
+            ag_jv pair = ag_jview_item(c, &items, i);
+            if (ag_jfailed(pair) || !append_query_pair(c, b, pair, i == 0)) return ag_jfail_value();
+        }
+        return ag_jbuf_value(c, b);
+    }
+    ag_jlist *l = ag_jlist_of(c, v);
+    for (size_t i = 0; l && i < l->n; i++) {
+        if (!append_query_pair(c, b, l->items[i], i == 0)) return ag_jfail_value();
+    }
+    return l ? ag_jbuf_value(c, b) : ag_jfail_value();
+}
+
+ag_jv ag_jfilter_xmlattr(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
+    if (v.kind != AG_JDICT) return ag_jfail(c, "xmlattr needs a dict, not '%s'", ag_jtype_name(v));
+    ag_jbuf *b = ag_jbuf_create(c);
+    bool space = ag_jfailed(a[0]) || ag_jtruth(a[0]);
+    for (size_t i = 0; b && i < v.as.dict->n; i++) {
+        const ag_jentry *e = &v.as.dict->entries[i];
+        if (e->value.kind == AG_JNONE || e->value.kind == AG_JUNDEFINED) continue;
+        if (e->key.kind != AG_JSTRING) return ag_jfail(c, "xmlattr: a key is no string");
+        for (size_t k = 0; k < e->key.as.string->len; k++) {
+            char ch = e->key.as.string->text[k];
+            if (strchr(" \t\n\r\f\v/>=", ch))
+                return ag_jfail(c, "Invalid character in attribute name");
+        }
+        ag_jstr *key = ag_jescape(c, e->key), *value = key ? ag_jescape(c, e->value) : NULL;
+        bool ok = value && (!(space || b->len) || ag_jbuf_append_text(c, b, " ")) &&
+                  ag_jbuf_append(c, b, key) && ag_jbuf_append_text(c, b, "=\"") &&
+                  ag_jbuf_append(c, b, value) && ag_jbuf_append_text(c, b, "\"");
+        if (!ok) return ag_jfail_value();
+    }
+    return b ? ag_jbuf_value(c, b) : ag_jfail_value();
+}
+
+ag_jv ag_jfilter_urlize(ag_jctx *c, ag_jv v, const ag_jv *a) {
+    (void)v;
+    (void)a;
+    return ag_jfail_as(c, AG_UNSUPPORTED, "urlize");
+}

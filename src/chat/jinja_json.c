@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values from JSON, and back to text as Python's json.dumps writes it. */
+#include "chat/jinja_list.h"
+#include "chat/jinja_number.h"
+#include "chat/jinja_ops.h"
+#include "chat/jinja_string.h"
+#include "text/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static ag_jv from_array(ag_jctx *c, const json_t *j, bool ours) {
+    size_t n = json_array_size(j);
+    ag_jlist *l = ag_jlist_create(c, n);
+    for (size_t i = 0; l && i < n; i++) {
+        if (!ag_jlist_push(c, l, ag_jfrom_json(c, json_array_get(j, i), ours))) {
+            return ag_jfail_value();
+        }
+    }
+    return ag_jlist_value(l);
+}
+
+static ag_jv from_object(ag_jctx *c, const json_t *j, bool ours) {
+    ag_jdict *d = ag_jdict_create(c, json_object_size(j));
+    json_t *object = (json_t *)(uintptr_t)j; /* its iterators want it writable, and do not write */
+    const char *key;
+    json_t *value;
+    bool ok = d != NULL;
+    for (void *it = json_object_iter(object); ok && it; it = json_object_iter_next(object, it)) {
+        key = json_object_iter_key(it);
+        value = json_object_iter_value(it);
+        ag_jstr *s = ag_jstr_create(c, key, strlen(key), ours);
+        ok = s && ag_jdict_set(c, d, ag_jstring(s), ag_jfrom_json(c, value, ours));
+    }
+    return ok ? ag_jdict_value(d) : ag_jfail_value();
+}
+
+static ag_jv from_within(ag_jctx *c, const json_t *j, bool ours) {
+    switch (json_typeof(j)) {
+    case JSON_OBJECT:
+        return from_object(c, j, ours);
+    case JSON_ARRAY:
+        return from_array(c, j, ours);
+    case JSON_STRING:
+        return ag_jstring(ag_jstr_create(c, json_string_value(j), json_string_length(j), ours));
+    case JSON_INTEGER:
+        return ag_jint(json_integer_value(j));
+    case JSON_REAL:
+        return ag_jfloat(json_real_value(j));
+    case JSON_TRUE:
+        return ag_jbool(true);
+    case JSON_FALSE:
+        return ag_jbool(false);
+    default:
+        return ag_jnone();
+    }
+}
+
+ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation) {
+    if (!ag_jenter(c)) return ag_jfail_value();
+    ag_jv v = from_within(c, j, from_conversation);
+    ag_jleave(c);
+    return v;
+}
+
+/* The escape of a character, 0: it stands for itself. */
+static size_t json_escape(uint32_t cp, bool ascii, char out[16]) {
+    static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    for (const char *s = shorts; *s; s += 2) {
+        if (cp == (unsigned char)*s) return out[0] = '\\', out[1] = s[1], 2;
+    }
+    if (cp >= 0x20 && (cp < 0x7F || !ascii)) return 0;
+    if (cp == 0x7F) return 0;
+    if (cp < 0x10000) return (size_t)snprintf(out, 16, "\\u%04x", (unsigned)cp);
+    cp -= 0x10000;
+    return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", (unsigned)(0xD800 + (cp >> 10)),
+                            (unsigned)(0xDC00 + (cp & 0x3FF)));
+}
+
+static bool append_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) {
+    size_t done = 0;
+    if (!ag_jbuf_append_text(c, b, "\"")) return false;
+    for (size_t at = 0; at < s->len;) {
+        uint32_t cp = (unsigned char)s->text[at];
+        size_t n = 1;
+        char text[16];
+        if (cp >= 0x80 && !ascii) {
+            at++;
+            continue;
+        }
+        if (cp >= 0x80) n = ag_utf8_get(s->text + at, &cp);
+        size_t len = json_escape(cp, ascii, text);
+        if (len) {
+            if (!ag_jbuf_append_slice(c, b, s, done, at) ||
+                !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_conversation(s, at))) {
+                return false;
+            }
+            done = at + n;
+        }
+        at += n;
+    }
+    return ag_jbuf_append_slice(c, b, s, done, s->len) && ag_jbuf_append_text(c, b, "\"");
+}
+
+static bool append_number(ag_jctx *c, ag_jbuf *b, double d) {
+    if (isnan(d)) return ag_jbuf_append_text(c, b, "NaN");
+    if (isinf(d)) return ag_jbuf_append_text(c, b, d < 0 ? "-Infinity" : "Infinity");
+    return ag_jappend_repr(c, b, ag_jfloat(d), false);
+}
+
+static bool append_constant(ag_jctx *c, ag_jbuf *b, ag_jv v) {
+    if (v.kind == AG_JNONE) return ag_jbuf_append_text(c, b, "null");
+    return ag_jbuf_append_text(c, b, v.as.boolean ? "true" : "false");
+}
+
+typedef struct json_writer {
+    ag_jbuf *b;
+    const ag_jjson_style *style;
+    size_t level;
+} json_writer;
+
+static bool append_value(ag_jctx *c, json_writer *w, ag_jv v);
+
+/* What stands before an item, or before the closing bracket. */
+static bool append_line(ag_jctx *c, json_writer *w) {
+    if (!w->style->indent) return true;
+    return ag_jbuf_append_text(c, w->b, "\n") &&
+           ag_jbuf_append_repeated(c, w->b, w->style->indent, w->level);
+}
+
+static bool append_items(ag_jctx *c, json_writer *w, const ag_jlist *l) {
+    if (!l->n) return ag_jbuf_append_text(c, w->b, "[]");
+    if (!ag_jbuf_append_text(c, w->b, "[")) return false;
+    w->level++;
+    for (size_t i = 0; i < l->n; i++) {
+        if (i && !ag_jbuf_append(c, w->b, w->style->item_separator)) return false;
+        if (!append_line(c, w) || !append_value(c, w, l->items[i])) return false;
+    }
+    w->level--;
+    return append_line(c, w) && ag_jbuf_append_text(c, w->b, "]");
+}
+
+static bool append_key(ag_jctx *c, json_writer *w, ag_jv key) {
+    switch (key.kind) {
+    case AG_JSTRING:
+        return append_string(c, w->b, key.as.string, w->style->ensure_ascii);
+    case AG_JNONE:
+    case AG_JBOOL:
+        return ag_jbuf_append_text(c, w->b, "\"") && append_constant(c, w->b, key) &&
+               ag_jbuf_append_text(c, w->b, "\"");
+    case AG_JINT:
+    case AG_JFLOAT:
+        return ag_jbuf_append_text(c, w->b, "\"") && append_value(c, w, key) &&
+               ag_jbuf_append_text(c, w->b, "\"");
+    default:
+        ag_jfail(c, "keys must be str, int, float, bool or None, not %s", ag_jtype_name(key));
+        return false;
+    }
+}
+
+static int by_key(ag_jctx *c, const void *a, const void *b) {
+    return ag_jcompare(c, ((const ag_jentry *)a)->key, ((const ag_jentry *)b)->key);
+}
+
+static bool append_entries(ag_jctx *c, json_writer *w, const ag_jdict *d) {
+    if (!d->n) return ag_jbuf_append_text(c, w->b, "{}");
+    if (w->style->sort_keys) {
+        ag_jdict *sorted = ag_jdict_copy(c, d);
+        if (!sorted || !ag_jlist_sort(c, sorted->entries, d->n, sizeof *d->entries, by_key)) {
+            return false;
+        }
+        d = sorted;
+    }
+    if (!ag_jbuf_append_text(c, w->b, "{")) return false;
+    w->level++;
+    for (size_t i = 0; i < d->n; i++) {
+        if (i && !ag_jbuf_append(c, w->b, w->style->item_separator)) return false;
+        if (!append_line(c, w) || !append_key(c, w, d->entries[i].key) ||
+            !ag_jbuf_append(c, w->b, w->style->key_separator) ||
+            !append_value(c, w, d->entries[i].value)) {
+            return false;
+        }
+    }
+    w->level--;
+    return append_line(c, w) && ag_jbuf_append_text(c, w->b, "}");
+}
+
+static bool append_kind(ag_jctx *c, json_writer *w, ag_jv v) {
+    switch (v.kind) {
+    case AG_JNONE:
+    case AG_JBOOL:
+        return append_constant(c, w->b, v);
+    case AG_JINT:
+        return ag_jappend_repr(c, w->b, v, false);
+    case AG_JFLOAT:
+        return append_number(c, w->b, v.as.number);
+    case AG_JSTRING:
+        return append_string(c, w->b, v.as.string, w->style->ensure_ascii);
+    case AG_JLIST:
+    case AG_JTUPLE:
+        return append_items(c, w, v.as.list);
+    case AG_JDICT:
+        return append_entries(c, w, v.as.dict);
+    default:
+        ag_jfail(c, "Object of type %s is not JSON serializable", ag_jtype_name(v));
+        return false;
+    }
+}
+
+static bool append_value(ag_jctx *c, json_writer *w, ag_jv v) {
+    if (!ag_jenter(c)) return false;
+    bool ok = append_kind(c, w, v);
+    ag_jleave(c);
+    return ok;
+}
+
+bool ag_jappend_json(ag_jctx *c, ag_jbuf *b, ag_jv v, const ag_jjson_style *style) {
+    json_writer w = {b, style, 0};
+    return append_value(c, &w, v);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists, dicts and iterators. */
+#ifndef AG_CHAT_JINJA_LIST_H
+#define AG_CHAT_JINJA_LIST_H
+
+#include "chat/jinja_context.h"
+
+ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap);
+bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v);
+ag_jlist *ag_jlist_pair(ag_jctx *c, ag_jv a, ag_jv b);
+/* All that v gives when it is iterated over. */
+ag_jlist *ag_jlist_of(ag_jctx *c, ag_jv v);
+/* Stable; negative, 0, positive, or AG_JCOMPARE_FAILED. */
+bool ag_jlist_sort(ag_jctx *c, void *items, size_t n, size_t size,
+                   int (*compare)(ag_jctx *c, const void *a, const void *b));
+
+ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap);
+bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value); /* fails for a list as a key */
+bool ag_jdict_set_text(ag_jctx *c, ag_jdict *d, const char *key, ag_jv value);
+/* NULL: not there, or failed; then an error stands in the context. */
+ag_jentry *ag_jdict_find(ag_jctx *c, const ag_jdict *d, ag_jv key);
+ag_jentry *ag_jdict_find_string(const ag_jdict *d, const ag_jstr *key, uint32_t hash);
+ag_jdict *ag_jdict_copy(ag_jctx *c, const ag_jdict *d);
+/* What hash() gives: equal values have the same. False: it cannot be hashed. */
+bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out);
+
+/* iter(v); NULL: v cannot be iterated over. */
+ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v);
+ag_jiter *ag_jiter_create(ag_jctx *c, const char *type_name,
+                          int (*next)(ag_jctx *c, ag_jiter *it, ag_jv *item), ag_jiter *inner,
+                          void *state);
+ag_jiter *ag_jiter_reversed(ag_jctx *c, ag_jv v); /* of a sequence */
+static inline int ag_jiter_next(ag_jctx *c, ag_jiter *it, ag_jv *item) {
+    if (!ag_jwork(c, 1)) return -1;
+    return it->next(c, it, item);
+}
+bool ag_jis_iterable(ag_jv v);
+
+/* len(v) without recording an error; -1: it has none. */
+int64_t ag_jlength(ag_jv v);
+/* Item number i of a list, tuple, range or string (a character), which has so many. */
+ag_jv ag_jitem_at(ag_jctx *c, ag_jv v, size_t i);
+ag_jv ag_jview_item(ag_jctx *c, const ag_jview *view, size_t i);
+
+#endif

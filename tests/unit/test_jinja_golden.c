@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What jinja2 makes of 50 real templates with 24 conversations each, byte for byte, and what it
+ * refuses. The templates may not be copied here: without the shared data this is skipped. */
+#include "support/jinja_case.h"
+
+#include <dirent.h>
+
+#define GOLDEN_DIR AG_SHARED_DIR "/golden/chat"
+
+static char *read_text(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("%s is not there", path);
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *text = malloc(*n + 1);
+    assert_int_equal(fread(text, 1, *n, f), *n);
+    text[*n] = '\0';
+    fclose(f);
+    return text;
+}
+
+typedef struct tally {
+    int rendered, refused, wrong;
+} tally;
+
+static void complain(tally *sum, const char *name, const json_t *row, const char *what) {
+    print_error("%s, %s: %s\n", name, json_string_value(json_object_get(row, "case")), what);
+    sum->wrong++;
+}
+
+static void check_row(const ag_jinja *t, const char *name, json_t *row, tally *sum) {
+    json_t *variables = json_object_get(row, "variables");
+    json_object_set(variables, "messages", json_object_get(row, "messages"));
+    json_object_set(variables, "tools", json_object_get(row, "tools"));
+    struct tm now = jinja_noon();
+    ag_jinja_input in = {.variables = variables, .now = &now};
+    ag_jinja_output out;
+    ag_error err;
+    ag_status st = ag_jinja_render(t, &in, &out, &err);
+    const json_t *text = json_object_get(row, "text");
+    if (!text) {
+        if (st == AG_OK) complain(sum, name, row, "is not refused");
+        sum->refused++;
+    } else {
+        if (st != AG_OK) {
+            complain(sum, name, row, err.msg);
+        } else if (out.len != json_string_length(text) ||
+                   memcmp(out.text, json_string_value(text), out.len) != 0) {
+            complain(sum, name, row, out.text);
+        }
+        sum->rendered++;
+    }
+    ag_jinja_output_free(&out);
+}
+
+static void check_template(const char *name, tally *sum) {
+    char path[1024];
+    size_t n;
+    snprintf(path, sizeof path, GOLDEN_DIR "/templates/%s.jinja", name);
+    char *text = read_text(path, &n);
+    ag_jinja *t;
+    ag_error err;
+    if (ag_jinja_parse(name, text, n, &t, &err) != AG_OK) fail_msg("%s", err.msg);
+    free(text);
+    snprintf(path, sizeof path, GOLDEN_DIR "/rendered/%s.json", name);
+    json_t *rows = json_load_file(path, 0, NULL), *row;
+    size_t i;
+    assert_non_null(rows);
+    json_array_foreach(rows, i, row) check_row(t, name, row, sum);
+    json_decref(rows);
+    ag_jinja_destroy(t);
+}
+
+static void renders_real_templates_as_jinja2_does(void **state) {
+    (void)state;
+    DIR *dir = opendir(GOLDEN_DIR "/templates");
+    if (!dir) {
+        print_message("skipped: no %s\n", GOLDEN_DIR);
+        skip();
+    }
+    tally sum = {0};
+    for (struct dirent *e; (e = readdir(dir));) {
+        char name[256];
+        char *end = strrchr(e->d_name, '.');
+        if (!end || strcmp(end, ".jinja") != 0) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(end - e->d_name), e->d_name);
+        check_template(name, &sum);
+    }
+    closedir(dir);
+    print_message("%d rendered, %d refused, %d wrong\n", sum.rendered, sum.refused, sum.wrong);
+    assert_int_equal(sum.wrong, 0);
+    assert_true(sum.rendered >= 1054 && sum.refused >= 146);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(renders_real_templates_as_jinja2_does)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
