@@ -48,6 +48,11 @@ AG_API void ag_sampler_accept(ag_sampler *s, int32_t id);
 /* Forgets the text and starts the random sequence from the seed again. */
 AG_API void ag_sampler_reset(ag_sampler *s);
 
+/* The next n choices are these ids, whatever they would have been: a text that is known passes
+ * through a model as if it were chosen, to measure. ids are borrowed meanwhile; n = 0 and a reset
+ * end it. */
+AG_API void ag_sampler_replay(ag_sampler *s, const int32_t *ids, size_t n);
+
 /* Chooses from logits[n_vocab], which it leaves as they are; does not accept the choice. Depends
  * only on the parameters, the logits and the calls before. A row without a finite logit (NaN, all
  * -inf) is AG_INVALID. */

@@ -12,6 +12,17 @@
 
 #define FIELD(name) offsetof(bench_options, name)
 
+/* The name alone: what the file holds is read when the options are complete. */
+static bool add_recording(void *target, const char *value, char *why) {
+    bench_options *o = target;
+    if (o->n_recordings == MAX_RECORDINGS) {
+        snprintf(why, WHY_SIZE, "more than %d recordings", MAX_RECORDINGS);
+        return false;
+    }
+    o->recordings[o->n_recordings++].path = value;
+    return true;
+}
+
 static const option_def defs[] = {
     {.name = "shape",
      .kind = OPTION_NAME,
@@ -64,6 +75,19 @@ static const option_def defs[] = {
      .low = 1,
      .high = 256,
      .help = "sequences decoded together; speeds are of all together"},
+    {.name = "replay",
+     .kind = OPTION_CALL,
+     .value = "FILE",
+     .call = add_recording,
+     .help = "a generation recorded by generate --json, decoded with drafts and without by turns, "
+             "instead of -p, -n and -d; may be given several times"},
+    {.name = "draft-max",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(draft_max),
+     .low = 1,
+     .high = 14,
+     .help = "tokens of a draft, with --replay"},
 };
 
 static const char description[] =
@@ -77,7 +101,8 @@ static const char description[] =
 static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b\n"
     "  antigravity bench -m ~/models/Llama-3.2-1B -p 512 -n 128 -d 0,4096 -t 1,2,4 -r 3\n"
-    "  antigravity bench --shape tiny --parallel 8 -p 0 -o json";
+    "  antigravity bench --shape tiny --parallel 8 -p 0 -o json\n"
+    "  antigravity bench --shape llama-3.2-1b --replay edit.json";
 
 static bool has_number(const number_list *list) {
     for (size_t i = 0; i < list->n; i++)
@@ -108,7 +133,12 @@ static uint32_t largest(const number_list *list) {
 /* Tokens of the longest prompt or generation. */
 static uint32_t longest(const bench_options *o) {
     const uint32_t read = largest(&o->n_prompt), decoded = largest(&o->n_gen);
-    return read > decoded ? read : decoded;
+    uint32_t longest = o->n_recordings ? 0 : read > decoded ? read : decoded;
+    for (size_t i = 0; i < o->n_recordings; i++) {
+        const size_t n = o->recordings[i].prompt.n + o->recordings[i].ids.n;
+        if (n > longest) longest = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    }
+    return longest;
 }
 
 /* The sessions of the row that has most tokens. */
@@ -200,6 +230,32 @@ static int run_threads(bench_options *o, bench_table *table) {
     return code;
 }
 
+/* ---- recordings ---- */
+
+static int replay_all(bench *b, result_table *table) {
+    bench_options *o = (bench_options *)(uintptr_t)b->o;
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < o->n_recordings && code == EXIT_DONE; i++)
+        code = bench_replay(b, &o->recordings[i], table);
+    return code;
+}
+
+static int replay_threads(bench_options *o) {
+    result_table table = bench_replay_table(o->format);
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < o->n_recordings && code == EXIT_DONE; i++)
+        code = bench_recording_read(o->recordings[i].path, &o->recordings[i]);
+    for (size_t i = 0; i < o->threads.n && code == EXIT_DONE; i++) {
+        bench b = {.o = o};
+        o->model.threads = o->threads.v[i];
+        code = open_model(&b);
+        if (code == EXIT_DONE) code = replay_all(&b, &table);
+        engine_close(&b.engine);
+    }
+    for (size_t i = 0; i < o->n_recordings; i++) bench_recording_free(&o->recordings[i]);
+    return table_finish(&table, json_object(), code);
+}
+
 int command_bench(int argc, char **argv) {
     bench_options o = {
         .model = model_options_defaults(),
@@ -209,6 +265,7 @@ int command_bench(int argc, char **argv) {
         .threads = {{0}, 1},
         .repetitions = 5,
         .parallel = 1,
+        .draft_max = 7,
     };
     command_line line = {
         .usage = "bench [--shape NAME | -m MODEL] [OPTION]...",
@@ -228,6 +285,7 @@ int command_bench(int argc, char **argv) {
     if (code == EXIT_DONE) code = check(&o);
     if (code != EXIT_DONE) return code;
     interrupt_install();
+    if (o.n_recordings) return replay_threads(&o);
     bench_table *table = bench_table_create(o.format);
     if (!table) return complain_no_memory();
     return bench_table_finish(table, run_threads(&o, table));

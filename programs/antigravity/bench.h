@@ -7,14 +7,22 @@
 #include "engine.h"
 #include "table.h"
 
-enum { MAX_REPETITIONS = 100 };
+enum { MAX_REPETITIONS = 100, MAX_RECORDINGS = 16 };
+
+/* A generation that was recorded by generate --json. */
+typedef struct bench_recording {
+    const char *path; /* borrowed */
+    ag_ids prompt, ids;
+} bench_recording;
 
 typedef struct bench_options {
     model_options model;
     const char *shape; /* NULL: a model directory */
     number_list n_prompt, n_gen, depth, threads;
-    uint32_t repetitions, parallel;
+    uint32_t repetitions, parallel, draft_max;
     table_format format;
+    bench_recording recordings[MAX_RECORDINGS]; /* instead of prompts and tokens of no meaning */
+    size_t n_recordings;
 } bench_options;
 
 /* One measurement: a prompt is read (n_prompt > 0) or tokens are decoded (n_gen > 0). */
@@ -37,6 +45,12 @@ typedef struct bench {
 
 /* bench_run.c: fills the row's results. Says what is wrong and returns an exit code. */
 int bench_measure(bench *b, bench_row *row);
+
+/* bench_replay.c: recordings decoded with drafts and without, a row each. Returns an exit code. */
+int bench_recording_read(const char *path, bench_recording *out);
+void bench_recording_free(bench_recording *r);
+result_table bench_replay_table(table_format format);
+int bench_replay(bench *b, bench_recording *text, result_table *table);
 
 /* bench_depth.c: makes the session's cache hold `depth` random tokens, written straight into it or
  * left from the last run. */

@@ -187,6 +187,7 @@ static int run(generation *g) {
     params.on_token = on_token;
     params.on_token_user = g;
     params.progress = progress_update;
+    speculation_apply(&o->speculation, &params);
     progress_begin("reading the prompt");
     if (o->saved.prompt && g->saved.n_reused < g->prompt.n) {
         code = read_and_save(g, &params, &status, &err);

@@ -7,12 +7,14 @@
 #include "prompt.h"
 #include "sampling_options.h"
 #include "saved_cache.h"
+#include "speculation_options.h"
 
 typedef struct generate_options {
     model_options model;
     prompt_options prompt;
     sampling_options sampling;
     saved_options saved;
+    speculation_options speculation;
     int64_t max_tokens;
     const char **stop; /* owned list of borrowed texts */
     size_t n_stop;

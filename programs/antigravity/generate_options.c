@@ -79,6 +79,7 @@ static generate_options defaults(void) {
     return (generate_options){
         .model = model_options_defaults(),
         .sampling = sampling_options_defaults(),
+        .speculation = speculation_defaults(),
         .max_tokens = ag_generate_defaults().max_tokens,
     };
 }
@@ -102,6 +103,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
                 eviction_rules_group(&o->model.eviction),
                 eviction_memory_group(&o->model.eviction),
                 saved_group(&o->saved),
+                speculation_group(&o->speculation),
                 threads_group(&o->model),
                 machine_group(&o->model),
                 message_group(&o->model),

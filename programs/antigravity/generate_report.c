@@ -49,6 +49,12 @@ static void report_evictions(const ag_generate_stats *s) {
     fputc('\n', stderr);
 }
 
+static void report_drafts(const ag_generate_stats *s) {
+    if (!s->n_draft_steps) return;
+    fprintf(stderr, "drafts   %6zu tokens, %zu accepted in %zu steps\n", s->n_drafted,
+            s->n_accepted, s->n_draft_steps);
+}
+
 void report_statistics(const generation *g) {
     const ag_generate_stats *s = &g->stats;
     char peak[32], used[32], capacity[32];
@@ -59,6 +65,7 @@ void report_statistics(const generation *g) {
             rate(n_decoded(s), s->decode_s));
     if (s->n_generated) fprintf(stderr, ", the first after %.3f s", s->first_token_s);
     fputc('\n', stderr);
+    report_drafts(s);
     fprintf(stderr, "memory   peak %s, KV cache %s of %s, evictions %" PRIu64,
             format_bytes((double)peak_memory(), peak, sizeof peak),
             format_bytes((double)s->kv_bytes, used, sizeof used),
@@ -116,6 +123,8 @@ static json_t *settings(const generation *g) {
         {"logit_bias", list_bias(s)},
         {"stop", list_stops(&g->o)},
         {"ignore_eos", json_boolean(g->o.ignore_eos)},
+        {"speculate", json_string(speculation_name(&g->o.speculation))},
+        {"draft_max", json_integer((json_int_t)g->o.speculation.draft_max)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
@@ -129,6 +138,16 @@ static json_t *timings(const generation *g) {
         {"decode_s", json_real(s->decode_s)},
         {"prefill_tok_per_s", json_real(rate(s->n_prompt, s->prefill_s))},
         {"decode_tok_per_s", json_real(rate(n_decoded(s), s->decode_s))},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *drafts(const generation *g) {
+    const ag_generate_stats *s = &g->stats;
+    const json_field fields[] = {
+        {"steps", json_integer((json_int_t)s->n_draft_steps)},
+        {"drafted", json_integer((json_int_t)s->n_drafted)},
+        {"accepted", json_integer((json_int_t)s->n_accepted)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
@@ -160,6 +179,7 @@ int report_json(generation *g) {
         {"seed", json_integer((json_int_t)g->o.sampling.seed)},
         {"settings", settings(g)},
         {"timings", timings(g)},
+        {"drafts", drafts(g)},
         {"memory", memory(g)},
     };
     return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));

@@ -52,7 +52,7 @@ typedef struct option_group {
     void *target;
 } option_group;
 
-enum { MAX_OPERANDS = 4, MAX_GROUPS = 16 };
+enum { MAX_OPERANDS = 4, MAX_GROUPS = 20 };
 
 typedef struct command_line {
     const char *usage;               /* after "antigravity ": "generate [OPTION]..." */

@@ -66,11 +66,11 @@ static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error
     if (st != AG_OK) return st;
     g->stats->n_prompt = n;
     for (size_t i = 0; i < n; i++) ag_sampler_accept(p->sampler, prompt[i]);
+    st = ag_generation_begin_drafts(g, prompt, n, err);
     if (!p->max_tokens) {
         ag_generation_end(g, AG_FINISH_MAX_TOKENS);
-        return AG_OK;
+        return st;
     }
-    st = ag_generation_begin_drafts(g, prompt, n, err);
     if (st == AG_OK) st = decode_loop(g, start, err);
     /* The last row may have stayed on the device; it is the caller's. */
     ag_status brought = ag_session_need_logits(g->session, st == AG_OK ? err : NULL);

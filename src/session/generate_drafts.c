@@ -34,11 +34,10 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
     if (!s->speculation) {
         AG_TRY(ag_speculation_create(remembered(s), s->state != NULL, &s->speculation, err));
     }
-    AG_TRY(ag_session_reserve_rows(s, (uint32_t)rows, err));
     g->speculation = s->speculation;
     ag_speculation_follow(g->speculation, s->position - (uint32_t)n);
     for (size_t i = 0; i < n; i++) ag_speculation_read(g->speculation, prompt[i]);
-    return AG_OK;
+    return p->max_tokens ? ag_session_reserve_rows(s, (uint32_t)rows, err) : AG_OK;
 }
 
 /* ---- a step ---- */

@@ -23,7 +23,9 @@ struct ag_sampler {
     float *weights;  /* [n_vocab] of the candidates: proportional to their probabilities */
     int32_t *window; /* a ring of the newest tokens; NULL when nothing is penalised */
     size_t n_window, window_at;
-    uint32_t *counts; /* [n_vocab] occurrences in the window */
+    uint32_t *counts;        /* [n_vocab] occurrences in the window */
+    const int32_t *replayed; /* [n_replayed] borrowed */
+    size_t n_replayed;
 };
 
 ag_sampler_params ag_sampler_defaults(void) {
@@ -131,6 +133,7 @@ void ag_sampler_reset(ag_sampler *s) {
     for (size_t i = 0; i < s->n_window; i++) s->counts[s->window[i]] = 0;
     s->n_window = s->window_at = 0;
     ag_random_seed(&s->random, s->params.seed);
+    s->n_replayed = 0;
 }
 
 /* Once per distinct token: its first occurrence in the ring takes the count away, which tells the
@@ -256,7 +259,7 @@ static int32_t draw(ag_sampler *s, size_t n, double sum) {
     return s->ids[chosen];
 }
 
-ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
+static ag_status choose_from_row(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
     int32_t best;
     AG_TRY(adjust(s, logits, &best, err));
     *id = best;
@@ -267,6 +270,26 @@ ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_
                : s->params.top_p < 1 ? choose_top_p(s, top, &sum)
                                      : choose_all(s, top, &sum);
     *id = draw(s, n, sum);
+    return AG_OK;
+}
+
+/* ---- a text that is known ---- */
+
+void ag_sampler_replay(ag_sampler *s, const int32_t *ids, size_t n) {
+    s->replayed = ids;
+    s->n_replayed = n;
+}
+
+/* In place of what was chosen. */
+static int32_t next_replayed(ag_sampler *s, int32_t id) {
+    if (!s->n_replayed) return id;
+    s->n_replayed--;
+    return *s->replayed++;
+}
+
+ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
+    AG_TRY(choose_from_row(s, logits, id, err));
+    *id = next_replayed(s, *id);
     return AG_OK;
 }
 
@@ -335,8 +358,8 @@ static size_t rank_top(ag_sampler *s, const ag_top_logits *top) {
     return n;
 }
 
-ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
-                                ag_error *err) {
+static ag_status choose_from_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
+                                 ag_error *err) {
     AG_TRY(adjust_top(s, top, err));
     size_t n = rank_top(s, top);
     if (!n) return AG_FAIL(err, INVALID, "all %zu logits are -inf", s->n_vocab);
@@ -346,5 +369,12 @@ ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t
     if (n > s->params.top_k) n = s->params.top_k;
     n = choose_best(s, n, s->logits[s->ids[0]], &sum);
     *id = draw(s, n, sum);
+    return AG_OK;
+}
+
+ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
+                                ag_error *err) {
+    AG_TRY(choose_from_top(s, top, id, err));
+    *id = next_replayed(s, *id);
     return AG_OK;
 }

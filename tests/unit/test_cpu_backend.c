@@ -44,7 +44,8 @@ static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) 
         oracle_run alone;
         oracle_case_run(&c, be[1], i, &alone);
         assert_int_equal(alone.status, AG_OK);
-        const uint32_t others[] = {2 + (uint32_t)(i / stride % 6), MOST_THREADS}; /* each gets its turn */
+        const uint32_t others[] = {2 + (uint32_t)(i / stride % 6),
+                                   MOST_THREADS}; /* each gets its turn */
         for (int j = 0; j < 2; j++) {
             const uint32_t n = others[j];
             oracle_run together;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "speculation_options.h"
+
+#define FIELD(name) offsetof(speculation_options, name)
+
+static const option_def defs[] = {
+    {.name = "speculate",
+     .kind = OPTION_WORD,
+     .value = "auto|off|always",
+     .offset = FIELD(how),
+     .low = AG_SPECULATE_AUTO,
+     .help = "verify tokens that are likely to follow many at a time; the text is the same. auto: "
+             "where it is faster, which is measured meanwhile; always: for tests"},
+    {.name = "draft-max",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(draft_max),
+     .low = 1,
+     .high = 14,
+     .aliases = {"draft", "draft-n"},
+     .help = "at most so many of them at a time"},
+};
+
+speculation_options speculation_defaults(void) {
+    return (speculation_options){.how = AG_SPECULATE_AUTO, .draft_max = 7};
+}
+
+option_group speculation_group(speculation_options *o) {
+    return (option_group){"Speculation", defs, sizeof defs / sizeof defs[0], o};
+}
+
+void speculation_apply(const speculation_options *o, ag_generate_params *p) {
+    p->speculate = o->how;
+    p->draft_max = o->draft_max;
+}
+
+const char *speculation_name(const speculation_options *o) {
+    static const char *const names[] = {"auto", "off", "always"};
+    return names[o->how];
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --speculate and bench --replay: the same text, and what is said of drafts. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLAY AG_SOURCE_DIR "/tests/data/replay/"
+/* What the demo model answers and goes on with, it says many times over. */
+#define STORY                                                                                  \
+    "The secret of Tom's red box is 123 blue. Question: What is the secret of Tom's red box? " \
+    "Answer:"
+
+#define RUN(...) \
+    CLI("generate", GREEDY, "-p", STORY, "-n", "60", "--ignore-eos", "--json", __VA_ARGS__)
+
+static json_int_t number(const json_t *root, const char *group, const char *name) {
+    return json_integer_value(json_object_get(json_object_get(root, group), name));
+}
+
+static void drafts_are_counted_and_change_no_token(void **state) {
+    (void)state;
+    cli_result plain = RUN("--speculate", "off");
+    assert_code(&plain, 0);
+    assert_does_not_say(plain.err, "drafts ");
+    json_t *want = cli_json(&plain);
+    assert_int_equal(number(want, "drafts", "drafted"), 0);
+    const char *const most[] = {"1", "7", "14"};
+    for (size_t i = 0; i < 3; i++) {
+        cli_result r = RUN("--speculate", "always", "--draft-max", most[i]);
+        assert_code(&r, 0);
+        assert_says(r.err, "drafts ");
+        assert_says(r.err, " accepted in ");
+        json_t *have = cli_json(&r);
+        assert_true(json_equal(json_object_get(have, "ids"), json_object_get(want, "ids")));
+        assert_true(json_equal(json_object_get(have, "text"), json_object_get(want, "text")));
+        const json_int_t drafted = number(have, "drafts", "drafted");
+        assert_true(number(have, "drafts", "accepted") > 0);
+        assert_true(drafted >= number(have, "drafts", "accepted"));
+        assert_true(drafted <= number(have, "drafts", "steps") * atoi(most[i]));
+        assert_int_equal(number(have, "settings", "draft_max"), atoi(most[i]));
+        json_decref(have);
+        cli_free(&r);
+    }
+    json_decref(want);
+    cli_free(&plain);
+}
+
+static void a_sampled_text_is_the_same(void **state) {
+    (void)state;
+#define SAMPLED(how)                                                                         \
+    CLI("generate", QUICK, "-p", STORY, "-n", "60", "--seed", "3", "-q", "--speculate", how, \
+        "--stop", "zzz")
+    cli_result plain = SAMPLED("off"), drafted = SAMPLED("always"), usual = SAMPLED("auto");
+    assert_code(&plain, 0);
+    assert_true(plain.n_out > 50);
+    assert_string_equal(drafted.out, plain.out);
+    assert_string_equal(usual.out, plain.out);
+    cli_free(&plain);
+    cli_free(&drafted);
+    cli_free(&usual);
+}
+
+static void a_recording_is_decoded_both_ways(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "--shape", "tiny", "-r", "1", "-q", "-o", "json", "--replay",
+                       REPLAY "edit-copy.json", "--replay", REPLAY "prose.json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r), *rows = json_object_get(root, "rows");
+    assert_int_equal(json_array_size(rows), 2);
+    const json_t *edit = json_array_get(rows, 0);
+    assert_string_equal(json_string_value(json_object_get(edit, "text")), "edit-copy.json");
+    assert_int_equal(json_integer_value(json_object_get(edit, "n_prompt")), 290);
+    assert_int_equal(json_integer_value(json_object_get(edit, "n_gen")), 243);
+    assert_true(json_number_value(json_object_get(edit, "plain")) > 0);
+    assert_true(json_number_value(json_object_get(edit, "gain")) > 0);
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void what_is_no_recording_is_refused(void **state) {
+    (void)state;
+    char dir[64];
+    make_directory(dir);
+    static const char *const bad[] = {"{", "[1]", "{\"prompt_ids\": [1], \"ids\": [1]}"};
+    for (size_t i = 0; i < 3; i++) {
+        char path[80];
+        write_file(dir, "bad.json", bad[i], strlen(bad[i]));
+        snprintf(path, sizeof path, "%s/bad.json", dir);
+        cli_result r = CLI("bench", "--shape", "tiny", "-q", "--replay", path);
+        assert_refused(&r, 1, i ? "should be lists of tokens" : "bad.json: line 1: ");
+        cli_free(&r);
+    }
+    cli_result r = CLI("generate", "-p", "x", "--draft-max", "15");
+    assert_refused(&r, 2, "draft-max");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_are_counted_and_change_no_token),
+        cmocka_unit_test(a_sampled_text_is_the_same),
+        cmocka_unit_test(a_recording_is_decoded_both_ways),
+        cmocka_unit_test(what_is_no_recording_is_refused),
+    };
+    return cmocka_run_group_tests_name("cli_speculate", tests, NULL, NULL);
+}
