@@ -43,15 +43,23 @@ AG_API ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vo
                                    ag_sampler **out, ag_error *err);
 AG_API void ag_sampler_destroy(ag_sampler *s);
 
-/* Tells the sampler of a token that is now part of the text (prompt or chosen). */
+/* Tells the sampler of a token that is now part of the text, as chosen. */
 AG_API void ag_sampler_accept(ag_sampler *s, int32_t id);
-/* Forgets the text and starts the random sequence from the seed again. */
+/* The same for a token of the prompt, which penalties know and a constraint does not. */
+AG_API void ag_sampler_accept_prompt(ag_sampler *s, int32_t id);
+/* Forgets the text and starts the random sequence from the seed again; so does the constraint. */
 AG_API void ag_sampler_reset(ag_sampler *s);
 
 /* The next n choices are these ids, whatever they would have been: a text that is known passes
  * through a model as if it were chosen, to measure. ids are borrowed meanwhile; n = 0 and a reset
  * end it. */
 AG_API void ag_sampler_replay(ag_sampler *s, const int32_t *ids, size_t n);
+
+/* constrain.h: from here on only tokens are chosen that c allows, and c is told of those that are
+ * accepted. Borrowed until it is replaced; NULL: none. Where one token alone may follow it is
+ * chosen without a random number. AG_INVALID if c is of another vocabulary. */
+typedef struct ag_constraint ag_constraint;
+AG_API ag_status ag_sampler_constrain(ag_sampler *s, ag_constraint *c, ag_error *err);
 
 /* Chooses from logits[n_vocab], which it leaves as they are; does not accept the choice. Depends
  * only on the parameters, the logits and the calls before. A row without a finite logit (NaN, all

@@ -150,7 +150,7 @@ int saved_begin(saved_cache *k, const saved_options *o, const engine *e, const p
     if (o->load) code = load(k, o->load, e, p, m->verbose);
     else if (o->prompt && access(o->prompt, F_OK) == 0) code = reuse(k, o->prompt, e, p, m);
     for (size_t i = 0; code == EXIT_DONE && i < k->ids.n; i++)
-        ag_sampler_accept(sampler, k->ids.data[i]);
+        ag_sampler_accept_prompt(sampler, k->ids.data[i]);
     for (size_t i = k->n_reused; code == EXIT_DONE && i < p->n; i++) {
         if (!ids_add(&k->ids, p->ids[i])) code = complain_no_memory();
     }

@@ -65,7 +65,7 @@ static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error
     }
     if (st != AG_OK) return st;
     g->stats->n_prompt = n;
-    for (size_t i = 0; i < n; i++) ag_sampler_accept(p->sampler, prompt[i]);
+    for (size_t i = 0; i < n; i++) ag_sampler_accept_prompt(p->sampler, prompt[i]);
     st = ag_generation_begin_drafts(g, prompt, n, err);
     if (!p->max_tokens) {
         ag_generation_end(g, AG_FINISH_MAX_TOKENS);

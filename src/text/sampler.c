@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/random.h"
+#include "text/sampler_filter.h"
 #include "text/sampler_top.h"
 #include "text/select.h"
 
@@ -26,6 +27,7 @@ struct ag_sampler {
     uint32_t *counts;        /* [n_vocab] occurrences in the window */
     const int32_t *replayed; /* [n_replayed] borrowed */
     size_t n_replayed;
+    ag_token_filter *filter; /* borrowed; NULL: all tokens may be chosen */
 };
 
 ag_sampler_params ag_sampler_defaults(void) {
@@ -121,6 +123,11 @@ void ag_sampler_destroy(ag_sampler *s) {
 }
 
 void ag_sampler_accept(ag_sampler *s, int32_t id) {
+    if (s->filter) s->filter->ops->accept(s->filter, id);
+    ag_sampler_accept_prompt(s, id);
+}
+
+void ag_sampler_accept_prompt(ag_sampler *s, int32_t id) {
     if (!s->window || id < 0 || (size_t)id >= s->n_vocab) return;
     if (s->n_window == s->params.repetition_window) s->counts[s->window[s->window_at]]--;
     else s->n_window++;
@@ -134,6 +141,16 @@ void ag_sampler_reset(ag_sampler *s) {
     s->n_window = s->window_at = 0;
     ag_random_seed(&s->random, s->params.seed);
     s->n_replayed = 0;
+    if (s->filter) s->filter->ops->reset(s->filter);
+}
+
+ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err) {
+    if (f && f->n_vocab != s->n_vocab) {
+        return AG_FAIL(err, INVALID, "a constraint of %zu tokens for a sampler of %zu", f->n_vocab,
+                       s->n_vocab);
+    }
+    s->filter = f;
+    return AG_OK;
 }
 
 /* Once per distinct token: its first occurrence in the ring takes the count away, which tells the
@@ -152,14 +169,47 @@ static void penalise(ag_sampler *s) {
     for (size_t i = 0; i < s->n_window; i++) s->counts[s->window[i]]++;
 }
 
+/* Takes out what the constraint does not allow. *only: the one id that is left, or -1. */
+static ag_status apply_filter(ag_sampler *s, int32_t *only, ag_error *err) {
+    const uint32_t *mask;
+    size_t n = 0;
+    *only = -1;
+    AG_TRY(s->filter->ops->mask(s->filter, &mask, err));
+    for (size_t first = 0; first < s->n_vocab; first += 32) {
+        const uint32_t bits = mask[first / 32];
+        const size_t end = first + 32 < s->n_vocab ? first + 32 : s->n_vocab;
+        if (bits == UINT32_MAX) {
+            n += 32;
+            continue;
+        }
+        for (size_t i = first; i < end; i++) {
+            if (bits >> (i - first) & 1) {
+                n++;
+                *only = (int32_t)i;
+            } else {
+                s->logits[i] = -INFINITY;
+            }
+        }
+    }
+    if (n != 1) *only = -1;
+    return AG_OK;
+}
+
 /* Fills s->logits and finds the best of them: the largest, the lowest id among equals. */
-static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, ag_error *err) {
+static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, bool *only,
+                        ag_error *err) {
     memcpy(s->logits, logits, s->n_vocab * sizeof *logits);
     for (size_t i = 0; i < s->params.n_logit_bias; i++) {
         s->logits[s->bias[i].id] += s->bias[i].bias;
     }
     penalise(s);
     *best = -1;
+    *only = false;
+    if (s->filter) {
+        AG_TRY(apply_filter(s, best, err));
+        *only = *best >= 0;
+        if (*only) return AG_OK;
+    }
     float top = -INFINITY;
     for (size_t i = 0; i < s->n_vocab; i++) {
         float l = s->logits[i];
@@ -261,9 +311,10 @@ static int32_t draw(ag_sampler *s, size_t n, double sum) {
 
 static ag_status choose_from_row(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
     int32_t best;
-    AG_TRY(adjust(s, logits, &best, err));
+    bool only;
+    AG_TRY(adjust(s, logits, &best, &only, err));
     *id = best;
-    if (s->params.temperature == 0) return AG_OK;
+    if (only || s->params.temperature == 0) return AG_OK;
     double sum;
     float top = s->logits[best];
     size_t n = s->params.top_k       ? choose_top_k(s, top, &sum)
@@ -315,6 +366,7 @@ bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t
     const ag_sampler_params *p = &s->params;
     const size_t wanted = p->temperature == 0 ? 1 : p->top_k;
     *n_ids = 0;
+    if (s->filter) return false;
     if (!wanted || wanted > most_k) return false;
     for (size_t i = 0; i < p->n_logit_bias; i++) {
         if (!add_once(ids, most_ids, n_ids, s->bias[i].id)) return false;

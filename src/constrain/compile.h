@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what the caller asks for to rules. */
+#ifndef AG_CONSTRAIN_COMPILE_H
+#define AG_CONSTRAIN_COMPILE_H
+
+#include "constrain/json_rules.h"
+
+/* Writes the rules into net, which may have failed inside: ag_net_finish() tells. *root: the rule
+ * of the whole text. */
+ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
+                                const ag_constraint_params *params, uint32_t *root, ag_error *err);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "constrain/constraint.h"
+
+#include "constrain/compile.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <antigravity/sampler.h>
+
+#include <string.h>
+
+ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
+    return (ag_constraint_params){
+        .kind = kind,
+        .spacing = AG_JSON_NEAT,
+        .max_instructions = 1 << 18,
+        .max_states = 1 << 16,
+        .max_work = 1 << 24,
+        .max_readings = 1024,
+        .max_mask_bytes = (size_t)64 << 20,
+    };
+}
+
+/* ---- the program ---- */
+
+static void forget_masks(ag_program *p) {
+    for (size_t i = 0; i < p->n_masks; i++) ag_state_mask_free(&p->masks[i]);
+    for (size_t i = 0; i < p->states.n_states; i++) p->states.states[i].mask = 0;
+    p->n_masks = 0;
+    p->mask_bytes = 0;
+}
+
+static void release_program(ag_program *p) {
+    if (!p || --p->users) return;
+    forget_masks(p);
+    ag_free(p->masks);
+    ag_net_states_free(&p->states);
+    ag_net_free(&p->net);
+    ag_free(p);
+}
+
+ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err) {
+    const uint32_t known = p->states.states[state].mask;
+    if (known) {
+        *out = &p->masks[known - 1];
+        return AG_OK;
+    }
+    if (p->mask_bytes > p->most_mask_bytes) forget_masks(p);
+    void *grown = p->masks;
+    ag_status st = ag_array_grow(&grown, &p->masks_cap, p->n_masks + 1, sizeof *p->masks, err);
+    p->masks = grown;
+    if (st != AG_OK) return st;
+    ag_state_mask *m = &p->masks[p->n_masks];
+    st = ag_state_mask_make(m, &p->states, &p->vocab->tree, state, 0, err);
+    if (st != AG_OK) {
+        ag_state_mask_free(m);
+        return st;
+    }
+    p->mask_bytes += m->n_bytes;
+    p->states.states[state].mask = (uint32_t)++p->n_masks;
+    *out = m;
+    return AG_OK;
+}
+
+static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_params *params,
+                              ag_program **out, ag_error *err) {
+    ag_program *p = ag_calloc(1, sizeof *p);
+    *out = p;
+    if (!p) return AG_FAIL(err, NOMEM, "a constraint");
+    p->users = 1;
+    p->vocab = v;
+    p->most_mask_bytes = params->max_mask_bytes;
+    const ag_net_limits limits = {
+        .ops = params->max_instructions,
+        .text = {.states = params->max_states, .work = params->max_work},
+    };
+    ag_net_init(&p->net, &limits, 0);
+    AG_TRY(ag_constraint_vocab_json(v, params->spacing, &p->json, err));
+    AG_TRY(ag_constraint_compile(&p->net, &p->json->rules, params, &p->root, err));
+    AG_TRY(ag_net_finish(&p->net, &p->json->rules.net, err));
+    if (!p->net.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
+    return ag_net_states_init(&p->states, &p->net, 16 * params->max_states, err);
+}
+
+/* ---- one text ---- */
+
+static void filter_accept(ag_token_filter *f, int32_t id) {
+    ag_constraint *c = (ag_constraint *)f;
+    ag_error err;
+    ag_status st = ag_constraint_accept(c, id, &err);
+    if (st == AG_OK || c->status != AG_OK) return;
+    c->status = st;
+    c->error = err;
+}
+
+static ag_status filter_mask(ag_token_filter *f, const uint32_t **mask, ag_error *err) {
+    return ag_constraint_mask((ag_constraint *)f, mask, err);
+}
+
+static void filter_reset(ag_token_filter *f) {
+    ag_constraint *c = (ag_constraint *)f;
+    ag_error err;
+    const ag_status st = ag_constraint_reset(c, &err);
+    if (st == AG_OK) return;
+    c->status = st;
+    c->error = err;
+}
+
+static const ag_token_filter_ops filter_ops = {
+    .mask = filter_mask,
+    .accept = filter_accept,
+    .reset = filter_reset,
+};
+
+static ag_status new_constraint(ag_program *p, ag_constraint **out, ag_error *err) {
+    ag_constraint *c = ag_calloc(1, sizeof *c);
+    uint32_t *mask = ag_calloc(p->vocab->n_words, sizeof *mask);
+    if (!c || !mask) {
+        ag_free(c);
+        ag_free(mask);
+        return AG_FAIL(err, NOMEM, "a constraint");
+    }
+    p->users++;
+    c->program = p;
+    c->mask = mask;
+    c->filter = (ag_token_filter){&filter_ops, p->vocab->tree.n_vocab};
+    *out = c;
+    return AG_OK;
+}
+
+ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint_params *params,
+                               ag_constraint **out, ag_error *err) {
+    *out = NULL;
+    ag_program *p;
+    ag_constraint *c = NULL;
+    ag_status st = make_program(v, params, &p, err);
+    if (st == AG_OK) st = new_constraint(p, &c, err);
+    if (st == AG_OK) {
+        st = ag_matcher_init(&c->matcher, &p->states, &p->json->rules, p->root,
+                             params->max_readings, err);
+        c->complete = c->matcher.complete;
+    }
+    release_program(p);
+    if (st != AG_OK) {
+        ag_constraint_destroy(c);
+        return st;
+    }
+    *out = c;
+    return AG_OK;
+}
+
+ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_error *err) {
+    *out = NULL;
+    ag_constraint *copy = NULL;
+    ag_status st = new_constraint(c->program, &copy, err);
+    if (st == AG_OK) st = ag_matcher_copy(&copy->matcher, &c->matcher, err);
+    if (st != AG_OK) {
+        ag_constraint_destroy(copy);
+        return st;
+    }
+    copy->complete = c->complete;
+    copy->ended = c->ended;
+    copy->status = c->status;
+    copy->error = c->error;
+    *out = copy;
+    return AG_OK;
+}
+
+void ag_constraint_destroy(ag_constraint *c) {
+    if (!c) return;
+    ag_matcher_free(&c->matcher);
+    release_program(c->program);
+    ag_free(c->mask);
+    ag_free(c);
+}
+
+ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
+    c->mask_known = c->ended = false;
+    c->status = AG_OK;
+    AG_TRY(ag_matcher_reset(&c->matcher, err));
+    c->complete = c->matcher.complete;
+    return AG_OK;
+}
+
+static bool is_eos_id(const ag_constraint *c, int32_t id) {
+    const ag_constraint_vocab *v = c->program->vocab;
+    for (size_t i = 0; i < v->n_eos; i++) {
+        if (v->eos_ids[i] == id) return true;
+    }
+    return false;
+}
+
+ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *err) {
+    const ag_constraint_vocab *v = c->program->vocab;
+    *mask = c->mask;
+    if (c->status != AG_OK) {
+        if (err) *err = c->error;
+        return c->status;
+    }
+    if (c->mask_known) return AG_OK;
+    if (c->ended) memset(c->mask, 0, v->n_words * sizeof *c->mask);
+    else AG_TRY(ag_constraint_fill(c, err));
+    for (size_t i = 0; i < v->n_eos && (c->complete || c->ended); i++) {
+        c->mask[v->eos_ids[i] / 32] |= 1u << (v->eos_ids[i] % 32);
+    }
+    for (size_t i = 0; i < v->n_words && !c->mask_known; i++) c->mask_known = c->mask[i] != 0;
+    if (c->mask_known) return AG_OK;
+    return AG_FAIL(err, INVALID, "no token of the vocabulary goes on with the text");
+}
+
+ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
+    const ag_token_tree *t = &c->program->vocab->tree;
+    if (id < 0 || (size_t)id >= t->n_vocab) {
+        return AG_FAIL(err, INVALID, "id %d is outside the vocabulary of %zu", (int)id, t->n_vocab);
+    }
+    if ((c->complete || c->ended) && is_eos_id(c, id)) {
+        c->mask_known = false;
+        c->ended = true;
+        return AG_OK;
+    }
+    const uint32_t start = t->start[id], end = t->start[id + 1];
+    ag_matcher *m = &c->matcher;
+    m->err = err;
+    size_t n = 0;
+    ag_status st = AG_OK;
+    for (uint32_t i = start; i < end && !c->ended; i++) {
+        st = ag_matcher_step(m, t->bytes[i]);
+        ag_matcher_threads(m, &n);
+        if (st != AG_OK || !n) break;
+    }
+    if (st != AG_OK || !n) {
+        ag_matcher_back(m, 1);
+        if (st != AG_OK) return st;
+        return AG_FAIL(err, INVALID, "token %d may not follow in the constraint", (int)id);
+    }
+    c->complete = m->complete;
+    c->mask_known = false;
+    ag_matcher_commit(m);
+    return AG_OK;
+}
+
+bool ag_constraint_may_end(const ag_constraint *c) { return c->complete || c->ended; }
+bool ag_constraint_has_ended(const ag_constraint *c) { return c->ended; }
+
+ag_status ag_sampler_constrain(ag_sampler *s, ag_constraint *c, ag_error *err) {
+    return ag_sampler_set_filter(s, c ? &c->filter : NULL, err);
+}

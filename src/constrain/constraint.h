@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A compiled constraint and a text's place in it. */
+#ifndef AG_CONSTRAIN_CONSTRAINT_H
+#define AG_CONSTRAIN_CONSTRAINT_H
+
+#include "constrain/matcher.h"
+#include "constrain/vocab.h"
+#include "text/sampler_filter.h"
+
+/* Shared by clones. */
+typedef struct ag_program {
+    const ag_constraint_vocab *vocab;
+    const ag_json_masks *json;
+    size_t users;
+    ag_net net;
+    uint32_t root; /* rule */
+    ag_net_states states;
+    ag_state_mask *masks; /* [n_masks] of states: ag_net_state.mask - 1 */
+    size_t n_masks, masks_cap;
+    size_t mask_bytes, most_mask_bytes;
+} ag_program;
+
+struct ag_constraint {
+    ag_token_filter filter; /* what a sampler sees */
+    ag_program *program;
+    ag_matcher matcher;
+    uint32_t *mask; /* [n_words] */
+    bool mask_known, complete, ended;
+    ag_status status; /* of an accept that nobody waited for */
+    ag_error error;
+};
+
+/* The mask of one of the program's own states; kept. */
+ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err);
+
+/* mask.c: sets the bits of tokens that may follow, but for those that end the text. */
+ag_status ag_constraint_fill(ag_constraint *c, ag_error *err);
+
+#endif

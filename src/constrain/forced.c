@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What must follow, whatever a model says. */
+#include "constrain/constraint.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <string.h>
+
+/* The only byte that the newest place can take, or -1. A state may allow a byte that a rule with a
+ * memory refuses, so each candidate is tried. */
+static ag_status only_byte(ag_matcher *m, int *byte) {
+    const size_t places = m->n_places;
+    size_t n;
+    *byte = -1;
+    for (int b = 0; b < 256; b++) {
+        AG_TRY(ag_matcher_step(m, (uint8_t)b));
+        ag_matcher_threads(m, &n);
+        ag_matcher_back(m, places);
+        if (!n) continue;
+        if (*byte >= 0) {
+            *byte = -1;
+            return AG_OK;
+        }
+        *byte = b;
+    }
+    return AG_OK;
+}
+
+static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, ag_error *err) {
+    ag_matcher *m = &c->matcher;
+    m->err = err;
+    bool complete = c->complete || c->ended;
+    for (size_t i = 0; i < most && !complete; i++) {
+        int byte;
+        AG_TRY(only_byte(m, &byte));
+        if (byte < 0) break;
+        const char b = (char)byte;
+        AG_TRY(ag_text_append(out, &b, 1, err));
+        AG_TRY(ag_matcher_step(m, (uint8_t)byte));
+        complete = m->complete;
+    }
+    return AG_OK;
+}
+
+ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out, ag_error *err) {
+    const size_t before = out->len;
+    ag_status st = forced_bytes(c, most, out, err);
+    ag_matcher_back(&c->matcher, 1);
+    if (st != AG_OK) out->len = before;
+    return st;
+}
+
+/* The longest token that s begins with; 0: there is none. *touches: a longer one begins with all
+ * of s. */
+static size_t longest_token(const ag_token_tree *t, const unsigned char *s, size_t n, int32_t *id,
+                            bool *touches) {
+    uint32_t at = 0;
+    size_t best = 0, i = 0;
+    for (; i < n; i++) {
+        const uint32_t end = at + t->nodes[at].skip;
+        uint32_t child = at + 1;
+        while (child < end && t->nodes[child].byte != s[i]) child += t->nodes[child].skip;
+        if (child >= end) break;
+        at = child;
+        if (t->nodes[at].token >= 0) {
+            best = i + 1;
+            *id = t->nodes[at].token;
+        }
+    }
+    *touches = i == n && t->nodes[at].skip > 1;
+    return best;
+}
+
+ag_status ag_constraint_forced(ag_constraint *c, size_t most, ag_ids *out, ag_error *err) {
+    const ag_token_tree *t = &c->program->vocab->tree;
+    ag_text text = {0};
+    const size_t before = out->n;
+    ag_status st = forced_bytes(c, most * 16, &text, err);
+    /* Where nothing can follow, the last token is not the beginning of a longer one. */
+    const bool complete = c->matcher.complete && st == AG_OK && text.len;
+    ag_matcher_back(&c->matcher, 1);
+    size_t done = 0;
+    while (st == AG_OK && done < text.len && out->n - before < most) {
+        int32_t id = -1;
+        bool touches;
+        const size_t n = longest_token(t, (const unsigned char *)text.data + done, text.len - done,
+                                       &id, &touches);
+        if (!n || (touches && !complete)) break;
+        st = ag_ids_push(out, id, err);
+        done += n;
+    }
+    ag_text_free(&text);
+    if (st != AG_OK) out->n = before;
+    return st;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "constrain/interner.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <string.h>
+
+void ag_interner_free(ag_interner *t) {
+    ag_free(t->pool);
+    ag_free(t->starts);
+    ag_free(t->slots);
+    *t = (ag_interner){0};
+}
+
+static uint64_t hash_list(const uint32_t *list, size_t n) {
+    uint64_t h = 0x9E3779B97F4A7C15u ^ n;
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ list[i]) * 0xFF51AFD7ED558CCDu;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+static bool is_list(const ag_interner *t, uint32_t id, const uint32_t *list, size_t n) {
+    size_t have;
+    const uint32_t *other = ag_interner_list(t, id, &have);
+    return have == n && (!n || !memcmp(other, list, n * sizeof *list));
+}
+
+static size_t find_slot(const ag_interner *t, const uint32_t *list, size_t n) {
+    size_t at = hash_list(list, n) & (t->n_slots - 1);
+    while (t->slots[at] && !is_list(t, t->slots[at] - 1, list, n)) at = (at + 1) & (t->n_slots - 1);
+    return at;
+}
+
+static ag_status grow_slots(ag_interner *t, ag_error *err) {
+    const size_t n_slots = t->n_slots ? 2 * t->n_slots : 64;
+    uint32_t *slots = ag_calloc(n_slots, sizeof *slots);
+    if (!slots) return AG_FAIL(err, NOMEM, "a table of %zu states", n_slots);
+    ag_free(t->slots);
+    t->slots = slots;
+    t->n_slots = n_slots;
+    for (uint32_t id = 0; id < t->n; id++) {
+        size_t n;
+        const uint32_t *list = ag_interner_list(t, id, &n);
+        t->slots[find_slot(t, list, n)] = id + 1;
+    }
+    return AG_OK;
+}
+
+static ag_status grow_array(uint32_t **p, size_t *cap, size_t need, ag_error *err) {
+    void *grown = *p;
+    ag_status st = ag_array_grow(&grown, cap, need, sizeof **p, err);
+    *p = grown;
+    return st;
+}
+
+ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t most,
+                          const char *what, uint32_t *id, ag_error *err) {
+    if (2 * (t->n + 1) > t->n_slots) AG_TRY(grow_slots(t, err));
+    const size_t slot = find_slot(t, list, n);
+    if (t->slots[slot]) {
+        *id = t->slots[slot] - 1;
+        return AG_OK;
+    }
+    if (t->n >= most || t->n_pool + n > UINT32_MAX) {
+        return AG_FAIL(err, LIMIT, "%s: more than %zu states", what, most);
+    }
+    AG_TRY(grow_array(&t->starts, &t->starts_cap, t->n + 2, err));
+    AG_TRY(grow_array(&t->pool, &t->pool_cap, t->n_pool + n + 1, err));
+    t->starts[t->n] = (uint32_t)t->n_pool;
+    if (n) memcpy(t->pool + t->n_pool, list, n * sizeof *list);
+    t->n_pool += n;
+    *id = (uint32_t)t->n++;
+    t->starts[t->n] = (uint32_t)t->n_pool;
+    t->slots[slot] = *id + 1;
+    return AG_OK;
+}

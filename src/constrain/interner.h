@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers lists of numbers: equal lists have one id, counted from 0. */
+#ifndef AG_CONSTRAIN_INTERNER_H
+#define AG_CONSTRAIN_INTERNER_H
+
+#include <antigravity/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ag_interner {
+    uint32_t *pool; /* all lists, one behind another */
+    size_t n_pool, pool_cap;
+    uint32_t *starts; /* [n + 1] */
+    size_t n, starts_cap;
+    uint32_t *slots; /* id + 1 by hash, 0: empty */
+    size_t n_slots;  /* a power of two */
+} ag_interner;
+
+void ag_interner_free(ag_interner *t);
+/* AG_LIMIT names `what` when there would be more than `most` lists. */
+ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t most,
+                          const char *what, uint32_t *id, ag_error *err);
+
+static inline const uint32_t *ag_interner_list(const ag_interner *t, uint32_t id, size_t *n) {
+    *n = t->starts[id + 1] - t->starts[id];
+    return t->pool + t->starts[id];
+}
+
+#endif

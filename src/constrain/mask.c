@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From threads to the bits of a mask. */
+#include "constrain/constraint.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <string.h>
+
+enum { MAX_TAKEN = 64 };
+
+/* Parts of the tree that a name may not be: [first, second) of its nodes. */
+typedef struct taken_names {
+    uint32_t ranges[MAX_TAKEN][2];
+    size_t n;
+    bool many; /* there are more: each token is looked at */
+} taken_names;
+
+typedef struct fill {
+    ag_constraint *c;
+    ag_matcher *m;
+    const ag_token_tree *tree;
+    uint32_t *bits;
+    /* Of the rule that the thread is in, for tokens that leave it. */
+    const ag_net_rule *rule;
+    uint32_t extra;
+    taken_names taken;
+} fill;
+
+static void set_bit(fill *f, int32_t id) { f->bits[id / 32] |= 1u << (id % 32); }
+
+static void set_same(fill *f, int32_t id) {
+    for (; id >= 0; id = f->tree->same[id]) set_bit(f, id);
+}
+
+/* ---- what a rule with a memory says of a token that leaves it ---- */
+
+/* Walks the names that can still be reached and the tree of tokens side by side. */
+static void find_taken(fill *f, uint32_t name, uint32_t node) {
+    const ag_name_node *names = f->m->own->net->names;
+    const ag_token_node *nodes = f->tree->nodes;
+    const uint32_t end = node + nodes[node].skip;
+    for (uint32_t child = node + 1; child < end; child += nodes[child].skip) {
+        if (names[name].ends && nodes[child].byte == '"') {
+            if (f->taken.n == MAX_TAKEN) {
+                f->taken.many = true;
+                return;
+            }
+            f->taken.ranges[f->taken.n][0] = child;
+            f->taken.ranges[f->taken.n++][1] = child + nodes[child].skip;
+            continue;
+        }
+        uint32_t next = names[name].child;
+        while (next && names[next].byte != nodes[child].byte) next = names[next].sibling;
+        if (next) find_taken(f, next, child);
+    }
+}
+
+/* The slow way: by the token's bytes. */
+static bool spells_name(const fill *f, int32_t id) {
+    const ag_name_node *names = f->m->own->net->names;
+    uint32_t at = f->extra - 1;
+    for (uint32_t i = f->tree->start[id]; i < f->tree->start[id + 1]; i++) {
+        const uint8_t byte = f->tree->bytes[i];
+        if (byte == '"' && names[at].ends) return true;
+        at = names[at].child;
+        while (at && names[at].byte != byte) at = names[at].sibling;
+        if (!at) return false;
+    }
+    return false;
+}
+
+static bool may_leave(const fill *f, const ag_mask_entry *e) {
+    switch (f->rule->kind) {
+    case AG_RULE_LENGTH: {
+        const uint32_t left = f->rule->most - f->extra;
+        const bool fits = e->chars < 255 ? e->chars <= left : left >= f->tree->max_depth;
+        return fits && (f->extra >= f->rule->least || e->chars >= f->rule->least - f->extra);
+    }
+    case AG_RULE_NAME: {
+        if (!f->extra) return true;
+        if (f->taken.many) return !spells_name(f, e->token);
+        const uint32_t node = f->tree->node_of[e->token];
+        for (size_t i = 0; i < f->taken.n; i++) {
+            if (node >= f->taken.ranges[i][0] && node < f->taken.ranges[i][1]) return false;
+        }
+        return true;
+    }
+    case AG_RULE_PLAIN:
+        break;
+    }
+    return true;
+}
+
+/* ---- walking ---- */
+
+/* Tokens of nodes[begin, end), whose parent has this depth, from the newest place on. entries: of a
+ * mask's tree; NULL: they are tokens of the vocabulary. */
+static ag_status walk_tokens(fill *f, const ag_token_node *nodes, uint32_t begin, uint32_t end,
+                             uint32_t depth, const ag_mask_entry *entries) {
+    ag_matcher *m = f->m;
+    const size_t places = m->n_places;
+    for (uint32_t i = begin; i < end;) {
+        size_t n;
+        ag_matcher_back(m, places + nodes[i].depth - depth - 1);
+        AG_TRY(ag_matcher_step(m, (uint8_t)nodes[i].byte));
+        ag_matcher_threads(m, &n);
+        if (!n) {
+            i += nodes[i].skip;
+            continue;
+        }
+        const int32_t token = nodes[i].token;
+        if (token >= 0 && !entries) set_same(f, token);
+        for (const ag_mask_entry *e = entries + token; token >= 0 && entries; e++) {
+            if (may_leave(f, e)) set_bit(f, e->token);
+            if (e->last) break;
+        }
+        i++;
+    }
+    ag_matcher_back(m, places);
+    return AG_OK;
+}
+
+/* Tokens below an exit. */
+static ag_status walk_exit(fill *f, const ag_mask_exit *x, uint32_t caller) {
+    const size_t places = f->m->n_places;
+    AG_TRY(ag_matcher_leave(f->m, x->state, caller));
+    const ag_token_node *node = &f->tree->nodes[x->node];
+    AG_TRY(walk_tokens(f, f->tree->nodes, x->node + 1, x->node + node->skip, node->depth, NULL));
+    ag_matcher_back(f->m, places);
+    return AG_OK;
+}
+
+static ag_status walk_tree(fill *f, const ag_mask_tree *t, uint32_t caller) {
+    const size_t places = f->m->n_places;
+    AG_TRY(ag_matcher_leave(f->m, t->state, caller));
+    AG_TRY(walk_tokens(f, t->nodes, 1, t->n_nodes, 0, t->entries));
+    ag_matcher_back(f->m, places);
+    return AG_OK;
+}
+
+/* ---- threads ---- */
+
+static void add_bits(fill *f, const uint32_t *bits) {
+    const size_t n = f->c->program->vocab->n_words;
+    for (size_t i = 0; i < n; i++) f->bits[i] |= bits[i];
+}
+
+/* Tokens that stay inside of a string with a length. */
+static void add_lengths(fill *f, const ag_state_mask *mask) {
+    const ag_json_masks *json = f->c->program->json;
+    const uint32_t left = f->rule->most - f->extra;
+    if (!left) return;
+    add_bits(f, json->lengths[left < AG_LENGTH_STEPS ? left : AG_LENGTH_STEPS]);
+    if (left <= AG_LENGTH_STEPS) return;
+    for (size_t id = 0; id < f->tree->n_vocab; id++) {
+        const uint8_t chars = mask->chars[id];
+        if (chars <= AG_LENGTH_STEPS) continue;
+        if (chars < 255 ? chars <= left : left >= f->tree->max_depth) set_bit(f, (int32_t)id);
+    }
+}
+
+static ag_status add_mask(fill *f, const ag_thread *t, const ag_state_mask *mask) {
+    if (f->rule->kind == AG_RULE_LENGTH) add_lengths(f, mask);
+    else if (mask->bits) add_bits(f, mask->bits);
+    for (size_t i = 0; i < mask->n_ids && mask->ids; i++) set_bit(f, mask->ids[i]);
+    for (size_t i = 0; i < mask->n_closers; i++) {
+        if (may_leave(f, &mask->closers[i])) set_bit(f, mask->closers[i].token);
+    }
+    for (size_t i = 0; i < mask->n_exits; i++) AG_TRY(walk_exit(f, &mask->exits[i], t->node));
+    for (size_t i = 0; i < mask->n_trees; i++) AG_TRY(walk_tree(f, &mask->trees[i], t->node));
+    return AG_OK;
+}
+
+/* A thread of which nothing is kept. */
+static ag_status add_by_walking(fill *f, const ag_thread *t) {
+    const size_t places = f->m->n_places;
+    AG_TRY(ag_matcher_only(f->m, t));
+    AG_TRY(walk_tokens(f, f->tree->nodes, 1, f->tree->n_nodes, 0, NULL));
+    ag_matcher_back(f->m, places);
+    return AG_OK;
+}
+
+static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
+    ag_program *p = f->c->program;
+    const ag_json_rules *rules = &p->json->rules;
+    const ag_state_mask *mask;
+    f->rule = ag_matcher_rule(f->m, f->m->nodes[t->node].rule);
+    f->extra = t->extra;
+    f->taken.n = 0;
+    f->taken.many = false;
+    if (f->rule->kind == AG_RULE_LENGTH && t->state != rules->string_inside) {
+        return add_by_walking(f, t);
+    }
+    if (f->rule->kind == AG_RULE_NAME) {
+        if (t->state != rules->name_inside) return add_by_walking(f, t);
+        if (t->extra) find_taken(f, t->extra - 1, 0);
+    }
+    if (t->state & AG_NET_SHARED) mask = &p->json->masks[t->state & ~AG_NET_SHARED];
+    else AG_TRY(ag_program_mask(p, t->state, &mask, err));
+    return add_mask(f, t, mask);
+}
+
+ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
+    fill f = {.c = c, .m = &c->matcher, .tree = &c->program->vocab->tree, .bits = c->mask};
+    c->matcher.err = err;
+    memset(c->mask, 0, c->program->vocab->n_words * sizeof *c->mask);
+    size_t n;
+    ag_matcher_threads(f.m, &n);
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        const ag_thread t = f.m->threads[i];
+        const ag_net_state *x;
+        st = ag_matcher_state(f.m, t.state, &x);
+        if (st == AG_OK && x->n_edges) st = add_thread(&f, &t, err);
+    }
+    ag_matcher_back(f.m, 1);
+    return st;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deterministic states of a net's rules, made when they are first needed: each is a set of
+ * instructions of one rule. Calls and ends are not followed here: matcher.h does that, with a
+ * stack. */
+#ifndef AG_CONSTRAIN_NET_STATES_H
+#define AG_CONSTRAIN_NET_STATES_H
+
+#include "constrain/interner.h"
+#include "constrain/net.h"
+
+typedef struct ag_state_edge {
+    uint8_t lo, hi;
+    uint32_t state;
+} ag_state_edge;
+
+typedef struct ag_state_call {
+    uint32_t rule, state; /* state: where the caller goes on */
+} ag_state_call;
+
+typedef struct ag_net_state {
+    bool expanded;
+    bool ends;                   /* the rule may end here */
+    uint16_t n_edges, n_calls;   /* both 0 before it is expanded */
+    uint32_t edges_at, calls_at; /* in ag_net_states.edges, .calls */
+    uint32_t table;              /* 1 + row of ag_net_states.tables; 0: search the edges */
+    uint32_t mask;               /* 1 + what state_masks.h keeps of it; 0: nothing */
+} ag_net_state;
+
+typedef struct ag_net_states {
+    const ag_net *net;
+    uint32_t id_bit;
+    size_t most; /* states */
+    ag_interner sets;
+    ag_net_state *states; /* as many as sets.n, when expanded or asked for */
+    size_t n_states, states_cap;
+    ag_state_edge *edges;
+    size_t n_edges, edges_cap;
+    ag_state_call *calls;
+    size_t n_calls, calls_cap;
+    uint32_t (*tables)[256]; /* AG_NO_STATE: no way */
+    size_t n_tables, tables_cap;
+    uint32_t *rule_starts;  /* [net->n_rules] state + 1, or 0 */
+    uint32_t *marks, round; /* of closures: [net->n_ops] */
+    uint32_t *stack, *list;
+    size_t n_list;
+} ag_net_states;
+
+#define AG_NO_STATE UINT32_MAX
+
+/* net: finished; borrowed. Release with ag_net_states_free whatever this returns. */
+ag_status ag_net_states_init(ag_net_states *s, const ag_net *net, size_t most, ag_error *err);
+void ag_net_states_free(ag_net_states *s);
+
+/* The state in which a PLAIN rule begins. */
+ag_status ag_net_states_start(ag_net_states *s, uint32_t rule, uint32_t *state, ag_error *err);
+/* Computes edges, calls and end of a state. */
+ag_status ag_net_states_expand(ag_net_states *s, uint32_t state, ag_error *err);
+
+/* Of an expanded state. */
+static inline uint32_t ag_net_states_step(const ag_net_states *s, const ag_net_state *x,
+                                          uint8_t b) {
+    if (x->table) return s->tables[x->table - 1][b];
+    const ag_state_edge *e = s->edges + x->edges_at;
+    for (size_t i = 0; i < x->n_edges; i++) {
+        if (b <= e[i].hi) return b >= e[i].lo ? e[i].state : AG_NO_STATE;
+    }
+    return AG_NO_STATE;
+}
+
+#endif

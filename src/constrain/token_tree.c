@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "constrain/token_tree.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+#include "text/token_bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NODES = (1 << 24) - 1 };
+
+typedef struct spelling {
+    const unsigned char *s;
+    uint32_t n;
+    int32_t id;
+} spelling;
+
+static int compare_spellings(const void *a, const void *b) {
+    const spelling *x = a, *y = b;
+    const uint32_t n = x->n < y->n ? x->n : y->n;
+    int c = n ? memcmp(x->s, y->s, n) : 0;
+    if (c) return c;
+    if (x->n != y->n) return x->n < y->n ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Into t->bytes and t->start. */
+static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer, ag_error *err) {
+    ag_text all = {0};
+    ag_token_bytes reader = {0};
+    ag_status st = ag_token_bytes_open(&reader, tokenizer, err);
+    for (size_t id = 0; st == AG_OK && id < t->n_vocab; id++) {
+        t->start[id] = (uint32_t)all.len;
+        if (ag_tokenizer_is_special(tokenizer, (int32_t)id)) continue;
+        st = ag_token_bytes_read(&reader, (int32_t)id, &all, err);
+        if (st == AG_OK && all.len > UINT32_MAX) st = AG_FAIL(err, LIMIT, "tokens of 4 GiB");
+    }
+    ag_token_bytes_close(&reader);
+    t->start[t->n_vocab] = (uint32_t)all.len;
+    t->bytes = (unsigned char *)all.data; /* ag_text_free and ag_free are the same */
+    return st;
+}
+
+static uint32_t shared_bytes(const spelling *a, const spelling *b) {
+    uint32_t n = 0;
+    while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
+    return n;
+}
+
+static size_t count_nodes(const spelling *list, size_t n) {
+    size_t nodes = 1;
+    for (size_t i = 0; i < n; i++) {
+        nodes += list[i].n - (i ? shared_bytes(&list[i - 1], &list[i]) : 0);
+    }
+    return nodes;
+}
+
+/* list is sorted; path[d] is the open node of depth d. */
+static void link_nodes(ag_token_tree *t, const spelling *list, size_t n, uint32_t *path) {
+    uint32_t open = 0; /* depth of the newest node */
+    t->nodes[0] = (ag_token_node){.token = -1};
+    t->n_nodes = 1;
+    path[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const spelling *s = &list[i];
+        const uint32_t shared = i ? shared_bytes(s - 1, s) : 0;
+        for (; open > shared; open--) {
+            t->nodes[path[open]].skip = (t->n_nodes - path[open]) & 0xFFFFFF;
+        }
+        for (uint32_t d = shared; d < s->n; d++) {
+            path[++open] = t->n_nodes;
+            t->nodes[t->n_nodes++] = (ag_token_node){.byte = s->s[d], .token = -1, .depth = d + 1};
+        }
+        ag_token_node *end = &t->nodes[path[open]];
+        t->node_of[s->id] = path[open];
+        t->same[s->id] = end->token;
+        end->token = s->id;
+    }
+    for (; open > 0; open--) { t->nodes[path[open]].skip = (t->n_nodes - path[open]) & 0xFFFFFF; }
+    t->nodes[0].skip = t->n_nodes & 0xFFFFFF;
+}
+
+static ag_status build_nodes(ag_token_tree *t, spelling *list, size_t n, ag_error *err) {
+    qsort(list, n, sizeof *list, compare_spellings);
+    const size_t n_nodes = count_nodes(list, n);
+    if (n_nodes > MAX_NODES) {
+        return AG_FAIL(err, LIMIT, "a vocabulary of %zu nodes, more than %d", n_nodes, MAX_NODES);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].n > t->max_depth) t->max_depth = list[i].n;
+    }
+    uint32_t *path = ag_calloc(t->max_depth + 1, sizeof *path);
+    t->nodes = ag_calloc(n_nodes, sizeof *t->nodes);
+    if (path && t->nodes) link_nodes(t, list, n, path);
+    const bool made = path && t->nodes;
+    ag_free(path);
+    return made ? AG_OK : AG_FAIL(err, NOMEM, "a tree of %zu nodes", n_nodes);
+}
+
+ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, size_t n_vocab,
+                              ag_error *err) {
+    *t = (ag_token_tree){.n_vocab = n_vocab};
+    t->same = ag_calloc(n_vocab, sizeof *t->same);
+    t->node_of = ag_calloc(n_vocab, sizeof *t->node_of);
+    t->start = ag_calloc(n_vocab + 1, sizeof *t->start);
+    spelling *list = ag_calloc(n_vocab, sizeof *list);
+    ag_status st = AG_OK;
+    if (!t->same || !t->node_of || !t->start || !list) {
+        st = AG_FAIL(err, NOMEM, "a tree of %zu tokens", n_vocab);
+    }
+    if (st == AG_OK) st = read_spellings(t, tokenizer, err);
+    size_t n = 0;
+    for (size_t id = 0; st == AG_OK && id < n_vocab; id++) {
+        const uint32_t len = t->start[id + 1] - t->start[id];
+        if (len) list[n++] = (spelling){t->bytes + t->start[id], len, (int32_t)id};
+    }
+    if (st == AG_OK) st = build_nodes(t, list, n, err);
+    ag_free(list);
+    return st;
+}
+
+void ag_token_tree_free(ag_token_tree *t) {
+    ag_free(t->nodes);
+    ag_free(t->same);
+    ag_free(t->node_of);
+    ag_free(t->start);
+    ag_free(t->bytes);
+    *t = (ag_token_tree){0};
+}
+
+uint32_t ag_token_tree_find(const ag_token_tree *t, const unsigned char *s, size_t n) {
+    uint32_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t end = at + t->nodes[at].skip;
+        uint32_t child = at + 1;
+        while (child < end && t->nodes[child].byte != s[i]) child += t->nodes[child].skip;
+        if (child >= end) return 0;
+        at = child;
+    }
+    return at;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A vocabulary as a tree of bytes, for walking all tokens with shared beginnings once. */
+#ifndef AG_CONSTRAIN_TOKEN_TREE_H
+#define AG_CONSTRAIN_TOKEN_TREE_H
+
+#include <antigravity/tokenizer.h>
+
+/* Nodes stand in preorder: the first child of a node follows it, the next sibling of node i is
+ * i + nodes[i].skip, and the subtree of i is [i, i + skip). */
+typedef struct ag_token_node {
+    uint32_t byte : 8, skip : 24;
+    int32_t token;  /* that ends here, or -1; others with the same bytes: ag_token_tree.same */
+    uint32_t depth; /* bytes from the root */
+} ag_token_node;
+
+typedef struct ag_token_tree {
+    ag_token_node *nodes; /* [0] is the root */
+    uint32_t n_nodes;
+    uint32_t max_depth;
+    size_t n_vocab;
+    int32_t *same;     /* [n_vocab] the next token of the same bytes, or -1 */
+    uint32_t *node_of; /* [n_vocab] where a token ends; 0: it is not in the tree */
+    uint32_t *start;   /* [n_vocab + 1] of its bytes */
+    unsigned char *bytes;
+} ag_token_tree;
+
+/* Special tokens, ids in gaps, tokens without bytes and ids from n_vocab on are left out. Release
+ * with ag_token_tree_free whatever this returns. */
+ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, size_t n_vocab,
+                              ag_error *err);
+void ag_token_tree_free(ag_token_tree *t);
+
+/* The node of these bytes, or 0: no token begins so. */
+uint32_t ag_token_tree_find(const ag_token_tree *t, const unsigned char *s, size_t n);
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constraints without schemas: regular expressions, choices, any JSON; masks against acceptance;
+ * clones, forced text, the sampler's side. */
+#include "constrain_texts.h"
+#include "support/failing_allocator.h"
+
+#include <time.h>
+
+static ag_constraint *regex_constraint(const char *regex) {
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, regex);
+    return texts_create(&p);
+}
+
+typedef struct regex_case {
+    const char *regex;
+    const char *yes[6], *no[6];
+} regex_case;
+
+static const regex_case regex_cases[] = {
+    {"abc", {"abc"}, {"", "ab", "abcd", "x"}},
+    {"a|bc|", {"a", "bc", ""}, {"b", "abc"}},
+    {"^a+b*$", {"a", "aab", "abbb"}, {"", "b", "aba"}},
+    {"[a-c]{2,3}", {"ab", "cab"}, {"a", "abca", "ad"}},
+    {"[^a-c\\d]", {"x", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "-"}, {"a", "5", "", "xx"}},
+    {"(ab){2}|c{3,}", {"abab", "ccc", "ccccc"}, {"ab", "cc", "ababab"}},
+    {"\\d{4}-\\d\\d", {"2026-11"}, {"202-11", "2026-1", "2026-111"}},
+    {"(?=.*x)[a-z]{3}", {"xab", "abx"}, {"abc", "abxd"}},
+    {"^(?!ab)[a-z]+$", {"ba", "a", "ac"}, {"ab", "abc"}},
+    {"\\u00e9\\x41\\t",
+     {"\xC3\xA9"
+      "A\t"},
+     {"eA\t"}},
+    {"\\p{Lu}\\p{L}*", {"Abc", "\xC3\x89t\xC3\xA9"}, {"abc", "A1"}},
+    {"a.c",
+     {"abc", "a\xC3\xA9"
+             "c"},
+     {"a\nc", "ac"}},
+    {"(?:a(?<name>b))?c", {"abc", "c"}, {"ac", "bc"}},
+    {"[\\w-]+@[\\w.]+", {"a-b@c.d", "_@x"}, {"@x", "a@", "a b@c"}},
+    {"x{,3}", {"x{,3}"}, {"xx"}},
+    {"a{0}b", {"b"}, {"ab"}},
+    {"(a*)*b", {"b", "aaab"}, {"a", "ba"}},
+};
+
+static void regular_expressions_hold(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof regex_cases / sizeof regex_cases[0]; i++) {
+        const regex_case *r = &regex_cases[i];
+        ag_constraint *c = regex_constraint(r->regex);
+        for (size_t k = 0; k < 6 && r->yes[k]; k++) texts_expect(c, r->yes[k], true);
+        for (size_t k = 0; k < 6 && r->no[k]; k++) texts_expect(c, r->no[k], false);
+        ag_constraint_destroy(c);
+    }
+}
+
+typedef struct bad_case {
+    const char *text;
+    ag_status status;
+    const char *message;
+} bad_case;
+
+static const bad_case bad_regexes[] = {
+    {"a(b", AG_FORMAT, "byte 1: ( without )"},
+    {"a)b", AG_FORMAT, "byte 1: ) without ("},
+    {"[a", AG_FORMAT, "byte 0: [ without ]"},
+    {"*a", AG_FORMAT, "nothing to repeat"},
+    {"a{3,2}", AG_FORMAT, "at least 3"},
+    {"[z-a]", AG_FORMAT, "backwards"},
+    {"a\\", AG_FORMAT, "a backslash ends"},
+    {"\\bab", AG_UNSUPPORTED, "\\b is not supported"},
+    {"(a)\\1", AG_UNSUPPORTED, "references to groups"},
+    {"(?<=a)b", AG_UNSUPPORTED, "looking behind"},
+    {"a(?=b)c", AG_UNSUPPORTED, "looking ahead"},
+    {"\\p{Klingon}", AG_UNSUPPORTED, "\\p{Klingon}"},
+    {"\\xG0", AG_FORMAT, "two hexadecimal"},
+    {"a\xFF", AG_FORMAT, "byte 1 is not UTF-8"},
+    {"a\\u12", AG_FORMAT, "four hexadecimal"},
+    {"a{100001}", AG_LIMIT, "100000 repetitions"},
+    {"(a{1000}){1000}", AG_LIMIT, "steps"},
+    {"[a-z]{90000}", AG_LIMIT, ""},
+    {"(a|b)*a(a|b){40}", AG_LIMIT, ""},
+    {"(?!a)", AG_OK, ""},
+    {"[^\\d\\D]", AG_INVALID, "no text obeys"},
+};
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void what_is_wrong_with_an_expression_is_told_soon(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bad_regexes / sizeof bad_regexes[0]; i++) {
+        const bad_case *b = &bad_regexes[i];
+        const ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, b->text);
+        ag_constraint *c;
+        ag_error err = {.msg = ""};
+        const double start = seconds();
+        const ag_status st = ag_constraint_create(texts_vocab, &p, &c, &err);
+        if (st != b->status || !strstr(err.msg, b->message)) {
+            fail_msg("%s: %s: %s", b->text, ag_status_name(st), err.msg);
+        }
+        assert_true(seconds() - start < 20); /* a second on a machine with nothing else to do */
+        ag_constraint_destroy(c);
+    }
+}
+
+static void choices_are_the_only_texts(void **state) {
+    (void)state;
+    const char *choices[] = {"yes", "no", "not sure", "\xC3\xA9t\xC3\xA9"};
+    ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_CHOICES);
+    p.choices = choices;
+    p.n_choices = 4;
+    ag_constraint *c = texts_create(&p);
+    for (size_t i = 0; i < 4; i++) texts_expect(c, choices[i], true);
+    texts_expect(c, "not", false);
+    texts_expect(c, "yess", false);
+    texts_expect(c, "", false);
+    ag_error err;
+    assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
+    texts_check_mask(c);
+    ag_constraint_destroy(c);
+    p.n_choices = 0;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_INVALID);
+    choices[1] = "";
+    p.n_choices = 4;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "choice 2 of 4"));
+}
+
+static const char *const objects[] = {
+    "{}",
+    "{\"a\":1}",
+    "{\"a\": [1, 2.5e-3, -0, true, false, null, \"x\\n\\u00e9\\ud83d\\ude00\"]}",
+    "{ \"a\": {\n\t\"b\": []\n }, \"c\": [{}, [[]]] }",
+    "{\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\":\"\"}",
+};
+static const char *const no_objects[] = {
+    "",    "[]",         "1",          "{\"a\":01}",          "{\"a\"}",        "{a:1}",
+    "{,}", "{\"a\":1,}", "{\"a\":1.}", "{\"a\":\"\\x\"}",     "{\"a\":\"\n\"}", "{\"a\":1}}",
+    " {}", "{\"a\" :1}", "{}\n",       "{\"a\":\"\\ud800\"}", "{\"a\":+1}",     "{\"a\":tru}",
+};
+
+static void any_object_is_json(void **state) {
+    (void)state;
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_OBJECT, NULL);
+    ag_constraint *c = texts_create(&p);
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+        texts_expect(c, objects[i], true);
+    }
+    for (size_t i = 0; i < sizeof no_objects / sizeof no_objects[0]; i++) {
+        texts_expect(c, no_objects[i], false);
+    }
+    ag_constraint_destroy(c);
+}
+
+static void spacing_is_as_asked(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool holds[3]; /* NEAT, COMPACT, ANY_SPACE */
+    } cases[] = {
+        {"{\"a\":[1,2]}", {true, true, true}},
+        {"{\"a\": [1, 2]}", {true, false, true}},
+        {"{\n  \"a\": [\n    1\n  ]\n}", {true, false, true}},
+        {"{\"a\":  1}", {false, false, true}},
+        {"{\n\n\"a\": 1}", {false, false, true}},
+        {"{\"a\":\r\n\t 1}", {false, false, true}},
+    };
+    for (int spacing = 0; spacing < 3; spacing++) {
+        ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_OBJECT, NULL);
+        p.spacing = (ag_json_spacing)spacing;
+        ag_constraint *c = texts_create(&p);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            texts_expect(c, cases[i].text, cases[i].holds[spacing]);
+        }
+        ag_constraint_destroy(c);
+    }
+}
+
+static void masks_say_what_is_accepted(void **state) {
+    (void)state;
+    static const char *const regexes[] = {"[a-z ]{3,9}!?", "(the|them|then) [^,]+(,|;) end",
+                                          "\\d+(\\.\\d+)?", "[\\x00-\\uFFFF]{2}"};
+    for (size_t i = 0; i < 4; i++) {
+        ag_constraint *c = regex_constraint(regexes[i]);
+        texts_check_mask(c);
+        ag_text text = {0};
+        texts_walk(c, i + 1, 2, &text);
+        if (!ag_constraint_has_ended(c)) texts_check_mask(c);
+        ag_text_free(&text);
+        ag_constraint_destroy(c);
+    }
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_OBJECT, NULL);
+    ag_constraint *c = texts_create(&p);
+    ag_error err;
+    for (const char *s = "{\"a\": [\"b\\n\", 12, {\"\"}"; *s; s++) {
+        texts_check_mask(c);
+        if (ag_constraint_accept(c, texts_byte_id((unsigned char)*s), &err) != AG_OK) break;
+    }
+    ag_constraint_destroy(c);
+}
+
+static void what_must_follow_is_known(void **state) {
+    (void)state;
+    ag_constraint *c = regex_constraint("The old (king|kingdom) was old\\.");
+    ag_text text = {0};
+    ag_ids ids = {0};
+    ag_error err;
+    assert_int_equal(ag_constraint_forced_text(c, 100, &text, &err), AG_OK);
+    assert_string_equal(text.data, "The old king");
+    text.len = 0;
+    assert_int_equal(ag_constraint_forced_text(c, 5, &text, &err), AG_OK);
+    assert_int_equal(text.len, 5);
+    assert_int_equal(ag_constraint_forced(c, 20, &ids, &err), AG_OK);
+    assert_true(ids.n >= 2);
+    text.len = 0;
+    assert_int_equal(ag_tokenizer_decode(texts_tokenizer, ids.data, ids.n, false, &text, &err),
+                     AG_OK);
+    assert_memory_equal(text.data, "The old king", text.len);
+    for (size_t i = 0; i < ids.n; i++) {
+        assert_int_equal(ag_constraint_accept(c, ids.data[i], &err), AG_OK);
+    }
+    ag_ids_free(&ids);
+    ag_constraint_destroy(c);
+    /* To its end, where the last token cannot go on. */
+    c = regex_constraint("king");
+    text.len = 0;
+    assert_int_equal(ag_constraint_forced(c, 20, &ids, &err), AG_OK);
+    assert_true(ids.n > 0);
+    assert_int_equal(ag_tokenizer_decode(texts_tokenizer, ids.data, ids.n, false, &text, &err),
+                     AG_OK);
+    assert_string_equal(text.data, "king");
+    ag_ids_free(&ids);
+    ag_text_free(&text);
+    ag_constraint_destroy(c);
+}
+
+static void clones_go_their_own_ways(void **state) {
+    (void)state;
+    ag_constraint *c = regex_constraint("ab*c|ad"), *copy;
+    ag_error err;
+    assert_int_equal(ag_constraint_accept(c, texts_byte_id('a'), &err), AG_OK);
+    assert_int_equal(ag_constraint_clone(c, &copy, &err), AG_OK);
+    assert_int_equal(ag_constraint_accept(c, texts_byte_id('b'), &err), AG_OK);
+    assert_int_equal(ag_constraint_accept(copy, texts_byte_id('d'), &err), AG_OK);
+    assert_false(ag_constraint_may_end(c));
+    ag_constraint_destroy(c);
+    assert_true(ag_constraint_may_end(copy));
+    assert_false(texts_allows(copy, texts_byte_id('d')));
+    assert_int_equal(ag_constraint_accept(copy, texts_byte_id('d'), &err), AG_INVALID);
+    assert_int_equal(ag_constraint_accept(copy, DEMO_EOS, &err), AG_OK);
+    assert_true(ag_constraint_has_ended(copy));
+    assert_true(texts_allows(copy, DEMO_EOS));
+    assert_int_equal(ag_constraint_reset(copy, &err), AG_OK);
+    assert_true(texts_allows(copy, texts_byte_id('a')));
+    ag_constraint_destroy(copy);
+}
+
+static void special_tokens_stay_out(void **state) {
+    (void)state;
+    ag_constraint *c = regex_constraint("[^]*");
+    for (int32_t id = 4090; id < 4096; id++) {
+        assert_int_equal(texts_allows(c, id), id == DEMO_EOS);
+    }
+    assert_true(texts_allows(c, texts_byte_id('<')));
+    ag_constraint_destroy(c);
+}
+
+static void samplers_choose_what_is_allowed(void **state) {
+    (void)state;
+    ag_sampler_params params = ag_sampler_defaults();
+    params.temperature = 1;
+    params.top_k = 0;
+    params.top_p = 1;
+    params.seed = 3;
+    ag_sampler *s, *other;
+    ag_error err;
+    assert_int_equal(ag_sampler_create(&params, 4096, &s, &err), AG_OK);
+    ag_constraint *c = regex_constraint("k(ing|ey)s{4}");
+    assert_int_equal(ag_sampler_constrain(s, c, &err), AG_OK);
+    static float logits[4096];
+    for (size_t i = 0; i < 4096; i++) logits[i] = (float)(i * 7919 % 101) / 50;
+    for (int round = 0; round < 20; round++) {
+        ag_ids ids = {0};
+        ag_text text = {0};
+        int32_t id;
+        ag_sampler_accept_prompt(s, texts_byte_id('x')); /* the prompt is not constrained */
+        for (;;) {
+            assert_int_equal(ag_sampler_sample(s, logits, &id, &err), AG_OK);
+            if (id == DEMO_EOS) break;
+            ag_sampler_accept(s, id);
+            ids.data = realloc(ids.data, (ids.n + 1) * sizeof *ids.data);
+            ids.data[ids.n++] = id;
+        }
+        assert_int_equal(ag_tokenizer_decode(texts_tokenizer, ids.data, ids.n, false, &text, &err),
+                         AG_OK);
+        assert_true(!strcmp(text.data, "kingssss") || !strcmp(text.data, "keyssss"));
+        ag_text_free(&text);
+        ag_ids_free(&ids);
+        assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
+    }
+    /* A token that may not follow: the next choice says so; a new text forgets it. */
+    int32_t id;
+    ag_sampler_accept(s, texts_byte_id('x'));
+    assert_int_equal(ag_sampler_sample(s, logits, &id, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "may not follow"));
+    ag_sampler_reset(s);
+    assert_int_equal(ag_sampler_sample(s, logits, &id, &err), AG_OK);
+    assert_int_equal(ag_sampler_constrain(s, NULL, &err), AG_OK);
+    assert_int_equal(ag_sampler_create(&params, 50, &other, &err), AG_OK);
+    assert_int_equal(ag_sampler_constrain(other, c, &err), AG_INVALID);
+    ag_sampler_destroy(other);
+    ag_sampler_destroy(s);
+    ag_constraint_destroy(c);
+}
+
+/* From the vocabulary to the last token of a text; false: an allocation failed. */
+static bool all_of_it(ag_constraint_kind kind, const char *text) {
+    const int32_t eos = DEMO_EOS;
+    ag_constraint_vocab *v = NULL;
+    ag_constraint *c = NULL, *copy = NULL;
+    ag_ids ids = {0};
+    ag_error err;
+    const ag_constraint_params p = texts_params(kind, text);
+    ag_status st = ag_constraint_vocab_create(texts_tokenizer, 4096, &eos, 1, &v, &err);
+    if (st == AG_OK) st = ag_constraint_create(v, &p, &c, &err);
+    for (size_t i = 0; st == AG_OK && i < 12; i++) {
+        const uint32_t *mask;
+        st = ag_constraint_mask(c, &mask, &err);
+        int32_t id = 0;
+        while (st == AG_OK && !(mask[id / 32] >> (id % 32) & 1)) id++;
+        if (st == AG_OK) st = ag_constraint_accept(c, id, &err);
+    }
+    if (st == AG_OK) st = ag_constraint_clone(c, &copy, &err);
+    if (st == AG_OK) st = ag_constraint_reset(copy, &err);
+    if (st == AG_OK) st = ag_constraint_forced(copy, 4, &ids, &err);
+    ag_ids_free(&ids);
+    ag_constraint_destroy(copy);
+    ag_constraint_destroy(c);
+    ag_constraint_vocab_destroy(v);
+    assert_true(st == AG_OK || st == AG_NOMEM);
+    return st == AG_OK;
+}
+
+/* Allocations are many: beyond the first hundred every 23rd is tried. */
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    static const struct {
+        ag_constraint_kind kind;
+        const char *text;
+    } cases[] = {{AG_CONSTRAINT_JSON_OBJECT, NULL}, {AG_CONSTRAINT_REGEX, "(ab|c)+[^d]{2,5}"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool done = false;
+        size_t n_failed = 0;
+        for (size_t nth = 0; !done; nth += nth < 100 ? 1 : 23) {
+            failing_allocator f;
+            failing_install(&f, nth);
+            done = all_of_it(cases[i].kind, cases[i].text);
+            ag_set_allocator(NULL);
+            assert_int_equal(atomic_load(&f.in_use), 0);
+            n_failed += !done;
+        }
+        assert_true(n_failed > 50);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regular_expressions_hold),
+        cmocka_unit_test(what_is_wrong_with_an_expression_is_told_soon),
+        cmocka_unit_test(choices_are_the_only_texts),
+        cmocka_unit_test(any_object_is_json),
+        cmocka_unit_test(spacing_is_as_asked),
+        cmocka_unit_test(masks_say_what_is_accepted),
+        cmocka_unit_test(what_must_follow_is_known),
+        cmocka_unit_test(clones_go_their_own_ways),
+        cmocka_unit_test(special_tokens_stay_out),
+        cmocka_unit_test(samplers_choose_what_is_allowed),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
+}
