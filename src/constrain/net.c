@@ -261,13 +261,47 @@ uint32_t ag_net_chars(ag_net *net, uint32_t lo, uint32_t hi, uint32_t next) {
     return at;
 }
 
+static uint32_t hex_digits(ag_net *net, unsigned lo, unsigned hi, uint32_t next) {
+    uint32_t at = AG_NET_NOWHERE;
+    if (lo < 10) {
+        const unsigned to = hi < 9 ? hi : 9;
+        at = ag_net_bytes(net, (uint8_t)('0' + lo), (uint8_t)('0' + to), next);
+    }
+    if (hi < 10) return at;
+    const unsigned from = lo > 10 ? lo : 10;
+    /* json.dumps writes small letters. */
+    return ag_net_either(
+        net, at, ag_net_bytes(net, (uint8_t)('a' + from - 10), (uint8_t)('a' + hi - 10), next));
+}
+
+/* Control characters: \n and its like, and \u00XX in as few instructions as it takes. */
+static uint32_t json_controls(ag_net *net, uint32_t lo, uint32_t hi, uint32_t next) {
+    uint32_t at = AG_NET_NOWHERE, rows[2] = {AG_NET_NOWHERE, AG_NET_NOWHERE};
+    uint32_t from = lo;
+    for (uint32_t c = lo; c <= hi + 1; c++) {
+        const bool apart = c <= hi && (c == 8 || c == 9 || c == 10 || c == 12 || c == 13);
+        if (c <= hi && !apart && c != 16) continue;
+        if (from < c) {
+            uint32_t *row = &rows[from >> 4];
+            *row = ag_net_either(net, *row, hex_digits(net, from & 15, (c - 1) & 15, next));
+        }
+        if (apart) {
+            const char text = (char)c;
+            at = ag_net_either(net, at, ag_net_json_text(net, &text, 1, next));
+        }
+        from = apart ? c + 1 : c;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (rows[i] == AG_NET_NOWHERE) continue;
+        at = ag_net_either(net, at, ag_net_literal(net, i ? "\\u001" : "\\u000", 5, rows[i]));
+    }
+    return at;
+}
+
 /* The same inside of a JSON string. */
 static uint32_t json_chars(ag_net *net, uint32_t lo, uint32_t hi, uint32_t next) {
     uint32_t at = AG_NET_NOWHERE;
-    for (uint32_t c = lo; c <= hi && c < 0x20; c++) {
-        const char text = (char)c;
-        at = ag_net_either(net, at, ag_net_json_text(net, &text, 1, next));
-    }
+    if (lo < 0x20) at = json_controls(net, lo, hi < 0x1F ? hi : 0x1F, next);
     static const ag_char_range plain[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, AG_CHAR_MOST}};
     for (size_t i = 0; i < 3; i++) {
         const uint32_t from = lo > plain[i].lo ? lo : plain[i].lo;
