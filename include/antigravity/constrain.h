@@ -26,6 +26,7 @@ AG_API ag_status ag_constraint_vocab_create(const ag_tokenizer *t, size_t n_voca
 AG_API void ag_constraint_vocab_destroy(ag_constraint_vocab *v);
 
 typedef enum ag_constraint_kind {
+    AG_CONSTRAINT_JSON_SCHEMA, /* JSON that obeys a schema: draft 2020-12, and drafts 4 to 7 */
     AG_CONSTRAINT_JSON_OBJECT, /* any JSON object */
     AG_CONSTRAINT_REGEX,       /* all of the text matches: ECMAScript's syntax, flag u */
     AG_CONSTRAINT_CHOICES,     /* one of the choices */
@@ -40,7 +41,7 @@ typedef enum ag_json_spacing {
 
 typedef struct ag_constraint_params {
     ag_constraint_kind kind;
-    const char *text; /* [len] the regular expression, UTF-8 */
+    const char *text; /* [len] the schema or the regular expression, UTF-8 */
     size_t len;
     const char *const *choices; /* [n_choices] UTF-8 */
     size_t n_choices;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/compile.h"
 
-#include "core/alloc.h"
+#include "constrain/schema_rules.h"
 #include "core/fail.h"
 #include "text/utf8.h"
 
@@ -11,7 +11,7 @@ static ag_status compile_regex(ag_net *net, const ag_constraint_params *p, uint3
                                ag_error *err) {
     ag_text_dfa d;
     ag_status st = ag_text_dfa_regex(&d, p->text, p->len, false, &net->limits.text, err);
-    if (st != AG_OK) return ag_error_prefix(err, st, "regular expression: ");
+    if (st != AG_OK) return ag_error_prefix(err, st, "regular expression");
     *start = ag_net_dfa(net, &d, AG_FORM_TEXT, ag_net_end(net));
     ag_text_dfa_free(&d);
     return AG_OK;
@@ -40,6 +40,9 @@ ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
     uint32_t start = AG_NET_NOWHERE;
     *root = ag_net_rule_add(net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
     switch (params->kind) {
+    case AG_CONSTRAINT_JSON_SCHEMA:
+        AG_TRY(ag_schema_compile(net, json, params->text, params->len, &start, err));
+        break;
     case AG_CONSTRAINT_JSON_OBJECT:
         start = ag_net_call(net, json->object, ag_net_end(net));
         break;

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keywords that speak of one type: they become one shape. */
+#include "constrain/schema_ways.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+ag_status ag_schema_malformed(ag_shaper *s, uint32_t id, const char *keyword, const char *why) {
+    char place[AG_SCHEMA_PLACE];
+    return AG_FAIL(s->err, FORMAT, "schema: %s: %s",
+                   ag_schema_doc_place(&s->doc, id, keyword, place), why);
+}
+
+ag_status ag_schema_unsupported(ag_shaper *s, uint32_t id, const char *keyword, const char *why) {
+    char place[AG_SCHEMA_PLACE];
+    return AG_FAIL(s->err, UNSUPPORTED, "schema: %s: %s",
+                   ag_schema_doc_place(&s->doc, id, keyword, place), why);
+}
+
+/* The status of something that `keyword` asked for, with its place before the message. */
+static ag_status with_place(ag_shaper *s, uint32_t id, const char *keyword, ag_status st) {
+    char place[AG_SCHEMA_PLACE];
+    if (st == AG_OK) return st;
+    return ag_error_prefix(s->err, st, "schema: %s",
+                           ag_schema_doc_place(&s->doc, id, keyword, place));
+}
+
+typedef struct types {
+    ag_shaper *s;
+    uint32_t id;
+    const json_t *v;
+} types;
+
+static const json_t *get_keyword(const types *t, const char *keyword) {
+    return json_object_get(t->v, keyword);
+}
+
+/* A count; absent: *out stays. */
+static ag_status read_count(types *t, const char *keyword, size_t *out) {
+    const json_t *v = get_keyword(t, keyword);
+    if (!v) return AG_OK;
+    const double n = json_number_value(v);
+    if (!json_is_number(v) || n < 0 || n != floor(n)) {
+        return ag_schema_malformed(t->s, t->id, keyword, "not a count");
+    }
+    *out = n < 1e15 ? (size_t)n : SIZE_MAX;
+    return AG_OK;
+}
+
+/* ---- numbers ---- */
+
+static ag_status read_limit(types *t, const char *keyword, const char *open_keyword, bool *has,
+                            bool *open, double *limit, int direction) {
+    const json_t *closed = get_keyword(t, keyword), *opened = get_keyword(t, open_keyword);
+    if (closed && !json_is_number(closed)) {
+        return ag_schema_malformed(t->s, t->id, keyword, "not a number");
+    }
+    if (opened && !json_is_number(opened) && !json_is_boolean(opened)) {
+        return ag_schema_malformed(t->s, t->id, open_keyword, "not a number");
+    }
+    if (closed) {
+        *has = true;
+        *limit = json_number_value(closed);
+        *open = json_is_true(opened); /* as up to draft 4 */
+    }
+    if (!json_is_number(opened)) return AG_OK;
+    const double other = json_number_value(opened);
+    if (*has && (direction > 0 ? other < *limit : other > *limit)) return AG_OK;
+    *has = *open = true;
+    *limit = other;
+    return AG_OK;
+}
+
+static ag_status read_number(types *t, const ag_number_shape **out) {
+    static const char *const keywords[] = {"minimum", "maximum", "exclusiveMinimum",
+                                           "exclusiveMaximum", "multipleOf"};
+    bool any = false;
+    for (size_t i = 0; i < 5; i++) any |= get_keyword(t, keywords[i]) != NULL;
+    *out = &ag_any_number;
+    if (!any) return AG_OK;
+    ag_number_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(t->s);
+    AG_TRY(
+        read_limit(t, "minimum", "exclusiveMinimum", &x->has_least, &x->above_least, &x->least, 1));
+    AG_TRY(
+        read_limit(t, "maximum", "exclusiveMaximum", &x->has_most, &x->below_most, &x->most, -1));
+    const json_t *step = get_keyword(t, "multipleOf");
+    if (step) {
+        x->step = json_number_value(step);
+        if (!(x->step > 0)) {
+            return ag_schema_malformed(t->s, t->id, "multipleOf", "not a positive number");
+        }
+    }
+    *out = x;
+    if (x->has_least && x->has_most && x->least > x->most) *out = NULL;
+    return AG_OK;
+}
+
+/* ---- strings ---- */
+
+ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
+                            const ag_text_dfa **out) {
+    ag_text_dfa d;
+    AG_TRY(with_place(s, id, keyword,
+                      ag_text_dfa_regex(&d, pattern, strlen(pattern), true, &s->limits, s->err)));
+    return ag_shaper_keep(s, &d, out);
+}
+
+static ag_status read_format(types *t, const ag_text_dfa **out) {
+    const char *name = json_string_value(get_keyword(t, "format"));
+    bool unsupported;
+    if (!name) return AG_OK;
+    const char *regex = ag_schema_format(name, &unsupported);
+    if (unsupported) return ag_schema_unsupported(t->s, t->id, "format", name);
+    if (!regex) return AG_OK;
+    ag_text_dfa d;
+    AG_TRY(
+        with_place(t->s, t->id, "format",
+                   ag_text_dfa_regex(&d, regex, strlen(regex), false, &t->s->limits, t->s->err)));
+    return ag_shaper_keep(t->s, &d, out);
+}
+
+static ag_status read_string(types *t, const ag_string_shape **out) {
+    ag_shaper *s = t->s;
+    ag_string_shape *x = ag_shaper_get(s, 2, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    x->most = SIZE_MAX;
+    AG_TRY(read_count(t, "minLength", &x->least));
+    AG_TRY(read_count(t, "maxLength", &x->most));
+    const json_t *pattern = get_keyword(t, "pattern");
+    if (pattern && !json_is_string(pattern)) {
+        return ag_schema_malformed(s, t->id, "pattern", "not a string");
+    }
+    if (pattern) {
+        AG_TRY(ag_schema_pattern(s, t->id, "pattern", json_string_value(pattern), &x->texts));
+    }
+    const ag_text_dfa *format = NULL;
+    AG_TRY(read_format(t, &format));
+    if (format && x->texts) {
+        ag_text_dfa both;
+        AG_TRY(with_place(
+            s, t->id, "format",
+            ag_text_dfa_combine(&both, format, x->texts, AG_TEXT_AND, &s->limits, s->err)));
+        AG_TRY(ag_shaper_keep(s, &both, &x->texts));
+    } else if (format) {
+        x->texts = format;
+    }
+    *out = x;
+    if (!x->least && x->most == SIZE_MAX && !x->texts) *out = &ag_any_string;
+    if (x->least > x->most || (x->texts && !x->texts->n_states)) *out = NULL;
+    return AG_OK;
+}
+
+/* ---- arrays ---- */
+
+static ag_status child_goal(types *t, const char *key, const char *sub, size_t index,
+                            const json_t *v, ag_goal *out) {
+    uint32_t child;
+    AG_TRY(ag_schema_doc_child(&t->s->doc, t->id, key, sub, index, v, &child, t->s->err));
+    return ag_goal_of(t->s, child, false, out);
+}
+
+static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_array_shape *x) {
+    const size_t n = json_array_size(list);
+    ag_goal *prefix = ag_shaper_get(t->s, n, sizeof *prefix);
+    if (!prefix) return ag_shaper_no_memory(t->s);
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(child_goal(t, key, NULL, i, json_array_get(list, i), &prefix[i]));
+        if (prefix[i] == AG_GOAL_NEVER && x->most > i) x->most = i;
+    }
+    x->prefix = prefix;
+    x->n_prefix = n;
+    return AG_OK;
+}
+
+static ag_status read_array(types *t, const ag_array_shape **out) {
+    static const char *const keywords[] = {"items",    "prefixItems", "additionalItems",
+                                           "minItems", "maxItems",    "uniqueItems"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        any |= get_keyword(t, keywords[i]) != NULL;
+    }
+    *out = &ag_any_array;
+    if (!any) return AG_OK;
+    ag_array_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(t->s);
+    x->most = SIZE_MAX;
+    AG_TRY(read_count(t, "minItems", &x->least));
+    AG_TRY(read_count(t, "maxItems", &x->most));
+    const json_t *items = get_keyword(t, "items"), *prefix = get_keyword(t, "prefixItems");
+    const char *rest = "items";
+    if (json_is_array(items)) {
+        AG_TRY(read_prefix(t, "items", items, x));
+        rest = "additionalItems";
+    } else if (prefix) {
+        if (!json_is_array(prefix)) {
+            return ag_schema_malformed(t->s, t->id, "prefixItems", "not an array");
+        }
+        AG_TRY(read_prefix(t, "prefixItems", prefix, x));
+    }
+    const json_t *other = get_keyword(t, rest);
+    if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &x->rest));
+    if (x->rest == AG_GOAL_NEVER && x->most > x->n_prefix) x->most = x->n_prefix;
+    if (json_is_true(get_keyword(t, "uniqueItems")) && x->most > 1) {
+        return ag_schema_unsupported(t->s, t->id, "uniqueItems", "not supported");
+    }
+    *out = x->least <= x->most ? x : NULL;
+    return AG_OK;
+}
+
+/* ---- objects ---- */
+
+typedef struct part {
+    const ag_text_dfa *names; /* NULL: all */
+    ag_goal goal;
+    bool matched; /* by a pattern */
+} part;
+
+enum { MAX_PARTS = 64 };
+
+static ag_status combine_names(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                               ag_text_combine how, const ag_text_dfa **out) {
+    ag_text_dfa all = {0}, made;
+    if (!a) AG_TRY(ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, s->err));
+    ag_status st = ag_text_dfa_combine(&made, a ? a : &all, b, how, &s->limits, s->err);
+    ag_text_dfa_free(&all);
+    return st == AG_OK ? ag_shaper_keep(s, &made, out) : st;
+}
+
+/* Cuts every part in two: names that match and names that do not. */
+static ag_status split_parts(types *t, part *parts, size_t *n, const ag_text_dfa *names,
+                             ag_goal goal) {
+    const size_t before = *n;
+    for (size_t i = 0; i < before; i++) {
+        part in = parts[i], out = parts[i];
+        AG_TRY(combine_names(t->s, parts[i].names, names, AG_TEXT_AND, &in.names));
+        if (!in.names->n_states) continue;
+        AG_TRY(combine_names(t->s, parts[i].names, names, AG_TEXT_EXCEPT, &out.names));
+        AG_TRY(ag_goal_and(t->s, in.goal, goal, &in.goal));
+        in.matched = true;
+        parts[i] = in;
+        if (!out.names->n_states) continue;
+        if (*n == MAX_PARTS) {
+            return ag_schema_unsupported(t->s, t->id, "patternProperties",
+                                         "too many patterns that overlap");
+        }
+        parts[(*n)++] = out;
+    }
+    return AG_OK;
+}
+
+static ag_status read_others(types *t, ag_object_shape *x) {
+    const json_t *patterns = get_keyword(t, "patternProperties");
+    const char *rest = "additionalProperties";
+    if (!get_keyword(t, rest) && get_keyword(t, "unevaluatedProperties")) {
+        rest = "unevaluatedProperties";
+    }
+    const json_t *other = get_keyword(t, rest);
+    part parts[MAX_PARTS] = {{.goal = AG_GOAL_ANY}};
+    size_t n = 1;
+    if (patterns) {
+        json_t *object = (json_t *)(uintptr_t)patterns, *v; /* iterating changes nothing */
+        const char *pattern;
+        json_object_foreach(object, pattern, v) {
+            const ag_text_dfa *names;
+            ag_goal goal;
+            AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, &names));
+            AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
+            AG_TRY(split_parts(t, parts, &n, names, goal));
+        }
+    }
+    ag_goal goal = AG_GOAL_ANY;
+    if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &goal));
+    ag_name_class *list = ag_shaper_get(t->s, n, sizeof *list);
+    if (!list) return ag_shaper_no_memory(t->s);
+    for (size_t i = 0; i < n; i++) {
+        const ag_goal of_part = parts[i].matched ? parts[i].goal : goal;
+        if (of_part != AG_GOAL_NEVER)
+            list[x->n_others++] = (ag_name_class){parts[i].names, of_part};
+    }
+    x->others = list;
+    return AG_OK;
+}
+
+static bool is_required(const json_t *required, const char *name, size_t len) {
+    size_t i;
+    const json_t *v;
+    json_array_foreach(required, i, v) {
+        if (json_string_length(v) == len && !memcmp(json_string_value(v), name, len)) return true;
+    }
+    return false;
+}
+
+/* Patterns hold for properties, too. */
+static ag_status and_patterns(types *t, ag_property *p) {
+    const json_t *patterns = get_keyword(t, "patternProperties");
+    json_t *object = (json_t *)(uintptr_t)patterns, *v; /* iterating changes nothing */
+    const char *pattern;
+    json_object_foreach(object, pattern, v) {
+        const ag_text_dfa *names;
+        ag_goal goal;
+        AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, &names));
+        if (!ag_text_dfa_accepts(names, p->name, p->len)) continue;
+        AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
+        AG_TRY(ag_goal_and(t->s, p->goal, goal, &p->goal));
+    }
+    return AG_OK;
+}
+
+static ag_status read_properties(types *t, ag_object_shape *x) {
+    const json_t *properties = get_keyword(t, "properties"), *required = get_keyword(t, "required");
+    if (properties && !json_is_object(properties)) {
+        return ag_schema_malformed(t->s, t->id, "properties", "not an object");
+    }
+    if (!json_is_array(required)) required = NULL; /* draft 3 has true and false */
+    ag_property *list =
+        ag_shaper_get(t->s, json_object_size(properties) + json_array_size(required), sizeof *list);
+    if (!list) return ag_shaper_no_memory(t->s);
+    size_t n = 0, i;
+    json_t *object = (json_t *)(uintptr_t)properties, *v; /* iterating changes nothing */
+    const char *name;
+    json_object_foreach(object, name, v) {
+        ag_property *p = &list[n++];
+        *p = (ag_property){.name = name, .len = strlen(name)};
+        p->required = is_required(required, name, p->len);
+        AG_TRY(child_goal(t, "properties", name, SIZE_MAX, v, &p->goal));
+        AG_TRY(and_patterns(t, p));
+    }
+    const size_t declared = n;
+    const json_t *r;
+    json_array_foreach(required, i, r) {
+        if (!json_is_string(r)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
+        ag_property p = {json_string_value(r), json_string_length(r), true, AG_GOAL_ANY};
+        bool known = false;
+        for (size_t k = 0; k < n && (k < declared || !known); k++) {
+            known |= list[k].len == p.len && !memcmp(list[k].name, p.name, p.len);
+        }
+        if (known) continue;
+        p.goal = ag_object_other(x, p.name, p.len);
+        list[n++] = p;
+    }
+    x->properties = list;
+    x->n_properties = n;
+    t->s->work += n;
+    return AG_OK;
+}
+
+/* All strings that a goal allows. */
+static ag_status names_of_goal(types *t, ag_goal goal, const ag_text_dfa **out) {
+    ag_shaper *s = t->s;
+    ag_ways ways;
+    *out = NULL;
+    if (goal == AG_GOAL_ANY) return AG_OK;
+    if (goal == AG_GOAL_NEVER) {
+        ag_text_dfa none = {0};
+        return ag_shaper_keep(s, &none, out);
+    }
+    AG_TRY(ag_goal_expand(s, goal, &ways));
+    AG_TRY(ag_ways_flatten(s, ways, &ways));
+    const ag_text_dfa *left = NULL; /* names that none of the ways so far allows; NULL: all */
+    for (size_t i = 0; i < ways.n; i++) {
+        const ag_string_shape *x = ways.list[i].shape->string;
+        if (!x) continue;
+        const ag_text_dfa *texts;
+        AG_TRY(ag_string_dfa(s, x, &texts));
+        if (!texts) return AG_OK;
+        AG_TRY(combine_names(s, left, texts, AG_TEXT_EXCEPT, &left));
+    }
+    if (!left) {
+        ag_text_dfa none = {0};
+        return ag_shaper_keep(s, &none, out);
+    }
+    return combine_names(s, NULL, left, AG_TEXT_EXCEPT, out);
+}
+
+static ag_status apply_names(types *t, ag_object_shape *x) {
+    const json_t *v = get_keyword(t, "propertyNames");
+    if (!v) return AG_OK;
+    ag_goal goal;
+    AG_TRY(child_goal(t, "propertyNames", NULL, SIZE_MAX, v, &goal));
+    AG_TRY(names_of_goal(t, goal, &x->names));
+    if (!x->names) return AG_OK;
+    for (size_t i = 0; i < x->n_properties; i++) {
+        ag_property *p = (ag_property *)(uintptr_t)&x->properties[i]; /* made above */
+        if (!ag_text_dfa_accepts(x->names, p->name, p->len)) p->goal = AG_GOAL_NEVER;
+    }
+    return AG_OK;
+}
+
+static ag_status read_object(types *t, const ag_object_shape **out) {
+    static const char *const keywords[] = {
+        "properties",    "patternProperties", "additionalProperties", "required",
+        "minProperties", "maxProperties",     "propertyNames",        "unevaluatedProperties"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        any |= get_keyword(t, keywords[i]) != NULL;
+    }
+    *out = &ag_any_object;
+    if (!any) return AG_OK;
+    ag_object_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(t->s);
+    x->most = SIZE_MAX;
+    AG_TRY(read_count(t, "minProperties", &x->least));
+    AG_TRY(read_count(t, "maxProperties", &x->most));
+    AG_TRY(read_others(t, x));
+    AG_TRY(read_properties(t, x));
+    AG_TRY(apply_names(t, x));
+    *out = x;
+    for (size_t i = 0; i < x->n_properties; i++) {
+        const ag_property *p = &x->properties[i];
+        if (p->required && p->goal == AG_GOAL_NEVER) *out = NULL;
+    }
+    return AG_OK;
+}
+
+/* ---- together ---- */
+
+enum { NULL_TYPE = 1, BOOLEAN = 2, NUMBER = 4, INTEGER = 8, STRING = 16, ARRAY = 32, OBJECT = 64 };
+
+static ag_status add_type(types *t, const json_t *v, unsigned *set) {
+    static const char *const names[] = {"null",   "boolean", "number", "integer",
+                                        "string", "array",   "object"};
+    const char *name = json_string_value(v);
+    for (unsigned i = 0; name && i < 7; i++) {
+        if (strcmp(name, names[i])) continue;
+        *set |= 1u << i;
+        return AG_OK;
+    }
+    if (!name) return ag_schema_malformed(t->s, t->id, "type", "not the name of a type");
+    return ag_schema_unsupported(t->s, t->id, "type", name);
+}
+
+static ag_status read_types(types *t, unsigned *set) {
+    const json_t *v = get_keyword(t, "type"), *one;
+    size_t i;
+    *set = ~0u;
+    if (!v) return AG_OK;
+    *set = 0;
+    if (!json_is_array(v)) return add_type(t, v, set);
+    json_array_foreach(v, i, one) AG_TRY(add_type(t, one, set));
+    return AG_OK;
+}
+
+ag_status ag_schema_types(ag_shaper *s, uint32_t id, const ag_shape **out) {
+    types t = {s, id, s->doc.schemas[id].value};
+    unsigned set;
+    *out = NULL;
+    AG_TRY(read_types(&t, &set));
+    ag_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    x->null = set & NULL_TYPE;
+    x->yes = x->no = set & BOOLEAN;
+    if (set & (NUMBER | INTEGER)) AG_TRY(read_number(&t, &x->number));
+    if (x->number && !(set & NUMBER)) {
+        ag_number_shape *whole = ag_shaper_get(s, 1, sizeof *whole);
+        if (!whole) return ag_shaper_no_memory(s);
+        *whole = *x->number;
+        whole->whole = true;
+        x->number = whole;
+    }
+    if (set & STRING) AG_TRY(read_string(&t, &x->string));
+    if (set & ARRAY) AG_TRY(read_array(&t, &x->array));
+    if (set & OBJECT) AG_TRY(read_object(&t, &x->object));
+    const bool any = set == ~0u && x->number == &ag_any_number && x->string == &ag_any_string &&
+                     x->array == &ag_any_array && x->object == &ag_any_object;
+    *out = any ? &ag_any_shape : x;
+    return AG_OK;
+}

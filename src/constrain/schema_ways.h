@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is known of goals that have been looked into. */
+#ifndef AG_CONSTRAIN_SCHEMA_WAYS_H
+#define AG_CONSTRAIN_SCHEMA_WAYS_H
+
+#include "constrain/shape.h"
+
+typedef struct ag_goal_ways {
+    ag_ways ways;
+    bool known, running;
+} ag_goal_ways;
+
+/* schema_types.c: what the keywords of schemas[id] that speak of one type say, in one shape. */
+ag_status ag_schema_types(ag_shaper *s, uint32_t id, const ag_shape **out);
+/* The shape of one JSON value, or of one of several. */
+ag_status ag_schema_values(ag_shaper *s, uint32_t id, const char *keyword,
+                           const json_t *const *values, size_t n, ag_ways *out);
+/* A text automaton of a "pattern" or a name of patternProperties. */
+ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
+                            const ag_text_dfa **out);
+
+/* AG_FORMAT and AG_UNSUPPORTED with the place of a keyword. */
+ag_status ag_schema_malformed(ag_shaper *s, uint32_t id, const char *keyword, const char *why);
+ag_status ag_schema_unsupported(ag_shaper *s, uint32_t id, const char *keyword, const char *why);
+
+/* formats.c: the regular expression of a "format"; NULL: it says nothing. *unsupported: a format
+ * of JSON Schema that is none here. */
+const char *ag_schema_format(const char *name, bool *unsupported);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a schema allows, type by type: a value obeys if it obeys what stands for its type. Schemas
+ * become lists of shapes, of which one must hold; "and" and "not" of shapes are shapes again. */
+#ifndef AG_CONSTRAIN_SHAPE_H
+#define AG_CONSTRAIN_SHAPE_H
+
+#include "constrain/arena.h"
+#include "constrain/interner.h"
+#include "constrain/schema_doc.h"
+#include "constrain/text_dfa.h"
+
+/* A set of schemas which all must hold: numbers of the document times 2, plus 1 for one that must
+ * not hold. Goal 0 is the empty set: anything. */
+typedef uint32_t ag_goal;
+#define AG_GOAL_ANY 0u
+#define AG_GOAL_NEVER UINT32_MAX
+
+typedef struct ag_number_shape {
+    bool whole;                                        /* integers */
+    bool has_least, has_most, above_least, below_most; /* above: the limit itself is out */
+    double least, most;
+    double step;                 /* multiples of; 0: any */
+    const json_t *const *values; /* [n_values] only these, if is_list */
+    size_t n_values;
+    bool is_list;
+} ag_number_shape;
+
+typedef struct ag_string_shape {
+    size_t least, most;       /* characters; SIZE_MAX: no end */
+    const ag_text_dfa *texts; /* NULL: any; lengths hold besides */
+} ag_string_shape;
+
+typedef struct ag_array_shape {
+    const ag_goal *prefix; /* [n_prefix] */
+    size_t n_prefix;
+    ag_goal rest;
+    size_t least, most;
+} ag_array_shape;
+
+typedef struct ag_property {
+    const char *name;
+    size_t len;
+    bool required;
+    ag_goal goal; /* NEVER: it may not be there */
+} ag_property;
+
+/* Names that are no property's. Those of one object have no name in common. */
+typedef struct ag_name_class {
+    const ag_text_dfa *names; /* NULL: all */
+    ag_goal goal;
+} ag_name_class;
+
+typedef struct ag_object_shape {
+    const ag_property *properties; /* [n_properties] in the order in which they are written */
+    size_t n_properties;
+    const ag_name_class *others; /* [n_others]; names in none are not allowed */
+    size_t n_others;
+    size_t least, most;       /* properties */
+    const ag_text_dfa *names; /* NULL: any: what names must be, properties' names included */
+} ag_object_shape;
+
+typedef struct ag_shape {
+    bool null, yes, no;            /* null, true, false */
+    const ag_number_shape *number; /* NULL: not of this type */
+    const ag_string_shape *string;
+    const ag_array_shape *array;
+    const ag_object_shape *object;
+} ag_shape;
+
+/* One of several ways: a shape, or a goal that has not been looked into. */
+typedef struct ag_way {
+    const ag_shape *shape;
+    ag_goal goal; /* where shape is NULL */
+} ag_way;
+
+typedef struct ag_ways {
+    const ag_way *list;
+    size_t n;
+} ag_ways;
+
+typedef struct ag_dfa_list ag_dfa_list;
+
+/* Everything that lives as long as a schema is being compiled. */
+typedef struct ag_shaper {
+    ag_arena arena;
+    ag_schema_doc doc;
+    ag_interner goals;
+    struct ag_goal_ways *expanded; /* by goal */
+    size_t n_expanded, expanded_cap;
+    ag_dfa_list *dfas; /* to be released */
+    ag_text_limits limits;
+    size_t work, most_work; /* shapes combined */
+    int depth;
+    ag_error *err;
+} ag_shaper;
+
+extern const ag_number_shape ag_any_number;
+extern const ag_string_shape ag_any_string;
+extern const ag_array_shape ag_any_array;
+extern const ag_object_shape ag_any_object;
+extern const ag_shape ag_any_shape;
+
+enum { AG_MOST_WAYS = 1024 };
+
+void *ag_shaper_get(ag_shaper *s, size_t n, size_t size); /* NULL: see ag_shaper_no_memory */
+ag_status ag_shaper_no_memory(ag_shaper *s);
+/* A dfa that lives as long as the shaper; *d is moved. */
+ag_status ag_shaper_keep(ag_shaper *s, ag_text_dfa *d, const ag_text_dfa **out);
+
+ag_status ag_goal_of(ag_shaper *s, uint32_t schema, bool negative, ag_goal *out);
+ag_status ag_goal_and(ag_shaper *s, ag_goal a, ag_goal b, ag_goal *out);
+
+/* shape_and.c: what both allow; NULL: nothing. */
+ag_status ag_shape_and(ag_shaper *s, const ag_shape *a, const ag_shape *b, const ag_shape **out);
+ag_status ag_ways_and(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out);
+ag_status ag_ways_or(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out);
+/* Without goals that have not been looked into. */
+ag_status ag_ways_flatten(ag_shaper *s, ag_ways a, ag_ways *out);
+/* Whether surely nothing obeys, looking `depth` levels into objects and arrays. */
+ag_status ag_goal_is_empty(ag_shaper *s, ag_goal goal, int depth, bool *empty);
+ag_status ag_shape_is_empty(ag_shaper *s, const ag_shape *x, int depth, bool *empty);
+ag_status ag_string_dfa(ag_shaper *s, const ag_string_shape *x, const ag_text_dfa **out);
+/* Whether a number of the document obeys. */
+bool ag_number_obeys(const ag_number_shape *x, const json_t *value);
+/* The goal of the names' class that a name is in, or NEVER. */
+ag_goal ag_object_other(const ag_object_shape *o, const char *name, size_t n);
+
+/* shape_not.c: all that does not obey. *decidable false: there is no list of shapes for it. */
+ag_status ag_ways_not(ag_shaper *s, ag_ways a, bool *decidable, ag_ways *out);
+
+/* schema_expand.c */
+ag_status ag_goal_expand(ag_shaper *s, ag_goal goal, ag_ways *out);
+
+ag_status ag_shaper_init(ag_shaper *s, const char *text, size_t n, const ag_text_limits *limits,
+                         ag_error *err);
+void ag_shaper_free(ag_shaper *s);
+
+#endif

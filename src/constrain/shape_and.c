@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "constrain/shape.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+/* The least common multiple of two steps that are whole, or one of which is a multiple of the
+ * other; 0: neither. */
+static double common_step(double a, double b) {
+    if (a == 0 || b == 0) return a + b;
+    if (fmod(a, b) == 0) return a;
+    if (fmod(b, a) == 0) return b;
+    if (a != floor(a) || b != floor(b) || a > 1e9 || b > 1e9) return 0;
+    double x = a, y = b;
+    while (y != 0) {
+        const double rest = fmod(x, y);
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+static ag_status and_numbers(ag_shaper *s, const ag_number_shape *a, const ag_number_shape *b,
+                             const ag_number_shape **out) {
+    *out = NULL;
+    if (!a || !b) return AG_OK;
+    ag_number_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    const ag_number_shape *list = a->is_list ? a : b, *other = a->is_list ? b : a;
+    if (list->is_list) {
+        const json_t **values = ag_shaper_get(s, list->n_values, sizeof *values);
+        if (!values) return ag_shaper_no_memory(s);
+        for (size_t i = 0; i < list->n_values; i++) {
+            if (ag_number_obeys(other, list->values[i])) values[x->n_values++] = list->values[i];
+        }
+        x->is_list = true;
+        x->values = values;
+        *out = x->n_values ? x : NULL;
+        return AG_OK;
+    }
+    *x = *a;
+    x->whole |= b->whole;
+    if (b->has_least &&
+        (!a->has_least || b->least > a->least || (b->least == a->least && b->above_least))) {
+        x->has_least = true;
+        x->least = b->least;
+        x->above_least = b->above_least;
+    }
+    if (b->has_most &&
+        (!a->has_most || b->most < a->most || (b->most == a->most && b->below_most))) {
+        x->has_most = true;
+        x->most = b->most;
+        x->below_most = b->below_most;
+    }
+    x->step = common_step(a->step, b->step);
+    if (a->step != 0 && b->step != 0 && x->step == 0) {
+        return AG_FAIL(s->err, UNSUPPORTED, "schema: multipleOf %g and %g together", a->step,
+                       b->step);
+    }
+    const bool none =
+        x->has_least && x->has_most &&
+        (x->least > x->most || (x->least == x->most && (x->above_least || x->below_most)));
+    if (!none) *out = x;
+    return AG_OK;
+}
+
+/* ---- strings ---- */
+
+static ag_status and_strings(ag_shaper *s, const ag_string_shape *a, const ag_string_shape *b,
+                             const ag_string_shape **out) {
+    *out = NULL;
+    if (!a || !b) return AG_OK;
+    ag_string_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    x->least = a->least > b->least ? a->least : b->least;
+    x->most = a->most < b->most ? a->most : b->most;
+    x->texts = a->texts ? a->texts : b->texts;
+    if (a->texts && b->texts && a->texts != b->texts) {
+        ag_text_dfa both;
+        AG_TRY(ag_text_dfa_combine(&both, a->texts, b->texts, AG_TEXT_AND, &s->limits, s->err));
+        AG_TRY(ag_shaper_keep(s, &both, &x->texts));
+    }
+    if (x->least <= x->most && (!x->texts || x->texts->n_states)) *out = x;
+    return AG_OK;
+}
+
+ag_status ag_string_dfa(ag_shaper *s, const ag_string_shape *x, const ag_text_dfa **out) {
+    *out = x->texts;
+    if (x->texts && !x->least && x->most == SIZE_MAX) return AG_OK;
+    ag_text_dfa lengths, both;
+    AG_TRY(ag_text_dfa_lengths(&lengths, x->least, x->most, &s->limits, s->err));
+    if (!x->texts) return ag_shaper_keep(s, &lengths, out);
+    ag_status st = ag_text_dfa_combine(&both, x->texts, &lengths, AG_TEXT_AND, &s->limits, s->err);
+    ag_text_dfa_free(&lengths);
+    return st == AG_OK ? ag_shaper_keep(s, &both, out) : st;
+}
+
+/* ---- arrays ---- */
+
+static ag_goal item_goal(const ag_array_shape *a, size_t i) {
+    return i < a->n_prefix ? a->prefix[i] : a->rest;
+}
+
+static ag_status and_arrays(ag_shaper *s, const ag_array_shape *a, const ag_array_shape *b,
+                            const ag_array_shape **out) {
+    *out = NULL;
+    if (!a || !b) return AG_OK;
+    ag_array_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    const size_t n = a->n_prefix > b->n_prefix ? a->n_prefix : b->n_prefix;
+    ag_goal *prefix = ag_shaper_get(s, n, sizeof *prefix);
+    if (!x || !prefix) return ag_shaper_no_memory(s);
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(ag_goal_and(s, item_goal(a, i), item_goal(b, i), &prefix[i]));
+    }
+    x->prefix = prefix;
+    x->n_prefix = n;
+    AG_TRY(ag_goal_and(s, a->rest, b->rest, &x->rest));
+    x->least = a->least > b->least ? a->least : b->least;
+    x->most = a->most < b->most ? a->most : b->most;
+    for (size_t i = 0; i < n && i < x->most; i++) {
+        if (prefix[i] == AG_GOAL_NEVER) x->most = i;
+    }
+    if (x->rest == AG_GOAL_NEVER && x->most > n) x->most = n;
+    if (x->least <= x->most) *out = x;
+    return AG_OK;
+}
+
+/* ---- objects ---- */
+
+static const ag_property *find_property(const ag_object_shape *o, const ag_property *p) {
+    for (size_t i = 0; i < o->n_properties; i++) {
+        const ag_property *x = &o->properties[i];
+        if (x->len == p->len && !memcmp(x->name, p->name, p->len)) return x;
+    }
+    return NULL;
+}
+
+/* What o says of a name that is not among its properties. */
+static ag_goal goal_of_other(const ag_object_shape *o, const ag_property *p) {
+    if (o->names && !ag_text_dfa_accepts(o->names, p->name, p->len)) return AG_GOAL_NEVER;
+    return ag_object_other(o, p->name, p->len);
+}
+
+static ag_status and_properties(ag_shaper *s, const ag_object_shape *a, const ag_object_shape *b,
+                                ag_object_shape *x) {
+    ag_property *list = ag_shaper_get(s, a->n_properties + b->n_properties, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_properties; i++) {
+        ag_property p = a->properties[i];
+        const ag_property *q = find_property(b, &p);
+        AG_TRY(ag_goal_and(s, p.goal, q ? q->goal : goal_of_other(b, &p), &p.goal));
+        p.required |= q && q->required;
+        list[n++] = p;
+    }
+    for (size_t i = 0; i < b->n_properties; i++) {
+        ag_property p = b->properties[i];
+        if (find_property(a, &p)) continue;
+        AG_TRY(ag_goal_and(s, goal_of_other(a, &p), p.goal, &p.goal));
+        list[n++] = p;
+    }
+    s->work += n;
+    x->properties = list;
+    x->n_properties = n;
+    return AG_OK;
+}
+
+static ag_status and_names(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                           const ag_text_dfa **out) {
+    *out = a ? a : b;
+    if (!a || !b || a == b) return AG_OK;
+    ag_text_dfa both;
+    AG_TRY(ag_text_dfa_combine(&both, a, b, AG_TEXT_AND, &s->limits, s->err));
+    return ag_shaper_keep(s, &both, out);
+}
+
+static ag_status and_others(ag_shaper *s, const ag_object_shape *a, const ag_object_shape *b,
+                            ag_object_shape *x) {
+    if (a->n_others * b->n_others > AG_MOST_WAYS) {
+        return AG_FAIL(s->err, LIMIT, "schema: more than %d kinds of property names", AG_MOST_WAYS);
+    }
+    ag_name_class *list = ag_shaper_get(s, a->n_others * b->n_others, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    for (size_t i = 0; i < a->n_others; i++) {
+        for (size_t k = 0; k < b->n_others; k++) {
+            ag_name_class c;
+            AG_TRY(ag_goal_and(s, a->others[i].goal, b->others[k].goal, &c.goal));
+            if (c.goal == AG_GOAL_NEVER) continue;
+            AG_TRY(and_names(s, a->others[i].names, b->others[k].names, &c.names));
+            if (!c.names || c.names->n_states) list[x->n_others++] = c;
+        }
+    }
+    x->others = list;
+    return and_names(s, a->names, b->names, &x->names);
+}
+
+/* Nothing can obey, as far as can be seen without looking into goals. */
+static bool is_plainly_empty(const ag_object_shape *x) {
+    size_t required = 0, possible = 0;
+    for (size_t i = 0; i < x->n_properties; i++) {
+        const bool never = x->properties[i].goal == AG_GOAL_NEVER;
+        if (x->properties[i].required && never) return true;
+        required += x->properties[i].required;
+        possible += !never;
+    }
+    return required > x->most || x->least > x->most || (!x->n_others && possible < x->least);
+}
+
+static ag_status and_objects(ag_shaper *s, const ag_object_shape *a, const ag_object_shape *b,
+                             const ag_object_shape **out) {
+    *out = NULL;
+    if (!a || !b) return AG_OK;
+    if (a == &ag_any_object || b == &ag_any_object) {
+        *out = a == &ag_any_object ? b : a;
+        return AG_OK;
+    }
+    ag_object_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    AG_TRY(and_properties(s, a, b, x));
+    AG_TRY(and_others(s, a, b, x));
+    x->least = a->least > b->least ? a->least : b->least;
+    x->most = a->most < b->most ? a->most : b->most;
+    if (!is_plainly_empty(x)) *out = x;
+    return AG_OK;
+}
+
+/* ---- shapes ---- */
+
+static bool has_any_type(const ag_shape *x) {
+    return x->null || x->yes || x->no || x->number || x->string || x->array || x->object;
+}
+
+ag_status ag_shape_and(ag_shaper *s, const ag_shape *a, const ag_shape *b, const ag_shape **out) {
+    *out = NULL;
+    if (++s->work > s->most_work) {
+        return AG_FAIL(s->err, LIMIT, "schema: more than %zu steps of combining", s->most_work);
+    }
+    if (a == &ag_any_shape || b == &ag_any_shape) {
+        *out = a == &ag_any_shape ? b : a;
+        return AG_OK;
+    }
+    ag_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    x->null = a->null && b->null;
+    x->yes = a->yes && b->yes;
+    x->no = a->no && b->no;
+    AG_TRY(and_numbers(s, a->number, b->number, &x->number));
+    AG_TRY(and_strings(s, a->string, b->string, &x->string));
+    AG_TRY(and_arrays(s, a->array, b->array, &x->array));
+    AG_TRY(and_objects(s, a->object, b->object, &x->object));
+    if (has_any_type(x)) *out = x;
+    return AG_OK;
+}
+
+ag_status ag_ways_or(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out) {
+    if (!a.n || !b.n) {
+        *out = a.n ? a : b;
+        return AG_OK;
+    }
+    const size_t n = a.n + b.n;
+    if (n > AG_MOST_WAYS) {
+        return AG_FAIL(s->err, LIMIT, "schema: more than %d alternatives", AG_MOST_WAYS);
+    }
+    ag_way *list = ag_shaper_get(s, n, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    memcpy(list, a.list, a.n * sizeof *list);
+    memcpy(list + a.n, b.list, b.n * sizeof *list);
+    *out = (ag_ways){list, n};
+    return AG_OK;
+}
+
+ag_status ag_ways_flatten(ag_shaper *s, ag_ways a, ag_ways *out) {
+    bool flat = true;
+    for (size_t i = 0; i < a.n; i++) flat &= a.list[i].shape != NULL;
+    *out = a;
+    if (flat) return AG_OK;
+    ag_ways all = {0};
+    for (size_t i = 0; i < a.n; i++) {
+        ag_ways part = {&a.list[i], 1};
+        if (!a.list[i].shape) {
+            AG_TRY(ag_goal_expand(s, a.list[i].goal, &part));
+            if (++s->depth > 200) return AG_FAIL(s->err, LIMIT, "schema: nested too deeply");
+            AG_TRY(ag_ways_flatten(s, part, &part));
+            s->depth--;
+        }
+        AG_TRY(ag_ways_or(s, all, part, &all));
+    }
+    *out = all;
+    return AG_OK;
+}
+
+static bool is_anything(ag_ways a) {
+    return a.n == 1 && (a.list[0].shape == &ag_any_shape ||
+                        (!a.list[0].shape && a.list[0].goal == AG_GOAL_ANY));
+}
+
+ag_status ag_ways_and(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out) {
+    *out = is_anything(a) ? b : a;
+    if (is_anything(a) || is_anything(b)) return AG_OK;
+    AG_TRY(ag_ways_flatten(s, a, &a));
+    AG_TRY(ag_ways_flatten(s, b, &b));
+    *out = (ag_ways){0};
+    if (!a.n || !b.n) return AG_OK;
+    ag_way *list = ag_shaper_get(s, a.n * b.n, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    size_t n = 0;
+    for (size_t i = 0; i < a.n; i++) {
+        for (size_t k = 0; k < b.n; k++) {
+            const ag_shape *both;
+            AG_TRY(ag_shape_and(s, a.list[i].shape, b.list[k].shape, &both));
+            if (both) list[n++] = (ag_way){both, 0};
+        }
+    }
+    if (n > AG_MOST_WAYS) {
+        return AG_FAIL(s->err, LIMIT, "schema: more than %d alternatives", AG_MOST_WAYS);
+    }
+    *out = (ag_ways){list, n};
+    return AG_OK;
+}
+
+/* ---- emptiness ---- */
+
+static ag_status object_is_empty(ag_shaper *s, const ag_object_shape *x, int depth, bool *empty) {
+    *empty = is_plainly_empty(x);
+    for (size_t i = 0; i < x->n_properties && !*empty && depth > 0; i++) {
+        const ag_property *p = &x->properties[i];
+        if (p->required) AG_TRY(ag_goal_is_empty(s, p->goal, depth - 1, empty));
+    }
+    return AG_OK;
+}
+
+static ag_status array_is_empty(ag_shaper *s, const ag_array_shape *x, int depth, bool *empty) {
+    *empty = x->least > x->most;
+    for (size_t i = 0; i < x->least && i <= x->n_prefix && !*empty && depth > 0; i++) {
+        AG_TRY(ag_goal_is_empty(s, item_goal(x, i), depth - 1, empty));
+    }
+    return AG_OK;
+}
+
+ag_status ag_shape_is_empty(ag_shaper *s, const ag_shape *x, int depth, bool *empty) {
+    *empty = false;
+    if (x->null || x->yes || x->no || x->number) return AG_OK;
+    if (x->string) {
+        if (!x->string->texts || (!x->string->least && x->string->most == SIZE_MAX)) return AG_OK;
+        const ag_text_dfa *texts;
+        AG_TRY(ag_string_dfa(s, x->string, &texts));
+        if (texts->n_states) return AG_OK;
+    }
+    bool none = true;
+    if (x->array) AG_TRY(array_is_empty(s, x->array, depth, &none));
+    if (none && x->object) AG_TRY(object_is_empty(s, x->object, depth, &none));
+    *empty = none;
+    return AG_OK;
+}
+
+ag_status ag_goal_is_empty(ag_shaper *s, ag_goal goal, int depth, bool *empty) {
+    *empty = goal == AG_GOAL_NEVER;
+    if (goal == AG_GOAL_NEVER || goal == AG_GOAL_ANY || depth <= 0) return AG_OK;
+    ag_ways ways;
+    AG_TRY(ag_goal_expand(s, goal, &ways));
+    AG_TRY(ag_ways_flatten(s, ways, &ways));
+    for (size_t i = 0; i < ways.n; i++) {
+        AG_TRY(ag_shape_is_empty(s, ways.list[i].shape, depth, empty));
+        if (!*empty) return AG_OK;
+    }
+    *empty = true;
+    return AG_OK;
+}
