@@ -246,8 +246,12 @@ typedef struct ag_generate_params {
     ag_progress_fn progress; /* of the prefill, in tokens; may be NULL */
     void *progress_user;
     ag_speculate speculate;
-    uint32_t draft_max;   /* tokens of a draft; 0: 7, more than 14 are 14 */
-    uint64_t reserved[3]; /* 0: what later versions ask for */
+    uint32_t draft_max; /* tokens of a draft; 0: 7, more than 14 are 14 */
+    /* NULL, or a session of a smaller model with the same vocabulary, on the same thread, which
+     * guesses where the text itself has no draft. Borrowed; what it held before is forgotten unless
+     * it drafted for this session's last generation. Its context should hold the text. */
+    ag_session *draft;
+    uint64_t reserved[2]; /* 0: what later versions ask for */
 } ag_generate_params;
 AG_API ag_generate_params ag_generate_defaults(void);
 

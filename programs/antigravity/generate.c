@@ -188,6 +188,7 @@ static int run(generation *g) {
     params.on_token_user = g;
     params.progress = progress_update;
     speculation_apply(&o->speculation, &params);
+    params.draft = g->draft.session;
     progress_begin("reading the prompt");
     if (o->saved.prompt && g->saved.n_reused < g->prompt.n) {
         code = read_and_save(g, &params, &status, &err);
@@ -218,6 +219,7 @@ static int generate(generation *g) {
     if (code == EXIT_DONE) code = prepare_prompt(g);
     if (code == EXIT_DONE) code = create_sampler(g);
     if (code == EXIT_DONE) code = engine_load_session(e, m, g->n_context);
+    if (code == EXIT_DONE) code = draft_open(&g->draft, e, &g->o.speculation, m, g->n_context);
     if (code == EXIT_DONE) code = saved_begin(&g->saved, &g->o.saved, e, &g->prompt, g->sampler, m);
     if (code == EXIT_DONE && g->o.echo) code = echo_prompt(g);
     if (code != EXIT_DONE) return code;
@@ -236,6 +238,7 @@ int command_generate(int argc, char **argv) {
         code = generate(&g);
     }
     ag_sampler_destroy(g.sampler);
+    draft_close(&g.draft);
     engine_close(&g.engine);
     prompt_free(&g.prompt);
     saved_free(&g.saved);

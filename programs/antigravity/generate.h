@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_GENERATE_H
 #define ANTIGRAVITY_GENERATE_H
 
+#include "draft.h"
 #include "engine.h"
 #include "prompt.h"
 #include "sampling_options.h"
@@ -24,6 +25,7 @@ typedef struct generate_options {
 typedef struct generation {
     generate_options o;
     engine engine;
+    draft_engine draft;
     prompt prompt;
     uint32_t n_context;
     ag_sampler *sampler;

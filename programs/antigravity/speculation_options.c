@@ -19,6 +19,12 @@ static const option_def defs[] = {
      .high = 14,
      .aliases = {"draft", "draft-n"},
      .help = "at most so many of them at a time"},
+    {.name = "draft-model",
+     .kind = OPTION_NAME,
+     .value = "MODEL",
+     .offset = FIELD(draft_model),
+     .aliases = {"model-draft", "--md"},
+     .help = "a smaller model of the same vocabulary that guesses where the text itself does not"},
 };
 
 speculation_options speculation_defaults(void) {

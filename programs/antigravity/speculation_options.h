@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --speculate and --draft-max: tokens that are verified many at a time. */
+/* --speculate and its kin: tokens that are verified many at a time. */
 #ifndef ANTIGRAVITY_SPECULATION_OPTIONS_H
 #define ANTIGRAVITY_SPECULATION_OPTIONS_H
 
@@ -10,6 +10,7 @@
 typedef struct speculation_options {
     ag_speculate how;
     uint32_t draft_max;
+    const char *draft_model; /* NULL: none */
 } speculation_options;
 
 speculation_options speculation_defaults(void);

@@ -25,6 +25,17 @@ static size_t longest_draft(const ag_generate_params *p) {
     return p->draft_max < most ? p->draft_max : most;
 }
 
+/* The one that drafted last knows the text. */
+static ag_status use_draft_model(ag_speculation *sp, const ag_session *s, ag_session *draft,
+                                 ag_error *err) {
+    if (draft == s) return AG_FAIL(err, INVALID, "a session cannot draft for itself");
+    if (sp->model && ag_draft_model_session(sp->model) == draft) return AG_OK;
+    ag_draft_model_destroy(sp->model);
+    sp->model = NULL;
+    if (!draft) return AG_OK;
+    return ag_draft_model_create(draft, s->model->info.n_vocab, &sp->model, err);
+}
+
 ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, size_t n,
                                      ag_error *err) {
     const ag_generate_params *p = g->params;
@@ -35,6 +46,7 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
         AG_TRY(ag_speculation_create(remembered(s), s->state != NULL, &s->speculation, err));
     }
     g->speculation = s->speculation;
+    AG_TRY(use_draft_model(g->speculation, s, p->draft, err));
     ag_speculation_follow(g->speculation, s->position - (uint32_t)n);
     for (size_t i = 0; i < n; i++) ag_speculation_read(g->speculation, prompt[i]);
     return p->max_tokens ? ag_session_reserve_rows(s, (uint32_t)rows, err) : AG_OK;
@@ -126,6 +138,12 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
     return take_back(s, position + (uint32_t)v.n_fed, err);
 }
 
+/* Nobody waits for a draft. */
+static bool is_cancelled(void *user) {
+    const ag_generation *g = user;
+    return atomic_load(&g->session->cancelled);
+}
+
 ag_status ag_generation_step(ag_generation *g, int32_t *id, ag_error *err) {
     int32_t ids[AG_SPECULATE_ROWS] = {*id};
     const bool always = g->params->speculate == AG_SPECULATE_ALWAYS;
@@ -133,7 +151,8 @@ ag_status ag_generation_step(ag_generation *g, int32_t *id, ag_error *err) {
     ag_speculation *s = g->speculation;
     if (!s) return decode_one(g, id, err);
     const double begin = ag_now_s();
-    const size_t n = 1 + ag_speculation_draft(s, ids + 1, most_drafted(g), always);
+    const size_t most = most_drafted(g);
+    const size_t n = 1 + ag_speculation_draft(s, ids + 1, most, always, is_cancelled, g);
     AG_TRY(n > 1 ? verify(g, ids, n, id, err) : decode_one(g, id, err));
     if (!g->ended) ag_speculation_learn(s, n, g->stats->n_generated - before, ag_now_s() - begin);
     return AG_OK;

@@ -162,6 +162,12 @@ void ag_lookup_pop(ag_lookup *l, size_t n) {
     l->match = 0;
 }
 
+uint32_t ag_lookup_length(const ag_lookup *l) { return l->n; }
+
+int32_t ag_lookup_token(const ag_lookup *l, uint32_t i) {
+    return is_there(l, i) ? token(l, i) : -1;
+}
+
 size_t ag_lookup_match(const ag_lookup *l) {
     return l->next && is_there(l, l->next) ? l->match : 0;
 }

@@ -26,6 +26,10 @@ void ag_lookup_push(ag_lookup *l, int32_t id);
 /* Takes the last n tokens back; of a text that is shorter all. */
 void ag_lookup_pop(ag_lookup *l, size_t n);
 
+/* Tokens of the text, and the i-th from 1 on; below 0: not known, not remembered, or not there. */
+uint32_t ag_lookup_length(const ag_lookup *l);
+int32_t ag_lookup_token(const ag_lookup *l, uint32_t i);
+
 /* How many of the last tokens, at most AG_LOOKUP_MATCH_MOST, stand before the place that the text
  * seems to repeat; 0: there is none. */
 size_t ag_lookup_match(const ag_lookup *l);

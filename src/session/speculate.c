@@ -2,6 +2,7 @@
 #include "session/speculate.h"
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/fail.h"
 
 /* Drafts may cost this share of the time, and at the beginning this much of a step. */
@@ -13,12 +14,16 @@ static const double usual_row = 0.15;
 static const double newest_share = 0.125, furthest = 1.5;
 /* Tries of which a grade remembers, and as how many what is thought beforehand counts. */
 static const double tries_remembered = 48, tries_assumed = 4;
-/* What is thought of a guess after 2, 4, 8, 16, 32 tokens that were the same. */
-static const double assumed[AG_SPECULATE_GRADES] = {0.4, 0.55, 0.7, 0.8, 0.9};
+/* What is thought of a guess after 2, 4, 8, 16, 32 tokens that were the same, and of a model's. */
+static const double assumed[AG_SPECULATE_GRADES + 1] = {0.4, 0.55, 0.7, 0.8, 0.9, 0.7};
+/* A guess of a draft model is thought to take this share of a step, until one has been timed. */
+static const double usual_guess = 0.2;
 
 enum { LEAST_MEASURED = 2, MOST_SINCE_ONE = 64 };
 /* What is measured first: kernels like whole fours. */
 enum { FIRST_ROWS = 4 };
+/* After so many tokens without its guesses half of what is known of a draft model is forgotten. */
+enum { TOKENS_TO_FORGET = 128 };
 
 ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out, ag_error *err) {
     *out = NULL;
@@ -34,6 +39,7 @@ ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out
 void ag_speculation_destroy(ag_speculation *s) {
     if (!s) return;
     ag_lookup_destroy(s->lookup);
+    ag_draft_model_destroy(s->model);
     ag_free(s);
 }
 
@@ -42,6 +48,7 @@ void ag_speculation_destroy(ag_speculation *s) {
 void ag_speculation_follow(ag_speculation *s, uint32_t position) {
     if (position > s->position) ag_lookup_push(s->lookup, -1);
     else if (position < s->position) ag_lookup_pop(s->lookup, s->position - position);
+    if (s->model) ag_draft_model_shorten(s->model, ag_lookup_length(s->lookup));
     s->position = position;
 }
 
@@ -56,24 +63,23 @@ static size_t grade_of(size_t match) {
     return grade;
 }
 
+static void count_guess(ag_guess_odds *o, size_t grade, bool hit) {
+    const double stays = o->tries[grade] < tries_remembered ? 1 : 1 - 1 / tries_remembered;
+    o->hits[grade] = o->hits[grade] * stays + hit;
+    o->tries[grade] = o->tries[grade] * stays + 1;
+}
+
 /* Every token tells whether the guess would have been right, also where none was tried. */
 void ag_speculation_chose(ag_speculation *s, int32_t id) {
     int32_t guess;
     const size_t match = ag_lookup_match(s->lookup);
-    if (ag_lookup_draft(s->lookup, &guess, 1)) {
-        const size_t grade = grade_of(match);
-        double *hits = &s->odds.hits[grade], *tries = &s->odds.tries[grade];
-        const double stays = *tries < tries_remembered ? 1 : 1 - 1 / tries_remembered;
-        *hits = *hits * stays + (guess == id);
-        *tries = *tries * stays + 1;
-    }
+    if (ag_lookup_draft(s->lookup, &guess, 1)) count_guess(&s->odds, grade_of(match), guess == id);
     ag_speculation_read(s, id);
 }
 
 /* ---- what is expected ---- */
 
-static double odds_of(const ag_speculation *s, size_t match) {
-    const size_t grade = grade_of(match);
+static double odds_of(const ag_speculation *s, size_t grade) {
     return (s->odds.hits[grade] + assumed[grade] * tries_assumed) /
            (s->odds.tries[grade] + tries_assumed);
 }
@@ -97,31 +103,69 @@ static double credit(const ag_speculation *s) {
     return s->won + s->spent * share_to_lose + s->costs.seconds[1] * steps_to_lose;
 }
 
+typedef struct plan {
+    size_t rows;
+    double rate; /* tokens a second that are expected */
+} plan;
+
 /* Rows of a step that brings most tokens a second; 1: without a draft. */
-static size_t best_rows(const ag_speculation *s, size_t most) {
+static plan best_plan(const ag_speculation *s, size_t most, bool of_model) {
     const double one = s->costs.seconds[1], left = credit(s);
+    const double guess = !of_model              ? 0
+                         : s->guess_seconds > 0 ? s->guess_seconds
+                                                : one * usual_guess;
     const size_t match = ag_lookup_match(s->lookup);
-    double tokens = 1, whole = 1, best = 1 / one;
-    size_t rows = 1;
+    double tokens = 1, whole = 1;
+    plan best = {1, 1 / one};
     for (size_t n = 2; n <= most; n++) {
-        const double cost = cost_of(&s->costs, n);
-        whole *= odds_of(s, match + n - 2);
+        const double cost = cost_of(&s->costs, n) + guess * (double)(n - 1);
+        whole *= odds_of(s, of_model ? AG_SPECULATE_MODEL : grade_of(match + n - 2));
         tokens += whole;
-        if (cost - one > left || tokens / cost <= best) continue;
+        if (cost - one > left || tokens / cost <= best.rate) continue;
         if (n != FIRST_ROWS && most >= FIRST_ROWS && !s->costs.n[FIRST_ROWS]) continue;
-        best = tokens / cost;
-        rows = n;
+        best = (plan){n, tokens / cost};
     }
-    return rows;
+    return best;
 }
 
-size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always) {
+/* Whose draft is expected to bring more, and how long it should be; at least one has one. */
+static bool choose_source(const ag_speculation *s, size_t *most, bool always) {
+    const size_t match = ag_lookup_match(s->lookup);
+    if (always) return s->model && match < 4;
+    plan best = {1, 0}, model = {1, 0};
+    if (match) best = best_plan(s, *most + 1, false);
+    if (s->model) model = best_plan(s, *most + 1, true);
+    const bool of_model = model.rows > 1 && model.rate > best.rate;
+    *most = (of_model ? model.rows : best.rows) - 1;
+    return of_model;
+}
+
+/* A draft model costs time to ask: what is known of it is old some day. */
+static void forget_model(ag_speculation *s) {
+    if (++s->since_asked < TOKENS_TO_FORGET) return;
+    s->since_asked = 0;
+    s->odds.hits[AG_SPECULATE_MODEL] /= 2;
+    s->odds.tries[AG_SPECULATE_MODEL] /= 2;
+}
+
+static size_t ask_model(ag_speculation *s, int32_t *ids, size_t n, bool (*stop)(void *user),
+                        void *user) {
+    const double begin = ag_now_s();
+    s->n_guessed = ag_draft_model_guess(s->model, s->lookup, ids, n, stop, user);
+    s->guessing = ag_now_s() - begin;
+    s->since_asked = 0;
+    return s->n_guessed;
+}
+
+size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always,
+                            bool (*stop)(void *user), void *user) {
+    s->n_guessed = 0;
+    s->guessing = 0;
     if (most >= AG_SPECULATE_ROWS) most = AG_SPECULATE_ROWS - 1;
-    if (!most || !ag_lookup_match(s->lookup)) return 0;
-    if (!always) {
-        if (s->costs.n[1] < LEAST_MEASURED || s->since_one >= MOST_SINCE_ONE) return 0;
-        most = best_rows(s, most + 1) - 1;
-    }
+    if (!most || (!s->model && !ag_lookup_match(s->lookup))) return 0;
+    if (s->model) forget_model(s);
+    if (!always && (s->costs.n[1] < LEAST_MEASURED || s->since_one >= MOST_SINCE_ONE)) return 0;
+    if (choose_source(s, &most, always)) return ask_model(s, ids, most, stop, user);
     return ag_lookup_draft(s->lookup, ids, most);
 }
 
@@ -142,9 +186,23 @@ static double measure(ag_step_costs *c, size_t rows, double seconds) {
     return seconds;
 }
 
+/* Guesses behind the first wrong one tell nothing. Reading a prompt once is no usual cost. Returns
+ * the seconds as they count. */
+static double learn_of_model(ag_speculation *s, size_t n_tokens) {
+    if (!s->n_guessed) return bounded(s->guessing, 0, s->costs.seconds[1] * furthest);
+    for (size_t i = 0; i < s->n_guessed && i < n_tokens; i++)
+        count_guess(&s->odds, AG_SPECULATE_MODEL, i + 1 < n_tokens);
+    double each = s->guessing / (double)s->n_guessed, *known = &s->guess_seconds;
+    if (each > s->costs.seconds[1] * furthest) each = s->costs.seconds[1] * furthest;
+    *known += (each - *known) * (*known > 0 ? newest_share : 1);
+    return each * (double)s->n_guessed;
+}
+
 void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, double seconds) {
     const double one = s->costs.seconds[1];
     s->since_one = rows > 1 ? s->since_one + 1 : 0;
+    const double guessing = learn_of_model(s, n_tokens);
+    seconds -= s->guessing;
     if (s->slow && s->after_refusal && s->costs.n[1]) {
         const double usual = cost_of(&s->costs, rows); /* the rest belongs to the draft before */
         s->won -= bounded(seconds - usual, 0, one * furthest);
@@ -154,5 +212,5 @@ void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, doubl
     }
     s->after_refusal = n_tokens < rows;
     s->spent += one * (double)n_tokens;
-    if (rows > 1) s->won += one * (double)n_tokens - seconds;
+    if (rows > 1 || guessing > 0) s->won += one * (double)n_tokens - seconds - guessing;
 }

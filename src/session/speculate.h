@@ -6,12 +6,14 @@
 #ifndef AG_SESSION_SPECULATE_H
 #define AG_SESSION_SPECULATE_H
 
+#include "session/draft_model.h"
 #include "session/lookup.h"
 
 #include <stdbool.h>
 
 enum { AG_SPECULATE_ROWS = 15 }; /* of a step: the token chosen last, and a draft */
-enum { AG_SPECULATE_GRADES = 5 };
+/* By how much of the text had been the same; the last is what a draft model guesses. */
+enum { AG_SPECULATE_GRADES = 5, AG_SPECULATE_MODEL = AG_SPECULATE_GRADES };
 
 /* Seconds of a step, by its rows. */
 typedef struct ag_step_costs {
@@ -19,20 +21,26 @@ typedef struct ag_step_costs {
     uint32_t n[AG_SPECULATE_ROWS + 1]; /* steps that were measured */
 } ag_step_costs;
 
-/* How often the text went on as it did before, by how much of it had been the same. */
+/* How often a guess of each grade came true. */
 typedef struct ag_guess_odds {
-    double hits[AG_SPECULATE_GRADES], tries[AG_SPECULATE_GRADES];
+    double hits[AG_SPECULATE_GRADES + 1], tries[AG_SPECULATE_GRADES + 1];
 } ag_guess_odds;
 
 typedef struct ag_speculation {
-    ag_lookup *lookup; /* owned */
-    uint32_t position; /* of the session, behind the text that the lookup knows */
+    ag_lookup *lookup;     /* owned */
+    ag_draft_model *model; /* owned; NULL: there is none */
+    uint32_t position;     /* of the session, behind the text that the lookup knows */
     ag_step_costs costs;
     ag_guess_odds odds;
     double won;               /* seconds that drafts have saved; below 0: have cost */
     double spent;             /* seconds of decoding, had there been no drafts */
     uint32_t since_one;       /* steps of drafts since the last of one row */
     bool after_refusal, slow; /* the last draft was taken back; which delays the next step */
+    /* Of the draft model: the tokens it guessed for this step and how long that took; seconds for a
+     * token, usually; tokens of the text since it was asked. */
+    size_t n_guessed;
+    double guessing, guess_seconds;
+    uint32_t since_asked;
 } ag_speculation;
 
 /* For a text of which the newest n_tokens are remembered. slow: what is taken back must be computed
@@ -47,9 +55,10 @@ void ag_speculation_read(ag_speculation *s, int32_t id);
 void ag_speculation_chose(ag_speculation *s, int32_t id);
 
 /* Writes at most `most` tokens that may follow, and returns how many are worth the try. always:
- * whatever they cost. */
-size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always);
-/* A step of so many rows has brought n_tokens. */
+ * whatever they cost. stop: as ag_draft_model_guess has it. */
+size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always,
+                            bool (*stop)(void *user), void *user);
+/* A step of so many rows has brought n_tokens, guesses of a draft model and all. */
 void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, double seconds);
 
 #endif

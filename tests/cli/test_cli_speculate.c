@@ -62,6 +62,25 @@ static void a_sampled_text_is_the_same(void **state) {
     cli_free(&usual);
 }
 
+static void another_model_may_draft(void **state) {
+    (void)state;
+    cli_result plain = RUN("--speculate", "off", "--draft-model", "/nowhere"); /* not looked for */
+    assert_code(&plain, 0);
+    cli_result r = RUN("--speculate", "always", "--draft-model", DEMO, "-v");
+    assert_code(&r, 0);
+    assert_says(r.err, "drafts, ");
+    json_t *want = cli_json(&plain), *have = cli_json(&r);
+    assert_true(json_equal(json_object_get(have, "ids"), json_object_get(want, "ids")));
+    assert_true(number(have, "drafts", "accepted") > 25);
+    json_decref(want);
+    json_decref(have);
+    cli_free(&plain);
+    cli_free(&r);
+    r = CLI("generate", GREEDY, "-p", "x", "-n", "1", "-q", "--draft-model", TINY);
+    assert_refused(&r, 1, "--draft-model: ");
+    cli_free(&r);
+}
+
 static void a_recording_is_decoded_both_ways(void **state) {
     (void)state;
     cli_result r = CLI("bench", "--shape", "tiny", "-r", "1", "-q", "-o", "json", "--replay",
@@ -102,6 +121,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_are_counted_and_change_no_token),
         cmocka_unit_test(a_sampled_text_is_the_same),
+        cmocka_unit_test(another_model_may_draft),
         cmocka_unit_test(a_recording_is_decoded_both_ways),
         cmocka_unit_test(what_is_no_recording_is_refused),
     };

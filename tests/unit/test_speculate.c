@@ -2,6 +2,7 @@
 /* usage: test_speculate [SEED [N]]
  * Drafts change nothing but the time: with them and without, a generation shows the same, ends for
  * the same reason and leaves session and sampler in the same state, to the bit. */
+#include <antigravity/alloc.h>
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
@@ -69,6 +70,8 @@ typedef struct setup {
     size_t n_prompt;
     size_t cancel_after; /* tokens; 0: never */
     bool cancel_session; /* by ag_session_cancel() */
+    ag_model *draft;     /* NULL: drafts come from the text alone */
+    uint32_t draft_seq_len;
 } setup;
 
 static size_t up_to(size_t n) { return (size_t)rand() % n; }
@@ -137,6 +140,8 @@ static setup choose(unsigned seed) {
     u.generate.draft_max = (uint32_t)up_to(16);
     u.cancel_after = up_to(5) && u.generate.max_tokens >= 0 ? 0 : 1 + up_to(120);
     u.cancel_session = up_to(2);
+    if (!up_to(3)) u.draft = models[up_to(2) ? m : up_to(N_MODELS)];
+    u.draft_seq_len = up_to(3) ? 600 : 70;
     if (m == 0) u.generate.tokenizer = tokenizer;
     for (size_t i = 0; m == 0 && i < up_to(3); i++) {
         snprintf(u.stop[i], sizeof u.stop[i], "%c%c", "aeiou"[up_to(5)], "nrstl"[up_to(5)]);
@@ -181,6 +186,16 @@ static void keep_logits(seen *out, size_t n_vocab) {
     memcpy(out->logits, logits, n_vocab * sizeof(float));
 }
 
+static ag_session *make_draft(const setup *u) {
+    ag_session_params p = ag_session_defaults();
+    ag_session *s;
+    ag_error err;
+    p.max_seq_len = u->draft_seq_len;
+    p.prefill_chunk = 16;
+    must(ag_session_create(u->draft, &p, &s, &err), &err);
+    return s;
+}
+
 /* A text, and one that goes on from there. */
 static void generate(const setup *from, ag_speculate how, seen *out) {
     setup u = *from;
@@ -198,6 +213,7 @@ static void generate(const setup *from, ag_speculate how, seen *out) {
     u.generate.on_token_user = out;
     must(ag_session_create(u.model, &u.session, &out->session, &err), &err);
     must(ag_sampler_create(&u.sampler, (int32_t)n_vocab, &sampler, &err), &err);
+    if (u.draft && how != AG_SPECULATE_OFF) u.generate.draft = make_draft(&u);
     u.generate.sampler = sampler;
     for (size_t turn = 0; turn < TURNS; turn++) {
         ag_generate_stats *stats = &out->stats[turn];
@@ -217,6 +233,7 @@ static void generate(const setup *from, ag_speculate how, seen *out) {
     keep_logits(out, n_vocab);
     ag_sampler_destroy(sampler);
     ag_session_destroy(out->session);
+    ag_session_destroy(u.generate.draft);
 }
 
 static void compare(const setup *u, const seen *have, const seen *want) {
@@ -261,11 +278,114 @@ static void drafts_change_nothing(void **state) {
     for (size_t i = 0; i <= AG_FINISH_CANCELLED; i++) assert_true(n_finished[i] > 2);
 }
 
+/* ---- what drafts bring, and take ---- */
+
+/* A greedy text of a model for which another session of the same model drafts. */
+static void a_draft_model_reads_along(void **state) {
+    (void)state;
+    static seen out;
+    setup u = {.model = models[1], .draft = models[1], .draft_seq_len = 400};
+    u.session = ag_session_defaults();
+    u.sampler = ag_sampler_defaults();
+    u.sampler.temperature = 0;
+    u.sampler.frequency_penalty = 1; /* nothing repeats itself for long */
+    u.sampler.repetition_window = 400;
+    u.generate = ag_generate_defaults();
+    u.generate.max_tokens = 60;
+    u.generate.ignore_eos = true;
+    for (u.n_prompt = 0; u.n_prompt < 20; u.n_prompt++)
+        u.prompt[u.n_prompt] = 3 + (int32_t)(u.n_prompt * u.n_prompt * 7 % 200);
+    generate(&u, AG_SPECULATE_ALWAYS, &out);
+    free(out.logits);
+    assert_true(out.stats[0].n_accepted > 0); /* its taste is another: it penalises nothing */
+    u.sampler.frequency_penalty = 0;
+    u.sampler.repetition_penalty = 1;
+    generate(&u, AG_SPECULATE_ALWAYS, &out);
+    free(out.logits);
+    /* A prompt that is read in other steps is rounded otherwise. */
+    for (size_t turn = 0; turn < TURNS; turn++) {
+        assert_true(out.stats[turn].n_drafted >= 40);
+        assert_true(out.stats[turn].n_accepted * 10 >= out.stats[turn].n_drafted * 6);
+    }
+}
+
+static void nobody_drafts_for_himself(void **state) {
+    (void)state;
+    ag_session *s;
+    ag_error err;
+    ag_generate_params p = ag_generate_defaults();
+    const ag_sampler_params sampling = ag_sampler_defaults();
+    const int32_t prompt[] = {3, 4, 5};
+    must(ag_session_create(models[1], NULL, &s, &err), &err);
+    must(ag_sampler_create(&sampling, (int32_t)ag_model_get_info(models[1])->n_vocab, &p.sampler,
+                           &err),
+         &err);
+    p.draft = s;
+    assert_int_equal(ag_session_generate(s, prompt, 3, &p, NULL, &err), AG_INVALID);
+    assert_string_equal(err.msg, "a session cannot draft for itself");
+    ag_sampler_destroy(p.sampler);
+    ag_session_destroy(s);
+}
+
+typedef struct allocations {
+    size_t n_tokens, at_first, at_last;
+} allocations;
+
+static bool count_allocations(void *user, int32_t id, const char *text, size_t len) {
+    allocations *a = user;
+    (void)id;
+    (void)text;
+    (void)len;
+    a->at_last = ag_allocation_count();
+    if (!a->n_tokens++) a->at_first = a->at_last;
+    return true;
+}
+
+static void drafts_allocate_nothing(void **state) {
+    (void)state;
+    const ag_backend_params params = {.n_threads = 2};
+    ag_backend *fresh; /* whose scratch nothing else has grown */
+    ag_model *tiny;
+    ag_error err;
+    must(ag_backend_create(&params, &fresh, &err), &err);
+    must(ag_model_synthetic(fresh, "tiny", NULL, &tiny, &err), &err);
+    ag_session_params sp = ag_session_defaults();
+    ag_sampler_params greedy = ag_sampler_defaults();
+    ag_generate_params p = ag_generate_defaults();
+    ag_generate_stats stats;
+    allocations a = {0};
+    ag_session *s;
+    int32_t text[1000];
+    for (int32_t i = 0; i < 1000; i++) text[i] = i % 5 ? i % 9 : i % 100;
+    greedy.temperature = 0;
+    sp.max_seq_len = 1100;
+    must(ag_session_create(tiny, &sp, &s, &err), &err);
+    must(ag_sampler_create(&greedy, (int32_t)ag_model_get_info(tiny)->n_vocab, &p.sampler, &err),
+         &err);
+    ag_sampler_replay(p.sampler, text, 1000);
+    p.max_tokens = 1000;
+    p.ignore_eos = true;
+    p.draft_max = 14;
+    p.speculate = AG_SPECULATE_ALWAYS;
+    p.on_token = count_allocations;
+    p.on_token_user = &a;
+    must(ag_session_generate(s, text, 1, &p, &stats, &err), &err);
+    assert_true(stats.n_accepted > 200);
+    assert_int_equal(a.at_last, a.at_first);
+    ag_sampler_destroy(p.sampler);
+    ag_session_destroy(s);
+    ag_model_destroy(tiny);
+    ag_backend_destroy(fresh);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) first_seed = (unsigned)strtoul(argv[1], NULL, 10);
     if (argc > 2) n_seeds = (unsigned)strtoul(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_nothing),
+        cmocka_unit_test(a_draft_model_reads_along),
+        cmocka_unit_test(nobody_drafts_for_himself),
+        cmocka_unit_test(drafts_allocate_nothing),
     };
     return cmocka_run_group_tests_name("speculate", tests, load, unload);
 }

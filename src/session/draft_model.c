@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/draft_model.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "session/session_impl.h"
+
+/* Its session has consumed `read` tokens of the text, the last of which is number `last`, and
+ * `ahead` of its own. */
+struct ag_draft_model {
+    ag_session *session; /* borrowed */
+    ag_sampler *greedy;  /* owned */
+    int32_t n_vocab;     /* ids that both models know */
+    uint32_t last, read;
+    int32_t ahead[AG_DRAFT_MODEL_GUESSES];
+    size_t n_ahead;
+    bool failed;
+    bool (*stop)(void *user); /* of the call that goes on */
+    void *stop_user;
+};
+
+ag_status ag_draft_model_create(ag_session *s, uint32_t n_vocab, ag_draft_model **out,
+                                ag_error *err) {
+    const uint32_t own = ag_session_model_info(s)->n_vocab;
+    ag_sampler_params greedy = ag_sampler_defaults();
+    *out = NULL;
+    ag_draft_model *d = ag_calloc(1, sizeof *d);
+    if (!d) return AG_FAIL(err, NOMEM, "a draft model");
+    d->session = s;
+    d->n_vocab = (int32_t)(own < n_vocab ? own : n_vocab);
+    d->read = UINT32_MAX; /* what the session holds is not known */
+    greedy.temperature = 0;
+    greedy.repetition_penalty = 1;
+    ag_status st = ag_sampler_create(&greedy, (int32_t)own, &d->greedy, err);
+    if (st == AG_OK) *out = d;
+    else ag_draft_model_destroy(d);
+    return st;
+}
+
+void ag_draft_model_destroy(ag_draft_model *d) {
+    if (!d) return;
+    ag_sampler_destroy(d->greedy);
+    ag_free(d);
+}
+
+const ag_session *ag_draft_model_session(const ag_draft_model *d) { return d->session; }
+
+/* ---- where it stands ---- */
+
+static bool take_back(ag_draft_model *d, size_t n) {
+    const uint32_t position = ag_session_position(d->session);
+    return ag_session_truncate(d->session, position - (uint32_t)n, NULL) == AG_OK;
+}
+
+/* From the text's beginning, as far as it is remembered and known. */
+static void begin_anew(ag_draft_model *d, const ag_lookup *text) {
+    ag_session_reset(d->session);
+    d->read = 0;
+    d->n_ahead = 0;
+    d->last = ag_lookup_length(text);
+    while (d->last && ag_lookup_token(text, d->last) >= 0) d->last--;
+}
+
+/* Its guesses that came true are part of the text now; the others go. */
+static bool heed_text(ag_draft_model *d, const ag_lookup *text) {
+    size_t n = 0;
+    while (n < d->n_ahead && ag_lookup_token(text, d->last + 1 + (uint32_t)n) == d->ahead[n]) n++;
+    const size_t wrong = d->n_ahead - n;
+    d->last += (uint32_t)n;
+    d->read += (uint32_t)n;
+    d->n_ahead = 0;
+    return !wrong || take_back(d, wrong);
+}
+
+static bool is_known(const ag_draft_model *d) {
+    return d->read != UINT32_MAX && ag_session_position(d->session) == d->read + d->n_ahead;
+}
+
+void ag_draft_model_shorten(ag_draft_model *d, uint32_t length) {
+    const uint32_t n = d->last > length ? d->last - length : 0;
+    if (d->read == UINT32_MAX) return;
+    if (!length || n > d->read || !is_known(d) || !take_back(d, d->n_ahead + n)) {
+        d->read = UINT32_MAX;
+        return;
+    }
+    d->n_ahead = 0;
+    d->read -= n;
+    d->last -= n;
+}
+
+/* ---- reading and guessing ---- */
+
+/* Feeds tokens and, unless id is NULL, chooses what follows them. */
+static bool feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *id) {
+    const ag_step_item item = {
+        .session = d->session,
+        .ids = ids,
+        .n = n,
+        .phase = n > 1 ? AG_PHASE_PROMPT : AG_PHASE_DECODE,
+        .logits = id ? AG_LOGITS_LAST : AG_LOGITS_NONE,
+        .sampler = id ? d->greedy : NULL,
+        .chosen = id,
+    };
+    return ag_session_step(&item, 1, NULL) == AG_OK;
+}
+
+/* The tokens of the text that it has not read; what follows the last of them. */
+static bool catch_up(ag_draft_model *d, const ag_lookup *text, int32_t *id) {
+    enum { MOST_ROWS = 512 };
+    const uint32_t end = ag_lookup_length(text), chunk = d->session->params.prefill_chunk;
+    const size_t most = chunk < MOST_ROWS ? chunk : MOST_ROWS;
+    while (d->last < end) {
+        int32_t ids[MOST_ROWS];
+        size_t n = 0;
+        for (; n < most && d->last + n < end; n++) {
+            ids[n] = ag_lookup_token(text, d->last + 1 + (uint32_t)n);
+            if (ids[n] < 0 || ids[n] >= d->n_vocab) return false;
+        }
+        if (d->stop(d->stop_user) || !feed(d, ids, n, d->last + n == end ? id : NULL)) return false;
+        d->last += (uint32_t)n;
+        d->read += (uint32_t)n;
+    }
+    return true;
+}
+
+static bool fits(const ag_draft_model *d, const ag_lookup *text, size_t n) {
+    const uint32_t left = ag_session_capacity_left(d->session);
+    return left >= ag_lookup_length(text) - d->last + n;
+}
+
+size_t ag_draft_model_guess(ag_draft_model *d, const ag_lookup *text, int32_t *ids, size_t n,
+                            bool (*stop)(void *user), void *user) {
+    const uint32_t length = ag_lookup_length(text);
+    if (d->failed || !n || !length) return 0;
+    if (n > AG_DRAFT_MODEL_GUESSES) n = AG_DRAFT_MODEL_GUESSES;
+    d->stop = stop;
+    d->stop_user = user;
+    if (!is_known(d) || !heed_text(d, text) || d->last >= length) begin_anew(d, text);
+    if (!fits(d, text, n)) return 0;
+    if (!catch_up(d, text, &ids[0])) {
+        d->failed = !stop(user);
+        d->read = UINT32_MAX;
+        return 0;
+    }
+    size_t n_guessed = 1;
+    for (; n_guessed < n && ids[n_guessed - 1] < d->n_vocab; n_guessed++) {
+        if (!feed(d, &ids[n_guessed - 1], 1, &ids[n_guessed])) break;
+        d->ahead[d->n_ahead++] = ids[n_guessed - 1];
+    }
+    return ids[n_guessed - 1] < d->n_vocab ? n_guessed : n_guessed - 1;
+}
