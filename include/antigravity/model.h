@@ -43,6 +43,14 @@ typedef struct ag_type_share {
 } ag_type_share;
 #define AG_MAX_TYPE_SHARES 8
 
+/* What became of ag_model_params.weights_cache. */
+typedef enum ag_cache_outcome {
+    AG_CACHE_NONE,    /* none was asked for, or no weight changes its type */
+    AG_CACHE_USED,    /* nothing was converted */
+    AG_CACHE_WRITTEN, /* the next start will convert nothing */
+    AG_CACHE_FAILED,  /* a warning in the backend's log says why; the model is there all the same */
+} ag_cache_outcome;
+
 /* What a model is and what it will take, known before its weights are read. */
 typedef struct ag_model_info {
     char architecture[64]; /* "LlamaForCausalLM" */
@@ -72,7 +80,8 @@ typedef struct ag_model_info {
     uint32_t n_kept;  /* matrices that keep the file's type: their rows are no multiple of 32 */
     uint32_t n_types; /* of matrices in memory, the most frequent first */
     ag_type_share types[AG_MAX_TYPE_SHARES];
-    uint64_t reserved[8]; /* 0: facts of later versions */
+    ag_cache_outcome weights_cache; /* of a loaded model */
+    uint64_t reserved[7];           /* 0: facts of later versions */
 } ag_model_info;
 
 /* Return false to cancel; the call then ends with AG_CANCELLED. done <= total. */
@@ -104,7 +113,12 @@ typedef struct ag_model_params {
     size_t n_tensor_types;
     ag_progress_fn progress; /* NULL, or told of bytes of the file converted, every few MB */
     void *progress_user;
-    uint64_t reserved[4]; /* 0: what later versions ask for */
+    /* A directory where converted weights are kept, so that the next start converts nothing; it is
+     * made if need be. "": $XDG_CACHE_HOME/antigravity/weights, or the same in ~/.cache. NULL:
+     * nothing is kept. The bits are the same with and without. One file for each model and choice
+     * of types, used only as long as the model's files have not changed. */
+    const char *weights_cache;
+    uint64_t reserved[3]; /* 0: what later versions ask for */
 } ag_model_params;
 AG_API ag_model_params ag_model_defaults(void);
 

@@ -213,7 +213,7 @@ static ag_status load_source(ag_model *m, const char *path, ag_model_params *par
     AG_TRY(check_available(m, path, summary.stored_bytes, err));
     AG_TRY(open_tables(m, summary.embedding, summary.layer_inputs, err));
     return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, params,
-                                 err);
+                                 &m->info.weights_cache, err);
 }
 
 uint32_t ag_model_states(const ag_model *m, ag_state_layer *out) {
