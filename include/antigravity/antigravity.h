@@ -17,6 +17,7 @@
 
 #include <antigravity/alloc.h>
 #include <antigravity/backend.h>
+#include <antigravity/chat.h>
 #include <antigravity/constrain.h>
 #include <antigravity/dtype.h>
 #include <antigravity/eviction.h>

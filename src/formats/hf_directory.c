@@ -82,6 +82,8 @@ static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_so
         return read_file(s, "generation_config.json", MAX_CONFIG_BYTES, true, out, err);
     case AG_SOURCE_TOKENIZER:
         return read_file(s, "tokenizer.json", MAX_TOKENIZER_BYTES, true, out, err);
+    case AG_SOURCE_TOKENIZER_CONFIG:
+        return read_file(s, "tokenizer_config.json", MAX_CONFIG_BYTES, true, out, err);
     case AG_SOURCE_CHAT_TEMPLATE:
         break;
     }

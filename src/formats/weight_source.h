@@ -40,6 +40,7 @@ typedef enum ag_source_part {
     AG_SOURCE_CONFIG,            /* config.json */
     AG_SOURCE_GENERATION_CONFIG, /* generation_config.json; optional */
     AG_SOURCE_TOKENIZER,         /* tokenizer.json; optional */
+    AG_SOURCE_TOKENIZER_CONFIG,  /* tokenizer_config.json; optional */
     AG_SOURCE_CHAT_TEMPLATE,     /* Jinja; optional */
 } ag_source_part;
 

@@ -80,13 +80,49 @@ static ag_status encode_all(encoding *e, const char *text, size_t len, unsigned 
     return AG_OK;
 }
 
+static void free_encoding(encoding *e) {
+    ag_text_free(&e->normalized);
+    ag_text_free(&e->spare);
+    ag_pieces_free(&e->pieces);
+    ag_bpe_scratch_free(&e->bpe);
+    ag_unigram_scratch_free(&e->unigram);
+}
+
+static ag_status check_utf8(const char *text, size_t len, ag_error *err) {
+    size_t valid = ag_utf8_valid_prefix(text, len);
+    if (valid == len) return AG_OK;
+    return AG_FAIL(err, FORMAT, "text is not UTF-8: byte 0x%02x at offset %zu of %zu",
+                   (unsigned char)text[valid], valid, len);
+}
+
+static ag_status encode_between(encoding *e, const char *text, size_t len, const ag_text_cut *cuts,
+                                size_t n) {
+    size_t done = 0;
+    for (size_t i = 0; i <= n; i++) {
+        const size_t end = i < n ? cuts[i].begin : len;
+        e->at_start = done == 0;
+        if (done < end) AG_TRY(each_part(e, &e->t->added.raw, text + done, end - done, encode_raw));
+        if (i == n) break;
+        AG_TRY(append_ids(e->ids, &(ag_ids){.data = cuts[i].ids, .n = cuts[i].n_ids}, e->err));
+        done = cuts[i].end;
+    }
+    return AG_OK;
+}
+
+ag_status ag_tokenizer_encode_cut(const ag_tokenizer *t, const char *text, size_t len,
+                                  const ag_text_cut *cuts, size_t n, ag_ids *ids, ag_error *err) {
+    AG_TRY(check_utf8(text, len, err));
+    encoding e = {.t = t, .ids = ids, .err = err};
+    const size_t before = ids->n;
+    const ag_status st = encode_between(&e, text, len, cuts, n);
+    if (st != AG_OK) ids->n = before;
+    free_encoding(&e);
+    return st;
+}
+
 ag_status ag_tokenizer_encode(const ag_tokenizer *t, const char *text, size_t len, unsigned flags,
                               ag_ids *ids, ag_error *err) {
-    size_t valid = ag_utf8_valid_prefix(text, len);
-    if (valid < len) {
-        return AG_FAIL(err, FORMAT, "text is not UTF-8: byte 0x%02x at offset %zu of %zu",
-                       (unsigned char)text[valid], valid, len);
-    }
+    AG_TRY(check_utf8(text, len, err));
     encoding e = {.t = t,
                   .parse_special = flags & AG_ENCODE_PARSE_SPECIAL,
                   .at_start = true,
@@ -95,10 +131,6 @@ ag_status ag_tokenizer_encode(const ag_tokenizer *t, const char *text, size_t le
     size_t before = ids->n;
     ag_status st = encode_all(&e, text, len, flags);
     if (st != AG_OK) ids->n = before;
-    ag_text_free(&e.normalized);
-    ag_text_free(&e.spare);
-    ag_pieces_free(&e.pieces);
-    ag_bpe_scratch_free(&e.bpe);
-    ag_unigram_scratch_free(&e.unigram);
+    free_encoding(&e);
     return st;
 }

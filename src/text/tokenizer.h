@@ -30,4 +30,16 @@ struct ag_tokenizer {
 ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char *name,
                                        ag_tokenizer **out, ag_error *err);
 
+/* A range of a text that ids stand for, perhaps none: then the text is only divided there. */
+typedef struct ag_text_cut {
+    size_t begin, end;
+    int32_t *ids; /* only read */
+    size_t n_ids;
+} ag_text_cut;
+/* encode.c: like ag_tokenizer_encode without flags, but for the cuts, which are sorted and do not
+ * overlap. What lies between two of them is encoded as one piece, in which no special token is
+ * found. */
+ag_status ag_tokenizer_encode_cut(const ag_tokenizer *t, const char *text, size_t len,
+                                  const ag_text_cut *cuts, size_t n, ag_ids *ids, ag_error *err);
+
 #endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a model writes calls of tools, learnt from its template by rendering known ones. */
+#ifndef AG_CHAT_CALL_FORMAT_H
+#define AG_CHAT_CALL_FORMAT_H
+
+#include <antigravity/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum ag_call_kind {
+    AG_CALLS_JSON,    /* {"name": "f", "arguments": {"a": 1}} */
+    AG_CALLS_NAMED,   /* f MARK {"a": 1} */
+    AG_CALLS_TAGGED,  /* f, then MARK a MARK 1 MARK for each argument */
+    AG_CALLS_PYTHON,  /* f(a=1) */
+    AG_CALLS_BRACES,  /* f{a:1,b:MARKtextMARK} */
+    AG_CALLS_HARMONY, /* channels and recipients */
+} ag_call_kind;
+/* "json", "named json", ...: for tables and tests. */
+const char *ag_call_kind_name(ag_call_kind kind);
+
+enum { AG_CALL_TRIGGERS = 4 };
+
+/* A calls turn is section_open, then call_open CALL call_close for each, then section_close. Texts
+ * are owned; "" where there is nothing. White space in them matches any, or none. */
+typedef struct ag_call_format {
+    ag_call_kind kind;
+    bool bare; /* nothing stands before the first call: a call is what begins the answer */
+    bool is_parallel;
+    bool id_is_name; /* the call's id is "functions.f:0", in which f stands */
+    const char *section_open, *section_close;
+    const char *call_open, *call_close;
+    const char *triggers[AG_CALL_TRIGGERS]; /* how a section may begin; NULL behind the last */
+    const char *name_key, *arguments_key;   /* JSON */
+    const char
+        *name_end; /* NAMED: between name and arguments; TAGGED: between name and first argument */
+    const char *id_mark; /* NAMED: between name and an id, which name_end follows */
+    const char *param_open, *param_close; /* TAGGED: around name and value of an argument */
+    const char *param_text, *param_json; /* TAGGED: between them, where the value is text or JSON */
+    const char *quote;                   /* BRACES: around text */
+} ag_call_format;
+
+void ag_call_format_free(ag_call_format *f);
+
+/* <tool_call>{"name": ..., "arguments": ...}</tool_call>: where a template shows nothing. */
+ag_status ag_call_format_default(ag_call_format *out, ag_error *err);
+
+typedef enum ag_match { AG_MATCH_NO, AG_MATCH_PARTIAL, AG_MATCH_YES } ag_match;
+/* Whether s[0..n) begins with the pattern, in which white space stands for any or none, and at
+ * its end for nothing; *len is how much of s it took. PARTIAL: as far as s goes. */
+ag_match ag_match_loosely(const char *pattern, const char *s, size_t n, size_t *len);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef AG_CHAT_CONVERSATION_H
+#define AG_CHAT_CONVERSATION_H
+
+#include "chat/format.h"
+
+/* An answer that this engine sampled. */
+typedef struct ag_chat_turn {
+    char *text;    /* owned; the message's content */
+    char *call_id; /* owned; of its first call, or NULL */
+    ag_ids ids;
+    size_t n_reasoning; /* of the ids: up to where the reasoning has ended; SIZE_MAX: inside one */
+    bool opened;        /* the prompt had opened the reasoning */
+} ag_chat_turn;
+
+struct ag_chat {
+    const ag_chat_format *format;
+    json_t *messages;  /* array, as they came */
+    json_t *tools;     /* array, as they came; NULL: none */
+    json_t *variables; /* object */
+    bool has_clock;
+    int64_t clock;
+    ag_chat_turn *turns;
+    size_t n_turns, turns_cap;
+    bool is_open; /* the prompt rendered last ends inside a reasoning */
+};
+
+/* normalise.c: the messages as the format's template takes them; *tools likewise, NULL for none.
+ * Both are owned. */
+ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err);
+
+/* message.c: AG_FORMAT, AG_INVALID or AG_UNSUPPORTED, with `place`, for what is no message. */
+ag_status ag_chat_check_message(const json_t *m, const char *place, ag_error *err);
+ag_status ag_chat_check_tools(const json_t *tools, ag_error *err);
+/* The texts of a content joined; NULL without memory. */
+json_t *ag_chat_content_text(const json_t *content);
+
+#endif

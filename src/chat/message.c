@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a message must be, before anything is made of it. */
+#include "chat/conversation.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <string.h>
+
+static bool is_text_part(const char *type) {
+    static const char *const types[] = {"text", "input_text", "output_text", "refusal"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!strcmp(type, types[i])) return true;
+    }
+    return false;
+}
+
+static const json_t *part_text(const json_t *part) {
+    const json_t *text = json_object_get(part, "text");
+    return text ? text : json_object_get(part, "refusal");
+}
+
+static ag_status check_part(const json_t *part, const char *place, size_t i, ag_error *err) {
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (json_is_string(part)) return AG_OK;
+    if (!type) return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"type\"", place, i);
+    if (!is_text_part(type)) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: content[%zu] is of type \"%.40s\"; only text is read",
+                       place, i, type);
+    }
+    if (json_is_string(part_text(part))) return AG_OK;
+    return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"text\"", place, i);
+}
+
+static ag_status check_content(const json_t *content, const char *place, ag_error *err) {
+    size_t i;
+    const json_t *part;
+    if (!content || json_is_null(content) || json_is_string(content)) return AG_OK;
+    if (!json_is_array(content)) {
+        return AG_FAIL(err, INVALID, "%s: \"content\" is neither a string nor a list of parts",
+                       place);
+    }
+    json_array_foreach(content, i, part) AG_TRY(check_part(part, place, i, err));
+    return AG_OK;
+}
+
+static ag_status check_call(const json_t *call, const char *place, size_t i, ag_error *err) {
+    const json_t *f = json_object_get(call, "function");
+    if (!f) f = call;
+    if (!json_is_string(json_object_get(f, "name"))) {
+        return AG_FAIL(err, INVALID, "%s: tool_calls[%zu] has no name of a function", place, i);
+    }
+    const json_t *args = json_object_get(f, "arguments");
+    if (!args || json_is_null(args) || json_is_string(args) || json_is_object(args)) return AG_OK;
+    return AG_FAIL(err, INVALID, "%s: arguments of tool_calls[%zu] are neither text nor an object",
+                   place, i);
+}
+
+ag_status ag_chat_check_message(const json_t *m, const char *place, ag_error *err) {
+    size_t i;
+    const json_t *call;
+    if (!json_is_object(m)) return AG_FAIL(err, INVALID, "%s is not an object", place);
+    if (!json_string_length(json_object_get(m, "role"))) {
+        return AG_FAIL(err, INVALID, "%s has no \"role\"", place);
+    }
+    AG_TRY(check_content(json_object_get(m, "content"), place, err));
+    const json_t *calls = json_object_get(m, "tool_calls");
+    if (calls && !json_is_null(calls) && !json_is_array(calls)) {
+        return AG_FAIL(err, INVALID, "%s: \"tool_calls\" is not a list", place);
+    }
+    json_array_foreach(calls, i, call) AG_TRY(check_call(call, place, i, err));
+    return AG_OK;
+}
+
+ag_status ag_chat_check_tools(const json_t *tools, ag_error *err) {
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool) {
+        const json_t *f = json_object_get(tool, "function");
+        if (!json_string_length(json_object_get(f ? f : tool, "name"))) {
+            return AG_FAIL(err, INVALID, "tools[%zu] has no name of a function", i);
+        }
+    }
+    return AG_OK;
+}
+
+json_t *ag_chat_content_text(const json_t *content) {
+    size_t i;
+    const json_t *part;
+    ag_text all = {0};
+    ag_status st = ag_text_reserve(&all, 0, NULL);
+    if (st == AG_OK && json_is_string(content)) {
+        st = ag_text_append(&all, json_string_value(content), json_string_length(content), NULL);
+    } else if (st == AG_OK && content && !json_is_array(content) && !json_is_null(content)) {
+        char *dump = json_dumps(content, JSON_COMPACT | JSON_ENCODE_ANY);
+        st = dump ? ag_text_append(&all, dump, strlen(dump), NULL) : AG_NOMEM;
+        free(dump);
+    }
+    json_array_foreach(content, i, part) {
+        const json_t *text = json_is_string(part) ? part : part_text(part);
+        if (st == AG_OK) {
+            st = ag_text_append(&all, json_string_value(text), json_string_length(text), NULL);
+        }
+    }
+    json_t *v = st == AG_OK ? json_stringn_nocheck(all.data, all.len) : NULL;
+    ag_text_free(&all);
+    return v;
+}

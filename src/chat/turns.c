@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/turns.h"
+
+#include "chat/stream.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TURNS = 4096 };
+
+/* ---- what was sampled ---- */
+
+/* How many ids the reasoning takes, with its mark and the white space behind: those after which the
+ * text has exactly so many bytes. SIZE_MAX if no border of a token is there. */
+static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, size_t n,
+                                 bool has_reasoning, size_t *count, ag_error *err) {
+    ag_decoder *d;
+    ag_text text = {0};
+    *count = 0;
+    if (!has_reasoning) return AG_OK;
+    AG_TRY(ag_tokenizer_decode(f->tokenizer, ids, n, true, &text, err));
+    const char *close = text.data ? strstr(text.data, f->reasoning_close) : NULL;
+    size_t wanted = close ? (size_t)(close - text.data) + strlen(f->reasoning_close) : SIZE_MAX;
+    while (close && ag_is_json_space(text.data[wanted])) wanted++;
+    text.len = 0;
+    *count = SIZE_MAX;
+    ag_status st = ag_decoder_create(f->tokenizer, true, false, &d, err);
+    for (size_t i = 0; st == AG_OK && i < n && text.len <= wanted; i++) {
+        if (text.len == wanted && *count == SIZE_MAX) *count = i;
+        st = ag_decoder_push(d, ids[i], &text, err);
+    }
+    ag_decoder_destroy(d);
+    ag_text_free(&text);
+    return st;
+}
+
+static void free_turn(ag_chat_turn *t) {
+    ag_free(t->text);
+    ag_free(t->call_id);
+    ag_ids_free(&t->ids);
+    *t = (ag_chat_turn){0};
+}
+
+static ag_status make_turn(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
+                           ag_chat_turn *t, ag_error *err) {
+    t->text = ag_strndup(p->content.data ? p->content.data : "", p->content.len);
+    if (p->n_made) t->call_id = ag_strdup(p->made[0].id);
+    if (!t->text || (p->n_made && !t->call_id)) return AG_FAIL(err, NOMEM, "a sampled answer");
+    AG_TRY(ag_ids_reserve(&t->ids, n, err));
+    memcpy(t->ids.data, ids, n * sizeof *ids);
+    t->ids.n = n;
+    t->opened = p->params.opened;
+    return count_reasoning(c->format, ids, n, p->reasoning.len > 0 || t->opened, &t->n_reasoning,
+                           err);
+}
+
+static ag_status remember(ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
+                          ag_error *err) {
+    ag_chat_turn turn = {0};
+    if (c->n_turns == MAX_TURNS) {
+        free_turn(&c->turns[0]);
+        memmove(c->turns, c->turns + 1, --c->n_turns * sizeof *c->turns);
+    }
+    void *array = c->turns;
+    ag_status st = ag_array_grow(&array, &c->turns_cap, c->n_turns + 1, sizeof turn, err);
+    c->turns = array;
+    if (st == AG_OK) st = make_turn(c, p, ids, n, &turn, err);
+    if (st == AG_OK) c->turns[c->n_turns++] = turn;
+    else free_turn(&turn);
+    return st;
+}
+
+ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
+                             ag_error *err) {
+    ag_text message = {0};
+    ag_status st = ag_chat_parser_message(p, &message, err);
+    if (st == AG_OK) st = ag_chat_add_json(c, message.data, message.len, err);
+    ag_text_free(&message);
+    if (st != AG_OK || !ids || n == 0 || !c->format->tokenizer) return st;
+    st = remember(c, p, ids, n, err);
+    if (st != AG_OK) ag_chat_truncate(c, ag_chat_n_messages(c) - 1);
+    return st;
+}
+
+/* ---- which messages were ---- */
+
+void ag_chat_stand_ins_free(ag_chat_stand_ins *s) {
+    ag_free(s->list);
+    json_decref(s->messages);
+    *s = (ag_chat_stand_ins){0};
+}
+
+static const char *first_call_id(const json_t *m) {
+    const json_t *calls = json_object_get(m, "tool_calls");
+    return json_string_value(json_object_get(json_array_get(calls, 0), "id"));
+}
+
+/* The turn that says the same, at or behind *from, or NULL: equal answers are taken one after
+ * another. */
+static const ag_chat_turn *turn_of(const ag_chat *c, const char *id, const char *text,
+                                   size_t *from) {
+    for (size_t k = 0; k < c->n_turns; k++) {
+        const size_t i = (*from + k) % c->n_turns;
+        const ag_chat_turn *t = &c->turns[i];
+        const bool fits =
+            id ? t->call_id && !strcmp(id, t->call_id) : !t->call_id && !strcmp(t->text, text);
+        if (!fits) continue;
+        *from = i + 1;
+        return t;
+    }
+    return NULL;
+}
+
+static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_turn *t, size_t message,
+                              ag_error *err) {
+    void *array = s->list;
+    ag_status st = ag_array_grow(&array, &s->cap, s->n + 1, sizeof *s->list, err);
+    s->list = array;
+    AG_TRY(st);
+    s->list[s->n++] = (ag_chat_stand_in){.turn = t,
+                                         .message = message,
+                                         .has_content = t->text[0] != '\0',
+                                         .has_calls = t->call_id != NULL};
+    return AG_OK;
+}
+
+ag_status ag_chat_find_turns(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+    size_t i, from = 0;
+    json_t *m;
+    json_array_foreach(c->messages, i, m) {
+        const char *role = json_string_value(json_object_get(m, "role"));
+        if (!role || strcmp(role, "assistant") != 0) continue;
+        json_t *text = ag_chat_content_text(json_object_get(m, "content"));
+        if (!text) return AG_FAIL(err, NOMEM, "the text of a message");
+        const ag_chat_turn *t = turn_of(c, first_call_id(m), json_string_value(text), &from);
+        json_decref(text);
+        if (t) AG_TRY(add_stand_in(s, t, i, err));
+    }
+    return AG_OK;
+}
+
+/* ---- words in their place ---- */
+
+/* Letters and digits that nothing in the conversation says. */
+static ag_status choose_words(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+    char *all = json_dumps(c->messages, JSON_COMPACT), prefix[16];
+    if (!all) return AG_FAIL(err, NOMEM, "a conversation of sampled answers");
+    unsigned nonce = 0;
+    do snprintf(prefix, sizeof prefix, "Q7v%uw", nonce++);
+    while (strstr(all, prefix));
+    free(all);
+    for (size_t i = 0; i < s->n; i++) {
+        ag_chat_stand_in *x = &s->list[i];
+        snprintf(x->words, sizeof x->words, "%sc%zuq", prefix, i);
+        snprintf(x->reasoning, sizeof x->reasoning, "%sr%zuq", prefix, i);
+        snprintf(x->argument, sizeof x->argument, "%sa%zuq", prefix, i);
+    }
+    return AG_OK;
+}
+
+static json_t *calls_with(const json_t *calls, const char *word) {
+    json_t *copy = json_deep_copy(calls), *call;
+    size_t i;
+    json_array_foreach(copy, i, call) {
+        json_t *f = json_object_get(call, "function");
+        json_t *args = json_pack("{s:s}", "a", word);
+        if (json_object_set_new(f ? f : call, "arguments", args) == 0) continue;
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+static bool put_words(json_t *messages, const ag_chat_stand_in *x) {
+    json_t *m = json_copy(json_array_get(messages, x->message));
+    bool ok = m != NULL;
+    if (ok && x->has_content) ok = json_object_set_new(m, "content", json_string(x->words)) == 0;
+    if (ok && json_string_length(json_object_get(m, "reasoning_content"))) {
+        ok = json_object_set_new(m, "reasoning_content", json_string(x->reasoning)) == 0;
+    }
+    if (ok && x->has_calls) {
+        json_t *calls = calls_with(json_object_get(m, "tool_calls"), x->argument);
+        ok = json_object_set_new(m, "tool_calls", calls) == 0;
+    }
+    if (ok) return json_array_set_new(messages, x->message, m) == 0;
+    json_decref(m);
+    return false;
+}
+
+ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+    json_decref(s->messages);
+    s->messages = json_copy(c->messages);
+    AG_TRY(choose_words(c, s, err));
+    for (size_t i = 0; s->messages && i < s->n; i++) {
+        if (!s->list[i].turn || put_words(s->messages, &s->list[i])) continue;
+        json_decref(s->messages);
+        s->messages = NULL;
+    }
+    return s->messages ? AG_OK : AG_FAIL(err, NOMEM, "a conversation of sampled answers");
+}
+
+/* ---- where they stand ---- */
+
+typedef struct place {
+    size_t begin, end;
+    bool with_reasoning;
+} place;
+
+static const char *last_of(const char *from, const char *to, const char *what) {
+    const char *found = NULL;
+    for (const char *p = from; (p = strstr(p, what)) && p < to; p++) found = p;
+    return found;
+}
+
+/* What opens the section of calls that holds the word at `at`. */
+static const char *section_begin(const ag_call_format *f, const char *from, const char *at) {
+    for (size_t i = 0; i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
+        const char *found = NULL;
+        for (const char *p = from; (p = strstr(p, f->triggers[i])) && p < at; p++) {
+            found = p;
+            break;
+        }
+        if (found) return found;
+    }
+    return NULL;
+}
+
+/* Where the turn begins whose words stand in text[from..). */
+static bool find_begin(const ag_chat_format *f, const ag_chat_stand_in *x, const char *from,
+                       place *out, const char *text) {
+    const char *words = x->has_content ? strstr(from, x->words) : NULL;
+    const char *thought = strstr(from, x->reasoning);
+    const char *first = words ? words : x->has_calls ? strstr(from, x->argument) : NULL;
+    if (!first || (x->has_content && !words)) return false;
+    if (thought && thought > first) return false;
+    out->with_reasoning = thought != NULL;
+    if (thought && !x->turn->opened) thought = last_of(from, thought, f->reasoning_open);
+    if (out->with_reasoning && !thought) return false;
+    if (!out->with_reasoning && !words) first = section_begin(&f->calls, from, first);
+    if (!first) return false;
+    out->begin = (size_t)((thought ? thought : first) - text);
+    return true;
+}
+
+static bool find_end(const ag_chat_format *f, const ag_chat_stand_in *x, size_t to,
+                     const char *text, place *out) {
+    const char *at = text + out->begin, *last = NULL;
+    if (x->has_calls) {
+        for (const char *p = at; (p = strstr(p, x->argument)); p++) last = p + strlen(x->argument);
+    } else if ((last = strstr(at, x->words))) {
+        last += strlen(x->words);
+    }
+    const char *end = last && f->turn_end ? strstr(last, f->turn_end) : NULL;
+    if (end && !x->has_calls) {
+        for (const char *p = last; p < end; p++) {
+            if (!ag_is_json_space(*p)) return false;
+        }
+    }
+    if (!end && x->has_calls) return false;
+    if (!end) end = last;
+    if (!end || end > text + to) return false;
+    out->end = (size_t)(end - text);
+    return true;
+}
+
+static ag_status cut_turn(ag_chat_stand_in *x, const place *at, ag_cut_list *l, bool *missed,
+                          ag_error *err) {
+    const ag_chat_turn *t = x->turn;
+    const size_t skip = at->with_reasoning ? 0 : t->n_reasoning;
+    if (skip > t->ids.n) {
+        x->turn = NULL;
+        *missed = true;
+        return AG_OK;
+    }
+    return ag_cut_list_add(
+        l, (ag_text_cut){at->begin, at->end, t->ids.data + skip, t->ids.n - skip}, err);
+}
+
+ag_status ag_chat_cut_turns(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
+                            size_t to, ag_cut_list *l, bool *missed, ag_error *err) {
+    size_t from = 0;
+    *missed = false;
+    for (size_t i = 0; i < s->n; i++) {
+        ag_chat_stand_in *x = &s->list[i];
+        place at = {0};
+        if (!x->turn) continue;
+        if (!find_begin(c->format, x, out->text + from, &at, out->text) ||
+            !find_end(c->format, x, to, out->text, &at)) {
+            x->turn = NULL;
+            *missed = true;
+            continue;
+        }
+        AG_TRY(ag_chat_find_cuts(c->format, out, from, at.begin, l, err));
+        AG_TRY(cut_turn(x, &at, l, missed, err));
+        from = at.end;
+    }
+    return ag_chat_find_cuts(c->format, out, from, to, l, err);
+}
