@@ -30,6 +30,7 @@ typedef enum ag_constraint_kind {
     AG_CONSTRAINT_JSON_OBJECT, /* any JSON object */
     AG_CONSTRAINT_REGEX,       /* all of the text matches: ECMAScript's syntax, flag u */
     AG_CONSTRAINT_CHOICES,     /* one of the choices */
+    AG_CONSTRAINT_GRAMMAR,     /* a grammar of rules, of which "root" is the text: GBNF */
 } ag_constraint_kind;
 
 /* The space between the parts of JSON. There is none before "," and ":" or around the value. */
@@ -41,7 +42,7 @@ typedef enum ag_json_spacing {
 
 typedef struct ag_constraint_params {
     ag_constraint_kind kind;
-    const char *text; /* [len] the schema or the regular expression, UTF-8 */
+    const char *text; /* [len] the schema, the regular expression or the grammar, UTF-8 */
     size_t len;
     const char *const *choices; /* [n_choices] UTF-8 */
     size_t n_choices;

@@ -64,7 +64,8 @@ static int create_sampler(generation *g) {
     ag_sampler_params params = sampling_params(&g->o.sampling, g->n_context);
     ag_status status =
         ag_sampler_create(&params, (int32_t)g->engine.info.n_vocab, &g->sampler, &err);
-    return status == AG_OK ? EXIT_DONE : complain_settings(&err);
+    if (status != AG_OK) return complain_settings(&err);
+    return constraint_open(&g->constraint, &g->o.constraint, &g->engine, g->sampler);
 }
 
 /* ---- output ---- */
@@ -205,6 +206,7 @@ static int run(generation *g) {
     if (output_failed() && !interrupted()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
     if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
+    report_cut_off(g);
     code = saved_end(&g->saved, &o->saved, &g->engine, o->model.verbose);
     if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
     if (code != EXIT_DONE) return code;
@@ -238,6 +240,7 @@ int command_generate(int argc, char **argv) {
         code = generate(&g);
     }
     ag_sampler_destroy(g.sampler);
+    constraint_close(&g.constraint);
     draft_close(&g.draft);
     engine_close(&g.engine);
     prompt_free(&g.prompt);

@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_GENERATE_H
 #define ANTIGRAVITY_GENERATE_H
 
+#include "constraint_options.h"
 #include "draft.h"
 #include "engine.h"
 #include "prompt.h"
@@ -15,6 +16,7 @@ typedef struct generate_options {
     prompt_options prompt;
     sampling_options sampling;
     saved_options saved;
+    constraint_options constraint;
     speculation_options speculation;
     int64_t max_tokens;
     const char **stop; /* owned list of borrowed texts */
@@ -29,6 +31,7 @@ typedef struct generation {
     prompt prompt;
     uint32_t n_context;
     ag_sampler *sampler;
+    constraint constraint;
     saved_cache saved;
     /* What was made. */
     ag_generate_stats stats;
@@ -45,6 +48,7 @@ void generate_options_free(generate_options *o);
 /* generate_report.c */
 void report_statistics(const generation *g);   /* on standard error */
 void report_context_full(const generation *g); /* the same */
+void report_cut_off(const generation *g);      /* the same: where a constraint wants more text */
 int report_json(generation *g);                /* on standard output; returns an exit code */
 
 #endif

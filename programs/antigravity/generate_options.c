@@ -72,6 +72,8 @@ static const char examples[] =
     "  antigravity generate -m ~/models/Llama-3.2-1B -f prompt.txt --temperature 0\n"
     "  echo \"Once upon a time\" | antigravity generate --seed 7 --stop \"The end\"\n"
     "  antigravity generate --prompt-ids 4090,790,650,258,469 --json -q\n"
+    "  antigravity generate -p \"The king is \" --choice old,young,dead -q\n"
+    "  antigravity generate -m MODEL -f question.txt --json-schema answer.schema.json\n"
     "  antigravity generate -p \"The old king\" --save-cache king.agcache\n"
     "  antigravity generate --load-cache king.agcache -p \" Then\"";
 
@@ -103,6 +105,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
                 eviction_rules_group(&o->model.eviction),
                 eviction_memory_group(&o->model.eviction),
                 saved_group(&o->saved),
+                constraint_group(&o->constraint),
                 speculation_group(&o->speculation),
                 threads_group(&o->model),
                 machine_group(&o->model),
@@ -116,10 +119,12 @@ int generate_parse(generate_options *o, int argc, char **argv) {
     code = prompt_operand(&line, &o->prompt);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
     if (code == EXIT_DONE) code = saved_check(&o->saved);
+    if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     return code == EXIT_DONE ? OPTIONS_RUN : code;
 }
 
 void generate_options_free(generate_options *o) {
     free(o->stop);
+    constraint_options_free(&o->constraint);
     sampling_options_free(&o->sampling);
 }

@@ -40,6 +40,14 @@ void report_context_full(const generation *g) {
                  trained);
 }
 
+void report_cut_off(const generation *g) {
+    const ag_constraint *text = g->constraint.text;
+    const ag_finish why = g->stats.finish;
+    if (!text || ag_constraint_may_end(text) || why == AG_FINISH_EOS) return;
+    complain("the text was cut off before what it must be was whole (%s%s)", ag_finish_detail(why),
+             why == AG_FINISH_MAX_TOKENS ? ": --max-tokens" : "");
+}
+
 static void report_evictions(const ag_generate_stats *s) {
     char returned[32];
     if (s->evictions.n_evictions)

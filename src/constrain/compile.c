@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/compile.h"
 
+#include "constrain/grammar.h"
 #include "constrain/schema_rules.h"
 #include "core/fail.h"
 #include "text/utf8.h"
@@ -42,6 +43,9 @@ ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
     switch (params->kind) {
     case AG_CONSTRAINT_JSON_SCHEMA:
         AG_TRY(ag_schema_compile(net, json, params->text, params->len, &start, err));
+        break;
+    case AG_CONSTRAINT_GRAMMAR:
+        AG_TRY(ag_grammar_compile(net, params->text, params->len, &start, err));
         break;
     case AG_CONSTRAINT_JSON_OBJECT:
         start = ag_net_call(net, json->object, ag_net_end(net));

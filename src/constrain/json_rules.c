@@ -10,7 +10,7 @@ enum { INDENT = 40 }; /* spaces or tabs that a line begins with, at most */
 static const ag_net_limits rule_limits = {.ops = 1 << 16,
                                           .text = {.states = 1 << 12, .work = 1 << 20}};
 
-uint32_t ag_json_space(ag_net *net, ag_json_spacing spacing, uint32_t next) {
+uint32_t ag_json_space(ag_net *net, ag_json_spacing spacing, uint32_t indent, uint32_t next) {
     switch (spacing) {
     case AG_JSON_COMPACT:
         return next;
@@ -26,15 +26,19 @@ uint32_t ag_json_space(ag_net *net, ag_json_spacing spacing, uint32_t next) {
         break;
     }
     /* Nothing, one space, or a line break and an indent. */
-    uint32_t at = next;
+    const uint32_t line = ag_net_bytes(net, '\n', '\n', ag_net_call(net, indent, next));
+    return ag_net_either(net, ag_net_either(net, line, ag_net_bytes(net, ' ', ' ', next)), next);
+}
+
+static uint32_t any_indent(ag_net *net) {
+    const uint32_t end = ag_net_end(net);
+    uint32_t at = end;
     for (int i = 0; i < INDENT; i++) {
         const uint32_t one =
             ag_net_either(net, ag_net_bytes(net, ' ', ' ', at), ag_net_bytes(net, '\t', '\t', at));
-        at = ag_net_either(net, one, next);
+        at = ag_net_either(net, one, end);
     }
-    at = ag_net_bytes(net, '\n', '\n', at);
-    at = ag_net_either(net, at, ag_net_bytes(net, ' ', ' ', next));
-    return ag_net_either(net, at, next);
+    return at;
 }
 
 uint32_t ag_json_number(ag_net *net, uint32_t next) {
@@ -102,15 +106,15 @@ static uint32_t any_list(ag_json_rules *r, char open, char close, bool named) {
     ag_net *net = &r->net;
     const ag_json_spacing sp = r->spacing;
     const uint32_t end = ag_net_bytes(net, (uint8_t)close, (uint8_t)close, ag_net_end(net));
-    const uint32_t spaced_end = ag_json_space(net, sp, end);
+    const uint32_t spaced_end = ag_json_space(net, sp, r->indent, end);
     const uint32_t more = ag_net_split(net, AG_NET_NOWHERE, spaced_end);
     uint32_t item = ag_net_call(net, r->value, more);
     if (named) {
-        item = ag_net_bytes(net, ':', ':', ag_json_space(net, sp, item));
+        item = ag_net_bytes(net, ':', ':', ag_json_space(net, sp, r->indent, item));
         item = ag_net_call(net, r->string, item);
     }
-    ag_net_patch(net, more, ag_net_bytes(net, ',', ',', ag_json_space(net, sp, item)));
-    const uint32_t first = ag_json_space(net, sp, ag_net_either(net, item, end));
+    ag_net_patch(net, more, ag_net_bytes(net, ',', ',', ag_json_space(net, sp, r->indent, item)));
+    const uint32_t first = ag_json_space(net, sp, r->indent, ag_net_either(net, item, end));
     return ag_net_bytes(net, (uint8_t)open, (uint8_t)open, first);
 }
 
@@ -134,6 +138,8 @@ static void write_rules(ag_json_rules *r) {
     r->array = ag_net_rule_add(net, none);
     r->string = ag_net_rule_add(net, none);
     r->name = ag_net_rule_add(net, none);
+    r->indent = ag_net_rule_add(net, none);
+    ag_net_rule_start(net, r->indent, any_indent(net));
     ag_net_rule_start(net, r->string, any_string(net, ag_net_end(net)));
     ag_net_rule_start(net, r->name, any_name(net, ag_net_end(net)));
     ag_net_rule_start(net, r->object, any_list(r, '{', '}', true));

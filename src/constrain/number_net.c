@@ -99,6 +99,29 @@ static uint32_t free_digits(range *r) {
     return r->free_part;
 }
 
+static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned rest);
+
+/* Behind the digits of both limits: the number is on one, or free. On the upper one only zeros may
+ * follow. */
+static uint32_t beyond_limits(range *r, size_t at, bool low, bool high) {
+    ag_net *net = r->net;
+    if (!low && !high) {
+        const uint32_t digit = free_digits(r);
+        return at > 0 ? ag_net_either(net, digit, r->next) : digit;
+    }
+    const bool ends = may_end(r, at + 1, low, high, 0);
+    const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, ends ? r->next : AG_NET_NOWHERE);
+    const uint32_t zero = ag_net_bytes(net, '0', '0', loop);
+    uint32_t way = zero;
+    if (!high) {
+        const uint32_t free = part_digits(r, at + 1, false, false, 0);
+        way = ag_net_either(net, way, ag_net_bytes(net, '1', '9', free));
+    }
+    ag_net_patch(net, loop, way);
+    const bool ends_here = at > 0 && may_end(r, at, low, high, 0);
+    return ag_net_either(net, way, ends_here ? r->next : AG_NET_NOWHERE);
+}
+
 /* Digits behind the point; low, high: the number is still equal to that limit. */
 static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned rest) {
     ag_net *net = r->net;
@@ -109,17 +132,7 @@ static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned r
     if (r->step) {
         if (at >= r->n_places) return ends ? r->next : way;
     } else if (!bound) {
-        /* Beyond the digits of both limits: the number is on one, or free. */
-        if (high) return ends ? r->next : way; /* another digit would be 0 or too much */
-        if (!low) {
-            const uint32_t digit = free_digits(r);
-            return at > 0 ? ag_net_either(net, digit, r->next) : digit;
-        }
-        const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, ends ? r->next : AG_NET_NOWHERE);
-        const uint32_t zero = ag_net_bytes(net, '0', '0', loop);
-        const uint32_t other = ag_net_bytes(net, '1', '9', part_digits(r, at + 1, false, false, 0));
-        ag_net_patch(net, loop, ag_net_either(net, zero, other));
-        return at > 0 ? loop : ag_net_either(net, zero, other);
+        return beyond_limits(r, at, low, high);
     }
     for (int d = 0; d <= 9; d++) {
         const int l = low ? compare_digit(d, limit_part(&r->least, at)) : 1;
@@ -138,7 +151,6 @@ static uint32_t after_whole(range *r, bool low, bool high, unsigned rest) {
     uint32_t way = AG_NET_NOWHERE;
     if (may_end(r, 0, low, high, rest)) way = r->next;
     if (r->integer || (r->step && !r->n_places)) return way;
-    if (high && !r->most.n_part) return way; /* nothing above the limit but zeros */
     const uint32_t part = part_digits(r, 0, low, high, rest);
     if (part == AG_NET_NOWHERE) return way;
     return ag_net_either(r->net, way, ag_net_bytes(r->net, '.', '.', part));

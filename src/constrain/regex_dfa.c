@@ -104,6 +104,7 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
     case AG_REGEX_END:
         return add_step(m, (step){STEP_END, next, NOWHERE, 0}, id);
     case AG_REGEX_AHEAD:
+    case AG_REGEX_CALL:
         break;
     }
     return AG_FAIL(m->err, UNSUPPORTED, "looking ahead is supported at the beginning only");

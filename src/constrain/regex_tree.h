@@ -14,6 +14,7 @@ typedef enum ag_regex_kind {
     AG_REGEX_BEGIN,  /* ^ */
     AG_REGEX_END,    /* $ */
     AG_REGEX_AHEAD,  /* left must follow (negative: must not), and is not consumed */
+    AG_REGEX_CALL,   /* of grammars: rule number `set` */
 } ag_regex_kind;
 
 enum { AG_REGEX_NO_END = UINT32_MAX };

@@ -178,7 +178,16 @@ static ag_status apply_not(schema *x, const json_t *v) {
     ag_goal goal;
     bool decidable;
     ag_ways ways;
+    const json_t *twice = json_object_get(v, "not");
     AG_TRY(sub_goal(x, "not", NULL, SIZE_MAX, v, &goal));
+    if (twice && json_object_size(v) == 1) { /* what is not not so is so */
+        uint32_t child;
+        AG_TRY(ag_schema_doc_child(&x->s->doc, x->id, "not", NULL, SIZE_MAX, v, &child, x->s->err));
+        AG_TRY(ag_schema_doc_child(&x->s->doc, child, "not", NULL, SIZE_MAX, twice, &child,
+                                   x->s->err));
+        AG_TRY(ag_goal_of(x->s, child, false, &goal));
+        return and_goal(x, goal);
+    }
     AG_TRY(not_goal(x, goal, &decidable, &ways));
     if (!decidable) {
         return ag_schema_unsupported(x->s, x->id, "not", "cannot be decided for this schema");
@@ -414,6 +423,10 @@ static ag_status expand_set(ag_shaper *s, ag_goal goal, ag_ways *out) {
         AG_TRY(ag_ways_and(s, *out, ways, out));
     }
     return AG_OK;
+}
+
+bool ag_goal_is_running(const ag_shaper *s, ag_goal goal) {
+    return goal < s->n_expanded && s->expanded[goal].running;
 }
 
 ag_status ag_goal_expand(ag_shaper *s, ag_goal goal, ag_ways *out) {

@@ -64,7 +64,7 @@ static ag_status call_goal(writer *w, ag_goal goal, uint32_t next, uint32_t *out
 }
 
 static uint32_t space(writer *w, uint32_t next) {
-    return ag_json_space(w->net, w->json->spacing, next);
+    return ag_json_space(w->net, w->json->spacing, w->json->indent, next);
 }
 
 /* ---- strings ---- */
@@ -170,6 +170,7 @@ typedef struct object {
     const ag_property **list; /* that may be there */
     size_t n;
     size_t n_counts;
+    size_t least; /* properties; 0 where those that are required are enough */
     uint32_t close, spaced_close;
     uint32_t names;     /* the guard of those that are taken */
     uint32_t name_rule; /* any name but those; NOWHERE: not yet */
@@ -177,7 +178,7 @@ typedef struct object {
     uint32_t loop;      /* behind another property, without a maximum; NOWHERE: not yet */
 } object;
 
-static bool is_enough(const object *o, size_t count) { return count >= o->x->least; }
+static bool is_enough(const object *o, size_t count) { return count >= o->least; }
 
 static size_t count_up(const object *o, size_t count) {
     return count + 1 < o->n_counts ? count + 1 : count;
@@ -331,6 +332,7 @@ static ag_status prepare_object(object *o) {
     }
     const bool counts =
         x->least > required || (x->most != SIZE_MAX && (x->most < o->n || x->n_others));
+    o->least = counts ? x->least : 0;
     o->n_counts = 2;
     if (counts) o->n_counts = (x->most != SIZE_MAX ? x->most : x->least) + 1;
     if (o->n_counts > o->n + 1) o->n_counts = o->n + 1;

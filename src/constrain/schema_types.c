@@ -100,10 +100,9 @@ static ag_status read_number(types *t, const ag_number_shape **out) {
 /* ---- strings ---- */
 
 ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
-                            const ag_text_dfa **out) {
+                            size_t n, const ag_text_dfa **out) {
     ag_text_dfa d;
-    AG_TRY(with_place(s, id, keyword,
-                      ag_text_dfa_regex(&d, pattern, strlen(pattern), true, &s->limits, s->err)));
+    AG_TRY(with_place(s, id, keyword, ag_text_dfa_regex(&d, pattern, n, true, &s->limits, s->err)));
     return ag_shaper_keep(s, &d, out);
 }
 
@@ -133,7 +132,8 @@ static ag_status read_string(types *t, const ag_string_shape **out) {
         return ag_schema_malformed(s, t->id, "pattern", "not a string");
     }
     if (pattern) {
-        AG_TRY(ag_schema_pattern(s, t->id, "pattern", json_string_value(pattern), &x->texts));
+        AG_TRY(ag_schema_pattern(s, t->id, "pattern", json_string_value(pattern),
+                                 json_string_length(pattern), &x->texts));
     }
     const ag_text_dfa *format = NULL;
     AG_TRY(read_format(t, &format));
@@ -265,7 +265,8 @@ static ag_status read_others(types *t, ag_object_shape *x) {
         json_object_foreach(object, pattern, v) {
             const ag_text_dfa *names;
             ag_goal goal;
-            AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, &names));
+            AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern),
+                                     &names));
             AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
             AG_TRY(split_parts(t, parts, &n, names, goal));
         }
@@ -300,7 +301,8 @@ static ag_status and_patterns(types *t, ag_property *p) {
     json_object_foreach(object, pattern, v) {
         const ag_text_dfa *names;
         ag_goal goal;
-        AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, &names));
+        AG_TRY(
+            ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern), &names));
         if (!ag_text_dfa_accepts(names, p->name, p->len)) continue;
         AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
         AG_TRY(ag_goal_and(t->s, p->goal, goal, &p->goal));

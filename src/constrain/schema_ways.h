@@ -17,7 +17,7 @@ ag_status ag_schema_values(ag_shaper *s, uint32_t id, const char *keyword,
                            const json_t *const *values, size_t n, ag_ways *out);
 /* A text automaton of a "pattern" or a name of patternProperties. */
 ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
-                            const ag_text_dfa **out);
+                            size_t n, const ag_text_dfa **out);
 
 /* AG_FORMAT and AG_UNSUPPORTED with the place of a keyword. */
 ag_status ag_schema_malformed(ag_shaper *s, uint32_t id, const char *keyword, const char *why);

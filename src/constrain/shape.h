@@ -130,6 +130,7 @@ ag_status ag_ways_not(ag_shaper *s, ag_ways a, bool *decidable, ag_ways *out);
 
 /* schema_expand.c */
 ag_status ag_goal_expand(ag_shaper *s, ag_goal goal, ag_ways *out);
+bool ag_goal_is_running(const ag_shaper *s, ag_goal goal); /* it is being expanded */
 
 ag_status ag_shaper_init(ag_shaper *s, const char *text, size_t n, const ag_text_limits *limits,
                          ag_error *err);

@@ -359,6 +359,7 @@ ag_status ag_shape_is_empty(ag_shaper *s, const ag_shape *x, int depth, bool *em
 ag_status ag_goal_is_empty(ag_shaper *s, ag_goal goal, int depth, bool *empty) {
     *empty = goal == AG_GOAL_NEVER;
     if (goal == AG_GOAL_NEVER || goal == AG_GOAL_ANY || depth <= 0) return AG_OK;
+    if (ag_goal_is_running(s, goal)) return AG_OK; /* nobody knows yet */
     ag_ways ways;
     AG_TRY(ag_goal_expand(s, goal, &ways));
     AG_TRY(ag_ways_flatten(s, ways, &ways));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constraints without schemas: regular expressions, choices, any JSON; masks against acceptance;
- * clones, forced text, the sampler's side. */
+/* Constraints without schemas: regular expressions, choices, grammars, any JSON; masks against
+ * acceptance; clones, forced text, the sampler's side. */
 #include "constrain_texts.h"
 #include "support/failing_allocator.h"
 
@@ -152,6 +152,98 @@ static void any_object_is_json(void **state) {
     for (size_t i = 0; i < sizeof no_objects / sizeof no_objects[0]; i++) {
         texts_expect(c, no_objects[i], false);
     }
+    ag_constraint_destroy(c);
+}
+
+typedef struct grammar_case {
+    const char *grammar;
+    const char *yes[5], *no[5];
+} grammar_case;
+
+static const grammar_case grammars[] = {
+    {"root ::= \"a\" root | \"b\"", {"b", "ab", "aaab"}, {"a", "", "ba"}},
+    /* left recursion, and empty rules */
+    {"root ::= root \"a\" | empty \"b\" empty\nempty ::= \"\"", {"b", "baa"}, {"a", "ab", ""}},
+    /* every reading of a sum */
+    {"root ::= root \"+\" root | [0-9]", {"1", "1+2", "1+2+3+4+5"}, {"+", "1+", "12"}},
+    {"# of several lines\nroot ::= (\n  \"x\" | # a comment\n  num\n) ws\n\nnum ::= \"-\"? "
+     "[1-9] [0-9]{0,2}\n  | \"0\"\nws ::= ([ \\t\\n] ws)?",
+     {"x", "-120  ", "0\n", "7"},
+     {"1234", "-0", "x x", "y"}},
+    {"root ::= [^\"\\\\] \"\\\"\" \"\\x41\\u00e9\" .",
+     {"z\"A\xC3\xA9\xE2\x82\xAC"},
+     {"\"\"A", "z"}},
+    {"root ::= item{2,3}\nitem ::= \"ab\" | \"c\"+",
+     {"abab", "cc", "cccccc", "abcab"},
+     {"ab", "", "abababab"}},
+    {"root ::= \"(\" root \")\" root | \"\"", {"", "()", "(())()", "((()))"}, {"(", ")(", "(()"}},
+};
+
+static const struct {
+    const char *grammar, *message;
+} bad_grammars[] = {
+    {"", "no rule root"},
+    {"a ::= \"x\"", "no rule root"},
+    {"root ::= other", "line 1: there is no rule other"},
+    {"root ::= \"a\"\nroot ::= \"b\"", "line 2: the rule root is there already"},
+    {"root ::= \"a", "line 1: the line ends"},
+    {"root ::= (\"a\"", "( without )"},
+    {"root = \"a\"", "::= is missing"},
+    {"root ::= \"a\"{3,1}", "at most fewer"},
+    {"root ::= \"\\q\"", "an escape"},
+    {"root ::= [z-a]", "backwards"},
+    {"root ::= \"a\" }", "what stands here"},
+};
+
+static void grammars_hold(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof grammars / sizeof grammars[0]; i++) {
+        const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, grammars[i].grammar);
+        ag_constraint *c = texts_create(&p);
+        for (size_t k = 0; k < 5 && grammars[i].yes[k]; k++) {
+            texts_expect(c, grammars[i].yes[k], true);
+        }
+        for (size_t k = 0; k < 5 && grammars[i].no[k]; k++) {
+            texts_expect(c, grammars[i].no[k], false);
+        }
+        ag_error err;
+        assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
+        texts_check_mask(c);
+        ag_constraint_destroy(c);
+    }
+    for (size_t i = 0; i < sizeof bad_grammars / sizeof bad_grammars[0]; i++) {
+        const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, bad_grammars[i].grammar);
+        ag_constraint *c;
+        ag_error err;
+        assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_FORMAT);
+        if (!strstr(err.msg, bad_grammars[i].message)) {
+            fail_msg("%s: %s", bad_grammars[i].grammar, err.msg);
+        }
+    }
+}
+
+/* Right recursion over a long text needs no stack for each character; ambiguity ends in an error,
+ * not in hours. */
+static void long_and_ambiguous_texts_end(void **state) {
+    (void)state;
+    const ag_constraint_params p =
+        texts_params(AG_CONSTRAINT_GRAMMAR, "root ::= \"a\" root | \"b\"");
+    ag_constraint *c = texts_create(&p);
+    ag_error err;
+    for (int i = 0; i < 20000; i++) {
+        assert_int_equal(ag_constraint_accept(c, texts_byte_id('a'), &err), AG_OK);
+    }
+    assert_int_equal(ag_constraint_accept(c, texts_byte_id('b'), &err), AG_OK);
+    assert_true(ag_constraint_may_end(c));
+    ag_constraint_destroy(c);
+    const ag_constraint_params q =
+        texts_params(AG_CONSTRAINT_GRAMMAR, "root ::= root root root | root root | \"a\" | \"\"");
+    c = texts_create(&q);
+    ag_status st = AG_OK;
+    for (int i = 0; i < 300 && st == AG_OK; i++) {
+        st = ag_constraint_accept(c, texts_byte_id('a'), &err);
+    }
+    assert_true(st == AG_OK || st == AG_LIMIT);
     ag_constraint_destroy(c);
 }
 
@@ -350,7 +442,9 @@ static void every_allocation_may_fail(void **state) {
     static const struct {
         ag_constraint_kind kind;
         const char *text;
-    } cases[] = {{AG_CONSTRAINT_JSON_OBJECT, NULL}, {AG_CONSTRAINT_REGEX, "(ab|c)+[^d]{2,5}"}};
+    } cases[] = {{AG_CONSTRAINT_JSON_OBJECT, NULL},
+                 {AG_CONSTRAINT_REGEX, "(ab|c)+[^d]{2,5}"},
+                 {AG_CONSTRAINT_GRAMMAR, "root ::= root x? | \"ab\"\nx ::= [^a-z]{2}"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bool done = false;
         size_t n_failed = 0;
@@ -372,6 +466,8 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_with_an_expression_is_told_soon),
         cmocka_unit_test(choices_are_the_only_texts),
         cmocka_unit_test(any_object_is_json),
+        cmocka_unit_test(grammars_hold),
+        cmocka_unit_test(long_and_ambiguous_texts_end),
         cmocka_unit_test(spacing_is_as_asked),
         cmocka_unit_test(masks_say_what_is_accepted),
         cmocka_unit_test(what_must_follow_is_known),

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --json-schema, --json-object, --grammar, --regex and --choice: what the text must be. */
+#ifndef ANTIGRAVITY_CONSTRAINT_OPTIONS_H
+#define ANTIGRAVITY_CONSTRAINT_OPTIONS_H
+
+#include "engine.h"
+#include "options.h"
+
+#include <antigravity/constrain.h>
+
+typedef struct constraint_options {
+    const char *schema, *grammar; /* a file or the text itself; borrowed */
+    const char *regex;
+    bool json_object;
+    char **choices; /* owned */
+    size_t n_choices;
+    ag_json_spacing spacing;
+} constraint_options;
+
+option_group constraint_group(constraint_options *o);
+/* At most one of them: EXIT_DONE or an exit code, which has been explained. */
+int constraint_check(const constraint_options *o);
+void constraint_options_free(constraint_options *o);
+
+/* What is made of them; zero-initialise. */
+typedef struct constraint {
+    ag_constraint_vocab *vocab;
+    ag_constraint *text; /* NULL: none is asked for */
+} constraint;
+
+/* Compiles the constraint and gives it to the sampler, which must go first. */
+int constraint_open(constraint *c, const constraint_options *o, const engine *e,
+                    ag_sampler *sampler);
+void constraint_close(constraint *c);
+
+#endif

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "constrain/grammar.h"
+
+#include "constrain/regex_tree.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_GRAMMAR_NODES = 1 << 18 };
+
+typedef struct rule {
+    const char *name; /* [len] borrowed from the text */
+    size_t len;
+    uint32_t node; /* UINT32_MAX: not defined yet */
+    size_t line;   /* where it was first named */
+    uint32_t id;   /* of the net */
+} rule;
+
+/* Nodes are those of regular expressions; a CALL has the number of a rule in `set`. */
+typedef struct grammar {
+    ag_regex_tree tree;
+    rule *rules;
+    size_t n_rules, rules_cap;
+    const char *s;
+    size_t n, at, line;
+    int depth;
+    ag_net *net;
+    ag_error *err;
+} grammar;
+
+static ag_status complain_line(grammar *g, const char *why) {
+    return AG_FAIL(g->err, FORMAT, "grammar: line %zu: %s", g->line, why);
+}
+
+static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
+    ag_regex_tree *t = &g->tree;
+    if (t->n == MAX_GRAMMAR_NODES)
+        return AG_FAIL(g->err, LIMIT, "grammar: more than %d parts", MAX_GRAMMAR_NODES);
+    void *p = t->nodes;
+    ag_status st = ag_array_grow(&p, &t->cap, t->n + 1, sizeof node, g->err);
+    t->nodes = p;
+    if (st != AG_OK) return st;
+    t->nodes[t->n] = node;
+    *id = (uint32_t)t->n++;
+    return AG_OK;
+}
+
+static ag_status add_class(grammar *g, ag_char_set **out, uint32_t *id) {
+    ag_regex_tree *t = &g->tree;
+    void *p = t->sets;
+    ag_status st = ag_array_grow(&p, &t->sets_cap, t->n_sets + 1, sizeof *t->sets, g->err);
+    t->sets = p;
+    if (st != AG_OK) return st;
+    *out = &t->sets[t->n_sets++];
+    **out = (ag_char_set){0};
+    return new_node(g, (ag_regex_node){.kind = AG_REGEX_SET, .set = (uint32_t)t->n_sets - 1}, id);
+}
+
+/* ---- words ---- */
+
+static char peek(const grammar *g) { return g->at < g->n ? g->s[g->at] : '\0'; }
+
+/* Spaces and comments; ends of lines only where `lines`. */
+static void skip_space(grammar *g, bool lines) {
+    for (; g->at < g->n; g->at++) {
+        const char c = g->s[g->at];
+        if (c == '#') {
+            while (g->at < g->n && g->s[g->at] != '\n') g->at++;
+            g->at--;
+        } else if (c == '\n' && lines) {
+            g->line++;
+        } else if (c != ' ' && c != '\t' && c != '\r') {
+            return;
+        }
+    }
+}
+
+static bool is_name_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+}
+
+static ag_status read_rule_name(grammar *g, uint32_t *out) {
+    const size_t start = g->at;
+    while (is_name_char(peek(g))) g->at++;
+    const size_t len = g->at - start;
+    for (size_t i = 0; i < g->n_rules; i++) {
+        if (g->rules[i].len != len || memcmp(g->rules[i].name, g->s + start, len)) continue;
+        *out = (uint32_t)i;
+        return AG_OK;
+    }
+    void *p = g->rules;
+    ag_status st = ag_array_grow(&p, &g->rules_cap, g->n_rules + 1, sizeof *g->rules, g->err);
+    g->rules = p;
+    if (st != AG_OK) return st;
+    const ag_net_rule none = {.kind = AG_RULE_PLAIN, .start = AG_NET_NOWHERE};
+    g->rules[g->n_rules] =
+        (rule){g->s + start, len, UINT32_MAX, g->line, ag_net_rule_add(g->net, none)};
+    *out = (uint32_t)g->n_rules++;
+    return AG_OK;
+}
+
+static int digit_of(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A character, perhaps escaped. */
+static ag_status read_char(grammar *g, uint32_t *cp) {
+    static const char from[] = "nrt\"\\[]-^/", to[] = "\n\r\t\"\\[]-^/";
+    if (g->at >= g->n || peek(g) == '\n') return complain_line(g, "the line ends inside of quotes");
+    if (peek(g) != '\\') {
+        g->at += ag_utf8_get(g->s + g->at, cp);
+        return AG_OK;
+    }
+    g->at++;
+    const char c = peek(g);
+    const size_t n = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (n) {
+        *cp = 0;
+        for (size_t i = 1; i <= n; i++) {
+            const int digit = g->at + i < g->n ? digit_of(g->s[g->at + i]) : -1;
+            if (digit < 0) return complain_line(g, "hexadecimal digits are missing");
+            *cp = *cp << 4 | (uint32_t)digit;
+        }
+        if (*cp > AG_CHAR_MOST) return complain_line(g, "a character beyond U+10FFFF");
+        g->at += n + 1;
+        return AG_OK;
+    }
+    const char *found = c ? strchr(from, c) : NULL;
+    if (!found) return complain_line(g, "an escape that is not known");
+    *cp = (unsigned char)to[found - from];
+    g->at++;
+    return AG_OK;
+}
+
+/* ---- expressions ---- */
+
+static ag_status read_alternatives(grammar *g, uint32_t *id);
+
+static ag_status join(grammar *g, ag_regex_kind kind, bool *first, uint32_t right, uint32_t *id) {
+    if (*first) {
+        *first = false;
+        *id = right;
+        return AG_OK;
+    }
+    return new_node(g, (ag_regex_node){.kind = kind, .left = *id, .right = right}, id);
+}
+
+static ag_status read_literal(grammar *g, uint32_t *id) {
+    bool first = true;
+    AG_TRY(new_node(g, (ag_regex_node){.kind = AG_REGEX_EMPTY}, id));
+    for (g->at++; peek(g) != '"';) {
+        uint32_t cp, one = 0;
+        ag_char_set *set;
+        AG_TRY(read_char(g, &cp));
+        AG_TRY(add_class(g, &set, &one));
+        AG_TRY(ag_char_set_add(set, cp, cp, g->err));
+        AG_TRY(join(g, AG_REGEX_CAT, &first, one, id));
+    }
+    g->at++;
+    return AG_OK;
+}
+
+static ag_status read_class(grammar *g, uint32_t *id) {
+    ag_char_set *set;
+    AG_TRY(add_class(g, &set, id));
+    g->at++;
+    const bool negative = peek(g) == '^';
+    g->at += negative;
+    while (peek(g) != ']') {
+        uint32_t lo, hi;
+        AG_TRY(read_char(g, &lo));
+        hi = lo;
+        if (peek(g) == '-' && g->at + 1 < g->n && g->s[g->at + 1] != ']') {
+            g->at++;
+            AG_TRY(read_char(g, &hi));
+        }
+        if (hi < lo) return complain_line(g, "a range of characters runs backwards");
+        AG_TRY(ag_char_set_add(set, lo, hi, g->err));
+    }
+    g->at++;
+    ag_char_set_sort(set);
+    return negative ? ag_char_set_invert(set, g->err) : AG_OK;
+}
+
+static ag_status read_group(grammar *g, uint32_t *id) {
+    g->at++;
+    if (++g->depth > MAX_PARENTHESES) return complain_line(g, "too many parentheses");
+    AG_TRY(read_alternatives(g, id));
+    g->depth--;
+    skip_space(g, true);
+    if (peek(g) != ')') return complain_line(g, "( without )");
+    g->at++;
+    return AG_OK;
+}
+
+static ag_status read_atom(grammar *g, bool *found, uint32_t *id) {
+    *found = true;
+    const char c = peek(g);
+    if (c == '"') return read_literal(g, id);
+    if (c == '[') return read_class(g, id);
+    if (c == '(') return read_group(g, id);
+    if (c == '.') {
+        ag_char_set *set;
+        g->at++;
+        AG_TRY(add_class(g, &set, id));
+        return ag_char_set_add(set, 0, AG_CHAR_MOST, g->err);
+    }
+    if (is_name_char(c)) {
+        uint32_t called;
+        AG_TRY(read_rule_name(g, &called));
+        return new_node(g, (ag_regex_node){.kind = AG_REGEX_CALL, .set = called}, id);
+    }
+    *found = false;
+    return AG_OK;
+}
+
+static ag_status read_count(grammar *g, bool *found, uint32_t *out) {
+    uint32_t n = 0;
+    *found = false;
+    for (; peek(g) >= '0' && peek(g) <= '9'; g->at++) {
+        n = n * 10 + (uint32_t)(peek(g) - '0');
+        *found = true;
+        if (n > MAX_COUNT) return complain_line(g, "too many repetitions");
+    }
+    *out = n;
+    return AG_OK;
+}
+
+/* Behind {. */
+static ag_status read_counts(grammar *g, uint32_t *min, uint32_t *max) {
+    bool low, high = true;
+    skip_space(g, false);
+    AG_TRY(read_count(g, &low, min));
+    *max = *min;
+    skip_space(g, false);
+    if (peek(g) == ',') {
+        g->at++;
+        skip_space(g, false);
+        AG_TRY(read_count(g, &high, max));
+        skip_space(g, false);
+        if (!high) *max = AG_REGEX_NO_END;
+    }
+    if ((!low && !high) || peek(g) != '}') return complain_line(g, "{ needs counts and }");
+    g->at++;
+    return *max < *min ? complain_line(g, "at most fewer than at least") : AG_OK;
+}
+
+static ag_status read_repeated(grammar *g, bool *found, uint32_t *id) {
+    AG_TRY(read_atom(g, found, id));
+    while (*found) {
+        const char c = peek(g);
+        uint32_t min = c == '+', max = c == '?' ? 1 : AG_REGEX_NO_END;
+        if (c != '*' && c != '+' && c != '?' && c != '{') return AG_OK;
+        g->at++;
+        if (c == '{') AG_TRY(read_counts(g, &min, &max));
+        AG_TRY(new_node(
+            g, (ag_regex_node){.kind = AG_REGEX_REPEAT, .left = *id, .min = min, .max = max}, id));
+    }
+    return AG_OK;
+}
+
+static ag_status read_sequence(grammar *g, uint32_t *id) {
+    bool first = true, found = true;
+    AG_TRY(new_node(g, (ag_regex_node){.kind = AG_REGEX_EMPTY}, id));
+    for (;;) {
+        uint32_t one = 0;
+        skip_space(g, g->depth > 0);
+        AG_TRY(read_repeated(g, &found, &one));
+        if (!found) return AG_OK;
+        AG_TRY(join(g, AG_REGEX_CAT, &first, one, id));
+    }
+}
+
+static ag_status read_alternatives(grammar *g, uint32_t *id) {
+    bool first = true;
+    for (;;) {
+        uint32_t one = 0;
+        skip_space(g, true); /* a line may end behind ::= and | */
+        AG_TRY(read_sequence(g, &one));
+        AG_TRY(join(g, AG_REGEX_ALT, &first, one, id));
+        skip_space(g, g->depth > 0);
+        /* A line that begins with | goes on with the rule. */
+        grammar ahead = *g;
+        skip_space(&ahead, true);
+        if (peek(&ahead) != '|') return AG_OK;
+        g->at = ahead.at + 1;
+        g->line = ahead.line;
+    }
+}
+
+static ag_status read_rule(grammar *g) {
+    uint32_t named, node;
+    if (!is_name_char(peek(g))) return complain_line(g, "a rule begins with its name");
+    AG_TRY(read_rule_name(g, &named));
+    skip_space(g, false);
+    if (g->n - g->at < 3 || memcmp(g->s + g->at, "::=", 3)) {
+        return complain_line(g, "::= is missing behind the name of a rule");
+    }
+    g->at += 3;
+    if (g->rules[named].node != UINT32_MAX) {
+        return AG_FAIL(g->err, FORMAT, "grammar: line %zu: the rule %.*s is there already", g->line,
+                       (int)(g->rules[named].len < 60 ? g->rules[named].len : 60),
+                       g->rules[named].name);
+    }
+    AG_TRY(read_alternatives(g, &node));
+    g->rules[named].node = node;
+    if (g->at < g->n && peek(g) != '\n') return complain_line(g, "what stands here is not known");
+    return AG_OK;
+}
+
+static ag_status read_rules(grammar *g) {
+    const size_t valid = ag_utf8_valid_prefix(g->s, g->n);
+    if (valid != g->n) return AG_FAIL(g->err, FORMAT, "grammar: byte %zu is not UTF-8", valid);
+    for (skip_space(g, true); g->at < g->n; skip_space(g, true)) AG_TRY(read_rule(g));
+    for (size_t i = 0; i < g->n_rules; i++) {
+        const rule *r = &g->rules[i];
+        if (r->node != UINT32_MAX) continue;
+        return AG_FAIL(g->err, FORMAT, "grammar: line %zu: there is no rule %.*s", r->line,
+                       (int)(r->len < 60 ? r->len : 60), r->name);
+    }
+    return AG_OK;
+}
+
+/* ---- writing ---- */
+
+static uint32_t write_node(grammar *g, uint32_t node, uint32_t next);
+
+static uint32_t write_set(grammar *g, const ag_char_set *set, uint32_t next) {
+    uint32_t at = AG_NET_NOWHERE;
+    for (size_t i = 0; i < set->n; i++) {
+        at = ag_net_either(g->net, at,
+                           ag_net_chars(g->net, set->ranges[i].lo, set->ranges[i].hi, next));
+    }
+    return at;
+}
+
+static uint32_t write_repeat(grammar *g, const ag_regex_node *r, uint32_t next) {
+    uint32_t at = next;
+    if (r->max == AG_REGEX_NO_END) {
+        at = ag_net_split(g->net, AG_NET_NOWHERE, next);
+        ag_net_patch(g->net, at, write_node(g, r->left, at));
+    }
+    for (uint32_t i = r->min; r->max != AG_REGEX_NO_END && i < r->max; i++) {
+        if (g->net->status != AG_OK) return at;
+        at = ag_net_either(g->net, write_node(g, r->left, at), next);
+    }
+    for (uint32_t i = 0; i < r->min && g->net->status == AG_OK; i++) {
+        at = write_node(g, r->left, at);
+    }
+    return at;
+}
+
+static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
+    const ag_regex_node *nodes = g->tree.nodes, *r = &nodes[node];
+    uint32_t way = AG_NET_NOWHERE;
+    switch (r->kind) {
+    case AG_REGEX_SET:
+        return write_set(g, &g->tree.sets[r->set], next);
+    case AG_REGEX_CAT:
+        for (; nodes[node].kind == AG_REGEX_CAT; node = nodes[node].left) {
+            next = write_node(g, nodes[node].right, next);
+        }
+        return write_node(g, node, next);
+    case AG_REGEX_ALT:
+        for (; nodes[node].kind == AG_REGEX_ALT; node = nodes[node].left) {
+            way = ag_net_either(g->net, write_node(g, nodes[node].right, next), way);
+        }
+        return ag_net_either(g->net, write_node(g, node, next), way);
+    case AG_REGEX_REPEAT:
+        return write_repeat(g, r, next);
+    case AG_REGEX_CALL:
+        return ag_net_call(g->net, g->rules[r->set].id, next);
+    case AG_REGEX_EMPTY:
+    case AG_REGEX_BEGIN:
+    case AG_REGEX_END:
+    case AG_REGEX_AHEAD:
+        break;
+    }
+    return next;
+}
+
+ag_status ag_grammar_compile(ag_net *net, const char *text, size_t n, uint32_t *start,
+                             ag_error *err) {
+    grammar g = {.s = text, .n = n, .line = 1, .net = net, .err = err};
+    *start = AG_NET_NOWHERE;
+    ag_status st = read_rules(&g);
+    bool found = false;
+    for (size_t i = 0; i < g.n_rules && st == AG_OK; i++) {
+        const rule *r = &g.rules[i];
+        ag_net_rule_start(net, r->id, write_node(&g, r->node, ag_net_end(net)));
+        if (r->len != 4 || memcmp(r->name, "root", 4)) continue;
+        found = true;
+        *start = ag_net_call(net, r->id, ag_net_end(net));
+    }
+    if (st == AG_OK && !found) st = AG_FAIL(err, FORMAT, "grammar: there is no rule root");
+    ag_regex_tree_free(&g.tree);
+    ag_free(g.rules);
+    return st;
+}
