@@ -26,6 +26,16 @@ for file in *.cl; do check "$file" -cl-std=CL1.2; done
 check attention.cl -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
 check token.cl -cl-std=CL1.2 -DWINDOW=1 -DQK_NORM=1 -DGELU=1
 
+# What NVIDIA's compiler alone takes: PTX, in a language that has `asm`.
+nvidia() {
+    clang -x cl -target nvptx64 -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only -Wall -Wextra \
+        -I "$include" -Wno-unused-function -Wno-unused-parameter -Werror -D__NV_CL_C_VERSION=300 -Dasm=__asm__ \
+        "${@:2}" "$1" || status=1
+}
+for set in 32 64 128 256 512 4096 8192 16384 32768 65536 127968; do # bits of ag_dtype, then all
+    nvidia token.cl -DLOCAL=256 -DSPLIT_TYPES=$set -DPAIR_TYPES=$set -DROW_TYPES=$set -DLONG_TYPES=$set -DLOGIT_TYPES=$set
+done
+
 # What types of weights have of their own.
 for type in q4_1 q8_0 iq4_nl mxfp4 q5_0 q5_1 q4_k q5_k q6_k; do
     for file in matmul_rows.cl matmul_tile.cl matmul_mma.cl matvec.cl; do

@@ -19,7 +19,7 @@ static ag_model *model;
 enum { N_PROMPT = 7, N_TOKENS = 150 }; /* into the second block of the cache */
 
 /* Quantised activations, and weights of attention in halves on some devices, against floats. */
-static const double close_enough = 0.08;
+static const double close_enough = 0.08, closer = 0.015;
 
 static ag_session *new_session(const ag_session_params *params) {
     ag_session *s;
@@ -52,12 +52,12 @@ static double distance(ag_session *a, ag_session *b) {
 static uint32_t steps_taken(void) { return ag_cl_of(be)->counts.launched; }
 
 /* The largest distance on the way. */
-static double compare(const ag_session_params *params, bool expect_taken) {
+static double compare(const ag_session_params *params, size_t n, bool expect_taken) {
     ag_session *whole = new_session(params), *parts = new_session(params);
     double worst = 0;
     consume(whole, AG_CL_ON, 0, N_PROMPT);
     consume(parts, AG_CL_OFF, 0, N_PROMPT);
-    for (size_t i = N_PROMPT; i < N_TOKENS; i++) {
+    for (size_t i = N_PROMPT; i < n; i++) {
         const uint32_t before = steps_taken();
         consume(whole, AG_CL_ON, i, 1);
         assert_int_equal(steps_taken() != before, expect_taken);
@@ -77,7 +77,7 @@ static double compare(const ag_session_params *params, bool expect_taken) {
 
 static void a_token_in_one_launch_says_what_the_operations_say(void **state) {
     (void)state;
-    assert_true(compare(NULL, true) < close_enough);
+    assert_true(compare(NULL, N_TOKENS, true) < close_enough);
 }
 
 static void it_does_so_after_evictions(void **state) {
@@ -85,29 +85,51 @@ static void it_does_so_after_evictions(void **state) {
     ag_session_params p = ag_session_defaults();
     p.eviction.policy = ag_eviction_policy_find("streaming");
     p.eviction.budget_tokens = 48;
-    assert_true(compare(&p, true) < close_enough);
+    assert_true(compare(&p, N_TOKENS, true) < close_enough);
+}
+
+/* As the bundled model: the same program, on processors. */
+static ag_model *random_model(ag_dtype weights, uint32_t max_positions) {
+    ag_model_spec spec = ag_spec_plain(4, 2, 64);
+    spec.vocab_size = 4096;
+    spec.hidden_size = 256;
+    spec.intermediate_size = 768;
+    spec.n_layers = 2;
+    spec.max_positions = max_positions;
+    ag_model_params mp = ag_model_defaults();
+    mp.weights = weights;
+    ag_model *made;
+    ag_error err;
+    if (ag_model_random(be, &spec, &mp, &made, &err) != AG_OK) fail_msg("%s", err.msg);
+    return made;
 }
 
 /* Where the protected keys are turned before each step. */
 static void it_does_so_past_the_trained_length(void **state) {
     (void)state;
-    ag_model_spec spec = ag_spec_plain(4, 2, 64);
-    spec.vocab_size = 4096;
-    spec.hidden_size = 256;
-    spec.intermediate_size = 768; /* as the bundled model: the same program */
-    spec.n_layers = 2;
-    spec.max_positions = N_TOKENS / 2;
-    const ag_model_params mp = ag_model_defaults();
     ag_session_params p = ag_session_defaults();
     ag_model *bundled = model;
-    ag_error err;
-    if (ag_model_random(be, &spec, &mp, &model, &err) != AG_OK) fail_msg("%s", err.msg);
+    model = random_model(AG_Q4_0, N_TOKENS / 2);
     p.eviction.policy = ag_eviction_policy_find("streaming");
     p.eviction.budget_tokens = 40;
     p.eviction.recent = 16;
     p.eviction.slack = 8;
-    assert_true(compare(&p, true) < close_enough);
+    assert_true(compare(&p, N_TOKENS, true) < close_enough);
     ag_model_destroy(model);
+    model = bundled;
+}
+
+/* Random weights lose less on the way than learned ones. */
+static void it_does_so_with_each_type_of_weights(void **state) {
+    (void)state;
+    ag_model *bundled = model;
+    for (unsigned t = 0; t < AG_DTYPE_COUNT; t++) {
+        if (!(AG_CL_TOKEN_TYPES >> t & 1)) continue;
+        printf("%s: ", ag_dtype_name((ag_dtype)t));
+        model = random_model((ag_dtype)t, N_TOKENS);
+        assert_true(compare(NULL, 16, true) < closer);
+        ag_model_destroy(model);
+    }
     model = bundled;
 }
 
@@ -154,7 +176,7 @@ static void what_policies_learn_from_goes_operation_by_operation(void **state) {
     ag_session_params p = ag_session_defaults();
     p.eviction.policy = ag_eviction_policy_find("h2o");
     p.eviction.budget_tokens = 48;
-    assert_true(compare(&p, false) == 0.0);
+    assert_true(compare(&p, N_TOKENS, false) == 0.0);
 }
 
 /* ---- the choice of the token, which the launch makes, too ---- */
@@ -252,6 +274,7 @@ int main(void) {
         cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
         cmocka_unit_test(it_does_so_after_evictions),
         cmocka_unit_test(it_does_so_past_the_trained_length),
+        cmocka_unit_test(it_does_so_with_each_type_of_weights),
         cmocka_unit_test(sessions_and_models_take_turns),
         cmocka_unit_test(the_launch_finds_what_a_sampler_would),
         cmocka_unit_test(more_than_it_can_list_is_looked_for_in_the_row),

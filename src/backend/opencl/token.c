@@ -25,13 +25,26 @@ static const char *row_option(const ag_cl_token_shape *s) {
     return any % (2 * AG_QK) == 0 ? "-DROWS_OF=2" : "-DROWS_OF=1";
 }
 
+/* Which types of weights each kind of product is compiled for. One piece of code for all kinds, on
+ * processors, takes all types: compiling costs more than choosing. */
+static void type_options(const ag_cl_backend *cl, const ag_cl_token_shape *s, char *out,
+                         size_t cap) {
+    const uint32_t all = cl->device.is_nvidia ? 0 : AG_CL_TOKEN_TYPES;
+    snprintf(out, cap,
+             "-DSPLIT_TYPES=%u -DPAIR_TYPES=%u -DROW_TYPES=%u -DLONG_TYPES=%u -DLOGIT_TYPES=%u",
+             (unsigned)(s->split_types | all), (unsigned)(s->pair_types | all),
+             (unsigned)(s->row_types | all), (unsigned)(s->long_types | all),
+             (unsigned)(s->logit_types | all));
+}
+
 static ag_status begin_token(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_cl_launch *l) {
-    char options[224];
+    char options[384], types[160];
+    type_options(cl, s, types, sizeof types);
     snprintf(options, sizeof options,
              "-DLOCAL=%zu -DHEAD_DIM=%u -DGROUP=%u -DMAX_K=%u -DK_TYPE=%u -DV_TYPE=%u -DPIECE=%u "
-             "%s%s%s%s",
+             "%s %s%s%s%s",
              items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
-             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, row_option(s),
+             (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, types, row_option(s),
              s->features & AG_STEP_WINDOW ? " -DWINDOW=1" : "",
              s->features & AG_STEP_QK_NORM ? " -DQK_NORM=1" : "",
              s->features & AG_STEP_GELU ? " -DGELU=1" : "");

@@ -18,6 +18,9 @@ typedef struct ag_cl_token_shape {
     uint32_t piece;                           /* of the Hadamard rotation; 1: none */
     uint32_t features;                        /* of AG_STEP_*: what is compiled in */
     uint32_t select;                          /* 1: the best of the logits are wanted */
+    /* Sets of AG_CL_TOKEN_TYPES: of q, k and v; gate and up; what is added to the stream, of few
+     * columns and of many; of the logits. */
+    uint32_t split_types, pair_types, row_types, long_types, logit_types;
 } ag_cl_token_shape;
 
 /* Where things lie in the one buffer, from its start. Mailboxes hold packets of 8 bytes. */
@@ -38,6 +41,11 @@ typedef struct ag_cl_token_layout {
 
 /* What a step may have that the kernel is compiled for where a model has it. */
 enum { AG_CL_TOKEN_COMPILED = AG_STEP_WINDOW | AG_STEP_QK_NORM | AG_STEP_GELU };
+/* Types of weights that kernels/token_weights.cl multiplies, bit n for ag_dtype n. */
+enum {
+    AG_CL_TOKEN_TYPES = 1 << AG_Q4_0 | 1 << AG_Q4_1 | 1 << AG_Q5_0 | 1 << AG_Q5_1 | 1 << AG_Q8_0 |
+                        1 << AG_Q4_K | 1 << AG_Q5_K | 1 << AG_Q6_K | 1 << AG_IQ4_NL | 1 << AG_MXFP4
+};
 enum { AG_CL_TOKEN_ITEMS = 256, AG_CL_TOKEN_ITEMS_CPU = 4 };
 
 typedef struct ag_cl_token {
@@ -53,7 +61,7 @@ typedef struct ag_cl_token {
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;
 
-/* Whether the step is to be taken. On NVIDIA's GPUs, for Q4_0 weights and what has run there;
+/* Whether the step is to be taken. On NVIDIA's GPUs, for what has run there;
  * AG_OPENCL_TOKEN=0 takes none, =1 tries every device, with one work-group on processors, and all
  * that the kernel is written for. */
 bool ag_cl_token_wanted(const ag_cl_backend *cl, const ag_decode_step *step,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A decode step as a program for kernels/token.cl. */
+#include "backend/opencl/layout.h"
 #include "backend/opencl/token.h"
 #include "core/fail.h"
 #include "core/hadamard.h"
@@ -10,16 +11,26 @@
 
 /* ---- is it a step for the kernel? ---- */
 
-static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k) {
-    return w->dtype == AG_Q4_0 && w->layout == AG_CL_LAYOUT_PREPARED &&
+/* Adds its type to a set. */
+static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k, uint32_t *types) {
+    const uint32_t type = UINT32_C(1) << w->dtype;
+    *types |= type;
+    return type & AG_CL_TOKEN_TYPES && w->layout == AG_CL_LAYOUT_PREPARED &&
            ag_shape_rows(&w->shape) == n && ag_shape_cols(&w->shape) == k && k % AG_QK == 0;
 }
 
-static bool is_layer(const ag_decode_layer *l, const ag_cl_token_shape *s) {
-    return is_weight(l->wq, s->q_dim, s->dim) && is_weight(l->wk, s->kv_dim, s->dim) &&
-           is_weight(l->wv, s->kv_dim, s->dim) && is_weight(l->wo, s->dim, s->q_dim) &&
-           is_weight(l->w_gate, s->ffn_dim, s->dim) && is_weight(l->w_up, s->ffn_dim, s->dim) &&
-           is_weight(l->w_down, s->dim, s->ffn_dim);
+/* What is added to the stream. */
+static bool is_branch(const ag_tensor *w, uint32_t k, ag_cl_token_shape *s) {
+    return is_weight(w, s->dim, k, k <= AG_CL_TOKEN_LONG ? &s->row_types : &s->long_types);
+}
+
+static bool is_layer(const ag_decode_layer *l, ag_cl_token_shape *s) {
+    return is_weight(l->wq, s->q_dim, s->dim, &s->split_types) &&
+           is_weight(l->wk, s->kv_dim, s->dim, &s->split_types) &&
+           is_weight(l->wv, s->kv_dim, s->dim, &s->split_types) && is_branch(l->wo, s->q_dim, s) &&
+           is_weight(l->w_gate, s->ffn_dim, s->dim, &s->pair_types) &&
+           is_weight(l->w_up, s->ffn_dim, s->dim, &s->pair_types) &&
+           is_branch(l->w_down, s->ffn_dim, s);
 }
 
 static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
@@ -88,7 +99,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
         if (!is_layer(layer, &s)) return false;
         if (layer->bq || layer->bk || layer->bv || layer->bo) s.has_biases = 1;
     }
-    if (!is_weight(step->lm_head, s.n_vocab, s.dim)) return false;
+    if (!is_weight(step->lm_head, s.n_vocab, s.dim, &s.logit_types)) return false;
     *out = s;
     return true;
 }
@@ -127,14 +138,22 @@ static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *o
     return AG_OK;
 }
 
-/* Quants and scales, as if the weight's first row were number -row0. */
-static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, cl_ulong *quants,
-                        cl_ulong *scales) {
-    const size_t n = ag_shape_rows(&t->shape), k = ag_shape_cols(&t->shape);
-    cl_ulong at = 0;
-    AG_TRY(tensor_address(w, t, &at));
-    *quants = at - (cl_ulong)row0 * (k / 2);
-    *scales = at + ag_cl_prepared_scales(t->dtype, n, k) - (cl_ulong)row0 * (k / AG_QK * 2);
+/* Weight number n of the stage. Its planes are named as if its first row were number row0. */
+static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, ag_cl_token_stage *s,
+                        size_t n) {
+    const size_t rows = ag_shape_rows(&t->shape), k = ag_shape_cols(&t->shape);
+    cl_ulong begin = 0, planes[AG_CL_PLANES];
+    AG_TRY(tensor_address(w, t, &begin));
+    cl_ulong at = begin;
+    for (unsigned p = 0; p < AG_CL_PLANES; p++) {
+        const size_t row = ag_cl_plane_bytes(t->dtype, p, k);
+        if (p == AG_CL_FACTORS) at = begin + ag_cl_prepared_scales(t->dtype, rows, k);
+        planes[p] = at - (cl_ulong)row0 * row;
+        at += rows * row;
+    }
+    s->types[n] = t->dtype;
+    s->w[n] = (ag_cl_token_weight){
+        .levels = planes[0], .high = planes[1], .factors = planes[2], .more = planes[3]};
     return AG_OK;
 }
 
@@ -154,7 +173,7 @@ static ag_status add_product(writer *w, ag_cl_stage_type type, uint32_t layer, c
         .out = out,
     };
     if (norm) AG_TRY(tensor_address(w, norm, &s->norm));
-    return weight(w, t, 0, &s->w1, &s->s1);
+    return weight(w, t, 0, s, 0);
 }
 
 /* q, k and v are one product whose rows come from three weights. */
@@ -167,8 +186,8 @@ static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
     s->end1 = shape->q_dim;
     s->end2 = shape->q_dim + shape->kv_dim;
     s->rows = s->end2 + shape->kv_dim;
-    AG_TRY(weight(w, l->wk, s->end1, &s->w2, &s->s2));
-    return weight(w, l->wv, s->end2, &s->w3, &s->s3);
+    AG_TRY(weight(w, l->wk, s->end1, s, 1));
+    return weight(w, l->wv, s->end2, s, 2);
 }
 
 static ag_status if_any(const writer *w, const ag_tensor *t, cl_ulong *out) {
@@ -186,11 +205,9 @@ static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer 
     };
     w->n++;
     s->window = l->window;
-    AG_TRY(if_any(w, l->q_norm, &s->s1));
-    AG_TRY(if_any(w, l->k_norm, &s->s2));
-    AG_TRY(if_any(w, l->bq, &s->w1));
-    AG_TRY(if_any(w, l->bk, &s->w2));
-    return if_any(w, l->bv, &s->w3);
+    const ag_tensor *const extra[AG_CL_TOKEN_EXTRA] = {l->bq, l->bk, l->bv, l->q_norm, l->k_norm};
+    for (size_t i = 0; i < AG_CL_TOKEN_EXTRA; i++) AG_TRY(if_any(w, extra[i], &s->extra[i]));
+    return AG_OK;
 }
 
 static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
@@ -199,11 +216,11 @@ static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) 
     AG_TRY(add_qkv(w, layer, l));
     AG_TRY(add_attention(w, layer, l));
     AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
-    AG_TRY(if_any(w, l->bo, &w->stages[w->n - 1].w2));
+    AG_TRY(if_any(w, l->bo, &w->stages[w->n - 1].extra[0]));
     AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
                        mailbox(w, at->gate)));
     ag_cl_token_stage *gated = &w->stages[w->n - 1];
-    AG_TRY(weight(w, l->w_up, 0, &gated->w2, &gated->s2));
+    AG_TRY(weight(w, l->w_up, 0, gated, 1));
     return add_product(w, AG_CL_ADDED, layer, l->w_down, NULL, at->gate, w->n, stream);
 }
 
@@ -217,8 +234,8 @@ static ag_status add_end(writer *w, const ag_decode_step *step) {
     AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
     ag_cl_token_stage *s = &w->stages[w->n - 1];
     s->end1 = shape->select ? parts : 0;
-    s->w2 = mailbox(w, at->maxima);
-    s->w3 = mailbox(w, at->result);
+    s->extra[0] = mailbox(w, at->maxima);
+    s->extra[1] = mailbox(w, at->result);
     if (!shape->select) return AG_OK;
     w->stages[w->n] = (ag_cl_token_stage){
         .type = AG_CL_SELECT,
@@ -227,8 +244,7 @@ static ag_status add_end(writer *w, const ag_decode_step *step) {
         .in_tag = w->n,
         .in = mailbox(w, at->maxima),
         .out = logits,
-        .w1 = mailbox(w, at->result),
-        .w2 = mailbox(w, at->request),
+        .extra = {mailbox(w, at->request), mailbox(w, at->result)},
     };
     w->n++;
     return AG_OK;

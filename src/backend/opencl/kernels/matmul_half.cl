@@ -45,12 +45,12 @@ static inline float4 to_floats(value4 v) { return v; }
 /* Four of the 32 levels of block b, from level 4 * p on. */
 static inline float4 four_levels(__global const uchar *w, ulong all_blocks, ulong b, uint p) {
 #if W_Q8_0
-    return as_floats(((__global const uint *)w)[b * 8 + p]);
+    return floats_less(((__global const uint *)w)[b * 8 + p], 0);
 #else
     const uint both = ((__global const uint *)w)[b * 4 + p % 4];
     const uint2 above = load_high(w, all_blocks, b);
     const uint nibbles = (p < 4 ? both : both >> 4) & 0x0f0f0f0fu;
-    return as_floats(with_high(nibbles, p < 4 ? above.x : above.y, p % 4)) - (float)W_MIDDLE;
+    return floats_less(with_high(nibbles, p < 4 ? above.x : above.y, p % 4), W_MIDDLE);
 #endif
 }
 

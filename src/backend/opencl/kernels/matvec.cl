@@ -124,10 +124,10 @@ static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong 
 enum { LANE_STEP = BLOCK };
 
 static inline float dot_floats(uint4 levels, const float4 *x, float middle, float sum) {
-    sum = dot4(as_floats(levels.x) - middle, x[0], sum);
-    sum = dot4(as_floats(levels.y) - middle, x[1], sum);
-    sum = dot4(as_floats(levels.z) - middle, x[2], sum);
-    return dot4(as_floats(levels.w) - middle, x[3], sum);
+    sum = dot4(floats_less(levels.x, middle), x[0], sum);
+    sum = dot4(floats_less(levels.y, middle), x[1], sum);
+    sum = dot4(floats_less(levels.z, middle), x[2], sum);
+    return dot4(floats_less(levels.w, middle), x[3], sum);
 }
 
 /* The same with x[0..32) in floats, of which x_sum is the sum. */

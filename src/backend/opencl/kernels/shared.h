@@ -26,19 +26,32 @@ typedef enum ag_cl_stage_type {
     AG_CL_SELECT,
 } ag_cl_stage_type;
 
+/* Where a weight's planes would begin if it had all rows of its stage (weights.cl): levels, bits
+ * above them, factors, and the factors behind them. */
+typedef struct ag_cl_token_weight {
+    ag_cl_u64 levels, high, factors, more;
+} ag_cl_token_weight;
+
 /* One step of the program. */
+enum { AG_CL_TOKEN_WEIGHTS = 3, AG_CL_TOKEN_EXTRA = 5 };
 typedef struct ag_cl_token_stage {
     ag_cl_u32 type, rows, k, layer;
     ag_cl_u32 in_tag;     /* of the packets that it reads, counted from the token's first tag */
     ag_cl_u32 end1, end2; /* rows from which the second and the third weight go on */
     ag_cl_u32 window;     /* of ATTENTION: newest positions that are visible; 0: all */
-    /* Quants and scales, addressed as if the weight had all rows; w2 of ADDED and w1, w2, w3 of
-     * ATTENTION: biases, s1 and s2 of it: norms of queries and keys. 0: none */
-    ag_cl_u64 w1, s1, w2, s2, w3, s3;
+    ag_cl_u32 types[AG_CL_TOKEN_WEIGHTS]; /* ag_dtype of each weight */
+    ag_cl_u32 pad;
     ag_cl_u64 norm;    /* weights of the norm before the product; 0: none */
     ag_cl_u64 in, out; /* mailboxes of packets; out of LOGITS: floats */
+    /* Of ADDED: a bias. Of ATTENTION: biases of q, k and v, norms of queries and keys; 0: none. Of
+     * LOGITS: the mailbox of maxima and the result; of SELECT: the request and the result. */
+    ag_cl_u64 extra[AG_CL_TOKEN_EXTRA];
+    ag_cl_token_weight w[AG_CL_TOKEN_WEIGHTS];
 } ag_cl_token_stage;
-AG_CL_SIZE_IS(ag_cl_token_stage, 104);
+AG_CL_SIZE_IS(ag_cl_token_stage, 208);
+
+/* Columns from which on a row is multiplied in several segments at once. */
+enum { AG_CL_TOKEN_LONG = 4096 };
 
 /* What is asked of the last stage, and what a launch leaves. */
 enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_MAXIMA = 1024, AG_CL_TOKEN_IDS = 128 };

@@ -15,6 +15,15 @@
 #ifndef ROW_UNITS
 #define ROW_UNITS 2
 #endif
+/* Types of weights, bit n for ag_dtype number n: of q, k and v; of gate and up; of what is added to
+ * the stream, with no more columns than AG_CL_TOKEN_LONG and with more; of the logits. */
+#ifndef SPLIT_TYPES
+#define SPLIT_TYPES 32
+#define PAIR_TYPES 32
+#define ROW_TYPES 32
+#define LONG_TYPES 32
+#define LOGIT_TYPES 32
+#endif
 #include "token_attention.cl"
 #include "token_select.cl"
 
@@ -64,8 +73,9 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
             for (uint j = item + LOCAL; j < STAGE_WORDS; j += LOCAL) next[j] = from[j];
         }
         const uint in_tag = first_tag + st->in_tag, out_tag = first_tag + 1 + i;
-#define PRODUCT(kind, units) \
-    product(kind, units, st, x, gated, &f, in_tag, out_tag, eps, group, n_groups, item, aborted)
+#define PRODUCT(kind, units, types)                                                            \
+    product(kind, units, types, st, x, gated, &f, in_tag, out_tag, eps, group, n_groups, item, \
+            aborted)
         found f = {-INFINITY, ~0u};
         if (st->type == AG_CL_SELECT) {
             choose_best(st, (__local float *)scratch, &bound, in_tag, group, n_groups, item,
@@ -77,26 +87,45 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
             }
         }
 #if WARP > 1
+/* Code for each type of weight. */
+#define OF_TYPE(T, kind, units, set)                                         \
+    if ((set)&SET_OF(TYPE_##T) && (is_one(set) || st->types[0] == TYPE_##T)) \
+        PRODUCT(kind, units, SET_OF(TYPE_##T));
+#define BY_TYPE(kind, units, set)         \
+    do {                                  \
+        OF_TYPE(Q4_0, kind, units, set)   \
+        OF_TYPE(Q4_1, kind, units, set)   \
+        OF_TYPE(Q5_0, kind, units, set)   \
+        OF_TYPE(Q5_1, kind, units, set)   \
+        OF_TYPE(Q8_0, kind, units, set)   \
+        OF_TYPE(Q4_K, kind, units, set)   \
+        OF_TYPE(Q5_K, kind, units, set)   \
+        OF_TYPE(Q6_K, kind, units, set)   \
+        OF_TYPE(IQ4_NL, kind, units, set) \
+        OF_TYPE(MXFP4, kind, units, set)  \
+    } while (0)
         else if (st->type == AG_CL_NORMED)
-            PRODUCT(SPLIT, SPLIT_UNITS);
-        else if (st->type == AG_CL_GATED) PRODUCT(PAIRS, PAIR_UNITS);
-        else if (st->type == AG_CL_LOGITS) PRODUCT(FLOATS, 4);
-        else if (st->k <= LONG_BLOCKS * 32 / 2) PRODUCT(ROWS, ROW_UNITS);
-        else PRODUCT(LONG, 4);
+            PRODUCT(SPLIT, SPLIT_UNITS, SPLIT_TYPES);
+        else if (st->type == AG_CL_GATED) PRODUCT(PAIRS, PAIR_UNITS, PAIR_TYPES);
+        else if (st->type == AG_CL_LOGITS) BY_TYPE(FLOATS, 4, LOGIT_TYPES);
+        else if (st->k <= AG_CL_TOKEN_LONG) BY_TYPE(ROWS, ROW_UNITS, ROW_TYPES);
+        else BY_TYPE(LONG, 4, LONG_TYPES);
+#undef BY_TYPE
+#undef OF_TYPE
 #else /* one piece of code for all: compilers for processors take long over barriers */
         else {
             int kind = ROWS, units = 1;
             if (st->type == AG_CL_GATED) kind = PAIRS, units = PAIR_UNITS;
             if (st->type == AG_CL_NORMED) kind = SPLIT, units = 2;
             if (st->type == AG_CL_LOGITS) kind = FLOATS, units = 4;
-            PRODUCT(kind, units);
+            PRODUCT(kind, units, SPLIT_TYPES | PAIR_TYPES | LOGIT_TYPES | ROW_TYPES | LONG_TYPES);
         }
 #endif
 #undef PRODUCT
         if (st->type == AG_CL_LOGITS && st->end1) {
             /* The group reads its logits again. */
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            send_maxima(&f, gated, st->w2, st->end1, st->w3, out_tag, group, item);
+            send_maxima(&f, gated, st->extra[0], st->end1, st->extra[1], out_tag, group, item);
         }
         if (item < STAGE_WORDS) next[item] = pending;
     }

@@ -99,7 +99,7 @@ static inline void receive_rows(attention_scratch d, const cache *c, __local con
         const uint own = row < GROUP ? head * GROUP + row : head; /* of q, of k or of v */
         const uint before = row < GROUP ? 0 : row * c->n_kv;
         const uint at = (before + own) * HEAD_DIM + column;
-        const ulong biases = row < GROUP ? st->w1 : row == GROUP ? st->w2 : st->w3;
+        const ulong biases = st->extra[row < GROUP ? 0 : row == GROUP ? 1 : 2];
         const ulong2 first = peek2(in, at);
         float2 bias = (float2)(0, 0);
         if (biases) bias = *((__global const float2 *)biases + (own * HEAD_DIM + column) / 2);
@@ -116,7 +116,7 @@ static inline void norm_rows(attention_scratch d, const cache *c, __local const 
                              uint item) {
     for (uint row = item / WARP; row <= GROUP; row += WARPS) {
         __local float *x = d.rows + row * HEAD_DIM;
-        __global const float *w = (__global const float *)(row < GROUP ? st->s1 : st->s2);
+        __global const float *w = (__global const float *)st->extra[row < GROUP ? 3 : 4];
         if (!w) continue;
         float square = 0;
         for (uint i = item % WARP; i < HEAD_DIM; i += WARP) square += x[i] * x[i];

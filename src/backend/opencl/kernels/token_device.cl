@@ -60,6 +60,14 @@ static inline uint load_scales(ulong a) {
     return v;
 }
 
+static inline uint2 load_stream2(ulong a) {
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(a));
+    return v;
+}
+
 static inline float from_half(ushort h) {
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
@@ -169,9 +177,17 @@ static inline uint scaled_difference(uint a, uint b, uint d) {
     return r;
 }
 
+/* Bytes of a and b, 0 to 7, as the selector's nibbles say. */
+static inline uint permute(uint a, uint b, uint selector) {
+    uint r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
 #else
 
 static inline uint4 load_stream(ulong a) { return *(__global const uint4 *)a; }
+static inline uint2 load_stream2(ulong a) { return *(__global const uint2 *)a; }
 static inline uint load_scales(ulong a) { return *(__global const uint *)a; }
 static inline uint load_short(ulong a) { return *(__global const ushort *)a; }
 static inline float from_half(ushort h) { return vload_half(0, (const half *)&h); }

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of token.cl: y = W x for Q4_0 weights as prepare.c lays them out, x in blocks of eight
- * bits. A warp takes a row at a time, or several; lane l has blocks l and l + WARP of every segment
- * of SEG blocks. Weights do not depend on x, so a warp fetches its first batch before it waits for
- * x and another batch before it multiplies. */
+/* Products of token.cl: y = W x for weights in planes (token_weights.cl), x in blocks of eight
+ * bits. A warp takes a row at a time, or several, by segments of SEG blocks. Weights do not depend
+ * on x, so a warp fetches its first batch before it waits for x and another batch before it
+ * multiplies.
+ */
 #ifndef TOKEN_PRODUCT
 #define TOKEN_PRODUCT
 
-#include "shared.h"
-#include "token_device.cl"
+#include "token_weights.cl"
 
 #ifndef MAX_K
 #define MAX_K 256 /* columns of the widest weight */
 #endif
-#ifndef ROWS_OF
-#define ROWS_OF 1 /* every weight's rows are so many blocks, or a multiple */
-#endif
 #ifndef GELU
 #define GELU 0 /* 1: the activation, instead of SiLU */
 #endif
-#define SEG (2 * WARP)
 #define LONG_BLOCKS (4 * SEG)
 /* Blocks of x in local memory, whole numbers of what the widest batch reads. */
 #define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
@@ -26,12 +22,6 @@
 typedef ag_cl_token_stage stage;
 
 /* ---- x ---- */
-
-typedef struct input {
-    __local uint4 *quants;  /* [X_BLOCKS][2] */
-    __local float2 *scales; /* [X_BLOCKS] */
-    __local float *squares; /* [WARPS] */
-} input;
 
 #define BLOCK_LANES (WARP == 1 ? 1 : 8)
 #define LANE_WORDS (8 / BLOCK_LANES)
@@ -41,9 +31,11 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
                                volatile __global uint *aborted) {
     float square = 0;
     const uint sub = item % BLOCK_LANES * LANE_WORDS, n = st->k / 32, stride = LOCAL / BLOCK_LANES;
+    const uint beside = item % WARP / BLOCK_LANES; /* blocks before this one in the warp */
     __local uint *words = (__local uint *)x.quants;
     const ulong in = st->in, norm = st->norm;
-    for (uint b0 = item / BLOCK_LANES; b0 < n; b0 += 2 * stride) {
+    /* All lanes of a warp go around equally often, since they shuffle. */
+    for (uint b0 = item / BLOCK_LANES; b0 - beside < n; b0 += 2 * stride) {
         ulong2 p[2][LANE_WORDS], q[2][LANE_WORDS];
         float4 w[2][LANE_WORDS];
         UNROLL
@@ -129,14 +121,6 @@ static inline float norm_factor(input x, uint k, float eps) {
  * logits for results; gate and up side by side, in chunks of 32 rows that a group has to itself; or
  * one row, four segments at once. */
 enum { ROWS, SPLIT, FLOATS, PAIRS, LONG };
-enum { MOST_UNITS = 4 };
-
-/* A unit is one segment of one row. */
-typedef struct batch {
-    uint4 w[2 * MOST_UNITS];
-    uint d[MOST_UNITS]; /* of lane l: the scales of blocks 2 l and 2 l + 1 */
-} batch;
-
 typedef struct cursor {
     uint row, seg;
     uint chunk, sub; /* of PAIRS: the chunk, and which part of its rows */
@@ -151,95 +135,51 @@ typedef struct schedule {
     uint first_row, n_groups, lane;
 } schedule;
 
-/* Blocks past the end of the row meet scales of zero; the last one is read in their place. */
-static inline void load_unit(batch *b, int j, ulong w, ulong s, const schedule *p, uint seg) {
-#if ROWS_OF % SEG == 0 /* there are none */
-    const ulong at = w + (seg * SEG + p->lane) * 16;
-    b->w[j * 2] = load_stream(at);
-    b->w[j * 2 + 1] = load_stream(at + WARP * 16);
-    b->d[j] = load_scales(s + (seg * WARP + p->lane) * 4);
-#else
+/* Whether a second batch of a warp finds registers, more than it costs: as an H200 has shown. */
+static inline bool two_ahead(const int kind, const uint types) {
+    const uint wide = SET_OF(TYPE_Q6_K) | SET_OF(TYPE_Q8_0);
+    if (kind == PAIRS) return !(types & (FIFTHS | wide));
+    return kind == FLOATS && !(types & wide);
+}
+
+/* Which of the stage's weights unit j of a batch is of, and the row. */
+static inline uint unit_weight(const int kind, int j, __local const stage *st, const schedule *p,
+                               const cursor *c, uint *row) {
+    *row = min(kind == PAIRS  ? c->row + j / 2
+               : kind == LONG ? c->row
+                              : c->row + j * p->step,
+               p->rows - 1);
+    if (kind == PAIRS) return j % 2;
+    return kind == SPLIT ? (*row >= st->end1) + (*row >= st->end2) : 0;
+}
+
+static inline void load_batch(batch *b, const int kind, const int units, const uint types,
+                              __local const stage *st, const schedule *p, const cursor *c) {
     UNROLL
-    for (int i = 0; i < 2; i++) {
-        const uint block = min(seg * SEG + p->lane + i * WARP, p->n_blocks - 1);
-        b->w[j * 2 + i] = load_stream(w + block * 16);
-    }
-    const uint pair = seg * WARP + p->lane;
-#if ROWS_OF % 2 == 0
-    b->d[j] = load_scales(s + min(pair, p->n_blocks / 2 - 1) * 4);
-#else /* rows begin anywhere */
-    const uint last = p->n_blocks - 1;
-    b->d[j] = load_short(s + min(pair * 2, last) * 2) | load_short(s + min(pair * 2 + 1, last) * 2)
-                                                            << 16;
-#endif
-#endif
-}
-
-/* The scale of block lane + i * WARP. */
-static inline float scale_of(uint pairs, int i, uint lane) {
-    const uint block = lane + i * WARP;
-    return from_half((ushort)(shuffle(pairs, block / 2) >> (block % 2 * 16)));
-}
-
-static inline void load_batch(batch *b, const int kind, const int units, __local const stage *st,
-                              const schedule *p, const cursor *c) {
-    const ulong w_row = (ulong)p->k / 2, s_row = (ulong)p->n_blocks * 2;
-    if (kind == PAIRS) {
-        UNROLL
-        for (int j = 0; j < units; j += 2) {
-            const uint row = min(c->row + j / 2, p->rows - 1);
-            load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg);
-            load_unit(b, j + 1, st->w2 + row * w_row, st->s2 + row * s_row, p, c->seg);
-        }
-    } else if (kind == LONG) {
-        const uint row = min(c->row, p->rows - 1);
-        UNROLL
-        for (int j = 0; j < units; j++)
-            load_unit(b, j, st->w1 + row * w_row, st->s1 + row * s_row, p, c->seg + j);
-    } else {
-        UNROLL
-        for (int j = 0; j < units; j++) {
-            const uint row = min(c->row + j * p->step, p->rows - 1);
-            ulong w = st->w1, s = st->s1;
-            if (kind == SPLIT && row >= st->end1) {
-                w = row < st->end2 ? st->w2 : st->w3;
-                s = row < st->end2 ? st->s2 : st->s3;
-            }
-            load_unit(b, j, w + row * w_row, s + row * s_row, p, c->seg);
-        }
+    for (int j = 0; j < units; j++) {
+        uint row;
+        const uint which = unit_weight(kind, j, st, p, c, &row);
+        load_unit(b, j, types, st->types[which], &st->w[which], row, p->n_blocks,
+                  kind == LONG ? c->seg + j : c->seg, kind != LONG, p->lane);
     }
 }
 
-static inline float block_dot(uint4 w, uint4 low, uint4 high, float2 scale, float d) {
-    const uint lower = 0x0f0f0f0fu, upper = 0xf0f0f0f0u;
-    int a = 0, b = 0; /* two chains, so that neither waits for the other; b is 16 times too large */
-    a = dot4u(w.x & lower, low.x, a);
-    b = dot4u(w.x & upper, high.x, b);
-    a = dot4u(w.y & lower, low.y, a);
-    b = dot4u(w.y & upper, high.y, b);
-    a = dot4u(w.z & lower, low.z, a);
-    b = dot4u(w.z & upper, high.z, b);
-    a = dot4u(w.w & lower, low.w, a);
-    b = dot4u(w.w & upper, high.w, b);
-    return d * (scale.x * (float)(a + (b >> 4)) + scale.y);
-}
-
+/* Weights of several types, or segments, need x in several ways. */
 static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kind, const int units,
-                            input x, uint seg, uint lane) {
+                            const uint types, __local const stage *st, const schedule *p,
+                            const cursor *c, input x) {
+    const bool alike = is_one(types) && kind != LONG;
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const uint first = seg * SEG + lane + i * WARP;
-        uint4 low = x.quants[first * 2], high = x.quants[first * 2 + 1];
-        float2 scale = x.scales[first];
+        x_block v;
+        if (alike) v = take_x(types, 0, x, c->seg * SEG, i, p->lane);
         UNROLL
         for (int j = 0; j < units; j++) {
-            if (kind == LONG && j > 0) {
-                const uint at = first + j * SEG;
-                low = x.quants[at * 2];
-                high = x.quants[at * 2 + 1];
-                scale = x.scales[at];
-            }
-            acc[j] += block_dot(b->w[j * 2 + i], low, high, scale, scale_of(b->d[j], i, lane));
+            uint row, type = 0;
+            if (!is_one(types)) type = st->types[unit_weight(kind, j, st, p, c, &row)];
+            const uint seg = kind == LONG ? c->seg + j : c->seg;
+            if (!alike) v = take_x(types, type, x, seg * SEG, i, p->lane);
+            acc[j] += dot_unit(b, j, i, types, type, v, p->lane);
         }
     }
 }
@@ -309,7 +249,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
         /* Nobody but this warp writes this row of the stream. */
         if (st->type == AG_CL_ADDED) {
             y += packet_float(((volatile __global ulong *)st->out)[row]);
-            if (st->w2) y += ((__global const float *)st->w2)[row];
+            if (st->extra[0]) y += ((__global const float *)st->extra[0])[row];
         }
         put(st->out, row, as_uint(y), tag);
     }
@@ -329,11 +269,12 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
 
 /* ---- a stage ---- */
 
-/* kind and units are constants, so that each use becomes code of its own. Every warp of a group
- * goes equally often around, since there are barriers inside. */
-static inline void product(const int kind, const int units, __local const stage *st, input x,
-                           __local float *gated, found *f, uint in_tag, uint out_tag, float eps,
-                           uint group, uint n_groups, uint item, volatile __global uint *aborted) {
+/* kind, units and types are constants, so that each use becomes code of its own. Every warp of a
+ * group goes equally often around, since there are barriers inside. */
+static inline void product(const int kind, const int units, const uint types,
+                           __local const stage *st, input x, __local float *gated, found *f,
+                           uint in_tag, uint out_tag, float eps, uint group, uint n_groups,
+                           uint item, volatile __global uint *aborted) {
     const uint warp = item / WARP, a_warp = kind == PAIRS ? units / 2 : kind == LONG ? 1 : units;
     schedule p;
     p.rows = st->rows;
@@ -351,18 +292,13 @@ static inline void product(const int kind, const int units, __local const stage 
     const uint rounds = kind == PAIRS ? (p.rows / 32 + n_groups - 1) / n_groups * p.subs
                                       : (p.rows + p.round - 1) / p.round;
     cursor next = {kind == PAIRS ? group * 32 + p.first_row : p.first_row, 0, group, 0}, now = next;
-    /* Batches on their way at once; a row of LONG is done in one. */
-    const uint ahead = WARP == 1 || units < MOST_UNITS || kind == LONG ? 1 : kind == PAIRS ? 3 : 2;
-    batch first, second, third;
-    load_batch(&first, kind, units, st, &p, &next);
+    const uint ahead = WARP > 1 && two_ahead(kind, types) ? 2 : 1; /* batches on their way */
+    batch first, second;
+    load_batch(&first, kind, units, types, st, &p, &next);
     uint left = rounds * per_row;
     if (ahead > 1 && left > 1) {
         advance(&next, kind, &p);
-        load_batch(&second, kind, units, st, &p, &next);
-    }
-    if (ahead > 2 && left > 2) {
-        advance(&next, kind, &p);
-        load_batch(&third, kind, units, st, &p, &next);
+        load_batch(&second, kind, units, types, st, &p, &next);
     }
     if (st->norm) take_normed(x, st, in_tag, item, aborted);
     else take_blocks(x, st, in_tag, item, aborted);
@@ -372,10 +308,10 @@ static inline void product(const int kind, const int units, __local const stage 
     const float factor = st->norm ? norm_factor(x, p.k, eps) : 1.0f;
     float acc[MOST_UNITS] = {0, 0, 0, 0};
 #define TURN(b)                                                                     \
-    multiply(acc, &b, kind, units, x, now.seg, p.lane);                             \
+    multiply(acc, &b, kind, units, types, st, &p, &now, x);                         \
     if (left > ahead) {                                                             \
         advance(&next, kind, &p);                                                   \
-        load_batch(&b, kind, units, st, &p, &next);                                 \
+        load_batch(&b, kind, units, types, st, &p, &next);                          \
     }                                                                               \
     {                                                                               \
         const cursor at = now;                                                      \
@@ -387,10 +323,6 @@ static inline void product(const int kind, const int units, __local const stage 
         if (ahead > 1) {
             if (--left == 0) break;
             TURN(second)
-        }
-        if (ahead > 2) {
-            if (--left == 0) break;
-            TURN(third)
         }
     }
 #undef TURN

@@ -45,12 +45,12 @@ static inline float find_bound(__local float *maxima, __local float *bound, ulon
 }
 
 /* Of a SELECT stage: rows of the logits, k parts of a group, in the mailbox of maxima, out the
- * logits, w1 the result, w2 the request. A group looks through the rows that it has computed. */
+ * logits. A group looks through the rows that it has computed. */
 static inline void choose_best(__local const stage *st, __local float *maxima, __local float *bound,
                                uint in_tag, uint group, uint n_groups, uint item,
                                volatile __global uint *aborted) {
-    __global const request *wanted = (__global const request *)st->w2;
-    __global result *to = (__global result *)st->w1;
+    __global const request *wanted = (__global const request *)st->extra[0];
+    __global result *to = (__global result *)st->extra[1];
     __global const float *logits = (__global const float *)st->out;
     const float least =
         find_bound(maxima, bound, st->in, n_groups * st->k, wanted->k, in_tag, item, aborted);

@@ -2,6 +2,9 @@
 /* Element types as they lie in files and caches, and their values. Included by kernels. Rows may
  * begin at any byte: what is wider than a byte is put together from bytes. The numbers, TYPE_F32
  * and so on, are those of ag_dtype. */
+#ifndef TYPES
+#define TYPES
+
 #include "dtype_table.h"
 #include "nibble_values.cl"
 
@@ -125,3 +128,5 @@ static inline float element(uint type, __global const uchar *p, ulong i) {
     }
     return element_of_32(type, p + row_bytes(type, i / QK * QK), (uint)(i % QK));
 }
+
+#endif

@@ -48,8 +48,10 @@
 #define W_TABLE (WTYPE == WEIGHT_iq4_nl || WTYPE == WEIGHT_mxfp4)
 #if WTYPE == WEIGHT_mxfp4
 #define NIBBLES mxfp4_values
+#define TABLE_WORD(i) mxfp4_word(i)
 #else
 #define NIBBLES iq4_nl_values
+#define TABLE_WORD(i) iq4_nl_word(i)
 #endif
 /* Bits of a level beside its nibble. */
 #define W_Q6_K (WTYPE == WEIGHT_q6_k)
@@ -113,11 +115,35 @@ static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b
 #endif
 }
 
+#if W_TABLE
+#ifdef __NV_CL_C_VERSION
+/* Bytes of a and b, 0 to 7, as the selector's nibbles say. */
+static inline uint permute(uint a, uint b, uint selector) {
+    uint out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
+    return out;
+}
+#endif
+
+/* Bytes of values for a nibble in each byte. */
+static inline uint look_up_four(uint nibbles) {
+#ifdef __NV_CL_C_VERSION
+    /* Both halves of the table by three bits, then one of them by the fourth. */
+    const uint together = permute(nibbles | nibbles >> 4, 0, 0x4420);
+    const uint index = together & 0x7777u, half_of_table = 0x3210u | (together & 0x8888u) >> 1;
+    return permute(permute(TABLE_WORD(0), TABLE_WORD(1), index),
+                   permute(TABLE_WORD(2), TABLE_WORD(3), index), half_of_table);
+#else
+    const uchar4 n = as_uchar4(nibbles);
+    return as_uint((char4)(NIBBLES[n.x], NIBBLES[n.y], NIBBLES[n.z], NIBBLES[n.w]));
+#endif
+}
+#endif
+
 /* Levels of elements 4 p to 4 p + 3 of half a block from their nibbles, one in each byte. */
 static inline uint with_high(uint nibbles, uint high, uint p) {
 #if W_TABLE
-    const uchar4 n = as_uchar4(nibbles);
-    return as_uint((char4)(NIBBLES[n.x], NIBBLES[n.y], NIBBLES[n.z], NIBBLES[n.w]));
+    return look_up_four(nibbles);
 #else
     const uint fields = W_HIGH_BITS == 2 ? 0x03030303u : 0x01010101u;
     return W_HIGH_BITS ? nibbles | (high >> W_HIGH_BITS * p & fields) << 4 : nibbles;
@@ -146,18 +172,28 @@ static inline levels load_levels(__global const uchar *w, ulong all_blocks, ulon
     return out;
 }
 
-/* Four levels as floats. */
-static inline float4 as_floats(uint word) {
-#if W_Q8_0 || W_TABLE
-    return convert_float4(as_char4(word));
+/* Four levels, less a whole number, as floats. */
+static inline float4 floats_less(uint word, float less) {
+    const bool is_signed = W_Q8_0 || W_TABLE;
+#ifdef __NV_CL_C_VERSION
+    /* 2^23 + level by putting bytes together: converting takes these devices eight times as long.
+     */
+    const uint bytes = is_signed ? word ^ 0x80808080u : word;
+    uint4 v;
+    asm("prmt.b32 %0, %1, %2, 0x7440;" : "=r"(v.x) : "r"(bytes), "r"(0x4b000000u));
+    asm("prmt.b32 %0, %1, %2, 0x7441;" : "=r"(v.y) : "r"(bytes), "r"(0x4b000000u));
+    asm("prmt.b32 %0, %1, %2, 0x7442;" : "=r"(v.z) : "r"(bytes), "r"(0x4b000000u));
+    asm("prmt.b32 %0, %1, %2, 0x7443;" : "=r"(v.w) : "r"(bytes), "r"(0x4b000000u));
+    return as_float4(v) - ((is_signed ? 8388608.0f + 128.0f : 8388608.0f) + less);
 #else
-    return convert_float4(as_uchar4(word));
+    if (is_signed) return convert_float4(as_char4(word)) - less;
+    return convert_float4(as_uchar4(word)) - less;
 #endif
 }
 
 /* Their values. */
 static inline float4 values_of(uint word, float d, float base) {
-    const float4 v = (as_floats(word) - (float)W_MIDDLE) * d;
+    const float4 v = floats_less(word, W_MIDDLE) * d;
     return W_BASE ? v + base : v;
 }
 #endif

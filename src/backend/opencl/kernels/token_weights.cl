@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights of token.cl: a warp's share of them on its way, and its product with x. They lie in
+ * planes, as weights.cl describes. A set of types, bit n for type number n, is a constant wherever
+ * it stands: for a set of one the type is known, else each weight's is looked at, which is the same
+ * for all lanes of a warp. */
+#ifndef TOKEN_WEIGHTS
+#define TOKEN_WEIGHTS
+
+#include "nibble_values.cl"
+#include "shared.h"
+#include "token_device.cl"
+#include "types.cl"
+
+#ifndef ROWS_OF
+#define ROWS_OF 1 /* every weight's rows are so many blocks, or a multiple */
+#endif
+#define SEG (2 * WARP)
+
+typedef ag_cl_token_weight weight;
+
+/* What lane l has of one segment of one row, a unit: blocks l and l + WARP, and their factors as a
+ * pair of blocks has them; of Q8_0 four halves of blocks, l, l + WARP, ... */
+enum { MOST_UNITS = 4 };
+typedef struct batch {
+    uint4 levels[4 * MOST_UNITS];
+    uint2 high[2 * MOST_UNITS];
+    uint factors[MOST_UNITS]; /* of blocks 2 l and 2 l + 1 */
+    uint more[MOST_UNITS];    /* of the same blocks; of types with parts: of eight, number l % 8 */
+} batch;
+
+/* ---- types ---- */
+
+#define SET_OF(type) (1u << (type))
+#define FIFTHS (SET_OF(TYPE_Q5_0) | SET_OF(TYPE_Q5_1) | SET_OF(TYPE_Q5_K))
+#define TABLES (SET_OF(TYPE_IQ4_NL) | SET_OF(TYPE_MXFP4))
+#define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1)) /* a half beside the scale */
+#define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K)) /* and dmin of each eight blocks */
+
+static inline bool is_one(const uint types) { return (types & (types - 1)) == 0; }
+
+/* Is the type, one of `types`, in the set? */
+static inline bool is_of(const uint set, const uint types, uint type) {
+    if (!(types & set)) return false;
+    return !(types & ~set) || (set >> type & 1);
+}
+
+/* ---- nibbles that stand for values of a table ---- */
+
+/* Four bytes of values for the low nibbles of a word, and for the high ones; MXFP4's, or IQ4_NL's.
+ */
+static inline uint2 look_up(uint w, const bool floats) {
+#if WARP > 1
+    const uint a = floats ? mxfp4_word(0) : iq4_nl_word(0);
+    const uint b = floats ? mxfp4_word(1) : iq4_nl_word(1);
+    const uint c = floats ? mxfp4_word(2) : iq4_nl_word(2);
+    const uint d = floats ? mxfp4_word(3) : iq4_nl_word(3);
+    /* Both halves of the table by three bits, then one of them by the fourth. */
+    const uint index = w & 0x77777777u, half_of_table = 0x32103210u | (w & 0x88888888u) >> 1;
+    const uint first = permute(permute(a, b, index), permute(c, d, index), half_of_table);
+    const uint second =
+        permute(permute(a, b, index >> 16), permute(c, d, index >> 16), half_of_table >> 16);
+    return (uint2)(permute(first, second, 0x6420), permute(first, second, 0x7531));
+#else
+    const uchar4 n = as_uchar4(w & 0x0f0f0f0fu), m = as_uchar4(w >> 4 & 0x0f0f0f0fu);
+    __constant char *v = floats ? mxfp4_values : iq4_nl_values;
+    return (uint2)(as_uint((char4)(v[n.x], v[n.y], v[n.z], v[n.w])),
+                   as_uint((char4)(v[m.x], v[m.y], v[m.z], v[m.w])));
+#endif
+}
+
+/* ---- loading ---- */
+
+/* Item i of n in a row. Past the end of the row scales of x are zero: the last one is read in
+ * their place, unless all rows end where a segment does. */
+static inline uint inside(uint i, uint n, const bool whole) {
+    return ROWS_OF % SEG == 0 && whole ? i : min(i, n - 1);
+}
+
+/* Shorts 2 * pair and the next of a row of n. */
+static inline uint load_pair(ulong row, uint pair, uint n, const bool whole) {
+    if (ROWS_OF % 2 == 0) return load_scales(row + inside(pair, n / 2, whole) * 4);
+    const uint a = min(pair * 2, n - 1), b = min(pair * 2 + 1, n - 1);
+    return load_short(row + a * 2) | load_short(row + b * 2) << 16;
+}
+
+static inline uint load_byte_pair(ulong row, uint pair, uint n) {
+    __global const uchar *p = (__global const uchar *)row;
+    return p[min(pair * 2, n - 1)] | (uint)p[min(pair * 2 + 1, n - 1)] << 16;
+}
+
+/* Segment seg of the row, of n blocks, as unit j. whole: it is known that the row has it. */
+static inline void load_unit(batch *b, int j, const uint types, uint type, __local const weight *w,
+                             uint row, uint n, uint seg, const bool whole, uint lane) {
+    const bool bytes = is_of(SET_OF(TYPE_Q8_0), types, type);
+    const uint first = seg * SEG + lane, pair = seg * WARP + lane;
+    const ulong before = (ulong)row * n; /* blocks */
+    if (bytes) {
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, whole);
+            b->levels[j * 4 + i] = load_stream(w->levels + before * 32 + half_block * 16);
+        }
+    } else {
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            const uint block = inside(first + i * WARP, n, whole);
+            b->levels[j * 4 + i] = load_stream(w->levels + (before + block) * 16);
+        }
+    }
+    if (is_of(FIFTHS, types, type)) UNROLL
+    for (int i = 0; i < 2; i++) {
+        const uint block = inside(first + i * WARP, n, whole);
+        b->high[j * 2 + i].x = load_scales(w->high + (before + block) * 4);
+    }
+    if (is_of(SET_OF(TYPE_Q6_K), types, type)) UNROLL
+    for (int i = 0; i < 2; i++) {
+        const uint block = inside(first + i * WARP, n, whole);
+        b->high[j * 2 + i] = load_stream2(w->high + (before + block) * 8);
+    }
+    if (is_of(SET_OF(TYPE_MXFP4), types, type))
+        b->factors[j] = load_byte_pair(w->factors + before, pair, n);
+    else b->factors[j] = load_pair(w->factors + before * 2, pair, n, whole);
+    if (is_of(BASES, types, type)) b->more[j] = load_pair(w->more + before * 2, pair, n, whole);
+    const uint eight = inside(seg * SEG / 8 + lane % 8, n / 8, whole);
+    if (is_of(PARTS, types, type)) b->more[j] = load_scales(w->more + (before / 8 + eight) * 4);
+    if (is_of(SET_OF(TYPE_Q6_K), types, type))
+        b->more[j] = load_short(w->more + (before / 8 + eight) * 2);
+}
+
+/* ---- what of x belongs to a lane's blocks ---- */
+
+typedef struct input {
+    __local uint4 *quants;  /* [X_BLOCKS][2] */
+    __local float2 *scales; /* [X_BLOCKS] */
+    __local float *squares; /* [WARPS] */
+} input;
+
+typedef struct x_block {
+    uint4 low, high;
+    float2 scale; /* of Q8_0: of the block that low, that high is half of */
+    int2 sums;    /* of Q6_K: of low, of high */
+} x_block;
+
+static inline int sum_of(uint4 v) {
+    const uint ones = 0x01010101u;
+    return dot4(v.x, ones, dot4(v.y, ones, dot4(v.z, ones, dot4(v.w, ones, 0))));
+}
+
+/* first: the segment's first block. */
+static inline x_block take_x(const uint types, uint type, input x, uint first, int i, uint lane) {
+    x_block out;
+    if (is_of(SET_OF(TYPE_Q8_0), types, type)) {
+        const uint a = first * 2 + i * SEG + lane, b = a + WARP;
+        out.low = x.quants[a];
+        out.high = x.quants[b];
+        out.scale = (float2)(x.scales[a / 2].x, x.scales[b / 2].x);
+    } else {
+        const uint at = first + i * WARP + lane;
+        out.low = x.quants[at * 2];
+        out.high = x.quants[at * 2 + 1];
+        out.scale = x.scales[at];
+    }
+    if (is_of(SET_OF(TYPE_Q6_K), types, type)) out.sums = (int2)(sum_of(out.low), sum_of(out.high));
+    return out;
+}
+
+/* ---- products ---- */
+
+/* The short of block n < SEG of a segment. */
+static inline ushort factor_of(uint pairs, uint n) {
+    return (ushort)(shuffle(pairs, n / 2) >> (n % 2 * 16));
+}
+
+static inline float half_of(uint pairs, uint n) { return from_half(factor_of(pairs, n)); }
+
+static inline int dot_nibbles(uint4 w, x_block x) {
+    const uint lower = 0x0f0f0f0fu, upper = 0xf0f0f0f0u;
+    int a = 0, b = 0; /* two chains, so that neither waits for the other; b is 16 times too large */
+    a = dot4u(w.x & lower, x.low.x, a);
+    b = dot4u(w.x & upper, x.high.x, b);
+    a = dot4u(w.y & lower, x.low.y, a);
+    b = dot4u(w.y & upper, x.high.y, b);
+    a = dot4u(w.z & lower, x.low.z, a);
+    b = dot4u(w.z & upper, x.high.z, b);
+    a = dot4u(w.w & lower, x.low.w, a);
+    b = dot4u(w.w & upper, x.high.w, b);
+    return a + (b >> 4);
+}
+
+/* Field p of `width` bits of each byte, where bits 4 and on are. */
+static inline uint raised(uint bits, int p, const int width) {
+    const int up = 4 - p * width;
+    return (up > 0 ? bits << up : bits >> -up) & (width == 1 ? 0x10101010u : 0x30303030u);
+}
+
+/* Nibbles and the bits above them, of fields 0 to 3, times x. */
+static inline int dot_raised(uint4 nibbles, uint bits, int p, const int width, uint4 x) {
+    const uint mask = 0x0f0f0f0fu;
+    int a = dot4u((nibbles.x & mask) | raised(bits, p, width), x.x, 0);
+    int b = dot4u((nibbles.y & mask) | raised(bits, p + 1, width), x.y, 0);
+    a = dot4u((nibbles.z & mask) | raised(bits, p + 2, width), x.z, a);
+    return dot4u((nibbles.w & mask) | raised(bits, p + 3, width), x.w, b) + a;
+}
+
+static inline int dot_bytes4(uint4 w, uint4 x) {
+    return dot4(w.x, x.x, dot4(w.y, x.y, 0)) + dot4(w.z, x.z, dot4(w.w, x.w, 0));
+}
+
+static inline int dot_table(uint4 w, x_block x, const bool floats) {
+    const uint2 p = look_up(w.x, floats), q = look_up(w.y, floats);
+    const uint2 r = look_up(w.z, floats), s = look_up(w.w, floats);
+    return dot_bytes4((uint4)(p.x, q.x, r.x, s.x), x.low) +
+           dot_bytes4((uint4)(p.y, q.y, r.y, s.y), x.high);
+}
+
+/* Of eight blocks' parts: a scale and a base in bytes, times halves; the base meets the sum of x,
+ * which scale.y is -8 times of. */
+static inline float of_parts(const batch *b, int j, uint block, int dot, float2 scale) {
+    const uint part = factor_of(b->factors[j], block), whole = shuffle(b->more[j], block / 8);
+    const float d = from_half((ushort)whole) * (float)(part & 255);
+    const float base = from_half((ushort)(whole >> 16)) * (float)(part >> 8);
+    return d * (scale.x * (float)dot) + base * (0.125f * scale.y);
+}
+
+/* Lane l's blocks number i of a unit, as x is. */
+static inline float dot_unit(const batch *b, int j, int i, const uint types, uint type, x_block x,
+                             uint lane) {
+    const uint block = i * WARP + lane;
+    const uint4 w = b->levels[j * 4 + i];
+    const uint2 high = b->high[j * 2 + i];
+    if (is_of(SET_OF(TYPE_Q8_0), types, type)) {
+        const uint first = (i * SEG + lane) / 2, second = first + WARP / 2;
+        const int p = dot_bytes4(b->levels[j * 4 + i * 2], x.low);
+        const int q = dot_bytes4(b->levels[j * 4 + i * 2 + 1], x.high);
+        return half_of(b->factors[j], first) * (x.scale.x * (float)p) +
+               half_of(b->factors[j], second) * (x.scale.y * (float)q);
+    }
+    if (is_of(SET_OF(TYPE_Q6_K), types, type)) {
+        const uint part = factor_of(b->factors[j], block);
+        const int p = dot_raised(w, high.x, 0, 2, x.low) - 32 * x.sums.x;
+        const int q = dot_raised(w >> 4, high.y, 0, 2, x.high) - 32 * x.sums.y;
+        const int sum = p * (char)(part & 255) + q * (char)(part >> 8);
+        return from_half((ushort)shuffle(b->more[j], block / 8)) * (x.scale.x * (float)sum);
+    }
+    if (is_of(TABLES, types, type)) {
+        const bool floats = is_of(SET_OF(TYPE_MXFP4), types, type);
+        const float d = floats ? mxfp4_scale((uchar)factor_of(b->factors[j], block))
+                               : half_of(b->factors[j], block);
+        return d * (x.scale.x * (float)dot_table(w, x, floats));
+    }
+    int dot;
+    if (is_of(FIFTHS, types, type))
+        dot = dot_raised(w, high.x, 0, 1, x.low) + dot_raised(w >> 4, high.x, 4, 1, x.high);
+    else dot = dot_nibbles(w, x);
+    if (is_of(PARTS, types, type)) return of_parts(b, j, block, dot, x.scale);
+    const float d = half_of(b->factors[j], block);
+    if (is_of(BASES, types, type))
+        return d * (x.scale.x * (float)dot) - half_of(b->more[j], block) * (0.125f * x.scale.y);
+    /* The level that stands for 0 is 8, or 16. */
+    return d * (x.scale.x * (float)dot + (is_of(FIFTHS, types, type) ? 2 * x.scale.y : x.scale.y));
+}
+
+#endif
