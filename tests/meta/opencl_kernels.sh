@@ -37,7 +37,7 @@ for set in 32 64 128 256 512 4096 8192 16384 32768 65536 127968; do # bits of ag
 done
 
 # What types of weights have of their own.
-for type in q4_1 q8_0 iq4_nl mxfp4 q5_0 q5_1 q4_k q5_k q6_k; do
+for type in q4_1 q8_0 iq4_nl mxfp4 q5_0 q5_1 q4_k q5_k q6_k q2_k q3_k; do
     for file in matmul_rows.cl matmul_tile.cl matmul_mma.cl matvec.cl; do
         check $file -cl-std=CL1.2 -DWTYPE=WEIGHT_$type -DINT_DOT=1
     done
@@ -59,7 +59,7 @@ for language in CL1.2 CL2.0 CL3.0; do
         check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
         check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=4
     done
-    for type in q4_0 q4_1 q8_0 q5_1 q6_k; do
+    for type in q4_0 q4_1 q8_0 q5_1 q6_k q2_k; do
         check matmul_half.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
     done
     check vendor_check.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1

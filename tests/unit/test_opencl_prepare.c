@@ -56,11 +56,15 @@ static int teardown(void **state) {
 static void levels_of(uint8_t *q, ag_dtype type, const unsigned char *block) {
     const size_t halves = type == AG_Q4_1 || type == AG_Q5_1 ? 2 : 1;
     const unsigned char *bits = block + (type == AG_MXFP4 ? 1 : halves * HALF);
+    ag_block_q3_k three;
     ag_block_q5_k five;
     ag_block_q6_k six;
+    memcpy(&three, block, type == AG_Q3_K ? sizeof three : 0);
     memcpy(&five, block, type == AG_Q5_K ? sizeof five : 0);
     memcpy(&six, block, type == AG_Q6_K ? sizeof six : 0);
-    if (type == AG_Q4_K) ag_get_fields(q, block + 16, 4, 32);
+    if (type == AG_Q2_K) ag_get_fields(q, block + 16, 2, 32);
+    else if (type == AG_Q3_K) ag_q3_k_levels(q, &three);
+    else if (type == AG_Q4_K) ag_get_fields(q, block + 16, 4, 32);
     else if (type == AG_Q5_K) ag_q5_k_levels(q, &five);
     else if (type == AG_Q6_K) ag_q6_k_levels(q, &six);
     else if (type == AG_Q8_0) memcpy(q, bits, AG_QK);
@@ -74,17 +78,25 @@ static void levels_of(uint8_t *q, ag_dtype type, const unsigned char *block) {
     }
 }
 
-/* Element i of block b of all; high: bits of a level beside its nibble. */
+/* Where eight bytes hold two bits of each of 32 elements. */
+static void put_two_bits(unsigned char *out, size_t i, unsigned bits) {
+    out[i / 16 * 4 + i % 4] |= (unsigned char)(bits << i % 16 / 4 * 2);
+}
+
+/* Element i of block b of all; high: bits of a level beside its nibble, or its lowest two. */
 static void put_level(unsigned char *out, ag_dtype type, size_t high, size_t all, size_t b,
                       size_t i, unsigned level) {
     if (type == AG_Q8_0) {
         out[b * AG_QK + i] = (unsigned char)level;
         return;
     }
-    out[b * 16 + i % 16] |= (unsigned char)((level & 15) << i / 16 * 4);
-    out += all * 16 + b * 4 * high;
-    if (high == 1) out[i % 4] |= (unsigned char)((level >> 4) << i / 4);
-    if (high == 2) out[i / 16 * 4 + i % 4] |= (unsigned char)((level >> 4) << i % 16 / 4 * 2);
+    const bool two = type == AG_Q2_K || type == AG_Q3_K;
+    const unsigned above = level >> (two ? 2 : 4);
+    if (two) put_two_bits(out + b * 8, i, level & 3);
+    else out[b * 16 + i % 16] |= (unsigned char)((level & 15) << i / 16 * 4);
+    out += all * (two ? 8 : 16) + b * 4 * high;
+    if (high == 1) out[i % 4] |= (unsigned char)(above << i / 4);
+    if (high == 2) put_two_bits(out, i, above);
 }
 
 /* Of block b of the file, all of which have n blocks of 32. */
@@ -93,6 +105,12 @@ static void put_factors(unsigned char *out, ag_dtype type, size_t n, size_t b,
     uint8_t sc[8], m[8];
     if (type == AG_MXFP4) {
         out[b] = block[0];
+    } else if (type == AG_Q2_K) {
+        memcpy(out + b * 16, block, 16);
+        memcpy(out + n * 2 + b * 2 * HALF, block + 80, 2 * HALF);
+    } else if (type == AG_Q3_K) {
+        ag_q3_k_scales((int8_t *)out + b * 16, block + 96);
+        memcpy(out + n * 2 + b * HALF, block + 108, HALF);
     } else if (type == AG_Q6_K) {
         memcpy(out + b * 16, block + 192, 16);
         memcpy(out + n * 2 + b * HALF, block + 208, HALF);
@@ -112,14 +130,14 @@ static void put_factors(unsigned char *out, ag_dtype type, size_t n, size_t b,
 static void take_apart(unsigned char *out, ag_dtype type, size_t k, size_t row, size_t scales_at,
                        const unsigned char *packed) {
     const size_t each = ag_dtype_block(type), blocks = k / each, all = ROWS * k / AG_QK;
-    const size_t fifths = type == AG_Q5_0 || type == AG_Q5_1 || type == AG_Q5_K;
+    const size_t one = type == AG_Q5_0 || type == AG_Q5_1 || type == AG_Q5_K || type == AG_Q3_K;
     for (size_t i = 0; i < blocks; i++) {
         const unsigned char *block = packed + i * ag_dtype_block_bytes(type);
         uint8_t q[AG_QK_K];
         levels_of(q, type, block);
         for (size_t e = 0; e < each; e++) {
-            put_level(out, type, type == AG_Q6_K ? 2 : fifths, all,
-                      (row * k + i * each + e) / AG_QK, e % AG_QK, q[e]);
+            put_level(out, type, type == AG_Q6_K ? 2 : one, all, (row * k + i * each + e) / AG_QK,
+                      e % AG_QK, q[e]);
         }
         put_factors(out + scales_at, type, all, row * blocks + i, block);
     }
@@ -155,11 +173,11 @@ static bool count_rows(void *user, size_t row0, size_t n) {
 static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {
     (void)state;
     static unsigned char seen[ROWS];
-    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0,   AG_Q5_0,  AG_Q5_1, AG_Q4_K,
-                              AG_Q5_K, AG_Q6_K, AG_IQ4_NL, AG_MXFP4, AG_F16};
+    const ag_dtype types[] = {AG_Q4_0, AG_Q4_1,   AG_Q8_0,  AG_Q5_0, AG_Q5_1, AG_Q4_K, AG_Q5_K,
+                              AG_Q6_K, AG_IQ4_NL, AG_MXFP4, AG_F16,  AG_Q2_K, AG_Q3_K};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         const size_t k = cols_of(types[t]), n = ag_cl_prepared_bytes(types[t], ROWS, k);
-        const size_t in_file = ROWS * ag_dtype_row_bytes(types[t], k), most = in_file / 100 * 103;
+        const size_t in_file = ROWS * ag_dtype_row_bytes(types[t], k), most = in_file / 100 * 104;
         ag_tensor src;
         if (ag_dtype_is_quantized(types[t])) assert_in_range(n, in_file, most);
         assert_int_equal(ag_tensor_make(&src, AG_F32, ag_shape_2d(ROWS, k), source_owner, 0, NULL),

@@ -107,6 +107,8 @@ static const variant all[] = {
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q5_0, NARROW},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q5_1, NARROW},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q8_0, NARROW},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q2_K, NARROW},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q3_K, NARROW},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q4_K, NARROW},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q5_K, NARROW},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q6_K, NARROW},
@@ -117,6 +119,8 @@ static const variant all[] = {
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q5_0, WIDE},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q5_1, WIDE},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q8_0, WIDE},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q2_K, WIDE},
+    {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q3_K, WIDE},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q4_K, WIDE},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q5_K, WIDE},
     {64, 4, 2, AG_F16, AG_F16, PLAIN, AG_Q6_K, WIDE},
@@ -144,11 +148,11 @@ static const uint32_t dims[] = {256, 2048, 288}, ffn_dims[] = {512, 6144, 544};
 static const uint32_t layers[] = {2, 1, 2};
 
 static const ag_tensor_type mixed[] = {
-    {"blk.0.attn_q", AG_Q4_1},   {"blk.0.attn_k", AG_Q5_0},   {"blk.0.attn_v", AG_Q5_1},
+    {"blk.0.attn_q", AG_Q4_1},   {"blk.0.attn_k", AG_Q5_0},   {"blk.0.attn_v", AG_IQ4_NL},
     {"blk.0.attn_out", AG_Q8_0}, {"blk.0.ffn_gate", AG_Q4_K}, {"blk.0.ffn_up", AG_Q5_K},
-    {"blk.0.ffn_down", AG_Q6_K}, {"blk.1.attn_q", AG_IQ4_NL}, {"blk.1.attn_k", AG_MXFP4},
-    {"blk.1.attn_v", AG_Q6_K},   {"blk.1.attn_out", AG_Q4_1}, {"blk.1.ffn_gate", AG_Q5_0},
-    {"blk.1.ffn_up", AG_Q5_1},   {"blk.1.ffn_down", AG_Q8_0}, {"output", AG_Q4_K},
+    {"blk.0.ffn_down", AG_Q6_K}, {"blk.1.attn_q", AG_Q8_0},   {"blk.1.attn_k", AG_Q4_K},
+    {"blk.1.attn_v", AG_MXFP4},  {"blk.1.attn_out", AG_Q3_K}, {"blk.1.ffn_gate", AG_Q5_0},
+    {"blk.1.ffn_up", AG_Q5_1},   {"blk.1.ffn_down", AG_Q2_K}, {"output", AG_Q4_1},
 };
 
 /* Quantised activations against floats, through two layers of noise. */

@@ -73,6 +73,32 @@ static void split_q6_k(ag_dtype type, unsigned char *const to[], const unsigned 
     memcpy(to[3], &in.d, HALF);
 }
 
+static void split_q2_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    ag_block_q2_k in;
+    uint8_t q[AG_QK_K];
+    (void)type;
+    memcpy(&in, block, sizeof in);
+    ag_get_fields(q, in.qs, 2, 32);
+    ag_put_fields(to[0], q, 0, 2, 4);
+    memcpy(to[2], in.scales, sizeof in.scales);
+    memcpy(to[3], &in.d, HALF);
+    memcpy(to[3] + HALF, &in.dmin, HALF);
+}
+
+static void split_q3_k(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
+    ag_block_q3_k in;
+    uint8_t q[AG_QK_K];
+    int8_t scales[AG_QK_K / 16];
+    (void)type;
+    memcpy(&in, block, sizeof in);
+    ag_q3_k_levels(q, &in);
+    ag_q3_k_scales(scales, in.scales);
+    ag_put_fields(to[0], q, 0, 2, 4);
+    ag_put_fields(to[1], q, 2, 1, 4);
+    memcpy(to[2], scales, sizeof scales);
+    memcpy(to[3], &in.d, HALF);
+}
+
 /* ---- the types ---- */
 
 static const struct layout layouts[AG_DTYPE_COUNT] = {
@@ -81,6 +107,7 @@ static const struct layout layouts[AG_DTYPE_COUNT] = {
     [AG_Q5_1] = {{16, 4, 2, 2}, split_32},      [AG_IQ4_NL] = {{16, 0, 2}, split_32},
     [AG_MXFP4] = {{16, 0, 1}, split_32},        [AG_Q4_K] = {{128, 0, 16, 4}, split_q4_k},
     [AG_Q5_K] = {{128, 32, 16, 4}, split_q5_k}, [AG_Q6_K] = {{128, 64, 16, 2}, split_q6_k},
+    [AG_Q2_K] = {{64, 0, 16, 4}, split_q2_k},   [AG_Q3_K] = {{64, 32, 16, 2}, split_q3_k},
 };
 
 bool ag_cl_has_layout(ag_dtype type) {

@@ -44,7 +44,8 @@ enum { AG_CL_TOKEN_COMPILED = AG_STEP_WINDOW | AG_STEP_QK_NORM | AG_STEP_GELU };
 /* Types of weights that kernels/token_weights.cl multiplies, bit n for ag_dtype n. */
 enum {
     AG_CL_TOKEN_TYPES = 1 << AG_Q4_0 | 1 << AG_Q4_1 | 1 << AG_Q5_0 | 1 << AG_Q5_1 | 1 << AG_Q8_0 |
-                        1 << AG_Q4_K | 1 << AG_Q5_K | 1 << AG_Q6_K | 1 << AG_IQ4_NL | 1 << AG_MXFP4
+                        1 << AG_Q2_K | 1 << AG_Q3_K | 1 << AG_Q4_K | 1 << AG_Q5_K | 1 << AG_Q6_K |
+                        1 << AG_IQ4_NL | 1 << AG_MXFP4
 };
 enum { AG_CL_TOKEN_ITEMS = 256, AG_CL_TOKEN_ITEMS_CPU = 4 };
 

@@ -17,7 +17,7 @@
 #define TILE_N 64
 #endif
 enum { EACH_M = 4, EACH_N = 4, TILE_WG = TILE_M / EACH_M * (TILE_N / EACH_N) };
-enum { RUN = W_Q6_K ? 16 : BLOCK };    /* elements of a block that share a factor */
+enum { RUN = W_HALVES ? 16 : BLOCK };  /* elements of a block that share a factor */
 enum { ROW_ITEMS = TILE_WG / TILE_M }; /* that look for the largest value of a row together */
 
 #if HALF == 1
@@ -46,6 +46,11 @@ static inline float4 to_floats(value4 v) { return v; }
 static inline float4 four_levels(__global const uchar *w, ulong all_blocks, ulong b, uint p) {
 #if W_Q8_0
     return floats_less(((__global const uint *)w)[b * 8 + p], 0);
+#elif W_TWO
+    const uint2 both = ((__global const uint2 *)w)[b], above = load_high(w, all_blocks, b);
+    return floats_less(p < 4 ? two_bits_with_high(both.x, above.x, p)
+                             : two_bits_with_high(both.y, above.y, p % 4),
+                       W_MIDDLE);
 #else
     const uint both = ((__global const uint *)w)[b * 4 + p % 4];
     const uint2 above = load_high(w, all_blocks, b);
@@ -95,7 +100,7 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     __local value4 xs[BLOCK][TILE_M / EACH_M], ws[BLOCK][TILE_N / EACH_N];
     __local float scales[BLOCK / RUN][TILE_N], x_factors[TILE_M], largest[TILE_WG];
 #if W_BASE
-    __local float bases[TILE_N];
+    __local float bases[BLOCK / RUN][TILE_N];
 #endif
     const uint lid = get_local_id(0);
     const uint tx = lid % (TILE_N / EACH_N), ty = lid / (TILE_N / EACH_N);
@@ -117,10 +122,12 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             const ulong from = min(column0 + i, (size_t)n - 1) * per_row + b;
             const factors f = load_factors(w, scales_at, (ulong)n * per_row, from);
             scales[0][i] = f.d.x;
-#if W_Q6_K
+#if W_HALVES
             scales[1][i] = f.d.y;
-#elif W_BASE
-            bases[i] = f.base;
+#endif
+#if W_BASE
+            bases[0][i] = f.base.x;
+            if (W_HALVES) bases[BLOCK / RUN - 1][i] = f.base.y;
 #endif
         }
         for (uint i = lid; i < TILE_M * 8; i += TILE_WG) {
@@ -130,12 +137,12 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             put_down((__local value *)xs[at] + row, TILE_M, v);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-#if W_BASE
-        value4 x_sum = 0;
-#endif
         for (uint run = 0; run < BLOCK / RUN; run++) {
             value4 part[EACH_M];
             for (int i = 0; i < EACH_M; i++) part[i] = 0;
+#if W_BASE
+            value4 x_sum = 0;
+#endif
             for (uint i = run * RUN; i < (run + 1) * RUN; i++) {
                 const value4 a = xs[i][ty], v = ws[i][tx];
                 part[0] = fma_half(a.x, v, part[0]);
@@ -148,14 +155,14 @@ matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             }
             const float4 scale = vload4(tx, scales[run]);
             for (int i = 0; i < EACH_M; i++) sums[i] = fma(to_floats(part[i]), scale, sums[i]);
-        }
 #if W_BASE
-        const float4 base = vload4(tx, bases), total = to_floats(x_sum);
-        sums[0] = fma((float4)total.x, base, sums[0]);
-        sums[1] = fma((float4)total.y, base, sums[1]);
-        sums[2] = fma((float4)total.z, base, sums[2]);
-        sums[3] = fma((float4)total.w, base, sums[3]);
+            const float4 base = vload4(tx, bases[run]), total = to_floats(x_sum);
+            sums[0] = fma((float4)total.x, base, sums[0]);
+            sums[1] = fma((float4)total.y, base, sums[1]);
+            sums[2] = fma((float4)total.z, base, sums[2]);
+            sums[3] = fma((float4)total.w, base, sums[3]);
 #endif
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     for (uint i = 0; i < EACH_M; i++) {

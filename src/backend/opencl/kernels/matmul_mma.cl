@@ -55,7 +55,7 @@ static inline void multiply_add(float *c, __local const uint *a, __local const u
 
 /* Half a block of a row of w on its way to local memory. */
 typedef struct half_block {
-    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y */
+    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y; two bits: of the whole block */
     uint2 above;  /* further bits of the whole block */
     factors f;
 } half_block;
@@ -68,7 +68,7 @@ static inline half_block load_half(__global const uchar *w, ulong scales_at, ulo
     out.quants = ((__global const uint4 *)w)[2 * b + which];
     out.above = 0;
 #else
-    out.quants = (uint4)(((__global const uint2 *)w)[2 * b + which], 0, 0);
+    out.quants = (uint4)(((__global const uint2 *)w)[W_TWO ? b : 2 * b + which], 0, 0);
     out.above = load_high(w, all_blocks, b);
 #endif
     return out;
@@ -81,22 +81,27 @@ static inline void store_four(__local uint *to, float4 v) {
 
 /* row: the pairs of the whole block. */
 static inline void store_half(__local uint *row, half_block h, uint which) {
-    const float base = h.f.base;
-    const float2 d = h.f.d;
+    const float2 d = h.f.d, base = h.f.base;
 #if W_Q8_0
     row += which * 8;
-    store_four(row, values_of(h.quants.x, d.x, base));
-    store_four(row + 2, values_of(h.quants.y, d.x, base));
-    store_four(row + 4, values_of(h.quants.z, d.x, base));
-    store_four(row + 6, values_of(h.quants.w, d.x, base));
+    store_four(row, values_of(h.quants.x, d.x, base.x));
+    store_four(row + 2, values_of(h.quants.y, d.x, base.x));
+    store_four(row + 4, values_of(h.quants.z, d.x, base.x));
+    store_four(row + 6, values_of(h.quants.w, d.x, base.x));
+#else
+    const uint p = 2 * which;
+#if W_TWO
+    const uint2 two = h.quants.xy >> 2 * p;
+    const uint2 low = (uint2)(two.x, two.x >> 2) & 0x03030303u;
+    const uint2 high = (uint2)(two.y, two.y >> 2) & 0x03030303u;
 #else
     const uint2 low = h.quants.xy & 0x0f0f0f0fu, high = h.quants.xy >> 4 & 0x0f0f0f0fu;
-    const uint p = 2 * which;
+#endif
     row += which * 4;
-    store_four(row, values_of(with_high(low.x, h.above.x, p), d.x, base));
-    store_four(row + 2, values_of(with_high(low.y, h.above.x, p + 1), d.x, base));
-    store_four(row + 8, values_of(with_high(high.x, h.above.y, p), d.y, base));
-    store_four(row + 10, values_of(with_high(high.y, h.above.y, p + 1), d.y, base));
+    store_four(row, values_of(with_high(low.x, h.above.x, p), d.x, base.x));
+    store_four(row + 2, values_of(with_high(low.y, h.above.x, p + 1), d.x, base.x));
+    store_four(row + 8, values_of(with_high(high.x, h.above.y, p), d.y, base.y));
+    store_four(row + 10, values_of(with_high(high.y, h.above.y, p + 1), d.y, base.y));
 #endif
 }
 

@@ -31,10 +31,10 @@ static inline block load_block(__global const uchar *w, ulong scales_at, ulong n
 #else
     const levels q = load_levels(w, n_blocks, b);
     const factors f = load_factors(w, scales_at, n_blocks, b);
-    out.v[0] = eight_values(q.low.lo, f.d.x, f.base);
-    out.v[1] = eight_values(q.low.hi, f.d.x, f.base);
-    out.v[2] = eight_values(q.high.lo, f.d.y, f.base);
-    out.v[3] = eight_values(q.high.hi, f.d.y, f.base);
+    out.v[0] = eight_values(q.low.lo, f.d.x, f.base.x);
+    out.v[1] = eight_values(q.low.hi, f.d.x, f.base.x);
+    out.v[2] = eight_values(q.high.lo, f.d.y, f.base.y);
+    out.v[3] = eight_values(q.high.hi, f.d.y, f.base.y);
 #endif
     return out;
 }

@@ -32,15 +32,21 @@ static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_b
     const factors f = load_factors(w, scales_at, n_blocks, b);
 #if W_Q8_0
     const uint2 q = ((__global const uint2 *)w)[b * 4 + p];
-    *low = values_of(q.x, f.d.x, f.base);
-    *high = values_of(q.y, f.d.x, f.base);
+    *low = values_of(q.x, f.d.x, f.base.x);
+    *high = values_of(q.y, f.d.x, f.base.x);
 #else
-    const uint q = ((__global const uint *)w)[b * 4 + p];
     const uint2 above = load_high(w, n_blocks, b);
     *low_at = 4 * p;
     *high_at = 16 + 4 * p;
-    *low = values_of(with_high(q & 0x0f0f0f0fu, above.x, p), f.d.x, f.base);
-    *high = values_of(with_high(q >> 4 & 0x0f0f0f0fu, above.y, p), f.d.y, f.base);
+#if W_TWO
+    const uint2 q = ((__global const uint2 *)w)[b];
+    *low = values_of(two_bits_with_high(q.x, above.x, p), f.d.x, f.base.x);
+    *high = values_of(two_bits_with_high(q.y, above.y, p), f.d.y, f.base.y);
+#else
+    const uint q = ((__global const uint *)w)[b * 4 + p];
+    *low = values_of(with_high(q & 0x0f0f0f0fu, above.x, p), f.d.x, f.base.x);
+    *high = values_of(with_high(q >> 4 & 0x0f0f0f0fu, above.y, p), f.d.y, f.base.y);
+#endif
 #endif
 #endif
 }

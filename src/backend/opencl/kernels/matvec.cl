@@ -46,8 +46,8 @@ static inline float team_sum(float v, __local float *scratch) {
 }
 
 #if INT_DOT
-/* x as the lanes read it: 16 bytes of a block in each half, and the block's step and sum; for Q6_K
- * the sums of both halves' bytes, as shorts, in the sum's place. */
+/* x as the lanes read it: 16 bytes of a block in each half, and the block's step and sum; where
+ * halves have factors the sums of both halves' bytes, as shorts, in the sum's place. */
 typedef struct rounded {
     __local uint4 *low, *high;
     __local float2 *scale;
@@ -80,7 +80,7 @@ static inline void round_row(rounded to, __global const float4 *x, uint n_blocks
         /* NaN and Inf have no levels: the block's step keeps them. */
         const float all = (total.x + total.y) + (total.z + total.w);
         const float step = isfinite(all) ? largest / 127.0f : NAN;
-#if W_Q6_K
+#if W_HALVES
         to.scale[b] = (float2)(step, as_float((short2)((short)sums[0], (short)sums[1])));
 #else
         to.scale[b] = (float2)(step, step * (float)(sums[0] + sums[1]));
@@ -104,15 +104,19 @@ static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong 
     const levels q = load_levels(w, all_blocks, b);
     const uint4 low = x.low[at], high = x.high[at];
     const float2 scale = x.scale[at];
-#if W_Q6_K
-    const int2 sums = convert_int2(as_short2(scale.y)) * -W_MIDDLE;
-    const float first = (float)dot_half(q.low, low, sums.x) * f.d.x;
-    return fma((float)dot_half(q.high, high, sums.y), f.d.y, first) * scale.x;
+#if W_HALVES
+    const int2 sums = convert_int2(as_short2(scale.y)), middle = sums * -W_MIDDLE;
+    float both = (float)dot_half(q.low, low, middle.x) * f.d.x;
+    both = fma((float)dot_half(q.high, high, middle.y), f.d.y, both);
+#if W_BASE
+    both = fma(f.base.y, (float)sums.y, fma(f.base.x, (float)sums.x, both));
+#endif
+    return both * scale.x;
 #else
     const int sum = dot_half(q.high, high, dot_half(q.low, low, 0));
     const float product = (float)sum * scale.x;
 #if W_BASE
-    return fma(f.base, scale.y, product * f.d.x);
+    return fma(f.base.x, scale.y, product * f.d.x);
 #else
     return (W_MIDDLE ? fma(-(float)W_MIDDLE, scale.y, product) : product) * f.d.x;
 #endif
@@ -135,13 +139,20 @@ static inline float dot_block(__global const uchar *w, ulong scales_at, ulong al
                               const float4 *x, float x_sum) {
     const factors f = load_factors(w, scales_at, all_blocks, b);
     const levels q = load_levels(w, all_blocks, b);
-#if W_Q6_K
+#if W_HALVES
     const float first = dot_floats(q.low, x, W_MIDDLE, 0) * f.d.x;
-    return fma(dot_floats(q.high, x + 4, W_MIDDLE, 0), f.d.y, first);
+    const float both = fma(dot_floats(q.high, x + 4, W_MIDDLE, 0), f.d.y, first);
+#if W_BASE
+    const float4 total = (x[0] + x[1]) + (x[2] + x[3]);
+    const float low_sum = (total.x + total.y) + (total.z + total.w);
+    return fma(f.base.y, x_sum - low_sum, fma(f.base.x, low_sum, both));
+#else
+    return both;
+#endif
 #else
     const float sum = dot_floats(q.high, x + 4, 0, dot_floats(q.low, x, 0, 0));
 #if W_BASE
-    return fma(f.base, x_sum, sum * f.d.x);
+    return fma(f.base.x, x_sum, sum * f.d.x);
 #else
     return (W_MIDDLE ? fma(-(float)W_MIDDLE, x_sum, sum) : sum) * f.d.x;
 #endif

@@ -98,6 +98,8 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         OF_TYPE(Q5_0, kind, units, set)   \
         OF_TYPE(Q5_1, kind, units, set)   \
         OF_TYPE(Q8_0, kind, units, set)   \
+        OF_TYPE(Q2_K, kind, units, set)   \
+        OF_TYPE(Q3_K, kind, units, set)   \
         OF_TYPE(Q4_K, kind, units, set)   \
         OF_TYPE(Q5_K, kind, units, set)   \
         OF_TYPE(Q6_K, kind, units, set)   \

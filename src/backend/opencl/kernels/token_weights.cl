@@ -31,10 +31,17 @@ typedef struct batch {
 /* ---- types ---- */
 
 #define SET_OF(type) (1u << (type))
+#define TWOS (SET_OF(TYPE_Q2_K) | SET_OF(TYPE_Q3_K)) /* two bits for a nibble */
 #define FIFTHS (SET_OF(TYPE_Q5_0) | SET_OF(TYPE_Q5_1) | SET_OF(TYPE_Q5_K))
 #define TABLES (SET_OF(TYPE_IQ4_NL) | SET_OF(TYPE_MXFP4))
 #define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1)) /* a half beside the scale */
-#define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K)) /* and dmin of each eight blocks */
+#define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K)) /* bytes sc and m of a block */
+
+/* Each half of a block has factors of its own: sums of x by halves are needed. */
+#define HALVES (TWOS | SET_OF(TYPE_Q6_K))
+#define WITH_BIT (FIFTHS | SET_OF(TYPE_Q3_K))             /* one above the nibble, or the two */
+#define WITH_WHOLE (PARTS | SET_OF(TYPE_Q2_K))            /* d and dmin of each eight blocks */
+#define WITH_HALF (SET_OF(TYPE_Q3_K) | SET_OF(TYPE_Q6_K)) /* d alone */
 
 static inline bool is_one(const uint types) { return (types & (types - 1)) == 0; }
 
@@ -100,6 +107,12 @@ static inline void load_unit(batch *b, int j, const uint types, uint type, __loc
             const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, whole);
             b->levels[j * 4 + i] = load_stream(w->levels + before * 32 + half_block * 16);
         }
+    } else if (is_of(TWOS, types, type)) {
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            const uint block = inside(first + i * WARP, n, whole);
+            b->levels[j * 4 + i].xy = load_stream2(w->levels + (before + block) * 8);
+        }
     } else {
         UNROLL
         for (int i = 0; i < 2; i++) {
@@ -107,7 +120,7 @@ static inline void load_unit(batch *b, int j, const uint types, uint type, __loc
             b->levels[j * 4 + i] = load_stream(w->levels + (before + block) * 16);
         }
     }
-    if (is_of(FIFTHS, types, type)) UNROLL
+    if (is_of(WITH_BIT, types, type)) UNROLL
     for (int i = 0; i < 2; i++) {
         const uint block = inside(first + i * WARP, n, whole);
         b->high[j * 2 + i].x = load_scales(w->high + (before + block) * 4);
@@ -122,9 +135,9 @@ static inline void load_unit(batch *b, int j, const uint types, uint type, __loc
     else b->factors[j] = load_pair(w->factors + before * 2, pair, n, whole);
     if (is_of(BASES, types, type)) b->more[j] = load_pair(w->more + before * 2, pair, n, whole);
     const uint eight = inside(seg * SEG / 8 + lane % 8, n / 8, whole);
-    if (is_of(PARTS, types, type)) b->more[j] = load_scales(w->more + (before / 8 + eight) * 4);
-    if (is_of(SET_OF(TYPE_Q6_K), types, type))
-        b->more[j] = load_short(w->more + (before / 8 + eight) * 2);
+    if (is_of(WITH_WHOLE, types, type))
+        b->more[j] = load_scales(w->more + (before / 8 + eight) * 4);
+    if (is_of(WITH_HALF, types, type)) b->more[j] = load_short(w->more + (before / 8 + eight) * 2);
 }
 
 /* ---- what of x belongs to a lane's blocks ---- */
@@ -138,7 +151,7 @@ typedef struct input {
 typedef struct x_block {
     uint4 low, high;
     float2 scale; /* of Q8_0: of the block that low, that high is half of */
-    int2 sums;    /* of Q6_K: of low, of high */
+    int2 sums;    /* of HALVES: of low, of high */
 } x_block;
 
 static inline int sum_of(uint4 v) {
@@ -160,7 +173,7 @@ static inline x_block take_x(const uint types, uint type, input x, uint first, i
         out.high = x.quants[at * 2 + 1];
         out.scale = x.scales[at];
     }
-    if (is_of(SET_OF(TYPE_Q6_K), types, type)) out.sums = (int2)(sum_of(out.low), sum_of(out.high));
+    if (is_of(HALVES, types, type)) out.sums = (int2)(sum_of(out.low), sum_of(out.high));
     return out;
 }
 
@@ -187,19 +200,27 @@ static inline int dot_nibbles(uint4 w, x_block x) {
     return a + (b >> 4);
 }
 
-/* Field p of `width` bits of each byte, where bits 4 and on are. */
-static inline uint raised(uint bits, int p, const int width) {
-    const int up = 4 - p * width;
-    return (up > 0 ? bits << up : bits >> -up) & (width == 1 ? 0x10101010u : 0x30303030u);
+/* Field p of `width` bits of each byte, where bits `to` and on are. */
+static inline uint raised(uint bits, int p, const int width, const int to) {
+    const int up = to - p * width;
+    return (up > 0 ? bits << up : bits >> -up) & (width == 1 ? 0x01010101u : 0x03030303u) << to;
 }
 
 /* Nibbles and the bits above them, of fields 0 to 3, times x. */
 static inline int dot_raised(uint4 nibbles, uint bits, int p, const int width, uint4 x) {
     const uint mask = 0x0f0f0f0fu;
-    int a = dot4u((nibbles.x & mask) | raised(bits, p, width), x.x, 0);
-    int b = dot4u((nibbles.y & mask) | raised(bits, p + 1, width), x.y, 0);
-    a = dot4u((nibbles.z & mask) | raised(bits, p + 2, width), x.z, a);
-    return dot4u((nibbles.w & mask) | raised(bits, p + 3, width), x.w, b) + a;
+    int a = dot4u((nibbles.x & mask) | raised(bits, p, width, 4), x.x, 0);
+    int b = dot4u((nibbles.y & mask) | raised(bits, p + 1, width, 4), x.y, 0);
+    a = dot4u((nibbles.z & mask) | raised(bits, p + 2, width, 4), x.z, a);
+    return dot4u((nibbles.w & mask) | raised(bits, p + 3, width, 4), x.w, b) + a;
+}
+
+/* Fields of two bits and the bits above them, of fields p to p + 3 of `above`, times x. */
+static inline int dot_two_bits(uint two, uint above, int p, uint4 x) {
+    int a = dot4u(raised(two, 0, 2, 0) | raised(above, p, 1, 2), x.x, 0);
+    int b = dot4u(raised(two, 1, 2, 0) | raised(above, p + 1, 1, 2), x.y, 0);
+    a = dot4u(raised(two, 2, 2, 0) | raised(above, p + 2, 1, 2), x.z, a);
+    return dot4u(raised(two, 3, 2, 0) | raised(above, p + 3, 1, 2), x.w, b) + a;
 }
 
 static inline int dot_bytes4(uint4 w, uint4 x) {
@@ -222,6 +243,30 @@ static inline float of_parts(const batch *b, int j, uint block, int dot, float2 
     return d * (scale.x * (float)dot) + base * (0.125f * scale.y);
 }
 
+/* Where halves of a block have factors. */
+static inline float dot_halves(const batch *b, int j, int i, const uint types, uint type, x_block x,
+                               uint block) {
+    const uint4 w = b->levels[j * 4 + i];
+    const uint2 high = b->high[j * 2 + i];
+    const uint part = factor_of(b->factors[j], block), whole = shuffle(b->more[j], block / 8);
+    const float d = from_half((ushort)whole);
+    int p, q;
+    if (is_of(SET_OF(TYPE_Q2_K), types, type)) {
+        p = dot_two_bits(w.x, 0, 0, x.low) * (int)(part & 15);
+        q = dot_two_bits(w.y, 0, 4, x.high) * (int)(part >> 8 & 15);
+        const int base = x.sums.x * (int)(part >> 4 & 15) + x.sums.y * (int)(part >> 12);
+        return x.scale.x * (d * (float)(p + q) - from_half((ushort)(whole >> 16)) * (float)base);
+    }
+    if (is_of(SET_OF(TYPE_Q3_K), types, type)) {
+        p = dot_two_bits(w.x, high.x, 0, x.low) - 4 * x.sums.x;
+        q = dot_two_bits(w.y, high.x, 4, x.high) - 4 * x.sums.y;
+    } else {
+        p = dot_raised(w, high.x, 0, 2, x.low) - 32 * x.sums.x;
+        q = dot_raised(w >> 4, high.y, 0, 2, x.high) - 32 * x.sums.y;
+    }
+    return d * (x.scale.x * (float)(p * (char)(part & 255) + q * (char)(part >> 8)));
+}
+
 /* Lane l's blocks number i of a unit, as x is. */
 static inline float dot_unit(const batch *b, int j, int i, const uint types, uint type, x_block x,
                              uint lane) {
@@ -235,13 +280,7 @@ static inline float dot_unit(const batch *b, int j, int i, const uint types, uin
         return half_of(b->factors[j], first) * (x.scale.x * (float)p) +
                half_of(b->factors[j], second) * (x.scale.y * (float)q);
     }
-    if (is_of(SET_OF(TYPE_Q6_K), types, type)) {
-        const uint part = factor_of(b->factors[j], block);
-        const int p = dot_raised(w, high.x, 0, 2, x.low) - 32 * x.sums.x;
-        const int q = dot_raised(w >> 4, high.y, 0, 2, x.high) - 32 * x.sums.y;
-        const int sum = p * (char)(part & 255) + q * (char)(part >> 8);
-        return from_half((ushort)shuffle(b->more[j], block / 8)) * (x.scale.x * (float)sum);
-    }
+    if (is_of(HALVES, types, type)) return dot_halves(b, j, i, types, type, x, block);
     if (is_of(TABLES, types, type)) {
         const bool floats = is_of(SET_OF(TYPE_MXFP4), types, type);
         const float d = floats ? mxfp4_scale((uchar)factor_of(b->factors[j], block))

@@ -6,17 +6,18 @@
  *   Q8_0             32 bytes of each block
  *   all others       16 bytes: byte i holds elements i (low nibble) and i + 16; behind all of them
  *   Q5_0, Q5_1, Q5_K   4 bytes: bit j of byte c is the fifth of element 4 j + c
- *   Q6_K               8 bytes: bits 2 j and 2 j + 1 of byte c the last two of element 4 j + c, of
- *                      byte 4 + c those of 16 + 4 j + c
- * Then, at scales_at, factors:
- *   Q4_0, Q5_0, Q8_0   a half d of each block; (level - 8, 16, 0) * d
- *   IQ4_NL             the same; value that the nibble stands for * d
- *   MXFP4              the same with a byte of exponent, in d's place
- *   Q4_1, Q5_1         as Q4_0, behind all d a half m of each; level * d + m
- *   Q4_K, Q5_K         bytes sc and m of each, behind all of them halves d and dmin of each eight
- *                      blocks; level * d * sc - dmin * m
- *   Q6_K               signed bytes of elements 0 to 15 and 16 to 31, then a half d of each eight;
- *                      (level - 32) * d * sc
+ *   Q3_K               the same with the third bits
+ *   Q2_K, Q3_K, in place of those 16 bytes, and Q6_K, behind them:
+ *                      8 bytes: bits 2 j and 2 j + 1 of byte c the first (Q6_K: last) two of
+ * element 4 j + c, of byte 4 + c those of 16 + 4 j + c Then, at scales_at, factors: Q4_0, Q5_0,
+ * Q8_0   a half d of each block; (level - 8, 16, 0) * d IQ4_NL             the same; value that the
+ * nibble stands for * d MXFP4              the same with a byte of exponent, in d's place Q4_1,
+ * Q5_1         as Q4_0, behind all d a half m of each; level * d + m Q4_K, Q5_K         bytes sc
+ * and m of each, behind all of them halves d and dmin of each eight blocks; level * d * sc - dmin *
+ * m Q6_K, Q3_K         signed bytes of elements 0 to 15 and 16 to 31, then a half d of each eight;
+ *                      (level - 32, 4) * d * sc
+ *   Q2_K               bytes of the same halves, sc in the low and m in the high nibble, then as
+ *                      Q4_K
  * A weight begins on a cache line, every row of it on a multiple of 16 bytes. */
 #include "nibble_values.cl"
 
@@ -33,6 +34,8 @@
 #define WEIGHT_q4_k 11
 #define WEIGHT_q5_k 12
 #define WEIGHT_q6_k 13
+#define WEIGHT_q2_k 14
+#define WEIGHT_q3_k 15
 #ifndef WTYPE
 #define WTYPE WEIGHT_q4_0
 #endif
@@ -53,28 +56,37 @@
 #define NIBBLES iq4_nl_values
 #define TABLE_WORD(i) iq4_nl_word(i)
 #endif
-/* Bits of a level beside its nibble. */
+/* Two bits are where others have nibbles. */
+#define W_TWO (WTYPE == WEIGHT_q2_k || WTYPE == WEIGHT_q3_k)
+/* Bits of a level beside these. */
 #define W_Q6_K (WTYPE == WEIGHT_q6_k)
+#define W_THIRDS (WTYPE == WEIGHT_q3_k)
 #define W_FIFTHS (WTYPE == WEIGHT_q5_0 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q5_k)
-#define W_HIGH_BITS (W_Q6_K ? 2 : W_FIFTHS ? 1 : 0)
+#define W_HIGH_BITS (W_Q6_K ? 2 : W_FIFTHS || W_THIRDS ? 1 : 0)
+/* Each half of a block has factors of its own. */
+#define W_HALVES (W_Q6_K || W_TWO)
 /* Factors of a block are whole numbers times a half of eight blocks. */
 #define W_PARTS (WTYPE >= WEIGHT_q4_k)
 /* Something is added to the levels' multiples. */
-#define W_BASE \
-    (WTYPE == WEIGHT_q4_1 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q4_k || WTYPE == WEIGHT_q5_k)
+#define W_BASE                                                               \
+    (WTYPE == WEIGHT_q4_1 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q4_k || \
+     WTYPE == WEIGHT_q5_k || WTYPE == WEIGHT_q2_k)
 /* The level that stands for 0. */
-#define W_MIDDLE \
-    (WTYPE == WEIGHT_q4_0 ? 8 : WTYPE == WEIGHT_q5_0 ? 16 : WTYPE == WEIGHT_q6_k ? 32 : 0)
+#define W_MIDDLE                 \
+    (WTYPE == WEIGHT_q4_0   ? 8  \
+     : WTYPE == WEIGHT_q5_0 ? 16 \
+     : WTYPE == WEIGHT_q6_k ? 32 \
+     : W_THIRDS             ? 4  \
+                            : 0)
 
 enum { BLOCK = 32 };
 
 static inline float8 bfloats(ushort8 h) { return as_float8(convert_uint8(h) << 16); }
 
 #if W_BLOCKS
-/* Value = (level - W_MIDDLE) * d + base, d.x for elements 0 to 15 of a block, d.y for the rest. */
+/* Value = (level - W_MIDDLE) * d + base, x for elements 0 to 15 of a block, y for the rest. */
 typedef struct factors {
-    float2 d;
-    float base;
+    float2 d, base;
 } factors;
 
 /* Of block b of all_blocks. */
@@ -85,28 +97,34 @@ static inline factors load_factors(__global const uchar *w, ulong scales_at, ulo
     out.base = 0;
 #if W_PARTS
     const uchar2 part = ((__global const uchar2 *)halves)[b];
-#if W_Q6_K
+#if W_Q6_K || W_THIRDS
     out.d = vload_half(all_blocks + b / 8, halves) * convert_float2(as_char2(part));
 #else
     const float2 whole = vload_half2(b / 8, halves + all_blocks);
+#if W_TWO
+    out.d = whole.x * convert_float2(part & (uchar2)(15));
+    out.base = -whole.y * convert_float2(part >> (uchar2)(4));
+#else
     out.d = (float2)(whole.x * (float)part.x);
-    out.base = -whole.y * (float)part.y;
+    out.base = (float2)(-whole.y * (float)part.y);
+#endif
 #endif
 #elif WTYPE == WEIGHT_mxfp4
     out.d = (float2)mxfp4_scale(((__global const uchar *)halves)[b]);
 #else
     out.d = (float2)vload_half(b, halves);
 #if W_BASE
-    out.base = vload_half(all_blocks + b, halves);
+    out.base = (float2)vload_half(all_blocks + b, halves);
 #endif
 #endif
     return out;
 }
 
-/* What is above the nibbles of a block: x for elements 0 to 15, y for the rest. */
+/* What is above the nibbles, or the two bits, of a block: x for elements 0 to 15, y for the rest.
+ */
 static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b) {
-#if W_FIFTHS
-    const uint bits = ((__global const uint *)(w + all_blocks * (BLOCK / 2)))[b];
+#if W_FIFTHS || W_THIRDS
+    const uint bits = ((__global const uint *)(w + all_blocks * (W_TWO ? 8 : 16)))[b];
     return (uint2)(bits, bits >> 4);
 #elif W_Q6_K
     return ((__global const uint2 *)(w + all_blocks * (BLOCK / 2)))[b];
@@ -140,15 +158,23 @@ static inline uint look_up_four(uint nibbles) {
 }
 #endif
 
-/* Levels of elements 4 p to 4 p + 3 of half a block from their nibbles, one in each byte. */
-static inline uint with_high(uint nibbles, uint high, uint p) {
+/* Levels of elements 4 p to 4 p + 3 of half a block from their nibbles, or two bits, one in each
+ * byte. */
+static inline uint with_high(uint low, uint high, uint p) {
 #if W_TABLE
-    return look_up_four(nibbles);
+    return look_up_four(low);
 #else
     const uint fields = W_HIGH_BITS == 2 ? 0x03030303u : 0x01010101u;
-    return W_HIGH_BITS ? nibbles | (high >> W_HIGH_BITS * p & fields) << 4 : nibbles;
+    return W_HIGH_BITS ? low | (high >> W_HIGH_BITS * p & fields) << (W_TWO ? 2 : 4) : low;
 #endif
 }
+
+#if W_TWO
+/* Levels of elements 4 p to 4 p + 3 of half a block from the words of its planes. */
+static inline uint two_bits_with_high(uint low, uint high, uint p) {
+    return with_high(low >> 2 * p & 0x03030303u, high, p);
+}
+#endif
 
 /* The levels of a block, four to a word: elements 0 to 15, and 16 to 31. */
 typedef struct levels {
@@ -160,6 +186,12 @@ static inline levels load_levels(__global const uchar *w, ulong all_blocks, ulon
 #if W_Q8_0
     out.low = ((__global const uint4 *)w)[2 * b];
     out.high = ((__global const uint4 *)w)[2 * b + 1];
+#elif W_TWO
+    const uint2 low = ((__global const uint2 *)w)[b], high = load_high(w, all_blocks, b);
+    out.low = (uint4)(two_bits_with_high(low.x, high.x, 0), two_bits_with_high(low.x, high.x, 1),
+                      two_bits_with_high(low.x, high.x, 2), two_bits_with_high(low.x, high.x, 3));
+    out.high = (uint4)(two_bits_with_high(low.y, high.y, 0), two_bits_with_high(low.y, high.y, 1),
+                       two_bits_with_high(low.y, high.y, 2), two_bits_with_high(low.y, high.y, 3));
 #else
     const uint4 both = ((__global const uint4 *)w)[b];
     const uint2 high = load_high(w, all_blocks, b);
