@@ -114,6 +114,13 @@ enum {
  * ids they were sampled with. AG_REFUSED brings the template's own words. */
 AG_API ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
                                 ag_error *err);
+/* Behind ag_chat_render(), for tool_choice "required" or a name: appends to *ids what begins a
+ * call, written as the template writes one where that is JSON between marks, and to *schema the
+ * JSON schema (AG_CONSTRAINT_JSON_SCHEMA, constrain.h) of the rest of the answer: a call of the
+ * tool `name`, or, NULL, of any. The parser that is created next knows of this. AG_NOT_FOUND: there
+ * is no such tool. */
+AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, ag_ids *ids, ag_text *schema,
+                                      ag_error *err);
 /* How many leading ids of b equal those of a: what a session that holds a need not read again. */
 AG_API size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b);
 

@@ -34,6 +34,7 @@ void ag_chat_destroy(ag_chat *c) {
     json_decref(c->messages);
     json_decref(c->tools);
     json_decref(c->variables);
+    ag_text_free(&c->begun);
     ag_free(c);
 }
 

@@ -34,7 +34,7 @@ struct ag_chat_format {
     uint32_t features, bears;
     const char *reasoning_key;              /* of a message; static; NULL: none is read */
     char *reasoning_open, *reasoning_close; /* NULL: none was found */
-    ag_call_format calls;
+    ag_call_format calls, plain_calls;
     bool has_learnt_calls;
     char *content_open; /* a mark before the content of an answer; NULL: none */
     char *turn_end;     /* stands behind an assistant's turn; NULL: nothing to be found by */

@@ -280,8 +280,9 @@ static void find_second(learner *l) {
  */
 static size_t without_list(const ag_call_format *c, const char *s, size_t n) {
     const bool is_list = c->kind == AG_CALLS_JSON || c->kind == AG_CALLS_PYTHON;
-    while (n && is_list && (ag_is_json_space(s[n - 1]) || s[n - 1] == '[')) n--;
-    return n;
+    size_t k = n;
+    while (k && is_list && (ag_is_json_space(s[k - 1]) || s[k - 1] == '[')) k--;
+    return memchr(s + k, '[', n - k) ? k : n;
 }
 
 static bool is_stop(const ag_chat_format *f, const char *s, size_t n) {

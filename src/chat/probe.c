@@ -225,6 +225,25 @@ static json_t *result(const char *id, const char *content) {
                      AG_PROBE_TOOL, "content", content);
 }
 
+static bool writes_call(const prober *p) {
+    return strstr(answer_of(p), AG_PROBE_VALUE) && !strstr(answer_of(p), "None");
+}
+
+/* Calls without a content, in the newest turn and in an earlier one. */
+static bool takes_null(prober *p, const char *id) {
+    render(p, ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null()),
+           offered(p), NULL);
+    if (!writes_call(p)) return false;
+    json_t *messages = ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null());
+    if (messages) {
+        json_array_append_new(messages, result(id, "Q7vr"));
+        json_array_append_new(messages, ag_probe_message("assistant", AG_PROBE_ANSWER));
+        json_array_append_new(messages, ag_probe_message("user", "Q7vu"));
+    }
+    render(p, messages, offered(p), NULL);
+    return writes_call(p);
+}
+
 static uint32_t probe_calls(prober *p) {
     static const char *const ids[] = {"call_Q7vq7vq7vq7v", "q7v000001"};
     uint32_t found = 0;
@@ -233,11 +252,7 @@ static uint32_t probe_calls(prober *p) {
     if (!found || id == ids[0]) p->f->bears |= AG_BEARS_LONG_IDS;
     p->f->features |= found;
     if (found) {
-        render(p, ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null()),
-               offered(p), NULL);
-        if (strstr(answer_of(p), AG_PROBE_VALUE) && !strstr(answer_of(p), "None")) {
-            found |= AG_CHAT_NULL_CONTENT;
-        }
+        if (takes_null(p, id)) { found |= AG_CHAT_NULL_CONTENT; }
         render(p,
                ag_probe_calls(json_pack("[o, o]", call_of(p, AG_PROBE_TOOL, id),
                                         call_of(p, AG_PROBE_TOOL_2, "q7v000002")),

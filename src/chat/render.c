@@ -83,6 +83,25 @@ static ag_status fitted(const rendering *r, json_t **messages, json_t **tools, a
     return st;
 }
 
+static ag_status render_variables(rendering *r, json_t *variables, const struct tm *now,
+                                  ag_error *err) {
+    const ag_chat_format *f = r->c->format;
+    ag_error why = {0};
+    ag_jinja_output_free(&r->out);
+    ag_status st = ag_chat_format_render(f, variables, now, &r->out, &why);
+    /* Some want a list of tools in certain conversations only: with documents. */
+    if (st == AG_INVALID && json_is_null(json_object_get(variables, "tools")) &&
+        !(r->flags & AG_CHAT_NO_REWRITING)) {
+        ag_jinja_output_free(&r->out);
+        if (json_object_set_new(variables, "tools", json_array()) != 0) {
+            return AG_FAIL(err, NOMEM, "the variables of a chat template");
+        }
+        st = ag_chat_format_render(f, variables, now, &r->out, &why);
+    }
+    if (st != AG_OK && err) *err = why;
+    return st;
+}
+
 static ag_status render_text(rendering *r, ag_error *err) {
     json_t *messages, *tools;
     struct tm now;
@@ -90,8 +109,7 @@ static ag_status render_text(rendering *r, ag_error *err) {
     clock_of(r->c, &now);
     json_t *variables = variables_of(r, messages, tools, &now);
     if (!variables) return AG_FAIL(err, NOMEM, "the variables of a chat template");
-    ag_jinja_output_free(&r->out);
-    const ag_status st = ag_chat_format_render(r->c->format, variables, &now, &r->out, err);
+    const ag_status st = render_variables(r, variables, &now, err);
     json_decref(variables);
     AG_TRY(st);
     r->end = r->out.len;
@@ -139,6 +157,8 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     rendering r = {.c = c, .flags = flags};
     const size_t n_ids = ids ? ids->n : 0;
     ag_status st = AG_OK;
+    c->begun.len = 0;
+    c->is_begun_plain = false;
     const bool wants_turns = ids && c->n_turns && !(flags & AG_CHAT_NO_REWRITING);
     if (wants_turns) st = ag_chat_find_turns(c, &r.turns, err);
     if (st == AG_OK) st = r.turns.n ? render_turns(&r, err) : render_text(&r, err);
@@ -168,8 +188,9 @@ size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b) {
 
 ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err) {
     const ag_chat_format *f = c->format;
+    const ag_call_format *calls = c->is_begun_plain ? &f->plain_calls : &f->calls;
     const ag_stream_params params = {
-        .format = c->tools || f->calls.kind == AG_CALLS_HARMONY ? &f->calls : NULL,
+        .format = c->tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
         .reasoning_open = f->reasoning_open,
         .reasoning_close = f->reasoning_close,
         .content_open = f->content_open,
@@ -177,5 +198,11 @@ ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err)
         .short_id = !(f->bears & AG_BEARS_LONG_IDS),
         .tools = c->tools,
     };
-    return ag_stream_create(&params, out, err);
+    AG_TRY(ag_stream_create(&params, out, err));
+    if (c->begun.len == 0) return AG_OK;
+    const ag_status st = ag_chat_parser_push(*out, c->begun.data, c->begun.len, err);
+    if (st == AG_OK) return st;
+    ag_chat_parser_destroy(*out);
+    *out = NULL;
+    return st;
 }

@@ -557,6 +557,69 @@ static void other_answers_are_text(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+/* ---- calls that are asked for ---- */
+
+/* What begins the call, the schema of the rest, and a rest, which the parser takes for a call. */
+static void check_required(const char *file, const char *name, const char *begins,
+                           const char *wanted, const char *rest) {
+    char path[512];
+    snprintf(path, sizeof path, DATA "%s.jinja", file);
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = format_of(path, t);
+    ag_chat *c =
+        chat_of(f, "[{'role': 'user', 'content': 'a'}]",
+                "[{\"name\": \"f\", \"parameters\": {\"$ref\": \"#/$defs/x\"}}, {\"name\": "
+                "\"g\"}]");
+    ag_ids ids = {0};
+    ag_text schema = {0}, text = {0};
+    ag_chat_parser *p;
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    const size_t n = ids.n;
+    assert_int_equal(ag_chat_require_call(c, "h", &ids, &schema, NULL), AG_NOT_FOUND);
+    assert_int_equal(ag_chat_require_call(c, name, &ids, &schema, NULL), AG_OK);
+    assert_string_equal(schema.data, wanted);
+    assert_int_equal(ag_tokenizer_decode(t, ids.data + n, ids.n - n, true, &text, NULL), AG_OK);
+    assert_string_equal(text.data ? text.data : "", begins);
+    assert_int_equal(ag_chat_parser_create(c, &p, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_push(p, rest, strlen(rest), NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_n_calls(p), 1);
+    ag_chat_delta d;
+    assert_true(ag_chat_parser_next(p, &d));
+    assert_string_equal(d.name, "f");
+    assert_true(ag_chat_parser_next(p, &d));
+    assert_memory_equal(d.text, "{\"a\":1}", d.len);
+    assert_false(ag_chat_parser_next(p, &d));
+    ag_chat_parser_destroy(p);
+    ag_text_free(&schema);
+    ag_text_free(&text);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
+static void a_call_can_be_required(void **state) {
+    (void)state;
+    check_required(
+        "objects", "f", "<call>\n",
+        "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"f\"},\"arguments\":{"
+        "\"$ref\":\"#/properties/arguments/$defs/x\",\"type\":\"object\"}},\"required\":["
+        "\"name\",\"arguments\"],\"additionalProperties\":false}",
+        "{\"name\":\"f\",\"arguments\":{\"a\":1}}");
+    check_required("text_arguments", "f", "[CALLS]f[ARGS]",
+                   "{\"$ref\":\"#/$defs/x\",\"type\":\"object\"}", "{\"a\":1}");
+    check_required(
+        "tags", NULL, "</think>\n\n",
+        "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"f\"},"
+        "\"arguments\":{\"$ref\":\"#/anyOf/0/properties/arguments/$defs/x\",\"type\":"
+        "\"object\"}},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false},{"
+        "\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"g\"},\"arguments\":{"
+        "\"type\":\"object\"}},\"required\":[\"name\",\"arguments\"],"
+        "\"additionalProperties\":false}]}",
+        "{\"name\":\"f\",\"arguments\":{\"a\":1}}");
+}
+
 /* ---- files ---- */
 
 static void write_file(const char *path, const char *text) {
@@ -653,6 +716,7 @@ int main(void) {
         cmocka_unit_test(words_of_a_conversation_never_become_marks),
         cmocka_unit_test(sampled_answers_keep_their_ids),
         cmocka_unit_test(other_answers_are_text),
+        cmocka_unit_test(a_call_can_be_required),
         cmocka_unit_test(a_model_says_how_it_is_sampled),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
