@@ -117,6 +117,7 @@ static ag_jv numbered_item(ag_jctx *c, ag_jv v, int64_t i) {
 
 /* A list as a key is not an error, it is only not there. */
 static bool is_hashable(ag_jctx *c, ag_jv v) {
+    if (v.kind == AG_JVIEW) return v.as.view->which == AG_JVIEW_VALUES;
     if (v.kind == AG_JLIST || v.kind == AG_JDICT) return false;
     if (v.kind != AG_JTUPLE) return true;
     if (!ag_jenter(c)) return false;
@@ -165,24 +166,22 @@ static int64_t clamped(int64_t i, int64_t n, int64_t low, int64_t high) {
     return i < low ? low : i > high ? high : i;
 }
 
-int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, int64_t *first,
-                         int64_t *step) {
-    int64_t start = 0, stop = 0;
+int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, ag_jbounds *out) {
+    int64_t start = 0, stop = 0, step = 1;
     bool has_start, has_stop, has_step;
-    *step = 1;
     if (!slice_part(c, parts[0], &start, &has_start) ||
-        !slice_part(c, parts[1], &stop, &has_stop) || !slice_part(c, parts[2], step, &has_step)) {
+        !slice_part(c, parts[1], &stop, &has_stop) || !slice_part(c, parts[2], &step, &has_step)) {
         return -1;
     }
-    if (*step == 0) return ag_jfail(c, "slice step cannot be zero"), -1;
-    if (*step == INT64_MIN) *step = -INT64_MAX;
-    bool back = *step < 0;
+    if (step == 0) return ag_jfail(c, "slice step cannot be zero"), -1;
+    if (step == INT64_MIN) step = -INT64_MAX;
+    bool back = step < 0;
     int64_t low = back ? -1 : 0, high = back ? n - 1 : n;
     start = has_start ? clamped(start, n, low, high) : back ? n - 1 : 0;
     stop = has_stop ? clamped(stop, n, low, high) : back ? -1 : n;
-    *first = start;
-    if (back) return start > stop ? (start - stop - 1) / -*step + 1 : 0;
-    return start < stop ? (stop - start - 1) / *step + 1 : 0;
+    *out = (ag_jbounds){start, stop, step};
+    if (back) return start > stop ? (start - stop - 1) / -step + 1 : 0;
+    return start < stop ? (stop - start - 1) / step + 1 : 0;
 }
 
 static ag_jv sliced_string(ag_jctx *c, ag_jstr *s, int64_t first, int64_t step, int64_t n) {
@@ -212,13 +211,15 @@ static ag_jv sliced_string(ag_jctx *c, ag_jstr *s, int64_t first, int64_t step, 
     return ag_jstring(r ? ag_jstr_as_markup(c, r, s->markup) : NULL);
 }
 
-static ag_jv sliced_range(ag_jctx *c, const ag_jrange *r, int64_t first, int64_t step, int64_t n) {
+static ag_jv sliced_range(ag_jctx *c, const ag_jrange *r, const ag_jbounds *at, int64_t n) {
     ag_jrange *s = ag_jtake(c, sizeof *s);
     if (!s) return ag_jfail_value();
-    s->start = r->start + first * r->step;
-    s->step = n > 1 ? r->step * step : r->step;
-    s->stop = s->start + n * s->step;
+    s->start = r->start + at->start * r->step;
+    s->stop = r->start + at->stop * r->step;
     s->n = (size_t)n;
+    if (__builtin_mul_overflow(r->step, at->step, &s->step)) {
+        return ag_jfail_as(c, AG_UNSUPPORTED, "an integer is beyond 64 bits");
+    }
     return (ag_jv){AG_JRANGE, {.range = s}};
 }
 
@@ -227,11 +228,13 @@ ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]) {
     if (v.kind != AG_JSTRING && !ag_jis_sequence(v) && v.kind != AG_JRANGE) {
         return ag_jfail(c, "'%s' object cannot be sliced", ag_jtype_name(v));
     }
-    int64_t first, step, n = ag_jslice_bounds(c, parts, ag_jlength(v), &first, &step);
+    ag_jbounds at;
+    int64_t n = ag_jslice_bounds(c, parts, ag_jlength(v), &at);
     if (n < 0) return ag_jfail_value();
-    if (v.kind == AG_JSTRING) return sliced_string(c, v.as.string, first, step, n);
-    if (v.kind == AG_JRANGE) return sliced_range(c, v.as.range, first, step, n);
+    if (v.kind == AG_JSTRING) return sliced_string(c, v.as.string, at.start, at.step, n);
+    if (v.kind == AG_JRANGE) return sliced_range(c, v.as.range, &at, n);
     ag_jlist *l = ag_jwork(c, (size_t)n / 8) ? ag_jlist_create(c, (size_t)n) : NULL;
-    for (int64_t i = 0; l && i < n; i++) l->items[l->n++] = v.as.list->items[first + i * step];
+    for (int64_t i = 0; l && i < n; i++)
+        l->items[l->n++] = v.as.list->items[at.start + i * at.step];
     return v.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
 }

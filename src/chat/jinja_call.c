@@ -157,7 +157,7 @@ ag_jv ag_jmacro_attribute(ag_jctx *c, ag_jv macro, const ag_jstr *name) {
     for (size_t i = 0; l && i < d->n_params; i++) {
         l->items[l->n++] = ag_jstring(d->param_names[i]);
     }
-    return ag_jlist_value(l);
+    return ag_jtuple_value(l);
 }
 
 ag_jv ag_jself_attribute(ag_jctx *c, const ag_jstr *name) {

@@ -35,6 +35,8 @@ void *ag_jgrow(ag_jctx *c, void *p, size_t old, size_t bytes);
 /* Counts work against the limit. */
 bool ag_jwork(ag_jctx *c, size_t steps);
 static inline bool ag_jwork_bytes(ag_jctx *c, size_t bytes) { return ag_jwork(c, bytes / 32); }
+/* Looking for one text in another can cost a few times as much as copying it. */
+static inline bool ag_jwork_search(ag_jctx *c, size_t bytes) { return ag_jwork(c, bytes / 8); }
 
 /* Around whatever may call itself: `if (!ag_jenter(c)) fail; ...; ag_jleave(c);` */
 bool ag_jenter(ag_jctx *c);

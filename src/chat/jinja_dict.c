@@ -39,6 +39,10 @@ bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out) {
         }
         ag_jleave(c);
         return true;
+    case AG_JVIEW:
+        if (v.as.view->which == AG_JVIEW_VALUES) return *out = (uint32_t)v.kind, true;
+        ag_jfail(c, "unhashable type: '%s'", ag_jtype_name(v));
+        return false;
     case AG_JLIST:
     case AG_JDICT:
         ag_jfail(c, "unhashable type: '%s'", ag_jtype_name(v));

@@ -167,7 +167,8 @@ ag_jv ag_jfilter_round(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (!ag_jis_number(v)) return ag_jfail(c, "round: '%s' is no number", ag_jtype_name(v));
     if (!common) return rounded_by(c, v, precision, up);
     if (precision.kind == AG_JNONE) {
-        return v.kind == AG_JFLOAT ? ag_jint_of_double(c, nearbyint(v.as.number)) : v;
+        return v.kind == AG_JFLOAT ? ag_jint_of_double(c, nearbyint(v.as.number))
+                                   : ag_jint(ag_jinteger(v));
     }
     if (!ag_jis_integer(precision)) return ag_jfail(c, "round: the precision is no integer");
     int64_t digits = ag_jinteger(precision);
@@ -286,6 +287,7 @@ static const struct filter {
     {"map", NULL, ag_jfilter_map, NULL, 0},
     {"max", ag_jfilter_max, NULL, "case_sensitive attribute", 0},
     {"min", ag_jfilter_min, NULL, "case_sensitive attribute", 0},
+    {"pprint", ag_jfilter_pprint, NULL, "", 0},
     {"random", ag_jfilter_random, NULL, "", 0},
     {"reject", NULL, ag_jfilter_reject, NULL, 0},
     {"rejectattr", NULL, ag_jfilter_rejectattr, NULL, 0},
@@ -298,6 +300,7 @@ static const struct filter {
     {"slice", ag_jfilter_slice, NULL, "slices fill_with", 1},
     {"sort", ag_jfilter_sort, NULL, "reverse case_sensitive attribute", 0},
     {"string", ag_jfilter_string, NULL, "", 0},
+    {"striptags", ag_jfilter_striptags, NULL, "", 0},
     {"sum", ag_jfilter_sum, NULL, "attribute start", 0},
     {"title", ag_jfilter_title, NULL, "", 0},
     {"tojson", ag_jfilter_tojson, NULL, "ensure_ascii indent separators sort_keys", 0},
@@ -308,6 +311,8 @@ static const struct filter {
     {"urlencode", ag_jfilter_urlencode, NULL, "", 0},
     {"urlize", ag_jfilter_urlize, NULL, "trim_url_limit nofollow target rel extra_schemes", 0},
     {"wordcount", ag_jfilter_wordcount, NULL, "", 0},
+    {"wordwrap", ag_jfilter_wordwrap, NULL, "width break_long_words wrapstring break_on_hyphens",
+     0},
     {"xmlattr", ag_jfilter_xmlattr, NULL, "autospace", 0},
 };
 

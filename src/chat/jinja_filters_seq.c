@@ -73,7 +73,6 @@ ag_jv ag_jfilter_first(ag_jctx *c, ag_jv v, const ag_jv *a) {
 
 ag_jv ag_jfilter_last(ag_jctx *c, ag_jv v, const ag_jv *a) {
     (void)a;
-    if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
     int64_t n = ag_jlength(v);
     if (n < 0) return ag_jfail(c, "'%s' object is not reversible", ag_jtype_name(v));
     if (n == 0) return ag_jundefined_hint(c, "No last item, sequence was empty.");
@@ -351,9 +350,9 @@ static int by_sort_key(ag_jctx *c, const void *a, const void *b) {
     return x->reverse ? -r : r;
 }
 
-/* The values of "a,b.c" as a list, or of one attribute. */
+/* The values of "a,b.c" as a list; n 0: that of one attribute by itself. */
 static ag_jv sort_key(ag_jctx *c, const ag_jpath *paths, size_t n, ag_jv v) {
-    if (n == 1) return ag_jpath_get(c, &paths[0], v);
+    if (n == 0) return ag_jpath_get(c, &paths[0], v);
     ag_jlist *l = ag_jlist_create(c, n);
     for (size_t i = 0; l && i < n; i++) {
         if (!ag_jlist_push(c, l, ag_jpath_get(c, &paths[i], v))) return ag_jfail_value();
@@ -395,9 +394,11 @@ ag_jv ag_jfilter_sort(ag_jctx *c, ag_jv v, const ag_jv *a) {
     } else if (!ag_jpath_parse(c, a[2], &paths[0])) {
         return ag_jfail_value();
     }
+    int64_t reverse;
     for (size_t i = 0; i < n; i++) paths[i].ignore_case = !ag_jtruth(a[1]);
+    if (!ag_jargument_int(c, a[0], 0, &reverse)) return ag_jfail_value();
     ag_jlist *l = ag_jlist_of(c, v);
-    return l ? ag_jlist_value(sorted_by(c, l, paths, n, ag_jtruth(a[0]))) : ag_jfail_value();
+    return l ? ag_jlist_value(sorted_by(c, l, paths, n, reverse != 0)) : ag_jfail_value();
 }
 
 ag_jv ag_jfilter_dictsort(ag_jctx *c, ag_jv v, const ag_jv *a) {
@@ -416,8 +417,10 @@ ag_jv ag_jfilter_dictsort(ag_jctx *c, ag_jv v, const ag_jv *a) {
         }
     }
     ag_jv part = ag_jint(by_value);
+    int64_t reverse;
+    if (!ag_jargument_int(c, a[2], 0, &reverse)) return ag_jfail_value();
     ag_jpath path = {.parts = &part, .n = 1, .ignore_case = !ag_jtruth(a[0])};
-    return l ? ag_jlist_value(sorted_by(c, l, &path, 1, ag_jtruth(a[2]))) : ag_jfail_value();
+    return l ? ag_jlist_value(sorted_by(c, l, &path, 0, reverse != 0)) : ag_jfail_value();
 }
 
 static ag_jv extreme(ag_jctx *c, ag_jv v, const ag_jv *a, bool largest) {
@@ -427,7 +430,7 @@ static ag_jv extreme(ag_jctx *c, ag_jv v, const ag_jv *a, bool largest) {
     ag_jlist *l = ag_jlist_of(c, v);
     if (!l) return ag_jfail_value();
     if (!l->n) return ag_jundefined_hint(c, "No aggregated item, sequence was empty.");
-    keyed *k = keyed_items(c, l, &path, 1, false);
+    keyed *k = keyed_items(c, l, &path, 0, false);
     size_t best = 0;
     for (size_t i = 1; k && i < l->n; i++) {
         int r = ag_jcompare(c, k[i].key, k[best].key);
@@ -470,7 +473,7 @@ ag_jv ag_jfilter_groupby(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (a[1].kind != AG_JNONE) path.otherwise = a[1];
     path.ignore_case = !ag_jtruth(a[2]);
     ag_jlist *l = ag_jlist_of(c, v), *groups = l ? ag_jlist_create(c, 0) : NULL, *items = NULL;
-    keyed *k = groups ? keyed_items(c, l, &path, 1, false) : NULL;
+    keyed *k = groups ? keyed_items(c, l, &path, 0, false) : NULL;
     if (!k || !ag_jlist_sort(c, k, l->n, sizeof *k, by_sort_key)) return ag_jfail_value();
     path.ignore_case = false;
     for (size_t i = 0; i < l->n; i++) {

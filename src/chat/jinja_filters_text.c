@@ -113,7 +113,6 @@ ag_jv ag_jfilter_truncate(ag_jctx *c, ag_jv v, const ag_jv *a) {
     int64_t length, leeway;
     ag_jstr dots = {.text = "...", .len = 3, .n_chars = 3}, space = {.text = " ", .len = 1};
     ag_jv given_leeway = a[3].kind == AG_JNONE ? ag_jfail_value() : a[3];
-    if (v.kind == AG_JUNDEFINED && ag_jlength(v) == 0) return v;
     if (!ag_jargument_int(c, a[0], 255, &length) ||
         !ag_jargument_int(c, given_leeway, 5, &leeway)) {
         return ag_jfail_value();
@@ -123,10 +122,12 @@ ag_jv ag_jfilter_truncate(ag_jctx *c, ag_jv v, const ag_jv *a) {
     ag_jstr *end = ag_jfailed(a[2]) ? &dots : a[2].as.string;
     int64_t n_end = (int64_t)ag_jstr_chars(end);
     if (length < n_end || leeway < 0) return ag_jfail(c, "truncate: length or leeway is too small");
-    if (v.kind != AG_JSTRING)
+    int64_t n = ag_jlength(v);
+    if (n >= 0 && n <= length + leeway) return v;
+    if (v.kind != AG_JSTRING) {
         return ag_jfail(c, "truncate needs a string, not '%s'", ag_jtype_name(v));
+    }
     ag_jstr *s = v.as.string;
-    if ((int64_t)ag_jstr_chars(s) <= length + leeway) return v;
     ag_jstr *head = ag_jstr_slice(c, s, 0, ag_jstr_offset(s, (size_t)(length - n_end)));
     if (!head) return ag_jfail_value();
     if (!ag_jtruth(a[1])) {

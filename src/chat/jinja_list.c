@@ -91,7 +91,9 @@ static int next_char(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     while (it->at + n < s->len && ((unsigned char)s->text[it->at + n] & 0xC0) == 0x80) n++;
     *item = ag_jstring(ag_jstr_slice(c, s, it->at, it->at + n));
     it->at += n;
-    return ag_jfailed(*item) ? -1 : 1;
+    if (ag_jfailed(*item)) return -1;
+    item->as.string->markup = false; /* Python's iterator knows nothing of markup */
+    return 1;
 }
 
 static int next_entry(ag_jctx *c, ag_jiter *it, ag_jv *item) {

@@ -30,9 +30,12 @@ ag_jiter *ag_jiter_create(ag_jctx *c, const char *type_name,
                           int (*next)(ag_jctx *c, ag_jiter *it, ag_jv *item), ag_jiter *inner,
                           void *state);
 ag_jiter *ag_jiter_reversed(ag_jctx *c, ag_jv v); /* of a sequence */
+/* 1 and an item, 0 at the end, -1 failed. Iterators over iterators may be nested deeply. */
 static inline int ag_jiter_next(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    if (!ag_jwork(c, 1)) return -1;
-    return it->next(c, it, item);
+    if (!ag_jenter(c)) return -1;
+    int more = it->next(c, it, item);
+    ag_jleave(c);
+    return more;
 }
 bool ag_jis_iterable(ag_jv v);
 

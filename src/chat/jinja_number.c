@@ -176,7 +176,7 @@ static bool step_last(char *digits, int by) {
  * length can miss where its neighbour does not. */
 static int shortest_digits(double d, char *digits) {
     int exponent = 0;
-    for (int precision = 15; precision <= 17; precision++) {
+    for (int precision = d < 1e-300 ? 1 : 15; precision <= 17; precision++) {
         exponent = decimal_digits(d, precision, digits);
         if (precision == 17 || from_digits(digits, exponent) == d) break;
         for (int by = -1; by <= 1; by += 2) {

@@ -158,6 +158,10 @@ int ag_jequal(ag_jctx *c, ag_jv a, ag_jv b) {
     return c->status != AG_OK ? -1 : r;
 }
 
+static bool is_set_like(ag_jv v) {
+    return v.kind == AG_JVIEW && v.as.view->which != AG_JVIEW_VALUES;
+}
+
 static int compare_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
     size_t n = a->n < b->n ? a->n : b->n;
     for (size_t i = 0; i < n; i++) {
@@ -184,6 +188,8 @@ int ag_jcompare(ag_jctx *c, ag_jv a, ag_jv b) {
     if (ag_jis_sequence(a) && a.kind == b.kind) return compare_lists(c, a.as.list, b.as.list);
     if (a.kind == AG_JUNDEFINED || b.kind == AG_JUNDEFINED) {
         ag_jfail_undefined(c, a.kind == AG_JUNDEFINED ? a : b);
+    } else if (is_set_like(a) && is_set_like(b)) {
+        ag_jfail_as(c, AG_UNSUPPORTED, "sets");
     } else {
         ag_jfail(c, "'%s' and '%s' cannot be ordered", ag_jtype_name(a), ag_jtype_name(b));
     }
@@ -271,10 +277,16 @@ ag_jv ag_jbinary(ag_jctx *c, int op, ag_jv a, ag_jv b) {
     if (op >= AG_JOP_EQ) return compared(c, op, a, b);
     if (ag_jis_number(a) && ag_jis_number(b)) return ag_jnumber_op(c, op, a, b);
     if (op == AG_JOP_MOD && a.kind == AG_JSTRING) return ag_jpercent_format(c, a.as.string, b);
+    if (op == AG_JOP_SUB && is_set_like(a) && ag_jis_iterable(b)) {
+        return ag_jfail_as(c, AG_UNSUPPORTED, "sets");
+    }
     if (a.kind == AG_JUNDEFINED || b.kind == AG_JUNDEFINED) {
         return ag_jfail_undefined(c, a.kind == AG_JUNDEFINED ? a : b);
     }
     if (op == AG_JOP_ADD && a.kind == b.kind && can_repeat(a)) return concatenated(c, a, b);
+    if (op == AG_JOP_SUB && is_set_like(b) && ag_jis_iterable(a)) {
+        return ag_jfail_as(c, AG_UNSUPPORTED, "sets");
+    }
     if (op == AG_JOP_MUL && can_repeat(a) && ag_jis_integer(b)) {
         return repeated(c, a, ag_jinteger(b));
     }
@@ -330,7 +342,7 @@ int ag_jcontains(ag_jctx *c, ag_jv container, ag_jv item) {
                      ag_jtype_name(item));
             return -1;
         }
-        if (!ag_jwork_bytes(c, container.as.string->len)) return -1;
+        if (!ag_jwork_search(c, container.as.string->len)) return -1;
         return ag_jstr_find(container.as.string, 0, container.as.string->len, item.as.string) !=
                AG_JNOT_FOUND;
     case AG_JDICT: {

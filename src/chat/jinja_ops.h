@@ -29,9 +29,11 @@ ag_jv ag_jundefined_hint(ag_jctx *c, const char *hint); /* borrowed */
 ag_jv ag_jattribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method);
 ag_jv ag_jitem(ag_jctx *c, ag_jv v, ag_jv index);
 ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]); /* AG_JNONE: left out */
-/* A slice of `n` items: how many it has, *first and *step set. -1: failed. */
-int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, int64_t *first,
-                         int64_t *step);
+typedef struct ag_jbounds {
+    int64_t start, stop, step; /* within the items, or -1 for a stop before the first */
+} ag_jbounds;
+/* How many items a slice of n items has; -1: failed. */
+int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, ag_jbounds *out);
 
 /* str(v) and repr(v) */
 ag_jstr *ag_jstr_of(ag_jctx *c, ag_jv v);

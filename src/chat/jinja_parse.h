@@ -14,6 +14,7 @@ typedef struct ag_jparser {
     ag_jmacro_def **macros; /* those being parsed, the innermost last */
     size_t n_macros, cap_macros;
     uint32_t depth;
+    uint32_t n_fors;  /* around the current statement, those outside of its macro too */
     uint32_t n_loops; /* around the current statement, within its macro */
     bool soft;        /* within an if: an unknown filter fails only when it is used */
     bool reads_loop;  /* `loop` was read since this was cleared */

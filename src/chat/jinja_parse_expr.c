@@ -203,11 +203,22 @@ static bool can_assign(const ag_jnode *n) {
     return true;
 }
 
+static bool assigns(const ag_jnode *n, uint32_t id) {
+    if (n->kind == AG_JN_NAME) return n->id == id;
+    for (size_t i = 0; n->kind == AG_JN_TUPLE && i < n->n_items; i++) {
+        if (assigns(n->items[i], id)) return true;
+    }
+    return false;
+}
+
 ag_jnode *ag_jparse_target(ag_jparser *p, bool with_namespace, const char *end_name) {
     p->is_target = true;
     ag_jnode *n = tuple_of(p, true, false, with_namespace, false, end_name);
     p->is_target = false;
     if (n && !can_assign(n)) return ag_jparse_fail(p, "it cannot be assigned to");
+    if (n && p->n_fors && assigns(n, p->t->loop)) {
+        return ag_jparse_fail(p, "'loop' cannot be assigned to in a loop");
+    }
     return n;
 }
 

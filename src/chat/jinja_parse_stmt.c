@@ -44,6 +44,7 @@ static ag_jnode *parse_for(ag_jparser *p) {
     static const char *const ends[] = {"endfor", "else", NULL};
     ag_jnode *n = ag_jnode_create(p, AG_JN_FOR);
     if (!n) return NULL;
+    p->n_fors++;
     n->a = ag_jparse_target(p, false, "in");
     if (!n->a || !ag_jparse_expect_name(p, "in")) return NULL;
     n->b = ag_jparse_tuple(p, false, "recursive");
@@ -65,6 +66,7 @@ static ag_jnode *parse_for(ag_jparser *p) {
     if (ok && ag_jparse_skip_name(p, "else")) ok = last_body(p, "endfor", &n->orelse);
     else if (ok) ok = ag_jparse_expect_name(p, "endfor");
     p->soft = soft;
+    p->n_fors--;
     return ok ? n : NULL;
 }
 

@@ -168,6 +168,10 @@ static bool convert_one(ag_jctx *c, percent *p) {
         if (ag_jfailed(v)) return false;
     }
     bool left = false;
+    if (peek_char(p) == '%') {
+        p->at++;
+        return ag_jbuf_append_text(c, p->b, "%");
+    }
     for (;; p->at++) {
         char ch = peek_char(p);
         if (ch == '-') left = true;
@@ -188,7 +192,6 @@ static bool convert_one(ag_jctx *c, percent *p) {
     if (p->at >= p->s->len) return ag_jfail(c, "incomplete format"), false;
     spec.type = p->s->text[p->at++];
     if (left) spec.align = '<', spec.zero = false;
-    if (spec.type == '%') return ag_jbuf_append_text(c, p->b, "%");
     if (ag_jfailed(v)) v = next_argument(c, p);
     return !ag_jfailed(v) && percent_value(c, p, v, &spec);
 }

@@ -93,7 +93,7 @@ static ag_jv find_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool last, bool m
     size_t begin, end;
     bool empty;
     if (!what || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
-    if (!ag_jwork_bytes(c, s->len)) return ag_jfail_value();
+    if (!ag_jwork_search(c, s->len)) return ag_jfail_value();
     int64_t at = empty  ? AG_JNOT_FOUND
                  : last ? ag_jstr_rfind(c, s, begin, end, what)
                         : ag_jstr_find(s, begin, end, what);
@@ -120,7 +120,7 @@ ag_jv ag_jstr_count_of(ag_jctx *c, ag_jv self, const ag_jv *a) {
     size_t begin, end;
     bool empty;
     if (!what || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
-    if (!ag_jwork_bytes(c, s->len)) return ag_jfail_value();
+    if (!ag_jwork_search(c, s->len)) return ag_jfail_value();
     if (empty) return ag_jint(0);
     if (!what->len) return ag_jint((int64_t)ag_jstr_count(s->text + begin, end - begin) + 1);
     int64_t n = 0;
@@ -187,7 +187,7 @@ static bool replace_nothing(ag_jctx *c, ag_jbuf *b, ag_jstr *s, const ag_jstr *t
 
 ag_jstr *ag_jstr_replaced(ag_jctx *c, ag_jstr *s, const ag_jstr *from, const ag_jstr *to,
                           int64_t limit) {
-    if (!ag_jwork_bytes(c, s->len)) return NULL;
+    if (!ag_jwork_search(c, s->len)) return NULL;
     int64_t next = limit == 0 ? AG_JNOT_FOUND : ag_jstr_find(s, 0, s->len, from);
     if (next == AG_JNOT_FOUND) return s;
     ag_jbuf *b = ag_jbuf_create(c);
@@ -234,11 +234,6 @@ static ag_jlist *split_words(ag_jctx *c, ag_jstr *s, int64_t limit) {
     size_t at = l ? skip_spaces_at(s, 0, true) : 0;
     while (l && at < s->len) {
         size_t end = limit == 0 ? s->len : skip_spaces_at(s, at, false);
-        if (limit == 0) { /* the rest, without spaces behind it */
-            ag_jstr *rest = ag_jstr_slice(c, s, at, s->len);
-            rest = rest ? ag_jstr_stripped(c, rest, NULL, false, true) : NULL;
-            return ag_jlist_push(c, l, ag_jstring(rest)) ? l : NULL;
-        }
         if (!push_slice(c, l, s, at, end)) return NULL;
         limit--;
         at = skip_spaces_at(s, end, true);
@@ -299,8 +294,7 @@ static ag_jlist *rsplit_words(ag_jctx *c, ag_jstr *s, int64_t limit) {
             begin = last;
         }
         if (limit == 0) {
-            rest = ag_jstr_stripped(c, rest, NULL, true, false);
-            if (!rest || (rest->len && !ag_jlist_push(c, l, ag_jstring(rest)))) return NULL;
+            if (!ag_jlist_push(c, l, ag_jstring(rest))) return NULL;
             break;
         }
         if (!push_slice(c, l, rest, begin, rest->len)) return NULL;
@@ -318,7 +312,7 @@ static ag_jv split_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool from_right)
     const ag_jstr *sep = given(a[0]) ? text_argument(c, a[0]) : NULL;
     int64_t limit;
     if (c->status != AG_OK || !ag_jargument_int(c, a[1], -1, &limit) ||
-        !ag_jwork_bytes(c, s->len)) {
+        !ag_jwork_search(c, s->len)) {
         return ag_jfail_value();
     }
     if (sep && !sep->len) return ag_jfail(c, "empty separator");
@@ -354,12 +348,14 @@ ag_jlist *ag_jstr_lines(ag_jctx *c, ag_jstr *s, bool keep_ends) {
 }
 
 ag_jv ag_jstr_splitlines(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return ag_jlist_value(ag_jstr_lines(c, self.as.string, ag_jtruth(a[0])));
+    int64_t keep_ends;
+    if (!ag_jargument_int(c, a[0], 0, &keep_ends)) return ag_jfail_value();
+    return ag_jlist_value(ag_jstr_lines(c, self.as.string, keep_ends != 0));
 }
 
 static ag_jv partition_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool last) {
     ag_jstr *s = self.as.string, *sep = text_argument(c, a[0]);
-    if (!sep || !ag_jwork_bytes(c, s->len)) return ag_jfail_value();
+    if (!sep || !ag_jwork_search(c, s->len)) return ag_jfail_value();
     if (!sep->len) return ag_jfail(c, "empty separator");
     int64_t at = last ? ag_jstr_rfind(c, s, 0, s->len, sep) : ag_jstr_find(s, 0, s->len, sep);
     if (c->status != AG_OK) return ag_jfail_value();

@@ -55,17 +55,19 @@ IS(is_callable, v.kind == AG_JMACRO || v.kind == AG_JFUNCTION || v.kind == AG_JM
                     v.kind == AG_JLOOP || v.kind == AG_JJOINER || v.kind == AG_JBLOCK ||
                     v.kind == AG_JUNDEFINED)
 
+/* Names are looked up in a dict: a list as one is an error. */
+static ag_jv is_known(ag_jctx *c, ag_jv v, int (*find)(const char *name, size_t len)) {
+    uint32_t hash;
+    if (!ag_jhash(c, v, &hash)) return ag_jfail_value();
+    return ag_jbool(v.kind == AG_JSTRING && find(v.as.string->text, v.as.string->len) >= 0);
+}
 static ag_jv is_filter(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    (void)c;
     (void)a;
-    return ag_jbool(v.kind == AG_JSTRING &&
-                    ag_jfilter_find(v.as.string->text, v.as.string->len) >= 0);
+    return is_known(c, v, ag_jfilter_find);
 }
 static ag_jv is_test(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    (void)c;
     (void)a;
-    return ag_jbool(v.kind == AG_JSTRING &&
-                    ag_jtest_find(v.as.string->text, v.as.string->len) >= 0);
+    return is_known(c, v, ag_jtest_find);
 }
 static ag_jv is_lower(ag_jctx *c, ag_jv v, const ag_jv *a) {
     ag_jstr *s = ag_jstr_of(c, v);

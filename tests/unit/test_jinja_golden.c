@@ -93,7 +93,62 @@ static void renders_real_templates_as_jinja2_does(void **state) {
     assert_true(sum.rendered >= 1054 && sum.refused >= 146);
 }
 
+#define OWN_DIR AG_SOURCE_DIR "/tests/data/chat"
+
+/* The template of a row: its text, or the name of a file. */
+static ag_status parse_row(const json_t *row, ag_jinja **t, ag_error *err) {
+    const char *file = json_string_value(json_object_get(row, "file"));
+    const json_t *text = json_object_get(row, "template");
+    if (!file) {
+        return ag_jinja_parse("snippet", json_string_value(text), json_string_length(text), t, err);
+    }
+    char path[1024];
+    size_t n;
+    snprintf(path, sizeof path, OWN_DIR "/templates/%s", file);
+    char *source = read_text(path, &n);
+    ag_status st = ag_jinja_parse(file, source, n, t, err);
+    free(source);
+    return st;
+}
+
+/* tools/jinja_differential.py --record wrote what jinja2 makes of them. */
+static void renders_recorded_templates(void **state) {
+    (void)state;
+    json_t *all = json_load_file(OWN_DIR "/rendered.json", JSON_ALLOW_NUL, NULL), *row;
+    assert_non_null(all);
+    const json_t *common = json_object_get(all, "variables");
+    struct tm now = jinja_noon();
+    int wrong = 0;
+    size_t i;
+    json_array_foreach(json_object_get(all, "rows"), i, row) {
+        ag_jinja *t;
+        ag_error err = {.msg = ""};
+        ag_jinja_output out = {0};
+        const json_t *own = json_object_get(row, "variables"), *text = json_object_get(row, "text");
+        ag_jinja_input in = {.variables = own ? own : common, .now = &now};
+        ag_status st = parse_row(row, &t, &err);
+        if (st == AG_OK) st = ag_jinja_render(t, &in, &out, &err);
+        bool same = text ? st == AG_OK && out.len == json_string_length(text) &&
+                               !memcmp(out.text, json_string_value(text), out.len)
+                         : st != AG_OK;
+        if (!same) {
+            char *shown = json_dumps(row, 0);
+            print_error("%.600s: %s%s\n", shown, out.text ? out.text : "", err.msg);
+            free(shown);
+            wrong++;
+        }
+        ag_jinja_output_free(&out);
+        ag_jinja_destroy(t);
+    }
+    assert_true(i > 500);
+    json_decref(all);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(renders_real_templates_as_jinja2_does)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renders_recorded_templates),
+        cmocka_unit_test(renders_real_templates_as_jinja2_does),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
