@@ -176,10 +176,12 @@ AG_API size_t ag_session_prompt_rows(const ag_session *s);
 
 /* ---- turns of a conversation ---- */
 
-/* A turn begins with the next token: a question and its answer, say. Policies that let whole turns
- * leave ask ("turns"); without a policy nothing needs to know. Going back to
- * where a turn began, or before, takes that back. */
-AG_API ag_status ag_session_begin_turn(ag_session *s, ag_error *err);
+/* A turn of a conversation, a question and its answer, say, begins with the token at `position`,
+ * which is at or behind where the session stands. Policies that let whole turns leave ask
+ * ("turns"); without a policy nothing needs to know. Going back to where a turn begins, or before,
+ * takes that back, and so does a step that fails before it. AG_INVALID before where the last one
+ * begins, or the session stands. */
+AG_API ag_status ag_session_begin_turn(ag_session *s, uint32_t position, ag_error *err);
 /* From now on only the first n tokens never leave: eviction.protected_prefix until this is said,
  * and again after a reset. AG_INVALID if that is more than until now. */
 AG_API ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err);

@@ -58,7 +58,7 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err);
 
-/* A turn of a conversation begins with the next token, which will be at `position`. */
+/* A turn of a conversation begins with the token at `position`. */
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err);
 /* Where turns begin; NULL without a manager. */
 const ag_turns *ag_cache_manager_turns(const ag_cache_manager *m);

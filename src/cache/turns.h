@@ -14,8 +14,8 @@ typedef struct ag_turns {
 } ag_turns;
 
 void ag_turns_release(ag_turns *t);
-/* The next turn begins at the position, which is not below the last one's; once, however often it
- * is said. */
+/* The next turn begins at the position; once, however often it is said. AG_INVALID below where the
+ * last one begins. */
 ag_status ag_turns_add(ag_turns *t, uint32_t position, ag_error *err);
 /* The sequence has been truncated: what begins there or later has not begun. */
 void ag_turns_truncate(ag_turns *t, uint32_t position);

@@ -318,8 +318,12 @@ void ag_session_memory_hint(ag_session *s, ag_pressure level) {
     ag_cache_manager_hint(s->manager, level);
 }
 
-ag_status ag_session_begin_turn(ag_session *s, ag_error *err) {
-    return ag_cache_manager_begin_turn(s->manager, s->position, err);
+ag_status ag_session_begin_turn(ag_session *s, uint32_t position, ag_error *err) {
+    if (position < s->position) {
+        return AG_FAIL(err, INVALID, "a turn that begins at position %u, the session stands at %u",
+                       position, s->position);
+    }
+    return ag_cache_manager_begin_turn(s->manager, position, err);
 }
 
 ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err) {

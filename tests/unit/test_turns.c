@@ -85,7 +85,7 @@ static void decode(ag_session *s, size_t n) {
 /* A question that is read and an answer of as many tokens, one by one. */
 static void turn(ag_session *s, size_t n_question, size_t n_answer) {
     ag_error err;
-    must(ag_session_begin_turn(s, &err), &err);
+    must(ag_session_begin_turn(s, ag_session_position(s), &err), &err);
     feed(s, n_question);
     decode(s, n_answer);
 }
@@ -191,7 +191,7 @@ static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
         const size_t question = t ? 9 + t * 5 % 17 : SINKS, answer = 11 + t * 7 % 23;
         for (size_t i = 0; i <= answer; i++) {
             ag_error err;
-            if (!i) must(ag_session_begin_turn(s, &err), &err);
+            if (!i) must(ag_session_begin_turn(s, begins[t], &err), &err);
             const uint32_t before = length(s);
             if (i) decode(s, 1), decode(mirror, 1);
             else feed(s, question), feed(mirror, question);
@@ -239,7 +239,11 @@ static void going_back_takes_a_beginning_back(void **state) {
     const uint32_t second = ag_session_position(s);
     turn(s, 20, 0);
     must(ag_session_truncate(s, second, &err), &err);
-    feed(s, 50); /* of the turn before */
+    assert_int_equal(ag_session_begin_turn(s, second - 1, &err), AG_INVALID);
+    must(ag_session_begin_turn(s, second + 60, &err), &err);
+    assert_int_equal(ag_session_begin_turn(s, second + 59, &err), AG_INVALID);
+    must(ag_session_truncate(s, second - 3, &err), &err);
+    feed(s, 53); /* of the turn before */
     const uint32_t third = ag_session_position(s);
     turn(s, 70, 0);
     holds(s, SINKS, third);
