@@ -38,6 +38,7 @@ need_basics() {
     need libcmocka-dev has_module cmocka
     need opencl-c-headers compiles cc '#include <CL/cl.h>'
     need libcurl4-openssl-dev compiles cc '#include <curl/curl.h>'
+    need libedit-dev compiles cc '#include <histedit.h>'
 }
 
 need_extras() {
@@ -50,6 +51,7 @@ need_extras() {
     need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
+    need tmux has tmux
     need ocl-icd-libopencl1 has_library libOpenCL.so.1
     need pocl-opencl-icd has_opencl_driver
     need oclgrind has oclgrind

@@ -3,7 +3,6 @@
 
 #include "command.h"
 #include "interrupt.h"
-#include "model_dir.h"
 #include "output.h"
 #include "progress.h"
 
@@ -37,7 +36,7 @@ static int prepare_prompt(generation *g) {
     const generate_options *o = &g->o;
     const engine *e = &g->engine;
     prompt *p = &g->prompt;
-    int code = engine_encode(e, p, &o->prompt);
+    int code = o->chat ? generate_chat_encode(g) : engine_encode(e, p, &o->prompt);
     if (code == EXIT_DONE && o->n_stop) code = engine_need_tokenizer(e, "--stop needs one");
     if (code != EXIT_DONE) return code;
     if (!p->n && !o->saved.load) {
@@ -51,10 +50,7 @@ static int prepare_prompt(generation *g) {
                  p->n, g->n_context, e->info.max_positions);
         return EXIT_FAILED;
     }
-    if (p->text && !o->prompt.parse_special && !o->model.quiet &&
-        model_dir_is_chat(e->dir, o->model.quiet))
-        complain("this is a chat model, but the prompt is taken as it stands; for its format write "
-                 "the special tokens and add --parse-special");
+    generate_advise(g);
     return EXIT_DONE;
 }
 
@@ -99,6 +95,14 @@ static bool keep_text(generation *g, const char *text, size_t len) {
     return true;
 }
 
+/* Of the answer. */
+static bool put_text(generation *g, const char *text, size_t len) {
+    g->wrote_text = g->wrote_text || len;
+    if (!g->o.json) return print(g, text, len);
+    g->out_of_memory = !keep_text(g, text, len);
+    return !g->out_of_memory;
+}
+
 static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     generation *g = user;
     progress_end();
@@ -106,11 +110,13 @@ static bool on_token(void *user, int32_t id, const char *text, size_t len) {
         g->out_of_memory = true;
         return false;
     }
-    if (g->o.json) {
-        g->out_of_memory = (id >= 0 && !ids_add(&g->ids, id)) || !keep_text(g, text, len);
-        return !g->out_of_memory && !interrupted();
+    if (g->o.json && id >= 0 && !ids_add(&g->ids, id)) {
+        g->out_of_memory = true;
+        return false;
     }
-    bool ok = g->engine.tokenizer || id < 0 ? print(g, text, len) : print_id(g, id);
+    bool ok = g->parser ? generate_chat_read(g, text, len, id < 0, put_text)
+              : g->engine.tokenizer || id < 0 || g->o.json ? put_text(g, text, len)
+                                                           : print_id(g, id);
     return ok && !interrupted();
 }
 
@@ -184,7 +190,7 @@ static int run(generation *g) {
     params.n_stop = o->n_stop;
     params.sampler = g->sampler;
     params.tokenizer = g->engine.tokenizer;
-    params.keep_special = o->keep_special;
+    params.keep_special = o->keep_special || g->parser;
     params.on_token = on_token;
     params.on_token_user = g;
     params.progress = progress_update;
@@ -199,6 +205,7 @@ static int run(generation *g) {
         status = generate_from(g, &params, &err);
     }
     progress_end();
+    if (g->parser) generate_chat_read(g, "", 0, true, put_text);
     if (g->wrote && !g->ends_in_newline) print(g, "\n", 1);
     if (code != EXIT_DONE) return code;
     if (g->out_of_memory) return complain_no_memory();
@@ -207,6 +214,7 @@ static int run(generation *g) {
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
     if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
     report_cut_off(g);
+    generate_say_empty(g);
     code = saved_end(&g->saved, &o->saved, &g->engine, o->model.verbose);
     if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
     if (code != EXIT_DONE) return code;
@@ -245,6 +253,7 @@ int command_generate(int argc, char **argv) {
     engine_close(&g.engine);
     prompt_free(&g.prompt);
     saved_free(&g.saved);
+    generate_chat_free(&g);
     free(g.ids.data);
     free(g.text.data);
     generate_options_free(&g.o);

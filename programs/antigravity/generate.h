@@ -10,6 +10,7 @@
 #include "sampling_options.h"
 #include "saved_cache.h"
 #include "speculation_options.h"
+#include "talk.h"
 
 typedef struct generate_options {
     model_options model;
@@ -22,6 +23,8 @@ typedef struct generate_options {
     const char **stop; /* owned list of borrowed texts */
     size_t n_stop;
     bool ignore_eos, echo, keep_special, json;
+    bool chat;
+    const char *system, *chat_template; /* with it */
 } generate_options;
 
 typedef struct generation {
@@ -33,17 +36,35 @@ typedef struct generation {
     ag_sampler *sampler;
     constraint constraint;
     saved_cache saved;
+    talk talk;              /* with --chat */
+    ag_chat_parser *parser; /* the same; NULL: special tokens are printed */
+    size_t n_own_stops;     /* with --chat: the others are the template's */
     /* What was made. */
     ag_generate_stats stats;
     ag_ids ids;
     ag_text text;
     bool out_of_memory;
     bool wrote, ends_in_newline; /* of standard output */
+    bool wrote_text;             /* of the model */
 } generation;
 
 /* generate_options.c: OPTIONS_RUN or an exit code. */
 int generate_parse(generate_options *o, int argc, char **argv);
 void generate_options_free(generate_options *o);
+
+/* generate_chat.c */
+option_group generate_chat_group(generate_options *o);
+int generate_chat_check(const generate_options *o);
+/* Ids of the prompt as a message, and what ends the answer. */
+int generate_chat_encode(generation *g);
+/* More of the answer; what it says goes to put(). False: an error, or that of put(). */
+typedef bool (*generate_text_fn)(generation *g, const char *text, size_t len);
+bool generate_chat_read(generation *g, const char *text, size_t len, bool at_end,
+                        generate_text_fn put);
+/* On standard error: what a chat model could be asked otherwise, and that nothing came. */
+void generate_advise(const generation *g);
+void generate_say_empty(const generation *g);
+void generate_chat_free(generation *g);
 
 /* generate_report.c */
 void report_statistics(const generation *g);   /* on standard error */

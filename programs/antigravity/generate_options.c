@@ -71,6 +71,7 @@ static const char examples[] =
     "  antigravity generate \"The old king had three sons\" -n 300\n"
     "  antigravity generate -m ~/models/Llama-3.2-1B -f prompt.txt --temperature 0\n"
     "  echo \"Once upon a time\" | antigravity generate --seed 7 --stop \"The end\"\n"
+    "  antigravity generate -m Qwen3-0.6B --chat -p \"What is the capital of France?\"\n"
     "  antigravity generate --prompt-ids 4090,790,650,258,469 --json -q\n"
     "  antigravity generate -p \"The king is \" --choice old,young,dead -q\n"
     "  antigravity generate -m MODEL -f question.txt --json-schema answer.schema.json\n"
@@ -95,6 +96,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .groups =
             {
                 prompt_group(&o->prompt),
+                generate_chat_group(o),
                 {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], o},
                 model_group(&o->model),
                 sampling_group(&o->sampling),
@@ -118,6 +120,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = prompt_operand(&line, &o->prompt);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
+    if (code == EXIT_DONE) code = generate_chat_check(o);
     if (code == EXIT_DONE) code = saved_check(&o->saved);
     if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     return code == EXIT_DONE ? OPTIONS_RUN : code;

@@ -79,6 +79,15 @@ void interrupt_resume(void) {
     if (!caught) set_all(on_signal);
 }
 
+void interrupt_silence(void) { answers = false; }
+
+bool interrupt_forget(void) {
+    if (caught != SIGINT) return false;
+    caught = 0;
+    set_all(on_signal);
+    return true;
+}
+
 bool interrupted(void) { return caught != 0; }
 
 int interrupt_exit_code(int code) {

@@ -10,6 +10,11 @@
 
 void interrupt_install(void);
 bool interrupted(void);
+/* Nothing is said when a signal comes: what follows shows that it was heard. */
+void interrupt_silence(void);
+/* After Ctrl-C alone: it is as if there had been none, and the next one is the first again. False
+ * after another signal, and if there was none. */
+bool interrupt_forget(void);
 
 /* From now on a signal also cancels what the session is doing, until it is spared again: before it
  * is destroyed. NULL is fine. */

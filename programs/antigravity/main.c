@@ -17,6 +17,7 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
+    {"chat", command_chat, "talk with a model"},
     {"generate", command_generate, "continue a prompt; the text appears as it is made"},
     {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},
     {"eval", command_eval, "measure a model's quality, and what a smaller KV cache costs of it"},
@@ -45,6 +46,7 @@ static void print_help(FILE *out) {
             "  -h, --help     show this help; 'antigravity COMMAND --help' tells of a command\n"
             "  -V, --version  show the version\n"
             "\nExamples:\n"
+            "  antigravity chat\n"
             "  antigravity generate -p \"Once upon a time\"\n"
             "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
             "  antigravity info -m ~/models/Llama-3.2-1B\n"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define FETCH "fetch it with 'antigravity pull ORG/NAME[:QUANT]' or a URL, then use -m NAME"
-#define NO_CHAT "there is no chat in this version: 'generate' continues a text"
+#define CHAT "'antigravity chat' talks with a model; 'generate --chat' asks it once"
 #define SAMPLERS "choose tokens with --temperature, --top-k, --top-p and --min-p"
 #define ROPE "positions are as the model's config.json says: leave it out"
 #define ONE_DEVICE "a model runs on one device: choose it with --device"
@@ -24,12 +24,9 @@ typedef struct answer {
 static const answer options[] = {
     {" -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo ",
      FETCH},
-    {" -cnv --conversation -i --interactive -if --interactive-first --chat-template "
-     "--chat-template-file --jinja -st --single-turn --in-prefix --in-suffix -mli "
-     "--multiline-input --reasoning-format --reasoning-budget ",
-     NO_CHAT},
-    {" -sys --system-prompt -sysf --system-prompt-file ",
-     NO_CHAT "; put the instruction into the prompt"},
+    {" -cnv --conversation -i --interactive -if --interactive-first "
+     "-st --single-turn --in-prefix --in-suffix --reasoning-format --reasoning-budget ",
+     CHAT},
     {" -tb --threads-batch -tbd ",
      "one number of threads reads the prompt and generates: use -t N (--threads)"},
     {" --keep ", "use --protected-prefix N, with an --eviction-policy"},
@@ -83,16 +80,17 @@ static const answer options[] = {
 
 static const answer accepted[] = {
     {" -fa --flash-attn ", " on auto 1 true "},
-    {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-escape ",
+    {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-escape "
+     "--jinja ",
      ""},
 };
 const char other_options_accepted[] =
     "--flash-attn (-fa), --no-display-prompt, --no-warmup, --no-conversation (-no-cnv), "
-    "--simple-io, --mmap and --no-escape";
+    "--simple-io, --jinja, --mmap and --no-escape";
 
 static const answer commands[] = {
-    {" run ", "'antigravity generate -m MODEL -p TEXT' continues a text with a model"},
-    {" chat ", NO_CHAT},
+    {" run ", "'antigravity chat -m MODEL' talks with a model, 'antigravity generate -m MODEL -p "
+              "TEXT' continues a text"},
     {" serve server ", SERVER ": 'antigravity generate --json' is for programs, and the library "
                               "for embedding"},
     {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},

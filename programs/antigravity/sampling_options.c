@@ -161,7 +161,7 @@ option_group sampling_group(sampling_options *o) {
 }
 
 /* Small enough to survive a JSON reader that knows doubles only. */
-static uint64_t draw_seed(void) {
+uint64_t sampling_draw_seed(void) {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed = (uint64_t)(clock_s() * 1e9) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
@@ -169,7 +169,7 @@ static uint64_t draw_seed(void) {
 }
 
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
-    if (!o->has_seed) o->seed = draw_seed();
+    if (!o->has_seed) o->seed = sampling_draw_seed();
     if (!o->repetition_penalty) {
         /* At temperature 0 nothing but the logits decides. The other penalties are off anyway. */
         float usual = ag_sampler_defaults().repetition_penalty;

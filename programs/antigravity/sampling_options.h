@@ -23,6 +23,8 @@ sampling_options sampling_options_defaults(void);
 void sampling_options_free(sampling_options *o);
 option_group sampling_group(sampling_options *o);
 
+uint64_t sampling_draw_seed(void);
+
 /* What the library wants; borrows o->bias. Draws the seed and chooses the repetition penalty if
  * none was given. */
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context);

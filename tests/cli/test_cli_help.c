@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static const char *const commands[] = {"generate", "tokenize", "eval", "bench",  "info", "imatrix",
-                                       "quantize", "devices",  "pull", "models", "rm"};
+static const char *const commands[] = {"chat",    "generate", "tokenize", "eval", "bench",  "info",
+                                       "imatrix", "quantize", "devices",  "pull", "models", "rm"};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void assert_lines_fit(const char *text) {
@@ -142,21 +142,32 @@ static void commands_that_share_an_option_explain_it_alike(void **state) {
     (void)state;
     static const char *const helped[][2] = {
         {"generate"},    {"tokenize"},   {"bench"},          {"info"},
-        {"eval", "ppl"}, {"eval", "kl"}, {"eval", "needle"},
+        {"eval", "ppl"}, {"eval", "kl"}, {"eval", "needle"}, {"chat"},
     };
     static const struct {
-        const char *option, *takers; /* G T B I P K N */
+        const char *option, *takers; /* G T B I P K N C */
     } rows[] = {
-        {"  -p, --prompt TEXT ", "GTPK"},    {"  -f, --prompt-file FILE ", "GTPK"},
-        {"      --prompt-ids ", "GTPK"},     {"      --parse-special ", "GTPK"},
-        {"      --no-bos ", "GTPK"},         {"  -m, --model MODEL ", "GBIPKN"},
-        {"      --weights TYPE ", "GBIPKN"}, {"  -c, --max-seq-len N ", "GIPK"},
-        {"      --cache-type-k ", "GBIP"},   {"      --k-rotation ", "GBIPKN"},
-        {"      --kv-prefill ", "GIPKN"},    {"      --memory-threshold-mb ", "GIP"},
-        {"  -t, --threads N ", "GIPKN"},     {"  -C, --cpu-mask ", "GBIPKN"},
-        {"  -b, --backend NAME ", "GBIPKN"}, {"      --device ", "GBIPKN"},
-        {"      --gpu-layers ", "GBIPKN"},   {"  -q, --quiet ", "GBIPKN"},
-        {"  -v, --verbose ", "GBIPKN"},      {"  -o, --output md|csv|json ", "BKN"},
+        {"  -p, --prompt TEXT ", "GTPK"},
+        {"  -f, --prompt-file FILE ", "GTPK"},
+        {"      --prompt-ids ", "GTPK"},
+        {"      --parse-special ", "GTPK"},
+        {"      --no-bos ", "GTPK"},
+        {"  -m, --model MODEL ", "GBIPKNC"},
+        {"      --weights TYPE ", "GBIPKNC"},
+        {"  -c, --max-seq-len N ", "GIPKC"},
+        {"      --cache-type-k ", "GBIP"},
+        {"      --k-rotation ", "GBIPKN"},
+        {"      --kv-prefill ", "GIPKNC"},
+        {"      --memory-threshold-mb ", "GIPC"},
+        {"  -t, --threads N ", "GIPKNC"},
+        {"      --temperature ", "GC"},
+        {"  -C, --cpu-mask ", "GBIPKN"},
+        {"  -b, --backend NAME ", "GBIPKN"},
+        {"      --device ", "GBIPKN"},
+        {"      --gpu-layers ", "GBIPKN"},
+        {"  -q, --quiet ", "GBIPKN"},
+        {"  -v, --verbose ", "GBIPKN"},
+        {"  -o, --output md|csv|json ", "BKN"},
     };
     enum { N_HELPED = sizeof helped / sizeof helped[0] };
     cli_result help[N_HELPED];
@@ -169,7 +180,7 @@ static void commands_that_share_an_option_explain_it_alike(void **state) {
         const char *first = NULL;
         size_t n = 0;
         for (size_t i = 0; i < N_HELPED; i++) {
-            if (!strchr(rows[k].takers, "GTBIPKN"[i])) continue;
+            if (!strchr(rows[k].takers, "GTBIPKNC"[i])) continue;
             const char *row = strstr(help[i].out, rows[k].option);
             if (!row) fail_msg("%s %s lacks %s", helped[i][0], helped[i][1], rows[k].option);
             /* Defaults, and so where a line ends before them, may differ. */

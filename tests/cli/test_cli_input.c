@@ -348,6 +348,7 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
     r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
     assert_code(&r, 0);
     assert_says(r.err, "this is a chat model");
+    assert_says(r.err, "--chat asks it");
     cli_free(&r);
     r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir, "--parse-special");
     assert_does_not_say(r.err, "chat model");

@@ -50,9 +50,9 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
     static const wrong cases[] = {
         {{"generate", "-hf", "org/name"}, "-hf: fetch it with 'antigravity pull ORG/NAME[:QUANT]'"},
         {{"generate", "--hf-repo=org/name"}, "antigravity pull"},
-        {{"generate", "-cnv"}, "-cnv: there is no chat in this version"},
-        {{"generate", "-i"}, "-i: there is no chat"},
-        {{"generate", "-sys", "Be brief"}, "-sys: there is no chat"},
+        {{"generate", "-cnv"}, "-cnv: 'antigravity chat' talks with a model"},
+        {{"generate", "-i"}, "-i: 'antigravity chat'"},
+        {{"generate", "-sys", "Be brief"}, "--system belongs to --chat"},
         {{"generate", "-tb", "4"}, "-tb: one number of threads"},
         {{"generate", "--threads-batch", "4"}, "use -t N"},
         {{"generate", "--keep", "4"}, "--keep: use --protected-prefix N"},
@@ -65,14 +65,12 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
         {{"generate", "--flash-attn=off"}, "only 'on'"},
         {{"generate", "--mirostat", "2"}, "--top-p"},
         {{"generate", "--max-new-tokens", "9"}, "use -n N"},
-        {{"generate", "--grammar-file", "x"}, "cannot be constrained"},
         {{"generate", "-np", "4"}, "'antigravity bench' only"},
         {{"bench", "-sm", "none"}, "one device"},
-        {{"run", "llama3"}, "there is no command 'run': 'antigravity generate"},
+        {{"run", "llama3"}, "there is no command 'run': 'antigravity chat"},
         {{"ps"}, "there is no command 'ps': no model stays loaded"},
         {{"download", "org/name"}, "antigravity pull ORG/NAME"},
         {{"serve"}, "there is no server in this version"},
-        {{"chat"}, "there is no chat in this version"},
     };
     ALL_REFUSED(cases);
 }

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
 enum { LAYERS = 3, HEADS = 2, TRAINED = 512, SLOTS = 256, BUDGET = 160, SINKS = 20, MOST = 700 };
 
 static ag_backend *backend;
@@ -30,7 +30,8 @@ static int load(void **state) {
     ag_error err;
     ag_backend_params bp = {.n_threads = 2};
     if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
-    if (ag_model_load(backend, MODEL, NULL, &model, &err) != AG_OK) return 1;
+    if (ag_model_load(backend, MODELS "gqa-llama3rope-sharded", NULL, &model, &err) != AG_OK)
+        return 1;
     n_vocab = ag_model_get_info(model)->n_vocab;
     return 0;
 }
@@ -92,13 +93,15 @@ static void turn(ag_session *s, size_t n_question, size_t n_answer) {
 
 static uint32_t length(ag_session *s) { return ag_kv_cache_length(ag_session_kv_cache(s)); }
 
-/* In every layer and head there are the first n_sinks tokens and those from `first` to the newest.
+/* In every head of layers without a window there are the first n_sinks tokens and those from
+ * `first` to the newest.
  */
 static void holds(ag_session *s, uint32_t n_sinks, uint32_t first) {
     const uint32_t next = ag_session_position(s);
-    for (uint32_t l = 0; l < LAYERS; l++) {
-        for (uint32_t h = 0; h < HEADS; h++) {
-            ag_kv_cache *c = ag_session_kv_cache(s);
+    const ag_kv_cache *c = ag_session_kv_cache(s);
+    const ag_kv_layer *layer;
+    for (uint32_t l = 0; (layer = ag_kv_cache_layer(c, l)); l++) {
+        for (uint32_t h = 0; h < layer->n_kv_heads && !layer->window; h++) {
             assert_int_equal(ag_kv_cache_n_slots(c, l, h), n_sinks + next - first);
             for (uint32_t i = 0; i < n_sinks + next - first; i++) {
                 const uint32_t want = i < n_sinks ? i : first + i - n_sinks;
@@ -112,8 +115,9 @@ static void holds(ag_session *s, uint32_t n_sinks, uint32_t first) {
 static void take_out(ag_session *s, uint32_t from, uint32_t until) {
     ag_error err;
     ag_kv_cache *c = ag_session_kv_cache(s);
-    for (uint32_t l = 0; l < LAYERS; l++) {
-        for (uint32_t h = 0; h < HEADS; h++) {
+    const ag_kv_layer *layer;
+    for (uint32_t l = 0; (layer = ag_kv_cache_layer(c, l)); l++) {
+        for (uint32_t h = 0; h < layer->n_kv_heads && !layer->window; h++) {
             uint32_t keep[SLOTS], n = 0;
             for (uint32_t i = 0; i < ag_kv_cache_n_slots(c, l, h); i++) {
                 const uint32_t at = ag_kv_cache_position(c, l, h, i);
@@ -180,8 +184,8 @@ static uint32_t expected_first(const uint32_t *begins, size_t n, uint32_t next) 
     return 0;
 }
 
-static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
-    (void)state;
+/* A conversation of `model` beside one whose cache the test empties. */
+static void compare_with_mirror(void) {
     const ag_session_params managed = params_of("turns"), plain = params_of(NULL);
     ag_session *s = make(&managed), *mirror = make(&plain);
     uint32_t begins[20], first = SINKS;
@@ -208,6 +212,24 @@ static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
     assert_int_equal(ag_session_evictions(s)->n_evictions, n_evictions);
     ag_session_destroy(s);
     ag_session_destroy(mirror);
+}
+
+/* Windows and states go on as they are: the others' turns leave. */
+static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
+    (void)state;
+    static const char *const names[] = {MODELS "gemma3", MODELS "qwen3.5", MODELS "lfm2"};
+    compare_with_mirror();
+    ag_model *first = model;
+    const size_t first_vocab = n_vocab;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        ag_error err;
+        must(ag_model_load(backend, names[i], NULL, &model, &err), &err);
+        n_vocab = ag_model_get_info(model)->n_vocab;
+        compare_with_mirror();
+        ag_model_destroy(model);
+    }
+    model = first;
+    n_vocab = first_vocab;
 }
 
 static void a_turn_longer_than_the_cache_loses_its_beginning(void **state) {

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity chat: its options, the conversation, and what commands do with it. Functions that
+ * return int give an exit code, having said what is wrong, unless they say otherwise. */
+#ifndef ANTIGRAVITY_CHAT_COMMAND_H
+#define ANTIGRAVITY_CHAT_COMMAND_H
+
+#include "draft.h"
+#include "engine.h"
+#include "sampling_options.h"
+#include "speculation_options.h"
+#include "talk.h"
+
+typedef enum chat_switch { CHAT_AUTO, CHAT_ON, CHAT_OFF } chat_switch;
+
+typedef struct chat_options {
+    model_options model;
+    sampling_options sampling;
+    speculation_options speculation;
+    const char *template_file, *system, *system_file, *tools_file, *first, *resume;
+    int64_t max_tokens;
+    chat_switch thinking; /* what the template is told */
+    bool hide_thinking, multiline, no_history;
+} chat_options;
+
+/* Of the last answer. */
+typedef struct chat_figures {
+    ag_generate_stats stats;
+    size_t n_reused; /* tokens of the conversation that needed no reading */
+    uint64_t seed;
+} chat_figures;
+
+typedef struct chat {
+    chat_options o;
+    engine engine;
+    draft_engine draft; /* with --draft-model */
+    talk talk;
+    char *template_text, *system_text; /* owned; of files */
+    ag_text model_sampling;            /* what generation_config.json asks for, as text */
+    uint32_t n_context;
+    uint32_t n_protected; /* first tokens that the session can protect */
+    bool own_prefix;      /* the user said how many */
+    ag_ids consumed;      /* by the session, from its first token on */
+    uint64_t attempt;     /* answers to the newest message that were thrown away */
+    char *name;           /* owned; under which it is saved; NULL: not yet */
+    bool is_terminal;     /* a person types and reads */
+    bool is_dimmed;       /* standard output shows dimmed text as such */
+    bool leaving;
+    chat_figures last;
+    uint64_t n_read, n_reused, n_made; /* tokens of the whole session */
+} chat;
+
+/* ---- chat_options.c ---- */
+
+/* OPTIONS_RUN or an exit code. `model`: what takes the place of the library's sampling defaults;
+ * may be NULL. */
+int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model);
+void chat_options_free(chat_options *o);
+/* "/set temperature 0.2"; why[WHY_SIZE] if it is false. */
+bool chat_set(chat_options *o, const char *name, const char *value, char *why);
+void chat_print_settings(const chat *c);
+
+/* ---- chat_session.c: what the model has read ---- */
+
+/* The session, with as many first tokens as it can protect; anything that was read is forgotten. */
+int chat_open_session(chat *c, uint32_t n_protected);
+/* The protected prefix for the system prompt and a short first turn. EXIT_USAGE if they leave no
+ * space for anything else. */
+int chat_find_protected(chat *c, uint32_t *n);
+/* The session's tokens are made a beginning of ids; *n of them are there and the rest is to be
+ * read. Turns are marked. */
+int chat_match(chat *c, const ag_ids *ids, size_t *n);
+/* What the session has read, or is going to, is ids[0..n): as many of them as it has are noted. */
+int chat_note_consumed(chat *c, const int32_t *ids, size_t n);
+void chat_forget(chat *c); /* everything that was read */
+/* What was read from `position` on is forgotten, and if that cannot be, everything. */
+int chat_go_back(chat *c, size_t position);
+
+/* ---- chat_turn.c ---- */
+
+/* Answers the last message; the answer becomes part of the conversation. EXIT_INTERRUPTED: nothing
+ * was said, and the message is still the last one. */
+int chat_answer(chat *c);
+/* The user says something: what cannot be answered is taken back. */
+int chat_say(chat *c, const char *text);
+
+/* ---- chat_tools.c ---- */
+
+int chat_open_tools(chat *c);
+/* The model has called something, and the next text is what that returns. */
+bool chat_awaits_result(const chat *c);
+void chat_show_call(const chat *c); /* if there is one */
+int chat_give_result(chat *c, const char *text);
+
+/* ---- chat_commands.c ---- */
+
+/* A line that begins with a slash. Complaints about it are no failure. */
+int chat_command(chat *c, const char *line);
+
+/* ---- chat_show.c: on standard error ---- */
+
+void chat_show_stats(const chat *c);
+void chat_show_kv(const chat *c);
+
+/* ---- chat_saved.c ---- */
+
+bool chat_name_is_valid(const char *name);
+int chat_save(chat *c, const char *name);
+/* Takes the place of the conversation; EXIT_USAGE: there is none of that name. */
+int chat_load(chat *c, const char *name);
+void chat_list_saved(void);
+
+/* ---- chat.c ---- */
+
+/* What --thinking, or /set thinking, says. */
+int chat_apply_thinking(chat *c);
+
+/* For people: a line on standard error that is no complaint; nothing with -q. */
+void chat_note(const chat *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a line that begins with a slash does. */
+#include "chat.h"
+
+#include "command.h"
+#include "output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct chat_verb {
+    const char *name, *argument, *help;
+    int (*run)(chat *c, const char *argument); /* "" without one */
+} chat_verb;
+
+static void print_help(void);
+
+static int help(chat *c, const char *argument) {
+    (void)c, (void)argument;
+    print_help();
+    return EXIT_DONE;
+}
+
+static int change_system(chat *c, const char *argument) {
+    if (!*argument) {
+        fprintf(stderr, "  %s\n", c->talk.system ? c->talk.system : "there is no system prompt");
+        return EXIT_DONE;
+    }
+    uint32_t n;
+    int code = talk_set_system(&c->talk, argument);
+    if (code == EXIT_DONE) code = chat_find_protected(c, &n);
+    if (code == EXIT_DONE) code = chat_open_session(c, n);
+    if (code == EXIT_DONE && c->talk.n) chat_note(c, "the conversation will be read again with it");
+    return code;
+}
+
+static int clear(chat *c, const char *argument) {
+    (void)argument;
+    talk_truncate(&c->talk, 0);
+    chat_forget(c);
+    chat_note(c, "the conversation begins anew");
+    return EXIT_DONE;
+}
+
+/* The message that begins the newest turn; talk.n if there is none. */
+static size_t newest_turn(const chat *c) {
+    const size_t n = talk_n_turns(&c->talk);
+    return n ? talk_turn(&c->talk, n - 1) : c->talk.n;
+}
+
+static int undo(chat *c, const char *argument) {
+    (void)argument;
+    const size_t at = newest_turn(c);
+    if (at == c->talk.n) {
+        complain("there is nothing to take back");
+        return EXIT_DONE;
+    }
+    const uint32_t first = c->talk.messages[at].first;
+    talk_truncate(&c->talk, at);
+    c->attempt = 0;
+    const size_t n = talk_n_turns(&c->talk);
+    chat_note(c, "taken back; %zu turn%s left", n, n == 1 ? " is" : "s are");
+    return chat_go_back(c, first);
+}
+
+static int retry(chat *c, const char *argument) {
+    (void)argument;
+    const size_t at = newest_turn(c);
+    if (at == c->talk.n) {
+        complain("there is nothing to answer again");
+        return EXIT_DONE;
+    }
+    talk_truncate(&c->talk, at + 1);
+    c->attempt++;
+    int code = chat_answer(c);
+    if (code != EXIT_DONE && c->talk.n == at + 1) talk_truncate(&c->talk, at);
+    chat_show_call(c);
+    return code;
+}
+
+static int save(chat *c, const char *argument) {
+    if (!*argument && !c->name) {
+        complain("/save NAME: the conversation has no name yet");
+        return EXIT_DONE;
+    }
+    if (*argument && !chat_name_is_valid(argument)) {
+        complain("'%s' is no name: letters, digits and ._- and blanks, no slash, not hidden",
+                 argument);
+        return EXIT_DONE;
+    }
+    if (chat_save(c, *argument ? argument : c->name) == EXIT_DONE)
+        chat_note(c, "saved as %s; 'antigravity chat --resume' goes on with it", c->name);
+    return EXIT_DONE;
+}
+
+static int load(chat *c, const char *argument) {
+    if (!*argument) {
+        chat_list_saved();
+        return EXIT_DONE;
+    }
+    int code = chat_name_is_valid(argument) ? chat_load(c, argument) : EXIT_USAGE;
+    if (code == EXIT_USAGE) complain("there is no conversation '%s'; /load lists them", argument);
+    else if (code == EXIT_DONE) chat_note(c, "%s: %zu turns", c->name, talk_n_turns(&c->talk));
+    return EXIT_DONE;
+}
+
+static int show_stats(chat *c, const char *argument) {
+    (void)argument;
+    chat_show_stats(c);
+    return EXIT_DONE;
+}
+
+static int show_kv(chat *c, const char *argument) {
+    (void)argument;
+    chat_show_kv(c);
+    return EXIT_DONE;
+}
+
+/* "temperature 0.2", "temperature=0.2" */
+static int set(chat *c, const char *argument) {
+    char name[64], why[WHY_SIZE];
+    const size_t n = strcspn(argument, " =");
+    const char *value = argument + n;
+    value += strspn(value, " =");
+    snprintf(name, sizeof name, "%.*s", (int)n, argument);
+    if (!*argument) chat_print_settings(c);
+    else if (!*value) complain("/set %s VALUE", name);
+    else if (!chat_set(&c->o, name, value, why)) complain("/set %s: %s", name, why);
+    else return chat_apply_thinking(c);
+    return EXIT_DONE;
+}
+
+static int multiline(chat *c, const char *argument) {
+    (void)argument;
+    c->o.multiline = !c->o.multiline;
+    if (c->o.multiline) chat_note(c, "a message ends with a line that holds only a dot");
+    else chat_note(c, "each line is a message; one that ends in \\ goes on in the next");
+    return EXIT_DONE;
+}
+
+static int image(chat *c, const char *argument) {
+    (void)c, (void)argument;
+    complain("this build has no vision: a model gets text alone");
+    return EXIT_DONE;
+}
+
+static int quit(chat *c, const char *argument) {
+    (void)argument;
+    c->leaving = true;
+    return EXIT_DONE;
+}
+
+static const chat_verb verbs[] = {
+    {"help", NULL, "this list", help},
+    {"system", "[TEXT]", "show or change the system prompt; the messages stay", change_system},
+    {"clear", NULL, "forget the messages", clear},
+    {"undo", NULL, "take the last message and its answer back", undo},
+    {"retry", NULL, "answer the last message again, otherwise", retry},
+    {"save", "[NAME]", "keep the conversation, evictions included; later on leaving too", save},
+    {"load", "[NAME]", "go on with a saved one; without a name: list them", load},
+    {"stats", NULL, "speed, tokens, memory, settings", show_stats},
+    {"kv", NULL, "what the KV cache holds, turn by turn, and what left", show_kv},
+    {"set", "[NAME VALUE]", "change temperature, top_k, top_p, min_p, seed, max_tokens, ...", set},
+    {"multiline", NULL, "messages of several lines, on or off", multiline},
+    {"image", "FILE", "not in this build", image},
+    {"quit", NULL, "leave; also /exit, Ctrl-D, or Ctrl-C twice", quit},
+    {"exit", NULL, NULL, quit},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static void print_help(void) {
+    char left[40];
+    for (size_t i = 0; i < N_VERBS; i++) {
+        const chat_verb *v = &verbs[i];
+        if (!v->help) continue;
+        snprintf(left, sizeof left, "/%s%s%s", v->name, v->argument ? " " : "",
+                 v->argument ? v->argument : "");
+        fprintf(stderr, "  %-20s %s\n", left, v->help);
+    }
+    fprintf(stderr, "  %-20s %s\n", "//...", "a message that begins with a slash");
+}
+
+/* The verb, or the only one that begins so. */
+static const chat_verb *find_verb(const char *name, size_t n) {
+    const chat_verb *found = NULL;
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strncmp(verbs[i].name, name, n) != 0) continue;
+        if (!verbs[i].name[n]) return &verbs[i];
+        if (found) return NULL;
+        found = &verbs[i];
+    }
+    return n ? found : NULL;
+}
+
+int chat_command(chat *c, const char *line) {
+    const char *name = line + 1;
+    const size_t n = strcspn(name, " \t\n");
+    const char *argument = name + n;
+    argument += strspn(argument, " \t\n");
+    const chat_verb *v = find_verb(name, n);
+    if (v) return v->run(c, argument);
+    complain("unknown command '/%.*s'; /help lists them, and a message that begins with a slash is "
+             "written with two",
+             (int)n, name);
+    return EXIT_DONE;
+}

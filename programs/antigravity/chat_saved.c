@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations in files: NAME.json holds the messages and the tokens that were sampled,
+ * NAME.agcache what the model has read of them. If the two do not fit, or the second is of other
+ * settings, the messages are read again. */
+#include "chat.h"
+
+#include "command.h"
+#include "json_out.h"
+#include "output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { VERSION = 1, NAME_BYTES = 100 };
+static const char json_end[] = ".json", cache_end[] = ".agcache";
+
+bool chat_name_is_valid(const char *name) {
+    const size_t n = strlen(name);
+    if (!n || n > NAME_BYTES || name[0] == '.' || name[0] == '-' || strchr(name, '/')) return false;
+    for (const unsigned char *b = (const unsigned char *)name; *b; b++)
+        if (*b < 0x20 || *b == 0x7f) return false;
+    return true;
+}
+
+/* The folder of saved conversations; `make`: is there afterwards. */
+static bool find_folder(char path[PATH_MAX], bool make) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    static const char *const last[] = {"/antigravity", "/chats"};
+    int n;
+    /* The XDG specification wants relative paths ignored. */
+    if (data && data[0] == '/') n = snprintf(path, PATH_MAX, "%s", data);
+    else if (home && home[0]) n = snprintf(path, PATH_MAX, "%s/.local/share", home);
+    else n = PATH_MAX;
+    if (n + NAME_BYTES + 32 > PATH_MAX) {
+        complain("there is no place for conversations: set XDG_DATA_HOME or HOME");
+        return false;
+    }
+    for (char *slash = path + 1; make && (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    for (int i = 0; i < 2; i++) {
+        if (make) mkdir(path, 0700);
+        strcat(path, last[i]);
+    }
+    if (!make || mkdir(path, 0700) == 0 || errno == EEXIST) return true;
+    complain("%s: %s", path, strerror(errno));
+    return false;
+}
+
+static void join(char out[PATH_MAX], const char *folder, const char *name, const char *end) {
+    snprintf(out, PATH_MAX, "%.*s/%s%s", PATH_MAX - NAME_BYTES - 32, folder, name, end);
+}
+
+/* ---- saving ---- */
+
+static json_t *message_of(const talk_message *m) {
+    const json_field fields[] = {
+        {"message", json_incref(m->json)},
+        {"ids", m->is_sampled ? json_ids(m->ids.data, m->ids.n) : json_null()},
+        {"first", m->first == TALK_UNREAD ? json_null() : json_integer((json_int_t)m->first)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static json_t *describe(const chat *c) {
+    const talk *t = &c->talk;
+    json_t *messages = json_array();
+    for (size_t i = 0; messages && i < t->n; i++)
+        json_append(&messages, message_of(&t->messages[i]));
+    const json_field fields[] = {
+        {"antigravity_chat", json_integer(VERSION)},
+        {"model", json_text(c->engine.dir, strlen(c->engine.dir))},
+        {"system", t->system ? json_text(t->system, strlen(t->system)) : json_null()},
+        {"seed", json_integer((json_int_t)c->o.sampling.seed)},
+        {"attempt", json_integer((json_int_t)c->attempt)},
+        {"protected", json_integer((json_int_t)c->n_protected)},
+        {"messages", messages},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static bool write_all(int fd, const char *text, size_t n) {
+    while (n) {
+        const ssize_t done = write(fd, text, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        text += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+/* As a whole or not at all; only the owner may read it. */
+static int write_json(const char *path, json_t *value) {
+    char part[PATH_MAX + 8];
+    char *text = value ? json_dumps(value, JSON_INDENT(1)) : NULL;
+    json_decref(value);
+    if (!text) return complain_no_memory();
+    snprintf(part, sizeof part, "%s.XXXXXX", path);
+    const int fd = mkstemp(part);
+    bool ok = fd >= 0 && write_all(fd, text, strlen(text)) && fsync(fd) == 0;
+    int why = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) why = errno, ok = false;
+    if (ok && rename(part, path) != 0) why = errno, ok = false;
+    if (!ok && fd >= 0) unlink(part);
+    if (!ok) complain("%s: %s", path, strerror(why));
+    free(text);
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}
+
+int chat_save(chat *c, const char *name) {
+    ag_error err;
+    char folder[PATH_MAX], path[PATH_MAX];
+    const engine *e = &c->engine;
+    if (!find_folder(folder, true)) return EXIT_FAILED;
+    join(path, folder, name, json_end);
+    int code = write_json(path, describe(c));
+    if (code != EXIT_DONE) return code;
+    join(path, folder, name, cache_end);
+    if (ag_session_save(e->session, path, e->tokenizer, c->consumed.data, c->consumed.n, &err) !=
+        AG_OK)
+        return complain_error(&err);
+    if (c->name && !strcmp(c->name, name)) return EXIT_DONE;
+    char *copy = strdup(name);
+    if (!copy) return complain_no_memory();
+    free(c->name);
+    c->name = copy;
+    return EXIT_DONE;
+}
+
+/* ---- going on ---- */
+
+static bool read_ids(const json_t *list, uint32_t n_vocab, ag_ids *out) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *id = json_array_get(list, i);
+        const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (value < 0 || (uint64_t)value >= n_vocab || !ids_add(out, (int32_t)value)) return false;
+    }
+    return true;
+}
+
+static int add_message(chat *c, const json_t *saved, const char *path, size_t i) {
+    json_t *message = json_object_get(saved, "message");
+    const json_t *list = json_object_get(saved, "ids"), *first = json_object_get(saved, "first");
+    ag_ids ids = {0};
+    int code = EXIT_FAILED;
+    if (!json_is_object(message) || !json_string_value(json_object_get(message, "role")) ||
+        !read_ids(list, c->engine.info.n_vocab, &ids)) {
+        complain("%s: message %zu is damaged, or of another model", path, i + 1);
+    } else if (json_is_array(list)) {
+        code = talk_add_saved(&c->talk, json_incref(message), ids.data, ids.n);
+    } else {
+        code = talk_add_json(&c->talk, json_incref(message));
+    }
+    free(ids.data);
+    if (code == EXIT_DONE && json_is_integer(first))
+        c->talk.messages[c->talk.n - 1].first = (uint32_t)json_integer_value(first);
+    return code;
+}
+
+static int restore_cache(chat *c, const char *folder, const char *name) {
+    ag_error err;
+    ag_ids ids = {0};
+    char path[PATH_MAX];
+    const engine *e = &c->engine;
+    join(path, folder, name, cache_end);
+    ag_status st = ag_session_restore(e->session, path, e->tokenizer, &ids, &err);
+    if (st == AG_OK && ids.n == ag_session_position(e->session)) {
+        int code = chat_note_consumed(c, ids.data, ids.n);
+        ag_ids_free(&ids);
+        return code;
+    }
+    ag_ids_free(&ids);
+    if (st == AG_CANCELLED) return complain_error(&err);
+    if (st != AG_OK && c->talk.n) complain("%s; the conversation is read again", err.msg);
+    chat_forget(c);
+    for (size_t i = 0; i < c->talk.n; i++) c->talk.messages[i].first = TALK_UNREAD;
+    return EXIT_DONE;
+}
+
+static int take_conversation(chat *c, const json_t *saved, const char *path) {
+    const json_t *messages = json_object_get(saved, "messages");
+    const json_t *seed = json_object_get(saved, "seed");
+    const json_t *n_protected = json_object_get(saved, "protected");
+    uint32_t n = c->n_protected;
+    talk_truncate(&c->talk, 0);
+    int code = talk_set_system(&c->talk, json_string_value(json_object_get(saved, "system")));
+    for (size_t i = 0; code == EXIT_DONE && i < json_array_size(messages); i++)
+        code = add_message(c, json_array_get(messages, i), path, i);
+    if (code != EXIT_DONE) return code;
+    if (!c->o.sampling.has_seed && json_is_integer(seed))
+        c->o.sampling.seed = (uint64_t)json_integer_value(seed);
+    c->attempt = (uint64_t)json_integer_value(json_object_get(saved, "attempt"));
+    const json_int_t saved_n = json_integer_value(n_protected);
+    if (!c->own_prefix && json_is_integer(n_protected) && saved_n >= 0 && saved_n <= INT32_MAX)
+        n = (uint32_t)saved_n;
+    return chat_open_session(c, n);
+}
+
+int chat_load(chat *c, const char *name) {
+    char folder[PATH_MAX], path[PATH_MAX];
+    json_error_t why;
+    if (!find_folder(folder, false)) return EXIT_FAILED;
+    join(path, folder, name, json_end);
+    if (access(path, F_OK) != 0) return EXIT_USAGE;
+    json_t *saved = json_load_file(path, 0, &why);
+    if (!saved) {
+        complain("%s: line %d: %s", path, why.line, why.text);
+        return EXIT_FAILED;
+    }
+    int code = EXIT_FAILED;
+    char *copy = strdup(name);
+    if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION)
+        complain("%s: not a conversation that this program saved", path);
+    else if (!copy) complain_no_memory();
+    else code = take_conversation(c, saved, path);
+    json_decref(saved);
+    if (code == EXIT_DONE) code = restore_cache(c, folder, name);
+    if (code != EXIT_DONE) {
+        free(copy);
+        return code;
+    }
+    free(c->name);
+    c->name = copy;
+    return EXIT_DONE;
+}
+
+static int by_name(const void *a, const void *b) {
+    char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}
+
+void chat_list_saved(void) {
+    enum { MOST = 1000 };
+    char folder[PATH_MAX], *names[MOST];
+    size_t n = 0;
+    if (!find_folder(folder, false)) return;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
+        const size_t len = strlen(e->d_name), k = sizeof json_end - 1;
+        if (len <= k || strcmp(e->d_name + len - k, json_end) != 0) continue;
+        names[n] = strndup(e->d_name, len - k);
+        n += names[n] != NULL;
+    }
+    if (d) closedir(d);
+    if (n) qsort(names, n, sizeof *names, by_name);
+    if (!n) fprintf(stderr, "  no conversation was saved yet\n");
+    for (size_t i = 0; i < n; i++) {
+        fprintf(stderr, "  %s\n", make_printable(names[i]));
+        free(names[i]);
+    }
+}

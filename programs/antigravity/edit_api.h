@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libedit as it is found at run time. */
+#ifndef ANTIGRAVITY_EDIT_API_H
+#define ANTIGRAVITY_EDIT_API_H
+
+#include <histedit.h>
+#include <stdbool.h>
+
+#define EDIT_FUNCTIONS(X) \
+    X(el_init)            \
+    X(el_end)             \
+    X(el_set)             \
+    X(el_gets)            \
+    X(el_source)          \
+    X(el_resize)          \
+    X(history_init)       \
+    X(history_end)        \
+    X(history)
+
+typedef struct edit_api {
+    void *library; /* stays loaded to the end of the process */
+#define EDIT_POINTER(name) __typeof__(name) *name;
+    EDIT_FUNCTIONS(EDIT_POINTER)
+#undef EDIT_POINTER
+} edit_api;
+
+/* Loads $AG_EDIT_LIBRARY if it is set ("" for none), else libedit.so.2 or .0. False: none. */
+bool edit_api_load(edit_api *api);
+
+#endif

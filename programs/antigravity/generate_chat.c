@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* generate --chat: the prompt is a message in the model's chat template, and what is printed is
+ * what the answer says. */
+#include "command.h"
+#include "generate.h"
+#include "input.h"
+#include "model_dir.h"
+#include "output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(generate_options, name)
+
+static const option_def defs[] = {
+    {.name = "chat",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(chat),
+     .help = "the text is a message to a chat model, in the model's template"},
+    {.name = "system",
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(system),
+     .aliases = {"--sys", "system-prompt"},
+     .help = "with --chat: what the model is told before"},
+    {.name = "chat-template",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(chat_template),
+     .aliases = {"chat-template-file"},
+     .help = "with --chat: a template, in Jinja, in the place of the model's own"},
+};
+
+option_group generate_chat_group(generate_options *o) {
+    return (option_group){"Prompt", defs, sizeof defs / sizeof defs[0], o};
+}
+
+int generate_chat_check(const generate_options *o) {
+    const char *what = NULL;
+    if (!o->chat && (o->system || o->chat_template)) {
+        complain("--%s belongs to --chat", o->system ? "system" : "chat-template");
+        return EXIT_USAGE;
+    }
+    if (!o->chat) return EXIT_DONE;
+    if (o->prompt.ids) what = "--prompt-ids";
+    if (o->prompt.parse_special) what = "--parse-special";
+    if (o->prompt.no_bos) what = "--no-bos";
+    if (what) complain("--chat writes the prompt in the model's template: %s is of no use", what);
+    else if (o->saved.load) {
+        what = "--load-cache";
+        complain(
+            "--chat begins a conversation, --load-cache goes on with a text; 'antigravity chat "
+            "--resume NAME' goes on with a conversation");
+    }
+    return what ? EXIT_USAGE : EXIT_DONE;
+}
+
+static int encode(generation *g, const char *jinja) {
+    ag_ids ids = {0};
+    prompt *p = &g->prompt;
+    const char *system = g->o.system;
+    int code = talk_open(&g->talk, g->engine.dir, g->engine.tokenizer, jinja);
+    if (code == EXIT_DONE && !g->talk.has_template) {
+        complain("%s: the model has no chat template; leave --chat out, or give a --chat-template",
+                 g->engine.dir);
+        return EXIT_USAGE;
+    }
+    if (code == EXIT_DONE && system) code = talk_set_system(&g->talk, system);
+    if (code == EXIT_DONE) code = talk_add(&g->talk, "user", p->text);
+    if (code == EXIT_DONE) code = talk_render(&g->talk, &ids);
+    if (code == EXIT_DONE) {
+        p->ids = malloc(ids.n ? ids.n * sizeof *p->ids : 1);
+        if (p->ids && ids.n) memcpy(p->ids, ids.data, ids.n * sizeof *p->ids);
+        if (!p->ids) code = complain_no_memory();
+        else p->n = ids.n;
+    }
+    ag_ids_free(&ids);
+    return code;
+}
+
+/* The texts that end an answer join those of --stop. */
+static int add_stops(generation *g) {
+    size_t n;
+    generate_options *o = &g->o;
+    const char *const *stops = ag_chat_format_stops(g->talk.format, &n);
+    const char **grown = realloc(o->stop, (o->n_stop + n + 1) * sizeof *grown);
+    if (!grown) return complain_no_memory();
+    o->stop = grown;
+    g->n_own_stops = o->n_stop;
+    for (size_t i = 0; i < n; i++) o->stop[o->n_stop++] = stops[i];
+    return EXIT_DONE;
+}
+
+int generate_chat_encode(generation *g) {
+    ag_error err;
+    char *jinja = NULL;
+    size_t len;
+    int code = engine_need_tokenizer(&g->engine, "--chat needs one");
+    if (code == EXIT_DONE && g->o.chat_template)
+        code = input_read(g->o.chat_template, &jinja, &len);
+    if (code == EXIT_DONE) code = encode(g, jinja);
+    free(jinja);
+    if (code == EXIT_DONE) code = add_stops(g);
+    if (code == EXIT_DONE && !g->o.keep_special &&
+        ag_chat_parser_create(g->talk.chat, &g->parser, &err) != AG_OK)
+        code = complain_error(&err);
+    return code;
+}
+
+bool generate_chat_read(generation *g, const char *text, size_t len, bool at_end,
+                        generate_text_fn put) {
+    ag_error err;
+    ag_chat_delta d;
+    ag_status st = len ? ag_chat_parser_push(g->parser, text, len, &err) : AG_OK;
+    if (st == AG_OK && at_end) st = ag_chat_parser_finish(g->parser, &err);
+    if (st != AG_OK) complain_error(&err);
+    while (st == AG_OK && ag_chat_parser_next(g->parser, &d))
+        if (d.kind == AG_CHAT_DELTA_CONTENT && !put(g, d.text, d.len)) return false;
+    return st == AG_OK;
+}
+
+void generate_advise(const generation *g) {
+    const generate_options *o = &g->o;
+    if (!g->prompt.text || o->chat || o->prompt.parse_special || o->model.quiet) return;
+    if (!model_dir_is_chat(g->engine.dir, o->model.quiet)) return;
+    complain(
+        "this is a chat model, but the prompt is taken as a text to go on with; --chat asks it "
+        "in its own format, and 'antigravity chat' talks with it");
+}
+
+void generate_say_empty(const generation *g) {
+    const generate_options *o = &g->o;
+    const bool asked = o->max_tokens && g->stats.finish != AG_FINISH_CANCELLED;
+    if (g->wrote_text || o->json || !asked) return;
+    const bool is_chat = !o->chat && g->prompt.text && model_dir_is_chat(g->engine.dir, true);
+    complain("the model ended the text at once: there is nothing to show%s",
+             is_chat ? "; this is a chat model, --chat asks it in its own format" : "");
+}
+
+void generate_chat_free(generation *g) {
+    ag_chat_parser_destroy(g->parser);
+    talk_close(&g->talk);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "key_input.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char key_paste_on[] = "\x1b[?2004h", key_paste_off[] = "\x1b[?2004l";
+static const char paste_begins[] = "\x1b[200~", paste_ends[] = "\x1b[201~";
+
+enum { READ_BYTES = 4096, SHORT_PASTE = 400, MOST_PASTES = 64, MARK_BYTES = 64, ESCAPE_MS = 50 };
+
+typedef struct paste {
+    char mark[MARK_BYTES];
+    char *text; /* owned */
+} paste;
+
+struct key_input {
+    int fd;
+    bool ended;
+    char *data; /* owned; [at, n) is to come */
+    size_t at, n, cap;
+    paste pastes[MOST_PASTES];
+    size_t n_pastes;
+};
+
+key_input *key_input_open(int fd) {
+    key_input *k = calloc(1, sizeof *k);
+    if (k) k->fd = fd;
+    return k;
+}
+
+static void forget_pastes(key_input *k) {
+    while (k->n_pastes) free(k->pastes[--k->n_pastes].text);
+}
+
+void key_input_close(key_input *k) {
+    if (!k) return;
+    forget_pastes(k);
+    free(k->data);
+    free(k);
+}
+
+/* ---- bytes ---- */
+
+static bool make_space(key_input *k, size_t n) {
+    if (k->at && k->at == k->n) k->at = k->n = 0;
+    if (k->n + n <= k->cap) return true;
+    const size_t cap = 2 * (k->n + n);
+    char *grown = realloc(k->data, cap);
+    if (!grown) return false;
+    k->data = grown;
+    k->cap = cap;
+    return true;
+}
+
+/* More bytes, if there are some within so many milliseconds; -1: waits for them. */
+static key_event get_more(key_input *k, int wait_ms) {
+    struct pollfd ready = {.fd = k->fd, .events = POLLIN};
+    if (k->ended || !make_space(k, READ_BYTES)) return KEY_END;
+    const int any = poll(&ready, 1, wait_ms);
+    if (any < 0) return errno == EINTR ? KEY_SIGNAL : KEY_END;
+    if (!any) return KEY_CHARACTER;
+    const ssize_t n = read(k->fd, k->data + k->n, READ_BYTES);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return KEY_SIGNAL;
+    if (n <= 0) k->ended = true;
+    if (n <= 0) return KEY_END;
+    k->n += (size_t)n;
+    return KEY_CHARACTER;
+}
+
+static size_t n_there(const key_input *k) { return k->n - k->at; }
+
+/* What is to come next is put before it. */
+static bool put_before(key_input *k, const char *text, size_t n) {
+    if (!make_space(k, n)) return false;
+    memmove(k->data + k->at + n, k->data + k->at, n_there(k));
+    memcpy(k->data + k->at, text, n);
+    k->n += n;
+    return true;
+}
+
+/* ---- pasted texts ---- */
+
+/* Whether the bytes to come are these; waits a moment for the end of what may be their beginning.
+ */
+static bool comes(key_input *k, const char *bytes) {
+    const size_t n = strlen(bytes);
+    size_t same = 0;
+    for (;;) {
+        while (same < n && same < n_there(k) && k->data[k->at + same] == bytes[same]) same++;
+        if (same == n) return true;
+        if (same < n_there(k)) return false;
+        const size_t before = n_there(k);
+        if (get_more(k, ESCAPE_MS) != KEY_CHARACTER || n_there(k) == before) return false;
+    }
+}
+
+/* Lines end as in files; nothing commands the terminal. Returns the length. */
+static size_t clean(char *text, size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (c == '\r' && i + 1 < n && text[i + 1] == '\n') continue;
+        if (c == '\r') c = '\n';
+        if (((unsigned char)c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) continue;
+        text[kept++] = c;
+    }
+    text[kept] = '\0';
+    return kept;
+}
+
+static size_t count_lines(const char *text) {
+    size_t n = 1;
+    for (; *text; text++) n += *text == '\n' && text[1];
+    return n;
+}
+
+/* The text between the marks of the terminal, which are gone then; NULL: out of memory, or the end.
+ */
+static char *take_paste(key_input *k) {
+    const size_t mark = sizeof paste_ends - 1;
+    size_t looked = 0;
+    k->at += sizeof paste_begins - 1;
+    for (;;) {
+        for (; looked + mark <= n_there(k); looked++) {
+            if (memcmp(k->data + k->at + looked, paste_ends, mark) != 0) continue;
+            char *text = malloc(looked + 1);
+            if (text) memcpy(text, k->data + k->at, looked);
+            k->at += looked + mark;
+            if (text) clean(text, looked);
+            return text;
+        }
+        if (get_more(k, -1) == KEY_END) return NULL;
+    }
+}
+
+/* A short one is as if typed; else a mark stands for it. */
+static void insert_paste(key_input *k, char *text) {
+    const size_t n = strlen(text);
+    if ((n <= SHORT_PASTE && !strchr(text, '\n')) || k->n_pastes == MOST_PASTES) {
+        for (char *c = text; *c; c++)
+            if (*c == '\n' || *c == '\t') *c = ' ';
+        put_before(k, text, n);
+        free(text);
+        return;
+    }
+    paste *p = &k->pastes[k->n_pastes];
+    const size_t lines = count_lines(text);
+    snprintf(p->mark, sizeof p->mark, "[pasted text %zu: %zu line%s, %zu bytes]", k->n_pastes + 1,
+             lines, lines == 1 ? "" : "s", n);
+    p->text = text;
+    k->n_pastes++;
+    put_before(k, p->mark, strlen(p->mark));
+}
+
+char *key_expand(key_input *k, const char *line, bool *pasted) {
+    char *text = strdup(line);
+    *pasted = false;
+    for (size_t i = 0; text && i < k->n_pastes; i++) {
+        const paste *p = &k->pastes[i];
+        char *at = strstr(text, p->mark);
+        if (!at) continue;
+        const size_t before = (size_t)(at - text), mark = strlen(p->mark), n = strlen(p->text);
+        char *grown = malloc(strlen(text) + n + 1);
+        if (grown) {
+            memcpy(grown, text, before);
+            memcpy(grown + before, p->text, n);
+            strcpy(grown + before + n, at + mark);
+        }
+        free(text);
+        text = grown;
+        *pasted = true;
+    }
+    forget_pastes(k);
+    return text;
+}
+
+/* ---- characters ---- */
+
+/* Bytes of the sequence that begins so. */
+static size_t sequence_bytes(unsigned char first) {
+    return first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
+}
+
+static uint32_t decode(key_input *k, size_t n) {
+    const unsigned char *s = (const unsigned char *)k->data + k->at;
+    uint32_t c = n == 1 ? s[0] : s[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            k->at++;
+            return 0xfffd;
+        }
+        c = c << 6 | (s[i] & 0x3fu);
+    }
+    k->at += n;
+    return n == 1 && c >= 0x80 ? 0xfffd : c;
+}
+
+key_event key_next(key_input *k, uint32_t *character) {
+    for (;;) {
+        while (!n_there(k)) {
+            const key_event e = get_more(k, -1);
+            if (e != KEY_CHARACTER) return e;
+        }
+        if (k->data[k->at] == paste_begins[0] && comes(k, paste_begins)) {
+            char *text = take_paste(k);
+            if (text) insert_paste(k, text);
+            continue;
+        }
+        const size_t n = sequence_bytes((unsigned char)k->data[k->at]);
+        while (n_there(k) < n) {
+            const key_event e = get_more(k, -1);
+            if (e == KEY_SIGNAL) return e;
+            if (e == KEY_END) break;
+        }
+        *character = decode(k, n_there(k) < n ? 1 : n);
+        return KEY_CHARACTER;
+    }
+}

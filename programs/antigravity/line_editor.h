@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A line on a terminal, with history, by libedit. */
+#ifndef ANTIGRAVITY_LINE_EDITOR_H
+#define ANTIGRAVITY_LINE_EDITOR_H
+
+#include "line_reader.h"
+
+typedef struct line_editor line_editor;
+
+/* NULL: this build or this system has no libedit, or the terminal or the locale is not fit for it.
+ */
+line_editor *line_editor_open(bool remember);
+/* Keeps the history, if it is to be remembered. */
+void line_editor_close(line_editor *e);
+line_event line_editor_read(line_editor *e, const char *prompt, char **text);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "line_reader.h"
+
+#include "interrupt.h"
+#include "line_editor.h"
+#include "output.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct line_reader {
+    line_editor *editor; /* owned; NULL: lines as they come */
+    bool is_terminal;
+};
+
+line_reader *line_reader_open(bool edited, bool remember) {
+    line_reader *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->is_terminal = edited;
+    if (edited) r->editor = line_editor_open(remember);
+    return r;
+}
+
+void line_reader_close(line_reader *r) {
+    if (!r) return;
+    line_editor_close(r->editor);
+    free(r);
+}
+
+/* The terminal itself lets a line be corrected. */
+static line_event read_plainly(const line_reader *r, const char *prompt, char **text) {
+    size_t cap = 0;
+    if (r->is_terminal) output_write(prompt, strlen(prompt));
+    errno = 0;
+    ssize_t n = getline(text, &cap, stdin);
+    if (n < 0) {
+        free(*text);
+        *text = NULL;
+        const bool by_signal = errno == EINTR;
+        clearerr(stdin);
+        return by_signal || interrupted() ? LINE_INTERRUPTED : LINE_END;
+    }
+    if (n && (*text)[n - 1] == '\n') (*text)[--n] = '\0';
+    if (n && (*text)[n - 1] == '\r') (*text)[--n] = '\0';
+    return LINE_TEXT;
+}
+
+line_event line_read(line_reader *r, const char *prompt, char **text) {
+    *text = NULL;
+    if (interrupted()) return LINE_INTERRUPTED;
+    return r->editor ? line_editor_read(r->editor, prompt, text) : read_plainly(r, prompt, text);
+}

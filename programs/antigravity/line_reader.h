@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines from standard input: edited, where that is a terminal and libedit is there, else as they
+ * come. */
+#ifndef ANTIGRAVITY_LINE_READER_H
+#define ANTIGRAVITY_LINE_READER_H
+
+#include <stdbool.h>
+
+typedef enum line_event {
+    LINE_TEXT,
+    LINE_END,         /* of the input, or Ctrl-D */
+    LINE_INTERRUPTED, /* a signal came */
+} line_event;
+
+typedef struct line_reader line_reader;
+
+/* `edited`: a person types; `remember`: lines of earlier times are there, and these the next time.
+ * NULL without memory. */
+line_reader *line_reader_open(bool edited, bool remember);
+void line_reader_close(line_reader *r);
+/* *text is the caller's to free(): UTF-8 without the newline, which a pasted text may hold inside.
+ * The prompt is for people and borrowed for the call. */
+line_event line_read(line_reader *r, const char *prompt, char **text);
+
+#endif

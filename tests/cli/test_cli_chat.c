@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity chat without a terminal: messages from a pipe, commands, tools; and generate --chat.
+ */
+#include "chat_home.h"
+
+/* ---- messages ---- */
+
+static void the_demo_model_goes_on_with_what_is_said(void **state) {
+    (void)state;
+    cli_result r = CHAT("Once upon a time\n", GREEDY, "-n", "12");
+    cli_result same = CLI("generate", GREEDY, "-n", "12", "-q", "-p", "Once upon a time");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, same.out);
+    assert_says(r.err, "tells fairy tales");
+    cli_free(&r);
+    cli_free(&same);
+}
+
+static void a_pipe_gets_the_answers_alone(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("\nOnce upon a time\n  \n/help\n/kv\n/set\nThen\n", GREEDY, "-n", "12", "-q");
+    cli_result first = CHAT("Once upon a time\n", GREEDY, "-n", "12", "-q");
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, first.out, first.n_out), 0);
+    assert_true(r.n_out > first.n_out);
+    assert_does_not_say(r.out, "held");
+    assert_says(r.err, "/multiline");
+    assert_says(r.err, "  held: ");
+    cli_free(&r);
+    cli_free(&first);
+}
+
+static void a_template_says_how_messages_are_written(void **state) {
+    (void)state;
+    char dir[64];
+    make_chat_model(dir);
+    cli_result r = CHAT("A fox\n", GREEDY, "-n", "12", "-q", "-m", dir, "--system", "Be kind");
+    cli_result same = CLI("generate", GREEDY, "-n", "12", "-q", "-m", dir, "--no-bos", "-p",
+                          "system: Be kind\nuser: A fox\nassistant:");
+    cli_result once = CLI("generate", "--chat", "--system", "Be kind", GREEDY, "-n", "12", "-q",
+                          "-m", dir, "-p", "A fox");
+    cli_result file =
+        CHAT("A fox\n", GREEDY, "-n", "12", "-q", "--system", "Be kind", "--chat-template",
+             strcat(strcpy((char[128]){0}, dir), "/chat_template.jinja"));
+    assert_code(&r, 0);
+    assert_code(&once, 0);
+    const char *text = same.out + strspn(same.out, "\n");
+    assert_string_equal(r.out + strspn(r.out, "\n"), text);
+    assert_string_equal(once.out + strspn(once.out, "\n"), text);
+    assert_string_equal(file.out, r.out);
+    cli_free(&r);
+    cli_free(&same);
+    cli_free(&once);
+    cli_free(&file);
+    remove_directory(dir);
+}
+
+static void only_what_is_new_is_read(void **state) {
+    (void)state;
+    unsigned n_read, n_there;
+    cli_result r =
+        CHAT("Once upon a time there was a small fox\nThe fox\n/stats\n", GREEDY, "-n", "30", "-q");
+    figures(r.err, &n_read, &n_there);
+    assert_true(n_read < 8 && n_there > 30);
+    cli_free(&r);
+    /* Neither after an answer is thrown away: the question is there. */
+    r = CHAT("Once upon a time there was a small fox\n/retry\n/stats\n", GREEDY, "-n", "30", "-q");
+    figures(r.err, &n_read, &n_there);
+    assert_int_equal(n_read, 1);
+    assert_true(n_there > 5);
+    cli_free(&r);
+}
+
+static void a_message_can_have_several_lines(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once upon\na time\n.\n/stats\n.\n", GREEDY, "-n", "5", "-q", "--multiline");
+    cli_result same = CLI("generate", GREEDY, "-n", "5", "-q", "-p", "Once upon\na time");
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, same.out, same.n_out), 0);
+    assert_says(r.err, "in all: 1 turn");
+    cli_free(&r);
+    cli_free(&same);
+    r = CHAT("//stats are\n/stats\n", GREEDY, "-n", "5", "-q");
+    same = CLI("generate", GREEDY, "-n", "5", "-q", "-p", "/stats are");
+    assert_int_equal(strncmp(r.out, same.out, same.n_out), 0);
+    cli_free(&r);
+    cli_free(&same);
+}
+
+static void what_is_no_utf8_is_replaced(void **state) {
+    (void)state;
+    cli_result r = CHAT("Once \xff\xfe upon\n", GREEDY, "-n", "5", "-q");
+    assert_code(&r, 0);
+    assert_true(r.n_out > 0);
+    cli_free(&r);
+}
+
+/* ---- commands ---- */
+
+static void taken_back_is_as_if_never_said(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once there was a bear\n/undo\nOnce upon a time\n", GREEDY, "-n", "12", "-q");
+    cli_result same = CHAT("Once upon a time\n", GREEDY, "-n", "12", "-q");
+    assert_code(&r, 0);
+    assert_true(r.n_out > same.n_out);
+    assert_string_equal(r.out + r.n_out - same.n_out, same.out);
+    cli_free(&r);
+    r = CHAT("Once there was a bear\n/clear\nOnce upon a time\n/undo\n/undo\n/retry\n", GREEDY,
+             "-n", "12", "-q");
+    assert_string_equal(r.out + r.n_out - same.n_out, same.out);
+    assert_says(r.err, "nothing to take back");
+    assert_says(r.err, "nothing to answer again");
+    cli_free(&r);
+    cli_free(&same);
+}
+
+static void an_answer_is_tried_again_otherwise(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once upon a time there\n/retry\n/retry\n", QUICK, "-s", "4", "-n", "9", "-q");
+    cli_result same =
+        CHAT("Once upon a time there\n/retry\n/retry\n", QUICK, "-s", "4", "-n", "9", "-q");
+    assert_code(&r, 0);
+    assert_string_equal(r.out, same.out);
+    const size_t one = line_end(r.out, 1), two = one + 1 + line_end(r.out + one + 1, 1);
+    assert_false(two - one - 1 == one && !strncmp(r.out, r.out + one + 1, one));
+    cli_free(&r);
+    cli_free(&same);
+}
+
+static void settings_change_while_one_talks(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("/set temperature 0\n/set max_tokens 12\n/set top-k=5\nOnce upon a time\n/set\n",
+             QUICK, "-q");
+    cli_result same = CLI("generate", GREEDY, "-n", "12", "-q", "-p", "Once upon a time");
+    assert_string_equal(r.out, same.out);
+    assert_says(r.err, "temperature 0, top_k 5,");
+    cli_free(&r);
+    cli_free(&same);
+}
+
+static void a_system_prompt_is_changed_under_way(void **state) {
+    (void)state;
+    char dir[64];
+    make_chat_model(dir);
+    cli_result r =
+        CHAT("A fox\n/system Be kind\n/retry\n/system\n", GREEDY, "-n", "9", "-q", "-m", dir);
+    cli_result same = CHAT("A fox\n", GREEDY, "-n", "9", "-q", "-m", dir, "--system", "Be kind");
+    assert_string_equal(r.out + r.n_out - same.n_out, same.out);
+    assert_says(r.err, "  Be kind\n");
+    cli_free(&r);
+    cli_free(&same);
+    remove_directory(dir);
+}
+
+static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *answer;
+    } wrong[] = {
+        {"/nix", "unknown command '/nix'"},
+        {"/s", "unknown command '/s'"},
+        {"/save", "has no name yet"},
+        {"/save a/b", "'a/b' is no name"},
+        {"/load nothing", "no conversation 'nothing'"},
+        {"/load", "no conversation was saved yet"},
+        {"/set nix 3", "no setting 'nix'"},
+        {"/set temperature x", "'x' is not a number"},
+        {"/set temperature", "/set temperature VALUE"},
+        {"/set prompt x", "no setting 'prompt'"},
+        {"/image x.png", "no vision"},
+    };
+    enum { N = sizeof wrong / sizeof wrong[0] };
+    char input[1024] = "";
+    for (size_t i = 0; i < N; i++) strcat(strcat(input, wrong[i].line), "\n");
+    cli_result r = CHAT(strcat(input, "/quit\nOnce\n"), GREEDY, "-n", "3", "-q");
+    assert_code(&r, 0);
+    assert_int_equal(r.n_out, 0);
+    for (size_t i = 0; i < N; i++) assert_says(r.err, wrong[i].answer);
+    cli_free(&r);
+}
+
+static void wrong_options_are_refused(void **state) {
+    (void)state;
+    cli_result r = CHAT("x\n", "-q", "--resume", "../x");
+    assert_refused(&r, 2, "is no name");
+    cli_free(&r);
+    r = CHAT("x\n", "-q", "--system", "a", "--system-file", "b");
+    assert_refused(&r, 2, "one place");
+    cli_free(&r);
+    r = CHAT("x\n", "-q", "--chat-template", "/nonexistent");
+    assert_refused(&r, 1, "/nonexistent");
+    cli_free(&r);
+    r = CHAT("x\n", "-q", "-m", TINY);
+    assert_refused(&r, 2, "a conversation needs one");
+    cli_free(&r);
+    char dir[64], path[128];
+    make_directory(dir);
+    write_file(dir, "bad.jinja", "{% for %}", 9);
+    snprintf(path, sizeof path, "%s/bad.jinja", dir);
+    r = CHAT("x\n", "-q", "--chat-template", path);
+    assert_refused(&r, 1, "line 1");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+/* ---- tools and reasoning ---- */
+
+static const char tool_template[] =
+    "{% for t in tools or [] %}tool {{ t['function']['name'] }}\n{% endfor %}"
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}"
+    "{% for c in m['tool_calls'] or [] %}<tool_call>{{ c['function'] | tojson }}</tool_call>"
+    "{% endfor %}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+static const char tool_list[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": "
+    "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}}}}]";
+
+/* Two calls of the model that nobody has answered yet, as a conversation that was saved. */
+static const char unanswered[] =
+    "{\"antigravity_chat\": 1, \"system\": null, \"seed\": 3, \"attempt\": 0, \"protected\": 60,"
+    " \"messages\": [{\"message\": {\"role\": \"user\", \"content\": \"Where is it warm?\"}},"
+    " {\"message\": {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": ["
+    "{\"id\": \"a\", \"type\": \"function\", \"function\": {\"name\": \"weather\", "
+    "\"arguments\": \"{\\\"city\\\": \\\"Oslo\\\"}\"}},"
+    "{\"id\": \"b\", \"type\": \"function\", \"function\": {\"name\": \"weather\", "
+    "\"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}}]}}]}";
+
+static void results_of_calls_are_asked_for(void **state) {
+    (void)state;
+    char dir[64], file[96], chats[128], resume[160];
+    make_chat_model(dir);
+    write_file(dir, "tools.json", tool_list, sizeof tool_list - 1);
+    snprintf(file, sizeof file, "%s/tools.json", dir);
+    cli_result r = CHAT("x\n", GREEDY, "-q", "-m", dir, "--tools", file);
+    assert_refused(&r, 2, "tells the model of no tools");
+    cli_free(&r);
+    unlink(strcat(strcpy(resume, dir), "/chat_template.jinja"));
+    write_file(dir, "chat_template.jinja", tool_template, sizeof tool_template - 1);
+    r = CHAT("x\n/save calls\n", GREEDY, "-q", "-n", "2", "-m", dir); /* makes the folder */
+    assert_code(&r, 0);
+    cli_free(&r);
+    snprintf(chats, sizeof chats, "%s/antigravity/chats", home);
+    write_file(chats, "calls.json", unanswered, sizeof unanswered - 1);
+    r = CHAT("cold\nwarm\n/stats\n", GREEDY, "-q", "-n", "5", "-m", dir, "--tools", file,
+             "--resume", "calls");
+    assert_code(&r, 0);
+    const char *first = strstr(r.err, "the model calls weather({\"city\": \"Oslo\"})");
+    assert_non_null(first);
+    const char *second = strstr(first, "the model calls weather({\"city\": \"Rome\"})");
+    assert_non_null(second);
+    assert_true(r.n_out > 0);
+    assert_says(second, "in all: 1 turn");
+    cli_free(&r);
+    /* They are part of what is saved. */
+    r = CHAT("/undo\n/stats\n", GREEDY, "-q", "-m", dir, "--resume", "calls");
+    assert_code(&r, 0);
+    assert_says(r.err, "in all: 0 turn");
+    assert_does_not_say(r.err, "the model calls");
+    cli_free(&r);
+    write_file(dir, "tools.json", "{", 1);
+    r = CHAT("x\n", GREEDY, "-q", "-m", dir, "--tools", file);
+    assert_refused(&r, 1, "tools.json");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+static void reasoning_never_reaches_a_pipe(void **state) {
+    (void)state;
+    static const char opens[] =
+        "{% for m in messages %}{{ m['role'] }}: {% if m['reasoning_content'] %}<think>"
+        "{{ m['reasoning_content'] }}</think>{% endif %}{{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: <think>{% endif %}";
+    char dir[64], path[96];
+    make_chat_model(dir);
+    write_file(dir, "think.jinja", opens, sizeof opens - 1);
+    snprintf(path, sizeof path, "%s/think.jinja", dir);
+    cli_result r = CHAT("A fox\n", GREEDY, "-q", "-n", "9", "-m", dir, "--chat-template", path);
+    assert_code(&r, 0);
+    assert_int_equal(r.n_out, 0);
+    assert_says(r.err, "the model thought and ");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+/* ---- generate ---- */
+
+static void an_empty_answer_is_never_silent(void **state) {
+    (void)state;
+    char dir[64];
+    make_chat_model(dir);
+    /* Whatever ends a text of this model comes at once. */
+    cli_result r = CLI("generate", GREEDY, "-q", "-p", "x", "-m", dir, AT_ONCE);
+    assert_code(&r, 0);
+    assert_int_equal(r.n_out, 0);
+    assert_says(r.err, "ended the text at once");
+    assert_says(r.err, "--chat");
+    cli_free(&r);
+    r = CHAT("x\n", GREEDY, "-q", "-m", dir, AT_ONCE);
+    assert_code(&r, 0);
+    assert_says(r.err, "without a word");
+    cli_free(&r);
+    r = CLI("generate", QUICK, "-n", "1", "-p", "x", "-m", dir);
+    assert_says(r.err, "this is a chat model");
+    cli_free(&r);
+    r = CLI("generate", QUICK, "-n", "1", "-p", "x", "-m", dir, "--chat");
+    assert_does_not_say(r.err, "this is a chat model");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+static void what_makes_no_sense_with_a_template_is_refused(void **state) {
+    (void)state;
+    cli_result r = CLI("generate", "-q", "--chat", "-p", "x");
+    assert_refused(&r, 2, "has no chat template");
+    cli_free(&r);
+    static const char *const cases[][4] = {
+        {"--system", "x", "-p", "x"},          {"--chat-template", "x", "-p", "x"},
+        {"--chat", "--prompt-ids", "5", NULL}, {"--chat", "--parse-special", "x", NULL},
+        {"--chat", "--load-cache", "x", "x"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *args[] = {"generate", cases[i][0], cases[i][1], cases[i][2], cases[i][3], NULL};
+        r = run(args, "");
+        assert_refused(&r, 2, "--chat");
+        cli_free(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_demo_model_goes_on_with_what_is_said),
+        cmocka_unit_test(a_pipe_gets_the_answers_alone),
+        cmocka_unit_test(a_template_says_how_messages_are_written),
+        cmocka_unit_test(only_what_is_new_is_read),
+        cmocka_unit_test(a_message_can_have_several_lines),
+        cmocka_unit_test(what_is_no_utf8_is_replaced),
+        cmocka_unit_test(taken_back_is_as_if_never_said),
+        cmocka_unit_test(an_answer_is_tried_again_otherwise),
+        cmocka_unit_test(settings_change_while_one_talks),
+        cmocka_unit_test(a_system_prompt_is_changed_under_way),
+        cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),
+        cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(results_of_calls_are_asked_for),
+        cmocka_unit_test(reasoning_never_reaches_a_pipe),
+        cmocka_unit_test(an_empty_answer_is_never_silent),
+        cmocka_unit_test(what_makes_no_sense_with_a_template_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_home, remove_home);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations of antigravity chat that are longer than the context, go on another day, or are
+ * stopped. */
+#include "chat_home.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+/* ---- longer than the context, and another day ---- */
+
+#define SMALL QUICK, "-c", "160", "-n", "24", "-s", "5", "-q"
+static const char *const story[] = {"Once there was a cat", "The cat had a boat", "A dog came",
+                                    "They went home",       "It was night",       "The moon said",
+                                    "In the morning",       "A bear came"};
+enum { N_STORY = sizeof story / sizeof story[0] };
+
+static char *lines_of_story(size_t first, size_t end, const char *last) {
+    char *text = calloc(1, 1024);
+    for (size_t i = first; i < end; i++) strcat(strcat(text, story[i]), "\n");
+    return strcat(text, last);
+}
+
+static void whole_turns_leave_and_the_first_stays(void **state) {
+    (void)state;
+    char *input = lines_of_story(0, N_STORY, "/kv\n");
+    cli_result r = CHAT(input, SMALL);
+    assert_code(&r, 0);
+    assert_says(r.err, "policy turns: 120 stay after an eviction");
+    unsigned turn, tokens, held, n_left = 0, n_there = 0;
+    const char *row = strstr(r.err, "    turn ");
+    assert_non_null(row);
+    assert_non_null(row = strstr(row, "\n       -")); /* the token that begins a text */
+    row++;
+    while ((row = strchr(row, '\n')) && sscanf(row + 1, " %u %u %u", &turn, &tokens, &held) == 3) {
+        row++;
+        assert_true(held == 0 || held == tokens);
+        if (turn == 1 || turn == N_STORY) assert_int_equal(held, tokens);
+        if (held) n_there++;
+        else n_left++;
+    }
+    assert_true(n_left > 2 && n_there > 2 && n_left + n_there == N_STORY);
+    cli_free(&r);
+    free(input);
+}
+
+static void a_resumed_conversation_goes_on_bit_by_bit(void **state) {
+    (void)state;
+    char *all = lines_of_story(0, N_STORY, "/retry\n"), *one = lines_of_story(0, 6, ""),
+         *two = lines_of_story(6, N_STORY, "/retry\n/stats\n");
+    cli_result whole = CHAT(all, SMALL), first = CHAT(one, SMALL, "--resume", "the story");
+    /* The seed is that of the conversation. */
+    cli_result second = CHAT(two, QUICK, "-c", "160", "-n", "24", "-q", "--resume", "the story");
+    assert_code(&first, 0);
+    assert_code(&second, 0);
+    assert_int_equal(whole.n_out, first.n_out + second.n_out);
+    assert_int_equal(strncmp(whole.out, first.out, first.n_out), 0);
+    assert_string_equal(whole.out + first.n_out, second.out);
+    unsigned n_read, n_there;
+    figures(second.err, &n_read, &n_there);
+    assert_int_equal(n_read, 1);
+    char path[160];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/antigravity/chats", home);
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_mode & 077, 0);
+    strcat(path, "/the story.json");
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_mode & 077, 0);
+    cli_free(&whole);
+    cli_free(&first);
+    cli_free(&second);
+    /* Another type of the cache: the messages are read again. */
+    second = CHAT("/stats\nThe end\n", SMALL, "--resume", "the story", "--kv-type", "f32");
+    assert_code(&second, 0);
+    assert_says(second.err, "the conversation is read again");
+    assert_says(second.err, "in all: 8 turn");
+    cli_free(&second);
+    free(all);
+    free(one);
+    free(two);
+}
+
+static void conversations_are_saved_and_taken_up(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once upon a time\n/save tale\nThen\n/load tale\n/load\nThen\n", GREEDY, "-n", "9");
+    assert_code(&r, 0);
+    assert_says(r.err, "saved as tale");
+    assert_says(r.err, "(tale: 1 turn");
+    assert_says(r.err, "\n  tale\n");
+    const char *rest = r.out + line_end(r.out, 1) + 1;
+    const size_t half = strlen(rest) / 2;
+    assert_int_equal(strncmp(rest, rest + half, half), 0);
+    assert_true(half && rest[half - 1] == '\n');
+    cli_free(&r);
+    char path[192], dir[128];
+    snprintf(dir, sizeof dir, "%s/antigravity/chats", home);
+    write_file(dir, "broken.json", "{\"antigravity_chat\": 1,", 22);
+    write_file(dir, "other.json", "{}", 2);
+    r = CHAT("", "-q", "--resume", "broken");
+    assert_code(&r, 1);
+    assert_says(r.err, "broken.json: line 1");
+    cli_free(&r);
+    r = CHAT("", "-q", "--resume", "other");
+    assert_code(&r, 1);
+    assert_says(r.err, "not a conversation");
+    cli_free(&r);
+    snprintf(path, sizeof path, "%s/tale.agcache", dir);
+    unlink(path);
+    r = CHAT("Then\n", GREEDY, "-n", "9", "--resume", "tale");
+    assert_code(&r, 0);
+    assert_says(r.err, "the conversation is read again");
+    cli_free(&r);
+}
+
+static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
+    (void)state;
+    char dir[64], system[2048] = "";
+    make_chat_model(dir);
+    for (int i = 0; i < 100; i++) strcat(system, "be kind and good ");
+    cli_result r = CHAT("A fox\n", SMALL, "-m", dir, "--system", system);
+    assert_refused(&r, 2, "the system prompt takes");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+/* ---- Ctrl-C ---- */
+
+static void ctrl_c_stops_the_answer_and_keeps_the_conversation(void **state) {
+    (void)state;
+    setenv("AG_EDIT_LIBRARY", "", 1); /* lines as they come */
+    static const char input[] = "Once upon a time\n/stats\nThen\n/quit\n";
+    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("chat", GREEDY, "-n", "400", ENDLESS),
+                                        .input = input,
+                                        .n_input = sizeof input - 1,
+                                        .terminal_input = true,
+                                        .terminal_errors = true,
+                                        .interrupt_after_output = 40});
+    assert_code(&r, 0);
+    assert_says(r.err, "stopped");
+    assert_says(r.err, "ended by: cancelled");
+    cli_free(&r);
+    unsetenv("AG_EDIT_LIBRARY");
+}
+
+static void ctrl_c_stops_reading(void **state) {
+    (void)state;
+    setenv("AG_EDIT_LIBRARY", "", 1);
+    char *text = calloc(12001, 8);
+    for (int i = 0; i < 12000; i++) memcpy(text + 8 * i, "the fox ", 8);
+    char dir[64], path[128];
+    make_directory(dir);
+    write_file(dir, "long.txt", text, strlen(text));
+    snprintf(path, sizeof path, "%s/long.txt", dir);
+    static const char input[] = "Once\n/stats\n/quit\n";
+    cli_result r = cli_run(&(cli_setup){
+        .args = CLI_ARGS("chat", GREEDY, "-n", "5", "-c", "1000", "--prefill-chunk", "16", text),
+        .input = input,
+        .n_input = sizeof input - 1,
+        .terminal_input = true,
+        .terminal_errors = true,
+        .interrupt_when = "reading"});
+    assert_code(&r, 0);
+    assert_says(r.err, "stopped");
+    assert_says(r.err, "in all: 1 turn");
+    cli_free(&r);
+    free(text);
+    remove_directory(dir);
+    unsetenv("AG_EDIT_LIBRARY");
+}
+
+static void a_signal_ends_a_pipe(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        static const char input[] = "Once upon a time\nThen\n";
+        cli_result r = cli_run(&(cli_setup){
+            .args = CLI_ARGS("chat", GREEDY, "-q", "-n", "400", ENDLESS, "--resume", "cut"),
+            .input = input,
+            .n_input = sizeof input - 1,
+            .interrupt_after_output = 40,
+            .signal = signals[i]});
+        assert_code(&r, 128 + signals[i]);
+        cli_free(&r);
+    }
+    /* What was said is kept. */
+    cli_result r = CHAT("/stats\n", GREEDY, "-q", "--resume", "cut");
+    assert_says(r.err, "in all: 2 turn");
+    cli_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_turns_leave_and_the_first_stays),
+        cmocka_unit_test(a_resumed_conversation_goes_on_bit_by_bit),
+        cmocka_unit_test(conversations_are_saved_and_taken_up),
+        cmocka_unit_test(a_system_prompt_that_leaves_no_space_is_refused),
+        cmocka_unit_test(ctrl_c_stops_the_answer_and_keeps_the_conversation),
+        cmocka_unit_test(ctrl_c_stops_reading),
+        cmocka_unit_test(a_signal_ends_a_pipe),
+    };
+    return cmocka_run_group_tests(tests, make_home, remove_home);
+}

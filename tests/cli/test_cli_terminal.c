@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity chat as a person uses it: in tmux, which is a terminal that can be asked what it
+ * shows. Skipped where there is no tmux, or no libedit. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SKIPPED = 77, PATIENCE_MS = 20000, SCREEN = 1 << 16 };
+
+static char home[64], socket_path[96];
+
+/* tmux with these words; what it prints is in out[cap). */
+static int tmux(char *out, size_t cap, const char *words) {
+    char command[4096];
+    snprintf(command, sizeof command, "tmux -f /dev/null -S %s %s 2>&1", socket_path, words);
+    FILE *p = popen(command, "r");
+    assert_non_null(p);
+    const size_t n = fread(out, 1, cap - 1, p);
+    out[n] = '\0';
+    return pclose(p);
+}
+
+static void must(const char *words) {
+    char out[1024];
+    if (tmux(out, sizeof out, words) != 0) fail_msg("tmux %s: %s", words, out);
+}
+
+static void screen(char *out) { tmux(out, SCREEN, "capture-pane -p -J -S -200 -t chat"); }
+
+/* Until the screen shows the text. */
+static void wait_for(const char *text) {
+    char *shown = malloc(SCREEN);
+    const struct timespec pause = {.tv_nsec = 20000000};
+    for (int ms = 0; ms < PATIENCE_MS; ms += 20) {
+        screen(shown);
+        if (strstr(shown, text)) {
+            free(shown);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+    fail_msg("\"%s\" does not appear on:\n%s", text, shown);
+}
+
+/* Until the last line is a prompt and nothing else: what is typed now is a new line. */
+static void wait_for_prompt(void) {
+    char *shown = malloc(SCREEN);
+    const struct timespec pause = {.tv_nsec = 20000000};
+    for (int ms = 0; ms < PATIENCE_MS; ms += 20) {
+        screen(shown);
+        size_t n = strlen(shown);
+        while (n && (shown[n - 1] == '\n' || shown[n - 1] == ' ')) n--;
+        if (n && shown[n - 1] == '>' && (n == 1 || shown[n - 2] == '\n')) {
+            free(shown);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+    fail_msg("no prompt ends:\n%s", shown);
+}
+
+static void type(const char *text) {
+    char words[1024];
+    snprintf(words, sizeof words, "send-keys -t chat -l '%s'", text);
+    must(words);
+}
+
+static void press(const char *keys) {
+    char words[128];
+    snprintf(words, sizeof words, "send-keys -t chat %s", keys);
+    must(words);
+}
+
+/* A shell in which the program has just been started with these options. */
+static void start(const char *options) {
+    char words[2048];
+    snprintf(words, sizeof words,
+             "new-session -d -x 90 -y 30 -s chat \"env LC_ALL=C XDG_STATE_HOME=%s XDG_DATA_HOME=%s "
+             "%s chat --weights bf16 --temperature 0 %s; echo left with \\$?; sleep 60\"",
+             home, home, AG_PROGRAM, options);
+    must(words);
+    wait_for_prompt();
+}
+
+static void stop(void) { must("kill-session -t chat"); }
+
+static int make_home(void **state) {
+    (void)state;
+    char out[256];
+    make_directory(home);
+    snprintf(socket_path, sizeof socket_path, "%s/tmux", home);
+    return tmux(out, sizeof out, "new-session -d -s waiting 'sleep 600'");
+}
+
+static int remove_home(void **state) {
+    (void)state;
+    char out[256], path[128];
+    tmux(out, sizeof out, "kill-server");
+    unlink(socket_path);
+    snprintf(path, sizeof path, "%s/antigravity", home);
+    if (access(path, F_OK) == 0) remove_directory(path);
+    remove_directory(home);
+    return 0;
+}
+
+static void lines_are_edited_and_remembered(void **state) {
+    (void)state;
+    start("-n 4");
+    type("/set no\xe7\x8c\xab x\xf0\x9f\xa6\x8ayz"); /* wide characters, and one beyond 16 bits */
+    press("Left Left BSpace Left BSpace End");
+    type(" 1");
+    press("Enter");
+    wait_for("no setting 'no\xe7\x8c\xabxyz'");
+    wait_for_prompt();
+    press("Up");
+    wait_for("> /set no\xe7\x8c\xabxyz 1");
+    press("C-u");
+    type("Once upon a time");
+    press("Enter");
+    wait_for("there was");
+    wait_for_prompt();
+    press("C-d");
+    wait_for("left with 0");
+    stop();
+    /* The next time it is still known. */
+    start("-n 4");
+    press("Up Up");
+    wait_for("> /set no\xe7\x8c\xabxyz 1");
+    must("resize-window -t chat -x 40 -y 20");
+    press("C-u");
+    type("/set temp");
+    wait_for("> /set temp");
+    press("C-c");
+    wait_for_prompt();
+    press("C-d");
+    wait_for("left with 0");
+    stop();
+}
+
+static void ctrl_c_stops_answers_and_twice_leaves(void **state) {
+    (void)state;
+    start("--logit-bias 4091:-inf --logit-bias 4094:-inf -n -1");
+    type("Once upon a time");
+    press("Enter");
+    wait_for("there was");
+    press("C-c");
+    wait_for_prompt();
+    type("/stats");
+    press("Enter");
+    wait_for("ended by: cancelled");
+    wait_for_prompt();
+    type("/stat");
+    press("C-c"); /* this line is not sent, and one that was is no second time */
+    wait_for_prompt();
+    type("/set x 1");
+    press("Enter");
+    wait_for("no setting");
+    wait_for_prompt();
+    press("C-c");
+    press("C-c");
+    wait_for("left with 0");
+    stop();
+}
+
+static void a_long_text_is_pasted(void **state) {
+    (void)state;
+    char path[128], words[256];
+    snprintf(path, sizeof path, "%s/paste", home);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 3000; i++) fprintf(f, "line %d of a text that is pasted\n", i);
+    fclose(f);
+    start("-n 4");
+    snprintf(words, sizeof words, "load-buffer %s", path);
+    must(words);
+    type("Of this: ");
+    must("paste-buffer -p -t chat");
+    wait_for("> Of this: [pasted text 1: 3000 lines, 103890 bytes]");
+    type(" tell more");
+    press("Enter");
+    wait_for("reading");
+    press("C-c");
+    wait_for_prompt();
+    type("/stats");
+    press("Enter");
+    wait_for("ended by: cancelled");
+    wait_for_prompt();
+    /* A short one is as if it had been typed. */
+    must("set-buffer -- '/set pasted 1\nx'");
+    must("paste-buffer -p -t chat");
+    wait_for("[pasted text 1: 2 lines, 15 bytes]");
+    press("Enter");
+    wait_for("no setting 'pasted");
+    wait_for_prompt();
+    must("set-buffer -- '/set short'");
+    must("paste-buffer -p -t chat");
+    wait_for("> /set short");
+    press("C-u");
+    press("C-d");
+    wait_for("left with 0");
+    stop();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_edited_and_remembered),
+        cmocka_unit_test(ctrl_c_stops_answers_and_twice_leaves),
+        cmocka_unit_test(a_long_text_is_pasted),
+    };
+    if (system("tmux -V >/dev/null 2>&1") != 0) {
+        printf("skipped: there is no tmux here\n");
+        return SKIPPED;
+    }
+    if (!AG_HAS_EDIT) {
+        printf("skipped: built without libedit\n");
+        return SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, make_home, remove_home);
+}
