@@ -51,6 +51,7 @@ struct ag_chat_parser {
     size_t n_queue, queue_cap, next;
 
     bool is_bare_refused; /* the answer did not begin with a call */
+    bool is_fenced;       /* and stands between ``` and ``` */
     bool is_bare;         /* the section at hand began without a mark */
     size_t refuse_len;    /* from `held` on: what becomes content if there is no call in it */
     size_t made_before;   /* calls when the section began */

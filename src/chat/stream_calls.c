@@ -63,6 +63,13 @@ static mark mark_at(const ag_call_format *f, const char *s, size_t n, bool is_fi
     return best;
 }
 
+/* The end of the fence that the calls stand in counts as the end of a call. */
+static mark fence_at(const char *s, size_t n, bool is_final, size_t *len) {
+    const ag_match m = ag_match_loosely("```", s, n, len);
+    if (m == AG_MATCH_PARTIAL && !is_final) return MORE_NEEDED;
+    return m == AG_MATCH_YES ? CALL_CLOSE : NO_MARK;
+}
+
 static bool may_stand_between(const ag_call_format *f, char c) {
     if (ag_is_json_space(c)) return true;
     const bool is_list = f->kind == AG_CALLS_JSON || f->kind == AG_CALLS_PYTHON;
@@ -99,7 +106,9 @@ ag_status ag_stream_section(ag_chat_parser *p, bool *again, ag_error *err) {
     const char *s = ag_stream_rest(p, &n);
     const bool has_calls = p->n_made > p->made_before;
     while (i < n) {
-        const mark m = mark_at(f, s + i, n - i, p->is_final, &len);
+        mark m = mark_at(f, s + i, n - i, p->is_final, &len);
+        if (m == NO_MARK && p->is_fenced && has_calls)
+            m = fence_at(s + i, n - i, p->is_final, &len);
         if (m == MORE_NEEDED) return AG_OK;
         if (m == CALL_OPEN || (m == NO_MARK && begins_call(f, s + i, n - i))) {
             ag_stream_take(p, i + len);

@@ -126,12 +126,26 @@ static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, 
     return first;
 }
 
-/* Whether the answer begins with what may be a call by itself. */
-static bool begins_bare(const ag_chat_parser *p, const char *s, size_t n) {
-    const size_t space = space_len(s, n);
-    return p->params.format && p->params.format->bare && p->params.tools && !p->is_bare_refused &&
-           p->content.len == 0 && p->n_made == 0 && space < n &&
-           (s[space] == '{' || s[space] == '[');
+/* How the answer begins, if that may be a call by itself: JSON, perhaps in a fence, as small models
+ * write it whatever they were told. *len: what stands before the JSON. */
+static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
+                            bool *is_fenced) {
+    static const char *const fences[] = {"```json", "```"};
+    const ag_call_format *f = p->params.format;
+    *len = space_len(s, n);
+    *is_fenced = false;
+    if (!f || f->kind != AG_CALLS_JSON || !p->params.tools || p->is_bare_refused ||
+        p->content.len || p->n_made || *len == n)
+        return AG_MATCH_NO;
+    for (size_t i = 0; i < 2 && !*is_fenced; i++) {
+        const ag_match m = match_exactly(fences[i], s + *len, n - *len);
+        if (m == AG_MATCH_PARTIAL && !p->is_final) return m;
+        *is_fenced = m == AG_MATCH_YES;
+        if (*is_fenced) *len += strlen(fences[i]);
+    }
+    *len += space_len(s + *len, n - *len);
+    if (*len == n) return p->is_final ? AG_MATCH_NO : AG_MATCH_PARTIAL;
+    return s[*len] == '{' || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
 }
 
 static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger, size_t len,
@@ -161,7 +175,11 @@ ag_status ag_stream_content(ag_chat_parser *p, bool *again, ag_error *err) {
             s = ag_stream_rest(p, &n);
         }
     }
-    if (begins_bare(p, s, n)) return begin_section(p, 0, space_len(s, n), 1, true, again, err);
+    size_t before;
+    const ag_match bare = begins_bare(p, s, n, &before, &p->is_fenced);
+    p->is_fenced = p->is_fenced && bare == AG_MATCH_YES;
+    if (bare == AG_MATCH_PARTIAL) return AG_OK;
+    if (bare == AG_MATCH_YES) return begin_section(p, 0, before, 1, true, again, err);
     const size_t from = p->seen > p->at ? p->seen - p->at : 0;
     const size_t mark = find_trigger(p, s, from, n, &trigger);
     size_t end = without_space(s, mark);
