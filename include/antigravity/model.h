@@ -67,6 +67,7 @@ typedef struct ag_model_info {
     float norm_eps;
     bool tied;      /* lm_head and embedding are one tensor */
     bool as_is;     /* every matrix keeps the type that it has in the file */
+    bool mixed;     /* matrices become types of a mix: AG_WEIGHTS_MIX */
     int32_t bos_id; /* -1: none */
     int32_t eos_ids[AG_MAX_EOS];
     size_t n_eos;
@@ -96,7 +97,7 @@ typedef struct ag_tensor_type {
     ag_dtype type;
 } ag_tensor_type;
 
-/* Weights that a file holds quantised stay as they are; others become Q4_0. */
+/* Weights that a file holds quantised stay as they are; if a model has none, all become a mix. */
 #define AG_WEIGHTS_AUTO ((ag_dtype)0x7fff)
 /* A mix of types that loses little for at most 5.3 bits a weight: Q4_K, or Q4_1 and Q5_0 where rows
  * are no multiple of 256, and wider ones for values, the output and down projections as far as that

@@ -29,6 +29,7 @@ typedef struct ag_memory_plan {
 
     ag_dtype weight_type; /* what most weights become */
     bool weights_as_is;   /* each keeps the type that it has in the file */
+    bool weights_mixed;   /* they become types of a mix */
 } ag_memory_plan;
 
 /* For the model in dir, and n sessions of these parameters. model and session may be NULL.

@@ -111,7 +111,10 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
     complain("memory: %s%s (weights %s as %s, %s, workspace %s)%s", p->on_device ? "" : "up to ",
              format_bytes((double)p->total_bytes, total, sizeof total),
              format_bytes((double)p->weight_bytes, weights, sizeof weights),
-             as_is ? "they are" : ag_dtype_name(p->weight_type), caches,
+             as_is              ? "they are"
+             : p->weights_mixed ? "mix"
+                                : ag_dtype_name(p->weight_type),
+             caches,
              format_bytes((double)(p->workspace_bytes + p->eviction_bytes), rest, sizeof rest),
              memory);
 }

@@ -146,7 +146,9 @@ ag_model_params model_params(const model_options *o) {
 }
 
 const char *weights_name(ag_dtype weights, const ag_model_info *info) {
-    if (weights == AG_WEIGHTS_AUTO) weights = info->as_is ? DTYPE_AS_IS : info->weight_type;
+    if (weights == AG_WEIGHTS_AUTO) {
+        weights = info->as_is ? DTYPE_AS_IS : info->mixed ? AG_WEIGHTS_MIX : info->weight_type;
+    }
     if (weights == AG_WEIGHTS_MIX) return "mix";
     return (unsigned)weights == DTYPE_AS_IS ? "as-is" : ag_dtype_name(weights);
 }

@@ -72,7 +72,7 @@ static void describe(const option_def *def, const void *target, char *buf, size_
         buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
         lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "",
         lists && def->as_is ? ", as-is (what the files hold), mix (of several, 5.3 bits a weight "
-                              "at most), auto (as-is if they are quantised, else q4_0)"
+                              "at most), auto (as-is if they are quantised, else mix)"
                             : "");
     const char *before = " (";
     if (initial[0]) {

@@ -30,12 +30,13 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
                    ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
 }
 
-/* What nobody has chosen: a file's quantised weights stay, other weights become Q4_0. */
+/* What nobody has chosen: a file's quantised weights stay, other weights become a mix; random ones,
+ * which are there to be measured, are all of one type. */
 static void choose_weights(const ag_weight_source *source, ag_model_params *params) {
     for (size_t i = 0; !source && i < 5 && params->weights == AG_WEIGHTS_MIX; i++)
         ag_weights_mix_add(i, &params->weights);
     if (params->weights != AG_WEIGHTS_AUTO) return;
-    params->weights = AG_Q4_0;
+    params->weights = source ? AG_WEIGHTS_MIX : AG_Q4_0;
     for (size_t i = 0; source && i < ag_source_n_tensors(source); i++) {
         const ag_dtype type = ag_source_tensor_at(source, i)->dtype;
         if (type < AG_DTYPE_COUNT && ag_dtype_block(type) > 1) params->as_is = true;
@@ -64,6 +65,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     info->n_parameters = ag_spec_parameters(spec, summary->tied);
     info->file_type = summary->file_type;
     info->as_is = params->as_is;
+    info->mixed = !params->as_is && ag_weights_is_mix(params->weights);
     set_types(summary, info);
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;

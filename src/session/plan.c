@@ -76,6 +76,7 @@ static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_we
     plan->largest_bytes = weights->largest;
     plan->weight_type = info->weight_type;
     plan->weights_as_is = info->as_is;
+    plan->weights_mixed = info->mixed;
     AG_TRY(add_sessions(info, session, n, plan, err));
     read_memory(be, plan);
     plan->least_bytes = plan->weight_bytes + plan->workspace_bytes + plan->state_bytes;

@@ -155,7 +155,7 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     add_name(out, "rope_scaling", s->is_long ? "longrope of long texts" : info->rope_scaling);
     add_float(out, "norm_eps", info->norm_eps);
     add_sample(out, "weights", sample);
-    add_name(out, "weight_type", ag_dtype_name(info->weight_type));
+    add_name(out, "weight_type", info->mixed ? "mix" : ag_dtype_name(info->weight_type));
     if (tokenizer) add_sample(out, "tokenizer", vocabulary_sample(tokenizer));
     else add(out, "tokenizer", NOT_KNOWN);
     add_name(out, "k_type", ag_dtype_name(kv->k_type));

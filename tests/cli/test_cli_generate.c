@@ -41,7 +41,7 @@ static void what_memory_is_needed_is_said_before_loading(void **state) {
         cli_result r = cli_run(&(cli_setup){.args = commands[i]});
         assert_code(&r, 0);
         assert_says(r.err, "memory: up to ");
-        assert_says(r.err, "as q4_0, KV cache ");
+        assert_says(r.err, "as mix, KV cache ");
         assert_says(r.err, "this ");
         const char *plan = strstr(r.err, "memory: "), *loaded = strstr(r.err, "loaded in");
         assert_non_null(loaded);

@@ -287,7 +287,7 @@ static void another_model_is_named(void **state) {
     assert_int_equal(ag_model_load(backend, MODEL, &q8, &other, NULL), AG_OK);
     ag_session *s = make_of(other, &p);
     feed(s, 3);
-    refused(s, AG_UNSUPPORTED, "saved for weight_type q4_0, this session has q8_0");
+    refused(s, AG_UNSUPPORTED, "saved for weight_type mix, this session has q8_0");
     ag_session_destroy(s);
     ag_model_destroy(other);
     assert_int_equal(ag_model_load(backend, MODELS "/linear-rope", NULL, &other, NULL), AG_OK);
