@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions, from the loosest operator to the tightest: if, or, and, not, comparison, + -, ~,
  * * / // %, **, sign, then what stands behind a primary. */
-#include "chat/jinja_filters.h"
-#include "chat/jinja_methods.h"
-#include "chat/jinja_parse.h"
-#include "chat/jinja_tests.h"
+#include "chat/jinja_parse_expr.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +9,7 @@
 static ag_jnode *parse_unary(ag_jparser *p, bool with_filter);
 static ag_jnode *parse_or(ag_jparser *p);
 
-static ag_jnode *two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b) {
+ag_jnode *ag_jparse_two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b) {
     ag_jnode *n = a && b ? ag_jnode_create(p, kind) : NULL;
     if (!n) return NULL;
     n->line = a->line;
@@ -22,7 +19,7 @@ static ag_jnode *two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_
     return n;
 }
 
-static bool append_node(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *item) {
+bool ag_jparse_append(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *item) {
     void *items = ag_jparse_room(p, list->items, list->n_items, cap, sizeof *list->items);
     if (!items) return false;
     list->items = items;
@@ -30,7 +27,7 @@ static bool append_node(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *it
     return true;
 }
 
-static ag_jnode *const_node(ag_jparser *p, ag_jv value) {
+ag_jnode *ag_jparse_const(ag_jparser *p, ag_jv value) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_CONST);
     if (n) n->u.value = value;
     return n;
@@ -107,7 +104,7 @@ static ag_jnode *parse_list(ag_jparser *p) {
         if (n->n_items && !ag_jparse_expect(p, AG_JT_COMMA)) return NULL;
         if (p->at->kind == AG_JT_RBRACKET) break;
         ag_jnode *item = ag_jparse_expression(p);
-        if (!item || !append_node(p, n, &cap, item)) return NULL;
+        if (!item || !ag_jparse_append(p, n, &cap, item)) return NULL;
     }
     return n && ag_jparse_expect(p, AG_JT_RBRACKET) ? n : NULL;
 }
@@ -120,9 +117,10 @@ static ag_jnode *parse_dict(ag_jparser *p) {
         if (n->n_items && !ag_jparse_expect(p, AG_JT_COMMA)) return NULL;
         if (p->at->kind == AG_JT_RBRACE) break;
         ag_jnode *key = ag_jparse_expression(p);
-        if (!key || !append_node(p, n, &cap, key) || !ag_jparse_expect(p, AG_JT_COLON)) return NULL;
+        if (!key || !ag_jparse_append(p, n, &cap, key) || !ag_jparse_expect(p, AG_JT_COLON))
+            return NULL;
         ag_jnode *value = ag_jparse_expression(p);
-        if (!value || !append_node(p, n, &cap, value)) return NULL;
+        if (!value || !ag_jparse_append(p, n, &cap, value)) return NULL;
     }
     return n && ag_jparse_expect(p, AG_JT_RBRACE) ? n : NULL;
 }
@@ -130,7 +128,7 @@ static ag_jnode *parse_dict(ag_jparser *p) {
 static ag_jnode *tuple_of(ag_jparser *p, bool simple, bool with_condition, bool with_namespace,
                           bool parentheses, const char *end_name);
 
-static ag_jnode *parse_primary(ag_jparser *p, bool with_namespace) {
+ag_jnode *ag_jparse_primary(ag_jparser *p, bool with_namespace) {
     const ag_jtoken *t = p->at;
     switch (t->kind) {
     case AG_JT_NAME:
@@ -139,10 +137,10 @@ static ag_jnode *parse_primary(ag_jparser *p, bool with_namespace) {
         return parse_strings(p);
     case AG_JT_INTEGER:
         p->at++;
-        return const_node(p, ag_jint(t->integer));
+        return ag_jparse_const(p, ag_jint(t->integer));
     case AG_JT_FLOAT:
         p->at++;
-        return const_node(p, ag_jfloat(t->number));
+        return ag_jparse_const(p, ag_jfloat(t->number));
     case AG_JT_LBRACKET:
         return parse_list(p);
     case AG_JT_LBRACE:
@@ -164,7 +162,7 @@ static bool at_tuple_end(const ag_jparser *p, const char *end_name) {
 
 static ag_jnode *tuple_item(ag_jparser *p, bool simple, bool with_condition, bool with_namespace) {
     if (!ag_jparse_enter(p)) return NULL;
-    ag_jnode *n = simple           ? parse_primary(p, with_namespace)
+    ag_jnode *n = simple           ? ag_jparse_primary(p, with_namespace)
                   : with_condition ? ag_jparse_expression(p)
                                    : parse_or(p);
     ag_jparse_leave(p);
@@ -180,7 +178,7 @@ static ag_jnode *tuple_of(ag_jparser *p, bool simple, bool with_condition, bool 
         if (tuple->n_items && !ag_jparse_expect(p, AG_JT_COMMA)) return NULL;
         if (at_tuple_end(p, end_name)) break;
         ag_jnode *item = tuple_item(p, simple, with_condition, with_namespace);
-        if (!item || !append_node(p, tuple, &cap, item)) return NULL;
+        if (!item || !ag_jparse_append(p, tuple, &cap, item)) return NULL;
         if (p->at->kind != AG_JT_COMMA) break;
         is_tuple = true;
     }
@@ -222,221 +220,6 @@ ag_jnode *ag_jparse_target(ag_jparser *p, bool with_namespace, const char *end_n
     return n;
 }
 
-typedef struct call_list {
-    size_t cap, cap_names, cap_values;
-} call_list;
-
-static bool keyword_argument(ag_jparser *p, ag_jkeys *k, call_list *list) {
-    ag_jstr *name = ag_jparse_name(p);
-    if (!name || !ag_jparse_expect(p, AG_JT_ASSIGN)) return false;
-    for (size_t i = 0; i < k->n; i++) {
-        if (k->names[i]->len == name->len && !memcmp(k->names[i]->text, name->text, name->len)) {
-            return ag_jparse_fail(p, "'%.*s' is given twice", (int)name->len, name->text);
-        }
-    }
-    ag_jnode *value = ag_jparse_expression(p);
-    if (!value) return false;
-    void *names = ag_jparse_room(p, k->names, k->n, &list->cap_names, sizeof *k->names);
-    if (!names) return false;
-    k->names = names;
-    void *values = ag_jparse_room(p, k->values, k->n, &list->cap_values, sizeof *k->values);
-    if (!values) return false;
-    k->values = values;
-    k->names[k->n] = name;
-    k->values[k->n++] = value;
-    return true;
-}
-
-static bool one_argument(ag_jparser *p, ag_jnode *call, call_list *list) {
-    ag_jkeys *k = call->keys;
-    bool star = p->at->kind == AG_JT_MUL, star_star = p->at->kind == AG_JT_POW;
-    bool named = p->at->kind == AG_JT_NAME && p->at[1].kind == AG_JT_ASSIGN;
-    bool misplaced =
-        k->star_star || (star && k->star) || (!star && !star_star && !named && (k->star || k->n));
-    if (misplaced) return ag_jparse_fail(p, "arguments of a call are in the wrong order");
-    if (named) return keyword_argument(p, k, list);
-    if (star || star_star) p->at++;
-    ag_jnode *value = ag_jparse_expression(p);
-    if (!value) return false;
-    if (star) k->star = value;
-    else if (star_star) k->star_star = value;
-    else return append_node(p, call, &list->cap, value);
-    return true;
-}
-
-static bool parse_arguments(ag_jparser *p, ag_jnode *call) {
-    call_list list = {0};
-    call->keys = ag_jparse_take(p, sizeof *call->keys);
-    if (!call->keys || !ag_jparse_expect(p, AG_JT_LPAREN)) return false;
-    for (bool first = true; p->at->kind != AG_JT_RPAREN; first = false) {
-        if (!first && !ag_jparse_expect(p, AG_JT_COMMA)) return false;
-        if (!first && p->at->kind == AG_JT_RPAREN) break;
-        if (!one_argument(p, call, &list)) return false;
-    }
-    return ag_jparse_expect(p, AG_JT_RPAREN);
-}
-
-static ag_jnode *parse_call(ag_jparser *p, ag_jnode *callee) {
-    ag_jnode *n = ag_jnode_create(p, AG_JN_CALL);
-    if (!n) return NULL;
-    n->a = callee;
-    return parse_arguments(p, n) ? n : NULL;
-}
-
-/* x[1], x[a:b], x[1, 2] */
-static ag_jnode *parse_slice_part(ag_jparser *p, ag_jnode *slice, size_t i) {
-    bool absent =
-        p->at->kind == AG_JT_COLON || p->at->kind == AG_JT_RBRACKET || p->at->kind == AG_JT_COMMA;
-    if (absent) return slice;
-    slice->items[i] = ag_jparse_expression(p);
-    return slice->items[i] ? slice : NULL;
-}
-
-static ag_jnode *parse_index(ag_jparser *p) {
-    ag_jnode *first = NULL;
-    if (p->at->kind != AG_JT_COLON) {
-        first = ag_jparse_expression(p);
-        if (!first || p->at->kind != AG_JT_COLON) return first;
-    }
-    ag_jnode *n = ag_jnode_create(p, AG_JN_SLICE);
-    if (!n) return NULL;
-    n->items = ag_jparse_take(p, 3 * sizeof *n->items);
-    if (!n->items) return NULL;
-    n->n_items = 3;
-    n->items[0] = first;
-    p->at++;
-    if (!parse_slice_part(p, n, 1)) return NULL;
-    if (ag_jparse_skip(p, AG_JT_COLON) && !parse_slice_part(p, n, 2)) return NULL;
-    return n;
-}
-
-static ag_jnode *parse_subscript(ag_jparser *p, ag_jnode *object) {
-    ag_jnode *tuple = ag_jnode_create(p, AG_JN_TUPLE);
-    size_t cap = 0;
-    p->at++;
-    while (tuple && p->at->kind != AG_JT_RBRACKET) {
-        if (tuple->n_items && !ag_jparse_expect(p, AG_JT_COMMA)) return NULL;
-        ag_jnode *index = parse_index(p);
-        if (!index || !append_node(p, tuple, &cap, index)) return NULL;
-    }
-    if (!tuple || !ag_jparse_expect(p, AG_JT_RBRACKET)) return NULL;
-    ag_jnode *index = tuple->n_items == 1 ? tuple->items[0] : tuple;
-    if (index->kind == AG_JN_SLICE) return index->a = object, index;
-    return two(p, AG_JN_ITEM, 0, object, index);
-}
-
-static ag_jnode *parse_attribute(ag_jparser *p, ag_jnode *object) {
-    p->at++;
-    if (p->at->kind == AG_JT_INTEGER) {
-        ag_jnode *index = const_node(p, ag_jint(p->at->integer));
-        p->at++;
-        return two(p, AG_JN_ITEM, 0, object, index);
-    }
-    if (p->at->kind != AG_JT_NAME) return ag_jparse_fail(p, "expected a name or a number");
-    ag_jnode *n = ag_jnode_create(p, AG_JN_ATTR);
-    ag_jstr *name = n ? ag_jparse_name(p) : NULL;
-    if (!name) return NULL;
-    n->a = object;
-    n->u.name = name;
-    n->op = (int16_t)ag_jmethod_find(name->text, name->len);
-    return n;
-}
-
-static ag_jnode *parse_postfix(ag_jparser *p, ag_jnode *n) {
-    while (n) {
-        if (p->at->kind == AG_JT_DOT) n = parse_attribute(p, n);
-        else if (p->at->kind == AG_JT_LBRACKET) n = parse_subscript(p, n);
-        else if (p->at->kind == AG_JT_LPAREN) n = parse_call(p, n);
-        else break;
-    }
-    return n;
-}
-
-/* name or a.b.c; none of the built-in filters and tests has a dot. */
-static ag_jstr *dotted_name(ag_jparser *p) {
-    ag_jstr *name = ag_jparse_name(p);
-    while (name && ag_jparse_skip(p, AG_JT_DOT)) {
-        const char *begin = name->text;
-        ag_jstr *part = ag_jparse_name(p);
-        if (!part) return NULL;
-        name = ag_jparse_string(p, begin, (size_t)(part->text + part->len - begin));
-    }
-    return name;
-}
-
-ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name) {
-    while (at_name || p->at->kind == AG_JT_PIPE) {
-        if (!at_name) p->at++;
-        at_name = false;
-        ag_jnode *n = ag_jnode_create(p, AG_JN_FILTER);
-        if (!n) return NULL;
-        n->a = value;
-        n->u.name = dotted_name(p);
-        if (!n->u.name) return NULL;
-        n->op = (int16_t)ag_jfilter_find(n->u.name->text, n->u.name->len);
-        if (n->op < 0 && !p->soft) {
-            return ag_jparse_fail(p, "there is no filter '%.*s'", (int)n->u.name->len,
-                                  n->u.name->text);
-        }
-        if (p->at->kind == AG_JT_LPAREN && !parse_arguments(p, n)) return NULL;
-        value = n;
-    }
-    return value;
-}
-
-/* `is divisibleby 3`: one argument may stand without parentheses. */
-static bool bare_argument_follows(ag_jparser *p) {
-    switch (p->at->kind) {
-    case AG_JT_NAME:
-        return !ag_jparse_is_name(p, "else") && !ag_jparse_is_name(p, "or") &&
-               !ag_jparse_is_name(p, "and");
-    case AG_JT_STRING:
-    case AG_JT_INTEGER:
-    case AG_JT_FLOAT:
-    case AG_JT_LBRACKET:
-    case AG_JT_LBRACE:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static ag_jnode *parse_test(ag_jparser *p, ag_jnode *value) {
-    p->at++;
-    bool negated = ag_jparse_skip_name(p, "not");
-    ag_jnode *n = ag_jnode_create(p, AG_JN_TEST);
-    if (!n) return NULL;
-    n->a = value;
-    n->u.name = dotted_name(p);
-    if (!n->u.name) return NULL;
-    n->op = (int16_t)ag_jtest_find(n->u.name->text, n->u.name->len);
-    if (n->op < 0 && !p->soft) {
-        return ag_jparse_fail(p, "there is no test '%.*s'", (int)n->u.name->len, n->u.name->text);
-    }
-    if (p->at->kind == AG_JT_LPAREN) {
-        if (!parse_arguments(p, n)) return NULL;
-    } else if (bare_argument_follows(p)) {
-        if (ag_jparse_is_name(p, "is")) return ag_jparse_fail(p, "tests cannot be chained with is");
-        size_t cap = 0;
-        ag_jnode *arg = parse_postfix(p, parse_primary(p, false));
-        if (!arg || !append_node(p, n, &cap, arg)) return NULL;
-    }
-    if (!negated) return n;
-    ag_jnode *no = ag_jnode_create(p, AG_JN_NOT);
-    if (no) no->a = n;
-    return no;
-}
-
-static ag_jnode *parse_filter_expr(ag_jparser *p, ag_jnode *n) {
-    while (n) {
-        if (p->at->kind == AG_JT_PIPE) n = ag_jparse_filters(p, n, false);
-        else if (ag_jparse_is_name(p, "is")) n = parse_test(p, n);
-        else if (p->at->kind == AG_JT_LPAREN) n = parse_call(p, n);
-        else break;
-    }
-    return n;
-}
-
 static ag_jnode *parse_sign(ag_jparser *p) {
     if (!ag_jparse_enter(p)) return NULL;
     ag_jnode *n = ag_jnode_create(p, p->at->kind == AG_JT_SUB ? AG_JN_NEG : AG_JN_POS);
@@ -448,15 +231,15 @@ static ag_jnode *parse_sign(ag_jparser *p) {
 
 static ag_jnode *parse_unary(ag_jparser *p, bool with_filter) {
     bool sign = p->at->kind == AG_JT_SUB || p->at->kind == AG_JT_ADD;
-    ag_jnode *n = sign ? parse_sign(p) : parse_primary(p, false);
-    n = parse_postfix(p, n);
-    return with_filter ? parse_filter_expr(p, n) : n;
+    ag_jnode *n = sign ? parse_sign(p) : ag_jparse_primary(p, false);
+    n = ag_jparse_postfix(p, n);
+    return with_filter ? ag_jparse_filter_expr(p, n) : n;
 }
 
 static ag_jnode *parse_power(ag_jparser *p) {
     ag_jnode *left = parse_unary(p, true);
     while (left && ag_jparse_skip(p, AG_JT_POW)) {
-        left = two(p, AG_JN_BINARY, AG_JOP_POW, left, parse_unary(p, true));
+        left = ag_jparse_two(p, AG_JN_BINARY, AG_JOP_POW, left, parse_unary(p, true));
     }
     return left;
 }
@@ -498,7 +281,7 @@ static ag_jnode *parse_product(ag_jparser *p) {
         int op = math_operator(p->at->kind);
         if (op < AG_JOP_MUL || op > AG_JOP_MOD) break;
         p->at++;
-        left = two(p, AG_JN_BINARY, op, left, parse_power(p));
+        left = ag_jparse_two(p, AG_JN_BINARY, op, left, parse_power(p));
     }
     return left;
 }
@@ -508,10 +291,10 @@ static ag_jnode *parse_concat(ag_jparser *p) {
     if (!first || p->at->kind != AG_JT_TILDE) return first;
     ag_jnode *n = ag_jnode_create(p, AG_JN_CONCAT);
     size_t cap = 0;
-    if (!n || !append_node(p, n, &cap, first)) return NULL;
+    if (!n || !ag_jparse_append(p, n, &cap, first)) return NULL;
     while (ag_jparse_skip(p, AG_JT_TILDE)) {
         ag_jnode *item = parse_product(p);
-        if (!item || !append_node(p, n, &cap, item)) return NULL;
+        if (!item || !ag_jparse_append(p, n, &cap, item)) return NULL;
     }
     return n;
 }
@@ -520,7 +303,7 @@ static ag_jnode *parse_sum(ag_jparser *p) {
     ag_jnode *left = parse_concat(p);
     while (left && (p->at->kind == AG_JT_ADD || p->at->kind == AG_JT_SUB)) {
         int op = math_operator(p->at++->kind);
-        left = two(p, AG_JN_BINARY, op, left, parse_concat(p));
+        left = ag_jparse_two(p, AG_JN_BINARY, op, left, parse_concat(p));
     }
     return left;
 }
@@ -546,14 +329,14 @@ static ag_jnode *parse_compare(ag_jparser *p) {
         if (op < 0) break;
         if (!n) {
             n = ag_jnode_create(p, AG_JN_COMPARE);
-            if (!n || !append_node(p, n, &cap, first)) return NULL;
+            if (!n || !ag_jparse_append(p, n, &cap, first)) return NULL;
         }
         uint8_t *ops = ag_jparse_room(p, n->u.ops, n->n_items - 1, &cap_ops, 1);
         if (!ops) return NULL;
         n->u.ops = ops;
         ops[n->n_items - 1] = (uint8_t)op;
         ag_jnode *item = parse_sum(p);
-        if (!item || !append_node(p, n, &cap, item)) return NULL;
+        if (!item || !ag_jparse_append(p, n, &cap, item)) return NULL;
     }
     return first && n ? n : first;
 }
@@ -570,13 +353,15 @@ static ag_jnode *parse_not(ag_jparser *p) {
 
 static ag_jnode *parse_and(ag_jparser *p) {
     ag_jnode *left = parse_not(p);
-    while (left && ag_jparse_skip_name(p, "and")) left = two(p, AG_JN_AND, 0, left, parse_not(p));
+    while (left && ag_jparse_skip_name(p, "and"))
+        left = ag_jparse_two(p, AG_JN_AND, 0, left, parse_not(p));
     return left;
 }
 
 static ag_jnode *parse_or(ag_jparser *p) {
     ag_jnode *left = parse_and(p);
-    while (left && ag_jparse_skip_name(p, "or")) left = two(p, AG_JN_OR, 0, left, parse_and(p));
+    while (left && ag_jparse_skip_name(p, "or"))
+        left = ag_jparse_two(p, AG_JN_OR, 0, left, parse_and(p));
     return left;
 }
 

@@ -2,6 +2,8 @@
 /* The template interpreter: what comes from whom, what is refused, what is bounded. */
 #include "support/jinja_case.h"
 
+#include <pthread.h>
+
 static void renders_a_conversation(void **state) {
     (void)state;
     jinja_check(
@@ -60,11 +62,71 @@ static void keeps_refusals_apart(void **state) {
                 "[False]");
 }
 
+typedef struct shared_render {
+    const ag_jinja *t;
+    json_t *variables;
+    char *text; /* of the last render, owned */
+} shared_render;
+
+static void *render_often(void *user) {
+    shared_render *r = user;
+    for (int i = 0; i < 40; i++) {
+        ag_jinja_input in = {.variables = r->variables};
+        ag_jinja_output out;
+        free(r->text);
+        r->text = NULL;
+        if (ag_jinja_render(r->t, &in, &out, NULL) == AG_OK) r->text = strdup(out.text);
+        ag_jinja_output_free(&out);
+    }
+    return NULL;
+}
+
+static void one_template_serves_several_threads(void **state) {
+    (void)state;
+    const char *template = "{% macro m(a) %}[{{ a|upper }}]{% endmacro %}{% set é = 'ünï' %}"
+                           "{% for x in l %}{{ m(x) }}{{ 'ünï'[1] }}{{ {'k': 1}.k }}{{ é|length }}"
+                           "{{ d['ünï'] }}{{ ('a,b'|safe).split(',') }}{% endfor %}";
+    ag_jinja *t;
+    assert_int_equal(ag_jinja_parse("shared", template, strlen(template), &t, NULL), AG_OK);
+    shared_render renders[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        renders[i] =
+            (shared_render){.t = t, .variables = jinja_json("{'l':['a','b'],'d':{'ünï':7}}")};
+        assert_int_equal(pthread_create(&threads[i], NULL, render_often, &renders[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_string_equal(renders[i].text, "[A]n137[Markup('a'), Markup('b')]"
+                                             "[B]n137[Markup('a'), Markup('b')]");
+        free(renders[i].text);
+        json_decref(renders[i].variables);
+    }
+    ag_jinja_destroy(t);
+}
+
+static void knows_what_a_template_reads(void **state) {
+    (void)state;
+    const char *template =
+        "{% set a = b %}{% for x in c if d.e %}{{ f(g) }}{% endfor %}{% set h.i = 1 %}";
+    ag_jinja *t;
+    assert_int_equal(ag_jinja_parse("reads", template, strlen(template), &t, NULL), AG_OK);
+    for (const char *name = "bcdfgh"; *name; name++) {
+        assert_true(ag_jinja_reads(t, (char[]){*name, 0}));
+    }
+    for (const char *name = "aeixz"; *name; name++) {
+        assert_false(ag_jinja_reads(t, (char[]){*name, 0}));
+    }
+    ag_jinja_destroy(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_a_conversation),
         cmocka_unit_test(marks_what_the_conversation_says),
         cmocka_unit_test(keeps_refusals_apart),
+        cmocka_unit_test(one_template_serves_several_threads),
+        cmocka_unit_test(knows_what_a_template_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
