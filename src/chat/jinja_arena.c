@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ALIGN = 16, FIRST_CHUNK = 16 << 10, LARGEST_CHUNK = 1 << 20 };
+enum { ALIGN = 16, FIRST_CHUNK = 16 << 10, PARTS_OF_LIMIT = 4096 };
 
 struct ag_jinja_chunk {
     ag_jinja_chunk *next;
@@ -15,10 +15,11 @@ struct ag_jinja_chunk {
 
 static size_t header_bytes(void) { return (sizeof(ag_jinja_chunk) + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* Chunks double, so that small templates stay small and large ones make few calls. */
+/* Chunks double, so that small templates stay small and large ones make few calls; none is more
+ * than a small part of the limit. */
 static bool add_chunk(ag_jinja_arena *a, size_t bytes) {
-    size_t n = a->chunks ? a->chunks->bytes * 2 : FIRST_CHUNK;
-    if (n > LARGEST_CHUNK) n = LARGEST_CHUNK;
+    size_t n = a->chunks ? a->chunks->bytes * 2 : FIRST_CHUNK, most = a->limit / PARTS_OF_LIMIT;
+    if (n > most) n = most;
     if (n < bytes + header_bytes()) n = bytes + header_bytes();
     if (n > a->limit || a->used > a->limit - n) {
         a->over_limit = true;

@@ -44,6 +44,18 @@ static void marks_what_the_conversation_says(void **state) {
         v, "-【a<s>】-【b】");
     jinja_check_marks("{{ ('a\n' ~ l[0])|indent(2) }}{{ l[0]|tojson(indent=1) }}", v,
                       "a\n  【a<s>】\"【a<s>】\"");
+    jinja_check_marks("{{ q }}{{ q|tojson }}{{ q[0]|tojson(ensure_ascii=true) }}",
+                      "{'q':['a\\nü']}", "['【a\\nü】'][\"【a\\nü】\"]\"【a\\n\\u00fc】\"");
+    jinja_check_marks("{{ 'x'.join(l) }}{{ l[0].partition('<') }}{{ 'ab'.translate({97: l[1]}) }}",
+                      v, "【a<s>】x【b】('【a】', '【<】', '【s>】')【b】b");
+    jinja_check_marks(
+        "{{ l[0]|title }}{{ l[1].rjust(3, '-') }}{{ l[1].zfill(2) }}{{ l[0]|urlencode }}", v,
+        "【A<S>】--【b】0【ba%3Cs%3E】");
+    jinja_check_marks("{% for c in l[0] %}{{ c }}.{% endfor %}{{ l[0]|list|join }}{{ l[1] * 2 }}",
+                      v, "【a】.【<】.【s】.【>】.【a<s>bb】");
+    jinja_check_marks(
+        "{{ 'a b'|wordwrap(1, wrapstring=l[1]) }}{{ ('<p>' ~ l[1] ~ '</p>')|striptags }}", v,
+        "a【b】b【b】");
     jinja_check_marks("{% for k, v in d|dictsort %}{{ k }}={{ v }}{% endfor %}", v,
                       "【k<】=【v<】");
 }

@@ -209,7 +209,8 @@ static void a_refused_allocation_leaves_nothing(void **state) {
         ag_jinja *t = NULL;
         ag_jinja_output out = {0};
         ag_error err;
-        ag_jinja_input in = {.variables = v};
+        /* So little memory that nearly every value is an allocation of its own. */
+        ag_jinja_input in = {.variables = v, .limits = {.memory_bytes = 400000}};
         ag_status st = ag_jinja_parse("oom", source, strlen(source), &t, &err);
         if (st == AG_OK) st = ag_jinja_render(t, &in, &out, &err);
         if (atomic_load(&f.failed)) assert_int_equal(st, AG_NOMEM);
@@ -219,7 +220,8 @@ static void a_refused_allocation_leaves_nothing(void **state) {
         ag_jinja_destroy(t);
         assert_int_equal(atomic_load(&f.in_use), 0);
         ag_set_allocator(NULL);
-        if (done) assert_true(nth > 5);
+        if (done) print_message("%zu allocations\n", nth);
+        if (done) assert_true(nth > 200);
     }
     json_decref(v);
 }
