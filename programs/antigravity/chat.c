@@ -222,6 +222,8 @@ static int run(chat *c) {
     line_reader *r = line_reader_open(c->is_terminal, !c->o.no_history);
     if (!r) return complain_no_memory();
     greet(c);
+    if (c->is_terminal && !line_reader_is_edited(r))
+        chat_note(c, "without libedit: lines have neither history nor editing keys");
     chat_show_call(c);
     int code = converse(c, r);
     line_reader_close(r);
@@ -231,6 +233,7 @@ static int run(chat *c) {
 }
 
 static void close_chat(chat *c) {
+    constraint_close(&c->constraint);
     talk_close(&c->talk);
     draft_close(&c->draft);
     engine_close(&c->engine);

@@ -4,6 +4,7 @@
 #ifndef ANTIGRAVITY_CHAT_COMMAND_H
 #define ANTIGRAVITY_CHAT_COMMAND_H
 
+#include "constraint_options.h"
 #include "draft.h"
 #include "engine.h"
 #include "sampling_options.h"
@@ -16,6 +17,7 @@ typedef struct chat_options {
     model_options model;
     sampling_options sampling;
     speculation_options speculation;
+    constraint_options constraint; /* of every answer */
     const char *template_file, *system, *system_file, *tools_file, *first, *resume;
     int64_t max_tokens;
     chat_switch thinking; /* what the template is told */
@@ -33,6 +35,7 @@ typedef struct chat {
     chat_options o;
     engine engine;
     draft_engine draft; /* with --draft-model */
+    constraint constraint;
     talk talk;
     char *template_text, *system_text; /* owned; of files */
     ag_text model_sampling;            /* what generation_config.json asks for, as text */

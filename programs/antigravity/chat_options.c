@@ -148,6 +148,7 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
                 model_group(&o->model),
                 sampling_group(&o->sampling),
                 speculation_group(&o->speculation),
+                constraint_group(&o->constraint),
                 context_group(&o->model),
                 kv_type_group(&o->model),
                 k_rotation_group(&o->model.k_rotation),
@@ -168,12 +169,16 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
         complain("the system prompt comes from one place: --system or --system-file");
         code = EXIT_USAGE;
     }
+    if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
     complete_budget(&o->model.eviction.params);
     return code == EXIT_DONE ? OPTIONS_RUN : code;
 }
 
-void chat_options_free(chat_options *o) { sampling_options_free(&o->sampling); }
+void chat_options_free(chat_options *o) {
+    sampling_options_free(&o->sampling);
+    constraint_options_free(&o->constraint);
+}
 
 /* ---- /set ---- */
 

@@ -100,6 +100,16 @@ static int make_sampler(chat *c, size_t n_read, ag_sampler **out) {
     return EXIT_DONE;
 }
 
+/* Every answer begins anew to be what --json-schema or its kin ask for. */
+static int constrain(chat *c, ag_sampler *sampler) {
+    ag_error err;
+    ag_constraint *text = c->constraint.text;
+    if (!text) return constraint_open(&c->constraint, &c->o.constraint, &c->engine, sampler);
+    ag_status st = ag_constraint_reset(text, &err);
+    if (st == AG_OK) st = ag_sampler_constrain(sampler, text, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
 /* One of the tokens that end an answer may stand at its end. */
 static void drop_stop_id(answer *a) {
     size_t n;
@@ -217,6 +227,7 @@ int chat_answer(chat *c) {
     const size_t n_known = ag_chat_common_prefix(&c->consumed, &a.prompt);
     if (code == EXIT_DONE)
         code = make_sampler(c, n_known < a.prompt.n ? n_known : a.prompt.n - 1, &sampler);
+    if (code == EXIT_DONE) code = constrain(c, sampler);
     if (code == EXIT_DONE) code = generate_once_more(&a, sampler);
     if (code == EXIT_DONE) code = finish_answer(&a);
     else set_dim(&a, false);

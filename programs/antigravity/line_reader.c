@@ -29,6 +29,8 @@ void line_reader_close(line_reader *r) {
     free(r);
 }
 
+bool line_reader_is_edited(const line_reader *r) { return r->editor != NULL; }
+
 /* The terminal itself lets a line be corrected. */
 static line_event read_plainly(const line_reader *r, const char *prompt, char **text) {
     size_t cap = 0;

@@ -18,6 +18,8 @@ typedef struct line_reader line_reader;
  * NULL without memory. */
 line_reader *line_reader_open(bool edited, bool remember);
 void line_reader_close(line_reader *r);
+/* Whether lines have a history and editing keys. */
+bool line_reader_is_edited(const line_reader *r);
 /* *text is the caller's to free(): UTF-8 without the newline, which a pasted text may hold inside.
  * The prompt is for people and borrowed for the call. */
 line_event line_read(line_reader *r, const char *prompt, char **text);

@@ -97,6 +97,17 @@ static void what_is_no_utf8_is_replaced(void **state) {
     cli_free(&r);
 }
 
+static void every_answer_obeys_a_constraint(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once upon a time\nThen\n", GREEDY, "-q", "--choice", "left", "--choice", "right");
+    assert_code(&r, 0);
+    const size_t one = line_end(r.out, 1);
+    assert_true(!strncmp(r.out, "left\n", one + 1) || !strncmp(r.out, "right\n", one + 1));
+    assert_true(!strcmp(r.out + one + 1, "left\n") || !strcmp(r.out + one + 1, "right\n"));
+    cli_free(&r);
+}
+
 /* ---- commands ---- */
 
 static void taken_back_is_as_if_never_said(void **state) {
@@ -338,6 +349,7 @@ int main(void) {
         cmocka_unit_test(only_what_is_new_is_read),
         cmocka_unit_test(a_message_can_have_several_lines),
         cmocka_unit_test(what_is_no_utf8_is_replaced),
+        cmocka_unit_test(every_answer_obeys_a_constraint),
         cmocka_unit_test(taken_back_is_as_if_never_said),
         cmocka_unit_test(an_answer_is_tried_again_otherwise),
         cmocka_unit_test(settings_change_while_one_talks),

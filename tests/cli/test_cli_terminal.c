@@ -75,6 +75,17 @@ static void press(const char *keys) {
     must(words);
 }
 
+/* The library is looked for at run time: for another machine's programs it may be missing. */
+static void skip_without_editor(void) {
+    char *shown = malloc(SCREEN);
+    screen(shown);
+    const bool missing = strstr(shown, "without libedit");
+    free(shown);
+    if (!missing) return;
+    must("kill-session -t chat");
+    skip();
+}
+
 /* A shell in which the program has just been started with these options. */
 static void start(const char *options) {
     char words[2048];
@@ -84,6 +95,7 @@ static void start(const char *options) {
              home, home, AG_PROGRAM, options);
     must(words);
     wait_for_prompt();
+    skip_without_editor();
 }
 
 static void stop(void) { must("kill-session -t chat"); }
