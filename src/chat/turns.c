@@ -215,14 +215,11 @@ static const char *last_of(const char *from, const char *to, const char *what) {
     return found;
 }
 
-/* What opens the section of calls that holds the word at `at`. */
+/* What opens the section of calls whose first argument is at `at`: the nearest one before it, since
+ * a system prompt may show how calls are written, too. */
 static const char *section_begin(const ag_call_format *f, const char *from, const char *at) {
     for (size_t i = 0; i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
-        const char *found = NULL;
-        for (const char *p = from; (p = strstr(p, f->triggers[i])) && p < at; p++) {
-            found = p;
-            break;
-        }
+        const char *found = last_of(from, at, f->triggers[i]);
         if (found) return found;
     }
     return NULL;
@@ -241,7 +238,12 @@ static bool find_begin(const ag_chat_format *f, const ag_chat_stand_in *x, const
     if (out->with_reasoning && !thought) return false;
     if (!out->with_reasoning && !words) first = section_begin(&f->calls, from, first);
     if (!first) return false;
-    out->begin = (size_t)((thought ? thought : first) - text);
+    const char *begin = thought ? thought : first;
+    /* What was found before the turn is none of it. */
+    const char *end = f->turn_end ? strstr(begin, f->turn_end) : NULL;
+    const char *word = words ? words : strstr(begin, x->argument);
+    if (!word || (end && end < word)) return false;
+    out->begin = (size_t)(begin - text);
     return true;
 }
 

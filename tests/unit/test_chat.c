@@ -486,7 +486,8 @@ static void answer_with(ag_chat *c, const char *text, const ag_ids *ids) {
 static void check_kept(const ag_tokenizer *t, const char *variable, const char *answer,
                        size_t n_skipped, bool with_tools) {
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
-    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", with_tools ? TOOLS : NULL);
+    ag_chat *c =
+        chat_of(f, "[{'role': 'user', 'content': 'a <call> b'}]", with_tools ? TOOLS : NULL);
     ag_ids first = {0}, sampled = {0}, second = {0};
     if (variable) assert_int_equal(ag_chat_set_variable(c, variable, "true", 4, NULL), AG_OK);
     assert_int_equal(ag_chat_render(c, 0, &first, NULL, NULL), AG_OK);
