@@ -16,7 +16,7 @@ typedef struct bench {
     ag_constraint_vocab *vocab;
     size_t n_vocab;
     int32_t eos;
-    ag_json_spacing spacing;
+    ag_json_order order;
     float *mask_us, *compile_us;
     size_t n_masks, masks_cap, n_compiled, compiled_cap;
 } bench;
@@ -67,7 +67,7 @@ static json_t *run_case(bench *b, const json_t *c) {
     ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_JSON_SCHEMA);
     params.text = schema;
     params.len = strlen(schema);
-    params.spacing = b->spacing;
+    params.order = b->order;
     ag_constraint *constraint;
     ag_error err;
     json_t *out = json_object();
@@ -144,11 +144,14 @@ static bool open_bench(bench *b, const char *model, ag_error *err) {
 }
 
 int main(int argc, char **argv) {
-    bench b = {.spacing = AG_JSON_NEAT};
+    const bool any_order = argc == 3 && !strcmp(argv[2], "--any-order");
+    const bool understood = argc == 2 || any_order;
+    bench b = {.order = any_order ? AG_JSON_ANY_ORDER : AG_JSON_DECLARED_ORDER};
     ag_error err;
-    if (argc != 2 || !open_bench(&b, argv[1], &err)) {
-        fprintf(stderr, "%s\n", argc == 2 ? err.msg : "mask_bench TOKENIZER < CASES");
-        return argc == 2 ? 1 : 2;
+    if (!understood || !open_bench(&b, argv[1], &err)) {
+        fprintf(stderr, "%s\n",
+                understood ? err.msg : "mask_bench TOKENIZER [--any-order] < CASES");
+        return understood ? 1 : 2;
     }
     char *line = NULL;
     size_t cap = 0;

@@ -40,6 +40,14 @@ typedef enum ag_json_spacing {
     AG_JSON_ANY_SPACE, /* as many spaces, tabs and line breaks as there may be in JSON */
 } ag_json_spacing;
 
+/* Of the properties that a schema names. Others always come behind them, or, in any order,
+ * anywhere.
+ */
+typedef enum ag_json_order {
+    AG_JSON_DECLARED_ORDER, /* as the schema has them: what follows is predictable */
+    AG_JSON_ANY_ORDER,      /* objects with minProperties or maxProperties excepted */
+} ag_json_order;
+
 typedef struct ag_constraint_params {
     ag_constraint_kind kind;
     const char *text; /* [len] the schema, the regular expression or the grammar, UTF-8 */
@@ -47,8 +55,9 @@ typedef struct ag_constraint_params {
     const char *const *choices; /* [n_choices] UTF-8 */
     size_t n_choices;
     ag_json_spacing spacing; /* NEAT */
+    ag_json_order order;     /* DECLARED_ORDER */
     /* Beyond these a constraint is AG_LIMIT: what is hostile fails within a second. */
-    size_t max_instructions; /* 2^18 of the compiled grammar */
+    size_t max_instructions; /* 2^20 of the compiled grammar */
     size_t max_states;       /* 2^16 of one automaton; those of the text as it goes on, 16 times */
     size_t max_work;         /* 2^24 steps of making one automaton */
     size_t max_readings;     /* 1024 ways to read a text, at any place of it */

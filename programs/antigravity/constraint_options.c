@@ -78,6 +78,12 @@ static const option_def defs[] = {
      .low = AG_JSON_NEAT,
      .help = "of JSON. neat: none, one space, or a line break and an indent; compact: none; any: "
              "whatever JSON allows"},
+    {.name = "json-order",
+     .kind = OPTION_WORD,
+     .value = "declared|any",
+     .offset = FIELD(order),
+     .low = AG_JSON_DECLARED_ORDER,
+     .help = "of the properties that a schema names"},
 };
 
 option_group constraint_group(constraint_options *o) {
@@ -116,6 +122,7 @@ static int read_text(ag_constraint_params *p, const char *value, bool is_text, c
 static int describe(ag_constraint_params *p, const constraint_options *o, char **owned) {
     *p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
     p->spacing = o->spacing;
+    p->order = o->order;
     if (o->schema) {
         p->kind = AG_CONSTRAINT_JSON_SCHEMA;
         return read_text(p, o->schema, o->schema[0] == '{', owned);

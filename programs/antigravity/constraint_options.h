@@ -15,6 +15,7 @@ typedef struct constraint_options {
     char **choices; /* owned */
     size_t n_choices;
     ag_json_spacing spacing;
+    ag_json_order order;
 } constraint_options;
 
 option_group constraint_group(constraint_options *o);

@@ -42,7 +42,8 @@ ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
     *root = ag_net_rule_add(net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
     switch (params->kind) {
     case AG_CONSTRAINT_JSON_SCHEMA:
-        AG_TRY(ag_schema_compile(net, json, params->text, params->len, &start, err));
+        AG_TRY(ag_schema_compile(net, json, params->text, params->len,
+                                 params->order == AG_JSON_ANY_ORDER, &start, err));
         break;
     case AG_CONSTRAINT_GRAMMAR:
         AG_TRY(ag_grammar_compile(net, params->text, params->len, &start, err));

@@ -14,7 +14,7 @@ ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
     return (ag_constraint_params){
         .kind = kind,
         .spacing = AG_JSON_NEAT,
-        .max_instructions = 1 << 18,
+        .max_instructions = 1 << 20,
         .max_states = 1 << 16,
         .max_work = 1 << 24,
         .max_readings = 1024,

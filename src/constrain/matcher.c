@@ -117,9 +117,7 @@ static ag_status start_state(ag_matcher *m, const ag_net_rule *r, uint32_t rule,
 /* Where the caller has nothing left to do, its own callers are called back instead of it: lists
  * written with right recursion then need no more stack than others. */
 static ag_status link_caller(ag_matcher *m, uint32_t callee, uint32_t state, uint32_t node) {
-    const ag_net_state *after;
-    AG_TRY(ag_matcher_state(m, state, &after));
-    const bool only_ends = after->ends && !after->n_edges && !after->n_calls;
+    const bool only_ends = ag_net_states_only_ends(ag_matcher_states(m, state), state);
     if (!only_ends || node == 0 || node >= place_nodes(m)) {
         return push_edge(m, callee, state, node);
     }

@@ -12,6 +12,10 @@ void ag_net_init(ag_net *net, const ag_net_limits *limits, uint32_t id_bit) {
 }
 
 void ag_net_free(ag_net *net) {
+    for (size_t i = 0; i < net->n_objects; i++) ag_free(net->objects[i].members);
+    ag_free(net->objects);
+    ag_interner_free(&net->sets);
+    ag_free(net->set_ops);
     ag_free(net->ops);
     ag_free(net->slots);
     ag_free(net->rules);
@@ -32,6 +36,11 @@ static bool net_array(ag_net *net, void **p, size_t *cap, size_t need, size_t si
 }
 
 /* ---- instructions ---- */
+
+/* Those that change are written anew each time. */
+static bool is_shared_op(const ag_net_op *op) {
+    return op->kind != AG_NET_SPLIT && op->kind != AG_NET_SET;
+}
 
 static uint64_t hash_op(const ag_net_op *op) {
     uint64_t h = (uint64_t)op->next << 32 | op->other;
@@ -55,7 +64,8 @@ static size_t op_slot(const ag_net *net, const ag_net_op *op) {
 }
 
 static bool grow_op_slots(ag_net *net) {
-    const size_t n = net->n_slots ? 2 * net->n_slots : 256;
+    size_t n = 256;
+    while (n < 4 * (net->n_ops + 1)) n *= 2;
     uint32_t *slots = ag_calloc(n, sizeof *slots);
     ag_error err;
     if (!slots) {
@@ -66,7 +76,7 @@ static bool grow_op_slots(ag_net *net) {
     net->slots = slots;
     net->n_slots = n;
     for (uint32_t i = 0; i < net->n_ops; i++) {
-        if (net->ops[i].kind != AG_NET_SPLIT) net->slots[op_slot(net, &net->ops[i])] = i + 1;
+        if (is_shared_op(&net->ops[i])) net->slots[op_slot(net, &net->ops[i])] = i + 1;
     }
     return true;
 }
@@ -80,7 +90,7 @@ static uint32_t add_op(ag_net *net, ag_net_op op) {
     }
     if (2 * (net->n_ops + 1) > net->n_slots && !grow_op_slots(net)) return 0;
     size_t slot = 0;
-    if (op.kind != AG_NET_SPLIT) {
+    if (is_shared_op(&op)) {
         slot = op_slot(net, &op);
         if (net->slots[slot]) return net->slots[slot] - 1;
     }
@@ -88,8 +98,9 @@ static uint32_t add_op(ag_net *net, ag_net_op op) {
     const bool grown = net_array(net, &p, &net->ops_cap, net->n_ops + 1, sizeof op);
     net->ops = p;
     if (!grown) return 0;
+    op.live = net->finished;
     net->ops[net->n_ops] = op;
-    if (op.kind != AG_NET_SPLIT) net->slots[slot] = (uint32_t)net->n_ops + 1;
+    if (is_shared_op(&op)) net->slots[slot] = (uint32_t)net->n_ops + 1;
     return (uint32_t)net->n_ops++;
 }
 
@@ -110,6 +121,10 @@ uint32_t ag_net_call(ag_net *net, uint32_t rule, uint32_t next) {
 }
 
 uint32_t ag_net_end(ag_net *net) { return add_op(net, (ag_net_op){.kind = AG_NET_END}); }
+
+uint32_t ag_net_set_op(ag_net *net, uint32_t set, uint32_t next) {
+    return add_op(net, (ag_net_op){.kind = AG_NET_SET, .next = next, .other = set});
+}
 
 uint32_t ag_net_literal(ag_net *net, const char *s, size_t n, uint32_t next) {
     while (n) {

@@ -5,6 +5,7 @@
 #ifndef AG_CONSTRAIN_NET_H
 #define AG_CONSTRAIN_NET_H
 
+#include "constrain/interner.h"
 #include "constrain/text_dfa.h"
 
 typedef enum ag_net_kind {
@@ -12,6 +13,8 @@ typedef enum ag_net_kind {
     AG_NET_SPLIT, /* next or other */
     AG_NET_CALL,  /* rule `other`, then next */
     AG_NET_END,   /* of a rule */
+    AG_NET_SET,   /* members of an object are there, ag_net.sets[other]; hi: next tells what may
+                   * follow, before that ag_net_open() */
 } ag_net_kind;
 
 typedef struct ag_net_op {
@@ -46,6 +49,20 @@ typedef struct ag_name_node {
     bool ends;
 } ag_name_node;
 
+/* An object whose properties come in any order: net_objects.c. */
+enum { AG_OBJECT_MEMBERS = 255 };
+typedef struct ag_net_member {
+    uint32_t rule; /* name, colon and value */
+    bool required;
+} ag_net_member;
+typedef struct ag_net_object {
+    ag_net_member *members; /* [n], owned by the net */
+    uint32_t n;
+    uint32_t other; /* a rule of one more property; NOWHERE: there are none */
+    uint32_t comma; /* a rule: what stands between two */
+    uint32_t close; /* an instruction behind the last one */
+} ag_net_object;
+
 typedef struct ag_net_limits {
     size_t ops;
     ag_text_limits text;
@@ -60,6 +77,12 @@ typedef struct ag_net {
     size_t n_rules, rules_cap;
     ag_name_node *names; /* [0] is nobody's */
     size_t n_names, names_cap;
+    ag_net_object *objects;
+    size_t n_objects, objects_cap;
+    ag_interner sets; /* of members of objects, and the instruction of each */
+    uint32_t *set_ops;
+    size_t set_ops_cap;
+    bool finished;   /* what is written from here on is live */
     uint32_t id_bit; /* AG_NET_SHARED or 0: of the rules' numbers */
     ag_net_limits limits;
     ag_status status;
@@ -101,6 +124,15 @@ uint32_t ag_net_json_text(ag_net *net, const char *s, size_t n, uint32_t next);
 /* A tree for AG_RULE_NAME. Returns its root. */
 uint32_t ag_net_names(ag_net *net);
 void ag_net_names_add(ag_net *net, uint32_t root, const char *name, size_t n);
+
+/* net_objects.c: takes the members over, after a failure, too. Returns its number. */
+uint32_t ag_net_object_add(ag_net *net, const ag_net_object *object);
+/* The first member and all that follows it, the closing brace included. */
+uint32_t ag_net_object_start(ag_net *net, uint32_t object);
+/* Writes what may follow a set of members; net->status tells. */
+void ag_net_open(ag_net *net, uint32_t op);
+/* net.c: the instruction of a set. */
+uint32_t ag_net_set_op(ag_net *net, uint32_t set, uint32_t next);
 
 /* Bytes of s as a JSON string has them between its quotes; returns how many, at most 6 * n. */
 size_t ag_json_escape(char *out, const char *s, size_t n);

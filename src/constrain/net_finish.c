@@ -94,6 +94,8 @@ static bool op_holds(const finish *f, uint32_t i, bool nullable) {
                         (nullable ? net->ops[op->other].nullable : net->ops[op->other].live));
     case AG_NET_CALL:
         return next && rule_flag(f, op->other, nullable);
+    case AG_NET_SET:
+        return next;
     case AG_NET_END:
         break;
     }
@@ -142,5 +144,6 @@ ag_status ag_net_finish(ag_net *net, const ag_net *shared, ag_error *err) {
     ag_free(net->slots);
     net->slots = NULL;
     net->n_slots = 0;
+    net->finished = true;
     return st;
 }

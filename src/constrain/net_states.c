@@ -10,8 +10,8 @@
 
 enum { TABLE_FROM = 6 }; /* edges */
 
-ag_status ag_net_states_init(ag_net_states *s, const ag_net *net, size_t most, ag_error *err) {
-    *s = (ag_net_states){.net = net, .id_bit = net->id_bit, .most = most};
+ag_status ag_net_states_init(ag_net_states *s, ag_net *net, size_t most, ag_error *err) {
+    *s = (ag_net_states){.net = net, .id_bit = net->id_bit, .most = most, .n_room = net->n_ops};
     s->rule_starts = ag_calloc(net->n_rules, sizeof *s->rule_starts);
     s->marks = ag_calloc(net->n_ops, sizeof *s->marks);
     s->stack = ag_calloc(2 * net->n_ops + 2, sizeof *s->stack);
@@ -36,6 +36,31 @@ void ag_net_states_free(ag_net_states *s) {
 static void begin_closure(ag_net_states *s) {
     s->round++;
     s->n_list = 0;
+}
+
+static bool grow_list(uint32_t **list, size_t n) {
+    uint32_t *grown = ag_realloc(*list, n * sizeof **list);
+    if (grown) *list = grown;
+    return grown != NULL;
+}
+
+/* The members that may follow a set become instructions of their own. */
+static void open_set(ag_net_states *s, uint32_t op) {
+    ag_net *net = s->net;
+    ag_net_open(net, op);
+    if (net->status != AG_OK) {
+        s->status = net->status;
+        s->error = net->error;
+        return;
+    }
+    if (net->n_ops <= s->n_room) return;
+    const size_t n = 2 * net->n_ops;
+    if (!grow_list(&s->marks, n) || !grow_list(&s->stack, 2 * n + 2) || !grow_list(&s->list, n)) {
+        s->status = AG_FAIL(&s->error, NOMEM, "states of %zu instructions", n);
+        return;
+    }
+    memset(s->marks + s->n_room, 0, (n - s->n_room) * sizeof *s->marks);
+    s->n_room = n;
 }
 
 /* Adds to s->list what op leads to without a byte. */
@@ -76,6 +101,10 @@ static void sort_list(uint32_t *list, size_t n) {
 
 /* The state of what is in s->list. */
 static ag_status end_closure(ag_net_states *s, uint32_t *state, ag_error *err) {
+    if (s->status != AG_OK) {
+        if (err) *err = s->error;
+        return s->status;
+    }
     sort_list(s->list, s->n_list);
     uint32_t id;
     AG_TRY(ag_interner_add(&s->sets, s->list, s->n_list, s->most, "the constraint", &id, err));
@@ -210,9 +239,48 @@ static ag_status make_table(ag_net_states *s, ag_net_state *out, ag_error *err) 
     return AG_OK;
 }
 
+static bool has_sets(const ag_net_states *s, uint32_t id) {
+    size_t n;
+    const uint32_t *list = list_of(s, id, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (s->net->ops[list[i]].kind == AG_NET_SET) return true;
+    }
+    return false;
+}
+
+/* A state with sets of members in it is as the one in which they are open. They stay closed until
+ * somebody needs to know: each opens the way to as many others as there are members. */
+static ag_status expand_opened(ag_net_states *s, uint32_t id, ag_error *err) {
+    size_t n;
+    list_of(s, id, &n);
+    for (size_t i = 0; i < n && s->status == AG_OK; i++) {
+        const uint32_t op = list_of(s, id, &n)[i];
+        if (s->net->ops[op].kind == AG_NET_SET) open_set(s, op);
+    }
+    begin_closure(s);
+    const uint32_t *list = list_of(s, id, &n);
+    for (size_t i = 0; i < n && s->status == AG_OK; i++) {
+        const bool set = s->net->ops[list[i]].kind == AG_NET_SET;
+        close_op(s, set ? s->net->ops[list[i]].next : list[i]);
+    }
+    uint32_t opened;
+    AG_TRY(end_closure(s, &opened, err));
+    AG_TRY(ag_net_states_expand(s, opened, err));
+    s->states[id] = s->states[opened & ~AG_NET_SHARED];
+    s->states[id].mask = 0;
+    return AG_OK;
+}
+
+bool ag_net_states_only_ends(const ag_net_states *s, uint32_t state) {
+    size_t n;
+    const uint32_t *list = list_of(s, state & ~AG_NET_SHARED, &n);
+    return n == 1 && s->net->ops[list[0]].kind == AG_NET_END;
+}
+
 ag_status ag_net_states_expand(ag_net_states *s, uint32_t state, ag_error *err) {
     const uint32_t id = state & ~AG_NET_SHARED;
     if (s->states[id].expanded) return AG_OK;
+    if (has_sets(s, id)) return expand_opened(s, id, err);
     ag_net_state out = {0};
     AG_TRY(expand_calls(s, id, &out, err));
     AG_TRY(expand_edges(s, id, &out, err));

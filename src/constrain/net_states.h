@@ -27,7 +27,10 @@ typedef struct ag_net_state {
 } ag_net_state;
 
 typedef struct ag_net_states {
-    const ag_net *net;
+    ag_net *net;
+    size_t n_room;    /* instructions that marks, stack and list have room for */
+    ag_status status; /* of opening sets; not OK: error */
+    ag_error error;
     uint32_t id_bit;
     size_t most; /* states */
     ag_interner sets;
@@ -47,14 +50,18 @@ typedef struct ag_net_states {
 
 #define AG_NO_STATE UINT32_MAX
 
-/* net: finished; borrowed. Release with ag_net_states_free whatever this returns. */
-ag_status ag_net_states_init(ag_net_states *s, const ag_net *net, size_t most, ag_error *err);
+/* net: finished; borrowed, and it grows as sets of members are opened. Release with
+ * ag_net_states_free whatever this returns. */
+ag_status ag_net_states_init(ag_net_states *s, ag_net *net, size_t most, ag_error *err);
 void ag_net_states_free(ag_net_states *s);
 
 /* The state in which a PLAIN rule begins. */
 ag_status ag_net_states_start(ag_net_states *s, uint32_t rule, uint32_t *state, ag_error *err);
 /* Computes edges, calls and end of a state. */
 ag_status ag_net_states_expand(ag_net_states *s, uint32_t state, ag_error *err);
+
+/* Whether nothing but the end of the rule is in a state. */
+bool ag_net_states_only_ends(const ag_net_states *s, uint32_t state);
 
 /* Of an expanded state. */
 static inline uint32_t ag_net_states_step(const ag_net_states *s, const ag_net_state *x,

@@ -26,6 +26,7 @@ typedef struct writer {
     ag_goal *queue; /* goals with a rule that has no start yet */
     size_t n_queue, queue_cap;
     uint32_t comma;  /* a rule; NOWHERE: not yet */
+    bool any_order;  /* of properties */
     uint32_t schema; /* that is being written, for messages */
     ag_error *err;
 } writer;
@@ -104,14 +105,17 @@ static ag_status write_string(writer *w, const ag_string_shape *x, uint32_t next
 
 /* ---- arrays ---- */
 
-static uint32_t comma(writer *w, bool many, uint32_t next) {
-    ag_net *net = w->net;
-    if (!many) return ag_net_bytes(net, ',', ',', space(w, next));
+static uint32_t comma_rule(writer *w) {
     if (w->comma == AG_NET_NOWHERE) {
-        const uint32_t start = ag_net_bytes(net, ',', ',', space(w, ag_net_end(net)));
-        w->comma = ag_net_rule_add(net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
+        const uint32_t start = ag_net_bytes(w->net, ',', ',', space(w, ag_net_end(w->net)));
+        w->comma = ag_net_rule_add(w->net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
     }
-    return ag_net_call(net, w->comma, next);
+    return w->comma;
+}
+
+static uint32_t comma(writer *w, bool many, uint32_t next) {
+    if (!many) return ag_net_bytes(w->net, ',', ',', space(w, next));
+    return ag_net_call(w->net, comma_rule(w), next);
 }
 
 static ag_goal goal_of_item(const ag_array_shape *x, size_t i) {
@@ -170,6 +174,7 @@ typedef struct object {
     const ag_property **list; /* that may be there */
     size_t n;
     size_t n_counts;
+    bool counted; /* how many properties there are matters */
     size_t least; /* properties; 0 where those that are required are enough */
     uint32_t close, spaced_close;
     uint32_t names;     /* the guard of those that are taken */
@@ -332,6 +337,7 @@ static ag_status prepare_object(object *o) {
     }
     const bool counts =
         x->least > required || (x->most != SIZE_MAX && (x->most < o->n || x->n_others));
+    o->counted = counts;
     o->least = counts ? x->least : 0;
     o->n_counts = 2;
     if (counts) o->n_counts = (x->most != SIZE_MAX ? x->most : x->least) + 1;
@@ -342,6 +348,33 @@ static ag_status prepare_object(object *o) {
     }
     o->after = ag_shaper_get(&w->s, o->n_counts, sizeof *o->after);
     return o->after ? AG_OK : ag_shaper_no_memory(&w->s);
+}
+
+/* In any order: each property is a rule. */
+static ag_status write_in_any_order(object *o, uint32_t *out) {
+    ag_net *net = o->w->net;
+    ag_net_object any = {.other = AG_NET_NOWHERE, .close = o->spaced_close};
+    any.members = ag_calloc(o->n, sizeof *any.members);
+    if (!any.members) return AG_FAIL(o->w->err, NOMEM, "a schema");
+    const uint32_t end = ag_net_end(net);
+    ag_status st = AG_OK;
+    uint32_t start;
+    for (size_t i = 0; i < o->n && st == AG_OK; i++) {
+        st = write_property(o, o->list[i], end, &start);
+        const ag_net_rule rule = {.kind = AG_RULE_PLAIN, .start = start};
+        any.members[any.n++] = (ag_net_member){ag_net_rule_add(net, rule), o->list[i]->required};
+    }
+    if (st == AG_OK && o->x->n_others) {
+        st = write_others(o, end, &start);
+        any.other = ag_net_rule_add(net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
+    }
+    any.comma = comma_rule(o->w);
+    if (st != AG_OK) {
+        ag_free(any.members);
+        return st;
+    }
+    *out = ag_net_object_start(net, ag_net_object_add(net, &any));
+    return AG_OK;
 }
 
 static ag_status write_object(writer *w, const ag_object_shape *x, uint32_t next, uint32_t *out) {
@@ -356,7 +389,11 @@ static ag_status write_object(writer *w, const ag_object_shape *x, uint32_t next
     AG_TRY(prepare_object(&o));
     uint32_t *names = ag_shaper_get(&w->s, o.n_counts, sizeof *names);
     if (!names) return ag_shaper_no_memory(&w->s);
-    AG_TRY(write_properties(&o, names));
+    if (w->any_order && !o.counted && o.n <= AG_OBJECT_MEMBERS) {
+        AG_TRY(write_in_any_order(&o, &names[0]));
+    } else {
+        AG_TRY(write_properties(&o, names));
+    }
     bool may_be_empty = x->least == 0;
     for (size_t i = 0; i < o.n; i++) may_be_empty &= !o.list[i]->required;
     const uint32_t inside = ag_net_either(net, names[0], may_be_empty ? o.close : AG_NET_NOWHERE);
@@ -429,8 +466,9 @@ static ag_status write_all(writer *w, uint32_t *start) {
 }
 
 ag_status ag_schema_compile(ag_net *net, const ag_json_rules *json, const char *text, size_t n,
-                            uint32_t *start, ag_error *err) {
-    writer w = {.net = net, .json = json, .comma = AG_NET_NOWHERE, .err = err};
+                            bool any_order, uint32_t *start, ag_error *err) {
+    writer w = {
+        .net = net, .json = json, .any_order = any_order, .comma = AG_NET_NOWHERE, .err = err};
     *start = AG_NET_NOWHERE;
     ag_status st = ag_shaper_init(&w.s, text, n, &net->limits.text, err);
     if (st == AG_OK) st = write_all(&w, start);

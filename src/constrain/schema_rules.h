@@ -7,6 +7,6 @@
 
 /* *start: what the text begins with. AG_UNSUPPORTED names the keyword and its place. */
 ag_status ag_schema_compile(ag_net *net, const ag_json_rules *json, const char *text, size_t n,
-                            uint32_t *start, ag_error *err);
+                            bool any_order, uint32_t *start, ag_error *err);
 
 #endif

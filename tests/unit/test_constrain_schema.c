@@ -256,6 +256,57 @@ static void masks_of_schemas_say_what_is_accepted(void **state) {
     }
 }
 
+/* {"a": ..., "b": ..., "c": ...} of which b and c are required. */
+static void properties_come_in_any_order_if_asked(void **state) {
+    (void)state;
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"$ref\":\"#\"},"
+        "\"c\":{\"const\":1}},\"required\":[\"c\"],\"additionalProperties\":{\"type\":\"null\"}}";
+    ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, schema);
+    for (int any = 0; any < 2; any++) {
+        p.order = any ? AG_JSON_ANY_ORDER : AG_JSON_DECLARED_ORDER;
+        ag_constraint *c = texts_create(&p);
+        texts_expect(c, "{\"a\":1,\"c\":1}", true);
+        texts_expect(c, "{\"c\":1,\"d\":null}", true);
+        texts_expect(c, "{\"c\": 1, \"a\": 2}", any);
+        texts_expect(c, "{\"x\":null,\"c\":1,\"y\":null,\"b\":{\"c\":1,\"a\":3},\"a\":0}", any);
+        texts_expect(c, "{}", false);
+        texts_expect(c, "{\"a\":1}", false);
+        texts_expect(c, "{\"x\":null}", false);
+        texts_expect(c, "{\"c\":1,\"c\":1}", false);
+        texts_expect(c, "{\"c\":1,\"a\":1,\"a\":2}", false);
+        texts_expect(c, "{\"c\":1,\"b\":{\"a\":1}}", false);
+        texts_expect(c, "{\"c\":2}", false);
+        texts_expect(c, "{\"c\":1,}", false);
+        ag_error err;
+        assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
+        for (const char *s = "{\"b\":{\"c\":1"; *s; s++) {
+            texts_check_mask(c);
+            assert_int_equal(ag_constraint_accept(c, texts_byte_id((unsigned char)*s), &err),
+                             AG_OK);
+        }
+        ag_constraint_destroy(c);
+    }
+    /* What cannot be written: a property that is required and never ends, or one that may go. */
+    p = texts_params(
+        AG_CONSTRAINT_JSON_SCHEMA,
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}");
+    p.order = AG_JSON_ANY_ORDER;
+    ag_constraint *c;
+    ag_error err;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_INVALID);
+    p = texts_params(
+        AG_CONSTRAINT_JSON_SCHEMA,
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"minItems\":1,\"items\":"
+        "{\"$ref\":\"#/properties/a\"}},\"b\":{}},\"additionalProperties\":false}");
+    p.order = AG_JSON_ANY_ORDER;
+    c = texts_create(&p);
+    texts_expect(c, "{\"b\":1}", true);
+    texts_expect(c, "{}", true);
+    texts_expect(c, "{\"a\":[]}", false);
+    ag_constraint_destroy(c);
+}
+
 typedef struct refusal {
     const char *schema;
     ag_status status;
@@ -400,13 +451,20 @@ static void walks_stay_inside(void **state) {
     }
 }
 
-static bool create_once(const char *schema) {
-    const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, schema);
+static bool create_once(const char *schema, ag_json_order order) {
+    ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, schema);
+    p.order = order;
     ag_constraint *c;
     ag_error err;
-    const uint32_t *mask;
+    ag_ids ids = {0};
     ag_status st = ag_constraint_create(texts_vocab, &p, &c, &err);
-    if (st == AG_OK) st = ag_constraint_mask(c, &mask, &err);
+    for (const char *s = "{\"a\":\"x\""; *s && st == AG_OK; s++) {
+        const uint32_t *mask;
+        st = ag_constraint_mask(c, &mask, &err);
+        if (st == AG_OK) st = ag_constraint_accept(c, texts_byte_id((unsigned char)*s), &err);
+    }
+    if (st == AG_OK) st = ag_constraint_forced(c, 3, &ids, &err);
+    ag_ids_free(&ids);
     ag_constraint_destroy(c);
     if (st != AG_OK && st != AG_NOMEM) fail_msg("%s: %s", schema, err.msg);
     return st == AG_OK;
@@ -421,24 +479,28 @@ static void every_allocation_of_a_schema_may_fail(void **state) {
         ","
         "\"required\":[\"a\"],\"oneOf\":[{\"required\":[\"b\"]},{\"required\":[\"cc\"]}],"
         "\"$defs\":{\"d\":{\"type\":\"number\",\"multipleOf\":3,\"minimum\":4}}}";
-    assert_true(create_once(schema)); /* what the vocabulary keeps is there from here on */
-    bool done = false;
-    size_t n_failed = 0;
-    for (size_t nth = 0; !done; nth += nth < 150 ? 1 : 7) {
-        failing_allocator f;
-        failing_install(&f, nth);
-        done = create_once(schema);
-        ag_set_allocator(NULL);
-        assert_int_equal(atomic_load(&f.in_use), 0);
-        n_failed += !done;
+    for (int any = 0; any < 2; any++) {
+        const ag_json_order order = any ? AG_JSON_ANY_ORDER : AG_JSON_DECLARED_ORDER;
+        assert_true(create_once(schema, order)); /* what the vocabulary keeps is there now */
+        bool done = false;
+        size_t n_failed = 0;
+        for (size_t nth = 0; !done; nth += nth < 150 ? 1 : 7) {
+            failing_allocator f;
+            failing_install(&f, nth);
+            done = create_once(schema, order);
+            ag_set_allocator(NULL);
+            assert_int_equal(atomic_load(&f.in_use), 0);
+            n_failed += !done;
+        }
+        assert_true(n_failed > 100);
     }
-    assert_true(n_failed > 100);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_obey_their_schemas),
         cmocka_unit_test(masks_of_schemas_say_what_is_accepted),
+        cmocka_unit_test(properties_come_in_any_order_if_asked),
         cmocka_unit_test(what_is_not_supported_is_named_with_its_place),
         cmocka_unit_test(hostile_schemas_end_soon),
         cmocka_unit_test(long_strings_and_lists_are_counted),
