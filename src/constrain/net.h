@@ -26,7 +26,7 @@ typedef struct ag_net_op {
 
 /* Rules and states of the shared part (json_rules.h) carry this bit in their numbers. */
 #define AG_NET_SHARED 0x80000000u
-enum { AG_NET_NOWHERE = UINT32_MAX };
+#define AG_NET_NOWHERE UINT32_MAX
 
 typedef enum ag_rule_kind {
     AG_RULE_PLAIN,

@@ -35,7 +35,8 @@ typedef struct machine {
     ag_error *err;
 } machine;
 
-enum { ANY_SET = UINT32_MAX, NOWHERE = UINT32_MAX };
+#define ANY_SET UINT32_MAX
+#define NOWHERE UINT32_MAX
 
 static ag_status add_step(machine *m, step s, uint32_t *id) {
     if (m->n >= 8 * m->limits->states) {

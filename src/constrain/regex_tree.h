@@ -17,7 +17,7 @@ typedef enum ag_regex_kind {
     AG_REGEX_CALL,   /* of grammars: rule number `set` */
 } ag_regex_kind;
 
-enum { AG_REGEX_NO_END = UINT32_MAX };
+#define AG_REGEX_NO_END UINT32_MAX
 
 typedef struct ag_regex_node {
     ag_regex_kind kind;

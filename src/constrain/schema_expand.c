@@ -416,8 +416,9 @@ static ag_status expand_set(ag_shaper *s, ag_goal goal, ag_ways *out) {
             bool decidable;
             AG_TRY(ag_ways_not(s, ways, &decidable, &ways));
             if (!decidable) {
-                return ag_schema_unsupported(s, one / 2, NULL,
-                                             "its opposite is asked for and cannot be decided");
+                return ag_schema_unsupported(
+                    s, one / 2, NULL,
+                    "not, oneOf or if asks for its opposite, which cannot be decided");
             }
         }
         AG_TRY(ag_ways_and(s, *out, ways, out));

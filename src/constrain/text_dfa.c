@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { DEAD = UINT32_MAX };
+#define DEAD UINT32_MAX
 
 void ag_text_dfa_free(ag_text_dfa *d) {
     ag_free(d->edges);
