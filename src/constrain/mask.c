@@ -92,6 +92,13 @@ static bool may_leave(const fill *f, const ag_mask_entry *e) {
     return true;
 }
 
+static void set_entries(fill *f, const ag_mask_entry *e) {
+    for (;; e++) {
+        if (may_leave(f, e)) set_bit(f, e->token);
+        if (e->last) return;
+    }
+}
+
 /* ---- walking ---- */
 
 /* Tokens of nodes[begin, end), whose parent has this depth, from the newest place on. entries: of a
@@ -111,10 +118,7 @@ static ag_status walk_tokens(fill *f, const ag_token_node *nodes, uint32_t begin
         }
         const int32_t token = nodes[i].token;
         if (token >= 0 && !entries) set_same(f, token);
-        for (const ag_mask_entry *e = entries + token; token >= 0 && entries; e++) {
-            if (may_leave(f, e)) set_bit(f, e->token);
-            if (e->last) break;
-        }
+        if (token >= 0 && entries) set_entries(f, entries + token);
         i++;
     }
     ag_matcher_back(m, places);
