@@ -444,7 +444,8 @@ static void says_what_the_operations_say(void **state) {
     }
     printf("largest error of attention %.5f, distance of logits %.4f\n", attention, logits);
     assert_true(attention < close_attention);
-    assert_true(logits < close_logits);
+    /* Where operations round activations as the launch does, nothing but the last bits differ. */
+    assert_true(logits < (first_only && ag_cl_of(be)->int_dot ? 0.005 : close_logits));
 }
 
 enum { N_ALL = sizeof all / sizeof all[0], N_FEW = sizeof few / sizeof few[0] };
