@@ -33,8 +33,6 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
 /* What nobody has chosen: a file's quantised weights stay, other weights become a mix; random ones,
  * which are there to be measured, are all of one type. */
 static void choose_weights(const ag_weight_source *source, ag_model_params *params) {
-    for (size_t i = 0; !source && i < 5 && params->weights == AG_WEIGHTS_MIX; i++)
-        ag_weights_mix_add(i, &params->weights);
     if (params->weights != AG_WEIGHTS_AUTO) return;
     params->weights = source ? AG_WEIGHTS_MIX : AG_Q4_0;
     for (size_t i = 0; source && i < ag_source_n_tensors(source); i++) {
@@ -102,6 +100,24 @@ static ag_status inspect_weights(const ag_backend *be, ag_model_spec *spec,
         more.weights = params->weights;
     }
     return AG_OK;
+}
+
+/* The same of random weights. */
+static void inspect_random(const ag_backend *be, const ag_model_spec *spec, ag_model_params *params,
+                           ag_weights_summary *summary) {
+    choose_weights(NULL, params);
+    ag_model_weights_inspect_random(be, spec, params, summary);
+    if (params->weights != AG_WEIGHTS_MIX) return;
+    ag_model_params more = *params;
+    ag_weights_summary wider;
+    for (size_t i = 0; ag_weights_mix_add(i, &more.weights); i++) {
+        ag_model_weights_inspect_random(be, spec, &more, &wider);
+        if (bits_of_a_weight(&wider) <= MIX_BITS) {
+            params->weights = more.weights;
+            *summary = wider;
+        }
+        more.weights = params->weights;
+    }
 }
 
 /* Everything that is known before weights are read, and what `params` left open. *source is the
@@ -328,15 +344,15 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     ag_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     ag_model_params p = *params;
-    choose_weights(NULL, &p);
     m->backend = be;
     m->spec = *spec;
     ag_spec_describe(spec, &m->info);
     m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
     ag_status st = open_tables(m, NULL, NULL, err);
     ag_weights_summary summary;
-    ag_model_weights_inspect_random(be, spec, &p, &summary);
+    inspect_random(be, spec, &p, &summary);
     set_types(&summary, &m->info);
+    m->info.mixed = ag_weights_is_mix(p.weights);
     if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, &p, err);
     m->info.file_type = m->info.weight_type;
     m->info.weight_bytes = m->weights.n_bytes;
@@ -358,13 +374,13 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
                                   ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
     AG_TRY(check_params(params, &p, err));
-    choose_weights(NULL, &p);
     ag_model_spec spec;
     AG_TRY(ag_shape_spec(shape, &spec, err));
     ag_weights_summary summary;
-    ag_model_weights_inspect_random(be, &spec, &p, &summary);
+    inspect_random(be, &spec, &p, &summary);
     ag_spec_describe(&spec, out);
     set_types(&summary, out);
+    out->mixed = ag_weights_is_mix(p.weights);
     *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     return AG_OK;
 }

@@ -109,6 +109,22 @@ static void a_shape_is_planned_as_a_directory_is(void **state) {
                      AG_NOT_FOUND);
 }
 
+/* Of a shape too the types are as wide as the limit allows. */
+static void a_mix_of_random_weights_is_as_wide_as_others(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_Q4_0, AG_WEIGHTS_MIX};
+    ag_memory_plan plan[2];
+    for (size_t t = 0; t < 2; t++) {
+        const ag_model_params params = {.weights = types[t]};
+        assert_int_equal(
+            ag_memory_plan_synthetic(be, "llama-3.2-1b", &params, NULL, 1, &plan[t], NULL), AG_OK);
+        assert_int_equal(plan[t].weights_mixed, t == 1);
+    }
+    /* 5.3 bits for 4.5 at most. */
+    const uint64_t q4_0 = plan[0].weight_bytes;
+    assert_in_range(plan[1].weight_bytes, q4_0 / 45 * 50, q4_0 / 45 * 54);
+}
+
 static void what_there_is_is_known(void **state) {
     (void)state;
     ag_memory_plan plan;
@@ -152,6 +168,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_is_what_is_counted_afterwards),
         cmocka_unit_test(a_shape_is_planned_as_a_directory_is),
+        cmocka_unit_test(a_mix_of_random_weights_is_as_wide_as_others),
         cmocka_unit_test(what_there_is_is_known),
         cmocka_unit_test(what_must_fit_is_checked),
     };
