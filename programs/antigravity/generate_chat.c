@@ -132,6 +132,12 @@ void generate_say_empty(const generation *g) {
     const generate_options *o = &g->o;
     const bool asked = o->max_tokens && g->stats.finish != AG_FINISH_CANCELLED;
     if (g->wrote_text || o->json || !asked) return;
+    if (g->stats.n_generated) {
+        complain("the %zu tokens of the model show no text: they are reasoning, or special ones, "
+                 "which --special prints",
+                 g->stats.n_generated);
+        return;
+    }
     const bool is_chat = !o->chat && g->prompt.text && model_dir_is_chat(g->engine.dir, true);
     complain("the model ended the text at once: there is nothing to show%s",
              is_chat ? "; this is a chat model, --chat asks it in its own format" : "");
