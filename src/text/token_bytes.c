@@ -77,13 +77,3 @@ ag_status ag_token_bytes_read(ag_token_bytes *b, int32_t id, ag_text *out, ag_er
     AG_TRY(ag_decode_run_push(&b->run, s, n, out, err));
     return ag_decode_run_end(&b->run, out, err);
 }
-
-bool ag_decoder_strips_space(const ag_tokenizer *t) {
-    for (size_t i = 0; i < t->decode_chain.n; i++) {
-        const ag_decode_stage *s = &t->decode_chain.stages[i];
-        if (s->kind == AG_DECODE_METASPACE && s->drop_first) return true;
-        const bool space = s->len == 1 && s->content[0] == ' ';
-        if (s->kind == AG_DECODE_STRIP && s->after_fusing && s->strip_start && space) return true;
-    }
-    return false;
-}

@@ -20,7 +20,4 @@ void ag_token_bytes_close(ag_token_bytes *b);
  * space stripped) is not done. */
 ag_status ag_token_bytes_read(ag_token_bytes *b, int32_t id, ag_text *out, ag_error *err);
 
-/* Whether decoding strips a leading space of a text. */
-bool ag_decoder_strips_space(const ag_tokenizer *t);
-
 #endif
