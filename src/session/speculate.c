@@ -6,7 +6,9 @@
 #include "core/fail.h"
 
 /* Drafts may cost this share of the time, and at the beginning this much of a step. */
-static const double share_to_lose = 0.02, steps_to_lose = 0.25;
+static const double share_to_lose = 0.02, steps_to_lose = 0.35;
+/* Drafts that promise less are not worth the risk. */
+static const double least_gain = 1.15;
 /* Until it has been measured a further row is thought to cost this share of a step. */
 static const double usual_row = 0.15;
 /* A measurement counts as much; one that is further from what was known counts as if it were so
@@ -22,8 +24,9 @@ static const double usual_guess = 0.2;
 enum { LEAST_MEASURED = 2, MOST_SINCE_ONE = 64 };
 /* What is measured first: kernels like whole fours. */
 enum { FIRST_ROWS = 4 };
-/* After so many tokens without its guesses half of what is known of a draft model is forgotten. */
-enum { TOKENS_TO_FORGET = 128 };
+/* After so many tokens without drafts half of what speaks against them is forgotten: machines
+ * change, and the first measurement may have been a bad one. */
+enum { TOKENS_TO_FORGET = 64 };
 
 ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out, ag_error *err) {
     *out = NULL;
@@ -116,7 +119,7 @@ static plan best_plan(const ag_speculation *s, size_t most, bool of_model) {
                                                 : one * usual_guess;
     const size_t match = ag_lookup_match(s->lookup);
     double tokens = 1, whole = 1;
-    plan best = {1, 1 / one};
+    plan best = {1, least_gain / one};
     for (size_t n = 2; n <= most; n++) {
         const double cost = cost_of(&s->costs, n) + guess * (double)(n - 1);
         whole *= odds_of(s, of_model ? AG_SPECULATE_MODEL : grade_of(match + n - 2));
@@ -140,12 +143,20 @@ static bool choose_source(const ag_speculation *s, size_t *most, bool always) {
     return of_model;
 }
 
-/* A draft model costs time to ask: what is known of it is old some day. */
-static void forget_model(ag_speculation *s) {
-    if (++s->since_asked < TOKENS_TO_FORGET) return;
-    s->since_asked = 0;
+static double usual_cost(const ag_step_costs *c, size_t rows) {
+    return c->seconds[1] * (1 + usual_row * (double)(rows - 1));
+}
+
+/* Nobody has drafted for long: what speaks against it is old. */
+static void forget(ag_speculation *s) {
+    if (++s->since_draft < TOKENS_TO_FORGET) return;
+    s->since_draft = 0;
     s->odds.hits[AG_SPECULATE_MODEL] /= 2;
     s->odds.tries[AG_SPECULATE_MODEL] /= 2;
+    for (size_t n = 2; n <= AG_SPECULATE_ROWS; n++) {
+        const double usual = usual_cost(&s->costs, n);
+        if (s->costs.seconds[n] > usual) s->costs.seconds[n] = (s->costs.seconds[n] + usual) / 2;
+    }
 }
 
 static size_t ask_model(ag_speculation *s, int32_t *ids, size_t n, bool (*stop)(void *user),
@@ -153,7 +164,6 @@ static size_t ask_model(ag_speculation *s, int32_t *ids, size_t n, bool (*stop)(
     const double begin = ag_now_s();
     s->n_guessed = ag_draft_model_guess(s->model, s->lookup, ids, n, stop, user);
     s->guessing = ag_now_s() - begin;
-    s->since_asked = 0;
     return s->n_guessed;
 }
 
@@ -163,7 +173,7 @@ size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool a
     s->guessing = 0;
     if (most >= AG_SPECULATE_ROWS) most = AG_SPECULATE_ROWS - 1;
     if (!most || (!s->model && !ag_lookup_match(s->lookup))) return 0;
-    if (s->model) forget_model(s);
+    forget(s);
     if (!always && (s->costs.n[1] < LEAST_MEASURED || s->since_one >= MOST_SINCE_ONE)) return 0;
     if (choose_source(s, &most, always)) return ask_model(s, ids, most, stop, user);
     return ag_lookup_draft(s->lookup, ids, most);
@@ -175,13 +185,30 @@ static double bounded(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* Returns the seconds as they count. */
+/* A measurement far from what is known counts as if it were nearer; a second one in a row tells
+ * that what is known is wrong. */
+static double without_outliers(ag_step_costs *c, size_t rows, double seconds) {
+    const double known = c->seconds[rows];
+    const double near = bounded(seconds, known / furthest, known * furthest);
+    const bool again = c->was_far[rows];
+    c->was_far[rows] = seconds != near;
+    if (seconds == near || !again) return near;
+    c->seconds[rows] = seconds;
+    return seconds;
+}
+
+/* Returns the seconds as they count. Of the first two measurements the smaller one does: what comes
+ * between makes steps longer, never shorter. */
 static double measure(ag_step_costs *c, size_t rows, double seconds) {
     double *known = &c->seconds[rows];
-    const double share = c->n[rows] ? newest_share : 1;
-    if (c->n[rows] > LEAST_MEASURED)
-        seconds = bounded(seconds, *known / furthest, *known * furthest);
-    *known += (seconds - *known) * (c->n[rows] == 1 ? 0.5 : share);
+    if (!c->n[rows]) {
+        *known = rows > 1 ? bounded(seconds, 0, 2 * usual_cost(c, rows)) : seconds;
+    } else if (c->n[rows] < LEAST_MEASURED) {
+        if (seconds < *known) *known = seconds;
+    } else {
+        seconds = without_outliers(c, rows, seconds);
+        *known += (seconds - *known) * newest_share;
+    }
     if (c->n[rows] < UINT32_MAX) c->n[rows]++;
     return seconds;
 }
@@ -201,6 +228,7 @@ static double learn_of_model(ag_speculation *s, size_t n_tokens) {
 void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, double seconds) {
     const double one = s->costs.seconds[1];
     s->since_one = rows > 1 ? s->since_one + 1 : 0;
+    if (rows > 1) s->since_draft = 0;
     const double guessing = learn_of_model(s, n_tokens);
     seconds -= s->guessing;
     if (s->slow && s->after_refusal && s->costs.n[1]) {

@@ -18,7 +18,8 @@ enum { AG_SPECULATE_GRADES = 5, AG_SPECULATE_MODEL = AG_SPECULATE_GRADES };
 /* Seconds of a step, by its rows. */
 typedef struct ag_step_costs {
     double seconds[AG_SPECULATE_ROWS + 1];
-    uint32_t n[AG_SPECULATE_ROWS + 1]; /* steps that were measured */
+    uint32_t n[AG_SPECULATE_ROWS + 1];   /* steps that were measured */
+    bool was_far[AG_SPECULATE_ROWS + 1]; /* the last one was far from those before */
 } ag_step_costs;
 
 /* How often a guess of each grade came true. */
@@ -32,15 +33,15 @@ typedef struct ag_speculation {
     uint32_t position;     /* of the session, behind the text that the lookup knows */
     ag_step_costs costs;
     ag_guess_odds odds;
-    double won;               /* seconds that drafts have saved; below 0: have cost */
-    double spent;             /* seconds of decoding, had there been no drafts */
-    uint32_t since_one;       /* steps of drafts since the last of one row */
+    double won;           /* seconds that drafts have saved; below 0: have cost */
+    double spent;         /* seconds of decoding, had there been no drafts */
+    uint32_t since_one;   /* steps of drafts since the last of one row */
+    uint32_t since_draft; /* steps without one since the last, or since something was forgotten */
     bool after_refusal, slow; /* the last draft was taken back; which delays the next step */
     /* Of the draft model: the tokens it guessed for this step and how long that took; seconds for a
-     * token, usually; tokens of the text since it was asked. */
+     * token, usually. */
     size_t n_guessed;
     double guessing, guess_seconds;
-    uint32_t since_asked;
 } ag_speculation;
 
 /* For a text of which the newest n_tokens are remembered. slow: what is taken back must be computed
