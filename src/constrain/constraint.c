@@ -107,10 +107,21 @@ static void filter_reset(ag_token_filter *f) {
     c->error = err;
 }
 
+/* What goes wrong here the next mask tells. */
+static size_t filter_forced(ag_token_filter *f, int32_t *ids, size_t n) {
+    ag_constraint *c = (ag_constraint *)f;
+    if (c->status != AG_OK) return 0;
+    c->forced.n = 0;
+    if (ag_constraint_forced(c, n, &c->forced, NULL) != AG_OK) return 0;
+    for (size_t i = 0; i < c->forced.n; i++) ids[i] = c->forced.data[i];
+    return c->forced.n;
+}
+
 static const ag_token_filter_ops filter_ops = {
     .mask = filter_mask,
     .accept = filter_accept,
     .reset = filter_reset,
+    .forced = filter_forced,
 };
 
 static ag_status new_constraint(ag_program *p, ag_constraint **out, ag_error *err) {
@@ -172,6 +183,7 @@ void ag_constraint_destroy(ag_constraint *c) {
     ag_matcher_free(&c->matcher);
     release_program(c->program);
     ag_free(c->mask);
+    ag_ids_free(&c->forced);
     ag_free(c);
 }
 

@@ -25,6 +25,7 @@ struct ag_constraint {
     ag_program *program;
     ag_matcher matcher;
     uint32_t *mask; /* [n_words] */
+    ag_ids forced;  /* owned; to write on */
     bool mask_known, complete, ended;
     ag_status status; /* of an accept that nobody waited for */
     ag_error error;

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/fail.h"
 #include "session/generation.h"
+#include "text/sampler_filter.h"
 
 enum { USUAL_DRAFT = 7 }; /* with its token 8 rows, two whole fours */
 enum { MOST_REMEMBERED = 1 << 16, LEAST_REMEMBERED = 1 << 12 }; /* tokens */
@@ -144,15 +145,25 @@ static bool is_cancelled(void *user) {
     return atomic_load(&g->session->cancelled);
 }
 
+static ag_draft_offer offer_of(ag_generation *g, int32_t *ids) {
+    const size_t most = most_drafted(g);
+    return (ag_draft_offer){
+        .most = most,
+        .n_forced = most ? ag_sampler_forced(g->params->sampler, ids, most) : 0,
+        .always = g->params->speculate == AG_SPECULATE_ALWAYS,
+        .stop = is_cancelled,
+        .user = g,
+    };
+}
+
 ag_status ag_generation_step(ag_generation *g, int32_t *id, ag_error *err) {
     int32_t ids[AG_SPECULATE_ROWS] = {*id};
-    const bool always = g->params->speculate == AG_SPECULATE_ALWAYS;
     const size_t before = g->stats->n_generated;
     ag_speculation *s = g->speculation;
     if (!s) return decode_one(g, id, err);
     const double begin = ag_now_s();
-    const size_t most = most_drafted(g);
-    const size_t n = 1 + ag_speculation_draft(s, ids + 1, most, always, is_cancelled, g);
+    const ag_draft_offer offer = offer_of(g, ids + 1);
+    const size_t n = 1 + ag_speculation_draft(s, ids + 1, &offer);
     AG_TRY(n > 1 ? verify(g, ids, n, id, err) : decode_one(g, id, err));
     if (!g->ended) ag_speculation_learn(s, n, g->stats->n_generated - before, ag_now_s() - begin);
     return AG_OK;

@@ -16,8 +16,9 @@ static const double usual_row = 0.15;
 static const double newest_share = 0.125, furthest = 1.5;
 /* Tries of which a grade remembers, and as how many what is thought beforehand counts. */
 static const double tries_remembered = 48, tries_assumed = 4;
-/* What is thought of a guess after 2, 4, 8, 16, 32 tokens that were the same, and of a model's. */
-static const double assumed[AG_SPECULATE_GRADES + 1] = {0.4, 0.55, 0.7, 0.8, 0.9, 0.7};
+/* What is thought of a guess after 2, 4, 8, 16, 32 tokens that were the same, of a model's, and of
+ * the only way on, which other tokens may spell. */
+static const double assumed[AG_SPECULATE_ALL_GRADES] = {0.4, 0.55, 0.7, 0.8, 0.9, 0.7, 0.9};
 /* A guess of a draft model is thought to take this share of a step, until one has been timed. */
 static const double usual_guess = 0.2;
 
@@ -111,18 +112,22 @@ typedef struct plan {
     double rate; /* tokens a second that are expected */
 } plan;
 
-/* Rows of a step that brings most tokens a second; 1: without a draft. */
-static plan best_plan(const ag_speculation *s, size_t most, bool of_model) {
-    const double one = s->costs.seconds[1], left = credit(s);
-    const double guess = !of_model              ? 0
-                         : s->guess_seconds > 0 ? s->guess_seconds
-                                                : one * usual_guess;
+/* Seconds to guess a token. */
+static double guess_cost(const ag_speculation *s, size_t grade) {
+    if (grade != AG_SPECULATE_MODEL) return 0;
+    return s->guess_seconds > 0 ? s->guess_seconds : s->costs.seconds[1] * usual_guess;
+}
+
+/* Rows of a step that brings most tokens a second; 1: without a draft. grade: of the guesses; 0: as
+ * the lookup's match has it. */
+static plan best_plan(const ag_speculation *s, size_t most, size_t grade) {
+    const double one = s->costs.seconds[1], left = credit(s), guess = guess_cost(s, grade);
     const size_t match = ag_lookup_match(s->lookup);
     double tokens = 1, whole = 1;
     plan best = {1, least_gain / one};
     for (size_t n = 2; n <= most; n++) {
         const double cost = cost_of(&s->costs, n) + guess * (double)(n - 1);
-        whole *= odds_of(s, of_model ? AG_SPECULATE_MODEL : grade_of(match + n - 2));
+        whole *= odds_of(s, grade ? grade : grade_of(match + n - 2));
         tokens += whole;
         if (cost - one > left || tokens / cost <= best.rate) continue;
         if (n != FIRST_ROWS && most >= FIRST_ROWS && !s->costs.n[FIRST_ROWS]) continue;
@@ -131,16 +136,35 @@ static plan best_plan(const ag_speculation *s, size_t most, bool of_model) {
     return best;
 }
 
-/* Whose draft is expected to bring more, and how long it should be; at least one has one. */
-static bool choose_source(const ag_speculation *s, size_t *most, bool always) {
-    const size_t match = ag_lookup_match(s->lookup);
-    if (always) return s->model && match < 4;
-    plan best = {1, 0}, model = {1, 0};
-    if (match) best = best_plan(s, *most + 1, false);
-    if (s->model) model = best_plan(s, *most + 1, true);
-    const bool of_model = model.rows > 1 && model.rate > best.rate;
-    *most = (of_model ? model.rows : best.rows) - 1;
-    return of_model;
+static void keep_better(plan *best, size_t *from, plan other, size_t grade) {
+    if (other.rows < 2 || (best->rows > 1 && other.rate <= best->rate)) return;
+    *best = other;
+    *from = grade;
+}
+
+/* Whose draft is expected to bring most, and how long it should be; 0: the lookup's, or nobody's.
+ */
+static size_t choose_source(const ag_speculation *s, const ag_draft_offer *offer, size_t *most) {
+    const size_t match = ag_lookup_match(s->lookup), n_forced = offer->n_forced;
+    plan best = {.rows = 1};
+    size_t from = 0;
+    if (match) best = best_plan(s, *most + 1, 0);
+    if (s->model)
+        keep_better(&best, &from, best_plan(s, *most + 1, AG_SPECULATE_MODEL), AG_SPECULATE_MODEL);
+    if (n_forced)
+        keep_better(&best, &from, best_plan(s, n_forced + 1, AG_SPECULATE_FORCED),
+                    AG_SPECULATE_FORCED);
+    *most = best.rows - 1;
+    return from;
+}
+
+/* The same whatever it costs. */
+static size_t any_source(const ag_speculation *s, const ag_draft_offer *offer, size_t *most) {
+    if (offer->n_forced) {
+        *most = offer->n_forced;
+        return AG_SPECULATE_FORCED;
+    }
+    return s->model && ag_lookup_match(s->lookup) < 4 ? AG_SPECULATE_MODEL : 0;
 }
 
 static double usual_cost(const ag_step_costs *c, size_t rows) {
@@ -159,24 +183,25 @@ static void forget(ag_speculation *s) {
     }
 }
 
-static size_t ask_model(ag_speculation *s, int32_t *ids, size_t n, bool (*stop)(void *user),
-                        void *user) {
+static size_t ask_model(ag_speculation *s, int32_t *ids, size_t n, const ag_draft_offer *offer) {
     const double begin = ag_now_s();
-    s->n_guessed = ag_draft_model_guess(s->model, s->lookup, ids, n, stop, user);
+    n = ag_draft_model_guess(s->model, s->lookup, ids, n, offer->stop, offer->user);
     s->guessing = ag_now_s() - begin;
-    return s->n_guessed;
+    return n;
 }
 
-size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always,
-                            bool (*stop)(void *user), void *user) {
-    s->n_guessed = 0;
+size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, const ag_draft_offer *offer) {
+    size_t most = offer->most < AG_SPECULATE_ROWS - 1 ? offer->most : AG_SPECULATE_ROWS - 1;
+    s->n_guessed = s->grade = 0;
     s->guessing = 0;
-    if (most >= AG_SPECULATE_ROWS) most = AG_SPECULATE_ROWS - 1;
-    if (!most || (!s->model && !ag_lookup_match(s->lookup))) return 0;
+    if (!most || (!s->model && !offer->n_forced && !ag_lookup_match(s->lookup))) return 0;
     forget(s);
-    if (!always && (s->costs.n[1] < LEAST_MEASURED || s->since_one >= MOST_SINCE_ONE)) return 0;
-    if (choose_source(s, &most, always)) return ask_model(s, ids, most, stop, user);
-    return ag_lookup_draft(s->lookup, ids, most);
+    if (!offer->always && (s->costs.n[1] < LEAST_MEASURED || s->since_one >= MOST_SINCE_ONE))
+        return 0;
+    s->grade = (offer->always ? any_source : choose_source)(s, offer, &most);
+    if (!s->grade) return ag_lookup_draft(s->lookup, ids, most);
+    s->n_guessed = s->grade == AG_SPECULATE_MODEL ? ask_model(s, ids, most, offer) : most;
+    return s->n_guessed;
 }
 
 /* ---- what has come of it ---- */
@@ -214,13 +239,14 @@ static double measure(ag_step_costs *c, size_t rows, double seconds) {
 }
 
 /* Guesses behind the first wrong one tell nothing. Reading a prompt once is no usual cost. Returns
- * the seconds as they count. */
-static double learn_of_model(ag_speculation *s, size_t n_tokens) {
-    if (!s->n_guessed) return bounded(s->guessing, 0, s->costs.seconds[1] * furthest);
+ * the seconds of guessing as they count. */
+static double learn_of_guesses(ag_speculation *s, size_t n_tokens) {
+    const double most = s->costs.seconds[1] * furthest;
     for (size_t i = 0; i < s->n_guessed && i < n_tokens; i++)
-        count_guess(&s->odds, AG_SPECULATE_MODEL, i + 1 < n_tokens);
-    double each = s->guessing / (double)s->n_guessed, *known = &s->guess_seconds;
-    if (each > s->costs.seconds[1] * furthest) each = s->costs.seconds[1] * furthest;
+        count_guess(&s->odds, s->grade, i + 1 < n_tokens);
+    if (!s->n_guessed || s->grade != AG_SPECULATE_MODEL) return bounded(s->guessing, 0, most);
+    const double each = bounded(s->guessing / (double)s->n_guessed, 0, most);
+    double *known = &s->guess_seconds;
     *known += (each - *known) * (*known > 0 ? newest_share : 1);
     return each * (double)s->n_guessed;
 }
@@ -229,7 +255,7 @@ void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, doubl
     const double one = s->costs.seconds[1];
     s->since_one = rows > 1 ? s->since_one + 1 : 0;
     if (rows > 1) s->since_draft = 0;
-    const double guessing = learn_of_model(s, n_tokens);
+    const double guessing = learn_of_guesses(s, n_tokens);
     seconds -= s->guessing;
     if (s->slow && s->after_refusal && s->costs.n[1]) {
         const double usual = cost_of(&s->costs, rows); /* the rest belongs to the draft before */

@@ -12,8 +12,14 @@
 #include <stdbool.h>
 
 enum { AG_SPECULATE_ROWS = 15 }; /* of a step: the token chosen last, and a draft */
-/* By how much of the text had been the same; the last is what a draft model guesses. */
-enum { AG_SPECULATE_GRADES = 5, AG_SPECULATE_MODEL = AG_SPECULATE_GRADES };
+/* By how much of the text had been the same; then what a draft model guesses, and what a constraint
+ * leaves as the only way on. */
+enum {
+    AG_SPECULATE_GRADES = 5,
+    AG_SPECULATE_MODEL = AG_SPECULATE_GRADES,
+    AG_SPECULATE_FORCED,
+    AG_SPECULATE_ALL_GRADES,
+};
 
 /* Seconds of a step, by its rows. */
 typedef struct ag_step_costs {
@@ -24,7 +30,7 @@ typedef struct ag_step_costs {
 
 /* How often a guess of each grade came true. */
 typedef struct ag_guess_odds {
-    double hits[AG_SPECULATE_GRADES + 1], tries[AG_SPECULATE_GRADES + 1];
+    double hits[AG_SPECULATE_ALL_GRADES], tries[AG_SPECULATE_ALL_GRADES];
 } ag_guess_odds;
 
 typedef struct ag_speculation {
@@ -38,9 +44,9 @@ typedef struct ag_speculation {
     uint32_t since_one;   /* steps of drafts since the last of one row */
     uint32_t since_draft; /* steps without one since the last, or since something was forgotten */
     bool after_refusal, slow; /* the last draft was taken back; which delays the next step */
-    /* Of the draft model: the tokens it guessed for this step and how long that took; seconds for a
-     * token, usually. */
-    size_t n_guessed;
+    /* Guesses of this step that the text did not make, and their grade; of a draft model how long
+     * they took, and seconds for a token, usually. */
+    size_t n_guessed, grade;
     double guessing, guess_seconds;
 } ag_speculation;
 
@@ -55,10 +61,16 @@ void ag_speculation_follow(ag_speculation *s, uint32_t position);
 void ag_speculation_read(ag_speculation *s, int32_t id);
 void ag_speculation_chose(ag_speculation *s, int32_t id);
 
-/* Writes at most `most` tokens that may follow, and returns how many are worth the try. always:
- * whatever they cost. stop: as ag_draft_model_guess has it. */
-size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, size_t most, bool always,
-                            bool (*stop)(void *user), void *user);
+/* What there is to choose a draft from. */
+typedef struct ag_draft_offer {
+    size_t most;              /* tokens */
+    size_t n_forced;          /* that are in its place already: a constraint's */
+    bool always;              /* whatever it costs */
+    bool (*stop)(void *user); /* as ag_draft_model_guess has it */
+    void *user;
+} ag_draft_offer;
+/* Writes tokens that may follow, and returns how many are worth the try. */
+size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, const ag_draft_offer *offer);
 /* A step of so many rows has brought n_tokens, guesses of a draft model and all. */
 void ag_speculation_learn(ag_speculation *s, size_t rows, size_t n_tokens, double seconds);
 

@@ -153,6 +153,10 @@ ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err
     return AG_OK;
 }
 
+size_t ag_sampler_forced(ag_sampler *s, int32_t *ids, size_t n) {
+    return s->filter ? s->filter->ops->forced(s->filter, ids, n) : 0;
+}
+
 /* Once per distinct token: its first occurrence in the ring takes the count away, which tells the
  * others; the counts are put back afterwards. */
 static void penalise(ag_sampler *s) {

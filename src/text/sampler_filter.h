@@ -16,6 +16,9 @@ typedef struct ag_token_filter_ops {
     void (*accept)(ag_token_filter *f, int32_t id);
     /* A new text begins. */
     void (*reset)(ag_token_filter *f);
+    /* Writes at most n tokens that are likely to follow because the text has no other way on, and
+     * returns how many. */
+    size_t (*forced)(ag_token_filter *f, int32_t *ids, size_t n);
 } ag_token_filter_ops;
 
 struct ag_token_filter {
@@ -25,5 +28,7 @@ struct ag_token_filter {
 
 /* Borrows f until it is replaced; NULL: none. AG_INVALID if it has another vocabulary. */
 ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err);
+/* What the filter's `forced` gives; 0 without one. */
+size_t ag_sampler_forced(ag_sampler *s, int32_t *ids, size_t n);
 
 #endif

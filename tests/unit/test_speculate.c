@@ -309,6 +309,80 @@ static void a_draft_model_reads_along(void **state) {
     }
 }
 
+/* ---- constraints ---- */
+
+static const char schema[] =
+    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"
+    "\"name_of_the_animal\": {\"enum\": [\"hedgehog\", \"hippopotamus\", \"elephant\"]},"
+    "\"number_of_legs\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 9},"
+    "\"where_it_lives\": {\"type\": \"string\", \"maxLength\": 12},"
+    "\"does_it_sleep_in_winter\": {\"type\": \"boolean\"}},"
+    "\"required\": [\"name_of_the_animal\", \"number_of_legs\", \"where_it_lives\","
+    "\"does_it_sleep_in_winter\"]}";
+
+static void generate_constrained(const ag_constraint *c, unsigned seed, ag_speculate how,
+                                 seen *out) {
+    ag_constraint *own;
+    ag_sampler_params sampling = ag_sampler_defaults();
+    ag_generate_params p = ag_generate_defaults();
+    const ag_model_info *info = ag_model_get_info(models[0]);
+    ag_error err;
+    ag_ids ids = {0};
+    sampling.seed = seed;
+    sampling.temperature = (float)(seed % 3) * 0.5f;
+    memset(out, 0, sizeof *out);
+    must(ag_session_create(models[0], NULL, &out->session, &err), &err);
+    must(ag_sampler_create(&sampling, (int32_t)info->n_vocab, &p.sampler, &err), &err);
+    must(ag_constraint_clone(c, &own, &err), &err);
+    must(ag_sampler_constrain(p.sampler, own, &err), &err);
+    must(ag_tokenizer_encode(tokenizer, "An animal: ", 11, AG_ENCODE_BOS, &ids, &err), &err);
+    p.tokenizer = tokenizer;
+    p.max_tokens = 150;
+    p.speculate = how;
+    p.on_token = watch;
+    p.on_token_user = out;
+    must(ag_session_generate(out->session, ids.data, ids.n, &p, &out->stats[0], &err), &err);
+    ag_ids_free(&ids);
+    ag_sampler_destroy(p.sampler);
+    ag_constraint_destroy(own);
+    ag_session_destroy(out->session);
+}
+
+/* Names of a schema's properties are the only way on: they come as drafts. */
+static void forced_tokens_come_many_at_a_time(void **state) {
+    (void)state;
+    static seen want, have;
+    const ag_model_info *info = ag_model_get_info(models[0]);
+    ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_JSON_SCHEMA);
+    ag_constraint_vocab *vocab;
+    ag_constraint *c;
+    ag_error err;
+    size_t n_tokens = 0, n_steps = 0;
+    params.text = schema;
+    params.len = strlen(schema);
+    params.spacing = AG_JSON_COMPACT;
+    must(ag_constraint_vocab_create(tokenizer, info->n_vocab, info->eos_ids, info->n_eos, &vocab,
+                                    &err),
+         &err);
+    must(ag_constraint_create(vocab, &params, &c, &err), &err);
+    for (unsigned seed = 1; seed <= 12; seed++) {
+        generate_constrained(c, seed, AG_SPECULATE_OFF, &want);
+        generate_constrained(c, seed, seed % 2 ? AG_SPECULATE_ALWAYS : AG_SPECULATE_AUTO, &have);
+        const ag_generate_stats *s = &have.stats[0];
+        assert_int_equal(s->finish, want.stats[0].finish);
+        assert_int_equal(have.n_ids, want.n_ids);
+        assert_memory_equal(have.ids, want.ids, want.n_ids * sizeof *want.ids);
+        assert_memory_equal(have.text, want.text, want.n_text);
+        if (seed % 2 == 0) continue;
+        n_tokens += s->n_generated;
+        n_steps += s->n_generated - s->n_accepted;
+    }
+    print_message("%zu tokens in %zu steps\n", n_tokens, n_steps);
+    assert_true(n_steps * 3 < n_tokens * 2);
+    ag_constraint_destroy(c);
+    ag_constraint_vocab_destroy(vocab);
+}
+
 static void nobody_drafts_for_himself(void **state) {
     (void)state;
     ag_session *s;
@@ -384,6 +458,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_nothing),
         cmocka_unit_test(a_draft_model_reads_along),
+        cmocka_unit_test(forced_tokens_come_many_at_a_time),
         cmocka_unit_test(nobody_drafts_for_himself),
         cmocka_unit_test(drafts_allocate_nothing),
     };

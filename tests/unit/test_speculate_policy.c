@@ -79,7 +79,7 @@ static double gain_of(const machine *m, const text *t) {
         int32_t draft[AG_SPECULATE_ROWS];
         size_t most = t->n - at - 1, right = 0;
         if (most > DRAFT) most = DRAFT;
-        const size_t n = ag_speculation_draft(s, draft, most, false, NULL, NULL);
+        const size_t n = ag_speculation_draft(s, draft, &(ag_draft_offer){.most = most});
         assert_true(n <= most);
         while (right < n && draft[right] == t->ids[at + right]) right++;
         for (size_t i = 0; i <= right; i++) ag_speculation_chose(s, t->ids[at + i]);
