@@ -12,7 +12,8 @@
 #define GRAMMAR "what is generated cannot be constrained: leave it out"
 #define WEIGHTS_IN_MEMORY "weights are converted into memory while loading: leave it out"
 #define ADAPTER "adapters are not supported: merge it into the model before"
-#define DRAFT "there is no speculative decoding in this version: leave it out"
+#define DRAFT \
+    "drafts are as long as it pays: leave it out (--speculate, --draft-max, --draft-model)"
 #define LOGGING "use -q to hear less and -v to hear more"
 #define SERVER "there is no server in this version"
 
@@ -55,9 +56,7 @@ static const answer options[] = {
      ROPE},
     {" --grammar --grammar-file -j --json-schema -jf --json-schema-file ", GRAMMAR},
     {" --lora --lora-scaled --lora-base --control-vector ", ADAPTER},
-    {" -md --model-draft --draft --draft-max --draft-min --draft-p-min -ngld "
-     "--gpu-layers-draft -cd --ctx-size-draft ",
-     DRAFT},
+    {" --draft-min --draft-p-min -ngld --gpu-layers-draft -cd --ctx-size-draft ", DRAFT},
     {" --prompt-cache-all --prompt-cache-ro ",
      "--prompt-cache keeps the prompt, --save-cache the prompt and the answer"},
     {" -np --parallel ", "sequences that are decoded together: 'antigravity bench' only"},
