@@ -47,6 +47,11 @@ static int read_file(const char *path, char **text) {
     return code;
 }
 
+/* The command line's system prompt; NULL: none. */
+static const char *asked_system(const chat *c) {
+    return c->system_text ? c->system_text : c->o.system;
+}
+
 /* Everything that can be wrong with model and template, before the weights are read. */
 static int open_talk(chat *c) {
     const chat_options *o = &c->o;
@@ -55,11 +60,16 @@ static int open_talk(chat *c) {
     if (code == EXIT_DONE && o->template_file)
         code = read_file(o->template_file, &c->template_text);
     if (code == EXIT_DONE && o->system_file) code = read_file(o->system_file, &c->system_text);
-    if (code == EXIT_DONE) code = talk_open(&c->talk, e->dir, e->tokenizer, c->template_text);
-    const char *system = c->system_text ? c->system_text : o->system;
+    if (code == EXIT_DONE) code = chat_open_talk(c);
+    if (code == EXIT_DONE && asked_system(c)) code = talk_set_system(&c->talk, asked_system(c));
+    return code;
+}
+
+int chat_open_talk(chat *c) {
+    const engine *e = &c->engine;
+    int code = talk_open(&c->talk, e->dir, e->tokenizer, c->template_text);
     if (code == EXIT_DONE) code = chat_open_tools(c);
     if (code == EXIT_DONE) code = chat_apply_thinking(c);
-    if (code == EXIT_DONE && system) code = talk_set_system(&c->talk, system);
     return code;
 }
 
@@ -80,7 +90,7 @@ static int begin(chat *c) {
     if (code == EXIT_DONE) code = chat_find_protected(c, &n);
     if (code == EXIT_DONE && n != c->n_protected) code = chat_open_session(c, n);
     if (code != EXIT_DONE || !c->o.resume) return code;
-    code = chat_load(c, c->o.resume);
+    code = chat_load(c, c->o.resume, asked_system(c));
     if (code != EXIT_USAGE) return code;
     c->name = strdup(c->o.resume);
     if (!c->name) return complain_no_memory();
@@ -241,6 +251,7 @@ static void close_chat(chat *c) {
     free(c->consumed.data);
     free(c->template_text);
     free(c->system_text);
+    free(c->tools_text);
     free(c->name);
     chat_options_free(&c->o);
 }

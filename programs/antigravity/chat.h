@@ -37,8 +37,8 @@ typedef struct chat {
     draft_engine draft; /* with --draft-model */
     constraint constraint;
     talk talk;
-    char *template_text, *system_text; /* owned; of files */
-    ag_text model_sampling;            /* what generation_config.json asks for, as text */
+    char *template_text, *system_text, *tools_text; /* owned; of files */
+    ag_text model_sampling; /* what generation_config.json asks for, as text */
     uint32_t n_context;
     uint32_t n_protected; /* first tokens that the session can protect */
     bool own_prefix;      /* the user said how many */
@@ -64,7 +64,9 @@ void chat_print_settings(const chat *c);
 
 /* ---- chat_session.c: what the model has read ---- */
 
-/* The session, with as many first tokens as it can protect; anything that was read is forgotten. */
+/* The session, with as many first tokens as it can protect; anything that was read is forgotten.
+ * Settings that make no sense leave the one there is; without memory for another one there is none
+ * any more, and the program ends. */
 int chat_open_session(chat *c, uint32_t n_protected);
 /* The protected prefix for the system prompt and a short first turn. EXIT_USAGE if they leave no
  * space for anything else. */
@@ -96,7 +98,7 @@ int chat_give_result(chat *c, const char *text);
 
 /* ---- chat_commands.c ---- */
 
-/* A line that begins with a slash. Complaints about it are no failure. */
+/* A line that begins with a slash. That it is none, or of no use now, is no failure. */
 int chat_command(chat *c, const char *line);
 
 /* ---- chat_show.c: on standard error ---- */
@@ -108,12 +110,15 @@ void chat_show_kv(const chat *c);
 
 bool chat_name_is_valid(const char *name);
 int chat_save(chat *c, const char *name);
-/* Takes the place of the conversation; EXIT_USAGE: there is none of that name. */
-int chat_load(chat *c, const char *name);
+/* Takes the place of the conversation, which stays if that fails; EXIT_USAGE: there is none of that
+ * name. `system`: a prompt in the place of the saved one; may be NULL. */
+int chat_load(chat *c, const char *name, const char *system);
 void chat_list_saved(void);
 
 /* ---- chat.c ---- */
 
+/* Makes c->talk a conversation of no message, with the template and tools that were asked for. */
+int chat_open_talk(chat *c);
 /* What --thinking, or /set thinking, says. */
 int chat_apply_thinking(chat *c);
 

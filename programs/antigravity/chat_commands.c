@@ -81,16 +81,17 @@ static int retry(chat *c, const char *argument) {
 static int save(chat *c, const char *argument) {
     if (!*argument && !c->name) {
         complain("/save NAME: the conversation has no name yet");
-        return EXIT_DONE;
+        return EXIT_USAGE;
     }
     if (*argument && !chat_name_is_valid(argument)) {
         complain("'%s' is no name: letters, digits and ._- and blanks, no slash, not hidden",
                  argument);
-        return EXIT_DONE;
+        return EXIT_USAGE;
     }
-    if (chat_save(c, *argument ? argument : c->name) == EXIT_DONE)
+    int code = chat_save(c, *argument ? argument : c->name);
+    if (code == EXIT_DONE)
         chat_note(c, "saved as %s; 'antigravity chat --resume' goes on with it", c->name);
-    return EXIT_DONE;
+    return code;
 }
 
 static int load(chat *c, const char *argument) {
@@ -98,10 +99,13 @@ static int load(chat *c, const char *argument) {
         chat_list_saved();
         return EXIT_DONE;
     }
-    int code = chat_name_is_valid(argument) ? chat_load(c, argument) : EXIT_USAGE;
+    int code = EXIT_DONE;
+    if (c->name && c->talk.n && strcmp(c->name, argument) != 0) code = chat_save(c, c->name);
+    if (code != EXIT_DONE) return code;
+    code = chat_name_is_valid(argument) ? chat_load(c, argument, NULL) : EXIT_USAGE;
     if (code == EXIT_USAGE) complain("there is no conversation '%s'; /load lists them", argument);
     else if (code == EXIT_DONE) chat_note(c, "%s: %zu turns", c->name, talk_n_turns(&c->talk));
-    return EXIT_DONE;
+    return code;
 }
 
 static int show_stats(chat *c, const char *argument) {

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "json_out.h"
 #include "output.h"
+#include "sha256.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -71,18 +72,34 @@ static json_t *message_of(const talk_message *m) {
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
 
+/* The same of two tokenizers: ids mean the same. */
+static void describe_vocabulary(const ag_tokenizer *t, char hex[SHA256_HEX]) {
+    sha256 sum;
+    sha256_begin(&sum);
+    for (int32_t id = 0; id < ag_tokenizer_vocab_size(t); id++) {
+        size_t len = 0;
+        const char *text = ag_tokenizer_token(t, id, &len);
+        const uint64_t n = text ? len : UINT64_MAX;
+        sha256_add(&sum, &n, sizeof n);
+        if (text) sha256_add(&sum, text, len);
+    }
+    sha256_hex(&sum, hex);
+}
+
 static json_t *describe(const chat *c) {
     const talk *t = &c->talk;
     json_t *messages = json_array();
     for (size_t i = 0; messages && i < t->n; i++)
         json_append(&messages, message_of(&t->messages[i]));
+    char vocabulary[SHA256_HEX];
+    describe_vocabulary(c->engine.tokenizer, vocabulary);
     const json_field fields[] = {
         {"antigravity_chat", json_integer(VERSION)},
         {"model", json_text(c->engine.dir, strlen(c->engine.dir))},
+        {"vocabulary", json_string(vocabulary)},
         {"system", t->system ? json_text(t->system, strlen(t->system)) : json_null()},
         {"seed", json_integer((json_int_t)c->o.sampling.seed)},
         {"attempt", json_integer((json_int_t)c->attempt)},
-        {"protected", json_integer((json_int_t)c->n_protected)},
         {"messages", messages},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
@@ -126,8 +143,8 @@ int chat_save(chat *c, const char *name) {
     int code = write_json(path, describe(c));
     if (code != EXIT_DONE) return code;
     join(path, folder, name, cache_end);
-    if (ag_session_save(e->session, path, e->tokenizer, c->consumed.data, c->consumed.n, &err) !=
-        AG_OK)
+    if (e->session && ag_session_save(e->session, path, e->tokenizer, c->consumed.data,
+                                      c->consumed.n, &err) != AG_OK)
         return complain_error(&err);
     if (c->name && !strcmp(c->name, name)) return EXIT_DONE;
     char *copy = strdup(name);
@@ -148,23 +165,30 @@ static bool read_ids(const json_t *list, uint32_t n_vocab, ag_ids *out) {
     return true;
 }
 
-static int add_message(chat *c, const json_t *saved, const char *path, size_t i) {
+/* `same`: the ids are of this vocabulary; else the text stands for them. */
+static int add_message(chat *c, const json_t *saved, bool same, const char *path) {
+    talk *t = &c->talk;
     json_t *message = json_object_get(saved, "message");
     const json_t *list = json_object_get(saved, "ids"), *first = json_object_get(saved, "first");
     ag_ids ids = {0};
     int code = EXIT_FAILED;
     if (!json_is_object(message) || !json_string_value(json_object_get(message, "role")) ||
-        !read_ids(list, c->engine.info.n_vocab, &ids)) {
-        complain("%s: message %zu is damaged, or of another model", path, i + 1);
-    } else if (json_is_array(list)) {
-        code = talk_add_saved(&c->talk, json_incref(message), ids.data, ids.n);
+        (same && !read_ids(list, c->engine.info.n_vocab, &ids))) {
+        complain("%s: message %zu is damaged", path, t->n + 1);
+    } else if (same && json_is_array(list)) {
+        code = talk_add_saved(t, json_incref(message), ids.data, ids.n);
     } else {
-        code = talk_add_json(&c->talk, json_incref(message));
+        code = talk_add_json(t, json_incref(message));
     }
     free(ids.data);
-    if (code == EXIT_DONE && json_is_integer(first))
-        c->talk.messages[c->talk.n - 1].first = (uint32_t)json_integer_value(first);
+    const json_int_t at = json_is_integer(first) ? json_integer_value(first) : -1;
+    if (code == EXIT_DONE && at >= 0 && at < TALK_UNREAD)
+        t->messages[t->n - 1].first = (uint32_t)at;
     return code;
+}
+
+static void mark_unread(chat *c) {
+    for (size_t i = 0; i < c->talk.n; i++) c->talk.messages[i].first = TALK_UNREAD;
 }
 
 static int restore_cache(chat *c, const char *folder, const char *name) {
@@ -183,30 +207,57 @@ static int restore_cache(chat *c, const char *folder, const char *name) {
     if (st == AG_CANCELLED) return complain_error(&err);
     if (st != AG_OK && c->talk.n) complain("%s; the conversation is read again", err.msg);
     chat_forget(c);
-    for (size_t i = 0; i < c->talk.n; i++) c->talk.messages[i].first = TALK_UNREAD;
+    mark_unread(c);
     return EXIT_DONE;
 }
 
-static int take_conversation(chat *c, const json_t *saved, const char *path) {
+/* Into a new c->talk; the session is the last that changes. */
+static int take_messages(chat *c, const json_t *saved, const char *system, const char *path) {
     const json_t *messages = json_object_get(saved, "messages");
-    const json_t *seed = json_object_get(saved, "seed");
-    const json_t *n_protected = json_object_get(saved, "protected");
-    uint32_t n = c->n_protected;
-    talk_truncate(&c->talk, 0);
-    int code = talk_set_system(&c->talk, json_string_value(json_object_get(saved, "system")));
+    const char *vocabulary = json_string_value(json_object_get(saved, "vocabulary"));
+    char own[SHA256_HEX];
+    uint32_t n;
+    describe_vocabulary(c->engine.tokenizer, own);
+    int code = chat_open_talk(c);
+    if (code == EXIT_DONE) code = talk_set_system(&c->talk, system);
     for (size_t i = 0; code == EXIT_DONE && i < json_array_size(messages); i++)
-        code = add_message(c, json_array_get(messages, i), path, i);
-    if (code != EXIT_DONE) return code;
+        code = add_message(c, json_array_get(messages, i), vocabulary && !strcmp(vocabulary, own),
+                           path);
+    if (code == EXIT_DONE) code = chat_find_protected(c, &n);
+    return code == EXIT_DONE ? chat_open_session(c, n) : code;
+}
+
+static int take_conversation(chat *c, const json_t *saved, const char *system, const char *folder,
+                             const char *name) {
+    const char *saved_system = json_string_value(json_object_get(saved, "system"));
+    const bool other = system && (!saved_system || strcmp(system, saved_system) != 0);
+    const uint32_t n_protected = c->n_protected;
+    const json_t *seed = json_object_get(saved, "seed");
+    char path[PATH_MAX];
+    talk before = c->talk;
+    join(path, folder, name, json_end);
+    int code = take_messages(c, saved, other ? system : saved_system, path);
+    if (code == EXIT_DONE && other) {
+        mark_unread(c);
+    } else if (code == EXIT_DONE) {
+        code = restore_cache(c, folder, name);
+        if (code != EXIT_DONE) chat_open_session(c, n_protected);
+    }
+    if (code != EXIT_DONE) {
+        talk_close(&c->talk);
+        c->talk = before;
+        return code == EXIT_USAGE ? EXIT_FAILED : code;
+    }
+    talk_close(&before);
+    if (other && c->talk.n)
+        chat_note(c, "the conversation is read again with the system prompt that was asked for");
     if (!c->o.sampling.has_seed && json_is_integer(seed))
         c->o.sampling.seed = (uint64_t)json_integer_value(seed);
     c->attempt = (uint64_t)json_integer_value(json_object_get(saved, "attempt"));
-    const json_int_t saved_n = json_integer_value(n_protected);
-    if (!c->own_prefix && json_is_integer(n_protected) && saved_n >= 0 && saved_n <= INT32_MAX)
-        n = (uint32_t)saved_n;
-    return chat_open_session(c, n);
+    return EXIT_DONE;
 }
 
-int chat_load(chat *c, const char *name) {
+int chat_load(chat *c, const char *name, const char *system) {
     char folder[PATH_MAX], path[PATH_MAX];
     json_error_t why;
     if (!find_folder(folder, false)) return EXIT_FAILED;
@@ -219,12 +270,12 @@ int chat_load(chat *c, const char *name) {
     }
     int code = EXIT_FAILED;
     char *copy = strdup(name);
-    if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION)
+    if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION ||
+        !json_is_array(json_object_get(saved, "messages")))
         complain("%s: not a conversation that this program saved", path);
     else if (!copy) complain_no_memory();
-    else code = take_conversation(c, saved, path);
+    else code = take_conversation(c, saved, system, folder, name);
     json_decref(saved);
-    if (code == EXIT_DONE) code = restore_cache(c, folder, name);
     if (code != EXIT_DONE) {
         free(copy);
         return code;

@@ -19,13 +19,17 @@ int chat_open_session(chat *c, uint32_t n_protected) {
     ag_session_params params = session_params(&c->o.model, c->n_context);
     params.eviction.protected_prefix = n_protected;
     if (c->o.model.verbose) params.eviction.on_eviction = eviction_say;
+    ag_session_plan unused;
+    if (ag_session_plan_memory(&e->info, &params, &unused, &err) != AG_OK)
+        return complain_settings(&err);
     interrupt_spares(e->session);
     ag_session_destroy(e->session);
     e->session = NULL;
     c->consumed.n = 0;
     c->n_protected = n_protected;
-    ag_status status = ag_session_create(e->model, &params, &e->session, &err);
-    return status == AG_OK ? EXIT_DONE : complain_settings(&err);
+    if (ag_session_create(e->model, &params, &e->session, &err) == AG_OK) return EXIT_DONE;
+    c->leaving = true; /* nothing can be read any more */
+    return complain_settings(&err);
 }
 
 int chat_find_protected(chat *c, uint32_t *n) {

@@ -13,20 +13,20 @@
 
 int chat_open_tools(chat *c) {
     ag_error err;
-    char *text;
     size_t len;
     if (!c->o.tools_file) return EXIT_DONE;
-    int code = input_read(c->o.tools_file, &text, &len);
+    /* Once: what it names may be a pipe. */
+    int code = c->tools_text ? EXIT_DONE : input_read(c->o.tools_file, &c->tools_text, &len);
     if (code != EXIT_DONE) return code;
-    if (ag_chat_set_tools(c->talk.chat, text, len, &err) != AG_OK) {
+    if (ag_chat_set_tools(c->talk.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK) {
         complain("%s: %s", c->o.tools_file, err.msg);
-        code = EXIT_FAILED;
-    } else if (!(ag_chat_format_features(c->talk.format) & AG_CHAT_TOOLS)) {
-        complain("the chat template tells the model of no tools: --tools is of no use");
-        code = EXIT_USAGE;
+        return EXIT_FAILED;
     }
-    free(text);
-    return code;
+    if (!(ag_chat_format_features(c->talk.format) & AG_CHAT_TOOLS)) {
+        complain("the chat template tells the model of no tools: --tools is of no use");
+        return EXIT_USAGE;
+    }
+    return EXIT_DONE;
 }
 
 /* The call whose result comes next; NULL if none is awaited. Borrowed. */

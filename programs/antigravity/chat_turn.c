@@ -222,11 +222,15 @@ int chat_answer(chat *c) {
     ag_sampler *sampler = NULL;
     c->last = (chat_figures){.seed = seed_of_answer(c)};
     int code = talk_render(&c->talk, &a.prompt);
+    if (code == EXIT_DONE && !a.prompt.n) {
+        complain("the prompt is empty: there is no token to start from");
+        code = EXIT_USAGE;
+    }
     if (code == EXIT_DONE && ag_chat_parser_create(c->talk.chat, &a.parser, &err) != AG_OK)
         code = complain_error(&err);
-    const size_t n_known = ag_chat_common_prefix(&c->consumed, &a.prompt);
-    if (code == EXIT_DONE)
-        code = make_sampler(c, n_known < a.prompt.n ? n_known : a.prompt.n - 1, &sampler);
+    size_t n_known = ag_chat_common_prefix(&c->consumed, &a.prompt);
+    if (n_known && n_known == a.prompt.n) n_known--;
+    if (code == EXIT_DONE) code = make_sampler(c, n_known, &sampler);
     if (code == EXIT_DONE) code = constrain(c, sampler);
     if (code == EXIT_DONE) code = generate_once_more(&a, sampler);
     if (code == EXIT_DONE) code = finish_answer(&a);

@@ -175,9 +175,6 @@ static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
     } wrong[] = {
         {"/nix", "unknown command '/nix'"},
         {"/s", "unknown command '/s'"},
-        {"/save", "has no name yet"},
-        {"/save a/b", "'a/b' is no name"},
-        {"/load nothing", "no conversation 'nothing'"},
         {"/load", "no conversation was saved yet"},
         {"/set nix 3", "no setting 'nix'"},
         {"/set temperature x", "'x' is not a number"},
@@ -193,6 +190,32 @@ static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
     assert_int_equal(r.n_out, 0);
     for (size_t i = 0; i < N; i++) assert_says(r.err, wrong[i].answer);
     cli_free(&r);
+}
+
+static void what_cannot_be_saved_or_loaded_ends_a_pipe(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"/save\nOnce\n", "has no name yet"},
+        {"/save a/b\nOnce\n", "'a/b' is no name"},
+        {"/load nothing\nOnce\n", "no conversation 'nothing'"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        cli_result r = CHAT(wrong[i][0], GREEDY, "-n", "3", "-q");
+        assert_refused(&r, 2, wrong[i][1]);
+        cli_free(&r);
+    }
+}
+
+static void a_template_that_says_nothing_is_refused(void **state) {
+    (void)state;
+    char dir[64], path[96];
+    make_directory(dir);
+    write_file(dir, "none.jinja", "{# nothing #}", 13);
+    snprintf(path, sizeof path, "%s/none.jinja", dir);
+    cli_result r = CHAT("x\n", GREEDY, "-q", "--chat-template", path);
+    assert_refused(&r, 2, "the prompt is empty: there is no token to start from");
+    cli_free(&r);
+    remove_directory(dir);
 }
 
 static void wrong_options_are_refused(void **state) {
@@ -355,6 +378,8 @@ int main(void) {
         cmocka_unit_test(settings_change_while_one_talks),
         cmocka_unit_test(a_system_prompt_is_changed_under_way),
         cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),
+        cmocka_unit_test(what_cannot_be_saved_or_loaded_ends_a_pipe),
+        cmocka_unit_test(a_template_that_says_nothing_is_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(results_of_calls_are_asked_for),
         cmocka_unit_test(reasoning_never_reaches_a_pipe),

@@ -113,6 +113,80 @@ static void conversations_are_saved_and_taken_up(void **state) {
     cli_free(&r);
 }
 
+/* ---- what a file says is not believed ---- */
+
+static const char chats_head[] = "{\"antigravity_chat\": 1, \"system\": null, \"seed\": 3, "
+                                 "\"attempt\": 0, \"protected\": 2000000000, \"messages\": [";
+static const char question[] = "{\"message\": {\"role\": \"user\", \"content\": \"Once\"}, "
+                               "\"first\": -7}";
+
+static void save_by_hand(const char *name, const char *answer) {
+    char dir[128], file[64], text[1024];
+    snprintf(dir, sizeof dir, "%s/antigravity/chats", home);
+    snprintf(file, sizeof file, "%s.json", name);
+    const int n = snprintf(text, sizeof text, "%s%s, %s]}", chats_head, question, answer);
+    write_file(dir, file, text, (size_t)n);
+}
+
+static void ids_of_another_vocabulary_are_not_used(void **state) {
+    (void)state;
+    cli_result r = CHAT("Once\n/save folder\n", GREEDY, "-n", "2", "-q");
+    assert_code(&r, 0);
+    cli_free(&r);
+    save_by_hand("foreign", "{\"message\": {\"role\": \"assistant\", \"content\": \" there was\"}, "
+                            "\"ids\": [151643, -1]}");
+    r = CHAT("a fox\n/stats\n", GREEDY, "-n", "5", "-c", "160", "--resume", "foreign");
+    assert_code(&r, 0);
+    assert_true(r.n_out > 0);
+    assert_says(r.err, "in all: 2 turn");
+    cli_free(&r);
+}
+
+static void a_failed_load_changes_nothing(void **state) {
+    (void)state;
+    save_by_hand("damaged", "{\"message\": {\"content\": 5}}");
+    static const char input[] = "Once upon a time\n/save kept\n/load damaged\n";
+    cli_result r = CHAT(input, GREEDY, "-n", "5", "-q");
+    assert_code(&r, 1);
+    assert_says(r.err, "damaged.json: message 2 is damaged");
+    cli_free(&r);
+    r = CHAT("/stats\n", GREEDY, "-q", "--resume", "kept");
+    assert_code(&r, 0);
+    assert_says(r.err, "in all: 1 turn");
+    cli_free(&r);
+}
+
+static void a_named_conversation_is_saved_before_another_is_loaded(void **state) {
+    (void)state;
+    cli_result r = CHAT("Once\n/save one\n/clear\nTwo\n/save two\nThree\n/load one\n", GREEDY, "-n",
+                        "3", "-q");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CHAT("/stats\n", GREEDY, "-q", "--resume", "two");
+    assert_says(r.err, "in all: 2 turn");
+    cli_free(&r);
+}
+
+static void the_system_prompt_of_the_command_line_holds(void **state) {
+    (void)state;
+    char dir[64];
+    make_chat_model(dir);
+    cli_result r = CHAT("A fox\n", GREEDY, "-n", "5", "-q", "-m", dir, "--system", "Be kind",
+                        "--resume", "fox");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CHAT("/system\nThen\n", GREEDY, "-n", "5", "-m", dir, "--system", "Be brief", "--resume",
+             "fox");
+    assert_code(&r, 0);
+    assert_says(r.err, "  Be brief\n");
+    assert_says(r.err, "read again with the system prompt");
+    cli_free(&r);
+    r = CHAT("/system\n", GREEDY, "-q", "-m", dir, "--resume", "fox");
+    assert_says(r.err, "  Be brief\n");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
     (void)state;
     char dir[64], system[2048] = "";
@@ -194,6 +268,10 @@ int main(void) {
         cmocka_unit_test(whole_turns_leave_and_the_first_stays),
         cmocka_unit_test(a_resumed_conversation_goes_on_bit_by_bit),
         cmocka_unit_test(conversations_are_saved_and_taken_up),
+        cmocka_unit_test(ids_of_another_vocabulary_are_not_used),
+        cmocka_unit_test(a_failed_load_changes_nothing),
+        cmocka_unit_test(a_named_conversation_is_saved_before_another_is_loaded),
+        cmocka_unit_test(the_system_prompt_of_the_command_line_holds),
         cmocka_unit_test(a_system_prompt_that_leaves_no_space_is_refused),
         cmocka_unit_test(ctrl_c_stops_the_answer_and_keeps_the_conversation),
         cmocka_unit_test(ctrl_c_stops_reading),
