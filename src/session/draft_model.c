@@ -9,6 +9,7 @@
  * `ahead` of its own. */
 struct ag_draft_model {
     ag_session *session; /* borrowed */
+    uint64_t serial;     /* its own, for another may come to stand at its address */
     ag_sampler *greedy;  /* owned */
     int32_t n_vocab;     /* ids that both models know */
     uint32_t last, read;
@@ -27,6 +28,7 @@ ag_status ag_draft_model_create(ag_session *s, uint32_t n_vocab, ag_draft_model 
     ag_draft_model *d = ag_calloc(1, sizeof *d);
     if (!d) return AG_FAIL(err, NOMEM, "a draft model");
     d->session = s;
+    d->serial = s->serial;
     d->n_vocab = (int32_t)(own < n_vocab ? own : n_vocab);
     d->read = UINT32_MAX; /* what the session holds is not known */
     greedy.temperature = 0;
@@ -43,7 +45,9 @@ void ag_draft_model_destroy(ag_draft_model *d) {
     ag_free(d);
 }
 
-const ag_session *ag_draft_model_session(const ag_draft_model *d) { return d->session; }
+bool ag_draft_model_is_of(const ag_draft_model *d, const ag_session *s) {
+    return s && d->serial == s->serial;
+}
 
 /* ---- where it stands ---- */
 
@@ -52,13 +56,19 @@ static bool take_back(ag_draft_model *d, size_t n) {
     return ag_session_truncate(d->session, position - (uint32_t)n, NULL) == AG_OK;
 }
 
-/* From the text's beginning, as far as it is remembered and known. */
+/* Not those that came while nobody read along, or that only the other model has. */
+static bool is_readable(const ag_draft_model *d, const ag_lookup *text, uint32_t i) {
+    const int32_t id = ag_lookup_token(text, i);
+    return id >= 0 && id < d->n_vocab;
+}
+
+/* From the text's beginning, or behind the last token that it cannot read. */
 static void begin_anew(ag_draft_model *d, const ag_lookup *text) {
     ag_session_reset(d->session);
     d->read = 0;
     d->n_ahead = 0;
     d->last = ag_lookup_length(text);
-    while (d->last && ag_lookup_token(text, d->last) >= 0) d->last--;
+    while (d->last && is_readable(d, text, d->last)) d->last--;
 }
 
 /* Its guesses that came true are part of the text now; the others go. */
@@ -70,6 +80,14 @@ static bool heed_text(ag_draft_model *d, const ag_lookup *text) {
     d->read += (uint32_t)n;
     d->n_ahead = 0;
     return !wrong || take_back(d, wrong);
+}
+
+/* Whether what it has not read is there to be read, and is something. */
+static bool can_go_on(const ag_draft_model *d, const ag_lookup *text) {
+    const uint32_t end = ag_lookup_length(text);
+    uint32_t i = d->last;
+    while (i < end && is_readable(d, text, i + 1)) i++;
+    return d->last < end && i == end;
 }
 
 static bool is_known(const ag_draft_model *d) {
@@ -91,7 +109,7 @@ void ag_draft_model_shorten(ag_draft_model *d, uint32_t length) {
 /* ---- reading and guessing ---- */
 
 /* Feeds tokens and, unless id is NULL, chooses what follows them. */
-static bool feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *id) {
+static ag_status feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *id) {
     const ag_step_item item = {
         .session = d->session,
         .ids = ids,
@@ -101,26 +119,25 @@ static bool feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *id) {
         .sampler = id ? d->greedy : NULL,
         .chosen = id,
     };
-    return ag_session_step(&item, 1, NULL) == AG_OK;
+    return ag_session_step(&item, 1, NULL);
 }
 
 /* The tokens of the text that it has not read; what follows the last of them. */
-static bool catch_up(ag_draft_model *d, const ag_lookup *text, int32_t *id) {
+static ag_status catch_up(ag_draft_model *d, const ag_lookup *text, int32_t *id) {
     enum { MOST_ROWS = 512 };
     const uint32_t end = ag_lookup_length(text), chunk = d->session->params.prefill_chunk;
     const size_t most = chunk < MOST_ROWS ? chunk : MOST_ROWS;
     while (d->last < end) {
         int32_t ids[MOST_ROWS];
         size_t n = 0;
-        for (; n < most && d->last + n < end; n++) {
+        for (; n < most && d->last + n < end; n++)
             ids[n] = ag_lookup_token(text, d->last + 1 + (uint32_t)n);
-            if (ids[n] < 0 || ids[n] >= d->n_vocab) return false;
-        }
-        if (d->stop(d->stop_user) || !feed(d, ids, n, d->last + n == end ? id : NULL)) return false;
+        if (d->stop(d->stop_user)) return AG_CANCELLED;
+        AG_TRY(feed(d, ids, n, d->last + n == end ? id : NULL));
         d->last += (uint32_t)n;
         d->read += (uint32_t)n;
     }
-    return true;
+    return AG_OK;
 }
 
 static bool fits(const ag_draft_model *d, const ag_lookup *text, size_t n) {
@@ -135,16 +152,17 @@ size_t ag_draft_model_guess(ag_draft_model *d, const ag_lookup *text, int32_t *i
     if (n > AG_DRAFT_MODEL_GUESSES) n = AG_DRAFT_MODEL_GUESSES;
     d->stop = stop;
     d->stop_user = user;
-    if (!is_known(d) || !heed_text(d, text) || d->last >= length) begin_anew(d, text);
-    if (!fits(d, text, n)) return 0;
-    if (!catch_up(d, text, &ids[0])) {
-        d->failed = !stop(user);
+    if (!is_known(d) || !heed_text(d, text) || !can_go_on(d, text)) begin_anew(d, text);
+    if (d->last == length || !fits(d, text, n)) return 0;
+    const ag_status st = catch_up(d, text, &ids[0]);
+    if (st != AG_OK) {
+        d->failed = st != AG_CANCELLED;
         d->read = UINT32_MAX;
         return 0;
     }
     size_t n_guessed = 1;
     for (; n_guessed < n && ids[n_guessed - 1] < d->n_vocab; n_guessed++) {
-        if (!feed(d, &ids[n_guessed - 1], 1, &ids[n_guessed])) break;
+        if (feed(d, &ids[n_guessed - 1], 1, &ids[n_guessed]) != AG_OK) break;
         d->ahead[d->n_ahead++] = ids[n_guessed - 1];
     }
     return ids[n_guessed - 1] < d->n_vocab ? n_guessed : n_guessed - 1;

@@ -30,7 +30,7 @@ static size_t longest_draft(const ag_generate_params *p) {
 static ag_status use_draft_model(ag_speculation *sp, const ag_session *s, ag_session *draft,
                                  ag_error *err) {
     if (draft == s) return AG_FAIL(err, INVALID, "a session cannot draft for itself");
-    if (sp->model && ag_draft_model_session(sp->model) == draft) return AG_OK;
+    if (sp->model && ag_draft_model_is_of(sp->model, draft)) return AG_OK;
     ag_draft_model_destroy(sp->model);
     sp->model = NULL;
     if (!draft) return AG_OK;
@@ -92,7 +92,8 @@ typedef struct verdict {
     ag_error *err;
 } verdict;
 
-/* Shown before the sampler goes on: who ends the text here wants no further choice. */
+/* Shown and accepted before the sampler goes on: who ends the text here wants no further choice,
+ * which would use up random numbers. So what has been shown is shown when a later choice fails. */
 static bool take_choice(void *user, size_t i, int32_t id) {
     verdict *v = user;
     ag_generation *g = v->g;
@@ -112,6 +113,15 @@ static ag_status take_back(ag_session *s, uint32_t position, ag_error *err) {
     return AG_OK;
 }
 
+/* A choice failed and the step with it, but what was chosen before has been shown: the session
+ * comes to stand where it would stand had the tokens come one by one. If not even that succeeds it
+ * stands where it stood; the error to report is the first. */
+static void feed_again(ag_session *s, const int32_t *ids, size_t n) {
+    const ag_step_item item = {
+        .session = s, .ids = ids, .n = n, .phase = AG_PHASE_VERIFY, .logits = AG_LOGITS_LAST};
+    if (n) (void)ag_session_step(&item, 1, NULL);
+}
+
 static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t *id,
                         ag_error *err) {
     ag_session *s = g->session;
@@ -129,14 +139,19 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
         .on_chosen = take_choice,
         .on_chosen_user = &v,
     };
-    ag_status st = ag_session_step(&item, 1, err);
-    AG_TRY(v.status);
+    const ag_status stepped = ag_session_step(&item, 1, err);
+    if (stepped != AG_OK && s->position == position) {
+        feed_again(s, ids, v.n_fed);
+        return stepped;
+    }
+    const ag_status st = v.status != AG_OK ? v.status : stepped;
+    const ag_status taken = take_back(s, position + (uint32_t)v.n_fed, st == AG_OK ? err : NULL);
     AG_TRY(st);
     *id = chosen[v.n_fed - 1];
     g->stats->n_draft_steps++;
     g->stats->n_drafted += n - 1;
     g->stats->n_accepted += v.n_fed - 1;
-    return take_back(s, position + (uint32_t)v.n_fed, err);
+    return taken;
 }
 
 /* Nobody waits for a draft. */

@@ -175,6 +175,11 @@ ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_er
     return ag_layer_state_create(m->backend, layers, n, out, err);
 }
 
+static uint64_t next_serial(void) {
+    static atomic_ullong newest;
+    return atomic_fetch_add(&newest, 1) + 1;
+}
+
 ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag_session **out,
                             ag_error *err) {
     *out = NULL;
@@ -183,6 +188,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     ag_session *s = ag_calloc(1, sizeof *s);
     if (!s) return AG_FAIL(err, NOMEM, "session");
     s->model = model;
+    s->serial = next_serial();
     s->params = p;
     /* With a policy positions have no end. */
     s->is_long = ag_spec_is_long(&model->spec,

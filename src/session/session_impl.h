@@ -21,6 +21,7 @@ typedef enum ag_logits_place {
 
 struct ag_session {
     ag_model *model; /* borrowed */
+    uint64_t serial; /* no other session of the process has it */
     ag_session_params params;
     ag_kv_cache *cache;
     ag_layer_state *state;     /* owned; NULL: every layer has keys and values */

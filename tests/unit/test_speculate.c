@@ -2,6 +2,8 @@
 /* usage: test_speculate [SEED [N]]
  * Drafts change nothing but the time: with them and without, a generation shows the same, ends for
  * the same reason and leaves session and sampler in the same state, to the bit. */
+#include "text/sampler_filter.h"
+
 #include <antigravity/alloc.h>
 #include <antigravity/antigravity.h>
 
@@ -309,6 +311,130 @@ static void a_draft_model_reads_along(void **state) {
     }
 }
 
+/* Tokens that came while nobody read along are unknown; what comes after them is not. */
+static void a_draft_model_reads_on_behind_a_gap(void **state) {
+    (void)state;
+    static seen out;
+    setup u = {.model = models[1], .draft = models[1], .draft_seq_len = 400};
+    ag_generate_params p = ag_generate_defaults();
+    ag_sampler_params greedy = ag_sampler_defaults();
+    ag_generate_stats before, gap, behind;
+    ag_error err;
+    int32_t prompt[20];
+    for (int32_t i = 0; i < 20; i++) prompt[i] = 3 + i * i * 7 % 200;
+    greedy.temperature = 0;
+    greedy.repetition_penalty = 1;
+    must(ag_sampler_create(&greedy, (int32_t)ag_model_get_info(u.model)->n_vocab, &p.sampler, &err),
+         &err);
+    must(ag_session_create(u.model, NULL, &out.session, &err), &err);
+    p.draft = make_draft(&u);
+    p.max_tokens = 40;
+    p.ignore_eos = true;
+    p.speculate = AG_SPECULATE_ALWAYS;
+    must(ag_session_generate(out.session, prompt, 20, &p, &before, &err), &err);
+    p.speculate = AG_SPECULATE_OFF;
+    must(ag_session_generate(out.session, prompt, 9, &p, &gap, &err), &err);
+    p.speculate = AG_SPECULATE_ALWAYS;
+    for (int32_t i = 0; i < 20; i++) prompt[i] = 4 + i * i * 11 % 200;
+    must(ag_session_generate(out.session, prompt, 20, &p, &behind, &err), &err);
+    print_message("drafted %zu before, %zu behind\n", (size_t)before.n_drafted,
+                  (size_t)behind.n_drafted);
+    assert_true(before.n_drafted >= 30 && behind.n_drafted >= 30);
+    ag_session_destroy(p.draft);
+    ag_session_destroy(out.session);
+    ag_sampler_destroy(p.sampler);
+}
+
+/* ---- failures ---- */
+
+enum { WRONG_ID = 1 << 20, FAIL_AT = 33 };
+
+/* Allows everything, so many times. */
+typedef struct failing_filter {
+    ag_token_filter base;
+    uint32_t mask[4096 / 32];
+    size_t n_left;
+} failing_filter;
+
+static ag_status failing_mask(ag_token_filter *base, const uint32_t **mask, ag_error *err) {
+    failing_filter *f = (failing_filter *)base;
+    snprintf(err->msg, sizeof err->msg, "no more");
+    *mask = f->mask;
+    return f->n_left-- ? AG_OK : AG_INVALID;
+}
+static void ignore_token(ag_token_filter *f, int32_t id) {
+    (void)f;
+    (void)id;
+}
+static void ignore_reset(ag_token_filter *f) { (void)f; }
+static size_t force_nothing(ag_token_filter *f, int32_t *ids, size_t n) {
+    (void)f;
+    (void)ids;
+    (void)n;
+    return 0;
+}
+
+/* A text that copies itself, until a token cannot be shown or cannot be chosen; then another. */
+static void generate_failing(bool when_chosen, ag_speculate how, seen *out, size_t *drafted) {
+    static const ag_token_filter_ops ops = {failing_mask, ignore_token, ignore_reset,
+                                            force_nothing};
+    ag_generate_params p = ag_generate_defaults();
+    const ag_sampler_params sampling = ag_sampler_defaults();
+    const ag_model_info *info = ag_model_get_info(models[0]);
+    failing_filter filter = {.base = {&ops, info->n_vocab}, .n_left = FAIL_AT};
+    int32_t text[2 * FAIL_AT];
+    ag_error err;
+    memset(filter.mask, 0xff, sizeof filter.mask);
+    memset(out, 0, sizeof *out);
+    for (int32_t i = 0; i < 2 * FAIL_AT; i++) text[i] = 300 + i % 5;
+    if (!when_chosen) text[FAIL_AT] = WRONG_ID;
+    must(ag_session_create(models[0], NULL, &out->session, &err), &err);
+    must(ag_sampler_create(&sampling, (int32_t)info->n_vocab, &p.sampler, &err), &err);
+    ag_sampler_replay(p.sampler, text, 2 * FAIL_AT);
+    if (when_chosen) must(ag_sampler_set_filter(p.sampler, &filter.base, &err), &err);
+    p.tokenizer = tokenizer;
+    p.ignore_eos = true;
+    p.speculate = how;
+    p.on_token = watch;
+    p.on_token_user = out;
+    assert_int_equal(
+        ag_session_generate(out->session, (int32_t[]){304}, 1, &p, &out->stats[0], &err),
+        AG_INVALID);
+    if (when_chosen) assert_string_equal(err.msg, "no more");
+    else assert_non_null(strstr(err.msg, "is not in the vocabulary"));
+    *drafted = out->stats[0].n_accepted;
+    out->positions[0] = ag_session_position(out->session);
+    must(ag_sampler_set_filter(p.sampler, NULL, &err), &err);
+    ag_sampler_reset(p.sampler);
+    p.max_tokens = 20;
+    must(ag_session_generate(out->session, (int32_t[]){7, 8}, 2, &p, &out->stats[1], &err), &err);
+    out->positions[1] = ag_session_position(out->session);
+    keep_logits(out, info->n_vocab);
+    ag_sampler_destroy(p.sampler);
+    ag_session_destroy(out->session);
+}
+
+/* Wherever it fails the session stands behind what was shown, as without drafts. */
+static void a_failure_leaves_what_was_shown(void **state) {
+    (void)state;
+    static seen want, have;
+    for (int when_chosen = 0; when_chosen < 2; when_chosen++) {
+        size_t drafted;
+        generate_failing(when_chosen, AG_SPECULATE_OFF, &want, &drafted);
+        assert_int_equal(want.positions[0], 1 + FAIL_AT - when_chosen);
+        generate_failing(when_chosen, AG_SPECULATE_ALWAYS, &have, &drafted);
+        assert_true(drafted > 0);
+        assert_int_equal(have.positions[0], want.positions[0]);
+        assert_int_equal(have.positions[1], want.positions[1]);
+        assert_int_equal(have.n_ids, want.n_ids);
+        assert_memory_equal(have.ids, want.ids, want.n_ids * sizeof *want.ids);
+        const size_t n_vocab = ag_model_get_info(models[0])->n_vocab;
+        assert_memory_equal(have.logits, want.logits, n_vocab * sizeof(float));
+        free(have.logits);
+        free(want.logits);
+    }
+}
+
 /* ---- constraints ---- */
 
 static const char schema[] =
@@ -458,6 +584,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_nothing),
         cmocka_unit_test(a_draft_model_reads_along),
+        cmocka_unit_test(a_draft_model_reads_on_behind_a_gap),
+        cmocka_unit_test(a_failure_leaves_what_was_shown),
         cmocka_unit_test(forced_tokens_come_many_at_a_time),
         cmocka_unit_test(nobody_drafts_for_himself),
         cmocka_unit_test(drafts_allocate_nothing),
