@@ -92,10 +92,10 @@ static int begin(chat *c) {
     if (code != EXIT_DONE || !c->o.resume) return code;
     code = chat_load(c, c->o.resume, asked_system(c));
     if (code != EXIT_USAGE) return code;
-    c->name = strdup(c->o.resume);
-    if (!c->name) return complain_no_memory();
-    chat_note(c, "%s begins; it is saved when you leave", c->name);
-    return EXIT_DONE;
+    const int lock = chat_lock(c->o.resume);
+    code = lock < 0 ? EXIT_FAILED : chat_take_name(c, c->o.resume, lock);
+    if (code == EXIT_DONE) chat_note(c, "%s begins; it is saved when you leave", c->name);
+    return code;
 }
 
 static int load(chat *c, int argc, char **argv) {
@@ -151,9 +151,10 @@ static line_event read_message(const chat *c, line_reader *r, char **message) {
         const line_event e = line_read(r, *message ? "| " : many ? ">> " : "> ", &line);
         if (e == LINE_END && *message) return LINE_TEXT;
         if (e != LINE_TEXT) {
+            const bool typed = *message != NULL;
             free(*message);
             *message = NULL;
-            return e;
+            return typed && e == LINE_INTERRUPTED ? LINE_DROPPED : e;
         }
         if (many && !strcmp(line, ".")) {
             free(line);
@@ -203,9 +204,9 @@ static int converse(chat *c, line_reader *r) {
         char *text;
         const line_event e = read_message(c, r, &text);
         if (e == LINE_END) break;
-        if (e == LINE_INTERRUPTED && stays(c, &warned)) continue;
-        if (e == LINE_INTERRUPTED)
-            return interrupted() || !c->is_terminal ? EXIT_INTERRUPTED : EXIT_DONE;
+        if (e == LINE_DROPPED) warned = false; /* something was typed in between */
+        if (e != LINE_TEXT && stays(c, &warned)) continue;
+        if (e != LINE_TEXT) return interrupted() || !c->is_terminal ? EXIT_INTERRUPTED : EXIT_DONE;
         warned = false;
         code = take(c, text);
         free(text);
@@ -252,7 +253,7 @@ static void close_chat(chat *c) {
     free(c->template_text);
     free(c->system_text);
     free(c->tools_text);
-    free(c->name);
+    chat_drop_name(c);
     chat_options_free(&c->o);
 }
 
@@ -262,7 +263,8 @@ int command_chat(int argc, char **argv) {
     if (code == OPTIONS_RUN) {
         const char *plain = getenv("NO_COLOR");
         c.is_terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-        c.is_dimmed = isatty(STDOUT_FILENO) && !(plain && plain[0]);
+        c.is_shown = isatty(STDOUT_FILENO);
+        c.is_dimmed = c.is_shown && !(plain && plain[0]);
         interrupt_install();
         interrupt_silence();
         code = load(&c, argc, argv);

@@ -11,6 +11,8 @@
 #include "speculation_options.h"
 #include "talk.h"
 
+#include <limits.h>
+
 typedef enum chat_switch { CHAT_AUTO, CHAT_ON, CHAT_OFF } chat_switch;
 
 typedef struct chat_options {
@@ -45,7 +47,9 @@ typedef struct chat {
     ag_ids consumed;      /* by the session, from its first token on */
     uint64_t attempt;     /* answers to the newest message that were thrown away */
     char *name;           /* owned; under which it is saved; NULL: not yet */
+    int lock;             /* of the name, where there is one */
     bool is_terminal;     /* a person types and reads */
+    bool is_shown;        /* standard output is a terminal */
     bool is_dimmed;       /* standard output shows dimmed text as such */
     bool leaving;
     chat_figures last;
@@ -106,9 +110,24 @@ int chat_command(chat *c, const char *line);
 void chat_show_stats(const chat *c);
 void chat_show_kv(const chat *c);
 
+/* ---- chat_place.c: where conversations are saved, and who has which of them open ---- */
+
+extern const char chat_json_end[];
+bool chat_name_is_valid(const char *name);
+bool chat_is_saved(const char *name);
+/* The folder; `make`: is there afterwards. False: said why not. */
+bool chat_find_folder(char path[PATH_MAX], bool make);
+void chat_path(char out[PATH_MAX], const char *folder, const char *name, const char *end);
+/* No other process opens the conversation until chat_unlock(). -1: said why not. */
+int chat_lock(const char *name);
+void chat_unlock(const char *name, int lock);
+bool chat_is_named(const chat *c, const char *name);
+/* From now on the conversation has that name and that lock, and the old ones no more. */
+int chat_take_name(chat *c, const char *name, int lock);
+void chat_drop_name(chat *c);
+
 /* ---- chat_saved.c ---- */
 
-bool chat_name_is_valid(const char *name);
 int chat_save(chat *c, const char *name);
 /* Takes the place of the conversation, which stays if that fails; EXIT_USAGE: there is none of that
  * name. `system`: a prompt in the place of the saved one; may be NULL. */

@@ -26,11 +26,17 @@ static int change_system(chat *c, const char *argument) {
         fprintf(stderr, "  %s\n", c->talk.system ? c->talk.system : "there is no system prompt");
         return EXIT_DONE;
     }
+    const bool none = !strcmp(argument, "-") || !strcmp(argument, "\"\"");
+    char *before = c->talk.system ? strdup(c->talk.system) : NULL;
     uint32_t n;
-    int code = talk_set_system(&c->talk, argument);
+    if (c->talk.system && !before) return complain_no_memory();
+    int code = talk_set_system(&c->talk, none ? NULL : argument);
     if (code == EXIT_DONE) code = chat_find_protected(c, &n);
     if (code == EXIT_DONE) code = chat_open_session(c, n);
-    if (code == EXIT_DONE && c->talk.n) chat_note(c, "the conversation will be read again with it");
+    if (code != EXIT_DONE) talk_set_system(&c->talk, before);
+    free(before);
+    if (code == EXIT_DONE && c->talk.n)
+        chat_note(c, "the conversation will be read again %s", none ? "without one" : "with it");
     return code;
 }
 
@@ -78,7 +84,7 @@ static int retry(chat *c, const char *argument) {
     return code;
 }
 
-static int save(chat *c, const char *argument) {
+static int save_over(chat *c, const char *argument) {
     if (!*argument && !c->name) {
         complain("/save NAME: the conversation has no name yet");
         return EXIT_USAGE;
@@ -94,13 +100,20 @@ static int save(chat *c, const char *argument) {
     return code;
 }
 
+static int save(chat *c, const char *argument) {
+    const bool other = *argument && chat_name_is_valid(argument) && !chat_is_named(c, argument);
+    if (!other || !chat_is_saved(argument)) return save_over(c, argument);
+    complain("there is a conversation '%s'; /save! %s replaces it", argument, argument);
+    return EXIT_USAGE;
+}
+
 static int load(chat *c, const char *argument) {
     if (!*argument) {
         chat_list_saved();
         return EXIT_DONE;
     }
     int code = EXIT_DONE;
-    if (c->name && c->talk.n && strcmp(c->name, argument) != 0) code = chat_save(c, c->name);
+    if (c->name && c->talk.n && !chat_is_named(c, argument)) code = chat_save(c, c->name);
     if (code != EXIT_DONE) return code;
     code = chat_name_is_valid(argument) ? chat_load(c, argument, NULL) : EXIT_USAGE;
     if (code == EXIT_USAGE) complain("there is no conversation '%s'; /load lists them", argument);
@@ -156,11 +169,13 @@ static int quit(chat *c, const char *argument) {
 
 static const chat_verb verbs[] = {
     {"help", NULL, "this list", help},
-    {"system", "[TEXT]", "show or change the system prompt; the messages stay", change_system},
+    {"system", "[TEXT]", "show or change the system prompt, - for none; the messages stay",
+     change_system},
     {"clear", NULL, "forget the messages", clear},
     {"undo", NULL, "take the last message and its answer back", undo},
     {"retry", NULL, "answer the last message again, otherwise", retry},
     {"save", "[NAME]", "keep the conversation, evictions included; later on leaving too", save},
+    {"save!", "NAME", "the same in the place of another one of that name", save_over},
     {"load", "[NAME]", "go on with a saved one; without a name: list them", load},
     {"stats", NULL, "speed, tokens, memory, settings", show_stats},
     {"kv", NULL, "what the KV cache holds, turn by turn, and what left", show_kv},
@@ -184,14 +199,14 @@ static void print_help(void) {
     fprintf(stderr, "  %-20s %s\n", "//...", "a message that begins with a slash");
 }
 
-/* The verb, or the only one that begins so. */
+/* The verb, or the only one that begins so: what goes on behind a whole verb is no other. */
 static const chat_verb *find_verb(const char *name, size_t n) {
     const chat_verb *found = NULL;
     for (size_t i = 0; i < N_VERBS; i++) {
         if (strncmp(verbs[i].name, name, n) != 0) continue;
         if (!verbs[i].name[n]) return &verbs[i];
-        if (found) return NULL;
-        found = &verbs[i];
+        if (found && strncmp(verbs[i].name, found->name, strlen(found->name)) != 0) return NULL;
+        if (!found) found = &verbs[i];
     }
     return n ? found : NULL;
 }

@@ -205,6 +205,15 @@ static bool may_change(const option_def *def) {
     return false;
 }
 
+static bool set_own(chat_options *o, const option_def *def, const char *value, char *why) {
+    const int64_t max_tokens = o->max_tokens;
+    if (!option_set(def, o, value, why)) return false;
+    if (o->max_tokens || !max_tokens) return true;
+    o->max_tokens = max_tokens;
+    snprintf(why, WHY_SIZE, "an answer has at least one token; -1: as many as the model likes");
+    return false;
+}
+
 bool chat_set(chat_options *o, const char *name, const char *value, char *why) {
     const option_group sampling = sampling_group(&o->sampling), own = chat_group(o);
     for (size_t i = 0; i < sampling.n; i++)
@@ -212,7 +221,7 @@ bool chat_set(chat_options *o, const char *name, const char *value, char *why) {
             return option_set(&sampling.defs[i], sampling.target, value, why);
     for (size_t i = 0; i < own.n; i++)
         if (is_called(&own.defs[i], name) && may_change(&own.defs[i]))
-            return option_set(&own.defs[i], own.target, value, why);
+            return set_own(o, &own.defs[i], value, why);
     snprintf(why, WHY_SIZE, "there is no setting '%.60s'; /set lists them", name);
     return false;
 }

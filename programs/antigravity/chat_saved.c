@@ -11,55 +11,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 1, NAME_BYTES = 100 };
-static const char json_end[] = ".json", cache_end[] = ".agcache";
-
-bool chat_name_is_valid(const char *name) {
-    const size_t n = strlen(name);
-    if (!n || n > NAME_BYTES || name[0] == '.' || name[0] == '-' || strchr(name, '/')) return false;
-    for (const unsigned char *b = (const unsigned char *)name; *b; b++)
-        if (*b < 0x20 || *b == 0x7f) return false;
-    return true;
-}
-
-/* The folder of saved conversations; `make`: is there afterwards. */
-static bool find_folder(char path[PATH_MAX], bool make) {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    static const char *const last[] = {"/antigravity", "/chats"};
-    int n;
-    /* The XDG specification wants relative paths ignored. */
-    if (data && data[0] == '/') n = snprintf(path, PATH_MAX, "%s", data);
-    else if (home && home[0]) n = snprintf(path, PATH_MAX, "%s/.local/share", home);
-    else n = PATH_MAX;
-    if (n + NAME_BYTES + 32 > PATH_MAX) {
-        complain("there is no place for conversations: set XDG_DATA_HOME or HOME");
-        return false;
-    }
-    for (char *slash = path + 1; make && (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    for (int i = 0; i < 2; i++) {
-        if (make) mkdir(path, 0700);
-        strcat(path, last[i]);
-    }
-    if (!make || mkdir(path, 0700) == 0 || errno == EEXIST) return true;
-    complain("%s: %s", path, strerror(errno));
-    return false;
-}
-
-static void join(char out[PATH_MAX], const char *folder, const char *name, const char *end) {
-    snprintf(out, PATH_MAX, "%.*s/%s%s", PATH_MAX - NAME_BYTES - 32, folder, name, end);
-}
+enum { VERSION = 1 };
+static const char cache_end[] = ".agcache";
 
 /* ---- saving ---- */
 
@@ -134,24 +93,29 @@ static int write_json(const char *path, json_t *value) {
     return ok ? EXIT_DONE : EXIT_FAILED;
 }
 
-int chat_save(chat *c, const char *name) {
+static int write_files(const chat *c, const char *name) {
     ag_error err;
     char folder[PATH_MAX], path[PATH_MAX];
     const engine *e = &c->engine;
-    if (!find_folder(folder, true)) return EXIT_FAILED;
-    join(path, folder, name, json_end);
+    if (!chat_find_folder(folder, true)) return EXIT_FAILED;
+    chat_path(path, folder, name, chat_json_end);
     int code = write_json(path, describe(c));
     if (code != EXIT_DONE) return code;
-    join(path, folder, name, cache_end);
-    if (e->session && ag_session_save(e->session, path, e->tokenizer, c->consumed.data,
-                                      c->consumed.n, &err) != AG_OK)
-        return complain_error(&err);
-    if (c->name && !strcmp(c->name, name)) return EXIT_DONE;
-    char *copy = strdup(name);
-    if (!copy) return complain_no_memory();
-    free(c->name);
-    c->name = copy;
-    return EXIT_DONE;
+    chat_path(path, folder, name, cache_end);
+    if (!e->session || ag_session_save(e->session, path, e->tokenizer, c->consumed.data,
+                                       c->consumed.n, &err) == AG_OK)
+        return EXIT_DONE;
+    return complain_error(&err);
+}
+
+int chat_save(chat *c, const char *name) {
+    if (chat_is_named(c, name)) return write_files(c, name);
+    const int lock = chat_lock(name);
+    if (lock < 0) return EXIT_FAILED;
+    int code = write_files(c, name);
+    if (code == EXIT_DONE) return chat_take_name(c, name, lock);
+    chat_unlock(name, lock);
+    return code;
 }
 
 /* ---- going on ---- */
@@ -196,7 +160,7 @@ static int restore_cache(chat *c, const char *folder, const char *name) {
     ag_ids ids = {0};
     char path[PATH_MAX];
     const engine *e = &c->engine;
-    join(path, folder, name, cache_end);
+    chat_path(path, folder, name, cache_end);
     ag_status st = ag_session_restore(e->session, path, e->tokenizer, &ids, &err);
     if (st == AG_OK && ids.n == ag_session_position(e->session)) {
         int code = chat_note_consumed(c, ids.data, ids.n);
@@ -235,7 +199,7 @@ static int take_conversation(chat *c, const json_t *saved, const char *system, c
     const json_t *seed = json_object_get(saved, "seed");
     char path[PATH_MAX];
     talk before = c->talk;
-    join(path, folder, name, json_end);
+    chat_path(path, folder, name, chat_json_end);
     int code = take_messages(c, saved, other ? system : saved_system, path);
     if (code == EXIT_DONE && other) {
         mark_unread(c);
@@ -257,32 +221,34 @@ static int take_conversation(chat *c, const json_t *saved, const char *system, c
     return EXIT_DONE;
 }
 
-int chat_load(chat *c, const char *name, const char *system) {
+static int load_file(chat *c, const char *name, const char *system) {
     char folder[PATH_MAX], path[PATH_MAX];
     json_error_t why;
-    if (!find_folder(folder, false)) return EXIT_FAILED;
-    join(path, folder, name, json_end);
-    if (access(path, F_OK) != 0) return EXIT_USAGE;
+    if (!chat_find_folder(folder, false)) return EXIT_FAILED;
+    chat_path(path, folder, name, chat_json_end);
     json_t *saved = json_load_file(path, 0, &why);
     if (!saved) {
         complain("%s: line %d: %s", path, why.line, why.text);
         return EXIT_FAILED;
     }
     int code = EXIT_FAILED;
-    char *copy = strdup(name);
     if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION ||
         !json_is_array(json_object_get(saved, "messages")))
         complain("%s: not a conversation that this program saved", path);
-    else if (!copy) complain_no_memory();
     else code = take_conversation(c, saved, system, folder, name);
     json_decref(saved);
-    if (code != EXIT_DONE) {
-        free(copy);
-        return code;
-    }
-    free(c->name);
-    c->name = copy;
-    return EXIT_DONE;
+    return code;
+}
+
+int chat_load(chat *c, const char *name, const char *system) {
+    if (!chat_is_saved(name)) return EXIT_USAGE;
+    if (chat_is_named(c, name)) return load_file(c, name, system);
+    const int lock = chat_lock(name);
+    if (lock < 0) return EXIT_FAILED;
+    int code = load_file(c, name, system);
+    if (code == EXIT_DONE) return chat_take_name(c, name, lock);
+    chat_unlock(name, lock);
+    return code;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -294,11 +260,11 @@ void chat_list_saved(void) {
     enum { MOST = 1000 };
     char folder[PATH_MAX], *names[MOST];
     size_t n = 0;
-    if (!find_folder(folder, false)) return;
+    if (!chat_find_folder(folder, false)) return;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
-        const size_t len = strlen(e->d_name), k = sizeof json_end - 1;
-        if (len <= k || strcmp(e->d_name + len - k, json_end) != 0) continue;
+        const size_t len = strlen(e->d_name), k = strlen(chat_json_end);
+        if (len <= k || strcmp(e->d_name + len - k, chat_json_end) != 0) continue;
         names[n] = strndup(e->d_name, len - k);
         n += names[n] != NULL;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "key_input.h"
 
+#include "interrupt.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -119,8 +121,8 @@ static size_t count_lines(const char *text) {
     return n;
 }
 
-/* The text between the marks of the terminal, which are gone then; NULL: out of memory, or the end.
- */
+/* The text between the marks of the terminal, which are gone then; NULL: out of memory, the end, or
+ * a signal, which drops what there is of it. */
 static char *take_paste(key_input *k) {
     const size_t mark = sizeof paste_ends - 1;
     size_t looked = 0;
@@ -134,7 +136,8 @@ static char *take_paste(key_input *k) {
             if (text) clean(text, looked);
             return text;
         }
-        if (get_more(k, -1) == KEY_END) return NULL;
+        if (interrupted()) k->at = k->n;
+        if (interrupted() || get_more(k, -1) == KEY_END) return NULL;
     }
 }
 
@@ -209,6 +212,7 @@ key_event key_next(key_input *k, uint32_t *character) {
         if (k->data[k->at] == paste_begins[0] && comes(k, paste_begins)) {
             char *text = take_paste(k);
             if (text) insert_paste(k, text);
+            else if (interrupted()) return KEY_SIGNAL;
             continue;
         }
         const size_t n = sequence_bytes((unsigned char)k->data[k->at]);

@@ -25,6 +25,7 @@ struct line_editor {
     key_input *keys;
     FILE *screen; /* borrowed */
     const char *prompt;
+    bool typed;                  /* something of the line */
     char history_path[PATH_MAX]; /* "": nothing is remembered */
 };
 
@@ -66,6 +67,7 @@ static int get_character(EditLine *edit, wchar_t *out) {
         if (resized) redraw(edit);
     }
     *out = (wchar_t)c;
+    active->typed = true;
     return 1;
 }
 
@@ -173,6 +175,7 @@ line_event line_editor_read(line_editor *e, const char *prompt, char **text) {
     int n = 0;
     output_flush();
     e->prompt = prompt;
+    e->typed = false;
     sigemptyset(&on.sa_mask);
     sigaction(SIGWINCH, &on, &before);
     e->api.el_resize(e->edit); /* the window may have changed meanwhile */
@@ -182,5 +185,6 @@ line_event line_editor_read(line_editor *e, const char *prompt, char **text) {
     sigaction(SIGWINCH, &before, NULL);
     if (line && n > 0 && !interrupted()) return give(e, line, n, text);
     send(e, "\n");
-    return interrupted() ? LINE_INTERRUPTED : LINE_END;
+    if (!interrupted()) return LINE_END;
+    return e->typed ? LINE_DROPPED : LINE_INTERRUPTED;
 }

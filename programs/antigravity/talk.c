@@ -150,7 +150,10 @@ static int keep_answer(talk *t, const ag_chat_parser *p, const int32_t *ids, siz
     ag_text json = {0};
     talk_message *m = new_message(t);
     if (!m) return EXIT_FAILED;
-    if (ag_chat_parser_message(p, &json, &err) != AG_OK) return complain_error(&err);
+    if (ag_chat_parser_message(p, &json, &err) != AG_OK) {
+        ag_text_free(&json);
+        return complain_error(&err);
+    }
     m->json = json_loadb(json.data, json.len, 0, NULL);
     ag_text_free(&json);
     m->is_sampled = true;

@@ -165,7 +165,34 @@ static void a_system_prompt_is_changed_under_way(void **state) {
     assert_says(r.err, "  Be kind\n");
     cli_free(&r);
     cli_free(&same);
+    r = CHAT("/system -\n/system\nA fox\n", GREEDY, "-n", "9", "-q", "-m", dir, "--system",
+             "Be kind");
+    same = CHAT("A fox\n", GREEDY, "-n", "9", "-q", "-m", dir);
+    assert_string_equal(r.out, same.out);
+    assert_says(r.err, "there is no system prompt");
+    cli_free(&r);
+    cli_free(&same);
     remove_directory(dir);
+}
+
+static void an_answer_does_not_command_a_terminal(void **state) {
+    (void)state;
+    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("chat", GREEDY, "-q", "--choice",
+                                                         "a\x1b[2Jb\tc\xc2\x9b"
+                                                         "d\re"),
+                                        .input = "Once\n",
+                                        .n_input = 5,
+                                        .terminal_output = true});
+    assert_code(&r, 0);
+    assert_says(r.out, "a[2Jb");
+    assert_says(r.out, "cde");
+    assert_does_not_say(r.out, "\x1b");
+    assert_does_not_say(r.out, "\xc2");
+    cli_free(&r);
+    /* A pipe gets what was said. */
+    r = CHAT("Once\n", GREEDY, "-q", "--choice", "a\x1b[2Jb");
+    assert_string_equal(r.out, "a\x1b[2Jb\n");
+    cli_free(&r);
 }
 
 static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
@@ -178,6 +205,7 @@ static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
         {"/load", "no conversation was saved yet"},
         {"/set nix 3", "no setting 'nix'"},
         {"/set temperature x", "'x' is not a number"},
+        {"/set max_tokens 0", "at least one token"},
         {"/set temperature", "/set temperature VALUE"},
         {"/set prompt x", "no setting 'prompt'"},
         {"/image x.png", "no vision"},
@@ -377,6 +405,7 @@ int main(void) {
         cmocka_unit_test(an_answer_is_tried_again_otherwise),
         cmocka_unit_test(settings_change_while_one_talks),
         cmocka_unit_test(a_system_prompt_is_changed_under_way),
+        cmocka_unit_test(an_answer_does_not_command_a_terminal),
         cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),
         cmocka_unit_test(what_cannot_be_saved_or_loaded_ends_a_pipe),
         cmocka_unit_test(a_template_that_says_nothing_is_refused),

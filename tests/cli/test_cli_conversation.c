@@ -3,7 +3,9 @@
  * stopped. */
 #include "chat_home.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 /* ---- longer than the context, and another day ---- */
@@ -198,6 +200,60 @@ static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
     remove_directory(dir);
 }
 
+/* ---- names ---- */
+
+static void another_conversation_is_not_replaced_by_chance(void **state) {
+    (void)state;
+    cli_result r = CHAT("Once\n/save mine\n", GREEDY, "-n", "3", "-q");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CHAT("Once\nTwo\n/save mine\n", GREEDY, "-n", "3", "-q");
+    assert_code(&r, 2);
+    assert_says(r.err, "/save! mine replaces it");
+    cli_free(&r);
+    r = CHAT("/stats\n", GREEDY, "-q", "--resume", "mine");
+    assert_says(r.err, "in all: 1 turn");
+    cli_free(&r);
+    r = CHAT("Once\nTwo\n/save! mine\n/sav\n", GREEDY, "-n", "3", "-q");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CHAT("/stats\n", GREEDY, "-q", "--resume", "mine");
+    assert_says(r.err, "in all: 2 turn");
+    cli_free(&r);
+}
+
+static void one_process_has_a_conversation_open(void **state) {
+    (void)state;
+    char path[160];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/antigravity/chats", home);
+    mkdir(path, 0700);
+    strcat(path, "/shared.lock");
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+    cli_result r = CHAT("Once\n", GREEDY, "-n", "3", "-q", "--resume", "shared");
+    assert_refused(&r, 1, "'shared' is open in another process");
+    cli_free(&r);
+    close(fd);
+    r = CHAT("Once\n/load shared\n", GREEDY, "-n", "3", "-q", "--resume", "shared");
+    assert_code(&r, 2); /* it was not saved yet */
+    cli_free(&r);
+    assert_int_not_equal(stat(path, &s), 0);
+    r = CHAT("/load shared\n/stats\n", GREEDY, "-n", "3", "-q", "--resume", "shared");
+    assert_code(&r, 0);
+    assert_says(r.err, "in all: 1 turn");
+    cli_free(&r);
+}
+
+static void a_place_that_cannot_be_written_is_told_at_the_start(void **state) {
+    (void)state;
+    setenv("XDG_DATA_HOME", "/dev/null", 1);
+    cli_result r = CHAT("Once\n", GREEDY, "-n", "3", "-q", "--resume", "x");
+    setenv("XDG_DATA_HOME", home, 1);
+    assert_refused(&r, 1, "/dev/null/antigravity");
+    cli_free(&r);
+}
+
 /* ---- Ctrl-C ---- */
 
 static void ctrl_c_stops_the_answer_and_keeps_the_conversation(void **state) {
@@ -273,6 +329,9 @@ int main(void) {
         cmocka_unit_test(a_named_conversation_is_saved_before_another_is_loaded),
         cmocka_unit_test(the_system_prompt_of_the_command_line_holds),
         cmocka_unit_test(a_system_prompt_that_leaves_no_space_is_refused),
+        cmocka_unit_test(another_conversation_is_not_replaced_by_chance),
+        cmocka_unit_test(one_process_has_a_conversation_open),
+        cmocka_unit_test(a_place_that_cannot_be_written_is_told_at_the_start),
         cmocka_unit_test(ctrl_c_stops_the_answer_and_keeps_the_conversation),
         cmocka_unit_test(ctrl_c_stops_reading),
         cmocka_unit_test(a_signal_ends_a_pipe),

@@ -178,6 +178,32 @@ static void ctrl_c_stops_answers_and_twice_leaves(void **state) {
     stop();
 }
 
+static void ctrl_c_drops_what_is_typed_or_half_pasted(void **state) {
+    (void)state;
+    start("-n 4");
+    press("C-c");
+    wait_for("Ctrl-C again leaves");
+    wait_for_prompt();
+    type("typed");
+    wait_for("> typed");
+    press("C-c"); /* no second time: something was typed in between */
+    wait_for_prompt();
+    type("/set x 1");
+    press("Enter");
+    wait_for("no setting");
+    wait_for_prompt();
+    press("-H 1b 5b 32 30 30 7e 61 62 63"); /* a paste that never ends */
+    press("C-c");
+    wait_for_prompt();
+    type("/set y 1");
+    press("Enter");
+    wait_for("no setting 'y'");
+    wait_for_prompt();
+    press("C-d");
+    wait_for("left with 0");
+    stop();
+}
+
 static void a_long_text_is_pasted(void **state) {
     (void)state;
     char path[128], words[256];
@@ -221,6 +247,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_edited_and_remembered),
         cmocka_unit_test(ctrl_c_stops_answers_and_twice_leaves),
+        cmocka_unit_test(ctrl_c_drops_what_is_typed_or_half_pasted),
         cmocka_unit_test(a_long_text_is_pasted),
     };
     if (system("tmux -V >/dev/null 2>&1") != 0) {
