@@ -246,8 +246,9 @@ static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t h
     AG_TRY(view_head(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
-    n_keep = n_staying(m, &v, n_keep);
+    /* Where only what has expired leaves, the policy is not asked. */
     if (n_keep < alive) {
+        n_keep = n_staying(m, &v, n_keep);
         AG_TRY(ask_policy(m, layer, head, &v, n_keep, err));
     } else {
         for (uint32_t i = 0; i < alive; i++) {
