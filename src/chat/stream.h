@@ -58,7 +58,8 @@ struct ag_chat_parser {
 
     /* the call at hand */
     ag_json_scan scan;
-    size_t scanned;      /* bytes of pending from `at` on that the scan has seen */
+    ag_json_scan value;  /* of arguments that are told when all of them is there */
+    size_t scanned;      /* bytes of pending from `at` on that the scan has seen, or `value` */
     uint32_t args_depth; /* of the object in which the arguments stand */
     bool is_first_param, is_text_param, is_cdata;
     char quote; /* of the text in which the scan of a value stands */

@@ -33,18 +33,24 @@ static bool is_one_of(const char *s, range key, const char *learnt, const char *
     return false;
 }
 
+/* A value of which the scan has seen what is before s[at]: false if it does not end in s[0..n). */
+static bool value_end(ag_json_scan *scan, const char *s, size_t at, size_t n, size_t *end,
+                      bool *is_bad) {
+    for (size_t i = at; i < n; i++) {
+        const ag_json_scan_result r = ag_json_scan_byte(scan, s[i]);
+        if (r == AG_JSON_SCAN_MORE) continue;
+        *end = i + (r == AG_JSON_SCAN_END);
+        *is_bad = r == AG_JSON_SCAN_BAD && !ag_json_scan_is_whole(scan);
+        return true;
+    }
+    return false;
+}
+
 /* The value that begins at s[at]: false if it does not end in s[0..n). */
 static bool value_at(const char *s, size_t at, size_t n, range *out, bool *is_bad) {
     ag_json_scan scan = {0};
     out->begin = at;
-    for (size_t i = at; i < n; i++) {
-        const ag_json_scan_result r = ag_json_scan_byte(&scan, s[i]);
-        if (r == AG_JSON_SCAN_MORE) continue;
-        out->end = i + (r == AG_JSON_SCAN_END);
-        *is_bad = r == AG_JSON_SCAN_BAD && !ag_json_scan_is_whole(&scan);
-        return true;
-    }
-    return false;
+    return value_end(&scan, s, at, n, &out->end, is_bad);
 }
 
 static size_t space_end(const char *s, size_t at, size_t n) {
@@ -174,7 +180,9 @@ static ag_status whole_arguments(ag_chat_parser *p, bool *again, ag_error *err) 
     const char *s = ag_stream_rest(p, &n);
     range value = {0};
     bool is_bad = false;
-    if (!value_at(s, 0, n, &value, &is_bad) && !p->is_final) return AG_OK;
+    const bool is_there = value_end(&p->value, s, p->scanned, n, &value.end, &is_bad);
+    p->scanned = n;
+    if (!is_there && !p->is_final) return AG_OK;
     *again = true;
     if (value.end == 0 || is_bad) {
         ag_stream_end_call(p, false);
@@ -205,6 +213,8 @@ static ag_status go_to_arguments(ag_chat_parser *p, const head *h, ag_error *err
     const char first = h->begin ? s[h->begin] : '\0';
     ag_stream_take(p, h->begin);
     p->held = p->at;
+    p->value = (ag_json_scan){0};
+    p->scanned = 0;
     if (h->begin == 0) {
         p->state = json_tail;
         return ag_stream_arguments(p, "{}", 2, err);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <time.h>
 
 /* ---- cases ---- */
 
@@ -349,6 +350,26 @@ static void a_long_answer_takes_no_longer_for_its_length(void **state) {
     json_decref(tools);
 }
 
+/* So are arguments in a string, which are told when all of them is there. */
+static void long_arguments_in_a_string_are_read_once(void **state) {
+    (void)state;
+    enum { N = 200000 };
+    json_t *tools = offered_tools();
+    ag_chat_parser *p = parser_for(&cases[0], tools);
+    static const char call[] = "<tool_call>{\"name\": \"add\", \"arguments\": \"{\\\"a\\\": \\\"";
+    static const char rest[] = "\\\"}\"}</tool_call>";
+    const clock_t begin = clock();
+    assert_int_equal(ag_chat_parser_push(p, call, sizeof call - 1, NULL), AG_OK);
+    for (int i = 0; i < N; i++) assert_int_equal(ag_chat_parser_push(p, "x", 1, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_push(p, rest, sizeof rest - 1, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
+    assert_int_equal(p->n_made, 1);
+    assert_int_equal(p->made[0].arguments.len, N + sizeof "{'a': ''}" - 1);
+    assert_true(clock() - begin < 10 * CLOCKS_PER_SEC); /* again and again: a minute */
+    ag_chat_parser_destroy(p);
+    json_decref(tools);
+}
+
 static void running_out_of_memory_is_an_error(void **state) {
     (void)state;
     json_t *tools = offered_tools();
@@ -387,6 +408,7 @@ int main(void) {
         cmocka_unit_test(content_is_told_at_once),
         cmocka_unit_test(the_message_holds_all_of_it),
         cmocka_unit_test(a_long_answer_takes_no_longer_for_its_length),
+        cmocka_unit_test(long_arguments_in_a_string_are_read_once),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
