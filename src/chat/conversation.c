@@ -26,8 +26,7 @@ ag_status ag_chat_create(const ag_chat_format *f, ag_chat **out, ag_error *err) 
 void ag_chat_destroy(ag_chat *c) {
     if (!c) return;
     for (size_t i = 0; i < c->n_turns; i++) {
-        ag_free(c->turns[i].text);
-        ag_free(c->turns[i].call_id);
+        json_decref(c->turns[i].said);
         ag_ids_free(&c->turns[i].ids);
     }
     ag_free(c->turns);

@@ -6,8 +6,7 @@
 
 /* An answer that this engine sampled. */
 typedef struct ag_chat_turn {
-    char *text;    /* owned; the message's content */
-    char *call_id; /* owned; of its first call, or NULL */
+    json_t *said; /* owned; its message's text and calls, as ag_chat_find_turns compares them */
     ag_ids ids;
     size_t n_reasoning; /* of the ids: up to where the reasoning has ended; SIZE_MAX: inside one */
     bool opened;        /* the prompt had opened the reasoning */

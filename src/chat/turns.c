@@ -6,10 +6,51 @@
 #include "core/fail.h"
 #include "text/bytes.h"
 
+#include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 enum { MAX_TURNS = 4096 };
+
+/* ---- what a message says ---- */
+
+/* Id, name and arguments: text that holds JSON says what the JSON does. */
+static json_t *said_by_call(json_t *call) {
+    const json_t *f = json_object_get(call, "function");
+    if (!f) f = call;
+    json_t *arguments = json_object_get(f, "arguments");
+    json_t *value = json_loadb(json_is_string(arguments) ? json_string_value(arguments) : "",
+                               json_string_length(arguments), JSON_DECODE_ANY, NULL);
+    json_t *said = json_pack("[O?O?O?]", json_object_get(call, "id"), json_object_get(f, "name"),
+                             value ? value : arguments);
+    json_decref(value);
+    return said;
+}
+
+/* [text, [calls]], or NULL without memory. */
+static json_t *said_by(const json_t *m) {
+    json_t *text = ag_chat_content_text(json_object_get(m, "content")), *calls = json_array();
+    json_t *call, *said = NULL;
+    size_t i;
+    bool ok = text && calls;
+    json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
+        ok = ok && json_array_append_new(calls, said_by_call(call)) == 0;
+    }
+    if (ok) said = json_pack("[OO]", text, calls);
+    json_decref(text);
+    json_decref(calls);
+    return said;
+}
+
+static bool has_text(const ag_chat_turn *t) {
+    return json_string_length(json_array_get(t->said, 0)) > 0;
+}
+static size_t count_calls(const ag_chat_turn *t) {
+    return json_array_size(json_array_get(t->said, 1));
+}
 
 /* ---- what was sampled ---- */
 
@@ -38,17 +79,16 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
 }
 
 static void free_turn(ag_chat_turn *t) {
-    ag_free(t->text);
-    ag_free(t->call_id);
+    json_decref(t->said);
     ag_ids_free(&t->ids);
     *t = (ag_chat_turn){0};
 }
 
+/* Of the newest message. */
 static ag_status make_turn(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
                            ag_chat_turn *t, ag_error *err) {
-    t->text = ag_strndup(p->content.data ? p->content.data : "", p->content.len);
-    if (p->n_made) t->call_id = ag_strdup(p->made[0].id);
-    if (!t->text || (p->n_made && !t->call_id)) return AG_FAIL(err, NOMEM, "a sampled answer");
+    t->said = said_by(json_array_get(c->messages, json_array_size(c->messages) - 1));
+    if (!t->said) return AG_FAIL(err, NOMEM, "a sampled answer");
     AG_TRY(ag_ids_reserve(&t->ids, n, err));
     memcpy(t->ids.data, ids, n * sizeof *ids);
     t->ids.n = n;
@@ -93,23 +133,14 @@ void ag_chat_stand_ins_free(ag_chat_stand_ins *s) {
     *s = (ag_chat_stand_ins){0};
 }
 
-static const char *first_call_id(const json_t *m) {
-    const json_t *calls = json_object_get(m, "tool_calls");
-    return json_string_value(json_object_get(json_array_get(calls, 0), "id"));
-}
-
 /* The turn that says the same, at or behind *from, or NULL: equal answers are taken one after
  * another. */
-static const ag_chat_turn *turn_of(const ag_chat *c, const char *id, const char *text,
-                                   size_t *from) {
+static const ag_chat_turn *turn_of(const ag_chat *c, const json_t *said, size_t *from) {
     for (size_t k = 0; k < c->n_turns; k++) {
         const size_t i = (*from + k) % c->n_turns;
-        const ag_chat_turn *t = &c->turns[i];
-        const bool fits =
-            id ? t->call_id && !strcmp(id, t->call_id) : !t->call_id && !strcmp(t->text, text);
-        if (!fits) continue;
+        if (!json_equal(said, c->turns[i].said)) continue;
         *from = i + 1;
-        return t;
+        return &c->turns[i];
     }
     return NULL;
 }
@@ -120,10 +151,8 @@ static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_turn *t, size_
     ag_status st = ag_array_grow(&array, &s->cap, s->n + 1, sizeof *s->list, err);
     s->list = array;
     AG_TRY(st);
-    s->list[s->n++] = (ag_chat_stand_in){.turn = t,
-                                         .message = message,
-                                         .has_content = t->text[0] != '\0',
-                                         .has_calls = t->call_id != NULL};
+    s->list[s->n++] = (ag_chat_stand_in){
+        .turn = t, .message = message, .has_content = has_text(t), .has_calls = count_calls(t) > 0};
     return AG_OK;
 }
 
@@ -133,10 +162,10 @@ ag_status ag_chat_find_turns(const ag_chat *c, ag_chat_stand_ins *s, ag_error *e
     json_array_foreach(c->messages, i, m) {
         const char *role = json_string_value(json_object_get(m, "role"));
         if (!role || strcmp(role, "assistant") != 0) continue;
-        json_t *text = ag_chat_content_text(json_object_get(m, "content"));
-        if (!text) return AG_FAIL(err, NOMEM, "the text of a message");
-        const ag_chat_turn *t = turn_of(c, first_call_id(m), json_string_value(text), &from);
-        json_decref(text);
+        json_t *said = said_by(m);
+        if (!said) return AG_FAIL(err, NOMEM, "what a message says");
+        const ag_chat_turn *t = turn_of(c, said, &from);
+        json_decref(said);
         if (t) AG_TRY(add_stand_in(s, t, i, err));
     }
     return AG_OK;
@@ -144,21 +173,25 @@ ag_status ag_chat_find_turns(const ag_chat *c, ag_chat_stand_ins *s, ag_error *e
 
 /* ---- words in their place ---- */
 
-/* Letters and digits that nothing in the conversation says. */
-static ag_status choose_words(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
-    char *all = json_dumps(c->messages, JSON_COMPACT), prefix[16];
-    if (!all) return AG_FAIL(err, NOMEM, "a conversation of sampled answers");
-    unsigned nonce = 0;
-    do snprintf(prefix, sizeof prefix, "Q7v%uw", nonce++);
-    while (strstr(all, prefix));
-    free(all);
+static uint64_t unforeseen(const void *where) {
+    static atomic_ullong counter;
+    struct timespec now = {0};
+    uint64_t x;
+    if (getrandom(&x, sizeof x, GRND_NONBLOCK) == (ssize_t)sizeof x) return x;
+    timespec_get(&now, TIME_UTC);
+    x = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + (uintptr_t)where;
+    return (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u + atomic_fetch_add(&counter, 1);
+}
+
+/* Letters and digits that nobody who writes a conversation or tools can know. */
+static void choose_words(ag_chat_stand_ins *s) {
+    const uint64_t nonce = unforeseen(s);
     for (size_t i = 0; i < s->n; i++) {
         ag_chat_stand_in *x = &s->list[i];
-        snprintf(x->words, sizeof x->words, "%sc%zuq", prefix, i);
-        snprintf(x->reasoning, sizeof x->reasoning, "%sr%zuq", prefix, i);
-        snprintf(x->argument, sizeof x->argument, "%sa%zuq", prefix, i);
+        snprintf(x->words, sizeof x->words, "Q7v%016" PRIx64 "wc%zuq", nonce, i);
+        snprintf(x->reasoning, sizeof x->reasoning, "Q7v%016" PRIx64 "wr%zuq", nonce, i);
+        snprintf(x->argument, sizeof x->argument, "Q7v%016" PRIx64 "wa%zuq", nonce, i);
     }
-    return AG_OK;
 }
 
 static json_t *calls_with(const json_t *calls, const char *word) {
@@ -193,7 +226,7 @@ static bool put_words(json_t *messages, const ag_chat_stand_in *x) {
 ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
     json_decref(s->messages);
     s->messages = json_copy(c->messages);
-    AG_TRY(choose_words(c, s, err));
+    choose_words(s);
     for (size_t i = 0; s->messages && i < s->n; i++) {
         if (!s->list[i].turn || put_words(s->messages, &s->list[i])) continue;
         json_decref(s->messages);
@@ -208,6 +241,18 @@ typedef struct place {
     size_t begin, end;
     bool with_reasoning;
 } place;
+
+static size_t count_of(const char *text, const char *word) {
+    size_t n = 0;
+    for (const char *p = text; (p = strstr(p, word)); p++) n++;
+    return n;
+}
+
+/* Which is not so where a template says something twice. */
+static bool is_certain(const ag_chat_stand_in *x, const char *text) {
+    return count_of(text, x->words) <= 1 && count_of(text, x->reasoning) <= 1 &&
+           count_of(text, x->argument) <= count_calls(x->turn);
+}
 
 static const char *last_of(const char *from, const char *to, const char *what) {
     const char *found = NULL;
@@ -289,7 +334,8 @@ ag_status ag_chat_cut_turns(const ag_chat *c, ag_chat_stand_ins *s, const ag_jin
         ag_chat_stand_in *x = &s->list[i];
         place at = {0};
         if (!x->turn) continue;
-        if (!find_begin(c->format, x, out->text + from, &at, out->text) ||
+        if (!is_certain(x, out->text) ||
+            !find_begin(c->format, x, out->text + from, &at, out->text) ||
             !find_end(c->format, x, to, out->text, &at)) {
             x->turn = NULL;
             *missed = true;

@@ -535,6 +535,77 @@ static void sampled_answers_keep_their_ids(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+static void check_stands_alone(const ag_tokenizer *t, const char *tools) {
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f,
+                         "[{'role': 'user', 'content': [{'type': 'text', 'text': 'Q7v0'}, {'type': "
+                         "'text', 'text': 'wc0q'}]}]",
+                         tools);
+    ag_ids first = {0}, own = {0}, second = {0};
+    assert_int_equal(ag_chat_render(c, 0, &first, NULL, NULL), AG_OK);
+    encode(t, "answer", &own);
+    assert_int_equal(own.n, 1); /* as text it is none */
+    answer_with(c, "answer", &own);
+    assert_int_equal(ag_chat_render(c, 0, &second, NULL, NULL), AG_OK);
+    assert_true(second.n > first.n + own.n);
+    assert_memory_equal(second.data, first.data, first.n * sizeof *first.data);
+    assert_memory_equal(second.data + first.n, own.data, own.n * sizeof *own.data);
+    ag_ids_free(&own);
+    ag_ids_free(&first);
+    ag_ids_free(&second);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+}
+
+/* What looks like words that stand in an answer's place, in the conversation and in tools. */
+static void nothing_stands_in_by_accident(void **state) {
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    check_stands_alone(t, NULL);
+    check_stands_alone(t, "[{\"name\": \"f\", \"description\": \"Q7v0wc0q, Q7v1wc0q\"}]");
+    ag_tokenizer_destroy(t);
+}
+
+/* The answer as its client sends it again: whether it has the ids that it was sampled with. */
+static void send_again(ag_chat *c, const ag_ids *sampled, const char *message, bool is_same) {
+    ag_ids ids = {0};
+    ag_chat_truncate(c, 1);
+    assert_int_equal(ag_chat_add_json(c, message, strlen(message), NULL), AG_OK);
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    const bool equal =
+        ids.n == sampled->n && !memcmp(ids.data, sampled->data, ids.n * sizeof *ids.data);
+    assert_int_equal(equal, is_same);
+    ag_ids_free(&ids);
+}
+
+static void answers_that_were_changed_are_text(void **state) {
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    static const char call[] =
+        "so:<call>{\"name\":\"f\",\"id\":\"i\",\"arguments\":{\"answer\":1,\"b\":2}}</call>";
+    ag_ids own = {0}, sampled = {0};
+    encode(t, call, &own);
+    answer_with(c, call, &own);
+    assert_int_equal(ag_chat_render(c, 0, &sampled, NULL, NULL), AG_OK);
+#define AGAIN(content, name, id, arguments)                                                   \
+    "{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"type\":\"function\"," \
+    "\"id\":\"" id "\",\"function\":{\"name\":\"" name "\",\"arguments\":" arguments "}}]}"
+    send_again(c, &sampled, AGAIN("\"so:\"", "f", "i", "\"{\\\"answer\\\":1,\\\"b\\\":2}\""), true);
+    send_again(c, &sampled, AGAIN("\"so:\"", "f", "i", "{\"b\": 2, \"answer\": 1}"), true);
+    send_again(c, &sampled, AGAIN("\"so:\"", "f", "i", "{\"b\": 2, \"answer\": 2}"), false);
+    send_again(c, &sampled, AGAIN("\"so:\"", "g", "i", "{\"b\": 2, \"answer\": 1}"), false);
+    send_again(c, &sampled, AGAIN("\"no:\"", "f", "i", "{\"b\": 2, \"answer\": 1}"), false);
+    send_again(c, &sampled, AGAIN("null", "f", "i", "{\"b\": 2, \"answer\": 1}"), false);
+#undef AGAIN
+    ag_ids_free(&own);
+    ag_ids_free(&sampled);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
 static void other_answers_are_text(void **state) {
     (void)state;
     ag_tokenizer *t = small_tokenizer();
@@ -716,6 +787,8 @@ int main(void) {
         cmocka_unit_test(features_are_what_a_template_does),
         cmocka_unit_test(words_of_a_conversation_never_become_marks),
         cmocka_unit_test(sampled_answers_keep_their_ids),
+        cmocka_unit_test(nothing_stands_in_by_accident),
+        cmocka_unit_test(answers_that_were_changed_are_text),
         cmocka_unit_test(other_answers_are_text),
         cmocka_unit_test(a_call_can_be_required),
         cmocka_unit_test(a_model_says_how_it_is_sampled),
