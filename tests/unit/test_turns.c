@@ -403,6 +403,40 @@ static void without_memory_a_turn_does_not_begin(void **state) {
     ag_set_allocator(NULL);
 }
 
+/* How many may stay the policy is asked only where something must leave that has not expired. */
+static size_t n_asked;
+static uint32_t count_asked(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                            uint32_t n_keep) {
+    n_asked++;
+    assert_true(n_keep < v->n_slots - v->n_expired);
+    return ag_eviction_turns.count(user, p, v, n_keep);
+}
+
+static void nobody_is_asked_where_all_fits(void **state) {
+    (void)state;
+    ag_error err;
+    ag_model *windowed; /* most layers see 24 tokens */
+    ag_eviction_policy asking = ag_eviction_turns;
+    asking.count = count_asked;
+    must(ag_model_load(backend, MODELS "gemma3", NULL, &windowed, &err), &err);
+    for (uint32_t budget = 8; budget <= 24; budget += 4) {
+        ag_session_params p = params_of("turns");
+        ag_session *s;
+        p.prefill_chunk = 16;
+        p.eviction.policy = &asking;
+        p.eviction.budget_tokens = budget;
+        p.eviction.protected_prefix = 4; /* which the windows let go */
+        p.eviction.recent = 1;
+        p.eviction.slack = 1;
+        n_asked = 0;
+        must(ag_session_create(windowed, &p, &s, &err), &err);
+        for (size_t t = 0; t < 12; t++) turn(s, 1 + t * 7 % 4, 5 + t * 5 % 9);
+        assert_true(n_asked > 0);
+        ag_session_destroy(s);
+    }
+    ag_model_destroy(windowed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_leave_up_to_the_next_turn),
@@ -415,6 +449,7 @@ int main(void) {
         cmocka_unit_test(forks_and_saved_sessions_know_the_turns),
         cmocka_unit_test(a_damaged_list_of_turns_is_refused),
         cmocka_unit_test(without_memory_a_turn_does_not_begin),
+        cmocka_unit_test(nobody_is_asked_where_all_fits),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
