@@ -34,6 +34,7 @@ static void forget_masks(ag_program *p) {
 static void release_program(ag_program *p) {
     if (!p || --p->users) return;
     forget_masks(p);
+    release_program(p->next);
     ag_free(p->masks);
     ag_net_states_free(&p->states);
     ag_net_free(&p->net);
@@ -81,6 +82,35 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     AG_TRY(ag_net_finish(&p->net, &p->json->rules.net, err));
     if (!p->net.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
     return ag_net_states_init(&p->states, &p->net, 16 * params->max_states, err);
+}
+
+/* What texts opened and made is not in the copy. */
+static ag_status copy_program(const ag_program *p, ag_program **out, ag_error *err) {
+    ag_program *copy = ag_calloc(1, sizeof *copy);
+    if (!copy) return AG_FAIL(err, NOMEM, "a constraint");
+    *copy = (ag_program){.vocab = p->vocab,
+                         .json = p->json,
+                         .users = 1,
+                         .root = p->root,
+                         .most_mask_bytes = p->most_mask_bytes};
+    ag_status st = ag_net_copy_closed(&copy->net, &p->net, err);
+    if (st == AG_OK) st = ag_net_states_init(&copy->states, &copy->net, p->states.most, err);
+    if (st == AG_OK) *out = copy;
+    else release_program(copy);
+    return st;
+}
+
+/* Texts begin in a program that is not worn; others may still be in the old one. */
+static ag_status fresh_program(ag_program *p, ag_program **out, ag_error *err) {
+    *out = p;
+    if (!ag_net_states_worn(&p->states)) return AG_OK;
+    if (p->next && ag_net_states_worn(&p->next->states)) {
+        release_program(p->next);
+        p->next = NULL;
+    }
+    if (!p->next) AG_TRY(copy_program(p, &p->next, err));
+    *out = p->next;
+    return AG_OK;
 }
 
 /* ---- one text ---- */
@@ -151,6 +181,7 @@ ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint
         st = ag_matcher_init(&c->matcher, &p->states, &p->json->rules, p->root,
                              params->max_readings, err);
         c->complete = c->matcher.complete;
+        c->at_start = true;
     }
     release_program(p);
     if (st != AG_OK) {
@@ -164,14 +195,21 @@ ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint
 ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_error *err) {
     *out = NULL;
     ag_constraint *copy = NULL;
-    ag_status st = new_constraint(c->program, &copy, err);
+    ag_program *p = c->program;
+    ag_status st = c->at_start ? fresh_program(p, &p, err) : AG_OK;
+    if (st == AG_OK) st = new_constraint(p, &copy, err);
     if (st == AG_OK) st = ag_matcher_copy(&copy->matcher, &c->matcher, err);
+    if (st == AG_OK && p != c->program) {
+        copy->matcher.own = &p->states;
+        st = ag_matcher_reset(&copy->matcher, err);
+    }
     if (st != AG_OK) {
         ag_constraint_destroy(copy);
         return st;
     }
     copy->complete = c->complete;
     copy->ended = c->ended;
+    copy->at_start = c->at_start;
     copy->status = c->status;
     copy->error = c->error;
     *out = copy;
@@ -190,8 +228,17 @@ void ag_constraint_destroy(ag_constraint *c) {
 ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
     c->mask_known = c->ended = false;
     c->status = AG_OK;
+    ag_program *p;
+    AG_TRY(fresh_program(c->program, &p, err));
+    if (p != c->program) {
+        p->users++;
+        release_program(c->program);
+        c->program = p;
+        c->matcher.own = &p->states;
+    }
     AG_TRY(ag_matcher_reset(&c->matcher, err));
     c->complete = c->matcher.complete;
+    c->at_start = true;
     return AG_OK;
 }
 
@@ -227,7 +274,7 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
         return AG_FAIL(err, INVALID, "id %d is outside the vocabulary of %zu", (int)id, t->n_vocab);
     }
     if ((c->complete || c->ended) && is_eos_id(c, id)) {
-        c->mask_known = false;
+        c->mask_known = c->at_start = false;
         c->ended = true;
         return AG_OK;
     }
@@ -247,7 +294,7 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
         return AG_FAIL(err, INVALID, "token %d may not follow in the constraint", (int)id);
     }
     c->complete = m->complete;
-    c->mask_known = false;
+    c->mask_known = c->at_start = false;
     ag_matcher_commit(m);
     return AG_OK;
 }

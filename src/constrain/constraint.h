@@ -8,7 +8,8 @@
 #include "text/sampler_filter.h"
 
 /* Shared by clones. */
-typedef struct ag_program {
+typedef struct ag_program ag_program;
+struct ag_program {
     const ag_constraint_vocab *vocab;
     const ag_json_masks *json;
     size_t users;
@@ -18,7 +19,8 @@ typedef struct ag_program {
     ag_state_mask *masks; /* [n_masks] of states: ag_net_state.mask - 1 */
     size_t n_masks, masks_cap;
     size_t mask_bytes, most_mask_bytes;
-} ag_program;
+    ag_program *next; /* the same anew, when this one is worn; or NULL */
+};
 
 struct ag_constraint {
     ag_token_filter filter; /* what a sampler sees */
@@ -27,6 +29,7 @@ struct ag_constraint {
     uint32_t *mask; /* [n_words] */
     ag_ids forced;  /* owned; to write on */
     bool mask_known, complete, ended;
+    bool at_start;
     ag_status status; /* of an accept that nobody waited for */
     ag_error error;
 };

@@ -7,45 +7,47 @@
 
 #include <string.h>
 
-/* The only byte that the newest place can take, or -1. A state may allow a byte that a rule with a
- * memory refuses, so each candidate is tried. */
-static ag_status only_byte(ag_matcher *m, int *byte) {
+/* How many bytes the newest place can take, 2: or more; *byte is the first. A state may allow a
+ * byte that a rule with a memory refuses, so each candidate is tried. */
+static ag_status count_bytes(ag_matcher *m, int *byte, int *ways) {
     const size_t places = m->n_places;
     size_t n;
-    *byte = -1;
-    for (int b = 0; b < 256; b++) {
+    *ways = 0;
+    for (int b = 0; b < 256 && *ways < 2; b++) {
         AG_TRY(ag_matcher_step(m, (uint8_t)b));
         ag_matcher_threads(m, &n);
         ag_matcher_back(m, places);
-        if (!n) continue;
-        if (*byte >= 0) {
-            *byte = -1;
-            return AG_OK;
-        }
-        *byte = b;
+        if (n && !(*ways)++) *byte = b;
     }
     return AG_OK;
 }
 
-static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, ag_error *err) {
+/* *closed: nothing can follow them. */
+static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, bool *closed,
+                              ag_error *err) {
     ag_matcher *m = &c->matcher;
     m->err = err;
     bool complete = c->complete || c->ended;
+    int byte = 0, ways = 0;
     for (size_t i = 0; i < most && !complete; i++) {
-        int byte;
-        AG_TRY(only_byte(m, &byte));
-        if (byte < 0) break;
+        AG_TRY(count_bytes(m, &byte, &ways));
+        if (ways != 1) break;
         const char b = (char)byte;
         AG_TRY(ag_text_append(out, &b, 1, err));
         AG_TRY(ag_matcher_step(m, (uint8_t)byte));
         complete = m->complete;
     }
+    *closed = complete;
+    if (!complete) return AG_OK;
+    AG_TRY(count_bytes(m, &byte, &ways));
+    *closed = !ways;
     return AG_OK;
 }
 
 ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out, ag_error *err) {
     const size_t before = out->len;
-    ag_status st = forced_bytes(c, most, out, err);
+    bool closed;
+    ag_status st = forced_bytes(c, most, out, &closed, err);
     ag_matcher_back(&c->matcher, 1);
     if (st != AG_OK) out->len = before;
     return st;
@@ -76,9 +78,8 @@ ag_status ag_constraint_forced(ag_constraint *c, size_t most, ag_ids *out, ag_er
     const ag_token_tree *t = &c->program->vocab->tree;
     ag_text text = {0};
     const size_t before = out->n;
-    ag_status st = forced_bytes(c, most * 16, &text, err);
-    /* Where nothing can follow, the last token is not the beginning of a longer one. */
-    const bool complete = c->matcher.complete && st == AG_OK && text.len;
+    bool closed;
+    ag_status st = forced_bytes(c, most * 16, &text, &closed, err);
     ag_matcher_back(&c->matcher, 1);
     size_t done = 0;
     while (st == AG_OK && done < text.len && out->n - before < most) {
@@ -86,7 +87,8 @@ ag_status ag_constraint_forced(ag_constraint *c, size_t most, ag_ids *out, ag_er
         bool touches;
         const size_t n = longest_token(t, (const unsigned char *)text.data + done, text.len - done,
                                        &id, &touches);
-        if (!n || (touches && !complete)) break;
+        /* Where nothing can follow, the last token is not the beginning of a longer one. */
+        if (!n || (touches && !closed)) break;
         st = ag_ids_push(out, id, err);
         done += n;
     }

@@ -24,9 +24,12 @@ typedef struct grammar {
     ag_regex_tree tree;
     rule *rules;
     size_t n_rules, rules_cap;
+    uint32_t *slots; /* rule + 1 by the hash of its name, 0: empty */
+    size_t n_slots;  /* a power of two */
     const char *s;
     size_t n, at, line;
     int depth;
+    size_t work; /* parts written so far, empty ones, too */
     ag_net *net;
     ag_error *err;
 } grammar;
@@ -83,13 +86,38 @@ static bool is_name_char(char c) {
            c == '_';
 }
 
+static size_t rule_slot(const grammar *g, const char *name, size_t len) {
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)name[i]) * 0x100000001B3u;
+    size_t at = (h ^ h >> 32) & (g->n_slots - 1);
+    for (; g->slots[at]; at = (at + 1) & (g->n_slots - 1)) {
+        const rule *r = &g->rules[g->slots[at] - 1];
+        if (r->len == len && !memcmp(r->name, name, len)) break;
+    }
+    return at;
+}
+
+static ag_status grow_rule_slots(grammar *g) {
+    const size_t n = g->n_slots ? 2 * g->n_slots : 64;
+    uint32_t *slots = ag_calloc(n, sizeof *slots);
+    if (!slots) return AG_FAIL(g->err, NOMEM, "grammar: a table of %zu rules", n);
+    ag_free(g->slots);
+    g->slots = slots;
+    g->n_slots = n;
+    for (uint32_t i = 0; i < g->n_rules; i++) {
+        g->slots[rule_slot(g, g->rules[i].name, g->rules[i].len)] = i + 1;
+    }
+    return AG_OK;
+}
+
 static ag_status read_rule_name(grammar *g, uint32_t *out) {
     const size_t start = g->at;
     while (is_name_char(peek(g))) g->at++;
     const size_t len = g->at - start;
-    for (size_t i = 0; i < g->n_rules; i++) {
-        if (g->rules[i].len != len || memcmp(g->rules[i].name, g->s + start, len)) continue;
-        *out = (uint32_t)i;
+    if (2 * (g->n_rules + 1) > g->n_slots) AG_TRY(grow_rule_slots(g));
+    const size_t slot = rule_slot(g, g->s + start, len);
+    if (g->slots[slot]) {
+        *out = g->slots[slot] - 1;
         return AG_OK;
     }
     void *p = g->rules;
@@ -100,6 +128,7 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
     g->rules[g->n_rules] =
         (rule){g->s + start, len, UINT32_MAX, g->line, ag_net_rule_add(g->net, none)};
     *out = (uint32_t)g->n_rules++;
+    g->slots[slot] = *out + 1;
     return AG_OK;
 }
 
@@ -253,10 +282,11 @@ static ag_status read_counts(grammar *g, uint32_t *min, uint32_t *max) {
 
 static ag_status read_repeated(grammar *g, bool *found, uint32_t *id) {
     AG_TRY(read_atom(g, found, id));
-    while (*found) {
+    for (int n = 1; *found; n++) {
         const char c = peek(g);
         uint32_t min = c == '+', max = c == '?' ? 1 : AG_REGEX_NO_END;
         if (c != '*' && c != '+' && c != '?' && c != '{') return AG_OK;
+        if (n > AG_REGEX_STACKED) return complain_line(g, "too many quantifiers of one part");
         g->at++;
         if (c == '{') AG_TRY(read_counts(g, &min, &max));
         AG_TRY(new_node(
@@ -331,6 +361,15 @@ static ag_status read_rules(grammar *g) {
 
 static uint32_t write_node(grammar *g, uint32_t node, uint32_t next);
 
+/* The empty text repeated makes no instructions, but takes time. */
+static bool charge_part(grammar *g) {
+    const size_t most = g->net->limits.text.work;
+    ag_error err;
+    if (g->work++ < most) return g->net->status == AG_OK;
+    ag_net_fail(g->net, AG_FAIL(&err, LIMIT, "grammar: more than %zu parts to write", most), &err);
+    return false;
+}
+
 static uint32_t write_set(grammar *g, const ag_char_set *set, uint32_t next) {
     uint32_t at = AG_NET_NOWHERE;
     for (size_t i = 0; i < set->n; i++) {
@@ -359,6 +398,7 @@ static uint32_t write_repeat(grammar *g, const ag_regex_node *r, uint32_t next) 
 static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
     const ag_regex_node *nodes = g->tree.nodes, *r = &nodes[node];
     uint32_t way = AG_NET_NOWHERE;
+    if (!charge_part(g)) return next;
     switch (r->kind) {
     case AG_REGEX_SET:
         return write_set(g, &g->tree.sets[r->set], next);
@@ -401,5 +441,6 @@ ag_status ag_grammar_compile(ag_net *net, const char *text, size_t n, uint32_t *
     if (st == AG_OK && !found) st = AG_FAIL(err, FORMAT, "grammar: there is no rule root");
     ag_regex_tree_free(&g.tree);
     ag_free(g.rules);
+    ag_free(g.slots);
     return st;
 }

@@ -65,8 +65,9 @@ ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t
         *id = t->slots[slot] - 1;
         return AG_OK;
     }
-    if (t->n >= most || t->n_pool + n > UINT32_MAX) {
-        return AG_FAIL(err, LIMIT, "%s: more than %zu states", what, most);
+    if (t->n >= most) return AG_FAIL(err, LIMIT, "%s: more than %zu states", what, most);
+    if (n > AG_INTERNER_NUMBERS - t->n_pool) {
+        return AG_FAIL(err, LIMIT, "%s: states of more than %d parts", what, AG_INTERNER_NUMBERS);
     }
     AG_TRY(grow_array(&t->starts, &t->starts_cap, t->n + 2, err));
     AG_TRY(grow_array(&t->pool, &t->pool_cap, t->n_pool + n + 1, err));

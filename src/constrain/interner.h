@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of all lists together: 128 MiB. */
+enum { AG_INTERNER_NUMBERS = 1 << 25 };
+
 typedef struct ag_interner {
     uint32_t *pool; /* all lists, one behind another */
     size_t n_pool, pool_cap;
@@ -18,7 +21,7 @@ typedef struct ag_interner {
 } ag_interner;
 
 void ag_interner_free(ag_interner *t);
-/* AG_LIMIT names `what` when there would be more than `most` lists. */
+/* AG_LIMIT names `what` when there would be more than `most` lists, or AG_INTERNER_NUMBERS. */
 ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t most,
                           const char *what, uint32_t *id, ag_error *err);
 

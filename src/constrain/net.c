@@ -84,7 +84,7 @@ static bool grow_op_slots(ag_net *net) {
 static uint32_t add_op(ag_net *net, ag_net_op op) {
     ag_error err;
     if (net->status != AG_OK) return 0;
-    if (net->n_ops >= net->limits.ops) {
+    if (net->n_ops - net->finished_ops >= net->limits.ops) {
         ag_net_fail(net, AG_FAIL(&err, LIMIT, "more than %zu instructions", net->limits.ops), &err);
         return 0;
     }

@@ -82,8 +82,9 @@ typedef struct ag_net {
     ag_interner sets; /* of members of objects, and the instruction of each */
     uint32_t *set_ops;
     size_t set_ops_cap;
-    bool finished;   /* what is written from here on is live */
-    uint32_t id_bit; /* AG_NET_SHARED or 0: of the rules' numbers */
+    bool finished;                      /* what is written from here on is live */
+    size_t finished_ops, finished_sets; /* what there was then: the rest are opened sets */
+    uint32_t id_bit;                    /* AG_NET_SHARED or 0: of the rules' numbers */
     ag_net_limits limits;
     ag_status status;
     ag_error error; /* where status is not OK */
@@ -131,6 +132,8 @@ uint32_t ag_net_object_add(ag_net *net, const ag_net_object *object);
 uint32_t ag_net_object_start(ag_net *net, uint32_t object);
 /* Writes what may follow a set of members; net->status tells. */
 void ag_net_open(ag_net *net, uint32_t op);
+/* The same net as it was when it was finished. Release *to whatever this returns. */
+ag_status ag_net_copy_closed(ag_net *to, const ag_net *from, ag_error *err);
 /* net.c: the instruction of a set. */
 uint32_t ag_net_set_op(ag_net *net, uint32_t set, uint32_t next);
 

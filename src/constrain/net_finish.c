@@ -145,5 +145,7 @@ ag_status ag_net_finish(ag_net *net, const ag_net *shared, ag_error *err) {
     net->slots = NULL;
     net->n_slots = 0;
     net->finished = true;
+    net->finished_ops = net->n_ops;
+    net->finished_sets = net->sets.n;
     return st;
 }

@@ -106,3 +106,70 @@ void ag_net_open(ag_net *net, uint32_t op) {
     net->ops[op].next = way;
     net->ops[op].hi = 1; /* it is open */
 }
+
+/* ---- without what was opened ---- */
+
+static ag_status copy_list(void **to, size_t *cap, const void *from, size_t n, size_t size,
+                           ag_error *err) {
+    if (!n) return AG_OK;
+    AG_TRY(ag_array_grow(to, cap, n, size, err));
+    memcpy(*to, from, n * size);
+    return AG_OK;
+}
+
+static ag_status copy_objects(ag_net *to, const ag_net *from, ag_error *err) {
+    to->objects = ag_calloc(from->n_objects + 1, sizeof *to->objects);
+    if (!to->objects) return AG_FAIL(err, NOMEM, "%zu objects", from->n_objects);
+    to->objects_cap = from->n_objects + 1;
+    for (; to->n_objects < from->n_objects; to->n_objects++) {
+        ag_net_object *o = &to->objects[to->n_objects];
+        *o = from->objects[to->n_objects];
+        size_t cap = 0;
+        void *members = NULL;
+        ag_status st = copy_list(&members, &cap, o->members, o->n, sizeof *o->members, err);
+        o->members = members;
+        if (st != AG_OK) return st;
+    }
+    return AG_OK;
+}
+
+static ag_status copy_sets(ag_net *to, const ag_net *from, ag_error *err) {
+    for (uint32_t i = 0; i < from->finished_sets; i++) {
+        size_t n;
+        uint32_t id;
+        const uint32_t *list = ag_interner_list(&from->sets, i, &n);
+        AG_TRY(ag_interner_add(&to->sets, list, n, from->finished_sets, "objects", &id, err));
+    }
+    return AG_OK;
+}
+
+ag_status ag_net_copy_closed(ag_net *to, const ag_net *from, ag_error *err) {
+    ag_net_init(to, &from->limits, from->id_bit);
+    to->finished = from->finished;
+    void *ops = NULL, *rules = NULL, *names = NULL, *set_ops = NULL;
+    ag_status st =
+        copy_list(&ops, &to->ops_cap, from->ops, from->finished_ops, sizeof *to->ops, err);
+    if (st == AG_OK) {
+        st = copy_list(&rules, &to->rules_cap, from->rules, from->n_rules, sizeof *to->rules, err);
+    }
+    if (st == AG_OK) {
+        st = copy_list(&names, &to->names_cap, from->names, from->n_names, sizeof *to->names, err);
+    }
+    if (st == AG_OK) {
+        st = copy_list(&set_ops, &to->set_ops_cap, from->set_ops, from->finished_sets,
+                       sizeof *to->set_ops, err);
+    }
+    to->ops = ops;
+    to->rules = rules;
+    to->names = names;
+    to->set_ops = set_ops;
+    if (st == AG_OK) st = copy_objects(to, from, err);
+    if (st == AG_OK) st = copy_sets(to, from, err);
+    if (st != AG_OK) return st;
+    to->n_ops = to->finished_ops = from->finished_ops;
+    to->finished_sets = from->finished_sets;
+    to->n_rules = from->n_rules;
+    to->n_names = from->n_names;
+    for (size_t i = 0; i < to->finished_sets; i++) to->ops[to->set_ops[i]].hi = 0;
+    return AG_OK;
+}

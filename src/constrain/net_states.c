@@ -33,6 +33,13 @@ void ag_net_states_free(ag_net_states *s) {
     *s = (ag_net_states){0};
 }
 
+bool ag_net_states_worn(const ag_net_states *s) {
+    const ag_net *net = s->net;
+    return s->status != AG_OK || net->status != AG_OK ||
+           net->n_ops - net->finished_ops > net->limits.ops / 2 || s->sets.n > s->most / 2 ||
+           s->sets.n_pool > AG_INTERNER_NUMBERS / 2;
+}
+
 static void begin_closure(ag_net_states *s) {
     s->round++;
     s->n_list = 0;

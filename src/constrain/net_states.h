@@ -60,6 +60,9 @@ ag_status ag_net_states_start(ag_net_states *s, uint32_t rule, uint32_t *state, 
 /* Computes edges, calls and end of a state. */
 ag_status ag_net_states_expand(ag_net_states *s, uint32_t state, ag_error *err);
 
+/* Whether so much was opened and made, or something failed, that a new beginning is due. */
+bool ag_net_states_worn(const ag_net_states *s);
+
 /* Whether nothing but the end of the rule is in a state. */
 bool ag_net_states_only_ends(const ag_net_states *s, uint32_t state);
 

@@ -36,6 +36,7 @@ typedef struct machine {
 } machine;
 
 #define ANY_SET UINT32_MAX
+enum { BORDER_WORK = 8 }; /* of a range, which takes memory, too */
 #define NOWHERE UINT32_MAX
 
 static ag_status add_step(machine *m, step s, uint32_t *id) {
@@ -50,6 +51,13 @@ static ag_status add_step(machine *m, step s, uint32_t *id) {
     m->steps[m->n] = s;
     *id = (uint32_t)m->n++;
     return AG_OK;
+}
+
+static ag_status charge_work(machine *m, size_t n) {
+    m->work += n;
+    if (m->work <= m->limits->work) return AG_OK;
+    return AG_FAIL(m->err, LIMIT, "a regular expression takes more than %zu steps",
+                   m->limits->work);
 }
 
 static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *id);
@@ -76,6 +84,7 @@ static ag_status emit_repeat(machine *m, const ag_regex_node *r, uint32_t next, 
 static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *id) {
     const ag_regex_node *r = &m->tree->nodes[node];
     uint32_t left, right;
+    AG_TRY(charge_work(m, 1)); /* the empty text repeated makes no steps */
     switch (r->kind) {
     case AG_REGEX_EMPTY:
         *id = next;
@@ -189,11 +198,11 @@ static ag_status find_borders(machine *m, uint32_t id, ag_char_set *borders) {
         const ag_char_set *s = set_of(m, list[i]);
         if (s == last) continue;
         last = s;
+        AG_TRY(charge_work(m, BORDER_WORK * s->n));
         for (size_t k = 0; k < s->n; k++) {
             AG_TRY(ag_char_set_add(borders, s->ranges[k].lo, 0, m->err));
             AG_TRY(ag_char_set_add(borders, s->ranges[k].hi + 1, 0, m->err));
         }
-        m->work += s->n;
     }
     return AG_OK;
 }
@@ -220,11 +229,7 @@ static ag_status expand_subset(machine *m, uint32_t id, ag_text_dfa *out) {
                 reach(m, m->steps[list[i]].next, false, false);
             }
         }
-        m->work += n;
-        if (m->work > m->limits->work) {
-            st = AG_FAIL(m->err, LIMIT, "a regular expression takes more than %zu steps",
-                         m->limits->work);
-        }
+        st = charge_work(m, n);
         if (!m->n_list) continue;
         uint32_t target;
         if (st == AG_OK) st = intern_list(m, &target);

@@ -8,13 +8,18 @@
 
 #include <string.h>
 
-enum { MAX_GROUPS_DEEP = 100, MAX_REPEAT = 100000, MAX_REGEX_NODES = 1 << 18 };
+enum {
+    MAX_GROUPS_DEEP = 100,
+    MAX_REPEAT = 100000,
+    MAX_REGEX_NODES = 1 << 18,
+    MAX_PROPERTIES = 100
+};
 
 typedef struct parser {
     ag_regex_tree *t;
     const char *s;
     size_t n, at;
-    int depth;
+    int depth, n_properties;
     ag_error *err;
 } parser;
 
@@ -120,6 +125,9 @@ static ag_status take_property(parser *p, bool negative, ag_char_set *set) {
     if (!skip_if(p, "{") || !end) {
         return AG_FAIL(p->err, FORMAT, "byte %zu: \\p needs {NAME}", start);
     }
+    if (++p->n_properties > MAX_PROPERTIES) { /* each is hundreds of ranges */
+        return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d properties", start, MAX_PROPERTIES);
+    }
     const size_t n = (size_t)(end - (p->s + p->at));
     ag_char_set named = {0};
     ag_status st = ag_char_set_add_property(&named, p->s + p->at, n, p->err);
@@ -141,7 +149,7 @@ static ag_status take_escape(parser *p, ag_char_set *set, bool *is_class, uint32
     if (!more(p))
         return AG_FAIL(p->err, FORMAT, "byte %zu: a backslash ends the expression", start);
     const char c = p->s[p->at];
-    if (strchr("dDwWsS", c)) {
+    if (c && strchr("dDwWsS", c)) {
         p->at++;
         *is_class = true;
         return ag_char_set_add_class(set, c, p->err);
@@ -165,7 +173,7 @@ static ag_status take_escape(parser *p, ag_char_set *set, bool *is_class, uint32
         p->at += 2;
         return AG_OK;
     }
-    const char *found = strchr(from, c);
+    const char *found = c ? strchr(from, c) : NULL;
     if (found) {
         p->at++;
         *cp = (unsigned char)to[found - from];
@@ -341,7 +349,7 @@ static bool take_counts(parser *p, uint32_t *min, uint32_t *max) {
 
 static ag_status parse_repeated(parser *p, uint32_t *id) {
     AG_TRY(parse_atom(p, id));
-    for (;;) {
+    for (int n = 1;; n++) {
         const size_t start = p->at;
         uint32_t min = 0, max = AG_REGEX_NO_END;
         if (skip_if(p, "*")) {
@@ -351,6 +359,10 @@ static ag_status parse_repeated(parser *p, uint32_t *id) {
             max = 1;
         } else if (!take_counts(p, &min, &max)) {
             return AG_OK;
+        }
+        if (n > AG_REGEX_STACKED) {
+            return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d quantifiers of one part", start,
+                           AG_REGEX_STACKED);
         }
         if (min > MAX_REPEAT || (max != AG_REGEX_NO_END && max > MAX_REPEAT)) {
             return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d repetitions", start, MAX_REPEAT);

@@ -18,6 +18,8 @@ typedef enum ag_regex_kind {
 } ag_regex_kind;
 
 #define AG_REGEX_NO_END UINT32_MAX
+/* Quantifiers of one part, each repeating what those before it made. */
+enum { AG_REGEX_STACKED = 8 };
 
 typedef struct ag_regex_node {
     ag_regex_kind kind;

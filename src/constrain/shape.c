@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
+#include <math.h>
 #include <string.h>
 
 static const ag_name_class any_name[] = {{NULL, AG_GOAL_ANY}};
@@ -120,12 +121,12 @@ ag_goal ag_object_other(const ag_object_shape *o, const char *name, size_t n) {
 
 bool ag_number_obeys(const ag_number_shape *x, const json_t *value) {
     const double v = json_number_value(value);
-    if (x->whole && v != (double)(long long)v) return false;
+    if (x->whole && floor(v) != v) return false;
     if (x->has_least && (v < x->least || (x->above_least && v == x->least))) return false;
     if (x->has_most && (v > x->most || (x->below_most && v == x->most))) return false;
     if (x->step != 0) {
         const double q = v / x->step;
-        if (q != (double)(long long)q) return false;
+        if (floor(q) != q) return false;
     }
     if (!x->is_list) return true;
     for (size_t i = 0; i < x->n_values; i++) {

@@ -80,6 +80,9 @@ static const bad_case bad_regexes[] = {
     {"[a-z]{90000}", AG_LIMIT, ""},
     {"(a|b)*a(a|b){40}", AG_LIMIT, ""},
     {"(?!a)", AG_OK, ""},
+    {"(){99999}{99999}{99999}", AG_LIMIT, "steps"},
+    {"a????????", AG_OK, ""},
+    {"((a*{2}*{2}*{2}*{2})+*+*+*+*+*)", AG_LIMIT, "more than 8 quantifiers"},
     {"[^\\d\\D]", AG_INVALID, "no text obeys"},
 };
 
@@ -192,6 +195,7 @@ static const struct {
     {"root ::= \"a\"{3,1}", "at most fewer"},
     {"root ::= \"\\q\"", "an escape"},
     {"root ::= [z-a]", "backwards"},
+    {"root ::= \"a\"*********", "too many quantifiers"},
     {"root ::= \"a\" }", "what stands here"},
 };
 
@@ -220,6 +224,55 @@ static void grammars_hold(void **state) {
             fail_msg("%s: %s", bad_grammars[i].grammar, err.msg);
         }
     }
+}
+
+/* What is repeated of one part again and again, and the empty text. */
+static void endless_repetitions_are_limits(void **state) {
+    (void)state;
+    enum { STARS = 200000 };
+    char *text = malloc(STARS + 16);
+    assert_non_null(text);
+    for (int grammar = 0; grammar < 2; grammar++) {
+        const size_t n = (size_t)sprintf(text, "%s", grammar ? "root ::= \"a\"" : "a");
+        memset(text + n, '*', STARS);
+        text[n + STARS] = '\0';
+        const ag_constraint_params p =
+            texts_params(grammar ? AG_CONSTRAINT_GRAMMAR : AG_CONSTRAINT_REGEX, text);
+        ag_constraint *c;
+        ag_error err;
+        assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err),
+                         grammar ? AG_FORMAT : AG_LIMIT);
+        assert_non_null(strstr(err.msg, "quantifiers"));
+    }
+    free(text);
+    const ag_constraint_params p =
+        texts_params(AG_CONSTRAINT_GRAMMAR, "root ::= \"\"{99999}{99999}{99999}");
+    ag_constraint *c;
+    ag_error err;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "parts to write"));
+}
+
+/* The time to find a rule does not grow with their number, nor memory with the classes. */
+static void large_inputs_are_read_soon(void **state) {
+    (void)state;
+    enum { RULES = 60000, CLASSES = 20000 };
+    char *text = malloc((size_t)RULES * 40), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "root ::= \"a\"\n");
+    for (int i = 1; i < RULES; i++) at += sprintf(at, "r%d ::= r%d\n", i, i + 1);
+    sprintf(at, "r%d ::= \"a\"\n", RULES);
+    const double start = seconds();
+    ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, text);
+    ag_constraint_destroy(texts_create(&p));
+    assert_true(seconds() - start < 3);
+    at = text;
+    for (int i = 0; i < CLASSES; i++) at += sprintf(at, "%s", i ? "|\\p{L}" : "\\p{L}");
+    p = texts_params(AG_CONSTRAINT_REGEX, text);
+    ag_constraint *c;
+    ag_error err;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, &err), AG_LIMIT);
+    free(text);
 }
 
 /* Right recursion over a long text needs no stack for each character; ambiguity ends in an error,
@@ -325,6 +378,11 @@ static void what_must_follow_is_known(void **state) {
                      AG_OK);
     assert_string_equal(text.data, "king");
     ag_ids_free(&ids);
+    /* The text may end behind either letter, but not yet; "fore" and "form" are tokens. */
+    ag_constraint_destroy(c);
+    c = regex_constraint("for(e|m)");
+    assert_int_equal(ag_constraint_forced(c, 20, &ids, &err), AG_OK);
+    assert_int_equal(ids.n, 0);
     ag_text_free(&text);
     ag_constraint_destroy(c);
 }
@@ -467,6 +525,8 @@ int main(void) {
         cmocka_unit_test(choices_are_the_only_texts),
         cmocka_unit_test(any_object_is_json),
         cmocka_unit_test(grammars_hold),
+        cmocka_unit_test(endless_repetitions_are_limits),
+        cmocka_unit_test(large_inputs_are_read_soon),
         cmocka_unit_test(long_and_ambiguous_texts_end),
         cmocka_unit_test(spacing_is_as_asked),
         cmocka_unit_test(masks_say_what_is_accepted),
