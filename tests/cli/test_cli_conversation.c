@@ -197,6 +197,17 @@ static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
     cli_result r = CHAT("A fox\n", SMALL, "-m", dir, "--system", system);
     assert_refused(&r, 2, "the system prompt takes");
     cli_free(&r);
+    /* Under way: the one before stays in force. */
+    char input[2100];
+    snprintf(input, sizeof input, "A fox\n/system %s\n", system);
+    r = CHAT(input, SMALL, "-m", dir, "--system", "Be kind", "--resume", "kind");
+    assert_code(&r, 2);
+    assert_says(r.err, "the system prompt takes");
+    cli_free(&r);
+    r = CHAT("/system\nA fox\n", SMALL, "-m", dir, "--resume", "kind");
+    assert_code(&r, 0);
+    assert_says(r.err, "  Be kind\n");
+    cli_free(&r);
     remove_directory(dir);
 }
 
