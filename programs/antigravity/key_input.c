@@ -136,8 +136,10 @@ static char *take_paste(key_input *k) {
             if (text) clean(text, looked);
             return text;
         }
-        if (interrupted()) k->at = k->n;
-        if (interrupted() || get_more(k, -1) == KEY_END) return NULL;
+        const size_t before = n_there(k); /* what comes behind Ctrl-C is none of it */
+        const key_event e = interrupted() ? KEY_SIGNAL : get_more(k, -1);
+        if (interrupted()) k->at += before;
+        if (interrupted() || e == KEY_END) return NULL;
     }
 }
 

@@ -31,13 +31,19 @@ static void must(const char *words) {
 
 static void screen(char *out) { tmux(out, SCREEN, "capture-pane -p -J -S -200 -t chat"); }
 
-/* Until the screen shows the text. */
-static void wait_for(const char *text) {
+static size_t count_of(const char *shown, const char *text) {
+    size_t n = 0;
+    while ((shown = strstr(shown, text))) n++, shown++;
+    return n;
+}
+
+/* Until the screen shows the text so often. */
+static void wait_for_times(const char *text, size_t times) {
     char *shown = malloc(SCREEN);
     const struct timespec pause = {.tv_nsec = 20000000};
     for (int ms = 0; ms < PATIENCE_MS; ms += 20) {
         screen(shown);
-        if (strstr(shown, text)) {
+        if (count_of(shown, text) >= times) {
             free(shown);
             return;
         }
@@ -45,6 +51,8 @@ static void wait_for(const char *text) {
     }
     fail_msg("\"%s\" does not appear on:\n%s", text, shown);
 }
+
+static void wait_for(const char *text) { wait_for_times(text, 1); }
 
 /* Until the last line is a prompt and nothing else: what is typed now is a new line. */
 static void wait_for_prompt(void) {
@@ -173,6 +181,8 @@ static void ctrl_c_stops_answers_and_twice_leaves(void **state) {
     wait_for("no setting");
     wait_for_prompt();
     press("C-c");
+    wait_for_times("Ctrl-C again leaves", 2); /* two at once end the program as they end others */
+    wait_for_prompt();
     press("C-c");
     wait_for("left with 0");
     stop();
