@@ -94,6 +94,8 @@ static int count_constraints(const constraint_options *o) {
     return !!o->schema + !!o->grammar + !!o->regex + o->json_object + !!o->n_choices;
 }
 
+bool constraint_asked(const constraint_options *o) { return count_constraints(o) > 0; }
+
 int constraint_check(const constraint_options *o) {
     if (count_constraints(o) <= 1) return EXIT_DONE;
     complain("--json-schema, --json-object, --grammar, --regex and --choice exclude each other");
@@ -125,7 +127,9 @@ static int describe(ag_constraint_params *p, const constraint_options *o, char *
     p->order = o->order;
     if (o->schema) {
         p->kind = AG_CONSTRAINT_JSON_SCHEMA;
-        return read_text(p, o->schema, o->schema[0] == '{', owned);
+        const bool is_text =
+            o->schema[0] == '{' || !strcmp(o->schema, "true") || !strcmp(o->schema, "false");
+        return read_text(p, o->schema, is_text, owned);
     }
     if (o->grammar) {
         p->kind = AG_CONSTRAINT_GRAMMAR;

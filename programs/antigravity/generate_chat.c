@@ -78,15 +78,17 @@ static int encode(generation *g, const char *jinja) {
     return code;
 }
 
-/* The texts that end an answer join those of --stop. */
+/* The texts that end an answer join those of --stop. A constraint says itself where its text ends,
+ * and they may stand in it. */
 static int add_stops(generation *g) {
     size_t n;
     generate_options *o = &g->o;
+    g->n_own_stops = o->n_stop;
+    if (constraint_asked(&o->constraint)) return EXIT_DONE;
     const char *const *stops = ag_chat_format_stops(g->talk.format, &n);
     const char **grown = realloc(o->stop, (o->n_stop + n + 1) * sizeof *grown);
     if (!grown) return complain_no_memory();
     o->stop = grown;
-    g->n_own_stops = o->n_stop;
     for (size_t i = 0; i < n; i++) o->stop[o->n_stop++] = stops[i];
     return EXIT_DONE;
 }

@@ -61,6 +61,23 @@ static void a_schema_comes_from_a_file(void **state) {
     unlink(path);
 }
 
+/* What ends an answer in the template's format may stand in the text. */
+static void stops_of_a_template_do_not_cut(void **state) {
+    (void)state;
+    static const char jinja[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+                                "<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+    char path[] = "/tmp/antigravity-template-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, jinja, sizeof jinja - 1), sizeof jinja - 1);
+    close(fd);
+    cli_result r = RUN("--chat", "--chat-template", path, "--choice", "a<|im_end|>b");
+    assert_code(&r, 0);
+    assert_says(r.out, "a<|im_end|>b");
+    cli_free(&r);
+    unlink(path);
+}
+
 static void drafts_obey_and_change_nothing(void **state) {
     (void)state;
     const char *const how[] = {"off", "always"};
@@ -111,6 +128,7 @@ static void wrong_constraints_are_wrong_usage(void **state) {
         const char *option, *value, *says;
     } cases[] = {
         {"--json-schema", "{\"properties\":{\"a\":{\"contains\":{}}}}", "#/properties/a/contains"},
+        {"--json-schema", "false", "no text obeys"},
         {"--regex", "a(", "byte 1: ( without )"},
         {"--choice", "a,,b", "a choice is empty"},
         {"--grammar", "root ::= other", "there is no rule other"},
@@ -132,6 +150,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_obey_a_schema),
         cmocka_unit_test(a_schema_comes_from_a_file),
+        cmocka_unit_test(stops_of_a_template_do_not_cut),
         cmocka_unit_test(drafts_obey_and_change_nothing),
         cmocka_unit_test(choices_and_expressions_hold),
         cmocka_unit_test(what_was_cut_off_is_said),
