@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77, PATIENCE_MS = 20000, SCREEN = 1 << 16 };
+enum { SKIPPED = 77, PATIENCE_MS = 60000, SCREEN = 1 << 16 };
 
 static char home[64], socket_path[96];
 
