@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What went wrong, as a status of HTTP and a line of text. */
+#include "protocol.h"
+#include "route.h"
+
+#include "../json_out.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool serve_refuse(serve_error *e, int status, const char *param, const char *fmt, ...) {
+    *e = (serve_error){.status = status};
+    snprintf(e->param, sizeof e->param, "%s", param ? param : "");
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(e->text, sizeof e->text, fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool serve_no_memory(serve_error *e) {
+    serve_refuse(e, 503, NULL, "out of memory");
+    e->retry_after = 1;
+    return false;
+}
+
+static int http_status(ag_status st) {
+    switch (st) {
+    case AG_NOMEM:
+        return 503;
+    case AG_NOT_FOUND:
+        return 404;
+    case AG_INVALID:
+    case AG_FORMAT:
+    case AG_LIMIT:
+    case AG_REFUSED:
+    case AG_UNSUPPORTED:
+        return 400;
+    case AG_CANCELLED:
+        return 503;
+    default:
+        return 500;
+    }
+}
+
+bool serve_refuse_status(serve_error *e, const ag_error *err) {
+    serve_refuse(e, http_status(err->status), NULL, "%s", err->msg);
+    if (e->status == 503) e->retry_after = 1;
+    return false;
+}
+
+static const char *type_of(int status) {
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+        return "unavailable_error";
+    default:
+        return status >= 500 ? "server_error" : "invalid_request_error";
+    }
+}
+
+json_t *openai_error(const serve_error *e) {
+    const json_field fields[] = {
+        {"message", json_text(e->text, strlen(e->text))},
+        {"type", json_string(e->type ? e->type : type_of(e->status))},
+        {"param", e->param[0] ? json_text(e->param, strlen(e->param)) : json_null()},
+        {"code", e->code ? json_string(e->code) : json_null()},
+    };
+    const json_field outer[] = {
+        {"error", json_object_of(fields, sizeof fields / sizeof fields[0])},
+    };
+    return json_object_of(outer, 1);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request is before anybody filled it in, and its end. */
+#include "protocol.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void serve_request_init(serve_request *r) {
+    *r = (serve_request){
+        .sampling =
+            {
+                .temperature = NAN,
+                .top_p = NAN,
+                .min_p = NAN,
+                .repetition_penalty = NAN,
+                .presence_penalty = NAN,
+                .frequency_penalty = NAN,
+                .top_k = -1,
+                .repetition_window = -1,
+            },
+        .n = 1,
+        .max_tokens = -1,
+    };
+}
+
+void serve_request_free(serve_request *r) {
+    free(r->model);
+    json_decref(r->messages);
+    json_decref(r->tools);
+    json_decref(r->variables);
+    free(r->tool_name);
+    json_decref(r->prompts);
+    free(r->constraint_text);
+    json_decref(r->choices);
+    free(r->sampling.bias);
+    json_decref(r->stop);
+    free(r->kv_type);
+    free(r->kv_policy);
+    free(r->kv_budget);
+    free(r->prefix_key);
+    serve_request_init(r);
+}
+
+const char *serve_finish_reason(serve_finish f) {
+    switch (f) {
+    case SERVE_FINISH_LENGTH:
+        return "length";
+    case SERVE_FINISH_CALLS:
+        return "tool_calls";
+    case SERVE_FINISH_NONE:
+    case SERVE_FINISH_STOP:
+    case SERVE_FINISH_STOP_STRING:
+    case SERVE_FINISH_CANCELLED:
+        break;
+    }
+    return "stop";
+}
