@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-static ag_status compile_regex(ag_net *net, const ag_constraint_params *p, uint32_t *start,
+static ag_status compile_regex(ag_net *net, const char *text, size_t n, uint32_t *start,
                                ag_error *err) {
     ag_text_dfa d;
-    ag_status st = ag_text_dfa_regex(&d, p->text, p->len, false, &net->limits.text, err);
+    ag_status st = ag_text_dfa_regex(&d, text, n, false, &net->limits.text, err);
     if (st != AG_OK) return ag_error_prefix(err, st, "regular expression");
     *start = ag_net_dfa(net, &d, AG_FORM_TEXT, ag_net_end(net));
     ag_text_dfa_free(&d);
@@ -39,20 +39,22 @@ static ag_status compile_choices(ag_net *net, const ag_constraint_params *p, uin
 ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
                                 const ag_constraint_params *params, uint32_t *root, ag_error *err) {
     uint32_t start = AG_NET_NOWHERE;
+    const char *text = params->text ? params->text : "";
+    const size_t n = params->text ? params->len : 0;
     *root = ag_net_rule_add(net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
     switch (params->kind) {
     case AG_CONSTRAINT_JSON_SCHEMA:
-        AG_TRY(ag_schema_compile(net, json, params->text, params->len,
-                                 params->order == AG_JSON_ANY_ORDER, &start, err));
+        AG_TRY(
+            ag_schema_compile(net, json, text, n, params->order == AG_JSON_ANY_ORDER, &start, err));
         break;
     case AG_CONSTRAINT_GRAMMAR:
-        AG_TRY(ag_grammar_compile(net, params->text, params->len, &start, err));
+        AG_TRY(ag_grammar_compile(net, text, n, &start, err));
         break;
     case AG_CONSTRAINT_JSON_OBJECT:
         start = ag_net_call(net, json->object, ag_net_end(net));
         break;
     case AG_CONSTRAINT_REGEX:
-        AG_TRY(compile_regex(net, params, &start, err));
+        AG_TRY(compile_regex(net, text, n, &start, err));
         break;
     case AG_CONSTRAINT_CHOICES:
         AG_TRY(compile_choices(net, params, &start, err));

@@ -70,9 +70,9 @@ bool ag_net_states_only_ends(const ag_net_states *s, uint32_t state);
 static inline uint32_t ag_net_states_step(const ag_net_states *s, const ag_net_state *x,
                                           uint8_t b) {
     if (x->table) return s->tables[x->table - 1][b];
-    const ag_state_edge *e = s->edges + x->edges_at;
     for (size_t i = 0; i < x->n_edges; i++) {
-        if (b <= e[i].hi) return b >= e[i].lo ? e[i].state : AG_NO_STATE;
+        const ag_state_edge *e = &s->edges[x->edges_at + i];
+        if (b <= e->hi) return b >= e->lo ? e->state : AG_NO_STATE;
     }
     return AG_NO_STATE;
 }
