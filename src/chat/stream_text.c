@@ -8,6 +8,8 @@
 /* White space before a mark is not told until it is known that none follows; but not for ever. */
 enum { MAX_SPACE = 1024 };
 
+static ag_stream_state reasoning_space, reasoning_text;
+
 static size_t space_len(const char *s, size_t n) {
     size_t i = 0;
     while (i < n && ag_is_json_space(s[i])) i++;
@@ -71,26 +73,37 @@ static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-static ag_status skip_opening(ag_chat_parser *p, bool *is_waiting) {
+/* White space and one mark that opens a reasoning, which models write even where the prompt has. */
+ag_status ag_stream_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
     size_t n;
     const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
     const size_t space = space_len(s, n);
     const ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
-    *is_waiting = (space == n || m == AG_MATCH_PARTIAL) && !p->is_final;
-    if (*is_waiting) return AG_OK;
-    size_t take = space + (m == AG_MATCH_YES ? strlen(open) : 0);
-    take += space_len(s + take, n - take);
-    ag_stream_take(p, take);
+    ag_stream_take(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
     p->held = p->at;
+    if (m == AG_MATCH_PARTIAL && !p->is_final) return AG_OK;
+    p->state = reasoning_space;
+    *again = true;
     return AG_OK;
 }
 
-ag_status ag_stream_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
-    bool found, is_waiting;
-    if (p->reasoning.len == 0) {
-        skip_opening(p, &is_waiting);
-        if (is_waiting) return AG_OK;
-    }
+/* Behind what opened it. */
+static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n);
+    const size_t space = space_len(s, n);
+    ag_stream_take(p, space);
+    p->held = p->at;
+    if (space == n && !p->is_final) return AG_OK;
+    p->state = reasoning_text;
+    *again = true;
+    return AG_OK;
+}
+
+static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
+    bool found;
     size_t n;
     const char *s = ag_stream_rest(p, &n), *close = p->params.reasoning_close;
     const size_t from = p->seen > p->at ? p->seen - p->at : 0;
