@@ -26,7 +26,8 @@ extern "C" {
     X(LIMIT, "a capacity or context limit is reached") \
     X(CANCELLED, "cancelled by the caller")            \
     X(DEVICE, "the device or its driver failed")       \
-    X(REFUSED, "refused by the chat template")
+    X(REFUSED, "refused by the chat template")         \
+    X(BUSY, "too many are waiting")
 
 typedef enum ag_status {
 #define AG_STATUS_ENUM(name, text) AG_##name,

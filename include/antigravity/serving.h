@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many requests of many clients, in steps of rows: an engine thread that batches them, keeps what
+ * they have read for those that come later, and stays within one number of memory. No HTTP and no
+ * JSON here; docs/serving.md shows how the parts work together. */
+#ifndef ANTIGRAVITY_SERVING_H
+#define ANTIGRAVITY_SERVING_H
+
+#include <antigravity/chat.h>
+#include <antigravity/constrain.h>
+#include <antigravity/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the engine ---- */
+
+/* A thread that owns a backend and the models on it. Functions given an ag_serving may be called
+ * from any thread, but ag_serving_destroy() from one that no other races with. Of them the ones
+ * that wait, ag_serving_load_model() and ag_serving_destroy(), are not to be called by an event.
+ *
+ * What a request gets depends on its parameters alone, not on what else is running: on the CPU its
+ * tokens and logprobs are bit for bit those that it gets alone, unless wide_steps. Where part of
+ * its prompt was read before (n_cached), and on devices, they are the same but for rounding. */
+typedef struct ag_serving ag_serving;
+
+typedef struct ag_serving_params {
+    ag_backend_params backend; /* as ag_backend_create() takes them */
+    uint64_t memory_limit;     /* bytes that the process may occupy; 0: no limit */
+    /* NULL, or asked on the engine's thread how much of that the caller itself occupies by now,
+     * which caller_reserve sets aside for it: connections, texts on their way. */
+    uint64_t (*caller_bytes)(void *user);
+    void *caller_user;
+    uint64_t caller_reserve; /* 0 */
+    uint32_t max_running;    /* 64 answers at a time */
+    uint32_t max_waiting;    /* 256; beyond them a request is refused with AG_BUSY */
+    uint32_t step_rows;      /* 512 rows between two tokens of an answer: next tokens first, then
+                              * prompts, in chunks of half as many, whoever else is there */
+    /* Rows of different requests in one pass also where that rounds otherwise than each alone: more
+     * tokens a second of many answers on processors with matrix units, but what a request gets then
+     * depends, by rounding, on what else is running. */
+    bool wide_steps;
+    uint64_t prefix_bytes; /* parked sessions, in memory; UINT64_MAX: as much as the limit leaves */
+    const char *prefix_dir;    /* NULL, or where parked sessions go that leave memory */
+    uint64_t prefix_dir_bytes; /* 4 GiB */
+    uint64_t reserved[8];      /* 0: what later versions ask for */
+} ag_serving_params;
+AG_API ag_serving_params ag_serving_defaults(void);
+
+AG_API ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out,
+                                   ag_error *err);
+/* Running requests end with AG_FINISH_CANCELLED first; with prefix_dir what is parked is written.
+ */
+AG_API void ag_serving_destroy(ag_serving *s);
+
+/* ---- models ---- */
+
+typedef struct ag_served_model ag_served_model; /* lives as long as the engine */
+
+typedef struct ag_served_model_params {
+    const char *name;          /* what requests call it; further names by ag_serving_add_alias() */
+    const char *path;          /* as ag_model_load() takes it */
+    ag_model_params model;     /* progress, too */
+    ag_session_params session; /* what a request's begins with: context, types, policy */
+    const char *chat_template; /* NULL: the model's own */
+    uint64_t reserved[4];      /* 0: what later versions ask for */
+} ag_served_model_params;
+
+/* Reads configuration, tokenizer and template; weights are loaded by the first request that needs
+ * them, and dropped again where another model needs the memory. AG_INVALID if the name is taken. */
+AG_API ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *params,
+                                      ag_served_model **out, ag_error *err);
+AG_API ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name,
+                                      ag_error *err);
+/* NULL: none of this name. NULL as name: the first that was added. */
+AG_API ag_served_model *ag_serving_model(ag_serving *s, const char *name);
+AG_API size_t ag_serving_n_models(const ag_serving *s);
+AG_API ag_served_model *ag_serving_model_at(ag_serving *s, size_t i);
+/* Loads the weights now, and waits for it; a start that fails here fails early. */
+AG_API ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err);
+
+/* What stands beside the weights: immutable, for any thread. */
+AG_API const char *ag_served_model_name(const ag_served_model *m);
+AG_API const ag_model_info *ag_served_model_info(const ag_served_model *m);
+AG_API const ag_tokenizer *ag_served_model_tokenizer(const ag_served_model *m);
+/* NULL: the model has no chat template. */
+AG_API const ag_chat_format *ag_served_model_format(const ag_served_model *m);
+/* The model's own defaults. */
+AG_API const ag_sampler_params *ag_served_model_sampling(const ag_served_model *m);
+AG_API const ag_session_params *ag_served_model_session(const ag_served_model *m);
+/* Made when first asked for; then shared. */
+AG_API ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **out,
+                                       ag_error *err);
+
+/* ---- requests ---- */
+
+typedef enum ag_request_kind {
+    AG_REQUEST_GENERATE,
+    AG_REQUEST_EMBED, /* one vector for the prompt */
+} ag_request_kind;
+
+/* Which of the final hidden states become the vector of a text. */
+typedef enum ag_embedding_pooling {
+    AG_EMBEDDING_MEAN, /* of all tokens */
+    AG_EMBEDDING_LAST, /* of the last token */
+    AG_EMBEDDING_FIRST,
+} ag_embedding_pooling;
+
+typedef struct ag_logprob {
+    int32_t id;
+    float logprob; /* natural, of the model's distribution before any sampling parameter */
+} ag_logprob;
+
+typedef enum ag_request_event_kind {
+    AG_REQUEST_STARTED,  /* n_prompt and n_cached are known; the prompt is about to be read */
+    AG_REQUEST_READ,     /* more of the prompt has been read: n_read of n_prompt */
+    AG_REQUEST_TOKEN,    /* of one answer */
+    AG_REQUEST_ANSWERED, /* one answer has ended: finish and its figures */
+    AG_REQUEST_EMBEDDED,
+    AG_REQUEST_ENDED, /* the last event, always: status and, if that is not AG_OK, error */
+} ag_request_event_kind;
+
+typedef struct ag_request_event {
+    ag_request_event_kind kind;
+    size_t n_prompt, n_cached, n_read;
+    size_t answer;    /* TOKEN, ANSWERED: which one, from 0 */
+    int32_t id;       /* TOKEN; -1: text that was waiting for more */
+    const char *text; /* TOKEN: [len] what became certain by this token, whole characters */
+    size_t len;
+    float logprob;         /* TOKEN, if asked for: of the token */
+    const ag_logprob *top; /* [n_top] the most likely instead */
+    size_t n_top;
+    ag_finish finish;   /* ANSWERED */
+    size_t stop;        /* ANSWERED by a stop string: which one */
+    size_t n_generated; /* ANSWERED: an eos that ended the text is not counted */
+    const int32_t *ids; /* ANSWERED: [n_ids] what was sampled, without what ended the answer */
+    size_t n_ids;
+    double queue_s, prefill_s, first_token_s, decode_s; /* ANSWERED */
+    const float *embedding;                             /* EMBEDDED: [n_embedding], of length 1 */
+    size_t n_embedding;
+    /* ENDED. AG_CANCELLED: by ag_serving_cancel(), its deadline or the engine's end; AG_NOMEM: it
+     * does not fit into the memory limit. */
+    ag_status status;
+    const ag_error *error;
+    uint64_t reserved[4];
+} ag_request_event;
+
+/* Called on the engine's thread; must not wait. What the event points to is valid for the call. */
+typedef void (*ag_request_fn)(void *user, const ag_request_event *event);
+
+typedef struct ag_request_params {
+    ag_request_kind kind;
+    ag_served_model *model;
+    const char *scope;     /* whose parked sessions it may use and leave: a client's key; NULL:
+                            * those of requests without one */
+    const int32_t *prompt; /* [n_prompt] copied */
+    size_t n_prompt;
+    size_t n_answers; /* 1; each with a seed of its own: sampling.seed + i */
+    ag_sampler_params sampling;
+    ag_constraint *constraint; /* NULL, or transferred: each answer obeys it */
+    int64_t max_tokens;        /* of each answer; -1: as many as fit */
+    bool ignore_eos;
+    const char *const *stop; /* [n_stop] copied; not emitted */
+    size_t n_stop;
+    const int32_t *stop_ids; /* [n_stop_ids] copied; end an answer as the model's own eos ids do */
+    size_t n_stop_ids;
+    bool keep_special; /* special tokens appear in the text */
+    bool logprobs;
+    uint32_t n_top; /* the so many most likely of each token, 20 at most; with logprobs */
+    ag_embedding_pooling pooling; /* EMBED */
+    /* Context, types of the cache, policy and budget of this request. prefill_chunk is the
+     * engine's: half of step_rows. */
+    ag_session_params session;
+    bool no_prefix;    /* neither uses what is parked nor leaves anything */
+    uint32_t n_system; /* tokens at the beginning that never leave, where a policy evicts; 0:
+                        * as session.eviction says */
+    double deadline_s; /* 0: none; from now on: then it ends like a cancelled one */
+    ag_request_fn event;
+    void *user;
+    uint64_t reserved[8]; /* 0: what later versions ask for */
+} ag_request_params;
+AG_API ag_request_params ag_request_defaults(ag_served_model *m);
+
+typedef uint64_t ag_request_id; /* never given twice */
+
+/* Checks the request and puts it into the queue. On error nothing is owned and no event comes:
+ * AG_INVALID names what is wrong, AG_LIMIT what is too long, AG_BUSY says how many are waiting. */
+AG_API ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params,
+                                   ag_request_id *id, ag_error *err);
+/* It ends after the step that is running, at the latest, with its events; one that has ended is
+ * left alone. Does not wait. */
+AG_API void ag_serving_cancel(ag_serving *s, ag_request_id id);
+
+/* ---- what it is doing ---- */
+
+typedef struct ag_serving_stats {
+    uint32_t n_running, n_waiting, n_parked;
+    uint64_t n_requests, n_refused, n_cancelled, n_failed;
+    uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens, n_steps, n_rows;
+    double busy_s;                                   /* of the engine's thread */
+    uint64_t memory_limit, memory_used, memory_peak; /* what the limit is about */
+    uint64_t weight_bytes, kv_bytes, parked_bytes, workspace_bytes, device_bytes, caller_bytes;
+    uint64_t file_bytes; /* resident pages of files: not counted */
+    uint64_t reserved[8];
+} ag_serving_stats;
+AG_API void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out);
+
+/* One session that is held, running or parked. */
+typedef struct ag_held_session {
+    uint64_t id;
+    const char *model, *scope;
+    bool is_running;
+    uint32_t n_tokens; /* that it has consumed */
+    uint32_t n_slots;  /* of the fullest head */
+    uint64_t kv_bytes, shared_bytes;
+    const char *policy;
+    uint64_t n_evicted;
+    double idle_s;
+    uint64_t reserved[4];
+} ag_held_session;
+/* Calls each(user, session) for each, on the calling thread; false ends it. */
+AG_API void ag_serving_each_session(ag_serving *s,
+                                    bool (*each)(void *user, const ag_held_session *h), void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
