@@ -87,6 +87,7 @@ typedef struct serve_request {
 
     serve_sampling sampling;
     json_t *stop;       /* NULL, or an array of strings */
+    json_t *kept;       /* NULL, or what the protocol's writer wants of the body */
     uint32_t n;         /* 1 answer to each prompt */
     int64_t max_tokens; /* -1: as many as fit */
     bool ignore_eos;

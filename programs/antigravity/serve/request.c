@@ -34,6 +34,7 @@ void serve_request_free(serve_request *r) {
     json_decref(r->choices);
     free(r->sampling.bias);
     json_decref(r->stop);
+    json_decref(r->kept);
     free(r->kv_type);
     free(r->kv_policy);
     free(r->kv_budget);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *type_name(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        break;
+    }
+    return "null";
+}
+
+static bool wrong_type(const char *name, const char *wanted, const json_t *found, serve_error *e) {
+    return serve_refuse(e, 400, name, "%s must be %s, not %s", name, wanted, type_name(found));
+}
+
+/* NULL: the field is missing or null. */
+static const json_t *present(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_boolean(value)) return wrong_type(name, "a boolean", value, e);
+    *out = json_is_true(value);
+    return true;
+}
+
+bool field_number(const json_t *object, const char *name, double least, double most, double *out,
+                  serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_number(value)) return wrong_type(name, "a number", value, e);
+    double number = json_number_value(value);
+    if (!(number >= least && number <= most))
+        return serve_refuse(e, 400, name, "%s is %g, outside %g to %g", name, number, least, most);
+    *out = number;
+    return true;
+}
+
+bool field_whole(const json_t *object, const char *name, int64_t least, int64_t most, int64_t *out,
+                 serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_integer(value)) return wrong_type(name, "a whole number", value, e);
+    int64_t number = json_integer_value(value);
+    if (number < least || number > most)
+        return serve_refuse(e, 400, name, "%s is %lld, outside %lld to %lld", name,
+                            (long long)number, (long long)least, (long long)most);
+    *out = number;
+    return true;
+}
+
+bool field_string(const json_t *object, const char *name, const char **out, serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_string(value)) return wrong_type(name, "a string", value, e);
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return serve_refuse(e, 400, name, "%s has a NUL in it", name);
+    *out = json_string_value(value);
+    return true;
+}
+
+bool field_copy(const json_t *object, const char *name, char **out, serve_error *e) {
+    const char *text = NULL;
+    if (!field_string(object, name, &text, e)) return false;
+    if (!text) return true;
+    char *copy = strdup(text);
+    if (!copy) return serve_no_memory(e);
+    free(*out);
+    *out = copy;
+    return true;
+}
+
+bool field_array(const json_t *object, const char *name, const json_t **out, serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_array(value)) return wrong_type(name, "a list", value, e);
+    *out = value;
+    return true;
+}
+
+bool field_object(const json_t *object, const char *name, const json_t **out, serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_object(value)) return wrong_type(name, "an object", value, e);
+    *out = value;
+    return true;
+}
+
+bool field_strings(const json_t *object, const char *name, size_t most, json_t **out,
+                   serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    bool single = json_is_string(value);
+    if (!single && !json_is_array(value))
+        return wrong_type(name, "a string or a list of strings", value, e);
+    size_t n = single ? 1 : json_array_size(value);
+    if (n > most)
+        return serve_refuse(e, 400, name, "%s has %zu strings, more than %zu", name, n, most);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = single ? value : json_array_get(value, i);
+        if (!json_is_string(item)) {
+            json_decref(list);
+            return wrong_type(name, "a list of strings", value, e);
+        }
+        json_t *copy = json_stringn(json_string_value(item), json_string_length(item));
+        if (json_array_append_new(list, copy) != 0) {
+            json_decref(list);
+            return serve_no_memory(e);
+        }
+    }
+    if (!list) return serve_no_memory(e);
+    json_decref(*out);
+    *out = list;
+    return true;
+}
+
+bool field_schema(const json_t *object, const char *name, char **out, serve_error *e) {
+    const json_t *schema = NULL;
+    if (!field_object(object, name, &schema, e)) return false;
+    if (!schema) return true;
+    char *text = json_dumps(schema, JSON_COMPACT);
+    if (!text) return serve_no_memory(e);
+    free(*out);
+    *out = text;
+    return true;
+}
+
+const char *field_type(const json_t *object) {
+    const char *type = json_string_value(json_object_get(object, "type"));
+    return type ? type : "";
+}
+
+bool set_variable(serve_request *r, const char *name, json_t *value, serve_error *e) {
+    if (!r->variables) r->variables = json_object();
+    return json_object_set_new(r->variables, name, value) == 0 || serve_no_memory(e);
+}
