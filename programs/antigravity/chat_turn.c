@@ -22,30 +22,10 @@ typedef struct answer {
     ag_error err; /* of the parser */
 } answer;
 
-/* Bytes of the control character, of C0 or C1, at s[0..n) that would command a terminal. */
-static size_t control_bytes(const char *s, size_t n) {
-    const unsigned char first = (unsigned char)s[0];
-    if (first == 0xc2 && n > 1 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0)
-        return 2;
-    return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
-}
-
-static void write_without_controls(const char *text, size_t len) {
-    size_t from = 0;
-    for (size_t i = 0; i < len;) {
-        const size_t n = control_bytes(text + i, len - i);
-        if (n && i > from) output_write(text + from, i - from);
-        i += n ? n : 1;
-        if (n) from = i;
-    }
-    if (len > from) output_write(text + from, len - from);
-}
-
 static void put(answer *a, const char *text, size_t len) {
     if (!len) return;
     progress_end();
-    if (a->c->is_shown) write_without_controls(text, len);
-    else output_write(text, len);
+    output_show(text, len);
     a->wrote = true;
     a->ends_in_newline = text[len - 1] == '\n';
 }

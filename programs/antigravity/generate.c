@@ -71,7 +71,7 @@ static bool print(generation *g, const char *text, size_t len) {
     progress_end();
     g->wrote = true;
     g->ends_in_newline = text[len - 1] == '\n';
-    return output_write(text, len);
+    return output_show(text, len);
 }
 
 static bool print_id(generation *g, int32_t id) {

@@ -9,7 +9,6 @@
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 
 enum { MAX_FILES = 16 };
@@ -124,7 +123,6 @@ int command_imatrix(int argc, char **argv) {
         return EXIT_USAGE;
     }
     interrupt_install();
-    signal(SIGXFSZ, SIG_IGN); /* A file that may not grow is reported like a full disk. */
     engine e = {0};
     eval_text text = {0};
     code = run(&e, &text, &o);

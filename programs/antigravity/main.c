@@ -93,6 +93,7 @@ static int help_command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     output_keep_streams();
+    output_survive_limits();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,8 @@ void output_keep_streams(void) {
     static char buffer[1 << 16];
     if (!isatty(STDOUT_FILENO)) setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
+
+void output_survive_limits(void) { signal(SIGXFSZ, SIG_IGN); }
 
 /* Bytes of the UTF-8 sequence at s; 0 if there is none. That it is the shortest one does not matter
  * to a terminal. */
@@ -102,6 +105,26 @@ bool output_write(const char *text, size_t len) {
     errno = 0;
     if (fwrite(text, 1, len, stdout) != len) write_error = errno ? errno : EIO;
     return output_flush();
+}
+
+/* Bytes of the control character, of C0 or C1, at s[0..n) that would command a terminal. */
+static size_t control_bytes(const char *s, size_t n) {
+    const unsigned char first = (unsigned char)s[0];
+    if (first == 0xc2 && n > 1 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0)
+        return 2;
+    return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
+}
+
+bool output_show(const char *text, size_t len) {
+    size_t from = 0;
+    if (!isatty(STDOUT_FILENO)) return output_write(text, len);
+    for (size_t i = 0; i < len;) {
+        const size_t n = control_bytes(text + i, len - i);
+        if (n && i > from && !output_write(text + from, i - from)) return false;
+        i += n ? n : 1;
+        if (n) from = i;
+    }
+    return len > from ? output_write(text + from, len - from) : !write_error;
 }
 
 bool output_failed(void) { return write_error != 0; }

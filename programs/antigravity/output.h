@@ -26,10 +26,16 @@ int complain_error(const ag_error *err);
 int complain_settings(const ag_error *err);
 int complain_no_memory(void); /* returns EXIT_FAILED */
 
+/* Before anything else: a file that may grow no further is a write error like a full disk. */
+void output_survive_limits(void);
+
 /* Writes and flushes, so that a reader sees every piece at once. False: standard output does not
  * take it (a full disk); output_finish() says so. A closed pipe ends the program as it ends others:
  * by SIGPIPE, silently. */
 bool output_write(const char *text, size_t len);
+/* The same of what a model says: on a terminal without the control characters, other than newline
+ * and tab, that would command it. */
+bool output_show(const char *text, size_t len);
 
 bool output_flush(void);  /* what printf() and its kin left behind; the same */
 bool output_failed(void); /* whether a write was lost */

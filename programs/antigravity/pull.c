@@ -8,7 +8,6 @@
 #include "progress.h"
 #include "store.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +192,5 @@ int command_pull(int argc, char **argv) {
     code = check_options(&line, &o);
     if (code != EXIT_DONE) return code;
     if (o.quiet) progress_silence();
-    signal(SIGXFSZ, SIG_IGN); /* A file that may not grow is reported like a full disk. */
     return pull(line.operands[0], &o);
 }

@@ -10,7 +10,6 @@
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,6 +163,5 @@ int command_quantize(int argc, char **argv) {
         return EXIT_USAGE;
     }
     interrupt_install();
-    signal(SIGXFSZ, SIG_IGN); /* A file that may not grow is reported like a full disk. */
     return run(line.operands[0], line.operands[1], &o);
 }

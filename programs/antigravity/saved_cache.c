@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -71,8 +70,6 @@ int saved_check(const saved_options *o) {
         complain("%s: %s", o->load, strerror(errno));
         return EXIT_FAILED;
     }
-    /* A file that may not grow is reported like a full disk. */
-    if (o->save || o->prompt) signal(SIGXFSZ, SIG_IGN);
     int code = o->save ? check_place(o->save) : EXIT_DONE;
     if (code == EXIT_DONE && o->prompt) code = check_place(o->prompt);
     return code;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -173,6 +174,46 @@ static void a_full_disk_is_an_error(void **state) {
     }
 }
 
+/* By itself the signal for it would end the program without a word. */
+static void a_file_that_may_not_grow_is_an_error(void **state) {
+    (void)state;
+    char dir[64], path[96];
+    struct rlimit before;
+    make_directory(dir);
+    write_file(dir, "out", "", 0);
+    snprintf(path, sizeof path, "%s/out", dir);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit little = {.rlim_cur = 64, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    cli_result r = cli_run(&(cli_setup){
+        .args = CLI_ARGS("generate", QUICK, "-p", "Once", "-n", "300", "-q"), .output_path = path});
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_refused(&r, 1, "standard output: File too large");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
+/* What a model writes must not command a terminal; a pipe gets it as it is. */
+static void a_text_does_not_command_a_terminal(void **state) {
+    (void)state;
+    const char *const *args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once", "--choice",
+                                       "a\x1b[2Jb\tc\xc2\x9b"
+                                       "d\re");
+    cli_result r = cli_run(&(cli_setup){.args = args, .terminal_output = true});
+    assert_code(&r, 0);
+    assert_says(r.out, "a[2Jb");
+    assert_says(r.out, "cde");
+    assert_does_not_say(r.out, "\x1b");
+    assert_does_not_say(r.out, "\xc2");
+    cli_free(&r);
+    r = cli_run(&(cli_setup){.args = args});
+    assert_string_equal(r.out, "a\x1b[2Jb\tc\xc2\x9b"
+                               "d\re\n");
+    cli_free(&r);
+}
+
 /* A message would be written into the file that got the number of standard error. */
 static void a_closed_stream_is_not_given_to_another_file(void **state) {
     (void)state;
@@ -314,6 +355,8 @@ int main(void) {
         cmocka_unit_test(ctrl_c_ends_encoding_at_once),
         cmocka_unit_test(a_closed_pipe_ends_the_program_silently),
         cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(a_file_that_may_not_grow_is_an_error),
+        cmocka_unit_test(a_text_does_not_command_a_terminal),
         cmocka_unit_test(a_closed_stream_is_not_given_to_another_file),
         cmocka_unit_test(progress_is_drawn_on_a_terminal_only),
         cmocka_unit_test(progress_fits_a_narrow_terminal),
