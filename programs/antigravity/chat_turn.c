@@ -185,6 +185,12 @@ static void say_stopped(const answer *a) {
 
 /* Nothing that ends an answer is silent, -q or not, if there is no answer. */
 static void say_how_it_ended(const answer *a) {
+/* The constraint wants more text than there is. */
+static bool is_cut_off(const chat *c) {
+    const ag_constraint *text = c->constraint.text;
+    return text && c->last.stats.finish != AG_FINISH_EOS && !ag_constraint_may_end(text);
+}
+
     const chat *c = a->c;
     const ag_generate_stats *s = &c->last.stats;
     const bool nothing = !a->has_content && !ag_chat_parser_n_calls(a->parser);
@@ -198,6 +204,10 @@ static void say_how_it_ended(const answer *a) {
         complain("the model %ssaid nothing within %zu tokens (-n)", thought, s->n_generated);
     else if (s->finish == AG_FINISH_MAX_TOKENS)
         chat_note(c, "the answer is cut off after %zu tokens: -n", s->n_generated);
+    else if (s->finish == AG_FINISH_MAX_TOKENS && is_cut_off(c))
+        complain("the answer is cut off after %zu tokens (-n), before it was what the constraint "
+                 "asks for",
+                 s->n_generated);
     else if (nothing) complain("the model %sended its answer without a word", thought);
 }
 

@@ -212,8 +212,8 @@ static int run(generation *g) {
     /* When a terminal goes, so does standard output; the conversation is saved all the same. */
     if (output_failed() && !interrupted()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
-    if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
-    report_cut_off(g);
+    if (generate_is_cut_off(g)) report_cut_off(g);
+    else if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
     generate_say_empty(g);
     code = saved_end(&g->saved, &o->saved, &g->engine, o->model.verbose);
     if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
@@ -237,7 +237,8 @@ static int generate(generation *g) {
     if (code != EXIT_DONE && code != EXIT_INTERRUPTED) return code;
     if (!m->quiet) report_statistics(g);
     int printed = g->o.json ? report_json(g) : EXIT_DONE;
-    return printed == EXIT_DONE ? code : printed;
+    if (printed != EXIT_DONE) return printed;
+    return code == EXIT_DONE && generate_is_cut_off(g) ? EXIT_FAILED : code;
 }
 
 int command_generate(int argc, char **argv) {

@@ -69,7 +69,9 @@ void generate_chat_free(generation *g);
 /* generate_report.c */
 void report_statistics(const generation *g);   /* on standard error */
 void report_context_full(const generation *g); /* the same */
-void report_cut_off(const generation *g);      /* the same: where a constraint wants more text */
-int report_json(generation *g);                /* on standard output; returns an exit code */
+void report_cut_off(const generation *g);      /* the same, of a text that was cut off */
+/* A constraint wants more text than there is. */
+bool generate_is_cut_off(const generation *g);
+int report_json(generation *g); /* on standard output; returns an exit code */
 
 #endif

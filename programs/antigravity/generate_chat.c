@@ -133,7 +133,7 @@ void generate_advise(const generation *g) {
 void generate_say_empty(const generation *g) {
     const generate_options *o = &g->o;
     const bool asked = o->max_tokens && g->stats.finish != AG_FINISH_CANCELLED;
-    if (g->wrote_text || o->json || !asked) return;
+    if (g->wrote_text || o->json || !asked || generate_is_cut_off(g)) return;
     if (g->stats.n_generated) {
         complain("the %zu tokens of the model show no text: they are reasoning, or special ones, "
                  "which --special prints",

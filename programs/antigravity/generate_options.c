@@ -65,7 +65,8 @@ static const char description[] =
     "dropped. The text goes to standard output as it is made, all else to standard error: at the\n"
     "end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
     "Ctrl-C, SIGTERM and SIGHUP end the text; it is saved and reported as always. Exit status:\n"
-    "0 done, 1 failed while running, 2 wrong usage, 128 and its number after a signal.";
+    "0 done, 1 failed while running, or the text was cut off before it was what --json-schema or\n"
+    "its kin ask for, 2 wrong usage, 128 and its number after a signal.";
 
 static const char examples[] =
     "  antigravity generate \"The old king had three sons\" -n 300\n"

@@ -40,12 +40,22 @@ void report_context_full(const generation *g) {
                  trained);
 }
 
-void report_cut_off(const generation *g) {
+bool generate_is_cut_off(const generation *g) {
     const ag_constraint *text = g->constraint.text;
-    const ag_finish why = g->stats.finish;
-    if (!text || ag_constraint_may_end(text) || why == AG_FINISH_EOS) return;
-    complain("the text was cut off before what it must be was whole (%s%s)", ag_finish_detail(why),
-             why == AG_FINISH_MAX_TOKENS ? ": --max-tokens" : "");
+    return text && g->o.max_tokens && g->stats.finish != AG_FINISH_EOS &&
+           !ag_constraint_may_end(text);
+}
+
+void report_cut_off(const generation *g) {
+    char why[128];
+    const ag_finish finish = g->stats.finish;
+    snprintf(why, sizeof why, "%s", ag_finish_detail(finish));
+    if (finish == AG_FINISH_MAX_TOKENS)
+        snprintf(why, sizeof why, "--max-tokens %" PRId64, g->o.max_tokens);
+    else if (finish == AG_FINISH_CONTEXT)
+        snprintf(why, sizeof why, "the context of %" PRIu32 " tokens is full: --max-seq-len",
+                 g->n_context);
+    complain("the text was cut off before it was what the constraint asks for (%s)", why);
 }
 
 static void report_evictions(const ag_generate_stats *s) {

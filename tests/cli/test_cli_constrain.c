@@ -116,9 +116,29 @@ static void choices_and_expressions_hold(void **state) {
 static void what_was_cut_off_is_said(void **state) {
     (void)state;
     cli_result r = RUN("--json-object", "-n", "3");
-    assert_code(&r, 0);
+    assert_code(&r, 1);
     assert_int_equal(r.out[0], '{');
-    assert_says(r.err, "was cut off");
+    assert_string_equal(r.err, "antigravity generate: the text was cut off before it was what the "
+                               "constraint asks for (--max-tokens 3)\n");
+    cli_free(&r);
+    r = RUN("--regex", "[a-z ]{400}", "-c", "40");
+    assert_code(&r, 1);
+    assert_says(r.err, "(the context of 40 tokens is full: --max-seq-len)");
+    assert_ptr_equal(strchr(r.err, '\n'), r.err + r.n_err - 1);
+    cli_free(&r);
+    /* The JSON is printed all the same. */
+    r = RUN("--json-object", "-n", "3", "--json");
+    assert_code(&r, 1);
+    json_t *said = cli_json(&r);
+    assert_string_equal(json_string_value(json_object_get(said, "finish_detail")), "max_tokens");
+    json_decref(said);
+    cli_free(&r);
+    /* What may end here is no fragment, and nothing was asked for with -n 0. */
+    r = RUN("--regex", "[a-z ]*", "-n", "3");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = RUN("--json-object", "-n", "0");
+    assert_code(&r, 0);
     cli_free(&r);
 }
 
