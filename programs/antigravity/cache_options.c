@@ -88,3 +88,17 @@ uint32_t context_length(const model_options *o, const ag_model_info *info) {
     bool model_decides = !o->max_seq_len || o->max_seq_len > info->max_positions;
     return model_decides ? info->max_positions : o->max_seq_len;
 }
+
+uint32_t least_context(const ag_model_info *info, ag_session_params params) {
+    ag_session_plan unused;
+    uint32_t low = params.max_seq_len, high = info->max_positions;
+    params.max_seq_len = high;
+    if (low >= high || ag_session_plan_memory(info, &params, &unused, NULL) != AG_OK) return 0;
+    while (low < high) {
+        params.max_seq_len = low + (high - low) / 2;
+        if (ag_session_plan_memory(info, &params, &unused, NULL) == AG_OK)
+            high = params.max_seq_len;
+        else low = params.max_seq_len + 1;
+    }
+    return high;
+}

@@ -42,7 +42,7 @@ static int read_model_sampling(chat *c, int argc, char **argv) {
 
 static int read_file(const char *path, char **text) {
     size_t len;
-    int code = input_read(path, text, &len);
+    int code = input_read_text(path, text, &len);
     while (code == EXIT_DONE && len && (*text)[len - 1] == '\n') (*text)[--len] = '\0';
     return code;
 }
@@ -58,7 +58,7 @@ static int open_talk(chat *c) {
     const engine *e = &c->engine;
     int code = engine_need_tokenizer(e, "a conversation needs one");
     if (code == EXIT_DONE && o->template_file)
-        code = read_file(o->template_file, &c->template_text);
+        code = talk_read_template(o->template_file, &c->template_text);
     if (code == EXIT_DONE && o->system_file) code = read_file(o->system_file, &c->system_text);
     if (code == EXIT_DONE) code = chat_open_talk(c);
     if (code == EXIT_DONE && asked_system(c)) code = talk_set_system(&c->talk, asked_system(c));
@@ -111,6 +111,8 @@ static int load(chat *c, int argc, char **argv) {
     c->n_context = context_length(&c->o.model, &e->info);
     c->own_prefix = c->o.model.eviction.params.protected_prefix !=
                     eviction_options_defaults().params.protected_prefix;
+    code = chat_check_context(c);
+    if (code != EXIT_DONE) return code;
     if (!c->o.sampling.has_seed) c->o.sampling.seed = sampling_draw_seed();
     const engine_sessions one = {session_params(&c->o.model, c->n_context), 1};
     code = engine_load(e, &c->o.model, &one);
@@ -204,6 +206,10 @@ static int converse(chat *c, line_reader *r) {
         char *text;
         const line_event e = read_message(c, r, &text);
         if (e == LINE_END) break;
+        if (e == LINE_REFUSED) {
+            code = EXIT_FAILED;
+            continue;
+        }
         if (e == LINE_DROPPED) warned = false; /* something was typed in between */
         if (e != LINE_TEXT && stays(c, &warned)) continue;
         if (e != LINE_TEXT) return interrupted() || !c->is_terminal ? EXIT_INTERRUPTED : EXIT_DONE;

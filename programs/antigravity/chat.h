@@ -52,6 +52,8 @@ typedef struct chat {
     bool is_shown;        /* standard output is a terminal */
     bool is_dimmed;       /* standard output shows dimmed text as such */
     bool leaving;
+    bool loss_is_said; /* of the newest turn */
+    uint64_t n_left;   /* tokens that had left the cache before it was read */
     chat_figures last;
     uint64_t n_read, n_reused, n_made; /* tokens of the whole session */
 } chat;
@@ -64,6 +66,8 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
 void chat_options_free(chat_options *o);
 /* "/set temperature 0.2"; why[WHY_SIZE] if it is false. */
 bool chat_set(chat_options *o, const char *name, const char *value, char *why);
+/* "/set temperature": its value, or if it is false why not, in out[WHY_SIZE]. */
+bool chat_describe_setting(const chat *c, const char *name, char *out);
 void chat_print_settings(const chat *c);
 
 /* ---- chat_session.c: what the model has read ---- */
@@ -72,6 +76,8 @@ void chat_print_settings(const chat *c);
  * Settings that make no sense leave the one there is; without memory for another one there is none
  * any more, and the program ends. */
 int chat_open_session(chat *c, uint32_t n_protected);
+/* Whether the context has space for the system prompt, before the weights are read. */
+int chat_check_context(chat *c);
 /* The protected prefix for the system prompt and a short first turn. EXIT_USAGE if they leave no
  * space for anything else. */
 int chat_find_protected(chat *c, uint32_t *n);
@@ -79,6 +85,11 @@ int chat_find_protected(chat *c, uint32_t *n);
  * read. Turns are marked. */
 int chat_match(chat *c, const ag_ids *ids, size_t *n);
 /* What the session has read, or is going to, is ids[0..n): as many of them as it has are noted. */
+/* What is to be read next ends at ids[n), of which the session has read what it has. Says if the
+ * newest turn is longer than the cache; EXIT_FAILED: nothing may leave it, and it is too small. */
+int chat_check_space(chat *c, const ag_ids *ids);
+/* Before an answer: says if of the newest turn, now read, something has left already. */
+void chat_check_loss(chat *c);
 int chat_note_consumed(chat *c, const int32_t *ids, size_t n);
 void chat_forget(chat *c); /* everything that was read */
 /* What was read from `position` on is forgotten, and if that cannot be, everything. */
@@ -108,6 +119,8 @@ int chat_command(chat *c, const char *line);
 /* ---- chat_show.c: on standard error ---- */
 
 void chat_show_stats(const chat *c);
+/* Tokens of positions [first, end) in the head that holds most of them. */
+uint32_t chat_n_held(const chat *c, uint32_t first, uint32_t end);
 void chat_show_kv(const chat *c);
 
 /* ---- chat_place.c: where conversations are saved, and who has which of them open ---- */

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "output.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,17 +56,23 @@ static size_t newest_turn(const chat *c) {
 }
 
 static int undo(chat *c, const char *argument) {
-    (void)argument;
-    const size_t at = newest_turn(c);
-    if (at == c->talk.n) {
-        complain("there is nothing to take back");
+    int64_t n = 1;
+    char why[WHY_SIZE];
+    const size_t n_turns = talk_n_turns(&c->talk);
+    if (*argument && !parse_integer(argument, 1, INT32_MAX, &n, why)) {
+        complain("/undo N: %s", why);
         return EXIT_DONE;
     }
+    if (!n_turns || (size_t)n > n_turns) {
+        if (!n_turns) complain("there is nothing to take back");
+        else complain("/undo %" PRId64 ": there are %zu turns", n, n_turns);
+        return EXIT_DONE;
+    }
+    const size_t left = n_turns - (size_t)n, at = talk_turn(&c->talk, left);
     const uint32_t first = c->talk.messages[at].first;
     talk_truncate(&c->talk, at);
     c->attempt = 0;
-    const size_t n = talk_n_turns(&c->talk);
-    chat_note(c, "taken back; %zu turn%s left", n, n == 1 ? " is" : "s are");
+    chat_note(c, "taken back; %zu turn%s left", left, left == 1 ? " is" : "s are");
     return chat_go_back(c, first);
 }
 
@@ -76,6 +83,9 @@ static int retry(chat *c, const char *argument) {
         complain("there is nothing to answer again");
         return EXIT_DONE;
     }
+    if (c->o.sampling.temperature == 0)
+        chat_note(c, "at temperature 0 the answer is the same unless something else has changed; "
+                     "/set temperature 0.8 lets it differ");
     talk_truncate(&c->talk, at + 1);
     c->attempt++;
     int code = chat_answer(c);
@@ -141,7 +151,9 @@ static int set(chat *c, const char *argument) {
     value += strspn(value, " =");
     snprintf(name, sizeof name, "%.*s", (int)n, argument);
     if (!*argument) chat_print_settings(c);
-    else if (!*value) complain("/set %s VALUE", name);
+    else if (!*value && chat_describe_setting(c, name, why))
+        fprintf(stderr, "  %s %s\n", make_printable(name), why);
+    else if (!*value) complain("/set %s: %s", name, why);
     else if (!chat_set(&c->o, name, value, why)) complain("/set %s: %s", name, why);
     else return chat_apply_thinking(c);
     return EXIT_DONE;
@@ -172,7 +184,7 @@ static const chat_verb verbs[] = {
     {"system", "[TEXT]", "show or change the system prompt, - for none; the messages stay",
      change_system},
     {"clear", NULL, "forget the messages", clear},
-    {"undo", NULL, "take the last message and its answer back", undo},
+    {"undo", "[N]", "take the last message and its answer back, or the last N", undo},
     {"retry", NULL, "answer the last message again, otherwise", retry},
     {"save", "[NAME]", "keep the conversation, evictions included; later on leaving too", save},
     {"save!", "NAME", "the same in the place of another one of that name", save_over},
@@ -211,13 +223,33 @@ static const chat_verb *find_verb(const char *name, size_t n) {
     return n ? found : NULL;
 }
 
+/* "/save, /set" into text[cap): the verbs that begin so; how many they are. */
+static size_t list_verbs(const char *name, size_t n, char *text, size_t cap) {
+    size_t n_verbs = 0, at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < N_VERBS && at < cap; i++) {
+        if (strncmp(verbs[i].name, name, n) != 0) continue;
+        at += (size_t)snprintf(text + at, cap - at, "%s/%s", n_verbs++ ? ", " : "", verbs[i].name);
+    }
+    return n_verbs;
+}
+
 int chat_command(chat *c, const char *line) {
+    char fitting[256];
     const char *name = line + 1;
     const size_t n = strcspn(name, " \t\n");
     const char *argument = name + n;
     argument += strspn(argument, " \t\n");
     const chat_verb *v = find_verb(name, n);
+    if (v && *argument && !v->argument) {
+        complain("/%s takes no argument, but was given '%.60s'", v->name, argument);
+        return EXIT_DONE;
+    }
     if (v) return v->run(c, argument);
+    if (n && list_verbs(name, n, fitting, sizeof fitting) > 1) {
+        complain("'/%.*s' could be %s", (int)n, name, fitting);
+        return EXIT_DONE;
+    }
     complain("unknown command '/%.*s'; /help lists them, and a message that begins with a slash is "
              "written with two",
              (int)n, name);

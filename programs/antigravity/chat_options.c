@@ -4,6 +4,7 @@
 #include "command.h"
 #include "output.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,9 @@ static const char examples[] =
     "  antigravity chat \"Tell me of a fox\"\n"
     "  echo \"What is the capital of France?\" | antigravity chat -m Qwen3-0.6B -q";
 
+static const char least_tokens[] =
+    "an answer has at least one token; -1: as many as the model likes";
+
 enum { CONTEXT = 4096, MOST_TOKENS = 2048, DEFAULT_PREFIX = 4 };
 
 static chat_options defaults(const ag_sampler_params *model) {
@@ -165,6 +169,10 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = take_operand(&line, o);
+    if (code == EXIT_DONE && !o->max_tokens) {
+        complain("--max-tokens: %s", least_tokens);
+        code = EXIT_USAGE;
+    }
     if (code == EXIT_DONE && o->system && o->system_file) {
         complain("the system prompt comes from one place: --system or --system-file");
         code = EXIT_USAGE;
@@ -210,20 +218,41 @@ static bool set_own(chat_options *o, const option_def *def, const char *value, c
     if (!option_set(def, o, value, why)) return false;
     if (o->max_tokens || !max_tokens) return true;
     o->max_tokens = max_tokens;
-    snprintf(why, WHY_SIZE, "an answer has at least one token; -1: as many as the model likes");
+    snprintf(why, WHY_SIZE, "%s", least_tokens);
     return false;
 }
 
-bool chat_set(chat_options *o, const char *name, const char *value, char *why) {
+/* The row of a setting, and whether it is one of chat's own; NULL: said in why[WHY_SIZE]. */
+static const option_def *find_setting(chat_options *o, const char *name, bool *is_own, char *why) {
     const option_group sampling = sampling_group(&o->sampling), own = chat_group(o);
+    *is_own = false;
     for (size_t i = 0; i < sampling.n; i++)
-        if (is_called(&sampling.defs[i], name))
-            return option_set(&sampling.defs[i], sampling.target, value, why);
+        if (is_called(&sampling.defs[i], name)) return &sampling.defs[i];
+    *is_own = true;
     for (size_t i = 0; i < own.n; i++)
-        if (is_called(&own.defs[i], name) && may_change(&own.defs[i]))
-            return set_own(o, &own.defs[i], value, why);
+        if (is_called(&own.defs[i], name) && may_change(&own.defs[i])) return &own.defs[i];
     snprintf(why, WHY_SIZE, "there is no setting '%.60s'; /set lists them", name);
-    return false;
+    return NULL;
+}
+
+bool chat_set(chat_options *o, const char *name, const char *value, char *why) {
+    bool is_own;
+    const option_def *def = find_setting(o, name, &is_own, why);
+    if (!def) return false;
+    return is_own ? set_own(o, def, value, why) : option_set(def, &o->sampling, value, why);
+}
+
+bool chat_describe_setting(const chat *c, const char *name, char *out) {
+    bool is_own;
+    chat_options o = c->o;
+    const option_def *def = find_setting(&o, name, &is_own, out);
+    if (!def) return false;
+    sampling_params(&o.sampling, c->n_context);
+    option_value(def, is_own ? (void *)&o : (void *)&o.sampling, out, WHY_SIZE);
+    if (!strcmp(def->name, "seed")) snprintf(out, WHY_SIZE, "%" PRIu64, o.sampling.seed);
+    if (!strcmp(def->name, "logit-bias"))
+        snprintf(out, WHY_SIZE, "of %zu tokens", o.sampling.n_bias);
+    return true;
 }
 
 void chat_print_settings(const chat *c) {

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { VERSION = 1 };
@@ -251,28 +253,59 @@ int chat_load(chat *c, const char *name, const char *system) {
     return code;
 }
 
+typedef struct listed {
+    char *name; /* owned */
+    off_t bytes;
+    time_t changed;
+} listed;
+
 static int by_name(const void *a, const void *b) {
-    char *const *x = a, *const *y = b;
-    return strcmp(*x, *y);
+    const listed *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Of both files, and when the messages were written. */
+static listed inspect(const char *folder, const char *file, size_t n) {
+    char path[PATH_MAX];
+    struct stat s;
+    listed one = {.name = strndup(file, n)};
+    if (!one.name) return one;
+    chat_path(path, folder, one.name, cache_end);
+    if (stat(path, &s) == 0) one.bytes = s.st_size;
+    chat_path(path, folder, one.name, chat_json_end);
+    if (stat(path, &s) == 0) {
+        one.bytes += s.st_size;
+        one.changed = s.st_mtime;
+    }
+    return one;
+}
+
+static void print_listed(const listed *one) {
+    char bytes[32], date[32] = "";
+    struct tm when;
+    if (localtime_r(&one->changed, &when)) strftime(date, sizeof date, "%Y-%m-%d %H:%M", &when);
+    fprintf(stderr, "  %s  %10s  %s\n", date, format_bytes((double)one->bytes, bytes, sizeof bytes),
+            make_printable(one->name));
 }
 
 void chat_list_saved(void) {
     enum { MOST = 1000 };
-    char folder[PATH_MAX], *names[MOST];
+    char folder[PATH_MAX];
+    listed all[MOST];
     size_t n = 0;
     if (!chat_find_folder(folder, false)) return;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
         const size_t len = strlen(e->d_name), k = strlen(chat_json_end);
         if (len <= k || strcmp(e->d_name + len - k, chat_json_end) != 0) continue;
-        names[n] = strndup(e->d_name, len - k);
-        n += names[n] != NULL;
+        all[n] = inspect(folder, e->d_name, len - k);
+        n += all[n].name != NULL;
     }
     if (d) closedir(d);
-    if (n) qsort(names, n, sizeof *names, by_name);
+    if (n) qsort(all, n, sizeof *all, by_name);
     if (!n) fprintf(stderr, "  no conversation was saved yet\n");
     for (size_t i = 0; i < n; i++) {
-        fprintf(stderr, "  %s\n", make_printable(names[i]));
-        free(names[i]);
+        print_listed(&all[i]);
+        free(all[i].name);
     }
 }

@@ -32,6 +32,41 @@ int chat_open_session(chat *c, uint32_t n_protected) {
     return complain_settings(&err);
 }
 
+/* The session that there would be if the system prompt were to stay in half of the budget, beside
+ * the newest tokens. */
+static ag_session_params with_system(const chat *c, uint32_t n_system) {
+    ag_session_params params = session_params(&c->o.model, c->n_context);
+    ag_eviction_params *e = &params.eviction;
+    const uint32_t beside = n_system > e->recent ? n_system - e->recent : 0;
+    if (n_system + beside > e->protected_prefix) e->protected_prefix = n_system + beside;
+    return params;
+}
+
+/* The one whose evictions leave so many tokens. */
+static ag_session_params with_budget(const chat *c, uint32_t n) {
+    ag_session_params params = session_params(&c->o.model, c->n_context);
+    params.eviction.protected_prefix = n > params.eviction.recent ? n - params.eviction.recent : 0;
+    return params;
+}
+
+int chat_check_context(chat *c) {
+    ag_session_plan unused;
+    uint32_t n_system;
+    const ag_eviction_policy *policy = c->o.model.eviction.params.policy;
+    if (c->own_prefix || !policy || !policy->select) return EXIT_DONE;
+    int code = talk_prefix(&c->talk, &n_system);
+    if (code != EXIT_DONE) return code;
+    const ag_session_params params = with_system(c, n_system);
+    if (ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK) return EXIT_DONE;
+    const uint32_t least = least_context(&c->engine.info, params);
+    if (!least) return EXIT_DONE; /* it is something else, which will be said */
+    complain("a context of %" PRIu32 " tokens is too small for the %" PRIu32
+             " before the first message and what --kv-policy %s keeps; the smallest that works is "
+             "-c %" PRIu32,
+             c->n_context, n_system, policy->name, least);
+    return EXIT_USAGE;
+}
+
 int chat_find_protected(chat *c, uint32_t *n) {
     const uint32_t budget = ag_session_kv_budget(c->engine.session);
     uint32_t n_system;
@@ -43,9 +78,12 @@ int chat_find_protected(chat *c, uint32_t *n) {
     uint32_t most = budget / 2;
     if (recent > budget - most) most = recent < budget ? budget - recent : 0;
     if (n_system > most) {
+        char helps[64] = "a larger -c or --kv-budget helps";
+        const uint32_t least = least_context(&c->engine.info, with_system(c, n_system));
+        if (least) snprintf(helps, sizeof helps, "the smallest -c that works is %" PRIu32, least);
         complain("the system prompt takes %" PRIu32 " tokens, and %" PRIu32 " of the %" PRIu32
-                 " that the KV cache keeps can stay for ever: a larger -c or --kv-budget helps",
-                 n_system, most, budget);
+                 " that the KV cache keeps can stay for ever: %s",
+                 n_system, most, budget, helps);
         return EXIT_USAGE;
     }
     *n = n_system + FIRST_TURN < most ? n_system + FIRST_TURN : most;
@@ -126,6 +164,65 @@ int chat_match(chat *c, const ag_ids *ids, size_t *n) {
         if (first == TALK_UNREAD || first >= *n) code = mark_turn(c, i, at, ids);
     }
     return code;
+}
+
+/* Where the newest turn begins; `end` if that is not known. */
+static uint32_t newest_turn_first(const chat *c, uint32_t end) {
+    const size_t n = talk_n_turns(&c->talk);
+    const uint32_t first =
+        n ? c->talk.messages[talk_turn(&c->talk, n - 1)].first : (uint32_t)TALK_UNREAD;
+    return first < end ? first : end;
+}
+
+static int complain_full(const chat *c, size_t n) {
+    char helps[64] = "the model knows no more positions";
+    if (n < c->engine.info.max_positions)
+        snprintf(helps, sizeof helps, "the smallest -c that works is %zu", n + 1);
+    complain("the conversation takes %zu tokens, but the context holds %" PRIu32
+             ": %s; /clear and a --kv-policy that lets turns leave help, too",
+             n, c->n_context, helps);
+    return EXIT_FAILED;
+}
+
+/* "; -c 176 would keep it whole": what stays after an eviction must hold n tokens. */
+static void describe_cure(const chat *c, uint32_t n, char *out, size_t cap) {
+    const uint32_t least = least_context(&c->engine.info, with_budget(c, n));
+    out[0] = '\0';
+    if (least) snprintf(out, cap, "; -c %" PRIu32 " would keep it whole", least);
+}
+
+int chat_check_space(chat *c, const ag_ids *ids) {
+    const ag_session *s = c->engine.session;
+    const uint32_t end = (uint32_t)ids->n, stays = ag_session_protected(s);
+    uint32_t first = newest_turn_first(c, end);
+    c->n_left = ag_session_evictions(s)->n_tokens;
+    c->loss_is_said = false;
+    if (!ag_session_kv_budget(s))
+        return end - ag_session_position(s) > ag_session_capacity_left(s) ? complain_full(c, end)
+                                                                          : EXIT_DONE;
+    if (first < stays) first = stays;
+    if (first >= end || stays + (end - first) < c->n_context) return EXIT_DONE;
+    char helps[64];
+    describe_cure(c, stays + (end - first), helps, sizeof helps);
+    complain("the message takes %" PRIu32 " tokens, more than a context of %" PRIu32
+             " keeps beside the %" PRIu32 " that stay for ever: its middle will be lost%s",
+             end - first, c->n_context, stays, helps);
+    c->loss_is_said = true;
+    return EXIT_DONE;
+}
+
+void chat_check_loss(chat *c) {
+    const ag_session *s = c->engine.session;
+    const uint32_t end = ag_session_position(s), first = newest_turn_first(c, end);
+    if (c->loss_is_said || ag_session_evictions(s)->n_tokens == c->n_left) return;
+    c->loss_is_said = true;
+    const uint32_t n = chat_n_held(c, first, end);
+    if (n >= end - first) return;
+    char helps[64];
+    describe_cure(c, ag_session_protected(s) + (end - first), helps, sizeof helps);
+    complain("of the %" PRIu32 " tokens of the message %" PRIu32
+             " have left the KV cache already, from its middle%s",
+             end - first, end - first - n, helps);
 }
 
 int chat_note_consumed(chat *c, const int32_t *ids, size_t n) {

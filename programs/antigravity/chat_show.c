@@ -73,6 +73,10 @@ static held held_between(const ag_kv_cache *cache, uint32_t first, uint32_t end)
     return sum;
 }
 
+uint32_t chat_n_held(const chat *c, uint32_t first, uint32_t end) {
+    return held_between(ag_session_kv_cache(c->engine.session), first, end).tokens;
+}
+
 /* The beginning of a text, on one line. */
 static void print_beginning(const char *text) {
     enum { MOST = 48 };

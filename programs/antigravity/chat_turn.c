@@ -68,6 +68,7 @@ static void put_deltas(answer *a) {
 
 static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     answer *a = user;
+    if (!a->ids.n) chat_check_loss(a->c);
     if (id >= 0 && !ids_add(&a->ids, id)) {
         a->err = (ag_error){.status = AG_NOMEM, .msg = "the answer's tokens"};
         return false;
@@ -164,6 +165,7 @@ static int generate_once_more(answer *a, ag_sampler *sampler) {
         size_t n;
         int code = chat_match(c, &a->prompt, &n);
         c->last.n_reused = n;
+        if (code == EXIT_DONE) code = chat_check_space(c, &a->prompt);
         if (code == EXIT_DONE) code = generate(a, n, sampler);
         const bool cancelled = c->last.stats.finish == AG_FINISH_CANCELLED;
         if (code != EXIT_DONE || i || a->ids.n || !cancelled || interrupted()) return code;
@@ -183,14 +185,14 @@ static void say_stopped(const answer *a) {
                        : "stopped before the answer; the message is taken back");
 }
 
-/* Nothing that ends an answer is silent, -q or not, if there is no answer. */
-static void say_how_it_ended(const answer *a) {
 /* The constraint wants more text than there is. */
 static bool is_cut_off(const chat *c) {
     const ag_constraint *text = c->constraint.text;
     return text && c->last.stats.finish != AG_FINISH_EOS && !ag_constraint_may_end(text);
 }
 
+/* Nothing that ends an answer is silent, -q or not, if there is no answer. */
+static void say_how_it_ended(const answer *a) {
     const chat *c = a->c;
     const ag_generate_stats *s = &c->last.stats;
     const bool nothing = !a->has_content && !ag_chat_parser_n_calls(a->parser);
@@ -202,12 +204,12 @@ static bool is_cut_off(const chat *c) {
                  c->n_context);
     else if (s->finish == AG_FINISH_MAX_TOKENS && nothing)
         complain("the model %ssaid nothing within %zu tokens (-n)", thought, s->n_generated);
-    else if (s->finish == AG_FINISH_MAX_TOKENS)
-        chat_note(c, "the answer is cut off after %zu tokens: -n", s->n_generated);
     else if (s->finish == AG_FINISH_MAX_TOKENS && is_cut_off(c))
         complain("the answer is cut off after %zu tokens (-n), before it was what the constraint "
                  "asks for",
                  s->n_generated);
+    else if (s->finish == AG_FINISH_MAX_TOKENS)
+        chat_note(c, "the answer is cut off after %zu tokens: -n", s->n_generated);
     else if (nothing) complain("the model %sended its answer without a word", thought);
 }
 

@@ -130,6 +130,12 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
         complain_error(&err);
         return EXIT_USAGE;
     }
+    const uint32_t least = status == AG_INVALID && !shape ? least_context(&e->info, s->params) : 0;
+    if (least) {
+        complain("%s; the smallest context that works is of %" PRIu32 " tokens (-c)", err.msg,
+                 least);
+        return EXIT_USAGE;
+    }
     if (status != AG_OK) return complain_settings(&err);
     if (ag_memory_plan_check(&plan, e->backend, &err) != AG_OK) return complain_error(&err);
     if (!o->quiet) say_plan(&plan, o, s);

@@ -16,6 +16,7 @@
 static void drop_last_newline(prompt *p) {
     if (p->len && p->text[p->len - 1] == '\n') p->len--;
     if (p->len && p->text[p->len - 1] == '\r') p->len--;
+    p->text[p->len] = '\0';
 }
 
 static int read_prompt(generation *g) {

@@ -96,10 +96,10 @@ static int add_stops(generation *g) {
 int generate_chat_encode(generation *g) {
     ag_error err;
     char *jinja = NULL;
-    size_t len;
     int code = engine_need_tokenizer(&g->engine, "--chat needs one");
+    if (code == EXIT_DONE) code = input_refuse_nul(g->prompt.source, g->prompt.text, g->prompt.len);
     if (code == EXIT_DONE && g->o.chat_template)
-        code = input_read(g->o.chat_template, &jinja, &len);
+        code = talk_read_template(g->o.chat_template, &jinja);
     if (code == EXIT_DONE) code = encode(g, jinja);
     free(jinja);
     if (code == EXIT_DONE) code = add_stops(g);

@@ -65,3 +65,25 @@ int input_read(const char *path, char **out, size_t *len) {
     close(fd);
     return code;
 }
+
+int input_refuse_nul(const char *name, const char *text, size_t len) {
+    const char *at = memchr(text, '\0', len);
+    size_t line = 1, first = 0;
+    if (!at) return EXIT_DONE;
+    for (size_t i = 0; text + i < at; i++)
+        if (text[i] == '\n') line++, first = i + 1;
+    complain("%s: line %zu has a NUL byte at its byte %zu: that is no text", name, line,
+             (size_t)(at - text) - first + 1);
+    return EXIT_FAILED;
+}
+
+int input_read_text(const char *path, char **out, size_t *len) {
+    int code = input_read(path, out, len);
+    if (code == EXIT_DONE)
+        code =
+            input_refuse_nul(path && strcmp(path, "-") != 0 ? path : "standard input", *out, *len);
+    if (code == EXIT_DONE) return code;
+    free(*out);
+    *out = NULL;
+    return code;
+}

@@ -13,6 +13,7 @@
 struct line_reader {
     line_editor *editor; /* owned; NULL: lines as they come */
     bool is_terminal;
+    size_t n_lines; /* that were read as they come */
 };
 
 line_reader *line_reader_open(bool edited, bool remember) {
@@ -31,8 +32,19 @@ void line_reader_close(line_reader *r) {
 
 bool line_reader_is_edited(const line_reader *r) { return r->editor != NULL; }
 
+/* What is behind a NUL byte would be lost. */
+static bool refuse_nul(const line_reader *r, char **text, size_t n) {
+    const char *at = memchr(*text, '\0', n);
+    if (!at) return false;
+    complain("standard input: line %zu has a NUL byte at its byte %zu: that is no text", r->n_lines,
+             (size_t)(at - *text) + 1);
+    free(*text);
+    *text = NULL;
+    return true;
+}
+
 /* The terminal itself lets a line be corrected. */
-static line_event read_plainly(const line_reader *r, const char *prompt, char **text) {
+static line_event read_plainly(line_reader *r, const char *prompt, char **text) {
     size_t cap = 0;
     if (r->is_terminal) output_write(prompt, strlen(prompt));
     errno = 0;
@@ -46,7 +58,8 @@ static line_event read_plainly(const line_reader *r, const char *prompt, char **
     }
     if (n && (*text)[n - 1] == '\n') (*text)[--n] = '\0';
     if (n && (*text)[n - 1] == '\r') (*text)[--n] = '\0';
-    return LINE_TEXT;
+    r->n_lines++;
+    return refuse_nul(r, text, (size_t)n) ? LINE_REFUSED : LINE_TEXT;
 }
 
 line_event line_read(line_reader *r, const char *prompt, char **text) {

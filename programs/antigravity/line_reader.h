@@ -10,6 +10,7 @@ typedef enum line_event {
     LINE_TEXT,
     LINE_END,         /* of the input, or Ctrl-D */
     LINE_INTERRUPTED, /* a signal came */
+    LINE_REFUSED,     /* it is no text, which was said */
     LINE_DROPPED,     /* the same when something had been typed, which is gone */
 } line_event;
 

@@ -77,5 +77,7 @@ bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type);
 /* How many tokens a session may hold: the slots asked for, but no more than the model's positions,
  * since nothing leaves the cache. */
 uint32_t context_length(const model_options *o, const ag_model_info *info);
+/* The smallest context, larger than that of params, with which such a session can be; 0: none. */
+uint32_t least_context(const ag_model_info *info, ag_session_params params);
 
 #endif

@@ -73,6 +73,9 @@ int options_parse(command_line *line, int argc, char **argv);
 /* Reads a value as the row says, into its field. */
 bool option_set(const option_def *def, void *target, const char *value, char *why);
 
+/* The field as a value would be typed; "" where there is none to tell. */
+void option_value(const option_def *def, const void *target, char *buf, size_t cap);
+
 void options_help(const command_line *line, FILE *out);
 
 #endif

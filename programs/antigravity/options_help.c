@@ -12,7 +12,7 @@ enum { TEXT_COLUMN = 34, LAST_COLUMN = 100, TEXT_SIZE = 1024 };
 static void describe_list(const number_list *list, char *buf, size_t cap) {
     size_t n = 0;
     for (size_t i = 0; i < list->n && n < cap; i++)
-        n += (size_t)snprintf(buf + n, cap - n, "%s%" PRIu32, i ? "," : "default ", list->v[i]);
+        n += (size_t)snprintf(buf + n, cap - n, "%s%" PRIu32, i ? "," : "", list->v[i]);
 }
 
 /* The value's place among the words "a|b|c". */
@@ -22,15 +22,13 @@ static void describe_word(const option_def *def, const void *field, char *buf, s
     const char *at = def->value;
     for (unsigned i = (unsigned)def->low; i < word && strchr(at, '|'); i++)
         at = strchr(at, '|') + 1;
-    snprintf(buf, cap, "default %.*s", (int)strcspn(at, "|"), at);
+    snprintf(buf, cap, "%.*s", (int)strcspn(at, "|"), at);
 }
 
-/* "default 0.8", or nothing where there is no default to tell. */
-static void describe_default(const option_def *def, const void *target, char *buf, size_t cap) {
+void option_value(const option_def *def, const void *target, char *buf, size_t cap) {
     const void *field = (const char *)target + def->offset;
     const char *text = NULL;
     buf[0] = '\0';
-    if (def->no_default) return;
     switch (def->kind) {
     case OPTION_TEXT:
     case OPTION_NAME:
@@ -42,13 +40,13 @@ static void describe_default(const option_def *def, const void *target, char *bu
                    : ag_dtype_name(*(const ag_dtype *)field);
         break;
     case OPTION_U32:
-        snprintf(buf, cap, "default %" PRIu32, *(const uint32_t *)field);
+        snprintf(buf, cap, "%" PRIu32, *(const uint32_t *)field);
         break;
     case OPTION_I64:
-        snprintf(buf, cap, "default %" PRId64, *(const int64_t *)field);
+        snprintf(buf, cap, "%" PRId64, *(const int64_t *)field);
         break;
     case OPTION_REAL:
-        snprintf(buf, cap, "default %.7g", *(const double *)field);
+        snprintf(buf, cap, "%.7g", *(const double *)field);
         break;
     case OPTION_LIST:
         describe_list(field, buf, cap);
@@ -60,13 +58,13 @@ static void describe_default(const option_def *def, const void *target, char *bu
     case OPTION_CALL:
         break;
     }
-    if (text) snprintf(buf, cap, "default %s", text);
+    if (text) snprintf(buf, cap, "%s", text);
 }
 
 /* The row's text, with "(default 0.8; also --temp)" at its end. */
 static void describe(const option_def *def, const void *target, char *buf, size_t cap) {
-    char initial[128], types[AG_DTYPE_LIST];
-    describe_default(def, target, initial, sizeof initial);
+    char initial[128] = "", types[AG_DTYPE_LIST];
+    if (!def->no_default) option_value(def, target, initial, sizeof initial);
     const bool lists = def->help[strlen(def->help) - 1] == ':';
     size_t n = (size_t)snprintf(
         buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
@@ -76,7 +74,7 @@ static void describe(const option_def *def, const void *target, char *buf, size_
                             : "");
     const char *before = " (";
     if (initial[0]) {
-        n += (size_t)snprintf(buf + n, cap - n, "%s%s", before, initial);
+        n += (size_t)snprintf(buf + n, cap - n, "%sdefault %s", before, initial);
         before = "; ";
     }
     for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++) {

@@ -26,6 +26,8 @@ typedef struct talk {
     size_t n, cap;
 } talk;
 
+/* The text of --chat-template, the caller's to free(). */
+int talk_read_template(const char *path, char **text);
 /* `dir`: the model, whose template is `jinja` where that is not NULL. */
 int talk_open(talk *t, const char *dir, const ag_tokenizer *tokenizer, const char *jinja);
 void talk_close(talk *t);

@@ -152,6 +152,122 @@ static void settings_change_while_one_talks(void **state) {
     assert_says(r.err, "temperature 0, top_k 5,");
     cli_free(&r);
     cli_free(&same);
+    r = CHAT("/set temp\n/set top-p=0.5\n/set top_p\n/set seed\n/set thinking\n/set n-predict\n",
+             QUICK, "-q", "--temperature", "0.25", "-s", "77", "-n", "9");
+    assert_code(&r, 0);
+    assert_string_equal(r.err,
+                        "  temp 0.25\n  top_p 0.5\n  seed 77\n  thinking auto\n  n-predict 9\n");
+    cli_free(&r);
+}
+
+static void several_turns_are_taken_back_at_once(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once upon a time\nThere was a bear\nThen\n/undo 4\n/undo 2\nThe fox\n/stats\n",
+             GREEDY, "-n", "5", "-q");
+    cli_result same = CHAT("Once upon a time\nThe fox\n", GREEDY, "-n", "5", "-q");
+    assert_code(&r, 0);
+    assert_says(r.err, "/undo 4: there are 3 turns");
+    assert_says(r.err, "in all: 2 turn");
+    const size_t last = line_end(same.out, 1) + 1;
+    assert_string_equal(r.out + r.n_out - (same.n_out - last), same.out + last);
+    cli_free(&r);
+    cli_free(&same);
+}
+
+static void trying_again_without_chance_says_so(void **state) {
+    (void)state;
+    cli_result r =
+        CHAT("Once upon a time there\n/retry\n/set temperature 0.9\n/retry\n", GREEDY, "-n", "5");
+    assert_code(&r, 0);
+    const char *said = strstr(r.err, "at temperature 0 the answer is the same");
+    assert_non_null(said);
+    assert_null(strstr(said + 1, "at temperature 0"));
+    cli_free(&r);
+}
+
+static void a_message_longer_than_the_cache_is_never_silent(void **state) {
+    (void)state;
+    char input[2048] = "Once\n";
+    for (int i = 0; i < 110; i++) strcat(input, " fox");
+    strcat(input, "\n");
+    cli_result r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", "100");
+    assert_code(&r, 0);
+    assert_says(r.err, "more than a context of 100 keeps");
+    /* The context that it names is large enough. */
+    const char *cure = strstr(r.err, "; -c ");
+    char context[16];
+    assert_non_null(cure);
+    snprintf(context, sizeof context, "%d", atoi(cure + strlen("; -c ")));
+    cli_free(&r);
+    r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", context);
+    assert_code(&r, 0);
+    assert_string_equal(r.err, "");
+    cli_free(&r);
+    /* It fits, but evictions while it is read leave less. */
+    r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", "130");
+    assert_code(&r, 0);
+    assert_says(r.err, "have left the KV cache already");
+    cli_free(&r);
+    /* Where nothing may leave it is refused. */
+    r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", "64", "--kv-policy", "none");
+    assert_code(&r, 1);
+    assert_says(r.err, "but the context holds 64: the smallest -c that works is ");
+    cli_free(&r);
+}
+
+static void too_small_a_context_names_one_that_works(void **state) {
+    (void)state;
+    char dir[64], context[16];
+    static const char long_prompt[] =
+        "You are a fox that lives in a wood and answers every question with a tale of the wood.";
+    make_chat_model(dir);
+    cli_result r =
+        CHAT("x\n", GREEDY, "-q", "-n", "3", "-c", "20", "-m", dir, "--system", long_prompt);
+    assert_refused(&r, 2, "the smallest that works is -c ");
+    const int least = atoi(strstr(r.err, "works is -c ") + strlen("works is -c "));
+    cli_free(&r);
+    for (int i = 0; i < 2; i++) { /* and one less does not */
+        snprintf(context, sizeof context, "%d", least - i);
+        r = CHAT("x\n", GREEDY, "-q", "-n", "3", "-c", context, "-m", dir, "--system", long_prompt);
+        assert_code(&r, i ? 2 : 0);
+        cli_free(&r);
+    }
+    remove_directory(dir);
+    r = CLI("generate", GREEDY, "-q", "-n", "3", "-c", "9", "--kv-policy", "sliding", "-p", "x");
+    assert_refused(&r, 2, "the smallest context that works is of ");
+    snprintf(context, sizeof context, "%d",
+             atoi(strstr(r.err, " works is of ") + strlen(" works is of ")));
+    cli_free(&r);
+    r = CLI("generate", GREEDY, "-q", "-n", "3", "-c", context, "--kv-policy", "sliding", "-p",
+            "x");
+    assert_code(&r, 0);
+    cli_free(&r);
+}
+
+static void a_line_that_is_no_text_ends_a_pipe(void **state) {
+    (void)state;
+    static const char input[] = "Once upon\nThe\0 fox\nThen\n";
+    char dir[64], path[96];
+    cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("chat", GREEDY, "-q", "-n", "5"),
+                                        .input = input,
+                                        .n_input = sizeof input - 1});
+    cli_result same = CHAT("Once upon\n", GREEDY, "-q", "-n", "5");
+    assert_code(&r, 1);
+    assert_string_equal(r.out, same.out);
+    assert_says(r.err, "line 2 has a NUL byte at its byte 4");
+    cli_free(&r);
+    cli_free(&same);
+    make_directory(dir);
+    write_file(dir, "system", "Be\nki\0nd", 8);
+    snprintf(path, sizeof path, "%s/system", dir);
+    r = CHAT("x\n", "-q", "--system-file", path);
+    assert_refused(&r, 1, "system: line 2 has a NUL byte at its byte 3");
+    cli_free(&r);
+    r = CLI("generate", "-q", "--chat", "--chat-template", path, "-f", path);
+    assert_refused(&r, 1, "system: line 2 has a NUL byte at its byte 3");
+    cli_free(&r);
+    remove_directory(dir);
 }
 
 static void a_system_prompt_is_changed_under_way(void **state) {
@@ -201,12 +317,15 @@ static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
         const char *line, *answer;
     } wrong[] = {
         {"/nix", "unknown command '/nix'"},
-        {"/s", "unknown command '/s'"},
+        {"/s", "'/s' could be /system, /save, /save!, /stats, /set"},
+        {"/ x", "unknown command '/'"},
+        {"/clear x", "/clear takes no argument, but was given 'x'"},
+        {"/undo x", "/undo N: 'x' is not a whole number"},
         {"/load", "no conversation was saved yet"},
         {"/set nix 3", "no setting 'nix'"},
         {"/set temperature x", "'x' is not a number"},
         {"/set max_tokens 0", "at least one token"},
-        {"/set temperature", "/set temperature VALUE"},
+        {"/set nix", "no setting 'nix'"},
         {"/set prompt x", "no setting 'prompt'"},
         {"/image x.png", "no vision"},
     };
@@ -256,6 +375,13 @@ static void wrong_options_are_refused(void **state) {
     cli_free(&r);
     r = CHAT("x\n", "-q", "--chat-template", "/nonexistent");
     assert_refused(&r, 1, "/nonexistent");
+    cli_free(&r);
+    r = CHAT("x\n", "-q", "--chat-template", "chatml");
+    assert_refused(&r, 1,
+                   "there is no file 'chatml'; a file that holds a template in Jinja is wanted");
+    cli_free(&r);
+    r = CHAT("x\n", "-q", "-n", "0");
+    assert_refused(&r, 2, "an answer has at least one token");
     cli_free(&r);
     r = CHAT("x\n", "-q", "-m", TINY);
     assert_refused(&r, 2, "a conversation needs one");
@@ -404,6 +530,11 @@ int main(void) {
         cmocka_unit_test(taken_back_is_as_if_never_said),
         cmocka_unit_test(an_answer_is_tried_again_otherwise),
         cmocka_unit_test(settings_change_while_one_talks),
+        cmocka_unit_test(several_turns_are_taken_back_at_once),
+        cmocka_unit_test(trying_again_without_chance_says_so),
+        cmocka_unit_test(a_message_longer_than_the_cache_is_never_silent),
+        cmocka_unit_test(too_small_a_context_names_one_that_works),
+        cmocka_unit_test(a_line_that_is_no_text_ends_a_pipe),
         cmocka_unit_test(a_system_prompt_is_changed_under_way),
         cmocka_unit_test(an_answer_does_not_command_a_terminal),
         cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* ---- longer than the context, and another day ---- */
 
@@ -89,7 +90,7 @@ static void conversations_are_saved_and_taken_up(void **state) {
     assert_code(&r, 0);
     assert_says(r.err, "saved as tale");
     assert_says(r.err, "(tale: 1 turn");
-    assert_says(r.err, "\n  tale\n");
+    assert_says(r.err, "B  tale\n");
     const char *rest = r.out + line_end(r.out, 1) + 1;
     const size_t half = strlen(rest) / 2;
     assert_int_equal(strncmp(rest, rest + half, half), 0);
@@ -195,7 +196,7 @@ static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
     make_chat_model(dir);
     for (int i = 0; i < 100; i++) strcat(system, "be kind and good ");
     cli_result r = CHAT("A fox\n", SMALL, "-m", dir, "--system", system);
-    assert_refused(&r, 2, "the system prompt takes");
+    assert_refused(&r, 2, "before the first message");
     cli_free(&r);
     /* Under way: the one before stays in force. */
     char input[2100];
@@ -230,6 +231,30 @@ static void another_conversation_is_not_replaced_by_chance(void **state) {
     cli_free(&r);
     r = CHAT("/stats\n", GREEDY, "-q", "--resume", "mine");
     assert_says(r.err, "in all: 2 turn");
+    cli_free(&r);
+}
+
+static void the_list_tells_sizes_and_dates(void **state) {
+    (void)state;
+    char path[160], date[32];
+    struct stat messages, cache;
+    struct tm when;
+    cli_result r = CHAT("Once\n/save listed\n/load\n", GREEDY, "-n", "3", "-q");
+    assert_code(&r, 0);
+    snprintf(path, sizeof path, "%s/antigravity/chats/listed.json", home);
+    assert_int_equal(stat(path, &messages), 0);
+    snprintf(path, sizeof path, "%s/antigravity/chats/listed.agcache", home);
+    assert_int_equal(stat(path, &cache), 0);
+    const char *line = strstr(r.err, "  listed\n");
+    assert_non_null(line);
+    while (line > r.err && line[-1] != '\n') line--;
+    assert_non_null(localtime_r(&messages.st_mtime, &when));
+    strftime(date, sizeof date, "  %Y-%m-%d %H:%M ", &when);
+    assert_int_equal(strncmp(line, date, strlen(date)), 0);
+    const double bytes = atof(line + strlen(date)) * 1024;
+    const double off = bytes - (double)(messages.st_size + cache.st_size);
+    assert_true(off > -16 && off < 16);
+    assert_non_null(strstr(line, " KiB  listed"));
     cli_free(&r);
 }
 
@@ -341,6 +366,7 @@ int main(void) {
         cmocka_unit_test(the_system_prompt_of_the_command_line_holds),
         cmocka_unit_test(a_system_prompt_that_leaves_no_space_is_refused),
         cmocka_unit_test(another_conversation_is_not_replaced_by_chance),
+        cmocka_unit_test(the_list_tells_sizes_and_dates),
         cmocka_unit_test(one_process_has_a_conversation_open),
         cmocka_unit_test(a_place_that_cannot_be_written_is_told_at_the_start),
         cmocka_unit_test(ctrl_c_stops_the_answer_and_keeps_the_conversation),
