@@ -32,7 +32,8 @@ static bool fits(const char *pattern, const char *name) {
     snprintf(beginning, sizeof beginning, "%s*", pattern);
     while (fnmatch(beginning, name, 0) != 0) {
         name = strchr(name, '.');
-        if (!name++) return false;
+        if (!name) return false;
+        name++;
     }
     return true;
 }
