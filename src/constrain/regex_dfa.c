@@ -289,39 +289,47 @@ static ag_status build_dfa(const ag_regex_tree *t, uint32_t root, bool before, b
 
 /* ---- looking ahead, where an expression begins ---- */
 
-/* The first factor of a chain, and what holds it; *chain is NOWHERE if it stands alone. */
-static uint32_t first_factor(const ag_regex_tree *t, uint32_t node, uint32_t *chain) {
-    *chain = NOWHERE;
-    while (t->nodes[node].kind == AG_REGEX_CAT) {
-        *chain = node;
-        node = t->nodes[node].left;
-    }
-    return node;
-}
+enum { MAX_AHEADS = 16 };
 
-/* Takes ^ and (?...) off the front of the tree; their texts are combined with *out's. */
-static ag_status build_with_ahead(ag_regex_tree *t, bool search, const ag_text_limits *limits,
-                                  ag_text_dfa *out, ag_error *err) {
-    uint32_t aheads[16];
-    size_t n = 0;
-    bool anchored = !search;
+typedef struct front {
+    bool anchored;               /* the text begins there */
+    uint32_t aheads[MAX_AHEADS]; /* nodes */
+    size_t n;
+} front;
+
+/* Takes ^ and (?...) off the front of the tree. A sequence leans to the left: `open` are those in
+ * which the next part stands, each visited once. */
+static ag_status take_front(ag_regex_tree *t, front *f, ag_error *err) {
+    uint32_t *open = ag_calloc(t->n, sizeof *open);
+    if (!open) return AG_FAIL(err, NOMEM, "a regular expression of %zu parts", t->n);
+    size_t n_open = 0;
+    uint32_t at = t->root;
     for (;;) {
-        uint32_t chain;
-        const uint32_t first = first_factor(t, t->root, &chain);
-        ag_regex_node *f = &t->nodes[first];
-        if (f->kind == AG_REGEX_BEGIN) anchored = true;
-        else if (f->kind == AG_REGEX_AHEAD && anchored && n < 16) aheads[n++] = first;
+        for (; t->nodes[at].kind == AG_REGEX_CAT; at = t->nodes[at].left) open[n_open++] = at;
+        ag_regex_node *first = &t->nodes[at];
+        if (first->kind == AG_REGEX_BEGIN) f->anchored = true;
+        else if (first->kind == AG_REGEX_AHEAD && f->anchored && f->n < MAX_AHEADS)
+            f->aheads[f->n++] = at;
         else break;
-        if (chain == NOWHERE) f->kind = AG_REGEX_EMPTY;
-        else t->nodes[chain] = t->nodes[t->nodes[chain].right];
-        if (chain == NOWHERE) {
-            /* nodes[first] stays as an ahead's body is another node */
+        if (!n_open) { /* it was all of it; what an ahead asks for is another node */
+            first->kind = AG_REGEX_EMPTY;
             break;
         }
+        at = open[--n_open];
+        t->nodes[at] = t->nodes[t->nodes[at].right];
     }
-    AG_TRY(build_dfa(t, t->root, !anchored, search, limits, out, err));
-    for (size_t i = 0; i < n; i++) {
-        const ag_regex_node *ahead = &t->nodes[aheads[i]];
+    ag_free(open);
+    return AG_OK;
+}
+
+/* The texts of what is looked for ahead are combined with *out's. */
+static ag_status build_with_ahead(ag_regex_tree *t, bool search, const ag_text_limits *limits,
+                                  ag_text_dfa *out, ag_error *err) {
+    front f = {.anchored = !search};
+    AG_TRY(take_front(t, &f, err));
+    AG_TRY(build_dfa(t, t->root, !f.anchored, search, limits, out, err));
+    for (size_t i = 0; i < f.n; i++) {
+        const ag_regex_node *ahead = &t->nodes[f.aheads[i]];
         ag_text_dfa other = {0}, both = {0};
         ag_status st = build_dfa(t, ahead->left, false, true, limits, &other, err);
         if (st == AG_OK) {
