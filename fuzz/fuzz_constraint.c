@@ -109,6 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     p.max_work = 1 << 17;
     p.max_readings = 100;
     p.max_mask_bytes = 1 << 16;
+    p.max_state_bytes = 1 << 20;
     ag_constraint *c;
     ag_error err;
     const ag_status st = ag_constraint_create(vocabulary(), &p, &c, &err);

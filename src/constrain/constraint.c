@@ -19,6 +19,7 @@ ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
         .max_work = 1 << 24,
         .max_readings = 1024,
         .max_mask_bytes = (size_t)64 << 20,
+        .max_state_bytes = (size_t)128 << 20,
     };
 }
 
@@ -81,7 +82,10 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     AG_TRY(ag_constraint_compile(&p->net, &p->json->rules, params, &p->root, err));
     AG_TRY(ag_net_finish(&p->net, &p->json->rules.net, err));
     if (!p->net.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
-    return ag_net_states_init(&p->states, &p->net, 16 * params->max_states, err);
+    const ag_state_limits of_states = {.states = 16 * params->max_states,
+                                       .bytes = params->max_state_bytes,
+                                       .work = 8 * params->max_work};
+    return ag_net_states_init(&p->states, &p->net, &of_states, err);
 }
 
 /* What texts opened and made is not in the copy. */
@@ -94,7 +98,7 @@ static ag_status copy_program(const ag_program *p, ag_program **out, ag_error *e
                          .root = p->root,
                          .most_mask_bytes = p->most_mask_bytes};
     ag_status st = ag_net_copy_closed(&copy->net, &p->net, err);
-    if (st == AG_OK) st = ag_net_states_init(&copy->states, &copy->net, p->states.most, err);
+    if (st == AG_OK) st = ag_net_states_init(&copy->states, &copy->net, &p->states.limits, err);
     if (st == AG_OK) *out = copy;
     else release_program(copy);
     return st;
@@ -281,6 +285,7 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
     const uint32_t start = t->start[id], end = t->start[id + 1];
     ag_matcher *m = &c->matcher;
     m->err = err;
+    ag_net_states_begin(m->own);
     size_t n = 0;
     ag_status st = AG_OK;
     for (uint32_t i = start; i < end && !c->ended; i++) {

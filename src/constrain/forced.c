@@ -27,6 +27,7 @@ static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, bool 
                               ag_error *err) {
     ag_matcher *m = &c->matcher;
     m->err = err;
+    ag_net_states_begin(m->own);
     bool complete = c->complete || c->ended;
     int byte = 0, ways = 0;
     for (size_t i = 0; i < most && !complete; i++) {

@@ -208,6 +208,7 @@ static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
 ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
     fill f = {.c = c, .m = &c->matcher, .tree = &c->program->vocab->tree, .bits = c->mask};
     c->matcher.err = err;
+    ag_net_states_begin(c->matcher.own);
     memset(c->mask, 0, c->program->vocab->n_words * sizeof *c->mask);
     size_t n;
     ag_matcher_threads(f.m, &n);

@@ -32,8 +32,17 @@ const ag_net_rule *ag_matcher_rule(const ag_matcher *m, uint32_t rule) {
 
 /* ---- the stack ---- */
 
+/* Before the nodes or edges grow. */
+static ag_status check_stack(const ag_matcher *m) {
+    const size_t bytes = m->nodes_cap * sizeof *m->nodes + m->edges_cap * sizeof *m->edges;
+    if (bytes <= m->own->limits.bytes) return AG_OK;
+    return AG_FAIL(m->err, LIMIT, "the text's open rules take more than %zu bytes",
+                   m->own->limits.bytes);
+}
+
 static ag_status push_node(ag_matcher *m, uint32_t rule, uint32_t *node) {
     if (m->n_nodes == m->nodes_cap) {
+        AG_TRY(check_stack(m));
         void *p = m->nodes;
         ag_status st = ag_array_grow(&p, &m->nodes_cap, m->n_nodes + 1, sizeof *m->nodes, m->err);
         m->nodes = p;
@@ -46,9 +55,11 @@ static ag_status push_node(ag_matcher *m, uint32_t rule, uint32_t *node) {
 
 static ag_status push_edge(ag_matcher *m, uint32_t node, uint32_t state, uint32_t caller) {
     for (uint32_t e = m->nodes[node].edge; e != NO_EDGE; e = m->edges[e].next) {
+        m->own->work++;
         if (m->edges[e].state == state && m->edges[e].node == caller) return AG_OK;
     }
     if (m->n_edges == m->edges_cap) {
+        AG_TRY(check_stack(m));
         void *p = m->edges;
         ag_status st = ag_array_grow(&p, &m->edges_cap, m->n_edges + 1, sizeof *m->edges, m->err);
         m->edges = p;
@@ -67,6 +78,7 @@ static ag_status push_thread(ag_matcher *m, uint32_t state, uint32_t node, uint3
         const ag_thread *t = &m->threads[i];
         if (t->state == state && t->node == node && t->extra == extra) return AG_OK;
     }
+    m->own->work += m->n_threads - first;
     if (m->n_threads - first >= m->most_threads) {
         return AG_FAIL(m->err, LIMIT, "the text has more than %zu readings", m->most_threads);
     }
@@ -132,6 +144,7 @@ static ag_status follow_call(ag_matcher *m, ag_state_call call, uint32_t node) {
     const ag_net_rule *rule = ag_matcher_rule(m, call.rule);
     uint32_t callee = place_nodes(m);
     while (callee < m->n_nodes && m->nodes[callee].rule != call.rule) callee++;
+    m->own->work += callee - place_nodes(m);
     const bool known = callee < m->n_nodes;
     if (!known) AG_TRY(push_node(m, call.rule, &callee));
     AG_TRY(link_caller(m, callee, call.state, node));
@@ -150,6 +163,7 @@ static ag_status follow(ag_matcher *m, uint32_t state, uint32_t node) {
     const uint32_t calls_at = x->calls_at;
     const size_t n_calls = x->n_calls;
     if (ends) AG_TRY(follow_end(m, node));
+    AG_TRY(ag_net_states_charge(m->own, n_calls, m->err));
     for (size_t i = 0; i < n_calls; i++) {
         AG_TRY(follow_call(m, ag_matcher_states(m, state)->calls[calls_at + i], node));
     }
@@ -159,6 +173,7 @@ static ag_status follow(ag_matcher *m, uint32_t state, uint32_t node) {
 /* The same for all threads of the newest place, and those that it adds. */
 static ag_status follow_all(ag_matcher *m) {
     for (size_t i = m->places[m->n_places - 1].first_thread; i < m->n_threads; i++) {
+        AG_TRY(ag_net_states_charge(m->own, 1, m->err));
         AG_TRY(follow(m, m->threads[i].state, m->threads[i].node));
     }
     return AG_OK;
@@ -203,6 +218,7 @@ ag_status ag_matcher_step(ag_matcher *m, uint8_t byte) {
     const uint32_t first = m->places[m->n_places - 1].first_thread;
     const uint32_t end = (uint32_t)m->n_threads;
     AG_TRY(open_place(m));
+    AG_TRY(ag_net_states_charge(m->own, end - first + 1, m->err));
     for (uint32_t i = first; i < end; i++) {
         const ag_thread t = m->threads[i];
         const ag_net_state *x;
@@ -249,6 +265,7 @@ void ag_matcher_commit(ag_matcher *m) {
 
 ag_status ag_matcher_reset(ag_matcher *m, ag_error *err) {
     m->err = err;
+    ag_net_states_begin(m->own);
     m->n_threads = m->n_nodes = m->n_edges = m->n_places = 0;
     uint32_t root, state, extra;
     AG_TRY(push_node(m, m->root_rule, &root));

@@ -10,8 +10,10 @@
 
 enum { TABLE_FROM = 6 }; /* edges */
 
-ag_status ag_net_states_init(ag_net_states *s, ag_net *net, size_t most, ag_error *err) {
-    *s = (ag_net_states){.net = net, .id_bit = net->id_bit, .most = most, .n_room = net->n_ops};
+ag_status ag_net_states_init(ag_net_states *s, ag_net *net, const ag_state_limits *limits,
+                             ag_error *err) {
+    *s =
+        (ag_net_states){.net = net, .id_bit = net->id_bit, .limits = *limits, .n_room = net->n_ops};
     s->rule_starts = ag_calloc(net->n_rules, sizeof *s->rule_starts);
     s->marks = ag_calloc(net->n_ops, sizeof *s->marks);
     s->stack = ag_calloc(2 * net->n_ops + 2, sizeof *s->stack);
@@ -33,11 +35,22 @@ void ag_net_states_free(ag_net_states *s) {
     *s = (ag_net_states){0};
 }
 
+size_t ag_net_states_bytes(const ag_net_states *s) {
+    const ag_interner *t = &s->sets;
+    return (t->pool_cap + t->starts_cap + t->n_slots) * sizeof *t->pool +
+           s->states_cap * sizeof *s->states + s->edges_cap * sizeof *s->edges +
+           s->calls_cap * sizeof *s->calls + s->tables_cap * sizeof *s->tables;
+}
+
+ag_status ag_net_states_exhausted(const ag_net_states *s, ag_error *err) {
+    return AG_FAIL(err, LIMIT, "the constraint takes more than %zu steps here", s->limits.work);
+}
+
 bool ag_net_states_worn(const ag_net_states *s) {
     const ag_net *net = s->net;
     return s->status != AG_OK || net->status != AG_OK ||
-           net->n_ops - net->finished_ops > net->limits.ops / 2 || s->sets.n > s->most / 2 ||
-           s->sets.n_pool > AG_INTERNER_NUMBERS / 2;
+           net->n_ops - net->finished_ops > net->limits.ops / 2 ||
+           s->sets.n > s->limits.states / 2 || ag_net_states_bytes(s) > s->limits.bytes / 2;
 }
 
 static void begin_closure(ag_net_states *s) {
@@ -78,6 +91,7 @@ static void close_op(ag_net_states *s, uint32_t op) {
         op = s->stack[--n];
         if (op == AG_NET_NOWHERE || !s->net->ops[op].live || s->marks[op] == s->round) continue;
         s->marks[op] = s->round;
+        s->work++;
         const ag_net_op *x = &s->net->ops[op];
         if (x->kind == AG_NET_SPLIT) {
             s->stack[n++] = x->other;
@@ -114,8 +128,14 @@ static ag_status end_closure(ag_net_states *s, uint32_t *state, ag_error *err) {
     }
     sort_list(s->list, s->n_list);
     uint32_t id;
-    AG_TRY(ag_interner_add(&s->sets, s->list, s->n_list, s->most, "the constraint", &id, err));
+    AG_TRY(ag_net_states_charge(s, s->n_list + 1, err));
+    AG_TRY(ag_interner_add(&s->sets, s->list, s->n_list, s->limits.states, "the constraint", &id,
+                           err));
     if (id >= s->n_states) {
+        if (ag_net_states_bytes(s) > s->limits.bytes) {
+            return AG_FAIL(err, LIMIT, "the constraint's states take more than %zu bytes",
+                           s->limits.bytes);
+        }
         void *p = s->states;
         ag_status st = ag_array_grow(&p, &s->states_cap, id + 1, sizeof *s->states, err);
         s->states = p;
@@ -176,6 +196,7 @@ static ag_status expand_calls(ag_net_states *s, uint32_t id, ag_net_state *out, 
         AG_TRY(end_closure(s, &target, err));
         AG_TRY(add_call(s, rule, target, err));
         list = list_of(s, id, &n);
+        AG_TRY(ag_net_states_charge(s, n + s->n_calls - out->calls_at, err));
     }
     if (s->n_calls - out->calls_at > UINT16_MAX) {
         return AG_FAIL(err, LIMIT, "a place of the constraint calls more than 65535 rules");
@@ -216,6 +237,7 @@ static ag_status expand_edges(ag_net_states *s, uint32_t id, ag_net_state *out, 
         while (hi < 255 && !border[hi + 1]) hi++;
         begin_closure(s);
         list = list_of(s, id, &n);
+        AG_TRY(ag_net_states_charge(s, n, err));
         for (size_t i = 0; i < n; i++) {
             const ag_net_op *op = &s->net->ops[list[i]];
             if (op->kind == AG_NET_BYTES && op->lo <= lo && op->hi >= lo) close_op(s, op->next);

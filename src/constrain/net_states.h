@@ -26,13 +26,20 @@ typedef struct ag_net_state {
     uint32_t mask;               /* 1 + what state_masks.h keeps of it; 0: nothing */
 } ag_net_state;
 
+typedef struct ag_state_limits {
+    size_t states;
+    size_t bytes; /* of all of them together; of the stacks of a matcher the same */
+    size_t work;  /* steps of one call: making states, trying bytes */
+} ag_state_limits;
+
 typedef struct ag_net_states {
     ag_net *net;
     size_t n_room;    /* instructions that marks, stack and list have room for */
     ag_status status; /* of opening sets; not OK: error */
     ag_error error;
     uint32_t id_bit;
-    size_t most; /* states */
+    ag_state_limits limits;
+    size_t work; /* since ag_net_states_begin */
     ag_interner sets;
     ag_net_state *states; /* as many as sets.n, when expanded or asked for */
     size_t n_states, states_cap;
@@ -52,8 +59,18 @@ typedef struct ag_net_states {
 
 /* net: finished; borrowed, and it grows as sets of members are opened. Release with
  * ag_net_states_free whatever this returns. */
-ag_status ag_net_states_init(ag_net_states *s, ag_net *net, size_t most, ag_error *err);
+ag_status ag_net_states_init(ag_net_states *s, ag_net *net, const ag_state_limits *limits,
+                             ag_error *err);
 void ag_net_states_free(ag_net_states *s);
+size_t ag_net_states_bytes(const ag_net_states *s);
+
+/* A call of the library begins, or takes n more steps: AG_LIMIT when they are too many. */
+static inline void ag_net_states_begin(ag_net_states *s) { s->work = 0; }
+ag_status ag_net_states_exhausted(const ag_net_states *s, ag_error *err);
+static inline ag_status ag_net_states_charge(ag_net_states *s, size_t n, ag_error *err) {
+    s->work += n;
+    return s->work <= s->limits.work ? AG_OK : ag_net_states_exhausted(s, err);
+}
 
 /* The state in which a PLAIN rule begins. */
 ag_status ag_net_states_start(ag_net_states *s, uint32_t rule, uint32_t *state, ag_error *err);

@@ -103,6 +103,7 @@ static ag_status gather_tokens(gather *g) {
     for (uint32_t i = 1; i < t->n_nodes;) {
         const ag_token_node *node = &t->nodes[i];
         const path_step from = g->path[node->depth - 1];
+        AG_TRY(ag_net_states_charge(g->states, 1, g->err));
         const uint32_t state =
             ag_net_states_step(g->states, state_at(g, from.state), (uint8_t)node->byte);
         if (state == AG_NO_STATE) {
@@ -220,6 +221,7 @@ static ag_status merge_exits(gather *g) {
     ag_state_mask *m = g->mask;
     for (size_t e = 0; e < m->n_exits;) {
         const uint32_t state = m->exits[e].state;
+        AG_TRY(ag_net_states_charge(g->states, m->n_exits, g->err));
         if (count_exits(m, state) < TREE_FROM) {
             e++;
             continue;

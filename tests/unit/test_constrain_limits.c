@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hostile constraints end soon and in little memory: when they are compiled, and while a text goes
+ * on. The limits of time are many times what is needed: sanitizers and busy machines are slow. */
+#include "constrain_texts.h"
+
+#include <time.h>
+
+enum { SOON = 20 }; /* seconds of the processor; a second without sanitizers */
+
+static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+static char *times(const char *part, size_t n, const char *end) {
+    const size_t len = strlen(part);
+    char *text = malloc(n * len + strlen(end) + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++) memcpy(text + i * len, part, len);
+    strcpy(text + n * len, end);
+    return text;
+}
+
+static ag_status accept_byte(ag_constraint *c, char byte, ag_error *err) {
+    return ag_constraint_accept(c, texts_byte_id((unsigned char)byte), err);
+}
+
+/* ---- compiling ---- */
+
+static void many_anchors_are_read_once(void **state) {
+    (void)state;
+    char *text = times("^", 130000, "a");
+    const double start = cpu_seconds();
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, text);
+    ag_constraint *c = texts_create(&p);
+    assert_true(cpu_seconds() - start < 5);
+    texts_expect(c, "a", true);
+    texts_expect(c, "^a", false);
+    ag_constraint_destroy(c);
+    free(text);
+}
+
+/* What stands in front is found in groups, too, and each part once. */
+static void what_is_in_front_is_taken_off_in_order(void **state) {
+    (void)state;
+    static const struct {
+        const char *regex, *yes, *no;
+    } cases[] = {
+        {"^(?:^(?=a)[ab]+)c", "abc", "bac"},
+        {"(?=a)", "", "a"},
+        {"^(?=.*b)^(?!.*c)^[abc]{3}", "aab", "abc"},
+        {"(?:(?:^(?!x)))[xy]", "y", "x"},
+        {"^", "", "a"},
+        {"(?:^a|b)c", "bc", "c"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, cases[i].regex);
+        ag_constraint *c;
+        ag_error err;
+        const ag_status st = ag_constraint_create(texts_vocab, &p, &c, &err);
+        if (!*cases[i].yes && st == AG_INVALID) continue; /* no text at all */
+        assert_int_equal(st, AG_OK);
+        if (*cases[i].yes) texts_expect(c, cases[i].yes, true);
+        texts_expect(c, cases[i].no, false);
+        ag_constraint_destroy(c);
+    }
+}
+
+/* ---- while a text goes on ---- */
+
+static void states_take_no_more_than_their_bytes(void **state) {
+    (void)state;
+    ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, "[^\\n]{30000}");
+    p.max_state_bytes = 1 << 20;
+    ag_constraint *c = texts_create(&p);
+    ag_error err;
+    for (int text = 0; text < 2; text++) { /* the second begins afresh */
+        ag_status st = AG_OK;
+        int n = 0;
+        while (st == AG_OK && n < 30000) n += (st = accept_byte(c, 'x', &err)) == AG_OK;
+        assert_int_equal(st, AG_LIMIT);
+        assert_non_null(strstr(err.msg, "states take more than 1048576 bytes"));
+        assert_in_range(n, 100, 20000);
+        assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
+    }
+    ag_constraint_destroy(c);
+    p.max_state_bytes = (size_t)128 << 20;
+    c = texts_create(&p);
+    for (int n = 0; n < 30000; n++) assert_int_equal(accept_byte(c, 'x', &err), AG_OK);
+    assert_true(ag_constraint_may_end(c));
+    ag_constraint_destroy(c);
+}
+
+static void open_rules_take_no_more_than_their_bytes(void **state) {
+    (void)state;
+    ag_constraint_params p =
+        texts_params(AG_CONSTRAINT_GRAMMAR, "root ::= \"a\" root \"b\" | \"c\"");
+    p.max_state_bytes = 1 << 20;
+    ag_constraint *c = texts_create(&p);
+    ag_error err;
+    ag_status st = AG_OK;
+    int n = 0;
+    while (st == AG_OK && n < 500000) n += (st = accept_byte(c, 'a', &err)) == AG_OK;
+    assert_int_equal(st, AG_LIMIT);
+    assert_non_null(strstr(err.msg, "open rules take more than 1048576 bytes"));
+    assert_in_range(n, 10000, 200000);
+    assert_int_equal(accept_byte(c, 'c', &err), AG_OK); /* the text stands where it stood */
+    ag_constraint_destroy(c);
+}
+
+/* Rules that a text may be in all at once, and leave after any character: each goes on with all of
+ * them. */
+static char *ambiguous_grammar(int rules) {
+    char *text = malloc((size_t)rules * 40 + 100), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "root ::= any*\nany ::= ");
+    for (int i = 0; i < rules; i++) at += sprintf(at, "%sr%d", i ? " | " : "", i);
+    for (int i = 0; i < rules; i++) at += sprintf(at, "\nr%d ::= [^\\U%08X]", i, 0x4E00 + i);
+    strcpy(at, "\n");
+    return text;
+}
+
+static void masks_of_ambiguous_texts_end_soon(void **state) {
+    (void)state;
+    char *text = ambiguous_grammar(400);
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, text);
+    ag_constraint *c = texts_create(&p);
+    ag_error err;
+    const uint32_t *mask;
+    const double start = cpu_seconds();
+    ag_status st = AG_OK;
+    for (int i = 0; i < 4 && st == AG_OK; i++) {
+        st = ag_constraint_mask(c, &mask, &err);
+        if (st == AG_OK) st = accept_byte(c, 'a', &err);
+    }
+    assert_int_equal(st, AG_LIMIT);
+    if (!strstr(err.msg, "steps here")) fail_msg("%s", err.msg);
+    assert_true(cpu_seconds() - start < SOON);
+    ag_constraint_destroy(c);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_anchors_are_read_once),
+        cmocka_unit_test(what_is_in_front_is_taken_off_in_order),
+        cmocka_unit_test(states_take_no_more_than_their_bytes),
+        cmocka_unit_test(open_rules_take_no_more_than_their_bytes),
+        cmocka_unit_test(masks_of_ambiguous_texts_end_soon),
+    };
+    return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
+}
