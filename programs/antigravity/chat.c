@@ -5,7 +5,6 @@
 #include "command.h"
 #include "input.h"
 #include "interrupt.h"
-#include "line_reader.h"
 #include "model_dir.h"
 #include "output.h"
 
@@ -145,12 +144,12 @@ static char *join_lines(char *before, char *line, bool in_one) {
 }
 
 /* A message, of one line or several. Lines that command are never part of one. */
-static line_event read_message(const chat *c, line_reader *r, char **message) {
+static line_event read_message(const chat *c, char **message) {
     *message = NULL;
     for (;;) {
         char *line;
         const bool many = c->o.multiline;
-        const line_event e = line_read(r, *message ? "| " : many ? ">> " : "> ", &line);
+        const line_event e = line_read(c->lines, *message ? "| " : many ? ">> " : "> ", &line);
         if (e == LINE_END && *message) return LINE_TEXT;
         if (e != LINE_TEXT) {
             const bool typed = *message != NULL;
@@ -174,11 +173,18 @@ static line_event read_message(const chat *c, line_reader *r, char **message) {
 static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
 
 /* A message or a command. */
-static int take(chat *c, const char *text) {
+static int obey(chat *c, const char *text) {
     if (is_blank(text)) return EXIT_DONE;
     if (text[0] == '/' && text[1] != '/') return chat_command(c, text);
     const char *said = text[0] == '/' ? text + 1 : text;
     return chat_awaits_result(c) ? chat_give_result(c, said) : chat_say(c, said);
+}
+
+static int take(chat *c, const char *text) {
+    line_reader_begin_answer(c->lines);
+    const int code = obey(c, text);
+    line_reader_end_answer(c->lines);
+    return code;
 }
 
 /* Whether what happened ends the conversation: people go on after what is no answer. */
@@ -199,12 +205,12 @@ static bool stays(const chat *c, bool *warned) {
     return true;
 }
 
-static int converse(chat *c, line_reader *r) {
+static int converse(chat *c) {
     int code = c->o.first ? take(c, c->o.first) : EXIT_DONE;
     bool warned = false;
     while (goes_on(c, &code)) {
         char *text;
-        const line_event e = read_message(c, r, &text);
+        const line_event e = read_message(c, &text);
         if (e == LINE_END) break;
         if (e == LINE_REFUSED) {
             code = EXIT_FAILED;
@@ -236,14 +242,15 @@ static void greet(const chat *c) {
 }
 
 static int run(chat *c) {
-    line_reader *r = line_reader_open(c->is_terminal, !c->o.no_history);
-    if (!r) return complain_no_memory();
+    c->lines = line_reader_open(c->is_terminal, !c->o.no_history);
+    if (!c->lines) return complain_no_memory();
     greet(c);
-    if (c->is_terminal && !line_reader_is_edited(r))
+    if (c->is_terminal && !line_reader_is_edited(c->lines))
         chat_note(c, "without libedit: lines have neither history nor editing keys");
     chat_show_call(c);
-    int code = converse(c, r);
-    line_reader_close(r);
+    int code = converse(c);
+    line_reader_close(c->lines);
+    c->lines = NULL;
     if (!c->name || !c->talk.n) return code;
     const int saved = chat_save(c, c->name);
     return code == EXIT_DONE ? saved : code;
@@ -269,8 +276,7 @@ int command_chat(int argc, char **argv) {
     if (code == OPTIONS_RUN) {
         const char *plain = getenv("NO_COLOR");
         c.is_terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-        c.is_shown = isatty(STDOUT_FILENO);
-        c.is_dimmed = c.is_shown && !(plain && plain[0]);
+        c.is_dimmed = isatty(STDOUT_FILENO) && !(plain && plain[0]);
         interrupt_install();
         interrupt_silence();
         code = load(&c, argc, argv);

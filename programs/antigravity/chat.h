@@ -7,6 +7,7 @@
 #include "constraint_options.h"
 #include "draft.h"
 #include "engine.h"
+#include "line_reader.h"
 #include "sampling_options.h"
 #include "speculation_options.h"
 #include "talk.h"
@@ -48,8 +49,8 @@ typedef struct chat {
     uint64_t attempt;     /* answers to the newest message that were thrown away */
     char *name;           /* owned; under which it is saved; NULL: not yet */
     int lock;             /* of the name, where there is one */
+    line_reader *lines;   /* owned; while one talks */
     bool is_terminal;     /* a person types and reads */
-    bool is_shown;        /* standard output is a terminal */
     bool is_dimmed;       /* standard output shows dimmed text as such */
     bool leaving;
     bool loss_is_said; /* of the newest turn */

@@ -68,6 +68,7 @@ static void put_deltas(answer *a) {
 
 static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     answer *a = user;
+    line_reader_collect(a->c->lines);
     if (!a->ids.n) chat_check_loss(a->c);
     if (id >= 0 && !ids_add(&a->ids, id)) {
         a->err = (ag_error){.status = AG_NOMEM, .msg = "the answer's tokens"};
@@ -122,6 +123,12 @@ static void drop_stop_id(answer *a) {
         }
 }
 
+static bool on_progress(void *user, uint64_t done, uint64_t total) {
+    const answer *a = user;
+    line_reader_collect(a->c->lines);
+    return progress_update(NULL, done, total);
+}
+
 static ag_generate_params generation(answer *a, ag_sampler *sampler) {
     ag_generate_params p = ag_generate_defaults();
     p.max_tokens = a->c->o.max_tokens;
@@ -131,7 +138,8 @@ static ag_generate_params generation(answer *a, ag_sampler *sampler) {
     p.keep_special = true;
     p.on_token = on_token;
     p.on_token_user = a;
-    p.progress = progress_update;
+    p.progress = on_progress;
+    p.progress_user = a;
     speculation_apply(&a->c->o.speculation, &p);
     p.draft = a->c->draft.session;
     return p;

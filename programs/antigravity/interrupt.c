@@ -20,6 +20,10 @@ static bool answers; /* standard error is a terminal, and messages are wanted */
 enum { MAX_SESSIONS = 320 };
 static _Atomic(ag_session *) sessions[MAX_SESSIONS];
 
+static _Atomic(void (*)(void)) restore;
+
+void interrupt_restores(void (*how)(void)) { atomic_store(&restore, how); }
+
 static void set_all(void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler};
     /* Without SA_RESTART a read of standard input returns. */
@@ -34,6 +38,8 @@ static void on_signal(int number) {
     set_all(SIG_DFL);
     /* The shell and the terminal that goes may both tell us. */
     if (number == SIGHUP) signal(SIGHUP, SIG_IGN);
+    void (*how)(void) = atomic_load(&restore);
+    if (how) how();
     static const char answer[] = "\nstopping ...\n";
     if (answers && write(STDERR_FILENO, answer, sizeof answer - 1) < 0) answers = false;
     for (size_t i = 0; i < MAX_SESSIONS; i++) {

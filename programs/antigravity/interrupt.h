@@ -21,6 +21,10 @@ bool interrupt_forget(void);
 void interrupt_cancels(ag_session *s);
 void interrupt_spares(ag_session *s);
 
+/* The first signal also calls this, from its handler: the next one ends the program as it is. NULL:
+ * nothing. */
+void interrupt_restores(void (*restore)(void));
+
 /* What takes long, asks nobody and leaves nothing half done, such as encoding, stands between
  * these: there a signal ends the program at once. False: there was one already. */
 bool interrupt_pause(void);

@@ -13,6 +13,7 @@
 const char key_paste_on[] = "\x1b[?2004h", key_paste_off[] = "\x1b[?2004l";
 static const char paste_begins[] = "\x1b[200~", paste_ends[] = "\x1b[201~";
 
+enum { MOST_COLLECTED = 1 << 24 }; /* bytes; a terminal makes whoever sends more wait */
 enum { READ_BYTES = 4096, SHORT_PASTE = 400, MOST_PASTES = 64, MARK_BYTES = 64, ESCAPE_MS = 50 };
 
 typedef struct paste {
@@ -160,6 +161,45 @@ static void insert_paste(key_input *k, char *text) {
     p->text = text;
     k->n_pastes++;
     put_before(k, p->mark, strlen(p->mark));
+}
+
+/* ---- typed while an answer is made ---- */
+
+/* In the background what is typed is the shell's, and reading would stop the program. */
+static bool is_in_front(const key_input *k) { return tcgetpgrp(k->fd) == getpgrp(); }
+
+static void collect(key_input *k, int wait_ms) {
+    while (n_there(k) < MOST_COLLECTED && is_in_front(k)) {
+        const size_t before = n_there(k);
+        if (get_more(k, wait_ms) != KEY_CHARACTER || n_there(k) == before) return;
+    }
+}
+
+void key_collect(key_input *k) { collect(k, 0); }
+
+void key_forget(key_input *k) { k->at = k->n; }
+
+static bool has_mark(const key_input *k) {
+    const size_t n = sizeof paste_begins - 1;
+    for (size_t i = k->at; i + n <= k->n; i++)
+        if (!memcmp(k->data + i, paste_begins, n)) return true;
+    return false;
+}
+
+void key_join_lines(key_input *k) {
+    if (n_there(k)) collect(k, ESCAPE_MS); /* it may still be coming */
+    char *text = n_there(k) && !has_mark(k) ? malloc(n_there(k) + 1) : NULL;
+    if (!text) return;
+    size_t n = n_there(k);
+    memcpy(text, k->data + k->at, n);
+    n = clean(text, n);
+    while (n && text[n - 1] == '\n') text[--n] = '\0';
+    if (!strchr(text, '\n')) {
+        free(text);
+        return;
+    }
+    key_forget(k);
+    insert_paste(k, text);
 }
 
 char *key_expand(key_input *k, const char *line, bool *pasted) {

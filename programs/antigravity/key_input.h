@@ -17,6 +17,13 @@ void key_input_close(key_input *k);
 typedef enum key_event { KEY_CHARACTER, KEY_END, KEY_SIGNAL } key_event;
 /* Waits for the next one; KEY_SIGNAL: a signal came while it waited. */
 key_event key_next(key_input *k, uint32_t *character);
+/* What was typed while nobody waited for it is taken in, so that it is neither lost nor in the way
+ * of Ctrl-C. */
+void key_collect(key_input *k);
+/* If that is several lines it becomes a pasted text, for a terminal that marks none. */
+void key_join_lines(key_input *k);
+/* It is forgotten, as terminals do after Ctrl-C. */
+void key_forget(key_input *k);
 /* The line with what its marks stand for, the caller's to free(); *pasted: there were some. NULL
  * without memory. What was pasted is forgotten. */
 char *key_expand(key_input *k, const char *line, bool *pasted);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { REMEMBERED = 1000 };
@@ -26,6 +27,7 @@ struct line_editor {
     FILE *screen; /* borrowed */
     const char *prompt;
     bool typed;                  /* something of the line */
+    bool has_answered;           /* since the last line */
     char history_path[PATH_MAX]; /* "": nothing is remembered */
 };
 
@@ -78,6 +80,41 @@ static bool use_utf8(void) {
         if (setlocale(LC_CTYPE, names[i]) && !strcmp(nl_langinfo(CODESET), "UTF-8")) return true;
     setlocale(LC_CTYPE, "C");
     return false;
+}
+
+/* ---- while an answer is made ---- */
+
+/* For a signal handler. */
+static struct termios usual_mode;
+static volatile sig_atomic_t mode_is_changed, marks_on;
+
+static void restore_terminal(void) {
+    if (marks_on && write(STDERR_FILENO, key_paste_off, strlen(key_paste_off)) >= 0) marks_on = 0;
+    if (mode_is_changed) tcsetattr(STDIN_FILENO, TCSANOW, &usual_mode);
+    mode_is_changed = 0;
+}
+
+void line_editor_begin_answer(line_editor *e) {
+    e->has_answered = true;
+    if (tcgetattr(STDIN_FILENO, &usual_mode) != 0) return;
+    struct termios mode = usual_mode;
+    mode.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+    mode.c_cc[VMIN] = 1;
+    mode.c_cc[VTIME] = 0;
+    mode_is_changed = 1;
+    interrupt_restores(restore_terminal);
+    tcsetattr(STDIN_FILENO, TCSANOW, &mode);
+}
+
+void line_editor_collect(line_editor *e) {
+    if (!interrupted()) key_collect(e->keys);
+}
+
+void line_editor_end_answer(line_editor *e) {
+    if (interrupted()) key_forget(e->keys);
+    interrupt_restores(NULL);
+    if (mode_is_changed) tcsetattr(STDIN_FILENO, TCSANOW, &usual_mode);
+    mode_is_changed = 0;
 }
 
 /* ---- history ---- */
@@ -151,6 +188,8 @@ line_editor *line_editor_open(bool remember) {
 
 void line_editor_close(line_editor *e) {
     if (!e) return;
+    if (marks_on) send(e, key_paste_off);
+    marks_on = 0;
     if (e->past) keep_history(e);
     if (e->past) e->api.history_end(e->past);
     if (e->edit) e->api.el_end(e->edit);
@@ -179,9 +218,12 @@ line_event line_editor_read(line_editor *e, const char *prompt, char **text) {
     sigemptyset(&on.sa_mask);
     sigaction(SIGWINCH, &on, &before);
     e->api.el_resize(e->edit); /* the window may have changed meanwhile */
+    /* Until the end: a text may be pasted while an answer is made, too. */
     send(e, key_paste_on);
+    marks_on = 1;
+    if (e->has_answered) key_join_lines(e->keys);
+    e->has_answered = false;
     const char *line = e->api.el_gets(e->edit, &n);
-    send(e, key_paste_off);
     sigaction(SIGWINCH, &before, NULL);
     if (line && n > 0 && !interrupted()) return give(e, line, n, text);
     send(e, "\n");

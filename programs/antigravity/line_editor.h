@@ -14,4 +14,10 @@ line_editor *line_editor_open(bool remember);
 void line_editor_close(line_editor *e);
 line_event line_editor_read(line_editor *e, const char *prompt, char **text);
 
+/* While an answer is made what is typed is not shown and stays what it is, pasted or not: it is
+ * taken in from time to time, and the next line begins with it. */
+void line_editor_begin_answer(line_editor *e);
+void line_editor_collect(line_editor *e);
+void line_editor_end_answer(line_editor *e);
+
 #endif

@@ -32,6 +32,18 @@ void line_reader_close(line_reader *r) {
 
 bool line_reader_is_edited(const line_reader *r) { return r->editor != NULL; }
 
+void line_reader_begin_answer(line_reader *r) {
+    if (r->editor) line_editor_begin_answer(r->editor);
+}
+
+void line_reader_collect(line_reader *r) {
+    if (r->editor) line_editor_collect(r->editor);
+}
+
+void line_reader_end_answer(line_reader *r) {
+    if (r->editor) line_editor_end_answer(r->editor);
+}
+
 /* What is behind a NUL byte would be lost. */
 static bool refuse_nul(const line_reader *r, char **text, size_t n) {
     const char *at = memchr(*text, '\0', n);

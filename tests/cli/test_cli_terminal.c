@@ -253,12 +253,80 @@ static void a_long_text_is_pasted(void **state) {
     stop();
 }
 
+static bool shows(const char *text) {
+    char *shown = malloc(SCREEN);
+    screen(shown);
+    const bool found = strstr(shown, text);
+    free(shown);
+    return found;
+}
+
+/* An answer that takes a while is being made. */
+static void ask(const char *message, const char *beginning) {
+    type(message);
+    press("Enter");
+    wait_for(beginning);
+}
+
+static void what_is_pasted_while_an_answer_is_made_stays_one_text(void **state) {
+    (void)state;
+    start("--logit-bias 4091:-inf --logit-bias 4094:-inf -n 1200");
+    ask("Once upon a time", "there was");
+    must("set-buffer -- '/set marked 1\nx'");
+    must("paste-buffer -p -t chat");
+    wait_for("[pasted text 1: 2 lines, 15 bytes]");
+    assert_false(shows("no setting"));
+    press("Enter");
+    wait_for("no setting 'marked");
+    wait_for_prompt();
+    press("C-l");
+    /* A terminal that marks nothing sends lines. */
+    ask("/retry", "there was");
+    must("set-buffer -- '/set plain 1\nmore\nx'");
+    must("paste-buffer -t chat");
+    wait_for("[pasted text 1: 3 lines, 19 bytes]");
+    assert_false(shows("no setting 'plain"));
+    press("Enter");
+    wait_for("no setting 'plain");
+    wait_for_prompt();
+    press("C-l");
+    /* One line that is typed ahead is sent, as ever. */
+    ask("/retry", "there was");
+    type("/set ahead 1");
+    press("Enter");
+    wait_for("no setting 'ahead");
+    wait_for_prompt();
+    press("C-d");
+    wait_for("left with 0");
+    stop();
+}
+
+static void ctrl_c_forgets_what_was_typed_before_it(void **state) {
+    (void)state;
+    start("--logit-bias 4091:-inf --logit-bias 4094:-inf -n -1");
+    ask("Once upon a time", "there was");
+    type("/set before 1");
+    press("Enter");
+    press("C-c");
+    wait_for_prompt();
+    type("/set behind 1");
+    press("Enter");
+    wait_for("no setting 'behind");
+    wait_for_prompt();
+    assert_false(shows("no setting 'before"));
+    press("C-d");
+    wait_for("left with 0");
+    stop();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_edited_and_remembered),
         cmocka_unit_test(ctrl_c_stops_answers_and_twice_leaves),
         cmocka_unit_test(ctrl_c_drops_what_is_typed_or_half_pasted),
         cmocka_unit_test(a_long_text_is_pasted),
+        cmocka_unit_test(what_is_pasted_while_an_answer_is_made_stays_one_text),
+        cmocka_unit_test(ctrl_c_forgets_what_was_typed_before_it),
     };
     if (system("tmux -V >/dev/null 2>&1") != 0) {
         printf("skipped: there is no tmux here\n");
