@@ -82,6 +82,7 @@ AG_API ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_err
 /* What stands beside the weights: immutable, for any thread. */
 AG_API const char *ag_served_model_name(const ag_served_model *m);
 AG_API const ag_model_info *ag_served_model_info(const ag_served_model *m);
+/* NULL: the model has none; requests are answered with ids and without text then. */
 AG_API const ag_tokenizer *ag_served_model_tokenizer(const ag_served_model *m);
 /* NULL: the model has no chat template. */
 AG_API const ag_chat_format *ag_served_model_format(const ag_served_model *m);

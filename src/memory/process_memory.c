@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/process_memory.h"
+
 #include <antigravity/process.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -39,6 +41,15 @@ static size_t raise_highest(size_t anonymous) {
            !atomic_compare_exchange_weak_explicit(&highest_anonymous, &highest, anonymous,
                                                   memory_order_relaxed, memory_order_relaxed)) {}
     return highest > anonymous ? highest : anonymous;
+}
+
+size_t ag_process_shared_bytes(void) {
+    char text[8192];
+    size_t shared = 0, swapped = 0;
+    if (!read_text("/proc/self/status", text, sizeof text)) return 0;
+    find_bytes(text, "\nRssShmem:", &shared);
+    find_bytes(text, "\nVmSwap:", &swapped);
+    return shared + swapped;
 }
 
 ag_status ag_process_memory(ag_memory_usage *out) {

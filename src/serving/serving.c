@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The engine and its thread. */
+#include "core/alloc.h"
+#include "core/clock.h"
 #include "core/fail.h"
-
-#include <antigravity/serving.h>
+#include "serving/serving_impl.h"
 
 ag_serving_params ag_serving_defaults(void) {
     return (ag_serving_params){
@@ -13,105 +15,189 @@ ag_serving_params ag_serving_defaults(void) {
     };
 }
 
-static ag_status not_yet(ag_error *err) {
-    return AG_FAIL(err, UNSUPPORTED, "this build serves no requests");
+/* ---- the thread ---- */
+
+/* false: the engine ends. */
+static bool wait_for_work(ag_serving *s) {
+    pthread_mutex_lock(&s->lock);
+    while (!s->stopping && !s->jobs && !s->waiting && !s->running)
+        pthread_cond_wait(&s->work, &s->lock);
+    const bool goes_on = !s->stopping;
+    pthread_mutex_unlock(&s->lock);
+    return goes_on;
+}
+
+static void run_jobs(ag_serving *s, bool refuse) {
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        ag_serving_job *job = s->jobs;
+        if (job) s->jobs = job->next;
+        pthread_mutex_unlock(&s->lock);
+        if (!job) return;
+        const ag_status st = refuse
+                                 ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
+                                 : ag_served_model_need(s, job->model, &job->error);
+        pthread_mutex_lock(&s->lock);
+        job->status = st;
+        job->done = true;
+        pthread_cond_broadcast(&s->done);
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+static bool is_over(const ag_served_request *r, double now, ag_error *err) {
+    if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
+        AG_FAIL(err, CANCELLED, "the request was cancelled");
+        return true;
+    }
+    if (!r->deadline || now < r->deadline) return false;
+    AG_FAIL(err, CANCELLED, "the request did not end within %g s", r->p.deadline_s);
+    return true;
+}
+
+/* The list is read under the lock: others append to that of what is waiting. */
+static ag_served_request *find_over(ag_serving *s, ag_served_request **list, ag_error *err) {
+    const double now = ag_now_s();
+    pthread_mutex_lock(&s->lock);
+    ag_served_request *r = *list;
+    while (r && !is_over(r, now, err)) r = r->next;
+    pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+static void end_list(ag_serving *s, ag_served_request **list) {
+    ag_served_request *r;
+    ag_error err;
+    while ((r = find_over(s, list, &err))) {
+        ag_serving_unlink(s, list, r);
+        ag_request_end(s, r, AG_CANCELLED, &err);
+    }
+}
+
+/* The oldest first; nobody overtakes one that waits for memory. */
+static void admit(ag_serving *s) {
+    for (;;) {
+        ag_error err;
+        pthread_mutex_lock(&s->lock);
+        ag_served_request *r = s->waiting;
+        pthread_mutex_unlock(&s->lock);
+        if (!r || s->n_answers + r->p.n_answers > s->params.max_running) return;
+        const ag_status st = ag_request_begin(s, r, &err);
+        if (st == AG_BUSY) return;
+        ag_serving_unlink(s, &s->waiting, r);
+        if (st != AG_OK) {
+            ag_request_end(s, r, st, &err);
+            continue;
+        }
+        pthread_mutex_lock(&s->lock);
+        ag_served_request **end = &s->running;
+        while (*end) end = &(*end)->next;
+        *end = r;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+static void end_all(ag_serving *s, ag_served_request **list) {
+    pthread_mutex_lock(&s->lock);
+    for (ag_served_request *r = *list; r; r = r->next) atomic_store(&r->cancelled, true);
+    pthread_mutex_unlock(&s->lock);
+    end_list(s, list);
+}
+
+static void *engine_main(void *user) {
+    ag_serving *s = user;
+    while (wait_for_work(s)) {
+        const double start = ag_now_s();
+        run_jobs(s, false);
+        end_list(s, &s->waiting);
+        end_list(s, &s->running);
+        admit(s);
+        ag_serving_step(s);
+        s->now.busy_s += ag_now_s() - start;
+        ag_serving_publish(s, !s->running);
+    }
+    run_jobs(s, true);
+    end_all(s, &s->running);
+    end_all(s, &s->waiting);
+    return NULL;
+}
+
+/* ---- its life ---- */
+
+static ag_status check_params(const ag_serving_params *p, ag_error *err) {
+    if (!p->max_running || p->max_running > AG_SERVING_MOST_RUNNING) {
+        return AG_FAIL(err, INVALID, "%u answers at a time (max_running), 1 to %d are possible",
+                       p->max_running, AG_SERVING_MOST_RUNNING);
+    }
+    if (p->step_rows < 32 || p->step_rows > 65536) {
+        return AG_FAIL(err, INVALID, "steps of %u rows (step_rows), 32 to 65536 are possible",
+                       p->step_rows);
+    }
+    if (p->prefix_dir)
+        return AG_FAIL(err, UNSUPPORTED, "%s: sessions are not parked in files (prefix_dir)",
+                       p->prefix_dir);
+    return AG_OK;
+}
+
+static void release(ag_serving *s) {
+    ag_prefix_drop_all(s, NULL);
+    for (size_t i = 0; i < s->n_models; i++) {
+        ag_served_model_unload(s, s->models[i]);
+        ag_served_model_destroy(s->models[i]);
+    }
+    ag_held_list_release(s, s->held);
+    ag_backend_destroy(s->backend);
+    pthread_cond_destroy(&s->done);
+    pthread_cond_destroy(&s->work);
+    pthread_mutex_destroy(&s->lock);
+    ag_free(s);
+}
+
+static ag_status check_base(ag_serving *s, ag_error *err) {
+    s->base_bytes = ag_governor_used(s);
+    if (!s->params.memory_limit) return AG_OK;
+    if (!s->base_bytes)
+        return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
+    if (s->base_bytes + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
+    return AG_FAIL(err, NOMEM,
+                   "a memory limit of %llu bytes: the process occupies %llu before there is a "
+                   "model, and %llu are set aside",
+                   (unsigned long long)s->params.memory_limit, (unsigned long long)s->base_bytes,
+                   (unsigned long long)s->params.caller_reserve);
 }
 
 ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, ag_error *err) {
-    (void)params;
+    const ag_serving_params p = params ? *params : ag_serving_defaults();
     *out = NULL;
-    return not_yet(err);
+    AG_TRY(check_params(&p, err));
+    ag_serving *s = ag_calloc(1, sizeof *s);
+    if (!s) return AG_FAIL(err, NOMEM, "a serving engine");
+    s->params = p;
+    s->chunk = p.step_rows / 2 / 16 * 16;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->done, NULL);
+    ag_status st = ag_backend_create(&p.backend, &s->backend, err);
+    if (st == AG_OK) st = check_base(s, err);
+    if (st == AG_OK) {
+        ag_serving_publish(s, true);
+        const int failed = pthread_create(&s->thread, NULL, engine_main, s);
+        if (failed) st = AG_FAIL(err, NOMEM, "the engine's thread: error %d", failed);
+    }
+    if (st != AG_OK) {
+        release(s);
+        return st;
+    }
+    *out = s;
+    return AG_OK;
 }
 
-void ag_serving_destroy(ag_serving *s) { (void)s; }
-
-ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *params,
-                               ag_served_model **out, ag_error *err) {
-    (void)s, (void)params;
-    *out = NULL;
-    return not_yet(err);
-}
-
-ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name, ag_error *err) {
-    (void)s, (void)m, (void)name;
-    return not_yet(err);
-}
-
-ag_served_model *ag_serving_model(ag_serving *s, const char *name) {
-    (void)s, (void)name;
-    return NULL;
-}
-
-size_t ag_serving_n_models(const ag_serving *s) {
-    (void)s;
-    return 0;
-}
-
-ag_served_model *ag_serving_model_at(ag_serving *s, size_t i) {
-    (void)s, (void)i;
-    return NULL;
-}
-
-ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {
-    (void)s, (void)m;
-    return not_yet(err);
-}
-
-const char *ag_served_model_name(const ag_served_model *m) {
-    (void)m;
-    return NULL;
-}
-
-const ag_model_info *ag_served_model_info(const ag_served_model *m) {
-    (void)m;
-    return NULL;
-}
-
-const ag_tokenizer *ag_served_model_tokenizer(const ag_served_model *m) {
-    (void)m;
-    return NULL;
-}
-
-const ag_chat_format *ag_served_model_format(const ag_served_model *m) {
-    (void)m;
-    return NULL;
-}
-
-const ag_sampler_params *ag_served_model_sampling(const ag_served_model *m) {
-    (void)m;
-    return NULL;
-}
-
-const ag_session_params *ag_served_model_session(const ag_served_model *m) {
-    (void)m;
-    return NULL;
-}
-
-ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **out,
-                                ag_error *err) {
-    (void)m;
-    *out = NULL;
-    return not_yet(err);
-}
-
-ag_request_params ag_request_defaults(ag_served_model *m) {
-    return (ag_request_params){.model = m, .n_answers = 1, .max_tokens = -1};
-}
-
-ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_request_id *id,
-                            ag_error *err) {
-    (void)s, (void)params, (void)id;
-    return not_yet(err);
-}
-
-void ag_serving_cancel(ag_serving *s, ag_request_id id) { (void)s, (void)id; }
-
-void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
-    (void)s;
-    *out = (ag_serving_stats){0};
-}
-
-void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_held_session *h),
-                             void *user) {
-    (void)s, (void)each, (void)user;
+void ag_serving_destroy(ag_serving *s) {
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    release(s);
 }

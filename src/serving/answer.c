@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One answer: from logits to tokens, from tokens to text, to its end. */
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/fail.h"
+#include "serving/serving_impl.h"
+#include "session/stop.h"
+
+#include <string.h>
+
+ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_error *err) {
+    const ag_served_model *m = r->p.model;
+    ag_sampler_params sampling = r->p.sampling;
+    sampling.seed += index;
+    a->request = r;
+    a->index = index;
+    a->granted = r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_GRANT;
+    AG_TRY(ag_sampler_create(&sampling, (int32_t)m->info.n_vocab, &a->sampler, err));
+    if (m->tokenizer)
+        AG_TRY(ag_decoder_create(m->tokenizer, r->p.keep_special, true, &a->decoder, err));
+    if (!r->p.constraint) return AG_OK;
+    AG_TRY(ag_constraint_clone(r->p.constraint, &a->constraint, err));
+    return ag_sampler_constrain(a->sampler, a->constraint, err);
+}
+
+void ag_answer_release(ag_answer *a) {
+    ag_session_destroy(a->session);
+    ag_sampler_destroy(a->sampler);
+    ag_constraint_destroy(a->constraint);
+    ag_decoder_destroy(a->decoder);
+    ag_text_free(&a->pending);
+    ag_ids_free(&a->ids);
+    ag_free(a->starts);
+    *a = (ag_answer){0};
+}
+
+/* ---- what has been chosen ---- */
+
+static ag_status keep_id(ag_answer *a, int32_t id, ag_error *err) {
+    if (a->ids.n == a->ids.cap) {
+        const size_t cap = a->ids.cap ? 2 * a->ids.cap : 64;
+        int32_t *ids = ag_realloc(a->ids.data, cap * sizeof *ids);
+        if (ids) a->ids.data = ids;
+        size_t *starts = ag_realloc(a->starts, cap * sizeof *starts);
+        if (starts) a->starts = starts;
+        if (!ids || !starts) return AG_FAIL(err, NOMEM, "an answer of %zu tokens", cap);
+        a->ids.cap = cap;
+    }
+    a->starts[a->ids.n] = a->n_text;
+    a->ids.data[a->ids.n++] = id;
+    return AG_OK;
+}
+
+ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
+    const ag_served_request *r = a->request;
+    const size_t n = ag_session_position(a->session);
+    *out = (ag_ids){.data = ag_malloc(n * sizeof *out->data), .n = n, .cap = n};
+    if (!out->data) {
+        *out = (ag_ids){0};
+        return AG_FAIL(err, NOMEM, "%zu ids of a session", n);
+    }
+    memcpy(out->data, r->p.prompt, r->p.n_prompt * sizeof *out->data);
+    memcpy(out->data + r->p.n_prompt, a->ids.data, (n - r->p.n_prompt) * sizeof *out->data);
+    return AG_OK;
+}
+
+/* ---- text ---- */
+
+/* Which stop string begins at text: the first in the list. */
+static size_t which_stop(const ag_request_params *p, const char *text) {
+    for (size_t i = 0; i < p->n_stop; i++) {
+        if (!strncmp(text, p->stop[i], strlen(p->stop[i]))) return i;
+    }
+    return 0;
+}
+
+/* How much of what is pending may be shown. */
+static size_t showable(ag_answer *a, bool *found) {
+    const ag_request_params *p = &a->request->p;
+    const ag_stop_list stops = {p->stop, p->n_stop};
+    *found = false;
+    if (!a->pending.len) return 0;
+    const size_t n = ag_stop_scan(&stops, a->pending.data, a->pending.len, found);
+    if (*found) a->stop = which_stop(p, a->pending.data + n);
+    return n;
+}
+
+static void emit(ag_answer *a, ag_request_event *e, size_t n) {
+    e->kind = AG_REQUEST_TOKEN;
+    e->answer = a->index;
+    e->text = n ? a->pending.data : "";
+    e->len = n;
+    ag_request_tell(a->request, e);
+    if (!n) return;
+    memmove(a->pending.data, a->pending.data + n, a->pending.len - n + 1);
+    a->pending.len -= n;
+    a->n_emitted += n;
+}
+
+static ag_status show_token(ag_answer *a, ag_request_event *e, bool *stopped, ag_error *err) {
+    const size_t before = a->pending.len;
+    if (a->decoder) AG_TRY(ag_decoder_push(a->decoder, e->id, &a->pending, err));
+    a->n_text += a->pending.len - before;
+    emit(a, e, showable(a, stopped));
+    return AG_OK;
+}
+
+static ag_status show_rest(ag_answer *a, bool *stopped, ag_error *err) {
+    ag_request_event e = {.id = -1};
+    if (!a->decoder) return AG_OK;
+    AG_TRY(ag_decoder_flush(a->decoder, &a->pending, err));
+    size_t n = showable(a, stopped);
+    if (!*stopped) n = a->pending.len;
+    if (n) emit(a, &e, n);
+    return AG_OK;
+}
+
+/* ---- its end ---- */
+
+/* Tokens of which nothing was shown because they belong to the stop string. */
+static size_t n_before_stop(const ag_answer *a) {
+    size_t n = a->ids.n;
+    while (n && a->starts[n - 1] >= a->n_emitted) n--;
+    return n;
+}
+
+static void tell_end(const ag_answer *a) {
+    const ag_served_request *r = a->request;
+    const double first = a->first_at > 0 ? a->first_at : ag_now_s();
+    ag_request_event e = {
+        .kind = AG_REQUEST_ANSWERED,
+        .answer = a->index,
+        .id = -1,
+        .finish = a->finish,
+        .stop = a->stop,
+        .n_generated = a->ids.n,
+        .ids = a->ids.data,
+        .n_ids = a->finish == AG_FINISH_STOP_STRING ? n_before_stop(a) : a->ids.n,
+        .queue_s = r->started_at - r->submitted_at,
+        .prefill_s = (r->read_at > 0 ? r->read_at : ag_now_s()) - r->started_at,
+        .first_token_s = first - r->submitted_at,
+        .decode_s = a->last_at > first ? a->last_at - first : 0,
+    };
+    ag_request_tell(r, &e);
+}
+
+/* Whoever goes on from here finds what was read. */
+static void park(ag_serving *s, ag_answer *a) {
+    ag_ids ids;
+    if (!a->session) return;
+    if (!a->request->p.no_prefix && ag_answer_tokens(a, &ids, NULL) == AG_OK)
+        ag_prefix_park(s, a->request, a->session, &ids);
+    else ag_session_destroy(a->session);
+    a->session = NULL;
+}
+
+ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish why, ag_error *err) {
+    bool stopped = false;
+    ag_status st = AG_OK;
+    a->ended = true;
+    a->request->n_open--;
+    if (why != AG_FINISH_STOP_STRING) st = show_rest(a, &stopped, err);
+    a->finish = stopped ? AG_FINISH_STOP_STRING : why;
+    tell_end(a);
+    park(s, a);
+    return st;
+}
+
+/* ---- a token ---- */
+
+static bool ends_text(const ag_request_params *p, int32_t id) {
+    const ag_model_info *info = &p->model->info;
+    if (p->ignore_eos) return false;
+    for (size_t i = 0; i < info->n_eos; i++) {
+        if (info->eos_ids[i] == id) return true;
+    }
+    for (size_t i = 0; i < p->n_stop_ids; i++) {
+        if (p->stop_ids[i] == id) return true;
+    }
+    return false;
+}
+
+static ag_status take(ag_serving *s, ag_answer *a, ag_request_event *e, ag_error *err) {
+    const ag_request_params *p = &a->request->p;
+    bool stopped = false;
+    if (ends_text(p, e->id)) return ag_answer_end(s, a, AG_FINISH_EOS, err);
+    ag_sampler_accept(a->sampler, e->id);
+    AG_TRY(keep_id(a, e->id, err));
+    s->now.n_generated_tokens++;
+    AG_TRY(show_token(a, e, &stopped, err));
+    if (stopped) return ag_answer_end(s, a, AG_FINISH_STOP_STRING, err);
+    if (p->max_tokens > 0 && a->ids.n >= (uint64_t)p->max_tokens)
+        return ag_answer_end(s, a, AG_FINISH_MAX_TOKENS, err);
+    if (!ag_session_capacity_left(a->session) ||
+        (a->ids.n >= a->granted && !ag_governor_grant(s, a)))
+        return ag_answer_end(s, a, AG_FINISH_CONTEXT, err);
+    return AG_OK;
+}
+
+ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
+    const ag_request_params *p = &a->request->p;
+    const float *logits = ag_session_logits(a->session);
+    ag_logprob top[32];
+    ag_request_event e = {.id = -1};
+    if (!logits) return AG_FAIL(err, DEVICE, "a step left no logits to choose from");
+    AG_TRY(ag_sampler_sample(a->sampler, logits, &e.id, err));
+    a->last_at = ag_now_s();
+    if (a->first_at <= 0) a->first_at = a->last_at;
+    if (p->logprobs) {
+        e.logprob = ag_logprob_of(logits, p->model->info.n_vocab, e.id, top, p->n_top);
+        e.top = top;
+        e.n_top = p->n_top;
+    }
+    return take(s, a, &e, err);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One number of memory: asked before anything is taken. What the process occupies is what the
+ * system says; to that comes what running requests have been promised and do not hold yet. */
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+#include "memory/process_memory.h"
+#include "models/model_impl.h"
+#include "serving/serving_impl.h"
+#include "session/session_impl.h"
+
+#include <antigravity/process.h>
+#include <string.h>
+
+enum {
+    /* Heap that is in pieces, lists and texts of requests, stacks. */
+    MARGIN = 4 << 20,
+    /* Of a request: tables of its caches, a sampler's lists, events on their way. */
+    REQUEST_MARGIN = 128 << 10,
+    /* Packed activations and partial sums of the backend's operations. */
+    OPERATIONS_MARGIN = 24 << 20,
+};
+
+uint64_t ag_governor_used(const ag_serving *s) {
+    ag_memory_usage usage;
+    uint64_t bytes = 0;
+    if (ag_process_memory(&usage) == AG_OK) bytes = usage.anonymous + ag_process_shared_bytes();
+    const ag_memory *mem = ag_backend_memory(s->backend);
+    /* Buffers that host and device share are the host's. */
+    if (mem->ops->available && !s->params.backend.zero_copy) bytes += ag_memory_bytes_in_use(mem);
+    return bytes;
+}
+
+/* ---- what is promised ---- */
+
+static uint64_t held_kv(const ag_served_request *r) {
+    uint64_t bytes = 0;
+    if (r->session) bytes += ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(r->session));
+    for (size_t i = 0, n = 0; r->answers && i < r->p.n_answers; i++) {
+        ag_session *session = r->answers[i].session;
+        if (!session) continue;
+        const ag_kv_cache *cache = ag_session_kv_cache(session);
+        bytes += ag_kv_cache_memory_usage_bytes(cache);
+        if (n++) bytes -= ag_kv_cache_shared_bytes(cache);
+    }
+    return bytes;
+}
+
+static uint64_t outstanding(const ag_serving *s) {
+    uint64_t bytes = 0;
+    for (const ag_served_request *r = s->running; r; r = r->next) {
+        const uint64_t held = held_kv(r);
+        bytes += r->fixed_promised + (r->kv_promised > held ? r->kv_promised - held : 0);
+    }
+    for (size_t i = 0; i < s->n_models; i++) {
+        const ag_served_model *m = s->models[i];
+        if (!m->model || m->touched_rows >= s->params.step_rows) continue;
+        bytes += m->scratch_bytes * (s->params.step_rows - m->touched_rows) / s->params.step_rows;
+    }
+    return bytes;
+}
+
+/* Slots that a session of so many tokens comes to need. */
+static uint32_t slots_of(const ag_session_params *p, uint64_t n_prompt, uint64_t n_tokens,
+                         uint32_t budget) {
+    uint64_t slots = n_tokens;
+    if (budget) {
+        const bool bounded = p->eviction.prefill == AG_KV_PREFILL_BOUNDED;
+        uint64_t most = (uint64_t)budget + p->eviction.slack + p->prefill_chunk;
+        if (!bounded && n_prompt + 1 > most) most = n_prompt + 1;
+        if (most < slots) slots = most;
+    }
+    slots = (slots + 127) / 128 * 128 + 128; /* and a block of which a copy is made */
+    return slots > p->max_seq_len ? p->max_seq_len : (uint32_t)slots;
+}
+
+static uint32_t budget_of(const ag_session_params *p, uint32_t n_default) {
+    const ag_eviction_params *e = &p->eviction;
+    if (!e->policy || !e->policy->select) return 0;
+    if (e->budget_bytes || e->budget_ratio > 0) return n_default;
+    if (e->budget_tokens) return e->budget_tokens;
+    if (e->policy->default_budget) return e->policy->default_budget(e->policy->user, e);
+    return 1024;
+}
+
+static ag_status kv_of(const ag_served_request *r, const ag_session_params *params,
+                       uint64_t n_tokens, ag_session_plan *plan, ag_error *err) {
+    ag_session_params p = *params;
+    const uint32_t budget = budget_of(&p, p.max_seq_len);
+    p.max_seq_len = slots_of(&p, r->p.n_prompt, n_tokens, budget);
+    p.eviction.budget_ratio = 0; /* of another max_seq_len */
+    if (budget && p.eviction.budget_tokens >= p.max_seq_len)
+        p.eviction.budget_tokens = p.max_seq_len - 1;
+    return ag_session_plan_memory(&r->p.model->info, &p, plan, err);
+}
+
+static uint64_t most_tokens(const ag_served_request *r) {
+    return r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_GRANT;
+}
+
+ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err) {
+    const ag_session_params params = ag_request_session_params(s, r);
+    const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = most_tokens(r);
+    ag_session_plan one, answer;
+    r->is_managed = params.eviction.policy || params.eviction.memory.threshold_bytes;
+    AG_TRY(kv_of(r, &params, r->p.n_prompt + more, &one, err));
+    AG_TRY(kv_of(r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
+    r->kv_promised = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
+    /* Logits, and what a sampler sorts. */
+    r->fixed_promised = n * (one.state_bytes + one.eviction_bytes +
+                             n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
+    return AG_OK;
+}
+
+/* ---- asking ---- */
+
+static ag_served_model *idle_model(const ag_serving *s, const ag_served_model *keep) {
+    ag_served_model *oldest = NULL;
+    for (size_t i = 0; i < s->n_models; i++) {
+        ag_served_model *m = s->models[i];
+        if (!m->model || m->n_requests || m == keep) continue;
+        if (!oldest || m->used_at < oldest->used_at) oldest = m;
+    }
+    return oldest;
+}
+
+/* Something that can be had again goes. */
+static bool give_up_something(ag_serving *s, const ag_served_model *keep) {
+    if (ag_prefix_drop_one(s)) return true;
+    ag_served_model *m = idle_model(s, keep);
+    if (m) ag_served_model_unload(s, m);
+    return m != NULL;
+}
+
+/* What that could bring at most. */
+static uint64_t could_give_up(const ag_serving *s, const ag_served_model *keep) {
+    uint64_t bytes = ag_prefix_bytes(s);
+    for (size_t i = 0; i < s->n_models; i++) {
+        const ag_served_model *m = s->models[i];
+        if (m->model && !m->n_requests && m != keep) bytes += m->base_bytes;
+    }
+    return bytes;
+}
+
+/* Sessions whose policy watches memory are told how it is. */
+static void warn_sessions(ag_serving *s, bool is_short) {
+    const ag_pressure level = is_short ? AG_PRESSURE_CRITICAL : AG_PRESSURE_NORMAL;
+    if (is_short == s->has_warned) return;
+    s->has_warned = is_short;
+    for (ag_served_request *r = s->running; r; r = r->next) {
+        if (r->session) ag_session_memory_hint(r->session, level);
+        for (size_t i = 0; i < r->p.n_answers; i++) {
+            if (r->answers[i].session) ag_session_memory_hint(r->answers[i].session, level);
+        }
+    }
+}
+
+static double in_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+/* For the caller, as far as it does not occupy it already, and for what nobody counts. */
+static uint64_t spared(const ag_serving *s) {
+    const ag_serving_params *p = &s->params;
+    const uint64_t has = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
+    return MARGIN + (p->caller_reserve > has ? p->caller_reserve - has : 0);
+}
+
+ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+                          const char *what, ag_error *err) {
+    const uint64_t limit = s->params.memory_limit;
+    if (!limit) return AG_OK;
+    for (;;) {
+        const uint64_t used = ag_governor_used(s), promised = outstanding(s), spare = spared(s);
+        const uint64_t needed = used + promised + spare + bytes;
+        const bool fits = needed <= limit;
+        if (fits) {
+            warn_sessions(s, false);
+            return AG_OK;
+        }
+        if (needed - limit <= could_give_up(s, keep) + MARGIN && give_up_something(s, keep))
+            continue;
+        warn_sessions(s, true);
+        return AG_FAIL(err, NOMEM,
+                       "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
+                       "memory limit of %.1f; %.1f would do",
+                       what, in_mib(bytes), in_mib(used), in_mib(promised), in_mib(spare),
+                       in_mib(limit), in_mib(needed));
+    }
+}
+
+uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err) {
+    const size_t most = s->params.max_running;
+    const size_t rows = s->params.step_rows > most ? s->params.step_rows : most;
+    ag_session_plan plan;
+    ag_session_params p = m->session;
+    p.prefill_chunk = s->chunk;
+    if (ag_session_plan_memory(&m->info, &p, &plan, err) != AG_OK) return 0;
+    const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, rows, most);
+    return ag_workspace_bytes(&shape) + 16 * (uint64_t)m->info.n_vocab * sizeof(float) +
+           OPERATIONS_MARGIN;
+}
+
+bool ag_governor_grant(ag_serving *s, ag_answer *a) {
+    ag_served_request *r = a->request;
+    const ag_session_params params = ag_request_session_params(s, r);
+    ag_session_plan before, after;
+    const uint64_t n = r->p.n_prompt + a->granted;
+    if (kv_of(r, &params, n, &before, NULL) != AG_OK ||
+        kv_of(r, &params, n + AG_SERVING_GRANT, &after, NULL) != AG_OK)
+        return false;
+    const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
+    if (ag_governor_ask(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;
+    r->kv_promised += more;
+    a->granted += AG_SERVING_GRANT;
+    return true;
+}

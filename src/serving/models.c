@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models by name; their weights come when they are needed and go when others need the memory. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/clock.h"
+#include "core/fail.h"
+#include "models/model_impl.h"
+#include "serving/serving_impl.h"
+#include "session/session_impl.h"
+
+#include <antigravity/plan.h>
+#include <string.h>
+
+/* ---- what stands beside the weights ---- */
+
+static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, ag_error *err) {
+    m->load = *p;
+    m->load.tensor_types = NULL;
+    if (p->n_tensor_types) {
+        ag_tensor_type *types = ag_calloc(p->n_tensor_types, sizeof *types);
+        m->load.tensor_types = types;
+        if (!types) return AG_FAIL(err, NOMEM, "types of tensors");
+        for (size_t i = 0; i < p->n_tensor_types; i++) {
+            types[i] = p->tensor_types[i];
+            types[i].pattern = ag_strdup(p->tensor_types[i].pattern);
+            if (!types[i].pattern) return AG_FAIL(err, NOMEM, "types of tensors");
+        }
+    }
+    if (!p->weights_cache) return AG_OK;
+    m->weights_cache = ag_strdup(p->weights_cache);
+    m->load.weights_cache = m->weights_cache;
+    return m->weights_cache ? AG_OK : AG_FAIL(err, NOMEM, "the path of a weights cache");
+}
+
+static ag_status read_format(ag_served_model *m, const char *jinja, ag_error *err) {
+    ag_status st = ag_chat_format_load(m->path, m->tokenizer, jinja, &m->format, err);
+    return st == AG_NOT_FOUND && !jinja ? AG_OK : st;
+}
+
+static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p, ag_error *err) {
+    ag_session_plan plan;
+    m->name = ag_strdup(p->name);
+    m->path = ag_strdup(p->path);
+    if (!m->name || !m->path) return AG_FAIL(err, NOMEM, "the name of a model");
+    AG_TRY(copy_load_params(m, &p->model, err));
+    AG_TRY(ag_model_inspect(m->path, &m->load, &m->info, err));
+    AG_TRY(ag_session_plan_memory(&m->info, &p->session, &plan, err));
+    const ag_status st = ag_tokenizer_load(m->path, &m->tokenizer, err);
+    if (st != AG_OK && st != AG_NOT_FOUND) return st;
+    if (m->tokenizer) AG_TRY(read_format(m, p->chat_template, err));
+    m->session = p->session;
+    m->sampling = ag_sampler_defaults();
+    return ag_chat_sampling_load(m->path, &m->sampling, NULL, err);
+}
+
+void ag_served_model_destroy(ag_served_model *m) {
+    if (!m) return;
+    ag_constraint_vocab_destroy(m->vocab);
+    pthread_mutex_destroy(&m->vocab_lock);
+    ag_chat_format_destroy(m->format);
+    ag_tokenizer_destroy(m->tokenizer);
+    while (m->aliases) {
+        struct ag_served_model_alias *a = m->aliases;
+        m->aliases = a->next;
+        ag_free(a->name);
+        ag_free(a);
+    }
+    for (size_t i = 0; m->load.tensor_types && i < m->load.n_tensor_types; i++)
+        ag_free((void *)(uintptr_t)m->load.tensor_types[i].pattern);
+    ag_free((void *)(uintptr_t)m->load.tensor_types);
+    ag_free(m->weights_cache);
+    ag_free(m->path);
+    ag_free(m->name);
+    ag_free(m);
+}
+
+/* ---- names ---- */
+
+static bool is_called(const ag_served_model *m, const char *name) {
+    if (!strcmp(m->name, name)) return true;
+    for (const struct ag_served_model_alias *a = m->aliases; a; a = a->next) {
+        if (!strcmp(a->name, name)) return true;
+    }
+    return false;
+}
+
+/* Under the lock. */
+static ag_served_model *find_named(const ag_serving *s, const char *name) {
+    for (size_t i = 0; i < s->n_models; i++) {
+        if (!name || is_called(s->models[i], name)) return s->models[i];
+    }
+    return NULL;
+}
+
+static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
+    ag_status st = AG_OK;
+    pthread_mutex_lock(&s->lock);
+    const size_t n = s->n_models;
+    if (find_named(s, m->name)) {
+        st = AG_FAIL(err, INVALID, "there is a model called %s already", m->name);
+    } else if (n == AG_SERVING_MOST_MODELS) {
+        st = AG_FAIL(err, LIMIT, "%s: there are %zu models already", m->name, n);
+    } else {
+        s->models[n] = m;
+        s->n_models = n + 1;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *params,
+                               ag_served_model **out, ag_error *err) {
+    if (out) *out = NULL;
+    if (!params->name || !*params->name || !params->path)
+        return AG_FAIL(err, INVALID, "a model needs a name and a path");
+    ag_served_model *m = ag_calloc(1, sizeof *m);
+    if (!m) return AG_FAIL(err, NOMEM, "a model's place");
+    m->engine = s;
+    pthread_mutex_init(&m->vocab_lock, NULL);
+    ag_status st = read_beside(m, params, err);
+    if (st == AG_OK) st = list_model(s, m, err);
+    if (st != AG_OK) {
+        ag_served_model_destroy(m);
+    } else if (out) {
+        *out = m;
+    }
+    return st;
+}
+
+ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name, ag_error *err) {
+    if (!name || !*name) return AG_FAIL(err, INVALID, "a model's name is empty");
+    struct ag_served_model_alias *a = ag_calloc(1, sizeof *a);
+    char *copy = ag_strdup(name);
+    ag_status st = a && copy ? AG_OK : AG_FAIL(err, NOMEM, "a name for a model");
+    pthread_mutex_lock(&s->lock);
+    if (st == AG_OK && find_named(s, name))
+        st = AG_FAIL(err, INVALID, "there is a model called %s already", name);
+    if (st == AG_OK) {
+        *a = (struct ag_served_model_alias){.next = m->aliases, .name = copy};
+        m->aliases = a;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (st == AG_OK) return AG_OK;
+    ag_free(copy);
+    ag_free(a);
+    return st;
+}
+
+ag_served_model *ag_serving_model(ag_serving *s, const char *name) {
+    pthread_mutex_lock(&s->lock);
+    ag_served_model *m = find_named(s, name);
+    pthread_mutex_unlock(&s->lock);
+    return m;
+}
+
+size_t ag_serving_n_models(const ag_serving *s) { return s->n_models; }
+
+ag_served_model *ag_serving_model_at(ag_serving *s, size_t i) {
+    return i < s->n_models ? s->models[i] : NULL;
+}
+
+const char *ag_served_model_name(const ag_served_model *m) { return m->name; }
+const ag_model_info *ag_served_model_info(const ag_served_model *m) { return &m->info; }
+const ag_tokenizer *ag_served_model_tokenizer(const ag_served_model *m) { return m->tokenizer; }
+const ag_chat_format *ag_served_model_format(const ag_served_model *m) { return m->format; }
+const ag_sampler_params *ag_served_model_sampling(const ag_served_model *m) { return &m->sampling; }
+const ag_session_params *ag_served_model_session(const ag_served_model *m) { return &m->session; }
+
+ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **out,
+                                ag_error *err) {
+    ag_status st = AG_OK;
+    *out = NULL;
+    if (!m->tokenizer) return AG_FAIL(err, NOT_FOUND, "%s has no tokenizer", m->name);
+    pthread_mutex_lock(&m->vocab_lock);
+    if (!m->vocab) {
+        st = ag_constraint_vocab_create(m->tokenizer, m->info.n_vocab, m->info.eos_ids,
+                                        m->info.n_eos, &m->vocab, err);
+    }
+    *out = m->vocab;
+    pthread_mutex_unlock(&m->vocab_lock);
+    return st;
+}
+
+/* ---- weights ---- */
+
+/* Everything that a step of the widest kind needs, so that no step takes memory. */
+static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err) {
+    const size_t most = s->params.max_running;
+    const size_t rows = s->params.step_rows > most ? s->params.step_rows : most;
+    return ag_model_reserve(m->model, rows, most, err);
+}
+
+static ag_status load(ag_serving *s, ag_served_model *m, ag_error *err) {
+    AG_TRY(ag_model_load(s->backend, m->path, &m->load, &m->model, err));
+    ag_status st = reserve_steps(s, m, err);
+    if (st != AG_OK) {
+        ag_served_model_unload(s, m);
+        return st;
+    }
+    m->base_bytes = ag_model_memory_bytes(m->model) + m->scratch_bytes;
+    m->touched_rows = 0;
+    m->used_at = ag_now_s();
+    return AG_OK;
+}
+
+ag_status ag_served_model_need(ag_serving *s, ag_served_model *m, ag_error *err) {
+    ag_memory_plan plan;
+    if (m->model) return AG_OK;
+    AG_TRY(ag_memory_plan_make(s->backend, m->path, &m->load, NULL, 0, &plan, err));
+    m->scratch_bytes = ag_governor_scratch(s, m, err);
+    if (!m->scratch_bytes) return AG_NOMEM;
+    AG_TRY(ag_governor_ask(s, plan.weight_bytes + m->scratch_bytes, m, m->name, err));
+    ag_status st = load(s, m, err);
+    return st == AG_OK ? AG_OK : ag_error_prefix(err, st, "%s", m->name);
+}
+
+void ag_served_model_unload(ag_serving *s, ag_served_model *m) {
+    ag_prefix_drop_all(s, m);
+    ag_model_destroy(m->model);
+    m->model = NULL;
+    m->base_bytes = 0;
+}
+
+ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {
+    ag_serving_job job = {.model = m};
+    if (m->engine != s) return AG_FAIL(err, INVALID, "a model of another engine");
+    pthread_mutex_lock(&s->lock);
+    job.next = s->jobs;
+    s->jobs = &job;
+    pthread_cond_broadcast(&s->work);
+    while (!job.done) pthread_cond_wait(&s->done, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    if (job.status != AG_OK && err) *err = job.error;
+    return job.status;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions that no request uses, kept for those that begin with the same tokens. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/clock.h"
+#include "core/fail.h"
+#include "serving/serving_impl.h"
+
+#include <antigravity/kv_cache.h>
+#include <string.h>
+
+/* ---- what goes together ---- */
+
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
+static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params *b) {
+    return a->policy == b->policy && a->policy_params == b->policy_params &&
+           a->budget_tokens == b->budget_tokens && a->budget_bytes == b->budget_bytes &&
+           a->budget_ratio == b->budget_ratio && a->protected_prefix == b->protected_prefix &&
+           a->recent == b->recent && a->slack == b->slack && a->window == b->window &&
+           a->prefill == b->prefill && a->snapkv_window == b->snapkv_window &&
+           a->snapkv_kernel == b->snapkv_kernel && a->snapkv_pool == b->snapkv_pool &&
+           a->memory.threshold_bytes == b->memory.threshold_bytes &&
+           a->memory.target_ratio == b->memory.target_ratio && a->on_eviction == b->on_eviction &&
+           a->on_eviction_user == b->on_eviction_user;
+}
+
+/* What a policy that lets nothing leave is told does not matter. */
+static bool same_params(const ag_session_params *a, const ag_session_params *b) {
+    const ag_eviction_params *x = &a->eviction, *y = &b->eviction;
+    const bool managed =
+        x->policy || y->policy || x->memory.threshold_bytes || y->memory.threshold_bytes;
+    return a->max_seq_len == b->max_seq_len && a->prefill_chunk == b->prefill_chunk &&
+           a->k_type == b->k_type && a->v_type == b->v_type && a->k_rotation == b->k_rotation &&
+           (!managed || same_eviction(x, y));
+}
+
+static bool is_managed(const ag_session_params *p) {
+    return p->eviction.policy || p->eviction.memory.threshold_bytes;
+}
+
+/* Sums of attention weights do not forget what tokens that were taken back gave to others. */
+static bool keeps_sums(const ag_session_params *p) {
+    const ag_eviction_policy *policy = p->eviction.policy;
+    return policy && (policy->importance == AG_IMPORTANCE_WINDOW ||
+                      policy->importance == AG_IMPORTANCE_TOTAL);
+}
+
+/* ---- finding ---- */
+
+static size_t common(const int32_t *a, size_t n, const int32_t *b, size_t m) {
+    size_t i = 0;
+    while (i < n && i < m && a[i] == b[i]) i++;
+    return i;
+}
+
+/* Of `n` tokens in common with a session that has consumed `end`, how many can be used. The last
+ * token of a prompt is read in any case: what follows it is asked for. */
+static size_t usable(const ag_session *session, const ag_served_request *r,
+                     const ag_session_params *params, size_t n, size_t end, bool has_evicted) {
+    if (n >= r->p.n_prompt) n = r->p.n_prompt - 1;
+    if (n == end) return n;
+    if (has_evicted || ag_session_evictions(session)->n_tokens || keeps_sums(params)) return 0;
+    return n >= ag_session_oldest_reachable(session) ? n : 0;
+}
+
+static void consider_running(ag_serving *s, const ag_served_request *r,
+                             const ag_session_params *params, ag_prefix *best) {
+    for (const ag_served_request *o = s->running; o; o = o->next) {
+        const ag_session_params theirs = ag_request_session_params(s, o);
+        if (o->p.model != r->p.model || o->p.no_prefix || !same_text(o->p.scope, r->p.scope) ||
+            is_managed(params) || !same_params(&theirs, params))
+            continue;
+        ag_session *session = o->session;
+        for (size_t i = 0; !session && i < o->p.n_answers; i++) session = o->answers[i].session;
+        if (!session) continue;
+        const size_t end = ag_session_position(session);
+        const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
+        size_t n = common(r->p.prompt, r->p.n_prompt, o->p.prompt, read);
+        n = usable(session, r, params, n, end, false);
+        if (n > best->n) *best = (ag_prefix){.session = session, .n = n};
+    }
+}
+
+ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r) {
+    const ag_session_params params = ag_request_session_params(s, r);
+    ag_prefix best = {0};
+    if (r->p.no_prefix) return best;
+    for (ag_parked *k = s->parked; k; k = k->next) {
+        if (k->model != r->p.model || !same_text(k->scope, r->p.scope) ||
+            !same_params(&k->params, &params))
+            continue;
+        size_t n = common(r->p.prompt, r->p.n_prompt, k->ids.data, k->ids.n);
+        n = usable(k->session, r, &params, n, k->ids.n, k->has_evicted);
+        if (n > best.n) {
+            best = (ag_prefix){.parked = k,
+                               .session = k->session,
+                               .n = n,
+                               .whole = n == k->ids.n,
+                               .has_evicted =
+                                   k->has_evicted || ag_session_evictions(k->session)->n_tokens};
+        }
+    }
+    consider_running(s, r, &params, &best);
+    return best;
+}
+
+/* ---- leaving ---- */
+
+static void unlink_parked(ag_serving *s, ag_parked *k) {
+    ag_parked **at = &s->parked;
+    while (*at != k) at = &(*at)->next;
+    *at = k->next;
+    s->now.n_parked--;
+}
+
+static void drop(ag_serving *s, ag_parked *k) {
+    unlink_parked(s, k);
+    ag_session_destroy(k->session);
+    ag_ids_free(&k->ids);
+    ag_free(k->scope);
+    ag_free(k);
+}
+
+/* How little is lost with it: idle for long, soon read again. */
+static double worth_dropping(const ag_parked *k, double now) {
+    return (now - k->used_at + 1e-3) / ((double)k->ids.n + 64);
+}
+
+bool ag_prefix_drop_one(ag_serving *s) {
+    const double now = ag_now_s();
+    ag_parked *worst = NULL;
+    for (ag_parked *k = s->parked; k; k = k->next) {
+        if (!k->pinned && (!worst || worth_dropping(k, now) > worth_dropping(worst, now)))
+            worst = k;
+    }
+    if (worst) drop(s, worst);
+    return worst != NULL;
+}
+
+void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of) {
+    for (ag_parked *k = s->parked, *next; k; k = next) {
+        next = k->next;
+        if (!of || k->model == of) drop(s, k);
+    }
+}
+
+/* ---- taking ---- */
+
+/* All that it has consumed is wanted, and it can go back to any of it later: nobody else misses
+ * it. A session that a policy has let tokens leave has one conversation to go on with. */
+static bool may_take_over(const ag_prefix *from) {
+    return from->parked && from->whole &&
+           (from->has_evicted || ag_session_oldest_reachable(from->session) == 0);
+}
+
+ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err) {
+    *out = NULL;
+    if (may_take_over(from)) {
+        *out = from->session;
+        from->parked->session = NULL;
+        drop(s, from->parked);
+        return AG_OK;
+    }
+    if (from->parked) from->parked->used_at = ag_now_s();
+    AG_TRY(ag_session_fork(from->session, out, err));
+    ag_status st = ag_session_truncate(*out, (uint32_t)from->n, err);
+    if (st == AG_OK) return AG_OK;
+    ag_session_destroy(*out);
+    *out = NULL;
+    return st;
+}
+
+/* ---- parking ---- */
+
+static bool goes_together(const ag_parked *a, const ag_parked *b) {
+    return a->model == b->model && same_text(a->scope, b->scope) &&
+           same_params(&a->params, &b->params) && !a->has_evicted && !b->has_evicted;
+}
+
+/* Whether what `a` holds is had from `b`, too. */
+static bool is_within(const ag_parked *a, const ag_parked *b) {
+    return goes_together(a, b) && a->ids.n <= b->ids.n &&
+           (a->ids.n == b->ids.n ||
+            (a->ids.n >= ag_session_oldest_reachable(b->session) && !keeps_sums(&a->params))) &&
+           common(a->ids.data, a->ids.n, b->ids.data, b->ids.n) == a->ids.n;
+}
+
+static void drop_within(ag_serving *s, const ag_parked *new) {
+    for (ag_parked *k = s->parked, *next; k; k = next) {
+        next = k->next;
+        if (k != new && !k->pinned && is_within(k, new)) drop(s, k);
+    }
+}
+
+static void keep_limits(ag_serving *s) {
+    const uint64_t most = s->params.prefix_bytes;
+    while (s->parked && ag_prefix_bytes(s) > most && ag_prefix_drop_one(s)) {}
+    while (s->now.n_parked > 4096 && ag_prefix_drop_one(s)) {}
+}
+
+void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids) {
+    ag_parked *k = ag_calloc(1, sizeof *k);
+    char *scope = r->p.scope ? ag_strdup(r->p.scope) : NULL;
+    if (!k || (r->p.scope && !scope) || !ids->n) {
+        ag_session_destroy(session);
+        ag_ids_free(ids);
+        ag_free(scope);
+        ag_free(k);
+        return;
+    }
+    *k = (ag_parked){.next = s->parked,
+                     .id = ++s->last_parked,
+                     .model = r->p.model,
+                     .scope = scope,
+                     .session = session,
+                     .params = ag_request_session_params(s, r),
+                     .ids = *ids,
+                     .has_evicted = r->has_evicted || ag_session_evictions(session)->n_tokens,
+                     .used_at = ag_now_s()};
+    s->parked = k;
+    s->now.n_parked++;
+    *ids = (ag_ids){0};
+    for (const ag_parked *o = s->parked->next; o; o = o->next) {
+        if (!is_within(k, o)) continue;
+        drop(s, k);
+        return;
+    }
+    drop_within(s, k);
+    keep_limits(s);
+}
+
+/* ---- bytes ---- */
+
+/* Of all answers to a request; what they share counts once. */
+static uint64_t running_bytes(const ag_served_request *r) {
+    const uint64_t row = r->p.model->info.n_vocab * sizeof(float);
+    uint64_t bytes = 0;
+    if (r->session) bytes += ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(r->session)) + row;
+    for (size_t i = 0, n = 0; r->answers && i < r->p.n_answers; i++) {
+        ag_session *session = r->answers[i].session;
+        if (!session) continue;
+        const ag_kv_cache *cache = ag_session_kv_cache(session);
+        bytes += ag_kv_cache_memory_usage_bytes(cache) + row;
+        if (n++) bytes -= ag_kv_cache_shared_bytes(cache);
+    }
+    return bytes;
+}
+
+uint64_t ag_prefix_bytes(const ag_serving *s) {
+    uint64_t bytes = ag_memory_bytes_in_use(ag_backend_memory(s->backend)), others = 0;
+    if (!s->parked) return 0;
+    for (size_t i = 0; i < s->n_models; i++) others += s->models[i]->base_bytes;
+    for (const ag_served_request *r = s->running; r; r = r->next) others += running_bytes(r);
+    bytes = bytes > others ? bytes - others : 0;
+    for (const ag_parked *k = s->parked; k; k = k->next)
+        bytes += k->ids.cap * sizeof *k->ids.data + sizeof *k;
+    return bytes;
+}

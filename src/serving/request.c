@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request from its turn to its end. */
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/fail.h"
+#include "serving/serving_impl.h"
+
+#include <antigravity/kv_cache.h>
+
+void ag_request_tell(const ag_served_request *r, ag_request_event *e) {
+    e->n_prompt = r->p.n_prompt;
+    e->n_cached = r->n_cached;
+    e->n_read = r->n_read;
+    r->p.event(r->p.user, e);
+}
+
+ag_session_params ag_request_session_params(const ag_serving *s, const ag_served_request *r) {
+    ag_session_params p = r->p.session;
+    p.prefill_chunk = s->chunk;
+    if (r->p.n_system) p.eviction.protected_prefix = r->p.n_system;
+    return p;
+}
+
+/* ---- its turn ---- */
+
+/* Behind what was read before, or at the beginning. */
+static ag_status make_session(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
+    const ag_session_params p = ag_request_session_params(s, r);
+    const size_t n = from->n;
+    r->has_evicted = from->has_evicted;
+    if (!from->session) return ag_session_create(r->p.model->model, &p, &r->session, err);
+    AG_TRY(ag_prefix_take(s, from, &r->session, err));
+    r->n_cached = r->n_read = n;
+    return AG_OK;
+}
+
+static ag_status make_answers(ag_served_request *r, ag_error *err) {
+    r->answers = ag_calloc(r->p.n_answers, sizeof *r->answers);
+    if (!r->answers) return AG_FAIL(err, NOMEM, "%zu answers", r->p.n_answers);
+    for (size_t i = 0; i < r->p.n_answers; i++) AG_TRY(ag_answer_create(&r->answers[i], r, i, err));
+    r->n_open = r->p.n_answers;
+    return AG_OK;
+}
+
+static ag_status make_request(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
+    AG_TRY(make_answers(r, err));
+    AG_TRY(make_session(s, r, from, err));
+    return ag_session_begin_prompt(r->session, r->p.n_prompt - r->n_read, err);
+}
+
+/* Memory for it, with the session that it goes on from kept meanwhile. */
+static ag_status ask_memory(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
+    uint64_t there = 0;
+    AG_TRY(ag_governor_promise(s, r, err));
+    if (from->session) there = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(from->session));
+    const uint64_t bytes = r->kv_promised + r->fixed_promised;
+    if (from->parked) from->parked->pinned = true;
+    ag_status st =
+        ag_governor_ask(s, bytes > there ? bytes - there : 0, r->p.model, "a request", err);
+    if (from->parked) from->parked->pinned = false;
+    return st;
+}
+
+/* A request that does not fit waits as long as others run: they leave memory behind. */
+static ag_status wait_or(const ag_serving *s, ag_status st) {
+    return st == AG_NOMEM && s->running ? AG_BUSY : st;
+}
+
+ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
+    ag_served_model *m = r->p.model;
+    ag_status st = ag_served_model_need(s, m, err);
+    if (st != AG_OK) return wait_or(s, st);
+    ag_prefix from = ag_prefix_find(s, r);
+    st = ask_memory(s, r, &from, err);
+    if (st == AG_NOMEM && from.session && !s->running) { /* what it would go on from is too large */
+        from = (ag_prefix){0};
+        st = ask_memory(s, r, &from, err);
+    }
+    if (st != AG_OK) return wait_or(s, st);
+    r->started_at = ag_now_s();
+    st = make_request(s, r, &from, err);
+    if (st != AG_OK) return st;
+    r->has_begun = true;
+    m->n_requests++;
+    s->n_answers += r->p.n_answers;
+    s->now.n_prompt_tokens += r->p.n_prompt;
+    s->now.n_cached_tokens += r->n_cached;
+    ag_request_event e = {.kind = AG_REQUEST_STARTED, .id = -1};
+    ag_request_tell(r, &e);
+    return AG_OK;
+}
+
+/* ---- from the prompt to answers ---- */
+
+/* Where a session cannot go back to its prompt's end, a copy is left that stands there: an answer
+ * that comes back in other words is not the end of what was read. */
+static void park_prompt(ag_serving *s, ag_served_request *r) {
+    const uint32_t end = ag_session_position(r->session);
+    ag_session *fork;
+    if (r->p.no_prefix || r->has_evicted || r->is_managed) return;
+    if (ag_session_oldest_reachable(r->session) == 0) return;
+    if (ag_session_fork(r->session, &fork, NULL) != AG_OK) return;
+    ag_ids ids = {.data = ag_malloc(end * sizeof *ids.data), .n = end, .cap = end};
+    for (uint32_t i = 0; ids.data && i < end; i++) ids.data[i] = r->p.prompt[i];
+    if (ids.data) ag_prefix_park(s, r, fork, &ids);
+    else ag_session_destroy(fork);
+}
+
+ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err) {
+    r->read_at = ag_now_s();
+    park_prompt(s, r);
+    r->fixed_promised = 0;
+    for (size_t i = 1; i < r->p.n_answers; i++)
+        AG_TRY(ag_session_fork(r->session, &r->answers[i].session, err));
+    r->answers[0].session = r->session;
+    r->session = NULL;
+    for (size_t i = 0; i < r->p.n_answers; i++) {
+        ag_answer *a = &r->answers[i];
+        for (size_t k = 0; k < r->p.n_prompt; k++)
+            ag_sampler_accept_prompt(a->sampler, r->p.prompt[k]);
+        if (r->p.max_tokens) AG_TRY(ag_answer_choose(s, a, err));
+        else AG_TRY(ag_answer_end(s, a, AG_FINISH_MAX_TOKENS, err));
+    }
+    return AG_OK;
+}
+
+/* ---- its end ---- */
+
+static void count_end(ag_serving *s, ag_status st) {
+    if (st == AG_CANCELLED) s->now.n_cancelled++;
+    else if (st == AG_NOMEM) s->now.n_refused++;
+    else if (st != AG_OK) s->now.n_failed++;
+}
+
+/* What was read of a prompt is kept, too. */
+static void park_reading(ag_serving *s, ag_served_request *r) {
+    const size_t n = ag_session_position(r->session);
+    ag_ids ids = {.data = ag_malloc(n * sizeof *ids.data), .n = n, .cap = n};
+    for (size_t i = 0; ids.data && i < n; i++) ids.data[i] = r->p.prompt[i];
+    if (ids.data && n && !r->p.no_prefix && r->has_begun) {
+        ag_prefix_park(s, r, r->session, &ids);
+    } else {
+        ag_ids_free(&ids);
+        ag_session_destroy(r->session);
+    }
+    r->session = NULL;
+}
+
+void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err) {
+    ag_request_event e = {.kind = AG_REQUEST_ENDED, .id = -1, .status = st};
+    ag_error last = {0};
+    if (r->has_begun) {
+        r->p.model->n_requests--;
+        r->p.model->used_at = ag_now_s();
+        s->n_answers -= r->p.n_answers;
+    }
+    if (r->session) park_reading(s, r);
+    for (size_t i = 0; r->has_begun && i < r->p.n_answers; i++) {
+        if (!r->answers[i].ended) ag_answer_end(s, &r->answers[i], AG_FINISH_CANCELLED, NULL);
+    }
+    if (st != AG_OK && err) {
+        last = *err;
+        e.error = &last;
+    }
+    count_end(s, st);
+    ag_request_tell(r, &e);
+    ag_served_request_destroy(r);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step: the next token of every answer, then prompts with the rows that are left.
+ *
+ * Rows of different requests go through the model together only as far as each gets the bits that
+ * it has alone: few rows in a pass of few, chunks of many in a pass of many. A prompt is cut into
+ * the same chunks whoever else is there. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "serving/serving_impl.h"
+
+/* Items of a pass, and whose they are. */
+typedef struct step_pass {
+    ag_step_item items[AG_SERVING_MOST_RUNNING];
+    ag_answer *answers[AG_SERVING_MOST_RUNNING]; /* NULL: a chunk of a prompt */
+    ag_served_request *requests[AG_SERVING_MOST_RUNNING];
+    size_t n, n_rows;
+} step_pass;
+
+/* So many rows of different requests leave each with the bits that it has alone. */
+static size_t alike_rows(const ag_serving *s) {
+    const uint32_t rows = ag_alike_rows(s->backend);
+    return s->params.wide_steps || rows < 2 ? SIZE_MAX : rows;
+}
+
+static void fail_request(ag_served_request *r, ag_status st, const ag_error *err) {
+    if (r->status != AG_OK) return;
+    r->status = st;
+    r->error = *err;
+}
+
+/* ---- what follows a pass ---- */
+
+static void after_chunk(ag_serving *s, ag_served_request *r, size_t n) {
+    ag_request_event e = {.kind = AG_REQUEST_READ, .id = -1};
+    ag_error err;
+    ag_status st = AG_OK;
+    r->n_read += n;
+    r->served = ++s->n_chunks;
+    ag_request_tell(r, &e);
+    if (r->n_read == r->p.n_prompt) st = ag_request_prompt_read(s, r, &err);
+    if (st != AG_OK) fail_request(r, st, &err);
+}
+
+static void after_pass(ag_serving *s, const step_pass *p) {
+    ag_served_model *m = p->requests[0]->p.model;
+    s->now.n_steps++;
+    s->now.n_rows += p->n_rows;
+    if (p->n_rows > m->touched_rows) m->touched_rows = p->n_rows;
+    for (size_t i = 0; i < p->n; i++) {
+        ag_served_request *r = p->requests[i];
+        ag_error err;
+        if (!p->answers[i]) {
+            after_chunk(s, r, p->items[i].n);
+            continue;
+        }
+        const ag_status st = ag_answer_choose(s, p->answers[i], &err);
+        if (st != AG_OK) fail_request(r, st, &err);
+    }
+}
+
+/* ---- passes ---- */
+
+static void add_item(step_pass *p, ag_served_request *r, ag_answer *a, ag_step_item item) {
+    p->items[p->n] = item;
+    p->answers[p->n] = a;
+    p->requests[p->n++] = r;
+    p->n_rows += item.n;
+}
+
+/* A step fails as a whole, for the sake of one request: the others try without it. */
+static void run_one_by_one(ag_serving *s, const step_pass *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        ag_served_request *r = p->requests[i];
+        step_pass one = {.n = 0};
+        ag_error err;
+        ag_status st = AG_OK;
+        if (!p->answers[i]) /* the step that failed has ended the prompt */
+            st = ag_session_begin_prompt(r->session, r->p.n_prompt - r->n_read, &err);
+        add_item(&one, r, p->answers[i], p->items[i]);
+        if (st == AG_OK) st = ag_session_step(one.items, 1, &err);
+        if (st == AG_OK) after_pass(s, &one);
+        else fail_request(r, st, &err);
+    }
+}
+
+static void run_items(ag_serving *s, step_pass *p) {
+    ag_error err;
+    if (!p->n) return;
+    if (ag_session_step(p->items, p->n, &err) == AG_OK) after_pass(s, p);
+    else run_one_by_one(s, p);
+    p->n = p->n_rows = 0;
+}
+
+/* ---- next tokens ---- */
+
+static size_t decode(ag_serving *s, const ag_served_model *m) {
+    const size_t most = alike_rows(s);
+    step_pass p = {.n = 0};
+    size_t n_rows = 0;
+    for (ag_served_request *r = s->running; r; r = r->next) {
+        for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
+            ag_answer *a = &r->answers[i];
+            if (a->ended || r->status != AG_OK) continue;
+            add_item(&p, r, a,
+                     (ag_step_item){.session = a->session,
+                                    .ids = &a->ids.data[a->ids.n - 1],
+                                    .n = 1,
+                                    .phase = AG_PHASE_DECODE,
+                                    .logits = AG_LOGITS_LAST});
+            n_rows++;
+            if (p.n == most || p.n == AG_SERVING_MOST_RUNNING) run_items(s, &p);
+        }
+    }
+    run_items(s, &p);
+    return n_rows;
+}
+
+/* ---- prompts ---- */
+
+/* By turns the one that came first, so that it is read soon, and the one that was read from the
+ * longest ago, so that none starves. */
+static ag_served_request *next_reader(const ag_serving *s, const ag_served_model *m, bool oldest) {
+    ag_served_request *best = NULL;
+    for (ag_served_request *r = s->running; r; r = r->next) {
+        if (r->p.model != m || !r->session || r->round == s->round || r->status != AG_OK) continue;
+        if (oldest) return r;
+        if (!best || r->served < best->served) best = r;
+    }
+    return best;
+}
+
+static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
+    const bool last = r->n_read + n == r->p.n_prompt;
+    add_item(p, r, NULL,
+             (ag_step_item){.session = r->session,
+                            .ids = r->p.prompt + r->n_read,
+                            .n = n,
+                            .phase = AG_PHASE_PROMPT,
+                            .logits = last ? AG_LOGITS_LAST : AG_LOGITS_NONE});
+}
+
+/* One chunk of every prompt for which there are rows; false: of none. */
+static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
+    const size_t most = alike_rows(s);
+    step_pass few = {.n = 0}, many = {.n = 0};
+    ag_served_request *r;
+    s->round++;
+    for (bool oldest = s->round % 2; (r = next_reader(s, m, oldest)); oldest = false) {
+        const size_t n = ag_session_prompt_rows(r->session);
+        r->round = s->round;
+        if (n > *n_left || (n <= most && most - few.n_rows < n)) continue;
+        add_chunk(n <= most ? &few : &many, r, n);
+        *n_left -= n;
+    }
+    const bool any = few.n || many.n;
+    run_items(s, &few);
+    run_items(s, &many);
+    return any;
+}
+
+static void read_prompts(ag_serving *s, const ag_served_model *m, size_t n_left) {
+    while (read_round(s, m, &n_left)) {}
+}
+
+/* ---- the step ---- */
+
+static bool is_done(const ag_served_request *r) {
+    return r->status != AG_OK || (!r->session && !r->n_open);
+}
+
+static void end_done(ag_serving *s) {
+    for (ag_served_request *r = s->running, *next; r; r = next) {
+        next = r->next;
+        if (!is_done(r)) continue;
+        ag_serving_unlink(s, &s->running, r);
+        ag_request_end(s, r, r->status, &r->error);
+    }
+}
+
+void ag_serving_step(ag_serving *s) {
+    for (size_t i = 0; i < ag_serving_n_models(s); i++) {
+        const ag_served_model *m = ag_serving_model_at(s, i);
+        if (!m->n_requests) continue;
+        const size_t n_rows = decode(s, m), half = s->params.step_rows / 2;
+        /* Prompts get at least half of the rows. */
+        read_prompts(s, m, s->params.step_rows - (n_rows < half ? n_rows : half));
+    }
+    end_done(s);
+}

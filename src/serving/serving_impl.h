@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's inside, for the files that implement it. What is not said to be under the lock
+ * belongs to the engine's thread. */
+#ifndef AG_SERVING_SERVING_IMPL_H
+#define AG_SERVING_SERVING_IMPL_H
+
+#include <antigravity/serving.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    AG_SERVING_MOST_RUNNING = 256, /* answers at a time */
+    AG_SERVING_MOST_MODELS = 128,
+    AG_SERVING_GRANT = 256, /* tokens of an answer without a limit of its own, at a time */
+};
+
+typedef struct ag_served_request ag_served_request;
+
+struct ag_served_model {
+    ag_serving *engine;
+    char *name, *path;
+    struct ag_served_model_alias {
+        struct ag_served_model_alias *next;
+        char *name;
+    } * aliases; /* under the lock */
+    ag_model_params load;
+    char *weights_cache;
+    ag_session_params session;
+    ag_model_info info;
+    ag_tokenizer *tokenizer;
+    ag_chat_format *format; /* NULL: none */
+    ag_sampler_params sampling;
+    pthread_mutex_t vocab_lock;
+    ag_constraint_vocab *vocab; /* under it; NULL: nobody has asked */
+
+    ag_model *model;        /* NULL: not loaded */
+    size_t n_requests;      /* that are running on it */
+    double used_at;         /* when the last one ended */
+    size_t touched_rows;    /* the most that a pass has had: so much of the workspace is resident */
+    uint64_t base_bytes;    /* in use of the backend's memory: weights, workspace */
+    uint64_t scratch_bytes; /* of the workspace, as planned */
+};
+
+/* One answer to a request: where it stands, and what makes text of it. */
+typedef struct ag_answer {
+    ag_served_request *request;
+    size_t index;
+    ag_session *session; /* owned; NULL before the prompt is read and after the end */
+    ag_sampler *sampler;
+    ag_constraint *constraint; /* NULL: none */
+    ag_decoder *decoder;
+    ag_text pending; /* decoded, but perhaps the beginning of a stop string */
+    ag_ids ids;      /* chosen; all but the last have been fed */
+    size_t *starts;  /* [ids.cap] bytes of text before each of them */
+    size_t n_text;   /* bytes of text so far */
+    size_t n_emitted;
+    uint64_t granted; /* tokens that there is memory for */
+    bool ended;
+    ag_finish finish;
+    size_t stop; /* which stop string ended it */
+    double first_at, last_at;
+} ag_answer;
+
+struct ag_served_request {
+    ag_served_request *next;
+    ag_request_id id;
+    ag_request_params p;           /* its texts and ids are owned copies */
+    double submitted_at, deadline; /* deadline 0: none */
+    atomic_bool cancelled;         /* by any thread */
+
+    double started_at, read_at;
+    ag_session *session; /* reads the prompt; then the first answer's. NULL: not reading */
+    bool has_begun;      /* it counts among those that run */
+    bool is_managed;     /* a policy lets tokens leave */
+    bool has_evicted;    /* or has inherited a session that did */
+    size_t n_cached, n_read;
+    uint64_t round;     /* in which it was last looked at */
+    uint64_t served;    /* when a chunk of its prompt was last read, in chunks */
+    ag_answer *answers; /* [p.n_answers] */
+    size_t n_open;      /* answers that have not ended */
+    uint64_t kv_promised, fixed_promised;
+    float *pooled; /* [hidden_size] of an embedding */
+    ag_status status;
+    ag_error error;
+};
+
+/* A session that no request uses. */
+typedef struct ag_parked {
+    struct ag_parked *next;
+    uint64_t id;
+    ag_served_model *model;
+    char *scope; /* NULL: of requests without one */
+    ag_session *session;
+    ag_session_params params;
+    ag_ids ids; /* that it has consumed */
+    bool has_evicted;
+    bool pinned; /* about to be used */
+    double used_at;
+} ag_parked;
+
+/* Work that a caller waits for. */
+typedef struct ag_serving_job {
+    struct ag_serving_job *next;
+    ag_served_model *model; /* to be loaded */
+    ag_status status;
+    ag_error error;
+    bool done;
+} ag_serving_job;
+
+typedef struct ag_held_list ag_held_list;
+
+struct ag_serving {
+    ag_serving_params params;
+    ag_backend *backend;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    /* Under the lock. The running list is changed by the engine's thread alone, which may therefore
+     * read it without. */
+    bool stopping;
+    ag_served_request *waiting, *running;
+    uint32_t n_waiting;
+    ag_serving_job *jobs;
+    ag_request_id last_id;
+    ag_serving_stats stats; /* as last published */
+    uint64_t n_submitted, n_turned_away;
+    ag_held_list *held;
+
+    /* Grows under the lock; what is there stays. */
+    ag_served_model *models[AG_SERVING_MOST_MODELS];
+    atomic_size_t n_models;
+
+    ag_serving_stats now; /* the engine's own figures */
+    size_t n_answers;     /* of running requests */
+    uint32_t chunk;       /* tokens of a prompt in a step */
+    uint64_t n_chunks, round;
+    bool has_warned; /* sessions that watch memory */
+    ag_parked *parked;
+    uint64_t last_parked;
+    uint64_t base_bytes; /* occupied when the engine began */
+    double published_at;
+};
+
+/* models.c */
+void ag_served_model_destroy(ag_served_model *m);
+/* On the engine's thread: weights are there when it returns AG_OK. */
+ag_status ag_served_model_need(ag_serving *s, ag_served_model *m, ag_error *err);
+void ag_served_model_unload(ag_serving *s, ag_served_model *m);
+
+/* queue.c */
+void ag_served_request_destroy(ag_served_request *r);
+/* Takes a request out of a list under the lock. */
+void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r);
+
+/* request.c */
+/* Takes the first waiting one into the step: memory, prefix, session. AG_BUSY: not now. */
+ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err);
+/* The prompt has been read: answers begin. */
+ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err);
+/* What is still open ends as cancelled or failed; the request's last event. It is not in a list any
+ * more and is destroyed. */
+void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err);
+void ag_request_tell(const ag_served_request *r, ag_request_event *e);
+
+/* answer.c */
+ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_error *err);
+void ag_answer_release(ag_answer *a);
+/* Chooses the next token from the session's logits and shows it; ends the answer if it was the
+ * last. */
+ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err);
+/* Shows what was waiting, tells the figures, parks the session. */
+ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish why, ag_error *err);
+/* Tokens that the session has consumed; data is the caller's. */
+ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err);
+
+/* logprobs.c. The logarithm of the probability of `id`, and the n most likely. */
+float ag_logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logprob *top, size_t n);
+
+/* scheduler.c. One step of every running request, at most step_rows rows. */
+void ag_serving_step(ag_serving *s);
+
+/* prefix_store.c */
+/* What a request can go on from. */
+typedef struct ag_prefix {
+    ag_parked *parked;   /* NULL: the session of a running request, or none */
+    ag_session *session; /* borrowed; NULL: none */
+    size_t n;            /* tokens of the prompt that need not be read */
+    bool whole;          /* all that the session has consumed */
+    bool has_evicted;
+} ag_prefix;
+ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r);
+/* A session that stands behind the prefix. */
+ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
+/* Transfers session and ids, also on failure (they are dropped then). */
+void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids);
+/* The one that is least worth keeping leaves; false: there is none. */
+bool ag_prefix_drop_one(ag_serving *s);
+void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of);
+uint64_t ag_prefix_bytes(const ag_serving *s);
+/* Parameters of the session that the request needs. */
+ag_session_params ag_request_session_params(const ag_serving *s, const ag_served_request *r);
+
+/* governor.c */
+/* Makes room for so many bytes more: AG_NOMEM, with the numbers, if there is none. */
+ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+                          const char *what, ag_error *err);
+/* What the limit is about, now. */
+uint64_t ag_governor_used(const ag_serving *s);
+/* What a model takes beside its weights, and until it is resident. */
+uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err);
+/* Fills in what the request will take at most; `cached` tokens are there already. */
+ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err);
+/* Tokens more for an answer that has no limit of its own; false: there is no memory. */
+bool ag_governor_grant(ag_serving *s, ag_answer *a);
+
+/* stats.c */
+void ag_serving_publish(ag_serving *s, bool always);
+void ag_held_list_release(ag_serving *s, ag_held_list *list);
+
+#endif

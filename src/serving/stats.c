@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine is doing, as others may know it: copies that its thread publishes. */
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "core/clock.h"
+#include "serving/serving_impl.h"
+
+#include <antigravity/kv_cache.h>
+#include <antigravity/process.h>
+#include <string.h>
+
+/* While it works: often enough for people, seldom enough to cost nothing. */
+static const double every_s = 0.02;
+
+struct ag_held_list {
+    size_t n_users; /* under the engine's lock: itself, and whoever reads it */
+    size_t n, cap;
+    ag_held_session *sessions; /* scopes are copies */
+};
+
+void ag_held_list_release(ag_serving *s, ag_held_list *list) {
+    if (!list) return;
+    pthread_mutex_lock(&s->lock);
+    const bool last = --list->n_users == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (!last) return;
+    for (size_t i = 0; i < list->n; i++) ag_free((void *)(uintptr_t)list->sessions[i].scope);
+    ag_free(list->sessions);
+    ag_free(list);
+}
+
+/* ---- sessions ---- */
+
+static uint32_t fullest_head(const ag_kv_cache *c) {
+    uint32_t most = 0;
+    for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
+        for (uint32_t h = 0; h < ag_kv_cache_layer(c, l)->n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(c, l, h);
+            if (n > most) most = n;
+        }
+    }
+    return most;
+}
+
+static void hold(ag_held_list *list, ag_session *session, uint64_t id, const ag_served_model *m,
+                 const char *scope, const ag_session_params *params, double idle_s, bool running) {
+    const ag_kv_cache *cache = ag_session_kv_cache(session);
+    const ag_eviction_policy *policy = params->eviction.policy;
+    if (list->n == list->cap) return;
+    list->sessions[list->n++] = (ag_held_session){
+        .id = id,
+        .model = m->name,
+        .scope = scope ? ag_strdup(scope) : NULL,
+        .is_running = running,
+        .n_tokens = ag_session_position(session),
+        .n_slots = fullest_head(cache),
+        .kv_bytes = ag_kv_cache_memory_usage_bytes(cache),
+        .shared_bytes = ag_kv_cache_shared_bytes(cache),
+        .policy = policy ? policy->name : "none",
+        .n_evicted = ag_session_evictions(session)->n_tokens,
+        .idle_s = idle_s,
+    };
+}
+
+/* NULL: there is no memory for it. */
+static ag_held_list *list_held(ag_serving *s) {
+    const double now = ag_now_s();
+    ag_held_list *list = ag_calloc(1, sizeof *list);
+    if (!list) return NULL;
+    list->n_users = 1;
+    list->cap = s->n_answers + s->now.n_parked;
+    list->sessions = ag_calloc(list->cap + 1, sizeof *list->sessions);
+    if (!list->sessions) list->cap = 0;
+    for (ag_served_request *r = s->running; r; r = r->next) {
+        const ag_request_params *p = &r->p;
+        if (r->session) hold(list, r->session, r->id, p->model, p->scope, &p->session, 0, true);
+        for (size_t i = 0; i < p->n_answers; i++) {
+            ag_session *session = r->answers[i].session;
+            if (session) hold(list, session, r->id, p->model, p->scope, &p->session, 0, true);
+        }
+    }
+    for (ag_parked *k = s->parked; k; k = k->next)
+        hold(list, k->session, k->id, k->model, k->scope, &k->params, now - k->used_at, false);
+    return list;
+}
+
+/* ---- figures ---- */
+
+static void count_requests(ag_serving *s) {
+    ag_serving_stats *now = &s->now;
+    now->n_running = 0;
+    now->kv_bytes = 0;
+    for (const ag_served_request *r = s->running; r; r = r->next) now->n_running++;
+    now->parked_bytes = ag_prefix_bytes(s);
+}
+
+static void count_memory(ag_serving *s) {
+    ag_serving_stats *now = &s->now;
+    const ag_memory *mem = ag_backend_memory(s->backend);
+    const uint64_t in_use = ag_memory_bytes_in_use(mem);
+    ag_memory_usage usage;
+    now->weight_bytes = now->workspace_bytes = 0;
+    for (size_t i = 0; i < s->n_models; i++) {
+        const ag_served_model *m = s->models[i];
+        if (!m->model) continue;
+        now->weight_bytes += ag_model_memory_bytes(m->model);
+        now->workspace_bytes += m->base_bytes - ag_model_memory_bytes(m->model);
+    }
+    const uint64_t base = now->weight_bytes + now->workspace_bytes;
+    now->kv_bytes = in_use > base ? in_use - base : 0;
+    now->device_bytes = mem->ops->available ? in_use : 0;
+    now->memory_limit = s->params.memory_limit;
+    now->memory_used = ag_governor_used(s);
+    if (now->memory_used > now->memory_peak) now->memory_peak = now->memory_used;
+    now->caller_bytes = s->params.caller_bytes ? s->params.caller_bytes(s->params.caller_user) : 0;
+    now->file_bytes = ag_process_memory(&usage) == AG_OK ? usage.file : 0;
+}
+
+void ag_serving_publish(ag_serving *s, bool always) {
+    const double now = ag_now_s();
+    if (!always && now - s->published_at < every_s) return;
+    s->published_at = now;
+    count_requests(s);
+    count_memory(s);
+    ag_held_list *list = list_held(s), *old;
+    pthread_mutex_lock(&s->lock);
+    s->stats = s->now;
+    old = s->held;
+    s->held = list;
+    pthread_mutex_unlock(&s->lock);
+    ag_held_list_release(s, old);
+}
+
+void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
+    pthread_mutex_lock(&s->lock);
+    *out = s->stats;
+    out->n_waiting = s->n_waiting;
+    out->n_requests = s->n_submitted;
+    out->n_refused += s->n_turned_away;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_held_session *h),
+                             void *user) {
+    pthread_mutex_lock(&s->lock);
+    ag_held_list *list = s->held;
+    if (list) list->n_users++;
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; list && i < list->n && each(user, &list->sessions[i]); i++) {}
+    ag_held_list_release(s, list);
+}

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine that serves: every request gets what it would get alone, and ends as it was asked. */
+#include "support/serving_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#define DEMO AG_SOURCE_DIR "/models/demo"
+enum { MOST = 40 };
+
+static ag_serving *serving;
+static ag_served_model *demo;
+static client clients[MOST];
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static void start_with(const ag_serving_params *p) {
+    ag_served_model_params m = {.name = "demo",
+                                .path = DEMO,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    ag_error err;
+    must(ag_serving_create(p, &serving, &err), &err);
+    must(ag_serving_add_model(serving, &m, &demo, &err), &err);
+    for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
+}
+
+static int start(void **state) {
+    (void)state;
+    start_with(NULL);
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    ag_serving_destroy(serving);
+    for (size_t i = 0; i < MOST; i++) client_destroy(&clients[i]);
+    return 0;
+}
+
+static ag_ids encode(const char *text) {
+    ag_ids ids = {0};
+    ag_error err;
+    must(ag_tokenizer_encode(ag_served_model_tokenizer(demo), text, strlen(text), AG_ENCODE_BOS,
+                             &ids, &err),
+         &err);
+    return ids;
+}
+
+/* Ids that look like nothing: of prompts of any length. */
+static void fill_ids(int32_t *ids, size_t n, unsigned seed) {
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1103515245u + 12345u;
+        ids[i] = (int32_t)(10 + (seed >> 16) % 3000);
+    }
+}
+
+static ag_request_params request(const int32_t *prompt, size_t n, int64_t max_tokens) {
+    ag_request_params p = ag_request_defaults(demo);
+    p.prompt = prompt;
+    p.n_prompt = n;
+    p.max_tokens = max_tokens;
+    p.ignore_eos = true;
+    return p;
+}
+
+static void send_request(client *c, ag_request_params *p) {
+    ag_error err;
+    must(client_send(c, serving, p, &err), &err);
+}
+
+static void finish(client *c, ag_status want) {
+    assert_true(client_wait(c));
+    if (c->status != want) fail_msg("%s: %s", ag_status_name(c->status), c->error.msg);
+}
+
+static void run_request(client *c, ag_request_params *p) {
+    client_destroy(c);
+    client_init(c);
+    send_request(c, p);
+    finish(c, AG_OK);
+}
+
+/* ---- the same as a session ---- */
+
+static void gives_what_a_session_generates(void **state) {
+    ag_generate_params g = ag_generate_defaults();
+    ag_sampler_params sampling = *ag_served_model_sampling(demo);
+    ag_ids ids = encode("Once upon a time there was a fox");
+    ag_session_params sp = ag_session_defaults();
+    ag_generate_stats stats;
+    ag_backend *be;
+    ag_model *model;
+    ag_session *session;
+    ag_error err;
+    (void)state;
+    sampling.seed = 7;
+    sp.prefill_chunk = 256;
+    must(ag_backend_create(NULL, &be, &err), &err);
+    must(ag_model_load(be, DEMO, NULL, &model, &err), &err);
+    must(ag_session_create(model, &sp, &session, &err), &err);
+    must(ag_sampler_create(&sampling, (int32_t)ag_model_get_info(model)->n_vocab, &g.sampler, &err),
+         &err);
+    g.max_tokens = 40;
+    must(ag_session_generate(session, ids.data, ids.n, &g, &stats, &err), &err);
+
+    ag_request_params p = request(ids.data, ids.n, 40);
+    p.sampling = sampling;
+    p.ignore_eos = false;
+    run_request(&clients[0], &p);
+    const client_answer *a = &clients[0].answers[0];
+    assert_int_equal(a->n_generated, stats.n_generated);
+    assert_int_equal(a->ids[a->n - 1], stats.last_id);
+    assert_int_equal(a->finish, stats.finish);
+    assert_true(a->ended);
+    /* The text is what the ids say. */
+    ag_decoder *d;
+    ag_text text = {0};
+    must(ag_decoder_create(ag_served_model_tokenizer(demo), false, true, &d, &err), &err);
+    for (size_t i = 0; i < a->n; i++) must(ag_decoder_push(d, a->ids[i], &text, &err), &err);
+    must(ag_decoder_flush(d, &text, &err), &err);
+    assert_string_equal(a->text, text.data);
+    ag_text_free(&text);
+    ag_decoder_destroy(d);
+    ag_sampler_destroy(g.sampler);
+    ag_session_destroy(session);
+    ag_model_destroy(model);
+    ag_backend_destroy(be);
+    ag_ids_free(&ids);
+}
+
+/* ---- whatever else is running ---- */
+
+static void same_answer(const client_answer *have, const client_answer *want, size_t who) {
+    if (have->n != want->n) fail_msg("request %zu: %zu tokens, alone %zu", who, have->n, want->n);
+    for (size_t i = 0; i < want->n; i++) {
+        if (have->ids[i] != want->ids[i])
+            fail_msg("request %zu: token %zu is %d, alone %d", who, i, have->ids[i], want->ids[i]);
+        if (memcmp(&have->logprobs[i], &want->logprobs[i], sizeof(float)) != 0)
+            fail_msg("request %zu: logprob %zu is %.9g, alone %.9g", who, i,
+                     (double)have->logprobs[i], (double)want->logprobs[i]);
+    }
+}
+
+/* Prompts of a few tokens, of some, and of several chunks. */
+static size_t prompt_length(size_t i) {
+    static const size_t lengths[] = {5, 40, 700, 17, 258, 15, 16, 1, 300, 90, 513, 33};
+    return lengths[i % 12] + i / 12;
+}
+
+static ag_request_params mixed_request(size_t i, int32_t *ids) {
+    const size_t n = prompt_length(i);
+    fill_ids(ids, n, (unsigned)i + 1);
+    ag_request_params p = request(ids, n, 12 + (int64_t)(i % 5));
+    p.sampling.seed = 100 + i;
+    p.sampling.temperature = i % 3 ? 1.0f : 0.0f;
+    p.logprobs = true;
+    p.no_prefix = true;
+    return p;
+}
+
+static void compare_with_alone(size_t n) {
+    static client_answer together[MOST];
+    static int32_t ids[800];
+    for (size_t i = 0; i < n; i++) {
+        ag_request_params p = mixed_request(i, ids);
+        send_request(&clients[i], &p);
+    }
+    for (size_t i = 0; i < n; i++) {
+        finish(&clients[i], AG_OK);
+        together[i] = clients[i].answers[0];
+    }
+    for (size_t i = 0; i < n; i++) {
+        ag_request_params p = mixed_request(i, ids);
+        run_request(&clients[i], &p);
+        same_answer(&together[i], &clients[i].answers[0], i);
+    }
+}
+
+static void twelve_requests_get_what_each_gets_alone(void **state) {
+    (void)state;
+    compare_with_alone(12);
+}
+
+static void forty_requests_get_what_each_gets_alone(void **state) {
+    (void)state;
+    compare_with_alone(MOST);
+}
+
+static void a_late_request_changes_nothing(void **state) {
+    static int32_t ids[800], other[700];
+    (void)state;
+    ag_request_params p = mixed_request(1, ids);
+    p.max_tokens = 60;
+    run_request(&clients[0], &p);
+    send_request(&clients[1], &p);
+    client_wait_tokens(&clients[1], 3);
+    fill_ids(other, 700, 9);
+    ag_request_params q = request(other, 700, 4);
+    send_request(&clients[2], &q);
+    finish(&clients[1], AG_OK);
+    finish(&clients[2], AG_OK);
+    same_answer(&clients[1].answers[0], &clients[0].answers[0], 1);
+}
+
+/* ---- what one request asks for ---- */
+
+static void several_answers_have_seeds_of_their_own(void **state) {
+    int32_t ids[50];
+    (void)state;
+    fill_ids(ids, 50, 3);
+    ag_request_params p = request(ids, 50, 20);
+    p.n_answers = 3;
+    p.sampling.temperature = 1;
+    p.sampling.seed = 11;
+    p.logprobs = p.no_prefix = true;
+    run_request(&clients[0], &p);
+    p.n_answers = 1;
+    for (size_t i = 0; i < 3; i++) {
+        p.sampling.seed = 11 + i;
+        run_request(&clients[1], &p);
+        same_answer(&clients[0].answers[i], &clients[1].answers[0], i);
+    }
+    assert_memory_not_equal(clients[0].answers[0].ids, clients[0].answers[1].ids, 80);
+}
+
+static void logprobs_are_those_of_the_models_distribution(void **state) {
+    int32_t ids[20];
+    (void)state;
+    fill_ids(ids, 20, 3);
+    ag_request_params p = request(ids, 20, 1);
+    p.sampling.temperature = 0;
+    p.logprobs = true;
+    p.n_top = 20;
+    run_request(&clients[0], &p);
+    const client_answer *a = &clients[0].answers[0];
+    double sum = 0;
+    for (size_t i = 0; i < 20; i++) {
+        assert_true(a->first_top[i].logprob <= (i ? a->first_top[i - 1].logprob : 0));
+        sum += exp((double)a->first_top[i].logprob);
+    }
+    assert_true(sum <= 1 + 1e-5 && sum > 0.05);
+    ag_session *session;
+    ag_backend *be;
+    ag_model *model;
+    ag_error err;
+    must(ag_backend_create(NULL, &be, &err), &err);
+    must(ag_model_load(be, DEMO, NULL, &model, &err), &err);
+    must(ag_session_create(model, NULL, &session, &err), &err);
+    must(ag_session_prefill(session, ids, 20, NULL, NULL, &err), &err);
+    const float *logits = ag_session_logits(session);
+    double total = 0;
+    for (size_t i = 0; i < ag_model_get_info(model)->n_vocab; i++) total += exp((double)logits[i]);
+    assert_float_equal(a->first_top[7].logprob, (double)logits[a->first_top[7].id] - log(total),
+                       1e-4);
+    assert_float_equal(a->logprobs[0], (double)logits[a->ids[0]] - log(total), 1e-4);
+    ag_session_destroy(session);
+    ag_model_destroy(model);
+    ag_backend_destroy(be);
+}
+
+static void a_stop_string_ends_an_answer_and_is_not_shown(void **state) {
+    ag_ids ids = encode("Once upon a time");
+    ag_request_params p = request(ids.data, ids.n, 60);
+    (void)state;
+    p.sampling.temperature = 0;
+    run_request(&clients[0], &p);
+    const client_answer *whole = &clients[0].answers[0];
+    char word[8] = "";
+    memcpy(word, whole->text + 30, 5);
+    const char *const stops[] = {"\x01never", word};
+    p.stop = stops;
+    p.n_stop = 2;
+    run_request(&clients[1], &p);
+    const client_answer *a = &clients[1].answers[0];
+    assert_int_equal(a->finish, AG_FINISH_STOP_STRING);
+    assert_int_equal(a->stop, 1);
+    assert_int_equal(a->len, strstr(whole->text, word) - whole->text);
+    assert_memory_equal(a->text, whole->text, a->len);
+    assert_true(a->n_ids <= a->n_generated && a->n_generated < whole->n);
+    ag_ids_free(&ids);
+}
+
+static void a_stop_id_ends_an_answer_like_an_eos(void **state) {
+    int32_t ids[30];
+    (void)state;
+    fill_ids(ids, 30, 5);
+    ag_request_params p = request(ids, 30, 20);
+    p.sampling.temperature = 0;
+    run_request(&clients[0], &p);
+    const client_answer *whole = &clients[0].answers[0];
+    size_t first = 0;
+    while (whole->ids[first] != whole->ids[9]) first++;
+    p.stop_ids = &whole->ids[9];
+    p.n_stop_ids = 1;
+    p.ignore_eos = false;
+    run_request(&clients[1], &p);
+    const client_answer *a = &clients[1].answers[0];
+    assert_int_equal(a->finish, AG_FINISH_EOS);
+    assert_true(a->n <= first);
+}
+
+static void limits_of_tokens_are_kept(void **state) {
+    static int32_t ids[200];
+    (void)state;
+    fill_ids(ids, 200, 5);
+    ag_request_params p = request(ids, 200, 0);
+    run_request(&clients[0], &p);
+    assert_int_equal(clients[0].answers[0].n, 0);
+    assert_int_equal(clients[0].answers[0].finish, AG_FINISH_MAX_TOKENS);
+    p.max_tokens = -1;
+    p.session.max_seq_len = 230;
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].answers[0].finish, AG_FINISH_CONTEXT);
+    assert_int_equal(clients[1].answers[0].n, 31); /* the last one is not fed */
+    p.n_prompt = 200;
+    p.session.max_seq_len = 199;
+    ag_error err;
+    assert_int_equal(client_send(&clients[2], serving, &p, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "200"));
+    assert_non_null(strstr(err.msg, "199"));
+}
+
+static void answers_obey_constraints(void **state) {
+    const char *const choices[] = {"yes", "no", "perhaps"};
+    ag_constraint_params cp = ag_constraint_defaults(AG_CONSTRAINT_CHOICES);
+    const ag_constraint_vocab *vocab;
+    ag_ids ids = encode("Is it?");
+    ag_request_params p = request(ids.data, ids.n, 20);
+    ag_error err;
+    (void)state;
+    cp.choices = choices;
+    cp.n_choices = 3;
+    must(ag_served_model_vocab(demo, &vocab, &err), &err);
+    must(ag_constraint_create(vocab, &cp, &p.constraint, &err), &err);
+    p.n_answers = 4;
+    p.ignore_eos = false;
+    p.sampling.temperature = 2;
+    run_request(&clients[0], &p);
+    for (size_t i = 0; i < 4; i++) {
+        const client_answer *a = &clients[0].answers[i];
+        bool any = false;
+        for (size_t k = 0; k < 3; k++) any = any || !strcmp(a->text, choices[k]);
+        if (!any) fail_msg("answer %zu is \"%s\"", i, a->text);
+        assert_int_equal(a->finish, AG_FINISH_EOS);
+    }
+    ag_ids_free(&ids);
+}
+
+/* ---- calling off ---- */
+
+static void cancel_at_five(client *c) {
+    if (c->answers[0].n == 5) ag_serving_cancel(c->serving, c->id);
+}
+
+static void a_cancelled_request_ends_after_the_step(void **state) {
+    int32_t ids[20];
+    (void)state;
+    fill_ids(ids, 20, 3);
+    ag_request_params p = request(ids, 20, 900);
+    clients[0].on_token = cancel_at_five;
+    send_request(&clients[0], &p);
+    finish(&clients[0], AG_CANCELLED);
+    assert_int_equal(clients[0].answers[0].n, 5);
+    assert_true(clients[0].answers[0].ended);
+    assert_int_equal(clients[0].answers[0].finish, AG_FINISH_CANCELLED);
+    ag_serving_cancel(serving, clients[0].id); /* again: nothing */
+    ag_serving_cancel(serving, 12345);
+}
+
+static void a_deadline_ends_a_request(void **state) {
+    int32_t ids[20];
+    (void)state;
+    fill_ids(ids, 20, 3);
+    ag_request_params p = request(ids, 20, -1);
+    p.deadline_s = 0.05;
+    send_request(&clients[0], &p);
+    finish(&clients[0], AG_CANCELLED);
+    assert_non_null(strstr(clients[0].error.msg, "0.05"));
+}
+
+static void destroying_ends_what_runs_and_waits(void **state) {
+    int32_t ids[20];
+    (void)state;
+    fill_ids(ids, 20, 3);
+    ag_request_params p = request(ids, 20, -1);
+    p.n_answers = 4;
+    for (size_t i = 0; i < 20; i++) send_request(&clients[i], &p);
+    client_wait_tokens(&clients[0], 2);
+    ag_serving_destroy(serving);
+    serving = NULL;
+    for (size_t i = 0; i < 20; i++) {
+        assert_true(clients[i].ended);
+        assert_int_equal(clients[i].status, AG_CANCELLED);
+        assert_int_equal(clients[i].behind_end, 0);
+    }
+}
+
+static void a_full_queue_refuses(void **state) {
+    ag_serving_params sp = ag_serving_defaults();
+    int32_t ids[20];
+    ag_error err;
+    (void)state;
+    sp.max_running = 1;
+    sp.max_waiting = 2;
+    start_with(&sp);
+    fill_ids(ids, 20, 3);
+    ag_request_params p = request(ids, 20, -1);
+    send_request(&clients[0], &p);
+    client_wait_tokens(&clients[0], 1);
+    send_request(&clients[1], &p);
+    send_request(&clients[2], &p);
+    assert_int_equal(client_send(&clients[3], serving, &p, &err), AG_BUSY);
+    assert_non_null(strstr(err.msg, "2"));
+    ag_serving_stats stats;
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_waiting, 2);
+    assert_int_equal(stats.n_refused, 1);
+    assert_int_equal(stats.n_requests, 3);
+    ag_serving_cancel(serving, clients[1].id); /* one that waits */
+    finish(&clients[1], AG_CANCELLED);
+    assert_false(clients[1].started);
+    ag_serving_cancel(serving, clients[0].id);
+    finish(&clients[0], AG_CANCELLED);
+    client_wait_tokens(&clients[2], 1);
+    ag_serving_cancel(serving, clients[2].id);
+    finish(&clients[2], AG_CANCELLED);
+}
+
+/* ---- what is refused ---- */
+
+static void what_is_wrong_is_named(void **state) {
+    const char *const empty[] = {""};
+    int32_t ids[4] = {1, 2, 3, 4};
+    ag_error err;
+    (void)state;
+    ag_request_params good = request(ids, 4, 4), p = good;
+    p.prompt = NULL;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.n_prompt = 0;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.n_answers = 0;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p.n_answers = 65;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.max_tokens = -2;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.n_top = 3;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.stop = empty;
+    p.n_stop = 1;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.sampling.temperature = NAN;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.deadline_s = NAN;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    p.model = NULL;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    ids[2] = 4096;
+    p = good;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "4096"));
+    assert_int_equal(clients[0].n_events, 0);
+}
+
+static void models_have_names(void **state) {
+    ag_served_model_params m = {.name = "demo",
+                                .path = DEMO,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    ag_served_model *other;
+    ag_error err;
+    (void)state;
+    assert_int_equal(ag_serving_add_model(serving, &m, &other, &err), AG_INVALID);
+    assert_null(other);
+    m.name = "second";
+    must(ag_serving_add_model(serving, &m, &other, &err), &err);
+    must(ag_serving_add_alias(serving, other, "zweites", &err), &err);
+    assert_int_equal(ag_serving_add_alias(serving, demo, "second", &err), AG_INVALID);
+    assert_ptr_equal(ag_serving_model(serving, "zweites"), other);
+    assert_ptr_equal(ag_serving_model(serving, NULL), demo);
+    assert_null(ag_serving_model(serving, "third"));
+    assert_int_equal(ag_serving_n_models(serving), 2);
+    must(ag_serving_load_model(serving, other, &err), &err);
+    m.name = "absent";
+    m.path = "/nonexistent";
+    assert_int_equal(ag_serving_add_model(serving, &m, &other, &err), AG_NOT_FOUND);
+    /* Requests of both go on side by side. */
+    int32_t ids[40];
+    fill_ids(ids, 40, 3);
+    ag_request_params p = request(ids, 40, 12);
+    p.sampling.temperature = 0;
+    send_request(&clients[0], &p);
+    p.model = ag_serving_model(serving, "second");
+    send_request(&clients[1], &p);
+    finish(&clients[0], AG_OK);
+    finish(&clients[1], AG_OK);
+    same_answer(&clients[0].answers[0], &clients[1].answers[0], 1);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+    const struct CMUnitTest tests[] = {
+        CASE(gives_what_a_session_generates),
+        CASE(twelve_requests_get_what_each_gets_alone),
+        CASE(forty_requests_get_what_each_gets_alone),
+        CASE(a_late_request_changes_nothing),
+        CASE(several_answers_have_seeds_of_their_own),
+        CASE(logprobs_are_those_of_the_models_distribution),
+        CASE(a_stop_string_ends_an_answer_and_is_not_shown),
+        CASE(a_stop_id_ends_an_answer_like_an_eos),
+        CASE(limits_of_tokens_are_kept),
+        CASE(answers_obey_constraints),
+        CASE(a_cancelled_request_ends_after_the_step),
+        CASE(a_deadline_ends_a_request),
+        CASE(destroying_ends_what_runs_and_waits),
+        cmocka_unit_test_teardown(a_full_queue_refuses, stop),
+        CASE(what_is_wrong_is_named),
+        CASE(models_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
