@@ -223,6 +223,45 @@ typedef struct ag_held_session {
 AG_API void ag_serving_each_session(ag_serving *s,
                                     bool (*each)(void *user, const ag_held_session *h), void *user);
 
+/* Which tokens the heads of one held session retain. */
+typedef struct ag_cache_run {
+    uint32_t position, n; /* the positions [position, position + n) */
+} ag_cache_run;
+
+typedef struct ag_cache_head_view {
+    size_t first_run, n_runs; /* of the view's runs; heads that retain the same may share them */
+} ag_cache_head_view;
+
+typedef struct ag_cache_layer_view {
+    uint32_t first_head, n_heads; /* of the view's heads; 0: the layer has no cache of its own */
+    uint32_t window;              /* newest positions that a query sees; 0: all */
+} ag_cache_layer_view;
+
+typedef struct ag_cache_view {
+    uint64_t id;
+    const ag_served_model *model;
+    bool is_running;
+    uint32_t n_tokens; /* that it has consumed */
+    ag_dtype k_type, v_type;
+    const char *policy;
+    uint32_t budget, n_protected; /* tokens of a head, of them attention sinks; 0: none leave */
+    uint64_t n_evictions, n_evicted, kv_bytes, shared_bytes;
+    uint32_t n_layers, n_heads; /* heads of all layers */
+    size_t n_runs, n_ids;
+    const ag_cache_layer_view *layers; /* [n_layers] */
+    const ag_cache_head_view *heads;   /* [n_heads] */
+    const ag_cache_run *runs;          /* [n_runs] of a head ascending, and apart from each other */
+    const int32_t *ids;                /* [n_ids] the tokens, from position 0 on */
+    uint64_t reserved[4];
+} ag_cache_view;
+
+/* Waits until the engine is between two steps: not to be called by an event. AG_NOT_FOUND if
+ * nothing is held by that id, or it is of another scope: which of these, nobody is told. AG_LIMIT
+ * if the session has more than a million runs. */
+AG_API ag_status ag_serving_view_session(ag_serving *s, uint64_t id, const char *scope,
+                                         ag_cache_view **out, ag_error *err);
+AG_API void ag_cache_view_destroy(ag_cache_view *v);
+
 #ifdef __cplusplus
 }
 #endif

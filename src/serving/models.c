@@ -221,15 +221,12 @@ void ag_served_model_unload(ag_serving *s, ag_served_model *m) {
     m->base_bytes = 0;
 }
 
+static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
+    return ag_served_model_need(s, job->model, err);
+}
+
 ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {
-    ag_serving_job job = {.model = m};
+    ag_serving_job job = {.run = load_for_job, .model = m};
     if (m->engine != s) return AG_FAIL(err, INVALID, "a model of another engine");
-    pthread_mutex_lock(&s->lock);
-    job.next = s->jobs;
-    s->jobs = &job;
-    pthread_cond_broadcast(&s->work);
-    while (!job.done) pthread_cond_wait(&s->done, &s->lock);
-    pthread_mutex_unlock(&s->lock);
-    if (job.status != AG_OK && err) *err = job.error;
-    return job.status;
+    return ag_serving_do(s, &job, err);
 }

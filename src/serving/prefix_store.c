@@ -199,6 +199,17 @@ static void keep_limits(ag_serving *s) {
     while (s->now.n_parked > 4096 && ag_prefix_drop_one(s)) {}
 }
 
+/* That of the request; of its further answers new ones. */
+static uint64_t parked_id(ag_serving *s, const ag_served_request *r) {
+    const ag_parked *k = s->parked;
+    while (k && k->id != r->id) k = k->next;
+    if (!k) return r->id;
+    pthread_mutex_lock(&s->lock);
+    const uint64_t id = ++s->last_id;
+    pthread_mutex_unlock(&s->lock);
+    return id;
+}
+
 void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids) {
     ag_parked *k = ag_calloc(1, sizeof *k);
     char *scope = r->p.scope ? ag_strdup(r->p.scope) : NULL;
@@ -210,7 +221,7 @@ void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *sessi
         return;
     }
     *k = (ag_parked){.next = s->parked,
-                     .id = ++s->last_parked,
+                     .id = parked_id(s, r),
                      .model = r->p.model,
                      .scope = scope,
                      .session = session,

@@ -36,13 +36,24 @@ static void run_jobs(ag_serving *s, bool refuse) {
         if (!job) return;
         const ag_status st = refuse
                                  ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
-                                 : ag_served_model_need(s, job->model, &job->error);
+                                 : job->run(s, job, &job->error);
         pthread_mutex_lock(&s->lock);
         job->status = st;
         job->done = true;
         pthread_cond_broadcast(&s->done);
         pthread_mutex_unlock(&s->lock);
     }
+}
+
+ag_status ag_serving_do(ag_serving *s, ag_serving_job *job, ag_error *err) {
+    pthread_mutex_lock(&s->lock);
+    job->next = s->jobs;
+    s->jobs = job;
+    pthread_cond_broadcast(&s->work);
+    while (!job->done) pthread_cond_wait(&s->done, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    if (job->status != AG_OK && err) *err = job->error;
+    return job->status;
 }
 
 static bool is_over(const ag_served_request *r, double now, ag_error *err) {

@@ -98,10 +98,12 @@ typedef struct ag_parked {
     double used_at;
 } ag_parked;
 
-/* Work that a caller waits for. */
+/* Work that a caller waits for while the engine's thread does it, between two steps. */
 typedef struct ag_serving_job {
     struct ag_serving_job *next;
+    ag_status (*run)(ag_serving *s, struct ag_serving_job *job, ag_error *err);
     ag_served_model *model; /* to be loaded */
+    void *user;             /* what other work is about */
     ag_status status;
     ag_error error;
     bool done;
@@ -136,10 +138,12 @@ struct ag_serving {
     uint64_t n_chunks, round;
     bool has_warned; /* sessions that watch memory */
     ag_parked *parked;
-    uint64_t last_parked;
     uint64_t base_bytes; /* occupied when the engine began */
     double published_at;
 };
+
+/* serving.c. Has the job run, and waits for it; what it returns. */
+ag_status ag_serving_do(ag_serving *s, ag_serving_job *job, ag_error *err);
 
 /* models.c */
 void ag_served_model_destroy(ag_served_model *m);
