@@ -146,12 +146,12 @@ static void tell_end(const ag_answer *a) {
 
 /* Whoever goes on from here finds what was read. */
 static void park(ag_serving *s, ag_answer *a) {
-    ag_ids ids;
-    if (!a->session) return;
-    if (!a->request->p.no_prefix && ag_answer_tokens(a, &ids, NULL) == AG_OK)
-        ag_prefix_park(s, a->request, a->session, &ids);
-    else ag_session_destroy(a->session);
-    a->session = NULL;
+    ag_session *session = a->session;
+    ag_ids ids = {0};
+    if (!session) return;
+    if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
+    a->session = NULL; /* it does not count as running any more */
+    ag_prefix_park(s, a->request, session, &ids);
 }
 
 ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish why, ag_error *err) {

@@ -17,6 +17,8 @@ enum {
     MARGIN = 4 << 20,
     /* Of a request: tables of its caches, a sampler's lists, events on their way. */
     REQUEST_MARGIN = 128 << 10,
+    /* Pieces of heap that loading leaves behind. */
+    LOAD_MARGIN = 1 << 20,
     /* Packed activations and partial sums of the backend's operations. */
     OPERATIONS_MARGIN = 24 << 20,
 };
@@ -33,15 +35,19 @@ uint64_t ag_governor_used(const ag_serving *s) {
 
 /* ---- what is promised ---- */
 
+/* Of blocks that others hold too, a policy that moves slots makes copies of its own. */
+static uint64_t held_by(const ag_served_request *r, ag_session *session, bool first) {
+    const ag_kv_cache *cache = ag_session_kv_cache(session);
+    const uint64_t bytes = ag_kv_cache_memory_usage_bytes(cache);
+    return first && !r->is_managed ? bytes : bytes - ag_kv_cache_shared_bytes(cache);
+}
+
 static uint64_t held_kv(const ag_served_request *r) {
     uint64_t bytes = 0;
-    if (r->session) bytes += ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(r->session));
+    if (r->session) bytes += held_by(r, r->session, true);
     for (size_t i = 0, n = 0; r->answers && i < r->p.n_answers; i++) {
         ag_session *session = r->answers[i].session;
-        if (!session) continue;
-        const ag_kv_cache *cache = ag_session_kv_cache(session);
-        bytes += ag_kv_cache_memory_usage_bytes(cache);
-        if (n++) bytes -= ag_kv_cache_shared_bytes(cache);
+        if (session) bytes += held_by(r, session, n++ == 0);
     }
     return bytes;
 }
@@ -55,7 +61,7 @@ static uint64_t outstanding(const ag_serving *s) {
     for (size_t i = 0; i < s->n_models; i++) {
         const ag_served_model *m = s->models[i];
         if (!m->model || m->touched_rows >= s->params.step_rows) continue;
-        bytes += m->scratch_bytes * (s->params.step_rows - m->touched_rows) / s->params.step_rows;
+        bytes += m->scratch_left * (s->params.step_rows - m->touched_rows) / s->params.step_rows;
     }
     return bytes;
 }
@@ -98,6 +104,13 @@ static uint64_t most_tokens(const ag_served_request *r) {
     return r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_GRANT;
 }
 
+/* A session that cannot go back leaves a copy where its prompt ends. */
+static bool leaves_a_copy(const ag_model_info *info) {
+    bool any = info->state_bytes > 0;
+    for (uint32_t k = 0; k < info->n_layer_kinds; k++) any = any || info->layer_kinds[k].window;
+    return any;
+}
+
 ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err) {
     const ag_session_params params = ag_request_session_params(s, r);
     const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = most_tokens(r);
@@ -109,6 +122,9 @@ ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_erro
     /* Logits, and what a sampler sorts. */
     r->fixed_promised = n * (one.state_bytes + one.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
+    if (!leaves_a_copy(&r->p.model->info)) return AG_OK;
+    r->kv_promised += one.kv_bytes;
+    r->fixed_promised += one.state_bytes + n_vocab * sizeof(float);
     return AG_OK;
 }
 
@@ -185,6 +201,24 @@ ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *
                        what, in_mib(bytes), in_mib(used), in_mib(promised), in_mib(spare),
                        in_mib(limit), in_mib(needed));
     }
+}
+
+/* A short prompt and a short answer. */
+static uint64_t least_request(const ag_served_model *m, ag_error *err) {
+    ag_session_params p = m->session;
+    ag_session_plan plan;
+    if (p.max_seq_len > 256) p.max_seq_len = 256;
+    p.eviction = ag_eviction_defaults();
+    if (ag_session_plan_memory(&m->info, &p, &plan, err) != AG_OK) return 0;
+    return plan.kv_bytes + plan.state_bytes + 4 * (uint64_t)m->info.n_vocab * sizeof(float) +
+           REQUEST_MARGIN + LOAD_MARGIN;
+}
+
+ag_status ag_governor_ask_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
+                                  ag_error *err) {
+    const uint64_t least = least_request(m, err);
+    if (!least) return AG_INVALID;
+    return ag_governor_ask(s, weights + m->scratch_bytes + least, m, m->name, err);
 }
 
 uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err) {

@@ -187,17 +187,35 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
 static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err) {
     const size_t most = s->params.max_running;
     const size_t rows = s->params.step_rows > most ? s->params.step_rows : most;
-    return ag_model_reserve(m->model, rows, most, err);
+    ag_session_params p = m->session;
+    ag_session *session;
+    p.prefill_chunk = s->chunk;
+    AG_TRY(ag_model_reserve(m->model, rows, most, err));
+    AG_TRY(ag_session_create(m->model, &p, &session, err));
+    ag_status st = ag_session_reserve_rows(session, s->chunk, err);
+    ag_session_destroy(session);
+    return st;
 }
 
-static ag_status load(ag_serving *s, ag_served_model *m, ag_error *err) {
+/* What of the planned scratch is resident already, since it was written when it was made. */
+static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_before) {
+    const uint64_t used = ag_governor_used(s), weights = ag_model_memory_bytes(m->model);
+    const uint64_t grown = used > used_before ? used - used_before : 0;
+    const uint64_t there = grown > weights ? grown - weights : 0;
+    m->scratch_left = m->scratch_bytes > there ? m->scratch_bytes - there : 0;
+}
+
+static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) {
+    const ag_memory *mem = ag_backend_memory(s->backend);
+    const uint64_t before = ag_memory_bytes_in_use(mem), used = ag_governor_used(s);
     AG_TRY(ag_model_load(s->backend, m->path, &m->load, &m->model, err));
     ag_status st = reserve_steps(s, m, err);
     if (st != AG_OK) {
         ag_served_model_unload(s, m);
         return st;
     }
-    m->base_bytes = ag_model_memory_bytes(m->model) + m->scratch_bytes;
+    m->base_bytes = ag_memory_bytes_in_use(mem) - before;
+    count_scratch(s, m, used);
     m->touched_rows = 0;
     m->used_at = ag_now_s();
     return AG_OK;
@@ -208,9 +226,9 @@ ag_status ag_served_model_need(ag_serving *s, ag_served_model *m, ag_error *err)
     if (m->model) return AG_OK;
     AG_TRY(ag_memory_plan_make(s->backend, m->path, &m->load, NULL, 0, &plan, err));
     m->scratch_bytes = ag_governor_scratch(s, m, err);
-    if (!m->scratch_bytes) return AG_NOMEM;
-    AG_TRY(ag_governor_ask(s, plan.weight_bytes + m->scratch_bytes, m, m->name, err));
-    ag_status st = load(s, m, err);
+    if (!m->scratch_bytes) return AG_INVALID;
+    AG_TRY(ag_governor_ask_weights(s, m, plan.weight_bytes, err));
+    ag_status st = load_weights(s, m, err);
     return st == AG_OK ? AG_OK : ag_error_prefix(err, st, "%s", m->name);
 }
 

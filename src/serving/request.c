@@ -6,6 +6,7 @@
 #include "serving/serving_impl.h"
 
 #include <antigravity/kv_cache.h>
+#include <string.h>
 
 void ag_request_tell(const ag_served_request *r, ag_request_event *e) {
     e->n_prompt = r->p.n_prompt;
@@ -52,7 +53,9 @@ static ag_status make_request(ag_serving *s, ag_served_request *r, ag_prefix *fr
 static ag_status ask_memory(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
     uint64_t there = 0;
     AG_TRY(ag_governor_promise(s, r, err));
-    if (from->session) there = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(from->session));
+    /* A policy copies what it shares; else what is there need not be made. */
+    if (from->session && !r->is_managed)
+        there = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(from->session));
     const uint64_t bytes = r->kv_promised + r->fixed_promised;
     if (from->parked) from->parked->pinned = true;
     ag_status st =
@@ -92,18 +95,23 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
 
 /* ---- from the prompt to answers ---- */
 
+/* The first n of the prompt; none if there is no memory for them. */
+static ag_ids prompt_ids(const ag_served_request *r, size_t n) {
+    ag_ids ids = {.data = ag_malloc(n * sizeof *ids.data), .n = n, .cap = n};
+    if (!ids.data) return (ag_ids){0};
+    memcpy(ids.data, r->p.prompt, n * sizeof *ids.data);
+    return ids;
+}
+
 /* Where a session cannot go back to its prompt's end, a copy is left that stands there: an answer
  * that comes back in other words is not the end of what was read. */
 static void park_prompt(ag_serving *s, ag_served_request *r) {
-    const uint32_t end = ag_session_position(r->session);
     ag_session *fork;
     if (r->p.no_prefix || r->has_evicted || r->is_managed) return;
     if (ag_session_oldest_reachable(r->session) == 0) return;
     if (ag_session_fork(r->session, &fork, NULL) != AG_OK) return;
-    ag_ids ids = {.data = ag_malloc(end * sizeof *ids.data), .n = end, .cap = end};
-    for (uint32_t i = 0; ids.data && i < end; i++) ids.data[i] = r->p.prompt[i];
-    if (ids.data) ag_prefix_park(s, r, fork, &ids);
-    else ag_session_destroy(fork);
+    ag_ids ids = prompt_ids(r, r->p.n_prompt);
+    ag_prefix_park(s, r, fork, &ids);
 }
 
 ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err) {
@@ -134,16 +142,11 @@ static void count_end(ag_serving *s, ag_status st) {
 
 /* What was read of a prompt is kept, too. */
 static void park_reading(ag_serving *s, ag_served_request *r) {
-    const size_t n = ag_session_position(r->session);
-    ag_ids ids = {.data = ag_malloc(n * sizeof *ids.data), .n = n, .cap = n};
-    for (size_t i = 0; ids.data && i < n; i++) ids.data[i] = r->p.prompt[i];
-    if (ids.data && n && !r->p.no_prefix && r->has_begun) {
-        ag_prefix_park(s, r, r->session, &ids);
-    } else {
-        ag_ids_free(&ids);
-        ag_session_destroy(r->session);
-    }
-    r->session = NULL;
+    ag_session *session = r->session;
+    ag_ids ids = {0};
+    if (!r->p.no_prefix && r->has_begun) ids = prompt_ids(r, ag_session_position(session));
+    r->session = NULL; /* it does not count as running any more */
+    ag_prefix_park(s, r, session, &ids);
 }
 
 void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err) {

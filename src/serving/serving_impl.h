@@ -38,7 +38,8 @@ struct ag_served_model {
     double used_at;         /* when the last one ended */
     size_t touched_rows;    /* the most that a pass has had: so much of the workspace is resident */
     uint64_t base_bytes;    /* in use of the backend's memory: weights, workspace */
-    uint64_t scratch_bytes; /* of the workspace, as planned */
+    uint64_t scratch_bytes; /* of the workspace and of operations, as planned */
+    uint64_t scratch_left;  /* of it, what was not resident when the weights were loaded */
 };
 
 /* One answer to a request: where it stands, and what makes text of it. */
@@ -195,7 +196,7 @@ typedef struct ag_prefix {
 ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r);
 /* A session that stands behind the prefix. */
 ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
-/* Transfers session and ids, also on failure (they are dropped then). */
+/* Transfers session and ids; without ids, and without memory for the rest, they are dropped. */
 void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids);
 /* The one that is least worth keeping leaves; false: there is none. */
 bool ag_prefix_drop_one(ag_serving *s);
@@ -208,6 +209,9 @@ ag_session_params ag_request_session_params(const ag_serving *s, const ag_served
 /* Makes room for so many bytes more: AG_NOMEM, with the numbers, if there is none. */
 ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
                           const char *what, ag_error *err);
+/* The same for a model's weights, what its steps need, and one small request. */
+ag_status ag_governor_ask_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
+                                  ag_error *err);
 /* What the limit is about, now. */
 uint64_t ag_governor_used(const ag_serving *s);
 /* What a model takes beside its weights, and until it is resident. */

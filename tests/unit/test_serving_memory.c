@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One number of memory: what does not fit is refused with the numbers, what runs never passes it.
+ */
+#include "support/serving_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <antigravity/process.h>
+#include <cmocka.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define DEMO AG_SOURCE_DIR "/models/demo"
+enum { MOST = 24, LONGEST = 1200 };
+
+static ag_serving *serving;
+static ag_served_model *demo;
+static client clients[MOST];
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static uint64_t occupied(void) {
+    ag_memory_usage usage;
+    assert_int_equal(ag_process_memory(&usage), AG_OK);
+    return usage.anonymous;
+}
+
+static ag_status start_with(uint64_t limit, ag_error *err) {
+    ag_serving_params p = ag_serving_defaults();
+    ag_served_model_params m = {.name = "demo",
+                                .path = DEMO,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    p.memory_limit = limit;
+    p.step_rows = 128;
+    p.backend.n_threads = 2;
+    for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
+    ag_status st = ag_serving_create(&p, &serving, err);
+    return st == AG_OK ? ag_serving_add_model(serving, &m, &demo, err) : st;
+}
+
+static int stop(void **state) {
+    (void)state;
+    ag_serving_destroy(serving);
+    serving = NULL;
+    for (size_t i = 0; i < MOST; i++) client_destroy(&clients[i]);
+    malloc_trim(0);
+    return 0;
+}
+
+static void fill_ids(int32_t *ids, size_t n, unsigned seed) {
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1103515245u + 12345u;
+        ids[i] = (int32_t)(10 + (seed >> 16) % 3000);
+    }
+}
+
+static ag_request_params request(const int32_t *ids, size_t n, int64_t max_tokens) {
+    ag_request_params p = ag_request_defaults(demo);
+    p.prompt = ids;
+    p.n_prompt = n;
+    p.max_tokens = max_tokens;
+    p.ignore_eos = true;
+    return p;
+}
+
+/* The number that a message says would do, in bytes. */
+static uint64_t named_limit(const ag_error *err) {
+    const char *at = strstr(err->msg, "; ");
+    if (!at) fail_msg("no number in: %s", err->msg);
+    return (uint64_t)((strtod(at + 2, NULL) + 0.1) * (1 << 20));
+}
+
+/* ---- watching ---- */
+
+static pthread_t watcher;
+static atomic_bool watching;
+static uint64_t highest;
+
+static void *watch(void *user) {
+    (void)user;
+    while (watching) {
+        const uint64_t now = occupied();
+        if (now > highest) highest = now;
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static void begin_watching(void) {
+    highest = 0;
+    watching = true;
+    assert_int_equal(pthread_create(&watcher, NULL, watch, NULL), 0);
+}
+
+static void end_watching(uint64_t limit) {
+    watching = false;
+    pthread_join(watcher, NULL);
+    if (highest > limit)
+        fail_msg("%.2f MiB were occupied, the limit is %.2f", (double)highest / (1 << 20),
+                 (double)limit / (1 << 20));
+}
+
+/* ---- */
+
+static void a_limit_below_the_model_names_the_smallest(void **state) {
+    ag_error err;
+    (void)state;
+    assert_int_equal(start_with(1 << 20, &err), AG_NOMEM);
+    must(start_with(occupied() + (6 << 20), &err), &err);
+    assert_int_equal(ag_serving_load_model(serving, demo, &err), AG_NOMEM);
+    const uint64_t enough = named_limit(&err);
+    stop(state);
+    must(start_with(enough, &err), &err);
+    begin_watching();
+    must(ag_serving_load_model(serving, demo, &err), &err);
+    int32_t ids[60];
+    fill_ids(ids, 60, 1);
+    ag_request_params p = request(ids, 60, 40);
+    must(client_send(&clients[0], serving, &p, &err), &err);
+    assert_true(client_wait(&clients[0]));
+    if (clients[0].status != AG_OK) fail_msg("%s", clients[0].error.msg);
+    end_watching(enough);
+}
+
+static uint64_t loaded_with(uint64_t more) {
+    ag_error err;
+    must(start_with(occupied() + (6 << 20), &err), &err);
+    assert_int_equal(ag_serving_load_model(serving, demo, &err), AG_NOMEM);
+    const uint64_t limit = named_limit(&err) + more;
+    stop(NULL);
+    must(start_with(limit, &err), &err);
+    return limit;
+}
+
+static void many_long_prompts_stay_below_the_limit(void **state) {
+    static int32_t ids[MOST][LONGEST];
+    ag_serving_stats stats;
+    ag_error err;
+    (void)state;
+    const uint64_t limit = loaded_with(12 << 20); /* of 24 caches of 6 MB */
+    begin_watching();
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t i = 0; i < MOST; i++) {
+            fill_ids(ids[i], LONGEST, (unsigned)(round * MOST + i));
+            ag_request_params p = request(ids[i], LONGEST - i * 20, 20);
+            client_destroy(&clients[i]);
+            client_init(&clients[i]);
+            must(client_send(&clients[i], serving, &p, &err), &err);
+        }
+        for (size_t i = 0; i < MOST; i++) {
+            assert_true(client_wait(&clients[i]));
+            if (clients[i].status != AG_OK) fail_msg("request %zu: %s", i, clients[i].error.msg);
+            assert_int_equal(clients[i].answers[0].n_generated, 20);
+        }
+    }
+    end_watching(limit);
+    usleep(60000);
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.memory_limit, limit);
+    assert_true(stats.memory_peak <= limit && stats.memory_peak > stats.weight_bytes);
+    assert_true(stats.n_parked > 0 && stats.n_parked < 2 * MOST);
+    assert_int_equal(stats.n_refused, 0);
+}
+
+static void what_never_fits_is_refused_with_the_numbers(void **state) {
+    static int32_t ids[LONGEST];
+    ag_error err;
+    (void)state;
+    loaded_with(2 << 20);
+    fill_ids(ids, LONGEST, 5);
+    ag_request_params p = request(ids, LONGEST, 500);
+    p.session.k_type = p.session.v_type = AG_F32;
+    must(client_send(&clients[0], serving, &p, &err), &err);
+    assert_true(client_wait(&clients[0]));
+    assert_int_equal(clients[0].status, AG_NOMEM);
+    assert_non_null(strstr(clients[0].error.msg, "memory limit"));
+    assert_false(clients[0].started);
+    /* The same with a budget fits. */
+    p.session.k_type = p.session.v_type = AG_F16;
+    p.session.eviction.policy = ag_eviction_policy_find("sliding");
+    p.session.eviction.window = 100;
+    p.session.eviction.budget_tokens = 128;
+    p.session.eviction.prefill = AG_KV_PREFILL_BOUNDED;
+    must(client_send(&clients[1], serving, &p, &err), &err);
+    assert_true(client_wait(&clients[1]));
+    if (clients[1].status != AG_OK) fail_msg("%s", clients[1].error.msg);
+    ag_serving_stats stats;
+    usleep(60000);
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_refused, 1);
+}
+
+static void an_answer_without_a_limit_ends_where_memory_does(void **state) {
+    int32_t ids[60];
+    ag_error err;
+    (void)state;
+    const uint64_t limit = loaded_with(0);
+    begin_watching();
+    fill_ids(ids, 60, 6);
+    ag_request_params p = request(ids, 60, -1);
+    p.session.k_type = p.session.v_type = AG_F32;
+    must(client_send(&clients[0], serving, &p, &err), &err);
+    assert_true(client_wait(&clients[0]));
+    if (clients[0].status == AG_OK) {
+        assert_int_equal(clients[0].answers[0].finish, AG_FINISH_CONTEXT);
+        assert_true(clients[0].answers[0].n_generated < 2048 - 60);
+    } else {
+        assert_int_equal(clients[0].status, AG_NOMEM);
+    }
+    end_watching(limit);
+}
+
+static void an_idle_model_makes_room_for_another(void **state) {
+    ag_served_model_params m = {.name = "other",
+                                .path = DEMO,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    int32_t ids[60];
+    ag_served_model *other;
+    ag_serving_stats stats;
+    ag_error err;
+    (void)state;
+    m.model.weights = AG_F32; /* larger */
+    const uint64_t first = loaded_with(0);
+    stop(state);
+    must(start_with(first + (45 << 20), &err), &err);
+    must(ag_serving_add_model(serving, &m, &other, &err), &err);
+    begin_watching();
+    fill_ids(ids, 60, 6);
+    uint64_t weights[4];
+    for (size_t i = 0; i < 4; i++) {
+        ag_request_params p = request(ids, 60, 3);
+        p.model = i % 2 ? other : demo;
+        must(client_send(&clients[i], serving, &p, &err), &err);
+        assert_true(client_wait(&clients[i]));
+        if (clients[i].status != AG_OK) fail_msg("request %zu: %s", i, clients[i].error.msg);
+        usleep(60000);
+        ag_serving_get_stats(serving, &stats);
+        weights[i] = stats.weight_bytes;
+    }
+    end_watching(first + (45 << 20));
+    assert_int_equal(weights[0], weights[2]);
+    assert_int_equal(weights[1], weights[3]);
+    assert_true(weights[1] > weights[0]);
+}
+
+int main(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    puts("sanitizers take memory of their own");
+    return 77;
+#endif
+    ag_memory_usage usage;
+    if (ag_process_memory(&usage) != AG_OK) return 77;
+#define CASE(f) cmocka_unit_test_teardown(f, stop)
+    const struct CMUnitTest tests[] = {
+        CASE(a_limit_below_the_model_names_the_smallest),
+        CASE(many_long_prompts_stay_below_the_limit),
+        CASE(what_never_fits_is_refused_with_the_numbers),
+        CASE(an_answer_without_a_limit_ends_where_memory_does),
+        CASE(an_idle_model_makes_room_for_another),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

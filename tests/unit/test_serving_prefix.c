@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was read once is not read again: parked sessions, whose they are, and when they leave. */
+#include "support/serving_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+/* All layers see everything; most see 24 tokens; most keep a state. */
+static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "gemma3", GOLDEN "lfm2",
+                                    GOLDEN "qwen3.5"};
+enum { N_MODELS = 4, MOST = 8, LONGEST = 1024 };
+
+static ag_serving *serving;
+static ag_served_model *models[N_MODELS], *model; /* model: the one at hand */
+static client clients[MOST];
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static void start_with(const ag_serving_params *p) {
+    ag_error err;
+    must(ag_serving_create(p, &serving, &err), &err);
+    for (size_t i = 0; i < N_MODELS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "model-%zu", i);
+        ag_served_model_params m = {.name = name,
+                                    .path = paths[i],
+                                    .model = ag_model_defaults(),
+                                    .session = ag_session_defaults()};
+        must(ag_serving_add_model(serving, &m, &models[i], &err), &err);
+    }
+    model = models[0];
+    for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
+}
+
+static int start(void **state) {
+    (void)state;
+    start_with(NULL);
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    ag_serving_destroy(serving);
+    for (size_t i = 0; i < MOST; i++) client_destroy(&clients[i]);
+    return 0;
+}
+
+/* A conversation as a client keeps it. */
+typedef struct talk {
+    int32_t ids[LONGEST];
+    size_t n;
+    unsigned seed;
+} talk;
+
+static void say(talk *t, size_t n) {
+    assert_true(t->n + n <= LONGEST);
+    for (size_t i = 0; i < n; i++) {
+        t->seed = t->seed * 1103515245u + 12345u;
+        t->ids[t->n++] = (int32_t)(10 + (t->seed >> 16) % 200);
+    }
+}
+
+static ag_request_params request(const talk *t, const char *scope, int64_t max_tokens) {
+    ag_request_params p = ag_request_defaults(model);
+    p.prompt = t->ids;
+    p.n_prompt = t->n;
+    p.scope = scope;
+    p.max_tokens = max_tokens;
+    p.ignore_eos = p.logprobs = true;
+    p.sampling.temperature = 0;
+    p.sampling.repetition_penalty = 1;
+    return p;
+}
+
+static void run_request(client *c, ag_request_params *p) {
+    ag_error err;
+    client_destroy(c);
+    client_init(c);
+    must(client_send(c, serving, p, &err), &err);
+    assert_true(client_wait(c));
+    if (c->status != AG_OK) fail_msg("%s: %s", ag_status_name(c->status), c->error.msg);
+}
+
+/* The answer becomes part of the conversation. */
+static void hear(talk *t, const client_answer *a) {
+    memcpy(t->ids + t->n, a->ids, a->n * sizeof *a->ids);
+    t->n += a->n;
+}
+
+static void same_ids(const client_answer *a, const client_answer *b) {
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->ids, b->ids, a->n * sizeof *a->ids);
+}
+
+/* What has been read may round otherwise; nobody else's tokens do. */
+static void close_logprobs(const client_answer *a, const client_answer *b, float most) {
+    assert_true(a->n && b->n);
+    for (size_t i = 0; i < a->n && a->ids[i] == b->ids[i]; i++) {
+        const float d = a->logprobs[i] - b->logprobs[i];
+        if (!(d < most && d > -most))
+            fail_msg("logprob %zu is %g, read anew %g", i, (double)a->logprobs[i],
+                     (double)b->logprobs[i]);
+    }
+}
+
+/* ---- conversations ---- */
+
+static void a_turn_reads_its_new_tokens_alone(void **state) {
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        talk t = {.seed = 1};
+        size_t before = 0;
+        model = models[m];
+        for (size_t turn = 0; turn < 5; turn++) {
+            say(&t, turn ? 9 : 300);
+            ag_request_params p = request(&t, "anna", 7);
+            run_request(&clients[0], &p);
+            /* All but the answer's last token, which was never fed. */
+            assert_int_equal(clients[0].n_cached, turn ? before - 1 : 0);
+            p.no_prefix = true;
+            run_request(&clients[1], &p);
+            assert_int_equal(clients[1].n_cached, 0);
+            close_logprobs(&clients[0].answers[0], &clients[1].answers[0], 0.3f);
+            hear(&t, &clients[0].answers[0]);
+            before = t.n;
+        }
+    }
+}
+
+/* An answer comes back in other words: its thoughts were dropped, say. */
+static void an_answer_that_changed_costs_itself_alone(void **state) {
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        talk t = {.seed = 2};
+        model = models[m];
+        say(&t, 280);
+        ag_request_params p = request(&t, "anna", 80);
+        run_request(&clients[0], &p);
+        const size_t end = t.n;
+        say(&t, 12);
+        p = request(&t, "anna", 5);
+        run_request(&clients[0], &p);
+        /* By chance the first new tokens may be those of the answer. */
+        if (clients[0].n_cached < end || clients[0].n_cached > end + 2)
+            fail_msg("model %zu: %zu of %zu tokens were there", m, clients[0].n_cached, end);
+        p.no_prefix = true;
+        run_request(&clients[1], &p);
+        close_logprobs(&clients[0].answers[0], &clients[1].answers[0], 0.3f);
+    }
+}
+
+static void the_same_prompt_reads_one_token(void **state) {
+    talk t = {.seed = 3};
+    (void)state;
+    say(&t, 100);
+    ag_request_params p = request(&t, NULL, 4);
+    run_request(&clients[0], &p);
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, 99);
+    same_ids(&clients[0].answers[0], &clients[1].answers[0]);
+}
+
+static void two_that_go_on_from_one_beginning_stay_apart(void **state) {
+    talk a = {.seed = 4}, b;
+    (void)state;
+    say(&a, 300);
+    ag_request_params p = request(&a, "anna", 1);
+    run_request(&clients[0], &p);
+    b = a;
+    b.seed = 99;
+    say(&a, 50);
+    say(&b, 50);
+    ag_request_params pa = request(&a, "anna", 20), pb = request(&b, "anna", 20);
+    ag_error err;
+    must(client_send(&clients[1], serving, &pa, &err), &err);
+    must(client_send(&clients[2], serving, &pb, &err), &err);
+    assert_true(client_wait(&clients[1]) && client_wait(&clients[2]));
+    assert_int_equal(clients[1].n_cached, 300);
+    assert_int_equal(clients[2].n_cached, 300);
+    pa.no_prefix = pb.no_prefix = true;
+    run_request(&clients[3], &pa);
+    run_request(&clients[4], &pb);
+    close_logprobs(&clients[1].answers[0], &clients[3].answers[0], 0.3f);
+    close_logprobs(&clients[2].answers[0], &clients[4].answers[0], 0.3f);
+}
+
+/* ---- whose they are ---- */
+
+static void scopes_never_mix(void **state) {
+    talk t = {.seed = 5};
+    (void)state;
+    say(&t, 200);
+    ag_request_params p = request(&t, "anna", 4);
+    run_request(&clients[0], &p);
+    p.scope = "bert";
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, 0);
+    p.scope = NULL;
+    run_request(&clients[2], &p);
+    assert_int_equal(clients[2].n_cached, 0);
+    p.scope = "anna";
+    run_request(&clients[3], &p);
+    assert_int_equal(clients[3].n_cached, 199);
+    same_ids(&clients[0].answers[0], &clients[1].answers[0]);
+}
+
+/* Nor while the other one is running. */
+static void running_sessions_are_their_scopes_alone(void **state) {
+    talk t = {.seed = 6};
+    ag_error err;
+    (void)state;
+    say(&t, 200);
+    ag_request_params p = request(&t, "anna", 800);
+    must(client_send(&clients[0], serving, &p, &err), &err);
+    client_wait_tokens(&clients[0], 1);
+    p.max_tokens = 2;
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, 199);
+    p.scope = "bert";
+    run_request(&clients[2], &p);
+    assert_int_equal(clients[2].n_cached, 0);
+    assert_false(clients[0].ended);
+    ag_serving_cancel(serving, clients[0].id);
+    assert_true(client_wait(&clients[0]));
+}
+
+static void other_parameters_have_sessions_of_their_own(void **state) {
+    talk t = {.seed = 7};
+    (void)state;
+    say(&t, 200);
+    ag_request_params p = request(&t, NULL, 4);
+    run_request(&clients[0], &p);
+    ag_request_params q = p;
+    q.session.k_type = AG_Q8_0;
+    run_request(&clients[1], &q);
+    assert_int_equal(clients[1].n_cached, 0);
+    q = p;
+    q.session.eviction.policy = ag_eviction_policy_find("sliding");
+    q.session.eviction.budget_tokens = 100;
+    run_request(&clients[1], &q);
+    assert_int_equal(clients[1].n_cached, 0);
+    q = p;
+    q.session.max_seq_len = 1024;
+    run_request(&clients[1], &q);
+    assert_int_equal(clients[1].n_cached, 0);
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, 199);
+}
+
+/* ---- policies ---- */
+
+static void a_conversation_goes_on_at_its_budget(void **state) {
+    talk t = {.seed = 8};
+    (void)state;
+    say(&t, 400);
+    ag_request_params p = request(&t, "anna", 30);
+    p.session.eviction.policy = ag_eviction_policy_find("sliding");
+    p.session.eviction.window = 100;
+    p.session.eviction.budget_tokens = 128;
+    p.n_system = 20;
+    run_request(&clients[0], &p);
+    const size_t end = t.n + clients[0].answers[0].n;
+    talk other = t;
+    hear(&t, &clients[0].answers[0]);
+    say(&t, 10);
+    p.prompt = t.ids;
+    p.n_prompt = t.n;
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, end - 1);
+    /* What has left cannot be shared by another one. */
+    other.seed = 1234;
+    say(&other, 20);
+    p.prompt = other.ids;
+    p.n_prompt = other.n;
+    run_request(&clients[2], &p);
+    assert_int_equal(clients[2].n_cached, 0);
+}
+
+/* ---- leaving ---- */
+
+static size_t n_parked(ag_serving_stats *stats) {
+    usleep(60000); /* figures are published some times a second */
+    ag_serving_get_stats(serving, stats);
+    return stats->n_parked;
+}
+
+static void the_idle_and_short_leave_first(void **state) {
+    ag_serving_params sp = ag_serving_defaults();
+    talk talks[6];
+    ag_serving_stats stats;
+    (void)state;
+    sp.prefix_bytes = 6 << 20;
+    start_with(&sp);
+    for (size_t i = 0; i < 6; i++) {
+        talks[i] = (talk){.seed = (unsigned)i + 20};
+        say(&talks[i], 250);
+        ag_request_params p = request(&talks[i], NULL, 1);
+        run_request(&clients[0], &p);
+    }
+    const size_t n = n_parked(&stats);
+    assert_true(n >= 1 && n < 6);
+    assert_true(stats.parked_bytes > 0 && stats.parked_bytes <= sp.prefix_bytes);
+    ag_request_params p = request(&talks[5], NULL, 1);
+    run_request(&clients[0], &p);
+    assert_int_equal(clients[0].n_cached, 249);
+    p = request(&talks[0], NULL, 1);
+    run_request(&clients[0], &p);
+    assert_int_equal(clients[0].n_cached, 0);
+}
+
+static void nothing_is_kept_without_room(void **state) {
+    ag_serving_params sp = ag_serving_defaults();
+    talk t = {.seed = 30};
+    ag_serving_stats stats;
+    (void)state;
+    sp.prefix_bytes = 0;
+    start_with(&sp);
+    say(&t, 100);
+    ag_request_params p = request(&t, NULL, 1);
+    run_request(&clients[0], &p);
+    run_request(&clients[0], &p);
+    assert_int_equal(clients[0].n_cached, 0);
+    assert_int_equal(n_parked(&stats), 0);
+}
+
+/* A conversation is one parked session, however many turns it had. */
+static bool count_held(void *user, const ag_held_session *h) {
+    size_t *n = user;
+    assert_string_equal(h->scope, "anna");
+    assert_string_equal(h->model, "model-0");
+    assert_false(h->is_running);
+    assert_true(h->n_tokens > 100 && h->kv_bytes > 0 && h->n_slots == h->n_tokens);
+    assert_string_equal(h->policy, "none");
+    (*n)++;
+    return true;
+}
+
+static void a_conversation_is_held_once(void **state) {
+    talk t = {.seed = 31};
+    ag_serving_stats stats;
+    size_t n = 0;
+    (void)state;
+    for (size_t turn = 0; turn < 4; turn++) {
+        say(&t, turn ? 9 : 100);
+        ag_request_params p = request(&t, "anna", 7);
+        run_request(&clients[0], &p);
+        hear(&t, &clients[0].answers[0]);
+    }
+    assert_int_equal(n_parked(&stats), 1);
+    ag_serving_each_session(serving, count_held, &n);
+    assert_int_equal(n, 1);
+    assert_int_equal(stats.n_prompt_tokens - stats.n_cached_tokens, 100 + 3 * 10);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+    const struct CMUnitTest tests[] = {
+        CASE(a_turn_reads_its_new_tokens_alone),
+        CASE(an_answer_that_changed_costs_itself_alone),
+        CASE(the_same_prompt_reads_one_token),
+        CASE(two_that_go_on_from_one_beginning_stay_apart),
+        CASE(scopes_never_mix),
+        CASE(running_sessions_are_their_scopes_alone),
+        CASE(other_parameters_have_sessions_of_their_own),
+        CASE(a_conversation_goes_on_at_its_budget),
+        cmocka_unit_test_teardown(the_idle_and_short_leave_first, stop),
+        cmocka_unit_test_teardown(nothing_is_kept_without_room, stop),
+        CASE(a_conversation_is_held_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
