@@ -153,7 +153,10 @@ typedef struct ag_step_item {
      * moves only afterwards; nothing may be asked of it meanwhile but to cancel. */
     bool (*on_chosen)(void *user, size_t i, int32_t id);
     void *on_chosen_user;
-    uint64_t reserved[2]; /* 0: what later versions ask for */
+    /* NULL, or called for every row, whichever logits are wanted, with its hidden state
+     * [ag_model_info.hidden_size] behind the last norm, of which logits are made; before those. */
+    ag_logits_fn hidden;
+    void *hidden_user;
 } ag_step_item;
 
 /* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a

@@ -76,8 +76,10 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
     if (!(p->deadline_s >= 0)) return AG_FAIL(err, INVALID, "a deadline in %g s", p->deadline_s);
     if (p->kind != AG_REQUEST_GENERATE && p->kind != AG_REQUEST_EMBED)
         return AG_FAIL(err, INVALID, "a request of kind %d", (int)p->kind);
-    if (p->kind == AG_REQUEST_EMBED)
-        return AG_FAIL(err, UNSUPPORTED, "the engine makes no embeddings");
+    if (p->kind == AG_REQUEST_EMBED && (p->n_answers != 1 || p->constraint || p->logprobs))
+        return AG_FAIL(err, INVALID, "an embedding has one answer, without constraint or logprobs");
+    if (p->pooling > AG_EMBEDDING_FIRST)
+        return AG_FAIL(err, INVALID, "pooling of kind %d", (int)p->pooling);
     AG_TRY(check_prompt(p, err));
     AG_TRY(check_stops(p, err));
     AG_TRY(ag_session_plan_memory(&p->model->info, &p->session, &plan, err));
@@ -188,6 +190,10 @@ ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_r
     r->submitted_at = ag_now_s();
     if (params->deadline_s > 0) r->deadline = r->submitted_at + params->deadline_s;
     r->p.constraint = params->constraint;
+    if (r->p.kind == AG_REQUEST_EMBED) { /* every token's hidden state is needed */
+        r->p.no_prefix = true;
+        r->p.max_tokens = 0;
+    }
     if (st == AG_OK) st = append(s, r, id, err);
     if (st == AG_OK) return AG_OK;
     r->p.constraint = NULL;

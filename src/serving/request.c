@@ -36,6 +36,7 @@ static ag_status make_session(ag_serving *s, ag_served_request *r, ag_prefix *fr
 }
 
 static ag_status make_answers(ag_served_request *r, ag_error *err) {
+    if (r->p.kind == AG_REQUEST_EMBED) return ag_embedding_begin(r, err);
     r->answers = ag_calloc(r->p.n_answers, sizeof *r->answers);
     if (!r->answers) return AG_FAIL(err, NOMEM, "%zu answers", r->p.n_answers);
     for (size_t i = 0; i < r->p.n_answers; i++) AG_TRY(ag_answer_create(&r->answers[i], r, i, err));
@@ -116,6 +117,11 @@ static void park_prompt(ag_serving *s, ag_served_request *r) {
 
 ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err) {
     r->read_at = ag_now_s();
+    if (r->pooled) {
+        ag_session_destroy(r->session);
+        r->session = NULL;
+        return ag_embedding_end(r, err);
+    }
     park_prompt(s, r);
     r->fixed_promised = 0;
     for (size_t i = 1; i < r->p.n_answers; i++)

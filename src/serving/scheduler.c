@@ -137,7 +137,9 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
                             .ids = r->p.prompt + r->n_read,
                             .n = n,
                             .phase = AG_PHASE_PROMPT,
-                            .logits = last ? AG_LOGITS_LAST : AG_LOGITS_NONE});
+                            .logits = last && !r->pooled ? AG_LOGITS_LAST : AG_LOGITS_NONE,
+                            .hidden = r->pooled ? ag_embedding_take : NULL,
+                            .hidden_user = r});
 }
 
 /* One chunk of every prompt for which there are rows; false: of none. */

@@ -80,7 +80,8 @@ struct ag_served_request {
     ag_answer *answers; /* [p.n_answers] */
     size_t n_open;      /* answers that have not ended */
     uint64_t kv_promised, fixed_promised;
-    float *pooled; /* [hidden_size] of an embedding */
+    size_t n_pooled;
+    double *pooled; /* [hidden_size] of an embedding; NULL: answers are generated */
     ag_status status;
     ag_error error;
 };
@@ -177,6 +178,14 @@ ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err);
 ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish why, ag_error *err);
 /* Tokens that the session has consumed; data is the caller's. */
 ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err);
+
+/* embed.c */
+/* The request gets no answers, but a vector. */
+ag_status ag_embedding_begin(ag_served_request *r, ag_error *err);
+/* An ag_logits_fn: a token's hidden state joins those of the request `user`. */
+bool ag_embedding_take(void *user, size_t i, const float *hidden);
+/* The prompt has been read. */
+ag_status ag_embedding_end(ag_served_request *r, ag_error *err);
 
 /* logprobs.c. The logarithm of the probability of `id`, and the n most likely. */
 float ag_logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logprob *top, size_t n);

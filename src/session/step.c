@@ -78,6 +78,12 @@ static size_t n_following(const ag_step_item *item) {
     return goes_on(item) ? item->session->prompt_left - item->n : 0;
 }
 
+/* Of its first rows nobody asks what comes out of the last layer. */
+static size_t n_unwanted(const ag_step_item *item) {
+    if (item->hidden || item->logits == AG_LOGITS_ALL) return 0;
+    return item->logits == AG_LOGITS_LAST ? item->n - 1 : item->n;
+}
+
 static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error *err) {
     ag_session *s = item->session;
     if (!s->manager) AG_TRY(ag_kv_cache_expire(s->cache, s->position, err));
@@ -87,9 +93,7 @@ static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error
                          .n = item->n,
                          .position = s->position,
                          .state = s->state,
-                         .n_unwanted = item->logits == AG_LOGITS_ALL    ? 0
-                                       : item->logits == AG_LOGITS_LAST ? item->n - 1
-                                                                        : item->n,
+                         .n_unwanted = n_unwanted(item),
                          .is_long = s->is_long,
                          .cancel = &s->cancelled};
     return ag_cache_manager_before(s->manager, s->position, item->n, n_following(item),
@@ -101,7 +105,8 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
                              ag_error *err) {
     ag_session *s = item->session;
     *done = false;
-    if (item->n != 1 || item->logits == AG_LOGITS_NONE || n_following(item)) return AG_OK;
+    if (item->n != 1 || item->logits == AG_LOGITS_NONE || n_following(item) || item->hidden)
+        return AG_OK;
     const bool stays = item->sampler && ag_session_chooses_on_device(s);
     ag_top_k *top = stays && ag_session_ask_top(s, item->sampler) ? &s->logits.top : NULL;
     AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, stays ? NULL : s->logits.copied, top,
@@ -298,6 +303,34 @@ static ag_status take_logits(const ag_step_item *items, size_t n, bool computed,
     return many_logits(items[0].session->model, items, n, err);
 }
 
+/* ---- hidden states ---- */
+
+static bool wants_hidden(const ag_step_item *items, size_t n) {
+    bool any = false;
+    for (size_t i = 0; i < n; i++) any = any || items[i].hidden;
+    return any;
+}
+
+/* Every row's, where embedding rows were on their way in. */
+static ag_status give_hidden(const ag_step_item *items, size_t n, ag_error *err) {
+    ag_model *m = items[0].session->model;
+    const size_t dim = m->info.hidden_size;
+    const ag_tensor *normed = &m->workspace.normed;
+    const float *row = m->workspace.host_rows;
+    size_t n_rows = 0;
+    if (!wants_hidden(items, n)) return AG_OK;
+    for (size_t i = 0; i < n; i++) n_rows += items[i].n;
+    AG_TRY(ag_buffer_download(m->workspace.host_rows, normed->buffer, normed->offset,
+                              n_rows * dim * sizeof(float), err));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < items[i].n; k++, row += dim) {
+            if (items[i].hidden && !items[i].hidden(items[i].hidden_user, k, row))
+                return AG_FAIL(err, CANCELLED, "cancelled at token %zu", k);
+        }
+    }
+    return AG_OK;
+}
+
 /* ---- the step ---- */
 
 /* Nothing has been consumed. */
@@ -355,6 +388,7 @@ ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     bool computed = false;
     AG_TRY(check_step(items, n, err));
     ag_status st = run_pass(items, n, &computed, err);
+    if (st == AG_OK) st = give_hidden(items, n, err);
     if (st == AG_OK) st = take_logits(items, n, computed, err);
     if (st == AG_OK) return finish_items(items, n, err);
     if (st == AG_CANCELLED) take_cancel(items, n);

@@ -355,6 +355,124 @@ static void answers_obey_constraints(void **state) {
     ag_ids_free(&ids);
 }
 
+/* ---- embeddings ---- */
+
+typedef struct hidden_rows {
+    float rows[64][256];
+    size_t n;
+} hidden_rows;
+
+static bool keep_hidden(void *user, size_t i, const float *hidden) {
+    hidden_rows *h = user;
+    assert_int_equal(i, h->n);
+    memcpy(h->rows[h->n++], hidden, sizeof h->rows[0]);
+    return true;
+}
+
+/* Logits are products of these with the rows of the table. */
+static void steps_give_hidden_states(void **state) {
+    static hidden_rows h;
+    ag_model_params mp = ag_model_defaults();
+    ag_session *session;
+    ag_backend *be;
+    ag_model *m;
+    ag_error err;
+    int32_t ids[30];
+    float row[256];
+    (void)state;
+    h.n = 0;
+    mp.weights = AG_F32;
+    fill_ids(ids, 30, 4);
+    must(ag_backend_create(NULL, &be, &err), &err);
+    must(ag_model_load(be, DEMO, &mp, &m, &err), &err);
+    must(ag_session_create(m, NULL, &session, &err), &err);
+    ag_step_item item = {.session = session,
+                         .ids = ids,
+                         .n = 30,
+                         .logits = AG_LOGITS_LAST,
+                         .hidden = keep_hidden,
+                         .hidden_user = &h};
+    must(ag_session_step(&item, 1, &err), &err);
+    assert_int_equal(h.n, 30);
+    for (int32_t id = 0; id < 4000; id += 401) {
+        double dot = 0;
+        must(ag_model_embedding(m, id, row, &err), &err);
+        for (size_t k = 0; k < 256; k++) dot += (double)row[k] * (double)h.rows[29][k];
+        assert_float_equal(dot, ag_session_logits(session)[id], 1e-2);
+    }
+    ag_session_destroy(session);
+    ag_model_destroy(m);
+    ag_backend_destroy(be);
+}
+
+static void same_vector(const client *have, const float *want, double most) {
+    double length = 0;
+    assert_int_equal(have->n_embedding, 256);
+    for (size_t k = 0; k < 256; k++) {
+        assert_float_equal(have->embedding[k], want[k], most);
+        length += (double)have->embedding[k] * (double)have->embedding[k];
+    }
+    assert_float_equal(length, 1, 1e-5);
+}
+
+/* The mean, or one, of the rows that a session gives. */
+static void pool_rows(const hidden_rows *h, size_t from, size_t to, float *out) {
+    double sum[256] = {0}, squares = 0;
+    for (size_t i = from; i < to; i++) {
+        for (size_t k = 0; k < 256; k++) sum[k] += (double)h->rows[i][k];
+    }
+    for (size_t k = 0; k < 256; k++) squares += sum[k] * sum[k];
+    for (size_t k = 0; k < 256; k++) out[k] = (float)(sum[k] / sqrt(squares));
+}
+
+static void embeddings_are_pooled_hidden_states(void **state) {
+    static hidden_rows h;
+    static const size_t from[] = {0, 59, 0}, to[] = {60, 60, 1};
+    static int32_t longer[700];
+    float want[256];
+    ag_session *session;
+    ag_backend *be;
+    ag_model *m;
+    ag_error err;
+    int32_t ids[60];
+    (void)state;
+    h.n = 0;
+    fill_ids(ids, 60, 4);
+    must(ag_backend_create(NULL, &be, &err), &err);
+    must(ag_model_load(be, DEMO, NULL, &m, &err), &err);
+    must(ag_session_create(m, NULL, &session, &err), &err);
+    ag_step_item item = {
+        .session = session, .ids = ids, .n = 60, .hidden = keep_hidden, .hidden_user = &h};
+    must(ag_session_step(&item, 1, &err), &err);
+    ag_request_params p = request(ids, 60, -1);
+    p.kind = AG_REQUEST_EMBED;
+    for (int pooling = AG_EMBEDDING_MEAN; pooling <= AG_EMBEDDING_FIRST; pooling++) {
+        p.pooling = (ag_embedding_pooling)pooling;
+        run_request(&clients[0], &p);
+        pool_rows(&h, from[pooling], to[pooling], want);
+        same_vector(&clients[0], want, 1e-5);
+        assert_false(clients[0].answers[0].ended);
+    }
+    /* In chunks, and beside others that generate. */
+    fill_ids(longer, 700, 8);
+    p = request(longer, 700, -1);
+    p.kind = AG_REQUEST_EMBED;
+    run_request(&clients[1], &p);
+    for (size_t i = 2; i < 6; i++) {
+        ag_request_params other = mixed_request(i, longer);
+        send_request(&clients[i], &other);
+    }
+    fill_ids(longer, 700, 8);
+    client_destroy(&clients[0]);
+    client_init(&clients[0]);
+    send_request(&clients[0], &p);
+    for (size_t i = 0; i < 6; i++) finish(&clients[i], AG_OK);
+    same_vector(&clients[0], clients[1].embedding, 0);
+    ag_session_destroy(session);
+    ag_model_destroy(m);
+    ag_backend_destroy(be);
+}
+
 /* ---- calling off ---- */
 
 static void cancel_at_five(client *c) {
@@ -527,6 +645,8 @@ int main(void) {
         CASE(a_stop_id_ends_an_answer_like_an_eos),
         CASE(limits_of_tokens_are_kept),
         CASE(answers_obey_constraints),
+        CASE(steps_give_hidden_states),
+        CASE(embeddings_are_pooled_hidden_states),
         CASE(a_cancelled_request_ends_after_the_step),
         CASE(a_deadline_ends_a_request),
         CASE(destroying_ends_what_runs_and_waits),
