@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "output.h"
+#include "user_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,27 +28,12 @@ bool chat_name_is_valid(const char *name) {
 }
 
 bool chat_find_folder(char path[PATH_MAX], bool make) {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    static const char *const last[] = {"/antigravity", "/chats"};
-    int n;
-    /* The XDG specification wants relative paths ignored. */
-    if (data && data[0] == '/') n = snprintf(path, PATH_MAX, "%s", data);
-    else if (home && home[0]) n = snprintf(path, PATH_MAX, "%s/.local/share", home);
-    else n = PATH_MAX;
-    if (n + NAME_BYTES + 32 > PATH_MAX) {
+    if (!user_path(path, "XDG_DATA_HOME", ".local/share", "chats") ||
+        strlen(path) + NAME_BYTES + 32 > PATH_MAX) {
         complain("there is no place for conversations: set XDG_DATA_HOME or HOME");
         return false;
     }
-    for (char *slash = path + 1; make && (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    for (int i = 0; i < 2; i++) {
-        if (make) mkdir(path, 0700);
-        strcat(path, last[i]);
-    }
-    if (!make || mkdir(path, 0700) == 0 || errno == EEXIST) return true;
+    if (!make || user_make_folder(path)) return true;
     complain("%s: %s", path, strerror(errno));
     return false;
 }

@@ -8,6 +8,7 @@
 #include "json_out.h"
 #include "output.h"
 #include "sha256.h"
+#include "user_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -66,31 +67,15 @@ static json_t *describe(const chat *c) {
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
 
-static bool write_all(int fd, const char *text, size_t n) {
-    while (n) {
-        const ssize_t done = write(fd, text, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return false;
-        text += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
-/* As a whole or not at all; only the owner may read it. */
+/* Only the owner may read it. */
 static int write_json(const char *path, json_t *value) {
-    char part[PATH_MAX + 8];
+    new_file f;
     char *text = value ? json_dumps(value, JSON_INDENT(1)) : NULL;
     json_decref(value);
     if (!text) return complain_no_memory();
-    snprintf(part, sizeof part, "%s.XXXXXX", path);
-    const int fd = mkstemp(part);
-    bool ok = fd >= 0 && write_all(fd, text, strlen(text)) && fsync(fd) == 0;
-    int why = errno;
-    if (fd >= 0 && close(fd) != 0 && ok) why = errno, ok = false;
-    if (ok && rename(part, path) != 0) why = errno, ok = false;
-    if (!ok && fd >= 0) unlink(part);
-    if (!ok) complain("%s: %s", path, strerror(why));
+    bool ok = new_file_open(&f, path);
+    if (ok) ok = new_file_close(&f, new_file_write(&f, text, strlen(text)));
+    if (!ok) complain("%s: %s", path, strerror(errno));
     free(text);
     return ok ? EXIT_DONE : EXIT_FAILED;
 }

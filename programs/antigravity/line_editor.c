@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "key_input.h"
 #include "output.h"
+#include "user_files.h"
 
 #include <langinfo.h>
 #include <limits.h>
@@ -119,38 +120,29 @@ void line_editor_end_answer(line_editor *e) {
 
 /* ---- history ---- */
 
-/* $XDG_STATE_HOME/antigravity/chat_history; "" without a place. */
 static void find_history(char path[PATH_MAX]) {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n = PATH_MAX;
-    if (state && state[0] == '/') n = snprintf(path, PATH_MAX, "%s", state);
-    else if (home && home[0]) n = snprintf(path, PATH_MAX, "%s/.local/state", home);
-    if (n + 64 > PATH_MAX) {
-        path[0] = '\0';
+    enum { PART = 16 }; /* behind the name, while it is written */
+    if (user_path(path, "XDG_STATE_HOME", ".local/state", "chat_history") &&
+        strlen(path) + PART < PATH_MAX)
         return;
-    }
-    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    mkdir(path, 0700);
-    strcat(path, "/antigravity");
-    mkdir(path, 0700);
-    strcat(path, "/chat_history");
+    path[0] = '\0';
 }
 
+static void make_history_folder(const char *history) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", history);
+    *strrchr(folder, '/') = '\0';
+    (void)user_make_folder(folder);
+}
+
+/* What is typed stays its owner's. */
 static void keep_history(line_editor *e) {
-    char part[PATH_MAX + 8];
+    new_file f;
     HistEvent event;
     if (!e->history_path[0]) return;
-    snprintf(part, sizeof part, "%s.XXXXXX", e->history_path);
-    const int fd = mkstemp(part);
-    if (fd < 0) return;
-    close(fd);
-    /* What is typed stays its owner's. */
-    const bool kept = e->api.history(e->past, &event, H_SAVE, part) >= 0 && chmod(part, 0600) == 0;
-    if (!kept || rename(part, e->history_path) != 0) unlink(part);
+    make_history_folder(e->history_path);
+    if (new_file_open(&f, e->history_path))
+        (void)new_file_close(&f, e->api.history(e->past, &event, H_SAVE, f.part) >= 0);
 }
 
 /* ---- the editor ---- */

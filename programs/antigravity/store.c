@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "output.h"
+#include "user_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,12 +30,9 @@ static size_t length_without(const char *text, const char *end) {
 }
 
 bool store_locate(char path[PATH_MAX]) {
-    const char *own = getenv("ANTIGRAVITY_MODELS"), *data = getenv("XDG_DATA_HOME");
-    const char *home = getenv("HOME");
+    const char *own = getenv("ANTIGRAVITY_MODELS");
     if (own && own[0]) return (size_t)snprintf(path, PATH_MAX, "%s", own) < PATH_MAX;
-    /* The XDG specification wants relative paths ignored. */
-    if (data && data[0] == '/') return join_path(path, data, "antigravity/models");
-    return home && home[0] && join_path(path, home, ".local/share/antigravity/models");
+    return user_path(path, "XDG_DATA_HOME", ".local/share", "models");
 }
 
 /* ---- the list ---- */
