@@ -4,6 +4,7 @@
 #include "chat/jinja_number.h"
 #include "chat/jinja_unicode.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "text/utf8.h"
 
 #include <stdarg.h>
@@ -169,19 +170,12 @@ static ag_status lex_comment(lexer *x) {
     return LEX_FAIL(x, "a comment has no end");
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* The n hexadecimal digits at s; -1: there are fewer. */
 static int64_t hex_number(const char *s, const char *end, size_t n) {
     int64_t v = 0;
     if ((size_t)(end - s) < n) return -1;
     for (size_t i = 0; i < n; i++) {
-        int d = hex_digit(s[i]);
+        int d = ag_hex_digit(s[i]);
         if (d < 0) return -1;
         v = v * 16 + d;
     }
@@ -271,7 +265,7 @@ static size_t float_end(const lexer *x, size_t at) {
 }
 
 static bool digit_of(char c, int base) {
-    int d = hex_digit(c);
+    int d = ag_hex_digit(c);
     return d >= 0 && d < base;
 }
 

@@ -3,6 +3,7 @@
 
 #include "chat/json_scan.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "text/bytes.h"
 
 #include <stdio.h>
@@ -104,10 +105,9 @@ static int hex_of(const reader *r, size_t digits) {
     int v = 0;
     if (digits > r->n - r->at) return -1;
     for (size_t i = 0; i < digits; i++) {
-        const char c = r->s[r->at + i];
-        const char *all = "0123456789abcdef", *at = c ? strchr(all, c | 32) : NULL;
-        if (!at) return -1;
-        v = v * 16 + (int)(at - all);
+        const int digit = ag_hex_digit(r->s[r->at + i]);
+        if (digit < 0) return -1;
+        v = v * 16 + digit;
     }
     return v;
 }

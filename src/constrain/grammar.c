@@ -4,6 +4,7 @@
 #include "constrain/regex_tree.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "text/bytes.h"
 #include "text/utf8.h"
 
@@ -132,12 +133,6 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
     return AG_OK;
 }
 
-static int digit_of(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* A character, perhaps escaped. */
 static ag_status read_char(grammar *g, uint32_t *cp) {
     static const char from[] = "nrt\"\\[]-^/", to[] = "\n\r\t\"\\[]-^/";
@@ -152,7 +147,7 @@ static ag_status read_char(grammar *g, uint32_t *cp) {
     if (n) {
         *cp = 0;
         for (size_t i = 1; i <= n; i++) {
-            const int digit = g->at + i < g->n ? digit_of(g->s[g->at + i]) : -1;
+            const int digit = g->at + i < g->n ? ag_hex_digit(g->s[g->at + i]) : -1;
             if (digit < 0) return complain_line(g, "hexadecimal digits are missing");
             *cp = *cp << 4 | (uint32_t)digit;
         }

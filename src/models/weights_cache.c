@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/checksum.h"
+#include "core/directories.h"
 #include "core/fail.h"
 #include "formats/gguf_writer.h"
 #include "quant/quant.h"
@@ -132,18 +133,6 @@ static ag_status usual_directory(char *dir, size_t cap, ag_error *err) {
     return AG_FAIL(err, IO, "neither XDG_CACHE_HOME nor HOME says where the cache may be");
 }
 
-static ag_status make_directories(char *dir, ag_error *err) {
-    for (char *p = dir + 1;; p++) {
-        if (*p != '/' && *p != '\0') continue;
-        const char end = *p;
-        *p = '\0';
-        const int failed = mkdir(dir, 0700) != 0 && errno != EEXIST ? errno : 0;
-        if (failed) return AG_FAIL(err, IO, "%s: %s", dir, strerror(failed));
-        *p = end;
-        if (end == '\0') return AG_OK;
-    }
-}
-
 /* The name says which model it is and which types were asked for, so that a model that has changed
  * takes the place of what it was. */
 static ag_status find_path(cache_job *j, ag_error *err) {
@@ -156,7 +145,7 @@ static ag_status find_path(cache_job *j, ag_error *err) {
     } else {
         AG_TRY(usual_directory(dir, sizeof dir, err));
     }
-    AG_TRY(make_directories(dir, err));
+    if (!ag_make_directories(dir)) return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
     ag_checksum sum;
     ag_checksum_begin(&sum);
     add_text(&sum, real);

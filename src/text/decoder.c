@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
 
@@ -84,17 +85,10 @@ static ag_status replace_content(flow *f, size_t i, chunk c) {
     return feed_stage(f, i + 1, (chunk){state->pending.data, state->pending.len, true, true});
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* The byte of "<0x41>", or -1. Rust's number parser also takes "<0x+A>". */
 static int fallback_byte(const char *s, size_t n) {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>') return -1;
-    int high = s[3] == '+' ? 0 : hex_digit(s[3]), low = hex_digit(s[4]);
+    int high = s[3] == '+' ? 0 : ag_hex_digit(s[3]), low = ag_hex_digit(s[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

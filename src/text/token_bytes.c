@@ -2,6 +2,7 @@
 #include "text/token_bytes.h"
 
 #include "core/fail.h"
+#include "core/hex.h"
 #include "text/byte_level.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -47,17 +48,10 @@ static bool map_byte_level(const char *s, size_t n, ag_text *out, ag_status *st,
     return true;
 }
 
-static int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* "<0x41>" */
 static int byte_token(const char *s, size_t n) {
     if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
-    const int high = hex_value(s[3]), low = hex_value(s[4]);
+    const int high = ag_hex_digit(s[3]), low = ag_hex_digit(s[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

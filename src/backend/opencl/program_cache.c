@@ -3,6 +3,7 @@
 #include "backend/opencl/hash.h"
 #include "backend/opencl/program.h"
 #include "core/alloc.h"
+#include "core/directories.h"
 #include "core/fail.h"
 
 #include <errno.h>
@@ -81,20 +82,6 @@ unsigned char *ag_cl_cache_read(const char *dir, ag_cl_cache_key key, size_t *le
 
 /* ---- writing ---- */
 
-static bool make_dirs(const char *dir) {
-    char path[PATH_BYTES];
-    size_t n = strlen(dir);
-    if (n >= sizeof path) return false;
-    memcpy(path, dir, n + 1);
-    for (size_t i = 1; i <= n; i++) {
-        if (path[i] != '/' && path[i] != '\0') continue;
-        path[i] = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST) return false;
-        if (i < n) path[i] = '/';
-    }
-    return true;
-}
-
 static bool write_all(int fd, const void *data, size_t n) {
     const unsigned char *p = data;
     while (n) {
@@ -110,7 +97,7 @@ static bool write_all(int fd, const void *data, size_t n) {
 bool ag_cl_cache_write(const char *dir, ag_cl_cache_key key, const unsigned char *binary,
                        size_t len) {
     char path[PATH_BYTES], temporary[PATH_BYTES + 16];
-    if (!make_dirs(dir) || !path_of(path, dir, key)) return false;
+    if (!ag_make_directories(dir) || !path_of(path, dir, key)) return false;
     snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
     int fd = mkstemp(temporary);
     if (fd < 0) return false;
