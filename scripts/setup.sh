@@ -38,6 +38,7 @@ need_basics() {
     need libcmocka-dev has_module cmocka
     need opencl-c-headers compiles cc '#include <CL/cl.h>'
     need libcurl4-openssl-dev compiles cc '#include <curl/curl.h>'
+    need libevent-dev compiles cc '#include <event2/event.h>'
     need libedit-dev compiles cc '#include <histedit.h>'
 }
 

@@ -19,6 +19,8 @@ typedef struct command {
 static const command commands[] = {
     {"chat", command_chat, "talk with a model"},
     {"generate", command_generate, "continue a prompt; the text appears as it is made"},
+    {"serve", command_serve,
+     "answer requests over HTTP, as clients of OpenAI's interface make them"},
     {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},
     {"eval", command_eval, "measure a model's quality, and what a smaller KV cache costs of it"},
     {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},

@@ -15,7 +15,7 @@
 #define DRAFT \
     "drafts are as long as it pays: leave it out (--speculate, --draft-max, --draft-model)"
 #define LOGGING "use -q to hear less and -v to hear more"
-#define SERVER "there is no server in this version"
+#define SERVER "'antigravity serve' answers over HTTP"
 
 /* One word or several, each between blanks, and what to say. */
 typedef struct answer {
@@ -90,8 +90,7 @@ const char other_options_accepted[] =
 static const answer commands[] = {
     {" run ", "'antigravity chat -m MODEL' talks with a model, 'antigravity generate -m MODEL -p "
               "TEXT' continues a text"},
-    {" serve server ", SERVER ": 'antigravity generate --json' is for programs, and the library "
-                              "for embedding"},
+    {" server ", SERVER},
     {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},
     {" download fetch ", FETCH},
     {" remove delete ", "'antigravity rm NAME' removes a model"},

@@ -18,6 +18,8 @@ static const char plain_template[] =
     "{%- if not loop.first and message['role'] == 'user' -%}{{- '\\n' -}}{%- endif -%}"
     "{{- message['content'] -}}{%- endfor -%}";
 
+const char *talk_plain_template(void) { return plain_template; }
+
 /* Where the template refuses a conversation that has only begun, or is of the assistant alone. */
 #define SOME_USER "1"
 #define SOME_ANSWER "2"

@@ -71,7 +71,8 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
         {{"run", "llama3"}, "there is no command 'run': 'antigravity chat"},
         {{"ps"}, "there is no command 'ps': no model stays loaded"},
         {{"download", "org/name"}, "antigravity pull ORG/NAME"},
-        {{"serve"}, "there is no server in this version"},
+        {{"server"}, "'antigravity serve' answers over HTTP"},
+        {{"chat", "--port", "1"}, "'antigravity serve' answers over HTTP"},
     };
     ALL_REFUSED(cases);
 }

@@ -29,11 +29,13 @@ static int http_status(ag_status st) {
     switch (st) {
     case AG_NOMEM:
         return 503;
+    case AG_BUSY:
+        return 429;
     case AG_NOT_FOUND:
         return 404;
     case AG_INVALID:
     case AG_FORMAT:
-    case AG_LIMIT:
+    case AG_LIMIT: /* too long */
     case AG_REFUSED:
     case AG_UNSUPPORTED:
         return 400;
@@ -46,7 +48,7 @@ static int http_status(ag_status st) {
 
 bool serve_refuse_status(serve_error *e, const ag_error *err) {
     serve_refuse(e, http_status(err->status), NULL, "%s", err->msg);
-    if (e->status == 503) e->retry_after = 1;
+    if (e->status == 503 || e->status == 429) e->retry_after = 1;
     return false;
 }
 

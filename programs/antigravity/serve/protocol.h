@@ -100,11 +100,10 @@ typedef struct serve_request {
     double timeout_s;    /* 0: the server's */
 
     /* Ours: how this conversation is kept. NULL and 0: as the server was started. */
-    char *kv_type;    /* "q8_0", or "q8_0,q4_0" of keys and values */
-    char *kv_policy;  /* "keydiff" */
-    char *kv_budget;  /* "512", "25%", "64MiB" */
-    bool no_prefix;   /* neither reads from parked conversations nor parks this one */
-    char *prefix_key; /* prompt_cache_key: separates conversations that share a key */
+    char *kv_type;   /* "q8_0", or "q8_0,q4_0" of keys and values */
+    char *kv_policy; /* "keydiff" */
+    char *kv_budget; /* "512", "25%", "64MiB" */
+    bool no_prefix;  /* neither reads from parked conversations nor parks this one */
 } serve_request;
 
 void serve_request_init(serve_request *r);
@@ -153,7 +152,7 @@ typedef enum serve_event_kind {
     SERVE_REASONING, /* text */
     SERVE_CALL,      /* call, id, name */
     SERVE_ARGUMENTS, /* call; text: more of its arguments */
-    SERVE_FINISH,    /* one answer has ended: answers[answer].finish; tokens, if some are left */
+    SERVE_ANSWERED,  /* one answer has ended: answers[answer].finish; tokens, if some are left */
     SERVE_END,       /* all have; usage is known */
     SERVE_FAILED,    /* in the place of END: error; the stream ends behind it */
     SERVE_IDLE,      /* nothing for some seconds, while a prompt is read: something may be sent

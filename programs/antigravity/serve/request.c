@@ -38,7 +38,6 @@ void serve_request_free(serve_request *r) {
     free(r->kv_type);
     free(r->kv_policy);
     free(r->kv_budget);
-    free(r->prefix_key);
     serve_request_init(r);
 }
 

@@ -5,9 +5,7 @@
 
 #include "protocol.h"
 
-/* serving.h */
-typedef struct ag_serving ag_serving;
-typedef struct ag_served_model ag_served_model;
+#include <antigravity/serving.h>
 
 /* One line of a list. Either `protocol` is given, and the request goes through the model, or
  * `handle`, which answers by itself with one of the call_reply functions: a GET on the thread of
@@ -45,6 +43,8 @@ ag_serving *call_serving(const serve_call *call);
 /* The model of that name. NULL: *e says that there is none (404), or, of a name that is NULL, that
  * one is needed (400), unless the route goes without. */
 ag_served_model *call_model(const serve_call *call, const char *name, serve_error *e);
+/* All names that requests may give, aliases included. */
+const char *const *call_model_names(const serve_call *call, size_t *n);
 int64_t call_started(const serve_call *call); /* when the server was, seconds since 1970 */
 
 /* The ids of messages in the model's template, as a request with them would have them; *text, which

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "body_chunks.h"
+
+enum { MAX_OVERHEAD = 4096, MAX_SIZE_DIGITS = 12 };
+
+static int digit_of(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+static bool read_size(body_chunks *b, char c) {
+    const int digit = digit_of(c);
+    if (digit >= 0) {
+        b->left = b->left * 16 + (unsigned)digit;
+        return ++b->n_digits <= MAX_SIZE_DIGITS;
+    }
+    if (!b->n_digits) return false;
+    if (c == '\r') b->place = CHUNK_SIZE_LF;
+    else if (c == ';' || c == ' ' || c == '\t') b->place = CHUNK_EXTENSION;
+    else return false;
+    return true;
+}
+
+static void begin_size(body_chunks *b) {
+    b->place = CHUNK_SIZE;
+    b->left = 0;
+    b->n_digits = 0;
+    b->n_overhead = 0;
+}
+
+/* Inside of a line that is not looked at: up to its CR. */
+static bool skip_in_line(body_chunks *b, char c, chunk_place at_cr) {
+    if (c == '\n' || c == '\0') return false;
+    if (c == '\r') b->place = at_cr;
+    return ++b->n_overhead <= MAX_OVERHEAD;
+}
+
+static bool read_one(body_chunks *b, char c) {
+    switch (b->place) {
+    case CHUNK_SIZE:
+        return read_size(b, c);
+    case CHUNK_EXTENSION:
+        return skip_in_line(b, c, CHUNK_SIZE_LF);
+    case CHUNK_SIZE_LF:
+        b->place = b->left ? CHUNK_DATA : CHUNK_TRAILER;
+        b->n_overhead = 0;
+        return c == '\n';
+    case CHUNK_DATA_CR:
+        b->place = CHUNK_DATA_LF;
+        return c == '\r';
+    case CHUNK_DATA_LF:
+        begin_size(b);
+        return c == '\n';
+    case CHUNK_TRAILER:
+        b->place = c == '\r' ? CHUNK_END_LF : CHUNK_TRAILER_LINE;
+        return c == '\r' || skip_in_line(b, c, CHUNK_TRAILER_LF);
+    case CHUNK_TRAILER_LINE:
+        return skip_in_line(b, c, CHUNK_TRAILER_LF);
+    case CHUNK_TRAILER_LF:
+        b->place = CHUNK_TRAILER;
+        return c == '\n';
+    case CHUNK_END_LF:
+        b->place = CHUNK_DONE;
+        return c == '\n';
+    case CHUNK_DATA:
+    case CHUNK_DONE:
+        break;
+    }
+    return false;
+}
+
+bool body_chunks_read(body_chunks *b, const char *bytes, size_t n, size_t *used,
+                      bool (*add)(void *user, const char *bytes, size_t n), void *user) {
+    size_t at = 0;
+    bool ok = true;
+    while (ok && at < n && b->place != CHUNK_DONE) {
+        if (b->place != CHUNK_DATA) {
+            ok = read_one(b, bytes[at++]);
+            continue;
+        }
+        const size_t k = b->left < n - at ? (size_t)b->left : n - at;
+        ok = add(user, bytes + at, k);
+        at += k;
+        b->left -= k;
+        if (!b->left) b->place = CHUNK_DATA_CR;
+    }
+    *used = at;
+    return ok;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request of a client from its head to the end of its response, inside of the server. */
+#ifndef ANTIGRAVITY_SERVE_CALL_H
+#define ANTIGRAVITY_SERVE_CALL_H
+
+#include "server.h"
+
+struct serve_call {
+    worker_job job;
+    server *server;
+    connection *connection; /* NULL: the client has gone, or has its response */
+    unsigned n_holders;     /* the connection, a worker, and requests to the model */
+    char id[33];
+    double began;
+    char scope[KEY_SCOPE];
+    char headers[640]; /* of the response: what CORS wants to be said */
+
+    request_head head;
+    const serve_route *route; /* NULL: there is none, or it may not be used */
+    const char *rest;
+    char *body;
+    size_t n_body, n_received;
+    json_t *json; /* the body */
+
+    /* The reply of a handler, or of a request that failed before it began. */
+    int status;
+    const char *type;
+    char *reply;
+    size_t n_reply;
+    unsigned retry_after;
+
+    serve_run *run; /* NULL: the model is not asked */
+    char error[96];
+    size_t n_sent;
+    bool complete;
+};
+
+/* Takes the head of the connection, whose owner it becomes. NULL: out of memory. */
+serve_call *call_create(server *s, connection *c);
+void call_hold(serve_call *call);
+void call_release(serve_call *call);
+
+/* Sends what call_reply_json() and others have left, unless the client has gone. */
+void call_send_reply(serve_call *call);
+/* Fills in the reply and sends it. */
+void call_send_error(serve_call *call, const serve_error *e);
+/* The body is there: to the handler, or to the model. */
+void call_start(serve_call *call);
+/* The client has gone, or has its response. */
+void call_over(serve_call *call, bool complete);
+
+/* Whether the head alone is reason to refuse; then *e says why. True with route NULL: it was an
+ * OPTIONS, and is replied to. */
+bool call_admit(serve_call *call, serve_error *e);
+
+/* The route of a path; NULL: none. *allowed: the methods that it has, for another one. */
+const serve_route *route_find(const char *method, const char *path, const char **rest,
+                              const char **allowed);
+
+#endif

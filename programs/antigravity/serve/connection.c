@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading. */
+#include "connection_impl.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
+
+/* ---- the set ---- */
+
+connection_set *connection_set_create(struct event_base *base, const connection_limits *limits,
+                                      const connection_events *events) {
+    connection_set *set = calloc(1, sizeof *set);
+    if (set) *set = (connection_set){.base = base, .limits = *limits, .events = *events};
+    return set;
+}
+
+void connection_set_destroy(connection_set *set) {
+    while (set && set->first) connection_close(set->first, false);
+    free(set);
+}
+
+size_t connection_count(const connection_set *set) { return set->n; }
+
+void connection_set_drain(connection_set *set) {
+    set->draining = true;
+    for (connection *c = set->first, *next; c; c = next) {
+        next = c->next;
+        c->close_after = true;
+        if (c->state == CONNECTION_HEAD || c->state == CONNECTION_LINGERING)
+            connection_close(c, false);
+    }
+}
+
+/* ---- what the owner asks ---- */
+
+const request_head *connection_head(const connection *c) { return &c->head; }
+
+request_head connection_take_head(connection *c) {
+    request_head head = c->head;
+    c->head = (request_head){.text = NULL};
+    return head;
+}
+
+bool connection_is_local(const connection *c) { return c->is_local; }
+evutil_socket_t connection_socket(const connection *c) { return bufferevent_getfd(c->events); }
+void connection_set_owner(connection *c, void *owner) { c->owner = owner; }
+void *connection_owner(const connection *c) { return c->owner; }
+size_t connection_sent(const connection *c) { return c->n_sent; }
+
+char *connection_take_body(connection *c, size_t *n) {
+    char *body = c->body;
+    *n = c->n_body;
+    c->body = NULL;
+    c->n_body = c->body_cap = 0;
+    return body;
+}
+
+/* ---- a request ends ---- */
+
+static void forget_request(connection *c) {
+    request_head_free(&c->head);
+    free(c->body);
+    c->body = NULL;
+    c->n_body = c->body_cap = c->n_sent = 0;
+    c->chunks = (body_chunks){.place = CHUNK_SIZE};
+    c->owner = NULL;
+    c->is_chunked = c->is_reading = c->owes_body = false;
+}
+
+static void tell_over(connection *c, bool complete) {
+    if (!c->is_open) return;
+    c->is_open = false;
+    c->set->events.over(c->set->events.user, c, complete);
+}
+
+void connection_close(connection *c, bool complete) {
+    tell_over(c, complete);
+    if (c->before) c->before->next = c->next;
+    else c->set->first = c->next;
+    if (c->next) c->next->before = c->before;
+    c->set->n--;
+    forget_request(c);
+    if (c->deadline) event_free(c->deadline);
+    bufferevent_free(c->events);
+    free(c);
+}
+
+void connection_next(connection *c) {
+    tell_over(c, true);
+    if (c->owes_body) {
+        /* A socket that is closed with bytes unread makes the other end drop our response. */
+        c->state = CONNECTION_LINGERING;
+        shutdown(connection_socket(c), SHUT_WR);
+        connection_set_deadline(c, LINGER_S);
+        bufferevent_setwatermark(c->events, EV_READ, 0, 0);
+        connection_read(c);
+        return;
+    }
+    if (c->close_after || c->set->draining) {
+        connection_close(c, true);
+        return;
+    }
+    forget_request(c);
+    c->state = CONNECTION_HEAD;
+    connection_set_deadline(c, c->set->limits.idle_s);
+    bufferevent_setwatermark(c->events, EV_READ, 0, 0);
+    bufferevent_trigger(c->events, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
+}
+
+void connection_set_deadline(connection *c, uint32_t seconds) {
+    const struct timeval t = {.tv_sec = (time_t)seconds};
+    if (seconds) evtimer_add(c->deadline, &t);
+    else evtimer_del(c->deadline);
+}
+
+/* ---- reading ---- */
+
+static void refuse(connection *c, int status, const char *why) {
+    c->close_after = c->is_open = c->owes_body = true;
+    c->set->events.malformed(c->set->events.user, c, status, why);
+}
+
+static bool add_to_body(void *user, const char *bytes, size_t n) {
+    connection *c = user;
+    if (n > c->set->limits.max_body - c->n_body) return false;
+    if (c->n_body + n + 1 > c->body_cap) {
+        size_t cap = c->body_cap ? 2 * c->body_cap : 4096;
+        if (cap < c->n_body + n + 1) cap = c->n_body + n + 1;
+        char *grown = realloc(c->body, cap);
+        if (!grown) return false;
+        c->body = grown;
+        c->body_cap = cap;
+    }
+    memcpy(c->body + c->n_body, bytes, n);
+    c->n_body += n;
+    c->body[c->n_body] = '\0';
+    return true;
+}
+
+static void give_request(connection *c) {
+    connection_set_deadline(c, 0);
+    c->is_reading = c->owes_body = false;
+    c->state = CONNECTION_WAITING;
+    /* Reading goes on, or nobody would notice that the client has gone; what comes is kept. */
+    bufferevent_setwatermark(c->events, EV_READ, 0, PIPELINED);
+    if (!add_to_body(c, "", 0)) {
+        refuse(c, 503, "out of memory");
+        return;
+    }
+    c->set->events.request(c->set->events.user, c);
+}
+
+/* The body of a length that is known. True: it is complete. */
+static bool read_length_body(connection *c, struct evbuffer *in, int *status) {
+    while (c->n_body < c->body_length && evbuffer_get_length(in)) {
+        struct evbuffer_iovec piece;
+        if (evbuffer_peek(in, -1, NULL, &piece, 1) < 1) break;
+        const uint64_t left = c->body_length - c->n_body;
+        const size_t k = piece.iov_len < left ? piece.iov_len : (size_t)left;
+        if (!add_to_body(c, piece.iov_base, k)) *status = 503;
+        if (*status) return false;
+        evbuffer_drain(in, k);
+    }
+    return c->n_body == c->body_length;
+}
+
+static bool read_chunked_body(connection *c, struct evbuffer *in, int *status) {
+    while (c->chunks.place != CHUNK_DONE && evbuffer_get_length(in)) {
+        struct evbuffer_iovec piece;
+        size_t used = 0;
+        if (evbuffer_peek(in, -1, NULL, &piece, 1) < 1) break;
+        const bool ok =
+            body_chunks_read(&c->chunks, piece.iov_base, piece.iov_len, &used, add_to_body, c);
+        if (!ok) *status = c->chunks.place == CHUNK_DATA ? 413 : 400;
+        if (*status) return false;
+        evbuffer_drain(in, used);
+    }
+    return c->chunks.place == CHUNK_DONE;
+}
+
+static void read_body(connection *c, struct evbuffer *in) {
+    int status = 0;
+    const bool complete =
+        c->body_is_chunked ? read_chunked_body(c, in, &status) : read_length_body(c, in, &status);
+    if (status) {
+        refuse(c, status,
+               status == 413   ? "the body is larger than this server takes"
+               : status == 503 ? "out of memory"
+                               : "the chunks of the body are malformed");
+        return;
+    }
+    if (complete) give_request(c);
+    else connection_set_deadline(c, c->set->limits.read_s);
+}
+
+static void take_head(connection *c, struct evbuffer *in, size_t n) {
+    const char *why = NULL;
+    const char *text = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
+    int status = text ? request_head_read(&c->head, text, n, &why) : 503;
+    evbuffer_drain(in, n);
+    c->is_reading = true;
+    c->is_head = c->head.method && !strcmp(c->head.method, "HEAD");
+    c->is_http_1_0 = c->head.is_http_1_0;
+    if (status) {
+        refuse(c, status, why ? why : "out of memory");
+        return;
+    }
+    if (!c->head.keep_alive || c->set->draining) c->close_after = true;
+    c->body_is_chunked = c->head.chunked;
+    c->body_length = c->head.length;
+    c->owes_body = c->body_is_chunked || c->body_length;
+    if (c->body_length > c->set->limits.max_body) {
+        refuse(c, 413, "the body is larger than this server takes");
+        return;
+    }
+    c->is_open = true;
+    c->state = CONNECTION_BODY;
+    const bool waits = c->head.expects_continue && c->owes_body && !evbuffer_get_length(in);
+    if (!c->set->events.head(c->set->events.user, c)) return;
+    if (waits) bufferevent_write(c->events, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    read_body(c, in);
+}
+
+static void read_head(connection *c, struct evbuffer *in) {
+    /* An empty line or two before a request are forgiven (RFC 9112, 2.2). */
+    char begin[2];
+    while (evbuffer_copyout(in, begin, 2) == 2 && begin[0] == '\r' && begin[1] == '\n')
+        evbuffer_drain(in, 2);
+    const size_t n = evbuffer_get_length(in);
+    if (!n) return;
+    struct evbuffer_ptr end = evbuffer_search(in, "\r\n\r\n", 4, NULL);
+    if (end.pos >= 0 && (size_t)end.pos + 4 <= c->set->limits.max_head) {
+        take_head(c, in, (size_t)end.pos + 4);
+        return;
+    }
+    if (n > c->set->limits.max_head || end.pos >= 0) {
+        c->is_reading = true;
+        refuse(c, 431, "the head of the request is larger than this server takes");
+        return;
+    }
+    /* From its first byte on; more bytes gain no time. */
+    if (!c->is_reading) connection_set_deadline(c, c->set->limits.read_s);
+    c->is_reading = true;
+}
+
+void connection_read(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->events);
+    switch (c->state) {
+    case CONNECTION_HEAD:
+        read_head(c, in);
+        break;
+    case CONNECTION_BODY:
+        read_body(c, in);
+        break;
+    case CONNECTION_LINGERING:
+        c->n_dropped += evbuffer_get_length(in);
+        evbuffer_drain(in, evbuffer_get_length(in));
+        if (c->n_dropped > LINGER_BYTES) connection_close(c, false);
+        break;
+    case CONNECTION_WAITING:
+    case CONNECTION_STREAMING:
+    case CONNECTION_FLUSHING:
+        break;
+    }
+}
+
+/* ---- what libevent calls ---- */
+
+static void on_readable(struct bufferevent *b, void *user) {
+    (void)b;
+    connection_read(user);
+}
+
+static void on_written(struct bufferevent *b, void *user) {
+    connection *c = user;
+    const bool is_empty = !evbuffer_get_length(bufferevent_get_output(b));
+    if (c->state == CONNECTION_FLUSHING && is_empty) connection_next(c);
+}
+
+static void on_event(struct bufferevent *b, short what, void *user) {
+    (void)b, (void)what;
+    connection_close(user, false);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *user) {
+    (void)fd, (void)what;
+    connection *c = user;
+    const bool began =
+        c->is_reading && (c->state == CONNECTION_HEAD || c->state == CONNECTION_BODY);
+    if (!began) {
+        connection_close(c, false);
+        return;
+    }
+    refuse(c, 408, "the request did not come to its end in time");
+}
+
+void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
+    connection *c = set->n < set->limits.max_connections ? calloc(1, sizeof *c) : NULL;
+    if (!c) {
+        evutil_closesocket(fd);
+        return;
+    }
+    const int one = 1;
+    if (!is_local) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    *c = (connection){.set = set, .is_local = is_local};
+    c->events = bufferevent_socket_new(set->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    c->deadline = c->events ? evtimer_new(set->base, on_deadline, c) : NULL;
+    if (!c->deadline) {
+        if (c->events) bufferevent_free(c->events);
+        else evutil_closesocket(fd);
+        free(c);
+        return;
+    }
+    c->next = set->first;
+    if (c->next) c->next->before = c;
+    set->first = c;
+    set->n++;
+    bufferevent_setcb(c->events, on_readable, on_written, on_event, c);
+    const struct timeval write_time = {.tv_sec = (time_t)set->limits.write_s};
+    bufferevent_set_timeouts(c->events, NULL, &write_time);
+    connection_set_deadline(c, set->limits.read_s);
+    bufferevent_enable(c->events, EV_READ | EV_WRITE);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing. */
+#include "connection_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char *phrase_of(int status) {
+    static const struct {
+        int status;
+        const char *phrase;
+    } all[] = {
+        {200, "OK"},
+        {204, "No Content"},
+        {304, "Not Modified"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {413, "Content Too Large"},
+        {415, "Unsupported Media Type"},
+        {417, "Expectation Failed"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+        {505, "HTTP Version Not Supported"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].status == status) return all[i].phrase;
+    return "Unknown";
+}
+
+static void write_head(connection *c, int status, const char *type, const char *headers) {
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    char date[64] = "";
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+    /* What is left of the body will not be read as a request. */
+    if (c->owes_body) c->close_after = true;
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, phrase_of(status), date);
+    if (type) evbuffer_add_printf(out, "Content-Type: %s\r\n", type);
+    evbuffer_add_printf(out, "%sConnection: %s\r\nX-Content-Type-Options: nosniff\r\n", headers,
+                        c->close_after ? "close" : "keep-alive");
+}
+
+/* The response is complete. It may have left already: then nothing more is said of it. */
+static void flush_response(connection *c) {
+    c->state = CONNECTION_FLUSHING;
+    c->is_reading = false;
+    connection_set_deadline(c, 0);
+    bufferevent_trigger(c->events, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
+}
+
+void connection_reply(connection *c, int status, const char *type, const char *headers,
+                      const char *body, size_t n) {
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    write_head(c, status, type, headers);
+    if (status == 204) evbuffer_add(out, "\r\n", 2);
+    else evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", n);
+    if (!c->is_head && n && status != 204) evbuffer_add(out, body, n);
+    c->n_sent = n;
+    flush_response(c);
+}
+
+void connection_begin_stream(connection *c, int status, const char *type, const char *headers) {
+    c->is_chunked = !c->is_http_1_0;
+    if (!c->is_chunked) c->close_after = true;
+    write_head(c, status, type, headers);
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    evbuffer_add_printf(out, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
+                        c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "");
+    c->state = CONNECTION_STREAMING;
+}
+
+bool connection_stream(connection *c, const char *bytes, size_t n) {
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    if (!n) return true;
+    if (c->is_chunked) evbuffer_add_printf(out, "%zx\r\n", n);
+    evbuffer_add(out, bytes, n);
+    if (c->is_chunked) evbuffer_add(out, "\r\n", 2);
+    c->n_sent += n;
+    if (evbuffer_get_length(out) <= c->set->limits.max_unread) return true;
+    connection_close(c, false);
+    return false;
+}
+
+void connection_end_stream(connection *c) {
+    if (c->is_chunked) evbuffer_add(bufferevent_get_output(c->events), "0\r\n\r\n", 5);
+    flush_response(c);
+}
+
+void connection_cut(connection *c) { connection_close(c, false); }

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/completions: a text that the model goes on with. */
+#include "openai.h"
+
+#include "../json_out.h"
+#include "fields.h"
+#include "openai_fields.h"
+
+#include <string.h>
+
+/* ---- the request ---- */
+
+static bool read_n_logprobs(const json_t *body, serve_request *r, serve_error *e) {
+    int64_t n = -1;
+    const json_t *given = json_object_get(body, "logprobs");
+    if (json_is_boolean(given)) n = json_is_true(given) ? 0 : -1;
+    else if (!field_whole(body, "logprobs", 0, 20, &n, e)) return false;
+    r->logprobs = n >= 0;
+    r->n_top = n > 0 ? (uint32_t)n : 0;
+    return true;
+}
+
+static bool parse_completion(const serve_call *call, const json_t *body, serve_request *r,
+                             serve_error *e) {
+    (void)call;
+    int64_t best_of = 0;
+    const char *suffix = NULL;
+    r->kind = SERVE_TEXT;
+    r->max_tokens = 16; /* as OpenAI's interface has it */
+    r->parse_special = true;
+    if (!openai_read_common(body, r, e) || !openai_read_prompts(body, "prompt", r, e) ||
+        !field_bool(body, "echo", &r->echo, e) || !read_n_logprobs(body, r, e) ||
+        !field_whole(body, "max_tokens", -1, INT32_MAX, &r->max_tokens, e) ||
+        !field_whole(body, "best_of", 1, 64, &best_of, e) ||
+        !field_string(body, "suffix", &suffix, e) || !openai_read_format(body, r, e))
+        return false;
+    if (suffix && suffix[0])
+        return serve_refuse(e, 400, "suffix", "this server inserts nothing before a suffix");
+    if (best_of > (int64_t)r->n)
+        return serve_refuse(e, 400, "best_of", "best_of above n is not supported");
+    return true;
+}
+
+/* ---- the answer ---- */
+
+/* What the answer begins with, if the client wants it back; NULL: nothing. */
+static const json_t *prompt_of(const serve_exchange *x, size_t answer) {
+    const json_t *prompt = json_array_get(x->request->prompts, answer / x->request->n);
+    return x->request->echo && json_is_string(prompt) ? prompt : NULL;
+}
+
+static json_t *text_field(const serve_exchange *x, size_t answer) {
+    const serve_answer *a = &x->answers[answer];
+    const json_t *prompt = prompt_of(x, answer);
+    if (!prompt) return json_text(a->content.data, a->content.len);
+    return json_sprintf("%s%s", json_string_value(prompt), a->content.data);
+}
+
+static json_t *top_of(const serve_token *t) {
+    json_t *map = json_object();
+    for (size_t i = 0; map && i < t->n_top; i++)
+        json_object_set_new(map, t->top[i].text, json_float(t->top[i].logprob));
+    return map;
+}
+
+static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset) {
+    json_t *texts = json_array(), *probs = json_array(), *tops = json_array(),
+           *offsets = json_array();
+    for (size_t i = 0; i < n; i++) {
+        if (texts) json_append(&texts, json_text(tokens[i].text, tokens[i].len));
+        if (probs) json_append(&probs, json_float(tokens[i].logprob));
+        if (tops) json_append(&tops, tokens[i].n_top ? top_of(&tokens[i]) : json_null());
+        if (offsets) json_append(&offsets, json_integer((json_int_t)offset));
+        offset += tokens[i].len;
+    }
+    const json_field fields[] = {
+        {"tokens", texts},
+        {"token_logprobs", probs},
+        {"top_logprobs", tops},
+        {"text_offset", offsets},
+    };
+    return json_object_of(fields, 4);
+}
+
+/* text and finish are transferred. */
+static json_t *completion_choice(const serve_exchange *x, size_t answer, json_t *text,
+                                 const serve_token *tokens, size_t n_tokens, json_t *finish) {
+    const bool tells = x->request->logprobs && n_tokens;
+    size_t offset = 0;
+    for (const serve_token *t = x->answers[answer].tokens; t && t < tokens; t++) offset += t->len;
+    const json_field fields[] = {
+        {"index", json_integer((json_int_t)answer)},
+        {"text", text},
+        {"logprobs", tells ? logprobs_lists(tokens, n_tokens, offset) : json_null()},
+        {"finish_reason", finish},
+    };
+    return json_object_of(fields, 4);
+}
+
+/* choices and usage are transferred. */
+static json_t *completion_of(const serve_exchange *x, json_t *choices, json_t *usage,
+                             bool with_usage) {
+    const json_field fields[] = {
+        {"id", openai_id(x, "cmpl-")},
+        {"object", json_string("text_completion")},
+        {"created", json_integer((json_int_t)x->created)},
+        {"model", json_text(x->model, strlen(x->model))},
+        {"system_fingerprint", json_string("antigravity")},
+        {"choices", choices},
+        {"usage", usage},
+    };
+    return json_object_of(fields, with_usage ? 7 : 6);
+}
+
+static json_t *whole_completion(serve_exchange *x) {
+    json_t *choices = json_array();
+    for (size_t i = 0; choices && i < x->n_answers; i++) {
+        const serve_answer *a = &x->answers[i];
+        json_append(&choices, completion_choice(x, i, text_field(x, i), a->tokens, a->n_tokens,
+                                                json_string(serve_finish_reason(a->finish))));
+    }
+    return completion_of(x, choices, openai_usage(x), true);
+}
+
+static void write_piece_of(serve_exchange *x, const serve_event *e, json_t *text, json_t *finish) {
+    const bool usage = x->request->include_usage;
+    json_t *choices = json_array();
+    json_t *choice = completion_choice(x, e->answer, text, e->tokens, e->n_tokens, finish);
+    if (choices) json_append(&choices, choice);
+    else json_decref(choice);
+    serve_write_sse(x, NULL, completion_of(x, choices, usage ? json_null() : NULL, usage));
+}
+
+static void stream_completion(serve_exchange *x, const serve_event *e) {
+    static const char done[] = "data: [DONE]\n\n";
+    const bool usage = x->request->include_usage;
+    switch (e->kind) {
+    case SERVE_BEGIN:
+        for (size_t i = 0; i < x->n_answers; i++) {
+            const json_t *prompt = prompt_of(x, i);
+            const serve_event echo = {.answer = i};
+            if (prompt)
+                write_piece_of(x, &echo, json_incref((json_t *)(uintptr_t)prompt), json_null());
+        }
+        break;
+    case SERVE_CONTENT:
+        write_piece_of(x, e, json_text(e->text, e->len), json_null());
+        break;
+    case SERVE_ANSWERED:
+        write_piece_of(x, e, json_string(""),
+                       json_string(serve_finish_reason(x->answers[e->answer].finish)));
+        break;
+    case SERVE_END:
+        if (usage) serve_write_sse(x, NULL, completion_of(x, json_array(), openai_usage(x), true));
+        serve_write(x, done, sizeof done - 1);
+        break;
+    case SERVE_FAILED:
+        serve_write_sse(x, NULL, openai_error(e->error));
+        break;
+    case SERVE_IDLE:
+        serve_write(x, ": still reading\n\n", 17);
+        break;
+    case SERVE_REASONING:
+    case SERVE_CALL:
+    case SERVE_ARGUMENTS:
+        break; /* of chats */
+    }
+}
+
+const serve_protocol openai_completions = {
+    .name = "openai-completions",
+    .parse = parse_completion,
+    .error = openai_error,
+    .whole = whole_completion,
+    .stream_type = "text/event-stream",
+    .event = stream_completion,
+};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "origin.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* The name of "name:port", "[::1]:port" or either without a port. False: malformed, or too long. */
+static bool read_name(const char *host, char *name, size_t cap) {
+    const bool in_brackets = host[0] == '[';
+    const char *begin = host + in_brackets;
+    const size_t n = strcspn(begin, in_brackets ? "]" : ":");
+    const char *rest = begin + n;
+    if (in_brackets) {
+        if (*rest != ']') return false;
+        rest++;
+    }
+    if (!n || n >= cap) return false;
+    if (*rest && (*rest != ':' || strspn(rest + 1, "0123456789") != strlen(rest + 1))) return false;
+    memcpy(name, begin, n);
+    name[n] = '\0';
+    /* "localhost." is the same name. */
+    if (!in_brackets && n > 1 && name[n - 1] == '.') name[n - 1] = '\0';
+    return true;
+}
+
+/* Four numbers, of which the first is 127: "127.evil.example" is a name. */
+static bool is_loopback_v4(const char *host) {
+    unsigned a, b, c, d;
+    int n = 0;
+    return strspn(host, "0123456789.") == strlen(host) &&
+           sscanf(host, "%3u.%3u.%3u.%3u%n", &a, &b, &c, &d, &n) == 4 && !host[n] && a == 127 &&
+           b < 256 && c < 256 && d < 256;
+}
+
+bool host_is_loopback(const char *host) {
+    const size_t n = strlen(host), k = strlen(".localhost");
+    if (!strcasecmp(host, "localhost") || !strcmp(host, "::1") || is_loopback_v4(host)) return true;
+    return n > k && !strcasecmp(host + n - k, ".localhost");
+}
+
+static bool is_wildcard(const char *host) {
+    return !strcmp(host, "0.0.0.0") || !strcmp(host, "::");
+}
+
+bool host_allowed(const origin_rules *r, const char *host, const char *local) {
+    char name[256];
+    if (!host || !read_name(host, name, sizeof name)) return false;
+    if (host_is_loopback(name)) return true;
+    if (r->bound && !is_wildcard(r->bound) && !strcasecmp(r->bound, name)) return true;
+    /* An address is no name that somebody could have pointed here. */
+    if (local && !strcasecmp(local, name)) return true;
+    for (size_t i = 0; i < r->n_hosts; i++)
+        if (!strcasecmp(r->hosts[i], name)) return true;
+    return false;
+}
+
+static bool is_listed(const origin_rules *r, const char *origin) {
+    for (size_t i = 0; i < r->n_origins; i++)
+        if (!strcmp(r->origins[i], "*") || (origin && !strcasecmp(r->origins[i], origin)))
+            return true;
+    return false;
+}
+
+/* "http://127.0.0.1:8080" of a page that came from here. */
+static bool is_own(const char *host, const char *origin) {
+    const char *at = strstr(origin, "://");
+    return host && at && (!strncmp(origin, "http:", 5) || !strncmp(origin, "https:", 6)) &&
+           !strcasecmp(at + 3, host);
+}
+
+origin_verdict origin_check(const origin_rules *r, const char *host, const char *origin,
+                            const char *site, const char *mode) {
+    if (origin) {
+        if (is_own(host, origin)) return ORIGIN_NONE;
+        return is_listed(r, origin) ? ORIGIN_ALLOWED : ORIGIN_REFUSED;
+    }
+    /* An image or a script that a page elsewhere names has no Origin, but browsers say where the
+     * page is; a link that somebody follows is none of these. */
+    if (!site || !strcmp(site, "same-origin") || !strcmp(site, "none")) return ORIGIN_NONE;
+    if (mode && !strcmp(mode, "navigate")) return ORIGIN_NONE;
+    return is_listed(r, NULL) ? ORIGIN_NONE : ORIGIN_REFUSED;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All routes: a list for each protocol. */
+#include "routes.h"
+
+#include "call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const serve_route_list *const lists[] = {
+    &openai_routes,
+    &model_routes,
+    &token_routes,
+    &state_routes,
+};
+enum { N_LISTS = sizeof lists / sizeof lists[0] };
+
+/* The path, or a pattern that ends in "/" and "*". */
+static bool matches(const char *pattern, const char *path, const char **rest) {
+    const size_t n = strlen(pattern);
+    *rest = "";
+    if (n < 2 || strcmp(pattern + n - 2, "/*") != 0) return !strcmp(pattern, path);
+    if (strncmp(pattern, path, n - 1) != 0 || !path[n - 1]) return false;
+    *rest = path + n - 1;
+    return true;
+}
+
+static const char *allowed_methods(bool get, bool post, bool delete) {
+    if (delete &&!get && !post) return "DELETE, OPTIONS";
+    if (get && post) return "GET, HEAD, POST, OPTIONS";
+    return get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+}
+
+const serve_route *route_find(const char *method, const char *path, const char **rest,
+                              const char **allowed) {
+    bool get = false, post = false, delete = false;
+    const char *wanted = strcmp(method, "HEAD") != 0 ? method : "GET";
+    *rest = "";
+    for (size_t l = 0; l < N_LISTS; l++) {
+        for (size_t i = 0; i < lists[l]->n; i++) {
+            const serve_route *r = &lists[l]->routes[i];
+            if (!matches(r->path, path, rest)) continue;
+            if (!strcmp(r->method, wanted)) return r;
+            get = get || !strcmp(r->method, "GET");
+            post = post || !strcmp(r->method, "POST");
+            delete = delete || !strcmp(r->method, "DELETE");
+        }
+    }
+    *allowed = get || post || delete ? allowed_methods(get, post, delete) : NULL;
+    return NULL;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lists of routes, one for each protocol. */
+#ifndef ANTIGRAVITY_SERVE_ROUTES_H
+#define ANTIGRAVITY_SERVE_ROUTES_H
+
+#include "route.h"
+
+extern const serve_route_list openai_routes; /* chat completions, completions, embeddings */
+extern const serve_route_list model_routes;  /* /v1/models */
+extern const serve_route_list token_routes;  /* /tokenize, /detokenize, /apply-template */
+extern const serve_route_list state_routes;  /* /health, /metrics, /v1/kv */
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the body of a request to what the engine is asked. All of it on a worker's thread. */
+#include "run_impl.h"
+#include "run_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- chat ---- */
+
+static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error *), ag_chat *chat,
+                     const json_t *value, const char *param, serve_error *e) {
+    ag_error err;
+    char *text = json_dumps(value, JSON_COMPACT);
+    if (!text) return serve_no_memory(e);
+    const ag_status st = set(chat, text, strlen(text), &err);
+    free(text);
+    if (st == AG_OK) return true;
+    serve_refuse_status(e, &err);
+    snprintf(e->param, sizeof e->param, "%s", param);
+    return false;
+}
+
+static bool set_variables(ag_chat *chat, const json_t *variables, serve_error *e) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)variables, name, value) {
+        ag_error err;
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (!text) return serve_no_memory(e);
+        const ag_status st = ag_chat_set_variable(chat, name, text, strlen(text), &err);
+        free(text);
+        if (st != AG_OK) return serve_refuse_status(e, &err);
+    }
+    return true;
+}
+
+/* A text that must be of a form begins at once: there is no place for reasoning before it. */
+static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serve_request *r,
+                              serve_error *e) {
+    ag_error err;
+    const bool constrained = r->constrained || r->tool_choice >= SERVE_TOOLS_REQUIRED;
+    if (!constrained || !(ag_chat_format_features(f) & AG_CHAT_THINKING_SWITCH)) return true;
+    if (r->variables && json_object_get(r->variables, "enable_thinking")) return true;
+    return ag_chat_set_variable(chat, "enable_thinking", "false", 5, &err) == AG_OK ||
+           serve_refuse_status(e, &err);
+}
+
+/* The conversation, and its ids; *required gets the schema that a call which is required obeys. */
+static bool render(ag_served_model *model, const serve_request *r, ag_chat **chat, ag_ids *ids,
+                   ag_text *text, ag_text *required, serve_error *e) {
+    ag_error err;
+    const ag_chat_format *f = ag_served_model_format(model);
+    if (!f || !ag_served_model_tokenizer(model))
+        return serve_refuse(e, 400, "messages", "the model '%.100s' has no chat template",
+                            ag_served_model_name(model));
+    if (!json_is_array(r->messages) || !json_array_size(r->messages))
+        return serve_refuse(e, 400, "messages", "messages must be an array of at least one");
+    if (ag_chat_create(f, chat, &err) != AG_OK) return serve_refuse_status(e, &err);
+    ag_chat_set_clock(*chat, (int64_t)time(NULL));
+    const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
+    if (!set_text(ag_chat_set_messages, *chat, r->messages, "messages", e)) return false;
+    if (tools && !set_text(ag_chat_set_tools, *chat, r->tools, "tools", e)) return false;
+    if (r->variables && !set_variables(*chat, r->variables, e)) return false;
+    if (!silence_reasoning(*chat, f, r, e)) return false;
+    const unsigned flags = r->continue_last ? AG_CHAT_CONTINUE : 0;
+    if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_refuse_status(e, &err);
+    if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required) return true;
+    if (!tools)
+        return serve_refuse(e, 400, "tool_choice", "a call is required, but there are no tools");
+    const char *name = r->tool_choice == SERVE_TOOLS_NAMED ? r->tool_name : NULL;
+    if (ag_chat_require_call(*chat, name, ids, required, &err) == AG_OK) return true;
+    serve_refuse_status(e, &err);
+    if (e->status == 404) e->status = 400;
+    snprintf(e->param, sizeof e->param, "tool_choice");
+    return false;
+}
+
+bool serve_render(ag_served_model *model, const serve_request *r, ag_ids *ids, ag_text *text,
+                  serve_error *e) {
+    ag_chat *chat = NULL;
+    const bool ok = render(model, r, &chat, ids, text, NULL, e);
+    ag_chat_destroy(chat);
+    return ok;
+}
+
+/* ---- texts ---- */
+
+static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, serve_error *e) {
+    const size_t n = json_array_size(list);
+    ids->data = malloc((n ? n : 1) * sizeof *ids->data);
+    if (!ids->data) return serve_no_memory(e);
+    ids->cap = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        const json_int_t v = json_integer_value(id);
+        if (!json_is_integer(id) || v < 0 || v >= ag_tokenizer_vocab_size(t))
+            return serve_refuse(e, 400, "prompt", "token %zu of a prompt is no id of this model",
+                                i);
+        ids->data[ids->n++] = (int32_t)v;
+    }
+    return true;
+}
+
+static bool encode_prompt(serve_run *run, const json_t *prompt, ag_ids *ids, serve_error *e) {
+    ag_error err;
+    const ag_tokenizer *t = ag_served_model_tokenizer(run->model);
+    if (!t)
+        return serve_refuse(e, 400, "model", "the model '%.100s' has no tokenizer", run->x.model);
+    if (json_is_array(prompt)) return read_ids(prompt, t, ids, e);
+    const unsigned special = run->request.parse_special ? AG_ENCODE_PARSE_SPECIAL : 0;
+    const ag_status st =
+        ag_tokenizer_encode(t, json_string_value(prompt), json_string_length(prompt),
+                            AG_ENCODE_BOS | special, ids, &err);
+    return st == AG_OK || serve_refuse_status(e, &err);
+}
+
+/* ---- constraints ---- */
+
+static bool add_choices(const serve_request *r, ag_constraint_params *p, const char ***choices,
+                        serve_error *e) {
+    const size_t n = json_array_size(r->choices);
+    *choices = malloc((n ? n : 1) * sizeof **choices);
+    if (!*choices) return serve_no_memory(e);
+    for (size_t i = 0; i < n; i++) (*choices)[i] = json_string_value(json_array_get(r->choices, i));
+    p->choices = *choices;
+    p->n_choices = n;
+    return true;
+}
+
+static bool compile(const serve_run *run, const ag_text *required, ag_constraint **out,
+                    serve_error *e) {
+    ag_error err;
+    const char **choices = NULL;
+    const ag_constraint_vocab *vocab = NULL;
+    const serve_request *r = &run->request;
+    ag_constraint_params p =
+        ag_constraint_defaults(required->len ? AG_CONSTRAINT_JSON_SCHEMA : r->constraint);
+    p.text = required->len ? required->data : r->constraint_text;
+    p.len = p.text ? strlen(p.text) : 0;
+    if (!required->len && r->constraint == AG_CONSTRAINT_CHOICES &&
+        !add_choices(r, &p, &choices, e))
+        return false;
+    ag_status st = ag_served_model_vocab(run->model, &vocab, &err);
+    if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
+    free(choices);
+    if (st == AG_OK) return true;
+    serve_refuse_status(e, &err);
+    snprintf(e->param, sizeof e->param, "%s", required->len ? "tools" : "response_format");
+    return false;
+}
+
+/* ---- the run ---- */
+
+static bool make_prompts(serve_run *run, size_t n, serve_error *e) {
+    run->n_prompts = 0;
+    if (n > RUN_MAX_PROMPTS || n * run->request.n > RUN_MAX_PROMPTS)
+        return serve_refuse(e, 400, "prompt", "%zu prompts of %u answers each are too many: %d", n,
+                            run->request.n, RUN_MAX_PROMPTS);
+    run->prompts = calloc(n ? n : 1, sizeof *run->prompts);
+    if (!run->prompts) return serve_no_memory(e);
+    run->n_prompts = n;
+    for (size_t i = 0; i < n; i++) {
+        run->prompts[i].run = run;
+        run->prompts[i].index = i;
+    }
+    return true;
+}
+
+static bool prepare_chat(serve_run *run, ag_text *required, serve_error *e) {
+    return make_prompts(run, 1, e) &&
+           render(run->model, &run->request, &run->chat, &run->prompts[0].ids, NULL, required, e);
+}
+
+static bool prepare_texts(serve_run *run, serve_error *e) {
+    const size_t n = json_array_size(run->request.prompts);
+    if (!n) return serve_refuse(e, 400, "prompt", "there is no prompt");
+    if (!make_prompts(run, n, e)) return false;
+    for (size_t i = 0; i < n; i++) {
+        ag_ids *ids = &run->prompts[i].ids;
+        if (!encode_prompt(run, json_array_get(run->request.prompts, i), ids, e)) return false;
+        if (!ids->n) return serve_refuse(e, 400, "prompt", "a prompt is empty");
+    }
+    return true;
+}
+
+static bool make_parsers(serve_run *run, serve_error *e) {
+    ag_error err;
+    for (size_t i = 0; run->chat && i < run->x.n_answers; i++)
+        if (ag_chat_parser_create(run->chat, &run->readers[i].parser, &err) != AG_OK)
+            return serve_refuse_status(e, &err);
+    return true;
+}
+
+static bool make_answers(serve_run *run, serve_error *e) {
+    serve_exchange *x = &run->x;
+    const bool embeds = run->request.kind == SERVE_EMBED;
+    x->n_answers = embeds || run->request.count_only ? 0 : run->n_prompts * run->request.n;
+    x->embeddings = embeds ? calloc(run->n_prompts, sizeof *x->embeddings) : NULL;
+    if (!run_make_answers(run) || (embeds && !x->embeddings)) return serve_no_memory(e);
+    return make_parsers(run, e);
+}
+
+static bool prepare(serve_run *run, const json_t *body, serve_error *e) {
+    serve_request *r = &run->request;
+    ag_text required = {0};
+    if (!run->protocol->parse(run->call, body, r, e)) return false;
+    run->model = call_model(run->call, r->model, e);
+    if (!run->model) return false;
+    if (r->stream && !run->protocol->stream_type)
+        return serve_refuse(e, 400, "stream", "there is no stream of this");
+    if (!r->n || r->n > RUN_MAX_ANSWERS)
+        return serve_refuse(e, 400, "n", "n must be between 1 and %d", RUN_MAX_ANSWERS);
+    run->model_name = strdup(r->model ? r->model : ag_served_model_name(run->model));
+    run->x.model = run->model_name;
+    bool ok = run->model_name || serve_no_memory(e);
+    if (ok) ok = r->kind == SERVE_CHAT ? prepare_chat(run, &required, e) : prepare_texts(run, e);
+    if (ok && !r->count_only) {
+        const bool constrained = r->constrained || required.len;
+        for (size_t i = 0; ok && constrained && i < run->n_prompts; i++)
+            ok = compile(run, &required, &run->prompts[i].constraint, e);
+        ok = ok && run_apply_settings(run, constrained, e);
+    }
+    ag_text_free(&required);
+    return ok && make_answers(run, e);
+}
+
+void run_prepare(serve_call *call) {
+    serve_error e;
+    serve_run *run = calloc(1, sizeof *run);
+    const serve_protocol *p = call->route->protocol;
+    call->run = run;
+    if (run) {
+        run->call = call;
+        run->protocol = p;
+        run->x.request = &run->request;
+        run->x.created = (int64_t)time(NULL);
+        memcpy(run->x.id, call->id, sizeof run->x.id);
+        serve_request_init(&run->request);
+        run->x.state = p->state_size ? calloc(1, p->state_size) : NULL;
+    }
+    bool ok = run && (run->x.state || !p->state_size);
+    if (!ok) serve_no_memory(&e);
+    if (ok) ok = prepare(run, call->json, &e);
+    if (!ok) call_reply_error(call, &e);
+    json_decref(call->json);
+    call->json = NULL;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run_settings.h"
+
+#include "run_impl.h"
+
+#include "../model_options.h"
+#include "../sampling_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STOPS = 64, MAX_TOP = 20 };
+
+static void take_real(double value, float *field) {
+    if (!isnan(value)) *field = (float)value;
+}
+
+static void apply_sampling(const serve_sampling *from, const ag_served_model *model,
+                           ag_sampler_params *to) {
+    *to = *ag_served_model_sampling(model);
+    take_real(from->temperature, &to->temperature);
+    take_real(from->top_p, &to->top_p);
+    take_real(from->min_p, &to->min_p);
+    take_real(from->presence_penalty, &to->presence_penalty);
+    take_real(from->frequency_penalty, &to->frequency_penalty);
+    /* At temperature 0 nothing but the logits decides, unless a penalty is asked for. */
+    if (to->temperature == 0) to->repetition_penalty = 1;
+    take_real(from->repetition_penalty, &to->repetition_penalty);
+    if (to->top_p <= 0) to->top_p = 1e-6f; /* the likeliest token */
+    if (from->top_k >= 0) to->top_k = (uint32_t)from->top_k;
+    if (from->repetition_window >= 0) to->repetition_window = (uint32_t)from->repetition_window;
+    to->seed = from->has_seed ? (uint64_t)from->seed : sampling_draw_seed();
+    to->logit_bias = from->bias;
+    to->n_logit_bias = from->n_bias;
+}
+
+/* The client's stop strings, and those of the template behind them. */
+static bool apply_stops(serve_run *run, bool constrained, serve_error *e) {
+    const serve_request *r = &run->request;
+    const ag_chat_format *f = run->chat ? ag_served_model_format(run->model) : NULL;
+    const size_t n = r->stop ? json_array_size(r->stop) : 0;
+    size_t n_own = 0;
+    const char *const *own = f && !constrained ? ag_chat_format_stops(f, &n_own) : NULL;
+    if (n > MAX_STOPS)
+        return serve_refuse(e, 400, "stop", "%zu stop strings, of %d at most", n, MAX_STOPS);
+    run->stop = malloc((n + n_own + 1) * sizeof *run->stop);
+    if (!run->stop) return serve_no_memory(e);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(r->stop, i));
+        /* An empty one would end every answer at once; clients that send it mean none. */
+        if (text && text[0]) run->stop[run->n_client_stops++] = text;
+    }
+    run->params.stop = run->stop;
+    run->params.n_stop = run->n_client_stops;
+    for (size_t i = 0; i < n_own; i++) run->stop[run->params.n_stop++] = own[i];
+    if (f && !constrained)
+        run->params.stop_ids = ag_chat_format_stop_ids(f, &run->params.n_stop_ids);
+    return true;
+}
+
+/* kv_type, kv_policy and kv_budget, as the options of the command line are read. */
+static bool apply_cache(serve_run *run, serve_error *e) {
+    char why[WHY_SIZE];
+    const serve_request *r = &run->request;
+    ag_session_params *to = &run->params.session;
+    model_options o = {.k_type = to->k_type, .v_type = to->v_type};
+    if (r->kv_type && !kv_type_parse(&o, r->kv_type, why))
+        return serve_refuse(e, 400, "kv_type", "%s", why);
+    to->k_type = o.k_type;
+    to->v_type = o.v_type;
+    if (r->kv_policy && !eviction_parse_policy(&to->eviction, r->kv_policy, why))
+        return serve_refuse(e, 400, "kv_policy", "%s", why);
+    if (r->kv_budget && !eviction_parse_budget(&to->eviction, r->kv_budget, why))
+        return serve_refuse(e, 400, "kv_budget", "%s", why);
+    return true;
+}
+
+bool run_apply_settings(serve_run *run, bool constrained, serve_error *e) {
+    const serve_request *r = &run->request;
+    const server_settings *settings = run->call->server->settings;
+    ag_request_params *p = &run->params;
+    *p = ag_request_defaults(run->model);
+    p->kind = r->kind == SERVE_EMBED ? AG_REQUEST_EMBED : AG_REQUEST_GENERATE;
+    p->scope = call_scope(run->call);
+    p->n_answers = r->n;
+    p->max_tokens = r->max_tokens;
+    p->ignore_eos = r->ignore_eos;
+    p->keep_special = run->chat != NULL;
+    p->logprobs = r->logprobs;
+    p->n_top = r->n_top;
+    p->no_prefix = r->no_prefix;
+    p->deadline_s = settings->timeout_s;
+    if (r->timeout_s > 0 && (!p->deadline_s || r->timeout_s < p->deadline_s))
+        p->deadline_s = r->timeout_s;
+    if (r->n_top > MAX_TOP)
+        return serve_refuse(e, 400, "top_logprobs", "top_logprobs must be at most %d", MAX_TOP);
+    apply_sampling(&r->sampling, run->model, &p->sampling);
+    return apply_stops(run, constrained, e) && apply_cache(run, e);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity serve: models and sockets, then the server. */
+#include "../command.h"
+#include "../input.h"
+#include "../model_dir.h"
+#include "../output.h"
+#include "../progress.h"
+#include "../talk.h"
+#include "serve_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { SPARE_FILES = 64 };
+
+typedef struct serving_setup {
+    serve_options options;
+    ag_serving *engine;
+    ag_served_model *models[MAX_SERVED];
+    const char *names[MAX_SERVED + MAX_ALIASES];
+    size_t n_names;
+    listeners listeners;
+} serving_setup;
+
+static void say_log(void *user, ag_log_level level, const char *msg) {
+    const model_options *o = user;
+    if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
+}
+
+/* "Qwen3-0.6B-Q8_0" of ".../Qwen3-0.6B-Q8_0.gguf". */
+static void name_model(const char *path, char *name, size_t cap) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t begin = n;
+    while (begin && path[begin - 1] != '/') begin--;
+    n -= begin;
+    if (n > 5 && !strncmp(path + begin + n - 5, ".gguf", 5)) n -= 5;
+    snprintf(name, cap, "%.*s", (int)n, path + begin);
+}
+
+/* The template to use in the place of the model's own; *out NULL: none. */
+static int find_template(const served_option *m, const char *dir, bool quiet, char **out) {
+    ag_error err;
+    ag_text own = {0};
+    size_t len;
+    *out = NULL;
+    if (m->template_file) return input_read(m->template_file, out, &len);
+    const ag_status st = ag_chat_template_load(dir, &own, &err);
+    ag_text_free(&own);
+    if (st != AG_NOT_FOUND) return EXIT_DONE;
+    if (!quiet) complain("%s: has no chat template; its chats are texts that go on", dir);
+    *out = strdup(talk_plain_template());
+    return *out ? EXIT_DONE : complain_no_memory();
+}
+
+static int add_model_at(serving_setup *s, size_t i, const char *dir) {
+    char name[256];
+    char *jinja = NULL;
+    ag_error err;
+    ag_model_info info;
+    serve_options *o = &s->options;
+    const ag_model_params params = model_params(&o->model);
+    if (ag_model_inspect(dir, &params, &info, &err) != AG_OK) return complain_error(&err);
+    int code = find_template(&o->served[i], dir, o->model.quiet, &jinja);
+    if (code != EXIT_DONE) return code;
+    name_model(dir, name, sizeof name);
+    const ag_served_model_params served = {
+        .name = name,
+        .path = dir,
+        .model = params,
+        .session = session_params(&o->model, context_length(&o->model, &info)),
+        .chat_template = jinja,
+    };
+    if (ag_serving_add_model(s->engine, &served, &s->models[i], &err) != AG_OK)
+        code = complain_settings(&err);
+    else s->names[s->n_names++] = ag_served_model_name(s->models[i]);
+    free(jinja);
+    return code;
+}
+
+static int add_models(serving_setup *s) {
+    serve_options *o = &s->options;
+    for (size_t i = 0; i < o->n_served; i++) {
+        char *dir = NULL;
+        int code = model_dir_find(o->served[i].path, o->model.quiet, &dir);
+        if (code == EXIT_DONE) code = add_model_at(s, i, dir);
+        free(dir);
+        if (code != EXIT_DONE) return code;
+    }
+    for (size_t i = 0; i < o->n_aliases; i++) {
+        ag_error err;
+        const alias_option *a = &o->aliases[i];
+        if (ag_serving_add_alias(s->engine, s->models[a->model], a->name, &err) != AG_OK)
+            return complain_settings(&err);
+        s->names[s->n_names++] = a->name;
+    }
+    return EXIT_DONE;
+}
+
+static int open_engine(serving_setup *s) {
+    ag_error err;
+    serve_options *o = &s->options;
+    const model_options *m = &o->model;
+    o->engine.backend = (ag_backend_params){
+        .name = m->backend                  ? m->backend
+                : m->wants_gpu || m->device ? "opencl"
+                                            : NULL,
+        .n_threads = m->threads,
+        .log = m->quiet ? NULL : say_log,
+        .log_user = (void *)(uintptr_t)m,
+        .device = m->device,
+        .zero_copy = m->zero_copy,
+        .host_attention = m->host_attention,
+    };
+    if (ag_serving_create(&o->engine, &s->engine, &err) != AG_OK) return complain_settings(&err);
+    int code = add_models(s);
+    if (code != EXIT_DONE || o->load_later) return code;
+    if (ag_serving_load_model(s->engine, s->models[0], &err) != AG_OK) return complain_error(&err);
+    return EXIT_DONE;
+}
+
+/* Sockets come first: that one is taken should be known before anything takes long. */
+static int open_sockets(serving_setup *s) {
+    size_t n_inherited;
+    api_keys keys = {.n = 0};
+    char why[256];
+    const serve_options *o = &s->options;
+    if (!listen_inherited(&s->listeners, &n_inherited)) return EXIT_FAILED;
+    if (o->unix_path && !listen_unix(&s->listeners, o->unix_path)) return EXIT_FAILED;
+    if (o->host && !n_inherited && !listen_tcp(&s->listeners, o->host, o->port)) return EXIT_FAILED;
+    if (!api_keys_load(&keys, o->server.key_file, why)) {
+        complain("%s", why);
+        return EXIT_USAGE;
+    }
+    const bool has_keys = keys.n > 0;
+    api_keys_free(&keys);
+    if (has_keys || o->insecure || !listeners_are_open(&s->listeners)) return EXIT_DONE;
+    complain("other machines could ask without a key: give --api-key-file or set "
+             "ANTIGRAVITY_API_KEY, or mean it by --insecure");
+    return EXIT_USAGE;
+}
+
+/* Every connection is a file. */
+static void raise_file_limit(uint32_t *max_connections) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return;
+    const rlim_t most = r.rlim_cur > 2 * SPARE_FILES ? r.rlim_cur - SPARE_FILES : SPARE_FILES;
+    if (*max_connections > most) *max_connections = (uint32_t)most;
+}
+
+int command_serve(int argc, char **argv) {
+    serving_setup s = {.n_names = 0};
+    int code = serve_options_read(&s.options, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    raise_file_limit(&s.options.server.limits.max_connections);
+    code = open_sockets(&s);
+    if (code == EXIT_DONE) code = open_engine(&s);
+    if (code == EXIT_DONE) {
+        s.options.server.names = s.names;
+        s.options.server.n_names = s.n_names;
+        code = server_run(&s.options.server, s.engine, &s.listeners);
+    }
+    listeners_close(&s.listeners);
+    ag_serving_destroy(s.engine);
+    return code;
+}

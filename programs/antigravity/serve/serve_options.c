@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve_options.h"
+
+#include "../command.h"
+#include "../output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(serve_options, name)
+
+enum { CONTEXT = 8192, MEBI = 1 << 20 };
+
+/* ---- values ---- */
+
+/* "2G", "512M", "1.5GiB": of 1024. */
+static bool parse_size(const char *value, uint64_t *out, char *why) {
+    static const char units[] = "KMGT";
+    char number[32];
+    double n;
+    const size_t len = strspn(value, "0123456789.");
+    const char *unit = value + len;
+    const char *at = unit[0] ? strchr(units, unit[0] >= 'a' ? unit[0] - 'a' + 'A' : unit[0]) : NULL;
+    const bool known =
+        !unit[0] || (at && (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "B")));
+    if (!len || len >= sizeof number || !known) {
+        snprintf(why, WHY_SIZE, "'%.60s' is no size such as 512M or 2G", value);
+        return false;
+    }
+    memcpy(number, value, len);
+    number[len] = '\0';
+    if (!parse_real(number, 0, 1e15, &n, why)) return false;
+    for (size_t i = 0; at && i <= (size_t)(at - units); i++) n *= 1024;
+    *out = (uint64_t)n;
+    return true;
+}
+
+static bool set_memory(void *target, const char *value, char *why) {
+    return parse_size(value, &((serve_options *)target)->engine.memory_limit, why);
+}
+
+static bool set_prefix_memory(void *target, const char *value, char *why) {
+    return parse_size(value, &((serve_options *)target)->engine.prefix_bytes, why);
+}
+
+static bool set_prefix_disk(void *target, const char *value, char *why) {
+    return parse_size(value, &((serve_options *)target)->engine.prefix_dir_bytes, why);
+}
+
+static bool set_max_body(void *target, const char *value, char *why) {
+    uint64_t n = 0;
+    if (!parse_size(value, &n, why)) return false;
+    ((serve_options *)target)->server.limits.max_body = (size_t)n;
+    return true;
+}
+
+static bool add_served(void *target, const char *value, char *why) {
+    serve_options *o = target;
+    if (o->n_served == MAX_SERVED || !value[0]) {
+        snprintf(why, WHY_SIZE, value[0] ? "more than 32 models" : "an empty name");
+        return false;
+    }
+    o->served[o->n_served++].path = value;
+    return true;
+}
+
+/* Of the model before it on the command line. */
+static size_t newest(const serve_options *o) { return o->n_served ? o->n_served - 1 : 0; }
+
+static bool add_alias(void *target, const char *value, char *why) {
+    serve_options *o = target;
+    if (o->n_aliases == MAX_ALIASES || !value[0]) {
+        snprintf(why, WHY_SIZE, value[0] ? "more than 64 aliases" : "an empty name");
+        return false;
+    }
+    o->aliases[o->n_aliases++] = (alias_option){value, newest(o)};
+    return true;
+}
+
+static bool set_template(void *target, const char *value, char *why) {
+    serve_options *o = target;
+    (void)why;
+    o->served[newest(o)].template_file = value;
+    return true;
+}
+
+static bool add_origin(void *target, const char *value, char *why) {
+    origin_rules *r = &((serve_options *)target)->server.origins;
+    if (r->n_origins == MAX_ORIGINS) {
+        snprintf(why, WHY_SIZE, "more than %d origins", MAX_ORIGINS);
+        return false;
+    }
+    if (strcmp(value, "*") != 0 && !strstr(value, "://")) {
+        snprintf(why, WHY_SIZE, "'%.60s' is no origin such as https://chat.example, nor *", value);
+        return false;
+    }
+    r->origins[r->n_origins++] = value;
+    return true;
+}
+
+static bool add_host(void *target, const char *value, char *why) {
+    origin_rules *r = &((serve_options *)target)->server.origins;
+    if (r->n_hosts == MAX_ORIGINS || !value[0]) {
+        snprintf(why, WHY_SIZE, value[0] ? "more than 32 hosts" : "an empty name");
+        return false;
+    }
+    r->hosts[r->n_hosts++] = value;
+    return true;
+}
+
+/* ---- rows ---- */
+
+static const option_def model_rows[] = {
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_CALL,
+     .value = "MODEL",
+     .call = add_served,
+     .help = "GGUF file, Hugging Face directory, or the name of a model that 'antigravity models' "
+             "lists; may be given several times, the first is loaded at once; without it the "
+             "bundled demo model"},
+    {.name = "alias",
+     .kind = OPTION_CALL,
+     .value = "NAME",
+     .call = add_alias,
+     .help = "a further name of the model before it; may be given several times"},
+    {.name = "any-model",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(server.any_model),
+     .help = "a name that no model has means the first one"},
+    {.name = "chat-template",
+     .kind = OPTION_CALL,
+     .value = "FILE",
+     .call = set_template,
+     .aliases = {"chat-template-file"},
+     .help = "a template, in Jinja, in the place of that of the model before it"},
+    {.name = "load-later",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(load_later),
+     .help = "the first model is loaded by its first request, too"},
+};
+
+static const option_def network_rows[] = {
+    {.name = "host",
+     .kind = OPTION_NAME,
+     .value = "ADDRESS",
+     .offset = FIELD(host),
+     .help = "where to listen; 0.0.0.0 and :: are all interfaces"},
+    {.name = "port",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(port),
+     .low = 0,
+     .high = 65535,
+     .help = "0: one that is free, which is printed"},
+    {.name = "unix",
+     .kind = OPTION_NAME,
+     .value = "PATH",
+     .offset = FIELD(unix_path),
+     .help = "listen on this Unix socket, which its owner alone may use, and on no port unless "
+             "--host is given"},
+    {.name = "api-key-file",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(server.key_file),
+     .help = "who may ask: keys, one a line; also those in the environment's ANTIGRAVITY_API_KEY. "
+             "SIGHUP reads them again"},
+    {.name = "insecure",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(insecure),
+     .help = "listen beyond this machine although there are no keys"},
+    {.name = "allowed-host",
+     .kind = OPTION_CALL,
+     .value = "NAME",
+     .call = add_host,
+     .help = "a name by which this server is known, besides localhost and --host; may be given "
+             "several times"},
+    {.name = "cors",
+     .kind = OPTION_CALL,
+     .value = "ORIGIN",
+     .call = add_origin,
+     .help = "pages from there may ask, such as https://chat.example; *: all pages; may be given "
+             "several times"},
+    {.name = "max-connections",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(server.limits.max_connections),
+     .low = 1,
+     .high = 1000000,
+     .help = "further ones are closed at once"},
+    {.name = "max-body",
+     .kind = OPTION_CALL,
+     .value = "SIZE",
+     .call = set_max_body,
+     .help = "of a request (default 32M)"},
+    {.name = "idle-timeout",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(server.limits.idle_s),
+     .low = 1,
+     .high = 86400,
+     .help = "a connection without requests is closed"},
+    {.name = "read-timeout",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(server.limits.read_s),
+     .low = 1,
+     .high = 86400,
+     .help = "for the head of a request, and between two pieces of its body"},
+    {.name = "write-timeout",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(server.limits.write_s),
+     .low = 1,
+     .high = 86400,
+     .help = "a client that takes nothing of its answer for so long has gone"},
+    {.name = "request-timeout",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(server.timeout_s),
+     .low = 0,
+     .high = 1000000,
+     .help = "an answer ends after so long; 0: never"},
+    {.name = "grace",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(server.grace_s),
+     .low = 0,
+     .high = 86400,
+     .help = "after SIGTERM or Ctrl-C, for answers to end; a second signal ends them at once"},
+    {.name = "log",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(server.log),
+     .help = "a line of JSON for each request, without its text; -: standard output"},
+};
+
+static const option_def engine_rows[] = {
+    {.name = "memory",
+     .kind = OPTION_CALL,
+     .value = "SIZE",
+     .call = set_memory,
+     .help = "of all that the process occupies: weights, caches, everything; 2G (default: no "
+             "limit)"},
+    {.name = "max-running",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(engine.max_running),
+     .low = 1,
+     .high = 1024,
+     .aliases = {"parallel"},
+     .help = "answers at a time"},
+    {.name = "max-waiting",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(engine.max_waiting),
+     .low = 0,
+     .high = 1000000,
+     .help = "requests in the queue; further ones are refused (429)"},
+    {.name = "step-rows",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(engine.step_rows),
+     .low = 1,
+     .high = 65536,
+     .help = "tokens in a pass over the weights: how long a prompt keeps answers waiting"},
+    {.name = "wide-steps",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(engine.wide_steps),
+     .help = "more tokens a second of many answers on processors with matrix units, but by "
+             "rounding an answer depends on what else is running"},
+    {.name = "prefix-memory",
+     .kind = OPTION_CALL,
+     .value = "SIZE",
+     .call = set_prefix_memory,
+     .help = "for conversations that have been answered, so that the next turn reads only what is "
+             "new; 0: none are kept"},
+    {.name = "prefix-dir",
+     .kind = OPTION_NAME,
+     .value = "DIR",
+     .offset = FIELD(engine.prefix_dir),
+     .help = "conversations that leave memory are written there, and found again after a restart"},
+    {.name = "prefix-disk",
+     .kind = OPTION_CALL,
+     .value = "SIZE",
+     .call = set_prefix_disk,
+     .help = "for these (default 4G)"},
+    {.name = "share-prefixes",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(server.share_prefixes),
+     .help = "between all keys, which then can tell by the time it takes what others asked"},
+};
+
+#define ROWS(title, rows, target) \
+    (option_group) { title, rows, sizeof rows / sizeof rows[0], target }
+
+static const char description[] =
+    "Serves models over HTTP, as the clients of OpenAI's interface expect it: "
+    "/v1/chat/completions,\n"
+    "/v1/completions, /v1/embeddings, /v1/models; besides /tokenize, /detokenize, "
+    "/apply-template,\n"
+    "/health, /metrics and /v1/kv. docs/server.md lists every field. It listens on this machine\n"
+    "alone unless told otherwise. SIGTERM and Ctrl-C end it once the answers that are on their "
+    "way\n"
+    "have ended. Systemd may pass the sockets (LISTEN_FDS). Exit status: 0 ended by a signal, 1\n"
+    "failed, 2 wrong usage.";
+
+static const char examples[] =
+    "  antigravity serve -m Qwen3-0.6B\n"
+    "  antigravity serve -m Qwen3-0.6B --alias gpt-4o -m SmolLM2-135M --memory 2G\n"
+    "  antigravity serve -m Qwen3-0.6B --host 0.0.0.0 --api-key-file keys --allowed-host ai.lan\n"
+    "  antigravity serve --unix /run/user/1000/antigravity.sock --log access.jsonl";
+
+static serve_options defaults(void) {
+    serve_options o = {
+        .model = model_options_defaults(),
+        .engine = ag_serving_defaults(),
+        .host = NULL,
+        .port = 8080,
+        .server =
+            {
+                .limits =
+                    {
+                        .max_head = 32768,
+                        .max_body = (size_t)32 * MEBI,
+                        .max_unread = (size_t)1 * MEBI,
+                        .max_connections = 4096,
+                        .idle_s = 75,
+                        .read_s = 30,
+                        .write_s = 60,
+                    },
+                .n_workers = 2,
+                .grace_s = 10,
+            },
+    };
+    o.model.max_seq_len = CONTEXT;
+    return o;
+}
+
+static int check(serve_options *o, const command_line *line) {
+    if (line->n_operands) {
+        if (o->n_served) {
+            complain("the model is '%s', or '%s' by -m? Give all of them by -m", line->operands[0],
+                     o->served[0].path);
+            return EXIT_USAGE;
+        }
+        o->served[o->n_served++].path = line->operands[0];
+    }
+    if (!o->n_served) o->n_served = 1;
+    if (o->engine.prefix_dir == NULL) o->engine.prefix_dir_bytes = 0;
+    if (!o->unix_path && !o->host) o->host = "127.0.0.1";
+    o->server.origins.bound = o->host;
+    return model_options_check(&o->model);
+}
+
+int serve_options_read(serve_options *o, int argc, char **argv) {
+    *o = defaults();
+    o->host = "127.0.0.1"; /* for the help, and whoever does not ask for a Unix socket */
+    const char *const usual_host = o->host;
+    option_group weights = model_group(&o->model);
+    weights.defs++, weights.n--; /* -m is ours */
+    option_group eviction = eviction_choice_group(&o->model.eviction);
+    command_line line = {
+        .usage = "serve [OPTION]... [MODEL]",
+        .description = description,
+        .examples = examples,
+        .groups = {ROWS("Models", model_rows, o), weights, ROWS("Network", network_rows, o),
+                   ROWS("Engine", engine_rows, o), context_group(&o->model),
+                   kv_type_group(&o->model), eviction, eviction_rules_group(&o->model.eviction),
+                   threads_group(&o->model), machine_group(&o->model), message_group(&o->model)},
+        .max_operands = 1,
+    };
+    const int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    if (o->unix_path && o->host == usual_host) o->host = NULL;
+    const int checked = check(o, &line);
+    return checked == EXIT_DONE ? OPTIONS_RUN : checked;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of `antigravity serve`. */
+#ifndef ANTIGRAVITY_SERVE_OPTIONS_H
+#define ANTIGRAVITY_SERVE_OPTIONS_H
+
+#include "../model_options.h"
+#include "server.h"
+
+enum { MAX_SERVED = 32, MAX_ALIASES = 64 };
+
+typedef struct served_option {
+    const char *path;          /* NULL: the bundled model */
+    const char *template_file; /* NULL: its own */
+} served_option;
+
+typedef struct alias_option {
+    const char *name;
+    size_t model; /* which of the served */
+} alias_option;
+
+typedef struct serve_options {
+    model_options model; /* how all of them are loaded, and their sessions */
+    served_option served[MAX_SERVED];
+    size_t n_served; /* of -m */
+    alias_option aliases[MAX_ALIASES];
+    size_t n_aliases;
+    ag_serving_params engine;
+    server_settings server;
+    const char *host, *unix_path;
+    uint32_t port;
+    bool insecure, load_later;
+} serve_options;
+
+/* OPTIONS_RUN, or an exit code. */
+int serve_options_read(serve_options *o, int argc, char **argv);
+
+#endif

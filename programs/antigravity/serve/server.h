@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server: sockets, the event loop, and what requests share. */
+#ifndef ANTIGRAVITY_SERVE_SERVER_H
+#define ANTIGRAVITY_SERVE_SERVER_H
+
+#include "access_log.h"
+#include "api_keys.h"
+#include "connection.h"
+#include "listener.h"
+#include "loop_queue.h"
+#include "origin.h"
+#include "route.h"
+#include "worker.h"
+
+#include <stdint.h>
+
+typedef struct serve_run serve_run;
+
+typedef struct server_settings {
+    connection_limits limits;
+    origin_rules origins;
+    const char *key_file; /* NULL: none */
+    const char *log;      /* NULL: none; "-": standard output */
+    bool any_model, share_prefixes;
+    const char *const *names; /* [n_names] of models, aliases included */
+    size_t n_names;
+    uint32_t n_workers;
+    uint32_t grace_s;   /* how long requests may go on after SIGTERM */
+    uint32_t timeout_s; /* of a request; 0: none */
+} server_settings;
+
+/* What has been replied since the start, for /metrics. */
+typedef struct server_counts {
+    uint64_t n_by_class[6];     /* 2: statuses from 200 to 299 */
+    uint64_t n_streams, n_gone; /* responses that the client did not wait for */
+} server_counts;
+
+typedef struct server {
+    const server_settings *settings;
+    ag_serving *engine;
+    struct event_base *base;
+    connection_set *connections;
+    listeners *listeners;
+    loop_queue *queue;
+    workers *workers;
+    api_keys keys;
+    access_log log;
+    server_counts counts;
+    serve_run *first_run; /* requests that are with the model */
+    size_t n_calls;       /* requests that are not over */
+    int64_t started;
+    unsigned n_stops; /* signals that asked for the end */
+    double stop_at;   /* then what is still running is cancelled */
+} server;
+
+/* Serves until a signal ends it. The engine and the listeners are the caller's. Returns an exit
+ * code. */
+int server_run(const server_settings *settings, ag_serving *engine, listeners *l);
+
+#endif

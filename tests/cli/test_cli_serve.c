@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity serve, as clients of OpenAI's interface see it: with the bundled model. */
+#include "serve_client.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static serve_process server;
+
+#define CHAT "POST /v1/chat/completions"
+#define ONCE "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
+
+/* ---- what it says of itself ---- */
+
+static void tells_health_and_models(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "GET /health", NULL, 200);
+    assert_string_equal(json_string_value(json_at(v, "status")), "ok");
+    json_decref(v);
+    v = serve_json(&server, "GET /v1/models", NULL, 200);
+    assert_string_equal(json_string_value(json_at(v, "data.0.id")), "demo");
+    assert_string_equal(json_string_value(json_at(v, "data.1.id")), "gpt-4o");
+    assert_string_equal(json_string_value(json_at(v, "data.0.object")), "model");
+    assert_int_equal(json_integer_value(json_at(v, "data.0.context_length")), 2048);
+    json_decref(v);
+    v = serve_json(&server, "GET /v1/models/gpt-4o", NULL, 200);
+    assert_string_equal(json_string_value(json_at(v, "id")), "gpt-4o");
+    json_decref(v);
+    v = serve_json(&server, "GET /v1/models/other", NULL, 404);
+    assert_string_equal(json_string_value(json_at(v, "error.code")), "model_not_found");
+    json_decref(v);
+}
+
+static void tells_metrics_and_what_is_held(void **state) {
+    (void)state;
+    json_decref(serve_json(&server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_tokens\":3}", 200));
+    serve_reply r = serve_ask(&server, "GET /metrics", "", NULL);
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.head, "Content-Type: text/plain; version=0.0.4"));
+    assert_non_null(strstr(r.body, "# TYPE antigravity_generated_tokens_total counter\n"));
+    assert_null(strstr(r.body, "antigravity_generated_tokens_total 0\n"));
+    serve_reply_free(&r);
+    json_t *v = serve_json(&server, "GET /v1/kv", NULL, 200);
+    assert_string_equal(json_string_value(json_at(v, "data.0.model")), "demo");
+    assert_true(json_integer_value(json_at(v, "data.0.tokens")) > 3);
+    json_decref(v);
+}
+
+/* ---- chats ---- */
+
+static void answers_a_chat(void **state) {
+    (void)state;
+    json_t *v = serve_json(
+        &server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_tokens\":10,\"temperature\":0}", 200);
+    assert_string_equal(json_string_value(json_at(v, "object")), "chat.completion");
+    assert_string_equal(json_string_value(json_at(v, "choices.0.message.role")), "assistant");
+    assert_string_equal(json_string_value(json_at(v, "choices.0.message.content")),
+                        ", there was a little girl named Lily. She");
+    assert_string_equal(json_string_value(json_at(v, "choices.0.finish_reason")), "length");
+    assert_int_equal(json_integer_value(json_at(v, "usage.prompt_tokens")), 4);
+    assert_int_equal(json_integer_value(json_at(v, "usage.completion_tokens")), 10);
+    assert_int_equal(json_integer_value(json_at(v, "usage.total_tokens")), 14);
+    json_decref(v);
+    /* The second time the prompt, but for its last token, is there already. */
+    v = serve_json(&server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_completion_tokens\":1}", 200);
+    assert_int_equal(json_integer_value(json_at(v, "usage.prompt_tokens_details.cached_tokens")),
+                     3);
+    json_decref(v);
+}
+
+/* Joins a field of the chunks' first deltas into text[cap]; the last finish_reason into *finish. */
+static size_t read_stream(const serve_reply *r, char *text, size_t cap, char *finish) {
+    size_t n_chunks = 0;
+    text[0] = finish[0] = '\0';
+    for (const char *at = r->body; (at = strstr(at, "data: ")) != NULL;) {
+        at += 6;
+        const char *end = strstr(at, "\n\n");
+        assert_non_null(end);
+        if (!strncmp(at, "[DONE]", 6)) return n_chunks;
+        json_t *chunk = json_loadb(at, (size_t)(end - at), 0, NULL);
+        assert_non_null(chunk);
+        const json_t *choice = json_array_get(json_object_get(chunk, "choices"), 0);
+        const char *piece =
+            json_string_value(json_object_get(json_object_get(choice, "delta"), "content"));
+        const char *why = json_string_value(json_object_get(choice, "finish_reason"));
+        if (piece) strncat(text, piece, cap - strlen(text) - 1);
+        if (why) snprintf(finish, 32, "%s", why);
+        json_decref(chunk);
+        n_chunks++;
+    }
+    fail_msg("no [DONE]: %s", r->body);
+    return 0;
+}
+
+static void streams_a_chat(void **state) {
+    (void)state;
+    char text[1024], finish[32];
+    serve_reply r = serve_ask(&server, CHAT, "",
+                              "{\"model\":\"demo\"," ONCE ",\"max_tokens\":10,\"temperature\":0,"
+                              "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.head, "Content-Type: text/event-stream\r\n"));
+    /* A chunk to begin with, one a token, one for the end, one for the usage. */
+    assert_int_equal(read_stream(&r, text, sizeof text, finish), 13);
+    assert_string_equal(text, ", there was a little girl named Lily. She");
+    assert_string_equal(finish, "length");
+    assert_non_null(strstr(r.body, "\"completion_tokens\":10"));
+    serve_reply_free(&r);
+}
+
+static void obeys_stop_strings_seeds_and_n(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, CHAT,
+                           "{\"model\":\"demo\"," ONCE
+                           ",\"max_tokens\":40,\"temperature\":0,\"stop\":\" girl\"}",
+                           200);
+    assert_string_equal(json_string_value(json_at(v, "choices.0.message.content")),
+                        ", there was a little");
+    assert_string_equal(json_string_value(json_at(v, "choices.0.finish_reason")), "stop");
+    json_decref(v);
+    static const char several[] =
+        "{\"model\":\"demo\"," ONCE ",\"max_tokens\":8,\"n\":3,\"seed\":7,\"temperature\":1.5}";
+    v = serve_json(&server, CHAT, several, 200);
+    json_t *again = serve_json(&server, CHAT, several, 200);
+    assert_int_equal(json_array_size(json_at(v, "choices")), 3);
+    assert_true(json_equal(json_at(v, "choices.2.message"), json_at(again, "choices.2.message")));
+    assert_false(json_equal(json_at(v, "choices.0.message"), json_at(v, "choices.1.message")));
+    json_decref(v);
+    json_decref(again);
+}
+
+static void tells_probabilities_and_heeds_biases(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, CHAT,
+                           "{\"model\":\"demo\"," ONCE ",\"max_tokens\":1,\"temperature\":0,"
+                           "\"logprobs\":true,\"top_logprobs\":2}",
+                           200);
+    assert_string_equal(json_string_value(json_at(v, "choices.0.logprobs.content.0.token")), ",");
+    assert_int_equal(json_array_size(json_at(v, "choices.0.logprobs.content.0.top_logprobs")), 2);
+    assert_true(json_real_value(json_at(v, "choices.0.logprobs.content.0.logprob")) < 0);
+    const json_int_t comma = json_integer_value(json_at(v, "choices.0.logprobs.content.0.bytes.0"));
+    assert_int_equal(comma, ',');
+    json_decref(v);
+    v = serve_json(&server, "POST /tokenize", "{\"content\":\",\"}", 200);
+    char body[512];
+    snprintf(body, sizeof body,
+             "{\"model\":\"demo\"," ONCE ",\"max_tokens\":1,\"temperature\":0,"
+             "\"logit_bias\":{\"%d\":-100}}",
+             (int)json_integer_value(json_at(v, "tokens.0")));
+    json_decref(v);
+    v = serve_json(&server, CHAT, body, 200);
+    assert_string_not_equal(json_string_value(json_at(v, "choices.0.message.content")), ",");
+    json_decref(v);
+}
+
+static void makes_json_of_a_schema(void **state) {
+    (void)state;
+    json_t *v = serve_json(
+        &server, CHAT,
+        "{\"model\":\"demo\"," ONCE ",\"max_tokens\":60,\"response_format\":{\"type\":"
+        "\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{\"type\":\"object\","
+        "\"properties\":{\"age\":{\"type\":\"integer\",\"minimum\":10,\"maximum\":99}},"
+        "\"required\":[\"age\"],\"additionalProperties\":false}}}}",
+        200);
+    json_t *made = json_loads(json_string_value(json_at(v, "choices.0.message.content")), 0, NULL);
+    assert_in_range(json_integer_value(json_at(made, "age")), 10, 99);
+    assert_string_equal(json_string_value(json_at(v, "choices.0.finish_reason")), "stop");
+    json_decref(made);
+    json_decref(v);
+}
+
+/* ---- texts and tokens ---- */
+
+static void completes_texts(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "POST /v1/completions",
+                           "{\"model\":\"demo\",\"prompt\":[\"Once upon\",\"The old king\"],"
+                           "\"max_tokens\":2,\"temperature\":0,\"echo\":true}",
+                           200);
+    assert_string_equal(json_string_value(json_at(v, "choices.0.text")), "Once upon a time");
+    assert_int_equal(json_integer_value(json_at(v, "choices.1.index")), 1);
+    assert_int_equal(strncmp(json_string_value(json_at(v, "choices.1.text")), "The old king", 12),
+                     0);
+    json_decref(v);
+    serve_reply r = serve_ask(&server, "POST /v1/completions", "",
+                              "{\"model\":\"demo\",\"prompt\":\"Once upon\",\"max_tokens\":2,"
+                              "\"temperature\":0,\"stream\":true}");
+    assert_non_null(strstr(r.body, "\"text\":\" a\""));
+    assert_non_null(strstr(r.body, "\"text\":\" time\""));
+    assert_non_null(strstr(r.body, "data: [DONE]\n\n"));
+    serve_reply_free(&r);
+}
+
+static void turns_texts_into_tokens_and_back(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "POST /tokenize", "{\"content\":\"Once upon a time\"}", 200);
+    assert_int_equal(json_integer_value(json_at(v, "count")), 4);
+    json_t *ids = json_pack("{s:O}", "tokens", json_at(v, "tokens"));
+    char *text = json_dumps(ids, 0);
+    json_t *back = serve_json(&server, "POST /detokenize", text, 200);
+    assert_string_equal(json_string_value(json_at(back, "content")), "Once upon a time");
+    json_decref(back);
+    json_decref(ids);
+    json_decref(v);
+    free(text);
+    v = serve_json(&server, "POST /apply-template", "{" ONCE "}", 200);
+    assert_string_equal(json_string_value(json_at(v, "prompt")), "Once upon a time");
+    json_decref(v);
+}
+
+/* ---- what is refused ---- */
+
+static void says_what_is_wrong_with_a_request(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *body;
+        int status;
+        const char *says;
+    } all[] = {
+        {CHAT, "{" ONCE "}", 400, "the request names no model"},
+        {CHAT, "{\"model\":\"other\"," ONCE "}", 404, "there is no model 'other'"},
+        {CHAT, "{\"model\":\"demo\"}", 400, "messages"},
+        {CHAT, "{\"model\":\"demo\",\"messages\":[]}", 400, "messages"},
+        {CHAT,
+         "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+         "\"image_url\",\"image_url\":{\"url\":\"http://x/y.png\"}}]}]}",
+         400, "this model has no vision"},
+        {CHAT, "{\"model\":\"demo\"," ONCE ",\"temperature\":-1}", 400, "temperature"},
+        {CHAT, "{\"model\":\"demo\"," ONCE ",\"n\":0}", 400, "n is 0"},
+        {CHAT, "{\"model\":\"demo\"," ONCE ",\"response_format\":{\"type\":\"xml\"}}", 400,
+         "response_format"},
+        {CHAT, "{\"model\":\"demo\"," ONCE ",\"kv_type\":\"q9\"}", 400, "q9"},
+        {CHAT, "{", 400, "no JSON"},
+        {CHAT, "[]", 400, "no object"},
+        {CHAT, "{\"model\":\"\xff\"}", 400, "no JSON"},
+        {CHAT, "", 400, "no JSON"},
+        {"GET /v1/chat/completions", NULL, 405, "POST"},
+        {"GET /nothing", NULL, 404, "/nothing"},
+        {"GET /v1/%00", NULL, 400, "malformed"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        json_t *v = serve_json(&server, all[i].line, all[i].body, all[i].status);
+        assert_says(json_string_value(json_at(v, "error.message")), all[i].says);
+        json_decref(v);
+    }
+    /* What a client knows and this server does not is no reason to refuse. */
+    json_decref(serve_json(&server, CHAT,
+                           "{\"model\":\"demo\"," ONCE ",\"max_tokens\":1,\"num_ctx\":4096,"
+                           "\"user\":\"x\",\"metadata\":{}}",
+                           200));
+}
+
+static int start_server(void **state) {
+    (void)state;
+    SERVE_START(&server, "--alias", "gpt-4o", "-q");
+    return 0;
+}
+
+static int stop_server(void **state) {
+    (void)state;
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_health_and_models),
+        cmocka_unit_test(answers_a_chat),
+        cmocka_unit_test(streams_a_chat),
+        cmocka_unit_test(obeys_stop_strings_seeds_and_n),
+        cmocka_unit_test(tells_probabilities_and_heeds_biases),
+        cmocka_unit_test(makes_json_of_a_schema),
+        cmocka_unit_test(completes_texts),
+        cmocka_unit_test(turns_texts_into_tokens_and_back),
+        cmocka_unit_test(tells_metrics_and_what_is_held),
+        cmocka_unit_test(says_what_is_wrong_with_a_request),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
