@@ -172,6 +172,7 @@ void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_
         e.error = &last;
     }
     count_end(s, st);
+    ag_serving_publish(s, true); /* who hears of the end finds it in the figures */
     ag_request_tell(r, &e);
     ag_served_request_destroy(r);
 }

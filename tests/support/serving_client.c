@@ -86,7 +86,7 @@ ag_status client_send(client *c, ag_serving *s, ag_request_params *p, ag_error *
 bool client_wait(client *c) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 60;
+    until.tv_sec += 280;
     int late = 0;
     pthread_mutex_lock(&c->lock);
     while (!c->ended && !late) late = pthread_cond_timedwait(&c->changed, &c->lock, &until);

@@ -42,7 +42,7 @@ void client_init(client *c);
 void client_destroy(client *c);
 /* p->event and p->user become the client's. */
 ag_status client_send(client *c, ag_serving *s, ag_request_params *p, ag_error *err);
-/* Until the last event; false after a minute. */
+/* Until the last event; false after some minutes. */
 bool client_wait(client *c);
 /* Until answer 0 has so many tokens, or the request has ended. */
 void client_wait_tokens(client *c, size_t n);

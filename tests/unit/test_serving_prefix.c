@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <unistd.h>
 
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
 /* All layers see everything; most see 24 tokens; most keep a state. */
@@ -288,7 +287,6 @@ static void a_conversation_goes_on_at_its_budget(void **state) {
 /* ---- leaving ---- */
 
 static size_t n_parked(ag_serving_stats *stats) {
-    usleep(60000); /* figures are published some times a second */
     ag_serving_get_stats(serving, stats);
     return stats->n_parked;
 }
