@@ -60,7 +60,8 @@ ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
         return AG_FAIL(err, NOMEM, "%zu ids of a session", n);
     }
     memcpy(out->data, r->p.prompt, r->p.n_prompt * sizeof *out->data);
-    memcpy(out->data + r->p.n_prompt, a->ids.data, (n - r->p.n_prompt) * sizeof *out->data);
+    const size_t n_fed = n - r->p.n_prompt;
+    if (n_fed) memcpy(out->data + r->p.n_prompt, a->ids.data, n_fed * sizeof *out->data);
     return AG_OK;
 }
 
