@@ -137,6 +137,13 @@ void call_reply_json(serve_call *call, int status, json_t *value) {
     call->type = "application/json";
 }
 
+void call_reply_header(serve_call *call, const char *name, const char *value) {
+    const size_t n = strlen(call->headers);
+    const int len =
+        snprintf(call->headers + n, sizeof call->headers - n, "%s: %s\r\n", name, value);
+    if (len < 0 || (size_t)len >= sizeof call->headers - n) call->headers[n] = '\0';
+}
+
 void call_reply_error(serve_call *call, const serve_error *e) {
     const serve_route *r = call->route;
     json_t *(*shape)(const serve_error *) = openai_error;
@@ -183,6 +190,10 @@ static bool read_json(serve_call *call, serve_error *e) {
 static void work_on_call(worker_job *job) {
     serve_call *call = (serve_call *)job;
     serve_error e;
+    if (call->route->waits) {
+        call->route->handle(call);
+        return;
+    }
     if (!read_json(call, &e)) {
         call_reply_error(call, &e);
         return;
@@ -206,7 +217,7 @@ void call_start(serve_call *call) {
     serve_error e;
     call->body = connection_take_body(call->connection, &call->n_body);
     call->n_received = call->n_body;
-    if (!strcmp(call->route->method, "GET")) {
+    if (!strcmp(call->route->method, "GET") && !call->route->waits) {
         call->route->handle(call);
         call_send_reply(call);
         return;

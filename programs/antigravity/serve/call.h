@@ -13,7 +13,7 @@ struct serve_call {
     char id[33];
     double began;
     char scope[KEY_SCOPE];
-    char headers[640]; /* of the response: what CORS wants to be said */
+    char headers[1280]; /* of the response: what CORS wants to be said */
 
     request_head head;
     const serve_route *route; /* NULL: there is none, or it may not be used */

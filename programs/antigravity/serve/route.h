@@ -18,6 +18,7 @@ typedef struct serve_route {
     bool needs_key; /* where keys are set. All but what tells nothing of anybody do */
     json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or else OpenAI's */
     bool model_optional;                    /* a request without a model takes the first one */
+    bool waits;                             /* a GET that is not quick, and goes to a worker */
 } serve_route;
 
 typedef struct serve_route_list {
@@ -57,6 +58,8 @@ bool serve_render(ag_served_model *model, const serve_request *r, ag_ids *ids, a
 void call_reply_json(serve_call *call, int status, json_t *value); /* transferred; NULL: 503 */
 void call_reply_text(serve_call *call, int status, const char *type, const char *text, size_t n);
 void call_reply_error(serve_call *call, const serve_error *e); /* in the route's shape */
+/* A header of the reply besides: before it. */
+void call_reply_header(serve_call *call, const char *name, const char *value);
 
 /* OpenAI's shape: {"error": {"message", "type", "param", "code"}}. */
 json_t *openai_error(const serve_error *e);
