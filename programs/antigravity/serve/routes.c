@@ -8,10 +8,7 @@
 #include <string.h>
 
 static const serve_route_list *const lists[] = {
-    &openai_routes,
-    &model_routes,
-    &token_routes,
-    &state_routes,
+    &openai_routes, &model_routes, &token_routes, &state_routes, &kv_routes, &page_routes,
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 

@@ -9,5 +9,7 @@ extern const serve_route_list openai_routes; /* chat completions, completions, e
 extern const serve_route_list model_routes;  /* /v1/models */
 extern const serve_route_list token_routes;  /* /tokenize, /detokenize, /apply-template */
 extern const serve_route_list state_routes;  /* /health, /metrics, /v1/kv */
+extern const serve_route_list kv_routes;     /* /v1/kv/ID */
+extern const serve_route_list page_routes;   /* / and what the page consists of */
 
 #endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /v1/kv/ID: which tokens each head of a held session retains. */
+#include "routes.h"
+
+#include "../json_out.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_TEXTS = 32768, /* of tokens, in one reply */
+    OVERLAP = 8,        /* tokens that a character may be cut into: their texts are told again */
+};
+
+/* ---- texts of tokens ---- */
+
+/* Of the tokens from `first` on, from `shown` on: "" where a character goes on with the next. */
+static json_t *texts_of(const ag_cache_view *v, size_t first, size_t shown) {
+    const ag_tokenizer *tokenizer = ag_served_model_tokenizer(v->model);
+    const size_t end = v->n_ids - shown > MOST_TEXTS ? shown + MOST_TEXTS : v->n_ids;
+    json_t *list = json_array();
+    ag_decoder *decoder = NULL;
+    ag_text text = {0};
+    if (!tokenizer || ag_decoder_create(tokenizer, true, first > 0, &decoder, NULL) != AG_OK)
+        return list;
+    for (size_t i = first; list && i < end; i++) {
+        text.len = 0;
+        if (ag_decoder_push(decoder, v->ids[i], &text, NULL) != AG_OK) {
+            json_decref(list);
+            list = NULL;
+        } else if (i >= shown) {
+            json_append(&list, json_text(text.data ? text.data : "", text.len));
+        }
+    }
+    ag_decoder_destroy(decoder);
+    ag_text_free(&text);
+    return list;
+}
+
+static json_t *text_part(const ag_cache_view *v, size_t from) {
+    const size_t limit = from < v->n_ids ? from : v->n_ids;
+    const size_t shown = limit > OVERLAP ? limit - OVERLAP : 0;
+    const size_t first = shown > OVERLAP ? shown - OVERLAP : 0;
+    const json_field fields[] = {
+        {"from", json_integer((json_int_t)shown)},
+        {"tokens", texts_of(v, first, shown)},
+    };
+    return json_object_of(fields, 2);
+}
+
+/* ---- layers ---- */
+
+/* Heads that share their runs have the same number. numbers [n_heads]; returns how many lists of
+ * runs there are. */
+static size_t number_runs(const ag_cache_view *v, size_t *numbers) {
+    size_t n = 0;
+    for (uint32_t h = 0; h < v->n_heads; h++) {
+        const bool same = h && v->heads[h].first_run == v->heads[h - 1].first_run &&
+                          v->heads[h].n_runs == v->heads[h - 1].n_runs;
+        numbers[h] = same ? numbers[h - 1] : n++;
+    }
+    return n;
+}
+
+static json_t *layers_of(const ag_cache_view *v, const size_t *numbers) {
+    json_t *layers = json_array();
+    for (uint32_t l = 0; layers && l < v->n_layers; l++) {
+        json_t *heads = json_array();
+        for (uint32_t h = 0; heads && h < v->layers[l].n_heads; h++)
+            json_append(&heads, json_integer((json_int_t)numbers[v->layers[l].first_head + h]));
+        const json_field fields[] = {
+            {"window", json_integer(v->layers[l].window)},
+            {"heads", heads},
+        };
+        json_append(&layers, json_object_of(fields, 2));
+    }
+    return layers;
+}
+
+/* ---- the reply ---- */
+
+/* The reply is written out here: a million runs as JSON values would take much more memory. */
+typedef struct reply_text {
+    char *data;
+    size_t n, cap;
+    bool failed;
+} reply_text;
+
+static void add_text(reply_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void add_text(reply_text *t, const char *fmt, ...) {
+    char piece[64];
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(piece, sizeof piece, fmt, args);
+    va_end(args);
+    if (t->n + (size_t)n >= t->cap) {
+        char *data = realloc(t->data, 2 * t->cap + sizeof piece);
+        if (!data) {
+            t->failed = true;
+            return;
+        }
+        t->data = data;
+        t->cap = 2 * t->cap + sizeof piece;
+    }
+    memcpy(t->data + t->n, piece, (size_t)n + 1);
+    t->n += (size_t)n;
+}
+
+/* [[position, n, position, n, ...], ...] by the numbers of the heads. */
+static void add_runs(reply_text *t, const ag_cache_view *v, const size_t *numbers) {
+    for (uint32_t h = 0; h < v->n_heads; h++) {
+        const ag_cache_head_view *head = &v->heads[h];
+        if (h && numbers[h] == numbers[h - 1]) continue;
+        add_text(t, "%s[", h ? "," : "");
+        for (size_t i = 0; i < head->n_runs; i++) {
+            const ag_cache_run *r = &v->runs[head->first_run + i];
+            add_text(t, "%s%" PRIu32 ",%" PRIu32, i ? "," : "", r->position, r->n);
+        }
+        add_text(t, "]");
+    }
+}
+
+static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t from) {
+    const char *model = ag_served_model_name(v->model);
+    const json_field fields[] = {
+        {"id", json_integer((json_int_t)v->id)},
+        {"object", json_string("kv.session")},
+        {"model", json_text(model, strlen(model))},
+        {"state", json_string(v->is_running ? "running" : "parked")},
+        {"tokens", json_integer(v->n_tokens)},
+        {"k_type", json_string(ag_dtype_name(v->k_type))},
+        {"v_type", json_string(ag_dtype_name(v->v_type))},
+        {"policy", json_string(v->policy)},
+        {"budget", json_integer(v->budget)},
+        {"protected", json_integer(v->n_protected)},
+        {"evictions", json_integer((json_int_t)v->n_evictions)},
+        {"evicted", json_integer((json_int_t)v->n_evicted)},
+        {"bytes", json_integer((json_int_t)v->kv_bytes)},
+        {"shared_bytes", json_integer((json_int_t)v->shared_bytes)},
+        {"layers", layers_of(v, numbers)},
+        {"text", text_part(v, from)},
+    };
+    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
+    size_t *numbers = calloc(v->n_heads + 1, sizeof *numbers);
+    reply_text t = {0};
+    if (numbers) number_runs(v, numbers);
+    json_t *facts = numbers ? facts_of(v, numbers, from) : NULL;
+    t.data = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
+    json_decref(facts);
+    if (t.data) {
+        t.n = strlen(t.data) - 1; /* the runs come before the last brace */
+        t.cap = t.n + 1;
+        add_text(&t, ",\"runs\":[");
+        add_runs(&t, v, numbers);
+        add_text(&t, "]}");
+    }
+    if (t.data && !t.failed) call_reply_text(call, 200, "application/json", t.data, t.n);
+    else call_reply_json(call, 503, NULL);
+    free(t.data);
+    free(numbers);
+}
+
+/* Decimal digits and nothing else. */
+static bool read_number(const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
+}
+
+static void reply_session(serve_call *call) {
+    const char *query = call_query(call);
+    uint64_t id = 0, from = 0;
+    ag_cache_view *v = NULL;
+    ag_error err;
+    serve_error e;
+    bool ok = true;
+    if (!read_number(call_rest(call), &id))
+        ok = serve_refuse(&e, 404, NULL, "there is no session '%.40s'", call_rest(call));
+    else if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &from)))
+        ok = serve_refuse(&e, 400, "from", "from must be the position of a token");
+    else if (ag_serving_view_session(call_serving(call), id, call_scope(call), &v, &err) != AG_OK)
+        ok = serve_refuse_status(&e, &err);
+    if (ok) reply_view(call, v, from < SIZE_MAX ? (size_t)from : SIZE_MAX);
+    else call_reply_error(call, &e);
+    ag_cache_view_destroy(v);
+}
+
+static const serve_route kv_paths[] = {
+    {.method = "GET",
+     .path = "/v1/kv/*",
+     .handle = reply_session,
+     .needs_key = true,
+     .waits = true},
+};
+
+const serve_route_list kv_routes = {kv_paths, sizeof kv_paths / sizeof kv_paths[0]};

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations and settings, kept in this browser alone. */
+
+const CONVERSATIONS = 'antigravity.conversations';
+const SETTINGS = 'antigravity.settings';
+const ROLES = ['user', 'assistant', 'tool'];
+
+function read(key, otherwise) {
+    try {
+        return JSON.parse(localStorage.getItem(key)) ?? otherwise;
+    } catch {
+        return otherwise;
+    }
+}
+
+/* False: the browser keeps no more. */
+function write(key, value) {
+    try {
+        localStorage.setItem(key, JSON.stringify(value));
+        return true;
+    } catch {
+        return false;
+    }
+}
+
+const text = (value) => (typeof value === 'string' ? value : '');
+
+/* What is read may come from a file of somebody else's: only what is expected stays, as what it should be. */
+function checkedCall(c) {
+    return { id: text(c?.id), name: text(c?.name), arguments: text(c?.arguments) };
+}
+
+function checkedMessage(m) {
+    if (!m || !ROLES.includes(m.role)) return null;
+    return {
+        role: m.role,
+        content: text(m.content),
+        reasoning: text(m.reasoning),
+        calls: Array.isArray(m.calls) ? m.calls.map(checkedCall) : [],
+        callId: text(m.callId),
+        note: text(m.note),
+    };
+}
+
+function checkedConversation(c) {
+    if (!c || !Array.isArray(c.messages)) return null;
+    return {
+        id: /^[0-9a-f-]{36}$/.test(c.id) ? c.id : newId(),
+        title: text(c.title).slice(0, 200),
+        system: text(c.system),
+        updated: Number.isFinite(c.updated) ? c.updated : Date.now(),
+        messages: c.messages.map(checkedMessage).filter(Boolean),
+    };
+}
+
+/* crypto.randomUUID() is for pages of https and localhost alone. */
+function newId() {
+    const hex = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
+    return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
+
+export class Store {
+    constructor() {
+        const list = read(CONVERSATIONS, []);
+        this.conversations = (Array.isArray(list) ? list : []).map(checkedConversation).filter(Boolean);
+        this.settings = { ...read(SETTINGS, {}) };
+        this.current = this.conversations[0] || this.create();
+    }
+
+    create() {
+        const empty = this.conversations.find((c) => !c.messages.length && !c.system);
+        this.current = empty || { id: newId(), title: '', system: '', updated: Date.now(), messages: [] };
+        if (!empty) this.conversations.unshift(this.current);
+        return this.current;
+    }
+
+    select(id) {
+        this.current = this.conversations.find((c) => c.id === id) || this.current;
+    }
+
+    remove(id) {
+        this.conversations = this.conversations.filter((c) => c.id !== id);
+        if (this.current.id === id) this.current = this.conversations[0] || this.create();
+    }
+
+    removeAll() {
+        this.conversations = [];
+        this.create();
+    }
+
+    touch(conversation) {
+        conversation.updated = Date.now();
+        const first = conversation.messages.find((m) => m.role === 'user');
+        if (first) conversation.title = first.content.trim().slice(0, 60);
+        this.conversations.sort((a, b) => b.updated - a.updated);
+    }
+
+    save() {
+        return write(CONVERSATIONS, this.conversations.filter((c) => c.messages.length || c.system));
+    }
+
+    saveSettings() {
+        return write(SETTINGS, this.settings);
+    }
+
+    exported() {
+        return JSON.stringify({ version: 1, conversations: this.conversations.filter((c) => c.messages.length) }, null, 1);
+    }
+
+    /* How many came in; throws what is wrong with the text. */
+    import(json) {
+        const list = JSON.parse(json)?.conversations;
+        if (!Array.isArray(list)) throw new Error('The file holds no conversations.');
+        const checked = list.map(checkedConversation).filter(Boolean);
+        for (const c of checked) {
+            if (this.conversations.some((other) => other.id === c.id)) c.id = newId();
+            this.conversations.push(c);
+        }
+        return checked.length;
+    }
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sets the theme before anything is painted. */
+'use strict';
+try {
+    const theme = localStorage.getItem('antigravity.theme');
+    if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
+} catch {
+    /* A browser that keeps nothing: as the system. */
+}
