@@ -36,19 +36,19 @@ static ag_status compile_choices(ag_net *net, const ag_constraint_params *p, uin
     return AG_OK;
 }
 
-ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
+ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json, const ag_token_tree *tokens,
                                 const ag_constraint_params *params, uint32_t *root, ag_error *err) {
+    const ag_grammar_scope scope = {json, tokens, params->order == AG_JSON_ANY_ORDER};
     uint32_t start = AG_NET_NOWHERE;
     const char *text = params->text ? params->text : "";
     const size_t n = params->text ? params->len : 0;
     *root = ag_net_rule_add(net, (ag_net_rule){.kind = AG_RULE_PLAIN, .start = start});
     switch (params->kind) {
     case AG_CONSTRAINT_JSON_SCHEMA:
-        AG_TRY(
-            ag_schema_compile(net, json, text, n, params->order == AG_JSON_ANY_ORDER, &start, err));
+        AG_TRY(ag_schema_compile(net, json, text, n, NULL, scope.any_order, &start, err));
         break;
     case AG_CONSTRAINT_GRAMMAR:
-        AG_TRY(ag_grammar_compile(net, text, n, &start, err));
+        AG_TRY(ag_grammar_compile(net, &scope, text, n, &start, err));
         break;
     case AG_CONSTRAINT_JSON_OBJECT:
         start = ag_net_call(net, json->object, ag_net_end(net));

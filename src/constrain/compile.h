@@ -4,10 +4,11 @@
 #define AG_CONSTRAIN_COMPILE_H
 
 #include "constrain/json_rules.h"
+#include "constrain/token_tree.h"
 
 /* Writes the rules into net, which may have failed inside: ag_net_finish() tells. *root: the rule
  * of the whole text. */
-ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json,
+ag_status ag_constraint_compile(ag_net *net, const ag_json_rules *json, const ag_token_tree *tokens,
                                 const ag_constraint_params *params, uint32_t *root, ag_error *err);
 
 #endif

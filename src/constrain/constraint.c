@@ -79,7 +79,7 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     };
     ag_net_init(&p->net, &limits, 0);
     AG_TRY(ag_constraint_vocab_json(v, params->spacing, &p->json, err));
-    AG_TRY(ag_constraint_compile(&p->net, &p->json->rules, params, &p->root, err));
+    AG_TRY(ag_constraint_compile(&p->net, &p->json->rules, &v->tree, params, &p->root, err));
     AG_TRY(ag_net_finish(&p->net, &p->json->rules.net, err));
     if (!p->net.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
     const ag_state_limits of_states = {.states = 16 * params->max_states,

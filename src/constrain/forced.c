@@ -50,6 +50,13 @@ ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out,
     bool closed;
     ag_status st = forced_bytes(c, most, out, &closed, err);
     ag_matcher_back(&c->matcher, 1);
+    /* A special token is no text. */
+    const char *token =
+        out->len > before ? memchr(out->data + before, AG_TOKEN_LEAD, out->len - before) : NULL;
+    if (token) {
+        out->len = (size_t)(token - out->data);
+        out->data[out->len] = '\0';
+    }
     if (st != AG_OK) out->len = before;
     return st;
 }

@@ -4,13 +4,12 @@
 #include "constrain/regex_tree.h"
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "core/hex.h"
 #include "text/bytes.h"
 #include "text/utf8.h"
 
 #include <string.h>
 
-enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_GRAMMAR_NODES = 1 << 18 };
+enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_GRAMMAR_NODES = 1 << 18, MAX_SCHEMAS = 256 };
 
 typedef struct rule {
     const char *name; /* [len] borrowed from the text */
@@ -18,6 +17,7 @@ typedef struct rule {
     uint32_t node; /* UINT32_MAX: not defined yet */
     size_t line;   /* where it was first named */
     uint32_t id;   /* of the net */
+    bool written;  /* it has no name and no node, and is in the net already */
 } rule;
 
 /* Nodes are those of regular expressions; a CALL has the number of a rule in `set`. */
@@ -32,6 +32,8 @@ typedef struct grammar {
     int depth;
     size_t work; /* parts written so far, empty ones, too */
     ag_net *net;
+    const ag_grammar_scope *scope;
+    int n_schemas;
     ag_error *err;
 } grammar;
 
@@ -106,6 +108,7 @@ static ag_status grow_rule_slots(grammar *g) {
     g->slots = slots;
     g->n_slots = n;
     for (uint32_t i = 0; i < g->n_rules; i++) {
+        if (g->rules[i].written) continue;
         g->slots[rule_slot(g, g->rules[i].name, g->rules[i].len)] = i + 1;
     }
     return AG_OK;
@@ -126,8 +129,11 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
     g->rules = p;
     if (st != AG_OK) return st;
     const ag_net_rule none = {.kind = AG_RULE_PLAIN, .start = AG_NET_NOWHERE};
-    g->rules[g->n_rules] =
-        (rule){g->s + start, len, UINT32_MAX, g->line, ag_net_rule_add(g->net, none)};
+    g->rules[g->n_rules] = (rule){.name = g->s + start,
+                                  .len = len,
+                                  .node = UINT32_MAX,
+                                  .line = g->line,
+                                  .id = ag_net_rule_add(g->net, none)};
     *out = (uint32_t)g->n_rules++;
     g->slots[slot] = *out + 1;
     return AG_OK;
@@ -135,31 +141,8 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
 
 /* A character, perhaps escaped. */
 static ag_status read_char(grammar *g, uint32_t *cp) {
-    static const char from[] = "nrt\"\\[]-^/", to[] = "\n\r\t\"\\[]-^/";
-    if (g->at >= g->n || peek(g) == '\n') return complain_line(g, "the line ends inside of quotes");
-    if (peek(g) != '\\') {
-        g->at += ag_utf8_get(g->s + g->at, cp);
-        return AG_OK;
-    }
-    g->at++;
-    const char c = peek(g);
-    const size_t n = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (n) {
-        *cp = 0;
-        for (size_t i = 1; i <= n; i++) {
-            const int digit = g->at + i < g->n ? ag_hex_digit(g->s[g->at + i]) : -1;
-            if (digit < 0) return complain_line(g, "hexadecimal digits are missing");
-            *cp = *cp << 4 | (uint32_t)digit;
-        }
-        if (*cp > AG_CHAR_MOST) return complain_line(g, "a character beyond U+10FFFF");
-        g->at += n + 1;
-        return AG_OK;
-    }
-    const char *found = c ? strchr(from, c) : NULL;
-    if (!found) return complain_line(g, "an escape that is not known");
-    *cp = (unsigned char)to[found - from];
-    g->at++;
-    return AG_OK;
+    const char *why = ag_grammar_read_char(g->s, g->n, &g->at, cp);
+    return why ? complain_line(g, why) : AG_OK;
 }
 
 /* ---- expressions ---- */
@@ -223,12 +206,36 @@ static ag_status read_group(grammar *g, uint32_t *id) {
     return AG_OK;
 }
 
+/* A token or a schema: a rule of its own, which is written at once. */
+static ag_status read_written(grammar *g, uint32_t *id) {
+    uint32_t start;
+    const size_t from = g->at;
+    if (g->s[from] == '%' && ++g->n_schemas > MAX_SCHEMAS) {
+        return AG_FAIL(g->err, LIMIT, "grammar: more than %d schemas", MAX_SCHEMAS);
+    }
+    ag_status st = ag_grammar_atom(g->net, g->scope, g->s, g->n, &g->at, &start, g->err);
+    if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
+    for (size_t i = from; i < g->at; i++) g->line += g->s[i] == '\n';
+    void *p = g->rules;
+    st = ag_array_grow(&p, &g->rules_cap, g->n_rules + 1, sizeof *g->rules, g->err);
+    g->rules = p;
+    if (st != AG_OK) return st;
+    const ag_net_rule made = {.kind = AG_RULE_PLAIN, .start = start};
+    g->rules[g->n_rules] = (rule){.name = "",
+                                  .node = UINT32_MAX,
+                                  .line = g->line,
+                                  .id = ag_net_rule_add(g->net, made),
+                                  .written = true};
+    return new_node(g, (ag_regex_node){.kind = AG_REGEX_CALL, .set = (uint32_t)g->n_rules++}, id);
+}
+
 static ag_status read_atom(grammar *g, bool *found, uint32_t *id) {
     *found = true;
     const char c = peek(g);
     if (c == '"') return read_literal(g, id);
     if (c == '[') return read_class(g, id);
     if (c == '(') return read_group(g, id);
+    if (c == '<' || c == '%') return read_written(g, id);
     if (c == '.') {
         ag_char_set *set;
         g->at++;
@@ -345,7 +352,7 @@ static ag_status read_rules(grammar *g) {
     for (skip_space(g, true); g->at < g->n; skip_space(g, true)) AG_TRY(read_rule(g));
     for (size_t i = 0; i < g->n_rules; i++) {
         const rule *r = &g->rules[i];
-        if (r->node != UINT32_MAX) continue;
+        if (r->node != UINT32_MAX || r->written) continue;
         return AG_FAIL(g->err, FORMAT, "grammar: line %zu: there is no rule %.*s", r->line,
                        (int)(r->len < 60 ? r->len : 60), r->name);
     }
@@ -420,14 +427,15 @@ static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
     return next;
 }
 
-ag_status ag_grammar_compile(ag_net *net, const char *text, size_t n, uint32_t *start,
-                             ag_error *err) {
-    grammar g = {.s = text, .n = n, .line = 1, .net = net, .err = err};
+ag_status ag_grammar_compile(ag_net *net, const ag_grammar_scope *scope, const char *text, size_t n,
+                             uint32_t *start, ag_error *err) {
+    grammar g = {.s = text, .n = n, .line = 1, .net = net, .scope = scope, .err = err};
     *start = AG_NET_NOWHERE;
     ag_status st = read_rules(&g);
     bool found = false;
     for (size_t i = 0; i < g.n_rules && st == AG_OK; i++) {
         const rule *r = &g.rules[i];
+        if (r->written) continue;
         ag_net_rule_start(net, r->id, write_node(&g, r->node, ag_net_end(net)));
         if (r->len != 4 || memcmp(r->name, "root", 4)) continue;
         found = true;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goals become rules: a value is a call, so what is used twice is written once. */
-#include "constrain/schema_rules.h"
-
 #include "constrain/number_net.h"
-#include "constrain/schema_ways.h"
+#include "constrain/schema_writer.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -17,19 +15,7 @@ enum {
     MOST_OTHERS = 64,      /* the same of properties without a name, if there is a maximum */
 };
 
-typedef struct writer {
-    ag_shaper s;
-    ag_net *net;
-    const ag_json_rules *json;
-    uint32_t *rules; /* by goal: rule + 1 */
-    size_t n_rules, rules_cap;
-    ag_goal *queue; /* goals with a rule that has no start yet */
-    size_t n_queue, queue_cap;
-    uint32_t comma;  /* a rule; NOWHERE: not yet */
-    bool any_order;  /* of properties */
-    uint32_t schema; /* that is being written, for messages */
-    ag_error *err;
-} writer;
+typedef ag_schema_writer writer;
 
 /* The rule of a goal that is neither anything nor never. */
 static ag_status rule_of(writer *w, ag_goal goal, uint32_t *rule) {
@@ -54,11 +40,15 @@ static ag_status rule_of(writer *w, ag_goal goal, uint32_t *rule) {
     return AG_OK;
 }
 
-/* A value that obeys the goal, then next. */
-static ag_status call_goal(writer *w, ag_goal goal, uint32_t next, uint32_t *out) {
+static bool is_marked(const writer *w) {
+    return w->notation && w->notation->values == AG_SPELL_MARKED;
+}
+
+ag_status ag_schema_call_goal(writer *w, ag_goal goal, uint32_t next, uint32_t *out) {
     *out = AG_NET_NOWHERE;
     if (goal == AG_GOAL_NEVER) return AG_OK;
     uint32_t rule = w->json->value;
+    if (goal == AG_GOAL_ANY && is_marked(w)) return ag_schema_marked_value(w, next, out);
     if (goal != AG_GOAL_ANY) AG_TRY(rule_of(w, goal, &rule));
     *out = ag_net_call(w->net, rule, next);
     return AG_OK;
@@ -79,8 +69,19 @@ static uint32_t quoted(writer *w, const ag_text_dfa *d, uint32_t next) {
 
 static uint32_t count_of(size_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
 
+/* Lengths multiply the states: where the pattern alone does not bound them, what is longer is not
+ * written. */
+ag_string_shape ag_schema_shorter(const ag_string_shape *x) {
+    ag_string_shape shorter = *x;
+    if (x->most != SIZE_MAX && x->most > MOST_CHARACTERS) {
+        shorter.most = x->least > MOST_CHARACTERS ? x->least : MOST_CHARACTERS;
+    }
+    return shorter;
+}
+
 static ag_status write_string(writer *w, const ag_string_shape *x, uint32_t next, uint32_t *out) {
     ag_net *net = w->net;
+    if (is_marked(w)) return ag_schema_marked_string(w, x, next, out);
     if (!x->texts && !x->least && x->most == SIZE_MAX) {
         *out = ag_net_call(net, w->json->string, next);
         return AG_OK;
@@ -92,12 +93,7 @@ static ag_status write_string(writer *w, const ag_string_shape *x, uint32_t next
         return AG_OK;
     }
     const ag_text_dfa *d;
-    ag_string_shape shorter = *x;
-    if (x->most != SIZE_MAX && x->most > MOST_CHARACTERS) {
-        /* Lengths multiply the states: where the pattern alone does not bound them, what is longer
-         * is not written. */
-        shorter.most = x->least > MOST_CHARACTERS ? x->least : MOST_CHARACTERS;
-    }
+    const ag_string_shape shorter = ag_schema_shorter(x);
     AG_TRY(ag_string_dfa(&w->s, &shorter, &d));
     *out = quoted(w, d, next);
     return AG_OK;
@@ -125,6 +121,7 @@ static ag_goal goal_of_item(const ag_array_shape *x, size_t i) {
 /* Backwards from the last item that is written on its own. */
 static ag_status write_array(writer *w, const ag_array_shape *x, uint32_t next, uint32_t *out) {
     ag_net *net = w->net;
+    if (x == &ag_any_array && is_marked(w)) return ag_schema_marked_array(w, next, out);
     if (x == &ag_any_array) {
         *out = ag_net_call(net, w->json->array, next);
         return AG_OK;
@@ -146,12 +143,12 @@ static ag_status write_array(writer *w, const ag_array_shape *x, uint32_t next, 
     uint32_t item = AG_NET_NOWHERE;
     if (loops) {
         const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, spaced_close);
-        AG_TRY(call_goal(w, x->rest, loop, &item));
+        AG_TRY(ag_schema_call_goal(w, x->rest, loop, &item));
         ag_net_patch(net, loop, item == AG_NET_NOWHERE ? item : comma(w, many, item));
         after = loop;
     }
     for (size_t i = last; i-- > 0 && net->status == AG_OK;) {
-        AG_TRY(call_goal(w, goal_of_item(x, i), after, &item));
+        AG_TRY(ag_schema_call_goal(w, goal_of_item(x, i), after, &item));
         if (i == 0) break;
         const uint32_t more = item == AG_NET_NOWHERE ? item : comma(w, many, item);
         after = ag_net_either(net, more, i >= x->least ? spaced_close : AG_NET_NOWHERE);
@@ -196,7 +193,7 @@ static ag_status write_other(object *o, const ag_name_class *c, uint32_t next, u
     writer *w = o->w;
     ag_net *net = w->net;
     uint32_t value;
-    AG_TRY(call_goal(w, c->goal, next, &value));
+    AG_TRY(ag_schema_call_goal(w, c->goal, next, &value));
     *out = AG_NET_NOWHERE;
     if (value == AG_NET_NOWHERE) return AG_OK;
     const uint32_t colon = ag_net_bytes(net, ':', ':', space(w, value));
@@ -284,7 +281,7 @@ static ag_status write_property(object *o, const ag_property *p, uint32_t next, 
     *out = AG_NET_NOWHERE;
     if (next == AG_NET_NOWHERE) return AG_OK;
     uint32_t at;
-    AG_TRY(call_goal(o->w, p->goal, next, &at));
+    AG_TRY(ag_schema_call_goal(o->w, p->goal, next, &at));
     at = ag_net_bytes(net, ':', ':', space(o->w, at));
     at = ag_net_bytes(net, '"', '"', at);
     at = ag_net_json_text(net, p->name, p->len, at);
@@ -379,6 +376,7 @@ static ag_status write_in_any_order(object *o, uint32_t *out) {
 
 static ag_status write_object(writer *w, const ag_object_shape *x, uint32_t next, uint32_t *out) {
     ag_net *net = w->net;
+    if (is_marked(w)) return ag_schema_marked_object(w, x, next, out);
     if (x == &ag_any_object) {
         *out = ag_net_call(net, w->json->object, next);
         return AG_OK;
@@ -403,16 +401,23 @@ static ag_status write_object(writer *w, const ag_object_shape *x, uint32_t next
 
 /* ---- shapes, goals ---- */
 
-static ag_status write_shape(writer *w, const ag_shape *x, uint32_t next, uint32_t *out) {
+static uint32_t write_word(writer *w, const char *json, const char *python, uint32_t next) {
+    const bool is_python = w->notation && w->notation->values == AG_SPELL_PYTHON;
+    const char *word = is_python ? python : json;
+    return ag_net_literal(w->net, word, strlen(word), next);
+}
+
+ag_status ag_schema_write_shape(writer *w, const ag_shape *x, uint32_t next, uint32_t *out) {
     ag_net *net = w->net;
+    if (x == &ag_any_shape && is_marked(w)) return ag_schema_marked_value(w, next, out);
     if (x == &ag_any_shape) {
         *out = ag_net_call(net, w->json->value, next);
         return AG_OK;
     }
     uint32_t way = AG_NET_NOWHERE, one = AG_NET_NOWHERE;
-    if (x->null) way = ag_net_literal(net, "null", 4, next);
-    if (x->yes) way = ag_net_either(net, way, ag_net_literal(net, "true", 4, next));
-    if (x->no) way = ag_net_either(net, way, ag_net_literal(net, "false", 5, next));
+    if (x->null) way = write_word(w, "null", "None", next);
+    if (x->yes) way = ag_net_either(net, way, write_word(w, "true", "True", next));
+    if (x->no) way = ag_net_either(net, way, write_word(w, "false", "False", next));
     if (x->number) {
         bool unsupported;
         one = ag_net_number(net, x->number, next, &unsupported);
@@ -449,8 +454,8 @@ static ag_status write_goal(writer *w, ag_goal goal) {
     AG_TRY(ag_goal_expand(&w->s, goal, &ways));
     for (size_t i = 0; i < ways.n; i++) {
         uint32_t one = AG_NET_NOWHERE;
-        if (ways.list[i].shape) AG_TRY(write_shape(w, ways.list[i].shape, end, &one));
-        else AG_TRY(call_goal(w, ways.list[i].goal, end, &one));
+        if (ways.list[i].shape) AG_TRY(ag_schema_write_shape(w, ways.list[i].shape, end, &one));
+        else AG_TRY(ag_schema_call_goal(w, ways.list[i].goal, end, &one));
         start = ag_net_either(net, start, one);
     }
     ag_net_rule_start(net, w->rules[goal] - 1, start);
@@ -460,15 +465,22 @@ static ag_status write_goal(writer *w, ag_goal goal) {
 static ag_status write_all(writer *w, uint32_t *start) {
     ag_goal root;
     AG_TRY(ag_goal_of(&w->s, 0, false, &root));
-    AG_TRY(call_goal(w, root, ag_net_end(w->net), start));
+    if (w->notation) AG_TRY(ag_schema_write_arguments(w, root, ag_net_end(w->net), start));
+    else AG_TRY(ag_schema_call_goal(w, root, ag_net_end(w->net), start));
     while (w->n_queue && w->net->status == AG_OK) AG_TRY(write_goal(w, w->queue[--w->n_queue]));
     return AG_OK;
 }
 
 ag_status ag_schema_compile(ag_net *net, const ag_json_rules *json, const char *text, size_t n,
-                            bool any_order, uint32_t *start, ag_error *err) {
-    writer w = {
-        .net = net, .json = json, .any_order = any_order, .comma = AG_NET_NOWHERE, .err = err};
+                            const ag_schema_notation *notation, bool any_order, uint32_t *start,
+                            ag_error *err) {
+    writer w = {.net = net,
+                .json = json,
+                .notation = notation,
+                .any_order = any_order,
+                .comma = AG_NET_NOWHERE,
+                .marked_value = AG_NET_NOWHERE,
+                .err = err};
     *start = AG_NET_NOWHERE;
     ag_status st = ag_shaper_init(&w.s, text, n, &net->limits.text, err);
     if (st == AG_OK) st = write_all(&w, start);

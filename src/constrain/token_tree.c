@@ -33,14 +33,35 @@ static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer,
     ag_status st = ag_token_bytes_open(&reader, tokenizer, err);
     for (size_t id = 0; st == AG_OK && id < t->n_vocab; id++) {
         t->start[id] = (uint32_t)all.len;
-        if (ag_tokenizer_is_special(tokenizer, (int32_t)id)) continue;
+        const size_t before = all.len;
+        if (ag_tokenizer_is_special(tokenizer, (int32_t)id)) {
+            char mark[AG_TOKEN_MARK];
+            ag_token_mark((int32_t)id, mark);
+            st = ag_text_append(&all, mark, sizeof mark, err);
+            continue;
+        }
         st = ag_token_bytes_read(&reader, (int32_t)id, &all, err);
+        /* No text has this byte, which is what special tokens begin with here. */
+        if (all.len > before && memchr(all.data + before, AG_TOKEN_LEAD, all.len - before)) {
+            all.len = before;
+        }
         if (st == AG_OK && all.len > UINT32_MAX) st = AG_FAIL(err, LIMIT, "tokens of 4 GiB");
     }
     ag_token_bytes_close(&reader);
     t->start[t->n_vocab] = (uint32_t)all.len;
     t->bytes = (unsigned char *)all.data; /* ag_text_free and ag_free are the same */
     return st;
+}
+
+void ag_token_mark(int32_t id, char out[AG_TOKEN_MARK]) {
+    const uint32_t n = (uint32_t)id;
+    out[0] = (char)AG_TOKEN_LEAD;
+    for (int i = 0; i < 4; i++) out[1 + i] = (char)(n >> (24 - 8 * i));
+}
+
+bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id) {
+    if (id < 0 || (size_t)id >= t->n_vocab) return false;
+    return t->start[id] < t->start[id + 1] && t->bytes[t->start[id]] == AG_TOKEN_LEAD;
 }
 
 static uint32_t shared_bytes(const spelling *a, const spelling *b) {

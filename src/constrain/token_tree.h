@@ -24,8 +24,14 @@ typedef struct ag_token_tree {
     unsigned char *bytes;
 } ag_token_tree;
 
-/* Special tokens, ids in gaps, tokens without bytes and ids from n_vocab on are left out. Release
- * with ag_token_tree_free whatever this returns. */
+/* A special token is no text: it stands in the tree as this byte, which is in no UTF-8, and its id.
+ * So only what asks for the token itself allows it. */
+enum { AG_TOKEN_LEAD = 0xFF, AG_TOKEN_MARK = 5 };
+void ag_token_mark(int32_t id, char out[AG_TOKEN_MARK]);
+bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id);
+
+/* Ids in gaps, tokens without bytes or with a byte 0xFF and ids from n_vocab on are left out.
+ * Release with ag_token_tree_free whatever this returns. */
 ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, size_t n_vocab,
                               ag_error *err);
 void ag_token_tree_free(ag_token_tree *t);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a grammar has beyond characters: special tokens, <[151657]>, and JSON schemas:
+ *   %json SCHEMA                                      JSON that obeys
+ *   %python SCHEMA                                    its properties as a=1, b="x"
+ *   %braces(QUOTE, STOP) SCHEMA                       its properties as a:1,b:QUOTExQUOTE
+ *   %tags(OPEN, TEXT, VALUE, CLOSE, BETWEEN, STOP) SCHEMA   as OPENaVALUE1CLOSE OPENbTEXTxCLOSE
+ * Marks are literals and tokens; STOP is a regular expression that is found in no text. */
+#include "constrain/grammar.h"
+#include "constrain/schema_rules.h"
+#include "core/fail.h"
+#include "core/hex.h"
+#include "text/bytes.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+enum { MOST_MARKS = 6 };
+
+typedef struct reader {
+    const ag_grammar_scope *scope;
+    const char *s;
+    size_t n, at;
+    ag_text marks[MOST_MARKS];
+    ag_error *err;
+} reader;
+
+const char *ag_grammar_read_char(const char *s, size_t n, size_t *at, uint32_t *cp) {
+    static const char from[] = "nrt\"\\[]-^/", to[] = "\n\r\t\"\\[]-^/";
+    if (*at >= n || s[*at] == '\n') return "the line ends inside of quotes";
+    if (s[*at] != '\\') {
+        *at += ag_utf8_get(s + *at, cp);
+        return NULL;
+    }
+    const char c = ++*at < n ? s[*at] : '\0';
+    const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (digits) {
+        *cp = 0;
+        for (size_t i = 1; i <= digits; i++) {
+            const int digit = *at + i < n ? ag_hex_digit(s[*at + i]) : -1;
+            if (digit < 0) return "hexadecimal digits are missing";
+            *cp = *cp << 4 | (uint32_t)digit;
+        }
+        if (*cp > AG_CHAR_MOST) return "a character beyond U+10FFFF";
+        *at += digits + 1;
+        return NULL;
+    }
+    const char *found = c ? strchr(from, c) : NULL;
+    if (!found) return "an escape that is not known";
+    *cp = (unsigned char)to[found - from];
+    ++*at;
+    return NULL;
+}
+
+static void skip_space(reader *r) {
+    while (r->at < r->n && memchr(" \t\r\n", r->s[r->at], 4)) r->at++;
+}
+
+static bool next_is(reader *r, char c) {
+    skip_space(r);
+    if (r->at == r->n || r->s[r->at] != c) return false;
+    r->at++;
+    return true;
+}
+
+/* ---- marks ---- */
+
+static ag_status read_token(reader *r, ag_text *out) {
+    uint32_t id = 0;
+    size_t i = r->at + 2, digits = 0;
+    for (; i < r->n && digits < 9 && r->s[i] >= '0' && r->s[i] <= '9'; i++, digits++) {
+        id = id * 10 + (uint32_t)(r->s[i] - '0');
+    }
+    const bool fits = digits && r->n - r->at > digits + 3 && r->s[r->at + 1] == '[' &&
+                      r->s[i] == ']' && r->s[i + 1] == '>';
+    if (!fits) return AG_FAIL(r->err, FORMAT, "a token is written <[id]>");
+    if (!ag_token_tree_is_special(r->scope->tokens, (int32_t)id)) {
+        return AG_FAIL(r->err, INVALID, "token %u is no special token of the vocabulary", id);
+    }
+    char mark[AG_TOKEN_MARK];
+    ag_token_mark((int32_t)id, mark);
+    r->at = i + 2;
+    return ag_text_append(out, mark, sizeof mark, r->err);
+}
+
+static ag_status read_quoted(reader *r, ag_text *out) {
+    for (r->at++; r->at < r->n && r->s[r->at] != '"';) {
+        uint32_t cp;
+        char bytes[4];
+        const char *why = ag_grammar_read_char(r->s, r->n, &r->at, &cp);
+        if (why) return AG_FAIL(r->err, FORMAT, "%s", why);
+        AG_TRY(ag_text_append(out, bytes, ag_utf8_put(bytes, cp), r->err));
+    }
+    if (r->at == r->n) return AG_FAIL(r->err, FORMAT, "the line ends inside of quotes");
+    r->at++;
+    return AG_OK;
+}
+
+/* (MARK, MARK, ...), n of them. */
+static ag_status read_marks(reader *r, size_t n) {
+    if (!next_is(r, '(')) return AG_FAIL(r->err, FORMAT, "%zu marks in parentheses are missing", n);
+    for (size_t i = 0; i < n; i++) {
+        if (i && !next_is(r, ',')) return AG_FAIL(r->err, FORMAT, "%zu marks are needed", n);
+        for (skip_space(r); r->at < r->n && (r->s[r->at] == '"' || r->s[r->at] == '<');) {
+            AG_TRY(r->s[r->at] == '"' ? read_quoted(r, &r->marks[i]) : read_token(r, &r->marks[i]));
+            skip_space(r);
+        }
+    }
+    return next_is(r, ')') ? AG_OK : AG_FAIL(r->err, FORMAT, "%zu marks, then ), are needed", n);
+}
+
+static ag_mark mark(const reader *r, size_t i) {
+    return (ag_mark){r->marks[i].data ? r->marks[i].data : "", r->marks[i].len};
+}
+
+#define LITERAL(s) \
+    { (s), sizeof(s) - 1 }
+
+static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json) {
+    static const struct {
+        const char *name;
+        size_t n_marks;
+    } notations[] = {{"json", 0}, {"python", 0}, {"braces", 2}, {"tags", MOST_MARKS}};
+    const char *name = r->s + r->at;
+    size_t n = 0, kind = 0;
+    while (r->at + n < r->n && name[n] >= 'a' && name[n] <= 'z') n++;
+    while (kind < 4 && (strlen(notations[kind].name) != n || memcmp(name, notations[kind].name, n)))
+        kind++;
+    if (kind == 4) {
+        return AG_FAIL(r->err, FORMAT, "%%%.*s is not known", (int)(n < 20 ? n : 20), name);
+    }
+    r->at += n;
+    if (notations[kind].n_marks) AG_TRY(read_marks(r, notations[kind].n_marks));
+    *is_json = kind == 0;
+    const ag_schema_notation all[] = {
+        {.values = AG_SPELL_JSON},
+        {.values = AG_SPELL_PYTHON, .before_value = LITERAL("="), .between = LITERAL(", ")},
+        {.values = AG_SPELL_MARKED,
+         .before_value = LITERAL(":"),
+         .between = LITERAL(","),
+         .quote = mark(r, 0),
+         .stop = mark(r, 1)},
+        {.values = AG_SPELL_JSON,
+         .raw_texts = true,
+         .open = mark(r, 0),
+         .before_text = mark(r, 1),
+         .before_value = mark(r, 2),
+         .close = mark(r, 3),
+         .between = mark(r, 4),
+         .stop = mark(r, 5)},
+    };
+    *out = all[kind];
+    return AG_OK;
+}
+
+/* ---- schemas ---- */
+
+static ag_status read_schema(reader *r, ag_net *net, uint32_t *start) {
+    ag_schema_notation notation;
+    bool is_json = false;
+    r->at++;
+    AG_TRY(read_notation(r, &notation, &is_json));
+    skip_space(r);
+    json_error_t e;
+    json_t *v =
+        json_loadb(r->s + r->at, r->n - r->at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &e);
+    if (!v) return AG_FAIL(r->err, FORMAT, "a schema is missing: %.120s", e.text);
+    json_decref(v);
+    const size_t len = (size_t)e.position;
+    const ag_status st =
+        ag_schema_compile(net, r->scope->json, r->s + r->at, len, is_json ? NULL : &notation,
+                          r->scope->any_order, start, r->err);
+    r->at += len;
+    return st;
+}
+
+ag_status ag_grammar_atom(ag_net *net, const ag_grammar_scope *scope, const char *s, size_t n,
+                          size_t *at, uint32_t *start, ag_error *err) {
+    reader r = {.scope = scope, .s = s, .n = n, .at = *at, .err = err};
+    ag_status st;
+    *start = AG_NET_NOWHERE;
+    if (s[*at] == '%') {
+        st = read_schema(&r, net, start);
+    } else {
+        st = read_token(&r, &r.marks[0]);
+        if (st == AG_OK) {
+            *start = ag_net_literal(net, r.marks[0].data, r.marks[0].len, ag_net_end(net));
+        }
+    }
+    *at = r.at;
+    for (size_t i = 0; i < MOST_MARKS; i++) ag_text_free(&r.marks[i]);
+    return st;
+}
