@@ -56,6 +56,9 @@ AG_API uint32_t ag_chat_format_features(const ag_chat_format *f);
 /* "system", ... for one of these bits, NULL for others. */
 AG_API const char *ag_chat_feature_name(uint32_t feature);
 
+/* Whether this model writes several calls in one answer, one behind the other. */
+AG_API bool ag_chat_format_repeats_calls(const ag_chat_format *f);
+
 /* What ends an answer, besides the model's own end-of-text ids: texts for ag_generate_params.stop
  * (with keep_special, which spells special tokens out), and those of them that are one token.
  * Borrowed from f. */
@@ -107,6 +110,8 @@ enum {
     AG_CHAT_NO_PROMPT = 1,    /* without what begins the assistant's next turn */
     AG_CHAT_CONTINUE = 2,     /* the last message is the assistant's and is to be gone on with */
     AG_CHAT_NO_REWRITING = 4, /* exactly what transformers would render: messages as they came */
+    AG_CHAT_NO_CALLS = 8, /* tool_choice "none": nothing in the answer is taken for a call, though
+                           * the model is told of the tools */
 };
 /* Appends the conversation, as the template writes it, to *ids; *text, which may be NULL, gets the
  * same as text. Words of messages, tools, documents and variables never become special tokens, nor
@@ -114,13 +119,17 @@ enum {
  * ids they were sampled with. AG_REFUSED brings the template's own words. */
 AG_API ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
                                 ag_error *err);
+enum {
+    AG_CHAT_SEVERAL_CALLS = 1, /* more calls may follow, if ag_chat_format_repeats_calls() */
+};
 /* Behind ag_chat_render(), for tool_choice "required" or a name: appends to *ids what begins a
- * call, written as the template writes one where that is JSON between marks, and to *schema the
- * JSON schema (AG_CONSTRAINT_JSON_SCHEMA, constrain.h) of the rest of the answer: a call of the
- * tool `name`, or, NULL, of any. The parser that is created next knows of this. AG_NOT_FOUND: there
- * is no such tool. */
-AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, ag_ids *ids, ag_text *schema,
-                                      ag_error *err);
+ * call, as the template writes it, and to *grammar the rule (AG_CONSTRAINT_GRAMMAR, constrain.h) of
+ * all that the model then writes: a call of the tool `name`, or, NULL, of any, whose arguments obey
+ * its parameters. The parser that is created next knows of this. AG_NOT_FOUND: there is no such
+ * tool; AG_UNSUPPORTED says what of the format or the parameters cannot be constrained, if
+ * ag_constraint_create() does not. */
+AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_ids *ids,
+                                      ag_text *grammar, ag_error *err);
 /* How many leading ids of b equal those of a: what a session that holds a need not read again. */
 AG_API size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b);
 

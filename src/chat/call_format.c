@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/call_format.h"
 
+#include "chat/format.h"
 #include "chat/json_scan.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -27,11 +28,12 @@ const char *ag_call_kind_name(ag_call_kind kind) {
 }
 
 void ag_call_format_free(ag_call_format *f) {
-    const char *const texts[] = {f->section_open, f->section_close, f->call_open,   f->call_close,
-                                 f->name_key,     f->arguments_key, f->name_end,    f->id_mark,
-                                 f->param_open,   f->param_close,   f->param_text,  f->param_json,
-                                 f->quote,        f->triggers[0],   f->triggers[1], f->triggers[2],
-                                 f->triggers[3]};
+    const char *const texts[] = {f->section_open,  f->section_close, f->call_open,   f->call_close,
+                                 f->list_open,     f->list_close,    f->between,     f->name_key,
+                                 f->object,        f->arguments_key, f->name_end,    f->id_mark,
+                                 f->param_open,    f->param_close,   f->param_text,  f->param_json,
+                                 f->param_between, f->quote,         f->triggers[0], f->triggers[1],
+                                 f->triggers[2],   f->triggers[3]};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ag_free((void *)(uintptr_t)texts[i]);
     *f = (ag_call_format){0};
 }
@@ -48,9 +50,12 @@ ag_status ag_call_format_default(ag_call_format *out, ag_error *err) {
         .triggers = {ag_strdup("<tool_call>")},
         .name_key = ag_strdup("name"),
         .arguments_key = ag_strdup("arguments"),
+        .between = ag_strdup("\n"),
+        .object = ag_strdup("{\"name\": \"" AG_PROBE_TOOL "\", \"arguments\": {\"" AG_PROBE_KEY
+                            "\": 1}}"),
     };
     if (out->section_open && out->section_close && out->call_open && out->call_close &&
-        out->triggers[0] && out->name_key && out->arguments_key)
+        out->triggers[0] && out->name_key && out->arguments_key && out->between && out->object)
         return AG_OK;
     ag_call_format_free(out);
     return AG_FAIL(err, NOMEM, "a format of calls");

@@ -27,15 +27,21 @@ typedef struct ag_call_format {
     bool bare; /* nothing stands before the first call: a call is what begins the answer */
     bool is_parallel;
     bool id_is_name; /* the call's id is "functions.f:0", in which f stands */
+    bool has_index;  /* NAMED: ":0" stands behind the name, counted up */
     const char *section_open, *section_close;
     const char *call_open, *call_close;
+    /* What else stands there, to write calls with: behind section_open and before section_close,
+     * such as the brackets of a list, and between two calls. NULL: nothing. */
+    const char *list_open, *list_close, *between;
     const char *triggers[AG_CALL_TRIGGERS]; /* how a section may begin; NULL behind the last */
     const char *name_key, *arguments_key;   /* JSON */
+    const char *object; /* JSON: a call as the template writes one, of the tool AG_PROBE_TOOL */
     const char
         *name_end; /* NAMED: between name and arguments; TAGGED: between name and first argument */
     const char *id_mark; /* NAMED: between name and an id, which name_end follows */
     const char *param_open, *param_close; /* TAGGED: around name and value of an argument */
     const char *param_text, *param_json; /* TAGGED: between them, where the value is text or JSON */
+    const char *param_between;           /* TAGGED: between two arguments, or NULL */
     const char *quote;                   /* BRACES: around text */
 } ag_call_format;
 

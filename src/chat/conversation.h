@@ -21,9 +21,9 @@ struct ag_chat {
     int64_t clock;
     ag_chat_turn *turns;
     size_t n_turns, turns_cap;
-    ag_text begun;       /* what ag_chat_require_call() put behind the prompt */
-    bool is_begun_plain; /* as plain JSON, though the format has another way */
-    bool is_open;        /* the prompt rendered last ends inside a reasoning */
+    ag_text begun; /* what ag_chat_require_call() put behind the prompt */
+    bool no_calls; /* the answer to the prompt rendered last has none */
+    bool is_open;  /* the prompt rendered last ends inside a reasoning */
 };
 
 /* normalise.c: the messages as the format's template takes them; *tools likewise, NULL for none.

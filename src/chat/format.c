@@ -45,7 +45,6 @@ void ag_chat_format_destroy(ag_chat_format *f) {
     ag_free(f->reasoning_open);
     ag_free(f->reasoning_close);
     ag_call_format_free(&f->calls);
-    ag_call_format_free(&f->plain_calls);
     json_decref(f->trusted);
     ag_jinja_destroy(f->jinja);
     ag_free(f);
@@ -79,7 +78,6 @@ static ag_status fill(ag_chat_format *f, const char *jinja, size_t len, ag_error
     AG_TRY(ag_chat_collect_marks(f, jinja, err));
     AG_TRY(ag_chat_probe(f, err));
     AG_TRY(ag_chat_learn(f, jinja, err));
-    AG_TRY(ag_call_format_default(&f->plain_calls, err));
     return ag_chat_learn_calls(f, err);
 }
 

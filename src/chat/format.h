@@ -34,7 +34,7 @@ struct ag_chat_format {
     uint32_t features, bears;
     const char *reasoning_key;              /* of a message; static; NULL: none is read */
     char *reasoning_open, *reasoning_close; /* NULL: none was found */
-    ag_call_format calls, plain_calls;
+    ag_call_format calls;
     bool has_learnt_calls;
     char *content_open; /* a mark before the content of an answer; NULL: none */
     char *turn_end;     /* stands behind an assistant's turn; NULL: nothing to be found by */
@@ -80,6 +80,7 @@ ag_status ag_chat_collect_marks(ag_chat_format *f, const char *jinja, ag_error *
 #define AG_PROBE_KEY_2 "q7k_two"
 #define AG_PROBE_VALUE "q7v_one"
 #define AG_PROBE_NUMBER "70417"
+#define AG_PROBE_ID "q7v000001"
 
 /* Renders messages with these tools (both are taken over; tools may be NULL). *ok: it could be done
  * and out holds it (ag_jinja_output_free in any case). Only lack of memory is an error. */

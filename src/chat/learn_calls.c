@@ -63,7 +63,7 @@ static ag_status render_calls(learner *l, size_t n, const char *id, char **out) 
 }
 
 static ag_status render_samples(learner *l) {
-    const char *id = "q7v000001";
+    const char *id = AG_PROBE_ID;
     json_t *messages = json_pack("[o, o]", ag_probe_message("user", AG_PROBE_QUESTION),
                                  ag_probe_message("assistant", AG_PROBE_ANSWER));
     AG_TRY(render_tail(l, messages, true, &l->plain));
@@ -172,6 +172,7 @@ static ag_status learn_json(learner *l, bool *done) {
     *done = s->close > 0;
     if (!*done) return AG_OK;
     l->c->kind = AG_CALLS_JSON;
+    AG_TRY(put(l, &l->c->object, s->text + s->begin, s->close - s->begin));
     if (!l->two.text) return AG_OK;
     size_t end;
     l->two.close = s->close;
@@ -181,10 +182,11 @@ static ag_status learn_json(learner *l, bool *done) {
 
 /* ID between two marks, or ":0". */
 static ag_status split_name_end(learner *l, const char *s, size_t n) {
-    static const char id[] = "q7v000001";
+    static const char id[] = AG_PROBE_ID;
     size_t skip = 0;
     if (n && s[0] == ':') {
         skip = 1;
+        l->c->has_index = true;
         while (skip < n && s[skip] >= '0' && s[skip] <= '9') skip++;
     }
     for (size_t i = 0; i + sizeof id - 1 <= n; i++) {
@@ -257,6 +259,7 @@ static ag_status learn_tags(learner *l, bool *done) {
     size_t n = gap - open;
     while (n && strncmp(t + s->number_end, t + s->value_end, n) != 0) n--;
     AG_TRY(put(l, &c->param_close, t + s->value_end, n));
+    AG_TRY(put(l, &c->param_between, t + s->value_end + n, gap - open - n));
     l->one.close = s->number_end + n;
     *done = !is_blank(c->param_close, n) && !is_blank(c->param_text, strlen(c->param_text));
     return AG_OK;
@@ -314,9 +317,15 @@ static size_t distance_to_stop(const ag_chat_format *f, const char *rest) {
 /* Behind the last call: what closes the section, if anything opened it, and what ends the turn. */
 static ag_status learn_close(learner *l, const char *rest, bool has_section) {
     size_t space, n;
-    while (ag_is_json_space(*rest) || *rest == ']') rest++;
+    size_t list = 0, before = 0;
+    for (; ag_is_json_space(rest[before]) || rest[before] == ']'; before++) {
+        if (rest[before] == ']') list = before + 1;
+    }
+    const char *begin = rest;
+    rest += before;
     n = ag_chat_mark_len(l->f, rest, &space);
     const bool closes = n && has_section && !is_stop(l->f, rest, n);
+    AG_TRY(put(l, &l->c->list_close, begin, closes ? before : list));
     AG_TRY(put(l, &l->c->section_close, rest, closes ? n : 0));
     if (closes) rest += n;
     return learn_stop(l, rest);
@@ -332,6 +341,17 @@ static bool is_punctuation(const char *s, size_t n) {
 static bool names_tool(const char *s, size_t n) {
     const char *at = strstr(s, AG_PROBE_TOOL_2);
     return at && at + strlen(AG_PROBE_TOOL_2) < s + n;
+}
+
+/* What opens the section, and what opens a call behind it; brackets apart. */
+static ag_status put_openings(learner *l, const char *lead, size_t n_section, size_t n_call) {
+    const char *call = lead + n_section;
+    const size_t section = without_list(l->c, lead, n_section),
+                 own = without_list(l->c, call, n_call);
+    AG_TRY(put(l, &l->c->section_open, lead, section));
+    AG_TRY(put(l, &l->c->call_open, call, own));
+    if (section < n_section) return put(l, &l->c->list_open, lead + section, n_section - section);
+    return put(l, &l->c->list_open, call + own, n_call - own);
 }
 
 static ag_status learn_around(learner *l) {
@@ -361,9 +381,8 @@ static ag_status learn_around(learner *l) {
     size_t n_close = n_gap - (l->second ? n_open : 0);
     if (is_punctuation(gap, n_close)) n_close = 0;
     while (n_close && ag_is_json_space(gap[n_close - 1])) n_close--;
-    const char *call = lead + n_lead - n_open;
-    AG_TRY(put(l, &l->c->section_open, lead, without_list(l->c, lead, n_lead - n_open)));
-    AG_TRY(put(l, &l->c->call_open, call, without_list(l->c, call, n_open)));
+    if (l->second) AG_TRY(put(l, &l->c->between, gap + n_close, n_gap - n_open - n_close));
+    AG_TRY(put_openings(l, lead, n_lead - n_open, n_open));
     if (!l->second) {
         size_t space, n = ag_chat_mark_len(l->f, rest, &space);
         const size_t stop = distance_to_stop(l->f, rest);

@@ -158,7 +158,7 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     const size_t n_ids = ids ? ids->n : 0;
     ag_status st = AG_OK;
     c->begun.len = 0;
-    c->is_begun_plain = false;
+    c->no_calls = flags & AG_CHAT_NO_CALLS;
     const bool wants_turns = ids && c->n_turns && !(flags & AG_CHAT_NO_REWRITING);
     if (wants_turns) st = ag_chat_find_turns(c, &r.turns, err);
     if (st == AG_OK) st = r.turns.n ? render_turns(&r, err) : render_text(&r, err);
@@ -188,15 +188,16 @@ size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b) {
 
 ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err) {
     const ag_chat_format *f = c->format;
-    const ag_call_format *calls = c->is_begun_plain ? &f->plain_calls : &f->calls;
+    const ag_call_format *calls = &f->calls;
+    json_t *tools = c->no_calls ? NULL : c->tools;
     const ag_stream_params params = {
-        .format = c->tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
+        .format = tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
         .reasoning_open = f->reasoning_open,
         .reasoning_close = f->reasoning_close,
         .content_open = f->content_open,
         .opened = c->is_open,
         .short_id = !(f->bears & AG_BEARS_LONG_IDS),
-        .tools = c->tools,
+        .tools = tools,
     };
     AG_TRY(ag_stream_create(&params, out, err));
     if (c->begun.len == 0) return AG_OK;

@@ -2,6 +2,7 @@
 /* Calls whose arguments stand one by one between marks: <parameter=city>Bonn</parameter>. */
 #include "chat/stream.h"
 #include "chat/values.h"
+#include "constrain/schema_rules.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
@@ -87,9 +88,7 @@ static bool schema_says_text(const ag_chat_parser *p, const char *key, size_t n)
     if (n >= sizeof name) return false;
     memcpy(name, key, n);
     name[n] = '\0';
-    const json_t *schema = ag_stream_param_schema(p, name);
-    const char *type = json_string_value(json_object_get(schema, "type"));
-    return type && !strcmp(type, "string");
+    return ag_schema_is_text(ag_stream_param_schema(p, name));
 }
 
 /* Behind what opens an argument: its name and what leads to the value. */

@@ -39,11 +39,9 @@ static const char readable[] =
 
 static ag_status prepare_texts(writer *w) {
     const ag_mark stop = w->notation->stop;
-    /* An expression that nothing matches, where nothing stops a text. */
-    static const char nothing[] = "[^\\s\\S]";
     if (w->stopped) return AG_OK;
-    if (stop.n) AG_TRY(without(w, NULL, stop.s, stop.n, &w->stopped));
-    else AG_TRY(without(w, NULL, nothing, sizeof nothing - 1, &w->stopped));
+    AG_TRY(without(w, NULL, "\\x00", 4, &w->stopped)); /* no reader takes it */
+    if (stop.n) AG_TRY(without(w, w->stopped, stop.s, stop.n, &w->stopped));
     return without(w, w->stopped, readable, sizeof readable - 1, &w->unread);
 }
 

@@ -47,7 +47,7 @@ static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
            serve_refuse_status(e, &err);
 }
 
-/* The conversation, and its ids; *required gets the schema that a call which is required obeys. */
+/* The conversation, and its ids; *required gets the grammar that a call which is required obeys. */
 static bool render(ag_served_model *model, const serve_request *r, ag_chat **chat, ag_ids *ids,
                    ag_text *text, ag_text *required, serve_error *e) {
     ag_error err;
@@ -70,7 +70,8 @@ static bool render(ag_served_model *model, const serve_request *r, ag_chat **cha
     if (!tools)
         return serve_refuse(e, 400, "tool_choice", "a call is required, but there are no tools");
     const char *name = r->tool_choice == SERVE_TOOLS_NAMED ? r->tool_name : NULL;
-    if (ag_chat_require_call(*chat, name, ids, required, &err) == AG_OK) return true;
+    const unsigned several = name || r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS;
+    if (ag_chat_require_call(*chat, name, several, ids, required, &err) == AG_OK) return true;
     serve_refuse_status(e, &err);
     if (e->status == 404) e->status = 400;
     snprintf(e->param, sizeof e->param, "tool_choice");
@@ -136,7 +137,7 @@ static bool compile(const serve_run *run, const ag_text *required, ag_constraint
     const ag_constraint_vocab *vocab = NULL;
     const serve_request *r = &run->request;
     ag_constraint_params p =
-        ag_constraint_defaults(required->len ? AG_CONSTRAINT_JSON_SCHEMA : r->constraint);
+        ag_constraint_defaults(required->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
     p.text = required->len ? required->data : r->constraint_text;
     p.len = p.text ? strlen(p.text) : 0;
     if (!required->len && r->constraint == AG_CONSTRAINT_CHOICES &&

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that are asked for: what a grammar lets through is a call that the parser reads back, with
+ * arguments that obey, for every way to write calls. Texts are random along the masks. */
+#include "chat/call_grammar.h"
+#include "chat/stream.h"
+#include "support/chat_formats.h"
+#include "support/failing_allocator.h"
+
+#include <antigravity/constrain.h>
+#include <dirent.h>
+
+enum { N_VOCAB = 2048, MAX_TOKENS = 6000, LONG = 150 };
+
+static const char offered[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": "
+    "\"Weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": "
+    "\"string\", \"description\": \"d\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, "
+    "\"maximum\": 9, \"description\": \"d\"}, \"unit\": {\"enum\": [\"C\", \"F\"], "
+    "\"description\": \"d\"}, \"tags\": {\"type\": \"array\", \"items\": {\"type\": \"string\", "
+    "\"maxLength\": 8}, \"maxItems\": 3, \"description\": \"d\"}, \"where\": {\"$ref\": "
+    "\"#/$defs/place\", \"description\": \"d\"}, \"maybe\": {\"type\": [\"string\", \"null\"], "
+    "\"description\": \"d\"}}, \"required\": [\"city\", \"days\", \"unit\"], \"$defs\": "
+    "{\"place\": {\"type\": \"object\", \"properties\": {\"exact\": {\"type\": \"boolean\"}, "
+    "\"lat\": {\"type\": \"number\", \"minimum\": -90, \"maximum\": 90}}, \"required\": "
+    "[\"exact\"], \"additionalProperties\": false}}, \"additionalProperties\": false}}}, "
+    "{\"type\": \"function\", \"function\": {\"name\": \"list_files\", \"description\": \"Lists\", "
+    "\"parameters\": {\"type\": \"object\", \"properties\": {\"path\": {\"type\": \"string\", "
+    "\"pattern\": \"^/[a-z/]*$\", \"description\": \"d\"}, \"all\": {\"type\": \"boolean\", "
+    "\"description\": \"d\"}}, \"required\": [\"path\"], \"additionalProperties\": false}}}]";
+
+/* The same names where every type is told: two templates do not end without. */
+static const char simple[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": "
+    "\"Weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": "
+    "\"string\", \"description\": \"d\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, "
+    "\"maximum\": 9, \"description\": \"d\"}, \"unit\": {\"type\": \"string\", \"enum\": [\"C\", "
+    "\"F\"], \"description\": \"d\"}}, \"required\": [\"city\", \"days\", \"unit\"], "
+    "\"additionalProperties\": false}}}, "
+    "{\"type\": \"function\", \"function\": {\"name\": \"list_files\", \"description\": \"Lists\", "
+    "\"parameters\": {\"type\": \"object\", \"properties\": {\"path\": {\"type\": \"string\", "
+    "\"pattern\": \"^/[a-z/]*$\", \"description\": \"d\"}}, \"required\": [\"path\"], "
+    "\"additionalProperties\": false}}}]";
+
+/* ---- what obeys ---- */
+
+static bool has_type(const json_t *args, const char *key, json_type a, json_type b, bool needed) {
+    const json_t *v = json_object_get(args, key);
+    return v ? json_typeof(v) == a || json_typeof(v) == b : !needed;
+}
+
+static bool obeys_weather(const json_t *args) {
+    const json_int_t days = json_integer_value(json_object_get(args, "days"));
+    const json_t *where = json_object_get(args, "where"), *tags = json_object_get(args, "tags");
+    const char *unit = json_string_value(json_object_get(args, "unit"));
+    bool ok = has_type(args, "city", JSON_STRING, JSON_STRING, true);
+    for (size_t i = 0; i < json_array_size(tags); i++) {
+        ok = ok && json_is_string(json_array_get(tags, i));
+    }
+    if (where) ok = ok && has_type(where, "exact", JSON_TRUE, JSON_FALSE, true);
+    return ok && has_type(args, "days", JSON_INTEGER, JSON_INTEGER, true) && days >= 1 &&
+           days <= 9 && unit && (!strcmp(unit, "C") || !strcmp(unit, "F")) &&
+           has_type(args, "tags", JSON_ARRAY, JSON_ARRAY, false) && json_array_size(tags) <= 3 &&
+           has_type(args, "where", JSON_OBJECT, JSON_OBJECT, false) &&
+           has_type(where, "lat", JSON_REAL, JSON_INTEGER, false) &&
+           has_type(args, "maybe", JSON_STRING, JSON_NULL, false);
+}
+
+static bool obeys_files(const json_t *args) {
+    const char *path = json_string_value(json_object_get(args, "path"));
+    return path && path[0] == '/' && strspn(path, "abcdefghijklmnopqrstuvwxyz/") == strlen(path) &&
+           has_type(args, "all", JSON_TRUE, JSON_FALSE, false);
+}
+
+static bool obeys(const ag_call_made *call) {
+    json_t *args =
+        json_loads(call->arguments.data ? call->arguments.data : "", JSON_ALLOW_NUL, NULL);
+    const bool is_weather = !strcmp(call->name, "get_weather");
+    const bool ok =
+        call->is_whole && json_is_object(args) &&
+        (is_weather ? obeys_weather(args) : !strcmp(call->name, "list_files") && obeys_files(args));
+    json_decref(args);
+    return ok;
+}
+
+/* ---- texts along a constraint ---- */
+
+static size_t n_failures;
+
+static uint32_t next_random(uint32_t *seed) {
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Goes on with all of this text, if it may: false, and nothing has changed, if not. */
+static bool try_text(ag_constraint *c, const ag_tokenizer *t, const char *text, ag_ids *ids) {
+    ag_ids more = {0};
+    ag_constraint *ahead;
+    assert_int_equal(
+        ag_tokenizer_encode(t, text, strlen(text), AG_ENCODE_PARSE_SPECIAL, &more, NULL), AG_OK);
+    assert_int_equal(ag_constraint_clone(c, &ahead, NULL), AG_OK);
+    bool ok = more.n > 0;
+    for (size_t i = 0; i < more.n && ok; i++) {
+        ok = ag_constraint_accept(ahead, more.data[i], NULL) == AG_OK;
+    }
+    for (size_t i = 0; i < more.n && ok; i++) {
+        assert_int_equal(ag_constraint_accept(c, more.data[i], NULL), AG_OK);
+        assert_int_equal(ag_ids_push(ids, more.data[i], NULL), AG_OK);
+    }
+    ag_constraint_destroy(ahead);
+    ag_ids_free(&more);
+    return ok;
+}
+
+/* What closes a text, a list or an object: random letters seldom do. */
+static bool try_closing(ag_constraint *c, const ag_tokenizer *t, const ag_call_format *f,
+                        ag_ids *ids) {
+    const char *const closings[] = {f->param_close, f->quote, "\"", "]", "}"};
+    for (size_t i = 0; i < sizeof closings / sizeof *closings; i++) {
+        if (closings[i] && try_text(c, t, closings[i], ids)) return true;
+    }
+    return false;
+}
+
+static bool random_step(ag_constraint *c, const char *name, uint32_t *seed, int32_t eos,
+                        ag_ids *ids) {
+    const uint32_t *mask;
+    int32_t allowed[N_VOCAB], n = 0;
+    ag_error err;
+    if (ag_constraint_mask(c, &mask, &err) != AG_OK) fail_msg("%s: %s", name, err.msg);
+    for (int32_t id = 0; id < N_VOCAB; id++) {
+        if (mask[id / 32] >> (id % 32) & 1) allowed[n++] = id;
+    }
+    assert_true(n > 0);
+    const bool ends = mask[eos / 32] >> (eos % 32) & 1 && next_random(seed) % 2;
+    const int32_t id = ends ? eos : allowed[next_random(seed) % (uint32_t)n];
+    assert_int_equal(ag_constraint_accept(c, id, &err), AG_OK);
+    if (id == eos && ag_constraint_has_ended(c)) return false;
+    assert_int_equal(ag_ids_push(ids, id, NULL), AG_OK);
+    return true;
+}
+
+static void random_answer(ag_constraint *c, const ag_tokenizer *t, const ag_chat_format *f,
+                          const char *name, uint32_t *seed, ag_ids *ids) {
+    const int32_t eos = ag_tokenizer_id(t, "<EOS>", 5);
+    for (size_t i = 0; i < MAX_TOKENS; i++) {
+        const bool closes = i > LONG || next_random(seed) % 8 == 0;
+        if (closes && try_closing(c, t, &f->calls, ids)) continue;
+        if (!random_step(c, name, seed, eos, ids)) return;
+    }
+    print_message("%s: the answer does not end\n", name);
+    n_failures++;
+}
+
+/* ---- one template ---- */
+
+typedef struct subject {
+    const char *name;
+    const ag_tokenizer *t;
+    const ag_chat_format *f;
+    ag_constraint_vocab *vocab;
+    uint32_t seed;
+} subject;
+
+static void check_answer(subject *s, ag_chat *c, const ag_ids *ids, const char *only, bool several,
+                         const char *grammar) {
+    ag_text text = {0};
+    ag_chat_parser *p;
+    ag_error err = {0};
+    assert_int_equal(ag_tokenizer_decode(s->t, ids->data, ids->n, true, &text, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_create(c, &p, &err), AG_OK);
+    for (size_t at = 0; at < text.len;) {
+        size_t n = 1 + next_random(&s->seed) % 12;
+        if (n > text.len - at) n = text.len - at;
+        assert_int_equal(ag_chat_parser_push(p, text.data + at, n, &err), AG_OK);
+        at += n;
+    }
+    assert_int_equal(ag_chat_parser_finish(p, &err), AG_OK);
+    bool ok = p->content.len == 0 && (several ? p->n_made > 0 : p->n_made == 1);
+    for (size_t i = 0; i < p->n_made && ok; i++) {
+        ok = obeys(&p->made[i]) && (!only || !strcmp(p->made[i].name, only));
+    }
+    if (!ok) {
+        n_failures++;
+        print_message("%s%s%s: %s\n%s\ngives %zu calls, content \"%s\", first %s %s\n", s->name,
+                      only ? " of " : "", only ? only : "", grammar, text.data, p->n_made,
+                      p->content.data ? p->content.data : "", p->n_made ? p->made[0].name : "",
+                      p->n_made && p->made[0].arguments.data ? p->made[0].arguments.data : "");
+    }
+    ag_chat_parser_destroy(p);
+    ag_text_free(&text);
+}
+
+static void check_required(subject *s, const char *only, bool several, size_t n_answers) {
+    static const char question[] = "[{\"role\": \"user\", \"content\": \"What now?\"}]";
+    ag_chat *c;
+    ag_error err = {0};
+    ag_ids ids = {0};
+    ag_text grammar = {0};
+    assert_int_equal(ag_chat_create(s->f, &c, &err), AG_OK);
+    const bool is_simple = strstr(s->name, "command-r-plus") || strstr(s->name, "Hermes-3");
+    const char *tools = is_simple ? simple : offered;
+    assert_int_equal(ag_chat_set_tools(c, tools, strlen(tools), &err), AG_OK);
+    assert_int_equal(ag_chat_set_messages(c, question, strlen(question), &err), AG_OK);
+    if (ag_chat_render(c, 0, &ids, NULL, &err) != AG_OK ||
+        ag_chat_require_call(c, only, several ? AG_CHAT_SEVERAL_CALLS : 0, &ids, &grammar, &err)) {
+        n_failures++;
+        print_message("%s: %s\n", s->name, err.msg);
+        ag_ids_free(&ids);
+        ag_text_free(&grammar);
+        ag_chat_destroy(c);
+        return;
+    }
+    ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
+    params.text = grammar.data;
+    params.len = grammar.len;
+    ag_constraint *constraint;
+    if (ag_constraint_create(s->vocab, &params, &constraint, &err) != AG_OK) {
+        fail_msg("%s: %s\n%s", s->name, err.msg, grammar.data);
+    }
+    const size_t before = n_failures;
+    for (size_t i = 0; i < n_answers && n_failures == before; i++) {
+        ag_ids answer = {0};
+        assert_int_equal(ag_constraint_reset(constraint, &err), AG_OK);
+        random_answer(constraint, s->t, s->f, s->name, &s->seed, &answer);
+        check_answer(s, c, &answer, only, several, grammar.data);
+        ag_ids_free(&answer);
+    }
+    ag_constraint_destroy(constraint);
+    ag_text_free(&grammar);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+}
+
+/* special: every mark of the template is a special token; else most are. */
+static void check_template(const char *path, const char *name, bool special) {
+    size_t n;
+    char *jinja = read_template(path, &n);
+    mark_list l = {0};
+    add_mark(&l, "<BOS>", 5);
+    add_mark(&l, "<EOS>", 5);
+    collect(&l, jinja);
+    static const char *const harmony[] = {"<|constrain|>", "<|message|>", "<|channel|>"};
+    for (size_t i = 0; i < 3 && strstr(jinja, "<|channel|>"); i++) {
+        add_mark(&l, harmony[i], strlen(harmony[i]));
+    }
+    if (strstr(jinja, "<|\"|>")) add_mark(&l, "<|\"|>", 5);
+    ag_tokenizer *t = tokenizer_with(&l, special ? NULL : jinja);
+    ag_chat_format *f = format_of(path, t);
+    const int32_t eos = ag_tokenizer_id(t, "<EOS>", 5);
+    subject s = {.name = name, .t = t, .f = f, .seed = 17};
+    assert_int_equal(ag_constraint_vocab_create(t, N_VOCAB, &eos, 1, &s.vocab, NULL), AG_OK);
+    check_required(&s, NULL, false, 6);
+    check_required(&s, "get_weather", false, 4);
+    check_required(&s, "list_files", true, 4);
+    check_required(&s, NULL, true, 4);
+    ag_constraint_vocab_destroy(s.vocab);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+    free_marks(&l);
+    ag_free(jinja);
+}
+
+static size_t check_all_in(const char *dir) {
+    DIR *d = opendir(dir);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[1024];
+        const char *dot = strrchr(e->d_name, '.');
+        if (!dot || strcmp(dot, ".jinja") != 0) continue;
+        snprintf(path, sizeof path, "%s%s", dir, e->d_name);
+        check_template(path, e->d_name, true);
+        check_template(path, e->d_name, false);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static void what_is_let_through_is_a_call_that_obeys(void **state) {
+    (void)state;
+    assert_int_equal(check_all_in(DATA), 5);
+    if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
+    assert_int_equal(n_failures, 0);
+}
+
+/* ---- what is asked for ---- */
+
+static ag_chat *asked(const ag_chat_format *f, const char *tools) {
+    ag_ids ids = {0};
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", tools);
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    ag_ids_free(&ids);
+    return c;
+}
+
+#define TWO_TOOLS                                                                             \
+    "[{\"name\": \"f\", \"parameters\": {\"$ref\": \"#/$defs/x\", \"$defs\": {\"x\": {}}}}, " \
+    "{\"name\": \"g\"}]"
+
+static void check_begun(const char *file, const char *name, bool repeats, const char *begins,
+                        const char *grammar) {
+    char path[512];
+    snprintf(path, sizeof path, DATA "%s.jinja", file);
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = format_of(path, t);
+    ag_chat *c = asked(f, TWO_TOOLS);
+    ag_ids ids = {0};
+    ag_text got = {0}, text = {0};
+    assert_int_equal(ag_chat_require_call(c, "h", 0, &ids, &got, NULL), AG_NOT_FOUND);
+    assert_int_equal(ids.n + got.len, 0);
+    assert_int_equal(ag_chat_require_call(c, name, 0, &ids, &got, NULL), AG_OK);
+    assert_string_equal(got.data, grammar);
+    assert_int_equal(ag_tokenizer_decode(t, ids.data, ids.n, true, &text, NULL), AG_OK);
+    assert_string_equal(text.data ? text.data : "", begins);
+    assert_int_equal(ag_chat_format_repeats_calls(f), repeats);
+    ag_text_free(&got);
+    ag_text_free(&text);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
+static void a_call_begins_as_the_template_writes_it(void **state) {
+    (void)state;
+    check_begun("objects", "f", true, "<call>\n",
+                "root ::= call \ncall ::= (%json {\"type\":\"object\",\"properties\":{\"name\":{"
+                "\"const\":\"f\"},\"arguments\":{\"$ref\":\"#/properties/arguments/$defs/x\","
+                "\"$defs\":{\"x\":{}},\"type\":\"object\"}},\"required\":[\"name\",\"arguments\"],"
+                "\"additionalProperties\":false} ) \"\\n\" <[1006]> \n");
+    check_begun(
+        "text_arguments", NULL, true, "[CALLS]",
+        "root ::= call \ncall ::= (\"f\" \"[ID]\" [a-zA-Z0-9]{9} \"[ARGS]\" %json {\"$ref\":"
+        "\"#/$defs/x\",\"$defs\":{\"x\":{}},\"type\":\"object\"} | \"g\" \"[ID]\" "
+        "[a-zA-Z0-9]{9} \"[ARGS]\" %json {\"type\":\"object\"} ) \n");
+    check_begun("tags", "g", true, "</think>\n\n\n<fn=",
+                "root ::= call \ncall ::= (\"g\" \">\\n\" %tags(\"<arg=\" , \">\\n\" , \">\\n\" , "
+                "\"\\n</arg>\\n\" , , \"^<!\\\\[CDATA\\\\[|\\\\<\\\\/arg\\\\>\" ) "
+                "{\"type\":\"object\"} ) \"</fn>\" \n");
+}
+
+static void what_cannot_be_asked_for_is_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *tools;
+        ag_status status;
+        const char *message;
+    } bad[] = {
+        {"objects", NULL, AG_NOT_FOUND, "there are no tools"},
+        {"objects", "[{\"name\": \"f\", \"parameters\": {\"type\": \"array\"}}]", AG_INVALID,
+         "the parameters of \"f\" are of type array"},
+        {"tags", "[{\"name\": \"f g\"}]", AG_UNSUPPORTED, "\"f g\": the name needs quotes"},
+    };
+    ag_tokenizer *t = small_tokenizer();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char path[512];
+        snprintf(path, sizeof path, DATA "%s.jinja", bad[i].file);
+        ag_chat_format *f = format_of(path, t);
+        ag_chat *c = asked(f, bad[i].tools);
+        ag_ids ids = {0};
+        ag_text grammar = {0};
+        ag_error err = {.msg = ""};
+        assert_int_equal(ag_chat_require_call(c, NULL, 0, &ids, &grammar, &err), bad[i].status);
+        if (!strstr(err.msg, bad[i].message)) fail_msg("%s", err.msg);
+        assert_int_equal(ids.n + grammar.len, 0);
+        ag_text_free(&grammar);
+        ag_ids_free(&ids);
+        ag_chat_destroy(c);
+        ag_chat_format_destroy(f);
+    }
+    ag_tokenizer_destroy(t);
+}
+
+/* With tools in the prompt, but tool_choice "none". */
+static void nothing_is_a_call_where_none_is_wanted(void **state) {
+    (void)state;
+    static const char answer[] = "So:\n<call>\n{\"name\": \"f\", \"arguments\": {}}\n</call>";
+    ag_chat_format *f = format_of(DATA "objects.jinja", NULL);
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TWO_TOOLS);
+    for (int with_calls = 0; with_calls < 2; with_calls++) {
+        ag_chat_parser *p;
+        ag_text prompt = {0};
+        assert_int_equal(ag_chat_render(c, with_calls ? 0 : AG_CHAT_NO_CALLS, NULL, &prompt, NULL),
+                         AG_OK);
+        assert_non_null(strstr(prompt.data, "\"g\""));
+        assert_int_equal(ag_chat_parser_create(c, &p, NULL), AG_OK);
+        assert_int_equal(ag_chat_parser_push(p, answer, sizeof answer - 1, NULL), AG_OK);
+        assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
+        assert_int_equal(ag_chat_parser_n_calls(p), with_calls);
+        if (!with_calls) assert_string_equal(p->content.data, answer);
+        ag_chat_parser_destroy(p);
+        ag_text_free(&prompt);
+    }
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+}
+
+static void running_out_of_memory_is_an_error(void **state) {
+    (void)state;
+    static const char *const files[] = {"objects", "text_arguments", "tags"};
+    ag_tokenizer *t = small_tokenizer();
+    for (size_t i = 0; i < 3; i++) {
+        char path[512];
+        snprintf(path, sizeof path, DATA "%s.jinja", files[i]);
+        ag_chat_format *f = format_of(path, t);
+        ag_chat *c = asked(f, TWO_TOOLS);
+        bool failed = true;
+        for (size_t nth = 0; failed; nth++) {
+            failing_allocator failing;
+            ag_ids ids = {0};
+            ag_text grammar = {0};
+            ag_text_free(&c->begun);
+            failing_install(&failing, nth);
+            const ag_status st =
+                ag_chat_require_call(c, NULL, AG_CHAT_SEVERAL_CALLS, &ids, &grammar, NULL);
+            failed = atomic_load(&failing.failed);
+            assert_int_equal(st, failed ? AG_NOMEM : AG_OK);
+            if (failed) assert_int_equal(ids.n + grammar.len, 0);
+            ag_ids_free(&ids);
+            ag_text_free(&grammar);
+            ag_text_free(&c->begun);
+            assert_int_equal(atomic_load(&failing.in_use), 0);
+            ag_set_allocator(NULL);
+        }
+        ag_chat_destroy(c);
+        ag_chat_format_destroy(f);
+    }
+    ag_tokenizer_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_let_through_is_a_call_that_obeys),
+        cmocka_unit_test(a_call_begins_as_the_template_writes_it),
+        cmocka_unit_test(what_cannot_be_asked_for_is_told),
+        cmocka_unit_test(nothing_is_a_call_where_none_is_wanted),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ids of conversations: what becomes a mark, and answers that keep the ids they were sampled with.
+ */
+#include "support/chat_formats.h"
+
+#include <dirent.h>
+
+/* Messages of all roles, tools and a document that say `words`. */
+static ag_chat *chat_saying(const ag_chat_format *f, const char *words, bool with_tools) {
+    ag_chat *c;
+    ag_error err = {0};
+    assert_int_equal(ag_chat_create(f, &c, &err), AG_OK);
+    json_t *tools =
+        json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s, s:s}}}}}]", "type", "function",
+                  "function", "name", "f", "description", words, "parameters", "type", "object",
+                  "properties", "p", "type", "string", "description", words);
+    json_t *messages = json_pack(
+        "[{s:s, s:s}, {s:s, s:s}, {s:s, s:s, s:[{s:s, s:s, s:{s:s, s:{s:s}}}]}, {s:s, s:s, s:s, "
+        "s:s}, "
+        "{s:s, s:s}, {s:s, s:s}]",
+        "role", "system", "content", words, "role", "user", "content", words, "role", "assistant",
+        "content", "ok", "tool_calls", "id", "abcdef123", "type", "function", "function", "name",
+        "f", "arguments", "p", words, "role", "tool", "tool_call_id", "abcdef123", "name", "f",
+        "content", words, "role", "assistant", "content", words, "role", "user", "content", words);
+    if (!with_tools) {
+        json_array_remove(messages, 2);
+        json_array_remove(messages, 2);
+    }
+    char *m = json_dumps(messages, 0), *t = json_dumps(tools, 0);
+    json_t *documents = json_pack("[{s:s, s:s}]", "title", words, "text", words);
+    char *d = json_dumps(documents, 0);
+    assert_int_equal(ag_chat_set_messages(c, m, strlen(m), &err), AG_OK);
+    if (with_tools) assert_int_equal(ag_chat_set_tools(c, t, strlen(t), &err), AG_OK);
+    assert_int_equal(ag_chat_set_variable(c, "documents", d, strlen(d), &err), AG_OK);
+    free(m);
+    free(t);
+    free(d);
+    json_decref(tools);
+    json_decref(messages);
+    json_decref(documents);
+    return c;
+}
+
+/* The marks among the ids of a rendered conversation, joined. */
+static bool marks_in(const ag_chat_format *f, const char *words, bool with_tools, ag_text *out) {
+    ag_chat *c = chat_saying(f, words, with_tools);
+    ag_ids ids = {0};
+    const bool ok = ag_chat_render(c, 0, &ids, NULL, NULL) == AG_OK;
+    for (size_t i = 0; i < ids.n; i++) {
+        char text[24];
+        if (ids.data[i] < FIRST_MARK) continue;
+        const int n = snprintf(text, sizeof text, "%d ", ids.data[i] - FIRST_MARK);
+        assert_int_equal(ag_text_append(out, text, (size_t)n, NULL), AG_OK);
+    }
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+    return ok;
+}
+
+/* Returns how many marks the template's own words gave. */
+static size_t check_injection(const char *path, bool all_special) {
+    size_t n, found = 0;
+    char *jinja = read_template(path, &n);
+    mark_list l = {0};
+    ag_text words = {0}, evil = {0};
+    add_mark(&l, "<BOS>", 5);
+    add_mark(&l, "<EOS>", 5);
+    static const char *const roles[] = {"<|user|>", "<|assistant|>", "<|system|>", "<|tool|>"};
+    for (size_t i = 0; i < 4; i++) add_mark(&l, roles[i], strlen(roles[i]));
+    collect(&l, jinja);
+    /* Words that templates trim, split and look into. */
+    ag_text_append(&evil, "  w ", 4, NULL);
+    ag_text_append(&words, "  w ", 4, NULL);
+    for (size_t i = 0; i < l.n; i++) {
+        /* Templates take a reasoning out of an answer: that changes what they say themselves. */
+        if (strstr(l.s[i], "think") || strstr(l.s[i], "THINK") || strstr(l.s[i], "channel"))
+            continue;
+        ag_text_append(&evil, l.s[i], strlen(l.s[i]), NULL);
+        ag_text_append(&evil, "\n", i % 2, NULL);
+    }
+    ag_text_append(&evil, " w  ", 4, NULL);
+    ag_text_append(&words, "x w  ", 5, NULL);
+    ag_tokenizer *t = tokenizer_with(&l, all_special ? NULL : jinja);
+    ag_chat_format *f = format_of(path, t);
+    for (int tools = 0; tools < 2; tools++) {
+        ag_text wanted = {0}, got = {0};
+        const bool ok = marks_in(f, words.data, tools, &wanted);
+        assert_int_equal(marks_in(f, evil.data, tools, &got), ok);
+        if (ok && strcmp(wanted.data ? wanted.data : "", got.data ? got.data : "") != 0) {
+            fail_msg("%s: marks %s\nnot %s", path, got.data, wanted.data);
+        }
+        found += wanted.len;
+        ag_text_free(&wanted);
+        ag_text_free(&got);
+    }
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+    ag_text_free(&words);
+    ag_text_free(&evil);
+    free_marks(&l);
+    ag_free(jinja);
+    return found;
+}
+
+static size_t check_all_in(const char *dir) {
+    DIR *d = opendir(dir);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[1024];
+        const char *dot = strrchr(e->d_name, '.');
+        if (!dot || strcmp(dot, ".jinja") != 0) continue;
+        snprintf(path, sizeof path, "%s%s", dir, e->d_name);
+        if (check_injection(path, true) == 0) fail_msg("%s gives no mark at all", path);
+        check_injection(path, false);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static void words_of_a_conversation_never_become_marks(void **state) {
+    (void)state;
+    assert_int_equal(check_all_in(DATA), 5);
+    if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
+}
+
+/* ---- sampled answers ---- */
+
+/* "answer" letter by letter: other ids than the text would get. */
+static void put_bytes(ag_ids *ids, const char *s) {
+    for (; *s; s++) {
+        ag_ids one = {0};
+        assert_int_equal(ag_ids_push(ids, (unsigned char)*s, NULL), AG_OK);
+        ag_ids_free(&one);
+    }
+}
+
+static void encode(const ag_tokenizer *t, const char *s, ag_ids *ids) {
+    assert_int_equal(ag_tokenizer_encode(t, s, strlen(s), AG_ENCODE_PARSE_SPECIAL, ids, NULL),
+                     AG_OK);
+}
+
+static void answer_with(ag_chat *c, const char *text, const ag_ids *ids) {
+    ag_chat_parser *p;
+    assert_int_equal(ag_chat_parser_create(c, &p, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_push(p, text, strlen(text), NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
+    assert_int_equal(ag_chat_add_answer(c, p, ids->data, ids->n, NULL), AG_OK);
+    ag_chat_parser_destroy(p);
+}
+
+/* The prompt, the answer as it was sampled, and the next prompt: which begins with both. */
+static void check_kept(const ag_tokenizer *t, const char *variable, const char *answer,
+                       size_t n_skipped, bool with_tools) {
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c =
+        chat_of(f, "[{'role': 'user', 'content': 'a <call> b'}]", with_tools ? TOOLS : NULL);
+    ag_ids first = {0}, sampled = {0}, second = {0};
+    if (variable) assert_int_equal(ag_chat_set_variable(c, variable, "true", 4, NULL), AG_OK);
+    assert_int_equal(ag_chat_render(c, 0, &first, NULL, NULL), AG_OK);
+    /* Marks are ids of their own, all else is a byte each: not as the encoder would have it. */
+    encode(t, answer, &sampled);
+    ag_ids own = {0};
+    for (size_t i = 0; i < sampled.n; i++) {
+        size_t n;
+        const char *s = ag_tokenizer_token(t, sampled.data[i], &n);
+        if (n == 6 && !memcmp(s, "answer", 6)) put_bytes(&own, "answer");
+        else assert_int_equal(ag_ids_push(&own, sampled.data[i], NULL), AG_OK);
+    }
+    answer_with(c, answer, &own);
+    assert_int_equal(ag_chat_add(c, "user", "answer", NULL), AG_OK);
+    assert_int_equal(ag_chat_render(c, 0, &second, NULL, NULL), AG_OK);
+    /* What the template leaves out, reasoning of earlier turns, is left out. */
+    size_t at = first.n;
+    if (n_skipped) {
+        at = 0;
+        while (at < first.n && first.data[at] == second.data[at]) at++;
+    }
+    assert_true(second.n > at + own.n - n_skipped);
+    for (size_t i = n_skipped; i < own.n; i++) {
+        assert_int_equal(second.data[at + i - n_skipped], own.data[i]);
+    }
+    assert_int_equal(second.data[at + own.n - n_skipped], ag_tokenizer_id(t, "<|close|>", 9));
+    ag_ids_free(&own);
+    ag_ids_free(&first);
+    ag_ids_free(&sampled);
+    ag_ids_free(&second);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+}
+
+static void sampled_answers_keep_their_ids(void **state) {
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    check_kept(t, NULL, "an answer", 0, false);
+    check_kept(t, NULL, " an answer  ", 0, false);
+    check_kept(t, NULL, "see:\n<call>\n{\"name\":\"f\",  \"arguments\":{\"answer\":1}}\n</call>", 0,
+               true);
+    check_kept(t, NULL, "<call>{\"arguments\":{},\"name\":\"f\"}</call>", 0, true);
+    /* "<think>", "hm", "</think>", "\n\n" */
+    check_kept(t, NULL, "<think>hm</think>\n\nanswer", 5, false);
+    ag_tokenizer_destroy(t);
+}
+
+static void check_stands_alone(const ag_tokenizer *t, const char *tools) {
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f,
+                         "[{'role': 'user', 'content': [{'type': 'text', 'text': 'Q7v0'}, {'type': "
+                         "'text', 'text': 'wc0q'}]}]",
+                         tools);
+    ag_ids first = {0}, own = {0}, second = {0};
+    assert_int_equal(ag_chat_render(c, 0, &first, NULL, NULL), AG_OK);
+    encode(t, "answer", &own);
+    assert_int_equal(own.n, 1); /* as text it is none */
+    answer_with(c, "answer", &own);
+    assert_int_equal(ag_chat_render(c, 0, &second, NULL, NULL), AG_OK);
+    assert_true(second.n > first.n + own.n);
+    assert_memory_equal(second.data, first.data, first.n * sizeof *first.data);
+    assert_memory_equal(second.data + first.n, own.data, own.n * sizeof *own.data);
+    ag_ids_free(&own);
+    ag_ids_free(&first);
+    ag_ids_free(&second);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+}
+
+/* What looks like words that stand in an answer's place, in the conversation and in tools. */
+static void nothing_stands_in_by_accident(void **state) {
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    check_stands_alone(t, NULL);
+    check_stands_alone(t, "[{\"name\": \"f\", \"description\": \"Q7v0wc0q, Q7v1wc0q\"}]");
+    ag_tokenizer_destroy(t);
+}
+
+/* The answer as its client sends it again: whether it has the ids that it was sampled with. */
+static void send_again(ag_chat *c, const ag_ids *sampled, const char *message, bool is_same) {
+    ag_ids ids = {0};
+    ag_chat_truncate(c, 1);
+    assert_int_equal(ag_chat_add_json(c, message, strlen(message), NULL), AG_OK);
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    const bool equal =
+        ids.n == sampled->n && !memcmp(ids.data, sampled->data, ids.n * sizeof *ids.data);
+    assert_int_equal(equal, is_same);
+    ag_ids_free(&ids);
+}
+
+static void answers_that_were_changed_are_text(void **state) {
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    static const char call[] =
+        "so:<call>{\"name\":\"f\",\"id\":\"i\",\"arguments\":{\"answer\":1,\"b\":2}}</call>";
+    ag_ids own = {0}, sampled = {0};
+    encode(t, call, &own);
+    answer_with(c, call, &own);
+    assert_int_equal(ag_chat_render(c, 0, &sampled, NULL, NULL), AG_OK);
+#define AGAIN(content, name, id, arguments)                                                   \
+    "{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"type\":\"function\"," \
+    "\"id\":\"" id "\",\"function\":{\"name\":\"" name "\",\"arguments\":" arguments "}}]}"
+    send_again(c, &sampled, AGAIN("\"so:\"", "f", "i", "\"{\\\"answer\\\":1,\\\"b\\\":2}\""), true);
+    send_again(c, &sampled, AGAIN("\"so:\"", "f", "i", "{\"b\": 2, \"answer\": 1}"), true);
+    send_again(c, &sampled, AGAIN("\"so:\"", "f", "i", "{\"b\": 2, \"answer\": 2}"), false);
+    send_again(c, &sampled, AGAIN("\"so:\"", "g", "i", "{\"b\": 2, \"answer\": 1}"), false);
+    send_again(c, &sampled, AGAIN("\"no:\"", "f", "i", "{\"b\": 2, \"answer\": 1}"), false);
+    send_again(c, &sampled, AGAIN("null", "f", "i", "{\"b\": 2, \"answer\": 1}"), false);
+#undef AGAIN
+    ag_ids_free(&own);
+    ag_ids_free(&sampled);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
+static void other_answers_are_text(void **state) {
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f,
+                         "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': "
+                         "'<|close|>'}, {'role': 'user', 'content': 'b'}]",
+                         NULL);
+    ag_ids ids = {0};
+    size_t n_close = 0, n_bos = 0;
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    for (size_t i = 0; i < ids.n; i++) {
+        n_close += ids.data[i] == ag_tokenizer_id(t, "<|close|>", 9);
+        n_bos += ids.data[i] == ag_tokenizer_id(t, "<BOS>", 5);
+    }
+    assert_int_equal(n_close, 3);
+    assert_int_equal(n_bos, 1);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_a_conversation_never_become_marks),
+        cmocka_unit_test(sampled_answers_keep_their_ids),
+        cmocka_unit_test(nothing_stands_in_by_accident),
+        cmocka_unit_test(answers_that_were_changed_are_text),
+        cmocka_unit_test(other_answers_are_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
