@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "protocol_bench.h"
+
+#include "../../programs/antigravity/command.h"
+#include "../../programs/antigravity/output.h"
+
+#include <antigravity/serving.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the server would give a protocol ---- */
+
+struct serve_call {
+    int unused;
+};
+
+static json_t *written; /* the stream so far */
+
+static void write_pair(json_t *name, json_t *data) {
+    json_t *pair = json_array();
+    assert_non_null(data);
+    json_array_append_new(pair, name);
+    json_array_append_new(pair, data);
+    json_array_append_new(written, pair);
+}
+
+void serve_write_sse(serve_exchange *x, const char *name, json_t *value) {
+    (void)x;
+    write_pair(name ? json_string(name) : json_null(), value);
+}
+
+void serve_write_line(serve_exchange *x, json_t *value) {
+    (void)x;
+    write_pair(json_null(), value);
+}
+
+void serve_write(serve_exchange *x, const char *bytes, size_t n) {
+    (void)x;
+    write_pair(json_null(), json_stringn(bytes, n));
+}
+
+ag_serving *call_serving(const serve_call *call) {
+    (void)call;
+    return NULL;
+}
+
+ag_served_model *call_model(const serve_call *call, const char *name, serve_error *e) {
+    (void)call;
+    (void)name;
+    serve_refuse(e, 404, "model", "there is none");
+    return NULL;
+}
+
+const char *const *call_model_names(const serve_call *call, size_t *n) {
+    (void)call;
+    *n = 0;
+    return NULL;
+}
+
+const json_t *call_body(const serve_call *call) {
+    (void)call;
+    return NULL;
+}
+
+const char *call_scope(const serve_call *call) {
+    (void)call;
+    return "";
+}
+
+int64_t call_started(const serve_call *call) {
+    (void)call;
+    return 0;
+}
+
+void call_reply_json(serve_call *call, int status, json_t *value) {
+    (void)call;
+    (void)status;
+    json_decref(value);
+}
+
+void call_reply_text(serve_call *call, int status, const char *type, const char *text, size_t n) {
+    (void)call;
+    (void)status;
+    (void)type;
+    (void)text;
+    (void)n;
+}
+
+void call_reply_error(serve_call *call, const serve_error *e) {
+    (void)call;
+    (void)e;
+}
+
+/* What json_out.c prints with. */
+int complain_no_memory(void) { return 1; }
+
+bool output_write(const char *text, size_t len) {
+    (void)text;
+    (void)len;
+    return true;
+}
+
+/* ---- bodies ---- */
+
+const serve_protocol *protocol_at(const serve_route_list *list, const char *path) {
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->routes[i].path, path) == 0 && list->routes[i].protocol)
+            return list->routes[i].protocol;
+    fail_msg("no protocol at %s", path);
+    return NULL;
+}
+
+json_t *json_of(const char *text) {
+    char *copy = strdup(text);
+    json_error_t where;
+    assert_non_null(copy);
+    for (char *c = copy; *c; c++)
+        if (*c == '\'') *c = '"';
+    json_t *value = json_loads(copy, JSON_DECODE_ANY, &where);
+    if (!value) fail_msg("%s: %s", copy, where.text);
+    free(copy);
+    return value;
+}
+
+parsed_body *parse_body(const serve_protocol *p, const char *body) {
+    parsed_body *parsed = calloc(1, sizeof *parsed);
+    json_t *value = json_of(body);
+    struct serve_call call = {0};
+    assert_non_null(parsed);
+    serve_request_init(&parsed->request);
+    if (!p->parse(&call, value, &parsed->request, &parsed->error))
+        assert_true(parsed->error.status >= 400);
+    else assert_int_equal(parsed->error.status, 0);
+    json_decref(value); /* nothing of it may be needed any more */
+    return parsed;
+}
+
+void parsed_free(parsed_body *parsed) {
+    serve_request_free(&parsed->request);
+    free(parsed);
+}
+
+void assert_body_refused(const serve_protocol *p, const char *body, int status, const char *part) {
+    parsed_body *parsed = parse_body(p, body);
+    if (parsed->error.status != status) fail_msg("%s: %d", body, parsed->error.status);
+    assert_says(parsed->error.text, part);
+    parsed_free(parsed);
+}
+
+void assert_json(const json_t *value, const char *expected) {
+    json_t *wanted = json_of(expected);
+    if (!json_equal(value, wanted)) {
+        char *found = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        fail_msg("%s in place of %s", found ? found : "nothing", expected);
+    }
+    json_decref(wanted);
+}
+
+const json_t *json_find(const json_t *value, const char *path) {
+    char part[64];
+    while (value && *path) {
+        size_t n = strcspn(path, ".");
+        assert_true(n < sizeof part);
+        memcpy(part, path, n);
+        part[n] = 0;
+        path += n + (path[n] == '.');
+        value = json_is_array(value) ? json_array_get(value, strtoul(part, NULL, 10))
+                                     : json_object_get(value, part);
+    }
+    return value;
+}
+
+void assert_at(const json_t *value, const char *path, const char *expected) {
+    const json_t *found = json_find(value, path);
+    if (!found) {
+        char *all = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        fail_msg("no %s in %s", path, all ? all : "nothing");
+    }
+    assert_json(found, expected);
+}
+
+/* ---- answers ---- */
+
+static void append_to(ag_text *text, const char *more) {
+    size_t n = strlen(more);
+    text->data = realloc(text->data, text->len + n + 1);
+    assert_non_null(text->data);
+    memcpy(text->data + text->len, more, n + 1);
+    text->len += n;
+}
+
+/* The answer grows as the server would let it, and the event is what it would say. */
+static serve_event take_step(serve_exchange *x, const answer_step *step, const serve_error *error) {
+    serve_answer *a = x->answers;
+    serve_event e = {.kind = step->kind, .text = "", .call = a->n_calls ? a->n_calls - 1 : 0};
+    if (step->kind == SERVE_CALL) {
+        a->calls = realloc(a->calls, (a->n_calls + 1) * sizeof *a->calls);
+        assert_non_null(a->calls);
+        a->calls[a->n_calls] = (serve_called){.id = strdup("call_1"), .name = strdup(step->text)};
+        e.call = a->n_calls++;
+        e.id = a->calls[e.call].id;
+        e.name = a->calls[e.call].name;
+        return e;
+    }
+    if (step->text) {
+        e.text = step->text;
+        e.len = strlen(step->text);
+        append_to(step->kind == SERVE_CONTENT     ? &a->content
+                  : step->kind == SERVE_REASONING ? &a->reasoning
+                                                  : &a->calls[e.call].arguments,
+                  step->text);
+    }
+    if (step->kind == SERVE_ANSWERED) {
+        a->finish = step->finish;
+        a->stop = step->stop;
+        a->n_generated = x->n_generated = 3;
+    }
+    if (step->kind == SERVE_FAILED) e.error = error;
+    return e;
+}
+
+static void free_answer(serve_answer *a) {
+    for (size_t i = 0; i < a->n_calls; i++) {
+        free(a->calls[i].id);
+        free(a->calls[i].name);
+        free(a->calls[i].arguments.data);
+    }
+    free(a->calls);
+    free(a->content.data);
+    free(a->reasoning.data);
+}
+
+json_t *answer_body(const serve_protocol *p, const char *body, const answer_step *steps, size_t n) {
+    parsed_body *parsed = parse_body(p, body);
+    assert_int_equal(parsed->error.status, 0);
+    serve_answer answer = {0};
+    serve_error error;
+    serve_refuse(&error, 503, NULL, "the limit of memory");
+    serve_exchange x = {
+        .request = &parsed->request,
+        .model = "m",
+        .id = "0123456789abcdef0123456789abcdef",
+        .created = 1700000000,
+        .answers = &answer,
+        .n_answers = 1,
+        .n_prompt = 9,
+        .n_cached = 4,
+        .state = calloc(1, p->state_size + 1),
+    };
+    written = json_array();
+    for (size_t i = 0; i < n; i++) {
+        serve_event e = take_step(&x, &steps[i], &error);
+        if (parsed->request.stream) p->event(&x, &e);
+    }
+    json_t *result = parsed->request.stream ? json_incref(written) : p->whole(&x);
+    json_decref(written);
+    if (p->close) p->close(x.state);
+    free(x.state);
+    free_answer(&answer);
+    parsed_free(parsed);
+    assert_non_null(result);
+    return result;
+}

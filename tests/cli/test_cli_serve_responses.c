@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenAI's Responses: what a body asks for, and what an answer becomes. */
+#include "protocol_bench.h"
+
+#include <string.h>
+
+static const serve_protocol *responses(void) {
+    return protocol_at(&responses_routes, "/v1/responses");
+}
+
+static void assert_input(const char *body, const char *expected) {
+    parsed_body *p = parse_body(responses(), body);
+    if (p->error.status) fail_msg("%s", p->error.text);
+    assert_json(p->request.messages, expected);
+    parsed_free(p);
+}
+
+static void a_string_is_the_users(void **state) {
+    (void)state;
+    assert_input("{'model': 'm', 'input': 'Hello', 'instructions': 'Be brief.'}",
+                 "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content':"
+                 " 'Hello'}]");
+}
+
+static void nothing_is_an_empty_turn(void **state) {
+    (void)state;
+    assert_input("{'model': 'm'}", "[{'role': 'user', 'content': ''}]");
+}
+
+static void items_of_a_turn_become_one_message(void **state) {
+    (void)state;
+    assert_input("{'input': [{'role': 'user', 'content': [{'type': 'input_text', 'text':"
+                 " 'Weather?'}]},"
+                 " {'type': 'reasoning', 'id': 'rs_1', 'summary': [], 'content': [{'type':"
+                 " 'reasoning_text', 'text': 'Hm.'}]},"
+                 " {'type': 'message', 'role': 'assistant', 'content': [{'type': 'output_text',"
+                 " 'text': 'I look.'}]},"
+                 " {'type': 'function_call', 'call_id': 'c1', 'name': 'f', 'arguments': '{}'},"
+                 " {'type': 'function_call', 'call_id': 'c2', 'name': 'g', 'arguments': '{}'},"
+                 " {'type': 'function_call_output', 'call_id': 'c1', 'output': 'one'},"
+                 " {'type': 'function_call_output', 'call_id': 'c2', 'output': [{'type':"
+                 " 'input_text', 'text': 'two'}]},"
+                 " {'role': 'user', 'content': 'And?'}]}",
+                 "[{'role': 'user', 'content': 'Weather?'},"
+                 " {'role': 'assistant', 'content': 'I look.', 'reasoning_content': 'Hm.',"
+                 " 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': 'f',"
+                 " 'arguments': '{}'}}, {'id': 'c2', 'type': 'function', 'function': {'name': 'g',"
+                 " 'arguments': '{}'}}]},"
+                 " {'role': 'tool', 'tool_call_id': 'c1', 'content': 'one'},"
+                 " {'role': 'tool', 'tool_call_id': 'c2', 'content': 'two'},"
+                 " {'role': 'user', 'content': 'And?'}]");
+}
+
+static void answers_of_several_turns_stay_apart(void **state) {
+    (void)state;
+    assert_input("{'input': [{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant',"
+                 " 'phase': 'final_answer', 'content': 'Two.'}]}",
+                 "[{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant', 'content':"
+                 " 'Two.'}]");
+}
+
+static void response_parameters_are_read(void **state) {
+    (void)state;
+    parsed_body *p = parse_body(
+        responses(), "{'model': 'm', 'input': 'x', 'max_output_tokens': 9, 'temperature': 0.5,"
+                     " 'top_p': 0.25, 'top_logprobs': 2, 'parallel_tool_calls': false, 'stream':"
+                     " true, 'tools': [{'type': 'function', 'name': 'f', 'parameters': {}},"
+                     " {'type': 'web_search'}], 'tool_choice': 'required', 'reasoning': {'effort':"
+                     " 'none'}, 'text': {'format': {'type': 'json_schema', 'name': 'n', 'schema':"
+                     " {'type': 'null'}}}}");
+    const serve_request *r = &p->request;
+    assert_int_equal(p->error.status, 0);
+    assert_int_equal(r->max_tokens, 9);
+    assert_true(r->sampling.temperature == 0.5 && r->sampling.top_p == 0.25);
+    assert_true(r->logprobs && r->n_top == 2 && r->one_call && r->stream && r->constrained);
+    assert_json(r->tools, "[{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}]");
+    assert_int_equal(r->tool_choice, SERVE_TOOLS_REQUIRED);
+    assert_json(r->variables, "{'enable_thinking': false}");
+    assert_string_equal(r->constraint_text, "{\"type\":\"null\"}");
+    parsed_free(p);
+}
+
+static void what_needs_a_store_is_refused(void **state) {
+    (void)state;
+    const serve_protocol *p = responses();
+    assert_body_refused(p, "{'input': 'x', 'previous_response_id': 'resp_1'}", 400,
+                        "previous_response_id: responses are not stored");
+    assert_body_refused(p, "{'input': 'x', 'conversation': 'c'}", 400, "not stored");
+    assert_body_refused(p, "{'input': 'x', 'prompt': {'id': 'p'}}", 400, "not stored");
+    assert_body_refused(p, "{'input': 'x', 'background': true}", 400, "background");
+    assert_body_refused(p, "{'input': [{'type': 'item_reference', 'id': 'a'}]}", 400,
+                        "item_reference");
+    assert_body_refused(p,
+                        "{'input': [{'role': 'user', 'content': [{'type': 'input_image',"
+                        " 'image_url': 'http://x'}]}]}",
+                        400, "this model has no vision");
+    assert_body_refused(p, "{'input': 7}", 400, "input");
+    assert_body_refused(p, "{'input': 'x', 'tool_choice': 'perhaps'}", 400, "perhaps");
+    assert_body_refused(p, "{'input': 'x', 'text': {'format': {'type': 'xml'}}}", 400,
+                        "text.format");
+    assert_body_refused(p, "{'input': 'x', 'max_output_tokens': 0}", 400, "max_output_tokens");
+}
+
+static const answer_step with_call[] = {
+    {.kind = SERVE_BEGIN},
+    {.kind = SERVE_REASONING, .text = "Hm"},
+    {.kind = SERVE_REASONING, .text = "m."},
+    {.kind = SERVE_CONTENT, .text = "I "},
+    {.kind = SERVE_CONTENT, .text = "look."},
+    {.kind = SERVE_CALL, .text = "f"},
+    {.kind = SERVE_ARGUMENTS, .text = "{\"a\":"},
+    {.kind = SERVE_ARGUMENTS, .text = "1}"},
+    {.kind = SERVE_ANSWERED, .finish = SERVE_FINISH_CALLS},
+    {.kind = SERVE_END},
+};
+enum { WITH_CALL = sizeof with_call / sizeof with_call[0] };
+
+static void assert_output(const json_t *response) {
+    assert_at(response, "output.0.type", "'reasoning'");
+    assert_at(response, "output.0.content", "[{'type': 'reasoning_text', 'text': 'Hmm.'}]");
+    assert_at(response, "output.1.content",
+              "[{'type': 'output_text', 'text': 'I look.', 'annotations': [], 'logprobs': []}]");
+    assert_at(response, "output.2.call_id", "'call_1'");
+    assert_at(response, "output.2.arguments", "'{\\\"a\\\":1}'");
+    assert_int_equal(json_array_size(json_object_get(response, "output")), 3);
+    assert_at(response, "status", "'completed'");
+    assert_at(response, "usage.input_tokens_details.cached_tokens", "4");
+    assert_at(response, "usage.total_tokens", "12");
+}
+
+static void a_response_repeats_what_was_asked(void **state) {
+    (void)state;
+    json_t *r = answer_body(responses(),
+                            "{'model': 'm', 'input': 'x', 'instructions': 'Be brief.', 'metadata':"
+                            " {'a': 'b'}, 'tools': [{'type': 'function', 'name': 'f'}],"
+                            " 'temperature': 0.5}",
+                            with_call, WITH_CALL);
+    assert_output(r);
+    assert_at(r, "id", "'resp_0123456789abcdef0123456789abcdef'");
+    assert_at(r, "instructions", "'Be brief.'");
+    assert_at(r, "metadata", "{'a': 'b'}");
+    assert_at(r, "tools",
+              "[{'type': 'function', 'name': 'f', 'description': null, 'parameters':"
+              " null, 'strict': null}]");
+    assert_at(r, "temperature", "0.5");
+    assert_at(r, "text", "{'format': {'type': 'text'}}");
+    assert_at(r, "reasoning", "{'effort': null, 'summary': null}");
+    assert_at(r, "previous_response_id", "null");
+    assert_at(r, "store", "false");
+    json_decref(r);
+}
+
+static void events_are_numbered_and_items_follow_each_other(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "created",
+        "in_progress",
+        "output_item.added",
+        "reasoning_text.delta",
+        "reasoning_text.delta",
+        "reasoning_text.done",
+        "output_item.done",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    };
+    json_t *s = answer_body(responses(), "{'input': 'x', 'stream': true}", with_call, WITH_CALL);
+    assert_int_equal(json_array_size(s), sizeof names / sizeof names[0]);
+    for (size_t i = 0; i < json_array_size(s); i++) {
+        const json_t *pair = json_array_get(s, i);
+        const char *name = json_string_value(json_array_get(pair, 0));
+        assert_string_equal(name + strlen("response."), names[i]);
+        assert_string_equal(json_string_value(json_find(pair, "1.type")), name);
+        assert_int_equal(json_integer_value(json_find(pair, "1.sequence_number")), i);
+    }
+    assert_at(s, "0.1.response.status", "'in_progress'");
+    assert_at(s, "0.1.response.usage", "null");
+    assert_at(s, "2.1.item.content", "[]");
+    assert_at(s, "4.1.delta", "'m.'");
+    assert_at(s, "5.1.text", "'Hmm.'");
+    assert_at(s, "9.1.output_index", "1");
+    assert_at(s, "9.1.content_index", "0");
+    assert_at(s, "11.1.text", "'I look.'");
+    assert_true(json_equal(json_find(s, "9.1.item_id"), json_find(s, "7.1.item.id")));
+    assert_true(json_equal(json_find(s, "14.1.item.id"), json_find(s, "17.1.item_id")));
+    assert_at(s, "14.1.item.arguments", "''");
+    assert_at(s, "17.1.arguments", "'{\\\"a\\\":1}'");
+    assert_output(json_find(s, "19.1.response"));
+    json_decref(s);
+}
+
+static void texts_around_a_call_are_items_of_their_own(void **state) {
+    (void)state;
+    const answer_step steps[] = {
+        {.kind = SERVE_BEGIN},
+        {.kind = SERVE_CONTENT, .text = "One"},
+        {.kind = SERVE_CALL, .text = "f"},
+        {.kind = SERVE_ARGUMENTS, .text = "{}"},
+        {.kind = SERVE_CONTENT, .text = "Two"},
+        {.kind = SERVE_ANSWERED, .finish = SERVE_FINISH_CALLS},
+        {.kind = SERVE_END},
+    };
+    json_t *s = answer_body(responses(), "{'input': 'x', 'stream': true}", steps, 7);
+    const json_t *last = json_find(json_array_get(s, json_array_size(s) - 1), "1.response");
+    assert_at(last, "output.0.content.0.text", "'One'");
+    assert_at(last, "output.2.content.0.text", "'Two'");
+    json_decref(s);
+}
+
+static void a_limit_makes_it_incomplete(void **state) {
+    (void)state;
+    const answer_step steps[] = {
+        {.kind = SERVE_BEGIN},
+        {.kind = SERVE_CONTENT, .text = "One"},
+        {.kind = SERVE_ANSWERED, .finish = SERVE_FINISH_LENGTH},
+        {.kind = SERVE_END},
+    };
+    json_t *r = answer_body(responses(), "{'input': 'x', 'max_output_tokens': 1}", steps, 4);
+    assert_at(r, "status", "'incomplete'");
+    assert_at(r, "incomplete_details", "{'reason': 'max_output_tokens'}");
+    assert_at(r, "completed_at", "null");
+    json_decref(r);
+    json_t *s = answer_body(responses(), "{'input': 'x', 'stream': true}", steps, 4);
+    assert_at(s, "7.0", "'response.output_item.done'");
+    assert_at(s, "7.1.item.status", "'incomplete'");
+    assert_at(s, "8.0", "'response.incomplete'");
+    json_decref(s);
+}
+
+static void a_failure_ends_the_stream(void **state) {
+    (void)state;
+    const answer_step steps[] = {
+        {.kind = SERVE_BEGIN},
+        {.kind = SERVE_IDLE},
+        {.kind = SERVE_FAILED},
+    };
+    json_t *s = answer_body(responses(), "{'input': 'x', 'stream': true}", steps, 3);
+    assert_at(s, "2.1", "': idle\\n\\n'");
+    assert_at(s, "3.0", "'response.failed'");
+    assert_at(s, "3.1.sequence_number", "2");
+    assert_at(s, "3.1.response.error",
+              "{'code': 'server_error', 'message': 'the limit of memory'}");
+    json_decref(s);
+}
+
+static void an_empty_response_has_an_item(void **state) {
+    (void)state;
+    const answer_step steps[] = {
+        {.kind = SERVE_BEGIN},
+        {.kind = SERVE_ANSWERED, .finish = SERVE_FINISH_STOP},
+        {.kind = SERVE_END},
+    };
+    json_t *s = answer_body(responses(), "{'input': 'x', 'stream': true}", steps, 3);
+    assert_at(s, "7.1.response.output.0.content.0.text", "''");
+    json_decref(s);
+    json_t *r = answer_body(responses(), "{'input': 'x'}", steps, 3);
+    assert_at(r, "output.0.content.0.text", "''");
+    json_decref(r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_string_is_the_users),
+        cmocka_unit_test(nothing_is_an_empty_turn),
+        cmocka_unit_test(items_of_a_turn_become_one_message),
+        cmocka_unit_test(answers_of_several_turns_stay_apart),
+        cmocka_unit_test(response_parameters_are_read),
+        cmocka_unit_test(what_needs_a_store_is_refused),
+        cmocka_unit_test(a_response_repeats_what_was_asked),
+        cmocka_unit_test(events_are_numbered_and_items_follow_each_other),
+        cmocka_unit_test(texts_around_a_call_are_items_of_their_own),
+        cmocka_unit_test(a_limit_makes_it_incomplete),
+        cmocka_unit_test(a_failure_ends_the_stream),
+        cmocka_unit_test(an_empty_response_has_an_item),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
