@@ -3,7 +3,6 @@
 #include "chat.h"
 
 #include "command.h"
-#include "input.h"
 #include "interrupt.h"
 #include "model_dir.h"
 #include "output.h"
@@ -39,34 +38,18 @@ static int read_model_sampling(chat *c, int argc, char **argv) {
     return code == OPTIONS_RUN ? EXIT_DONE : code;
 }
 
-static int read_file(const char *path, char **text) {
-    size_t len;
-    int code = input_read_text(path, text, &len);
-    while (code == EXIT_DONE && len && (*text)[len - 1] == '\n') (*text)[--len] = '\0';
-    return code;
-}
-
-/* The command line's system prompt; NULL: none. */
-static const char *asked_system(const chat *c) {
-    return c->system_text ? c->system_text : c->o.system;
-}
-
 /* Everything that can be wrong with model and template, before the weights are read. */
 static int open_talk(chat *c) {
-    const chat_options *o = &c->o;
-    const engine *e = &c->engine;
-    int code = engine_need_tokenizer(e, "a conversation needs one");
-    if (code == EXIT_DONE && o->template_file)
-        code = talk_read_template(o->template_file, &c->template_text);
-    if (code == EXIT_DONE && o->system_file) code = read_file(o->system_file, &c->system_text);
+    int code = engine_need_tokenizer(&c->engine, "a conversation needs one");
+    if (code == EXIT_DONE) code = talk_texts_read(&c->texts, &c->o.talk);
     if (code == EXIT_DONE) code = chat_open_talk(c);
-    if (code == EXIT_DONE && asked_system(c)) code = talk_set_system(&c->talk, asked_system(c));
+    if (code == EXIT_DONE && c->texts.system) code = talk_set_system(&c->talk, c->texts.system);
     return code;
 }
 
 int chat_open_talk(chat *c) {
     const engine *e = &c->engine;
-    int code = talk_open(&c->talk, e->dir, e->tokenizer, c->template_text);
+    int code = talk_open(&c->talk, e->dir, e->tokenizer, c->texts.jinja);
     if (code == EXIT_DONE) code = chat_open_tools(c);
     if (code == EXIT_DONE) code = chat_apply_thinking(c);
     return code;
@@ -89,7 +72,7 @@ static int begin(chat *c) {
     if (code == EXIT_DONE) code = chat_find_protected(c, &n);
     if (code == EXIT_DONE && n != c->n_protected) code = chat_open_session(c, n);
     if (code != EXIT_DONE || !c->o.resume) return code;
-    code = chat_load(c, c->o.resume, asked_system(c));
+    code = chat_load(c, c->o.resume, c->texts.system);
     if (code != EXIT_USAGE) return code;
     const int lock = chat_lock(c->o.resume);
     code = lock < 0 ? EXIT_FAILED : chat_take_name(c, c->o.resume, lock);
@@ -263,8 +246,7 @@ static void close_chat(chat *c) {
     engine_close(&c->engine);
     ag_text_free(&c->model_sampling);
     free(c->consumed.data);
-    free(c->template_text);
-    free(c->system_text);
+    talk_texts_free(&c->texts);
     free(c->tools_text);
     chat_drop_name(c);
     chat_options_free(&c->o);

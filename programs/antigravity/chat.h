@@ -11,6 +11,7 @@
 #include "sampling_options.h"
 #include "speculation_options.h"
 #include "talk.h"
+#include "talk_options.h"
 
 #include <limits.h>
 
@@ -21,7 +22,8 @@ typedef struct chat_options {
     sampling_options sampling;
     speculation_options speculation;
     constraint_options constraint; /* of every answer */
-    const char *template_file, *system, *system_file, *tools_file, *first, *resume;
+    talk_options talk;
+    const char *tools_file, *first, *resume;
     int64_t max_tokens;
     chat_switch thinking; /* what the template is told */
     bool hide_thinking, multiline, no_history;
@@ -40,7 +42,8 @@ typedef struct chat {
     draft_engine draft; /* with --draft-model */
     constraint constraint;
     talk talk;
-    char *template_text, *system_text, *tools_text; /* owned; of files */
+    talk_texts texts;       /* of the command line */
+    char *tools_text;       /* owned; of a file */
     ag_text model_sampling; /* what generation_config.json asks for, as text */
     uint32_t n_context;
     uint32_t n_protected; /* first tokens that the session can protect */

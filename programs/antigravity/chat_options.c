@@ -17,24 +17,6 @@ static const option_def chat_defs[] = {
      .value = "TEXT",
      .offset = FIELD(first),
      .help = "the first message"},
-    {.name = "system",
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(system),
-     .aliases = {"--sys", "system-prompt"},
-     .help = "the system prompt: what the model is told before the conversation"},
-    {.name = "system-file",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(system_file),
-     .aliases = {"--sysf", "system-prompt-file"},
-     .help = "the same from a file"},
-    {.name = "chat-template",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(template_file),
-     .aliases = {"chat-template-file"},
-     .help = "a template, in Jinja, in the place of the model's own"},
     {.name = "tools",
      .kind = OPTION_NAME,
      .value = "FILE",
@@ -146,26 +128,14 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
         .usage = "chat [-m MODEL] [TEXT] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups =
-            {
-                chat_group(o),
-                model_group(&o->model),
-                sampling_group(&o->sampling),
-                speculation_group(&o->speculation),
-                constraint_group(&o->constraint),
-                context_group(&o->model),
-                kv_type_group(&o->model),
-                k_rotation_group(&o->model.k_rotation),
-                eviction_choice_group(&o->model.eviction),
-                eviction_rules_group(&o->model.eviction),
-                eviction_memory_group(&o->model.eviction),
-                threads_group(&o->model),
-                machine_group(&o->model),
-                message_group(&o->model),
-            },
+        .groups = {chat_group(o), talk_group(&o->talk), model_group(&o->model),
+                   sampling_group(&o->sampling), speculation_group(&o->speculation),
+                   constraint_group(&o->constraint)},
         .max_operands = 1,
         .hint = prompt_operand_hint,
     };
+    add_cache_groups(&line, &o->model);
+    add_machine_groups(&line, &o->model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = take_operand(&line, o);
@@ -173,10 +143,7 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
         complain("--max-tokens: %s", least_tokens);
         code = EXIT_USAGE;
     }
-    if (code == EXIT_DONE && o->system && o->system_file) {
-        complain("the system prompt comes from one place: --system or --system-file");
-        code = EXIT_USAGE;
-    }
+    if (code == EXIT_DONE) code = talk_options_check(&o->talk);
     if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
     complete_budget(&o->model.eviction.params);

@@ -348,12 +348,10 @@ int eval_kl(int argc, char **argv) {
                    eviction_rules_group(&o.model.eviction),
                    model_group(&o.model),
                    context_group(&o.model),
-                   k_rotation_group(&o.settings.k_rotation),
-                   threads_group(&o.model),
-                   machine_group(&o.model),
-                   message_group(&o.model)},
+                   k_rotation_group(&o.settings.k_rotation)},
         .max_operands = 1,
     };
+    add_machine_groups(&line, &o.model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = check(&line, &o);

@@ -353,12 +353,10 @@ int eval_needle(int argc, char **argv) {
                    table_group(&o.format),
                    eviction_rules_group(&o.model.eviction),
                    model_group(&o.model),
-                   k_rotation_group(&o.settings.k_rotation),
-                   threads_group(&o.model),
-                   machine_group(&o.model),
-                   message_group(&o.model)},
+                   k_rotation_group(&o.settings.k_rotation)},
         .max_operands = 1,
     };
+    add_machine_groups(&line, &o.model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = check(&line);

@@ -253,18 +253,11 @@ int eval_ppl(int argc, char **argv) {
         .groups = {prompt_group(&o.text.prompt),
                    windows_group(&o.text),
                    {"Measure", defs, sizeof defs / sizeof defs[0], &o},
-                   model_group(&o.model),
-                   context_group(&o.model),
-                   kv_type_group(&o.model),
-                   k_rotation_group(&o.model.k_rotation),
-                   eviction_choice_group(&o.model.eviction),
-                   eviction_rules_group(&o.model.eviction),
-                   eviction_memory_group(&o.model.eviction),
-                   threads_group(&o.model),
-                   machine_group(&o.model),
-                   message_group(&o.model)},
+                   model_group(&o.model)},
         .max_operands = 1,
     };
+    add_cache_groups(&line, &o.model);
+    add_machine_groups(&line, &o.model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = check(&line, &o);

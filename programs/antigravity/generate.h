@@ -11,6 +11,7 @@
 #include "saved_cache.h"
 #include "speculation_options.h"
 #include "talk.h"
+#include "talk_options.h"
 
 typedef struct generate_options {
     model_options model;
@@ -24,7 +25,7 @@ typedef struct generate_options {
     size_t n_stop;
     bool ignore_eos, echo, keep_special, json;
     bool chat;
-    const char *system, *chat_template; /* with it */
+    talk_options talk; /* with it */
 } generate_options;
 
 typedef struct generation {

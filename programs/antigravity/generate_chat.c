@@ -16,32 +16,20 @@ static const option_def defs[] = {
     {.name = "chat",
      .kind = OPTION_FLAG,
      .offset = FIELD(chat),
-     .help = "the text is a message to a chat model, in the model's template"},
-    {.name = "system",
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(system),
-     .aliases = {"--sys", "system-prompt"},
-     .help = "with --chat: what the model is told before"},
-    {.name = "chat-template",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(chat_template),
-     .aliases = {"chat-template-file"},
-     .help = "with --chat: a template, in Jinja, in the place of the model's own"},
+     .help = "the text is a message to a chat model, in the model's template; what follows belongs "
+             "to it"},
 };
 
 option_group generate_chat_group(generate_options *o) {
-    return (option_group){"Prompt", defs, sizeof defs / sizeof defs[0], o};
+    return (option_group){"Chat", defs, sizeof defs / sizeof defs[0], o};
 }
 
 int generate_chat_check(const generate_options *o) {
     const char *what = NULL;
-    if (!o->chat && (o->system || o->chat_template)) {
-        complain("--%s belongs to --chat", o->system ? "system" : "chat-template");
-        return EXIT_USAGE;
-    }
-    if (!o->chat) return EXIT_DONE;
+    const char *given = talk_options_given(&o->talk);
+    if (!o->chat && given) complain("--%s belongs to --chat", given);
+    if (!o->chat) return given ? EXIT_USAGE : EXIT_DONE;
+    if (talk_options_check(&o->talk) != EXIT_DONE) return EXIT_USAGE;
     if (o->prompt.ids) what = "--prompt-ids";
     if (o->prompt.parse_special) what = "--parse-special";
     if (o->prompt.no_bos) what = "--no-bos";
@@ -55,17 +43,16 @@ int generate_chat_check(const generate_options *o) {
     return what ? EXIT_USAGE : EXIT_DONE;
 }
 
-static int encode(generation *g, const char *jinja) {
+static int encode(generation *g, const talk_texts *texts) {
     ag_ids ids = {0};
     prompt *p = &g->prompt;
-    const char *system = g->o.system;
-    int code = talk_open(&g->talk, g->engine.dir, g->engine.tokenizer, jinja);
+    int code = talk_open(&g->talk, g->engine.dir, g->engine.tokenizer, texts->jinja);
     if (code == EXIT_DONE && !g->talk.has_template) {
         complain("%s: the model has no chat template; leave --chat out, or give a --chat-template",
                  g->engine.dir);
         return EXIT_USAGE;
     }
-    if (code == EXIT_DONE && system) code = talk_set_system(&g->talk, system);
+    if (code == EXIT_DONE && texts->system) code = talk_set_system(&g->talk, texts->system);
     if (code == EXIT_DONE) code = talk_add(&g->talk, "user", p->text);
     if (code == EXIT_DONE) code = talk_render(&g->talk, &ids);
     if (code == EXIT_DONE) {
@@ -95,13 +82,12 @@ static int add_stops(generation *g) {
 
 int generate_chat_encode(generation *g) {
     ag_error err;
-    char *jinja = NULL;
+    talk_texts texts = {0};
     int code = engine_need_tokenizer(&g->engine, "--chat needs one");
     if (code == EXIT_DONE) code = input_refuse_nul(g->prompt.source, g->prompt.text, g->prompt.len);
-    if (code == EXIT_DONE && g->o.chat_template)
-        code = talk_read_template(g->o.chat_template, &jinja);
-    if (code == EXIT_DONE) code = encode(g, jinja);
-    free(jinja);
+    if (code == EXIT_DONE) code = talk_texts_read(&texts, &g->o.talk);
+    if (code == EXIT_DONE) code = encode(g, &texts);
+    talk_texts_free(&texts);
     if (code == EXIT_DONE) code = add_stops(g);
     if (code == EXIT_DONE && !g->o.keep_special &&
         ag_chat_parser_create(g->talk.chat, &g->parser, &err) != AG_OK)

@@ -94,29 +94,20 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .usage = "generate [-m MODEL] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups =
-            {
-                prompt_group(&o->prompt),
-                generate_chat_group(o),
-                {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], o},
-                model_group(&o->model),
-                sampling_group(&o->sampling),
-                context_group(&o->model),
-                kv_type_group(&o->model),
-                k_rotation_group(&o->model.k_rotation),
-                eviction_choice_group(&o->model.eviction),
-                eviction_rules_group(&o->model.eviction),
-                eviction_memory_group(&o->model.eviction),
-                saved_group(&o->saved),
-                constraint_group(&o->constraint),
-                speculation_group(&o->speculation),
-                threads_group(&o->model),
-                machine_group(&o->model),
-                message_group(&o->model),
-            },
+        .groups = {prompt_group(&o->prompt),
+                   generate_chat_group(o),
+                   talk_group(&o->talk),
+                   {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], o},
+                   model_group(&o->model),
+                   sampling_group(&o->sampling)},
         .max_operands = 1,
         .hint = prompt_operand_hint,
     };
+    add_cache_groups(&line, &o->model);
+    command_line_add(&line, saved_group(&o->saved));
+    command_line_add(&line, constraint_group(&o->constraint));
+    command_line_add(&line, speculation_group(&o->speculation));
+    add_machine_groups(&line, &o->model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = prompt_operand(&line, &o->prompt);

@@ -271,19 +271,11 @@ int command_info(int argc, char **argv) {
                        "settings given. Reads headers only.",
         .examples = "  antigravity info\n"
                     "  antigravity info ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0",
-        .groups = {{"Output", defs, 1, &json},
-                   model_group(&f.o),
-                   context_group(&f.o),
-                   kv_type_group(&f.o),
-                   k_rotation_group(&f.o.k_rotation),
-                   eviction_choice_group(&f.o.eviction),
-                   eviction_rules_group(&f.o.eviction),
-                   eviction_memory_group(&f.o.eviction),
-                   threads_group(&f.o),
-                   machine_group(&f.o),
-                   message_group(&f.o)},
+        .groups = {{"Output", defs, 1, &json}, model_group(&f.o)},
         .max_operands = 1,
     };
+    add_cache_groups(&line, &f.o);
+    add_machine_groups(&line, &f.o);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = model_operand(&line, &f.o);

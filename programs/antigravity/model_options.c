@@ -109,6 +109,21 @@ option_group message_group(model_options *o) {
                           o};
 }
 
+void add_cache_groups(command_line *line, model_options *o) {
+    command_line_add(line, context_group(o));
+    command_line_add(line, kv_type_group(o));
+    command_line_add(line, k_rotation_group(&o->k_rotation));
+    command_line_add(line, eviction_choice_group(&o->eviction));
+    command_line_add(line, eviction_rules_group(&o->eviction));
+    command_line_add(line, eviction_memory_group(&o->eviction));
+}
+
+void add_machine_groups(command_line *line, model_options *o) {
+    command_line_add(line, threads_group(o));
+    command_line_add(line, machine_group(o));
+    command_line_add(line, message_group(o));
+}
+
 int model_operand(const command_line *line, model_options *o) {
     if (!line->n_operands) return EXIT_DONE;
     if (o->dir) {

@@ -57,6 +57,10 @@ const char *weights_name(ag_dtype weights, const ag_model_info *info);
 /* A session with so many slots, as the options say. */
 ag_session_params session_params(const model_options *o, uint32_t n_context);
 
+/* All that is said of the cache and its evictions; then threads, machine and messages. */
+void add_cache_groups(command_line *line, model_options *o);
+void add_machine_groups(command_line *line, model_options *o);
+
 /* ---- machine_options.c ---- */
 
 option_group threads_group(model_options *o); /* -t */

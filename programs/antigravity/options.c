@@ -7,6 +7,7 @@
 #include "suggest.h"
 
 #include <antigravity/status.h>
+#include <assert.h>
 #include <getopt.h>
 #include <string.h>
 
@@ -168,6 +169,13 @@ static int take_option(const command_line *line, const names *t, int code, int i
     if (code < ROW_BASE) complain("-%c: %s", code, why);
     else complain("--%s: %s", t->longs[index].name, why);
     return EXIT_USAGE;
+}
+
+void command_line_add(command_line *line, option_group group) {
+    size_t n = 0;
+    while (n < MAX_GROUPS && line->groups[n].defs) n++;
+    assert(n < MAX_GROUPS);
+    line->groups[n] = group;
 }
 
 int options_parse(command_line *line, int argc, char **argv) {

@@ -70,6 +70,9 @@ enum { OPTIONS_RUN = -1 };
 /* OPTIONS_RUN, or the exit code after --help, --version or an error, which has been said. */
 int options_parse(command_line *line, int argc, char **argv);
 
+/* Behind the groups that are there. */
+void command_line_add(command_line *line, option_group group);
+
 /* Reads a value as the row says, into its field. */
 bool option_set(const option_def *def, void *target, const char *value, char *why);
 

@@ -2,15 +2,12 @@
 #include "talk.h"
 
 #include "command.h"
-#include "input.h"
 #include "json_out.h"
 #include "output.h"
 #include "prompt.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Of a model without a template: a text that goes on. What the user says begins a line. */
 static const char plain_template[] =
@@ -38,17 +35,6 @@ static ag_status open_plainly(talk *t, ag_error *err) {
     if (st != AG_OK) return st;
     return ag_chat_format_create(plain_template, sizeof plain_template - 1, known ? bos : NULL,
                                  NULL, t->tokenizer, &t->format, err);
-}
-
-int talk_read_template(const char *path, char **text) {
-    size_t len;
-    if (strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT) {
-        complain("--chat-template: there is no file '%s'; a file that holds a template in Jinja is "
-                 "wanted",
-                 path);
-        return EXIT_FAILED;
-    }
-    return input_read_text(path, text, &len);
 }
 
 int talk_open(talk *t, const char *dir, const ag_tokenizer *tokenizer, const char *jinja) {

@@ -26,8 +26,6 @@ typedef struct talk {
     size_t n, cap;
 } talk;
 
-/* The text of --chat-template, the caller's to free(). */
-int talk_read_template(const char *path, char **text);
 /* What stands in for a template where a model has none: messages follow one another plainly. */
 const char *talk_plain_template(void);
 /* `dir`: the model, whose template is `jinja` where that is not NULL. */

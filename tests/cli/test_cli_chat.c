@@ -49,6 +49,16 @@ static void a_template_says_how_messages_are_written(void **state) {
     assert_string_equal(r.out + strspn(r.out, "\n"), text);
     assert_string_equal(once.out + strspn(once.out, "\n"), text);
     assert_string_equal(file.out, r.out);
+    char path[96];
+    write_file(dir, "system", "Be kind\n", 8);
+    snprintf(path, sizeof path, "%s/system", dir);
+    cli_free(&file);
+    file = CLI("generate", "--chat", "--system-file", path, GREEDY, "-n", "12", "-q", "-m", dir,
+               "-p", "A fox");
+    assert_string_equal(file.out, once.out);
+    cli_free(&file);
+    file = CLI("generate", "--chat", "--system-file", path, "--system", "x", "-q", "-p", "A fox");
+    assert_refused(&file, 2, "one place");
     cli_free(&r);
     cli_free(&same);
     cli_free(&once);
@@ -506,8 +516,11 @@ static void what_makes_no_sense_with_a_template_is_refused(void **state) {
     assert_refused(&r, 2, "has no chat template");
     cli_free(&r);
     static const char *const cases[][4] = {
-        {"--system", "x", "-p", "x"},          {"--chat-template", "x", "-p", "x"},
-        {"--chat", "--prompt-ids", "5", NULL}, {"--chat", "--parse-special", "x", NULL},
+        {"--system", "x", "-p", "x"},
+        {"--chat-template", "x", "-p", "x"},
+        {"--system-file", "x", "-p", "x"},
+        {"--chat", "--prompt-ids", "5", NULL},
+        {"--chat", "--parse-special", "x", NULL},
         {"--chat", "--load-cache", "x", "x"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "talk_options.h"
+
+#include "command.h"
+#include "input.h"
+#include "output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIELD(name) offsetof(talk_options, name)
+
+static const option_def defs[] = {
+    {.name = "system",
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(system),
+     .aliases = {"--sys", "system-prompt"},
+     .help = "the system prompt: what the model is told before the conversation"},
+    {.name = "system-file",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(system_file),
+     .aliases = {"--sysf", "system-prompt-file"},
+     .help = "the same from a file"},
+    {.name = "chat-template",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(template_file),
+     .aliases = {"chat-template-file"},
+     .help = "a template, in Jinja, in the place of the model's own"},
+};
+
+option_group talk_group(talk_options *o) {
+    return (option_group){"Chat", defs, sizeof defs / sizeof defs[0], o};
+}
+
+int talk_options_check(const talk_options *o) {
+    if (!o->system || !o->system_file) return EXIT_DONE;
+    complain("the system prompt comes from one place: --system or --system-file");
+    return EXIT_USAGE;
+}
+
+const char *talk_options_given(const talk_options *o) {
+    return o->system          ? "system"
+           : o->system_file   ? "system-file"
+           : o->template_file ? "chat-template"
+                              : NULL;
+}
+
+static int read_template(const char *path, char **text) {
+    size_t len;
+    if (strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT) {
+        complain("--chat-template: there is no file '%s'; a file that holds a template in Jinja is "
+                 "wanted",
+                 path);
+        return EXIT_FAILED;
+    }
+    return input_read_text(path, text, &len);
+}
+
+static int read_system(const char *path, char **text) {
+    size_t len;
+    int code = input_read_text(path, text, &len);
+    while (code == EXIT_DONE && len && (*text)[len - 1] == '\n') (*text)[--len] = '\0';
+    return code;
+}
+
+int talk_texts_read(talk_texts *t, const talk_options *o) {
+    int code = EXIT_DONE;
+    if (o->template_file) code = read_template(o->template_file, &t->jinja);
+    if (code == EXIT_DONE && o->system_file) return read_system(o->system_file, &t->system);
+    if (code == EXIT_DONE && o->system) {
+        t->system = strdup(o->system);
+        if (!t->system) return complain_no_memory();
+    }
+    return code;
+}
+
+void talk_texts_free(talk_texts *t) {
+    free(t->system);
+    free(t->jinja);
+    *t = (talk_texts){0};
+}
