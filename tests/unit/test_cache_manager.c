@@ -2,43 +2,18 @@
 /* A session whose cache is managed: budgets, what stays, what is reported, and that nothing changes
  * where nothing leaves. The model is random, small and trained for 512 positions. */
 #include "cache/kv_cache.h"
+#include "support/one_model.h"
+#include "support/without_matrix_units.h"
 
 #include <antigravity/antigravity.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <math.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
 enum { LAYERS = 3, HEADS = 2, TRAINED = 512, BUDGET = 100, SLACK = 16, CHUNK = 48 };
 
-static ag_backend *backend;
-static ag_model *model;
-static size_t n_vocab;
-
 static int load(void **state) {
-    (void)state;
-    ag_error err;
-    ag_backend_params bp = {.n_threads = 2};
-#ifdef __x86_64__
-    /* AMX rounds products with many rows in another way than with few, and near-ties fall. */
-    setenv("AG_CPU_ISA", "avx512", 0);
-#endif
-    if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
-    if (ag_model_load(backend, MODEL, NULL, &model, &err) != AG_OK) return 1;
-    n_vocab = ag_model_get_info(model)->n_vocab;
-    return 0;
-}
-
-static int unload(void **state) {
-    (void)state;
-    ag_model_destroy(model);
-    ag_backend_destroy(backend);
-    return 0;
+    without_matrix_units();
+    return load_one_model(state);
 }
 
 static ag_session_params params_of(const char *policy) {
@@ -50,13 +25,6 @@ static ag_session_params params_of(const char *policy) {
     p.eviction.slack = SLACK;
     p.eviction.snapkv_window = 8;
     return p;
-}
-
-static ag_session *make(const ag_session_params *p) {
-    ag_session *s;
-    ag_error err;
-    if (ag_session_create(model, p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
-    return s;
 }
 
 static int32_t id_at(size_t i) { return (int32_t)((i * 7 + i * i % 61) % 300) + 3; }
@@ -138,7 +106,7 @@ static void every_policy_holds_its_budget_and_keeps_what_it_must(void **state) {
             p.eviction.prefill = AG_KV_PREFILL_BOUNDED;
             p.eviction.on_eviction = note;
             p.eviction.on_eviction_user = &log;
-            ag_session *s = make(&p);
+            ag_session *s = session_of(&p);
             prefill(s, 0, 300);
             assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(s)), BUDGET);
             assert_true(log.n > 0 && log.highest <= BUDGET + CHUNK);
@@ -173,7 +141,7 @@ static void a_cache_that_stays_below_its_budget_changes_nothing(void **state) {
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
         p.eviction.budget_tokens = 400;
-        ag_session *a = make(&plain), *b = make(i ? &p : &none);
+        ag_session *a = session_of(&plain), *b = session_of(i ? &p : &none);
         prefill(a, 0, 150);
         prefill(b, 0, 150);
         same_logits(a, b);
@@ -197,7 +165,7 @@ static void the_chunk_does_not_matter_where_the_order_does_not(void **state) {
         for (size_t c = 0; c < 5; c++) {
             ag_session_params p = params_of(names[i]);
             p.prefill_chunk = chunks[c];
-            ag_session *s = make(&p);
+            ag_session *s = session_of(&p);
             prefill(s, 0, 203);
             assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(s)), BUDGET);
             if (first) {
@@ -217,7 +185,7 @@ static void policies_differ(void **state) {
     ag_session *s[N];
     for (size_t i = 0; i < N; i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i + 1)->name);
-        s[i] = make(&p);
+        s[i] = session_of(&p);
         prefill(s[i], 0, 400);
     }
     /* sliding, streaming and, of one text, turns, given one budget, are one rule */
@@ -231,7 +199,7 @@ static void policies_differ(void **state) {
 static void tova_keeps_one_set_in_a_layer(void **state) {
     (void)state;
     ag_session_params p = params_of("tova");
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     prefill(s, 0, 300);
     decode(s, 300, 100);
     bool layers_differ = false;
@@ -250,7 +218,7 @@ static void snapkv_keeps_the_prompt_while_tokens_follow(void **state) {
     (void)state;
     ag_session_params p = params_of("snapkv");
     p.eviction.prefill = AG_KV_PREFILL_WHOLE;
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     prefill(s, 0, 200);
     decode(s, 200, 40);
     for (uint32_t h = 0; h < HEADS; h++) {
@@ -272,8 +240,8 @@ static void batches_evict_like_single_sessions(void **state) {
     ag_error err;
     for (size_t i = 0; i < N; i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i + 1)->name);
-        alone[i] = make(&p);
-        together[i] = make(&p);
+        alone[i] = session_of(&p);
+        together[i] = session_of(&p);
         prefill(alone[i], i, 90 + 5 * i);
         prefill(together[i], i, 90 + 5 * i);
     }
@@ -299,7 +267,7 @@ static void decoding_and_evicting_allocate_nothing(void **state) {
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
         p.k_type = i % 2 ? AG_Q4_0 : AG_F16;
-        ag_session *s = make(&p);
+        ag_session *s = session_of(&p);
         prefill(s, 0, 90);
         decode(s, 90, 40);
         size_t before = ag_allocation_count();
@@ -314,7 +282,7 @@ static void a_reset_session_begins_anew(void **state) {
     (void)state;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
-        ag_session *used = make(&p), *fresh = make(&p);
+        ag_session *used = session_of(&p), *fresh = session_of(&p);
         prefill(used, 50, 400);
         decode(used, 450, 300);
         ag_session_reset(used);
@@ -333,35 +301,35 @@ static void a_reset_session_begins_anew(void **state) {
 static void budgets_are_tokens_bytes_or_a_share(void **state) {
     (void)state;
     ag_session_params p = params_of("streaming");
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     prefill(s, 0, 300);
     assert_int_equal(ag_session_kv_budget(s), BUDGET);
     size_t block = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
     ag_session_destroy(s);
     p.eviction.budget_tokens = 0;
     p.eviction.budget_bytes = 2 * block + block / 2;
-    s = make(&p);
+    s = session_of(&p);
     assert_int_equal(ag_session_kv_budget(s), 256);
     prefill(s, 0, 400);
     assert_true(ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s)) <= 2 * block);
     ag_session_destroy(s);
     p.eviction.budget_ratio = 0.25f; /* the smaller of two counts */
-    s = make(&p);
+    s = session_of(&p);
     assert_int_equal(ag_session_kv_budget(s), 128);
     ag_session_destroy(s);
     p.eviction.budget_bytes = 0;
     p.eviction.budget_ratio = 0;
-    s = make(&p); /* 1024 do not fit 512 slots */
+    s = session_of(&p); /* 1024 do not fit 512 slots */
     assert_int_equal(ag_session_kv_budget(s), 511 - SLACK);
     ag_session_destroy(s);
     p = params_of("sliding");
     p.eviction.budget_tokens = 0;
     p.eviction.window = 64;
-    s = make(&p);
+    s = session_of(&p);
     assert_int_equal(ag_session_kv_budget(s), 68);
     ag_session_destroy(s);
     p = params_of("none");
-    s = make(&p);
+    s = session_of(&p);
     assert_int_equal(ag_session_kv_budget(s), 0);
     ag_session_destroy(s);
 }
@@ -401,7 +369,7 @@ static void a_whole_prefill_must_fit(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.eviction.prefill = AG_KV_PREFILL_WHOLE;
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     int32_t ids[600];
     ag_error err;
     for (size_t i = 0; i < 600; i++) ids[i] = id_at(i);
@@ -414,7 +382,7 @@ static void a_whole_prefill_must_fit(void **state) {
     ag_session_destroy(s);
     p.eviction.prefill = AG_KV_PREFILL_AUTO;
     p.eviction.policy = ag_eviction_policy_find("snapkv");
-    s = make(&p); /* as a whole while it fits, in pieces where it does not */
+    s = session_of(&p); /* as a whole while it fits, in pieces where it does not */
     assert_int_equal(ag_session_prefill(s, ids, 600, NULL, NULL, &err), AG_OK);
     assert_true(ag_session_evictions(s)->n_evictions > 1);
     ag_session_destroy(s);
@@ -478,7 +446,7 @@ static void anybody_can_bring_a_policy_with_parameters_of_its_own(void **state) 
     assert_int_equal(ag_session_create(model, &p, &s, NULL), AG_OK);
     ag_session_destroy(s);
     own.budget = BUDGET;
-    s = make(&p);
+    s = session_of(&p);
     prefill(s, 0, 140);
     decode(s, 140, 900);
     check_invariants(s);
@@ -510,5 +478,5 @@ int main(void) {
         cmocka_unit_test(a_whole_prefill_must_fit),
         cmocka_unit_test(anybody_can_bring_a_policy_with_parameters_of_its_own),
     };
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, load, unload_one_model);
 }

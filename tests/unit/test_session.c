@@ -1,50 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "support/one_model.h"
 #include "support/without_matrix_units.h"
 
 #include <antigravity/expert.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
-
-static ag_backend *backend;
-static ag_model *model;
-static size_t n_vocab;
-
 static int load(void **state) {
-    (void)state;
-    ag_error err;
-    ag_backend_params bp = {.n_threads = 2};
     without_matrix_units();
-    if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
-    if (ag_model_load(backend, MODEL, NULL, &model, &err) != AG_OK) {
-        print_error("%s\n", err.msg);
-        return 1;
-    }
-    n_vocab = ag_model_get_info(model)->n_vocab;
-    return 0;
-}
-
-static int unload(void **state) {
-    (void)state;
-    ag_model_destroy(model);
-    ag_backend_destroy(backend);
-    return 0;
+    return load_one_model(state);
 }
 
 static ag_session *make(uint32_t max_seq_len, uint32_t chunk) {
     ag_session_params p = ag_session_defaults();
     p.max_seq_len = max_seq_len;
     p.prefill_chunk = chunk;
-    ag_session *s;
-    ag_error err;
-    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
-    return s;
+    return session_of(&p);
 }
 
 static void numbered_ids(int32_t *ids, size_t n, int32_t seed) {
@@ -318,7 +287,7 @@ static void every_cache_type_stays_near_f32(void **state) {
     numbered_ids(ids, 60, 5);
     ag_model *exact;
     const ag_model_params f32 = {.weights = AG_F32};
-    assert_int_equal(ag_model_load(backend, MODEL, &f32, &exact, NULL), AG_OK);
+    assert_int_equal(ag_model_load(backend, ONE_MODEL, &f32, &exact, NULL), AG_OK);
     for (size_t i = 0; i < 4; i++) {
         ag_session_params p = ag_session_defaults();
         p.k_type = p.v_type = types[i];
@@ -372,5 +341,5 @@ int main(void) {
         cmocka_unit_test(every_cache_type_stays_near_f32),
         cmocka_unit_test(a_plan_tells_what_a_session_takes),
     };
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, load, unload_one_model);
 }

@@ -1,38 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Taking tokens back: what follows is as if they had never been consumed, whatever the policy. */
+#include "support/one_model.h"
 #include "support/without_matrix_units.h"
 
 #include <antigravity/expert.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
 enum { LAYERS = 3, HEADS = 2, BUDGET = 100, SLACK = 16 };
 
-static ag_backend *backend;
-static ag_model *model;
-static size_t n_vocab;
-
 static int load(void **state) {
-    (void)state;
-    ag_backend_params bp = {.n_threads = 2};
     without_matrix_units();
-    if (ag_backend_create(&bp, &backend, NULL) != AG_OK) return 1;
-    if (ag_model_load(backend, MODEL, NULL, &model, NULL) != AG_OK) return 1;
-    n_vocab = ag_model_get_info(model)->n_vocab;
-    return 0;
-}
-
-static int unload(void **state) {
-    (void)state;
-    ag_model_destroy(model);
-    ag_backend_destroy(backend);
-    return 0;
+    return load_one_model(state);
 }
 
 static ag_session *make(const char *policy) {
@@ -43,10 +20,7 @@ static ag_session *make(const char *policy) {
     p.eviction.recent = 8;
     p.eviction.slack = SLACK;
     p.eviction.snapkv_window = 8;
-    ag_session *s;
-    ag_error err;
-    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
-    return s;
+    return session_of(&p);
 }
 
 static int32_t id_at(size_t i) { return (int32_t)((i * 7 + i * i % 61) % 300) + 3; }
@@ -211,5 +185,5 @@ int main(void) {
         cmocka_unit_test(a_protected_prefix_that_was_moved_on_comes_back),
         cmocka_unit_test(nobody_goes_back_to_the_future),
     };
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, load, unload_one_model);
 }

@@ -5,43 +5,16 @@
 #include "cache/eviction/policies.h"
 #include "cache/turns.h"
 #include "support/failing_allocator.h"
+#include "support/one_model.h"
 
 #include <antigravity/antigravity.h>
 #include <antigravity/kv_cache.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
 enum { LAYERS = 3, HEADS = 2, TRAINED = 512, SLOTS = 256, BUDGET = 160, SINKS = 20, MOST = 700 };
-
-static ag_backend *backend;
-static ag_model *model;
-static size_t n_vocab;
-
-static int load(void **state) {
-    (void)state;
-    ag_error err;
-    ag_backend_params bp = {.n_threads = 2};
-    if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
-    if (ag_model_load(backend, MODELS "gqa-llama3rope-sharded", NULL, &model, &err) != AG_OK)
-        return 1;
-    n_vocab = ag_model_get_info(model)->n_vocab;
-    return 0;
-}
-
-static int unload(void **state) {
-    (void)state;
-    ag_model_destroy(model);
-    ag_backend_destroy(backend);
-    return 0;
-}
 
 static ag_session_params params_of(const char *policy) {
     ag_session_params p = ag_session_defaults();
@@ -56,18 +29,7 @@ static ag_session_params params_of(const char *policy) {
     return p;
 }
 
-static ag_session *make(const ag_session_params *p) {
-    ag_session *s;
-    ag_error err;
-    if (ag_session_create(model, p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
-    return s;
-}
-
 static int32_t id_at(size_t i) { return (int32_t)((i * 7 + i * i % 61) % 300) + 3; }
-
-static void must(ag_status st, const ag_error *err) {
-    if (st != AG_OK) fail_msg("%s", err->msg);
-}
 
 static void feed(ag_session *s, size_t n) {
     int32_t ids[MOST];
@@ -187,7 +149,7 @@ static uint32_t expected_first(const uint32_t *begins, size_t n, uint32_t next) 
 /* A conversation of `model` beside one whose cache the test empties. */
 static void compare_with_mirror(void) {
     const ag_session_params managed = params_of("turns"), plain = params_of(NULL);
-    ag_session *s = make(&managed), *mirror = make(&plain);
+    ag_session *s = session_of(&managed), *mirror = session_of(&plain);
     uint32_t begins[20], first = SINKS;
     size_t n_evictions = 0;
     for (size_t t = 0; ag_session_position(s) < TRAINED - 60; t++) {
@@ -235,7 +197,7 @@ static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
 static void a_turn_longer_than_the_cache_loses_its_beginning(void **state) {
     (void)state;
     const ag_session_params p = params_of("turns");
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     turn(s, SINKS, 30);
     turn(s, 40, 20);
     const uint32_t begin = ag_session_position(s);
@@ -255,7 +217,7 @@ static void going_back_takes_a_beginning_back(void **state) {
     (void)state;
     const ag_session_params p = params_of("turns");
     ag_error err;
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     turn(s, SINKS, 0);
     turn(s, 30, 0);
     const uint32_t second = ag_session_position(s);
@@ -278,9 +240,9 @@ static void fewer_tokens_can_be_protected_later(void **state) {
     ag_session_params p = params_of("turns");
     p.max_seq_len = TRAINED;
     p.eviction.budget_tokens = TRAINED - 1;
-    ag_session *s = make(&p);
+    ag_session *s = session_of(&p);
     p.eviction.protected_prefix = 8;
-    ag_session *other = make(&p);
+    ag_session *other = session_of(&p);
     assert_int_equal(ag_session_protected(s), SINKS);
     turn(s, 10, 0);
     turn(other, 10, 0);
@@ -322,7 +284,7 @@ static void forks_and_saved_sessions_know_the_turns(void **state) {
     close(fd);
     ag_error err;
     ag_session_params p = params_of("turns");
-    ag_session *s = make(&p), *fork = NULL, *restored = make(&p);
+    ag_session *s = session_of(&p), *fork = NULL, *restored = session_of(&p);
     turn(s, SINKS - 5, 15);
     must(ag_session_protect(s, SINKS - 5, &err), &err);
     for (int i = 0; i < 6; i++) turn(s, 13, 17);
@@ -353,7 +315,7 @@ static void a_damaged_list_of_turns_is_refused(void **state) {
     assert_true(fd >= 0);
     ag_error err;
     const ag_session_params p = params_of("turns");
-    ag_session *s = make(&p), *restored = make(&p);
+    ag_session *s = session_of(&p), *restored = session_of(&p);
     turn(s, SINKS, 5);
     turn(s, 10, 5);
     must(ag_session_save(s, path, NULL, NULL, 0, &err), &err);
@@ -451,5 +413,5 @@ int main(void) {
         cmocka_unit_test(without_memory_a_turn_does_not_begin),
         cmocka_unit_test(nobody_is_asked_where_all_fits),
     };
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, load_one_model, unload_one_model);
 }
