@@ -41,7 +41,9 @@ typedef struct ag_serving_params {
      * depends, by rounding, on what else is running. */
     bool wide_steps;
     uint64_t prefix_bytes; /* parked sessions, in memory; UINT64_MAX: as much as the limit leaves */
-    const char *prefix_dir;    /* NULL, or where parked sessions go that leave memory */
+    /* NULL, or where parked sessions go that leave memory, to be found again after a restart: made
+     * with mode 0700 if need be, AG_IO if others may enter. Scopes are written into its files. */
+    const char *prefix_dir;
     uint64_t prefix_dir_bytes; /* 4 GiB */
     uint64_t reserved[8];      /* 0: what later versions ask for */
 } ag_serving_params;
@@ -158,8 +160,10 @@ typedef struct ag_request_params {
     size_t n_prompt;
     size_t n_answers; /* 1; each with a seed of its own: sampling.seed + i */
     ag_sampler_params sampling;
-    ag_constraint *constraint; /* NULL, or transferred: each answer obeys it */
-    int64_t max_tokens;        /* of each answer; -1: as many as fit */
+    /* NULL, or transferred: each answer obeys it. It goes to the engine's thread, so no clone of it
+     * may be used by another one. */
+    ag_constraint *constraint;
+    int64_t max_tokens; /* of each answer; -1: as many as fit */
     bool ignore_eos;
     const char *const *stop; /* [n_stop] copied; not emitted */
     size_t n_stop;

@@ -104,8 +104,7 @@ static uint64_t most_tokens(const ag_served_request *r) {
     return r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_GRANT;
 }
 
-/* A session that cannot go back leaves a copy where its prompt ends. */
-static bool leaves_a_copy(const ag_model_info *info) {
+bool ag_model_leaves_copies(const ag_model_info *info) {
     bool any = info->state_bytes > 0;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) any = any || info->layer_kinds[k].window;
     return any;
@@ -122,7 +121,7 @@ ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_erro
     /* Logits, and what a sampler sorts. */
     r->fixed_promised = n * (one.state_bytes + one.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
-    if (!leaves_a_copy(&r->p.model->info)) return AG_OK;
+    if (!ag_model_leaves_copies(&r->p.model->info)) return AG_OK;
     r->kv_promised += one.kv_bytes;
     r->fixed_promised += one.state_bytes + n_vocab * sizeof(float);
     return AG_OK;

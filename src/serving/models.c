@@ -32,9 +32,17 @@ static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, 
     return m->weights_cache ? AG_OK : AG_FAIL(err, NOMEM, "the path of a weights cache");
 }
 
-static ag_status read_format(ag_served_model *m, const char *jinja, ag_error *err) {
-    ag_status st = ag_chat_format_load(m->path, m->tokenizer, jinja, &m->format, err);
-    return st == AG_NOT_FOUND && !jinja ? AG_OK : st;
+/* A model may have neither tokenizer nor template: that is no error, and none is told. */
+static ag_status read_text_side(ag_served_model *m, const char *jinja, ag_error *err) {
+    ag_error absent;
+    ag_status st = ag_tokenizer_load(m->path, &m->tokenizer, &absent);
+    if (st == AG_NOT_FOUND && !jinja) return AG_OK;
+    if (st == AG_OK) {
+        st = ag_chat_format_load(m->path, m->tokenizer, jinja, &m->format, &absent);
+        if (st == AG_NOT_FOUND && !jinja) return AG_OK;
+    }
+    if (st != AG_OK && err) *err = absent;
+    return st;
 }
 
 static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p, ag_error *err) {
@@ -45,9 +53,7 @@ static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p
     AG_TRY(copy_load_params(m, &p->model, err));
     AG_TRY(ag_model_inspect(m->path, &m->load, &m->info, err));
     AG_TRY(ag_session_plan_memory(&m->info, &p->session, &plan, err));
-    const ag_status st = ag_tokenizer_load(m->path, &m->tokenizer, err);
-    if (st != AG_OK && st != AG_NOT_FOUND) return st;
-    if (m->tokenizer) AG_TRY(read_format(m, p->chat_template, err));
+    AG_TRY(read_text_side(m, p->chat_template, err));
     m->session = p->session;
     m->sampling = ag_sampler_defaults();
     return ag_chat_sampling_load(m->path, &m->sampling, NULL, err);

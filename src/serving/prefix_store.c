@@ -82,25 +82,33 @@ static void consider_running(ag_serving *s, const ag_served_request *r,
     }
 }
 
+static void consider_parked(ag_serving *s, const ag_served_request *r,
+                            const ag_session_params *params, ag_prefix *best) {
+    for (ag_parked *k = s->parked; k; k = k->next) {
+        if (k->model != r->p.model || !same_text(k->scope, r->p.scope) ||
+            !same_params(&k->params, params))
+            continue;
+        size_t n = common(r->p.prompt, r->p.n_prompt, k->ids.data, k->ids.n);
+        n = usable(k->session, r, params, n, k->ids.n, k->has_evicted);
+        if (n <= best->n) continue;
+        *best = (ag_prefix){.parked = k,
+                            .session = k->session,
+                            .n = n,
+                            .whole = n == k->ids.n,
+                            .has_evicted =
+                                k->has_evicted || ag_session_evictions(k->session)->n_tokens};
+    }
+}
+
 ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r) {
     const ag_session_params params = ag_request_session_params(s, r);
     ag_prefix best = {0};
     if (r->p.no_prefix) return best;
-    for (ag_parked *k = s->parked; k; k = k->next) {
-        if (k->model != r->p.model || !same_text(k->scope, r->p.scope) ||
-            !same_params(&k->params, &params))
-            continue;
-        size_t n = common(r->p.prompt, r->p.n_prompt, k->ids.data, k->ids.n);
-        n = usable(k->session, r, &params, n, k->ids.n, k->has_evicted);
-        if (n > best.n) {
-            best = (ag_prefix){.parked = k,
-                               .session = k->session,
-                               .n = n,
-                               .whole = n == k->ids.n,
-                               .has_evicted =
-                                   k->has_evicted || ag_session_evictions(k->session)->n_tokens};
-        }
-    }
+    consider_parked(s, r, &params, &best);
+    consider_running(s, r, &params, &best);
+    if (!ag_prefix_files_fetch(s, r, best.n)) return best;
+    best = (ag_prefix){0}; /* what was found may have left for it */
+    consider_parked(s, r, &params, &best);
     consider_running(s, r, &params, &best);
     return best;
 }
@@ -134,14 +142,19 @@ bool ag_prefix_drop_one(ag_serving *s) {
         if (!k->pinned && (!worst || worth_dropping(k, now) > worth_dropping(worst, now)))
             worst = k;
     }
-    if (worst) drop(s, worst);
+    if (worst) {
+        ag_prefix_files_keep(s, worst);
+        drop(s, worst);
+    }
     return worst != NULL;
 }
 
 void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of) {
     for (ag_parked *k = s->parked, *next; k; k = next) {
         next = k->next;
-        if (!of || k->model == of) drop(s, k);
+        if (of && k->model != of) continue;
+        ag_prefix_files_keep(s, k);
+        drop(s, k);
     }
 }
 
@@ -195,6 +208,7 @@ static void drop_within(ag_serving *s, const ag_parked *new) {
 
 static void keep_limits(ag_serving *s) {
     const uint64_t most = s->params.prefix_bytes;
+    if (s->is_fetching) return;
     while (s->parked && ag_prefix_bytes(s) > most && ag_prefix_drop_one(s)) {}
     while (s->now.n_parked > 4096 && ag_prefix_drop_one(s)) {}
 }

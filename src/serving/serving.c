@@ -144,14 +144,13 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
         return AG_FAIL(err, INVALID, "steps of %u rows (step_rows), 32 to 65536 are possible",
                        p->step_rows);
     }
-    if (p->prefix_dir)
-        return AG_FAIL(err, UNSUPPORTED, "%s: sessions are not parked in files (prefix_dir)",
-                       p->prefix_dir);
     return AG_OK;
 }
 
 static void release(ag_serving *s) {
     ag_prefix_drop_all(s, NULL);
+    ag_prefix_files_release(s);
+    ag_free(s->prefix_dir);
     for (size_t i = 0; i < s->n_models; i++) {
         ag_served_model_unload(s, s->models[i]);
         ag_served_model_destroy(s->models[i]);
@@ -190,6 +189,10 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     pthread_cond_init(&s->done, NULL);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     if (st == AG_OK) st = check_base(s, err);
+    if (st == AG_OK && p.prefix_dir) {
+        s->params.prefix_dir = s->prefix_dir = ag_strdup(p.prefix_dir);
+        st = s->prefix_dir ? ag_prefix_files_open(s, err) : AG_FAIL(err, NOMEM, "a path");
+    }
     if (st == AG_OK) {
         ag_serving_publish(s, true);
         const int failed = pthread_create(&s->thread, NULL, engine_main, s);

@@ -100,6 +100,8 @@ typedef struct ag_parked {
     double used_at;
 } ag_parked;
 
+typedef struct ag_prefix_file ag_prefix_file;
+
 /* Work that a caller waits for while the engine's thread does it, between two steps. */
 typedef struct ag_serving_job {
     struct ag_serving_job *next;
@@ -138,9 +140,12 @@ struct ag_serving {
     size_t n_answers;     /* of running requests */
     uint32_t chunk;       /* tokens of a prompt in a step */
     uint64_t n_chunks, round;
-    bool has_warned; /* sessions that watch memory */
+    bool is_fetching; /* a session from a file */
+    bool has_warned;  /* sessions that watch memory */
     ag_parked *parked;
-    uint64_t base_bytes; /* occupied when the engine began */
+    char *prefix_dir;             /* a copy; NULL: none */
+    struct ag_prefix_file *files; /* of what was parked and has left memory */
+    uint64_t base_bytes;          /* occupied when the engine began */
     double published_at;
 };
 
@@ -214,7 +219,18 @@ uint64_t ag_prefix_bytes(const ag_serving *s);
 /* Parameters of the session that the request needs. */
 ag_session_params ag_request_session_params(const ag_serving *s, const ag_served_request *r);
 
+/* prefix_files.c. Nothing of it does anything without params.prefix_dir. */
+ag_status ag_prefix_files_open(ag_serving *s, ag_error *err);
+void ag_prefix_files_release(ag_serving *s);
+/* Writes a session that is about to leave memory; the log tells why it could not. */
+void ag_prefix_files_keep(ag_serving *s, const ag_parked *k);
+/* Parks a session from a file that has clearly more tokens in common with the request's prompt;
+ * false: there is none. */
+bool ag_prefix_files_fetch(ag_serving *s, const ag_served_request *r, size_t better_than);
+
 /* governor.c */
+/* A session that cannot go back leaves a copy where its prompt ends. */
+bool ag_model_leaves_copies(const ag_model_info *info);
 /* Makes room for so many bytes more: AG_NOMEM, with the numbers, if there is none. */
 ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
                           const char *what, ag_error *err);

@@ -677,7 +677,10 @@ static void models_have_names(void **state) {
     assert_int_equal(ag_serving_add_model(serving, &m, &other, &err), AG_INVALID);
     assert_null(other);
     m.name = "second";
+    err = (ag_error){0};
     must(ag_serving_add_model(serving, &m, &other, &err), &err);
+    assert_int_equal(err.status, AG_OK); /* that there is no chat template is no error */
+    assert_null(ag_served_model_format(other));
     must(ag_serving_add_alias(serving, other, "zweites", &err), &err);
     assert_int_equal(ag_serving_add_alias(serving, demo, "second", &err), AG_INVALID);
     assert_ptr_equal(ag_serving_model(serving, "zweites"), other);

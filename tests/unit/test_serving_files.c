@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parked sessions in files: found again after a restart, by their scope alone, and never trusted.
+ */
+#include "support/serving_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+/* All layers see everything; most keep a state. */
+static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "lfm2"};
+enum { N_MODELS = 2, LONGEST = 1024 };
+
+static char root[] = "/tmp/ag-serving-files-XXXXXX", dir[64];
+static ag_serving *serving;
+static ag_served_model *models[N_MODELS];
+static client one;
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static ag_serving_params in_dir(void) {
+    ag_serving_params p = ag_serving_defaults();
+    p.prefix_dir = dir;
+    return p;
+}
+
+static void begin(const ag_serving_params *p) {
+    ag_error err;
+    must(ag_serving_create(p, &serving, &err), &err);
+    for (size_t i = 0; i < N_MODELS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "model-%zu", i);
+        ag_served_model_params m = {.name = name,
+                                    .path = paths[i],
+                                    .model = ag_model_defaults(),
+                                    .session = ag_session_defaults()};
+        must(ag_serving_add_model(serving, &m, &models[i], &err), &err);
+    }
+}
+
+static void end(void) {
+    ag_serving_destroy(serving);
+    serving = NULL;
+}
+
+/* Calls back for every file; how many there are. */
+static size_t each_file(void (*fn)(const char *path)) {
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[400];
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (fn) fn(path);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static void remove_path(const char *path) { unlink(path); }
+
+static int start(void **state) {
+    (void)state;
+    strcpy(root, "/tmp/ag-serving-files-XXXXXX");
+    if (!mkdtemp(root)) return -1;
+    snprintf(dir, sizeof dir, "%s/parked", root);
+    client_init(&one);
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    end();
+    client_destroy(&one);
+    each_file(remove_path);
+    rmdir(dir);
+    unlink(dir);
+    return rmdir(root);
+}
+
+typedef struct talk {
+    int32_t ids[LONGEST];
+    size_t n;
+    unsigned seed;
+} talk;
+
+static void say(talk *t, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        t->seed = t->seed * 1103515245u + 12345u;
+        t->ids[t->n++] = (int32_t)(10 + (t->seed >> 16) % 200);
+    }
+}
+
+/* How many tokens were there; the answer becomes part of the conversation. */
+static size_t turn(talk *t, size_t model, const char *scope) {
+    ag_request_params p = ag_request_defaults(models[model]);
+    ag_error err;
+    p.prompt = t->ids;
+    p.n_prompt = t->n;
+    p.scope = scope;
+    p.max_tokens = 6;
+    p.ignore_eos = true;
+    p.sampling.temperature = 0;
+    client_destroy(&one);
+    client_init(&one);
+    must(client_send(&one, serving, &p, &err), &err);
+    assert_true(client_wait(&one));
+    if (one.status != AG_OK) fail_msg("%s: %s", ag_status_name(one.status), one.error.msg);
+    memcpy(t->ids + t->n, one.answers[0].ids, one.answers[0].n * sizeof *t->ids);
+    t->n += one.answers[0].n;
+    return one.n_cached;
+}
+
+static void is_private(const char *path) {
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+static void a_conversation_goes_on_after_a_restart(void **state) {
+    ag_serving_params p = in_dir();
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        talk t = {.seed = 1}, same;
+        begin(&p);
+        say(&t, 300);
+        assert_int_equal(turn(&t, m, "anna"), 0);
+        const size_t before = t.n;
+        say(&t, 9);
+        same = t;
+        end();
+        begin(&p);
+        assert_int_equal(turn(&t, m, "anna"), before - 1);
+        end();
+        /* The same as without a restart. */
+        ag_serving_params q = ag_serving_defaults();
+        begin(&q);
+        same.n = 300;
+        turn(&same, m, "anna");
+        say(&same, 9);
+        same.seed = 0;
+        memcpy(same.ids, t.ids, before * sizeof *same.ids);
+        memcpy(same.ids + before, t.ids + before, 9 * sizeof *same.ids);
+        same.n = before + 9;
+        assert_int_equal(turn(&same, m, "anna"), before - 1);
+        assert_int_equal(same.n, t.n);
+        assert_memory_equal(same.ids, t.ids, t.n * sizeof *t.ids);
+        end();
+    }
+    struct stat st;
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_true(each_file(is_private) >= 4);
+}
+
+static void files_are_their_scopes_alone(void **state) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 2}, other;
+    (void)state;
+    begin(&p);
+    say(&t, 200);
+    other = t;
+    turn(&t, 0, "anna");
+    end();
+    begin(&p);
+    talk again = other;
+    assert_int_equal(turn(&again, 0, "bert"), 0);
+    again = other;
+    assert_int_equal(turn(&again, 0, NULL), 0);
+    again = other;
+    assert_int_equal(turn(&again, 0, "anna"), 199);
+}
+
+/* What leaves memory at once comes back from its file. */
+static void what_has_no_room_in_memory_comes_back(void **state) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 3};
+    (void)state;
+    p.prefix_bytes = 0;
+    begin(&p);
+    say(&t, 200);
+    turn(&t, 0, NULL);
+    assert_int_equal(each_file(NULL), 2);
+    const size_t before = t.n;
+    say(&t, 5);
+    assert_int_equal(turn(&t, 0, NULL), before - 1);
+    end();
+    /* The conversation as it is now holds all that the file held. */
+    assert_int_equal(each_file(NULL), 2);
+}
+
+static void the_directory_keeps_its_limit(void **state) {
+    ag_serving_params p = in_dir();
+    talk first = {.seed = 4}, last = {.seed = 5};
+    (void)state;
+    p.prefix_dir_bytes = 2 << 20; /* one and a half of them */
+    begin(&p);
+    say(&first, 200);
+    say(&last, 200);
+    talk a = first, b = last;
+    turn(&a, 0, NULL);
+    turn(&b, 0, NULL);
+    end();
+    assert_int_equal(each_file(NULL), 2);
+}
+
+/* ---- what is not trusted ---- */
+
+static const char *wanted_end;
+
+static void damage(const char *path) {
+    if (!strstr(path, wanted_end)) return;
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    const int fd = open(path, O_RDWR);
+    unsigned char byte;
+    assert_int_equal(pread(fd, &byte, 1, st.st_size / 2), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, st.st_size / 2), 1);
+    close(fd);
+}
+
+static void replace_by_link(const char *path) {
+    char elsewhere[128];
+    if (!strstr(path, wanted_end)) return;
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", root);
+    assert_int_equal(rename(path, elsewhere), 0);
+    assert_int_equal(symlink(elsewhere, path), 0);
+}
+
+static void nothing_comes_of(void (*what)(const char *path), const char *end_of_name) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 6};
+    char elsewhere[128];
+    begin(&p);
+    say(&t, 200);
+    talk again = t;
+    turn(&t, 0, "anna");
+    end();
+    assert_int_equal(each_file(NULL), 2);
+    wanted_end = end_of_name;
+    each_file(what);
+    begin(&p);
+    assert_int_equal(turn(&again, 0, "anna"), 0);
+    assert_int_equal(again.n, t.n);
+    assert_memory_equal(again.ids, t.ids, t.n * sizeof *t.ids);
+    end();
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", root);
+    unlink(elsewhere);
+    each_file(remove_path);
+}
+
+static void damaged_files_are_not_used(void **state) {
+    (void)state;
+    nothing_comes_of(damage, ".session");
+    nothing_comes_of(damage, ".prefix");
+}
+
+static void links_are_not_followed(void **state) {
+    (void)state;
+    nothing_comes_of(replace_by_link, ".session");
+    nothing_comes_of(replace_by_link, ".prefix");
+}
+
+static void a_directory_that_others_may_enter_is_refused(void **state) {
+    ag_serving_params p = in_dir();
+    char link[80];
+    ag_error err;
+    (void)state;
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(chmod(dir, 0750), 0);
+    assert_int_equal(ag_serving_create(&p, &serving, &err), AG_IO);
+    assert_null(serving);
+    assert_non_null(strstr(err.msg, "0700"));
+    assert_int_equal(chmod(dir, 0700), 0);
+    snprintf(link, sizeof link, "%s/link", root);
+    assert_int_equal(symlink(dir, link), 0);
+    p.prefix_dir = link;
+    assert_int_equal(ag_serving_create(&p, &serving, &err), AG_IO);
+    unlink(link);
+}
+
+static size_t n_warnings;
+
+static void count_warning(void *user, ag_log_level level, const char *msg) {
+    (void)user, (void)msg;
+    n_warnings += level == AG_LOG_WARN;
+}
+
+/* As on a disk that is full. */
+static void what_cannot_be_written_is_given_up(void **state) {
+    struct rlimit before, small;
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 7};
+    (void)state;
+    n_warnings = 0;
+    p.prefix_bytes = 0;
+    p.backend.log = count_warning;
+    signal(SIGXFSZ, SIG_IGN);
+    begin(&p);
+    say(&t, 200);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    turn(&t, 0, NULL);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(each_file(NULL), 0);
+    assert_int_equal(n_warnings, 1);
+    say(&t, 5);
+    assert_int_equal(turn(&t, 0, NULL), 0);
+    assert_int_equal(each_file(NULL), 2);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+    const struct CMUnitTest tests[] = {
+        CASE(a_conversation_goes_on_after_a_restart),
+        CASE(files_are_their_scopes_alone),
+        CASE(what_has_no_room_in_memory_comes_back),
+        CASE(the_directory_keeps_its_limit),
+        CASE(damaged_files_are_not_used),
+        CASE(links_are_not_followed),
+        CASE(a_directory_that_others_may_enter_is_refused),
+        CASE(what_cannot_be_written_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
