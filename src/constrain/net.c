@@ -9,6 +9,7 @@
 
 void ag_net_init(ag_net *net, const ag_net_limits *limits, uint32_t id_bit) {
     *net = (ag_net){.limits = *limits, .id_bit = id_bit};
+    net->limits.text.spent = &net->text_steps;
 }
 
 void ag_net_free(ag_net *net) {

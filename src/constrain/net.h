@@ -86,10 +86,12 @@ typedef struct ag_net {
     size_t finished_ops, finished_sets; /* what there was then: the rest are opened sets */
     uint32_t id_bit;                    /* AG_NET_SHARED or 0: of the rules' numbers */
     ag_net_limits limits;
+    size_t text_steps; /* of all automata: limits.text.spent */
     ag_status status;
     ag_error error; /* where status is not OK */
 } ag_net;
 
+/* net stays where it is: its limits point into it. */
 void ag_net_init(ag_net *net, const ag_net_limits *limits, uint32_t id_bit);
 void ag_net_free(ag_net *net);
 

@@ -277,6 +277,7 @@ static ag_status build_dfa(const ag_regex_tree *t, uint32_t root, bool before, b
     if (st == AG_OK) st = emit_node(&m, root, at, &at);
     if (st == AG_OK && before) st = emit_any(&m, at, &at);
     if (st == AG_OK) st = run_subsets(&m, at, out);
+    if (st == AG_OK) st = ag_text_limits_spend(limits, m.work + t->n, err);
     ag_char_set_free(&m.any);
     ag_interner_free(&m.sets);
     ag_free(m.steps);
@@ -357,27 +358,42 @@ ag_status ag_text_dfa_regex(ag_text_dfa *out, const char *regex, size_t n, bool 
 /* ---- texts as they are ---- */
 
 typedef struct text_node {
-    uint32_t cp, child, sibling; /* 0: none */
+    uint32_t cp, child, newest, sibling; /* 0: none; newest: the last child */
     bool ends;
 } text_node;
 
+typedef struct sorted_text {
+    const char *s;
+    size_t len;
+} sorted_text;
+
+/* By code points: UTF-8 has them in order. */
+static int compare_texts(const void *a, const void *b) {
+    const sorted_text *x = a, *y = b;
+    const size_t n = x->len < y->len ? x->len : y->len;
+    const int c = n ? memcmp(x->s, y->s, n) : 0;
+    return c ? c : (x->len > y->len) - (x->len < y->len);
+}
+
+/* The texts come in order: what a text shares with others it shares with the newest. */
 static ag_status add_text(text_node **nodes, size_t *n, size_t *cap, const char *s, size_t len,
                           ag_error *err) {
     uint32_t at = 0;
     for (size_t i = 0; i < len;) {
         uint32_t cp;
         i += ag_utf8_get(s + i, &cp);
-        uint32_t child = (*nodes)[at].child, last = 0;
-        for (; child && (*nodes)[child].cp < cp; child = (*nodes)[child].sibling) last = child;
-        if (!child || (*nodes)[child].cp != cp) {
+        const uint32_t newest = (*nodes)[at].newest;
+        uint32_t child = newest;
+        if (!newest || (*nodes)[newest].cp != cp) {
             void *p = *nodes;
             ag_status st = ag_array_grow(&p, cap, *n + 1, sizeof **nodes, err);
             *nodes = p;
             if (st != AG_OK) return st;
-            (*nodes)[*n] = (text_node){.cp = cp, .sibling = child};
+            (*nodes)[*n] = (text_node){.cp = cp};
             child = (uint32_t)(*n)++;
-            if (last) (*nodes)[last].sibling = child;
+            if (newest) (*nodes)[newest].sibling = child;
             else (*nodes)[at].child = child;
+            (*nodes)[at].newest = child;
         }
         at = child;
     }
@@ -392,12 +408,18 @@ ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const si
     void *p = NULL;
     ag_status st = ag_array_grow(&p, &cap, 1, sizeof(text_node), err);
     text_node *nodes = p;
+    sorted_text *list = ag_calloc(n, sizeof *list);
+    if (st == AG_OK && !list) st = AG_FAIL(err, NOMEM, "%zu texts", n);
     if (st == AG_OK) nodes[0] = (text_node){0};
     for (size_t i = 0; i < n && st == AG_OK; i++) {
+        list[i] = (sorted_text){texts[i], lens[i]};
         if (ag_utf8_valid_prefix(texts[i], lens[i]) != lens[i]) {
             st = AG_FAIL(err, FORMAT, "text %zu is not UTF-8", i + 1);
         }
-        if (st == AG_OK) st = add_text(&nodes, &n_nodes, &cap, texts[i], lens[i], err);
+    }
+    if (st == AG_OK && n) qsort(list, n, sizeof *list, compare_texts);
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        st = add_text(&nodes, &n_nodes, &cap, list[i].s, list[i].len, err);
         if (st == AG_OK && n_nodes > 16 * limits->states) {
             st = AG_FAIL(err, LIMIT, "texts of more than %zu characters", 16 * limits->states);
         }
@@ -409,6 +431,8 @@ ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const si
         }
     }
     ag_free(nodes);
+    ag_free(list);
+    if (st == AG_OK) st = ag_text_limits_spend(limits, n_nodes, err);
     if (st == AG_OK) st = ag_text_dfa_trim(out, err);
     if (st != AG_OK) ag_text_dfa_free(out);
     return st;

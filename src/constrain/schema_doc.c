@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_COMPARED = 1 << 26 };
+
 void ag_schema_doc_free(ag_schema_doc *d) {
     json_decref(d->root);
     json_decref(d->made);
@@ -239,6 +241,11 @@ static const json_t *find_target(const ag_schema_doc *d, const json_t *resource,
 ag_status ag_schema_doc_ref(ag_schema_doc *d, uint32_t at, const char *ref, uint32_t *id,
                             ag_error *err) {
     char place[AG_SCHEMA_PLACE];
+    d->compared += d->n_anchors;
+    if (d->compared > MAX_COMPARED) {
+        return AG_FAIL(err, LIMIT, "schema: %s: too many references among %zu names",
+                       ag_schema_doc_place(d, at, "$ref", place), d->n_anchors);
+    }
     const json_t *target = find_target(d, d->schemas[at].resource, ref);
     if (!target) {
         return AG_FAIL(err, UNSUPPORTED, "schema: %s: \"%.100s\" is not in the document",

@@ -35,6 +35,7 @@ typedef struct ag_schema_doc {
     size_t n_slots;
     ag_schema_anchor *anchors;
     size_t n_anchors, anchors_cap;
+    size_t compared; /* names of anchors, with those of references */
 } ag_schema_doc;
 
 /* Schema 0 is the whole document. Release with ag_schema_doc_free whatever this returns. */
@@ -47,7 +48,8 @@ ag_status ag_schema_doc_child(ag_schema_doc *d, uint32_t parent, const char *key
 /* A schema {"const": value}, where value is a part of a keyword of schemas[parent]. */
 ag_status ag_schema_doc_const(ag_schema_doc *d, uint32_t parent, const char *key,
                               const json_t *value, uint32_t *id, ag_error *err);
-/* What "$ref" of schemas[at] means: AG_UNSUPPORTED if it is outside of the document. */
+/* What "$ref" of schemas[at] means: AG_UNSUPPORTED if it is outside of the document, AG_LIMIT if
+ * too many references look for too many anchors. */
 ag_status ag_schema_doc_ref(ag_schema_doc *d, uint32_t at, const char *ref, uint32_t *id,
                             ag_error *err);
 

@@ -256,6 +256,7 @@ static ag_status apply_dependency(schema *x, const char *key, const char *name, 
         for (size_t k = 1; k <= n_list; k++) {
             known |= list[k].len == p.len && !memcmp(list[k].name, p.name, p.len);
         }
+        AG_TRY(ag_shaper_charge(x->s, n_list / 128));
         if (!known) list[1 + n_list++] = p;
     }
     AG_TRY(object_way(x, list + 1, n_list, false, &present));

@@ -101,9 +101,7 @@ static ag_status read_number(types *t, const ag_number_shape **out) {
 
 ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
                             size_t n, const ag_text_dfa **out) {
-    ag_text_dfa d;
-    AG_TRY(with_place(s, id, keyword, ag_text_dfa_regex(&d, pattern, n, true, &s->limits, s->err)));
-    return ag_shaper_keep(s, &d, out);
+    return with_place(s, id, keyword, ag_shaper_regex(s, pattern, n, true, out));
 }
 
 static ag_status read_format(types *t, const ag_text_dfa **out) {
@@ -113,11 +111,8 @@ static ag_status read_format(types *t, const ag_text_dfa **out) {
     const char *regex = ag_schema_format(name, &unsupported);
     if (unsupported) return ag_schema_unsupported(t->s, t->id, "format", name);
     if (!regex) return AG_OK;
-    ag_text_dfa d;
-    AG_TRY(
-        with_place(t->s, t->id, "format",
-                   ag_text_dfa_regex(&d, regex, strlen(regex), false, &t->s->limits, t->s->err)));
-    return ag_shaper_keep(t->s, &d, out);
+    return with_place(t->s, t->id, "format",
+                      ag_shaper_regex(t->s, regex, strlen(regex), false, out));
 }
 
 static ag_status read_string(types *t, const ag_string_shape **out) {
@@ -284,13 +279,26 @@ static ag_status read_others(types *t, ag_object_shape *x) {
     return AG_OK;
 }
 
-static bool is_required(const json_t *required, const char *name, size_t len) {
+static bool has_nul(const json_t *string) {
+    return strlen(json_string_value(string)) != json_string_length(string);
+}
+
+/* The names of "required" as keys of an object, in their order; the caller releases it. A name with
+ * a NUL in it is no key. */
+static ag_status read_required(types *t, json_t **out) {
+    const json_t *required = get_keyword(t, "required"), *v;
     size_t i;
-    const json_t *v;
+    *out = json_object();
+    if (!*out) return AG_FAIL(t->s->err, NOMEM, "a schema");
+    if (!json_is_array(required)) return AG_OK; /* draft 3 has true and false */
     json_array_foreach(required, i, v) {
-        if (json_string_length(v) == len && !memcmp(json_string_value(v), name, len)) return true;
+        if (!json_is_string(v)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
+        json_t *shared = (json_t *)(uintptr_t)v; /* counted, not changed */
+        if (!has_nul(v) && json_object_set_nocheck(*out, json_string_value(v), shared)) {
+            return AG_FAIL(t->s->err, NOMEM, "a schema");
+        }
     }
-    return false;
+    return AG_OK;
 }
 
 /* Patterns hold for properties, too. */
@@ -310,42 +318,65 @@ static ag_status and_patterns(types *t, ag_property *p) {
     return AG_OK;
 }
 
-static ag_status read_properties(types *t, ag_object_shape *x) {
-    const json_t *properties = get_keyword(t, "properties"), *required = get_keyword(t, "required");
+/* A property that "required" alone names: the string is the document's. */
+static ag_status add_required(types *t, const ag_object_shape *x, const json_t *name,
+                              ag_property *list, size_t *n) {
+    ag_property p = {json_string_value(name), json_string_length(name), true, AG_GOAL_ANY};
+    p.goal = ag_object_other(x, p.name, p.len);
+    list[(*n)++] = p;
+    return ag_shaper_charge(t->s, 1 + x->n_others / 16);
+}
+
+/* required: names as keys. */
+static ag_status list_properties(types *t, json_t *required, ag_object_shape *x) {
+    const json_t *properties = get_keyword(t, "properties");
+    const size_t n_patterns = json_object_size(get_keyword(t, "patternProperties"));
     if (properties && !json_is_object(properties)) {
         return ag_schema_malformed(t->s, t->id, "properties", "not an object");
     }
-    if (!json_is_array(required)) required = NULL; /* draft 3 has true and false */
-    ag_property *list =
-        ag_shaper_get(t->s, json_object_size(properties) + json_array_size(required), sizeof *list);
+    const json_t *all = get_keyword(t, "required");
+    const size_t most = json_object_size(properties) + json_array_size(all);
+    ag_property *list = ag_shaper_get(t->s, most, sizeof *list);
     if (!list) return ag_shaper_no_memory(t->s);
-    size_t n = 0, i;
+    size_t n = 0;
     json_t *object = (json_t *)(uintptr_t)properties, *v; /* iterating changes nothing */
     const char *name;
     json_object_foreach(object, name, v) {
         ag_property *p = &list[n++];
         *p = (ag_property){.name = name, .len = strlen(name)};
-        p->required = is_required(required, name, p->len);
+        p->required = json_object_get(required, name) != NULL;
+        AG_TRY(ag_shaper_charge(t->s, 1 + n_patterns / 16));
         AG_TRY(child_goal(t, "properties", name, SIZE_MAX, v, &p->goal));
         AG_TRY(and_patterns(t, p));
     }
-    const size_t declared = n;
+    json_object_foreach(required, name, v) {
+        if (json_object_get(properties, name)) continue;
+        AG_TRY(add_required(t, x, v, list, &n));
+    }
+    const size_t keys = n;
+    size_t i;
     const json_t *r;
-    json_array_foreach(required, i, r) {
-        if (!json_is_string(r)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
-        ag_property p = {json_string_value(r), json_string_length(r), true, AG_GOAL_ANY};
+    json_array_foreach(all, i, r) {
+        if (!json_is_string(r) || !has_nul(r)) continue;
         bool known = false;
-        for (size_t k = 0; k < n && (k < declared || !known); k++) {
-            known |= list[k].len == p.len && !memcmp(list[k].name, p.name, p.len);
+        for (size_t k = keys; k < n; k++) {
+            known |= list[k].len == json_string_length(r) &&
+                     !memcmp(list[k].name, json_string_value(r), list[k].len);
         }
-        if (known) continue;
-        p.goal = ag_object_other(x, p.name, p.len);
-        list[n++] = p;
+        AG_TRY(ag_shaper_charge(t->s, (n - keys) / 128));
+        if (!known) AG_TRY(add_required(t, x, r, list, &n));
     }
     x->properties = list;
     x->n_properties = n;
-    t->s->work += n;
     return AG_OK;
+}
+
+static ag_status read_properties(types *t, ag_object_shape *x) {
+    json_t *required;
+    ag_status st = read_required(t, &required);
+    if (st == AG_OK) st = list_properties(t, required, x);
+    json_decref(required);
+    return st;
 }
 
 /* All strings that a goal allows. */

@@ -26,6 +26,10 @@ enum { MAX_SHAPER_BYTES = 256 << 20 };
 struct ag_dfa_list {
     ag_text_dfa dfa;
     ag_dfa_list *next;
+    const char *regex; /* [n] that it is of; NULL: another */
+    size_t n;
+    bool search;
+    ag_dfa_list *same_hash;
 };
 
 ag_status ag_shaper_init(ag_shaper *s, const char *text, size_t n, const ag_text_limits *limits,
@@ -69,6 +73,34 @@ ag_status ag_shaper_keep(ag_shaper *s, ag_text_dfa *d, const ag_text_dfa **out) 
     *d = (ag_text_dfa){0};
     *out = &kept->dfa;
     return AG_OK;
+}
+
+ag_status ag_shaper_regex(ag_shaper *s, const char *regex, size_t n, bool search,
+                          const ag_text_dfa **out) {
+    uint32_t hash = search;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ (uint8_t)regex[i]) * 0x01000193u;
+    ag_dfa_list **known = &s->regexes[(hash ^ hash >> 15) % 256];
+    for (ag_dfa_list *d = *known; d; d = d->same_hash) {
+        if (d->n != n || d->search != search || memcmp(d->regex, regex, n) != 0) continue;
+        *out = &d->dfa;
+        return AG_OK;
+    }
+    ag_text_dfa made;
+    AG_TRY(ag_text_dfa_regex(&made, regex, n, search, &s->limits, s->err));
+    AG_TRY(ag_shaper_keep(s, &made, out));
+    ag_dfa_list *kept = s->dfas;
+    kept->regex = regex;
+    kept->n = n;
+    kept->search = search;
+    kept->same_hash = *known;
+    *known = kept;
+    return AG_OK;
+}
+
+ag_status ag_shaper_charge(ag_shaper *s, size_t steps) {
+    s->work += steps;
+    if (s->work <= s->most_work) return AG_OK;
+    return AG_FAIL(s->err, LIMIT, "schema: more than %zu steps of combining", s->most_work);
 }
 
 static ag_status add_goal(ag_shaper *s, const uint32_t *list, size_t n, ag_goal *out) {

@@ -87,7 +87,8 @@ typedef struct ag_shaper {
     ag_interner goals;
     struct ag_goal_ways *expanded; /* by goal */
     size_t n_expanded, expanded_cap;
-    ag_dfa_list *dfas; /* to be released */
+    ag_dfa_list *dfas;         /* to be released */
+    ag_dfa_list *regexes[256]; /* those of regular expressions, by hash */
     ag_text_limits limits;
     size_t work, most_work; /* shapes combined */
     int depth;
@@ -106,6 +107,12 @@ void *ag_shaper_get(ag_shaper *s, size_t n, size_t size); /* NULL: see ag_shaper
 ag_status ag_shaper_no_memory(ag_shaper *s);
 /* A dfa that lives as long as the shaper; *d is moved. */
 ag_status ag_shaper_keep(ag_shaper *s, ag_text_dfa *d, const ag_text_dfa **out);
+
+/* Of a regular expression, which lives as long as the shaper: made once for each. */
+ag_status ag_shaper_regex(ag_shaper *s, const char *regex, size_t n, bool search,
+                          const ag_text_dfa **out);
+/* So many more steps of combining: AG_LIMIT when they are too many. */
+ag_status ag_shaper_charge(ag_shaper *s, size_t steps);
 
 ag_status ag_goal_of(ag_shaper *s, uint32_t schema, bool negative, ag_goal *out);
 ag_status ag_goal_and(ag_shaper *s, ag_goal a, ag_goal b, ag_goal *out);

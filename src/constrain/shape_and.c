@@ -162,10 +162,10 @@ static ag_status and_properties(ag_shaper *s, const ag_object_shape *a, const ag
         AG_TRY(ag_goal_and(s, goal_of_other(a, &p), p.goal, &p.goal));
         list[n++] = p;
     }
-    s->work += n;
     x->properties = list;
     x->n_properties = n;
-    return AG_OK;
+    /* Looking for names is fast, but each is looked for among all. */
+    return ag_shaper_charge(s, n + a->n_properties * b->n_properties / 128);
 }
 
 static ag_status and_names(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
@@ -235,9 +235,7 @@ static bool has_any_type(const ag_shape *x) {
 
 ag_status ag_shape_and(ag_shaper *s, const ag_shape *a, const ag_shape *b, const ag_shape **out) {
     *out = NULL;
-    if (++s->work > s->most_work) {
-        return AG_FAIL(s->err, LIMIT, "schema: more than %zu steps of combining", s->most_work);
-    }
+    AG_TRY(ag_shaper_charge(s, 1));
     if (a == &ag_any_shape || b == &ag_any_shape) {
         *out = a == &ag_any_shape ? b : a;
         return AG_OK;

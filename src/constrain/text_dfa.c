@@ -11,6 +11,14 @@
 
 #define DEAD UINT32_MAX
 
+ag_status ag_text_limits_spend(const ag_text_limits *limits, size_t steps, ag_error *err) {
+    if (!limits->spent) return AG_OK;
+    *limits->spent += steps;
+    if (*limits->spent / AG_TEXT_TOGETHER <= limits->work) return AG_OK;
+    return AG_FAIL(err, LIMIT, "all patterns together take more than %d times %zu steps",
+                   AG_TEXT_TOGETHER, limits->work);
+}
+
 void ag_text_dfa_free(ag_text_dfa *d) {
     ag_free(d->edges);
     ag_free(d->starts);
@@ -189,6 +197,7 @@ ag_status ag_text_dfa_combine(ag_text_dfa *out, const ag_text_dfa *a, const ag_t
         if (st == AG_OK) st = expand_pair(&p, x, y);
     }
     if (st == AG_OK) st = ag_text_dfa_trim(out, err);
+    if (st == AG_OK) st = ag_text_limits_spend(limits, p.work + p.pairs.n, err);
     ag_interner_free(&p.pairs);
     if (st != AG_OK) ag_text_dfa_free(out);
     return st;
@@ -206,7 +215,7 @@ ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t least, size_t most,
         return AG_FAIL(err, LIMIT, "lengths up to %zu need more than %zu states", last,
                        limits->states);
     }
-    ag_status st = AG_OK;
+    ag_status st = ag_text_limits_spend(limits, last + 1, err);
     for (size_t s = 0; s <= last && st == AG_OK; s++) {
         st = ag_text_dfa_open(out, s >= least, err);
         const size_t next = s < last ? s + 1 : s;

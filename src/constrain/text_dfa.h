@@ -24,7 +24,12 @@ typedef struct ag_text_dfa {
 typedef struct ag_text_limits {
     size_t states; /* of one automaton */
     size_t work;   /* steps of making one */
+    size_t *spent; /* steps of all so far, at most AG_TEXT_TOGETHER times as many; NULL: any */
 } ag_text_limits;
+
+enum { AG_TEXT_TOGETHER = 4 };
+/* So many more steps: AG_LIMIT when they are too many. */
+ag_status ag_text_limits_spend(const ag_text_limits *limits, size_t steps, ag_error *err);
 
 void ag_text_dfa_free(ag_text_dfa *d);
 

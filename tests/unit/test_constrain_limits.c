@@ -26,7 +26,7 @@ static ag_status accept_byte(ag_constraint *c, char byte, ag_error *err) {
 
 static void many_anchors_are_read_once(void **state) {
     (void)state;
-    char *text = times("^", 130000, "a");
+    char *text = times("^", 110000, "a");
     const double start = cpu_seconds();
     const ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, text);
     ag_constraint *c = texts_create(&p);
@@ -61,6 +61,116 @@ static void what_is_in_front_is_taken_off_in_order(void **state) {
         texts_expect(c, cases[i].no, false);
         ag_constraint_destroy(c);
     }
+}
+
+static ag_status compile(const char *schema, const char *message, ag_constraint **c) {
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, schema);
+    ag_error err = {.msg = ""};
+    const double start = cpu_seconds();
+    const ag_status st = ag_constraint_create(texts_vocab, &p, c, &err);
+    if (!strstr(err.msg, message)) fail_msg("%s: %s", message, err.msg);
+    assert_true(cpu_seconds() - start < SOON);
+    return st;
+}
+
+/* n copies of a text between two others, with their number in the place of each %d. */
+static char *numbered(const char *before, const char *format, int n, const char *after) {
+    const size_t room = strlen(before) + (size_t)n * (strlen(format) + 24) + strlen(after) + 1;
+    char *text = malloc(room), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "%s", before);
+    for (int i = 0; i < n; i++) {
+        if (i) *at++ = ',';
+        for (const char *f = format; *f; f++) {
+            if (f[0] == '%' && f[1] == 'd') at += sprintf(at, "%d", i), f++;
+            else *at++ = *f;
+        }
+    }
+    strcpy(at, after);
+    return text;
+}
+
+/* Each of them alone is small enough, and each pair. */
+static void many_large_patterns_are_too_many(void **state) {
+    (void)state;
+    char *text = numbered("{\"oneOf\":[", "{\"pattern\":\"^((a|b){%d})*$\"}", 300, "]}");
+    ag_constraint *c;
+    assert_int_equal(compile(text, "all patterns together", &c), AG_LIMIT);
+    free(text);
+    /* The same one again costs nothing. */
+    text = numbered("{\"properties\":{",
+                    "\"p%d\":{\"minimum\":%d,\"pattern\":\"^(a|b)*a(a|b){8}$\"}", 300, "}}");
+    assert_int_equal(compile(text, "", &c), AG_OK);
+    texts_expect(c, "{\"p7\":\"aabbaababa\",\"p9\":9}", true);
+    texts_expect(c, "{\"p7\":\"bbbbbabab\"}", false);
+    ag_constraint_destroy(c);
+    free(text);
+}
+
+static void many_references_to_many_names_are_too_many(void **state) {
+    (void)state;
+    char *text = numbered("{\"$defs\":{", "\"d%d\":{\"$anchor\":\"name%d\",\"type\":\"null\"}",
+                          10000, "},\"properties\":{");
+    char *all = numbered(text, "\"p%d\":{\"$ref\":\"#name%d\"}", 10000, "}}");
+    ag_constraint *c;
+    assert_int_equal(compile(all, "too many references among 10000 names", &c), AG_LIMIT);
+    free(all);
+    all = numbered(text, "\"p%d\":{\"$ref\":\"#name%d\"}", 500, "}}");
+    assert_int_equal(compile(all, "", &c), AG_OK);
+    texts_expect(c, "{\"p499\":null}", true);
+    texts_expect(c, "{\"p499\":1}", false);
+    ag_constraint_destroy(c);
+    free(all);
+    free(text);
+}
+
+static void long_lists_of_names_are_read_soon(void **state) {
+    (void)state;
+    char *text =
+        numbered("{\"properties\":{", "\"p%d\":{\"type\":\"null\"}", 100000, "},\"required\":[");
+    char *all = numbered(text, "\"q%d\"", 100000, "]}");
+    ag_constraint *c;
+    assert_int_equal(compile(all, "more than 65536", &c), AG_LIMIT);
+    free(all);
+    free(text);
+}
+
+/* Strings that differ in their first character, and none is like another. */
+static void large_enumerations_are_read_soon(void **state) {
+    (void)state;
+    enum { WORDS = 50000 };
+    char *text = malloc(WORDS * 16 + 100), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "{\"enum\":[");
+    for (unsigned i = 0; i < WORDS; i++) { /* of U+10000 and so on, in no order */
+        const unsigned cp = 0x10000 + i * 7919u % WORDS;
+        at += sprintf(at, "%s\"%c%c%c%cx\"", i ? "," : "", (char)(0xF0 | cp >> 18),
+                      (char)(0x80 | (cp >> 12 & 63)), (char)(0x80 | (cp >> 6 & 63)),
+                      (char)(0x80 | (cp & 63)));
+    }
+    strcpy(at, "]}");
+    ag_constraint *c;
+    assert_int_equal(compile(text, "", &c), AG_OK);
+    texts_expect(c, "\"\xF0\x90\x80\x80x\"", true);
+    texts_expect(c, "\"\xF0\x9C\x8D\x8Fx\"", true); /* U+1C34F, the last of them */
+    texts_expect(c, "\"\xF0\x9C\x8D\x90x\"", false);
+    texts_expect(c, "\"\xF0\x90\x80\x80\"", false);
+    ag_constraint_destroy(c);
+    free(text);
+}
+
+/* A name with a NUL in it is no beginning of another. */
+static void names_may_have_a_nul(void **state) {
+    (void)state;
+    ag_constraint *c;
+    assert_int_equal(compile("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},"
+                             "\"required\":[\"a\\u0000b\",\"c\",\"a\\u0000b\"]}",
+                             "", &c),
+                     AG_OK);
+    texts_expect(c, "{\"c\":1,\"a\\u0000b\":2}", true);
+    texts_expect(c, "{\"c\":1,\"a\":null}", false);
+    texts_expect(c, "{\"c\":1}", false);
+    ag_constraint_destroy(c);
 }
 
 /* ---- while a text goes on ---- */
@@ -141,6 +251,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_anchors_are_read_once),
         cmocka_unit_test(what_is_in_front_is_taken_off_in_order),
+        cmocka_unit_test(many_large_patterns_are_too_many),
+        cmocka_unit_test(many_references_to_many_names_are_too_many),
+        cmocka_unit_test(long_lists_of_names_are_read_soon),
+        cmocka_unit_test(large_enumerations_are_read_soon),
+        cmocka_unit_test(names_may_have_a_nul),
         cmocka_unit_test(states_take_no_more_than_their_bytes),
         cmocka_unit_test(open_rules_take_no_more_than_their_bytes),
         cmocka_unit_test(masks_of_ambiguous_texts_end_soon),
