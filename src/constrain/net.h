@@ -49,7 +49,8 @@ typedef struct ag_name_node {
     bool ends;
 } ag_name_node;
 
-/* An object whose properties come in any order: net_objects.c. */
+/* An object whose properties come in any order, or a list of values each of which may be there
+ * once: net_objects.c. */
 enum { AG_OBJECT_MEMBERS = 255 };
 typedef struct ag_net_member {
     uint32_t rule; /* name, colon and value */
@@ -58,9 +59,10 @@ typedef struct ag_net_member {
 typedef struct ag_net_object {
     ag_net_member *members; /* [n], owned by the net */
     uint32_t n;
-    uint32_t other; /* a rule of one more property; NOWHERE: there are none */
-    uint32_t comma; /* a rule: what stands between two */
-    uint32_t close; /* an instruction behind the last one */
+    uint32_t other;       /* a rule of one more property; NOWHERE: there are none */
+    uint32_t comma;       /* a rule: what stands between two */
+    uint32_t close;       /* an instruction behind the last one */
+    uint32_t least, most; /* how many members there are; most 0: no end */
 } ag_net_object;
 
 typedef struct ag_net_limits {

@@ -92,11 +92,15 @@ void ag_net_open(ag_net *net, uint32_t op) {
     memcpy(list, ag_interner_list(&net->sets, id, &n), sizeof list);
     const uint32_t object = list[0], *set = list + 1;
     bool empty = true, whole = true;
+    uint32_t count = 0;
     for (size_t i = 0; i < WORDS; i++) empty &= !set[i];
     for (uint32_t i = 0; i < net->objects[object].n; i++) {
         whole &= has_member(set, i) || !net->objects[object].members[i].required;
+        count += has_member(set, i);
     }
-    uint32_t way = next_member(net, object, set);
+    const uint32_t most = net->objects[object].most;
+    whole &= count >= net->objects[object].least;
+    uint32_t way = most && count >= most ? AG_NET_NOWHERE : next_member(net, object, set);
     if (!empty) {
         if (way != AG_NET_NOWHERE) way = ag_net_call(net, net->objects[object].comma, way);
         const uint32_t close = whole ? net->objects[object].close : AG_NET_NOWHERE;

@@ -29,6 +29,7 @@ typedef struct range {
     ag_net *net;
     limit least, most; /* both 0 or more */
     bool integer;
+    bool fraction;   /* no integers: the rest is 1 once a digit behind the point is not 0 */
     unsigned step;   /* the multiple, in units of the last place; 0: any */
     size_t n_places; /* of a multiple, behind the point */
     uint32_t next;
@@ -80,6 +81,10 @@ static unsigned rest_after(const range *r, unsigned rest, int digit) {
     return r->step ? (rest * 10 + (unsigned)digit) % r->step : 0;
 }
 
+static unsigned rest_behind_point(const range *r, unsigned rest, int digit) {
+    return r->fraction ? rest | (digit != 0) : rest_after(r, rest, digit);
+}
+
 static int limit_part(const limit *l, size_t at) { return at < l->n_part ? l->part[at] - '0' : 0; }
 
 /* Whether the number may end with so many places behind the point. */
@@ -87,7 +92,7 @@ static bool may_end(const range *r, size_t places, bool low, bool high, unsigned
     if (low && (places < r->least.n_part || r->least.open)) return false;
     if (high && places >= r->most.n_part && r->most.open) return false;
     for (size_t i = places; r->step && i < r->n_places; i++) rest = rest_after(r, rest, 0);
-    return rest == 0;
+    return r->fraction ? rest : rest == 0;
 }
 
 static uint32_t free_digits(range *r) {
@@ -99,26 +104,36 @@ static uint32_t free_digits(range *r) {
     return r->free_part;
 }
 
+/* Any digits, of which one is not 0. */
+static uint32_t nonzero_digits(ag_net *net, uint32_t next) {
+    const uint32_t tail = ag_net_split(net, AG_NET_NOWHERE, next);
+    ag_net_patch(net, tail, ag_net_bytes(net, '0', '9', tail));
+    const uint32_t part = ag_net_split(net, AG_NET_NOWHERE, ag_net_bytes(net, '1', '9', tail));
+    ag_net_patch(net, part, ag_net_bytes(net, '0', '0', part));
+    return part;
+}
+
 static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned rest);
 
 /* Behind the digits of both limits: the number is on one, or free. On the upper one only zeros may
  * follow. */
-static uint32_t beyond_limits(range *r, size_t at, bool low, bool high) {
+static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned rest) {
     ag_net *net = r->net;
     if (!low && !high) {
+        if (r->fraction && !rest) return nonzero_digits(net, r->next);
         const uint32_t digit = free_digits(r);
         return at > 0 ? ag_net_either(net, digit, r->next) : digit;
     }
-    const bool ends = may_end(r, at + 1, low, high, 0);
+    const bool ends = may_end(r, at + 1, low, high, rest);
     const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, ends ? r->next : AG_NET_NOWHERE);
     const uint32_t zero = ag_net_bytes(net, '0', '0', loop);
     uint32_t way = zero;
     if (!high) {
-        const uint32_t free = part_digits(r, at + 1, false, false, 0);
+        const uint32_t free = part_digits(r, at + 1, false, false, r->fraction);
         way = ag_net_either(net, way, ag_net_bytes(net, '1', '9', free));
     }
     ag_net_patch(net, loop, way);
-    const bool ends_here = at > 0 && may_end(r, at, low, high, 0);
+    const bool ends_here = at > 0 && may_end(r, at, low, high, rest);
     return ag_net_either(net, way, ends_here ? r->next : AG_NET_NOWHERE);
 }
 
@@ -132,13 +147,14 @@ static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned r
     if (r->step) {
         if (at >= r->n_places) return ends ? r->next : way;
     } else if (!bound) {
-        return beyond_limits(r, at, low, high);
+        return beyond_limits(r, at, low, high, rest);
     }
     for (int d = 0; d <= 9; d++) {
         const int l = low ? compare_digit(d, limit_part(&r->least, at)) : 1;
         const int h = high ? compare_digit(d, limit_part(&r->most, at)) : -1;
         if (l < 0 || h > 0) continue;
-        const uint32_t after = part_digits(r, at + 1, l == 0, h == 0, rest_after(r, rest, d));
+        const uint32_t after =
+            part_digits(r, at + 1, l == 0, h == 0, rest_behind_point(r, rest, d));
         if (after == AG_NET_NOWHERE) continue;
         way = ag_net_either(net, way,
                             ag_net_bytes(net, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
@@ -252,7 +268,7 @@ static bool read_step(double step, unsigned *out, size_t *n_places) {
 /* One side of zero. negative: of the limits with their signs taken off and exchanged. */
 static uint32_t one_side(ag_net *net, const ag_number_shape *x, bool negative, uint32_t next,
                          bool *unsupported) {
-    range r = {.net = net, .integer = x->whole, .next = next};
+    range r = {.net = net, .integer = x->whole, .fraction = x->n_avoid > 0, .next = next};
     const bool has_least = negative ? x->has_most : x->has_least;
     const bool has_most = negative ? x->has_least : x->has_most;
     const double least = negative ? -x->most : x->least;
@@ -275,8 +291,68 @@ static uint32_t one_side(ag_net *net, const ag_number_shape *x, bool negative, u
     return from_to(&r);
 }
 
+/* All numbers are told apart by their rest of this: the least common multiple of what they must or
+ * must not be multiples of; 0: it is too large. */
+static unsigned avoiding_period(const ag_number_shape *x) {
+    double all = x->step != 0 ? x->step : 1;
+    for (size_t i = 0; i < x->n_avoid && all <= MAX_STEP && all == floor(all); i++) {
+        double a = all, b = x->avoid[i];
+        while (b != 0) {
+            const double rest = fmod(a, b);
+            a = b;
+            b = rest;
+        }
+        all = all / a * x->avoid[i];
+    }
+    return all <= MAX_STEP && all == floor(all) ? (unsigned)all : 0;
+}
+
+static bool may_be_rest(const ag_number_shape *x, unsigned rest) {
+    bool may = x->step == 0 || fmod(rest, x->step) == 0;
+    for (size_t i = 0; i < x->n_avoid; i++) may &= fmod(rest, x->avoid[i]) != 0;
+    return may;
+}
+
+/* Numbers that are no multiples of any of x->avoid, without an exponent. */
+static uint32_t avoiding(ag_net *net, const ag_number_shape *x, unsigned n, uint32_t next) {
+    uint32_t loops[MAX_STEP];
+    /* Behind a whole part that is none of them, and behind any other. */
+    uint32_t zeros = AG_NET_NOWHERE, part = AG_NET_NOWHERE;
+    if (!x->whole) {
+        zeros = ag_net_split(net, AG_NET_NOWHERE, next);
+        ag_net_patch(net, zeros, ag_net_bytes(net, '0', '0', zeros));
+        zeros = ag_net_bytes(net, '.', '.', ag_net_bytes(net, '0', '0', zeros));
+        if (x->step == 0) part = ag_net_bytes(net, '.', '.', nonzero_digits(net, next));
+    }
+    const uint32_t fits = ag_net_either(net, ag_net_either(net, next, zeros), part);
+    for (unsigned rest = 0; rest < n; rest++) {
+        loops[rest] = ag_net_split(net, AG_NET_NOWHERE, may_be_rest(x, rest) ? fits : part);
+    }
+    uint32_t first = ag_net_bytes(net, '0', '0', may_be_rest(x, 0) ? fits : part);
+    for (unsigned rest = 0; rest < n; rest++) {
+        uint32_t way = AG_NET_NOWHERE;
+        for (unsigned d = 0; d <= 9; d++) {
+            const uint8_t c = (uint8_t)('0' + d);
+            way = ag_net_either(net, way, ag_net_bytes(net, c, c, loops[(rest * 10 + d) % n]));
+        }
+        ag_net_patch(net, loops[rest], way);
+    }
+    for (unsigned d = 1; d <= 9; d++) {
+        const uint8_t c = (uint8_t)('0' + d);
+        first = ag_net_either(net, first, ag_net_bytes(net, c, c, loops[d % n]));
+    }
+    return ag_net_either(net, first, ag_net_bytes(net, '-', '-', first));
+}
+
 uint32_t ag_net_number(ag_net *net, const ag_number_shape *x, uint32_t next, bool *unsupported) {
     *unsupported = false;
+    const bool fraction = x->n_avoid == 1 && x->avoid[0] == 1 && x->step == 0;
+    const bool limits = x->has_least || x->has_most;
+    if (x->n_avoid && !x->is_list && !(fraction && limits)) {
+        const unsigned period = avoiding_period(x);
+        *unsupported = limits || !period;
+        return *unsupported ? AG_NET_NOWHERE : avoiding(net, x, period, next);
+    }
     if (x->is_list) {
         uint32_t way = AG_NET_NOWHERE;
         for (size_t i = 0; i < x->n_values; i++) {

@@ -158,6 +158,10 @@ static ag_status write_arguments(writer *w, const ag_object_shape *x, uint32_t n
         return ag_schema_unsupported(&w->s, w->schema, "minProperties",
                                      "arguments of a call are not counted");
     }
+    if (x->n_some) {
+        return ag_schema_unsupported(&w->s, w->schema, "not",
+                                     "arguments of a call that are not declared must be there");
+    }
     if (x->most < x->n_properties) {
         return ag_schema_unsupported(&w->s, w->schema, "maxProperties",
                                      "arguments of a call are not counted");

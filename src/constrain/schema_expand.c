@@ -303,34 +303,15 @@ static bool is_one_of(const char *key, const char *const *list) {
     return *list != NULL;
 }
 
-static const char *const type_keywords[] = {"type",
-                                            "minimum",
-                                            "maximum",
-                                            "exclusiveMinimum",
-                                            "exclusiveMaximum",
-                                            "multipleOf",
-                                            "minLength",
-                                            "maxLength",
-                                            "pattern",
-                                            "format",
-                                            "items",
-                                            "prefixItems",
-                                            "additionalItems",
-                                            "minItems",
-                                            "maxItems",
-                                            "uniqueItems",
-                                            "properties",
-                                            "patternProperties",
-                                            "additionalProperties",
-                                            "required",
-                                            "minProperties",
-                                            "maxProperties",
-                                            "propertyNames",
-                                            "unevaluatedProperties",
-                                            NULL};
+static const char *const type_keywords[] = {
+    "type",        "minimum",       "maximum",         "exclusiveMinimum",  "exclusiveMaximum",
+    "multipleOf",  "minLength",     "maxLength",       "pattern",           "format",
+    "items",       "prefixItems",   "additionalItems", "minItems",          "maxItems",
+    "uniqueItems", "contains",      "properties",      "patternProperties", "additionalProperties",
+    "required",    "minProperties", "maxProperties",   "propertyNames",     "unevaluatedProperties",
+    NULL};
 static const char *const unsupported_keywords[] = {
-    "contains", "minContains", "maxContains", "unevaluatedItems", "$dynamicRef", "$recursiveRef",
-    "disallow", "extends",     NULL};
+    "unevaluatedItems", "$dynamicRef", "$recursiveRef", "disallow", "extends", NULL};
 static const char *const combining_keywords[] = {
     "allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "dependencies", NULL};
 

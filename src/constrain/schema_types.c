@@ -169,9 +169,41 @@ static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_a
     return AG_OK;
 }
 
+/* minContains and maxContains came with draft 2019-09. *possible: it is not in sight that no array
+ * obeys. */
+static ag_status read_contains(types *t, ag_array_shape *x, bool *possible) {
+    const json_t *v = get_keyword(t, "contains");
+    if (!v) return AG_OK;
+    ag_contains *c = ag_shaper_get(t->s, 1, sizeof *c);
+    if (!c) return ag_shaper_no_memory(t->s);
+    c->least = 1;
+    c->most = SIZE_MAX;
+    if (!t->s->doc.old_ref) {
+        AG_TRY(read_count(t, "minContains", &c->least));
+        AG_TRY(read_count(t, "maxContains", &c->most));
+    }
+    if (!c->least && c->most == SIZE_MAX) return AG_OK;
+    uint32_t child;
+    AG_TRY(
+        ag_schema_doc_child(&t->s->doc, t->id, "contains", NULL, SIZE_MAX, v, &child, t->s->err));
+    AG_TRY(ag_goal_of(t->s, child, false, &c->goal));
+    AG_TRY(ag_goal_of(t->s, child, true, &c->opposite));
+    if (c->goal == AG_GOAL_ANY) { /* all items count */
+        if (c->least > x->least) x->least = c->least;
+        if (c->most < x->most) x->most = c->most;
+        return AG_OK;
+    }
+    *possible =
+        c->least <= c->most && (c->goal != AG_GOAL_NEVER || !c->least) && c->least <= x->most;
+    if (c->goal == AG_GOAL_NEVER) return AG_OK;
+    x->contains = c;
+    x->n_contains = 1;
+    return AG_OK;
+}
+
 static ag_status read_array(types *t, const ag_array_shape **out) {
-    static const char *const keywords[] = {"items",    "prefixItems", "additionalItems",
-                                           "minItems", "maxItems",    "uniqueItems"};
+    static const char *const keywords[] = {"items",    "prefixItems", "additionalItems", "minItems",
+                                           "maxItems", "uniqueItems", "contains"};
     bool any = false;
     for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
         any |= get_keyword(t, keywords[i]) != NULL;
@@ -197,10 +229,11 @@ static ag_status read_array(types *t, const ag_array_shape **out) {
     const json_t *other = get_keyword(t, rest);
     if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &x->rest));
     if (x->rest == AG_GOAL_NEVER && x->most > x->n_prefix) x->most = x->n_prefix;
-    if (json_is_true(get_keyword(t, "uniqueItems")) && x->most > 1) {
-        return ag_schema_unsupported(t->s, t->id, "uniqueItems", "not supported");
-    }
-    *out = x->least <= x->most ? x : NULL;
+    x->unique = json_is_true(get_keyword(t, "uniqueItems")) && x->most > 1;
+    x->unique_at = t->id;
+    bool possible = true;
+    AG_TRY(read_contains(t, x, &possible));
+    *out = possible && x->least <= x->most ? x : NULL;
     return AG_OK;
 }
 

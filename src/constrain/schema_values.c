@@ -33,7 +33,8 @@ static ag_status add_array(values *x, const json_t *v) {
     ag_goal *prefix = ag_shaper_get(x->s, n, sizeof *prefix);
     if (!a || !prefix) return ag_shaper_no_memory(x->s);
     for (size_t i = 0; i < n; i++) AG_TRY(value_goal(x, json_array_get(v, i), &prefix[i]));
-    *a = (ag_array_shape){prefix, n, AG_GOAL_NEVER, n, n};
+    *a = (ag_array_shape){
+        .prefix = prefix, .n_prefix = n, .rest = AG_GOAL_NEVER, .least = n, .most = n};
     return add_value_shape(x, (ag_shape){.array = a});
 }
 

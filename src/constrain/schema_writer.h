@@ -27,6 +27,23 @@ typedef struct ag_schema_writer {
 ag_status ag_schema_call_goal(ag_schema_writer *w, ag_goal goal, uint32_t next, uint32_t *out);
 ag_status ag_schema_write_shape(ag_schema_writer *w, const ag_shape *x, uint32_t next,
                                 uint32_t *out);
+/* Whether values stand in marked notation. */
+bool ag_schema_is_marked(const ag_schema_writer *w);
+/* The space between parts, then next. */
+uint32_t ag_write_space(ag_schema_writer *w, uint32_t next);
+/* A rule: a comma and space. */
+uint32_t ag_write_comma_rule(ag_schema_writer *w);
+/* The same, then next; as a call where there are many. */
+uint32_t ag_write_comma(ag_schema_writer *w, bool many, uint32_t next);
+/* A text of the automaton, between quotes, then next. */
+uint32_t ag_write_quoted(ag_schema_writer *w, const ag_text_dfa *d, uint32_t next);
+/* array_rules.c, unique_rules.c, object_rules.c */
+ag_status ag_write_array(ag_schema_writer *w, const ag_array_shape *x, uint32_t next,
+                         uint32_t *out);
+ag_status ag_write_unique(ag_schema_writer *w, const ag_array_shape *x, uint32_t next,
+                          uint32_t *out);
+ag_status ag_write_object(ag_schema_writer *w, const ag_object_shape *x, uint32_t next,
+                          uint32_t *out);
 /* The same with at most as many characters as are written of a string whose states are counted. */
 ag_string_shape ag_schema_shorter(const ag_string_shape *x);
 

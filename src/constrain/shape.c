@@ -160,6 +160,9 @@ bool ag_number_obeys(const ag_number_shape *x, const json_t *value) {
         const double q = v / x->step;
         if (floor(q) != q) return false;
     }
+    for (size_t i = 0; i < x->n_avoid; i++) {
+        if (fmod(v, x->avoid[i]) == 0) return false;
+    }
     if (!x->is_list) return true;
     for (size_t i = 0; i < x->n_values; i++) {
         if (json_number_value(x->values[i]) == v) return true;

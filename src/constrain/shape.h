@@ -19,7 +19,9 @@ typedef struct ag_number_shape {
     bool whole;                                        /* integers */
     bool has_least, has_most, above_least, below_most; /* above: the limit itself is out */
     double least, most;
-    double step;                 /* multiples of; 0: any */
+    double step;         /* multiples of; 0: any */
+    const double *avoid; /* [n_avoid] no multiples of; of 1: no whole number */
+    size_t n_avoid;
     const json_t *const *values; /* [n_values] only these, if is_list */
     size_t n_values;
     bool is_list;
@@ -30,11 +32,21 @@ typedef struct ag_string_shape {
     const ag_text_dfa *texts; /* NULL: any; lengths hold besides */
 } ag_string_shape;
 
+/* How many of an array's items, those before `from` left out, obey a goal. */
+typedef struct ag_contains {
+    ag_goal goal, opposite; /* where there is a maximum, the others obey the opposite */
+    size_t from, least, most;
+} ag_contains;
+
 typedef struct ag_array_shape {
     const ag_goal *prefix; /* [n_prefix] */
     size_t n_prefix;
     ag_goal rest;
     size_t least, most;
+    const ag_contains *contains; /* [n_contains] */
+    size_t n_contains;
+    bool unique;        /* no two items are equal */
+    uint32_t unique_at; /* the schema that says so, for messages */
 } ag_array_shape;
 
 typedef struct ag_property {
@@ -50,13 +62,21 @@ typedef struct ag_name_class {
     ag_goal goal;
 } ag_name_class;
 
+/* A property of any of these names obeys the goal. */
+typedef struct ag_some_property {
+    const ag_text_dfa *names; /* NULL: all */
+    ag_goal goal;
+} ag_some_property;
+
 typedef struct ag_object_shape {
     const ag_property *properties; /* [n_properties] in the order in which they are written */
     size_t n_properties;
     const ag_name_class *others; /* [n_others]; names in none are not allowed */
     size_t n_others;
-    size_t least, most;       /* properties */
-    const ag_text_dfa *names; /* NULL: any: what names must be, properties' names included */
+    size_t least, most;           /* properties */
+    const ag_text_dfa *names;     /* NULL: any: what names must be, properties' names included */
+    const ag_some_property *some; /* [n_some] each of them */
+    size_t n_some;
 } ag_object_shape;
 
 typedef struct ag_shape {
@@ -101,7 +121,11 @@ extern const ag_array_shape ag_any_array;
 extern const ag_object_shape ag_any_object;
 extern const ag_shape ag_any_shape;
 
-enum { AG_MOST_WAYS = 1024 };
+enum {
+    AG_MOST_WAYS = 1024,
+    AG_MOST_CONTAINS = 3,       /* of an array */
+    AG_MOST_ALTERNATIVES = 256, /* of an object: which properties are those that must be there */
+};
 
 void *ag_shaper_get(ag_shaper *s, size_t n, size_t size); /* NULL: see ag_shaper_no_memory */
 ag_status ag_shaper_no_memory(ag_shaper *s);
@@ -119,6 +143,11 @@ ag_status ag_goal_and(ag_shaper *s, ag_goal a, ag_goal b, ag_goal *out);
 
 /* shape_and.c: what both allow; NULL: nothing. */
 ag_status ag_shape_and(ag_shaper *s, const ag_shape *a, const ag_shape *b, const ag_shape **out);
+/* Names of both; NULL: all. */
+ag_status ag_names_and(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                       const ag_text_dfa **out);
+/* *names without those of `taken`; NULL: all. */
+ag_status ag_names_except(ag_shaper *s, const ag_text_dfa **names, const ag_text_dfa *taken);
 ag_status ag_ways_and(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out);
 ag_status ag_ways_or(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out);
 /* Without goals that have not been looked into. */

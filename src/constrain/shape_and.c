@@ -23,6 +23,23 @@ static double common_step(double a, double b) {
     return a / x * b;
 }
 
+static ag_status and_avoided(ag_shaper *s, const ag_number_shape *a, const ag_number_shape *b,
+                             ag_number_shape *x) {
+    if (!a->n_avoid && !b->n_avoid) return AG_OK;
+    double *list = ag_shaper_get(s, a->n_avoid + b->n_avoid, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_avoid; i++) list[n++] = a->avoid[i];
+    for (size_t i = 0; i < b->n_avoid; i++) {
+        bool known = false;
+        for (size_t k = 0; k < a->n_avoid; k++) known |= list[k] == b->avoid[i];
+        if (!known) list[n++] = b->avoid[i];
+    }
+    x->avoid = list;
+    x->n_avoid = n;
+    return ag_shaper_charge(s, n);
+}
+
 static ag_status and_numbers(ag_shaper *s, const ag_number_shape *a, const ag_number_shape *b,
                              const ag_number_shape **out) {
     *out = NULL;
@@ -55,14 +72,21 @@ static ag_status and_numbers(ag_shaper *s, const ag_number_shape *a, const ag_nu
         x->most = b->most;
         x->below_most = b->below_most;
     }
+    AG_TRY(and_avoided(s, a, b, x));
     x->step = common_step(a->step, b->step);
     if (a->step != 0 && b->step != 0 && x->step == 0) {
         return AG_FAIL(s->err, UNSUPPORTED, "schema: multipleOf %g and %g together", a->step,
                        b->step);
     }
+    bool avoided = false;
+    for (size_t i = 0; i < x->n_avoid; i++) {
+        avoided |= fmod(x->step, x->avoid[i]) == 0 && x->step != 0;
+        avoided |= x->whole && x->avoid[i] == 1;
+    }
     const bool none =
-        x->has_least && x->has_most &&
-        (x->least > x->most || (x->least == x->most && (x->above_least || x->below_most)));
+        avoided ||
+        (x->has_least && x->has_most &&
+         (x->least > x->most || (x->least == x->most && (x->above_least || x->below_most))));
     if (!none) *out = x;
     return AG_OK;
 }
@@ -104,6 +128,40 @@ static ag_goal item_goal(const ag_array_shape *a, size_t i) {
     return i < a->n_prefix ? a->prefix[i] : a->rest;
 }
 
+/* Both lists; counts of the same items are one. */
+static ag_status and_contains(ag_shaper *s, const ag_array_shape *a, const ag_array_shape *b,
+                              ag_array_shape *x) {
+    if (!a->n_contains && !b->n_contains) return AG_OK;
+    ag_contains *list = ag_shaper_get(s, a->n_contains + b->n_contains, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_contains; i++) list[n++] = a->contains[i];
+    for (size_t i = 0; i < b->n_contains; i++) {
+        const ag_contains *c = &b->contains[i];
+        size_t k = 0;
+        while (k < n && (list[k].goal != c->goal || list[k].from != c->from)) k++;
+        if (k == n) {
+            list[n++] = *c;
+            continue;
+        }
+        if (c->least > list[k].least) list[k].least = c->least;
+        if (c->most < list[k].most) list[k].most = c->most;
+        list[k].opposite = c->opposite;
+    }
+    if (n > AG_MOST_CONTAINS) {
+        return AG_FAIL(s->err, LIMIT, "schema: more than %d kinds of items that are counted",
+                       AG_MOST_CONTAINS);
+    }
+    x->contains = list;
+    x->n_contains = n;
+    return AG_OK;
+}
+
+static bool cannot_contain(const ag_array_shape *x, const ag_contains *c) {
+    const size_t places = x->most > c->from ? x->most - c->from : 0;
+    return c->least > c->most || c->least > places || (c->least && c->goal == AG_GOAL_NEVER);
+}
+
 static ag_status and_arrays(ag_shaper *s, const ag_array_shape *a, const ag_array_shape *b,
                             const ag_array_shape **out) {
     *out = NULL;
@@ -124,7 +182,12 @@ static ag_status and_arrays(ag_shaper *s, const ag_array_shape *a, const ag_arra
         if (prefix[i] == AG_GOAL_NEVER) x->most = i;
     }
     if (x->rest == AG_GOAL_NEVER && x->most > n) x->most = n;
-    if (x->least <= x->most) *out = x;
+    x->unique = a->unique || b->unique;
+    x->unique_at = a->unique ? a->unique_at : b->unique_at;
+    AG_TRY(and_contains(s, a, b, x));
+    bool none = x->least > x->most;
+    for (size_t i = 0; i < x->n_contains; i++) none |= cannot_contain(x, &x->contains[i]);
+    if (!none) *out = x;
     return AG_OK;
 }
 
@@ -168,13 +231,23 @@ static ag_status and_properties(ag_shaper *s, const ag_object_shape *a, const ag
     return ag_shaper_charge(s, n + a->n_properties * b->n_properties / 128);
 }
 
-static ag_status and_names(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
-                           const ag_text_dfa **out) {
+ag_status ag_names_and(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                       const ag_text_dfa **out) {
     *out = a ? a : b;
     if (!a || !b || a == b) return AG_OK;
     ag_text_dfa both;
     AG_TRY(ag_text_dfa_combine(&both, a, b, AG_TEXT_AND, &s->limits, s->err));
     return ag_shaper_keep(s, &both, out);
+}
+
+ag_status ag_names_except(ag_shaper *s, const ag_text_dfa **names, const ag_text_dfa *taken) {
+    ag_text_dfa all = {0}, left = {0};
+    if (!taken) return ag_shaper_keep(s, &left, names);
+    if (!*names) AG_TRY(ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, s->err));
+    ag_status st = ag_text_dfa_combine(&left, *names ? *names : &all, taken, AG_TEXT_EXCEPT,
+                                       &s->limits, s->err);
+    ag_text_dfa_free(&all);
+    return st == AG_OK ? ag_shaper_keep(s, &left, names) : st;
 }
 
 static ag_status and_others(ag_shaper *s, const ag_object_shape *a, const ag_object_shape *b,
@@ -189,12 +262,36 @@ static ag_status and_others(ag_shaper *s, const ag_object_shape *a, const ag_obj
             ag_name_class c;
             AG_TRY(ag_goal_and(s, a->others[i].goal, b->others[k].goal, &c.goal));
             if (c.goal == AG_GOAL_NEVER) continue;
-            AG_TRY(and_names(s, a->others[i].names, b->others[k].names, &c.names));
+            AG_TRY(ag_names_and(s, a->others[i].names, b->others[k].names, &c.names));
             if (!c.names || c.names->n_states) list[x->n_others++] = c;
         }
     }
     x->others = list;
-    return and_names(s, a->names, b->names, &x->names);
+    return ag_names_and(s, a->names, b->names, &x->names);
+}
+
+/* No property could be the one that must be there. */
+static bool cannot_have(const ag_object_shape *x, const ag_some_property *some) {
+    if (some->goal == AG_GOAL_NEVER) return true;
+    bool any = x->n_others > 0;
+    for (size_t i = 0; i < x->n_properties && !any; i++) {
+        const ag_property *p = &x->properties[i];
+        any = p->goal != AG_GOAL_NEVER &&
+              (!some->names || ag_text_dfa_accepts(some->names, p->name, p->len));
+    }
+    return !any;
+}
+
+static ag_status and_some(ag_shaper *s, const ag_object_shape *a, const ag_object_shape *b,
+                          ag_object_shape *x) {
+    const size_t n = a->n_some + b->n_some;
+    ag_some_property *list = ag_shaper_get(s, n, sizeof *list);
+    if (!list) return ag_shaper_no_memory(s);
+    for (size_t i = 0; i < a->n_some; i++) list[i] = a->some[i];
+    for (size_t i = 0; i < b->n_some; i++) list[a->n_some + i] = b->some[i];
+    x->some = list;
+    x->n_some = n;
+    return ag_shaper_charge(s, n);
 }
 
 /* Nothing can obey, as far as can be seen without looking into goals. */
@@ -205,6 +302,9 @@ static bool is_plainly_empty(const ag_object_shape *x) {
         if (x->properties[i].required && never) return true;
         required += x->properties[i].required;
         possible += !never;
+    }
+    for (size_t i = 0; i < x->n_some; i++) {
+        if (cannot_have(x, &x->some[i])) return true;
     }
     return required > x->most || x->least > x->most || (!x->n_others && possible < x->least);
 }
@@ -221,6 +321,7 @@ static ag_status and_objects(ag_shaper *s, const ag_object_shape *a, const ag_ob
     if (!x) return ag_shaper_no_memory(s);
     AG_TRY(and_properties(s, a, b, x));
     AG_TRY(and_others(s, a, b, x));
+    if (a->n_some || b->n_some) AG_TRY(and_some(s, a, b, x));
     x->least = a->least > b->least ? a->least : b->least;
     x->most = a->most < b->most ? a->most : b->most;
     if (!is_plainly_empty(x)) *out = x;

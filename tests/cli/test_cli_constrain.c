@@ -147,7 +147,8 @@ static void wrong_constraints_are_wrong_usage(void **state) {
     static const struct {
         const char *option, *value, *says;
     } cases[] = {
-        {"--json-schema", "{\"properties\":{\"a\":{\"contains\":{}}}}", "#/properties/a/contains"},
+        {"--json-schema", "{\"properties\":{\"a\":{\"unevaluatedItems\":{}}}}",
+         "#/properties/a/unevaluatedItems"},
         {"--json-schema", "false", "no text obeys"},
         {"--regex", "a(", "byte 1: ( without )"},
         {"--choice", "a,,b", "a choice is empty"},
