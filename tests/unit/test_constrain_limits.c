@@ -3,6 +3,8 @@
  * on. The limits of time are many times what is needed: sanitizers and busy machines are slow. */
 #include "constrain_texts.h"
 
+#include "constrain/interner.h"
+
 #include <time.h>
 
 enum { SOON = 20 }; /* seconds of the processor; a second without sanitizers */
@@ -173,6 +175,50 @@ static void names_may_have_a_nul(void **state) {
     ag_constraint_destroy(c);
 }
 
+static void a_backslash_may_stand_before_a_nul(void **state) {
+    (void)state;
+    static const char regex[] = "x\\\0y|\\\0";
+    ag_constraint_params p = texts_params(AG_CONSTRAINT_REGEX, regex);
+    p.len = sizeof regex - 1;
+    ag_constraint *c = texts_create(&p);
+    assert_true(texts_obeys(c, "x\0y", 3));
+    assert_true(texts_obeys(c, "\0", 1));
+    assert_false(texts_obeys(c, "xy", 2));
+    assert_false(texts_obeys(c, "x0y", 3));
+    ag_constraint_destroy(c);
+    assert_int_equal(compile("{\"type\":\"string\",\"pattern\":\"^\\\\\\u0000$\"}", "", &c), AG_OK);
+    texts_expect(c, "\"\\u0000\"", true);
+    texts_expect(c, "\"0\"", false);
+    ag_constraint_destroy(c);
+}
+
+/* All lists together; what does not fit leaves everything as it was. */
+static void lists_have_one_budget(void **state) {
+    (void)state;
+    const size_t n = AG_INTERNER_NUMBERS / 2;
+    uint32_t *list = calloc(n, sizeof *list);
+    assert_non_null(list);
+    ag_interner t = {0};
+    ag_error err;
+    uint32_t id;
+    for (uint32_t i = 0; i < 2; i++) {
+        list[0] = i;
+        assert_int_equal(ag_interner_add(&t, list, n, 10, "a test", &id, &err), AG_OK);
+        assert_int_equal(id, i);
+    }
+    list[0] = 2;
+    assert_int_equal(ag_interner_add(&t, list, 1, 10, "a test", &id, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "a test: states of more than 33554432 parts"));
+    assert_int_equal(t.n, 2);
+    list[0] = 1;
+    assert_int_equal(ag_interner_add(&t, list, n, 10, "a test", &id, &err), AG_OK);
+    assert_int_equal(id, 1); /* it is known */
+    assert_int_equal(ag_interner_add(&t, list, 0, 2, "a test", &id, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "more than 2 states"));
+    ag_interner_free(&t);
+    free(list);
+}
+
 /* ---- while a text goes on ---- */
 
 static void states_take_no_more_than_their_bytes(void **state) {
@@ -256,6 +302,8 @@ int main(void) {
         cmocka_unit_test(long_lists_of_names_are_read_soon),
         cmocka_unit_test(large_enumerations_are_read_soon),
         cmocka_unit_test(names_may_have_a_nul),
+        cmocka_unit_test(a_backslash_may_stand_before_a_nul),
+        cmocka_unit_test(lists_have_one_budget),
         cmocka_unit_test(states_take_no_more_than_their_bytes),
         cmocka_unit_test(open_rules_take_no_more_than_their_bytes),
         cmocka_unit_test(masks_of_ambiguous_texts_end_soon),
