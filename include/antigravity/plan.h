@@ -16,7 +16,8 @@ typedef struct ag_memory_plan {
     uint64_t state_bytes;     /* what layers of all sessions keep instead of keys and values */
     uint64_t workspace_bytes; /* activations of a prefill chunk and every session's logits */
     uint64_t eviction_bytes;  /* as in ag_session_plan, of all sessions */
-    uint64_t total_bytes;     /* of these five */
+    uint64_t draft_bytes;     /* the same, if all of them generate; 0 where there are no drafts */
+    uint64_t total_bytes;     /* of these six */
     uint64_t least_bytes;     /* of these, what cannot be avoided: no cache that an eviction policy
                                * manages, and on the host no cache at all, since it grows as it fills */
     uint64_t largest_bytes;   /* the largest single buffer */

@@ -96,6 +96,8 @@ typedef struct ag_session_plan {
     size_t state_bytes;     /* of layers that keep a state instead of keys and values */
     size_t eviction_bytes;  /* what the policy gathers and plans with, at most, and the prefix's
                              * copies */
+    size_t draft_bytes;     /* on the CPU: tables of the text and 16 rows of logits, with which
+                             * ag_session_generate() drafts; sessions of a model share the rows */
 } ag_session_plan;
 AG_API ag_status ag_session_plan_memory(const ag_model_info *info, const ag_session_params *params,
                                         ag_session_plan *out, ag_error *err);

@@ -56,17 +56,34 @@ static int load(draft_engine *d, const engine *e, const model_options *m) {
     return EXIT_DONE;
 }
 
+/* It guesses, but nobody drafts for it. */
+static int plan(const draft_engine *d, const engine *e, const ag_session_params *session,
+                bool quiet) {
+    ag_error err;
+    ag_memory_plan plan;
+    char more[32];
+    const ag_model_params params = model_params_of_type(AG_WEIGHTS_AUTO);
+    ag_status st = ag_memory_plan_make(e->backend, d->dir, &params, session, 1, &plan, &err);
+    if (st == AG_OK) st = ag_memory_plan_check(&plan, e->backend, &err);
+    if (st != AG_OK) return complain_error(&err);
+    if (!quiet)
+        complain("memory: up to %s more for the draft model",
+                 format_bytes((double)(plan.total_bytes - plan.draft_bytes), more, sizeof more));
+    return EXIT_DONE;
+}
+
 int draft_open(draft_engine *d, const engine *e, const speculation_options *o,
                const model_options *m, uint32_t n_context) {
     ag_error err;
     if (!o->draft_model || o->how == AG_SPECULATE_OFF) return EXIT_DONE;
-    int code = model_dir_find(o->draft_model, m->quiet, &d->dir);
-    if (code == EXIT_DONE) code = load(d, e, m);
-    if (code == EXIT_DONE) code = check_vocabulary(d, e);
-    if (code != EXIT_DONE) return code;
     ag_session_params params = ag_session_defaults();
     params.max_seq_len = n_context;
     params.prefill_chunk = m->prefill_chunk;
+    int code = model_dir_find(o->draft_model, m->quiet, &d->dir);
+    if (code == EXIT_DONE) code = plan(d, e, &params, m->quiet);
+    if (code == EXIT_DONE) code = load(d, e, m);
+    if (code == EXIT_DONE) code = check_vocabulary(d, e);
+    if (code != EXIT_DONE) return code;
     ag_status status = ag_session_create(d->model, &params, &d->session, &err);
     return status == AG_OK ? EXIT_DONE : complain_error(&err);
 }

@@ -115,7 +115,8 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
              : p->weights_mixed ? "mix"
                                 : ag_dtype_name(p->weight_type),
              caches,
-             format_bytes((double)(p->workspace_bytes + p->eviction_bytes), rest, sizeof rest),
+             format_bytes((double)(p->workspace_bytes + p->eviction_bytes + p->draft_bytes), rest,
+                          sizeof rest),
              memory);
 }
 

@@ -130,6 +130,10 @@ static void print_memory(const facts *f) {
         snprintf(remark, sizeof remark, "%s, at most", eviction_policy_name(&f->o.eviction));
         print_bytes("eviction", f->plan.eviction_bytes, remark);
     }
+    if (f->plan.draft_bytes) {
+        print_bytes("drafts", f->plan.draft_bytes,
+                    "tables of the text and rows of logits; where a text is generated");
+    }
     print_bytes("together", f->plan.total_bytes, "");
     print_bytes("embedding", i->embedding_bytes, "stays in the file");
     if (!f->plan.has_bytes) return;
@@ -215,6 +219,7 @@ static json_t *memory_json(const facts *f) {
         {"eviction_policy", json_string(eviction_policy_name(&f->o.eviction))},
         {"state_bytes", json_integer((json_int_t)f->plan.state_bytes)},
         {"eviction_bytes", json_integer((json_int_t)f->plan.eviction_bytes)},
+        {"draft_bytes", json_integer((json_int_t)f->plan.draft_bytes)},
         {"total_bytes", json_integer((json_int_t)f->plan.total_bytes)},
         {"embedding_file_bytes", json_integer((json_int_t)i->embedding_bytes)},
         {"least_bytes", json_integer((json_int_t)f->plan.least_bytes)},

@@ -14,10 +14,14 @@ enum { MOST_REMEMBERED = 1 << 16, LEAST_REMEMBERED = 1 << 12 }; /* tokens */
 /* ---- before the first token ---- */
 
 /* Of a cache from which tokens leave, the text is longer than the cache. */
-static size_t remembered(const ag_session *s) {
-    const size_t n = s->params.max_seq_len;
+static size_t remembered(const ag_session_params *p) {
+    const size_t n = p->max_seq_len;
     if (n > MOST_REMEMBERED) return MOST_REMEMBERED;
-    return s->manager && n < LEAST_REMEMBERED ? LEAST_REMEMBERED : n;
+    return ag_eviction_is_managed(&p->eviction) && n < LEAST_REMEMBERED ? LEAST_REMEMBERED : n;
+}
+
+size_t ag_draft_tables_bytes(const ag_session_params *params) {
+    return ag_speculation_bytes(remembered(params));
 }
 
 static size_t longest_draft(const ag_generate_params *p) {
@@ -44,7 +48,8 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
     const size_t rows = longest_draft(p) + 1;
     if (p->speculate == AG_SPECULATE_OFF || ag_alike_rows(s->model->backend) < 2) return AG_OK;
     if (!s->speculation) {
-        AG_TRY(ag_speculation_create(remembered(s), s->state != NULL, &s->speculation, err));
+        AG_TRY(
+            ag_speculation_create(remembered(&s->params), s->state != NULL, &s->speculation, err));
     }
     g->speculation = s->speculation;
     AG_TRY(use_draft_model(g->speculation, s, p->draft, err));

@@ -54,8 +54,9 @@ static void read_memory(ag_backend *be, ag_memory_plan *plan) {
 
 /* ---- what is needed ---- */
 
-static ag_status add_sessions(const ag_model_info *info, const ag_session_params *params, size_t n,
-                              ag_memory_plan *plan, ag_error *err) {
+static ag_status add_sessions(ag_backend *be, const ag_model_info *info,
+                              const ag_session_params *params, size_t n, ag_memory_plan *plan,
+                              ag_error *err) {
     ag_session_plan one;
     size_t largest;
     AG_TRY(ag_session_plan_largest(info, params, &one, &largest, err));
@@ -65,6 +66,8 @@ static ag_status add_sessions(const ag_model_info *info, const ag_session_params
     plan->state_bytes = n * (uint64_t)one.state_bytes;
     plan->eviction_bytes = n * (uint64_t)one.eviction_bytes;
     plan->workspace_bytes = one.workspace_bytes + more_logits;
+    const uint64_t rows = ag_logit_rows_bytes(info);
+    if (ag_alike_rows(be) > 1) plan->draft_bytes = n * (one.draft_bytes - rows) + rows;
     if (largest > plan->largest_bytes) plan->largest_bytes = largest;
     return AG_OK;
 }
@@ -77,10 +80,11 @@ static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_we
     plan->weight_type = info->weight_type;
     plan->weights_as_is = info->as_is;
     plan->weights_mixed = info->mixed;
-    AG_TRY(add_sessions(info, session, n, plan, err));
+    AG_TRY(add_sessions(be, info, session, n, plan, err));
     read_memory(be, plan);
     plan->least_bytes = plan->weight_bytes + plan->workspace_bytes + plan->state_bytes;
-    plan->total_bytes = plan->least_bytes + plan->kv_bytes + plan->eviction_bytes;
+    plan->total_bytes =
+        plan->least_bytes + plan->kv_bytes + plan->eviction_bytes + plan->draft_bytes;
     const bool managed = session && ag_eviction_is_managed(&session->eviction);
     if (plan->on_device && !managed) plan->least_bytes = plan->total_bytes;
     return AG_OK;

@@ -52,6 +52,14 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
 /* A state for the session's model, at its beginning; NULL if no layer has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 
+/* Rows of logits that are taken at a time where several are wanted: 8 MB for a vocabulary of 128k.
+ */
+enum { AG_LOGIT_ROWS = 16 };
+/* The memory of them, which a model's sessions share. */
+size_t ag_logit_rows_bytes(const ag_model_info *info);
+/* generate_drafts.c. What a session remembers of its text for drafts. params are complete. */
+size_t ag_draft_tables_bytes(const ag_session_params *params);
+
 /* Takes what steps of so many rows need, all of them wanted, so that none of them allocates. */
 ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err);
 /* step.c. Of it, the logits. */

@@ -40,6 +40,10 @@ ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out
     return st;
 }
 
+size_t ag_speculation_bytes(size_t n_tokens) {
+    return sizeof(ag_speculation) + ag_lookup_bytes(n_tokens);
+}
+
 void ag_speculation_destroy(ag_speculation *s) {
     if (!s) return;
     ag_lookup_destroy(s->lookup);

@@ -53,6 +53,7 @@ typedef struct ag_speculation {
 /* For a text of which the newest n_tokens are remembered. slow: what is taken back must be computed
  * again before the next step. */
 ag_status ag_speculation_create(size_t n_tokens, bool slow, ag_speculation **out, ag_error *err);
+size_t ag_speculation_bytes(size_t n_tokens); /* without a draft model */
 void ag_speculation_destroy(ag_speculation *s);
 
 /* The session stands at this position now; tokens that came another way are not known. */

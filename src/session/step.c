@@ -134,9 +134,6 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
 
 /* ---- logits ---- */
 
-/* Logits of several rows are taken so many at a time: 8 MB for a vocabulary of 128k. */
-enum { LOGIT_ROWS = 16 };
-
 /* A row of the pass whose logits are wanted. */
 typedef struct wanted_row {
     const ag_step_item *item;
@@ -207,11 +204,16 @@ static ag_status deliver(const wanted_row *r, ag_error *err) {
     return AG_OK;
 }
 
+size_t ag_logit_rows_bytes(const ag_model_info *info) {
+    return AG_LOGIT_ROWS * info->n_vocab * sizeof(float);
+}
+
 ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
     ag_model *m = s->model;
     if (m->logit_rows_owner) return AG_OK;
     return ag_tensor_alloc(&m->logit_rows, &m->logit_rows_owner, ag_backend_memory(m->backend),
-                           AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(LOGIT_ROWS, m->info.n_vocab), err);
+                           AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(AG_LOGIT_ROWS, m->info.n_vocab),
+                           err);
 }
 
 /* Row number `row` of the group becomes the logits of its session. */
@@ -266,11 +268,11 @@ static ag_status group_logits(ag_model *m, const wanted_row *wanted, const size_
 
 static ag_status many_logits(ag_model *m, const ag_step_item *items, size_t n, ag_error *err) {
     row_walk walk = {.items = items, .n = n};
-    wanted_row wanted[LOGIT_ROWS];
-    size_t rows[LOGIT_ROWS], n_rows = 0;
+    wanted_row wanted[AG_LOGIT_ROWS];
+    size_t rows[AG_LOGIT_ROWS], n_rows = 0;
     AG_TRY(ag_session_make_logit_rows(items[0].session, err));
     while (next_row(&walk, &wanted[n_rows], &rows[n_rows])) {
-        if (++n_rows < LOGIT_ROWS) continue;
+        if (++n_rows < AG_LOGIT_ROWS) continue;
         AG_TRY(group_logits(m, wanted, rows, n_rows, err));
         n_rows = 0;
     }

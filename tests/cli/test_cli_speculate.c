@@ -69,6 +69,7 @@ static void another_model_may_draft(void **state) {
     cli_result r = RUN("--speculate", "always", "--draft-model", DEMO, "-v");
     assert_code(&r, 0);
     assert_says(r.err, "drafts, ");
+    assert_says(r.err, "MiB more for the draft model");
     json_t *want = cli_json(&plain), *have = cli_json(&r);
     assert_true(json_equal(json_object_get(have, "ids"), json_object_get(want, "ids")));
     assert_true(number(have, "drafts", "accepted") > 25);

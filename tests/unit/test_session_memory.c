@@ -192,11 +192,64 @@ static void a_plan_knows_what_a_policy_takes(void **state) {
     }
 }
 
+/* The text repeats itself, and each of its tokens is drafted. */
+static void generate(ag_session *s) {
+    ag_error err;
+    int32_t ids[60];
+    for (int32_t i = 0; i < 60; i++) ids[i] = 3 + i % 7;
+    const ag_logit_bias bias = {.id = 3, .bias = 1000};
+    ag_sampler_params greedy = ag_sampler_defaults();
+    greedy.temperature = 0;
+    greedy.repetition_penalty = 1;
+    greedy.logit_bias = &bias;
+    greedy.n_logit_bias = 1;
+    ag_sampler *sampler;
+    const int32_t n_vocab = (int32_t)ag_model_get_info(model)->n_vocab;
+    assert_int_equal(ag_sampler_create(&greedy, n_vocab, &sampler, &err), AG_OK);
+    ag_generate_params g = ag_generate_defaults();
+    g.max_tokens = 40;
+    g.ignore_eos = true;
+    g.sampler = sampler;
+    g.speculate = AG_SPECULATE_ALWAYS;
+    ag_generate_stats stats;
+    if (ag_session_generate(s, ids, 60, &g, &stats, &err) != AG_OK) fail_msg("%s", err.msg);
+    assert_true(stats.n_accepted > 0);
+    ag_sampler_destroy(sampler);
+}
+
+static void a_plan_knows_what_drafts_take(void **state) {
+    (void)state;
+    const size_t n_vocab = ag_model_get_info(model)->n_vocab, rows = 16 * n_vocab * sizeof(float);
+    static const char *const policies[] = {"none", "sliding"};
+    for (size_t i = 0; i < 2; i++) {
+        const ag_session_params p = params_of(policies[i]);
+        ag_session_plan plan;
+        assert_int_equal(ag_session_plan_memory(ag_model_get_info(model), &p, &plan, NULL), AG_OK);
+        /* Before: a session, its cache filled, its logits there, and scratch for many rows. */
+        ag_session *s = make(&p);
+        int32_t ids[100];
+        for (int32_t k = 0; k < 100; k++) ids[k] = k;
+        assert_int_equal(ag_session_prefill(s, ids, 100, NULL, NULL, NULL), AG_OK);
+        const size_t heap = held, counted = in_use();
+        const size_t cache = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+        assert_int_equal(ag_session_truncate(s, 1, NULL), AG_OK);
+        generate(s);
+        const size_t grown = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s)) - cache;
+        assert_int_equal(grown, 0);
+        /* The model has its rows already where it generated before. */
+        assert_int_equal(in_use() - counted, i ? 0 : rows);
+        const size_t takes = held - heap + (i ? rows : 0);
+        assert_in_range(takes, plan.draft_bytes, plan.draft_bytes + 4096);
+        ag_session_destroy(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_sessions_leave_nothing),
         cmocka_unit_test(a_cache_counts_as_far_as_it_is_filled),
         cmocka_unit_test(a_plan_knows_what_a_policy_takes),
+        cmocka_unit_test(a_plan_knows_what_drafts_take),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
