@@ -226,6 +226,68 @@ static void ollama_changes_nothing(void **state) {
     }
 }
 
+/* As llama.cpp has it: ids and texts in one prompt, several prompts, chosen fields, pieces. */
+static void llama_cpps_clients_find_completion(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "POST /completion",
+                           "{\"prompt\":\"Once upon a time\",\"n_predict\":4,\"temperature\":0,"
+                           "\"n_probs\":2,\"return_tokens\":true,\"logit_bias\":{\"foo\":0}}",
+                           200);
+    assert_true(strlen(string_at(v, "content")) > 0);
+    assert_string_equal(string_at(v, "stop_type"), "limit");
+    assert_int_equal(number_at(v, "tokens_predicted"), 4);
+    assert_int_equal(number_at(v, "timings.prompt_n") + number_at(v, "timings.cache_n"),
+                     number_at(v, "tokens_evaluated"));
+    assert_int_equal(json_array_size(json_at(v, "tokens")), 4);
+    assert_int_equal(json_array_size(json_at(v, "completion_probabilities")), 4);
+    assert_int_equal(json_array_size(json_at(v, "completion_probabilities.3.top_logprobs")), 2);
+    json_t *tokens = serve_json(&server, "POST /tokenize",
+                                "{\"content\":\"Once upon a time\",\"add_special\":true}", 200);
+    char *ids = json_dumps(json_at(tokens, "tokens"), JSON_COMPACT);
+    char body[512];
+    assert_non_null(ids);
+    snprintf(
+        body, sizeof body,
+        "{\"prompt\":[%s,{\"prompt_string\":\"Once upon a time\"}],\"n_predict\":4,"
+        "\"temperature\":0,\"response_fields\":[\"content\",\"generation_settings/n_predict\"]}",
+        ids);
+    json_t *both = serve_json(&server, "POST /completions", body, 200);
+    assert_int_equal(json_array_size(both), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *one = json_array_get(both, i);
+        assert_int_equal(json_object_size(one), 2);
+        assert_string_equal(string_at(one, "content"), string_at(v, "content"));
+        assert_int_equal(json_integer_value(json_object_get(one, "generation_settings/n_predict")),
+                         4);
+    }
+    json_decref(both);
+    snprintf(body, sizeof body, "{\"prompt\":[%.*s,\" there was\"],\"n_predict\":1}",
+             (int)strlen(ids) - 2, ids + 1);
+    both = serve_json(&server, "POST /completion", body, 200);
+    assert_true(json_array_size(json_at(both, "prompt")) >
+                json_array_size(json_at(tokens, "tokens")));
+    json_decref(both);
+    free(ids);
+    json_decref(tokens);
+    json_decref(v);
+    json_decref(serve_json(&server, "POST /completion", "{\"prompt\":[]}", 400));
+    json_decref(serve_json(&server, "POST /completion",
+                           "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
+}
+
+static void llama_cpps_stream_ends_with_the_figures(void **state) {
+    (void)state;
+    serve_reply r = serve_ask(&server, "POST /completion", "",
+                              "{\"prompt\":\"Once\",\"n_predict\":3,\"stream\":true}");
+    assert_int_equal(r.status, 200);
+    assert_true(strncmp(r.body, "data: {\"index\":0,\"content\":", 27) == 0);
+    const char *last = strstr(r.body, "\"stop\":true");
+    assert_non_null(last);
+    assert_says(last, "\"predicted_n\":3");
+    assert_null(strstr(last + 1, "\"stop\":true"));
+    serve_reply_free(&r);
+}
+
 static void either_header_may_bring_the_key(void **state) {
     (void)state;
     char path[] = "/tmp/antigravity-keys-XXXXXX";
@@ -280,6 +342,8 @@ int main(void) {
         cmocka_unit_test(ollama_answers_in_lines),
         cmocka_unit_test(ollama_tells_of_models),
         cmocka_unit_test(ollama_changes_nothing),
+        cmocka_unit_test(llama_cpps_clients_find_completion),
+        cmocka_unit_test(llama_cpps_stream_ends_with_the_figures),
         cmocka_unit_test(either_header_may_bring_the_key),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);

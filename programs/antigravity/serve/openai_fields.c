@@ -27,6 +27,7 @@ static bool read_bias(const json_t *body, serve_sampling *s, serve_error *e) {
     if (!s->bias) return serve_no_memory(e);
     json_object_foreach((json_t *)(uintptr_t)map, id, value) {
         const size_t n = strlen(id);
+        if (json_is_number(value) && json_number_value(value) == 0) continue; /* says nothing */
         if (!n || n > 9 || strspn(id, "0123456789") != n || !json_is_number(value))
             return serve_refuse(e, 400, "logit_bias",
                                 "logit_bias must map ids of tokens to numbers, not '%.40s'", id);

@@ -9,7 +9,7 @@
 
 static const serve_route_list *const lists[] = {
     &openai_routes, &model_routes,     &token_routes,     &state_routes,  &kv_routes,
-    &page_routes,   &anthropic_routes, &responses_routes, &ollama_routes,
+    &page_routes,   &anthropic_routes, &responses_routes, &ollama_routes, &llama_routes,
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 

@@ -14,5 +14,6 @@ extern const serve_route_list page_routes;      /* / and what the page consists 
 extern const serve_route_list anthropic_routes; /* /v1/messages */
 extern const serve_route_list responses_routes; /* /v1/responses */
 extern const serve_route_list ollama_routes;    /* /api/... */
+extern const serve_route_list llama_routes;     /* /completion */
 
 #endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /completion as llama.cpp's server has it: its clients know no other path for a text. */
+#ifndef ANTIGRAVITY_SERVE_LLAMA_COMPLETION_H
+#define ANTIGRAVITY_SERVE_LLAMA_COMPLETION_H
+
+#include "protocol.h"
+
+#include "route.h"
+
+bool llama_parse_completion(const serve_call *call, const json_t *body, serve_request *r,
+                            serve_error *e);
+
+#endif
