@@ -134,6 +134,10 @@ static const answer_case cases[] = {
      "\n<arg_value>['x', \"y<z\", None]</arg_value>\n<arg_key>other</arg_key>\n<arg_value>so "
      "it</arg_value>\n</tool_call>",
      "", "", "weather {\"city\": \"12\", \"tags\": [\"x\", \"y<z\", null], \"other\": \"so it\"};"},
+    {"escapes in values", &keyed, false,
+     "<tool_call>weather\n<arg_key>a</arg_key>\n<arg_value>['\\x4a\\x4A']</arg_value>\n<arg_key>b</"
+     "arg_key>\n<arg_value>['\\x4\x11']</arg_value>\n</tool_call>",
+     "", "", "weather {\"a\": [\"\\u004a\\u004a\"], \"b\": \"['\\\\x4\\u0011']\"};"},
     {"types told", &typed, false,
      "\n<calls>\n<invoke name=\"add\">\n<parameter name=\"a\" string=\"true\">1</parameter>\n"
      "<parameter name=\"b\" string=\"false\">1</parameter>\n</invoke>\n<invoke name=\"add\">\n"
