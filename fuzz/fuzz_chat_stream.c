@@ -12,6 +12,7 @@
 static ag_chat_parser *parse(const ag_call_format *format, bool opened, json_t *tools,
                              const char *text, size_t n, size_t step) {
     const ag_stream_params params = {.format = format,
+                                     .headers = format->head_close ? format : NULL,
                                      .reasoning_open = "<think>",
                                      .reasoning_close = "</think>",
                                      .opened = opened,

@@ -28,12 +28,12 @@ const char *ag_call_kind_name(ag_call_kind kind) {
 }
 
 void ag_call_format_free(ag_call_format *f) {
-    const char *const texts[] = {f->section_open,  f->section_close, f->call_open,   f->call_close,
-                                 f->list_open,     f->list_close,    f->between,     f->name_key,
-                                 f->object,        f->arguments_key, f->name_end,    f->id_mark,
-                                 f->param_open,    f->param_close,   f->param_text,  f->param_json,
-                                 f->param_between, f->quote,         f->triggers[0], f->triggers[1],
-                                 f->triggers[2],   f->triggers[3]};
+    const char *const texts[] = {
+        f->section_open, f->section_close, f->call_open,   f->call_close,  f->list_open,
+        f->list_close,   f->between,       f->name_key,    f->object,      f->arguments_key,
+        f->name_end,     f->id_mark,       f->param_open,  f->param_close, f->param_text,
+        f->param_json,   f->param_between, f->quote,       f->head_open,   f->head_between,
+        f->head_close,   f->triggers[0],   f->triggers[1], f->triggers[2], f->triggers[3]};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ag_free((void *)(uintptr_t)texts[i]);
     *f = (ag_call_format){0};
 }

@@ -43,6 +43,9 @@ typedef struct ag_call_format {
     const char *param_text, *param_json; /* TAGGED: between them, where the value is text or JSON */
     const char *param_between;           /* TAGGED: between two arguments, or NULL */
     const char *quote;                   /* BRACES: around text */
+    /* Where each call is a message with a header that names the tool, too: what stands before that
+     * name, first and behind another message, and what ends the header. NULL: no headers. */
+    const char *head_open, *head_between, *head_close;
 } ag_call_format;
 
 void ag_call_format_free(ag_call_format *f);

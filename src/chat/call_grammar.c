@@ -296,7 +296,8 @@ static bool opens_in_list(const ag_call_format *c) {
 }
 
 bool ag_calls_repeat(const ag_chat_format *f) {
-    return f->calls.is_parallel && f->calls.kind != AG_CALLS_HARMONY;
+    const ag_call_format *c = &f->calls;
+    return c->is_parallel && c->kind != AG_CALLS_HARMONY && (!c->head_close || c->head_between);
 }
 
 static ag_status append(ag_text *out, const char *s, ag_error *err) {
@@ -309,8 +310,18 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) 
         return append(out, "<|channel|>commentary to=functions.", err);
     }
     if (is_bare(f)) return AG_OK;
+    if (c->head_close) return append(out, c->head_open, err);
     AG_TRY(append(out, c->section_open, err));
     return opens_in_list(c) ? AG_OK : append(out, c->call_open, err);
+}
+
+/* The name in the header of a call's message, and what opens the call behind it. */
+static ag_status put_header(writer *w, const json_t *tool) {
+    if (!w->c->head_close) return AG_OK;
+    AG_TRY(put_text(w, name_of(tool)));
+    AG_TRY(put_text(w, w->c->head_close));
+    AG_TRY(put_text(w, w->c->section_open));
+    return put_text(w, w->c->call_open);
 }
 
 static ag_status put_calls(writer *w, const json_t *tools) {
@@ -319,6 +330,7 @@ static ag_status put_calls(writer *w, const json_t *tools) {
     AG_TRY(put(w, "call ::= ("));
     json_array_foreach(tools, i, tool) {
         AG_TRY(put(w, i ? "| " : ""));
+        AG_TRY(put_header(w, tool));
         AG_TRY(put_call(w, tool));
     }
     AG_TRY(put(w, ") "));
@@ -337,8 +349,8 @@ ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool sev
     AG_TRY(put(&w, "call "));
     if (several && ag_calls_repeat(f)) {
         AG_TRY(put(&w, "("));
-        AG_TRY(put_text(&w, c->between));
-        if (!bare) AG_TRY(put_text(&w, c->call_open));
+        AG_TRY(put_text(&w, c->head_close ? c->head_between : c->between));
+        if (!bare && !c->head_close) AG_TRY(put_text(&w, c->call_open));
         AG_TRY(put(&w, "call)* "));
     }
     AG_TRY(put_closing(&w, c->list_close));

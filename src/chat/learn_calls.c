@@ -38,12 +38,13 @@ static size_t find(const char *s, size_t from, const char *what) {
 
 /* ---- renderings ---- */
 
-static ag_status render_tail(learner *l, json_t *messages, bool with_tools, char **out) {
+static ag_status render_tail(learner *l, json_t *messages, bool with_tools, bool prompt,
+                             char **out) {
     ag_jinja_output o;
     bool ok;
     *out = NULL;
     json_t *tools = with_tools && (l->f->features & AG_CHAT_TOOLS) ? ag_probe_tools() : NULL;
-    ag_status st = ag_chat_try(l->f, messages, tools, NULL, false, &o, &ok, l->err);
+    ag_status st = ag_chat_try(l->f, messages, tools, NULL, prompt, &o, &ok, l->err);
     const char *at = st == AG_OK && ok ? strstr(o.text, AG_PROBE_QUESTION) : NULL;
     if (at && !(*out = ag_strdup(at + strlen(AG_PROBE_QUESTION)))) {
         st = AG_FAIL(l->err, NOMEM, "what a chat template renders");
@@ -59,14 +60,14 @@ static ag_status render_calls(learner *l, size_t n, const char *id, char **out) 
         const char *id_2 = strchr(id, '.') ? "functions." AG_PROBE_TOOL_2 ":1" : "q7v000002";
         json_array_append_new(calls, ag_probe_call(AG_PROBE_TOOL_2, id_2, true, as_text));
     }
-    return render_tail(l, ag_probe_calls(calls, json_string("")), true, out);
+    return render_tail(l, ag_probe_calls(calls, json_string("")), true, false, out);
 }
 
 static ag_status render_samples(learner *l) {
     const char *id = AG_PROBE_ID;
     json_t *messages = json_pack("[o, o]", ag_probe_message("user", AG_PROBE_QUESTION),
                                  ag_probe_message("assistant", AG_PROBE_ANSWER));
-    AG_TRY(render_tail(l, messages, true, &l->plain));
+    AG_TRY(render_tail(l, messages, true, false, &l->plain));
     AG_TRY(render_calls(l, 1, id, &l->one.text));
     if (l->one.text && !strstr(l->one.text, AG_PROBE_TOOL) && strstr(l->one.text, id)) {
         /* The id alone is written: then models put the name into it. */
@@ -354,6 +355,29 @@ static ag_status put_openings(learner *l, const char *lead, size_t n_section, si
     return put(l, &l->c->list_open, call + own, n_call - own);
 }
 
+/* What leads to the tool's name in the header of a message, from the prompt on, and what ends it.
+ */
+static ag_status put_header(learner *l, const char *named, size_t n) {
+    char *prompt;
+    json_t *question = ag_probe_message("user", AG_PROBE_QUESTION);
+    AG_TRY(render_tail(l, json_pack("[o]", question), true, true, &prompt));
+    const size_t from = prompt ? ag_chat_common_prefix_len(l->one.text, prompt) : l->one.body;
+    ag_free(prompt);
+    const char *begin = l->one.text + from;
+    AG_TRY(put(l, &l->c->head_open, begin, begin < named ? (size_t)(named - begin) : 0));
+    return put(l, &l->c->head_close, named + strlen(AG_PROBE_TOOL), n - strlen(AG_PROBE_TOOL));
+}
+
+/* The same behind another call. */
+static ag_status put_second_header(learner *l) {
+    const char *rest = l->two.text ? l->two.text + l->one.close : NULL;
+    const char *name = rest ? strstr(rest, AG_PROBE_TOOL_2) : NULL;
+    const size_t n = strlen(l->c->call_close);
+    if (!name || (size_t)(name - rest) < n || memcmp(rest, l->c->call_close, n) != 0) return AG_OK;
+    l->c->is_parallel = true;
+    return put(l, &l->c->head_between, rest + n, (size_t)(name - rest) - n);
+}
+
 static ag_status learn_around(learner *l) {
     const sample *s = &l->one;
     const char *lead = s->text + s->body, *rest = s->text + s->close;
@@ -361,9 +385,11 @@ static ag_status learn_around(learner *l) {
     const char *gap = "";
     /* A header may name the tool that is called, too. */
     const char *named = l->c->id_is_name ? NULL : strstr(lead, AG_PROBE_TOOL);
-    if (named && named < lead + n_lead) {
+    const bool has_header = named && named < lead + n_lead;
+    if (has_header) {
         size_t space, n = strlen(AG_PROBE_TOOL);
         n += ag_chat_mark_len(l->f, named + n, &space) + space;
+        AG_TRY(put_header(l, named, n));
         n_lead -= (size_t)(named - lead) + n;
         lead = named + n;
         n_open = n_lead;
@@ -390,6 +416,7 @@ static ag_status learn_around(learner *l) {
         gap = rest;
     }
     AG_TRY(put(l, &l->c->call_close, gap, n_close));
+    if (has_header) AG_TRY(put_second_header(l));
     if (!strncmp(rest, gap, n_close)) rest += n_close;
     return learn_close(l, rest, n_lead > n_open && !is_blank(lead, n_lead - n_open));
 }

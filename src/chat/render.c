@@ -192,6 +192,7 @@ ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err)
     json_t *tools = c->no_calls ? NULL : c->tools;
     const ag_stream_params params = {
         .format = tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
+        .headers = calls->head_close ? calls : NULL,
         .reasoning_open = f->reasoning_open,
         .reasoning_close = f->reasoning_close,
         .content_open = f->content_open,

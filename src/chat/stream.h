@@ -27,7 +27,8 @@ typedef ag_status ag_stream_state(ag_chat_parser *p, bool *again, ag_error *err)
 
 /* What a call is written as, for one without a template: see ag_stream_create. */
 typedef struct ag_stream_params {
-    const ag_call_format *format;                 /* borrowed; NULL: calls are text */
+    const ag_call_format *format;  /* borrowed; NULL: calls are text */
+    const ag_call_format *headers; /* borrowed; whose headers are no content, or NULL */
     const char *reasoning_open, *reasoning_close; /* borrowed; NULL: there is no reasoning */
     const char *content_open; /* borrowed; a mark that is not told; NULL: none */
     bool opened;              /* the prompt ended inside the reasoning */

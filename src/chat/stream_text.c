@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* White space before a mark is not told until it is known that none follows; but not for ever. */
-enum { MAX_SPACE = 1024 };
+enum { MAX_SPACE = 1024, MAX_HEADER = 1024 };
 
 static ag_stream_state reasoning_space, reasoning_text;
 
@@ -161,6 +161,45 @@ static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, si
     return s[*len] == '{' || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
 }
 
+/* The header of a message: white space, one of the ways to open it, a name, what ends it. */
+static ag_match header_at(const ag_call_format *f, const char *open, const char *s, size_t n,
+                          size_t *len) {
+    size_t close, at;
+    const ag_match m = ag_match_loosely(open, s, n, &at);
+    if (m != AG_MATCH_YES) return m;
+    const size_t name = ag_stream_name_len(s + at, n - at);
+    if (at + name == n) return AG_MATCH_PARTIAL;
+    if (name == 0) return AG_MATCH_NO;
+    const ag_match end = ag_match_loosely(f->head_close, s + at + name, n - at - name, &close);
+    *len = at + name + close;
+    return end;
+}
+
+/* A header is no content, whoever it names: the first, one behind a call, and one behind the mark
+ * that ends a reasoning. */
+static ag_match skip_header(ag_chat_parser *p) {
+    const ag_call_format *f = p->params.headers;
+    const char *close = p->params.reasoning_close, *between = f ? f->head_between : NULL;
+    if (!f || !f->head_close || p->content.len) return AG_MATCH_NO;
+    const size_t skip =
+        close && between && !strncmp(between, close, strlen(close)) ? strlen(close) : 0;
+    const char *const opens[] = {f->head_open, between, between ? between + skip : NULL};
+    size_t n, len;
+    const char *s = ag_stream_rest(p, &n);
+    const size_t space = space_len(s, n);
+    bool may_come = false;
+    for (size_t i = 0; i < 3; i++) {
+        if (!opens[i]) continue;
+        const ag_match m = header_at(f, opens[i], s + space, n - space, &len);
+        may_come = may_come || m == AG_MATCH_PARTIAL;
+        if (m != AG_MATCH_YES) continue;
+        ag_stream_take(p, space + len);
+        p->held = p->at;
+        return m;
+    }
+    return may_come && n < MAX_HEADER && !p->is_final ? AG_MATCH_PARTIAL : AG_MATCH_NO;
+}
+
 static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger, size_t len,
                                bool is_bare, bool *again, ag_error *err) {
     AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_CONTENT, p->pending.data + p->at, content, err));
@@ -175,6 +214,7 @@ static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger
 }
 
 ag_status ag_stream_content(ag_chat_parser *p, bool *again, ag_error *err) {
+    if (skip_header(p) == AG_MATCH_PARTIAL) return AG_OK;
     size_t n;
     const char *s = ag_stream_rest(p, &n), *trigger;
     const char *open = p->content.len == 0 ? p->params.content_open : NULL;

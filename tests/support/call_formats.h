@@ -101,6 +101,21 @@ static const ag_call_format braces = {.kind = AG_CALLS_BRACES,
                                       .call_close = "<call|>",
                                       .triggers = {"<|call>call:"},
                                       .quote = "<|\"|>"};
+static const ag_call_format headed = {.kind = AG_CALLS_TAGGED,
+                                      .is_parallel = true,
+                                      .section_open = "",
+                                      .section_close = "",
+                                      .call_open = "<invoke name=\"",
+                                      .call_close = "</invoke>",
+                                      .triggers = {"<invoke name=\""},
+                                      .name_end = "\">\n",
+                                      .param_open = "<parameter name=\"",
+                                      .param_text = "\">",
+                                      .param_json = "\">",
+                                      .param_close = "</parameter>\n",
+                                      .head_open = " to=",
+                                      .head_between = "<|eom|><|start|>assistant to=",
+                                      .head_close = "<|message|>"};
 static const ag_call_format harmony = {.kind = AG_CALLS_HARMONY};
 
 static const char tools_json[] =
@@ -110,8 +125,8 @@ static const char tools_json[] =
     "{\"name\": \"add\"}}]";
 
 static const ag_call_format *const all_call_formats[] = {
-    &hermes, &bare,  &list,  &named,  &kimi,   &fenced,
-    &lines,  &keyed, &typed, &python, &braces, &harmony,
+    &hermes, &bare,  &list,   &named,  &kimi,    &fenced, &lines,
+    &keyed,  &typed, &python, &braces, &harmony, &headed,
 };
 enum { N_CALL_FORMATS = sizeof all_call_formats / sizeof *all_call_formats };
 

@@ -143,6 +143,16 @@ static const answer_case cases[] = {
      "<parameter name=\"b\" string=\"false\">1</parameter>\n</invoke>\n<invoke name=\"add\">\n"
      "</invoke>\n</calls>",
      "", "", "add {\"a\": \"1\", \"b\": 1};add {};"},
+    {"a header", &headed, false, " to=user<|message|>Hi to=you<|message|>", "",
+     "Hi to=you<|message|>", ""},
+    {"a header cut short", &headed, false, " to=user<|mess", "", " to=user<|mess", ""},
+    {"no header", &headed, false, " to you<|message|>", "", " to you<|message|>", ""},
+    {"headers of two calls", &headed, false,
+     " to=add<|message|><invoke name=\"add\">\n</invoke><|eom|><|start|>assistant "
+     "to=weather<|message|><invoke name=\"weather\">\n<parameter name=\"city\">x</parameter>\n"
+     "</invoke>",
+     "", "", "add {};weather {\"city\": \"x\"};"},
+    {"a header behind reasoning", &headed, true, "hm</think> to=user<|message|>so", "hm", "so", ""},
     {"as code", &python, false,
      "Ok.<|start|>[weather(city='K\xc3\xb6ln, \\'x\\'', days=3), add(tags=['a)', {\"k\": "
      "True}])]<|end|>",
@@ -211,6 +221,7 @@ static void take_deltas(ag_chat_parser *p, said *s) {
 
 static ag_chat_parser *parser_for(const answer_case *c, json_t *tools) {
     const ag_stream_params params = {.format = c->format,
+                                     .headers = c->format->head_close ? c->format : NULL,
                                      .reasoning_open = "<think>",
                                      .reasoning_close = "</think>",
                                      .opened = c->opened,
@@ -388,6 +399,7 @@ static void running_out_of_memory_is_an_error(void **state) {
             failing_allocator f;
             failing_install(&f, nth);
             const ag_stream_params params = {.format = c->format,
+                                             .headers = c->format->head_close ? c->format : NULL,
                                              .reasoning_open = "<think>",
                                              .reasoning_close = "</think>",
                                              .opened = c->opened,
