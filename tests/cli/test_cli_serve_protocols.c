@@ -275,6 +275,27 @@ static void llama_cpps_clients_find_completion(void **state) {
                            "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
 }
 
+static void vectors_can_be_shortened(void **state) {
+    (void)state;
+    static const char *const asked[][2] = {
+        {"POST /v1/embeddings", "data.0.embedding"},
+        {"POST /api/embed", "embeddings.0"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        json_t *v = serve_json(&server, asked[i][0],
+                               "{\"model\":\"demo\",\"input\":\"a dog\",\"dimensions\":3}", 200);
+        const json_t *vector = json_at(v, asked[i][1]);
+        double sum = 0;
+        assert_int_equal(json_array_size(vector), 3);
+        for (size_t k = 0; k < 3; k++) {
+            double value = json_number_value(json_array_get(vector, k));
+            sum += value * value;
+        }
+        assert_true(sum > 0.999 && sum < 1.001);
+        json_decref(v);
+    }
+}
+
 static void llama_cpps_stream_ends_with_the_figures(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, "POST /completion", "",
@@ -343,6 +364,7 @@ int main(void) {
         cmocka_unit_test(ollama_tells_of_models),
         cmocka_unit_test(ollama_changes_nothing),
         cmocka_unit_test(llama_cpps_clients_find_completion),
+        cmocka_unit_test(vectors_can_be_shortened),
         cmocka_unit_test(llama_cpps_stream_ends_with_the_figures),
         cmocka_unit_test(either_header_may_bring_the_key),
     };

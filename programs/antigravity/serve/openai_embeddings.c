@@ -6,6 +6,7 @@
 #include "fields.h"
 #include "openai_fields.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ static bool parse_embeddings(const serve_call *call, const json_t *body, serve_r
                              serve_error *e) {
     (void)call;
     const char *format = "float";
+    int64_t dimensions = 0;
     r->kind = SERVE_EMBED;
     if (!field_copy(body, "model", &r->model, e) || !openai_read_prompts(body, "input", r, e) ||
         !field_string(body, "encoding_format", &format, e))
@@ -21,12 +23,9 @@ static bool parse_embeddings(const serve_call *call, const json_t *body, serve_r
     const bool as_text = !strcmp(format, "base64");
     if (!as_text && strcmp(format, "float") != 0)
         return serve_refuse(e, 400, "encoding_format", "encoding_format must be float or base64");
-    const json_t *dimensions = json_object_get(body, "dimensions");
-    if (dimensions && !json_is_null(dimensions))
-        return serve_refuse(e, 400, "dimensions",
-                            "the vectors of this model cannot be had with fewer dimensions");
-    r->kept = json_boolean(as_text);
-    return true;
+    if (!field_whole(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
+    r->kept = json_pack("{sb sI}", "base64", as_text, "dimensions", (json_int_t)dimensions);
+    return r->kept || serve_no_memory(e);
 }
 
 static json_t *base64_of(const float *v, size_t n) {
@@ -60,15 +59,26 @@ static json_t *floats_of(const float *v, size_t n) {
     return list;
 }
 
+/* The first n values, of length 1 again. */
+static void shorten(float *v, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)v[i] * v[i];
+    for (size_t i = 0; sum > 0 && i < n; i++) v[i] = (float)(v[i] / sqrt(sum));
+}
+
 static json_t *whole_embeddings(serve_exchange *x) {
-    const bool as_text = json_is_true(x->request->kept);
+    const bool as_text = json_is_true(json_object_get(x->request->kept, "base64"));
+    const json_int_t wanted = json_integer_value(json_object_get(x->request->kept, "dimensions"));
+    const size_t n =
+        wanted > 0 && (uint64_t)wanted < x->n_embedding ? (size_t)wanted : x->n_embedding;
     json_t *data = json_array();
     for (size_t i = 0; data && i < json_array_size(x->request->prompts); i++) {
-        const float *v = x->embeddings[i];
+        float *v = x->embeddings[i];
+        if (n < x->n_embedding) shorten(v, n);
         const json_field one[] = {
             {"object", json_string("embedding")},
             {"index", json_integer((json_int_t)i)},
-            {"embedding", as_text ? base64_of(v, x->n_embedding) : floats_of(v, x->n_embedding)},
+            {"embedding", as_text ? base64_of(v, n) : floats_of(v, n)},
         };
         json_append(&data, json_object_of(one, 3));
     }
