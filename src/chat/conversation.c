@@ -25,11 +25,11 @@ ag_status ag_chat_create(const ag_chat_format *f, ag_chat **out, ag_error *err) 
 
 void ag_chat_destroy(ag_chat *c) {
     if (!c) return;
-    for (size_t i = 0; i < c->n_turns; i++) {
-        json_decref(c->turns[i].said);
-        ag_ids_free(&c->turns[i].ids);
+    for (size_t i = 0; i < c->n_answers; i++) {
+        json_decref(c->answers[i].said);
+        ag_ids_free(&c->answers[i].ids);
     }
-    ag_free(c->turns);
+    ag_free(c->answers);
     json_decref(c->messages);
     json_decref(c->tools);
     json_decref(c->variables);

@@ -5,12 +5,12 @@
 #include "chat/format.h"
 
 /* An answer that this engine sampled. */
-typedef struct ag_chat_turn {
-    json_t *said; /* owned; its message's text and calls, as ag_chat_find_turns compares them */
+typedef struct ag_chat_answer {
+    json_t *said; /* owned; its message's text and calls, as ag_chat_find_answers compares them */
     ag_ids ids;
     size_t n_reasoning; /* of the ids: up to where the reasoning has ended; SIZE_MAX: inside one */
     bool opened;        /* the prompt had opened the reasoning */
-} ag_chat_turn;
+} ag_chat_answer;
 
 struct ag_chat {
     const ag_chat_format *format;
@@ -19,8 +19,8 @@ struct ag_chat {
     json_t *variables; /* object */
     bool has_clock;
     int64_t clock;
-    ag_chat_turn *turns;
-    size_t n_turns, turns_cap;
+    ag_chat_answer *answers;
+    size_t n_answers, answers_cap;
     ag_text begun; /* what ag_chat_require_call() put behind the prompt */
     bool no_calls; /* the answer to the prompt rendered last has none */
     bool is_open;  /* the prompt rendered last ends inside a reasoning */

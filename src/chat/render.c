@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A conversation as text and as ids. */
+#include "chat/answers.h"
 #include "chat/conversation.h"
 #include "chat/normalise.h"
 #include "chat/stream.h"
-#include "chat/turns.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
@@ -16,7 +16,7 @@ static const char more_to_come[] = "Q7vzContinuesHere";
 typedef struct rendering {
     ag_chat *c;
     unsigned flags;
-    ag_chat_stand_ins turns;
+    ag_chat_stand_ins answers;
     ag_jinja_output out;
     size_t end; /* of out.text, as far as it counts */
     ag_cut_list cuts;
@@ -69,7 +69,7 @@ static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
 
 static ag_status fitted(const rendering *r, json_t **messages, json_t **tools, ag_error *err) {
     ag_chat view = *r->c;
-    if (r->turns.messages) view.messages = r->turns.messages;
+    if (r->answers.messages) view.messages = r->answers.messages;
     json_t *marked = r->flags & AG_CHAT_CONTINUE ? with_mark(view.messages) : NULL;
     if (marked) view.messages = marked;
     ag_status st = AG_OK;
@@ -122,14 +122,14 @@ static ag_status render_text(rendering *r, ag_error *err) {
 }
 
 /* Renders until the place of every sampled answer is known, or given up. */
-static ag_status render_turns(rendering *r, ag_error *err) {
+static ag_status render_answers(rendering *r, ag_error *err) {
     bool missed = true;
     for (int round = 0; missed; round++) {
-        for (size_t i = 0; round == 2 && i < r->turns.n; i++) r->turns.list[i].turn = NULL;
-        AG_TRY(ag_chat_stand_in_for(r->c, &r->turns, err));
+        for (size_t i = 0; round == 2 && i < r->answers.n; i++) r->answers.list[i].answer = NULL;
+        AG_TRY(ag_chat_stand_in_for(r->c, &r->answers, err));
         AG_TRY(render_text(r, err));
         r->cuts.n = 0;
-        AG_TRY(ag_chat_cut_turns(r->c, &r->turns, &r->out, r->end, &r->cuts, &missed, err));
+        AG_TRY(ag_chat_cut_answers(r->c, &r->answers, &r->out, r->end, &r->cuts, &missed, err));
     }
     return AG_OK;
 }
@@ -137,7 +137,7 @@ static ag_status render_turns(rendering *r, ag_error *err) {
 static ag_status append_ids(rendering *r, ag_ids *ids, ag_error *err) {
     const ag_chat_format *f = r->c->format;
     if (!f->tokenizer) return AG_FAIL(err, INVALID, "ids of a chat format without a tokenizer");
-    if (r->turns.n == 0) { AG_TRY(ag_chat_find_cuts(f, &r->out, 0, r->end, &r->cuts, err)); }
+    if (r->answers.n == 0) { AG_TRY(ag_chat_find_cuts(f, &r->out, 0, r->end, &r->cuts, err)); }
     return ag_tokenizer_encode_cut(f->tokenizer, r->out.text, r->end, r->cuts.cuts, r->cuts.n, ids,
                                    err);
 }
@@ -159,22 +159,22 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     ag_status st = AG_OK;
     c->begun.len = 0;
     c->no_calls = flags & AG_CHAT_NO_CALLS;
-    const bool wants_turns = ids && c->n_turns && !(flags & AG_CHAT_NO_REWRITING);
-    if (wants_turns) st = ag_chat_find_turns(c, &r.turns, err);
-    if (st == AG_OK) st = r.turns.n ? render_turns(&r, err) : render_text(&r, err);
+    const bool wants_answers = ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING);
+    if (wants_answers) st = ag_chat_find_answers(c, &r.answers, err);
+    if (st == AG_OK) st = r.answers.n ? render_answers(&r, err) : render_text(&r, err);
     if (st == AG_OK && ids) st = append_ids(&r, ids, err);
     if (st == AG_OK) {
         c->is_open = !(flags & (AG_CHAT_NO_PROMPT | AG_CHAT_CONTINUE)) &&
                      ends_open(c->format, r.out.text, r.end);
     }
-    if (st == AG_OK && text && r.turns.n) {
-        json_decref(r.turns.messages);
-        r.turns.messages = NULL;
+    if (st == AG_OK && text && r.answers.n) {
+        json_decref(r.answers.messages);
+        r.answers.messages = NULL;
         st = render_text(&r, err);
     }
     if (st == AG_OK && text) st = append_text(&r, text, err);
     if (st != AG_OK && ids) ids->n = n_ids;
-    ag_chat_stand_ins_free(&r.turns);
+    ag_chat_stand_ins_free(&r.answers);
     ag_cut_list_free(&r.cuts);
     ag_jinja_output_free(&r.out);
     return st;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that this engine sampled stand in a rendered conversation with the ids that they had. */
-#ifndef AG_CHAT_TURNS_H
-#define AG_CHAT_TURNS_H
+#ifndef AG_CHAT_ANSWERS_H
+#define AG_CHAT_ANSWERS_H
 
 #include "chat/conversation.h"
 #include "chat/marks.h"
 
 /* A message that was sampled, and words that stand in its place while the template renders. */
 typedef struct ag_chat_stand_in {
-    const ag_chat_turn *turn; /* borrowed; NULL: the message is text after all */
+    const ag_chat_answer *answer; /* borrowed; NULL: the message is text after all */
     size_t message;
     bool has_content, has_calls;
     char words[56], reasoning[56], argument[56];
@@ -22,12 +22,12 @@ typedef struct ag_chat_stand_ins {
 void ag_chat_stand_ins_free(ag_chat_stand_ins *s);
 
 /* Finds the messages of c that were sampled. */
-ag_status ag_chat_find_turns(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err);
+ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err);
 /* Makes s->messages. */
 ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err);
 /* The cuts of a text that was rendered from s->messages. *missed: a message's place cannot be told;
  * it is marked as text, and the conversation is to be rendered again. */
-ag_status ag_chat_cut_turns(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
-                            size_t to, ag_cut_list *l, bool *missed, ag_error *err);
+ag_status ag_chat_cut_answers(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
+                              size_t to, ag_cut_list *l, bool *missed, ag_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "chat/turns.h"
+#include "chat/answers.h"
 
 #include "chat/stream.h"
 #include "core/alloc.h"
@@ -13,7 +13,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum { MAX_TURNS = 4096 };
+enum { MAX_ANSWERS = 4096 };
 
 /* ---- what a message says ---- */
 
@@ -45,10 +45,10 @@ static json_t *said_by(const json_t *m) {
     return said;
 }
 
-static bool has_text(const ag_chat_turn *t) {
+static bool has_text(const ag_chat_answer *t) {
     return json_string_length(json_array_get(t->said, 0)) > 0;
 }
-static size_t count_calls(const ag_chat_turn *t) {
+static size_t count_calls(const ag_chat_answer *t) {
     return json_array_size(json_array_get(t->said, 1));
 }
 
@@ -78,15 +78,15 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
     return st;
 }
 
-static void free_turn(ag_chat_turn *t) {
+static void free_answer(ag_chat_answer *t) {
     json_decref(t->said);
     ag_ids_free(&t->ids);
-    *t = (ag_chat_turn){0};
+    *t = (ag_chat_answer){0};
 }
 
 /* Of the newest message. */
-static ag_status make_turn(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
-                           ag_chat_turn *t, ag_error *err) {
+static ag_status make_answer(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
+                             size_t n, ag_chat_answer *t, ag_error *err) {
     t->said = said_by(json_array_get(c->messages, json_array_size(c->messages) - 1));
     if (!t->said) return AG_FAIL(err, NOMEM, "a sampled answer");
     AG_TRY(ag_ids_reserve(&t->ids, n, err));
@@ -99,17 +99,17 @@ static ag_status make_turn(const ag_chat *c, const ag_chat_parser *p, const int3
 
 static ag_status remember(ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
                           ag_error *err) {
-    ag_chat_turn turn = {0};
-    if (c->n_turns == MAX_TURNS) {
-        free_turn(&c->turns[0]);
-        memmove(c->turns, c->turns + 1, --c->n_turns * sizeof *c->turns);
+    ag_chat_answer answer = {0};
+    if (c->n_answers == MAX_ANSWERS) {
+        free_answer(&c->answers[0]);
+        memmove(c->answers, c->answers + 1, --c->n_answers * sizeof *c->answers);
     }
-    void *array = c->turns;
-    ag_status st = ag_array_grow(&array, &c->turns_cap, c->n_turns + 1, sizeof turn, err);
-    c->turns = array;
-    if (st == AG_OK) st = make_turn(c, p, ids, n, &turn, err);
-    if (st == AG_OK) c->turns[c->n_turns++] = turn;
-    else free_turn(&turn);
+    void *array = c->answers;
+    ag_status st = ag_array_grow(&array, &c->answers_cap, c->n_answers + 1, sizeof answer, err);
+    c->answers = array;
+    if (st == AG_OK) st = make_answer(c, p, ids, n, &answer, err);
+    if (st == AG_OK) c->answers[c->n_answers++] = answer;
+    else free_answer(&answer);
     return st;
 }
 
@@ -133,30 +133,32 @@ void ag_chat_stand_ins_free(ag_chat_stand_ins *s) {
     *s = (ag_chat_stand_ins){0};
 }
 
-/* The turn that says the same, at or behind *from, or NULL: equal answers are taken one after
+/* The answer that says the same, at or behind *from, or NULL: equal answers are taken one after
  * another. */
-static const ag_chat_turn *turn_of(const ag_chat *c, const json_t *said, size_t *from) {
-    for (size_t k = 0; k < c->n_turns; k++) {
-        const size_t i = (*from + k) % c->n_turns;
-        if (!json_equal(said, c->turns[i].said)) continue;
+static const ag_chat_answer *sampled_answer(const ag_chat *c, const json_t *said, size_t *from) {
+    for (size_t k = 0; k < c->n_answers; k++) {
+        const size_t i = (*from + k) % c->n_answers;
+        if (!json_equal(said, c->answers[i].said)) continue;
         *from = i + 1;
-        return &c->turns[i];
+        return &c->answers[i];
     }
     return NULL;
 }
 
-static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_turn *t, size_t message,
+static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_answer *t, size_t message,
                               ag_error *err) {
     void *array = s->list;
     ag_status st = ag_array_grow(&array, &s->cap, s->n + 1, sizeof *s->list, err);
     s->list = array;
     AG_TRY(st);
-    s->list[s->n++] = (ag_chat_stand_in){
-        .turn = t, .message = message, .has_content = has_text(t), .has_calls = count_calls(t) > 0};
+    s->list[s->n++] = (ag_chat_stand_in){.answer = t,
+                                         .message = message,
+                                         .has_content = has_text(t),
+                                         .has_calls = count_calls(t) > 0};
     return AG_OK;
 }
 
-ag_status ag_chat_find_turns(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
     size_t i, from = 0;
     json_t *m;
     json_array_foreach(c->messages, i, m) {
@@ -164,7 +166,7 @@ ag_status ag_chat_find_turns(const ag_chat *c, ag_chat_stand_ins *s, ag_error *e
         if (!role || strcmp(role, "assistant") != 0) continue;
         json_t *said = said_by(m);
         if (!said) return AG_FAIL(err, NOMEM, "what a message says");
-        const ag_chat_turn *t = turn_of(c, said, &from);
+        const ag_chat_answer *t = sampled_answer(c, said, &from);
         json_decref(said);
         if (t) AG_TRY(add_stand_in(s, t, i, err));
     }
@@ -228,7 +230,7 @@ ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error 
     s->messages = json_copy(c->messages);
     choose_words(s);
     for (size_t i = 0; s->messages && i < s->n; i++) {
-        if (!s->list[i].turn || put_words(s->messages, &s->list[i])) continue;
+        if (!s->list[i].answer || put_words(s->messages, &s->list[i])) continue;
         json_decref(s->messages);
         s->messages = NULL;
     }
@@ -251,7 +253,7 @@ static size_t count_of(const char *text, const char *word) {
 /* Which is not so where a template says something twice. */
 static bool is_certain(const ag_chat_stand_in *x, const char *text) {
     return count_of(text, x->words) <= 1 && count_of(text, x->reasoning) <= 1 &&
-           count_of(text, x->argument) <= count_calls(x->turn);
+           count_of(text, x->argument) <= count_calls(x->answer);
 }
 
 static const char *last_of(const char *from, const char *to, const char *what) {
@@ -270,7 +272,7 @@ static const char *section_begin(const ag_call_format *f, const char *from, cons
     return NULL;
 }
 
-/* Where the turn begins whose words stand in text[from..). */
+/* Where the answer begins whose words stand in text[from..). */
 static bool find_begin(const ag_chat_format *f, const ag_chat_stand_in *x, const char *from,
                        place *out, const char *text) {
     const char *words = x->has_content ? strstr(from, x->words) : NULL;
@@ -279,12 +281,12 @@ static bool find_begin(const ag_chat_format *f, const ag_chat_stand_in *x, const
     if (!first || (x->has_content && !words)) return false;
     if (thought && thought > first) return false;
     out->with_reasoning = thought != NULL;
-    if (thought && !x->turn->opened) thought = last_of(from, thought, f->reasoning_open);
+    if (thought && !x->answer->opened) thought = last_of(from, thought, f->reasoning_open);
     if (out->with_reasoning && !thought) return false;
     if (!out->with_reasoning && !words) first = section_begin(&f->calls, from, first);
     if (!first) return false;
     const char *begin = thought ? thought : first;
-    /* What was found before the turn is none of it. */
+    /* What was found before the answer is none of it. */
     const char *end = f->turn_end ? strstr(begin, f->turn_end) : NULL;
     const char *word = words ? words : strstr(begin, x->argument);
     if (!word || (end && end < word)) return false;
@@ -313,12 +315,12 @@ static bool find_end(const ag_chat_format *f, const ag_chat_stand_in *x, size_t 
     return true;
 }
 
-static ag_status cut_turn(ag_chat_stand_in *x, const place *at, ag_cut_list *l, bool *missed,
-                          ag_error *err) {
-    const ag_chat_turn *t = x->turn;
+static ag_status cut_answer(ag_chat_stand_in *x, const place *at, ag_cut_list *l, bool *missed,
+                            ag_error *err) {
+    const ag_chat_answer *t = x->answer;
     const size_t skip = at->with_reasoning ? 0 : t->n_reasoning;
     if (skip > t->ids.n) {
-        x->turn = NULL;
+        x->answer = NULL;
         *missed = true;
         return AG_OK;
     }
@@ -326,23 +328,23 @@ static ag_status cut_turn(ag_chat_stand_in *x, const place *at, ag_cut_list *l, 
         l, (ag_text_cut){at->begin, at->end, t->ids.data + skip, t->ids.n - skip}, err);
 }
 
-ag_status ag_chat_cut_turns(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
-                            size_t to, ag_cut_list *l, bool *missed, ag_error *err) {
+ag_status ag_chat_cut_answers(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
+                              size_t to, ag_cut_list *l, bool *missed, ag_error *err) {
     size_t from = 0;
     *missed = false;
     for (size_t i = 0; i < s->n; i++) {
         ag_chat_stand_in *x = &s->list[i];
         place at = {0};
-        if (!x->turn) continue;
+        if (!x->answer) continue;
         if (!is_certain(x, out->text) ||
             !find_begin(c->format, x, out->text + from, &at, out->text) ||
             !find_end(c->format, x, to, out->text, &at)) {
-            x->turn = NULL;
+            x->answer = NULL;
             *missed = true;
             continue;
         }
         AG_TRY(ag_chat_find_cuts(c->format, out, from, at.begin, l, err));
-        AG_TRY(cut_turn(x, &at, l, missed, err));
+        AG_TRY(cut_answer(x, &at, l, missed, err));
         from = at.end;
     }
     return ag_chat_find_cuts(c->format, out, from, to, l, err);
