@@ -48,7 +48,7 @@ static void answer_options(serve_call *call, const char *allowed) {
     if (!n) return;
     const size_t at = strlen(call->headers);
     snprintf(call->headers + at, sizeof call->headers - at,
-             "Access-Control-Allow-Methods: %s\r\nAccess-Control-Allow-Headers: %.120s\r\n"
+             "Access-Control-Allow-Methods: %s\r\nAccess-Control-Allow-Headers: %.400s\r\n"
              "Access-Control-Max-Age: 600\r\n",
              allowed, wanted ? wanted : "Authorization, Content-Type");
 }

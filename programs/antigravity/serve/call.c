@@ -4,10 +4,14 @@
 #include "clock.h"
 #include "run.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+/* Bytes that a byte of a body may cost once it has been read. */
+enum { KEPT_COST = 4 };
 
 /* ---- its life ---- */
 
@@ -60,6 +64,7 @@ static void log_call(const serve_call *call) {
 void call_release(serve_call *call) {
     if (--call->n_holders) return;
     server *s = call->server;
+    server_charge(s, &call->charge, 0);
     server_counts *counts = &s->counts;
     counts->n_by_class[call->status >= 100 && call->status < 600 ? call->status / 100 : 0]++;
     if (!call->complete) counts->n_gone++;
@@ -77,7 +82,8 @@ void call_over(serve_call *call, bool complete) {
     call->n_sent = connection_sent(call->connection);
     call->connection = NULL;
     call->complete = complete;
-    if (call->run && !complete) run_cancel(call->run);
+    if (!complete) atomic_store(&call->gone, true);
+    if (!complete && !call->is_working && call->run) run_cancel(call->run);
     call_release(call);
 }
 
@@ -176,9 +182,11 @@ void call_send_error(serve_call *call, const serve_error *e) {
 
 static bool read_json(serve_call *call, serve_error *e) {
     json_error_t where;
-    call->json = json_loadb(call->body ? call->body : "", call->n_body, JSON_ALLOW_NUL, &where);
+    call->json = json_loadb(call->body ? call->body : "", call->n_body, 0, &where);
     free(call->body);
     call->body = NULL;
+    if (!call->json && json_error_code(&where) == json_error_out_of_memory)
+        return serve_no_memory(e);
     if (!call->json)
         return serve_refuse(e, 400, NULL, "the body is no JSON: %s, at byte %d", where.text,
                             where.position);
@@ -186,10 +194,21 @@ static bool read_json(serve_call *call, serve_error *e) {
     return serve_refuse(e, 400, NULL, "the body is JSON, but no object");
 }
 
+/* What a large body was is kept by the allocator, which would be memory that nobody may use. */
+static void give_back_memory(size_t n_body) {
+#ifdef __GLIBC__
+    enum { LARGE = 1 << 18 };
+    if (n_body > LARGE) malloc_trim(0);
+#else
+    (void)n_body;
+#endif
+}
+
 /* On a worker's thread. */
 static void work_on_call(worker_job *job) {
     serve_call *call = (serve_call *)job;
     serve_error e;
+    if (atomic_load(&call->gone)) return;
     if (call->route->waits) {
         call->route->handle(call);
         return;
@@ -200,11 +219,17 @@ static void work_on_call(worker_job *job) {
     }
     if (call->route->protocol) run_prepare(call);
     else call->route->handle(call);
+    json_decref(call->json);
+    call->json = NULL;
+    give_back_memory(call->n_received);
 }
 
 /* Back on the loop's. */
 static void call_worked(worker_job *job) {
     serve_call *call = (serve_call *)job;
+    call->is_working = false;
+    /* What is left of the body are its messages, as the engine and the answer need them. */
+    server_charge(call->server, &call->charge, call->n_received * KEPT_COST);
     if (call->run && !call->status) {
         if (call->connection) run_start(call->run);
     } else {
@@ -222,10 +247,18 @@ void call_start(serve_call *call) {
         call_send_reply(call);
         return;
     }
+    if (!server_charge(call->server, &call->charge, call->n_body * BODY_COST)) {
+        serve_refuse(&e, 503, NULL, "bodies of requests take as much memory as they may");
+        e.retry_after = 1;
+        call_send_error(call, &e);
+        return;
+    }
     call->job.work = work_on_call;
     call->job.done = call_worked;
+    call->is_working = true;
     call_hold(call);
     if (workers_add(call->server->workers, &call->job)) return;
+    call->is_working = false;
     call_release(call);
     serve_refuse(&e, 503, NULL, "too many requests are waiting to be read");
     e.retry_after = 1;

@@ -25,6 +25,7 @@ void connection_set_destroy(connection_set *set) {
 }
 
 size_t connection_count(const connection_set *set) { return set->n; }
+size_t connection_body_bytes(const connection_set *set) { return set->body_bytes; }
 
 void connection_set_drain(connection_set *set) {
     set->draining = true;
@@ -56,6 +57,7 @@ char *connection_take_body(connection *c, size_t *n) {
     char *body = c->body;
     *n = c->n_body;
     c->body = NULL;
+    c->set->body_bytes -= c->body_cap;
     c->n_body = c->body_cap = 0;
     return body;
 }
@@ -66,6 +68,7 @@ static void forget_request(connection *c) {
     request_head_free(&c->head);
     free(c->body);
     c->body = NULL;
+    c->set->body_bytes -= c->body_cap;
     c->n_body = c->body_cap = c->n_sent = 0;
     c->chunks = (body_chunks){.place = CHUNK_SIZE};
     c->owner = NULL;
@@ -131,8 +134,10 @@ static bool add_to_body(void *user, const char *bytes, size_t n) {
     if (c->n_body + n + 1 > c->body_cap) {
         size_t cap = c->body_cap ? 2 * c->body_cap : 4096;
         if (cap < c->n_body + n + 1) cap = c->n_body + n + 1;
+        if (cap - c->body_cap > c->set->limits.max_bodies - c->set->body_bytes) return false;
         char *grown = realloc(c->body, cap);
         if (!grown) return false;
+        c->set->body_bytes += cap - c->body_cap;
         c->body = grown;
         c->body_cap = cap;
     }
@@ -176,7 +181,8 @@ static bool read_chunked_body(connection *c, struct evbuffer *in, int *status) {
         if (evbuffer_peek(in, -1, NULL, &piece, 1) < 1) break;
         const bool ok =
             body_chunks_read(&c->chunks, piece.iov_base, piece.iov_len, &used, add_to_body, c);
-        if (!ok) *status = c->chunks.place == CHUNK_DATA ? 413 : 400;
+        const bool is_large = c->n_body + c->chunks.left > c->set->limits.max_body;
+        if (!ok) *status = c->chunks.place != CHUNK_DATA ? 400 : is_large ? 413 : 503;
         if (*status) return false;
         evbuffer_drain(in, used);
     }
@@ -190,7 +196,7 @@ static void read_body(connection *c, struct evbuffer *in) {
     if (status) {
         refuse(c, status,
                status == 413   ? "the body is larger than this server takes"
-               : status == 503 ? "out of memory"
+               : status == 503 ? "bodies of requests take as much memory as they may"
                                : "the chunks of the body are malformed");
         return;
     }

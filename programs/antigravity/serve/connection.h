@@ -14,6 +14,7 @@ typedef struct connection_set connection_set;
 
 typedef struct connection_limits {
     size_t max_head, max_body; /* bytes */
+    size_t max_bodies;         /* of all requests that are being read */
     size_t max_unread;         /* bytes that a client leaves unread of a stream */
     uint32_t max_connections;
     uint32_t idle_s;  /* between two requests */
@@ -44,6 +45,7 @@ void connection_set_destroy(connection_set *set);
  * a network, so no browser can be at its other end. */
 void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local);
 size_t connection_count(const connection_set *set);
+size_t connection_body_bytes(const connection_set *set); /* of bodies that are being read */
 /* From now on every connection ends behind its request; those without one do at once. */
 void connection_set_drain(connection_set *set);
 

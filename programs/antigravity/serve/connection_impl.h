@@ -45,7 +45,7 @@ struct connection_set {
     connection_limits limits;
     connection_events events;
     connection *first;
-    size_t n;
+    size_t n, body_bytes;
     bool draining;
 };
 

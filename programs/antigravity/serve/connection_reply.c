@@ -62,9 +62,10 @@ void connection_reply(connection *c, int status, const char *type, const char *h
                       const char *body, size_t n) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     write_head(c, status, type, headers);
-    if (status == 204 || status == 304) evbuffer_add(out, "\r\n", 2);
+    const bool bare = status == 204 || status == 304;
+    if (bare) evbuffer_add(out, "\r\n", 2);
     else evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", n);
-    if (!c->is_head && n && status != 204) evbuffer_add(out, body, n);
+    if (!c->is_head && n && !bare) evbuffer_add(out, body, n);
     c->n_sent = n;
     flush_response(c);
 }

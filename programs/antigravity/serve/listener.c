@@ -153,7 +153,10 @@ static int describe_address(int fd, char *name, size_t cap) {
     }
     if (at.ss_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&at;
-        inet_ntop(AF_INET6, &v6->sin6_addr, name, (socklen_t)cap);
+        /* A client of IPv4 on a socket for both: it named the address as one of IPv4. */
+        const bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+        if (mapped) inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, name, (socklen_t)cap);
+        else inet_ntop(AF_INET6, &v6->sin6_addr, name, (socklen_t)cap);
         return ntohs(v6->sin6_port);
     }
     return -1;

@@ -9,7 +9,7 @@
 
 /* One line of a list. Either `protocol` is given, and the request goes through the model, or
  * `handle`, which answers by itself with one of the call_reply functions: a GET on the thread of
- * the connections, so it must be quick; others on a worker's. */
+ * the connections, so it must be quick, unless it `waits`; others on a worker's. */
 typedef struct serve_route {
     const char *method; /* "GET" also answers HEAD */
     const char *path; /* an end of "/" and "*" stands for one more part, or several: call_rest() */

@@ -219,6 +219,9 @@ static bool prepare(serve_run *run, const json_t *body, serve_error *e) {
     if (ok) ok = r->kind == SERVE_CHAT ? prepare_chat(run, &required, e) : prepare_texts(run, e);
     if (ok && !r->count_only) {
         const bool constrained = r->constrained || required.len;
+        if (constrained && run->n_prompts > RUN_PROMPTS_AT_ONCE)
+            ok = serve_refuse(e, 400, "prompt", "%zu prompts are too many with a constraint: %d",
+                              run->n_prompts, RUN_PROMPTS_AT_ONCE);
         for (size_t i = 0; ok && constrained && i < run->n_prompts; i++)
             ok = compile(run, &required, &run->prompts[i].constraint, e);
         ok = ok && run_apply_settings(run, constrained, e);
@@ -245,6 +248,9 @@ void run_prepare(serve_call *call) {
     if (!ok) serve_no_memory(&e);
     if (ok) ok = prepare(run, call->json, &e);
     if (!ok) call_reply_error(call, &e);
-    json_decref(call->json);
-    call->json = NULL;
+    if (!run) return;
+    /* The conversation has them now. */
+    json_decref(run->request.messages);
+    json_decref(run->request.tools);
+    run->request.messages = run->request.tools = NULL;
 }

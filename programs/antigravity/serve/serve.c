@@ -8,6 +8,7 @@
 #include "../talk.h"
 #include "serve_options.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -98,6 +99,22 @@ static int add_models(serving_setup *s) {
     return EXIT_DONE;
 }
 
+/* On the engine's thread. */
+static uint64_t count_bytes(void *user) {
+    const serve_options *o = user;
+    return atomic_load(&o->bytes);
+}
+
+/* Few heaps, and large pieces by themselves: what is freed goes back to the system. */
+static void keep_heap_small(void) {
+#ifdef __GLIBC__
+    enum { HEAPS = 2, PIECE = 1 << 17 };
+    mallopt(M_ARENA_MAX, HEAPS);
+    mallopt(M_MMAP_THRESHOLD, PIECE);
+    mallopt(M_TRIM_THRESHOLD, PIECE);
+#endif
+}
+
 static int open_engine(serving_setup *s) {
     ag_error err;
     serve_options *o = &s->options;
@@ -113,6 +130,9 @@ static int open_engine(serving_setup *s) {
         .zero_copy = m->zero_copy,
         .host_attention = m->host_attention,
     };
+    o->engine.caller_bytes = count_bytes;
+    o->engine.caller_user = o;
+    o->server.bytes = &o->bytes;
     if (ag_serving_create(&o->engine, &s->engine, &err) != AG_OK) return complain_settings(&err);
     int code = add_models(s);
     if (code != EXIT_DONE || o->load_later) return code;
@@ -156,6 +176,7 @@ int command_serve(int argc, char **argv) {
     serving_setup s = {.n_names = 0};
     int code = serve_options_read(&s.options, argc, argv);
     if (code != OPTIONS_RUN) return code;
+    keep_heap_small();
     raise_file_limit(&s.options.server.limits.max_connections);
     code = open_sockets(&s);
     if (code == EXIT_DONE) code = open_engine(&s);

@@ -43,10 +43,6 @@ static bool set_prefix_memory(void *target, const char *value, char *why) {
     return parse_size(value, &((serve_options *)target)->engine.prefix_bytes, why);
 }
 
-static bool set_prefix_disk(void *target, const char *value, char *why) {
-    return parse_size(value, &((serve_options *)target)->engine.prefix_dir_bytes, why);
-}
-
 static bool set_max_body(void *target, const char *value, char *why) {
     uint64_t n = 0;
     if (!parse_size(value, &n, why)) return false;
@@ -192,7 +188,7 @@ static const option_def network_rows[] = {
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_max_body,
-     .help = "of a request (default 32M)"},
+     .help = "of a request (default 32M, with --memory at most a 192nd of that)"},
     {.name = "idle-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
@@ -247,7 +243,7 @@ static const option_def engine_rows[] = {
      .value = "N",
      .offset = FIELD(engine.max_running),
      .low = 1,
-     .high = 1024,
+     .high = 256,
      .aliases = {"parallel"},
      .help = "answers at a time"},
     {.name = "max-waiting",
@@ -261,7 +257,7 @@ static const option_def engine_rows[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(engine.step_rows),
-     .low = 1,
+     .low = 32,
      .high = 65536,
      .help = "tokens in a pass over the weights: how long a prompt keeps answers waiting"},
     {.name = "wide-steps",
@@ -275,16 +271,6 @@ static const option_def engine_rows[] = {
      .call = set_prefix_memory,
      .help = "for conversations that have been answered, so that the next turn reads only what is "
              "new; 0: none are kept"},
-    {.name = "prefix-dir",
-     .kind = OPTION_NAME,
-     .value = "DIR",
-     .offset = FIELD(engine.prefix_dir),
-     .help = "conversations that leave memory are written there, and found again after a restart"},
-    {.name = "prefix-disk",
-     .kind = OPTION_CALL,
-     .value = "SIZE",
-     .call = set_prefix_disk,
-     .help = "for these (default 4G)"},
     {.name = "share-prefixes",
      .kind = OPTION_FLAG,
      .offset = FIELD(server.share_prefixes),
@@ -337,6 +323,18 @@ static serve_options defaults(void) {
     return o;
 }
 
+/* A share of the limit is set aside for requests; a body costs many times its bytes as JSON. */
+static void bound_memory(serve_options *o) {
+    enum { SHARE = 8 };
+    const uint64_t limit = o->engine.memory_limit;
+    const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
+    o->server.max_bytes = share;
+    o->server.limits.max_bodies = share / 2;
+    if (o->server.limits.max_body > share / BODY_COST)
+        o->server.limits.max_body = share / BODY_COST;
+    if (limit) o->engine.caller_reserve = share;
+}
+
 static int check(serve_options *o, const command_line *line) {
     if (line->n_operands) {
         if (o->n_served) {
@@ -347,8 +345,8 @@ static int check(serve_options *o, const command_line *line) {
         o->served[o->n_served++].path = line->operands[0];
     }
     if (!o->n_served) o->n_served = 1;
-    if (o->engine.prefix_dir == NULL) o->engine.prefix_dir_bytes = 0;
     if (!o->unix_path && !o->host) o->host = "127.0.0.1";
+    bound_memory(o);
     o->server.origins.bound = o->host;
     return model_options_check(&o->model);
 }

@@ -29,6 +29,7 @@ typedef struct serve_options {
     const char *host, *unix_path;
     uint32_t port;
     bool insecure, load_later;
+    atomic_size_t bytes; /* of connections and requests */
 } serve_options;
 
 /* OPTIONS_RUN, or an exit code. */

@@ -16,6 +16,28 @@
 
 enum { MAX_JOBS = 256, SIGNALS = 3 };
 
+/* ---- memory ---- */
+
+enum { CONNECTION_COST = 8192 }; /* bytes, about, of one that does nothing */
+
+static size_t bytes_of_connections(const server *s) {
+    return connection_body_bytes(s->connections) +
+           connection_count(s->connections) * CONNECTION_COST;
+}
+
+static void tell_bytes(server *s) {
+    atomic_store(s->settings->bytes, s->n_charged + bytes_of_connections(s));
+}
+
+bool server_charge(server *s, size_t *charge, size_t n) {
+    const size_t others = s->n_charged - *charge;
+    if (n > *charge && others + n + bytes_of_connections(s) > s->settings->max_bytes) return false;
+    s->n_charged = others + n;
+    *charge = n;
+    if (s->connections) tell_bytes(s);
+    return true;
+}
+
 /* ---- requests ---- */
 
 static bool on_head(void *user, connection *c) {
@@ -95,6 +117,7 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     server *s = user;
     const double now = clock_s();
+    tell_bytes(s);
     const bool cancel = s->n_stops && now >= s->stop_at;
     for (serve_run *run = s->first_run, *next; run; run = next) {
         next = run_next(run);
@@ -147,6 +170,7 @@ static void wait_for_calls(server *s) {
 
 static void close_server(server *s) {
     connection_set_destroy(s->connections);
+    s->connections = NULL;
     workers_destroy(s->workers);
     wait_for_calls(s);
     loop_queue_destroy(s->queue);

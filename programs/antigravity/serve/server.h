@@ -12,6 +12,7 @@
 #include "route.h"
 #include "worker.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 typedef struct serve_run serve_run;
@@ -24,6 +25,8 @@ typedef struct server_settings {
     bool any_model, share_prefixes;
     const char *const *names; /* [n_names] of models, aliases included */
     size_t n_names;
+    size_t max_bytes;     /* of connections and requests together */
+    atomic_size_t *bytes; /* what they take, for the engine to ask */
     uint32_t n_workers;
     uint32_t grace_s;   /* how long requests may go on after SIGTERM */
     uint32_t timeout_s; /* of a request; 0: none */
@@ -47,11 +50,18 @@ typedef struct server {
     access_log log;
     server_counts counts;
     serve_run *first_run; /* requests that are with the model */
+    size_t n_charged;     /* bytes that requests are counted with */
     size_t n_calls;       /* requests that are not over */
     int64_t started;
     unsigned n_stops; /* signals that asked for the end */
     double stop_at;   /* then what is still running is cancelled */
 } server;
+
+/* Bytes that a byte of a body may cost as JSON: a list of numbers is the worst. */
+enum { BODY_COST = 24 };
+
+/* The request that *charge belongs to is counted with n bytes from now on. False: it cannot be. */
+bool server_charge(server *s, size_t *charge, size_t n);
 
 /* Serves until a signal ends it. The engine and the listeners are the caller's. Returns an exit
  * code. */
