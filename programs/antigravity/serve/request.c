@@ -44,13 +44,13 @@ void serve_request_free(serve_request *r) {
 const char *serve_finish_reason(serve_finish f) {
     switch (f) {
     case SERVE_FINISH_LENGTH:
+    case SERVE_FINISH_CANCELLED: /* cut short, as by a limit */
         return "length";
     case SERVE_FINISH_CALLS:
         return "tool_calls";
     case SERVE_FINISH_NONE:
     case SERVE_FINISH_STOP:
     case SERVE_FINISH_STOP_STRING:
-    case SERVE_FINISH_CANCELLED:
         break;
     }
     return "stop";

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity serve, against clients that mean it harm, or go when they should not: HTTP itself,
+ * hosts and origins, keys, and the end of the process. */
+#include "serve_client.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static serve_process server;
+
+#define CHAT "POST /v1/chat/completions"
+#define HELLO "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Once\"}]"
+/* More tokens than any test waits for. */
+#define LONG HELLO ",\"max_tokens\":1900,\"ignore_eos\":true,\"stream\":true}"
+
+static void pause_ms(long ms) {
+    const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* The reply to exactly these bytes; `fd`, if not NULL, stays open. */
+static serve_reply ask_raw(const char *bytes, size_t n, int *keep) {
+    const int fd = serve_connect(&server);
+    serve_send(fd, bytes, n);
+    serve_reply r = serve_receive(fd);
+    if (keep) *keep = fd;
+    else close(fd);
+    return r;
+}
+
+static bool is_closed(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, 0) <= 0;
+}
+
+static void is_well(void) { json_decref(serve_json(&server, "GET /health", NULL, 200)); }
+
+/* ---- HTTP ---- */
+
+#define HOST "Host: localhost\r\n"
+
+static void refuses_what_can_be_read_in_two_ways(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        int status;
+    } all[] = {
+        {"POST /tokenize HTTP/1.1\r\n" HOST
+         "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n",
+         400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+         400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 2, 2\r\n\r\n{}", 400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: +2\r\n\r\n{}", 400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 0x2\r\n\r\n{}", 400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999\r\n\r\n{}", 400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Content-Length : 2\r\n\r\n{}", 400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n", 501},
+        {"POST /tokenize HTTP/1.1\r\n" HOST
+         "Transfer-Encoding: chunked\r\n\r\n2;x\n{}\r\n0\r\n\r\n",
+         400},
+        {"POST /tokenize HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n-1\r\n{}\r\n", 400},
+        {"POST /tokenize HTTP/1.0\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n" HOST " folded: x\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n" HOST "X: a\rb\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n" HOST "Host: localhost\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n\r\n", 400},
+        {"GET /health HTTP/2.0\r\n" HOST "\r\n", 505},
+        {"GET  /health HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET health HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"\x16\x03\x01\x02\r\n\r\n", 400},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int fd;
+        serve_reply r = ask_raw(all[i].bytes, strlen(all[i].bytes), &fd);
+        if (r.status != all[i].status) fail_msg("%d for %s", r.status, all[i].bytes);
+        /* Nothing of what follows is taken for a request. */
+        assert_true(is_closed(fd));
+        close(fd);
+        serve_reply_free(&r);
+    }
+    is_well();
+}
+
+static void takes_requests_in_pieces_and_one_after_the_other(void **state) {
+    (void)state;
+    static const char pieces[] =
+        "\r\nPOST /tokenize HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+        "8;name=\"value\"\r\n{\"conten\r\n0a\r\nt\":\"Once\"}\r\n"
+        "0\r\nTrailer: x\r\n\r\n";
+    const int fd = serve_connect(&server);
+    for (size_t i = 0; i + 1 < sizeof pieces; i++) {
+        serve_send(fd, pieces + i, 1);
+        if (i % 16 == 0) pause_ms(1);
+    }
+    serve_reply r = serve_receive(fd);
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "\"count\":1"));
+    assert_non_null(strstr(r.head, "Connection: keep-alive"));
+    serve_reply_free(&r);
+    static const char two[] = "GET http://localhost/health HTTP/1.1\r\nHost: x\r\n\r\n"
+                              "HEAD /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n";
+    serve_send(fd, two, sizeof two - 1);
+    /* What is received may hold both responses. */
+    char text[4096];
+    size_t n = 0;
+    for (ssize_t k; n + 1 < sizeof text && (k = recv(fd, text + n, sizeof text - 1 - n, 0)) > 0;)
+        n += (size_t)k;
+    text[n] = '\0';
+    const char *second = strstr(text + 1, "HTTP/1.1 200 OK");
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK", 15), 0);
+    assert_non_null(second);
+    assert_string_equal(strstr(second, "\r\n\r\n"), "\r\n\r\n");
+    close(fd);
+}
+
+static void says_when_a_body_may_come(void **state) {
+    (void)state;
+    char text[64] = "";
+    static const char head[] =
+        "POST /tokenize HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 18\r\n\r\n";
+    const int fd = serve_connect(&server);
+    serve_send(fd, head, sizeof head - 1);
+    assert_int_equal(recv(fd, text, 25, MSG_WAITALL), 25);
+    assert_string_equal(text, "HTTP/1.1 100 Continue\r\n\r\n");
+    serve_send(fd, "{\"content\":\"Once\"}", 18);
+    serve_reply r = serve_receive(fd);
+    assert_int_equal(r.status, 200);
+    serve_reply_free(&r);
+    close(fd);
+}
+
+static void bounds_heads_and_bodies(void **state) {
+    (void)state;
+    enum { MANY = 40000, LARGE = 10 << 20 };
+    char *text = malloc(LARGE + 200);
+    assert_non_null(text);
+    int n = sprintf(text, "GET /health HTTP/1.1\r\n" HOST "X: ");
+    memset(text + n, 'a', MANY);
+    memcpy(text + n + MANY, "\r\n\r\n", 5);
+    serve_reply r = ask_raw(text, (size_t)n + MANY + 4, NULL);
+    assert_int_equal(r.status, 431);
+    serve_reply_free(&r);
+    /* A length that is too large is refused before anything of it is sent. */
+    static const char huge[] =
+        "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 1000000000000\r\n\r\n";
+    r = ask_raw(huge, sizeof huge - 1, NULL);
+    assert_int_equal(r.status, 413);
+    serve_reply_free(&r);
+    /* 10 MB of brackets, and of text: one is no JSON, the other too long for the model. */
+    n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
+    memset(text + n, '[', LARGE);
+    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    assert_int_equal(r.status, 400);
+    serve_reply_free(&r);
+    static const char before[] = "{\"model\":\"demo\",\"prompt\":\"", after[] = "\"}";
+    n = sprintf(text, "POST /v1/completions HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
+    memset(text + n, 'a', LARGE);
+    memcpy(text + n, before, sizeof before - 1);
+    memcpy(text + n + LARGE - 2, after, 2);
+    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    assert_int_equal(r.status, 400);
+    serve_reply_free(&r);
+    free(text);
+    is_well();
+}
+
+/* ---- who may ask ---- */
+
+static int status_of(const char *line, const char *headers) {
+    serve_reply r = serve_ask(&server, line, headers, NULL);
+    const int status = r.status;
+    serve_reply_free(&r);
+    return status;
+}
+
+static void knows_its_names_alone(void **state) {
+    (void)state;
+    static const char *const good[] = {"localhost",  "LocalHost:1", "127.0.0.1:80", "[::1]:8080",
+                                       "127.8.9.10", "a.localhost", "ai.lan:8080",  "localhost."};
+    static const char *const bad[] = {"evil.example",   "127.0.0.1.evil.example",
+                                      "localhost.evil", "10.0.0.1",
+                                      "127.evil",       "[::1",
+                                      "localhost:x",    "",
+                                      "xlocalhost"};
+    char header[128];
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(header, sizeof header, "Host: %s\r\n", good[i]);
+        if (status_of("GET /health", header) != 200) fail_msg("%s is refused", good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(header, sizeof header, "Host: %s\r\n", bad[i]);
+        if (status_of("GET /health", header) != 403) fail_msg("%s is not refused", bad[i]);
+    }
+}
+
+static void lets_pages_of_other_origins_ask_only_if_told(void **state) {
+    (void)state;
+    assert_int_equal(status_of("GET /v1/kv", "Origin: http://evil.example\r\n"), 403);
+    assert_int_equal(status_of("GET /v1/kv", "Origin: null\r\n"), 403);
+    assert_int_equal(status_of("GET /v1/kv", "Sec-Fetch-Site: cross-site\r\n"), 403);
+    assert_int_equal(status_of("GET /v1/kv", "Sec-Fetch-Site: same-origin\r\n"), 200);
+    assert_int_equal(status_of("GET /v1/kv", "Origin: http://localhost\r\n"), 200);
+    assert_int_equal(status_of("GET /v1/kv", "Origin: http://localhost:9\r\n"), 403);
+    serve_reply r = serve_ask(&server, "OPTIONS /v1/chat/completions",
+                              "Origin: https://chat.example\r\n"
+                              "Access-Control-Request-Headers: authorization\r\n",
+                              NULL);
+    assert_int_equal(r.status, 204);
+    assert_non_null(strstr(r.head, "Access-Control-Allow-Origin: https://chat.example\r\n"));
+    assert_non_null(strstr(r.head, "Access-Control-Allow-Headers: authorization\r\n"));
+    serve_reply_free(&r);
+    r = serve_ask(&server, "GET /v1/models", "Origin: https://chat.example\r\n", NULL);
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.head, "Access-Control-Allow-Origin: https://chat.example\r\n"));
+    serve_reply_free(&r);
+}
+
+static void wants_a_key_where_there_are_keys(void **state) {
+    (void)state;
+    char dir[96] = "serve_keys", path[160];
+    make_directory(dir);
+    static const char first[] = "# who may ask\nalpha\n\nbeta\n", second[] = "gamma\n";
+    write_file(dir, "keys", first, sizeof first - 1);
+    snprintf(path, sizeof path, "%s/keys", dir);
+    SERVE_START(&server, "-q", "--api-key-file", path);
+    assert_int_equal(status_of("GET /health", ""), 200);
+    assert_int_equal(status_of("GET /v1/models", ""), 401);
+    assert_int_equal(status_of("GET /metrics", ""), 401);
+    assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer alph\r\n"), 401);
+    assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer alphaa\r\n"), 401);
+    assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer \r\n"), 401);
+    assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer alpha\r\n"), 200);
+    assert_int_equal(status_of("GET /v1/models", "X-Api-Key: beta\r\n"), 200);
+    /* What one key asked is not for another one to know. */
+    serve_reply r = serve_ask(&server, CHAT, "X-Api-Key: alpha\r\n", HELLO ",\"max_tokens\":2}");
+    assert_int_equal(r.status, 200);
+    serve_reply_free(&r);
+    r = serve_ask(&server, "GET /v1/kv", "X-Api-Key: alpha\r\n", NULL);
+    assert_non_null(strstr(r.body, "\"parked\""));
+    serve_reply_free(&r);
+    r = serve_ask(&server, "GET /v1/kv", "X-Api-Key: beta\r\n", NULL);
+    assert_non_null(strstr(r.body, "\"data\":[]"));
+    serve_reply_free(&r);
+    write_file(dir, "keys", second, sizeof second - 1);
+    kill(server.pid, SIGHUP);
+    for (int i = 0; i < 500 && status_of("GET /v1/models", "X-Api-Key: gamma\r\n") != 200; i++)
+        pause_ms(10);
+    assert_int_equal(status_of("GET /v1/models", "X-Api-Key: gamma\r\n"), 200);
+    assert_int_equal(status_of("GET /v1/models", "X-Api-Key: alpha\r\n"), 401);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    remove_directory(dir);
+}
+
+static void refuses_to_be_open_without_keys(void **state) {
+    (void)state;
+    cli_result r = CLI("serve", "--host", "0.0.0.0", "--port", "0");
+    assert_refused(&r, 2, "other machines could ask without a key");
+    cli_free(&r);
+}
+
+/* ---- clients that go ---- */
+
+/* The value of a metric. */
+static double metric(const char *name) {
+    char line[128];
+    serve_reply r = serve_ask(&server, "GET /metrics", "", NULL);
+    snprintf(line, sizeof line, "\nantigravity_%s ", name);
+    const char *at = strstr(r.body, line);
+    assert_non_null(at);
+    const double value = strtod(at + strlen(line), NULL);
+    serve_reply_free(&r);
+    return value;
+}
+
+static void notices_clients_that_go(void **state) {
+    (void)state;
+    const double before = metric("requests_cancelled_total");
+    char text[1024];
+    static const char *const bodies[] = {LONG, HELLO ",\"max_tokens\":1900,\"ignore_eos\":true}"};
+    for (size_t i = 0; i < 2; i++) {
+        const int fd = serve_connect(&server);
+        const int n =
+            snprintf(text, sizeof text, CHAT " HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n%s",
+                     strlen(bodies[i]), bodies[i]);
+        serve_send(fd, text, (size_t)n);
+        for (int k = 0; k < 1000 && metric("requests_running") == 0; k++) pause_ms(2);
+        close(fd);
+        for (int k = 0; k < 1000 && metric("requests_cancelled_total") < before + (double)i + 1;
+             k++)
+            pause_ms(10);
+        assert_true(metric("requests_cancelled_total") >= before + (double)i + 1);
+    }
+    /* And at every other place of a request. */
+    const int whole =
+        snprintf(text, sizeof text, CHAT " HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n%s",
+                 strlen(LONG), LONG);
+    for (int n = 0; n <= whole; n += 7) {
+        const int fd = serve_connect(&server);
+        serve_send(fd, text, (size_t)n);
+        close(fd);
+    }
+    for (int k = 0; k < 1000 && metric("http_requests") > 1; k++) pause_ms(10);
+    assert_int_equal((int)metric("http_requests"), 1);
+    assert_int_equal((int)metric("requests_running"), 0);
+}
+
+static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
+    (void)state;
+    serve_reply r =
+        ask_raw("POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\n{", 65, NULL);
+    assert_int_equal(r.status, 408);
+    serve_reply_free(&r);
+    r = ask_raw("GET /hea", 8, NULL);
+    assert_int_equal(r.status, 408);
+    serve_reply_free(&r);
+}
+
+/* ---- the end ---- */
+
+static void ends_streams_properly(void **state) {
+    (void)state;
+    SERVE_START(&server, "-q", "--grace", "0");
+    char text[1024];
+    const int fd = serve_connect(&server);
+    const int n =
+        snprintf(text, sizeof text, CHAT " HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n%s",
+                 strlen(LONG), LONG);
+    serve_send(fd, text, (size_t)n);
+    while (metric("generated_tokens_total") < 3) pause_ms(2);
+    kill(server.pid, SIGTERM);
+    serve_reply r = serve_receive(fd);
+    assert_int_equal(r.status, 200);
+    assert_false(r.closed);
+    assert_non_null(strstr(r.body, "\"finish_reason\":\"length\""));
+    assert_string_equal(r.body + r.n_body - 14, "data: [DONE]\n\n");
+    serve_reply_free(&r);
+    close(fd);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+}
+
+static void listens_on_a_unix_socket_and_logs(void **state) {
+    (void)state;
+    char dir[96] = "serve_unix", path[160], log[160], text[8192] = "";
+    make_directory(dir);
+    snprintf(path, sizeof path, "%s/s", dir);
+    snprintf(log, sizeof log, "%s/log", dir);
+    SERVE_START(&server, "-q", "--unix", path, "--log", log);
+    serve_reply r = serve_ask(&server, CHAT, "X-Api-Key: secret-key\r\n",
+                              "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
+                              "\"private words\"}],\"max_tokens\":2}");
+    assert_int_equal(r.status, 200);
+    serve_reply_free(&r);
+    assert_int_equal(serve_stop(&server, SIGINT), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    FILE *f = fopen(log, "r");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    assert_true(n > 0);
+    json_t *line = json_loads(text, 0, NULL);
+    assert_non_null(line);
+    assert_string_equal(json_string_value(json_at(line, "path")), "/v1/chat/completions");
+    assert_int_equal(json_integer_value(json_at(line, "status")), 200);
+    assert_int_equal(json_integer_value(json_at(line, "completion_tokens")), 2);
+    assert_null(strstr(text, "private"));
+    assert_null(strstr(text, "secret-key"));
+    json_decref(line);
+    remove_directory(dir);
+}
+
+static int start_guarded(void **state) {
+    (void)state;
+    SERVE_START(&server, "-q", "--read-timeout", "2", "--allowed-host", "ai.lan", "--cors",
+                "https://chat.example");
+    return 0;
+}
+
+static int stop_guarded(void **state) {
+    (void)state;
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest guarded[] = {
+        cmocka_unit_test(refuses_what_can_be_read_in_two_ways),
+        cmocka_unit_test(takes_requests_in_pieces_and_one_after_the_other),
+        cmocka_unit_test(says_when_a_body_may_come),
+        cmocka_unit_test(bounds_heads_and_bodies),
+        cmocka_unit_test(knows_its_names_alone),
+        cmocka_unit_test(lets_pages_of_other_origins_ask_only_if_told),
+        cmocka_unit_test(notices_clients_that_go),
+        cmocka_unit_test(gives_up_requests_that_do_not_come_to_their_end),
+    };
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(wants_a_key_where_there_are_keys),
+        cmocka_unit_test(refuses_to_be_open_without_keys),
+        cmocka_unit_test(ends_streams_properly),
+        cmocka_unit_test(listens_on_a_unix_socket_and_logs),
+    };
+    const int failed = cmocka_run_group_tests(guarded, start_guarded, stop_guarded);
+    return failed + cmocka_run_group_tests(others, NULL, NULL);
+}
