@@ -27,7 +27,7 @@ typedef struct ag_text_limits {
     size_t *spent; /* steps of all so far, at most AG_TEXT_TOGETHER times as many; NULL: any */
 } ag_text_limits;
 
-enum { AG_TEXT_TOGETHER = 4 };
+enum { AG_TEXT_TOGETHER = 2 };
 /* So many more steps: AG_LIMIT when they are too many. */
 ag_status ag_text_limits_spend(const ag_text_limits *limits, size_t steps, ag_error *err);
 
