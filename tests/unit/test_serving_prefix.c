@@ -142,7 +142,7 @@ static void an_answer_that_changed_costs_itself_alone(void **state) {
         talk t = {.seed = 2};
         model = models[m];
         say(&t, 280);
-        ag_request_params p = request(&t, "anna", 80);
+        ag_request_params p = request(&t, "anna", 400); /* farther than a state goes back */
         run_request(&clients[0], &p);
         const size_t end = t.n;
         say(&t, 12);
