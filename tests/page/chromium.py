@@ -111,10 +111,11 @@ class Tab:
         document.addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective + ' ' + e.blockedURI));
     """
 
-    def __init__(self, browser):
+    def __init__(self, browser, beside=None):
+        """With what another tab keeps, or as if by a new browser."""
         self.browser = browser
-        context = browser.call("Target.createBrowserContext")["browserContextId"]
-        target = browser.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})["targetId"]
+        self.context = beside.context if beside else browser.call("Target.createBrowserContext")["browserContextId"]
+        target = browser.call("Target.createTarget", {"url": "about:blank", "browserContextId": self.context})["targetId"]
         self.session = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         self.urls, self.errors, self.rewrite = [], [], None
         browser.listeners.append(self._hear)
@@ -140,11 +141,17 @@ class Tab:
         change = {"requestId": params["requestId"]}
         body = params["request"].get("postData")
         if self.rewrite and body:
-            change["postData"] = base64.b64encode(self.rewrite(body).encode()).decode()
+            change["postData"] = base64.b64encode(json.dumps(self.rewrite(json.loads(body))).encode()).decode()
         self.browser.post("Fetch.continueRequest", change, self.session)
 
     def call(self, method, params=None):
         return self.browser.call(method, params, self.session)
+
+    def change_requests(self, rewrite):
+        """What the page asks of the model becomes rewrite(body); None: stays as it is."""
+        self.rewrite = rewrite
+        self.call("Fetch.enable" if rewrite else "Fetch.disable",
+                  {"patterns": [{"urlPattern": "*/v1/chat/completions"}]} if rewrite else None)
 
     def go(self, url):
         self.call("Page.navigate", {"url": url})

@@ -163,6 +163,28 @@ def conversations_are_kept(server, tab):
     tab.until(f"{COUNT} === 4")
 
 
+def two_tabs_lose_nothing(server, tab):
+    other = chromium.Tab(tab.browser, beside=tab)
+    other.go(server.url)
+    other.until("document.querySelector('#model').options.length === 1")
+    titles = "[...document.querySelectorAll('#conversations li button:first-child')].map((b) => b.textContent).join('|')"
+    settings(other, max_tokens=5)
+    other.click("#new")
+    send(other, "In the other tab")
+    idle(other)
+    tab.until(f"({titles}).includes('In the other tab')")
+    settings(tab, max_tokens=6)
+    tab.click("#new")
+    send(tab, "In the first tab")
+    idle(tab)
+    for t in (tab, other):
+        t.until(f"({titles}).includes('In the other tab') && ({titles}).includes('In the first tab')")
+    kept = "JSON.parse(localStorage.getItem('antigravity.conversations')).map((c) => c.title).join('|')"
+    assert tab.eval(kept).count("In the ") == 2, tab.eval(kept)
+    assert other.eval(COUNT) == 2 and "In the other tab" in other.eval("document.querySelector('#transcript').textContent")
+    other.call("Page.close")
+
+
 def the_theme_switches(_server, tab):
     colors = []
     for theme in ("light", "dark", "auto"):
@@ -177,7 +199,9 @@ def the_theme_switches(_server, tab):
 
 def the_cache_is_seen_to_move(server, tab):
     tab.click("#new")
-    settings(tab, kv_policy="streaming", kv_budget="64", max_tokens=350, temperature=0)
+    settings(tab, kv_policy="streaming", kv_budget="64", max_tokens=1500, temperature=0)
+    # Long enough to be looked at, however busy the machine is.
+    tab.change_requests(lambda body: {**body, "ignore_eos": True})
     tab.click("#open-cache")
     tab.until("!document.querySelector('#cache').hidden")
     tokens = "Number(document.querySelector('#cache-map').dataset.tokens)"
@@ -185,7 +209,8 @@ def the_cache_is_seen_to_move(server, tab):
     first = tab.until(f"{BUSY} && {tokens}")
     later = tab.until(f"{tokens} > {first} && {tokens}")
     idle(tab)
-    tab.until(f"{tokens} >= 300 && /parked/.test(document.querySelector('#cache-session').textContent)")
+    tab.change_requests(None)
+    tab.until(f"{tokens} >= 1500 && /parked/.test(document.querySelector('#cache-session').textContent)")
     assert later > first
     summary = tab.until("(() => { const t = document.querySelector('#cache-summary').textContent;"
                         " return t.includes('tokens have left every head') && t; })()")
@@ -219,12 +244,10 @@ def markup_of_a_model_stays_text(_server, tab):
     """The model says it: the request is given a choice of one text."""
     tab.click("#new")
     settings(tab, kv_policy="", kv_budget="", max_tokens=200)
-    tab.rewrite = lambda body: json.dumps({**json.loads(body), "choice": [EVIL]})
-    tab.call("Fetch.enable", {"patterns": [{"urlPattern": "*/v1/chat/completions"}]})
+    tab.change_requests(lambda body: {**body, "choice": [EVIL]})
     send(tab, "Say <b>it</b><script>window.hit = 4</script>")
     idle(tab)
-    tab.call("Fetch.disable")
-    tab.rewrite = None
+    tab.change_requests(None)
     assert "<script>window.hit = 1</script> <img src=x onerror='window.hit = 2'>" in tab.eval(LAST), tab.eval(LAST)
     assert tab.eval("document.querySelectorAll('#transcript :is(script, img, b, iframe)').length") == 0
     assert tab.eval("[...document.querySelectorAll('#transcript a')].filter((a) => a.protocol === 'javascript:').length") == 0
@@ -342,8 +365,8 @@ def a_key_is_asked_for(program, browser):
 
 
 TESTS = [files_are_served_strictly, an_answer_streams, retry_asks_again, edit_goes_on_from_there, stop_ends_an_answer,
-         conversations_are_kept, the_theme_switches, the_cache_is_seen_to_move, markup_of_a_model_stays_text, markdown_is_rendered,
-         reasoning_and_calls_are_shown, a_phone_shows_all_of_it, everything_has_a_name, nothing_foreign_and_nothing_refused]
+         conversations_are_kept, two_tabs_lose_nothing, the_theme_switches, the_cache_is_seen_to_move, markup_of_a_model_stays_text,
+         markdown_is_rendered, reasoning_and_calls_are_shown, a_phone_shows_all_of_it, everything_has_a_name, nothing_foreign_and_nothing_refused]
 MODEL = ("--weights", "bf16", "--chat-template", os.path.join(HERE, "story.jinja"))
 
 

@@ -267,6 +267,7 @@ function connect() {
 }
 
 setUpSettings(store);
+store.watch(() => !!running, () => (running ? showList() : show()));
 connect();
 showTheme();
 $('open-list').setAttribute('aria-expanded', String(listIsOpen()));

@@ -59,10 +59,14 @@ function newId() {
     return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
 }
 
+function storedConversations() {
+    const list = read(CONVERSATIONS, []);
+    return (Array.isArray(list) ? list : []).map(checkedConversation).filter(Boolean);
+}
+
 export class Store {
     constructor() {
-        const list = read(CONVERSATIONS, []);
-        this.conversations = (Array.isArray(list) ? list : []).map(checkedConversation).filter(Boolean);
+        this.conversations = storedConversations();
         this.settings = { ...read(SETTINGS, {}) };
         this.current = this.conversations[0] || this.create();
     }
@@ -97,6 +101,22 @@ export class Store {
 
     save() {
         return write(CONVERSATIONS, this.conversations.filter((c) => c.messages.length || c.system));
+    }
+
+    /* Another tab has saved: what it says holds, but for the conversation that is open here while it is being answered, or has
+     * not been saved. onChange() when there is something else to show. */
+    watch(isBusy, onChange) {
+        addEventListener('storage', (e) => {
+            if (e.key !== CONVERSATIONS) return;
+            const { current } = this;
+            this.conversations = storedConversations();
+            const stored = this.conversations.findIndex((c) => c.id === current.id);
+            if (stored >= 0 && isBusy()) this.conversations[stored] = current;
+            else if (stored >= 0) this.current = this.conversations[stored];
+            else if (isBusy() || !current.messages.length) this.conversations.unshift(current);
+            else this.create();
+            onChange();
+        });
     }
 
     saveSettings() {
