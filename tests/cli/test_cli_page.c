@@ -87,9 +87,14 @@ static void a_session_is_shown_to_its_key_alone(void **state) {
     static const char chat[] =
         "{\"model\":\"demo\",\"prompt\":\"Once upon a time there was\",\"max_tokens\":150,"
         "\"ignore_eos\":true,\"kv_policy\":\"streaming\",\"kv_budget\":\"64\",\"seed\":1}";
-    char line[64];
+    char line[64], own[96];
     (void)state;
-    json_decref(json_of("POST /v1/completions", ALICE, chat, 200));
+    serve_reply r = serve_ask(&server, "POST /v1/completions", ALICE, chat);
+    assert_int_equal(r.status, 200);
+    const char *request = strstr(r.head, "X-Request-Id: ");
+    assert_non_null(request);
+    snprintf(own, sizeof own, "GET /v1/kv/%.32s?from=0", request + 14);
+    serve_reply_free(&r);
     json_t *v = json_of("GET /v1/kv", ALICE, NULL, 200);
     const json_int_t id = json_integer_value(json_at(v, "data.0.id"));
     json_decref(v);
@@ -101,16 +106,22 @@ static void a_session_is_shown_to_its_key_alone(void **state) {
     assert_string_equal(json_string_value(json_at(v, "k_type")), "f16");
     assert_int_equal(json_integer_value(json_at(v, "budget")), 64);
     assert_int_equal(json_integer_value(json_at(v, "layers.0.heads.0")), 0);
-    assert_int_equal(json_array_size(json_at(v, "text.tokens")), n);
-    assert_string_equal(json_string_value(json_at(v, "text.tokens.1")), "Once");
+    /* The session's number is no secret, and brings no words. */
+    assert_null(json_object_get(v, "text"));
     assert_int_equal(json_integer_value(json_at(v, "runs.0.1")), 4); /* attention sinks */
     assert_int_equal(
         count_slots(json_at(v, "runs.0"), n) + json_integer_value(json_at(v, "evicted")), n);
     json_decref(v);
     json_decref(json_of(line, "", NULL, 401));
     json_decref(json_of(line, BOB, NULL, 404));
-    snprintf(line, sizeof line, "GET /v1/kv/%lld?from=100", (long long)id);
-    v = json_of(line, ALICE, NULL, 200);
+    v = json_of(own, ALICE, NULL, 200);
+    assert_int_equal(json_integer_value(json_at(v, "id")), id);
+    assert_int_equal(json_array_size(json_at(v, "text.tokens")), n);
+    assert_string_equal(json_string_value(json_at(v, "text.tokens.1")), "Once");
+    json_decref(v);
+    json_decref(json_of(own, BOB, NULL, 404));
+    snprintf(strchr(own, '?'), 16, "?from=100");
+    v = json_of(own, ALICE, NULL, 200);
     assert_int_equal(json_integer_value(json_at(v, "text.from")), 92);
     assert_int_equal(json_array_size(json_at(v, "text.tokens")), n - 92);
     json_decref(v);
@@ -121,16 +132,47 @@ static void a_session_is_shown_to_its_key_alone(void **state) {
     json_decref(json_of("GET /v1/kv/18446744073709551615", ALICE, NULL, 404));
 }
 
-static int start_server(void **state) {
-    char keys[] = "/tmp/antigravity-page-keys-XXXXXX";
+/* Also where prefixes are shared, and with them the scope. */
+static void words_are_not_shown_to_other_keys(void **state) {
+    static const char chat[] = "{\"model\":\"demo\",\"prompt\":\"Zanzibar\",\"max_tokens\":2}";
+    char line[64];
     (void)state;
+    json_decref(json_of("POST /v1/completions", ALICE, chat, 200));
+    json_t *list = json_of("GET /v1/kv", BOB, NULL, 200);
+    const json_t *data = json_object_get(list, "data");
+    assert_true(json_array_size(data) > 0);
+    for (size_t i = 0; i < json_array_size(data); i++) {
+        const json_t *id = json_object_get(json_array_get(data, i), "id");
+        snprintf(line, sizeof line, "GET /v1/kv/%lld?from=0", (long long)json_integer_value(id));
+        serve_reply r = serve_ask(&server, line, BOB, NULL);
+        assert_int_equal(r.status, 200);
+        assert_null(strstr(r.body, "\"text\""));
+        assert_null(strstr(r.body, "ibar"));
+        serve_reply_free(&r);
+    }
+    json_decref(list);
+    json_decref(json_of("GET /v1/kv/ffffffffffffffffffffffffffffffff", BOB, NULL, 404));
+}
+
+static int start_with(const char *option) {
+    char keys[] = "/tmp/antigravity-page-keys-XXXXXX";
     const int fd = mkstemp(keys);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "alices-key\nbobs-key\n", 20), 20);
     close(fd);
-    SERVE_START(&server, "-q", "--api-key-file", keys);
+    SERVE_START(&server, "-q", "--api-key-file", keys, option);
     remove(keys);
     return 0;
+}
+
+static int start_server(void **state) {
+    (void)state;
+    return start_with(NULL);
+}
+
+static int start_sharing_server(void **state) {
+    (void)state;
+    return start_with("--share-prefixes");
 }
 
 static int stop_server(void **state) {
@@ -146,5 +188,9 @@ int main(void) {
         cmocka_unit_test(programs_are_told_that_it_runs),
         cmocka_unit_test(a_session_is_shown_to_its_key_alone),
     };
-    return cmocka_run_group_tests(tests, start_server, stop_server);
+    const struct CMUnitTest sharing[] = {
+        cmocka_unit_test(words_are_not_shown_to_other_keys),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server) +
+           cmocka_run_group_tests(sharing, start_sharing_server, stop_server);
 }

@@ -147,7 +147,9 @@ void call_reply_header(serve_call *call, const char *name, const char *value) {
     const size_t n = strlen(call->headers);
     const int len =
         snprintf(call->headers + n, sizeof call->headers - n, "%s: %s\r\n", name, value);
-    if (len < 0 || (size_t)len >= sizeof call->headers - n) call->headers[n] = '\0';
+    if (len >= 0 && (size_t)len < sizeof call->headers - n) return;
+    call->headers[n] = '\0';
+    call->lacks_header = true;
 }
 
 void call_reply_error(serve_call *call, const serve_error *e) {
@@ -163,6 +165,10 @@ void call_reply_error(serve_call *call, const serve_error *e) {
 
 void call_send_reply(serve_call *call) {
     if (!call->connection) return;
+    if (call->lacks_header) {
+        call->status = 500;
+        call->n_reply = 0;
+    }
     char headers[sizeof call->headers + 128];
     int n = snprintf(headers, sizeof headers, "%sX-Request-Id: %s\r\n", call->headers, call->id);
     if (call->status == 401)

@@ -18,6 +18,7 @@ struct serve_call {
     char id[33];
     double began;
     char scope[KEY_SCOPE];
+    bool lacks_header;  /* one did not fit: such a reply is not sent */
     char headers[1280]; /* of the response: what CORS wants to be said */
 
     request_head head;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /v1/kv/ID: which tokens each head of a held session retains. */
+/* GET /v1/kv/ID: which tokens each head of a held session retains. With the id of a request in the
+ * place of the session's own, which its client alone knows, also the texts of the tokens. */
 #include "routes.h"
 
 #include "../json_out.h"
+#include "kv_owners.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +128,7 @@ static void add_runs(reply_text *t, const ag_cache_view *v, const size_t *number
     }
 }
 
+/* from SIZE_MAX: without texts. */
 static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t from) {
     const char *model = ag_served_model_name(v->model);
     const json_field fields[] = {
@@ -143,9 +147,10 @@ static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t fr
         {"bytes", json_integer((json_int_t)v->kv_bytes)},
         {"shared_bytes", json_integer((json_int_t)v->shared_bytes)},
         {"layers", layers_of(v, numbers)},
-        {"text", text_part(v, from)},
+        {"text", from < SIZE_MAX ? text_part(v, from) : NULL},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    const size_t n = sizeof fields / sizeof fields[0];
+    return json_object_of(fields, from < SIZE_MAX ? n : n - 1);
 }
 
 static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
@@ -176,22 +181,39 @@ static bool read_number(const char *text, uint64_t *out) {
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
 }
 
-static void reply_session(serve_call *call) {
-    const char *query = call_query(call);
-    uint64_t id = 0, from = 0;
-    ag_cache_view *v = NULL;
+/* True: v is there. */
+static bool find_view(const serve_call *call, size_t *from, ag_cache_view **v, serve_error *e) {
+    const char *query = call_query(call), *name = call_rest(call);
+    uint64_t id = 0, first = 0;
     ag_error err;
+    const bool is_own = kv_owner_find(name, &id);
+    if (!is_own && !read_number(name, &id))
+        return serve_refuse(e, 404, NULL, "there is no session '%.40s'", name);
+    if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &first)))
+        return serve_refuse(e, 400, "from", "from must be the position of a token");
+    *from = !is_own ? SIZE_MAX : first < UINT32_MAX ? (size_t)first : UINT32_MAX;
+    if (ag_serving_view_session(call_serving(call), id, call_scope(call), v, &err) == AG_OK)
+        return true;
+    return serve_refuse_status(e, &err);
+}
+
+/* One at a time: a view waits for the engine, and other requests need the workers. */
+static atomic_flag is_viewing = ATOMIC_FLAG_INIT;
+
+static void reply_session(serve_call *call) {
+    ag_cache_view *v = NULL;
+    size_t from = 0;
     serve_error e;
-    bool ok = true;
-    if (!read_number(call_rest(call), &id))
-        ok = serve_refuse(&e, 404, NULL, "there is no session '%.40s'", call_rest(call));
-    else if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &from)))
-        ok = serve_refuse(&e, 400, "from", "from must be the position of a token");
-    else if (ag_serving_view_session(call_serving(call), id, call_scope(call), &v, &err) != AG_OK)
-        ok = serve_refuse_status(&e, &err);
-    if (ok) reply_view(call, v, from < SIZE_MAX ? (size_t)from : SIZE_MAX);
+    if (atomic_flag_test_and_set(&is_viewing)) {
+        serve_refuse(&e, 503, NULL, "another view of a session is being made");
+        e.retry_after = 1;
+        call_reply_error(call, &e);
+        return;
+    }
+    if (find_view(call, &from, &v, &e)) reply_view(call, v, from);
     else call_reply_error(call, &e);
     ag_cache_view_destroy(v);
+    atomic_flag_clear(&is_viewing);
 }
 
 static const serve_route kv_paths[] = {

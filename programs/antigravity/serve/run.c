@@ -2,6 +2,7 @@
 #include "run_impl.h"
 
 #include "clock.h"
+#include "kv_owners.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -258,6 +259,7 @@ static bool submit(serve_run *run, run_prompt *p) {
     const ag_status st = ag_serving_submit(run->call->server->engine, &params, &p->id, &err);
     run->n_submitted++;
     if (st == AG_OK) {
+        if (run->n_submitted == 1) kv_owner_note(run->call->id, p->id);
         p->constraint = NULL;
         ag_ids_free(&p->ids);
         p->ids = (ag_ids){.data = NULL};

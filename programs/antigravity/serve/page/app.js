@@ -97,7 +97,7 @@ async function ask() {
     cache.busy(true);
     try {
         const figures = await answer(body, message, controller.signal,
-            (headers) => cache.follow(headers.get('X-Antigravity-KV')), () => store.current === conversation && transcript.grew());
+            (headers) => cache.follow(headers.get('X-Request-Id')), () => store.current === conversation && transcript.grew());
         $('figures').textContent = figuresText(figures);
         announce(figures.finish === 'stopped' ? 'Stopped.' : `The model says: ${message.content}`);
     } catch (e) {

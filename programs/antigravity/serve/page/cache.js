@@ -41,7 +41,8 @@ export class CacheView {
         this.texts = [];  /* of the session's tokens */
         this.textsOf = null;
         this.wanted = null; /* the session to show; null: the newest */
-        this.own = null;  /* that of the page's last request */
+        this.own = null;  /* the page's last request: by its id the server shows the session's text, too */
+        this.ownNumber = null; /* that session's own id */
         this.isBusy = false;
         this.timer = 0;
         this.cursor = null;
@@ -68,9 +69,11 @@ export class CacheView {
         this.#poll();
     }
 
-    /* The session that answers the page's request, by its id; null: the server does not say. */
+    /* The request that the page has sent, by its X-Request-Id. */
     follow(id) {
-        this.own = id === null ? null : Number(id);
+        this.own = id;
+        this.ownNumber = null;
+        this.texts = [];
     }
 
     /* ---- asking ---- */
@@ -82,7 +85,8 @@ export class CacheView {
         try {
             await this.#refresh();
         } catch (e) {
-            $('cache-summary').textContent = `The cache cannot be shown: ${e.message}`;
+            /* 503: another page is looking; it is asked again soon. */
+            if (e.status !== 503) $('cache-summary').textContent = `The cache cannot be shown: ${e.message}`;
         }
         this.polling = false;
         clearTimeout(this.timer);
@@ -94,33 +98,44 @@ export class CacheView {
         const sessions = list.data || [];
         this.#showSessions(sessions);
         this.#showMemory(list.memory, sessions);
-        const id = this.#choose(sessions);
-        if (id === null) {
+        const view = await this.#ask(sessions);
+        if (!view) {
             this.view = null;
             $('cache-summary').textContent = 'Nothing is held yet.';
             this.draw();
             return;
         }
-        if (this.textsOf !== id) this.texts = [];
-        this.textsOf = id;
-        const view = await getJson(`/v1/kv/${id}?from=${this.texts.length}`);
         this.view = view;
-        this.texts.length = Math.min(this.texts.length, view.text.from);
-        this.texts.push(...view.text.tokens);
+        if (this.textsOf !== view.id || !view.text) this.texts = [];
+        this.textsOf = view.text ? view.id : null;
+        /* What was asked for another session's sake is asked again. */
+        if (view.text && view.text.from <= this.texts.length) {
+            this.texts.length = view.text.from;
+            for (const text of view.text.tokens) this.texts.push(text);
+        }
         this.#showSummary();
         this.#showTokens();
         this.#showTable();
         this.draw();
     }
 
-    /* The one that was chosen, else the page's own, else one that runs, else the last that did. */
-    #choose(sessions) {
+    /* Of the session that was chosen, else the page's own, else one that runs, else the last that did. NULL: none is held. */
+    async #ask(sessions) {
         const has = (id) => id !== null && sessions.some((s) => s.id === id);
-        if (has(this.wanted)) return this.wanted;
-        if (has(this.own)) return this.own;
+        if (this.own && (!has(this.wanted) || this.wanted === this.ownNumber)) {
+            try {
+                const view = await getJson(`/v1/kv/${this.own}?from=${this.texts.length}`);
+                this.ownNumber = view.id;
+                return view;
+            } catch (e) {
+                if (e.status !== 404) throw e;
+                if (!this.isBusy) this.own = null; /* it has left memory */
+            }
+        }
         const best = sessions.filter((s) => s.state === 'running').at(-1)
             || [...sessions].sort((a, b) => a.idle_seconds - b.idle_seconds)[0];
-        return best ? best.id : null;
+        const id = has(this.wanted) ? this.wanted : best?.id;
+        return id === undefined ? null : getJson(`/v1/kv/${id}`);
     }
 
     /* ---- showing ---- */
@@ -160,6 +175,10 @@ export class CacheView {
     /* Words that no head retains are struck through. Neighbours of one share are one node. */
     #showTokens() {
         const v = this.view, by = retainers(v), box = $('cache-tokens');
+        if (!v.text) {
+            box.replaceChildren('The words of a session are shown on the page that asked for them alone.');
+            return;
+        }
         const n_heads = v.layers.reduce((n, l) => n + l.heads.length, 0) || 1;
         const first = Math.max(0, this.texts.length - SHOWN_TOKENS), out = [];
         let text = '', shade = -1;
