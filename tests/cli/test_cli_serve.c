@@ -233,6 +233,10 @@ static void says_what_is_wrong_with_a_request(void **state) {
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"response_format\":{\"type\":\"xml\"}}", 400,
          "response_format"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"kv_type\":\"q9\"}", 400, "q9"},
+        {CHAT,
+         "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,\"logprobs\":true,"
+         "\"top_logprobs\":20}",
+         400, "probabilities of 126000 tokens"},
         {CHAT, "{", 400, "no JSON"},
         {CHAT, "[]", 400, "no object"},
         {CHAT, "{\"model\":\"\xff\"}", 400, "no JSON"},

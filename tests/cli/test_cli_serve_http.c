@@ -155,9 +155,13 @@ static void bounds_heads_and_bodies(void **state) {
     r = ask_raw(huge, sizeof huge - 1, NULL);
     assert_int_equal(r.status, 413);
     serve_reply_free(&r);
-    /* 10 MB of brackets, and of text: one is no JSON, the other too long for the model. */
+    /* 10 MB: of lists, which would take too much memory; of no JSON; of text, too long a prompt. */
     n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
     memset(text + n, '[', LARGE);
+    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    assert_int_equal(r.status, 503);
+    serve_reply_free(&r);
+    memset(text + n, 'x', LARGE);
     r = ask_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 400);
     serve_reply_free(&r);
@@ -324,6 +328,33 @@ static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
     serve_reply_free(&r);
 }
 
+/* A body that would be large as JSON is refused before it is, and leaves nothing behind. */
+static void keeps_bodies_within_the_memory_limit(void **state) {
+    (void)state;
+    enum { LARGE = 1 << 20 };
+    SERVE_START(&server, "-q", "--memory", "256M");
+    char *text = malloc(LARGE + 200);
+    assert_non_null(text);
+    int n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
+    for (int i = 0; i < LARGE; i++) text[n + i] = "{},"[i % 3];
+    text[n] = '[';
+    serve_reply r = ask_raw(text, (size_t)n + LARGE, NULL);
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(r.head, "Retry-After: 1\r\n"));
+    serve_reply_free(&r);
+    memset(text + n, 'a', LARGE);
+    memcpy(text + n, "{\"content\":\"", 12);
+    memcpy(text + n + LARGE - 2, "\"}", 2);
+    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    assert_int_equal(r.status, 200);
+    serve_reply_free(&r);
+    r = serve_ask(&server, CHAT, "", HELLO ",\"max_tokens\":3}");
+    assert_int_equal(r.status, 200);
+    serve_reply_free(&r);
+    free(text);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+}
+
 /* ---- the end ---- */
 
 static void ends_streams_properly(void **state) {
@@ -404,6 +435,7 @@ int main(void) {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(wants_a_key_where_there_are_keys),
         cmocka_unit_test(refuses_to_be_open_without_keys),
+        cmocka_unit_test(keeps_bodies_within_the_memory_limit),
         cmocka_unit_test(ends_streams_properly),
         cmocka_unit_test(listens_on_a_unix_socket_and_logs),
     };

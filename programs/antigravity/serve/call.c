@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
+#include "body_cost.h"
 #include "clock.h"
 #include "run.h"
 
@@ -64,6 +65,7 @@ static void log_call(const serve_call *call) {
 void call_release(serve_call *call) {
     if (--call->n_holders) return;
     server *s = call->server;
+    s->n_held -= call->n_received;
     server_charge(s, &call->charge, 0);
     server_counts *counts = &s->counts;
     counts->n_by_class[call->status >= 100 && call->status < 600 ? call->status / 100 : 0]++;
@@ -219,15 +221,19 @@ static void work_on_call(worker_job *job) {
         call->route->handle(call);
         return;
     }
-    if (!read_json(call, &e)) {
-        call_reply_error(call, &e);
-        return;
-    }
-    if (call->route->protocol) run_prepare(call);
+    if (!read_json(call, &e)) call_reply_error(call, &e);
+    else if (call->route->protocol) run_prepare(call);
     else call->route->handle(call);
     json_decref(call->json);
     call->json = NULL;
     give_back_memory(call->n_received);
+}
+
+static void refuse_memory(serve_call *call) {
+    serve_error e;
+    serve_refuse(&e, 503, NULL, "requests take as much memory as they may");
+    e.retry_after = 1;
+    call_send_error(call, &e);
 }
 
 /* Back on the loop's. */
@@ -235,8 +241,12 @@ static void call_worked(worker_job *job) {
     serve_call *call = (serve_call *)job;
     call->is_working = false;
     /* What is left of the body are its messages, as the engine and the answer need them. */
-    server_charge(call->server, &call->charge, call->n_received * KEPT_COST);
-    if (call->run && !call->status) {
+    const bool asks = call->run && !call->status;
+    const size_t kept = call->n_received * KEPT_COST + (asks ? run_cost(call->run) : 0);
+    const bool fits = server_charge(call->server, &call->charge, kept);
+    if (asks && !fits) {
+        if (call->connection) refuse_memory(call);
+    } else if (asks) {
         if (call->connection) run_start(call->run);
     } else {
         call_send_reply(call);
@@ -248,15 +258,15 @@ void call_start(serve_call *call) {
     serve_error e;
     call->body = connection_take_body(call->connection, &call->n_body);
     call->n_received = call->n_body;
+    call->server->n_held += call->n_received;
     if (!strcmp(call->route->method, "GET") && !call->route->waits) {
         call->route->handle(call);
         call_send_reply(call);
         return;
     }
-    if (!server_charge(call->server, &call->charge, call->n_body * BODY_COST)) {
-        serve_refuse(&e, 503, NULL, "bodies of requests take as much memory as they may");
-        e.retry_after = 1;
-        call_send_error(call, &e);
+    if (!server_charge(call->server, &call->charge,
+                       body_cost(call->body ? call->body : "", call->n_body))) {
+        refuse_memory(call);
         return;
     }
     call->job.work = work_on_call;

@@ -153,10 +153,6 @@ static void give_request(connection *c) {
     c->state = CONNECTION_WAITING;
     /* Reading goes on, or nobody would notice that the client has gone; what comes is kept. */
     bufferevent_setwatermark(c->events, EV_READ, 0, PIPELINED);
-    if (!add_to_body(c, "", 0)) {
-        refuse(c, 503, "out of memory");
-        return;
-    }
     c->set->events.request(c->set->events.user, c);
 }
 
@@ -272,6 +268,13 @@ void connection_read(connection *c) {
     case CONNECTION_STREAMING:
     case CONNECTION_FLUSHING:
         break;
+    }
+}
+
+void connection_set_give_up(connection_set *set) {
+    for (connection *c = set->first, *next; c; c = next) {
+        next = c->next;
+        if (c->state == CONNECTION_BODY) refuse(c, 503, "the server is shutting down");
     }
 }
 

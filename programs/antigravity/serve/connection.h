@@ -48,6 +48,8 @@ size_t connection_count(const connection_set *set);
 size_t connection_body_bytes(const connection_set *set); /* of bodies that are being read */
 /* From now on every connection ends behind its request; those without one do at once. */
 void connection_set_drain(connection_set *set);
+/* Requests that are still being read are refused. */
+void connection_set_give_up(connection_set *set);
 
 /* ---- the request ---- */
 

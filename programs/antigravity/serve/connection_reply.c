@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MAX_PIECE = 32 << 20 };
+
 static const char *phrase_of(int status) {
     static const struct {
         int status;
@@ -82,12 +84,14 @@ void connection_begin_stream(connection *c, int status, const char *type, const 
 
 bool connection_stream(connection *c, const char *bytes, size_t n) {
     struct evbuffer *out = bufferevent_get_output(c->events);
+    const size_t n_unread = evbuffer_get_length(out);
     if (!n) return true;
     if (c->is_chunked) evbuffer_add_printf(out, "%zx\r\n", n);
     evbuffer_add(out, bytes, n);
     if (c->is_chunked) evbuffer_add(out, "\r\n", 2);
     c->n_sent += n;
-    if (evbuffer_get_length(out) <= c->set->limits.max_unread) return true;
+    /* One event may be large, and nothing of it can have been read yet. */
+    if (n_unread <= c->set->limits.max_unread && n <= MAX_PIECE) return true;
     connection_close(c, false);
     return false;
 }

@@ -11,6 +11,8 @@
 void run_prepare(serve_call *call);
 
 /* The rest on the loop's. */
+/* Bytes that its answers may take beyond their text: probabilities. */
+size_t run_cost(const serve_run *run);
 void run_start(serve_run *run);
 /* The client has gone, or the server ends. */
 void run_cancel(serve_run *run);

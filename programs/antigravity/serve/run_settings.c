@@ -12,6 +12,21 @@
 
 enum { MAX_STOPS = 64, MAX_TOP = 20 };
 
+/* Of an answer's token, or one of the likeliest instead of it, also as JSON. */
+enum { TOKEN_COST = 1300, MAX_TOKENS_TOLD = 65536 };
+
+/* How many tokens the answers may tell the probabilities of. */
+static double tokens_told(const serve_run *run) {
+    const ag_request_params *p = &run->params;
+    const double context = p->session.max_seq_len;
+    const double most =
+        p->max_tokens >= 0 && (double)p->max_tokens < context ? (double)p->max_tokens : context;
+    return p->logprobs ? most * (1 + p->n_top) * (double)run->request.n * (double)run->n_prompts
+                       : 0;
+}
+
+size_t run_cost(const serve_run *run) { return (size_t)tokens_told(run) * TOKEN_COST; }
+
 static void take_real(double value, float *field) {
     if (!isnan(value)) *field = (float)value;
 }
@@ -95,6 +110,10 @@ bool run_apply_settings(serve_run *run, bool constrained, serve_error *e) {
         p->deadline_s = r->timeout_s;
     if (r->n_top > MAX_TOP)
         return serve_refuse(e, 400, "top_logprobs", "top_logprobs must be at most %d", MAX_TOP);
+    if (tokens_told(run) > MAX_TOKENS_TOLD)
+        return serve_refuse(e, 400, "logprobs",
+                            "probabilities of %.0f tokens, of %d at most: give max_tokens",
+                            tokens_told(run), MAX_TOKENS_TOLD);
     apply_sampling(&r->sampling, run->model, &p->sampling);
     return apply_stops(run, constrained, e) && apply_cache(run, e);
 }

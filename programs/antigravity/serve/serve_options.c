@@ -43,6 +43,10 @@ static bool set_prefix_memory(void *target, const char *value, char *why) {
     return parse_size(value, &((serve_options *)target)->engine.prefix_bytes, why);
 }
 
+static bool set_prefix_disk(void *target, const char *value, char *why) {
+    return parse_size(value, &((serve_options *)target)->engine.prefix_dir_bytes, why);
+}
+
 static bool set_max_body(void *target, const char *value, char *why) {
     uint64_t n = 0;
     if (!parse_size(value, &n, why)) return false;
@@ -188,7 +192,7 @@ static const option_def network_rows[] = {
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_max_body,
-     .help = "of a request (default 32M, with --memory at most a 192nd of that)"},
+     .help = "of a request (default 32M, with --memory at most a 32nd of that)"},
     {.name = "idle-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
@@ -271,6 +275,16 @@ static const option_def engine_rows[] = {
      .call = set_prefix_memory,
      .help = "for conversations that have been answered, so that the next turn reads only what is "
              "new; 0: none are kept"},
+    {.name = "prefix-dir",
+     .kind = OPTION_NAME,
+     .value = "DIR",
+     .offset = FIELD(engine.prefix_dir),
+     .help = "conversations that leave memory are written there, and found again after a restart"},
+    {.name = "prefix-disk",
+     .kind = OPTION_CALL,
+     .value = "SIZE",
+     .call = set_prefix_disk,
+     .help = "for these (default 4G)"},
     {.name = "share-prefixes",
      .kind = OPTION_FLAG,
      .offset = FIELD(server.share_prefixes),
@@ -323,15 +337,14 @@ static serve_options defaults(void) {
     return o;
 }
 
-/* A share of the limit is set aside for requests; a body costs many times its bytes as JSON. */
+/* A share of the limit is set aside for requests. */
 static void bound_memory(serve_options *o) {
     enum { SHARE = 8 };
     const uint64_t limit = o->engine.memory_limit;
     const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
     o->server.max_bytes = share;
     o->server.limits.max_bodies = share / 2;
-    if (o->server.limits.max_body > share / BODY_COST)
-        o->server.limits.max_body = share / BODY_COST;
+    if (o->server.limits.max_body > share / 4) o->server.limits.max_body = share / 4;
     if (limit) o->engine.caller_reserve = share;
 }
 

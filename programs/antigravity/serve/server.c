@@ -25,8 +25,9 @@ static size_t bytes_of_connections(const server *s) {
            connection_count(s->connections) * CONNECTION_COST;
 }
 
+/* What is there for certain: of the rest the engine sets aside what it was told to. */
 static void tell_bytes(server *s) {
-    atomic_store(s->settings->bytes, s->n_charged + bytes_of_connections(s));
+    atomic_store(s->settings->bytes, s->n_held + connection_body_bytes(s->connections));
 }
 
 bool server_charge(server *s, size_t *charge, size_t n) {
@@ -119,6 +120,7 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     const double now = clock_s();
     tell_bytes(s);
     const bool cancel = s->n_stops && now >= s->stop_at;
+    if (cancel) connection_set_give_up(s->connections);
     for (serve_run *run = s->first_run, *next; run; run = next) {
         next = run_next(run);
         if (cancel) run_cancel(run);

@@ -50,15 +50,13 @@ typedef struct server {
     access_log log;
     server_counts counts;
     serve_run *first_run; /* requests that are with the model */
-    size_t n_charged;     /* bytes that requests are counted with */
+    size_t n_charged;     /* bytes that requests may come to take */
+    size_t n_held;        /* bytes of bodies of requests that are not over */
     size_t n_calls;       /* requests that are not over */
     int64_t started;
     unsigned n_stops; /* signals that asked for the end */
     double stop_at;   /* then what is still running is cancelled */
 } server;
-
-/* Bytes that a byte of a body may cost as JSON: a list of numbers is the worst. */
-enum { BODY_COST = 24 };
 
 /* The request that *charge belongs to is counted with n bytes from now on. False: it cannot be. */
 bool server_charge(server *s, size_t *charge, size_t n);
