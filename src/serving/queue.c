@@ -146,13 +146,28 @@ void ag_served_request_destroy(ag_served_request *r) {
 
 /* ---- the list ---- */
 
-void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r) {
-    pthread_mutex_lock(&s->lock);
+/* Under the lock. */
+static void unlink_from(ag_serving *s, ag_served_request **list, ag_served_request *r) {
     ag_served_request **at = list;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     r->next = NULL;
     if (list == &s->waiting) s->n_waiting--;
+}
+
+void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r) {
+    pthread_mutex_lock(&s->lock);
+    unlink_from(s, list, r);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Whoever cancels it finds it in one list or the other. */
+void ag_serving_start(ag_serving *s, ag_served_request *r) {
+    pthread_mutex_lock(&s->lock);
+    unlink_from(s, &s->waiting, r);
+    ag_served_request **end = &s->running;
+    while (*end) end = &(*end)->next;
+    *end = r;
     pthread_mutex_unlock(&s->lock);
 }
 

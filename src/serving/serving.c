@@ -95,16 +95,12 @@ static void admit(ag_serving *s) {
         if (!r || s->n_answers + r->p.n_answers > s->params.max_running) return;
         const ag_status st = ag_request_begin(s, r, &err);
         if (st == AG_BUSY) return;
-        ag_serving_unlink(s, &s->waiting, r);
-        if (st != AG_OK) {
-            ag_request_end(s, r, st, &err);
+        if (st == AG_OK) {
+            ag_serving_start(s, r);
             continue;
         }
-        pthread_mutex_lock(&s->lock);
-        ag_served_request **end = &s->running;
-        while (*end) end = &(*end)->next;
-        *end = r;
-        pthread_mutex_unlock(&s->lock);
+        ag_serving_unlink(s, &s->waiting, r);
+        ag_request_end(s, r, st, &err);
     }
 }
 

@@ -166,6 +166,8 @@ void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_reques
 /* request.c */
 /* Takes the first waiting one into the step: memory, prefix, session. AG_BUSY: not now. */
 ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err);
+/* From those that wait to the end of those that run. */
+void ag_serving_start(ag_serving *s, ag_served_request *r);
 /* The prompt has been read: answers begin. */
 ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err);
 /* What is still open ends as cancelled or failed; the request's last event. It is not in a list any

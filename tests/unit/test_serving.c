@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdatomic.h>
 
 #define DEMO AG_SOURCE_DIR "/models/demo"
 #if defined(__SANITIZE_THREAD__) /* fifteen times slower */
@@ -624,6 +625,42 @@ static void a_full_queue_refuses(void **state) {
     finish(&clients[2], AG_CANCELLED);
 }
 
+static atomic_bool hammering;
+
+/* Wants the lock all the time. */
+static void *hammer(void *user) {
+    ag_serving_stats stats;
+    (void)user;
+    while (hammering) ag_serving_get_stats(serving, &stats);
+    return NULL;
+}
+
+/* Once, at the moment when a request comes to its turn: it is not repeated. */
+static void a_cancel_is_heeded_while_a_request_starts(void **state) {
+    pthread_t threads[3];
+    int32_t ids[20];
+    (void)state;
+    fill_ids(ids, 20, 3);
+    hammering = true;
+    for (size_t i = 0; i < 3; i++) pthread_create(&threads[i], NULL, hammer, NULL);
+    for (size_t i = 0; i < 200; i++) {
+        ag_request_params p = request(ids, 20, 900);
+        client *c = &clients[0];
+        client_destroy(c);
+        client_init(c);
+        send_request(c, &p);
+        for (bool started = false; !started;) {
+            pthread_mutex_lock(&c->lock);
+            started = c->started;
+            pthread_mutex_unlock(&c->lock);
+        }
+        ag_serving_cancel(serving, c->id);
+        finish(c, AG_CANCELLED);
+    }
+    hammering = false;
+    for (size_t i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+}
+
 /* ---- what is refused ---- */
 
 static void what_is_wrong_is_named(void **state) {
@@ -725,6 +762,7 @@ int main(void) {
         CASE(embeddings_are_pooled_hidden_states),
         CASE(a_cancelled_request_ends_after_the_step),
         CASE(a_deadline_ends_a_request),
+        CASE(a_cancel_is_heeded_while_a_request_starts),
         CASE(destroying_ends_what_runs_and_waits),
         cmocka_unit_test_teardown(a_full_queue_refuses, stop),
         CASE(what_is_wrong_is_named),
