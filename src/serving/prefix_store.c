@@ -169,6 +169,15 @@ static bool may_take_over(const ag_prefix *from) {
 
 ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err) {
     *out = NULL;
+/* A fork shares whole blocks, and goes on in copies of those that it has a part of. */
+uint64_t ag_prefix_shared_bytes(const ag_prefix *from) {
+    enum { BLOCK = 128 };
+    if (!from->session) return 0;
+    const uint64_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(from->session));
+    const uint64_t n_blocks = ((uint64_t)ag_session_position(from->session) + BLOCK - 1) / BLOCK;
+    return may_take_over(from) || !n_blocks ? bytes : bytes * (from->n / BLOCK) / n_blocks;
+}
+
     if (may_take_over(from)) {
         *out = from->session;
         from->parked->session = NULL;

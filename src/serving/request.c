@@ -5,7 +5,6 @@
 #include "core/fail.h"
 #include "serving/serving_impl.h"
 
-#include <antigravity/kv_cache.h>
 #include <string.h>
 
 void ag_request_tell(const ag_served_request *r, ag_request_event *e) {
@@ -52,11 +51,9 @@ static ag_status make_request(ag_serving *s, ag_served_request *r, ag_prefix *fr
 
 /* Memory for it, with the session that it goes on from kept meanwhile. */
 static ag_status ask_memory(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
-    uint64_t there = 0;
     AG_TRY(ag_governor_promise(s, r, err));
     /* A policy copies what it shares; else what is there need not be made. */
-    if (from->session && !r->is_managed)
-        there = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(from->session));
+    const uint64_t there = r->is_managed ? 0 : ag_prefix_shared_bytes(from);
     const uint64_t bytes = r->kv_promised + r->fixed_promised;
     if (from->parked) from->parked->pinned = true;
     ag_status st =

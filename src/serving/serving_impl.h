@@ -214,6 +214,8 @@ ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r);
 ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
 /* Transfers session and ids; without ids, and without memory for the rest, they are dropped. */
 void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids);
+/* What whoever goes on from it need not take anew. */
+uint64_t ag_prefix_shared_bytes(const ag_prefix *from);
 /* The one that is least worth keeping leaves; false: there is none. */
 bool ag_prefix_drop_one(ag_serving *s);
 void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of);

@@ -169,6 +169,30 @@ static void many_long_prompts_stay_below_the_limit(void **state) {
     assert_int_equal(stats.n_refused, 0);
 }
 
+/* Of a long session a block is shared; the rest needs memory of its own, and the store is full. */
+static void a_short_common_beginning_is_not_a_whole_session(void **state) {
+    static int32_t ids[LONGEST];
+    ag_serving_stats full, stats;
+    ag_error err;
+    (void)state;
+    const uint64_t limit = loaded_with(8 << 20);
+    begin_watching();
+    for (unsigned i = 0; i < 12; i++) {
+        if (i == 11) ag_serving_get_stats(serving, &full);
+        fill_ids(ids, LONGEST, i < 11 ? 40 + i : 50);
+        if (i == 11) fill_ids(ids + 130, LONGEST - 130, 60);
+        ag_request_params p = request(ids, LONGEST, 20);
+        must(client_send(&clients[i], serving, &p, &err), &err);
+        assert_true(client_wait(&clients[i]));
+        if (clients[i].status != AG_OK) fail_msg("request %u: %s", i, clients[i].error.msg);
+    }
+    end_watching(limit);
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(clients[11].n_cached, 130);
+    assert_true(full.n_parked > 1 && full.n_parked < 11);
+    assert_true(stats.n_parked <= full.n_parked);
+}
+
 static void what_never_fits_is_refused_with_the_numbers(void **state) {
     static int32_t ids[LONGEST];
     ag_error err;
@@ -260,6 +284,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_limit_below_the_model_names_the_smallest),
         CASE(many_long_prompts_stay_below_the_limit),
+        CASE(a_short_common_beginning_is_not_a_whole_session),
         CASE(what_never_fits_is_refused_with_the_numbers),
         CASE(an_answer_without_a_limit_ends_where_memory_does),
         CASE(an_idle_model_makes_room_for_another),
