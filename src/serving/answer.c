@@ -54,6 +54,11 @@ static ag_status keep_id(ag_answer *a, int32_t id, ag_error *err) {
 ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
     const ag_served_request *r = a->request;
     const size_t n = ag_session_position(a->session);
+    if (n < r->p.n_prompt || n - r->p.n_prompt > a->ids.n) {
+        *out = (ag_ids){0};
+        return AG_FAIL(err, INVALID, "a session of %zu tokens, of which %zu are known", n,
+                       r->p.n_prompt + a->ids.n);
+    }
     *out = (ag_ids){.data = ag_malloc(n * sizeof *out->data), .n = n, .cap = n};
     if (!out->data) {
         *out = (ag_ids){0};
@@ -150,7 +155,7 @@ static void park(ag_serving *s, ag_answer *a) {
     ag_session *session = a->session;
     ag_ids ids = {0};
     if (!session) return;
-    if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
+    if (!a->request->p.no_prefix && !a->in_doubt) ag_answer_tokens(a, &ids, NULL);
     a->session = NULL; /* it does not count as running any more */
     ag_prefix_park(s, a->request, session, &ids);
 }

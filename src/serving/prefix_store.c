@@ -71,8 +71,10 @@ static void consider_running(ag_serving *s, const ag_served_request *r,
         if (o->p.model != r->p.model || o->p.no_prefix || !same_text(o->p.scope, r->p.scope) ||
             is_managed(params) || !same_params(&theirs, params))
             continue;
-        ag_session *session = o->session;
-        for (size_t i = 0; !session && i < o->p.n_answers; i++) session = o->answers[i].session;
+        ag_session *session = o->in_doubt ? NULL : o->session;
+        for (size_t i = 0; !session && i < o->p.n_answers; i++) {
+            if (!o->answers[i].in_doubt) session = o->answers[i].session;
+        }
         if (!session) continue;
         const size_t end = ag_session_position(session);
         const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
@@ -167,8 +169,6 @@ static bool may_take_over(const ag_prefix *from) {
            (from->has_evicted || ag_session_oldest_reachable(from->session) == 0);
 }
 
-ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err) {
-    *out = NULL;
 /* A fork shares whole blocks, and goes on in copies of those that it has a part of. */
 uint64_t ag_prefix_shared_bytes(const ag_prefix *from) {
     enum { BLOCK = 128 };
@@ -178,6 +178,8 @@ uint64_t ag_prefix_shared_bytes(const ag_prefix *from) {
     return may_take_over(from) || !n_blocks ? bytes : bytes * (from->n / BLOCK) / n_blocks;
 }
 
+ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err) {
+    *out = NULL;
     if (may_take_over(from)) {
         *out = from->session;
         from->parked->session = NULL;

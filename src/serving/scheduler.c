@@ -14,6 +14,7 @@ typedef struct step_pass {
     ag_step_item items[AG_SERVING_MOST_RUNNING];
     ag_answer *answers[AG_SERVING_MOST_RUNNING]; /* NULL: a chunk of a prompt */
     ag_served_request *requests[AG_SERVING_MOST_RUNNING];
+    uint32_t positions[AG_SERVING_MOST_RUNNING]; /* of the sessions, before the pass */
     size_t n, n_rows;
 } step_pass;
 
@@ -64,8 +65,26 @@ static void after_pass(ag_serving *s, const step_pass *p) {
 static void add_item(step_pass *p, ag_served_request *r, ag_answer *a, ag_step_item item) {
     p->items[p->n] = item;
     p->answers[p->n] = a;
+    p->positions[p->n] = ag_session_position(item.session);
     p->requests[p->n++] = r;
     p->n_rows += item.n;
+}
+
+/* Its tokens are consumed: they must not come again. */
+static bool has_moved(const step_pass *p, size_t i) {
+    return ag_session_position(p->items[i].session) != p->positions[i];
+}
+
+static bool *doubt_of(const step_pass *p, size_t i) {
+    return p->answers[i] ? &p->answers[i]->in_doubt : &p->requests[i]->in_doubt;
+}
+
+static void run_alone(ag_serving *s, const step_pass *one) {
+    ag_error err;
+    const ag_status st = ag_session_step(one->items, 1, &err);
+    *doubt_of(one, 0) = st != AG_OK && has_moved(one, 0);
+    if (st == AG_OK) after_pass(s, one);
+    else fail_request(one->requests[0], st, &err);
 }
 
 /* A step fails as a whole, for the sake of one request: the others try without it. */
@@ -78,17 +97,25 @@ static void run_one_by_one(ag_serving *s, const step_pass *p) {
         if (!p->answers[i]) /* the step that failed has ended the prompt */
             st = ag_session_begin_prompt(r->session, r->p.n_prompt - r->n_read, &err);
         add_item(&one, r, p->answers[i], p->items[i]);
-        if (st == AG_OK) st = ag_session_step(one.items, 1, &err);
-        if (st == AG_OK) after_pass(s, &one);
+        if (st == AG_OK) run_alone(s, &one);
         else fail_request(r, st, &err);
     }
+}
+
+/* What follows the pass has failed, an eviction, say, and nobody tells whose. Each has its logits
+ * and goes on; the one that it was fails in its next step, which it takes alone. */
+static void go_on_in_doubt(ag_serving *s, const step_pass *p) {
+    for (size_t i = 0; i < p->n; i++) *doubt_of(p, i) = true;
+    after_pass(s, p);
 }
 
 static void run_items(ag_serving *s, step_pass *p) {
     ag_error err;
     if (!p->n) return;
-    if (ag_session_step(p->items, p->n, &err) == AG_OK) after_pass(s, p);
-    else run_one_by_one(s, p);
+    if (p->n == 1) run_alone(s, p);
+    else if (ag_session_step(p->items, p->n, &err) == AG_OK) after_pass(s, p);
+    else if (!has_moved(p, 0)) run_one_by_one(s, p);
+    else go_on_in_doubt(s, p);
     p->n = p->n_rows = 0;
 }
 
@@ -102,6 +129,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
         for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
             ag_answer *a = &r->answers[i];
             if (a->ended || r->status != AG_OK) continue;
+            if (a->in_doubt) run_items(s, &p);
             add_item(&p, r, a,
                      (ag_step_item){.session = a->session,
                                     .ids = &a->ids.data[a->ids.n - 1],
@@ -109,7 +137,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
                                     .phase = AG_PHASE_DECODE,
                                     .logits = AG_LOGITS_LAST});
             n_rows++;
-            if (p.n == most || p.n == AG_SERVING_MOST_RUNNING) run_items(s, &p);
+            if (a->in_doubt || p.n == most || p.n == AG_SERVING_MOST_RUNNING) run_items(s, &p);
         }
     }
     run_items(s, &p);
@@ -147,15 +175,22 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
     const size_t most = alike_rows(s);
     step_pass few = {.n = 0}, many = {.n = 0};
     ag_served_request *r;
+    bool any = false;
     s->round++;
     for (bool oldest = s->round % 2; (r = next_reader(s, m, oldest)); oldest = false) {
         const size_t n = ag_session_prompt_rows(r->session);
         r->round = s->round;
         if (n > *n_left || (n <= most && most - few.n_rows < n)) continue;
-        add_chunk(n <= most ? &few : &many, r, n);
         *n_left -= n;
+        any = true;
+        if (r->in_doubt) {
+            step_pass one = {.n = 0};
+            add_chunk(&one, r, n);
+            run_items(s, &one);
+            continue;
+        }
+        add_chunk(n <= most ? &few : &many, r, n);
     }
-    const bool any = few.n || many.n;
     run_items(s, &few);
     run_items(s, &many);
     return any;

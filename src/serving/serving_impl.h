@@ -56,6 +56,7 @@ typedef struct ag_answer {
     size_t n_text;   /* bytes of text so far */
     size_t n_emitted;
     uint64_t granted; /* tokens that there is memory for */
+    bool in_doubt;    /* as the request's */
     bool ended;
     ag_finish finish;
     size_t stop; /* which stop string ended it */
@@ -74,6 +75,9 @@ struct ag_served_request {
     bool has_begun;      /* it counts among those that run */
     bool is_managed;     /* a policy lets tokens leave */
     bool has_evicted;    /* or has inherited a session that did */
+    /* A step of several has failed behind its pass, perhaps for the sake of this session: its next
+     * one is taken alone, and nobody goes on from it before. */
+    bool in_doubt;
     size_t n_cached, n_read;
     uint64_t round;     /* in which it was last looked at */
     uint64_t served;    /* when a chunk of its prompt was last read, in chunks */
@@ -162,12 +166,12 @@ void ag_served_model_unload(ag_serving *s, ag_served_model *m);
 void ag_served_request_destroy(ag_served_request *r);
 /* Takes a request out of a list under the lock. */
 void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r);
+/* From those that wait to the end of those that run. */
+void ag_serving_start(ag_serving *s, ag_served_request *r);
 
 /* request.c */
 /* Takes the first waiting one into the step: memory, prefix, session. AG_BUSY: not now. */
 ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err);
-/* From those that wait to the end of those that run. */
-void ag_serving_start(ag_serving *s, ag_served_request *r);
 /* The prompt has been read: answers begin. */
 ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err);
 /* What is still open ends as cancelled or failed; the request's last event. It is not in a list any
@@ -210,12 +214,12 @@ typedef struct ag_prefix {
     bool has_evicted;
 } ag_prefix;
 ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r);
+/* What whoever goes on from it need not take anew. */
+uint64_t ag_prefix_shared_bytes(const ag_prefix *from);
 /* A session that stands behind the prefix. */
 ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
 /* Transfers session and ids; without ids, and without memory for the rest, they are dropped. */
 void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids);
-/* What whoever goes on from it need not take anew. */
-uint64_t ag_prefix_shared_bytes(const ag_prefix *from);
 /* The one that is least worth keeping leaves; false: there is none. */
 bool ag_prefix_drop_one(ag_serving *s);
 void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of);

@@ -661,6 +661,64 @@ static void a_cancel_is_heeded_while_a_request_starts(void **state) {
     for (size_t i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
 
+/* ---- a step that fails ---- */
+
+/* Keeps one slot twice, which fails behind the pass that makes the eviction due. */
+static void select_wrongly(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                           uint32_t n_keep, uint32_t *keep) {
+    (void)user, (void)p, (void)v;
+    for (uint32_t i = 0; i < n_keep; i++) keep[i] = 0;
+}
+
+static const ag_eviction_policy wrong = {.name = "wrong", .select = select_wrongly};
+static ag_request_params wrong_request;
+
+static void send_wrong(client *c) {
+    if (c->answers[0].n == 2) send_request(&clients[2], &wrong_request);
+}
+
+static void fails_beside(const ag_request_params *right) {
+    ag_request_params p = *right;
+    run_request(&clients[0], &p);
+    client_destroy(&clients[1]);
+    client_init(&clients[1]);
+    client_destroy(&clients[2]);
+    client_init(&clients[2]);
+    clients[1].on_token = send_wrong;
+    send_request(&clients[1], &p);
+    finish(&clients[1], AG_OK);
+    finish(&clients[2], AG_INVALID);
+    assert_non_null(strstr(clients[2].error.msg, "keep"));
+    same_answer(&clients[1].answers[0], &clients[0].answers[0], 1);
+}
+
+/* Nothing is fed twice to those that were in the same pass. */
+static void what_fails_behind_a_pass_costs_itself_alone(void **state) {
+    static int32_t ids[50], other[700];
+    ag_serving_stats stats;
+    (void)state;
+    fill_ids(ids, 50, 3);
+    fill_ids(other, 700, 4);
+    ag_request_params p = request(ids, 50, 120);
+    p.logprobs = p.no_prefix = true;
+    p.sampling.temperature = 0;
+    /* While it answers ... */
+    wrong_request = request(other, 40, 100);
+    wrong_request.session.eviction.policy = &wrong;
+    wrong_request.session.eviction.budget_tokens = 60;
+    wrong_request.session.eviction.slack = 0;
+    wrong_request.n_answers = 3;
+    fails_beside(&p);
+    assert_true(clients[2].answers[0].n > 10);
+    /* ... and while its prompt is read. */
+    wrong_request.n_prompt = 700;
+    wrong_request.session.eviction.prefill = AG_KV_PREFILL_BOUNDED;
+    fails_beside(&p);
+    assert_int_equal(clients[2].answers[0].n, 0);
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_parked, 0);
+}
+
 /* ---- what is refused ---- */
 
 static void what_is_wrong_is_named(void **state) {
@@ -763,6 +821,7 @@ int main(void) {
         CASE(a_cancelled_request_ends_after_the_step),
         CASE(a_deadline_ends_a_request),
         CASE(a_cancel_is_heeded_while_a_request_starts),
+        CASE(what_fails_behind_a_pass_costs_itself_alone),
         CASE(destroying_ends_what_runs_and_waits),
         cmocka_unit_test_teardown(a_full_queue_refuses, stop),
         CASE(what_is_wrong_is_named),
