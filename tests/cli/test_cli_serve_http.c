@@ -328,7 +328,7 @@ static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
     serve_reply_free(&r);
 }
 
-/* A body that would be large as JSON is refused before it is, and leaves nothing behind. */
+/* A body that would be large as JSON is refused before it is. */
 static void keeps_bodies_within_the_memory_limit(void **state) {
     (void)state;
     enum { LARGE = 1 << 20 };
@@ -342,11 +342,13 @@ static void keeps_bodies_within_the_memory_limit(void **state) {
     assert_int_equal(r.status, 503);
     assert_non_null(strstr(r.head, "Retry-After: 1\r\n"));
     serve_reply_free(&r);
+    n = sprintf(text, "POST /v1/completions HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
     memset(text + n, 'a', LARGE);
-    memcpy(text + n, "{\"content\":\"", 12);
+    memcpy(text + n, "{\"model\":\"demo\",\"prompt\":\"", 26);
     memcpy(text + n + LARGE - 2, "\"}", 2);
     r = ask_raw(text, (size_t)n + LARGE, NULL);
-    assert_int_equal(r.status, 200);
+    assert_int_equal(r.status, 400);
+    assert_non_null(strstr(r.body, "the context is 2048"));
     serve_reply_free(&r);
     r = serve_ask(&server, CHAT, "", HELLO ",\"max_tokens\":3}");
     assert_int_equal(r.status, 200);

@@ -21,8 +21,8 @@ static size_t skip_text(const char *text, size_t at, size_t n) {
     return at;
 }
 
-size_t body_cost(const char *text, size_t n) {
-    size_t cost = 2 * n + VALUE_COST;
+size_t body_cost(const char *text, size_t n, size_t per_byte) {
+    size_t cost = per_byte * n + VALUE_COST;
     for (size_t i = 0; i < n;) {
         const char c = text[i++];
         if (c == '{') cost += OBJECT_COST;

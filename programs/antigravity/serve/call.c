@@ -264,8 +264,9 @@ void call_start(serve_call *call) {
         call_send_reply(call);
         return;
     }
+    const size_t per_byte = call->route->tells_tokens ? TOKENS_COST : TEXT_COST;
     if (!server_charge(call->server, &call->charge,
-                       body_cost(call->body ? call->body : "", call->n_body))) {
+                       body_cost(call->body ? call->body : "", call->n_body, per_byte))) {
         refuse_memory(call);
         return;
     }

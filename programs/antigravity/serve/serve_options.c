@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve_options.h"
 
+#include "body_cost.h"
+
 #include "../command.h"
 #include "../output.h"
 
@@ -192,7 +194,7 @@ static const option_def network_rows[] = {
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_max_body,
-     .help = "of a request (default 32M, with --memory at most a 32nd of that)"},
+     .help = "of a request (default 32M, with --memory at most a 136th of that)"},
     {.name = "idle-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
@@ -344,7 +346,9 @@ static void bound_memory(serve_options *o) {
     const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
     o->server.max_bytes = share;
     o->server.limits.max_bodies = share / 2;
-    if (o->server.limits.max_body > share / 4) o->server.limits.max_body = share / 4;
+    /* What could never be counted is refused at once. */
+    const size_t most = share / (TEXT_COST + 1);
+    if (o->server.limits.max_body > most) o->server.limits.max_body = most;
     if (limit) o->engine.caller_reserve = share;
 }
 

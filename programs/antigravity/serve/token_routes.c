@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Each is an object of its own. */
+enum { MAX_PIECES = 65536 };
+
 static ag_served_model *find_served(serve_call *call, serve_error *e) {
     const char *name = NULL;
     if (!field_string(call_body(call), "model", &name, e)) return NULL;
@@ -51,7 +54,10 @@ static bool tokenize(const serve_call *call, const ag_tokenizer *t, ag_ids *ids,
         (add_special ? AG_ENCODE_BOS : 0u) | (parse_special ? AG_ENCODE_PARSE_SPECIAL : 0u);
     const ag_status st = ag_tokenizer_encode(t, json_string_value(content),
                                              json_string_length(content), flags, ids, &err);
-    return st == AG_OK || serve_refuse_status(e, &err);
+    if (st != AG_OK) return serve_refuse_status(e, &err);
+    return !*pieces || ids->n <= MAX_PIECES ||
+           serve_refuse(e, 400, "with_pieces", "the pieces of %zu tokens, of %d at most", ids->n,
+                        MAX_PIECES);
 }
 
 static void reply_tokens(serve_call *call) {
@@ -142,6 +148,7 @@ static const serve_route token_paths[] = {
     {.method = "POST",
      .path = "/tokenize",
      .handle = reply_tokens,
+     .tells_tokens = true,
      .needs_key = true,
      .model_optional = true},
     {.method = "POST",
@@ -152,6 +159,7 @@ static const serve_route token_paths[] = {
     {.method = "POST",
      .path = "/apply-template",
      .handle = reply_template,
+     .tells_tokens = true,
      .needs_key = true,
      .model_optional = true},
 };
