@@ -391,18 +391,19 @@ static ag_status restore_file(ag_serving *s, const ag_served_request *r, const a
     return st;
 }
 
-bool ag_prefix_files_fetch(ag_serving *s, const ag_served_request *r, size_t better_than) {
+bool ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than) {
     const ag_session_params params = ag_request_session_params(s, r);
     const ag_eviction_params *e = &params.eviction;
     ag_session *session = NULL;
     ag_error err;
     if (!s->files || e->policy || e->memory.threshold_bytes) return false;
     ag_prefix_file *f = find_longest(s, r, &params, better_than);
-    if (!f) return false;
+    if (!f || r->has_fetched) return false;
+    r->has_fetched = true;
     const ag_status st = restore_file(s, r, f, &params, &session, &err);
     if (st != AG_OK) {
         warn(s, &err);
-        if (st != AG_NOMEM) remove_file(s, f);
+        if (st == AG_FORMAT || st == AG_UNSUPPORTED) remove_file(s, f); /* else it may pass */
         return false;
     }
     ag_ids ids = {.data = ag_malloc(f->ids.n * sizeof *ids.data), .n = f->ids.n, .cap = f->ids.n};

@@ -102,7 +102,7 @@ static void consider_parked(ag_serving *s, const ag_served_request *r,
     }
 }
 
-ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r) {
+ag_prefix ag_prefix_find(ag_serving *s, ag_served_request *r) {
     const ag_session_params params = ag_request_session_params(s, r);
     ag_prefix best = {0};
     if (r->p.no_prefix) return best;

@@ -72,6 +72,7 @@ struct ag_served_request {
 
     double started_at, read_at;
     ag_session *session; /* reads the prompt; then the first answer's. NULL: not reading */
+    bool has_fetched;    /* a file was read for it */
     bool has_begun;      /* it counts among those that run */
     bool is_managed;     /* a policy lets tokens leave */
     bool has_evicted;    /* or has inherited a session that did */
@@ -213,7 +214,7 @@ typedef struct ag_prefix {
     bool whole;          /* all that the session has consumed */
     bool has_evicted;
 } ag_prefix;
-ag_prefix ag_prefix_find(ag_serving *s, const ag_served_request *r);
+ag_prefix ag_prefix_find(ag_serving *s, ag_served_request *r);
 /* What whoever goes on from it need not take anew. */
 uint64_t ag_prefix_shared_bytes(const ag_prefix *from);
 /* A session that stands behind the prefix. */
@@ -233,8 +234,8 @@ void ag_prefix_files_release(ag_serving *s);
 /* Writes a session that is about to leave memory; the log tells why it could not. */
 void ag_prefix_files_keep(ag_serving *s, const ag_parked *k);
 /* Parks a session from a file that has clearly more tokens in common with the request's prompt;
- * false: there is none. */
-bool ag_prefix_files_fetch(ag_serving *s, const ag_served_request *r, size_t better_than);
+ * false: there is none, or the request has had one. */
+bool ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than);
 
 /* governor.c */
 /* A session that cannot go back leaves a copy where its prompt ends. */

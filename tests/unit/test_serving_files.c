@@ -327,6 +327,33 @@ static void what_cannot_be_written_is_given_up(void **state) {
     assert_int_equal(each_file(NULL), 2);
 }
 
+/* No descriptor is free for a moment: the conversation is none the worse. */
+static void an_error_that_passes_costs_no_file(void **state) {
+    struct rlimit before, none;
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 8};
+    ag_error err;
+    (void)state;
+    n_warnings = 0;
+    p.backend.log = count_warning;
+    begin(&p);
+    say(&t, 200);
+    talk again = t;
+    turn(&t, 0, NULL);
+    end();
+    begin(&p);
+    must(ag_serving_load_model(serving, models[0], &err), &err);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const size_t cached = turn(&again, 0, NULL);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(cached, 0);
+    assert_int_equal(n_warnings, 1);
+    assert_int_equal(each_file(NULL), 2);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
     const struct CMUnitTest tests[] = {
@@ -337,6 +364,7 @@ int main(void) {
         CASE(damaged_files_are_not_used),
         CASE(links_are_not_followed),
         CASE(a_directory_that_others_may_enter_is_refused),
+        CASE(an_error_that_passes_costs_no_file),
         CASE(what_cannot_be_written_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
