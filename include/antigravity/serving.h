@@ -33,9 +33,11 @@ typedef struct ag_serving_params {
     void *caller_user;
     uint64_t caller_reserve; /* 0 */
     uint32_t max_running;    /* 64 answers at a time */
-    uint32_t max_waiting;    /* 256; beyond them a request is refused with AG_BUSY */
-    uint32_t step_rows;      /* 512 rows between two tokens of an answer: next tokens first, then
-                              * prompts, in chunks of half as many, whoever else is there */
+    /* 256; beyond them a request is refused with AG_BUSY, and beyond 64 MiB of copies of them, or a
+     * 64th of memory_limit, but 2 MiB at least; one that is larger itself with AG_LIMIT. */
+    uint32_t max_waiting;
+    uint32_t step_rows; /* 512 rows between two tokens of an answer: next tokens first, then
+                         * prompts, in chunks of half as many, whoever else is there */
     /* Rows of different requests in one pass also where that rounds otherwise than each alone: more
      * tokens a second of many answers on processors with matrix units, but what a request gets then
      * depends, by rounding, on what else is running. */
@@ -165,7 +167,7 @@ typedef struct ag_request_params {
     ag_constraint *constraint;
     int64_t max_tokens; /* of each answer; -1: as many as fit */
     bool ignore_eos;
-    const char *const *stop; /* [n_stop] copied; not emitted */
+    const char *const *stop; /* [n_stop] copied; not emitted; 256 of 1024 bytes at most */
     size_t n_stop;
     const int32_t *stop_ids; /* [n_stop_ids] copied; end an answer as the model's own eos ids do */
     size_t n_stop_ids;

@@ -15,6 +15,8 @@
 enum {
     /* Heap that is in pieces, lists and texts of requests, stacks. */
     MARGIN = 4 << 20,
+    /* Of it, for requests that wait. */
+    WAITING_MARGIN = 2 << 20,
     /* Of a request: tables of its caches, a sampler's lists, events on their way. */
     REQUEST_MARGIN = 128 << 10,
     /* Pieces of heap that loading leaves behind. */
@@ -172,11 +174,25 @@ static void warn_sessions(ag_serving *s, bool is_short) {
 
 static double in_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-/* For the caller, as far as it does not occupy it already, and for what nobody counts. */
+/* For requests that will wait. */
+static uint64_t spared_to_wait(const ag_serving *s, uint64_t limit) {
+    const uint64_t most = ag_serving_most_waiting(limit), wait = s->waiting_bytes;
+    return most - (wait > WAITING_MARGIN ? wait : WAITING_MARGIN);
+}
+
+/* And for the caller, as far as it does not occupy it already, and for what nobody counts. */
 static uint64_t spared(const ag_serving *s) {
     const ag_serving_params *p = &s->params;
     const uint64_t has = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
-    return MARGIN + (p->caller_reserve > has ? p->caller_reserve - has : 0);
+    return MARGIN + spared_to_wait(s, p->memory_limit) +
+           (p->caller_reserve > has ? p->caller_reserve - has : 0);
+}
+
+/* Of a larger limit more is spared. */
+static uint64_t limit_that_would_do(const ag_serving *s, uint64_t needed) {
+    uint64_t rest = needed - spared_to_wait(s, s->params.memory_limit), limit = needed;
+    for (int i = 0; i < 8; i++) limit = rest + spared_to_wait(s, limit);
+    return limit;
 }
 
 ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
@@ -198,7 +214,7 @@ ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *
                        "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
                        "memory limit of %.1f; %.1f would do",
                        what, in_mib(bytes), in_mib(used), in_mib(promised), in_mib(spare),
-                       in_mib(limit), in_mib(needed));
+                       in_mib(limit), in_mib(limit_that_would_do(s, needed)));
     }
 }
 

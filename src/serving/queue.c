@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_TOP = 20, MOST_STOPS = 256 };
+enum { MOST_TOP = 20, MOST_STOPS = 256, MOST_STOP_BYTES = 1024 };
 
 ag_request_params ag_request_defaults(ag_served_model *m) {
     return (ag_request_params){
@@ -52,6 +52,9 @@ static ag_status check_stops(const ag_request_params *p, ag_error *err) {
         return AG_FAIL(err, INVALID, "stop strings need a tokenizer");
     for (size_t i = 0; i < p->n_stop; i++) {
         if (!*p->stop[i]) return AG_FAIL(err, INVALID, "stop string %zu is empty", i + 1);
+        if (strnlen(p->stop[i], MOST_STOP_BYTES + 1) > MOST_STOP_BYTES)
+            return AG_FAIL(err, LIMIT, "stop string %zu is longer than %d bytes", i + 1,
+                           MOST_STOP_BYTES);
     }
     return AG_OK;
 }
@@ -89,6 +92,14 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
 }
 
 /* ---- copies ---- */
+
+static uint64_t copied_bytes(const ag_request_params *p) {
+    uint64_t bytes = sizeof(ag_served_request) + p->n_prompt * sizeof *p->prompt +
+                     p->n_stop_ids * sizeof *p->stop_ids +
+                     p->sampling.n_logit_bias * sizeof *p->sampling.logit_bias;
+    for (size_t i = 0; i < p->n_stop; i++) bytes += sizeof(char *) + strlen(p->stop[i]) + 1;
+    return bytes + (p->scope ? strlen(p->scope) + 1 : 0);
+}
 
 /* NULL stays NULL. */
 static bool copy_bytes(const void **to, const void *from, size_t bytes) {
@@ -152,7 +163,9 @@ static void unlink_from(ag_serving *s, ag_served_request **list, ag_served_reque
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     r->next = NULL;
-    if (list == &s->waiting) s->n_waiting--;
+    if (list != &s->waiting) return;
+    s->n_waiting--;
+    s->waiting_bytes -= r->bytes;
 }
 
 void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r) {
@@ -171,20 +184,53 @@ void ag_serving_start(ag_serving *s, ag_served_request *r) {
     pthread_mutex_unlock(&s->lock);
 }
 
+uint64_t ag_serving_most_waiting(uint64_t memory_limit) {
+    const uint64_t least = 2 << 20, most = 64 << 20;
+    if (!memory_limit || memory_limit / 64 > most) return most;
+    return memory_limit / 64 > least ? memory_limit / 64 : least;
+}
+
+/* A place in the queue, before anything is copied. */
+static ag_status take_place(ag_serving *s, uint64_t bytes, ag_error *err) {
+    const uint64_t most = ag_serving_most_waiting(s->params.memory_limit);
+    ag_status st = AG_OK;
+    if (bytes > most)
+        return AG_FAIL(err, LIMIT, "a request of %llu bytes, at most %llu may wait",
+                       (unsigned long long)bytes, (unsigned long long)most);
+    pthread_mutex_lock(&s->lock);
+    if (s->stopping) {
+        st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
+    } else if (s->n_waiting >= s->params.max_waiting) {
+        st = AG_FAIL(err, BUSY, "%u requests are waiting already, at most %u do", s->n_waiting,
+                     s->params.max_waiting);
+    } else if (s->waiting_bytes + bytes > most) {
+        st = AG_FAIL(err, BUSY, "%u requests of %llu bytes are waiting already, at most %llu do",
+                     s->n_waiting, (unsigned long long)s->waiting_bytes, (unsigned long long)most);
+    } else {
+        s->n_waiting++;
+        s->waiting_bytes += bytes;
+    }
+    s->n_turned_away += st == AG_BUSY;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+static void give_place_back(ag_serving *s, uint64_t bytes) {
+    pthread_mutex_lock(&s->lock);
+    s->n_waiting--;
+    s->waiting_bytes -= bytes;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static ag_status append(ag_serving *s, ag_served_request *r, ag_request_id *id, ag_error *err) {
     ag_status st = AG_OK;
     pthread_mutex_lock(&s->lock);
     if (s->stopping) {
         st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
-    } else if (s->n_waiting >= s->params.max_waiting) {
-        s->n_turned_away++;
-        st = AG_FAIL(err, BUSY, "%u requests are waiting already, at most %u do", s->n_waiting,
-                     s->params.max_waiting);
     } else {
         ag_served_request **end = &s->waiting;
         while (*end) end = &(*end)->next;
         *end = r;
-        s->n_waiting++;
         s->n_submitted++;
         r->id = ++s->last_id;
         if (id) *id = r->id;
@@ -194,14 +240,11 @@ static ag_status append(ag_serving *s, ag_served_request *r, ag_request_id *id, 
     return st;
 }
 
-ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_request_id *id,
-                            ag_error *err) {
-    AG_TRY(check_request(s, params, err));
-    ag_served_request *r = ag_calloc(1, sizeof *r);
-    if (!r) return AG_FAIL(err, NOMEM, "a request");
-    ag_status st = AG_OK;
-    if (!copy_params(r, params))
-        st = AG_FAIL(err, NOMEM, "a copy of a request of %zu tokens", params->n_prompt);
+static ag_status copy_request(const ag_request_params *params, ag_served_request **out,
+                              ag_error *err) {
+    ag_served_request *r = *out = ag_calloc(1, sizeof *r);
+    if (!r || !copy_params(r, params))
+        return AG_FAIL(err, NOMEM, "a copy of a request of %zu tokens", params->n_prompt);
     r->submitted_at = ag_now_s();
     if (params->deadline_s > 0) r->deadline = r->submitted_at + params->deadline_s;
     r->p.constraint = params->constraint;
@@ -209,9 +252,23 @@ ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_r
         r->p.no_prefix = true;
         r->p.max_tokens = 0;
     }
-    if (st == AG_OK) st = append(s, r, id, err);
+    return AG_OK;
+}
+
+ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_request_id *id,
+                            ag_error *err) {
+    ag_served_request *r;
+    AG_TRY(check_request(s, params, err));
+    const uint64_t bytes = copied_bytes(params);
+    AG_TRY(take_place(s, bytes, err));
+    ag_status st = copy_request(params, &r, err);
+    if (st == AG_OK) {
+        r->bytes = bytes;
+        st = append(s, r, id, err);
+    }
     if (st == AG_OK) return AG_OK;
-    r->p.constraint = NULL;
+    give_place_back(s, bytes);
+    if (r) r->p.constraint = NULL;
     ag_served_request_destroy(r);
     return st;
 }

@@ -67,6 +67,7 @@ struct ag_served_request {
     ag_served_request *next;
     ag_request_id id;
     ag_request_params p;           /* its texts and ids are owned copies */
+    uint64_t bytes;                /* of these copies */
     double submitted_at, deadline; /* deadline 0: none */
     atomic_bool cancelled;         /* by any thread */
 
@@ -131,6 +132,7 @@ struct ag_serving {
     bool stopping;
     ag_served_request *waiting, *running;
     uint32_t n_waiting;
+    atomic_uint_fast64_t waiting_bytes; /* of their copies; read without the lock, too */
     ag_serving_job *jobs;
     ag_request_id last_id;
     ag_serving_stats stats; /* as last published */
@@ -169,6 +171,9 @@ void ag_served_request_destroy(ag_served_request *r);
 void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r);
 /* From those that wait to the end of those that run. */
 void ag_serving_start(ag_serving *s, ag_served_request *r);
+
+/* Bytes that waiting requests may take together. */
+uint64_t ag_serving_most_waiting(uint64_t memory_limit);
 
 /* request.c */
 /* Takes the first waiting one into the step: memory, prefix, session. AG_BUSY: not now. */

@@ -719,6 +719,34 @@ static void what_fails_behind_a_pass_costs_itself_alone(void **state) {
     assert_int_equal(stats.n_parked, 0);
 }
 
+/* Copies of prompts count, too: a policy lets a prompt have any length. */
+static void what_waits_is_bounded_in_bytes(void **state) {
+    enum { LONG = 5 << 20, TOO_LONG = 17 << 20 }; /* tokens: 20 and 68 MiB */
+    ag_serving_params sp = ag_serving_defaults();
+    int32_t *ids = calloc(TOO_LONG, sizeof *ids);
+    ag_error err;
+    (void)state;
+    assert_non_null(ids);
+    sp.max_running = 1;
+    start_with(&sp);
+    ag_request_params first = request(ids, 20, -1), p = request(ids, TOO_LONG, 1);
+    send_request(&clients[0], &first);
+    client_wait_tokens(&clients[0], 1);
+    p.session.eviction.policy = ag_eviction_policy_find("sliding");
+    assert_int_equal(client_send(&clients[1], serving, &p, &err), AG_LIMIT);
+    p.n_prompt = LONG;
+    for (size_t i = 1; i <= 3; i++) send_request(&clients[i], &p);
+    assert_int_equal(client_send(&clients[4], serving, &p, &err), AG_BUSY);
+    assert_non_null(strstr(err.msg, "bytes"));
+    /* Those that go make room. */
+    ag_serving_cancel(serving, clients[2].id);
+    finish(&clients[2], AG_CANCELLED);
+    send_request(&clients[4], &p);
+    for (size_t i = 0; i <= 4; i++) ag_serving_cancel(serving, clients[i].id);
+    for (size_t i = 0; i <= 4; i++) assert_true(client_wait(&clients[i]));
+    free(ids);
+}
+
 /* ---- what is refused ---- */
 
 static void what_is_wrong_is_named(void **state) {
@@ -747,6 +775,14 @@ static void what_is_wrong_is_named(void **state) {
     p.stop = empty;
     p.n_stop = 1;
     assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
+    p = good;
+    static char word[1026];
+    const char *const words[] = {"end", word};
+    memset(word, 'a', 1025);
+    p.stop = words;
+    p.n_stop = 2;
+    assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_LIMIT);
+    assert_non_null(strstr(err.msg, "stop string 2"));
     p = good;
     p.sampling.temperature = NAN;
     assert_int_equal(client_send(&clients[0], serving, &p, &err), AG_INVALID);
@@ -824,6 +860,7 @@ int main(void) {
         CASE(what_fails_behind_a_pass_costs_itself_alone),
         CASE(destroying_ends_what_runs_and_waits),
         cmocka_unit_test_teardown(a_full_queue_refuses, stop),
+        cmocka_unit_test_teardown(what_waits_is_bounded_in_bytes, stop),
         CASE(what_is_wrong_is_named),
         CASE(models_have_names),
     };
