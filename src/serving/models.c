@@ -203,9 +203,17 @@ static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err)
     return st;
 }
 
+/* What the process occupies, without what others take meanwhile: requests that come. */
+static uint64_t used_here(const ag_serving *s) {
+    const ag_serving_params *p = &s->params;
+    const uint64_t used = ag_governor_used(s), wait = s->waiting_bytes;
+    const uint64_t others = wait + (p->caller_bytes ? p->caller_bytes(p->caller_user) : 0);
+    return used > others ? used - others : 0;
+}
+
 /* What of the planned scratch is resident already, since it was written when it was made. */
 static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_before) {
-    const uint64_t used = ag_governor_used(s), weights = ag_model_memory_bytes(m->model);
+    const uint64_t used = used_here(s), weights = ag_model_memory_bytes(m->model);
     const uint64_t grown = used > used_before ? used - used_before : 0;
     const uint64_t there = grown > weights ? grown - weights : 0;
     m->scratch_left = m->scratch_bytes > there ? m->scratch_bytes - there : 0;
@@ -213,7 +221,7 @@ static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_befor
 
 static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) {
     const ag_memory *mem = ag_backend_memory(s->backend);
-    const uint64_t before = ag_memory_bytes_in_use(mem), used = ag_governor_used(s);
+    const uint64_t before = ag_memory_bytes_in_use(mem), used = used_here(s);
     AG_TRY(ag_model_load(s->backend, m->path, &m->load, &m->model, err));
     ag_status st = reserve_steps(s, m, err);
     if (st != AG_OK) {
