@@ -213,9 +213,10 @@ ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;
     if (p->logprobs) {
-        e.logprob = ag_logprob_of(logits, p->model->info.n_vocab, e.id, top, p->n_top);
+        const size_t n_vocab = p->model->info.n_vocab;
+        e.n_top = p->n_top < n_vocab ? p->n_top : n_vocab;
+        e.logprob = ag_logprob_of(logits, n_vocab, e.id, top, e.n_top);
         e.top = top;
-        e.n_top = p->n_top;
     }
     return take(s, a, &e, err);
 }
