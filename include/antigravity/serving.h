@@ -42,7 +42,10 @@ typedef struct ag_serving_params {
      * tokens a second of many answers on processors with matrix units, but what a request gets then
      * depends, by rounding, on what else is running. */
     bool wide_steps;
-    uint64_t prefix_bytes; /* parked sessions, in memory; UINT64_MAX: as much as the limit leaves */
+    /* Parked sessions, in memory. UINT64_MAX: as much as the limit leaves; without a limit a
+     * quarter of what the system, the control group and the device would have available without
+     * them (1 GiB where none of them says). */
+    uint64_t prefix_bytes;
     /* NULL, or where parked sessions go that leave memory, to be found again after a restart: made
      * with mode 0700 if need be, AG_IO if others may enter. Scopes are written into its files. */
     const char *prefix_dir;

@@ -2,6 +2,7 @@
 /* Sessions that no request uses, kept for those that begin with the same tokens. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
+#include "core/buffer_ops.h"
 #include "core/clock.h"
 #include "core/fail.h"
 #include "serving/serving_impl.h"
@@ -217,9 +218,31 @@ static void drop_within(ag_serving *s, const ag_parked *new) {
     }
 }
 
+/* Where nobody has said how much: a quarter of what there would be without any of it. */
+static uint64_t most_parked(const ag_serving *s) {
+    const ag_memory *mem = ag_backend_memory(s->backend);
+    ag_memory_signals now;
+    uint64_t free = UINT64_MAX;
+    if (!s->monitor) return s->params.prefix_bytes;
+    ag_sys_monitor_read(s->monitor, (uint64_t)(1e3 * ag_now_s()), &now);
+    if (now.has_available) free = now.available;
+    if (now.has_group) {
+        const uint64_t left =
+            now.group_limit > now.group_used ? now.group_limit - now.group_used : 0;
+        if (left < free) free = left;
+    }
+    if (mem->ops->available) {
+        ag_memory_available device;
+        mem->ops->available(mem, &device);
+        if (device.free && device.free < free) free = device.free;
+    }
+    if (free == UINT64_MAX) return UINT64_C(1) << 30;
+    return free / 4 + ag_prefix_bytes(s) / 4;
+}
+
 static void keep_limits(ag_serving *s) {
-    const uint64_t most = s->params.prefix_bytes;
     if (s->is_fetching) return;
+    const uint64_t most = most_parked(s);
     while (s->parked && ag_prefix_bytes(s) > most && ag_prefix_drop_one(s)) {}
     while (s->now.n_parked > 4096 && ag_prefix_drop_one(s)) {}
 }

@@ -151,6 +151,7 @@ static void release(ag_serving *s) {
         ag_served_model_unload(s, s->models[i]);
         ag_served_model_destroy(s->models[i]);
     }
+    ag_sys_monitor_destroy(s->monitor);
     ag_held_list_release(s, s->held);
     ag_backend_destroy(s->backend);
     pthread_cond_destroy(&s->done);
@@ -185,6 +186,8 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     pthread_cond_init(&s->done, NULL);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     if (st == AG_OK) st = check_base(s, err);
+    if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
+        st = ag_sys_monitor_create(NULL, &s->monitor, err);
     if (st == AG_OK && p.prefix_dir) {
         s->params.prefix_dir = s->prefix_dir = ag_strdup(p.prefix_dir);
         st = s->prefix_dir ? ag_prefix_files_open(s, err) : AG_FAIL(err, NOMEM, "a path");

@@ -4,6 +4,8 @@
 #ifndef AG_SERVING_SERVING_IMPL_H
 #define AG_SERVING_SERVING_IMPL_H
 
+#include "cache/sys_monitor.h"
+
 #include <antigravity/serving.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -153,6 +155,7 @@ struct ag_serving {
     char *prefix_dir;             /* a copy; NULL: none */
     struct ag_prefix_file *files; /* of what was parked and has left memory */
     uint64_t base_bytes;          /* occupied when the engine began */
+    ag_sys_monitor *monitor;      /* NULL: something else bounds what is parked */
     double published_at;
 };
 

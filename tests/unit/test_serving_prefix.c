@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was read once is not read again: parked sessions, whose they are, and when they leave. */
+#include "serving/serving_impl.h"
 #include "support/serving_client.h"
 
 #include <setjmp.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
 /* All layers see everything; most see 24 tokens; most keep a state. */
@@ -19,6 +22,7 @@ enum { N_MODELS = 4, MOST = 8, LONGEST = 1024 };
 static ag_serving *serving;
 static ag_served_model *models[N_MODELS], *model; /* model: the one at hand */
 static client clients[MOST];
+static char system_root[32];
 
 static void must(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
@@ -315,6 +319,52 @@ static void the_idle_and_short_leave_first(void **state) {
     assert_int_equal(clients[0].n_cached, 0);
 }
 
+/* A system that has so much available. */
+static ag_sys_monitor *system_with(unsigned mib) {
+    char root[] = "/tmp/ag-serving-prefix-XXXXXX", proc[64], path[80];
+    ag_sys_monitor *m;
+    ag_error err;
+    assert_non_null(mkdtemp(root));
+    snprintf(proc, sizeof proc, "%s/proc", root);
+    snprintf(path, sizeof path, "%s/meminfo", proc);
+    assert_int_equal(mkdir(proc, 0700), 0);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "MemAvailable:   %u kB\n", mib * 1024);
+    fclose(f);
+    must(ag_sys_monitor_create(root, &m, &err), &err);
+    strcpy(system_root, root);
+    return m;
+}
+
+static int stop_system(void **state) {
+    char path[80];
+    stop(state);
+    snprintf(path, sizeof path, "%s/proc/meminfo", system_root);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/proc", system_root);
+    rmdir(path);
+    return rmdir(system_root);
+}
+
+/* Nobody has said how much: not all that there is. */
+static void without_limits_a_share_of_the_system_is_kept(void **state) {
+    ag_serving_stats stats;
+    (void)state;
+    start_with(NULL);
+    ag_sys_monitor_destroy(serving->monitor);
+    serving->monitor = system_with(12);
+    for (unsigned i = 0; i < 8; i++) {
+        talk t = {.seed = i + 40};
+        say(&t, 250);
+        ag_request_params p = request(&t, NULL, 1);
+        run_request(&clients[0], &p);
+    }
+    const size_t n = n_parked(&stats);
+    assert_true(n >= 1 && n < 8);
+    assert_true(stats.parked_bytes <= 5 << 20); /* x: a quarter of 12 MiB and x */
+}
+
 static void nothing_is_kept_without_room(void **state) {
     ag_serving_params sp = ag_serving_defaults();
     talk t = {.seed = 30};
@@ -371,6 +421,7 @@ int main(void) {
         CASE(other_parameters_have_sessions_of_their_own),
         CASE(a_conversation_goes_on_at_its_budget),
         cmocka_unit_test_teardown(the_idle_and_short_leave_first, stop),
+        cmocka_unit_test_teardown(without_limits_a_share_of_the_system_is_kept, stop_system),
         cmocka_unit_test_teardown(nothing_is_kept_without_room, stop),
         CASE(a_conversation_is_held_once),
     };
