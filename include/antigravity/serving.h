@@ -222,6 +222,7 @@ typedef struct ag_held_session {
     bool is_running;
     uint32_t n_tokens; /* that it has consumed */
     uint32_t n_slots;  /* of the fullest head */
+    /* Shared: of a parked one, when it was parked or another one last began with it. */
     uint64_t kv_bytes, shared_bytes;
     const char *policy;
     uint64_t n_evicted;

@@ -190,7 +190,11 @@ ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_er
     if (from->parked) from->parked->used_at = ag_now_s();
     AG_TRY(ag_session_fork(from->session, out, err));
     ag_status st = ag_session_truncate(*out, (uint32_t)from->n, err);
-    if (st == AG_OK) return AG_OK;
+    if (st == AG_OK) {
+        const ag_kv_cache *cache = ag_session_kv_cache(from->session);
+        if (from->parked) from->parked->held.shared_bytes = ag_kv_cache_shared_bytes(cache);
+        return AG_OK;
+    }
     ag_session_destroy(*out);
     *out = NULL;
     return st;
@@ -208,7 +212,8 @@ static bool is_within(const ag_parked *a, const ag_parked *b) {
     return goes_together(a, b) && a->ids.n <= b->ids.n &&
            (a->ids.n == b->ids.n ||
             (a->ids.n >= ag_session_oldest_reachable(b->session) && !keeps_sums(&a->params))) &&
-           common(a->ids.data, a->ids.n, b->ids.data, b->ids.n) == a->ids.n;
+           a->ids.data[a->ids.n - 1] == b->ids.data[a->ids.n - 1] && /* mostly not, and cheap */
+           !memcmp(a->ids.data, b->ids.data, a->ids.n * sizeof *a->ids.data);
 }
 
 static void drop_within(ag_serving *s, const ag_parked *new) {
@@ -277,6 +282,7 @@ void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *sessi
                      .ids = *ids,
                      .has_evicted = r->has_evicted || ag_session_evictions(session)->n_tokens,
                      .used_at = ag_now_s()};
+    k->held = ag_held_figures(session, k->id, k->model, &k->params);
     s->parked = k;
     s->now.n_parked++;
     *ids = (ag_ids){0};

@@ -43,24 +43,33 @@ static uint32_t fullest_head(const ag_kv_cache *c) {
     return most;
 }
 
-static void hold(ag_held_list *list, ag_session *session, uint64_t id, const ag_served_model *m,
-                 const char *scope, const ag_session_params *params, double idle_s, bool running) {
+ag_held_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
+                                const ag_session_params *params) {
     const ag_kv_cache *cache = ag_session_kv_cache(session);
     const ag_eviction_policy *policy = params->eviction.policy;
-    if (list->n == list->cap) return;
-    list->sessions[list->n++] = (ag_held_session){
+    return (ag_held_session){
         .id = id,
         .model = m->name,
-        .scope = scope ? ag_strdup(scope) : NULL,
-        .is_running = running,
         .n_tokens = ag_session_position(session),
         .n_slots = fullest_head(cache),
         .kv_bytes = ag_kv_cache_memory_usage_bytes(cache),
         .shared_bytes = ag_kv_cache_shared_bytes(cache),
         .policy = policy ? policy->name : "none",
         .n_evicted = ag_session_evictions(session)->n_tokens,
-        .idle_s = idle_s,
     };
+}
+
+static ag_held_session *hold(ag_held_list *list, const ag_held_session *h, const char *scope) {
+    ag_held_session *to = &list->sessions[list->n++];
+    *to = *h;
+    to->scope = scope ? ag_strdup(scope) : NULL;
+    return to;
+}
+
+static void hold_running(ag_held_list *list, ag_session *session, const ag_served_request *r) {
+    if (!session || list->n == list->cap) return;
+    const ag_held_session h = ag_held_figures(session, r->id, r->p.model, &r->p.session);
+    hold(list, &h, r->p.scope)->is_running = true;
 }
 
 /* NULL: there is no memory for it. */
@@ -72,16 +81,12 @@ static ag_held_list *list_held(ag_serving *s) {
     list->cap = s->n_answers + s->now.n_parked;
     list->sessions = ag_calloc(list->cap + 1, sizeof *list->sessions);
     if (!list->sessions) list->cap = 0;
-    for (ag_served_request *r = s->running; r; r = r->next) {
-        const ag_request_params *p = &r->p;
-        if (r->session) hold(list, r->session, r->id, p->model, p->scope, &p->session, 0, true);
-        for (size_t i = 0; i < p->n_answers; i++) {
-            ag_session *session = r->answers[i].session;
-            if (session) hold(list, session, r->id, p->model, p->scope, &p->session, 0, true);
-        }
+    for (const ag_served_request *r = s->running; r; r = r->next) {
+        hold_running(list, r->session, r);
+        for (size_t i = 0; i < r->p.n_answers; i++) hold_running(list, r->answers[i].session, r);
     }
-    for (ag_parked *k = s->parked; k; k = k->next)
-        hold(list, k->session, k->id, k->model, k->scope, &k->params, now - k->used_at, false);
+    for (const ag_parked *k = s->parked; k && list->n < list->cap; k = k->next)
+        hold(list, &k->held, k->scope)->idle_s = now - k->used_at;
     return list;
 }
 
