@@ -15,6 +15,9 @@
 
 /* Page caches hold files in folios of up to this size, aligned in the file, and map them whole. */
 enum { LARGEST_FOLIO = 2 << 20 };
+/* A fault maps pages of the cache around it, aligned in memory, so also behind what has been
+ * dropped. */
+enum { FAULT_AROUND = 64 << 10 };
 
 struct ag_weight_files {
     ag_weight_file *files;
@@ -151,9 +154,12 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_source_tensor *t, u
     if (n > t->n_bytes - first) n = t->n_bytes - first;
     const ag_weight_file *f = file_at(w, t->file);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (n == t->n_bytes && page < LARGEST_FOLIO) page = LARGEST_FOLIO;
+    const bool whole = n == t->n_bytes;
+    if (whole && page < LARGEST_FOLIO) page = LARGEST_FOLIO;
     uint64_t begin = (t->offset + first) / page * page;
     uint64_t end = (t->offset + first + n + page - 1) / page * page;
+    if (whole) begin -= begin < FAULT_AROUND ? begin : FAULT_AROUND;
+    if (whole) end += FAULT_AROUND;
     if (end > f->bytes) end = f->bytes;
     /* Advice only: where the system refuses it, the pages leave under memory pressure instead. */
     (void)madvise((char *)ag_buffer_map(f->map) + begin, (size_t)(end - begin), MADV_DONTNEED);
