@@ -53,6 +53,8 @@ need_extras() {
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
     need dpkg-dev has dpkg-source
     need tmux has tmux
+    need python3 has python3
+    need chromium has_any chromium chromium-browser
     need ocl-icd-libopencl1 has_library libOpenCL.so.1
     need pocl-opencl-icd has_opencl_driver
     need oclgrind has oclgrind
@@ -95,8 +97,12 @@ install_missing() {
     for i in "${!missing[@]}"; do
         if [ "${missing[i]}" = qemu-user-static ] && ! available qemu-user-static; then
             missing[i]=qemu-user
+        elif [ "${missing[i]}" = chromium ] && ! available chromium; then
+            say "No package chromium here: the test of the server's page will be skipped"
+            unset 'missing[i]'
         fi
     done
+    [ ${#missing[@]} -gt 0 ] || return 0
     say "Installing ${missing[*]}"
     quietly apt-install as_root apt-get install -q -y --no-install-recommends "${missing[@]}" ||
         die "apt-get could not install them"
