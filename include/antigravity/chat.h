@@ -180,6 +180,17 @@ AG_API ag_status ag_chat_parser_message(const ag_chat_parser *p, ag_text *json, 
 AG_API ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
                                     size_t n, ag_error *err);
 
+/* For conversations that a client keeps, of which each turn makes an ag_chat anew: appends to *json
+ * what p has read and ids[0..n), all that was sampled of it, behind what ag_chat_require_call() put
+ * into the prompt. AG_UNSUPPORTED where the text would not be found again as it stands: it holds
+ * special tokens that a client can only write as text. */
+AG_API ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
+                                     size_t n, ag_text *json, ag_error *err);
+/* An answer that was kept so, of a conversation of the same model: a message of this one that says
+ * the same, in content, calls and, if it has any, reasoning, is rendered with these ids. Of equal
+ * ones the first is for the first message. AG_FORMAT: it is nothing that was kept. */
+AG_API ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_error *err);
+
 #ifdef __cplusplus
 }
 #endif

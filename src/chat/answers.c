@@ -54,6 +54,14 @@ static size_t count_calls(const ag_chat_answer *t) {
 
 /* ---- what was sampled ---- */
 
+/* Also one that says nothing, of which the message does not speak. */
+static bool begins_reasoning(const ag_chat_format *f, const ag_text *text) {
+    const char *s = text->data;
+    if (!s || !f->reasoning_open) return false;
+    while (ag_is_json_space(*s)) s++;
+    return strncmp(s, f->reasoning_open, strlen(f->reasoning_open)) == 0;
+}
+
 /* How many ids the reasoning takes, with its mark and the white space behind: those after which the
  * text has exactly so many bytes. SIZE_MAX if no border of a token is there. */
 static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, size_t n,
@@ -61,8 +69,11 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
     ag_decoder *d;
     ag_text text = {0};
     *count = 0;
-    if (!has_reasoning) return AG_OK;
     AG_TRY(ag_tokenizer_decode(f->tokenizer, ids, n, true, &text, err));
+    if (!has_reasoning && !begins_reasoning(f, &text)) {
+        ag_text_free(&text);
+        return AG_OK;
+    }
     const char *close = text.data ? strstr(text.data, f->reasoning_close) : NULL;
     size_t wanted = close ? (size_t)(close - text.data) + strlen(f->reasoning_close) : SIZE_MAX;
     while (close && ag_is_json_space(text.data[wanted])) wanted++;
@@ -78,38 +89,42 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
     return st;
 }
 
-static void free_answer(ag_chat_answer *t) {
+void ag_chat_answer_free(ag_chat_answer *t) {
     json_decref(t->said);
+    json_decref(t->reasoning);
     ag_ids_free(&t->ids);
     *t = (ag_chat_answer){0};
 }
 
-/* Of the newest message. */
-static ag_status make_answer(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
-                             size_t n, ag_chat_answer *t, ag_error *err) {
-    t->said = said_by(json_array_get(c->messages, json_array_size(c->messages) - 1));
+static json_t *reasoning_of(const json_t *message) {
+    json_t *text = json_object_get(message, "reasoning_content");
+    return json_string_length(text) ? text : NULL;
+}
+
+ag_status ag_chat_make_answer(const ag_chat *c, const json_t *message, const int32_t *ids, size_t n,
+                              ag_chat_answer *t, ag_error *err) {
+    t->said = said_by(message);
     if (!t->said) return AG_FAIL(err, NOMEM, "a sampled answer");
+    t->reasoning = json_incref(reasoning_of(message));
     AG_TRY(ag_ids_reserve(&t->ids, n, err));
     memcpy(t->ids.data, ids, n * sizeof *ids);
     t->ids.n = n;
-    t->opened = p->params.opened;
-    return count_reasoning(c->format, ids, n, p->reasoning.len > 0 || t->opened, &t->n_reasoning,
-                           err);
+    return count_reasoning(c->format, ids, n, t->reasoning || t->opened, &t->n_reasoning, err);
 }
 
-static ag_status remember(ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
-                          ag_error *err) {
-    ag_chat_answer answer = {0};
+ag_status ag_chat_remember(ag_chat *c, const json_t *message, bool opened, const int32_t *ids,
+                           size_t n, ag_error *err) {
+    ag_chat_answer answer = {.opened = opened};
     if (c->n_answers == MAX_ANSWERS) {
-        free_answer(&c->answers[0]);
+        ag_chat_answer_free(&c->answers[0]);
         memmove(c->answers, c->answers + 1, --c->n_answers * sizeof *c->answers);
     }
     void *array = c->answers;
     ag_status st = ag_array_grow(&array, &c->answers_cap, c->n_answers + 1, sizeof answer, err);
     c->answers = array;
-    if (st == AG_OK) st = make_answer(c, p, ids, n, &answer, err);
+    if (st == AG_OK) st = ag_chat_make_answer(c, message, ids, n, &answer, err);
     if (st == AG_OK) c->answers[c->n_answers++] = answer;
-    else free_answer(&answer);
+    else ag_chat_answer_free(&answer);
     return st;
 }
 
@@ -120,7 +135,8 @@ ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t 
     if (st == AG_OK) st = ag_chat_add_json(c, message.data, message.len, err);
     ag_text_free(&message);
     if (st != AG_OK || !ids || n == 0 || !c->format->tokenizer) return st;
-    st = remember(c, p, ids, n, err);
+    const json_t *newest = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    st = ag_chat_remember(c, newest, p->params.opened, ids, n, err);
     if (st != AG_OK) ag_chat_truncate(c, ag_chat_n_messages(c) - 1);
     return st;
 }
@@ -133,12 +149,20 @@ void ag_chat_stand_ins_free(ag_chat_stand_ins *s) {
     *s = (ag_chat_stand_ins){0};
 }
 
-/* The answer that says the same, at or behind *from, or NULL: equal answers are taken one after
- * another. */
-static const ag_chat_answer *sampled_answer(const ag_chat *c, const json_t *said, size_t *from) {
+/* Reasoning that a client leaves out is not said otherwise. */
+static bool same_reasoning(const json_t *message, const ag_chat_answer *t) {
+    const json_t *reasoning = reasoning_of(message);
+    return !reasoning || (t->reasoning && json_equal(reasoning, t->reasoning));
+}
+
+/* The answer that says the same as a message, at or behind *from, or NULL: equal answers are taken
+ * one after another. */
+static const ag_chat_answer *sampled_answer(const ag_chat *c, const json_t *message,
+                                            const json_t *said, size_t *from) {
     for (size_t k = 0; k < c->n_answers; k++) {
         const size_t i = (*from + k) % c->n_answers;
-        if (!json_equal(said, c->answers[i].said)) continue;
+        const ag_chat_answer *t = &c->answers[i];
+        if (!json_equal(said, t->said) || !same_reasoning(message, t)) continue;
         *from = i + 1;
         return &c->answers[i];
     }
@@ -166,7 +190,7 @@ ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error 
         if (!role || strcmp(role, "assistant") != 0) continue;
         json_t *said = said_by(m);
         if (!said) return AG_FAIL(err, NOMEM, "what a message says");
-        const ag_chat_answer *t = sampled_answer(c, said, &from);
+        const ag_chat_answer *t = sampled_answer(c, m, said, &from);
         json_decref(said);
         if (t) AG_TRY(add_stand_in(s, t, i, err));
     }

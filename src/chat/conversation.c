@@ -25,10 +25,7 @@ ag_status ag_chat_create(const ag_chat_format *f, ag_chat **out, ag_error *err) 
 
 void ag_chat_destroy(ag_chat *c) {
     if (!c) return;
-    for (size_t i = 0; i < c->n_answers; i++) {
-        json_decref(c->answers[i].said);
-        ag_ids_free(&c->answers[i].ids);
-    }
+    for (size_t i = 0; i < c->n_answers; i++) { ag_chat_answer_free(&c->answers[i]); }
     ag_free(c->answers);
     json_decref(c->messages);
     json_decref(c->tools);

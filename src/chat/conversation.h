@@ -7,6 +7,7 @@
 /* An answer that this engine sampled. */
 typedef struct ag_chat_answer {
     json_t *said; /* owned; its message's text and calls, as ag_chat_find_answers compares them */
+    json_t *reasoning; /* owned; NULL: none */
     ag_ids ids;
     size_t n_reasoning; /* of the ids: up to where the reasoning has ended; SIZE_MAX: inside one */
     bool opened;        /* the prompt had opened the reasoning */
@@ -25,6 +26,9 @@ struct ag_chat {
     bool no_calls; /* the answer to the prompt rendered last has none */
     bool is_open;  /* the prompt rendered last ends inside a reasoning */
 };
+
+/* answers.c */
+void ag_chat_answer_free(ag_chat_answer *t);
 
 /* normalise.c: the messages as the format's template takes them; *tools likewise, NULL for none.
  * Both are owned. */

@@ -296,6 +296,143 @@ static void other_answers_are_text(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+/* ---- answers of other conversations ---- */
+
+/* In which "answer" is a token, an ordinary one, and an answer is sampled as letters. */
+static ag_tokenizer *tokenizer_with_a_word(void) {
+    static const char *const spellings[] = {"<BOS>",  "<|open|>", "<|close|>",
+                                            "answer", "<think>",  "</think>",
+                                            "<call>", "</call>",  "\n\n"};
+    mark_list l = {0};
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
+        add_mark(&l, spellings[i], strlen(spellings[i]));
+    ag_tokenizer *t = tokenizer_with(&l, "answer");
+    free_marks(&l);
+    return t;
+}
+
+static void parse_answer(ag_chat *c, const char *text, ag_chat_parser **p) {
+    assert_int_equal(ag_chat_parser_create(c, p, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_push(*p, text, strlen(text), NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_finish(*p, NULL), AG_OK);
+}
+
+/* One id for each byte, but for marks. */
+static void sample(const ag_tokenizer *t, const char *text, ag_ids *own) {
+    ag_ids ids = {0};
+    encode(t, text, &ids);
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t n;
+        const char *s = ag_tokenizer_token(t, ids.data[i], &n);
+        if (n == 6 && !memcmp(s, "answer", 6)) put_bytes(own, "answer");
+        else assert_int_equal(ag_ids_push(own, ids.data[i], NULL), AG_OK);
+    }
+    ag_ids_free(&ids);
+}
+
+static size_t find_ids(const ag_ids *in, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i + n <= in->n; i++) {
+        if (!memcmp(in->data + i, ids, n * sizeof *ids)) return i;
+    }
+    return SIZE_MAX;
+}
+
+/* The answer is kept; a conversation that is made anew sends `message`. Whether its ids stand there
+ * as they were sampled, but for n_skipped, or those of the text. */
+static void check_recall(const ag_tokenizer *t, const char *answer, const char *message,
+                         size_t n_skipped, bool is_found) {
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *first = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    ag_chat *next = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    ag_ids own = {0}, ids = {0};
+    ag_text kept = {0};
+    ag_chat_parser *p;
+    assert_int_equal(ag_chat_render(first, 0, &ids, NULL, NULL), AG_OK);
+    sample(t, answer, &own);
+    parse_answer(first, answer, &p);
+    assert_int_equal(ag_chat_keep_answer(first, p, own.data, own.n, &kept, NULL), AG_OK);
+    assert_int_equal(ag_chat_recall(next, kept.data, kept.len, NULL), AG_OK);
+    assert_int_equal(ag_chat_n_messages(next), 1);
+    assert_int_equal(ag_chat_add_json(next, message, strlen(message), NULL), AG_OK);
+    ids.n = 0;
+    assert_int_equal(ag_chat_render(next, AG_CHAT_NO_PROMPT, &ids, NULL, NULL), AG_OK);
+    const size_t at = find_ids(&ids, own.data + n_skipped, own.n - n_skipped);
+    if ((at != SIZE_MAX) != is_found)
+        fail_msg("%s: %s", message, is_found ? "is text" : "has ids of another answer");
+    ag_chat_parser_destroy(p);
+    ag_text_free(&kept);
+    ag_ids_free(&own);
+    ag_ids_free(&ids);
+    ag_chat_destroy(first);
+    ag_chat_destroy(next);
+    ag_chat_format_destroy(f);
+}
+
+static void kept_answers_are_found_in_other_conversations(void **state) {
+    (void)state;
+    ag_tokenizer *t = tokenizer_with_a_word();
+    static const char call[] =
+        "<call>{\"name\":\"f\",\"id\":\"i\",\"arguments\":{\"answer\":1}}</call>";
+    static const char thought[] = "<think>hm</think>\n\nan answer"; /* 5 ids of reasoning */
+#define SAYS(content) "{\"role\":\"assistant\",\"content\":" content "}"
+#define THINKS(reasoning, content) \
+    "{\"role\":\"assistant\",\"content\":" content ",\"reasoning_content\":" reasoning "}"
+#define CALLS(id, arguments)                                                                       \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"id\":\"" id \
+    "\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}"
+    check_recall(t, "an answer", SAYS("\"an answer\""), 0, true);
+    check_recall(t, "an answer", SAYS("\"an answer.\""), 0, false);
+    check_recall(t, call, CALLS("i", "\"{ \\\"answer\\\" : 1 }\""), 0, true);
+    check_recall(t, call, CALLS("i", "\"{\\\"answer\\\":2}\""), 0, false);
+    check_recall(t, call, CALLS("k", "\"{\\\"answer\\\":1}\""), 0, false);
+    /* Reasoning that comes back, that does not, and that is another one. */
+    check_recall(t, thought, THINKS("\"hm\"", "\"an answer\""), 0, true);
+    check_recall(t, thought, SAYS("\"an answer\""), 5, true);
+    check_recall(t, thought, THINKS("\"no\"", "\"an answer\""), 0, false);
+    check_recall(t, thought, THINKS("\"no\"", "\"an answer\""), 5, false);
+    check_recall(t, "an answer", THINKS("\"no\"", "\"an answer\""), 0, false);
+    /* It thought nothing, of which the message says nothing. */
+    check_recall(t, "<think></think>\n\nan answer", SAYS("\"an answer\""), 3, true);
+    check_recall(t, "<think></think>\n\nan answer", SAYS("\"an answer\""), 0, false);
+#undef SAYS
+#undef THINKS
+#undef CALLS
+    ag_tokenizer_destroy(t);
+}
+
+/* Whoever writes the same text would have the token. */
+static void special_tokens_in_words_are_not_kept(void **state) {
+    (void)state;
+    ag_tokenizer *t = tokenizer_with_a_word();
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    ag_ids own = {0};
+    ag_text kept = {0};
+    ag_chat_parser *p;
+    ag_error err;
+    const int32_t mark = ag_tokenizer_id(t, "<|close|>", 9);
+    assert_true(ag_tokenizer_is_special(t, mark));
+    encode(t, "an answer", &own);
+    const size_t n = own.n;
+    assert_int_equal(ag_ids_push(&own, mark, NULL), AG_OK);
+    parse_answer(c, "an answer<|close|>", &p);
+    assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, &kept, &err), AG_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "special token"));
+    /* Nor is an answer of which a part alone was told. */
+    assert_int_equal(ag_chat_keep_answer(c, p, own.data, n, &kept, &err), AG_UNSUPPORTED);
+    assert_int_equal(kept.len, 0);
+    assert_int_equal(ag_chat_recall(c, "{}", 2, &err), AG_FORMAT);
+    static const char outside[] =
+        "{\"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"ids\":[99999999]}";
+    assert_int_equal(ag_chat_recall(c, outside, strlen(outside), &err), AG_FORMAT);
+    ag_chat_parser_destroy(p);
+    ag_ids_free(&own);
+    ag_text_free(&kept);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_a_conversation_never_become_marks),
@@ -303,6 +440,8 @@ int main(void) {
         cmocka_unit_test(nothing_stands_in_by_accident),
         cmocka_unit_test(answers_that_were_changed_are_text),
         cmocka_unit_test(other_answers_are_text),
+        cmocka_unit_test(kept_answers_are_found_in_other_conversations),
+        cmocka_unit_test(special_tokens_in_words_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,17 +11,6 @@
 
 enum { MOST_STOPS = 64 };
 
-/* A coding agent begins its system prompt with this line, which is another one in each request: a
- * conversation that began with it would never be found again. */
-static const char billing_header[] = "x-anthropic-billing-header:";
-
-/* What is left of the system prompt's first text without that line. */
-static const char *without_billing_header(const char *text) {
-    if (strncmp(text, billing_header, sizeof billing_header - 1) != 0) return text;
-    const char *end = strchr(text, '\n');
-    return end ? end + 1 : "";
-}
-
 static bool append_system(json_t *parts, const char *text, serve_error *e) {
     if (!*text) return true;
     const json_field part[] = {{"type", json_string("text")}, {"text", json_string(text)}};
@@ -30,7 +19,7 @@ static bool append_system(json_t *parts, const char *text, serve_error *e) {
 
 static bool read_system_parts(const json_t *system, json_t *parts, serve_error *e) {
     if (json_is_string(system))
-        return append_system(parts, without_billing_header(json_string_value(system)), e);
+        return append_system(parts, field_without_billing(json_string_value(system)), e);
     if (!json_is_array(system))
         return serve_refuse(e, 400, "system", "system must be a string or a list of text blocks");
     for (size_t i = 0; i < json_array_size(system); i++) {
@@ -38,7 +27,7 @@ static bool read_system_parts(const json_t *system, json_t *parts, serve_error *
         const char *text = json_string_value(json_object_get(block, "text"));
         if (strcmp(field_type(block), "text") != 0 || !text)
             return serve_refuse(e, 400, "system", "system: block %zu is no text", i);
-        if (!append_system(parts, i ? text : without_billing_header(text), e)) return false;
+        if (!append_system(parts, i ? text : field_without_billing(text), e)) return false;
     }
     return true;
 }

@@ -149,6 +149,13 @@ const char *field_type(const json_t *object) {
     return type ? type : "";
 }
 
+const char *field_without_billing(const char *text) {
+    static const char header[] = "x-anthropic-billing-header:";
+    if (strncmp(text, header, sizeof header - 1) != 0) return text;
+    const char *end = strchr(text, '\n');
+    return end ? end + 1 : "";
+}
+
 bool set_variable(serve_request *r, const char *name, json_t *value, serve_error *e) {
     if (!r->variables) r->variables = json_object();
     return json_object_set_new(r->variables, name, value) == 0 || serve_no_memory(e);

@@ -27,6 +27,11 @@ bool field_schema(const json_t *object, const char *name, char **out, serve_erro
 /* The value of "type" of a part, an item, a block; "" where there is none. */
 const char *field_type(const json_t *object);
 
+/* What is left of a system prompt's first text without the line with which a coding agent begins
+ * it: that is another one in each request, and a conversation that began with it would never be
+ * found again. */
+const char *field_without_billing(const char *text);
+
 /* Sets the template's variable of that name in r->variables; the value is transferred. */
 bool set_variable(serve_request *r, const char *name, json_t *value, serve_error *e);
 

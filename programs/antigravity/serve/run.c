@@ -215,8 +215,9 @@ static void send_event(void *user, const ag_request_event *e) {
     if (e->kind != AG_REQUEST_ENDED) {
         const size_t text = e->kind == AG_REQUEST_TOKEN ? e->len : 0;
         const size_t top = e->kind == AG_REQUEST_TOKEN ? e->n_top * sizeof *e->top : 0;
+        const size_t ids = e->kind == AG_REQUEST_ANSWERED ? e->n_ids * sizeof *e->ids : 0;
         const size_t floats = e->kind == AG_REQUEST_EMBEDDED ? e->n_embedding * sizeof(float) : 0;
-        r = atomic_load(&p->lost) ? NULL : malloc(sizeof *r + top + floats + text + 1);
+        r = atomic_load(&p->lost) ? NULL : malloc(sizeof *r + top + floats + ids + text + 1);
         if (!r) {
             atomic_store(&p->lost, true);
             ag_serving_cancel(p->run->call->server->engine, p->id);
@@ -229,11 +230,12 @@ static void send_event(void *user, const ag_request_event *e) {
         if (floats) memcpy(at, e->embedding, floats);
         r->event.embedding = (const float *)(const void *)at;
         at += top + floats;
+        if (ids) memcpy(at, e->ids, ids);
+        r->event.ids = (const int32_t *)(const void *)at;
+        at += ids;
         if (text) memcpy(at, e->text, text);
         at[text] = '\0';
         r->event.text = at;
-        r->event.ids = NULL;
-        r->event.n_ids = 0;
     } else {
         r->event = *e;
         if (e->error) r->error = *e->error;

@@ -146,6 +146,18 @@ bool run_take_token(serve_run *run, size_t answer, const ag_request_event *e) {
     return true;
 }
 
+/* So that it is found again when the client sends it in its next turn. */
+static void remember(serve_run *run, size_t answer, const ag_request_event *e) {
+    ag_text kept = {0};
+    const run_reader *reader = &run->readers[answer];
+    const serve_request *r = &run->request;
+    if (!reader->parser || reader->cut || !e->n_ids || r->continue_last || r->no_prefix) return;
+    if (ag_chat_keep_answer(run->chat, reader->parser, e->ids, e->n_ids, &kept, NULL) == AG_OK)
+        answer_memory_keep(run->call->server->answers, ag_served_model_name(run->model),
+                           call_scope(run->call), &kept);
+    ag_text_free(&kept);
+}
+
 static serve_finish finish_of(const serve_run *run, const serve_answer *a,
                               const ag_request_event *e, bool cut) {
     if (cut) return SERVE_FINISH_CALLS;
@@ -172,6 +184,7 @@ bool run_take_end(serve_run *run, size_t answer, const ag_request_event *e) {
     if (reader->parser) {
         if (ag_chat_parser_finish(reader->parser, &run->error) != AG_OK) return false;
         if (!take_deltas(run, answer)) return false;
+        remember(run, answer, e);
     }
     run->x.n_generated += e->n_generated - a->n_generated;
     a->n_generated = e->n_generated;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the body of a request to what the engine is asked. All of it on a worker's thread. */
+#include "fields.h"
 #include "run_impl.h"
 #include "run_settings.h"
 
@@ -47,9 +48,20 @@ static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
            serve_refuse_status(e, &err);
 }
 
-/* The conversation, and its ids; *required gets the grammar that a call which is required obeys. */
-static bool render(ag_served_model *model, const serve_request *r, ag_chat **chat, ag_ids *ids,
-                   ag_text *text, ag_text *required, serve_error *e) {
+/* Answers of this scope keep the tokens that they were sampled with. */
+static bool recall(const serve_call *call, const ag_served_model *model, const serve_request *r,
+                   ag_chat *chat, serve_error *e) {
+    ag_error err;
+    if (r->no_prefix) return true;
+    return answer_memory_recall(call->server->answers, ag_served_model_name(model),
+                                call_scope(call), r->messages, chat, &err) == AG_OK ||
+           serve_refuse_status(e, &err);
+}
+
+/* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
+ * call NULL: nothing is recalled. */
+static bool render(const serve_call *call, ag_served_model *model, const serve_request *r,
+                   ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required, serve_error *e) {
     ag_error err;
     const ag_chat_format *f = ag_served_model_format(model);
     if (!f || !ag_served_model_tokenizer(model))
@@ -64,6 +76,7 @@ static bool render(ag_served_model *model, const serve_request *r, ag_chat **cha
     if (tools && !set_text(ag_chat_set_tools, *chat, r->tools, "tools", e)) return false;
     if (r->variables && !set_variables(*chat, r->variables, e)) return false;
     if (!silence_reasoning(*chat, f, r, e)) return false;
+    if (call && !recall(call, model, r, *chat, e)) return false;
     const unsigned flags = r->continue_last ? AG_CHAT_CONTINUE : 0;
     if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_refuse_status(e, &err);
     if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required) return true;
@@ -81,7 +94,7 @@ static bool render(ag_served_model *model, const serve_request *r, ag_chat **cha
 bool serve_render(ag_served_model *model, const serve_request *r, ag_ids *ids, ag_text *text,
                   serve_error *e) {
     ag_chat *chat = NULL;
-    const bool ok = render(model, r, &chat, ids, text, NULL, e);
+    const bool ok = render(NULL, model, r, &chat, ids, text, NULL, e);
     ag_chat_destroy(chat);
     return ok;
 }
@@ -169,9 +182,52 @@ static bool make_prompts(serve_run *run, size_t n, serve_error *e) {
     return true;
 }
 
+/* The content of the first message without the line that changes; NULL: it has none. */
+static json_t *without_billing(const json_t *content) {
+    const bool is_list = json_is_array(content);
+    const json_t *part = is_list ? json_array_get(content, 0) : NULL;
+    const char *text = json_string_value(is_list ? json_object_get(part, "text") : content);
+    const char *rest = text ? field_without_billing(text) : NULL;
+    if (rest == text) return NULL;
+    if (!is_list) return json_string(rest);
+    json_t *list = json_copy((json_t *)(uintptr_t)content);
+    if (!list || !*rest) {
+        if (list) json_array_remove(list, 0);
+        return list;
+    }
+    json_t *copy = json_copy((json_t *)(uintptr_t)part);
+    if (copy && json_object_set_new(copy, "text", json_string(rest)) == 0)
+        json_array_set(list, 0, copy);
+    json_decref(copy);
+    return list;
+}
+
+/* As clients of Anthropic's interface send it, also through those that speak another one. The body
+ * stays as it is. */
+static bool drop_billing(serve_request *r, serve_error *e) {
+    json_t *first = json_array_get(r->messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    if (!role || (strcmp(role, "system") != 0 && strcmp(role, "developer") != 0)) return true;
+    json_t *content = without_billing(json_object_get(first, "content"));
+    if (!content) return true;
+    json_t *messages = json_copy(r->messages), *copy = json_copy(first);
+    const bool ok = messages && copy && json_object_set(copy, "content", content) == 0 &&
+                    json_array_set(messages, 0, copy) == 0;
+    json_decref(content);
+    json_decref(copy);
+    if (!ok) {
+        json_decref(messages);
+        return serve_no_memory(e);
+    }
+    json_decref(r->messages);
+    r->messages = messages;
+    return true;
+}
+
 static bool prepare_chat(serve_run *run, ag_text *required, serve_error *e) {
-    return make_prompts(run, 1, e) &&
-           render(run->model, &run->request, &run->chat, &run->prompts[0].ids, NULL, required, e);
+    return make_prompts(run, 1, e) && drop_billing(&run->request, e) &&
+           render(run->call, run->model, &run->request, &run->chat, &run->prompts[0].ids, NULL,
+                  required, e);
 }
 
 static bool prepare_texts(serve_run *run, serve_error *e) {

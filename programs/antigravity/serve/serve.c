@@ -8,7 +8,9 @@
 #include "../talk.h"
 #include "serve_options.h"
 
+#include <limits.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -22,6 +24,7 @@ typedef struct serving_setup {
     const char *names[MAX_SERVED + MAX_ALIASES];
     size_t n_names;
     listeners listeners;
+    char answers[PATH_MAX]; /* the file in which answers stay */
 } serving_setup;
 
 static void say_log(void *user, ag_log_level level, const char *msg) {
@@ -133,6 +136,10 @@ static int open_engine(serving_setup *s) {
     o->engine.caller_bytes = count_bytes;
     o->engine.caller_user = o;
     o->server.bytes = &o->bytes;
+    if (o->engine.prefix_dir) {
+        snprintf(s->answers, sizeof s->answers, "%s/answers", o->engine.prefix_dir);
+        o->server.answers = s->answers;
+    }
     if (ag_serving_create(&o->engine, &s->engine, &err) != AG_OK) return complain_settings(&err);
     int code = add_models(s);
     if (code != EXIT_DONE || o->load_later) return code;

@@ -341,7 +341,7 @@ static serve_options defaults(void) {
 
 /* A share of the limit is set aside for requests. */
 static void bound_memory(serve_options *o) {
-    enum { SHARE = 8 };
+    enum { SHARE = 8, ANSWER_SHARE = 256, ANSWER_MEBI = 8 };
     const uint64_t limit = o->engine.memory_limit;
     const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
     o->server.max_bytes = share;
@@ -349,7 +349,11 @@ static void bound_memory(serve_options *o) {
     /* What could never be counted is refused at once. */
     const size_t most = share / (TEXT_COST + 1);
     if (o->server.limits.max_body > most) o->server.limits.max_body = most;
-    if (limit) o->engine.caller_reserve = share;
+    o->server.answer_bytes = (size_t)ANSWER_MEBI * MEBI;
+    if (!limit) return;
+    if (limit / ANSWER_SHARE < o->server.answer_bytes)
+        o->server.answer_bytes = (size_t)(limit / ANSWER_SHARE);
+    o->engine.caller_reserve = share + o->server.answer_bytes;
 }
 
 static int check(serve_options *o, const command_line *line) {

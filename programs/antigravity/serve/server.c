@@ -27,7 +27,8 @@ static size_t bytes_of_connections(const server *s) {
 
 /* What is there for certain: of the rest the engine sets aside what it was told to. */
 static void tell_bytes(server *s) {
-    atomic_store(s->settings->bytes, s->n_held + connection_body_bytes(s->connections));
+    atomic_store(s->settings->bytes, s->n_held + connection_body_bytes(s->connections) +
+                                         answer_memory_bytes(s->answers));
 }
 
 bool server_charge(server *s, size_t *charge, size_t n) {
@@ -134,6 +135,26 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
 
 /* ---- its life ---- */
 
+/* What could not be read is not there: it was a help, no more. */
+static bool open_answers(server *s) {
+    char why[ANSWER_WHY_SIZE];
+    const char *path = s->settings->answers;
+    s->answers = answer_memory_create(s->settings->answer_bytes);
+    if (!s->answers) {
+        complain_no_memory();
+        return false;
+    }
+    if (path && !answer_memory_load(s->answers, path, why)) complain("%s", why);
+    return true;
+}
+
+static void close_answers(server *s) {
+    char why[ANSWER_WHY_SIZE];
+    const char *path = s->settings->answers;
+    if (s->answers && path && !answer_memory_save(s->answers, path, why)) complain("%s", why);
+    answer_memory_destroy(s->answers);
+}
+
 static bool open_server(server *s, const server_settings *settings) {
     char why[256];
     const connection_events events = {
@@ -148,6 +169,7 @@ static bool open_server(server *s, const server_settings *settings) {
         return false;
     }
     if (!access_log_open(&s->log, settings->log)) return false;
+    if (!open_answers(s)) return false;
     s->base = event_base_new();
     s->connections = s->base ? connection_set_create(s->base, &settings->limits, &events) : NULL;
     s->queue = s->connections ? loop_queue_create(s->base) : NULL;
@@ -180,6 +202,7 @@ static void close_server(server *s) {
     if (s->base) event_base_free(s->base);
     access_log_close(&s->log);
     api_keys_free(&s->keys);
+    close_answers(s);
 }
 
 static int run_loop(server *s) {

@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_SERVE_SERVER_H
 
 #include "access_log.h"
+#include "answer_memory.h"
 #include "api_keys.h"
 #include "connection.h"
 #include "listener.h"
@@ -27,6 +28,8 @@ typedef struct server_settings {
     size_t n_names;
     size_t max_bytes;     /* of connections and requests together */
     atomic_size_t *bytes; /* what they take, for the engine to ask */
+    size_t answer_bytes;  /* that answers may be remembered with */
+    const char *answers;  /* NULL, or the file in which they stay */
     uint32_t n_workers;
     uint32_t grace_s;   /* how long requests may go on after SIGTERM */
     uint32_t timeout_s; /* of a request; 0: none */
@@ -48,6 +51,7 @@ typedef struct server {
     workers *workers;
     api_keys keys;
     access_log log;
+    answer_memory *answers;
     server_counts counts;
     serve_run *first_run; /* requests that are with the model */
     size_t n_charged;     /* bytes that requests may come to take */

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answer_memory.h"
+
+#include "../user_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ANSWERS = 4096 };
+
+typedef struct kept_answer {
+    uint64_t key;
+    uint64_t used_at; /* by a count of uses */
+    char *model, *scope, *text;
+    size_t len;
+} kept_answer;
+
+struct answer_memory {
+    pthread_mutex_t lock;
+    kept_answer all[MOST_ANSWERS];
+    size_t n, bytes, most_bytes;
+    uint64_t n_uses;
+};
+
+/* ---- what tells answers apart ---- */
+
+static uint64_t add_to_key(uint64_t key, const char *s, size_t n) {
+    for (size_t i = 0; i < n; i++) key = (key ^ (unsigned char)s[i]) * UINT64_C(0x100000001b3);
+    return (key ^ n) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint64_t add_string(uint64_t key, const json_t *value) {
+    return add_to_key(key, json_is_string(value) ? json_string_value(value) : "",
+                      json_string_length(value));
+}
+
+/* A content may come as one text or in parts. */
+static uint64_t add_content(uint64_t key, const json_t *content) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    size_t n = 0;
+    if (!json_is_array(content)) return add_string(key, content);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
+        n += json_string_length(text);
+    }
+    char *all = malloc(n + 1);
+    if (!all) return hash; /* it is not found */
+    n = 0;
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
+        const size_t len = json_string_length(text);
+        if (len) memcpy(all + n, json_string_value(text), len);
+        n += len;
+    }
+    key = add_to_key(key, all, n);
+    free(all);
+    return key;
+}
+
+/* Messages of one key are compared by ag_chat_recall()'s rules later: this is where to look. */
+static uint64_t key_of(const json_t *message) {
+    const json_t *calls = json_object_get(message, "tool_calls");
+    uint64_t key = add_content(UINT64_C(0xcbf29ce484222325), json_object_get(message, "content"));
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        key = add_string(key, json_object_get(json_array_get(calls, i), "id"));
+    return key;
+}
+
+/* ---- the list ---- */
+
+static size_t cost_of(const kept_answer *a) {
+    return a->len + strlen(a->model) + strlen(a->scope) + 3;
+}
+
+static void forget(answer_memory *m, size_t i) {
+    kept_answer *a = &m->all[i];
+    m->bytes -= cost_of(a);
+    free(a->model);
+    free(a->scope);
+    free(a->text);
+    *a = m->all[--m->n];
+}
+
+static void forget_oldest(answer_memory *m) {
+    size_t oldest = 0;
+    for (size_t i = 1; i < m->n; i++)
+        if (m->all[i].used_at < m->all[oldest].used_at) oldest = i;
+    forget(m, oldest);
+}
+
+static bool is_of(const kept_answer *a, uint64_t key, const char *model, const char *scope) {
+    return a->key == key && !strcmp(a->model, model) && !strcmp(a->scope, scope);
+}
+
+answer_memory *answer_memory_create(size_t most_bytes) {
+    answer_memory *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    pthread_mutex_init(&m->lock, NULL);
+    m->most_bytes = most_bytes;
+    return m;
+}
+
+void answer_memory_destroy(answer_memory *m) {
+    if (!m) return;
+    while (m->n) forget(m, m->n - 1);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+size_t answer_memory_bytes(answer_memory *m) {
+    pthread_mutex_lock(&m->lock);
+    const size_t bytes = m->bytes;
+    pthread_mutex_unlock(&m->lock);
+    return bytes;
+}
+
+/* The same message sampled again takes the place of the older one. */
+static void add(answer_memory *m, kept_answer *a) {
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = m->n; i-- > 0;)
+        if (is_of(&m->all[i], a->key, a->model, a->scope)) forget(m, i);
+    const size_t cost = cost_of(a);
+    while (m->n && (m->n == MOST_ANSWERS || m->bytes + cost > m->most_bytes)) forget_oldest(m);
+    if (m->bytes + cost <= m->most_bytes) {
+        a->used_at = ++m->n_uses;
+        m->all[m->n++] = *a;
+        m->bytes += cost;
+        *a = (kept_answer){.key = 0};
+    }
+    pthread_mutex_unlock(&m->lock);
+    free(a->model);
+    free(a->scope);
+    free(a->text);
+}
+
+static void keep(answer_memory *m, const char *model, const char *scope, const json_t *answer,
+                 const char *text, size_t len) {
+    kept_answer a = {.key = key_of(json_object_get(answer, "message")),
+                     .model = strdup(model),
+                     .scope = strdup(scope),
+                     .text = malloc(len + 1),
+                     .len = len};
+    if (!a.model || !a.scope || !a.text) {
+        free(a.model);
+        free(a.scope);
+        free(a.text);
+        return;
+    }
+    memcpy(a.text, text, len);
+    a.text[len] = '\0';
+    add(m, &a);
+}
+
+void answer_memory_keep(answer_memory *m, const char *model, const char *scope,
+                        const ag_text *answer) {
+    json_t *value = json_loadb(answer->data, answer->len, 0, NULL);
+    if (value) keep(m, model, scope, value, answer->data, answer->len);
+    json_decref(value);
+}
+
+/* ---- recalling ---- */
+
+/* A copy, so that nobody waits while a chat reads it. */
+static char *find(answer_memory *m, uint64_t key, const char *model, const char *scope,
+                  size_t *len) {
+    char *copy = NULL;
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->n && !copy; i++) {
+        kept_answer *a = &m->all[i];
+        if (!is_of(a, key, model, scope)) continue;
+        a->used_at = ++m->n_uses;
+        *len = a->len;
+        copy = malloc(a->len + 1);
+        if (copy) memcpy(copy, a->text, a->len + 1);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return copy;
+}
+
+ag_status answer_memory_recall(answer_memory *m, const char *model, const char *scope,
+                               const json_t *messages, ag_chat *chat, ag_error *err) {
+    ag_status st = AG_OK;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        size_t len;
+        if (!role || strcmp(role, "assistant") != 0) continue;
+        char *answer = find(m, key_of(message), model, scope, &len);
+        if (answer) st = ag_chat_recall(chat, answer, len, err);
+        free(answer);
+        /* One from a damaged file, or of a model that has changed under its name, is no answer. */
+        if (st != AG_OK && st != AG_FORMAT && st != AG_INVALID) return st;
+    }
+    return AG_OK;
+}
+
+/* ---- the file ---- */
+
+static bool explain(char why[ANSWER_WHY_SIZE], const char *path) {
+    snprintf(why, ANSWER_WHY_SIZE, "%.400s: %s", path, strerror(errno));
+    return false;
+}
+
+/* {"model": ..., "scope": ..., "answer": {...}} and a line break. */
+static bool write_answer(new_file *f, const kept_answer *a) {
+    json_t *answer = json_loadb(a->text, a->len, 0, NULL);
+    json_t *line =
+        json_pack("{s:s, s:s, s:o}", "model", a->model, "scope", a->scope, "answer", answer);
+    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    json_decref(line);
+    if (!text) {
+        errno = ENOMEM;
+        return false;
+    }
+    const bool ok = new_file_write(f, text, strlen(text)) && new_file_write(f, "\n", 1);
+    free(text);
+    return ok;
+}
+
+static int by_use(const void *pa, const void *pb) {
+    const kept_answer *a = pa, *b = pb;
+    return a->used_at < b->used_at ? -1 : a->used_at > b->used_at;
+}
+
+bool answer_memory_save(answer_memory *m, const char *path, char why[ANSWER_WHY_SIZE]) {
+    new_file f;
+    bool ok = true;
+    if (!new_file_open(&f, path)) return explain(why, path);
+    pthread_mutex_lock(&m->lock);
+    qsort(m->all, m->n, sizeof *m->all, by_use);
+    for (size_t i = 0; ok && i < m->n; i++) ok = write_answer(&f, &m->all[i]);
+    pthread_mutex_unlock(&m->lock);
+    return new_file_close(&f, ok) || explain(why, path);
+}
+
+static void take_line(answer_memory *m, const char *text, size_t len) {
+    json_t *line = json_loadb(text, len, 0, NULL);
+    const char *model = json_string_value(json_object_get(line, "model"));
+    const char *scope = json_string_value(json_object_get(line, "scope"));
+    const json_t *answer = json_object_get(line, "answer");
+    char *own = json_is_object(answer) ? json_dumps(answer, JSON_COMPACT) : NULL;
+    if (model && scope && own) keep(m, model, scope, answer, own, strlen(own));
+    free(own);
+    json_decref(line);
+}
+
+/* A file of this user's, and no link. */
+static FILE *open_own(const char *path) {
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return NULL;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+        FILE *f = fdopen(fd, "r");
+        if (f) return f;
+    } else {
+        errno = EPERM;
+    }
+    const int failed = errno;
+    close(fd);
+    errno = failed;
+    return NULL;
+}
+
+bool answer_memory_load(answer_memory *m, const char *path, char why[ANSWER_WHY_SIZE]) {
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    FILE *f = open_own(path);
+    if (!f) return errno == ENOENT || explain(why, path);
+    while ((n = getline(&line, &cap, f)) > 0) take_line(m, line, (size_t)n);
+    const bool failed = ferror(f);
+    free(line);
+    fclose(f);
+    return !failed || explain(why, path);
+}
