@@ -39,6 +39,7 @@ need_basics() {
     need opencl-c-headers compiles cc '#include <CL/cl.h>'
     need libcurl4-openssl-dev compiles cc '#include <curl/curl.h>'
     need libevent-dev compiles cc '#include <event2/event.h>'
+    need libssl-dev compiles cc '#include <openssl/ssl.h>'
     need libedit-dev compiles cc '#include <histedit.h>'
 }
 

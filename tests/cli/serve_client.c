@@ -41,8 +41,7 @@ static void run_server(const char *const *args, int errors) {
     _exit(127);
 }
 
-/* More of standard error; false at its end. */
-static bool hear(serve_process *p) {
+bool serve_hear(serve_process *p) {
     struct pollfd wait = {.fd = p->errors, .events = POLLIN};
     assert_true(poll(&wait, 1, PATIENCE_MS) > 0);
     const ssize_t n = read(p->errors, p->said + p->n_said, sizeof p->said - 1 - p->n_said);
@@ -65,7 +64,7 @@ void serve_start(serve_process *p, const char *const *args) {
     p->errors = pipes[0];
     const char *at = NULL;
     while (!(at = strstr(p->said, "listening on ")) || !strchr(at, '\n'))
-        if (!hear(p)) fail_msg("the server ended: %s", p->said);
+        if (!serve_hear(p)) fail_msg("the server ended: %s", p->said);
     const char *port = strstr(at, "127.0.0.1:");
     if (port) p->port = atoi(port + strlen("127.0.0.1:"));
     assert_true(p->port || p->path[0]);
@@ -74,7 +73,7 @@ void serve_start(serve_process *p, const char *const *args) {
 int serve_stop(serve_process *p, int number) {
     int status = 0;
     kill(p->pid, number);
-    while (p->n_said + 1 < sizeof p->said && hear(p)) continue;
+    while (p->n_said + 1 < sizeof p->said && serve_hear(p)) continue;
     assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
     close(p->errors);
     if (!WIFEXITED(status)) print_message("%s", p->said);

@@ -19,6 +19,8 @@ typedef struct serve_process {
 /* Starts with these further arguments and waits until it listens. Fails the test otherwise. */
 void serve_start(serve_process *p, const char *const *args);
 #define SERVE_START(p, ...) serve_start(p, CLI_ARGS(__VA_ARGS__))
+/* Waits for more of its standard error in `said`; false at its end. */
+bool serve_hear(serve_process *p);
 /* Sends the signal, waits for the end, and returns the exit code, or -1. */
 int serve_stop(serve_process *p, int signal);
 

@@ -13,9 +13,10 @@ enum { PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
 /* ---- the set ---- */
 
 connection_set *connection_set_create(struct event_base *base, const connection_limits *limits,
-                                      const connection_events *events) {
+                                      const connection_events *events, tls_files *tls) {
     connection_set *set = calloc(1, sizeof *set);
-    if (set) *set = (connection_set){.base = base, .limits = *limits, .events = *events};
+    if (set)
+        *set = (connection_set){.base = base, .limits = *limits, .events = *events, .tls = tls};
     return set;
 }
 
@@ -25,6 +26,7 @@ void connection_set_destroy(connection_set *set) {
 }
 
 size_t connection_count(const connection_set *set) { return set->n; }
+size_t connection_tls_count(const connection_set *set) { return set->n_tls; }
 size_t connection_body_bytes(const connection_set *set) { return set->body_bytes; }
 
 void connection_set_drain(connection_set *set) {
@@ -87,8 +89,11 @@ void connection_close(connection *c, bool complete) {
     else c->set->first = c->next;
     if (c->next) c->next->before = c->before;
     c->set->n--;
+    if (c->is_tls) c->set->n_tls--;
     forget_request(c);
     if (c->deadline) event_free(c->deadline);
+    /* Not behind what was cut. */
+    if (complete || c->state == CONNECTION_HEAD) tls_end(c->events);
     bufferevent_free(c->events);
     free(c);
 }
@@ -98,6 +103,7 @@ void connection_next(connection *c) {
     if (c->owes_body) {
         /* A socket that is closed with bytes unread makes the other end drop our response. */
         c->state = CONNECTION_LINGERING;
+        tls_end(c->events);
         shutdown(connection_socket(c), SHUT_WR);
         connection_set_deadline(c, LINGER_S);
         bufferevent_setwatermark(c->events, EV_READ, 0, 0);
@@ -291,9 +297,10 @@ static void on_written(struct bufferevent *b, void *user) {
     if (c->state == CONNECTION_FLUSHING && is_empty) connection_next(c);
 }
 
+/* The end, unless it is that of a handshake. */
 static void on_event(struct bufferevent *b, short what, void *user) {
-    (void)b, (void)what;
-    connection_close(user, false);
+    (void)b;
+    if (!(what & BEV_EVENT_CONNECTED)) connection_close(user, false);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *user) {
@@ -316,8 +323,9 @@ void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
     }
     const int one = 1;
     if (!is_local) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    *c = (connection){.set = set, .is_local = is_local};
-    c->events = bufferevent_socket_new(set->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    *c = (connection){.set = set, .is_local = is_local, .is_tls = set->tls && !is_local};
+    c->events = c->is_tls ? tls_accept(set->tls, set->base, fd)
+                          : bufferevent_socket_new(set->base, fd, BEV_OPT_CLOSE_ON_FREE);
     c->deadline = c->events ? evtimer_new(set->base, on_deadline, c) : NULL;
     if (!c->deadline) {
         if (c->events) bufferevent_free(c->events);
@@ -329,6 +337,8 @@ void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
     if (c->next) c->next->before = c;
     set->first = c;
     set->n++;
+    if (c->is_tls) set->n_tls++;
+    /* The deadline of the first head begins before the handshake. */
     bufferevent_setcb(c->events, on_readable, on_written, on_event, c);
     const struct timeval write_time = {.tv_sec = (time_t)set->limits.write_s};
     bufferevent_set_timeouts(c->events, NULL, &write_time);

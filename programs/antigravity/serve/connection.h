@@ -5,6 +5,7 @@
 #define ANTIGRAVITY_SERVE_CONNECTION_H
 
 #include "request_head.h"
+#include "tls.h"
 
 #include <event2/event.h>
 #include <event2/util.h>
@@ -37,14 +38,16 @@ typedef struct connection_events {
     void *user;
 } connection_events;
 
+/* tls: what sockets of a network speak, borrowed; NULL: HTTP as it is. */
 connection_set *connection_set_create(struct event_base *base, const connection_limits *limits,
-                                      const connection_events *events);
+                                      const connection_events *events, tls_files *tls);
 /* Ends all at once. */
 void connection_set_destroy(connection_set *set);
 /* Takes a socket, which is closed if there are too many connections. is_local: it is no address of
  * a network, so no browser can be at its other end. */
 void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local);
 size_t connection_count(const connection_set *set);
+size_t connection_tls_count(const connection_set *set);  /* of these */
 size_t connection_body_bytes(const connection_set *set); /* of bodies that are being read */
 /* From now on every connection ends behind its request; those without one do at once. */
 void connection_set_drain(connection_set *set);

@@ -24,7 +24,8 @@ struct connection {
     struct bufferevent *events;
     struct event *deadline; /* of what is being read */
     connection_state state;
-    bool is_local, is_open; /* is_open: the owner knows of a request that is not over */
+    bool is_local, is_tls;
+    bool is_open; /* is_open: the owner knows of a request that is not over */
     bool close_after;
     bool is_reading; /* the first byte of a request has come, its last one has not */
     bool owes_body;  /* what follows in the input belongs to a body */
@@ -45,7 +46,8 @@ struct connection_set {
     connection_limits limits;
     connection_events events;
     connection *first;
-    size_t n, body_bytes;
+    tls_files *tls;
+    size_t n, n_tls, body_bytes;
     bool draining;
 };
 

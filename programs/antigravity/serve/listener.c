@@ -130,6 +130,12 @@ static bool is_loopback(const struct sockaddr_storage *at) {
     return at->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
+bool listeners_are_local(const listeners *l) {
+    for (size_t i = 0; i < l->n; i++)
+        if (!l->is_local[i]) return false;
+    return true;
+}
+
 bool listeners_are_open(const listeners *l) {
     for (size_t i = 0; i < l->n; i++) {
         struct sockaddr_storage at;
@@ -167,7 +173,8 @@ const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap) {
     const int port = describe_address(l->sockets[i], address, sizeof address);
     const bool v6 = strchr(address, ':') != NULL;
     if (port >= 0)
-        snprintf(buf, cap, "http://%s%s%s:%d", v6 ? "[" : "", address, v6 ? "]" : "", port);
+        snprintf(buf, cap, "%s://%s%s%s:%d", l->use_tls ? "https" : "http", v6 ? "[" : "", address,
+                 v6 ? "]" : "", port);
     else snprintf(buf, cap, "%s", l->paths[i] ? l->paths[i] : "a Unix socket");
     return buf;
 }

@@ -16,6 +16,7 @@ typedef struct listeners {
     struct event *events[MAX_LISTENERS];
     char *paths[MAX_LISTENERS]; /* of Unix sockets that were made here: removed at the end */
     size_t n;
+    bool use_tls; /* of those that are not local: for their names */
     void (*accepted)(void *user, evutil_socket_t fd, bool is_local);
     void *user;
 } listeners;
@@ -28,9 +29,11 @@ bool listen_unix(listeners *l, const char *path);
 /* Sockets that systemd (or another that speaks its protocol) opened: sd_listen_fds(3). *n: how many
  * they are. */
 bool listen_inherited(listeners *l, size_t *n);
+/* Whether all of them are Unix sockets. */
+bool listeners_are_local(const listeners *l);
 /* Whether one of them can be reached from other machines. */
 bool listeners_are_open(const listeners *l);
-/* "127.0.0.1:8080", or the path; buf[cap]. */
+/* "http://127.0.0.1:8080", or the path; buf[cap]. */
 const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap);
 
 bool listeners_start(listeners *l, struct event_base *base);

@@ -25,6 +25,7 @@ typedef struct serving_setup {
     size_t n_names;
     listeners listeners;
     char answers[PATH_MAX]; /* the file in which answers stay */
+    tls_files *tls;
 } serving_setup;
 
 static void say_log(void *user, ag_log_level level, const char *msg) {
@@ -147,15 +148,30 @@ static int open_engine(serving_setup *s) {
     return EXIT_DONE;
 }
 
+static bool open_tls(serving_setup *s) {
+    char why[TLS_WHY];
+    const serve_options *o = &s->options;
+    if (!o->tls_cert) return true;
+    s->tls = tls_open(o->tls_cert, o->tls_key, why);
+    if (!s->tls) complain("%s", why);
+    s->listeners.use_tls = s->tls != NULL;
+    return s->tls != NULL;
+}
+
 /* Sockets come first: that one is taken should be known before anything takes long. */
 static int open_sockets(serving_setup *s) {
     size_t n_inherited;
     api_keys keys = {.n = 0};
     char why[256];
     const serve_options *o = &s->options;
+    if (!open_tls(s)) return EXIT_USAGE;
     if (!listen_inherited(&s->listeners, &n_inherited)) return EXIT_FAILED;
     if (o->unix_path && !listen_unix(&s->listeners, o->unix_path)) return EXIT_FAILED;
     if (o->host && !n_inherited && !listen_tcp(&s->listeners, o->host, o->port)) return EXIT_FAILED;
+    if (s->tls && listeners_are_local(&s->listeners)) {
+        complain("--tls-cert: a Unix socket has no TLS, and there is no other one: give --host");
+        return EXIT_USAGE;
+    }
     if (!api_keys_load(&keys, o->server.key_file, why)) {
         complain("%s", why);
         return EXIT_USAGE;
@@ -186,6 +202,7 @@ int command_serve(int argc, char **argv) {
     keep_heap_small();
     raise_file_limit(&s.options.server.limits.max_connections);
     code = open_sockets(&s);
+    s.options.server.tls = s.tls;
     if (code == EXIT_DONE) code = open_engine(&s);
     if (code == EXIT_DONE) {
         s.options.server.names = s.names;
@@ -194,5 +211,6 @@ int command_serve(int argc, char **argv) {
     }
     listeners_close(&s.listeners);
     ag_serving_destroy(s.engine);
+    tls_close(s.tls);
     return code;
 }

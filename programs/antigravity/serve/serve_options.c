@@ -167,6 +167,17 @@ static const option_def network_rows[] = {
      .offset = FIELD(server.key_file),
      .help = "who may ask: keys, one a line; also those in the environment's ANTIGRAVITY_API_KEY. "
              "SIGHUP reads them again"},
+    {.name = "tls-cert",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(tls_cert),
+     .help = "speak TLS: the certificate in PEM, followed by those that it was signed by. SIGHUP "
+             "reads it again, and the key"},
+    {.name = "tls-key",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(tls_key),
+     .help = "its private key in PEM, without a passphrase"},
     {.name = "insecure",
      .kind = OPTION_FLAG,
      .offset = FIELD(insecure),
@@ -310,7 +321,9 @@ static const char description[] =
 static const char examples[] =
     "  antigravity serve -m Qwen3-0.6B\n"
     "  antigravity serve -m Qwen3-0.6B --alias gpt-4o -m SmolLM2-135M --memory 2G\n"
-    "  antigravity serve -m Qwen3-0.6B --host 0.0.0.0 --api-key-file keys --allowed-host ai.lan\n"
+    "  antigravity serve -m Qwen3-0.6B --host 0.0.0.0 --api-key-file keys --allowed-host ai.lan "
+    "\\\n"
+    "      --tls-cert chain.pem --tls-key key.pem\n"
     "  antigravity serve --unix /run/user/1000/antigravity.sock --log access.jsonl";
 
 static serve_options defaults(void) {
@@ -349,6 +362,10 @@ static void bound_memory(serve_options *o) {
     /* What could never be counted is refused at once. */
     const size_t most = share / (TEXT_COST + 1);
     if (o->server.limits.max_body > most) o->server.limits.max_body = most;
+    /* Connections with TLS take half of it at most. */
+    const size_t n_most = share / 2 / TLS_COST;
+    if (o->tls_cert && o->server.limits.max_connections > n_most)
+        o->server.limits.max_connections = n_most ? (uint32_t)n_most : 1;
     o->server.answer_bytes = (size_t)ANSWER_MEBI * MEBI;
     if (!limit) return;
     if (limit / ANSWER_SHARE < o->server.answer_bytes)
@@ -366,6 +383,11 @@ static int check(serve_options *o, const command_line *line) {
         o->served[o->n_served++].path = line->operands[0];
     }
     if (!o->n_served) o->n_served = 1;
+    if (!o->tls_cert != !o->tls_key) {
+        complain("--tls-%s wants --tls-%s beside it", o->tls_cert ? "cert" : "key",
+                 o->tls_cert ? "key" : "cert");
+        return EXIT_USAGE;
+    }
     if (!o->unix_path && !o->host) o->host = "127.0.0.1";
     bound_memory(o);
     o->server.origins.bound = o->host;

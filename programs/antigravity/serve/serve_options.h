@@ -27,6 +27,7 @@ typedef struct serve_options {
     ag_serving_params engine;
     server_settings server;
     const char *host, *unix_path;
+    const char *tls_cert, *tls_key; /* both or neither */
     uint32_t port;
     bool insecure, load_later;
     atomic_size_t bytes; /* of connections and requests */

@@ -22,13 +22,15 @@ enum { CONNECTION_COST = 8192 }; /* bytes, about, of one that does nothing */
 
 static size_t bytes_of_connections(const server *s) {
     return connection_body_bytes(s->connections) +
-           connection_count(s->connections) * CONNECTION_COST;
+           connection_count(s->connections) * CONNECTION_COST +
+           connection_tls_count(s->connections) * TLS_COST;
 }
 
 /* What is there for certain: of the rest the engine sets aside what it was told to. */
 static void tell_bytes(server *s) {
     atomic_store(s->settings->bytes, s->n_held + connection_body_bytes(s->connections) +
-                                         answer_memory_bytes(s->answers));
+                                         answer_memory_bytes(s->answers) +
+                                         connection_tls_count(s->connections) * TLS_LEAST);
 }
 
 bool server_charge(server *s, size_t *charge, size_t n) {
@@ -98,6 +100,13 @@ static void load_keys(server *s) {
     complain("the API keys stay as they were: %s", why);
 }
 
+static void load_certificate(server *s) {
+    char why[TLS_WHY];
+    if (!s->settings->tls) return;
+    if (tls_reload(s->settings->tls, why)) complain("the certificate was read again");
+    else complain("the certificate stays as it was: %s", why);
+}
+
 static void begin_stop(server *s) {
     if (s->n_stops++) {
         s->stop_at = clock_s();
@@ -111,8 +120,12 @@ static void begin_stop(server *s) {
 
 static void on_signal(evutil_socket_t number, short what, void *user) {
     (void)what;
-    if (number == SIGHUP) load_keys(user);
-    else begin_stop(user);
+    if (number != SIGHUP) {
+        begin_stop(user);
+        return;
+    }
+    load_keys(user);
+    load_certificate(user);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *user) {
@@ -171,7 +184,8 @@ static bool open_server(server *s, const server_settings *settings) {
     if (!access_log_open(&s->log, settings->log)) return false;
     if (!open_answers(s)) return false;
     s->base = event_base_new();
-    s->connections = s->base ? connection_set_create(s->base, &settings->limits, &events) : NULL;
+    s->connections =
+        s->base ? connection_set_create(s->base, &settings->limits, &events, settings->tls) : NULL;
     s->queue = s->connections ? loop_queue_create(s->base) : NULL;
     s->workers = s->queue ? workers_create(s->queue, settings->n_workers, MAX_JOBS) : NULL;
     s->listeners->accepted = on_accepted;

@@ -22,6 +22,7 @@ typedef struct server_settings {
     connection_limits limits;
     origin_rules origins;
     const char *key_file; /* NULL: none */
+    tls_files *tls;       /* NULL: none */
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
     const char *const *names; /* [n_names] of models, aliases included */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Built without OpenSSL: there is no TLS. */
+#include "tls.h"
+
+#include <stdio.h>
+
+tls_files *tls_open(const char *cert, const char *key, char *why) {
+    (void)key;
+    snprintf(why, TLS_WHY,
+             "--tls-cert %.300s: this program was built without OpenSSL, by which it would speak "
+             "TLS (Debian: libssl-dev, libevent-dev)",
+             cert);
+    return NULL;
+}
+
+bool tls_reload(tls_files *t, char *why) {
+    (void)t, (void)why;
+    return false;
+}
+
+void tls_close(tls_files *t) { (void)t; }
+
+struct bufferevent *tls_accept(tls_files *t, struct event_base *base, evutil_socket_t fd) {
+    (void)t, (void)base, (void)fd;
+    return NULL;
+}
+
+void tls_end(struct bufferevent *b) { (void)b; }

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity serve with a certificate: what clients see, and those that do not end a handshake. */
+#include "tls_client.h"
+
+#include <errno.h>
+#include <openssl/pem.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static serve_process server;
+static char dir[96] = "serve_tls", cert[160], key[160];
+/* The certificate of the server is signed by a middle one, which the root has signed. */
+static tls_identity root, chain[2], stranger;
+
+#define CHAT "POST /v1/chat/completions"
+#define STREAM                                                                                 \
+    "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]," \
+    "\"max_tokens\":10,\"temperature\":0,\"stream\":true}"
+
+static bool is_closed_socket(int fd) {
+    char bytes[4096];
+    ssize_t n;
+    while ((n = recv(fd, bytes, sizeof bytes, 0)) > 0) continue; /* an alert may come before */
+    return n == 0 || errno == ECONNRESET;
+}
+
+static void expect_health(void) {
+    char *text = tls_ask(&server, root.cert, "GET /health", NULL);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
+    free(text);
+}
+
+/* ---- what works ---- */
+
+static void streams_to_whoever_trusts_the_root(void **state) {
+    (void)state;
+    assert_says(server.said, "listening on https://127.0.0.1:");
+    char *text = tls_ask(&server, root.cert, CHAT, STREAM);
+    assert_says(text, "Content-Type: text/event-stream\r\n");
+    assert_says(text, " little");
+    assert_says(text, "data: [DONE]\n\n");
+    assert_says(text, "\r\n0\r\n\r\n");
+    free(text);
+}
+
+static void carries_large_bodies_and_several_requests(void **state) {
+    (void)state;
+    enum { LARGE = 300000 };
+    char *body = malloc(LARGE + 1);
+    assert_non_null(body);
+    memset(body, 'a', LARGE);
+    memcpy(body, "{\"content\":\"", 12);
+    memcpy(body + LARGE - 2, "\"}", 3);
+    char *text = tls_ask(&server, root.cert, "POST /tokenize", body);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
+    assert_true(strlen(text) > 100000);
+    free(text);
+    free(body);
+    /* What is refused by its head is answered although its body was not read. */
+    text = tls_ask(&server, root.cert, "POST /nothing", "0123456789");
+    assert_int_equal(strncmp(text, "HTTP/1.1 404 ", 13), 0);
+    free(text);
+    static const char two[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                              "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    tls_client c = tls_connect(&server, root.cert, 0);
+    tls_send(&c, two, sizeof two - 1);
+    assert_true(tls_receive_until(&c, "\"context_length\""));
+    tls_send(&c, two, strlen(two) / 2);
+    tls_disconnect(&c);
+}
+
+static void speaks_nothing_older_than_1_2(void **state) {
+    (void)state;
+    tls_client c = tls_connect(&server, root.cert, TLS1_1_VERSION);
+    assert_false(c.trusts);
+    tls_disconnect(&c);
+    c = tls_connect(&server, root.cert, TLS1_2_VERSION);
+    assert_true(c.trusts);
+    assert_string_equal(SSL_get_version(c.ssl), "TLSv1.2");
+    assert_int_equal(SSL_get_secure_renegotiation_support(c.ssl), 1);
+    SSL_renegotiate(c.ssl);
+    assert_int_not_equal(SSL_do_handshake(c.ssl), 1);
+    tls_disconnect(&c);
+    c = tls_connect(&server, root.cert, 0);
+    assert_string_equal(SSL_get_version(c.ssl), "TLSv1.3");
+    assert_null(SSL_get_current_compression(c.ssl));
+    tls_disconnect(&c);
+}
+
+/* What the engine is told of is published when it has done something. */
+static double server_bytes(void) {
+    free(tls_ask(&server, root.cert, CHAT, STREAM));
+    char *text = tls_ask(&server, root.cert, "GET /metrics", NULL);
+    const char *at = strstr(text, "\nantigravity_server_bytes ");
+    assert_non_null(at);
+    const double bytes = strtod(at + strlen("\nantigravity_server_bytes "), NULL);
+    free(text);
+    return bytes;
+}
+
+static void counts_connections_as_memory(void **state) {
+    (void)state;
+    enum { MANY = 20, LEAST = 16384 };
+    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
+    tls_client all[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        all[i] = tls_connect(&server, root.cert, 0);
+        assert_true(all[i].trusts);
+    }
+    double bytes = 0;
+    for (int i = 0; i < 100 && bytes < MANY * LEAST; i++) bytes = server_bytes();
+    assert_true(bytes >= MANY * LEAST);
+    for (size_t i = 0; i < MANY; i++) tls_disconnect(&all[i]);
+    for (int i = 0; i < 100 && bytes >= MANY * LEAST; i++) bytes = server_bytes();
+    assert_true(bytes < MANY * LEAST);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+}
+
+/* ---- clients that are of no use ---- */
+
+static void is_not_trusted_by_others(void **state) {
+    (void)state;
+    tls_client c = tls_connect(&server, stranger.cert, 0);
+    assert_false(c.trusts);
+    tls_disconnect(&c);
+    expect_health();
+}
+
+/* A client's first words, from a handshake that never leaves this process. */
+static size_t client_hello(unsigned char *bytes, size_t cap) {
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = SSL_new(context);
+    BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl, in, out);
+    assert_int_not_equal(SSL_connect(ssl), 1);
+    const int n = BIO_read(out, bytes, (int)cap);
+    SSL_free(ssl);
+    SSL_CTX_free(context);
+    assert_true(n > 100);
+    return (size_t)n;
+}
+
+static void closes_what_does_not_end_its_handshake(void **state) {
+    (void)state;
+    unsigned char hello[2048];
+    static const char plain[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const size_t n = client_hello(hello, sizeof hello);
+    int all[5];
+    for (size_t i = 0; i < 5; i++) all[i] = serve_connect(&server);
+    serve_send(all[1], (const char *)hello, 50);
+    serve_send(all[2], (const char *)hello, n);
+    serve_send(all[3], plain, sizeof plain - 1);
+    for (size_t i = 100; i < n; i++) hello[i] = (unsigned char)(i * 37);
+    serve_send(all[4], (const char *)hello, n);
+    for (size_t i = 0; i < 5; i++) {
+        if (!is_closed_socket(all[i])) fail_msg("client %zu is not given up", i);
+        close(all[i]);
+    }
+    /* And one that ended it, but asks for nothing. */
+    tls_client c = tls_connect(&server, root.cert, 0);
+    bool ended = false;
+    assert_true(c.trusts);
+    free(tls_receive_all(&c, &ended));
+    assert_true(ended);
+    tls_disconnect(&c);
+    expect_health();
+}
+
+static void counts_handshakes_as_connections(void **state) {
+    (void)state;
+    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key, "--max-connections", "2");
+    const int first = serve_connect(&server), second = serve_connect(&server);
+    tls_client c = tls_connect(&server, root.cert, 0);
+    assert_false(c.trusts);
+    tls_disconnect(&c);
+    close(first);
+    close(second);
+    for (bool is_in = false; !is_in;) { /* once the server has noticed */
+        c = tls_connect(&server, root.cert, 0);
+        is_in = c.trusts;
+        tls_disconnect(&c);
+    }
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+}
+
+/* ---- files ---- */
+
+static void hear_until(const char *part) {
+    while (!strstr(server.said, part)) assert_true(serve_hear(&server));
+    server.n_said = 0; /* what comes is looked at alone */
+    server.said[0] = '\0';
+}
+
+static long serial_of(tls_client *c) {
+    X509 *shown = SSL_get1_peer_certificate(c->ssl);
+    const long serial = ASN1_INTEGER_get(X509_get_serialNumber(shown));
+    X509_free(shown);
+    return serial;
+}
+
+static void reads_its_files_again(void **state) {
+    (void)state;
+    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
+    static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    tls_client old = tls_connect(&server, root.cert, 0);
+    const long first = serial_of(&old);
+    tls_identity fresh[2] = {tls_issue("fresh", &chain[1], false), chain[1]};
+    tls_write_files(dir, fresh, 2);
+    kill(server.pid, SIGHUP);
+    hear_until("the certificate was read again\n");
+    tls_client c = tls_connect(&server, root.cert, 0);
+    assert_true(c.trusts);
+    const long second = serial_of(&c);
+    assert_int_not_equal(first, second);
+    tls_disconnect(&c);
+    write_file(dir, "cert.pem", "nothing", 7);
+    kill(server.pid, SIGHUP);
+    hear_until("the certificate stays as it was: --tls-cert ");
+    c = tls_connect(&server, root.cert, 0);
+    assert_int_equal(serial_of(&c), second);
+    tls_disconnect(&c);
+    /* A connection keeps what it began with. */
+    tls_send(&old, ask, sizeof ask - 1);
+    assert_true(tls_receive_until(&old, "\"status\":\"ok\""));
+    tls_disconnect(&old);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    tls_write_files(dir, chain, 2);
+    tls_identity_free(&fresh[0]);
+}
+
+static void write_encrypted_key(const char *path) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(
+        PEM_write_PKCS8PrivateKey(f, chain[0].key, EVP_aes_128_cbc(), "secret", 6, NULL, NULL), 1);
+    fclose(f);
+}
+
+static void says_what_is_wrong_with_files(void **state) {
+    (void)state;
+    char other[160], junk[160], encrypted[160];
+    snprintf(other, sizeof other, "%s/other.pem", dir);
+    snprintf(junk, sizeof junk, "%s/junk", dir);
+    snprintf(encrypted, sizeof encrypted, "%s/encrypted.pem", dir);
+    write_file(dir, "junk", "nothing", 7);
+    write_encrypted_key(encrypted);
+    FILE *f = fopen(other, "w");
+    assert_non_null(f);
+    PEM_write_PrivateKey(f, stranger.key, NULL, NULL, 0, NULL, NULL);
+    fclose(f);
+    const struct {
+        const char *cert, *key, *says;
+    } all[] = {
+        {"/nonexistent", key, "--tls-cert /nonexistent: No such file or directory"},
+        {cert, "/nonexistent", "--tls-key /nonexistent: No such file or directory"},
+        {dir, key, "is a directory; a file in PEM is wanted"},
+        {junk, key, "junk: holds no certificate in PEM"},
+        {cert, junk, "junk: holds no private key in PEM"},
+        {cert, cert, "cert.pem: holds no private key in PEM"},
+        {cert, other, "other.pem: is not the key of the certificate in "},
+        {cert, encrypted, "encrypted.pem: is encrypted; a key without a passphrase is wanted"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        cli_result r =
+            CLI("serve", "-q", "--port", "0", "--tls-cert", all[i].cert, "--tls-key", all[i].key);
+        assert_refused(&r, 2, all[i].says);
+        cli_free(&r);
+    }
+    snprintf(junk, sizeof junk, "%s/socket", dir);
+    cli_result r = CLI("serve", "-q", "--unix", junk, "--tls-cert", cert, "--tls-key", key);
+    assert_refused(&r, 2, "a Unix socket has no TLS");
+    cli_free(&r);
+    chmod(key, 0644);
+    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
+    assert_says(server.said, "key.pem: everybody on this machine may read it (mode 644)");
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    chmod(key, 0600);
+}
+
+/* ---- the tests ---- */
+
+static int make_files(void) {
+    make_directory(dir);
+    snprintf(cert, sizeof cert, "%s/cert.pem", dir);
+    snprintf(key, sizeof key, "%s/key.pem", dir);
+    root = tls_issue("root", NULL, true);
+    stranger = tls_issue("stranger", NULL, true);
+    chain[1] = tls_issue("middle", &root, true);
+    chain[0] = tls_issue("server", &chain[1], false);
+    tls_write_files(dir, chain, 2);
+    return 0;
+}
+
+static int start_secure(void **state) {
+    (void)state;
+    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key, "--read-timeout", "1");
+    return 0;
+}
+
+static int stop_secure(void **state) {
+    (void)state;
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest secure[] = {
+        cmocka_unit_test(streams_to_whoever_trusts_the_root),
+        cmocka_unit_test(carries_large_bodies_and_several_requests),
+        cmocka_unit_test(speaks_nothing_older_than_1_2),
+        cmocka_unit_test(is_not_trusted_by_others),
+        cmocka_unit_test(closes_what_does_not_end_its_handshake),
+    };
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(counts_connections_as_memory),
+        cmocka_unit_test(counts_handshakes_as_connections),
+        cmocka_unit_test(reads_its_files_again),
+        cmocka_unit_test(says_what_is_wrong_with_files),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    make_files();
+    const int failed = cmocka_run_group_tests(secure, start_secure, stop_secure) +
+                       cmocka_run_group_tests(others, NULL, NULL);
+    remove_directory(dir);
+    tls_identity_free(&root);
+    tls_identity_free(&stranger);
+    for (size_t i = 0; i < 2; i++) tls_identity_free(&chain[i]);
+    return failed;
+}
