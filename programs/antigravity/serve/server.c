@@ -219,6 +219,12 @@ static void close_server(server *s) {
     close_answers(s);
 }
 
+static void announce(const server *s) {
+    char name[160];
+    for (size_t i = 0; i < s->listeners->n; i++)
+        complain("listening on %s", listener_name(s->listeners, i, name, sizeof name));
+}
+
 static int run_loop(server *s) {
     static const int numbers[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
     struct event *events[SIGNALS + 1] = {NULL};
@@ -230,7 +236,10 @@ static int run_loop(server *s) {
     }
     events[SIGNALS] = event_new(s->base, -1, EV_PERSIST, on_tick, s);
     ok = ok && events[SIGNALS] && event_add(events[SIGNALS], &tick) == 0;
-    if (ok) event_base_dispatch(s->base);
+    if (ok) {
+        announce(s); /* once signals are heeded */
+        event_base_dispatch(s->base);
+    }
     for (size_t i = 0; i <= SIGNALS; i++)
         if (events[i]) event_free(events[i]);
     return ok ? EXIT_DONE : complain_no_memory();
@@ -241,13 +250,7 @@ int server_run(const server_settings *settings, ag_serving *engine, listeners *l
         .settings = settings, .engine = engine, .listeners = l, .started = (int64_t)time(NULL)};
     int code = EXIT_FAILED;
     signal(SIGPIPE, SIG_IGN);
-    if (open_server(&s, settings)) {
-        for (size_t i = 0; i < l->n; i++) {
-            char name[160];
-            complain("listening on %s", listener_name(l, i, name, sizeof name));
-        }
-        code = run_loop(&s);
-    }
+    if (open_server(&s, settings)) code = run_loop(&s);
     close_server(&s);
     return code;
 }
