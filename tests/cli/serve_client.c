@@ -239,3 +239,14 @@ const json_t *json_at(const json_t *value, const char *path) {
     }
     return value;
 }
+
+const char *json_string_at(const json_t *value, const char *path) {
+    const char *text = json_string_value(json_at(value, path));
+    assert_non_null(text);
+    return text;
+}
+
+json_int_t json_number_at(const json_t *value, const char *path) {
+    assert_true(json_is_integer(json_at(value, path)));
+    return json_integer_value(json_at(value, path));
+}

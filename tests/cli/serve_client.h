@@ -44,5 +44,8 @@ json_t *serve_json(const serve_process *p, const char *line, const char *body, i
 
 /* The value at "choices.0.text"; fails the test if there is none. */
 const json_t *json_at(const json_t *value, const char *path);
+/* The same of a string, and of a whole number. */
+const char *json_string_at(const json_t *value, const char *path);
+json_int_t json_number_at(const json_t *value, const char *path);
 
 #endif

@@ -15,30 +15,19 @@
 
 static serve_process server;
 
-static const char *string_at(const json_t *value, const char *path) {
-    const char *text = json_string_value(json_at(value, path));
-    assert_non_null(text);
-    return text;
-}
-
-static json_int_t number_at(const json_t *value, const char *path) {
-    assert_true(json_is_integer(json_at(value, path)));
-    return json_integer_value(json_at(value, path));
-}
-
 static void a_message_is_answered(void **state) {
     (void)state;
     json_t *m = serve_json(&server, MESSAGES, "{" BRIEF HELLO "}", 200);
-    assert_string_equal(string_at(m, "type"), "message");
-    assert_string_equal(string_at(m, "content.0.type"), "text");
-    assert_true(strlen(string_at(m, "content.0.text")) > 0);
-    assert_string_equal(string_at(m, "stop_reason"), "max_tokens");
-    assert_int_equal(number_at(m, "usage.output_tokens"), 8);
-    json_int_t read =
-        number_at(m, "usage.input_tokens") + number_at(m, "usage.cache_read_input_tokens");
+    assert_string_equal(json_string_at(m, "type"), "message");
+    assert_string_equal(json_string_at(m, "content.0.type"), "text");
+    assert_true(strlen(json_string_at(m, "content.0.text")) > 0);
+    assert_string_equal(json_string_at(m, "stop_reason"), "max_tokens");
+    assert_int_equal(json_number_at(m, "usage.output_tokens"), 8);
+    json_int_t read = json_number_at(m, "usage.input_tokens") +
+                      json_number_at(m, "usage.cache_read_input_tokens");
     json_t *count =
         serve_json(&server, MESSAGES "/count_tokens", "{\"model\":\"demo\"," HELLO "}", 200);
-    assert_int_equal(number_at(count, "input_tokens"), read);
+    assert_int_equal(json_number_at(count, "input_tokens"), read);
     json_decref(count);
     json_decref(m);
 }
@@ -69,7 +58,7 @@ static void a_message_streams_the_same(void **state) {
     assert_true(strcmp(r.body + r.n_body - strlen("data: {\"type\":\"message_stop\"}\n\n"),
                        "data: {\"type\":\"message_stop\"}\n\n") == 0);
     join_deltas(r.body, "\"text_delta\"", text, sizeof text);
-    assert_string_equal(text, string_at(m, "content.0.text"));
+    assert_string_equal(text, json_string_at(m, "content.0.text"));
     serve_reply_free(&r);
     json_decref(m);
 }
@@ -83,29 +72,31 @@ static void a_changing_billing_header_does_not_lose_the_prefix(void **state) {
     (void)state;
     json_decref(serve_json(&server, MESSAGES, AGENT("aaaaa"), 200));
     json_t *m = serve_json(&server, MESSAGES, AGENT("bbbbb"), 200);
-    assert_int_equal(number_at(m, "usage.input_tokens"), 1); /* a prompt's last token is read */
-    assert_true(number_at(m, "usage.cache_read_input_tokens") > 10);
+    assert_int_equal(json_number_at(m, "usage.input_tokens"),
+                     1); /* a prompt's last token is read */
+    assert_true(json_number_at(m, "usage.cache_read_input_tokens") > 10);
     json_decref(m);
 }
 
 static void errors_have_the_shape_of_their_protocol(void **state) {
     (void)state;
     json_t *m = serve_json(&server, MESSAGES, "{\"max_tokens\":1," HELLO "}", 400);
-    assert_string_equal(string_at(m, "type"), "error");
-    assert_string_equal(string_at(m, "error.type"), "invalid_request_error");
+    assert_string_equal(json_string_at(m, "type"), "error");
+    assert_string_equal(json_string_at(m, "error.type"), "invalid_request_error");
     json_decref(m);
     m = serve_json(&server, MESSAGES, "{\"model\":\"nobody\",\"max_tokens\":1," HELLO "}", 404);
-    assert_string_equal(string_at(m, "error.type"), "not_found_error");
+    assert_string_equal(json_string_at(m, "error.type"), "not_found_error");
     json_decref(m);
     m = serve_json(&server, RESPONSES, "{\"input\":\"x\"}", 400);
-    assert_string_equal(string_at(m, "error.type"), "invalid_request_error");
+    assert_string_equal(json_string_at(m, "error.type"), "invalid_request_error");
     json_decref(m);
     m = serve_json(&server, RESPONSES,
                    "{\"model\":\"demo\",\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", 400);
-    assert_says(string_at(m, "error.message"), "previous_response_id: responses are not stored");
+    assert_says(json_string_at(m, "error.message"),
+                "previous_response_id: responses are not stored");
     json_decref(m);
     m = serve_json(&server, "POST /api/chat", "{\"model\":\"nobody\"," HELLO "}", 404);
-    assert_says(string_at(m, "error"), "nobody");
+    assert_says(json_string_at(m, "error"), "nobody");
     json_decref(m);
 }
 
@@ -134,18 +125,18 @@ static void a_response_is_answered(void **state) {
                            "{\"model\":\"demo\",\"input\":\"Once upon a time\","
                            "\"max_output_tokens\":8,\"temperature\":0}",
                            200);
-    assert_string_equal(string_at(r, "object"), "response");
-    assert_string_equal(string_at(r, "status"), "incomplete");
-    assert_string_equal(string_at(r, "incomplete_details.reason"), "max_output_tokens");
-    assert_true(strlen(string_at(r, "output.0.content.0.text")) > 0);
-    assert_int_equal(number_at(r, "usage.output_tokens"), 8);
+    assert_string_equal(json_string_at(r, "object"), "response");
+    assert_string_equal(json_string_at(r, "status"), "incomplete");
+    assert_string_equal(json_string_at(r, "incomplete_details.reason"), "max_output_tokens");
+    assert_true(strlen(json_string_at(r, "output.0.content.0.text")) > 0);
+    assert_int_equal(json_number_at(r, "usage.output_tokens"), 8);
     json_decref(r);
     /* Without /v1 the first model answers. */
     json_decref(serve_json(&server, "POST /responses",
                            "{\"input\":\"Once\",\"max_output_tokens\":1}", 200));
     r = serve_json(&server, RESPONSES "/input_tokens", "{\"model\":\"demo\",\"input\":\"Once\"}",
                    200);
-    assert_true(number_at(r, "input_tokens") > 0);
+    assert_true(json_number_at(r, "input_tokens") > 0);
     json_decref(r);
 }
 
@@ -180,7 +171,7 @@ static void ollama_answers_in_lines(void **state) {
         assert_non_null(value);
         assert_false(done);
         done = json_is_true(json_at(value, "done"));
-        assert_string_equal(string_at(value, "message.role"), "assistant");
+        assert_string_equal(json_string_at(value, "message.role"), "assistant");
         json_decref(value);
     }
     assert_true(done && n > 1);
@@ -189,25 +180,25 @@ static void ollama_answers_in_lines(void **state) {
                            "{\"model\":\"demo\",\"prompt\":\"Once\",\"raw\":true,\"stream\":false,"
                            "\"options\":{\"num_predict\":3}}",
                            200);
-    assert_int_equal(number_at(g, "eval_count"), 3);
-    assert_string_equal(string_at(g, "done_reason"), "length");
+    assert_int_equal(json_number_at(g, "eval_count"), 3);
+    assert_string_equal(json_string_at(g, "done_reason"), "length");
     json_decref(g);
 }
 
 static void ollama_tells_of_models(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "GET /api/version", NULL, 200);
-    assert_true(strlen(string_at(v, "version")) > 0);
+    assert_true(strlen(json_string_at(v, "version")) > 0);
     json_decref(v);
     v = serve_json(&server, "GET /api/tags", NULL, 200);
-    assert_string_equal(string_at(v, "models.0.name"), "demo");
-    assert_string_equal(string_at(v, "models.1.name"), "claude");
+    assert_string_equal(json_string_at(v, "models.0.name"), "demo");
+    assert_string_equal(json_string_at(v, "models.1.name"), "claude");
     json_decref(v);
     v = serve_json(&server, "GET /api/ps", NULL, 200);
-    assert_string_equal(string_at(v, "models.0.name"), "demo"); /* it has answered above */
+    assert_string_equal(json_string_at(v, "models.0.name"), "demo"); /* it has answered above */
     json_decref(v);
     v = serve_json(&server, "POST /api/show", "{\"model\":\"claude:latest\"}", 200);
-    assert_string_equal(string_at(v, "details.family"), "llama");
+    assert_string_equal(json_string_at(v, "details.family"), "llama");
     const json_t *facts = json_at(v, "model_info");
     assert_true(json_integer_value(json_object_get(facts, "general.parameter_count")) > 0);
     json_decref(v);
@@ -221,58 +212,9 @@ static void ollama_changes_nothing(void **state) {
                                         "DELETE /api/delete", "POST /api/blobs/sha256:00"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         json_t *v = serve_json(&server, lines[i], "{\"model\":\"demo\"}", 403);
-        assert_says(string_at(v, "error"), "models are not changed");
+        assert_says(json_string_at(v, "error"), "models are not changed");
         json_decref(v);
     }
-}
-
-/* As llama.cpp has it: ids and texts in one prompt, several prompts, chosen fields, pieces. */
-static void llama_cpps_clients_find_completion(void **state) {
-    (void)state;
-    json_t *v = serve_json(&server, "POST /completion",
-                           "{\"prompt\":\"Once upon a time\",\"n_predict\":4,\"temperature\":0,"
-                           "\"n_probs\":2,\"return_tokens\":true,\"logit_bias\":{\"foo\":0}}",
-                           200);
-    assert_true(strlen(string_at(v, "content")) > 0);
-    assert_string_equal(string_at(v, "stop_type"), "limit");
-    assert_int_equal(number_at(v, "tokens_predicted"), 4);
-    assert_int_equal(number_at(v, "timings.prompt_n") + number_at(v, "timings.cache_n"),
-                     number_at(v, "tokens_evaluated"));
-    assert_int_equal(json_array_size(json_at(v, "tokens")), 4);
-    assert_int_equal(json_array_size(json_at(v, "completion_probabilities")), 4);
-    assert_int_equal(json_array_size(json_at(v, "completion_probabilities.3.top_logprobs")), 2);
-    json_t *tokens = serve_json(&server, "POST /tokenize",
-                                "{\"content\":\"Once upon a time\",\"add_special\":true}", 200);
-    char *ids = json_dumps(json_at(tokens, "tokens"), JSON_COMPACT);
-    char body[512];
-    assert_non_null(ids);
-    snprintf(
-        body, sizeof body,
-        "{\"prompt\":[%s,{\"prompt_string\":\"Once upon a time\"}],\"n_predict\":4,"
-        "\"temperature\":0,\"response_fields\":[\"content\",\"generation_settings/n_predict\"]}",
-        ids);
-    json_t *both = serve_json(&server, "POST /completions", body, 200);
-    assert_int_equal(json_array_size(both), 2);
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *one = json_array_get(both, i);
-        assert_int_equal(json_object_size(one), 2);
-        assert_string_equal(string_at(one, "content"), string_at(v, "content"));
-        assert_int_equal(json_integer_value(json_object_get(one, "generation_settings/n_predict")),
-                         4);
-    }
-    json_decref(both);
-    snprintf(body, sizeof body, "{\"prompt\":[%.*s,\" there was\"],\"n_predict\":1}",
-             (int)strlen(ids) - 2, ids + 1);
-    both = serve_json(&server, "POST /completion", body, 200);
-    assert_true(json_array_size(json_at(both, "prompt")) >
-                json_array_size(json_at(tokens, "tokens")));
-    json_decref(both);
-    free(ids);
-    json_decref(tokens);
-    json_decref(v);
-    json_decref(serve_json(&server, "POST /completion", "{\"prompt\":[]}", 400));
-    json_decref(serve_json(&server, "POST /completion",
-                           "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
 }
 
 static void vectors_can_be_shortened(void **state) {
@@ -294,19 +236,6 @@ static void vectors_can_be_shortened(void **state) {
         assert_true(sum > 0.999 && sum < 1.001);
         json_decref(v);
     }
-}
-
-static void llama_cpps_stream_ends_with_the_figures(void **state) {
-    (void)state;
-    serve_reply r = serve_ask(&server, "POST /completion", "",
-                              "{\"prompt\":\"Once\",\"n_predict\":3,\"stream\":true}");
-    assert_int_equal(r.status, 200);
-    assert_true(strncmp(r.body, "data: {\"index\":0,\"content\":", 27) == 0);
-    const char *last = strstr(r.body, "\"stop\":true");
-    assert_non_null(last);
-    assert_says(last, "\"predicted_n\":3");
-    assert_null(strstr(last + 1, "\"stop\":true"));
-    serve_reply_free(&r);
 }
 
 static void either_header_may_bring_the_key(void **state) {
@@ -363,9 +292,7 @@ int main(void) {
         cmocka_unit_test(ollama_answers_in_lines),
         cmocka_unit_test(ollama_tells_of_models),
         cmocka_unit_test(ollama_changes_nothing),
-        cmocka_unit_test(llama_cpps_clients_find_completion),
         cmocka_unit_test(vectors_can_be_shortened),
-        cmocka_unit_test(llama_cpps_stream_ends_with_the_figures),
         cmocka_unit_test(either_header_may_bring_the_key),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);

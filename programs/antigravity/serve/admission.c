@@ -43,7 +43,7 @@ static bool check_origin(serve_call *call, serve_error *e) {
 static void answer_options(serve_call *call, const char *allowed) {
     const size_t n = strlen(call->headers);
     const char *wanted = call_header(call, "access-control-request-headers");
-    call->status = 204;
+    call->status = 200; /* not 204, which some older clients take for a failure */
     snprintf(call->headers + n, sizeof call->headers - n, "Allow: %s\r\n", allowed);
     if (!n) return;
     const size_t at = strlen(call->headers);

@@ -123,10 +123,5 @@ bool llama_parse_completion(const serve_call *call, const json_t *body, serve_re
         !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
         !read_tokens(body, r, e) || !read_prompts(call, body, r, e))
         return false;
-    if (!r->constrained) {
-        if (!field_schema(body, "json_schema", &r->constraint_text, e)) return false;
-        r->constrained = r->constraint_text != NULL;
-        r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
-    }
     return keep_field(body, "return_tokens", r, e) && keep_field(body, "response_fields", r, e);
 }

@@ -6,6 +6,7 @@
 #include "route.h"
 
 extern const serve_protocol openai_chat;
+extern const serve_protocol openai_chat_count; /* how many tokens the messages have */
 extern const serve_protocol openai_completions;
 extern const serve_protocol openai_embeddings;
 

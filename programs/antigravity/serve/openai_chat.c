@@ -206,6 +206,19 @@ static void stream_chat(serve_exchange *x, const serve_event *e) {
     }
 }
 
+static bool parse_count(const serve_call *call, const json_t *body, serve_request *r,
+                        serve_error *e) {
+    r->count_only = true;
+    return openai_chat_parse(call, body, r, e);
+}
+
+const serve_protocol openai_chat_count = {
+    .name = "openai-chat-count",
+    .parse = parse_count,
+    .error = openai_error,
+    .whole = openai_count,
+};
+
 const serve_protocol openai_chat = {
     .name = "openai-chat",
     .parse = openai_chat_parse,

@@ -16,8 +16,16 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     if (!openai_check_parts(messages, e)) return false;
     r->messages = json_incref((json_t *)(uintptr_t)messages);
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    return field_bool(body, "continue_final_message", &r->continue_last, e) &&
-           (!r->continue_last || json_is_object(last));
+    bool begin = true;
+    if (!field_bool(body, "continue_final_message", &r->continue_last, e) ||
+        !field_bool(body, "add_generation_prompt", &begin, e))
+        return false;
+    r->no_generation = !begin && !r->continue_last;
+    if (r->continue_last && json_is_true(json_object_get(body, "add_generation_prompt")))
+        return serve_refuse(e, 400, "continue_final_message",
+                            "continue_final_message and add_generation_prompt exclude each other");
+    return !r->continue_last || json_is_object(last) ||
+           serve_refuse(e, 400, "messages", "the last message is no object");
 }
 
 static bool read_choice(const json_t *body, serve_request *r, serve_error *e) {

@@ -10,30 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BIAS = 4096, MAX_STOP_STRINGS = 64 };
+enum { MAX_STOP_STRINGS = 64 };
 
 /* ---- sampling ---- */
 
-/* {"15": -100, ...}: ids as texts. */
-static bool read_bias(const json_t *body, serve_sampling *s, serve_error *e) {
-    const json_t *map = NULL;
-    const char *id;
-    json_t *value;
-    if (!field_object(body, "logit_bias", &map, e)) return false;
-    if (!map || !json_object_size(map)) return true;
-    if (json_object_size(map) > MAX_BIAS)
-        return serve_refuse(e, 400, "logit_bias", "logit_bias has more than %d tokens", MAX_BIAS);
-    s->bias = malloc(json_object_size(map) * sizeof *s->bias);
-    if (!s->bias) return serve_no_memory(e);
-    json_object_foreach((json_t *)(uintptr_t)map, id, value) {
-        const size_t n = strlen(id);
-        if (json_is_number(value) && json_number_value(value) == 0) continue; /* says nothing */
-        if (!n || n > 9 || strspn(id, "0123456789") != n || !json_is_number(value))
-            return serve_refuse(e, 400, "logit_bias",
-                                "logit_bias must map ids of tokens to numbers, not '%.40s'", id);
-        const double bias = json_number_value(value);
-        s->bias[s->n_bias++] = (ag_logit_bias){(int32_t)strtol(id, NULL, 10), (float)bias};
-    }
+/* Read where the model is known, because its tokens may be given as texts. */
+static bool keep_bias(const json_t *body, serve_sampling *s, serve_error *e) {
+    json_t *given = json_object_get(body, "logit_bias");
+    if (given && !json_is_object(given) && !json_is_array(given) && !json_is_null(given))
+        return serve_refuse(e, 400, "logit_bias", "logit_bias must be an object or a list");
+    s->logit_bias = json_incref(given);
     return true;
 }
 
@@ -50,7 +36,7 @@ static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e)
         !field_whole(body, "seed", INT64_MIN, INT64_MAX, &s->seed, e))
         return false;
     s->has_seed = json_is_integer(json_object_get(body, "seed")) && s->seed >= 0;
-    return read_bias(body, s, e);
+    return keep_bias(body, s, e);
 }
 
 /* ---- the rest ---- */
@@ -106,37 +92,44 @@ static bool set_constraint(serve_request *r, ag_constraint_kind kind, char *text
     return text || serve_no_memory(e);
 }
 
+static bool set_schema(serve_request *r, const json_t *schema, serve_error *e) {
+    return set_constraint(r, AG_CONSTRAINT_JSON_SCHEMA,
+                          json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY), e);
+}
+
 static bool read_response_format(const json_t *format, serve_request *r, serve_error *e) {
     const char *type = field_type(format);
     if (!strcmp(type, "text")) return true;
-    if (!strcmp(type, "json_object")) {
-        r->constrained = true;
-        r->constraint = AG_CONSTRAINT_JSON_OBJECT;
-        return true;
-    }
-    if (strcmp(type, "json_schema") != 0)
+    const bool any_object = !strcmp(type, "json_object");
+    if (!any_object && strcmp(type, "json_schema") != 0)
         return serve_refuse(e, 400, "response_format",
                             "the type of response_format must be text, json_object or json_schema");
     const json_t *outer = json_object_get(format, "json_schema");
     const json_t *schema = json_object_get(outer, "schema");
     if (!schema) schema = json_object_get(format, "schema");
-    if (!json_is_object(schema) && !json_is_boolean(schema))
-        return serve_refuse(e, 400, "response_format", "response_format has no json_schema.schema");
-    return set_constraint(r, AG_CONSTRAINT_JSON_SCHEMA,
-                          json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY), e);
+    if (json_is_object(schema) || json_is_boolean(schema)) return set_schema(r, schema, e);
+    if (schema || !any_object)
+        return serve_refuse(e, 400, "response_format",
+                            "the schema of response_format must be an object");
+    r->constrained = true;
+    r->constraint = AG_CONSTRAINT_JSON_OBJECT;
+    return true;
 }
 
 bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *format = NULL, *choices = NULL;
+    const json_t *format = NULL, *choices = NULL, *schema = NULL;
     const char *grammar = NULL, *regex = NULL;
     if (!field_object(body, "response_format", &format, e) ||
+        !field_object(body, "json_schema", &schema, e) ||
         !field_string(body, "grammar", &grammar, e) || !field_string(body, "regex", &regex, e) ||
         !field_array(body, "choice", &choices, e))
         return false;
-    if (!!format + !!grammar + !!regex + !!choices > 1)
-        return serve_refuse(e, 400, "response_format",
-                            "response_format, grammar, regex and choice exclude each other");
+    if (!!format + !!schema + !!grammar + !!regex + !!choices > 1)
+        return serve_refuse(
+            e, 400, "response_format",
+            "response_format, json_schema, grammar, regex and choice exclude each other");
     if (format) return read_response_format(format, r, e);
+    if (schema) return set_schema(r, schema, e);
     if (grammar) return set_constraint(r, AG_CONSTRAINT_GRAMMAR, strdup(grammar), e);
     if (regex) return set_constraint(r, AG_CONSTRAINT_REGEX, strdup(regex), e);
     if (!choices) return true;
@@ -200,6 +193,14 @@ json_t *openai_usage(const serve_exchange *x) {
         {"completion_tokens_details", json_object_of(reasoned, 1)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
+}
+
+json_t *openai_count(serve_exchange *x) {
+    const json_field fields[] = {
+        {"object", json_string("response.input_tokens")},
+        {"input_tokens", json_integer((json_int_t)x->n_prompt)},
+    };
+    return json_object_of(fields, 2);
 }
 
 json_t *openai_id(const serve_exchange *x, const char *prefix) {

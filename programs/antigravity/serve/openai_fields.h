@@ -17,6 +17,8 @@ bool openai_check_parts(const json_t *messages, serve_error *e);
 
 /* {"prompt_tokens", "completion_tokens", "total_tokens", ...details} */
 json_t *openai_usage(const serve_exchange *x);
+/* {"object": "response.input_tokens", "input_tokens"}: of a request that is only counted. */
+json_t *openai_count(serve_exchange *x);
 /* "chatcmpl-" and the id. */
 json_t *openai_id(const serve_exchange *x, const char *prefix);
 

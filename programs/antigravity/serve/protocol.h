@@ -14,12 +14,13 @@
 /* ---- what went wrong ---- */
 
 typedef struct serve_error {
-    int status;           /* HTTP's: 400, 401, 403, 404, 413, 429, 500, 501, 503, 504 */
-    const char *type;     /* of OpenAI's shape, "invalid_request_error": as the status says */
-    const char *code;     /* NULL, or what programs branch on: "model_not_found" */
-    char param[64];       /* the field that is wrong; "": none */
-    unsigned retry_after; /* seconds; 0: no such header */
-    char text[512];       /* one line of UTF-8 */
+    int status;                 /* HTTP's: 400, 401, 403, 404, 413, 429, 500, 501, 503, 504 */
+    const char *type;           /* of OpenAI's shape, "invalid_request_error": as the status says */
+    const char *code;           /* NULL, or what programs branch on: "model_not_found" */
+    char param[64];             /* the field that is wrong; "": none */
+    unsigned retry_after;       /* seconds; 0: no such header */
+    size_t n_prompt, n_context; /* tokens, of a prompt that is too long; else 0 */
+    char text[512];             /* one line of UTF-8 */
 } serve_error;
 
 /* Fills *e and returns false, so that a parser ends with `return serve_refuse(e, 400, ...)`. param
@@ -54,7 +55,8 @@ typedef struct serve_sampling {
     int64_t top_k, repetition_window;
     bool has_seed;
     int64_t seed;
-    ag_logit_bias *bias; /* [n_bias] owned */
+    json_t *logit_bias;  /* NULL, or as the client gave it */
+    ag_logit_bias *bias; /* [n_bias] owned; made of it */
     size_t n_bias;
 } serve_sampling;
 
@@ -73,6 +75,7 @@ typedef struct serve_request {
     char *tool_name;
     bool one_call;      /* parallel calls are not wanted: the answer ends with the first */
     bool continue_last; /* the last message is the assistant's, and is gone on with */
+    bool no_generation; /* nothing begins the assistant's turn */
 
     /* TEXT and EMBED */
     json_t *prompts;    /* an array; of each a string, or an array of ids */

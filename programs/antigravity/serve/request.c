@@ -32,6 +32,7 @@ void serve_request_free(serve_request *r) {
     json_decref(r->prompts);
     free(r->constraint_text);
     json_decref(r->choices);
+    json_decref(r->sampling.logit_bias);
     free(r->sampling.bias);
     json_decref(r->stop);
     json_decref(r->kept);

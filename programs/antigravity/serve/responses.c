@@ -3,6 +3,8 @@
  * be named. Responses are not stored. */
 #include "responses.h"
 
+#include "openai_fields.h"
+
 static const serve_protocol responses = {
     .name = "openai-responses",
     .parse = responses_parse,
@@ -18,7 +20,7 @@ static const serve_protocol responses_input_tokens = {
     .name = "openai-responses-count",
     .parse = responses_parse_count,
     .error = openai_error,
-    .whole = responses_count,
+    .whole = openai_count,
 };
 
 static const serve_route routes[] = {
@@ -30,6 +32,11 @@ static const serve_route routes[] = {
     {.method = "POST",
      .path = "/responses",
      .protocol = &responses,
+     .needs_key = true,
+     .model_optional = true},
+    {.method = "POST",
+     .path = "/responses/input_tokens",
+     .protocol = &responses_input_tokens,
      .needs_key = true,
      .model_optional = true},
 };

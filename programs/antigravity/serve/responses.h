@@ -37,7 +37,6 @@ json_t *responses_object(const serve_exchange *x, const char *status, json_t *ou
 /* "completed", or "incomplete" where the answer reached its limit. */
 const char *responses_status(const serve_exchange *x);
 json_t *responses_whole(serve_exchange *x);
-json_t *responses_count(serve_exchange *x);
 
 /* ---- events ---- */
 

@@ -260,11 +260,3 @@ json_t *responses_whole(serve_exchange *x) {
         json_append(&output, responses_call(x, index++, &a->calls[i], status));
     return responses_object(x, status, output, NULL);
 }
-
-json_t *responses_count(serve_exchange *x) {
-    const json_field fields[] = {
-        {"object", json_string("response.input_tokens")},
-        {"input_tokens", json_integer((json_int_t)x->n_prompt)},
-    };
-    return json_object_of(fields, COUNT(fields));
-}

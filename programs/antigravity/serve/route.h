@@ -51,8 +51,8 @@ int64_t call_started(const serve_call *call); /* when the server was, seconds si
 
 /* The ids of messages in the model's template, as a request with them would have them; *text, which
  * may be NULL, gets them spelled out. Not on the thread of the connections. */
-bool serve_render(ag_served_model *model, const serve_request *r, ag_ids *ids, ag_text *text,
-                  serve_error *e);
+bool serve_render(const serve_call *call, ag_served_model *model, const serve_request *r,
+                  ag_ids *ids, ag_text *text, serve_error *e);
 
 /* ---- replies: one of them, once ---- */
 

@@ -68,6 +68,21 @@ static void end_answers(serve_run *run) {
     }
 }
 
+static size_t run_context(const serve_run *run) {
+    const size_t most = ag_served_model_info(run->model)->max_positions;
+    const size_t wanted = run->params.session.max_seq_len;
+    return wanted < most ? wanted : most;
+}
+
+/* Clients shorten a conversation when they are told this: by the code those of OpenAI, by the type
+ * those of llama.cpp. */
+static void name_context(const serve_run *run, serve_error *e) {
+    e->type = "exceed_context_size_error";
+    e->code = "context_length_exceeded";
+    e->n_prompt = run->n_too_long;
+    e->n_context = run_context(run);
+}
+
 /* Every prompt has ended: how, is in run->status. */
 static void finish(serve_run *run) {
     serve_call *call = run->call;
@@ -89,6 +104,7 @@ static void finish(serve_run *run) {
         return;
     }
     serve_refuse_status(&e, &run->error);
+    if (run->n_too_long) name_context(run, &e);
     if (run->status == AG_CANCELLED && call->server->n_stops)
         serve_refuse(&e, 503, NULL, "the server is shutting down");
     else if (run->status == AG_CANCELLED)
@@ -269,6 +285,7 @@ static bool submit(serve_run *run, run_prompt *p) {
     }
     p->is_running = false;
     run->n_ended++;
+    if (st == AG_LIMIT && p->ids.n > run_context(run)) run->n_too_long = p->ids.n;
     note_failure(run, st, &err);
     call_release(run->call);
     return false;

@@ -56,9 +56,9 @@ struct serve_run {
     size_t n_prompts, n_submitted, n_ended;
     run_reader *readers; /* [n_answers] */
     bool is_listed, has_begun, is_streaming, is_over, cancelled;
-    size_t n_started;
-    double written; /* when something was sent last */
-    ag_error error; /* the first that ended a prompt */
+    size_t n_too_long; /* tokens of a prompt that does not fit into the context, or 0 */
+    double written;    /* when something was sent last */
+    ag_error error;    /* the first that ended a prompt */
     ag_status status;
 };
 

@@ -23,11 +23,14 @@ static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error 
     return false;
 }
 
-static bool set_variables(ag_chat *chat, const json_t *variables, serve_error *e) {
+/* Those that `others` does not have. */
+static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *others,
+                          serve_error *e) {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)variables, name, value) {
         ag_error err;
+        if (json_object_get(others, name)) continue;
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
         if (!text) return serve_no_memory(e);
         const ag_status st = ag_chat_set_variable(chat, name, text, strlen(text), &err);
@@ -39,11 +42,13 @@ static bool set_variables(ag_chat *chat, const json_t *variables, serve_error *e
 
 /* A text that must be of a form begins at once: there is no place for reasoning before it. */
 static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serve_request *r,
-                              serve_error *e) {
+                              const json_t *defaults, serve_error *e) {
     ag_error err;
     const bool constrained = r->constrained || r->tool_choice >= SERVE_TOOLS_REQUIRED;
     if (!constrained || !(ag_chat_format_features(f) & AG_CHAT_THINKING_SWITCH)) return true;
-    if (r->variables && json_object_get(r->variables, "enable_thinking")) return true;
+    if (json_object_get(r->variables, "enable_thinking") ||
+        json_object_get(defaults, "enable_thinking"))
+        return true;
     return ag_chat_set_variable(chat, "enable_thinking", "false", 5, &err) == AG_OK ||
            serve_refuse_status(e, &err);
 }
@@ -59,10 +64,11 @@ static bool recall(const serve_call *call, const ag_served_model *model, const s
 }
 
 /* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
- * call NULL: nothing is recalled. */
+ * required NULL: nothing is recalled. */
 static bool render(const serve_call *call, ag_served_model *model, const serve_request *r,
                    ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required, serve_error *e) {
     ag_error err;
+    const json_t *defaults = call->server->settings->template_variables;
     const ag_chat_format *f = ag_served_model_format(model);
     if (!f || !ag_served_model_tokenizer(model))
         return serve_refuse(e, 400, "messages", "the model '%.100s' has no chat template",
@@ -74,10 +80,13 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
     const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
     if (!set_text(ag_chat_set_messages, *chat, r->messages, "messages", e)) return false;
     if (tools && !set_text(ag_chat_set_tools, *chat, r->tools, "tools", e)) return false;
-    if (r->variables && !set_variables(*chat, r->variables, e)) return false;
-    if (!silence_reasoning(*chat, f, r, e)) return false;
-    if (call && !recall(call, model, r, *chat, e)) return false;
-    const unsigned flags = r->continue_last ? AG_CHAT_CONTINUE : 0;
+    if (!set_variables(*chat, r->variables, NULL, e) ||
+        !set_variables(*chat, defaults, r->variables, e) ||
+        !silence_reasoning(*chat, f, r, defaults, e))
+        return false;
+    if (required && !recall(call, model, r, *chat, e)) return false;
+    const unsigned flags =
+        (r->continue_last ? AG_CHAT_CONTINUE : 0u) | (r->no_generation ? AG_CHAT_NO_PROMPT : 0u);
     if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_refuse_status(e, &err);
     if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required) return true;
     if (!tools)
@@ -91,10 +100,10 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
     return false;
 }
 
-bool serve_render(ag_served_model *model, const serve_request *r, ag_ids *ids, ag_text *text,
-                  serve_error *e) {
+bool serve_render(const serve_call *call, ag_served_model *model, const serve_request *r,
+                  ag_ids *ids, ag_text *text, serve_error *e) {
     ag_chat *chat = NULL;
-    const bool ok = render(NULL, model, r, &chat, ids, text, NULL, e);
+    const bool ok = render(call, model, r, &chat, ids, text, NULL, e);
     ag_chat_destroy(chat);
     return ok;
 }

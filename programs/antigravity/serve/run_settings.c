@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_settings.h"
 
+#include "logit_bias.h"
 #include "run_impl.h"
 
 #include "../model_options.h"
@@ -114,6 +115,8 @@ bool run_apply_settings(serve_run *run, bool constrained, serve_error *e) {
         return serve_refuse(e, 400, "logprobs",
                             "probabilities of %.0f tokens, of %d at most: give max_tokens",
                             tokens_told(run), MAX_TOKENS_TOLD);
+    if (!logit_bias_read(&run->request.sampling, ag_served_model_tokenizer(run->model), e))
+        return false;
     apply_sampling(&r->sampling, run->model, &p->sampling);
     return apply_stops(run, constrained, e) && apply_cache(run, e);
 }

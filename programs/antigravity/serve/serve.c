@@ -141,6 +141,7 @@ static int open_engine(serving_setup *s) {
         snprintf(s->answers, sizeof s->answers, "%s/answers", o->engine.prefix_dir);
         o->server.answers = s->answers;
     }
+    o->server.max_running = o->engine.max_running;
     if (ag_serving_create(&o->engine, &s->engine, &err) != AG_OK) return complain_settings(&err);
     int code = add_models(s);
     if (code != EXIT_DONE || o->load_later) return code;
@@ -212,5 +213,6 @@ int command_serve(int argc, char **argv) {
     listeners_close(&s.listeners);
     ag_serving_destroy(s.engine);
     tls_close(s.tls);
+    json_decref(s.options.server.template_variables);
     return code;
 }

@@ -86,6 +86,17 @@ static bool set_template(void *target, const char *value, char *why) {
     return true;
 }
 
+static bool set_template_variables(void *target, const char *value, char *why) {
+    server_settings *s = &((serve_options *)target)->server;
+    json_error_t error;
+    json_decref(s->template_variables);
+    s->template_variables = json_loads(value, JSON_REJECT_DUPLICATES, &error);
+    if (json_is_object(s->template_variables)) return true;
+    snprintf(why, WHY_SIZE, "'%.60s' is no JSON object such as {\"enable_thinking\": false}",
+             value);
+    return false;
+}
+
 static bool add_origin(void *target, const char *value, char *why) {
     origin_rules *r = &((serve_options *)target)->server.origins;
     if (r->n_origins == MAX_ORIGINS) {
@@ -136,6 +147,12 @@ static const option_def model_rows[] = {
      .call = set_template,
      .aliases = {"chat-template-file"},
      .help = "a template, in Jinja, in the place of that of the model before it"},
+    {.name = "chat-template-kwargs",
+     .kind = OPTION_CALL,
+     .value = "JSON",
+     .call = set_template_variables,
+     .help = "variables of the templates, where a request does not set them: "
+             "{\"enable_thinking\": false}"},
     {.name = "load-later",
      .kind = OPTION_FLAG,
      .offset = FIELD(load_later),

@@ -128,7 +128,7 @@ static void reply_template(serve_call *call) {
     ag_served_model *m = NULL;
     const bool ok = openai_chat_parse(call, call_body(call), &r, &e) &&
                     (m = call_model(call, r.model, &e)) != NULL &&
-                    serve_render(m, &r, &ids, &text, &e);
+                    serve_render(call, m, &r, &ids, &text, &e);
     if (ok) {
         const json_field fields[] = {
             {"prompt", json_text(text.len ? text.data : "", text.len)},

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `antigravity serve` as clients of llama.cpp's server see it. */
+#include "serve_client.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
+
+static serve_process server;
+
+/* As llama.cpp has it: ids and texts in one prompt, several prompts, chosen fields, pieces. */
+static void llama_cpps_clients_find_completion(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "POST /completion",
+                           "{\"prompt\":\"Once upon a time\",\"n_predict\":4,\"temperature\":0,"
+                           "\"n_probs\":2,\"return_tokens\":true,\"logit_bias\":{\"foo\":0}}",
+                           200);
+    assert_true(strlen(json_string_at(v, "content")) > 0);
+    assert_string_equal(json_string_at(v, "stop_type"), "limit");
+    assert_int_equal(json_number_at(v, "tokens_predicted"), 4);
+    assert_int_equal(json_number_at(v, "timings.prompt_n") + json_number_at(v, "timings.cache_n"),
+                     json_number_at(v, "tokens_evaluated"));
+    assert_int_equal(json_array_size(json_at(v, "tokens")), 4);
+    assert_int_equal(json_array_size(json_at(v, "completion_probabilities")), 4);
+    assert_int_equal(json_array_size(json_at(v, "completion_probabilities.3.top_logprobs")), 2);
+    json_t *tokens = serve_json(&server, "POST /tokenize",
+                                "{\"content\":\"Once upon a time\",\"add_special\":true}", 200);
+    char *ids = json_dumps(json_at(tokens, "tokens"), JSON_COMPACT);
+    char body[512];
+    assert_non_null(ids);
+    snprintf(
+        body, sizeof body,
+        "{\"prompt\":[%s,{\"prompt_string\":\"Once upon a time\"}],\"n_predict\":4,"
+        "\"temperature\":0,\"response_fields\":[\"content\",\"generation_settings/n_predict\"]}",
+        ids);
+    json_t *both = serve_json(&server, "POST /completions", body, 200);
+    assert_int_equal(json_array_size(both), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *one = json_array_get(both, i);
+        assert_int_equal(json_object_size(one), 2);
+        assert_string_equal(json_string_at(one, "content"), json_string_at(v, "content"));
+        assert_int_equal(json_integer_value(json_object_get(one, "generation_settings/n_predict")),
+                         4);
+    }
+    json_decref(both);
+    snprintf(body, sizeof body, "{\"prompt\":[%.*s,\" there was\"],\"n_predict\":1}",
+             (int)strlen(ids) - 2, ids + 1);
+    both = serve_json(&server, "POST /completion", body, 200);
+    assert_true(json_array_size(json_at(both, "prompt")) >
+                json_array_size(json_at(tokens, "tokens")));
+    json_decref(both);
+    free(ids);
+    json_decref(tokens);
+    json_decref(v);
+    json_decref(serve_json(&server, "POST /completion", "{\"prompt\":[]}", 400));
+    json_decref(serve_json(&server, "POST /completion",
+                           "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
+}
+
+static void llama_cpps_stream_ends_with_the_figures(void **state) {
+    (void)state;
+    serve_reply r = serve_ask(&server, "POST /completion", "",
+                              "{\"prompt\":\"Once\",\"n_predict\":3,\"stream\":true}");
+    assert_int_equal(r.status, 200);
+    assert_true(strncmp(r.body, "data: {\"index\":0,\"content\":", 27) == 0);
+    const char *last = strstr(r.body, "\"stop\":true");
+    assert_non_null(last);
+    assert_says(last, "\"predicted_n\":3");
+    assert_null(strstr(last + 1, "\"stop\":true"));
+    serve_reply_free(&r);
+}
+
+/* The content of an answer to this body. */
+static void complete(const char *body, char out[static 256]) {
+    json_t *v = serve_json(&server, "POST /completion", body, 200);
+    snprintf(out, 256, "%s", json_string_at(v, "content"));
+    json_decref(v);
+}
+
+static void biased_tokens_may_be_texts(void **state) {
+    (void)state;
+    static const char *const forms[] = {
+        "[[\"%s\",false]]",
+        "[[\"%s\",-100]]",
+        "{\"%s\":-100}",
+    };
+    static const char start[] =
+        "{\"prompt\":\"Once upon a time\",\"n_predict\":1,\"temperature\":0";
+    char free_text[256], text[256], bias[300], body[600];
+    snprintf(body, sizeof body, "%s}", start);
+    complete(body, free_text);
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        snprintf(bias, sizeof bias, forms[i], free_text);
+        snprintf(body, sizeof body, "%s,\"logit_bias\":%s}", start, bias);
+        complete(body, text);
+        assert_string_not_equal(text, free_text);
+    }
+    static const char *const wrong[] = {"[[1]]", "[[1,\"x\"]]", "[[-1,1]]",    "[[null,1]]",
+                                        "7",     "[[\"\",1]]",  "{\"x\":null}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        snprintf(body, sizeof body, "%s,\"logit_bias\":%s}", start, wrong[i]);
+        json_t *v = serve_json(&server, "POST /completion", body, 400);
+        assert_string_equal(json_string_at(v, "error.param"), "logit_bias");
+        json_decref(v);
+    }
+}
+
+static void a_schema_may_stand_beside_its_type(void **state) {
+    (void)state;
+    static const char *const forms[] = {
+        "\"response_format\":{\"type\":\"json_object\",\"schema\":{\"const\":\"42\"}}",
+        "\"json_schema\":{\"const\":\"42\"}",
+    };
+    char body[400];
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        snprintf(body, sizeof body, "{" HELLO ",%s}", forms[i]);
+        json_t *v = serve_json(&server, "POST /chat/completions", body, 200);
+        assert_string_equal(json_string_at(v, "choices.0.message.content"), "\"42\"");
+        json_decref(v);
+    }
+    static const char *const wrong[] = {
+        "\"response_format\":{\"type\":\"json_object\",\"schema\":123}",
+        "\"response_format\":{\"type\":\"json_object\",\"schema\":{\"type\":\"hiccup\"}}",
+        "\"json_schema\":{},\"regex\":\"a\"",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        snprintf(body, sizeof body, "{" HELLO ",%s}", wrong[i]);
+        json_decref(serve_json(&server, "POST /chat/completions", body, 400));
+    }
+}
+
+/* Clients shorten a conversation when they are told so in their words. */
+static void a_prompt_beyond_the_context_is_named(void **state) {
+    (void)state;
+    enum { WORDS = 200 };
+    char body[WORDS * 5 + 64];
+    int n = snprintf(body, sizeof body, "{\"prompt\":\"");
+    for (size_t i = 0; i < WORDS; i++) n += snprintf(body + n, sizeof body - (size_t)n, " once");
+    snprintf(body + n, sizeof body - (size_t)n, "\"}");
+    json_t *v = serve_json(&server, "POST /completion", body, 400);
+    assert_string_equal(json_string_at(v, "error.type"), "exceed_context_size_error");
+    assert_string_equal(json_string_at(v, "error.code"), "context_length_exceeded");
+    assert_int_equal(json_number_at(v, "error.n_ctx"), 128);
+    assert_true(json_number_at(v, "error.n_prompt_tokens") > 128);
+    json_decref(v);
+}
+
+static void messages_are_counted(void **state) {
+    (void)state;
+    json_t *chat = serve_json(&server, "POST /chat/completions/input_tokens", "{" HELLO "}", 200);
+    json_t *response = serve_json(&server, "POST /responses/input_tokens",
+                                  "{\"input\":\"Once upon a time\"}", 200);
+    json_t *written = serve_json(&server, "POST /apply-template", "{" HELLO "}", 200);
+    assert_int_equal(json_number_at(chat, "input_tokens"), json_number_at(written, "count"));
+    assert_int_equal(json_number_at(response, "input_tokens"), json_number_at(written, "count"));
+    json_decref(serve_json(&server, "POST /v1/chat/completions/input_tokens", "{" HELLO "}", 400));
+    json_decref(chat);
+    json_decref(response);
+    json_decref(written);
+}
+
+static void the_server_tells_its_settings(void **state) {
+    (void)state;
+    json_t *p = serve_json(&server, "GET /props", NULL, 200);
+    assert_int_equal(json_number_at(p, "default_generation_settings.n_ctx"), 128);
+    assert_int_equal(json_number_at(p, "total_slots"), 3);
+    assert_string_equal(json_string_at(p, "model_alias"), "demo");
+    assert_string_equal(json_string_at(p, "kv_policies.0"), "none");
+    const json_t *policies = json_at(p, "kv_policies");
+    /* Each of them is what a request may say. */
+    for (size_t i = 0; i < json_array_size(policies); i++) {
+        char body[200];
+        snprintf(body, sizeof body,
+                 "{\"prompt\":\"Once\",\"n_predict\":1,\"kv_budget\":64,\"kv_policy\":\"%s\"}",
+                 json_string_value(json_array_get(policies, i)));
+        json_decref(serve_json(&server, "POST /completion", body, 200));
+    }
+    assert_true(json_array_size(policies) > 4);
+    json_decref(p);
+    json_t *slots = serve_json(&server, "GET /slots?fail_on_no_slot=1", NULL, 200);
+    assert_int_equal(json_array_size(slots), 3);
+    assert_false(json_is_true(json_at(slots, "0.is_processing")));
+    assert_int_equal(json_number_at(slots, "2.n_ctx"), 128);
+    json_decref(slots);
+}
+
+#define TEMPLATE "{{ messages[0].content }} {{ mark }}{{ ' Answer:' if add_generation_prompt }}"
+
+static void the_server_may_set_variables_of_the_template(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "Once upon a time a Answer:"},
+        {"\"chat_template_kwargs\":{\"mark\":\"b\"},", "Once upon a time b Answer:"},
+        {"\"add_generation_prompt\":false,", "Once upon a time a"},
+    };
+    char dir[96] = "serve_llama", path[160], body[300];
+    make_directory(dir);
+    write_file(dir, "chat.jinja", TEMPLATE, sizeof TEMPLATE - 1);
+    snprintf(path, sizeof path, "%s/chat.jinja", dir);
+    serve_process set;
+    SERVE_START(&set, "-q", "--chat-template", path, "--chat-template-kwargs", "{\"mark\":\"a\"}");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(body, sizeof body, "{%s" HELLO "}", cases[i][0]);
+        json_t *v = serve_json(&set, "POST /apply-template", body, 200);
+        assert_string_equal(json_string_at(v, "prompt"), cases[i][1]);
+        json_decref(v);
+    }
+    json_decref(serve_json(
+        &set, "POST /apply-template",
+        "{\"add_generation_prompt\":true,\"continue_final_message\":true," HELLO "}", 400));
+    assert_int_equal(serve_stop(&set, SIGTERM), 0);
+}
+
+static int start_server(void **state) {
+    (void)state;
+    SERVE_START(&server, "-q", "--max-seq-len", "128", "--max-running", "3");
+    return 0;
+}
+
+static int stop_server(void **state) {
+    (void)state;
+    return serve_stop(&server, SIGTERM);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_cpps_clients_find_completion),
+        cmocka_unit_test(llama_cpps_stream_ends_with_the_figures),
+        cmocka_unit_test(biased_tokens_may_be_texts),
+        cmocka_unit_test(a_schema_may_stand_beside_its_type),
+        cmocka_unit_test(a_prompt_beyond_the_context_is_named),
+        cmocka_unit_test(messages_are_counted),
+        cmocka_unit_test(the_server_tells_its_settings),
+        cmocka_unit_test(the_server_may_set_variables_of_the_template),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
