@@ -7,7 +7,8 @@
 The suites: llm-comply in three formats, the API tests in the sdists of openai and anthropic, and llama.cpp's server tests
 in the sdist of llama-cpp-python. What they need is installed with pip into FOLDER, once; a suite that cannot be had is
 skipped, and says so. tools/serve_suites.json names the files, the tests that are chosen from them, and those that are
-excluded, each with its reason: they run, too, and an exclusion all of whose tests pass is reported as stale. Exit status:
+excluded, each with its reason: they run, too, and an exclusion all of whose tests pass is reported as stale ("may_pass":
+is not; "exact": the test asserts what another model says, so it is left out of the share that passes). Exit status:
 0 if nothing failed but what is excluded, 1 if something did, 77 if no suite could be had."""
 import argparse
 import collections
@@ -176,6 +177,7 @@ def classify(results, excluded):
         if rule is not None:
             hits[rule].append(r)
             counts["excluded"] += 1
+            counts["exact"] += excluded[rule].get("exact", False)
             reasons[excluded[rule]["reason"]] += 1
         else:
             counts[r.outcome] += 1
@@ -236,6 +238,31 @@ def sdist(name):
     return suite
 
 
+def llama_cpp_run(context, folder, run, options):
+    """The tests of one file that `run` selects, on a server of their own."""
+    with tempfile.TemporaryDirectory() as place:
+        if run.get("keys"):
+            path = os.path.join(place, "keys")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("\n".join(run["keys"]) + "\n")
+            os.chmod(path, 0o600)
+            options = options + ["--api-key-file", path]
+        model = os.path.join(place, context.data["llama.cpp"]["model_name"] + ".gguf")
+        os.symlink(os.path.abspath(context.args.model), model)
+        with context.serve(options, model) as server:
+            environment = {"DEBUG_EXTERNAL": "1", "PORT": str(server.port)}
+            return run_pytest(context.python, folder, [f"unit/{run['file']}.py"], environment, run["select"])
+
+
+def llama_cpp_runs(entry):
+    """A run for each way in which a file's tests want the server to be started; the first has what the others leave."""
+    variants = entry.get("variants", [])
+    rest = " and ".join(["not slow"] + [f"not ({v['select']})" for v in variants])
+    yield {"options": [], **entry, "select": rest}
+    for variant in variants:
+        yield {**variant, "file": entry["file"]}
+
+
 def llama_cpp(context):
     data = context.data["llama.cpp"]
     if context.llama_cpp:
@@ -244,20 +271,12 @@ def llama_cpp(context):
         root = fetch_sdist(context.python, context.folder, "llama_cpp_python", data["version"], data["unpack"])
     folder = os.path.join(root, "vendor/llama.cpp/tools/server/tests")
     templates = os.path.join(root, "vendor/llama.cpp/models/templates")
-    for group in data["groups"]:
-        options = [o.replace("TEMPLATES", templates) for o in group["options"]]
-        with tempfile.TemporaryDirectory() as place:
-            if "keys" in group:
-                path = os.path.join(place, "keys")
-                with open(path, "w", encoding="utf-8") as f:
-                    f.write("\n".join(group["keys"]) + "\n")
-                os.chmod(path, 0o600)
-                options += ["--api-key-file", path]
-            with context.serve(options) as server:
-                environment = {"DEBUG_EXTERNAL": "1", "PORT": str(server.port)}
-                for file in group["files"]:
-                    results = run_pytest(context.python, folder, [f"unit/{file}.py"], environment, group.get("select"))
-                    yield f"llama.cpp {file}{group.get('title', '')}", results, data["excluded"]
+    for entry in data["files"]:
+        results = []
+        for run in llama_cpp_runs(entry):
+            options = data["options"] + [o.replace("TEMPLATES", templates) for o in run["options"]]
+            results += llama_cpp_run(context, folder, run, options)
+        yield f"llama.cpp {entry['file']}", results, data["excluded"]
 
 
 SUITES = {"llm-comply": llm_comply, "openai": sdist("openai"), "anthropic": sdist("anthropic"), "llama.cpp": llama_cpp}
@@ -270,8 +289,8 @@ class Context:
         self.args, self.data, self.python = args, data, python
         self.folder, self.llama_cpp = args.environment, args.llama_cpp
 
-    def serve(self, options):
-        return Server(self.args.program, self.args.model, options + self.args.option, self.args.log)
+    def serve(self, options, model=None):
+        return Server(self.args.program, model or self.args.model, options + self.args.option, self.args.log)
 
 
 def print_row(title, counts):
@@ -295,7 +314,13 @@ def print_details(totals, details):
             print(f"{name}: {n} excluded: {reason}")
     sdists = totals["openai"] + totals["anthropic"]
     if sdists:
-        print(f"of the sdists' {sum(sdists.values())} tests {100 * sdists['excluded'] / sum(sdists.values()):.1f} % are excluded")
+        n = sum(sdists[outcome] for outcome in ("passed", "excluded", "skipped", "failed"))
+        print(f"of the sdists' {n} tests {100 * sdists['excluded'] / n:.1f} % are excluded")
+    theirs = totals["llama.cpp"]
+    if theirs:
+        asserted = sum(theirs[outcome] for outcome in ("passed", "excluded", "failed")) - theirs["exact"]
+        share = 100 * theirs["passed"] / asserted
+        print(f"of the {asserted} tests of llama.cpp's server that assert no exact text {theirs['passed']} pass: {share:.1f} %")
     for title, rule in details["stale"]:
         print(f"stale exclusion in {title}: {', '.join(rule['tests'])}")
     for title, r in details["failures"]:
