@@ -211,7 +211,9 @@ typedef struct ag_serving_stats {
     uint64_t memory_limit, memory_used, memory_peak; /* what the limit is about */
     uint64_t weight_bytes, kv_bytes, parked_bytes, workspace_bytes, device_bytes, caller_bytes;
     uint64_t file_bytes; /* resident pages of files: not counted */
-    uint64_t reserved[8];
+    /* Sessions in prefix_dir, and what could not be written or read: the log says why. */
+    uint64_t n_prefix_written, n_prefix_read, n_prefix_failed;
+    uint64_t reserved[5];
 } ag_serving_stats;
 AG_API void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out);
 

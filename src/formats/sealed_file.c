@@ -17,8 +17,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER = 64 << 10, PRIVATE = S_IRUSR | S_IWUSR, PUBLIC = PRIVATE | S_IRGRP | S_IROTH };
+enum { BUFFER = 64 << 10, PAUSED_BUFFER = 1 << 20 };
+enum { PRIVATE = S_IRUSR | S_IWUSR, PUBLIC = PRIVATE | S_IRGRP | S_IROTH };
 static const char temporary_mark[] = ".saving-";
+
+static void pause_for(const ag_io_pauses *p) {
+    if (p) p->pause(p->user);
+}
+static void resume_from(const ag_io_pauses *p) {
+    if (p) p->resume(p->user);
+}
+static size_t buffer_bytes(const ag_io_pauses *p) { return p ? PAUSED_BUFFER : BUFFER; }
 
 /* ---- writing ---- */
 
@@ -102,13 +111,8 @@ static int open_unnamed(const ag_sealed_writer *w) {
     return -1;
 }
 
-ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err) {
-    *w = (ag_sealed_writer){.fd = -1, .is_public = w->is_public};
+static ag_status open_place(ag_sealed_writer *w, const char *path, ag_error *err) {
     AG_TRY(find_place(w, path, err));
-    w->buffer = ag_malloc(BUFFER);
-    if (!w->buffer) {
-        return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %d bytes", path, BUFFER);
-    }
     remove_stale(w);
     w->fd = open_unnamed(w);
     if (w->fd < 0 && temporary_name(w, "XXXXXX")) w->fd = mkostemp(w->temporary, O_CLOEXEC);
@@ -118,6 +122,18 @@ ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error 
     }
     if (w->is_public && w->temporary[0]) (void)fchmod(w->fd, PUBLIC);
     (void)flock(w->fd, LOCK_EX | LOCK_NB); /* tells others that somebody is writing it */
+    return AG_OK;
+}
+
+ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err) {
+    *w = (ag_sealed_writer){.fd = -1, .is_public = w->is_public, .pauses = w->pauses};
+    const size_t n = buffer_bytes(w->pauses);
+    w->buffer = ag_malloc(n);
+    if (!w->buffer) return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %zu bytes", path, n);
+    pause_for(w->pauses);
+    const ag_status st = open_place(w, path, err);
+    resume_from(w->pauses);
+    AG_TRY(st);
     ag_checksum_begin(&w->sum);
     return AG_OK;
 }
@@ -139,22 +155,39 @@ static ag_status write_bytes(ag_sealed_writer *w, const unsigned char *p, size_t
 static ag_status flush(ag_sealed_writer *w, ag_error *err) {
     size_t n = w->n_buffered;
     w->n_buffered = 0;
-    return write_bytes(w, w->buffer, n, err);
+    pause_for(w->pauses);
+    const ag_status st = write_bytes(w, w->buffer, n, err);
+    resume_from(w->pauses);
+    return st;
 }
 
 static ag_status put_raw(ag_sealed_writer *w, const void *bytes, size_t n, ag_error *err) {
-    if (n > BUFFER - w->n_buffered) AG_TRY(flush(w, err));
-    if (n > BUFFER) return write_bytes(w, bytes, n, err);
-    memcpy(w->buffer + w->n_buffered, bytes, n);
-    w->n_buffered += n;
+    const size_t cap = buffer_bytes(w->pauses);
+    const unsigned char *p = bytes;
+    if (n > cap - w->n_buffered) AG_TRY(flush(w, err));
+    if (n > cap && !w->pauses) return write_bytes(w, p, n, err);
+    while (n) { /* in pieces only where what is written must be a copy */
+        const size_t piece = n < cap - w->n_buffered ? n : cap - w->n_buffered;
+        memcpy(w->buffer + w->n_buffered, p, piece);
+        w->n_buffered += piece;
+        p += piece;
+        n -= piece;
+        if (n) AG_TRY(flush(w, err));
+    }
     return AG_OK;
 }
 
 ag_status ag_sealed_put(void *writer, const void *bytes, size_t n, ag_error *err) {
     ag_sealed_writer *w = writer;
-    if (!n) return AG_OK;
-    ag_checksum_add(&w->sum, bytes, n);
-    return put_raw(w, bytes, n, err);
+    const unsigned char *p = bytes;
+    while (n) {
+        const size_t piece = w->pauses && n > PAUSED_BUFFER ? PAUSED_BUFFER : n;
+        ag_checksum_add(&w->sum, p, piece);
+        AG_TRY(put_raw(w, p, piece, err));
+        p += piece;
+        n -= piece;
+    }
+    return AG_OK;
 }
 
 /* A new name in a directory is on the disk when the directory is. Not every file system can. */
@@ -196,8 +229,7 @@ ag_status ag_sealed_writer_preview(ag_sealed_writer *w, char *path, size_t cap, 
     return AG_OK;
 }
 
-ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err) {
-    AG_TRY(flush(w, err));
+static ag_status commit(ag_sealed_writer *w, ag_error *err) {
     bool unnamed = !w->temporary[0];
     if (fsync(w->fd) != 0) {
         return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(errno));
@@ -215,6 +247,14 @@ ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err) {
     return AG_OK;
 }
 
+ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err) {
+    AG_TRY(flush(w, err));
+    pause_for(w->pauses);
+    const ag_status st = commit(w, err);
+    resume_from(w->pauses);
+    return st;
+}
+
 void ag_sealed_writer_close(ag_sealed_writer *w) {
     if (w->fd >= 0 && w->buffer) close(w->fd);
     if (w->temporary[0]) unlink(w->temporary);
@@ -225,32 +265,42 @@ void ag_sealed_writer_close(ag_sealed_writer *w) {
 /* ---- reading ---- */
 
 ag_status ag_sealed_reader_open(ag_sealed_reader *r, const char *path, ag_error *err) {
-    *r = (ag_sealed_reader){.fd = -1, .path = path};
-    AG_TRY(ag_file_open(path, &r->fd, &r->size, err));
+    *r = (ag_sealed_reader){.fd = -1, .pauses = r->pauses, .path = path};
+    const size_t n = buffer_bytes(r->pauses);
+    pause_for(r->pauses);
+    const ag_status st = ag_file_open(path, &r->fd, &r->size, err);
+    resume_from(r->pauses);
+    AG_TRY(st);
     if (r->size < AG_SEAL_BYTES)
         return AG_FAIL(err, FORMAT, "%s: only %" PRIu64 " bytes", path, r->size);
-    r->buffer = ag_malloc(BUFFER);
-    if (!r->buffer) {
-        return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %d bytes", path, BUFFER);
-    }
+    r->buffer = ag_malloc(n);
+    if (!r->buffer) return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %zu bytes", path, n);
     ag_checksum_begin(&r->sum);
     return AG_OK;
+}
+
+static ag_status fill_buffer(ag_sealed_reader *r, ag_error *err) {
+    const uint64_t left = r->size - r->at;
+    const size_t cap = buffer_bytes(r->pauses);
+    r->n_taken = 0;
+    r->n_buffered = left < cap ? (size_t)left : cap;
+    pause_for(r->pauses);
+    const ag_status st = ag_file_read_at(r->fd, r->path, r->at, r->buffer, r->n_buffered, err);
+    resume_from(r->pauses);
+    return st;
 }
 
 /* The next n bytes of the file, seal or not. */
 static ag_status get_raw(ag_sealed_reader *r, unsigned char *p, size_t n, ag_error *err) {
     while (n) {
         size_t ready = r->n_buffered - r->n_taken;
-        if (!ready && n >= BUFFER) { /* large pieces go straight to their place */
+        if (!ready && n >= BUFFER && !r->pauses) { /* large pieces go straight to their place */
             AG_TRY(ag_file_read_at(r->fd, r->path, r->at, p, n, err));
             r->at += n;
             return AG_OK;
         }
         if (!ready) {
-            uint64_t left = r->size - r->at;
-            r->n_taken = 0;
-            r->n_buffered = left < BUFFER ? (size_t)left : BUFFER;
-            AG_TRY(ag_file_read_at(r->fd, r->path, r->at, r->buffer, r->n_buffered, err));
+            AG_TRY(fill_buffer(r, err));
             continue;
         }
         size_t take = n < ready ? n : ready;

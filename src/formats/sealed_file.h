@@ -12,10 +12,19 @@
 
 enum { AG_SEAL_BYTES = 8 };
 
+/* For a thread that must not wait for a disk while it has what others need: called before and after
+ * whatever does. Bytes are copied in between, a mebibyte at a time at most. */
+typedef struct ag_io_pauses {
+    void (*pause)(void *user);
+    void (*resume)(void *user);
+    void *user;
+} ag_io_pauses;
+
 /* Zero-initialise, open, put, commit; always close. */
 typedef struct ag_sealed_writer {
     int fd;
     bool is_public; /* set before opening: others may read the file; else only its owner may */
+    const ag_io_pauses *pauses; /* likewise, and borrowed; NULL: it just waits */
     char path[PATH_MAX],
         temporary[PATH_MAX]; /* the second is empty while the file has no name to be removed */
     unsigned char *buffer;   /* owned */
@@ -41,10 +50,11 @@ void ag_sealed_writer_close(ag_sealed_writer *w);
 
 typedef struct ag_sealed_reader {
     int fd;
-    const char *path;      /* borrowed */
-    uint64_t size;         /* of the file, seal included */
-    uint64_t at;           /* bytes given so far */
-    unsigned char *buffer; /* owned */
+    const ag_io_pauses *pauses; /* set before opening; borrowed; NULL: it just waits */
+    const char *path;           /* borrowed */
+    uint64_t size;              /* of the file, seal included */
+    uint64_t at;                /* bytes given so far */
+    unsigned char *buffer;      /* owned */
     size_t n_buffered, n_taken;
     ag_checksum sum;
 } ag_sealed_reader;

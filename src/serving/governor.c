@@ -60,6 +60,7 @@ static uint64_t outstanding(const ag_serving *s) {
         const uint64_t held = held_kv(r);
         bytes += r->fixed_promised + (r->kv_promised > held ? r->kv_promised - held : 0);
     }
+    bytes += s->fetch.file ? s->fetch.bytes : 0;
     for (size_t i = 0; i < s->n_models; i++) {
         const ag_served_model *m = s->models[i];
         if (!m->model || m->touched_rows >= s->params.step_rows) continue;
@@ -145,8 +146,9 @@ static ag_served_model *idle_model(const ag_serving *s, const ag_served_model *k
 static bool give_up_something(ag_serving *s, const ag_served_model *keep) {
     if (ag_prefix_drop_one(s)) return true;
     ag_served_model *m = idle_model(s, keep);
-    if (m) ag_served_model_unload(s, m);
-    return m != NULL;
+    if (!m || ag_prefix_has(s, m)) return false;
+    ag_served_model_unload(s, m);
+    return true;
 }
 
 /* What that could bring at most. */
@@ -180,11 +182,14 @@ static uint64_t spared_to_wait(const ag_serving *s, uint64_t limit) {
     return most - (wait > WAITING_MARGIN ? wait : WAITING_MARGIN);
 }
 
+/* Buffers of the thread of files. */
+enum { FILES_MARGIN = 2 << 20 };
+
 /* And for the caller, as far as it does not occupy it already, and for what nobody counts. */
 static uint64_t spared(const ag_serving *s) {
     const ag_serving_params *p = &s->params;
     const uint64_t has = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
-    return MARGIN + spared_to_wait(s, p->memory_limit) +
+    return MARGIN + (p->prefix_dir ? FILES_MARGIN : 0) + spared_to_wait(s, p->memory_limit) +
            (p->caller_reserve > has ? p->caller_reserve - has : 0);
 }
 
@@ -207,8 +212,13 @@ ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *
             warn_sessions(s, false);
             return AG_OK;
         }
+        const uint64_t leaving = ag_prefix_leaving_bytes(s);
+        if (s->n_leaving && needed <= limit + leaving)
+            return AG_FAIL(err, BUSY, "%s waits for %.1f MiB that leave for files", what,
+                           in_mib(leaving));
         if (needed - limit <= could_give_up(s, keep) + MARGIN && give_up_something(s, keep))
             continue;
+        if (s->n_leaving) return AG_FAIL(err, BUSY, "%s waits for what leaves for files", what);
         warn_sessions(s, true);
         return AG_FAIL(err, NOMEM,
                        "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
@@ -257,7 +267,12 @@ bool ag_governor_grant(ag_serving *s, ag_answer *a) {
         kv_of(r, &params, n + AG_SERVING_GRANT, &after, NULL) != AG_OK)
         return false;
     const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
-    if (ag_governor_ask(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;
+    ag_status st = ag_governor_ask(s, more, r->p.model, "an answer", NULL);
+    while (st == AG_BUSY) { /* the answer cannot wait, so all do */
+        ag_floor_wait(s);
+        st = ag_governor_ask(s, more, r->p.model, "an answer", NULL);
+    }
+    if (st != AG_OK) return false;
     r->kv_promised += more;
     a->granted += AG_SERVING_GRANT;
     return true;

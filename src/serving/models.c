@@ -254,7 +254,12 @@ void ag_served_model_unload(ag_serving *s, ag_served_model *m) {
 }
 
 static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
-    return ag_served_model_need(s, job->model, err);
+    ag_status st = ag_served_model_need(s, job->model, err);
+    while (st == AG_BUSY) {
+        ag_floor_wait(s);
+        st = ag_served_model_need(s, job->model, err);
+    }
+    return st;
 }
 
 ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {

@@ -3,11 +3,13 @@
  * it is found again without being read. The directory is its owner's alone. */
 #include "core/alloc.h"
 #include "core/checksum.h"
+#include "core/clock.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
 #include "formats/file.h"
 #include "formats/sealed_file.h"
 #include "serving/serving_impl.h"
+#include "session/session_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -112,12 +114,14 @@ static void unlink_file(ag_serving *s, ag_prefix_file *f) {
     *at = f->next;
 }
 
-static void remove_named(const ag_serving *s, const char *name) {
+static void remove_named(ag_serving *s, const char *name) {
     char path[PATH_MAX];
+    ag_floor_leave(s);
     path_of(s, name, "prefix", path);
     unlink(path);
     path_of(s, name, "session", path);
     unlink(path);
+    ag_floor_take(s);
 }
 
 static void remove_file(ag_serving *s, ag_prefix_file *f) {
@@ -126,14 +130,14 @@ static void remove_file(ag_serving *s, ag_prefix_file *f) {
     release_file(f);
 }
 
-/* The longest unused go. */
+/* The longest unused go, but for one that a request waits for. */
 static void keep_files_limit(ag_serving *s) {
     for (;;) {
         uint64_t bytes = 0;
-        ag_prefix_file *oldest = s->files;
+        ag_prefix_file *oldest = NULL;
         for (ag_prefix_file *f = s->files; f; f = f->next) {
             bytes += f->bytes;
-            if (f->used_at < oldest->used_at) oldest = f;
+            if (f != s->fetch.file && (!oldest || f->used_at < oldest->used_at)) oldest = f;
         }
         if (bytes <= s->params.prefix_dir_bytes || !oldest) return;
         remove_file(s, oldest);
@@ -292,24 +296,35 @@ static ag_prefix_file *describe(const ag_parked *k) {
     return f;
 }
 
+/* Around the disk: the engine goes on meanwhile. */
+static ag_io_pauses pauses_of(ag_serving *s) {
+    return (ag_io_pauses){.pause = ag_floor_leave, .resume = ag_floor_take, .user = s};
+}
+
 /* The session first: what names it is never there without it. */
 static ag_status write_file(ag_serving *s, const ag_parked *k, ag_prefix_file *f, ag_error *err) {
     char path[PATH_MAX], session[PATH_MAX];
+    const ag_io_pauses pauses = pauses_of(s);
     path_of(s, f->name, "prefix", path);
     path_of(s, f->name, "session", session);
-    AG_TRY(ag_session_save(k->session, session, k->model->tokenizer, f->ids.data, f->ids.n, err));
-    AG_TRY(write_facts(f, path, err));
-    if (is_ours(path, &f->bytes, &f->used_at) && is_ours(session, &f->bytes, &f->used_at))
-        return AG_OK;
-    return AG_FAIL(err, IO, "%s: is not there after it was written", session);
+    AG_TRY(ag_session_save_paused(k->session, session, k->model->tokenizer, f->ids.data, f->ids.n,
+                                  &pauses, err));
+    ag_floor_leave(s);
+    ag_status st = write_facts(f, path, err);
+    if (st == AG_OK &&
+        !(is_ours(path, &f->bytes, &f->used_at) && is_ours(session, &f->bytes, &f->used_at)))
+        st = AG_FAIL(err, IO, "%s: is not there after it was written", session);
+    ag_floor_take(s);
+    return st;
 }
 
 /* The file of the same, or one of which the new one holds all. */
 static void remove_within(ag_serving *s, const ag_prefix_file *new, bool goes_back) {
     for (ag_prefix_file *f = s->files, *next; f; f = next) {
         next = f->next;
-        if (strcmp(f->model, new->model) != 0 || !equal_texts(f->scope, new->scope) ||
-            !same_key(&f->key, &new->key) || f->ids.n >= new->ids.n || !goes_back ||
+        if (f == s->fetch.file || strcmp(f->model, new->model) != 0 ||
+            !equal_texts(f->scope, new->scope) || !same_key(&f->key, &new->key) ||
+            f->ids.n >= new->ids.n || !goes_back ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
         remove_file(s, f);
@@ -322,18 +337,32 @@ static ag_prefix_file *find_file(ag_serving *s, const char *name) {
     return f;
 }
 
-void ag_prefix_files_keep(ag_serving *s, const ag_parked *k) {
-    ag_error err;
+bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k) {
     const ag_eviction_params *e = &k->params.eviction;
-    if (!s->params.prefix_dir || e->policy || e->memory.threshold_bytes || k->ids.n < LEAST) return;
+    if (!s->params.prefix_dir || e->policy || e->memory.threshold_bytes || k->ids.n < LEAST)
+        return false;
     ag_prefix_file *f = describe(k), *same = f ? find_file(s, f->name) : NULL;
-    if (!f || same) { /* it came from there */
-        if (same) same->used_at = wall_clock();
-        release_file(f);
-        return;
-    }
-    if (write_file(s, k, f, &err) != AG_OK) {
-        warn(s, &err);
+    if (same) same->used_at = wall_clock(); /* it came from there */
+    release_file(f);
+    return f && !same;
+}
+
+/* The log has each failure once, until one succeeds. */
+static void count_writing(ag_serving *s, ag_status st, const ag_error *err) {
+    if (st == AG_OK) s->now.n_prefix_written++;
+    else s->now.n_prefix_failed++;
+    if (st != AG_OK && !s->has_failed_writing) warn(s, err);
+    s->has_failed_writing = st != AG_OK;
+}
+
+static void write_one(ag_serving *s, ag_parked *k) {
+    ag_error err;
+    ag_prefix_file *f = describe(k);
+    if (!f) return;
+    ag_prefix_set_state(s, k, AG_PARKED_WRITTEN);
+    const ag_status st = write_file(s, k, f, &err);
+    count_writing(s, st, &err);
+    if (st != AG_OK) {
         remove_named(s, f->name);
         release_file(f);
         return;
@@ -370,17 +399,59 @@ static ag_prefix_file *find_longest(ag_serving *s, const ag_served_request *r,
     return best;
 }
 
-static ag_status restore_file(ag_serving *s, const ag_served_request *r, const ag_prefix_file *f,
-                              const ag_session_params *params, ag_session **out, ag_error *err) {
+/* Whose the session will be: nobody knows whether the request is still there then. */
+static bool begin_fetch(ag_serving *s, const ag_served_request *r, ag_prefix_file *f,
+                        uint64_t bytes) {
+    char *scope = r->p.scope ? ag_strdup(r->p.scope) : NULL;
+    if (r->p.scope && !scope) return false;
+    s->fetch.file = f;
+    s->fetch.bytes = bytes;
+    s->fetch.as.id = r->id;
+    s->fetch.as.p = (ag_request_params){
+        .model = r->p.model, .session = r->p.session, .n_system = r->p.n_system, .scope = scope};
+    r->p.model->n_requests++; /* it stays loaded */
+    ag_floor_call(s);
+    return true;
+}
+
+static void end_fetch(ag_serving *s) {
+    s->fetch.as.p.model->n_requests--;
+    ag_free((void *)(uintptr_t)s->fetch.as.p.scope);
+    s->fetch.file = NULL;
+}
+
+ag_status ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than,
+                                ag_error *err) {
+    const ag_session_params params = ag_request_session_params(s, r);
+    const ag_eviction_params *e = &params.eviction;
+    if (!s->files || e->policy || e->memory.threshold_bytes) return AG_OK;
+    ag_prefix_file *f = r->has_fetched ? NULL : find_longest(s, r, &params, better_than);
+    const bool is_mine = s->fetch.file && s->fetch.as.id == r->id;
+    if (is_mine || (f && s->fetch.file))
+        return AG_FAIL(err, BUSY, "a session is on its way from a file");
+    if (!f) return AG_OK;
+    const uint64_t bytes = f->bytes + (f->bytes >> 3);
+    const ag_status st = ag_governor_ask(s, bytes, r->p.model, "a saved session", err);
+    if (st == AG_BUSY) return st;
+    r->has_fetched = true;
+    if (st != AG_OK || !begin_fetch(s, r, f, bytes)) return AG_OK; /* it is read anew */
+    return AG_FAIL(err, BUSY, "a session is on its way from a file");
+}
+
+static ag_status restore_file(ag_serving *s, const ag_prefix_fetch *fetch, ag_session **out,
+                              ag_error *err) {
     char path[PATH_MAX];
     uint64_t bytes = 0;
     double at;
     ag_ids ids = {0};
+    const ag_prefix_file *f = fetch->file;
+    const ag_served_model *m = fetch->as.p.model;
+    const ag_io_pauses pauses = pauses_of(s);
+    const ag_session_params params = ag_request_session_params(s, &fetch->as);
     path_of(s, f->name, "session", path);
     if (!is_ours(path, &bytes, &at)) return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);
-    AG_TRY(ag_governor_ask(s, bytes + (bytes >> 3), r->p.model, "a saved session", err));
-    AG_TRY(ag_session_create(r->p.model->model, params, out, err));
-    ag_status st = ag_session_restore(*out, path, r->p.model->tokenizer, &ids, err);
+    AG_TRY(ag_session_create(m->model, &params, out, err));
+    ag_status st = ag_session_restore_paused(*out, path, m->tokenizer, &ids, &pauses, err);
     if (st == AG_OK &&
         (ids.n != f->ids.n || memcmp(ids.data, f->ids.data, ids.n * sizeof *ids.data) != 0))
         st = AG_FAIL(err, FORMAT, "%s: holds other tokens than it is named for", path);
@@ -391,27 +462,65 @@ static ag_status restore_file(ag_serving *s, const ag_served_request *r, const a
     return st;
 }
 
-bool ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than) {
-    const ag_session_params params = ag_request_session_params(s, r);
-    const ag_eviction_params *e = &params.eviction;
+static void read_one(ag_serving *s) {
+    ag_prefix_fetch *fetch = &s->fetch;
+    ag_prefix_file *f = fetch->file;
     ag_session *session = NULL;
     ag_error err;
-    if (!s->files || e->policy || e->memory.threshold_bytes) return false;
-    ag_prefix_file *f = find_longest(s, r, &params, better_than);
-    if (!f || r->has_fetched) return false;
-    r->has_fetched = true;
-    const ag_status st = restore_file(s, r, f, &params, &session, &err);
-    if (st != AG_OK) {
+    const ag_status st = restore_file(s, fetch, &session, &err);
+    if (st == AG_OK) {
+        ag_ids ids = {
+            .data = ag_malloc(f->ids.n * sizeof *ids.data), .n = f->ids.n, .cap = f->ids.n};
+        if (!ids.data) ids = (ag_ids){0};
+        else memcpy(ids.data, f->ids.data, ids.n * sizeof *ids.data);
+        f->used_at = wall_clock();
+        s->now.n_prefix_read++;
+        s->is_fetching = true; /* it is about to be used, whatever the store's limit */
+        ag_prefix_park(s, &fetch->as, session, &ids);
+        s->is_fetching = false;
+    } else {
+        s->now.n_prefix_failed++;
         warn(s, &err);
         if (st == AG_FORMAT || st == AG_UNSUPPORTED) remove_file(s, f); /* else it may pass */
-        return false;
     }
-    ag_ids ids = {.data = ag_malloc(f->ids.n * sizeof *ids.data), .n = f->ids.n, .cap = f->ids.n};
-    if (!ids.data) ids = (ag_ids){0};
-    else memcpy(ids.data, f->ids.data, ids.n * sizeof *ids.data);
-    f->used_at = wall_clock();
-    s->is_fetching = true; /* it is about to be used, whatever the store's limit */
-    ag_prefix_park(s, r, session, &ids);
-    s->is_fetching = false;
+    end_fetch(s);
+}
+
+/* ---- what there is to do ---- */
+
+static ag_parked *newest_leaving(const ag_serving *s) {
+    ag_parked *newest = NULL;
+    for (ag_parked *k = s->parked; k; k = k->next) {
+        if (k->state == AG_PARKED_LEAVING && (!newest || k->used_at > newest->used_at)) newest = k;
+    }
+    return newest;
+}
+
+void ag_prefix_files_keep_all(ag_serving *s) {
+    for (ag_parked *k = s->parked; k && s->floor.has_thread; k = k->next) {
+        if (k->state == AG_PARKED_KEPT && ag_prefix_files_wants(s, k))
+            ag_prefix_set_state(s, k, AG_PARKED_LEAVING);
+    }
+}
+
+/* The engine ends, and has waited long enough. */
+static bool is_too_late(const ag_serving *s) {
+    ag_error err;
+    if (!(s->floor.end_by > 0) || ag_now_s() < s->floor.end_by) return false;
+    AG_FAIL(&err, IO, "%s: %zu sessions are not written: it takes too long", s->params.prefix_dir,
+            s->n_leaving);
+    warn(s, &err);
+    return true;
+}
+
+bool ag_prefix_files_work(ag_serving *s) {
+    if (s->fetch.file) {
+        read_one(s);
+        return true;
+    }
+    ag_parked *k = newest_leaving(s);
+    if (!k || is_too_late(s)) return false;
+    write_one(s, k);
+    ag_prefix_drop(s, k);
     return true;
 }

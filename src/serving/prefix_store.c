@@ -103,17 +103,18 @@ static void consider_parked(ag_serving *s, const ag_served_request *r,
     }
 }
 
-ag_prefix ag_prefix_find(ag_serving *s, ag_served_request *r) {
+ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err) {
     const ag_session_params params = ag_request_session_params(s, r);
-    ag_prefix best = {0};
-    if (r->p.no_prefix) return best;
-    consider_parked(s, r, &params, &best);
-    consider_running(s, r, &params, &best);
-    if (!ag_prefix_files_fetch(s, r, best.n)) return best;
-    best = (ag_prefix){0}; /* what was found may have left for it */
-    consider_parked(s, r, &params, &best);
-    consider_running(s, r, &params, &best);
-    return best;
+    *out = (ag_prefix){0};
+    if (r->p.no_prefix) return AG_OK;
+    consider_parked(s, r, &params, out);
+    consider_running(s, r, &params, out);
+    const size_t n_here = out->n;
+    AG_TRY(ag_prefix_files_fetch(s, r, n_here, err));
+    /* What was found stays, until the request has its memory, and then goes with it. */
+    if (out->parked && out->parked->state == AG_PARKED_LEAVING)
+        ag_prefix_set_state(s, out->parked, AG_PARKED_KEPT);
+    return AG_OK;
 }
 
 /* ---- leaving ---- */
@@ -125,7 +126,14 @@ static void unlink_parked(ag_serving *s, ag_parked *k) {
     s->now.n_parked--;
 }
 
-static void drop(ag_serving *s, ag_parked *k) {
+void ag_prefix_set_state(ag_serving *s, ag_parked *k, ag_parked_state state) {
+    s->n_leaving += (state != AG_PARKED_KEPT);
+    s->n_leaving -= (k->state != AG_PARKED_KEPT);
+    k->state = state;
+}
+
+void ag_prefix_drop(ag_serving *s, ag_parked *k) {
+    ag_prefix_set_state(s, k, AG_PARKED_KEPT);
     unlink_parked(s, k);
     ag_session_destroy(k->session);
     ag_ids_free(&k->ids);
@@ -142,22 +150,30 @@ bool ag_prefix_drop_one(ag_serving *s) {
     const double now = ag_now_s();
     ag_parked *worst = NULL;
     for (ag_parked *k = s->parked; k; k = k->next) {
-        if (!k->pinned && (!worst || worth_dropping(k, now) > worth_dropping(worst, now)))
+        if (!k->pinned && k->state == AG_PARKED_KEPT &&
+            (!worst || worth_dropping(k, now) > worth_dropping(worst, now)))
             worst = k;
     }
-    if (worst) {
-        ag_prefix_files_keep(s, worst);
-        drop(s, worst);
+    if (!worst) return false;
+    if (!ag_prefix_files_wants(s, worst)) {
+        ag_prefix_drop(s, worst);
+        return true;
     }
-    return worst != NULL;
+    ag_prefix_set_state(s, worst, AG_PARKED_LEAVING);
+    ag_floor_call(s);
+    return true;
+}
+
+bool ag_prefix_has(const ag_serving *s, const ag_served_model *m) {
+    const ag_parked *k = s->parked;
+    while (k && k->model != m) k = k->next;
+    return k != NULL;
 }
 
 void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of) {
     for (ag_parked *k = s->parked, *next; k; k = next) {
         next = k->next;
-        if (of && k->model != of) continue;
-        ag_prefix_files_keep(s, k);
-        drop(s, k);
+        if (!of || k->model == of) ag_prefix_drop(s, k);
     }
 }
 
@@ -166,7 +182,7 @@ void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of) {
 /* All that it has consumed is wanted, and it can go back to any of it later: nobody else misses
  * it. A session that a policy has let tokens leave has one conversation to go on with. */
 static bool may_take_over(const ag_prefix *from) {
-    return from->parked && from->whole &&
+    return from->parked && from->whole && from->parked->state != AG_PARKED_WRITTEN &&
            (from->has_evicted || ag_session_oldest_reachable(from->session) == 0);
 }
 
@@ -184,7 +200,7 @@ ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_er
     if (may_take_over(from)) {
         *out = from->session;
         from->parked->session = NULL;
-        drop(s, from->parked);
+        ag_prefix_drop(s, from->parked);
         return AG_OK;
     }
     if (from->parked) from->parked->used_at = ag_now_s();
@@ -219,7 +235,8 @@ static bool is_within(const ag_parked *a, const ag_parked *b) {
 static void drop_within(ag_serving *s, const ag_parked *new) {
     for (ag_parked *k = s->parked, *next; k; k = next) {
         next = k->next;
-        if (k != new && !k->pinned && is_within(k, new)) drop(s, k);
+        if (k != new && !k->pinned && k->state != AG_PARKED_WRITTEN &&is_within(k, new))
+            ag_prefix_drop(s, k);
     }
 }
 
@@ -248,8 +265,9 @@ static uint64_t most_parked(const ag_serving *s) {
 static void keep_limits(ag_serving *s) {
     if (s->is_fetching) return;
     const uint64_t most = most_parked(s);
-    while (s->parked && ag_prefix_bytes(s) > most && ag_prefix_drop_one(s)) {}
-    while (s->now.n_parked > 4096 && ag_prefix_drop_one(s)) {}
+    while (s->parked && ag_prefix_bytes(s) > most + ag_prefix_leaving_bytes(s) &&
+           ag_prefix_drop_one(s)) {}
+    while (s->now.n_parked - s->n_leaving > 4096 && ag_prefix_drop_one(s)) {}
 }
 
 /* That of the request; of its further answers new ones. */
@@ -287,8 +305,8 @@ void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *sessi
     s->now.n_parked++;
     *ids = (ag_ids){0};
     for (const ag_parked *o = s->parked->next; o; o = o->next) {
-        if (!is_within(k, o)) continue;
-        drop(s, k);
+        if (o->state != AG_PARKED_KEPT || !is_within(k, o)) continue;
+        ag_prefix_drop(s, k);
         return;
     }
     drop_within(s, k);
@@ -308,6 +326,16 @@ static uint64_t running_bytes(const ag_served_request *r) {
         const ag_kv_cache *cache = ag_session_kv_cache(session);
         bytes += ag_kv_cache_memory_usage_bytes(cache) + row;
         if (n++) bytes -= ag_kv_cache_shared_bytes(cache);
+    }
+    return bytes;
+}
+
+uint64_t ag_prefix_leaving_bytes(const ag_serving *s) {
+    uint64_t bytes = 0;
+    for (const ag_parked *k = s->parked; k && s->n_leaving; k = k->next) {
+        if (k->state == AG_PARKED_KEPT) continue;
+        const ag_kv_cache *cache = ag_session_kv_cache(k->session);
+        bytes += ag_kv_cache_memory_usage_bytes(cache) - ag_kv_cache_shared_bytes(cache);
     }
     return bytes;
 }

@@ -71,7 +71,8 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_served_model *m = r->p.model;
     ag_status st = ag_served_model_need(s, m, err);
     if (st != AG_OK) return wait_or(s, st);
-    ag_prefix from = ag_prefix_find(s, r);
+    ag_prefix from;
+    AG_TRY(ag_prefix_find(s, r, &from, err));
     st = ask_memory(s, r, &from, err);
     if (st == AG_NOMEM && from.session && !s->running) { /* what it would go on from is too large */
         from = (ag_prefix){0};

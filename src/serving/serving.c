@@ -17,13 +17,28 @@ ag_serving_params ag_serving_defaults(void) {
 
 /* ---- the thread ---- */
 
+enum { SHORT_WHILE_NS = 10000000, SECOND_NS = 1000000000 };
+
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
     pthread_mutex_lock(&s->lock);
-    while (!s->stopping && !s->jobs && !s->waiting && !s->running)
-        pthread_cond_wait(&s->work, &s->lock);
+    while (!s->stopping && !s->jobs && !s->running && !s->floor.is_wanted) {
+        if (s->waiting && !s->is_held_up) break;
+        if (!s->waiting) {
+            pthread_cond_wait(&s->work, &s->lock);
+            continue;
+        }
+        /* A file is on its way; deadlines are looked at meanwhile. */
+        struct timespec soon;
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_nsec += SHORT_WHILE_NS;
+        if (soon.tv_nsec >= SECOND_NS) soon.tv_sec++, soon.tv_nsec -= SECOND_NS;
+        pthread_cond_timedwait(&s->work, &s->lock, &soon);
+        break;
+    }
     const bool goes_on = !s->stopping;
     pthread_mutex_unlock(&s->lock);
+    if (goes_on) ag_floor_give(s);
     return goes_on;
 }
 
@@ -87,6 +102,7 @@ static void end_list(ag_serving *s, ag_served_request **list) {
 
 /* The oldest first; nobody overtakes one that waits for memory. */
 static void admit(ag_serving *s) {
+    s->is_held_up = false;
     for (;;) {
         ag_error err;
         pthread_mutex_lock(&s->lock);
@@ -94,6 +110,7 @@ static void admit(ag_serving *s) {
         pthread_mutex_unlock(&s->lock);
         if (!r || s->n_answers + r->p.n_answers > s->params.max_running) return;
         const ag_status st = ag_request_begin(s, r, &err);
+        s->is_held_up = st == AG_BUSY;
         if (st == AG_BUSY) return;
         if (st == AG_OK) {
             ag_serving_start(s, r);
@@ -144,6 +161,8 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
 }
 
 static void release(ag_serving *s) {
+    ag_prefix_files_keep_all(s);
+    ag_floor_close(s);
     ag_prefix_drop_all(s, NULL);
     ag_prefix_files_release(s);
     ag_free(s->prefix_dir);
@@ -154,6 +173,7 @@ static void release(ag_serving *s) {
     ag_sys_monitor_destroy(s->monitor);
     ag_held_list_release(s, s->held);
     ag_backend_destroy(s->backend);
+    pthread_cond_destroy(&s->floor.changed);
     pthread_cond_destroy(&s->done);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->lock);
@@ -184,6 +204,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->done, NULL);
+    pthread_cond_init(&s->floor.changed, NULL);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     if (st == AG_OK) st = check_base(s, err);
     if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
@@ -191,6 +212,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     if (st == AG_OK && p.prefix_dir) {
         s->params.prefix_dir = s->prefix_dir = ag_strdup(p.prefix_dir);
         st = s->prefix_dir ? ag_prefix_files_open(s, err) : AG_FAIL(err, NOMEM, "a path");
+        if (st == AG_OK) st = ag_floor_open(s, err);
     }
     if (st == AG_OK) {
         ag_serving_publish(s, true);

@@ -94,6 +94,12 @@ struct ag_served_request {
     ag_error error;
 };
 
+typedef enum ag_parked_state {
+    AG_PARKED_KEPT,
+    AG_PARKED_LEAVING, /* it waits to be written, and may stay after all */
+    AG_PARKED_WRITTEN, /* just now: it is gone afterwards, and may be forked until then */
+} ag_parked_state;
+
 /* A session that no request uses. */
 typedef struct ag_parked {
     struct ag_parked *next;
@@ -106,10 +112,32 @@ typedef struct ag_parked {
     ag_held_session held; /* its figures, which do not change; without scope */
     bool has_evicted;
     bool pinned; /* about to be used */
+    ag_parked_state state;
     double used_at;
 } ag_parked;
 
 typedef struct ag_prefix_file ag_prefix_file;
+
+/* A session that is to come from its file for a request that waits for it: one at a time. */
+typedef struct ag_prefix_fetch {
+    ag_prefix_file *file; /* NULL: none */
+    ag_served_request as; /* whose it will be: id, model, session and a scope of its own */
+    uint64_t bytes;       /* that it will take, and are spared for it */
+} ag_prefix_fetch;
+
+/* What others wait for: the thread that writes and reads files of sessions has sessions, models and
+ * lists to itself while it has the floor, which the engine's thread gives it between two steps. It
+ * gives it back wherever it waits for the disk. Under the lock. */
+typedef struct ag_floor {
+    pthread_t thread;
+    bool has_thread;
+    bool has_work, is_ending, has_ended;
+    bool is_wanted, is_given;
+    pthread_cond_t changed;
+    double end_by;                   /* what is not written by then is not written; 0: ever */
+    void (*before_disk)(void *user); /* for tests; NULL: none */
+    void *before_disk_user;
+} ag_floor;
 
 /* Work that a caller waits for while the engine's thread does it, between two steps. */
 typedef struct ag_serving_job {
@@ -150,13 +178,18 @@ struct ag_serving {
     size_t n_answers;     /* of running requests */
     uint32_t chunk;       /* tokens of a prompt in a step */
     uint64_t n_chunks, round;
-    bool is_fetching; /* a session from a file */
+    bool is_fetching; /* a session from a file is being parked */
     bool has_warned;  /* sessions that watch memory */
+    bool is_held_up;  /* what waits, waits for a file */
     ag_parked *parked;
+    size_t n_leaving;             /* of these, by way of files */
     char *prefix_dir;             /* a copy; NULL: none */
     struct ag_prefix_file *files; /* of what was parked and has left memory */
-    uint64_t base_bytes;          /* occupied when the engine began */
-    ag_sys_monitor *monitor;      /* NULL: something else bounds what is parked */
+    ag_prefix_fetch fetch;
+    bool has_failed_writing; /* the last time, and the log has it */
+    ag_floor floor;
+    uint64_t base_bytes;     /* occupied when the engine began */
+    ag_sys_monitor *monitor; /* NULL: something else bounds what is parked */
     double published_at;
 };
 
@@ -223,28 +256,55 @@ typedef struct ag_prefix {
     bool whole;          /* all that the session has consumed */
     bool has_evicted;
 } ag_prefix;
-ag_prefix ag_prefix_find(ag_serving *s, ag_served_request *r);
+/* AG_BUSY: it is on its way from a file. */
+ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err);
 /* What whoever goes on from it need not take anew. */
 uint64_t ag_prefix_shared_bytes(const ag_prefix *from);
 /* A session that stands behind the prefix. */
 ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
 /* Transfers session and ids; without ids, and without memory for the rest, they are dropped. */
 void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids);
-/* The one that is least worth keeping leaves; false: there is none. */
+/* The one that is least worth keeping leaves, or begins to; false: there is none that stays. */
 bool ag_prefix_drop_one(ag_serving *s);
+/* At once, without a file. */
+void ag_prefix_drop(ag_serving *s, ag_parked *k);
 void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of);
+void ag_prefix_set_state(ag_serving *s, ag_parked *k, ag_parked_state state);
+bool ag_prefix_has(const ag_serving *s, const ag_served_model *m);
 uint64_t ag_prefix_bytes(const ag_serving *s);
+/* Of those that are leaving. */
+uint64_t ag_prefix_leaving_bytes(const ag_serving *s);
 /* Parameters of the session that the request needs. */
 ag_session_params ag_request_session_params(const ag_serving *s, const ag_served_request *r);
 
 /* prefix_files.c. Nothing of it does anything without params.prefix_dir. */
 ag_status ag_prefix_files_open(ag_serving *s, ag_error *err);
 void ag_prefix_files_release(ag_serving *s);
-/* Writes a session that is about to leave memory; the log tells why it could not. */
-void ag_prefix_files_keep(ag_serving *s, const ag_parked *k);
-/* Parks a session from a file that has clearly more tokens in common with the request's prompt;
- * false: there is none, or the request has had one. */
-bool ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than);
+/* All that are parked are to be written, if they are worth it. */
+void ag_prefix_files_keep_all(ag_serving *s);
+/* Whether a session that is to leave memory is to be written before. */
+bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k);
+/* AG_BUSY: a session that has clearly more tokens in common with the request's prompt comes from a
+ * file, or will when another one has come. AG_OK: there is none, or the request has had one. */
+ag_status ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than,
+                                ag_error *err);
+/* With the floor: reads or writes one; false: there is nothing to do. */
+bool ag_prefix_files_work(ag_serving *s);
+
+/* prefix_thread.c */
+ag_status ag_floor_open(ag_serving *s, ag_error *err);
+/* There is something to be read or written. */
+void ag_floor_call(ag_serving *s);
+/* Gives the floor to who wants it, and waits until it is given back. */
+void ag_floor_give(ag_serving *s);
+/* The same, and waits until somebody wants it. */
+void ag_floor_wait(ag_serving *s);
+/* Writes what is parked, newest first, as far as it comes in half a minute, and ends the thread.
+ * The engine's own has ended. */
+void ag_floor_close(ag_serving *s);
+/* For the thread of the files: around whatever waits for the disk. user: the ag_serving. */
+void ag_floor_leave(void *user);
+void ag_floor_take(void *user);
 
 /* governor.c */
 /* A session that cannot go back leaves a copy where its prompt ends. */

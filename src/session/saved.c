@@ -135,8 +135,9 @@ static uint32_t *slots_of(ag_session *s, ag_error *err) {
     return n_slots;
 }
 
-ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                          const int32_t *ids, size_t n_ids, ag_error *err) {
+ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                                 const int32_t *ids, size_t n_ids, const ag_io_pauses *pauses,
+                                 ag_error *err) {
     if (n_ids && n_ids != s->position) {
         return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
                        n_ids, s->position);
@@ -147,13 +148,18 @@ ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *t
     uint32_t *n_slots = slots_of(s, err);
     if (!n_slots) return AG_NOMEM;
     const saved_state state = state_of(s, n_ids);
-    ag_sealed_writer w = {.fd = -1};
+    ag_sealed_writer w = {.fd = -1, .pauses = pauses};
     ag_status st = ag_sealed_writer_open(&w, path, err);
     if (st == AG_OK) st = put_all(&w, s, &facts, &state, n_slots, ids, err);
     if (st == AG_OK) st = ag_sealed_writer_commit(&w, err);
     ag_sealed_writer_close(&w);
     ag_free(n_slots);
     return st;
+}
+
+ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                          const int32_t *ids, size_t n_ids, ag_error *err) {
+    return ag_session_save_paused(s, path, tokenizer, ids, n_ids, NULL, err);
 }
 
 /* ---- restoring ---- */
@@ -380,7 +386,12 @@ static void take_over(restoration *r, ag_ids *ids) {
 
 ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
                              ag_ids *ids, ag_error *err) {
-    restoration r = {.session = s};
+    return ag_session_restore_paused(s, path, tokenizer, ids, NULL, err);
+}
+
+ag_status ag_session_restore_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                                    ag_ids *ids, const ag_io_pauses *pauses, ag_error *err) {
+    restoration r = {.session = s, .file = {.fd = -1, .pauses = pauses}};
     ag_status st = ag_sealed_reader_open(&r.file, path, err);
     if (st == AG_OK) st = get_all(&r, tokenizer, err);
     if (st == AG_OK) take_over(&r, ids);

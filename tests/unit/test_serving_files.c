@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parked sessions in files: found again after a restart, by their scope alone, and never trusted.
  */
+#include "serving/serving_impl.h"
 #include "support/serving_client.h"
 
 #include <setjmp.h>
@@ -69,6 +70,32 @@ static size_t each_file(void (*fn)(const char *path)) {
     }
     if (d) closedir(d);
     return n;
+}
+
+/* Files are written behind the engine's back. */
+static void wait_for_files(size_t n) {
+    for (int i = 0; i < 6000 && each_file(NULL) != n; i++) usleep(5000);
+    assert_int_equal(each_file(NULL), n);
+}
+
+static void wait_for_failures(uint64_t n) {
+    ag_serving_stats stats = {.n_prefix_failed = 0};
+    for (int i = 0; i < 6000 && stats.n_prefix_failed != n; i++) {
+        ag_request_params p =
+            ag_request_defaults(models[0]); /* figures are told as things happen */
+        const int32_t id = 20;
+        ag_error err;
+        p.prompt = &id;
+        p.n_prompt = 1;
+        p.max_tokens = 1;
+        p.no_prefix = true;
+        client_destroy(&one);
+        client_init(&one);
+        must(client_send(&one, serving, &p, &err), &err);
+        assert_true(client_wait(&one));
+        ag_serving_get_stats(serving, &stats);
+    }
+    assert_int_equal(stats.n_prefix_failed, n);
 }
 
 static void remove_path(const char *path) { unlink(path); }
@@ -194,7 +221,7 @@ static void what_has_no_room_in_memory_comes_back(void **state) {
     begin(&p);
     say(&t, 200);
     turn(&t, 0, NULL);
-    assert_int_equal(each_file(NULL), 2);
+    wait_for_files(2);
     const size_t before = t.n;
     say(&t, 5);
     assert_int_equal(turn(&t, 0, NULL), before - 1);
@@ -295,7 +322,7 @@ static void a_directory_that_others_may_enter_is_refused(void **state) {
     unlink(link);
 }
 
-static size_t n_warnings;
+static atomic_size_t n_warnings;
 
 static void count_warning(void *user, ag_log_level level, const char *msg) {
     (void)user, (void)msg;
@@ -318,13 +345,136 @@ static void what_cannot_be_written_is_given_up(void **state) {
     small = before;
     small.rlim_cur = 4096;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    talk other = t;
     turn(&t, 0, NULL);
+    wait_for_failures(1);
+    turn(&other, 0, "anna");
+    wait_for_failures(2);
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(each_file(NULL), 0);
-    assert_int_equal(n_warnings, 1);
+    assert_int_equal(n_warnings, 1); /* once is enough */
     say(&t, 5);
     assert_int_equal(turn(&t, 0, NULL), 0);
-    assert_int_equal(each_file(NULL), 2);
+    wait_for_files(2);
+}
+
+/* ---- while the disk is waited for ---- */
+
+/* A disk that does nothing until it is let. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_stuck;
+    size_t n_waiting, n;
+} disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void wait_for_disk(void *user) {
+    (void)user;
+    pthread_mutex_lock(&disk.lock);
+    disk.n++;
+    disk.n_waiting++;
+    pthread_cond_broadcast(&disk.changed);
+    while (disk.is_stuck) pthread_cond_wait(&disk.changed, &disk.lock);
+    disk.n_waiting--;
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static void set_stuck(bool is_stuck) {
+    pthread_mutex_lock(&disk.lock);
+    disk.is_stuck = is_stuck;
+    pthread_cond_broadcast(&disk.changed);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static void wait_until_stuck(void) {
+    pthread_mutex_lock(&disk.lock);
+    while (!disk.n_waiting) pthread_cond_wait(&disk.changed, &disk.lock);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+/* Nobody waits for another one's file, neither when it is written nor when it is read. */
+static void others_go_on_meanwhile(void **state) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 9}, other = {.seed = 10};
+    ag_error err;
+    (void)state;
+    p.prefix_bytes = 0;
+    begin(&p);
+    serving->floor.before_disk = wait_for_disk;
+    say(&t, 200);
+    say(&other, 100);
+    talk first = other, second = other;
+    set_stuck(true);
+    turn(&t, 0, "anna");
+    wait_until_stuck();
+    assert_int_equal(turn(&first, 0, "bert"), 0);
+    set_stuck(false);
+    wait_for_files(4);
+    end();
+
+    begin(&p);
+    serving->floor.before_disk = wait_for_disk;
+    set_stuck(true);
+    client late;
+    client_init(&late);
+    say(&t, 5);
+    ag_request_params q = ag_request_defaults(models[0]), long_one = q;
+    q.prompt = t.ids;
+    q.n_prompt = t.n;
+    q.scope = "anna";
+    q.max_tokens = 4;
+    long_one.prompt = second.ids;
+    long_one.n_prompt = second.n;
+    long_one.scope = "carl";
+    long_one.max_tokens = 400;
+    long_one.ignore_eos = true;
+    client_destroy(&one);
+    client_init(&one);
+    must(client_send(&one, serving, &long_one, &err), &err);
+    must(client_send(&late, serving, &q, &err), &err);
+    wait_until_stuck(); /* it reads for the second, and the first is answered */
+    assert_true(client_wait(&one));
+    assert_int_equal(one.status, AG_OK);
+    assert_int_equal(one.answers[0].n, 400);
+    set_stuck(false);
+    assert_true(client_wait(&late));
+    assert_int_equal(late.status, AG_OK);
+    assert_int_equal(late.n_cached, t.n - 5 - 1);
+    client_destroy(&late);
+}
+
+/* Whoever is called off while his file is read is called off at once. */
+static void who_waits_for_a_file_may_go(void **state) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 11};
+    ag_error err;
+    (void)state;
+    begin(&p);
+    say(&t, 200);
+    turn(&t, 0, NULL);
+    end();
+    begin(&p);
+    serving->floor.before_disk = wait_for_disk;
+    set_stuck(true);
+    say(&t, 5);
+    ag_request_params q = ag_request_defaults(models[0]);
+    q.prompt = t.ids;
+    q.n_prompt = t.n;
+    q.max_tokens = 1;
+    client_destroy(&one);
+    client_init(&one);
+    must(client_send(&one, serving, &q, &err), &err);
+    wait_until_stuck();
+    ag_serving_cancel(serving, one.id);
+    assert_true(client_wait(&one));
+    assert_int_equal(one.status, AG_CANCELLED);
+    set_stuck(false);
+    /* What was read is there for the next one. */
+    const size_t before = t.n;
+    assert_int_equal(turn(&t, 0, NULL), before - 5 - 1);
+    ag_serving_stats stats;
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_prefix_read, 1);
 }
 
 /* No descriptor is free for a moment: the conversation is none the worse. */
@@ -366,6 +516,8 @@ int main(void) {
         CASE(a_directory_that_others_may_enter_is_refused),
         CASE(an_error_that_passes_costs_no_file),
         CASE(what_cannot_be_written_is_given_up),
+        CASE(others_go_on_meanwhile),
+        CASE(who_waits_for_a_file_may_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

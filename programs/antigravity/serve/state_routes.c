@@ -106,6 +106,12 @@ static void add_memory(metrics_text *m, const ag_serving_stats *s) {
                (double)s->caller_bytes);
     add_metric(m, "file_bytes", "gauge", "Resident pages of files, which no limit counts.",
                (double)s->file_bytes);
+    add_metric(m, "prefix_files_written_total", "counter", "Conversations written to --prefix-dir.",
+               (double)s->n_prefix_written);
+    add_metric(m, "prefix_files_read_total", "counter", "Conversations read from there.",
+               (double)s->n_prefix_read);
+    add_metric(m, "prefix_files_failed_total", "counter", "Such as could not be: the log says why.",
+               (double)s->n_prefix_failed);
 }
 
 static void reply_metrics(serve_call *call) {

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that writes and reads files of sessions, and how it takes turns with the engine's. */
+#include "core/clock.h"
+#include "core/fail.h"
+#include "serving/serving_impl.h"
+
+enum { MOST_END_S = 30 };
+
+void ag_floor_take(void *user) {
+    ag_serving *s = user;
+    ag_floor *f = &s->floor;
+    if (!f->has_thread) return;
+    pthread_mutex_lock(&s->lock);
+    f->is_wanted = true;
+    pthread_cond_broadcast(&s->work);
+    while (!f->is_given) pthread_cond_wait(&f->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void give_back(ag_serving *s) {
+    ag_floor *f = &s->floor;
+    pthread_mutex_lock(&s->lock);
+    f->is_wanted = f->is_given = false;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ag_floor_leave(void *user) {
+    ag_serving *s = user;
+    if (!s->floor.has_thread) return;
+    give_back(s);
+    if (s->floor.before_disk) s->floor.before_disk(s->floor.before_disk_user);
+}
+
+void ag_floor_give(ag_serving *s) {
+    ag_floor *f = &s->floor;
+    pthread_mutex_lock(&s->lock);
+    if (f->is_wanted) {
+        f->is_given = true;
+        pthread_cond_broadcast(&f->changed);
+        while (f->is_given) pthread_cond_wait(&f->changed, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ag_floor_wait(ag_serving *s) {
+    ag_floor *f = &s->floor;
+    pthread_mutex_lock(&s->lock);
+    while (f->has_thread && !f->is_wanted) pthread_cond_wait(&s->work, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    ag_floor_give(s);
+}
+
+/* ---- the thread ---- */
+
+/* false: there is none, and there will be none. */
+static bool wait_for_files(ag_serving *s) {
+    ag_floor *f = &s->floor;
+    pthread_mutex_lock(&s->lock);
+    while (!f->has_work && !f->is_ending) pthread_cond_wait(&f->changed, &s->lock);
+    const bool any = f->has_work;
+    f->has_work = false;
+    pthread_mutex_unlock(&s->lock);
+    return any;
+}
+
+static void *files_main(void *user) {
+    ag_serving *s = user;
+    while (wait_for_files(s)) {
+        ag_floor_take(s);
+        while (ag_prefix_files_work(s)) { /* others come between two of them */
+            give_back(s);
+            ag_floor_take(s);
+        }
+        give_back(s);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->floor.has_ended = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+void ag_floor_call(ag_serving *s) {
+    pthread_mutex_lock(&s->lock);
+    s->floor.has_work = true;
+    pthread_cond_broadcast(&s->floor.changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+ag_status ag_floor_open(ag_serving *s, ag_error *err) {
+    s->floor.has_thread = true;
+    const int failed = pthread_create(&s->floor.thread, NULL, files_main, s);
+    if (!failed) return AG_OK;
+    s->floor.has_thread = false;
+    return AG_FAIL(err, NOMEM, "the thread of files: error %d", failed);
+}
+
+void ag_floor_close(ag_serving *s) {
+    ag_floor *f = &s->floor;
+    if (!f->has_thread) return;
+    pthread_mutex_lock(&s->lock);
+    f->end_by = ag_now_s() + MOST_END_S;
+    f->has_work = f->is_ending = true;
+    pthread_cond_broadcast(&f->changed);
+    while (!f->has_ended) {
+        while (!f->is_wanted && !f->has_ended) pthread_cond_wait(&s->work, &s->lock);
+        if (f->has_ended) break;
+        pthread_mutex_unlock(&s->lock);
+        ag_floor_give(s);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(f->thread, NULL);
+    f->has_thread = false;
+}
