@@ -34,3 +34,12 @@ file(RELATIVE_PATH AG_PC_TO_PREFIX ${CMAKE_INSTALL_PREFIX}/${AG_PC_DIR} ${CMAKE_
 string(REGEX REPLACE "/$" "" AG_PC_TO_PREFIX ${AG_PC_TO_PREFIX})
 configure_file(cmake/antigravity.pc.in antigravity.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/antigravity.pc DESTINATION ${AG_PC_DIR})
+
+# Units of systemd, which name the program where it is installed.
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND AG_EVENT_LIBRARY)
+  install(CODE "
+    set(AG_UNIT_PROGRAM \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/antigravity\")
+    configure_file(\"${PROJECT_SOURCE_DIR}/packaging/antigravity.service.in\"
+      \"${PROJECT_BINARY_DIR}/antigravity.service\" @ONLY)")
+  install(FILES ${PROJECT_BINARY_DIR}/antigravity.service packaging/antigravity.socket DESTINATION lib/systemd/system)
+endif()

@@ -20,7 +20,8 @@ enum { MAX_ARGS = 64, PATIENCE_MS = 120000 };
 
 /* ---- the process ---- */
 
-static void run_server(const char *const *args, int errors) {
+static void run_server(const char *const *args, int errors, void (*prepare)(void *user),
+                       void *user) {
     const char *argv[MAX_ARGS] = {"antigravity", "serve", "--weights", "bf16"};
     size_t n = 4;
     bool places = false;
@@ -37,6 +38,7 @@ static void run_server(const char *const *args, int errors) {
     dup2(nothing, 0);
     dup2(nothing, 1);
     dup2(errors, 2);
+    if (prepare) prepare(user);
     execv(AG_PROGRAM, (char *const *)(uintptr_t)argv);
     _exit(127);
 }
@@ -52,6 +54,11 @@ bool serve_hear(serve_process *p) {
 }
 
 void serve_start(serve_process *p, const char *const *args) {
+    serve_start_prepared(p, args, NULL, NULL);
+}
+
+void serve_start_prepared(serve_process *p, const char *const *args, void (*prepare)(void *user),
+                          void *user) {
     int pipes[2];
     *p = (serve_process){.port = 0};
     for (size_t i = 0; args[i]; i++)
@@ -59,7 +66,7 @@ void serve_start(serve_process *p, const char *const *args) {
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
     p->pid = fork();
     assert_true(p->pid >= 0);
-    if (!p->pid) run_server(args, pipes[1]);
+    if (!p->pid) run_server(args, pipes[1], prepare, user);
     close(pipes[1]);
     p->errors = pipes[0];
     const char *at = NULL;

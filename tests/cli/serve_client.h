@@ -18,6 +18,9 @@ typedef struct serve_process {
 
 /* Starts with these further arguments and waits until it listens. Fails the test otherwise. */
 void serve_start(serve_process *p, const char *const *args);
+/* The same; prepare(user) is called in the new process before it becomes the program. */
+void serve_start_prepared(serve_process *p, const char *const *args, void (*prepare)(void *user),
+                          void *user);
 #define SERVE_START(p, ...) serve_start(p, CLI_ARGS(__VA_ARGS__))
 /* Waits for more of its standard error in `said`; false at its end. */
 bool serve_hear(serve_process *p);

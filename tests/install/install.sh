@@ -13,6 +13,15 @@ fail() {
 rm -rf "$work"
 mkdir -p "$work"
 cmake --install "$build_dir" --prefix "$work/first" >"$work/install.log"
+unit=$work/first/lib/systemd/system/antigravity.service
+if [ -e "$unit" ] && command -v systemd-analyze >/dev/null; then
+    # What it says of units that this machine has is not ours.
+    systemd-analyze verify --man=no "$unit" "${unit%service}socket" >"$work/verify.log" 2>&1 ||
+        fail "systemd finds fault with the units: $(<"$work/verify.log")"
+    if grep -E 'antigravity\.(service|socket)' "$work/verify.log"; then fail "systemd warns of the units"; fi
+elif [ -e "$unit" ]; then
+    echo "no systemd-analyze here: the units are not looked at"
+fi
 mv "$work/first" "$work/moved" # Whatever remembered where it was installed breaks now.
 prefix=$work/moved
 

@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include "call.h"
+#include "notify.h"
 #include "run.h"
 
 #include "../command.h"
@@ -113,6 +114,7 @@ static void begin_stop(server *s) {
         return;
     }
     s->stop_at = clock_s() + s->settings->grace_s;
+    notify_stopping();
     complain("stopping: requests that are running have %u s to end", s->settings->grace_s);
     listeners_close(s->listeners);
     connection_set_drain(s->connections);
@@ -124,8 +126,10 @@ static void on_signal(evutil_socket_t number, short what, void *user) {
         begin_stop(user);
         return;
     }
+    notify_reloading();
     load_keys(user);
     load_certificate(user);
+    notify_ready();
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *user) {
@@ -223,6 +227,7 @@ static void announce(const server *s) {
     char name[160];
     for (size_t i = 0; i < s->listeners->n; i++)
         complain("listening on %s", listener_name(s->listeners, i, name, sizeof name));
+    notify_ready();
 }
 
 static int run_loop(server *s) {

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity serve as systemd runs it: sockets that are passed, and what it tells. */
+#include "serve_client.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+typedef struct manager {
+    int listens, port; /* the socket that is passed */
+    bool to_another;   /* process, says the environment */
+    int notify;        /* where the server tells of itself */
+    char notify_path[108];
+} manager;
+
+static serve_process server;
+
+static void pass_socket(void *user) {
+    const manager *m = user;
+    char pid[24];
+    snprintf(pid, sizeof pid, "%ld", m->to_another ? 1L : (long)getpid());
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "1", 1);
+    setenv("NOTIFY_SOCKET", m->notify_path, 1);
+    if (m->listens == 3) fcntl(3, F_SETFD, 0); /* dup2() would leave it as it is */
+    else dup2(m->listens, 3);
+}
+
+static manager make_manager(const char *dir) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un hears = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof at;
+    const struct timeval patience = {.tv_sec = 120};
+    manager m = {.listens = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                 .notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    assert_int_equal(bind(m.listens, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(m.listens, 8), 0);
+    assert_int_equal(getsockname(m.listens, (struct sockaddr *)&at, &size), 0);
+    m.port = ntohs(at.sin_port);
+    snprintf(m.notify_path, sizeof m.notify_path, "%s/notify", dir);
+    memcpy(hears.sun_path, m.notify_path, sizeof hears.sun_path);
+    assert_int_equal(bind(m.notify, (struct sockaddr *)&hears, sizeof hears), 0);
+    setsockopt(m.notify, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return m;
+}
+
+static void close_manager(manager *m) {
+    close(m->listens);
+    close(m->notify);
+}
+
+static void expect_word(const manager *m, const char *word) {
+    char text[256];
+    const ssize_t n = recv(m->notify, text, sizeof text - 1, 0);
+    assert_true(n > 0);
+    text[n] = '\0';
+    if (strncmp(text, word, strlen(word)) != 0) fail_msg("'%s' in place of '%s'", text, word);
+}
+
+static void serves_on_a_socket_that_is_passed_to_it(void **state) {
+    (void)state;
+    char dir[96] = "serve_systemd";
+    make_directory(dir);
+    manager m = make_manager(dir);
+    /* Who comes before there is a server waits for it. */
+    const serve_process early = {.port = m.port};
+    const int fd = serve_connect(&early);
+    static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    serve_send(fd, ask, sizeof ask - 1);
+    serve_start_prepared(&server, CLI_ARGS("-q", "--port", "1"), pass_socket, &m);
+    assert_int_equal(server.port, m.port);
+    serve_reply r = serve_receive(fd);
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "\"status\":\"ok\""));
+    serve_reply_free(&r);
+    close(fd);
+    json_decref(serve_json(&server, "GET /v1/models", NULL, 200));
+    expect_word(&m, "READY=1");
+    kill(server.pid, SIGHUP);
+    expect_word(&m, "RELOADING=1\nMONOTONIC_USEC=");
+    expect_word(&m, "READY=1");
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    expect_word(&m, "STOPPING=1");
+    close_manager(&m);
+    remove_directory(dir);
+}
+
+static void leaves_sockets_of_another_process_alone(void **state) {
+    (void)state;
+    char dir[96] = "serve_systemd";
+    make_directory(dir);
+    manager m = make_manager(dir);
+    m.to_another = true;
+    serve_start_prepared(&server, CLI_ARGS("-q"), pass_socket, &m);
+    assert_int_not_equal(server.port, m.port);
+    json_decref(serve_json(&server, "GET /health", NULL, 200));
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    close_manager(&m);
+    remove_directory(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(serves_on_a_socket_that_is_passed_to_it),
+        cmocka_unit_test(leaves_sockets_of_another_process_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
