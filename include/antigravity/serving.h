@@ -213,7 +213,8 @@ typedef struct ag_serving_stats {
     uint64_t file_bytes; /* resident pages of files: not counted */
     /* Sessions in prefix_dir, and what could not be written or read: the log says why. */
     uint64_t n_prefix_written, n_prefix_read, n_prefix_failed;
-    uint64_t reserved[5];
+    uint64_t n_models_loaded; /* whose weights are in memory */
+    uint64_t reserved[4];
 } ag_serving_stats;
 AG_API void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out);
 

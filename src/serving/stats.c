@@ -105,10 +105,11 @@ static void count_memory(ag_serving *s) {
     const ag_memory *mem = ag_backend_memory(s->backend);
     const uint64_t in_use = ag_memory_bytes_in_use(mem);
     ag_memory_usage usage;
-    now->weight_bytes = now->workspace_bytes = 0;
+    now->weight_bytes = now->workspace_bytes = now->n_models_loaded = 0;
     for (size_t i = 0; i < s->n_models; i++) {
         const ag_served_model *m = s->models[i];
         if (!m->model) continue;
+        now->n_models_loaded++;
         now->weight_bytes += ag_model_memory_bytes(m->model);
         now->workspace_bytes += m->base_bytes - ag_model_memory_bytes(m->model);
     }

@@ -19,6 +19,13 @@ static void tells_health_and_models(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "GET /health", NULL, 200);
     assert_string_equal(json_string_value(json_at(v, "status")), "ok");
+    assert_int_equal(json_integer_value(json_at(v, "running")), 0);
+    assert_int_equal(json_integer_value(json_at(v, "waiting")), 0);
+    assert_true(json_is_null(json_at(v, "memory.limit")));
+    assert_true(json_integer_value(json_at(v, "memory.used")) > 1000000);
+    assert_int_equal(json_integer_value(json_at(v, "models.served")), 1);
+    assert_int_equal(json_integer_value(json_at(v, "models.loaded")), 1);
+    assert_int_equal(json_object_size(v), 5);
     json_decref(v);
     v = serve_json(&server, "GET /v1/models", NULL, 200);
     assert_string_equal(json_string_value(json_at(v, "data.0.id")), "demo");

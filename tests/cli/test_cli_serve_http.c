@@ -236,7 +236,11 @@ static void wants_a_key_where_there_are_keys(void **state) {
     write_file(dir, "keys", first, sizeof first - 1);
     snprintf(path, sizeof path, "%s/keys", dir);
     SERVE_START(&server, "-q", "--api-key-file", path);
-    assert_int_equal(status_of("GET /health", ""), 200);
+    json_t *v = serve_json(&server, "GET /health", NULL, 200);
+    char *told = json_dumps(v, 0);
+    assert_does_not_say(told, "demo"); /* not even the model's name */
+    free(told);
+    json_decref(v);
     assert_int_equal(status_of("GET /v1/models", ""), 401);
     assert_int_equal(status_of("GET /metrics", ""), 401);
     assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer alph\r\n"), 401);
@@ -332,7 +336,11 @@ static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
 static void keeps_bodies_within_the_memory_limit(void **state) {
     (void)state;
     enum { LARGE = 1 << 20 };
-    SERVE_START(&server, "-q", "--memory", "256M");
+    SERVE_START(&server, "-q", "--memory", "256M", "--load-later");
+    json_t *v = serve_json(&server, "GET /health", NULL, 200);
+    assert_int_equal(json_integer_value(json_at(v, "memory.limit")), 256 << 20);
+    assert_int_equal(json_integer_value(json_at(v, "models.loaded")), 0);
+    json_decref(v);
     char *text = malloc(LARGE + 200);
     assert_non_null(text);
     int n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);

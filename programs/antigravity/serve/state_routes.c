@@ -14,16 +14,28 @@
 
 /* ---- /health ---- */
 
+/* It needs no key: figures of the whole alone, no name and nothing of a conversation. */
+
 static void reply_health(serve_call *call) {
     ag_serving_stats s;
     ag_serving_get_stats(call_serving(call), &s);
     const bool stops = call->server->n_stops > 0;
+    const json_field memory[] = {
+        {"used", json_integer((json_int_t)s.memory_used)},
+        {"limit", s.memory_limit ? json_integer((json_int_t)s.memory_limit) : json_null()},
+    };
+    const json_field models[] = {
+        {"served", json_integer((json_int_t)ag_serving_n_models(call_serving(call)))},
+        {"loaded", json_integer((json_int_t)s.n_models_loaded)},
+    };
     const json_field fields[] = {
         {"status", json_string(stops ? "stopping" : "ok")},
         {"running", json_integer(s.n_running)},
         {"waiting", json_integer(s.n_waiting)},
+        {"memory", json_object_of(memory, 2)},
+        {"models", json_object_of(models, 2)},
     };
-    call_reply_json(call, stops ? 503 : 200, json_object_of(fields, 3));
+    call_reply_json(call, stops ? 503 : 200, json_object_of(fields, 5));
 }
 
 /* ---- /metrics ---- */
@@ -95,6 +107,8 @@ static void add_memory(metrics_text *m, const ag_serving_stats *s) {
     add_metric(m, "memory_used_bytes", "gauge", "What the limit is about.", (double)s->memory_used);
     add_metric(m, "memory_peak_bytes", "gauge", "The most that it has been.",
                (double)s->memory_peak);
+    add_metric(m, "models_loaded", "gauge", "Models whose weights are in memory.",
+               (double)s->n_models_loaded);
     add_metric(m, "weight_bytes", "gauge", "Weights of the models in memory.",
                (double)s->weight_bytes);
     add_metric(m, "kv_bytes", "gauge", "Caches of running requests.", (double)s->kv_bytes);
