@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #define FIELD(name) offsetof(talk_options, name)
 
@@ -50,15 +50,20 @@ const char *talk_options_given(const talk_options *o) {
                               : NULL;
 }
 
-static int read_template(const char *path, char **text) {
+int talk_template_read(const char *path, char **text) {
     size_t len;
-    if (strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT) {
-        complain("--chat-template: there is no file '%s'; a file that holds a template in Jinja is "
-                 "wanted",
-                 path);
-        return EXIT_FAILED;
-    }
-    return input_read_text(path, text, &len);
+    struct stat s;
+    *text = NULL;
+    const bool is_stdin = !strcmp(path, "-");
+    const int missing = is_stdin || stat(path, &s) == 0 ? 0 : errno;
+    const bool is_directory = !is_stdin && !missing && S_ISDIR(s.st_mode);
+    if (missing != ENOENT && !is_directory) return input_read_text(path, text, &len);
+    complain(missing ? "--chat-template: there is no file '%s'; a file that holds a template in "
+                       "Jinja is wanted"
+                     : "--chat-template: '%s' is a directory; a file that holds a template in "
+                       "Jinja is wanted",
+             path);
+    return EXIT_FAILED;
 }
 
 static int read_system(const char *path, char **text) {
@@ -70,7 +75,7 @@ static int read_system(const char *path, char **text) {
 
 int talk_texts_read(talk_texts *t, const talk_options *o) {
     int code = EXIT_DONE;
-    if (o->template_file) code = read_template(o->template_file, &t->jinja);
+    if (o->template_file) code = talk_template_read(o->template_file, &t->jinja);
     if (code == EXIT_DONE && o->system_file) return read_system(o->system_file, &t->system);
     if (code == EXIT_DONE && o->system) {
         t->system = strdup(o->system);

@@ -15,6 +15,9 @@ int talk_options_check(const talk_options *o);
 /* The first option that was given, without dashes; NULL: none. */
 const char *talk_options_given(const talk_options *o);
 
+/* The template in the file that --chat-template names ("-": standard input); the caller's to
+ * free(). Says what is wrong and returns an exit code. */
+int talk_template_read(const char *path, char **text);
 /* What the options say, the caller's to free(); NULL: nothing. Returns an exit code. */
 typedef struct talk_texts {
     char *system, *jinja;

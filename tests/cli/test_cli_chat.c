@@ -390,6 +390,9 @@ static void wrong_options_are_refused(void **state) {
     assert_refused(&r, 1,
                    "there is no file 'chatml'; a file that holds a template in Jinja is wanted");
     cli_free(&r);
+    r = CHAT("x\n", "-q", "--chat-template", "/");
+    assert_refused(&r, 1, "'/' is a directory; a file that holds a template in Jinja is wanted");
+    cli_free(&r);
     r = CHAT("x\n", "-q", "-n", "0");
     assert_refused(&r, 2, "an answer has at least one token");
     cli_free(&r);

@@ -275,6 +275,17 @@ static void refuses_to_be_open_without_keys(void **state) {
     cli_free(&r);
 }
 
+static void wants_a_file_as_a_template(void **state) {
+    (void)state;
+    cli_result r = CLI("serve", "-q", "--port", "0", "--chat-template", "chatml");
+    assert_refused(&r, 1,
+                   "there is no file 'chatml'; a file that holds a template in Jinja is wanted");
+    cli_free(&r);
+    r = CLI("serve", "-q", "--port", "0", "--chat-template", "/");
+    assert_refused(&r, 1, "'/' is a directory; a file that holds a template in Jinja is wanted");
+    cli_free(&r);
+}
+
 /* ---- clients that go ---- */
 
 /* The value of a metric. */
@@ -445,6 +456,7 @@ int main(void) {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(wants_a_key_where_there_are_keys),
         cmocka_unit_test(refuses_to_be_open_without_keys),
+        cmocka_unit_test(wants_a_file_as_a_template),
         cmocka_unit_test(keeps_bodies_within_the_memory_limit),
         cmocka_unit_test(ends_streams_properly),
         cmocka_unit_test(listens_on_a_unix_socket_and_logs),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: models and sockets, then the server. */
 #include "../command.h"
-#include "../input.h"
 #include "../model_dir.h"
 #include "../output.h"
 #include "../progress.h"
 #include "../talk.h"
+#include "../talk_options.h"
 #include "serve_options.h"
 
 #include <limits.h>
@@ -48,9 +48,8 @@ static void name_model(const char *path, char *name, size_t cap) {
 static int find_template(const served_option *m, const char *dir, bool quiet, char **out) {
     ag_error err;
     ag_text own = {0};
-    size_t len;
     *out = NULL;
-    if (m->template_file) return input_read(m->template_file, out, &len);
+    if (m->template_file) return talk_template_read(m->template_file, out);
     const ag_status st = ag_chat_template_load(dir, &own, &err);
     ag_text_free(&own);
     if (st != AG_NOT_FOUND) return EXIT_DONE;
