@@ -162,6 +162,34 @@ static void messages_are_counted(void **state) {
     json_decref(written);
 }
 
+static void a_gap_needs_a_model_that_fills_it(void **state) {
+    (void)state;
+    static const char *const asked[][2] = {
+        {"POST /infill", "{\"input_prefix\":\"a\",\"input_suffix\":\"\"}"},
+        {"POST /v1/completions", "{\"model\":\"demo\",\"prompt\":\"a\",\"suffix\":\"b\"}"},
+        {"POST /api/generate", "{\"model\":\"demo\",\"prompt\":\"a\",\"suffix\":\"b\"}"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        serve_reply r = serve_ask(&server, asked[i][0], "", asked[i][1]);
+        assert_int_equal(r.status, 400);
+        assert_says(r.body, "this model has no tokens for what stands before and behind a gap");
+        serve_reply_free(&r);
+    }
+    static const char *const wrong[] = {
+        "{\"input_prefix\":\"a\"}",
+        "{\"input_suffix\":\"a\",\"input_extra\":[{\"filename\":\"b\"}]}",
+        "{\"input_suffix\":\"a\",\"input_extra\":[{\"filename\":1,\"text\":\"b\"}]}",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        json_t *v = serve_json(&server, "POST /infill", wrong[i], 400);
+        assert_says(json_string_at(v, "error.param"), "input_");
+        json_decref(v);
+    }
+    json_decref(serve_json(&server, "POST /v1/completions",
+                           "{\"model\":\"demo\",\"prompt\":\"a\",\"suffix\":\"\",\"max_tokens\":1}",
+                           200));
+}
+
 static void the_server_tells_its_settings(void **state) {
     (void)state;
     json_t *p = serve_json(&server, "GET /props", NULL, 200);
@@ -233,6 +261,7 @@ int main(void) {
         cmocka_unit_test(a_schema_may_stand_beside_its_type),
         cmocka_unit_test(a_prompt_beyond_the_context_is_named),
         cmocka_unit_test(messages_are_counted),
+        cmocka_unit_test(a_gap_needs_a_model_that_fills_it),
         cmocka_unit_test(the_server_tells_its_settings),
         cmocka_unit_test(the_server_may_set_variables_of_the_template),
     };

@@ -29,6 +29,19 @@ static void options_are_sampling_parameters(void **state) {
     parsed_free(p);
 }
 
+static void a_suffix_leaves_a_gap(void **state) {
+    (void)state;
+    parsed_body *p = parse_body(at("/api/generate"), "{'model': 'm', 'prompt': 'x',"
+                                                     " 'suffix': 'y'}");
+    assert_int_equal(p->request.kind, SERVE_TEXT);
+    assert_string_equal(p->request.suffix, "y");
+    assert_false(p->request.parse_special);
+    parsed_free(p);
+    p = parse_body(at("/api/generate"), "{'model': 'm', 'prompt': 'x', 'suffix': ''}");
+    assert_int_equal(p->request.kind, SERVE_CHAT);
+    parsed_free(p);
+}
+
 static void no_limit_is_no_limit(void **state) {
     (void)state;
     parsed_body *p = parse_body(at("/api/generate"), "{'model': 'm', 'prompt': 'x', 'options':"
@@ -97,7 +110,6 @@ static void what_ollama_cannot_have_is_refused(void **state) {
                         400, "this model has no vision");
     assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'images': ['aGk=']}", 400,
                         "this model has no vision");
-    assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'suffix': 'y'}", 400, "suffix");
     assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'context': [1]}", 400, "context");
     assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'template': 'y'}", 400, "template");
     assert_body_refused(at("/api/chat"), "{'messages': [{'content': 'x'}]}", 400, "role");
@@ -177,6 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_sampling_parameters),
         cmocka_unit_test(no_limit_is_no_limit),
+        cmocka_unit_test(a_suffix_leaves_a_gap),
         cmocka_unit_test(calls_get_ids_that_results_have),
         cmocka_unit_test(many_results_are_read_at_once),
         cmocka_unit_test(a_prompt_is_a_message_unless_raw),

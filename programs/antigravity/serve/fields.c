@@ -144,6 +144,14 @@ bool field_schema(const json_t *object, const char *name, char **out, serve_erro
     return true;
 }
 
+bool field_suffix(const json_t *object, const char *name, serve_request *r, serve_error *e) {
+    if (!field_copy(object, name, &r->suffix, e)) return false;
+    if (!r->suffix || r->suffix[0]) return true;
+    free(r->suffix);
+    r->suffix = NULL;
+    return true;
+}
+
 const char *field_type(const json_t *object) {
     const char *type = json_string_value(json_object_get(object, "type"));
     return type ? type : "";

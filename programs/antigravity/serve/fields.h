@@ -24,6 +24,9 @@ bool field_strings(const json_t *object, const char *name, size_t most, json_t *
 /* Only an object or nothing may stand there: *out is its text. */
 bool field_schema(const json_t *object, const char *name, char **out, serve_error *e);
 
+/* r->suffix; an empty one is none. */
+bool field_suffix(const json_t *object, const char *name, serve_request *r, serve_error *e);
+
 /* The value of "type" of a part, an item, a block; "" where there is none. */
 const char *field_type(const json_t *object);
 

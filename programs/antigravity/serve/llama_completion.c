@@ -223,7 +223,21 @@ static const serve_protocol llama_completion = {
     .event = llama_event,
 };
 
+static const serve_protocol llama_infill = {
+    .name = "llama.cpp-infill",
+    .parse = llama_parse_infill,
+    .error = openai_error,
+    .whole = llama_whole,
+    .stream_type = "text/event-stream",
+    .event = llama_event,
+};
+
 static const serve_route routes[] = {
+    {.method = "POST",
+     .path = "/infill",
+     .protocol = &llama_infill,
+     .needs_key = true,
+     .model_optional = true},
     {.method = "POST",
      .path = "/completion",
      .protocol = &llama_completion,

@@ -125,3 +125,39 @@ bool llama_parse_completion(const serve_call *call, const json_t *body, serve_re
         return false;
     return keep_field(body, "return_tokens", r, e) && keep_field(body, "response_fields", r, e);
 }
+
+/* ---- /infill ---- */
+
+static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
+    const json_t *files = NULL;
+    if (!field_array(body, "input_extra", &files, e)) return false;
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *file = json_array_get(files, i), *name = json_object_get(file, "filename");
+        if (!json_is_string(json_object_get(file, "text")) || (name && !json_is_string(name)))
+            return serve_refuse(e, 400, "input_extra",
+                                "input_extra[%zu] must have a text, and may have a filename", i);
+    }
+    r->files = json_incref((json_t *)(uintptr_t)files);
+    return true;
+}
+
+bool llama_parse_infill(const serve_call *call, const json_t *body, serve_request *r,
+                        serve_error *e) {
+    (void)call;
+    const char *before = "", *begun = "";
+    r->kind = SERVE_TEXT;
+    r->kept = json_pack("{sb}", "single", 1);
+    if (!r->kept) return serve_no_memory(e);
+    if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
+        !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
+        !read_tokens(body, r, e) || !read_files(body, r, e) ||
+        !field_string(body, "input_prefix", &before, e) ||
+        !field_string(body, "prompt", &begun, e) ||
+        !field_copy(body, "input_suffix", &r->suffix, e))
+        return false;
+    if (!r->suffix)
+        return serve_refuse(e, 400, "input_suffix", "input_suffix is needed: what follows the gap");
+    r->prompts = json_pack("[o]", json_sprintf("%s%s", before, begun));
+    if (!r->prompts) return serve_no_memory(e);
+    return keep_field(body, "return_tokens", r, e) && keep_field(body, "response_fields", r, e);
+}

@@ -126,11 +126,8 @@ static bool add_text(serve_request *r, const char *role, const char *text, serve
 }
 
 static bool refuse_what_only_generate_had(const json_t *body, serve_error *e) {
-    const char *suffix = NULL, *template = NULL;
-    if (!field_string(body, "suffix", &suffix, e) || !field_string(body, "template", &template, e))
-        return false;
-    if (suffix && *suffix)
-        return serve_refuse(e, 400, "suffix", "suffix: a prompt is not completed in its middle");
+    const char *template = NULL;
+    if (!field_string(body, "template", &template, e)) return false;
     if (template && *template)
         return serve_refuse(e, 400, "template",
                             "template: the model's own is used; with raw, none");
@@ -145,12 +142,13 @@ bool ollama_parse_generate(const serve_call *call, const json_t *body, serve_req
     bool raw = false;
     if (!read_model(call, body, r, e) || !refuse_what_only_generate_had(body, e) ||
         !field_string(body, "prompt", &prompt, e) || !field_string(body, "system", &system, e) ||
-        !field_bool(body, "raw", &raw, e) || !read_answer_fields(body, r, e))
+        !field_bool(body, "raw", &raw, e) || !field_suffix(body, "suffix", r, e) ||
+        !read_answer_fields(body, r, e))
         return false;
     if (!prompt) prompt = "";
-    if (raw) {
+    if (raw || r->suffix) {
         r->kind = SERVE_TEXT;
-        r->parse_special = true;
+        r->parse_special = raw;
         r->prompts = json_pack("[s]", prompt);
         return r->prompts || serve_no_memory(e);
     }

@@ -81,6 +81,8 @@ typedef struct serve_request {
     json_t *prompts;    /* an array; of each a string, or an array of ids */
     bool echo;          /* an answer begins with its prompt */
     bool parse_special; /* "<|im_end|>" in a prompt is the token */
+    char *suffix;       /* NULL, or what stands behind the gap that the answer fills */
+    json_t *files;      /* with suffix: NULL, or an array of {"filename", "text"} to know of */
 
     /* What the answer must be. */
     bool constrained;

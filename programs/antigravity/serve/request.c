@@ -30,6 +30,8 @@ void serve_request_free(serve_request *r) {
     json_decref(r->variables);
     free(r->tool_name);
     json_decref(r->prompts);
+    free(r->suffix);
+    json_decref(r->files);
     free(r->constraint_text);
     json_decref(r->choices);
     json_decref(r->sampling.logit_bias);

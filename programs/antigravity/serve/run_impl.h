@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_RUN_IMPL_H
 #define ANTIGRAVITY_SERVE_RUN_IMPL_H
 
+#include "infill.h"
 #include "run.h"
 
 #include <stdatomic.h>
@@ -51,6 +52,7 @@ struct serve_run {
     ag_request_params params; /* of each prompt, but for the prompt */
     const char **stop;        /* the client's, then the template's */
     size_t n_client_stops;
+    int32_t gap_ends[INFILL_STOPS]; /* what ends a text before a suffix */
     ag_chat *chat;
     run_prompt *prompts;
     size_t n_prompts, n_submitted, n_ended;

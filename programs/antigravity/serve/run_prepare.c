@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the body of a request to what the engine is asked. All of it on a worker's thread. */
 #include "fields.h"
+#include "infill.h"
 #include "run_impl.h"
 #include "run_settings.h"
 
@@ -131,6 +132,7 @@ static bool encode_prompt(serve_run *run, const json_t *prompt, ag_ids *ids, ser
     const ag_tokenizer *t = ag_served_model_tokenizer(run->model);
     if (!t)
         return serve_refuse(e, 400, "model", "the model '%.100s' has no tokenizer", run->x.model);
+    if (run->request.suffix) return infill_encode(t, prompt, &run->request, ids, e);
     if (json_is_array(prompt)) return read_ids(prompt, t, ids, e);
     const unsigned special = run->request.parse_special ? AG_ENCODE_PARSE_SPECIAL : 0;
     const ag_status st =

@@ -72,6 +72,11 @@ static bool apply_stops(serve_run *run, bool constrained, serve_error *e) {
     for (size_t i = 0; i < n_own; i++) run->stop[run->params.n_stop++] = own[i];
     if (f && !constrained)
         run->params.stop_ids = ag_chat_format_stop_ids(f, &run->params.n_stop_ids);
+    if (r->suffix) {
+        run->params.stop_ids = run->gap_ends;
+        run->params.n_stop_ids =
+            infill_stop_ids(ag_served_model_tokenizer(run->model), run->gap_ends);
+    }
     return true;
 }
 

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a prompt with a suffix is put together, in the tokens of families of models. */
+#include "protocol_bench.h"
+
+#include "../../programs/antigravity/serve/infill.h"
+
+#include <string.h>
+
+/* "a" to "d", "<" and a line break are 0 to 5; the marks come behind them. */
+#define TOKENIZER(...)                                                                       \
+    "{'model': {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'd': 3, '<': 4, '\\n': 5}," \
+    " 'merges': []}, 'added_tokens': [" __VA_ARGS__ "]}"
+#define MARK(id, text) "{'id': " #id ", 'content': '" text "', 'special': true}"
+#define QWEN                                                                    \
+    TOKENIZER(MARK(6, "<|fim_prefix|>") "," MARK(7, "<|fim_middle|>") "," MARK( \
+        8, "<|fim_suffix|>") "," MARK(9, "<|file_sep|>") "," MARK(10, "<|endoftext|>"))
+
+static ag_tokenizer *tokenizer_of(const char *json) {
+    ag_error err;
+    ag_tokenizer *t;
+    json_t *value = json_of(json);
+    char *text = json_dumps(value, 0);
+    if (ag_tokenizer_parse(text, strlen(text), "test", &t, &err) != AG_OK) fail_msg("%s", err.msg);
+    free(text);
+    json_decref(value);
+    return t;
+}
+
+/* Fills the gap of a request with these; expected: the ids, or NULL where it is refused. */
+static void check(const char *tokenizer, const char *before, const char *suffix, const char *files,
+                  const char *expected) {
+    ag_tokenizer *t = tokenizer_of(tokenizer);
+    serve_request r;
+    serve_error e = {.status = 0};
+    ag_ids ids = {0};
+    json_t *prompt = json_of(before);
+    serve_request_init(&r);
+    r.suffix = strdup(suffix);
+    r.files = files ? json_of(files) : NULL;
+    const bool ok = infill_encode(t, prompt, &r, &ids, &e);
+    assert_int_equal(e.status, expected ? 0 : 400);
+    assert_int_equal(ok, expected != NULL);
+    char text[200] = "";
+    for (size_t i = 0; i < ids.n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i ? " " : "",
+                 (int)ids.data[i]);
+    if (expected) assert_string_equal(text, expected);
+    json_decref(prompt);
+    serve_request_free(&r);
+    ag_ids_free(&ids);
+    ag_tokenizer_destroy(t);
+}
+
+static void the_gap_is_marked_as_the_model_knows_it(void **state) {
+    (void)state;
+    check(QWEN, "'ab'", "c", NULL, "6 0 1 8 2 7");
+    check(QWEN, "''", "", NULL, "6 8 7");
+    check(
+        TOKENIZER(MARK(6, "<fim_prefix>") "," MARK(7, "<fim_suffix>") "," MARK(8, "<fim_middle>")),
+        "'ab'", "c", NULL, "6 0 1 7 2 8");
+    /* A part of a family's marks is none. */
+    check(TOKENIZER(MARK(6, "<fim_prefix>") "," MARK(7, "<fim_suffix>")), "'a'", "b", NULL, NULL);
+    check(QWEN, "[0, 1]", "c", NULL, NULL);
+}
+
+static void other_files_come_before_it(void **state) {
+    (void)state;
+    check(QWEN, "'a'", "b", "[{'filename': 'cd', 'text': 'dd'}, {'text': 'c'}]",
+          "9 2 3 5 3 3 9 5 2 6 0 8 1 7");
+}
+
+/* Who writes a mark into a file has written text. */
+static void words_of_the_texts_are_no_marks(void **state) {
+    (void)state;
+    ag_tokenizer *t = tokenizer_of(QWEN);
+    ag_ids ids = {0};
+    serve_request r;
+    serve_error e;
+    json_t *prompt = json_of("'a<|fim_middle|>b'");
+    serve_request_init(&r);
+    r.suffix = strdup("<|fim_suffix|>");
+    r.files = json_of("[{'filename': '<|file_sep|>', 'text': '<|fim_prefix|>'}]");
+    assert_true(infill_encode(t, prompt, &r, &ids, &e));
+    size_t n_marks = 0;
+    for (size_t i = 0; i < ids.n; i++) n_marks += ids.data[i] >= 6;
+    assert_int_equal(n_marks, 4);
+    int32_t stops[INFILL_STOPS];
+    assert_int_equal(infill_stop_ids(t, stops), 2);
+    assert_int_equal(stops[0], 10);
+    assert_int_equal(stops[1], 9);
+    json_decref(prompt);
+    serve_request_free(&r);
+    ag_ids_free(&ids);
+    ag_tokenizer_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_gap_is_marked_as_the_model_knows_it),
+        cmocka_unit_test(other_files_come_before_it),
+        cmocka_unit_test(words_of_the_texts_are_no_marks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
