@@ -217,6 +217,24 @@ static void ollama_changes_nothing(void **state) {
     }
 }
 
+/* Strict clients take a list of maps, or nothing. */
+static void probabilities_of_a_text_have_two_forms(void **state) {
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        char body[160];
+        snprintf(body, sizeof body,
+                 "{\"model\":\"demo\",\"prompt\":\"Once\",\"max_tokens\":2,\"best_of\":0,"
+                 "\"logprobs\":%d}",
+                 n);
+        json_t *v = serve_json(&server, "POST /v1/completions", body, 200);
+        const json_t *tops = json_at(v, "choices.0.logprobs.top_logprobs");
+        assert_int_equal(json_array_size(json_at(v, "choices.0.logprobs.token_logprobs")), 2);
+        if (n) assert_int_equal(json_object_size(json_array_get(tops, 1)), 1);
+        else assert_true(json_is_null(tops));
+        json_decref(v);
+    }
+}
+
 static void vectors_can_be_shortened(void **state) {
     (void)state;
     static const char *const asked[][2] = {
@@ -292,6 +310,7 @@ int main(void) {
         cmocka_unit_test(ollama_answers_in_lines),
         cmocka_unit_test(ollama_tells_of_models),
         cmocka_unit_test(ollama_changes_nothing),
+        cmocka_unit_test(probabilities_of_a_text_have_two_forms),
         cmocka_unit_test(vectors_can_be_shortened),
         cmocka_unit_test(either_header_may_bring_the_key),
     };

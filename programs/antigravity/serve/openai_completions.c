@@ -24,18 +24,15 @@ static bool parse_completion(const serve_call *call, const json_t *body, serve_r
                              serve_error *e) {
     (void)call;
     int64_t best_of = 0;
-    const char *suffix = NULL;
     r->kind = SERVE_TEXT;
     r->max_tokens = 16; /* as OpenAI's interface has it */
     r->parse_special = true;
     if (!openai_read_common(body, r, e) || !openai_read_prompts(body, "prompt", r, e) ||
         !field_bool(body, "echo", &r->echo, e) || !read_n_logprobs(body, r, e) ||
         !field_whole(body, "max_tokens", -1, INT32_MAX, &r->max_tokens, e) ||
-        !field_whole(body, "best_of", 1, 64, &best_of, e) ||
-        !field_string(body, "suffix", &suffix, e) || !openai_read_format(body, r, e))
+        !field_whole(body, "best_of", 0, 64, &best_of, e) || !field_suffix(body, "suffix", r, e) ||
+        !openai_read_format(body, r, e))
         return false;
-    if (suffix && suffix[0])
-        return serve_refuse(e, 400, "suffix", "this server inserts nothing before a suffix");
     if (best_of > (int64_t)r->n)
         return serve_refuse(e, 400, "best_of", "best_of above n is not supported");
     return true;
@@ -63,13 +60,14 @@ static json_t *top_of(const serve_token *t) {
     return map;
 }
 
-static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset) {
-    json_t *texts = json_array(), *probs = json_array(), *tops = json_array(),
-           *offsets = json_array();
+/* with_top: of each token the likeliest, too; otherwise none for all, as strict clients want it. */
+static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset, bool with_top) {
+    json_t *texts = json_array(), *probs = json_array(), *offsets = json_array(),
+           *tops = with_top ? json_array() : json_null();
     for (size_t i = 0; i < n; i++) {
         if (texts) json_append(&texts, json_text(tokens[i].text, tokens[i].len));
         if (probs) json_append(&probs, json_float(tokens[i].logprob));
-        if (tops) json_append(&tops, tokens[i].n_top ? top_of(&tokens[i]) : json_null());
+        if (with_top && tops) json_append(&tops, top_of(&tokens[i]));
         if (offsets) json_append(&offsets, json_integer((json_int_t)offset));
         offset += tokens[i].len;
     }
@@ -91,7 +89,8 @@ static json_t *completion_choice(const serve_exchange *x, size_t answer, json_t 
     const json_field fields[] = {
         {"index", json_integer((json_int_t)answer)},
         {"text", text},
-        {"logprobs", tells ? logprobs_lists(tokens, n_tokens, offset) : json_null()},
+        {"logprobs",
+         tells ? logprobs_lists(tokens, n_tokens, offset, x->request->n_top > 0) : json_null()},
         {"finish_reason", finish},
     };
     return json_object_of(fields, 4);
