@@ -229,11 +229,11 @@ def sdist(name):
     def suite(context):
         data = context.data[name]
         folder = fetch_sdist(context.python, context.folder, name, data["version"], data["unpack"])
-        with context.serve(data["options"]) as server:
+        with context.serve(data["options"] + context.infill_options(data)) as server:
             for base in data["bases"]:
                 environment = {"TEST_API_BASE_URL": server.url + base["path"]}
                 results = run_pytest(context.python, folder, base["files"], environment, data["select"])
-                yield f"{name} {data['version']} {base['title']}", results, data["excluded"]
+                yield f"{name} {data['version']} {base['title']}", results, context.exclusions(data)
 
     return suite
 
@@ -289,6 +289,22 @@ class Context:
         self.args, self.data, self.python = args, data, python
         self.folder, self.llama_cpp = args.environment, args.llama_cpp
 
+    def exclusions(self, data):
+        return [x for x in data["excluded"] if not (x.get("without_infill_model") and self.args.infill_model)]
+
+    def infill_options(self, data):
+        """Serves the model that fills gaps by the name that the tests ask for a text before a suffix."""
+        name = data.get("infill_name")
+        if not name:
+            return []
+        if not self.args.infill_model:
+            return ["--alias", name]
+        link = os.path.join(self.folder, name + ".gguf")
+        if os.path.lexists(link):
+            os.unlink(link)
+        os.symlink(os.path.abspath(self.args.infill_model), link)
+        return ["-m", link]
+
     def serve(self, options, model=None):
         return Server(self.args.program, model or self.args.model, options + self.args.option, self.args.log)
 
@@ -331,6 +347,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the program antigravity")
     parser.add_argument("model", help="an instruction model, such as SmolLM2-135M-Instruct")
+    parser.add_argument("--infill-model", help="one with tokens for a gap, such as Qwen2.5-Coder; else tests of them are excluded")
     parser.add_argument("--suite", action="append", choices=SUITES, help="only this one (any number)")
     parser.add_argument("--environment", default=os.path.join(tempfile.gettempdir(), "antigravity-serve-suites"))
     parser.add_argument("--llama-cpp", help="an sdist of llama-cpp-python that is here already")
