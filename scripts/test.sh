@@ -16,7 +16,7 @@ SKIPPED=77
 # Presets that differ in what they link compile the same: a compiler cache does it once. Paths as the compiler sees them
 # are relative then, so that they are alike in each build folder.
 if command -v ccache >/dev/null; then
-    export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 fi
 
 # wait_all PID...: fails if one of them has.

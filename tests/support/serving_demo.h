@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#define DEMO AG_SOURCE_DIR "/models/demo"
+#define DEMO AG_SERVED_DEMO
 #if defined(__SANITIZE_THREAD__) /* fifteen times slower */
 enum { MOST = 18 };
 #else

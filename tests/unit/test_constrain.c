@@ -3,6 +3,7 @@
  * acceptance; clones, forced text, the sampler's side. */
 #include "constrain_texts.h"
 #include "support/failing_allocator.h"
+#include "support/stride.h"
 
 #include <time.h>
 
@@ -293,7 +294,7 @@ static void long_and_ambiguous_texts_end(void **state) {
         texts_params(AG_CONSTRAINT_GRAMMAR, "root ::= root root root | root root | \"a\" | \"\"");
     c = texts_create(&q);
     ag_status st = AG_OK;
-    for (int i = 0; i < 300 && st == AG_OK; i++) {
+    for (size_t i = 0; i < test_rounds(300) && st == AG_OK; i++) {
         st = ag_constraint_accept(c, texts_byte_id('a'), &err);
     }
     assert_true(st == AG_OK || st == AG_LIMIT);

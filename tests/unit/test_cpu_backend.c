@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "oracle/oracle.h"
 #include "support/dtypes.h"
+#include "support/stride.h"
 
 #include <antigravity/alloc.h>
 
@@ -27,16 +28,9 @@ static ag_backend *make_backend(uint32_t n_threads) {
 
 /* ---- one result, whatever the threads and the cuts ---- */
 
-/* Under a sanitizer or an emulator every AG_TEST_STRIDE-th case stands for its neighbours. */
-static size_t stride_of_cases(void) {
-    const char *text = getenv("AG_TEST_STRIDE");
-    const long stride = text ? strtol(text, NULL, 10) : 1;
-    return stride > 0 ? (size_t)stride : 1;
-}
-
 static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) {
     (void)state;
-    const size_t stride = stride_of_cases();
+    const size_t stride = test_stride();
     ag_backend *be[MOST_THREADS + 1];
     for (uint32_t n = 1; n <= MOST_THREADS; n++) be[n] = make_backend(n);
     oracle_case c;

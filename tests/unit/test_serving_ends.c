@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine that serves: requests that are cancelled, too late, too many, or fail. */
 #include "support/serving_demo.h"
+#include "support/stride.h"
 
 /* ---- calling off ---- */
 
@@ -95,8 +96,7 @@ static void *hammer(void *user) {
 /* Once, at the moment when a request comes to its turn: it is not repeated. Under a sanitizer,
  * whose locks are slow and not fair, there are fewer rounds, and one thread wants the lock. */
 static void a_cancel_is_heeded_while_a_request_starts(void **state) {
-    const char *stride = getenv("AG_TEST_STRIDE");
-    const size_t n_rounds = stride ? 20 : 200, n_threads = stride ? 1 : 3;
+    const size_t n_rounds = test_rounds(200), n_threads = test_rounds(3);
     pthread_t threads[3];
     int32_t ids[20];
     (void)state;

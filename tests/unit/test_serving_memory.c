@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define DEMO AG_SOURCE_DIR "/models/demo"
+#define DEMO AG_SERVED_DEMO
 enum { MOST = 24, LONGEST = 1200 };
 
 static ag_serving *serving;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#define DEMO AG_SOURCE_DIR "/models/demo"
+#define DEMO AG_SERVED_DEMO
 enum { N_PROMPT = 300, BUDGET = 64 };
 
 static ag_serving *serving;

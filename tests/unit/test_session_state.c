@@ -4,6 +4,7 @@
  * is done to one, its logits are those of a session that has consumed the same tokens and nothing
  * else. */
 #include "support/named_backend.h"
+#include "support/stride.h"
 #include "support/without_matrix_units.h"
 
 #include <antigravity/expert.h>
@@ -237,7 +238,7 @@ static void nothing_but_the_tokens_matters(void **state) {
     for (size_t m = 0; m < N_MODELS; m++) {
         use(m);
         srand(7);
-        walk(backend_name ? 25 : 150);
+        walk(backend_name ? 25 : test_rounds(150));
     }
 }
 

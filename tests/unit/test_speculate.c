@@ -2,6 +2,7 @@
 /* usage: test_speculate [SEED [N]]
  * Drafts change nothing but the time: with them and without, a generation shows the same, ends for
  * the same reason and leaves session and sampler in the same state, to the bit. */
+#include "support/stride.h"
 #include "text/sampler_filter.h"
 
 #include <antigravity/alloc.h>
@@ -260,10 +261,8 @@ static void compare(const setup *u, const seen *have, const seen *want) {
 static void drafts_change_nothing(void **state) {
     (void)state;
     static seen want, have;
-    /* Under a sanitizer or an emulator every AG_TEST_STRIDE-th seed stands for its neighbours. */
-    const char *text = getenv("AG_TEST_STRIDE");
-    const unsigned stride = text ? (unsigned)strtoul(text, NULL, 10) : 1;
-    for (unsigned seed = first_seed; seed < first_seed + n_seeds; seed += stride ? stride : 1) {
+    for (size_t i = 0; i < n_seeds; i += test_stride()) {
+        const unsigned seed = first_seed + (unsigned)i;
         const setup u = choose(seed);
         generate(&u, AG_SPECULATE_OFF, &want);
         generate(&u, seed % 4 ? AG_SPECULATE_ALWAYS : AG_SPECULATE_AUTO, &have);
@@ -275,7 +274,7 @@ static void drafts_change_nothing(void **state) {
         "%zu drafted, %zu accepted; %zu eos, %zu stop, %zu most, %zu full, %zu cancelled\n",
         n_drafted, n_accepted, n_finished[0], n_finished[1], n_finished[2], n_finished[3],
         n_finished[4]);
-    if (n_seeds < 60 || stride > 1) return;
+    if (n_seeds < 60 || test_stride() > 1) return;
     assert_true(n_accepted > 50 && n_drafted - n_accepted > 50);
     for (size_t i = 0; i <= AG_FINISH_CANCELLED; i++) assert_true(n_finished[i] > 2);
 }
