@@ -17,6 +17,7 @@ need() {
 
 has() { command -v "$1"; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
+has_nginx() { has nginx || [ -x /usr/sbin/nginx ]; }
 has_any() { has "$1" || has "$2"; }
 has_library() { { ldconfig -p || /sbin/ldconfig -p; } | grep -q "$1"; }
 has_opencl_driver() { compgen -G '/etc/OpenCL/vendors/*.icd'; }
@@ -55,6 +56,7 @@ need_extras() {
     need dpkg-dev has dpkg-source
     need tmux has tmux
     need python3 has python3
+    need nginx-light has_nginx
     need chromium has_any chromium chromium-browser
     need ocl-icd-libopencl1 has_library libOpenCL.so.1
     need pocl-opencl-icd has_opencl_driver
