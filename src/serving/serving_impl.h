@@ -167,6 +167,7 @@ struct ag_serving {
     ag_serving_job *jobs;
     ag_request_id last_id;
     ag_serving_stats stats; /* as last published */
+    uint64_t most_told;     /* the highest memory_used of which somebody was told */
     uint64_t n_submitted, n_turned_away;
     ag_held_list *held;
 

@@ -4,6 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/clock.h"
+#include "memory/process_memory.h"
 #include "serving/serving_impl.h"
 
 #include <antigravity/kv_cache.h>
@@ -138,9 +139,22 @@ void ag_serving_publish(ag_serving *s, bool always) {
     ag_held_list_release(s, old);
 }
 
+/* The process grows and shrinks while the engine sleeps, too: requests are read and freed. */
+static void refresh_memory(ag_serving *s, ag_serving_stats *out) {
+    ag_memory_usage usage;
+    if (ag_process_memory(&usage) != AG_OK) return;
+    out->memory_used = usage.anonymous + ag_process_shared_bytes();
+    if (!s->params.backend.zero_copy) out->memory_used += out->device_bytes;
+    out->file_bytes = usage.file;
+    if (s->most_told < out->memory_peak) s->most_told = out->memory_peak;
+    if (s->most_told < out->memory_used) s->most_told = out->memory_used;
+    out->memory_peak = s->most_told;
+}
+
 void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
+    refresh_memory(s, out);
     out->n_waiting = s->n_waiting;
     out->n_requests = s->n_submitted;
     out->n_refused += s->n_turned_away;

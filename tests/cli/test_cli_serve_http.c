@@ -379,6 +379,37 @@ static void keeps_bodies_within_the_memory_limit(void **state) {
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
 }
 
+/* Clients that hold back the ends of large bodies leave room for small ones; and what they take is
+ * told although the engine has nothing to do. */
+static void small_requests_pass_large_ones_that_wait(void **state) {
+    (void)state;
+    enum { BODY = 240000, N = 70, TAKEN = 12 << 20 };
+    int fds[N];
+    char head[200], *body = malloc(BODY);
+    assert_non_null(body);
+    memset(body, ' ', BODY);
+    SERVE_START(&server, "-q", "--memory", "256M", "--load-later");
+    const double before = metric("memory_used_bytes");
+    const int n =
+        snprintf(head, sizeof head, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n",
+                 BODY + 1);
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = serve_connect(&server);
+        serve_send(fds[i], head, (size_t)n);
+        /* The last ones may be refused meanwhile. */
+        for (ssize_t sent = 0, k = 1; k > 0 && sent < BODY; sent += k)
+            k = send(fds[i], body + sent, (size_t)(BODY - sent), MSG_NOSIGNAL);
+    }
+    while (metric("memory_used_bytes") < before + TAKEN) pause_ms(2);
+    assert_true(metric("memory_peak_bytes") >= before + TAKEN);
+    serve_reply r = serve_ask(&server, "POST /tokenize", "", "{\"content\":\"Once\"}");
+    assert_int_equal(r.status, 200);
+    serve_reply_free(&r);
+    for (size_t i = 0; i < N; i++) close(fds[i]);
+    free(body);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+}
+
 /* ---- the end ---- */
 
 static void ends_streams_properly(void **state) {
@@ -461,6 +492,7 @@ int main(void) {
         cmocka_unit_test(refuses_to_be_open_without_keys),
         cmocka_unit_test(wants_a_file_as_a_template),
         cmocka_unit_test(keeps_bodies_within_the_memory_limit),
+        cmocka_unit_test(small_requests_pass_large_ones_that_wait),
         cmocka_unit_test(ends_streams_properly),
         cmocka_unit_test(listens_on_a_unix_socket_and_logs),
     };

@@ -134,13 +134,20 @@ static void refuse(connection *c, int status, const char *why) {
     c->set->events.malformed(c->set->events.user, c, status, why);
 }
 
+/* What bodies of all connections may take: a part of it is for small ones alone, or whoever holds
+ * back large ones would keep everybody out. */
+static size_t most_for(const connection_limits *limits, size_t cap) {
+    enum { SMALL = 16384, PART = 8 };
+    return cap > SMALL ? limits->max_bodies - limits->max_bodies / PART : limits->max_bodies;
+}
+
 static bool add_to_body(void *user, const char *bytes, size_t n) {
     connection *c = user;
     if (n > c->set->limits.max_body - c->n_body) return false;
     if (c->n_body + n + 1 > c->body_cap) {
         size_t cap = c->body_cap ? 2 * c->body_cap : 4096;
         if (cap < c->n_body + n + 1) cap = c->n_body + n + 1;
-        if (cap - c->body_cap > c->set->limits.max_bodies - c->set->body_bytes) return false;
+        if (c->set->body_bytes + (cap - c->body_cap) > most_for(&c->set->limits, cap)) return false;
         char *grown = realloc(c->body, cap);
         if (!grown) return false;
         c->set->body_bytes += cap - c->body_cap;
