@@ -242,6 +242,28 @@ static void the_server_may_set_variables_of_the_template(void **state) {
     assert_int_equal(serve_stop(&set, SIGTERM), 0);
 }
 
+static void a_template_that_writes_nothing_is_named(void **state) {
+    (void)state;
+    static const char *const asked[][2] = {
+        {"POST /responses", "{\"input\":\"Hi\"}"},
+        {"POST /v1/messages", "{\"model\":\"demo\",\"max_tokens\":1," HELLO "}"},
+        {"POST /chat/completions", "{" HELLO "}"},
+    };
+    char dir[96] = "serve_llama", path[160];
+    make_directory(dir);
+    write_file(dir, "none.jinja", "{# #}", 5);
+    snprintf(path, sizeof path, "%s/none.jinja", dir);
+    serve_process silent;
+    SERVE_START(&silent, "-q", "--chat-template", path);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        json_t *v = serve_json(&silent, asked[i][0], asked[i][1], 400);
+        assert_says(json_string_at(v, "error.message"),
+                    "the template of the model 'demo' writes nothing for these messages");
+        json_decref(v);
+    }
+    assert_int_equal(serve_stop(&silent, SIGTERM), 0);
+}
+
 static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "-q", "--max-seq-len", "128", "--max-running", "3");
@@ -264,6 +286,7 @@ int main(void) {
         cmocka_unit_test(a_gap_needs_a_model_that_fills_it),
         cmocka_unit_test(the_server_tells_its_settings),
         cmocka_unit_test(the_server_may_set_variables_of_the_template),
+        cmocka_unit_test(a_template_that_writes_nothing_is_named),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

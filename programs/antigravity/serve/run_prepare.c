@@ -241,6 +241,13 @@ static bool prepare_chat(serve_run *run, ag_text *required, serve_error *e) {
                   required, e);
 }
 
+static bool check_prompt(const serve_run *run, serve_error *e) {
+    if (run->prompts[0].ids.n) return true;
+    return serve_refuse(e, 400, "messages",
+                        "the template of the model '%.100s' writes nothing for these messages",
+                        run->x.model);
+}
+
 static bool prepare_texts(serve_run *run, serve_error *e) {
     const size_t n = json_array_size(run->request.prompts);
     if (!n) return serve_refuse(e, 400, "prompt", "there is no prompt");
@@ -291,6 +298,7 @@ static bool prepare(serve_run *run, const json_t *body, serve_error *e) {
                               run->n_prompts, RUN_PROMPTS_AT_ONCE);
         for (size_t i = 0; ok && constrained && i < run->n_prompts; i++)
             ok = compile(run, &required, &run->prompts[i].constraint, e);
+        if (ok && r->kind == SERVE_CHAT) ok = check_prompt(run, e);
         ok = ok && run_apply_settings(run, constrained, e);
     }
     ag_text_free(&required);
