@@ -203,6 +203,10 @@ def the_theme_switches(_server, tab):
 
 def the_cache_is_seen_to_move(server, tab):
     tab.click("#new")
+    # The choice is what the server has.
+    policies = json.loads(server.get("/props")[2])["kv_policies"]
+    offered = "[...document.querySelector('#set-kv_policy').options].map((o) => o.value).join()"
+    tab.until(f"{offered} === {json.dumps(','.join([''] + policies))}")
     settings(tab, kv_policy="streaming", kv_budget="64", max_tokens=1500, temperature=0)
     # Long enough to be looked at, however busy the machine is.
     tab.change_requests(lambda body: {**body, "ignore_eos": True})
@@ -242,6 +246,12 @@ def the_cache_is_seen_to_move(server, tab):
     assert server.get("/v1/kv/none")[0] == 404 and server.get("/v1/kv/99999")[0] == 404
     held = json.loads(server.get("/v1/kv")[2])["data"][0]["id"]
     assert server.get(f"/v1/kv/{held}?from=x")[0] == 400
+    # The words of the page's own conversation are still shown after it has been loaded anew.
+    tab.eval("document.body.dataset.old = ''")
+    tab.go(server.url)
+    tab.until("document.body.dataset.old === undefined && document.querySelector('#model').options.length > 0")
+    tab.click("#open-cache")
+    tab.until("/There was a little boat/.test(document.querySelector('#cache-tokens').textContent)")
     tab.click("#close-cache")
 
 
@@ -406,7 +416,7 @@ def take_screenshots(program, browser, folder, model):
         tab = chromium.Tab(browser)
         tab.size(1120, 700)
         tab.go(server.url)
-        tab.until("document.querySelector('#model').options.length === 1")
+        tab.until("document.querySelector('#set-kv_policy').options.length > 1")
         tab.click("#theme")  # light
         settings(tab, max_tokens=220, temperature=0, kv_policy="keydiff", kv_budget="128")
         send(tab, "Write a C function that returns the larger of two numbers, and explain it in two short points.")

@@ -4,7 +4,7 @@ import { answer, figuresText, newMessage, requestBody } from './answer.js';
 import { getJson } from './api.js';
 import { CacheView } from './cache.js';
 import { node } from './markdown.js';
-import { askForKey, openSettings, setUpSettings } from './settings.js';
+import { askForKey, offerPolicies, openSettings, setUpSettings } from './settings.js';
 import { Store } from './store.js';
 import { Transcript } from './transcript.js';
 
@@ -205,6 +205,7 @@ async function loadModels() {
         const list = (await getJson('/v1/models')).data || [];
         $('model').replaceChildren(...list.map((m) => node('option', { value: m.id }, m.id)));
         if (list.some((m) => m.id === store.settings.model)) $('model').value = store.settings.model;
+        offerPolicies((await getJson('/props')).kv_policies || []);
     } catch (e) {
         if (e.status === 401) askForKey(e.message, loadModels);
         else $('figures').textContent = `The models cannot be listed: ${e.message}`;

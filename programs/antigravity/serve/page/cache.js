@@ -7,6 +7,7 @@ import { node } from './markdown.js';
 const $ = (id) => document.getElementById(id);
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 const SHOWN_TOKENS = 4000;
+const REQUEST = 'antigravity.request';
 
 function bytes(n) {
     let unit = 0, value = n;
@@ -41,7 +42,8 @@ export class CacheView {
         this.texts = [];  /* of the session's tokens */
         this.textsOf = null;
         this.wanted = null; /* the session to show; null: the newest */
-        this.own = null;  /* the page's last request: by its id the server shows the session's text, too */
+        /* The page's last request: by its id the server shows the session's text, too. It is kept for a reload. */
+        this.own = sessionStorage.getItem(REQUEST);
         this.ownNumber = null; /* that session's own id */
         this.isBusy = false;
         this.timer = 0;
@@ -72,6 +74,7 @@ export class CacheView {
     /* The request that the page has sent, by its X-Request-Id. */
     follow(id) {
         this.own = id;
+        if (id) sessionStorage.setItem(REQUEST, id);
         this.ownNumber = null;
         this.texts = [];
     }

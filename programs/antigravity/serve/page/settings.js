@@ -5,7 +5,6 @@ import { node } from './markdown.js';
 
 const $ = (id) => document.getElementById(id);
 const FIELDS = ['temperature', 'top_p', 'max_tokens', 'seed', 'kv_type', 'kv_policy', 'kv_budget', 'thinking', 'tools'];
-const POLICIES = ['none', 'sliding', 'streaming', 'h2o', 'tova', 'snapkv', 'keydiff'];
 let store = null, afterKey = null;
 
 function toolsError(text) {
@@ -30,7 +29,15 @@ function keep() {
     return !wrong;
 }
 
+/* The eviction policies that the server has. */
+export function offerPolicies(names) {
+    const select = $('set-kv_policy'), there = new Set([...select.options].map((o) => o.value));
+    select.append(...names.filter((p) => !there.has(p)).map((p) => node('option', { value: p }, p)));
+}
+
 export function openSettings() {
+    /* One that was chosen before stays, whatever this server has. */
+    if (store.settings.kv_policy) offerPolicies([store.settings.kv_policy]);
     for (const name of FIELDS) $(`set-${name}`).value = store.settings[name] ?? '';
     $('set-key').value = apiKey();
     $('set-remember').checked = keyIsRemembered();
@@ -66,7 +73,6 @@ function useKey() {
 
 export function setUpSettings(of) {
     store = of;
-    $('set-kv_policy').append(...POLICIES.map((p) => node('option', { value: p }, p)));
     $('settings').addEventListener('change', keep);
     $('close-settings').addEventListener('click', closeSettings);
     $('key-save').addEventListener('click', useKey);
