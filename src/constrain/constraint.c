@@ -220,6 +220,16 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     return AG_OK;
 }
 
+size_t ag_constraint_shared_bytes(const ag_constraint *c) {
+    const ag_program *p = c->program;
+    return p->mask_bytes + p->masks_cap * sizeof *p->masks + ag_net_states_bytes(&p->states) +
+           p->net.ops_cap * sizeof *p->net.ops;
+}
+
+size_t ag_constraint_own_bytes(const ag_constraint *c) {
+    return ag_matcher_bytes(&c->matcher) + c->program->vocab->n_words * sizeof *c->mask;
+}
+
 void ag_constraint_destroy(ag_constraint *c) {
     if (!c) return;
     ag_matcher_free(&c->matcher);

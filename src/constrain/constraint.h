@@ -37,6 +37,10 @@ struct ag_constraint {
 /* The mask of one of the program's own states; kept. */
 ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err);
 
+/* What has grown so far: of what clones share, and of this one. */
+size_t ag_constraint_shared_bytes(const ag_constraint *c);
+size_t ag_constraint_own_bytes(const ag_constraint *c);
+
 /* mask.c: sets the bits of tokens that may follow, but for those that end the text. */
 ag_status ag_constraint_fill(ag_constraint *c, ag_error *err);
 

@@ -32,9 +32,13 @@ const ag_net_rule *ag_matcher_rule(const ag_matcher *m, uint32_t rule) {
 
 /* ---- the stack ---- */
 
+size_t ag_matcher_bytes(const ag_matcher *m) {
+    return m->nodes_cap * sizeof *m->nodes + m->edges_cap * sizeof *m->edges;
+}
+
 /* Before the nodes or edges grow. */
 static ag_status check_stack(const ag_matcher *m) {
-    const size_t bytes = m->nodes_cap * sizeof *m->nodes + m->edges_cap * sizeof *m->edges;
+    const size_t bytes = ag_matcher_bytes(m);
     if (bytes <= m->own->limits.bytes) return AG_OK;
     return AG_FAIL(m->err, LIMIT, "the text's open rules take more than %zu bytes",
                    m->own->limits.bytes);

@@ -50,6 +50,7 @@ typedef struct ag_matcher {
 ag_status ag_matcher_init(ag_matcher *m, ag_net_states *own, const ag_json_rules *shared,
                           uint32_t root_rule, size_t most_threads, ag_error *err);
 void ag_matcher_free(ag_matcher *m);
+size_t ag_matcher_bytes(const ag_matcher *m); /* of open rules */
 /* At the beginning of the text. */
 ag_status ag_matcher_reset(ag_matcher *m, ag_error *err);
 ag_status ag_matcher_copy(ag_matcher *to, const ag_matcher *from, ag_error *err);

@@ -209,6 +209,7 @@ ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
     ag_logprob top[32];
     ag_request_event e = {.id = -1};
     if (!logits) return AG_FAIL(err, DEVICE, "a step left no logits to choose from");
+    if (a->constraint) AG_TRY(ag_governor_grow_constraint(s, a->request, err));
     AG_TRY(ag_sampler_sample(a->sampler, logits, &e.id, err));
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;

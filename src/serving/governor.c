@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One number of memory: asked before anything is taken. What the process occupies is what the
  * system says; to that comes what running requests have been promised and do not hold yet. */
+#include "constrain/constraint.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
@@ -19,6 +20,9 @@ enum {
     WAITING_MARGIN = 2 << 20,
     /* Of a request: tables of its caches, a sampler's lists, events on their way. */
     REQUEST_MARGIN = 128 << 10,
+    /* What a constraint may grow by until more is asked for, and that of each text. */
+    CONSTRAINT_GRANT = 2 << 20,
+    CONSTRAINT_OWN = 64 << 10,
     /* Pieces of heap that loading leaves behind. */
     LOAD_MARGIN = 1 << 20,
     /* Packed activations and partial sums of the backend's operations. */
@@ -54,11 +58,26 @@ static uint64_t held_kv(const ag_served_request *r) {
     return bytes;
 }
 
+/* Masks and states of its constraint, which grow with the texts. */
+static uint64_t held_by_constraint(const ag_served_request *r) {
+    if (!r->p.constraint) return 0;
+    uint64_t bytes = ag_constraint_shared_bytes(r->p.constraint);
+    for (size_t i = 0; r->answers && i < r->p.n_answers; i++) {
+        const ag_constraint *c = r->answers[i].constraint;
+        if (c) bytes += ag_constraint_own_bytes(c);
+    }
+    return bytes;
+}
+
+static uint64_t left_of(uint64_t promised, uint64_t held) {
+    return promised > held ? promised - held : 0;
+}
+
 static uint64_t outstanding(const ag_serving *s) {
     uint64_t bytes = 0;
     for (const ag_served_request *r = s->running; r; r = r->next) {
-        const uint64_t held = held_kv(r);
-        bytes += r->fixed_promised + (r->kv_promised > held ? r->kv_promised - held : 0);
+        bytes += r->fixed_promised + left_of(r->kv_promised, held_kv(r)) +
+                 left_of(r->constraint_promised, held_by_constraint(r));
     }
     bytes += s->fetch.file ? s->fetch.bytes : 0;
     for (size_t i = 0; i < s->n_models; i++) {
@@ -124,6 +143,8 @@ ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_erro
     /* Logits, and what a sampler sorts. */
     r->fixed_promised = n * (one.state_bytes + one.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
+    r->constraint_promised =
+        r->p.constraint ? held_by_constraint(r) + CONSTRAINT_GRANT + n * CONSTRAINT_OWN : 0;
     if (!ag_model_leaves_copies(&r->p.model->info)) return AG_OK;
     r->kv_promised += one.kv_bytes;
     r->fixed_promised += one.state_bytes + n_vocab * sizeof(float);
@@ -258,6 +279,27 @@ uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_e
            OPERATIONS_MARGIN;
 }
 
+/* What cannot wait, so that all do: others' sessions are on their way to files. */
+static ag_status ask_now(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+                         const char *what, ag_error *err) {
+    ag_status st = ag_governor_ask(s, bytes, keep, what, err);
+    while (st == AG_BUSY) {
+        ag_floor_wait(s);
+        st = ag_governor_ask(s, bytes, keep, what, err);
+    }
+    return st;
+}
+
+ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err) {
+    if (!s->params.memory_limit || !r->p.constraint) return AG_OK;
+    const uint64_t held = held_by_constraint(r);
+    if (held + CONSTRAINT_GRANT / 2 <= r->constraint_promised) return AG_OK;
+    AG_TRY(ask_now(s, CONSTRAINT_GRANT, r->p.model, "a constraint", err));
+    r->constraint_promised =
+        (held > r->constraint_promised ? held : r->constraint_promised) + CONSTRAINT_GRANT;
+    return AG_OK;
+}
+
 bool ag_governor_grant(ag_serving *s, ag_answer *a) {
     ag_served_request *r = a->request;
     const ag_session_params params = ag_request_session_params(s, r);
@@ -267,12 +309,7 @@ bool ag_governor_grant(ag_serving *s, ag_answer *a) {
         kv_of(r, &params, n + AG_SERVING_GRANT, &after, NULL) != AG_OK)
         return false;
     const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
-    ag_status st = ag_governor_ask(s, more, r->p.model, "an answer", NULL);
-    while (st == AG_BUSY) { /* the answer cannot wait, so all do */
-        ag_floor_wait(s);
-        st = ag_governor_ask(s, more, r->p.model, "an answer", NULL);
-    }
-    if (st != AG_OK) return false;
+    if (ask_now(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;
     r->kv_promised += more;
     a->granted += AG_SERVING_GRANT;
     return true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request from its turn to its end. */
+#include "constrain/constraint.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/fail.h"
@@ -54,7 +55,9 @@ static ag_status ask_memory(ag_serving *s, ag_served_request *r, ag_prefix *from
     AG_TRY(ag_governor_promise(s, r, err));
     /* A policy copies what it shares; else what is there need not be made. */
     const uint64_t there = r->is_managed ? 0 : ag_prefix_shared_bytes(from);
-    const uint64_t bytes = r->kv_promised + r->fixed_promised;
+    const uint64_t of_constraint =
+        r->p.constraint ? r->constraint_promised - ag_constraint_shared_bytes(r->p.constraint) : 0;
+    const uint64_t bytes = r->kv_promised + r->fixed_promised + of_constraint;
     if (from->parked) from->parked->pinned = true;
     ag_status st =
         ag_governor_ask(s, bytes > there ? bytes - there : 0, r->p.model, "a request", err);

@@ -88,6 +88,7 @@ struct ag_served_request {
     ag_answer *answers; /* [p.n_answers] */
     size_t n_open;      /* answers that have not ended */
     uint64_t kv_promised, fixed_promised;
+    uint64_t constraint_promised; /* of what it grows by, with what is there */
     size_t n_pooled;
     double *pooled; /* [hidden_size] of an embedding; NULL: answers are generated */
     ag_status status;
@@ -322,6 +323,8 @@ uint64_t ag_governor_used(const ag_serving *s);
 uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err);
 /* Fills in what the request will take at most; `cached` tokens are there already. */
 ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err);
+/* Before an answer's constraint grows: more for it, if what was promised runs short. */
+ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err);
 /* Tokens more for an answer that has no limit of its own; false: there is no memory. */
 bool ag_governor_grant(ag_serving *s, ag_answer *a);
 

@@ -273,6 +273,74 @@ static void an_idle_model_makes_room_for_another(void **state) {
     assert_true(weights[1] > weights[0]);
 }
 
+/* ---- constraints ---- */
+
+static ag_constraint *constraint_of(const char *regex) {
+    ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_REGEX);
+    const ag_constraint_vocab *vocab;
+    ag_constraint *c;
+    ag_error err;
+    p.text = regex;
+    p.len = strlen(regex);
+    must(ag_served_model_vocab(demo, &vocab, &err), &err);
+    must(ag_constraint_create(vocab, &p, &c, &err), &err);
+    return c;
+}
+
+/* The limit that would do for a request that is too large, with and without a constraint. */
+static uint64_t needed_for(const int32_t *ids, const char *regex) {
+    ag_request_params p = request(ids, 4, 900);
+    ag_error err;
+    p.n_answers = 4;
+    if (regex) p.constraint = constraint_of(regex);
+    client_destroy(&clients[0]);
+    client_init(&clients[0]);
+    must(client_send(&clients[0], serving, &p, &err), &err);
+    assert_true(client_wait(&clients[0]));
+    assert_int_equal(clients[0].status, AG_NOMEM);
+    return named_limit(&clients[0].error);
+}
+
+static void constraints_are_counted_before_they_grow(void **state) {
+    int32_t ids[4];
+    ag_error err;
+    (void)state;
+    fill_ids(ids, 4, 5);
+    loaded_with(1 << 20);
+    must(ag_serving_load_model(serving, demo, &err), &err);
+    ag_constraint_destroy(constraint_of("a")); /* what all constraints share */
+    const uint64_t without = needed_for(ids, NULL), with = needed_for(ids, "[a-z]{9}");
+    if (with < without + (2 << 20) || with > without + (3 << 20))
+        fail_msg("%.2f MiB, with a constraint %.2f", (double)without / (1 << 20),
+                 (double)with / (1 << 20));
+}
+
+/* What it may grow by is not there: the answer ends, and says why. The first limit under which the
+ * request begins has less than a mebibyte to spare; the constraint grows by several. */
+static void a_constraint_that_grows_too_large_ends_its_request(void **state) {
+    int32_t ids[4];
+    ag_error err;
+    (void)state;
+    fill_ids(ids, 4, 6);
+    bool has_begun = false;
+    for (uint64_t more = 8; !has_begun && more < 24; more++) {
+        const uint64_t limit = loaded_with(more << 20);
+        must(ag_serving_load_model(serving, demo, &err), &err);
+        ag_request_params p = request(ids, 4, 1000);
+        p.constraint = constraint_of("[^a]{9000}");
+        begin_watching();
+        must(client_send(&clients[0], serving, &p, &err), &err);
+        assert_true(client_wait(&clients[0]));
+        end_watching(limit);
+        assert_int_equal(clients[0].status, AG_NOMEM);
+        has_begun = clients[0].started;
+        if (!has_begun) stop(state);
+    }
+    assert_true(has_begun);
+    assert_non_null(strstr(clients[0].error.msg, "a constraint needs"));
+    assert_true(clients[0].answers[0].n > 10);
+}
+
 int main(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     puts("sanitizers take memory of their own");
@@ -288,6 +356,8 @@ int main(void) {
         CASE(what_never_fits_is_refused_with_the_numbers),
         CASE(an_answer_without_a_limit_ends_where_memory_does),
         CASE(an_idle_model_makes_room_for_another),
+        CASE(constraints_are_counted_before_they_grow),
+        CASE(a_constraint_that_grows_too_large_ends_its_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

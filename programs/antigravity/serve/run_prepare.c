@@ -154,6 +154,16 @@ static bool add_choices(const serve_request *r, ag_constraint_params *p, const c
     return true;
 }
 
+enum { MOST_MASK_BYTES = 8 << 20, MOST_STATE_BYTES = 32 << 20 };
+
+/* Of a limit below 2 GiB proportionally less, but for 2 MiB. */
+static size_t constraint_share(uint64_t limit, size_t most) {
+    const uint64_t full = UINT64_C(2) << 30, least = 2 << 20;
+    if (!limit || limit >= full) return most;
+    const uint64_t share = most * limit / full;
+    return (size_t)(share > least ? share : least);
+}
+
 static bool compile(const serve_run *run, const ag_text *required, ag_constraint **out,
                     serve_error *e) {
     ag_error err;
@@ -162,6 +172,10 @@ static bool compile(const serve_run *run, const ag_text *required, ag_constraint
     const serve_request *r = &run->request;
     ag_constraint_params p =
         ag_constraint_defaults(required->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
+    /* A share of the memory at most; the engine asks for it as it grows. */
+    const uint64_t limit = run->call->server->settings->memory_limit;
+    p.max_mask_bytes = constraint_share(limit, MOST_MASK_BYTES);
+    p.max_state_bytes = constraint_share(limit, MOST_STATE_BYTES);
     p.text = required->len ? required->data : r->constraint_text;
     p.len = p.text ? strlen(p.text) : 0;
     if (!required->len && r->constraint == AG_CONSTRAINT_CHOICES &&

@@ -374,6 +374,7 @@ static void bound_memory(serve_options *o) {
     enum { SHARE = 8, ANSWER_SHARE = 256, ANSWER_MEBI = 8 };
     const uint64_t limit = o->engine.memory_limit;
     const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
+    o->server.memory_limit = limit;
     o->server.max_bytes = share;
     o->server.limits.max_bodies = share / 2;
     /* What could never be counted is refused at once. */

@@ -28,11 +28,12 @@ typedef struct server_settings {
     json_t *template_variables; /* NULL, or an object: what a request does not set itself */
     const char *const *names;   /* [n_names] of models, aliases included */
     size_t n_names;
-    size_t max_bytes;     /* of connections and requests together */
-    atomic_size_t *bytes; /* what they take, for the engine to ask */
-    size_t answer_bytes;  /* that answers may be remembered with */
-    const char *answers;  /* NULL, or the file in which they stay */
-    uint32_t max_running; /* answers at a time */
+    uint64_t memory_limit; /* the engine's; 0: none */
+    size_t max_bytes;      /* of connections and requests together */
+    atomic_size_t *bytes;  /* what they take, for the engine to ask */
+    size_t answer_bytes;   /* that answers may be remembered with */
+    const char *answers;   /* NULL, or the file in which they stay */
+    uint32_t max_running;  /* answers at a time */
     uint32_t n_workers;
     uint32_t grace_s;   /* how long requests may go on after SIGTERM */
     uint32_t timeout_s; /* of a request; 0: none */
