@@ -21,7 +21,8 @@ extern "C" {
  *
  * What a request gets depends on its parameters alone, not on what else is running: on the CPU its
  * tokens and logprobs are bit for bit those that it gets alone, unless wide_steps. Where part of
- * its prompt was read before (n_cached), and on devices, they are the same but for rounding. */
+ * its prompt was read before (n_cached), and on devices, they are the same but for rounding; where
+ * a policy has let tokens leave since, what left depends on the turns in which it was read. */
 typedef struct ag_serving ag_serving;
 
 typedef struct ag_serving_params {

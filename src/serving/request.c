@@ -75,7 +75,9 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_status st = ag_served_model_need(s, m, err);
     if (st != AG_OK) return wait_or(s, st);
     ag_prefix from;
-    AG_TRY(ag_prefix_find(s, r, &from, err));
+    st = ag_prefix_find(s, r, &from, err);
+    r->awaits_file = st == AG_BUSY;
+    if (st != AG_OK) return st;
     st = ask_memory(s, r, &from, err);
     if (st == AG_NOMEM && from.session && !s->running) { /* what it would go on from is too large */
         from = (ag_prefix){0};

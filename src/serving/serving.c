@@ -18,6 +18,8 @@ ag_serving_params ag_serving_defaults(void) {
 /* ---- the thread ---- */
 
 enum { SHORT_WHILE_NS = 10000000, SECOND_NS = 1000000000 };
+/* Times max_running: answers of others that may overtake a request. */
+enum { MOST_PASSED = 2 };
 
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
@@ -100,24 +102,41 @@ static void end_list(ag_serving *s, ag_served_request **list) {
     }
 }
 
+static ag_served_request *next_waiting(ag_serving *s, const ag_served_request *r) {
+    pthread_mutex_lock(&s->lock);
+    ag_served_request *next = r ? r->next : s->waiting;
+    pthread_mutex_unlock(&s->lock);
+    return next;
+}
+
+/* Who waits for places or for a file lets others pass, but not for ever. */
+static bool may_pass(const ag_serving *s, const ag_served_request *first,
+                     const ag_served_request *r) {
+    return !first ||
+           first->n_passed + r->p.n_answers <= MOST_PASSED * (size_t)s->params.max_running;
+}
+
 /* The oldest first; nobody overtakes one that waits for memory. */
 static void admit(ag_serving *s) {
+    ag_served_request *first = NULL; /* that cannot begin yet */
     s->is_held_up = false;
-    for (;;) {
+    for (ag_served_request *r = next_waiting(s, NULL), *next; r; r = next) {
         ag_error err;
-        pthread_mutex_lock(&s->lock);
-        ag_served_request *r = s->waiting;
-        pthread_mutex_unlock(&s->lock);
-        if (!r || s->n_answers + r->p.n_answers > s->params.max_running) return;
-        const ag_status st = ag_request_begin(s, r, &err);
-        s->is_held_up = st == AG_BUSY;
-        if (st == AG_BUSY) return;
-        if (st == AG_OK) {
+        next = next_waiting(s, r);
+        if (!may_pass(s, first, r)) break;
+        const bool has_places = s->n_answers + r->p.n_answers <= s->params.max_running;
+        const ag_status st = has_places ? ag_request_begin(s, r, &err) : AG_BUSY;
+        if (st == AG_BUSY) {
+            s->is_held_up = true;
+            if (has_places && !r->awaits_file) return;
+            if (!first) first = r;
+        } else if (st == AG_OK) {
             ag_serving_start(s, r);
-            continue;
+            if (first) first->n_passed += r->p.n_answers;
+        } else {
+            ag_serving_unlink(s, &s->waiting, r);
+            ag_request_end(s, r, st, &err);
         }
-        ag_serving_unlink(s, &s->waiting, r);
-        ag_request_end(s, r, st, &err);
     }
 }
 

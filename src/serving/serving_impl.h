@@ -75,6 +75,8 @@ struct ag_served_request {
 
     double started_at, read_at;
     ag_session *session; /* reads the prompt; then the first answer's. NULL: not reading */
+    size_t n_passed;     /* answers of others that began before it, though they came later */
+    bool awaits_file;    /* it could not begin because of one */
     bool has_fetched;    /* a file was read for it */
     bool has_begun;      /* it counts among those that run */
     bool is_managed;     /* a policy lets tokens leave */
