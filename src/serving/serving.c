@@ -54,6 +54,8 @@ static void run_jobs(ag_serving *s, bool refuse) {
         const ag_status st = refuse
                                  ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
                                  : job->run(s, job, &job->error);
+        /* Who waited for a model finds it in the figures. */
+        if (job->model && !refuse) ag_serving_publish(s, true);
         pthread_mutex_lock(&s->lock);
         job->status = st;
         job->done = true;
