@@ -4,12 +4,15 @@
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
 #   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
+#   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
+#                                leaves them out. Models as docs/server-suites.md says
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
 all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind)
+by_hand=(suites)
 native_preset=release
 SKIPPED=77
 
@@ -150,6 +153,30 @@ stage_oclgrind() {
     wait_all "${running[@]}"
 }
 
+# first_file FILE...: the first that exists.
+first_file() {
+    local file
+    for file in "$@"; do
+        [ -f "$file" ] || continue
+        printf '%s\n' "$file"
+        return
+    done
+}
+
+stage_suites() {
+    require python3
+    local store=${ANTIGRAVITY_MODELS:-${XDG_DATA_HOME:-$HOME/.local/share}/antigravity/models} model filler
+    model=$(first_file "${SUITES_MODEL:-}" "$store"/SmolLM2-135M-Instruct*.gguf)
+    filler=$(first_file "${SUITES_INFILL_MODEL:-}" "$store"/[Qq]wen2.5-[Cc]oder-0.5[Bb]*.gguf)
+    if [ -z "$model" ]; then
+        say "skipped: no SmolLM2-135M-Instruct in $store, and no SUITES_MODEL"
+        exit "$SKIPPED"
+    fi
+    build_preset "$native_preset" antigravity_program
+    tools/serve_suites.py "build/$native_preset/bin/antigravity" "$model" ${filler:+--infill-model "$filler"} \
+        --environment build/suites --log build/log/suites.log
+}
+
 stage_native() {
     build_preset "$native_preset"
     run_tests "$native_preset" 2>&1 | tee build/log/native-ctest.log
@@ -188,7 +215,8 @@ case "${1:-}" in
     ;;
 esac
 for stage in "${stages[@]}"; do
-    [[ " ${all_stages[*]} " == *" $stage "* ]] || die "usage: scripts/test.sh [--all | STAGE...], with ${all_stages[*]}"
+    [[ " ${all_stages[*]} ${by_hand[*]} " == *" $stage "* ]] ||
+        die "usage: scripts/test.sh [--all | STAGE...], with ${all_stages[*]} ${by_hand[*]}"
 done
 
 if [ "${stages[*]}" = native ]; then
