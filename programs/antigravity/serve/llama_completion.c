@@ -2,23 +2,19 @@
 #include "llama_completion.h"
 
 #include "../json_out.h"
+#include "openai_answer.h"
 
 #include <math.h>
 #include <string.h>
 
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
-static json_t *bytes_of(const serve_token *t) {
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < t->len; i++)
-        json_append(&list, json_integer((unsigned char)t->text[i]));
-    return list;
-}
-
 static json_t *probability_of(const serve_token *t, json_t *top) {
     const json_field fields[] = {
-        {"id", json_integer(t->id)}, {"token", json_text(t->text, t->len)},
-        {"bytes", bytes_of(t)},      {"logprob", json_float(t->logprob)},
+        {"id", json_integer(t->id)},
+        {"token", json_text(t->text, t->len)},
+        {"bytes", openai_token_bytes(t)},
+        {"logprob", json_float(t->logprob)},
         {"top_logprobs", top},
     };
     return json_object_of(fields, top ? 5 : 4);

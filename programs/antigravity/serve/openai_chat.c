@@ -3,20 +3,15 @@
 #include "openai.h"
 
 #include "../json_out.h"
-#include "openai_fields.h"
+#include "openai_answer.h"
 
 #include <string.h>
+
+static const openai_names chat_names = {"chatcmpl-", "chat.completion", "chat.completion.chunk"};
 
 static json_t *text_of(const ag_text *text) { return json_text(text->data, text->len); }
 
 /* ---- probabilities ---- */
-
-static json_t *bytes_of(const serve_token *t) {
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < t->len; i++)
-        json_append(&list, json_integer((unsigned char)t->text[i]));
-    return list;
-}
 
 static json_t *token_of(const serve_token *t, bool with_top) {
     json_t *top = with_top ? json_array() : NULL;
@@ -24,7 +19,7 @@ static json_t *token_of(const serve_token *t, bool with_top) {
     const json_field fields[] = {
         {"token", json_text(t->text, t->len)},
         {"logprob", json_float(t->logprob)},
-        {"bytes", bytes_of(t)},
+        {"bytes", openai_token_bytes(t)},
         {"top_logprobs", top},
     };
     return json_object_of(fields, with_top ? 4 : 3);
@@ -90,33 +85,10 @@ static json_t *choice_of(const serve_exchange *x, size_t i) {
 static json_t *whole_chat(serve_exchange *x) {
     json_t *choices = json_array();
     for (size_t i = 0; choices && i < x->n_answers; i++) json_append(&choices, choice_of(x, i));
-    const json_field fields[] = {
-        {"id", openai_id(x, "chatcmpl-")},
-        {"object", json_string("chat.completion")},
-        {"created", json_integer((json_int_t)x->created)},
-        {"model", json_text(x->model, strlen(x->model))},
-        {"choices", choices},
-        {"usage", openai_usage(x)},
-        {"system_fingerprint", json_string("antigravity")},
-    };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return openai_whole(x, &chat_names, choices);
 }
 
 /* ---- a stream ---- */
-
-/* choices and usage are transferred; usage NULL: none. */
-static void write_chunk(serve_exchange *x, json_t *choices, json_t *usage, bool with_usage) {
-    const json_field fields[] = {
-        {"id", openai_id(x, "chatcmpl-")},
-        {"object", json_string("chat.completion.chunk")},
-        {"created", json_integer((json_int_t)x->created)},
-        {"model", json_text(x->model, strlen(x->model))},
-        {"system_fingerprint", json_string("antigravity")},
-        {"choices", choices},
-        {"usage", usage},
-    };
-    serve_write_sse(x, NULL, json_object_of(fields, with_usage ? 7 : 6));
-}
 
 static void write_delta(serve_exchange *x, const serve_event *e, json_t *delta, json_t *finish) {
     const bool tells = x->request->logprobs && e->n_tokens;
@@ -126,10 +98,7 @@ static void write_delta(serve_exchange *x, const serve_event *e, json_t *delta, 
         {"logprobs", tells ? logprobs_of(e->tokens, e->n_tokens) : json_null()},
         {"finish_reason", finish},
     };
-    json_t *choices = json_array();
-    if (choices) json_append(&choices, json_object_of(fields, 4));
-    const bool usage = x->request->include_usage;
-    write_chunk(x, choices, usage ? json_null() : NULL, usage);
+    openai_write_choice(x, &chat_names, json_object_of(fields, 4));
 }
 
 static void write_field(serve_exchange *x, const serve_event *e, const char *name) {
@@ -169,12 +138,6 @@ static void begin_answers(serve_exchange *x) {
     }
 }
 
-static void end_stream(serve_exchange *x) {
-    static const char done[] = "data: [DONE]\n\n";
-    if (x->request->include_usage) write_chunk(x, json_array(), openai_usage(x), true);
-    serve_write(x, done, sizeof done - 1);
-}
-
 static void stream_chat(serve_exchange *x, const serve_event *e) {
     switch (e->kind) {
     case SERVE_BEGIN:
@@ -195,13 +158,9 @@ static void stream_chat(serve_exchange *x, const serve_event *e) {
                     json_string(serve_finish_reason(x->answers[e->answer].finish)));
         break;
     case SERVE_END:
-        end_stream(x);
-        break;
     case SERVE_FAILED:
-        serve_write_sse(x, NULL, openai_error(e->error));
-        break;
     case SERVE_IDLE:
-        serve_write(x, ": still reading\n\n", 17);
+        openai_write_rest(x, &chat_names, e);
         break;
     }
 }

@@ -4,6 +4,7 @@
 
 #include "../json_out.h"
 #include "fields.h"
+#include "openai_answer.h"
 #include "openai_fields.h"
 
 #include <string.h>
@@ -39,6 +40,8 @@ static bool parse_completion(const serve_call *call, const json_t *body, serve_r
 }
 
 /* ---- the answer ---- */
+
+static const openai_names text_names = {"cmpl-", "text_completion", "text_completion"};
 
 /* What the answer begins with, if the client wants it back; NULL: nothing. */
 static const json_t *prompt_of(const serve_exchange *x, size_t answer) {
@@ -96,21 +99,6 @@ static json_t *completion_choice(const serve_exchange *x, size_t answer, json_t 
     return json_object_of(fields, 4);
 }
 
-/* choices and usage are transferred. */
-static json_t *completion_of(const serve_exchange *x, json_t *choices, json_t *usage,
-                             bool with_usage) {
-    const json_field fields[] = {
-        {"id", openai_id(x, "cmpl-")},
-        {"object", json_string("text_completion")},
-        {"created", json_integer((json_int_t)x->created)},
-        {"model", json_text(x->model, strlen(x->model))},
-        {"system_fingerprint", json_string("antigravity")},
-        {"choices", choices},
-        {"usage", usage},
-    };
-    return json_object_of(fields, with_usage ? 7 : 6);
-}
-
 static json_t *whole_completion(serve_exchange *x) {
     json_t *choices = json_array();
     for (size_t i = 0; choices && i < x->n_answers; i++) {
@@ -118,21 +106,15 @@ static json_t *whole_completion(serve_exchange *x) {
         json_append(&choices, completion_choice(x, i, text_field(x, i), a->tokens, a->n_tokens,
                                                 json_string(serve_finish_reason(a->finish))));
     }
-    return completion_of(x, choices, openai_usage(x), true);
+    return openai_whole(x, &text_names, choices);
 }
 
 static void write_piece_of(serve_exchange *x, const serve_event *e, json_t *text, json_t *finish) {
-    const bool usage = x->request->include_usage;
-    json_t *choices = json_array();
-    json_t *choice = completion_choice(x, e->answer, text, e->tokens, e->n_tokens, finish);
-    if (choices) json_append(&choices, choice);
-    else json_decref(choice);
-    serve_write_sse(x, NULL, completion_of(x, choices, usage ? json_null() : NULL, usage));
+    openai_write_choice(x, &text_names,
+                        completion_choice(x, e->answer, text, e->tokens, e->n_tokens, finish));
 }
 
 static void stream_completion(serve_exchange *x, const serve_event *e) {
-    static const char done[] = "data: [DONE]\n\n";
-    const bool usage = x->request->include_usage;
     switch (e->kind) {
     case SERVE_BEGIN:
         for (size_t i = 0; i < x->n_answers; i++) {
@@ -150,14 +132,9 @@ static void stream_completion(serve_exchange *x, const serve_event *e) {
                        json_string(serve_finish_reason(x->answers[e->answer].finish)));
         break;
     case SERVE_END:
-        if (usage) serve_write_sse(x, NULL, completion_of(x, json_array(), openai_usage(x), true));
-        serve_write(x, done, sizeof done - 1);
-        break;
     case SERVE_FAILED:
-        serve_write_sse(x, NULL, openai_error(e->error));
-        break;
     case SERVE_IDLE:
-        serve_write(x, ": still reading\n\n", 17);
+        openai_write_rest(x, &text_names, e);
         break;
     case SERVE_REASONING:
     case SERVE_CALL:

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai_fields.h"
 
-#include "../json_out.h"
 #include "fields.h"
 
 #include <float.h>
@@ -178,33 +177,4 @@ bool openai_check_parts(const json_t *messages, serve_error *e) {
             if (!check_part(json_array_get(content, k), i, e)) return false;
     }
     return true;
-}
-
-/* ---- answers ---- */
-
-json_t *openai_usage(const serve_exchange *x) {
-    const json_field cached[] = {{"cached_tokens", json_integer((json_int_t)x->n_cached)}};
-    const json_field reasoned[] = {{"reasoning_tokens", json_integer((json_int_t)x->n_reasoning)}};
-    const json_field fields[] = {
-        {"prompt_tokens", json_integer((json_int_t)x->n_prompt)},
-        {"completion_tokens", json_integer((json_int_t)x->n_generated)},
-        {"total_tokens", json_integer((json_int_t)(x->n_prompt + x->n_generated))},
-        {"prompt_tokens_details", json_object_of(cached, 1)},
-        {"completion_tokens_details", json_object_of(reasoned, 1)},
-    };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
-}
-
-json_t *openai_count(serve_exchange *x) {
-    const json_field fields[] = {
-        {"object", json_string("response.input_tokens")},
-        {"input_tokens", json_integer((json_int_t)x->n_prompt)},
-    };
-    return json_object_of(fields, 2);
-}
-
-json_t *openai_id(const serve_exchange *x, const char *prefix) {
-    char id[64];
-    snprintf(id, sizeof id, "%s%s", prefix, x->id);
-    return json_string(id);
 }

@@ -15,11 +15,4 @@ bool openai_read_prompts(const json_t *body, const char *name, serve_request *r,
 /* Contents of messages that are no text: refused, naming the message. */
 bool openai_check_parts(const json_t *messages, serve_error *e);
 
-/* {"prompt_tokens", "completion_tokens", "total_tokens", ...details} */
-json_t *openai_usage(const serve_exchange *x);
-/* {"object": "response.input_tokens", "input_tokens"}: of a request that is only counted. */
-json_t *openai_count(serve_exchange *x);
-/* "chatcmpl-" and the id. */
-json_t *openai_id(const serve_exchange *x, const char *prefix);
-
 #endif

@@ -3,7 +3,7 @@
  * be named. Responses are not stored. */
 #include "responses.h"
 
-#include "openai_fields.h"
+#include "openai_answer.h"
 
 static const serve_protocol responses = {
     .name = "openai-responses",

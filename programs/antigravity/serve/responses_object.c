@@ -3,6 +3,7 @@
 #include "responses.h"
 
 #include "../json_out.h"
+#include "openai_answer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,18 +81,11 @@ json_t *responses_call(const serve_exchange *x, size_t index, const serve_called
     return json_object_of(fields, COUNT(fields));
 }
 
-static json_t *bytes_of(const serve_token *t) {
-    json_t *bytes = json_array();
-    for (size_t i = 0; i < t->len; i++)
-        json_append(&bytes, json_integer((unsigned char)t->text[i]));
-    return bytes;
-}
-
 static json_t *logprob_of(const serve_token *t, json_t *top) {
     const json_field fields[] = {
         {"token", json_text(t->text, t->len)},
         {"logprob", json_float(t->logprob)},
-        {"bytes", bytes_of(t)},
+        {"bytes", openai_token_bytes(t)},
         {"top_logprobs", top},
     };
     return json_object_of(fields, top ? 4 : 3);
