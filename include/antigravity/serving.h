@@ -32,7 +32,7 @@ typedef struct ag_serving_params {
      * which caller_reserve sets aside for it: connections, texts on their way. */
     uint64_t (*caller_bytes)(void *user);
     void *caller_user;
-    uint64_t caller_reserve; /* 0 */
+    uint64_t caller_reserve; /* 0; messages take it to grow with memory_limit */
     uint32_t max_running;    /* 64 answers at a time */
     /* 256; beyond them a request is refused with AG_BUSY, and beyond 64 MiB of copies of them, or a
      * 64th of memory_limit, but 2 MiB at least; one that is larger itself with AG_LIMIT. */

@@ -11,6 +11,7 @@
 #include "session/session_impl.h"
 
 #include <antigravity/process.h>
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -214,11 +215,17 @@ static uint64_t spared(const ag_serving *s) {
            (p->caller_reserve > has ? p->caller_reserve - has : 0);
 }
 
-/* Of a larger limit more is spared. */
-static uint64_t limit_that_would_do(const ag_serving *s, uint64_t needed) {
-    uint64_t rest = needed - spared_to_wait(s, s->params.memory_limit), limit = needed;
-    for (int i = 0; i < 8; i++) limit = rest + spared_to_wait(s, limit);
-    return limit;
+/* Of a larger limit more is spared, and the caller's reserve is taken to grow with it. In tenths of
+ * a MiB, as messages tell it: rounded up. */
+static double mib_that_would_do(const ag_serving *s, uint64_t needed) {
+    const double mib = 1 << 20, limit = (double)s->params.memory_limit;
+    const double wait = (double)spared_to_wait(s, s->params.memory_limit);
+    const double reserve = (double)s->params.caller_reserve;
+    double enough = (double)needed;
+    for (int i = 0; i < 32; i++)
+        enough = (double)needed - wait + (double)spared_to_wait(s, (uint64_t)enough) +
+                 reserve / limit * (enough - limit);
+    return ceil(enough / mib * 10) / 10;
 }
 
 ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
@@ -245,7 +252,7 @@ ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *
                        "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
                        "memory limit of %.1f; %.1f would do",
                        what, in_mib(bytes), in_mib(used), in_mib(promised), in_mib(spare),
-                       in_mib(limit), in_mib(limit_that_would_do(s, needed)));
+                       in_mib(limit), mib_that_would_do(s, needed));
     }
 }
 

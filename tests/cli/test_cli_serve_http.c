@@ -412,6 +412,29 @@ static void small_requests_pass_large_ones_that_wait(void **state) {
 
 /* ---- the end ---- */
 
+/* What the error calls enough is enough, and little less is not. */
+static void names_the_least_memory(void **state) {
+    (void)state;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* what a sanitizer takes changes from start to start */
+#endif
+    cli_result r = CLI("serve", QUICK, "--port", "0", "--memory", "8M", DEMO);
+    assert_code(&r, 1);
+    const char *of = strstr(r.err, "of a memory limit of 8.0; ");
+    double enough = 0;
+    if (!of || sscanf(of, "of a memory limit of 8.0; %lf would do", &enough) != 1)
+        fail_msg("%s", r.err);
+    char size[32];
+    snprintf(size, sizeof size, "%.1fM", enough - 1);
+    cli_result less = CLI("serve", QUICK, "--port", "0", "--memory", size, DEMO);
+    assert_code(&less, 1);
+    snprintf(size, sizeof size, "%.1fM", enough + 0.3); /* pages here and there */
+    SERVE_START(&server, "-q", "--memory", size);
+    assert_int_equal(serve_stop(&server, SIGTERM), 0);
+    cli_free(&less);
+    cli_free(&r);
+}
+
 static void ends_streams_properly(void **state) {
     (void)state;
     SERVE_START(&server, "-q", "--grace", "0");
@@ -493,6 +516,7 @@ int main(void) {
         cmocka_unit_test(wants_a_file_as_a_template),
         cmocka_unit_test(keeps_bodies_within_the_memory_limit),
         cmocka_unit_test(small_requests_pass_large_ones_that_wait),
+        cmocka_unit_test(names_the_least_memory),
         cmocka_unit_test(ends_streams_properly),
         cmocka_unit_test(listens_on_a_unix_socket_and_logs),
     };
