@@ -65,13 +65,23 @@ static size_t usable(const ag_session *session, const ag_served_request *r,
     return n >= ag_session_oldest_reachable(session) ? n : 0;
 }
 
+static bool may_share(const ag_serving *s, const ag_served_request *o, const ag_served_request *r,
+                      const ag_session_params *params) {
+    const ag_session_params theirs = ag_request_session_params(s, o);
+    return o->p.model == r->p.model && !o->p.no_prefix && same_text(o->p.scope, r->p.scope) &&
+           !is_managed(params) && same_params(&theirs, params);
+}
+
+/* Whole chunks of one that reads from the beginning: what follows is cut as it is alone, and gets
+ * the same bits. */
+static size_t whole_chunks(const ag_serving *s, const ag_served_request *o, size_t n) {
+    return o->n_cached % s->chunk || n < s->chunk ? n : n - n % s->chunk;
+}
+
 static void consider_running(ag_serving *s, const ag_served_request *r,
                              const ag_session_params *params, ag_prefix *best) {
     for (const ag_served_request *o = s->running; o; o = o->next) {
-        const ag_session_params theirs = ag_request_session_params(s, o);
-        if (o->p.model != r->p.model || o->p.no_prefix || !same_text(o->p.scope, r->p.scope) ||
-            is_managed(params) || !same_params(&theirs, params))
-            continue;
+        if (!may_share(s, o, r, params)) continue;
         ag_session *session = o->in_doubt ? NULL : o->session;
         for (size_t i = 0; !session && i < o->p.n_answers; i++) {
             if (!o->answers[i].in_doubt) session = o->answers[i].session;
@@ -80,7 +90,7 @@ static void consider_running(ag_serving *s, const ag_served_request *r,
         const size_t end = ag_session_position(session);
         const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
         size_t n = common(r->p.prompt, r->p.n_prompt, o->p.prompt, read);
-        n = usable(session, r, params, n, end, false);
+        n = usable(session, r, params, whole_chunks(s, o, n), end, false);
         if (n > best->n) *best = (ag_prefix){.session = session, .n = n};
     }
 }
@@ -103,6 +113,25 @@ static void consider_parked(ag_serving *s, const ag_served_request *r,
     }
 }
 
+/* So many tokens more than there are that waiting for who reads them costs less than reading them
+ * twice. */
+enum { WORTH_WAITING = 256 };
+
+/* Whether another request is about to read what this one begins with, too. Not where a session can
+ * only go back a little: it would have to be forked at that very token. */
+static bool is_being_read(const ag_serving *s, const ag_served_request *r,
+                          const ag_session_params *params, size_t n_here) {
+    if (ag_model_leaves_copies(&r->p.model->info)) return false;
+    for (const ag_served_request *o = s->running; o; o = o->next) {
+        if (!o->session || o->in_doubt || o->status != AG_OK || !may_share(s, o, r, params))
+            continue;
+        size_t n = common(r->p.prompt, r->p.n_prompt - 1, o->p.prompt, o->p.n_prompt);
+        n = whole_chunks(s, o, n);
+        if (n > ag_session_position(o->session) && n >= n_here + WORTH_WAITING) return true;
+    }
+    return false;
+}
+
 ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err) {
     const ag_session_params params = ag_request_session_params(s, r);
     *out = (ag_prefix){0};
@@ -111,6 +140,8 @@ ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag
     consider_running(s, r, &params, out);
     const size_t n_here = out->n;
     AG_TRY(ag_prefix_files_fetch(s, r, n_here, err));
+    if (r->is_patient && is_being_read(s, r, &params, n_here))
+        return AG_FAIL(err, BUSY, "another request is reading the same beginning");
     /* What was found stays, until the request has its memory, and then goes with it. */
     if (out->parked && out->parked->state == AG_PARKED_LEAVING)
         ag_prefix_set_state(s, out->parked, AG_PARKED_KEPT);

@@ -76,7 +76,7 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     if (st != AG_OK) return wait_or(s, st);
     ag_prefix from;
     st = ag_prefix_find(s, r, &from, err);
-    r->awaits_file = st == AG_BUSY;
+    r->awaits_prefix = st == AG_BUSY;
     if (st != AG_OK) return st;
     st = ask_memory(s, r, &from, err);
     if (st == AG_NOMEM && from.session && !s->running) { /* what it would go on from is too large */

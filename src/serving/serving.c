@@ -111,7 +111,7 @@ static ag_served_request *next_waiting(ag_serving *s, const ag_served_request *r
     return next;
 }
 
-/* Who waits for places or for a file lets others pass, but not for ever. */
+/* Who waits for places or for a prefix lets others pass, but not for ever. */
 static bool may_pass(const ag_serving *s, const ag_served_request *first,
                      const ag_served_request *r) {
     return !first ||
@@ -126,11 +126,13 @@ static void admit(ag_serving *s) {
         ag_error err;
         next = next_waiting(s, r);
         if (!may_pass(s, first, r)) break;
+        /* One that has let many pass reads for itself. */
+        r->is_patient = r->n_passed < s->params.max_running;
         const bool has_places = s->n_answers + r->p.n_answers <= s->params.max_running;
         const ag_status st = has_places ? ag_request_begin(s, r, &err) : AG_BUSY;
         if (st == AG_BUSY) {
             s->is_held_up = true;
-            if (has_places && !r->awaits_file) return;
+            if (has_places && !r->awaits_prefix) return;
             if (!first) first = r;
         } else if (st == AG_OK) {
             ag_serving_start(s, r);

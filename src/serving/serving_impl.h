@@ -76,7 +76,8 @@ struct ag_served_request {
     double started_at, read_at;
     ag_session *session; /* reads the prompt; then the first answer's. NULL: not reading */
     size_t n_passed;     /* answers of others that began before it, though they came later */
-    bool awaits_file;    /* it could not begin because of one */
+    bool awaits_prefix;  /* it could not begin because of one that is on its way */
+    bool is_patient;     /* it may wait for another request to read it */
     bool has_fetched;    /* a file was read for it */
     bool has_begun;      /* it counts among those that run */
     bool is_managed;     /* a policy lets tokens leave */
@@ -260,7 +261,7 @@ typedef struct ag_prefix {
     bool whole;          /* all that the session has consumed */
     bool has_evicted;
 } ag_prefix;
-/* AG_BUSY: it is on its way from a file. */
+/* AG_BUSY: it is on its way, from a file or through another request. */
 ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err);
 /* What whoever goes on from it need not take anew. */
 uint64_t ag_prefix_shared_bytes(const ag_prefix *from);

@@ -53,10 +53,98 @@ static void small_requests_pass_a_large_one_for_a_while(void **state) {
     assert_int_equal(n_before, MOST_BEFORE);
 }
 
+/* ---- prompts that begin with the same tokens ---- */
+
+enum { TOGETHER = 8, COMMON = 700, OWN = 30, CHUNK = 256 };
+
+static int32_t alike[TOGETHER][COMMON + OWN];
+static ag_request_params same_beginning[TOGETHER];
+
+static void send_together(client *c) {
+    if (c->answers[0].n > 1) return;
+    for (size_t i = 0; i < TOGETHER; i++) send_request(&clients[i], &same_beginning[i]);
+}
+
+/* At the same time, since they are sent on the engine's thread. */
+static void begin_together(void) {
+    int32_t id = 30;
+    for (size_t i = 0; i < TOGETHER; i++) {
+        fill_ids(alike[i], COMMON, 3);
+        fill_ids(alike[i] + COMMON, OWN, 50 + (unsigned)i);
+        same_beginning[i] = request(alike[i], COMMON + OWN, 12);
+        same_beginning[i].logprobs = true;
+        same_beginning[i].sampling.seed = i;
+        same_beginning[i].scope = "anna";
+    }
+    ag_request_params first = request(&id, 1, 1);
+    clients[TOGETHER].on_token = send_together;
+    send_request(&clients[TOGETHER], &first);
+    finish(&clients[TOGETHER], AG_OK);
+}
+
+static void one_reads_what_all_begin_with(void **state) {
+    static client_answer together[TOGETHER];
+    ag_serving_stats stats;
+    (void)state;
+    begin_together();
+    for (size_t i = 0; i < TOGETHER; i++) {
+        finish(&clients[i], AG_OK);
+        together[i] = clients[i].answers[0];
+        assert_int_equal(clients[i].n_cached, i ? COMMON / CHUNK * CHUNK : 0);
+    }
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_cached_tokens, (TOGETHER - 1) * (COMMON / CHUNK * CHUNK));
+    /* The same bits as alone. */
+    for (size_t i = 0; i < TOGETHER; i++) {
+        same_beginning[i].no_prefix = true;
+        run_request(&clients[i], &same_beginning[i]);
+        same_answer(&together[i], &clients[i].answers[0], i);
+    }
+}
+
+/* Others do not wait for one that does not come; nor do they for another scope's. */
+static void who_reads_for_others_may_go(void **state) {
+    (void)state;
+    begin_together();
+    ag_serving_cancel(serving, clients[0].id);
+    assert_true(client_wait(&clients[0]));
+    for (size_t i = 1; i < TOGETHER; i++) {
+        finish(&clients[i], AG_OK);
+        assert_int_equal(clients[i].answers[0].n, 12);
+    }
+}
+
+static void no_scope_waits_for_another(void **state) {
+    static char names[TOGETHER][8];
+    (void)state;
+    int32_t id = 30;
+    begin_together();
+    for (size_t i = 0; i < TOGETHER; i++) finish(&clients[i], AG_OK);
+    for (size_t i = 0; i < TOGETHER; i++) {
+        snprintf(names[i], sizeof names[i], "key %zu", i);
+        same_beginning[i].scope = names[i];
+        client_destroy(&clients[i]);
+        client_init(&clients[i]);
+    }
+    ag_request_params first = request(&id, 1, 1);
+    client_destroy(&clients[TOGETHER]);
+    client_init(&clients[TOGETHER]);
+    clients[TOGETHER].on_token = send_together;
+    send_request(&clients[TOGETHER], &first);
+    finish(&clients[TOGETHER], AG_OK);
+    for (size_t i = 0; i < TOGETHER; i++) {
+        finish(&clients[i], AG_OK);
+        assert_int_equal(clients[i].n_cached, 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(small_requests_pass_a_large_one_for_a_while,
                                         start_with_few_places, stop),
+        cmocka_unit_test_setup_teardown(one_reads_what_all_begin_with, start, stop),
+        cmocka_unit_test_setup_teardown(who_reads_for_others_may_go, start, stop),
+        cmocka_unit_test_setup_teardown(no_scope_waits_for_another, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
