@@ -30,15 +30,25 @@ static inline void must(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
 }
 
-static inline void start_with(const ag_serving_params *p) {
-    ag_served_model_params m = {.name = "demo",
-                                .path = DEMO,
-                                .model = ag_model_defaults(),
-                                .session = ag_session_defaults()};
+static inline ag_served_model *add_model(const char *name, const char *path) {
+    ag_served_model_params m = {
+        .name = name, .path = path, .model = ag_model_defaults(), .session = ag_session_defaults()};
+    ag_served_model *model;
+    ag_error err;
+    must(ag_serving_add_model(serving, &m, &model, &err), &err);
+    return model;
+}
+
+/* An engine without a model. */
+static inline void start_engine(const ag_serving_params *p) {
     ag_error err;
     must(ag_serving_create(p, &serving, &err), &err);
-    must(ag_serving_add_model(serving, &m, &demo, &err), &err);
     for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
+}
+
+static inline void start_with(const ag_serving_params *p) {
+    start_engine(p);
+    demo = add_model("demo", DEMO);
 }
 
 static inline int start(void **state) {
@@ -50,6 +60,7 @@ static inline int start(void **state) {
 static inline int stop(void **state) {
     (void)state;
     ag_serving_destroy(serving);
+    serving = NULL;
     for (size_t i = 0; i < MOST; i++) client_destroy(&clients[i]);
     return 0;
 }
@@ -108,6 +119,31 @@ static inline void same_answer(const client_answer *have, const client_answer *w
     }
 }
 
-/* Prompts of a few tokens, of some, and of several chunks. */
+/* ---- conversations ---- */
+
+enum { LONGEST_TALK = 1024 };
+
+/* A conversation as a client keeps it. */
+typedef struct talk {
+    int32_t ids[LONGEST_TALK];
+    size_t n;
+    unsigned seed;
+} talk;
+
+/* Ids that every model of the tests has. */
+static inline void say(talk *t, size_t n) {
+    assert_true(t->n + n <= LONGEST_TALK);
+    for (size_t i = 0; i < n; i++) {
+        t->seed = t->seed * 1103515245u + 12345u;
+        t->ids[t->n++] = (int32_t)(10 + (t->seed >> 16) % 200);
+    }
+}
+
+/* The answer becomes part of the conversation. */
+static inline void hear(talk *t, const client_answer *a) {
+    assert_true(t->n + a->n <= LONGEST_TALK);
+    memcpy(t->ids + t->n, a->ids, a->n * sizeof *a->ids);
+    t->n += a->n;
+}
 
 #endif

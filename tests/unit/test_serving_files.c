@@ -2,15 +2,8 @@
 /* Parked sessions in files: found again after a restart, by their scope alone, and never trusted.
  */
 #include "serving/serving_impl.h"
-#include "support/serving_client.h"
+#include "support/serving_demo.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,16 +14,10 @@
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
 /* All layers see everything; most keep a state. */
 static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "lfm2"};
-enum { N_MODELS = 2, LONGEST = 1024 };
+enum { N_MODELS = 2 };
 
 static char root[] = "/tmp/ag-serving-files-XXXXXX", dir[64];
-static ag_serving *serving;
 static ag_served_model *models[N_MODELS];
-static client one;
-
-static void must(ag_status st, const ag_error *err) {
-    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
-}
 
 static ag_serving_params in_dir(void) {
     ag_serving_params p = ag_serving_defaults();
@@ -39,23 +26,15 @@ static ag_serving_params in_dir(void) {
 }
 
 static void begin(const ag_serving_params *p) {
-    ag_error err;
-    must(ag_serving_create(p, &serving, &err), &err);
+    start_engine(p);
     for (size_t i = 0; i < N_MODELS; i++) {
         char name[16];
         snprintf(name, sizeof name, "model-%zu", i);
-        ag_served_model_params m = {.name = name,
-                                    .path = paths[i],
-                                    .model = ag_model_defaults(),
-                                    .session = ag_session_defaults()};
-        must(ag_serving_add_model(serving, &m, &models[i], &err), &err);
+        models[i] = add_model(name, paths[i]);
     }
 }
 
-static void end(void) {
-    ag_serving_destroy(serving);
-    serving = NULL;
-}
+static void end(void) { stop(NULL); }
 
 /* Calls back for every file; how many there are. */
 static size_t each_file(void (*fn)(const char *path)) {
@@ -84,15 +63,11 @@ static void wait_for_failures(uint64_t n) {
         ag_request_params p =
             ag_request_defaults(models[0]); /* figures are told as things happen */
         const int32_t id = 20;
-        ag_error err;
         p.prompt = &id;
         p.n_prompt = 1;
         p.max_tokens = 1;
         p.no_prefix = true;
-        client_destroy(&one);
-        client_init(&one);
-        must(client_send(&one, serving, &p, &err), &err);
-        assert_true(client_wait(&one));
+        run_request(&clients[0], &p);
         ag_serving_get_stats(serving, &stats);
     }
     assert_int_equal(stats.n_prefix_failed, n);
@@ -100,56 +75,35 @@ static void wait_for_failures(uint64_t n) {
 
 static void remove_path(const char *path) { unlink(path); }
 
-static int start(void **state) {
+static int make_root(void **state) {
     (void)state;
     strcpy(root, "/tmp/ag-serving-files-XXXXXX");
     if (!mkdtemp(root)) return -1;
     snprintf(dir, sizeof dir, "%s/parked", root);
-    client_init(&one);
     return 0;
 }
 
-static int stop(void **state) {
+static int remove_root(void **state) {
     (void)state;
     end();
-    client_destroy(&one);
     each_file(remove_path);
     rmdir(dir);
     unlink(dir);
     return rmdir(root);
 }
 
-typedef struct talk {
-    int32_t ids[LONGEST];
-    size_t n;
-    unsigned seed;
-} talk;
-
-static void say(talk *t, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        t->seed = t->seed * 1103515245u + 12345u;
-        t->ids[t->n++] = (int32_t)(10 + (t->seed >> 16) % 200);
-    }
-}
-
 /* How many tokens were there; the answer becomes part of the conversation. */
 static size_t turn(talk *t, size_t model, const char *scope) {
     ag_request_params p = ag_request_defaults(models[model]);
-    ag_error err;
     p.prompt = t->ids;
     p.n_prompt = t->n;
     p.scope = scope;
     p.max_tokens = 6;
     p.ignore_eos = true;
     p.sampling.temperature = 0;
-    client_destroy(&one);
-    client_init(&one);
-    must(client_send(&one, serving, &p, &err), &err);
-    assert_true(client_wait(&one));
-    if (one.status != AG_OK) fail_msg("%s: %s", ag_status_name(one.status), one.error.msg);
-    memcpy(t->ids + t->n, one.answers[0].ids, one.answers[0].n * sizeof *t->ids);
-    t->n += one.answers[0].n;
-    return one.n_cached;
+    run_request(&clients[0], &p);
+    hear(t, &clients[0].answers[0]);
+    return clients[0].n_cached;
 }
 
 static void is_private(const char *path) {
@@ -428,14 +382,14 @@ static void others_go_on_meanwhile(void **state) {
     long_one.scope = "carl";
     long_one.max_tokens = 400;
     long_one.ignore_eos = true;
-    client_destroy(&one);
-    client_init(&one);
-    must(client_send(&one, serving, &long_one, &err), &err);
+    client_destroy(&clients[0]);
+    client_init(&clients[0]);
+    must(client_send(&clients[0], serving, &long_one, &err), &err);
     must(client_send(&late, serving, &q, &err), &err);
     wait_until_stuck(); /* it reads for the second, and the first is answered */
-    assert_true(client_wait(&one));
-    assert_int_equal(one.status, AG_OK);
-    assert_int_equal(one.answers[0].n, 400);
+    assert_true(client_wait(&clients[0]));
+    assert_int_equal(clients[0].status, AG_OK);
+    assert_int_equal(clients[0].answers[0].n, 400);
     set_stuck(false);
     assert_true(client_wait(&late));
     assert_int_equal(late.status, AG_OK);
@@ -461,15 +415,15 @@ static void who_waits_for_a_file_may_go(void **state) {
     q.prompt = t.ids;
     q.n_prompt = t.n;
     q.max_tokens = 1;
-    client_destroy(&one);
-    client_init(&one);
-    must(client_send(&one, serving, &q, &err), &err);
+    client_destroy(&clients[0]);
+    client_init(&clients[0]);
+    must(client_send(&clients[0], serving, &q, &err), &err);
     wait_until_stuck();
-    ag_serving_cancel(serving, one.id);
-    assert_true(client_wait(&one));
-    assert_int_equal(one.status, AG_CANCELLED);
+    ag_serving_cancel(serving, clients[0].id);
+    assert_true(client_wait(&clients[0]));
+    assert_int_equal(clients[0].status, AG_CANCELLED);
     set_stuck(false);
-    /* What was read is there for the next one. */
+    /* What was read is there for the next clients[0]. */
     const size_t before = t.n;
     assert_int_equal(turn(&t, 0, NULL), before - 5 - 1);
     ag_serving_stats stats;
@@ -505,7 +459,7 @@ static void an_error_that_passes_costs_no_file(void **state) {
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         CASE(a_conversation_goes_on_after_a_restart),
         CASE(files_are_their_scopes_alone),

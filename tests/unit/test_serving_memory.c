@@ -1,30 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One number of memory: what does not fit is refused with the numbers, what runs never passes it.
  */
-#include "support/serving_client.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/serving_demo.h"
 
 #include <antigravity/process.h>
-#include <cmocka.h>
 #include <malloc.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
-#define DEMO AG_SERVED_DEMO
-enum { MOST = 24, LONGEST = 1200 };
-
-static ag_serving *serving;
-static ag_served_model *demo;
-static client clients[MOST];
-
-static void must(ag_status st, const ag_error *err) {
-    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
-}
+enum { CROWD = 24, LONGEST = 1200 };
 
 static uint64_t occupied(void) {
     ag_memory_usage usage;
@@ -32,7 +15,7 @@ static uint64_t occupied(void) {
     return usage.anonymous;
 }
 
-static ag_status start_with(uint64_t limit, ag_error *err) {
+static ag_status start_within(uint64_t limit, ag_error *err) {
     ag_serving_params p = ag_serving_defaults();
     ag_served_model_params m = {.name = "demo",
                                 .path = DEMO,
@@ -46,29 +29,10 @@ static ag_status start_with(uint64_t limit, ag_error *err) {
     return st == AG_OK ? ag_serving_add_model(serving, &m, &demo, err) : st;
 }
 
-static int stop(void **state) {
-    (void)state;
-    ag_serving_destroy(serving);
-    serving = NULL;
-    for (size_t i = 0; i < MOST; i++) client_destroy(&clients[i]);
+static int stop_and_trim(void **state) {
+    stop(state);
     malloc_trim(0);
     return 0;
-}
-
-static void fill_ids(int32_t *ids, size_t n, unsigned seed) {
-    for (size_t i = 0; i < n; i++) {
-        seed = seed * 1103515245u + 12345u;
-        ids[i] = (int32_t)(10 + (seed >> 16) % 3000);
-    }
-}
-
-static ag_request_params request(const int32_t *ids, size_t n, int64_t max_tokens) {
-    ag_request_params p = ag_request_defaults(demo);
-    p.prompt = ids;
-    p.n_prompt = n;
-    p.max_tokens = max_tokens;
-    p.ignore_eos = true;
-    return p;
 }
 
 /* The number that a message says would do, in bytes. */
@@ -113,12 +77,12 @@ static void end_watching(uint64_t limit) {
 static void a_limit_below_the_model_names_the_smallest(void **state) {
     ag_error err;
     (void)state;
-    assert_int_equal(start_with(1 << 20, &err), AG_NOMEM);
-    must(start_with(occupied() + (6 << 20), &err), &err);
+    assert_int_equal(start_within(1 << 20, &err), AG_NOMEM);
+    must(start_within(occupied() + (6 << 20), &err), &err);
     assert_int_equal(ag_serving_load_model(serving, demo, &err), AG_NOMEM);
     const uint64_t enough = named_limit(&err);
-    stop(state);
-    must(start_with(enough, &err), &err);
+    stop_and_trim(state);
+    must(start_within(enough, &err), &err);
     begin_watching();
     must(ag_serving_load_model(serving, demo, &err), &err);
     int32_t ids[60];
@@ -132,30 +96,30 @@ static void a_limit_below_the_model_names_the_smallest(void **state) {
 
 static uint64_t loaded_with(uint64_t more) {
     ag_error err;
-    must(start_with(occupied() + (6 << 20), &err), &err);
+    must(start_within(occupied() + (6 << 20), &err), &err);
     assert_int_equal(ag_serving_load_model(serving, demo, &err), AG_NOMEM);
     const uint64_t limit = named_limit(&err) + more;
-    stop(NULL);
-    must(start_with(limit, &err), &err);
+    stop_and_trim(NULL);
+    must(start_within(limit, &err), &err);
     return limit;
 }
 
 static void many_long_prompts_stay_below_the_limit(void **state) {
-    static int32_t ids[MOST][LONGEST];
+    static int32_t ids[CROWD][LONGEST];
     ag_serving_stats stats;
     ag_error err;
     (void)state;
     const uint64_t limit = loaded_with(12 << 20); /* of 24 caches of 6 MB */
     begin_watching();
     for (size_t round = 0; round < 2; round++) {
-        for (size_t i = 0; i < MOST; i++) {
-            fill_ids(ids[i], LONGEST, (unsigned)(round * MOST + i));
+        for (size_t i = 0; i < CROWD; i++) {
+            fill_ids(ids[i], LONGEST, (unsigned)(round * CROWD + i));
             ag_request_params p = request(ids[i], LONGEST - i * 20, 20);
             client_destroy(&clients[i]);
             client_init(&clients[i]);
             must(client_send(&clients[i], serving, &p, &err), &err);
         }
-        for (size_t i = 0; i < MOST; i++) {
+        for (size_t i = 0; i < CROWD; i++) {
             assert_true(client_wait(&clients[i]));
             if (clients[i].status != AG_OK) fail_msg("request %zu: %s", i, clients[i].error.msg);
             assert_int_equal(clients[i].answers[0].n_generated, 20);
@@ -165,7 +129,7 @@ static void many_long_prompts_stay_below_the_limit(void **state) {
     ag_serving_get_stats(serving, &stats);
     assert_int_equal(stats.memory_limit, limit);
     assert_true(stats.memory_peak <= limit && stats.memory_peak > stats.weight_bytes);
-    assert_true(stats.n_parked > 0 && stats.n_parked < 2 * MOST);
+    assert_true(stats.n_parked > 0 && stats.n_parked < 2 * CROWD);
     assert_int_equal(stats.n_refused, 0);
 }
 
@@ -252,8 +216,8 @@ static void an_idle_model_makes_room_for_another(void **state) {
     (void)state;
     m.model.weights = AG_F32; /* larger */
     const uint64_t first = loaded_with(0);
-    stop(state);
-    must(start_with(first + (45 << 20), &err), &err);
+    stop_and_trim(state);
+    must(start_within(first + (45 << 20), &err), &err);
     must(ag_serving_add_model(serving, &m, &other, &err), &err);
     begin_watching();
     fill_ids(ids, 60, 6);
@@ -334,7 +298,7 @@ static void a_constraint_that_grows_too_large_ends_its_request(void **state) {
         end_watching(limit);
         assert_int_equal(clients[0].status, AG_NOMEM);
         has_begun = clients[0].started;
-        if (!has_begun) stop(state);
+        if (!has_begun) stop_and_trim(state);
     }
     assert_true(has_begun);
     assert_non_null(strstr(clients[0].error.msg, "a constraint needs"));
@@ -348,7 +312,7 @@ int main(void) {
 #endif
     ag_memory_usage usage;
     if (ag_process_memory(&usage) != AG_OK) return 77;
-#define CASE(f) cmocka_unit_test_teardown(f, stop)
+#define CASE(f) cmocka_unit_test_teardown(f, stop_and_trim)
     const struct CMUnitTest tests[] = {
         CASE(a_limit_below_the_model_names_the_smallest),
         CASE(many_long_prompts_stay_below_the_limit),

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was read once is not read again: parked sessions, whose they are, and when they leave. */
 #include "serving/serving_impl.h"
-#include "support/serving_client.h"
+#include "support/serving_demo.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,62 +10,28 @@
 /* All layers see everything; most see 24 tokens; most keep a state. */
 static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "gemma3", GOLDEN "lfm2",
                                     GOLDEN "qwen3.5"};
-enum { N_MODELS = 4, MOST = 8, LONGEST = 1024 };
+enum { N_MODELS = 4 };
 
-static ag_serving *serving;
 static ag_served_model *models[N_MODELS], *model; /* model: the one at hand */
-static client clients[MOST];
 static char system_root[32];
 
-static void must(ag_status st, const ag_error *err) {
-    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
-}
-
-static void start_with(const ag_serving_params *p) {
-    ag_error err;
-    must(ag_serving_create(p, &serving, &err), &err);
+static void start_models(const ag_serving_params *p) {
+    start_engine(p);
     for (size_t i = 0; i < N_MODELS; i++) {
         char name[16];
         snprintf(name, sizeof name, "model-%zu", i);
-        ag_served_model_params m = {.name = name,
-                                    .path = paths[i],
-                                    .model = ag_model_defaults(),
-                                    .session = ag_session_defaults()};
-        must(ag_serving_add_model(serving, &m, &models[i], &err), &err);
+        models[i] = add_model(name, paths[i]);
     }
     model = models[0];
-    for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
 }
 
-static int start(void **state) {
+static int start_all(void **state) {
     (void)state;
-    start_with(NULL);
+    start_models(NULL);
     return 0;
 }
 
-static int stop(void **state) {
-    (void)state;
-    ag_serving_destroy(serving);
-    for (size_t i = 0; i < MOST; i++) client_destroy(&clients[i]);
-    return 0;
-}
-
-/* A conversation as a client keeps it. */
-typedef struct talk {
-    int32_t ids[LONGEST];
-    size_t n;
-    unsigned seed;
-} talk;
-
-static void say(talk *t, size_t n) {
-    assert_true(t->n + n <= LONGEST);
-    for (size_t i = 0; i < n; i++) {
-        t->seed = t->seed * 1103515245u + 12345u;
-        t->ids[t->n++] = (int32_t)(10 + (t->seed >> 16) % 200);
-    }
-}
-
-static ag_request_params request(const talk *t, const char *scope, int64_t max_tokens) {
+static ag_request_params ask(const talk *t, const char *scope, int64_t max_tokens) {
     ag_request_params p = ag_request_defaults(model);
     p.prompt = t->ids;
     p.n_prompt = t->n;
@@ -82,21 +41,6 @@ static ag_request_params request(const talk *t, const char *scope, int64_t max_t
     p.sampling.temperature = 0;
     p.sampling.repetition_penalty = 1;
     return p;
-}
-
-static void run_request(client *c, ag_request_params *p) {
-    ag_error err;
-    client_destroy(c);
-    client_init(c);
-    must(client_send(c, serving, p, &err), &err);
-    assert_true(client_wait(c));
-    if (c->status != AG_OK) fail_msg("%s: %s", ag_status_name(c->status), c->error.msg);
-}
-
-/* The answer becomes part of the conversation. */
-static void hear(talk *t, const client_answer *a) {
-    memcpy(t->ids + t->n, a->ids, a->n * sizeof *a->ids);
-    t->n += a->n;
 }
 
 static void same_ids(const client_answer *a, const client_answer *b) {
@@ -125,7 +69,7 @@ static void a_turn_reads_its_new_tokens_alone(void **state) {
         model = models[m];
         for (size_t turn = 0; turn < 5; turn++) {
             say(&t, turn ? 9 : 300);
-            ag_request_params p = request(&t, "anna", 7);
+            ag_request_params p = ask(&t, "anna", 7);
             run_request(&clients[0], &p);
             /* All but the answer's last token, which was never fed. */
             assert_int_equal(clients[0].n_cached, turn ? before - 1 : 0);
@@ -146,11 +90,11 @@ static void an_answer_that_changed_costs_itself_alone(void **state) {
         talk t = {.seed = 2};
         model = models[m];
         say(&t, 280);
-        ag_request_params p = request(&t, "anna", 400); /* farther than a state goes back */
+        ag_request_params p = ask(&t, "anna", 400); /* farther than a state goes back */
         run_request(&clients[0], &p);
         const size_t end = t.n;
         say(&t, 12);
-        p = request(&t, "anna", 5);
+        p = ask(&t, "anna", 5);
         run_request(&clients[0], &p);
         /* By chance the first new tokens may be those of the answer. */
         if (clients[0].n_cached < end || clients[0].n_cached > end + 2)
@@ -165,7 +109,7 @@ static void the_same_prompt_reads_one_token(void **state) {
     talk t = {.seed = 3};
     (void)state;
     say(&t, 100);
-    ag_request_params p = request(&t, NULL, 4);
+    ag_request_params p = ask(&t, NULL, 4);
     run_request(&clients[0], &p);
     run_request(&clients[1], &p);
     assert_int_equal(clients[1].n_cached, 99);
@@ -176,13 +120,13 @@ static void two_that_go_on_from_one_beginning_stay_apart(void **state) {
     talk a = {.seed = 4}, b;
     (void)state;
     say(&a, 300);
-    ag_request_params p = request(&a, "anna", 1);
+    ag_request_params p = ask(&a, "anna", 1);
     run_request(&clients[0], &p);
     b = a;
     b.seed = 99;
     say(&a, 50);
     say(&b, 50);
-    ag_request_params pa = request(&a, "anna", 20), pb = request(&b, "anna", 20);
+    ag_request_params pa = ask(&a, "anna", 20), pb = ask(&b, "anna", 20);
     ag_error err;
     must(client_send(&clients[1], serving, &pa, &err), &err);
     must(client_send(&clients[2], serving, &pb, &err), &err);
@@ -202,7 +146,7 @@ static void scopes_never_mix(void **state) {
     talk t = {.seed = 5};
     (void)state;
     say(&t, 200);
-    ag_request_params p = request(&t, "anna", 4);
+    ag_request_params p = ask(&t, "anna", 4);
     run_request(&clients[0], &p);
     p.scope = "bert";
     run_request(&clients[1], &p);
@@ -222,7 +166,7 @@ static void running_sessions_are_their_scopes_alone(void **state) {
     ag_error err;
     (void)state;
     say(&t, 200);
-    ag_request_params p = request(&t, "anna", 800);
+    ag_request_params p = ask(&t, "anna", 800);
     must(client_send(&clients[0], serving, &p, &err), &err);
     client_wait_tokens(&clients[0], 1);
     p.max_tokens = 2;
@@ -240,7 +184,7 @@ static void other_parameters_have_sessions_of_their_own(void **state) {
     talk t = {.seed = 7};
     (void)state;
     say(&t, 200);
-    ag_request_params p = request(&t, NULL, 4);
+    ag_request_params p = ask(&t, NULL, 4);
     run_request(&clients[0], &p);
     ag_request_params q = p;
     q.session.k_type = AG_Q8_0;
@@ -265,7 +209,7 @@ static void a_conversation_goes_on_at_its_budget(void **state) {
     talk t = {.seed = 8};
     (void)state;
     say(&t, 400);
-    ag_request_params p = request(&t, "anna", 30);
+    ag_request_params p = ask(&t, "anna", 30);
     p.session.eviction.policy = ag_eviction_policy_find("sliding");
     p.session.eviction.window = 100;
     p.session.eviction.budget_tokens = 128;
@@ -301,20 +245,20 @@ static void the_idle_and_short_leave_first(void **state) {
     ag_serving_stats stats;
     (void)state;
     sp.prefix_bytes = 6 << 20;
-    start_with(&sp);
+    start_models(&sp);
     for (size_t i = 0; i < 6; i++) {
         talks[i] = (talk){.seed = (unsigned)i + 20};
         say(&talks[i], 250);
-        ag_request_params p = request(&talks[i], NULL, 1);
+        ag_request_params p = ask(&talks[i], NULL, 1);
         run_request(&clients[0], &p);
     }
     const size_t n = n_parked(&stats);
     assert_true(n >= 1 && n < 6);
     assert_true(stats.parked_bytes > 0 && stats.parked_bytes <= sp.prefix_bytes);
-    ag_request_params p = request(&talks[5], NULL, 1);
+    ag_request_params p = ask(&talks[5], NULL, 1);
     run_request(&clients[0], &p);
     assert_int_equal(clients[0].n_cached, 249);
-    p = request(&talks[0], NULL, 1);
+    p = ask(&talks[0], NULL, 1);
     run_request(&clients[0], &p);
     assert_int_equal(clients[0].n_cached, 0);
 }
@@ -351,13 +295,13 @@ static int stop_system(void **state) {
 static void without_limits_a_share_of_the_system_is_kept(void **state) {
     ag_serving_stats stats;
     (void)state;
-    start_with(NULL);
+    start_models(NULL);
     ag_sys_monitor_destroy(serving->monitor);
     serving->monitor = system_with(12);
     for (unsigned i = 0; i < 8; i++) {
         talk t = {.seed = i + 40};
         say(&t, 250);
-        ag_request_params p = request(&t, NULL, 1);
+        ag_request_params p = ask(&t, NULL, 1);
         run_request(&clients[0], &p);
     }
     const size_t n = n_parked(&stats);
@@ -371,9 +315,9 @@ static void nothing_is_kept_without_room(void **state) {
     ag_serving_stats stats;
     (void)state;
     sp.prefix_bytes = 0;
-    start_with(&sp);
+    start_models(&sp);
     say(&t, 100);
-    ag_request_params p = request(&t, NULL, 1);
+    ag_request_params p = ask(&t, NULL, 1);
     run_request(&clients[0], &p);
     run_request(&clients[0], &p);
     assert_int_equal(clients[0].n_cached, 0);
@@ -399,7 +343,7 @@ static void a_conversation_is_held_once(void **state) {
     (void)state;
     for (size_t turn = 0; turn < 4; turn++) {
         say(&t, turn ? 9 : 100);
-        ag_request_params p = request(&t, "anna", 7);
+        ag_request_params p = ask(&t, "anna", 7);
         run_request(&clients[0], &p);
         hear(&t, &clients[0].answers[0]);
     }
@@ -410,7 +354,7 @@ static void a_conversation_is_held_once(void **state) {
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start_all, stop)
     const struct CMUnitTest tests[] = {
         CASE(a_turn_reads_its_new_tokens_alone),
         CASE(an_answer_that_changed_costs_itself_alone),
