@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One number of memory: what does not fit is refused with the numbers, what runs never passes it.
  */
+#include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
 #include <antigravity/process.h>
@@ -305,6 +306,46 @@ static void a_constraint_that_grows_too_large_ends_its_request(void **state) {
     assert_true(clients[0].answers[0].n > 10);
 }
 
+/* ---- what was freed ---- */
+
+static ag_status drop_parked(ag_serving *s, ag_serving_job *job, ag_error *err) {
+    (void)job, (void)err;
+    ag_prefix_drop_all(s, NULL);
+    return AG_OK;
+}
+
+/* Conversations of different lengths by turns, so that what they leave is in pieces. */
+static void park_many(size_t n, unsigned seed) {
+    static int32_t ids[LONGEST];
+    for (size_t i = 0; i < n; i++) {
+        fill_ids(ids, LONGEST, seed + (unsigned)i);
+        ag_request_params p = request(ids, i % 3 ? LONGEST : 70 + i, 4);
+        run_request(&clients[0], &p);
+    }
+}
+
+static void what_parked_sessions_leave_goes_back(void **state) {
+    ag_serving_stats stats;
+    ag_error err;
+    (void)state;
+    start_with(NULL);
+    park_many(3, 100); /* as much heap as it works with */
+    ag_serving_job job = {.run = drop_parked};
+    must(ag_serving_do(serving, &job, &err), &err);
+    const uint64_t base = occupied();
+    park_many(CROWD, 200);
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_parked, CROWD);
+    const uint64_t full = occupied();
+    assert_true(full > base + (64 << 20));
+    ag_serving_job again = {.run = drop_parked};
+    must(ag_serving_do(serving, &again, &err), &err);
+    const uint64_t after = occupied(), twentieth = base / 20, least = 16 << 20;
+    if (after > base + (twentieth > least ? twentieth : least))
+        fail_msg("%.2f MiB are occupied, of %.2f with sessions and %.2f before",
+                 (double)after / (1 << 20), (double)full / (1 << 20), (double)base / (1 << 20));
+}
+
 int main(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     puts("sanitizers take memory of their own");
@@ -320,6 +361,7 @@ int main(void) {
         CASE(what_never_fits_is_refused_with_the_numbers),
         CASE(an_answer_without_a_limit_ends_where_memory_does),
         CASE(an_idle_model_makes_room_for_another),
+        CASE(what_parked_sessions_leave_goes_back),
         CASE(constraints_are_counted_before_they_grow),
         CASE(a_constraint_that_grows_too_large_ends_its_request),
     };
