@@ -140,6 +140,13 @@ void parsed_free(parsed_body *parsed) {
     free(parsed);
 }
 
+void assert_messages(const serve_protocol *p, const char *body, const char *expected) {
+    parsed_body *parsed = parse_body(p, body);
+    if (parsed->error.status) fail_msg("%s", parsed->error.text);
+    assert_json(parsed->request.messages, expected);
+    parsed_free(parsed);
+}
+
 void assert_body_refused(const serve_protocol *p, const char *body, int status, const char *part) {
     parsed_body *parsed = parse_body(p, body);
     if (parsed->error.status != status) fail_msg("%s: %d", body, parsed->error.status);

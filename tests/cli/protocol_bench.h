@@ -23,6 +23,8 @@ const serve_protocol *protocol_at(const serve_route_list *list, const char *path
 json_t *json_of(const char *text);
 parsed_body *parse_body(const serve_protocol *p, const char *body);
 void parsed_free(parsed_body *parsed);
+/* That it is taken, and what messages it becomes. */
+void assert_messages(const serve_protocol *p, const char *body, const char *expected);
 /* That it is refused with that status and a message that has `part` in it. */
 void assert_body_refused(const serve_protocol *p, const char *body, int status, const char *part);
 /* That a value equals what the JSON says. Releases the value with `owned`. */

@@ -12,16 +12,9 @@ static const serve_protocol *messages(void) {
     return protocol_at(&anthropic_routes, "/v1/messages");
 }
 
-static void assert_messages(const char *body, const char *expected) {
-    parsed_body *p = parse_body(messages(), body);
-    assert_int_equal(p->error.status, 0);
-    assert_json(p->request.messages, expected);
-    parsed_free(p);
-}
-
 static void strings_stay_strings(void **state) {
     (void)state;
-    assert_messages("{" HEAD ", 'system': 'Be brief.', " HELLO "}",
+    assert_messages(messages(), "{" HEAD ", 'system': 'Be brief.', " HELLO "}",
                     "[{'role': 'system', 'content': 'Be brief.'},"
                     " {'role': 'user', 'content': 'Hello'}]");
 }
@@ -30,15 +23,18 @@ static void the_billing_header_is_stripped(void **state) {
     (void)state;
     static const char expected[] =
         "[{'role': 'system', 'content': 'You are an agent.'},{'role': 'user', 'content': 'Hello'}]";
-    assert_messages("{" HEAD ", 'system': [{'type': 'text', 'text': 'x-anthropic-billing-header: "
+    assert_messages(messages(),
+                    "{" HEAD ", 'system': [{'type': 'text', 'text': 'x-anthropic-billing-header: "
                     "cc_version=1; cch=a1b2c;'}, {'type': 'text', 'text': 'You are an agent.',"
                     " 'cache_control': {'type': 'ephemeral'}}], " HELLO "}",
                     expected);
-    assert_messages("{" HEAD ", 'system': 'x-anthropic-billing-header: cch=f;\\nYou are an agent.'"
+    assert_messages(messages(),
+                    "{" HEAD ", 'system': 'x-anthropic-billing-header: cch=f;\\nYou are an agent.'"
                     ", " HELLO "}",
                     expected);
     /* Elsewhere it is text like any other. */
-    assert_messages("{" HEAD ", 'system': [{'type': 'text', 'text': 'A'}, {'type': 'text', 'text':"
+    assert_messages(messages(),
+                    "{" HEAD ", 'system': [{'type': 'text', 'text': 'A'}, {'type': 'text', 'text':"
                     " 'x-anthropic-billing-header: cch=f;'}], " HELLO "}",
                     "[{'role': 'system', 'content': [{'type': 'text', 'text': 'A'}, {'type': 'text'"
                     ", 'text': 'x-anthropic-billing-header: cch=f;'}]},"
@@ -48,6 +44,7 @@ static void the_billing_header_is_stripped(void **state) {
 static void calls_and_results_become_messages(void **state) {
     (void)state;
     assert_messages(
+        messages(),
         "{" HEAD ", 'messages': [{'role': 'user', 'content': 'Weather?'},"
         " {'role': 'assistant', 'content': [{'type': 'thinking', 'thinking': 'Hm.', 'signature':"
         " ''}, {'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': 'c1', 'name':"

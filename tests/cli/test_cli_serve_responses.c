@@ -8,55 +8,51 @@ static const serve_protocol *responses(void) {
     return protocol_at(&responses_routes, "/v1/responses");
 }
 
-static void assert_input(const char *body, const char *expected) {
-    parsed_body *p = parse_body(responses(), body);
-    if (p->error.status) fail_msg("%s", p->error.text);
-    assert_json(p->request.messages, expected);
-    parsed_free(p);
-}
-
 static void a_string_is_the_users(void **state) {
     (void)state;
-    assert_input("{'model': 'm', 'input': 'Hello', 'instructions': 'Be brief.'}",
-                 "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content':"
-                 " 'Hello'}]");
+    assert_messages(responses(), "{'model': 'm', 'input': 'Hello', 'instructions': 'Be brief.'}",
+                    "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content':"
+                    " 'Hello'}]");
 }
 
 static void nothing_is_an_empty_turn(void **state) {
     (void)state;
-    assert_input("{'model': 'm'}", "[{'role': 'user', 'content': ''}]");
+    assert_messages(responses(), "{'model': 'm'}", "[{'role': 'user', 'content': ''}]");
 }
 
 static void items_of_a_turn_become_one_message(void **state) {
     (void)state;
-    assert_input("{'input': [{'role': 'user', 'content': [{'type': 'input_text', 'text':"
-                 " 'Weather?'}]},"
-                 " {'type': 'reasoning', 'id': 'rs_1', 'summary': [], 'content': [{'type':"
-                 " 'reasoning_text', 'text': 'Hm.'}]},"
-                 " {'type': 'message', 'role': 'assistant', 'content': [{'type': 'output_text',"
-                 " 'text': 'I look.'}]},"
-                 " {'type': 'function_call', 'call_id': 'c1', 'name': 'f', 'arguments': '{}'},"
-                 " {'type': 'function_call', 'call_id': 'c2', 'name': 'g', 'arguments': '{}'},"
-                 " {'type': 'function_call_output', 'call_id': 'c1', 'output': 'one'},"
-                 " {'type': 'function_call_output', 'call_id': 'c2', 'output': [{'type':"
-                 " 'input_text', 'text': 'two'}]},"
-                 " {'role': 'user', 'content': 'And?'}]}",
-                 "[{'role': 'user', 'content': 'Weather?'},"
-                 " {'role': 'assistant', 'content': 'I look.', 'reasoning_content': 'Hm.',"
-                 " 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': 'f',"
-                 " 'arguments': '{}'}}, {'id': 'c2', 'type': 'function', 'function': {'name': 'g',"
-                 " 'arguments': '{}'}}]},"
-                 " {'role': 'tool', 'tool_call_id': 'c1', 'content': 'one'},"
-                 " {'role': 'tool', 'tool_call_id': 'c2', 'content': 'two'},"
-                 " {'role': 'user', 'content': 'And?'}]");
+    assert_messages(
+        responses(),
+        "{'input': [{'role': 'user', 'content': [{'type': 'input_text', 'text':"
+        " 'Weather?'}]},"
+        " {'type': 'reasoning', 'id': 'rs_1', 'summary': [], 'content': [{'type':"
+        " 'reasoning_text', 'text': 'Hm.'}]},"
+        " {'type': 'message', 'role': 'assistant', 'content': [{'type': 'output_text',"
+        " 'text': 'I look.'}]},"
+        " {'type': 'function_call', 'call_id': 'c1', 'name': 'f', 'arguments': '{}'},"
+        " {'type': 'function_call', 'call_id': 'c2', 'name': 'g', 'arguments': '{}'},"
+        " {'type': 'function_call_output', 'call_id': 'c1', 'output': 'one'},"
+        " {'type': 'function_call_output', 'call_id': 'c2', 'output': [{'type':"
+        " 'input_text', 'text': 'two'}]},"
+        " {'role': 'user', 'content': 'And?'}]}",
+        "[{'role': 'user', 'content': 'Weather?'},"
+        " {'role': 'assistant', 'content': 'I look.', 'reasoning_content': 'Hm.',"
+        " 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': 'f',"
+        " 'arguments': '{}'}}, {'id': 'c2', 'type': 'function', 'function': {'name': 'g',"
+        " 'arguments': '{}'}}]},"
+        " {'role': 'tool', 'tool_call_id': 'c1', 'content': 'one'},"
+        " {'role': 'tool', 'tool_call_id': 'c2', 'content': 'two'},"
+        " {'role': 'user', 'content': 'And?'}]");
 }
 
 static void answers_of_several_turns_stay_apart(void **state) {
     (void)state;
-    assert_input("{'input': [{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant',"
-                 " 'phase': 'final_answer', 'content': 'Two.'}]}",
-                 "[{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant', 'content':"
-                 " 'Two.'}]");
+    assert_messages(responses(),
+                    "{'input': [{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant',"
+                    " 'phase': 'final_answer', 'content': 'Two.'}]}",
+                    "[{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant', 'content':"
+                    " 'Two.'}]");
 }
 
 static void response_parameters_are_read(void **state) {

@@ -23,6 +23,24 @@ json_t *openai_token_bytes(const serve_token *t) {
     return list;
 }
 
+static json_t *token_of(const serve_token *t, bool with_top) {
+    json_t *top = with_top ? json_array() : NULL;
+    for (size_t i = 0; top && i < t->n_top; i++) json_append(&top, token_of(&t->top[i], false));
+    const json_field fields[] = {
+        {"token", json_text(t->text, t->len)},
+        {"logprob", json_float(t->logprob)},
+        {"bytes", openai_token_bytes(t)},
+        {"top_logprobs", top},
+    };
+    return json_object_of(fields, with_top ? 4 : 3);
+}
+
+json_t *openai_token_list(const serve_token *tokens, size_t n) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++) json_append(&list, token_of(&tokens[i], true));
+    return list;
+}
+
 /* {"prompt_tokens", "completion_tokens", "total_tokens", ...details} */
 static json_t *usage_of(const serve_exchange *x) {
     const json_field cached[] = {{"cached_tokens", json_integer((json_int_t)x->n_cached)}};

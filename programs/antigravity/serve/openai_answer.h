@@ -9,6 +9,8 @@
 json_t *openai_count(serve_exchange *x);
 /* The bytes of a token's text, which need not be whole characters. */
 json_t *openai_token_bytes(const serve_token *t);
+/* Of each token {"token", "logprob", "bytes", "top_logprobs"}. */
+json_t *openai_token_list(const serve_token *tokens, size_t n);
 
 /* ---- chat completions and completions ---- */
 

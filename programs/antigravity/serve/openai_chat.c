@@ -13,22 +13,11 @@ static json_t *text_of(const ag_text *text) { return json_text(text->data, text-
 
 /* ---- probabilities ---- */
 
-static json_t *token_of(const serve_token *t, bool with_top) {
-    json_t *top = with_top ? json_array() : NULL;
-    for (size_t i = 0; top && i < t->n_top; i++) json_append(&top, token_of(&t->top[i], false));
-    const json_field fields[] = {
-        {"token", json_text(t->text, t->len)},
-        {"logprob", json_float(t->logprob)},
-        {"bytes", openai_token_bytes(t)},
-        {"top_logprobs", top},
-    };
-    return json_object_of(fields, with_top ? 4 : 3);
-}
-
 static json_t *logprobs_of(const serve_token *tokens, size_t n) {
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < n; i++) json_append(&list, token_of(&tokens[i], true));
-    const json_field fields[] = {{"content", list}, {"refusal", json_null()}};
+    const json_field fields[] = {
+        {"content", openai_token_list(tokens, n)},
+        {"refusal", json_null()},
+    };
     return json_object_of(fields, 2);
 }
 

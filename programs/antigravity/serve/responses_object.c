@@ -81,25 +81,8 @@ json_t *responses_call(const serve_exchange *x, size_t index, const serve_called
     return json_object_of(fields, COUNT(fields));
 }
 
-static json_t *logprob_of(const serve_token *t, json_t *top) {
-    const json_field fields[] = {
-        {"token", json_text(t->text, t->len)},
-        {"logprob", json_float(t->logprob)},
-        {"bytes", openai_token_bytes(t)},
-        {"top_logprobs", top},
-    };
-    return json_object_of(fields, top ? 4 : 3);
-}
-
 json_t *responses_logprobs(const serve_exchange *x, const serve_token *tokens, size_t n) {
-    json_t *list = json_array();
-    for (size_t i = 0; x->request->logprobs && i < n; i++) {
-        json_t *top = json_array();
-        for (size_t k = 0; k < tokens[i].n_top; k++)
-            json_append(&top, logprob_of(&tokens[i].top[k], NULL));
-        json_append(&list, logprob_of(&tokens[i], top));
-    }
-    return list;
+    return x->request->logprobs ? openai_token_list(tokens, n) : json_array();
 }
 
 /* ---- the response ---- */
