@@ -40,6 +40,8 @@ struct ag_prefix_file {
     struct ag_prefix_file *next;
     char name[24];       /* 16 digits */
     char *model, *scope; /* scope NULL: of requests without one */
+    char *policy;        /* how tokens leave, as policy_text() has it; NULL: none ever does */
+    bool has_evicted;    /* some have: it goes on from its end alone */
     file_key key;
     ag_ids ids;
     uint64_t bytes;
@@ -54,6 +56,25 @@ static file_key key_of(const ag_session_params *p) {
 static bool same_key(const file_key *a, const file_key *b) {
     return a->max_seq_len == b->max_seq_len && a->prefill_chunk == b->prefill_chunk &&
            a->k_type == b->k_type && a->v_type == b->v_type && a->k_rotation == b->k_rotation;
+}
+
+/* A policy by its name and numbers. NULL: there is none, or *unknown, one that no other process
+ * would know again. */
+static char *policy_text(const ag_session_params *p, bool *unknown) {
+    const ag_eviction_params *e = &p->eviction;
+    char text[320];
+    *unknown = e->memory.threshold_bytes > 0;
+    if (!e->policy || *unknown) return NULL;
+    *unknown =
+        e->policy_params || e->on_eviction || ag_eviction_policy_find(e->policy->name) != e->policy;
+    if (*unknown) return NULL;
+    snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d", e->policy->name,
+             e->budget_tokens, (unsigned long long)e->budget_bytes, (double)e->budget_ratio,
+             e->protected_prefix, e->recent, e->slack, e->window, (int)e->prefill, e->snapkv_window,
+             e->snapkv_kernel, (int)e->snapkv_pool);
+    char *copy = ag_strdup(text);
+    *unknown = !copy;
+    return copy;
 }
 
 static bool equal_texts(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
@@ -105,6 +126,7 @@ static void release_file(ag_prefix_file *f) {
     ag_ids_free(&f->ids);
     ag_free(f->model);
     ag_free(f->scope);
+    ag_free(f->policy);
     ag_free(f);
 }
 
@@ -165,13 +187,17 @@ static ag_status put_facts(ag_sealed_writer *w, const ag_prefix_file *f, ag_erro
                                          (uint32_t)strlen(f->model),
                                          scope,
                                          (uint32_t)f->ids.n,
-                                         0};
+                                         f->policy ? 1 + (uint32_t)strlen(f->policy) : 0};
     unsigned char head[HEAD_BYTES];
     memcpy(head, magic, sizeof magic);
     for (int i = 0; i < N_NUMBERS; i++) ag_put_number(head + 8 + 4 * i, numbers[i], 4);
     AG_TRY(ag_sealed_put(w, head, sizeof head, err));
     AG_TRY(ag_sealed_put(w, f->model, strlen(f->model), err));
     if (f->scope) AG_TRY(ag_sealed_put(w, f->scope, strlen(f->scope), err));
+    if (f->policy) {
+        AG_TRY(ag_sealed_put(w, f->has_evicted ? "+" : "-", 1, err));
+        AG_TRY(ag_sealed_put(w, f->policy, strlen(f->policy), err));
+    }
     for (size_t i = 0; i < f->ids.n; i++) {
         unsigned char id[4];
         ag_put_number(id, (uint32_t)f->ids.data[i], 4);
@@ -201,13 +227,19 @@ static ag_status get_facts(ag_sealed_reader *r, ag_prefix_file *f, ag_error *err
     AG_TRY(ag_sealed_get(r, head, sizeof head, err));
     for (int i = 0; i < N_NUMBERS; i++) n[i] = (uint32_t)ag_get_number(head + 8 + 4 * i, 4);
     const bool scoped = n[7] != (uint32_t)NO_SCOPE;
-    const uint64_t bytes =
-        HEAD_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + 4 * (uint64_t)n[8] + AG_SEAL_BYTES;
+    const uint64_t bytes = HEAD_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + n[9] +
+                           4 * (uint64_t)n[8] + AG_SEAL_BYTES;
     if (memcmp(head, magic, sizeof magic) != 0 || n[0] != VERSION || bytes != r->size)
         return AG_FAIL(err, FORMAT, "%s: damaged, or of another version", r->path);
     f->key = (file_key){n[1], n[2], n[3], n[4], n[5]};
     AG_TRY(get_text(r, n[6], &f->model, err));
     if (scoped) AG_TRY(get_text(r, n[7], &f->scope, err));
+    if (n[9]) {
+        char evicted;
+        AG_TRY(ag_sealed_get(r, &evicted, 1, err));
+        f->has_evicted = evicted == '+';
+        AG_TRY(get_text(r, n[9] - 1, &f->policy, err));
+    }
     f->ids = (ag_ids){.data = ag_calloc((size_t)n[8] + 1, sizeof *f->ids.data), .cap = n[8]};
     if (!f->ids.data) return AG_FAIL(err, NOMEM, "%u ids", n[8]);
     for (; f->ids.n < n[8]; f->ids.n++) {
@@ -274,6 +306,7 @@ static void name_file(ag_prefix_file *f) {
     ag_checksum_begin(&sum);
     ag_checksum_add(&sum, f->model, strlen(f->model) + 1);
     if (f->scope) ag_checksum_add(&sum, f->scope, strlen(f->scope) + 1);
+    if (f->policy) ag_checksum_add(&sum, f->policy, strlen(f->policy) + 1);
     ag_checksum_add(&sum, &f->key, sizeof f->key);
     ag_checksum_add(&sum, f->ids.data, f->ids.n * sizeof *f->ids.data);
     snprintf(f->name, sizeof f->name, "%016" PRIx64, ag_checksum_value(&sum));
@@ -282,11 +315,14 @@ static void name_file(ag_prefix_file *f) {
 static ag_prefix_file *describe(const ag_parked *k) {
     ag_prefix_file *f = ag_calloc(1, sizeof *f);
     if (!f) return NULL;
+    bool unknown;
     f->key = key_of(&k->params);
+    f->policy = policy_text(&k->params, &unknown);
+    f->has_evicted = k->has_evicted;
     f->model = ag_strdup(k->model->name);
     f->scope = k->scope ? ag_strdup(k->scope) : NULL;
     f->ids.data = ag_malloc(k->ids.n * sizeof *f->ids.data);
-    if (!f->model || (k->scope && !f->scope) || !f->ids.data) {
+    if (!f->model || (k->scope && !f->scope) || !f->ids.data || unknown) {
         release_file(f);
         return NULL;
     }
@@ -323,7 +359,7 @@ static void remove_within(ag_serving *s, const ag_prefix_file *new, bool goes_ba
     for (ag_prefix_file *f = s->files, *next; f; f = next) {
         next = f->next;
         if (f == s->fetch.file || strcmp(f->model, new->model) != 0 ||
-            !equal_texts(f->scope, new->scope) || !same_key(&f->key, &new->key) ||
+            !equal_texts(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
             f->ids.n >= new->ids.n || !goes_back ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
@@ -338,9 +374,7 @@ static ag_prefix_file *find_file(ag_serving *s, const char *name) {
 }
 
 bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k) {
-    const ag_eviction_params *e = &k->params.eviction;
-    if (!s->params.prefix_dir || e->policy || e->memory.threshold_bytes || k->ids.n < LEAST)
-        return false;
+    if (!s->params.prefix_dir || k->ids.n < LEAST) return false;
     ag_prefix_file *f = describe(k), *same = f ? find_file(s, f->name) : NULL;
     if (same) same->used_at = wall_clock(); /* it came from there */
     release_file(f);
@@ -385,17 +419,21 @@ static size_t common_ids(const ag_ids *ids, const ag_served_request *r) {
 static ag_prefix_file *find_longest(ag_serving *s, const ag_served_request *r,
                                     const ag_session_params *params, size_t better_than) {
     const file_key key = key_of(params);
-    const bool goes_back = !ag_model_leaves_copies(&r->p.model->info);
+    bool unknown;
+    char *policy = policy_text(params, &unknown);
+    const bool goes_back = !ag_model_leaves_copies(&r->p.model->info) && !policy;
     ag_prefix_file *best = NULL;
-    for (ag_prefix_file *f = s->files; f; f = f->next) {
+    for (ag_prefix_file *f = s->files; f && !unknown; f = f->next) {
         if (strcmp(f->model, r->p.model->name) != 0 || !equal_texts(f->scope, r->p.scope) ||
-            !same_key(&f->key, &key))
+            !equal_texts(f->policy, policy) || !same_key(&f->key, &key))
             continue;
         const size_t n = common_ids(&f->ids, r);
-        if (n < better_than + LEAST_BETTER || (n < f->ids.n && !goes_back)) continue;
+        const bool is_used = n == f->ids.n ? n < r->p.n_prompt : goes_back;
+        if (n < better_than + LEAST_BETTER || (!is_used && !goes_back)) continue;
         better_than = n - LEAST_BETTER + 1;
         best = f;
     }
+    ag_free(policy);
     return best;
 }
 
@@ -407,6 +445,7 @@ static bool begin_fetch(ag_serving *s, const ag_served_request *r, ag_prefix_fil
     s->fetch.file = f;
     s->fetch.bytes = bytes;
     s->fetch.as.id = r->id;
+    s->fetch.as.has_evicted = f->has_evicted;
     s->fetch.as.p = (ag_request_params){
         .model = r->p.model, .session = r->p.session, .n_system = r->p.n_system, .scope = scope};
     r->p.model->n_requests++; /* it stays loaded */
@@ -423,8 +462,7 @@ static void end_fetch(ag_serving *s) {
 ag_status ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than,
                                 ag_error *err) {
     const ag_session_params params = ag_request_session_params(s, r);
-    const ag_eviction_params *e = &params.eviction;
-    if (!s->files || e->policy || e->memory.threshold_bytes) return AG_OK;
+    if (!s->files) return AG_OK;
     ag_prefix_file *f = r->has_fetched ? NULL : find_longest(s, r, &params, better_than);
     const bool is_mine = s->fetch.file && s->fetch.as.id == r->id;
     if (is_mine || (f && s->fetch.file))

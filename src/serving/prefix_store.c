@@ -301,11 +301,13 @@ static void keep_limits(ag_serving *s) {
     while (s->now.n_parked - s->n_leaving > 4096 && ag_prefix_drop_one(s)) {}
 }
 
-/* That of the request; of its further answers new ones. */
+/* That of the request; new ones of its further answers, of a copy that it leaves where its prompt
+ * ends, and of what it goes on from. */
 static uint64_t parked_id(ag_serving *s, const ag_served_request *r) {
     const ag_parked *k = s->parked;
+    const bool is_copy = r->session || s->is_fetching;
     while (k && k->id != r->id) k = k->next;
-    if (!k) return r->id;
+    if (!k && !is_copy) return r->id;
     pthread_mutex_lock(&s->lock);
     const uint64_t id = ++s->last_id;
     pthread_mutex_unlock(&s->lock);

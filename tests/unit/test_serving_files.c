@@ -166,6 +166,49 @@ static void files_are_their_scopes_alone(void **state) {
     assert_int_equal(turn(&again, 0, "anna"), 199);
 }
 
+/* Two turns, with a restart between them or without; what the second one says. */
+static void two_turns(const char *policy, bool restarts, client_answer *out) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 12};
+    begin(&p);
+    for (size_t i = 0; i < 2; i++) {
+        say(&t, i ? 20 : 300);
+        ag_request_params q = ag_request_defaults(models[0]);
+        q.prompt = t.ids;
+        q.n_prompt = t.n;
+        q.max_tokens = 12;
+        q.ignore_eos = q.logprobs = true;
+        q.sampling.temperature = 0;
+        q.session.eviction.policy = ag_eviction_policy_find(policy);
+        q.session.eviction.budget_tokens = 100;
+        run_request(&clients[0], &q);
+        const size_t n_cached = i ? t.n - 20 - 1 : 0;
+        if (clients[0].n_cached != n_cached)
+            fail_msg("%s: %zu of %zu tokens were there", policy, clients[0].n_cached, n_cached);
+        hear(&t, &clients[0].answers[0]);
+        if (i || !restarts) continue;
+        end();
+        begin(&p);
+    }
+    *out = clients[0].answers[0];
+    end();
+    each_file(remove_path);
+}
+
+static void what_a_policy_has_left_goes_on_after_a_restart(void **state) {
+    static client_answer with, without;
+    const ag_eviction_policy *policy;
+    size_t n = 0;
+    (void)state;
+    for (; (policy = ag_eviction_policy_at(n)); n++) {
+        if (!policy->select) continue;
+        two_turns(policy->name, false, &without);
+        two_turns(policy->name, true, &with);
+        same_answer(&with, &without, n);
+    }
+    assert_true(n > 4);
+}
+
 /* What leaves memory at once comes back from its file. */
 static void what_has_no_room_in_memory_comes_back(void **state) {
     ag_serving_params p = in_dir();
@@ -462,6 +505,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         CASE(a_conversation_goes_on_after_a_restart),
+        CASE(what_a_policy_has_left_goes_on_after_a_restart),
         CASE(files_are_their_scopes_alone),
         CASE(what_has_no_room_in_memory_comes_back),
         CASE(the_directory_keeps_its_limit),

@@ -353,6 +353,28 @@ static void a_conversation_is_held_once(void **state) {
     assert_int_equal(stats.n_prompt_tokens - stats.n_cached_tokens, 100 + 3 * 10);
 }
 
+static bool find_first(void *user, const ag_held_session *h) {
+    uint32_t *n_tokens = user;
+    if (h->id == clients[0].id && !*n_tokens) *n_tokens = h->n_tokens;
+    else assert_true(h->id != clients[0].id); /* one session, one id */
+    return true;
+}
+
+/* Of what a request leaves, the conversation has its id, not the copy at its prompt's end. */
+static void the_conversation_has_the_requests_id(void **state) {
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        talk t = {.seed = 32};
+        uint32_t n_tokens = 0;
+        model = models[m];
+        say(&t, 100);
+        ag_request_params p = ask(&t, "anna", 60);
+        run_request(&clients[0], &p);
+        ag_serving_each_session(serving, find_first, &n_tokens);
+        assert_int_equal(n_tokens, 100 + 60 - 1);
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start_all, stop)
     const struct CMUnitTest tests[] = {
@@ -368,6 +390,7 @@ int main(void) {
         cmocka_unit_test_teardown(without_limits_a_share_of_the_system_is_kept, stop_system),
         cmocka_unit_test_teardown(nothing_is_kept_without_room, stop),
         CASE(a_conversation_is_held_once),
+        CASE(the_conversation_has_the_requests_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
