@@ -216,13 +216,15 @@ static size_t count_exits(const ag_state_mask *m, uint32_t state) {
     return n;
 }
 
-/* Exits that are many for one state become a tree. */
+/* Exits that are many for one state become a tree; all of them where it matters how many characters
+ * or which name come before: a tree's entries say so. */
 static ag_status merge_exits(gather *g) {
     ag_state_mask *m = g->mask;
+    const size_t from = g->flags ? 1 : TREE_FROM;
     for (size_t e = 0; e < m->n_exits;) {
         const uint32_t state = m->exits[e].state;
         AG_TRY(ag_net_states_charge(g->states, m->n_exits, g->err));
-        if (count_exits(m, state) < TREE_FROM) {
+        if (count_exits(m, state) < from) {
             e++;
             continue;
         }

@@ -467,6 +467,26 @@ static void samplers_choose_what_is_allowed(void **state) {
     ag_constraint_destroy(c);
 }
 
+/* Tokens that end a string and go on behind it are few in a small vocabulary: how many characters
+ * they bring counts for them, too. */
+static void few_tokens_that_leave_a_string_obey_its_length(void **state) {
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":"
+                                 "\"string\",\"maxLength\":3}},\"required\":[\"s\"]}";
+    static const char *const begins[] = {"{\"s\":\"", "a", "b", "c", "\","};
+    const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, schema);
+    ag_constraint *c = texts_create(&p);
+    ag_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        for (const char *s = begins[i]; *s; s++) {
+            const int32_t id = texts_byte_id((unsigned char)*s);
+            if (ag_constraint_accept(c, id, &err) != AG_OK) fail_msg("%s", err.msg);
+        }
+        texts_check_mask(c);
+    }
+    ag_constraint_destroy(c);
+}
+
 /* From the vocabulary to the last token of a text; false: an allocation failed. */
 static bool all_of_it(ag_constraint_kind kind, const char *text) {
     const int32_t eos = DEMO_EOS;
@@ -536,6 +556,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_stay_out),
         cmocka_unit_test(samplers_choose_what_is_allowed),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(few_tokens_that_leave_a_string_obey_its_length),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }
