@@ -120,7 +120,7 @@ def openai_script(script, url, model):
 def openai_tools(script, chat, model):
     tool = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": WEATHER}}
     with script.call("a call that is required"):
-        answer = chat(model=model, messages=[{"role": "user", "content": "Weather in Rome?"}], tools=[tool], tool_choice="required", max_tokens=200)
+        answer = chat(model=model, messages=[{"role": "user", "content": "Weather in Rome?"}], tools=[tool], tool_choice="required", max_tokens=200, temperature=0)
         called = answer.choices[0].message.tool_calls[0]
         assert called.function.name == "get_weather" and "city" in json.loads(called.function.arguments)
     with script.call("its result"):
@@ -128,7 +128,7 @@ def openai_tools(script, chat, model):
         turns.append({"role": "tool", "tool_call_id": called.id, "content": "sunny"})
         assert chat(model=model, messages=turns, tools=[tool], max_tokens=16).choices
     with script.call("a call in a stream"):
-        chunks = list(chat(model=model, messages=turns[:1], tools=[tool], tool_choice="required", max_tokens=200, stream=True))
+        chunks = list(chat(model=model, messages=turns[:1], tools=[tool], tool_choice="required", max_tokens=200, temperature=0, parallel_tool_calls=False, stream=True))
         pieces = [c.choices[0].delta.tool_calls[0] for c in chunks if c.choices and c.choices[0].delta.tool_calls]
         assert pieces[0].id and json.loads("".join(p.function.arguments or "" for p in pieces))
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
@@ -148,7 +148,7 @@ def openai_responses(script, openai, client, model):
         numbers = [e.sequence_number for e in events]
         assert numbers == sorted(set(numbers)) and events[-1].type in ("response.completed", "response.incomplete")
     with script.call("response with a call"):
-        answer = create(model=model, input="Weather in Rome?", tools=[tool], tool_choice="required", max_output_tokens=200)
+        answer = create(model=model, input="Weather in Rome?", tools=[tool], tool_choice="required", max_output_tokens=200, temperature=0)
         called = next(item for item in answer.output if item.type == "function_call")
         assert "city" in json.loads(called.arguments)
     with script.call("response to its result"):
@@ -204,7 +204,7 @@ def anthropic_script(script, url, model):
         assert answer.stop_reason in ("stop_sequence", "end_turn") and " " not in answer.content[0].text
     with script.call("a call that is required"):
         ask = [{"role": "user", "content": "Weather in Rome?"}]
-        answer = create(model=model, max_tokens=200, tools=[tool], tool_choice={"type": "any"}, messages=ask)
+        answer = create(model=model, max_tokens=200, tools=[tool], tool_choice={"type": "any", "disable_parallel_tool_use": True}, messages=ask, extra_body={"temperature": 0})
         called = next(b for b in answer.content if b.type == "tool_use")
         assert answer.stop_reason == "tool_use" and "city" in called.input
     with script.call("its result"):
@@ -349,7 +349,7 @@ def langchain_script(script, url, model):
     with script.call("batch"):
         assert len(chat.batch(QUESTIONS[:2])) == 2
     tool = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": WEATHER}}
-    caller = ChatOpenAI(max_tokens=200, **common).bind_tools([tool], tool_choice="any")
+    caller = ChatOpenAI(max_tokens=200, **{**common, "temperature": 0}).bind_tools([tool], tool_choice="any")
     with script.call("a call that is required"):
         answer = caller.invoke("Weather in Rome?")
         assert answer.tool_calls[0]["name"] == "get_weather"
@@ -357,7 +357,7 @@ def langchain_script(script, url, model):
         turns = [HumanMessage("Weather in Rome?"), answer, ToolMessage("sunny", tool_call_id=answer.tool_calls[0]["id"])]
         assert chat.bind_tools([tool]).invoke(turns) is not None
     with script.call("a named call"):
-        named = ChatOpenAI(max_tokens=200, **common).bind_tools([tool], tool_choice="get_weather")
+        named = ChatOpenAI(max_tokens=200, **{**common, "temperature": 0}).bind_tools([tool], tool_choice="get_weather")
         assert named.invoke("Weather in Rome?").tool_calls
     structured = {"title": "number", "description": "a number", **SCHEMA}
     for method in ("json_schema", "function_calling"):
@@ -418,7 +418,7 @@ def litellm_script(script, url, model):
     for route in routes[:2]:
         with script.call("a call by " + route["model"]):
             ask = [{"role": "user", "content": "Weather in Rome?"}]
-            answer = litellm.completion(messages=ask, tools=[tool], tool_choice="required", max_tokens=200, **route)
+            answer = litellm.completion(messages=ask, tools=[tool], tool_choice="required", max_tokens=200, temperature=0, **route)
             assert answer.choices[0].message.tool_calls[0].function.name == "get_weather"
     with script.call("embedding"):
         assert len(litellm.embedding(input=["a", "b"], encoding_format="float", **routes[0]).data) == 2
