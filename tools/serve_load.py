@@ -4,6 +4,8 @@
 
     tools/serve_load.py load    PROGRAM MODEL [--clients N] [--seconds S]
     tools/serve_load.py memory  PROGRAM MODEL [MODEL]... --memory SIZE [--clients N] [--seconds S] [--cgroup [DIR]]
+    tools/serve_load.py delay   PROGRAM MODEL [--clients N] [--prompt TOKENS]
+    tools/serve_load.py connections PROGRAM MODEL [--connections N]
     tools/serve_load.py compare PROGRAM MODEL.gguf [--peer LLAMA_SERVER] [--counts 1,8,32]
 
 load: each client asks for streamed answers, one after the other, until the time is over; some prompts are short, some
@@ -15,6 +17,12 @@ memory: clients with long prompts, each time to another of the models, which are
 fill --prefix-memory and a directory. Every 20 ms /proc tells what the process occupies (RssAnon + RssShmem + VmSwap), which
 must never be above SIZE; with --cgroup the process runs in a control group of SIZE + max(10 %, 64 MiB).
 
+delay: what a long prompt does to those whose answers are on their way: their gaps before it comes and while it is read, beside
+the time that one pass over --step-rows tokens takes.
+
+connections: that many connections which say nothing, from several addresses of this machine, and an answer beside them. Needs
+a limit of open files above their number.
+
 compare: the same requests against both servers, in turns.
 
 Needs Linux and nothing but Python. Exit status: 0 if all held, 1 if not."""
@@ -24,6 +32,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -88,7 +97,7 @@ class Server:
 
 
 def start_ours(args, extra=(), group=None):
-    command = [args.program, "serve", "--port", str(args.port), "-q", "-c", str(args.context), *extra, *args.model]
+    command = [args.program, "serve", "--port", str(args.port), "-q", "-c", str(args.context), *args.ours, *extra, *args.model]
     return Server(command, args.port, group)
 
 
@@ -256,6 +265,79 @@ def load(args):
     return bool(errors or differ or foreign_markers(runs))
 
 
+# ---- a long prompt beside answers ----
+
+
+async def watch_delay(port, args):
+    """Gaps of answers before, and while, a long prompt is read; and how long that took."""
+    def body(seed, n_words, n_tokens):
+        return {"model": args.names[0], "prompt": text_of(f"{args.seed} {seed}", n_words), "max_tokens": n_tokens, "temperature": 0,
+                "ignore_eos": True}
+    once = await ask(port, body("warm", 30, 2))
+    words_a_token = 30 / once.prompt_tokens
+    streams = [asyncio.create_task(ask(port, body(i, 20, args.answer))) for i in range(args.clients)]
+    await asyncio.sleep(args.seconds)
+    begin = time.monotonic()
+    long = await ask(port, body("long", int(args.prompt * words_a_token), 1))
+    end = long.times[0] if long.times else time.monotonic()
+    answers = await asyncio.gather(*streams)
+    before, during = [], []
+    for a in answers:
+        for one, next_one in zip(a.times, a.times[1:]):
+            if next_one < begin:
+                before.append(next_one - one)
+            elif one < end:
+                during.append(next_one - one)
+    return long, end - begin, before[len(answers):], during, errors_of([[(None, a) for a in [*answers, long]]])
+
+
+def delay(args):
+    server = start_ours(args, ["--step-rows", str(args.step_rows), "--prefix-memory", "0"])
+    try:
+        alone, seconds, _, _, _ = asyncio.run(watch_delay(server.port, argparse.Namespace(**{**vars(args), "clients": 0, "seconds": 0})))
+        step = seconds / -(-alone.prompt_tokens // args.step_rows)
+        print(f"{alone.prompt_tokens} tokens alone in {seconds:.2f} s: a pass of {args.step_rows} takes {1000 * step:.1f} ms")
+        args.seed += 1
+        long, seconds, before, during, errors = asyncio.run(watch_delay(server.port, args))
+        print(f"{args.clients} answers: gaps {milliseconds(before)} ms at 50/95/99 %, longest {1000 * max(before, default=0):.1f}; while {long.prompt_tokens} "
+              f"tokens are read in {seconds:.2f} s: {milliseconds(during)}, longest {1000 * max(during, default=0):.1f}")
+        for error in errors[:3]:
+            print(error)
+    finally:
+        server.stop()
+    return bool(errors)
+
+
+# ---- connections ----
+
+
+def connections(args):
+    """Most are opened and say nothing; some say half a request."""
+    server = start_ours(args, ["--max-connections", str(args.connections + 64), "--idle-timeout", "600", "--read-timeout", "600"])
+    opened = []
+    try:
+        base = occupied(server.process.pid)
+        for i in range(args.connections):
+            s = socket.socket()
+            s.bind((f"127.0.0.{1 + i % 8}", 0))
+            s.connect(("127.0.0.1", server.port))
+            if i % 2:
+                s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0")
+            opened.append(s)
+        answer = asyncio.run(ask(server.port, plain_request(1, 1, args, None) | {"model": args.names[0]}))
+        there = server.metric("antigravity_http_connections")
+        full = occupied(server.process.pid)
+        for s in opened:
+            s.close()
+        time.sleep(1)
+        left = server.metric("antigravity_http_connections")
+        print(f"{there:.0f} connections, {(full - base) / max(there, 1):.0f} bytes each; an answer beside them of {answer.tokens} tokens{answer.error}; "
+              f"afterwards {left:.0f}")
+        return there < args.connections or bool(answer.error) or left > 8
+    finally:
+        server.stop()
+
+
 # ---- memory ----
 
 
@@ -375,7 +457,7 @@ def compare(args):
         args.clients = n
         sums = {}
         for args.round in range(args.rounds):
-            for name, start in (("antigravity", lambda: start_ours(args, ["--max-running", str(n), "--any-model", *args.ours])),
+            for name, start in (("antigravity", lambda: start_ours(args, ["--max-running", str(n), "--any-model"])),
                                 ("llama.cpp", lambda: start_peer(args, n))):
                 server = start()
                 try:
@@ -402,7 +484,7 @@ def compare(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["load", "memory", "compare"])
+    parser.add_argument("what", choices=["load", "memory", "delay", "connections", "compare"])
     parser.add_argument("program")
     parser.add_argument("model", nargs="+")
     parser.add_argument("--clients", type=int, default=64)
@@ -411,6 +493,9 @@ def main():
     parser.add_argument("--long-words", type=int, default=400, help="words of a long prompt")
     parser.add_argument("--answer", type=int, default=32, help="tokens of an answer")
     parser.add_argument("--every", type=int, default=8, help="one of so many answers is asked for again")
+    parser.add_argument("--prompt", type=int, default=4096, help="tokens of the prompt that delays others")
+    parser.add_argument("--step-rows", type=int, default=512)
+    parser.add_argument("--connections", type=int, default=10000)
     parser.add_argument("--prefix-memory", default="256M")
     parser.add_argument("--memory")
     parser.add_argument("--cgroup", nargs="?", const="", metavar="DIR")
@@ -418,6 +503,7 @@ def main():
     parser.add_argument("--peer-context", type=int, default=4096)
     parser.add_argument("--counts", default="1,8,32")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.set_defaults(round=0)
     parser.add_argument("--ours", action="append", default=[], help="a further option of antigravity serve")
     parser.add_argument("--port", type=int, default=18099)
     parser.add_argument("--seed", type=int, default=1)
@@ -426,7 +512,7 @@ def main():
         parser.error("memory needs --memory")
     args.names = [os.path.basename(m.rstrip("/")).removesuffix(".gguf") for m in args.model]
     args.model = [word for m in args.model for word in ("-m", m)]
-    return {"load": load, "memory": memory, "compare": compare}[args.what](args)
+    return {"load": load, "memory": memory, "delay": delay, "connections": connections, "compare": compare}[args.what](args)
 
 
 if __name__ == "__main__":
