@@ -19,10 +19,11 @@ extern "C" {
  * from any thread, but ag_serving_destroy() from one that no other races with. Of them the ones
  * that wait, ag_serving_load_model() and ag_serving_destroy(), are not to be called by an event.
  *
- * What a request gets depends on its parameters alone, not on what else is running: on the CPU its
- * tokens and logprobs are bit for bit those that it gets alone, unless wide_steps. Where part of
- * its prompt was read before (n_cached), and on devices, they are the same but for rounding; where
- * a policy has let tokens leave since, what left depends on the turns in which it was read. */
+ * What a request gets depends on its parameters alone, not on what else is running: its tokens
+ * and logprobs are bit for bit those that it gets alone, unless wide_steps. Where part of its
+ * prompt was read before (n_cached), and where a device has read it together with others, they are
+ * the same but for rounding; where a policy has let tokens leave since, what left depends on the
+ * turns in which it was read. */
 typedef struct ag_serving ag_serving;
 
 typedef struct ag_serving_params {
@@ -40,8 +41,9 @@ typedef struct ag_serving_params {
     uint32_t step_rows; /* 512 rows between two tokens of an answer: next tokens first, then
                          * prompts, in chunks of half as many, whoever else is there */
     /* Rows of different requests in one pass also where that rounds otherwise than each alone: more
-     * tokens a second of many answers on processors with matrix units, but what a request gets then
-     * depends, by rounding, on what else is running. */
+     * tokens a second of many answers on processors with matrix units, and on devices that are slow
+     * to read weights, but what a request gets then depends, by rounding, on what else is running.
+     */
     bool wide_steps;
     /* Parked sessions, in memory. UINT64_MAX: as much as the limit leaves; without a limit a
      * quarter of what the system, the control group and the device would have available without

@@ -21,7 +21,7 @@ typedef struct step_pass {
 /* So many rows of different requests leave each with the bits that it has alone. */
 static size_t alike_rows(const ag_serving *s) {
     const uint32_t rows = ag_alike_rows(s->backend);
-    return s->params.wide_steps || rows < 2 ? SIZE_MAX : rows;
+    return s->params.wide_steps ? SIZE_MAX : rows ? rows : 1;
 }
 
 static void fail_request(ag_served_request *r, ag_status st, const ag_error *err) {

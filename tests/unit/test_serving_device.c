@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* usage: test_serving_device BACKEND
+ * Answers on a device: each gets the tokens that it gets alone, though several run. */
+#include "support/named_backend.h"
+#include "support/serving_demo.h"
+
+enum { N = 4, TOKENS = 24 };
+
+static ag_serving_params params;
+
+static int start_device(void **state) {
+    (void)state;
+    start_with(&params);
+    return 0;
+}
+
+/* Prompts of one token, since chunks of several prompts are read together. */
+static void answers_are_those_of_each_alone(void **state) {
+    (void)state;
+    static client alone[N];
+    static const int32_t prompts[N] = {20, 300, 411, 1000};
+    ag_request_params p[N];
+    for (size_t i = 0; i < N; i++) {
+        p[i] = request(&prompts[i], 1, TOKENS);
+        p[i].no_prefix = true;
+        client_init(&alone[i]);
+        run_request(&alone[i], &p[i]);
+    }
+    ag_serving_stats before, after;
+    ag_serving_get_stats(serving, &before);
+    for (size_t i = 0; i < N; i++) send_request(&clients[i], &p[i]);
+    for (size_t i = 0; i < N; i++) {
+        finish(&clients[i], AG_OK);
+        same_answer(&clients[i].answers[0], &alone[i].answers[0], i);
+        client_destroy(&alone[i]);
+    }
+    ag_serving_get_stats(serving, &after);
+    assert_int_equal(after.n_rows - before.n_rows, after.n_steps - before.n_steps);
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "opencl";
+    ag_backend *there = open_backend(name, 1);
+    if (!there) return EXIT_SKIPPED;
+    ag_backend_destroy(there);
+    params = ag_serving_defaults();
+    params.backend.name = name;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(answers_are_those_of_each_alone, start_device, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
