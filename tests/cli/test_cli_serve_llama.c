@@ -190,6 +190,73 @@ static void a_gap_needs_a_model_that_fills_it(void **state) {
                            200));
 }
 
+/* The demo model, three of whose unused tokens become the marks of a gap. */
+static void make_filler(char *dir) {
+    static const char *const files[] = {"config.json", "generation_config.json",
+                                        "model.safetensors"};
+    static const char *const names[][2] = {{"<|start_header_id|>", "<|fim_prefix|>"},
+                                           {"<|end_header_id|>", "<|fim_suffix|>"},
+                                           {"<|eot_id|>", "<|fim_middle|>"}};
+    char path[200];
+    size_t i, n_named = 0;
+    json_t *token, *tokenizer = json_load_file(DEMO "/tokenizer.json", 0, NULL);
+    assert_non_null(tokenizer);
+    make_directory(dir);
+    for (i = 0; i < 3; i++) link_file(dir, DEMO, files[i]);
+    json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, token) {
+        for (size_t k = 0; k < 3; k++) {
+            if (strcmp(json_string_at(token, "content"), names[k][0]) != 0) continue;
+            json_object_set_new(token, "content", json_string(names[k][1]));
+            n_named++;
+        }
+    }
+    assert_int_equal(n_named, 3);
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    assert_int_equal(json_dump_file(tokenizer, path, 0), 0);
+    json_decref(tokenizer);
+}
+
+static void a_model_that_knows_gaps_fills_them(void **state) {
+    (void)state;
+    char dir[96] = "serve_filler";
+    make_filler(dir);
+    serve_process filler;
+    SERVE_START(&filler, "-q", "-m", dir, "--any-model");
+    json_t *spelt = serve_json(&filler, "POST /completion",
+                               "{\"prompt\":\"<|fim_prefix|>Once upon<|fim_suffix|> a time"
+                               "<|fim_middle|>\",\"n_predict\":4,\"temperature\":0}",
+                               200);
+    json_t *llama = serve_json(&filler, "POST /infill",
+                               "{\"input_prefix\":\"Once \",\"prompt\":\"upon\",\"input_suffix\":"
+                               "\" a time\",\"n_predict\":4,\"temperature\":0}",
+                               200);
+    json_t *openai = serve_json(&filler, "POST /v1/completions",
+                                "{\"model\":\"x\",\"prompt\":\"Once upon\",\"suffix\":\" a time\","
+                                "\"max_tokens\":4,\"temperature\":0}",
+                                200);
+    json_t *ollama = serve_json(&filler, "POST /api/generate",
+                                "{\"model\":\"x\",\"prompt\":\"Once upon\",\"suffix\":\" a time\","
+                                "\"stream\":false,\"options\":{\"num_predict\":4,"
+                                "\"temperature\":0}}",
+                                200);
+    const char *text = json_string_at(spelt, "content");
+    const json_int_t n = json_number_at(spelt, "tokens_evaluated");
+    assert_string_equal(json_string_at(llama, "content"), text);
+    assert_string_equal(json_string_at(openai, "choices.0.text"), text);
+    assert_string_equal(json_string_at(ollama, "response"), text);
+    assert_int_equal(json_number_at(llama, "tokens_evaluated"), n);
+    assert_int_equal(json_number_at(openai, "usage.prompt_tokens"), n);
+    assert_int_equal(json_number_at(ollama, "prompt_eval_count"), n);
+    serve_reply r = serve_ask(&filler, "POST /api/show", "", "{\"model\":\"x\"}");
+    assert_says(r.body, "\"insert\"");
+    serve_reply_free(&r);
+    json_decref(spelt);
+    json_decref(llama);
+    json_decref(openai);
+    json_decref(ollama);
+    assert_int_equal(serve_stop(&filler, SIGTERM), 0);
+}
+
 static void the_server_tells_its_settings(void **state) {
     (void)state;
     json_t *p = serve_json(&server, "GET /props", NULL, 200);
@@ -284,6 +351,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_beyond_the_context_is_named),
         cmocka_unit_test(messages_are_counted),
         cmocka_unit_test(a_gap_needs_a_model_that_fills_it),
+        cmocka_unit_test(a_model_that_knows_gaps_fills_them),
         cmocka_unit_test(the_server_tells_its_settings),
         cmocka_unit_test(the_server_may_set_variables_of_the_template),
         cmocka_unit_test(a_template_that_writes_nothing_is_named),

@@ -47,6 +47,8 @@ static const infill_marks *marks_of(const ag_tokenizer *t) {
     return NULL;
 }
 
+bool infill_is_known(const ag_tokenizer *t) { return marks_of(t) != NULL; }
+
 static bool encode(const ag_tokenizer *t, const json_t *text, unsigned flags, ag_ids *ids,
                    serve_error *e) {
     ag_error err;

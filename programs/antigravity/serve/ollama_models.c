@@ -5,6 +5,7 @@
 
 #include "../json_out.h"
 #include "fields.h"
+#include "infill.h"
 
 #include <antigravity/serving.h>
 #include <ctype.h>
@@ -118,6 +119,8 @@ static json_t *capabilities_of(const ag_served_model *m) {
     if (features & AG_CHAT_TOOLS) json_append(&list, json_string("tools"));
     if (features & (AG_CHAT_REASONING | AG_CHAT_THINKING_SWITCH | AG_CHAT_OPENS_REASONING))
         json_append(&list, json_string("thinking"));
+    const ag_tokenizer *t = ag_served_model_tokenizer(m);
+    if (t && infill_is_known(t)) json_append(&list, json_string("insert"));
     json_append(&list, json_string("embedding"));
     return list;
 }
