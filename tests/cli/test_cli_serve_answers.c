@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the server remembers of sampled answers: whose they are, how many, and in which file. */
+#include "serve/answer_memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEMO AG_SOURCE_DIR "/models/demo"
+enum { ROOM = 1 << 20 };
+
+static ag_tokenizer *tokenizer;
+static ag_chat_format *format;
+static char root[] = "/tmp/ag-serve-answers-XXXXXX", path[64], why[ANSWER_WHY_SIZE];
+
+static int set_up(void **state) {
+    static const char jinja[] =
+        "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>"
+        "{{ m.content }}<|eot_id|>{% endfor %}";
+    ag_error err;
+    (void)state;
+    if (!mkdtemp(root)) return -1;
+    snprintf(path, sizeof path, "%s/answers", root);
+    return ag_tokenizer_load(DEMO, &tokenizer, &err) == AG_OK &&
+                   ag_chat_format_create(jinja, strlen(jinja), NULL, NULL, tokenizer, &format,
+                                         &err) == AG_OK
+               ? 0
+               : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    ag_chat_format_destroy(format);
+    ag_tokenizer_destroy(tokenizer);
+    unlink(path);
+    return rmdir(root);
+}
+
+/* Each letter by itself, as no tokenizer would have it. */
+static ag_ids letters_of(const char *text) {
+    ag_ids ids = {.data = malloc(strlen(text) * sizeof(int32_t)), .cap = strlen(text)};
+    for (; *text; text++) ids.data[ids.n++] = ag_tokenizer_id(tokenizer, text, 1);
+    return ids;
+}
+
+static void keep_words(answer_memory *m, const char *scope, const char *words) {
+    ag_ids ids = letters_of(words);
+    json_t *list = json_array();
+    for (size_t i = 0; i < ids.n; i++) json_array_append_new(list, json_integer(ids.data[i]));
+    json_t *answer = json_pack("{s:{s:s, s:s}, s:o}", "message", "role", "assistant", "content",
+                               words, "ids", list);
+    ag_text text = {.data = json_dumps(answer, 0)};
+    text.len = strlen(text.data);
+    answer_memory_keep(m, "demo", scope, &text);
+    free(text.data);
+    json_decref(answer);
+    ag_ids_free(&ids);
+}
+
+/* Whether a conversation in which the assistant said these words has the letters. */
+static bool is_known(answer_memory *m, const char *model, const char *scope, const char *words) {
+    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "hi",
+                                 "role", "assistant", "content", words);
+    char *text = json_dumps(messages, 0);
+    ag_chat *chat;
+    ag_ids ids = {0}, letters = letters_of(words);
+    ag_error err;
+    bool found = false;
+    assert_int_equal(ag_chat_create(format, &chat, &err), AG_OK);
+    assert_int_equal(ag_chat_set_messages(chat, text, strlen(text), &err), AG_OK);
+    assert_int_equal(answer_memory_recall(m, model, scope, messages, chat, &err), AG_OK);
+    assert_int_equal(ag_chat_render(chat, 0, &ids, NULL, &err), AG_OK);
+    for (size_t i = 0; i + letters.n <= ids.n; i++)
+        found = found || !memcmp(ids.data + i, letters.data, letters.n * sizeof *ids.data);
+    ag_ids_free(&ids);
+    ag_ids_free(&letters);
+    ag_chat_destroy(chat);
+    free(text);
+    json_decref(messages);
+    return found;
+}
+
+static void answers_are_their_scopes_alone(void **state) {
+    answer_memory *m = answer_memory_create(ROOM);
+    (void)state;
+    keep_words(m, "anna", "somewhere");
+    assert_true(is_known(m, "demo", "anna", "somewhere"));
+    assert_false(is_known(m, "demo", "bert", "somewhere"));
+    assert_false(is_known(m, "other", "anna", "somewhere"));
+    assert_false(is_known(m, "demo", "anna", "somewhere."));
+    answer_memory_destroy(m);
+}
+
+static void the_longest_unused_are_forgotten(void **state) {
+    answer_memory *m = answer_memory_create(4096);
+    char words[32];
+    (void)state;
+    keep_words(m, "anna", "thefirst");
+    keep_words(m, "anna", "thesecond");
+    for (int i = 0; i < 100; i++) {
+        snprintf(words, sizeof words, "number%d", i);
+        keep_words(m, "anna", words);
+        assert_true(answer_memory_bytes(m) <= 4096);
+        assert_true(is_known(m, "demo", "anna", "thefirst")); /* it is used */
+    }
+    assert_true(is_known(m, "demo", "anna", "number99"));
+    assert_false(is_known(m, "demo", "anna", "thesecond"));
+    /* The same again takes no more room; what has none at all is not kept. */
+    const size_t bytes = answer_memory_bytes(m);
+    keep_words(m, "anna", "number99");
+    assert_int_equal(answer_memory_bytes(m), bytes);
+    answer_memory_destroy(m);
+    m = answer_memory_create(16);
+    keep_words(m, "anna", "thefirst");
+    assert_int_equal(answer_memory_bytes(m), 0);
+    answer_memory_destroy(m);
+}
+
+static void they_come_back_from_their_file(void **state) {
+    answer_memory *m = answer_memory_create(ROOM);
+    struct stat st;
+    (void)state;
+    assert_true(answer_memory_load(m, path, why)); /* there is none: nothing is known */
+    keep_words(m, "anna", "somewhere");
+    keep_words(m, "bert", "anywhere");
+    assert_true(answer_memory_save(m, path, why));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    answer_memory_destroy(m);
+    /* Lines that are none are left out. */
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    fputs("{\"model\":\"demo\",\"scope\":\"anna\"}\nnothing\n[1,2]\n"
+          "{\"model\":\"demo\",\"scope\":\"anna\",\"answer\":{\"message\":{\"role\":\"assistant\","
+          "\"content\":\"elsewhere\"},\"ids\":[99999999]}}\n{\"model\":",
+          f);
+    fclose(f);
+    m = answer_memory_create(ROOM);
+    assert_true(answer_memory_load(m, path, why));
+    assert_true(is_known(m, "demo", "anna", "somewhere"));
+    assert_true(is_known(m, "demo", "bert", "anywhere"));
+    assert_false(is_known(m, "demo", "anna", "anywhere"));
+    assert_false(is_known(m, "demo", "anna", "elsewhere"));
+    answer_memory_destroy(m);
+}
+
+static void a_link_is_not_followed(void **state) {
+    answer_memory *m = answer_memory_create(ROOM);
+    char elsewhere[80];
+    struct stat st;
+    (void)state;
+    keep_words(m, "anna", "somewhere");
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", root);
+    assert_true(answer_memory_save(m, elsewhere, why));
+    answer_memory_destroy(m);
+    unlink(path);
+    assert_int_equal(symlink(elsewhere, path), 0);
+    m = answer_memory_create(ROOM);
+    assert_false(answer_memory_load(m, path, why));
+    assert_int_equal(answer_memory_bytes(m), 0);
+    /* The link is replaced, not what it leads to. */
+    assert_true(answer_memory_save(m, path, why));
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    assert_int_equal(stat(elsewhere, &st), 0);
+    assert_true(st.st_size > 0);
+    unlink(elsewhere);
+    answer_memory_destroy(m);
+    m = answer_memory_create(ROOM);
+    assert_false(answer_memory_save(m, "/nowhere/at/all", why));
+    assert_non_null(strstr(why, "/nowhere/at/all"));
+    answer_memory_destroy(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_their_scopes_alone),
+        cmocka_unit_test(the_longest_unused_are_forgotten),
+        cmocka_unit_test(they_come_back_from_their_file),
+        cmocka_unit_test(a_link_is_not_followed),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
