@@ -5,6 +5,7 @@
     tools/serve_load.py load    PROGRAM MODEL [--clients N] [--seconds S]
     tools/serve_load.py memory  PROGRAM MODEL [MODEL]... --memory SIZE [--clients N] [--seconds S] [--cgroup [DIR]]
     tools/serve_load.py delay   PROGRAM MODEL [--clients N] [--prompt TOKENS]
+    tools/serve_load.py capacity PROGRAM MODEL --memory SIZE [--long-words N]
     tools/serve_load.py connections PROGRAM MODEL [--connections N]
     tools/serve_load.py compare PROGRAM MODEL.gguf [--peer LLAMA_SERVER] [--counts 1,8,32]
 
@@ -19,6 +20,9 @@ must never be above SIZE; with --cgroup the process runs in a control group of S
 
 delay: what a long prompt does to those whose answers are on their way: their gaps before it comes and while it is read, beside
 the time that one pass over --step-rows tokens takes.
+
+capacity: conversations of one length, more than SIZE has room for; how many are held then, beside what docs/capacity.md foretells
+from the first of them.
 
 connections: that many connections which say nothing, from several addresses of this machine, and an answer beside them. Needs
 a limit of open files above their number.
@@ -308,6 +312,45 @@ def delay(args):
     return bool(errors)
 
 
+# ---- capacity ----
+
+BLOCK = 128  # tokens of a cache
+
+
+def set_aside(limit):
+    """As docs/capacity.md has it."""
+    return limit // 8 + min(limit // 256, 8 << 20) + max(limit // 64, 2 << 20) + (2 << 20)
+
+
+def whole_blocks(n_tokens):
+    return -(-n_tokens // BLOCK) * BLOCK
+
+
+def capacity(args):
+    limit = size_of(args.memory)
+    server = start_ours(args, ["--memory", args.memory])
+    try:
+        def ask_one(i):
+            return asyncio.run(ask(server.port, {**plain_request(1, i, args, None), "model": args.names[0]}))
+        first = ask_one(0)
+        n_tokens = first.prompt_tokens + first.tokens
+        used, parked = (server.metric("antigravity_" + name) for name in ("memory_used_bytes", "parked_bytes"))
+        a_token = parked / whole_blocks(n_tokens - 1)
+        request = a_token * (whole_blocks(n_tokens) + BLOCK) + (128 << 10)
+        foretold = int((limit - set_aside(limit) - (used - parked) - request) / parked) + 1
+        held, errors = 0, []
+        for i in range(1, 2 * foretold + 4):
+            answer = ask_one(i)
+            errors += [answer.error] if answer.error else []
+            held = max(held, int(server.metric("antigravity_sessions_parked")))
+        mib = 1 << 20
+        print(f"limit {limit / mib:.0f} MiB, occupied without conversations {(used - parked) / mib:.1f}, conversations of {n_tokens} tokens {parked / mib:.2f} each: "
+              f"foretold {foretold}, held {held}; highest {server.metric('antigravity_memory_peak_bytes') / mib:.1f} MiB, errors {len(errors)}")
+        return bool(errors) or abs(held - foretold) > max(2, foretold * 15 // 100)
+    finally:
+        server.stop()
+
+
 # ---- connections ----
 
 
@@ -484,7 +527,7 @@ def compare(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["load", "memory", "delay", "connections", "compare"])
+    parser.add_argument("what", choices=["load", "memory", "delay", "capacity", "connections", "compare"])
     parser.add_argument("program")
     parser.add_argument("model", nargs="+")
     parser.add_argument("--clients", type=int, default=64)
@@ -508,11 +551,11 @@ def main():
     parser.add_argument("--port", type=int, default=18099)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    if args.what == "memory" and not args.memory:
-        parser.error("memory needs --memory")
+    if args.what in ("memory", "capacity") and not args.memory:
+        parser.error(f"{args.what} needs --memory")
     args.names = [os.path.basename(m.rstrip("/")).removesuffix(".gguf") for m in args.model]
     args.model = [word for m in args.model for word in ("-m", m)]
-    return {"load": load, "memory": memory, "delay": delay, "connections": connections, "compare": compare}[args.what](args)
+    return {"load": load, "memory": memory, "delay": delay, "capacity": capacity, "connections": connections, "compare": compare}[args.what](args)
 
 
 if __name__ == "__main__":
