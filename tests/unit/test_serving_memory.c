@@ -5,6 +5,7 @@
 #include "support/serving_demo.h"
 
 #include <antigravity/process.h>
+#include <dirent.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@ static uint64_t occupied(void) {
     return usage.anonymous;
 }
 
+static const char *prefix_dir; /* NULL: none */
+
 static ag_status start_within(uint64_t limit, ag_error *err) {
     ag_serving_params p = ag_serving_defaults();
     ag_served_model_params m = {.name = "demo",
@@ -23,6 +26,7 @@ static ag_status start_within(uint64_t limit, ag_error *err) {
                                 .model = ag_model_defaults(),
                                 .session = ag_session_defaults()};
     p.memory_limit = limit;
+    p.prefix_dir = prefix_dir;
     p.step_rows = 128;
     p.backend.n_threads = 2;
     for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
@@ -105,12 +109,9 @@ static uint64_t loaded_with(uint64_t more) {
     return limit;
 }
 
-static void many_long_prompts_stay_below_the_limit(void **state) {
+static void crowd_twice(uint64_t limit, ag_serving_stats *stats) {
     static int32_t ids[CROWD][LONGEST];
-    ag_serving_stats stats;
     ag_error err;
-    (void)state;
-    const uint64_t limit = loaded_with(12 << 20); /* of 24 caches of 6 MB */
     begin_watching();
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < CROWD; i++) {
@@ -127,11 +128,40 @@ static void many_long_prompts_stay_below_the_limit(void **state) {
         }
     }
     end_watching(limit);
-    ag_serving_get_stats(serving, &stats);
-    assert_int_equal(stats.memory_limit, limit);
-    assert_true(stats.memory_peak <= limit && stats.memory_peak > stats.weight_bytes);
+    ag_serving_get_stats(serving, stats);
+    assert_int_equal(stats->memory_limit, limit);
+    assert_true(stats->memory_peak <= limit && stats->memory_peak > stats->weight_bytes);
+    assert_int_equal(stats->n_refused, 0);
+}
+
+static void many_long_prompts_stay_below_the_limit(void **state) {
+    ag_serving_stats stats;
+    (void)state;
+    const uint64_t limit = loaded_with(12 << 20); /* of 24 caches of 6 MB */
+    crowd_twice(limit, &stats);
     assert_true(stats.n_parked > 0 && stats.n_parked < 2 * CROWD);
-    assert_int_equal(stats.n_refused, 0);
+}
+
+static void remove_files(const char *dir) {
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* What has no room any more is written, and requests wait for its memory. */
+static void what_leaves_for_files_keeps_the_limit(void **state) {
+    char dir[] = "/tmp/ag-serving-memory-XXXXXX";
+    ag_serving_stats stats;
+    assert_non_null(mkdtemp(dir));
+    prefix_dir = dir;
+    const uint64_t limit = loaded_with(14 << 20);
+    crowd_twice(limit, &stats);
+    assert_true(stats.n_prefix_written > CROWD);
+    assert_int_equal(stats.n_prefix_failed, 0);
+    prefix_dir = NULL;
+    stop_and_trim(state);
+    remove_files(dir);
 }
 
 /* Of a long session a block is shared; the rest needs memory of its own, and the store is full. */
@@ -357,6 +387,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_limit_below_the_model_names_the_smallest),
         CASE(many_long_prompts_stay_below_the_limit),
+        CASE(what_leaves_for_files_keeps_the_limit),
         CASE(a_short_common_beginning_is_not_a_whole_session),
         CASE(what_never_fits_is_refused_with_the_numbers),
         CASE(an_answer_without_a_limit_ends_where_memory_does),
