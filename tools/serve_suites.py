@@ -358,6 +358,7 @@ def main():
         sys.exit(f"there is no program {args.program}")
     with open(os.path.join(HERE, "serve_suites.json"), encoding="utf-8") as f:
         data = json.load(f)
+    args.environment = os.path.abspath(args.environment)  # pytest runs elsewhere
     os.makedirs(args.environment, exist_ok=True)
     try:
         python = make_environment(os.path.join(args.environment, "python"), data["packages"])
