@@ -211,12 +211,13 @@ static uint64_t unforeseen(const void *where) {
 
 /* Letters and digits that nobody who writes a conversation or tools can know. */
 static void choose_words(ag_chat_stand_ins *s) {
-    const uint64_t nonce = unforeseen(s);
+    snprintf(s->beginning, sizeof s->beginning, "Q7v%016" PRIx64 "w", unforeseen(s));
     for (size_t i = 0; i < s->n; i++) {
         ag_chat_stand_in *x = &s->list[i];
-        snprintf(x->words, sizeof x->words, "Q7v%016" PRIx64 "wc%zuq", nonce, i);
-        snprintf(x->reasoning, sizeof x->reasoning, "Q7v%016" PRIx64 "wr%zuq", nonce, i);
-        snprintf(x->argument, sizeof x->argument, "Q7v%016" PRIx64 "wa%zuq", nonce, i);
+        x->words = x->reasoning = x->argument = (ag_chat_word){.n = 0};
+        snprintf(x->words.text, sizeof x->words.text, "%sc%zuq", s->beginning, i);
+        snprintf(x->reasoning.text, sizeof x->reasoning.text, "%sr%zuq", s->beginning, i);
+        snprintf(x->argument.text, sizeof x->argument.text, "%sa%zuq", s->beginning, i);
     }
 }
 
@@ -236,12 +237,13 @@ static json_t *calls_with(const json_t *calls, const char *word) {
 static bool put_words(json_t *messages, const ag_chat_stand_in *x) {
     json_t *m = json_copy(json_array_get(messages, x->message));
     bool ok = m != NULL;
-    if (ok && x->has_content) ok = json_object_set_new(m, "content", json_string(x->words)) == 0;
+    if (ok && x->has_content)
+        ok = json_object_set_new(m, "content", json_string(x->words.text)) == 0;
     if (ok && json_string_length(json_object_get(m, "reasoning_content"))) {
-        ok = json_object_set_new(m, "reasoning_content", json_string(x->reasoning)) == 0;
+        ok = json_object_set_new(m, "reasoning_content", json_string(x->reasoning.text)) == 0;
     }
     if (ok && x->has_calls) {
-        json_t *calls = calls_with(json_object_get(m, "tool_calls"), x->argument);
+        json_t *calls = calls_with(json_object_get(m, "tool_calls"), x->argument.text);
         ok = json_object_set_new(m, "tool_calls", calls) == 0;
     }
     if (ok) return json_array_set_new(messages, x->message, m) == 0;
@@ -268,75 +270,103 @@ typedef struct place {
     bool with_reasoning;
 } place;
 
-static size_t count_of(const char *text, const char *word) {
-    size_t n = 0;
-    for (const char *p = text; (p = strstr(p, word)); p++) n++;
-    return n;
+/* The word that begins at `at`, behind the beginning that all have in common, or NULL. */
+static ag_chat_word *word_at(ag_chat_stand_ins *s, const char *at) {
+    const char *kind = at + strlen(s->beginning), *p = kind + 1;
+    size_t i = 0;
+    if (!strchr("cra", *kind) || !*kind) return NULL;
+    for (; *p >= '0' && *p <= '9' && i < s->n; p++) i = 10 * i + (size_t)(*p - '0');
+    if (i >= s->n) return NULL;
+    ag_chat_stand_in *x = &s->list[i];
+    ag_chat_word *w = *kind == 'c' ? &x->words : *kind == 'r' ? &x->reasoning : &x->argument;
+    return strncmp(at, w->text, strlen(w->text)) == 0 ? w : NULL;
+}
+
+/* Where all words stand, in one pass over the text: there may be as many as messages. */
+static void find_words(ag_chat_stand_ins *s, const char *text) {
+    for (const char *p = text; (p = strstr(p, s->beginning)); p += strlen(s->beginning)) {
+        ag_chat_word *w = word_at(s, p);
+        if (!w) continue;
+        if (w->n++ == 0) w->begin = (size_t)(p - text);
+        w->end = (size_t)(p - text) + strlen(w->text);
+    }
 }
 
 /* Which is not so where a template says something twice. */
-static bool is_certain(const ag_chat_stand_in *x, const char *text) {
-    return count_of(text, x->words) <= 1 && count_of(text, x->reasoning) <= 1 &&
-           count_of(text, x->argument) <= count_calls(x->answer);
+static bool is_certain(const ag_chat_stand_in *x) {
+    return x->words.n <= 1 && x->reasoning.n <= 1 && x->argument.n <= count_calls(x->answer);
 }
 
-static const char *last_of(const char *from, const char *to, const char *what) {
-    const char *found = NULL;
-    for (const char *p = from; (p = strstr(p, what)) && p < to; p++) found = p;
-    return found;
+/* A walk over the text. */
+typedef struct walk {
+    const ag_chat_format *f;
+    const char *text;
+    size_t from;   /* answers that are found begin here or behind */
+    size_t passed; /* the end of the words that were looked at last */
+    size_t looked_from,
+        closed; /* the first end of a turn at or behind looked_from; SIZE_MAX: none */
+} walk;
+
+/* The next end of a turn, or SIZE_MAX. What one answer asked for is there for the next one's. */
+static size_t turn_end(walk *w, size_t from) {
+    if (!w->f->turn_end) return SIZE_MAX;
+    if (from >= w->looked_from && from <= w->closed) return w->closed;
+    const char *found = strstr(w->text + from, w->f->turn_end);
+    w->looked_from = from;
+    w->closed = found ? (size_t)(found - w->text) : SIZE_MAX;
+    return w->closed;
+}
+
+static bool is_behind(const ag_chat_word *word, size_t from) {
+    return word->n && word->begin >= from;
+}
+
+/* The last one before `to`, but behind the answer before, also one whose place could not be told.
+ * SIZE_MAX: it is not there. */
+static size_t last_of(const walk *w, size_t to, const char *what) {
+    const size_t len = what ? strlen(what) : SIZE_MAX;
+    const size_t from = w->passed > w->from && w->passed <= to ? w->passed : w->from;
+    if (to < from || len > to - from) return SIZE_MAX;
+    for (size_t at = to - len + 1; at-- > from;) {
+        if (!memcmp(w->text + at, what, len)) return at;
+    }
+    return SIZE_MAX;
 }
 
 /* What opens the section of calls whose first argument is at `at`: the nearest one before it, since
  * a system prompt may show how calls are written, too. */
-static const char *section_begin(const ag_call_format *f, const char *from, const char *at) {
+static size_t section_begin(const walk *w, size_t at) {
+    const ag_call_format *f = &w->f->calls;
     for (size_t i = 0; i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
-        const char *found = last_of(from, at, f->triggers[i]);
-        if (found) return found;
+        const size_t found = last_of(w, at, f->triggers[i]);
+        if (found != SIZE_MAX) return found;
     }
-    return NULL;
+    return SIZE_MAX;
 }
 
-/* Where the answer begins whose words stand in text[from..). */
-static bool find_begin(const ag_chat_format *f, const ag_chat_stand_in *x, const char *from,
-                       place *out, const char *text) {
-    const char *words = x->has_content ? strstr(from, x->words) : NULL;
-    const char *thought = strstr(from, x->reasoning);
-    const char *first = words ? words : x->has_calls ? strstr(from, x->argument) : NULL;
-    if (!first || (x->has_content && !words)) return false;
-    if (thought && thought > first) return false;
-    out->with_reasoning = thought != NULL;
-    if (thought && !x->answer->opened) thought = last_of(from, thought, f->reasoning_open);
-    if (out->with_reasoning && !thought) return false;
-    if (!out->with_reasoning && !words) first = section_begin(&f->calls, from, first);
-    if (!first) return false;
-    const char *begin = thought ? thought : first;
+/* Where the answer begins whose words stand behind w->from. */
+static bool find_begin(walk *w, const ag_chat_stand_in *x, place *out) {
+    const ag_chat_word *word = x->has_content ? &x->words : &x->argument;
+    const bool thinks = is_behind(&x->reasoning, w->from);
+    if (!is_behind(word, w->from) || (thinks && x->reasoning.begin > word->begin)) return false;
+    out->with_reasoning = thinks;
+    out->begin = thinks ? x->reasoning.begin : word->begin;
+    if (thinks && !x->answer->opened) out->begin = last_of(w, out->begin, w->f->reasoning_open);
+    if (!thinks && !x->has_content) out->begin = section_begin(w, out->begin);
     /* What was found before the answer is none of it. */
-    const char *end = f->turn_end ? strstr(begin, f->turn_end) : NULL;
-    const char *word = words ? words : strstr(begin, x->argument);
-    if (!word || (end && end < word)) return false;
-    out->begin = (size_t)(begin - text);
-    return true;
+    return out->begin != SIZE_MAX && turn_end(w, out->begin) >= word->begin;
 }
 
-static bool find_end(const ag_chat_format *f, const ag_chat_stand_in *x, size_t to,
-                     const char *text, place *out) {
-    const char *at = text + out->begin, *last = NULL;
-    if (x->has_calls) {
-        for (const char *p = at; (p = strstr(p, x->argument)); p++) last = p + strlen(x->argument);
-    } else if ((last = strstr(at, x->words))) {
-        last += strlen(x->words);
+static bool find_end(walk *w, const ag_chat_stand_in *x, size_t to, place *out) {
+    const ag_chat_word *word = x->has_calls ? &x->argument : &x->words;
+    if (!is_behind(word, out->begin)) return false;
+    const size_t end = turn_end(w, word->end);
+    for (size_t i = word->end; end != SIZE_MAX && !x->has_calls && i < end; i++) {
+        if (!ag_is_json_space(w->text[i])) return false;
     }
-    const char *end = last && f->turn_end ? strstr(last, f->turn_end) : NULL;
-    if (end && !x->has_calls) {
-        for (const char *p = last; p < end; p++) {
-            if (!ag_is_json_space(*p)) return false;
-        }
-    }
-    if (!end && x->has_calls) return false;
-    if (!end) end = last;
-    if (!end || end > text + to) return false;
-    out->end = (size_t)(end - text);
-    return true;
+    if (end == SIZE_MAX && x->has_calls) return false;
+    out->end = end == SIZE_MAX ? word->end : end;
+    return out->end <= to;
 }
 
 static ag_status cut_answer(ag_chat_stand_in *x, const place *at, ag_cut_list *l, bool *missed,
@@ -354,22 +384,22 @@ static ag_status cut_answer(ag_chat_stand_in *x, const place *at, ag_cut_list *l
 
 ag_status ag_chat_cut_answers(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
                               size_t to, ag_cut_list *l, bool *missed, ag_error *err) {
-    size_t from = 0;
+    walk w = {.f = c->format, .text = out->text, .looked_from = SIZE_MAX};
     *missed = false;
+    find_words(s, out->text);
     for (size_t i = 0; i < s->n; i++) {
         ag_chat_stand_in *x = &s->list[i];
         place at = {0};
         if (!x->answer) continue;
-        if (!is_certain(x, out->text) ||
-            !find_begin(c->format, x, out->text + from, &at, out->text) ||
-            !find_end(c->format, x, to, out->text, &at)) {
+        if (!is_certain(x) || !find_begin(&w, x, &at) || !find_end(&w, x, to, &at)) {
             x->answer = NULL;
             *missed = true;
+            w.passed = x->has_calls ? x->argument.end : x->words.end;
             continue;
         }
-        AG_TRY(ag_chat_find_cuts(c->format, out, from, at.begin, l, err));
+        AG_TRY(ag_chat_find_cuts(c->format, out, w.from, at.begin, l, err));
         AG_TRY(cut_answer(x, &at, l, missed, err));
-        from = at.end;
+        w.from = at.end;
     }
-    return ag_chat_find_cuts(c->format, out, from, to, l, err);
+    return ag_chat_find_cuts(c->format, out, w.from, to, l, err);
 }

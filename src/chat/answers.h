@@ -6,18 +6,26 @@
 #include "chat/conversation.h"
 #include "chat/marks.h"
 
+/* A word, and where a rendered text has it: n times, the first of them at `begin`, the last one's
+ * end at `end`. */
+typedef struct ag_chat_word {
+    char text[56];
+    size_t n, begin, end;
+} ag_chat_word;
+
 /* A message that was sampled, and words that stand in its place while the template renders. */
 typedef struct ag_chat_stand_in {
     const ag_chat_answer *answer; /* borrowed; NULL: the message is text after all */
     size_t message;
     bool has_content, has_calls;
-    char words[56], reasoning[56], argument[56];
+    ag_chat_word words, reasoning, argument;
 } ag_chat_stand_in;
 
 typedef struct ag_chat_stand_ins {
     ag_chat_stand_in *list;
     size_t n, cap;
-    json_t *messages; /* with the stand-ins' words; owned */
+    char beginning[24]; /* of all their words */
+    json_t *messages;   /* with the stand-ins' words; owned */
 } ag_chat_stand_ins;
 void ag_chat_stand_ins_free(ag_chat_stand_ins *s);
 

@@ -138,10 +138,22 @@ static ag_status divide(finder *x, const ag_chat_mark *m, size_t at) {
     return ag_cut_list_add(x->l, (ag_text_cut){at + first, at + first, NULL, 0}, x->err);
 }
 
+/* Parts of one text are asked for one after another, so none begins at the first span again. */
+static size_t first_span(const ag_jinja_output *out, size_t from) {
+    size_t low = 0, high = out->n_spans;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (out->spans[middle].end > from) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
 ag_status ag_chat_find_cuts(const ag_chat_format *f, const ag_jinja_output *out, size_t from,
                             size_t to, ag_cut_list *l, ag_error *err) {
     finder x = {.f = f, .out = out, .from = from, .to = to, .l = l, .err = err};
     if (f->n_marks == 0) return AG_OK;
+    x.span = first_span(out, from);
     for (size_t at = from; at < to;) {
         const unsigned char c = (unsigned char)out->text[at];
         if (f->first_mark[c] == f->first_mark[c + 1]) {

@@ -233,6 +233,42 @@ static void nothing_stands_in_by_accident(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+/* So many messages, and so long a text behind them, that looking through all of the text for each
+ * message would take minutes. */
+static void equal_answers_are_found_in_one_pass(void **state) {
+    enum { N_EQUAL = 20000, N_TEXT = 8 << 20 };
+    static const char message[] = "{\"role\":\"assistant\",\"content\":\"answer\"},";
+    const size_t len = sizeof message - 1;
+    (void)state;
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", NULL);
+    char *text = malloc(N_TEXT + 1), *messages = malloc(N_EQUAL * len + 3);
+    ag_ids own = {0}, ids = {0};
+    assert_non_null(text);
+    assert_non_null(messages);
+    messages[0] = '[';
+    for (size_t i = 0; i < N_EQUAL; i++) memcpy(messages + 1 + i * len, message, len);
+    memcpy(messages + N_EQUAL * len, "]", 2); /* in place of the last comma */
+    memset(text, 'Q', N_TEXT);
+    text[N_TEXT] = '\0';
+    encode(t, "answer", &own);
+    answer_with(c, "answer", &own);
+    assert_int_equal(ag_chat_set_messages(c, messages, strlen(messages), NULL), AG_OK);
+    assert_int_equal(ag_chat_add(c, "user", text, NULL), AG_OK);
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
+    size_t n = 0;
+    for (size_t i = 0; i < ids.n; i++) n += ids.data[i] == own.data[0];
+    assert_int_equal(n, N_EQUAL);
+    free(text);
+    free(messages);
+    ag_ids_free(&own);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
 /* The answer as its client sends it again: whether it has the ids that it was sampled with. */
 static void send_again(ag_chat *c, const ag_ids *sampled, const char *message, bool is_same) {
     ag_ids ids = {0};
@@ -438,6 +474,7 @@ int main(void) {
         cmocka_unit_test(words_of_a_conversation_never_become_marks),
         cmocka_unit_test(sampled_answers_keep_their_ids),
         cmocka_unit_test(nothing_stands_in_by_accident),
+        cmocka_unit_test(equal_answers_are_found_in_one_pass),
         cmocka_unit_test(answers_that_were_changed_are_text),
         cmocka_unit_test(other_answers_are_text),
         cmocka_unit_test(kept_answers_are_found_in_other_conversations),
