@@ -63,27 +63,37 @@ static void keep_words(answer_memory *m, const char *scope, const char *words) {
     ag_ids_free(&ids);
 }
 
-/* Whether a conversation in which the assistant said these words has the letters. */
-static bool is_known(answer_memory *m, const char *model, const char *scope, const char *words) {
-    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "hi",
-                                 "role", "assistant", "content", words);
+/* In how many of n messages in which the assistant said these words the letters are. *n_bytes: what
+ * was recalled. */
+static size_t count_known(answer_memory *m, const char *model, const char *scope, const char *words,
+                          size_t n, size_t *n_bytes) {
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "hi");
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(messages,
+                              json_pack("{s:s, s:s}", "role", "assistant", "content", words));
     char *text = json_dumps(messages, 0);
     ag_chat *chat;
     ag_ids ids = {0}, letters = letters_of(words);
     ag_error err;
-    bool found = false;
+    size_t n_found = 0;
+    *n_bytes = 0;
     assert_int_equal(ag_chat_create(format, &chat, &err), AG_OK);
     assert_int_equal(ag_chat_set_messages(chat, text, strlen(text), &err), AG_OK);
-    assert_int_equal(answer_memory_recall(m, model, scope, messages, chat, &err), AG_OK);
+    assert_int_equal(answer_memory_recall(m, model, scope, messages, chat, n_bytes, &err), AG_OK);
     assert_int_equal(ag_chat_render(chat, 0, &ids, NULL, &err), AG_OK);
     for (size_t i = 0; i + letters.n <= ids.n; i++)
-        found = found || !memcmp(ids.data + i, letters.data, letters.n * sizeof *ids.data);
+        n_found += !memcmp(ids.data + i, letters.data, letters.n * sizeof *ids.data);
     ag_ids_free(&ids);
     ag_ids_free(&letters);
     ag_chat_destroy(chat);
     free(text);
     json_decref(messages);
-    return found;
+    return n_found;
+}
+
+static bool is_known(answer_memory *m, const char *model, const char *scope, const char *words) {
+    size_t n_bytes;
+    return count_known(m, model, scope, words, 1, &n_bytes) == 1;
 }
 
 static void answers_are_their_scopes_alone(void **state) {
@@ -94,6 +104,22 @@ static void answers_are_their_scopes_alone(void **state) {
     assert_false(is_known(m, "demo", "bert", "somewhere"));
     assert_false(is_known(m, "other", "anna", "somewhere"));
     assert_false(is_known(m, "demo", "anna", "somewhere."));
+    answer_memory_destroy(m);
+}
+
+/* Else a short conversation would take the memory of many long answers. */
+static void equal_messages_recall_an_answer_once(void **state) {
+    answer_memory *m = answer_memory_create(ROOM);
+    size_t once, often;
+    (void)state;
+    keep_words(m, "anna", "somewhere");
+    keep_words(m, "anna", "elsewhere");
+    assert_int_equal(count_known(m, "demo", "anna", "nowhere", 1, &once), 0);
+    assert_int_equal(once, 0);
+    assert_int_equal(count_known(m, "demo", "anna", "somewhere", 1, &once), 1);
+    assert_true(once > 0);
+    assert_int_equal(count_known(m, "demo", "anna", "somewhere", 500, &often), 500);
+    assert_int_equal(often, once);
     answer_memory_destroy(m);
 }
 
@@ -181,6 +207,7 @@ static void a_link_is_not_followed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_their_scopes_alone),
+        cmocka_unit_test(equal_messages_recall_an_answer_once),
         cmocka_unit_test(the_longest_unused_are_forgotten),
         cmocka_unit_test(they_come_back_from_their_file),
         cmocka_unit_test(a_link_is_not_followed),

@@ -14,6 +14,9 @@
 
 enum { MOST_ANSWERS = 4096 };
 
+/* Bytes that a byte of a kept answer may cost in a chat: an id of two characters takes four. */
+enum { RECALLED_COST = 4 };
+
 typedef struct kept_answer {
     uint64_t key;
     uint64_t used_at; /* by a count of uses */
@@ -185,21 +188,64 @@ static char *find(answer_memory *m, uint64_t key, const char *model, const char 
     return copy;
 }
 
+static int by_key(const void *pa, const void *pb) {
+    const uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
+    return a < b ? -1 : a > b;
+}
+
+/* What a chat may ask for: the keys of what there is of a model and a scope, in order. */
+typedef struct known_keys {
+    uint64_t all[MOST_ANSWERS];
+    bool recalled[MOST_ANSWERS];
+    size_t n;
+} known_keys;
+
+static known_keys *keys_of(answer_memory *m, const char *model, const char *scope) {
+    known_keys *k = calloc(1, sizeof *k);
+    if (!k) return NULL;
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->n; i++)
+        if (is_of(&m->all[i], m->all[i].key, model, scope)) k->all[k->n++] = m->all[i].key;
+    pthread_mutex_unlock(&m->lock);
+    qsort(k->all, k->n, sizeof *k->all, by_key);
+    return k;
+}
+
+/* False for what is not there, or was asked for before: equal messages find what one of them did.
+ */
+static bool is_new(known_keys *k, uint64_t key) {
+    const uint64_t *found = bsearch(&key, k->all, k->n, sizeof *k->all, by_key);
+    if (!found || k->recalled[found - k->all]) return false;
+    k->recalled[found - k->all] = true;
+    return true;
+}
+
+static ag_status recall_one(answer_memory *m, uint64_t key, const char *model, const char *scope,
+                            ag_chat *chat, size_t *n_bytes, ag_error *err) {
+    size_t len = 0;
+    char *answer = find(m, key, model, scope, &len);
+    if (!answer) return AG_OK;
+    const ag_status st = ag_chat_recall(chat, answer, len, err);
+    free(answer);
+    if (st == AG_OK) *n_bytes += len * RECALLED_COST;
+    /* One from a damaged file, or of a model that has changed under its name, is no answer. */
+    return st == AG_FORMAT || st == AG_INVALID ? AG_OK : st;
+}
+
 ag_status answer_memory_recall(answer_memory *m, const char *model, const char *scope,
-                               const json_t *messages, ag_chat *chat, ag_error *err) {
+                               const json_t *messages, ag_chat *chat, size_t *n_bytes,
+                               ag_error *err) {
+    known_keys *known = keys_of(m, model, scope);
     ag_status st = AG_OK;
-    for (size_t i = 0; i < json_array_size(messages); i++) {
+    for (size_t i = 0; known && st == AG_OK && i < json_array_size(messages); i++) {
         const json_t *message = json_array_get(messages, i);
         const char *role = json_string_value(json_object_get(message, "role"));
-        size_t len;
         if (!role || strcmp(role, "assistant") != 0) continue;
-        char *answer = find(m, key_of(message), model, scope, &len);
-        if (answer) st = ag_chat_recall(chat, answer, len, err);
-        free(answer);
-        /* One from a damaged file, or of a model that has changed under its name, is no answer. */
-        if (st != AG_OK && st != AG_FORMAT && st != AG_INVALID) return st;
+        const uint64_t key = key_of(message);
+        if (is_new(known, key)) st = recall_one(m, key, model, scope, chat, n_bytes, err);
     }
-    return AG_OK;
+    free(known); /* NULL: nothing is recalled, as without memory for an answer */
+    return st;
 }
 
 /* ---- the file ---- */

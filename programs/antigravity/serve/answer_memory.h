@@ -18,9 +18,11 @@ size_t answer_memory_bytes(answer_memory *m);
 /* An answer as ag_chat_keep_answer() wrote it; what there is no memory for is forgotten. */
 void answer_memory_keep(answer_memory *m, const char *model, const char *scope,
                         const ag_text *answer);
-/* Tells the chat what is known of these messages. */
+/* Tells the chat what is known of these messages, each answer once, however many messages it is of:
+ * never more than there is in m. Adds to *n_bytes what the chat takes for it, at most. */
 ag_status answer_memory_recall(answer_memory *m, const char *model, const char *scope,
-                               const json_t *messages, ag_chat *chat, ag_error *err);
+                               const json_t *messages, ag_chat *chat, size_t *n_bytes,
+                               ag_error *err);
 
 /* All of them in a file, and back. False: why has one line; a file that is not there is none of
  * these. Lines that are damaged are left out. */

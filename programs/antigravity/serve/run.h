@@ -11,7 +11,8 @@
 void run_prepare(serve_call *call);
 
 /* The rest on the loop's. */
-/* Bytes that its answers may take beyond their text: probabilities. */
+/* Bytes that it may take beyond its body and its answers' text: probabilities, and answers that
+ * were recalled. */
 size_t run_cost(const serve_run *run);
 void run_start(serve_run *run);
 /* The client has gone, or the server ends. */

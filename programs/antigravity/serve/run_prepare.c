@@ -56,18 +56,19 @@ static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
 
 /* Answers of this scope keep the tokens that they were sampled with. */
 static bool recall(const serve_call *call, const ag_served_model *model, const serve_request *r,
-                   ag_chat *chat, serve_error *e) {
+                   ag_chat *chat, size_t *n_bytes, serve_error *e) {
     ag_error err;
     if (r->no_prefix) return true;
     return answer_memory_recall(call->server->answers, ag_served_model_name(model),
-                                call_scope(call), r->messages, chat, &err) == AG_OK ||
+                                call_scope(call), r->messages, chat, n_bytes, &err) == AG_OK ||
            serve_refuse_status(e, &err);
 }
 
 /* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
- * required NULL: nothing is recalled. */
+ * required NULL: nothing is recalled; else *recalled gets its bytes, too. */
 static bool render(const serve_call *call, ag_served_model *model, const serve_request *r,
-                   ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required, serve_error *e) {
+                   ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required, size_t *recalled,
+                   serve_error *e) {
     ag_error err;
     const json_t *defaults = call->server->settings->template_variables;
     const ag_chat_format *f = ag_served_model_format(model);
@@ -85,7 +86,7 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
         !set_variables(*chat, defaults, r->variables, e) ||
         !silence_reasoning(*chat, f, r, defaults, e))
         return false;
-    if (required && !recall(call, model, r, *chat, e)) return false;
+    if (required && !recall(call, model, r, *chat, recalled, e)) return false;
     const unsigned flags =
         (r->continue_last ? AG_CHAT_CONTINUE : 0u) | (r->no_generation ? AG_CHAT_NO_PROMPT : 0u);
     if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_refuse_status(e, &err);
@@ -104,7 +105,7 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
 bool serve_render(const serve_call *call, ag_served_model *model, const serve_request *r,
                   ag_ids *ids, ag_text *text, serve_error *e) {
     ag_chat *chat = NULL;
-    const bool ok = render(call, model, r, &chat, ids, text, NULL, e);
+    const bool ok = render(call, model, r, &chat, ids, text, NULL, NULL, e);
     ag_chat_destroy(chat);
     return ok;
 }
@@ -252,7 +253,7 @@ static bool drop_billing(serve_request *r, serve_error *e) {
 static bool prepare_chat(serve_run *run, ag_text *required, serve_error *e) {
     return make_prompts(run, 1, e) && drop_billing(&run->request, e) &&
            render(run->call, run->model, &run->request, &run->chat, &run->prompts[0].ids, NULL,
-                  required, e);
+                  required, &run->n_recalled, e);
 }
 
 static bool check_prompt(const serve_run *run, serve_error *e) {

@@ -26,7 +26,9 @@ static double tokens_told(const serve_run *run) {
                        : 0;
 }
 
-size_t run_cost(const serve_run *run) { return (size_t)tokens_told(run) * TOKEN_COST; }
+size_t run_cost(const serve_run *run) {
+    return (size_t)tokens_told(run) * TOKEN_COST + run->n_recalled;
+}
 
 static void take_real(double value, float *field) {
     if (!isnan(value)) *field = (float)value;
