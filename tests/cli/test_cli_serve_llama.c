@@ -56,6 +56,16 @@ static void llama_cpps_clients_find_completion(void **state) {
     json_decref(tokens);
     json_decref(v);
     json_decref(serve_json(&server, "POST /completion", "{\"prompt\":[]}", 400));
+    char names[65 * 4 + 64] = "{\"prompt\":\"a\",\"response_fields\":[";
+    for (size_t i = 0; i < 65; i++) strcat(names, i ? ",\"a\"" : "\"a\"");
+    json_decref(serve_json(&server, "POST /completion", strcat(names, "]}"), 400));
+    /* No field has so long a name. */
+    v = serve_json(&server, "POST /completion",
+                   "{\"prompt\":\"a\",\"n_predict\":1,\"response_fields\":[\"generation_settings/"
+                   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"]}",
+                   200);
+    assert_int_equal(json_object_size(v), 0);
+    json_decref(v);
     json_decref(serve_json(&server, "POST /completion",
                            "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
 }

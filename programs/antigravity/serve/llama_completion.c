@@ -142,7 +142,10 @@ static json_t *chosen_fields(const serve_exchange *x, json_t *object) {
         char part[64];
         for (const char *at = path; at && *at && value; at += *at == '/') {
             const size_t n = strcspn(at, "/");
-            if (n >= sizeof part) break;
+            if (n >= sizeof part) {
+                value = NULL; /* no field is called so */
+                break;
+            }
             memcpy(part, at, n);
             part[n] = '\0';
             value = json_object_get(value, part);

@@ -97,6 +97,15 @@ static bool keep_field(const json_t *body, const char *name, serve_request *r, s
     return !value || json_object_set(r->kept, name, value) == 0 || serve_no_memory(e);
 }
 
+/* Each answer is looked through for each of them. */
+static bool keep_response_fields(const json_t *body, serve_request *r, serve_error *e) {
+    enum { MOST = 64 };
+    json_t *names = NULL;
+    if (!field_strings(body, "response_fields", MOST, &names, e)) return false;
+    return !names || json_object_set_new(r->kept, "response_fields", names) == 0 ||
+           serve_no_memory(e);
+}
+
 /* Ids are told where tokens are, so they are asked for wherever a client may want them. */
 static bool read_tokens(const json_t *body, serve_request *r, serve_error *e) {
     bool ids = false, after_sampling = false;
@@ -123,7 +132,7 @@ bool llama_parse_completion(const serve_call *call, const json_t *body, serve_re
         !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
         !read_tokens(body, r, e) || !read_prompts(call, body, r, e))
         return false;
-    return keep_field(body, "return_tokens", r, e) && keep_field(body, "response_fields", r, e);
+    return keep_field(body, "return_tokens", r, e) && keep_response_fields(body, r, e);
 }
 
 /* ---- /infill ---- */
@@ -159,5 +168,5 @@ bool llama_parse_infill(const serve_call *call, const json_t *body, serve_reques
         return serve_refuse(e, 400, "input_suffix", "input_suffix is needed: what follows the gap");
     r->prompts = json_pack("[o]", json_sprintf("%s%s", before, begun));
     if (!r->prompts) return serve_no_memory(e);
-    return keep_field(body, "return_tokens", r, e) && keep_field(body, "response_fields", r, e);
+    return keep_field(body, "return_tokens", r, e) && keep_response_fields(body, r, e);
 }
