@@ -78,6 +78,13 @@ static size_t whole_chunks(const ag_serving *s, const ag_served_request *o, size
     return o->n_cached % s->chunk || n < s->chunk ? n : n - n % s->chunk;
 }
 
+/* A fork of few tokens saves nothing where more follow: they go through the model with these, whose
+ * chunks are cut as they are alone then. */
+static bool is_worth_a_fork(const ag_served_request *r, size_t n) {
+    enum { FEW = 32 };
+    return n >= FEW || n + 1 == r->p.n_prompt;
+}
+
 static void consider_running(ag_serving *s, const ag_served_request *r,
                              const ag_session_params *params, ag_prefix *best) {
     for (const ag_served_request *o = s->running; o; o = o->next) {
@@ -91,7 +98,7 @@ static void consider_running(ag_serving *s, const ag_served_request *r,
         const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
         size_t n = common(r->p.prompt, r->p.n_prompt, o->p.prompt, read);
         n = usable(session, r, params, whole_chunks(s, o, n), end, false);
-        if (n > best->n) *best = (ag_prefix){.session = session, .n = n};
+        if (n > best->n && is_worth_a_fork(r, n)) *best = (ag_prefix){.session = session, .n = n};
     }
 }
 
@@ -103,7 +110,7 @@ static void consider_parked(ag_serving *s, const ag_served_request *r,
             continue;
         size_t n = common(r->p.prompt, r->p.n_prompt, k->ids.data, k->ids.n);
         n = usable(k->session, r, params, n, k->ids.n, k->has_evicted);
-        if (n <= best->n) continue;
+        if (n <= best->n || (n != k->ids.n && !is_worth_a_fork(r, n))) continue;
         *best = (ag_prefix){.parked = k,
                             .session = k->session,
                             .n = n,
@@ -139,7 +146,10 @@ ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag
     consider_parked(s, r, &params, out);
     consider_running(s, r, &params, out);
     const size_t n_here = out->n;
-    AG_TRY(ag_prefix_files_fetch(s, r, n_here, err));
+    if (out->parked) out->parked->pinned = true; /* memory for a file's session is not its */
+    const ag_status st = ag_prefix_files_fetch(s, r, n_here, err);
+    if (out->parked) out->parked->pinned = false;
+    if (st != AG_OK) return st;
     if (r->is_patient && is_being_read(s, r, &params, n_here))
         return AG_FAIL(err, BUSY, "another request is reading the same beginning");
     /* What was found stays, until the request has its memory, and then goes with it. */
