@@ -260,6 +260,15 @@ static ag_status read_facts(const char *path, ag_prefix_file *f, ag_error *err) 
 
 /* ---- when the engine begins ---- */
 
+/* A session whose facts were never written, since the process was killed. */
+static void remove_lone_session(ag_serving *s, const char *entry) {
+    char name[17], path[PATH_MAX];
+    struct stat facts;
+    snprintf(name, sizeof name, "%.16s", entry);
+    path_of(s, name, "prefix", path);
+    if (lstat(path, &facts) != 0 && errno == ENOENT) remove_named(s, name);
+}
+
 static void list_file(ag_serving *s, const char *name) {
     char path[PATH_MAX], session[PATH_MAX];
     ag_error err;
@@ -293,6 +302,7 @@ ag_status ag_prefix_files_open(ag_serving *s, ag_error *err) {
     for (struct dirent *e; (e = readdir(d));) {
         const bool named = strspn(e->d_name, "0123456789abcdef") == 16;
         if (named && !strcmp(e->d_name + 16, ".prefix")) list_file(s, e->d_name);
+        if (named && !strcmp(e->d_name + 16, ".session")) remove_lone_session(s, e->d_name);
     }
     closedir(d);
     keep_files_limit(s);
@@ -360,7 +370,7 @@ static void remove_within(ag_serving *s, const ag_prefix_file *new, bool goes_ba
         next = f->next;
         if (f == s->fetch.file || strcmp(f->model, new->model) != 0 ||
             !equal_texts(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
-            f->ids.n >= new->ids.n || !goes_back ||
+            new->policy || f->ids.n >= new->ids.n || !goes_back ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
         remove_file(s, f);
@@ -375,6 +385,9 @@ static ag_prefix_file *find_file(ag_serving *s, const char *name) {
 
 bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k) {
     if (!s->params.prefix_dir || k->ids.n < LEAST) return false;
+    /* It alone would be more than the directory may hold. */
+    const ag_kv_cache *cache = ag_session_kv_cache(k->session);
+    if (ag_kv_cache_memory_usage_bytes(cache) > s->params.prefix_dir_bytes) return false;
     ag_prefix_file *f = describe(k), *same = f ? find_file(s, f->name) : NULL;
     if (same) same->used_at = wall_clock(); /* it came from there */
     release_file(f);

@@ -303,9 +303,27 @@ static uint64_t most_parked(const ag_serving *s) {
     return free / 4 + ag_prefix_bytes(s) / 4;
 }
 
+/* What waits for its file is held meanwhile. Where more comes than the disk takes, what is worth
+ * least goes without one. */
+static void bound_leaving(ag_serving *s, uint64_t most) {
+    const uint64_t least = 16 << 20, bound = most / 4 > least ? most / 4 : least;
+    const double now = ag_now_s();
+    while (s->n_leaving > 1 && ag_prefix_leaving_bytes(s) > bound) {
+        ag_parked *worst = NULL;
+        for (ag_parked *k = s->parked; k; k = k->next) {
+            if (!k->pinned && k->state == AG_PARKED_LEAVING &&
+                (!worst || worth_dropping(k, now) > worth_dropping(worst, now)))
+                worst = k;
+        }
+        if (!worst) return;
+        ag_prefix_drop(s, worst);
+    }
+}
+
 static void keep_limits(ag_serving *s) {
     if (s->is_fetching) return;
     const uint64_t most = most_parked(s);
+    bound_leaving(s, most);
     while (s->parked && ag_prefix_bytes(s) > most + ag_prefix_leaving_bytes(s) &&
            ag_prefix_drop_one(s)) {}
     while (s->now.n_parked - s->n_leaving > 4096 && ag_prefix_drop_one(s)) {}
