@@ -188,7 +188,8 @@ AG_API ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, 
                                      size_t n, ag_text *json, ag_error *err);
 /* An answer that was kept so, of a conversation of the same model: a message of this one that says
  * the same, in content, calls and, if it has any, reasoning, is rendered with these ids. Of equal
- * ones the first is for the first message. AG_FORMAT: it is nothing that was kept. */
+ * ones the first is for the first message. AG_FORMAT: it is nothing that was kept, or of another
+ * tokenizer or template, or its ids do not spell its message. */
 AG_API ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_error *err);
 
 #ifdef __cplusplus

@@ -112,19 +112,18 @@ ag_status ag_chat_make_answer(const ag_chat *c, const json_t *message, const int
     return count_reasoning(c->format, ids, n, t->reasoning || t->opened, &t->n_reasoning, err);
 }
 
-ag_status ag_chat_remember(ag_chat *c, const json_t *message, bool opened, const int32_t *ids,
-                           size_t n, ag_error *err) {
-    ag_chat_answer answer = {.opened = opened};
+ag_status ag_chat_remember(ag_chat *c, ag_chat_answer *answer, ag_error *err) {
     if (c->n_answers == MAX_ANSWERS) {
         ag_chat_answer_free(&c->answers[0]);
         memmove(c->answers, c->answers + 1, --c->n_answers * sizeof *c->answers);
     }
     void *array = c->answers;
-    ag_status st = ag_array_grow(&array, &c->answers_cap, c->n_answers + 1, sizeof answer, err);
+    const ag_status st =
+        ag_array_grow(&array, &c->answers_cap, c->n_answers + 1, sizeof *answer, err);
     c->answers = array;
-    if (st == AG_OK) st = ag_chat_make_answer(c, message, ids, n, &answer, err);
-    if (st == AG_OK) c->answers[c->n_answers++] = answer;
-    else ag_chat_answer_free(&answer);
+    if (st == AG_OK) c->answers[c->n_answers++] = *answer;
+    else ag_chat_answer_free(answer);
+    *answer = (ag_chat_answer){0};
     return st;
 }
 
@@ -136,7 +135,10 @@ ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t 
     ag_text_free(&message);
     if (st != AG_OK || !ids || n == 0 || !c->format->tokenizer) return st;
     const json_t *newest = json_array_get(c->messages, json_array_size(c->messages) - 1);
-    st = ag_chat_remember(c, newest, p->params.opened, ids, n, err);
+    ag_chat_answer answer = {.opened = p->params.opened};
+    st = ag_chat_make_answer(c, newest, ids, n, &answer, err);
+    if (st == AG_OK) st = ag_chat_remember(c, &answer, err);
+    else ag_chat_answer_free(&answer);
     if (st != AG_OK) ag_chat_truncate(c, ag_chat_n_messages(c) - 1);
     return st;
 }

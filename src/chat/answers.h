@@ -32,10 +32,9 @@ void ag_chat_stand_ins_free(ag_chat_stand_ins *s);
 /* Fills in *t, but for `opened`, which it heeds; it is to be freed in any case. */
 ag_status ag_chat_make_answer(const ag_chat *c, const json_t *message, const int32_t *ids, size_t n,
                               ag_chat_answer *t, ag_error *err);
-/* The answer `message`, sampled as ids[0..n), is known from now on. Of more than 4096 the oldest is
- * forgotten. opened: the prompt had opened its reasoning. */
-ag_status ag_chat_remember(ag_chat *c, const json_t *message, bool opened, const int32_t *ids,
-                           size_t n, ag_error *err);
+/* The answer is known from now on; it is taken over in any case. Of more than 4096 the oldest is
+ * forgotten. */
+ag_status ag_chat_remember(ag_chat *c, ag_chat_answer *answer, ag_error *err);
 /* Finds the messages of c that were sampled. */
 ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err);
 /* Makes s->messages. */

@@ -4,9 +4,12 @@
 #include "chat/format.h"
 
 #include "core/alloc.h"
+#include "core/checksum.h"
 #include "core/fail.h"
+#include "core/little_endian.h"
 #include "formats/json.h"
 #include "formats/weight_source.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 
@@ -73,8 +76,20 @@ bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_
     return ok;
 }
 
+/* By which ids of other models, also of those of the same name, are told apart. */
+static uint64_t checksum_of(const ag_tokenizer *t, const char *jinja, size_t len) {
+    unsigned char vocabulary[8];
+    ag_checksum sum;
+    ag_checksum_begin(&sum);
+    ag_put_number(vocabulary, ag_tokenizer_checksum(t), sizeof vocabulary);
+    ag_checksum_add(&sum, vocabulary, sizeof vocabulary);
+    ag_checksum_add(&sum, jinja, len);
+    return ag_checksum_value(&sum);
+}
+
 static ag_status fill(ag_chat_format *f, const char *jinja, size_t len, ag_error *err) {
     AG_TRY(ag_jinja_parse("chat template", jinja, len, &f->jinja, err));
+    if (f->tokenizer) f->checksum = checksum_of(f->tokenizer, jinja, len);
     AG_TRY(ag_chat_collect_marks(f, jinja, err));
     AG_TRY(ag_chat_probe(f, err));
     AG_TRY(ag_chat_learn(f, jinja, err));

@@ -30,6 +30,7 @@ typedef struct ag_chat_mark {
 struct ag_chat_format {
     ag_jinja *jinja;
     const ag_tokenizer *tokenizer; /* borrowed; NULL: texts only */
+    uint64_t checksum;             /* of tokenizer and template; 0 without a tokenizer */
     json_t *trusted;               /* bos_token, eos_token */
     uint32_t features, bears;
     const char *reasoning_key;              /* of a message; static; NULL: none is read */

@@ -7,7 +7,16 @@
 #include "formats/json.h"
 #include "text/bytes.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { CHECKSUM_TEXT = 17 };
+
+/* As JSON, whose numbers have no 64 bits everywhere. */
+static void write_checksum(const ag_chat *c, char text[CHECKSUM_TEXT]) {
+    snprintf(text, CHECKSUM_TEXT, "%016" PRIx64, c->format->checksum);
+}
 
 /* ---- keeping ---- */
 
@@ -71,8 +80,10 @@ static ag_status keep(const ag_chat *c, const json_t *message, ag_chat_answer *t
                       ag_text *json, ag_error *err) {
     AG_TRY(ag_chat_make_answer(c, message, ids->data, ids->n, t, err));
     AG_TRY(check_text(c, message, t, err));
-    json_t *kept = json_pack("{s:O, s:o, s:b}", "message", message, "ids", ids_as_json(ids),
-                             "opened", (int)t->opened);
+    char format[CHECKSUM_TEXT];
+    write_checksum(c, format);
+    json_t *kept = json_pack("{s:O, s:o, s:b, s:s}", "message", message, "ids", ids_as_json(ids),
+                             "opened", (int)t->opened, "format", format);
     if (!kept) return AG_FAIL(err, NOMEM, "an answer of %zu tokens as JSON", ids->n);
     const ag_status st = ag_value_append(kept, json, err);
     json_decref(kept);
@@ -114,19 +125,41 @@ static ag_status ids_of(const ag_tokenizer *t, const json_t *list, ag_ids *ids, 
     return ids->n ? AG_OK : AG_FAIL(err, FORMAT, "a kept answer without ids");
 }
 
+/* Ids of another tokenizer would be other words. */
+static ag_status check_format(const ag_chat *c, const json_t *kept, ag_error *err) {
+    char here[CHECKSUM_TEXT];
+    const char *format = json_string_value(json_object_get(kept, "format"));
+    write_checksum(c, here);
+    if (format && !strcmp(format, here)) return AG_OK;
+    return AG_FAIL(err, FORMAT, "a kept answer of another tokenizer or template: %.20s, here %s",
+                   format ? format : "none is named", here);
+}
+
+static ag_status recall(ag_chat *c, const json_t *message, const ag_ids *ids, bool opened,
+                        ag_error *err) {
+    ag_chat_answer answer = {.opened = opened};
+    ag_status st = ag_chat_make_answer(c, message, ids->data, ids->n, &answer, err);
+    if (st == AG_OK) st = check_text(c, message, &answer, err);
+    if (st == AG_OK) return ag_chat_remember(c, &answer, err);
+    ag_chat_answer_free(&answer);
+    return st == AG_UNSUPPORTED
+               ? AG_FAIL(err, FORMAT, "a kept answer whose ids do not spell its message")
+               : st;
+}
+
 ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_error *err) {
     json_t *kept = NULL;
     ag_ids ids = {0};
     if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
     AG_TRY(ag_json_parse(json, len, "a kept answer", &kept, err));
     const json_t *message = json_object_get(kept, "message");
+    const bool opened = json_is_true(json_object_get(kept, "opened"));
     ag_status st = ids_of(c->format->tokenizer, json_object_get(kept, "ids"), &ids, err);
+    if (st == AG_OK) st = check_format(c, kept, err);
     if (st == AG_OK && !json_is_object(message))
         st = AG_FAIL(err, FORMAT, "a kept answer without its message");
     if (st == AG_OK) st = ag_chat_check_message(message, "a kept answer", err);
-    if (st == AG_OK)
-        st = ag_chat_remember(c, message, json_is_true(json_object_get(kept, "opened")), ids.data,
-                              ids.n, err);
+    if (st == AG_OK) st = recall(c, message, &ids, opened, err);
     ag_ids_free(&ids);
     json_decref(kept);
     return st;

@@ -4,6 +4,7 @@
 #include "core/checksum.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -51,20 +52,6 @@ static void add_name(ag_saved_facts *f, const char *name, const char *value) {
         if ((unsigned char)*p < ' ') *p = '?';
     }
     add(f, name, text);
-}
-
-/* Of every token's spelling and whether it is special. */
-static uint64_t vocabulary_sample(const ag_tokenizer *t) {
-    ag_checksum sum;
-    ag_checksum_begin(&sum);
-    for (int32_t id = 0; id < ag_tokenizer_vocab_size(t); id++) {
-        size_t len = 0;
-        const char *text = ag_tokenizer_token(t, id, &len);
-        const unsigned char end[] = {0, text != NULL, ag_tokenizer_is_special(t, id)};
-        if (text) ag_checksum_add(&sum, text, len);
-        ag_checksum_add(&sum, end, sizeof end);
-    }
-    return ag_checksum_value(&sum);
 }
 
 static uint32_t bits_of(float x) {
@@ -156,7 +143,7 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     add_float(out, "norm_eps", info->norm_eps);
     add_sample(out, "weights", sample);
     add_name(out, "weight_type", info->mixed ? "mix" : ag_dtype_name(info->weight_type));
-    if (tokenizer) add_sample(out, "tokenizer", vocabulary_sample(tokenizer));
+    if (tokenizer) add_sample(out, "tokenizer", ag_tokenizer_checksum(tokenizer));
     else add(out, "tokenizer", NOT_KNOWN);
     add_name(out, "k_type", ag_dtype_name(kv->k_type));
     add_name(out, "v_type", ag_dtype_name(kv->v_type));

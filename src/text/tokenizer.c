@@ -3,6 +3,7 @@
 #include "text/tokenizer.h"
 
 #include "core/alloc.h"
+#include "core/checksum.h"
 #include "core/fail.h"
 #include "formats/file.h"
 #include "formats/recognise.h"
@@ -172,4 +173,17 @@ int32_t ag_tokenizer_id(const ag_tokenizer *t, const char *token, size_t len) {
 
 bool ag_tokenizer_is_special(const ag_tokenizer *t, int32_t id) {
     return ag_vocab_has(&t->vocab, id) && t->vocab.entries[id].flags & AG_VOCAB_SPECIAL;
+}
+
+uint64_t ag_tokenizer_checksum(const ag_tokenizer *t) {
+    ag_checksum sum;
+    ag_checksum_begin(&sum);
+    for (int32_t id = 0; id < ag_tokenizer_vocab_size(t); id++) {
+        size_t len = 0;
+        const char *text = ag_tokenizer_token(t, id, &len);
+        const unsigned char end[] = {0, text != NULL, ag_tokenizer_is_special(t, id)};
+        if (text) ag_checksum_add(&sum, text, len);
+        ag_checksum_add(&sum, end, sizeof end);
+    }
+    return ag_checksum_value(&sum);
 }

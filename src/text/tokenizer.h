@@ -42,4 +42,7 @@ typedef struct ag_text_cut {
 ag_status ag_tokenizer_encode_cut(const ag_tokenizer *t, const char *text, size_t len,
                                   const ag_text_cut *cuts, size_t n, ag_ids *ids, ag_error *err);
 
+/* tokenizer.c: of every token's spelling and whether it is special. */
+uint64_t ag_tokenizer_checksum(const ag_tokenizer *t);
+
 #endif

@@ -334,14 +334,16 @@ static void other_answers_are_text(void **state) {
 
 /* ---- answers of other conversations ---- */
 
-/* In which "answer" is a token, an ordinary one, and an answer is sampled as letters. */
-static ag_tokenizer *tokenizer_with_a_word(void) {
+/* In which "answer" is a token, an ordinary one, and an answer is sampled as letters. `last` has
+ * the last id. */
+static ag_tokenizer *tokenizer_that_ends(const char *last) {
     static const char *const spellings[] = {"<BOS>",  "<|open|>", "<|close|>",
                                             "answer", "<think>",  "</think>",
                                             "<call>", "</call>",  "\n\n"};
     mark_list l = {0};
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
-        add_mark(&l, spellings[i], strlen(spellings[i]));
+        if (strcmp(spellings[i], last) != 0) add_mark(&l, spellings[i], strlen(spellings[i]));
+    add_mark(&l, last, strlen(last));
     ag_tokenizer *t = tokenizer_with(&l, "answer");
     free_marks(&l);
     return t;
@@ -352,6 +354,8 @@ static void parse_answer(ag_chat *c, const char *text, ag_chat_parser **p) {
     assert_int_equal(ag_chat_parser_push(*p, text, strlen(text), NULL), AG_OK);
     assert_int_equal(ag_chat_parser_finish(*p, NULL), AG_OK);
 }
+
+static ag_tokenizer *tokenizer_with_a_word(void) { return tokenizer_that_ends("\n\n"); }
 
 /* One id for each byte, but for marks. */
 static void sample(const ag_tokenizer *t, const char *text, ag_ids *own) {
@@ -469,6 +473,71 @@ static void special_tokens_in_words_are_not_kept(void **state) {
     ag_tokenizer_destroy(t);
 }
 
+static void keep_answer(const ag_chat_format *f, const char *answer, ag_text *kept) {
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    ag_ids own = {0};
+    ag_chat_parser *p;
+    sample(f->tokenizer, answer, &own);
+    parse_answer(c, answer, &p);
+    assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, kept, NULL), AG_OK);
+    ag_chat_parser_destroy(p);
+    ag_ids_free(&own);
+    ag_chat_destroy(c);
+}
+
+/* why NULL: it is recalled. */
+static void recall_by(const ag_chat_format *f, const char *kept, const char *why) {
+    ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
+    ag_error err = {0};
+    assert_int_equal(ag_chat_recall(c, kept, strlen(kept), &err), why ? AG_FORMAT : AG_OK);
+    if (why && !strstr(err.msg, why)) fail_msg("%s", err.msg);
+    ag_chat_destroy(c);
+}
+
+/* Calls, too, of which the ids are not compared with the text. */
+static void answers_of_another_tokenizer_or_template_are_not_recalled(void **state) {
+    (void)state;
+    ag_tokenizer *t = tokenizer_with_a_word(), *other = tokenizer_that_ends("<BOS>");
+    assert_int_equal(ag_tokenizer_vocab_size(t), ag_tokenizer_vocab_size(other));
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_chat_format *of_other = format_of(DATA "objects.jinja", other);
+    ag_chat_format *otherwise = format_of(DATA "parts.jinja", t);
+    static const char *const answers[] = {
+        "an answer", "<call>{\"name\":\"f\",\"id\":\"i\",\"arguments\":{\"b\":1}}</call>"};
+    for (size_t i = 0; i < 2; i++) {
+        ag_text kept = {0};
+        keep_answer(f, answers[i], &kept);
+        recall_by(f, kept.data, NULL);
+        recall_by(of_other, kept.data, "another tokenizer");
+        recall_by(otherwise, kept.data, "template");
+        ag_text_free(&kept);
+    }
+    ag_chat_format_destroy(f);
+    ag_chat_format_destroy(of_other);
+    ag_chat_format_destroy(otherwise);
+    ag_tokenizer_destroy(t);
+    ag_tokenizer_destroy(other);
+}
+
+static void ids_that_say_something_else_are_not_recalled(void **state) {
+    (void)state;
+    ag_tokenizer *t = tokenizer_with_a_word();
+    ag_chat_format *f = format_of(DATA "objects.jinja", t);
+    ag_text kept = {0};
+    keep_answer(f, "an answer", &kept);
+    json_t *value = json_loadb(kept.data, kept.len, 0, NULL);
+    json_t *ids = json_object_get(value, "ids");
+    recall_by(f, kept.data, NULL);
+    assert_int_equal(json_array_set(ids, 0, json_array_get(ids, 1)), 0);
+    char *changed = json_dumps(value, 0);
+    recall_by(f, changed, "do not spell");
+    free(changed);
+    json_decref(value);
+    ag_text_free(&kept);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_a_conversation_never_become_marks),
@@ -479,6 +548,8 @@ int main(void) {
         cmocka_unit_test(other_answers_are_text),
         cmocka_unit_test(kept_answers_are_found_in_other_conversations),
         cmocka_unit_test(special_tokens_in_words_are_not_kept),
+        cmocka_unit_test(answers_of_another_tokenizer_or_template_are_not_recalled),
+        cmocka_unit_test(ids_that_say_something_else_are_not_recalled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

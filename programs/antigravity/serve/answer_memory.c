@@ -229,7 +229,7 @@ static ag_status recall_one(answer_memory *m, uint64_t key, const char *model, c
     free(answer);
     if (st == AG_OK) *n_bytes += len * RECALLED_COST;
     /* One from a damaged file, or of a model that has changed under its name, is no answer. */
-    return st == AG_FORMAT || st == AG_INVALID ? AG_OK : st;
+    return st == AG_FORMAT || st == AG_INVALID || st == AG_UNSUPPORTED ? AG_OK : st;
 }
 
 ag_status answer_memory_recall(answer_memory *m, const char *model, const char *scope,
