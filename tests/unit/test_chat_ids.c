@@ -236,22 +236,24 @@ static void nothing_stands_in_by_accident(void **state) {
 /* So many messages, and so long a text behind them, that looking through all of the text for each
  * message would take minutes. */
 static void equal_answers_are_found_in_one_pass(void **state) {
-    enum { N_EQUAL = 150000, N_TEXT = 8 << 20 };
+    /* A sanitizer's strstr() reads the whole text each time. */
+    const bool is_slow = getenv("AG_TEST_STRIDE") != NULL;
+    const size_t n_equal = is_slow ? 500 : 150000, n_text = is_slow ? 1 << 16 : 8 << 20;
     static const char message[] = "{\"role\":\"assistant\",\"content\":\"answer\"},";
     const size_t len = sizeof message - 1;
     (void)state;
     ag_tokenizer *t = small_tokenizer();
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", NULL);
-    char *text = malloc(N_TEXT + 1), *messages = malloc(N_EQUAL * len + 3);
+    char *text = malloc(n_text + 1), *messages = malloc(n_equal * len + 3);
     ag_ids own = {0}, ids = {0};
     assert_non_null(text);
     assert_non_null(messages);
     messages[0] = '[';
-    for (size_t i = 0; i < N_EQUAL; i++) memcpy(messages + 1 + i * len, message, len);
-    memcpy(messages + N_EQUAL * len, "]", 2); /* in place of the last comma */
-    memset(text, 'Q', N_TEXT);
-    text[N_TEXT] = '\0';
+    for (size_t i = 0; i < n_equal; i++) memcpy(messages + 1 + i * len, message, len);
+    memcpy(messages + n_equal * len, "]", 2); /* in place of the last comma */
+    memset(text, 'Q', n_text);
+    text[n_text] = '\0';
     encode(t, "answer", &own);
     answer_with(c, "answer", &own);
     assert_int_equal(ag_chat_set_messages(c, messages, strlen(messages), NULL), AG_OK);
@@ -259,7 +261,7 @@ static void equal_answers_are_found_in_one_pass(void **state) {
     assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
     size_t n = 0;
     for (size_t i = 0; i < ids.n; i++) n += ids.data[i] == own.data[0];
-    assert_int_equal(n, N_EQUAL);
+    assert_int_equal(n, n_equal);
     free(text);
     free(messages);
     ag_ids_free(&own);
