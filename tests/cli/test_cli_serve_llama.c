@@ -56,6 +56,10 @@ static void llama_cpps_clients_find_completion(void **state) {
     json_decref(tokens);
     json_decref(v);
     json_decref(serve_json(&server, "POST /completion", "{\"prompt\":[]}", 400));
+    v = serve_json(&server, "POST /completion", "{\"prompt\":\"ab\",\"n\":2,\"n_predict\":1}", 200);
+    assert_string_equal(json_string_at(v, "0.prompt"), "ab");
+    assert_null(json_object_get(json_array_get(v, 1), "prompt"));
+    json_decref(v);
     char names[65 * 4 + 64] = "{\"prompt\":\"a\",\"response_fields\":[";
     for (size_t i = 0; i < 65; i++) strcat(names, i ? ",\"a\"" : "\"a\"");
     json_decref(serve_json(&server, "POST /completion", strcat(names, "]}"), 400));

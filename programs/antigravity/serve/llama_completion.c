@@ -100,8 +100,8 @@ static const char *stop_type(serve_finish f) {
     return "none";
 }
 
-/* What ends an answer; content is transferred. With several prompts the times are those of all, and
- * are left out. */
+/* What ends an answer; content is transferred. The first answer to a prompt tells its text. With
+ * several prompts the times are those of all, and are left out. */
 static json_t *final_object(const serve_exchange *x, size_t answer, json_t *content) {
     const serve_request *r = x->request;
     const serve_answer *a = &x->answers[answer];
@@ -112,7 +112,6 @@ static json_t *final_object(const serve_exchange *x, size_t answer, json_t *cont
         {"tokens", token_ids(a->tokens, ids ? a->n_tokens : 0)},
         {"stop", json_true()},
         {"model", json_text(x->model, strlen(x->model))},
-        {"prompt", json_incref(json_array_get(r->prompts, answer / r->n))},
         {"tokens_predicted", json_integer((json_int_t)a->n_generated)},
         {"has_new_line", json_boolean(a->content.data && strchr(a->content.data, '\n'))},
         {"truncated", json_false()},
@@ -121,6 +120,9 @@ static json_t *final_object(const serve_exchange *x, size_t answer, json_t *cont
         {"generation_settings", settings_of(r)},
     };
     json_t *object = json_object_of(fields, COUNT(fields));
+    if (answer % r->n == 0)
+        object =
+            with_field(object, "prompt", json_incref(json_array_get(r->prompts, answer / r->n)));
     if (r->n_top && !r->stream)
         object = with_field(object, "completion_probabilities",
                             probabilities_of(a->tokens, a->n_tokens));
