@@ -32,7 +32,7 @@ static bool wait_for_work(ag_serving *s) {
         }
         /* A file is on its way; deadlines are looked at meanwhile. */
         struct timespec soon;
-        clock_gettime(CLOCK_REALTIME, &soon);
+        clock_gettime(CLOCK_MONOTONIC, &soon);
         soon.tv_nsec += SHORT_WHILE_NS;
         if (soon.tv_nsec >= SECOND_NS) soon.tv_sec++, soon.tv_nsec -= SECOND_NS;
         pthread_cond_timedwait(&s->work, &s->lock, &soon);
@@ -225,7 +225,12 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     s->params = p;
     s->chunk = p.step_rows / 2 / 16 * 16;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->work, NULL);
+    /* The system's own clock may be set while it is waited for. */
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&s->done, NULL);
     pthread_cond_init(&s->floor.changed, NULL);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);

@@ -474,6 +474,43 @@ static void who_waits_for_a_file_may_go(void **state) {
     assert_int_equal(stats.n_prefix_read, 1);
 }
 
+/* Somebody sets the system's clock: what is waited for in it would come an hour later. */
+static atomic_int clock_jump_s;
+int __real_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t) {
+    const int st = __real_clock_gettime(id, t);
+    if (id == CLOCK_REALTIME) t->tv_sec += atomic_load(&clock_jump_s);
+    return st;
+}
+
+static void deadlines_hold_where_the_clock_is_set(void **state) {
+    ag_serving_params p = in_dir();
+    talk t = {.seed = 15};
+    ag_error err;
+    (void)state;
+    begin(&p);
+    say(&t, 200);
+    turn(&t, 0, NULL);
+    end();
+    begin(&p);
+    serving->floor.before_disk = wait_for_disk;
+    set_stuck(true);
+    atomic_store(&clock_jump_s, 3600);
+    ag_request_params q = ag_request_defaults(models[0]);
+    q.prompt = t.ids;
+    q.n_prompt = t.n;
+    q.max_tokens = 1;
+    q.deadline_s = 0.3;
+    client_destroy(&clients[0]);
+    client_init(&clients[0]);
+    must(client_send(&clients[0], serving, &q, &err), &err);
+    assert_true(client_wait(&clients[0]));
+    assert_int_equal(clients[0].status, AG_CANCELLED);
+    atomic_store(&clock_jump_s, 0);
+    set_stuck(false);
+}
+
 /* No descriptor is free for a moment: the conversation is none the worse. */
 static void an_error_that_passes_costs_no_file(void **state) {
     struct rlimit before, none;
@@ -568,7 +605,7 @@ int main(void) {
     const struct CMUnitTest meeting[] = {
         CASE(what_has_no_room_in_memory_comes_back), CASE(what_cannot_be_written_is_given_up),
         CASE(what_waits_for_the_disk_is_bounded),    CASE(others_go_on_meanwhile),
-        CASE(who_waits_for_a_file_may_go),
+        CASE(who_waits_for_a_file_may_go),           CASE(deadlines_hold_where_the_clock_is_set),
     };
     const struct CMUnitTest others[] = {
         CASE(a_conversation_goes_on_after_a_restart),
