@@ -106,8 +106,9 @@ def start_ours(args, extra=(), group=None):
 
 
 def start_peer(args, n_clients):
-    return Server([args.peer, "--port", str(args.port), "-m", args.model[-1], "-np", str(n_clients), "-t", str(os.cpu_count()),
-                   "-c", str(args.peer_context * n_clients)], args.port)
+    args.peer_port += 1  # it cannot listen again soon on one that has just been closed
+    return Server([args.peer, "--port", str(args.peer_port), "-m", args.model[-1], "-np", str(n_clients), "-t", str(os.cpu_count()),
+                   "-c", str(args.peer_context * n_clients)], args.peer_port)
 
 
 # ---- a request ----
@@ -546,7 +547,7 @@ def main():
     parser.add_argument("--peer-context", type=int, default=4096)
     parser.add_argument("--counts", default="1,8,32")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.set_defaults(round=0)
+    parser.set_defaults(round=0, peer_port=18200)
     parser.add_argument("--ours", action="append", default=[], help="a further option of antigravity serve")
     parser.add_argument("--port", type=int, default=18099)
     parser.add_argument("--seed", type=int, default=1)
