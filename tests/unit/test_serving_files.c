@@ -440,27 +440,37 @@ static void others_go_on_meanwhile(void **state) {
     client_destroy(&late);
 }
 
-/* Whoever is called off while his file is read is called off at once. */
-static void who_waits_for_a_file_may_go(void **state) {
-    ag_serving_params p = in_dir();
-    talk t = {.seed = 11};
-    ag_error err;
-    (void)state;
+/* A conversation of 200 ids lies in a file, and the disk does nothing. */
+static void leave_in_stuck_file(talk *t) {
+    const ag_serving_params p = in_dir();
     begin(&p);
-    say(&t, 200);
-    turn(&t, 0, NULL);
+    say(t, 200);
+    turn(t, 0, NULL);
     end();
     begin(&p);
     serving->floor.before_disk = wait_for_disk;
     set_stuck(true);
-    say(&t, 5);
+}
+
+/* The first client asks how it goes on. */
+static void send_talk(const talk *t, double deadline_s) {
     ag_request_params q = ag_request_defaults(models[0]);
-    q.prompt = t.ids;
-    q.n_prompt = t.n;
+    q.prompt = t->ids;
+    q.n_prompt = t->n;
     q.max_tokens = 1;
+    q.deadline_s = deadline_s;
     client_destroy(&clients[0]);
     client_init(&clients[0]);
-    must(client_send(&clients[0], serving, &q, &err), &err);
+    send_request(&clients[0], &q);
+}
+
+/* Whoever is called off while his file is read is called off at once. */
+static void who_waits_for_a_file_may_go(void **state) {
+    talk t = {.seed = 11};
+    (void)state;
+    leave_in_stuck_file(&t);
+    say(&t, 5);
+    send_talk(&t, 0);
     wait_until_stuck();
     ag_serving_cancel(serving, clients[0].id);
     assert_true(client_wait(&clients[0]));
@@ -485,26 +495,11 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t) {
 }
 
 static void deadlines_hold_where_the_clock_is_set(void **state) {
-    ag_serving_params p = in_dir();
     talk t = {.seed = 15};
-    ag_error err;
     (void)state;
-    begin(&p);
-    say(&t, 200);
-    turn(&t, 0, NULL);
-    end();
-    begin(&p);
-    serving->floor.before_disk = wait_for_disk;
-    set_stuck(true);
+    leave_in_stuck_file(&t);
     atomic_store(&clock_jump_s, 3600);
-    ag_request_params q = ag_request_defaults(models[0]);
-    q.prompt = t.ids;
-    q.n_prompt = t.n;
-    q.max_tokens = 1;
-    q.deadline_s = 0.3;
-    client_destroy(&clients[0]);
-    client_init(&clients[0]);
-    must(client_send(&clients[0], serving, &q, &err), &err);
+    send_talk(&t, 0.3);
     assert_true(client_wait(&clients[0]));
     assert_int_equal(clients[0].status, AG_CANCELLED);
     atomic_store(&clock_jump_s, 0);
