@@ -17,9 +17,9 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     ag_status st =
         ag_kv_layouts_create(c, params, ag_backend_memory(be)->ops->commits_at_once, err);
     if (st != AG_OK) goto done;
-    const size_t n_blocks = c->at[params->n_layers].first.block;
+    const size_t n_blocks = c->at[params->n_layers].first.head_block;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
-    c->origin = ag_calloc(n_blocks, sizeof *c->origin);
+    c->origin = ag_calloc(c->at[params->n_layers].first.block, sizeof *c->origin);
     c->n_slots = ag_calloc(c->extent.heads, sizeof *c->n_slots);
     c->last = ag_calloc(c->extent.heads, sizeof *c->last);
     c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
@@ -133,10 +133,10 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
         .v_type = c->params.v_type,
         .n_kv_heads = c->params.layers[layer].n_kv_heads,
         .head_dim = c->params.layers[layer].head_dim,
-        .v_offset = c->at[layer].v_offset,
-        .p_offset = c->at[layer].p_offset,
-        .blocks = ag_kv_block_of(c, layer, 0),
-        .n_blocks = c->n_blocks[layer],
+        .v_offset = c->at[layer].part.v_offset,
+        .p_offset = c->at[layer].part.p_offset,
+        .blocks = ag_kv_block_of(c, layer, 0, 0),
+        .blocks_per_head = c->at[layer].max_blocks,
         .n_slots = ag_kv_slots_of(c, layer),
     };
 }

@@ -9,18 +9,20 @@ enum { AG_KV_SEGMENTS = 4 };
 
 /* What the layers before have, all together. */
 typedef struct ag_kv_first {
-    size_t head, block;
+    size_t head;
+    size_t block;                 /* places for blocks of all heads of a layer */
+    size_t head_block;            /* and of each */
     size_t key_value;             /* values of a token's keys */
     size_t head_slot;             /* slots in all heads */
     size_t place[AG_KV_SEGMENTS]; /* blocks in each segment */
     size_t byte[AG_KV_SEGMENTS];  /* of these */
 } ag_kv_first;
 
-/* Where a layer's slots lie. Every part of a block starts on a page, so that blocks can be given
- * back. */
+/* Where a layer's slots lie. The blocks of all its heads for the same 128 slots are neighbours, and
+ * come and go together; they start on a page, so that they can be given back. */
 typedef struct ag_kv_layout {
-    size_t k_row, v_row; /* bytes of one slot of one head */
-    size_t v_offset, p_offset, block_bytes;
+    ag_kv_parts part;   /* of a block */
+    size_t block_bytes; /* of the blocks of all heads, whole pages */
     uint32_t max_slots, max_blocks;
     uint32_t window_blocks;  /* most between steps, where the window bounds them; else 0 */
     uint32_t segment_blocks; /* in each segment but the last */
@@ -52,14 +54,14 @@ struct ag_kv_cache {
      * for all where memory is committed by use; else several, there while they hold slots. */
     ag_kv_segment *home[AG_KV_SEGMENTS]; /* where new blocks of this cache lie; NULL: not there */
     ag_kv_segment **origin; /* per layer [max_blocks] where a block lies; NULL: no slots */
-    ag_kv_block *blocks;    /* the same as kernels see it */
+    ag_kv_block *blocks;    /* per layer [n_kv_heads][max_blocks] the same as kernels see it */
     uint32_t *n_slots;      /* per layer [n_kv_heads] */
     uint32_t *last;         /* the same: position of the newest slot, if there is one */
     uint32_t *n_blocks;     /* [n_layers] that hold slots */
     uint32_t *expired;      /* [n_layers] slots of lower positions have left the layer's window */
     uint32_t *keep;         /* [most slots of a layer that its window bounds] to write on */
     uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read where they lie */
-    uint8_t **mapped;    /* [most blocks] to write on: host addresses of a layer's blocks */
+    uint8_t **mapped;    /* [most blocks] to write on: host addresses of a head's blocks */
     ag_kv_unrotated unrotated;
 };
 
@@ -74,13 +76,11 @@ void ag_kv_layouts_release(ag_kv_cache *c);
 /* kv_window.c. Of the layers whose windows bound what they hold. */
 uint32_t ag_kv_most_window_slots(const ag_kv_cache *c);
 
-static inline uint32_t ag_kv_blocks_for(uint32_t n_slots) {
-    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
-}
-
-/* A block of a layer, as kernels see it. */
-static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    return &c->blocks[c->at[layer].first.block + block];
+/* A head's block, as kernels see it. */
+static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t head,
+                                          uint32_t block) {
+    const ag_kv_layout *at = &c->at[layer];
+    return &c->blocks[at->first.head_block + (size_t)head * at->max_blocks + block];
 }
 static inline uint32_t ag_kv_heads_of(const ag_kv_cache *c, uint32_t layer) {
     return c->params.layers[layer].n_kv_heads;

@@ -61,10 +61,8 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const ag_kv_layer is = ag_kv_layer_of(p, layer);
-    const size_t rows = (size_t)is.n_kv_heads * AG_KV_BLOCK;
     ag_kv_layout at = {
-        .k_row = ag_dtype_row_bytes(p->k_type, is.head_dim),
-        .v_row = ag_dtype_row_bytes(p->v_type, is.head_dim),
+        .part = ag_kv_parts_of(p->k_type, p->v_type, is.head_dim),
         .max_slots = p->max_slots,
         .max_blocks = ag_kv_blocks_for(p->max_slots),
     };
@@ -74,9 +72,7 @@ static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
         at.max_blocks = at.window_blocks + ag_kv_blocks_for(known ? p->step_rows : p->max_slots);
         at.max_slots = at.max_blocks * AG_KV_BLOCK;
     }
-    at.v_offset = round_up(rows * at.k_row, page);
-    at.p_offset = at.v_offset + round_up(rows * at.v_row, page);
-    at.block_bytes = at.p_offset + round_up(rows * sizeof(uint32_t), page);
+    at.block_bytes = round_up(is.n_kv_heads * at.part.bytes, page);
     return at;
 }
 
@@ -169,6 +165,7 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool 
         at->first = next->first = before.first;
         next->first.head += layers[l].n_kv_heads;
         next->first.block += at->max_blocks;
+        next->first.head_block += (size_t)layers[l].n_kv_heads * at->max_blocks;
         next->first.key_value += (size_t)layers[l].n_kv_heads * layers[l].head_dim;
         next->first.head_slot += (size_t)layers[l].n_kv_heads * at->max_slots;
         for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {

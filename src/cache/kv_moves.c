@@ -13,13 +13,12 @@
 /* Rows of n slots of one block in one part of it, as floats. */
 static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                            uint32_t n, bool values, float *out, ag_error *err) {
-    const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
+    const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
     ag_dtype type = values ? c->params.v_type : c->params.k_type;
-    const ag_kv_layout *lies = &c->at[layer];
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    const ag_kv_parts *lies = &c->at[layer].part;
     size_t count = (size_t)n * c->params.layers[layer].head_dim;
     size_t row_bytes = values ? lies->v_row : lies->k_row;
-    size_t at = b->offset + (values ? lies->v_offset : 0) + row * row_bytes;
+    size_t at = b->offset + (values ? lies->v_offset : 0) + slot % AG_KV_BLOCK * row_bytes;
     /* Mapping what is not mapped would take it from the device. */
     if (ag_buffer_is_mapped(b->buffer)) {
         /* Rows follow one another, and no row ends inside a quantised block. */
@@ -48,7 +47,7 @@ ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uin
 
 /* One head's rows in one part of the blocks: at this offset of each, so many bytes a slot. */
 typedef struct head_part {
-    uint8_t *const *blocks; /* host addresses of the layer's */
+    uint8_t *const *blocks; /* host addresses of the head's */
     size_t offset, row;
 } head_part;
 
@@ -91,10 +90,10 @@ static void move_parts(void *ctx, size_t begin, size_t end, uint32_t thread) {
     for (size_t i = begin; i < end; i++) move_part(&job->parts[i], job->keep, job->n_keep);
 }
 
-/* The host addresses of a layer's blocks into c->mapped; false if the host does not see one. */
-static bool map_blocks(const ag_kv_cache *c, uint32_t layer) {
-    const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0);
-    for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
+/* The host addresses of a head's blocks into c->mapped; false if the host does not see one. */
+static bool map_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
+    const ag_kv_block *blocks = ag_kv_block_of(c, layer, head, 0);
+    for (uint32_t b = 0; b < ag_kv_blocks_for(ag_kv_slots_of(c, layer)[head]); b++) {
         if (!ag_buffer_is_mapped(blocks[b].buffer)) return false;
         c->mapped[b] = (uint8_t *)ag_buffer_map(blocks[b].buffer) + blocks[b].offset;
     }
@@ -108,7 +107,7 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
     while (moved < n_keep && keep[moved] == moved) moved++;
     if (moved == n_keep) return AG_OK;
     AG_TRY(ag_kv_own_blocks(c, layer, moved / AG_KV_BLOCK, (n_keep - 1) / AG_KV_BLOCK + 1, err));
-    if (!map_blocks(c, layer)) {
+    if (!map_blocks(c, layer, head)) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);
         AG_TRY(
@@ -116,12 +115,11 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
         ag_kv_move_positions(c, layer, head, keep, n_keep);
         return AG_OK;
     }
-    const ag_kv_layout *at = &c->at[layer];
-    const size_t rows = (size_t)head * AG_KV_BLOCK, position = sizeof(uint32_t);
+    const ag_kv_parts *at = &c->at[layer].part;
     move_job job = {
-        {{c->mapped, rows * at->k_row, at->k_row},
-         {c->mapped, at->v_offset + rows * at->v_row, at->v_row},
-         {c->mapped, at->p_offset + rows * position, position}},
+        {{c->mapped, 0, at->k_row},
+         {c->mapped, at->v_offset, at->v_row},
+         {c->mapped, at->p_offset, sizeof(uint32_t)}},
         keep,
         n_keep,
     };

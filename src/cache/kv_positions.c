@@ -49,11 +49,9 @@ ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t he
         memcpy(positions, known + slot, n * sizeof *positions);
         return AG_OK;
     }
-    const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    return ag_buffer_download(positions, b->buffer,
-                              b->offset + c->at[layer].p_offset + row * sizeof *positions,
-                              n * sizeof *positions, err);
+    const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
+    const size_t at = c->at[layer].part.p_offset + slot % AG_KV_BLOCK * sizeof *positions;
+    return ag_buffer_download(positions, b->buffer, b->offset + at, n * sizeof *positions, err);
 }
 
 uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,

@@ -80,7 +80,10 @@ static void hold(ag_kv_cache *c, uint32_t layer, uint32_t block) {
     home->refs++;
     home->holders[place_of(c, layer, block)] = 1;
     *origin_of(c, layer, block) = home;
-    *ag_kv_block_of(c, layer, block) = (ag_kv_block){.buffer = home->buffer, .offset = offset};
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
+        *ag_kv_block_of(c, layer, h, block) =
+            (ag_kv_block){.buffer = home->buffer, .offset = offset + h * c->at[layer].part.bytes};
+    }
     ag_buffer_commit(home->buffer, offset, c->at[layer].block_bytes);
 }
 
@@ -140,7 +143,8 @@ static void drop_block(ag_kv_cache *c, uint32_t layer, uint32_t block) {
     ag_kv_segment **origin = origin_of(c, layer, block);
     drop(c, *origin, layer, block);
     *origin = NULL;
-    *ag_kv_block_of(c, layer, block) = (ag_kv_block){0};
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++)
+        *ag_kv_block_of(c, layer, h, block) = (ag_kv_block){0};
 }
 
 void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep) {
@@ -165,7 +169,7 @@ void ag_kv_segments_release(ag_kv_cache *c) {
 
 void ag_kv_promote_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
     if (now == before) return;
-    const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0);
+    const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0, 0);
     uint32_t first = now - 1; /* of those that lie one after the other up to the last */
     while (first && blocks[first - 1].buffer == blocks[now - 1].buffer) first--;
     if (before < first) before = first;
@@ -202,7 +206,8 @@ ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) 
             s->refs++;
             s->holders[place_of(from, l, b)]++;
             *origin_of(to, l, b) = s;
-            *ag_kv_block_of(to, l, b) = *ag_kv_block_of(from, l, b);
+            for (uint32_t h = 0; h < ag_kv_heads_of(from, l); h++)
+                *ag_kv_block_of(to, l, h, b) = *ag_kv_block_of(from, l, h, b);
         }
         to->n_blocks[l] = from->n_blocks[l];
     }

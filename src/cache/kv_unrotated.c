@@ -181,7 +181,7 @@ static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
                                ag_error *err) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
-    const size_t dim = p->layers[layer].head_dim, k_row = c->at[layer].k_row;
+    const size_t dim = p->layers[layer].head_dim, k_row = c->at[layer].part.k_row;
     const float *keys = u->keys + floats_before(c, layer);
     for (uint32_t slot = 0; slot < ag_kv_slots_of(c, layer)[head]; slot++) {
         uint32_t position = ag_kv_cache_position(c, layer, head, slot);
@@ -191,9 +191,9 @@ static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
         const float *key = keys + ((size_t)position * ag_kv_heads_of(c, layer) + head) * dim;
         const float *cos_sin = u->cos_sin + (size_t)position * n_rotated;
         AG_TRY(quantise_rotated(c, layer, key, cos_sin, n_rotated, err));
-        const ag_kv_block *b = ag_kv_block_of(c, layer, slot / AG_KV_BLOCK);
-        size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-        AG_TRY(ag_buffer_upload(b->buffer, b->offset + row * k_row, u->row, k_row, err));
+        const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
+        const size_t at = b->offset + slot % AG_KV_BLOCK * k_row;
+        AG_TRY(ag_buffer_upload(b->buffer, at, u->row, k_row, err));
     }
     return AG_OK;
 }
@@ -227,9 +227,9 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         if (n_blocks > most) most = n_blocks;
     }
     const ag_kv_rerotate how = {
-        .blocks = ag_kv_block_of(c, first, 0),
+        .blocks = ag_kv_block_of(c, first, 0, 0),
         .n_blocks = most,
-        .blocks_per_layer = c->at[first].max_blocks,
+        .blocks_per_head = c->at[first].max_blocks,
         .n_layers = end - first,
         .n_kv_heads = p->layers[first].n_kv_heads,
         .head_dim = p->layers[first].head_dim,

@@ -16,14 +16,12 @@ typedef struct head_rows {
 
 static head_rows rows_of_head(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
                               uint32_t n) {
-    const ag_kv_block *b = ag_kv_block_of(c, layer, block);
-    const ag_kv_layout *lies = &c->at[layer];
-    size_t row = (size_t)head * AG_KV_BLOCK;
+    const ag_kv_block *b = ag_kv_block_of(c, layer, head, block);
+    const ag_kv_parts *lies = &c->at[layer].part;
     return (head_rows){
         .buffer = b->buffer,
         .n = n,
-        .at = {b->offset + lies->p_offset + row * sizeof(uint32_t), b->offset + row * lies->k_row,
-               b->offset + lies->v_offset + row * lies->v_row},
+        .at = {b->offset + lies->p_offset, b->offset, b->offset + lies->v_offset},
         .bytes = {n * sizeof(uint32_t), n * lies->k_row, n * lies->v_row},
     };
 }
@@ -44,8 +42,8 @@ static size_t unrotated_bytes(const ag_kv_params *p, uint32_t layer) {
 static void *make_staging(const ag_kv_cache *c, ag_error *err) {
     size_t bytes = AG_KV_BLOCK * sizeof(uint32_t);
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        const size_t parts[] = {AG_KV_BLOCK * c->at[l].k_row, AG_KV_BLOCK * c->at[l].v_row,
-                                unrotated_bytes(&c->params, l)};
+        const size_t parts[] = {AG_KV_BLOCK * c->at[l].part.k_row,
+                                AG_KV_BLOCK * c->at[l].part.v_row, unrotated_bytes(&c->params, l)};
         for (int i = 0; i < 3; i++) {
             if (parts[i] > bytes) bytes = parts[i];
         }

@@ -33,9 +33,9 @@ static size_t n_blocks_of(size_t n_slots) { return (n_slots + AG_KV_BLOCK - 1) /
 /* The first `rows` rows of this head in one part of a block. */
 static ag_status fetch(head_work *w, size_t block, size_t part_offset, size_t row_bytes,
                        size_t rows, void *scratch) {
-    const ag_kv_block *b = &w->kv->blocks[block];
-    size_t offset = b->offset + part_offset + (size_t)w->head * AG_KV_BLOCK * row_bytes;
-    return ag_buffer_download(scratch, b->buffer, offset, rows * row_bytes, &w->be->err);
+    const ag_kv_block *b = ag_kv_view_block(w->kv, w->head, block);
+    return ag_buffer_download(scratch, b->buffer, b->offset + part_offset, rows * row_bytes,
+                              &w->be->err);
 }
 
 static double dot(const float *a, const float *b, size_t n) {

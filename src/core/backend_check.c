@@ -96,6 +96,13 @@ ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *id
     return AG_OK;
 }
 
+/* Slots of a head that there is memory for; it is known of the blocks before `block`. */
+static size_t capacity_from(const ag_kv_view *kv, size_t head, size_t block) {
+    if (block > kv->blocks_per_head) block = kv->blocks_per_head;
+    while (block < kv->blocks_per_head && ag_kv_view_block(kv, head, block)->buffer) block++;
+    return block * AG_KV_BLOCK;
+}
+
 static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_new) {
     const ag_dtype types[] = {kv->k_type, kv->v_type};
     for (int i = 0; i < 2; i++) {
@@ -109,8 +116,9 @@ static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_ne
                            ag_dtype_block(types[i]));
         }
     }
-    size_t capacity = (size_t)kv->n_blocks * AG_KV_BLOCK;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        const uint32_t held = ag_kv_blocks_for(kv->n_slots[h]);
+        const size_t capacity = capacity_from(kv, h, held ? held - 1 : 0);
         if (kv->n_slots[h] <= capacity && n_new <= capacity - kv->n_slots[h]) continue;
         return AG_FAIL(&be->err, SHAPE,
                        "KV head %u: %u slots and %zu new ones, there is memory for %zu",

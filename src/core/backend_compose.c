@@ -229,9 +229,9 @@ ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *tab
 static ag_status write_slot(ag_backend *be, const ag_kv_view *kv, ag_dtype dtype,
                             size_t part_offset, uint32_t head, size_t slot, const float *values,
                             void *packed) {
-    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
+    const ag_kv_block *block = ag_kv_view_block(kv, head, slot / AG_KV_BLOCK);
     size_t row_bytes = ag_dtype_row_bytes(dtype, kv->head_dim), bad = 0;
-    size_t row = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    size_t row = slot % AG_KV_BLOCK;
     if (ag_quantize_row(dtype, packed, values, kv->head_dim, AG_ROUND_KV, &bad) != AG_OK) {
         return AG_FAIL(&be->err, FORMAT, "slot %zu of KV head %u: value %zu, %g, does not fit %s",
                        slot, (unsigned)head, bad, (double)values[bad], ag_dtype_name(dtype));
@@ -242,8 +242,8 @@ static ag_status write_slot(ag_backend *be, const ag_kv_view *kv, ag_dtype dtype
 
 static ag_status write_position(ag_backend *be, const ag_kv_view *kv, uint32_t head, size_t slot,
                                 uint32_t position) {
-    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
-    size_t entry = (size_t)head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    const ag_kv_block *block = ag_kv_view_block(kv, head, slot / AG_KV_BLOCK);
+    size_t entry = slot % AG_KV_BLOCK;
     return ag_buffer_upload(block->buffer, block->offset + kv->p_offset + entry * sizeof position,
                             &position, sizeof position, &be->err);
 }
@@ -275,7 +275,8 @@ ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_ten
 /* Slots [from, from + n) of one head to `to`; each range lies in one block. */
 static ag_status move_slots(ag_backend *be, const ag_kv_view *kv, uint32_t head, uint32_t to,
                             uint32_t from, uint32_t n) {
-    const ag_kv_block *dst = &kv->blocks[to / AG_KV_BLOCK], *src = &kv->blocks[from / AG_KV_BLOCK];
+    const ag_kv_block *dst = ag_kv_view_block(kv, head, to / AG_KV_BLOCK);
+    const ag_kv_block *src = ag_kv_view_block(kv, head, from / AG_KV_BLOCK);
     const struct {
         size_t offset, bytes;
     } parts[] = {
@@ -283,13 +284,11 @@ static ag_status move_slots(ag_backend *be, const ag_kv_view *kv, uint32_t head,
         {kv->v_offset, ag_dtype_row_bytes(kv->v_type, kv->head_dim)},
         {kv->p_offset, sizeof(uint32_t)},
     };
-    size_t row = (size_t)head * AG_KV_BLOCK;
     for (int i = 0; i < 3; i++) {
         size_t bytes = parts[i].bytes;
         AG_TRY((be->ops->copy_bytes ? be->ops->copy_bytes : ag_compose_copy_bytes)(
-            be, dst->buffer, dst->offset + parts[i].offset + (row + to % AG_KV_BLOCK) * bytes,
-            src->buffer, src->offset + parts[i].offset + (row + from % AG_KV_BLOCK) * bytes,
-            n * bytes));
+            be, dst->buffer, dst->offset + parts[i].offset + to % AG_KV_BLOCK * bytes, src->buffer,
+            src->offset + parts[i].offset + from % AG_KV_BLOCK * bytes, n * bytes));
     }
     return AG_OK;
 }

@@ -7,9 +7,9 @@
 #include "core/kv_view.h"
 
 typedef struct ag_kv_rerotate {
-    const ag_kv_block *blocks; /* [n_layers][blocks_per_layer] */
-    uint32_t n_blocks;         /* that a slot of the list may lie in, of every layer */
-    uint32_t blocks_per_layer;
+    const ag_kv_block *blocks; /* [n_layers][n_kv_heads][blocks_per_head] */
+    uint32_t n_blocks;         /* that a slot of the list may lie in, of every head */
+    uint32_t blocks_per_head;
     uint32_t n_layers, n_kv_heads, head_dim, n_positions;
     uint32_t n_rotated; /* first values of a key that are rotated, even; the others stay */
     ag_dtype k_type;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How kernels see one layer of a KV cache: blocks of 128 tokens, positions beside the data. */
+/* How kernels see one layer of a KV cache: blocks of 128 slots of one head, positions beside the
+ * data. */
 #ifndef AG_CORE_KV_VIEW_H
 #define AG_CORE_KV_VIEW_H
 
@@ -7,26 +8,52 @@
 
 #define AG_KV_BLOCK 128 /* slots in a block */
 
-/* One block of one layer, somewhere in a buffer. Inside it, at byte offsets from `offset`:
- *   K at 0               [n_kv_heads][128][row of head_dim k_type elements]
- *   V at v_offset        [n_kv_heads][128][row of head_dim v_type elements]
- *   positions at p_offset [n_kv_heads][128] uint32: the logical position of each slot's token
- * each part starting on a page. */
+/* One block of one KV head of one layer, somewhere in a buffer. Inside it, at byte offsets from
+ * `offset`, which is a multiple of 64:
+ *   K at 0                [128][row of head_dim k_type elements]
+ *   V at v_offset         [128][row of head_dim v_type elements]
+ *   positions at p_offset [128] uint32: the logical position of each slot's token
+ * one right behind the other. */
 typedef struct ag_kv_block {
-    ag_buffer *buffer; /* borrowed */
+    ag_buffer *buffer; /* borrowed; NULL: there is no such block */
     size_t offset;
 } ag_kv_block;
 
-/* A layer's slots of one sequence. KV head h holds slots [0, n_slots[h]); slot s lies in
- * blocks[s / 128] at index s % 128. Slots are in order of position. All borrowed. */
+/* A layer's slots of one sequence. KV head h holds slots [0, n_slots[h]); slot s lies in block
+ * s / 128 of the head at index s % 128. A head has the blocks that its slots need, and perhaps more
+ * behind them. Slots are in order of position. All borrowed. */
 typedef struct ag_kv_view {
     ag_dtype k_type, v_type;
     uint32_t n_kv_heads, head_dim;
     size_t v_offset, p_offset; /* inside a block */
-    const ag_kv_block *blocks;
-    uint32_t n_blocks;
+    const ag_kv_block *blocks; /* [n_kv_heads][blocks_per_head] */
+    uint32_t blocks_per_head;
     const uint32_t *n_slots; /* [n_kv_heads] */
 } ag_kv_view;
+
+static inline const ag_kv_block *ag_kv_view_block(const ag_kv_view *kv, size_t head, size_t block) {
+    return &kv->blocks[head * kv->blocks_per_head + block];
+}
+
+/* Blocks that so many slots of a head lie in. */
+static inline uint32_t ag_kv_blocks_for(uint32_t n_slots) {
+    return n_slots / AG_KV_BLOCK + (n_slots % AG_KV_BLOCK != 0);
+}
+
+/* Where the parts of a block lie. */
+typedef struct ag_kv_parts {
+    size_t k_row, v_row; /* bytes of a slot */
+    size_t v_offset, p_offset, bytes;
+} ag_kv_parts;
+
+static inline ag_kv_parts ag_kv_parts_of(ag_dtype k_type, ag_dtype v_type, uint32_t head_dim) {
+    ag_kv_parts at = {.k_row = ag_dtype_row_bytes(k_type, head_dim),
+                      .v_row = ag_dtype_row_bytes(v_type, head_dim)};
+    at.v_offset = AG_KV_BLOCK * at.k_row;
+    at.p_offset = at.v_offset + AG_KV_BLOCK * at.v_row;
+    at.bytes = at.p_offset + AG_KV_BLOCK * sizeof(uint32_t);
+    return at;
+}
 
 /* Slots of the longest KV head. */
 static inline uint32_t ag_kv_view_most_slots(const ag_kv_view *kv) {

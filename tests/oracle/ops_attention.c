@@ -4,7 +4,8 @@
  * each. The second sequence asks for the attention weights of its later half, the first, where the
  * backend adds them up in its own memory, for those of all its queries. With windows the queries of
  * the first sequence see about as many slots each, those of the second ranges that begin anywhere;
- * what no query sees is no number. */
+ * what no query sees is no number. Every second block of the heads lies the other way round, and
+ * the second head loses the blocks that none of its slots needs. */
 #include "oracle/oracle.h"
 
 #include "quant/quant.h"
@@ -19,12 +20,10 @@ enum { PAGE = 4096, SCORE_MARGIN = 3 };
 typedef struct cache {
     ag_kv_view view;
     ag_buffer *buffers[MAX_BLOCKS];
-    ag_kv_block blocks[MAX_BLOCKS];
+    ag_kv_block blocks[KV_HEADS][MAX_BLOCKS];
     uint32_t n_slots[KV_HEADS];
     uint32_t *positions; /* [n] */
 } cache;
-
-static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 /* The types of a cache whose keys are of the case's type: mixed where they are quantised. */
 static ag_dtype value_type(ag_dtype keys) {
@@ -32,27 +31,30 @@ static ag_dtype value_type(ag_dtype keys) {
 }
 
 static void cache_make(cache *kv, const oracle_case *c, oracle_run *run) {
-    const size_t part = (size_t)KV_HEADS * AG_KV_BLOCK;
+    const size_t n_blocks = (c->n + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     memset(kv, 0, sizeof *kv);
     kv->view = (ag_kv_view){
         .k_type = c->type,
         .v_type = value_type(c->type),
         .n_kv_heads = KV_HEADS,
         .head_dim = (uint32_t)c->k,
-        .blocks = kv->blocks,
-        .n_blocks = (uint32_t)((c->n + AG_KV_BLOCK - 1) / AG_KV_BLOCK),
+        .blocks = kv->blocks[0],
+        .blocks_per_head = MAX_BLOCKS,
         .n_slots = kv->n_slots,
     };
-    kv->view.v_offset = pages(part * ag_dtype_row_bytes(kv->view.k_type, c->k));
-    kv->view.p_offset = kv->view.v_offset + pages(part * ag_dtype_row_bytes(kv->view.v_type, c->k));
-    const size_t bytes = kv->view.p_offset + pages(part * sizeof(uint32_t));
+    const ag_kv_parts part = ag_kv_parts_of(c->type, kv->view.v_type, kv->view.head_dim);
+    kv->view.v_offset = part.v_offset;
+    kv->view.p_offset = part.p_offset;
     kv->positions = malloc(c->n * sizeof *kv->positions);
     run->out_of_memory |= !kv->positions;
-    for (size_t i = 0; i < kv->view.n_blocks; i++) {
-        ag_status st = ag_memory_alloc(ag_backend_memory(run->be), PAGE + bytes, AG_USAGE_KV,
-                                       &kv->buffers[i], NULL);
+    for (size_t i = 0; i < n_blocks; i++) {
+        ag_status st = ag_memory_alloc(ag_backend_memory(run->be), PAGE + KV_HEADS * part.bytes,
+                                       AG_USAGE_KV, &kv->buffers[i], NULL);
         run->out_of_memory |= st != AG_OK;
-        kv->blocks[i] = (ag_kv_block){kv->buffers[i], PAGE};
+        for (size_t h = 0; h < KV_HEADS; h++) {
+            const size_t at = PAGE + (h + i) % KV_HEADS * part.bytes;
+            kv->blocks[h][i] = (ag_kv_block){kv->buffers[i], at};
+        }
     }
     for (size_t i = 0; kv->positions && i < c->n; i++) kv->positions[i] = (uint32_t)(2 * i + 1);
 }
@@ -79,6 +81,8 @@ static ag_status cache_fill(cache *kv, const oracle_case *c, oracle_run *run, co
         begin = ends[i];
     }
     kv->n_slots[1] -= (uint32_t)(c->n / 4);
+    for (uint32_t i = ag_kv_blocks_for(kv->n_slots[1]); i < MAX_BLOCKS; i++)
+        kv->blocks[1][i] = (ag_kv_block){0};
     return st;
 }
 
@@ -165,8 +169,9 @@ static void set_ranges(attention *a, oracle_run *run) {
 }
 
 static ag_status spoil_slot(const cache *kv, size_t slot, size_t head) {
-    const ag_kv_block *b = &kv->blocks[slot / AG_KV_BLOCK];
-    const size_t row = head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+    const ag_kv_block *b = &kv->blocks[head][slot / AG_KV_BLOCK];
+    const size_t row = slot % AG_KV_BLOCK;
+    if (!b->buffer) return AG_OK;
     const size_t k = ag_dtype_row_bytes(kv->view.k_type, kv->view.head_dim);
     const size_t v = ag_dtype_row_bytes(kv->view.v_type, kv->view.head_dim);
     unsigned char ones[1024];

@@ -59,9 +59,10 @@ static void want_cache(double *want, const turning *t, const oracle_case *c) {
 }
 
 static void lay_out(turning *t, const oracle_case *c) {
-    const size_t bytes = ROWS * ag_dtype_row_bytes(c->type, c->k);
-    for (size_t i = 0; i < c->n * BLOCKS; i++) {
-        t->blocks[i] = (ag_kv_block){t->cache.buffer, t->cache.t.offset + i * bytes};
+    const size_t bytes = AG_KV_BLOCK * ag_dtype_row_bytes(c->type, c->k);
+    for (size_t i = 0; i < c->n * HEADS * BLOCKS; i++) {
+        const size_t at = (i / BLOCKS / HEADS * BLOCKS + i % BLOCKS) * HEADS + i / BLOCKS % HEADS;
+        t->blocks[i] = (ag_kv_block){t->cache.buffer, t->cache.t.offset + at * bytes};
     }
     for (size_t i = 0; i < c->n * HEADS * c->m; i++) {
         t->slots[i] = slot_of(i / c->m / HEADS, i / c->m % HEADS, i % c->m);
@@ -69,7 +70,7 @@ static void lay_out(turning *t, const oracle_case *c) {
     t->turn = (ag_kv_rerotate){
         .blocks = t->blocks,
         .n_blocks = BLOCKS,
-        .blocks_per_layer = BLOCKS,
+        .blocks_per_head = BLOCKS,
         .n_layers = (uint32_t)c->n,
         .n_kv_heads = HEADS,
         .head_dim = (uint32_t)c->k,
@@ -92,7 +93,7 @@ void oracle_kv_rerotate(const oracle_case *c, oracle_run *run) {
     t.keys = guarded_make(run, AG_F32, ag_shape_1d(n_keys * c->k), 0, run->data);
     t.angles = guarded_make_on_host(run, AG_F32, ag_shape_1d(c->m * c->k), 0, DATA_PLAIN);
     t.slots = malloc(n_keys * sizeof *t.slots);
-    t.blocks = malloc(c->n * BLOCKS * sizeof *t.blocks);
+    t.blocks = malloc(c->n * HEADS * BLOCKS * sizeof *t.blocks);
     run->out_of_memory |= !t.slots || !t.blocks;
     if (!run->out_of_memory) {
         const size_t bytes = n_keys * c->k * sizeof(float);
@@ -139,7 +140,7 @@ void oracle_key_scores(const oracle_case *c, oracle_run *run) {
     const size_t n_blocks = (c->n + AG_KV_BLOCK - 1) / AG_KV_BLOCK, stride = c->n + MARGIN;
     const size_t row = ag_dtype_row_bytes(c->type, c->k);
     const uint32_t n_slots[HEADS] = {(uint32_t)c->n, (uint32_t)(c->n - c->n / 4)};
-    ag_kv_block blocks[MOST_BLOCKS];
+    ag_kv_block blocks[HEADS][MOST_BLOCKS] = {0};
     if (!ag_has_key_scores(run->be)) return;
     guarded keys = guarded_make(run, c->type, ag_shape_2d(n_blocks * ROWS, c->k), 0, run->data);
     guarded scores = guarded_make(run, AG_F32, ag_shape_1d(HEADS * stride), 0, DATA_PLAIN);
@@ -147,15 +148,17 @@ void oracle_key_scores(const oracle_case *c, oracle_run *run) {
         memset(keys.values, 0, c->k * sizeof *keys.values);
         memset(keys.image + keys.t.offset, 0, row);
         ag_buffer_upload(keys.buffer, 0, keys.image, keys.bytes, NULL);
-        for (size_t i = 0; i < n_blocks; i++) {
-            blocks[i] = (ag_kv_block){keys.buffer, keys.t.offset + i * ROWS * row};
+        for (size_t i = 0; i < HEADS * n_blocks; i++) {
+            const size_t h = i % HEADS, b = i / HEADS;
+            if (b * AG_KV_BLOCK >= n_slots[h]) continue;
+            blocks[h][b] = (ag_kv_block){keys.buffer, keys.t.offset + i * AG_KV_BLOCK * row};
         }
         const ag_kv_view kv = {.k_type = c->type,
                                .v_type = c->type,
                                .n_kv_heads = HEADS,
                                .head_dim = (uint32_t)c->k,
-                               .blocks = blocks,
-                               .n_blocks = (uint32_t)n_blocks,
+                               .blocks = blocks[0],
+                               .blocks_per_head = MOST_BLOCKS,
                                .n_slots = n_slots};
         while (oracle_again(run, NULL)) {
             run->status = ag_score_keys(run->be, &kv, scores.values, stride);

@@ -183,7 +183,7 @@ typedef struct head {
 
 static head make_head(ag_dtype k_type, ag_dtype v_type, uint32_t d, uint32_t n) {
     const size_t k_bytes = ag_dtype_row_bytes(k_type, d), v_bytes = ag_dtype_row_bytes(v_type, d);
-    head h = {.kv = {k_type, v_type, d, n, n, NULL, 0, 128 * k_bytes, 128 * (k_bytes + v_bytes)}};
+    head h = {.kv = {k_type, v_type, d, n, n, NULL, 128 * k_bytes, 128 * (k_bytes + v_bytes)}};
     const size_t block = 128 * (k_bytes + v_bytes + sizeof(uint32_t));
     float *values = random_floats((size_t)2 * n * d, 17);
     h.memory = calloc(8, block);

@@ -21,15 +21,14 @@ enum {
     DIM = 32,
     BLOCKS = 3,
     SLOTS = BLOCKS * AG_KV_BLOCK,
-    PAGE = 4096,
     MAX_ROWS = 4,
 };
 
 typedef struct rig {
     ag_backend *be;
-    ag_buffer *blocks[BLOCKS];
+    ag_buffer *blocks[BLOCKS]; /* of both heads */
     ag_buffer *owners[3];
-    ag_kv_block entries[BLOCKS];
+    ag_kv_block entries[KV_HEADS][BLOCKS];
     uint32_t n_slots[KV_HEADS];
     ag_kv_view view;
     ag_tensor q, out;
@@ -46,8 +45,6 @@ static float random_value(void) {
     return (float)(random_state >> 8) * 0x1p-22f - 2;
 }
 
-static size_t whole_pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
-
 static ag_tensor make(rig *r, ag_buffer **owner, ag_shape shape) {
     ag_tensor t;
     assert_int_equal(
@@ -60,25 +57,25 @@ static rig *rig_create(bool host_visible, ag_dtype k_type, ag_dtype v_type) {
     rig *r = calloc(1, sizeof *r);
     assert_non_null(r);
     r->be = plain_backend_create(host_visible);
-    size_t part = (size_t)KV_HEADS * AG_KV_BLOCK;
-    size_t v_offset = whole_pages(part * ag_dtype_row_bytes(k_type, DIM));
-    size_t p_offset = v_offset + whole_pages(part * ag_dtype_row_bytes(v_type, DIM));
+    const ag_kv_parts part = ag_kv_parts_of(k_type, v_type, DIM);
     r->view = (ag_kv_view){.k_type = k_type,
                            .v_type = v_type,
                            .n_kv_heads = KV_HEADS,
                            .head_dim = DIM,
-                           .v_offset = v_offset,
-                           .p_offset = p_offset,
-                           .blocks = r->entries,
-                           .n_blocks = BLOCKS,
+                           .v_offset = part.v_offset,
+                           .p_offset = part.p_offset,
+                           .blocks = r->entries[0],
+                           .blocks_per_head = BLOCKS,
                            .n_slots = r->n_slots};
     for (int i = 0; i < BLOCKS; i++) {
         size_t before = 64 * (size_t)i; /* blocks lie anywhere in their buffers */
-        assert_int_equal(ag_memory_alloc(ag_backend_memory(r->be),
-                                         before + p_offset + part * sizeof(uint32_t), AG_USAGE_KV,
-                                         &r->blocks[i], NULL),
+        assert_int_equal(ag_memory_alloc(ag_backend_memory(r->be), before + KV_HEADS * part.bytes,
+                                         AG_USAGE_KV, &r->blocks[i], NULL),
                          AG_OK);
-        r->entries[i] = (ag_kv_block){.buffer = r->blocks[i], .offset = before};
+        for (size_t h = 0; h < KV_HEADS; h++) {
+            const size_t at = before + (h + (size_t)i) % KV_HEADS * part.bytes;
+            r->entries[h][i] = (ag_kv_block){.buffer = r->blocks[i], .offset = at};
+        }
     }
     r->q = make(r, &r->owners[0], ag_shape_3d(MAX_ROWS, HEADS, DIM));
     r->out = make(r, &r->owners[1], ag_shape_3d(MAX_ROWS, HEADS, DIM));
@@ -254,9 +251,9 @@ static void check_garbage(rig *r) {
     append(r, 150, 10, 1);
     const uint32_t until[] = {142, 143, 159, 200}, from[] = {143, 143, 150, 170};
     for (size_t slot = 0; slot < 133; slot++) {
-        ag_kv_block *b = &r->entries[slot / AG_KV_BLOCK];
         for (size_t h = 0; h < KV_HEADS; h++) {
-            const size_t row = h * AG_KV_BLOCK + slot % AG_KV_BLOCK;
+            const ag_kv_block *b = &r->entries[h][slot / AG_KV_BLOCK];
+            const size_t row = slot % AG_KV_BLOCK;
             const size_t k = ag_dtype_row_bytes(r->view.k_type, DIM);
             const size_t v = ag_dtype_row_bytes(r->view.v_type, DIM);
             unsigned char ones[DIM * sizeof(float)];

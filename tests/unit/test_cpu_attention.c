@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { MAX_BLOCKS = 16, MAX_HEADS = 4, PAGE = 4096 };
+enum { MAX_BLOCKS = 16, MAX_HEADS = 4 };
 
 static uint32_t random_state = 1;
 
@@ -50,7 +50,7 @@ static void for_all_isas(void (*test)(const char *isa)) {
 typedef struct rig {
     ag_backend *be;
     ag_kv_view kv;
-    ag_kv_block blocks[MAX_BLOCKS];
+    ag_kv_block blocks[MAX_HEADS * MAX_BLOCKS];
     uint32_t n_slots[MAX_HEADS];
     ag_buffer *memory, *owners[2];
     ag_tensor q, out;
@@ -60,12 +60,10 @@ typedef struct rig {
     float softcap;
 } rig;
 
-static size_t whole_pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
-
 static unsigned char *part_of(const rig *r, size_t slot, size_t head, size_t offset, size_t size) {
-    const ag_kv_block *b = &r->blocks[slot / AG_KV_BLOCK];
+    const ag_kv_block *b = &r->blocks[head * r->kv.blocks_per_head + slot / AG_KV_BLOCK];
     return (unsigned char *)ag_buffer_map(b->buffer) + b->offset + offset +
-           (head * AG_KV_BLOCK + slot % AG_KV_BLOCK) * size;
+           slot % AG_KV_BLOCK * size;
 }
 
 static void fill_row(void *dst, ag_dtype type, size_t d) {
@@ -76,22 +74,22 @@ static void fill_row(void *dst, ag_dtype type, size_t d) {
 
 static rig make_rig(ag_backend *be, ag_dtype k, ag_dtype v, size_t n_kv_heads, size_t group,
                     size_t d, size_t n_slots, size_t n_rows) {
-    const size_t rows = n_kv_heads * AG_KV_BLOCK;
+    const ag_kv_parts part = ag_kv_parts_of(k, v, (uint32_t)d);
+    const size_t n_blocks = n_slots / AG_KV_BLOCK + 1, all = n_kv_heads * n_blocks;
     rig r = {.be = be, .n_rows = n_rows, .row_floats = n_kv_heads * group * d};
     r.kv = (ag_kv_view){.k_type = k,
                         .v_type = v,
                         .n_kv_heads = (uint32_t)n_kv_heads,
                         .head_dim = (uint32_t)d,
-                        .n_blocks = (uint32_t)(n_slots / AG_KV_BLOCK + 1)};
-    r.kv.v_offset = whole_pages(rows * ag_dtype_row_bytes(k, d));
-    r.kv.p_offset = r.kv.v_offset + whole_pages(rows * ag_dtype_row_bytes(v, d));
-    const size_t block_bytes = r.kv.p_offset + whole_pages(rows * sizeof(uint32_t));
+                        .v_offset = part.v_offset,
+                        .p_offset = part.p_offset,
+                        .blocks_per_head = (uint32_t)n_blocks};
     ag_memory *memory = ag_backend_memory(be);
-    ag_memory_alloc(memory, r.kv.n_blocks * block_bytes, AG_USAGE_KV, &r.memory, NULL);
+    ag_memory_alloc(memory, all * part.bytes, AG_USAGE_KV, &r.memory, NULL);
     /* What holds no token yet holds no number either. */
-    memset(ag_buffer_map(r.memory), 0xff, r.kv.n_blocks * block_bytes);
-    for (size_t b = 0; b < r.kv.n_blocks; b++) {
-        r.blocks[b] = (ag_kv_block){r.memory, b * block_bytes};
+    memset(ag_buffer_map(r.memory), 0xff, all * part.bytes);
+    for (size_t b = 0; b < all; b++) { /* those of one head lie here and there */
+        r.blocks[b] = (ag_kv_block){r.memory, (b * n_kv_heads + b / n_blocks) % all * part.bytes};
     }
     for (size_t h = 0; h < n_kv_heads; h++) {
         uint32_t position = below(3);

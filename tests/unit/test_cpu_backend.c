@@ -87,13 +87,13 @@ enum { SLOTS = 200, DIM = 16, HEADS = 4, QUERIES = 40 };
 
 typedef struct small_cache {
     ag_kv_view view;
-    ag_kv_block blocks[2];
+    ag_kv_block blocks[2][2]; /* of each head */
     uint32_t n_slots[2], positions[SLOTS];
     guarded k, v, q, out;
 } small_cache;
 
 static void cache_make(small_cache *c, oracle_run *run) {
-    enum { PART = 2 * AG_KV_BLOCK * DIM * sizeof(float) };
+    enum { PART = AG_KV_BLOCK * DIM * sizeof(float) };
     memset(c, 0, sizeof *c);
     c->view = (ag_kv_view){.k_type = AG_F32,
                            .v_type = AG_F32,
@@ -101,12 +101,12 @@ static void cache_make(small_cache *c, oracle_run *run) {
                            .head_dim = DIM,
                            .v_offset = PART,
                            .p_offset = 2 * PART,
-                           .blocks = c->blocks,
-                           .n_blocks = 2,
+                           .blocks = c->blocks[0],
+                           .blocks_per_head = 2,
                            .n_slots = c->n_slots};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         assert_int_equal(ag_memory_alloc(ag_backend_memory(run->be), 2 * PART + 4096, AG_USAGE_KV,
-                                         &c->blocks[i].buffer, NULL),
+                                         &c->blocks[i / 2][i % 2].buffer, NULL),
                          AG_OK);
     }
     for (uint32_t i = 0; i < SLOTS; i++) c->positions[i] = i;
@@ -119,7 +119,7 @@ static void cache_make(small_cache *c, oracle_run *run) {
 
 static void cache_free(small_cache *c) {
     guarded_free(&c->k), guarded_free(&c->v), guarded_free(&c->q), guarded_free(&c->out);
-    for (int i = 0; i < 2; i++) ag_buffer_release(&c->blocks[i].buffer);
+    for (int i = 0; i < 4; i++) ag_buffer_release(&c->blocks[i / 2][i % 2].buffer);
 }
 
 static void attend(small_cache *c, ag_backend *be, size_t row0, size_t n_rows, float *scores) {

@@ -94,8 +94,8 @@ static void expect_positions_in_memory(ag_kv_cache *c, uint32_t layer, uint32_t 
     ag_kv_view view;
     ag_kv_cache_get_view(c, layer, &view);
     for (uint32_t s = 0; s < n; s++) {
-        const ag_kv_block *b = &view.blocks[s / AG_KV_BLOCK];
-        const size_t row = (size_t)head * AG_KV_BLOCK + s % AG_KV_BLOCK;
+        const ag_kv_block *b = ag_kv_view_block(&view, head, s / AG_KV_BLOCK);
+        const size_t row = s % AG_KV_BLOCK;
         uint32_t have;
         assert_int_equal(ag_buffer_download(&have, b->buffer,
                                             b->offset + view.p_offset + row * sizeof have,

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 enum { N = 100, HEADS = 2, DIM = 64, HELD = 90, N_VALUES = N * HEADS * DIM };
-enum { PART = HEADS * AG_KV_BLOCK * DIM * 4, BLOCK_BYTES = 3 * PART, N_BLOCKS = 2 };
+enum { PART = AG_KV_BLOCK * DIM * 4, BLOCK_BYTES = 3 * PART, EACH = 2, N_BLOCKS = HEADS * EACH };
 
 static ag_backend *device, *cpu;
 static uint32_t held[HEADS] = {HELD, HELD - 7};
@@ -46,7 +46,10 @@ static void write_tokens(ag_backend *be, ag_dtype type, const float *values, uns
                                      ag_shape_3d(N, HEADS, DIM), &err),
                      AG_OK);
     assert_int_equal(ag_buffer_upload(owner, 0, values, N_VALUES * sizeof *values, &err), AG_OK);
-    const ag_kv_block places[N_BLOCKS] = {{blocks, 0}, {blocks, BLOCK_BYTES}};
+    /* The heads' first blocks lie as neighbours, their second ones apart and the other way round.
+     */
+    const ag_kv_block places[N_BLOCKS] = {
+        {blocks, 0}, {blocks, 3 * BLOCK_BYTES}, {blocks, BLOCK_BYTES}, {blocks, 2 * BLOCK_BYTES}};
     const ag_kv_view kv = {.k_type = type,
                            .v_type = type,
                            .n_kv_heads = HEADS,
@@ -54,7 +57,7 @@ static void write_tokens(ag_backend *be, ag_dtype type, const float *values, uns
                            .v_offset = PART,
                            .p_offset = 2 * PART,
                            .blocks = places,
-                           .n_blocks = N_BLOCKS,
+                           .blocks_per_head = EACH,
                            .n_slots = held};
     if (ag_kv_write(be, &kv, &t, &t, positions) != AG_OK) fail_msg("%s", ag_backend_error(be)->msg);
     assert_int_equal(ag_sync(be), AG_OK);

@@ -16,7 +16,7 @@
 
 enum { LAYERS = 2, DIM = 256, FFN = 512, VOCAB = 512, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 64 };
 enum { ROWS = 16, BLOCKS = 3, MOST_TENSORS = 64, WINDOW = 40, TOKENS = 150 };
-enum { K_BYTES = KV_HEADS * AG_KV_BLOCK * HEAD_DIM * 2, P_BYTES = KV_HEADS * AG_KV_BLOCK * 4 };
+enum { K_BYTES = AG_KV_BLOCK * HEAD_DIM * 2, P_BYTES = AG_KV_BLOCK * 4 };
 
 static ag_backend *be;
 static ag_memory *host;
@@ -133,7 +133,7 @@ static void end_network(network *n) {
 typedef struct sequence {
     network *net;
     ag_buffer *memory, *logits_owner;
-    ag_kv_block blocks[LAYERS][BLOCKS];
+    ag_kv_block blocks[LAYERS][KV_HEADS][BLOCKS];
     uint32_t n_slots[LAYERS][KV_HEADS];
     ag_kv_view kv[LAYERS];
     ag_tensor logits;
@@ -143,13 +143,14 @@ typedef struct sequence {
 static void begin_sequence(sequence *s, network *net) {
     const size_t block = 2 * K_BYTES + P_BYTES;
     *s = (sequence){.net = net};
-    must(ag_memory_alloc(ag_backend_memory(be), LAYERS * BLOCKS * block, AG_USAGE_KV, &s->memory,
-                         NULL));
+    must(ag_memory_alloc(ag_backend_memory(be), LAYERS * KV_HEADS * BLOCKS * block, AG_USAGE_KV,
+                         &s->memory, NULL));
     must(ag_tensor_alloc(&s->logits, &s->logits_owner, ag_backend_memory(be), AG_USAGE_SCRATCH,
                          AG_F32, ag_shape_2d(1, VOCAB), NULL));
     for (size_t l = 0; l < LAYERS; l++) {
-        for (size_t b = 0; b < BLOCKS; b++) {
-            s->blocks[l][b] = (ag_kv_block){s->memory, (l * BLOCKS + b) * block};
+        for (size_t i = 0; i < KV_HEADS * BLOCKS; i++) {
+            const size_t at = (l * BLOCKS + i % BLOCKS) * KV_HEADS + i / BLOCKS;
+            s->blocks[l][i / BLOCKS][i % BLOCKS] = (ag_kv_block){s->memory, at * block};
         }
         s->kv[l] = (ag_kv_view){.k_type = AG_F16,
                                 .v_type = AG_F16,
@@ -157,8 +158,8 @@ static void begin_sequence(sequence *s, network *net) {
                                 .head_dim = HEAD_DIM,
                                 .v_offset = K_BYTES,
                                 .p_offset = 2 * K_BYTES,
-                                .blocks = s->blocks[l],
-                                .n_blocks = BLOCKS,
+                                .blocks = s->blocks[l][0],
+                                .blocks_per_head = BLOCKS,
                                 .n_slots = s->n_slots[l]};
     }
 }

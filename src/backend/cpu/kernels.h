@@ -76,14 +76,14 @@ ag_pack_fn ag_pack_floats;
     .packed_bytes = ag_packed_bytes_x16, .pack = pack_fn, .rows = fn, \
     .layout = &ag_layout_##type##_x16
 
-/* What attention needs of one KV head: base addresses of the sequence's blocks (core/kv_view.h)
- * and where this head's rows begin in each. */
+/* What attention needs of one KV head: base addresses of its blocks (core/kv_view.h), where keys
+ * lie, and where values and positions begin in each. */
 typedef struct ag_cpu_kv_head {
     ag_dtype k_type, v_type;
     uint32_t head_dim, n_slots;
     uint32_t fetch_end; /* slots before this one are read next by the same thread */
     const unsigned char *const *blocks;
-    size_t k_offset, v_offset, p_offset;
+    size_t v_offset, p_offset;
 } ag_cpu_kv_head;
 
 /* Queries that share one KV head: query i is head i % group of row i / group. */

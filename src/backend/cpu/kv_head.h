@@ -6,6 +6,16 @@
 #include "backend/cpu/kernels.h"
 #include "core/kv_view.h"
 
+/* The base addresses of the blocks that a head's slots lie in. */
+static inline void ag_cpu_map_blocks(const unsigned char **out, const ag_kv_view *kv, size_t head) {
+    const ag_kv_block *blocks = ag_kv_view_block(kv, head, 0);
+    const unsigned char *base = NULL;
+    for (uint32_t b = 0; b < ag_kv_blocks_for(kv->n_slots[head]); b++) {
+        if (!b || blocks[b].buffer != blocks[b - 1].buffer) base = ag_buffer_map(blocks[b].buffer);
+        out[b] = base + blocks[b].offset;
+    }
+}
+
 /* Slots of block b that hold tokens and come before slot `end`. */
 static inline uint32_t kv_head_slots(const ag_cpu_kv_head *kv, uint32_t b, uint32_t end) {
     if (end > kv->n_slots) end = kv->n_slots;

@@ -22,7 +22,8 @@ enum {
 /* One sequence's share of the work. A cell is a tile of rows and a KV head. */
 typedef struct seq_work {
     const ag_attention_seq *seq;
-    const unsigned char **blocks; /* base address of each */
+    const unsigned char **blocks; /* [kv_heads][n_blocks] base address of each */
+    size_t n_blocks;              /* of the longest head */
     size_t group, tile_rows, n_tiles, n_cells;
     size_t first_span;    /* that the first row sees, and so the others; of all heads */
     size_t n_spans;       /* from there to the end of the longest head */
@@ -90,17 +91,15 @@ typedef struct cell {
 
 static ag_cpu_kv_head kv_head_of(const seq_work *work, size_t head) {
     const ag_kv_view *kv = &work->seq->kv;
-    const size_t row = head * AG_KV_BLOCK;
     return (ag_cpu_kv_head){
         .k_type = kv->k_type,
         .v_type = kv->v_type,
         .head_dim = kv->head_dim,
         .n_slots = kv->n_slots[head],
         .fetch_end = kv->n_slots[head],
-        .blocks = work->blocks,
-        .k_offset = row * ag_dtype_row_bytes(kv->k_type, kv->head_dim),
-        .v_offset = kv->v_offset + row * ag_dtype_row_bytes(kv->v_type, kv->head_dim),
-        .p_offset = kv->p_offset + row * sizeof(uint32_t),
+        .blocks = work->blocks + head * work->n_blocks,
+        .v_offset = kv->v_offset,
+        .p_offset = kv->p_offset,
     };
 }
 
@@ -265,7 +264,9 @@ static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
     p.tile_rows = p.group < tile ? tile / p.group : 1;
     p.n_tiles = ceil_div(seq->n_rows, p.tile_rows);
     p.n_cells = p.n_tiles * seq->kv.n_kv_heads;
-    p.n_spans = ceil_div(ag_kv_view_most_slots(&seq->kv), AG_ATTENTION_SPAN);
+    const size_t most_slots = ag_kv_view_most_slots(&seq->kv);
+    p.n_blocks = ceil_div(most_slots, AG_KV_BLOCK);
+    p.n_spans = ceil_div(most_slots, AG_ATTENTION_SPAN);
     if (!p.n_spans) p.n_spans = 1;
     if (seq->scores && seq->score_row0 < seq->n_rows) p.n_scored = seq->n_rows - seq->score_row0;
     return p;
@@ -284,11 +285,8 @@ static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
 }
 
 static void map_blocks(const seq_work *work) {
-    const ag_kv_view *kv = &work->seq->kv;
-    for (uint32_t i = 0; i < kv->n_blocks; i++) {
-        const ag_kv_block *block = &kv->blocks[i];
-        work->blocks[i] = (const unsigned char *)ag_buffer_map(block->buffer) + block->offset;
-    }
+    for (size_t h = 0; h < work->seq->kv.n_kv_heads; h++)
+        ag_cpu_map_blocks(work->blocks + h * work->n_blocks, &work->seq->kv, h);
 }
 
 /* Leaves out the spans that no row sees, for they come before the first row's. */
@@ -313,10 +311,11 @@ static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
     job->n_items = job->n_score_items = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
         seq_work p = work_of(job, &seqs[s]);
-        p.blocks = ag_scratch_take(&scratch, p.seq->kv.n_blocks * sizeof *p.blocks);
+        const size_t n_heads = p.seq->kv.n_kv_heads;
+        p.blocks = ag_scratch_take(&scratch, n_heads * p.n_blocks * sizeof *p.blocks);
         if (base) map_blocks(&p);
         if (base) skip_spans(&p);
-        const size_t n_heads = p.seq->kv.n_kv_heads, n_parts = p.n_cells * p.n_spans;
+        const size_t n_parts = p.n_cells * p.n_spans;
         p.first_item = job->n_items;
         p.first_score_item = job->n_score_items;
         p.scored = ag_scratch_take(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
@@ -375,10 +374,8 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *lim
     }
     for (uint32_t h = 0; h < limits->n_kv_heads; h++) n_slots[h] = limits->n_slots;
     for (size_t i = 0; i < most; i++) {
-        seqs[i].kv = (ag_kv_view){.n_kv_heads = limits->n_kv_heads,
-                                  .head_dim = limits->head_dim,
-                                  .n_blocks = (uint32_t)ceil_div(limits->n_slots, AG_KV_BLOCK),
-                                  .n_slots = n_slots};
+        seqs[i].kv = (ag_kv_view){
+            .n_kv_heads = limits->n_kv_heads, .head_dim = limits->head_dim, .n_slots = n_slots};
         seqs[i].scores = &any; /* somebody may want the weights */
     }
     st = reserve_scratch(cpu, limits, seqs, 1, limits->n_rows);

@@ -23,8 +23,8 @@ static ag_status store(const write_job *job, ag_dtype type, unsigned char *dst, 
 static ag_status write_item(const write_job *job, size_t item, size_t *bad) {
     const ag_kv_view *kv = job->kv;
     const size_t row = item / kv->n_kv_heads, head = item % kv->n_kv_heads;
-    const size_t slot = kv->n_slots[head] + row, place = head * AG_KV_BLOCK + slot % AG_KV_BLOCK;
-    const ag_kv_block *block = &kv->blocks[slot / AG_KV_BLOCK];
+    const size_t slot = kv->n_slots[head] + row, place = slot % AG_KV_BLOCK;
+    const ag_kv_block *block = ag_kv_view_block(kv, head, slot / AG_KV_BLOCK);
     unsigned char *base = (unsigned char *)ag_buffer_map(block->buffer) + block->offset;
     const size_t k_bytes = ag_dtype_row_bytes(kv->k_type, kv->head_dim);
     const size_t v_bytes = ag_dtype_row_bytes(kv->v_type, kv->head_dim);

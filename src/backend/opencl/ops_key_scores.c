@@ -28,30 +28,39 @@ static ag_status choose_sizes(work *w) {
 }
 
 /* A kernel that looks at keys, over `items` work-items for each block. */
-static ag_status look(const work *w, const char *kernel, size_t items) {
+typedef struct looking {
+    const work *w;
+    const char *kernel;
+    size_t items;
+} looking;
+
+static ag_status look_at_run(const void *user, const ag_cl_kv_run *run) {
+    const looking *k = user;
+    const work *w = k->w;
     const ag_kv_view *kv = w->kv;
-    for (uint32_t i = 0; i < w->n_blocks;) {
-        const ag_cl_kv_run run = ag_cl_kv_run_at(kv, i, w->n_blocks);
-        ag_cl_launch l;
-        AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
-        ag_cl_arg_part(&l, w->scratch, 0);
-        ag_cl_arg_u64(&l, w->sums_at);
-        ag_cl_arg_u32(&l, w->n_slots);
-        ag_cl_arg_u32(&l, w->n_blocks);
-        ag_cl_arg_u32(&l, w->width);
-        ag_cl_arg_buffer(&l, run.buffer);
-        ag_cl_arg_u64(&l, run.offset);
-        ag_cl_arg_u64(&l, run.stride);
-        ag_cl_arg_u32(&l, run.block0);
-        ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
-        ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
-        ag_cl_arg_u32(&l, kv->n_kv_heads);
-        ag_cl_arg_u32(&l, kv->head_dim);
-        AG_TRY(ag_cl_enqueue(&l, 2, (size_t[]){run.n_blocks * items, kv->n_kv_heads},
-                             (size_t[]){WG, 1}));
-        i += run.n_blocks;
-    }
-    return AG_OK;
+    ag_cl_launch l;
+    AG_TRY(ag_cl_begin(&l, w->cl, file, k->kernel, NULL));
+    ag_cl_arg_part(&l, w->scratch, 0);
+    ag_cl_arg_u64(&l, w->sums_at);
+    ag_cl_arg_u32(&l, w->n_slots);
+    ag_cl_arg_u32(&l, w->n_blocks);
+    ag_cl_arg_u32(&l, w->width);
+    ag_cl_arg_run(&l, run, w->scratch);
+    ag_cl_arg_u64(&l, run->offset);
+    ag_cl_arg_u64(&l, run->stride);
+    ag_cl_arg_u64(&l, run->head_stride);
+    ag_cl_arg_u32(&l, run->block0);
+    ag_cl_arg_u32(&l, run->head0);
+    ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
+    ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
+    ag_cl_arg_u32(&l, kv->head_dim);
+    return ag_cl_enqueue(&l, 2, (size_t[]){run->n_blocks * k->items, run->n_heads},
+                         (size_t[]){WG, 1});
+}
+
+static ag_status look(const work *w, const char *kernel, size_t items) {
+    const looking k = {w, kernel, items};
+    return ag_cl_kv_each_run(w->kv, 0, w->n_blocks, look_at_run, &k);
 }
 
 static ag_status find_means(const work *w) {

@@ -27,7 +27,6 @@ static ag_status move_run(const compaction *c, const ag_cl_kv_run *run, uint32_t
     ag_cl_arg_u32(&l, run->block0);
     ag_cl_arg_mem(&l, c->scratch);
     ag_cl_arg_staged(&l, c->keep + c->first, (c->n_keep - c->first) * sizeof *c->keep);
-    ag_cl_arg_u32(&l, c->head);
     ag_cl_arg_u32(&l, c->k_row);
     ag_cl_arg_u32(&l, c->v_row);
     ag_cl_arg_u32(&l, c->first);
@@ -41,7 +40,8 @@ static ag_status move_run(const compaction *c, const ag_cl_kv_run *run, uint32_t
 static ag_status move_all(const compaction *c, bool back) {
     for (uint32_t i = c->first, n; i < c->n_keep; i += n) {
         const uint32_t slot = back ? i : c->keep[i];
-        const ag_cl_kv_run run = ag_cl_kv_run_at(c->kv, slot / AG_KV_BLOCK, c->kv->n_blocks);
+        const ag_cl_kv_run run = ag_cl_kv_run_of_head(c->kv, c->head, slot / AG_KV_BLOCK,
+                                                      ag_kv_blocks_for(c->kv->n_slots[c->head]));
         const uint32_t end = (run.block0 + run.n_blocks) * AG_KV_BLOCK;
         for (n = 0; i + n < c->n_keep && (back ? i + n : c->keep[i + n]) < end;) n++;
         AG_TRY(move_run(c, &run, i, n, back));

@@ -7,40 +7,38 @@
 
 enum { WG = 32 }; /* as in the file */
 
-ag_cl_kv_run ag_cl_kv_run_at(const ag_kv_view *kv, uint32_t block0, uint32_t end) {
-    const ag_kv_block *first = &kv->blocks[block0];
-    ag_cl_kv_run run = {
-        .buffer = first->buffer, .offset = first->offset, .block0 = block0, .n_blocks = 1};
-    for (uint32_t i = block0 + 1; i < end; i++, run.n_blocks++) {
-        const ag_kv_block *block = &kv->blocks[i], *before = block - 1;
-        if (block->buffer != run.buffer || block->offset <= before->offset) break;
-        const size_t step = block->offset - before->offset;
-        if (run.n_blocks == 1) run.stride = step;
-        if (step != run.stride) break;
-    }
-    return run;
-}
-
 static bool is_written_here(ag_dtype type) {
     return type == AG_F32 || type == AG_F16 || type == AG_Q8_0 || type == AG_Q4_0;
 }
 
-static ag_status write_run(ag_cl_backend *cl, const ag_kv_view *kv, const ag_cl_kv_run *run,
-                           const ag_tensor *k, const ag_tensor *v, const uint32_t *positions) {
-    const size_t n = k->shape.dim[0], heads = kv->n_kv_heads;
+typedef struct writing {
+    ag_cl_backend *cl;
+    const ag_kv_view *kv;
+    const ag_tensor *k, *v;
+    const uint32_t *positions;
+} writing;
+
+static ag_status write_run(const void *user, const ag_cl_kv_run *run) {
+    const writing *w = user;
+    const ag_kv_view *kv = w->kv;
+    const size_t n = w->k->shape.dim[0], heads = kv->n_kv_heads;
     const size_t pieces = (kv->head_dim + AG_QK - 1) / AG_QK;
+    if (!run->buffer) return AG_OK; /* these heads end before */
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, cl, "kv_write.cl", "kv_write", NULL));
+    AG_TRY(ag_cl_begin(&l, w->cl, "kv_write.cl", "kv_write", NULL));
     ag_cl_arg_buffer(&l, run->buffer);
     ag_cl_arg_u64(&l, run->offset);
     ag_cl_arg_u64(&l, run->stride);
+    ag_cl_arg_u64(&l, run->head_stride);
     ag_cl_arg_u64(&l, kv->v_offset);
     ag_cl_arg_u64(&l, kv->p_offset);
     ag_cl_arg_u32(&l, run->block0);
     ag_cl_arg_u32(&l, run->n_blocks);
-    ag_cl_arg_tensor(&l, k);
-    ag_cl_arg_tensor(&l, v);
-    ag_cl_arg_staged(&l, positions, n * sizeof *positions);
+    ag_cl_arg_u32(&l, run->head0);
+    ag_cl_arg_u32(&l, run->n_heads);
+    ag_cl_arg_tensor(&l, w->k);
+    ag_cl_arg_tensor(&l, w->v);
+    ag_cl_arg_staged(&l, w->positions, n * sizeof *w->positions);
     ag_cl_arg_staged(&l, kv->n_slots, heads * sizeof *kv->n_slots);
     ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
     ag_cl_arg_u32(&l, (uint32_t)kv->v_type);
@@ -66,10 +64,6 @@ ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k
         if (kv->n_slots[h] + n > end) end = kv->n_slots[h] + n;
     }
     const uint32_t end_block = (uint32_t)((end + AG_KV_BLOCK - 1) / AG_KV_BLOCK);
-    for (uint32_t i = (uint32_t)(lowest / AG_KV_BLOCK); i < end_block;) {
-        const ag_cl_kv_run run = ag_cl_kv_run_at(kv, i, end_block);
-        AG_TRY(write_run(ag_cl_of(b), kv, &run, k, v, positions));
-        i += run.n_blocks;
-    }
-    return AG_OK;
+    const writing w = {ag_cl_of(b), kv, k, v, positions};
+    return ag_cl_kv_each_run(kv, (uint32_t)(lowest / AG_KV_BLOCK), end_block, write_run, &w);
 }

@@ -82,16 +82,24 @@ static uint32_t first_block(const ag_kv_view *kv) {
     return least / AG_KV_BLOCK;
 }
 
+static uint32_t all_heads(const ag_decode_step *step) {
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < step->n_layers; l++) n += step->kv[l].n_kv_heads;
+    return n;
+}
+
 /* Memory for the step's key and mailbox; false if there is none, on the host or behind the row. */
 static bool reserve_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
-    const uint32_t n_blocks = ag_step_most_slots(step) / AG_KV_BLOCK + 1;
-    if (!p->layers || p->n_layers != step->n_layers || p->max_blocks < n_blocks) {
+    const uint32_t n_blocks = ag_step_most_slots(step) / AG_KV_BLOCK + 1, n_heads = all_heads(step);
+    if (!p->layers || p->n_layers != step->n_layers || p->n_heads != n_heads ||
+        p->max_blocks < n_blocks) {
         release_memory(p);
         p->n_layers = step->n_layers;
+        p->n_heads = n_heads;
         p->max_blocks = 2 * n_blocks; /* so that a growing cache rarely asks */
         p->layers = ag_calloc(p->n_layers, sizeof *p->layers);
         p->places = ag_calloc(p->n_layers, sizeof *p->places);
-        p->blocks = ag_calloc((size_t)p->n_layers * p->max_blocks, sizeof *p->blocks);
+        p->blocks = ag_calloc((size_t)p->n_heads * p->max_blocks, sizeof *p->blocks);
     }
     const size_t bytes = p->layers && p->places && p->blocks ? layout_mailbox(p, step) : 0;
     if (bytes && p->mailbox && p->mailbox_bytes == bytes)
@@ -126,9 +134,14 @@ static bool same_layer(const ag_cl_recorded_layer *a, const ag_cl_recorded_layer
            a->first == b->first && a->end == b->end;
 }
 
-static bool same_blocks(const ag_kv_block *a, const ag_kv_block *b, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        if (a[i].buffer != b[i].buffer || a[i].offset != b[i].offset) return false;
+/* known: [heads][max_blocks] of the layer, of which the first n are compared. */
+static bool same_blocks(const ag_kv_block *known, uint32_t max_blocks, const ag_kv_view *kv,
+                        uint32_t n) {
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++, known += max_blocks) {
+        const ag_kv_block *now = ag_kv_view_block(kv, h, 0);
+        for (uint32_t i = 0; i < n; i++) {
+            if (known[i].buffer != now[i].buffer || known[i].offset != now[i].offset) return false;
+        }
     }
     return true;
 }
@@ -141,11 +154,12 @@ static bool is_of(const ag_cl_recording *p, const ag_decode_step *step) {
         p->score_row0 != step->score_row0) {
         return false;
     }
+    const ag_kv_block *blocks = p->blocks;
     for (uint32_t l = 0; l < step->n_layers; l++) {
         const ag_cl_recorded_layer now = layer_of(&step->kv[l]);
-        const ag_kv_block *blocks = p->blocks + (size_t)l * p->max_blocks;
         if (!same_layer(&p->layers[l], &now)) return false;
-        if (!same_blocks(blocks, step->kv[l].blocks, now.end)) return false;
+        if (!same_blocks(blocks, p->max_blocks, &step->kv[l], now.end)) return false;
+        blocks += (size_t)now.n_kv_heads * p->max_blocks;
     }
     return true;
 }
@@ -160,10 +174,12 @@ static void set_key(ag_cl_recording *p, const ag_decode_step *step) {
     p->logits_at = step->logits->offset;
     p->device_scores = step->device_scores;
     p->score_row0 = step->score_row0;
+    ag_kv_block *blocks = p->blocks;
     for (uint32_t l = 0; l < step->n_layers; l++) {
-        p->layers[l] = layer_of(&step->kv[l]);
-        memcpy(p->blocks + (size_t)l * p->max_blocks, step->kv[l].blocks,
-               p->layers[l].end * sizeof *p->blocks);
+        const ag_kv_view *kv = &step->kv[l];
+        p->layers[l] = layer_of(kv);
+        for (uint32_t h = 0; h < kv->n_kv_heads; h++, blocks += p->max_blocks)
+            memcpy(blocks, ag_kv_view_block(kv, h, 0), p->layers[l].end * sizeof *blocks);
     }
 }
 

@@ -41,8 +41,8 @@ typedef struct ag_cl_recording {
     uint32_t query_periods;
     uint32_t n_layers;
     ag_cl_recorded_layer *layers; /* owned; [n_layers] */
-    ag_kv_block *blocks;          /* owned; [n_layers][max_blocks] */
-    uint32_t max_blocks;
+    ag_kv_block *blocks;          /* owned; [all heads of the layers][max_blocks] */
+    uint32_t n_heads, max_blocks;
 
     unsigned char *mailbox;        /* owned; as the host sends it */
     ag_cl_recorded_places *places; /* owned; [n_layers] */

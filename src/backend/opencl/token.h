@@ -12,7 +12,7 @@ typedef struct ag_cl_token_shape {
     uint32_t dim, q_dim, kv_dim, ffn_dim, n_vocab;
     uint32_t n_layers, n_kv, head_dim, group; /* query heads of a KV head */
     uint32_t n_groups;                        /* work-groups */
-    uint32_t max_blocks;                      /* of a layer's cache */
+    uint32_t max_blocks;                      /* of a head in a layer's cache */
     uint32_t k_type, v_type;                  /* ag_dtype of the cache */
     uint32_t has_biases;                      /* of q, k, v or o */
     uint32_t piece;                           /* of the Hadamard rotation; 1: none */
@@ -32,7 +32,7 @@ typedef struct ag_cl_token_layout {
     size_t result;         /* ag_cl_token_result */
     size_t mailbox_bytes;  /* all before and the result's beginning: one upload for each token */
     size_t program;        /* stages */
-    size_t blocks;         /* [n_layers][max_blocks] addresses */
+    size_t blocks;         /* [n_layers][n_kv][max_blocks] addresses */
     size_t qkv, out, gate; /* mailboxes; blocks of 10 packets in the last two */
     size_t partial;        /* mailbox: what pieces of a head leave */
     size_t maxima;         /* mailbox: largest logits */
@@ -57,7 +57,7 @@ typedef struct ag_cl_token {
     uint32_t next_tag;
     ag_cl_token_stage *program,
         *uploaded;             /* owned; [n_stages] being made, and what the device has */
-    cl_ulong *blocks;          /* owned; [n_layers][max_blocks] as the device has them */
+    cl_ulong *blocks;          /* owned; [n_layers][n_kv][max_blocks] as the device has them */
     unsigned char *mailbox;    /* owned */
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;

@@ -31,7 +31,7 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     at.result = take(&end, sizeof(ag_cl_token_result));
     at.mailbox_bytes = at.result + offsetof(ag_cl_token_result, at);
     at.program = take(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
-    at.blocks = take(&end, layers * s->max_blocks * sizeof(cl_ulong));
+    at.blocks = take(&end, layers * s->n_kv * s->max_blocks * sizeof(cl_ulong));
     at.qkv = take(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
     at.out = take(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
     at.gate = take(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
@@ -70,7 +70,7 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     token->shape = *shape;
     token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
     token->at = layout_mailbox(&token->shape);
-    const size_t n_blocks = (size_t)shape->n_layers * token->shape.max_blocks;
+    const size_t n_blocks = (size_t)shape->n_layers * shape->n_kv * token->shape.max_blocks;
     token->program = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->program);
     token->uploaded = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->uploaded);
     token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
@@ -143,25 +143,27 @@ static void ask(ag_cl_token *token, const ag_top_k *top) {
     if (top->n_ids) memcpy(request->ids, top->ids, top->n_ids * sizeof *request->ids);
 }
 
-/* The blocks that hold slots of the layer, the new token's included. */
-static uint32_t used_blocks(const ag_kv_view *kv) {
-    return ag_kv_view_most_slots(kv) / AG_KV_BLOCK + 1;
+/* The blocks that hold slots of a head, the new token's included. */
+static ag_status list_head(ag_cl_backend *cl, cl_ulong *row, const ag_kv_view *kv, uint32_t head,
+                           bool *changed) {
+    for (uint32_t i = 0, n = kv->n_slots[head] / AG_KV_BLOCK + 1; i < n; i++) {
+        const ag_kv_block *block = ag_kv_view_block(kv, head, i);
+        uint64_t address = 0;
+        AG_TRY(ag_cl_token_address(cl, block->buffer, &address));
+        address += block->offset;
+        *changed = *changed || row[i] != address;
+        row[i] = address;
+    }
+    return AG_OK;
 }
 
 static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
                              bool *changed) {
-    const uint32_t max_blocks = token->shape.max_blocks;
+    cl_ulong *row = token->blocks;
     *changed = false;
     for (uint32_t l = 0; l < step->n_layers; l++) {
-        const ag_kv_view *kv = &step->kv[l];
-        cl_ulong *row = token->blocks + (size_t)l * max_blocks;
-        for (uint32_t i = 0, n = used_blocks(kv); i < n; i++) {
-            uint64_t address = 0;
-            AG_TRY(ag_cl_token_address(cl, kv->blocks[i].buffer, &address));
-            address += kv->blocks[i].offset;
-            *changed = *changed || row[i] != address;
-            row[i] = address;
-        }
+        for (uint32_t h = 0; h < token->shape.n_kv; h++, row += token->shape.max_blocks)
+            AG_TRY(list_head(cl, row, &step->kv[l], h, changed));
     }
     return AG_OK;
 }
@@ -172,7 +174,8 @@ static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_d
     if (st == AG_OK && !changed) return AG_OK;
     if (st == AG_OK) {
         st = send(cl, token, token->at.blocks, token->blocks,
-                  (size_t)step->n_layers * token->shape.max_blocks * sizeof *token->blocks);
+                  (size_t)step->n_layers * token->shape.n_kv * token->shape.max_blocks *
+                      sizeof *token->blocks);
     }
     if (st != AG_OK) token->blocks[0] = 0; /* to be sent again */
     return st;

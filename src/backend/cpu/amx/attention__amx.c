@@ -170,7 +170,7 @@ static vec pack_slots(const workspace *ws, uint32_t slot0) {
     const cache_rows values = cache_rows_of(ws->kv->v_type, ws->d);
     vec all = v_zero();
     for (uint32_t s = ws->slots.first / STEP * STEP; s < ws->slots.end; s += STEP) {
-        const float *rows = rows_of_slots(ws, slot0, s, ws->kv->k_offset, &keys);
+        const float *rows = rows_of_slots(ws, slot0, s, 0, &keys);
         all = v_add(all, pack_keys(ws, s, rows));
         rows = rows_of_slots(ws, slot0, s, ws->kv->v_offset, &values);
         all = v_add(all, pack_values(ws, s, rows));

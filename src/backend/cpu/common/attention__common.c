@@ -66,7 +66,7 @@ static void score_keys(const work *w, const ag_cpu_queries *queries, size_t row,
     const float *q = queries->q + row * queries->row_stride;
     for (size_t i = 0; i < queries->group * d; i++) w->q[i] = q[i];
     for (uint32_t s = 0; s < n; s++) {
-        load_row(w, kv, slot0 + s, kv->k_type, kv->k_offset);
+        load_row(w, kv, slot0 + s, kv->k_type, 0);
         for (size_t g = 0; g < queries->group; g++) {
             const double score = dot(w->q + g * d, w->row, d) * queries->params.scale;
             w->weights[g * AG_ATTENTION_SPAN + s] = capped(score, queries->params.softcap);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const float *key_at(float *converted, const ag_cpu_kv_head *kv, uint32_t slot) {
-    const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK] + kv->k_offset;
+    const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK];
     const size_t row_bytes = ag_dtype_row_bytes(kv->k_type, kv->head_dim);
     ag_dequantize_row(kv->k_type, converted, block + slot % AG_KV_BLOCK * row_bytes, kv->head_dim);
     return converted;

@@ -150,9 +150,7 @@ static const unsigned char *rows_at(const tile *t, uint32_t b, size_t offset) {
     return t->kv->blocks[b] + offset;
 }
 
-static stream keys_of(const tile *t, uint32_t b) {
-    return stream_of(rows_at(t, b, t->kv->k_offset), &t->keys);
-}
+static stream keys_of(const tile *t, uint32_t b) { return stream_of(rows_at(t, b, 0), &t->keys); }
 
 static stream values_of(const tile *t, uint32_t b) {
     return stream_of(rows_at(t, b, t->kv->v_offset), &t->values);

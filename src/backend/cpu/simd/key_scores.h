@@ -14,7 +14,7 @@ enum { TOGETHER = 4 }; /* rows that are multiplied side by side */
 /* The n rows from `slot` on, of one block. */
 static const float *keys_from(const ag_cpu_kv_head *kv, const cache_rows *keys, float *converted,
                               uint32_t slot, uint32_t n) {
-    const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK] + kv->k_offset;
+    const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK];
     return load_rows(converted, block + slot % AG_KV_BLOCK * keys->row_bytes, n, keys);
 }
 

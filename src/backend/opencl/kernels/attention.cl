@@ -21,13 +21,17 @@
 #define FOURS (QUERIES / 4)
 enum { KV_BLOCK = 128, MOST_DIM = 256 };
 
-/* Blocks [block0, block0 + n_blocks) of the cache follow one another, `stride` bytes apart, from
- * cache_at on. until, from: [n_rows] positions; from is read with WINDOW alone. */
-#define CACHE_PARAMS                                                                           \
-    __global const uchar *cache, ulong cache_at, ulong stride, ulong p_at, uint block0,        \
-        uint n_blocks, __global const uchar *slots_of, ulong slots_at, uint heads, uint group, \
-        uint dim, uint n_rows, __global const uchar *until, ulong until_at,                    \
-        __global const uchar *from, ulong from_at, float cap
+/* Blocks [block0, block0 + n_blocks) of KV head head0 follow one another, `stride` bytes apart,
+ * from cache_at on, those of the heads behind it head_stride bytes after. until, from: [n_rows]
+ * positions; from is read with WINDOW alone. */
+#define CACHE_PARAMS                                                                            \
+    __global const uchar *cache, ulong cache_at, ulong stride, ulong head_stride, ulong p_at,   \
+        uint block0, uint n_blocks, uint head0, __global const uchar *slots_of, ulong slots_at, \
+        uint heads, uint group, uint dim, uint n_rows, __global const uchar *until,             \
+        ulong until_at, __global const uchar *from, ulong from_at, float cap
+
+/* Block number b from block0 on of the work-group's head. */
+#define BLOCK_AT(b) (cache + cache_at + get_group_id(1) * head_stride + (b)*stride)
 
 #define UINTS(p, at) ((__global const uint *)((p) + (at)))
 
@@ -188,8 +192,8 @@ static inline void leave_query(__global float *out, __global float *stats, queri
 /* Spans of `span` slots, the first of which begins with block0: span number span0 and on of
  * n_spans. stats   [rows * heads * group][n_spans] pairs: largest score, sum out     [rows * heads
  * * group][n_spans][dim] With n_spans 1 the values are divided by the sum already. Work-groups of
- * WG: dimension 0 the spans, 1 the KV heads, 2 QUERIES queries each. WG * 4 is at least dim rounded
- * up to 4. */
+ * WG: dimension 0 the spans, 1 the KV heads from head0 on, 2 QUERIES queries each. WG * 4 is at
+ * least dim rounded up to 4. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
@@ -198,7 +202,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
     __local uint last[QUERIES], first[QUERIES];
     const queries d = {of_queries, weights, joined, largest, total, faded, last, first};
-    const uint head = get_group_id(1), query0 = get_group_id(2) * QUERIES;
+    const uint head = head0 + get_group_id(1), query0 = get_group_id(2) * QUERIES;
     const uint n_queries = n_rows * group, slots = UINTS(slots_of, slots_at)[head];
     const uint begin = block0 * KV_BLOCK + get_group_id(0) * span;
     const uint end = min(min(slots, begin + span), (block0 + n_blocks) * KV_BLOCK);
@@ -215,11 +219,8 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) sums[i] = 0;
     for (uint slot0 = begin; slot0 < end; slot0 += KV_BLOCK) {
-        __global const uchar *block = cache + cache_at + (slot0 / KV_BLOCK - block0) * stride;
-        const ulong row0 = (ulong)head * KV_BLOCK;
-        const tile t = {block + row0 * row_bytes(k_type, dim),
-                        block + v_at + row0 * row_bytes(v_type, dim), UINTS(block, p_at) + row0,
-                        min(end - slot0, (uint)KV_BLOCK)};
+        __global const uchar *block = BLOCK_AT(slot0 / KV_BLOCK - block0);
+        const tile t = {block, block + v_at, UINTS(block, p_at), min(end - slot0, (uint)KV_BLOCK)};
         if (t.positions[0] >= visible_until) break;
         if (WINDOW && t.positions[t.n - 1] < visible_from) continue;
         score_slots(d, t, k_type, dim, cap);
@@ -270,20 +271,20 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     }
 }
 
-/* sums[slot * slot_stride + head * head_stride] = the weight that the slot received from queries of
+/* sums[slot * slot_step + head * head_step] = the weight that the slot received from queries of
  * rows [first_row, n_rows), averaged over the group and added up over the rows; `add`: and to what
  * is there for the first scored[head] slots. stats: of whole queries. A work-item for each slot:
- * dimension 0 slots of this part of the cache, 1 KV heads. */
+ * dimension 0 slots of this part of the cache, 1 KV heads from head0 on. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong head_stride,
-                 uint add, __global const uchar *scored, ulong scored_at,
-                 __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
-                 CACHE_PARAMS, uint k_type, float scale, uint first_row) {
-    const uint index = get_global_id(0), head = get_group_id(1), slot = block0 * KV_BLOCK + index;
+attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong head_step, uint add,
+                 __global const uchar *scored, ulong scored_at, __global const uchar *stats,
+                 ulong stats_at, __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type,
+                 float scale, uint first_row) {
+    const uint index = get_global_id(0), slot = block0 * KV_BLOCK + index;
+    const uint head = head0 + get_group_id(1), place = index % KV_BLOCK;
     if (slot >= UINTS(slots_of, slots_at)[head]) return;
     if (index >= n_blocks * KV_BLOCK) return;
-    __global const uchar *block = cache + cache_at + index / KV_BLOCK * stride;
-    const ulong place = (ulong)head * KV_BLOCK + index % KV_BLOCK;
+    __global const uchar *block = BLOCK_AT(index / KV_BLOCK);
     __global const uchar *key = block + place * row_bytes(k_type, dim);
     const uint position = UINTS(block, p_at)[place];
     float sum = 0;
@@ -307,8 +308,7 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_stride, ulong h
         }
         sum += mean / (float)group;
     }
-    __global float *to =
-        (__global float *)(sums + sums_at) + slot * slot_stride + head * head_stride;
+    __global float *to = (__global float *)(sums + sums_at) + slot * slot_step + head * head_step;
     const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
     *to = has_sum ? *to + sum : sum;
 }

@@ -25,7 +25,7 @@
 
 /* What a token's attention needs beside the stage. */
 typedef struct cache {
-    ulong blocks;  /* [layers][max_blocks] addresses */
+    ulong blocks;  /* [layers][n_kv][max_blocks] addresses */
     ulong n_slots; /* [layers][n_kv] before this token */
     ulong partial; /* packets [n_kv][pieces][GROUP * (HEAD_DIM + 2)] */
     uint n_kv, max_blocks, v_offset, p_offset, position;
@@ -59,31 +59,29 @@ static inline uint pieces_of(uint steps, uint most) {
     return clamp((steps + a_piece - 1) / a_piece, 1u, most);
 }
 
-/* Where the slot's key begins in its part of the cache, or its value in the other. */
-static inline ulong slot_address(__global const ulong *blocks, uint head, uint slot,
-                                 const uint type) {
-    const uint row = head * BLOCK_SLOTS + slot % BLOCK_SLOTS;
-    return blocks[slot / BLOCK_SLOTS] + row * row_bytes(type, HEAD_DIM);
+/* Where the slot's key begins in its part of a head's blocks, or its value in the other. */
+static inline ulong slot_address(__global const ulong *blocks, uint slot, const uint type) {
+    return blocks[slot / BLOCK_SLOTS] + slot % BLOCK_SLOTS * row_bytes(type, HEAD_DIM);
 }
 
-static inline uint position_of(const cache *c, __global const ulong *blocks, uint head, uint slot) {
+static inline uint position_of(const cache *c, __global const ulong *blocks, uint slot) {
     __global const uint *positions =
         (__global const uint *)(blocks[slot / BLOCK_SLOTS] + c->p_offset);
-    return positions[head * BLOCK_SLOTS + slot % BLOCK_SLOTS];
+    return positions[slot % BLOCK_SLOTS];
 }
 
 /* The first of n_slots that is visible to the token. Where nothing has left the cache in between,
  * each slot is a position: that is looked at first. */
-static inline uint first_visible(const cache *c, __global const ulong *blocks, uint head,
-                                 uint n_slots, uint window) {
+static inline uint first_visible(const cache *c, __global const ulong *blocks, uint n_slots,
+                                 uint window) {
     if (!window || c->position < window) return 0;
     const uint from = c->position + 1 - window;
     uint low = 0, high = n_slots; /* the first is in between */
     const uint guess = n_slots + 1 < window ? 0 : n_slots + 1 - window;
-    if (guess < n_slots && position_of(c, blocks, head, guess) == from) return guess;
+    if (guess < n_slots && position_of(c, blocks, guess) == from) return guess;
     while (low < high) {
         const uint middle = (low + high) / 2;
-        if (position_of(c, blocks, head, middle) < from) low = middle + 1;
+        if (position_of(c, blocks, middle) < from) low = middle + 1;
         else high = middle;
     }
     return low;
@@ -161,17 +159,17 @@ static inline void hadamard_rotate_rows(attention_scratch d, uint item) {
 #endif
 
 static inline void store_row(attention_scratch d, const cache *c, __global const ulong *blocks,
-                             uint head, uint slot, uint item) {
+                             uint slot, uint item) {
     __local const float *key = d.rows + GROUP * HEAD_DIM;
-    const ulong k = slot_address(blocks, head, slot, K_TYPE);
-    const ulong v = slot_address(blocks, head, slot, V_TYPE) + c->v_offset;
+    const ulong k = slot_address(blocks, slot, K_TYPE);
+    const ulong v = slot_address(blocks, slot, V_TYPE) + c->v_offset;
     store_values(K_TYPE, (__global uchar *)k, d.rounded, key, item);
     /* by other warps, at the same time */
     store_values(V_TYPE, (__global uchar *)v, d.rounded + HEAD_DIM, key + HEAD_DIM,
                  (item + LOCAL / 2) % LOCAL);
     if (item == 0) {
         const ulong positions = blocks[slot / BLOCK_SLOTS] + c->p_offset;
-        ((__global uint *)positions)[head * BLOCK_SLOTS + slot % BLOCK_SLOTS] = c->position;
+        ((__global uint *)positions)[slot % BLOCK_SLOTS] = c->position;
     }
 }
 
@@ -188,21 +186,21 @@ typedef struct loaded_slots {
     uint k[2][KEY_WORDS], v[4][VALUE_WORDS];
 } loaded_slots;
 
-static inline void load_keys(loaded_slots *s, __global const ulong *blocks, uint head, uint first,
+static inline void load_keys(loaded_slots *s, __global const ulong *blocks, uint first,
                              uint n_slots, uint lane) {
     UNROLL
     for (int e = 0; e < 2; e++) {
         const uint slot = min(first + 4 * (lane / 8) + 2 * e + lane / 4 % 2, n_slots - 1);
-        load_key(s->k[e], slot_address(blocks, head, slot, K_TYPE), lane);
+        load_key(s->k[e], slot_address(blocks, slot, K_TYPE), lane);
     }
 }
 
 static inline void load_values(loaded_slots *s, __global const ulong *blocks, uint v_offset,
-                               uint head, uint first, uint n_slots, uint lane) {
+                               uint first, uint n_slots, uint lane) {
     UNROLL
     for (int e = 0; e < 4; e++) {
         const uint slot = min(first + lane % 4 * 4 + e, n_slots - 1);
-        load_value(s->v[e], slot_address(blocks, head, slot, V_TYPE) + v_offset, lane);
+        load_value(s->v[e], slot_address(blocks, slot, V_TYPE) + v_offset, lane);
     }
 }
 
@@ -316,8 +314,8 @@ static inline void store_partial(const softmax *m, attention_scratch d, uint war
 /* Steps warp, warp + WARPS, ... of [step0, step1). The first one's loads do not wait for the
  * token's rows: s holds them. */
 static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
-                          __global const ulong *blocks, uint head, uint step0, uint step1,
-                          uint visible, uint n_slots, bool newest, uint item) {
+                          __global const ulong *blocks, uint step0, uint step1, uint visible,
+                          uint n_slots, bool newest, uint item) {
     const uint lane = item % WARP, warp = item / WARP, query = lane / 4;
     uint q0[TILES], q1[TILES];
     UNROLL
@@ -336,11 +334,11 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
         const bool more = i + WARPS < step1;
         float4 x[2];
         scores_of(x, s, q0, q1);
-        if (more) load_keys(s, blocks, head, then, n_slots, lane);
+        if (more) load_keys(s, blocks, then, n_slots, lane);
         mask_slots(x, first + lane % 4 * 4, visible, n_slots);
         const float shrink = softmax_step(&m, x);
         add_values(&m, s, x, of_columns(shrink, lane));
-        if (more) load_values(s, blocks, c->v_offset, head, then, n_slots, lane);
+        if (more) load_values(s, blocks, c->v_offset, then, n_slots, lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
     if (newest && warp == WARPS - 1) add_itself(&m, d, lane);
@@ -348,11 +346,11 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
 }
 
 static inline void load_first(loaded_slots *s, const cache *c, __global const ulong *blocks,
-                              uint head, uint step0, uint step1, uint n_slots, uint item) {
+                              uint step0, uint step1, uint n_slots, uint item) {
     const uint lane = item % WARP, i = step0 + item / WARP;
     if (i >= step1) return;
-    load_keys(s, blocks, head, i * STEP_SLOTS, n_slots, lane);
-    load_values(s, blocks, c->v_offset, head, i * STEP_SLOTS, n_slots, lane);
+    load_keys(s, blocks, i * STEP_SLOTS, n_slots, lane);
+    load_values(s, blocks, c->v_offset, i * STEP_SLOTS, n_slots, lane);
 }
 
 #else
@@ -362,7 +360,7 @@ typedef struct loaded_slots {
 } loaded_slots;
 
 static inline void load_first(loaded_slots *s, const cache *c, __global const ulong *blocks,
-                              uint head, uint step0, uint step1, uint n_slots, uint item) {
+                              uint step0, uint step1, uint n_slots, uint item) {
     s->unused = 0;
 }
 
@@ -387,8 +385,8 @@ static inline void add_slot(attention_scratch d, uint warp, __global const uchar
 }
 
 static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
-                          __global const ulong *blocks, uint head, uint step0, uint step1,
-                          uint visible, uint n_slots, bool newest, uint item) {
+                          __global const ulong *blocks, uint step0, uint step1, uint visible,
+                          uint n_slots, bool newest, uint item) {
     for (int g = 0; g < GROUP; g++) {
         d.stats[(item * GROUP + g) * 2] = -INFINITY;
         d.stats[(item * GROUP + g) * 2 + 1] = 0;
@@ -396,8 +394,8 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
     for (uint i = step0 + item; i < step1; i += WARPS)
-        add_slot(d, item, (__global const uchar *)slot_address(blocks, head, i, K_TYPE),
-                 (__global const uchar *)(slot_address(blocks, head, i, V_TYPE) + c->v_offset));
+        add_slot(d, item, (__global const uchar *)slot_address(blocks, i, K_TYPE),
+                 (__global const uchar *)(slot_address(blocks, i, V_TYPE) + c->v_offset));
     if (newest && item == WARPS - 1) add_slot(d, item, 0, 0);
 }
 
@@ -448,8 +446,8 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     const uint head = unit % c->n_kv, piece = unit / c->n_kv;
     const uint n_slots = ((__global const uint *)c->n_slots)[st->layer * c->n_kv + head];
     __global const ulong *blocks =
-        (__global const ulong *)c->blocks + (ulong)st->layer * c->max_blocks;
-    const uint visible = WINDOW ? first_visible(c, blocks, head, n_slots, st->window) : 0;
+        (__global const ulong *)c->blocks + ((ulong)st->layer * c->n_kv + head) * c->max_blocks;
+    const uint visible = WINDOW ? first_visible(c, blocks, n_slots, st->window) : 0;
     const uint before = visible < n_slots ? visible / STEP_SLOTS : steps_of(n_slots);
     const uint steps = steps_of(n_slots) - before, pieces = pieces_of(steps, most_pieces);
     if (piece >= pieces) return;
@@ -457,7 +455,7 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     const uint step1 = before + (uint)((ulong)steps * (piece + 1) / pieces);
     const bool newest = piece == pieces - 1;
     loaded_slots s;
-    load_first(&s, c, blocks, head, step0, step1, n_slots, item);
+    load_first(&s, c, blocks, step0, step1, n_slots, item);
     receive_rows(d, c, st, head, in_tag, item, aborted);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if QK_NORM
@@ -469,8 +467,8 @@ static inline void attention(const cache *c, __local const stage *st, attention_
 #if PIECE > 1
     hadamard_rotate_rows(d, item);
 #endif
-    if (newest) store_row(d, c, blocks, head, n_slots, item);
-    attend(d, c, &s, blocks, head, step0, step1, visible, n_slots, newest, item);
+    if (newest) store_row(d, c, blocks, n_slots, item);
+    attend(d, c, &s, blocks, step0, step1, visible, n_slots, newest, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint mailbox = head * most_pieces * GROUP * (HEAD_DIM + 2);
     merge_pieces(d, c, mailbox, piece, pieces, out_tag, item, aborted);
