@@ -121,12 +121,17 @@ static ag_status sum_values(head_work *w, float *out) {
     return AG_OK;
 }
 
-static void add_scores(const head_work *w, float *scores) {
-    size_t n_slots = w->kv->n_slots[w->head];
+static void add_scores(const head_work *w, const ag_attention_seq *seq) {
+    const size_t n_slots = w->kv->n_slots[w->head];
+    float *scores = seq->scores + w->head * seq->score_stride;
     for (size_t s = w->first; s < w->end; s++) {
-        double sum = 0;
-        for (uint32_t g = 0; g < w->n_queries; g++) sum += w->weights[g * n_slots + s];
-        scores[s] += (float)(sum / w->n_queries);
+        double sum = 0, most = 0;
+        for (uint32_t g = 0; g < w->n_queries; g++) {
+            sum += w->weights[g * n_slots + s];
+            most = fmax(most, w->weights[g * n_slots + s]);
+        }
+        if (seq->score_max) scores[s] = fmaxf(scores[s], (float)most);
+        else scores[s] += (float)(sum / w->n_queries);
     }
 }
 
@@ -142,9 +147,7 @@ static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *o
             softmax(w->weights + g * n_slots + w->first, w->end - w->first);
         }
         AG_TRY(sum_values(w, out + at));
-        if (seq->scores && r >= seq->score_row0) {
-            add_scores(w, seq->scores + w->head * seq->score_stride);
-        }
+        if (seq->scores && r >= seq->score_row0) add_scores(w, seq);
     }
     return AG_OK;
 }

@@ -5,6 +5,7 @@
 #define AG_CORE_KV_VIEW_H
 
 #include <antigravity/tensor.h>
+#include <stdbool.h>
 
 #define AG_KV_BLOCK 128 /* slots in a block */
 
@@ -82,9 +83,12 @@ typedef struct ag_attention_seq {
      * query group and summed over those queries, is added to scores[h * score_stride + s]. */
     float *scores;
     size_t score_row0, score_stride;
+    /* Instead of sums, the largest weight that any query of the group gave to the slot in any of
+     * those rows: where it is larger, it takes the place of what stands there. */
+    bool score_max;
     /* Instead, where ag_keeps_scores() says so: the sums in the backend's memory, that of slot s of
      * KV head h float number s * n_kv_heads + h from byte device_scores_at on; NULL: not there. The
-     * sums of slots from scored[h] on begin at 0, whatever stands there. */
+     * sums, or largest weights, of slots from scored[h] on begin at 0, whatever stands there. */
     ag_buffer *device_scores;
     size_t device_scores_at;
     const uint32_t *scored; /* [n_kv_heads] */

@@ -2,7 +2,8 @@
 /* kv_write and attention together. Sizes: m queries of each of two sequences over one cache of n
  * slots, heads of k values; two KV heads that hold different numbers of slots, three query heads
  * each. The second sequence asks for the attention weights of its later half, the first, where the
- * backend adds them up in its own memory, for those of all its queries. With windows the queries of
+ * backend adds them up in its own memory, for those of all its queries: their sums, or the largest
+ * of them. With windows the queries of
  * the first sequence see about as many slots each, those of the second ranges that begin anywhere;
  * what no query sees is no number. Every second block of the heads lies the other way round, and
  * the second head loses the blocks that none of its slots needs. */
@@ -135,9 +136,10 @@ typedef struct attention {
     cache kv;
     guarded out, q, k, v;
     uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* of both sequences */
-    bool windows;
-    float *scores; /* [KV_HEADS, n + SCORE_MARGIN] */
-    guarded held;  /* [n, KV_HEADS]; no buffer if they stay on the host */
+    bool windows, most;
+    float score_start; /* what stands there before */
+    float *scores;     /* [KV_HEADS, n + SCORE_MARGIN] */
+    guarded held;      /* [n, KV_HEADS]; no buffer if they stay on the host */
     uint32_t scored[KV_HEADS];
     ag_attention_params params;
     size_t score_row0;
@@ -207,6 +209,7 @@ static void attend(attention *a, oracle_run *run) {
          .n_rows = c->m,
          .visible_until = a->until,
          .visible_from = a->windows ? a->from[0] : NULL,
+         .score_max = a->most,
          .device_scores = a->held.buffer,
          .device_scores_at = a->held.t.offset,
          .scored = a->scored},
@@ -215,20 +218,26 @@ static void attend(attention *a, oracle_run *run) {
          .n_rows = c->m,
          .visible_until = a->until,
          .visible_from = a->windows ? a->from[1] : NULL,
+         .score_max = a->most,
          .scores = a->scores,
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
     while (run->status == AG_OK && oracle_again(run, a->held.buffer ? &a->held : NULL)) {
-        for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = 1;
+        for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = a->score_start;
         run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, &a->params);
     }
+}
+
+static void want_score(const attention *a, double *score, double weight) {
+    if (!a->most) *score += weight / GROUP;
+    else if (weight > *score) *score = weight;
 }
 
 /* A query head's weights among the sums that the backend holds. */
 static void want_held(const attention *a, double *held, const double *weights, size_t head) {
     for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
-        held[s * KV_HEADS + head] += weights[s] / GROUP;
+        want_score(a, &held[s * KV_HEADS + head], weights[s]);
     }
 }
 
@@ -239,7 +248,7 @@ static void want_attention(attention *a, double *want, double *scores, double *h
     double *weights = malloc(c->n * sizeof *weights);
     round_rows(a->kv.view.k_type, a->k.values, c->n * KV_HEADS, c->k);
     round_rows(a->kv.view.v_type, a->v.values, c->n * KV_HEADS, c->k);
-    for (size_t i = 0; i < KV_HEADS * stride; i++) scores[i] = 1;
+    for (size_t i = 0; i < KV_HEADS * stride; i++) scores[i] = (double)a->score_start;
     for (size_t i = 0; held && i < c->n * KV_HEADS; i++) {
         const size_t slot = i / KV_HEADS, head = i % KV_HEADS;
         const bool fresh = slot >= a->scored[head] && slot < a->kv.n_slots[head];
@@ -252,7 +261,7 @@ static void want_attention(attention *a, double *want, double *scores, double *h
         if (row < c->m && held) want_held(a, held, weights, head);
         if (row < c->m + a->score_row0) continue;
         for (size_t s = 0; s < a->kv.n_slots[head]; s++) {
-            scores[head * stride + s] += weights[s] / GROUP;
+            want_score(a, &scores[head * stride + s], weights[s]);
         }
     }
     free(weights);
@@ -280,8 +289,12 @@ bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k) {
     return type != AG_F32 && m * GROUP >= 32 && k % 32 == 0;
 }
 
-static void run_case(const oracle_case *c, oracle_run *run, bool windows, float softcap) {
-    attention a = {.c = c, .windows = windows, .score_row0 = c->m / 2};
+typedef enum score_kind { SUMS, MOST } score_kind;
+
+static void run_case(const oracle_case *c, oracle_run *run, bool windows, float softcap,
+                     score_kind kind) {
+    attention a = {.c = c, .windows = windows, .score_row0 = c->m / 2, .most = kind == MOST};
+    a.score_start = a.most ? 1 / (float)c->n : 1; /* some weights are above it */
     a.params = (ag_attention_params){8 / sqrtf((float)c->k), softcap};
     const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);
     const ag_shape tokens = ag_shape_3d(c->n, KV_HEADS, c->k);
@@ -313,12 +326,24 @@ static void run_case(const oracle_case *c, oracle_run *run, bool windows, float 
     cache_free(&a.kv);
 }
 
-void oracle_attention(const oracle_case *c, oracle_run *run) { run_case(c, run, false, 0); }
+void oracle_attention(const oracle_case *c, oracle_run *run) { run_case(c, run, false, 0, SUMS); }
 
-void oracle_attention_window(const oracle_case *c, oracle_run *run) { run_case(c, run, true, 0); }
+void oracle_attention_window(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 0, SUMS);
+}
 
-void oracle_attention_softcap(const oracle_case *c, oracle_run *run) { run_case(c, run, false, 3); }
+void oracle_attention_softcap(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, false, 3, SUMS);
+}
 
 void oracle_attention_window_softcap(const oracle_case *c, oracle_run *run) {
-    run_case(c, run, true, 3);
+    run_case(c, run, true, 3, SUMS);
+}
+
+void oracle_attention_most(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, false, 0, MOST);
+}
+
+void oracle_attention_window_softcap_most(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 3, MOST);
 }

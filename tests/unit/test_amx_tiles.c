@@ -265,13 +265,9 @@ static void attention_is_that_of_avx512_but_for_rounding(void **state) {
             positions[r] = attentions[i].first_position + 40 * r;
             from[r] = positions[r] < window ? 0 : positions[r] - window + 1;
         }
-        const ag_cpu_queries queries = {q,
-                                        group * d,
-                                        positions,
-                                        window ? from : NULL,
-                                        rows,
-                                        group,
-                                        {1.0f / (float)d, attentions[i].softcap}};
+        const ag_cpu_queries queries = {
+            q,    group * d, positions, window ? from : NULL,
+            rows, group,     false,     {1.0f / (float)d, attentions[i].softcap}};
         attend(avx512.attention, &avx512, want, &queries, &h, attentions[i].slot0);
         attend(amx.attention, &amx, have, &queries, &h, attentions[i].slot0);
         const double error = difference(have, want, rows * group, d);
@@ -307,7 +303,7 @@ static void attention_does_not_see_what_is_not_finite_outside(void **state) {
     }
     const uint16_t infinity = 0x7c00;
     memcpy(h.memory + h.kv.v_offset + (40 * 64 + 7) * sizeof infinity, &infinity, sizeof infinity);
-    const ag_cpu_queries queries = {q, 64, positions, from, 64, 1, {0.125f, 0}};
+    const ag_cpu_queries queries = {q, 64, positions, from, 64, 1, false, {0.125f, 0}};
     partial *have = malloc(sizeof *have);
     attend(amx.attention, &amx, have, &queries, &h, 0);
     for (size_t m = 0; m < 64; m++) {

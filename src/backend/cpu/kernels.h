@@ -93,6 +93,7 @@ typedef struct ag_cpu_queries {
     const uint32_t *visible_until; /* [n_rows] and the next: as in ag_attention_seq */
     const uint32_t *visible_from;
     uint32_t n_rows, group;
+    bool score_max; /* as in ag_attention_seq */
     ag_attention_params params;
 } ag_cpu_queries;
 
@@ -137,7 +138,8 @@ typedef void ag_attention_fn(const ag_cpu_partial *out, const ag_cpu_queries *qu
 typedef void ag_attention_merge_fn(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
                                    size_t head_dim);
 /* For row after row adds the mean over the group of the weights exp(score - max) / sum to
- * scores[slot], for the slots of the span that the row sees. */
+ * scores[slot], for the slots of the span that the row sees; with score_max scores[slot] becomes
+ * the largest of them, if it is larger. */
 typedef void ag_attention_scores_fn(float *scores, const ag_cpu_queries *queries,
                                     const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
                                     const float *sum, void *scratch);

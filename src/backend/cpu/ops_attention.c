@@ -118,6 +118,7 @@ static cell make_cell(const attention_job *job, const seq_work *work, size_t hea
                     .visible_from = from ? from + row0 : NULL,
                     .n_rows = (uint32_t)n_rows,
                     .group = (uint32_t)work->group,
+                    .score_max = work->seq->score_max,
                     .params = *job->params},
         .kv = kv_head_of(work, head),
     };

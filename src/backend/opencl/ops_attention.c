@@ -10,6 +10,7 @@
 #include "core/backend_compose.h"
 #include "core/fail.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const char file[] = "attention.cl";
@@ -194,6 +195,7 @@ static ag_status score_run(const void *user, const ag_cl_kv_run *run) {
     ag_cl_arg_u64(&l, on_device ? kv->n_kv_heads : 1);
     ag_cl_arg_u64(&l, on_device ? 1 : w->n_slots);
     ag_cl_arg_u32(&l, on_device);
+    ag_cl_arg_u32(&l, w->seq->score_max);
     ag_cl_arg_staged(&l, on_device ? w->seq->scored : kv->n_slots,
                      kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_part(&l, w->scratch, w->joined_at);
@@ -219,7 +221,10 @@ static ag_status add_scores(const work *w) {
     if (code != CL_SUCCESS) st = ag_cl_fail(w->cl, err, code, "reading attention weights");
     for (uint32_t h = 0; h < kv->n_kv_heads && st == AG_OK; h++) {
         float *to = w->seq->scores + h * w->seq->score_stride;
-        for (uint32_t s = 0; s < kv->n_slots[h]; s++) to[s] += sums[h * (size_t)w->n_slots + s];
+        const float *from = sums + h * (size_t)w->n_slots;
+        for (uint32_t s = 0; s < kv->n_slots[h]; s++) {
+            to[s] = w->seq->score_max ? fmaxf(to[s], from[s]) : to[s] + from[s];
+        }
     }
     ag_free(sums);
     return st;

@@ -145,13 +145,17 @@ void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
         const uint32_t n = visible.end - visible.first;
         score_keys(&w, queries, row, kv, slot0 + visible.first, n);
         for (uint32_t s = 0; s < n; s++) {
-            double mean = 0;
+            float *score = &scores[slot0 + visible.first + s];
+            double mean = 0, most = 0;
             for (size_t g = 0; g < group; g++) {
                 const double base = max[g] == -INFINITY ? 0 : max[g];
                 const double e = exp(w.weights[g * AG_ATTENTION_SPAN + s] - base);
-                mean += sum[g] == 0 ? 0 : e / sum[g];
+                const double weight = sum[g] == 0 ? 0 : e / sum[g];
+                mean += weight;
+                most = fmax(most, weight);
             }
-            scores[slot0 + visible.first + s] += (float)(mean / (double)group);
+            if (queries->score_max) *score = fmaxf(*score, (float)most);
+            else *score += (float)(mean / (double)group);
         }
     }
 }

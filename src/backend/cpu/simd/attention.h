@@ -205,6 +205,18 @@ static void add_means(const tile *t, float *scores) {
     }
 }
 
+/* Where a row gave a slot of the block more than its score is, the score becomes that. */
+static void raise_to_most(const tile *t, float *scores) {
+    for (size_t q = 0; q < t->n_queries; q++) {
+        const uint32_t first = t->ranges[q].first, end = t->ranges[q].end;
+        const float *w = t->scores + q / QUADS * SCORE_STRIDE + q % QUADS * 4;
+        for (uint32_t s = first; s < end; s++) {
+            const float weight = w[s / 4 * LANES + s % 4];
+            if (weight > scores[s]) scores[s] = weight;
+        }
+    }
+}
+
 static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
                        uint32_t slot0, const float *max, const float *sum, void *scratch) {
     const tile t = make_tile(in, kv, scratch);
@@ -218,7 +230,8 @@ static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_
         packed = true;
         score_block(&t, b, range, b + 1 < end ? keys_of(&t, b + 1) : NOTHING);
         for (size_t v = 0; v < t.n_vecs; v++) normalise(&t, v, max, sum);
-        add_means(&t, scores + b * AG_KV_BLOCK);
+        if (in->score_max) raise_to_most(&t, scores + b * AG_KV_BLOCK);
+        else add_means(&t, scores + b * AG_KV_BLOCK);
     }
 }
 

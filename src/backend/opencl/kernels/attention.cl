@@ -272,14 +272,15 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
 }
 
 /* sums[slot * slot_step + head * head_step] = the weight that the slot received from queries of
- * rows [first_row, n_rows), averaged over the group and added up over the rows; `add`: and to what
- * is there for the first scored[head] slots. stats: of whole queries. A work-item for each slot:
- * dimension 0 slots of this part of the cache, 1 KV heads from head0 on. */
+ * rows [first_row, n_rows), averaged over the group and added up over the rows; `most`: the largest
+ * instead. `add`: together with what is there for the first scored[head] slots. stats: of whole
+ * queries. A work-item for each slot: dimension 0 slots of this part of the cache, 1 KV heads from
+ * head0 on. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong head_step, uint add,
-                 __global const uchar *scored, ulong scored_at, __global const uchar *stats,
-                 ulong stats_at, __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type,
-                 float scale, uint first_row) {
+                 uint most, __global const uchar *scored, ulong scored_at,
+                 __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
+                 CACHE_PARAMS, uint k_type, float scale, uint first_row) {
     const uint index = get_global_id(0), slot = block0 * KV_BLOCK + index;
     const uint head = head0 + get_group_id(1), place = index % KV_BLOCK;
     if (slot >= UINTS(slots_of, slots_at)[head]) return;
@@ -287,7 +288,7 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong hea
     __global const uchar *block = BLOCK_AT(index / KV_BLOCK);
     __global const uchar *key = block + place * row_bytes(k_type, dim);
     const uint position = UINTS(block, p_at)[place];
-    float sum = 0;
+    float sum = 0, largest = 0;
     for (uint row = first_row; row < n_rows; row++) {
         if (position > UINTS(until, until_at)[row]) continue;
         if (WINDOW && position < UINTS(from, from_at)[row]) continue;
@@ -304,11 +305,15 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong hea
                 if (c + 3 < dim) score = fma(v.w, with[c + 3] * scale, score);
             }
             __global const float *pair = (__global const float *)(stats + stats_at) + 2 * query;
-            mean += exp((SOFTCAP ? cap * tanh(score / cap) : score) - pair[0]) / pair[1];
+            const float capped = SOFTCAP ? cap * tanh(score / cap) : score;
+            const float weight = exp(capped - pair[0]) / pair[1];
+            mean += weight;
+            largest = fmax(largest, weight);
         }
         sum += mean / (float)group;
     }
     __global float *to = (__global float *)(sums + sums_at) + slot * slot_step + head * head_step;
     const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
-    *to = has_sum ? *to + sum : sum;
+    if (most) *to = has_sum ? fmax(*to, largest) : largest;
+    else *to = has_sum ? *to + sum : sum;
 }
