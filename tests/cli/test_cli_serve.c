@@ -118,6 +118,19 @@ static void streams_a_chat(void **state) {
     serve_reply_free(&r);
 }
 
+/* As many without a stream are refused: says_what_is_wrong_with_a_request. The first token ends
+ * each answer. */
+static void a_stream_tells_probabilities_as_they_come(void **state) {
+    (void)state;
+    serve_reply r = serve_ask(&server, CHAT, "",
+                              "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,"
+                              "\"logprobs\":true,\"top_logprobs\":20,\"stream\":true,"
+                              "\"logit_bias\":{\"4091\":100}}");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "data: [DONE]"));
+    serve_reply_free(&r);
+}
+
 static void obeys_stop_strings_seeds_and_n(void **state) {
     (void)state;
     json_t *v = serve_json(&server, CHAT,
@@ -281,6 +294,7 @@ int main(void) {
         cmocka_unit_test(tells_health_and_models),
         cmocka_unit_test(answers_a_chat),
         cmocka_unit_test(streams_a_chat),
+        cmocka_unit_test(a_stream_tells_probabilities_as_they_come),
         cmocka_unit_test(obeys_stop_strings_seeds_and_n),
         cmocka_unit_test(tells_probabilities_and_heeds_biases),
         cmocka_unit_test(makes_json_of_a_schema),

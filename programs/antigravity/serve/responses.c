@@ -11,6 +11,7 @@ static const serve_protocol responses = {
     .error = openai_error,
     .whole = responses_whole,
     .stream_type = "text/event-stream",
+    .stream_repeats_tokens = true,
     .event = responses_event,
     .state_size = sizeof(responses_stream),
     .close = responses_close,

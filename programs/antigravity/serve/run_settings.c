@@ -13,8 +13,10 @@
 
 enum { MAX_STOPS = 64, MAX_TOP = 20 };
 
-/* Of an answer's token, or one of the likeliest instead of it, also as JSON. */
-enum { TOKEN_COST = 1300, MAX_TOKENS_TOLD = 65536 };
+/* Bytes of an answer's token, or of one of the likeliest instead of it: as it is kept until the
+ * answer ends, and with what it is as JSON. */
+enum { KEPT_TOKEN = 120, TOLD_TOKEN = 1300 };
+enum { MAX_TOKENS_TOLD = 65536 }; /* in one piece */
 
 /* How many tokens the answers may tell the probabilities of. */
 static double tokens_told(const serve_run *run) {
@@ -26,8 +28,13 @@ static double tokens_told(const serve_run *run) {
                        : 0;
 }
 
+/* In a stream most are told as they come, and only kept. */
+static double token_cost(const serve_run *run) {
+    return run->request.stream && !run->protocol->stream_repeats_tokens ? KEPT_TOKEN : TOLD_TOKEN;
+}
+
 size_t run_cost(const serve_run *run) {
-    return (size_t)tokens_told(run) * TOKEN_COST + run->n_recalled;
+    return (size_t)(tokens_told(run) * token_cost(run)) + run->n_recalled;
 }
 
 static void take_real(double value, float *field) {
@@ -118,10 +125,11 @@ bool run_apply_settings(serve_run *run, bool constrained, serve_error *e) {
         p->deadline_s = r->timeout_s;
     if (r->n_top > MAX_TOP)
         return serve_refuse(e, 400, "top_logprobs", "top_logprobs must be at most %d", MAX_TOP);
-    if (tokens_told(run) > MAX_TOKENS_TOLD)
+    const double most_told = floor((double)MAX_TOKENS_TOLD * TOLD_TOKEN / token_cost(run));
+    if (tokens_told(run) > most_told)
         return serve_refuse(e, 400, "logprobs",
-                            "probabilities of %.0f tokens, of %d at most: give max_tokens",
-                            tokens_told(run), MAX_TOKENS_TOLD);
+                            "probabilities of %.0f tokens, of %.0f at most: give max_tokens",
+                            tokens_told(run), most_told);
     if (!logit_bias_read(&run->request.sampling, ag_served_model_tokenizer(run->model), e))
         return false;
     apply_sampling(&r->sampling, run->model, &p->sampling);
