@@ -164,6 +164,45 @@ static void what_leaves_for_files_keeps_the_limit(void **state) {
     remove_files(dir);
 }
 
+static void ask(client *c, ag_request_params p) {
+    ag_error err;
+    client_destroy(c);
+    client_init(c);
+    must(client_send(c, serving, &p, &err), &err);
+    assert_true(client_wait(c));
+}
+
+/* A file has more of the beginning than memory has, and no room: what memory has must not leave for
+ * it. */
+static void what_was_found_stays_though_a_file_has_more(void **state) {
+    enum { SAVED = 1900, FOUND = 100, ASKED = 200, ROOM = 4 << 20, LITTLE = 25 << 20 };
+    static int32_t ids[SAVED];
+    char dir[] = "/tmp/ag-serving-memory-XXXXXX";
+    ag_error err;
+    assert_non_null(mkdtemp(dir));
+    prefix_dir = dir;
+    fill_ids(ids, SAVED, 7);
+    loaded_with(40 << 20);
+    ask(&clients[0], request(ids, SAVED, 2));
+    stop_and_trim(state); /* the session, of 10 MB, goes to its file */
+    loaded_with(40 << 20);
+    must(ag_serving_load_model(serving, demo, &err), &err);
+    serving->params.memory_limit = ag_governor_used(serving);
+    ask(&clients[0], request(ids, FOUND, 2));
+    assert_int_equal(clients[0].status, AG_NOMEM);
+    serving->params.memory_limit = named_limit(&clients[0].error) + ROOM;
+    ask(&clients[0], request(ids, FOUND, 2));
+    serving->params.memory_limit = ag_governor_used(serving) + LITTLE;
+    ask(&clients[1], request(ids, ASKED, 2));
+    assert_int_equal(clients[0].status, AG_OK);
+    assert_int_equal(clients[0].n_cached, 0);
+    assert_int_equal(clients[1].status, AG_OK);
+    assert_int_equal(clients[1].n_cached, FOUND);
+    prefix_dir = NULL;
+    stop_and_trim(state);
+    remove_files(dir);
+}
+
 /* Of a long session a block is shared; the rest needs memory of its own, and the store is full. */
 static void a_short_common_beginning_is_not_a_whole_session(void **state) {
     static int32_t ids[LONGEST];
@@ -388,6 +427,7 @@ int main(void) {
         CASE(a_limit_below_the_model_names_the_smallest),
         CASE(many_long_prompts_stay_below_the_limit),
         CASE(what_leaves_for_files_keeps_the_limit),
+        CASE(what_was_found_stays_though_a_file_has_more),
         CASE(a_short_common_beginning_is_not_a_whole_session),
         CASE(what_never_fits_is_refused_with_the_numbers),
         CASE(an_answer_without_a_limit_ends_where_memory_does),
