@@ -68,6 +68,16 @@ AG_API ag_status ag_session_follow_cache(ag_session *s, ag_error *err);
  * copied when one of them changes it. Statistics of evictions begin anew. Each costs its logits,
  * and what a policy needs (ag_session_plan.eviction_bytes). Any of them may be destroyed first. */
 AG_API ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err);
+/* The same under other rules: `eviction` takes the place of what s was created with, from the
+ * fork's next token on; NULL: no policy. So one prefill serves several policies and budgets, and a
+ * cache that was reduced once goes on without a budget. What s's policy knows of attention goes
+ * along if the fork has the same policy; another one begins with what the fork reads: the end of
+ * the prompt is enough for "snapkv" and "tova", "h2o" has sums of that alone. AG_INVALID for rules
+ * that a session cannot have, and where the fork could not share what s keeps: another number of
+ * attention sinks (protected_prefix; none without a policy), or a model with longrope whose
+ * frequencies a policy changes. */
+AG_API ag_status ag_session_fork_with(ag_session *s, const ag_eviction_params *eviction,
+                                      ag_session **out, ag_error *err);
 
 /* Tokens consumed so far: the logical position of the next one. */
 AG_API uint32_t ag_session_position(const ag_session *s);

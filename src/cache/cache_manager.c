@@ -101,11 +101,13 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
-    if (!to) return AG_OK;
-    AG_TRY(ag_score_sums_copy(to->sums, from->sums, err));
+    if (!to || !from) return AG_OK;
+    if (to->params.policy == from->params.policy)
+        AG_TRY(ag_score_sums_copy(to->sums, from->sums, err));
     AG_TRY(ag_turns_copy(&to->turns, &from->turns, err));
     to->oldest = from->oldest;
-    to->live = from->live;
+    /* What memory allows of a budget is no more for another budget. */
+    if (from->live < from->budget && from->live < to->live) to->live = from->live;
     to->pressure = from->pressure;
     to->hint = from->hint;
     to->polled = from->polled;

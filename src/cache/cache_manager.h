@@ -75,7 +75,8 @@ void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level);
 /* As it was when memory was last read. */
 ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 
-/* What `from` knows, its cache's fork's manager knows too; tallies begin anew. */
+/* What `from` (NULL: nothing) knows, its cache's fork's manager knows too, the sums of attention if
+ * both have the same policy; tallies begin anew. */
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err);
 /* Bytes that a manager will take for a cache of these parameters. */
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv);

@@ -222,11 +222,28 @@ void ag_session_destroy(ag_session *s) {
     ag_free(s);
 }
 
-ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
+/* A cache that keeps other things beside its slots, or other keys, cannot share this one's. */
+static ag_status check_shareable(const ag_session *s, const ag_session *fork, ag_error *err) {
+    const uint32_t sinks = ag_kv_cache_params(s->cache)->n_protected;
+    const uint32_t asked = ag_kv_cache_params(fork->cache)->n_protected;
+    if (asked != sinks) {
+        return AG_FAIL(err, INVALID,
+                       "a fork with %u attention sinks of a session with %u (protected_prefix)",
+                       asked, sinks);
+    }
+    if (fork->is_long == s->is_long) return AG_OK;
+    return AG_FAIL(err, INVALID,
+                   "a fork whose frequencies of longrope are not those of its session");
+}
+
+static ag_status fork_session(ag_session *s, const ag_session_params *params, ag_session **out,
+                              ag_error *err) {
+    *out = NULL;
     AG_TRY(ag_session_need_logits(s, err));
-    AG_TRY(ag_session_create(s->model, &s->params, out, err));
+    AG_TRY(ag_session_create(s->model, params, out, err));
     ag_session *fork = *out;
-    ag_status st = ag_kv_cache_share(fork->cache, s->cache, err);
+    ag_status st = check_shareable(s, fork, err);
+    if (st == AG_OK) st = ag_kv_cache_share(fork->cache, s->cache, err);
     if (st == AG_OK) st = ag_layer_state_copy(fork->state, s->state, err);
     if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
     if (st != AG_OK) {
@@ -239,6 +256,17 @@ ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
     if (s->logits.place == AG_LOGITS_ON_HOST)
         memcpy(fork->logits.host, s->logits.host, s->model->info.n_vocab * sizeof(float));
     return AG_OK;
+}
+
+ag_status ag_session_fork(ag_session *s, ag_session **out, ag_error *err) {
+    return fork_session(s, &s->params, out, err);
+}
+
+ag_status ag_session_fork_with(ag_session *s, const ag_eviction_params *eviction, ag_session **out,
+                               ag_error *err) {
+    ag_session_params params = s->params;
+    params.eviction = eviction ? *eviction : ag_eviction_defaults();
+    return fork_session(s, &params, out, err);
 }
 
 void ag_session_reset(ag_session *s) {

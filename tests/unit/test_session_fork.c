@@ -277,6 +277,122 @@ static void a_fork_can_go_back_and_decode_with_others(void **state) {
     ag_session_destroy(control);
 }
 
+/* ---- under other rules ---- */
+
+static ag_eviction_params rules(const char *policy, uint32_t budget) {
+    ag_eviction_params p = ag_eviction_defaults();
+    p.policy = ag_eviction_policy_find(policy);
+    p.budget_tokens = budget;
+    p.prefill = AG_KV_PREFILL_WHOLE;
+    p.recent = p.snapkv_window = 8;
+    return p;
+}
+
+static ag_session *make_with(ag_eviction_params eviction) {
+    ag_session_params p = ag_session_defaults();
+    p.max_seq_len = 500;
+    p.prefill_chunk = 128;
+    p.eviction = eviction;
+    ag_session *s;
+    ag_error err;
+    if (ag_session_create(model, &p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+static ag_session *fork_with(ag_session *s, ag_eviction_params eviction) {
+    ag_session *fork;
+    ag_error err;
+    if (ag_session_fork_with(s, &eviction, &fork, &err) != AG_OK) fail_msg("%s", err.msg);
+    return fork;
+}
+
+static void same_slots(ag_session *a, ag_session *b) {
+    ag_kv_cache *x = ag_session_kv_cache(a), *y = ag_session_kv_cache(b);
+    const ag_kv_layer *is;
+    for (uint32_t l = 0; (is = ag_kv_cache_layer(x, l)); l++) {
+        for (uint32_t h = 0; h < is->n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(x, l, h);
+            assert_int_equal(ag_kv_cache_n_slots(y, l, h), n);
+            for (uint32_t i = 0; i < n; i++)
+                assert_int_equal(ag_kv_cache_position(x, l, h, i),
+                                 ag_kv_cache_position(y, l, h, i));
+        }
+    }
+}
+
+/* One prefill for all policies: each keeps what it would have kept of a prefill of its own. */
+static void forks_evict_by_rules_of_their_own(void **state) {
+    (void)state;
+    static const uint32_t budgets[] = {200, 60};
+    ag_session *root = make_with(rules("streaming", 499));
+    feed(root, 384, 0); /* whole chunks, so that rows are computed alike */
+    for (size_t i = 1; ag_eviction_policy_at(i); i++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(i);
+        if (policy->importance == AG_IMPORTANCE_TOTAL) continue; /* its sums are of all that came */
+        for (size_t b = 0; b < 2; b++) {
+            ag_session *fork = fork_with(root, rules(policy->name, budgets[b]));
+            ag_session *alone = make_with(rules(policy->name, budgets[b]));
+            feed(fork, 20, 0);
+            feed(alone, 404, 0);
+            assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(fork)), budgets[b]);
+            same_slots(fork, alone);
+            /* And on without a budget. */
+            ag_session *rest = fork_with(fork, rules("streaming", 499));
+            feed(rest, 50, 0);
+            assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(rest)), budgets[b] + 50);
+            ag_session_destroy(fork);
+            ag_session_destroy(rest);
+            ag_session_destroy(alone);
+        }
+    }
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(root)), 384);
+    ag_session_destroy(root);
+}
+
+/* Attention that was added up for a policy is not added up again. */
+static void sums_go_along_with_their_policy(void **state) {
+    (void)state;
+    ag_session *root = make_with(rules("h2o", 499)), *stranger = make_with(rules("streaming", 499));
+    feed(root, 384, 0);
+    feed(stranger, 384, 0);
+    ag_session *fork = fork_with(root, rules("h2o", 60)), *alone = make_with(rules("h2o", 60));
+    ag_session *late = fork_with(stranger, rules("h2o", 60));
+    feed(fork, 20, 0);
+    feed(alone, 404, 0);
+    feed(late, 20, 0);
+    same_slots(fork, alone);
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(late)), 60);
+    ag_session *all[] = {root, stranger, fork, alone, late};
+    for (size_t i = 0; i < 5; i++) ag_session_destroy(all[i]);
+}
+
+static void rules_that_cannot_share_a_cache_are_refused(void **state) {
+    (void)state;
+    ag_session *root = make_with(rules("streaming", 499)), *fork = root;
+    ag_error err;
+    feed(root, 20, 0);
+    ag_eviction_params other = rules("keydiff", 60);
+    other.protected_prefix = 7;
+    assert_int_equal(ag_session_fork_with(root, &other, &fork, &err), AG_INVALID);
+    assert_null(fork);
+    assert_non_null(strstr(err.msg, "7 attention sinks of a session with 4"));
+    assert_int_equal(ag_session_fork_with(root, NULL, &fork, &err), AG_INVALID);
+    other = rules("keydiff", 600);
+    assert_int_equal(ag_session_fork_with(root, &other, &fork, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "a budget of 600 tokens"));
+    ag_session_destroy(root);
+    /* Without sinks a policy may come and go. */
+    root = make_with(rules("none", 0));
+    feed(root, 100, 0);
+    other = rules("keydiff", 60);
+    other.protected_prefix = 0;
+    assert_int_equal(ag_session_fork_with(root, &other, &fork, &err), AG_OK);
+    feed(fork, 20, 0);
+    assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(fork)), 60);
+    ag_session_destroy(fork);
+    ag_session_destroy(root);
+}
+
 static void decoding_in_forks_allocates_nothing(void **state) {
     (void)state;
     ag_session *root = make("none");
@@ -303,6 +419,9 @@ int main(void) {
         cmocka_unit_test(forks_of_forks_in_any_order),
         cmocka_unit_test(the_moved_prefix_is_each_ones_own),
         cmocka_unit_test(a_fork_can_go_back_and_decode_with_others),
+        cmocka_unit_test(forks_evict_by_rules_of_their_own),
+        cmocka_unit_test(sums_go_along_with_their_policy),
+        cmocka_unit_test(rules_that_cannot_share_a_cache_are_refused),
         cmocka_unit_test(decoding_in_forks_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, load, unload);
