@@ -4,11 +4,13 @@
 #include "command.h"
 #include "eval.h"
 #include "eval_settings.h"
+#include "eval_template.h"
 #include "haystack.h"
 #include "input.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
+#include "sentences.h"
 #include "statistics.h"
 #include "table.h"
 
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_TOKENS = 10, MAX_COLUMNS = MAX_NUMBERS + 10 };
+enum { ANSWER_TOKENS = 10, CHAT_ANSWER_TOKENS = 40, MAX_COLUMNS = MAX_NUMBERS + 10 };
 
 typedef enum question_place { INSIDE, AFTER } question_place;
 
@@ -29,12 +31,14 @@ typedef struct needle_options {
     int64_t seed;
     number_list depths;      /* percent */
     question_place question; /* AFTER: it comes after the eviction */
+    template_options chat;
     table_format format;
 } needle_options;
 
 typedef struct needles {
     const needle_options *o;
     engine engine;
+    prompt_writer writer;
     char *filler;
     needle *documents; /* [o->documents] */
     size_t longest;    /* tokens */
@@ -108,7 +112,8 @@ static const char description[] =
     "model was trained on such documents; of other models the figures say little. A budget of N % "
     "is\n"
     "that share of --context. Cut after each chunk of the prompt or at its end, as --kv-prefill "
-    "says.";
+    "says.\n"
+    "A model with a chat template is asked in it, and right if the fact stands in its answer.";
 
 static const char examples[] =
     "  antigravity eval needle\n"
@@ -118,14 +123,43 @@ static const char examples[] =
 
 /* ---- documents ---- */
 
+/* Tokens that an answer may have: a chat model speaks in sentences. */
+static uint32_t answer_tokens(const needles *n) {
+    return n->writer.chat ? CHAT_ANSWER_TOKENS : ANSWER_TOKENS;
+}
+
+/* What the template adds to a document and its question. */
+static ag_status template_tokens(needles *n, uint32_t *out, ag_error *err) {
+    written_prompt p = {.n_context = 0};
+    *out = 0;
+    if (!n->writer.chat) return AG_OK;
+    ag_status st = prompt_write(&n->writer, "A", "B", "", &p, err);
+    *out = (uint32_t)p.ids.n;
+    written_prompt_free(&p);
+    return st;
+}
+
+/* The same document as a message of the user's. */
+static ag_status put_in_template(needles *n, needle *d, ag_error *err) {
+    written_prompt p = {.n_context = 0};
+    if (!n->writer.chat) return AG_OK;
+    ag_status st = prompt_write(&n->writer, d->document.data, d->question, "", &p, err);
+    if (st != AG_OK) {
+        written_prompt_free(&p);
+        return st;
+    }
+    ag_ids_free(&d->ids);
+    d->ids = p.ids;
+    d->n_document = p.n_context;
+    return AG_OK;
+}
+
 static int read_filler(needles *n, haystack *h) {
     if (!n->o->text) return EXIT_DONE;
     int code = input_read(n->o->text, &n->filler, &h->n_filler);
     if (code != EXIT_DONE) return code;
     h->filler = n->filler;
-    size_t blank = 0;
-    while (blank < h->n_filler && strchr(". \n\r", h->filler[blank])) blank++;
-    if (blank < h->n_filler) return EXIT_DONE;
+    if (sentences_in(h->filler, h->n_filler)) return EXIT_DONE;
     complain("%s holds no text", n->o->text);
     return EXIT_FAILED;
 }
@@ -137,7 +171,10 @@ static int make_documents(needles *n) {
         .tokenizer = n->engine.tokenizer, .seed = (uint64_t)o->seed, .n_tokens = o->context};
     int code = engine_need_tokenizer(&n->engine, "the documents cannot be encoded");
     if (code != EXIT_DONE) return code;
-    if (o->context + ANSWER_TOKENS > n->engine.info.max_positions) {
+    if (code == EXIT_DONE)
+        code = prompt_writer_open(&n->writer, n->engine.dir, n->engine.tokenizer, &o->chat);
+    if (code != EXIT_DONE) return code;
+    if (o->context + answer_tokens(n) > n->engine.info.max_positions) {
         complain("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
                  " that the model was trained for",
                  o->context, n->engine.info.max_positions);
@@ -145,11 +182,22 @@ static int make_documents(needles *n) {
     }
     code = read_filler(n, &h);
     if (code != EXIT_DONE) return code;
+    uint32_t added;
+    if (template_tokens(n, &added, &err) != AG_OK) return complain_error(&err);
+    if (o->context < NEEDLE_SHORTEST + added) {
+        complain("--context: %" PRIu32 " tokens, of which the chat template takes %" PRIu32
+                 ", leave less than the %d of the shortest document",
+                 o->context, added, NEEDLE_SHORTEST);
+        return EXIT_USAGE;
+    }
+    h.n_tokens -= added;
     n->documents = calloc(o->documents, sizeof *n->documents);
     if (!n->documents) return complain_no_memory();
     for (uint32_t i = 0; i < o->documents; i++) {
         double depth = (double)o->depths.v[i % o->depths.n] / 100;
-        if (needle_make(&h, i, depth, &n->documents[i], &err) != AG_OK) return complain_error(&err);
+        ag_status st = needle_make(&h, i, depth, &n->documents[i], &err);
+        if (st == AG_OK) st = put_in_template(n, &n->documents[i], &err);
+        if (st != AG_OK) return complain_error(&err);
         if (n->documents[i].ids.n > n->longest) n->longest = n->documents[i].ids.n;
         n->total += n->documents[i].ids.n;
     }
@@ -177,27 +225,36 @@ static ag_status read_document(needles *n, ag_session *s, const needle *d, outco
     return st;
 }
 
-/* Greedily, as many tokens as an answer may have. */
+static bool is_right(const needles *n, const needle *d, const char *said) {
+    if (n->writer.chat) return strstr(said, d->answer) != NULL;
+    said += strspn(said, " ");
+    return !strncmp(said, d->answer, strlen(d->answer));
+}
+
+/* Greedily, as many tokens as an answer may have; in a template up to the end of the turn. */
 static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out, bool *right,
                         ag_error *err) {
-    int32_t ids[ANSWER_TOKENS];
+    int32_t ids[CHAT_ANSWER_TOKENS];
+    const size_t most = answer_tokens(n);
     ag_text text = {0};
+    size_t n_ids = 0;
     double begin = clock_s();
     ag_status st = AG_OK;
-    for (size_t i = 0; i < ANSWER_TOKENS && st == AG_OK; i++) {
-        ids[i] = (int32_t)likeliest(ag_session_logits(s), n->engine.info.n_vocab);
-        if (i + 1 < ANSWER_TOKENS) st = ag_session_decode(s, ids[i], err);
+    while (n_ids < most && st == AG_OK) {
+        ids[n_ids] = (int32_t)likeliest(ag_session_logits(s), n->engine.info.n_vocab);
+        if (n->writer.chat && prompt_ends_answer(&n->writer, &n->engine.info, ids[n_ids])) break;
+        if (++n_ids == most) break;
+        st = ag_session_decode(s, ids[n_ids - 1], err);
+        out->n_decoded++;
     }
     out->decode_s += clock_s() - begin;
-    out->n_decoded += ANSWER_TOKENS - 1;
     if (st == AG_OK) {
-        st = ag_tokenizer_decode(n->engine.tokenizer, ids, ANSWER_TOKENS, true, &text, err);
+        st = ag_tokenizer_decode(n->engine.tokenizer, ids, n_ids, true, &text, err);
     }
     if (st == AG_OK) {
         const char *said = text.data ? text.data : "";
-        said += strspn(said, " ");
-        *right = !strncmp(said, d->answer, strlen(d->answer));
-        if (n->o->model.verbose) complain("asked for %s: %.40s", d->answer, said);
+        *right = is_right(n, d, said);
+        if (n->o->model.verbose) complain("asked for %s: %.100s", d->answer, said);
     }
     ag_text_free(&text);
     return st;
@@ -297,6 +354,7 @@ static json_t *head_of(const needles *n) {
         {"model", json_text(n->engine.dir, strlen(n->engine.dir))},
         {"weights", json_string(weights_name(o->model.weights, &n->engine.info))},
         {"question", json_string(o->question == AFTER ? "after" : "inside")},
+        {"chat_template", json_boolean(n->writer.chat != NULL)},
         {"context", json_integer(o->context)},
         {"documents", json_integer(o->documents)},
         {"seed", json_integer(o->seed)},
@@ -309,7 +367,7 @@ static json_t *head_of(const needles *n) {
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }
 
-static uint32_t slots_of(const needles *n) { return (uint32_t)n->longest + ANSWER_TOKENS; }
+static uint32_t slots_of(const needles *n) { return (uint32_t)n->longest + answer_tokens(n); }
 
 static int measure(needles *n) {
     const needle_options *o = n->o;
@@ -349,6 +407,7 @@ int eval_needle(int argc, char **argv) {
         .description = description,
         .examples = examples,
         .groups = {{"Documents", defs, sizeof defs / sizeof defs[0], &o},
+                   template_group(&o.chat),
                    settings_group(&o.settings),
                    table_group(&o.format),
                    eviction_rules_group(&o.model.eviction),
@@ -360,6 +419,7 @@ int eval_needle(int argc, char **argv) {
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = check(&line);
+    if (code == EXIT_DONE) code = template_check(&o.chat);
     if (code == EXIT_DONE) {
         code = settings_complete(&o.settings, &o.model, "all", "50%,25%,12.5%,6.25%");
     }
@@ -379,6 +439,7 @@ int eval_needle(int argc, char **argv) {
     for (uint32_t i = 0; n.documents && i < o.documents; i++) needle_free(&n.documents[i]);
     free(n.documents);
     free(n.filler);
+    prompt_writer_close(&n.writer);
     engine_close(&n.engine);
     return code;
 }

@@ -4,6 +4,8 @@
 #ifndef ANTIGRAVITY_HAYSTACK_H
 #define ANTIGRAVITY_HAYSTACK_H
 
+#include "text_buffer.h"
+
 #include <antigravity/tokenizer.h>
 
 enum { NEEDLE_SHORTEST = 160 }; /* tokens that hold the facts, the question and a sentence */
@@ -21,6 +23,8 @@ typedef struct needle {
     size_t n_document;           /* ids before the question */
     size_t fact_begin, fact_end; /* where the fact that is asked for lies */
     char answer[32];             /* "123 blue" */
+    text_buffer document;        /* owned; the text of those ids, and ".\n" */
+    char question[80];           /* "What is the secret of Mia's red box?" */
 } needle;
 
 /* The document of that number, the same on every machine; depth from 0, the fact stands first, to

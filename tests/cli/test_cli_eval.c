@@ -124,6 +124,33 @@ static void needles_hide_in_a_text_of_ones_own(void **state) {
     remove_directory(n.dir);
 }
 
+/* One that writes messages as the bundled model knows questions: document and question come through
+ * it whole, and the answer begins where it ends. */
+static void needles_are_asked_for_in_a_template(void **state) {
+    (void)state;
+    static const char jinja[] = "{{ messages[0]['content'].replace('What is the secret', "
+                                "'Question: What is the secret') }}\nAnswer:";
+    char dir[64], path[96];
+    make_directory(dir);
+    write_file(dir, "jinja", jinja, sizeof jinja - 1);
+    snprintf(path, sizeof path, "%s/jinja", dir);
+    cli_result r = CLI("eval", "needle", QUICK, SMALL, "--depth", "20,90", "--eviction-policy",
+                       "none,sliding", "--kv-budget", "37.5%", "--question", "after", "-q", "-o",
+                       "json", "--chat-template", path);
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_true(json_is_true(json_object_get(root, "chat_template")));
+    assert_true(number(row_of(root, 0), "accuracy") == 1);
+    assert_true(number(row_of(root, 1), "accuracy_at_20") == 0);
+    assert_true(number(row_of(root, 1), "accuracy_at_90") == 1);
+    json_decref(root);
+    cli_free(&r);
+    r = CLI("eval", "needle", QUICK, "--chat-template", path, "--no-chat-template");
+    assert_refused(&r, 2, "exclude each other");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 /* Rows that are finished are there. */
 static void interrupted_needles_keep_their_rows(void **state) {
     (void)state;
@@ -340,6 +367,7 @@ int main(void) {
         cmocka_unit_test(snapkv_listens_to_a_question_inside_only),
         cmocka_unit_test(documents_depend_on_the_seed_alone),
         cmocka_unit_test(needles_hide_in_a_text_of_ones_own),
+        cmocka_unit_test(needles_are_asked_for_in_a_template),
         cmocka_unit_test(interrupted_needles_keep_their_rows),
         cmocka_unit_test(a_setting_against_itself_does_not_differ_at_all),
         cmocka_unit_test(coarser_settings_lie_farther_away),

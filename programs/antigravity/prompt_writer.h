@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A context and a question about it, as the model is asked: in its chat template, if it has one, as
+ * one message of the user's. */
+#ifndef ANTIGRAVITY_PROMPT_WRITER_H
+#define ANTIGRAVITY_PROMPT_WRITER_H
+
+#include <antigravity/chat.h>
+#include <antigravity/model.h>
+
+typedef struct prompt_writer {
+    const ag_tokenizer *tokenizer; /* borrowed */
+    ag_chat_format *format;        /* owned; NULL: the model has no template */
+    ag_chat *chat;                 /* owned */
+} prompt_writer;
+
+void prompt_writer_close(prompt_writer *w);
+
+typedef struct written_prompt {
+    ag_ids ids;        /* owned */
+    size_t n_context;  /* ids before the question */
+    size_t n_question; /* ids up to its end: what ends the message follows */
+} written_prompt;
+
+/* Replaces out->ids by those of all texts, UTF-8; the answer goes on behind answer_prefix, which
+ * stands where the model's answer begins. Without a template they are one text behind what begins
+ * one. */
+ag_status prompt_write(prompt_writer *w, const char *context, const char *question,
+                       const char *answer_prefix, written_prompt *out, ag_error *err);
+void written_prompt_free(written_prompt *p);
+
+/* The id ends an answer. */
+bool prompt_ends_answer(const prompt_writer *w, const ag_model_info *info, int32_t id);
+
+#endif
