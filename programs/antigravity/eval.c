@@ -13,13 +13,14 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} measures[] = {{"ppl", eval_ppl}, {"needle", eval_needle}, {"kl", eval_kl}};
+} measures[] = {{"ppl", eval_ppl}, {"needle", eval_needle}, {"kl", eval_kl}, {"ruler", eval_ruler}};
 
 static const char description[] =
     "Measures the quality of a model, and what a managed or quantised KV cache costs of it:\n"
     "  ppl     how well it predicts a text, in windows or in one stream\n"
     "  needle  whether it finds facts again in documents that do not fit the cache\n"
     "  kl      how far its predictions lie from those under another setting\n"
+    "  ruler   what policies leave of its answers about long prompts: needles, chains, words\n"
     "'antigravity eval MEASURE --help' tells of each.";
 
 static const char examples[] =
@@ -41,7 +42,7 @@ int command_eval(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
         if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
     if (argc > 1 && argv[1][0] != '-') {
-        complain("'%s' is no measure; this version has ppl, needle and kl", argv[1]);
+        complain("'%s' is no measure; this version has ppl, needle, kl and ruler", argv[1]);
         return EXIT_USAGE;
     }
     command_line line = {

@@ -9,6 +9,7 @@
 int eval_ppl(int argc, char **argv);
 int eval_needle(int argc, char **argv);
 int eval_kl(int argc, char **argv);
+int eval_ruler(int argc, char **argv);
 
 /* After the last step of a measure: the exit code, a failure or an interruption having been said.
  */

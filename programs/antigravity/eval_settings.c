@@ -94,6 +94,10 @@ option_group settings_group(eval_settings *s) {
                           s};
 }
 
+option_group policies_group(eval_settings *s) {
+    return (option_group){"Settings, each combination a row", defs, 1, s};
+}
+
 static const option_def base_defs[] = {
     {.name = "base-kv-type",
      .kind = OPTION_CALL,

@@ -25,6 +25,7 @@ typedef struct eval_settings {
 } eval_settings;
 
 option_group settings_group(eval_settings *s); /* --eviction-policy --kv-budget --kv-type */
+option_group policies_group(eval_settings *s); /* --eviction-policy alone */
 option_group base_group(eval_settings *s);     /* the same of what they are compared with */
 
 /* Fills in what was not asked for: `policies` "all" or one name, `budgets` "50%,25%", cache types

@@ -135,39 +135,43 @@ static void the_help_of_lists_and_words_tells_their_defaults(void **state) {
     assert_says(r.out, "(default inside)");
     assert_says(r.out, "(default avg)");
     cli_free(&r);
+    r = CLI("eval", "ruler", "--help");
+    assert_says(r.out, "(default unseen)");
+    assert_says(r.out, "(default 1024)");
+    cli_free(&r);
 }
 
 /* Which commands take an option: a letter each, in the order of `helped`. */
 static void commands_that_share_an_option_explain_it_alike(void **state) {
     (void)state;
     static const char *const helped[][2] = {
-        {"generate"},    {"tokenize"},   {"bench"},          {"info"},
-        {"eval", "ppl"}, {"eval", "kl"}, {"eval", "needle"}, {"chat"},
+        {"generate"},   {"tokenize"},       {"bench"}, {"info"},          {"eval", "ppl"},
+        {"eval", "kl"}, {"eval", "needle"}, {"chat"},  {"eval", "ruler"},
     };
     static const struct {
-        const char *option, *takers; /* G T B I P K N C */
+        const char *option, *takers; /* G T B I P K N C R */
     } rows[] = {
         {"  -p, --prompt TEXT ", "GTPK"},
         {"  -f, --prompt-file FILE ", "GTPK"},
         {"      --prompt-ids ", "GTPK"},
         {"      --parse-special ", "GTPK"},
         {"      --no-bos ", "GTPK"},
-        {"  -m, --model MODEL ", "GBIPKNC"},
-        {"      --weights TYPE ", "GBIPKNC"},
+        {"  -m, --model MODEL ", "GBIPKNCR"},
+        {"      --weights TYPE ", "GBIPKNCR"},
         {"  -c, --max-seq-len N ", "GIPKC"},
-        {"      --cache-type-k ", "GBIP"},
-        {"      --k-rotation ", "GBIPKN"},
-        {"      --kv-prefill ", "GIPKNC"},
+        {"      --cache-type-k ", "GBIPR"},
+        {"      --k-rotation ", "GBIPKNR"},
+        {"      --kv-prefill ", "GIPKNCR"},
         {"      --memory-threshold-mb ", "GIPC"},
-        {"  -t, --threads N ", "GIPKNC"},
+        {"  -t, --threads N ", "GIPKNCR"},
         {"      --temperature ", "GC"},
-        {"  -C, --cpu-mask ", "GBIPKN"},
-        {"  -b, --backend NAME ", "GBIPKN"},
-        {"      --device ", "GBIPKN"},
-        {"      --gpu-layers ", "GBIPKN"},
-        {"  -q, --quiet ", "GBIPKN"},
-        {"  -v, --verbose ", "GBIPKN"},
-        {"  -o, --output md|csv|json ", "BKN"},
+        {"  -C, --cpu-mask ", "GBIPKNR"},
+        {"  -b, --backend NAME ", "GBIPKNR"},
+        {"      --device ", "GBIPKNR"},
+        {"      --gpu-layers ", "GBIPKNR"},
+        {"  -q, --quiet ", "GBIPKNR"},
+        {"  -v, --verbose ", "GBIPKNR"},
+        {"  -o, --output md|csv|json ", "BKNR"},
     };
     enum { N_HELPED = sizeof helped / sizeof helped[0] };
     cli_result help[N_HELPED];
@@ -180,7 +184,7 @@ static void commands_that_share_an_option_explain_it_alike(void **state) {
         const char *first = NULL;
         size_t n = 0;
         for (size_t i = 0; i < N_HELPED; i++) {
-            if (!strchr(rows[k].takers, "GTBIPKNC"[i])) continue;
+            if (!strchr(rows[k].takers, "GTBIPKNCR"[i])) continue;
             const char *row = strstr(help[i].out, rows[k].option);
             if (!row) fail_msg("%s %s lacks %s", helped[i][0], helped[i][1], rows[k].option);
             /* Defaults, and so where a line ends before them, may differ. */

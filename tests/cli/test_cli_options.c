@@ -40,6 +40,9 @@ static void unknown_options_are_refused(void **state) {
         {{"tokenize", "--temp", "1"}, "unknown option '--temp'"},
         {{"devices", "-n", "1"}, "unknown option '-n'"},
         {{"eval", "ppl", "a", "b"}, "unexpected word 'b'"},
+        {{"eval", "ruler", "text"}, "unexpected word 'text': the prompts are made up"},
+        {{"eval", "ruler", "--kv-prefill", "whole"}, "--kv-prefill: tokens leave once here"},
+        {{"eval", "ruler", "--kv-budget", "512"}, "unknown option '--kv-budget'"},
     };
     ALL_REFUSED(cases);
 }
@@ -181,6 +184,10 @@ static void every_range_is_checked(void **state) {
         {{"bench", "-p", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"}, "17 numbers; 1 to 16"},
         {{"eval", "needle", "--depth", "50,101"}, "'101' is not between 0 and 100"},
         {{"eval", "ppl", "--windows", "-1"}, "is not between 0 and"},
+        {{"eval", "ruler", "--length", "1024,255"}, "'255' is not between 256 and"},
+        {{"eval", "ruler", "--ratios", "0.5,1"}, "'1' is not between 0.01 and 0.99"},
+        {{"eval", "ruler", "--ratios", "0.5,"}, "'' is not a number"},
+        {{"eval", "ruler", "--samples", "0"}, "is not between 1 and"},
     };
     ALL_REFUSED(cases);
 }
@@ -223,6 +230,10 @@ static void names_are_checked_against_lists(void **state) {
         {{"bench", "--shape", "gpt-5"}, "no shape is called \"gpt-5\"; known: tiny, "},
         {{"eval"}, "say what to measure"},
         {{"eval", "colour"}, "'colour' is no measure"},
+        {{"eval", "ruler", "--tasks", "vt,qa_1"}, "'vt,qa_1' is not one of niah_single_1, "},
+        {{"eval", "ruler", "--tasks", "vt,cwe,vt"}, "'vt' is named twice"},
+        {{"eval", "ruler", "--question", "inside"}, "'inside' is not one of unseen, seen"},
+        {{"eval", "ruler", "--eviction-policy", "best"}, "'best' is not one of none, sliding, "},
     };
     ALL_REFUSED(cases);
 }
