@@ -203,6 +203,60 @@ AG_API ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err);
 /* As it is now; 0 without a policy. */
 AG_API uint32_t ag_session_protected(const ag_session *s);
 
+/* ---- compressing what has been read ---- */
+
+/* How much of the cache stays, and how it is found out what: the text is replayed, chunk after
+ * chunk, and what the model needs to repeat it stays, whatever will be asked about it. Source:
+ * KVzip, arXiv:2505.23416. All lists are borrowed for the call. */
+typedef struct ag_compress_params {
+    /* Of these, if both are not 0, the one of fewer slots: */
+    float keep_ratio;     /* of the slots held by layers that see everything */
+    uint32_t keep_tokens; /* in the mean over their heads */
+    /* 1: share of each chunk's tokens that are replayed, above 0. Below 1 they are those whose keys
+     * are least like the others: KeyDiff's score over the whole cache, mean over layers and heads.
+     */
+    float replay;
+    /* What announces the tokens to be repeated: the request (of the first chunk, "\n\nRepeat the
+     * previous context exactly."; of the others, "\n\nRepeat the part of the previous context
+     * exactly, starting with", and the last 8 tokens of the chunk before follow), and what a chat's
+     * template puts behind a user's text, to have the model answer. Any may be empty. */
+    const int32_t *instruction, *instruction_next, *suffix;
+    size_t n_instruction, n_instruction_next, n_suffix;
+    uint32_t chunk;  /* 2048 tokens; fewer where a chunk and its replay do not fit the cache's slots
+                        or the positions that the model was trained for */
+    uint32_t sinks;  /* 4 first tokens that are seen from every chunk, and stay */
+    uint32_t recent; /* 0 newest tokens that stay in any case */
+    ag_progress_fn progress; /* of the replay, in tokens; may be NULL */
+    void *progress_user;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
+} ag_compress_params;
+AG_API ag_compress_params ag_compress_defaults(void);
+
+/* Slots are counted over all KV heads of the layers that see everything. */
+typedef struct ag_compress_report {
+    size_t n_heads;
+    size_t n_before, n_kept;
+    size_t n_replayed;     /* tokens that were fed for it */
+    size_t bytes_returned; /* of the cache; forks of the session may still hold them */
+    double seconds;
+} ag_compress_report;
+
+/* Lets the slots leave that the session needs least to repeat what it has read. The best of all
+ * layers and KV heads stay, so that heads keep different numbers; a policy goes on from there with
+ * as many slots less, or more, in each, and its budget is then what heads hold in the mean.
+ *   ids  [n_ids] all tokens that the session has consumed, as for ag_session_save(); slots that
+ *        have left before do not come back
+ *   out  what was done; may be NULL
+ * Attention sinks and protected tokens stay even if they are more than what is asked for. Position
+ * and logits remain. Layers with a window keep what they have. It takes the time of reading the
+ * replayed tokens, and until its end the memory of a second cache. AG_INVALID for parameters that
+ * make no sense and in the middle of a prompt; AG_UNSUPPORTED where layers have a state or every
+ * layer a window; AG_LIMIT where max_seq_len leaves no space for any replay; AG_CANCELLED through
+ * progress or ag_session_cancel(). The session is as it was after any error. */
+AG_API ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n_ids,
+                                     const ag_compress_params *params, ag_compress_report *out,
+                                     ag_error *err);
+
 /* ---- a session in a file ---- */
 
 /* Writes all that the next tokens depend on: the cache as it is kept, evictions included, position,

@@ -28,6 +28,7 @@ struct ag_cache_manager {
     stage stage;
     size_t n_begun;          /* tokens of the call */
     size_t n_pass;           /* of them in the pass */
+    bool is_uneven;          /* heads keep different numbers of slots by a compression */
     bool due;                /* the pass that has begun will exceed the budget */
     uint32_t oldest;         /* lowest position that is not protected; UINT32_MAX: not known */
     ag_sys_monitor *monitor; /* owned; NULL: memory is not watched, or by the caller's function */
@@ -82,6 +83,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
 void ag_cache_manager_reset(ag_cache_manager *m) {
     if (!m) return;
     m->oldest = UINT32_MAX;
+    ag_cache_manager_set_uneven(m, false);
     ag_score_sums_set_position(m->sums, 0);
     m->relief_due = false;
     ag_turns_truncate(&m->turns, 0);
@@ -96,6 +98,7 @@ void ag_cache_manager_abandon(ag_cache_manager *m) {
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     m->oldest = UINT32_MAX;
+    if (!position) ag_cache_manager_set_uneven(m, false);
     ag_turns_truncate(&m->turns, position);
     ag_score_sums_truncate(m->sums, position);
 }
@@ -138,6 +141,20 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
     *turns = old_turns;
 }
 
+void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven) {
+    if (m) m->is_uneven = m->tmp.own_importance = is_uneven;
+}
+
+void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums) {
+    if (!m) return;
+    ag_score_sums *old = m->sums;
+    m->sums = *sums;
+    *sums = old;
+    ag_score_sums_set_cache(m->sums, m->cache);
+    m->oldest = UINT32_MAX;
+    ag_cache_manager_set_uneven(m, true);
+}
+
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err) {
     return m ? ag_turns_add(&m->turns, position, err) : AG_OK;
 }
@@ -174,14 +191,35 @@ static bool is_budgeted(const ag_cache_manager *m, uint32_t layer, uint32_t budg
     return !window_of(m, layer) || window_of(m, layer) > budget;
 }
 
-/* Slots of the fullest head of those layers. */
+/* Slots that a head may have between two passes, for the next one's to find space. */
+static uint32_t most_slots(const ag_cache_manager *m) {
+    return ag_kv_cache_params(m->cache)->max_slots - 1 - m->slack;
+}
+
+/* What the prefix and the newest tokens take: less cannot be asked for. */
+static uint32_t fewest(const ag_cache_manager *m) {
+    uint32_t n = ag_kv_cache_protected(m->cache) + m->recent;
+    return n ? n : 1;
+}
+
+/* Slots of the fullest head of those layers. Of uneven heads their mean, unless the fullest is
+ * nearer to the slots that a head may have: it is then as far from the budget. */
 static uint32_t fullest(const ag_cache_manager *m) {
-    uint32_t most = 0;
+    uint32_t most = 0, n_heads = 0;
+    uint64_t sum = 0;
     for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
-        const uint32_t n = is_budgeted(m, l, m->live) ? ag_kv_layer_length(m->cache, l) : 0;
+        if (!is_budgeted(m, l, m->live)) continue;
+        const uint32_t n = ag_kv_layer_length(m->cache, l);
         if (n > most) most = n;
+        const uint32_t heads = ag_kv_cache_layer(m->cache, l)->n_kv_heads;
+        for (uint32_t h = 0; h < heads; h++) sum += ag_kv_cache_n_slots(m->cache, l, h);
+        n_heads += heads;
     }
-    return most;
+    if (!m->is_uneven || !n_heads) return most;
+    const uint32_t mean = (uint32_t)((sum + n_heads - 1) / n_heads);
+    const uint32_t reached = m->live + most;
+    const uint32_t level = reached > most_slots(m) ? reached - most_slots(m) : 0;
+    return mean > level ? mean : level;
 }
 
 /* What is known about a head's slots before the policy is asked; `position`: of the next token. */
@@ -261,6 +299,41 @@ static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t h
     return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
 }
 
+/* ---- uneven heads ---- */
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Of n slots of a head that gives up `fewer`, those that stay. */
+static uint32_t left_of(const ag_cache_manager *m, uint32_t n, uint32_t fewer) {
+    uint32_t left = n > fewer ? n - fewer : 0;
+    if (left < fewest(m)) left = fewest(m);
+    return (uint32_t)smaller(n, smaller(left, most_slots(m)));
+}
+
+/* Slots that all heads hold beyond the budget once each has given up `fewer`. */
+static int64_t excess_after(const ag_cache_manager *m, uint32_t budget, uint32_t fewer) {
+    int64_t excess = 0;
+    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
+        if (!is_budgeted(m, l, budget)) continue;
+        for (uint32_t h = 0; h < ag_kv_cache_layer(m->cache, l)->n_kv_heads; h++)
+            excess += left_of(m, ag_kv_cache_n_slots(m->cache, l, h), fewer) - (int64_t)budget;
+    }
+    return excess;
+}
+
+/* How many slots each head gives up for the budget to be what they hold in the mean: the fewest. */
+static uint32_t fewer_for(const ag_cache_manager *m, uint32_t budget) {
+    uint32_t begin = 0, end = ag_kv_cache_params(m->cache)->max_slots;
+    while (begin < end) {
+        const uint32_t middle = begin + (end - begin) / 2;
+        if (excess_after(m, budget, middle) > 0) begin = middle + 1;
+        else end = middle;
+    }
+    return begin;
+}
+
+/* ---- an eviction ---- */
+
 /* What goes back to the system when it is dropped: not what forks hold as well. */
 static size_t bytes_alone(const ag_kv_cache *c) {
     return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
@@ -278,13 +351,17 @@ static ag_status evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
     };
     size_t bytes = bytes_alone(m->cache);
     double begin = ag_now_s();
+    const bool uneven = m->is_uneven && budget < UINT32_MAX;
+    const uint32_t fewer = uneven ? fewer_for(m, budget) : 0;
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         if (!is_budgeted(m, l, budget)) continue;
         /* What a set for the whole layer is chosen by is read before a head has moved. */
-        AG_TRY(
-            ag_importance_of_layer(&m->tmp, m->sums, m->params.policy, m->cache, l, budget, err));
+        AG_TRY(ag_importance_of_layer(&m->tmp, m->sums, m->params.policy, m->cache, l,
+                                      uneven ? 0 : budget, err));
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
-            AG_TRY(evict_from_head(m, l, h, budget, position, err));
+            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
+            const uint32_t own = uneven ? left_of(m, n, fewer) : budget;
+            AG_TRY(evict_from_head(m, l, h, own, position, err));
         }
         AG_TRY(ag_score_sums_store(m->sums, l, false, err));
     }
@@ -333,12 +410,6 @@ ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m) {
 static uint64_t clock_ms(const ag_cache_manager *m) {
     const ag_memory_watch *w = &m->params.memory;
     return w->clock_ms ? w->clock_ms(w->user) : (uint64_t)(ag_now_s() * 1000);
-}
-
-/* What the prefix and the newest tokens take: less cannot be asked for. */
-static uint32_t fewest(const ag_cache_manager *m) {
-    uint32_t n = ag_kv_cache_protected(m->cache) + m->recent;
-    return n ? n : 1;
 }
 
 /* Reads the system's memory from time to time; true if the cache shall shrink to m->live now. */
@@ -403,8 +474,6 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     return AG_OK;
 }
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
 size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
     if (!m || m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
@@ -414,6 +483,7 @@ size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t c
     const size_t free = budget > n_slots ? budget - n_slots : 0;
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
     if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
+    if (m->is_uneven) n = smaller(n, ag_kv_cache_free_slots(m->cache));
     if (n >= n_left) return n_left;
     /* Queries whose weights decide come in one piece. */
     size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;

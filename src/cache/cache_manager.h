@@ -86,6 +86,12 @@ ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m);
  * exchanged for those of the old one. */
 void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns);
 
+/* A compression has left the cache's heads with different numbers of slots, whose sums these are:
+ * *sums is exchanged for the old ones. From now on the budget is what heads hold in the mean. */
+void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums);
+/* The same of a cache that came from elsewhere, with its sums. */
+void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven);
+
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */
 const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m);

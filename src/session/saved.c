@@ -18,7 +18,8 @@ enum {
     WITH_LOGITS = 1,
     WITH_SUMS = 2,
     WITH_STATE = 4,
-    WITH_TURNS = 8
+    WITH_TURNS = 8,
+    UNEVEN = 16
 };
 
 /* What is written of a session besides its cache. */
@@ -115,7 +116,8 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
         .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
-                 (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u) | (turns ? WITH_TURNS : 0u),
+                 (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u) |
+                 (turns ? WITH_TURNS : 0u) | (s->is_uneven ? UNEVEN : 0u),
         .n_protected = ag_session_protected(s),
         .n_turns = turns ? (uint32_t)ag_cache_manager_turns(s->manager)->n : 0,
         .base = ag_layer_state_base(s->state),
@@ -237,7 +239,7 @@ static ag_status check_state(const restoration *r, ag_error *err) {
         return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, have->n_ids,
                        have->position);
     }
-    const uint32_t optional = WITH_LOGITS | (s->manager ? WITH_TURNS : 0u);
+    const uint32_t optional = WITH_LOGITS | UNEVEN | (s->manager ? WITH_TURNS : 0u);
     if ((have->flags & ~optional) != want || have->scored > have->position) {
         return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
                        have->flags, have->scored, have->position);
@@ -374,6 +376,8 @@ static void take_over(restoration *r, ag_ids *ids) {
     s->state = r->layers;
     r->layers = layers;
     s->position = r->state.position;
+    s->is_uneven = (r->state.flags & UNEVEN) != 0;
+    ag_cache_manager_set_uneven(s->manager, s->is_uneven);
     s->prompt_left = 0;
     s->logits.place = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_NOWHERE;
     s->logits.top.known = false;

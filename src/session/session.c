@@ -246,12 +246,14 @@ static ag_status fork_session(ag_session *s, const ag_session_params *params, ag
     if (st == AG_OK) st = ag_kv_cache_share(fork->cache, s->cache, err);
     if (st == AG_OK) st = ag_layer_state_copy(fork->state, s->state, err);
     if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
+    ag_cache_manager_set_uneven(fork->manager, s->is_uneven);
     if (st != AG_OK) {
         ag_session_destroy(fork);
         *out = NULL;
         return st;
     }
     fork->position = s->position;
+    fork->is_uneven = s->is_uneven;
     fork->logits.place = s->logits.place;
     if (s->logits.place == AG_LOGITS_ON_HOST)
         memcpy(fork->logits.host, s->logits.host, s->model->info.n_vocab * sizeof(float));
@@ -274,6 +276,7 @@ void ag_session_reset(ag_session *s) {
     ag_layer_state_reset(s->state);
     ag_cache_manager_reset(s->manager);
     s->position = 0;
+    s->is_uneven = false;
     s->prompt_left = 0;
     s->logits.place = AG_LOGITS_NOWHERE;
 }
@@ -294,6 +297,7 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
     s->prompt_left = 0;
     AG_TRY(st);
     ag_cache_manager_truncate(s->manager, position);
+    if (!position) s->is_uneven = false;
     s->position = position;
     return AG_OK;
 }

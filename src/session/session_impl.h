@@ -27,6 +27,7 @@ struct ag_session {
     ag_layer_state *state;     /* owned; NULL: every layer has keys and values */
     ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
     uint32_t position;         /* logical, of the next token */
+    bool is_uneven;            /* a compression has left heads with different numbers of slots */
     bool is_long;              /* turns by the frequencies for long texts, from its beginning on */
     size_t prompt_left;        /* tokens of a prompt that its next steps will bring */
     struct {

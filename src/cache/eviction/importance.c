@@ -150,6 +150,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
     if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
     if (ag_kv_layer_length(cache, layer) <= budget) return AG_OK; /* nobody will ask */
+    if (!keys && s->own_importance) return AG_OK;
     if (!keys) return mean_of_heads(s, sums, cache, layer, err);
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     keys_job job = {s, policy, cache, layer, AG_OK, err};
@@ -164,14 +165,15 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
     switch (policy->importance) {
     case AG_IMPORTANCE_NONE:
         return AG_OK;
+    case AG_IMPORTANCE_NEWEST: /* the layer's is there */
+        if (!s->own_importance) break;
+        /* fall through */
     case AG_IMPORTANCE_WINDOW:
     case AG_IMPORTANCE_TOTAL:
         AG_TRY(ag_score_sums_fetch(sums, layer, err));
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         break;
-    case AG_IMPORTANCE_NEWEST: /* the layer's is there */
-        break;
-    case AG_IMPORTANCE_KEYS: /* so is the head's */
+    case AG_IMPORTANCE_KEYS: /* the head's is there */
         importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
         break;
     }

@@ -14,6 +14,7 @@ typedef struct ag_eviction_scratch {
     float *importance;                 /* [slots]; KEYS: [heads][slots] */
     float *keys, *mean;                /* KEYS: [n_workers][slots][dim], [n_workers][dim] */
     uint32_t n_workers;
+    bool own_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
 } ag_eviction_scratch;
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,

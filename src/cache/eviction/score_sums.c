@@ -63,7 +63,11 @@ static ag_status allocate(ag_score_sums *s, ag_error *err) {
 ag_status ag_score_sums_create(const ag_eviction_policy *policy, const ag_kv_cache *cache,
                                ag_score_sums **out, ag_error *err) {
     *out = NULL;
-    if (!wants_attention(policy)) return AG_OK;
+    return wants_attention(policy) ? ag_score_sums_create_for(cache, out, err) : AG_OK;
+}
+
+ag_status ag_score_sums_create_for(const ag_kv_cache *cache, ag_score_sums **out, ag_error *err) {
+    *out = NULL;
     ag_score_sums *s = ag_calloc(1, sizeof *s);
     if (!s) return AG_FAIL(err, NOMEM, "attention sums: out of memory");
     s->cache = cache;
@@ -120,6 +124,7 @@ void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
     const ag_score_sums *s = scores->sums;
     if (!s) return;
     seq->score_row0 = scores->row0;
+    seq->score_max = scores->most;
     if (s->device) {
         seq->device_scores = s->device;
         seq->device_scores_at = first_byte_of(s, layer);

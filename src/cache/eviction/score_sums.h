@@ -16,6 +16,7 @@ typedef struct ag_score_sums ag_score_sums;
 typedef struct ag_attention_scores {
     ag_score_sums *sums; /* borrowed; NULL: nobody wants them */
     size_t row0;         /* of the sequence's rows */
+    bool most;           /* the largest weights instead of sums */
 } ag_attention_scores;
 
 /* What ag_attention_seq says of a layer's scores, from what is known of the whole pass. */
@@ -30,6 +31,8 @@ bool ag_score_sums_on_host(const ag_score_sums *s);
  */
 ag_status ag_score_sums_create(const ag_eviction_policy *policy, const ag_kv_cache *cache,
                                ag_score_sums **out, ag_error *err);
+/* The same whatever the policy wants. */
+ag_status ag_score_sums_create_for(const ag_kv_cache *cache, ag_score_sums **out, ag_error *err);
 void ag_score_sums_destroy(ag_score_sums *s);
 size_t ag_score_sums_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
 /* The slots of another cache of the same parameters are now these. */

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/replay.h"
+
+#include "cache/eviction/importance.h"
+#include "cache/eviction/policies.h"
+#include "cache/eviction/select.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    CHUNK = 2048,
+    LEAST_CHUNK = 16,
+    CARRIED = 8, /* last tokens of a chunk that announce the next one */
+};
+
+typedef struct replay {
+    ag_session *s;
+    const ag_compress_params *p;
+    const int32_t *ids;
+    uint32_t chunk;
+    float *importance; /* owned; [position] of tokens; NULL: all of them are replayed */
+    int32_t *text;     /* owned; what is fed for a chunk */
+    uint32_t n_text;
+    uint32_t *keep, *work; /* owned; [slots or tokens of a chunk] to write on */
+    ag_kv_cache *cache;    /* owned; of the session's: attention sinks, a chunk, its replay */
+    ag_score_sums *sums;   /* owned; largest weights of its slots */
+    ag_slot_scores *out;
+    size_t n_fed;
+    uint64_t done, total;
+} replay;
+
+static bool has_window(const ag_kv_cache *c, uint32_t layer) {
+    return ag_kv_cache_layer(c, layer)->window != 0;
+}
+
+/* ---- scores ---- */
+
+ag_status ag_slot_scores_create(const ag_session *s, ag_slot_scores *out, ag_error *err) {
+    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
+    const size_t n_heads = ag_kv_extent_of(kv).heads;
+    *out = (ag_slot_scores){.n_heads = n_heads};
+    out->first = ag_calloc(n_heads + 1, sizeof *out->first);
+    out->layer = ag_calloc(n_heads + 1, sizeof *out->layer);
+    size_t head = 0;
+    for (uint32_t l = 0; out->first && out->layer && l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++, head++) {
+            const bool scored = !has_window(s->cache, l);
+            const size_t n = scored ? ag_kv_cache_n_slots(s->cache, l, h) : 0;
+            out->layer[head] = l;
+            out->first[head + 1] = out->first[head] + n;
+            out->n_scored_heads += scored;
+        }
+    }
+    const size_t n = out->first ? out->first[n_heads] : 0;
+    out->of = ag_calloc(n + 1, sizeof *out->of);
+    ag_status st = AG_OK;
+    if (!out->first || !out->layer || !out->of) {
+        st = AG_FAIL(err, NOMEM, "scores of %zu slots: out of memory", n);
+    } else if (!out->n_scored_heads) {
+        st = AG_FAIL(err, UNSUPPORTED, "replay: every layer of the model has a window");
+    } else if (n > UINT32_MAX) {
+        st = AG_FAIL(err, LIMIT, "replay: %zu slots are more than can be compared", n);
+    }
+    if (st != AG_OK) ag_slot_scores_release(out);
+    return st;
+}
+
+void ag_slot_scores_release(ag_slot_scores *scores) {
+    ag_free(scores->first);
+    ag_free(scores->layer);
+    ag_free(scores->of);
+    *scores = (ag_slot_scores){0};
+}
+
+/* ---- sizes ---- */
+
+/* Tokens that are fed before a chunk's own. */
+static uint32_t n_announcing(const ag_compress_params *p) {
+    const size_t next = p->n_instruction_next + CARRIED;
+    return (uint32_t)((p->n_instruction > next ? p->n_instruction : next) + p->n_suffix);
+}
+
+/* Of a chunk of n tokens, those that are replayed. */
+static uint32_t n_repeated(const ag_compress_params *p, uint32_t n) {
+    const double share = (double)p->replay * n;
+    return p->replay >= 1 ? n : share < 1 ? 1 : (uint32_t)share;
+}
+
+uint32_t ag_replay_chunk(const ag_session *s, const ag_compress_params *p) {
+    const uint32_t slots = ag_kv_cache_params(s->cache)->max_slots;
+    const uint32_t trained = s->model->info.max_positions;
+    const uint32_t limit = slots < trained ? slots : trained;
+    const uint64_t beside = (uint64_t)p->sinks + n_announcing(p);
+    uint32_t n = p->chunk ? p->chunk : CHUNK;
+    while (n && beside + n + n_repeated(p, n) > limit) {
+        const uint64_t over = beside + n + n_repeated(p, n) - limit;
+        const uint64_t less = over / 2 ? over / 2 : 1;
+        n = less < n ? n - (uint32_t)less : 0;
+    }
+    return n < LEAST_CHUNK && n < s->position ? 0 : n;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* ---- which tokens ---- */
+
+/* Adds a layer's scores of keys to the tokens of its slots; counts[i] slots hold token i. */
+static ag_status add_layer(replay *r, ag_eviction_scratch *tmp, uint32_t layer, uint32_t *counts,
+                           ag_error *err) {
+    ag_kv_cache *c = r->s->cache;
+    const size_t stride = ag_kv_cache_max_slots(c, layer);
+    AG_TRY(ag_importance_of_layer(tmp, NULL, &ag_eviction_keydiff, c, layer, 0, err));
+    for (uint32_t h = 0; h < ag_kv_cache_layer(c, layer)->n_kv_heads; h++) {
+        AG_TRY(ag_kv_cache_read_positions(c, layer, h, tmp->positions, err));
+        for (uint32_t i = 0; i < ag_kv_cache_n_slots(c, layer, h); i++) {
+            const float score = tmp->importance[h * stride + i];
+            r->importance[tmp->positions[i]] += isnan(score) ? -1 : score;
+            counts[tmp->positions[i]]++;
+        }
+    }
+    return AG_OK;
+}
+
+/* A token's importance is the mean of what its keys' directions say (KeyDiff) over all heads that
+ * hold it; -INFINITY where none does. */
+static ag_status rank_tokens(replay *r, ag_error *err) {
+    const uint32_t n = r->s->position;
+    ag_eviction_scratch tmp = {0};
+    uint32_t *counts = ag_calloc(n, sizeof *counts);
+    r->importance = ag_calloc(n, sizeof *r->importance);
+    ag_status st = counts && r->importance
+                       ? ag_eviction_scratch_create(&tmp, &ag_eviction_keydiff, r->s->cache, err)
+                       : AG_FAIL(err, NOMEM, "importance of %u tokens: out of memory", n);
+    for (uint32_t l = 0; st == AG_OK && ag_kv_cache_layer(r->s->cache, l); l++) {
+        if (!has_window(r->s->cache, l)) st = add_layer(r, &tmp, l, counts, err);
+    }
+    for (uint32_t i = 0; st == AG_OK && i < n; i++) {
+        r->importance[i] = counts[i] ? r->importance[i] / (float)counts[i] : -INFINITY;
+    }
+    ag_eviction_scratch_release(&tmp);
+    ag_free(counts);
+    return st;
+}
+
+/* The chunk's tokens to be repeated, behind what announces them. */
+static void write_text(replay *r, uint32_t begin, uint32_t end) {
+    const ag_compress_params *p = r->p;
+    const int32_t *parts[] = {begin ? p->instruction_next : p->instruction,
+                              r->ids + begin - (begin ? CARRIED : 0), p->suffix};
+    const size_t sizes[] = {begin ? p->n_instruction_next : p->n_instruction, begin ? CARRIED : 0,
+                            p->n_suffix};
+    r->n_text = 0;
+    for (int i = 0; i < 3; i++) {
+        if (sizes[i]) memcpy(r->text + r->n_text, parts[i], sizes[i] * sizeof *r->text);
+        r->n_text += (uint32_t)sizes[i];
+    }
+    const uint32_t n = end - begin, n_chosen = n_repeated(p, n);
+    const ag_eviction_view view = {.n_slots = n, .work = r->work};
+    if (r->importance) { ag_evict_select(&view, r->importance + begin, 0, n_chosen, r->keep); }
+    for (uint32_t i = 0; i < n_chosen; i++) {
+        const uint32_t at = begin + (r->importance ? r->keep[i] : i);
+        if (r->importance && r->importance[at] == -INFINITY) continue; /* nobody holds it */
+        r->text[r->n_text++] = r->ids[at];
+    }
+}
+
+/* ---- the cache of a chunk ---- */
+
+/* The first slot of a head whose position is not below `position`. */
+static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position) {
+    uint32_t first = 0, end = ag_kv_cache_n_slots(c, layer, head);
+    while (first < end) {
+        const uint32_t middle = first + (end - first) / 2;
+        if (ag_kv_cache_position(c, layer, head, middle) < position) first = middle + 1;
+        else end = middle;
+    }
+    return first;
+}
+
+/* Slots of a head that a replay of the chunk may attend to: [0, n_sinks) and [begin, end). */
+typedef struct head_slots {
+    uint32_t n_sinks, begin, end;
+} head_slots;
+
+static head_slots slots_of(const replay *r, uint32_t layer, uint32_t head, uint32_t begin,
+                           uint32_t end) {
+    const ag_kv_cache *c = r->s->cache;
+    head_slots in = {.begin = slot_from(c, layer, head, begin),
+                     .end = slot_from(c, layer, head, end)};
+    in.n_sinks = smaller(slot_from(c, layer, head, r->p->sinks), in.begin);
+    return in;
+}
+
+static ag_status restrict_head(replay *r, uint32_t layer, uint32_t head, const head_slots *in,
+                               ag_error *err) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < in->n_sinks; i++) r->keep[n++] = i;
+    for (uint32_t i = in->begin; i < in->end; i++) r->keep[n++] = i;
+    return ag_kv_cache_compact(r->cache, layer, head, r->keep, n, err);
+}
+
+/* In layers with a window a query sees what lies before it, as ever. */
+static ag_status make_cache(replay *r, uint32_t begin, uint32_t end, uint32_t start,
+                            ag_error *err) {
+    AG_TRY(ag_kv_cache_fork(r->s->cache, &r->cache, err));
+    for (uint32_t l = 0; ag_kv_cache_layer(r->cache, l); l++) {
+        for (uint32_t h = 0; h < ag_kv_cache_layer(r->cache, l)->n_kv_heads; h++) {
+            head_slots in = slots_of(r, l, h, begin, end);
+            if (has_window(r->cache, l)) {
+                in = (head_slots){.end = slot_from(r->cache, l, h, start)};
+            }
+            AG_TRY(restrict_head(r, l, h, &in, err));
+        }
+    }
+    return ag_score_sums_create_for(r->cache, &r->sums, err);
+}
+
+static void drop_cache(replay *r) {
+    ag_score_sums_destroy(r->sums);
+    ag_kv_cache_destroy(r->cache);
+    r->sums = NULL;
+    r->cache = NULL;
+}
+
+/* The largest weights become the scores of the chunk's slots. */
+static ag_status take_scores(const replay *r, uint32_t begin, uint32_t end, ag_error *err) {
+    size_t head = 0;
+    for (uint32_t l = 0; ag_kv_cache_layer(r->cache, l); l++) {
+        const uint32_t n_heads = ag_kv_cache_layer(r->cache, l)->n_kv_heads;
+        if (!has_window(r->cache, l)) AG_TRY(ag_score_sums_fetch(r->sums, l, err));
+        for (uint32_t h = 0; h < n_heads; h++, head++) {
+            if (has_window(r->cache, l)) continue;
+            const head_slots in = slots_of(r, l, h, begin, end);
+            memcpy(r->out->of + r->out->first[head] + in.begin,
+                   ag_score_sums_of(r->sums, l, h) + in.n_sinks,
+                   (in.end - in.begin) * sizeof(float));
+        }
+    }
+    return AG_OK;
+}
+
+/* ---- a chunk ---- */
+
+/* Whether any slot would be scored. */
+static bool holds_any(const replay *r, uint32_t begin, uint32_t end) {
+    const ag_kv_cache *c = r->s->cache;
+    for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
+        for (uint32_t h = 0; h < ag_kv_cache_layer(c, l)->n_kv_heads && !has_window(c, l); h++) {
+            const head_slots in = slots_of(r, l, h, begin, end);
+            if (in.end > in.begin) return true;
+        }
+    }
+    return false;
+}
+
+/* The text goes on behind all that was read; where it would pass the positions that the model was
+ * trained for, as far before as they say, but behind its chunk. */
+static uint32_t start_of(const replay *r, uint32_t end) {
+    const uint32_t trained = r->s->model->info.max_positions, position = r->s->position;
+    const uint32_t limit = trained > position ? trained : position;
+    const uint32_t start = limit > r->n_text ? smaller(position, limit - r->n_text) : 0;
+    return start > end ? start : end;
+}
+
+static ag_status feed(replay *r, uint32_t start, ag_error *err) {
+    ag_session *s = r->s;
+    for (uint32_t at = 0, n; at < r->n_text; at += n) {
+        n = smaller(r->n_text - at, s->params.prefill_chunk);
+        AG_TRY(ag_kv_cache_expire(r->cache, start + at, err));
+        ag_score_sums_begin(r->sums, n, at == 0);
+        ag_sequence seq = {
+            .cache = r->cache,
+            .ids = r->text + at,
+            .n = n,
+            .position = start + at,
+            .scores = ag_score_sums_want(r->sums, 0),
+            .cancel = &s->cancelled,
+            .is_long = s->is_long,
+            .n_unwanted = n,
+        };
+        seq.scores.most = true;
+        AG_TRY(ag_model_forward(s->model, &seq, 1, err));
+        r->n_fed += n;
+        r->done += n;
+        if (r->p->progress && !r->p->progress(r->p->progress_user, r->done, r->total)) {
+            return AG_FAIL(err, CANCELLED, "cancelled after %zu replayed tokens", r->n_fed);
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status replay_chunk(replay *r, uint32_t begin, uint32_t end, ag_error *err) {
+    write_text(r, begin, end);
+    const uint32_t start = start_of(r, end);
+    ag_status st = make_cache(r, begin, end, start, err);
+    if (st == AG_OK) st = feed(r, start, err);
+    if (st == AG_OK) st = take_scores(r, begin, end, err);
+    drop_cache(r);
+    return st;
+}
+
+/* ---- all of them ---- */
+
+static ag_status allocate(replay *r, ag_error *err) {
+    const size_t n_text = (size_t)n_announcing(r->p) + r->chunk;
+    const size_t slots = ag_kv_extent_of(ag_kv_cache_params(r->s->cache)).most_slots;
+    const size_t n = slots > r->chunk ? slots : r->chunk;
+    r->text = ag_calloc(n_text, sizeof *r->text);
+    r->keep = ag_calloc(n, sizeof *r->keep);
+    r->work = ag_calloc(r->chunk, sizeof *r->work);
+    if (r->text && r->keep && r->work) return AG_OK;
+    return AG_FAIL(err, NOMEM, "replay of %zu tokens: out of memory", n_text);
+}
+
+static uint64_t n_in_all(const replay *r) {
+    const uint32_t whole = r->s->position / r->chunk, rest = r->s->position % r->chunk;
+    const uint64_t each = n_announcing(r->p) + (uint64_t)n_repeated(r->p, r->chunk);
+    return whole * each + (rest ? n_announcing(r->p) + (uint64_t)n_repeated(r->p, rest) : 0);
+}
+
+ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress_params *p,
+                            ag_slot_scores *out, size_t *n_replayed, ag_error *err) {
+    replay r = {.s = s, .p = p, .ids = ids, .chunk = ag_replay_chunk(s, p), .out = out};
+    if (!r.chunk) {
+        return AG_FAIL(err, LIMIT,
+                       "a replay of %u tokens at least does not fit %u slots (max_seq_len) and %u "
+                       "positions",
+                       LEAST_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
+    }
+    r.total = n_in_all(&r);
+    ag_status st = allocate(&r, err);
+    if (st == AG_OK && p->replay < 1) st = rank_tokens(&r, err);
+    for (uint32_t begin = 0, end; st == AG_OK && begin < s->position; begin = end) {
+        end = s->position - begin < r.chunk ? s->position : begin + r.chunk;
+        if (holds_any(&r, begin, end)) st = replay_chunk(&r, begin, end, err);
+    }
+    *n_replayed = r.n_fed;
+    ag_free(r.importance);
+    ag_free(r.text);
+    ag_free(r.keep);
+    ag_free(r.work);
+    return st;
+}
