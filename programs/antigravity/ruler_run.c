@@ -107,8 +107,10 @@ typedef struct asking {
     ruler_runner *r;
     const ruler_task *task;
     const ruler_prompt *prompt;
-    size_t n_read; /* tokens when the eviction comes */
-    size_t n_tail; /* the last of them, which each setting reads for itself */
+    size_t n_read;    /* tokens when the eviction comes */
+    size_t n_shared;  /* of them those that the first reader has read */
+    size_t n_chunked; /* those that the other readers have: whole chunks, so that what is added up
+                         is what one prefill would have added up */
     void (*step)(void *user);
     void *user;
     answering all[MOST_ANSWERS];
@@ -199,8 +201,9 @@ static void free_answers(asking *a) {
 static ag_status read_rest(asking *a, answering *one, ag_session *reduced, ag_error *err) {
     const ag_ids *ids = &a->prompt->written.ids;
     const ag_eviction_params going_on = reading_rules(a->r, NULL);
-    const size_t first = a->n_read - a->n_tail, rest = ids->n - a->n_read;
-    ag_status st = ag_session_prefill(reduced, ids->data + first, a->n_tail, NULL, NULL, err);
+    const size_t first = ag_session_position(reduced), rest = ids->n - a->n_read;
+    ag_status st =
+        ag_session_prefill(reduced, ids->data + first, a->n_read - first, NULL, NULL, err);
     ag_kv_cache *cache = ag_session_kv_cache(reduced);
     one->out->n_read = (uint32_t)a->n_read;
     one->out->n_kept = ag_kv_cache_length(cache);
@@ -231,9 +234,9 @@ static ag_status ask_once(asking *a, ag_session *reader, const ag_eviction_polic
 
 /* ---- all of them ---- */
 
-static ag_status read_beginning(const asking *a, ag_session *reader, ag_error *err) {
-    const size_t n = a->n_read - a->n_tail;
+static ag_status read_beginning(const asking *a, ag_session *reader, size_t n, ag_error *err) {
     ag_session_reset(reader);
+    if (!n) return AG_OK;
     return ag_session_prefill(reader, a->prompt->written.ids.data, n, NULL, NULL, err);
 }
 
@@ -242,7 +245,7 @@ static ag_status ask_policies(asking *a, ruler_result *results, ag_error *err) {
     ag_status st = AG_OK;
     for (size_t i = 0; i < s->n_policies && st == AG_OK; i++) {
         ag_session *own = a->r->readers[1 + i], *reader = own ? own : a->r->readers[0];
-        if (own) st = read_beginning(a, own, err);
+        if (own) st = read_beginning(a, own, a->n_chunked, err);
         for (size_t k = 0; k < s->n_ratios && st == AG_OK && !interrupted(); k++) {
             ruler_result *out = &results[i * s->n_ratios + k];
             st = ask_once(a, reader, s->policies[i], s->ratios[k], out, err);
@@ -256,9 +259,10 @@ int ruler_ask(ruler_runner *r, const ruler_task *task, const ruler_prompt *p, ru
     ag_error err;
     asking a = {.r = r, .task = task, .prompt = p, .step = step, .user = user};
     a.n_read = r->settings->unseen ? p->written.n_context : p->written.n_question;
-    a.n_tail = r->options->eviction.params.snapkv_window;
-    if (a.n_tail >= a.n_read) a.n_tail = a.n_read - 1;
-    ag_status st = read_beginning(&a, r->readers[0], &err);
+    const size_t window = r->options->eviction.params.snapkv_window;
+    a.n_shared = window < a.n_read ? a.n_read - window : 0;
+    a.n_chunked = (a.n_read - 1) / r->options->prefill_chunk * r->options->prefill_chunk;
+    ag_status st = read_beginning(&a, r->readers[0], a.n_shared, &err);
     if (st == AG_OK) st = ask_once(&a, r->readers[0], NULL, 0, &results[0], &err);
     if (st == AG_OK) st = ask_policies(&a, results + 1, &err);
     if (st == AG_OK) st = finish_answers(&a, &err);
