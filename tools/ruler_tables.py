@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/ruler.md: runs the commands behind them, and writes them into the page.
+
+    tools/ruler_tables.py list
+    tools/ruler_tables.py run RESULTS --program build/release/bin/antigravity --models DIR [NAME ...]
+    tools/ruler_tables.py page RESULTS docs/ruler.md
+
+`run` leaves one RESULTS/NAME.json for each command, and does again only what is not there; DIR holds
+the models' GGUF files. `page` replaces what stands between the page's marks of a table."""
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+SMOL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+QWEN = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+GEMMA = "gemma-3-270m-q4_k_m.gguf"
+DEMO = None  # the bundled model
+FULL = ["--eviction-policy", "none", "-n", "30"]
+POLICIES = ["--eviction-policy", "streaming,snapkv,h2o,tova,keydiff", "-n", "50", "--first", "100"]
+SMOL_TASKS = ["--tasks", "niah_single_1,niah_single_2,niah_single_3,niah_multivalue"]
+
+# name: model, its name on the page, arguments
+RUNS = {
+    "full-smol": (SMOL, "SmolLM2-135M-Instruct Q4_1", FULL + ["--length", "700,1024"]),
+    "full-qwen": (QWEN, "Qwen2.5-Coder-0.5B-Instruct Q4_K_M", FULL + ["--length", "512,1024"]),
+    "full-gemma": (GEMMA, "Gemma-3-270M Q4_K_M (a base model)", FULL + ["--length", "1024"]),
+    "full-demo": (DEMO, "the bundled model", FULL + ["--length", "512,700,1024"]),
+    "table-smol-unseen": (SMOL, "SmolLM2-135M-Instruct Q4_1",
+                          POLICIES + SMOL_TASKS + ["--length", "1024"]),
+}
+
+
+def command(program, models, name):
+    model, _, arguments = RUNS[name]
+    chosen = ["-m", str(pathlib.Path(models) / model)] if model else []
+    return [program, "eval", "ruler", *chosen, *arguments, "-q", "-o", "json"]
+
+
+def run(options):
+    results = pathlib.Path(options.results)
+    results.mkdir(parents=True, exist_ok=True)
+    for name in options.names or RUNS:
+        out = results / (name + ".json")
+        if out.exists():
+            continue
+        words = command(options.program, options.models, name)
+        print(" ".join(words), file=sys.stderr)
+        text = subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout
+        json.loads(text)
+        out.write_bytes(text)
+
+
+def percent(x):
+    return "" if x is None else "%.1f" % (100 * x)
+
+
+def full_table(results):
+    """Scores of the full cache: a line for each task, a column for each model and length."""
+    columns, tasks = [], []
+    for name in (n for n in RUNS if n.startswith("full-")):
+        if name not in results:
+            continue
+        rows = results[name]["rows"]
+        for length in sorted({r["length"] for r in rows}):
+            scores = {r["task"]: r["score"] for r in rows if r["length"] == length}
+            columns.append(("%s, %d" % (RUNS[name][1], length), scores))
+            tasks += [r["task"] for r in rows if r["task"] not in tasks]
+    tasks = [t for t in tasks if t != "all solved"]
+    yield "| task | " + " | ".join(title for title, _ in columns) + " |"
+    yield "|---|" + "---:|" * len(columns)
+    for task in tasks:
+        cells = []
+        for _, scores in columns:
+            score = scores.get(task)
+            cells.append("" if score is None else
+                         "**%s**" % percent(score) if score >= 0.8 else percent(score))
+        yield "| %s | %s |" % (task, " | ".join(cells))
+
+
+def by_setting(rows):
+    """{(policy, removed): {task: row}}, in their order."""
+    settings = {}
+    for row in rows:
+        settings.setdefault((row["policy"], row["removed"]), {})[row["task"]] = row
+    return settings
+
+
+def policy_table(result):
+    """A line for each policy and share removed: what it leaves of each task, and of all."""
+    rows = result["rows"]
+    tasks = list(dict.fromkeys(r["task"] for r in rows if r["task"] != "all solved"))
+    yield ("| policy | removed | " + " | ".join(tasks) + " | all: kept / full | 95 % | cache | freed"
+           " | evict ms |")
+    yield "|---|---:|" + "---:|" * len(tasks) + "---:|---|---:|---:|---:|"
+    for (policy, removed), found in by_setting(rows).items():
+        every = found.get("all solved") or next(iter(found.values()))
+        cells = [percent(found[t]["score"]) for t in tasks]
+        mib = "%.1f MiB"
+        last = ["", "", mib % (every["kv_bytes"] / 2**20), "", ""]
+        if removed is not None:
+            last = ["%.3f" % every["ratio"],
+                    "%.3f to %.3f" % (every["ratio_low"], every["ratio_high"]),
+                    mib % (every["kv_bytes"] / 2**20), mib % (every["freed_bytes"] / 2**20),
+                    "%.1f" % every["evict_ms"]]
+        share = "" if removed is None else "%g %%" % (100 * removed)
+        yield "| %s | %s | %s | %s |" % (policy, share, " | ".join(cells), " | ".join(last))
+
+
+def page(options):
+    results = {p.stem: json.loads(p.read_text())
+               for p in pathlib.Path(options.results).glob("*.json") if p.stem in RUNS}
+    text = pathlib.Path(options.page).read_text()
+    tables = {n: policy_table(r) for n, r in results.items() if n.startswith("table-")}
+    if any(n.startswith("full-") for n in results):
+        tables["full"] = full_table(results)
+    for name, lines in tables.items():
+        mark = re.compile(r"(<!-- table %s -->\n).*?(<!-- end -->)" % re.escape(name), re.S)
+        body = "\n".join(lines) + "\n"
+        text, n = mark.subn(lambda m, body=body: m.group(1) + body + m.group(2), text)
+        print("%s: %s" % (name, "written" if n else "the page has no mark for it"))
+    pathlib.Path(options.page).write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("list")
+    one.set_defaults(call=lambda o: [print(" ".join(command("antigravity", "DIR", n))) for n in RUNS])
+    one = commands.add_parser("run")
+    one.add_argument("results")
+    one.add_argument("names", nargs="*", metavar="NAME", help="default: all of `list`")
+    one.add_argument("--program", default="antigravity")
+    one.add_argument("--models", required=True)
+    one.set_defaults(call=run)
+    one = commands.add_parser("page")
+    one.add_argument("results")
+    one.add_argument("page")
+    one.set_defaults(call=page)
+    options = parser.parse_args()
+    unknown = [n for n in getattr(options, "names", []) if n not in RUNS]
+    if unknown:
+        parser.error("no command is called " + ", ".join(unknown))
+    options.call(options)
+
+
+if __name__ == "__main__":
+    main()
