@@ -24,8 +24,8 @@ typedef struct ruler_options {
     eval_settings policies;
     template_options chat;
     const ruler_task *tasks[MAX_TASKS];
-    double ratios[RULER_RATIOS];
-    size_t n_tasks, n_ratios;
+    double ratios[RULER_RATIOS], replays[RULER_RATIOS];
+    size_t n_tasks, n_ratios, n_replays;
     bool all_tasks; /* none was asked for */
     number_list lengths;
     uint32_t samples;
@@ -95,19 +95,29 @@ static bool set_tasks(void *target, const char *value, char *why) {
     return true;
 }
 
-static bool set_ratios(void *target, const char *value, char *why) {
-    ruler_options *o = target;
+/* "0.25,0.5" */
+static bool read_shares(const char *value, double high, double *shares, size_t *n, char *why) {
     char word[32];
-    o->n_ratios = 0;
+    *n = 0;
     for (const char *list = value; list;) {
         list = next_word(list, word, sizeof word);
-        if (o->n_ratios == RULER_RATIOS) {
+        if (*n == RULER_RATIOS) {
             snprintf(why, WHY_SIZE, "more than %d of them", RULER_RATIOS);
             return false;
         }
-        if (!parse_real(word, 0.01, 0.99, &o->ratios[o->n_ratios++], why)) return false;
+        if (!parse_real(word, 0.01, high, &shares[(*n)++], why)) return false;
     }
     return true;
+}
+
+static bool set_ratios(void *target, const char *value, char *why) {
+    ruler_options *o = target;
+    return read_shares(value, 0.99, o->ratios, &o->n_ratios, why);
+}
+
+static bool set_replays(void *target, const char *value, char *why) {
+    ruler_options *o = target;
+    return read_shares(value, 1, o->replays, &o->n_replays, why);
 }
 
 static const option_def defs[] = {
@@ -170,6 +180,12 @@ static const option_def ratio_defs[] = {
      .value = "X[,X...]",
      .call = set_ratios,
      .help = "shares of the tokens that leave (default 0.25,0.5,0.75,0.875)"},
+    {.name = "replay",
+     .kind = OPTION_CALL,
+     .value = "X[,X...]",
+     .call = set_replays,
+     .help = "also kvzip: what the model needs to repeat the context stays, of which these shares "
+             "are replayed (1: all of it)"},
 };
 
 static const char description[] =
@@ -208,8 +224,20 @@ static void choose_settings(ruler *t) {
     ruler_settings *s = &t->settings;
     *s = (ruler_settings){.n_ratios = o->n_ratios, .unseen = o->question == UNSEEN};
     memcpy(s->ratios, o->ratios, sizeof s->ratios);
-    for (size_t i = 0; i < o->policies.n_policies; i++)
-        if (o->policies.policies[i]->select) s->policies[s->n_policies++] = o->policies.policies[i];
+    for (size_t i = 0; i < o->policies.n_policies; i++) {
+        const ag_eviction_policy *policy = o->policies.policies[i];
+        ruler_method *m = &s->methods[s->n_methods];
+        if (!policy->select) continue;
+        snprintf(m->name, sizeof m->name, "%s", policy->name);
+        m->policy = policy;
+        s->n_methods++;
+    }
+    for (size_t i = 0; i < o->n_replays; i++) {
+        ruler_method *m = &s->methods[s->n_methods++];
+        m->replay = o->replays[i];
+        if (o->replays[i] < 1) snprintf(m->name, sizeof m->name, "kvzip %g %%", 100 * m->replay);
+        else snprintf(m->name, sizeof m->name, "kvzip");
+    }
 }
 
 /* ---- prompts ---- */
@@ -396,7 +424,7 @@ static int measure(ruler *t) {
         .options = &o->model,
         .engine = &t->engine,
         .writer = &t->writer,
-        .max_seq_len = longest(o),
+        .max_seq_len = ruler_slots(&t->settings, &t->engine.info, longest(o)),
     };
     const engine_sessions sessions = {ruler_session_params(&t->runner),
                                       ruler_n_sessions(&t->runner)};
@@ -438,7 +466,8 @@ int eval_ruler(int argc, char **argv) {
         .groups = {{"Prompts", defs, sizeof defs / sizeof defs[0], &o},
                    template_group(&o.chat),
                    policies_group(&o.policies),
-                   {"Settings, each combination a row", ratio_defs, 1, &o},
+                   {"Settings, each combination a row", ratio_defs,
+                    sizeof ratio_defs / sizeof ratio_defs[0], &o},
                    table_group(&o.format),
                    eviction_rules_group(&o.model.eviction),
                    model_group(&o.model),

@@ -67,6 +67,7 @@ ag_status prompt_write(prompt_writer *w, const char *context, const char *questi
     out->ids.n = 0;
     ag_status st = w->chat ? write_message(w, context, question, out, err)
                            : write_plain(w, context, question, out, err);
+    out->n_message = out->ids.n;
     return st == AG_OK ? encode(w, answer_prefix, 0, &out->ids, err) : st;
 }
 

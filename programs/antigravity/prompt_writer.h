@@ -19,6 +19,7 @@ typedef struct written_prompt {
     ag_ids ids;        /* owned */
     size_t n_context;  /* ids before the question */
     size_t n_question; /* ids up to its end: what ends the message follows */
+    size_t n_message;  /* ids before the answer prefix */
 } written_prompt;
 
 /* Replaces out->ids by those of all texts, UTF-8; the answer goes on behind answer_prefix, which

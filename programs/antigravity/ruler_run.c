@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* TIMED_TOKENS: of each answer's first ones the speed is measured. */
-enum { TIMED_TOKENS = 8, MOST_ANSWERS = 1 + RULER_POLICIES * RULER_RATIOS };
+enum { TIMED_TOKENS = 8, REPLAY_EXTRA = 128, MOST_ANSWERS = 1 + RULER_METHODS * RULER_RATIOS };
 
 /* Reads on without a budget, under a policy that asks nothing of anybody: every session has one, so
  * that all keep the same attention sinks and can be forks of each other. */
@@ -39,8 +39,9 @@ static ag_eviction_params evicting_rules(const ruler_runner *r, const ag_evictio
 }
 
 /* What the policy goes by is found in the last queries of a prompt, or in its keys. */
-static bool needs_the_end_only(const ag_eviction_policy *policy) {
-    switch (policy->importance) {
+static bool needs_the_end_only(const ruler_method *method) {
+    if (!method->policy) return true;
+    switch (method->policy->importance) {
     case AG_IMPORTANCE_NONE:
     case AG_IMPORTANCE_KEYS:
     case AG_IMPORTANCE_WINDOW:
@@ -49,6 +50,14 @@ static bool needs_the_end_only(const ag_eviction_policy *policy) {
     default:
         return false;
     }
+}
+
+/* A replay wants as many slots as what it repeats. */
+uint32_t ruler_slots(const ruler_settings *s, const ag_model_info *info, uint32_t n_tokens) {
+    bool replays = false;
+    for (size_t i = 0; i < s->n_methods; i++) replays = replays || !s->methods[i].policy;
+    const uint64_t n = replays ? 2 * (uint64_t)n_tokens + REPLAY_EXTRA : n_tokens;
+    return n < info->max_positions ? (uint32_t)n : info->max_positions;
 }
 
 ag_session_params ruler_session_params(const ruler_runner *r) {
@@ -62,8 +71,17 @@ size_t ruler_n_sessions(const ruler_runner *r) {
     double shares = 0; /* of a full cache, that those of one policy have kept */
     size_t n = 3;      /* a reader, the full cache, and one that is going to be reduced */
     for (size_t i = 0; i < s->n_ratios; i++) shares += 1 - s->ratios[i];
-    for (size_t i = 0; i < s->n_policies; i++) n += !needs_the_end_only(s->policies[i]);
-    return n + (size_t)(shares * (double)s->n_policies + 1);
+    for (size_t i = 0; i < s->n_methods; i++) n += !needs_the_end_only(&s->methods[i]);
+    return n + (size_t)(shares * (double)s->n_methods + 1);
+}
+
+/* In KVzip's words. */
+static const char request[] = "\n\nRepeat the previous context exactly.";
+static const char request_from[] =
+    "\n\nRepeat the part of the previous context exactly, starting with";
+
+static ag_status encode(const ruler_runner *r, const char *text, ag_ids *ids, ag_error *err) {
+    return ag_tokenizer_encode(r->engine->tokenizer, text, strlen(text), 0, ids, err);
 }
 
 static ag_status open_reader(ruler_runner *r, size_t i, const ag_eviction_policy *policy,
@@ -76,29 +94,33 @@ static ag_status open_reader(ruler_runner *r, size_t i, const ag_eviction_policy
 int ruler_open(ruler_runner *r) {
     ag_error err;
     ag_status st = open_reader(r, 0, NULL, &err);
-    for (size_t i = 0; i < r->settings->n_policies && st == AG_OK; i++) {
-        const ag_eviction_policy *policy = r->settings->policies[i];
-        if (!needs_the_end_only(policy)) st = open_reader(r, 1 + i, policy, &err);
+    for (size_t i = 0; i < r->settings->n_methods && st == AG_OK; i++) {
+        const ruler_method *method = &r->settings->methods[i];
+        if (!needs_the_end_only(method)) st = open_reader(r, 1 + i, method->policy, &err);
     }
+    if (st == AG_OK) st = encode(r, request, &r->repeat, &err);
+    if (st == AG_OK) st = encode(r, request_from, &r->repeat_from, &err);
     interrupt_cancels(r->readers[0]);
     return st == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void ruler_close(ruler_runner *r) {
     interrupt_spares(r->readers[0]);
-    for (size_t i = 0; i < 1 + RULER_POLICIES; i++) ag_session_destroy(r->readers[i]);
+    for (size_t i = 0; i < 1 + RULER_METHODS; i++) ag_session_destroy(r->readers[i]);
+    ag_ids_free(&r->repeat);
+    ag_ids_free(&r->repeat_from);
 }
 
 /* ---- answers ---- */
 
 /* One setting's. */
 typedef struct answering {
-    const ag_eviction_policy *policy; /* NULL: the full cache */
-    ag_session *session;              /* owned */
-    ag_decoder *decoder;              /* owned */
-    ag_text said;                     /* owned */
-    uint32_t n;                       /* tokens */
-    int32_t newest;                   /* of them; not consumed yet */
+    const ruler_method *method; /* NULL: the full cache */
+    ag_session *session;        /* owned */
+    ag_decoder *decoder;        /* owned */
+    ag_text said;               /* owned */
+    uint32_t n;                 /* tokens */
+    int32_t newest;             /* of them; not consumed yet */
     bool done;
     ruler_result *out;
 } answering;
@@ -181,7 +203,7 @@ static void show(const asking *a, const answering *one) {
     char *line = strdup(one->said.len ? one->said.data : "");
     if (line) {
         complain("%s, %s, %" PRIu32 " of %" PRIu32 " tokens, score %.2f: %s", a->r->said,
-                 one->policy ? one->policy->name : "full cache", one->out->n_kept, one->out->n_read,
+                 one->method ? one->method->name : "full cache", one->out->n_kept, one->out->n_read,
                  one->out->score, make_printable(line));
     }
     free(line);
@@ -197,8 +219,33 @@ static void free_answers(asking *a) {
 
 /* ---- one setting ---- */
 
+/* What is needed to repeat the context stays. */
+static ag_status compress(const asking *a, ag_session *s, const ruler_method *method, double ratio,
+                          ruler_result *out, ag_error *err) {
+    const ruler_runner *r = a->r;
+    const written_prompt *w = &a->prompt->written;
+    ag_compress_report report;
+    ag_compress_params p = ag_compress_defaults();
+    p.keep_ratio = (float)(1 - ratio);
+    p.replay = (float)method->replay;
+    p.instruction = r->repeat.data;
+    p.n_instruction = r->repeat.n;
+    p.instruction_next = r->repeat_from.data;
+    p.n_instruction_next = r->repeat_from.n;
+    p.suffix = w->ids.data + w->n_question;
+    p.n_suffix = w->n_message - w->n_question;
+    ag_status st = ag_session_compress(s, w->ids.data, a->n_read, &p, &report, err);
+    if (st != AG_OK) return st;
+    out->n_kept = (uint32_t)(report.n_kept / report.n_heads);
+    out->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+    out->evict_s = report.seconds;
+    out->n_replayed = report.n_replayed;
+    return AG_OK;
+}
+
 /* Reads the end of what is read before the eviction, which takes place, and then the rest. */
-static ag_status read_rest(asking *a, answering *one, ag_session *reduced, ag_error *err) {
+static ag_status read_rest(asking *a, answering *one, ag_session *reduced, double ratio,
+                           ag_error *err) {
     const ag_ids *ids = &a->prompt->written.ids;
     const ag_eviction_params going_on = reading_rules(a->r, NULL);
     const size_t first = ag_session_position(reduced), rest = ids->n - a->n_read;
@@ -209,25 +256,28 @@ static ag_status read_rest(asking *a, answering *one, ag_session *reduced, ag_er
     one->out->n_kept = ag_kv_cache_length(cache);
     one->out->kv_bytes = ag_kv_cache_memory_usage_bytes(cache);
     one->out->evict_s = ag_session_evictions(reduced)->seconds;
+    if (st == AG_OK && one->method && !one->method->policy)
+        st = compress(a, reduced, one->method, ratio, one->out, err);
     if (st == AG_OK) st = ag_session_fork_with(reduced, &going_on, &one->session, err);
     if (st == AG_OK && rest)
         st = ag_session_prefill(one->session, ids->data + a->n_read, rest, NULL, NULL, err);
     return st;
 }
 
-/* policy NULL: the full cache. */
-static ag_status ask_once(asking *a, ag_session *reader, const ag_eviction_policy *policy,
-                          double ratio, ruler_result *out, ag_error *err) {
+/* method NULL: the full cache. */
+static ag_status ask_once(asking *a, ag_session *reader, const ruler_method *method, double ratio,
+                          ruler_result *out, ag_error *err) {
     const double kept = (double)a->n_read * (1 - ratio);
     const uint32_t n_keep = kept >= 1 ? (uint32_t)kept : 1;
-    const ag_eviction_params rules =
-        policy ? evicting_rules(a->r, policy, n_keep) : reading_rules(a->r, NULL);
+    const ag_eviction_params rules = method && method->policy
+                                         ? evicting_rules(a->r, method->policy, n_keep)
+                                         : reading_rules(a->r, NULL);
     ag_session *reduced = NULL;
     answering *one = &a->all[a->n_all++];
     *out = (ruler_result){.score = 0};
-    *one = (answering){.policy = policy, .out = out};
+    *one = (answering){.method = method, .out = out};
     ag_status st = ag_session_fork_with(reader, &rules, &reduced, err);
-    if (st == AG_OK) st = read_rest(a, one, reduced, err);
+    if (st == AG_OK) st = read_rest(a, one, reduced, ratio, err);
     ag_session_destroy(reduced);
     return st == AG_OK ? begin_answer(a, one, err) : st;
 }
@@ -240,15 +290,15 @@ static ag_status read_beginning(const asking *a, ag_session *reader, size_t n, a
     return ag_session_prefill(reader, a->prompt->written.ids.data, n, NULL, NULL, err);
 }
 
-static ag_status ask_policies(asking *a, ruler_result *results, ag_error *err) {
+static ag_status ask_methods(asking *a, ruler_result *results, ag_error *err) {
     const ruler_settings *s = a->r->settings;
     ag_status st = AG_OK;
-    for (size_t i = 0; i < s->n_policies && st == AG_OK; i++) {
+    for (size_t i = 0; i < s->n_methods && st == AG_OK; i++) {
         ag_session *own = a->r->readers[1 + i], *reader = own ? own : a->r->readers[0];
         if (own) st = read_beginning(a, own, a->n_chunked, err);
         for (size_t k = 0; k < s->n_ratios && st == AG_OK && !interrupted(); k++) {
             ruler_result *out = &results[i * s->n_ratios + k];
-            st = ask_once(a, reader, s->policies[i], s->ratios[k], out, err);
+            st = ask_once(a, reader, &s->methods[i], s->ratios[k], out, err);
         }
     }
     return st;
@@ -264,7 +314,7 @@ int ruler_ask(ruler_runner *r, const ruler_task *task, const ruler_prompt *p, ru
     a.n_chunked = (a.n_read - 1) / r->options->prefill_chunk * r->options->prefill_chunk;
     ag_status st = read_beginning(&a, r->readers[0], a.n_shared, &err);
     if (st == AG_OK) st = ask_once(&a, r->readers[0], NULL, 0, &results[0], &err);
-    if (st == AG_OK) st = ask_policies(&a, results + 1, &err);
+    if (st == AG_OK) st = ask_methods(&a, results + 1, &err);
     if (st == AG_OK) st = finish_answers(&a, &err);
     for (size_t i = 0; i < a.n_all && st == AG_OK && r->options->verbose; i++) show(&a, &a.all[i]);
     free_answers(&a);

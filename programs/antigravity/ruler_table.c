@@ -32,7 +32,7 @@ void ruler_table_open(result_table *t, table_format format) {
         .format = format, .columns = columns, .n = sizeof columns / sizeof columns[0]};
 }
 
-size_t ruler_n_rows(const ruler_settings *s) { return 1 + s->n_policies * s->n_ratios; }
+size_t ruler_n_rows(const ruler_settings *s) { return 1 + s->n_methods * s->n_ratios; }
 
 static const ruler_result *result_at(const ruler_block *b, size_t i, size_t row) {
     return &b->results[i * ruler_n_rows(b->settings) + row];
@@ -52,7 +52,7 @@ bool ruler_is_solved(const ruler_block *b) { return mean_score(b, 0) >= solved_s
 
 /* Means over the prompts. */
 typedef struct means {
-    double n_read, n_kept, kv_bytes, evict_s, decode_per_s;
+    double n_read, n_kept, n_replayed, kv_bytes, evict_s, decode_per_s;
 } means;
 
 static means means_of(const ruler_block *b, size_t row) {
@@ -63,6 +63,7 @@ static means means_of(const ruler_block *b, size_t row) {
         const ruler_result *r = result_at(b, i, row);
         m.n_read += r->n_read / n;
         m.n_kept += r->n_kept / n;
+        m.n_replayed += (double)r->n_replayed / n;
         m.kv_bytes += (double)r->kv_bytes / n;
         m.evict_s += r->evict_s / n;
         decode_s += r->decode_s;
@@ -97,7 +98,7 @@ static json_t *row_of(const ruler_block *b, size_t row, const double *full, doub
     const json_field fields[] = {
         {"task", json_string(b->task)},
         {"length", json_integer(b->length)},
-        {"policy", json_string(evicts ? s->policies[(row - 1) / s->n_ratios]->name : "none")},
+        {"policy", json_string(evicts ? s->methods[(row - 1) / s->n_ratios].name : "none")},
         {"removed", evicts ? json_real(s->ratios[(row - 1) % s->n_ratios]) : json_null()},
         {"score", json_real(mean_score(b, row))},
         {"solved", json_string(ruler_is_solved(b) ? "yes" : "no")},
@@ -117,6 +118,7 @@ static json_t *row_of(const ruler_block *b, size_t row, const double *full, doub
         {"decode_tok_per_s", number(m.decode_per_s > 0 ? m.decode_per_s : none)},
         {"tokens_read", json_real(m.n_read)},
         {"tokens_kept", json_real(m.n_kept)},
+        {"tokens_replayed", json_real(m.n_replayed)},
         {"prompts", json_integer((json_int_t)b->n_prompts)},
         {"first_prompt", b->of_tasks ? json_null() : json_integer((json_int_t)b->first_prompt)},
         {"scores", b->of_tasks ? json_null() : score_list(scores, b->n_prompts)},

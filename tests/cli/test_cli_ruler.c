@@ -65,6 +65,31 @@ static void every_policy_keeps_the_same_share_of_the_same_prompts(void **state) 
     cli_free(&r);
 }
 
+/* What is needed to repeat the context stays: as much in the mean, not in every head. */
+static void a_replay_chooses_among_all_heads(void **state) {
+    (void)state;
+    static const char *const names[] = {"none", "kvzip", "kvzip", "kvzip 20 %", "kvzip 20 %"};
+    cli_result r =
+        CLI("eval", "ruler", SMALL, "--length", "400", "-n", "1", "--tasks", "niah_single_1",
+            "--eviction-policy", "none", "--replay", "1,0.2", "--ratios", "0.5,0.75", "-o", "json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    assert_int_equal(n_rows(root), 5);
+    const double read = number(row_of(root, 0), "tokens_read");
+    for (size_t i = 1; i < 5; i++) {
+        json_t *row = row_of(root, i);
+        const double kept = number(row, "tokens_kept"), share = i % 2 ? 0.5 : 0.25;
+        assert_string_equal(word(row, "policy"), names[i]);
+        assert_true(kept <= read * share + 1 && kept + 1 >= read * share);
+        assert_true(number(row, "freed_bytes") > 0);
+    }
+    /* Less is replayed, so it takes less. */
+    assert_true(number(row_of(root, 3), "tokens_replayed") * 4 <
+                number(row_of(root, 1), "tokens_replayed"));
+    json_decref(root);
+    cli_free(&r);
+}
+
 /* Which question has been read when tokens leave: with "seen" all of the message. */
 static void a_seen_question_is_read_before_tokens_leave(void **state) {
     (void)state;
@@ -161,6 +186,7 @@ static void tasks_that_do_not_fit_are_left_out_or_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_policy_keeps_the_same_share_of_the_same_prompts),
+        cmocka_unit_test(a_replay_chooses_among_all_heads),
         cmocka_unit_test(a_seen_question_is_read_before_tokens_leave),
         cmocka_unit_test(prompts_are_printed_by_number),
         cmocka_unit_test(a_template_is_applied_unless_it_is_declined),
