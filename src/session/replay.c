@@ -27,6 +27,7 @@ typedef struct replay {
     uint32_t *keep, *work; /* owned; [slots or tokens of a chunk] to write on */
     ag_kv_cache *cache;    /* owned; of the session's: attention sinks, a chunk, its replay */
     ag_score_sums *sums;   /* owned; largest weights of its slots */
+    uint32_t *until;       /* owned; [heads] slots that are scored: those before the replay's */
     ag_slot_scores *out;
     size_t n_fed;
     uint64_t done, total;
@@ -206,13 +207,15 @@ static ag_status restrict_head(replay *r, uint32_t layer, uint32_t head, const h
 static ag_status make_cache(replay *r, uint32_t begin, uint32_t end, uint32_t start,
                             ag_error *err) {
     AG_TRY(ag_kv_cache_fork(r->s->cache, &r->cache, err));
+    uint32_t *until = r->until;
     for (uint32_t l = 0; ag_kv_cache_layer(r->cache, l); l++) {
-        for (uint32_t h = 0; h < ag_kv_cache_layer(r->cache, l)->n_kv_heads; h++) {
+        for (uint32_t h = 0; h < ag_kv_cache_layer(r->cache, l)->n_kv_heads; h++, until++) {
             head_slots in = slots_of(r, l, h, begin, end);
             if (has_window(r->cache, l)) {
                 in = (head_slots){.end = slot_from(r->cache, l, h, start)};
             }
             AG_TRY(restrict_head(r, l, h, &in, err));
+            *until = has_window(r->cache, l) ? 0 : ag_kv_cache_n_slots(r->cache, l, h);
         }
     }
     return ag_score_sums_create_for(r->cache, &r->sums, err);
@@ -282,6 +285,7 @@ static ag_status feed(replay *r, uint32_t start, ag_error *err) {
             .n_unwanted = n,
         };
         seq.scores.most = true;
+        seq.scores.until = r->until;
         AG_TRY(ag_model_forward(s->model, &seq, 1, err));
         r->n_fed += n;
         r->done += n;
@@ -311,7 +315,8 @@ static ag_status allocate(replay *r, ag_error *err) {
     r->text = ag_calloc(n_text, sizeof *r->text);
     r->keep = ag_calloc(n, sizeof *r->keep);
     r->work = ag_calloc(r->chunk, sizeof *r->work);
-    if (r->text && r->keep && r->work) return AG_OK;
+    r->until = ag_calloc(r->out->n_heads, sizeof *r->until);
+    if (r->text && r->keep && r->work && r->until) return AG_OK;
     return AG_FAIL(err, NOMEM, "replay of %zu tokens: out of memory", n_text);
 }
 
@@ -342,5 +347,6 @@ ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress
     ag_free(r.text);
     ag_free(r.keep);
     ag_free(r.work);
+    ag_free(r.until);
     return st;
 }

@@ -235,10 +235,13 @@ static void score_span(const attention_job *job, const seq_work *work, size_t i,
     const size_t head = i / work->n_spans;
     const size_t slot0 = (work->first_span + i % work->n_spans) * AG_ATTENTION_SPAN;
     const size_t queries = work->n_scored * work->group;
+    if (seq->score_until && slot0 >= seq->score_until[head]) return;
     const float *max = work->scored + head * 2 * queries, *sum = max + queries;
     for (size_t row = 0; row < work->n_scored; row += work->tile_rows) {
         const size_t n_rows = min_size(work->tile_rows, work->n_scored - row);
-        const cell c = make_cell(job, work, head, seq->n_rows - work->n_scored + row, n_rows);
+        cell c = make_cell(job, work, head, seq->n_rows - work->n_scored + row, n_rows);
+        if (seq->score_until && seq->score_until[head] < c.kv.n_slots)
+            c.kv.n_slots = seq->score_until[head];
         job->cpu->kernels.attention_scores(seq->scores + head * seq->score_stride, &c.queries,
                                            &c.kv, (uint32_t)slot0, max + row * work->group,
                                            sum + row * work->group, kernel_scratch(job, thread));

@@ -125,6 +125,7 @@ void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
     if (!s) return;
     seq->score_row0 = scores->row0;
     seq->score_max = scores->most;
+    if (scores->until) seq->score_until = scores->until + ag_kv_cache_first_head(s->cache, layer);
     if (s->device) {
         seq->device_scores = s->device;
         seq->device_scores_at = first_byte_of(s, layer);

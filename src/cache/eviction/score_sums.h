@@ -14,9 +14,10 @@ typedef struct ag_score_sums ag_score_sums;
 
 /* The weights of a pass's rows from row0 on are wanted. */
 typedef struct ag_attention_scores {
-    ag_score_sums *sums; /* borrowed; NULL: nobody wants them */
-    size_t row0;         /* of the sequence's rows */
-    bool most;           /* the largest weights instead of sums */
+    ag_score_sums *sums;   /* borrowed; NULL: nobody wants them */
+    size_t row0;           /* of the sequence's rows */
+    bool most;             /* the largest weights instead of sums */
+    const uint32_t *until; /* [heads of all layers] slots whose sums will be read; NULL: all */
 } ag_attention_scores;
 
 /* What ag_attention_seq says of a layer's scores, from what is known of the whole pass. */

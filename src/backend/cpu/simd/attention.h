@@ -205,15 +205,40 @@ static void add_means(const tile *t, float *scores) {
     }
 }
 
-/* Where a row gave a slot of the block more than its score is, the score becomes that. */
-static void raise_to_most(const tile *t, float *scores) {
-    for (size_t q = 0; q < t->n_queries; q++) {
-        const uint32_t first = t->ranges[q].first, end = t->ranges[q].end;
-        const float *w = t->scores + q / QUADS * SCORE_STRIDE + q % QUADS * 4;
-        for (uint32_t s = first; s < end; s++) {
-            const float weight = w[s / 4 * LANES + s % 4];
-            if (weight > scores[s]) scores[s] = weight;
-        }
+enum { CHUNKS = AG_KV_BLOCK / 4 };
+
+/* Scores of one vector of queries become logarithms of weights, and most [CHUNKS][LANES] what is
+ * larger among them. */
+static void raise_logs(const tile *t, size_t v, const float *max, const float *sum, float *most) {
+    const visible r = visible_to(t, v);
+    float *scores = t->scores + v * SCORE_STRIDE, low[QUADS];
+    for (size_t q = 0; q < QUADS; q++) {
+        const size_t i = v * QUADS + q;
+        const bool sees = i < t->n_queries && sum[i] > 0;
+        low[q] = sees ? max[i] + logf(sum[i]) : INFINITY;
+    }
+    const vec base = v_quads_of(low);
+    cap_scores(t, scores, &r);
+    (void)mask_chunks(scores, r.begin, r.all_begin, &r, base);
+    (void)mask_chunks(scores, r.all_end, r.end, &r, base);
+    for (uint32_t c = r.begin; c < r.end; c++) {
+        const vec log = v_sub(v_load(scores + c * LANES), base);
+        v_store(most + c * LANES, v_max(log, v_load(most + c * LANES)));
+    }
+}
+
+/* A slot's score becomes the largest weight that a query of the tile gave to it, if it is larger.
+ * The exponential is taken once for all queries. */
+static void raise_to_most(const tile *t, const float *max, const float *sum, float *scores,
+                          uint32_t n_slots) {
+    float most[CHUNKS * LANES];
+    for (size_t i = 0; i < CHUNKS * LANES; i++) most[i] = -INFINITY;
+    for (size_t v = 0; v < t->n_vecs; v++) raise_logs(t, v, max, sum, most);
+    for (uint32_t c = 0; c < CHUNKS; c++)
+        v_store(most + c * LANES, v_exp(v_load(most + c * LANES)));
+    for (uint32_t s = 0; s < n_slots; s++) {
+        for (size_t q = 0; q < QUADS; q++)
+            scores[s] = fmaxf(scores[s], most[s / 4 * LANES + q * 4 + s % 4]);
     }
 }
 
@@ -229,9 +254,13 @@ static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_
         if (!packed) pack_queries(&t);
         packed = true;
         score_block(&t, b, range, b + 1 < end ? keys_of(&t, b + 1) : NOTHING);
+        if (in->score_max) {
+            raise_to_most(&t, max, sum, scores + b * AG_KV_BLOCK,
+                          kv_head_slots(kv, b, kv->n_slots));
+            continue;
+        }
         for (size_t v = 0; v < t.n_vecs; v++) normalise(&t, v, max, sum);
-        if (in->score_max) raise_to_most(&t, scores + b * AG_KV_BLOCK);
-        else add_means(&t, scores + b * AG_KV_BLOCK);
+        add_means(&t, scores + b * AG_KV_BLOCK);
     }
 }
 
