@@ -153,7 +153,18 @@ static ag_status generate_from(generation *g, const ag_generate_params *params, 
                                err);
 }
 
-/* The prompt alone, so that it can be saved before anything follows it. */
+/* What has been read becomes what the model needs to repeat it. */
+static int compress(generation *g) {
+    const size_t n = ag_session_position(g->engine.session);
+    if (g->saved.unknown || g->saved.ids.n < n) {
+        complain("--replay: %s came without its tokens, which are to be repeated",
+                 g->o.saved.load ? g->o.saved.load : "the cache");
+        return EXIT_FAILED;
+    }
+    return replay_compress(&g->o.replay, &g->engine, g->saved.ids.data, n, &g->replayed);
+}
+
+/* The prompt alone, so that it can be compressed and saved before anything follows it. */
 static int read_and_save(generation *g, const ag_generate_params *params, ag_status *status,
                          ag_error *err) {
     ag_generate_params only_read = *params;
@@ -161,6 +172,8 @@ static int read_and_save(generation *g, const ag_generate_params *params, ag_sta
     *status = generate_from(g, &only_read, err);
     if (*status != AG_OK || g->stats.finish == AG_FINISH_CANCELLED) return EXIT_DONE;
     progress_end();
+    int code = g->o.replay.share != 0 ? compress(g) : EXIT_DONE;
+    if (code != EXIT_DONE || interrupted()) return code;
     return saved_after_prompt(&g->saved, &g->o.saved, &g->engine, &g->prompt);
 }
 
@@ -198,7 +211,8 @@ static int run(generation *g) {
     speculation_apply(&o->speculation, &params);
     params.draft = g->draft.session;
     progress_begin("reading the prompt");
-    if (o->saved.prompt && g->saved.n_reused < g->prompt.n) {
+    const bool apart = o->saved.prompt || o->replay.share != 0;
+    if (apart && g->saved.n_reused < g->prompt.n) {
         code = read_and_save(g, &params, &status, &err);
         bool more = status == AG_OK && g->stats.finish != AG_FINISH_CANCELLED && o->max_tokens;
         if (code == EXIT_DONE && more) status = answer(g, &params, &err);

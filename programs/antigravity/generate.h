@@ -7,6 +7,7 @@
 #include "draft.h"
 #include "engine.h"
 #include "prompt.h"
+#include "replay_options.h"
 #include "sampling_options.h"
 #include "saved_cache.h"
 #include "speculation_options.h"
@@ -18,6 +19,7 @@ typedef struct generate_options {
     prompt_options prompt;
     sampling_options sampling;
     saved_options saved;
+    replay_options replay;
     constraint_options constraint;
     speculation_options speculation;
     int64_t max_tokens;
@@ -42,6 +44,7 @@ typedef struct generation {
     size_t n_own_stops;     /* with --chat: the others are the template's */
     /* What was made. */
     ag_generate_stats stats;
+    ag_compress_report replayed; /* with --replay */
     ag_ids ids;
     ag_text text;
     bool out_of_memory;

@@ -84,6 +84,7 @@ static generate_options defaults(void) {
         .model = model_options_defaults(),
         .sampling = sampling_options_defaults(),
         .speculation = speculation_defaults(),
+        .replay = replay_defaults(),
         .max_tokens = ag_generate_defaults().max_tokens,
     };
 }
@@ -104,6 +105,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .hint = prompt_operand_hint,
     };
     add_cache_groups(&line, &o->model);
+    command_line_add(&line, replay_group(&o->replay));
     command_line_add(&line, saved_group(&o->saved));
     command_line_add(&line, constraint_group(&o->constraint));
     command_line_add(&line, speculation_group(&o->speculation));
@@ -114,6 +116,7 @@ int generate_parse(generate_options *o, int argc, char **argv) {
     if (code == EXIT_DONE) code = model_options_check(&o->model);
     if (code == EXIT_DONE) code = generate_chat_check(o);
     if (code == EXIT_DONE) code = saved_check(&o->saved);
+    if (code == EXIT_DONE) code = replay_check(&o->replay, &o->model.eviction);
     if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     return code == EXIT_DONE ? OPTIONS_RUN : code;
 }

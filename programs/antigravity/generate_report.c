@@ -73,6 +73,17 @@ static void report_drafts(const ag_generate_stats *s) {
             s->n_accepted, s->n_draft_steps);
 }
 
+/* Slots are counted in one head, in the mean. */
+static void report_replay(const ag_compress_report *r) {
+    if (!r->n_heads) return;
+    char returned[32];
+    fprintf(stderr,
+            "replay   %6zu tokens %8.2f s, %.1f of %.1f tokens stay in the mean, %s returned\n",
+            r->n_replayed, r->seconds, (double)r->n_kept / (double)r->n_heads,
+            (double)r->n_before / (double)r->n_heads,
+            format_bytes((double)r->bytes_returned, returned, sizeof returned));
+}
+
 void report_statistics(const generation *g) {
     const ag_generate_stats *s = &g->stats;
     char peak[32], used[32], capacity[32];
@@ -90,6 +101,7 @@ void report_statistics(const generation *g) {
             format_bytes((double)kv_capacity(g), capacity, sizeof capacity),
             s->evictions.n_evictions);
     report_evictions(s);
+    report_replay(&g->replayed);
     fprintf(stderr, "finish   %s (%s), seed %" PRIu64 "\n", ag_finish_reason(s->finish),
             ag_finish_detail(s->finish), g->o.sampling.seed);
 }

@@ -309,8 +309,46 @@ static void a_conversation_is_kept_when_its_terminal_goes(void **state) {
     assert_int_equal(n_files(), 1);
 }
 
+static size_t bytes_of(const char *path) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    const long n = ftell(f);
+    fclose(f);
+    return (size_t)n;
+}
+
+static void a_replayed_prompt_takes_less(void **state) {
+    (void)state;
+    static const char text[] = "Once upon a time there was a king who had three sons. The eldest "
+                               "went into the forest and found a golden bird that could speak.";
+    cli_result r = CLI("generate", GREEDY, "-p", text, "-n", "0", "--save-cache", file);
+    assert_code(&r, 0);
+    assert_does_not_say(r.err, "replay");
+    cli_free(&r);
+    const size_t whole = bytes_of(file);
+    r = CLI("generate", GREEDY, "-p", text, "-n", "0", "--save-cache", file, "--replay", "0.5",
+            "--replay-keep", "30%");
+    assert_code(&r, 0);
+    assert_says(r.err, "stay in the mean");
+    cli_free(&r);
+    assert_true(bytes_of(file) < whole);
+    json_decref(JSON("--load-cache", file, "-p", " He said", "-n", "3"));
+    r = CLI("generate", "-p", text, "--replay", "1", "--eviction-policy", "h2o");
+    assert_refused(&r, 2, "leave --eviction-policy h2o out");
+    cli_free(&r);
+    r = CLI("generate", "-p", text, "--replay-keep", "20");
+    assert_refused(&r, 2, "--replay-keep belongs to --replay");
+    cli_free(&r);
+    r = CLI("generate", "-p", text, "--replay", "1", "--replay-keep", "200%");
+    assert_refused(&r, 2, "--replay-keep");
+    cli_free(&r);
+    remove(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replayed_prompt_takes_less),
         cmocka_unit_test(an_interrupted_story_goes_on_as_if_it_had_not_been),
         cmocka_unit_test(a_prompt_is_added_to_what_was_said),
         cmocka_unit_test(text_alone_gets_no_second_beginning),

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --replay and --replay-keep: of a prompt that has been read, what the model needs to repeat it
+ * stays. */
+#ifndef ANTIGRAVITY_REPLAY_OPTIONS_H
+#define ANTIGRAVITY_REPLAY_OPTIONS_H
+
+#include "engine.h"
+
+typedef struct replay_options {
+    double share;         /* of the text that is replayed; 0: nothing is */
+    float keep_ratio;     /* of what was read; 0: keep_tokens */
+    uint32_t keep_tokens; /* in the mean over heads; 0: keep_ratio */
+    bool keeps;           /* one of them was given */
+} replay_options;
+
+replay_options replay_defaults(void);
+option_group replay_group(replay_options *o);
+/* Whether they go together, and with what may leave the cache by itself. Returns an exit code. */
+int replay_check(const replay_options *o, const eviction_options *e);
+/* The session has consumed ids [n], all of them. Returns an exit code; where Ctrl-C or its like
+ * ended it, the session is as it was. */
+int replay_compress(const replay_options *o, const engine *e, const int32_t *ids, size_t n,
+                    ag_compress_report *report);
+
+#endif
