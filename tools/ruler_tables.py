@@ -20,17 +20,25 @@ QWEN = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 GEMMA = "gemma-3-270m-q4_k_m.gguf"
 DEMO = None  # the bundled model
 FULL = ["--eviction-policy", "none", "-n", "30"]
-POLICIES = ["--eviction-policy", "streaming,snapkv,h2o,tova,keydiff", "-n", "50", "--first", "100"]
-SMOL_TASKS = ["--tasks", "niah_single_1,niah_single_2,niah_single_3,niah_multivalue"]
+POLICIES = ["--eviction-policy", "streaming,snapkv,tova,keydiff", "--ratios", "0.5,0.75", "--first",
+            "100"]
+REPLAYS = ["--eviction-policy", "none", "--replay", "1,0.2", "--ratios", "0.75", "--first", "100"]
+TASKS = ["niah_single_1", "niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multikey_2",
+         "niah_multikey_3", "niah_multivalue", "niah_multiquery", "vt", "cwe", "fwe"]
 
 # name: model, its name on the page, arguments
 RUNS = {
-    "full-smol": (SMOL, "SmolLM2-135M-Instruct Q4_1", FULL + ["--length", "700,1024"]),
-    "full-qwen": (QWEN, "Qwen2.5-Coder-0.5B-Instruct Q4_K_M", FULL + ["--length", "512,1024"]),
-    "full-gemma": (GEMMA, "Gemma-3-270M Q4_K_M (a base model)", FULL + ["--length", "1024"]),
+    "full-smol": (SMOL, "SmolLM2-135M-Instruct", FULL + ["--length", "700,1024"]),
+    "full-qwen": (QWEN, "Qwen2.5-Coder-0.5B-Instruct",
+                  FULL + ["--tasks", ",".join(TASKS[:5] + TASKS[6:8]), "--length", "512"]),
+    "full-gemma": (GEMMA, "Gemma-3-270M", FULL + ["--length", "1024"]),
     "full-demo": (DEMO, "the bundled model", FULL + ["--length", "512,700,1024"]),
-    "table-smol-unseen": (SMOL, "SmolLM2-135M-Instruct Q4_1",
-                          POLICIES + SMOL_TASKS + ["--length", "1024"]),
+    "table-smol": (SMOL, "", POLICIES + ["-n", "50", "--tasks", "niah_single_2", "--length",
+                                         "1024"]),
+    "table-smol-replay": (SMOL, "", REPLAYS + ["-n", "50", "--tasks", "niah_single_2", "--length",
+                                               "1024"]),
+    "table-qwen": (QWEN, "", POLICIES + ["-n", "20", "--tasks", "niah_multikey_2", "--length",
+                                         "512"]),
 }
 
 
@@ -60,7 +68,7 @@ def percent(x):
 
 def full_table(results):
     """Scores of the full cache: a line for each task, a column for each model and length."""
-    columns, tasks = [], []
+    columns = []
     for name in (n for n in RUNS if n.startswith("full-")):
         if name not in results:
             continue
@@ -68,11 +76,9 @@ def full_table(results):
         for length in sorted({r["length"] for r in rows}):
             scores = {r["task"]: r["score"] for r in rows if r["length"] == length}
             columns.append(("%s, %d" % (RUNS[name][1], length), scores))
-            tasks += [r["task"] for r in rows if r["task"] not in tasks]
-    tasks = [t for t in tasks if t != "all solved"]
     yield "| task | " + " | ".join(title for title, _ in columns) + " |"
     yield "|---|" + "---:|" * len(columns)
-    for task in tasks:
+    for task in (t for t in TASKS if any(t in scores for _, scores in columns)):
         cells = []
         for _, scores in columns:
             score = scores.get(task)
@@ -93,19 +99,17 @@ def policy_table(result):
     """A line for each policy and share removed: what it leaves of each task, and of all."""
     rows = result["rows"]
     tasks = list(dict.fromkeys(r["task"] for r in rows if r["task"] != "all solved"))
-    yield ("| policy | removed | " + " | ".join(tasks) + " | all: kept / full | 95 % | cache | freed"
-           " | evict ms |")
-    yield "|---|---:|" + "---:|" * len(tasks) + "---:|---|---:|---:|---:|"
+    yield "| policy | removed | " + " | ".join(tasks) + " | kept / full | 95 % | cache | freed |"
+    yield "|---|---:|" + "---:|" * len(tasks) + "---:|---|---:|---:|"
     for (policy, removed), found in by_setting(rows).items():
         every = found.get("all solved") or next(iter(found.values()))
         cells = [percent(found[t]["score"]) for t in tasks]
         mib = "%.1f MiB"
-        last = ["", "", mib % (every["kv_bytes"] / 2**20), "", ""]
+        last = ["", "", mib % (every["kv_bytes"] / 2**20), ""]
         if removed is not None:
             last = ["%.3f" % every["ratio"],
                     "%.3f to %.3f" % (every["ratio_low"], every["ratio_high"]),
-                    mib % (every["kv_bytes"] / 2**20), mib % (every["freed_bytes"] / 2**20),
-                    "%.1f" % every["evict_ms"]]
+                    mib % (every["kv_bytes"] / 2**20), mib % (every["freed_bytes"] / 2**20)]
         share = "" if removed is None else "%g %%" % (100 * removed)
         yield "| %s | %s | %s | %s |" % (policy, share, " | ".join(cells), " | ".join(last))
 
