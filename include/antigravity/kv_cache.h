@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values of the tokens a sequence has seen, in blocks of 128 tokens that are committed as
- * they fill and given back when they empty.
+/* Keys and values of the tokens a sequence has seen, in blocks of 128 slots of one KV head of one
+ * layer. On the host all caches of a backend take them from one pool, as they fill, and give them
+ * back when they empty; a page goes back to the system when nothing lies in it any more.
  *
  * Slot: where a token lies in the cache, counted per layer and KV head. Logical position: how many
  * tokens the sequence had consumed before it; it is stored with every slot, fixes the rotation of
@@ -23,7 +24,7 @@ typedef struct ag_kv_layer {
 
 typedef struct ag_kv_params {
     uint32_t n_layers, n_kv_heads, head_dim;
-    uint32_t max_slots;      /* per layer and KV head; address space is reserved for so many */
+    uint32_t max_slots;      /* per layer and KV head */
     ag_dtype k_type, v_type; /* AG_DTYPE_CACHE; quantised types need head_dim % 32 = 0 */
     uint32_t n_protected;    /* first tokens whose keys are also kept unrotated, in F32 */
     bool hadamard;           /* keys come Hadamard-rotated; ag_kv_cache_read undoes it */
@@ -51,11 +52,12 @@ AG_API ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_ten
                                     const ag_tensor *v, const uint32_t *positions, ag_error *err);
 
 /* The first `count` slots of every layer and head leave and the others move down; positions keep.
- * AG_INVALID if a head holds fewer. Emptied pages go back to the system. */
+ * AG_INVALID if a head holds fewer. Emptied blocks go back to the system. */
 AG_API ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err);
 /* Only the slots keep[0..n_keep), ascending, stay in one layer and head, moved together; positions
- * keep. AG_INVALID for a slot that is not there. Emptied blocks go back to the system: when the
- * last head that filled them has been compacted. */
+ * keep. AG_INVALID for a slot that is not there. Blocks that the head empties go back to the system
+ * at once, whatever the other heads hold. On a device several blocks of all heads are one buffer,
+ * which goes when none of them holds a slot. */
 AG_API ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                                      const uint32_t *keep, uint32_t n_keep, ag_error *err);
 /* Slots whose position is >= position leave: rolls a sequence back. AG_INVALID, and nothing has
@@ -73,7 +75,7 @@ AG_API void ag_kv_cache_clear(ag_kv_cache *c);
 
 /* A second cache that holds the same. Both share their blocks until one of them writes to, moves
  * or drops what is in a block: it then does so in a copy of its own, and the other sees nothing of
- * it. Address space is reserved anew, memory is taken by what differs. Any of them may go first. */
+ * it. Memory is taken by what differs. Any of them may go first. */
 AG_API ag_status ag_kv_cache_fork(ag_kv_cache *c, ag_kv_cache **out, ag_error *err);
 
 AG_API uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head);

@@ -14,15 +14,16 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     ag_kv_cache *c = ag_calloc(1, sizeof *c);
     if (!c) return AG_FAIL(err, NOMEM, "KV cache");
     c->backend = be;
-    ag_status st =
-        ag_kv_layouts_create(c, params, ag_backend_memory(be)->ops->commits_at_once, err);
+    ag_status st = ag_kv_layouts_create(c, params, err);
+    if (st == AG_OK) st = ag_kv_blocks_create(c, err);
     if (st != AG_OK) goto done;
-    const size_t n_blocks = c->at[params->n_layers].first.head_block;
+    const ag_kv_first *all = &c->at[params->n_layers].first;
+    const size_t n_blocks = all->block;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
-    c->origin = ag_calloc(c->at[params->n_layers].first.block, sizeof *c->origin);
+    c->origin = ag_calloc(c->at[0].pool ? 1 : all->row, sizeof *c->origin);
     c->n_slots = ag_calloc(c->extent.heads, sizeof *c->n_slots);
     c->last = ag_calloc(c->extent.heads, sizeof *c->last);
-    c->n_blocks = ag_calloc(params->n_layers, sizeof *c->n_blocks);
+    c->n_blocks = ag_calloc(c->extent.heads, sizeof *c->n_blocks);
     c->mapped = ag_calloc(ag_kv_blocks_for(c->extent.most_slots), sizeof *c->mapped);
     c->expired = ag_calloc(params->n_layers, sizeof *c->expired);
     c->keep = ag_calloc(ag_kv_most_window_slots(c) + 1, sizeof *c->keep);
@@ -31,8 +32,7 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
-    st = ag_kv_segments_create(c, err);
-    if (st == AG_OK) st = ag_kv_positions_create(c, err);
+    st = ag_kv_positions_create(c, err);
     if (st == AG_OK) st = ag_kv_unrotated_create(c, err);
     if (st != AG_OK) goto done;
     *out = c;
@@ -44,7 +44,7 @@ done:
 
 void ag_kv_cache_destroy(ag_kv_cache *c) {
     if (!c) return;
-    ag_kv_segments_release(c);
+    ag_kv_blocks_release(c);
     ag_kv_unrotated_release(c);
     ag_free(c->positions);
     ag_free(c->blocks);
@@ -100,16 +100,6 @@ uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_h
     return ag_kv_slots_of(c, layer)[kv_head];
 }
 
-/* The first block that appending writes to: heads may be of different lengths. */
-static uint32_t first_written(const ag_kv_cache *c, uint32_t layer) {
-    const uint32_t *n = ag_kv_slots_of(c, layer);
-    uint32_t shortest = n[0];
-    for (uint32_t h = 1; h < ag_kv_heads_of(c, layer); h++) {
-        if (n[h] < shortest) shortest = n[h];
-    }
-    return shortest / AG_KV_BLOCK;
-}
-
 /* n more tokens fit a layer. */
 static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
     const uint32_t used = ag_kv_layer_length(c, layer), most = c->at[layer].max_slots;
@@ -120,11 +110,7 @@ static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_
 
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, n, err));
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t end = ag_kv_blocks_for(ag_kv_layer_length(c, l) + n);
-        AG_TRY(ag_kv_need_blocks(c, l, first_written(c, l), end, err));
-    }
-    return AG_OK;
+    return ag_kv_need_slots(c, n, err);
 }
 
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out) {
@@ -158,15 +144,15 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
     return AG_OK;
 }
 
-/* n more slots are written in every head of a layer, whose longest had `used`. */
-static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t used, uint32_t n,
-                        const uint32_t *positions) {
+/* n more slots are written in every head of a layer. */
+static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, const uint32_t *positions) {
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        ag_kv_note_positions(c, layer, h, ag_kv_slots_of(c, layer)[h], positions, n);
-        ag_kv_slots_of(c, layer)[h] += n;
+        uint32_t *slots = &ag_kv_slots_of(c, layer)[h];
+        ag_kv_note_positions(c, layer, h, *slots, positions, n);
+        ag_kv_fill_blocks(c, layer, h, *slots / AG_KV_BLOCK, (*slots + n) / AG_KV_BLOCK);
+        *slots += n;
         ag_kv_last_of(c, layer)[h] = positions[n - 1];
     }
-    ag_kv_promote_blocks(c, layer, used / AG_KV_BLOCK, (used + n) / AG_KV_BLOCK);
 }
 
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
@@ -177,10 +163,8 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     size_t n = k->shape.dim[0];
     AG_TRY(check_space(c, layer, n, err));
     if (!n) return AG_OK;
-    const uint32_t used = ag_kv_layer_length(c, layer);
     AG_TRY(check_positions(c, layer, positions, n, err));
-    uint32_t end = ag_kv_blocks_for(used + (uint32_t)n);
-    ag_status st = ag_kv_own_blocks(c, layer, first_written(c, layer), end, err);
+    ag_status st = ag_kv_own_slots(c, layer, (uint32_t)n, err);
     if (st == AG_OK) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);
@@ -190,27 +174,18 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         ag_kv_give_back_tail(c, layer);
         return st;
     }
-    count_slots(c, layer, used, (uint32_t)n, positions);
+    count_slots(c, layer, (uint32_t)n, positions);
     return AG_OK;
 }
 
 ag_status ag_kv_cache_own_next(ag_kv_cache *c, ag_error *err) {
     AG_TRY(ag_kv_cache_reserve(c, 1, err));
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        uint32_t end = ag_kv_blocks_for(ag_kv_layer_length(c, l) + 1);
-        AG_TRY(ag_kv_own_blocks(c, l, first_written(c, l), end, err));
-    }
+    for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(ag_kv_own_slots(c, l, 1, err));
     return AG_OK;
 }
 
 void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position) {
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        count_slots(c, l, ag_kv_layer_length(c, l), 1, &position);
-    }
-}
-
-void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
-    ag_kv_drop_blocks(c, layer, ag_kv_blocks_for(ag_kv_layer_length(c, layer)));
+    for (uint32_t l = 0; l < c->params.n_layers; l++) count_slots(c, l, 1, &position);
 }
 
 void ag_kv_cache_clear(ag_kv_cache *c) {
@@ -223,7 +198,7 @@ void ag_kv_cache_clear(ag_kv_cache *c) {
 }
 
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
-    AG_TRY(ag_kv_share_blocks(to, from, err));
+    ag_kv_share_blocks(to, from);
     const size_t n = from->extent.heads;
     memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
     memcpy(to->last, from->last, n * sizeof *to->last);
@@ -239,14 +214,6 @@ ag_status ag_kv_cache_fork(ag_kv_cache *c, ag_kv_cache **out, ag_error *err) {
     ag_kv_cache_destroy(*out);
     *out = NULL;
     return st;
-}
-
-/* ---- figures ---- */
-
-size_t ag_kv_cache_memory_usage_bytes(const ag_kv_cache *c) {
-    size_t n = 0;
-    for (uint32_t l = 0; l < c->params.n_layers; l++) n += c->n_blocks[l] * c->at[l].block_bytes;
-    return n;
 }
 
 size_t ag_kv_cache_capacity_bytes(const ag_kv_cache *c) {

@@ -10,26 +10,26 @@ enum { AG_KV_SEGMENTS = 4 };
 /* What the layers before have, all together. */
 typedef struct ag_kv_first {
     size_t head;
-    size_t block;                 /* places for blocks of all heads of a layer */
-    size_t head_block;            /* and of each */
+    size_t row;                   /* of blocks, of all heads for the same slots */
+    size_t block;                 /* places for blocks of each head */
     size_t key_value;             /* values of a token's keys */
     size_t head_slot;             /* slots in all heads */
-    size_t place[AG_KV_SEGMENTS]; /* blocks in each segment */
+    size_t place[AG_KV_SEGMENTS]; /* rows in each segment */
     size_t byte[AG_KV_SEGMENTS];  /* of these */
 } ag_kv_first;
 
-/* Where a layer's slots lie. The blocks of all its heads for the same 128 slots are neighbours, and
- * come and go together; they start on a page, so that they can be given back. */
+/* Where a layer's slots lie. */
 typedef struct ag_kv_layout {
-    ag_kv_parts part;   /* of a block */
-    size_t block_bytes; /* of the blocks of all heads, whole pages */
+    ag_kv_parts part;           /* of a block */
+    size_t row_bytes;           /* of the blocks of all heads for the same slots */
+    struct ag_block_pool *pool; /* borrowed; where blocks come from; NULL: they lie in segments */
     uint32_t max_slots, max_blocks;
     uint32_t window_blocks;  /* most between steps, where the window bounds them; else 0 */
-    uint32_t segment_blocks; /* in each segment but the last */
+    uint32_t segment_blocks; /* rows in each segment but the last */
     ag_kv_first first;
 } ag_kv_layout;
 
-/* Memory for blocks; kv_segments.c. */
+/* Memory for blocks on a device; kv_segments.c. */
 typedef struct ag_kv_segment ag_kv_segment;
 
 /* Unrotated sink keys: those of the protected prefix as they were before their rotation. */
@@ -50,14 +50,14 @@ struct ag_kv_cache {
     ag_kv_layout *at;    /* owned; [n_layers + 1], of the last only what comes before it */
     ag_kv_extent extent;
     ag_backend *backend; /* borrowed */
-    /* Segment s holds the blocks [s * segment_blocks, (s + 1) * segment_blocks) of every layer. One
-     * for all where memory is committed by use; else several, there while they hold slots. */
-    ag_kv_segment *home[AG_KV_SEGMENTS]; /* where new blocks of this cache lie; NULL: not there */
-    ag_kv_segment **origin; /* per layer [max_blocks] where a block lies; NULL: no slots */
-    ag_kv_block *blocks;    /* per layer [n_kv_heads][max_blocks] the same as kernels see it */
+    /* Without a pool: segment s holds the rows [s * segment_blocks, (s + 1) * segment_blocks) of
+     * every layer, and is there while it holds slots. */
+    ag_kv_segment *home[AG_KV_SEGMENTS]; /* where new rows of this cache lie; NULL: not there */
+    ag_kv_segment **origin; /* per layer [max_blocks] where a row lies; NULL: no slots */
+    ag_kv_block *blocks;    /* per layer [n_kv_heads][max_blocks] as kernels see them */
     uint32_t *n_slots;      /* per layer [n_kv_heads] */
     uint32_t *last;         /* the same: position of the newest slot, if there is one */
-    uint32_t *n_blocks;     /* [n_layers] that hold slots */
+    uint32_t *n_blocks;     /* the same: blocks that the head has */
     uint32_t *expired;      /* [n_layers] slots of lower positions have left the layer's window */
     uint32_t *keep;         /* [most slots of a layer that its window bounds] to write on */
     uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read where they lie */
@@ -69,8 +69,7 @@ uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] 
 uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
 
 /* kv_layout.c. Checks the parameters; completes c->params, c->at and c->extent. */
-ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,
-                               ag_error *err);
+ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_error *err);
 void ag_kv_layouts_release(ag_kv_cache *c);
 
 /* kv_window.c. Of the layers whose windows bound what they hold. */
@@ -80,28 +79,31 @@ uint32_t ag_kv_most_window_slots(const ag_kv_cache *c);
 static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t head,
                                           uint32_t block) {
     const ag_kv_layout *at = &c->at[layer];
-    return &c->blocks[at->first.head_block + (size_t)head * at->max_blocks + block];
+    return &c->blocks[at->first.block + (size_t)head * at->max_blocks + block];
 }
 static inline uint32_t ag_kv_heads_of(const ag_kv_cache *c, uint32_t layer) {
     return c->params.layers[layer].n_kv_heads;
 }
 
-ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err);
-void ag_kv_segments_release(ag_kv_cache *c);
-/* Makes memory for what ag_kv_own_blocks would need. */
-ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
-                            ag_error *err);
-/* Blocks [first, end) of a layer are there afterwards, and this cache's alone: before anything is
- * written to them. What a failure leaves is what was there, perhaps in another place. */
-ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
-                           ag_error *err);
-/* Only the first `keep` blocks of a layer still hold slots. */
-void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep);
-/* Blocks [before, now) of a layer have become full: a hint that their memory stays and is hot. */
-void ag_kv_promote_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now);
+/* kv_blocks.c. */
+ag_status ag_kv_blocks_create(ag_kv_cache *c, ag_error *err);
+void ag_kv_blocks_release(ag_kv_cache *c);
+/* Makes memory for what ag_kv_own_slots would need in every layer. */
+ag_status ag_kv_need_slots(ag_kv_cache *c, uint32_t n, ag_error *err);
+/* The blocks of the next n slots of all heads of a layer are there afterwards, and this cache's
+ * alone: before anything is written to them. What a failure leaves is what was there, perhaps in
+ * another place. */
+ag_status ag_kv_own_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, ag_error *err);
+/* The same of blocks [first, end) of a head; it has those before. */
+ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t first,
+                           uint32_t end, ag_error *err);
+/* Blocks [before, now) of a head have become full: a hint that their memory stays and is hot. */
+void ag_kv_fill_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t before,
+                       uint32_t now);
 /* `to`, an empty cache of the same parameters, holds the blocks of `from` as well. */
-ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err);
-/* Blocks past the layer's longest head hold nothing any more: their pages go back. */
+void ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from);
+/* Blocks past the heads' slots hold nothing any more: their pages go back. On a device those past
+ * the longest head's. */
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
 
 /* Positions of slots, kv_positions.c: what is written to the blocks is noted beside. */

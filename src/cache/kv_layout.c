@@ -5,9 +5,6 @@
 #include "core/fail.h"
 
 #include <string.h>
-#include <unistd.h>
-
-static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 ag_kv_layer ag_kv_layer_of(const ag_kv_params *p, uint32_t layer) {
     if (p->layers) return p->layers[layer];
@@ -59,7 +56,6 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 
 /* What a layer decides by itself. */
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const ag_kv_layer is = ag_kv_layer_of(p, layer);
     ag_kv_layout at = {
         .part = ag_kv_parts_of(p->k_type, p->v_type, is.head_dim),
@@ -72,7 +68,7 @@ static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
         at.max_blocks = at.window_blocks + ag_kv_blocks_for(known ? p->step_rows : p->max_slots);
         at.max_slots = at.max_blocks * AG_KV_BLOCK;
     }
-    at.block_bytes = round_up(is.n_kv_heads * at.part.bytes, page);
+    at.row_bytes = is.n_kv_heads * at.part.bytes;
     return at;
 }
 
@@ -100,13 +96,13 @@ ag_kv_extent ag_kv_extent_of(const ag_kv_params *p) {
     return e;
 }
 
-/* Bytes of so many blocks of every layer; 0 if the whole does not fit an address space. */
+/* Bytes of so many rows of every layer; 0 if the whole does not fit an address space. */
 static size_t sum_blocks(const ag_kv_params *p, uint32_t (*blocks)(const ag_kv_layout *at)) {
     size_t sum = 0;
     for (uint32_t l = 0; l < p->n_layers; l++) {
         const ag_kv_layout at = layout_of(p, l);
-        if (blocks(&at) > (SIZE_MAX / 2 - sum) / at.block_bytes) return 0;
-        sum += blocks(&at) * at.block_bytes;
+        if (blocks(&at) > (SIZE_MAX / 2 - sum) / at.row_bytes) return 0;
+        sum += blocks(&at) * at.row_bytes;
     }
     return sum;
 }
@@ -127,8 +123,8 @@ size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
         const ag_kv_layout at = layout_of(p, l);
         const uint32_t most =
             at.window_blocks && at.window_blocks < n_blocks ? at.window_blocks : n_blocks;
-        if (most > (SIZE_MAX - sum) / at.block_bytes) return SIZE_MAX;
-        sum += most * at.block_bytes;
+        if (most > (SIZE_MAX - sum) / at.row_bytes) return SIZE_MAX;
+        sum += most * at.row_bytes;
     }
     return sum;
 }
@@ -143,8 +139,7 @@ static uint32_t blocks_in(const ag_kv_layout *at, uint32_t segment) {
     return rest < at->segment_blocks ? rest : at->segment_blocks;
 }
 
-ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool in_segments,
-                               ag_error *err) {
+ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_error *err) {
     AG_TRY(check_params(params, err));
     const uint32_t n = params->n_layers;
     if (!ag_kv_cache_plan_bytes(params)) {
@@ -161,17 +156,17 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, bool 
         const ag_kv_layout before = c->at[l];
         ag_kv_layout *at = &c->at[l], *next = &c->at[l + 1];
         *at = layout_of(params, l);
-        at->segment_blocks = in_segments ? segment_blocks(at) : at->max_blocks;
+        at->segment_blocks = segment_blocks(at);
         at->first = next->first = before.first;
         next->first.head += layers[l].n_kv_heads;
-        next->first.block += at->max_blocks;
-        next->first.head_block += (size_t)layers[l].n_kv_heads * at->max_blocks;
+        next->first.row += at->max_blocks;
+        next->first.block += (size_t)layers[l].n_kv_heads * at->max_blocks;
         next->first.key_value += (size_t)layers[l].n_kv_heads * layers[l].head_dim;
         next->first.head_slot += (size_t)layers[l].n_kv_heads * at->max_slots;
         for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
             const uint32_t blocks = blocks_in(at, s);
             next->first.place[s] += blocks;
-            next->first.byte[s] += blocks * at->block_bytes;
+            next->first.byte[s] += blocks * at->row_bytes;
         }
     }
     c->extent = ag_kv_extent_of(params);

@@ -106,7 +106,8 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
     uint32_t moved = 0;
     while (moved < n_keep && keep[moved] == moved) moved++;
     if (moved == n_keep) return AG_OK;
-    AG_TRY(ag_kv_own_blocks(c, layer, moved / AG_KV_BLOCK, (n_keep - 1) / AG_KV_BLOCK + 1, err));
+    AG_TRY(
+        ag_kv_own_blocks(c, layer, head, moved / AG_KV_BLOCK, (n_keep - 1) / AG_KV_BLOCK + 1, err));
     if (!map_blocks(c, layer, head)) {
         ag_kv_view view;
         ag_kv_cache_get_view(c, layer, &view);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory behind a cache's blocks. A block of a segment belongs to the caches whose tables name
- * it: one, or several after a fork. Whoever writes to one of several's copies it first, to the
- * place of the same number in a segment of its own, its home. Nobody else ever writes there, so
- * that place is free whenever it is needed. */
-#include "cache/kv_cache_impl.h"
+/* The memory behind a cache's blocks where buffers are taken as a whole. The blocks of all heads
+ * for the same 128 slots, a row, are neighbours in a segment, and come and go together. A row
+ * belongs to the caches whose tables name it: one, or several after a fork. Whoever writes to one
+ * of several's copies it first, to the place of the same number in a segment of its own, its home.
+ * Nobody else ever writes there, so that place is free whenever it is needed. */
+#include "cache/kv_blocks.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
@@ -11,30 +12,32 @@
 
 struct ag_kv_segment {
     ag_buffer *buffer;  /* owned */
-    size_t refs;        /* one for being a home, one for every block in a table */
-    size_t leaving;     /* of these, those of a cache that is being destroyed */
-    uint32_t holders[]; /* [n_layers][blocks of a layer in it] tables that name the block */
+    size_t refs;        /* one for being a home, one for every row in a table */
+    uint32_t holders[]; /* [n_layers][rows of a layer in it] tables that name the row */
 };
 
-static uint32_t segment_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    return block / c->at[layer].segment_blocks;
+static uint32_t segment_of(const ag_kv_cache *c, uint32_t layer, uint32_t row) {
+    return row / c->at[layer].segment_blocks;
 }
 
-/* The block's number in its segment. */
-static size_t place_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+/* The row's number in its segment. */
+static size_t place_of(const ag_kv_cache *c, uint32_t layer, uint32_t row) {
     const ag_kv_layout *at = &c->at[layer];
-    return at->first.place[segment_of(c, layer, block)] + block % at->segment_blocks;
+    return at->first.place[segment_of(c, layer, row)] + row % at->segment_blocks;
 }
 
 /* Where it begins there, in bytes. */
-static size_t offset_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
+static size_t offset_of(const ag_kv_cache *c, uint32_t layer, uint32_t row) {
     const ag_kv_layout *at = &c->at[layer];
-    return at->first.byte[segment_of(c, layer, block)] +
-           block % at->segment_blocks * at->block_bytes;
+    return at->first.byte[segment_of(c, layer, row)] + row % at->segment_blocks * at->row_bytes;
 }
 
-static ag_kv_segment **origin_of(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    return &c->origin[c->at[layer].first.block + block];
+static ag_kv_segment **origin_of(const ag_kv_cache *c, uint32_t layer, uint32_t row) {
+    return &c->origin[c->at[layer].first.row + row];
+}
+
+static uint32_t *rows_of(const ag_kv_cache *c, uint32_t layer) {
+    return &c->n_blocks[c->at[layer].first.head];
 }
 
 static void release(ag_kv_segment **segment) {
@@ -59,166 +62,116 @@ static ag_status make_segment(const ag_kv_cache *c, uint32_t segment, ag_kv_segm
     return st;
 }
 
-static ag_status need_home(ag_kv_cache *c, uint32_t s, ag_error *err) {
-    return c->home[s] ? AG_OK : make_segment(c, s, &c->home[s], err);
-}
+/* ---- one row ---- */
 
-static bool commits_at_once(const ag_kv_cache *c) {
-    return ag_backend_memory(c->backend)->ops->commits_at_once;
-}
-
-ag_status ag_kv_segments_create(ag_kv_cache *c, ag_error *err) {
-    return commits_at_once(c) ? AG_OK : need_home(c, 0, err);
-}
-
-/* ---- one block ---- */
-
-/* The cache's table names its home's block, which nobody holds. */
-static void hold(ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    ag_kv_segment *home = c->home[segment_of(c, layer, block)];
-    const size_t offset = offset_of(c, layer, block);
+/* The cache's table names its home's row, which nobody holds. */
+static void hold(ag_kv_cache *c, uint32_t layer, uint32_t row) {
+    ag_kv_segment *home = c->home[segment_of(c, layer, row)];
+    const size_t offset = offset_of(c, layer, row);
     home->refs++;
-    home->holders[place_of(c, layer, block)] = 1;
-    *origin_of(c, layer, block) = home;
+    home->holders[place_of(c, layer, row)] = 1;
+    *origin_of(c, layer, row) = home;
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        *ag_kv_block_of(c, layer, h, block) =
+        *ag_kv_block_of(c, layer, h, row) =
             (ag_kv_block){.buffer = home->buffer, .offset = offset + h * c->at[layer].part.bytes};
     }
-    ag_buffer_commit(home->buffer, offset, c->at[layer].block_bytes);
 }
 
-/* A segment that goes as a whole need not be given back in parts. */
-static void drop(const ag_kv_cache *c, ag_kv_segment *s, uint32_t layer, uint32_t block) {
-    if (!--s->holders[place_of(c, layer, block)] && s->refs > s->leaving)
-        ag_buffer_discard(s->buffer, offset_of(c, layer, block), c->at[layer].block_bytes);
-    if (s->leaving) s->leaving--;
+static void drop(const ag_kv_cache *c, ag_kv_segment *s, uint32_t layer, uint32_t row) {
+    s->holders[place_of(c, layer, row)]--;
     release(&s);
 }
 
-static bool is_shared(const ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    const ag_kv_segment *s = *origin_of(c, layer, block);
-    return s && s->holders[place_of(c, layer, block)] > 1;
+static bool is_shared(const ag_kv_cache *c, uint32_t layer, uint32_t row) {
+    const ag_kv_segment *s = *origin_of(c, layer, row);
+    return s && s->holders[place_of(c, layer, row)] > 1;
 }
 
-static ag_status copy_home(ag_kv_cache *c, uint32_t layer, uint32_t block, ag_error *err) {
-    ag_kv_segment *from = *origin_of(c, layer, block);
-    ag_kv_segment *home = c->home[segment_of(c, layer, block)];
-    const size_t offset = offset_of(c, layer, block), n = c->at[layer].block_bytes;
-    ag_tensor dst, src;
-    AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from->buffer, offset, err));
-    AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(n), home->buffer, offset, err));
-    ag_status st = ag_copy_slice(c->backend, &dst, 0, &src, 0, n);
-    if (st != AG_OK) {
-        ag_buffer_discard(home->buffer, offset, n);
-        return ag_take_error(c->backend, st, err);
-    }
-    hold(c, layer, block);
-    drop(c, from, layer, block);
+static ag_status copy_home(ag_kv_cache *c, uint32_t layer, uint32_t row, ag_error *err) {
+    ag_kv_segment *from = *origin_of(c, layer, row);
+    const ag_kv_segment *home = c->home[segment_of(c, layer, row)];
+    const size_t offset = offset_of(c, layer, row), n = c->at[layer].row_bytes;
+    AG_TRY(ag_kv_copy_bytes(c, (ag_kv_block){home->buffer, offset},
+                            (ag_kv_block){from->buffer, offset}, n, err));
+    hold(c, layer, row);
+    drop(c, from, layer, row);
     return AG_OK;
 }
 
-/* ---- ranges of blocks ---- */
+/* ---- ranges of rows ---- */
 
-ag_status ag_kv_need_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
-                            ag_error *err) {
+ag_status ag_kv_segments_need(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
+                              ag_error *err) {
     for (uint32_t b = first; b < end; b++) {
+        const uint32_t s = segment_of(c, layer, b);
         if (*origin_of(c, layer, b) && !is_shared(c, layer, b)) continue;
-        AG_TRY(need_home(c, segment_of(c, layer, b), err));
+        if (!c->home[s]) AG_TRY(make_segment(c, s, &c->home[s], err));
     }
     return AG_OK;
 }
 
-ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
-                           ag_error *err) {
-    AG_TRY(ag_kv_need_blocks(c, layer, first, end, err));
+ag_status ag_kv_segments_own(ag_kv_cache *c, uint32_t layer, uint32_t first, uint32_t end,
+                             ag_error *err) {
+    AG_TRY(ag_kv_segments_need(c, layer, first, end, err));
     for (uint32_t b = first; b < end; b++) {
         if (is_shared(c, layer, b)) AG_TRY(copy_home(c, layer, b, err));
         else if (!*origin_of(c, layer, b)) hold(c, layer, b);
-        if (c->n_blocks[layer] <= b) c->n_blocks[layer] = b + 1;
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++)
+            if (rows_of(c, layer)[h] <= b) rows_of(c, layer)[h] = b + 1;
     }
     return AG_OK;
 }
 
-static void drop_block(ag_kv_cache *c, uint32_t layer, uint32_t block) {
-    ag_kv_segment **origin = origin_of(c, layer, block);
-    drop(c, *origin, layer, block);
+static void drop_row(ag_kv_cache *c, uint32_t layer, uint32_t row) {
+    ag_kv_segment **origin = origin_of(c, layer, row);
+    drop(c, *origin, layer, row);
     *origin = NULL;
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++)
-        *ag_kv_block_of(c, layer, h, block) = (ag_kv_block){0};
+        *ag_kv_block_of(c, layer, h, row) = (ag_kv_block){0};
 }
 
-void ag_kv_drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t keep) {
-    for (uint32_t b = keep; b < c->n_blocks[layer]; b++) drop_block(c, layer, b);
-    if (keep < c->n_blocks[layer]) c->n_blocks[layer] = keep;
-    if (!commits_at_once(c)) return;
+void ag_kv_segments_keep(ag_kv_cache *c, uint32_t layer, uint32_t keep) {
+    for (uint32_t b = keep; b < rows_of(c, layer)[0]; b++) drop_row(c, layer, b);
+    for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++)
+        if (rows_of(c, layer)[h] > keep) rows_of(c, layer)[h] = keep;
     for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
         if (c->home[s] && c->home[s]->refs == 1) release(&c->home[s]);
     }
 }
 
 void ag_kv_segments_release(ag_kv_cache *c) {
-    bool any = c->origin && c->n_blocks; /* a cache that was never finished has none */
-    for (uint32_t l = 0; any && l < c->params.n_layers; l++) {
-        for (uint32_t b = 0; b < c->n_blocks[l]; b++) (*origin_of(c, l, b))->leaving++;
-    }
     for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) release(&c->home[s]);
-    for (uint32_t l = 0; any && l < c->params.n_layers; l++) {
-        for (uint32_t b = 0; b < c->n_blocks[l]; b++) drop_block(c, l, b);
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t b = 0; b < rows_of(c, l)[0]; b++) drop_row(c, l, b);
     }
-}
-
-void ag_kv_promote_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t before, uint32_t now) {
-    if (now == before) return;
-    const ag_kv_block *blocks = ag_kv_block_of(c, layer, 0, 0);
-    uint32_t first = now - 1; /* of those that lie one after the other up to the last */
-    while (first && blocks[first - 1].buffer == blocks[now - 1].buffer) first--;
-    if (before < first) before = first;
-    const size_t begin = blocks[first].offset, size = c->at[layer].block_bytes;
-    ag_buffer_promote(blocks[first].buffer, begin, begin + (before - first) * size,
-                      begin + (now - first) * size);
 }
 
 /* ---- forks ---- */
 
-/* What c's homes hold is going to be shared: others take their place. */
-static ag_status replace_homes(ag_kv_cache *c, ag_error *err) {
-    ag_kv_segment *fresh[AG_KV_SEGMENTS] = {NULL};
-    ag_status st = AG_OK;
-    for (uint32_t s = 0; s < AG_KV_SEGMENTS && st == AG_OK && !commits_at_once(c); s++) {
-        if (c->home[s] && c->home[s]->refs > 1) st = make_segment(c, s, &fresh[s], err);
-    }
+/* What c's homes hold is going to be shared: others take their place when they are needed. */
+static void leave_homes(ag_kv_cache *c) {
     for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
-        if (st != AG_OK) {
-            release(&fresh[s]);
-        } else if (c->home[s] && c->home[s]->refs > 1) {
-            release(&c->home[s]);
-            c->home[s] = fresh[s];
-        }
+        if (c->home[s] && c->home[s]->refs > 1) release(&c->home[s]);
     }
-    return st;
 }
 
-ag_status ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
-    AG_TRY(replace_homes(from, err));
+void ag_kv_segments_share(ag_kv_cache *to, ag_kv_cache *from) {
+    leave_homes(from);
     for (uint32_t l = 0; l < from->params.n_layers; l++) {
-        for (uint32_t b = 0; b < from->n_blocks[l]; b++) {
+        for (uint32_t b = 0; b < rows_of(from, l)[0]; b++) {
             ag_kv_segment *s = *origin_of(from, l, b);
             s->refs++;
             s->holders[place_of(from, l, b)]++;
             *origin_of(to, l, b) = s;
-            for (uint32_t h = 0; h < ag_kv_heads_of(from, l); h++)
-                *ag_kv_block_of(to, l, h, b) = *ag_kv_block_of(from, l, h, b);
         }
-        to->n_blocks[l] = from->n_blocks[l];
     }
-    return AG_OK;
 }
 
-size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c) {
+size_t ag_kv_segments_shared_bytes(const ag_kv_cache *c) {
     size_t n = 0;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        for (uint32_t b = 0; b < c->n_blocks[l]; b++) {
-            if (is_shared(c, l, b)) n += c->at[l].block_bytes;
+        for (uint32_t b = 0; b < rows_of(c, l)[0]; b++) {
+            if (is_shared(c, l, b)) n += c->at[l].row_bytes;
         }
     }
     return n;

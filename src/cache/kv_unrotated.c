@@ -187,7 +187,7 @@ static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
         uint32_t position = ag_kv_cache_position(c, layer, head, slot);
         if (position >= p->n_protected) break;
         if (!u->known[(size_t)layer * p->n_protected + position]) continue;
-        AG_TRY(ag_kv_own_blocks(c, layer, slot / AG_KV_BLOCK, slot / AG_KV_BLOCK + 1, err));
+        AG_TRY(ag_kv_own_blocks(c, layer, head, slot / AG_KV_BLOCK, slot / AG_KV_BLOCK + 1, err));
         const float *key = keys + ((size_t)position * ag_kv_heads_of(c, layer) + head) * dim;
         const float *cos_sin = u->cos_sin + (size_t)position * n_rotated;
         AG_TRY(quantise_rotated(c, layer, key, cos_sin, n_rotated, err));
@@ -220,11 +220,13 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
     const ag_kv_unrotated *u = &c->unrotated;
     uint32_t most = 0;
     for (uint32_t l = first; l < end; l++) {
-        uint32_t behind = 0;
-        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) list_head(c, l, h, &behind);
-        const uint32_t n_blocks = (behind + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
-        AG_TRY(ag_kv_own_blocks(c, l, 0, n_blocks, err));
-        if (n_blocks > most) most = n_blocks;
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
+            uint32_t behind = 0;
+            list_head(c, l, h, &behind);
+            const uint32_t n_blocks = ag_kv_blocks_for(behind);
+            AG_TRY(ag_kv_own_blocks(c, l, h, 0, n_blocks, err));
+            if (n_blocks > most) most = n_blocks;
+        }
     }
     const ag_kv_rerotate how = {
         .blocks = ag_kv_block_of(c, first, 0, 0),

@@ -82,7 +82,7 @@ uint64_t ag_score_sums_saved_bytes(const ag_score_sums *sums, const ag_kv_params
 
 static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_put_fn put,
                             void *user, ag_error *err) {
-    for (uint32_t b = 0; b < c->n_blocks[layer]; b++) {
+    for (uint32_t b = 0; b < ag_kv_blocks_for(ag_kv_layer_length(c, layer)); b++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
             head_rows r = rows_of_head(c, layer, b, h, in_block(ag_kv_slots_of(c, layer)[h], b));
             for (int part = 0; r.n && part < 3; part++) {
@@ -199,13 +199,14 @@ static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n
         if (n_slots[h] > most) most = n_slots[h];
     }
     for (uint32_t b = 0; b * AG_KV_BLOCK < most; b++) {
-        AG_TRY(ag_kv_own_blocks(c, layer, b, b + 1, err));
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-            uint32_t n = in_block(n_slots[h], b);
-            if (n) AG_TRY(load_rows(in, layer, b, h, n, err));
+            const uint32_t n = in_block(n_slots[h], b);
+            if (!n) continue;
+            AG_TRY(ag_kv_own_blocks(c, layer, h, b, b + 1, err));
+            AG_TRY(load_rows(in, layer, b, h, n, err));
+            if (n == AG_KV_BLOCK) ag_kv_fill_blocks(c, layer, h, b, b + 1);
         }
     }
-    ag_kv_promote_blocks(c, layer, 0, most / AG_KV_BLOCK);
     return AG_OK;
 }
 

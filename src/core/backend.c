@@ -2,6 +2,7 @@
 /* The public operations: check, then the backend's slot, or its composition. */
 #include "core/backend_check.h"
 #include "core/backend_compose.h"
+#include "core/block_pool.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
@@ -11,7 +12,9 @@
 /* ---- the backend itself ---- */
 
 void ag_backend_destroy(ag_backend *b) {
-    if (b) b->ops->destroy(b);
+    if (!b) return;
+    ag_block_pools_release(b);
+    b->ops->destroy(b);
 }
 
 const char *ag_backend_name(const ag_backend *b) { return b->ops->name; }

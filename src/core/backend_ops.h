@@ -138,6 +138,7 @@ struct ag_backend {
     void *log_user;
     ag_observe_fn observe; /* NULL: nobody does */
     void *observe_user;
+    struct ag_block_pool *block_pools; /* owned; core/block_pool.h */
 };
 
 /* One line for the callback of ag_backend_params. */

@@ -87,8 +87,12 @@ size_t ag_buffer_discard(ag_buffer *buf, size_t offset, size_t n) {
     return buf->ops->discard(buf, offset, n < rest ? n : rest);
 }
 
-void ag_buffer_commit(ag_buffer *buf, size_t offset, size_t n) {
-    if (buf->ops->commit) buf->ops->commit(buf, offset, n);
+void ag_buffer_commit(ag_buffer *buf, size_t n) {
+    if (buf->ops->commit) buf->ops->commit(buf, n);
+}
+
+void ag_buffer_uncommit(ag_buffer *buf, size_t n) {
+    if (buf->ops->uncommit) buf->ops->uncommit(buf, n);
 }
 
 void ag_buffer_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {

@@ -22,8 +22,9 @@ typedef struct ag_buffer_ops {
     ag_status (*download)(void *dst, ag_buffer *src, size_t offset, size_t n, ag_error *err);
     /* optional; NULL: nothing can be given back */
     size_t (*discard)(ag_buffer *buf, size_t offset, size_t n);
-    /* optional; NULL: all bytes are counted from the beginning; see ag_buffer_commit */
-    void (*commit)(ag_buffer *buf, size_t offset, size_t n);
+    /* optional, both; NULL: all bytes are counted from the beginning; see ag_buffer_commit */
+    void (*commit)(ag_buffer *buf, size_t n);
+    void (*uncommit)(ag_buffer *buf, size_t n);
     /* optional; NULL: nothing to gain; see ag_buffer_promote */
     void (*promote)(ag_buffer *buf, size_t begin, size_t from, size_t end);
 } ag_buffer_ops;
@@ -37,9 +38,11 @@ struct ag_buffer {
 /* Fills in the base of a new buffer: one reference, the caller's. */
 void ag_buffer_init(ag_buffer *buf, const ag_buffer_ops *ops, size_t size);
 
-/* Bytes [offset, offset + n) of an AG_USAGE_KV buffer are going to be used, and were not before:
- * ag_memory_bytes_in_use() counts them until they are discarded. */
-void ag_buffer_commit(ag_buffer *buf, size_t offset, size_t n);
+/* n bytes of an AG_USAGE_KV buffer are going to be used, and were not before:
+ * ag_memory_bytes_in_use() counts them until so many are no longer used. That gives no page back.
+ */
+void ag_buffer_commit(ag_buffer *buf, size_t n);
+void ag_buffer_uncommit(ag_buffer *buf, size_t n);
 
 /* Bytes [begin, end) have been written, are going to stay and to be read often; so far this was
  * said of those before `from`. The system is asked for larger pages under them: nothing but time

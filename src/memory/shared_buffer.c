@@ -79,29 +79,23 @@ static void advise_small(void *p, size_t bytes) {
 #endif
 }
 
-static void kv_commit(ag_buffer *buf, size_t offset, size_t n) {
-    (void)offset;
+static void kv_commit(ag_buffer *buf, size_t n) {
     shared_buffer *s = (shared_buffer *)buf;
     s->counted += n;
     if (s->counter) atomic_fetch_add_explicit(&s->counter->bytes, n, memory_order_relaxed);
 }
 
-/* Pages that come back later are small ones again. */
-static size_t kv_discard(ag_buffer *buf, size_t offset, size_t n) {
+static void kv_uncommit(ag_buffer *buf, size_t n) {
     shared_buffer *s = (shared_buffer *)buf;
-    unsigned char *data = s->data;
-    size_t unused = n < s->counted ? n : s->counted;
+    const size_t unused = n < s->counted ? n : s->counted;
     s->counted -= unused;
     if (s->counter) atomic_fetch_sub_explicit(&s->counter->bytes, unused, memory_order_relaxed);
-    const size_t page = ag_page_size(), end = (offset + n) / page * page;
-    const size_t begin = ag_pages_round_up(offset);
-    if (begin < end) advise_small(data + begin, end - begin);
-    return ag_pages_discard(data, buf->size, offset, n);
 }
 
 /* Small pages that are full become a huge one, 2 MiB at a time: the rows of a head lie in pieces of
  * a few pages, and with small pages an eighth of the time of reading them goes into finding these.
- * The advice is young: kernels before 6.1 refuse it. */
+ * The advice is young: kernels before 6.1 refuse it. The wish for large pages is taken back at
+ * once: the page stays as it is, and what comes in its place later is small again. */
 static void kv_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which not every C library knows */
@@ -111,7 +105,8 @@ static void kv_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {
     for (; at + HUGE_PAGE <= end; at += HUGE_PAGE) {
         if (at + HUGE_PAGE <= from) continue;
         advise(data + at, HUGE_PAGE, MADV_HUGEPAGE);
-        if (madvise(data + at, HUGE_PAGE, COLLAPSE) != 0) advise_small(data + at, HUGE_PAGE);
+        advise(data + at, HUGE_PAGE, COLLAPSE);
+        advise_small(data + at, HUGE_PAGE);
     }
 #else
     (void)buf, (void)begin, (void)from, (void)end;
@@ -127,8 +122,9 @@ static const ag_buffer_ops pages_ops = {
 static const ag_buffer_ops kv_ops = {
     .destroy = pages_destroy,
     .map = shared_map,
-    .discard = kv_discard,
+    .discard = pages_discard,
     .commit = kv_commit,
+    .uncommit = kv_uncommit,
     .promote = kv_promote,
 };
 

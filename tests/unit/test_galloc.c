@@ -20,11 +20,13 @@ static void bytes_in_use_follow_the_buffers(void **state) {
     assert_int_equal(ag_memory_alloc(mem, 5000, AG_USAGE_WEIGHTS, &b, NULL), AG_OK);
     assert_int_equal(ag_memory_alloc(mem, 70000, AG_USAGE_KV, &c, NULL), AG_OK);
     assert_int_equal(ag_memory_bytes_in_use(mem), 5100); /* of a cache's, what is committed */
-    ag_buffer_commit(c, 0, 65536);
+    ag_buffer_commit(c, 65536);
     assert_int_equal(ag_memory_bytes_in_use(mem), 70636);
-    ag_buffer_discard(c, 0, 8192);
+    ag_buffer_discard(c, 0, 8192); /* pages, whatever is counted */
+    assert_int_equal(ag_memory_bytes_in_use(mem), 70636);
+    ag_buffer_uncommit(c, 8192);
     assert_int_equal(ag_memory_bytes_in_use(mem), 62444);
-    ag_buffer_commit(c, 0, 12656);
+    ag_buffer_commit(c, 12656);
     assert_int_equal(ag_memory_bytes_in_use(mem), 75100);
     ag_buffer *again = ag_buffer_retain(b);
     ag_buffer_release(&b);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/block_pool.h"
+
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WORD = 64,             /* bits */
+    FIRST_BLOCKS = 1024,   /* of the first arena; each next one is twice as large, */
+    MOST_BLOCKS = 1 << 16, /* up to these */
+    LARGE_PAGE = 2 << 20,  /* what ag_buffer_promote asks for, or a multiple */
+};
+
+/* A set of blocks of an arena. */
+typedef uint64_t *block_set;
+
+typedef struct arena {
+    ag_buffer *buffer; /* owned */
+    uint32_t n, n_live;
+    uint32_t lowest;                 /* no block of a word before this one is free */
+    uint32_t stale_first, stale_end; /* words that may name stale blocks */
+    block_set free, stale, full;     /* stale: free, but their pages have not been given back */
+    uint32_t *holders;               /* [n] */
+} arena;
+
+struct ag_block_pool {
+    ag_block_pool *next;
+    ag_memory *memory; /* borrowed */
+    size_t block_bytes, page, n_free;
+    arena **arenas; /* owned, each of them too; the first come first */
+    size_t n_arenas;
+};
+
+static bool has(const uint64_t *set, uint32_t i) { return set[i / WORD] >> i % WORD & 1; }
+static void add(uint64_t *set, uint32_t i) { set[i / WORD] |= (uint64_t)1 << i % WORD; }
+static void take_out(uint64_t *set, uint32_t i) { set[i / WORD] &= ~((uint64_t)1 << i % WORD); }
+
+/* ---- pools ---- */
+
+ag_status ag_block_pool_of(ag_backend *be, size_t block_bytes, ag_block_pool **out, ag_error *err) {
+    for (*out = be->block_pools; *out; *out = (*out)->next) {
+        if ((*out)->block_bytes == block_bytes) return AG_OK;
+    }
+    ag_block_pool *p = ag_calloc(1, sizeof *p);
+    if (!p) return AG_FAIL(err, NOMEM, "a pool for blocks of %zu bytes", block_bytes);
+    p->memory = ag_backend_memory(be);
+    p->block_bytes = block_bytes;
+    p->page = (size_t)sysconf(_SC_PAGESIZE);
+    p->next = be->block_pools;
+    be->block_pools = *out = p;
+    return AG_OK;
+}
+
+static void free_arena(arena *a) {
+    if (!a) return;
+    ag_buffer_release(&a->buffer);
+    ag_free(a->holders);
+    ag_free(a->free);
+    ag_free(a);
+}
+
+void ag_block_pools_release(ag_backend *be) {
+    while (be->block_pools) {
+        ag_block_pool *p = be->block_pools;
+        be->block_pools = p->next;
+        for (size_t i = 0; i < p->n_arenas; i++) free_arena(p->arenas[i]);
+        ag_free(p->arenas);
+        ag_free(p);
+    }
+}
+
+/* ---- arenas ---- */
+
+static arena *make_arena(const ag_block_pool *p, uint32_t n, ag_error *err) {
+    const size_t words = (n + WORD - 1) / WORD;
+    arena *a = ag_calloc(1, sizeof *a);
+    if (a) a->holders = ag_calloc(n, sizeof *a->holders);
+    if (a) a->free = ag_calloc(3 * words, sizeof *a->free);
+    if (!a || !a->holders || !a->free) {
+        AG_FAIL(err, NOMEM, "tables of %u blocks", n);
+        free_arena(a);
+        return NULL;
+    }
+    a->n = n;
+    a->stale = a->free + words;
+    a->full = a->stale + words;
+    for (uint32_t i = 0; i < n; i++) add(a->free, i);
+    if (ag_memory_alloc(p->memory, n * p->block_bytes, AG_USAGE_KV, &a->buffer, err) == AG_OK) {
+        return a;
+    }
+    free_arena(a);
+    return NULL;
+}
+
+static uint32_t next_size(const ag_block_pool *p) {
+    uint32_t n = FIRST_BLOCKS / 2;
+    for (size_t i = 0; i < p->n_arenas; i++) {
+        if (p->arenas[i]->n > n) n = p->arenas[i]->n;
+    }
+    return n < MOST_BLOCKS ? 2 * n : MOST_BLOCKS;
+}
+
+static ag_status add_arena(ag_block_pool *p, ag_error *err) {
+    const uint32_t n = next_size(p);
+    arena **arenas = ag_realloc(p->arenas, (p->n_arenas + 1) * sizeof *arenas);
+    if (!arenas) return AG_FAIL(err, NOMEM, "a list of %zu arenas", p->n_arenas + 1);
+    p->arenas = arenas;
+    arena *a = make_arena(p, n, err);
+    if (!a) return AG_NOMEM;
+    p->arenas[p->n_arenas++] = a;
+    p->n_free += n;
+    return AG_OK;
+}
+
+ag_status ag_block_pool_reserve(ag_block_pool *p, size_t n, ag_error *err) {
+    while (p->n_free < n) AG_TRY(add_arena(p, err));
+    return AG_OK;
+}
+
+static arena *arena_of(const ag_block_pool *p, ag_kv_block block) {
+    size_t i = 0;
+    while (p->arenas[i]->buffer != block.buffer) i++;
+    return p->arenas[i];
+}
+
+static uint32_t number_of(const ag_block_pool *p, ag_kv_block block) {
+    return (uint32_t)(block.offset / p->block_bytes);
+}
+
+/* ---- blocks ---- */
+
+ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err) {
+    AG_TRY(ag_block_pool_reserve(p, 1, err));
+    size_t at = 0;
+    while (p->arenas[at]->n_live == p->arenas[at]->n) at++;
+    arena *a = p->arenas[at];
+    while (!a->free[a->lowest]) a->lowest++;
+    const uint32_t i = a->lowest * WORD + (uint32_t)__builtin_ctzll(a->free[a->lowest]);
+    take_out(a->free, i);
+    take_out(a->stale, i);
+    a->holders[i] = 1;
+    a->n_live++;
+    p->n_free--;
+    *out = (ag_kv_block){.buffer = a->buffer, .offset = i * p->block_bytes};
+    ag_buffer_commit(a->buffer, p->block_bytes);
+    return AG_OK;
+}
+
+void ag_block_pool_share(ag_block_pool *p, ag_kv_block block) {
+    arena_of(p, block)->holders[number_of(p, block)]++;
+}
+
+bool ag_block_pool_is_shared(const ag_block_pool *p, ag_kv_block block) {
+    return arena_of(p, block)->holders[number_of(p, block)] > 1;
+}
+
+void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
+    arena *a = arena_of(p, block);
+    const uint32_t i = number_of(p, block), word = i / WORD;
+    if (--a->holders[i]) return;
+    add(a->free, i);
+    add(a->stale, i);
+    take_out(a->full, i);
+    a->n_live--;
+    p->n_free++;
+    if (word < a->lowest) a->lowest = word;
+    if (a->stale_first == a->stale_end) a->stale_first = a->stale_end = word;
+    if (word < a->stale_first) a->stale_first = word;
+    if (word >= a->stale_end) a->stale_end = word + 1;
+    ag_buffer_uncommit(a->buffer, p->block_bytes);
+}
+
+/* ---- pages ---- */
+
+/* Whether no block that lies in bytes [begin, end), or in a part of them, has a holder. */
+static bool all_free(const ag_block_pool *p, const arena *a, size_t begin, size_t end) {
+    for (size_t i = begin / p->block_bytes; i < a->n && i * p->block_bytes < end; i++) {
+        if (!has(a->free, (uint32_t)i)) return false;
+    }
+    return true;
+}
+
+/* Blocks [first, end) have become free: the pages that they lie in, those at both ends only if
+ * their other blocks are free as well. */
+static void give_back(const ag_block_pool *p, const arena *a, uint32_t first, uint32_t end) {
+    const size_t page = p->page, from = first * p->block_bytes, until = end * p->block_bytes;
+    size_t begin = from / page * page, past = (until + page - 1) / page * page;
+    if (!all_free(p, a, begin, from)) begin += page;
+    if (past > begin && !all_free(p, a, until, past)) past -= page;
+    if (past > begin) ag_buffer_discard(a->buffer, begin, past - begin);
+}
+
+static void trim_arena(const ag_block_pool *p, arena *a) {
+    const uint32_t most = a->stale_end * WORD < a->n ? a->stale_end * WORD : a->n;
+    for (uint32_t i = a->stale_first * WORD, end; i < most; i = end + 1) {
+        if (!a->stale[i / WORD]) {
+            end = i / WORD * WORD + WORD - 1;
+            continue;
+        }
+        for (end = i; end < most && has(a->stale, end); end++) take_out(a->stale, end);
+        if (end > i) give_back(p, a, i, end);
+    }
+    a->stale_first = a->stale_end = 0;
+}
+
+/* An arena without blocks goes as a whole. */
+void ag_block_pool_trim(ag_block_pool *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_arenas; i++) {
+        arena *a = p->arenas[i];
+        if (a->n_live) {
+            if (a->stale_first < a->stale_end) trim_arena(p, a);
+            p->arenas[n++] = a;
+        } else {
+            p->n_free -= a->n;
+            free_arena(a);
+        }
+    }
+    p->n_arenas = n;
+    if (n) return;
+    ag_free(p->arenas);
+    p->arenas = NULL;
+}
+
+/* A large page becomes one when the last block in it is full. All that lie within its size of that
+ * block have a part of it. */
+void ag_block_pool_full(ag_block_pool *p, ag_kv_block block) {
+    arena *a = arena_of(p, block);
+    const uint32_t i = number_of(p, block);
+    if (has(a->full, i)) return;
+    add(a->full, i);
+    const size_t bytes = p->block_bytes, at = i * bytes;
+    uint32_t first = i, end = i + 1;
+    while (first && (i - first) * bytes < LARGE_PAGE && has(a->full, first - 1)) first--;
+    while (end < a->n && (end - i) * bytes < LARGE_PAGE && has(a->full, end)) end++;
+    size_t begin = first * bytes, past = end * bytes;
+    if (begin + LARGE_PAGE <= at) begin = at + 1 - LARGE_PAGE;
+    if (past >= at + bytes + LARGE_PAGE) past = at + bytes + LARGE_PAGE - 1;
+    if (past - begin >= LARGE_PAGE) ag_buffer_promote(a->buffer, begin, begin, past);
+}

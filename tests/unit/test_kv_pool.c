@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Caches that share the pool of their backend: what they hold, and the memory behind it. */
+#include "cache/kv_cache.h"
+
+#include <antigravity/process.h>
+
+#include "support/resident.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0 /* 1: what is freed stays resident for a while */
+#endif
+
+static ag_backend *backend;
+static ag_memory *memory;
+
+static uint32_t random_state = 11;
+
+static uint32_t below(uint32_t n) {
+    random_state = random_state * 1664525 + 1013904223;
+    return (random_state >> 8) % n;
+}
+
+static ag_kv_cache *make(const ag_kv_params *p) {
+    ag_kv_cache *c;
+    ag_error err;
+    if (ag_kv_cache_create(backend, p, &c, &err) != AG_OK) fail_msg("%s", err.msg);
+    return c;
+}
+
+/* A key's values are `mark` and where it belongs, a value's the same below 0. */
+static float mark_of(uint32_t mark, uint32_t position, uint32_t head) {
+    return (float)(mark % 512 * 16384 + position * 8 + head % 8);
+}
+
+static void append(ag_kv_cache *c, uint32_t first, uint32_t n, uint32_t mark) {
+    const ag_kv_params *p = ag_kv_cache_params(c);
+    const size_t heads = p->n_kv_heads, d = p->head_dim;
+    ag_buffer *owners[2];
+    ag_tensor rows[2];
+    uint32_t *positions = malloc(n * sizeof *positions);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ag_tensor_alloc(&rows[i], &owners[i], memory, AG_USAGE_SCRATCH, AG_F32,
+                                         ag_shape_3d(n, heads, d), NULL),
+                         AG_OK);
+        float *values = ag_tensor_f32(&rows[i]);
+        for (size_t r = 0; r < n * heads; r++) {
+            const float v = mark_of(mark, first + (uint32_t)(r / heads), (uint32_t)(r % heads));
+            for (size_t k = 0; k < d; k++) values[r * d + k] = i ? -v : v;
+        }
+    }
+    for (uint32_t t = 0; t < n; t++) positions[t] = first + t;
+    ag_error err;
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        if (ag_kv_cache_update(c, l, &rows[0], &rows[1], positions, &err) != AG_OK)
+            fail_msg("%s", err.msg);
+    }
+    for (int i = 0; i < 2; i++) ag_buffer_release(&owners[i]);
+    free(positions);
+}
+
+/* The blocks of caches, each once, and the buffers that they lie in. */
+typedef struct survey {
+    ag_kv_block blocks[4096];
+    ag_buffer *buffers[16];
+    size_t n_blocks, n_buffers;
+} survey;
+
+static void see_block(survey *s, ag_kv_block block) {
+    size_t i = 0;
+    for (size_t k = 0; k < s->n_blocks; k++) {
+        if (s->blocks[k].buffer == block.buffer && s->blocks[k].offset == block.offset) return;
+    }
+    assert_true(s->n_blocks < sizeof s->blocks / sizeof *s->blocks);
+    s->blocks[s->n_blocks++] = block;
+    while (i < s->n_buffers && s->buffers[i] != block.buffer) i++;
+    assert_true(i < sizeof s->buffers / sizeof *s->buffers);
+    if (i == s->n_buffers) s->buffers[s->n_buffers++] = block.buffer;
+}
+
+static void see(survey *s, const ag_kv_cache *c) {
+    for (uint32_t l = 0; l < ag_kv_cache_params(c)->n_layers; l++) {
+        ag_kv_view kv;
+        ag_kv_cache_get_view(c, l, &kv);
+        for (uint32_t h = 0; h < kv.n_kv_heads; h++) {
+            for (uint32_t b = 0; b < kv.blocks_per_head; b++) {
+                const ag_kv_block *block = ag_kv_view_block(&kv, h, b);
+                assert_int_equal(block->buffer != NULL, b < ag_kv_blocks_for(kv.n_slots[h]));
+                if (block->buffer) see_block(s, *block);
+            }
+        }
+    }
+}
+
+static size_t resident_in(const survey *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_buffers; i++) n += resident_bytes(s->buffers[i]);
+    return n;
+}
+
+static size_t block_bytes_of(const ag_kv_cache *c) {
+    const ag_kv_params *p = ag_kv_cache_params(c);
+    return ag_kv_parts_of(p->k_type, p->v_type, p->head_dim).bytes;
+}
+
+/* ---- eviction ---- */
+
+enum { LAYERS = 3, HEADS = 4, TOKENS = 2048 };
+
+/* Every head of every layer keeps another number of slots. */
+static void evict_unevenly(ag_kv_cache *c) {
+    const size_t bytes = block_bytes_of(c);
+    uint32_t keep[TOKENS];
+    size_t blocks = (size_t)LAYERS * HEADS * (TOKENS / AG_KV_BLOCK), slots = 0;
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+        uint32_t n = 0;
+        for (uint32_t s = 0; s < TOKENS; s++)
+            if (below(LAYERS * HEADS) < i || s == 5) keep[n++] = s;
+        assert_int_equal(ag_kv_cache_compact(c, i / HEADS, i % HEADS, keep, n, NULL), AG_OK);
+        blocks -= TOKENS / AG_KV_BLOCK - ag_kv_blocks_for(n);
+        slots += n;
+        /* At once, not when the last head has been compacted. */
+        assert_int_equal(ag_kv_cache_memory_usage_bytes(c), blocks * bytes);
+        assert_int_equal(ag_memory_bytes_in_use(memory), blocks * bytes);
+    }
+    survey s = {0};
+    see(&s, c);
+    assert_int_equal(s.n_blocks, blocks);
+    const size_t resident = resident_in(&s), kept = slots * (bytes / AG_KV_BLOCK);
+    print_message("%zu bytes kept, %zu resident\n", kept, resident);
+    assert_true(resident >= kept);
+    assert_true(resident - kept <= LAYERS * HEADS * bytes);
+}
+
+static void resident_memory_follows_each_head(void **state) {
+    (void)state;
+    const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    for (size_t t = 0; t < 4; t++) {
+        const ag_kv_params p = {.n_layers = LAYERS,
+                                .n_kv_heads = HEADS,
+                                .head_dim = 64,
+                                .max_slots = TOKENS,
+                                .k_type = types[t],
+                                .v_type = types[t]};
+        ag_kv_cache *c = make(&p);
+        for (uint32_t at = 0; at < TOKENS; at += 512) append(c, at, 512, 1);
+        evict_unevenly(c);
+        ag_kv_cache_destroy(c);
+        assert_int_equal(ag_memory_bytes_in_use(memory), 0);
+    }
+}
+
+/* ---- forks ---- */
+
+enum { N_CACHES = 6, MANY_STEPS = 400, SLOTS = 700 };
+
+typedef struct slot {
+    uint32_t position, mark;
+} slot;
+
+typedef struct sequence {
+    ag_kv_cache *cache;
+    uint32_t position, n[LAYERS][HEADS];
+    slot slots[LAYERS][HEADS][SLOTS];
+} sequence;
+
+static const ag_kv_params small = {.n_layers = LAYERS,
+                                   .n_kv_heads = HEADS,
+                                   .head_dim = 2,
+                                   .max_slots = SLOTS,
+                                   .k_type = AG_F32,
+                                   .v_type = AG_F32};
+
+static void grow(sequence *s, uint32_t mark) {
+    uint32_t n = 1 + below(200), longest = ag_kv_cache_length(s->cache);
+    if (n > SLOTS - longest) n = SLOTS - longest;
+    if (!n || s->position > 1800) return;
+    append(s->cache, s->position, n, mark);
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+        for (uint32_t t = 0; t < n; t++)
+            s->slots[i / HEADS][i % HEADS][s->n[i / HEADS][i % HEADS]++] =
+                (slot){s->position + t, mark};
+    }
+    s->position += n;
+}
+
+static void thin_out(sequence *s, uint32_t layer, uint32_t head) {
+    uint32_t keep[SLOTS], n = 0;
+    const uint32_t share = below(5);
+    slot *slots = s->slots[layer][head];
+    for (uint32_t i = 0; i < s->n[layer][head]; i++) {
+        if (below(4) >= share) continue;
+        slots[n] = slots[i];
+        keep[n++] = i;
+    }
+    assert_int_equal(ag_kv_cache_compact(s->cache, layer, head, keep, n, NULL), AG_OK);
+    s->n[layer][head] = n;
+}
+
+static void roll_back(sequence *s) {
+    s->position = below(s->position + 1);
+    assert_int_equal(ag_kv_cache_truncate(s->cache, s->position, NULL), AG_OK);
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+        uint32_t *n = &s->n[i / HEADS][i % HEADS];
+        while (*n && s->slots[i / HEADS][i % HEADS][*n - 1].position >= s->position) --*n;
+    }
+}
+
+static void expect_slots(const sequence *s) {
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+        const uint32_t l = i / HEADS, h = i % HEADS;
+        assert_int_equal(ag_kv_cache_n_slots(s->cache, l, h), s->n[l][h]);
+        for (uint32_t t = below(5); t < s->n[l][h]; t += 1 + below(9)) {
+            const slot *want = &s->slots[l][h][t];
+            const float v = mark_of(want->mark, want->position, h);
+            float key[2], value[2];
+            assert_int_equal(ag_kv_cache_position(s->cache, l, h, t), want->position);
+            assert_int_equal(ag_kv_cache_read(s->cache, l, h, t, key, value, NULL), AG_OK);
+            assert_true(key[1] == v && value[0] == -v);
+        }
+    }
+}
+
+static void expect_figures(const sequence *s, uint32_t n) {
+    survey *all = calloc(1, sizeof *all);
+    size_t bytes = 0, alone = 0;
+    assert_non_null(all);
+    for (uint32_t i = 0; i < n; i++) {
+        see(all, s[i].cache);
+        bytes += ag_kv_cache_memory_usage_bytes(s[i].cache);
+        alone += ag_kv_cache_memory_usage_bytes(s[i].cache) - ag_kv_cache_shared_bytes(s[i].cache);
+    }
+    const size_t in_use = ag_memory_bytes_in_use(memory);
+    if (n) assert_int_equal(in_use, all->n_blocks * block_bytes_of(s[0].cache));
+    assert_true(alone <= in_use && in_use <= bytes);
+    free(all);
+}
+
+static void forks_and_copies_against_plain_lists(void **state) {
+    (void)state;
+    sequence *s = calloc(N_CACHES, sizeof *s);
+    uint32_t n = 0;
+    assert_non_null(s);
+    for (uint32_t step = 0; step < MANY_STEPS; step++) {
+        const uint32_t what = below(12), at = n ? below(n) : 0;
+        if (!n || (what == 0 && n < N_CACHES)) {
+            s[n] = (sequence){.cache = make(&small)};
+            grow(&s[n++], step);
+        } else if (what < 4 && n < N_CACHES) {
+            s[n] = s[at];
+            assert_int_equal(ag_kv_cache_fork(s[at].cache, &s[n].cache, NULL), AG_OK);
+            n++;
+        } else if (what == 4 || (what == 5 && n == N_CACHES)) {
+            ag_kv_cache_destroy(s[at].cache);
+            s[at] = s[--n];
+        } else if (what < 7) thin_out(&s[at], below(LAYERS), below(HEADS));
+        else if (what == 7) roll_back(&s[at]);
+        else grow(&s[at], step);
+        expect_figures(s, n);
+        for (uint32_t i = 0; i < n && step % 5 == 0; i++) expect_slots(&s[i]);
+    }
+    while (n) ag_kv_cache_destroy(s[--n].cache);
+    assert_int_equal(ag_memory_bytes_in_use(memory), 0);
+    free(s);
+}
+
+/* ---- many sessions ---- */
+
+enum { SESSIONS = 10000, AT_ONCE = 24, LONGEST = 700 };
+
+typedef struct session {
+    ag_kv_cache *cache;
+    uint32_t n;
+} session;
+
+/* Resident bytes for each live one. */
+static double share_of(const session *s) {
+    survey *all = calloc(1, sizeof *all);
+    assert_non_null(all);
+    for (size_t i = 0; i < AT_ONCE; i++)
+        if (s[i].cache) see(all, s[i].cache);
+    const double live = (double)ag_memory_bytes_in_use(memory), resident = (double)resident_in(all);
+    free(all);
+    return resident / live;
+}
+
+/* A session begins with a prompt and goes on while others begin, end and go on. */
+static void live_and_die(ag_dtype type) {
+    const ag_kv_params p = {.n_layers = 1,
+                            .n_kv_heads = 2,
+                            .head_dim = 32,
+                            .max_slots = LONGEST,
+                            .k_type = type,
+                            .v_type = type};
+    session s[AT_ONCE] = {{0}};
+    double most = 0;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        session *next = &s[below(AT_ONCE)];
+        ag_kv_cache_destroy(next->cache);
+        *next = (session){make(&p), 1 + below(LONGEST / 2)};
+        append(next->cache, 0, next->n, 0);
+        for (int k = 0; k < 2; k++) {
+            session *other = &s[below(AT_ONCE)];
+            const uint32_t more = 1 + below(100);
+            if (!other->cache || other->n + more > LONGEST) continue;
+            append(other->cache, other->n, more, 0);
+            other->n += more;
+        }
+        if (i % 100 == 99 && share_of(s) > most) most = share_of(s);
+    }
+    print_message("at most %.3f bytes resident for a live one\n", most);
+    assert_true(most > 0.9 && most < 1.1); /* the last pages of a head may not be there yet */
+    for (size_t i = 0; i < AT_ONCE; i++) ag_kv_cache_destroy(s[i].cache);
+    assert_int_equal(ag_memory_bytes_in_use(memory), 0);
+}
+
+static void ten_thousand_sessions_leave_no_holes(void **state) {
+    (void)state;
+    live_and_die(AG_F16);
+    live_and_die(AG_Q4_0);
+}
+
+/* ---- the end ---- */
+
+static size_t anonymous_memory(void) {
+    ag_memory_usage u;
+    return ag_process_memory(&u) == AG_OK ? u.anonymous : 0;
+}
+
+static void nothing_is_left_behind(void **state) {
+    (void)state;
+    enum { MIB = 1 << 20 };
+    if (SANITIZED) skip();
+    ag_kv_params p = small;
+    p.head_dim = 256;
+    ag_kv_cache *c = make(&p), *fork;
+    append(c, 0, 1, 0);
+    const size_t before = anonymous_memory();
+    if (!before) skip();
+    append(c, 1, SLOTS - 1, 0);
+    assert_int_equal(ag_kv_cache_fork(c, &fork, NULL), AG_OK);
+    const size_t taken = anonymous_memory() - before;
+    assert_true(taken > 10 * MIB);
+    ag_kv_cache_destroy(c);
+    ag_kv_cache_destroy(fork);
+    const size_t left = anonymous_memory();
+    assert_true(left < before + MIB);
+}
+
+static int open_backend(void **state) {
+    (void)state;
+    ag_backend_params p = {.n_threads = 1};
+    if (ag_backend_create(&p, &backend, NULL) != AG_OK) return 1;
+    memory = ag_backend_memory(backend);
+    return 0;
+}
+
+static int close_backend(void **state) {
+    (void)state;
+    ag_backend_destroy(backend);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resident_memory_follows_each_head),
+        cmocka_unit_test(forks_and_copies_against_plain_lists),
+        cmocka_unit_test(ten_thousand_sessions_leave_no_holes),
+        cmocka_unit_test(nothing_is_left_behind),
+    };
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}
