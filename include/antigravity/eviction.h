@@ -31,6 +31,8 @@ typedef enum ag_importance {
     AG_IMPORTANCE_TOTAL,  /* that of every prefill, and of every token decoded since */
     AG_IMPORTANCE_NEWEST, /* attention of the newest query, mean over all heads: one set a layer */
     AG_IMPORTANCE_KEYS,   /* from_keys() */
+    AG_IMPORTANCE_CHUNK,  /* from_keys(), which also gets the attention inside the chunk of a prompt
+                             that a slot lies in: ag_eviction_inputs.sums */
 } ag_importance;
 
 /* The slots of one KV head, in order of position. Slots [0, n_protected) stay, the n_expired that
@@ -49,6 +51,27 @@ typedef struct ag_eviction_view {
 } ag_eviction_view;
 
 typedef struct ag_eviction_params ag_eviction_params;
+
+/* The slots of one KV head, in order of position, when their importance is found. */
+typedef struct ag_eviction_inputs {
+    size_t n_slots, dim;
+    size_t n_protected;        /* the first ones, which stay whatever they are worth */
+    float removed;             /* share of the layer's slots that will leave */
+    const uint32_t *positions; /* [n_slots] logical, ascending */
+    float *keys;               /* [n_slots, dim], may be overwritten; turned to their positions, or
+                                  with `unrotated` as they were before */
+    const float *values;       /* [n_slots, dim]; NULL unless the policy wants them */
+    /* CHUNK, else NULL: a prompt's tokens from position 8 on are cut into chunks of 256 positions,
+     * every token sees all of its chunk, those behind it too, and sums[slot] is the weight that a
+     * slot received so, averaged over the query group and summed over the chunk's queries. 0: none
+     * is known, for the slot is of no chunk (positions below 8, the last 4 of a prompt, tokens that
+     * were decoded). */
+    const float *sums;
+    float *importance; /* [n_slots], written */
+    float *more;       /* [n_slots] for compare(); NULL without it */
+    float *work;       /* [work_floats(dim)] to write on: zeros at first, then what an earlier head
+                          left there, which may have been of another size */
+} ag_eviction_inputs;
 
 /* Every function gets `user`; parameters of the policy's own arrive in p->policy_params. */
 typedef struct ag_eviction_policy {
@@ -70,11 +93,17 @@ typedef struct ag_eviction_policy {
      * n_slots of one KV head becomes importance, in place. values [n_slots] to write on. */
     void (*normalise)(void *user, const ag_eviction_params *p, float *importance, uint32_t n_slots,
                       uint32_t n_window, float *values);
-    /* Required with AG_IMPORTANCE_KEYS, else NULL. keys [n_slots, dim], which may be overwritten;
-     * importance [n_slots] is written; mean [dim] to write on. Heads may be asked about by several
-     * threads at once. */
-    void (*from_keys)(void *user, float *keys, size_t n_slots, size_t dim, float *importance,
-                      float *mean);
+    /* Required with AG_IMPORTANCE_KEYS and _CHUNK, else NULL: writes in->importance. Heads may be
+     * asked about by several threads at once. */
+    void (*from_keys)(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in);
+    bool unrotated, with_values; /* what from_keys() gets */
+    /* optional; NULL: 0. Floats that from_keys() has to write on, for heads of `dim` values. */
+    size_t (*work_floats)(void *user, size_t dim);
+    /* optional; NULL: importance is as from_keys() left it. After from_keys() of all heads of a
+     * layer: makes their importance final. Of each head n_slots, removed, importance and more are
+     * there. */
+    void (*compare)(void *user, const ag_eviction_params *p, const ag_eviction_inputs *heads,
+                    size_t n_heads);
     /* optional; NULL: n_keep. How many slots stay where n_keep are the most, for a policy whose
      * slots leave several together: at least n_protected and, if that many may stay, n_recent. */
     uint32_t (*count)(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
@@ -151,10 +180,18 @@ typedef struct ag_eviction_tally {
     ag_eviction last; /* all 0 while there is none */
 } ag_eviction_tally;
 
+/* Of the policy compactor; zeros: as it is meant. */
+typedef struct ag_compactor_params {
+    const float *sketch;  /* [head_dim, min(48, head_dim)] in place of its own random numbers */
+    float query_scale;    /* of q . k inside chunks, in place of the model's; 0: the model's */
+    uint64_t reserved[4]; /* 0: what later versions ask for */
+} ag_compactor_params;
+
 struct ag_eviction_params {
     const ag_eviction_policy
         *policy;               /* NULL: none; where memory is watched, keydiff under pressure */
-    const void *policy_params; /* what that policy says they are, borrowed; the library's: NULL */
+    const void *policy_params; /* what that policy says they are, borrowed; of the library's,
+                                  compactor: ag_compactor_params or NULL; others: NULL */
     /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, the
      * policy's own. It leaves max_seq_len at least one token more. */
     uint32_t budget_tokens;

@@ -74,7 +74,7 @@ static const option_def defs[] = {
      .value = "NAME[,NAME...]",
      .call = set_policies,
      .help = "which tokens leave a full cache: none, sliding, streaming, turns, snapkv, h2o, tova, "
-             "keydiff, or all of these"},
+             "keydiff, compactor, or all of these"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,
      .value = "N|N%|NMiB[,...]",

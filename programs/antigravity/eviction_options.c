@@ -79,7 +79,7 @@ static const option_def choice_defs[] = {
      .aliases = {"kv-policy"},
      .help = "which tokens leave a full cache: none (generation stops), sliding, streaming, turns "
              "(whole ones of a conversation; in one text like streaming), snapkv, h2o, tova, "
-             "keydiff (default none)"},
+             "keydiff, compactor (default none)"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,
      .value = "N|N%|NMiB",
@@ -120,8 +120,8 @@ static const option_def rule_defs[] = {
      .offset = FIELD(params.prefill),
      .low = AG_KV_PREFILL_BOUNDED,
      .no_default = true,
-     .help = "evict after every chunk of the prompt or once at its end (default bounded; snapkv: "
-             "whole while the prompt fits)"},
+     .help = "evict after every chunk of the prompt or once at its end (default bounded; snapkv "
+             "and compactor: whole while the prompt fits)"},
     {.name = "snapkv-window",
      .kind = OPTION_U32,
      .value = "N",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/cache_manager.h"
 
+#include "cache/eviction/chunk_scores.h"
 #include "cache/eviction/importance.h"
 #include "cache/pressure.h"
 #include "cache/sys_monitor.h"
@@ -24,6 +25,7 @@ struct ag_cache_manager {
     uint32_t slack, recent;  /* tokens; what fits beside the budget */
     ag_eviction_scratch tmp; /* owned */
     ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
+    ag_chunk_scores *chunks; /* owned; NULL: the policy wants none */
     ag_turns turns;
     stage stage;
     size_t n_begun;          /* tokens of the call */
@@ -62,6 +64,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     if (m->rope) memcpy(m->rope, rope, kv->n_layers * sizeof *rope);
     else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
     if (st == AG_OK) st = ag_score_sums_create(p->policy, cache, &m->sums, err);
+    if (st == AG_OK) st = ag_chunk_scores_create(p, cache, &m->chunks, err);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
     }
@@ -74,6 +77,7 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_eviction_scratch_release(&m->tmp);
     ag_score_sums_destroy(m->sums);
+    ag_chunk_scores_destroy(m->chunks);
     ag_turns_release(&m->turns);
     ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
@@ -85,6 +89,7 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     m->oldest = UINT32_MAX;
     ag_cache_manager_set_uneven(m, false);
     ag_score_sums_set_position(m->sums, 0);
+    ag_chunk_scores_truncate(m->chunks, 0);
     m->relief_due = false;
     ag_turns_truncate(&m->turns, 0);
     m->total = m->last = (ag_eviction_tally){0};
@@ -101,12 +106,15 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!position) ag_cache_manager_set_uneven(m, false);
     ag_turns_truncate(&m->turns, position);
     ag_score_sums_truncate(m->sums, position);
+    ag_chunk_scores_truncate(m->chunks, position);
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
     if (!to || !from) return AG_OK;
-    if (to->params.policy == from->params.policy)
+    if (to->params.policy == from->params.policy) {
         AG_TRY(ag_score_sums_copy(to->sums, from->sums, err));
+        AG_TRY(ag_chunk_scores_copy(to->chunks, from->chunks, err));
+    }
     AG_TRY(ag_turns_copy(&to->turns, &from->turns, err));
     to->oldest = from->oldest;
     /* What memory allows of a budget is no more for another budget. */
@@ -123,8 +131,8 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
-           ag_score_sums_bytes(p->policy, kv) + ag_eviction_scratch_bytes(p->policy, kv) +
-           ag_kv_unrotated_bytes(kv);
+           ag_score_sums_bytes(p->policy, kv) + ag_chunk_scores_bytes(p, kv) +
+           ag_eviction_scratch_bytes(p->policy, kv) + ag_kv_unrotated_bytes(kv);
 }
 
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m) { return m ? m->sums : NULL; }
@@ -355,9 +363,14 @@ static ag_status evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
     const uint32_t fewer = uneven ? fewer_for(m, budget) : 0;
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         if (!is_budgeted(m, l, budget)) continue;
+        size_t n_stay = 0;
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
+            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
+            n_stay += uneven ? left_of(m, n, fewer) : n < budget ? n : budget;
+        }
         /* What a set for the whole layer is chosen by is read before a head has moved. */
-        AG_TRY(ag_importance_of_layer(&m->tmp, m->sums, m->params.policy, m->cache, l,
-                                      uneven ? 0 : budget, err));
+        AG_TRY(ag_importance_of_layer(&m->tmp, m->sums, &m->params, m->cache, &m->rope[l], l,
+                                      n_stay, err));
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
             const uint32_t own = uneven ? left_of(m, n, fewer) : budget;
@@ -474,8 +487,9 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     return AG_OK;
 }
 
-size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
-    if (!m || m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
+/* Rows of a prompt's next pass where only the budget limits them. */
+static size_t bounded_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
+    if (m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
     const size_t n_slots = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
@@ -489,6 +503,13 @@ size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t c
     size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;
     if (n_left - n < window && n_left > window) n = n_left - window;
     return n;
+}
+
+size_t ag_cache_manager_chunk(const ag_cache_manager *m, uint32_t position, size_t n_left,
+                              size_t chunk) {
+    if (!m) return smaller(n_left, chunk);
+    const size_t n = bounded_chunk(m, n_left, chunk);
+    return n < n_left ? ag_chunk_scores_cut(m->chunks, position, n) : n;
 }
 
 /* Slots that distance makes useless to the last token of the pass leave before it. */
@@ -518,6 +539,7 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
         return n - smaller(n, window - n_left);
     case AG_IMPORTANCE_NONE:
     case AG_IMPORTANCE_KEYS:
+    case AG_IMPORTANCE_CHUNK:
         break;
     }
     return n;
@@ -541,6 +563,17 @@ static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_e
     return evict(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
+/* A chunk ends at the latest where slots leave. */
+static void want_chunks(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
+                        ag_attention_scores *scores) {
+    ag_score_sums_begin(m->sums, n, false);
+    if (m->stage == DECODE || m->stage == VERIFY) return;
+    const bool adds = ag_chunk_scores_begin(m->chunks, position, n, n_left, m->due || !n_left);
+    if (adds) *scores = ag_score_sums_want(m->sums, 0);
+    scores->sums = m->sums;
+    scores->chunks = m->chunks;
+}
+
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
                                   ag_attention_scores *scores, ag_error *err) {
     *scores = (ag_attention_scores){0};
@@ -555,7 +588,8 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     size_t limit = m->stage == DECODE ? m->live + m->slack : m->live;
     m->due = fullest(m) + n > limit && !(m->stage == PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
-    if (!m->sums) return AG_OK;
+    if (m->chunks) want_chunks(m, position, n, n_left, scores);
+    if (!m->sums || m->chunks) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
     ag_score_sums_begin(m->sums, n, row0 < n && starts_sum(m, n, n_left));
     if (row0 < n) *scores = ag_score_sums_want(m->sums, row0);
@@ -573,6 +607,7 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
     if (!m || m->stage == VERIFY) return AG_OK;
+    ag_chunk_scores_end(m->chunks);
     bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
         size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;

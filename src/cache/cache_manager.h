@@ -49,8 +49,10 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
  * truncating to any position from the pass's first on: what is due after them leaves around the
  * next pass. */
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err);
-/* How many of the n_left tokens the next pass takes, if `chunk` is the most. */
-size_t ag_cache_manager_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk);
+/* How many of the n_left tokens the next pass, which begins at `position`, takes, if `chunk` is the
+ * most. */
+size_t ag_cache_manager_chunk(const ag_cache_manager *m, uint32_t position, size_t n_left,
+                              size_t chunk);
 /* The next pass takes n tokens from `position` on; n_left of those begun follow it. */
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
                                   ag_attention_scores *scores, ag_error *err);

@@ -90,9 +90,12 @@ typedef struct ag_rope_table {
 ag_status ag_kv_cache_rerotate(ag_kv_cache *c, const ag_rope_table *rope, uint32_t newest,
                                uint32_t trained, ag_error *err);
 
-/* One head's keys as F32 [n_slots, head_dim], rotated as they are kept, and its positions. */
+/* One head's keys as F32 [n_slots, head_dim], rotated as they are kept, its values and its
+ * positions. */
 ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
                                 ag_error *err);
+ag_status ag_kv_cache_read_values(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *values,
+                                  ag_error *err);
 ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                                      uint32_t *positions, ag_error *err);
 /* The lowest position from n_protected on in any head of the layers that see farther than

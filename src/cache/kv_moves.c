@@ -160,14 +160,24 @@ ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
     return AG_OK;
 }
 
-ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
-                                ag_error *err) {
-    uint32_t n = ag_kv_slots_of(c, layer)[kv_head], dim = c->params.layers[layer].head_dim;
+static ag_status read_head(const ag_kv_cache *c, uint32_t layer, uint32_t head, bool values,
+                           float *out, ag_error *err) {
+    const uint32_t n = ag_kv_slots_of(c, layer)[head], dim = c->params.layers[layer].head_dim;
     for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
-        uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
-        AG_TRY(read_rows(c, layer, kv_head, slot, rows, false, keys + (size_t)slot * dim, err));
+        const uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
+        AG_TRY(read_rows(c, layer, head, slot, rows, values, out + (size_t)slot * dim, err));
     }
     return AG_OK;
+}
+
+ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
+                                ag_error *err) {
+    return read_head(c, layer, kv_head, false, keys, err);
+}
+
+ag_status ag_kv_cache_read_values(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *values,
+                                  ag_error *err) {
+    return read_head(c, layer, kv_head, true, values, err);
 }
 
 ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layers/attention.h"
 
+#include "cache/eviction/chunk_scores.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "core/hadamard.h"
@@ -101,9 +102,23 @@ static ag_attention_seq part_of(const ag_sequence *s, const ag_attention_layer *
         .visible_until = positions + s->row0,
         .visible_from = l->visible_from ? l->visible_from + s->row0 : NULL,
     };
-    ag_score_sums_of_layer(&s->scores, layer, &part);
+    if (!s->scores.chunks) ag_score_sums_of_layer(&s->scores, layer, &part);
     ag_kv_cache_get_view(s->cache, layer, &part.kv);
     return part;
+}
+
+/* Before attention itself, whose place its output takes until then. */
+static ag_status attend_chunks(const ag_sequence *s, const ag_attention_layer *l,
+                               const ag_tensor *q, ag_tensor *out, ag_error *err) {
+    ag_attention_seq part = {0};
+    ag_tensor q_rows, out_rows;
+    if (!s->scores.chunks) return AG_OK;
+    AG_TRY(rows_of_sequence(&q_rows, s, q, err));
+    AG_TRY(rows_of_sequence(&out_rows, s, out, err));
+    ag_score_sums_of_layer(&s->scores, l->index, &part);
+    ag_kv_cache_get_view(s->cache, l->index, &part.kv);
+    return ag_chunk_scores_add(s->scores.chunks, l->index, &q_rows, &out_rows, &part, &l->params,
+                               err);
 }
 
 ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
@@ -124,8 +139,10 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     AG_TRY(scale_queries(be, layer, positions, &q_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
         AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, own ? &k_heads : NULL, err));
-        if (own)
+        if (own) {
             AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
+            AG_TRY(attend_chunks(&seqs[i], layer, &q_heads, &out_heads, err));
+        }
         ws->attention[i] = part_of(&seqs[i], layer, positions);
     }
     return ag_take_error(

@@ -10,7 +10,7 @@ static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NU
 /* Nothing on the way is brought to the host: attention weights, copies of the protected prefix. */
 static bool is_step(ag_sequence *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
-    const bool weights_read = ag_score_sums_on_host(item->scores.sums);
+    const bool weights_read = ag_score_sums_on_host(item->scores.sums) || item->scores.chunks;
     return item->n == 1 && !weights_read && item->position >= kv->n_protected;
 }
 

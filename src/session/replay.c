@@ -113,7 +113,8 @@ static ag_status add_layer(replay *r, ag_eviction_scratch *tmp, uint32_t layer, 
                            ag_error *err) {
     ag_kv_cache *c = r->s->cache;
     const size_t stride = ag_kv_cache_max_slots(c, layer);
-    AG_TRY(ag_importance_of_layer(tmp, NULL, &ag_eviction_keydiff, c, layer, 0, err));
+    const ag_eviction_params keydiff = {.policy = &ag_eviction_keydiff};
+    AG_TRY(ag_importance_of_layer(tmp, NULL, &keydiff, c, NULL, layer, 0, err));
     for (uint32_t h = 0; h < ag_kv_cache_layer(c, layer)->n_kv_heads; h++) {
         AG_TRY(ag_kv_cache_read_positions(c, layer, h, tmp->positions, err));
         for (uint32_t i = 0; i < ag_kv_cache_n_slots(c, layer, h); i++) {

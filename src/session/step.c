@@ -407,7 +407,7 @@ ag_status ag_session_begin_prompt(ag_session *s, size_t n, ag_error *err) {
 }
 
 size_t ag_session_prompt_rows(const ag_session *s) {
-    return ag_cache_manager_chunk(s->manager, s->prompt_left, s->params.prefill_chunk);
+    return ag_cache_manager_chunk(s->manager, s->position, s->prompt_left, s->params.prefill_chunk);
 }
 
 /* Rows of an item are counted from its first token, those of a call from the call's. */

@@ -160,9 +160,9 @@ static void a_cache_that_stays_below_its_budget_changes_nothing(void **state) {
 
 static void the_chunk_does_not_matter_where_the_order_does_not(void **state) {
     (void)state;
-    static const char *const names[] = {"sliding", "streaming", "snapkv"};
+    static const char *const names[] = {"sliding", "streaming", "snapkv", "compactor"};
     const uint32_t chunks[] = {200, 64, 17, 5, 3};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         ag_session *first = NULL;
         for (size_t c = 0; c < 5; c++) {
             ag_session_params p = params_of(names[i]);
@@ -179,6 +179,42 @@ static void the_chunk_does_not_matter_where_the_order_does_not(void **state) {
         }
         ag_session_destroy(first);
     }
+}
+
+/* In pieces of any size, with chunks that pieces cut, and of a fork that goes on with a cut chunk.
+ */
+static void compactor_keeps_the_same_slots_however_a_prompt_is_cut(void **state) {
+    (void)state;
+    enum { PROMPT = 490 };
+    const uint32_t pieces[] = {PROMPT, 256, 300, 100, 33, 8};
+    ag_session *first = NULL;
+    for (size_t c = 0; c < sizeof pieces / sizeof pieces[0]; c++) {
+        ag_session_params p = params_of("compactor");
+        int32_t ids[PROMPT];
+        ag_error err;
+        p.prefill_chunk = PROMPT;
+        p.max_seq_len = PROMPT + 10;
+        p.eviction.budget_tokens = 200;
+        ag_session *s = session_of(&p);
+        for (size_t i = 0; i < PROMPT; i++) ids[i] = id_at(i);
+        assert_int_equal(ag_session_begin_prompt(s, PROMPT, &err), AG_OK);
+        for (uint32_t at = 0, n; at < PROMPT; at += n) {
+            n = PROMPT - at < pieces[c] ? PROMPT - at : pieces[c];
+            const ag_step_item item = {.session = s,
+                                       .ids = ids + at,
+                                       .n = n,
+                                       .phase = AG_PHASE_PROMPT,
+                                       .logits = AG_LOGITS_NONE};
+            if (ag_session_step(&item, 1, &err) != AG_OK) fail_msg("%s", err.msg);
+        }
+        assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(s)), 200);
+        assert_int_equal(position(s, 0, 0, 7), 7);
+        assert_int_equal(ag_session_evictions(s)->n_evictions, 1);
+        if (first) assert_true(same_slots(first, s));
+        if (first) ag_session_destroy(s);
+        else first = s;
+    }
+    ag_session_destroy(first);
 }
 
 static void policies_differ(void **state) {
@@ -469,6 +505,7 @@ int main(void) {
         cmocka_unit_test(every_policy_holds_its_budget_and_keeps_what_it_must),
         cmocka_unit_test(a_cache_that_stays_below_its_budget_changes_nothing),
         cmocka_unit_test(the_chunk_does_not_matter_where_the_order_does_not),
+        cmocka_unit_test(compactor_keeps_the_same_slots_however_a_prompt_is_cut),
         cmocka_unit_test(policies_differ),
         cmocka_unit_test(tova_keeps_one_set_in_a_layer),
         cmocka_unit_test(snapkv_keeps_the_prompt_while_tokens_follow),

@@ -2,6 +2,7 @@
 /* The policies as pure functions: which slots stay, from what is known about them. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
+#include "support/ask_keys.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,15 +50,15 @@ static bool stays(const head *h, uint32_t n_keep, uint32_t slot) {
 
 static void every_policy_is_found_by_its_name(void **state) {
     (void)state;
-    static const char *const names[] = {"none",   "sliding", "streaming", "turns",
-                                        "snapkv", "h2o",     "tova",      "keydiff"};
+    static const char *const names[] = {"none", "sliding", "streaming", "turns",    "snapkv",
+                                        "h2o",  "tova",    "keydiff",   "compactor"};
     const ag_eviction_policy *policy;
     size_t n = 0;
     for (; (policy = ag_eviction_policy_at(n)); n++) {
-        if (n < 8) assert_string_equal(policy->name, names[n]);
+        if (n < 9) assert_string_equal(policy->name, names[n]);
         assert_ptr_equal(ag_eviction_policy_find(policy->name), policy);
     }
-    assert_true(n >= 8);
+    assert_true(n >= 9);
     assert_null(ag_eviction_policy_at(n + 1));
     assert_null(ag_eviction_policy_find("sliding "));
     assert_null(ag_eviction_none.select);
@@ -163,7 +164,7 @@ static void tova_drops_what_the_newest_query_ignores(void **state) {
 static void keydiff_keeps_the_keys_that_differ(void **state) {
     (void)state;
     enum { N = 40, DIM = 16 };
-    float keys[N * DIM], mean[DIM];
+    float keys[N * DIM];
     head h;
     make_head(&h, N, 0, 0, 0);
     for (uint32_t s = 0; s < N; s++) {
@@ -174,7 +175,13 @@ static void keydiff_keeps_the_keys_that_differ(void **state) {
     }
     memset(keys + 5 * DIM, 0,
            DIM * sizeof *keys); /* without a direction: neither like nor unlike */
-    ag_eviction_keydiff.from_keys(NULL, keys, N, DIM, h.importance, mean);
+    const ag_eviction_params p = ag_eviction_defaults();
+    ask_keys(&ag_eviction_keydiff, &p,
+             (ag_eviction_inputs){.n_slots = N,
+                                  .dim = DIM,
+                                  .positions = h.positions,
+                                  .keys = keys,
+                                  .importance = h.importance});
     plan(&ag_eviction_keydiff, &h, 2);
     assert_true(stays(&h, 2, 13) && stays(&h, 2, 5));
     assert_true(fabsf(h.importance[0] + 1) < 0.01f);

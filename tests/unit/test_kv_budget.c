@@ -4,6 +4,7 @@
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
+#include "support/ask_keys.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,7 +115,7 @@ static void attend(ag_kv_cache *c, size_t row0, size_t n, float *scores, float *
 static void evict(ag_kv_cache *c, const ag_eviction_policy *policy, uint32_t n_protected,
                   uint32_t budget) {
     static uint32_t positions[N], work[N], keep[N];
-    static float scores[HEADS * N], values[N], keys[N * DIM], mean[DIM];
+    static float scores[HEADS * N], values[N], keys[N * DIM], head_v[N * DIM], sums[N];
     ag_eviction_params p = ag_eviction_defaults();
     p.snapkv_kernel = 1; /* neighbours have nothing to do with each other here */
     memset(scores, 0, sizeof scores);
@@ -125,7 +126,18 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy, uint32_t n_p
         assert_int_equal(ag_kv_cache_read_positions(c, 0, h, positions, NULL), AG_OK);
         if (policy->from_keys) {
             assert_int_equal(ag_kv_cache_read_keys(c, 0, h, keys, NULL), AG_OK);
-            policy->from_keys(NULL, keys, N, DIM, importance, mean);
+            assert_int_equal(ag_kv_cache_read_values(c, 0, h, head_v, NULL), AG_OK);
+            memcpy(sums, importance, sizeof sums);
+            ask_keys(policy, &p,
+                     (ag_eviction_inputs){.n_slots = N,
+                                          .dim = DIM,
+                                          .n_protected = n_protected,
+                                          .removed = 1 - (float)budget / N,
+                                          .positions = positions,
+                                          .keys = keys,
+                                          .values = head_v,
+                                          .sums = sums,
+                                          .importance = importance});
         }
         ag_eviction_view view = {.n_slots = N,
                                  .n_protected = n_protected,

@@ -5,6 +5,7 @@
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
+#include "support/ask_keys.h"
 #include "support/plain_backend.h"
 
 #include <setjmp.h>
@@ -67,14 +68,25 @@ static ag_kv_cache *fill_cache(ag_backend *be, ag_dtype type) {
 
 static void evict(ag_kv_cache *c, const ag_eviction_policy *policy) {
     static uint32_t positions[N], work[N], keep[N];
-    static float importance[N], values[N], keys[N * DIM], mean[DIM];
+    static float importance[N], values[N], keys[N * DIM], head_v[N * DIM], sums[N];
     ag_eviction_params p = ag_eviction_defaults();
     for (uint32_t h = 0; h < HEADS; h++) {
         for (uint32_t s = 0; s < N; s++) importance[s] = noise();
         assert_int_equal(ag_kv_cache_read_positions(c, 0, h, positions, NULL), AG_OK);
         if (policy->from_keys) {
             assert_int_equal(ag_kv_cache_read_keys(c, 0, h, keys, NULL), AG_OK);
-            policy->from_keys(NULL, keys, N, DIM, importance, mean);
+            assert_int_equal(ag_kv_cache_read_values(c, 0, h, head_v, NULL), AG_OK);
+            memcpy(sums, importance, sizeof sums);
+            ask_keys(policy, &p,
+                     (ag_eviction_inputs){.n_slots = N,
+                                          .dim = DIM,
+                                          .n_protected = 4,
+                                          .removed = 1 - (float)KEEP / N,
+                                          .positions = positions,
+                                          .keys = keys,
+                                          .values = head_v,
+                                          .sums = sums,
+                                          .importance = importance});
         }
         ag_eviction_view v = {.n_slots = N,
                               .n_protected = 4,

@@ -132,7 +132,7 @@ static void consume(sequence *s, uint32_t n) {
     const ag_phase phase = n > 1 ? AG_PHASE_PROMPT : AG_PHASE_DECODE;
     assert_int_equal(ag_cache_manager_begin(s->manager, phase, n, NULL), AG_OK);
     while (n) {
-        const uint32_t chunk = (uint32_t)ag_cache_manager_chunk(s->manager, n, ROWS);
+        const uint32_t chunk = (uint32_t)ag_cache_manager_chunk(s->manager, s->position, n, ROWS);
         n -= chunk;
         pass(s, chunk, n);
     }

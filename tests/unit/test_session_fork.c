@@ -328,7 +328,9 @@ static void forks_evict_by_rules_of_their_own(void **state) {
     feed(root, 384, 0); /* whole chunks, so that rows are computed alike */
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const ag_eviction_policy *policy = ag_eviction_policy_at(i);
-        if (policy->importance == AG_IMPORTANCE_TOTAL) continue; /* its sums are of all that came */
+        /* Whose sums are of all that came. */
+        if (policy->importance == AG_IMPORTANCE_TOTAL) continue;
+        if (policy->importance == AG_IMPORTANCE_CHUNK) continue;
         for (size_t b = 0; b < 2; b++) {
             ag_session *fork = fork_with(root, rules(policy->name, budgets[b]));
             ag_session *alone = make_with(rules(policy->name, budgets[b]));

@@ -2,9 +2,11 @@
 #include "cache/eviction/importance.h"
 
 #include "cache/eviction/policies.h"
+#include "cache/eviction/unrotate.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "core/hadamard.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,11 +28,52 @@ static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache 
 
 enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
 
+static bool asks_keys(const ag_eviction_policy *policy) {
+    return policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK;
+}
+
+/* Floats of each worker, of each head, and of all, that a policy needs which asks for keys. */
+typedef struct key_floats {
+    size_t keys, values, work, far; /* of a worker */
+    size_t more, table;
+} key_floats;
+
+static key_floats floats_for(const ag_eviction_policy *policy, const ag_kv_extent *e,
+                             bool in_place) {
+    key_floats n = {0};
+    if (!asks_keys(policy) || in_place) return n;
+    n.keys = (size_t)e->most_slots * e->most_dim;
+    if (policy->with_values) n.values = n.keys;
+    if (policy->work_floats) n.work = policy->work_floats(policy->user, e->most_dim);
+    if (policy->unrotated) n.far = e->most_dim;
+    if (policy->unrotated) n.table = ag_unrotate_table_floats(e->most_dim);
+    if (policy->compare) n.more = e->most_head_slots;
+    return n;
+}
+
+/* True if there is nothing to have, or it is there. */
+static bool have(float **out, size_t each, size_t n) {
+    *out = each && n ? resident(n, each * sizeof **out) : NULL;
+    return *out || !each || !n;
+}
+
+static bool have_key_floats(ag_eviction_scratch *s, const key_floats *n, size_t n_heads,
+                            size_t most_slots) {
+    const size_t workers = s->n_workers;
+    if (n->keys) s->heads = ag_calloc(n_heads, sizeof *s->heads);
+    if (n->keys) s->head_positions = ag_calloc(workers * most_slots, sizeof *s->head_positions);
+    s->work_floats = n->work;
+    return (!n->keys || (s->heads && s->head_positions)) && have(&s->keys, n->keys, workers) &&
+           have(&s->head_values, n->values, workers) && have(&s->head_work, n->work, workers) &&
+           have(&s->far, n->far, workers) && have(&s->more, n->more, 1) &&
+           have(&s->table, n->table, 1);
+}
+
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
                                      const ag_kv_cache *cache, ag_error *err) {
     const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
-    size_t n = e.most_slots;
-    bool keys = policy->importance == AG_IMPORTANCE_KEYS;
+    const size_t n = e.most_slots;
+    const key_floats floats = floats_for(policy, &e, scores_in_place(policy, cache));
     s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
     if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
     if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
@@ -38,12 +81,9 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     s->work = resident(n, sizeof *s->work);
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
-    s->importance = resident(keys ? e.most_head_slots : n, sizeof *s->importance);
-    if (keys && scores_in_place(policy, cache)) keys = false;
-    if (keys) s->keys = resident(n * e.most_dim, s->n_workers * sizeof *s->keys);
-    if (keys) s->mean = resident(e.most_dim, s->n_workers * sizeof *s->mean);
+    s->importance = resident(asks_keys(policy) ? e.most_head_slots : n, sizeof *s->importance);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
-        (!keys || (s->keys && s->mean))) {
+        have_key_floats(s, &floats, e.most_heads, n)) {
         return AG_OK;
     }
     return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots: out of memory", n);
@@ -54,11 +94,15 @@ size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_p
     const ag_kv_extent e = ag_kv_extent_of(kv);
     const size_t n = e.most_slots;
     size_t lists = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
-    if (policy->importance != AG_IMPORTANCE_KEYS) return n * (lists + sizeof *s->importance);
+    if (!asks_keys(policy)) return n * (lists + sizeof *s->importance);
     const size_t all = n * lists + e.most_head_slots * sizeof *s->importance;
-    if (policy->from_keys == ag_eviction_keydiff.from_keys) return all; /* no backend needs more */
-    size_t workers = e.most_heads < MOST_WORKERS ? e.most_heads : MOST_WORKERS;
-    return all + workers * e.most_dim * (n * sizeof *s->keys + sizeof *s->mean);
+    /* No backend needs more for it. */
+    const bool in_place = policy->from_keys == ag_eviction_keydiff.from_keys;
+    const key_floats f = floats_for(policy, &e, in_place);
+    if (in_place) return all;
+    const size_t workers = e.most_heads < MOST_WORKERS ? e.most_heads : MOST_WORKERS;
+    return all + e.most_heads * sizeof *s->heads + workers * n * sizeof *s->head_positions +
+           (workers * (f.keys + f.values + f.work + f.far) + f.more + f.table) * sizeof(float);
 }
 
 void ag_eviction_scratch_release(ag_eviction_scratch *s) {
@@ -67,8 +111,14 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
     ag_free(s->positions);
     ag_free(s->values);
     ag_free(s->importance);
+    ag_free(s->heads);
+    ag_free(s->head_positions);
     ag_free(s->keys);
-    ag_free(s->mean);
+    ag_free(s->head_values);
+    ag_free(s->head_work);
+    ag_free(s->far);
+    ag_free(s->more);
+    ag_free(s->table);
 }
 
 /* ---- importance ---- */
@@ -115,47 +165,123 @@ static ag_status score_in_place(const ag_eviction_scratch *s, const ag_kv_cache 
 
 typedef struct keys_job {
     ag_eviction_scratch *s;
-    const ag_eviction_policy *policy;
+    const ag_eviction_params *p;
     ag_kv_cache *cache;
+    const ag_score_sums *sums; /* of the layer, fetched; NULL: none are wanted */
+    const ag_rope_table *rope;
     uint32_t layer;
     ag_status
         status; /* only memory that the host does not see can fail: then there is one thread */
     ag_error *err;
 } keys_job;
 
+/* What worker w has to read a head into, and what is known of head h. */
+static ag_eviction_inputs inputs_of(const keys_job *job, size_t w, uint32_t h) {
+    const ag_eviction_scratch *s = job->s;
+    const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
+    const size_t dim = ag_kv_cache_layer(job->cache, job->layer)->head_dim;
+    ag_eviction_inputs in = s->heads[h]; /* n_slots and removed are there */
+    in.dim = dim;
+    in.positions = s->head_positions + w * max_slots;
+    in.keys = s->keys + w * max_slots * dim;
+    in.values = s->head_values ? s->head_values + w * max_slots * dim : NULL;
+    in.sums = job->sums ? ag_score_sums_of(job->sums, job->layer, h) : NULL;
+    in.work = s->head_work ? s->head_work + w * s->work_floats : NULL;
+    return in;
+}
+
+static ag_status read_head(const keys_job *job, size_t w, uint32_t h, ag_eviction_inputs *in) {
+    const ag_eviction_scratch *s = job->s;
+    const ag_eviction_policy *policy = job->p->policy;
+    const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
+    uint32_t *positions = s->head_positions + w * max_slots;
+    AG_TRY(ag_kv_cache_read_positions(job->cache, job->layer, h, positions, job->err));
+    AG_TRY(ag_kv_cache_read_keys(job->cache, job->layer, h, in->keys, job->err));
+    while (in->n_protected < in->n_slots &&
+           positions[in->n_protected] < ag_kv_cache_protected(job->cache)) {
+        in->n_protected++;
+    }
+    if (policy->unrotated) {
+        if (ag_kv_cache_params(job->cache)->hadamard) ag_hadamard(in->keys, in->n_slots, in->dim);
+        ag_unrotate(in->keys, in->n_slots, in->dim, positions, job->rope, s->table,
+                    s->far + w * in->dim);
+    }
+    if (!s->head_values) return AG_OK;
+    float *values = s->head_values + w * max_slots * in->dim;
+    return ag_kv_cache_read_values(job->cache, job->layer, h, values, job->err);
+}
+
 /* Worker w scores heads w, w + n_workers, ... */
 static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
-    const ag_eviction_scratch *s = job->s;
-    const ag_kv_layer *is = ag_kv_cache_layer(job->cache, job->layer);
-    const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
+    const ag_eviction_policy *policy = job->p->policy;
+    const uint32_t n_heads = ag_kv_cache_layer(job->cache, job->layer)->n_kv_heads;
     (void)thread;
     for (size_t w = begin; w < end; w++) {
-        float *keys = s->keys + w * max_slots * is->head_dim;
-        float *mean = s->mean + w * is->head_dim;
-        for (uint32_t h = (uint32_t)w; h < is->n_kv_heads; h += s->n_workers) {
-            ag_status st = ag_kv_cache_read_keys(job->cache, job->layer, h, keys, job->err);
+        for (uint32_t h = (uint32_t)w; h < n_heads; h += job->s->n_workers) {
+            ag_eviction_inputs in = inputs_of(job, w, h);
+            const ag_status st = read_head(job, w, h, &in);
             if (st != AG_OK) job->status = st;
             if (st != AG_OK) return;
-            job->policy->from_keys(job->policy->user, keys,
-                                   ag_kv_cache_n_slots(job->cache, job->layer, h), is->head_dim,
-                                   s->importance + h * max_slots, mean);
+            policy->from_keys(policy->user, job->p, &in);
         }
     }
 }
 
+/* In all heads of a layer. */
+static size_t n_slots_of(const ag_kv_cache *cache, uint32_t layer) {
+    size_t n = 0;
+    for (uint32_t h = 0; h < ag_kv_cache_layer(cache, layer)->n_kv_heads; h++)
+        n += ag_kv_cache_n_slots(cache, layer, h);
+    return n;
+}
+
+/* What is the same for from_keys() and for compare(). Of a layer's slots `n_keep` will stay. */
+static void list_heads(const keys_job *job, size_t n_keep) {
+    const ag_eviction_scratch *s = job->s;
+    const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
+    const uint32_t n_heads = ag_kv_cache_layer(job->cache, job->layer)->n_kv_heads;
+    const size_t n = n_slots_of(job->cache, job->layer);
+    const float removed = n > n_keep ? (float)(n - n_keep) / (float)n : 0;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        s->heads[h] = (ag_eviction_inputs){
+            .n_slots = ag_kv_cache_n_slots(job->cache, job->layer, h),
+            .removed = removed,
+            .importance = s->importance + h * max_slots,
+            .more = s->more ? s->more + h * max_slots : NULL,
+        };
+    }
+}
+
+static ag_status score_keys(keys_job *job, size_t n_keep) {
+    ag_eviction_scratch *s = job->s;
+    const ag_eviction_policy *policy = job->p->policy;
+    const uint32_t n_heads = ag_kv_cache_layer(job->cache, job->layer)->n_kv_heads;
+    list_heads(job, n_keep);
+    if (policy->unrotated && s->table_of != job->rope->inv_freq) {
+        ag_unrotate_table(job->rope, s->table);
+        s->table_of = job->rope->inv_freq;
+    }
+    ag_for_each(ag_kv_cache_backend(job->cache), s->n_workers, score_keys_of_heads, job);
+    if (job->status == AG_OK && policy->compare)
+        policy->compare(policy->user, job->p, s->heads, n_heads);
+    return job->status;
+}
+
 ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
-                                 const ag_eviction_policy *policy, ag_kv_cache *cache,
-                                 uint32_t layer, uint32_t budget, ag_error *err) {
-    const bool keys = policy->importance == AG_IMPORTANCE_KEYS;
+                                 const ag_eviction_params *p, ag_kv_cache *cache,
+                                 const ag_rope_table *rope, uint32_t layer, size_t n_keep,
+                                 ag_error *err) {
+    const ag_eviction_policy *policy = p->policy;
+    const bool keys = asks_keys(policy);
     if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
-    if (ag_kv_layer_length(cache, layer) <= budget) return AG_OK; /* nobody will ask */
+    if (n_slots_of(cache, layer) <= n_keep) return AG_OK; /* nobody will ask */
     if (!keys && s->own_importance) return AG_OK;
     if (!keys) return mean_of_heads(s, sums, cache, layer, err);
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
-    keys_job job = {s, policy, cache, layer, AG_OK, err};
-    ag_for_each(ag_kv_cache_backend(cache), s->n_workers, score_keys_of_heads, &job);
-    return job.status;
+    AG_TRY(ag_score_sums_fetch(sums, layer, err));
+    keys_job job = {s, p, cache, sums, rope, layer, AG_OK, err};
+    return score_keys(&job, n_keep);
 }
 
 ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
@@ -174,6 +300,7 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         break;
     case AG_IMPORTANCE_KEYS: /* the head's is there */
+    case AG_IMPORTANCE_CHUNK:
         importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
         break;
     }

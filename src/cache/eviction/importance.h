@@ -11,8 +11,16 @@ typedef struct ag_eviction_scratch {
     /* For the layers of most slots, heads and values: */
     uint32_t *keep, *work, *positions; /* [slots] */
     float *values;                     /* the same */
-    float *importance;                 /* [slots]; KEYS: [heads][slots] */
-    float *keys, *mean;                /* KEYS: [n_workers][slots][dim], [n_workers][dim] */
+    float *importance;                 /* [slots]; from_keys: [heads][slots] */
+    /* from_keys; those that the policy does not ask for are NULL: */
+    ag_eviction_inputs *heads; /* [heads] */
+    uint32_t *head_positions;  /* [n_workers][slots] */
+    float *keys, *head_values; /* [n_workers][slots][dim] */
+    float *head_work;          /* [n_workers][work_floats] */
+    float *far, *table;        /* [n_workers][dim]; of a rotation: ag_unrotate() */
+    float *more;               /* [heads][slots] */
+    const float *table_of;     /* its frequencies */
+    size_t work_floats;
     uint32_t n_workers;
     bool own_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
 } ag_eviction_scratch;
@@ -29,11 +37,13 @@ ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
                                   const ag_eviction_params *p, const ag_kv_cache *cache,
                                   uint32_t position, uint32_t n_window, ag_error *err);
 
-/* Call the first once per layer, before any of its heads is compacted; no head is to keep more than
- * `budget` slots. Then the second for each head: it fills in v->importance. */
+/* Call the first once per layer, before any of its heads is compacted; they are to keep n_keep
+ * slots together. rope: the layer's, read for policies that want keys unrotated. Then the second
+ * for each head: it fills in v->importance. */
 ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
-                                 const ag_eviction_policy *policy, ag_kv_cache *cache,
-                                 uint32_t layer, uint32_t budget, ag_error *err);
+                                 const ag_eviction_params *p, ag_kv_cache *cache,
+                                 const ag_rope_table *rope, uint32_t layer, size_t n_keep,
+                                 ag_error *err);
 ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
                            const ag_eviction_policy *policy, const ag_kv_cache *cache,
                            uint32_t layer, uint32_t head, ag_eviction_view *v, ag_error *err);

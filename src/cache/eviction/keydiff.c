@@ -42,19 +42,27 @@ static void add_scaled(float *sum, const float *a, float scale, size_t n) {
 }
 
 /* importance holds the keys' lengths, inverted, until the mean is known. */
-static void from_keys(void *user, float *keys, size_t n_slots, size_t dim, float *importance,
-                      float *mean) {
+static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
+    const size_t dim = in->dim;
+    float *mean = in->work, *importance = in->importance;
     (void)user;
+    (void)p;
     memset(mean, 0, dim * sizeof *mean);
-    for (size_t s = 0; s < n_slots; s++) {
-        const float *k = keys + s * dim, length = sqrtf(dot(k, k, dim));
+    for (size_t s = 0; s < in->n_slots; s++) {
+        const float *k = in->keys + s * dim, length = sqrtf(dot(k, k, dim));
         importance[s] = length > 0 ? 1 / length : 0;
         add_scaled(mean, k, importance[s], dim);
     }
     const float length = sqrtf(dot(mean, mean, dim)), scale = length > 0 ? 1 / length : 0;
-    for (size_t s = 0; s < n_slots; s++) {
-        importance[s] *= -dot(keys + s * dim, mean, dim) * scale;
+    for (size_t s = 0; s < in->n_slots; s++) {
+        importance[s] *= -dot(in->keys + s * dim, mean, dim) * scale;
     }
+}
+
+/* The mean. */
+static size_t work_floats(void *user, size_t dim) {
+    (void)user;
+    return dim;
 }
 
 static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
@@ -70,4 +78,5 @@ const ag_eviction_policy ag_eviction_keydiff = {
     .prefill_block = 128,
     .select = select_slots,
     .from_keys = from_keys,
+    .work_floats = work_floats,
 };

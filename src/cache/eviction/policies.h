@@ -14,7 +14,8 @@
     X(snapkv)                   \
     X(h2o)                      \
     X(tova)                     \
-    X(keydiff)
+    X(keydiff)                  \
+    X(compactor)
 
 #define AG_EVICTION_DECLARE(name) extern const ag_eviction_policy ag_eviction_##name;
 AG_EVICTION_POLICIES(AG_EVICTION_DECLARE)

@@ -11,6 +11,7 @@
 #include <antigravity/eviction.h>
 
 typedef struct ag_score_sums ag_score_sums;
+struct ag_chunk_scores;
 
 /* The weights of a pass's rows from row0 on are wanted. */
 typedef struct ag_attention_scores {
@@ -18,6 +19,7 @@ typedef struct ag_attention_scores {
     size_t row0;           /* of the sequence's rows */
     bool most;             /* the largest weights instead of sums */
     const uint32_t *until; /* [heads of all layers] slots whose sums will be read; NULL: all */
+    struct ag_chunk_scores *chunks; /* borrowed; not NULL: those inside chunks, and no others */
 } ag_attention_scores;
 
 /* What ag_attention_seq says of a layer's scores, from what is known of the whole pass. */

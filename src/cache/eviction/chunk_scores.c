@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/eviction/chunk_scores.h"
+
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+
+#include <assert.h>
+
+/* Queries of a chunk's first rows in one layer. */
+typedef struct kept_rows {
+    ag_tensor q;      /* [AG_CHUNK, n_heads, head_dim] */
+    ag_buffer *owner; /* NULL: no memory yet */
+} kept_rows;
+
+struct ag_chunk_scores {
+    ag_backend *be; /* borrowed */
+    uint32_t n_layers;
+    float query_scale; /* 0: the model's */
+    /* The chunk at hand: positions [first, first + n_kept) have been seen. */
+    uint32_t first, n_kept;
+    kept_rows *kept; /* owned; [n_layers], memory only while a chunk is cut */
+    kept_rows out;   /* where their attention goes, which nobody reads */
+    /* The pass. Rows [0, until_row) end the chunk at hand, [until_row, n_whole) are of chunks that
+     * begin and end in it, and those from n_whole to n_last begin one that is kept. */
+    uint32_t position;
+    size_t n_rows, until_row, n_whole, n_last;
+    uint32_t next_first;    /* of the chunk at hand after the pass */
+    uint32_t *from, *until; /* owned; [n_bounds] of rows: positions that they see */
+    size_t n_bounds;
+};
+
+static bool wants_chunks(const ag_eviction_params *p) {
+    return p->policy->importance == AG_IMPORTANCE_CHUNK;
+}
+
+static size_t bounds_of(const ag_kv_params *kv) {
+    const size_t rows = kv->step_rows ? kv->step_rows : kv->max_slots;
+    return rows > AG_CHUNK ? rows : AG_CHUNK;
+}
+
+ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache *cache,
+                                 ag_chunk_scores **out, ag_error *err) {
+    *out = NULL;
+    if (!wants_chunks(p)) return AG_OK;
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    const ag_compactor_params *own = p->policy_params;
+    ag_chunk_scores *c = ag_calloc(1, sizeof *c);
+    if (!c) return AG_FAIL(err, NOMEM, "attention inside chunks: out of memory");
+    c->be = ag_kv_cache_backend(cache);
+    c->n_layers = kv->n_layers;
+    c->query_scale = own ? own->query_scale : 0;
+    c->n_bounds = bounds_of(kv);
+    c->kept = ag_calloc(c->n_layers, sizeof *c->kept);
+    c->from = ag_calloc(c->n_bounds, sizeof *c->from);
+    c->until = ag_calloc(c->n_bounds, sizeof *c->until);
+    if (c->kept && c->from && c->until) {
+        *out = c;
+        return AG_OK;
+    }
+    ag_chunk_scores_destroy(c);
+    return AG_FAIL(err, NOMEM, "attention inside chunks of passes of %zu rows", bounds_of(kv));
+}
+
+/* Until the next chunk that is cut. */
+static void release_rows(ag_chunk_scores *c) {
+    for (uint32_t l = 0; c->kept && l < c->n_layers; l++) ag_buffer_release(&c->kept[l].owner);
+    ag_buffer_release(&c->out.owner);
+}
+
+void ag_chunk_scores_destroy(ag_chunk_scores *c) {
+    if (!c) return;
+    release_rows(c);
+    ag_free(c->kept);
+    ag_free(c->from);
+    ag_free(c->until);
+    ag_free(c);
+}
+
+size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
+    if (!wants_chunks(p)) return 0;
+    return sizeof(ag_chunk_scores) + kv->n_layers * sizeof(kept_rows) +
+           2 * bounds_of(kv) * sizeof(uint32_t);
+}
+
+/* ---- where chunks begin and end ---- */
+
+/* Behind the chunk of a position that is one's. */
+static uint64_t chunk_end(uint32_t position) {
+    return (uint64_t)AG_CHUNK_FIRST +
+           ((uint64_t)(position - AG_CHUNK_FIRST) / AG_CHUNK + 1) * AG_CHUNK;
+}
+
+static uint32_t at_least_first(uint32_t position) {
+    return position > AG_CHUNK_FIRST ? position : AG_CHUNK_FIRST;
+}
+
+size_t ag_chunk_scores_cut(const ag_chunk_scores *c, uint32_t position, size_t n) {
+    if (!c || !n) return n;
+    const uint64_t last = (uint64_t)position + n;
+    if (last <= AG_CHUNK_FIRST) return n;
+    const uint64_t end = last - (last - AG_CHUNK_FIRST) % AG_CHUNK;
+    return end > position && end > AG_CHUNK_FIRST ? (size_t)(end - position) : n;
+}
+
+bool ag_chunk_scores_begin(ag_chunk_scores *c, uint32_t position, size_t n, size_t n_left,
+                           bool close) {
+    if (!c) return false;
+    const uint64_t pass_end = (uint64_t)position + n;
+    uint64_t end = pass_end + n_left; /* of what belongs to chunks */
+    end -= end > AG_CHUNK_LAST ? AG_CHUNK_LAST : end;
+    if (c->first + (uint64_t)c->n_kept != position) {
+        c->first = position;
+        c->n_kept = 0;
+    }
+    if (!c->n_kept) c->first = at_least_first(c->first);
+    c->position = position;
+    c->n_rows = n;
+    uint64_t at = c->first;
+    c->until_row = c->n_whole = c->n_last = 0;
+    assert(n <= c->n_bounds);
+    while (at < end && at < pass_end) {
+        uint64_t stop = chunk_end((uint32_t)at);
+        if (stop > end) stop = end;
+        const bool closes = close && stop > pass_end;
+        if (closes) stop = pass_end;
+        if (stop > pass_end) break;
+        const size_t row0 = at > position ? (size_t)(at - position) : 0;
+        const size_t row1 = stop > position ? (size_t)(stop - position) : 0;
+        for (size_t r = row0; r < row1; r++) {
+            c->from[r] = (uint32_t)at;
+            c->until[r] = (uint32_t)(stop - 1);
+        }
+        if (at < position) c->until_row = row1;
+        c->n_whole = row1;
+        at = stop;
+    }
+    const uint64_t seen = pass_end < end ? pass_end : end;
+    c->n_last = seen > at ? (size_t)(seen - position) : c->n_whole;
+    c->next_first = (uint32_t)at;
+    return c->n_whole > 0;
+}
+
+/* ---- in a layer ---- */
+
+static ag_status have_rows(const ag_chunk_scores *c, kept_rows *rows, const ag_tensor *q,
+                           ag_error *err) {
+    if (rows->owner) return AG_OK;
+    return ag_tensor_alloc(&rows->q, &rows->owner, ag_backend_memory(c->be), AG_USAGE_SCRATCH,
+                           AG_F32, ag_shape_3d(AG_CHUNK, q->shape.dim[1], q->shape.dim[2]), err);
+}
+
+/* Rows [row0, row1) of the pass become rows `to` and following of the chunk that is kept. */
+static ag_status keep_rows(const ag_chunk_scores *c, kept_rows *kept, size_t to, const ag_tensor *q,
+                           size_t row0, size_t row1, ag_error *err) {
+    const size_t row = q->shape.dim[1] * q->shape.dim[2];
+    if (row0 >= row1) return AG_OK;
+    AG_TRY(have_rows(c, kept, q, err));
+    return ag_take_error(
+        c->be, ag_copy_slice(c->be, &kept->q, to * row, q, row0 * row, (row1 - row0) * row), err);
+}
+
+/* What a first call has added, a second one adds to. */
+static ag_status attend(const ag_chunk_scores *c, ag_tensor *out, const ag_tensor *q,
+                        ag_attention_seq *part, const ag_attention_params *params, ag_error *err) {
+    ag_attention_params own = *params;
+    if (c->query_scale != 0) own.scale = c->query_scale;
+    part->score_row0 = 0;
+    AG_TRY(ag_take_error(c->be, ag_attention(c->be, out, q, part, 1, &own), err));
+    part->scored = part->kv.n_slots;
+    return AG_OK;
+}
+
+/* The chunk of which earlier passes had the first rows. */
+static ag_status end_cut_chunk(ag_chunk_scores *c, uint32_t layer, const ag_tensor *q,
+                               ag_attention_seq *part, const ag_attention_params *params,
+                               ag_error *err) {
+    uint32_t from[AG_CHUNK], until[AG_CHUNK];
+    kept_rows *kept = &c->kept[layer];
+    const size_t n = c->n_kept + c->until_row;
+    AG_TRY(keep_rows(c, kept, c->n_kept, q, 0, c->until_row, err));
+    AG_TRY(have_rows(c, &c->out, q, err));
+    for (size_t r = 0; r < n; r++) {
+        from[r] = c->from[0];
+        until[r] = c->until[0];
+    }
+    part->row0 = 0;
+    part->n_rows = n;
+    part->visible_from = from;
+    part->visible_until = until;
+    return attend(c, &c->out.q, &kept->q, part, params, err);
+}
+
+ag_status ag_chunk_scores_add(ag_chunk_scores *c, uint32_t layer, const ag_tensor *q,
+                              ag_tensor *out, ag_attention_seq *part,
+                              const ag_attention_params *params, ag_error *err) {
+    if (!c) return AG_OK;
+    const size_t first = at_least_first(c->position) - (size_t)c->position;
+    const size_t whole = c->until_row ? c->until_row : first;
+    if (c->until_row) AG_TRY(end_cut_chunk(c, layer, q, part, params, err));
+    if (c->n_whole > whole) {
+        part->row0 = whole;
+        part->n_rows = c->n_whole - whole;
+        part->visible_from = c->from + whole;
+        part->visible_until = c->until + whole;
+        AG_TRY(attend(c, out, q, part, params, err));
+    }
+    const size_t row0 = c->n_whole > first ? c->n_whole : first;
+    const size_t to = c->n_whole ? 0 : c->n_kept;
+    return keep_rows(c, &c->kept[layer], to, q, row0, c->n_last, err);
+}
+
+/* ---- around a pass ---- */
+
+void ag_chunk_scores_end(ag_chunk_scores *c) {
+    if (!c || !c->n_rows) return;
+    const size_t seen = c->position + c->n_last;
+    c->first = c->next_first;
+    c->n_kept = seen > c->first ? (uint32_t)(seen - c->first) : 0;
+    c->n_rows = 0;
+    if (!c->n_kept) release_rows(c);
+}
+
+void ag_chunk_scores_truncate(ag_chunk_scores *c, uint32_t position) {
+    if (!c) return;
+    /* Some layers of a pass that failed may have added already: no row does so twice. */
+    if (c->n_rows || position < c->first) c->n_kept = 0;
+    else if (position - c->first < c->n_kept) c->n_kept = position - c->first;
+    c->n_rows = 0;
+    if (!c->n_kept) release_rows(c);
+}
+
+static ag_status copy_rows(const ag_chunk_scores *from, const kept_rows *src, kept_rows *dst,
+                           ag_error *err) {
+    if (!src->owner) return AG_OK;
+    AG_TRY(have_rows(from, dst, &src->q, err));
+    const size_t n = (size_t)from->n_kept * src->q.shape.dim[1] * src->q.shape.dim[2];
+    return ag_take_error(from->be, ag_copy_slice(from->be, &dst->q, 0, &src->q, 0, n), err);
+}
+
+ag_status ag_chunk_scores_copy(ag_chunk_scores *to, const ag_chunk_scores *from, ag_error *err) {
+    if (!to || !from) return AG_OK;
+    to->first = from->first;
+    to->n_kept = 0;
+    for (uint32_t l = 0; from->n_kept && l < from->n_layers; l++)
+        AG_TRY(copy_rows(from, &from->kept[l], &to->kept[l], err));
+    to->n_kept = from->n_kept;
+    return AG_OK;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stays is what a prompt's own chunks attend to, and keys that others do not explain: the
+ * score is a + r l, where r is the share that leaves. a: attention inside chunks of 256 without a
+ * causal mask (AG_IMPORTANCE_CHUNK) times the length of the value, averaged over three neighbours.
+ * l: the leverage of the key before its rotation, x (X^T X)^-1 x^T, where rows x of X are keys less
+ * their mean, sketched to 48 values. Both have mean 0 and standard deviation 1 over a layer. The
+ * first 8 positions and the last 4 slots rank above all. Source: Compactor, arXiv:2507.08143; r as
+ * the weight, the normalisation over a layer and the Cholesky factor as kvpress 0.5 has them. */
+#include "cache/eviction/chunk_scores.h"
+#include "cache/eviction/policies.h"
+#include "cache/eviction/select.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SKETCH = 48, TOGETHER = 4, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
+
+static const double jitter = 1e-2;
+
+/* Vectors of the compiler: every machine has them. */
+enum { LANES = 4 };
+typedef float vec __attribute__((vector_size(16)));
+
+static inline vec load(const float *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void store(float *p, vec v) { memcpy(p, &v, sizeof v); }
+
+/* ---- random numbers ---- */
+
+static uint64_t next_bits(uint64_t *state) { /* SplitMix64 */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* In (0, 1]. */
+static double next_share(uint64_t *state) {
+    return (double)((next_bits(state) >> 11) + 1) / 9007199254740992.0;
+}
+
+/* n numbers of N(0, 1 / SKETCH), the same ones every time: Box and Muller's. n even. */
+static void fill_normal(float *x, size_t n) {
+    uint64_t state = 1;
+    const double sd = sqrt(1.0 / SKETCH), turn = 6.283185307179586;
+    for (size_t i = 0; i + 1 < n; i += 2) {
+        const double r = sd * sqrt(-2 * log(next_share(&state)));
+        const double angle = turn * next_share(&state);
+        x[i] = (float)(r * cos(angle));
+        x[i + 1] = (float)(r * sin(angle));
+    }
+}
+
+static float square_of(const float *x, size_t n) {
+    vec sums[2] = {0};
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        const vec a = load(x + i), b = load(x + i + LANES);
+        sums[0] += a * a;
+        sums[1] += b * b;
+    }
+    const vec sum = sums[0] + sums[1];
+    float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (; i < n; i++) total += x[i] * x[i];
+    return total;
+}
+
+/* ---- leverage ---- */
+
+/* What a head has to write on: rows are SKETCH long, of which the first k count. */
+typedef struct leverage_work {
+    float *made_for; /* the size of heads whose sketch is there; 0: none is */
+    float *sketch;   /* [dim][SKETCH] */
+    float *mean;     /* [dim] */
+    float *gram;     /* [SKETCH][SKETCH]; then the inverse of its factor, transposed */
+    float *rows;     /* [TOGETHER][SKETCH] */
+    float *copy;     /* [TOGETHER][dim] */
+} leverage_work;
+
+static size_t sketched(size_t dim) { return dim < SKETCH ? dim : SKETCH; }
+
+static size_t work_floats(void *user, size_t dim) {
+    (void)user;
+    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + TOGETHER * (SKETCH + dim);
+}
+
+/* A sketch that is given may be another one each time. */
+static void make_sketch(const leverage_work *w, size_t dim, const float *given) {
+    const size_t k = sketched(dim);
+    if (!given && *w->made_for == (float)dim) return;
+    if (!given) fill_normal(w->sketch, dim * SKETCH);
+    for (size_t d = 0; d < dim; d++) {
+        float *row = w->sketch + d * SKETCH;
+        if (given) memcpy(row, given + d * k, k * sizeof *row);
+        for (size_t i = k; i < SKETCH; i++) row[i] = 0;
+    }
+    *w->made_for = given ? 0 : (float)dim;
+}
+
+static leverage_work work_in(float *p, size_t dim, const float *given) {
+    leverage_work w = {.made_for = p, .sketch = p + 1};
+    w.mean = w.sketch + dim * SKETCH;
+    w.gram = w.mean + dim;
+    w.rows = w.gram + SKETCH * SKETCH;
+    w.copy = w.rows + TOGETHER * SKETCH;
+    make_sketch(&w, dim, given);
+    memset(w.gram, 0, (size_t)SKETCH * SKETCH * sizeof *w.gram);
+    return w;
+}
+
+static void add_row(float *restrict sum, const float *restrict x, size_t n) {
+    for (size_t d = 0; d < n; d++) sum[d] += x[d];
+}
+
+/* Rows are added as floats, a few, before they join the sums. */
+static void mean_of(const float *x, size_t n, size_t dim, float *mean, float *part) {
+    enum { AT_ONCE = 64 };
+    memset(mean, 0, dim * sizeof *mean);
+    for (size_t i = 0; i < n;) {
+        const size_t end = n - i < AT_ONCE ? n : i + AT_ONCE;
+        memset(part, 0, dim * sizeof *part);
+        for (; i < end; i++) add_row(part, x + i * dim, dim);
+        add_row(mean, part, dim);
+    }
+    for (size_t d = 0; d < dim; d++) mean[d] /= (float)n;
+}
+
+/* out[TOGETHER][SKETCH]: x[r] times rows [n][SKETCH], for TOGETHER rows x that are `stride` apart.
+ * A few columns at a time, so that their sums stay in registers. */
+static void times_rows(float *restrict out, const float *x, size_t stride,
+                       const float *restrict rows, size_t n) {
+    enum { COLUMNS = 2 };
+    for (size_t v = 0; v < SKETCH / LANES; v += COLUMNS) {
+        vec sums[TOGETHER][COLUMNS] = {0};
+        for (size_t i = 0; i < n; i++) {
+            const float *at = rows + i * SKETCH + v * LANES;
+            const vec a = load(at), b = load(at + LANES);
+            for (size_t r = 0; r < TOGETHER; r++) {
+                const float by = x[r * stride + i];
+                sums[r][0] += a * by;
+                sums[r][1] += b * by;
+            }
+        }
+        for (size_t r = 0; r < TOGETHER; r++) {
+            store(out + r * SKETCH + v * LANES, sums[r][0]);
+            store(out + r * SKETCH + (v + 1) * LANES, sums[r][1]);
+        }
+    }
+}
+
+/* gram += the outer products of TOGETHER rows, from the diagonal's vector on. */
+static void add_products(float *restrict gram, const float *restrict rows, size_t k) {
+    for (size_t i = 0; i < k; i++) {
+        for (size_t j = i / LANES * LANES; j < SKETCH; j += LANES) {
+            vec sum = load(gram + i * SKETCH + j);
+            for (size_t r = 0; r < TOGETHER; r++)
+                sum += load(rows + r * SKETCH + j) * rows[r * SKETCH + i];
+            store(gram + i * SKETCH + j, sum);
+        }
+    }
+}
+
+/* TOGETHER rows at x, of which n are there: those, or a copy filled up with zeros. */
+static const float *full_rows(const float *x, size_t n, size_t dim, float *copy) {
+    if (n >= TOGETHER) return x;
+    memset(copy, 0, TOGETHER * dim * sizeof *copy);
+    memcpy(copy, x, n * dim * sizeof *copy);
+    return copy;
+}
+
+/* Keys become rows of X, k values each; the Gram matrix is the sum of their outer products. */
+static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w) {
+    const size_t k = sketched(dim);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t d = 0; d < dim; d++) keys[i * dim + d] -= w->mean[d];
+    }
+    for (size_t i = 0; i < n; i += TOGETHER) {
+        times_rows(w->rows, full_rows(keys + i * dim, n - i, dim, w->copy), dim, w->sketch, dim);
+        add_products(w->gram, w->rows, k);
+        for (size_t r = 0; r < TOGETHER && i + r < n; r++)
+            memcpy(keys + (i + r) * dim, w->rows + r * SKETCH, k * sizeof *keys);
+    }
+}
+
+/* The factor L of G + jitter: false if there is none. */
+static bool factorise(const float *gram, double add, double *factor, size_t k) {
+    for (size_t i = 0; i < k; i++) {
+        for (size_t j = 0; j <= i; j++) {
+            double sum = gram[j * SKETCH + i];
+            if (i == j) sum += add;
+            for (size_t m = 0; m < j; m++) sum -= factor[i * SKETCH + m] * factor[j * SKETCH + m];
+            if (i == j && !(sum > 0)) return false;
+            factor[i * SKETCH + j] = i == j ? sqrt(sum) : sum / factor[j * SKETCH + j];
+        }
+    }
+    return true;
+}
+
+/* out [SKETCH][SKETCH] = (L^-1)^T, so that x out = (L^-1 x^T)^T. */
+static void invert(const double *factor, float *out, size_t k) {
+    double column[SKETCH];
+    memset(out, 0, (size_t)SKETCH * SKETCH * sizeof *out);
+    for (size_t c = 0; c < k; c++) {
+        for (size_t i = c; i < k; i++) {
+            double sum = i == c;
+            for (size_t m = c; m < i; m++) sum -= factor[i * SKETCH + m] * column[m];
+            column[i] = sum / factor[i * SKETCH + i];
+            out[c * SKETCH + i] = (float)column[i];
+        }
+    }
+}
+
+/* leverage[n] of keys [n, dim], which are overwritten. All 0 if rounding leaves no factor. */
+static void find_leverage(float *keys, size_t n, size_t dim, const float *given, float *work,
+                          float *leverage) {
+    double factor[SKETCH * SKETCH], add = jitter;
+    const size_t k = sketched(dim);
+    const leverage_work w = work_in(work, dim, given);
+    mean_of(keys, n, dim, w.mean, w.copy);
+    sketch_keys(keys, n, dim, &w);
+    int tries = 0;
+    while (tries < 5 && !factorise(w.gram, add, factor, k)) {
+        tries++;
+        add *= 10;
+    }
+    memset(leverage, 0, n * sizeof *leverage);
+    if (tries == 5) return;
+    invert(factor, w.gram, k);
+    for (size_t i = 0; i < n; i += TOGETHER) {
+        times_rows(w.rows, full_rows(keys + i * dim, n - i, dim, w.copy), dim, w.gram, k);
+        for (size_t r = 0; r < TOGETHER && i + r < n; r++)
+            leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
+    }
+}
+
+/* ---- attention ---- */
+
+/* Averaged with zeros beyond the ends that count in the divisor; NAN where no attention is known.
+ */
+static void pool(const float *x, const float *sums, size_t n, float *out) {
+    for (size_t i = 0; i < n; i++) {
+        float sum = x[i];
+        if (i) sum += x[i - 1];
+        if (i + 1 < n) sum += x[i + 1];
+        out[i] = sums[i] != 0 ? sum / POOL : NAN;
+    }
+}
+
+/* ---- the policy ---- */
+
+/* Slots [*first, *end) are those that have to earn their place. */
+static void contested(const ag_eviction_inputs *in, size_t *first, size_t *end) {
+    *first = in->n_protected;
+    while (*first < in->n_slots && in->positions[*first] < AG_CHUNK_FIRST) ++*first;
+    *end = in->n_slots > AG_CHUNK_LAST ? in->n_slots - AG_CHUNK_LAST : 0;
+    if (*end < *first) *end = *first;
+}
+
+/* importance: attention; more: leverage, until compare(). */
+static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
+    const ag_compactor_params *own = p->policy_params;
+    size_t first, end;
+    (void)user;
+    contested(in, &first, &end);
+    for (size_t s = 0; s < in->n_slots; s++) in->importance[s] = in->more[s] = INFINITY;
+    if (first == end) return;
+    const size_t n = end - first, dim = in->dim;
+    float *weighted = in->more + first;
+    for (size_t i = 0; i < n; i++)
+        weighted[i] = in->sums[first + i] * sqrtf(square_of(in->values + (first + i) * dim, dim));
+    pool(weighted, in->sums + first, n, in->importance + first);
+    find_leverage(in->keys + first * dim, n, dim, own ? own->sketch : NULL, in->work, weighted);
+}
+
+/* Of a layer's numbers, where they are known. */
+typedef struct moments {
+    double n, sum, squares;
+} moments;
+
+static void count_in(moments *m, double x) {
+    m->n++;
+    m->sum += x;
+    m->squares += x * x;
+}
+
+static double mean_in(const moments *m) { return m->n > 0 ? m->sum / m->n : 0; }
+
+/* Of a sample. */
+static double deviation_in(const moments *m) {
+    if (m->n < 2) return 1e-6;
+    const double variance = (m->squares - m->sum * m->sum / m->n) / (m->n - 1);
+    return variance > 1e-12 ? sqrt(variance) : 1e-6;
+}
+
+static void compare(void *user, const ag_eviction_params *p, const ag_eviction_inputs *heads,
+                    size_t n_heads) {
+    moments a = {0}, l = {0};
+    (void)user;
+    (void)p;
+    for (size_t h = 0; h < n_heads; h++) {
+        const ag_eviction_inputs *in = &heads[h];
+        for (size_t s = 0; s < in->n_slots; s++) {
+            if (isinf(in->importance[s])) continue;
+            if (!isnan(in->importance[s])) count_in(&a, in->importance[s]);
+            count_in(&l, in->more[s]);
+        }
+    }
+    const double a_mean = mean_in(&a), a_sd = deviation_in(&a);
+    const double l_mean = mean_in(&l), l_sd = deviation_in(&l);
+    for (size_t h = 0; h < n_heads; h++) {
+        const ag_eviction_inputs *in = &heads[h];
+        for (size_t s = 0; s < in->n_slots; s++) {
+            float *x = &in->importance[s];
+            if (isinf(*x)) continue;
+            const double attention = isnan(*x) ? 0 : (*x - a_mean) / a_sd;
+            *x = (float)(attention + (double)in->removed * (in->more[s] - l_mean) / l_sd);
+        }
+    }
+}
+
+static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                         uint32_t n_keep, uint32_t *keep) {
+    (void)user;
+    (void)p;
+    ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
+}
+
+const ag_eviction_policy ag_eviction_compactor = {
+    .name = "compactor",
+    .importance = AG_IMPORTANCE_CHUNK,
+    .prefill_block = AG_CHUNK,
+    .whole_prefill = true,
+    .select = select_slots,
+    .from_keys = from_keys,
+    .unrotated = true,
+    .with_values = true,
+    .work_floats = work_floats,
+    .compare = compare,
+};
