@@ -128,10 +128,11 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
     return AG_OK;
 }
 
-size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
+size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv,
+                                   size_t query_values) {
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
-           ag_score_sums_bytes(p->policy, kv) + ag_chunk_scores_bytes(p, kv) +
+           ag_score_sums_bytes(p->policy, kv) + ag_chunk_scores_bytes(p, kv, query_values) +
            ag_eviction_scratch_bytes(p->policy, kv) + ag_kv_unrotated_bytes(kv);
 }
 

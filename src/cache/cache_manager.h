@@ -80,8 +80,10 @@ ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m);
 /* What `from` (NULL: nothing) knows, its cache's fork's manager knows too, the sums of attention if
  * both have the same policy; tallies begin anew. */
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err);
-/* Bytes that a manager will take for a cache of these parameters. */
-size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
+/* Bytes that a manager will take for a cache of these parameters; query_values: as
+ * ag_chunk_scores_bytes() has it. */
+size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv,
+                                   size_t query_values);
 /* The sums of attention, borrowed; NULL without a manager, or if the policy wants none. */
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m);
 /* The cache holds another sequence now, whose sums and turns these are: *sums and *turns are

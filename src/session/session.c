@@ -41,6 +41,18 @@ static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list
     return list->layers;
 }
 
+/* Of a token's queries in all layers that keep keys, and once more in the largest. */
+static size_t query_values(const ag_model_info *info) {
+    size_t sum = 0, most = 0;
+    for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
+        const ag_layer_kind *kind = &info->layer_kinds[k];
+        const size_t n = kind->n_kv_layers ? (size_t)kind->n_heads * kind->head_dim : 0;
+        sum += kind->n_kv_layers * n;
+        if (n > most) most = n;
+    }
+    return sum + most;
+}
+
 /* The same in the order of the model. */
 static void sort_layers(const ag_model *m, layer_list *list) {
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
@@ -98,7 +110,7 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
         .kv_bytes = ag_kv_cache_plan_bytes(&kv),
         .state_bytes = parts[1],
         .workspace_bytes = parts[0] + info->n_vocab * sizeof(float),
-        .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv),
+        .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv, query_values(info)),
         .draft_bytes = ag_draft_tables_bytes(&p) + ag_logit_rows_bytes(info),
     };
     *largest = ag_kv_cache_plan_largest(&kv);

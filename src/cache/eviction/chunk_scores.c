@@ -77,10 +77,11 @@ void ag_chunk_scores_destroy(ag_chunk_scores *c) {
     ag_free(c);
 }
 
-size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
+size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv,
+                             size_t query_values) {
     if (!wants_chunks(p)) return 0;
     return sizeof(ag_chunk_scores) + kv->n_layers * sizeof(kept_rows) +
-           2 * bounds_of(kv) * sizeof(uint32_t);
+           2 * bounds_of(kv) * sizeof(uint32_t) + AG_CHUNK * query_values * sizeof(float);
 }
 
 /* ---- where chunks begin and end ---- */

@@ -21,8 +21,10 @@ typedef struct ag_chunk_scores ag_chunk_scores;
 ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache *cache,
                                  ag_chunk_scores **out, ag_error *err);
 void ag_chunk_scores_destroy(ag_chunk_scores *c);
-/* Bytes beside the queries of a chunk that is cut. */
-size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
+/* Bytes at most, the queries of a chunk that is cut included. query_values: of a token's queries in
+ * all layers of the cache, and once more in the largest. */
+size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv,
+                             size_t query_values);
 
 /* Of n rows from `position` on, how many a pass is best to take: up to the end of a chunk, if one
  * ends there. */
