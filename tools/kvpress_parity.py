@@ -182,7 +182,7 @@ def main():
     p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/kvpress-parity"))
     p.add_argument("--out", help="JSON lines are appended to this file")
     o = p.parse_args()
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    os.environ.update(HF_HUB_DISABLE_PROGRESS_BARS="1", TQDM_DISABLE="1")
     import torch
     from transformers import AutoModelForCausalLM, logging
     logging.disable_progress_bar()
