@@ -105,12 +105,15 @@ static uint32_t next_size(const ag_block_pool *p) {
     return n < MOST_BLOCKS ? 2 * n : MOST_BLOCKS;
 }
 
-static ag_status add_arena(ag_block_pool *p, ag_error *err) {
-    const uint32_t n = next_size(p);
+/* Of which `least` blocks are needed: where so large a mapping is refused, smaller ones are tried.
+ */
+static ag_status add_arena(ag_block_pool *p, size_t least, ag_error *err) {
+    uint32_t n = next_size(p);
     arena **arenas = ag_realloc(p->arenas, (p->n_arenas + 1) * sizeof *arenas);
     if (!arenas) return AG_FAIL(err, NOMEM, "a list of %zu arenas", p->n_arenas + 1);
     p->arenas = arenas;
     arena *a = make_arena(p, n, err);
+    while (!a && n / 2 >= least && n > 1) a = make_arena(p, n /= 2, err);
     if (!a) return AG_NOMEM;
     p->arenas[p->n_arenas++] = a;
     p->n_free += n;
@@ -118,7 +121,7 @@ static ag_status add_arena(ag_block_pool *p, ag_error *err) {
 }
 
 ag_status ag_block_pool_reserve(ag_block_pool *p, size_t n, ag_error *err) {
-    while (p->n_free < n) AG_TRY(add_arena(p, err));
+    while (p->n_free < n) AG_TRY(add_arena(p, n - p->n_free, err));
     return AG_OK;
 }
 

@@ -7,8 +7,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -204,12 +208,46 @@ static int close_backend(void **state) {
     return 0;
 }
 
+/* An arena of 1,024 such blocks is more than there is; a few are not. */
+static void where_memory_is_short_arenas_are_smaller(void **state) {
+    enum { BYTES = 4 << 20, SPARE = 512 << 20 };
+    struct rlimit before, limit;
+    ag_block_pool *pool;
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* their shadow takes the address space */
+#endif
+    FILE *f = fopen("/proc/self/statm", "r");
+    size_t pages = 0;
+    if (!f || fscanf(f, "%zu", &pages) != 1) skip();
+    fclose(f);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + SPARE;
+    if (setrlimit(RLIMIT_AS, &limit)) skip();
+    /* An emulator may not obey. */
+    void *large = mmap(NULL, (size_t)2 * SPARE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (large != MAP_FAILED) {
+        munmap(large, (size_t)2 * SPARE);
+        setrlimit(RLIMIT_AS, &before);
+        skip();
+    }
+    assert_int_equal(ag_block_pool_of(backend, BYTES, &pool, NULL), AG_OK);
+    const ag_status few = ag_block_pool_reserve(pool, 3, NULL);
+    const ag_status many = ag_block_pool_reserve(pool, 1000, NULL);
+    setrlimit(RLIMIT_AS, &before);
+    assert_int_equal(few, AG_OK);
+    assert_int_equal(many, AG_NOMEM);
+    ag_block_pool_trim(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_follow_the_blocks),
         cmocka_unit_test(the_lowest_free_block_comes_first),
         cmocka_unit_test(arenas_come_and_go),
         cmocka_unit_test(each_size_has_a_pool),
+        cmocka_unit_test(where_memory_is_short_arenas_are_smaller),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
 }
