@@ -212,7 +212,9 @@ static int run(generation *g) {
     params.draft = g->draft.session;
     progress_begin("reading the prompt");
     const bool apart = o->saved.prompt || o->replay.share != 0;
-    if (apart && g->saved.n_reused < g->prompt.n) {
+    /* A prompt's own cache was compressed when it was made. */
+    const bool again = o->replay.share != 0 && o->saved.load;
+    if (again || (apart && g->saved.n_reused < g->prompt.n)) {
         code = read_and_save(g, &params, &status, &err);
         bool more = status == AG_OK && g->stats.finish != AG_FINISH_CANCELLED && o->max_tokens;
         if (code == EXIT_DONE && more) status = answer(g, &params, &err);

@@ -334,6 +334,15 @@ static void a_replayed_prompt_takes_less(void **state) {
     cli_free(&r);
     assert_true(bytes_of(file) < whole);
     json_decref(JSON("--load-cache", file, "-p", " He said", "-n", "3"));
+    /* Of a loaded conversation as well, though nothing is added to it. */
+    cli_result again = CLI("generate", GREEDY, "-p", text, "-n", "0", "--save-cache", file);
+    assert_code(&again, 0);
+    cli_free(&again);
+    again = CLI("generate", GREEDY, "--load-cache", file, "-p", "", "-n", "0", "--save-cache", file,
+                "--replay", "0.5", "--replay-keep", "30%");
+    assert_code(&again, 0);
+    cli_free(&again);
+    assert_true(bytes_of(file) < whole);
     r = CLI("generate", "-p", text, "--replay", "1", "--eviction-policy", "h2o");
     assert_refused(&r, 2, "leave --eviction-policy h2o out");
     cli_free(&r);
@@ -346,9 +355,24 @@ static void a_replayed_prompt_takes_less(void **state) {
     remove(file);
 }
 
+/* Chunks that passes cut are kept in every layer, and layers differ in their heads. */
+static void compactor_reads_cut_chunks_of_unlike_layers(void **state) {
+    (void)state;
+    static char ids[4096];
+    size_t n = 0;
+    for (int i = 0; i < 400; i++)
+        n += (size_t)snprintf(ids + n, sizeof ids - n, "%s%d", i ? "," : "", 5 + i * 7 % 90);
+    cli_result r = CLI("generate", "-m", AG_SOURCE_DIR "/tests/data/golden/models/gemma4",
+                       "--prompt-ids", ids, "-n", "2", "-c", "512", "--eviction-policy",
+                       "compactor", "--kv-budget", "300", "--prefill-chunk", "100");
+    assert_code(&r, 0);
+    cli_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replayed_prompt_takes_less),
+        cmocka_unit_test(compactor_reads_cut_chunks_of_unlike_layers),
         cmocka_unit_test(an_interrupted_story_goes_on_as_if_it_had_not_been),
         cmocka_unit_test(a_prompt_is_added_to_what_was_said),
         cmocka_unit_test(text_alone_gets_no_second_beginning),

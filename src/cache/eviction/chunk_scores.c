@@ -180,6 +180,9 @@ static ag_status end_cut_chunk(ag_chunk_scores *c, uint32_t layer, const ag_tens
     kept_rows *kept = &c->kept[layer];
     const size_t n = c->n_kept + c->until_row;
     AG_TRY(keep_rows(c, kept, c->n_kept, q, 0, c->until_row, err));
+    /* Layers may differ in their heads. */
+    if (c->out.owner && !ag_shape_equal(&c->out.q.shape, &kept->q.shape))
+        ag_buffer_release(&c->out.owner);
     AG_TRY(have_rows(c, &c->out, q, err));
     for (size_t r = 0; r < n; r++) {
         from[r] = c->from[0];
