@@ -136,13 +136,15 @@ bool ag_model_leaves_copies(const ag_model_info *info) {
 ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err) {
     const ag_session_params params = ag_request_session_params(s, r);
     const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = most_tokens(r);
-    ag_session_plan one, answer;
+    ag_session_plan one, answer, whole;
     r->is_managed = params.eviction.policy || params.eviction.memory.threshold_bytes;
     AG_TRY(kv_of(r, &params, r->p.n_prompt + more, &one, err));
     AG_TRY(kv_of(r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
     r->kv_promised = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
     /* Logits, and what a sampler sorts. */
-    r->fixed_promised = n * (one.state_bytes + one.eviction_bytes +
+    /* What a policy plans with is as large as the session may become. */
+    AG_TRY(ag_session_plan_memory(&r->p.model->info, &params, &whole, err));
+    r->fixed_promised = n * (one.state_bytes + whole.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
     r->constraint_promised =
         r->p.constraint ? held_by_constraint(r) + CONSTRAINT_GRANT + n * CONSTRAINT_OWN : 0;
