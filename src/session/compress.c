@@ -31,6 +31,10 @@ static ag_status check(const ag_session *s, const int32_t *ids, size_t n_ids,
         return AG_FAIL(err, INVALID, "compression to %g times the cache and %u tokens",
                        (double)p->keep_ratio, p->keep_tokens);
     }
+    if (p->chunk && p->chunk < AG_REPLAY_LEAST_CHUNK) {
+        return AG_FAIL(err, INVALID, "compression: chunks of %u tokens, of %d at least", p->chunk,
+                       AG_REPLAY_LEAST_CHUNK);
+    }
     if (s->state) {
         return AG_FAIL(err, UNSUPPORTED,
                        "compression: layers with a state cannot be taken back behind a replay");

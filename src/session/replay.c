@@ -12,7 +12,6 @@
 
 enum {
     CHUNK = 2048,
-    LEAST_CHUNK = 16,
     CARRIED = 8, /* last tokens of a chunk that announce the next one */
 };
 
@@ -101,7 +100,7 @@ uint32_t ag_replay_chunk(const ag_session *s, const ag_compress_params *p) {
         const uint64_t less = over / 2 ? over / 2 : 1;
         n = less < n ? n - (uint32_t)less : 0;
     }
-    return n < LEAST_CHUNK && n < s->position ? 0 : n;
+    return n < AG_REPLAY_LEAST_CHUNK && n < s->position ? 0 : n;
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -334,7 +333,7 @@ ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress
         return AG_FAIL(err, LIMIT,
                        "a replay of %u tokens at least does not fit %u slots (max_seq_len) and %u "
                        "positions",
-                       LEAST_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
+                       AG_REPLAY_LEAST_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
     }
     r.total = n_in_all(&r);
     ag_status st = allocate(&r, err);

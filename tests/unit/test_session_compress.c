@@ -555,6 +555,9 @@ static void what_makes_no_sense_is_named(void **state) {
     p.n_suffix = 1;
     expect(s, N, &p, AG_INVALID, "token id 320");
     p = params(0.5f, 1);
+    p.chunk = 15;
+    expect(s, N, &p, AG_INVALID, "chunks of 15 tokens");
+    p = params(0.5f, 1);
     assert_int_equal(ag_session_begin_prompt(s, 9, NULL), AG_OK);
     expect(s, N, &p, AG_INVALID, "9 tokens of a prompt");
     ag_session_destroy(s);
