@@ -214,7 +214,10 @@ static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger
 }
 
 ag_status ag_stream_content(ag_chat_parser *p, bool *again, ag_error *err) {
-    if (skip_header(p) == AG_MATCH_PARTIAL) return AG_OK;
+    const ag_match header = skip_header(p);
+    /* Another may follow: it is skipped too, whether it came in the same piece of text or later. */
+    *again = header == AG_MATCH_YES;
+    if (header != AG_MATCH_NO) return AG_OK;
     size_t n;
     const char *s = ag_stream_rest(p, &n), *trigger;
     const char *open = p->content.len == 0 ? p->params.content_open : NULL;
