@@ -12,14 +12,15 @@ die() {
     exit 1
 }
 
-# quietly NAME COMMAND...: its output goes to build/log/NAME.log and is shown only when it fails. A function called
-# so does not stop at a failed command by itself: chain its commands with &&.
+# quietly NAME COMMAND...: its output goes to build/log/NAME.log and is shown only when it fails; build/log/failed
+# names the logs of what did. A function called so does not stop at a failed command by itself: chain its commands with &&.
 quietly() {
     local log=build/log/$1.log
     shift
     mkdir -p build/log
     "$@" >"$log" 2>&1 && return
     cat "$log" >&2
+    echo "$log" >>build/log/failed
     say "failed: $*"
     return 1
 }

@@ -29,15 +29,24 @@ wait_all() {
     return "$status"
 }
 
-# run_tests PRESET CTEST-OPTION...
-run_tests() { ctest --preset "$1" -j "$jobs" "${@:2}"; }
+# run_tests PRESET CTEST-OPTION...: build/log/failed names those that fail.
+run_tests() { list_failed "$1" ctest --preset "$1" -j "$jobs" "${@:2}"; }
+
+# list_failed PRESET CTEST...
+list_failed() {
+    local list=build/$1/Testing/Temporary/LastTestsFailed.log status=0
+    rm -f "$list"
+    "${@:2}" || status=$?
+    [ ! -e "$list" ] || printf '%s\n' "$list" >>build/log/failed
+    return "$status"
+}
 
 # Sanitizers of older compilers cannot live with as much address randomisation as newer kernels use.
 without_randomisation() {
     if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
 }
 
-run_sanitized() { without_randomisation ctest --preset "$1" -j "$jobs"; }
+run_sanitized() { list_failed "$1" without_randomisation ctest --preset "$1" -j "$jobs"; }
 
 require() {
     local tool
@@ -63,7 +72,8 @@ stage_clang() {
     run_tests clang
 }
 
-# The targets must build and find nothing in some seconds; the suite replays their corpora. Long runs are done by hand.
+# The targets must build and find nothing in some seconds; the suite replays their corpora. The seed is fixed, so that what
+# is found depends on the code, not on the day. Long runs, with seeds of their own, are done by hand.
 stage_fuzz() {
     require clang
     build_preset fuzz
@@ -82,7 +92,7 @@ stage_fuzz() {
 fuzz_for_a_while() {
     local found=build/fuzz/found/${1##*/fuzz_}
     mkdir -p "$found"
-    quietly "${1##*/}" "$1" -max_total_time=10 -artifact_prefix="$found/" "$found" "fuzz/corpus/${1##*/fuzz_}" || return 1
+    quietly "${1##*/}" "$1" -seed=1 -max_total_time=10 -artifact_prefix="$found/" "$found" "fuzz/corpus/${1##*/fuzz_}" || return 1
     say "${1##*/}: $(grep -c . < <(ls "$found")) new inputs, nothing found"
 }
 
@@ -227,9 +237,13 @@ elif ! scripts/setup.sh --all; then
 fi
 
 mkdir -p build/log
-rm -f build/log/native-ctest.log
+rm -f build/log/native-ctest.log build/log/failed
 for stage in "${stages[@]}"; do run_stage "$stage"; done
 
+for log in $(cat build/log/failed 2>/dev/null); do
+    printf '\n%s\n' "The end of $log:"
+    tail -n 40 "$log"
+done
 printf '\n%s\n' "Stages:"
 printf '  %s\n' "${report[@]}"
 if [ -e build/log/native-ctest.log ]; then
