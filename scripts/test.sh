@@ -240,10 +240,12 @@ mkdir -p build/log
 rm -f build/log/native-ctest.log build/log/failed
 for stage in "${stages[@]}"; do run_stage "$stage"; done
 
-for log in $(cat build/log/failed 2>/dev/null); do
-    printf '\n%s\n' "The end of $log:"
-    tail -n 40 "$log"
-done
+if [ -e build/log/failed ]; then
+    while read -r log; do
+        printf '\n%s\n' "The end of $log:"
+        tail -n 40 "$log"
+    done <build/log/failed
+fi
 printf '\n%s\n' "Stages:"
 printf '  %s\n' "${report[@]}"
 if [ -e build/log/native-ctest.log ]; then
