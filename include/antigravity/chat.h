@@ -192,6 +192,18 @@ AG_API ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, 
  * tokenizer or template, or its ids do not spell its message. */
 AG_API ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_error *err);
 
+/* ---- asking for a text again ---- */
+
+/* What announces the tokens of a replay to the model, for the fields of the same names of
+ * ag_compress_params (session.h). Owned. */
+typedef struct ag_replay_request {
+    ag_ids instruction, instruction_next, suffix;
+} ag_replay_request;
+/* f: NULL for a model without a template, whose suffix is a newline. */
+AG_API ag_status ag_replay_request_make(const ag_tokenizer *t, const ag_chat_format *f,
+                                        ag_replay_request *out, ag_error *err);
+AG_API void ag_replay_request_free(ag_replay_request *r);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,11 @@
 #include "replay_options.h"
 
 #include "command.h"
-#include "eval_template.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
 
+#include <antigravity/chat.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,78 +69,42 @@ int replay_check(const replay_options *o, const eviction_options *e) {
     return EXIT_DONE;
 }
 
-/* ---- what announces the replay ---- */
+/* ---- the replay ---- */
 
-typedef struct announcement {
-    ag_ids instruction, next, suffix;
-} announcement;
-
-static void free_announcement(announcement *a) {
-    ag_ids_free(&a->instruction);
-    ag_ids_free(&a->next);
-    ag_ids_free(&a->suffix);
-}
-
-static ag_status encode(const ag_tokenizer *t, const char *text, ag_ids *out, ag_error *err) {
-    return ag_tokenizer_encode(t, text, strlen(text), 0, out, err);
-}
-
-/* What the model's template puts behind a message; a newline without one. */
-static int find_suffix(const engine *e, ag_ids *out) {
-    const template_options own = {.file = NULL};
-    prompt_writer writer = {.tokenizer = NULL};
-    written_prompt p = {.n_context = 0};
-    ag_error err;
-    ag_status st = AG_OK;
-    int code = prompt_writer_open(&writer, e->dir, e->tokenizer, &own);
-    if (code == EXIT_DONE && writer.chat) {
-        st = prompt_write(&writer, "a", "", "", &p, &err);
-        for (size_t i = p.n_question; st == AG_OK && i < p.ids.n; i++)
-            if (!ids_add(out, p.ids.data[i])) code = complain_no_memory();
-    } else if (code == EXIT_DONE) {
-        st = encode(e->tokenizer, "\n", out, &err);
-    }
-    written_prompt_free(&p);
-    prompt_writer_close(&writer);
-    return st == AG_OK ? code : complain_error(&err);
-}
-
-static int announce(const engine *e, announcement *a) {
-    ag_error err;
-    ag_status st =
-        encode(e->tokenizer, "\n\nRepeat the previous context exactly.", &a->instruction, &err);
-    if (st == AG_OK) {
-        st = encode(e->tokenizer,
-                    "\n\nRepeat the part of the previous context exactly, starting with", &a->next,
-                    &err);
-    }
-    return st == AG_OK ? find_suffix(e, &a->suffix) : complain_error(&err);
+/* In the words that the model's own template puts around a message. */
+static ag_status make_request(const engine *e, ag_replay_request *out, ag_error *err) {
+    ag_chat_format *format = NULL;
+    ag_status st = ag_chat_format_load(e->dir, e->tokenizer, NULL, &format, err);
+    if (st == AG_OK || st == AG_NOT_FOUND)
+        st = ag_replay_request_make(e->tokenizer, format, out, err);
+    ag_chat_format_destroy(format);
+    return st;
 }
 
 int replay_compress(const replay_options *o, const engine *e, const int32_t *ids, size_t n,
                     ag_compress_report *report) {
-    announcement a = {.suffix = {.n = 0}};
+    ag_replay_request request = {.suffix = {.n = 0}};
     ag_error err;
-    int code = engine_need_tokenizer(e, "--replay needs one");
-    if (code == EXIT_DONE) code = announce(e, &a);
-    ag_status st = AG_OK;
-    if (code == EXIT_DONE) {
+    const int code = engine_need_tokenizer(e, "--replay needs one");
+    if (code != EXIT_DONE) return code;
+    ag_status st = make_request(e, &request, &err);
+    if (st == AG_OK) {
         ag_compress_params p = ag_compress_defaults();
         p.keep_ratio = o->keep_ratio;
         p.keep_tokens = o->keep_tokens;
         p.replay = (float)o->share;
-        p.instruction = a.instruction.data;
-        p.n_instruction = a.instruction.n;
-        p.instruction_next = a.next.data;
-        p.n_instruction_next = a.next.n;
-        p.suffix = a.suffix.data;
-        p.n_suffix = a.suffix.n;
+        p.instruction = request.instruction.data;
+        p.n_instruction = request.instruction.n;
+        p.instruction_next = request.instruction_next.data;
+        p.n_instruction_next = request.instruction_next.n;
+        p.suffix = request.suffix.data;
+        p.n_suffix = request.suffix.n;
         p.progress = progress_update;
         progress_begin("replaying the prompt");
         st = ag_session_compress(e->session, ids, n, &p, report, &err);
         progress_end();
     }
-    free_announcement(&a);
+    ag_replay_request_free(&request);
     if (st == AG_CANCELLED) return EXIT_DONE;
-    return st == AG_OK ? code : complain_error(&err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }

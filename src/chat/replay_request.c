@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What asks a model to repeat a text: KVzip's words, and what its template puts behind a message.
+ */
+#include "core/fail.h"
+
+#include <antigravity/chat.h>
+#include <string.h>
+
+static const char instruction[] = "\n\nRepeat the previous context exactly.";
+static const char instruction_next[] =
+    "\n\nRepeat the part of the previous context exactly, starting with";
+
+static ag_status encode(const ag_tokenizer *t, const char *text, ag_ids *out, ag_error *err) {
+    return ag_tokenizer_encode(t, text, strlen(text), 0, out, err);
+}
+
+static ag_status render(ag_chat *c, const char *message, unsigned flags, ag_ids *out,
+                        ag_error *err) {
+    ag_chat_truncate(c, 0);
+    AG_TRY(ag_chat_add(c, "user", message, err));
+    return ag_chat_render(c, flags, out, NULL, err);
+}
+
+/* Behind a message: from where one that began alike goes on otherwise. */
+static ag_status behind_message(ag_chat *c, ag_ids *out, ag_error *err) {
+    ag_ids whole = {0}, longer = {0};
+    ag_chat_set_clock(c, 0); /* of a template that tells the date: the same on every day */
+    ag_status st = render(c, "a", 0, &whole, err);
+    if (st == AG_OK) st = render(c, "a 0", AG_CHAT_NO_PROMPT, &longer, err);
+    if (st == AG_OK) {
+        const size_t n = ag_chat_common_prefix(&longer, &whole);
+        memmove(whole.data, whole.data + n, (whole.n - n) * sizeof *whole.data);
+        whole.n -= n;
+        *out = whole;
+        whole = (ag_ids){0};
+    }
+    ag_ids_free(&whole);
+    ag_ids_free(&longer);
+    return st;
+}
+
+static ag_status find_suffix(const ag_tokenizer *t, const ag_chat_format *f, ag_ids *out,
+                             ag_error *err) {
+    ag_chat *c;
+    if (!f) return encode(t, "\n", out, err);
+    AG_TRY(ag_chat_create(f, &c, err));
+    const ag_status st = behind_message(c, out, err);
+    ag_chat_destroy(c);
+    return st;
+}
+
+ag_status ag_replay_request_make(const ag_tokenizer *t, const ag_chat_format *f,
+                                 ag_replay_request *out, ag_error *err) {
+    *out = (ag_replay_request){.suffix = {0}};
+    ag_status st = encode(t, instruction, &out->instruction, err);
+    if (st == AG_OK) st = encode(t, instruction_next, &out->instruction_next, err);
+    if (st == AG_OK) st = find_suffix(t, f, &out->suffix, err);
+    if (st != AG_OK) ag_replay_request_free(out);
+    return st;
+}
+
+void ag_replay_request_free(ag_replay_request *r) {
+    ag_ids_free(&r->instruction);
+    ag_ids_free(&r->instruction_next);
+    ag_ids_free(&r->suffix);
+}
