@@ -75,15 +75,6 @@ size_t ruler_n_sessions(const ruler_runner *r) {
     return n + (size_t)(shares * (double)s->n_methods + 1);
 }
 
-/* In KVzip's words. */
-static const char request[] = "\n\nRepeat the previous context exactly.";
-static const char request_from[] =
-    "\n\nRepeat the part of the previous context exactly, starting with";
-
-static ag_status encode(const ruler_runner *r, const char *text, ag_ids *ids, ag_error *err) {
-    return ag_tokenizer_encode(r->engine->tokenizer, text, strlen(text), 0, ids, err);
-}
-
 static ag_status open_reader(ruler_runner *r, size_t i, const ag_eviction_policy *policy,
                              ag_error *err) {
     ag_session_params p = ruler_session_params(r);
@@ -98,8 +89,7 @@ int ruler_open(ruler_runner *r) {
         const ruler_method *method = &r->settings->methods[i];
         if (!needs_the_end_only(method)) st = open_reader(r, 1 + i, method->policy, &err);
     }
-    if (st == AG_OK) st = encode(r, request, &r->repeat, &err);
-    if (st == AG_OK) st = encode(r, request_from, &r->repeat_from, &err);
+    if (st == AG_OK) st = ag_replay_request_make(r->engine->tokenizer, NULL, &r->request, &err);
     interrupt_cancels(r->readers[0]);
     return st == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
@@ -107,8 +97,7 @@ int ruler_open(ruler_runner *r) {
 void ruler_close(ruler_runner *r) {
     interrupt_spares(r->readers[0]);
     for (size_t i = 0; i < 1 + RULER_METHODS; i++) ag_session_destroy(r->readers[i]);
-    ag_ids_free(&r->repeat);
-    ag_ids_free(&r->repeat_from);
+    ag_replay_request_free(&r->request);
 }
 
 /* ---- answers ---- */
@@ -228,10 +217,10 @@ static ag_status compress(const asking *a, ag_session *s, const ruler_method *me
     ag_compress_params p = ag_compress_defaults();
     p.keep_ratio = (float)(1 - ratio);
     p.replay = (float)method->replay;
-    p.instruction = r->repeat.data;
-    p.n_instruction = r->repeat.n;
-    p.instruction_next = r->repeat_from.data;
-    p.n_instruction_next = r->repeat_from.n;
+    p.instruction = r->request.instruction.data;
+    p.n_instruction = r->request.instruction.n;
+    p.instruction_next = r->request.instruction_next.data;
+    p.n_instruction_next = r->request.instruction_next.n;
     p.suffix = w->ids.data + w->n_question;
     p.n_suffix = w->n_message - w->n_question;
     ag_status st = ag_session_compress(s, w->ids.data, a->n_read, &p, &report, err);

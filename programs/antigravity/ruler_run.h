@@ -44,8 +44,8 @@ typedef struct ruler_runner {
     /* owned; the first has read the prompt for all policies that need only its end, the others for
      * one each */
     ag_session *readers[1 + RULER_METHODS];
-    ag_ids repeat, repeat_from; /* owned; what announces a replay, and one that goes on */
-    const char *said;           /* "niah_single_1, prompt 3", of the prompt that is asked */
+    ag_replay_request request; /* owned; behind it comes what ends the prompt's own message */
+    const char *said;          /* "niah_single_1, prompt 3", of the prompt that is asked */
 } ruler_runner;
 
 /* Slots for prompts and answers of n tokens, and where something is replayed, for that too. */

@@ -231,6 +231,37 @@ static void a_model_says_how_it_is_sampled(void **state) {
     ag_text_free(&names);
 }
 
+/* ---- asking for a text again ---- */
+
+static void same_as_text(const ag_tokenizer *t, const ag_ids *ids, const char *text,
+                         unsigned flags) {
+    ag_ids want = {0};
+    assert_int_equal(ag_tokenizer_encode(t, text, strlen(text), flags, &want, NULL), AG_OK);
+    assert_int_equal(ids->n, want.n);
+    assert_memory_equal(ids->data, want.data, want.n * sizeof *want.data);
+    ag_ids_free(&want);
+}
+
+static void a_replay_is_asked_for_as_the_template_ends_a_message(void **state) {
+    (void)state;
+    size_t n;
+    char *jinja = read_template(DATA "tags.jinja", &n);
+    ag_tokenizer *t = small_tokenizer();
+    ag_chat_format *f = NULL;
+    ag_replay_request r;
+    assert_int_equal(ag_chat_format_create(jinja, n, "<BOS>", "<EOS>", t, &f, NULL), AG_OK);
+    assert_int_equal(ag_replay_request_make(t, f, &r, NULL), AG_OK);
+    same_as_text(t, &r.instruction, "\n\nRepeat the previous context exactly.", 0);
+    same_as_text(t, &r.suffix, "<|done|><|assistant|><think>\n", AG_ENCODE_PARSE_SPECIAL);
+    ag_replay_request_free(&r);
+    assert_int_equal(ag_replay_request_make(t, NULL, &r, NULL), AG_OK);
+    same_as_text(t, &r.suffix, "\n", 0);
+    ag_replay_request_free(&r);
+    ag_chat_format_destroy(f);
+    ag_tokenizer_destroy(t);
+    ag_free(jinja);
+}
+
 /* ---- memory ---- */
 
 static ag_status whole_conversation(const char *jinja, size_t n, const ag_tokenizer *t) {
@@ -254,6 +285,9 @@ static ag_status whole_conversation(const char *jinja, size_t n, const ag_tokeni
     if (st == AG_OK) st = ag_chat_parser_finish(p, NULL);
     if (st == AG_OK) st = ag_chat_add_answer(c, p, ids.data, 3, NULL);
     if (st == AG_OK) st = ag_chat_render(c, 0, &ids, &text, NULL);
+    ag_replay_request replay = {.suffix = {0}};
+    if (st == AG_OK) st = ag_replay_request_make(t, f, &replay, NULL);
+    ag_replay_request_free(&replay);
     ag_chat_parser_destroy(p);
     ag_ids_free(&ids);
     ag_text_free(&text);
@@ -291,6 +325,7 @@ int main(void) {
         cmocka_unit_test(a_last_answer_can_be_gone_on_with),
         cmocka_unit_test(features_are_what_a_template_does),
         cmocka_unit_test(a_model_says_how_it_is_sampled),
+        cmocka_unit_test(a_replay_is_asked_for_as_the_template_ends_a_message),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
