@@ -53,7 +53,16 @@ typedef struct ag_serving_params {
      * with mode 0700 if need be, AG_IO if others may enter. Scopes are written into its files. */
     const char *prefix_dir;
     uint64_t prefix_dir_bytes; /* 4 GiB */
-    uint64_t reserved[8];      /* 0: what later versions ask for */
+    /* 0: never. Else parked sessions that no policy manages become smaller while no request runs,
+     * each when nobody has gone on with it for replay_after_s, or at once where three quarters of
+     * memory_limit are taken: ag_session_compress() with this share of their tokens replayed. What
+     * stays are so many of their tokens, the fewer of both. A request ends a replay that is under
+     * way. Such a session is gone on with at its end alone: prompts that have only its beginning in
+     * common are read anew. */
+    float replay_share, replay_keep_ratio; /* 0, 0.25 */
+    uint32_t replay_keep_tokens;           /* 0: the ratio alone */
+    uint32_t replay_after_s;               /* 30 */
+    uint64_t reserved[6];                  /* 0: what later versions ask for */
 } ag_serving_params;
 AG_API ag_serving_params ag_serving_defaults(void);
 
@@ -217,7 +226,9 @@ typedef struct ag_serving_stats {
     /* Sessions in prefix_dir, and what could not be written or read: the log says why. */
     uint64_t n_prefix_written, n_prefix_read, n_prefix_failed;
     uint64_t n_models_loaded; /* whose weights are in memory */
-    uint64_t reserved[4];
+    /* Of parked sessions: whole ones, those that failed, and bytes that the former gave back. */
+    uint64_t n_replays, n_replays_failed, replay_bytes;
+    uint64_t reserved[1];
 } ag_serving_stats;
 AG_API void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out);
 

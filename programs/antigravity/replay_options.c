@@ -7,6 +7,7 @@
 #include "progress.h"
 
 #include <antigravity/chat.h>
+#include <antigravity/serving.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +51,39 @@ static const option_def defs[] = {
              "25%)"},
 };
 
-replay_options replay_defaults(void) { return (replay_options){.keep_ratio = 0.25f}; }
+static const option_def idle_defs[] = {
+    {.name = "replay",
+     .kind = OPTION_REAL,
+     .value = "SHARE",
+     .offset = FIELD(share),
+     .high = 1,
+     .help = "while no request runs, have the model repeat this share of the tokens of each "
+             "conversation that waits for its next turn, and keep what it needs for that; 0: keep "
+             "everything"},
+    {.name = "replay-keep",
+     .kind = OPTION_CALL,
+     .value = "N|N%",
+     .call = set_keep,
+     .help = "what stays of a conversation then: tokens in the mean over heads, or a share "
+             "(default 25%)"},
+    {.name = "replay-after",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(after_s),
+     .high = 86400,
+     .help = "how long it has waited; at once where three quarters of --memory are taken"},
+};
+
+replay_options replay_defaults(void) {
+    return (replay_options){.keep_ratio = 0.25f, .after_s = ag_serving_defaults().replay_after_s};
+}
 
 option_group replay_group(replay_options *o) {
     return (option_group){"KV cache", defs, sizeof defs / sizeof defs[0], o};
+}
+
+option_group replay_idle_group(replay_options *o) {
+    return (option_group){"KV cache", idle_defs, sizeof idle_defs / sizeof idle_defs[0], o};
 }
 
 int replay_check(const replay_options *o, const eviction_options *e) {

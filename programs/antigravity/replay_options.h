@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --replay and --replay-keep: of a prompt that has been read, what the model needs to repeat it
- * stays. */
+ * stays. The server's are of conversations. */
 #ifndef ANTIGRAVITY_REPLAY_OPTIONS_H
 #define ANTIGRAVITY_REPLAY_OPTIONS_H
 
@@ -11,10 +11,14 @@ typedef struct replay_options {
     float keep_ratio;     /* of what was read; 0: keep_tokens */
     uint32_t keep_tokens; /* in the mean over heads; 0: keep_ratio */
     bool keeps;           /* one of them was given */
+    uint32_t after_s;     /* replay_idle_group() */
 } replay_options;
 
 replay_options replay_defaults(void);
 option_group replay_group(replay_options *o);
+/* The same of conversations that wait for their next turn, and after how many seconds of waiting.
+ */
+option_group replay_idle_group(replay_options *o);
 /* Whether they go together, and with what may leave the cache by itself. Returns an exit code. */
 int replay_check(const replay_options *o, const eviction_options *e);
 /* The session has consumed ids [n], all of them. Returns an exit code; where Ctrl-C or its like

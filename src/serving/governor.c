@@ -230,6 +230,11 @@ static double mib_that_would_do(const ag_serving *s, uint64_t needed) {
     return ceil(enough / mib * 10) / 10;
 }
 
+bool ag_governor_has_room(const ag_serving *s, uint64_t bytes) {
+    const uint64_t limit = s->params.memory_limit;
+    return !limit || ag_governor_used(s) + outstanding(s) + spared(s) + bytes <= limit;
+}
+
 ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
                           const char *what, ag_error *err) {
     const uint64_t limit = s->params.memory_limit;

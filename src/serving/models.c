@@ -63,6 +63,7 @@ void ag_served_model_destroy(ag_served_model *m) {
     if (!m) return;
     ag_constraint_vocab_destroy(m->vocab);
     pthread_mutex_destroy(&m->vocab_lock);
+    ag_replay_request_free(&m->replay);
     ag_chat_format_destroy(m->format);
     ag_tokenizer_destroy(m->tokenizer);
     while (m->aliases) {
@@ -124,6 +125,8 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
     m->engine = s;
     pthread_mutex_init(&m->vocab_lock, NULL);
     ag_status st = read_beside(m, params, err);
+    if (st == AG_OK && s->params.replay_share > 0 && m->tokenizer)
+        st = ag_replay_request_make(m->tokenizer, m->format, &m->replay, err);
     if (st == AG_OK) st = list_model(s, m, err);
     if (st != AG_OK) {
         ag_served_model_destroy(m);

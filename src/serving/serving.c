@@ -5,6 +5,8 @@
 #include "core/fail.h"
 #include "serving/serving_impl.h"
 
+#include <math.h>
+
 ag_serving_params ag_serving_defaults(void) {
     return (ag_serving_params){
         .max_running = 64,
@@ -12,31 +14,41 @@ ag_serving_params ag_serving_defaults(void) {
         .step_rows = 512,
         .prefix_bytes = UINT64_MAX,
         .prefix_dir_bytes = UINT64_C(4) << 30,
+        .replay_keep_ratio = 0.25f,
+        .replay_after_s = 30,
     };
 }
 
 /* ---- the thread ---- */
 
-enum { SHORT_WHILE_NS = 10000000, SECOND_NS = 1000000000 };
+enum { SECOND_NS = 1000000000, DAY_S = 86400 };
+static const double SHORT_WHILE_S = 0.01;
 /* Times max_running: answers of others that may overtake a request. */
 enum { MOST_PASSED = 2 };
 
+/* With the lock; false: the time is over. INFINITY waits for ever. */
+static bool wait_for(ag_serving *s, double seconds) {
+    struct timespec until;
+    if (seconds <= 0) return false;
+    if (seconds > DAY_S) return pthread_cond_wait(&s->work, &s->lock) == 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    const double ns = (double)until.tv_nsec + 1e9 * (seconds - floor(seconds));
+    until.tv_sec += (time_t)seconds + (ns >= SECOND_NS);
+    until.tv_nsec = (long)(ns >= SECOND_NS ? ns - SECOND_NS : ns);
+    return pthread_cond_timedwait(&s->work, &s->lock, &until) == 0;
+}
+
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
+    const double idle_at = ag_idle_due(s); /* nothing changes while it waits */
     pthread_mutex_lock(&s->lock);
     while (!s->stopping && !s->jobs && !s->running && !s->floor.is_wanted) {
         if (s->waiting && !s->is_held_up) break;
-        if (!s->waiting) {
-            pthread_cond_wait(&s->work, &s->lock);
-            continue;
+        if (s->waiting) { /* a file is on its way; deadlines are looked at meanwhile */
+            wait_for(s, SHORT_WHILE_S);
+            break;
         }
-        /* A file is on its way; deadlines are looked at meanwhile. */
-        struct timespec soon;
-        clock_gettime(CLOCK_MONOTONIC, &soon);
-        soon.tv_nsec += SHORT_WHILE_NS;
-        if (soon.tv_nsec >= SECOND_NS) soon.tv_sec++, soon.tv_nsec -= SECOND_NS;
-        pthread_cond_timedwait(&s->work, &s->lock, &soon);
-        break;
+        if (!wait_for(s, idle_at - ag_now_s())) break;
     }
     const bool goes_on = !s->stopping;
     pthread_mutex_unlock(&s->lock);
@@ -162,6 +174,7 @@ static void *engine_main(void *user) {
         ag_serving_step(s);
         s->now.busy_s += ag_now_s() - start;
         ag_serving_publish(s, !s->running);
+        ag_idle_work(s);
     }
     run_jobs(s, true);
     end_all(s, &s->running);
@@ -179,6 +192,15 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
     if (p->step_rows < 32 || p->step_rows > 65536) {
         return AG_FAIL(err, INVALID, "steps of %u rows (step_rows), 32 to 65536 are possible",
                        p->step_rows);
+    }
+    if (!(p->replay_share >= 0 && p->replay_share <= 1)) {
+        return AG_FAIL(err, INVALID, "replays of %g times a text (replay_share)",
+                       (double)p->replay_share);
+    }
+    const bool keeps = p->replay_keep_tokens || p->replay_keep_ratio > 0;
+    if (p->replay_share > 0 && !(keeps && p->replay_keep_ratio >= 0 && p->replay_keep_ratio <= 1)) {
+        return AG_FAIL(err, INVALID, "replays that keep %g times the cache and %u tokens",
+                       (double)p->replay_keep_ratio, p->replay_keep_tokens);
     }
     return AG_OK;
 }

@@ -34,6 +34,7 @@ struct ag_served_model {
     ag_sampler_params sampling;
     pthread_mutex_t vocab_lock;
     ag_constraint_vocab *vocab; /* under it; NULL: nobody has asked */
+    ag_replay_request replay;   /* empty without replays, or without a tokenizer */
 
     ag_model *model;        /* NULL: not loaded */
     size_t n_requests;      /* that are running on it */
@@ -115,7 +116,9 @@ typedef struct ag_parked {
     ag_ids ids;           /* that it has consumed */
     ag_held_session held; /* its figures, which do not change; without scope */
     bool has_evicted;
-    bool pinned; /* about to be used */
+    bool pinned;       /* about to be used */
+    bool is_small;     /* a replay has made it so, or could not */
+    double not_before; /* there was no room for a replay: not again until then */
     ag_parked_state state;
     double used_at;
 } ag_parked;
@@ -330,6 +333,15 @@ ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_erro
 ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err);
 /* Tokens more for an answer that has no limit of its own; false: there is no memory. */
 bool ag_governor_grant(ag_serving *s, ag_answer *a);
+
+/* Whether there are so many bytes more, without anything being given up for them. */
+bool ag_governor_has_room(const ag_serving *s, uint64_t bytes);
+
+/* idle.c */
+/* When something is to be done that can wait; INFINITY: there is nothing. */
+double ag_idle_due(const ag_serving *s);
+/* Does it, if that is now and as long as nothing else comes. */
+void ag_idle_work(ag_serving *s);
 
 /* stats.c */
 /* Its figures, without scope and as if just used. */

@@ -106,6 +106,11 @@ static void add_memory(metrics_text *m, const server *srv, const ag_serving_stat
         {"prefix_files_read_total", "Conversations read from there.", (double)s->n_prefix_read},
         {"prefix_files_failed_total", "Such as could not be: the log says why.",
          (double)s->n_prefix_failed},
+        {"replays_total", "Parked conversations that a replay has made smaller.",
+         (double)s->n_replays},
+        {"replays_failed_total", "Such as could not be: the log says why.",
+         (double)s->n_replays_failed},
+        {"replay_bytes_total", "What they gave back.", (double)s->replay_bytes},
     };
     add_metrics(m, rows, COUNT(rows));
 }

@@ -347,6 +347,7 @@ static serve_options defaults(void) {
     serve_options o = {
         .model = model_options_defaults(),
         .engine = ag_serving_defaults(),
+        .replay = replay_defaults(),
         .host = NULL,
         .port = 8080,
         .server =
@@ -409,7 +410,12 @@ static int check(serve_options *o, const command_line *line) {
     if (!o->unix_path && !o->host) o->host = "127.0.0.1";
     bound_memory(o);
     o->server.origins.bound = o->host;
-    return model_options_check(&o->model);
+    o->engine.replay_share = (float)o->replay.share;
+    o->engine.replay_keep_ratio = o->replay.keep_ratio;
+    o->engine.replay_keep_tokens = o->replay.keep_tokens;
+    o->engine.replay_after_s = o->replay.after_s;
+    const int replay = replay_check(&o->replay, &o->model.eviction);
+    return replay == EXIT_DONE ? model_options_check(&o->model) : replay;
 }
 
 int serve_options_read(serve_options *o, int argc, char **argv) {
@@ -426,7 +432,8 @@ int serve_options_read(serve_options *o, int argc, char **argv) {
         .groups = {ROWS("Models", model_rows, o), weights, ROWS("Network", network_rows, o),
                    ROWS("Engine", engine_rows, o), context_group(&o->model),
                    kv_type_group(&o->model), eviction, eviction_rules_group(&o->model.eviction),
-                   threads_group(&o->model), machine_group(&o->model), message_group(&o->model)},
+                   replay_idle_group(&o->replay), threads_group(&o->model),
+                   machine_group(&o->model), message_group(&o->model)},
         .max_operands = 1,
     };
     const int code = options_parse(&line, argc, argv);

@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_SERVE_OPTIONS_H
 
 #include "../model_options.h"
+#include "../replay_options.h"
 #include "server.h"
 
 enum { MAX_SERVED = 32, MAX_ALIASES = 64 };
@@ -25,6 +26,7 @@ typedef struct serve_options {
     alias_option aliases[MAX_ALIASES];
     size_t n_aliases;
     ag_serving_params engine;
+    replay_options replay;
     server_settings server;
     const char *host, *unix_path;
     const char *tls_cert, *tls_key; /* both or neither */

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parked sessions become smaller while no request runs, and are gone on with all the same. */
+#include "serving/serving_impl.h"
+#include "support/serving_demo.h"
+
+#include <time.h>
+
+/* At once, and all of the text again. */
+static ag_serving_params replaying(void) {
+    ag_serving_params p = ag_serving_defaults();
+    p.replay_share = 1;
+    p.replay_keep_ratio = 0.25f;
+    p.replay_after_s = 0;
+    return p;
+}
+
+static int start_replaying(void **state) {
+    (void)state;
+    const ag_serving_params p = replaying();
+    start_with(&p);
+    return 0;
+}
+
+static ag_request_params ask(const talk *t, int64_t max_tokens) {
+    ag_request_params p = request(t->ids, t->n, max_tokens);
+    p.sampling.temperature = 0;
+    return p;
+}
+
+static ag_serving_stats stats_now(void) {
+    ag_serving_stats st;
+    ag_serving_get_stats(serving, &st);
+    return st;
+}
+
+/* false: it did not come in a minute. */
+static bool wait_replays(uint64_t n) {
+    for (int i = 0; i < 6000 && stats_now().n_replays < n; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    return stats_now().n_replays >= n;
+}
+
+/* Of the only parked session, or of the one with so many tokens. */
+typedef struct look {
+    size_t n_tokens;
+    ag_held_session found;
+} look;
+
+static bool take_figures(void *user, const ag_held_session *h) {
+    look *l = user;
+    if (!l->n_tokens || h->n_tokens == l->n_tokens) l->found = *h;
+    return true;
+}
+
+static ag_held_session held_of(size_t n_tokens) {
+    look l = {.n_tokens = n_tokens};
+    ag_serving_each_session(serving, take_figures, &l);
+    return l.found;
+}
+
+/* ---- tests ---- */
+
+static void what_waits_becomes_smaller_and_goes_on(void **state) {
+    talk t = {.seed = 1};
+    (void)state;
+    say(&t, 700);
+    ag_request_params p = ask(&t, 5);
+    run_request(&clients[0], &p);
+    assert_true(wait_replays(1));
+    const ag_held_session small = held_of(0);
+    /* A quarter in the mean over the heads: 2,048 / 8 blocks of 128 slots or so, not 6. */
+    const uint64_t whole = small.kv_bytes + stats_now().replay_bytes;
+    assert_true(small.kv_bytes < whole / 2);
+    hear(&t, &clients[0].answers[0]);
+    const size_t before = t.n;
+    say(&t, 9);
+    p = ask(&t, 5);
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, before - 1);
+    assert_int_equal(clients[1].answers[0].n, 5);
+    /* It is as small as it is meant to be: the next turn is not followed by a replay. */
+    ag_error err;
+    must(ag_serving_load_model(serving, demo, &err), &err);
+    assert_int_equal(stats_now().n_replays, 1);
+    assert_true(held_of(0).kv_bytes < whole / 2);
+}
+
+/* Its beginning is not there any more, so nobody else gets the wrong half of it. */
+static void another_with_the_same_beginning_reads_it_anew(void **state) {
+    talk t = {.seed = 2}, other;
+    (void)state;
+    say(&t, 700);
+    ag_request_params p = ask(&t, 3);
+    run_request(&clients[0], &p);
+    assert_true(wait_replays(1));
+    other = t;
+    other.n = 600;
+    other.seed = 77;
+    say(&other, 30);
+    p = ask(&other, 8);
+    run_request(&clients[1], &p);
+    assert_int_equal(clients[1].n_cached, 0);
+    p.no_prefix = true;
+    run_request(&clients[2], &p);
+    same_answer(&clients[1].answers[0], &clients[2].answers[0], 1);
+}
+
+static void what_is_short_or_managed_stays(void **state) {
+    talk few = {.seed = 3}, managed = {.seed = 4}, t = {.seed = 5};
+    (void)state;
+    say(&few, 300);
+    say(&managed, 600);
+    say(&t, 800);
+    ag_request_params p = ask(&few, 2);
+    run_request(&clients[0], &p);
+    p = ask(&managed, 2);
+    p.session.eviction.policy = ag_eviction_policy_find("keydiff");
+    p.session.eviction.budget_tokens = 590;
+    run_request(&clients[1], &p);
+    const ag_held_session a = held_of(few.n + 1), b = held_of(managed.n + 1);
+    assert_true(a.kv_bytes > 0 && b.kv_bytes > 0);
+    p = ask(&t, 2);
+    run_request(&clients[2], &p);
+    assert_true(wait_replays(1)); /* they were parked before this one */
+    assert_int_equal(held_of(few.n + 1).kv_bytes, a.kv_bytes);
+    assert_int_equal(held_of(managed.n + 1).kv_bytes, b.kv_bytes);
+    assert_int_equal(stats_now().n_replays, 1);
+}
+
+/* Requests come while replays are under way, which end for their sake: nobody's answer is another,
+ * and in the end all are small. */
+static void requests_end_a_replay(void **state) {
+    enum { N = 6 };
+    static talk talks[N];
+    static client_answer alone[N];
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        talks[i] = (talk){.seed = 50 + (unsigned)i};
+        say(&talks[i], 520);
+        ag_request_params p = ask(&talks[i], 6);
+        p.no_prefix = p.logprobs = true;
+        run_request(&clients[0], &p);
+        alone[i] = clients[0].answers[0];
+    }
+    for (size_t i = 0; i < N; i++) {
+        ag_request_params p = ask(&talks[i], 6);
+        p.logprobs = true;
+        run_request(&clients[i], &p);
+        same_answer(&clients[i].answers[0], &alone[i], i);
+    }
+    assert_true(wait_replays(N));
+    assert_int_equal(stats_now().n_replays_failed, 0);
+}
+
+static void shares_that_are_none_are_refused(void **state) {
+    ag_serving_params p = replaying();
+    ag_serving *s;
+    ag_error err;
+    (void)state;
+    p.replay_share = 1.5f;
+    assert_int_equal(ag_serving_create(&p, &s, &err), AG_INVALID);
+    p = replaying();
+    p.replay_keep_ratio = 0;
+    assert_int_equal(ag_serving_create(&p, &s, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "keep"));
+    p.replay_keep_tokens = 100;
+    must(ag_serving_create(&p, &s, &err), &err);
+    ag_serving_destroy(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_waits_becomes_smaller_and_goes_on, start_replaying,
+                                        stop),
+        cmocka_unit_test_setup_teardown(another_with_the_same_beginning_reads_it_anew,
+                                        start_replaying, stop),
+        cmocka_unit_test_setup_teardown(what_is_short_or_managed_stays, start_replaying, stop),
+        cmocka_unit_test_setup_teardown(requests_end_a_replay, start_replaying, stop),
+        cmocka_unit_test(shares_that_are_none_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
