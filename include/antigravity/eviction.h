@@ -121,6 +121,17 @@ typedef enum ag_kv_prefill {
     AG_KV_PREFILL_WHOLE,   /* once, at the end; the prompt must fit the cache */
 } ag_kv_prefill;
 
+/* How the slots that a layer keeps are shared among its heads. Layers with a window that ends
+ * before the trained length does share evenly. */
+typedef enum ag_head_budget {
+    AG_HEAD_BUDGET_EVEN,     /* every head keeps as many */
+    AG_HEAD_BUDGET_ADAPTIVE, /* a fifth evenly, the rest where the layer's best scores are: AdaKV,
+                                arXiv:2407.11550; for policies with scores, those that ask for
+                                importance. One that ranks a layer's heads together (NEWEST) then
+                                ranks each by its own attention */
+} ag_head_budget;
+AG_API const char *ag_head_budget_name(ag_head_budget b); /* "even" ... */
+
 typedef enum ag_pooling { AG_POOL_AVERAGE, AG_POOL_MAX } ag_pooling;
 
 /* Memory pressure, mildest first. */
@@ -166,7 +177,8 @@ typedef struct ag_eviction {
     ag_pressure level;         /* NORMAL unless the reason is memory */
     const char *policy;        /* its name */
     uint32_t position;         /* logical, of the next token */
-    uint32_t n_before, n_kept; /* tokens in the fullest head */
+    uint32_t n_before, n_kept; /* tokens in the fullest head; of a layer whose heads share its slots
+                                  by their scores, in their mean */
     size_t bytes_returned;     /* to the system */
     double seconds;            /* it took */
 } ag_eviction;
@@ -195,20 +207,21 @@ struct ag_eviction_params {
     /* The budget: of those that are not 0 the one of fewest tokens; if all are 0, the
      * policy's own. It leaves max_seq_len at least one token more. */
     uint32_t budget_tokens;
-    size_t budget_bytes;       /* of the whole cache, in whole blocks of 128 tokens */
-    float budget_ratio;        /* of max_seq_len */
-    uint32_t protected_prefix; /* 4 first tokens that never leave */
-    uint32_t recent;           /* 32 newest that always stay; h2o: at least half the budget */
-    uint32_t slack;            /* 64 tokens over the budget before decoding evicts */
-    uint32_t window;           /* 1024, of sliding */
-    ag_kv_prefill prefill;     /* AUTO */
-    uint32_t snapkv_window;    /* 32 last queries of a prefill */
-    uint32_t snapkv_kernel;    /* 5, odd: slots pooled */
-    ag_pooling snapkv_pool;    /* AVERAGE */
+    size_t budget_bytes;        /* of the whole cache, in whole blocks of 128 tokens */
+    float budget_ratio;         /* of max_seq_len */
+    uint32_t protected_prefix;  /* 4 first tokens that never leave */
+    uint32_t recent;            /* 32 newest that always stay; h2o: at least half the budget */
+    uint32_t slack;             /* 64 tokens over the budget before decoding evicts */
+    uint32_t window;            /* 1024, of sliding */
+    ag_kv_prefill prefill;      /* AUTO */
+    uint32_t snapkv_window;     /* 32 last queries of a prefill */
+    uint32_t snapkv_kernel;     /* 5, odd: slots pooled */
+    ag_pooling snapkv_pool;     /* AVERAGE */
+    ag_head_budget head_budget; /* EVEN */
     ag_memory_watch memory;
     ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
     void *on_eviction_user;
-    uint64_t reserved[4]; /* 0: what later versions ask for */
+    uint64_t reserved[3]; /* 0: what later versions ask for */
 };
 AG_API ag_eviction_params ag_eviction_defaults(void);
 

@@ -200,6 +200,7 @@ static json_t *report_json(const ppl *p, mean_error s) {
         {"v_type", json_string(ag_dtype_name(m->v_type))},
         {"k_rotated", json_boolean(keys_rotated(m->k_rotation, m->k_type))},
         {"policy", json_string(eviction_policy_name(&m->eviction))},
+        {"head_budget", json_string(ag_head_budget_name(m->eviction.params.head_budget))},
         {"budget_tokens", json_integer(ag_session_kv_budget(p->engine.session))},
         {"max_positions", json_integer(p->engine.info.max_positions)},
         {"kv_bytes", json_integer((json_int_t)p->kv_bytes)},
@@ -236,8 +237,11 @@ static int report(const ppl *p) {
            weights_name(m->weights, &p->engine.info), ag_dtype_name(m->k_type),
            ag_dtype_name(m->v_type));
     if (evicts(p->o)) {
-        printf("cache      %s, %" PRIu32 " tokens after an eviction, at most %s\n",
-               eviction_policy_name(&m->eviction), ag_session_kv_budget(p->engine.session),
+        const ag_head_budget heads = m->eviction.params.head_budget;
+        printf("cache      %s%s, %" PRIu32 " tokens after an eviction, at most %s\n",
+               eviction_policy_name(&m->eviction),
+               heads == AG_HEAD_BUDGET_EVEN ? "" : " with adaptive heads",
+               ag_session_kv_budget(p->engine.session),
                format_bytes((double)p->kv_bytes, most, sizeof most));
     }
     print_buckets(p);

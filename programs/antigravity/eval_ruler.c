@@ -228,7 +228,8 @@ static void choose_settings(ruler *t) {
         const ag_eviction_policy *policy = o->policies.policies[i];
         ruler_method *m = &s->methods[s->n_methods];
         if (!policy->select) continue;
-        snprintf(m->name, sizeof m->name, "%s", policy->name);
+        const bool adaptive = o->model.eviction.params.head_budget == AG_HEAD_BUDGET_ADAPTIVE;
+        snprintf(m->name, sizeof m->name, "%s%s", policy->name, adaptive ? " adaptive" : "");
         m->policy = policy;
         s->n_methods++;
     }

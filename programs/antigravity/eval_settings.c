@@ -129,6 +129,10 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
     if (!s->n_types) set_type(s, "f16", why);
     for (size_t i = 0; i < s->n_policies; i++) {
         if (!s->policies[i]->select) continue;
+        if (!eviction_suits_heads(&o->eviction.params, s->policies[i], why)) {
+            complain("--head-budget: %s", why);
+            return EXIT_USAGE;
+        }
         evicts = true;
         o->eviction.params.policy = s->policies[i]; /* that the rules have a policy to be for */
     }
@@ -136,6 +140,7 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
         complain("--kv-budget needs an eviction policy other than none");
         return EXIT_USAGE;
     }
+    s->head_budget = o->eviction.params.head_budget;
     return model_options_check(o);
 }
 
@@ -212,6 +217,8 @@ void setting_fields(const eval_settings *s, const cache_setting *one, json_field
     const json_field fields[SETTING_FIELDS] = {
         {"policy", json_string(one->policy->name)},
         {"budget", one->budget ? json_string(one->budget) : json_null()},
+        {"head_budget",
+         one->budget ? json_string(ag_head_budget_name(s->head_budget)) : json_null()},
         {"k_type", json_string(ag_dtype_name(one->k_type))},
         {"v_type", json_string(ag_dtype_name(one->v_type))},
         {"k_rotated", json_boolean(rotated)},

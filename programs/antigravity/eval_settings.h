@@ -21,7 +21,8 @@ typedef struct eval_settings {
     ag_dtype types[MAX_CHOICES][2];
     size_t n_policies, n_budgets, n_types; /* 0: the measure's own */
     ag_k_rotation k_rotation;
-    uint32_t share_of; /* tokens that a budget of N % is a share of; 0: the session's */
+    ag_head_budget head_budget; /* of the rules */
+    uint32_t share_of;          /* tokens that a budget of N % is a share of; 0: the session's */
 } eval_settings;
 
 option_group settings_group(eval_settings *s); /* --eviction-policy --kv-budget --kv-type */
@@ -46,8 +47,8 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
 
 void settings_close(ag_session *s); /* NULL is fine */
 
-/* "policy", "budget", "k_type", "v_type" and "k_rotated" of a row. */
-enum { SETTING_FIELDS = 5 };
+/* "policy", "budget", "head_budget", "k_type", "v_type" and "k_rotated" of a row. */
+enum { SETTING_FIELDS = 6 };
 void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out);
 
 #endif

@@ -62,6 +62,30 @@ static bool set_budget(void *target, const char *value, char *why) {
     return eviction_parse_budget(&((eviction_options *)target)->params, value, why);
 }
 
+bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
+    for (int b = AG_HEAD_BUDGET_EVEN; b <= AG_HEAD_BUDGET_ADAPTIVE; b++) {
+        if (strcmp(value, ag_head_budget_name(b)) != 0) continue;
+        p->head_budget = b;
+        return true;
+    }
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of even, adaptive", value);
+    return false;
+}
+
+static bool set_heads(void *target, const char *value, char *why) {
+    return eviction_parse_heads(&((eviction_options *)target)->params, value, why);
+}
+
+bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy,
+                          char *why) {
+    if (p->head_budget != AG_HEAD_BUDGET_ADAPTIVE || policy->importance != AG_IMPORTANCE_NONE)
+        return true;
+    snprintf(why, WHY_SIZE,
+             "the eviction policy %s gives no scores that heads could share slots by",
+             policy->name);
+    return false;
+}
+
 static bool set_threshold(void *target, const char *value, char *why) {
     eviction_options *o = target;
     int64_t n;
@@ -122,6 +146,12 @@ static const option_def rule_defs[] = {
      .no_default = true,
      .help = "evict after every chunk of the prompt or once at its end (default bounded; snapkv "
              "and compactor: whole while the prompt fits)"},
+    {.name = "head-budget",
+     .kind = OPTION_CALL,
+     .value = "even|adaptive",
+     .call = set_heads,
+     .help = "how the heads of a layer share its budget; adaptive: a fifth evenly, the rest where "
+             "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor; default even)"},
     {.name = "snapkv-window",
      .kind = OPTION_U32,
      .value = "N",
@@ -184,6 +214,7 @@ static const char *without_effect(const eviction_options *o) {
     if (!o->watch && p->recent != d.params.recent) return "kv-recent";
     if (!o->watch && p->slack != d.params.slack) return "kv-slack";
     if (p->prefill != d.params.prefill) return "kv-prefill";
+    if (!o->watch && p->head_budget != d.params.head_budget) return "head-budget";
     if (p->snapkv_window != d.params.snapkv_window) return "snapkv-window";
     if (p->snapkv_kernel != d.params.snapkv_kernel) return "snapkv-kernel";
     if (p->snapkv_pool != d.params.snapkv_pool) return "snapkv-pool";
@@ -198,6 +229,11 @@ int eviction_options_check(eviction_options *o) {
     if (policy && none && o->watch) idle = "memory-threshold-mb";
     if (idle) {
         complain("--%s needs an eviction policy other than none", idle);
+        return EXIT_USAGE;
+    }
+    char why[WHY_SIZE];
+    if (!none && !eviction_suits_heads(&o->params, policy, why)) {
+        complain("--head-budget: %s", why);
         return EXIT_USAGE;
     }
     o->params.memory.target_ratio = (float)o->target_ratio;

@@ -19,9 +19,12 @@ option_group eviction_choice_group(eviction_options *o); /* the policy and its b
 option_group eviction_rules_group(eviction_options *o);  /* what policies go by */
 option_group eviction_memory_group(eviction_options *o); /* when the system's memory is short */
 
-/* "keydiff"; "512", "25%" or "64MiB". False: the reason is in why[WHY_SIZE]. */
+/* "keydiff"; "512", "25%" or "64MiB"; "adaptive". False: the reason is in why[WHY_SIZE]. */
 bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *why);
 bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why);
+bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why);
+/* The policy can share slots among heads as the parameters say; else the reason is in why. */
+bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy, char *why);
 
 /* Once all options are read: completes the parameters. Returns an exit code, having said what an
  * option without its policy means. */

@@ -22,6 +22,7 @@ enum { TIMED_TOKENS = 8, REPLAY_EXTRA = 128, MOST_ANSWERS = 1 + RULER_METHODS * 
 static ag_eviction_params reading_rules(const ruler_runner *r, const ag_eviction_policy *policy) {
     ag_eviction_params e = r->options->eviction.params;
     e.policy = policy ? policy : ag_eviction_policy_find("streaming");
+    if (!policy) e.head_budget = AG_HEAD_BUDGET_EVEN;
     e.budget_tokens = r->max_seq_len - 1;
     e.budget_bytes = 0;
     e.budget_ratio = 0;
@@ -242,9 +243,10 @@ static ag_status read_rest(asking *a, answering *one, ag_session *reduced, doubl
         ag_session_prefill(reduced, ids->data + first, a->n_read - first, NULL, NULL, err);
     ag_kv_cache *cache = ag_session_kv_cache(reduced);
     one->out->n_read = (uint32_t)a->n_read;
-    one->out->n_kept = ag_kv_cache_length(cache);
+    const ag_eviction_tally *left = ag_session_evictions(reduced);
+    one->out->n_kept = left->n_evictions ? left->last.n_kept : ag_kv_cache_length(cache);
     one->out->kv_bytes = ag_kv_cache_memory_usage_bytes(cache);
-    one->out->evict_s = ag_session_evictions(reduced)->seconds;
+    one->out->evict_s = left->seconds;
     if (st == AG_OK && one->method && !one->method->policy)
         st = compress(a, reduced, one->method, ratio, one->out, err);
     if (st == AG_OK) st = ag_session_fork_with(reduced, &going_on, &one->session, err);

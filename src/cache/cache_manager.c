@@ -1,45 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/cache_manager.h"
-
-#include "cache/eviction/chunk_scores.h"
-#include "cache/eviction/importance.h"
-#include "cache/pressure.h"
-#include "cache/sys_monitor.h"
+#include "cache/cache_manager_impl.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/fail.h"
 
 #include <string.h>
 
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
 enum { POLL_MS = 100 }; /* reading the system's files takes some 0.1 ms */
 
-typedef enum stage { DECODE, VERIFY, PROMPT_BOUNDED, PROMPT_WHOLE } stage;
-
-struct ag_cache_manager {
-    ag_eviction_params params;
-    ag_kv_cache *cache;      /* borrowed */
-    ag_rope_table *rope;     /* owned; [n_layers] */
-    uint32_t trained;        /* positions */
-    uint32_t budget;         /* tokens asked for */
-    uint32_t live;           /* of them, what memory allows now */
-    uint32_t slack, recent;  /* tokens; what fits beside the budget */
-    ag_eviction_scratch tmp; /* owned */
-    ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
-    ag_chunk_scores *chunks; /* owned; NULL: the policy wants none */
-    ag_turns turns;
-    stage stage;
-    size_t n_begun;          /* tokens of the call */
-    size_t n_pass;           /* of them in the pass */
-    bool is_uneven;          /* heads keep different numbers of slots by a compression */
-    bool due;                /* the pass that has begun will exceed the budget */
-    uint32_t oldest;         /* lowest position that is not protected; UINT32_MAX: not known */
-    ag_sys_monitor *monitor; /* owned; NULL: memory is not watched, or by the caller's function */
-    ag_pressure_state pressure;
-    ag_pressure hint;
-    bool polled, refuse, relief_due;
-    uint64_t polled_ms;
-    ag_eviction_tally total, last;
-};
+static uint32_t fullest(const ag_cache_manager *m) {
+    const ag_head_limits limits = ag_manager_limits(m);
+    return ag_heads_fullest(&limits, m->live);
+}
 
 ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *p,
                                   const ag_rope_table *rope, uint32_t trained,
@@ -59,7 +33,7 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     m->slack = p->slack < spare ? p->slack : spare;
     m->recent = ag_eviction_recent(p);
     m->oldest = UINT32_MAX;
-    ag_status st = ag_eviction_scratch_create(&m->tmp, p->policy, cache, err);
+    ag_status st = ag_eviction_scratch_create(&m->tmp, p, cache, err);
     m->rope = ag_calloc(kv->n_layers, sizeof *m->rope);
     if (m->rope) memcpy(m->rope, rope, kv->n_layers * sizeof *rope);
     else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
@@ -116,6 +90,8 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
         AG_TRY(ag_chunk_scores_copy(to->chunks, from->chunks, err));
     }
     AG_TRY(ag_turns_copy(&to->turns, &from->turns, err));
+    if (ag_manager_is_adaptive(to) && ag_manager_is_adaptive(from))
+        ag_manager_set_lengths(to, from->lengths);
     to->oldest = from->oldest;
     /* What memory allows of a budget is no more for another budget. */
     if (from->live < from->budget && from->live < to->live) to->live = from->live;
@@ -133,7 +109,7 @@ size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_para
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
            ag_score_sums_bytes(p->policy, kv) + ag_chunk_scores_bytes(p, kv, query_values) +
-           ag_eviction_scratch_bytes(p->policy, kv) + ag_kv_unrotated_bytes(kv);
+           ag_eviction_scratch_bytes(p, kv) + ag_kv_unrotated_bytes(kv);
 }
 
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m) { return m ? m->sums : NULL; }
@@ -151,7 +127,16 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
 }
 
 void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven) {
-    if (m) m->is_uneven = m->tmp.own_importance = is_uneven;
+    if (!m) return;
+    const ag_head_limits limits = ag_manager_limits(m);
+    const bool in_layers = ag_manager_is_adaptive(m) && ag_heads_are_level(&limits);
+    if (!is_uneven) ag_manager_set_lengths(m, AG_HEADS_EVEN);
+    else if (m->lengths == AG_HEADS_EVEN)
+        ag_manager_set_lengths(m, in_layers ? AG_HEADS_IN_LAYER : AG_HEADS_UNEVEN);
+}
+
+bool ag_cache_manager_is_uneven(const ag_cache_manager *m) {
+    return m && m->lengths != AG_HEADS_EVEN;
 }
 
 void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums) {
@@ -161,7 +146,7 @@ void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums) {
     *sums = old;
     ag_score_sums_set_cache(m->sums, m->cache);
     m->oldest = UINT32_MAX;
-    ag_cache_manager_set_uneven(m, true);
+    ag_manager_set_lengths(m, AG_HEADS_UNEVEN);
 }
 
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err) {
@@ -177,219 +162,6 @@ void ag_cache_manager_protects_less(ag_cache_manager *m) {
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
 const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m) { return &m->total; }
 const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) { return &m->last; }
-
-/* ---- evicting ---- */
-
-static void count(ag_eviction_tally *t, const ag_eviction *e) {
-    t->n_evictions++;
-    t->n_tokens += e->n_before - e->n_kept;
-    t->bytes_returned += e->bytes_returned;
-    t->seconds += e->seconds;
-    if (e->seconds > t->longest_s) t->longest_s = e->seconds;
-    t->last = *e;
-}
-
-/* A layer's window; 0: none that ends before the trained length does. */
-static uint32_t window_of(const ag_cache_manager *m, uint32_t layer) {
-    const uint32_t window = ag_kv_cache_layer(m->cache, layer)->window;
-    return window <= m->trained ? window : 0;
-}
-
-/* The budget says how much of a layer stays: not so where its window is smaller. */
-static bool is_budgeted(const ag_cache_manager *m, uint32_t layer, uint32_t budget) {
-    return !window_of(m, layer) || window_of(m, layer) > budget;
-}
-
-/* Slots that a head may have between two passes, for the next one's to find space. */
-static uint32_t most_slots(const ag_cache_manager *m) {
-    return ag_kv_cache_params(m->cache)->max_slots - 1 - m->slack;
-}
-
-/* What the prefix and the newest tokens take: less cannot be asked for. */
-static uint32_t fewest(const ag_cache_manager *m) {
-    uint32_t n = ag_kv_cache_protected(m->cache) + m->recent;
-    return n ? n : 1;
-}
-
-/* Slots of the fullest head of those layers. Of uneven heads their mean, unless the fullest is
- * nearer to the slots that a head may have: it is then as far from the budget. */
-static uint32_t fullest(const ag_cache_manager *m) {
-    uint32_t most = 0, n_heads = 0;
-    uint64_t sum = 0;
-    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
-        if (!is_budgeted(m, l, m->live)) continue;
-        const uint32_t n = ag_kv_layer_length(m->cache, l);
-        if (n > most) most = n;
-        const uint32_t heads = ag_kv_cache_layer(m->cache, l)->n_kv_heads;
-        for (uint32_t h = 0; h < heads; h++) sum += ag_kv_cache_n_slots(m->cache, l, h);
-        n_heads += heads;
-    }
-    if (!m->is_uneven || !n_heads) return most;
-    const uint32_t mean = (uint32_t)((sum + n_heads - 1) / n_heads);
-    const uint32_t reached = m->live + most;
-    const uint32_t level = reached > most_slots(m) ? reached - most_slots(m) : 0;
-    return mean > level ? mean : level;
-}
-
-/* What is known about a head's slots before the policy is asked; `position`: of the next token. */
-static ag_status view_head(ag_cache_manager *m, uint32_t layer, uint32_t head, uint32_t position,
-                           ag_eviction_view *v, ag_error *err) {
-    uint32_t n = ag_kv_cache_n_slots(m->cache, layer, head);
-    AG_TRY(ag_kv_cache_read_positions(m->cache, layer, head, m->tmp.positions, err));
-    *v = (ag_eviction_view){
-        .n_slots = n,
-        .positions = m->tmp.positions,
-        .work = m->tmp.work,
-        .values = m->tmp.values,
-        .turns = m->turns.first,
-        .n_turns = m->turns.n,
-    };
-    const uint32_t window = window_of(m, layer);
-    while (window && v->n_expired < n && v->positions[v->n_expired] + (uint64_t)window <= position)
-        v->n_expired++;
-    /* Sinks leave a window, too. */
-    while (!v->n_expired && v->n_protected < n &&
-           v->positions[v->n_protected] < ag_kv_cache_protected(m->cache)) {
-        v->n_protected++;
-    }
-    /* Also those that would expire before the next compaction. */
-    uint64_t limit = (uint64_t)position + m->slack;
-    if (window) limit = 0;
-    for (uint32_t s = v->n_protected + v->n_expired;
-         s < n && v->positions[s] + (uint64_t)m->trained <= limit; s++) {
-        v->n_expired++;
-    }
-    bool normalised = m->params.policy->importance == AG_IMPORTANCE_WINDOW;
-    while (v->n_scored < n &&
-           (!normalised || v->positions[v->n_scored] < ag_score_sums_position(m->sums))) {
-        v->n_scored++;
-    }
-    return AG_OK;
-}
-
-static uint32_t n_recent_of(const ag_cache_manager *m, const ag_eviction_view *v, uint32_t n_keep) {
-    const uint32_t most = n_keep - v->n_protected;
-    return m->recent < most ? m->recent : most;
-}
-
-/* Of n_keep slots that may stay. */
-static uint32_t n_staying(const ag_cache_manager *m, ag_eviction_view *v, uint32_t n_keep) {
-    const ag_eviction_policy *policy = m->params.policy;
-    if (!policy->count) return n_keep;
-    v->n_recent = n_recent_of(m, v, n_keep);
-    return policy->count(policy->user, &m->params, v, n_keep);
-}
-
-static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
-                            uint32_t n_keep, ag_error *err) {
-    v->n_recent = n_recent_of(m, v, n_keep);
-    AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
-    m->params.policy->select(m->params.policy->user, &m->params, v, n_keep, m->tmp.keep);
-    return AG_OK;
-}
-
-static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t head,
-                                 uint32_t budget, uint32_t position, ag_error *err) {
-    ag_eviction_view v;
-    if (window_of(m, layer) && ag_kv_cache_n_slots(m->cache, layer, head) <= budget) return AG_OK;
-    AG_TRY(view_head(m, layer, head, position, &v, err));
-    uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
-    if (n_keep == v.n_slots) return AG_OK;
-    /* Where only what has expired leaves, the policy is not asked. */
-    if (n_keep < alive) {
-        n_keep = n_staying(m, &v, n_keep);
-        AG_TRY(ask_policy(m, layer, head, &v, n_keep, err));
-    } else {
-        for (uint32_t i = 0; i < alive; i++) {
-            m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
-        }
-    }
-    AG_TRY(ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep, err));
-    return ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
-}
-
-/* ---- uneven heads ---- */
-
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Of n slots of a head that gives up `fewer`, those that stay. */
-static uint32_t left_of(const ag_cache_manager *m, uint32_t n, uint32_t fewer) {
-    uint32_t left = n > fewer ? n - fewer : 0;
-    if (left < fewest(m)) left = fewest(m);
-    return (uint32_t)smaller(n, smaller(left, most_slots(m)));
-}
-
-/* Slots that all heads hold beyond the budget once each has given up `fewer`. */
-static int64_t excess_after(const ag_cache_manager *m, uint32_t budget, uint32_t fewer) {
-    int64_t excess = 0;
-    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
-        if (!is_budgeted(m, l, budget)) continue;
-        for (uint32_t h = 0; h < ag_kv_cache_layer(m->cache, l)->n_kv_heads; h++)
-            excess += left_of(m, ag_kv_cache_n_slots(m->cache, l, h), fewer) - (int64_t)budget;
-    }
-    return excess;
-}
-
-/* How many slots each head gives up for the budget to be what they hold in the mean: the fewest. */
-static uint32_t fewer_for(const ag_cache_manager *m, uint32_t budget) {
-    uint32_t begin = 0, end = ag_kv_cache_params(m->cache)->max_slots;
-    while (begin < end) {
-        const uint32_t middle = begin + (end - begin) / 2;
-        if (excess_after(m, budget, middle) > 0) begin = middle + 1;
-        else end = middle;
-    }
-    return begin;
-}
-
-/* ---- an eviction ---- */
-
-/* What goes back to the system when it is dropped: not what forks hold as well. */
-static size_t bytes_alone(const ag_kv_cache *c) {
-    return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
-}
-
-static ag_status evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
-                       ag_eviction_reason reason, ag_error *err) {
-    const ag_kv_params *kv = ag_kv_cache_params(m->cache);
-    ag_eviction e = {
-        .reason = reason,
-        .level = reason == AG_EVICTION_MEMORY ? m->pressure.level : AG_PRESSURE_NORMAL,
-        .policy = m->params.policy->name,
-        .position = position,
-        .n_before = ag_kv_cache_length(m->cache),
-    };
-    size_t bytes = bytes_alone(m->cache);
-    double begin = ag_now_s();
-    const bool uneven = m->is_uneven && budget < UINT32_MAX;
-    const uint32_t fewer = uneven ? fewer_for(m, budget) : 0;
-    for (uint32_t l = 0; l < kv->n_layers; l++) {
-        if (!is_budgeted(m, l, budget)) continue;
-        size_t n_stay = 0;
-        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
-            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
-            n_stay += uneven ? left_of(m, n, fewer) : n < budget ? n : budget;
-        }
-        /* What a set for the whole layer is chosen by is read before a head has moved. */
-        AG_TRY(ag_importance_of_layer(&m->tmp, m->sums, &m->params, m->cache, &m->rope[l], l,
-                                      n_stay, err));
-        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
-            const uint32_t n = ag_kv_cache_n_slots(m->cache, l, h);
-            const uint32_t own = uneven ? left_of(m, n, fewer) : budget;
-            AG_TRY(evict_from_head(m, l, h, own, position, err));
-        }
-        AG_TRY(ag_score_sums_store(m->sums, l, false, err));
-    }
-    e.n_kept = ag_kv_cache_length(m->cache);
-    size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
-    e.bytes_returned = left < bytes ? bytes - left : 0;
-    e.seconds = ag_now_s() - begin;
-    m->oldest = UINT32_MAX;
-    if (e.n_kept == e.n_before) return AG_OK;
-    count(&m->total, &e);
-    count(&m->last, &e);
-    if (m->params.on_eviction) m->params.on_eviction(m->params.on_eviction_user, &e);
-    return AG_OK;
-}
 
 /* ---- windows ---- */
 
@@ -437,14 +209,14 @@ static bool pressed(ag_cache_manager *m) {
     if (w->read) w->read(w->user, now, &s);
     else ag_sys_monitor_read(m->monitor, now, &s);
     if (m->hint > s.hint) s.hint = m->hint;
-    bool least = fullest(m) <= fewest(m) + m->slack;
+    bool least = fullest(m) <= ag_manager_fewest(m) + m->slack;
     const size_t bytes = ag_kv_cache_memory_usage_bytes(m->cache);
     ag_pressure_decision d = ag_pressure_decide(w, &s, now, bytes, least ? bytes : 0, &m->pressure);
     m->refuse = d.refuse;
     if (m->pressure.level == AG_PRESSURE_NORMAL) m->live = m->budget;
     if (!d.evict) return false;
     uint32_t n = ag_eviction_tokens_in(ag_kv_cache_params(m->cache), d.target_bytes);
-    if (n < fewest(m)) n = fewest(m);
+    if (n < ag_manager_fewest(m)) n = ag_manager_fewest(m);
     if (n < m->live) m->live = n;
     return fullest(m) > m->live;
 }
@@ -456,7 +228,7 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
         m->relief_due = true;
         return AG_OK;
     }
-    return evict(m, m->live, position, AG_EVICTION_MEMORY, err);
+    return ag_manager_evict(m, m->live, position, AG_EVICTION_MEMORY, err);
 }
 
 /* ---- around a pass ---- */
@@ -464,7 +236,7 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err) {
     if (!m) return AG_OK;
     m->last = (ag_eviction_tally){0};
-    m->stage = phase == AG_PHASE_VERIFY ? VERIFY : DECODE;
+    m->stage = phase == AG_PHASE_VERIFY ? AG_STAGE_VERIFY : AG_STAGE_DECODE;
     m->n_begun = n;
     if (phase != AG_PHASE_PROMPT) return AG_OK;
     if (m->refuse) {
@@ -484,13 +256,13 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     }
     bool whole = how == AG_KV_PREFILL_WHOLE ||
                  (how == AG_KV_PREFILL_AUTO && m->params.policy->whole_prefill && fits);
-    m->stage = whole ? PROMPT_WHOLE : PROMPT_BOUNDED;
+    m->stage = whole ? AG_STAGE_PROMPT_WHOLE : AG_STAGE_PROMPT_BOUNDED;
     return AG_OK;
 }
 
 /* Rows of a prompt's next pass where only the budget limits them. */
 static size_t bounded_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
-    if (m->stage != PROMPT_BOUNDED) return smaller(n_left, chunk);
+    if (m->stage != AG_STAGE_PROMPT_BOUNDED) return smaller(n_left, chunk);
     const ag_eviction_policy *policy = m->params.policy;
     const size_t n_slots = fullest(m), budget = m->live;
     size_t most = smaller(chunk, ag_kv_cache_params(m->cache)->max_slots - m->budget);
@@ -498,7 +270,7 @@ static size_t bounded_chunk(const ag_cache_manager *m, size_t n_left, size_t chu
     const size_t free = budget > n_slots ? budget - n_slots : 0;
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
     if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
-    if (m->is_uneven) n = smaller(n, ag_kv_cache_free_slots(m->cache));
+    if (m->lengths != AG_HEADS_EVEN) n = smaller(n, ag_kv_cache_free_slots(m->cache));
     if (n >= n_left) return n_left;
     /* Queries whose weights decide come in one piece. */
     size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;
@@ -521,21 +293,23 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
         if (m->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - m->oldest < m->trained) return AG_OK;
-    return evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
+    return ag_manager_evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
 }
 
 /* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
 static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_left) {
-    if (m->stage == VERIFY) return n;
+    if (m->stage == AG_STAGE_VERIFY) return n;
     size_t window = m->params.snapkv_window;
     switch (m->params.policy->importance) {
     case AG_IMPORTANCE_NEWEST:
         return m->due ? n - 1 : n;
     case AG_IMPORTANCE_TOTAL:
-        return m->stage == DECODE ? 0 : n - smaller(n, window);
+        return m->stage == AG_STAGE_DECODE ? 0 : n - smaller(n, window);
     case AG_IMPORTANCE_WINDOW:
-        if (m->stage == DECODE || (m->stage == PROMPT_BOUNDED && !m->due && n_left)) return n;
-        if (m->stage == PROMPT_BOUNDED) return n - smaller(n, window);
+        if (m->stage == AG_STAGE_DECODE ||
+            (m->stage == AG_STAGE_PROMPT_BOUNDED && !m->due && n_left))
+            return n;
+        if (m->stage == AG_STAGE_PROMPT_BOUNDED) return n - smaller(n, window);
         if (n_left >= window) return n;
         return n - smaller(n, window - n_left);
     case AG_IMPORTANCE_NONE:
@@ -549,7 +323,7 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
 /* The pass begins a new sum rather than adding to one. */
 static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_left) {
     if (m->params.policy->importance == AG_IMPORTANCE_TOTAL) return false;
-    if (m->stage != PROMPT_WHOLE) return true;
+    if (m->stage != AG_STAGE_PROMPT_WHOLE) return true;
     size_t window = m->params.snapkv_window;
     return m->params.policy->importance == AG_IMPORTANCE_NEWEST || n + n_left >= window ||
            n + n_left == m->n_begun;
@@ -561,14 +335,14 @@ static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_e
     const bool newest = m->params.policy->importance == AG_IMPORTANCE_NEWEST;
     const bool fits = n <= ag_kv_cache_free_slots(m->cache);
     if (fits && (newest || fullest(m) <= m->live + m->slack)) return AG_OK;
-    return evict(m, m->live, position, AG_EVICTION_BUDGET, err);
+    return ag_manager_evict(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
 /* A chunk ends at the latest where slots leave. */
 static void want_chunks(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
                         ag_attention_scores *scores) {
     ag_score_sums_begin(m->sums, n, false);
-    if (m->stage == DECODE || m->stage == VERIFY) return;
+    if (m->stage == AG_STAGE_DECODE || m->stage == AG_STAGE_VERIFY) return;
     const bool adds = ag_chunk_scores_begin(m->chunks, position, n, n_left, m->due || !n_left);
     if (adds) *scores = ag_score_sums_want(m->sums, 0);
     scores->sums = m->sums;
@@ -585,9 +359,9 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_rerotate(m->cache, m->rope, last, m->trained, err));
-    if (m->stage == VERIFY) AG_TRY(catch_up(m, position, n, err));
-    size_t limit = m->stage == DECODE ? m->live + m->slack : m->live;
-    m->due = fullest(m) + n > limit && !(m->stage == PROMPT_WHOLE && n_left);
+    if (m->stage == AG_STAGE_VERIFY) AG_TRY(catch_up(m, position, n, err));
+    size_t limit = m->stage == AG_STAGE_DECODE ? m->live + m->slack : m->live;
+    m->due = fullest(m) + n > limit && !(m->stage == AG_STAGE_PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
     if (m->chunks) want_chunks(m, position, n, n_left, scores);
     if (!m->sums || m->chunks) return AG_OK;
@@ -607,18 +381,19 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
 
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
-    if (!m || m->stage == VERIFY) return AG_OK;
+    if (!m || m->stage == AG_STAGE_VERIFY) return AG_OK;
     ag_chunk_scores_end(m->chunks);
-    bool end = m->stage != DECODE && (!n_left || (m->stage == PROMPT_BOUNDED && m->due));
+    bool end =
+        m->stage != AG_STAGE_DECODE && (!n_left || (m->stage == AG_STAGE_PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
-        size_t n = m->stage == PROMPT_WHOLE ? m->n_begun : m->n_pass;
+        size_t n = m->stage == AG_STAGE_PROMPT_WHOLE ? m->n_begun : m->n_pass;
         AG_TRY(ag_importance_normalise(&m->tmp, m->sums, &m->params, m->cache, position,
                                        (uint32_t)smaller(n, m->params.snapkv_window), err));
     }
     if (m->due) {
         ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
         m->relief_due = false;
-        AG_TRY(evict(m, m->live, position, reason, err));
+        AG_TRY(ag_manager_evict(m, m->live, position, reason, err));
     }
     return expire(m, position, err);
 }

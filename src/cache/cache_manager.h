@@ -93,8 +93,11 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
 /* A compression has left the cache's heads with different numbers of slots, whose sums these are:
  * *sums is exchanged for the old ones. From now on the budget is what heads hold in the mean. */
 void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums);
-/* The same of a cache that came from elsewhere, with its sums. */
+/* The same of a cache that came from elsewhere, with its sums; heads that share what their layer
+ * holds go on so under a policy whose heads do. */
 void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven);
+/* A layer's heads may hold different slots, and different numbers of them. */
+bool ag_cache_manager_is_uneven(const ag_cache_manager *m);
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */

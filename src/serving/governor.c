@@ -100,6 +100,8 @@ static uint32_t slots_of(const ag_session_params *p, uint64_t n_prompt, uint64_t
         if (most < slots) slots = most;
     }
     slots = (slots + 127) / 128 * 128 + 128; /* and a block of which a copy is made */
+    /* Heads end in blocks that each fills to another extent. */
+    if (budget && p->eviction.head_budget != AG_HEAD_BUDGET_EVEN) slots += 128;
     return slots > p->max_seq_len ? p->max_seq_len : (uint32_t)slots;
 }
 

@@ -68,10 +68,11 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
     *unknown =
         e->policy_params || e->on_eviction || ag_eviction_policy_find(e->policy->name) != e->policy;
     if (*unknown) return NULL;
-    snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d", e->policy->name,
+    snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d%s", e->policy->name,
              e->budget_tokens, (unsigned long long)e->budget_bytes, (double)e->budget_ratio,
              e->protected_prefix, e->recent, e->slack, e->window, (int)e->prefill, e->snapkv_window,
-             e->snapkv_kernel, (int)e->snapkv_pool);
+             e->snapkv_kernel, (int)e->snapkv_pool,
+             e->head_budget == AG_HEAD_BUDGET_EVEN ? "" : " adaptive");
     char *copy = ag_strdup(text);
     *unknown = !copy;
     return copy;

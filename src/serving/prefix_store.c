@@ -21,6 +21,7 @@ static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params 
            a->recent == b->recent && a->slack == b->slack && a->window == b->window &&
            a->prefill == b->prefill && a->snapkv_window == b->snapkv_window &&
            a->snapkv_kernel == b->snapkv_kernel && a->snapkv_pool == b->snapkv_pool &&
+           a->head_budget == b->head_budget &&
            a->memory.threshold_bytes == b->memory.threshold_bytes &&
            a->memory.target_ratio == b->memory.target_ratio && a->on_eviction == b->on_eviction &&
            a->on_eviction_user == b->on_eviction_user;
@@ -61,7 +62,7 @@ static size_t usable(const ag_session *session, const ag_served_request *r,
                      const ag_session_params *params, size_t n, size_t end, bool has_evicted) {
     if (n >= r->p.n_prompt) n = r->p.n_prompt - 1;
     if (n == end) return n;
-    if (has_evicted || ag_session_evictions(session)->n_tokens || keeps_sums(params)) return 0;
+    if (has_evicted || ag_session_evictions(session)->n_evictions || keeps_sums(params)) return 0;
     return n >= ag_session_oldest_reachable(session) ? n : 0;
 }
 
@@ -116,7 +117,7 @@ static void consider_parked(ag_serving *s, const ag_served_request *r,
                             .n = n,
                             .whole = n == k->ids.n,
                             .has_evicted =
-                                k->has_evicted || ag_session_evictions(k->session)->n_tokens};
+                                k->has_evicted || ag_session_evictions(k->session)->n_evictions};
     }
 }
 
@@ -359,7 +360,7 @@ void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *sessi
                      .session = session,
                      .params = ag_request_session_params(s, r),
                      .ids = *ids,
-                     .has_evicted = r->has_evicted || ag_session_evictions(session)->n_tokens,
+                     .has_evicted = r->has_evicted || ag_session_evictions(session)->n_evictions,
                      .used_at = ag_now_s()};
     k->held = ag_held_figures(session, k->id, k->model, &k->params);
     s->parked = k;

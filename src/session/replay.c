@@ -129,11 +129,12 @@ static ag_status add_layer(replay *r, ag_eviction_scratch *tmp, uint32_t layer, 
  * hold it; -INFINITY where none does. */
 static ag_status rank_tokens(replay *r, ag_error *err) {
     const uint32_t n = r->s->position;
+    const ag_eviction_params keydiff = {.policy = &ag_eviction_keydiff};
     ag_eviction_scratch tmp = {0};
     uint32_t *counts = ag_calloc(n, sizeof *counts);
     r->importance = ag_calloc(n, sizeof *r->importance);
     ag_status st = counts && r->importance
-                       ? ag_eviction_scratch_create(&tmp, &ag_eviction_keydiff, r->s->cache, err)
+                       ? ag_eviction_scratch_create(&tmp, &keydiff, r->s->cache, err)
                        : AG_FAIL(err, NOMEM, "importance of %u tokens: out of memory", n);
     for (uint32_t l = 0; st == AG_OK && ag_kv_cache_layer(r->s->cache, l); l++) {
         if (!has_window(r->s->cache, l)) st = add_layer(r, &tmp, l, counts, err);

@@ -117,7 +117,7 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
         .n_ids = (uint32_t)n_ids,
         .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
                  (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u) |
-                 (turns ? WITH_TURNS : 0u) | (s->is_uneven ? UNEVEN : 0u),
+                 (turns ? WITH_TURNS : 0u) | (ag_session_is_uneven(s) ? UNEVEN : 0u),
         .n_protected = ag_session_protected(s),
         .n_turns = turns ? (uint32_t)ag_cache_manager_turns(s->manager)->n : 0,
         .base = ag_layer_state_base(s->state),

@@ -258,14 +258,14 @@ static ag_status fork_session(ag_session *s, const ag_session_params *params, ag
     if (st == AG_OK) st = ag_kv_cache_share(fork->cache, s->cache, err);
     if (st == AG_OK) st = ag_layer_state_copy(fork->state, s->state, err);
     if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
-    ag_cache_manager_set_uneven(fork->manager, s->is_uneven);
+    fork->is_uneven = ag_session_is_uneven(s);
+    ag_cache_manager_set_uneven(fork->manager, fork->is_uneven);
     if (st != AG_OK) {
         ag_session_destroy(fork);
         *out = NULL;
         return st;
     }
     fork->position = s->position;
-    fork->is_uneven = s->is_uneven;
     fork->logits.place = s->logits.place;
     if (s->logits.place == AG_LOGITS_ON_HOST)
         memcpy(fork->logits.host, s->logits.host, s->model->info.n_vocab * sizeof(float));
@@ -281,6 +281,10 @@ ag_status ag_session_fork_with(ag_session *s, const ag_eviction_params *eviction
     ag_session_params params = s->params;
     params.eviction = eviction ? *eviction : ag_eviction_defaults();
     return fork_session(s, &params, out, err);
+}
+
+bool ag_session_is_uneven(const ag_session *s) {
+    return s->is_uneven || ag_cache_manager_is_uneven(s->manager);
 }
 
 void ag_session_reset(ag_session *s) {

@@ -50,6 +50,9 @@ struct ag_session {
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
                                   ag_session_plan *out, size_t *largest, ag_error *err);
 
+/* Heads may hold different numbers of slots: by a compression, or by the budget of each. */
+bool ag_session_is_uneven(const ag_session *s);
+
 /* A state for the session's model, at its beginning; NULL if no layer has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 

@@ -71,7 +71,8 @@ static void an_interrupted_story_goes_on_as_if_it_had_not_been(void **state) {
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
 #define MANAGED                                                                                   \
     "--eviction-policy", policies[i], "--kv-budget", "24", "--kv-recent", "8", "--kv-slack", "4", \
-        "--snapkv-window", "8", "--kv-type", "q8_0,q4_0", "-c", "200"
+        "--snapkv-window", "8", "--kv-type", "q8_0,q4_0", "-c", "200", "--head-budget",           \
+        i ? "adaptive" : "even"
         json_t *whole = JSON("-p", text, "-n", "30", MANAGED);
         json_t *parts[] = {JSON("-p", text, "-n", "12", "--save-cache", file, MANAGED),
                            JSON("-p", "", "-n", "18", "--load-cache", file, MANAGED)};

@@ -28,6 +28,7 @@ static ag_buffer *room[BOTH][4];   /* k, v, q, out of a pass */
 static float inv_freq[DIM / 2];
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 static uint32_t n_layers = LAYERS;
+static ag_head_budget head_budget = AG_HEAD_BUDGET_EVEN; /* of sequences that begin */
 
 /* One sequence, with its cache and manager on both. */
 typedef struct sequence {
@@ -46,6 +47,7 @@ static ag_eviction_params eviction_of(const ag_eviction_policy *policy) {
     p.slack = SLACK;
     p.recent = 10;
     p.snapkv_window = 16;
+    p.head_budget = head_budget;
     return p;
 }
 
@@ -240,6 +242,46 @@ static void policies_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
     }
 }
 
+static bool heads_differ(const sequence *s) {
+    bool differ = false;
+    for (uint32_t l = 0; l < n_layers; l++)
+        differ |= ag_kv_cache_n_slots(s->cache[1], l, 0) != ag_kv_cache_n_slots(s->cache[1], l, 1);
+    return differ;
+}
+
+/* How many slots each head keeps is chosen by scores that both give, too. */
+static void adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
+    (void)state;
+    srand(16);
+    head_budget = AG_HEAD_BUDGET_ADAPTIVE;
+    for (size_t p = 1; ag_eviction_policy_at(p); p++) {
+        const ag_eviction_policy *policy = ag_eviction_policy_at(p);
+        if (policy->importance == AG_IMPORTANCE_NONE) continue;
+        sequence s = begin_sequence(policy, AG_F16);
+        prompt(&s, PROMPT);
+        assert_true(heads_differ(&s));
+        decode(&s, 2 * SLACK);
+        sequence f = fork_of(&s, policy, AG_F16);
+        for (int i = 0; i < BOTH; i++) ag_cache_manager_set_uneven(f.manager[i], true);
+        decode(&f, SLACK + 3);
+        sequence r = restored(&f, policy, AG_F16);
+        for (int i = 0; i < BOTH; i++) ag_cache_manager_set_uneven(r.manager[i], true);
+        end_sequence(&f);
+        decode(&r, SLACK + 2);
+        truncate_to(&r, r.position - 6);
+        prompt(&r, 40);
+        decode(&r, SLACK + 3);
+        for (uint32_t l = 0; l < n_layers; l++) {
+            uint32_t n = 0;
+            for (uint32_t h = 0; h < HEADS; h++) n += ag_kv_cache_n_slots(r.cache[1], l, h);
+            assert_true(n <= HEADS * (BUDGET + SLACK));
+        }
+        end_sequence(&r);
+        end_sequence(&s);
+    }
+    head_budget = AG_HEAD_BUDGET_EVEN;
+}
+
 static void they_go_on_after_forks_and_truncations_and_when_restored(void **state) {
     (void)state;
     srand(12);
@@ -360,6 +402,7 @@ int main(void) {
     make_room();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_keep_the_slots_that_they_keep_on_the_cpu),
+        cmocka_unit_test(adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu),
         cmocka_unit_test(they_go_on_after_forks_and_truncations_and_when_restored),
         cmocka_unit_test(sums_read_for_saving_are_read_again_for_an_eviction),
         cmocka_unit_test(little_is_read),

@@ -167,7 +167,7 @@ static void files_are_their_scopes_alone(void **state) {
 }
 
 /* Two turns, with a restart between them or without; what the second one says. */
-static void two_turns(const char *policy, bool restarts, client_answer *out) {
+static void two_turns(const char *policy, ag_head_budget heads, bool restarts, client_answer *out) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 12};
     begin(&p);
@@ -181,6 +181,7 @@ static void two_turns(const char *policy, bool restarts, client_answer *out) {
         q.sampling.temperature = 0;
         q.session.eviction.policy = ag_eviction_policy_find(policy);
         q.session.eviction.budget_tokens = 100;
+        q.session.eviction.head_budget = heads;
         run_request(&clients[0], &q);
         const size_t n_cached = i ? t.n - 20 - 1 : 0;
         if (clients[0].n_cached != n_cached)
@@ -202,11 +203,14 @@ static void what_a_policy_has_left_goes_on_after_a_restart(void **state) {
     (void)state;
     for (; (policy = ag_eviction_policy_at(n)); n++) {
         if (!policy->select) continue;
-        two_turns(policy->name, false, &without);
-        two_turns(policy->name, true, &with);
+        two_turns(policy->name, AG_HEAD_BUDGET_EVEN, false, &without);
+        two_turns(policy->name, AG_HEAD_BUDGET_EVEN, true, &with);
         same_answer(&with, &without, n);
     }
     assert_true(n > 4);
+    two_turns("keydiff", AG_HEAD_BUDGET_ADAPTIVE, false, &without);
+    two_turns("keydiff", AG_HEAD_BUDGET_ADAPTIVE, true, &with);
+    same_answer(&with, &without, n);
 }
 
 /* What leaves memory at once comes back from its file. */

@@ -196,6 +196,13 @@ static void other_parameters_have_sessions_of_their_own(void **state) {
     run_request(&clients[1], &q);
     assert_int_equal(clients[1].n_cached, 0);
     q = p;
+    q.session.eviction.policy = ag_eviction_policy_find("keydiff");
+    q.session.eviction.budget_tokens = 1000;
+    run_request(&clients[1], &q);
+    q.session.eviction.head_budget = AG_HEAD_BUDGET_ADAPTIVE;
+    run_request(&clients[1], &q);
+    assert_int_equal(clients[1].n_cached, 0);
+    q = p;
     q.session.max_seq_len = 1024;
     run_request(&clients[1], &q);
     assert_int_equal(clients[1].n_cached, 0);

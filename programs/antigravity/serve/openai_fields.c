@@ -62,6 +62,7 @@ static bool read_cache(const json_t *body, serve_request *r, serve_error *e) {
     bool keep = true;
     if (!field_copy(body, "kv_type", &r->kv_type, e) ||
         !field_copy(body, "kv_policy", &r->kv_policy, e) || !read_budget(body, r, e) ||
+        !field_copy(body, "head_budget", &r->head_budget, e) ||
         !field_bool(body, "cache_prompt", &keep, e) ||
         !field_number(body, "timeout", 0, 1e6, &r->timeout_s, e))
         return false;

@@ -105,10 +105,11 @@ typedef struct serve_request {
     double timeout_s;    /* 0: the server's */
 
     /* Ours: how this conversation is kept. NULL and 0: as the server was started. */
-    char *kv_type;   /* "q8_0", or "q8_0,q4_0" of keys and values */
-    char *kv_policy; /* "keydiff" */
-    char *kv_budget; /* "512", "25%", "64MiB" */
-    bool no_prefix;  /* neither reads from parked conversations nor parks this one */
+    char *kv_type;     /* "q8_0", or "q8_0,q4_0" of keys and values */
+    char *kv_policy;   /* "keydiff" */
+    char *kv_budget;   /* "512", "25%", "64MiB" */
+    char *head_budget; /* "adaptive" */
+    bool no_prefix;    /* neither reads from parked conversations nor parks this one */
 } serve_request;
 
 void serve_request_init(serve_request *r);

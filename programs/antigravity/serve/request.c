@@ -41,6 +41,7 @@ void serve_request_free(serve_request *r) {
     free(r->kv_type);
     free(r->kv_policy);
     free(r->kv_budget);
+    free(r->head_budget);
     serve_request_init(r);
 }
 

@@ -89,7 +89,7 @@ static bool apply_stops(serve_run *run, bool constrained, serve_error *e) {
     return true;
 }
 
-/* kv_type, kv_policy and kv_budget, as the options of the command line are read. */
+/* kv_type, kv_policy, kv_budget and head_budget, as the options of the command line are read. */
 static bool apply_cache(serve_run *run, serve_error *e) {
     char why[WHY_SIZE];
     const serve_request *r = &run->request;
@@ -103,6 +103,12 @@ static bool apply_cache(serve_run *run, serve_error *e) {
         return serve_refuse(e, 400, "kv_policy", "%s", why);
     if (r->kv_budget && !eviction_parse_budget(&to->eviction, r->kv_budget, why))
         return serve_refuse(e, 400, "kv_budget", "%s", why);
+    if (r->head_budget && !eviction_parse_heads(&to->eviction, r->head_budget, why))
+        return serve_refuse(e, 400, "head_budget", "%s", why);
+    const ag_eviction_policy *policy = to->eviction.policy;
+    const bool asked = r->head_budget || (policy && policy->select);
+    if (policy && asked && !eviction_suits_heads(&to->eviction, policy, why))
+        return serve_refuse(e, 400, "head_budget", "%s", why);
     return true;
 }
 

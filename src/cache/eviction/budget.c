@@ -51,6 +51,17 @@ static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, 
     return AG_OK;
 }
 
+static ag_status check_heads(const ag_eviction_params *p, ag_error *err) {
+    if (p->head_budget == AG_HEAD_BUDGET_EVEN) return AG_OK;
+    if (p->head_budget != AG_HEAD_BUDGET_ADAPTIVE)
+        return AG_FAIL(err, INVALID, "a head budget of kind %d", (int)p->head_budget);
+    if (p->policy->importance != AG_IMPORTANCE_NONE) return AG_OK;
+    return AG_FAIL(
+        err, INVALID,
+        "adaptive head budgets: the eviction policy %s gives no scores to share slots by",
+        p->policy->name);
+}
+
 ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
                              ag_error *err) {
     uint32_t n = 0, most = kv->max_slots - 1;
@@ -73,6 +84,7 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
                        "which always stay",
                        n, p->protected_prefix, recent);
     }
+    AG_TRY(check_heads(p, err));
     ag_error unasked;
     if (p->policy->check) AG_TRY(p->policy->check(p->policy->user, p, err ? err : &unasked));
     if (p->memory.threshold_bytes && !(p->memory.target_ratio > 0 && p->memory.target_ratio < 1)) {

@@ -69,37 +69,65 @@ static bool have_key_floats(ag_eviction_scratch *s, const key_floats *n, size_t 
            have(&s->table, n->table, 1);
 }
 
-ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
+/* True if there is nothing to have, or it is there. */
+static bool have_head_lists(ag_eviction_scratch *s, const ag_kv_extent *e, bool adaptive) {
+    s->n_keep = resident(e->most_heads, sizeof *s->n_keep);
+    if (!adaptive) return s->n_keep;
+    s->views = resident(e->most_heads, sizeof *s->views);
+    s->ranked = resident(e->most_head_slots, sizeof *s->ranked);
+    s->order = resident(e->most_head_slots, sizeof *s->order);
+    s->best = resident(e->most_head_slots, sizeof *s->best);
+    return s->n_keep && s->views && s->ranked && s->order && s->best;
+}
+
+static size_t head_list_bytes(const ag_kv_extent *e, bool adaptive) {
+    const ag_eviction_scratch *s = NULL;
+    const size_t lists = sizeof *s->ranked + sizeof *s->order + sizeof *s->best;
+    return e->most_heads * (sizeof *s->n_keep + (adaptive ? sizeof *s->views : 0)) +
+           (adaptive ? e->most_head_slots * lists : 0);
+}
+
+static bool is_adaptive(const ag_eviction_params *p) {
+    return p->head_budget == AG_HEAD_BUDGET_ADAPTIVE;
+}
+
+ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err) {
+    const ag_eviction_policy *policy = p->policy;
     const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
     const size_t n = e.most_slots;
     const key_floats floats = floats_for(policy, &e, scores_in_place(policy, cache));
     s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
     if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
     if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
+    s->heads_apart = asks_keys(policy) || is_adaptive(p);
+    s->own_importance = is_adaptive(p);
     s->keep = resident(n, sizeof *s->keep);
     s->work = resident(n, sizeof *s->work);
     s->positions = resident(n, sizeof *s->positions);
     s->values = resident(n, sizeof *s->values);
-    s->importance = resident(asks_keys(policy) ? e.most_head_slots : n, sizeof *s->importance);
+    s->importance = resident(s->heads_apart ? e.most_head_slots : n, sizeof *s->importance);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
-        have_key_floats(s, &floats, e.most_heads, n)) {
+        have_head_lists(s, &e, is_adaptive(p)) && have_key_floats(s, &floats, e.most_heads, n)) {
         return AG_OK;
     }
     return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots: out of memory", n);
 }
 
-size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
+size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     const ag_eviction_scratch *s = NULL;
+    const ag_eviction_policy *policy = p->policy;
     const ag_kv_extent e = ag_kv_extent_of(kv);
     const size_t n = e.most_slots;
-    size_t lists = sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
-    if (!asks_keys(policy)) return n * (lists + sizeof *s->importance);
-    const size_t all = n * lists + e.most_head_slots * sizeof *s->importance;
+    const size_t lists =
+        sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
+    const bool apart = asks_keys(policy) || is_adaptive(p);
+    const size_t all = n * lists + (apart ? e.most_head_slots : n) * sizeof *s->importance +
+                       head_list_bytes(&e, is_adaptive(p));
     /* No backend needs more for it. */
     const bool in_place = policy->from_keys == ag_eviction_keydiff.from_keys;
     const key_floats f = floats_for(policy, &e, in_place);
-    if (in_place) return all;
+    if (!asks_keys(policy) || in_place) return all;
     const size_t workers = e.most_heads < MOST_WORKERS ? e.most_heads : MOST_WORKERS;
     return all + e.most_heads * sizeof *s->heads + workers * n * sizeof *s->head_positions +
            (workers * (f.keys + f.values + f.work + f.far) + f.more + f.table) * sizeof(float);
@@ -111,6 +139,11 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
     ag_free(s->positions);
     ag_free(s->values);
     ag_free(s->importance);
+    ag_free(s->n_keep);
+    ag_free(s->views);
+    ag_free(s->ranked);
+    ag_free(s->order);
+    ag_free(s->best);
     ag_free(s->heads);
     ag_free(s->head_positions);
     ag_free(s->keys);
@@ -288,6 +321,7 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
                            const ag_eviction_policy *policy, const ag_kv_cache *cache,
                            uint32_t layer, uint32_t head, ag_eviction_view *v, ag_error *err) {
     float *importance = s->importance;
+    if (s->heads_apart) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
     switch (policy->importance) {
     case AG_IMPORTANCE_NONE:
         return AG_OK;
@@ -301,7 +335,6 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
         break;
     case AG_IMPORTANCE_KEYS: /* the head's is there */
     case AG_IMPORTANCE_CHUNK:
-        importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
         break;
     }
     /* A number that cannot be compared would leave no order. */

@@ -11,7 +11,12 @@ typedef struct ag_eviction_scratch {
     /* For the layers of most slots, heads and values: */
     uint32_t *keep, *work, *positions; /* [slots] */
     float *values;                     /* the same */
-    float *importance;                 /* [slots]; from_keys: [heads][slots] */
+    float *importance; /* [slots]; from_keys, and with adaptive heads: [heads][slots] */
+    uint32_t *n_keep;  /* [heads] */
+    /* Adaptive heads, else NULL: */
+    ag_eviction_view *views; /* [heads] */
+    float *ranked;           /* [heads * slots] */
+    uint32_t *order, *best;  /* the same */
     /* from_keys; those that the policy does not ask for are NULL: */
     ag_eviction_inputs *heads; /* [heads] */
     uint32_t *head_positions;  /* [n_workers][slots] */
@@ -22,14 +27,15 @@ typedef struct ag_eviction_scratch {
     const float *table_of;     /* its frequencies */
     size_t work_floats;
     uint32_t n_workers;
+    bool heads_apart;    /* `importance` has all heads of a layer */
     bool own_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
 } ag_eviction_scratch;
 
-ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_policy *policy,
+ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err);
 void ag_eviction_scratch_release(ag_eviction_scratch *s);
 /* If every worker has a thread. */
-size_t ag_eviction_scratch_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv);
+size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
 
 /* The sums of a prefill become importance: see ag_eviction_policy.normalise. The last n_window
  * slots are the queries', `position` is the next token's. */

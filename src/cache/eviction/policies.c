@@ -32,6 +32,11 @@ ag_eviction_params ag_eviction_defaults(void) {
     };
 }
 
+const char *ag_head_budget_name(ag_head_budget b) {
+    static const char *const names[] = {"even", "adaptive"};
+    return names[b];
+}
+
 const char *ag_eviction_reason_name(ag_eviction_reason r) {
     static const char *const names[] = {"budget", "trained length", "memory pressure"};
     return names[r];

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/eviction/allocate.h"
+
+#include "cache/eviction/select.h"
+
+#include <float.h>
+#include <math.h>
+
+static uint32_t smaller_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t larger_of(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static uint32_t alive_in(const ag_eviction_view *v) { return v->n_slots - v->n_expired; }
+
+/* Finite, so that there is a rank above and one below all of them. */
+static float score_of(const ag_eviction_view *v, uint32_t slot) {
+    const float low = -FLT_MAX / 2;
+    if (slot < v->n_scored) return fmaxf(low, fminf(v->importance[slot], FLT_MAX));
+    return fmaxf(-FLT_MAX, low * (1 + (float)(v->n_slots - slot) * 0x1p-22f));
+}
+
+/* Into v->values: INFINITY for the slots that stay whatever others are worth, -INFINITY for those
+ * that leave so. */
+static void rank_head(const ag_eviction_view *v, uint32_t safe, uint32_t most, uint32_t *keep) {
+    const uint32_t alive = alive_in(v), limit = smaller_of(alive, most);
+    const uint32_t forced = smaller_of(v->n_protected + v->n_recent, limit);
+    const uint32_t least = smaller_of(larger_of(forced, safe), limit);
+    for (uint32_t s = 0; s < v->n_slots; s++) v->values[s] = score_of(v, s);
+    if (limit < alive) {
+        ag_evict_select(v, v->values, v->n_recent, limit, keep);
+        for (uint32_t s = 0, k = 0; s < v->n_slots; s++) {
+            if (k < limit && keep[k] == s) k++;
+            else v->values[s] = -INFINITY;
+        }
+    }
+    ag_evict_select(v, v->values, v->n_recent, least, keep);
+    for (uint32_t k = 0; k < least; k++) v->values[keep[k]] = INFINITY;
+    for (uint32_t s = v->n_protected; s < v->n_protected + v->n_expired; s++)
+        v->values[s] = -INFINITY;
+}
+
+void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag_allocation *a,
+                       uint32_t *n_keep) {
+    const size_t even = a->total / n_heads;
+    const uint32_t safe = larger_of(1, (uint32_t)((double)even * AG_HEAD_SAFE_SHARE));
+    uint32_t longest = 0;
+    size_t total = 0;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        longest = larger_of(longest, heads[h].n_slots);
+        total += smaller_of(alive_in(&heads[h]), a->most);
+        n_keep[h] = 0;
+    }
+    if (total > a->total) total = a->total;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const ag_eviction_view *v = &heads[h];
+        rank_head(v, safe, a->most, a->keep);
+        for (uint32_t s = 0; s < longest; s++)
+            a->scores[(size_t)s * n_heads + h] = s < v->n_slots ? v->values[s] : -INFINITY;
+    }
+    const ag_eviction_view all = {.n_slots = longest * n_heads, .work = a->order};
+    ag_evict_select(&all, a->scores, 0, (uint32_t)total, a->keep);
+    for (size_t i = 0; i < total; i++) n_keep[a->keep[i] % n_heads]++;
+}
