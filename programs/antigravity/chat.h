@@ -8,6 +8,7 @@
 #include "draft.h"
 #include "engine.h"
 #include "line_reader.h"
+#include "replay_options.h"
 #include "sampling_options.h"
 #include "speculation_options.h"
 #include "talk.h"
@@ -22,6 +23,7 @@ typedef struct chat_options {
     sampling_options sampling;
     speculation_options speculation;
     constraint_options constraint; /* of every answer */
+    replay_options replay;         /* of what is saved */
     talk_options talk;
     const char *tools_file, *first, *resume;
     int64_t max_tokens;

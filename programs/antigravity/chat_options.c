@@ -83,6 +83,7 @@ static chat_options defaults(const ag_sampler_params *model) {
         .model = model_options_defaults(),
         .sampling = sampling_options_defaults(),
         .speculation = speculation_defaults(),
+        .replay = replay_defaults(),
         .max_tokens = MOST_TOKENS,
     };
     o.model.max_seq_len = CONTEXT;
@@ -135,6 +136,7 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
         .hint = prompt_operand_hint,
     };
     add_cache_groups(&line, &o->model);
+    command_line_add(&line, replay_saved_group(&o->replay));
     add_machine_groups(&line, &o->model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
@@ -145,6 +147,7 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     }
     if (code == EXIT_DONE) code = talk_options_check(&o->talk);
     if (code == EXIT_DONE) code = constraint_check(&o->constraint);
+    if (code == EXIT_DONE) code = replay_check_keep(&o->replay);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
     complete_budget(&o->model.eviction.params);
     return code == EXIT_DONE ? OPTIONS_RUN : code;

@@ -5,6 +5,7 @@
 #include "chat.h"
 
 #include "command.h"
+#include "interrupt.h"
 #include "json_out.h"
 #include "output.h"
 #include "sha256.h"
@@ -80,19 +81,39 @@ static int write_json(const char *path, json_t *value) {
     return ok ? EXIT_DONE : EXIT_FAILED;
 }
 
-static int write_files(const chat *c, const char *name) {
+static int write_session(const chat *c, ag_session *session, const char *path) {
     ag_error err;
+    const ag_status st =
+        ag_session_save(session, path, c->engine.tokenizer, c->consumed.data, c->consumed.n, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+/* A copy of it, of which a part stays; all of it, where that cannot be had. */
+static int write_compressed(const chat *c, const char *path) {
+    ag_session *copy;
+    ag_error err;
+    const replay_options replay = replay_of(&c->o.replay, c->consumed.n);
+    if (ag_session_fork(c->engine.session, &copy, &err) != AG_OK) return complain_error(&err);
+    interrupt_cancels(copy);
+    const int code =
+        replay_compress(&replay, &c->engine, copy, c->consumed.data, c->consumed.n, NULL);
+    interrupt_spares(copy);
+    const int written = write_session(c, copy, path);
+    ag_session_destroy(copy);
+    return written == EXIT_DONE ? code : written;
+}
+
+static int write_files(const chat *c, const char *name) {
     char folder[PATH_MAX], path[PATH_MAX];
-    const engine *e = &c->engine;
+    ag_session *session = c->engine.session;
     if (!chat_find_folder(folder, true)) return EXIT_FAILED;
     chat_path(path, folder, name, chat_json_end);
     int code = write_json(path, describe(c));
     if (code != EXIT_DONE) return code;
     chat_path(path, folder, name, cache_end);
-    if (!e->session || ag_session_save(e->session, path, e->tokenizer, c->consumed.data,
-                                       c->consumed.n, &err) == AG_OK)
-        return EXIT_DONE;
-    return complain_error(&err);
+    if (!session) return EXIT_DONE;
+    return c->o.replay.share > 0 && c->consumed.n ? write_compressed(c, path)
+                                                  : write_session(c, session, path);
 }
 
 int chat_save(chat *c, const char *name) {

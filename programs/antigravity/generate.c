@@ -161,7 +161,8 @@ static int compress(generation *g) {
                  g->o.saved.load ? g->o.saved.load : "the cache");
         return EXIT_FAILED;
     }
-    return replay_compress(&g->o.replay, &g->engine, g->saved.ids.data, n, &g->replayed);
+    return replay_compress(&g->o.replay, &g->engine, g->engine.session, g->saved.ids.data, n,
+                           &g->replayed);
 }
 
 /* The prompt alone, so that it can be compressed and saved before anything follows it. */

@@ -8,6 +8,7 @@
 
 #include <antigravity/chat.h>
 #include <antigravity/serving.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,21 @@ static const option_def idle_defs[] = {
      .help = "how long it has waited; at once where three quarters of --memory are taken"},
 };
 
+static const option_def saved_defs[] = {
+    {.name = "replay",
+     .kind = OPTION_REAL,
+     .value = "SHARE",
+     .offset = FIELD(share),
+     .high = 1,
+     .help = "what /save writes, have the model repeat this share of it, and write what it needs "
+             "for that; the conversation at hand keeps everything; 0: write everything"},
+    {.name = "replay-keep",
+     .kind = OPTION_CALL,
+     .value = "N|N%",
+     .call = set_keep,
+     .help = "what is written then: tokens in the mean over heads, or a share (default 25%)"},
+};
+
 replay_options replay_defaults(void) {
     return (replay_options){.keep_ratio = 0.25f, .after_s = ag_serving_defaults().replay_after_s};
 }
@@ -86,17 +102,23 @@ option_group replay_idle_group(replay_options *o) {
     return (option_group){"KV cache", idle_defs, sizeof idle_defs / sizeof idle_defs[0], o};
 }
 
+option_group replay_saved_group(replay_options *o) {
+    return (option_group){"KV cache", saved_defs, sizeof saved_defs / sizeof saved_defs[0], o};
+}
+
+int replay_check_keep(const replay_options *o) {
+    if (o->share != 0 || !o->keeps) return EXIT_DONE;
+    complain("--replay-keep belongs to --replay");
+    return EXIT_USAGE;
+}
+
 int replay_check(const replay_options *o, const eviction_options *e) {
-    if (o->share == 0 && o->keeps) {
-        complain("--replay-keep belongs to --replay");
-        return EXIT_USAGE;
-    }
     if (o->share != 0 && strcmp(eviction_policy_name(e), "none") != 0) {
         complain("--replay chooses from all that was read: leave --eviction-policy %s out",
                  eviction_policy_name(e));
         return EXIT_USAGE;
     }
-    return EXIT_DONE;
+    return replay_check_keep(o);
 }
 
 /* ---- the replay ---- */
@@ -111,8 +133,16 @@ static ag_status make_request(const engine *e, ag_replay_request *out, ag_error 
     return st;
 }
 
-int replay_compress(const replay_options *o, const engine *e, const int32_t *ids, size_t n,
-                    ag_compress_report *report) {
+replay_options replay_of(const replay_options *o, size_t n_read) {
+    replay_options of = *o;
+    const uint32_t share = (uint32_t)ceil((double)o->keep_ratio * (double)n_read);
+    if (o->keep_ratio > 0) of.keep_tokens = share;
+    of.keep_ratio = 0;
+    return of;
+}
+
+int replay_compress(const replay_options *o, const engine *e, ag_session *session,
+                    const int32_t *ids, size_t n, ag_compress_report *report) {
     ag_replay_request request = {.suffix = {.n = 0}};
     ag_error err;
     const int code = engine_need_tokenizer(e, "--replay needs one");
@@ -130,8 +160,8 @@ int replay_compress(const replay_options *o, const engine *e, const int32_t *ids
         p.suffix = request.suffix.data;
         p.n_suffix = request.suffix.n;
         p.progress = progress_update;
-        progress_begin("replaying the prompt");
-        st = ag_session_compress(e->session, ids, n, &p, report, &err);
+        progress_begin("replaying what was read");
+        st = ag_session_compress(session, ids, n, &p, report, &err);
         progress_end();
     }
     ag_replay_request_free(&request);

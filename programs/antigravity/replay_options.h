@@ -19,11 +19,17 @@ option_group replay_group(replay_options *o);
 /* The same of conversations that wait for their next turn, and after how many seconds of waiting.
  */
 option_group replay_idle_group(replay_options *o);
+/* Whether they go together. Returns an exit code. */
+int replay_check_keep(const replay_options *o);
 /* Whether they go together, and with what may leave the cache by itself. Returns an exit code. */
 int replay_check(const replay_options *o, const eviction_options *e);
+/* What is saved of a conversation. */
+option_group replay_saved_group(replay_options *o);
+/* The same share of all that a session has read, also of one that has been compressed before. */
+replay_options replay_of(const replay_options *o, size_t n_read);
 /* The session has consumed ids [n], all of them. Returns an exit code; where Ctrl-C or its like
  * ended it, the session is as it was. */
-int replay_compress(const replay_options *o, const engine *e, const int32_t *ids, size_t n,
-                    ag_compress_report *report);
+int replay_compress(const replay_options *o, const engine *e, ag_session *session,
+                    const int32_t *ids, size_t n, ag_compress_report *report);
 
 #endif

@@ -3,6 +3,8 @@
  */
 #include "chat_home.h"
 
+#include <sys/stat.h>
+
 /* ---- messages ---- */
 
 static void the_demo_model_goes_on_with_what_is_said(void **state) {
@@ -363,6 +365,44 @@ static void what_cannot_be_saved_or_loaded_ends_a_pipe(void **state) {
     }
 }
 
+static long size_of_saved(const char *name) {
+    char path[160];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/antigravity/chats/%s.agcache", home, name);
+    return stat(path, &s) == 0 ? (long)s.st_size : -1;
+}
+
+/* What the model needs to repeat it, and no less of it when it is saved again. */
+static void a_conversation_is_saved_compressed(void **state) {
+    (void)state;
+    char input[4096] = "", command[32];
+    for (int i = 0; i < 40; i++) strcat(input, "The fox said that the wood was large. ");
+    const size_t n = strlen(input);
+    static const char *const names[] = {"whole", "small", "again"};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "\n/save %s\n", names[i]);
+        strcpy(input + n, command);
+        cli_result r =
+            i ? CHAT(input, GREEDY, "-q", "-n", "2", "--replay", "0.5", "--replay-keep", "20%")
+              : CHAT(input, GREEDY, "-q", "-n", "2");
+        assert_code(&r, 0);
+        cli_free(&r);
+    }
+    cli_result r = CHAT("So?\n/save again\n/stats\n", GREEDY, "-n", "2", "--resume", "small",
+                        "--replay", "0.5", "--replay-keep", "20%");
+    assert_code(&r, 0);
+    assert_null(strstr(r.err, "is read again"));
+    assert_null(strstr(r.err, ", 0 were there"));
+    cli_free(&r);
+    const long whole = size_of_saved(names[0]), small = size_of_saved(names[1]);
+    const long again = size_of_saved(names[2]);
+    assert_true(small > 0 && small < whole / 2);
+    assert_true(again > 0.9 * (double)small && again < 1.2 * (double)small);
+    r = CHAT("x\n", "-q", "--replay-keep", "20%");
+    assert_refused(&r, 2, "--replay-keep belongs to --replay");
+    cli_free(&r);
+}
+
 static void a_template_that_says_nothing_is_refused(void **state) {
     (void)state;
     char dir[64], path[96];
@@ -555,6 +595,7 @@ int main(void) {
         cmocka_unit_test(an_answer_does_not_command_a_terminal),
         cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),
         cmocka_unit_test(what_cannot_be_saved_or_loaded_ends_a_pipe),
+        cmocka_unit_test(a_conversation_is_saved_compressed),
         cmocka_unit_test(a_template_that_says_nothing_is_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(results_of_calls_are_asked_for),
