@@ -376,7 +376,7 @@ static long size_of_saved(const char *name) {
 static void a_conversation_is_saved_compressed(void **state) {
     (void)state;
     char input[4096] = "", command[32];
-    for (int i = 0; i < 40; i++) strcat(input, "The fox said that the wood was large. ");
+    for (int i = 0; i < 90; i++) strcat(input, "The fox said that the wood was large. ");
     const size_t n = strlen(input);
     static const char *const names[] = {"whole", "small", "again"};
     for (size_t i = 0; i < 2; i++) {
