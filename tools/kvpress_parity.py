@@ -11,8 +11,12 @@ The weights of the GGUF file are dequantised by each side (transformers' are kep
 side's kept slots are read from a saved cache. A ratio r is the share
 removed: max(1, int(tokens * (1 - r))) slots stay.
 
-A head's slots count as equal if they are the same, or if all that differ have scores within 1e-4 of
-one another, relatively, by kvpress's own scores. Exit status 1 if any head's are neither."""
+A policy with "-adaptive" behind its name has adaptive heads on both sides (AdaKVPress, a safeguard of
+0.2): a layer's heads keep as many slots together.
+
+A head's slots count as equal if they are the same, or if all that differ (with adaptive heads: in all
+of the layer's) have scores within 1e-4 of one another, relatively, by kvpress's own scores. Exit
+status 1 if any head's are neither."""
 
 import argparse
 import json
@@ -31,10 +35,16 @@ POLICIES = {
     "tova": ["--protected-prefix", "0", "--kv-recent", "1"],
     "keydiff": ["--protected-prefix", "0", "--kv-recent", "0"],
 }
+ADAPTIVE = "-adaptive"
+for name in ("snapkv", "keydiff"):
+    POLICIES[name + ADAPTIVE] = POLICIES[name] + ["--head-budget", "adaptive"]
 
 
 def press_of(policy, ratio):
     import kvpress
+    if policy.endswith(ADAPTIVE):
+        return kvpress.AdaKVPress(press_of(policy.removesuffix(ADAPTIVE), ratio),
+                                  alpha_safeguard=0.2)
     return {
         "streaming": lambda: kvpress.StreamingLLMPress(compression_ratio=ratio, n_sink=4),
         "snapkv": lambda: kvpress.SnapKVPress(compression_ratio=ratio, window_size=64,
@@ -130,41 +140,59 @@ def write_model(o):
 
 
 def theirs(model, ids, policy, ratio):
-    """Per layer: scores [heads, slots], and kept slots."""
+    """Per layer: scores [heads, slots], and the kept slots of each head."""
     import torch
     from kvpress.presses.scorer_press import compute_n_kept
     from transformers import DynamicCache
     press, scores = press_of(policy, ratio), []
-    score = press.score
+    adaptive = policy.endswith(ADAPTIVE)
+    scorer = press.press if adaptive else press
+    score = scorer.score
 
     def record(*args, **kwargs):
         of_layer = score(*args, **kwargs)
-        scores.append(of_layer[0].detach())
+        scores.append(of_layer[0].detach().clone())  # AdaKVPress writes on them
         return of_layer
 
-    press.score = record
+    scorer.score = record
     with torch.no_grad(), press(model):
         model.model(input_ids=torch.tensor([ids]), past_key_values=DynamicCache(config=model.config))
     n_kept = compute_n_kept(len(ids), ratio)
-    return [(s, s.topk(n_kept, dim=-1).indices.sort(dim=-1).values) for s in scores]
+    if not adaptive:
+        return n_kept, [(s, s.topk(n_kept, dim=-1).indices.tolist()) for s in scores]
+    layers = []
+    for s, layer in zip(scores, model.model.layers, strict=True):
+        # It masks what it would remove.
+        stays = torch.ones_like(s, dtype=torch.bool)
+        _, heads, slots = layer.self_attn.masked_key_indices
+        stays[heads, slots] = False
+        layers.append((s, [of_head.nonzero().flatten().tolist() for of_head in stays]))
+    return n_kept, layers
 
 
-def compare(kept, layers):
+def gap_between(scores, ours, theirs):
+    """The widest relative gap of a score between slots, (head, slot), that only one side keeps."""
+    if not len(ours) == len(theirs) > 0:
+        return float("inf")
+    best = max(scores[at].item() for at in theirs)
+    worst = min(scores[at].item() for at in ours)
+    return abs(best - worst) / max(abs(best), abs(worst), 1e-30)
+
+
+def compare(kept, layers, adaptive):
     """How many heads keep the same, how many the same but for near ties, the widest gap of a score
     between what only one side keeps."""
     same, near, apart, widest = 0, 0, 0, 0.0
-    for layer, (scores, indices) in enumerate(layers):
-        for head in range(indices.shape[0]):
-            a, b = set(kept[layer][head]), set(indices[head].tolist())
+    for layer, (scores, slots) in enumerate(layers):
+        ours = [{(head, s) for s in of_head} for head, of_head in enumerate(kept[layer])]
+        them = [{(head, s) for s in of_head} for head, of_head in enumerate(slots)]
+        of_layer = gap_between(scores, set().union(*ours) - set().union(*them),
+                               set().union(*them) - set().union(*ours)) if adaptive else None
+        for a, b in zip(ours, them, strict=True):
             if a == b:
                 same += 1
                 continue
-            if len(a) != len(b):
-                apart, widest = apart + 1, float("inf")
-                continue
-            only_b, only_a = scores[head, sorted(b - a)], scores[head, sorted(a - b)]
-            best, worst = only_b.max().item(), only_a.min().item()
-            gap = abs(best - worst) / max(abs(best), abs(worst), 1e-30)
+            gap = of_layer if adaptive else gap_between(scores, a - b, b - a)
             widest = max(widest, gap)
             near, apart = near + (gap <= NEAR), apart + (gap > NEAR)
     return {"equal": same, "near_ties": near, "apart": apart, "widest_gap": widest}
@@ -196,21 +224,22 @@ def main():
     text, ids = text_of(o, head_dim)
     failed = False
     print(f"{o.gguf.stem}: {len(ids)} tokens of {os.path.basename(o.text)}")
-    print(f"{'policy':10} {'ratio':>6} {'kept':>6} {'heads':>6} {'equal':>6} {'near':>5} {'apart':>6}"
+    print(f"{'policy':16} {'ratio':>6} {'kept':>6} {'heads':>6} {'equal':>6} {'near':>5} {'apart':>6}"
           f" {'widest':>9}")
     for policy in o.policies.split(","):
         for ratio in map(float, o.ratios.split(",")):
-            layers = theirs(model, ids, policy, ratio)
-            n_kept = layers[0][1].shape[1]
-            options = ["--eviction-policy", policy, "--kv-budget", str(n_kept)]
+            n_kept, layers = theirs(model, ids, policy, ratio)
+            adaptive = policy.endswith(ADAPTIVE)
+            options = ["--eviction-policy", policy.removesuffix(ADAPTIVE), "--kv-budget",
+                       str(n_kept)]
             cache = ours(o, text, options + SHARED + POLICIES[policy], head_dim, len(ids) + 256)
             if cache.ids != ids:
                 sys.exit("the ids of two runs differ")
             row = {"model": o.gguf.stem, "tokens": len(ids), "policy": policy, "ratio": ratio,
-                   "kept": n_kept, **compare(cache.kept, layers)}
+                   "kept": n_kept, **compare(cache.kept, layers, adaptive)}
             failed = failed or row["apart"] > 0
             heads = row["equal"] + row["near_ties"] + row["apart"]
-            print(f"{policy:10} {ratio:6} {n_kept:6} {heads:6} {row['equal']:6}"
+            print(f"{policy:16} {ratio:6} {n_kept:6} {heads:6} {row['equal']:6}"
                   f" {row['near_ties']:5} {row['apart']:6} {row['widest_gap']:9.2g}", flush=True)
             if o.out:
                 with open(o.out, "a") as f:
