@@ -129,6 +129,7 @@ typedef enum ag_head_budget {
                                 arXiv:2407.11550; for policies with scores, those that ask for
                                 importance. One that ranks a layer's heads together (NEWEST) then
                                 ranks each by its own attention */
+    AG_HEAD_BUDGET_SHARES,   /* a fifth evenly, the rest as head_shares says; for any policy */
 } ag_head_budget;
 AG_API const char *ag_head_budget_name(ag_head_budget b); /* "even" ... */
 
@@ -218,10 +219,14 @@ struct ag_eviction_params {
     uint32_t snapkv_kernel;     /* 5, odd: slots pooled */
     ag_pooling snapkv_pool;     /* AVERAGE */
     ag_head_budget head_budget; /* EVEN */
+    /* SHARES: [n_head_shares] of every KV head of all layers with a cache, in order, borrowed; at
+     * least 0, and compared with the others of the layer. ag_session_head_maxima() finds some. */
+    const float *head_shares;
+    size_t n_head_shares;
     ag_memory_watch memory;
     ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
     void *on_eviction_user;
-    uint64_t reserved[3]; /* 0: what later versions ask for */
+    uint64_t reserved[1]; /* 0: what later versions ask for */
 };
 AG_API ag_eviction_params ag_eviction_defaults(void);
 

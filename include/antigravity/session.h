@@ -257,6 +257,16 @@ AG_API ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n
                                      const ag_compress_params *params, ag_compress_report *out,
                                      ag_error *err);
 
+/* The largest score of each KV head in such a replay, between 0 and 1, the first p->sinks tokens
+ * apart: what a text says about how the heads of a model differ, which
+ * ag_eviction_params.head_shares of other sessions may take as it is. The session does not change.
+ *   params  of which how much stays is not read
+ *   maxima  [n] written: of all layers with a cache in order; 0 for those with a window
+ * AG_INVALID if n is not the number of KV heads; else errors are those of ag_session_compress(). */
+AG_API ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids,
+                                        const ag_compress_params *params, float *maxima, size_t n,
+                                        ag_error *err);
+
 /* ---- a session in a file ---- */
 
 /* Writes all that the next tokens depend on: the cache as it is kept, evictions included, position,

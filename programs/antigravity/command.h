@@ -11,6 +11,7 @@ enum {
 };
 
 int command_bench(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_eval(int argc, char **argv);

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "command.h"
+#include "head_file.h"
 #include "interrupt.h"
 #include "lost_file.h"
 #include "model_dir.h"
@@ -124,6 +125,8 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
     ag_error err;
     ag_memory_plan plan;
     ag_model_params params = model_params(o);
+    const int fits = shape ? EXIT_DONE : head_file_fits(&s->params.eviction, &e->info);
+    if (fits != EXIT_DONE) return fits;
     ag_status status =
         shape ? ag_memory_plan_synthetic(e->backend, shape, &params, &s->params, s->n, &plan, &err)
               : ag_memory_plan_make(e->backend, e->dir, &params, &s->params, s->n, &plan, &err);

@@ -240,7 +240,9 @@ static int report(const ppl *p) {
         const ag_head_budget heads = m->eviction.params.head_budget;
         printf("cache      %s%s, %" PRIu32 " tokens after an eviction, at most %s\n",
                eviction_policy_name(&m->eviction),
-               heads == AG_HEAD_BUDGET_EVEN ? "" : " with adaptive heads",
+               heads == AG_HEAD_BUDGET_EVEN       ? ""
+               : heads == AG_HEAD_BUDGET_ADAPTIVE ? " with adaptive heads"
+                                                  : " with heads by shares",
                ag_session_kv_budget(p->engine.session),
                format_bytes((double)p->kv_bytes, most, sizeof most));
     }

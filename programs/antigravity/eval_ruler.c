@@ -228,8 +228,9 @@ static void choose_settings(ruler *t) {
         const ag_eviction_policy *policy = o->policies.policies[i];
         ruler_method *m = &s->methods[s->n_methods];
         if (!policy->select) continue;
-        const bool adaptive = o->model.eviction.params.head_budget == AG_HEAD_BUDGET_ADAPTIVE;
-        snprintf(m->name, sizeof m->name, "%s%s", policy->name, adaptive ? " adaptive" : "");
+        const ag_head_budget heads = o->model.eviction.params.head_budget;
+        snprintf(m->name, sizeof m->name, "%s%s%s", policy->name, heads ? " " : "",
+                 heads ? ag_head_budget_name(heads) : "");
         m->policy = policy;
         s->n_methods++;
     }

@@ -2,6 +2,7 @@
 #include "eviction_options.h"
 
 #include "command.h"
+#include "head_file.h"
 #include "output.h"
 #include "progress.h"
 
@@ -66,6 +67,8 @@ bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
     for (int b = AG_HEAD_BUDGET_EVEN; b <= AG_HEAD_BUDGET_ADAPTIVE; b++) {
         if (strcmp(value, ag_head_budget_name(b)) != 0) continue;
         p->head_budget = b;
+        p->head_shares = NULL;
+        p->n_head_shares = 0;
         return true;
     }
     snprintf(why, WHY_SIZE, "'%.60s' is not one of even, adaptive", value);
@@ -73,7 +76,9 @@ bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
 }
 
 static bool set_heads(void *target, const char *value, char *why) {
-    return eviction_parse_heads(&((eviction_options *)target)->params, value, why);
+    ag_eviction_params *p = &((eviction_options *)target)->params;
+    const bool is_file = strchr(value, '.') || strchr(value, '/');
+    return is_file ? head_file_read(p, value, why) : eviction_parse_heads(p, value, why);
 }
 
 bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy,
@@ -148,10 +153,12 @@ static const option_def rule_defs[] = {
              "and compactor: whole while the prompt fits)"},
     {.name = "head-budget",
      .kind = OPTION_CALL,
-     .value = "even|adaptive",
+     .value = "even|adaptive|FILE",
      .call = set_heads,
      .help = "how the heads of a layer share its budget; adaptive: a fifth evenly, the rest where "
-             "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor; default even)"},
+             "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor); FILE: as "
+             "'calibrate' has "
+             "measured, its name with a '.' or '/' (any policy; default even)"},
     {.name = "snapkv-window",
      .kind = OPTION_U32,
      .value = "N",

@@ -27,6 +27,8 @@ static const command commands[] = {
     {"info", command_info, "what a model is, and the memory it will take"},
     {"imatrix", command_imatrix,
      "measure which columns of a model's matrices matter, for quantize"},
+    {"calibrate", command_calibrate,
+     "measure what the heads of a model are worth, for --head-budget FILE"},
     {"quantize", command_quantize, "write a model as a GGUF file, with smaller weights"},
     {"devices", command_devices, "list what models can run on here"},
     {"pull", command_pull, "fetch a model, after which -m NAME finds it"},

@@ -123,8 +123,7 @@ int replay_check(const replay_options *o, const eviction_options *e) {
 
 /* ---- the replay ---- */
 
-/* In the words that the model's own template puts around a message. */
-static ag_status make_request(const engine *e, ag_replay_request *out, ag_error *err) {
+ag_status replay_request(const engine *e, ag_replay_request *out, ag_error *err) {
     ag_chat_format *format = NULL;
     ag_status st = ag_chat_format_load(e->dir, e->tokenizer, NULL, &format, err);
     if (st == AG_OK || st == AG_NOT_FOUND)
@@ -141,24 +140,29 @@ replay_options replay_of(const replay_options *o, size_t n_read) {
     return of;
 }
 
+ag_compress_params replay_params(const ag_replay_request *request) {
+    ag_compress_params p = ag_compress_defaults();
+    p.instruction = request->instruction.data;
+    p.n_instruction = request->instruction.n;
+    p.instruction_next = request->instruction_next.data;
+    p.n_instruction_next = request->instruction_next.n;
+    p.suffix = request->suffix.data;
+    p.n_suffix = request->suffix.n;
+    return p;
+}
+
 int replay_compress(const replay_options *o, const engine *e, ag_session *session,
                     const int32_t *ids, size_t n, ag_compress_report *report) {
     ag_replay_request request = {.suffix = {.n = 0}};
     ag_error err;
     const int code = engine_need_tokenizer(e, "--replay needs one");
     if (code != EXIT_DONE) return code;
-    ag_status st = make_request(e, &request, &err);
+    ag_status st = replay_request(e, &request, &err);
     if (st == AG_OK) {
-        ag_compress_params p = ag_compress_defaults();
+        ag_compress_params p = replay_params(&request);
         p.keep_ratio = o->keep_ratio;
         p.keep_tokens = o->keep_tokens;
         p.replay = (float)o->share;
-        p.instruction = request.instruction.data;
-        p.n_instruction = request.instruction.n;
-        p.instruction_next = request.instruction_next.data;
-        p.n_instruction_next = request.instruction_next.n;
-        p.suffix = request.suffix.data;
-        p.n_suffix = request.suffix.n;
         p.progress = progress_update;
         progress_begin("replaying what was read");
         st = ag_session_compress(session, ids, n, &p, report, &err);

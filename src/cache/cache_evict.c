@@ -33,7 +33,7 @@ static uint32_t window_of(const ag_cache_manager *m, uint32_t layer) {
 
 void ag_manager_set_lengths(ag_cache_manager *m, ag_head_lengths lengths) {
     m->lengths = lengths;
-    m->tmp.own_importance = ag_manager_is_adaptive(m) || lengths != AG_HEADS_EVEN;
+    m->tmp.own_importance = ag_manager_heads_share(m) || lengths != AG_HEADS_EVEN;
 }
 
 /* ---- a head ---- */
@@ -133,7 +133,7 @@ static size_t bytes_alone(const ag_kv_cache *c) {
 
 /* Heads share what their layer keeps. */
 static bool shares(const ag_cache_manager *m, uint32_t layer, uint32_t budget) {
-    return ag_manager_is_adaptive(m) && budget < UINT32_MAX && !window_of(m, layer);
+    return ag_manager_heads_share(m) && budget < UINT32_MAX && !window_of(m, layer);
 }
 
 /* Into m->tmp.n_keep what each head of a layer may keep for itself; returns what they keep together
@@ -173,6 +173,22 @@ static ag_status share_by_scores(ag_cache_manager *m, uint32_t layer, size_t n_s
     return AG_OK;
 }
 
+/* The same by the shares that the caller gave. */
+static void share_as_told(ag_cache_manager *m, uint32_t layer, size_t n_stay) {
+    const uint32_t n_heads = ag_kv_cache_layer(m->cache, layer)->n_kv_heads;
+    const uint32_t safe = (uint32_t)((double)(n_stay / n_heads) * AG_HEAD_SAFE_SHARE);
+    const ag_head_limits limits = ag_manager_limits(m);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const uint32_t n = ag_kv_cache_n_slots(m->cache, layer, h);
+        const uint32_t most = (uint32_t)smaller(n, limits.most);
+        const uint32_t least = safe > limits.fewest ? safe : limits.fewest;
+        m->tmp.bounds[h] = (ag_head_bounds){(uint32_t)smaller(least, most), most};
+    }
+    const float *shares = m->params.head_shares + ag_kv_cache_first_head(m->cache, layer);
+    ag_evict_allocate_shares(m->tmp.bounds, shares, n_heads, n_stay, m->tmp.n_keep);
+    if (m->lengths == AG_HEADS_EVEN) ag_manager_set_lengths(m, AG_HEADS_IN_LAYER);
+}
+
 static ag_status evict_from_layer(ag_cache_manager *m, uint32_t layer, uint32_t budget,
                                   uint32_t fewer, uint32_t position, ag_error *err) {
     const size_t n_stay = share_evenly(m, layer, budget, fewer);
@@ -181,9 +197,11 @@ static ag_status evict_from_layer(ag_cache_manager *m, uint32_t layer, uint32_t 
     AG_TRY(ag_importance_of_layer(&m->tmp, m->sums, &m->params, m->cache, &m->rope[layer], layer,
                                   n_stay, err));
     const uint32_t n_heads = ag_kv_cache_layer(m->cache, layer)->n_kv_heads;
-    if (shares(m, layer, budget) && n_slots > n_stay)
-        AG_TRY(share_by_scores(m, layer, n_stay, position, err));
-    else if (shares(m, layer, budget))
+    const bool share = shares(m, layer, budget);
+    const bool told = m->params.head_budget == AG_HEAD_BUDGET_SHARES;
+    if (share && n_slots > n_stay && told) share_as_told(m, layer, n_stay);
+    else if (share && n_slots > n_stay) AG_TRY(share_by_scores(m, layer, n_stay, position, err));
+    else if (share)
         for (uint32_t h = 0; h < n_heads; h++) m->tmp.n_keep[h] = UINT32_MAX;
     for (uint32_t h = 0; h < n_heads; h++)
         AG_TRY(evict_from_head(m, layer, h, m->tmp.n_keep[h], position, err));
@@ -200,7 +218,7 @@ static size_t all_slots(const ag_cache_manager *m) {
 /* As evictions are reported. */
 static uint32_t tokens_of(const ag_cache_manager *m, uint32_t budget) {
     const ag_head_limits limits = ag_manager_limits(m);
-    return ag_manager_is_adaptive(m) ? ag_heads_mean(&limits, budget)
+    return ag_manager_heads_share(m) ? ag_heads_mean(&limits, budget)
                                      : ag_kv_cache_length(m->cache);
 }
 
@@ -227,7 +245,7 @@ ag_status ag_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t positi
     e.bytes_returned = left < bytes ? bytes - left : 0;
     e.seconds = ag_now_s() - begin;
     m->oldest = UINT32_MAX;
-    const bool adaptive = ag_manager_is_adaptive(m); /* then the mean may stay, rounded up */
+    const bool adaptive = ag_manager_heads_share(m); /* then the mean may stay, rounded up */
     if (adaptive ? all_slots(m) == n_slots : e.n_kept == e.n_before) return AG_OK;
     count(&m->total, &e);
     count(&m->last, &e);

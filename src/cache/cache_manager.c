@@ -90,7 +90,7 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
         AG_TRY(ag_chunk_scores_copy(to->chunks, from->chunks, err));
     }
     AG_TRY(ag_turns_copy(&to->turns, &from->turns, err));
-    if (ag_manager_is_adaptive(to) && ag_manager_is_adaptive(from))
+    if (ag_manager_heads_share(to) && ag_manager_heads_share(from))
         ag_manager_set_lengths(to, from->lengths);
     to->oldest = from->oldest;
     /* What memory allows of a budget is no more for another budget. */
@@ -129,7 +129,7 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
 void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven) {
     if (!m) return;
     const ag_head_limits limits = ag_manager_limits(m);
-    const bool in_layers = ag_manager_is_adaptive(m) && ag_heads_are_level(&limits);
+    const bool in_layers = ag_manager_heads_share(m) && ag_heads_are_level(&limits);
     if (!is_uneven) ag_manager_set_lengths(m, AG_HEADS_EVEN);
     else if (m->lengths == AG_HEADS_EVEN)
         ag_manager_set_lengths(m, in_layers ? AG_HEADS_IN_LAYER : AG_HEADS_UNEVEN);

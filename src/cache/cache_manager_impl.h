@@ -44,8 +44,8 @@ struct ag_cache_manager {
 };
 
 /* Heads share what their layer keeps. */
-static inline bool ag_manager_is_adaptive(const ag_cache_manager *m) {
-    return m->params.head_budget == AG_HEAD_BUDGET_ADAPTIVE;
+static inline bool ag_manager_heads_share(const ag_cache_manager *m) {
+    return m->params.head_budget != AG_HEAD_BUDGET_EVEN;
 }
 /* What the prefix and the newest tokens take: less cannot be asked for. */
 uint32_t ag_manager_fewest(const ag_cache_manager *m);

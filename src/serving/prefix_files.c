@@ -65,8 +65,8 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
     char text[320];
     *unknown = e->memory.threshold_bytes > 0;
     if (!e->policy || *unknown) return NULL;
-    *unknown =
-        e->policy_params || e->on_eviction || ag_eviction_policy_find(e->policy->name) != e->policy;
+    *unknown = e->policy_params || e->head_shares || e->on_eviction ||
+               ag_eviction_policy_find(e->policy->name) != e->policy;
     if (*unknown) return NULL;
     snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d%s", e->policy->name,
              e->budget_tokens, (unsigned long long)e->budget_bytes, (double)e->budget_ratio,

@@ -21,7 +21,8 @@ static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params 
            a->recent == b->recent && a->slack == b->slack && a->window == b->window &&
            a->prefill == b->prefill && a->snapkv_window == b->snapkv_window &&
            a->snapkv_kernel == b->snapkv_kernel && a->snapkv_pool == b->snapkv_pool &&
-           a->head_budget == b->head_budget &&
+           a->head_budget == b->head_budget && a->head_shares == b->head_shares &&
+           a->n_head_shares == b->n_head_shares &&
            a->memory.threshold_bytes == b->memory.threshold_bytes &&
            a->memory.target_ratio == b->memory.target_ratio && a->on_eviction == b->on_eviction &&
            a->on_eviction_user == b->on_eviction_user;

@@ -184,3 +184,37 @@ ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n_ids,
     report->seconds = ag_now_s() - begin;
     return st;
 }
+
+/* ---- what heads are worth ---- */
+
+static float largest_of(const ag_session *s, const ag_slot_scores *scores, size_t head,
+                        uint32_t sinks) {
+    const uint32_t l = scores->layer[head];
+    const uint32_t h = (uint32_t)(head - ag_kv_cache_first_head(s->cache, l));
+    const float *of = scores->of + scores->first[head];
+    float most = 0;
+    for (uint32_t i = 0; i < scores->first[head + 1] - scores->first[head]; i++) {
+        if (ag_kv_cache_position(s->cache, l, h, i) >= sinks && of[i] > most) most = of[i];
+    }
+    return most;
+}
+
+ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids,
+                                 const ag_compress_params *params, float *maxima, size_t n,
+                                 ag_error *err) {
+    const size_t n_heads = ag_kv_extent_of(ag_kv_cache_params(s->cache)).heads;
+    ag_compress_params p = *params;
+    ag_slot_scores scores;
+    size_t n_replayed;
+    p.keep_ratio = 1;
+    if (n != n_heads)
+        return AG_FAIL(err, INVALID, "maxima of %zu heads of a cache of %zu", n, n_heads);
+    AG_TRY(check(s, ids, n_ids, &p, err));
+    AG_TRY(ag_session_need_logits(s, err));
+    AG_TRY(ag_slot_scores_create(s, &scores, err));
+    const ag_status st = ag_session_replay(s, ids, &p, &scores, &n_replayed, err);
+    for (size_t h = 0; st == AG_OK && h < n; h++) maxima[h] = largest_of(s, &scores, h, p.sinks);
+    if (st == AG_CANCELLED) atomic_store(&s->cancelled, false);
+    ag_slot_scores_release(&scores);
+    return st;
+}

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-static const char *const commands[] = {"chat",    "generate", "tokenize", "eval", "bench",  "info",
-                                       "imatrix", "quantize", "devices",  "pull", "models", "rm"};
+static const char *const commands[] = {"chat", "generate", "tokenize",  "eval",     "bench",
+                                       "info", "imatrix",  "calibrate", "quantize", "devices",
+                                       "pull", "models",   "rm"};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void assert_lines_fit(const char *text) {

@@ -173,7 +173,42 @@ static void slots_that_nobody_scored_rank_last_the_newest_first(void **state) {
     free(l);
 }
 
+static void shares_are_kept_within_bounds(void **state) {
+    (void)state;
+    srand(5);
+    for (int round = 0; round < 500; round++) {
+        ag_head_bounds heads[MOST_HEADS];
+        float shares[MOST_HEADS];
+        uint32_t keep[MOST_HEADS];
+        size_t least = 0, most = 0, sum = 0;
+        const uint32_t n = 1 + (uint32_t)rand() % MOST_HEADS;
+        for (uint32_t h = 0; h < n; h++) {
+            heads[h].least = (uint32_t)rand() % 30;
+            heads[h].most = heads[h].least + (uint32_t)rand() % 200;
+            shares[h] = round % 7 ? (float)(rand() % 100) / 50 : 0;
+            least += heads[h].least;
+            most += heads[h].most;
+        }
+        const size_t total = least + (size_t)rand() % (most - least + 10);
+        ag_evict_allocate_shares(heads, shares, n, total, keep);
+        for (uint32_t h = 0; h < n; h++) {
+            assert_true(keep[h] >= heads[h].least && keep[h] <= heads[h].most);
+            sum += keep[h];
+        }
+        assert_int_equal(sum, total < most ? total : most);
+    }
+    const ag_head_bounds wide[] = {{0, 999}, {0, 999}, {0, 999}}, narrow[] = {{9, 9}, {0, 999}};
+    uint32_t keep[3];
+    ag_evict_allocate_shares(wide, (const float[]){0.5f, 0.3f, 0.2f}, 3, 100, keep);
+    assert_true(keep[0] >= 49 && keep[0] <= 51 && keep[1] >= 29 && keep[1] <= 31);
+    ag_evict_allocate_shares(narrow, (const float[]){0.9f, 0.1f}, 2, 100, keep);
+    assert_true(keep[0] == 9 && keep[1] == 91);
+}
+
 /* ---- sessions ---- */
+
+/* Of the first head of each layer three quarters. */
+static const float quarters[] = {0.75f, 0.25f, 0.75f, 0.25f, 0.75f, 0.25f};
 
 static ag_session_params params_of(const char *policy) {
     ag_session_params p = ag_session_defaults();
@@ -519,6 +554,54 @@ static void layers_with_a_window_share_evenly(void **state) {
     ag_model_destroy(windows);
 }
 
+/* Any policy, also one without scores. */
+static void shares_say_what_each_head_keeps(void **state) {
+    (void)state;
+    const char *const names[] = {"streaming", "sliding", "tova", "snapkv", "keydiff"};
+    for (size_t i = 0; i < 5; i++) {
+        ag_session_params p = params_of(names[i]);
+        ag_error err;
+        p.eviction.head_budget = AG_HEAD_BUDGET_SHARES;
+        p.eviction.head_shares = quarters;
+        p.eviction.n_head_shares = LAYERS * HEADS;
+        p.eviction.prefill = AG_KV_PREFILL_WHOLE;
+        ag_session *s = session_of(&p), *fork;
+        prefill(s, 300);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            assert_int_equal(in_layer(s, l), HEADS * BUDGET);
+            assert_true(n_slots(s, l, 0) >= 149 && n_slots(s, l, 0) <= 151);
+        }
+        decode(s, 20);
+        check_invariants(s, SLACK);
+        must(ag_session_fork(s, &fork, &err), &err);
+        ag_session *other = restored(s, &p);
+        same_sessions(s, fork, SLACK + 3);
+        decode(other, SLACK + 3);
+        same_sessions(fork, other, 2);
+        ag_session_destroy(s);
+        ag_session_destroy(fork);
+        ag_session_destroy(other);
+    }
+}
+
+static void shares_that_make_no_sense_are_refused(void **state) {
+    (void)state;
+    const float wrong[] = {1, 0, 1, 0, 1, NAN};
+    ag_session_params p = params_of("streaming");
+    ag_session *s;
+    ag_error err;
+    p.eviction.head_budget = AG_HEAD_BUDGET_SHARES;
+    assert_int_equal(ag_session_create(model, &p, &s, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "shares of 0 heads for a cache of 6"));
+    p.eviction.head_shares = wrong;
+    p.eviction.n_head_shares = 5;
+    assert_int_equal(ag_session_create(model, &p, &s, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "shares of 5 heads for a cache of 6"));
+    p.eviction.n_head_shares = 6;
+    assert_int_equal(ag_session_create(model, &p, &s, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "head 5 has a share of"));
+}
+
 static void what_has_no_scores_is_refused(void **state) {
     (void)state;
     const char *const names[] = {"streaming", "sliding", "turns"};
@@ -559,6 +642,7 @@ int main(void) {
         cmocka_unit_test(slots_go_where_the_layer_s_best_scores_are),
         cmocka_unit_test(a_head_without_any_good_slot_keeps_its_fifth),
         cmocka_unit_test(slots_that_nobody_scored_rank_last_the_newest_first),
+        cmocka_unit_test(shares_are_kept_within_bounds),
         cmocka_unit_test(every_layer_holds_its_even_total),
         cmocka_unit_test(keydiff_keeps_the_slots_of_the_definition),
         cmocka_unit_test(forks_and_files_go_on_alike),
@@ -569,6 +653,8 @@ int main(void) {
         cmocka_unit_test(decoding_and_evicting_allocate_nothing),
         cmocka_unit_test(memory_follows_the_slots_of_each_head),
         cmocka_unit_test(layers_with_a_window_share_evenly),
+        cmocka_unit_test(shares_say_what_each_head_keeps),
+        cmocka_unit_test(shares_that_make_no_sense_are_refused),
         cmocka_unit_test(what_has_no_scores_is_refused),
         cmocka_unit_test(plans_count_what_sharing_takes),
     };

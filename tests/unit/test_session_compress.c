@@ -353,6 +353,33 @@ static void same_sessions(ag_session *a, ag_session *b) {
     }
 }
 
+static void heads_are_worth_their_largest_scores(void **state) {
+    (void)state;
+    ag_session *s = reader_of(model, "keydiff"), *other = reader_of(model, "keydiff");
+    const ag_compress_params p = params(0.25f, 1);
+    ag_slot_scores scores;
+    size_t n_replayed;
+    float maxima[HEADS];
+    ag_error err;
+    assert_int_equal(ag_slot_scores_create(s, &scores, NULL), AG_OK);
+    assert_int_equal(ag_session_replay(s, text, &p, &scores, &n_replayed, NULL), AG_OK);
+    assert_int_equal(ag_session_head_maxima(s, text, N, &p, maxima, HEADS, NULL), AG_OK);
+    for (uint32_t head = 0; head < HEADS; head++) {
+        float most = 0;
+        for (uint32_t i = SINKS; i < N; i++) most = fmaxf(most, scores.of[scores.first[head] + i]);
+        assert_true(most > 0 && maxima[head] == most);
+    }
+    assert_int_equal(ag_session_head_maxima(s, text, N, &p, maxima, HEADS - 1, &err), AG_INVALID);
+    assert_non_null(strstr(err.msg, "5 heads of a cache of 6"));
+    assert_int_equal(ag_session_head_maxima(s, text, N - 1, &p, maxima, HEADS, &err), AG_INVALID);
+    ag_session_cancel(s);
+    assert_int_equal(ag_session_head_maxima(s, text, N, &p, maxima, HEADS, &err), AG_CANCELLED);
+    same_sessions(s, other);
+    ag_slot_scores_release(&scores);
+    ag_session_destroy(s);
+    ag_session_destroy(other);
+}
+
 static void nothing_leaves_where_all_may_stay(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "none"), *other = reader_of(model, "none");
@@ -666,6 +693,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_those_of_the_definition),
         cmocka_unit_test(the_best_of_all_heads_stay),
+        cmocka_unit_test(heads_are_worth_their_largest_scores),
         cmocka_unit_test(what_must_stay_stays_even_if_it_is_more),
         cmocka_unit_test(nothing_leaves_where_all_may_stay),
         cmocka_unit_test(logits_of_the_last_token_remain),

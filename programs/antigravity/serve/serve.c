@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: models and sockets, then the server. */
 #include "../command.h"
+#include "../head_file.h"
 #include "../model_dir.h"
 #include "../output.h"
 #include "../progress.h"
@@ -66,7 +67,9 @@ static int add_model_at(serving_setup *s, size_t i, const char *dir) {
     serve_options *o = &s->options;
     const ag_model_params params = model_params(&o->model);
     if (ag_model_inspect(dir, &params, &info, &err) != AG_OK) return complain_error(&err);
-    int code = find_template(&o->served[i], dir, o->model.quiet, &jinja);
+    int code = head_file_fits(&o->model.eviction.params, &info);
+    if (code != EXIT_DONE) return code;
+    code = find_template(&o->served[i], dir, o->model.quiet, &jinja);
     if (code != EXIT_DONE) return code;
     name_model(dir, name, sizeof name);
     const ag_served_model_params served = {

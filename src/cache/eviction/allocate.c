@@ -60,3 +60,45 @@ void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag
     ag_evict_select(&all, a->scores, 0, (uint32_t)total, a->keep);
     for (size_t i = 0; i < total; i++) n_keep[a->keep[i] % n_heads]++;
 }
+
+/* Rounded down. */
+static uint32_t scaled(const ag_head_bounds *head, float share, double scale) {
+    const double n = scale * (double)share;
+    if (n <= head->least) return head->least;
+    return n >= head->most ? larger_of(head->least, head->most) : (uint32_t)n;
+}
+
+static size_t sum_at(const ag_head_bounds *heads, const float *shares, uint32_t n_heads,
+                     double scale) {
+    size_t sum = 0;
+    for (uint32_t h = 0; h < n_heads; h++) sum += scaled(&heads[h], shares[h], scale);
+    return sum;
+}
+
+void ag_evict_allocate_shares(const ag_head_bounds *heads, const float *shares, uint32_t n_heads,
+                              size_t total, uint32_t *n_keep) {
+    double low = 0, high = 1, scale_of = 0;
+    for (uint32_t h = 0; h < n_heads; h++) scale_of += (double)shares[h];
+    if (scale_of > 0) high = (double)total / scale_of;
+    for (int i = 0; i < 64 && sum_at(heads, shares, n_heads, high) < total; i++) high *= 2;
+    for (int i = 0; i < 96; i++) {
+        const double middle = low + (high - low) / 2;
+        if (sum_at(heads, shares, n_heads, middle) <= total) low = middle;
+        else high = middle;
+    }
+    size_t left = total;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        n_keep[h] = scaled(&heads[h], shares[h], low);
+        left -= n_keep[h] < left ? n_keep[h] : left;
+    }
+    /* What rounding has left, and heads whose share is nothing. */
+    for (bool any = true; left && any;) {
+        any = false;
+        for (uint32_t h = 0; h < n_heads && left; h++) {
+            if (n_keep[h] >= heads[h].most) continue;
+            any = true;
+            n_keep[h]++;
+            left--;
+        }
+    }
+}

@@ -27,4 +27,14 @@ typedef struct ag_allocation {
 void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag_allocation *a,
                        uint32_t *n_keep);
 
+/* A head when shares say what it keeps: so many slots at least and at most. */
+typedef struct ag_head_bounds {
+    uint32_t least, most;
+} ag_head_bounds;
+
+/* n_keep[h] := in proportion to shares [n_heads], as far as the bounds allow. Their sum is `total`,
+ * or the nearest to it within the bounds. */
+void ag_evict_allocate_shares(const ag_head_bounds *heads, const float *shares, uint32_t n_heads,
+                              size_t total, uint32_t *n_keep);
+
 #endif

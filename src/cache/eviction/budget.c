@@ -2,7 +2,10 @@
 /* How many tokens stay. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/policies.h"
+#include "cache/kv_cache.h"
 #include "core/fail.h"
+
+#include <math.h>
 
 enum { DEFAULT_BUDGET = 1024 };
 
@@ -51,8 +54,20 @@ static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, 
     return AG_OK;
 }
 
-static ag_status check_heads(const ag_eviction_params *p, ag_error *err) {
+static ag_status check_shares(const ag_eviction_params *p, const ag_kv_params *kv, ag_error *err) {
+    const size_t n = ag_kv_extent_of(kv).heads;
+    if (!p->head_shares || p->n_head_shares != n)
+        return AG_FAIL(err, INVALID, "shares of %zu heads for a cache of %zu", p->n_head_shares, n);
+    for (size_t h = 0; h < n; h++) {
+        if (p->head_shares[h] >= 0 && isfinite(p->head_shares[h])) continue;
+        return AG_FAIL(err, INVALID, "head %zu has a share of %g", h, (double)p->head_shares[h]);
+    }
+    return AG_OK;
+}
+
+static ag_status check_heads(const ag_eviction_params *p, const ag_kv_params *kv, ag_error *err) {
     if (p->head_budget == AG_HEAD_BUDGET_EVEN) return AG_OK;
+    if (p->head_budget == AG_HEAD_BUDGET_SHARES) return check_shares(p, kv, err);
     if (p->head_budget != AG_HEAD_BUDGET_ADAPTIVE)
         return AG_FAIL(err, INVALID, "a head budget of kind %d", (int)p->head_budget);
     if (p->policy->importance != AG_IMPORTANCE_NONE) return AG_OK;
@@ -84,7 +99,7 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
                        "which always stay",
                        n, p->protected_prefix, recent);
     }
-    AG_TRY(check_heads(p, err));
+    AG_TRY(check_heads(p, kv, err));
     ag_error unasked;
     if (p->policy->check) AG_TRY(p->policy->check(p->policy->user, p, err ? err : &unasked));
     if (p->memory.threshold_bytes && !(p->memory.target_ratio > 0 && p->memory.target_ratio < 1)) {

@@ -72,18 +72,20 @@ static bool have_key_floats(ag_eviction_scratch *s, const key_floats *n, size_t 
 /* True if there is nothing to have, or it is there. */
 static bool have_head_lists(ag_eviction_scratch *s, const ag_kv_extent *e, bool adaptive) {
     s->n_keep = resident(e->most_heads, sizeof *s->n_keep);
-    if (!adaptive) return s->n_keep;
+    s->bounds = resident(e->most_heads, sizeof *s->bounds);
+    if (!adaptive) return s->n_keep && s->bounds;
     s->views = resident(e->most_heads, sizeof *s->views);
     s->ranked = resident(e->most_head_slots, sizeof *s->ranked);
     s->order = resident(e->most_head_slots, sizeof *s->order);
     s->best = resident(e->most_head_slots, sizeof *s->best);
-    return s->n_keep && s->views && s->ranked && s->order && s->best;
+    return s->n_keep && s->bounds && s->views && s->ranked && s->order && s->best;
 }
 
 static size_t head_list_bytes(const ag_kv_extent *e, bool adaptive) {
     const ag_eviction_scratch *s = NULL;
     const size_t lists = sizeof *s->ranked + sizeof *s->order + sizeof *s->best;
-    return e->most_heads * (sizeof *s->n_keep + (adaptive ? sizeof *s->views : 0)) +
+    return e->most_heads *
+               (sizeof *s->n_keep + sizeof *s->bounds + (adaptive ? sizeof *s->views : 0)) +
            (adaptive ? e->most_head_slots * lists : 0);
 }
 
@@ -101,7 +103,7 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
     if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
     s->heads_apart = asks_keys(policy) || is_adaptive(p);
-    s->own_importance = is_adaptive(p);
+    s->own_importance = p->head_budget != AG_HEAD_BUDGET_EVEN;
     s->keep = resident(n, sizeof *s->keep);
     s->work = resident(n, sizeof *s->work);
     s->positions = resident(n, sizeof *s->positions);
@@ -140,6 +142,7 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
     ag_free(s->values);
     ag_free(s->importance);
     ag_free(s->n_keep);
+    ag_free(s->bounds);
     ag_free(s->views);
     ag_free(s->ranked);
     ag_free(s->order);

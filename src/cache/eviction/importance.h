@@ -3,6 +3,7 @@
 #ifndef AG_CACHE_EVICTION_IMPORTANCE_H
 #define AG_CACHE_EVICTION_IMPORTANCE_H
 
+#include "cache/eviction/allocate.h"
 #include "cache/eviction/score_sums.h"
 
 /* What selecting needs to write on: one head's worth, but for KEYS, whose heads are scored by
@@ -11,8 +12,9 @@ typedef struct ag_eviction_scratch {
     /* For the layers of most slots, heads and values: */
     uint32_t *keep, *work, *positions; /* [slots] */
     float *values;                     /* the same */
-    float *importance; /* [slots]; from_keys, and with adaptive heads: [heads][slots] */
-    uint32_t *n_keep;  /* [heads] */
+    float *importance;      /* [slots]; from_keys, and with adaptive heads: [heads][slots] */
+    uint32_t *n_keep;       /* [heads] */
+    ag_head_bounds *bounds; /* [heads] */
     /* Adaptive heads, else NULL: */
     ag_eviction_view *views; /* [heads] */
     float *ranked;           /* [heads * slots] */

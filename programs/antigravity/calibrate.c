@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity calibrate: what the heads of a model are worth to it when it repeats a text. */
+#include "command.h"
+#include "engine.h"
+#include "eval_text.h"
+#include "head_file.h"
+#include "interrupt.h"
+#include "json_out.h"
+#include "output.h"
+#include "progress.h"
+#include "replay_options.h"
+
+#include <antigravity/antigravity.h>
+#include <antigravity/kv_cache.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SHORTEST = 64 };
+
+typedef struct calibration {
+    model_options model;
+    text_options text;
+    const char *out;
+} calibration;
+
+#define FIELD(name) offsetof(calibration, name)
+static const option_def defs[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(out),
+     .help =
+         "what is written, and replaced (default: head_budget.json in the model's directory, or "
+         "beside a file MODEL.gguf MODEL.gguf.head_budget.json)"},
+};
+
+static head_table table_of(const ag_session *s) {
+    const ag_kv_cache *cache = ag_session_kv_cache((ag_session *)(uintptr_t)s);
+    head_table t = {.n_layers = 0};
+    const ag_kv_layer *layer;
+    while (t.n_layers < HEAD_FILE_LAYERS && (layer = ag_kv_cache_layer(cache, t.n_layers)))
+        t.n_heads[t.n_layers++] = layer->n_kv_heads;
+    return t;
+}
+
+static size_t heads_in(const head_table *t) {
+    size_t n = 0;
+    for (uint32_t l = 0; l < t->n_layers; l++) n += t->n_heads[l];
+    return n;
+}
+
+/* Those of a layer become 1 together; even where none is worth anything. */
+static void make_shares(const head_table *t, float *of) {
+    for (uint32_t l = 0; l < t->n_layers; of += t->n_heads[l++]) {
+        double sum = 0;
+        for (uint32_t h = 0; h < t->n_heads[l]; h++) sum += (double)of[h];
+        for (uint32_t h = 0; h < t->n_heads[l]; h++)
+            of[h] = sum > 0 ? (float)(of[h] / sum) : 1 / (float)t->n_heads[l];
+    }
+}
+
+static ag_status measure(const engine *e, const int32_t *ids, size_t n, float *maxima,
+                         size_t n_heads, ag_error *err) {
+    ag_replay_request request = {.suffix = {.n = 0}};
+    progress_begin("reading the text");
+    ag_status st = ag_session_prefill(e->session, ids, n, progress_update, NULL, err);
+    progress_end();
+    if (st == AG_OK) st = replay_request(e, &request, err);
+    if (st == AG_OK) {
+        ag_compress_params p = replay_params(&request);
+        p.progress = progress_update;
+        progress_begin("replaying it");
+        st = ag_session_head_maxima(e->session, ids, n, &p, maxima, n_heads, err);
+        progress_end();
+    }
+    ag_replay_request_free(&request);
+    return st;
+}
+
+/* ---- the file ---- */
+
+static bool name_output(const engine *e, char *path, size_t cap) {
+    struct stat st;
+    const bool is_dir = stat(e->dir, &st) == 0 && S_ISDIR(st.st_mode);
+    const int n = snprintf(path, cap, "%s%shead_budget.json", e->dir, is_dir ? "/" : ".");
+    return n > 0 && (size_t)n < cap;
+}
+
+/* Whole or not at all. */
+static int write_file(const char *path, json_t *root) {
+    char part[PATH_MAX + 8];
+    int failed = root ? 0 : ENOMEM;
+    snprintf(part, sizeof part, "%s.part", path);
+    if (!failed && json_dump_file(root, part, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
+        failed = errno ? errno : EIO;
+    if (!failed && rename(part, path) != 0) failed = errno;
+    json_decref(root);
+    if (!failed) return EXIT_DONE;
+    complain("%s: %s", path, strerror(failed));
+    remove(part);
+    return EXIT_FAILED;
+}
+
+static int run(engine *e, eval_text *text, const calibration *o) {
+    char path[PATH_MAX];
+    ag_error err = {0};
+    size_t n;
+    int code = text_open(text, &o->text, e, &o->model, false);
+    if (code == EXIT_DONE) code = engine_need_tokenizer(e, "the request to repeat is a text");
+    if (code != EXIT_DONE) return code;
+    const int32_t *ids = text_window(text, 0, &n);
+    if (n < SHORTEST) {
+        complain("a text of %zu tokens: calibration takes %d at least", n, SHORTEST);
+        return EXIT_USAGE;
+    }
+    if (!o->out && !name_output(e, path, sizeof path)) {
+        complain("%s: the name is too long", e->dir);
+        return EXIT_FAILED;
+    }
+    code = engine_load_session(e, &o->model, context_length(&o->model, &e->info));
+    if (code != EXIT_DONE) return code;
+    const head_table table = table_of(e->session);
+    float *shares = calloc(heads_in(&table) + 1, sizeof *shares);
+    if (!shares) return complain_no_memory();
+    const ag_status st = measure(e, ids, n, shares, heads_in(&table), &err);
+    if (st == AG_OK) make_shares(&table, shares);
+    const char *out = o->out ? o->out : path;
+    code = st == AG_OK          ? write_file(out, head_file_of(&table, shares, n))
+           : st == AG_CANCELLED ? EXIT_DONE
+                                : complain_error(&err);
+    if (st == AG_OK && code == EXIT_DONE)
+        printf("%s: %zu heads of %u layers, by %zu tokens\n", out, heads_in(&table),
+               (unsigned)table.n_layers, n);
+    free(shares);
+    return code;
+}
+
+int command_calibrate(int argc, char **argv) {
+    calibration o = {.model = model_options_defaults()};
+    command_line line = {
+        .usage = "calibrate [-m MODEL] (TEXT.txt | -f TEXT.txt | -p TEXT) [-o FILE] [OPTION]...",
+        .description =
+            "Has a model repeat the beginning of a text, as much as --max-seq-len holds, and "
+            "writes\n"
+            "how much the heads of each layer need for it: the largest weight that each gives to "
+            "a\n"
+            "token of the text, as its share of the layer's. With --head-budget FILE a layer's KV\n"
+            "cache is shared so under any policy.",
+        .examples =
+            "  antigravity calibrate -m smollm2.gguf sample.txt\n"
+            "  antigravity generate -m smollm2.gguf -f long.txt --eviction-policy keydiff \\\n"
+            "    --kv-budget 25% --head-budget smollm2.gguf.head_budget.json",
+        .groups = {prompt_group(&o.text.prompt),
+                   {"Files", defs, sizeof defs / sizeof defs[0], &o},
+                   model_group(&o.model),
+                   context_group(&o.model),
+                   kv_type_group(&o.model)},
+        .max_operands = 1,
+    };
+    add_machine_groups(&line, &o.model);
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = text_operand(&line, &o.text);
+    if (code == EXIT_DONE) code = model_options_check(&o.model);
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    engine e = {0};
+    eval_text text = {0};
+    code = run(&e, &text, &o);
+    text_free(&text);
+    engine_close(&e);
+    return code;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity calibrate and the file that it writes: what it holds, who reads it, and what is said
+ * of files that are wrong. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT                                                                                       \
+    "Once upon a time there was a fox who lived in a forest with a bear and a small grey mouse. "  \
+    "Every day the fox went to the river to see the fish, and every day the bear said that there " \
+    "were no fish in the river. One day the mouse found a red box under a tree. In the box there " \
+    "was a key. The fox took the key and went to the old house, and the door of the house opened."
+
+static char dir[64], path[96];
+
+static int begin(void **state) {
+    (void)state;
+    make_directory(dir);
+    snprintf(path, sizeof path, "%s/heads.json", dir);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    remove_directory(dir);
+    return 0;
+}
+
+#define FEW "--kv-budget", "40", "--kv-recent", "8", "--kv-slack", "4"
+
+static void a_file_says_what_each_head_keeps(void **state) {
+    (void)state;
+    cli_result r = CLI("calibrate", "-q", "-p", TEXT, "-o", path, "-c", "200");
+    assert_code(&r, 0);
+    assert_says(r.out, "20 heads of 10 layers");
+    cli_free(&r);
+    json_t *file = json_load_file(path, 0, NULL), *layer, *share;
+    size_t l, h;
+    bool differ = false;
+    assert_int_equal(json_array_size(json_object_get(file, "layers")), 10);
+    json_array_foreach(json_object_get(file, "layers"), l, layer) {
+        double sum = 0;
+        json_array_foreach(layer, h, share) sum += json_number_value(share);
+        assert_true(fabs(sum - 1) < 1e-5);
+        differ |= fabs(json_number_value(json_array_get(layer, 0)) - 0.5) > 0.05;
+    }
+    assert_true(differ);
+    json_decref(file);
+    r = CLI("generate", "-q", "-p", TEXT, "-n", "20", GREEDY, "--ignore-eos", "--eviction-policy",
+            "streaming", FEW, "--head-budget", path);
+    cli_result even = CLI("generate", "-q", "-p", TEXT, "-n", "20", GREEDY, "--ignore-eos",
+                          "--eviction-policy", "streaming", FEW);
+    assert_code(&r, 0);
+    assert_string_not_equal(r.out, even.out);
+    cli_free(&r);
+    cli_free(&even);
+    r = CLI("eval", "needle", "-q", "-n", "1", "--context", "256", "--eviction-policy",
+            "streaming,keydiff", "--kv-budget", "50%", "--head-budget", path, "-o", "json");
+    assert_code(&r, 0);
+    assert_says(r.out, "\"head_budget\": \"shares\"");
+    cli_free(&r);
+    r = CLI("generate", "-q", "-m", TINY, "--prompt-ids", "3,4", "-n", "1", "--eviction-policy",
+            "keydiff", FEW, "--head-budget", path);
+    assert_refused(&r, 2, "heads.json: shares of 10 layers with 20 KV heads; the model has");
+}
+
+static void a_wrong_file_is_refused_with_its_place(void **state) {
+    (void)state;
+#define HEAD "{\"format\":\"antigravity head budget 1\","
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"", "wrong.json: line 1: "},
+        {"{\"layers\":[[1]]}", "wrong.json: format is not \"antigravity head budget 1\""},
+        {HEAD "\"layers\":[[1]],\"layers\":[[1]]}", "wrong.json: line 1: duplicate object key"},
+        {HEAD "\"layers\":[[1]],\"heads\":3}", "wrong.json: unknown field 'heads'"},
+        {HEAD "\"tokens\":3}", "wrong.json: layers is no list"},
+        {HEAD "\"layers\":[[0.5,0.5],7]}", "wrong.json: layers[1] is no list of shares"},
+        {HEAD "\"layers\":[[0.5,0.5],[]]}", "wrong.json: layers[1] is no list of shares"},
+        {HEAD "\"layers\":[[0.5,0.5],[1.5,-0.5]]}", "wrong.json: layers[1][0] is no share"},
+        {HEAD "\"layers\":[[0.5,\"a\"]]}", "wrong.json: layers[0][1] is no share from 0 to 1"},
+        {HEAD "\"layers\":[[0.5,0.5],[0.5,0.3]]}",
+         "wrong.json: layers[1]: the shares are 0.8 together, not 1"},
+    };
+    char wrong[96];
+    snprintf(wrong, sizeof wrong, "%s/wrong.json", dir);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_file(dir, "wrong.json", cases[i].text, strlen(cases[i].text));
+        cli_result r =
+            CLI("generate", "-q", "--eviction-policy", "keydiff", "--head-budget", wrong);
+        assert_refused(&r, 2, cases[i].says);
+    }
+    cli_result r = CLI("generate", "--eviction-policy", "keydiff", "--head-budget", "./none");
+    assert_refused(&r, 2, "./none: No such file");
+}
+
+static void what_cannot_be_measured_or_written_is_refused(void **state) {
+    (void)state;
+    cli_result r = CLI("calibrate", "-q", "-p", "The old king", "-o", path);
+    assert_refused(&r, 2, "calibration takes 64 at least");
+    r = CLI("calibrate", "-q", "-p", TEXT, "-o", "/nowhere/heads.json");
+    assert_refused(&r, 1, "/nowhere/heads.json: No such file or directory");
+    r = CLI("calibrate", "-q", "-m", TINY, "-p", TEXT, "-o", path);
+    assert_refused(&r, 2, "tokenizer.json");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_says_what_each_head_keeps),
+        cmocka_unit_test(a_wrong_file_is_refused_with_its_place),
+        cmocka_unit_test(what_cannot_be_measured_or_written_is_refused),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
