@@ -8,6 +8,8 @@
 #include <stdbool.h>
 
 #define AG_KV_BLOCK 128 /* slots in a block */
+/* Buffers that the blocks of a cache lie in on a device: kernels take no more. */
+#define AG_KV_BUFFERS 16
 
 /* One block of one KV head of one layer, somewhere in a buffer. Inside it, at byte offsets from
  * `offset`, which is a multiple of 64:

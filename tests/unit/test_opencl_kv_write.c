@@ -103,11 +103,65 @@ static void what_cannot_be_kept_is_nan(void **state) {
     free(values);
 }
 
+/* A token into a block of its own for each head, each in a buffer of its own. */
+static ag_status write_apart(uint32_t heads) {
+    enum { MOST = AG_KV_BUFFERS + 1 };
+    const ag_kv_parts parts = ag_kv_parts_of(AG_F32, AG_F32, 8);
+    ag_memory *memory = ag_backend_memory(device);
+    ag_kv_block blocks[MOST];
+    float values[MOST * 8];
+    const uint32_t none[MOST] = {0}, position = 7;
+    ag_buffer *owner;
+    ag_tensor t;
+    ag_error err;
+    for (uint32_t i = 0; i < heads * 8; i++) values[i] = (float)i;
+    for (uint32_t h = 0; h < heads; h++) {
+        blocks[h].offset = 64;
+        assert_int_equal(
+            ag_memory_alloc(memory, 64 + parts.bytes, AG_USAGE_KV, &blocks[h].buffer, &err), AG_OK);
+    }
+    assert_int_equal(ag_tensor_alloc(&t, &owner, memory, AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(1, heads, 8), &err),
+                     AG_OK);
+    assert_int_equal(ag_buffer_upload(owner, 0, values, heads * 8 * sizeof *values, &err), AG_OK);
+    const ag_kv_view kv = {.k_type = AG_F32,
+                           .v_type = AG_F32,
+                           .n_kv_heads = heads,
+                           .head_dim = 8,
+                           .v_offset = parts.v_offset,
+                           .p_offset = parts.p_offset,
+                           .blocks = blocks,
+                           .blocks_per_head = 1,
+                           .n_slots = none};
+    const ag_status st = ag_kv_write(device, &kv, &t, &t, &position);
+    for (uint32_t h = 0; h < heads; h++) {
+        float key[8], value[8];
+        const size_t v = 64 + parts.v_offset;
+        ag_buffer *b = blocks[h].buffer;
+        assert_int_equal(ag_buffer_download(key, b, 64, sizeof key, &err), AG_OK);
+        assert_int_equal(ag_buffer_download(value, b, v, sizeof value, &err), AG_OK);
+        if (st == AG_OK) assert_memory_equal(key, values + h * 8, sizeof key);
+        if (st == AG_OK) assert_memory_equal(value, values + h * 8, sizeof value);
+        ag_buffer_release(&b);
+    }
+    ag_buffer_release(&owner);
+    return st;
+}
+
+static void blocks_lie_in_so_many_buffers(void **state) {
+    (void)state;
+    assert_int_equal(write_apart(AG_KV_BUFFERS), AG_OK);
+    assert_int_equal(write_apart(AG_KV_BUFFERS + 1), AG_LIMIT);
+    assert_non_null(strstr(ag_backend_error(device)->msg, "more than 16 buffers"));
+    assert_int_equal(write_apart(3), AG_OK);
+}
+
 int main(void) {
     device = open_opencl();
     if (!device) return EXIT_SKIPPED;
     if (ag_backend_create(NULL, &cpu, NULL) != AG_OK) return EXIT_FAILURE;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_lie_in_so_many_buffers),
         cmocka_unit_test(bytes_are_those_of_the_cpu),
         cmocka_unit_test(what_cannot_be_kept_is_nan),
     };

@@ -88,6 +88,25 @@ static void most_tokens_of_a_growing_cache_are_replayed(void **state) {
     assert_int_equal(n, N_TOKENS - N_PROMPT - 3); /* all but the first in each block */
 }
 
+/* With recordings and without: once for a layer's first block, and once for the next. */
+static void tables_of_blocks_are_sent_when_they_change(void **state) {
+    (void)state;
+    const uint32_t layers = ag_model_get_info(model)->n_layers;
+    const ag_cl_switch ways[] = {AG_CL_OFF, AG_CL_ON};
+    for (size_t w = 0; w < 2; w++) {
+        const uint32_t *const sent = &ag_cl_of(be)->counts.tables;
+        ag_session *s = new_session(NULL);
+        consume(s, ways[w], 0, N_PROMPT);
+        consume(s, ways[w], N_PROMPT, 1);
+        const uint32_t first = *sent;
+        for (size_t i = N_PROMPT + 1; i < 128; i++) consume(s, ways[w], i, 1);
+        assert_int_equal(*sent, first);
+        for (size_t i = 128; i < 200; i++) consume(s, ways[w], i, 1);
+        assert_int_equal(*sent, first + layers);
+        ag_session_destroy(s);
+    }
+}
+
 static void every_type_of_cache_is_replayed(void **state) {
     (void)state;
     enum { TOKENS = 140 };
@@ -309,6 +328,7 @@ static void a_step_of_another_size_takes_memory_of_its_own(void **state) {
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(most_tokens_of_a_growing_cache_are_replayed),
+    cmocka_unit_test(tables_of_blocks_are_sent_when_they_change),
     cmocka_unit_test(every_type_of_cache_is_replayed),
     cmocka_unit_test(evictions_change_only_what_is_sent),
     cmocka_unit_test(protected_tokens_of_the_start_go_by_operations),

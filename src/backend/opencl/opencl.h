@@ -29,6 +29,7 @@ typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
 typedef struct ag_cl_loading ag_cl_loading;         /* loading.h */
 typedef struct ag_cl_steps ag_cl_steps;             /* steps.h */
+typedef struct ag_cl_kv_tables ag_cl_kv_tables;     /* kv_table.c */
 typedef struct ag_cl_launch_list ag_cl_launch_list; /* recorded_launch.h */
 typedef struct ag_cl_recorded_launch ag_cl_recorded_launch;
 
@@ -71,6 +72,7 @@ struct ag_cl_backend {
     ag_cl_loading *loading;         /* owned; NULL: no weight was prepared yet */
     uint32_t n_threads;             /* of the host, wanted for that; 0: the usable cores */
     ag_cl_steps *steps;             /* owned; NULL: no token was decoded yet */
+    ag_cl_kv_tables *kv_tables;     /* owned; NULL: no kernel has seen a cache yet */
     ag_cl_launch_list *record_into; /* borrowed; launches are kept in it; NULL: they are not kept */
     atomic_ullong lost;     /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
     atomic_size_t n_mapped; /* buffers that the host has mapped */
@@ -83,6 +85,7 @@ struct ag_cl_backend {
     struct {
         uint32_t recorded, replayed; /* steps */
         uint32_t launched, uploaded; /* tokens in one launch; programs sent for them */
+        uint32_t tables;             /* tables of blocks that were sent */
     } counts;                        /* for tests */
     bool token_refused;              /* this device has shown that it cannot */
     bool mma;           /* products of many rows with blocks in bfloat16, for tensor cores */

@@ -14,6 +14,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
     if (cl->queue) (void)cl->api.clFinish(cl->queue);
     ag_cl_steps_close(cl);
+    ag_cl_kv_tables_close(cl);
     ag_cl_programs_close(cl);
     ag_cl_staging_close(cl);
     ag_cl_loading_close(cl);

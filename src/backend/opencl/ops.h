@@ -70,27 +70,18 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
 ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                          const ag_tensor *v, const uint32_t *positions);
 
-/* Blocks [block0, block0 + n_blocks) of KV heads [head0, head0 + n_heads) of a view, evenly in one
- * buffer: a head's blocks `stride` bytes apart, the heads head_stride. */
-typedef struct ag_cl_kv_run {
-    ag_buffer *buffer; /* NULL: none of these heads has such blocks */
-    size_t offset, stride, head_stride;
-    uint32_t block0, n_blocks, head0, n_heads;
-} ag_cl_kv_run;
-/* Blocks of one head from block0 on, before block `end`. */
-ag_cl_kv_run ag_cl_kv_run_of_head(const ag_kv_view *kv, uint32_t head, uint32_t block0,
-                                  uint32_t end);
-/* How many blocks from block0 on, before block `end`, lie evenly in every head by itself. */
-uint32_t ag_cl_kv_even_blocks(const ag_kv_view *kv, uint32_t block0, uint32_t end);
-/* Heads from head0 on, for so many blocks. Heads without such blocks may be among them. */
-ag_cl_kv_run ag_cl_kv_run_at(const ag_kv_view *kv, uint32_t head0, uint32_t block0,
-                             uint32_t n_blocks);
-/* Launches for all slots before block `end`: for each run of blocks and heads. */
-typedef ag_status ag_cl_kv_run_fn(const void *user, const ag_cl_kv_run *run);
-ag_status ag_cl_kv_each_run(const ag_kv_view *kv, uint32_t block0, uint32_t end,
-                            ag_cl_kv_run_fn *launch, const void *user);
-/* The buffer, or where there is none any other, which is not read. */
-void ag_cl_arg_run(ag_cl_launch *l, const ag_cl_kv_run *run, cl_mem other);
+/* kv_table.c. Blocks of a cache as kernels/kv_table.cl has them: the first n_blocks of each row,
+ * rows of so many behind one another in `blocks`. They lie in at most AG_KV_BUFFERS buffers. */
+typedef struct ag_cl_kv_rows {
+    const ag_kv_block *blocks;
+    size_t n_rows, per_row;
+    uint32_t n_blocks;
+} ag_cl_kv_rows;
+/* KV_TABLE_PARAMS. `other` stands where there is no buffer, and is not read. */
+void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem other);
+/* Those of a layer, a row for each KV head. */
+void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks, cl_mem other);
+void ag_cl_kv_tables_close(ag_cl_backend *cl);
 
 /* ops_kv_compact.c */
 ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,

@@ -47,17 +47,8 @@ static uint32_t span_of(const work *w) {
     return (uint32_t)(blocks ? blocks : 1) * AG_KV_BLOCK;
 }
 
-static uint32_t spans_in(const work *w, uint32_t n_blocks) {
-    return (n_blocks * AG_KV_BLOCK + w->span - 1) / w->span;
-}
-
-/* A span does not pass the end of a run of blocks. */
 static uint32_t count_spans(const work *w) {
-    uint32_t n = 0;
-    for (uint32_t i = 0, even; i < w->n_blocks; i += even) {
-        even = ag_cl_kv_even_blocks(w->kv, i, w->n_blocks);
-        n += spans_in(w, even);
-    }
+    const uint32_t n = (w->n_blocks * AG_KV_BLOCK + w->span - 1) / w->span;
     return n ? n : 1;
 }
 
@@ -93,17 +84,10 @@ static void arg_rows(const work *w, ag_cl_launch *l, const ag_tensor *t, size_t 
 }
 
 /* CACHE_PARAMS of the file, for rows [row, row + n_rows). */
-static void arg_cache(const work *w, ag_cl_launch *l, const ag_cl_kv_run *run, size_t row,
-                      size_t n_rows) {
+static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows) {
     const ag_kv_view *kv = w->kv;
-    ag_cl_arg_run(l, run, w->scratch);
-    ag_cl_arg_u64(l, run->offset);
-    ag_cl_arg_u64(l, run->stride);
-    ag_cl_arg_u64(l, run->head_stride);
+    ag_cl_arg_view(l, kv, w->n_blocks, w->scratch);
     ag_cl_arg_u64(l, kv->p_offset);
-    ag_cl_arg_u32(l, run->block0);
-    ag_cl_arg_u32(l, run->n_blocks);
-    ag_cl_arg_u32(l, run->head0);
     ag_cl_arg_staged(l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_u32(l, kv->n_kv_heads);
     ag_cl_arg_u32(l, (uint32_t)w->group);
@@ -130,10 +114,8 @@ static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel
     return ag_cl_begin(l, w->cl, file, kernel, options);
 }
 
-static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t span0, size_t row,
-                            size_t n_rows) {
+static ag_status attend_spans(const work *w, size_t row, size_t n_rows) {
     const bool direct = w->n_spans == 1;
-    const size_t spans = run->n_blocks ? spans_in(w, run->n_blocks) : 1;
     const size_t chunks = (n_rows * w->group + w->queries - 1) / w->queries;
     ag_cl_launch l;
     AG_TRY(begin_kernel(w, &l, "attend", w->queries, true));
@@ -141,14 +123,13 @@ static ag_status attend_run(const work *w, const ag_cl_kv_run *run, uint32_t spa
     else ag_cl_arg_part(&l, w->scratch, w->values_at);
     ag_cl_arg_part(&l, w->scratch, direct ? w->joined_at + row * w->heads * PAIR : w->stats_at);
     arg_rows(w, &l, w->q, row);
-    arg_cache(w, &l, run, row, n_rows);
+    arg_cache(w, &l, row, n_rows);
     ag_cl_arg_u32(&l, (uint32_t)w->kv->v_type);
     ag_cl_arg_u64(&l, w->kv->v_offset);
     ag_cl_arg_f32(&l, w->params->scale);
     ag_cl_arg_u32(&l, w->span);
-    ag_cl_arg_u32(&l, span0);
     ag_cl_arg_u32(&l, w->n_spans);
-    return ag_cl_enqueue(&l, 3, (size_t[]){spans * w->wg, run->n_heads, chunks},
+    return ag_cl_enqueue(&l, 3, (size_t[]){w->n_spans * w->wg, w->kv->n_kv_heads, chunks},
                          (size_t[]){w->wg, 1, 1});
 }
 
@@ -165,26 +146,13 @@ static ag_status merge_rows(const work *w, size_t row, size_t n_rows) {
 }
 
 static ag_status attend_rows(const work *w, size_t row, size_t n_rows) {
-    uint32_t span0 = 0;
-    if (!w->n_blocks) { /* nothing to see: the kernel writes zeros */
-        const ag_cl_kv_run none = {.n_heads = w->kv->n_kv_heads};
-        return attend_run(w, &none, 0, row, n_rows);
-    }
-    for (uint32_t i = 0, even; i < w->n_blocks; i += even, span0 += spans_in(w, even)) {
-        even = ag_cl_kv_even_blocks(w->kv, i, w->n_blocks);
-        for (uint32_t h = 0; h < w->kv->n_kv_heads;) {
-            const ag_cl_kv_run run = ag_cl_kv_run_at(w->kv, h, i, even);
-            AG_TRY(attend_run(w, &run, span0, row, n_rows));
-            h += run.n_heads;
-        }
-    }
+    AG_TRY(attend_spans(w, row, n_rows));
     return w->n_spans > 1 ? merge_rows(w, row, n_rows) : AG_OK;
 }
 
 /* ---- attention weights ---- */
 
-static ag_status score_run(const void *user, const ag_cl_kv_run *run) {
-    const work *w = user;
+static ag_status score_slots(const work *w) {
     ag_cl_launch l;
     const ag_kv_view *kv = w->kv;
     const bool on_device = w->seq->device_scores != NULL;
@@ -200,10 +168,10 @@ static ag_status score_run(const void *user, const ag_cl_kv_run *run) {
                      kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_part(&l, w->scratch, w->joined_at);
     arg_rows(w, &l, w->q, 0);
-    arg_cache(w, &l, run, 0, w->seq->n_rows);
+    arg_cache(w, &l, 0, w->seq->n_rows);
     ag_cl_arg_f32(&l, w->params->scale);
     ag_cl_arg_u32(&l, (uint32_t)w->seq->score_row0);
-    return ag_cl_enqueue(&l, 2, (size_t[]){(size_t)run->n_blocks * AG_KV_BLOCK, run->n_heads},
+    return ag_cl_enqueue(&l, 2, (size_t[]){(size_t)w->n_blocks * AG_KV_BLOCK, kv->n_kv_heads},
                          (size_t[]){w->wg, 1});
 }
 
@@ -238,7 +206,7 @@ static ag_status attend_sequence(work *w) {
     }
     const bool wanted = w->seq->scores || w->seq->device_scores;
     if (!wanted || !w->n_blocks || w->seq->score_row0 >= w->seq->n_rows) return AG_OK;
-    AG_TRY(ag_cl_kv_each_run(w->kv, 0, w->n_blocks, score_run, w));
+    AG_TRY(score_slots(w));
     return w->seq->scores ? add_scores(w) : AG_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/key_scores.cl, one of each kind for each run of blocks. Scratch holds
+/* Launches of kernels/key_scores.cl, one of each kind. Scratch holds
  *   scores  [kv heads][longest]           sums    [kv heads][blocks][dim rounded up to 4] */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
@@ -28,39 +28,20 @@ static ag_status choose_sizes(work *w) {
 }
 
 /* A kernel that looks at keys, over `items` work-items for each block. */
-typedef struct looking {
-    const work *w;
-    const char *kernel;
-    size_t items;
-} looking;
-
-static ag_status look_at_run(const void *user, const ag_cl_kv_run *run) {
-    const looking *k = user;
-    const work *w = k->w;
+static ag_status look(const work *w, const char *kernel, size_t items) {
     const ag_kv_view *kv = w->kv;
     ag_cl_launch l;
-    AG_TRY(ag_cl_begin(&l, w->cl, file, k->kernel, NULL));
+    AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
     ag_cl_arg_part(&l, w->scratch, 0);
     ag_cl_arg_u64(&l, w->sums_at);
     ag_cl_arg_u32(&l, w->n_slots);
     ag_cl_arg_u32(&l, w->n_blocks);
     ag_cl_arg_u32(&l, w->width);
-    ag_cl_arg_run(&l, run, w->scratch);
-    ag_cl_arg_u64(&l, run->offset);
-    ag_cl_arg_u64(&l, run->stride);
-    ag_cl_arg_u64(&l, run->head_stride);
-    ag_cl_arg_u32(&l, run->block0);
-    ag_cl_arg_u32(&l, run->head0);
+    ag_cl_arg_view(&l, kv, w->n_blocks, w->scratch);
     ag_cl_arg_staged(&l, kv->n_slots, kv->n_kv_heads * sizeof *kv->n_slots);
     ag_cl_arg_u32(&l, (uint32_t)kv->k_type);
     ag_cl_arg_u32(&l, kv->head_dim);
-    return ag_cl_enqueue(&l, 2, (size_t[]){run->n_blocks * k->items, run->n_heads},
-                         (size_t[]){WG, 1});
-}
-
-static ag_status look(const work *w, const char *kernel, size_t items) {
-    const looking k = {w, kernel, items};
-    return ag_cl_kv_each_run(w->kv, 0, w->n_blocks, look_at_run, &k);
+    return ag_cl_enqueue(&l, 2, (size_t[]){w->n_blocks * items, kv->n_kv_heads}, (size_t[]){WG, 1});
 }
 
 static ag_status find_means(const work *w) {

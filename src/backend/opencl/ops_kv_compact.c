@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/kv_compact.cl: kept slots go into scratch and from there to the places of
- * those that leave, one launch each way for each run of blocks. */
+ * those that leave, one launch each way. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 
@@ -15,38 +15,24 @@ typedef struct compaction {
     cl_mem scratch;
 } compaction;
 
-static ag_status move_run(const compaction *c, const ag_cl_kv_run *run, uint32_t begin, uint32_t n,
-                          bool back) {
+/* The slots to be read, or (`back`) to be written. */
+static ag_status move_all(const compaction *c, bool back) {
     ag_cl_launch l;
+    const uint32_t n_blocks = ag_kv_blocks_for(ag_kv_view_most_slots(c->kv));
     AG_TRY(ag_cl_begin(&l, c->cl, "kv_compact.cl", "move_slots", NULL));
-    ag_cl_arg_buffer(&l, run->buffer);
-    ag_cl_arg_u64(&l, run->offset);
-    ag_cl_arg_u64(&l, run->stride);
+    ag_cl_arg_view(&l, c->kv, n_blocks, c->scratch);
+    ag_cl_arg_u32(&l, c->head);
     ag_cl_arg_u64(&l, c->kv->v_offset);
     ag_cl_arg_u64(&l, c->kv->p_offset);
-    ag_cl_arg_u32(&l, run->block0);
     ag_cl_arg_mem(&l, c->scratch);
     ag_cl_arg_staged(&l, c->keep + c->first, (c->n_keep - c->first) * sizeof *c->keep);
     ag_cl_arg_u32(&l, c->k_row);
     ag_cl_arg_u32(&l, c->v_row);
     ag_cl_arg_u32(&l, c->first);
-    ag_cl_arg_u32(&l, begin);
     ag_cl_arg_u32(&l, back);
     const size_t pairs = (c->k_row + c->v_row + sizeof(uint32_t)) / 2;
-    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), n}, (size_t[]){WG, 1});
-}
-
-/* The slots to be read, or (`back`) to be written, run by run. */
-static ag_status move_all(const compaction *c, bool back) {
-    for (uint32_t i = c->first, n; i < c->n_keep; i += n) {
-        const uint32_t slot = back ? i : c->keep[i];
-        const ag_cl_kv_run run = ag_cl_kv_run_of_head(c->kv, c->head, slot / AG_KV_BLOCK,
-                                                      ag_kv_blocks_for(c->kv->n_slots[c->head]));
-        const uint32_t end = (run.block0 + run.n_blocks) * AG_KV_BLOCK;
-        for (n = 0; i + n < c->n_keep && (back ? i + n : c->keep[i + n]) < end;) n++;
-        AG_TRY(move_run(c, &run, i, n, back));
-    }
-    return AG_OK;
+    return ag_cl_enqueue(&l, 2, (size_t[]){ag_cl_items(pairs, WG), c->n_keep - c->first},
+                         (size_t[]){WG, 1});
 }
 
 ag_status ag_cl_kv_compact(ag_backend *b, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,

@@ -88,7 +88,7 @@ static ag_status take_best(const work *w) {
 /* Arguments that are the same as for the last row are not set again. */
 static ag_status launch_all(const work *w) {
     ag_cl_launch_list *choice = ag_cl_step_choice(w->cl);
-    if (choice) ag_cl_launch_list_record(w->cl, choice, NULL, NULL);
+    if (choice) ag_cl_launch_list_record(w->cl, choice, NULL, NULL, NULL);
     ag_status st = sort_chunks(w);
     if (st == AG_OK) st = join_lists(w);
     if (st == AG_OK) st = take_best(w);

@@ -29,10 +29,11 @@ static bool grow_list(ag_cl_launch_list *b) {
 }
 
 void ag_cl_launch_list_record(ag_cl_backend *cl, ag_cl_launch_list *b, ag_cl_place_fn *place,
-                              void *user) {
+                              ag_cl_place_table_fn *place_table, void *user) {
     b->n_recorded = 0;
     b->broken = b->unfit = false;
     b->place = place;
+    b->place_table = place_table;
     b->place_user = user;
     cl->record_into = b;
 }
@@ -105,6 +106,15 @@ bool ag_cl_launch_list_place(const ag_cl_launch *l, const void *data, size_t n, 
     ag_cl_launch_list *b = l->cl->record_into;
     if (!l->recorded) return false;
     if (b->place && b->place(b->place_user, data, n, mem, offset)) return true;
+    ag_cl_launch_list_break(l->cl, true);
+    return false;
+}
+
+bool ag_cl_launch_list_place_table(const ag_cl_launch *l, const ag_kv_block *of,
+                                   const uint64_t *table, size_t n, cl_mem *mem, size_t *offset) {
+    ag_cl_launch_list *b = l->cl->record_into;
+    if (!l->recorded) return false;
+    if (b->place_table && b->place_table(b->place_user, of, table, n, mem, offset)) return true;
     ag_cl_launch_list_break(l->cl, true);
     return false;
 }

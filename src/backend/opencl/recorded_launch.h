@@ -13,7 +13,7 @@
 
 #include "backend/opencl/opencl.h"
 
-enum { AG_CL_RECORDED_ARGS = 40 };
+enum { AG_CL_RECORDED_ARGS = 48 };
 
 typedef struct ag_cl_recorded_arg {
     uint64_t value;
@@ -33,6 +33,10 @@ struct ag_cl_recorded_launch {
 /* Where an array of the host lies on the device every time, and has been brought to already. False:
  * nowhere. */
 typedef bool ag_cl_place_fn(void *user, const void *data, size_t n, cl_mem *mem, size_t *offset);
+/* The same of a table of n blocks that `of` names, which is brought there if it is not there yet.
+ */
+typedef bool ag_cl_place_table_fn(void *user, const ag_kv_block *of, const uint64_t *table,
+                                  size_t n, cl_mem *mem, size_t *offset);
 
 /* All zeros: an empty list. */
 struct ag_cl_launch_list {
@@ -43,14 +47,15 @@ struct ag_cl_launch_list {
     bool unfit;        /* nor would another one be */
     uint64_t bit;      /* that its buffers are marked with (steps.h) */
     ag_cl_place_fn *place;
+    ag_cl_place_table_fn *place_table;
     void *place_user;
 };
 
 /* ---- for those who record ---- */
 
-/* Until ag_cl_launch_list_stop, all launches go into the list; place NULL: no array has a place. */
+/* Until ag_cl_launch_list_stop, all launches go into the list; places NULL: nothing has one. */
 void ag_cl_launch_list_record(ag_cl_backend *cl, ag_cl_launch_list *b, ag_cl_place_fn *place,
-                              void *user);
+                              ag_cl_place_table_fn *place_table, void *user);
 /* True if all that was done since is in the list; else the list is empty afterwards. ok: the
  * operations succeeded. */
 bool ag_cl_launch_list_stop(ag_cl_backend *cl, ag_cl_launch_list *b, bool ok);
@@ -69,6 +74,9 @@ void ag_cl_launch_list_set(ag_cl_recorded_launch *b, cl_uint i, size_t bytes, co
 /* False: the array must be staged. */
 bool ag_cl_launch_list_place(const ag_cl_launch *l, const void *data, size_t n, cl_mem *mem,
                              size_t *offset);
+/* The same of a table of blocks. */
+bool ag_cl_launch_list_place_table(const ag_cl_launch *l, const ag_kv_block *of,
+                                   const uint64_t *table, size_t n, cl_mem *mem, size_t *offset);
 /* The launch was made. */
 void ag_cl_launch_list_add(const ag_cl_launch *l, cl_uint dims, const size_t *global,
                            const size_t *local);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/recording.h"
+#include "backend/opencl/staging.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -14,10 +15,13 @@ static void release_memory(ag_cl_recording *p) {
     ag_free(p->layers);
     ag_free(p->places);
     ag_free(p->blocks);
+    ag_free(p->sent);
     ag_free(p->mailbox);
+    ag_buffer_release(&p->tables);
     p->layers = NULL;
     p->places = NULL;
     p->blocks = NULL;
+    p->sent = NULL;
     p->mailbox = NULL;
     p->mailbox_bytes = 0;
     p->known = false;
@@ -89,7 +93,7 @@ static uint32_t all_heads(const ag_decode_step *step) {
 }
 
 /* Memory for the step's key and mailbox; false if there is none, on the host or behind the row. */
-static bool reserve_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
+static bool reserve_mailbox(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step) {
     const uint32_t n_blocks = ag_step_most_slots(step) / AG_KV_BLOCK + 1, n_heads = all_heads(step);
     if (!p->layers || p->n_layers != step->n_layers || p->n_heads != n_heads ||
         p->max_blocks < n_blocks) {
@@ -100,8 +104,12 @@ static bool reserve_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
         p->layers = ag_calloc(p->n_layers, sizeof *p->layers);
         p->places = ag_calloc(p->n_layers, sizeof *p->places);
         p->blocks = ag_calloc((size_t)p->n_heads * p->max_blocks, sizeof *p->blocks);
+        p->sent = ag_calloc((size_t)p->n_heads * p->max_blocks, sizeof *p->sent);
+        (void)ag_memory_alloc(&cl->memory->base, p->n_heads * p->max_blocks * sizeof *p->sent,
+                              AG_USAGE_SCRATCH, &p->tables, NULL);
     }
-    const size_t bytes = p->layers && p->places && p->blocks ? layout_mailbox(p, step) : 0;
+    const size_t bytes =
+        p->layers && p->places && p->blocks && p->sent && p->tables ? layout_mailbox(p, step) : 0;
     if (bytes && p->mailbox && p->mailbox_bytes == bytes)
         return bytes <= ag_tensor_bytes(step->rows);
     ag_free(p->mailbox);
@@ -256,6 +264,30 @@ static bool place(void *user, const void *data, size_t n, cl_mem *mem, size_t *o
     return at != 0;
 }
 
+/* A layer's table is the same throughout a step; tables hold zeros at first. */
+static bool place_table(void *user, const ag_kv_block *of, const uint64_t *table, size_t n,
+                        cl_mem *mem, size_t *offset) {
+    ag_cl_recording *p = user;
+    size_t at = 0;
+    uint32_t l = 0;
+    while (l < p->n_layers && p->step->kv[l].blocks != of)
+        at += (size_t)p->layers[l++].n_kv_heads * p->max_blocks;
+    if (l == p->n_layers || n > (size_t)p->layers[l].n_kv_heads * p->max_blocks) return false;
+    const bool same = memcmp(p->sent + at, table, n * sizeof *table) == 0;
+    if (p->layers[l].n_table && (!same || p->layers[l].n_table != n)) return false;
+    *mem = ag_cl_buffer_of(p->cl, p->tables)->mem;
+    *offset = at * sizeof *table;
+    p->layers[l].n_table = n;
+    if (same) return true;
+    memcpy(p->sent + at, table, n * sizeof *table);
+    if (ag_cl_stage_into(p->cl, *mem, *offset, table, n * sizeof *table, NULL) != AG_OK) {
+        p->sent[at] = ~table[0]; /* to be sent again */
+        return false;
+    }
+    p->cl->counts.tables++;
+    return true;
+}
+
 /* ---- a step ---- */
 
 static ag_status record(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step,
@@ -263,19 +295,21 @@ static ag_status record(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_s
     p->known = false;
     set_key(p, step); /* the operations change what the views tell */
     p->step = step;
+    p->cl = cl;
     p->rows_mem = ag_cl_buffer_of(cl, step->rows->buffer)->mem;
     cl->counts.recorded++;
-    ag_cl_launch_list_record(cl, &p->launches, place, p);
+    ag_cl_launch_list_record(cl, &p->launches, place, place_table, p);
     const ag_status st = operations(user);
     p->unfit = st == AG_OK && p->launches.unfit;
     p->known = ag_cl_launch_list_stop(cl, &p->launches, st == AG_OK);
     p->step = NULL;
+    p->cl = NULL;
     return st;
 }
 
 ag_status ag_cl_recording_step(ag_cl_backend *cl, ag_cl_recording *p, const ag_decode_step *step,
                                ag_operations_fn operations, void *user, ag_repeat *done) {
-    if (p->unfit || !reserve_mailbox(p, step)) return AG_OK;
+    if (p->unfit || !reserve_mailbox(cl, p, step)) return AG_OK;
     AG_TRY(send_mailbox(cl, p, step));
     /* A buffer that the host has mapped is unmapped where it becomes an argument. */
     if (!p->known || atomic_load(&cl->n_mapped) || !is_of(p, step)) {

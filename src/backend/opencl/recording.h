@@ -20,6 +20,7 @@ typedef struct ag_cl_recorded_layer {
     uint32_t n_kv_heads, head_dim;
     size_t v_offset, p_offset;
     uint32_t first, end; /* blocks that are written to, and up to where they are read */
+    size_t n_table;      /* entries of the table of blocks; 0: not asked for yet */
 } ag_cl_recorded_layer;
 
 /* Where a layer's numbers lie in the mailbox, in bytes; of slots, behind each of the three places.
@@ -43,11 +44,16 @@ typedef struct ag_cl_recording {
     ag_cl_recorded_layer *layers; /* owned; [n_layers] */
     ag_kv_block *blocks;          /* owned; [all heads of the layers][max_blocks] */
     uint32_t n_heads, max_blocks;
+    /* Tables of blocks as kernels see them, places as in `blocks`: on the device, and a copy. They
+     * change only with the key. Both owned. */
+    ag_buffer *tables;
+    uint64_t *sent;
 
     unsigned char *mailbox;        /* owned; as the host sends it */
     ag_cl_recorded_places *places; /* owned; [n_layers] */
     size_t mailbox_bytes, position_at, before_at, after_at, scored_at, slots_bytes;
     const ag_decode_step *step; /* borrowed, while it is recorded, and the rows' memory */
+    ag_cl_backend *cl;          /* borrowed, the same */
     cl_mem rows_mem;
 } ag_cl_recording;
 

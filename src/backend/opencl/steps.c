@@ -30,10 +30,8 @@ static ag_cl_steps *make_steps(ag_cl_backend *cl) {
 }
 
 static bool is_of(const ag_cl_step_entry *e, const ag_decode_step *step) {
-    const ag_kv_block *first = &step->kv[0].blocks[0];
     return e->used && e->model == step->layers && e->logits == step->logits->buffer &&
-           e->logits_at == step->logits->offset && e->cache == first->buffer &&
-           e->cache_at == first->offset;
+           e->logits_at == step->logits->offset && e->blocks == step->kv[0].blocks;
 }
 
 static void name(ag_cl_backend *cl, ag_buffer *buf, uint64_t bit) {
@@ -44,7 +42,6 @@ static void name(ag_cl_backend *cl, ag_buffer *buf, uint64_t bit) {
 /* The entry that was used longest ago becomes the step's. */
 static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
     ag_cl_steps *c = cl->steps;
-    const ag_kv_block *first = &step->kv[0].blocks[0];
     size_t oldest = 0;
     for (size_t i = 1; i < AG_CL_STEP_ENTRIES; i++) {
         if (c->entries[i].used < c->entries[oldest].used) oldest = i;
@@ -54,11 +51,9 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
     e->model = step->layers;
     e->logits = step->logits->buffer;
     e->logits_at = step->logits->offset;
-    e->cache = first->buffer;
-    e->cache_at = first->offset;
+    e->blocks = step->kv[0].blocks;
     e->recording.launches.bit = ag_cl_recording_bit(oldest);
     name(cl, e->logits, ag_cl_key_bit(oldest));
-    name(cl, e->cache, ag_cl_key_bit(oldest));
     return e;
 }
 

@@ -16,8 +16,9 @@ enum { AG_CL_STEP_ENTRIES = 16 };
 typedef struct ag_cl_step_entry {
     uint64_t used; /* by the clock; 0: free */
     const ag_decode_layer *model;
-    ag_buffer *logits, *cache; /* borrowed, while they live: see ag_cl_backend.lost */
-    size_t logits_at, cache_at;
+    ag_buffer *logits; /* borrowed, while it lives: see ag_cl_backend.lost */
+    size_t logits_at;
+    const ag_kv_block *blocks; /* where the cache keeps its table: never followed */
     ag_cl_recording recording;
     ag_cl_token token;
 } ag_cl_step_entry;

@@ -7,6 +7,7 @@
  * for each query and span the largest score, the sum of exp(score - largest) and the values
  * weighted with it, and merge joins them. */
 #include "kv_load.cl"
+#include "kv_table.cl"
 #include "reduce.cl"
 
 #ifndef QUERIES
@@ -19,19 +20,13 @@
 #define SOFTCAP 0 /* 1: a score becomes cap * tanh(score / cap) */
 #endif
 #define FOURS (QUERIES / 4)
-enum { KV_BLOCK = 128, MOST_DIM = 256 };
+enum { MOST_DIM = 256 };
 
-/* Blocks [block0, block0 + n_blocks) of KV head head0 follow one another, `stride` bytes apart,
- * from cache_at on, those of the heads behind it head_stride bytes after. until, from: [n_rows]
- * positions; from is read with WINDOW alone. */
-#define CACHE_PARAMS                                                                            \
-    __global const uchar *cache, ulong cache_at, ulong stride, ulong head_stride, ulong p_at,   \
-        uint block0, uint n_blocks, uint head0, __global const uchar *slots_of, ulong slots_at, \
-        uint heads, uint group, uint dim, uint n_rows, __global const uchar *until,             \
-        ulong until_at, __global const uchar *from, ulong from_at, float cap
-
-/* Block number b from block0 on of the work-group's head. */
-#define BLOCK_AT(b) (cache + cache_at + get_group_id(1) * head_stride + (b)*stride)
+/* until, from: [n_rows] positions; from is read with WINDOW alone. */
+#define CACHE_PARAMS                                                                         \
+    KV_TABLE_PARAMS, ulong p_at, __global const uchar *slots_of, ulong slots_at, uint heads, \
+        uint group, uint dim, uint n_rows, __global const uchar *until, ulong until_at,      \
+        __global const uchar *from, ulong from_at, float cap
 
 #define UINTS(p, at) ((__global const uint *)((p) + (at)))
 
@@ -189,23 +184,22 @@ static inline void leave_query(__global float *out, __global float *stats, queri
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Spans of `span` slots, the first of which begins with block0: span number span0 and on of
- * n_spans. stats   [rows * heads * group][n_spans] pairs: largest score, sum out     [rows * heads
- * * group][n_spans][dim] With n_spans 1 the values are divided by the sum already. Work-groups of
- * WG: dimension 0 the spans, 1 the KV heads from head0 on, 2 QUERIES queries each. WG * 4 is at
- * least dim rounded up to 4. */
+/* Spans of `span` slots, n_spans of them.
+ *   stats  [rows * heads * group][n_spans] pairs: largest score, sum
+ *   out    [rows * heads * group][n_spans][dim]
+ * With n_spans 1 the values are divided by the sum already. Work-groups of WG: dimension 0 the
+ * spans, 1 the KV heads, 2 QUERIES queries each. WG * 4 is at least dim rounded up to 4. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
-       float scale, uint span, uint span0, uint n_spans) {
+       float scale, uint span, uint n_spans) {
     __local float4 of_queries[MOST_DIM * FOURS], weights[KV_BLOCK * FOURS], joined[WG];
     __local float largest[QUERIES], total[QUERIES], faded[QUERIES];
     __local uint last[QUERIES], first[QUERIES];
     const queries d = {of_queries, weights, joined, largest, total, faded, last, first};
-    const uint head = head0 + get_group_id(1), query0 = get_group_id(2) * QUERIES;
+    const uint head = get_group_id(1), query0 = get_group_id(2) * QUERIES;
     const uint n_queries = n_rows * group, slots = UINTS(slots_of, slots_at)[head];
-    const uint begin = block0 * KV_BLOCK + get_group_id(0) * span;
-    const uint end = min(min(slots, begin + span), (block0 + n_blocks) * KV_BLOCK);
+    const uint begin = get_group_id(0) * span, end = min(slots, begin + span);
 
     begin_queries(d, UINTS(until, until_at), UINTS(from, from_at), query0, n_queries, group);
     load_queries(d, (__global const float *)(q + q_at), head, heads, query0, n_queries, group, dim,
@@ -219,7 +213,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) sums[i] = 0;
     for (uint slot0 = begin; slot0 < end; slot0 += KV_BLOCK) {
-        __global const uchar *block = BLOCK_AT(slot0 / KV_BLOCK - block0);
+        __global const uchar *block = BLOCK_AT(head, slot0 / KV_BLOCK);
         const tile t = {block, block + v_at, UINTS(block, p_at), min(end - slot0, (uint)KV_BLOCK)};
         if (t.positions[0] >= visible_until) break;
         if (WINDOW && t.positions[t.n - 1] < visible_from) continue;
@@ -234,8 +228,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         const uint query = query0 + i;
         const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
         leave_query((__global float *)(out + out_at), (__global float *)(stats + stats_at), d, i,
-                    sums[i], row * n_spans + span0 + get_group_id(0), dim, n_spans == 1,
-                    query < n_queries);
+                    sums[i], row * n_spans + get_group_id(0), dim, n_spans == 1, query < n_queries);
     }
 }
 
@@ -274,18 +267,15 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
 /* sums[slot * slot_step + head * head_step] = the weight that the slot received from queries of
  * rows [first_row, n_rows), averaged over the group and added up over the rows; `most`: the largest
  * instead. `add`: together with what is there for the first scored[head] slots. stats: of whole
- * queries. A work-item for each slot: dimension 0 slots of this part of the cache, 1 KV heads from
- * head0 on. */
+ * queries. A work-item for each slot: dimension 0 slots, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong head_step, uint add,
                  uint most, __global const uchar *scored, ulong scored_at,
                  __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
                  CACHE_PARAMS, uint k_type, float scale, uint first_row) {
-    const uint index = get_global_id(0), slot = block0 * KV_BLOCK + index;
-    const uint head = head0 + get_group_id(1), place = index % KV_BLOCK;
+    const uint slot = get_global_id(0), head = get_group_id(1), place = slot % KV_BLOCK;
     if (slot >= UINTS(slots_of, slots_at)[head]) return;
-    if (index >= n_blocks * KV_BLOCK) return;
-    __global const uchar *block = BLOCK_AT(index / KV_BLOCK);
+    __global const uchar *block = BLOCK_AT(head, slot / KV_BLOCK);
     __global const uchar *key = block + place * row_bytes(k_type, dim);
     const uint position = UINTS(block, p_at)[place];
     float sum = 0, largest = 0;

@@ -3,32 +3,25 @@
  * head. Three steps: lengths, with sums of normalised keys block by block; their sums; the cosines.
  */
 #include "kv_load.cl"
+#include "kv_table.cl"
 #include "reduce.cl"
 
-enum { KV_BLOCK = 128 };
-
-/* Blocks [block0, ...) of KV head head0 follow one another, `stride` bytes apart, from cache_at on,
- * those of the heads behind it head_stride bytes after. */
-#define CACHE_PARAMS                                                                           \
-    __global const uchar *cache, ulong cache_at, ulong stride, ulong head_stride, uint block0, \
-        uint head0, __global const uchar *lengths, ulong lengths_at, uint type, uint dim
-
-/* Block number b from block0 on of the work-group's head. */
-#define BLOCK_AT(b) (cache + cache_at + get_group_id(1) * head_stride + (b)*stride)
+#define CACHE_PARAMS \
+    KV_TABLE_PARAMS, __global const uchar *lengths, ulong lengths_at, uint type, uint dim
 
 /* scores[head][n_slots] = 1 / length of each key, 0 for 0.
  * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
- * A work-group for each block: dimension 0 blocks, 1 KV heads from head0 on. */
+ * A work-group for each block: dimension 0 blocks, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
             uint width, CACHE_PARAMS) {
     __local float inverse[KV_BLOCK];
-    const uint lid = get_local_id(0), block = block0 + get_group_id(0);
-    const uint head = head0 + get_group_id(1);
+    const uint lid = get_local_id(0), block = get_group_id(0);
+    const uint head = get_group_id(1);
     const uint slots = ((__global const uint *)(lengths + lengths_at))[head];
     const uint n = slots > block * KV_BLOCK ? min(slots - block * KV_BLOCK, (uint)KV_BLOCK) : 0;
     const ulong row = row_bytes(type, dim);
-    __global const uchar *keys = BLOCK_AT(get_group_id(0));
+    __global const uchar *keys = BLOCK_AT(head, block);
     __global float *scores = (__global float *)(scratch + scores_at) + (ulong)head * n_slots;
     for (uint s = lid; s < n; s += WG) {
         float sum = 0;
@@ -69,15 +62,15 @@ key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
     for (uint c = lid; c < width; c += WG) sums[c] *= length > 0 ? 1.0f / length : 0.0f;
 }
 
-/* A work-item for each slot: dimension 0 slots of these blocks, 1 KV heads from head0 on. */
+/* A work-item for each slot: dimension 0 slots, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
             uint width, CACHE_PARAMS) {
-    const uint index = get_global_id(0), slot = block0 * KV_BLOCK + index;
-    const uint head = head0 + get_group_id(1);
+    const uint slot = get_global_id(0);
+    const uint head = get_group_id(1);
     if (slot >= ((__global const uint *)(lengths + lengths_at))[head]) return;
     __global const uchar *key =
-        BLOCK_AT(index / KV_BLOCK) + index % KV_BLOCK * row_bytes(type, dim);
+        BLOCK_AT(head, slot / KV_BLOCK) + slot % KV_BLOCK * row_bytes(type, dim);
     __global const float *mean =
         (__global const float *)(scratch + sums_at) + (ulong)head * n_blocks * width;
     float sum = 0;

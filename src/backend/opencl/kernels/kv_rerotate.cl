@@ -6,25 +6,22 @@
 #define WG 64
 #endif
 
-/* The key of position p and KV head head0 + h, of n_heads, in layer layer0 + l, keys [...,
- * n_positions, heads, d], goes to slot slots[layer][head][p] if that lies in block number `block`:
- * it is l * stride + h * head_stride behind cache_at. Keys begin at float keys_at. The first
+/* The key of position p and KV head h in layer l, keys [..., n_positions, heads, d], goes to slot
+ * slots[l][h][p], if there is one: row l * heads + h of the table. Keys begin at float keys_at. The
+ * first
  * `rotated` values are rotated by the angles cos_sin [n_positions, rotated / 2] pairs, then all
  * multiplied by a Hadamard matrix in pieces (1: not at all) and by v. x: d floats. A work-group for
  * each key: dimension 0 heads and positions, 1 layers. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-kv_rerotate(__global uchar *cache, ulong cache_at, ulong stride, ulong head_stride, uint layer0,
-            uint head0, uint n_heads, uint block, __global const float *keys, ulong keys_at,
-            __global const uchar *slots, ulong slots_at, __global const uchar *cos_sin,
-            ulong cos_sin_at, uint type, uint heads, uint n_positions, uint d, uint rotated,
-            uint piece, float v, __local float *x) {
+kv_rerotate(KV_TABLE_PARAMS, __global const float *keys, ulong keys_at, __global const uchar *slots,
+            ulong slots_at, __global const uchar *cos_sin, ulong cos_sin_at, uint type, uint heads,
+            uint n_positions, uint d, uint rotated, uint piece, float v, __local float *x) {
     const uint lid = get_local_id(0), half_d = d / 2, half_r = rotated / 2;
-    const uint head_at = get_group_id(0) % n_heads, head = head0 + head_at;
-    const uint position = get_group_id(0) / n_heads;
-    const ulong layer = layer0 + get_group_id(1);
+    const uint head = get_group_id(0) % heads, position = get_group_id(0) / heads;
+    const ulong layer = get_group_id(1);
     const uint slot = ((
         __global const uint *)(slots + slots_at))[(layer * heads + head) * n_positions + position];
-    if (slot / KV_BLOCK != block) return;
+    if (slot == UINT_MAX) return;
     __global const float *key =
         keys + keys_at + ((layer * n_positions + position) * heads + head) * d;
     __global const float *angles =
@@ -45,8 +42,8 @@ kv_rerotate(__global uchar *cache, ulong cache_at, ulong stride, ulong head_stri
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    __global uchar *row = cache + cache_at + get_group_id(1) * stride + head_at * head_stride +
-                          slot % KV_BLOCK * row_bytes(type, d);
+    __global uchar *row =
+        BLOCK_AT(layer * heads + head, slot / KV_BLOCK) + slot % KV_BLOCK * row_bytes(type, d);
     for (uint at = lid * QK; at < d; at += WG * QK) {
         const uint width = min(d - at, (uint)QK);
         float values[QK];

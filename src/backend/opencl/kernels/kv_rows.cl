@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values into rows of a cache, in its types. Included by kernels. */
 #include "kv_rounding.cl"
+#include "kv_table.cl"
 
 /* A product and a sum stay two roundings. */
 #pragma OPENCL FP_CONTRACT OFF
-
-enum { KV_BLOCK = 128 };
 
 static inline void store_u16(__global uchar *p, ushort v) {
     p[0] = (uchar)v;

@@ -6,15 +6,11 @@
 #define WG 32
 #endif
 
-/* Row r of k and v [n, heads, d] into slot n_slots[h] + r of KV head h, for the slots that lie in
- * blocks [block0, block0 + n_blocks) of heads [head0, head0 + n_heads): a head's follow one another
- * in one buffer, `stride` bytes apart, the first head's from cache_at on, those of the heads behind
- * it head_stride bytes after. n_slots: [heads].
+/* Row r of k and v [n, heads, d] into slot n_slots[h] + r of KV head h. n_slots: [heads].
  * Dimension 0: pieces of 32 elements of all heads of all rows, in groups of WG; 1: keys, values. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-kv_write(__global uchar *cache, ulong cache_at, ulong stride, ulong head_stride, ulong v_at,
-         ulong p_at, uint block0, uint n_blocks, uint head0, uint n_heads, __global const uchar *k,
-         ulong k_at, __global const uchar *v, ulong new_v_at, __global const uchar *positions,
+kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong k_at,
+         __global const uchar *v, ulong new_v_at, __global const uchar *positions,
          ulong positions_at, __global const uchar *n_slots, ulong n_slots_at, uint k_type,
          uint v_type, uint heads, uint d, uint n) {
     const uint pieces = (d + QK - 1) / QK, is_value = get_global_id(1);
@@ -23,9 +19,7 @@ kv_write(__global uchar *cache, ulong cache_at, ulong stride, ulong head_stride,
     if (item >= (size_t)n * heads) return;
     const uint row = (uint)(item / heads), head = (uint)(item % heads);
     const uint slot = ((__global const uint *)(n_slots + n_slots_at))[head] + row;
-    const uint block = slot / KV_BLOCK - block0;              /* a slot before them wraps around */
-    if (block >= n_blocks || head - head0 >= n_heads) return; /* so does a head */
-    __global uchar *base = cache + cache_at + (head - head0) * head_stride + block * stride;
+    __global uchar *base = BLOCK_AT(head, slot / KV_BLOCK);
     const uint place = slot % KV_BLOCK;
     if (!is_value && at == 0) {
         ((__global uint *)(base + p_at))[place] =
