@@ -20,7 +20,7 @@ typedef struct ag_memory_plan {
     uint64_t total_bytes;     /* of these six */
     uint64_t least_bytes;     /* of these, what cannot be avoided: no cache that an eviction policy
                                * manages, and on the host no cache at all, since it grows as it fills */
-    uint64_t largest_bytes;   /* the largest single buffer */
+    uint64_t largest_bytes;   /* the largest single buffer that cannot be divided */
 
     char memory[128];          /* whose memory it is: the device's name, or "this machine" */
     bool on_device;            /* it is a device's, taken as buffers are made */

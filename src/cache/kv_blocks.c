@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks that a cache's tables name. Those of a pool belong to the caches whose tables name
- * them: one, or several after a fork. Whoever writes to one of several's takes a block of its own
- * first and copies it. */
-#include "cache/kv_blocks.h"
+/* The blocks that a cache's tables name, of its backend's pools. They belong to the caches whose
+ * tables name them: one, or several after a fork. Whoever writes to one of several's takes a block
+ * of its own first and copies it. */
+#include "cache/kv_cache_impl.h"
 #include "core/backend_ops.h"
 #include "core/block_pool.h"
 #include "core/buffer_ops.h"
@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-ag_status ag_kv_copy_bytes(const ag_kv_cache *c, ag_kv_block to, ag_kv_block from, size_t n,
-                           ag_error *err) {
+static ag_status copy_bytes(const ag_kv_cache *c, ag_kv_block to, ag_kv_block from, size_t n,
+                            ag_error *err) {
     ag_tensor dst, src;
     AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from.buffer, from.offset, err));
     AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(n), to.buffer, to.offset, err));
@@ -22,16 +22,22 @@ static uint32_t *n_blocks_of(const ag_kv_cache *c, uint32_t layer, uint32_t head
     return &c->n_blocks[c->at[layer].first.head + head];
 }
 
-ag_status ag_kv_blocks_create(ag_kv_cache *c, ag_error *err) {
-    if (ag_backend_memory(c->backend)->ops->commits_at_once) return AG_OK;
+ag_status ag_kv_blocks_join(ag_kv_cache *c, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         ag_kv_layout *at = &c->at[l];
-        AG_TRY(ag_block_pool_of(c->backend, at->part.bytes, &at->pool, err));
+        ag_block_pool *pool;
+        AG_TRY(ag_block_pool_of(c->backend, at->part.bytes, &pool, err));
+        at->table = (ag_block_table){.blocks = ag_kv_block_of(c, l, 0, 0),
+                                     .n = n_blocks_of(c, l, 0),
+                                     .n_rows = ag_kv_heads_of(c, l),
+                                     .per_row = at->max_blocks};
+        at->pool = pool;
+        ag_block_pool_join(pool, &at->table, c->extent.heads);
     }
     return AG_OK;
 }
 
-/* ---- blocks of a pool ---- */
+/* ---- blocks ---- */
 
 static bool is_own(const ag_block_pool *pool, ag_kv_block block) {
     return block.buffer && !ag_block_pool_is_shared(pool, block);
@@ -42,7 +48,7 @@ static ag_status own_block(const ag_kv_cache *c, ag_block_pool *pool, ag_kv_bloc
     ag_kv_block fresh;
     AG_TRY(ag_block_pool_take(pool, &fresh, err));
     if (block->buffer) {
-        const ag_status st = ag_kv_copy_bytes(c, fresh, *block, bytes, err);
+        const ag_status st = copy_bytes(c, fresh, *block, bytes, err);
         ag_block_pool_drop(pool, st == AG_OK ? *block : fresh);
         if (st != AG_OK) return st;
     }
@@ -70,7 +76,7 @@ static size_t missing_in(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
     return missing;
 }
 
-static ag_status reserve_in_pools(const ag_kv_cache *c, uint32_t n, ag_error *err) {
+ag_status ag_kv_need_slots(const ag_kv_cache *c, uint32_t n, ag_error *err) {
     const uint32_t n_layers = c->params.n_layers;
     for (uint32_t l = 0; l < n_layers; l++) {
         size_t missing = missing_in(c, l, n);
@@ -81,7 +87,7 @@ static ag_status reserve_in_pools(const ag_kv_cache *c, uint32_t n, ag_error *er
     return AG_OK;
 }
 
-static size_t shared_in_pools(const ag_kv_cache *c) {
+size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c) {
     size_t bytes = 0;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
@@ -94,31 +100,9 @@ static size_t shared_in_pools(const ag_kv_cache *c) {
     return bytes;
 }
 
-/* ---- either way ---- */
-
-/* The first row that appending writes to: heads may be of different lengths. */
-static uint32_t first_written(const ag_kv_cache *c, uint32_t layer) {
-    const uint32_t *n = ag_kv_slots_of(c, layer);
-    uint32_t shortest = n[0];
-    for (uint32_t h = 1; h < ag_kv_heads_of(c, layer); h++) {
-        if (n[h] < shortest) shortest = n[h];
-    }
-    return shortest / AG_KV_BLOCK;
-}
-
-ag_status ag_kv_need_slots(ag_kv_cache *c, uint32_t n, ag_error *err) {
-    if (c->at[0].pool) return reserve_in_pools(c, n, err);
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        const uint32_t end = ag_kv_blocks_for(ag_kv_layer_length(c, l) + n);
-        AG_TRY(ag_kv_segments_need(c, l, first_written(c, l), end, err));
-    }
-    return AG_OK;
-}
-
 ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t first,
                            uint32_t end, ag_error *err) {
     const ag_kv_layout *at = &c->at[layer];
-    if (!at->pool) return ag_kv_segments_own(c, layer, first, end, err);
     for (uint32_t b = first; b < end; b++) {
         ag_kv_block *block = ag_kv_block_of(c, layer, head, b);
         uint32_t *n = n_blocks_of(c, layer, head);
@@ -129,10 +113,6 @@ ag_status ag_kv_own_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32
 }
 
 ag_status ag_kv_own_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, ag_error *err) {
-    if (!c->at[layer].pool) {
-        const uint32_t end = ag_kv_blocks_for(ag_kv_layer_length(c, layer) + n);
-        return ag_kv_segments_own(c, layer, first_written(c, layer), end, err);
-    }
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         const uint32_t slots = ag_kv_slots_of(c, layer)[h];
         const uint32_t first = slots / AG_KV_BLOCK, end = ag_kv_blocks_for(slots + n);
@@ -142,24 +122,27 @@ ag_status ag_kv_own_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, ag_error *
 }
 
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
-    ag_block_pool *pool = c->at[layer].pool;
-    if (!pool) {
-        ag_kv_segments_keep(c, layer, ag_kv_blocks_for(ag_kv_layer_length(c, layer)));
-        return;
-    }
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++)
         drop_blocks(c, layer, h, ag_kv_blocks_for(ag_kv_slots_of(c, layer)[h]));
-    ag_block_pool_trim(pool);
+    ag_block_pool_trim_loosely(c->at[layer].pool);
 }
 
-void ag_kv_blocks_release(ag_kv_cache *c) {
-    if (!c->blocks || !c->n_blocks) return; /* it was never finished */
-    if (!c->at[0].pool) {
-        ag_kv_segments_release(c);
-        return;
-    }
+void ag_kv_give_back_all(ag_kv_cache *c) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        for (uint32_t h = 0; h < ag_kv_heads_of(c, l) && c->at[l].pool; h++)
+            drop_blocks(c, l, h, 0);
+    }
+    for (uint32_t l = 0; l < c->params.n_layers; l++)
+        if (c->at[l].pool) ag_block_pool_trim(c->at[l].pool);
+}
+
+void ag_kv_blocks_leave(ag_kv_cache *c) {
+    if (!c->blocks || !c->n_blocks) return; /* it was never finished */
+    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+        ag_kv_layout *at = &c->at[l];
+        if (!at->pool) continue;
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) drop_blocks(c, l, h, 0);
+        ag_block_pool_leave(at->pool, &at->table);
     }
     for (uint32_t l = 0; l < c->params.n_layers; l++)
         if (c->at[l].pool) ag_block_pool_trim(c->at[l].pool);
@@ -172,15 +155,14 @@ void ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from) {
             const ag_kv_block *blocks = ag_kv_block_of(from, l, h, 0);
             const uint32_t n = *n_blocks_of(to, l, h) = *n_blocks_of(from, l, h);
             memcpy(ag_kv_block_of(to, l, h, 0), blocks, n * sizeof *blocks);
-            for (uint32_t b = 0; pool && b < n; b++) ag_block_pool_share(pool, blocks[b]);
+            for (uint32_t b = 0; b < n; b++) ag_block_pool_share(pool, blocks[b]);
         }
     }
-    if (!from->at[0].pool) ag_kv_segments_share(to, from);
 }
 
 void ag_kv_fill_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t before,
                        uint32_t now) {
-    for (uint32_t b = before; c->at[layer].pool && b < now; b++)
+    for (uint32_t b = before; b < now; b++)
         ag_block_pool_full(c->at[layer].pool, *ag_kv_block_of(c, layer, head, b));
 }
 
@@ -191,8 +173,4 @@ size_t ag_kv_cache_memory_usage_bytes(const ag_kv_cache *c) {
             bytes += *n_blocks_of(c, l, h) * c->at[l].part.bytes;
     }
     return bytes;
-}
-
-size_t ag_kv_cache_shared_bytes(const ag_kv_cache *c) {
-    return c->at[0].pool ? shared_in_pools(c) : ag_kv_segments_shared_bytes(c);
 }

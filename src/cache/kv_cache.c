@@ -15,24 +15,22 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     if (!c) return AG_FAIL(err, NOMEM, "KV cache");
     c->backend = be;
     ag_status st = ag_kv_layouts_create(c, params, err);
-    if (st == AG_OK) st = ag_kv_blocks_create(c, err);
     if (st != AG_OK) goto done;
-    const ag_kv_first *all = &c->at[params->n_layers].first;
-    const size_t n_blocks = all->block;
+    const size_t n_blocks = c->at[params->n_layers].first.block;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
-    c->origin = ag_calloc(c->at[0].pool ? 1 : all->row, sizeof *c->origin);
     c->n_slots = ag_calloc(c->extent.heads, sizeof *c->n_slots);
     c->last = ag_calloc(c->extent.heads, sizeof *c->last);
     c->n_blocks = ag_calloc(c->extent.heads, sizeof *c->n_blocks);
     c->mapped = ag_calloc(ag_kv_blocks_for(c->extent.most_slots), sizeof *c->mapped);
     c->expired = ag_calloc(params->n_layers, sizeof *c->expired);
     c->keep = ag_calloc(ag_kv_most_window_slots(c) + 1, sizeof *c->keep);
-    if (!c->blocks || !c->origin || !c->n_slots || !c->last || !c->n_blocks || !c->mapped ||
-        !c->expired || !c->keep) {
+    if (!c->blocks || !c->n_slots || !c->last || !c->n_blocks || !c->mapped || !c->expired ||
+        !c->keep) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
-    st = ag_kv_positions_create(c, err);
+    st = ag_kv_blocks_join(c, err);
+    if (st == AG_OK) st = ag_kv_positions_create(c, err);
     if (st == AG_OK) st = ag_kv_unrotated_create(c, err);
     if (st != AG_OK) goto done;
     *out = c;
@@ -44,11 +42,10 @@ done:
 
 void ag_kv_cache_destroy(ag_kv_cache *c) {
     if (!c) return;
-    ag_kv_blocks_release(c);
+    ag_kv_blocks_leave(c);
     ag_kv_unrotated_release(c);
     ag_free(c->positions);
     ag_free(c->blocks);
-    ag_free(c->origin);
     ag_free(c->n_slots);
     ag_free(c->last);
     ag_free(c->n_blocks);
@@ -194,7 +191,7 @@ void ag_kv_cache_clear(ag_kv_cache *c) {
     c->unrotated.moved_by = 0;
     c->unrotated.n = c->params.n_protected;
     ag_kv_unrotated_forget(c, 0);
-    for (uint32_t l = 0; l < c->params.n_layers; l++) ag_kv_give_back_tail(c, l);
+    ag_kv_give_back_all(c);
 }
 
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {

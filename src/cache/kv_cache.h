@@ -32,9 +32,6 @@ uint32_t ag_kv_cache_max_slots(const ag_kv_cache *c, uint32_t layer);
 size_t ag_kv_cache_first_head(const ag_kv_cache *c, uint32_t layer);
 size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer);
 
-/* The largest buffer that a full cache takes on a device; 0 if the parameters are invalid. */
-size_t ag_kv_cache_plan_largest(const ag_kv_params *params);
-
 /* Makes sure that n more tokens fit every layer, so that a forward pass cannot fail half way.
  * AG_LIMIT names slots used, wanted and allowed. */
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);

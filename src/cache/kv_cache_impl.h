@@ -4,33 +4,26 @@
 #define AG_CACHE_KV_CACHE_IMPL_H
 
 #include "cache/kv_cache.h"
-
-enum { AG_KV_SEGMENTS = 4 };
+#include "core/block_pool.h"
 
 /* What the layers before have, all together. */
 typedef struct ag_kv_first {
     size_t head;
-    size_t row;                   /* of blocks, of all heads for the same slots */
-    size_t block;                 /* places for blocks of each head */
-    size_t key_value;             /* values of a token's keys */
-    size_t head_slot;             /* slots in all heads */
-    size_t place[AG_KV_SEGMENTS]; /* rows in each segment */
-    size_t byte[AG_KV_SEGMENTS];  /* of these */
+    size_t block;     /* places for blocks of each head */
+    size_t key_value; /* values of a token's keys */
+    size_t head_slot; /* slots in all heads */
 } ag_kv_first;
 
 /* Where a layer's slots lie. */
 typedef struct ag_kv_layout {
-    ag_kv_parts part;           /* of a block */
-    size_t row_bytes;           /* of the blocks of all heads for the same slots */
-    struct ag_block_pool *pool; /* borrowed; where blocks come from; NULL: they lie in segments */
+    ag_kv_parts part;     /* of a block */
+    size_t row_bytes;     /* of the blocks of all heads for the same slots */
+    ag_block_pool *pool;  /* borrowed; where blocks come from; NULL: not joined yet */
+    ag_block_table table; /* what the pool knows of the layer */
     uint32_t max_slots, max_blocks;
-    uint32_t window_blocks;  /* most between steps, where the window bounds them; else 0 */
-    uint32_t segment_blocks; /* rows in each segment but the last */
+    uint32_t window_blocks; /* most between steps, where the window bounds them; else 0 */
     ag_kv_first first;
 } ag_kv_layout;
-
-/* Memory for blocks on a device; kv_segments.c. */
-typedef struct ag_kv_segment ag_kv_segment;
 
 /* Unrotated sink keys: those of the protected prefix as they were before their rotation. */
 typedef struct ag_kv_unrotated {
@@ -50,16 +43,12 @@ struct ag_kv_cache {
     ag_kv_layout *at;    /* owned; [n_layers + 1], of the last only what comes before it */
     ag_kv_extent extent;
     ag_backend *backend; /* borrowed */
-    /* Without a pool: segment s holds the rows [s * segment_blocks, (s + 1) * segment_blocks) of
-     * every layer, and is there while it holds slots. */
-    ag_kv_segment *home[AG_KV_SEGMENTS]; /* where new rows of this cache lie; NULL: not there */
-    ag_kv_segment **origin; /* per layer [max_blocks] where a row lies; NULL: no slots */
-    ag_kv_block *blocks;    /* per layer [n_kv_heads][max_blocks] as kernels see them */
-    uint32_t *n_slots;      /* per layer [n_kv_heads] */
-    uint32_t *last;         /* the same: position of the newest slot, if there is one */
-    uint32_t *n_blocks;     /* the same: blocks that the head has */
-    uint32_t *expired;      /* [n_layers] slots of lower positions have left the layer's window */
-    uint32_t *keep;         /* [most slots of a layer that its window bounds] to write on */
+    ag_kv_block *blocks; /* per layer [n_kv_heads][max_blocks] as kernels see them */
+    uint32_t *n_slots;   /* per layer [n_kv_heads] */
+    uint32_t *last;      /* the same: position of the newest slot, if there is one */
+    uint32_t *n_blocks;  /* the same: blocks that the head has */
+    uint32_t *expired;   /* [n_layers] slots of lower positions have left the layer's window */
+    uint32_t *keep;      /* [most slots of a layer that its window bounds] to write on */
     uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read where they lie */
     uint8_t **mapped;    /* [most blocks] to write on: host addresses of a head's blocks */
     ag_kv_unrotated unrotated;
@@ -86,10 +75,10 @@ static inline uint32_t ag_kv_heads_of(const ag_kv_cache *c, uint32_t layer) {
 }
 
 /* kv_blocks.c. */
-ag_status ag_kv_blocks_create(ag_kv_cache *c, ag_error *err);
-void ag_kv_blocks_release(ag_kv_cache *c);
+ag_status ag_kv_blocks_join(ag_kv_cache *c, ag_error *err);
+void ag_kv_blocks_leave(ag_kv_cache *c);
 /* Makes memory for what ag_kv_own_slots would need in every layer. */
-ag_status ag_kv_need_slots(ag_kv_cache *c, uint32_t n, ag_error *err);
+ag_status ag_kv_need_slots(const ag_kv_cache *c, uint32_t n, ag_error *err);
 /* The blocks of the next n slots of all heads of a layer are there afterwards, and this cache's
  * alone: before anything is written to them. What a failure leaves is what was there, perhaps in
  * another place. */
@@ -102,9 +91,10 @@ void ag_kv_fill_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint
                        uint32_t now);
 /* `to`, an empty cache of the same parameters, holds the blocks of `from` as well. */
 void ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from);
-/* Blocks past the heads' slots hold nothing any more: their pages go back. On a device those past
- * the longest head's. */
+/* Blocks past the heads' slots hold nothing any more: their memory goes back. */
 void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
+/* None does. */
+void ag_kv_give_back_all(ag_kv_cache *c);
 
 /* Positions of slots, kv_positions.c: what is written to the blocks is noted beside. */
 ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err);

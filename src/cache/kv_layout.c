@@ -72,13 +72,6 @@ static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
     return at;
 }
 
-/* Of a segment where memory is taken as a whole. What a window bounds is soon in use and lies in
- * one: others may then be without. */
-static uint32_t segment_blocks(const ag_kv_layout *at) {
-    if (at->window_blocks) return at->max_blocks;
-    return (at->max_blocks + AG_KV_SEGMENTS - 1) / AG_KV_SEGMENTS;
-}
-
 ag_kv_extent ag_kv_extent_of(const ag_kv_params *p) {
     ag_kv_extent e = {0};
     for (uint32_t l = 0; l < p->n_layers; l++) {
@@ -96,25 +89,15 @@ ag_kv_extent ag_kv_extent_of(const ag_kv_params *p) {
     return e;
 }
 
-/* Bytes of so many rows of every layer; 0 if the whole does not fit an address space. */
-static size_t sum_blocks(const ag_kv_params *p, uint32_t (*blocks)(const ag_kv_layout *at)) {
+size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
     size_t sum = 0;
-    for (uint32_t l = 0; l < p->n_layers; l++) {
-        const ag_kv_layout at = layout_of(p, l);
-        if (blocks(&at) > (SIZE_MAX / 2 - sum) / at.row_bytes) return 0;
-        sum += blocks(&at) * at.row_bytes;
+    if (check_params(params, NULL) != AG_OK) return 0;
+    for (uint32_t l = 0; l < params->n_layers; l++) {
+        const ag_kv_layout at = layout_of(params, l);
+        if (at.max_blocks > (SIZE_MAX / 2 - sum) / at.row_bytes) return 0;
+        sum += at.max_blocks * at.row_bytes;
     }
     return sum;
-}
-
-static uint32_t all_blocks(const ag_kv_layout *at) { return at->max_blocks; }
-
-size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
-    return check_params(params, NULL) == AG_OK ? sum_blocks(params, all_blocks) : 0;
-}
-
-size_t ag_kv_cache_plan_largest(const ag_kv_params *params) {
-    return check_params(params, NULL) == AG_OK ? sum_blocks(params, segment_blocks) : 0;
 }
 
 size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
@@ -130,14 +113,6 @@ size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
 }
 
 /* ---- in a cache ---- */
-
-/* Of a layer. */
-static uint32_t blocks_in(const ag_kv_layout *at, uint32_t segment) {
-    const uint64_t before = (uint64_t)segment * at->segment_blocks;
-    if (before >= at->max_blocks) return 0;
-    const uint32_t rest = at->max_blocks - (uint32_t)before;
-    return rest < at->segment_blocks ? rest : at->segment_blocks;
-}
 
 ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_error *err) {
     AG_TRY(check_params(params, err));
@@ -156,18 +131,11 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_er
         const ag_kv_layout before = c->at[l];
         ag_kv_layout *at = &c->at[l], *next = &c->at[l + 1];
         *at = layout_of(params, l);
-        at->segment_blocks = segment_blocks(at);
         at->first = next->first = before.first;
         next->first.head += layers[l].n_kv_heads;
-        next->first.row += at->max_blocks;
         next->first.block += (size_t)layers[l].n_kv_heads * at->max_blocks;
         next->first.key_value += (size_t)layers[l].n_kv_heads * layers[l].head_dim;
         next->first.head_slot += (size_t)layers[l].n_kv_heads * at->max_slots;
-        for (uint32_t s = 0; s < AG_KV_SEGMENTS; s++) {
-            const uint32_t blocks = blocks_in(at, s);
-            next->first.place[s] += blocks;
-            next->first.byte[s] += blocks * at->row_bytes;
-        }
     }
     c->extent = ag_kv_extent_of(params);
     return AG_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/block_pool.h"
+#include "core/block_pool_impl.h"
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -16,26 +16,6 @@ enum {
     LARGE_PAGE = 2 << 20,  /* what ag_buffer_promote asks for, or a multiple */
 };
 
-/* A set of blocks of an arena. */
-typedef uint64_t *block_set;
-
-typedef struct arena {
-    ag_buffer *buffer; /* owned */
-    uint32_t n, n_live;
-    uint32_t lowest;                 /* no block of a word before this one is free */
-    uint32_t stale_first, stale_end; /* words that may name stale blocks */
-    block_set free, stale, full;     /* stale: free, but their pages have not been given back */
-    uint32_t *holders;               /* [n] */
-} arena;
-
-struct ag_block_pool {
-    ag_block_pool *next;
-    ag_memory *memory; /* borrowed */
-    size_t block_bytes, page, n_free;
-    arena **arenas; /* owned, each of them too; the first come first */
-    size_t n_arenas;
-};
-
 static bool has(const uint64_t *set, uint32_t i) { return set[i / WORD] >> i % WORD & 1; }
 static void add(uint64_t *set, uint32_t i) { set[i / WORD] |= (uint64_t)1 << i % WORD; }
 static void take_out(uint64_t *set, uint32_t i) { set[i / WORD] &= ~((uint64_t)1 << i % WORD); }
@@ -48,7 +28,9 @@ ag_status ag_block_pool_of(ag_backend *be, size_t block_bytes, ag_block_pool **o
     }
     ag_block_pool *p = ag_calloc(1, sizeof *p);
     if (!p) return AG_FAIL(err, NOMEM, "a pool for blocks of %zu bytes", block_bytes);
+    p->backend = be;
     p->memory = ag_backend_memory(be);
+    p->moves = p->memory->ops->commits_at_once;
     p->block_bytes = block_bytes;
     p->page = (size_t)sysconf(_SC_PAGESIZE);
     p->next = be->block_pools;
@@ -56,7 +38,7 @@ ag_status ag_block_pool_of(ag_backend *be, size_t block_bytes, ag_block_pool **o
     return AG_OK;
 }
 
-static void free_arena(arena *a) {
+static void free_arena(ag_block_arena *a) {
     if (!a) return;
     ag_buffer_release(&a->buffer);
     ag_free(a->holders);
@@ -76,9 +58,9 @@ void ag_block_pools_release(ag_backend *be) {
 
 /* ---- arenas ---- */
 
-static arena *make_arena(const ag_block_pool *p, uint32_t n, ag_error *err) {
+static ag_block_arena *make_arena(const ag_block_pool *p, uint32_t n, ag_error *err) {
     const size_t words = (n + WORD - 1) / WORD;
-    arena *a = ag_calloc(1, sizeof *a);
+    ag_block_arena *a = ag_calloc(1, sizeof *a);
     if (a) a->holders = ag_calloc(n, sizeof *a->holders);
     if (a) a->free = ag_calloc(3 * words, sizeof *a->free);
     if (!a || !a->holders || !a->free) {
@@ -105,27 +87,53 @@ static uint32_t next_size(const ag_block_pool *p) {
     return n < MOST_BLOCKS ? 2 * n : MOST_BLOCKS;
 }
 
+static ag_status append_arena(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
+    ag_block_arena **arenas = ag_realloc(p->arenas, (p->n_arenas + 1) * sizeof *arenas);
+    if (!arenas) {
+        free_arena(a);
+        return AG_FAIL(err, NOMEM, "a list of %zu arenas", p->n_arenas + 1);
+    }
+    p->arenas = arenas;
+    p->arenas[p->n_arenas++] = a;
+    p->n_free += a->n;
+    return AG_OK;
+}
+
+ag_status ag_block_arena_add(ag_block_pool *p, size_t n, ag_error *err) {
+    if (n > UINT32_MAX - WORD || n > SIZE_MAX / p->block_bytes)
+        return AG_FAIL(err, NOMEM, "%zu KV blocks in one buffer", n);
+    ag_block_arena *a = make_arena(p, (uint32_t)n, err);
+    return a ? append_arena(p, a, err) : AG_NOMEM;
+}
+
+void ag_block_arena_remove(ag_block_pool *p, ag_block_arena *a) {
+    size_t i = 0;
+    while (p->arenas[i] != a) i++;
+    p->n_free -= a->n;
+    memmove(p->arenas + i, p->arenas + i + 1, (--p->n_arenas - i) * sizeof(ag_block_arena *));
+    free_arena(a);
+    if (p->n_arenas) return;
+    ag_free(p->arenas);
+    p->arenas = NULL;
+}
+
 /* Of which `least` blocks are needed: where so large a mapping is refused, smaller ones are tried.
  */
-static ag_status add_arena(ag_block_pool *p, size_t least, ag_error *err) {
+static ag_status add_mapping(ag_block_pool *p, size_t least, ag_error *err) {
     uint32_t n = next_size(p);
-    arena **arenas = ag_realloc(p->arenas, (p->n_arenas + 1) * sizeof *arenas);
-    if (!arenas) return AG_FAIL(err, NOMEM, "a list of %zu arenas", p->n_arenas + 1);
-    p->arenas = arenas;
-    arena *a = make_arena(p, n, err);
+    ag_block_arena *a = make_arena(p, n, err);
     while (!a && n / 2 >= least && n > 1) a = make_arena(p, n /= 2, err);
-    if (!a) return AG_NOMEM;
-    p->arenas[p->n_arenas++] = a;
-    p->n_free += n;
-    return AG_OK;
+    return a ? append_arena(p, a, err) : AG_NOMEM;
 }
 
 ag_status ag_block_pool_reserve(ag_block_pool *p, size_t n, ag_error *err) {
-    while (p->n_free < n) AG_TRY(add_arena(p, n - p->n_free, err));
+    if (p->moves && p->n_free > n) ag_block_slabs_trim(p, n, false);
+    while (p->n_free < n)
+        AG_TRY(p->moves ? ag_block_slabs_grow(p, n, err) : add_mapping(p, n - p->n_free, err));
     return AG_OK;
 }
 
-static arena *arena_of(const ag_block_pool *p, ag_kv_block block) {
+static ag_block_arena *arena_of(const ag_block_pool *p, ag_kv_block block) {
     size_t i = 0;
     while (p->arenas[i]->buffer != block.buffer) i++;
     return p->arenas[i];
@@ -137,20 +145,24 @@ static uint32_t number_of(const ag_block_pool *p, ag_kv_block block) {
 
 /* ---- blocks ---- */
 
-ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err) {
-    AG_TRY(ag_block_pool_reserve(p, 1, err));
+ag_kv_block ag_block_pool_place(ag_block_pool *p, uint32_t holders) {
     size_t at = 0;
-    while (p->arenas[at]->n_live == p->arenas[at]->n) at++;
-    arena *a = p->arenas[at];
+    while (p->arenas[at]->n_live == p->arenas[at]->n || p->arenas[at]->closed) at++;
+    ag_block_arena *a = p->arenas[at];
     while (!a->free[a->lowest]) a->lowest++;
     const uint32_t i = a->lowest * WORD + (uint32_t)__builtin_ctzll(a->free[a->lowest]);
     take_out(a->free, i);
     take_out(a->stale, i);
-    a->holders[i] = 1;
+    a->holders[i] = holders;
     a->n_live++;
     p->n_free--;
-    *out = (ag_kv_block){.buffer = a->buffer, .offset = i * p->block_bytes};
     ag_buffer_commit(a->buffer, p->block_bytes);
+    return (ag_kv_block){.buffer = a->buffer, .offset = i * p->block_bytes};
+}
+
+ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err) {
+    if (!p->n_free) AG_TRY(ag_block_pool_reserve(p, 1, err));
+    *out = ag_block_pool_place(p, 1);
     return AG_OK;
 }
 
@@ -163,7 +175,7 @@ bool ag_block_pool_is_shared(const ag_block_pool *p, ag_kv_block block) {
 }
 
 void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
-    arena *a = arena_of(p, block);
+    ag_block_arena *a = arena_of(p, block);
     const uint32_t i = number_of(p, block), word = i / WORD;
     if (--a->holders[i]) return;
     add(a->free, i);
@@ -181,7 +193,7 @@ void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
 /* ---- pages ---- */
 
 /* Whether no block that lies in bytes [begin, end), or in a part of them, has a holder. */
-static bool all_free(const ag_block_pool *p, const arena *a, size_t begin, size_t end) {
+static bool all_free(const ag_block_pool *p, const ag_block_arena *a, size_t begin, size_t end) {
     for (size_t i = begin / p->block_bytes; i < a->n && i * p->block_bytes < end; i++) {
         if (!has(a->free, (uint32_t)i)) return false;
     }
@@ -190,7 +202,8 @@ static bool all_free(const ag_block_pool *p, const arena *a, size_t begin, size_
 
 /* Blocks [first, end) have become free: the pages that they lie in, those at both ends only if
  * their other blocks are free as well. */
-static void give_back(const ag_block_pool *p, const arena *a, uint32_t first, uint32_t end) {
+static void give_back(const ag_block_pool *p, const ag_block_arena *a, uint32_t first,
+                      uint32_t end) {
     const size_t page = p->page, from = first * p->block_bytes, until = end * p->block_bytes;
     size_t begin = from / page * page, past = (until + page - 1) / page * page;
     if (!all_free(p, a, begin, from)) begin += page;
@@ -198,7 +211,7 @@ static void give_back(const ag_block_pool *p, const arena *a, uint32_t first, ui
     if (past > begin) ag_buffer_discard(a->buffer, begin, past - begin);
 }
 
-static void trim_arena(const ag_block_pool *p, arena *a) {
+static void trim_arena(const ag_block_pool *p, ag_block_arena *a) {
     const uint32_t most = a->stale_end * WORD < a->n ? a->stale_end * WORD : a->n;
     for (uint32_t i = a->stale_first * WORD, end; i < most; i = end + 1) {
         if (!a->stale[i / WORD]) {
@@ -212,28 +225,47 @@ static void trim_arena(const ag_block_pool *p, arena *a) {
 }
 
 /* An arena without blocks goes as a whole. */
-void ag_block_pool_trim(ag_block_pool *p) {
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_arenas; i++) {
-        arena *a = p->arenas[i];
-        if (a->n_live) {
-            if (a->stale_first < a->stale_end) trim_arena(p, a);
-            p->arenas[n++] = a;
-        } else {
-            p->n_free -= a->n;
-            free_arena(a);
-        }
+static void trim_pages(ag_block_pool *p) {
+    for (size_t i = p->n_arenas; i-- > 0;) {
+        ag_block_arena *a = p->arenas[i];
+        if (!a->n_live) ag_block_arena_remove(p, a);
+        else if (a->stale_first < a->stale_end) trim_arena(p, a);
     }
-    p->n_arenas = n;
-    if (n) return;
-    ag_free(p->arenas);
-    p->arenas = NULL;
+}
+
+void ag_block_pool_trim(ag_block_pool *p) {
+    if (p->moves) ag_block_slabs_trim(p, 0, false);
+    else trim_pages(p);
+}
+
+void ag_block_pool_trim_loosely(ag_block_pool *p) {
+    if (p->moves) ag_block_slabs_trim(p, 0, true);
+    else trim_pages(p);
+}
+
+/* ---- tables ---- */
+
+void ag_block_pool_join(ag_block_pool *p, ag_block_table *t, size_t row) {
+    t->before = NULL;
+    t->next = p->tables;
+    if (t->next) t->next->before = t;
+    p->tables = t;
+    p->most += (size_t)t->n_rows * t->per_row;
+    if (row > p->row) p->row = row;
+}
+
+void ag_block_pool_leave(ag_block_pool *p, ag_block_table *t) {
+    if (t->before) t->before->next = t->next;
+    else p->tables = t->next;
+    if (t->next) t->next->before = t->before;
+    p->most -= (size_t)t->n_rows * t->per_row;
 }
 
 /* A large page becomes one when the last block in it is full. All that lie within its size of that
  * block have a part of it. */
 void ag_block_pool_full(ag_block_pool *p, ag_kv_block block) {
-    arena *a = arena_of(p, block);
+    if (p->moves) return;
+    ag_block_arena *a = arena_of(p, block);
     const uint32_t i = number_of(p, block);
     if (has(a->full, i)) return;
     add(a->full, i);

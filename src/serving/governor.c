@@ -3,6 +3,7 @@
  * system says; to that comes what running requests have been promised and do not hold yet. */
 #include "constrain/constraint.h"
 #include "core/backend_ops.h"
+#include "core/block_pool.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
 #include "memory/process_memory.h"
@@ -114,15 +115,19 @@ static uint32_t budget_of(const ag_session_params *p, uint32_t n_default) {
     return 1024;
 }
 
-static ag_status kv_of(const ag_served_request *r, const ag_session_params *params,
-                       uint64_t n_tokens, ag_session_plan *plan, ag_error *err) {
+/* Caches as the device's pool has room for them. */
+static ag_status kv_of(const ag_serving *s, const ag_served_request *r,
+                       const ag_session_params *params, uint64_t n_tokens, ag_session_plan *plan,
+                       ag_error *err) {
     ag_session_params p = *params;
     const uint32_t budget = budget_of(&p, p.max_seq_len);
     p.max_seq_len = slots_of(&p, r->p.n_prompt, n_tokens, budget);
     p.eviction.budget_ratio = 0; /* of another max_seq_len */
     if (budget && p.eviction.budget_tokens >= p.max_seq_len)
         p.eviction.budget_tokens = p.max_seq_len - 1;
-    return ag_session_plan_memory(&r->p.model->info, &p, plan, err);
+    AG_TRY(ag_session_plan_memory(&r->p.model->info, &p, plan, err));
+    plan->kv_bytes = ag_block_pool_most(ag_backend_memory(s->backend), plan->kv_bytes);
+    return AG_OK;
 }
 
 static uint64_t most_tokens(const ag_served_request *r) {
@@ -140,8 +145,8 @@ ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_erro
     const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = most_tokens(r);
     ag_session_plan one, answer, whole;
     r->is_managed = params.eviction.policy || params.eviction.memory.threshold_bytes;
-    AG_TRY(kv_of(r, &params, r->p.n_prompt + more, &one, err));
-    AG_TRY(kv_of(r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
+    AG_TRY(kv_of(s, r, &params, r->p.n_prompt + more, &one, err));
+    AG_TRY(kv_of(s, r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
     r->kv_promised = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
     /* Logits, and what a sampler sorts. */
     /* What a policy plans with is as large as the session may become. */
@@ -321,8 +326,8 @@ bool ag_governor_grant(ag_serving *s, ag_answer *a) {
     const ag_session_params params = ag_request_session_params(s, r);
     ag_session_plan before, after;
     const uint64_t n = r->p.n_prompt + a->granted;
-    if (kv_of(r, &params, n, &before, NULL) != AG_OK ||
-        kv_of(r, &params, n + AG_SERVING_GRANT, &after, NULL) != AG_OK)
+    if (kv_of(s, r, &params, n, &before, NULL) != AG_OK ||
+        kv_of(s, r, &params, n + AG_SERVING_GRANT, &after, NULL) != AG_OK)
         return false;
     const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
     if (ask_now(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;

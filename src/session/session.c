@@ -113,10 +113,7 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
         .eviction_bytes = ag_cache_manager_plan_bytes(&p.eviction, &kv, query_values(info)),
         .draft_bytes = ag_draft_tables_bytes(&p) + ag_logit_rows_bytes(info),
     };
-    *largest = ag_kv_cache_plan_largest(&kv);
-    for (int i = 0; i < 2; i++) {
-        if (parts[i] > *largest) *largest = parts[i];
-    }
+    *largest = parts[0] > parts[1] ? parts[0] : parts[1];
     return AG_OK;
 }
 

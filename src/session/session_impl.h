@@ -46,7 +46,8 @@ struct ag_session {
     ag_speculation *speculation; /* owned; NULL: nobody has asked for drafts yet */
 };
 
-/* session.c. ag_session_plan_memory, and the bytes of the largest buffer on a device. */
+/* session.c. ag_session_plan_memory, and the bytes of the largest buffer on a device; caches divide
+ * theirs. */
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
                                   ag_session_plan *out, size_t *largest, ag_error *err);
 

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches that share the pool of their backend: what they hold, and the memory behind it. */
+/* Caches that share the pool of their backend: what they hold, and the memory behind it. On the
+ * host, in memory that it does not see, and on a device. */
 #include "cache/kv_cache.h"
 
 #include <antigravity/process.h>
 
+#include "core/backend_ops.h"
+#include "core/block_pool_impl.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+#include "support/named_backend.h"
+#include "support/plain_backend.h"
 #include "support/resident.h"
 
 #include <setjmp.h>
@@ -27,6 +34,7 @@
 
 static ag_backend *backend;
 static ag_memory *memory;
+static const char *device; /* the backend; NULL: the host */
 
 static uint32_t random_state = 11;
 
@@ -53,15 +61,17 @@ static void append(ag_kv_cache *c, uint32_t first, uint32_t n, uint32_t mark) {
     ag_buffer *owners[2];
     ag_tensor rows[2];
     uint32_t *positions = malloc(n * sizeof *positions);
+    float *values = malloc(n * heads * d * sizeof *values);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ag_tensor_alloc(&rows[i], &owners[i], memory, AG_USAGE_SCRATCH, AG_F32,
                                          ag_shape_3d(n, heads, d), NULL),
                          AG_OK);
-        float *values = ag_tensor_f32(&rows[i]);
         for (size_t r = 0; r < n * heads; r++) {
             const float v = mark_of(mark, first + (uint32_t)(r / heads), (uint32_t)(r % heads));
             for (size_t k = 0; k < d; k++) values[r * d + k] = i ? -v : v;
         }
+        assert_int_equal(
+            ag_buffer_upload(owners[i], 0, values, n * heads * d * sizeof *values, NULL), AG_OK);
     }
     for (uint32_t t = 0; t < n; t++) positions[t] = first + t;
     ag_error err;
@@ -70,13 +80,14 @@ static void append(ag_kv_cache *c, uint32_t first, uint32_t n, uint32_t mark) {
             fail_msg("%s", err.msg);
     }
     for (int i = 0; i < 2; i++) ag_buffer_release(&owners[i]);
+    free(values);
     free(positions);
 }
 
 /* The blocks of caches, each once, and the buffers that they lie in. */
 typedef struct survey {
     ag_kv_block blocks[4096];
-    ag_buffer *buffers[16];
+    ag_buffer *buffers[AG_KV_BUFFERS];
     size_t n_blocks, n_buffers;
 } survey;
 
@@ -110,6 +121,14 @@ static size_t resident_in(const survey *s) {
     size_t n = 0;
     for (size_t i = 0; i < s->n_buffers; i++) n += resident_bytes(s->buffers[i]);
     return n;
+}
+
+static ag_block_pool *pool_of(const ag_kv_cache *c) {
+    const ag_kv_params *p = ag_kv_cache_params(c);
+    ag_block_pool *pool;
+    const size_t bytes = ag_kv_parts_of(p->k_type, p->v_type, p->head_dim).bytes;
+    assert_int_equal(ag_block_pool_of(backend, bytes, &pool, NULL), AG_OK);
+    return pool;
 }
 
 static size_t block_bytes_of(const ag_kv_cache *c) {
@@ -148,6 +167,7 @@ static void evict_unevenly(ag_kv_cache *c) {
 
 static void resident_memory_follows_each_head(void **state) {
     (void)state;
+    if (device) skip(); /* blocks_of_a_head_come_back has it */
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     for (size_t t = 0; t < 4; t++) {
         const ag_kv_params p = {.n_layers = LAYERS,
@@ -162,6 +182,45 @@ static void resident_memory_follows_each_head(void **state) {
         ag_kv_cache_destroy(c);
         assert_int_equal(ag_memory_bytes_in_use(memory), 0);
     }
+}
+
+/* A device gives back slabs, and moves blocks together for that: all but what is spare. */
+static void blocks_of_a_head_come_back(void **state) {
+    (void)state;
+    const ag_kv_params p = {.n_layers = LAYERS,
+                            .n_kv_heads = HEADS,
+                            .head_dim = 32,
+                            .max_slots = TOKENS,
+                            .k_type = AG_F16,
+                            .v_type = AG_Q8_0};
+    if (!device) skip();
+    ag_kv_cache *c = make(&p);
+    const size_t bytes = block_bytes_of(c);
+    append(c, 0, TOKENS, 1);
+    assert_int_equal(ag_memory_bytes_in_use(memory), ag_kv_cache_capacity_bytes(c));
+    uint32_t keep[TOKENS];
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+        const uint32_t n = 5 + i * 100; /* of the first head next to nothing */
+        for (uint32_t s = 0; s < n; s++) keep[s] = TOKENS - n + s;
+        assert_int_equal(ag_kv_cache_compact(c, i / HEADS, i % HEADS, keep, n, NULL), AG_OK);
+        const size_t live = ag_kv_cache_memory_usage_bytes(c) / bytes;
+        const size_t has = ag_memory_bytes_in_use(memory) / bytes;
+        const size_t row = LAYERS * HEADS, spare = live / 4 > row ? live / 4 : row;
+        assert_in_range(has, live, live + spare);
+    }
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
+        for (uint32_t s = 0; s < 5 + i * 100; s += 1 + below(40)) {
+            float key[32], value[32];
+            const uint32_t position = TOKENS - (5 + i * 100) + s;
+            assert_int_equal(ag_kv_cache_position(c, i / HEADS, i % HEADS, s), position);
+            assert_int_equal(ag_kv_cache_read(c, i / HEADS, i % HEADS, s, key, value, NULL), AG_OK);
+            const float v = mark_of(1, position, i % HEADS); /* rounded to 11 bits, and to 8 */
+            assert_true(key[3] >= v * 0.999f && key[3] <= v * 1.001f);
+            assert_true(value[3] <= -v * 0.99f && value[3] >= -v * 1.01f);
+        }
+    }
+    ag_kv_cache_destroy(c);
+    assert_int_equal(ag_memory_bytes_in_use(memory), 0);
 }
 
 /* ---- forks ---- */
@@ -244,9 +303,13 @@ static void expect_figures(const sequence *s, uint32_t n) {
         bytes += ag_kv_cache_memory_usage_bytes(s[i].cache);
         alone += ag_kv_cache_memory_usage_bytes(s[i].cache) - ag_kv_cache_shared_bytes(s[i].cache);
     }
-    const size_t in_use = ag_memory_bytes_in_use(memory);
-    if (n) assert_int_equal(in_use, all->n_blocks * block_bytes_of(s[0].cache));
-    assert_true(alone <= in_use && in_use <= bytes);
+    const size_t in_use = ag_memory_bytes_in_use(memory), live = all->n_blocks;
+    const size_t row = LAYERS * HEADS, spare = live / 4 > row ? live / 4 : row;
+    if (n && !device) assert_int_equal(in_use, live * block_bytes_of(s[0].cache));
+    if (n && device)
+        assert_in_range(in_use / block_bytes_of(s[0].cache), live, live ? live + spare : 0);
+    assert_true(alone <= in_use && (device || in_use <= bytes));
+    if (n && device) assert_in_range(pool_of(s[0].cache)->n_arenas, 0, AG_KV_BUFFERS);
     free(all);
 }
 
@@ -255,7 +318,8 @@ static void forks_and_copies_against_plain_lists(void **state) {
     sequence *s = calloc(N_CACHES, sizeof *s);
     uint32_t n = 0;
     assert_non_null(s);
-    for (uint32_t step = 0; step < MANY_STEPS; step++) {
+    const bool slow = device && strcmp(device, "hidden") != 0;
+    for (uint32_t step = 0; step < (slow ? MANY_STEPS / 3 : MANY_STEPS); step++) {
         const uint32_t what = below(12), at = n ? below(n) : 0;
         if (!n || (what == 0 && n < N_CACHES)) {
             s[n] = (sequence){.cache = make(&small)};
@@ -287,19 +351,22 @@ typedef struct session {
     uint32_t n;
 } session;
 
-/* Resident bytes for each live one. */
+/* Resident bytes for each live one, and on a device those that are taken. */
 static double share_of(const session *s) {
     survey *all = calloc(1, sizeof *all);
     assert_non_null(all);
     for (size_t i = 0; i < AT_ONCE; i++)
         if (s[i].cache) see(all, s[i].cache);
-    const double live = (double)ag_memory_bytes_in_use(memory), resident = (double)resident_in(all);
+    assert_true(all->n_blocks > 0);
+    const double in_use = (double)ag_memory_bytes_in_use(memory);
+    const double ratio = device ? in_use / (double)(all->n_blocks * block_bytes_of(s[0].cache))
+                                : (double)resident_in(all) / in_use;
     free(all);
-    return resident / live;
+    return ratio;
 }
 
 /* A session begins with a prompt and goes on while others begin, end and go on. */
-static void live_and_die(ag_dtype type) {
+static void live_and_die(ag_dtype type, uint32_t n_sessions) {
     const ag_kv_params p = {.n_layers = 1,
                             .n_kv_heads = 2,
                             .head_dim = 32,
@@ -308,7 +375,8 @@ static void live_and_die(ag_dtype type) {
                             .v_type = type};
     session s[AT_ONCE] = {{0}};
     double most = 0;
-    for (uint32_t i = 0; i < SESSIONS; i++) {
+    for (uint32_t i = 0; i < AT_ONCE; i++) s[i].cache = make(&p);
+    for (uint32_t i = 0; i < n_sessions; i++) {
         session *next = &s[below(AT_ONCE)];
         ag_kv_cache_destroy(next->cache);
         *next = (session){make(&p), 1 + below(LONGEST / 2)};
@@ -316,7 +384,7 @@ static void live_and_die(ag_dtype type) {
         for (int k = 0; k < 2; k++) {
             session *other = &s[below(AT_ONCE)];
             const uint32_t more = 1 + below(100);
-            if (!other->cache || other->n + more > LONGEST) continue;
+            if (other->n + more > LONGEST) continue;
             append(other->cache, other->n, more, 0);
             other->n += more;
         }
@@ -328,10 +396,128 @@ static void live_and_die(ag_dtype type) {
     assert_int_equal(ag_memory_bytes_in_use(memory), 0);
 }
 
-static void ten_thousand_sessions_leave_no_holes(void **state) {
+static uint32_t sessions = SESSIONS;
+
+static void many_sessions_leave_no_holes(void **state) {
     (void)state;
-    live_and_die(AG_F16);
-    live_and_die(AG_Q4_0);
+    live_and_die(AG_F16, sessions);
+    live_and_die(AG_Q4_0, sessions);
+}
+
+/* Bytes of a device's slabs, those included that are about to be made. */
+static const ag_memory_ops *ops_of_memory;
+static size_t most_in_slabs;
+
+static ag_status alloc_watched(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
+                               ag_error *err) {
+    size_t in_slabs = bytes;
+    for (const ag_block_pool *p = backend->block_pools; p; p = p->next) {
+        for (size_t i = 0; i < p->n_arenas; i++) in_slabs += ag_buffer_size(p->arenas[i]->buffer);
+    }
+    if (usage == AG_USAGE_KV && in_slabs > most_in_slabs) most_in_slabs = in_slabs;
+    return ops_of_memory->alloc(mem, bytes, usage, out, err);
+}
+
+/* Short ones of the same length take what their slots take and 5 %, while they come and are there;
+ * half of them gone, what the others take. */
+static void short_sessions_take_what_their_slots_take(void **state) {
+    (void)state;
+    enum { N = 24, ROWS = 3 };
+    ag_kv_cache *c[N];
+    for (uint32_t i = 0; i < N; i++) c[i] = make(&small);
+    ops_of_memory = memory->ops;
+    ag_memory_ops watching = *ops_of_memory;
+    watching.alloc = alloc_watched;
+    memory->ops = &watching;
+    most_in_slabs = 0;
+    const size_t block = block_bytes_of(c[0]), row = LAYERS * HEADS * block;
+    for (uint32_t r = 0; r < ROWS; r++) {
+        for (uint32_t i = 0; i < N; i++) {
+            append(c[i], r * 128, 60 + r * 30, i);
+            const size_t slots = (r * N + i + 1) * row;
+            assert_in_range(ag_memory_bytes_in_use(memory), slots, slots + slots / 20);
+            if (device) assert_in_range(most_in_slabs, slots, ag_block_pool_most(memory, slots));
+            append(c[i], r * 128 + 60 + r * 30, 68 - r * 30, i);
+        }
+    }
+    memory->ops = ops_of_memory;
+    for (uint32_t i = 0; i < N; i += 2) ag_kv_cache_destroy(c[i]);
+    const size_t rest = N / 2 * ROWS * row;
+    assert_in_range(ag_memory_bytes_in_use(memory), rest, rest + rest / 10);
+    for (uint32_t i = 1; i < N; i += 2) {
+        float key[2], value[2];
+        for (uint32_t h = 0; h < LAYERS * HEADS; h++) {
+            const uint32_t s = below(128 * ROWS);
+            assert_int_equal(ag_kv_cache_read(c[i], h / HEADS, h % HEADS, s, key, value, NULL),
+                             AG_OK);
+            assert_true(key[0] == mark_of(i, s, h % HEADS) && value[1] == -key[0]);
+        }
+    }
+    for (uint32_t i = 1; i < N; i += 2) ag_kv_cache_destroy(c[i]);
+    assert_int_equal(ag_memory_bytes_in_use(memory), 0);
+}
+
+/* ---- failures ---- */
+
+static ag_status no_copy(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                         size_t src_offset, size_t n) {
+    (void)dst;
+    (void)dst_offset;
+    (void)src;
+    (void)src_offset;
+    return AG_FAIL(&b->err, DEVICE, "copying %zu bytes", n);
+}
+
+static void expect_tokens(ag_kv_cache *c, uint32_t n, uint32_t mark) {
+    for (uint32_t h = 0; h < LAYERS * HEADS; h++) {
+        for (uint32_t s = 0; s < n; s++) {
+            float key[2], value[2];
+            assert_int_equal(ag_kv_cache_read(c, h / HEADS, h % HEADS, s, key, value, NULL), AG_OK);
+            assert_true(key[0] == mark_of(mark, s, h % HEADS) && value[1] == -key[0]);
+        }
+    }
+}
+
+/* Where there may be no other slab, growing means to copy one; giving back may as well. */
+static void blocks_that_cannot_move_stay(void **state) {
+    (void)state;
+    enum { N = AG_KV_BUFFERS };
+    ag_kv_cache *c[N];
+    ag_error err;
+    if (!device) skip();
+    for (uint32_t i = 0; i < N; i++) {
+        c[i] = make(&small);
+        append(c[i], 0, 100, i);
+    }
+    const ag_block_pool *pool = pool_of(c[0]);
+    const size_t before = ag_memory_bytes_in_use(memory);
+    assert_int_equal(pool->n_arenas, N);
+    const ag_backend_ops *const ops = backend->ops;
+    ag_backend_ops failing = *ops;
+    failing.copy_bytes = no_copy;
+    backend->ops = &failing;
+    assert_int_equal(ag_kv_cache_reserve(c[3], 60, &err), AG_DEVICE);
+    assert_int_equal(ag_memory_bytes_in_use(memory), before);
+    backend->ops = ops;
+    for (uint32_t i = 0; i < N; i++) expect_tokens(c[i], 100, i);
+    append(c[3], 100, 60, 3);
+    assert_int_equal(pool->n_arenas, N);
+    expect_tokens(c[3], 160, 3);
+    /* One block of each head leaves where there are two: a slab is half empty. */
+    for (uint32_t i = 4; i < N; i++) append(c[i], 100, 60, i);
+    backend->ops = &failing;
+    for (uint32_t i = 0; i < N; i++) assert_int_equal(ag_kv_cache_truncate(c[i], 90, NULL), AG_OK);
+    ag_kv_cache_destroy(c[0]);
+    const size_t left = ag_memory_bytes_in_use(memory);
+    backend->ops = ops;
+    for (uint32_t i = 1; i < N; i++) expect_tokens(c[i], 90, i);
+    ag_kv_cache_destroy(c[1]);
+    assert_true(ag_memory_bytes_in_use(memory) < left);
+    for (uint32_t i = 2; i < N; i++) {
+        expect_tokens(c[i], 90, i);
+        ag_kv_cache_destroy(c[i]);
+    }
+    assert_int_equal(ag_memory_bytes_in_use(memory), 0);
 }
 
 /* ---- the end ---- */
@@ -344,7 +530,7 @@ static size_t anonymous_memory(void) {
 static void nothing_is_left_behind(void **state) {
     (void)state;
     enum { MIB = 1 << 20 };
-    if (SANITIZED) skip();
+    if (SANITIZED || device) skip();
     ag_kv_params p = small;
     p.head_dim = 256;
     ag_kv_cache *c = make(&p), *fork;
@@ -361,26 +547,38 @@ static void nothing_is_left_behind(void **state) {
     assert_true(left < before + MIB);
 }
 
-static int open_backend(void **state) {
+static int start(void **state) {
     (void)state;
-    ag_backend_params p = {.n_threads = 1};
-    if (ag_backend_create(&p, &backend, NULL) != AG_OK) return 1;
+    const bool hidden = device && strcmp(device, "hidden") == 0;
+    backend = hidden ? plain_backend_create(false) : open_backend(device, 1);
+    if (!backend) return 1;
     memory = ag_backend_memory(backend);
     return 0;
 }
 
-static int close_backend(void **state) {
+static int stop(void **state) {
     (void)state;
     ag_backend_destroy(backend);
     return 0;
 }
 
-int main(void) {
+/* usage: test_kv_pool [hidden|BACKEND [SESSIONS]] */
+int main(int argc, char **argv) {
+    device = argc > 1 ? argv[1] : NULL;
+    if (argc > 2) sessions = (uint32_t)strtoul(argv[2], NULL, 10);
+    if (device && strcmp(device, "hidden") != 0) {
+        ag_backend *there = open_backend(device, 1);
+        if (!there) return EXIT_SKIPPED;
+        ag_backend_destroy(there);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resident_memory_follows_each_head),
+        cmocka_unit_test(blocks_of_a_head_come_back),
         cmocka_unit_test(forks_and_copies_against_plain_lists),
-        cmocka_unit_test(ten_thousand_sessions_leave_no_holes),
+        cmocka_unit_test(short_sessions_take_what_their_slots_take),
+        cmocka_unit_test(many_sessions_leave_no_holes),
+        cmocka_unit_test(blocks_that_cannot_move_stay),
         cmocka_unit_test(nothing_is_left_behind),
     };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return cmocka_run_group_tests(tests, start, stop);
 }

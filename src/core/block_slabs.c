@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pools in memory that is taken as a whole, as a device's is: arenas are slabs, made as they are
+ * needed. Kernels take AG_KV_BUFFERS of them at most; then a larger one takes the place of the
+ * smallest. Where too much is free, the blocks of the slab that is emptiest move elsewhere and it
+ * goes. Tables that name the blocks follow. */
+#include "core/block_pool_impl.h"
+
+#include "core/alloc.h"
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "core/fail.h"
+
+enum {
+    GROWTH = 32,    /* a new slab has at least one of so many live blocks */
+    SPARE = 12,     /* of so many live ones one may be free: what is about to be taken again */
+    MUCH_SPARE = 4, /* while more blocks may follow */
+};
+
+static size_t live_in(const ag_block_pool *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_arenas; i++) n += p->arenas[i]->n_live;
+    return n;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ---- moving ---- */
+
+static ag_status copy_run(const ag_block_pool *p, ag_kv_block to, ag_kv_block from, size_t n,
+                          ag_error *err) {
+    const size_t bytes = n * p->block_bytes;
+    ag_tensor dst, src;
+    AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(bytes), from.buffer, from.offset, err));
+    AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(bytes), to.buffer, to.offset, err));
+    return ag_take_error(p->backend, ag_copy_slice(p->backend, &dst, 0, &src, 0, bytes), err);
+}
+
+/* Live block i of the slab to places[i], what lies together at both ends in one copy. */
+static ag_status copy_blocks(const ag_block_pool *p, const ag_block_arena *a,
+                             const ag_kv_block *places, ag_error *err) {
+    uint32_t n;
+    for (uint32_t i = 0; i < a->n; i += n) {
+        n = 1;
+        if (!a->holders[i]) continue;
+        while (i + n < a->n && a->holders[i + n] && places[i + n].buffer == places[i].buffer &&
+               places[i + n].offset == places[i].offset + n * p->block_bytes) {
+            n++;
+        }
+        const ag_kv_block from = {.buffer = a->buffer, .offset = i * p->block_bytes};
+        AG_TRY(copy_run(p, places[i], from, n, err));
+    }
+    return AG_OK;
+}
+
+static void rename_blocks(const ag_block_pool *p, const ag_block_arena *a,
+                          const ag_kv_block *places) {
+    for (const ag_block_table *t = p->tables; t; t = t->next) {
+        for (uint32_t r = 0; r < t->n_rows; r++) {
+            ag_kv_block *row = t->blocks + (size_t)r * t->per_row;
+            for (uint32_t b = 0; b < t->n[r]; b++)
+                if (row[b].buffer == a->buffer) row[b] = places[row[b].offset / p->block_bytes];
+        }
+    }
+}
+
+static void close_slab(ag_block_pool *p, ag_block_arena *a, bool closed) {
+    const size_t n = a->n - a->n_live;
+    if (closed) p->n_free -= n;
+    else p->n_free += n;
+    a->closed = closed;
+}
+
+/* All of a slab's blocks go elsewhere, and it goes. As many are free there. */
+static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
+    ag_kv_block *places = ag_calloc(a->n, sizeof *places);
+    if (!places) return AG_FAIL(err, NOMEM, "a list of %u KV blocks", a->n);
+    close_slab(p, a, true);
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->holders[i]) places[i] = ag_block_pool_place(p, a->holders[i]);
+    const ag_status st = copy_blocks(p, a, places, err);
+    if (st == AG_OK) {
+        rename_blocks(p, a, places);
+        a->n_live = 0;
+        p->n_free += a->n; /* as if it were open, for what follows */
+        ag_block_arena_remove(p, a);
+    } else {
+        for (uint32_t i = 0; i < a->n; i++) {
+            for (uint32_t n = a->holders[i]; n; n--) ag_block_pool_drop(p, places[i]);
+        }
+        close_slab(p, a, false);
+    }
+    ag_free(places);
+    return st;
+}
+
+/* What was made for blocks that could not come. */
+static void remove_empty_last(ag_block_pool *p) {
+    ag_block_arena *last = p->arenas[p->n_arenas - 1];
+    if (!last->n_live) ag_block_arena_remove(p, last);
+}
+
+/* ---- growing ---- */
+
+static ag_block_arena *find_smallest(const ag_block_pool *p) {
+    ag_block_arena *found = p->arenas[0];
+    for (size_t i = 1; i < p->n_arenas; i++)
+        if (p->arenas[i]->n < found->n) found = p->arenas[i];
+    return found;
+}
+
+/* Of up to `most` blocks, `least` of which are needed. */
+static ag_status add_slab(ag_block_pool *p, size_t most, size_t least, ag_error *err) {
+    ag_status st = ag_block_arena_add(p, most, err);
+    if (st != AG_OK && least < most) st = ag_block_arena_add(p, least, err);
+    return st;
+}
+
+/* Where there may be no other slab, one takes the place of the smallest. */
+static ag_status replace_smallest(ag_block_pool *p, size_t most, size_t least, ag_error *err) {
+    ag_block_arena *a = find_smallest(p);
+    AG_TRY(add_slab(p, a->n + most, a->n + least, err));
+    const ag_status st = move_out(p, a, err);
+    if (st != AG_OK) remove_empty_last(p);
+    return st;
+}
+
+ag_status ag_block_slabs_grow(ag_block_pool *p, size_t n, ag_error *err) {
+    const size_t live = live_in(p), has = live + p->n_free, lacking = n - p->n_free;
+    const size_t room = p->most > has ? p->most - has : 0;
+    const size_t most = larger(lacking, smaller(live / GROWTH, room));
+    if (p->n_arenas == AG_KV_BUFFERS) return replace_smallest(p, most, lacking, err);
+    ag_status st = add_slab(p, most, lacking, err);
+    /* More than one buffer may have: in two. */
+    if (st != AG_OK && lacking > 1) st = ag_block_arena_add(p, (lacking + 1) / 2, err);
+    return st;
+}
+
+size_t ag_block_pool_most(const ag_memory *mem, size_t bytes) {
+    return mem->ops->commits_at_once ? bytes + bytes / GROWTH + bytes / (AG_KV_BUFFERS - 1) : bytes;
+}
+
+/* ---- giving back ---- */
+
+static void remove_empty(ag_block_pool *p, size_t spare) {
+    for (size_t i = p->n_arenas; i-- > 0 && p->n_free > spare;)
+        if (!p->arenas[i]->n_live) ag_block_arena_remove(p, p->arenas[i]);
+}
+
+/* The slab that has most free blocks for each live one. */
+static ag_block_arena *find_emptiest(const ag_block_pool *p) {
+    ag_block_arena *found = p->arenas[0];
+    for (size_t i = 1; i < p->n_arenas; i++) {
+        ag_block_arena *a = p->arenas[i];
+        if ((uint64_t)a->n_live * found->n < (uint64_t)found->n_live * a->n) found = a;
+    }
+    return found;
+}
+
+/* Down to about `spare` free blocks; into a smaller slab what does not fit elsewhere. False: it
+ * cannot be now. */
+static bool move_together(ag_block_pool *p, size_t spare) {
+    ag_block_arena *a = find_emptiest(p);
+    const bool fits = a->n <= p->n_free;
+    if (!fits) {
+        const size_t n = a->n - p->n_free + spare;
+        if (n >= a->n || ag_block_arena_add(p, n, NULL) != AG_OK) return false;
+    }
+    if (move_out(p, a, NULL) == AG_OK) return true;
+    if (!fits) remove_empty_last(p);
+    return false;
+}
+
+void ag_block_slabs_trim(ag_block_pool *p, size_t wanted, bool loosely) {
+    const size_t live = live_in(p), room = p->most > live ? p->most - live : 0;
+    const size_t spare = live ? smaller(larger(live / SPARE, p->row), room) : 0;
+    const size_t least = larger(spare, wanted);
+    const size_t most = loosely ? larger(live / MUCH_SPARE, least) : least;
+    remove_empty(p, least);
+    while (p->n_free > most && move_together(p, larger(spare / 2, wanted))) {}
+}
