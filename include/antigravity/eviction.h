@@ -200,6 +200,30 @@ typedef struct ag_compactor_params {
     uint64_t reserved[4]; /* 0: what later versions ask for */
 } ag_compactor_params;
 
+/* Slots that an eviction removes go to a file, and come back when queries ask for them. The first
+ * tokens and the newest, and layers with a window, have no part in it. */
+typedef struct ag_spill_params {
+    /* A directory, in which a file without a name is made, or a file that is not there yet (mode
+     * 0600), removed with the session. Forks use their session's. */
+    const char *path;
+    uint64_t max_bytes; /* of the file; beyond, the oldest leave it; 0: no limit */
+    uint32_t block;     /* slots of a KV head that go and come together, at most 128; 0: 16 */
+    bool exact;         /* rows as the cache keeps them; else keys as Q8_0 and values as Q4_0 where
+                           that is smaller */
+    uint64_t reserved[4]; /* 0: what later versions ask for */
+} ag_spill_params;
+
+/* Slots are those of single KV heads, since the session began or was reset. A file that cannot be
+ * made, written or read, or that is damaged, costs the slots in it and nothing else. */
+typedef struct ag_spill_stats {
+    uint64_t n_spilled, n_recalled;
+    uint64_t n_dropped;  /* left the file for max_bytes */
+    uint64_t n_lost;     /* could not be written, or not be read back */
+    uint64_t file_bytes; /* in use, of the session and its forks */
+    const char *trouble; /* the first thing that went wrong with the file; NULL: nothing. Borrowed
+                            as long as the session */
+} ag_spill_stats;
+
 struct ag_eviction_params {
     const ag_eviction_policy
         *policy;               /* NULL: none; where memory is watched, keydiff under pressure */
@@ -226,7 +250,10 @@ struct ag_eviction_params {
     ag_memory_watch memory;
     ag_eviction_fn on_eviction; /* may be NULL; called during the call that evicted */
     void *on_eviction_user;
-    uint64_t reserved[1]; /* 0: what later versions ask for */
+    /* NULL: what leaves is lost. Copied by a session; borrowed by an ag_serving's requests as long
+     * as the ag_serving. AG_UNSUPPORTED for a cache in a device's memory. */
+    const ag_spill_params *spill;
+    uint64_t reserved[4]; /* 0: what later versions ask for */
 };
 AG_API ag_eviction_params ag_eviction_defaults(void);
 

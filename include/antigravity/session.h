@@ -91,6 +91,8 @@ AG_API const ag_model_info *ag_session_model_info(const ag_session *s);
  * tokens. Borrowed; all 0 where nothing ever leaves. */
 AG_API const ag_eviction_tally *ag_session_evictions(const ag_session *s);
 AG_API const ag_eviction_tally *ag_session_last_evictions(const ag_session *s);
+/* What went to a file and came back; all 0 where nothing does. */
+AG_API void ag_session_spilled(const ag_session *s, ag_spill_stats *out);
 /* Tokens that stay after an eviction; 0: nothing ever leaves. */
 AG_API uint32_t ag_session_kv_budget(const ag_session *s);
 /* What the application knows of the system's memory, where a session watches it: heeded at the next

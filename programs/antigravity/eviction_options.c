@@ -6,8 +6,12 @@
 #include "output.h"
 #include "progress.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define FIELD(name) offsetof(eviction_options, name)
 
@@ -159,6 +163,18 @@ static const option_def rule_defs[] = {
              "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor); FILE: as "
              "'calibrate' has "
              "measured, its name with a '.' or '/' (any policy; default even)"},
+    {.name = "kv-spill",
+     .kind = OPTION_NAME,
+     .value = "FILE|DIR",
+     .offset = FIELD(spill.path),
+     .help = "what leaves goes there, and comes back when it is asked for: a directory, or a new "
+             "file"},
+    {.name = "kv-spill-max",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(spill_mib),
+     .high = INT32_MAX,
+     .help = "MiB of that file, from which the oldest leave; 0: no limit"},
     {.name = "snapkv-window",
      .kind = OPTION_U32,
      .value = "N",
@@ -222,11 +238,28 @@ static const char *without_effect(const eviction_options *o) {
     if (!o->watch && p->slack != d.params.slack) return "kv-slack";
     if (p->prefill != d.params.prefill) return "kv-prefill";
     if (!o->watch && p->head_budget != d.params.head_budget) return "head-budget";
+    if (!o->watch && o->spill.path) return "kv-spill";
     if (p->snapkv_window != d.params.snapkv_window) return "snapkv-window";
     if (p->snapkv_kernel != d.params.snapkv_kernel) return "snapkv-kernel";
     if (p->snapkv_pool != d.params.snapkv_pool) return "snapkv-pool";
     if (!o->watch && o->target_ratio != d.target_ratio) return "eviction-target-ratio";
     return NULL;
+}
+
+/* A file that cannot be made is found before it is needed. */
+static bool check_spill(const char *path) {
+    struct stat s;
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const bool is_there = stat(path, &s) == 0;
+    if (is_there && !S_ISDIR(s.st_mode)) {
+        complain("--kv-spill %s: is there already; give a directory, or a file that is not", path);
+        return false;
+    }
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    if (access(is_there ? path : dir, W_OK | X_OK) == 0) return true;
+    complain("--kv-spill %s: %s", path, strerror(errno));
+    return false;
 }
 
 int eviction_options_check(eviction_options *o) {
@@ -238,16 +271,28 @@ int eviction_options_check(eviction_options *o) {
         complain("--%s needs an eviction policy other than none", idle);
         return EXIT_USAGE;
     }
+    if (o->spill_mib && !o->spill.path) {
+        complain("--kv-spill-max needs --kv-spill");
+        return EXIT_USAGE;
+    }
     char why[WHY_SIZE];
     if (!none && !eviction_suits_heads(&o->params, policy, why)) {
         complain("--head-budget: %s", why);
         return EXIT_USAGE;
     }
     o->params.memory.target_ratio = (float)o->target_ratio;
+    o->spill.max_bytes = (uint64_t)o->spill_mib * MIB;
+    if (o->spill.path && !check_spill(o->spill.path)) return EXIT_USAGE;
     if (!none || o->watch) {
         o->params.memory.threshold_bytes = (uint64_t)o->threshold_mb * MEGABYTE;
     }
     return EXIT_DONE;
+}
+
+ag_eviction_params eviction_params(const eviction_options *o) {
+    ag_eviction_params params = o->params;
+    if (o->spill.path) params.spill = &o->spill;
+    return params;
 }
 
 const char *eviction_policy_name(const eviction_options *o) {

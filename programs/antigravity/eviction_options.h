@@ -11,7 +11,9 @@ typedef struct eviction_options {
     ag_eviction_params params;
     uint32_t threshold_mb; /* of memory available; 0: not watched */
     double target_ratio;
-    bool watch; /* the threshold was asked for */
+    ag_spill_params spill; /* no path: nothing is spilled */
+    uint32_t spill_mib;    /* most; 0: no limit */
+    bool watch;            /* the threshold was asked for */
 } eviction_options;
 
 eviction_options eviction_options_defaults(void);
@@ -29,6 +31,9 @@ bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy 
 /* Once all options are read: completes the parameters. Returns an exit code, having said what an
  * option without its policy means. */
 int eviction_options_check(eviction_options *o);
+
+/* The parameters, which point to the options. */
+ag_eviction_params eviction_params(const eviction_options *o);
 
 /* The name of the policy, "none" included. */
 const char *eviction_policy_name(const eviction_options *o);

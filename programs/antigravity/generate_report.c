@@ -67,6 +67,17 @@ static void report_evictions(const ag_generate_stats *s) {
     fputc('\n', stderr);
 }
 
+/* Slots of single KV heads. */
+static void report_spill(const generation *g) {
+    ag_spill_stats s;
+    char bytes[32];
+    ag_session_spilled(g->engine.session, &s);
+    if (!s.n_spilled) return;
+    fprintf(stderr,
+            "spill    %" PRIu64 " slots of KV heads, %" PRIu64 " came back, %s in the file\n",
+            s.n_spilled, s.n_recalled, format_bytes((double)s.file_bytes, bytes, sizeof bytes));
+}
+
 static void report_drafts(const ag_generate_stats *s) {
     if (!s->n_draft_steps) return;
     fprintf(stderr, "drafts   %6zu tokens, %zu accepted in %zu steps\n", s->n_drafted,
@@ -101,6 +112,7 @@ void report_statistics(const generation *g) {
             format_bytes((double)kv_capacity(g), capacity, sizeof capacity),
             s->evictions.n_evictions);
     report_evictions(s);
+    report_spill(g);
     report_replay(&g->replayed);
     fprintf(stderr, "finish   %s (%s), seed %" PRIu64 "\n", ag_finish_reason(s->finish),
             ag_finish_detail(s->finish), g->o.sampling.seed);
@@ -183,6 +195,8 @@ static json_t *drafts(const generation *g) {
 }
 
 static json_t *memory(const generation *g) {
+    ag_spill_stats spill;
+    ag_session_spilled(g->engine.session, &spill);
     const json_field fields[] = {
         {"peak_bytes", json_integer((json_int_t)peak_memory())},
         {"weight_bytes", json_integer((json_int_t)ag_model_memory_bytes(g->engine.model))},
@@ -193,6 +207,10 @@ static json_t *memory(const generation *g) {
         {"evicted_tokens", json_integer((json_int_t)g->stats.evictions.n_tokens)},
         {"evicted_bytes", json_integer((json_int_t)g->stats.evictions.bytes_returned)},
         {"eviction_s", json_real(g->stats.evictions.seconds)},
+        {"spilled_slots", json_integer((json_int_t)spill.n_spilled)},
+        {"recalled_slots", json_integer((json_int_t)spill.n_recalled)},
+        {"lost_slots", json_integer((json_int_t)spill.n_lost)},
+        {"spill_bytes", json_integer((json_int_t)spill.file_bytes)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);
 }

@@ -175,6 +175,6 @@ ag_session_params session_params(const model_options *o, uint32_t n_context) {
         .k_type = o->k_type,
         .v_type = o->v_type,
         .k_rotation = o->k_rotation,
-        .eviction = o->eviction.params,
+        .eviction = eviction_params(&o->eviction),
     };
 }

@@ -20,7 +20,7 @@ enum { TIMED_TOKENS = 8, REPLAY_EXTRA = 128, MOST_ANSWERS = 1 + RULER_METHODS * 
 /* Reads on without a budget, under a policy that asks nothing of anybody: every session has one, so
  * that all keep the same attention sinks and can be forks of each other. */
 static ag_eviction_params reading_rules(const ruler_runner *r, const ag_eviction_policy *policy) {
-    ag_eviction_params e = r->options->eviction.params;
+    ag_eviction_params e = eviction_params(&r->options->eviction);
     e.policy = policy ? policy : ag_eviction_policy_find("streaming");
     if (!policy) e.head_budget = AG_HEAD_BUDGET_EVEN;
     e.budget_tokens = r->max_seq_len - 1;

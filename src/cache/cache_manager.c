@@ -39,6 +39,9 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     else if (st == AG_OK) st = AG_FAIL(err, NOMEM, "rotations of %u layers", kv->n_layers);
     if (st == AG_OK) st = ag_score_sums_create(p->policy, cache, &m->sums, err);
     if (st == AG_OK) st = ag_chunk_scores_create(p, cache, &m->chunks, err);
+    if (st == AG_OK) st = ag_spill_create(p->spill, cache, &m->spill, err);
+    if (st == AG_OK) st = ag_recall_create(cache, m->spill, &m->recall, err);
+    m->params.spill = ag_spill_params_of(m->spill);
     if (st == AG_OK && p->memory.threshold_bytes && !p->memory.read) {
         st = ag_sys_monitor_create(p->memory.system_root, &m->monitor, err);
     }
@@ -52,6 +55,8 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     ag_eviction_scratch_release(&m->tmp);
     ag_score_sums_destroy(m->sums);
     ag_chunk_scores_destroy(m->chunks);
+    ag_recall_destroy(m->recall);
+    ag_spill_destroy(m->spill);
     ag_turns_release(&m->turns);
     ag_free(m->rope);
     ag_sys_monitor_destroy(m->monitor);
@@ -64,6 +69,8 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     ag_cache_manager_set_uneven(m, false);
     ag_score_sums_set_position(m->sums, 0);
     ag_chunk_scores_truncate(m->chunks, 0);
+    ag_spill_clear(m->spill);
+    ag_recall_forget_all(m->recall);
     m->relief_due = false;
     ag_turns_truncate(&m->turns, 0);
     m->total = m->last = (ag_eviction_tally){0};
@@ -81,6 +88,8 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     ag_turns_truncate(&m->turns, position);
     ag_score_sums_truncate(m->sums, position);
     ag_chunk_scores_truncate(m->chunks, position);
+    ag_spill_truncate(m->spill, position);
+    ag_recall_forget_all(m->recall);
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
@@ -92,6 +101,7 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
     AG_TRY(ag_turns_copy(&to->turns, &from->turns, err));
     if (ag_manager_heads_share(to) && ag_manager_heads_share(from))
         ag_manager_set_lengths(to, from->lengths);
+    AG_TRY(ag_spill_copy(to->spill, from->spill, err));
     to->oldest = from->oldest;
     /* What memory allows of a budget is no more for another budget. */
     if (from->live < from->budget && from->live < to->live) to->live = from->live;
@@ -108,13 +118,16 @@ size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_para
                                    size_t query_values) {
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
+           ag_spill_plan_bytes(p->spill, kv) + ag_recall_plan_bytes(p->spill, kv) +
            ag_score_sums_bytes(p->policy, kv) + ag_chunk_scores_bytes(p, kv, query_values) +
            ag_eviction_scratch_bytes(p, kv) + ag_kv_unrotated_bytes(kv);
 }
 
+ag_spill *ag_cache_manager_spill(const ag_cache_manager *m) { return m ? m->spill : NULL; }
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m) { return m ? m->sums : NULL; }
 
-void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns) {
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns,
+                              ag_spill **spill) {
     if (!m) return;
     ag_cache_manager_reset(m);
     ag_score_sums *old = m->sums;
@@ -124,6 +137,12 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
     const ag_turns old_turns = m->turns;
     m->turns = *turns;
     *turns = old_turns;
+    if (!m->spill) return;
+    ag_spill *old_spill = m->spill;
+    m->spill = *spill;
+    *spill = old_spill;
+    ag_recall_set_spill(m->recall, m->spill);
+    m->params.spill = ag_spill_params_of(m->spill);
 }
 
 void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven) {
@@ -147,6 +166,7 @@ void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums) {
     ag_score_sums_set_cache(m->sums, m->cache);
     m->oldest = UINT32_MAX;
     ag_manager_set_lengths(m, AG_HEADS_UNEVEN);
+    ag_recall_forget_all(m->recall);
 }
 
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err) {
@@ -271,6 +291,9 @@ static size_t bounded_chunk(const ag_cache_manager *m, size_t n_left, size_t chu
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
     if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
     if (m->lengths != AG_HEADS_EVEN) n = smaller(n, ag_kv_cache_free_slots(m->cache));
+    /* The end of the prompt, which says what is asked, looks for what has been spilled. */
+    const bool asks = !ag_spill_is_empty(m->spill) && n_left > AG_RECALL_ROWS;
+    if (asks && n_left - smaller(n, n_left) < AG_RECALL_ROWS) return n_left - AG_RECALL_ROWS;
     if (n >= n_left) return n_left;
     /* Queries whose weights decide come in one piece. */
     size_t window = policy->importance == AG_IMPORTANCE_WINDOW ? m->params.snapkv_window : 0;
@@ -349,6 +372,27 @@ static void want_chunks(ag_cache_manager *m, uint32_t position, size_t n, size_t
     scores->chunks = m->chunks;
 }
 
+/* Only the end of a prompt, and tokens that are decoded, bring back what was spilled. */
+static void want_recall(ag_cache_manager *m, uint32_t last, size_t n, size_t n_left, bool sums_anew,
+                        ag_attention_scores *scores) {
+    const uint64_t distance = (uint64_t)last + m->slack;
+    if (distance >= m->trained) ag_spill_expire(m->spill, (uint32_t)(distance - m->trained + 1));
+    if (ag_spill_is_empty(m->spill) || m->stage == AG_STAGE_VERIFY || n_left) return;
+    /* Of heads that hold different numbers of slots nobody knows how many each may have. */
+    const bool even = m->lengths == AG_HEADS_EVEN && !ag_manager_heads_share(m);
+    const ag_recall_pass pass = {
+        .sums = m->sums,
+        .sums_anew = sums_anew,
+        .n_rows = (uint32_t)n,
+        .recent = m->recent,
+        .n_slots = even ? m->live : 0,
+        .many = m->stage != AG_STAGE_DECODE,
+    };
+    ag_recall_begin(m->recall, &pass);
+    m->oldest = UINT32_MAX;
+    scores->recall = m->recall;
+}
+
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
                                   ag_attention_scores *scores, ag_error *err) {
     *scores = (ag_attention_scores){0};
@@ -364,10 +408,13 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     m->due = fullest(m) + n > limit && !(m->stage == AG_STAGE_PROMPT_WHOLE && n_left);
     if (m->relief_due) m->due = true;
     if (m->chunks) want_chunks(m, position, n, n_left, scores);
-    if (!m->sums || m->chunks) return AG_OK;
     size_t row0 = first_scored_row(m, n, n_left);
-    ag_score_sums_begin(m->sums, n, row0 < n && starts_sum(m, n, n_left));
-    if (row0 < n) *scores = ag_score_sums_want(m->sums, row0);
+    const bool anew = row0 < n && starts_sum(m, n, n_left);
+    if (m->sums && !m->chunks) {
+        ag_score_sums_begin(m->sums, n, anew);
+        if (row0 < n) *scores = ag_score_sums_want(m->sums, row0);
+    }
+    want_recall(m, last, n, n_left, anew, scores);
     return AG_OK;
 }
 
@@ -375,6 +422,7 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
     if (!m) return n;
     const uint64_t limit = (uint64_t)m->live + m->slack, n_slots = fullest(m);
     if (m->params.policy->importance == AG_IMPORTANCE_TOTAL || m->relief_due) return 1;
+    if (!ag_spill_is_empty(m->spill)) return 1; /* each asks for itself what is to come back */
     if (n_slots + n > limit) n = n_slots < limit ? (size_t)(limit - n_slots) : 1;
     return (uint64_t)position + n <= m->trained ? n : 1;
 }
@@ -382,6 +430,7 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
 ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
                                  ag_error *err) {
     if (!m || m->stage == AG_STAGE_VERIFY) return AG_OK;
+    if (!ag_spill_is_empty(m->spill)) m->oldest = UINT32_MAX;
     ag_chunk_scores_end(m->chunks);
     bool end =
         m->stage != AG_STAGE_DECODE && (!n_left || (m->stage == AG_STAGE_PROMPT_BOUNDED && m->due));

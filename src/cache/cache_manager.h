@@ -8,6 +8,7 @@
 #define AG_CACHE_CACHE_MANAGER_H
 
 #include "cache/eviction/score_sums.h"
+#include "cache/spill.h"
 #include "cache/turns.h"
 
 #include <antigravity/eviction.h>
@@ -84,11 +85,14 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
  * ag_chunk_scores_bytes() has it. */
 size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_params *kv,
                                    size_t query_values);
+/* What was spilled, borrowed; NULL where nothing is. */
+ag_spill *ag_cache_manager_spill(const ag_cache_manager *m);
 /* The sums of attention, borrowed; NULL without a manager, or if the policy wants none. */
 ag_score_sums *ag_cache_manager_sums(ag_cache_manager *m);
-/* The cache holds another sequence now, whose sums and turns these are: *sums and *turns are
- * exchanged for those of the old one. */
-void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns);
+/* The cache holds another sequence now, whose sums, turns and spilled blocks these are: they are
+ * exchanged for those of the old one. *spill is NULL where nothing is spilled. */
+void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turns *turns,
+                              ag_spill **spill);
 
 /* A compression has left the cache's heads with different numbers of slots, whose sums these are:
  * *sums is exchanged for the old ones. From now on the budget is what heads hold in the mean. */

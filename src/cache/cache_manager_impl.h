@@ -8,6 +8,7 @@
 #include "cache/eviction/importance.h"
 #include "cache/head_lengths.h"
 #include "cache/pressure.h"
+#include "cache/recall.h"
 #include "cache/sys_monitor.h"
 
 typedef enum ag_manager_stage {
@@ -28,6 +29,8 @@ struct ag_cache_manager {
     ag_eviction_scratch tmp; /* owned */
     ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
     ag_chunk_scores *chunks; /* owned; NULL: the policy wants none */
+    ag_spill *spill;         /* owned; NULL: what leaves is lost */
+    ag_recall *recall;       /* owned; the same */
     ag_turns turns;
     ag_manager_stage stage;
     size_t n_begun;          /* tokens of the call */

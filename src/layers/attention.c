@@ -2,6 +2,7 @@
 #include "layers/attention.h"
 
 #include "cache/eviction/chunk_scores.h"
+#include "cache/recall.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "core/hadamard.h"
@@ -121,6 +122,14 @@ static ag_status attend_chunks(const ag_sequence *s, const ag_attention_layer *l
                                err);
 }
 
+static ag_status recall(const ag_sequence *s, const ag_attention_layer *l, const ag_tensor *q,
+                        ag_error *err) {
+    ag_tensor q_rows;
+    if (!s->scores.recall) return AG_OK;
+    AG_TRY(rows_of_sequence(&q_rows, s, q, err));
+    return ag_recall_layer(s->scores.recall, l->index, &q_rows, l->params.scale, err);
+}
+
 ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
                             const ag_sequence *seqs, size_t n_seqs, const ag_workspace *ws,
                             ag_tensor *out, ag_tensor *q, ag_tensor *k, ag_tensor *v,
@@ -142,6 +151,7 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
         if (own) {
             AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
             AG_TRY(attend_chunks(&seqs[i], layer, &q_heads, &out_heads, err));
+            AG_TRY(recall(&seqs[i], layer, &q_heads, err));
         }
         ws->attention[i] = part_of(&seqs[i], layer, positions);
     }

@@ -11,7 +11,8 @@ static const ag_tensor *if_there(const ag_tensor *t) { return t->buffer ? t : NU
 static bool is_step(ag_sequence *item) {
     const ag_kv_params *kv = ag_kv_cache_params(item->cache);
     const bool weights_read = ag_score_sums_on_host(item->scores.sums) || item->scores.chunks;
-    return item->n == 1 && !weights_read && item->position >= kv->n_protected;
+    return item->n == 1 && !weights_read && !item->scores.recall &&
+           item->position >= kv->n_protected;
 }
 
 /* A step's description knows layers of attention with keys and values of their own. */

@@ -14,6 +14,12 @@
 
 static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
+static bool same_spill(const ag_spill_params *a, const ag_spill_params *b) {
+    if (a == b || !a || !b) return a == b;
+    return same_text(a->path, b->path) && a->max_bytes == b->max_bytes && a->block == b->block &&
+           a->exact == b->exact;
+}
+
 static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params *b) {
     return a->policy == b->policy && a->policy_params == b->policy_params &&
            a->budget_tokens == b->budget_tokens && a->budget_bytes == b->budget_bytes &&
@@ -25,7 +31,7 @@ static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params 
            a->n_head_shares == b->n_head_shares &&
            a->memory.threshold_bytes == b->memory.threshold_bytes &&
            a->memory.target_ratio == b->memory.target_ratio && a->on_eviction == b->on_eviction &&
-           a->on_eviction_user == b->on_eviction_user;
+           a->on_eviction_user == b->on_eviction_user && same_spill(a->spill, b->spill);
 }
 
 /* What a policy that lets nothing leave is told does not matter. */

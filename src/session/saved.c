@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session's state in a file. docs/saved-cache.md describes the format. */
 #include "cache/saved_state.h"
+#include "cache/spill_saved.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
@@ -19,7 +20,8 @@ enum {
     WITH_SUMS = 2,
     WITH_STATE = 4,
     WITH_TURNS = 8,
-    UNEVEN = 16
+    UNEVEN = 16,
+    WITH_SPILL = 32
 };
 
 /* What is written of a session besides its cache. */
@@ -27,6 +29,7 @@ typedef struct saved_state {
     uint32_t position, n_ids, flags;
     uint32_t base;                 /* with a state: what is saved of it begins here */
     uint32_t n_protected, n_turns; /* with turns */
+    uint64_t spill_bytes;          /* with spilled blocks */
     uint32_t scored; /* slots of lower positions were there when importance was settled */
 } saved_state;
 
@@ -49,6 +52,8 @@ static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *sta
         return UINT64_MAX;
     if (s->state) known += sizeof(uint32_t);
     if (state->flags & WITH_TURNS) known += (2 + (uint64_t)state->n_turns) * sizeof(uint32_t);
+    if (state->spill_bytes > UINT64_MAX / 8) return UINT64_MAX;
+    if (state->flags & WITH_SPILL) known += sizeof state->spill_bytes + state->spill_bytes;
     return known + cache + sums + layers;
 }
 
@@ -93,6 +98,11 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
     AG_TRY(put_numbers(w, n_slots, n_heads(s), err));
     if (s->state) AG_TRY(put_numbers(w, &state->base, 1, err));
     if (state->flags & WITH_TURNS) AG_TRY(put_turns(w, s, state, err));
+    if (state->flags & WITH_SPILL) {
+        const uint32_t halves[] = {(uint32_t)state->spill_bytes,
+                                   (uint32_t)(state->spill_bytes >> 32)};
+        AG_TRY(put_numbers(w, halves, 2, err));
+    }
     AG_TRY(ag_sealed_put(w, ids, state->n_ids * sizeof *ids, err));
     if (state->flags & WITH_LOGITS) {
         size_t n = s->model->info.n_vocab * sizeof *s->logits.host;
@@ -100,7 +110,8 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
     }
     AG_TRY(ag_kv_cache_save(s->cache, ag_sealed_put, w, err));
     AG_TRY(ag_score_sums_save(ag_cache_manager_sums(s->manager), s->cache, ag_sealed_put, w, err));
-    return ag_layer_state_save(s->state, ag_sealed_put, w, err);
+    AG_TRY(ag_layer_state_save(s->state, ag_sealed_put, w, err));
+    return ag_spill_save(ag_cache_manager_spill(s->manager), ag_sealed_put, w, err);
 }
 
 /* Sessions in which nobody spoke of turns are written as ever. */
@@ -111,13 +122,16 @@ static bool has_turns(const ag_session *s) {
 
 static saved_state state_of(ag_session *s, size_t n_ids) {
     const ag_score_sums *sums = ag_cache_manager_sums(s->manager);
-    const bool turns = has_turns(s);
+    const ag_spill *spill = ag_cache_manager_spill(s->manager);
+    const bool turns = has_turns(s), spilled = !ag_spill_is_empty(spill);
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
         .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
                  (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u) |
-                 (turns ? WITH_TURNS : 0u) | (ag_session_is_uneven(s) ? UNEVEN : 0u),
+                 (turns ? WITH_TURNS : 0u) | (ag_session_is_uneven(s) ? UNEVEN : 0u) |
+                 (spilled ? WITH_SPILL : 0u),
+        .spill_bytes = spilled ? ag_spill_saved_bytes(spill) : 0,
         .n_protected = ag_session_protected(s),
         .n_turns = turns ? (uint32_t)ag_cache_manager_turns(s->manager)->n : 0,
         .base = ag_layer_state_base(s->state),
@@ -177,6 +191,7 @@ typedef struct restoration {
     ag_kv_cache *cache;  /* receives the slots */
     ag_score_sums *sums; /* NULL: none */
     ag_turns turns;
+    ag_spill *spill;        /* NULL: nothing is spilled */
     ag_layer_state *layers; /* NULL: none */
 } restoration;
 
@@ -239,7 +254,8 @@ static ag_status check_state(const restoration *r, ag_error *err) {
         return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, have->n_ids,
                        have->position);
     }
-    const uint32_t optional = WITH_LOGITS | UNEVEN | (s->manager ? WITH_TURNS : 0u);
+    const uint32_t managed = s->manager ? WITH_TURNS | WITH_SPILL : 0u;
+    const uint32_t optional = WITH_LOGITS | UNEVEN | managed;
     if ((have->flags & ~optional) != want || have->scored > have->position) {
         return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
                        have->flags, have->scored, have->position);
@@ -294,6 +310,10 @@ static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
     if (s->state) AG_TRY(get_numbers(r, &r->state.base, 1, err));
     r->state.n_protected = ag_kv_cache_params(s->cache)->n_protected;
     if (r->state.flags & WITH_TURNS) AG_TRY(get_n_turns(r, err));
+    if (r->state.flags & WITH_SPILL) {
+        AG_TRY(get_numbers(r, numbers, 2, err));
+        r->state.spill_bytes = (uint64_t)numbers[1] << 32 | numbers[0];
+    }
     uint64_t want = file_bytes(s, n_facts, &r->state, r->n_slots);
     if (want == r->file.size) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, its slots take %" PRIu64,
@@ -349,8 +369,12 @@ static ag_status get_cache(restoration *r, ag_error *err) {
         AG_TRY(ag_score_sums_load(r->sums, r->cache, ag_sealed_get, &r->file, err));
     }
     AG_TRY(ag_session_make_state(s, &r->layers, err));
-    return ag_layer_state_load(r->layers, r->state.base, r->state.position, r->file.path,
-                               ag_sealed_get, &r->file, err);
+    AG_TRY(ag_layer_state_load(r->layers, r->state.base, r->state.position, r->file.path,
+                               ag_sealed_get, &r->file, err));
+    const ag_spill *spill = ag_cache_manager_spill(s->manager);
+    if (spill) AG_TRY(ag_spill_create_beside(spill, &r->spill, err));
+    return ag_spill_load(r->spill, kv, r->state.spill_bytes, r->state.position, r->file.path,
+                         ag_sealed_get, &r->file, err);
 }
 
 static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error *err) {
@@ -371,7 +395,8 @@ static void take_over(restoration *r, ag_ids *ids) {
     ag_session *s = r->session;
     ag_kv_cache_swap(s->cache, r->cache);
     ag_kv_cache_protect(s->cache, r->state.n_protected);
-    ag_cache_manager_restore(s->manager, &r->sums, &r->turns);
+    ag_cache_manager_restore(s->manager, &r->sums, &r->turns, &r->spill);
+    s->params.eviction.spill = ag_spill_params_of(ag_cache_manager_spill(s->manager));
     ag_layer_state *layers = s->state;
     s->state = r->layers;
     r->layers = layers;
@@ -401,6 +426,7 @@ ag_status ag_session_restore_paused(ag_session *s, const char *path, const ag_to
     if (st == AG_OK) take_over(&r, ids);
     ag_sealed_reader_close(&r.file);
     ag_score_sums_destroy(r.sums);
+    ag_spill_destroy(r.spill);
     ag_turns_release(&r.turns);
     ag_layer_state_destroy(r.layers);
     ag_kv_cache_destroy(r.cache);

@@ -174,6 +174,7 @@ static ag_status make_manager(ag_session *s, ag_error *err) {
     }
     ag_status st = ag_cache_manager_create(s->cache, &s->params.eviction, rope,
                                            m->info.max_positions, &s->manager, err);
+    s->params.eviction.spill = ag_spill_params_of(ag_cache_manager_spill(s->manager));
     ag_free(rope);
     return st;
 }
@@ -356,6 +357,10 @@ static const ag_eviction_tally nothing_left;
 
 const ag_eviction_tally *ag_session_evictions(const ag_session *s) {
     return s->manager ? ag_cache_manager_tally(s->manager) : &nothing_left;
+}
+
+void ag_session_spilled(const ag_session *s, ag_spill_stats *out) {
+    ag_spill_stats_of(ag_cache_manager_spill(s->manager), out);
 }
 
 const ag_eviction_tally *ag_session_last_evictions(const ag_session *s) {

@@ -425,7 +425,7 @@ static sequence restored(sequence *s, const char *policy) {
     assert_int_equal(ag_score_sums_create(r.eviction.policy, r.cache, &sums, NULL), AG_OK);
     ag_score_sums_set_position(sums, ag_score_sums_position(from));
     assert_int_equal(ag_score_sums_load(sums, r.cache, stream_get, &st, NULL), AG_OK);
-    ag_cache_manager_restore(r.manager, &sums, &(ag_turns){0});
+    ag_cache_manager_restore(r.manager, &sums, &(ag_turns){0}, NULL);
     ag_score_sums_destroy(sums);
     free(st.bytes);
     r.position = s->position;

@@ -208,7 +208,7 @@ static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag
         assert_int_equal(ag_score_sums_create(policy, r.cache[i], &sums, NULL), AG_OK);
         ag_score_sums_set_position(sums, ag_score_sums_position(from));
         assert_int_equal(ag_score_sums_load(sums, r.cache[i], stream_get, &st, NULL), AG_OK);
-        ag_cache_manager_restore(r.manager[i], &sums, &(ag_turns){0});
+        ag_cache_manager_restore(r.manager[i], &sums, &(ag_turns){0}, NULL);
         ag_score_sums_destroy(sums);
         free(st.bytes);
     }

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FIELD(name) offsetof(serve_options, name)
 
@@ -415,7 +416,12 @@ static int check(serve_options *o, const command_line *line) {
     o->engine.replay_keep_tokens = o->replay.keep_tokens;
     o->engine.replay_after_s = o->replay.after_s;
     const int replay = replay_check(&o->replay, &o->model.eviction);
-    return replay == EXIT_DONE ? model_options_check(&o->model) : replay;
+    const int code = replay == EXIT_DONE ? model_options_check(&o->model) : replay;
+    const char *spill = o->model.eviction.spill.path;
+    struct stat is;
+    if (code != EXIT_DONE || !spill || (stat(spill, &is) == 0 && S_ISDIR(is.st_mode))) return code;
+    complain("--kv-spill %s: a server has many sessions and wants a directory", spill);
+    return EXIT_USAGE;
 }
 
 int serve_options_read(serve_options *o, int argc, char **argv) {

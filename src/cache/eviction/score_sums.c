@@ -272,3 +272,14 @@ ag_status ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head,
     s->changed = true;
     return AG_OK;
 }
+
+void ag_score_sums_insert(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *slots,
+                          const float *values, uint32_t n) {
+    if (!s) return;
+    float *sums = ag_score_sums_of(s, layer, head);
+    uint32_t from = ag_kv_cache_n_slots(s->cache, layer, head) - n;
+    for (uint32_t to = from + n, i = n; i > 0;) {
+        if (--to == slots[i - 1]) sums[to] = values[--i];
+        else sums[to] = sums[--from];
+    }
+}

@@ -12,6 +12,7 @@
 
 typedef struct ag_score_sums ag_score_sums;
 struct ag_chunk_scores;
+struct ag_recall;
 
 /* The weights of a pass's rows from row0 on are wanted. */
 typedef struct ag_attention_scores {
@@ -20,6 +21,7 @@ typedef struct ag_attention_scores {
     bool most;             /* the largest weights instead of sums */
     const uint32_t *until; /* [heads of all layers] slots whose sums will be read; NULL: all */
     struct ag_chunk_scores *chunks; /* borrowed; not NULL: those inside chunks, and no others */
+    struct ag_recall *recall; /* borrowed; not NULL: spilled blocks may come back in the pass */
 } ag_attention_scores;
 
 /* What ag_attention_seq says of a layer's scores, from what is known of the whole pass. */
@@ -65,6 +67,10 @@ float *ag_score_sums_of(const ag_score_sums *s, uint32_t layer, uint32_t head);
 /* Slots keep[0..n_keep) of a head are going to move together. */
 ag_status ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head,
                                 const uint32_t *keep, uint32_t n_keep, ag_error *err);
+/* Slots slots[0..n), ascending, of a head have been put between the others, with these sums. Of
+ * sums on the host. */
+void ag_score_sums_insert(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *slots,
+                          const float *values, uint32_t n);
 /* After the layer's slots have moved; `written`: what ag_score_sums_of() gave was changed. */
 ag_status ag_score_sums_store(ag_score_sums *s, uint32_t layer, bool written, ag_error *err);
 

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brings spilled blocks back in place of resident ones that the newest queries want less. Before a
+ * layer's attention the blocks of each KV head, those in the cache and those in the file, are
+ * compared by the weight that the queries would give to the keys of their sketches. */
+#ifndef AG_CACHE_RECALL_H
+#define AG_CACHE_RECALL_H
+
+#include "cache/spill.h"
+
+typedef struct ag_recall ag_recall;
+
+enum { AG_RECALL_ROWS = 32 }; /* newest rows of a pass that ask, at most */
+
+/* Cache and spill are borrowed. */
+ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out, ag_error *err);
+void ag_recall_destroy(ag_recall *r);
+/* Bytes of one for a cache of these parameters, at most. */
+size_t ag_recall_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv);
+/* Slots of a head, or of all, are no longer those they were: sketches of them are made anew. */
+void ag_recall_forget(ag_recall *r, uint32_t layer, uint32_t head);
+void ag_recall_forget_all(ag_recall *r);
+void ag_recall_set_spill(ag_recall *r, ag_spill *spill);
+
+/* What the pass that begins now allows. */
+typedef struct ag_recall_pass {
+    ag_score_sums *sums; /* borrowed; NULL: the policy has none */
+    bool sums_anew;      /* they begin at 0 in this pass */
+    uint32_t n_rows;     /* of the pass */
+    uint32_t recent;     /* newest slots that stay */
+    uint32_t n_slots;    /* of a head: up to these a block comes back without another one leaving */
+    bool many;           /* as many blocks as may be, else a few in each head */
+} ag_recall_pass;
+void ag_recall_begin(ag_recall *r, const ag_recall_pass *pass);
+
+/* In a layer without a window, whose new slots are in the cache. q [n_rows, n_heads, head_dim] F32,
+ * turned; scale: of q . k. */
+ag_status ag_recall_layer(ag_recall *r, uint32_t layer, const ag_tensor *q, float scale,
+                          ag_error *err);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/spill_saved.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "core/little_endian.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Before each block: its slots, how many of them are good, and its types. */
+enum { HEAD_NUMBERS = 3, MOST_SLOTS = 128, KEYS_Q8_0 = 1, VALUES_Q4_0 = 2 };
+
+static size_t data_bytes(ag_dtype k_type, ag_dtype v_type, uint32_t dim, uint32_t n) {
+    return n * (sizeof(uint32_t) + sizeof(float) + ag_dtype_row_bytes(k_type, dim) +
+                ag_dtype_row_bytes(v_type, dim));
+}
+
+static ag_status put_number(ag_put_fn put, void *user, uint32_t number, ag_error *err) {
+    unsigned char bytes[4];
+    ag_put_number(bytes, number, sizeof bytes);
+    return put(user, bytes, sizeof bytes, err);
+}
+
+uint64_t ag_spill_saved_bytes(const ag_spill *s) {
+    uint64_t n = 0;
+    if (!s) return 0;
+    const ag_kv_params *kv = ag_spill_kv(s);
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
+            n += sizeof(uint32_t);
+            for (uint32_t i = 0; i < ag_spill_n_blocks(s, l, h); i++) {
+                ag_dtype k_type, v_type;
+                ag_spill_block_types(s, l, h, i, &k_type, &v_type);
+                n += HEAD_NUMBERS * sizeof(uint32_t) + data_bytes(k_type, v_type,
+                                                                  kv->layers[l].head_dim,
+                                                                  ag_spill_n_slots(s, l, h, i));
+            }
+        }
+    }
+    return n;
+}
+
+static ag_status save_block(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i,
+                            ag_spilled_rows *block, ag_put_fn put, void *user, ag_error *err) {
+    const ag_kv_params *kv = ag_spill_kv(s);
+    const uint32_t n = ag_spill_n_slots(s, layer, head, i);
+    ag_dtype k_type, v_type;
+    ag_spill_block_types(s, layer, head, i, &k_type, &v_type);
+    const size_t bytes = data_bytes(k_type, v_type, kv->layers[layer].head_dim, n);
+    const bool is_read = ag_spill_read(s, layer, head, i, block);
+    if (!is_read) memset(block->bytes, 0, bytes);
+    const uint32_t types =
+        (k_type != kv->k_type ? KEYS_Q8_0 : 0u) | (v_type != kv->v_type ? VALUES_Q4_0 : 0u);
+    AG_TRY(put_number(put, user, n, err));
+    AG_TRY(put_number(put, user, is_read ? block->rows.n : 0, err));
+    AG_TRY(put_number(put, user, types, err));
+    return put(user, block->bytes, bytes, err);
+}
+
+ag_status ag_spill_save(ag_spill *s, ag_put_fn put, void *user, ag_error *err) {
+    ag_spilled_rows block;
+    if (ag_spill_is_empty(s)) return AG_OK;
+    const ag_kv_params *kv = ag_spill_kv(s);
+    ag_status st = ag_spilled_rows_create(s, &block, err);
+    for (uint32_t l = 0; l < kv->n_layers; l++) {
+        for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
+            const uint32_t n = ag_spill_n_blocks(s, l, h);
+            if (st == AG_OK) st = put_number(put, user, n, err);
+            for (uint32_t i = 0; i < n && st == AG_OK; i++)
+                st = save_block(s, l, h, i, &block, put, user, err);
+        }
+    }
+    ag_spilled_rows_release(&block);
+    return st;
+}
+
+/* ---- in ---- */
+
+typedef struct loading {
+    ag_spill *spill; /* NULL: nobody wants them */
+    const ag_kv_params *kv;
+    uint64_t left; /* bytes */
+    uint32_t position;
+    const char *name;
+    ag_get_fn get;
+    void *user;
+    uint8_t *bytes; /* [of the largest block] */
+} loading;
+
+static ag_status get(loading *in, void *bytes, size_t n, ag_error *err) {
+    if (n > in->left)
+        return AG_FAIL(err, FORMAT, "%s: damaged: spilled blocks pass their end", in->name);
+    in->left -= n;
+    return in->get(in->user, bytes, n, err);
+}
+
+static ag_status get_numbers(loading *in, uint32_t *numbers, size_t n, ag_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char bytes[4];
+        AG_TRY(get(in, bytes, sizeof bytes, err));
+        numbers[i] = (uint32_t)ag_get_number(bytes, sizeof bytes);
+    }
+    return AG_OK;
+}
+
+static ag_status check_positions(const loading *in, const uint32_t *positions, uint32_t n,
+                                 ag_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (positions[i] < in->position && (!i || positions[i] > positions[i - 1])) continue;
+        return AG_FAIL(err, FORMAT,
+                       "%s: damaged: a spilled slot of position %u, the sequence stands at %u",
+                       in->name, positions[i], in->position);
+    }
+    return AG_OK;
+}
+
+static ag_status load_block(loading *in, uint32_t layer, uint32_t head, ag_error *err) {
+    const uint32_t dim = in->kv->layers[layer].head_dim;
+    uint32_t numbers[HEAD_NUMBERS];
+    AG_TRY(get_numbers(in, numbers, HEAD_NUMBERS, err));
+    const uint32_t n = numbers[0], n_good = numbers[1], types = numbers[2];
+    const ag_dtype k_type = types & KEYS_Q8_0 ? AG_Q8_0 : in->kv->k_type;
+    const ag_dtype v_type = types & VALUES_Q4_0 ? AG_Q4_0 : in->kv->v_type;
+    const bool fits = types <= (KEYS_Q8_0 | VALUES_Q4_0) && !(dim % ag_dtype_block(k_type)) &&
+                      !(dim % ag_dtype_block(v_type)) &&
+                      ag_dtype_row_bytes(k_type, dim) <= ag_dtype_row_bytes(in->kv->k_type, dim) &&
+                      ag_dtype_row_bytes(v_type, dim) <= ag_dtype_row_bytes(in->kv->v_type, dim);
+    if (!n || n > MOST_SLOTS || n_good > n || !fits) {
+        return AG_FAIL(err, FORMAT, "%s: damaged: a spilled block of %u slots, %u of them good",
+                       in->name, n, n_good);
+    }
+    AG_TRY(get(in, in->bytes, data_bytes(k_type, v_type, dim, n), err));
+    uint8_t *at = in->bytes;
+    const uint32_t *positions = (const uint32_t *)(const void *)at;
+    AG_TRY(check_positions(in, positions, n_good, err));
+    if (!in->spill || !n_good) return AG_OK;
+    const float *sums = (const float *)(const void *)(at + n * sizeof *positions);
+    at += n * (sizeof *positions + sizeof *sums);
+    const ag_kv_rows rows = {.k_type = k_type,
+                             .v_type = v_type,
+                             .n = n_good,
+                             .positions = (uint32_t *)(void *)in->bytes,
+                             .k = at,
+                             .v = at + n * ag_dtype_row_bytes(k_type, dim)};
+    ag_spill_add(in->spill, layer, head, &rows, sums);
+    return AG_OK;
+}
+
+static ag_status load_all(loading *in, ag_error *err) {
+    for (uint32_t l = 0; l < in->kv->n_layers; l++) {
+        for (uint32_t h = 0; h < in->kv->layers[l].n_kv_heads; h++) {
+            uint32_t n;
+            AG_TRY(get_numbers(in, &n, 1, err));
+            for (uint32_t i = 0; i < n; i++) AG_TRY(load_block(in, l, h, err));
+        }
+    }
+    if (!in->left) return AG_OK;
+    return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes behind spilled blocks", in->name,
+                   in->left);
+}
+
+ag_status ag_spill_load(ag_spill *s, const ag_kv_params *kv, uint64_t n_bytes, uint32_t position,
+                        const char *name, ag_get_fn get_fn, void *user, ag_error *err) {
+    if (!n_bytes) return AG_OK;
+    loading in = {s, kv, n_bytes, position, name, get_fn, user, NULL};
+    const size_t most =
+        data_bytes(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, MOST_SLOTS);
+    in.bytes = ag_malloc(most);
+    if (!in.bytes) return AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", most);
+    const ag_status st = load_all(&in, err);
+    ag_free(in.bytes);
+    return st;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is spilled: the file and what can happen to it, sketches, and rows that leave a cache and
+ * come back. */
+#include "cache/kv_rows.h"
+#include "cache/spill_file.h"
+#include "cache/spill_sketch.h"
+
+#include <antigravity/antigravity.h>
+#include <antigravity/expert.h>
+
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RECORD = 100 };
+
+static char dir[] = "/tmp/ag-spill-XXXXXX";
+static char path[64];
+
+static int make_dir(void **state) {
+    (void)state;
+    if (!mkdtemp(dir)) return 1;
+    snprintf(path, sizeof path, "%s/file", dir);
+    return 0;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    return rmdir(dir); /* which has to be empty */
+}
+
+/* ---- the file ---- */
+
+static void fill(unsigned char *bytes, unsigned seed) {
+    for (size_t i = 0; i < RECORD; i++) bytes[i] = (unsigned char)(seed * 31 + i * 7);
+}
+
+static uint64_t put(ag_spill_file *f, unsigned seed, uint32_t *record) {
+    unsigned char bytes[RECORD];
+    fill(bytes, seed);
+    assert_true(ag_spill_file_put(f, bytes, sizeof bytes, record));
+    return ag_spill_sum(bytes, sizeof bytes);
+}
+
+static bool is_there(ag_spill_file *f, unsigned seed, uint32_t record) {
+    unsigned char bytes[RECORD], want[RECORD];
+    fill(want, seed);
+    if (!ag_spill_file_get(f, record, bytes, sizeof bytes, ag_spill_sum(want, sizeof want)))
+        return false;
+    assert_memory_equal(bytes, want, sizeof want);
+    return true;
+}
+
+static void records_are_used_again(void **state) {
+    (void)state;
+    ag_spill_file *f = ag_spill_file_create(dir, RECORD, 4 * RECORD + 1);
+    uint32_t record[5];
+    unsigned char bytes[RECORD] = {0};
+    for (unsigned i = 0; i < 4; i++) put(f, i, &record[i]);
+    assert_true(ag_spill_file_is_full(f));
+    assert_false(ag_spill_file_put(f, bytes, sizeof bytes, &record[4]));
+    assert_null(ag_spill_file_trouble(f)); /* a limit is no trouble */
+    assert_int_equal(ag_spill_file_bytes(f), 4 * RECORD);
+    ag_spill_file_free(f, record[1]);
+    put(f, 9, &record[4]);
+    assert_int_equal(record[4], record[1]);
+    assert_true(is_there(f, 0, record[0]) && is_there(f, 9, record[4]) &&
+                is_there(f, 3, record[3]));
+    ag_spill_file *same = ag_spill_file_share(f);
+    ag_spill_file_release(f);
+    assert_true(is_there(same, 2, record[2]));
+    ag_spill_file_release(same);
+}
+
+static void a_named_file_is_private_and_goes(void **state) {
+    (void)state;
+    struct stat s;
+    uint32_t record;
+    unsigned char bytes[RECORD] = {0};
+    ag_spill_file *f = ag_spill_file_create(path, RECORD, 0);
+    assert_int_not_equal(stat(path, &s), 0); /* before there is something to put into it */
+    put(f, 1, &record);
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0600);
+    ag_spill_file *other = ag_spill_file_create(path, RECORD, 0); /* it is there already */
+    assert_false(ag_spill_file_put(other, bytes, sizeof bytes, &record));
+    assert_non_null(ag_spill_file_trouble(other));
+    ag_spill_file_release(other);
+    assert_int_equal(stat(path, &s), 0); /* and was not the other's to remove */
+    ag_spill_file_release(f);
+    assert_int_not_equal(stat(path, &s), 0);
+}
+
+static void damage_is_seen_and_said_once(void **state) {
+    (void)state;
+    ag_spill_file *f = ag_spill_file_create(path, RECORD, 0);
+    uint32_t record[3];
+    char said[256];
+    for (unsigned i = 0; i < 3; i++) put(f, i, &record[i]);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, RECORD + 50), 1);
+    assert_true(is_there(f, 0, record[0]));
+    assert_null(ag_spill_file_trouble(f));
+    assert_false(is_there(f, 1, record[1]));
+    assert_non_null(strstr(ag_spill_file_trouble(f), "damaged"));
+    snprintf(said, sizeof said, "%s", ag_spill_file_trouble(f));
+    assert_int_equal(ftruncate(fd, RECORD + 10), 0);
+    assert_false(is_there(f, 2, record[2]));
+    assert_string_equal(ag_spill_file_trouble(f), said); /* the first one */
+    assert_true(is_there(f, 0, record[0]));
+    close(fd);
+    assert_int_equal(unlink(path), 0); /* it still has what it has */
+    assert_true(is_there(f, 0, record[0]));
+    ag_spill_file_release(f);
+}
+
+static void another_file_of_the_name_stays(void **state) {
+    (void)state;
+    ag_spill_file *f = ag_spill_file_create(path, RECORD, 0);
+    uint32_t record;
+    put(f, 1, &record);
+    assert_int_equal(unlink(path), 0);
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    ag_spill_file_release(f);
+    assert_int_equal(unlink(path), 0);
+    close(fd);
+}
+
+static void a_limit_of_the_process_is_no_signal(void **state) {
+    (void)state;
+    struct rlimit before, small;
+    uint32_t record[2];
+    unsigned char bytes[RECORD] = {0};
+    ag_spill_file *f = ag_spill_file_create(dir, RECORD, 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    small = before;
+    small.rlim_cur = RECORD + 1;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    put(f, 1, &record[0]);
+    const bool fits = ag_spill_file_put(f, bytes, sizeof bytes, &record[1]);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_false(fits);
+    assert_non_null(ag_spill_file_trouble(f));
+    put(f, 2, &record[1]); /* it goes on when there is room again */
+    assert_true(is_there(f, 1, record[0]) && is_there(f, 2, record[1]));
+    ag_spill_file_release(f);
+}
+
+static void no_file_is_no_crash(void **state) {
+    (void)state;
+    uint32_t record;
+    unsigned char bytes[RECORD] = {0};
+    ag_spill_file *f = ag_spill_file_create("/nonexistent/spill", RECORD, 0);
+    assert_false(ag_spill_file_put(f, bytes, sizeof bytes, &record));
+    assert_non_null(strstr(ag_spill_file_trouble(f), "/nonexistent/spill"));
+    assert_string_equal(ag_spill_file_news(f), ag_spill_file_trouble(f));
+    assert_false(ag_spill_file_put(f, bytes, sizeof bytes, &record));
+    assert_null(ag_spill_file_news(f));
+    ag_spill_file_release(f);
+}
+
+/* ---- sketches ---- */
+
+static float dice(void) { return (float)rand() / (float)RAND_MAX * 2 - 1; }
+
+static void a_bound_is_a_bound(void **state) {
+    (void)state;
+    enum { MOST = 80, N = 16 };
+    float keys[N * MOST], q[MOST], parts[2 * MOST], work[2 * MOST];
+    float sketch[MOST];
+    const size_t dims[] = {1, 7, 20, 64, 80};
+    srand(3);
+    for (size_t t = 0; t < 2000; t++) {
+        const size_t dim = dims[t % 5], n = 1 + t % N;
+        const float size = t % 3 ? 1 : 300;
+        float most = -INFINITY, wide = 0;
+        for (size_t i = 0; i < n * dim; i++) keys[i] = size * dice();
+        for (size_t i = 0; i < dim; i++) q[i] = dice();
+        if (t % 11 == 0) memset(keys, 0, sizeof keys);
+        for (size_t i = 0; i < n; i++) {
+            float dot = 0;
+            for (size_t d = 0; d < dim; d++) dot += q[d] * keys[i * dim + d];
+            most = fmaxf(most, dot);
+        }
+        for (size_t d = 0; d < dim; d++) wide += fabsf(q[d]) * size / 126;
+        assert_true(ag_spill_sketch_bytes(dim) <= sizeof sketch);
+        ag_spill_sketch_make(sketch, keys, n, dim, work);
+        ag_spill_sketch_query(parts, q, dim);
+        const float bound = ag_spill_sketch_bound(sketch, parts, dim);
+        assert_true(bound >= most - 1e-4f * size);
+        /* Of one key it is that key's product, but for a level in each dimension. */
+        if (n == 1) assert_true(bound <= most + wide + 1e-4f * size);
+    }
+}
+
+/* ---- rows ---- */
+
+typedef struct kept {
+    uint32_t n, positions[300];
+    float k[300][32], v[300][32];
+} kept;
+
+static void read_all(ag_kv_cache *c, uint32_t head, kept *out) {
+    memset(out, 0, sizeof *out);
+    out->n = ag_kv_cache_n_slots(c, 0, head);
+    for (uint32_t s = 0; s < out->n; s++) {
+        out->positions[s] = ag_kv_cache_position(c, 0, head, s);
+        assert_int_equal(ag_kv_cache_read(c, 0, head, s, out->k[s], out->v[s], NULL), AG_OK);
+    }
+}
+
+static ag_kv_cache *make_cache(ag_backend *be, ag_dtype type) {
+    enum { N = 280, DIM = 32 };
+    const ag_kv_params p = {.n_layers = 1,
+                            .n_kv_heads = 2,
+                            .head_dim = DIM,
+                            .max_slots = 300,
+                            .k_type = type,
+                            .v_type = type};
+    ag_kv_cache *c;
+    ag_buffer *owner;
+    ag_tensor rows;
+    uint32_t positions[N];
+    assert_int_equal(ag_kv_cache_create(be, &p, &c, NULL), AG_OK);
+    assert_int_equal(ag_tensor_alloc(&rows, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
+                                     ag_shape_3d(N, 2, DIM), NULL),
+                     AG_OK);
+    for (size_t i = 0; i < (size_t)N * 2 * DIM; i++) ag_tensor_f32(&rows)[i] = dice();
+    for (uint32_t i = 0; i < N; i++) positions[i] = 3 * i;
+    assert_int_equal(ag_kv_cache_update(c, 0, &rows, &rows, positions, NULL), AG_OK);
+    ag_buffer_release(&owner);
+    return c;
+}
+
+/* Some slots leave and come back: the head is as it was, to the bit, and so is the other one. */
+static void rows_come_back(void **state) {
+    (void)state;
+    enum { ROW = 32 * sizeof(float), N_OUT = 140 };
+    const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
+    static kept before[2], after[2];
+    ag_backend *be;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    for (int t = 0; t < 4; t++) {
+        ag_kv_cache *c = make_cache(be, types[t]), *fork;
+        uint32_t out[N_OUT], keep[300], n_out = 0, n_keep = 0, positions[N_OUT], slots[N_OUT];
+        static uint8_t k[N_OUT * ROW], v[N_OUT * ROW];
+        float values[32];
+        for (uint32_t h = 0; h < 2; h++) read_all(c, h, &before[h]);
+        for (uint32_t s = 0; s < before[1].n; s++) {
+            if (s % 2) out[n_out++] = s;
+            else keep[n_keep++] = s;
+        }
+        ag_kv_rows rows = {types[t], types[t], n_out, positions, k, v};
+        assert_int_equal(ag_kv_cache_get_rows(c, 0, 1, out, &rows, values, NULL), AG_OK);
+        assert_int_equal(positions[1], 9);
+        /* What is there does not come twice. */
+        assert_int_equal(ag_kv_cache_put_rows(c, 0, 1, &rows, slots, values, NULL), AG_LIMIT);
+        rows.n = 1;
+        assert_int_equal(ag_kv_cache_put_rows(c, 0, 1, &rows, slots, values, NULL), AG_INVALID);
+        rows.n = n_out;
+        assert_int_equal(ag_kv_cache_compact(c, 0, 1, keep, n_keep, NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_fork(c, &fork, NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_put_rows(c, 0, 1, &rows, slots, values, NULL), AG_OK);
+        assert_memory_equal(slots, out, n_out * sizeof *out);
+        for (uint32_t h = 0; h < 2; h++) {
+            read_all(c, h, &after[h]);
+            assert_memory_equal(&after[h], &before[h], sizeof before[h]);
+        }
+        assert_int_equal(ag_kv_cache_n_slots(fork, 0, 1), n_keep); /* it sees nothing of it */
+        assert_int_equal(ag_kv_cache_position(fork, 0, 1, 1), 6);
+        ag_kv_cache_destroy(fork);
+        ag_kv_cache_destroy(c);
+    }
+    ag_backend_destroy(be);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_are_used_again),
+        cmocka_unit_test(a_named_file_is_private_and_goes),
+        cmocka_unit_test(damage_is_seen_and_said_once),
+        cmocka_unit_test(another_file_of_the_name_stays),
+        cmocka_unit_test(a_limit_of_the_process_is_no_signal),
+        cmocka_unit_test(no_file_is_no_crash),
+        cmocka_unit_test(a_bound_is_a_bound),
+        cmocka_unit_test(rows_come_back),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
