@@ -57,8 +57,9 @@ typedef struct ag_serving_params {
      * each when nobody has gone on with it for replay_after_s, or at once where three quarters of
      * memory_limit are taken: ag_session_compress() with this share of their tokens replayed. What
      * stays are so many of their tokens, the fewer of both. A request ends a replay that is under
-     * way. Such a session is gone on with at its end alone: prompts that have only its beginning in
-     * common are read anew. */
+     * way. One takes the memory of two such sessions at most, for which another may leave. Such a
+     * session is gone on with at its end alone: prompts that have only its beginning in common are
+     * read anew. */
     float replay_share, replay_keep_ratio; /* 0, 0.25 */
     uint32_t replay_keep_tokens;           /* 0: the ratio alone */
     uint32_t replay_after_s;               /* 30 */

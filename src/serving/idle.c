@@ -100,6 +100,17 @@ static bool has_room(const ag_serving *s, const ag_parked *k) {
     return ag_governor_has_room(s, 2 * held);
 }
 
+/* Another leaves for it where there is none: what one gives back is more than what one takes. */
+static bool make_room(ag_serving *s, ag_parked *k) {
+    if (has_room(s, k)) return true;
+    k->pinned = true;
+    const bool gave_up = ag_prefix_drop_one(s);
+    k->pinned = false;
+    if (gave_up && has_room(s, k)) return true;
+    k->not_before = ag_now_s() + WAIT_FOR_ROOM_S;
+    return false;
+}
+
 static void warn(const ag_serving *s, const ag_error *err) {
     const ag_backend_params *p = &s->params.backend;
     if (p->log) p->log(p->log_user, AG_LOG_WARN, err->msg);
@@ -128,10 +139,7 @@ void ag_idle_work(ag_serving *s) {
     ag_compress_report done;
     ag_parked *k = next_parked(s, &due);
     if (!k || due > ag_now_s() || has_other_work(s)) return;
-    if (!has_room(s, k)) {
-        k->not_before = ag_now_s() + WAIT_FOR_ROOM_S;
-        return;
-    }
+    if (!make_room(s, k)) return;
     const ag_status st = compress(s, k, &done, &err);
     if (st == AG_CANCELLED) return;
     k->is_small = true; /* or cannot be */

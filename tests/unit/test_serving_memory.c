@@ -18,6 +18,7 @@ static uint64_t occupied(void) {
 }
 
 static const char *prefix_dir; /* NULL: none */
+static float replay_share;
 
 static ag_status start_within(uint64_t limit, ag_error *err) {
     ag_serving_params p = ag_serving_defaults();
@@ -27,6 +28,8 @@ static ag_status start_within(uint64_t limit, ag_error *err) {
                                 .session = ag_session_defaults()};
     p.memory_limit = limit;
     p.prefix_dir = prefix_dir;
+    p.replay_share = replay_share;
+    p.replay_after_s = 0;
     p.step_rows = 128;
     p.backend.n_threads = 2;
     for (size_t i = 0; i < MOST; i++) client_init(&clients[i]);
@@ -415,6 +418,32 @@ static void what_parked_sessions_leave_goes_back(void **state) {
                  (double)after / (1 << 20), (double)full / (1 << 20), (double)base / (1 << 20));
 }
 
+/* What is parked fills the limit, so that a replay has room only where another one leaves. */
+static void replays_stay_below_the_limit(void **state) {
+    enum { N = 12, TOKENS = 640 };
+    static int32_t ids[TOKENS];
+    ag_serving_stats stats;
+    (void)state;
+    replay_share = 1;
+    const uint64_t limit = loaded_with(14 << 20);
+    begin_watching();
+    for (unsigned i = 0; i < N; i++) {
+        fill_ids(ids, TOKENS, 900 + i);
+        ag_request_params p = request(ids, TOKENS, 2);
+        run_request(&clients[0], &p);
+    }
+    for (int i = 0; i < 6000; i++) {
+        ag_serving_get_stats(serving, &stats);
+        if (stats.n_replays >= 3) break;
+        usleep(10000);
+    }
+    assert_true(stats.n_replays >= 3);
+    end_watching(limit);
+    replay_share = 0;
+    assert_int_equal(stats.n_refused, 0);
+    assert_true(stats.n_parked >= 2 && stats.memory_peak <= limit);
+}
+
 int main(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     puts("sanitizers take memory of their own");
@@ -433,6 +462,7 @@ int main(void) {
         CASE(an_answer_without_a_limit_ends_where_memory_does),
         CASE(an_idle_model_makes_room_for_another),
         CASE(what_parked_sessions_leave_goes_back),
+        CASE(replays_stay_below_the_limit),
         CASE(constraints_are_counted_before_they_grow),
         CASE(a_constraint_that_grows_too_large_ends_its_request),
     };
