@@ -70,6 +70,24 @@ static void a_full_cache_finds_the_needles_and_a_window_those_within(void **stat
     cli_free(&r);
 }
 
+/* At an eighth of the document a window has its end alone; what left it comes back when the
+ * question is read. */
+static void spilled_needles_are_found(void **state) {
+    (void)state;
+    char dir[64];
+    make_directory(dir);
+    cli_result r = CLI("eval", "needle", "-n", "10", "--context", "1024", "--eviction-policy",
+                       "streaming", "--kv-budget", "128", "--kv-spill", dir, "-q", "-o", "json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    json_t *row = row_of(root, 0);
+    assert_int_equal(number(row, "budget_tokens"), 128);
+    assert_true(number(row, "accuracy") >= 0.9);
+    json_decref(root);
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 /* A question inside lies in the window that SnapKV listens to; one asked later does not. */
 static void snapkv_listens_to_a_question_inside_only(void **state) {
     (void)state;
@@ -316,6 +334,9 @@ static void what_cannot_be_measured_is_refused(void **state) {
         {{"needle", "novel.txt"}, "unexpected word 'novel.txt'"},
         {{"needle", "--context", "2045"}, "that the model was trained for"},
         {{"needle", "--context", "9"}, "is not between 160 and"},
+        {{"needle", "--eviction-policy", "none", "--kv-spill", "/tmp"}, "needs an eviction policy"},
+        {{"needle", "--eviction-policy", "tova", "--kv-spill", "/dev/null"}, "is there already"},
+        {{"needle", "--eviction-policy", "tova", "--kv-spill-max", "9"}, "needs --kv-spill"},
         {{"needle", "--depth", "101"}, "is not between 0 and 100"},
         {{"needle", "--question", "never"}, "'never' is not one of inside, after"},
         {{"needle", "--eviction-policy", "none", "--kv-budget", "9"}, "needs an eviction policy"},
@@ -364,6 +385,7 @@ static void each_measure_has_a_help(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_cache_finds_the_needles_and_a_window_those_within),
+        cmocka_unit_test(spilled_needles_are_found),
         cmocka_unit_test(snapkv_listens_to_a_question_inside_only),
         cmocka_unit_test(documents_depend_on_the_seed_alone),
         cmocka_unit_test(needles_hide_in_a_text_of_ones_own),
