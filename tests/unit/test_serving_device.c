@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* usage: test_serving_device BACKEND
  * Answers on a device: each gets the tokens that it gets alone, though several run. */
+#include "core/backend_ops.h"
+#include "core/block_pool.h"
+#include "serving/serving_impl.h"
 #include "support/named_backend.h"
 #include "support/serving_demo.h"
 
@@ -38,6 +41,25 @@ static void answers_are_those_of_each_alone(void **state) {
     assert_int_equal(after.n_rows - before.n_rows, after.n_steps - before.n_steps);
 }
 
+/* Beside the blocks of an answer, the room that the pool may take. */
+static void what_the_pool_may_take_is_promised(void **state) {
+    (void)state;
+    static const int32_t id = 20;
+    ag_served_request r = {.p = request(&id, 1, TOKENS)};
+    ag_session_params p = demo->session;
+    ag_session_plan plan;
+    ag_error err;
+    const ag_memory *mem = ag_backend_memory(serving->backend);
+    r.p.model = demo;
+    r.p.n_answers = 1;
+    must(ag_governor_promise(serving, &r, &err), &err);
+    p.max_seq_len = 2 * AG_KV_BLOCK; /* its block of each head, and one of which a copy is made */
+    must(ag_session_plan_memory(&demo->info, &p, &plan, &err), &err);
+    const size_t most = ag_block_pool_most(mem, plan.kv_bytes);
+    assert_true(most > plan.kv_bytes + plan.kv_bytes / 32);
+    assert_int_equal(r.kv_promised, most);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "opencl";
     ag_backend *there = open_backend(name, 1);
@@ -46,6 +68,7 @@ int main(int argc, char **argv) {
     params = ag_serving_defaults();
     params.backend.name = name;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_the_pool_may_take_is_promised, start_device, stop),
         cmocka_unit_test_setup_teardown(answers_are_those_of_each_alone, start_device, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
