@@ -11,6 +11,7 @@ the models' GGUF files. `page` replaces what stands between the page's marks of 
 import argparse
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -40,6 +41,21 @@ RUNS = {
     "table-qwen": (QWEN, "", POLICIES + ["-n", "20", "--tasks", "niah_multikey_2", "--length",
                                          "512"]),
 }
+# Several tasks, of which each has a command of its own: a table may be made before all have run.
+MOST = ["--eviction-policy", "snapkv,keydiff,compactor", "--ratios", "0.75", "--first", "100", "-n",
+        "50"]
+SEVERAL = {
+    "smol": (SMOL, "1024", ["niah_single_2", "niah_single_3", "niah_multivalue"]),
+    "qwen": (QWEN, "2048", ["niah_single_3", "niah_multikey_2"]),
+    "qwen-short": (QWEN, "1024", ["niah_multikey_1", "niah_multivalue", "niah_multiquery"]),
+}
+ADAPTIVE = "-adaptive"
+for several, (model, length, tasks) in SEVERAL.items():
+    for task in tasks:
+        one = MOST + ["--tasks", task, "--length", length]
+        RUNS["task-%s-%s" % (several, task)] = (model, "", one + ["--replay", "1,0.2"])
+        RUNS["task-%s-%s%s" % (several, task, ADAPTIVE)] = (
+            model, "", one + ["--head-budget", "adaptive"])
 
 
 def command(program, models, name):
@@ -114,11 +130,49 @@ def policy_table(result):
         yield "| %s | %s | %s | %s |" % (policy, share, " | ".join(cells), " | ".join(last))
 
 
+def share_with_interval(full, kept):
+    """Mean of kept / mean of full, and the middle 95 % of it over samples of the prompts: paired,
+    each task's among themselves. full, kept: {task: scores}."""
+    def share(picks):
+        whole = sum(full[t][i] for t, p in picks.items() for i in p)
+        return sum(kept[t][i] for t, p in picks.items() for i in p) / whole if whole else 0.0
+
+    chance = random.Random(1)
+    every = {t: range(len(s)) for t, s in full.items()}
+    samples = sorted(share({t: [chance.randrange(len(p)) for _ in p] for t, p in every.items()})
+                     for _ in range(2000))
+    return "%.2f (%.2f to %.2f)" % (share(every), samples[50], samples[1949])
+
+
+def several_table(results, several):
+    """A line for each policy, a column for each task that was run: kept / full."""
+    rules, full = {}, {}
+    for task in SEVERAL[several][2]:
+        name = "task-%s-%s" % (several, task)
+        for suffix, words in (("", ""), (ADAPTIVE, ", adaptive heads")):
+            for row in results.get(name + suffix, {"rows": []})["rows"]:
+                if row["policy"] == "none":
+                    full[task] = row["scores"]
+                else:
+                    rules.setdefault(row["policy"] + words, {})[task] = row["scores"]
+    yield "| policy | " + " | ".join(full) + " | all of them |"
+    yield "|---|" + "---:|" * len(full) + "---:|"
+    means = [percent(sum(s) / len(s)) for s in full.values()]
+    yield "| none, score in percent | %s |  |" % " | ".join(means)
+    for rule, kept in sorted(rules.items()):
+        cells = [share_with_interval({t: full[t]}, {t: kept[t]}) if t in kept else "" for t in full]
+        cells.append(share_with_interval(full, kept) if len(kept) == len(full) else "")
+        yield "| %s | %s |" % (rule, " | ".join(cells))
+
+
 def page(options):
     results = {p.stem: json.loads(p.read_text())
                for p in pathlib.Path(options.results).glob("*.json") if p.stem in RUNS}
     text = pathlib.Path(options.page).read_text()
     tables = {n: policy_table(r) for n, r in results.items() if n.startswith("table-")}
+    for several in SEVERAL:
+        if any(n.startswith("task-%s-niah" % several) for n in results):
+            tables[several] = several_table(results, several)
     if any(n.startswith("full-") for n in results):
         tables["full"] = full_table(results)
     for name, lines in tables.items():
