@@ -104,18 +104,20 @@ static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, 
     return AG_OK;
 }
 
+static bool spills(const ag_cache_manager *m, uint32_t layer) {
+    return m->spill && !ag_kv_cache_layer(m->cache, layer)->window;
+}
+
 /* Those of a head that the policy lets leave, not those that have expired, go to the file. */
 static void spill(ag_cache_manager *m, uint32_t layer, uint32_t head, const ag_eviction_view *v,
-                  uint32_t n_keep, uint32_t *n_blocks) {
+                  uint32_t n_keep) {
     const uint32_t alive = v->n_protected + v->n_expired;
     uint32_t *leaving = m->tmp.work, n = 0;
-    *n_blocks = 0;
-    if (!m->spill || ag_kv_cache_layer(m->cache, layer)->window) return;
     for (uint32_t s = 0, k = 0; s < v->n_slots; s++) {
         if (k < n_keep && m->tmp.keep[k] == s) k++;
         else if (s >= alive) leaving[n++] = s;
     }
-    ag_spill_take(m->spill, m->sums, layer, head, leaving, n, n_blocks);
+    ag_spill_take(m->spill, m->sums, layer, head, leaving, n);
     ag_recall_forget(m->recall, layer, head);
 }
 
@@ -135,11 +137,10 @@ static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t h
             m->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
         }
     }
-    uint32_t n_blocks;
-    spill(m, layer, head, &v, n_keep, &n_blocks);
+    if (spills(m, layer)) spill(m, layer, head, &v, n_keep);
     ag_status st = ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep, err);
     if (st == AG_OK) st = ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
-    if (st != AG_OK && n_blocks) ag_spill_take_back(m->spill, layer, head, n_blocks);
+    if (st != AG_OK && spills(m, layer)) ag_spill_take_back(m->spill, layer, head);
     return st;
 }
 

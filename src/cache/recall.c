@@ -276,7 +276,7 @@ static ag_status let_leave(ag_recall *r, uint32_t layer, uint32_t head, const ex
                            ag_error *err) {
     resident_groups *g = groups_of(r, layer, head);
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
-    uint32_t n_keep = 0, n_leaving = 0, n_blocks;
+    uint32_t n_keep = 0, n_leaving = 0;
     for (uint32_t s = 0; s < n; s++) {
         const uint32_t group = s < g->first ? UINT32_MAX : (s - g->first) / r->block;
         bool leaves = false;
@@ -284,10 +284,10 @@ static ag_status let_leave(ag_recall *r, uint32_t layer, uint32_t head, const ex
         if (leaves) r->leaving[n_leaving++] = s;
         else r->keep[n_keep++] = s;
     }
-    ag_spill_take(r->spill, r->pass.sums, layer, head, r->leaving, n_leaving, &n_blocks);
+    ag_spill_take(r->spill, r->pass.sums, layer, head, r->leaving, n_leaving);
     ag_status st = ag_score_sums_compact(r->pass.sums, layer, head, r->keep, n_keep, err);
     if (st == AG_OK) st = ag_kv_cache_compact(r->cache, layer, head, r->keep, n_keep, err);
-    if (st != AG_OK) ag_spill_take_back(r->spill, layer, head, n_blocks);
+    if (st != AG_OK) ag_spill_take_back(r->spill, layer, head);
     return st;
 }
 

@@ -10,7 +10,11 @@
 
 #include <string.h>
 
-enum { USUAL_BLOCK = 16, MOST_BLOCK = 128 };
+enum {
+    USUAL_BLOCK = 16,
+    MOST_BLOCK = 128,
+    TIMES_CACHE = 4, /* as many slots as the cache has at most are known of at a time */
+};
 
 /* Shared by a session and its forks; does not change. */
 typedef struct spilled_block {
@@ -27,6 +31,7 @@ typedef struct spilled_block {
 typedef struct entry {
     spilled_block *block;
     uint32_t until; /* slots of lower positions are still of the sequence */
+    uint64_t taken; /* by which ag_spill_take(), from 1; 0: none of this spill */
 } entry;
 
 typedef struct spilled_head {
@@ -41,7 +46,8 @@ struct ag_spill {
     size_t record_bytes;
     uint32_t block; /* slots */
     size_t n_heads;
-    uint64_t n_blocks;
+    uint64_t n_blocks, most_blocks;
+    uint64_t n_takes;
     spilled_head *heads;     /* owned; [n_heads] */
     ag_spilled_rows staging; /* owned */
     float *keys;             /* owned; [block, head_dim] of the largest head */
@@ -112,6 +118,11 @@ void ag_spilled_rows_release(ag_spilled_rows *r) {
     r->bytes = NULL;
 }
 
+/* Slots that have left one by one fill blocks badly; then fewer are known of. */
+static uint64_t planned_blocks(const ag_kv_extent *e, uint32_t block) {
+    return TIMES_CACHE * (uint64_t)(e->head_slots / block + e->heads);
+}
+
 static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_file *file,
                         ag_spill **out, ag_error *err) {
     const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
@@ -122,6 +133,7 @@ static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_f
     s->cache = cache;
     s->block = ag_spill_block_of(p);
     s->n_heads = e.heads;
+    s->most_blocks = planned_blocks(&e, s->block);
     s->params.path = ag_strdup(p->path);
     s->heads = ag_calloc(e.heads, sizeof *s->heads);
     s->keys = ag_calloc(s->block, e.most_dim * sizeof *s->keys);
@@ -162,11 +174,16 @@ size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
     const size_t each = sizeof(spilled_block) + sizeof(entry) + ag_spill_sketch_bytes(e.most_dim);
     return sizeof(ag_spill) + e.heads * sizeof(spilled_head) +
            record_bytes_of(kv->k_type, kv->v_type, e.most_dim, MOST_BLOCK) +
-           (block + 2) * e.most_dim * sizeof(float) + e.head_slots / block * each;
+           (block + 2) * e.most_dim * sizeof(float) + planned_blocks(&e, block) * each;
 }
 
 ag_status ag_spill_create_beside(const ag_spill *s, ag_spill **out, ag_error *err) {
-    return create(&s->params, s->cache, s->file, out, err);
+    ag_spill_file *file = ag_spill_file_beside(s->file);
+    *out = NULL;
+    if (!file) return AG_FAIL(err, NOMEM, "a spill file");
+    const ag_status st = create(&s->params, s->cache, file, out, err);
+    ag_spill_file_release(file);
+    return st;
 }
 
 const ag_spill_params *ag_spill_params_of(const ag_spill *s) { return s ? &s->params : NULL; }
@@ -237,7 +254,8 @@ ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err) {
         if (!have_entries(dst, src->n)) return AG_FAIL(err, NOMEM, "%u spilled blocks", src->n);
         for (uint32_t k = 0; k < src->n; k++) {
             src->entries[k].block->users++;
-            dst->entries[dst->n++] = src->entries[k];
+            dst->entries[dst->n] = src->entries[k];
+            dst->entries[dst->n++].taken = 0;
             to->n_blocks++;
         }
     }
@@ -281,12 +299,17 @@ static void count_lost(ag_spill *s, ag_spill_file *file, uint32_t n) {
 
 /* ---- into the file ---- */
 
-/* The one whose slots are the oldest, if it is nobody else's. */
-static bool drop_oldest(ag_spill *s, spilled_head *h) {
+/* Whether the file has more space when the block leaves. */
+static bool is_alone(const ag_spill *s, const spilled_block *b) {
+    return b->users == 1 && b->file == s->file;
+}
+
+/* The one whose slots are the oldest. */
+static bool drop_oldest_of(ag_spill *s, spilled_head *h, bool alone) {
     uint32_t oldest = UINT32_MAX;
     for (uint32_t i = 0; i < h->n; i++) {
         const spilled_block *b = h->entries[i].block;
-        if (b->users > 1 || b->file != s->file) continue;
+        if (alone && !is_alone(s, b)) continue;
         if (oldest == UINT32_MAX || b->first < h->entries[oldest].block->first) oldest = i;
     }
     if (oldest == UINT32_MAX) return false;
@@ -295,8 +318,22 @@ static bool drop_oldest(ag_spill *s, spilled_head *h) {
     return true;
 }
 
-static bool put_record(ag_spill *s, spilled_head *h, size_t n_bytes, uint32_t *record) {
-    if (ag_spill_file_is_full(s->file) && !drop_oldest(s, h)) return false;
+/* Of the head that has most, so that all of them keep some; alone: one whose space comes free. */
+static bool drop_one(ag_spill *s, bool alone) {
+    spilled_head *most = &s->heads[0];
+    for (size_t i = 1; i < s->n_heads; i++)
+        if (s->heads[i].n > most->n) most = &s->heads[i];
+    if (drop_oldest_of(s, most, alone)) return true;
+    for (size_t i = 0; i < s->n_heads; i++)
+        if (drop_oldest_of(s, &s->heads[i], alone)) return true;
+    return false;
+}
+
+static bool put_record(ag_spill *s, size_t n_bytes, uint32_t *record) {
+    if (ag_spill_file_is_full(s->file) && !drop_one(s, true)) {
+        ag_spill_file_say_full(s->file);
+        return false;
+    }
     return ag_spill_file_put(s->file, s->staging.bytes, n_bytes, record);
 }
 
@@ -308,7 +345,8 @@ static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
     spilled_block *b = ag_malloc(sizeof *b + ag_spill_sketch_bytes(dim));
     const size_t n_bytes = record_bytes_of(rows->k_type, rows->v_type, dim, rows->n);
     uint32_t record;
-    if (!b || !have_entries(h, h->n + 1) || !put_record(s, h, n_bytes, &record)) {
+    if (s->n_blocks >= s->most_blocks) (void)drop_one(s, false);
+    if (!b || !have_entries(h, h->n + 1) || !put_record(s, n_bytes, &record)) {
         ag_free(b);
         return false;
     }
@@ -325,7 +363,7 @@ static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
         .sum = ag_spill_sum(s->staging.bytes, n_bytes),
     };
     ag_spill_sketch_make(b->sketch, s->keys, rows->n, dim, s->values);
-    h->entries[h->n++] = (entry){b, UINT32_MAX};
+    h->entries[h->n++] = (entry){b, UINT32_MAX, s->n_takes};
     s->n_blocks++;
     return true;
 }
@@ -333,11 +371,11 @@ static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
 static float *staged_sums(const ag_spill *s) { return (float *)(uintptr_t)s->staging.sums; }
 
 void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint32_t head,
-                   const uint32_t *slots, uint32_t n, uint32_t *n_blocks) {
+                   const uint32_t *slots, uint32_t n) {
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
     const float *of = sums ? ag_score_sums_of(sums, layer, head) : NULL;
     ag_dtype k_type, v_type;
-    *n_blocks = 0;
+    s->n_takes++;
     types_of(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, rows; i < n; i += rows) {
         rows = n - i < s->block ? n - i : s->block;
@@ -346,17 +384,17 @@ void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint3
         const bool taken = ag_kv_cache_get_rows(s->cache, layer, head, slots + i, &s->staging.rows,
                                                 s->values, NULL) == AG_OK &&
                            add_staged(s, layer, head);
-        *n_blocks += taken;
         if (taken) s->stats.n_spilled += rows;
         else count_lost(s, s->file, rows);
     }
 }
 
-void ag_spill_take_back(ag_spill *s, uint32_t layer, uint32_t head, uint32_t n_blocks) {
+void ag_spill_take_back(ag_spill *s, uint32_t layer, uint32_t head) {
     spilled_head *h = head_of(s, layer, head);
-    for (; n_blocks; n_blocks--) {
-        s->stats.n_spilled -= h->entries[h->n - 1].block->n;
-        remove_entry(s, h, h->n - 1);
+    for (uint32_t i = h->n; i-- > 0;) {
+        if (h->entries[i].taken != s->n_takes) continue;
+        s->stats.n_spilled -= h->entries[i].block->n;
+        remove_entry(s, h, i);
     }
 }
 

@@ -17,7 +17,7 @@ typedef struct ag_spill ag_spill;
 ag_status ag_spill_create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill **out,
                           ag_error *err);
 void ag_spill_destroy(ag_spill *s);
-/* Bytes of one that holds as many slots as the cache does at most. */
+/* Bytes of one, at most: it knows of four times the slots that the cache can have. */
 size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv);
 /* The parameters, which the spill owns; NULL without one. */
 const ag_spill_params *ag_spill_params_of(const ag_spill *s);
@@ -27,7 +27,8 @@ const ag_kv_params *ag_spill_kv(const ag_spill *s);   /* of its cache */
 
 /* What `from` holds, `to`, which is empty, holds as well, in the same file. */
 ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err);
-/* An empty one with the same file and parameters. */
+/* An empty one with the same parameters, in a file of its own, or where that has a name in this
+ * one's. */
 ag_status ag_spill_create_beside(const ag_spill *s, ag_spill **out, ag_error *err);
 /* Everything leaves, statistics begin anew. */
 void ag_spill_clear(ag_spill *s);
@@ -36,12 +37,12 @@ void ag_spill_truncate(ag_spill *s, uint32_t position);
 /* Slots of lower positions do not come back: blocks that have only those leave. */
 void ag_spill_expire(ag_spill *s, uint32_t position);
 
-/* Slots slots[0..n), ascending, of a head are going to leave. Afterwards that many blocks are the
- * head's last ones: *n_blocks. */
+/* Slots slots[0..n), ascending, of a head are going to leave. Where the file or the memory for
+ * blocks is full, the oldest of the head that has most leave for them. */
 void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint32_t head,
-                   const uint32_t *slots, uint32_t n, uint32_t *n_blocks);
-/* They have not left after all. */
-void ag_spill_take_back(ag_spill *s, uint32_t layer, uint32_t head, uint32_t n_blocks);
+                   const uint32_t *slots, uint32_t n);
+/* Those of the last ag_spill_take(), which was of this head, have not left after all. */
+void ag_spill_take_back(ag_spill *s, uint32_t layer, uint32_t head);
 
 /* A head's blocks, in no order. */
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head);

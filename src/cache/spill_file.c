@@ -103,6 +103,14 @@ ag_spill_file *ag_spill_file_share(ag_spill_file *f) {
     return f;
 }
 
+ag_spill_file *ag_spill_file_beside(ag_spill_file *f) {
+    struct stat s;
+    if (stat(f->path, &s) != 0 || !S_ISDIR(s.st_mode)) return ag_spill_file_share(f);
+    ag_spill_file *other = ag_spill_file_create(f->path, f->record_bytes, 0);
+    if (other) other->most = f->most;
+    return other;
+}
+
 /* Somebody may have put another file in its place. */
 static void remove_name(const ag_spill_file *f) {
     struct stat s;
@@ -164,6 +172,11 @@ static bool have_list(ag_spill_file *f, uint32_t n) {
 }
 
 bool ag_spill_file_is_full(const ag_spill_file *f) { return !f->n_unused && f->n == f->most; }
+
+void ag_spill_file_say_full(ag_spill_file *f) {
+    fail(f, "%s: the spill file has reached its limit, and what is in it is of other sessions",
+         f->path);
+}
 
 bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *record) {
     if (ag_spill_file_is_full(f)) return false;

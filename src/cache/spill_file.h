@@ -16,7 +16,10 @@ typedef struct ag_spill_file ag_spill_file;
  * NULL without memory. */
 ag_spill_file *ag_spill_file_create(const char *path, size_t record_bytes, uint64_t max_bytes);
 ag_spill_file *ag_spill_file_share(ag_spill_file *f); /* returns f */
-void ag_spill_file_release(ag_spill_file *f);         /* NULL is fine */
+/* Another one in the same directory; where the path is no directory, the same one. Counted. NULL
+ * without memory. */
+ag_spill_file *ag_spill_file_beside(ag_spill_file *f);
+void ag_spill_file_release(ag_spill_file *f); /* NULL is fine */
 
 /* n bytes, at most record_bytes, of a record that becomes used. */
 bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *record);
@@ -25,6 +28,8 @@ bool ag_spill_file_get(ag_spill_file *f, uint32_t record, void *bytes, size_t n,
 void ag_spill_file_free(ag_spill_file *f, uint32_t record);
 /* Whether max_bytes alone keeps a record from being put. */
 bool ag_spill_file_is_full(const ag_spill_file *f);
+/* A failure: it is full of what others need. */
+void ag_spill_file_say_full(ag_spill_file *f);
 
 uint64_t ag_spill_file_bytes(const ag_spill_file *f); /* of used records */
 /* The first failure, or NULL; borrowed. */

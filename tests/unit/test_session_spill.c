@@ -162,6 +162,7 @@ static void a_limit_drops_the_oldest(void **state) {
     const ag_spill_stats stats = stats_of(s);
     assert_true(stats.file_bytes <= spill.max_bytes);
     assert_true(stats.n_dropped > 0);
+    assert_int_equal(stats.n_lost, 0);
     assert_null(stats.trouble);
     ag_session_destroy(s);
 }
@@ -239,6 +240,26 @@ static void saved_and_restored(void **state) {
     assert_int_equal(unlink(saved), 0);
 }
 
+/* The session that restores has a file full of what goes: what comes has one of its own. */
+static void a_full_session_restores_all(void **state) {
+    (void)state;
+    ag_spill_params spill = {.path = dir, .block = 8};
+    ag_session *s = make("streaming", &spill);
+    ag_error err;
+    feed(s, PROMPT, false);
+    if (ag_session_save(s, saved, NULL, NULL, 0, &err) != AG_OK) fail_msg("%s", err.msg);
+    spill.max_bytes = stats_of(s).file_bytes;
+    ag_session *there = make("streaming", &spill);
+    feed(there, PROMPT, false);
+    feed(there, 100, true);
+    if (ag_session_restore(there, saved, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+    assert_int_equal(stats_of(there).file_bytes, stats_of(s).file_bytes);
+    assert_int_equal(stats_of(there).n_lost, 0);
+    ag_session_destroy(there);
+    ag_session_destroy(s);
+    assert_int_equal(unlink(saved), 0);
+}
+
 /* Nothing can be read any more: the session is one that evicts, to the bit. */
 static void a_file_cut_off_is_an_eviction(void **state) {
     (void)state;
@@ -283,6 +304,7 @@ int main(void) {
         cmocka_unit_test(going_back_forgets_what_was_spilled),
         cmocka_unit_test(forks_share_what_is_spilled),
         cmocka_unit_test(saved_and_restored),
+        cmocka_unit_test(a_full_session_restores_all),
         cmocka_unit_test(a_file_cut_off_is_an_eviction),
         cmocka_unit_test(no_file_is_an_eviction),
     };

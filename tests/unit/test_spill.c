@@ -2,6 +2,7 @@
 /* What is spilled: the file and what can happen to it, sketches, and rows that leave a cache and
  * come back. */
 #include "cache/kv_rows.h"
+#include "cache/spill.h"
 #include "cache/spill_file.h"
 #include "cache/spill_sketch.h"
 
@@ -286,6 +287,93 @@ static void rows_come_back(void **state) {
     ag_backend_destroy(be);
 }
 
+/* ---- blocks ---- */
+
+enum { BLOCK = 8, BLOCK_BYTES = BLOCK * (4 + 4 + 2 * 32 * sizeof(float)) };
+
+/* Slots [first, first + n) of a head. */
+static void take(ag_spill *s, uint32_t head, uint32_t first, uint32_t n) {
+    uint32_t slots[300];
+    for (uint32_t i = 0; i < n; i++) slots[i] = first + i;
+    ag_spill_take(s, NULL, 0, head, slots, n);
+}
+
+/* What is full is full for all heads alike, and the oldest leave. */
+static void a_full_file_has_some_of_every_head(void **state) {
+    (void)state;
+    const ag_spill_params p = {
+        .path = dir, .block = BLOCK, .exact = true, .max_bytes = 8 * BLOCK_BYTES};
+    ag_backend *be;
+    ag_spill *s;
+    ag_spill_stats st;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    ag_kv_cache *c = make_cache(be, AG_F32);
+    assert_int_equal(ag_spill_create(&p, c, &s, NULL), AG_OK);
+    take(s, 0, 0, 80);
+    assert_int_equal(ag_spill_n_blocks(s, 0, 0), 8);
+    take(s, 1, 0, 80);
+    assert_true(ag_spill_n_blocks(s, 0, 0) >= 3 && ag_spill_n_blocks(s, 0, 1) >= 3);
+    assert_int_equal(ag_spill_n_blocks(s, 0, 0) + ag_spill_n_blocks(s, 0, 1), 8);
+    ag_spill_stats_of(s, &st);
+    assert_int_equal(st.n_lost, 0);
+    assert_int_equal(st.n_dropped, 160 - 64);
+    assert_true(st.file_bytes <= p.max_bytes);
+    ag_spill_destroy(s);
+    ag_kv_cache_destroy(c);
+    ag_backend_destroy(be);
+}
+
+/* Also where blocks of the same take had to leave for others. */
+static void a_take_is_taken_back_as_it_is(void **state) {
+    (void)state;
+    const ag_spill_params p = {
+        .path = dir, .block = BLOCK, .exact = true, .max_bytes = 3 * BLOCK_BYTES};
+    ag_backend *be;
+    ag_spill *s, *fork;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    ag_kv_cache *c = make_cache(be, AG_F32);
+    assert_int_equal(ag_spill_create(&p, c, &s, NULL), AG_OK);
+    take(s, 0, 0, 8);
+    take(s, 1, 0, 8);
+    take(s, 0, 8, 48);
+    ag_spill_take_back(s, 0, 0);
+    assert_int_equal(ag_spill_n_blocks(s, 0, 0), 0);
+    take(s, 0, 60, 16);
+    /* What came from elsewhere has no part in it. */
+    assert_int_equal(ag_spill_create(&p, c, &fork, NULL), AG_OK);
+    assert_int_equal(ag_spill_copy(fork, s, NULL), AG_OK);
+    const uint32_t n = ag_spill_n_blocks(fork, 0, 0);
+    for (int i = 0; i < 6; i++) {
+        take(fork, 0, 100 + 8 * (uint32_t)i, 8);
+        ag_spill_take_back(fork, 0, 0);
+        assert_int_equal(ag_spill_n_blocks(fork, 0, 0), n);
+    }
+    ag_spill_destroy(fork);
+    ag_spill_destroy(s);
+    ag_kv_cache_destroy(c);
+    ag_backend_destroy(be);
+}
+
+/* However badly blocks are filled: what is known of them stays within what was planned. */
+static void single_slots_stay_within_the_plan(void **state) {
+    (void)state;
+    const ag_spill_params p = {.path = dir, .block = 128};
+    ag_backend *be;
+    ag_spill *s;
+    ag_spill_stats st;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    ag_kv_cache *c = make_cache(be, AG_F32);
+    assert_int_equal(ag_spill_create(&p, c, &s, NULL), AG_OK);
+    for (uint32_t i = 0; i < 280; i++) take(s, i % 2, i, 1);
+    const uint32_t n = ag_spill_n_blocks(s, 0, 0) + ag_spill_n_blocks(s, 0, 1);
+    assert_true(n > 0 && n <= 4 * (2 * 300 / 128 + 2)); /* as ag_spill_plan_bytes() has it */
+    ag_spill_stats_of(s, &st);
+    assert_int_equal(st.n_dropped, 280 - n);
+    ag_spill_destroy(s);
+    ag_kv_cache_destroy(c);
+    ag_backend_destroy(be);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_used_again),
@@ -296,6 +384,9 @@ int main(void) {
         cmocka_unit_test(no_file_is_no_crash),
         cmocka_unit_test(a_bound_is_a_bound),
         cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(a_full_file_has_some_of_every_head),
+        cmocka_unit_test(a_take_is_taken_back_as_it_is),
+        cmocka_unit_test(single_slots_stay_within_the_plan),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
