@@ -149,12 +149,12 @@ def several_table(results, several):
     rules, full = {}, {}
     for task in SEVERAL[several][2]:
         name = "task-%s-%s" % (several, task)
-        for suffix, words in (("", ""), (ADAPTIVE, ", adaptive heads")):
+        for suffix in ("", ADAPTIVE):
             for row in results.get(name + suffix, {"rows": []})["rows"]:
                 if row["policy"] == "none":
                     full[task] = row["scores"]
                 else:
-                    rules.setdefault(row["policy"] + words, {})[task] = row["scores"]
+                    rules.setdefault(row["policy"], {})[task] = row["scores"]
     yield "| policy | " + " | ".join(full) + " | all of them |"
     yield "|---|" + "---:|" * len(full) + "---:|"
     means = [percent(sum(s) / len(s)) for s in full.values()]
