@@ -33,7 +33,7 @@ static uint32_t window_of(const ag_cache_manager *m, uint32_t layer) {
 
 void ag_manager_set_lengths(ag_cache_manager *m, ag_head_lengths lengths) {
     m->lengths = lengths;
-    m->tmp.own_importance = ag_manager_heads_share(m) || lengths != AG_HEADS_EVEN;
+    m->tmp.own_importance = m->spill || ag_manager_heads_share(m) || lengths != AG_HEADS_EVEN;
 }
 
 /* ---- a head ---- */

@@ -4,8 +4,11 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
+#include "quant/quant.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Before each block: its slots, how many of them are good, and its types. */
@@ -78,7 +81,8 @@ ag_status ag_spill_save(ag_spill *s, ag_put_fn put, void *user, ag_error *err) {
 /* ---- in ---- */
 
 typedef struct loading {
-    ag_spill *spill; /* NULL: nobody wants them */
+    ag_spill *spill;          /* NULL: nobody wants them */
+    const ag_kv_cache *cache; /* whose slots are there already */
     const ag_kv_params *kv;
     uint64_t left; /* bytes */
     uint32_t position;
@@ -86,6 +90,9 @@ typedef struct loading {
     ag_get_fn get;
     void *user;
     uint8_t *bytes; /* [of the largest block] */
+    float *values;  /* [of its largest rows] */
+    uint32_t *held; /* owned; [n_held] positions of the head at hand, in no order */
+    size_t n_held, held_cap;
 } loading;
 
 static ag_status get(loading *in, void *bytes, size_t n, ag_error *err) {
@@ -111,6 +118,59 @@ static ag_status check_positions(const loading *in, const uint32_t *positions, u
         return AG_FAIL(err, FORMAT,
                        "%s: damaged: a spilled slot of position %u, the sequence stands at %u",
                        in->name, positions[i], in->position);
+    }
+    return AG_OK;
+}
+
+/* What a cache of the type can hold: numbers, and in F16 none beyond its range. */
+static ag_status check_values(const loading *in, ag_dtype cache_type, ag_dtype type,
+                              const uint8_t *rows, uint32_t n, uint32_t dim, ag_error *err) {
+    const float most = cache_type == AG_F16 ? 65504.0f : INFINITY;
+    for (uint32_t i = 0; i < n; i++) {
+        ag_dequantize_row(type, in->values, rows + i * ag_dtype_row_bytes(type, dim), dim);
+        for (uint32_t d = 0; d < dim; d++) {
+            if (isfinite(in->values[d]) && fabsf(in->values[d]) <= most) continue;
+            return AG_FAIL(err, FORMAT, "%s: damaged: a spilled key or value of %g", in->name,
+                           (double)in->values[d]);
+        }
+    }
+    return AG_OK;
+}
+
+static ag_status hold(loading *in, const uint32_t *positions, uint32_t n, ag_error *err) {
+    if (in->n_held + n > in->held_cap) {
+        const size_t cap = 2 * (in->n_held + n);
+        uint32_t *more = ag_realloc(in->held, cap * sizeof *more);
+        if (!more) return AG_FAIL(err, NOMEM, "positions of %zu slots", cap);
+        in->held = more;
+        in->held_cap = cap;
+    }
+    memcpy(in->held + in->n_held, positions, n * sizeof *positions);
+    in->n_held += n;
+    return AG_OK;
+}
+
+static ag_status hold_resident(loading *in, uint32_t layer, uint32_t head, ag_error *err) {
+    in->n_held = 0;
+    for (uint32_t s = 0; s < ag_kv_cache_n_slots(in->cache, layer, head); s++) {
+        const uint32_t position = ag_kv_cache_position(in->cache, layer, head, s);
+        AG_TRY(hold(in, &position, 1, err));
+    }
+    return AG_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* A slot is in the cache or in one block. */
+static ag_status check_once(loading *in, ag_error *err) {
+    if (in->n_held) qsort(in->held, in->n_held, sizeof *in->held, ascending);
+    for (size_t i = 1; i < in->n_held; i++) {
+        if (in->held[i] != in->held[i - 1]) continue;
+        return AG_FAIL(err, FORMAT, "%s: damaged: the slot of position %u is there twice", in->name,
+                       in->held[i]);
     }
     return AG_OK;
 }
@@ -143,6 +203,9 @@ static ag_status load_block(loading *in, uint32_t layer, uint32_t head, ag_error
                              .positions = (uint32_t *)(void *)in->bytes,
                              .k = at,
                              .v = at + n * ag_dtype_row_bytes(k_type, dim)};
+    AG_TRY(check_values(in, in->kv->k_type, k_type, rows.k, n_good, dim, err));
+    AG_TRY(check_values(in, in->kv->v_type, v_type, rows.v, n_good, dim, err));
+    AG_TRY(hold(in, positions, n_good, err));
     ag_spill_add(in->spill, layer, head, &rows, sums);
     return AG_OK;
 }
@@ -152,7 +215,9 @@ static ag_status load_all(loading *in, ag_error *err) {
         for (uint32_t h = 0; h < in->kv->layers[l].n_kv_heads; h++) {
             uint32_t n;
             AG_TRY(get_numbers(in, &n, 1, err));
+            if (in->spill && n) AG_TRY(hold_resident(in, l, h, err));
             for (uint32_t i = 0; i < n; i++) AG_TRY(load_block(in, l, h, err));
+            if (in->spill && n) AG_TRY(check_once(in, err));
         }
     }
     if (!in->left) return AG_OK;
@@ -160,15 +225,27 @@ static ag_status load_all(loading *in, ag_error *err) {
                    in->left);
 }
 
-ag_status ag_spill_load(ag_spill *s, const ag_kv_params *kv, uint64_t n_bytes, uint32_t position,
+ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes, uint32_t position,
                         const char *name, ag_get_fn get_fn, void *user, ag_error *err) {
     if (!n_bytes) return AG_OK;
-    loading in = {s, kv, n_bytes, position, name, get_fn, user, NULL};
-    const size_t most =
-        data_bytes(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, MOST_SLOTS);
-    in.bytes = ag_malloc(most);
-    if (!in.bytes) return AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", most);
-    const ag_status st = load_all(&in, err);
+    const ag_kv_params *kv = ag_kv_cache_params(cache);
+    const uint32_t most_dim = ag_kv_extent_of(kv).most_dim;
+    const size_t most = data_bytes(kv->k_type, kv->v_type, most_dim, MOST_SLOTS);
+    loading in = {.spill = s,
+                  .cache = cache,
+                  .kv = kv,
+                  .left = n_bytes,
+                  .position = position,
+                  .name = name,
+                  .get = get_fn,
+                  .user = user,
+                  .bytes = ag_malloc(most),
+                  .values = ag_calloc(most_dim, sizeof(float))};
+    const ag_status st = in.bytes && in.values
+                             ? load_all(&in, err)
+                             : AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", most);
     ag_free(in.bytes);
+    ag_free(in.values);
+    ag_free(in.held);
     return st;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/spill_sketch.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -31,7 +32,8 @@ void ag_spill_sketch_make(void *sketch, const float *keys, size_t n, size_t dim,
         largest = high[d] > largest ? high[d] : largest;
         largest = -low[d] > largest ? -low[d] : largest;
     }
-    const float unit = largest > 0 ? largest / LEVELS : 1;
+    /* Of less there would be more levels than there are, by rounding. */
+    const float unit = largest / LEVELS >= FLT_MIN ? largest / LEVELS : 1;
     memcpy(sketch, &unit, sizeof unit);
     for (size_t d = 0; d < dim; d++) {
         most[d] = (int8_t)ceilf(high[d] / unit);

@@ -373,7 +373,7 @@ static ag_status get_cache(restoration *r, ag_error *err) {
                                ag_sealed_get, &r->file, err));
     const ag_spill *spill = ag_cache_manager_spill(s->manager);
     if (spill) AG_TRY(ag_spill_create_beside(spill, &r->spill, err));
-    return ag_spill_load(r->spill, kv, r->state.spill_bytes, r->state.position, r->file.path,
+    return ag_spill_load(r->spill, r->cache, r->state.spill_bytes, r->state.position, r->file.path,
                          ag_sealed_get, &r->file, err);
 }
 

@@ -4,6 +4,7 @@
 #include "cache/kv_rows.h"
 #include "cache/spill.h"
 #include "cache/spill_file.h"
+#include "cache/spill_saved.h"
 #include "cache/spill_sketch.h"
 
 #include <antigravity/antigravity.h>
@@ -374,6 +375,87 @@ static void single_slots_stay_within_the_plan(void **state) {
     ag_backend_destroy(be);
 }
 
+/* ---- saved ---- */
+
+typedef struct memory_file {
+    uint8_t bytes[1 << 16];
+    size_t n, at;
+} memory_file;
+
+static ag_status put_bytes(void *user, const void *bytes, size_t n, ag_error *err) {
+    memory_file *f = user;
+    (void)err;
+    assert_true(f->n + n <= sizeof f->bytes);
+    memcpy(f->bytes + f->n, bytes, n);
+    f->n += n;
+    return AG_OK;
+}
+
+static ag_status get_bytes(void *user, void *bytes, size_t n, ag_error *err) {
+    memory_file *f = user;
+    (void)err;
+    assert_true(f->at + n <= f->n);
+    memcpy(bytes, f->bytes + f->at, n);
+    f->at += n;
+    return AG_OK;
+}
+
+static ag_status load_again(memory_file *f, ag_kv_cache *c, ag_error *err) {
+    const ag_spill_params p = {.path = dir, .block = BLOCK};
+    ag_spill *s;
+    assert_int_equal(ag_spill_create(&p, c, &s, NULL), AG_OK);
+    f->at = 0;
+    const ag_status st = ag_spill_load(s, c, f->n, 3 * 280, "file", get_bytes, f, err);
+    ag_spill_destroy(s);
+    return st;
+}
+
+/* What could not come back later is refused when it is loaded. */
+static void a_saved_slot_is_there_once_and_a_number(void **state) {
+    (void)state;
+    static memory_file f, twice;
+    const ag_spill_params p = {.path = dir, .block = BLOCK};
+    uint32_t keep[280];
+    ag_backend *be;
+    ag_spill *s;
+    ag_error err;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    ag_kv_cache *c = make_cache(be, AG_F16);
+    assert_int_equal(ag_spill_create(&p, c, &s, NULL), AG_OK);
+    take(s, 0, 16, 8);
+    f.n = twice.n = 0;
+    assert_int_equal(ag_spill_save(s, put_bytes, &f, NULL), AG_OK);
+    take(s, 0, 20, 8);
+    assert_int_equal(ag_spill_save(s, put_bytes, &twice, NULL), AG_OK);
+    assert_int_equal(load_again(&f, c, &err), AG_FORMAT); /* they have not left the cache */
+    assert_non_null(strstr(err.msg, "position 48 is there twice"));
+    for (uint32_t i = 0, k = 0; i < 280; i++)
+        if (i < 16 || i >= 28) keep[k++] = i;
+    assert_int_equal(ag_kv_cache_compact(c, 0, 0, keep, 280 - 12, NULL), AG_OK);
+    assert_int_equal(load_again(&f, c, &err), AG_OK);
+    assert_int_equal(load_again(&twice, c, &err), AG_FORMAT);
+    /* Behind the number of blocks, three numbers, positions and sums: the scale of the first key.
+     */
+    const size_t scale = 4 + 3 * 4 + 2 * BLOCK * 4;
+    f.bytes[scale] = 0xff;
+    f.bytes[scale + 1] = 0x7b;
+    assert_int_equal(load_again(&f, c, &err), AG_FORMAT);
+    assert_non_null(strstr(err.msg, "a spilled key or value of"));
+    ag_spill_destroy(s);
+    ag_kv_cache_destroy(c);
+    ag_backend_destroy(be);
+}
+
+/* Keys so small that a level would be none. */
+static void keys_of_nothing_have_a_sketch(void **state) {
+    (void)state;
+    float keys[4] = {1e-44f, -1.9e-43f, 0, 1e-45f}, work[8], q[4] = {1, 1, 1, 1}, parts[8];
+    unsigned char sketch[64];
+    ag_spill_sketch_make(sketch, keys, 1, 4, work);
+    ag_spill_sketch_query(parts, q, 4);
+    assert_true(ag_spill_sketch_bound(sketch, parts, 4) >= 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_used_again),
@@ -387,6 +469,8 @@ int main(void) {
         cmocka_unit_test(a_full_file_has_some_of_every_head),
         cmocka_unit_test(a_take_is_taken_back_as_it_is),
         cmocka_unit_test(single_slots_stay_within_the_plan),
+        cmocka_unit_test(a_saved_slot_is_there_once_and_a_number),
+        cmocka_unit_test(keys_of_nothing_have_a_sketch),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

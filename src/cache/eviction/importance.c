@@ -103,7 +103,7 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
     if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
     s->heads_apart = asks_keys(policy) || is_adaptive(p);
-    s->own_importance = p->head_budget != AG_HEAD_BUDGET_EVEN;
+    s->own_importance = p->head_budget != AG_HEAD_BUDGET_EVEN || (p->spill && p->spill->path);
     s->keep = resident(n, sizeof *s->keep);
     s->work = resident(n, sizeof *s->work);
     s->positions = resident(n, sizeof *s->positions);
