@@ -64,6 +64,7 @@ static void a_file_says_what_each_head_keeps(void **state) {
     r = CLI("generate", "-q", "-m", TINY, "--prompt-ids", "3,4", "-n", "1", "--eviction-policy",
             "keydiff", FEW, "--head-budget", path);
     assert_refused(&r, 2, "heads.json: shares of 10 layers with 20 KV heads; the model has");
+    cli_free(&r);
 }
 
 static void a_wrong_file_is_refused_with_its_place(void **state) {
@@ -91,19 +92,24 @@ static void a_wrong_file_is_refused_with_its_place(void **state) {
         cli_result r =
             CLI("generate", "-q", "--eviction-policy", "keydiff", "--head-budget", wrong);
         assert_refused(&r, 2, cases[i].says);
+        cli_free(&r);
     }
     cli_result r = CLI("generate", "--eviction-policy", "keydiff", "--head-budget", "./none");
     assert_refused(&r, 2, "./none: No such file");
+    cli_free(&r);
 }
 
 static void what_cannot_be_measured_or_written_is_refused(void **state) {
     (void)state;
     cli_result r = CLI("calibrate", "-q", "-p", "The old king", "-o", path);
     assert_refused(&r, 2, "calibration takes 64 at least");
+    cli_free(&r);
     r = CLI("calibrate", "-q", "-p", TEXT, "-o", "/nowhere/heads.json");
     assert_refused(&r, 1, "/nowhere/heads.json: No such file or directory");
+    cli_free(&r);
     r = CLI("calibrate", "-q", "-m", TINY, "-p", TEXT, "-o", path);
     assert_refused(&r, 2, "tokenizer.json");
+    cli_free(&r);
 }
 
 int main(void) {
