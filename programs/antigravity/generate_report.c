@@ -72,10 +72,11 @@ static void report_spill(const generation *g) {
     ag_spill_stats s;
     char bytes[32];
     ag_session_spilled(g->engine.session, &s);
-    if (!s.n_spilled) return;
-    fprintf(stderr,
-            "spill    %" PRIu64 " slots of KV heads, %" PRIu64 " came back, %s in the file\n",
+    if (!s.n_spilled && !s.n_lost) return;
+    fprintf(stderr, "spill    %" PRIu64 " slots of KV heads, %" PRIu64 " came back, %s in the file",
             s.n_spilled, s.n_recalled, format_bytes((double)s.file_bytes, bytes, sizeof bytes));
+    if (s.n_lost) fprintf(stderr, ", %" PRIu64 " lost", s.n_lost);
+    fputc('\n', stderr);
 }
 
 static void report_drafts(const ag_generate_stats *s) {

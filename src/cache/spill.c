@@ -244,7 +244,8 @@ void ag_spill_destroy(ag_spill *s) {
 
 ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err) {
     if (!to || !from) return AG_OK;
-    if (!strcmp(to->params.path, from->params.path) && to->record_bytes == from->record_bytes) {
+    if (!strcmp(to->params.path, from->params.path) && to->record_bytes == from->record_bytes &&
+        to->params.max_bytes == from->params.max_bytes) {
         ag_spill_file_release(to->file);
         to->file = ag_spill_file_share(from->file);
     }

@@ -350,6 +350,17 @@ static void a_take_is_taken_back_as_it_is(void **state) {
         assert_int_equal(ag_spill_n_blocks(fork, 0, 0), n);
     }
     ag_spill_destroy(fork);
+    /* One with a limit of its own has a file of its own for what follows. */
+    const ag_spill_params other = {
+        .path = dir, .block = BLOCK, .exact = true, .max_bytes = 9 * BLOCK_BYTES};
+    ag_spill_stats st;
+    assert_int_equal(ag_spill_create(&other, c, &fork, NULL), AG_OK);
+    assert_int_equal(ag_spill_copy(fork, s, NULL), AG_OK);
+    take(fork, 0, 100, 64);
+    ag_spill_stats_of(fork, &st);
+    assert_int_equal(st.n_lost, 0);
+    assert_int_equal(ag_spill_n_blocks(fork, 0, 0), n + 8);
+    ag_spill_destroy(fork);
     ag_spill_destroy(s);
     ag_kv_cache_destroy(c);
     ag_backend_destroy(be);
