@@ -84,8 +84,10 @@ static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_pu
                             void *user, ag_error *err) {
     for (uint32_t b = 0; b < ag_kv_blocks_for(ag_kv_layer_length(c, layer)); b++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-            head_rows r = rows_of_head(c, layer, b, h, in_block(ag_kv_slots_of(c, layer)[h], b));
-            for (int part = 0; r.n && part < 3; part++) {
+            const uint32_t n = in_block(ag_kv_slots_of(c, layer)[h], b);
+            for (int part = 0; n && part < 3; part++) {
+                /* Anew each time: others may move blocks while the disk is waited for. */
+                const head_rows r = rows_of_head(c, layer, b, h, n);
                 AG_TRY(ag_buffer_download(staging, r.buffer, r.at[part], r.bytes[part], err));
                 AG_TRY(put(user, staging, r.bytes[part], err));
             }
@@ -176,15 +178,17 @@ static ag_status check_rows(const loading *in, uint32_t layer, uint32_t head, ui
 
 static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, uint32_t head,
                            uint32_t n, ag_error *err) {
-    head_rows r = rows_of_head(in->cache, layer, block, head, n);
+    const head_rows rows = rows_of_head(in->cache, layer, block, head, n);
     for (int part = 0; part < 3; part++) {
-        AG_TRY(in->get(in->user, in->staging, r.bytes[part], err));
+        AG_TRY(in->get(in->user, in->staging, rows.bytes[part], err));
         if (part == 0) {
             const uint32_t *positions = in->staging;
             AG_TRY(check_rows(in, layer, head, block * AG_KV_BLOCK, positions, n, err));
             ag_kv_last_of(in->cache, layer)[head] = positions[n - 1];
             ag_kv_note_positions(in->cache, layer, head, block * AG_KV_BLOCK, positions, n);
         }
+        /* The block may have been moved meanwhile. */
+        const head_rows r = rows_of_head(in->cache, layer, block, head, n);
         AG_TRY(ag_buffer_upload(r.buffer, r.at[part], in->staging, r.bytes[part], err));
     }
     ag_kv_slots_of(in->cache, layer)[head] += n;

@@ -237,9 +237,11 @@ static double mib_that_would_do(const ag_serving *s, uint64_t needed) {
     return ceil(enough / mib * 10) / 10;
 }
 
-bool ag_governor_has_room(const ag_serving *s, uint64_t bytes) {
+uint64_t ag_governor_lacks(const ag_serving *s, uint64_t bytes) {
     const uint64_t limit = s->params.memory_limit;
-    return !limit || ag_governor_used(s) + outstanding(s) + spared(s) + bytes <= limit;
+    if (!limit) return 0;
+    const uint64_t needed = ag_governor_used(s) + outstanding(s) + spared(s) + bytes;
+    return needed > limit ? needed - limit : 0;
 }
 
 ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* While there is nothing else to do, parked sessions become smaller: a replay finds out which slots
  * each needs. Whatever comes meanwhile ends it, and the session is as it was. */
+#include "cache/cache_manager.h"
 #include "cache/kv_cache.h"
 #include "core/clock.h"
 #include "core/fail.h"
@@ -47,10 +48,13 @@ static double mean_slots(const ag_kv_cache *c) {
 
 static bool is_too_large(const ag_serving *s, const ag_parked *k) {
     if (k->is_small || k->pinned || k->state != AG_PARKED_KEPT || k->ids.n < LEAST_TOKENS ||
-        k->model->info.state_bytes || k->params.eviction.policy ||
+        k->model->info.state_bytes || ag_eviction_is_managed(&k->params.eviction) ||
         k->params.eviction.memory.threshold_bytes)
         return false;
-    return mean_slots(ag_session_kv_cache(k->session)) > most_beyond * target_of(s, k);
+    const ag_kv_cache *cache = ag_session_kv_cache(k->session);
+    /* What others hold, too, would have to be copied. */
+    if (ag_kv_cache_shared_bytes(cache) > ag_kv_cache_memory_usage_bytes(cache) / 2) return false;
+    return mean_slots(cache) > most_beyond * target_of(s, k);
 }
 
 static double due_at(const ag_serving *s, const ag_parked *k, bool pressed) {
@@ -94,19 +98,26 @@ static bool goes_on(void *user, uint64_t done, uint64_t total) {
     return !has_other_work(user);
 }
 
-/* The replay's own rows, what stays, and scores of all slots. */
-static bool has_room(const ag_serving *s, const ag_parked *k) {
-    const uint64_t held = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(k->session));
-    return ag_governor_has_room(s, 2 * held);
+static uint64_t held_by(const ag_parked *k) {
+    return ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(k->session));
 }
 
-/* Another leaves for it where there is none: what one gives back is more than what one takes. */
+/* For the replay's own rows, what stays, and scores of all slots. Another one leaves for it where
+ * there is none: what one gives back is more than what one takes. */
 static bool make_room(ag_serving *s, ag_parked *k) {
-    if (has_room(s, k)) return true;
-    k->pinned = true;
-    const bool gave_up = ag_prefix_drop_one(s);
-    k->pinned = false;
-    if (gave_up && has_room(s, k)) return true;
+    const uint64_t wanted = 2 * held_by(k), lacks = ag_governor_lacks(s, wanted);
+    const uint64_t parked = ag_prefix_bytes(s), own = held_by(k);
+    if (!lacks) return true;
+    if (parked < own + lacks) { /* not even if all others left */
+        k->is_small = true;
+        return false;
+    }
+    if (!s->n_leaving) { /* else there may be room when they are written */
+        k->pinned = true;
+        const bool gave_up = ag_prefix_drop_one(s);
+        k->pinned = false;
+        if (gave_up && !ag_governor_lacks(s, wanted)) return true;
+    }
     k->not_before = ag_now_s() + WAIT_FOR_ROOM_S;
     return false;
 }
@@ -137,8 +148,9 @@ void ag_idle_work(ag_serving *s) {
     double due;
     ag_error err;
     ag_compress_report done;
+    if (!has_replays(s) || has_other_work(s)) return;
     ag_parked *k = next_parked(s, &due);
-    if (!k || due > ag_now_s() || has_other_work(s)) return;
+    if (!k || due > ag_now_s()) return;
     if (!make_room(s, k)) return;
     const ag_status st = compress(s, k, &done, &err);
     if (st == AG_CANCELLED) return;

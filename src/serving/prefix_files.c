@@ -180,6 +180,8 @@ void ag_prefix_files_release(ag_serving *s) {
 
 static ag_status put_facts(ag_sealed_writer *w, const ag_prefix_file *f, ag_error *err) {
     const uint32_t scope = f->scope ? (uint32_t)strlen(f->scope) : (uint32_t)NO_SCOPE;
+    /* A replay takes tokens out of sessions without a policy: theirs is empty then. */
+    const char *policy = f->policy ? f->policy : f->has_evicted ? "" : NULL;
     const uint32_t numbers[N_NUMBERS] = {VERSION,
                                          f->key.max_seq_len,
                                          f->key.prefill_chunk,
@@ -189,16 +191,16 @@ static ag_status put_facts(ag_sealed_writer *w, const ag_prefix_file *f, ag_erro
                                          (uint32_t)strlen(f->model),
                                          scope,
                                          (uint32_t)f->ids.n,
-                                         f->policy ? 1 + (uint32_t)strlen(f->policy) : 0};
+                                         policy ? 1 + (uint32_t)strlen(policy) : 0};
     unsigned char head[HEAD_BYTES];
     memcpy(head, magic, sizeof magic);
     for (int i = 0; i < N_NUMBERS; i++) ag_put_number(head + 8 + 4 * i, numbers[i], 4);
     AG_TRY(ag_sealed_put(w, head, sizeof head, err));
     AG_TRY(ag_sealed_put(w, f->model, strlen(f->model), err));
     if (f->scope) AG_TRY(ag_sealed_put(w, f->scope, strlen(f->scope), err));
-    if (f->policy) {
+    if (policy) {
         AG_TRY(ag_sealed_put(w, f->has_evicted ? "+" : "-", 1, err));
-        AG_TRY(ag_sealed_put(w, f->policy, strlen(f->policy), err));
+        AG_TRY(ag_sealed_put(w, policy, strlen(policy), err));
     }
     for (size_t i = 0; i < f->ids.n; i++) {
         unsigned char id[4];
@@ -240,7 +242,7 @@ static ag_status get_facts(ag_sealed_reader *r, ag_prefix_file *f, ag_error *err
         char evicted;
         AG_TRY(ag_sealed_get(r, &evicted, 1, err));
         f->has_evicted = evicted == '+';
-        AG_TRY(get_text(r, n[9] - 1, &f->policy, err));
+        if (n[9] > 1) AG_TRY(get_text(r, n[9] - 1, &f->policy, err));
     }
     f->ids = (ag_ids){.data = ag_calloc((size_t)n[8] + 1, sizeof *f->ids.data), .cap = n[8]};
     if (!f->ids.data) return AG_FAIL(err, NOMEM, "%u ids", n[8]);
@@ -372,7 +374,7 @@ static void remove_within(ag_serving *s, const ag_prefix_file *new, bool goes_ba
         next = f->next;
         if (f == s->fetch.file || strcmp(f->model, new->model) != 0 ||
             !equal_texts(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
-            new->policy || f->ids.n >= new->ids.n || !goes_back ||
+            new->policy || new->has_evicted || f->ids.n >= new->ids.n || !goes_back ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
         remove_file(s, f);
@@ -443,8 +445,9 @@ static ag_prefix_file *find_longest(ag_serving *s, const ag_served_request *r,
             !equal_texts(f->policy, policy) || !same_key(&f->key, &key))
             continue;
         const size_t n = common_ids(&f->ids, r);
-        const bool is_used = n == f->ids.n ? n < r->p.n_prompt : goes_back;
-        if (n < better_than + LEAST_BETTER || (!is_used && !goes_back)) continue;
+        const bool back = goes_back && !f->has_evicted;
+        const bool is_used = n == f->ids.n ? n < r->p.n_prompt : back;
+        if (n < better_than + LEAST_BETTER || (!is_used && !back)) continue;
         better_than = n - LEAST_BETTER + 1;
         best = f;
     }

@@ -40,7 +40,7 @@ static bool wait_for(ag_serving *s, double seconds) {
 
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
-    const double idle_at = ag_idle_due(s); /* nothing changes while it waits */
+    const double idle_at = s->running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
     pthread_mutex_lock(&s->lock);
     while (!s->stopping && !s->jobs && !s->running && !s->floor.is_wanted) {
         if (s->waiting && !s->is_held_up) break;

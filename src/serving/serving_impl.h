@@ -334,8 +334,8 @@ ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_er
 /* Tokens more for an answer that has no limit of its own; false: there is no memory. */
 bool ag_governor_grant(ag_serving *s, ag_answer *a);
 
-/* Whether there are so many bytes more, without anything being given up for them. */
-bool ag_governor_has_room(const ag_serving *s, uint64_t bytes);
+/* What there is too little of for so many bytes more, if nothing is given up for them. */
+uint64_t ag_governor_lacks(const ag_serving *s, uint64_t bytes);
 
 /* idle.c */
 /* When something is to be done that can wait; INFINITY: there is nothing. */

@@ -3,7 +3,9 @@
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
+#include <dirent.h>
 #include <time.h>
+#include <unistd.h>
 
 /* At once, and all of the text again. */
 static ag_serving_params replaying(void) {
@@ -58,6 +60,17 @@ static ag_held_session held_of(size_t n_tokens) {
     return l.found;
 }
 
+static void remove_files(const char *dir) {
+    char path[512];
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (e->d_name[0] != '.') assert_int_equal(unlink(path), 0);
+    }
+    if (d) closedir(d);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* ---- tests ---- */
 
 static void what_waits_becomes_smaller_and_goes_on(void **state) {
@@ -103,6 +116,36 @@ static void another_with_the_same_beginning_reads_it_anew(void **state) {
     p.no_prefix = true;
     run_request(&clients[2], &p);
     same_answer(&clients[1].answers[0], &clients[2].answers[0], 1);
+}
+
+/* Nor after a restart: its file says so. */
+static void a_file_says_that_it_is_not_all(void **state) {
+    static char dir[] = "/tmp/ag-idle-XXXXXX";
+    ag_serving_params p = replaying();
+    talk t = {.seed = 9}, other;
+    p.prefix_dir = mkdtemp(dir);
+    start_with(&p);
+    say(&t, 700);
+    ag_request_params r = ask(&t, 3);
+    run_request(&clients[0], &r);
+    assert_true(wait_replays(1));
+    other = t;
+    hear(&t, &clients[0].answers[0]);
+    const size_t before = t.n;
+    say(&t, 9);
+    stop(state);
+    start_with(&p);
+    other.n = 600;
+    other.seed = 77;
+    say(&other, 30);
+    r = ask(&other, 3);
+    run_request(&clients[0], &r);
+    assert_int_equal(clients[0].n_cached, 0);
+    r = ask(&t, 3);
+    run_request(&clients[1], &r);
+    assert_int_equal(clients[1].n_cached, before - 1);
+    stop(state);
+    remove_files(dir);
 }
 
 static void what_is_short_or_managed_stays(void **state) {
@@ -174,6 +217,7 @@ int main(void) {
                                         stop),
         cmocka_unit_test_setup_teardown(another_with_the_same_beginning_reads_it_anew,
                                         start_replaying, stop),
+        cmocka_unit_test(a_file_says_that_it_is_not_all),
         cmocka_unit_test_setup_teardown(what_is_short_or_managed_stays, start_replaying, stop),
         cmocka_unit_test_setup_teardown(requests_end_a_replay, start_replaying, stop),
         cmocka_unit_test(shares_that_are_none_are_refused),
