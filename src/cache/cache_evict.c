@@ -139,7 +139,7 @@ static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t h
     }
     if (spills(m, layer)) spill(m, layer, head, &v, n_keep);
     ag_status st = ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep, err);
-    if (st == AG_OK) st = ag_kv_cache_compact(m->cache, layer, head, m->tmp.keep, n_keep, err);
+    if (st == AG_OK) st = ag_kv_compact_head(m->cache, layer, head, m->tmp.keep, n_keep, err);
     if (st != AG_OK && spills(m, layer)) ag_spill_take_back(m->spill, layer, head);
     return st;
 }
@@ -256,10 +256,13 @@ ag_status ag_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t positi
     const ag_head_limits limits = ag_manager_limits(m);
     const bool all_share = m->lengths == AG_HEADS_UNEVEN && budget < UINT32_MAX;
     const uint32_t fewer = all_share ? ag_heads_fewer(&limits, budget) : 0;
-    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers; l++) {
+    ag_status st = AG_OK;
+    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers && st == AG_OK; l++) {
         if (ag_heads_are_budgeted(&limits, l, budget))
-            AG_TRY(evict_from_layer(m, l, budget, fewer, position, err));
+            st = evict_from_layer(m, l, budget, fewer, position, err);
     }
+    ag_kv_give_back(m->cache);
+    if (st != AG_OK) return st;
     e.n_kept = tokens_of(m, budget);
     size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
     e.bytes_returned = left < bytes ? bytes - left : 0;

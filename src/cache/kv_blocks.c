@@ -121,10 +121,14 @@ ag_status ag_kv_own_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, ag_error *
     return AG_OK;
 }
 
-void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer) {
+void ag_kv_drop_tail(ag_kv_cache *c, uint32_t layer) {
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++)
         drop_blocks(c, layer, h, ag_kv_blocks_for(ag_kv_slots_of(c, layer)[h]));
-    ag_block_pool_trim_loosely(c->at[layer].pool);
+}
+
+/* Layers take turns in the memory of a pool: what all of them drop lies together. */
+void ag_kv_give_back(ag_kv_cache *c) {
+    for (uint32_t l = 0; l < c->params.n_layers; l++) ag_block_pool_trim_loosely(c->at[l].pool);
 }
 
 void ag_kv_give_back_all(ag_kv_cache *c) {

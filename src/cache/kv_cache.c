@@ -168,7 +168,8 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
         st = ag_take_error(c->backend, ag_kv_write(c->backend, &view, k, v, positions), err);
     }
     if (st != AG_OK) {
-        ag_kv_give_back_tail(c, layer);
+        ag_kv_drop_tail(c, layer);
+        ag_kv_give_back(c);
         return st;
     }
     count_slots(c, layer, (uint32_t)n, positions);

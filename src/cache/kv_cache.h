@@ -39,6 +39,12 @@ ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out);
 
+/* ag_kv_cache_compact() by halves, for several heads: what they all drop lies together, and large
+ * pieces go back to the system many times faster than small ones. */
+ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
+                             uint32_t n_keep, ag_error *err);
+void ag_kv_give_back(ag_kv_cache *c);
+
 /* What else moves when slots leave: told before a head's slots [keep[0], ...] move together, and
  * after those of a layer's heads have. */
 typedef struct ag_kv_follower {

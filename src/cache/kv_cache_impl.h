@@ -91,8 +91,8 @@ void ag_kv_fill_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint
                        uint32_t now);
 /* `to`, an empty cache of the same parameters, holds the blocks of `from` as well. */
 void ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from);
-/* Blocks past the heads' slots hold nothing any more: their memory goes back. */
-void ag_kv_give_back_tail(ag_kv_cache *c, uint32_t layer);
+/* Blocks past the heads' slots hold nothing any more: the pool has them until ag_kv_give_back(). */
+void ag_kv_drop_tail(ag_kv_cache *c, uint32_t layer);
 /* None does. */
 void ag_kv_give_back_all(ag_kv_cache *c);
 

@@ -148,16 +148,23 @@ static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
     return AG_OK;
 }
 
-ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
-                              const uint32_t *keep, uint32_t n_keep, ag_error *err) {
+ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
+                             uint32_t n_keep, ag_error *err) {
     AG_TRY(check_keep(c, layer, kv_head, keep, n_keep, err));
     AG_TRY(move_kept(c, layer, kv_head, keep, n_keep, err));
     uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], *last = &ag_kv_last_of(c, layer)[kv_head];
     bool newest_left = n_keep && keep[n_keep - 1] + 1 != *n;
     *n = n_keep;
     if (newest_left) AG_TRY(ag_kv_find_positions(c, layer, kv_head, n_keep - 1, 1, last, err));
-    ag_kv_give_back_tail(c, layer);
+    ag_kv_drop_tail(c, layer);
     return AG_OK;
+}
+
+ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
+                              const uint32_t *keep, uint32_t n_keep, ag_error *err) {
+    const ag_status st = ag_kv_compact_head(c, layer, kv_head, keep, n_keep, err);
+    ag_kv_give_back(c);
+    return st;
 }
 
 static ag_status read_head(const ag_kv_cache *c, uint32_t layer, uint32_t head, bool values,
@@ -203,8 +210,9 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
             st = move_kept(c, l, h, keep, *n - count, err);
             if (st == AG_OK) *n -= count;
         }
-        if (st == AG_OK) ag_kv_give_back_tail(c, l);
+        if (st == AG_OK) ag_kv_drop_tail(c, l);
     }
+    ag_kv_give_back(c);
     ag_free(keep);
     return st;
 }
@@ -236,8 +244,9 @@ ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err)
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             AG_TRY(truncate_head(c, l, h, position, err));
         }
-        ag_kv_give_back_tail(c, l);
+        ag_kv_drop_tail(c, l);
     }
+    ag_kv_give_back(c);
     ag_kv_unrotated_forget(c, position);
     return AG_OK;
 }

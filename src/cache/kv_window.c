@@ -82,7 +82,7 @@ static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
         AG_TRY(slots_below(c, layer, h, oldest, &first, err));
         for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->keep[n] = first + n;
         if (follower) AG_TRY(follower->head(follower->user, layer, h, c->keep, n, err));
-        AG_TRY(ag_kv_cache_compact(c, layer, h, c->keep, n, err));
+        AG_TRY(ag_kv_compact_head(c, layer, h, c->keep, n, err));
         if (oldest > c->expired[layer]) c->expired[layer] = oldest;
     }
     return follower ? follower->layer(follower->user, layer, err) : AG_OK;
@@ -90,15 +90,19 @@ static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
 
 ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
                                   const ag_kv_follower *follower, ag_error *err) {
-    for (uint32_t l = 0; l < c->params.n_layers; l++) {
+    bool expired = false;
+    ag_status st = AG_OK;
+    for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++) {
         if (!is_bounded(c, l) || ag_kv_layer_length(c, l) <= c->at[l].window_blocks * AG_KV_BLOCK) {
             continue;
         }
         const uint32_t stay = c->params.layers[l].window - 1 + AG_ROLLBACK;
         if (next_position <= stay) continue;
-        AG_TRY(expire_layer(c, l, next_position - stay, follower, err));
+        st = expire_layer(c, l, next_position - stay, follower, err);
+        expired = true;
     }
-    return AG_OK;
+    if (expired) ag_kv_give_back(c);
+    return st;
 }
 
 ag_status ag_kv_cache_expire(ag_kv_cache *c, uint32_t next_position, ag_error *err) {

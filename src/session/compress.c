@@ -113,11 +113,12 @@ static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores
         for (; at < n && keep[at] < end; at++) own[n_own++] = (uint32_t)(keep[at] - first);
         if (n_own < end - first) {
             AG_TRY(ag_score_sums_compact(c->sums, l, h, own, n_own, err));
-            AG_TRY(ag_kv_cache_compact(c->cache, l, h, own, n_own, err));
+            AG_TRY(ag_kv_compact_head(c->cache, l, h, own, n_own, err));
         }
         const bool last = head + 1 == scores->n_heads || scores->layer[head + 1] != l;
         if (last) AG_TRY(ag_score_sums_store(c->sums, l, false, err));
     }
+    ag_kv_give_back(c->cache);
     return AG_OK;
 }
 

@@ -180,12 +180,17 @@ ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
 static ag_status mean_of_heads(ag_eviction_scratch *s, ag_score_sums *sums,
                                const ag_kv_cache *cache, uint32_t layer, ag_error *err) {
     AG_TRY(ag_score_sums_fetch(sums, layer, err));
-    uint32_t n_heads = ag_kv_cache_layer(cache, layer)->n_kv_heads;
-    uint32_t n = ag_kv_cache_n_slots(cache, layer, 0);
-    for (uint32_t slot = 0; slot < n; slot++) {
-        double sum = 0;
-        for (uint32_t h = 0; h < n_heads; h++) sum += ag_score_sums_of(sums, layer, h)[slot];
-        s->importance[slot] = (float)(sum / n_heads);
+    const uint32_t n_heads = ag_kv_cache_layer(cache, layer)->n_kv_heads;
+    const uint32_t n_slots = ag_kv_cache_n_slots(cache, layer, 0);
+    enum { AT_ONCE = 64 };
+    for (uint32_t slot = 0; slot < n_slots; slot += AT_ONCE) {
+        const uint32_t n = n_slots - slot < AT_ONCE ? n_slots - slot : AT_ONCE;
+        double mean[AT_ONCE] = {0};
+        for (uint32_t h = 0; h < n_heads; h++) {
+            const float *of = ag_score_sums_of(sums, layer, h) + slot;
+            for (uint32_t i = 0; i < n; i++) mean[i] += of[i];
+        }
+        for (uint32_t i = 0; i < n; i++) s->importance[slot + i] = (float)(mean[i] / n_heads);
     }
     return AG_OK;
 }
