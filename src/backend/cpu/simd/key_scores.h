@@ -67,11 +67,14 @@ INLINE void finish_scores(float *scores, const float *rows, size_t width, uint32
     for (uint32_t i = 0; i < n; i++) scores[i] *= dots[i];
 }
 
-/* First lengths and the sum of directions, then, with `mean` of length -1, the scores. */
+/* First lengths and the sum of directions, then, with `mean` of length -1, the scores: from the end
+ * back, for that is what the caches still hold. */
 INLINE void over_keys(const bool lengths, float *scores, float *mean, float *converted,
                       const ag_cpu_kv_head *kv) {
     const cache_rows keys = cache_rows_of(kv->k_type, kv->head_dim);
-    for (uint32_t s = 0; s < kv->n_slots; s += AG_KEY_SCORE_ROWS) {
+    const uint32_t n_groups = (kv->n_slots + AG_KEY_SCORE_ROWS - 1) / AG_KEY_SCORE_ROWS;
+    for (uint32_t i = 0; i < n_groups; i++) {
+        const uint32_t s = (lengths ? i : n_groups - 1 - i) * AG_KEY_SCORE_ROWS;
         const uint32_t left = kv->n_slots - s;
         const uint32_t n = left < AG_KEY_SCORE_ROWS ? left : AG_KEY_SCORE_ROWS;
         const float *rows = keys_from(kv, &keys, converted, s, n);
