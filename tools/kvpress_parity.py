@@ -14,17 +14,29 @@ removed: max(1, int(tokens * (1 - r))) slots stay.
 A policy with "-adaptive" behind its name has adaptive heads on both sides (AdaKVPress, a safeguard of
 0.2): a layer's heads keep as many slots together.
 
+compactor: kvpress draws its sketch anew for each head of each layer and leaves the scale out of
+products inside chunks. Here one sketch is drawn with a seed and takes the place of all of them, and
+compactor_slots, which lies beside the program, is told both. Of the text so many tokens are taken
+that chunks are whole (12 + 256 k), since the two differ in a chunk that is cut off.
+
+kvzip: kvpress neither repeats nor keeps what a chat template puts before a message. Here the text
+stands alone: its press sees the model's template with nothing before the message. A text of more
+than 2,048 tokens is read in several chunks, which the two do differently.
+
 A head's slots count as equal if they are the same, or if all that differ (with adaptive heads: in all
-of the layer's) have scores within 1e-4 of one another, relatively, by kvpress's own scores. Exit
-status 1 if any head's are neither."""
+of the layer's; kvzip: in the whole model) have scores within 1e-4 of one another, relatively, by
+kvpress's own scores. Exit status 1 if any head's are neither."""
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import pathlib
 import struct
 import subprocess
 import sys
+from unittest import mock
 
 NEAR = 1e-4
 SHARED = ["--kv-prefill", "whole", "--kv-slack", "0"]
@@ -34,7 +46,10 @@ POLICIES = {
                "--snapkv-kernel", "5", "--snapkv-pool", "avg"],
     "tova": ["--protected-prefix", "0", "--kv-recent", "1"],
     "keydiff": ["--protected-prefix", "0", "--kv-recent", "0"],
+    "compactor": [],  # compactor_slots says the same by itself
+    "kvzip": ["--replay", "1"],
 }
+SKETCH, CHUNK, OUTSIDE_CHUNKS = 48, 256, 12
 ADAPTIVE = "-adaptive"
 for name in ("snapkv", "keydiff"):
     POLICIES[name + ADAPTIVE] = POLICIES[name] + ["--head-budget", "adaptive"]
@@ -51,6 +66,8 @@ def press_of(policy, ratio):
                                               kernel_size=5),
         "tova": lambda: kvpress.TOVAPress(compression_ratio=ratio),
         "keydiff": lambda: kvpress.KeyDiffPress(compression_ratio=ratio),
+        "compactor": lambda: kvpress.CompactorPress(compression_ratio=ratio),
+        "kvzip": lambda: kvpress.KVzipPress(compression_ratio=ratio),
     }[policy]()
 
 
@@ -100,16 +117,38 @@ class SavedCache:
         return struct.unpack("<I", self.take(4))[0]
 
 
+def saved_by(o, args, path, head_dim, stdin=None):
+    path.unlink(missing_ok=True)
+    done = subprocess.run(args, input=stdin, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(args)}\n{done.stderr}")
+    return SavedCache(path, head_dim)
+
+
 def ours(o, text, options, head_dim, n_context):
     path = o.work / "kept.agcache"
-    path.unlink(missing_ok=True)
     args = [o.antigravity, "generate", "--model", str(o.gguf), "-f", str(text), "-n", "0",
             "--weights", "f32", "--kv-type", "f32", "--backend", "cpu",
             "-c", str(n_context), "--save-cache", str(path)]
-    done = subprocess.run(args + options, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(args + options)}\n{done.stderr}")
-    return SavedCache(path, head_dim)
+    return saved_by(o, args + options, path, head_dim)
+
+
+def our_compactor(o, ids, n_kept, head_dim):
+    path, sketch = o.work / "kept.agcache", o.work / "sketch.f32"
+    sketch.write_bytes((o.sketch * (1 / math.sqrt(SKETCH))).numpy().tobytes())
+    program = pathlib.Path(o.antigravity).with_name("compactor_slots")
+    return saved_by(o, [str(program), str(o.gguf), str(n_kept), str(sketch), "1", str(path)], path,
+                    head_dim, stdin=" ".join(map(str, ids)))
+
+
+def ours_of(o, policy, ratio, n_kept, text, ids, head_dim):
+    if policy == "compactor":
+        return our_compactor(o, ids, n_kept, head_dim)
+    if policy == "kvzip":
+        options = POLICIES[policy] + ["--replay-keep", f"{100 * (1 - ratio):g}%"]
+        return ours(o, text, options, head_dim, 2 * len(ids) + 256)
+    options = ["--eviction-policy", policy.removesuffix(ADAPTIVE), "--kv-budget", str(n_kept)]
+    return ours(o, text, options + SHARED + POLICIES[policy], head_dim, len(ids) + 256)
 
 
 def text_of(o, head_dim):
@@ -139,26 +178,59 @@ def write_model(o):
     AutoModelForCausalLM.from_pretrained(**at, dtype=torch.float32).save_pretrained(o.model)
 
 
-def theirs(model, ids, policy, ratio):
+def template_of_suffix(tokenizer):
+    """The model's chat template, of which only what follows a message is left."""
+    mark = "a message's end"
+    whole = tokenizer.apply_chat_template([{"role": "user", "content": mark}], tokenize=False,
+                                          add_generation_prompt=True)
+    return "{{ messages[0]['content'] + %s }}" % json.dumps(whole.split(mark)[1])
+
+
+def press_tokenizer(o):
+    from transformers import AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(str(o.gguf.parent), gguf_file=o.gguf.name)
+    if tokenizer.chat_template:
+        tokenizer.chat_template = template_of_suffix(tokenizer)
+    return tokenizer
+
+
+@contextlib.contextmanager
+def made_ready(o, policy, press, scores):
+    """What the press needs to be comparable; its scores of each layer [heads, slots] are appended."""
+    import transformers
+    scorer = press.press if policy.endswith(ADAPTIVE) else press
+    method = "compress_post" if policy == "kvzip" else "score"
+    do = getattr(scorer, method)
+
+    def record(*args, **kwargs):
+        done = do(*args, **kwargs)
+        found = scorer.score_val[:, 0] if policy == "kvzip" else done
+        scores.extend(s.detach().clone() for s in found)  # AdaKVPress writes on them
+        return done
+
+    def sketch(batch, heads, dim, k, **_):
+        return o.sketch.reshape(1, 1, dim, k).expand(batch, heads, dim, k)
+
+    setattr(scorer, method, record)
+    with contextlib.ExitStack() as patches:
+        if policy == "compactor":
+            patches.enter_context(mock.patch("torch.randn", sketch))
+        if policy == "kvzip":
+            patches.enter_context(mock.patch.object(transformers.AutoTokenizer, "from_pretrained",
+                                                    return_value=press_tokenizer(o)))
+        yield
+
+
+def theirs(o, model, ids, policy, ratio):
     """Per layer: scores [heads, slots], and the kept slots of each head."""
     import torch
     from kvpress.presses.scorer_press import compute_n_kept
     from transformers import DynamicCache
     press, scores = press_of(policy, ratio), []
-    adaptive = policy.endswith(ADAPTIVE)
-    scorer = press.press if adaptive else press
-    score = scorer.score
-
-    def record(*args, **kwargs):
-        of_layer = score(*args, **kwargs)
-        scores.append(of_layer[0].detach().clone())  # AdaKVPress writes on them
-        return of_layer
-
-    scorer.score = record
-    with torch.no_grad(), press(model):
+    with torch.no_grad(), made_ready(o, policy, press, scores), press(model):
         model.model(input_ids=torch.tensor([ids]), past_key_values=DynamicCache(config=model.config))
     n_kept = compute_n_kept(len(ids), ratio)
-    if not adaptive:
+    if scope_of(policy) == "head":
         return n_kept, [(s, s.topk(n_kept, dim=-1).indices.tolist()) for s in scores]
     layers = []
     for s, layer in zip(scores, model.model.layers, strict=True):
@@ -171,7 +243,7 @@ def theirs(model, ids, policy, ratio):
 
 
 def gap_between(scores, ours, theirs):
-    """The widest relative gap of a score between slots, (head, slot), that only one side keeps."""
+    """The widest relative gap of a score between slots that only one side keeps."""
     if not len(ours) == len(theirs) > 0:
         return float("inf")
     best = max(scores[at].item() for at in theirs)
@@ -179,23 +251,31 @@ def gap_between(scores, ours, theirs):
     return abs(best - worst) / max(abs(best), abs(worst), 1e-30)
 
 
-def compare(kept, layers, adaptive):
+def scope_of(policy):
+    """What slots are chosen among."""
+    return "model" if policy == "kvzip" else "layer" if policy.endswith(ADAPTIVE) else "head"
+
+
+def compare(kept, layers, scope):
     """How many heads keep the same, how many the same but for near ties, the widest gap of a score
     between what only one side keeps."""
-    same, near, apart, widest = 0, 0, 0, 0.0
-    for layer, (scores, slots) in enumerate(layers):
-        ours = [{(head, s) for s in of_head} for head, of_head in enumerate(kept[layer])]
-        them = [{(head, s) for s in of_head} for head, of_head in enumerate(slots)]
-        of_layer = gap_between(scores, set().union(*ours) - set().union(*them),
-                               set().union(*them) - set().union(*ours)) if adaptive else None
-        for a, b in zip(ours, them, strict=True):
-            if a == b:
-                same += 1
-                continue
-            gap = of_layer if adaptive else gap_between(scores, a - b, b - a)
-            widest = max(widest, gap)
-            near, apart = near + (gap <= NEAR), apart + (gap > NEAR)
-    return {"equal": same, "near_ties": near, "apart": apart, "widest_gap": widest}
+    import torch
+    scores = torch.stack([of_layer for of_layer, _ in layers])
+    groups = {}
+    for layer, (_, slots) in enumerate(layers):
+        for head, (a, b) in enumerate(zip(kept[layer], slots, strict=True)):
+            group = {"head": (layer, head), "layer": layer, "model": None}[scope]
+            groups.setdefault(group, []).append(({(layer, head, s) for s in a},
+                                                 {(layer, head, s) for s in b}))
+    counts, widest = {"equal": 0, "near_ties": 0, "apart": 0}, 0.0
+    for heads in groups.values():
+        a, b = (set().union(*side) for side in zip(*heads))
+        gap = gap_between(scores, a - b, b - a) if a != b else 0.0
+        widest = max(widest, gap)
+        for of_ours, of_theirs in heads:
+            same = of_ours == of_theirs
+            counts["equal" if same else "near_ties" if gap <= NEAR else "apart"] += 1
+    return {**counts, "widest_gap": widest}
 
 
 def main():
@@ -221,6 +301,7 @@ def main():
                                                  attn_implementation="sdpa").eval()
     config = model.config
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    o.sketch = torch.randn(head_dim, SKETCH, generator=torch.Generator().manual_seed(1))
     text, ids = text_of(o, head_dim)
     failed = False
     print(f"{o.gguf.stem}: {len(ids)} tokens of {os.path.basename(o.text)}")
@@ -228,15 +309,15 @@ def main():
           f" {'widest':>9}")
     for policy in o.policies.split(","):
         for ratio in map(float, o.ratios.split(",")):
-            n_kept, layers = theirs(model, ids, policy, ratio)
-            adaptive = policy.endswith(ADAPTIVE)
-            options = ["--eviction-policy", policy.removesuffix(ADAPTIVE), "--kv-budget",
-                       str(n_kept)]
-            cache = ours(o, text, options + SHARED + POLICIES[policy], head_dim, len(ids) + 256)
-            if cache.ids != ids:
+            some = ids
+            if policy == "compactor":
+                some = ids[:len(ids) - (len(ids) - OUTSIDE_CHUNKS) % CHUNK]
+            n_kept, layers = theirs(o, model, some, policy, ratio)
+            cache = ours_of(o, policy, ratio, n_kept, text, some, head_dim)
+            if cache.ids != some:
                 sys.exit("the ids of two runs differ")
-            row = {"model": o.gguf.stem, "tokens": len(ids), "policy": policy, "ratio": ratio,
-                   "kept": n_kept, **compare(cache.kept, layers, adaptive)}
+            row = {"model": o.gguf.stem, "tokens": len(some), "policy": policy, "ratio": ratio,
+                   "kept": n_kept, **compare(cache.kept, layers, scope_of(policy))}
             failed = failed or row["apart"] > 0
             heads = row["equal"] + row["near_ties"] + row["apart"]
             print(f"{policy:16} {ratio:6} {n_kept:6} {heads:6} {row['equal']:6}"
