@@ -88,6 +88,8 @@ typedef struct ag_attention_seq {
     /* Instead of sums, the largest weight that any query of the group gave to the slot in any of
      * those rows: where it is larger, it takes the place of what stands there. */
     bool score_max;
+    /* A hint: nobody will read what attention gives, only the scores. */
+    bool score_only;
     /* Optional; a hint: [n_kv_heads] nobody will read what slots from score_until[h] on receive. */
     const uint32_t *score_until;
     /* Instead, where ag_keeps_scores() says so: the sums in the backend's memory, that of slot s of

@@ -74,6 +74,8 @@ static const size attention_sizes[] = {{1, 1, 1},    {2, 7, 15},   {3, 127, 17},
                                        {9, 129, 40}, {1, 700, 64}, {33, 300, 64}, {64, 600, 128}};
 static const size block_attention_sizes[] = {{1, 1, 32},    {3, 127, 32},  {1, 129, 96},
                                              {33, 300, 64}, {11, 513, 32}, {64, 600, 96}};
+static const size weights_sizes[] = {{1, 1, 1},    {3, 127, 17},  {9, 129, 40},
+                                     {9, 700, 64}, {33, 300, 64}, {40, 600, 128}};
 static const size softcap_sizes[] = {{1, 140, 64}, {3, 127, 17}, {33, 300, 64}};
 static const size most_sizes[] = {{1, 1, 1}, {3, 127, 17}, {17, 140, 64}, {33, 600, 64}};
 static const size block_softcap_sizes[] = {{1, 140, 64}, {33, 300, 64}};
@@ -174,6 +176,11 @@ static const family families[] = {
     {"attention_most", oracle_attention_most, BLOCKS, SIZES(block_softcap_sizes), PLAIN, ATTENTION},
     {"attention_window_softcap_most", oracle_attention_window_softcap_most, FLOATS,
      SIZES(softcap_sizes), PLAIN, ATTENTION},
+    {"attention_weights", oracle_attention_weights, FLOATS, SIZES(weights_sizes), PLAIN, ATTENTION},
+    {"attention_weights", oracle_attention_weights, BLOCKS, SIZES(block_attention_sizes), PLAIN,
+     ATTENTION},
+    {"attention_weights_softcap", oracle_attention_weights_softcap, FLOATS, SIZES(softcap_sizes),
+     PLAIN, ATTENTION},
     {"matmul_transposed", oracle_matmul_transposed, WEIGHT_BLOCKS, SIZES(weight_sizes), FINITE,
      ROUNDING},
     {"matmul_transposed", oracle_matmul_transposed, BLOCKS_256, SIZES(sizes_of_256), FINITE,

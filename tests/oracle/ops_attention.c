@@ -5,10 +5,12 @@
  * backend adds them up in its own memory, for those of all its queries: their sums, or the largest
  * of them. With windows the queries of
  * the first sequence see about as many slots each, those of the second ranges that begin anywhere;
- * what no query sees is no number. Every second block of the heads lies the other way round, and
+ * what no query sees is no number. Where only weights are asked for, there is the second sequence
+ * alone, whose queries share windows. Every second block of the heads lies the other way round, and
  * the second head loses the blocks that none of its slots needs. */
 #include "oracle/oracle.h"
 
+#include "backend/cpu/kernels.h" /* AG_ATTENTION_SPAN */
 #include "quant/quant.h"
 
 #include <math.h>
@@ -136,7 +138,7 @@ typedef struct attention {
     cache kv;
     guarded out, q, k, v;
     uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* of both sequences */
-    bool windows, most;
+    bool windows, most, only;
     float score_start; /* what stands there before */
     float *scores;     /* [KV_HEADS, n + SCORE_MARGIN] */
     guarded held;      /* [n, KV_HEADS]; no buffer if they stay on the host */
@@ -168,6 +170,18 @@ static void set_ranges(attention *a, oracle_run *run) {
         a->from[1][i] = oracle_below(run, 2 * n + 2);
     }
     qsort(a->from[1], m, sizeof *a->from[1], compare_numbers);
+}
+
+/* Four queries a window, of as many positions as one may have. Where queries are an even number,
+ * windows overlap. */
+static void share_ranges(attention *a) {
+    const uint32_t m = (uint32_t)a->c->m, n = (uint32_t)a->c->n, n_windows = (m + 3) / 4;
+    const uint32_t most = AG_ATTENTION_SPAN - AG_KV_BLOCK, each = 2 * n / n_windows;
+    const uint32_t step = each < most ? each : most;
+    for (uint32_t i = 0; i < m; i++) {
+        a->from[0][i] = a->from[1][i] = i / 4 * step;
+        a->until[i] = a->from[1][i] + step - (m % 2 && step ? 1 : 0);
+    }
 }
 
 static ag_status spoil_slot(const cache *kv, size_t slot, size_t head) {
@@ -219,13 +233,15 @@ static void attend(attention *a, oracle_run *run) {
          .visible_until = a->until,
          .visible_from = a->windows ? a->from[1] : NULL,
          .score_max = a->most,
+         .score_only = a->only,
          .scores = a->scores,
          .score_row0 = a->score_row0,
          .score_stride = stride},
     };
     while (run->status == AG_OK && oracle_again(run, a->held.buffer ? &a->held : NULL)) {
         for (size_t i = 0; i < KV_HEADS * stride; i++) a->scores[i] = a->score_start;
-        run->status = ag_attention(run->be, &a->out.t, &a->q.t, seqs, 2, &a->params);
+        run->status = ag_attention(run->be, &a->out.t, &a->q.t, a->only ? seqs + 1 : seqs,
+                                   a->only ? 1 : 2, &a->params);
     }
 }
 
@@ -275,12 +291,15 @@ static void take_results(attention *a, oracle_run *run) {
     if (scores.buffer) {
         ag_buffer_upload(scores.buffer, scores.t.offset, a->scores, n_scores * sizeof(float), NULL);
     }
-    const bool taken = oracle_take(run, &a->out) && oracle_take(run, &scores);
+    const bool taken = (a->only || oracle_take(run, &a->out)) && oracle_take(run, &scores);
     const size_t scores_at = run->n - n_scores, device_scores_at = run->n;
     const bool held = taken && a->held.buffer && oracle_take(run, &a->held);
     if (taken) {
         double *want = run->want;
-        want_attention(a, want + at, want + scores_at, held ? want + device_scores_at : NULL);
+        double *unread = a->only ? malloc(2 * a->c->m * HEADS * a->c->k * sizeof *unread) : NULL;
+        want_attention(a, unread ? unread : want + at, want + scores_at,
+                       held ? want + device_scores_at : NULL);
+        free(unread);
     }
     guarded_free(&scores);
 }
@@ -289,11 +308,12 @@ bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k) {
     return type != AG_F32 && m * GROUP >= 32 && k % 32 == 0;
 }
 
-typedef enum score_kind { SUMS, MOST } score_kind;
+typedef enum score_kind { SUMS, MOST, ONLY } score_kind;
 
 static void run_case(const oracle_case *c, oracle_run *run, bool windows, float softcap,
                      score_kind kind) {
-    attention a = {.c = c, .windows = windows, .score_row0 = c->m / 2, .most = kind == MOST};
+    attention a = {.c = c, .windows = windows, .most = kind == MOST, .only = kind == ONLY};
+    a.score_row0 = a.only ? 0 : c->m / 2;
     a.score_start = a.most ? 1 / (float)c->n : 1; /* some weights are above it */
     a.params = (ag_attention_params){8 / sqrtf((float)c->k), softcap};
     const ag_shape rows = ag_shape_3d(2 * c->m, HEADS, c->k);
@@ -304,9 +324,10 @@ static void run_case(const oracle_case *c, oracle_run *run, bool windows, float 
     a.k = guarded_make(run, AG_F32, tokens, 0, run->data);
     a.v = guarded_make(run, AG_F32, tokens, 0, run->data);
     a.scores = malloc(KV_HEADS * (c->n + SCORE_MARGIN) * sizeof *a.scores);
-    set_ranges(&a, run);
+    if (a.only) share_ranges(&a);
+    else set_ranges(&a, run);
     /* Sums in the backend's memory are of calls without windows and caps so far. */
-    if (ag_keeps_scores(run->be, c->k)) {
+    if (ag_keeps_scores(run->be, c->k) && !a.only) {
         a.held = guarded_make(run, AG_F32, ag_shape_2d(c->n, KV_HEADS), 0, DATA_PLAIN);
     }
     for (uint32_t h = 0; h < KV_HEADS; h++) a.scored[h] = (uint32_t)c->n / 2 + h;
@@ -346,4 +367,12 @@ void oracle_attention_most(const oracle_case *c, oracle_run *run) {
 
 void oracle_attention_window_softcap_most(const oracle_case *c, oracle_run *run) {
     run_case(c, run, true, 3, MOST);
+}
+
+void oracle_attention_weights(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 0, ONLY);
+}
+
+void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run) {
+    run_case(c, run, true, 3, ONLY);
 }

@@ -148,6 +148,8 @@ void oracle_attention_softcap(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap(const oracle_case *c, oracle_run *run);
 void oracle_attention_most(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap_most(const oracle_case *c, oracle_run *run);
+void oracle_attention_weights(const oracle_case *c, oracle_run *run);
+void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run);
 /* Whether matrix units would do a case with m queries and heads of k values. */
 bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k);
 

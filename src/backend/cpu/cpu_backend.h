@@ -112,6 +112,12 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *limits);
 
 /* ops_key_scores.c */
+/* Whether seq asks for weights in windows alone, and these are small enough for the call below,
+ * which ag_cpu_attention() then makes. */
+bool ag_cpu_scores_windows(const ag_attention_seq *seq);
+ag_status ag_cpu_window_scores(ag_cpu_backend *cpu, const ag_tensor *q, const ag_attention_seq *seq,
+                               const ag_attention_params *params);
+
 ag_status ag_cpu_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
 
 #endif

@@ -108,6 +108,9 @@ typedef struct ag_cpu_partial {
 /* Slots that one call of the attention kernel covers, from a multiple of it on. */
 enum { AG_ATTENTION_SPAN = 512 };
 
+/* Queries that weights of a window have room for behind the last one. */
+enum { AG_WINDOW_SPARE_QUERIES = 3 };
+
 enum { AG_KEY_SCORE_ROWS = 16 };
 
 static inline size_t ag_cpu_value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
@@ -143,6 +146,12 @@ typedef void ag_attention_merge_fn(const ag_cpu_partial *into, const ag_cpu_part
 typedef void ag_attention_scores_fn(float *scores, const ag_cpu_queries *queries,
                                     const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
                                     const float *sum, void *scratch);
+/* For rows that all see the same, within AG_ATTENTION_SPAN slots from slot0 on, a multiple of
+ * AG_KV_BLOCK: what ag_attention_scores_fn adds, which here need not be told max and sum. weights:
+ * AG_ATTENTION_SPAN floats for each query and AG_WINDOW_SPARE_QUERIES more. */
+typedef void ag_window_scores_fn(float *scores, const ag_cpu_queries *queries,
+                                 const ag_cpu_kv_head *kv, uint32_t slot0, float *weights,
+                                 void *scratch);
 typedef size_t ag_attention_scratch_bytes_fn(uint32_t head_dim, uint32_t n_queries);
 /* scores[slot] = -cos(key, mean of the keys divided by their lengths) for a head's slots; 0 for a
  * key of zeros. scratch: floats of AG_KEY_SCORE_ROWS + 1 rows of ag_cpu_value_stride. */
@@ -173,6 +182,7 @@ typedef struct ag_cpu_kernels {
     ag_attention_fn *attention;
     ag_attention_merge_fn *attention_merge;
     ag_attention_scores_fn *attention_scores;
+    ag_window_scores_fn *window_scores;
     ag_attention_scratch_bytes_fn *attention_scratch_bytes;
     uint32_t attention_queries; /* that share a call, if there are so many; 0: some */
     /* The most that share a call where rows are few, rounded as one alone; 0: any number is. */

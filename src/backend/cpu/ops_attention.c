@@ -397,6 +397,8 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_params *params) {
     ag_cpu_backend *cpu = ag_cpu_of(b);
     if (!n_seqs || !ag_shape_numel(&q->shape)) return AG_OK;
+    if (n_seqs == 1 && ag_cpu_scores_windows(seqs))
+        return ag_cpu_window_scores(cpu, q, seqs, params);
     attention_job job = {.cpu = cpu,
                          .out = ag_tensor_data(out),
                          .q = ag_tensor_data(q),

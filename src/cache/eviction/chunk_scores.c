@@ -167,6 +167,7 @@ static ag_status attend(const ag_chunk_scores *c, ag_tensor *out, const ag_tenso
     ag_attention_params own = *params;
     if (c->query_scale != 0) own.scale = c->query_scale;
     part->score_row0 = 0;
+    part->score_only = true;
     AG_TRY(ag_take_error(c->be, ag_attention(c->be, out, q, part, 1, &own), err));
     part->scored = part->kv.n_slots;
     return AG_OK;

@@ -159,3 +159,23 @@ void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
         }
     }
 }
+
+void ag_window_scores__common(float *scores, const ag_cpu_queries *queries,
+                              const ag_cpu_kv_head *kv, uint32_t slot0, float *weights,
+                              void *scratch) {
+    const size_t group = queries->group;
+    const work w = work_in(scratch, kv->head_dim, group);
+    (void)weights;
+    for (size_t row = 0; row < queries->n_rows; row++) {
+        const kv_range visible = find_visible(queries, row, kv, slot0);
+        const uint32_t n = visible.end - visible.first;
+        score_keys(&w, queries, row, kv, slot0 + visible.first, n);
+        for (size_t g = 0; g < group; g++) {
+            float max, sum;
+            double *of = w.weights + g * AG_ATTENTION_SPAN;
+            exponentials(of, n, &max, &sum);
+            for (uint32_t s = 0; s < n && sum != 0; s++)
+                scores[slot0 + visible.first + s] += (float)(of[s] / sum / (double)group);
+        }
+    }
+}

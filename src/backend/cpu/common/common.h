@@ -21,6 +21,7 @@ ag_scale_fn ag_scale__common;
 ag_attention_fn ag_attention__common;
 ag_attention_merge_fn ag_attention_merge__common;
 ag_attention_scores_fn ag_attention_scores__common;
+ag_window_scores_fn ag_window_scores__common;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__common;
 
 ag_key_scores_fn ag_key_scores__common;

@@ -22,6 +22,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->attention = ag_attention__common;
     t->attention_merge = ag_attention_merge__common;
     t->attention_scores = ag_attention_scores__common;
+    t->window_scores = ag_window_scores__common;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__common;
     t->key_scores = ag_key_scores__common;
     t->kv_load = ag_kv_load__common;

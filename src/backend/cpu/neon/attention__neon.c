@@ -2,7 +2,7 @@
 #include "backend/cpu/neon/neon.h"
 #include "backend/cpu/neon/words.h"
 
-#include "backend/cpu/simd/attention.h"
+#include "backend/cpu/simd/window_scores.h"
 
 size_t ag_attention_scratch_bytes__neon(uint32_t head_dim, uint32_t n_queries) {
     return scratch_bytes(head_dim, n_queries);
@@ -22,4 +22,9 @@ void ag_attention_scores__neon(float *scores, const ag_cpu_queries *queries,
                                const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
                                const float *sum, void *scratch) {
     add_scores(scores, queries, kv, slot0, max, sum, scratch);
+}
+
+void ag_window_scores__neon(float *scores, const ag_cpu_queries *queries, const ag_cpu_kv_head *kv,
+                            uint32_t slot0, float *weights, void *scratch) {
+    score_window(scores, queries, kv, slot0, weights, scratch);
 }
