@@ -7,7 +7,9 @@
     tools/ruler_tables.py page RESULTS docs/ruler.md
 
 `run` leaves one RESULTS/NAME.json for each command, and does again only what is not there; DIR holds
-the models' GGUF files. `page` replaces what stands between the page's marks of a table."""
+the models' GGUF files. With --prompts FIRST:N it asks those prompts alone, into NAME.FIRST.json, so
+that several cores or machines can share a task (`task-...`). `page` replaces what stands between the
+page's marks of a table, and takes the parts of a task together."""
 import argparse
 import json
 import pathlib
@@ -32,6 +34,7 @@ RUNS = {
     "full-smol": (SMOL, "SmolLM2-135M-Instruct", FULL + ["--length", "700,1024"]),
     "full-qwen": (QWEN, "Qwen2.5-Coder-0.5B-Instruct",
                   FULL + ["--tasks", ",".join(TASKS[:5] + TASKS[6:8]), "--length", "512"]),
+    "full-qwen-2048": (QWEN, "Qwen2.5-Coder-0.5B-Instruct", FULL + ["--length", "2048"]),
     "full-gemma": (GEMMA, "Gemma-3-270M", FULL + ["--length", "1024"]),
     "full-demo": (DEMO, "the bundled model", FULL + ["--length", "512,700,1024"]),
     "table-smol": (SMOL, "", POLICIES + ["-n", "50", "--tasks", "niah_single_2", "--length",
@@ -46,7 +49,7 @@ MOST = ["--eviction-policy", "snapkv,keydiff,compactor", "--ratios", "0.75", "--
         "50"]
 SEVERAL = {
     "smol": (SMOL, "1024", ["niah_single_2", "niah_single_3", "niah_multivalue"]),
-    "qwen": (QWEN, "2048", ["niah_single_3", "niah_multikey_2"]),
+    "qwen": (QWEN, "2048", TASKS[:5] + TASKS[6:8]),
     "qwen-short": (QWEN, "1024", ["niah_multikey_1", "niah_multivalue", "niah_multiquery"]),
 }
 ADAPTIVE = "-adaptive"
@@ -67,11 +70,14 @@ def command(program, models, name):
 def run(options):
     results = pathlib.Path(options.results)
     results.mkdir(parents=True, exist_ok=True)
+    first, _, n = options.prompts.partition(":") if options.prompts else ("", "", "")
     for name in options.names or RUNS:
-        out = results / (name + ".json")
+        out = results / ((name + "." + first if first else name) + ".json")
         if out.exists():
             continue
         words = command(options.program, options.models, name)
+        if first:  # an option that is given again takes the place of the one before
+            words += ["--first", first, "-n", n]
         print(" ".join(words), file=sys.stderr)
         text = subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout
         json.loads(text)
@@ -157,6 +163,9 @@ def several_table(results, several):
                     rules.setdefault(row["policy"], {})[task] = row["scores"]
     yield "| policy | " + " | ".join(full) + " | all of them |"
     yield "|---|" + "---:|" * len(full) + "---:|"
+    for rule, kept in rules.items():
+        for task in (t for t in kept if len(kept[t]) != len(full[t])):
+            sys.exit("%s, %s: %d prompts of %d" % (rule, task, len(kept[task]), len(full[task])))
     means = [percent(sum(s) / len(s)) for s in full.values()]
     yield "| none, score in percent | %s |  |" % " | ".join(means)
     for rule, kept in sorted(rules.items()):
@@ -165,9 +174,30 @@ def several_table(results, several):
         yield "| %s | %s |" % (rule, " | ".join(cells))
 
 
+def taken_together(parts):
+    """Rows of several parts of one task, with the scores of all their prompts in order."""
+    rows = {}
+    for part in sorted(parts, key=lambda p: p["first_prompt"]):
+        for row in part["rows"]:
+            key = (row["task"], row["policy"], row["removed"])
+            have = rows.setdefault(key, {**row, "scores": []})
+            have["scores"] = have["scores"] + row["scores"]
+    return {"rows": list(rows.values())}
+
+
+def read_results(folder):
+    results, parts = {}, {}
+    for path in pathlib.Path(folder).glob("*.json"):
+        name, _, first = path.stem.partition(".")
+        if name in RUNS and first:
+            parts.setdefault(name, []).append(json.loads(path.read_text()))
+        elif name in RUNS:
+            results[name] = json.loads(path.read_text())
+    return {**{n: taken_together(p) for n, p in parts.items()}, **results}
+
+
 def page(options):
-    results = {p.stem: json.loads(p.read_text())
-               for p in pathlib.Path(options.results).glob("*.json") if p.stem in RUNS}
+    results = read_results(options.results)
     text = pathlib.Path(options.page).read_text()
     tables = {n: policy_table(r) for n, r in results.items() if n.startswith("table-")}
     for several in SEVERAL:
@@ -194,6 +224,7 @@ def main():
     one.add_argument("names", nargs="*", metavar="NAME", help="default: all of `list`")
     one.add_argument("--program", default="antigravity")
     one.add_argument("--models", required=True)
+    one.add_argument("--prompts", metavar="FIRST:N")
     one.set_defaults(call=run)
     one = commands.add_parser("page")
     one.add_argument("results")
