@@ -18,7 +18,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
-static char model_dir[512], saved_path[600];
+static char model_dir[512], saved_path[600], gguf_path[600];
 static atomic_llong countdown; /* allocations that still succeed */
 static atomic_llong n_live;
 
@@ -79,11 +79,11 @@ typedef struct engine {
     ag_ids ids;
 } engine;
 
-static ag_status set_up(engine *e, ag_error *err) {
+static ag_status set_up_from(engine *e, const char *path, ag_error *err) {
     ag_backend_params bp = {.n_threads = 2};
     ag_status st = ag_backend_create(&bp, &e->backend, err);
-    if (st == AG_OK) st = ag_model_load(e->backend, model_dir, NULL, &e->model, err);
-    if (st == AG_OK) st = ag_tokenizer_load(model_dir, &e->tokenizer, err);
+    if (st == AG_OK) st = ag_model_load(e->backend, path, NULL, &e->model, err);
+    if (st == AG_OK) st = ag_tokenizer_load(path, &e->tokenizer, err);
     ag_session_params sp = ag_session_defaults();
     sp.prefill_chunk = 4;
     sp.eviction.policy = ag_eviction_policy_find("h2o");
@@ -144,7 +144,7 @@ static void tear_down(engine *e) {
 
 static ag_status whole_run(text_sink *out, ag_error *err) {
     engine e = {0};
-    ag_status st = set_up(&e, err);
+    ag_status st = set_up_from(&e, model_dir, err);
     if (st == AG_OK) st = tell(&e, out, err);
     if (st == AG_OK) st = fork_and_decode(&e, err);
     if (st == AG_OK) st = save_and_restore(&e, err);
@@ -220,6 +220,34 @@ static void hybrids_leave_nothing_behind(void **state) {
     }
 }
 
+/* ---- models in one file, of which matrices are taken as they are ---- */
+
+static void put_gguf(char *path, size_t cap, const char *type) {
+    ag_error err;
+    const ag_quantize_params params = {.type = type, .n_threads = 1, .overwrite = true};
+    snprintf(path, cap, "%s/%s.gguf", model_dir, type);
+    atomic_store(&countdown, 1LL << 40);
+    if (ag_quantize(model_dir, path, &params, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
+static ag_status gguf_run(text_sink *out, ag_error *err) {
+    engine e = {0};
+    ag_status st = set_up_from(&e, gguf_path, err);
+    if (st == AG_OK) st = tell(&e, out, err);
+    tear_down(&e);
+    return st;
+}
+
+static void gguf_files_leave_nothing_behind(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "q8_0"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        put_gguf(gguf_path, sizeof gguf_path, types[i]);
+        fail_each_allocation(gguf_run, 1);
+        unlink(gguf_path);
+    }
+}
+
 static int prepare(void **state) {
     (void)state;
     const tiny_model m = {.dtype = "BF16", .with_tokenizer = true};
@@ -241,6 +269,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_is_one_clean_error),
         cmocka_unit_test(hybrids_leave_nothing_behind),
+        cmocka_unit_test(gguf_files_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }
