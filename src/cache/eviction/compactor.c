@@ -20,6 +20,7 @@ static const double jitter = 1e-2;
 /* Vectors of the compiler: every machine has them. */
 enum { LANES = 4 };
 typedef float vec __attribute__((vector_size(16)));
+typedef double wide __attribute__((vector_size(32)));
 
 static inline vec load(const float *p) {
     vec v;
@@ -76,7 +77,7 @@ typedef struct leverage_work {
     float *made_for; /* the size of heads whose sketch is there; 0: none is */
     float *sketch;   /* [dim][SKETCH] */
     float *mean;     /* [dim] */
-    float *gram;     /* [SKETCH][SKETCH]; then the inverse of its factor, transposed */
+    float *inverse;  /* [SKETCH][SKETCH] of the Gram matrix's factor, transposed */
     float *rows;     /* [TOGETHER][SKETCH] */
     float *copy;     /* [TOGETHER][dim] */
 } leverage_work;
@@ -104,11 +105,10 @@ static void make_sketch(const leverage_work *w, size_t dim, const float *given) 
 static leverage_work work_in(float *p, size_t dim, const float *given) {
     leverage_work w = {.made_for = p, .sketch = p + 1};
     w.mean = w.sketch + dim * SKETCH;
-    w.gram = w.mean + dim;
-    w.rows = w.gram + SKETCH * SKETCH;
+    w.inverse = w.mean + dim;
+    w.rows = w.inverse + SKETCH * SKETCH;
     w.copy = w.rows + TOGETHER * SKETCH;
     make_sketch(&w, dim, given);
-    memset(w.gram, 0, (size_t)SKETCH * SKETCH * sizeof *w.gram);
     return w;
 }
 
@@ -152,14 +152,18 @@ static void times_rows(float *restrict out, const float *x, size_t stride,
     }
 }
 
-/* gram += the outer products of TOGETHER rows, from the diagonal's vector on. */
-static void add_products(float *restrict gram, const float *restrict rows, size_t k) {
+/* gram += the outer products of TOGETHER rows, from the diagonal's vector on. In double, since the
+ * matrix is far from well conditioned: sums of floats move the leverage of single keys by 1e-3. */
+static void add_products(double *restrict gram, const float *restrict rows, size_t k) {
     for (size_t i = 0; i < k; i++) {
         for (size_t j = i / LANES * LANES; j < SKETCH; j += LANES) {
-            vec sum = load(gram + i * SKETCH + j);
-            for (size_t r = 0; r < TOGETHER; r++)
-                sum += load(rows + r * SKETCH + j) * rows[r * SKETCH + i];
-            store(gram + i * SKETCH + j, sum);
+            vec part = load(rows + j) * rows[i];
+            for (size_t r = 1; r < TOGETHER; r++)
+                part += load(rows + r * SKETCH + j) * rows[r * SKETCH + i];
+            wide sum;
+            memcpy(&sum, gram + i * SKETCH + j, sizeof sum);
+            sum += __builtin_convertvector(part, wide);
+            memcpy(gram + i * SKETCH + j, &sum, sizeof sum);
         }
     }
 }
@@ -173,21 +177,22 @@ static const float *full_rows(const float *x, size_t n, size_t dim, float *copy)
 }
 
 /* Keys become rows of X, k values each; the Gram matrix is the sum of their outer products. */
-static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w) {
+static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w, double *gram) {
     const size_t k = sketched(dim);
+    memset(gram, 0, (size_t)SKETCH * SKETCH * sizeof *gram);
     for (size_t i = 0; i < n; i++) {
         for (size_t d = 0; d < dim; d++) keys[i * dim + d] -= w->mean[d];
     }
     for (size_t i = 0; i < n; i += TOGETHER) {
         times_rows(w->rows, full_rows(keys + i * dim, n - i, dim, w->copy), dim, w->sketch, dim);
-        add_products(w->gram, w->rows, k);
+        add_products(gram, w->rows, k);
         for (size_t r = 0; r < TOGETHER && i + r < n; r++)
             memcpy(keys + (i + r) * dim, w->rows + r * SKETCH, k * sizeof *keys);
     }
 }
 
 /* The factor L of G + jitter: false if there is none. */
-static bool factorise(const float *gram, double add, double *factor, size_t k) {
+static bool factorise(const double *gram, double add, double *factor, size_t k) {
     for (size_t i = 0; i < k; i++) {
         for (size_t j = 0; j <= i; j++) {
             double sum = gram[j * SKETCH + i];
@@ -217,21 +222,21 @@ static void invert(const double *factor, float *out, size_t k) {
 /* leverage[n] of keys [n, dim], which are overwritten. All 0 if rounding leaves no factor. */
 static void find_leverage(float *keys, size_t n, size_t dim, const float *given, float *work,
                           float *leverage) {
-    double factor[SKETCH * SKETCH], add = jitter;
+    double gram[SKETCH * SKETCH], factor[SKETCH * SKETCH], add = jitter;
     const size_t k = sketched(dim);
     const leverage_work w = work_in(work, dim, given);
     mean_of(keys, n, dim, w.mean, w.copy);
-    sketch_keys(keys, n, dim, &w);
+    sketch_keys(keys, n, dim, &w, gram);
     int tries = 0;
-    while (tries < 5 && !factorise(w.gram, add, factor, k)) {
+    while (tries < 5 && !factorise(gram, add, factor, k)) {
         tries++;
         add *= 10;
     }
     memset(leverage, 0, n * sizeof *leverage);
     if (tries == 5) return;
-    invert(factor, w.gram, k);
+    invert(factor, w.inverse, k);
     for (size_t i = 0; i < n; i += TOGETHER) {
-        times_rows(w.rows, full_rows(keys + i * dim, n - i, dim, w.copy), dim, w.gram, k);
+        times_rows(w.rows, full_rows(keys + i * dim, n - i, dim, w.copy), dim, w.inverse, k);
         for (size_t r = 0; r < TOGETHER && i + r < n; r++)
             leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
     }
