@@ -297,8 +297,11 @@ static void take_results(attention *a, oracle_run *run) {
     if (taken) {
         double *want = run->want;
         double *unread = a->only ? malloc(2 * a->c->m * HEADS * a->c->k * sizeof *unread) : NULL;
-        want_attention(a, unread ? unread : want + at, want + scores_at,
-                       held ? want + device_scores_at : NULL);
+        run->out_of_memory |= a->only && !unread;
+        if (!run->out_of_memory) {
+            want_attention(a, unread ? unread : want + at, want + scores_at,
+                           held ? want + device_scores_at : NULL);
+        }
         free(unread);
     }
     guarded_free(&scores);
