@@ -352,16 +352,18 @@ static void constraints_are_counted_before_they_grow(void **state) {
                  (double)with / (1 << 20));
 }
 
-/* What it may grow by is not there: the answer ends, and says why. The first limit under which the
- * request begins has less than a mebibyte to spare; the constraint grows by several. */
+/* What it may grow by is not there: the answer ends, and says why. A limit is looked for under
+ * which the request begins and its constraint, which grows by several mebibytes, has no room: what
+ * the heap holds on to between two tries moves the limit, so a step too far is taken back. */
 static void a_constraint_that_grows_too_large_ends_its_request(void **state) {
     int32_t ids[4];
     ag_error err;
     (void)state;
     fill_ids(ids, 4, 6);
-    bool has_begun = false;
-    for (uint64_t more = 8; !has_begun && more < 24; more++) {
-        const uint64_t limit = loaded_with(more << 20);
+    bool has_ended = false;
+    uint64_t more = 8 << 20;
+    for (int tries = 0; !has_ended && tries < 32; tries++) {
+        const uint64_t limit = loaded_with(more);
         must(ag_serving_load_model(serving, demo, &err), &err);
         ag_request_params p = request(ids, 4, 1000);
         p.constraint = constraint_of("[^a]{9000}");
@@ -369,11 +371,16 @@ static void a_constraint_that_grows_too_large_ends_its_request(void **state) {
         must(client_send(&clients[0], serving, &p, &err), &err);
         assert_true(client_wait(&clients[0]));
         end_watching(limit);
-        assert_int_equal(clients[0].status, AG_NOMEM);
-        has_begun = clients[0].started;
-        if (!has_begun) stop_and_trim(state);
+        if (clients[0].status == AG_OK) {
+            more -= 768 << 10;
+        } else {
+            assert_int_equal(clients[0].status, AG_NOMEM);
+            has_ended = clients[0].started;
+            more += 1 << 20;
+        }
+        if (!has_ended) stop_and_trim(state);
     }
-    assert_true(has_begun);
+    assert_true(has_ended);
     assert_non_null(strstr(clients[0].error.msg, "a constraint needs"));
     assert_true(clients[0].answers[0].n > 10);
 }
