@@ -76,13 +76,36 @@ static size_t missing_in(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
     return missing;
 }
 
-ag_status ag_kv_need_slots(const ag_kv_cache *c, uint32_t n, ag_error *err) {
-    const uint32_t n_layers = c->params.n_layers;
-    for (uint32_t l = 0; l < n_layers; l++) {
-        size_t missing = missing_in(c, l, n);
-        for (uint32_t k = 0; k < n_layers && missing; k++)
-            if (k != l && c->at[k].pool == c->at[l].pool) missing += missing_in(c, k, n);
-        if (missing) AG_TRY(ag_block_pool_reserve(c->at[l].pool, missing, err));
+/* Those that caches lack in a pool, from layer `layer` of the first on. */
+static size_t missing_from(const ag_kv_growth *grow, size_t n_caches, uint32_t layer,
+                           const ag_block_pool *pool) {
+    size_t missing = 0;
+    for (size_t i = 0; i < n_caches; i++, layer = 0) {
+        const ag_kv_cache *c = grow[i].cache;
+        for (; layer < c->params.n_layers; layer++)
+            if (c->at[layer].pool == pool) missing += missing_in(c, layer, grow[i].n);
+    }
+    return missing;
+}
+
+static bool has_pool(const ag_kv_cache *c, uint32_t n_layers, const ag_block_pool *pool) {
+    uint32_t l = 0;
+    while (l < n_layers && c->at[l].pool != pool) l++;
+    return l < n_layers;
+}
+
+ag_status ag_kv_need_slots(const ag_kv_growth *grow, size_t n_caches, ag_error *err) {
+    for (size_t i = 0; i < n_caches; i++) {
+        const ag_kv_cache *c = grow[i].cache;
+        for (uint32_t l = 0; l < c->params.n_layers; l++) {
+            ag_block_pool *pool = c->at[l].pool;
+            bool is_new = !has_pool(c, l, pool);
+            for (size_t k = 0; k < i && is_new; k++)
+                is_new = !has_pool(grow[k].cache, grow[k].cache->params.n_layers, pool);
+            if (!is_new) continue;
+            const size_t missing = missing_from(&grow[i], n_caches - i, l, pool);
+            if (missing) AG_TRY(ag_block_pool_reserve(pool, missing, err));
+        }
     }
     return AG_OK;
 }

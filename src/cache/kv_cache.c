@@ -105,9 +105,16 @@ static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_
                    n);
 }
 
+ag_status ag_kv_caches_reserve(const ag_kv_growth *grow, size_t n_caches, ag_error *err) {
+    for (size_t i = 0; i < n_caches; i++) {
+        const ag_kv_cache *c = grow[i].cache;
+        for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, grow[i].n, err));
+    }
+    return ag_kv_need_slots(grow, n_caches, err);
+}
+
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
-    for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, n, err));
-    return ag_kv_need_slots(c, n, err);
+    return ag_kv_caches_reserve(&(ag_kv_growth){.cache = c, .n = n}, 1, err);
 }
 
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out) {

@@ -35,6 +35,12 @@ size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer);
 /* Makes sure that n more tokens fit every layer, so that a forward pass cannot fail half way.
  * AG_LIMIT names slots used, wanted and allowed. */
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err);
+typedef struct ag_kv_growth {
+    ag_kv_cache *cache;
+    uint32_t n; /* tokens more */
+} ag_kv_growth;
+/* The same of several caches that grow in one pass: there is room for all of them together. */
+ag_status ag_kv_caches_reserve(const ag_kv_growth *grow, size_t n_caches, ag_error *err);
 
 /* The layer as kernels see it; borrowed from the cache, valid until it changes. */
 void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out);

@@ -77,8 +77,9 @@ static inline uint32_t ag_kv_heads_of(const ag_kv_cache *c, uint32_t layer) {
 /* kv_blocks.c. */
 ag_status ag_kv_blocks_join(ag_kv_cache *c, ag_error *err);
 void ag_kv_blocks_leave(ag_kv_cache *c);
-/* Makes memory for what ag_kv_own_slots would need in every layer. */
-ag_status ag_kv_need_slots(const ag_kv_cache *c, uint32_t n, ag_error *err);
+/* Makes memory for what ag_kv_own_slots would need in every layer of all caches together: a pool
+ * that is asked twice gives away what it made the first time. */
+ag_status ag_kv_need_slots(const ag_kv_growth *grow, size_t n_caches, ag_error *err);
 /* The blocks of the next n slots of all heads of a layer are there afterwards, and this cache's
  * alone: before anything is written to them. What a failure leaves is what was there, perhaps in
  * another place. */

@@ -40,10 +40,17 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
     if (n_seqs < have->n_seqs) n_seqs = have->n_seqs;
     if (n_seqs > have->n_seqs || !m->sequences) {
         ag_sequence *sequences = ag_calloc(2 * n_seqs, sizeof *sequences);
-        if (!sequences) return AG_FAIL(err, NOMEM, "a list of %zu sequences", n_seqs);
+        ag_kv_growth *growth = ag_calloc(n_seqs, sizeof *growth);
+        if (!sequences || !growth) {
+            ag_free(sequences);
+            ag_free(growth);
+            return AG_FAIL(err, NOMEM, "a list of %zu sequences", n_seqs);
+        }
         ag_free(m->sequences);
         m->sequences = sequences;
         m->narrowed = sequences + n_seqs;
+        ag_free(m->growth);
+        m->growth = growth;
     }
     const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, n_rows, n_seqs);
     return ag_workspace_reserve(&m->workspace, m->backend, &shape, err);
@@ -66,24 +73,32 @@ static void set_position(ag_model *m, size_t row, uint32_t position) {
     }
 }
 
-/* Row ranges and positions of a pass, and a check that nothing can run out on the way. */
-static ag_status set_rows(ag_model *m, ag_sequence *items, size_t n_items, size_t *n_rows,
-                          ag_error *err) {
+/* Row ranges of a pass, and memory for what it adds to all caches: nothing can run out on the way.
+ */
+static ag_status set_ranges(ag_model *m, ag_sequence *items, size_t n_items, size_t *n_rows,
+                            ag_error *err) {
     size_t row = 0;
     for (size_t i = 0; i < n_items; i++) {
         if (items[i].n > m->workspace.shape.n_rows - row) {
             return AG_FAIL(err, LIMIT, "%zu tokens in one pass, the workspace holds %zu",
                            row + items[i].n, m->workspace.shape.n_rows);
         }
-        AG_TRY(ag_kv_cache_reserve(items[i].cache, (uint32_t)items[i].n, err));
-        AG_TRY(ag_layer_state_begin(items[i].state, items[i].position, items[i].n, err));
+        m->growth[i] = (ag_kv_growth){.cache = items[i].cache, .n = (uint32_t)items[i].n};
         items[i].row0 = row;
-        for (size_t t = 0; t < items[i].n; t++) {
-            set_position(m, row + t, items[i].position + (uint32_t)t);
-        }
         row += items[i].n;
     }
     *n_rows = row;
+    return ag_kv_caches_reserve(m->growth, n_items, err);
+}
+
+static ag_status set_rows(ag_model *m, ag_sequence *items, size_t n_items, size_t *n_rows,
+                          ag_error *err) {
+    AG_TRY(set_ranges(m, items, n_items, n_rows, err));
+    for (size_t i = 0; i < n_items; i++) {
+        AG_TRY(ag_layer_state_begin(items[i].state, items[i].position, items[i].n, err));
+        for (size_t t = 0; t < items[i].n; t++)
+            set_position(m, items[i].row0 + t, items[i].position + (uint32_t)t);
+    }
     return AG_OK;
 }
 

@@ -316,6 +316,7 @@ void ag_model_destroy(ag_model *m) {
     if (!m) return;
     ag_workspace_release(&m->workspace);
     ag_free(m->sequences);
+    ag_free(m->growth);
     ag_free(m->places);
     ag_buffer_release(&m->logit_rows_owner);
     ag_model_device_step_release(m);

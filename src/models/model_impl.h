@@ -25,6 +25,7 @@ struct ag_model {
     ag_workspace workspace; /* shared by the model's sessions */
     ag_sequence *sequences; /* owned; as many as the workspace is for */
     ag_sequence *narrowed;  /* behind them: as many, of a pass that goes on with some rows */
+    ag_kv_growth *growth;   /* owned; as many: what a pass adds to their caches */
     uint32_t n_keeping;     /* layers up to the last one that keeps anything of a token */
     ag_tensor logit_rows;   /* some rows of logits; made when first needed */
     ag_buffer *logit_rows_owner;

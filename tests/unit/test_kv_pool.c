@@ -520,6 +520,30 @@ static void blocks_that_cannot_move_stay(void **state) {
     assert_int_equal(ag_memory_bytes_in_use(memory), 0);
 }
 
+/* What one cache of a pass is promised, another's promise does not take away. */
+static void caches_of_one_pass_are_promised_together(void **state) {
+    (void)state;
+    enum { N = 8 };
+    ag_kv_growth grow[N];
+    ag_error err;
+    for (uint32_t i = 0; i < N; i++) {
+        grow[i] = (ag_kv_growth){.cache = make(&small), .n = i % 3 ? 60 : 200};
+        append(grow[i].cache, 0, 100, i);
+    }
+    const ag_block_pool *pool = pool_of(grow[0].cache);
+    assert_int_equal(ag_kv_caches_reserve(grow, N, &err), AG_OK);
+    assert_true(pool->n_free >= (size_t)LAYERS * HEADS * (3 * 2 + 5));
+    const size_t promised = ag_memory_bytes_in_use(memory);
+    const ag_block_pool before = *pool;
+    for (uint32_t i = 0; i < N; i++) append(grow[i].cache, 100, grow[i].n, i);
+    assert_int_equal(pool->n_arenas, before.n_arenas);
+    if (device) assert_int_equal(ag_memory_bytes_in_use(memory), promised);
+    for (uint32_t i = 0; i < N; i++) {
+        expect_tokens(grow[i].cache, 100 + grow[i].n, i);
+        ag_kv_cache_destroy(grow[i].cache);
+    }
+}
+
 /* ---- the end ---- */
 
 static size_t anonymous_memory(void) {
@@ -578,6 +602,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(short_sessions_take_what_their_slots_take),
         cmocka_unit_test(many_sessions_leave_no_holes),
         cmocka_unit_test(blocks_that_cannot_move_stay),
+        cmocka_unit_test(caches_of_one_pass_are_promised_together),
         cmocka_unit_test(nothing_is_left_behind),
     };
     return cmocka_run_group_tests(tests, start, stop);
