@@ -121,17 +121,6 @@ static inline void ag_put_fifths(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
     }
 }
 
-/* Bits 2f and 2f + 1 of byte j of word g: bits `shift` and the next of element 16g + 4f + j. */
-static inline void ag_put_pair_words(uint8_t to[8], const uint8_t *q, int shift) {
-    for (int i = 0; i < 8; i++) {
-        unsigned byte = 0;
-        for (int f = 0; f < 4; f++) {
-            byte |= (q[i / 4 * 16 + 4 * f + i % 4] >> shift & 3u) << 2 * f;
-        }
-        to[i] = (uint8_t)byte;
-    }
-}
-
 /* ---- scales ---- */
 
 /* The scales of Q4_K and Q5_K; what ag_q4_k_scales takes apart. */

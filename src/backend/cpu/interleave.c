@@ -14,19 +14,57 @@ static void put_nibbles(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *block
     for (size_t v = 0; v < 4; v++) memcpy(qs[v][r], block + 4 * v, 4);
 }
 
-/* The lower four bits of 32 levels. */
-static void put_low(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *q) {
-    uint8_t nibbles[AG_QK / 2];
-    ag_pack_nibbles(nibbles, q);
-    put_nibbles(qs, r, nibbles);
+/* Below, four bytes at a time are one word: what is masked stays within its byte. */
+static uint32_t word_at(const uint8_t *p) {
+    uint32_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
 }
 
-/* Two bits of 32 levels. */
-static void put_pairs(uint8_t to[2][AG_X16][4], size_t r, const uint8_t *q, int shift) {
-    uint8_t words[8];
-    ag_put_pair_words(words, q, shift);
-    memcpy(to[0][r], words, 4);
-    memcpy(to[1][r], words + 4, 4);
+/* 32 bytes, whose low nibbles are the lower four bits of 32 levels, the high ones of 32 others. */
+static void put_two_lows(uint8_t low[4][AG_X16][4], uint8_t high[4][AG_X16][4], size_t r,
+                         const uint8_t *bytes) {
+    const uint32_t nibble = 0x0f0f0f0fu;
+    for (size_t v = 0; v < 4; v++) {
+        const uint32_t first = word_at(bytes + 4 * v), second = word_at(bytes + 16 + 4 * v);
+        const uint32_t x = (first & nibble) | (second & nibble) << 4;
+        const uint32_t y = (first >> 4 & nibble) | (second & ~nibble);
+        memcpy(low[v][r], &x, sizeof x);
+        memcpy(high[v][r], &y, sizeof y);
+    }
+}
+
+/* The lower four bits of the levels of Q4_K and Q5_K. */
+static void put_lows(uint8_t qs[AG_X16_K_BLOCKS][4][AG_X16][4], size_t r, const uint8_t *bytes) {
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i += 2) {
+        put_two_lows(qs[i], qs[i + 1], r, bytes + i * 16);
+    }
+}
+
+/* Of each of 32 bytes the bits `shift` and `shift` + 1. */
+static void put_pairs(uint8_t to[2][AG_X16][4], size_t r, const uint8_t *bytes, size_t shift) {
+    for (size_t g = 0; g < 2; g++) {
+        uint32_t word = 0;
+        for (size_t f = 0; f < 4; f++) {
+            word |= (word_at(bytes + 16 * g + 4 * f) >> shift & 0x03030303u) << 2 * f;
+        }
+        memcpy(to[g][r], &word, sizeof word);
+    }
+}
+
+/* The same of a whole block of 256: 64 bytes of fields of two bits. */
+static void put_all_pairs(uint8_t to[AG_X16_K_BLOCKS][2][AG_X16][4], size_t r,
+                          const uint8_t bytes[64]) {
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) put_pairs(to[i], r, bytes + i / 4 * 32, i % 4 * 2);
+}
+
+/* Bit i of each of 32 bytes belongs to block i. */
+static void put_bits(uint8_t to[AG_X16_K_BLOCKS][AG_X16][4], size_t r, const uint8_t bytes[32]) {
+    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
+        uint32_t word = 0;
+        for (size_t v = 0; v < 8; v++) word |= (word_at(bytes + 4 * v) >> i & 0x01010101u) << v;
+        memcpy(to[i][r], &word, sizeof word);
+    }
 }
 
 /* ---- block number b of a row becomes part of row r of the group ---- */
@@ -84,67 +122,59 @@ enum { MINUS = 0x8000 }; /* of a half */
 
 static void put_q4_k(ag_q4_k_x16 *steps, size_t r, size_t b, const ag_block_q4_k *in) {
     ag_q4_k_x16 *to = &steps[b];
-    uint8_t q[AG_QK_K];
-    ag_get_fields(q, in->qs, 4, 32);
     to->d[r] = in->d;
     to->m[r] = in->dmin ^ MINUS;
     put_q4_k_scales(&to->scales, r, in->scales);
-    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) put_low(to->qs[i], r, q + i * AG_QK);
+    put_lows(to->qs, r, in->qs);
 }
 
 static void put_q5_k(ag_q5_k_x16 *steps, size_t r, size_t b, const ag_block_q5_k *in) {
     ag_q5_k_x16 *to = &steps[b];
-    uint8_t q[AG_QK_K];
-    ag_q5_k_levels(q, in);
     to->d[r] = in->d;
     to->m[r] = in->dmin ^ MINUS;
     put_q4_k_scales(&to->scales, r, in->scales);
-    for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
-        put_low(to->qs[i], r, q + i * AG_QK);
-        ag_put_bit_words(to->qh[i][r], q + i * AG_QK, 4);
-    }
+    put_lows(to->qs, r, in->qs);
+    put_bits(to->qh, r, in->qh);
 }
 
 static void put_q6_k(ag_q6_k_x16 *steps, size_t r, size_t b, const ag_block_q6_k *in) {
     ag_q6_k_x16 *to = &steps[b];
-    uint8_t q[AG_QK_K];
-    ag_q6_k_levels(q, in);
     to->d[r] = in->d;
     to->unused[r] = 0;
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         for (size_t g = 0; g < 2; g++) to->scales[i][g][r] = in->scales[2 * i + g];
-        put_low(to->qs[i], r, q + i * AG_QK);
-        put_pairs(to->qh[i], r, q + i * AG_QK, 4);
     }
+    for (size_t i = 0; i < 4; i++) { /* 32 bytes hold blocks 0 and 2, 1 and 3, 4 and 6, 5 and 7 */
+        const size_t block = i / 2 * 4 + i % 2;
+        put_two_lows(to->qs[block], to->qs[block + 2], r, in->ql + 32 * i);
+    }
+    put_all_pairs(to->qh, r, in->qh);
 }
 
 static void put_q3_k(ag_q3_k_x16 *steps, size_t r, size_t b, const ag_block_q3_k *in) {
     ag_q3_k_x16 *to = &steps[b];
-    uint8_t q[AG_QK_K], first[AG_X16_K_BLOCKS], second[AG_X16_K_BLOCKS];
+    uint8_t first[AG_X16_K_BLOCKS], second[AG_X16_K_BLOCKS];
     int8_t scales[16];
-    ag_q3_k_levels(q, in);
     ag_q3_k_scales(scales, in->scales);
     to->d[r] = in->d;
     to->unused[r] = 0;
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         first[i] = (uint8_t)(scales[2 * i] + 32);
         second[i] = (uint8_t)(scales[2 * i + 1] + 32);
-        put_pairs(to->qs[i], r, q + i * AG_QK, 0);
-        ag_put_bit_words(to->qh[i][r], q + i * AG_QK, 2);
     }
     put_scales(&to->scales, r, first, second);
+    put_all_pairs(to->qs, r, in->qs);
+    put_bits(to->qh, r, in->hmask);
 }
 
 static void put_q2_k(ag_q2_k_x16 *steps, size_t r, size_t b, const ag_block_q2_k *in) {
     ag_q2_k_x16 *to = &steps[b];
-    uint8_t q[AG_QK_K];
-    ag_get_fields(q, in->qs, 2, 32);
     to->d[r] = in->d;
     to->m[r] = in->dmin ^ MINUS;
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         for (size_t g = 0; g < 2; g++) to->scales[i][g][r] = in->scales[2 * i + g];
-        put_pairs(to->qs[i], r, q + i * AG_QK, 0);
     }
+    put_all_pairs(to->qs, r, in->qs);
 }
 
 static void put_iq4_nl(ag_iq4_nl_x16 *steps, size_t r, size_t b, const ag_block_iq4_nl *in) {
@@ -164,12 +194,11 @@ static void put_iq4_nl(ag_iq4_nl_x16 *steps, size_t r, size_t b, const ag_block_
                             size_t k) {                                                     \
         const size_t n_blocks = ag_dtype_row_bytes(AG_##NAME, k) / sizeof(ag_block_##name); \
         if (n_rows < AG_X16 || k % AG_X16_COLS) memset(group, 0, group_bytes_##name(k));    \
-        for (size_t r = 0; r < n_rows; r++) {                                               \
-            const unsigned char *from = (const unsigned char *)rows + r * row_bytes;        \
-            for (size_t b = 0; b < n_blocks; b++, from += sizeof(ag_block_##name)) {        \
-                ag_block_##name block;                                                      \
-                memcpy(&block, from, sizeof block);                                         \
-                put_##name(group, r, b, &block);                                            \
+        for (size_t b = 0; b < n_blocks; b++) { /* each step is written once */             \
+            const unsigned char *from = rows;                                               \
+            for (size_t r = 0; r < n_rows; r++, from += row_bytes) {                        \
+                const ag_block_##name *row = (const void *)from;                            \
+                put_##name(group, r, b, &row[b]);                                           \
             }                                                                               \
         }                                                                                   \
     }                                                                                       \

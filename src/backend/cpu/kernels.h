@@ -28,7 +28,7 @@ typedef struct ag_cpu_layout {
     uint32_t id; /* ag_tensor.layout */
     size_t rows;
     size_t (*group_bytes)(size_t k);
-    /* Writes one group: n_rows rows as the type says, row_bytes apart. */
+    /* Writes one group: n_rows rows as the type says, row_bytes apart, at an even address. */
     void (*fill)(void *group, const void *rows, size_t row_bytes, size_t n_rows, size_t k);
 } ag_cpu_layout;
 
