@@ -4,11 +4,15 @@
 #include "formats/gguf_writer.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char dir[64], source[128], target[128];
@@ -136,6 +140,85 @@ static void an_interrupted_conversion_leaves_nothing(void **state) {
     write_model(64, 512);
 }
 
+/* ---- conversions that are killed ---- */
+
+static pid_t start_conversion(void) {
+    const char *const argv[] = {AG_PROGRAM, "quantize", "-q", source,    target, "--type",
+                                "q4_k",     "-t",       "1",  "--force", NULL};
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execv(AG_PROGRAM, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    return pid;
+}
+
+static int wait_for(pid_t pid) {
+    int status;
+    while (waitpid(pid, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static long microseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000L + t.tv_nsec / 1000;
+}
+
+/* The file's bytes; NULL: there is none. */
+static unsigned char *read_target(size_t *n) {
+    FILE *f = fopen(target, "rb");
+    if (!f) return NULL;
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    *n = (size_t)ftell(f);
+    unsigned char *bytes = malloc(*n + 1);
+    assert_non_null(bytes);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, *n, f), *n);
+    fclose(f);
+    return bytes;
+}
+
+static void assert_nothing_or(const unsigned char *whole, size_t n_whole) {
+    size_t n;
+    unsigned char *bytes = read_target(&n);
+    if (!bytes) return;
+    assert_int_equal(n, n_whole);
+    assert_memory_equal(bytes, whole, n);
+    free(bytes);
+}
+
+static void a_conversion_killed_anywhere_leaves_nothing_or_all(void **state) {
+    (void)state;
+    size_t n_whole, n_killed = 0;
+    write_model(8192, 512);
+    long began = microseconds();
+    assert_int_equal(wait_for(start_conversion()), 0);
+    const long whole_run = microseconds() - began;
+    unsigned char *whole = read_target(&n_whole);
+    assert_non_null(whole);
+    srand(5);
+    for (int i = 0; i < 30; i++) {
+        if (i % 3) unlink(target);
+        else write_file(dir, "target.gguf", whole, n_whole); /* which is to be replaced */
+        const long us = whole_run / 1000 * (rand() % 1050);
+        const struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+        pid_t pid = start_conversion();
+        nanosleep(&pause, NULL);
+        kill(pid, SIGKILL);
+        n_killed += wait_for(pid) == -SIGKILL;
+        assert_nothing_or(whole, n_whole);
+        if (i % 3 == 0) assert_int_equal(access(target, F_OK), 0);
+    }
+    assert_true(n_killed >= 10);
+    assert_int_equal(wait_for(start_conversion()), 0);
+    assert_nothing_or(whole, n_whole);
+    assert_int_equal(n_files(), 2); /* where a killed one leaves something, the next removes it */
+    free(whole);
+    write_model(64, 512);
+}
+
 static void a_text_says_which_columns_matter(void **state) {
     (void)state;
     cli_result r = CLI("imatrix", "-q", "-p", "Once upon a time there was a fox.", "-o", target);
@@ -169,6 +252,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_nothing, begin, end),
         cmocka_unit_test_setup_teardown(a_text_says_which_columns_matter, begin, end),
         cmocka_unit_test_setup_teardown(an_interrupted_conversion_leaves_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(a_conversion_killed_anywhere_leaves_nothing_or_all, begin,
+                                        end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
