@@ -130,6 +130,9 @@ typedef enum ag_head_budget {
                                 importance. One that ranks a layer's heads together (NEWEST) then
                                 ranks each by its own attention */
     AG_HEAD_BUDGET_SHARES,   /* a fifth evenly, the rest as head_shares says; for any policy */
+    AG_HEAD_BUDGET_VALUES,   /* ADAPTIVE with values counted: what attention gives a slot (WINDOW,
+                                TOTAL, NEWEST) becomes what the head's output would lose with it, by
+                                which heads share and the policy chooses */
 } ag_head_budget;
 AG_API const char *ag_head_budget_name(ag_head_budget b); /* "even" ... */
 

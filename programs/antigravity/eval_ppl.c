@@ -242,6 +242,7 @@ static int report(const ppl *p) {
                eviction_policy_name(&m->eviction),
                heads == AG_HEAD_BUDGET_EVEN       ? ""
                : heads == AG_HEAD_BUDGET_ADAPTIVE ? " with adaptive heads"
+               : heads == AG_HEAD_BUDGET_VALUES   ? " with adaptive heads, values counted"
                                                   : " with heads by shares",
                ag_session_kv_budget(p->engine.session),
                format_bytes((double)p->kv_bytes, most, sizeof most));

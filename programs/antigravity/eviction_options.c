@@ -68,14 +68,16 @@ static bool set_budget(void *target, const char *value, char *why) {
 }
 
 bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
-    for (int b = AG_HEAD_BUDGET_EVEN; b <= AG_HEAD_BUDGET_ADAPTIVE; b++) {
-        if (strcmp(value, ag_head_budget_name(b)) != 0) continue;
-        p->head_budget = b;
+    static const ag_head_budget kinds[] = {AG_HEAD_BUDGET_EVEN, AG_HEAD_BUDGET_ADAPTIVE,
+                                           AG_HEAD_BUDGET_VALUES};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(value, ag_head_budget_name(kinds[i])) != 0) continue;
+        p->head_budget = kinds[i];
         p->head_shares = NULL;
         p->n_head_shares = 0;
         return true;
     }
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of even, adaptive", value);
+    snprintf(why, WHY_SIZE, "'%.60s' is not one of even, adaptive, adaptive-values", value);
     return false;
 }
 
@@ -87,7 +89,16 @@ static bool set_heads(void *target, const char *value, char *why) {
 
 bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy,
                           char *why) {
-    if (p->head_budget != AG_HEAD_BUDGET_ADAPTIVE || policy->importance != AG_IMPORTANCE_NONE)
+    const bool values = p->head_budget == AG_HEAD_BUDGET_VALUES;
+    if (values &&
+        (policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK)) {
+        snprintf(why, WHY_SIZE,
+                 "the eviction policy %s has no attention to count values with; give adaptive",
+                 policy->name);
+        return false;
+    }
+    if ((!values && p->head_budget != AG_HEAD_BUDGET_ADAPTIVE) ||
+        policy->importance != AG_IMPORTANCE_NONE)
         return true;
     snprintf(why, WHY_SIZE,
              "the eviction policy %s gives no scores that heads could share slots by",
@@ -157,12 +168,12 @@ static const option_def rule_defs[] = {
              "and compactor: whole while the prompt fits)"},
     {.name = "head-budget",
      .kind = OPTION_CALL,
-     .value = "even|adaptive|FILE",
+     .value = "even|adaptive|adaptive-values|FILE",
      .call = set_heads,
      .help = "how the heads of a layer share its budget; adaptive: a fifth evenly, the rest where "
-             "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor); FILE: as "
-             "'calibrate' has "
-             "measured, its name with a '.' or '/' (any policy; default even)"},
+             "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor); "
+             "adaptive-values: the same where scores count values, too (snapkv, h2o, tova); FILE: "
+             "as 'calibrate' has measured, its name with a '.' or '/' (any policy; default even)"},
     {.name = "kv-spill",
      .kind = OPTION_NAME,
      .value = "FILE|DIR",

@@ -96,10 +96,12 @@ static uint32_t n_staying(const ag_cache_manager *m, ag_eviction_view *v, uint32
     return policy->count(policy->user, &m->params, v, n_keep);
 }
 
+/* Importance is found unless heads have been compared by it. */
 static ag_status ask_policy(ag_cache_manager *m, uint32_t layer, uint32_t head, ag_eviction_view *v,
                             uint32_t n_keep, ag_error *err) {
     v->n_recent = n_recent_of(m, v, n_keep);
-    AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
+    if (!v->importance)
+        AG_TRY(ag_importance_of(&m->tmp, m->sums, m->params.policy, m->cache, layer, head, v, err));
     m->params.policy->select(m->params.policy->user, &m->params, v, n_keep, m->tmp.keep);
     return AG_OK;
 }
@@ -122,12 +124,14 @@ static void spill(ag_cache_manager *m, uint32_t layer, uint32_t head, const ag_e
 }
 
 static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t head,
-                                 uint32_t budget, uint32_t position, ag_error *err) {
+                                 uint32_t budget, uint32_t position, const float *importance,
+                                 ag_error *err) {
     ag_eviction_view v;
     if (window_of(m, layer) && ag_kv_cache_n_slots(m->cache, layer, head) <= budget) return AG_OK;
     AG_TRY(view_head(m, layer, head, position, &v, err));
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
+    v.importance = importance;
     /* Where only what has expired leaves, the policy is not asked. */
     if (n_keep < alive) {
         n_keep = n_staying(m, &v, n_keep);
@@ -219,12 +223,14 @@ static ag_status evict_from_layer(ag_cache_manager *m, uint32_t layer, uint32_t 
     const uint32_t n_heads = ag_kv_cache_layer(m->cache, layer)->n_kv_heads;
     const bool share = shares(m, layer, budget);
     const bool told = m->params.head_budget == AG_HEAD_BUDGET_SHARES;
-    if (share && n_slots > n_stay && told) share_as_told(m, layer, n_stay);
-    else if (share && n_slots > n_stay) AG_TRY(share_by_scores(m, layer, n_stay, position, err));
+    const bool compared = share && n_slots > n_stay && !told;
+    if (compared) AG_TRY(share_by_scores(m, layer, n_stay, position, err));
+    else if (share && n_slots > n_stay) share_as_told(m, layer, n_stay);
     else if (share)
         for (uint32_t h = 0; h < n_heads; h++) m->tmp.n_keep[h] = UINT32_MAX;
     for (uint32_t h = 0; h < n_heads; h++)
-        AG_TRY(evict_from_head(m, layer, h, m->tmp.n_keep[h], position, err));
+        AG_TRY(evict_from_head(m, layer, h, m->tmp.n_keep[h], position,
+                               compared ? m->tmp.views[h].importance : NULL, err));
     return ag_score_sums_store(m->sums, layer, false, err);
 }
 

@@ -68,11 +68,12 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
     *unknown = e->policy_params || e->head_shares || e->on_eviction ||
                ag_eviction_policy_find(e->policy->name) != e->policy;
     if (*unknown) return NULL;
-    snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d%s%s", e->policy->name,
+    snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d%s%s%s", e->policy->name,
              e->budget_tokens, (unsigned long long)e->budget_bytes, (double)e->budget_ratio,
              e->protected_prefix, e->recent, e->slack, e->window, (int)e->prefill, e->snapkv_window,
              e->snapkv_kernel, (int)e->snapkv_pool,
-             e->head_budget == AG_HEAD_BUDGET_EVEN ? "" : " adaptive",
+             e->head_budget == AG_HEAD_BUDGET_EVEN ? "" : " ",
+             e->head_budget == AG_HEAD_BUDGET_EVEN ? "" : ag_head_budget_name(e->head_budget),
              e->spill && e->spill->path ? " spill" : "");
     char *copy = ag_strdup(text);
     *unknown = !copy;

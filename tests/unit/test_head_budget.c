@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads that share what their layer keeps: how many slots each earns, and that a session with such
- * heads holds its budget and goes on as any other does. */
+/* Heads that share what their layer keeps: a session with such heads holds its budget, keeps the
+ * slots of the definition and goes on as any other does. */
 #include "cache/cache_manager_impl.h"
-#include "cache/eviction/allocate.h"
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/kv_view.h"
@@ -11,204 +10,39 @@
 #include "support/one_model.h"
 #include "support/resident.h"
 #include "support/without_matrix_units.h"
+#include "unit/head_choice.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LAYERS = 3, HEADS = 2, DIM = 64, BUDGET = 100, RECENT = 8, SINKS = 4, SLACK = 16 };
+enum { LAYERS = 3, HEADS = 2, DIM = 64, BUDGET = 100, RECENT = 8, SLACK = 16 };
 static const char *const scored[] = {"snapkv", "h2o", "tova", "keydiff", "compactor"};
 enum { N_SCORED = sizeof scored / sizeof *scored };
 #define WINDOWS AG_SOURCE_DIR "/tests/data/golden/models/gemma2"
-
-/* ---- the choice alone ---- */
-
-enum { MOST_HEADS = 5, MOST = 120 };
-
-typedef struct layer {
-    ag_eviction_view heads[MOST_HEADS];
-    float importance[MOST_HEADS][MOST], values[MOST], scores[MOST_HEADS * MOST];
-    uint32_t work[MOST], order[MOST_HEADS * MOST], keep[MOST_HEADS * MOST];
-    uint32_t n_heads, n_keep[MOST_HEADS];
-} layer;
-
-static void make_head(layer *l, uint32_t h, uint32_t n, uint32_t n_recent) {
-    l->heads[h] = (ag_eviction_view){.n_slots = n,
-                                     .n_protected = SINKS < n ? SINKS : n,
-                                     .n_recent = n_recent,
-                                     .n_scored = n,
-                                     .importance = l->importance[h],
-                                     .work = l->work,
-                                     .values = l->values};
-}
-
-static void allocate(layer *l, size_t total, uint32_t most) {
-    const ag_allocation a = {
-        .total = total, .most = most, .scores = l->scores, .order = l->order, .keep = l->keep};
-    ag_evict_allocate(l->heads, l->n_heads, &a, l->n_keep);
-}
-
-static bool is_alive(const ag_eviction_view *v, uint32_t s) {
-    return s < v->n_protected || s >= v->n_protected + v->n_expired;
-}
-
-static bool is_forced(const ag_eviction_view *v, uint32_t s) {
-    return is_alive(v, s) && (s < v->n_protected || s + v->n_recent >= v->n_slots);
-}
-
-/* Slots of the head that come before slot s in its own order. */
-static uint32_t rank_in_head(const ag_eviction_view *v, uint32_t s) {
-    uint32_t before = 0;
-    for (uint32_t o = 0; o < v->n_slots; o++) {
-        if (o == s || !is_alive(v, o)) continue;
-        if (is_forced(v, o) != is_forced(v, s)) before += is_forced(v, o);
-        else
-            before += v->importance[o] > v->importance[s] ||
-                      (v->importance[o] == v->importance[s] && o < s);
-    }
-    return before;
-}
-
-/* What the definition gives: forced slots and the best of each head up to its safe share, then the
- * best of the layer. */
-static void expect_definition(layer *l, size_t total, uint32_t most) {
-    uint32_t want[MOST_HEADS] = {0};
-    size_t left = total;
-    const uint32_t even = (uint32_t)(total / l->n_heads), safe = even / 5 ? even / 5 : 1;
-    bool taken[MOST_HEADS][MOST] = {{false}};
-    for (uint32_t h = 0; h < l->n_heads; h++) {
-        const ag_eviction_view *v = &l->heads[h];
-        for (uint32_t s = 0; s < v->n_slots; s++) {
-            if (!is_alive(v, s) || (!is_forced(v, s) && rank_in_head(v, s) >= safe)) continue;
-            if (rank_in_head(v, s) >= most) continue;
-            taken[h][s] = true;
-            want[h]++;
-            left--;
-        }
-    }
-    while (left--) {
-        uint32_t best_h = MOST_HEADS, best_s = 0;
-        for (uint32_t s = 0; s < MOST; s++) {
-            for (uint32_t h = 0; h < l->n_heads; h++) {
-                const ag_eviction_view *v = &l->heads[h];
-                if (s >= v->n_slots || !is_alive(v, s) || taken[h][s]) continue;
-                if (rank_in_head(v, s) >= most) continue;
-                if (best_h < MOST_HEADS && l->importance[h][s] <= l->importance[best_h][best_s])
-                    continue;
-                best_h = h;
-                best_s = s;
-            }
-        }
-        if (best_h == MOST_HEADS) break; /* nobody has more */
-        taken[best_h][best_s] = true;
-        want[best_h]++;
-    }
-    allocate(l, total, most);
-    for (uint32_t h = 0; h < l->n_heads; h++) assert_int_equal(l->n_keep[h], want[h]);
-}
-
-static void slots_go_where_the_layer_s_best_scores_are(void **state) {
-    (void)state;
-    layer *l = malloc(sizeof *l);
-    srand(3);
-    for (int round = 0; round < 120; round++) {
-        l->n_heads = 1 + (uint32_t)rand() % MOST_HEADS;
-        const uint32_t recent = (uint32_t)rand() % 9, most = round % 3 ? MOST : 60;
-        const uint32_t even = SINKS + recent + (uint32_t)rand() % 40;
-        for (uint32_t h = 0; h < l->n_heads; h++) {
-            const uint32_t n = 20 + (uint32_t)rand() % (MOST - 20);
-            make_head(l, h, n, recent);
-            l->heads[h].n_expired = round % 4 == 1 ? (uint32_t)rand() % 5 : 0;
-            for (uint32_t s = 0; s < n; s++) {
-                const int r = rand();
-                l->importance[h][s] =
-                    round % 2 ? (float)(r % 7) : (float)(r % 9999) * (float)(h + 1);
-                if (round % 5 == 0 && r % 11 == 0) l->importance[h][s] = -INFINITY;
-                if (round % 5 == 0 && r % 13 == 0) l->importance[h][s] = INFINITY;
-            }
-        }
-        expect_definition(l, (size_t)even * l->n_heads, most);
-    }
-    free(l);
-}
-
-static void a_head_without_any_good_slot_keeps_its_fifth(void **state) {
-    (void)state;
-    layer *l = malloc(sizeof *l);
-    l->n_heads = 2;
-    for (uint32_t h = 0; h < 2; h++) {
-        make_head(l, h, MOST, 0);
-        l->heads[h].n_protected = 0;
-        for (uint32_t s = 0; s < MOST; s++) l->importance[h][s] = h ? 100 : 1;
-    }
-    allocate(l, 2 * 52, MOST);
-    assert_int_equal(l->n_keep[0], 10);
-    assert_int_equal(l->n_keep[1], 94);
-    /* as many as always stay are not beside it */
-    l->heads[0].n_recent = 9;
-    allocate(l, 2 * 52, MOST);
-    assert_int_equal(l->n_keep[0], 10);
-    l->heads[0].n_recent = 25;
-    allocate(l, 2 * 52, MOST);
-    assert_int_equal(l->n_keep[0], 25);
-    free(l);
-}
-
-static void slots_that_nobody_scored_rank_last_the_newest_first(void **state) {
-    (void)state;
-    layer *l = malloc(sizeof *l);
-    l->n_heads = 2;
-    for (uint32_t h = 0; h < 2; h++) {
-        make_head(l, h, MOST, 0);
-        l->heads[h].n_protected = 0;
-        l->heads[h].n_scored = h ? 20 : 50;
-        for (uint32_t s = 0; s < MOST; s++) l->importance[h][s] = h && s >= 20 ? 9 : -5;
-    }
-    allocate(l, 70, MOST);
-    assert_int_equal(l->n_keep[0], 50);
-    assert_int_equal(l->n_keep[1], 20);
-    allocate(l, 70 + 12, MOST);
-    assert_int_equal(l->n_keep[0], 56);
-    assert_int_equal(l->n_keep[1], 26);
-    free(l);
-}
-
-static void shares_are_kept_within_bounds(void **state) {
-    (void)state;
-    srand(5);
-    for (int round = 0; round < 500; round++) {
-        ag_head_bounds heads[MOST_HEADS];
-        float shares[MOST_HEADS];
-        uint32_t keep[MOST_HEADS];
-        size_t least = 0, most = 0, sum = 0;
-        const uint32_t n = 1 + (uint32_t)rand() % MOST_HEADS;
-        for (uint32_t h = 0; h < n; h++) {
-            heads[h].least = (uint32_t)rand() % 30;
-            heads[h].most = heads[h].least + (uint32_t)rand() % 200;
-            shares[h] = round % 7 ? (float)(rand() % 100) / 50 : 0;
-            least += heads[h].least;
-            most += heads[h].most;
-        }
-        const size_t total = least + (size_t)rand() % (most - least + 10);
-        ag_evict_allocate_shares(heads, shares, n, total, keep);
-        for (uint32_t h = 0; h < n; h++) {
-            assert_true(keep[h] >= heads[h].least && keep[h] <= heads[h].most);
-            sum += keep[h];
-        }
-        assert_int_equal(sum, total < most ? total : most);
-    }
-    const ag_head_bounds wide[] = {{0, 999}, {0, 999}, {0, 999}}, narrow[] = {{9, 9}, {0, 999}};
-    uint32_t keep[3];
-    ag_evict_allocate_shares(wide, (const float[]){0.5f, 0.3f, 0.2f}, 3, 100, keep);
-    assert_true(keep[0] >= 49 && keep[0] <= 51 && keep[1] >= 29 && keep[1] <= 31);
-    ag_evict_allocate_shares(narrow, (const float[]){0.9f, 0.1f}, 2, 100, keep);
-    assert_true(keep[0] == 9 && keep[1] == 91);
-}
 
 /* ---- sessions ---- */
 
 /* Of the first head of each layer three quarters. */
 static const float quarters[] = {0.75f, 0.25f, 0.75f, 0.25f, 0.75f, 0.25f};
+
+static ag_head_budget kind = AG_HEAD_BUDGET_ADAPTIVE;
+static size_t n_scored = N_SCORED;
+
+/* The first three of `scored` have attention. */
+static int count_values(void **state) {
+    (void)state;
+    kind = AG_HEAD_BUDGET_VALUES;
+    n_scored = 3;
+    return 0;
+}
+
+static int count_none(void **state) {
+    (void)state;
+    kind = AG_HEAD_BUDGET_ADAPTIVE;
+    n_scored = N_SCORED;
+    return 0;
+}
 
 static ag_session_params params_of(const char *policy) {
     ag_session_params p = ag_session_defaults();
@@ -219,7 +53,7 @@ static ag_session_params params_of(const char *policy) {
     p.eviction.recent = RECENT;
     p.eviction.slack = SLACK;
     p.eviction.snapkv_window = 8;
-    p.eviction.head_budget = AG_HEAD_BUDGET_ADAPTIVE;
+    p.eviction.head_budget = kind;
     return p;
 }
 
@@ -274,7 +108,7 @@ static void check_invariants(ag_session *s, size_t over) {
 
 static void every_layer_holds_its_even_total(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_SCORED; i++) {
+    for (size_t i = 0; i < n_scored; i++) {
         for (int whole = 0; whole < 2; whole++) {
             ag_session_params p = params_of(scored[i]);
             p.eviction.prefill = whole ? AG_KV_PREFILL_WHOLE : AG_KV_PREFILL_BOUNDED;
@@ -343,6 +177,62 @@ static void keydiff_keeps_the_slots_of_the_definition(void **state) {
     ag_session_destroy(all);
 }
 
+/* How far the output of weights p moves if a slot leaves and the others take up its weight. */
+static float moved_without(const float *p, const float *values, size_t n, size_t slot) {
+    double total = 0, square = 0;
+    for (size_t s = 0; s < n; s++) total += (double)p[s];
+    for (size_t d = 0; d < DIM; d++) {
+        double with = 0, without = 0;
+        for (size_t s = 0; s < n; s++) {
+            const double v = (double)p[s] * (double)values[s * DIM + d];
+            with += v / total;
+            if (s != slot) without += v / (total - (double)p[slot]);
+        }
+        square += (with - without) * (with - without);
+    }
+    return (float)sqrt(square);
+}
+
+/* h2o, whose sums are there without an eviction, too. Half of what it keeps is what is newest. */
+static void counted_values_keep_the_slots_of_the_definition(void **state) {
+    (void)state;
+    enum { N = 118, STAY = 25 };
+    layer *of = malloc(sizeof *of);
+    float *values = malloc(N * DIM * sizeof *values);
+    ag_session_params p = params_of("h2o"), full = p;
+    p.eviction.prefill = full.eviction.prefill = AG_KV_PREFILL_WHOLE;
+    p.eviction.budget_tokens = STAY;
+    full.eviction.budget_tokens = N + SLACK;
+    ag_session *s = session_of(&p), *all = session_of(&full);
+    prefill(s, N);
+    prefill(all, N);
+    ag_cache_manager *m = all->manager;
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        of->n_heads = HEADS;
+        must(ag_score_sums_fetch(m->sums, l, NULL), NULL);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            const float *sums = ag_score_sums_of(m->sums, l, h);
+            make_head(of, h, N, RECENT);
+            must(ag_kv_cache_read_values(m->cache, l, h, values, NULL), NULL);
+            for (size_t k = 0; k < N; k++) of->importance[h][k] = moved_without(sums, values, N, k);
+        }
+        expect_definition(of, HEADS * STAY, MOST);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            assert_int_equal(n_slots(s, l, h), of->n_keep[h]);
+            for (uint32_t k = 0; k < n_slots(s, l, h); k++) {
+                const uint32_t at = ag_kv_cache_position(ag_session_kv_cache(s), l, h, k);
+                const bool is_new = at + of->n_keep[h] / 2 + 1 >= N;
+                assert_true(is_new || rank_in_head(&of->heads[h], at) < of->n_keep[h]);
+            }
+        }
+    }
+    assert_true(heads_differ(s));
+    ag_session_destroy(s);
+    ag_session_destroy(all);
+    free(values);
+    free(of);
+}
+
 static void same_sessions(ag_session *a, ag_session *b, size_t n) {
     for (size_t i = 0; i < n; i++) {
         for (uint32_t l = 0; l < LAYERS; l++) {
@@ -374,7 +264,7 @@ static ag_session *restored(ag_session *s, const ag_session_params *p) {
 
 static void forks_and_files_go_on_alike(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_SCORED; i++) {
+    for (size_t i = 0; i < n_scored; i++) {
         const ag_session_params p = params_of(scored[i]);
         ag_session *s = session_of(&p), *fork, *last;
         ag_error err;
@@ -639,13 +529,13 @@ static int load(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_go_where_the_layer_s_best_scores_are),
-        cmocka_unit_test(a_head_without_any_good_slot_keeps_its_fifth),
-        cmocka_unit_test(slots_that_nobody_scored_rank_last_the_newest_first),
-        cmocka_unit_test(shares_are_kept_within_bounds),
         cmocka_unit_test(every_layer_holds_its_even_total),
         cmocka_unit_test(keydiff_keeps_the_slots_of_the_definition),
         cmocka_unit_test(forks_and_files_go_on_alike),
+        cmocka_unit_test_setup_teardown(every_layer_holds_its_even_total, count_values, count_none),
+        cmocka_unit_test_setup_teardown(counted_values_keep_the_slots_of_the_definition,
+                                        count_values, count_none),
+        cmocka_unit_test_setup_teardown(forks_and_files_go_on_alike, count_values, count_none),
         cmocka_unit_test(a_fork_may_share_otherwise),
         cmocka_unit_test(sessions_are_taken_back_and_begun_anew),
         cmocka_unit_test(no_head_outgrows_the_cache),

@@ -3,6 +3,7 @@
  * on the CPU, whatever becomes of the cache, and little is read back for it. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/chunk_scores.h"
+#include "cache/eviction/importance.h"
 #include "cache/saved_state.h"
 #include "core/fail.h"
 #include "support/byte_stream.h"
@@ -250,13 +251,13 @@ static bool heads_differ(const sequence *s) {
 }
 
 /* How many slots each head keeps is chosen by scores that both give, too. */
-static void adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
-    (void)state;
+static void heads_keep_the_slots_that_they_keep_on_the_cpu(ag_head_budget budget) {
     srand(16);
-    head_budget = AG_HEAD_BUDGET_ADAPTIVE;
+    head_budget = budget;
     for (size_t p = 1; ag_eviction_policy_at(p); p++) {
         const ag_eviction_policy *policy = ag_eviction_policy_at(p);
         if (policy->importance == AG_IMPORTANCE_NONE) continue;
+        if (budget == AG_HEAD_BUDGET_VALUES && !ag_is_attention(policy->importance)) continue;
         sequence s = begin_sequence(policy, AG_F16);
         prompt(&s, PROMPT);
         assert_true(heads_differ(&s));
@@ -280,6 +281,16 @@ static void adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu(void **state
         end_sequence(&s);
     }
     head_budget = AG_HEAD_BUDGET_EVEN;
+}
+
+static void adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
+    (void)state;
+    heads_keep_the_slots_that_they_keep_on_the_cpu(AG_HEAD_BUDGET_ADAPTIVE);
+}
+
+static void so_do_heads_whose_values_count(void **state) {
+    (void)state;
+    heads_keep_the_slots_that_they_keep_on_the_cpu(AG_HEAD_BUDGET_VALUES);
 }
 
 static void they_go_on_after_forks_and_truncations_and_when_restored(void **state) {
@@ -403,6 +414,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_keep_the_slots_that_they_keep_on_the_cpu),
         cmocka_unit_test(adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu),
+        cmocka_unit_test(so_do_heads_whose_values_count),
         cmocka_unit_test(they_go_on_after_forks_and_truncations_and_when_restored),
         cmocka_unit_test(sums_read_for_saving_are_read_again_for_an_eviction),
         cmocka_unit_test(little_is_read),

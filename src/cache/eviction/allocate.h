@@ -9,6 +9,11 @@
 /* Of its even share a head keeps so much, whatever its slots are worth. */
 #define AG_HEAD_SAFE_SHARE 0.2
 
+/* Whether heads share by the scores of their slots. */
+static inline bool ag_heads_by_scores(ag_head_budget b) {
+    return b == AG_HEAD_BUDGET_ADAPTIVE || b == AG_HEAD_BUDGET_VALUES;
+}
+
 /* Of what a layer keeps. */
 typedef struct ag_allocation {
     size_t total;  /* slots of all heads together */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many tokens stay. */
 #include "cache/cache_manager.h"
+#include "cache/eviction/importance.h"
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/fail.h"
@@ -68,8 +69,14 @@ static ag_status check_shares(const ag_eviction_params *p, const ag_kv_params *k
 static ag_status check_heads(const ag_eviction_params *p, const ag_kv_params *kv, ag_error *err) {
     if (p->head_budget == AG_HEAD_BUDGET_EVEN) return AG_OK;
     if (p->head_budget == AG_HEAD_BUDGET_SHARES) return check_shares(p, kv, err);
-    if (p->head_budget != AG_HEAD_BUDGET_ADAPTIVE)
+    if (!ag_heads_by_scores(p->head_budget))
         return AG_FAIL(err, INVALID, "a head budget of kind %d", (int)p->head_budget);
+    if (p->head_budget == AG_HEAD_BUDGET_VALUES && !ag_is_attention(p->policy->importance)) {
+        return AG_FAIL(err, INVALID,
+                       "adaptive head budgets with values: the eviction policy %s has no attention "
+                       "to count them with",
+                       p->policy->name);
+    }
     if (p->policy->importance != AG_IMPORTANCE_NONE) return AG_OK;
     return AG_FAIL(
         err, INVALID,

@@ -3,6 +3,7 @@
 
 #include "cache/eviction/policies.h"
 #include "cache/eviction/unrotate.h"
+#include "cache/eviction/value_losses.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -89,8 +90,22 @@ static size_t head_list_bytes(const ag_kv_extent *e, bool adaptive) {
            (adaptive ? e->most_head_slots * lists : 0);
 }
 
-static bool is_adaptive(const ag_eviction_params *p) {
-    return p->head_budget == AG_HEAD_BUDGET_ADAPTIVE;
+bool ag_is_attention(ag_importance importance) {
+    return importance == AG_IMPORTANCE_WINDOW || importance == AG_IMPORTANCE_TOTAL ||
+           importance == AG_IMPORTANCE_NEWEST;
+}
+
+static bool is_adaptive(const ag_eviction_params *p) { return ag_heads_by_scores(p->head_budget); }
+
+/* A head's values, and their mean. */
+static bool have_values(ag_eviction_scratch *s, const ag_kv_extent *e) {
+    return have(&s->head_values, (size_t)e->most_slots * e->most_dim, 1) &&
+           have(&s->mean, e->most_dim, 1);
+}
+
+static size_t value_floats(const ag_eviction_params *p, const ag_kv_extent *e) {
+    if (p->head_budget != AG_HEAD_BUDGET_VALUES) return 0;
+    return (size_t)e->most_slots * e->most_dim + e->most_dim;
 }
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
@@ -110,7 +125,8 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     s->values = resident(n, sizeof *s->values);
     s->importance = resident(s->heads_apart ? e.most_head_slots : n, sizeof *s->importance);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
-        have_head_lists(s, &e, is_adaptive(p)) && have_key_floats(s, &floats, e.most_heads, n)) {
+        have_head_lists(s, &e, is_adaptive(p)) && have_key_floats(s, &floats, e.most_heads, n) &&
+        (!value_floats(p, &e) || have_values(s, &e))) {
         return AG_OK;
     }
     return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots: out of memory", n);
@@ -125,7 +141,7 @@ size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params
         sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
     const bool apart = asks_keys(policy) || is_adaptive(p);
     const size_t all = n * lists + (apart ? e.most_head_slots : n) * sizeof *s->importance +
-                       head_list_bytes(&e, is_adaptive(p));
+                       head_list_bytes(&e, is_adaptive(p)) + value_floats(p, &e) * sizeof(float);
     /* No backend needs more for it. */
     const bool in_place = policy->from_keys == ag_eviction_keydiff.from_keys;
     const key_floats f = floats_for(policy, &e, in_place);
@@ -154,6 +170,7 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
     ag_free(s->head_work);
     ag_free(s->far);
     ag_free(s->more);
+    ag_free(s->mean);
     ag_free(s->table);
 }
 
@@ -325,9 +342,17 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     return score_keys(&job, n_keep);
 }
 
+static ag_status count_values(const ag_eviction_scratch *s, ag_kv_cache *cache, uint32_t layer,
+                              uint32_t head, float *importance, ag_error *err) {
+    AG_TRY(ag_kv_cache_read_values(cache, layer, head, s->head_values, err));
+    ag_value_losses(importance, ag_kv_cache_n_slots(cache, layer, head), s->head_values,
+                    ag_kv_cache_layer(cache, layer)->head_dim, s->mean);
+    return AG_OK;
+}
+
 ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
-                           const ag_eviction_policy *policy, const ag_kv_cache *cache,
-                           uint32_t layer, uint32_t head, ag_eviction_view *v, ag_error *err) {
+                           const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
+                           uint32_t head, ag_eviction_view *v, ag_error *err) {
     float *importance = s->importance;
     if (s->heads_apart) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
     switch (policy->importance) {
@@ -340,6 +365,7 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
     case AG_IMPORTANCE_TOTAL:
         AG_TRY(ag_score_sums_fetch(sums, layer, err));
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
+        if (s->mean) AG_TRY(count_values(s, cache, layer, head, importance, err));
         break;
     case AG_IMPORTANCE_KEYS: /* the head's is there */
     case AG_IMPORTANCE_CHUNK:

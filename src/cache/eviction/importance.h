@@ -22,16 +22,20 @@ typedef struct ag_eviction_scratch {
     /* from_keys; those that the policy does not ask for are NULL: */
     ag_eviction_inputs *heads; /* [heads] */
     uint32_t *head_positions;  /* [n_workers][slots] */
-    float *keys, *head_values; /* [n_workers][slots][dim] */
+    float *keys, *head_values; /* [n_workers][slots][dim]; with values counted, of one worker */
     float *head_work;          /* [n_workers][work_floats] */
     float *far, *table;        /* [n_workers][dim]; of a rotation: ag_unrotate() */
     float *more;               /* [heads][slots] */
+    float *mean;               /* [dim]; values counted */
     const float *table_of;     /* its frequencies */
     size_t work_floats;
     uint32_t n_workers;
     bool heads_apart;    /* `importance` has all heads of a layer */
     bool own_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
 } ag_eviction_scratch;
+
+/* Sums of weights, which values can be counted with. */
+bool ag_is_attention(ag_importance importance);
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err);
@@ -53,7 +57,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
                                  const ag_rope_table *rope, uint32_t layer, size_t n_keep,
                                  ag_error *err);
 ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
-                           const ag_eviction_policy *policy, const ag_kv_cache *cache,
-                           uint32_t layer, uint32_t head, ag_eviction_view *v, ag_error *err);
+                           const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
+                           uint32_t head, ag_eviction_view *v, ag_error *err);
 
 #endif

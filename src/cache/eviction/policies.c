@@ -33,7 +33,7 @@ ag_eviction_params ag_eviction_defaults(void) {
 }
 
 const char *ag_head_budget_name(ag_head_budget b) {
-    static const char *const names[] = {"even", "adaptive", "shares"};
+    static const char *const names[] = {"even", "adaptive", "shares", "adaptive-values"};
     return names[b];
 }
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/eviction/value_losses.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Vectors of the compiler: every machine has them. */
+enum { LANES = 4 };
+typedef float vec __attribute__((vector_size(16)));
+
+static inline vec load(const float *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static float distance(const float *a, const float *b, size_t n) {
+    vec sums[2] = {0};
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        const vec x = load(a + i) - load(b + i), y = load(a + i + LANES) - load(b + i + LANES);
+        sums[0] += x * x;
+        sums[1] += y * y;
+    }
+    const vec sum = sums[0] + sums[1];
+    float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (; i < n; i++) total += (a[i] - b[i]) * (a[i] - b[i]);
+    return sqrtf(total);
+}
+
+static void add_times(float *restrict sum, const float *restrict x, size_t n, float by) {
+    for (size_t i = 0; i < n; i++) sum[i] += x[i] * by;
+}
+
+/* Sums are no weights of one query, and pooling takes some in twice: no share is all of it. */
+static const float most_share = 0.999f;
+
+void ag_value_losses(float *importance, size_t n, const float *values, size_t dim, float *mean) {
+    double total = 0;
+    for (size_t s = 0; s < n; s++) total += importance[s] > 0 ? (double)importance[s] : 0;
+    if (!(total > 0) || !isfinite(total)) return;
+    memset(mean, 0, dim * sizeof *mean);
+    for (size_t s = 0; s < n; s++) {
+        importance[s] = importance[s] > 0 ? (float)(importance[s] / total) : 0;
+        if (importance[s] > 0) add_times(mean, values + s * dim, dim, importance[s]);
+    }
+    for (size_t s = 0; s < n; s++) {
+        const float p = fminf(importance[s], most_share);
+        if (p > 0) importance[s] = p / (1 - p) * distance(values + s * dim, mean, dim);
+    }
+}
