@@ -3,6 +3,7 @@
  * slots of the definition and goes on as any other does. */
 #include "cache/cache_manager_impl.h"
 #include "cache/eviction/policies.h"
+#include "cache/eviction/value_losses.h"
 #include "cache/kv_cache.h"
 #include "core/kv_view.h"
 #include "session/session_impl.h"
@@ -191,6 +192,26 @@ static float moved_without(const float *p, const float *values, size_t n, size_t
         square += (with - without) * (with - without);
     }
     return (float)sqrt(square);
+}
+
+static void slots_that_stay_anyway_have_no_value_counted(void **state) {
+    (void)state;
+    enum { N = 12, KNOWN = 9 };
+    float attention[N], importance[N], values[N * DIM], mean[DIM];
+    srand(4);
+    for (size_t s = 0; s < N; s++) {
+        attention[s] = s % 4 == 1 ? 0 : (float)(1 + rand() % 100);
+        importance[s] = s < KNOWN ? attention[s] : INFINITY;
+        for (size_t d = 0; d < DIM; d++) values[s * DIM + d] = (float)(rand() % 200 - 100);
+    }
+    ag_value_losses(importance, N, values, DIM, mean);
+    for (size_t s = 0; s < N; s++) {
+        const float want = s < KNOWN ? moved_without(attention, values, KNOWN, s) : INFINITY;
+        assert_true(importance[s] == want || fabsf(importance[s] / want - 1) < 1e-4f);
+    }
+    float nothing[2] = {0, INFINITY};
+    ag_value_losses(nothing, 2, values, DIM, mean);
+    assert_true(nothing[0] == 0 && isinf(nothing[1]));
 }
 
 /* h2o, whose sums are there without an eviction, too. Half of what it keeps is what is newest. */
@@ -533,6 +554,7 @@ int main(void) {
         cmocka_unit_test(keydiff_keeps_the_slots_of_the_definition),
         cmocka_unit_test(forks_and_files_go_on_alike),
         cmocka_unit_test_setup_teardown(every_layer_holds_its_even_total, count_values, count_none),
+        cmocka_unit_test(slots_that_stay_anyway_have_no_value_counted),
         cmocka_unit_test_setup_teardown(counted_values_keep_the_slots_of_the_definition,
                                         count_values, count_none),
         cmocka_unit_test_setup_teardown(forks_and_files_go_on_alike, count_values, count_none),
