@@ -108,6 +108,22 @@ bool head_file_read(ag_eviction_params *p, const char *path, char *why) {
 
 /* ---- a model ---- */
 
+/* Of the file's layers, how many have so many heads. */
+static uint32_t layers_with(uint32_t n_heads) {
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < file.table.n_layers; l++) n += file.table.n_heads[l] == n_heads;
+    return n;
+}
+
+static uint32_t model_layers_with(const ag_model_info *info, uint32_t n_heads) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
+        const ag_layer_kind *kind = &info->layer_kinds[k];
+        if (kind->n_kv_heads == n_heads) n += kind->n_kv_layers;
+    }
+    return n;
+}
+
 int head_file_fits(const ag_eviction_params *p, const ag_model_info *info) {
     uint32_t layers = 0, heads = 0;
     if (p->head_budget != AG_HEAD_BUDGET_SHARES) return EXIT_DONE;
@@ -116,7 +132,17 @@ int head_file_fits(const ag_eviction_params *p, const ag_model_info *info) {
         layers += kind->n_kv_layers;
         heads += kind->n_kv_layers * kind->n_kv_heads;
     }
-    if (layers == file.table.n_layers && heads == file.n) return EXIT_DONE;
+    if (layers == file.table.n_layers && heads == file.n) {
+        for (uint32_t l = 0; l < layers; l++) {
+            const uint32_t n = file.table.n_heads[l], has = model_layers_with(info, n);
+            if (layers_with(n) == has) continue;
+            complain("%s: layers[%" PRIu32 "] has shares of %" PRIu32 " KV heads, as %" PRIu32
+                     " layers have; of the model %" PRIu32,
+                     file.path, l, n, layers_with(n), has);
+            return EXIT_USAGE;
+        }
+        return EXIT_DONE;
+    }
     complain("%s: shares of %" PRIu32 " layers with %zu KV heads; the model has %" PRIu32
              " with %" PRIu32,
              file.path, file.table.n_layers, file.n, layers, heads);

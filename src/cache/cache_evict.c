@@ -142,8 +142,9 @@ static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t h
         }
     }
     if (spills(m, layer)) spill(m, layer, head, &v, n_keep);
-    ag_status st = ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep, err);
+    ag_status st = ag_score_sums_fetch(m->sums, layer, err);
     if (st == AG_OK) st = ag_kv_compact_head(m->cache, layer, head, m->tmp.keep, n_keep, err);
+    if (st == AG_OK) ag_score_sums_compact(m->sums, layer, head, m->tmp.keep, n_keep);
     if (st != AG_OK && spills(m, layer)) ag_spill_take_back(m->spill, layer, head);
     return st;
 }

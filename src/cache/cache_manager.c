@@ -188,7 +188,9 @@ const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) 
 static ag_status compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
                               uint32_t n_keep, ag_error *err) {
     ag_cache_manager *m = user;
-    return ag_score_sums_compact(m->sums, layer, head, keep, n_keep, err);
+    AG_TRY(ag_score_sums_fetch(m->sums, layer, err));
+    ag_score_sums_compact(m->sums, layer, head, keep, n_keep);
+    return AG_OK;
 }
 
 static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {

@@ -285,8 +285,9 @@ static ag_status let_leave(ag_recall *r, uint32_t layer, uint32_t head, const ex
         else r->keep[n_keep++] = s;
     }
     ag_spill_take(r->spill, r->pass.sums, layer, head, r->leaving, n_leaving);
-    ag_status st = ag_score_sums_compact(r->pass.sums, layer, head, r->keep, n_keep, err);
+    ag_status st = ag_score_sums_fetch(r->pass.sums, layer, err);
     if (st == AG_OK) st = ag_kv_cache_compact(r->cache, layer, head, r->keep, n_keep, err);
+    if (st == AG_OK) ag_score_sums_compact(r->pass.sums, layer, head, r->keep, n_keep);
     if (st != AG_OK) ag_spill_take_back(r->spill, layer, head);
     return st;
 }

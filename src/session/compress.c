@@ -112,8 +112,9 @@ static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores
         uint32_t *own = keep + at, n_own = 0;
         for (; at < n && keep[at] < end; at++) own[n_own++] = (uint32_t)(keep[at] - first);
         if (n_own < end - first) {
-            AG_TRY(ag_score_sums_compact(c->sums, l, h, own, n_own, err));
+            AG_TRY(ag_score_sums_fetch(c->sums, l, err));
             AG_TRY(ag_kv_compact_head(c->cache, l, h, own, n_own, err));
+            ag_score_sums_compact(c->sums, l, h, own, n_own);
         }
         const bool last = head + 1 == scores->n_heads || scores->layer[head + 1] != l;
         if (last) AG_TRY(ag_score_sums_store(c->sums, l, false, err));

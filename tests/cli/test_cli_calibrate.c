@@ -67,6 +67,20 @@ static void a_file_says_what_each_head_keeps(void **state) {
     cli_free(&r);
 }
 
+/* As many layers and as many heads as the model, but not in each layer. */
+static void heads_of_each_layer_are_compared(void **state) {
+    (void)state;
+    char moved[96], text[2048] = "{\"format\":\"antigravity head budget 1\",\"layers\":[[1],";
+    for (int l = 2; l < 10; l++) strcat(text, "[0.5,0.5],");
+    strcat(text, "[0.5,0.25,0.25]]}");
+    snprintf(moved, sizeof moved, "%s/moved.json", dir);
+    write_file(dir, "moved.json", text, strlen(text));
+    cli_result r = CLI("generate", "-q", "-n", "1", "-p", "a", "--eviction-policy", "keydiff", FEW,
+                       "--head-budget", moved);
+    assert_refused(&r, 2, "moved.json: layers[0] has shares of 1 KV heads, as 1 layers have");
+    cli_free(&r);
+}
+
 static void a_wrong_file_is_refused_with_its_place(void **state) {
     (void)state;
 #define HEAD "{\"format\":\"antigravity head budget 1\","
@@ -115,6 +129,7 @@ static void what_cannot_be_measured_or_written_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_says_what_each_head_keeps),
+        cmocka_unit_test(heads_of_each_layer_are_compared),
         cmocka_unit_test(a_wrong_file_is_refused_with_its_place),
         cmocka_unit_test(what_cannot_be_measured_or_written_is_refused),
     };

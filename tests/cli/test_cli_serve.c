@@ -253,6 +253,8 @@ static void says_what_is_wrong_with_a_request(void **state) {
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"response_format\":{\"type\":\"xml\"}}", 400,
          "response_format"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"kv_type\":\"q9\"}", 400, "q9"},
+        {CHAT, "{\"model\":\"demo\"," ONCE ",\"head_budget\":\"adaptive\"}", 400,
+         "needs an eviction policy other than none"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"head_budget\":\"odd\"}", 400,
          "'odd' is not one of even"},
         {CHAT,

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks of a session: each gives what a session of its own would give, and what they have in common
  * is kept once. */
+#include "cache/cache_manager_impl.h"
 #include "cache/kv_cache.h"
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "session/session_impl.h"
 
 #include <antigravity/antigravity.h>
 
@@ -412,6 +416,38 @@ static void decoding_in_forks_allocates_nothing(void **state) {
     ag_session_destroy(fork);
 }
 
+static ag_status no_copy(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                         size_t src_offset, size_t n) {
+    (void)dst, (void)dst_offset, (void)src, (void)src_offset;
+    return AG_FAIL(&b->err, DEVICE, "copying %zu bytes", n);
+}
+
+/* An eviction that finds no memory for a block of its own leaves slots and their sums as they were.
+ */
+static void an_eviction_that_fails_leaves_sums_with_their_slots(void **state) {
+    (void)state;
+    ag_session *root = make("h2o"), *other;
+    ag_error err;
+    feed(root, 290, 0);
+    other = fork_of(root);
+    const ag_backend_ops *const ops = backend->ops;
+    ag_backend_ops failing = *ops;
+    failing.copy_bytes = no_copy;
+    backend->ops = &failing;
+    assert_int_equal(ag_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err),
+                     AG_DEVICE);
+    backend->ops = ops;
+    for (uint32_t h = 0; h < ag_kv_cache_layer(other->cache, 0)->n_kv_heads; h++) {
+        assert_int_equal(ag_kv_cache_n_slots(other->cache, 0, h), 290);
+        assert_memory_equal(ag_score_sums_of(other->manager->sums, 0, h),
+                            ag_score_sums_of(root->manager->sums, 0, h), 290 * sizeof(float));
+    }
+    assert_int_equal(ag_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err), AG_OK);
+    assert_int_equal(ag_kv_cache_n_slots(other->cache, 0, 0), 100);
+    ag_session_destroy(root);
+    ag_session_destroy(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_ways_from_one_prefix),
@@ -425,6 +461,7 @@ int main(void) {
         cmocka_unit_test(sums_go_along_with_their_policy),
         cmocka_unit_test(rules_that_cannot_share_a_cache_are_refused),
         cmocka_unit_test(decoding_in_forks_allocates_nothing),
+        cmocka_unit_test(an_eviction_that_fails_leaves_sums_with_their_slots),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -106,6 +106,9 @@ static bool apply_cache(serve_run *run, serve_error *e) {
     if (r->head_budget && !eviction_parse_heads(&to->eviction, r->head_budget, why))
         return serve_refuse(e, 400, "head_budget", "%s", why);
     const ag_eviction_policy *policy = to->eviction.policy;
+    if (r->head_budget && to->eviction.head_budget != AG_HEAD_BUDGET_EVEN &&
+        (!policy || !policy->select))
+        return serve_refuse(e, 400, "head_budget", "needs an eviction policy other than none");
     const bool asked = r->head_budget || (policy && policy->select);
     if (policy && asked && !eviction_suits_heads(&to->eviction, policy, why))
         return serve_refuse(e, 400, "head_budget", "%s", why);

@@ -263,14 +263,12 @@ ag_attention_scores ag_score_sums_want(ag_score_sums *s, size_t row0) {
     return (ag_attention_scores){.sums = s, .row0 = row0};
 }
 
-ag_status ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head,
-                                const uint32_t *keep, uint32_t n_keep, ag_error *err) {
-    if (!s) return AG_OK;
-    AG_TRY(ag_score_sums_fetch(s, layer, err));
+void ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *keep,
+                           uint32_t n_keep) {
+    if (!s) return;
     float *sums = ag_score_sums_of(s, layer, head);
     for (uint32_t i = 0; i < n_keep; i++) sums[i] = sums[keep[i]];
     s->changed = true;
-    return AG_OK;
 }
 
 void ag_score_sums_insert(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *slots,

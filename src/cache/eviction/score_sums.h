@@ -64,9 +64,9 @@ ag_status ag_score_sums_fetch(ag_score_sums *s, uint32_t layer, ag_error *err);
 void ag_score_sums_replace(ag_score_sums *s, uint32_t layer);
 /* A head's [n_slots], between fetching or replacing and storing: borrowed. */
 float *ag_score_sums_of(const ag_score_sums *s, uint32_t layer, uint32_t head);
-/* Slots keep[0..n_keep) of a head are going to move together. */
-ag_status ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head,
-                                const uint32_t *keep, uint32_t n_keep, ag_error *err);
+/* Slots keep[0..n_keep) of a head have moved together. Its layer was fetched before. */
+void ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *keep,
+                           uint32_t n_keep);
 /* Slots slots[0..n), ascending, of a head have been put between the others, with these sums. Of
  * sums on the host. */
 void ag_score_sums_insert(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *slots,
