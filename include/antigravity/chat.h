@@ -5,6 +5,7 @@
 #define ANTIGRAVITY_CHAT_H
 
 #include <antigravity/sampler.h>
+#include <antigravity/session.h>
 #include <antigravity/status.h>
 #include <antigravity/tokenizer.h>
 #include <stdbool.h>
@@ -194,7 +195,7 @@ AG_API ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_err
 
 /* ---- asking for a text again ---- */
 
-/* What announces the tokens of a replay to the model, for the fields of the same names of
+/* What announces the tokens of a replay to the model: the lists of the same names in
  * ag_compress_params (session.h). Owned. */
 typedef struct ag_replay_request {
     ag_ids instruction, instruction_next, suffix;
@@ -203,6 +204,9 @@ typedef struct ag_replay_request {
 AG_API ag_status ag_replay_request_make(const ag_tokenizer *t, const ag_chat_format *f,
                                         ag_replay_request *out, ag_error *err);
 AG_API void ag_replay_request_free(ag_replay_request *r);
+/* ag_compress_defaults() with these lists, which are borrowed: how much stays is still to be said.
+ */
+AG_API ag_compress_params ag_replay_request_params(const ag_replay_request *r);
 
 #ifdef __cplusplus
 }

@@ -72,7 +72,7 @@ static ag_status measure(const engine *e, const int32_t *ids, size_t n, float *m
     progress_end();
     if (st == AG_OK) st = replay_request(e, &request, err);
     if (st == AG_OK) {
-        ag_compress_params p = replay_params(&request);
+        ag_compress_params p = ag_replay_request_params(&request);
         p.progress = progress_update;
         progress_begin("replaying it");
         st = ag_session_head_maxima(e->session, ids, n, &p, maxima, n_heads, err);

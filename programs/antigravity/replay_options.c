@@ -140,17 +140,6 @@ replay_options replay_of(const replay_options *o, size_t n_read) {
     return of;
 }
 
-ag_compress_params replay_params(const ag_replay_request *request) {
-    ag_compress_params p = ag_compress_defaults();
-    p.instruction = request->instruction.data;
-    p.n_instruction = request->instruction.n;
-    p.instruction_next = request->instruction_next.data;
-    p.n_instruction_next = request->instruction_next.n;
-    p.suffix = request->suffix.data;
-    p.n_suffix = request->suffix.n;
-    return p;
-}
-
 int replay_compress(const replay_options *o, const engine *e, ag_session *session,
                     const int32_t *ids, size_t n, ag_compress_report *report) {
     ag_replay_request request = {.suffix = {.n = 0}};
@@ -159,7 +148,7 @@ int replay_compress(const replay_options *o, const engine *e, ag_session *sessio
     if (code != EXIT_DONE) return code;
     ag_status st = replay_request(e, &request, &err);
     if (st == AG_OK) {
-        ag_compress_params p = replay_params(&request);
+        ag_compress_params p = ag_replay_request_params(&request);
         p.keep_ratio = o->keep_ratio;
         p.keep_tokens = o->keep_tokens;
         p.replay = (float)o->share;

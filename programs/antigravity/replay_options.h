@@ -29,8 +29,6 @@ option_group replay_saved_group(replay_options *o);
 replay_options replay_of(const replay_options *o, size_t n_read);
 /* In the words that the model's own template puts around a message; ag_replay_request_free(). */
 ag_status replay_request(const engine *e, ag_replay_request *out, ag_error *err);
-/* A replay of all in these words, which are borrowed. */
-ag_compress_params replay_params(const ag_replay_request *request);
 /* The session has consumed ids [n], all of them. Returns an exit code; where Ctrl-C or its like
  * ended it, the session is as it was. */
 int replay_compress(const replay_options *o, const engine *e, ag_session *session,

@@ -215,13 +215,9 @@ static ag_status compress(const asking *a, ag_session *s, const ruler_method *me
     const ruler_runner *r = a->r;
     const written_prompt *w = &a->prompt->written;
     ag_compress_report report;
-    ag_compress_params p = ag_compress_defaults();
+    ag_compress_params p = ag_replay_request_params(&r->request);
     p.keep_ratio = (float)(1 - ratio);
     p.replay = (float)method->replay;
-    p.instruction = r->request.instruction.data;
-    p.n_instruction = r->request.instruction.n;
-    p.instruction_next = r->request.instruction_next.data;
-    p.n_instruction_next = r->request.instruction_next.n;
     p.suffix = w->ids.data + w->n_question;
     p.n_suffix = w->n_message - w->n_question;
     ag_status st = ag_session_compress(s, w->ids.data, a->n_read, &p, &report, err);

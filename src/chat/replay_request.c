@@ -64,3 +64,14 @@ void ag_replay_request_free(ag_replay_request *r) {
     ag_ids_free(&r->instruction_next);
     ag_ids_free(&r->suffix);
 }
+
+ag_compress_params ag_replay_request_params(const ag_replay_request *r) {
+    ag_compress_params p = ag_compress_defaults();
+    p.instruction = r->instruction.data;
+    p.n_instruction = r->instruction.n;
+    p.instruction_next = r->instruction_next.data;
+    p.n_instruction_next = r->instruction_next.n;
+    p.suffix = r->suffix.data;
+    p.n_suffix = r->suffix.n;
+    return p;
+}

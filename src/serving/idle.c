@@ -128,17 +128,10 @@ static void warn(const ag_serving *s, const ag_error *err) {
 }
 
 static ag_status compress(ag_serving *s, ag_parked *k, ag_compress_report *done, ag_error *err) {
-    const ag_replay_request *words = &k->model->replay;
     const double target = target_of(s, k);
-    ag_compress_params p = ag_compress_defaults();
+    ag_compress_params p = ag_replay_request_params(&k->model->replay);
     p.keep_tokens = target < 1 ? 1 : (uint32_t)target;
     p.replay = s->params.replay_share;
-    p.instruction = words->instruction.data;
-    p.n_instruction = words->instruction.n;
-    p.instruction_next = words->instruction_next.data;
-    p.n_instruction_next = words->instruction_next.n;
-    p.suffix = words->suffix.data;
-    p.n_suffix = words->suffix.n;
     p.progress = goes_on;
     p.progress_user = s;
     return ag_session_compress(k->session, k->ids.data, k->ids.n, &p, done, err);

@@ -253,6 +253,14 @@ static void a_replay_is_asked_for_as_the_template_ends_a_message(void **state) {
     assert_int_equal(ag_replay_request_make(t, f, &r, NULL), AG_OK);
     same_as_text(t, &r.instruction, "\n\nRepeat the previous context exactly.", 0);
     same_as_text(t, &r.suffix, "<|done|><|assistant|><think>\n", AG_ENCODE_PARSE_SPECIAL);
+    const ag_compress_params p = ag_replay_request_params(&r), defaults = ag_compress_defaults();
+    assert_true(p.replay == defaults.replay && p.chunk == defaults.chunk);
+    assert_ptr_equal(p.instruction, r.instruction.data);
+    assert_int_equal(p.n_instruction, r.instruction.n);
+    assert_ptr_equal(p.instruction_next, r.instruction_next.data);
+    assert_int_equal(p.n_instruction_next, r.instruction_next.n);
+    assert_ptr_equal(p.suffix, r.suffix.data);
+    assert_int_equal(p.n_suffix, r.suffix.n);
     ag_replay_request_free(&r);
     assert_int_equal(ag_replay_request_make(t, NULL, &r, NULL), AG_OK);
     same_as_text(t, &r.suffix, "\n", 0);
