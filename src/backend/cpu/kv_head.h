@@ -16,6 +16,22 @@ static inline void ag_cpu_map_blocks(const unsigned char **out, const ag_kv_view
     }
 }
 
+/* A head of a view. blocks: those of all heads, n_blocks apart, as ag_cpu_map_blocks() writes them.
+ */
+static inline ag_cpu_kv_head kv_head_of(const ag_kv_view *kv, size_t head,
+                                        const unsigned char **blocks, size_t n_blocks) {
+    return (ag_cpu_kv_head){
+        .k_type = kv->k_type,
+        .v_type = kv->v_type,
+        .head_dim = kv->head_dim,
+        .n_slots = kv->n_slots[head],
+        .fetch_end = kv->n_slots[head],
+        .blocks = blocks + head * n_blocks,
+        .v_offset = kv->v_offset,
+        .p_offset = kv->p_offset,
+    };
+}
+
 /* Slots of block b that hold tokens and come before slot `end`. */
 static inline uint32_t kv_head_slots(const ag_cpu_kv_head *kv, uint32_t b, uint32_t end) {
     if (end > kv->n_slots) end = kv->n_slots;

@@ -89,20 +89,6 @@ typedef struct cell {
     ag_cpu_kv_head kv;
 } cell;
 
-static ag_cpu_kv_head kv_head_of(const seq_work *work, size_t head) {
-    const ag_kv_view *kv = &work->seq->kv;
-    return (ag_cpu_kv_head){
-        .k_type = kv->k_type,
-        .v_type = kv->v_type,
-        .head_dim = kv->head_dim,
-        .n_slots = kv->n_slots[head],
-        .fetch_end = kv->n_slots[head],
-        .blocks = work->blocks + head * work->n_blocks,
-        .v_offset = kv->v_offset,
-        .p_offset = kv->p_offset,
-    };
-}
-
 static cell make_cell(const attention_job *job, const seq_work *work, size_t head, size_t row0,
                       size_t n_rows) {
     const size_t row_stride = job->n_heads * job->head_dim;
@@ -120,7 +106,7 @@ static cell make_cell(const attention_job *job, const seq_work *work, size_t hea
                     .group = (uint32_t)work->group,
                     .score_max = work->seq->score_max,
                     .params = *job->params},
-        .kv = kv_head_of(work, head),
+        .kv = kv_head_of(&work->seq->kv, head, work->blocks, work->n_blocks),
     };
 }
 
@@ -299,7 +285,7 @@ static void skip_spans(seq_work *work) {
     if (!seq->visible_from || !seq->n_rows) return;
     size_t first = work->n_spans - 1;
     for (size_t h = 0; h < seq->kv.n_kv_heads; h++) {
-        const ag_cpu_kv_head kv = kv_head_of(work, h);
+        const ag_cpu_kv_head kv = kv_head_of(&seq->kv, h, work->blocks, work->n_blocks);
         first = min_size(first, kv_head_block_from(&kv, seq->visible_from[0]) / SPAN_BLOCKS);
     }
     work->first_span = first;

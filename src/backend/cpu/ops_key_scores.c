@@ -18,10 +18,7 @@ static void score_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const ag_kv_view *kv = job->kv;
     for (size_t h = begin; h < end; h++) {
         ag_cpu_map_blocks(job->blocks + h * job->n_blocks, kv, h);
-        const ag_cpu_kv_head head = {.k_type = kv->k_type,
-                                     .head_dim = kv->head_dim,
-                                     .n_slots = kv->n_slots[h],
-                                     .blocks = job->blocks + h * job->n_blocks};
+        const ag_cpu_kv_head head = kv_head_of(kv, h, job->blocks, job->n_blocks);
         job->cpu->kernels.key_scores(job->scores + h * job->stride, &head,
                                      ag_cpu_thread_scratch(job->cpu, thread));
     }

@@ -48,14 +48,7 @@ static void score_window(const windows_job *job, size_t head, size_t row0, size_
     const ag_attention_seq *seq = job->seq;
     unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
     const size_t row_stride = job->n_heads * job->head_dim;
-    const ag_cpu_kv_head kv = {.k_type = seq->kv.k_type,
-                               .v_type = seq->kv.v_type,
-                               .head_dim = seq->kv.head_dim,
-                               .n_slots = seq->kv.n_slots[head],
-                               .fetch_end = seq->kv.n_slots[head],
-                               .blocks = job->blocks + head * job->n_blocks,
-                               .v_offset = seq->kv.v_offset,
-                               .p_offset = seq->kv.p_offset};
+    const ag_cpu_kv_head kv = kv_head_of(&seq->kv, head, job->blocks, job->n_blocks);
     const uint32_t slot0 = kv_head_block_from(&kv, seq->visible_from[row0]) * AG_KV_BLOCK;
     for (size_t row = row0; row < end; row += job->tile_rows) {
         const size_t n = end - row < job->tile_rows ? end - row : job->tile_rows;
