@@ -5,6 +5,7 @@
 #include "cache/spill_sketch.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
+#include "core/buffer_ops.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
@@ -151,19 +152,23 @@ static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_f
     return st;
 }
 
-ag_status ag_spill_create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill **out,
-                          ag_error *err) {
-    *out = NULL;
+ag_status ag_spill_check(const ag_spill_params *p, ag_backend *be, ag_error *err) {
     if (!p || !p->path) return AG_OK;
-    if (!ag_kv_cache_has_rows(cache)) {
+    if (ag_backend_memory(be)->ops->commits_at_once) {
         return AG_FAIL(err, UNSUPPORTED,
                        "%s: what leaves a cache is spilled from the host's memory, not from a "
                        "device's",
                        p->path);
     }
-    if (p->block > MOST_BLOCK)
-        return AG_FAIL(err, INVALID, "spilled blocks of %u slots, %d at most", p->block,
-                       MOST_BLOCK);
+    if (p->block <= MOST_BLOCK) return AG_OK;
+    return AG_FAIL(err, INVALID, "spilled blocks of %u slots, %d at most", p->block, MOST_BLOCK);
+}
+
+ag_status ag_spill_create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill **out,
+                          ag_error *err) {
+    *out = NULL;
+    if (!p || !p->path) return AG_OK;
+    AG_TRY(ag_spill_check(p, ag_kv_cache_backend(cache), err));
     return create(p, cache, NULL, out, err);
 }
 

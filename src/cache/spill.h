@@ -12,8 +12,11 @@
 
 typedef struct ag_spill ag_spill;
 
-/* The cache is borrowed. *out is NULL where nothing is to be spilled (p NULL). AG_UNSUPPORTED for a
- * cache whose memory the host does not see. */
+/* Whether caches of the backend can spill so: AG_UNSUPPORTED where the host does not see their
+ * memory. */
+ag_status ag_spill_check(const ag_spill_params *p, ag_backend *be, ag_error *err);
+/* The cache is borrowed. *out is NULL where nothing is to be spilled (p NULL). Checks the
+ * parameters. */
 ag_status ag_spill_create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill **out,
                           ag_error *err);
 void ag_spill_destroy(ag_spill *s);

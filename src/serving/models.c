@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name; their weights come when they are needed and go when others need the memory. */
+#include "cache/spill.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/clock.h"
@@ -53,6 +54,7 @@ static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p
     AG_TRY(copy_load_params(m, &p->model, err));
     AG_TRY(ag_model_inspect(m->path, &m->load, &m->info, err));
     AG_TRY(ag_session_plan_memory(&m->info, &p->session, &plan, err));
+    AG_TRY(ag_spill_check(p->session.eviction.spill, m->engine->backend, err));
     AG_TRY(read_text_side(m, p->chat_template, err));
     m->session = p->session;
     m->sampling = ag_sampler_defaults();

@@ -60,6 +60,22 @@ static void what_the_pool_may_take_is_promised(void **state) {
     assert_int_equal(r.kv_promised, most);
 }
 
+/* When the model is added, not by each request. */
+static void models_whose_sessions_spill_are_refused(void **state) {
+    (void)state;
+    const ag_spill_params spill = {.path = "/tmp"};
+    ag_served_model_params m = {.name = "spills",
+                                .path = DEMO,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    ag_served_model *out;
+    ag_error err;
+    m.session.eviction.policy = ag_eviction_policy_find("streaming");
+    m.session.eviction.spill = &spill;
+    assert_int_equal(ag_serving_add_model(serving, &m, &out, &err), AG_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "/tmp: what leaves a cache is spilled from the host's memory"));
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "opencl";
     ag_backend *there = open_backend(name, 1);
@@ -69,6 +85,8 @@ int main(int argc, char **argv) {
     params.backend.name = name;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_the_pool_may_take_is_promised, start_device, stop),
+        cmocka_unit_test_setup_teardown(models_whose_sessions_spill_are_refused, start_device,
+                                        stop),
         cmocka_unit_test_setup_teardown(answers_are_those_of_each_alone, start_device, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
