@@ -138,7 +138,7 @@ static void update_score(const asking *a, answering *one) {
 
 /* Greedily. An answer is done when the model ends it, it is as long as it may be, or it names all
  * that it is to name. */
-static ag_status choose(asking *a, answering *one, ag_error *err) {
+static ag_status choose_token(asking *a, answering *one, ag_error *err) {
     const ag_model_info *info = &a->r->engine->info;
     one->newest = (int32_t)likeliest(ag_session_logits(one->session), info->n_vocab);
     const bool ended = prompt_ends_answer(a->r->writer, info, one->newest);
@@ -157,13 +157,13 @@ static ag_status choose(asking *a, answering *one, ag_error *err) {
 /* The first tokens alone, so that their speed is that of one session. */
 static ag_status begin_answer(asking *a, answering *one, ag_error *err) {
     ag_status st = ag_decoder_create(a->r->engine->tokenizer, false, true, &one->decoder, err);
-    if (st == AG_OK) st = choose(a, one, err);
+    if (st == AG_OK) st = choose_token(a, one, err);
     while (st == AG_OK && !one->done && one->n < TIMED_TOKENS) {
         const double begin = clock_s();
         st = ag_session_decode(one->session, one->newest, err);
         one->out->decode_s += clock_s() - begin;
         one->out->n_decoded++;
-        if (st == AG_OK) st = choose(a, one, err);
+        if (st == AG_OK) st = choose_token(a, one, err);
     }
     return st;
 }
@@ -184,7 +184,7 @@ static ag_status finish_answers(asking *a, ag_error *err) {
         }
         if (!n) break;
         st = ag_session_decode_batch(sessions, ids, n, err);
-        for (size_t i = 0; i < n && st == AG_OK; i++) st = choose(a, going[i], err);
+        for (size_t i = 0; i < n && st == AG_OK; i++) st = choose_token(a, going[i], err);
     }
     return st;
 }

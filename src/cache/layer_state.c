@@ -42,7 +42,7 @@ struct ag_layer_state {
 static size_t round_up(size_t n) { return (n + 15) / 16 * 16; } /* floats of a cache line */
 
 /* Every layer's state, then every layer's rows. */
-static void lay_out(const ag_state_layer *layers, uint32_t n, place *places) {
+static void layout_places(const ag_state_layer *layers, uint32_t n, place *places) {
     size_t state = 0, row = 0;
     for (uint32_t l = 0; l < n; l++) {
         places[l].state = state;
@@ -113,7 +113,7 @@ ag_status ag_layer_state_create(ag_backend *be, const ag_state_layer *layers, ui
         s->layers && s->places ? AG_OK : AG_FAIL(err, NOMEM, "state of %u layers", n_layers);
     for (uint32_t l = 0; st == AG_OK && l < n_layers; l++) s->layers[l] = layers[l];
     if (st == AG_OK) {
-        lay_out(layers, n_layers, s->places);
+        layout_places(layers, n_layers, s->places);
         st = ag_memory_alloc(ag_backend_memory(be), ag_layer_state_bytes(layers, n_layers),
                              AG_USAGE_SCRATCH, &s->storage, err);
     }

@@ -245,8 +245,8 @@ static bool make_room(const ag_recall *r, uint32_t n_groups, float weight, int64
     return true;
 }
 
-static void choose(const ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups, size_t n,
-                   float least, exchange *x) {
+static void choose_exchange(const ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups,
+                            size_t n, float least, exchange *x) {
     const uint32_t most = r->pass.many ? MANY : FEW;
     const int64_t n_slots = ag_kv_cache_n_slots(r->cache, layer, head);
     int64_t room = r->pass.n_slots > n_slots ? r->pass.n_slots - n_slots : 0;
@@ -332,7 +332,7 @@ ag_status ag_recall_layer(ag_recall *r, uint32_t layer, const ag_tensor *q, floa
         AG_TRY(sketch_groups(r, layer, h, n_groups, err));
         AG_TRY(have_scores(r, n, err));
         weigh(r, layer, h, n_groups, n, q, scale);
-        choose(r, layer, h, n_groups, n, least_share * (float)group, &x);
+        choose_exchange(r, layer, h, n_groups, n, least_share * (float)group, &x);
         if (x.n_in) AG_TRY(do_exchange(r, layer, h, &x, err));
     }
     return AG_OK;

@@ -65,8 +65,8 @@ static size_t record_bytes_of(ag_dtype k_type, ag_dtype v_type, uint32_t dim, ui
 }
 
 /* Points into r->bytes. */
-static void lay_out(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type, uint32_t dim,
-                    uint32_t n) {
+static void layout_rows(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type, uint32_t dim,
+                        uint32_t n) {
     uint8_t *at = r->bytes;
     r->rows = (ag_kv_rows){.k_type = k_type, .v_type = v_type, .n = n};
     r->rows.positions = (uint32_t *)(void *)at;
@@ -385,7 +385,7 @@ void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint3
     types_of(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, rows; i < n; i += rows) {
         rows = n - i < s->block ? n - i : s->block;
-        lay_out(&s->staging, k_type, v_type, dim, rows);
+        layout_rows(&s->staging, k_type, v_type, dim, rows);
         for (uint32_t k = 0; k < rows; k++) staged_sums(s)[k] = of ? of[slots[i + k]] : 0;
         const bool taken = ag_kv_cache_get_rows(s->cache, layer, head, slots + i, &s->staging.rows,
                                                 s->values, NULL) == AG_OK &&
@@ -425,7 +425,7 @@ void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *
     types_of(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, n; i < rows->n; i += n) {
         n = rows->n - i < s->block ? rows->n - i : s->block;
-        lay_out(&s->staging, k_type, v_type, dim, n);
+        layout_rows(&s->staging, k_type, v_type, dim, n);
         memcpy(to->positions, rows->positions + i, n * sizeof *rows->positions);
         memcpy(staged_sums(s), sums + i, n * sizeof *sums);
         const bool added =
@@ -481,7 +481,7 @@ bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_sp
         count_lost(s, b->file, b->n);
         return false;
     }
-    lay_out(out, b->k_type, b->v_type, dim, b->n);
+    layout_rows(out, b->k_type, b->v_type, dim, b->n);
     while (out->rows.n && out->rows.positions[out->rows.n - 1] >= e->until) out->rows.n--;
     return true;
 }

@@ -165,14 +165,14 @@ bool ag_chat_fit_calls(const ag_chat_format *f, json_t *m, const json_t *before,
 
 /* ---- tools ---- */
 
-static bool describe(json_t *object) {
+static bool add_description(json_t *object) {
     return json_is_string(json_object_get(object, "description")) ||
            set(object, "description", json_string(""));
 }
 
 /* Everything that has a type gets a description. `function` is a deep copy. */
 static bool describe_all(json_t *function) {
-    if (!describe(function)) return false;
+    if (!add_description(function)) return false;
     json_t *schema = json_object_get(function, "parameters"), *property;
     const char *key;
     if (!json_is_object(schema)) {
@@ -183,7 +183,7 @@ static bool describe_all(json_t *function) {
         return false;
     }
     json_object_foreach(json_object_get(schema, "properties"), key, property) {
-        if (json_is_object(property) && !describe(property)) return false;
+        if (json_is_object(property) && !add_description(property)) return false;
     }
     return true;
 }

@@ -18,8 +18,8 @@ static size_t space_len(const char *s, size_t n) {
 }
 
 /* NAME and what opens its arguments, both. */
-static ag_status begin(ag_chat_parser *p, char opening, ag_stream_state *next, bool *again,
-                       ag_error *err) {
+static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_stream_state *next,
+                                 bool *again, ag_error *err) {
     size_t n;
     const char *s = ag_stream_rest(p, &n);
     const size_t space = space_len(s, n), name = ag_stream_name_len(s + space, n - space);
@@ -40,7 +40,7 @@ static ag_status begin(ag_chat_parser *p, char opening, ag_stream_state *next, b
 }
 
 ag_status ag_stream_python_call(ag_chat_parser *p, bool *again, ag_error *err) {
-    return begin(p, '(', argument, again, err);
+    return begin_arguments(p, '(', argument, again, err);
 }
 
 /* Goes on to the ',' or ')' that ends an argument; false if it is not there yet. */
@@ -124,7 +124,7 @@ static ag_status argument(ag_chat_parser *p, bool *again, ag_error *err) {
 /* ---- braces ---- */
 
 ag_status ag_stream_braces_call(ag_chat_parser *p, bool *again, ag_error *err) {
-    return begin(p, '{', braces, again, err);
+    return begin_arguments(p, '{', braces, again, err);
 }
 
 /* Goes on to the '}' that ends the arguments; false if it is not there yet. */

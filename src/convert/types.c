@@ -131,7 +131,7 @@ static void say_fallback(const choice *c, const ag_out_tensor *t, ag_dtype wante
     c->params->log(c->params->log_user, AG_LOG_INFO, line);
 }
 
-static ag_status choose(const choice *c, ag_out_tensor *t, size_t *n_fallback, ag_error *err) {
+static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallback, ag_error *err) {
     const ag_dtype from = ag_out_source_type(t), quantized = c->file->type;
     ag_dtype wanted;
     if (t->stays || is_never_rounded(t)) {
@@ -166,6 +166,6 @@ ag_status ag_choose_types(ag_out_model *m, const ag_quantize_params *params, siz
     AG_TRY(ag_tensor_types_check(&patterns, err));
     c.tied = !ag_out_find(m, "output.weight");
     *n_fallback = 0;
-    for (size_t i = 0; i < m->n; i++) AG_TRY(choose(&c, &m->tensors[i], n_fallback, err));
+    for (size_t i = 0; i < m->n; i++) AG_TRY(choose_type(&c, &m->tensors[i], n_fallback, err));
     return AG_OK;
 }

@@ -186,7 +186,7 @@ static bool ends_text(const ag_request_params *p, int32_t id) {
     return false;
 }
 
-static ag_status take(ag_serving *s, ag_answer *a, ag_request_event *e, ag_error *err) {
+static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     bool stopped = false;
     if (ends_text(p, e->id)) return ag_answer_end(s, a, AG_FINISH_EOS, err);
@@ -219,5 +219,5 @@ ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
         e.logprob = ag_logprob_of(logits, n_vocab, e.id, top, e.n_top);
         e.top = top;
     }
-    return take(s, a, &e, err);
+    return accept_token(s, a, &e, err);
 }

@@ -327,7 +327,7 @@ static void name_file(ag_prefix_file *f) {
     snprintf(f->name, sizeof f->name, "%016" PRIx64, ag_checksum_value(&sum));
 }
 
-static ag_prefix_file *describe(const ag_parked *k) {
+static ag_prefix_file *describe_parked(const ag_parked *k) {
     ag_prefix_file *f = ag_calloc(1, sizeof *f);
     if (!f) return NULL;
     bool unknown;
@@ -393,7 +393,7 @@ bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k) {
     /* It alone would be more than the directory may hold. */
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
     if (ag_kv_cache_memory_usage_bytes(cache) > s->params.prefix_dir_bytes) return false;
-    ag_prefix_file *f = describe(k), *same = f ? find_file(s, f->name) : NULL;
+    ag_prefix_file *f = describe_parked(k), *same = f ? find_file(s, f->name) : NULL;
     if (same) same->used_at = wall_clock(); /* it came from there */
     release_file(f);
     return f && !same;
@@ -409,7 +409,7 @@ static void count_writing(ag_serving *s, ag_status st, const ag_error *err) {
 
 static void write_one(ag_serving *s, ag_parked *k) {
     ag_error err;
-    ag_prefix_file *f = describe(k);
+    ag_prefix_file *f = describe_parked(k);
     if (!f) return;
     ag_prefix_set_state(s, k, AG_PARKED_WRITTEN);
     const ag_status st = write_file(s, k, f, &err);

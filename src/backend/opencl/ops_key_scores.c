@@ -28,7 +28,7 @@ static ag_status choose_sizes(work *w) {
 }
 
 /* A kernel that looks at keys, over `items` work-items for each block. */
-static ag_status look(const work *w, const char *kernel, size_t items) {
+static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t items) {
     const ag_kv_view *kv = w->kv;
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, w->cl, file, kernel, NULL));
@@ -70,8 +70,8 @@ ag_status ag_cl_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, s
     work w = {.cl = ag_cl_of(b), .kv = kv};
     AG_TRY(choose_sizes(&w));
     if (!w.n_slots) return AG_OK;
-    AG_TRY(look(&w, "key_lengths", WG));
+    AG_TRY(enqueue_over_keys(&w, "key_lengths", WG));
     AG_TRY(find_means(&w));
-    AG_TRY(look(&w, "key_cosines", AG_KV_BLOCK));
+    AG_TRY(enqueue_over_keys(&w, "key_cosines", AG_KV_BLOCK));
     return read_scores(&w, scores, stride);
 }

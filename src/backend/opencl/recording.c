@@ -34,7 +34,7 @@ void ag_cl_recording_release(ag_cl_backend *cl, ag_cl_recording *p) {
     *p = (ag_cl_recording){.launches.bit = bit};
 }
 
-static size_t take(size_t *end, size_t bytes) {
+static size_t reserve_bytes(size_t *end, size_t bytes) {
     const size_t here = *end;
     *end = (here + bytes + ALIGN - 1) / ALIGN * ALIGN;
     return here;
@@ -57,20 +57,21 @@ static size_t slots_of(const ag_kv_view *kv) { return kv->n_kv_heads * sizeof(ui
 static size_t layout_mailbox(ag_cl_recording *p, const ag_decode_step *step) {
     size_t end = 0;
     p->slots_bytes = 0;
-    (void)take(&end, ag_shape_cols(&step->rows->shape) * sizeof(float));
-    p->position_at = take(&end, sizeof step->position);
+    (void)reserve_bytes(&end, ag_shape_cols(&step->rows->shape) * sizeof(float));
+    p->position_at = reserve_bytes(&end, sizeof step->position);
     for (uint32_t l = 0; l < step->n_layers; l++) {
         const uint32_t same = first_with_frequencies(step, l);
         ag_cl_recorded_places *at = &p->places[l];
-        at->inv_freq_at =
-            same < l ? p->places[same].inv_freq_at : take(&end, inv_freq_bytes(&step->layers[l]));
-        at->visible_from_at = step->layers[l].window ? take(&end, sizeof step->position) : 0;
+        at->inv_freq_at = same < l ? p->places[same].inv_freq_at
+                                   : reserve_bytes(&end, inv_freq_bytes(&step->layers[l]));
+        at->visible_from_at =
+            step->layers[l].window ? reserve_bytes(&end, sizeof step->position) : 0;
         at->slots_at = p->slots_bytes;
         p->slots_bytes += slots_of(&step->kv[l]);
     }
-    p->before_at = take(&end, p->slots_bytes);
-    p->after_at = take(&end, p->slots_bytes);
-    p->scored_at = take(&end, p->slots_bytes);
+    p->before_at = reserve_bytes(&end, p->slots_bytes);
+    p->after_at = reserve_bytes(&end, p->slots_bytes);
+    p->scored_at = reserve_bytes(&end, p->slots_bytes);
     return end;
 }
 

@@ -12,7 +12,7 @@
 
 enum { PACKET = 8, BLOCK_PACKETS = 10, ALIGN = 256 };
 
-static size_t take(size_t *at, size_t bytes) {
+static size_t reserve_bytes(size_t *at, size_t bytes) {
     const size_t here = *at;
     *at = (here + bytes + ALIGN - 1) / ALIGN * ALIGN;
     return here;
@@ -24,19 +24,19 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     const size_t of_piece = (size_t)s->group * (s->head_dim + 2) * PACKET;
     ag_cl_token_layout at = {0};
     size_t end = 0;
-    at.stream = take(&end, (size_t)s->dim * PACKET);
-    at.cos_sin = take(&end, (size_t)s->head_dim * sizeof(float));
-    at.n_slots = take(&end, layers * s->n_kv * sizeof(cl_uint));
-    at.request = take(&end, sizeof(ag_cl_token_request));
-    at.result = take(&end, sizeof(ag_cl_token_result));
+    at.stream = reserve_bytes(&end, (size_t)s->dim * PACKET);
+    at.cos_sin = reserve_bytes(&end, (size_t)s->head_dim * sizeof(float));
+    at.n_slots = reserve_bytes(&end, layers * s->n_kv * sizeof(cl_uint));
+    at.request = reserve_bytes(&end, sizeof(ag_cl_token_request));
+    at.result = reserve_bytes(&end, sizeof(ag_cl_token_result));
     at.mailbox_bytes = at.result + offsetof(ag_cl_token_result, at);
-    at.program = take(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
-    at.blocks = take(&end, layers * s->n_kv * s->max_blocks * sizeof(cl_ulong));
-    at.qkv = take(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
-    at.out = take(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
-    at.gate = take(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
-    at.partial = take(&end, s->n_kv * pieces * of_piece);
-    at.maxima = take(&end, (size_t)AG_CL_TOKEN_MAXIMA * PACKET);
+    at.program = reserve_bytes(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
+    at.blocks = reserve_bytes(&end, layers * s->n_kv * s->max_blocks * sizeof(cl_ulong));
+    at.qkv = reserve_bytes(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
+    at.out = reserve_bytes(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
+    at.gate = reserve_bytes(&end, (size_t)s->ffn_dim / AG_QK * BLOCK_PACKETS * PACKET);
+    at.partial = reserve_bytes(&end, s->n_kv * pieces * of_piece);
+    at.maxima = reserve_bytes(&end, (size_t)AG_CL_TOKEN_MAXIMA * PACKET);
     at.bytes = end;
     return at;
 }
