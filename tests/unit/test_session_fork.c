@@ -448,6 +448,27 @@ static void an_eviction_that_fails_leaves_sums_with_their_slots(void **state) {
     ag_session_destroy(other);
 }
 
+/* Totals of all queries are no sums of the last ones. */
+static void a_fork_under_another_policy_begins_its_own_sums(void **state) {
+    (void)state;
+    ag_session *root = make("h2o"), *same, *other;
+    ag_eviction_params e = root->params.eviction;
+    ag_error err;
+    feed(root, 200, 0);
+    same = fork_of(root);
+    e.policy = ag_eviction_policy_find("snapkv");
+    assert_int_equal(ag_session_fork_with(root, &e, &other, &err), AG_OK);
+    for (uint32_t i = 0; i < 200; i++) {
+        const float sum = ag_score_sums_of(root->manager->sums, 0, 0)[i];
+        assert_true(sum > 0);
+        assert_true(ag_score_sums_of(same->manager->sums, 0, 0)[i] == sum);
+        assert_true(ag_score_sums_of(other->manager->sums, 0, 0)[i] == 0);
+    }
+    ag_session_destroy(root);
+    ag_session_destroy(same);
+    ag_session_destroy(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_ways_from_one_prefix),
@@ -462,6 +483,7 @@ int main(void) {
         cmocka_unit_test(rules_that_cannot_share_a_cache_are_refused),
         cmocka_unit_test(decoding_in_forks_allocates_nothing),
         cmocka_unit_test(an_eviction_that_fails_leaves_sums_with_their_slots),
+        cmocka_unit_test(a_fork_under_another_policy_begins_its_own_sums),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
