@@ -54,6 +54,7 @@ typedef struct ag_eviction_params ag_eviction_params;
 
 /* The slots of one KV head, in order of position, when their importance is found. */
 typedef struct ag_eviction_inputs {
+    const struct ag_backend *backend; /* the cache's */
     size_t n_slots, dim;
     size_t n_protected;        /* the first ones, which stay whatever they are worth */
     float removed;             /* share of the layer's slots that will leave */

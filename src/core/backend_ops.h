@@ -6,6 +6,7 @@
 
 #include "core/decode_step.h"
 #include "core/kv_rerotate.h"
+#include "core/rows_times.h"
 #include "quant/quant.h"
 
 #include <antigravity/operations.h>
@@ -123,6 +124,8 @@ typedef struct ag_backend_ops {
     bool (*keeps_scores)(const ag_backend *b, size_t head_dim);
     /* optional; NULL: keys are read and scored on the host. Waits for the scores */
     ag_status (*key_scores)(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
+    /* optional; NULL: the reference. As ag_rows_times_of */
+    ag_rows_times_fn *(*rows_times)(const ag_backend *b);
     /* optional; NULL: never. As ag_repeat_step */
     ag_status (*repeat_step)(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
                              void *user, ag_repeat *done);

@@ -88,6 +88,9 @@ static const size block_turn_sizes[] = {{1, 1, 32}, {4, 2, 64}, {3, 3, 96}, {140
 static const size score_sizes[] = {{1, 1, 4}, {1, 7, 15}, {1, 129, 40}, {1, 700, 64}};
 static const size block_score_sizes[] = {{1, 1, 32}, {1, 127, 96}, {1, 700, 64}, {1, 300, 320}};
 
+/* rows_times: rows, values of a row */
+static const size narrow_sizes[] = {{1, 1, 1}, {1, 3, 40}, {1, 9, 64}, {1, 71, 128}};
+
 #define SIZES(table) (table), sizeof(table) / sizeof((table)[0])
 
 enum {
@@ -160,6 +163,7 @@ static const family families[] = {
      FLOATS_ALONE},
     {"key_scores", oracle_key_scores, BLOCKS & ~(1 << AG_Q4_1), SIZES(block_score_sizes), PLAIN,
      FLOATS_ALONE},
+    {"rows_times", oracle_rows_times, ONLY_F32, SIZES(narrow_sizes), PLAIN, FLOATS_ALONE},
     {"attention", oracle_attention, FLOATS, SIZES(attention_sizes), PLAIN, ATTENTION},
     {"attention", oracle_attention, BLOCKS, SIZES(block_attention_sizes), PLAIN, ATTENTION},
     {"attention_window", oracle_attention_window, FLOATS, SIZES(attention_sizes), PLAIN, ATTENTION},

@@ -141,6 +141,7 @@ void oracle_delta_rule(const oracle_case *c, oracle_run *run);
 /* ops_cache.c */
 void oracle_kv_rerotate(const oracle_case *c, oracle_run *run);
 void oracle_key_scores(const oracle_case *c, oracle_run *run);
+void oracle_rows_times(const oracle_case *c, oracle_run *run);
 /* ops_attention.c */
 void oracle_attention(const oracle_case *c, oracle_run *run);
 void oracle_attention_window(const oracle_case *c, oracle_run *run);

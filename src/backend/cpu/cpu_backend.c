@@ -47,6 +47,10 @@ static const ag_weight_rounding *cpu_rounding(const ag_backend *b) {
     return &((const ag_cpu_backend *)(const void *)b)->kernels.rounding;
 }
 
+static ag_rows_times_fn *cpu_rows_times(const ag_backend *b) {
+    return ((const ag_cpu_backend *)(const void *)b)->kernels.rows_times;
+}
+
 static const ag_backend_ops cpu_ops = {
     .name = "cpu",
     .destroy = cpu_destroy,
@@ -81,6 +85,7 @@ static const ag_backend_ops cpu_ops = {
     .rounding = cpu_rounding,
     .unpack = ag_cpu_unpack,
     .key_scores = ag_cpu_key_scores,
+    .rows_times = cpu_rows_times,
 };
 
 /* ---- scratch ---- */

@@ -9,6 +9,7 @@
 #include "backend/cpu/interleaved.h"
 #include "core/kv_view.h"
 #include "core/recurrence.h"
+#include "core/rows_times.h"
 #include "quant/quant.h"
 
 #include <antigravity/dtype.h>
@@ -188,6 +189,7 @@ typedef struct ag_cpu_kernels {
     /* The most that share a call where rows are few, rounded as one alone; 0: any number is. */
     uint32_t attention_few;
     ag_key_scores_fn *key_scores;
+    ag_rows_times_fn *rows_times;
     ag_kv_load_fn *kv_load;
     ag_kv_store_fn *kv_store;
 } ag_cpu_kernels;

@@ -9,26 +9,24 @@
 #include "cache/eviction/chunk_scores.h"
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
+#include "core/rows_times.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SKETCH = 48, TOGETHER = 4, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
+enum { SKETCH = AG_NARROW, TOGETHER = 16, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
 
 static const double jitter = 1e-2;
 
 /* Vectors of the compiler: every machine has them. */
 enum { LANES = 4 };
 typedef float vec __attribute__((vector_size(16)));
-typedef double wide __attribute__((vector_size(32)));
 
 static inline vec load(const float *p) {
     vec v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-
-static inline void store(float *p, vec v) { memcpy(p, &v, sizeof v); }
 
 /* ---- random numbers ---- */
 
@@ -79,14 +77,17 @@ typedef struct leverage_work {
     float *mean;     /* [dim] */
     float *inverse;  /* [SKETCH][SKETCH] of the Gram matrix's factor, transposed */
     float *rows;     /* [TOGETHER][SKETCH] */
-    float *copy;     /* [TOGETHER][dim] */
+    float *columns;  /* [SKETCH][TOGETHER]: the same, turned */
+    float *part;     /* [SKETCH][SKETCH] of the Gram matrix, and of the mean */
+    ag_rows_times_fn *rows_times;
 } leverage_work;
 
 static size_t sketched(size_t dim) { return dim < SKETCH ? dim : SKETCH; }
 
 static size_t work_floats(void *user, size_t dim) {
     (void)user;
-    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + TOGETHER * (SKETCH + dim);
+    const size_t part = dim > SKETCH * SKETCH ? dim : SKETCH * SKETCH;
+    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + 2 * TOGETHER * SKETCH + part;
 }
 
 /* A sketch that is given may be another one each time. */
@@ -107,7 +108,8 @@ static leverage_work work_in(float *p, size_t dim, const float *given) {
     w.mean = w.sketch + dim * SKETCH;
     w.inverse = w.mean + dim;
     w.rows = w.inverse + SKETCH * SKETCH;
-    w.copy = w.rows + TOGETHER * SKETCH;
+    w.columns = w.rows + TOGETHER * SKETCH;
+    w.part = w.columns + TOGETHER * SKETCH;
     make_sketch(&w, dim, given);
     return w;
 }
@@ -129,65 +131,31 @@ static void mean_of(const float *x, size_t n, size_t dim, float *mean, float *pa
     for (size_t d = 0; d < dim; d++) mean[d] /= (float)n;
 }
 
-/* out[TOGETHER][SKETCH]: x[r] times rows [n][SKETCH], for TOGETHER rows x that are `stride` apart.
- * A few columns at a time, so that their sums stay in registers. */
-static void times_rows(float *restrict out, const float *x, size_t stride,
-                       const float *restrict rows, size_t n) {
-    enum { COLUMNS = 2 };
-    for (size_t v = 0; v < SKETCH / LANES; v += COLUMNS) {
-        vec sums[TOGETHER][COLUMNS] = {0};
-        for (size_t i = 0; i < n; i++) {
-            const float *at = rows + i * SKETCH + v * LANES;
-            const vec a = load(at), b = load(at + LANES);
-            for (size_t r = 0; r < TOGETHER; r++) {
-                const float by = x[r * stride + i];
-                sums[r][0] += a * by;
-                sums[r][1] += b * by;
-            }
-        }
-        for (size_t r = 0; r < TOGETHER; r++) {
-            store(out + r * SKETCH + v * LANES, sums[r][0]);
-            store(out + r * SKETCH + (v + 1) * LANES, sums[r][1]);
-        }
-    }
+/* gram += the outer products of the n rows at hand. Those of a few rows are summed in floats, and
+ * these sums in double, since the matrix is far from well conditioned: sums of floats over all keys
+ * move the leverage of single ones by 1e-3. */
+static void add_products(double *restrict gram, const leverage_work *w, size_t n, size_t k) {
+    for (size_t r = 0; r < n; r++)
+        for (size_t i = 0; i < k; i++) w->columns[i * TOGETHER + r] = w->rows[r * SKETCH + i];
+    w->rows_times(w->part, w->columns, TOGETHER, k, w->rows, n);
+    for (size_t i = 0; i < k * SKETCH; i++) gram[i] += (double)w->part[i];
 }
 
-/* gram += the outer products of TOGETHER rows, from the diagonal's vector on. In double, since the
- * matrix is far from well conditioned: sums of floats move the leverage of single keys by 1e-3. */
-static void add_products(double *restrict gram, const float *restrict rows, size_t k) {
-    for (size_t i = 0; i < k; i++) {
-        for (size_t j = i / LANES * LANES; j < SKETCH; j += LANES) {
-            vec part = load(rows + j) * rows[i];
-            for (size_t r = 1; r < TOGETHER; r++)
-                part += load(rows + r * SKETCH + j) * rows[r * SKETCH + i];
-            wide sum;
-            memcpy(&sum, gram + i * SKETCH + j, sizeof sum);
-            sum += __builtin_convertvector(part, wide);
-            memcpy(gram + i * SKETCH + j, &sum, sizeof sum);
-        }
-    }
-}
-
-/* TOGETHER rows at x, of which n are there: those, or a copy filled up with zeros. */
-static const float *full_rows(const float *x, size_t n, size_t dim, float *copy) {
-    if (n >= TOGETHER) return x;
-    memset(copy, 0, TOGETHER * dim * sizeof *copy);
-    memcpy(copy, x, n * dim * sizeof *copy);
-    return copy;
-}
+static size_t rows_from(size_t i, size_t n) { return n - i < TOGETHER ? n - i : TOGETHER; }
 
 /* Keys become rows of X, k values each; the Gram matrix is the sum of their outer products. */
 static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w, double *gram) {
     const size_t k = sketched(dim);
     memset(gram, 0, (size_t)SKETCH * SKETCH * sizeof *gram);
-    for (size_t i = 0; i < n; i++) {
-        for (size_t d = 0; d < dim; d++) keys[i * dim + d] -= w->mean[d];
-    }
     for (size_t i = 0; i < n; i += TOGETHER) {
-        times_rows(w->rows, full_rows(keys + i * dim, n - i, dim, w->copy), dim, w->sketch, dim);
-        add_products(gram, w->rows, k);
-        for (size_t r = 0; r < TOGETHER && i + r < n; r++)
-            memcpy(keys + (i + r) * dim, w->rows + r * SKETCH, k * sizeof *keys);
+        const size_t some = rows_from(i, n);
+        float *at = keys + i * dim;
+        for (size_t r = 0; r < some; r++)
+            for (size_t d = 0; d < dim; d++) at[r * dim + d] -= w->mean[d];
+        w->rows_times(w->rows, at, dim, some, w->sketch, dim);
+        add_products(gram, w, some, k);
+        for (size_t r = 0; r < some; r++)
+            memcpy(at + r * dim, w->rows + r * SKETCH, k * sizeof *keys);
     }
 }
 
@@ -220,12 +188,12 @@ static void invert(const double *factor, float *out, size_t k) {
 }
 
 /* leverage[n] of keys [n, dim], which are overwritten. All 0 if rounding leaves no factor. */
-static void find_leverage(float *keys, size_t n, size_t dim, const float *given, float *work,
+static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work *work,
                           float *leverage) {
     double gram[SKETCH * SKETCH], factor[SKETCH * SKETCH], add = jitter;
     const size_t k = sketched(dim);
-    const leverage_work w = work_in(work, dim, given);
-    mean_of(keys, n, dim, w.mean, w.copy);
+    const leverage_work w = *work;
+    mean_of(keys, n, dim, w.mean, w.part);
     sketch_keys(keys, n, dim, &w, gram);
     int tries = 0;
     while (tries < 5 && !factorise(gram, add, factor, k)) {
@@ -236,9 +204,9 @@ static void find_leverage(float *keys, size_t n, size_t dim, const float *given,
     if (tries == 5) return;
     invert(factor, w.inverse, k);
     for (size_t i = 0; i < n; i += TOGETHER) {
-        times_rows(w.rows, full_rows(keys + i * dim, n - i, dim, w.copy), dim, w.inverse, k);
-        for (size_t r = 0; r < TOGETHER && i + r < n; r++)
-            leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
+        const size_t some = rows_from(i, n);
+        w.rows_times(w.rows, keys + i * dim, dim, some, w.inverse, k);
+        for (size_t r = 0; r < some; r++) leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
     }
 }
 
@@ -278,7 +246,9 @@ static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction
     for (size_t i = 0; i < n; i++)
         weighted[i] = in->sums[first + i] * sqrtf(square_of(in->values + (first + i) * dim, dim));
     pool(weighted, in->sums + first, n, in->importance + first);
-    find_leverage(in->keys + first * dim, n, dim, own ? own->sketch : NULL, in->work, weighted);
+    leverage_work work = work_in(in->work, dim, own ? own->sketch : NULL);
+    work.rows_times = in->backend ? ag_rows_times_of(in->backend) : ag_rows_times_reference;
+    find_leverage(in->keys + first * dim, n, dim, &work, weighted);
 }
 
 /* Of a layer's numbers, where they are known. */

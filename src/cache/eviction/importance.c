@@ -240,6 +240,7 @@ static ag_eviction_inputs inputs_of(const keys_job *job, size_t w, uint32_t h) {
     const size_t dim = ag_kv_cache_layer(job->cache, job->layer)->head_dim;
     ag_eviction_inputs in = s->heads[h]; /* n_slots and removed are there */
     in.dim = dim;
+    in.backend = ag_kv_cache_backend(job->cache);
     in.positions = s->head_positions + w * max_slots;
     in.keys = s->keys + w * max_slots * dim;
     in.values = s->head_values ? s->head_values + w * max_slots * dim : NULL;

@@ -40,6 +40,7 @@ ag_window_scores_fn ag_window_scores__avx512;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__avx512;
 
 ag_key_scores_fn ag_key_scores__avx512;
+ag_rows_times_fn ag_rows_times__avx512;
 ag_kv_load_fn ag_kv_load__avx512;
 ag_kv_store_fn ag_kv_store__avx512;
 

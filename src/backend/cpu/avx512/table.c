@@ -31,6 +31,7 @@ void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->window_scores = ag_window_scores__avx512;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__avx512;
     t->key_scores = ag_key_scores__avx512;
+    t->rows_times = ag_rows_times__avx512;
     t->kv_load = ag_kv_load__avx512;
     t->kv_store = ag_kv_store__avx512;
 }

@@ -25,6 +25,7 @@ void ag_cpu_kernels_common(ag_cpu_kernels *t) {
     t->window_scores = ag_window_scores__common;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__common;
     t->key_scores = ag_key_scores__common;
+    t->rows_times = ag_rows_times_reference;
     t->kv_load = ag_kv_load__common;
     t->kv_store = ag_kv_store__common;
 }

@@ -69,6 +69,7 @@ ag_attention_scores_fn ag_attention_scores__neon_dotprod;
 ag_window_scores_fn ag_window_scores__neon_dotprod;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__neon_dotprod;
 ag_key_scores_fn ag_key_scores__neon;
+ag_rows_times_fn ag_rows_times__neon;
 ag_kv_load_fn ag_kv_load__neon;
 ag_kv_store_fn ag_kv_store__neon;
 

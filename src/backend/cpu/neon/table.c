@@ -30,6 +30,7 @@ void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
     t->window_scores = ag_window_scores__neon;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__neon;
     t->key_scores = ag_key_scores__neon;
+    t->rows_times = ag_rows_times__neon;
     t->kv_load = ag_kv_load__neon;
     t->kv_store = ag_kv_store__neon;
 }

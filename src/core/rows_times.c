@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/rows_times.h"
+
+#include "core/backend_ops.h"
+
+#include <string.h>
+
+/* Vectors of the compiler, and rows and vectors whose sums stay in registers. */
+enum { LANES = 4, ROWS = 4, VECS = 2 };
+typedef float vec __attribute__((vector_size(16)));
+
+static inline vec load(const float *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Columns [c, c + VECS * LANES) of up to ROWS rows. */
+static void some_columns(float *out, const float *const x[ROWS], size_t n, const float *matrix,
+                         size_t k, size_t c) {
+    vec sums[ROWS][VECS] = {0};
+    for (size_t i = 0; i < k; i++) {
+        const float *at = matrix + i * AG_NARROW + c;
+        const vec a = load(at), b = load(at + LANES);
+        for (size_t r = 0; r < ROWS; r++) {
+            sums[r][0] += a * x[r][i];
+            sums[r][1] += b * x[r][i];
+        }
+    }
+    for (size_t r = 0; r < n; r++) memcpy(out + r * AG_NARROW + c, sums[r], sizeof sums[r]);
+}
+
+void ag_rows_times_reference(float *out, const float *x, size_t stride, size_t n,
+                             const float *matrix, size_t k) {
+    const float *row[ROWS];
+    for (size_t i = 0; i < n; i += ROWS) {
+        const size_t some = n - i < ROWS ? n - i : ROWS;
+        for (size_t r = 0; r < ROWS; r++) row[r] = x + (i + (r < some ? r : some - 1)) * stride;
+        for (size_t c = 0; c < AG_NARROW; c += VECS * LANES)
+            some_columns(out + i * AG_NARROW, row, some, matrix, k, c);
+    }
+}
+
+ag_rows_times_fn *ag_rows_times_of(const ag_backend *be) {
+    return be->ops->rows_times ? be->ops->rows_times(be) : ag_rows_times_reference;
+}
