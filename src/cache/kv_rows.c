@@ -134,6 +134,9 @@ ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
     const uint32_t end = *n + rows->n;
     const uint32_t first = slot_from(c, layer, head, rows->positions[0]);
     AG_TRY(ag_kv_own_blocks(c, layer, head, first / AG_KV_BLOCK, ag_kv_blocks_for(end), err));
+    /* Into the slot behind the last one, to see that all can be converted before any moves. */
+    for (uint32_t i = 0; i < rows->n; i++)
+        AG_TRY(write_slot(c, layer, head, *n, rows, i, values, err));
     /* From the back, so that no slot is overwritten that has not moved. */
     uint32_t old = *n, new = rows->n;
     for (uint32_t to = end; new > 0; to--) {

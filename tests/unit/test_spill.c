@@ -288,6 +288,33 @@ static void rows_come_back(void **state) {
     ag_backend_destroy(be);
 }
 
+/* A value that the cache cannot keep, in the midst of others: nothing has moved. */
+static void rows_that_cannot_be_kept_change_nothing(void **state) {
+    (void)state;
+    enum { ROW = 32 * sizeof(float), N_OUT = 20 };
+    static kept before, after;
+    static uint8_t k[N_OUT * ROW], v[N_OUT * ROW];
+    uint32_t out[N_OUT], keep[300], n_keep = 0, positions[N_OUT], slots[N_OUT];
+    float values[32];
+    const float large = 1e6f;
+    ag_backend *be;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    ag_kv_cache *c = make_cache(be, AG_F16);
+    for (uint32_t i = 0; i < N_OUT; i++) out[i] = 100 + 2 * i;
+    for (uint32_t s = 0; s < 280; s++)
+        if (s < 100 || s >= 140 || s % 2) keep[n_keep++] = s;
+    ag_kv_rows rows = {AG_F32, AG_F32, N_OUT, positions, k, v};
+    assert_int_equal(ag_kv_cache_get_rows(c, 0, 1, out, &rows, values, NULL), AG_OK);
+    assert_int_equal(ag_kv_cache_compact(c, 0, 1, keep, n_keep, NULL), AG_OK);
+    read_all(c, 1, &before);
+    memcpy(v + 3 * ROW, &large, sizeof large);
+    assert_int_equal(ag_kv_cache_put_rows(c, 0, 1, &rows, slots, values, NULL), AG_FORMAT);
+    read_all(c, 1, &after);
+    assert_memory_equal(&after, &before, sizeof before);
+    ag_kv_cache_destroy(c);
+    ag_backend_destroy(be);
+}
+
 /* ---- blocks ---- */
 
 enum { BLOCK = 8, BLOCK_BYTES = BLOCK * (4 + 4 + 2 * 32 * sizeof(float)) };
@@ -477,6 +504,7 @@ int main(void) {
         cmocka_unit_test(no_file_is_no_crash),
         cmocka_unit_test(a_bound_is_a_bound),
         cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(rows_that_cannot_be_kept_change_nothing),
         cmocka_unit_test(a_full_file_has_some_of_every_head),
         cmocka_unit_test(a_take_is_taken_back_as_it_is),
         cmocka_unit_test(single_slots_stay_within_the_plan),
