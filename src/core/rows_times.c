@@ -2,18 +2,12 @@
 #include "core/rows_times.h"
 
 #include "core/backend_ops.h"
+#include "quant/vectors.h"
 
 #include <string.h>
 
-/* Vectors of the compiler, and rows and vectors whose sums stay in registers. */
-enum { LANES = 4, ROWS = 4, VECS = 2 };
-typedef float vec __attribute__((vector_size(16)));
-
-static inline vec load(const float *p) {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
+/* Rows and vectors whose sums stay in registers. */
+enum { ROWS = 4, VECS = 2 };
 
 /* Columns [c, c + VECS * LANES) of up to ROWS rows. */
 static void some_columns(float *out, const float *const x[ROWS], size_t n, const float *matrix,
@@ -21,7 +15,7 @@ static void some_columns(float *out, const float *const x[ROWS], size_t n, const
     vec sums[ROWS][VECS] = {0};
     for (size_t i = 0; i < k; i++) {
         const float *at = matrix + i * AG_NARROW + c;
-        const vec a = load(at), b = load(at + LANES);
+        const vec a = v_load(at), b = v_load(at + LANES);
         for (size_t r = 0; r < ROWS; r++) {
             sums[r][0] += a * x[r][i];
             sums[r][1] += b * x[r][i];

@@ -10,6 +10,7 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 #include "core/rows_times.h"
+#include "quant/vectors.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,16 +18,6 @@
 enum { SKETCH = AG_NARROW, TOGETHER = 16, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
 
 static const double jitter = 1e-2;
-
-/* Vectors of the compiler: every machine has them. */
-enum { LANES = 4 };
-typedef float vec __attribute__((vector_size(16)));
-
-static inline vec load(const float *p) {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 /* ---- random numbers ---- */
 
@@ -58,7 +49,7 @@ static float square_of(const float *x, size_t n) {
     vec sums[2] = {0};
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        const vec a = load(x + i), b = load(x + i + LANES);
+        const vec a = v_load(x + i), b = v_load(x + i + LANES);
         sums[0] += a * a;
         sums[1] += b * b;
     }

@@ -4,27 +4,19 @@
  * Source: KeyDiff, arXiv:2504.15364. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
+#include "quant/vectors.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 4, VECS = 4, STEP = LANES * VECS };
-
-/* Vectors of the compiler: every machine has them, and no loop has to be recognised as one. */
-typedef float vec __attribute__((vector_size(16)));
-
-static inline vec load(const float *p) {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
+enum { VECS = 4, STEP = LANES * VECS };
 
 static float dot(const float *a, const float *b, size_t n) {
     vec sums[VECS] = {0};
     size_t i = 0;
     for (; i + STEP <= n; i += STEP) {
         for (size_t v = 0; v < VECS; v++)
-            sums[v] += load(a + i + v * LANES) * load(b + i + v * LANES);
+            sums[v] += v_load(a + i + v * LANES) * v_load(b + i + v * LANES);
     }
     const vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
@@ -35,7 +27,7 @@ static float dot(const float *a, const float *b, size_t n) {
 static void add_scaled(float *sum, const float *a, float scale, size_t n) {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        const vec v = load(sum + i) + load(a + i) * scale;
+        const vec v = v_load(sum + i) + v_load(a + i) * scale;
         memcpy(sum + i, &v, sizeof v);
     }
     for (; i < n; i++) sum[i] += a[i] * scale;

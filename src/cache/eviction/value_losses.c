@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/value_losses.h"
 
+#include "quant/vectors.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
-
-/* Vectors of the compiler: every machine has them. */
-enum { LANES = 4 };
-typedef float vec __attribute__((vector_size(16)));
-
-static inline vec load(const float *p) {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 static float distance(const float *a, const float *b, size_t n) {
     vec sums[2] = {0};
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        const vec x = load(a + i) - load(b + i), y = load(a + i + LANES) - load(b + i + LANES);
+        const vec x = v_load(a + i) - v_load(b + i),
+                  y = v_load(a + i + LANES) - v_load(b + i + LANES);
         sums[0] += x * x;
         sums[1] += y * y;
     }
