@@ -6,13 +6,14 @@
 #   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/server-suites.md says
+#   scripts/test.sh long         what takes longest under sanitizers and the emulator, which --all leaves to the native suite
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
 all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind)
-by_hand=(suites)
+by_hand=(suites long)
 native_preset=release
 SKIPPED=77
 
@@ -32,7 +33,7 @@ wait_all() {
 # run_tests PRESET CTEST-OPTION...: build/log/failed names those that fail.
 run_tests() { list_failed "$1" ctest --preset "$1" -j "$jobs" "${@:2}"; }
 
-# list_failed PRESET CTEST...
+# list_failed BUILD-PRESET CTEST...
 list_failed() {
     local list=build/$1/Testing/Temporary/LastTestsFailed.log status=0
     rm -f "$list"
@@ -104,12 +105,12 @@ stage_static() {
     if grep -vE 'linux-vdso|ld-linux|/lib(c|m)\.so' <<<"$libraries"; then
         die "build/static/bin/antigravity loads more than libc"
     fi
-    run_tests static -L 'cli|install'
+    run_tests static -L 'cli|install' -E '^page$'
 }
 
 stage_shared() {
     build_preset shared antigravity_program ag_internal cli_tests
-    run_tests shared -L 'cli|meta|install'
+    run_tests shared -L 'cli|meta|install' -E '^(page|cli_(chat|conversation|eval|measure|ruler|speculate|streams|terminal))$'
 }
 
 stage_aarch64() {
@@ -120,10 +121,28 @@ stage_aarch64() {
     run_tests aarch64
 }
 
+# The tests that the presets asan, tsan and aarch64 leave out for their time.
+stage_long() {
+    local status=0
+    build_preset asan
+    list_failed asan without_randomisation ctest --preset asan-long -j "$jobs" || status=1
+    build_preset tsan
+    list_failed tsan without_randomisation ctest --preset tsan-long -j "$jobs" || status=1
+    command -v aarch64-linux-gnu-gcc >/dev/null || return "$status"
+    scripts/deps-cross.sh aarch64-linux-gnu
+    build_preset aarch64
+    list_failed aarch64 ctest --preset aarch64-long -j "$jobs" || status=1
+    return "$status"
+}
+
 # What computes, on a processor that ends with AVX2; the emulator is too slow for the whole suite.
 stage_haswell() {
-    require qemu-x86_64-static
     [ "$(uname -m)" = x86_64 ] || exit "$SKIPPED"
+    if ! grep -q -w avx512f /proc/cpuinfo; then
+        say "skipped: this processor has no AVX-512, and the native suite was of the same"
+        exit "$SKIPPED"
+    fi
+    require qemu-x86_64-static
     build_preset "$native_preset"
     local emulator=(qemu-x86_64-static -cpu Haswell) bin=build/$native_preset/bin running=()
     quietly haswell-backend "${emulator[@]}" "$bin/test_backend" -m 20000 & running+=($!)
