@@ -6,7 +6,7 @@
 #   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/server-suites.md says
-#   scripts/test.sh long         what takes longest under sanitizers and the emulator, which --all leaves to the native suite
+#   scripts/test.sh long         what takes longest under sanitizers and the emulator, and which --all leaves out there
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
