@@ -212,7 +212,7 @@ typedef void attention_fn(const ag_cpu_partial *out, const ag_cpu_queries *queri
 static void attend(attention_fn *attention, const ag_cpu_kernels *table, partial *p,
                    const ag_cpu_queries *queries, head *h, uint32_t slot0) {
     const uint32_t n = queries->n_rows * queries->group;
-    const ag_cpu_partial out = {p->max, p->sum, p->values};
+    const ag_cpu_partial out = {p->max, p->sum, p->values, NULL};
     void *scratch = lines(table->attention_scratch_bytes(h->kv.head_dim, n));
     h->kv.blocks = h->blocks;
     memset(p, 0x7f, sizeof *p);

@@ -58,6 +58,7 @@ typedef struct rig {
     uint32_t *positions; /* [n_rows] what the queries see until */
     uint32_t *from;      /* [n_rows] and from on; NULL: all before */
     float softcap;
+    bool most; /* the largest weights are wanted, not sums */
 } rig;
 
 static unsigned char *part_of(const rig *r, size_t slot, size_t head, size_t offset, size_t size) {
@@ -126,6 +127,7 @@ static ag_attention_seq seq_of(const rig *r, float *scores, size_t score_row0, s
                             .visible_until = r->positions,
                             .visible_from = r->from,
                             .scores = scores,
+                            .score_max = r->most,
                             .score_row0 = score_row0,
                             .score_stride = stride};
     seq.kv.blocks = r->blocks;
@@ -174,8 +176,8 @@ static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     seq.scores = scores + n_scores;
     assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
     expect_close(out, want, n, tolerance_of(r), "out", r);
-    expect_close(seq.scores, want_scores, n_scores, tolerance_of(r) * (double)r->n_rows, "scores",
-                 r);
+    const double rows = r->most ? 1 : (double)r->n_rows; /* that go into one score */
+    expect_close(seq.scores, want_scores, n_scores, tolerance_of(r) * rows, "scores", r);
     float *before = malloc(n * sizeof *before);
     memcpy(before, out, n * sizeof *out);
     seq.scores = NULL;
@@ -222,10 +224,11 @@ static void spoil(rig *r) {
     }
 }
 
-static void check_shapes(const char *isa) {
+/* With one thread the scores of a tile are kept until its weights are known. */
+static void check_shapes_with(const char *isa, uint32_t n_threads) {
     static const size_t dims[] = {2, 16, 24, 32, 64, 80, 96, 128, 256};
     static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0, AG_BF16};
-    ag_backend *be = backend_of(isa, 3);
+    ag_backend *be = backend_of(isa, n_threads);
     for (size_t i = 0; i < 216; i++) {
         const size_t d = dims[i % 9], n_types = d % AG_QK ? 2 : 5;
         const ag_dtype k = types[below((uint32_t)n_types)], v = types[below((uint32_t)n_types)];
@@ -238,9 +241,16 @@ static void check_shapes(const char *isa) {
         if (i / 4 % 3 == 1) r.softcap = 0.5f + (float)below(8);
         spoil(&r);
         compare_with_definition(&r, n_slots, below((uint32_t)n_rows + 1));
+        r.most = true;
+        compare_with_definition(&r, n_slots, i % 3 ? 0 : below((uint32_t)n_rows + 1));
         free_rig(&r);
     }
     ag_backend_destroy(be);
+}
+
+static void check_shapes(const char *isa) {
+    check_shapes_with(isa, 3);
+    check_shapes_with(isa, 1);
 }
 
 static void attention_is_what_its_definition_says(void **state) {
@@ -250,7 +260,7 @@ static void attention_is_what_its_definition_says(void **state) {
 
 /* ---- against itself ---- */
 
-static void compare_threads(const char *isa, size_t n_rows, bool windows) {
+static void compare_threads(const char *isa, size_t n_rows, bool windows, bool most) {
     const size_t n_slots = 1700, stride = n_slots;
     float *first = NULL, *first_scores = NULL;
     for (uint32_t n_threads = 1; n_threads <= 7; n_threads += 2) {
@@ -259,9 +269,10 @@ static void compare_threads(const char *isa, size_t n_rows, bool windows) {
         rig r = make_rig(be, AG_F16, AG_Q8_0, 2, 3, 64, n_slots, n_rows);
         memcpy(&r.positions[n_rows - 1], part_of(&r, n_slots - 1, 0, r.kv.p_offset, 4), 4);
         if (windows) narrow(&r);
+        r.most = most;
         const size_t bytes = n_rows * r.row_floats * sizeof(float);
         float *scores = calloc(2 * stride, sizeof *scores);
-        const ag_attention_seq seq = seq_of(&r, scores, n_rows / 7, stride);
+        const ag_attention_seq seq = seq_of(&r, scores, most ? 0 : n_rows / 7, stride);
         assert_int_equal(
             ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.2f}), AG_OK);
         if (first) {
@@ -280,9 +291,11 @@ static void compare_threads(const char *isa, size_t n_rows, bool windows) {
 }
 
 static void check_threads(const char *isa) {
-    compare_threads(isa, 37, false);
-    compare_threads(isa, 37, true);
-    compare_threads(isa, 1, true);
+    compare_threads(isa, 37, false, false);
+    compare_threads(isa, 37, true, false);
+    compare_threads(isa, 1, true, false);
+    compare_threads(isa, 37, false, true);
+    compare_threads(isa, 300, true, true);
 }
 
 static void threads_change_nothing(void **state) {

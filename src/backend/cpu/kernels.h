@@ -104,6 +104,7 @@ typedef struct ag_cpu_partial {
     float *max;    /* [queries] of the scores */
     float *sum;    /* [queries] of exp(score - max) */
     float *values; /* [queries][ag_cpu_value_stride] sums of exp(score - max) * value */
+    float *kept;   /* scores of the span's slots, for ag_attention_scores_fn; NULL: not kept */
 } ag_cpu_partial;
 
 /* Slots that one call of the attention kernel covers, from a multiple of it on. */
@@ -143,10 +144,13 @@ typedef void ag_attention_merge_fn(const ag_cpu_partial *into, const ag_cpu_part
                                    size_t head_dim);
 /* For row after row adds the mean over the group of the weights exp(score - max) / sum to
  * scores[slot], for the slots of the span that the row sees; with score_max scores[slot] becomes
- * the largest of them, if it is larger. */
+ * the largest of them, if it is larger. kept: what the attention of the same queries has left
+ * there, with score_max alone; NULL: scores are computed anew, to the same bits. */
 typedef void ag_attention_scores_fn(float *scores, const ag_cpu_queries *queries,
                                     const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
-                                    const float *sum, void *scratch);
+                                    const float *sum, float *kept, void *scratch);
+/* Floats that the scores of a span take, of so many queries. */
+typedef size_t ag_kept_floats_fn(uint32_t n_queries);
 /* For rows that all see the same, within AG_ATTENTION_SPAN slots from slot0 on, a multiple of
  * AG_KV_BLOCK: what ag_attention_scores_fn adds, which here need not be told max and sum. weights:
  * AG_ATTENTION_SPAN floats for each query and AG_WINDOW_SPARE_QUERIES more. */
@@ -183,6 +187,7 @@ typedef struct ag_cpu_kernels {
     ag_attention_fn *attention;
     ag_attention_merge_fn *attention_merge;
     ag_attention_scores_fn *attention_scores;
+    ag_kept_floats_fn *kept_floats; /* NULL: attention keeps no scores */
     ag_window_scores_fn *window_scores;
     ag_attention_scratch_bytes_fn *attention_scratch_bytes;
     uint32_t attention_queries; /* that share a call, if there are so many; 0: some */

@@ -2,7 +2,10 @@
 /* Attention over threads. A tile of query rows goes over a KV head's slots span by span; the spans'
  * partial results are merged from the first to the last, by the thread that has the tile or, where
  * tiles are too few, by whoever finishes a tile's last span. Spans and their order are fixed, so
- * that the result does not depend on the number of threads. */
+ * that the result does not depend on the number of threads.
+ *
+ * Weights are known once a query's sum is: scores of keys are computed a second time for them, or,
+ * where the largest are wanted, kept by the thread that has the tile. */
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/kv_head.h"
 #include "core/alloc.h"
@@ -16,6 +19,7 @@ enum {
     TILE_QUERIES = 64,
     ITEMS_A_THREAD = 8,           /* enough to even threads out */
     MAX_PARTIAL_BYTES = 32 << 20, /* of all spans: beyond, a thread keeps its tile */
+    MAX_KEPT_BYTES = 1 << 20,     /* scores of a thread's tile: about what a cache holds */
     SPAN_BLOCKS = AG_ATTENTION_SPAN / AG_KV_BLOCK,
 };
 
@@ -33,6 +37,8 @@ typedef struct seq_work {
     size_t n_scored;      /* rows whose weights are wanted: the last ones */
     float *scored;        /* [kv_heads][2][n_scored * group] their max and sum */
     size_t first_score_item;
+    size_t n_kept; /* spans of the longest head whose scores a thread keeps */
+    float *most;   /* [threads][kv_heads][slots of those spans] largest weights of its tiles */
 } seq_work;
 
 typedef struct attention_job {
@@ -43,7 +49,9 @@ typedef struct attention_job {
     bool split;
     size_t n_heads, head_dim, n_seqs;
     size_t n_items, n_score_items, n_cells;
-    size_t queries; /* of the largest tile */
+    size_t queries;   /* of the largest tile */
+    size_t kept_span; /* floats of a span's scores */
+    size_t n_kept;    /* spans that a thread has room to keep the scores of */
     seq_work *works;
 } attention_job;
 
@@ -69,15 +77,24 @@ static size_t partial_bytes(const attention_job *job) {
     return up_64(partial_floats(job) * sizeof(float));
 }
 
-/* A thread's scratch: two partials, then the kernel's own. */
+/* A thread's scratch: two partials, scores that it keeps, then the kernel's own. */
 static ag_cpu_partial thread_partial(const attention_job *job, uint32_t thread, size_t i) {
     unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
     return partial_in(job, (float *)(void *)(scratch + i * partial_bytes(job)));
 }
 
+static size_t kept_bytes(const attention_job *job) {
+    return up_64(job->n_kept * job->kept_span * sizeof(float));
+}
+
+static float *kept_scores(const attention_job *job, uint32_t thread, size_t span) {
+    unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
+    return (float *)(void *)(scratch + 2 * partial_bytes(job)) + span * job->kept_span;
+}
+
 static void *kernel_scratch(const attention_job *job, uint32_t thread) {
     unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
-    return scratch + 2 * partial_bytes(job);
+    return scratch + 2 * partial_bytes(job) + kept_bytes(job);
 }
 
 /* ---- a cell ---- */
@@ -152,21 +169,52 @@ static void spans_of(const cell *c, size_t *first, size_t *end) {
     if (until < UINT32_MAX) *end = kv_head_block_from(&c->kv, until + 1) / SPAN_BLOCKS + 1;
 }
 
+/* Slots of a head whose weights somebody will read. */
+static uint32_t scored_slots(const seq_work *work, size_t head) {
+    const ag_attention_seq *seq = work->seq;
+    const uint32_t n = seq->kv.n_slots[head];
+    return seq->score_until && seq->score_until[head] < n ? seq->score_until[head] : n;
+}
+
+static size_t kept_slots(const seq_work *work) { return work->n_kept * AG_ATTENTION_SPAN; }
+
+static float *most_of(const seq_work *work, size_t thread, size_t head) {
+    return work->most + (thread * work->seq->kv.n_kv_heads + head) * kept_slots(work);
+}
+
+/* Spans of a cell's head whose scores its thread keeps. */
+static size_t spans_to_keep(const cell *c) {
+    return c->work->n_kept ? ceil_div(scored_slots(c->work, c->head), AG_ATTENTION_SPAN) : 0;
+}
+
+/* The largest weights so far of the thread's cells go up by those of one more. */
+static void raise_most(const attention_job *job, cell c, const ag_cpu_partial *all, size_t first,
+                       size_t end, uint32_t thread) {
+    c.kv.n_slots = scored_slots(c.work, c.head);
+    for (size_t s = first; s < end; s++) {
+        job->cpu->kernels.attention_scores(
+            most_of(c.work, thread, c.head), &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN),
+            all->max, all->sum, kept_scores(job, thread, s), kernel_scratch(job, thread));
+    }
+}
+
 static void attend_cell(const attention_job *job, const seq_work *work, size_t i, uint32_t thread) {
     const ag_cpu_kernels *k = &job->cpu->kernels;
     const cell c = cell_of(job, work, i);
-    const ag_cpu_partial all = thread_partial(job, thread, 0),
-                         span = thread_partial(job, thread, 1);
-    void *scratch = kernel_scratch(job, thread);
+    const ag_cpu_partial all = thread_partial(job, thread, 0), one = thread_partial(job, thread, 1);
+    const size_t n_kept = spans_to_keep(&c);
     size_t first, end;
     spans_of(&c, &first, &end);
     end = min_size(end, ceil_div(c.kv.n_slots, AG_ATTENTION_SPAN));
-    k->attention(&all, &c.queries, &c.kv, (uint32_t)(first * AG_ATTENTION_SPAN), scratch);
-    for (size_t s = first + 1; s < end; s++) {
-        k->attention(&span, &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN), scratch);
-        k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
+    for (size_t s = first; s == first || s < end; s++) {
+        ag_cpu_partial span = s == first ? all : one;
+        span.kept = s < n_kept ? kept_scores(job, thread, s) : NULL;
+        k->attention(&span, &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN),
+                     kernel_scratch(job, thread));
+        if (s > first) k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
     }
     finish_cell(job, &c, &all);
+    raise_most(job, c, &all, first, min_size(n_kept, end), thread);
 }
 
 static ag_cpu_partial span_partial(const attention_job *job, const seq_work *work, size_t i,
@@ -221,16 +269,28 @@ static void score_span(const attention_job *job, const seq_work *work, size_t i,
     const size_t head = i / work->n_spans;
     const size_t slot0 = (work->first_span + i % work->n_spans) * AG_ATTENTION_SPAN;
     const size_t queries = work->n_scored * work->group;
-    if (seq->score_until && slot0 >= seq->score_until[head]) return;
+    if (slot0 >= scored_slots(work, head)) return;
     const float *max = work->scored + head * 2 * queries, *sum = max + queries;
     for (size_t row = 0; row < work->n_scored; row += work->tile_rows) {
         const size_t n_rows = min_size(work->tile_rows, work->n_scored - row);
         cell c = make_cell(job, work, head, seq->n_rows - work->n_scored + row, n_rows);
-        if (seq->score_until && seq->score_until[head] < c.kv.n_slots)
-            c.kv.n_slots = seq->score_until[head];
-        job->cpu->kernels.attention_scores(seq->scores + head * seq->score_stride, &c.queries,
-                                           &c.kv, (uint32_t)slot0, max + row * work->group,
-                                           sum + row * work->group, kernel_scratch(job, thread));
+        c.kv.n_slots = scored_slots(work, head);
+        job->cpu->kernels.attention_scores(
+            seq->scores + head * seq->score_stride, &c.queries, &c.kv, (uint32_t)slot0,
+            max + row * work->group, sum + row * work->group, NULL, kernel_scratch(job, thread));
+    }
+}
+
+/* What the threads' tiles gave becomes what all gave. */
+static void take_most(const attention_job *job, const seq_work *work) {
+    const ag_attention_seq *seq = work->seq;
+    for (size_t h = 0; h < seq->kv.n_kv_heads && work->n_kept; h++) {
+        float *scores = seq->scores + h * seq->score_stride;
+        for (size_t t = 0; t < ag_pool_threads(job->cpu->pool); t++) {
+            const float *most = most_of(work, t, h);
+            for (size_t s = 0; s < scored_slots(work, h); s++)
+                if (most[s] > scores[s]) scores[s] = most[s];
+        }
     }
 }
 
@@ -274,6 +334,31 @@ static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
            n_partials <= MAX_PARTIAL_BYTES / partial_bytes(job);
 }
 
+/* Spans of the longest head of which weights are wanted, if the largest of all rows are. */
+static size_t spans_of_most(const seq_work *work) {
+    const ag_attention_seq *seq = work->seq;
+    size_t n = 0;
+    if (!seq->score_max || work->n_scored != seq->n_rows) return 0;
+    for (size_t h = 0; h < seq->kv.n_kv_heads; h++) {
+        const size_t spans = ceil_div(scored_slots(work, h), AG_ATTENTION_SPAN);
+        if (spans > n) n = spans;
+    }
+    return n;
+}
+
+/* How many spans' scores a thread keeps: of all sequences' that fit. */
+static void choose_kept(attention_job *job, const ag_attention_seq *seqs) {
+    const ag_cpu_kernels *kernels = &job->cpu->kernels;
+    if (job->split || !kernels->kept_floats) return;
+    job->kept_span = kernels->kept_floats((uint32_t)job->queries);
+    for (size_t s = 0; s < job->n_seqs; s++) {
+        const seq_work p = work_of(job, &seqs[s]);
+        const size_t n = spans_of_most(&p);
+        if (n > job->n_kept && n * job->kept_span * sizeof(float) <= MAX_KEPT_BYTES)
+            job->n_kept = n;
+    }
+}
+
 static void map_blocks(const seq_work *work) {
     for (size_t h = 0; h < work->seq->kv.n_kv_heads; h++)
         ag_cpu_map_blocks(work->blocks + h * work->n_blocks, &work->seq->kv, h);
@@ -309,10 +394,15 @@ static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
         p.first_item = job->n_items;
         p.first_score_item = job->n_score_items;
         p.scored = ag_scratch_take(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
+        p.n_kept = spans_of_most(&p) <= job->n_kept ? spans_of_most(&p) : 0;
+        const size_t most_bytes =
+            ag_pool_threads(job->cpu->pool) * n_heads * kept_slots(&p) * sizeof(float);
+        p.most = ag_scratch_take(&scratch, most_bytes);
+        if (base) memset(p.most, 0, most_bytes);
         if (job->split) p.partials = ag_scratch_take(&scratch, n_parts * partial_bytes(job));
         if (job->split) p.pending = ag_scratch_take(&scratch, p.n_cells * sizeof *p.pending);
         job->n_items += job->split ? n_parts : p.n_cells;
-        job->n_score_items += p.n_scored ? n_heads * p.n_spans : 0;
+        job->n_score_items += p.n_scored && !p.n_kept ? n_heads * p.n_spans : 0;
         if (!base) continue;
         for (size_t i = 0; job->split && i < p.n_cells; i++) {
             atomic_init(&p.pending[i], (unsigned)p.n_spans);
@@ -334,8 +424,13 @@ static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
     }
     const uint32_t d = (uint32_t)job->head_dim;
     const size_t own = cpu->kernels.attention_scratch_bytes(d, (uint32_t)job->queries);
-    AG_TRY(ag_cpu_need_threads(cpu, 2 * partial_bytes(job) + own));
+    const size_t least = 2 * partial_bytes(job) + own;
     job->split = must_split(job, seqs);
+    choose_kept(job, seqs);
+    if (!job->n_kept || ag_cpu_need_threads(cpu, least + kept_bytes(job)) != AG_OK) {
+        job->n_kept = 0;
+        AG_TRY(ag_cpu_need_threads(cpu, least));
+    }
     return ag_cpu_need_shared(cpu, layout_scratch(job, seqs, NULL));
 }
 
@@ -398,6 +493,7 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
     const size_t n_chunks = (size_t)ag_pool_threads(cpu->pool) * ITEMS_A_THREAD;
     const size_t grain = job.split && job.n_items > n_chunks ? job.n_items / n_chunks : 1;
     ag_pool_run(cpu->pool, job.n_items, grain, attend_items, &job);
+    for (size_t s = 0; s < n_seqs; s++) take_most(&job, &job.works[s]);
     if (job.n_score_items) { ag_pool_run(cpu->pool, job.n_score_items, 1, score_items, &job); }
     return AG_OK;
 }

@@ -36,6 +36,7 @@ ag_softcap_fn ag_softcap__avx2;
 ag_attention_fn ag_attention__avx2;
 ag_attention_merge_fn ag_attention_merge__avx2;
 ag_attention_scores_fn ag_attention_scores__avx2;
+ag_kept_floats_fn ag_kept_floats__avx2;
 ag_window_scores_fn ag_window_scores__avx2;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__avx2;
 

@@ -28,6 +28,7 @@ void ag_cpu_kernels_avx2(ag_cpu_kernels *t) {
     t->attention = ag_attention__avx2;
     t->attention_merge = ag_attention_merge__avx2;
     t->attention_scores = ag_attention_scores__avx2;
+    t->kept_floats = ag_kept_floats__avx2;
     t->window_scores = ag_window_scores__avx2;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__avx2;
     t->key_scores = ag_key_scores__avx2;

@@ -137,9 +137,10 @@ void ag_attention_merge__common(const ag_cpu_partial *into, const ag_cpu_partial
 
 void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
                                  const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
-                                 const float *sum, void *scratch) {
+                                 const float *sum, float *kept, void *scratch) {
     const size_t group = queries->group;
     const work w = work_in(scratch, kv->head_dim, group);
+    (void)kept;
     for (size_t row = 0; row < queries->n_rows; row++, max += group, sum += group) {
         const kv_range visible = find_visible(queries, row, kv, slot0);
         const uint32_t n = visible.end - visible.first;

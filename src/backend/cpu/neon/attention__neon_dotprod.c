@@ -8,6 +8,8 @@ size_t ag_attention_scratch_bytes__neon_dotprod(uint32_t head_dim, uint32_t n_qu
     return scratch_bytes(head_dim, n_queries);
 }
 
+size_t ag_kept_floats__neon_dotprod(uint32_t n_queries) { return kept_floats(n_queries); }
+
 void ag_attention__neon_dotprod(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                                 const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
     attend(out, queries, kv, slot0, scratch);
@@ -15,8 +17,8 @@ void ag_attention__neon_dotprod(const ag_cpu_partial *out, const ag_cpu_queries 
 
 void ag_attention_scores__neon_dotprod(float *scores, const ag_cpu_queries *queries,
                                        const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
-                                       const float *sum, void *scratch) {
-    add_scores(scores, queries, kv, slot0, max, sum, scratch);
+                                       const float *sum, float *kept, void *scratch) {
+    add_scores(scores, queries, kv, slot0, max, sum, kept, scratch);
 }
 
 void ag_window_scores__neon_dotprod(float *scores, const ag_cpu_queries *queries,

@@ -27,6 +27,7 @@ void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
     t->attention = ag_attention__neon;
     t->attention_merge = ag_attention_merge__neon;
     t->attention_scores = ag_attention_scores__neon;
+    t->kept_floats = ag_kept_floats__neon;
     t->window_scores = ag_window_scores__neon;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__neon;
     t->key_scores = ag_key_scores__neon;

@@ -11,6 +11,7 @@ void ag_cpu_kernels_neon_dotprod(ag_cpu_kernels *t) {
     AG_X16_MAP(PREPARED)
     t->attention = ag_attention__neon_dotprod;
     t->attention_scores = ag_attention_scores__neon_dotprod;
+    t->kept_floats = ag_kept_floats__neon_dotprod;
     t->window_scores = ag_window_scores__neon_dotprod;
     t->attention_scratch_bytes = ag_attention_scratch_bytes__neon_dotprod;
 }

@@ -74,10 +74,12 @@ INLINE vec over_quad_add(vec a) {
  */
 INLINE vec base_of(vec max) { return v_if_less(v_set(-INFINITY), max, max, v_zero()); }
 
-/* Scores of one vector of queries become exponentials; its maximum and sum go on. */
-static void softmax_step(const tile *t, size_t v) {
+/* Scores of one vector of queries, capped and masked where they are, become the exponentials in
+ * t->scores, which may be the same; its maximum and sum go on. */
+static void softmax_step(const tile *t, size_t v, float *scores) {
     const visible r = visible_to(t, v);
-    float *scores = t->scores + v * SCORE_STRIDE;
+    float *weights = t->scores + v * SCORE_STRIDE;
+    scores += v * SCORE_STRIDE;
     cap_scores(t, scores, &r);
     vec max = mask_chunks(scores, r.begin, r.all_begin, &r, v_set(-INFINITY));
     for (uint32_t c = r.all_begin; c < r.all_end; c++) max = v_max(v_load(scores + c * LANES), max);
@@ -88,7 +90,7 @@ static void softmax_step(const tile *t, size_t v) {
     vec sum = v_zero();
     for (uint32_t c = r.begin; c < r.end; c++) {
         const vec weight = v_exp(v_sub(v_load(scores + c * LANES), base));
-        v_store(scores + c * LANES, weight);
+        v_store(weights + c * LANES, weight);
         sum = v_add(sum, weight);
     }
     v_store(t->max + v * LANES, max);
@@ -123,6 +125,15 @@ static uint32_t span_end(const ag_cpu_kv_head *kv, uint32_t block0) {
     return end < used ? end : used;
 }
 
+static size_t kept_floats(uint32_t n_queries) {
+    return AG_ATTENTION_SPAN / AG_KV_BLOCK * vectors_of(n_queries) * SCORE_STRIDE;
+}
+
+/* Where scores of block b of the span are kept. */
+static float *kept_of(const tile *t, float *kept, uint32_t b) {
+    return kept + b % (AG_ATTENTION_SPAN / AG_KV_BLOCK) * t->n_vecs * SCORE_STRIDE;
+}
+
 static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
                    uint32_t slot0, void *scratch) {
     const tile t = make_tile(in, kv, scratch);
@@ -138,8 +149,10 @@ static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag
         packed = true;
         const bool follows = (b + 1) * AG_KV_BLOCK < kv->fetch_end;
         if (follows) fetch_positions(&t, b + 1);
-        score_block(&t, b, range, values_of(&t, b));
-        for (size_t v = 0; v < t.n_vecs; v++) softmax_step(&t, v);
+        tile scored = t;
+        if (out->kept) scored.scores = kept_of(&t, out->kept, b);
+        score_block(&scored, b, range, values_of(&t, b));
+        for (size_t v = 0; v < t.n_vecs; v++) softmax_step(&t, v, scored.scores);
         add_block(&t, out->values, b, range, follows ? keys_of(&t, b + 1) : NOTHING);
     }
     store_sums(&t, out);
@@ -207,20 +220,19 @@ static void add_means(const tile *t, float *scores) {
 
 enum { CHUNKS = AG_KV_BLOCK / 4 };
 
-/* Scores of one vector of queries become logarithms of weights, and most [CHUNKS][LANES] what is
- * larger among them. */
-static void raise_logs(const tile *t, size_t v, const float *max, const float *sum, float *most) {
+/* Capped and masked scores of one vector of queries become logarithms of weights, and most
+ * [CHUNKS][LANES] what is larger among them. */
+static void raise_logs(const tile *t, size_t v, const float *scores, const float *max,
+                       const float *sum, float *most) {
     const visible r = visible_to(t, v);
-    float *scores = t->scores + v * SCORE_STRIDE, low[QUADS];
+    float low[QUADS];
     for (size_t q = 0; q < QUADS; q++) {
         const size_t i = v * QUADS + q;
         const bool sees = i < t->n_queries && sum[i] > 0;
         low[q] = sees ? max[i] + logf(sum[i]) : INFINITY;
     }
     const vec base = v_quads_of(low);
-    cap_scores(t, scores, &r);
-    (void)mask_chunks(scores, r.begin, r.all_begin, &r, base);
-    (void)mask_chunks(scores, r.all_end, r.end, &r, base);
+    scores += v * SCORE_STRIDE;
     for (uint32_t c = r.begin; c < r.end; c++) {
         const vec log = v_sub(v_load(scores + c * LANES), base);
         v_store(most + c * LANES, v_max(log, v_load(most + c * LANES)));
@@ -229,11 +241,11 @@ static void raise_logs(const tile *t, size_t v, const float *max, const float *s
 
 /* A slot's score becomes the largest weight that a query of the tile gave to it, if it is larger.
  * The exponential is taken once for all queries. */
-static void raise_to_most(const tile *t, const float *max, const float *sum, float *scores,
-                          uint32_t n_slots) {
+static void raise_to_most(const tile *t, const float *kept, const float *max, const float *sum,
+                          float *scores, uint32_t n_slots) {
     float most[CHUNKS * LANES];
     for (size_t i = 0; i < CHUNKS * LANES; i++) most[i] = -INFINITY;
-    for (size_t v = 0; v < t->n_vecs; v++) raise_logs(t, v, max, sum, most);
+    for (size_t v = 0; v < t->n_vecs; v++) raise_logs(t, v, kept, max, sum, most);
     for (uint32_t c = 0; c < CHUNKS; c++)
         v_store(most + c * LANES, v_exp(v_load(most + c * LANES)));
     for (uint32_t s = 0; s < n_slots; s++) {
@@ -242,8 +254,18 @@ static void raise_to_most(const tile *t, const float *max, const float *sum, flo
     }
 }
 
+/* Scores of one vector of queries are capped, and those that it does not see become -Inf. */
+static void cap_and_mask(const tile *t, size_t v) {
+    const visible r = visible_to(t, v);
+    float *scores = t->scores + v * SCORE_STRIDE;
+    cap_scores(t, scores, &r);
+    (void)mask_chunks(scores, r.begin, r.all_begin, &r, v_zero());
+    (void)mask_chunks(scores, r.all_end, r.end, &r, v_zero());
+}
+
 static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
-                       uint32_t slot0, const float *max, const float *sum, void *scratch) {
+                       uint32_t slot0, const float *max, const float *sum, float *kept,
+                       void *scratch) {
     const tile t = make_tile(in, kv, scratch);
     const uint32_t block0 = slot0 / AG_KV_BLOCK, end = span_end(kv, block0);
     bool packed = false;
@@ -251,16 +273,22 @@ static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_
         const kv_range range = find_visible(&t, b);
         if (!range.end) break;
         if (range.first == range.end) continue;
+        float *to = scores + b * AG_KV_BLOCK;
+        const uint32_t n = kv_head_slots(kv, b, kv->n_slots);
+        if (kept) {
+            raise_to_most(&t, kept_of(&t, kept, b), max, sum, to, n);
+            continue;
+        }
         if (!packed) pack_queries(&t);
         packed = true;
         score_block(&t, b, range, b + 1 < end ? keys_of(&t, b + 1) : NOTHING);
         if (in->score_max) {
-            raise_to_most(&t, max, sum, scores + b * AG_KV_BLOCK,
-                          kv_head_slots(kv, b, kv->n_slots));
+            for (size_t v = 0; v < t.n_vecs; v++) cap_and_mask(&t, v);
+            raise_to_most(&t, t.scores, max, sum, to, n);
             continue;
         }
         for (size_t v = 0; v < t.n_vecs; v++) normalise(&t, v, max, sum);
-        add_means(&t, scores + b * AG_KV_BLOCK);
+        add_means(&t, to);
     }
 }
 
