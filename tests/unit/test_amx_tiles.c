@@ -249,6 +249,33 @@ static const struct {
     {AG_F16, AG_F16, 64, 1000, 33, 2, 0, 100, 0, 0.5f},
 };
 
+/* What attention i is asked, of h. */
+typedef struct question {
+    head h;
+    float *q;
+    uint32_t positions[QUERIES], from[QUERIES];
+    ag_cpu_queries queries;
+} question;
+
+static void ask(question *a, size_t i) {
+    const uint32_t d = attentions[i].d, rows = attentions[i].rows, group = attentions[i].group;
+    const uint32_t window = attentions[i].window;
+    a->h = make_head(attentions[i].k_type, attentions[i].v_type, d, attentions[i].slots);
+    a->q = random_floats((size_t)rows * group * d, 23);
+    for (uint32_t r = 0; r < rows; r++) {
+        a->positions[r] = attentions[i].first_position + 40 * r;
+        a->from[r] = a->positions[r] < window ? 0 : a->positions[r] - window + 1;
+    }
+    a->queries =
+        (ag_cpu_queries){a->q, group * d, a->positions, window ? a->from : NULL,
+                         rows, group,     false,        {1.0f / (float)d, attentions[i].softcap}};
+}
+
+static void forget(question *a) {
+    free(a->q);
+    free(a->h.memory);
+}
+
 static void attention_is_that_of_avx512_but_for_rounding(void **state) {
     (void)state;
     skip_without_avx512();
@@ -257,22 +284,14 @@ static void attention_is_that_of_avx512_but_for_rounding(void **state) {
     ag_cpu_kernels_amx(&amx);
     partial *want = malloc(sizeof *want), *have = malloc(sizeof *have);
     for (size_t i = 0; i < sizeof attentions / sizeof attentions[0]; i++) {
-        const uint32_t d = attentions[i].d, rows = attentions[i].rows, group = attentions[i].group;
-        head h = make_head(attentions[i].k_type, attentions[i].v_type, d, attentions[i].slots);
-        float *q = random_floats((size_t)rows * group * d, 23);
-        uint32_t positions[QUERIES], from[QUERIES], window = attentions[i].window;
-        for (uint32_t r = 0; r < rows; r++) {
-            positions[r] = attentions[i].first_position + 40 * r;
-            from[r] = positions[r] < window ? 0 : positions[r] - window + 1;
-        }
-        const ag_cpu_queries queries = {
-            q,    group * d, positions, window ? from : NULL,
-            rows, group,     false,     {1.0f / (float)d, attentions[i].softcap}};
-        attend(avx512.attention, &avx512, want, &queries, &h, attentions[i].slot0);
-        attend(amx.attention, &amx, have, &queries, &h, attentions[i].slot0);
-        const double error = difference(have, want, rows * group, d);
+        const size_t n = (size_t)attentions[i].rows * attentions[i].group;
+        question a;
+        ask(&a, i);
+        attend(avx512.attention, &avx512, want, &a.queries, &a.h, attentions[i].slot0);
+        attend(amx.attention, &amx, have, &a.queries, &a.h, attentions[i].slot0);
+        const double error = difference(have, want, n, attentions[i].d);
         if (!(error < 5e-5)) fail_msg("attention %zu: %g", i, error);
-        for (size_t m = 0; m < rows * group; m++) {
+        for (size_t m = 0; m < n; m++) {
             if (want->sum[m] == 0) {
                 assert_true(have->sum[m] == 0 && have->max[m] == want->max[m]);
                 continue;
@@ -281,11 +300,46 @@ static void attention_is_that_of_avx512_but_for_rounding(void **state) {
             const double total = want->sum[m] * exp((double)want->max[m] - (double)have->max[m]);
             assert_true(fabs(have->sum[m] - total) < 0.05 * total);
         }
-        free(q);
-        free(h.memory);
+        forget(&a);
     }
     free(have);
     free(want);
+}
+
+/* The largest weights of a span's slots, by the table's own sums over that span; what is behind
+ * n_slots must stay. */
+static void weigh(const ag_cpu_kernels *table, float *scores, question *a, uint32_t slot0) {
+    const uint32_t n = a->queries.n_rows * a->queries.group;
+    partial *p = malloc(sizeof *p);
+    void *scratch = lines(table->attention_scratch_bytes(a->h.kv.head_dim, n));
+    attend(table->attention, table, p, &a->queries, &a->h, slot0);
+    for (size_t s = 0; s < 1024; s++) scores[s] = s % 7 ? 0 : 1e-3f;
+    a->queries.score_max = true;
+    table->attention_scores(scores, &a->queries, &a->h.kv, slot0, p->max, p->sum, NULL, scratch);
+    free(scratch);
+    free(p);
+}
+
+static void largest_weights_are_those_of_avx512_but_for_rounding(void **state) {
+    (void)state;
+    skip_without_avx512();
+    ag_cpu_kernels avx512 = {0}, amx = {0};
+    ag_cpu_kernels_avx512(&avx512);
+    ag_cpu_kernels_amx(&amx);
+    assert_true(amx.attention_scores != avx512.attention_scores);
+    for (size_t i = 0; i < sizeof attentions / sizeof attentions[0]; i++) {
+        float want[1024], have[1024];
+        question a;
+        ask(&a, i);
+        weigh(&avx512, want, &a, attentions[i].slot0);
+        weigh(&amx, have, &a, attentions[i].slot0);
+        for (size_t s = 0; s < 1024; s++) {
+            if (!(fabsf(have[s] - want[s]) <= 0.03f * want[s]))
+                fail_msg("attention %zu, slot %zu: %g, not %g", i, s, (double)have[s],
+                         (double)want[s]);
+        }
+        forget(&a);
+    }
 }
 
 /* What lies before a query's first slot and behind its last one may be anything. */
@@ -322,6 +376,7 @@ int main(void) {
         cmocka_unit_test(a_row_does_not_depend_on_how_many_there_are),
         cmocka_unit_test(what_is_no_number_stays_in_its_row),
         cmocka_unit_test(attention_is_that_of_avx512_but_for_rounding),
+        cmocka_unit_test(largest_weights_are_those_of_avx512_but_for_rounding),
         cmocka_unit_test(attention_does_not_see_what_is_not_finite_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,8 @@ ag_matmul_fn ag_matmul_iq4_nl_x16__amx;
 enum { AG_ATTENTION_TILE_QUERIES = 32 };
 /* AVX-512's where there are few queries, or floats in the cache. */
 ag_attention_fn ag_attention__amx;
+/* AVX-512's also where means are wanted, not the largest weights. */
+ag_attention_scores_fn ag_attention_scores__amx;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__amx;
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of many queries over one span of slots. Keys and values of the span become bfloat16
- * tiles once. Then, 32 queries at a time: all their scores as tiles [16 slots][16 queries], so that
- * a vector holds 16 queries and softmax needs nothing from lane to lane; the weights as bfloat16;
- * and the sums of values as tiles [16 of the head][16 queries].
- * Queries, keys, values and weights are rounded to 8 bits of mantissa, sums are of float. */
+/* Attention of many queries over one span of slots, and the largest weights that they give to its
+ * slots. Keys and values of the span become bfloat16 tiles once. Then, 32 queries at a time: all
+ * their scores as tiles [16 slots][16 queries], so that a vector holds 16 queries and softmax needs
+ * nothing from lane to lane; the weights as bfloat16; and the sums of values as tiles [16 of the
+ * head][16 queries]. Queries, keys, values and weights are rounded to 8 bits of mantissa, sums are
+ * of float. */
 #include "backend/cpu/amx/amx.h"
 #include "backend/cpu/amx/tiles.h"
 #include "backend/cpu/amx/transpose.h"
@@ -165,16 +166,15 @@ static vec pack_values(const workspace *ws, size_t s, const float *rows) {
     return all;
 }
 
-static vec pack_slots(const workspace *ws, uint32_t slot0) {
-    const cache_rows keys = cache_rows_of(ws->kv->k_type, ws->d);
-    const cache_rows values = cache_rows_of(ws->kv->v_type, ws->d);
+typedef vec pack_rows_fn(const workspace *ws, size_t s, const float *rows);
+
+/* The keys, or the values, of all slots that a query sees. */
+INLINE vec pack_slots(pack_rows_fn *pack, const workspace *ws, uint32_t slot0, ag_dtype type,
+                      size_t offset) {
+    const cache_rows rows = cache_rows_of(type, ws->d);
     vec all = v_zero();
-    for (uint32_t s = ws->slots.first / STEP * STEP; s < ws->slots.end; s += STEP) {
-        const float *rows = rows_of_slots(ws, slot0, s, 0, &keys);
-        all = v_add(all, pack_keys(ws, s, rows));
-        rows = rows_of_slots(ws, slot0, s, ws->kv->v_offset, &values);
-        all = v_add(all, pack_values(ws, s, rows));
-    }
+    for (uint32_t s = ws->slots.first / STEP * STEP; s < ws->slots.end; s += STEP)
+        all = v_add(all, pack(ws, s, rows_of_slots(ws, slot0, s, offset, &rows)));
     return all;
 }
 
@@ -352,10 +352,16 @@ static void add_values(const workspace *ws, float *out, size_t unit, kv_range sl
 
 /* ---- a span ---- */
 
+/* What the queries of a unit see of the span, in whole steps. */
+static kv_range slots_of(const workspace *ws, size_t unit) {
+    const size_t first = unit * UNIT * 16;
+    return (kv_range){ws->first[first] / STEP * STEP,
+                      (ws->end[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP};
+}
+
 static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t unit) {
     const size_t first = unit * UNIT * 16;
-    const kv_range slots = {ws->first[first] / STEP * STEP,
-                            (ws->end[first + UNIT * 16 - 1] + STEP - 1) / STEP * STEP};
+    const kv_range slots = slots_of(ws, unit);
     score_unit(ws, unit, slots);
     for (size_t t = 0; t < UNIT; t++) {
         float max[16], sum[16];
@@ -375,21 +381,91 @@ static bool fits_tiles(const ag_cpu_queries *in, const ag_cpu_kv_head *kv) {
            kv->v_type != AG_F32;
 }
 
+/* Makes tiles of queries and keys, and of values if they are wanted. False where AVX-512 has to do
+ * it: there are few queries, or an infinity that a query does not see would be multiplied with 0.
+ */
+static bool prepare(workspace *ws, const ag_cpu_queries *queries, const ag_cpu_kv_head *kv,
+                    uint32_t slot0, bool with_values, void *scratch) {
+    if (!fits_tiles(queries, kv)) return false;
+    *ws = (workspace){.in = queries, .kv = kv, .d = kv->head_dim};
+    ws->n_queries = (size_t)queries->n_rows * queries->group;
+    layout_scratch(ws, ws->d, ws->n_queries, scratch);
+    find_visible(ws, slot0);
+    if (ws->slots.first >= ws->slots.end) return false;
+    vec all = v_add(pack_queries(ws), pack_slots(pack_keys, ws, slot0, kv->k_type, 0));
+    if (with_values) all = v_add(all, pack_slots(pack_values, ws, slot0, kv->v_type, kv->v_offset));
+    return is_finite(all);
+}
+
 void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
                        const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
-    workspace ws = {.in = queries, .kv = kv, .d = kv->head_dim};
-    ws.n_queries = (size_t)queries->n_rows * queries->group;
-    if (fits_tiles(queries, kv)) {
-        layout_scratch(&ws, ws.d, ws.n_queries, scratch);
-        find_visible(&ws, slot0);
-        /* An infinity that a query does not see would be multiplied with 0. */
-        if (ws.slots.first < ws.slots.end &&
-            is_finite(v_add(pack_queries(&ws), pack_slots(&ws, slot0)))) {
-            tiles_configure(&config);
-            for (size_t u = 0; u < units_of(ws.n_queries); u++) attend_unit(&ws, out, u);
-            tiles_release();
-            return;
-        }
+    workspace ws;
+    if (!prepare(&ws, queries, kv, slot0, true, scratch)) {
+        ag_attention__avx512(out, queries, kv, slot0, scratch);
+        return;
     }
-    ag_attention__avx512(out, queries, kv, slot0, scratch);
+    tiles_configure(&config);
+    for (size_t u = 0; u < units_of(ws.n_queries); u++) attend_unit(&ws, out, u);
+    tiles_release();
+}
+
+/* ---- the largest weights ---- */
+
+/* Scores of tile t of the unit become logarithms of weights, and most [SPAN][16] what is larger
+ * among them; both to base 2. */
+static void raise_logs(const workspace *ws, size_t unit, size_t t, kv_range slots, const float *max,
+                       const float *sum, float *most) {
+    const size_t first = (unit * UNIT + t) * 16;
+    const visible v = visible_to(ws, first);
+    float *scores = ws->scores + t * SPAN * 16, bases[16];
+    for (size_t j = 0; j < 16; j++) {
+        const size_t i = first + j;
+        const bool sees_any = i < ws->n_queries && sum[i] > 0;
+        bases[j] = sees_any ? max[i] * LOG2_E + log2f(sum[i]) : INFINITY;
+    }
+    const vec base = v_load(bases);
+    cap_scores(ws, scores, slots);
+    for (size_t s = slots.first; s < slots.end; s++) {
+        const bool all_see = s >= v.shared && s < v.full;
+        const vec log = v_sub(v_load(scores + s * 16), base), old = v_load(most + s * 16);
+        v_store(most + s * 16,
+                _mm512_mask_max_ps(old, all_see ? (__mmask16)~0 : sees(&v, s), log, old));
+    }
+}
+
+/* A slot's score becomes its largest weight, if that is larger. */
+static void raise_scores(const workspace *ws, const float *most, float *scores) {
+    for (uint32_t s = ws->slots.first / 16 * 16; s < ws->slots.end; s += 16) {
+        __m512i rows[16];
+        for (size_t j = 0; j < 16; j++) rows[j] = _mm512_load_si512(most + (s + j) * 16);
+        transpose_16x16(rows);
+        vec log = _mm512_castsi512_ps(rows[0]);
+        for (size_t j = 1; j < 16; j++) log = v_max(_mm512_castsi512_ps(rows[j]), log);
+        float weights[16];
+        v_store(weights, power_of_2(log));
+        const uint32_t end = s + 16 < ws->slots.end ? s + 16 : ws->slots.end;
+        for (uint32_t i = s; i < end; i++) scores[i] = fmaxf(scores[i], weights[i - s]);
+    }
+}
+
+void ag_attention_scores__amx(float *scores, const ag_cpu_queries *queries,
+                              const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
+                              const float *sum, float *kept, void *scratch) {
+    workspace ws;
+    (void)kept;
+    if (!queries->score_max || !prepare(&ws, queries, kv, slot0, false, scratch)) {
+        ag_attention_scores__avx512(scores, queries, kv, slot0, max, sum, NULL, scratch);
+        return;
+    }
+    float *most = (float *)(void *)ws.weights; /* as many bytes; here no weights become tiles */
+    _Static_assert(UNIT * sizeof(bf16) == sizeof(float), "room for the largest of all slots");
+    for (size_t i = 0; i < SPAN * 16; i += 16) v_store(most + i, v_set(-INFINITY));
+    tiles_configure(&config);
+    for (size_t u = 0; u < units_of(ws.n_queries); u++) {
+        const kv_range slots = slots_of(&ws, u);
+        score_unit(&ws, u, slots);
+        for (size_t t = 0; t < UNIT; t++) raise_logs(&ws, u, t, slots, max, sum, most);
+    }
+    tiles_release();
+    raise_scores(&ws, most, scores + slot0);
 }

@@ -34,7 +34,8 @@ void ag_cpu_kernels_amx(ag_cpu_kernels *t) {
 #define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
     AG_X16_MAP(PREPARED)
     t->attention = ag_attention__amx;
-    t->kept_floats = NULL; /* its tiles are no vectors of AVX-512 */
+    t->attention_scores = ag_attention_scores__amx;
+    t->kept_floats = NULL; /* tiles compute scores faster than memory holds them */
     t->attention_scratch_bytes = ag_attention_scratch_bytes__amx;
     t->attention_queries = ATTENTION_QUERIES;
     t->attention_few = AG_ATTENTION_TILE_QUERIES - 1;
