@@ -47,18 +47,23 @@ RUNS = {
 # Several tasks, of which each has a command of its own: a table may be made before all have run.
 MOST = ["--eviction-policy", "snapkv,keydiff,compactor", "--ratios", "0.75", "--first", "100", "-n",
         "50"]
+REPLAYED = ["--replay", "1,0.2"]
 SEVERAL = {
-    "smol": (SMOL, "1024", ["niah_single_2", "niah_single_3", "niah_multivalue"]),
-    "qwen": (QWEN, "2048", TASKS[:5] + TASKS[6:8]),
-    "qwen-short": (QWEN, "1024", ["niah_multikey_1", "niah_multivalue", "niah_multiquery"]),
+    "smol": (SMOL, "1024", ["niah_single_2", "niah_single_3", "niah_multivalue"], REPLAYED),
+    "qwen": (QWEN, "2048", TASKS[:5] + TASKS[6:8], REPLAYED),
+    "qwen-short": (QWEN, "1024", ["niah_multikey_1", "niah_multivalue", "niah_multiquery"],
+                   REPLAYED),
+    "qwen-4096": (QWEN, "4096", TASKS[:5] + TASKS[6:8], REPLAYED + ["-n", "20"]),
+    "qwen-seen": (QWEN, "2048", TASKS[2:5] + TASKS[6:8], ["--question", "seen", "-n", "20"]),
+    "gemma": (GEMMA, "1024", TASKS[:4], REPLAYED),
 }
 ADAPTIVE = "-adaptive"
-for several, (model, length, tasks) in SEVERAL.items():
+for several, (model, length, tasks, more) in SEVERAL.items():
     for task in tasks:
         one = MOST + ["--tasks", task, "--length", length]
-        RUNS["task-%s-%s" % (several, task)] = (model, "", one + ["--replay", "1,0.2"])
+        RUNS["task-%s-%s" % (several, task)] = (model, "", one + more)
         RUNS["task-%s-%s%s" % (several, task, ADAPTIVE)] = (
-            model, "", one + ["--head-budget", "adaptive"])
+            model, "", one + [m for m in more if m not in REPLAYED] + ["--head-budget", "adaptive"])
 
 
 def command(program, models, name):

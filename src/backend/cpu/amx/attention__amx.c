@@ -286,12 +286,15 @@ static vec largest(const float *scores, const visible *v, kv_range slots) {
 }
 
 /* Scores are in units of ln 2, and so is the cap. */
-static void cap_scores(const workspace *ws, float *scores, kv_range slots) {
+INLINE vec cap_score(const workspace *ws, vec score) {
     const vec cap = v_set(ws->in->params.softcap * LOG2_E);
+    return ws->in->params.softcap == 0 ? score : v_mul(v_tanh(v_div(score, cap)), cap);
+}
+
+static void cap_scores(const workspace *ws, float *scores, kv_range slots) {
     if (ws->in->params.softcap == 0) return;
-    for (size_t s = slots.first; s < slots.end; s++) {
-        v_store(scores + s * 16, v_mul(v_tanh(v_div(v_load(scores + s * 16), cap)), cap));
-    }
+    for (size_t s = slots.first; s < slots.end; s++)
+        v_store(scores + s * 16, cap_score(ws, v_load(scores + s * 16)));
 }
 
 /* Scores of tile t of the unit become weights for some slots, in whole steps; max and sum of each
@@ -411,61 +414,87 @@ void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
 
 /* ---- the largest weights ---- */
 
-/* Scores of tile t of the unit become logarithms of weights, and most [SPAN][16] what is larger
- * among them; both to base 2. */
-static void raise_logs(const workspace *ws, size_t unit, size_t t, kv_range slots, const float *max,
-                       const float *sum, float *most) {
-    const size_t first = (unit * UNIT + t) * 16;
-    const visible v = visible_to(ws, first);
-    float *scores = ws->scores + t * SPAN * 16, bases[16];
-    for (size_t j = 0; j < 16; j++) {
-        const size_t i = first + j;
+/* Query by query the logarithm to base 2 of what turns its scores' powers of 2 into weights. */
+static void find_bases(const workspace *ws, const float *max, const float *sum, float *bases) {
+    for (size_t i = 0; i < units_of(ws->n_queries) * UNIT * 16; i++) {
         const bool sees_any = i < ws->n_queries && sum[i] > 0;
-        bases[j] = sees_any ? max[i] * LOG2_E + log2f(sum[i]) : INFINITY;
-    }
-    const vec base = v_load(bases);
-    cap_scores(ws, scores, slots);
-    for (size_t s = slots.first; s < slots.end; s++) {
-        const bool all_see = s >= v.shared && s < v.full;
-        const vec log = v_sub(v_load(scores + s * 16), base), old = v_load(most + s * 16);
-        v_store(most + s * 16,
-                _mm512_mask_max_ps(old, all_see ? (__mmask16)~0 : sees(&v, s), log, old));
+        bases[i] = sees_any ? max[i] * LOG2_E + log2f(sum[i]) : INFINITY;
     }
 }
 
-/* A slot's score becomes its largest weight, if that is larger. */
-static void raise_scores(const workspace *ws, const float *most, float *scores) {
-    for (uint32_t s = ws->slots.first / 16 * 16; s < ws->slots.end; s += 16) {
-        __m512i rows[16];
-        for (size_t j = 0; j < 16; j++) rows[j] = _mm512_load_si512(most + (s + j) * 16);
-        transpose_16x16(rows);
-        vec log = _mm512_castsi512_ps(rows[0]);
-        for (size_t j = 1; j < 16; j++) log = v_max(_mm512_castsi512_ps(rows[j]), log);
-        float weights[16];
-        v_store(weights, power_of_2(log));
-        const uint32_t end = s + 16 < ws->slots.end ? s + 16 : ws->slots.end;
-        for (uint32_t i = s; i < end; i++) scores[i] = fmaxf(scores[i], weights[i - s]);
+/* 16 slots from s on against one unit of queries. */
+static void score_slots(const workspace *ws, size_t unit, size_t s) {
+    const bf16 *keys = ws->keys + s * ws->d, *queries = ws->queries + unit * UNIT * 16 * ws->d;
+    const bf16 *others = queries + 16 * ws->d;
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    for (size_t i = 0; i < 16 * ws->d; i += TILE) {
+        TILE_LOAD(4, keys + i, 64);
+        TILE_LOAD(6, queries + i, 64);
+        TILE_DOT(0, 4, 6);
+        TILE_LOAD(7, others + i, 64);
+        TILE_DOT(1, 4, 7);
     }
+    TILE_STORE(ws->scores, 64, 0);
+    TILE_STORE(ws->scores + SUMS, 64, 1);
+}
+
+/* Lane by lane most[j] becomes the logarithm of the weight that the queries of a tile give to slot
+ * s + j, where that is larger. */
+INLINE void raise_logs(const workspace *ws, size_t query, size_t s, const float *scores, vec base,
+                       vec most[16]) {
+    const bool all_see = s >= ws->first[query + 15] && s + 16 <= ws->end[query];
+    if (all_see && ws->in->params.softcap == 0) {
+        for (size_t j = 0; j < 16; j++)
+            most[j] = v_max(v_sub(v_load(scores + j * 16), base), most[j]);
+        return;
+    }
+    const visible v = visible_to(ws, query);
+    for (size_t j = 0; j < 16; j++) {
+        const vec log = v_sub(cap_score(ws, v_load(scores + j * 16)), base);
+        most[j] = _mm512_mask_max_ps(most[j], sees(&v, s + j), log, most[j]);
+    }
+}
+
+/* Of 16 slots from s on, scores of which some may lie outside the span's. */
+static void raise_slots(const workspace *ws, size_t s, const float *bases, float *scores) {
+    vec most[16];
+    for (size_t j = 0; j < 16; j++) most[j] = v_set(-INFINITY);
+    for (size_t u = 0; u < units_of(ws->n_queries); u++) {
+        const size_t query = u * UNIT * 16;
+        if (s >= ws->end[query + UNIT * 16 - 1] || s + 16 <= ws->first[query]) continue;
+        score_slots(ws, u, s);
+        for (size_t t = 0; t < UNIT; t++) {
+            const size_t of = query + t * 16;
+            raise_logs(ws, of, s, ws->scores + t * SUMS, v_load(bases + of), most);
+        }
+    }
+    __m512i rows[16];
+    for (size_t j = 0; j < 16; j++) rows[j] = _mm512_castps_si512(most[j]);
+    transpose_16x16(rows);
+    vec log = _mm512_castsi512_ps(rows[0]);
+    for (size_t j = 1; j < 16; j++) log = v_max(_mm512_castsi512_ps(rows[j]), log);
+    const size_t end = s + 16 < ws->slots.end ? 16 : ws->slots.end - s;
+    const __mmask16 within = (__mmask16)((1u << end) - 1);
+    const vec old = _mm512_maskz_loadu_ps(within, scores + s);
+    _mm512_mask_storeu_ps(scores + s, within, v_max(power_of_2(log), old));
 }
 
 void ag_attention_scores__amx(float *scores, const ag_cpu_queries *queries,
                               const ag_cpu_kv_head *kv, uint32_t slot0, const float *max,
                               const float *sum, float *kept, void *scratch) {
     workspace ws;
+    enum { MOST_QUERIES = UNIT * SPAN * 16 * sizeof(bf16) / sizeof(float) };
     (void)kept;
-    if (!queries->score_max || !prepare(&ws, queries, kv, slot0, false, scratch)) {
+    if (!queries->score_max || (size_t)queries->n_rows * queries->group > MOST_QUERIES ||
+        !prepare(&ws, queries, kv, slot0, false, scratch)) {
         ag_attention_scores__avx512(scores, queries, kv, slot0, max, sum, NULL, scratch);
         return;
     }
-    float *most = (float *)(void *)ws.weights; /* as many bytes; here no weights become tiles */
-    _Static_assert(UNIT * sizeof(bf16) == sizeof(float), "room for the largest of all slots");
-    for (size_t i = 0; i < SPAN * 16; i += 16) v_store(most + i, v_set(-INFINITY));
+    float *bases = (float *)(void *)ws.weights; /* here no weights become tiles */
+    find_bases(&ws, max, sum, bases);
     tiles_configure(&config);
-    for (size_t u = 0; u < units_of(ws.n_queries); u++) {
-        const kv_range slots = slots_of(&ws, u);
-        score_unit(&ws, u, slots);
-        for (size_t t = 0; t < UNIT; t++) raise_logs(&ws, u, t, slots, max, sum, most);
-    }
+    for (size_t s = ws.slots.first / 16 * 16; s < ws.slots.end; s += 16)
+        raise_slots(&ws, s, bases, scores + slot0);
     tiles_release();
-    raise_scores(&ws, most, scores + slot0);
 }
