@@ -55,7 +55,7 @@ SEVERAL = {
                    REPLAYED),
     "qwen-4096": (QWEN, "4096", TASKS[:5] + TASKS[6:8], REPLAYED + ["-n", "20"]),
     "qwen-seen": (QWEN, "2048", TASKS[2:5] + TASKS[6:8], ["--question", "seen", "-n", "20"]),
-    "gemma": (GEMMA, "1024", TASKS[:4], REPLAYED),
+    "gemma": (GEMMA, "1024", TASKS[:3], REPLAYED),
 }
 ADAPTIVE = "-adaptive"
 for several, (model, length, tasks, more) in SEVERAL.items():
