@@ -82,6 +82,8 @@ AG_API uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32
 /* The largest of these over all heads of the layers that can be full: of all layers, if each has a
  * window below max_slots. */
 AG_API uint32_t ag_kv_cache_length(const ag_kv_cache *c);
+/* Their mean over all heads of the layers that see everything; 0 where each layer has a window. */
+AG_API double ag_kv_cache_mean_slots(const ag_kv_cache *c);
 /* Tokens that fit until one of those layers is full; UINT32_MAX if none can be. */
 AG_API uint32_t ag_kv_cache_free_slots(const ag_kv_cache *c);
 /* The logical position of a slot's token, UINT32_MAX for a slot that is not there. */

@@ -30,6 +30,16 @@ uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
     return longest[!any];
 }
 
+double ag_kv_cache_mean_slots(const ag_kv_cache *c) {
+    double n_slots = 0, n_heads = 0;
+    const ag_kv_layer *layer;
+    for (uint32_t l = 0; (layer = ag_kv_cache_layer(c, l)); l++) {
+        for (uint32_t h = 0; !layer->window && h < layer->n_kv_heads; h++, n_heads++)
+            n_slots += ag_kv_cache_n_slots(c, l, h);
+    }
+    return n_heads > 0 ? n_slots / n_heads : 0;
+}
+
 uint32_t ag_kv_cache_free_slots(const ag_kv_cache *c) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         if (!is_bounded(c, l)) return c->params.max_slots - ag_kv_cache_length(c);

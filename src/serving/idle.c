@@ -35,17 +35,6 @@ static double target_of(const ag_serving *s, const ag_parked *k) {
     return share > 0 && (most <= 0 || share < most) ? share : most;
 }
 
-/* Mean over the heads that see everything; 0: there is none. */
-static double mean_slots(const ag_kv_cache *c) {
-    double n_slots = 0, n_heads = 0;
-    const ag_kv_layer *layer;
-    for (uint32_t l = 0; (layer = ag_kv_cache_layer(c, l)); l++) {
-        for (uint32_t h = 0; !layer->window && h < layer->n_kv_heads; h++, n_heads++)
-            n_slots += ag_kv_cache_n_slots(c, l, h);
-    }
-    return n_heads > 0 ? n_slots / n_heads : 0;
-}
-
 static bool is_too_large(const ag_serving *s, const ag_parked *k) {
     if (k->is_small || k->pinned || k->state != AG_PARKED_KEPT || k->ids.n < LEAST_TOKENS ||
         k->model->info.state_bytes || ag_eviction_is_managed(&k->params.eviction) ||
@@ -54,7 +43,7 @@ static bool is_too_large(const ag_serving *s, const ag_parked *k) {
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
     /* What others hold, too, would have to be copied. */
     if (ag_kv_cache_shared_bytes(cache) > ag_kv_cache_memory_usage_bytes(cache) / 2) return false;
-    return mean_slots(cache) > most_beyond * target_of(s, k);
+    return ag_kv_cache_mean_slots(cache) > most_beyond * target_of(s, k);
 }
 
 static double due_at(const ag_serving *s, const ag_parked *k, bool pressed) {
