@@ -162,6 +162,9 @@ typedef struct ag_memory_watch {
     uint64_t threshold_bytes; /* 0: not watched; less available than this is pressure (256 MB) */
     float target_ratio;       /* 0.75: share of the cache that stays when pressure begins; two and
                                  one third of it when it grows */
+    bool soft_waits;          /* soft pressure takes nothing: whoever has the session sees it
+                                 (ag_session_memory_pressure()) and makes room when it suits, say by
+                                 ag_session_compress(); what is harder takes at once, as ever */
     const char *system_root;  /* NULL: "/", where proc and sys are; borrowed by the session */
     /* optional; NULL: the system's files, a monotonic clock */
     void (*read)(void *user, uint64_t now_ms, ag_memory_signals *out);

@@ -57,6 +57,7 @@ ag_pressure_decision ag_pressure_decide(const ag_memory_watch *watch, const ag_m
     ag_pressure_decision d = {.evict = false};
     move_level(watch, s, now_ms, state);
     if (state->level == AG_PRESSURE_NORMAL) return d;
+    if (state->level == AG_PRESSURE_SOFT && watch->soft_waits) return d;
     d.refuse = state->level == AG_PRESSURE_CRITICAL && bytes <= floor;
     bool waiting = state->evicted && now_ms - state->evicted_ms < AG_PRESSURE_PERIOD_MS;
     if (waiting || bytes <= floor) return d;

@@ -30,7 +30,8 @@ static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params 
            a->head_budget == b->head_budget && a->head_shares == b->head_shares &&
            a->n_head_shares == b->n_head_shares &&
            a->memory.threshold_bytes == b->memory.threshold_bytes &&
-           a->memory.target_ratio == b->memory.target_ratio && a->on_eviction == b->on_eviction &&
+           a->memory.target_ratio == b->memory.target_ratio &&
+           a->memory.soft_waits == b->memory.soft_waits && a->on_eviction == b->on_eviction &&
            a->on_eviction_user == b->on_eviction_user && same_spill(a->spill, b->spill);
 }
 

@@ -18,7 +18,7 @@ typedef struct machine {
     uint64_t now_ms, available;
     size_t n_evictions, n_read;
     uint64_t last_ms;
-    bool too_often;
+    bool too_often, soft_waits;
     ag_eviction seen;
     size_t before, resident_fell;
 } machine;
@@ -75,6 +75,7 @@ static ag_session *make(machine *m, const char *policy) {
     p.eviction.memory.read = read_signals;
     p.eviction.memory.clock_ms = clock_ms;
     p.eviction.memory.user = m;
+    p.eviction.memory.soft_waits = m->soft_waits;
     p.eviction.on_eviction = note;
     p.eviction.on_eviction_user = m;
     if (policy) p.eviction.budget_tokens = 1900;
@@ -123,6 +124,25 @@ static void pressure_evicts_at_the_next_token_and_gives_the_pages_back(void **st
         assert_int_equal(ag_session_memory_pressure(s), AG_PRESSURE_CRITICAL);
         ag_session_destroy(s);
     }
+}
+
+/* What is soft is for the application to answer; what is harder takes at once. */
+static void soft_pressure_waits_where_it_is_told_to(void **state) {
+    (void)state;
+    machine m = {.now_ms = 50000, .available = 900 * (uint64_t)MB, .soft_waits = true};
+    ag_session *s = make(&m, NULL);
+    prefill(s, 1022);
+    m.available = 200 * (uint64_t)MB;
+    m.now_ms += 100;
+    decode(s);
+    assert_int_equal(m.n_evictions, 0);
+    assert_int_equal(ag_session_memory_pressure(s), AG_PRESSURE_SOFT);
+    m.available = 100 * (uint64_t)MB;
+    m.now_ms += 100;
+    decode(s);
+    assert_int_equal(m.n_evictions, 1);
+    assert_int_equal(m.seen.level, AG_PRESSURE_HARD);
+    ag_session_destroy(s);
 }
 
 static void a_thousand_tokens_under_pressure_evict_once_a_period(void **state) {
@@ -194,6 +214,7 @@ static void new_prompts_are_refused_when_nothing_is_left_to_give(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pressure_evicts_at_the_next_token_and_gives_the_pages_back),
+        cmocka_unit_test(soft_pressure_waits_where_it_is_told_to),
         cmocka_unit_test(a_thousand_tokens_under_pressure_evict_once_a_period),
         cmocka_unit_test(the_budget_comes_back_when_memory_does),
         cmocka_unit_test(the_application_may_say_it),
