@@ -96,7 +96,7 @@ static int load(chat *c, int argc, char **argv) {
     code = chat_check_context(c);
     if (code != EXIT_DONE) return code;
     if (!c->o.sampling.has_seed) c->o.sampling.seed = sampling_draw_seed();
-    const engine_sessions one = {session_params(&c->o.model, c->n_context), 1};
+    const engine_sessions one = {chat_session_params(c), 1};
     code = engine_load(e, &c->o.model, &one);
     if (code == EXIT_DONE)
         code = draft_open(&c->draft, e, &c->o.speculation, &c->o.model, c->n_context);
@@ -166,6 +166,7 @@ static int obey(chat *c, const char *text) {
 static int take(chat *c, const char *text) {
     line_reader_begin_answer(c->lines);
     const int code = obey(c, text);
+    if (code == EXIT_DONE && !c->leaving && !interrupted()) chat_make_room(c);
     line_reader_end_answer(c->lines);
     return code;
 }

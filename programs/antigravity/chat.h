@@ -23,7 +23,7 @@ typedef struct chat_options {
     sampling_options sampling;
     speculation_options speculation;
     constraint_options constraint; /* of every answer */
-    replay_options replay;         /* of what is saved */
+    replay_options replay;         /* of what is saved, and where memory is short */
     talk_options talk;
     const char *tools_file, *first, *resume;
     int64_t max_tokens;
@@ -58,8 +58,9 @@ typedef struct chat {
     bool is_terminal;     /* a person types and reads */
     bool is_dimmed;       /* standard output shows dimmed text as such */
     bool leaving;
-    bool loss_is_said; /* of the newest turn */
-    uint64_t n_left;   /* tokens that had left the cache before it was read */
+    bool replay_failed; /* it will again */
+    bool loss_is_said;  /* of the newest turn */
+    uint64_t n_left;    /* tokens that had left the cache before it was read */
     chat_figures last;
     uint64_t n_read, n_reused, n_made; /* tokens of the whole session */
 } chat;
@@ -78,6 +79,7 @@ void chat_print_settings(const chat *c);
 
 /* ---- chat_session.c: what the model has read ---- */
 
+ag_session_params chat_session_params(const chat *c);
 /* The session, with as many first tokens as it can protect; anything that was read is forgotten.
  * Settings that make no sense leave the one there is; without memory for another one there is none
  * any more, and the program ends. */
@@ -108,6 +110,12 @@ int chat_go_back(chat *c, size_t position);
 int chat_answer(chat *c);
 /* The user says something: what cannot be answered is taken back. */
 int chat_say(chat *c, const char *text);
+
+/* ---- chat_memory.c ---- */
+
+/* Between turns: with --replay, and where the system runs short of memory, the cache keeps what the
+ * conversation needs. What goes wrong is said, and the conversation goes on as it was. */
+void chat_make_room(chat *c);
 
 /* ---- chat_tools.c ---- */
 

@@ -13,10 +13,16 @@
 
 enum { FIRST_TURN = 128 }; /* tokens of a first turn that stays for ever, at most */
 
+ag_session_params chat_session_params(const chat *c) {
+    ag_session_params params = session_params(&c->o.model, c->n_context);
+    params.eviction.memory.soft_waits = c->o.replay.share > 0; /* for chat_make_room() */
+    return params;
+}
+
 int chat_open_session(chat *c, uint32_t n_protected) {
     ag_error err;
     engine *e = &c->engine;
-    ag_session_params params = session_params(&c->o.model, c->n_context);
+    ag_session_params params = chat_session_params(c);
     params.eviction.protected_prefix = n_protected;
     if (c->o.model.verbose) params.eviction.on_eviction = eviction_say;
     ag_session_plan unused;
@@ -35,7 +41,7 @@ int chat_open_session(chat *c, uint32_t n_protected) {
 /* The session that there would be if the system prompt were to stay in half of the budget, beside
  * the newest tokens. */
 static ag_session_params with_system(const chat *c, uint32_t n_system) {
-    ag_session_params params = session_params(&c->o.model, c->n_context);
+    ag_session_params params = chat_session_params(c);
     ag_eviction_params *e = &params.eviction;
     const uint32_t beside = n_system > e->recent ? n_system - e->recent : 0;
     if (n_system + beside > e->protected_prefix) e->protected_prefix = n_system + beside;
@@ -44,7 +50,7 @@ static ag_session_params with_system(const chat *c, uint32_t n_system) {
 
 /* The one whose evictions leave so many tokens. */
 static ag_session_params with_budget(const chat *c, uint32_t n) {
-    ag_session_params params = session_params(&c->o.model, c->n_context);
+    ag_session_params params = chat_session_params(c);
     params.eviction.protected_prefix = n > params.eviction.recent ? n - params.eviction.recent : 0;
     return params;
 }

@@ -82,12 +82,15 @@ static const option_def saved_defs[] = {
      .offset = FIELD(share),
      .high = 1,
      .help = "what /save writes, have the model repeat this share of it, and write what it needs "
-             "for that; the conversation at hand keeps everything; 0: write everything"},
+             "for that; the conversation at hand keeps everything until memory is short "
+             "(--memory-threshold-mb), and then as much, from the end of a turn on; 0: write and "
+             "keep everything"},
     {.name = "replay-keep",
      .kind = OPTION_CALL,
      .value = "N|N%",
      .call = set_keep,
-     .help = "what is written then: tokens in the mean over heads, or a share (default 25%)"},
+     .help = "what is written or kept then: tokens in the mean over heads, or a share (default "
+             "25%)"},
 };
 
 replay_options replay_defaults(void) {

@@ -403,6 +403,43 @@ static void a_conversation_is_saved_compressed(void **state) {
     cli_free(&r);
 }
 
+/* Half as much again as there is: soft pressure, whatever else runs beside. 0: not known. */
+static unsigned long threshold_mb(void) {
+    char line[256];
+    unsigned long kib = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && !kib && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "MemAvailable: %lu", &kib) != 1) kib = 0;
+    }
+    if (f) fclose(f);
+    return kib / 1024 + kib / 2048;
+}
+
+/* Between turns, once; without --replay the policy takes from it in the middle of one. */
+static void a_conversation_is_compressed_where_memory_is_short(void **state) {
+    (void)state;
+    char input[8192] = "", threshold[32];
+    for (int i = 0; i < 90; i++) strcat(input, "The fox said that the wood was large. ");
+    strcat(input, "\nSo?\nAnd?\n");
+    snprintf(threshold, sizeof threshold, "%lu", threshold_mb());
+    static const char *const shares[] = {"0", "0.5"};
+    for (size_t i = 0; i < 2; i++) {
+        cli_result r = CHAT(input, GREEDY, "-v", "-n", "2", "--memory-threshold-mb", threshold,
+                            "--replay", shares[i]);
+        assert_code(&r, 0);
+        const bool is_harder = strstr(r.err, ", hard)") || strstr(r.err, ", critical)");
+        const char *said = strstr(r.err, "memory is short: ");
+        const bool evicted = strstr(r.err, ", soft)");
+        if (!is_harder && (!said != !i || evicted != !i))
+            fail_msg("--replay %s: %s", shares[i], r.err);
+        if (said && strstr(said + 1, "memory is short: ")) fail_msg("twice: %s", r.err);
+        cli_free(&r);
+        if (!is_harder) continue;
+        print_message("skipped: this machine is under more than soft pressure\n");
+        skip();
+    }
+}
+
 static void a_template_that_says_nothing_is_refused(void **state) {
     (void)state;
     char dir[64], path[96];
@@ -596,6 +633,7 @@ int main(void) {
         cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),
         cmocka_unit_test(what_cannot_be_saved_or_loaded_ends_a_pipe),
         cmocka_unit_test(a_conversation_is_saved_compressed),
+        cmocka_unit_test(a_conversation_is_compressed_where_memory_is_short),
         cmocka_unit_test(a_template_that_says_nothing_is_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(results_of_calls_are_asked_for),
