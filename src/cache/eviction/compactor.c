@@ -68,6 +68,7 @@ typedef struct leverage_work {
     float *mean;     /* [dim] */
     float *inverse;  /* [SKETCH][SKETCH] of the Gram matrix's factor, transposed */
     float *rows;     /* [TOGETHER][SKETCH] */
+    float *centred;  /* [TOGETHER][dim] */
     float *columns;  /* [SKETCH][TOGETHER]: the same, turned */
     float *part;     /* [SKETCH][SKETCH] of the Gram matrix, and of the mean */
     ag_rows_times_fn *rows_times;
@@ -78,7 +79,8 @@ static size_t sketched(size_t dim) { return dim < SKETCH ? dim : SKETCH; }
 static size_t work_floats(void *user, size_t dim) {
     (void)user;
     const size_t part = dim > SKETCH * SKETCH ? dim : SKETCH * SKETCH;
-    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + 2 * TOGETHER * SKETCH + part;
+    const size_t at_hand = TOGETHER * (2 * SKETCH + dim);
+    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + at_hand + part;
 }
 
 /* A sketch that is given may be another one each time. */
@@ -99,7 +101,8 @@ static leverage_work work_in(float *p, size_t dim, const float *given) {
     w.mean = w.sketch + dim * SKETCH;
     w.inverse = w.mean + dim;
     w.rows = w.inverse + SKETCH * SKETCH;
-    w.columns = w.rows + TOGETHER * SKETCH;
+    w.centred = w.rows + TOGETHER * SKETCH;
+    w.columns = w.centred + TOGETHER * dim;
     w.part = w.columns + TOGETHER * SKETCH;
     make_sketch(&w, dim, given);
     return w;
@@ -122,31 +125,41 @@ static void mean_of(const float *x, size_t n, size_t dim, float *mean, float *pa
     for (size_t d = 0; d < dim; d++) mean[d] /= (float)n;
 }
 
-/* gram += the outer products of the n rows at hand. Those of a few rows are summed in floats, and
- * these sums in double, since the matrix is far from well conditioned: sums of floats over all keys
- * move the leverage of single ones by 1e-3. */
-static void add_products(double *restrict gram, const leverage_work *w, size_t n, size_t k) {
+/* gram += the outer products of n rows, from the diagonal on: nobody reads the rest. Those of a few
+ * rows are summed in floats, and these sums in double, since the matrix is far from well
+ * conditioned: sums of floats over all keys move the leverage of single ones by 1e-3. */
+static void add_products(double *restrict gram, const leverage_work *w, const float *rows, size_t n,
+                         size_t k) {
     for (size_t r = 0; r < n; r++)
-        for (size_t i = 0; i < k; i++) w->columns[i * TOGETHER + r] = w->rows[r * SKETCH + i];
-    w->rows_times(w->part, w->columns, TOGETHER, k, w->rows, n);
-    for (size_t i = 0; i < k * SKETCH; i++) gram[i] += (double)w->part[i];
+        for (size_t i = 0; i < k; i++) w->columns[i * TOGETHER + r] = rows[r * SKETCH + i];
+    w->rows_times(w->part, w->columns, TOGETHER, k, rows, n);
+    for (size_t i = 0; i < k; i++) {
+        const float *part = w->part + i * SKETCH;
+        for (size_t j = i / LANES * LANES; j < SKETCH; j++) gram[i * SKETCH + j] += (double)part[j];
+    }
 }
 
 static size_t rows_from(size_t i, size_t n) { return n - i < TOGETHER ? n - i : TOGETHER; }
 
-/* Keys become rows of X, k values each; the Gram matrix is the sum of their outer products. */
+static void centre(float *restrict out, const float *restrict x, const float *restrict mean,
+                   size_t n, size_t dim) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0; d < dim; d++) out[i * dim + d] = x[i * dim + d] - mean[d];
+}
+
+/* Keys [n, dim] become rows of X [n, k], which lie where keys were that have been read; the Gram
+ * matrix is the sum of their outer products. */
 static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w, double *gram) {
     const size_t k = sketched(dim);
     memset(gram, 0, (size_t)SKETCH * SKETCH * sizeof *gram);
     for (size_t i = 0; i < n; i += TOGETHER) {
         const size_t some = rows_from(i, n);
-        float *at = keys + i * dim;
-        for (size_t r = 0; r < some; r++)
-            for (size_t d = 0; d < dim; d++) at[r * dim + d] -= w->mean[d];
-        w->rows_times(w->rows, at, dim, some, w->sketch, dim);
-        add_products(gram, w, some, k);
-        for (size_t r = 0; r < some; r++)
-            memcpy(at + r * dim, w->rows + r * SKETCH, k * sizeof *keys);
+        float *rows = k == SKETCH ? keys + i * k : w->rows;
+        centre(w->centred, keys + i * dim, w->mean, some, dim);
+        w->rows_times(rows, w->centred, dim, some, w->sketch, dim);
+        add_products(gram, w, rows, some, k);
+        for (size_t r = 0; rows == w->rows && r < some; r++)
+            memcpy(keys + (i + r) * k, rows + r * SKETCH, k * sizeof *keys);
     }
 }
 
@@ -196,7 +209,7 @@ static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work
     invert(factor, w.inverse, k);
     for (size_t i = 0; i < n; i += TOGETHER) {
         const size_t some = rows_from(i, n);
-        w.rows_times(w.rows, keys + i * dim, dim, some, w.inverse, k);
+        w.rows_times(w.rows, keys + i * k, k, some, w.inverse, k);
         for (size_t r = 0; r < some; r++) leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
     }
 }
