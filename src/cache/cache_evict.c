@@ -120,7 +120,6 @@ static void spill(ag_cache_manager *m, uint32_t layer, uint32_t head, const ag_e
         else if (s >= alive) leaving[n++] = s;
     }
     ag_spill_take(m->spill, m->sums, layer, head, leaving, n);
-    ag_recall_forget(m->recall, layer, head);
 }
 
 static ag_status evict_from_head(ag_cache_manager *m, uint32_t layer, uint32_t head,

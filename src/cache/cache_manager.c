@@ -70,7 +70,6 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     ag_score_sums_set_position(m->sums, 0);
     ag_chunk_scores_truncate(m->chunks, 0);
     ag_spill_clear(m->spill);
-    ag_recall_forget_all(m->recall);
     m->relief_due = false;
     ag_turns_truncate(&m->turns, 0);
     m->total = m->last = (ag_eviction_tally){0};
@@ -89,7 +88,6 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     ag_score_sums_truncate(m->sums, position);
     ag_chunk_scores_truncate(m->chunks, position);
     ag_spill_truncate(m->spill, position);
-    ag_recall_forget_all(m->recall);
 }
 
 ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag_error *err) {
@@ -166,7 +164,6 @@ void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums) {
     ag_score_sums_set_cache(m->sums, m->cache);
     m->oldest = UINT32_MAX;
     ag_manager_set_lengths(m, AG_HEADS_UNEVEN);
-    ag_recall_forget_all(m->recall);
 }
 
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err) {

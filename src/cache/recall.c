@@ -4,36 +4,55 @@
 #include "cache/spill_sketch.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "quant/quant.h"
+#include "quant/vectors.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 4, MANY = 8 }; /* blocks that come back to a head before one pass */
+enum {
+    FEW = 4, /* blocks that come back to a head before one pass */
+    MANY = 8,
+    AT_ONCE = 8, /* queries for which a group's keys are read once */
+    LOOKS = 2,   /* blocks that are looked at for one that comes back */
+};
 /* A block that no query of a row gives as much of its attention is not worth the way. */
 static const float least_share = 0.01f;
 
-/* Groups of slots of one head that may leave, each as long as a spilled block, and their sketches:
- * group g holds slots [first + g * block, first + (g + 1) * block). */
+/* Groups of slots of one head that may leave, each as long as a spilled block: group g holds slots
+ * [first + g * block, first + (g + 1) * block). */
 typedef struct resident_groups {
-    uint32_t first;
-    uint32_t n_known; /* groups that have sketches */
-    uint32_t cap;
-    uint8_t *sketches; /* owned */
+    uint32_t first, n;
 } resident_groups;
+
+/* What makes a query's scores shares: exp(score - most) / sum. */
+typedef struct softmax_base {
+    float most, sum;
+} softmax_base;
+
+/* The newest queries of a pass that ask one KV head. */
+typedef struct asking {
+    const float *rows; /* the first row's, all heads */
+    size_t n_rows, n_heads, dim, first_head, group;
+    float scale;
+} asking;
 
 struct ag_recall {
     ag_kv_cache *cache; /* borrowed */
     ag_spill *spill;    /* borrowed */
     uint32_t block;
     ag_recall_pass pass;
-    resident_groups *heads; /* owned; [heads of all layers] */
-    size_t n_heads;
     ag_spilled_rows incoming[MANY]; /* owned */
     uint32_t *keep, *leaving;       /* owned; [most slots of a head] */
-    float *keys, *values, *parts;   /* owned; of the largest head: a group's, a row, two rows */
-    uint32_t *positions;            /* owned; [block] */
-    float *scores, *weights;        /* owned; [cap] of a head's groups, then of its blocks */
+    float *keys, *values,
+        *parts;          /* owned; of the largest head: a group's or block's, a row, two rows */
+    uint32_t *positions; /* owned; [block] */
+    float *products;     /* owned; [AT_ONCE][most groups of a head] */
+    softmax_base *bases; /* owned; [n_bases] of queries */
+    size_t n_bases;
+    size_t most_groups;
+    float *scores, *weights; /* owned; [cap] of a head's groups, then of its blocks */
     size_t cap;
 };
 
@@ -46,19 +65,19 @@ ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out,
     r->cache = cache;
     r->spill = spill;
     r->block = ag_spill_block_slots(spill);
-    r->n_heads = e.heads;
-    r->heads = ag_calloc(e.heads, sizeof *r->heads);
+    r->most_groups = e.most_slots / r->block + 1;
     r->keep = ag_calloc(e.most_slots, sizeof *r->keep);
     r->leaving = ag_calloc(e.most_slots, sizeof *r->leaving);
-    r->keys = ag_calloc(r->block, e.most_dim * sizeof *r->keys);
+    r->keys = ag_calloc(AG_KV_BLOCK, e.most_dim * sizeof *r->keys);
     r->values = ag_calloc(e.most_dim, sizeof *r->values);
     r->parts = ag_calloc(e.most_dim, 2 * sizeof *r->parts);
     r->positions = ag_calloc(r->block, sizeof *r->positions);
+    r->products = ag_calloc(r->most_groups, AT_ONCE * sizeof *r->products);
     ag_status st = AG_OK;
     for (int i = 0; i < MANY && st == AG_OK; i++)
         st = ag_spilled_rows_create(spill, &r->incoming[i], err);
-    if (st == AG_OK && (!r->heads || !r->keep || !r->leaving || !r->keys || !r->values ||
-                        !r->parts || !r->positions)) {
+    if (st == AG_OK && (!r->keep || !r->leaving || !r->keys || !r->values || !r->parts ||
+                        !r->positions || !r->products)) {
         st = AG_FAIL(err, NOMEM, "what recalls to %zu heads", e.heads);
     }
     if (st == AG_OK) *out = r;
@@ -68,42 +87,34 @@ ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out,
 
 void ag_recall_destroy(ag_recall *r) {
     if (!r) return;
-    for (size_t i = 0; r->heads && i < r->n_heads; i++) ag_free(r->heads[i].sketches);
     for (int i = 0; i < MANY; i++) ag_spilled_rows_release(&r->incoming[i]);
-    ag_free(r->heads);
     ag_free(r->keep);
     ag_free(r->leaving);
     ag_free(r->keys);
     ag_free(r->values);
     ag_free(r->parts);
     ag_free(r->positions);
+    ag_free(r->products);
+    ag_free(r->bases);
     ag_free(r->scores);
     ag_free(r->weights);
     ag_free(r);
 }
 
+/* Of a head with all its groups, and four times as many blocks as these in the file. */
 size_t ag_recall_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
+    enum { SOME_HEADS = 16 }; /* that share a KV head */
     const ag_kv_extent e = ag_kv_extent_of(kv);
     if (!p || !p->path) return 0;
-    const size_t block = ag_spill_block_of(p);
+    const size_t block = ag_spill_block_of(p), groups = e.most_slots / block + 1;
+    const size_t scores = 2 * 2 * 5 * groups, bases = (size_t)AG_RECALL_ROWS * SOME_HEADS;
     const size_t k_row = ag_dtype_row_bytes(kv->k_type, e.most_dim);
     const size_t v_row = ag_dtype_row_bytes(kv->v_type, e.most_dim);
-    return sizeof(ag_recall) + e.heads * sizeof(resident_groups) +
+    return sizeof(ag_recall) +
            MANY * AG_KV_BLOCK * (k_row + v_row + sizeof(uint32_t) + sizeof(float)) +
-           2 * e.most_slots * sizeof(uint32_t) + block * e.most_dim * sizeof(float) +
-           2 * e.head_slots / block * ag_spill_sketch_bytes(e.most_dim);
-}
-
-static resident_groups *groups_of(const ag_recall *r, uint32_t layer, uint32_t head) {
-    return &r->heads[ag_kv_cache_first_head(r->cache, layer) + head];
-}
-
-void ag_recall_forget(ag_recall *r, uint32_t layer, uint32_t head) {
-    if (r) groups_of(r, layer, head)->n_known = 0;
-}
-
-void ag_recall_forget_all(ag_recall *r) {
-    for (size_t i = 0; r && i < r->n_heads; i++) r->heads[i].n_known = 0;
+           2 * e.most_slots * sizeof(uint32_t) + (AG_KV_BLOCK + 3) * e.most_dim * sizeof(float) +
+           block * sizeof(uint32_t) + (AT_ONCE * groups + scores) * sizeof(float) +
+           bases * sizeof(softmax_base);
 }
 
 void ag_recall_set_spill(ag_recall *r, ag_spill *spill) {
@@ -114,8 +125,7 @@ void ag_recall_begin(ag_recall *r, const ag_recall_pass *pass) { r->pass = *pass
 
 /* ---- a head's groups ---- */
 
-/* How many there are now. */
-static uint32_t find_groups(const ag_recall *r, uint32_t layer, uint32_t head, resident_groups *g) {
+static resident_groups find_groups(const ag_recall *r, uint32_t layer, uint32_t head) {
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
     const uint32_t protected = ag_kv_cache_protected(r->cache);
     const uint32_t stay = r->pass.recent > r->pass.n_rows ? r->pass.recent : r->pass.n_rows;
@@ -124,34 +134,20 @@ static uint32_t find_groups(const ag_recall *r, uint32_t layer, uint32_t head, r
            ag_kv_cache_position(r->cache, layer, head, first) < protected) {
         first++;
     }
-    if (first != g->first) g->n_known = 0;
-    g->first = first;
-    return n > first + stay ? (n - first - stay) / r->block : 0;
+    return (resident_groups){first, n > first + stay ? (n - first - stay) / r->block : 0};
 }
 
-static ag_status sketch_groups(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n,
-                               ag_error *err) {
-    resident_groups *g = groups_of(r, layer, head);
-    const uint32_t dim = ag_kv_cache_layer(r->cache, layer)->head_dim;
-    const size_t bytes = ag_spill_sketch_bytes(dim);
+/* A group's keys as floats. */
+static ag_status read_keys(ag_recall *r, uint32_t layer, uint32_t head, uint32_t first,
+                           ag_error *err) {
     uint32_t slots[AG_KV_BLOCK];
-    if (n > g->cap) {
-        uint8_t *more = ag_realloc(g->sketches, 2 * n * bytes);
-        if (!more) return AG_FAIL(err, NOMEM, "sketches of %u groups of slots", n);
-        g->sketches = more;
-        g->cap = 2 * n;
-    }
-    for (; g->n_known < n; g->n_known++) {
-        ag_kv_rows rows = {.k_type = AG_F32,
-                           .v_type = AG_F32,
-                           .n = r->block,
-                           .positions = r->positions,
-                           .k = (uint8_t *)r->keys};
-        for (uint32_t i = 0; i < r->block; i++) slots[i] = g->first + g->n_known * r->block + i;
-        AG_TRY(ag_kv_cache_get_rows(r->cache, layer, head, slots, &rows, r->values, err));
-        ag_spill_sketch_make(g->sketches + g->n_known * bytes, r->keys, r->block, dim, r->parts);
-    }
-    return AG_OK;
+    ag_kv_rows rows = {.k_type = AG_F32,
+                       .v_type = AG_F32,
+                       .n = r->block,
+                       .positions = r->positions,
+                       .k = (uint8_t *)r->keys};
+    for (uint32_t i = 0; i < r->block; i++) slots[i] = first + i;
+    return ag_kv_cache_get_rows(r->cache, layer, head, slots, &rows, r->values, err);
 }
 
 /* ---- what queries want ---- */
@@ -166,36 +162,105 @@ static ag_status have_scores(ag_recall *r, size_t n, ag_error *err) {
     return r->cap ? AG_OK : AG_FAIL(err, NOMEM, "scores of %zu blocks", n);
 }
 
-/* Adds the share that each group and block would have of one query's attention. */
-static void add_query(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups, size_t n,
-                      const float *q, float scale) {
+static float product(const float *x, const float *y, size_t n) {
+    vec sums[2] = {0};
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        sums[0] += v_load(x + i) * v_load(y + i);
+        sums[1] += v_load(x + i + LANES) * v_load(y + i + LANES);
+    }
+    const vec sum = sums[0] + sums[1];
+    float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (; i < n; i++) total += x[i] * y[i];
+    return total;
+}
+
+/* The largest product of each query with a key of each group. */
+static ag_status multiply_groups(ag_recall *r, uint32_t layer, uint32_t head,
+                                 const resident_groups *groups, const float *const *queries,
+                                 size_t n_queries, ag_error *err) {
     const uint32_t dim = ag_kv_cache_layer(r->cache, layer)->head_dim;
-    const size_t bytes = ag_spill_sketch_bytes(dim);
-    const uint8_t *sketches = groups_of(r, layer, head)->sketches;
+    for (uint32_t g = 0; g < groups->n; g++) {
+        AG_TRY(read_keys(r, layer, head, groups->first + g * r->block, err));
+        for (size_t i = 0; i < n_queries; i++) {
+            float most = -INFINITY;
+            for (uint32_t k = 0; k < r->block; k++)
+                most = fmaxf(most, product(queries[i], r->keys + (size_t)k * dim, dim));
+            r->products[i * r->most_groups + g] = most;
+        }
+    }
+    return AG_OK;
+}
+
+static size_t n_queries(const asking *a) { return a->n_rows * a->group; }
+
+static const float *query_at(const asking *a, size_t i) {
+    return a->rows + (i / a->group * a->n_heads + a->first_head + i % a->group) * a->dim;
+}
+
+/* Adds the share that each group and block would have of one query's attention; products: with the
+ * groups. */
+static softmax_base add_query(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups,
+                              size_t n, const float *products, const float *q, float scale) {
+    const uint32_t dim = ag_kv_cache_layer(r->cache, layer)->head_dim;
     float most = -INFINITY, sum = 0;
     ag_spill_sketch_query(r->parts, q, dim);
     for (size_t i = 0; i < n; i++) {
-        const void *sketch =
-            i < n_groups ? sketches + i * bytes
-                         : ag_spill_sketch_of(r->spill, layer, head, (uint32_t)i - n_groups);
-        r->scores[i] = scale * ag_spill_sketch_bound(sketch, r->parts, dim);
+        const uint32_t block = (uint32_t)i - n_groups;
+        const float likely =
+            i < n_groups ? products[i]
+                         : ag_spill_sketch_likely(ag_spill_sketch_of(r->spill, layer, head, block),
+                                                  r->parts, dim);
+        r->scores[i] = scale * likely;
         most = fmaxf(most, r->scores[i]);
     }
     for (size_t i = 0; i < n; i++) sum += r->scores[i] = expf(r->scores[i] - most);
     for (size_t i = 0; i < n; i++) r->weights[i] += r->scores[i] / sum;
+    return (softmax_base){most, sum};
 }
 
-static void weigh(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups, size_t n,
-                  const ag_tensor *q, float scale) {
-    const size_t n_rows = q->shape.dim[0], n_heads = q->shape.dim[1], dim = q->shape.dim[2];
-    const size_t group = n_heads / ag_kv_cache_layer(r->cache, layer)->n_kv_heads;
-    const size_t row0 = n_rows > AG_RECALL_ROWS ? n_rows - AG_RECALL_ROWS : 0;
-    const float *rows = ag_tensor_f32(q);
+static ag_status have_bases(ag_recall *r, size_t n, ag_error *err) {
+    if (n <= r->n_bases) return AG_OK;
+    ag_free(r->bases);
+    r->bases = ag_calloc(n, sizeof *r->bases);
+    r->n_bases = r->bases ? n : 0;
+    return r->bases ? AG_OK : AG_FAIL(err, NOMEM, "%zu queries of a KV head", n);
+}
+
+static ag_status weigh(ag_recall *r, uint32_t layer, uint32_t head, const resident_groups *groups,
+                       size_t n, const asking *a, ag_error *err) {
+    const float *queries[AT_ONCE];
+    AG_TRY(have_bases(r, n_queries(a), err));
     memset(r->weights, 0, n * sizeof *r->weights);
-    for (size_t row = row0; row < n_rows; row++) {
-        for (size_t h = head * group; h < (head + 1) * group; h++)
-            add_query(r, layer, head, n_groups, n, rows + (row * n_heads + h) * dim, scale);
+    for (size_t i = 0, some; i < n_queries(a); i += some) {
+        some = n_queries(a) - i < AT_ONCE ? n_queries(a) - i : AT_ONCE;
+        for (size_t k = 0; k < some; k++) queries[k] = query_at(a, i + k);
+        AG_TRY(multiply_groups(r, layer, head, groups, queries, some, err));
+        for (size_t k = 0; k < some; k++) {
+            r->bases[i + k] = add_query(r, layer, head, groups->n, n,
+                                        r->products + k * r->most_groups, queries[k], a->scale);
+        }
     }
+    return AG_OK;
+}
+
+/* What a block weighs by its keys, which are read from the file; if they cannot be, what its sketch
+ * says: it will be found lost when it is to come back. */
+static float weigh_block(ag_recall *r, uint32_t layer, uint32_t head, uint32_t block, float likely,
+                         const asking *a) {
+    const ag_kv_rows *rows = &r->incoming[0].rows;
+    float weight = 0;
+    if (!ag_spill_read(r->spill, layer, head, block, &r->incoming[0])) return likely;
+    const size_t row_bytes = ag_dtype_row_bytes(rows->k_type, a->dim);
+    for (size_t i = 0; i < rows->n; i++)
+        ag_dequantize_row(rows->k_type, r->keys + i * a->dim, rows->k + i * row_bytes, a->dim);
+    for (size_t i = 0; i < n_queries(a); i++) {
+        float most = -INFINITY;
+        for (size_t k = 0; k < rows->n; k++)
+            most = fmaxf(most, product(query_at(a, i), r->keys + k * a->dim, a->dim));
+        weight += expf(a->scale * most - r->bases[i].most) / r->bases[i].sum;
+    }
+    return weight;
 }
 
 /* ---- the exchange ---- */
@@ -245,13 +310,16 @@ static bool make_room(const ag_recall *r, uint32_t n_groups, float weight, int64
     return true;
 }
 
-static void choose_exchange(const ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups,
-                            size_t n, float least, exchange *x) {
+/* Sketches say which blocks are looked at, and their keys which of them come back. For what has
+ * room nothing leaves, and sketches are enough. */
+static void choose_exchange(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups,
+                            size_t n, const asking *a, exchange *x) {
     const uint32_t most = r->pass.many ? MANY : FEW;
+    const float least = least_share * (float)a->group;
     const int64_t n_slots = ag_kv_cache_n_slots(r->cache, layer, head);
     int64_t room = r->pass.n_slots > n_slots ? r->pass.n_slots - n_slots : 0;
     x->room = (uint32_t)room;
-    while (x->n_in < most) {
+    for (uint32_t n_looked = 0; x->n_in < most && n_looked < LOOKS * most; n_looked++) {
         size_t best = n_groups;
         for (size_t i = n_groups + 1; i < n; i++) {
             if (r->weights[i] > r->weights[best]) best = i;
@@ -259,9 +327,12 @@ static void choose_exchange(const ag_recall *r, uint32_t layer, uint32_t head, u
         if (best == n || r->weights[best] <= least) return;
         const uint32_t block = (uint32_t)best - n_groups, before = x->n_out;
         const int64_t n_more = ag_spill_n_slots(r->spill, layer, head, block);
-        if (!make_room(r, n_groups, r->weights[best], n_more - room, x)) return;
-        room += (int64_t)(x->n_out - before) * r->block - n_more;
+        const float likely = r->weights[best];
+        const float weight =
+            n_more <= room ? likely : weigh_block(r, layer, head, block, likely, a);
         r->weights[best] = 0;
+        if (weight <= least || !make_room(r, n_groups, weight, n_more - room, x)) continue;
+        room += (int64_t)(x->n_out - before) * r->block - n_more;
         x->in[x->n_in++] = block;
     }
 }
@@ -272,13 +343,12 @@ static int descending(const void *a, const void *b) {
 }
 
 /* The groups' slots go to the file, and the others move together. */
-static ag_status let_leave(ag_recall *r, uint32_t layer, uint32_t head, const exchange *x,
-                           ag_error *err) {
-    resident_groups *g = groups_of(r, layer, head);
+static ag_status let_leave(ag_recall *r, uint32_t layer, uint32_t head, uint32_t first,
+                           const exchange *x, ag_error *err) {
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
     uint32_t n_keep = 0, n_leaving = 0;
     for (uint32_t s = 0; s < n; s++) {
-        const uint32_t group = s < g->first ? UINT32_MAX : (s - g->first) / r->block;
+        const uint32_t group = s < first ? UINT32_MAX : (s - first) / r->block;
         bool leaves = false;
         for (uint32_t i = 0; i < x->n_out; i++) leaves = leaves || x->out[i] == group;
         if (leaves) r->leaving[n_leaving++] = s;
@@ -302,8 +372,8 @@ static ag_status let_in(ag_recall *r, uint32_t layer, uint32_t head, ag_spilled_
     return AG_OK;
 }
 
-static ag_status do_exchange(ag_recall *r, uint32_t layer, uint32_t head, exchange *x,
-                             ag_error *err) {
+static ag_status do_exchange(ag_recall *r, uint32_t layer, uint32_t head, uint32_t first,
+                             exchange *x, ag_error *err) {
     uint32_t n = 0, n_slots = 0;
     qsort(x->in, x->n_in, sizeof *x->in, descending);
     for (uint32_t i = 0; i < x->n_in; i++) {
@@ -312,8 +382,7 @@ static ag_status do_exchange(ag_recall *r, uint32_t layer, uint32_t head, exchan
     }
     /* For blocks that are lost nothing leaves; the heaviest groups were chosen last. */
     while (x->n_out && n_slots <= x->room + (x->n_out - 1) * r->block) x->n_out--;
-    if (n) ag_recall_forget(r, layer, head);
-    if (x->n_out) AG_TRY(let_leave(r, layer, head, x, err));
+    if (x->n_out) AG_TRY(let_leave(r, layer, head, first, x, err));
     for (uint32_t i = 0; i < n; i++) AG_TRY(let_in(r, layer, head, &r->incoming[i], err));
     return AG_OK;
 }
@@ -321,19 +390,26 @@ static ag_status do_exchange(ag_recall *r, uint32_t layer, uint32_t head, exchan
 ag_status ag_recall_layer(ag_recall *r, uint32_t layer, const ag_tensor *q, float scale,
                           ag_error *err) {
     const ag_kv_layer *is = ag_kv_cache_layer(r->cache, layer);
-    const size_t group = q->shape.dim[1] / is->n_kv_heads;
+    const size_t n_rows = q->shape.dim[0], n_heads = q->shape.dim[1], dim = q->shape.dim[2];
+    const size_t asks = n_rows < AG_RECALL_ROWS ? n_rows : AG_RECALL_ROWS;
+    asking a = {.rows = ag_tensor_f32(q) + (n_rows - asks) * n_heads * dim,
+                .n_rows = asks,
+                .n_heads = n_heads,
+                .dim = dim,
+                .group = n_heads / is->n_kv_heads,
+                .scale = scale};
     if (is->window) return AG_OK;
     for (uint32_t h = 0; h < is->n_kv_heads; h++) {
         const uint32_t n_blocks = ag_spill_n_blocks(r->spill, layer, h);
         exchange x = {.n_in = 0};
         if (!n_blocks) continue;
-        const uint32_t n_groups = find_groups(r, layer, h, groups_of(r, layer, h));
-        const size_t n = (size_t)n_groups + n_blocks;
-        AG_TRY(sketch_groups(r, layer, h, n_groups, err));
+        const resident_groups groups = find_groups(r, layer, h);
+        const size_t n = (size_t)groups.n + n_blocks;
         AG_TRY(have_scores(r, n, err));
-        weigh(r, layer, h, n_groups, n, q, scale);
-        choose_exchange(r, layer, h, n_groups, n, least_share * (float)group, &x);
-        if (x.n_in) AG_TRY(do_exchange(r, layer, h, &x, err));
+        a.first_head = h * a.group;
+        AG_TRY(weigh(r, layer, h, &groups, n, &a, err));
+        choose_exchange(r, layer, h, groups.n, n, &a, &x);
+        if (x.n_in) AG_TRY(do_exchange(r, layer, h, groups.first, &x, err));
     }
     return AG_OK;
 }

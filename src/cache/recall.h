@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brings spilled blocks back in place of resident ones that the newest queries want less. Before a
- * layer's attention the blocks of each KV head, those in the cache and those in the file, are
- * compared by the weight that the queries would give to the keys of their sketches. */
+ * layer's attention the blocks of each KV head are compared by the weight that the queries give to
+ * one key, the largest: those in the cache by their keys, those in the file first by their
+ * sketches, and the heaviest of these by their keys, too, which are read for it. */
 #ifndef AG_CACHE_RECALL_H
 #define AG_CACHE_RECALL_H
 
@@ -16,9 +17,6 @@ ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out,
 void ag_recall_destroy(ag_recall *r);
 /* Bytes of one for a cache of these parameters, at most. */
 size_t ag_recall_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv);
-/* Slots of a head, or of all, are no longer those they were: sketches of them are made anew. */
-void ag_recall_forget(ag_recall *r, uint32_t layer, uint32_t head);
-void ag_recall_forget_all(ag_recall *r);
 void ag_recall_set_spill(ag_recall *r, ag_spill *spill);
 
 /* What the pass that begins now allows. */

@@ -11,6 +11,10 @@
 
 enum { LEVELS = 126, LANES = 8 }; /* one level is left for rounding outwards */
 
+/* Of the way from the middle of what a product can be to the most, so much is taken. The most
+ * itself would need a key that is the block's extreme in every dimension. */
+static const float reach = 0.5f;
+
 size_t ag_spill_sketch_bytes(size_t dim) {
     const size_t bytes = sizeof(float) + 2 * dim;
     return (bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
@@ -41,15 +45,17 @@ void ag_spill_sketch_make(void *sketch, const float *keys, size_t n, size_t dim,
     }
 }
 
+/* reach 1 gives the most, and 0 the middle. */
 void ag_spill_sketch_query(float *parts, const float *q, size_t dim) {
+    const float near = (1 + reach) / 2, far = (1 - reach) / 2;
     for (size_t d = 0; d < dim; d++) {
-        parts[d] = q[d] > 0 ? q[d] : 0;
-        parts[dim + d] = q[d] < 0 ? q[d] : 0;
+        parts[d] = q[d] * (q[d] > 0 ? near : far);
+        parts[dim + d] = q[d] * (q[d] > 0 ? far : near);
     }
 }
 
 /* In lanes that a compiler can put into a vector. */
-float ag_spill_sketch_bound(const void *sketch, const float *parts, size_t dim) {
+float ag_spill_sketch_likely(const void *sketch, const float *parts, size_t dim) {
     const int8_t *most = (const int8_t *)sketch + sizeof(float), *least = most + dim;
     const float *up = parts, *down = parts + dim;
     float lanes[LANES] = {0}, sum = 0, unit;

@@ -2,6 +2,7 @@
 /* What is spilled: the file and what can happen to it, sketches, and rows that leave a cache and
  * come back. */
 #include "cache/kv_rows.h"
+#include "cache/recall.h"
 #include "cache/spill.h"
 #include "cache/spill_file.h"
 #include "cache/spill_saved.h"
@@ -177,7 +178,7 @@ static void no_file_is_no_crash(void **state) {
 
 static float dice(void) { return (float)rand() / (float)RAND_MAX * 2 - 1; }
 
-static void a_bound_is_a_bound(void **state) {
+static void a_sketch_says_what_is_likely(void **state) {
     (void)state;
     enum { MOST = 80, N = 16 };
     float keys[N * MOST], q[MOST], parts[2 * MOST], work[2 * MOST];
@@ -187,23 +188,26 @@ static void a_bound_is_a_bound(void **state) {
     for (size_t t = 0; t < 2000; t++) {
         const size_t dim = dims[t % 5], n = 1 + t % N;
         const float size = t % 3 ? 1 : 300;
-        float most = -INFINITY, wide = 0;
+        float most = 0, middle = 0, wide = 0;
         for (size_t i = 0; i < n * dim; i++) keys[i] = size * dice();
         for (size_t i = 0; i < dim; i++) q[i] = dice();
         if (t % 11 == 0) memset(keys, 0, sizeof keys);
-        for (size_t i = 0; i < n; i++) {
-            float dot = 0;
-            for (size_t d = 0; d < dim; d++) dot += q[d] * keys[i * dim + d];
-            most = fmaxf(most, dot);
+        for (size_t d = 0; d < dim; d++) {
+            float high = keys[d], low = keys[d];
+            for (size_t i = 1; i < n; i++) {
+                high = fmaxf(high, keys[i * dim + d]);
+                low = fminf(low, keys[i * dim + d]);
+            }
+            most += q[d] * (q[d] > 0 ? high : low);
+            middle += q[d] * (high + low) / 2;
+            wide += fabsf(q[d]) * size / 126;
         }
-        for (size_t d = 0; d < dim; d++) wide += fabsf(q[d]) * size / 126;
         assert_true(ag_spill_sketch_bytes(dim) <= sizeof sketch);
         ag_spill_sketch_make(sketch, keys, n, dim, work);
         ag_spill_sketch_query(parts, q, dim);
-        const float bound = ag_spill_sketch_bound(sketch, parts, dim);
-        assert_true(bound >= most - 1e-4f * size);
-        /* Of one key it is that key's product, but for a level in each dimension. */
-        if (n == 1) assert_true(bound <= most + wide + 1e-4f * size);
+        /* Levels are rounded outwards, in each dimension. Of one key it is that key's product. */
+        const float likely = ag_spill_sketch_likely(sketch, parts, dim);
+        assert_true(fabsf(likely - (most + middle) / 2) <= wide + 1e-4f * size);
     }
 }
 
@@ -491,7 +495,78 @@ static void keys_of_nothing_have_a_sketch(void **state) {
     unsigned char sketch[64];
     ag_spill_sketch_make(sketch, keys, 1, 4, work);
     ag_spill_sketch_query(parts, q, 4);
-    assert_true(ag_spill_sketch_bound(sketch, parts, 4) >= 0);
+    assert_true(isfinite(ag_spill_sketch_likely(sketch, parts, 4)));
+}
+
+/* ---- recall ---- */
+
+/* 16 slots from `first` on: opposite extremes in turn, or the same key each time. */
+static void fill_keys(ag_tensor *rows, uint32_t first, float x, float y) {
+    for (uint32_t i = first; i < first + 16; i++) {
+        float *key = ag_tensor_f32(rows) + i * 2;
+        key[0] = i % 2 ? -x : x;
+        key[1] = i % 2 ? -y : y;
+    }
+}
+
+static ag_kv_cache *cache_of_keys(ag_backend *be, ag_tensor *rows, uint32_t n) {
+    const ag_kv_params p = {.n_layers = 1,
+                            .n_kv_heads = 1,
+                            .head_dim = 2,
+                            .max_slots = 128,
+                            .k_type = AG_F32,
+                            .v_type = AG_F32};
+    ag_kv_cache *c;
+    uint32_t positions[128];
+    for (uint32_t i = 0; i < n; i++) positions[i] = i;
+    assert_int_equal(ag_kv_cache_create(be, &p, &c, NULL), AG_OK);
+    assert_int_equal(ag_kv_cache_update(c, 0, rows, rows, positions, NULL), AG_OK);
+    return c;
+}
+
+/* The keys of a group in the cache have the largest products in no dimension together: what they
+ * could be at most keeps out nothing that is asked for more than they are. */
+static void a_block_comes_back_for_a_group_that_is_asked_for_less(void **state) {
+    (void)state;
+    enum { N = 33 }; /* a block that leaves, a group that may, the newest */
+    ag_backend *be;
+    ag_buffer *owners[2];
+    ag_tensor rows, q;
+    uint32_t leaving[16], keep[N];
+    const ag_spill_params params = {.path = dir};
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    assert_int_equal(ag_tensor_alloc(&rows, &owners[0], ag_backend_memory(be), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_3d(N, 1, 2), NULL),
+                     AG_OK);
+    assert_int_equal(ag_tensor_alloc(&q, &owners[1], ag_backend_memory(be), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_3d(1, 1, 2), NULL),
+                     AG_OK);
+    ag_tensor_f32(&q)[0] = ag_tensor_f32(&q)[1] = 1;
+    for (int wanted = 0; wanted < 2; wanted++) {
+        const float of_block = wanted ? 6 : -6;
+        fill_keys(&rows, 16, 10, -10); /* products of 0, though its extremes would give 20 */
+        for (size_t i = 0; i < (size_t)16 * 2; i++) ag_tensor_f32(&rows)[i] = of_block / 2;
+        ag_tensor_f32(&rows)[32 * 2] = ag_tensor_f32(&rows)[32 * 2 + 1] = 0;
+        ag_kv_cache *c = cache_of_keys(be, &rows, N);
+        ag_spill *spill;
+        ag_recall *r;
+        assert_int_equal(ag_spill_create(&params, c, &spill, NULL), AG_OK);
+        assert_int_equal(ag_recall_create(c, spill, &r, NULL), AG_OK);
+        for (uint32_t i = 0; i < 16; i++) leaving[i] = i;
+        for (uint32_t i = 0; i < N - 16; i++) keep[i] = 16 + i;
+        ag_spill_take(spill, NULL, 0, 0, leaving, 16);
+        assert_int_equal(ag_spill_n_blocks(spill, 0, 0), 1);
+        assert_int_equal(ag_kv_cache_compact(c, 0, 0, keep, N - 16, NULL), AG_OK);
+        ag_recall_begin(r, &(ag_recall_pass){.n_rows = 1, .recent = 1, .n_slots = N - 16});
+        assert_int_equal(ag_recall_layer(r, 0, &q, 1, NULL), AG_OK);
+        assert_int_equal(ag_kv_cache_n_slots(c, 0, 0), N - 16);
+        assert_int_equal(ag_kv_cache_position(c, 0, 0, 0), wanted ? 0 : 16);
+        ag_recall_destroy(r);
+        ag_spill_destroy(spill);
+        ag_kv_cache_destroy(c);
+    }
+    for (int i = 0; i < 2; i++) ag_buffer_release(&owners[i]);
+    ag_backend_destroy(be);
 }
 
 int main(void) {
@@ -502,7 +577,7 @@ int main(void) {
         cmocka_unit_test(another_file_of_the_name_stays),
         cmocka_unit_test(a_limit_of_the_process_is_no_signal),
         cmocka_unit_test(no_file_is_no_crash),
-        cmocka_unit_test(a_bound_is_a_bound),
+        cmocka_unit_test(a_sketch_says_what_is_likely),
         cmocka_unit_test(rows_come_back),
         cmocka_unit_test(rows_that_cannot_be_kept_change_nothing),
         cmocka_unit_test(a_full_file_has_some_of_every_head),
@@ -510,6 +585,7 @@ int main(void) {
         cmocka_unit_test(single_slots_stay_within_the_plan),
         cmocka_unit_test(a_saved_slot_is_there_once_and_a_number),
         cmocka_unit_test(keys_of_nothing_have_a_sketch),
+        cmocka_unit_test(a_block_comes_back_for_a_group_that_is_asked_for_less),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
