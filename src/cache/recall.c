@@ -4,8 +4,8 @@
 #include "cache/spill_sketch.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "quant/dot.h"
 #include "quant/quant.h"
-#include "quant/vectors.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,19 +162,6 @@ static ag_status have_scores(ag_recall *r, size_t n, ag_error *err) {
     return r->cap ? AG_OK : AG_FAIL(err, NOMEM, "scores of %zu blocks", n);
 }
 
-static float product(const float *x, const float *y, size_t n) {
-    vec sums[2] = {0};
-    size_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        sums[0] += v_load(x + i) * v_load(y + i);
-        sums[1] += v_load(x + i + LANES) * v_load(y + i + LANES);
-    }
-    const vec sum = sums[0] + sums[1];
-    float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    for (; i < n; i++) total += x[i] * y[i];
-    return total;
-}
-
 /* The largest product of each query with a key of each group. */
 static ag_status multiply_groups(ag_recall *r, uint32_t layer, uint32_t head,
                                  const resident_groups *groups, const float *const *queries,
@@ -185,7 +172,7 @@ static ag_status multiply_groups(ag_recall *r, uint32_t layer, uint32_t head,
         for (size_t i = 0; i < n_queries; i++) {
             float most = -INFINITY;
             for (uint32_t k = 0; k < r->block; k++)
-                most = fmaxf(most, product(queries[i], r->keys + (size_t)k * dim, dim));
+                most = fmaxf(most, ag_dot(queries[i], r->keys + (size_t)k * dim, dim));
             r->products[i * r->most_groups + g] = most;
         }
     }
@@ -257,7 +244,7 @@ static float weigh_block(ag_recall *r, uint32_t layer, uint32_t head, uint32_t b
     for (size_t i = 0; i < n_queries(a); i++) {
         float most = -INFINITY;
         for (size_t k = 0; k < rows->n; k++)
-            most = fmaxf(most, product(query_at(a, i), r->keys + k * a->dim, a->dim));
+            most = fmaxf(most, ag_dot(query_at(a, i), r->keys + k * a->dim, a->dim));
         weight += expf(a->scale * most - r->bases[i].most) / r->bases[i].sum;
     }
     return weight;

@@ -4,25 +4,10 @@
  * Source: KeyDiff, arXiv:2504.15364. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
-#include "quant/vectors.h"
+#include "quant/dot.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { VECS = 4, STEP = LANES * VECS };
-
-static float dot(const float *a, const float *b, size_t n) {
-    vec sums[VECS] = {0};
-    size_t i = 0;
-    for (; i + STEP <= n; i += STEP) {
-        for (size_t v = 0; v < VECS; v++)
-            sums[v] += v_load(a + i + v * LANES) * v_load(b + i + v * LANES);
-    }
-    const vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    for (; i < n; i++) total += a[i] * b[i];
-    return total;
-}
 
 static void add_scaled(float *sum, const float *a, float scale, size_t n) {
     size_t i = 0;
@@ -41,13 +26,13 @@ static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction
     (void)p;
     memset(mean, 0, dim * sizeof *mean);
     for (size_t s = 0; s < in->n_slots; s++) {
-        const float *k = in->keys + s * dim, length = sqrtf(dot(k, k, dim));
+        const float *k = in->keys + s * dim, length = sqrtf(ag_dot(k, k, dim));
         importance[s] = length > 0 ? 1 / length : 0;
         add_scaled(mean, k, importance[s], dim);
     }
-    const float length = sqrtf(dot(mean, mean, dim)), scale = length > 0 ? 1 / length : 0;
+    const float length = sqrtf(ag_dot(mean, mean, dim)), scale = length > 0 ? 1 / length : 0;
     for (size_t s = 0; s < in->n_slots; s++) {
-        importance[s] *= -dot(in->keys + s * dim, mean, dim) * scale;
+        importance[s] *= -ag_dot(in->keys + s * dim, mean, dim) * scale;
     }
 }
 
