@@ -21,6 +21,7 @@
 #include <antigravity/constrain.h>
 #include <antigravity/dtype.h>
 #include <antigravity/eviction.h>
+#include <antigravity/interrupt.h>
 #include <antigravity/model.h>
 #include <antigravity/plan.h>
 #include <antigravity/process.h>

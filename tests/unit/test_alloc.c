@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/alloc.h"
+#include "core/interrupt.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -43,11 +45,35 @@ static void a_replaced_allocator_is_asked(void **state) {
     ag_free(s);
 }
 
+static bool is_set(void *user) { return *(bool *)user; }
+
+static void *ask_in_thread(void *user) {
+    *(bool *)user = ag_interrupted();
+    return NULL;
+}
+
+static void interrupt_is_of_its_thread_alone(void **state) {
+    (void)state;
+    bool stop = false, other = true;
+    pthread_t thread;
+    assert_false(ag_interrupted());
+    ag_set_thread_interrupt(is_set, &stop);
+    assert_false(ag_interrupted());
+    stop = true;
+    assert_true(ag_interrupted());
+    assert_int_equal(pthread_create(&thread, NULL, ask_in_thread, &other), 0);
+    pthread_join(thread, NULL);
+    assert_false(other);
+    ag_set_thread_interrupt(NULL, NULL);
+    assert_false(ag_interrupted());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(aligned_blocks_are_aligned_and_whole),
         cmocka_unit_test(overflowing_products_are_refused),
         cmocka_unit_test(a_replaced_allocator_is_asked),
+        cmocka_unit_test(interrupt_is_of_its_thread_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

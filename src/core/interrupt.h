@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks the calling thread's interrupt function (see antigravity/interrupt.h) in long loops. */
+#ifndef AG_CORE_INTERRUPT_H
+#define AG_CORE_INTERRUPT_H
+
+#include <antigravity/interrupt.h>
+
+/* Returns true if the thread's interrupt function says that its work must end; false without such a
+ * function. Costs a call through a pointer: ask once per 1,000 simple steps or per item of a list,
+ * not per byte. The caller returns AG_CANCELLED. */
+bool ag_interrupted(void);
+
+#endif
