@@ -3,6 +3,7 @@
  */
 #include "chat/format.h"
 
+#include "chat/values.h"
 #include "core/alloc.h"
 #include "core/checksum.h"
 #include "core/fail.h"
@@ -64,9 +65,8 @@ bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_
                              const struct tm *now) {
     bool ok = true;
     if (ag_jinja_reads(f->jinja, "functions") && !json_object_get(variables, "functions")) {
-        char *text = tools ? json_dumps(tools, JSON_INDENT(4)) : NULL;
-        ok = json_object_set_new(variables, "functions", json_string(text ? text : "[]")) == 0;
-        free(text);
+        json_t *text = tools ? ag_value_dumped(tools, JSON_INDENT(4)) : json_string("[]");
+        ok = json_object_set_new(variables, "functions", text) == 0;
     }
     if (ok && ag_jinja_reads(f->jinja, "datetime") && !json_object_get(variables, "datetime")) {
         char text[64];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a message must be, before anything is made of it. */
 #include "chat/conversation.h"
+#include "chat/values.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
@@ -91,9 +92,7 @@ json_t *ag_chat_content_text(const json_t *content) {
     if (st == AG_OK && json_is_string(content)) {
         st = ag_text_append(&all, json_string_value(content), json_string_length(content), NULL);
     } else if (st == AG_OK && content && !json_is_array(content) && !json_is_null(content)) {
-        char *dump = json_dumps(content, JSON_COMPACT | JSON_ENCODE_ANY);
-        st = dump ? ag_text_append(&all, dump, strlen(dump), NULL) : AG_NOMEM;
-        free(dump);
+        st = ag_value_append(content, &all, NULL);
     }
     json_array_foreach(content, i, part) {
         const json_t *text = json_is_string(part) ? part : part_text(part);

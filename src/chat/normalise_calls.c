@@ -32,10 +32,7 @@ static bool set(json_t *m, const char *key, json_t *v) {
 
 /* As Python writes JSON, which is what models have seen. */
 static json_t *dumped(const json_t *v) {
-    char *text = json_dumps(v, JSON_ENCODE_ANY);
-    json_t *s = text ? json_string_nocheck(text) : NULL;
-    free(text);
-    return s;
+    return ag_value_dumped(v, 0);
 }
 
 /* ---- ids ---- */
@@ -220,10 +217,12 @@ json_t *ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools) {
 /* ---- as text ---- */
 
 static bool add_line(ag_text *text, const json_t *v) {
-    char *line = json_dumps(v, 0);
-    const bool ok = line && ag_text_append(text, line, strlen(line), NULL) == AG_OK &&
+    json_t *line = ag_value_dumped(v, 0);
+    const bool ok = line &&
+                    ag_text_append(text, json_string_value(line), json_string_length(line), NULL) ==
+                        AG_OK &&
                     ag_text_append(text, "\n", 1, NULL) == AG_OK;
-    free(line);
+    json_decref(line);
     return ok;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a template does, found by rendering small conversations and looking for their words. */
 #include "chat/format.h"
+#include "chat/values.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -30,10 +31,9 @@ json_t *ag_probe_call(const char *name, const char *id, bool has_two, bool as_te
         json_object_set_new(args, AG_PROBE_KEY_2, json_integer(atoll(AG_PROBE_NUMBER)));
     }
     if (args && as_text) {
-        char *text = json_dumps(args, 0);
+        json_t *text = ag_value_dumped(args, 0);
         json_decref(args);
-        args = text ? json_string(text) : NULL;
-        free(text);
+        args = text;
     }
     return json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id, "type", "function", "function", "name",
                      name, "arguments", args);

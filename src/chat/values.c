@@ -49,13 +49,25 @@ static int append_piece(const char *bytes, size_t n, void *user) {
     return d->st == AG_OK ? 0 : -1;
 }
 
-ag_status ag_value_append(const json_t *v, ag_text *out, ag_error *err) {
+static ag_status append_dump(const json_t *v, size_t flags, ag_text *out, ag_error *err) {
     dump d = {.out = out, .err = err};
     const size_t before = out->len;
-    const int failed = json_dump_callback(v, append_piece, &d, JSON_COMPACT | JSON_ENCODE_ANY);
+    const int failed = json_dump_callback(v, append_piece, &d, flags | JSON_ENCODE_ANY);
     if (d.st == AG_OK && failed) d.st = AG_FAIL(err, NOMEM, "a value as JSON");
     if (d.st != AG_OK) out->len = before;
     return d.st;
+}
+
+ag_status ag_value_append(const json_t *v, ag_text *out, ag_error *err) {
+    return append_dump(v, JSON_COMPACT, out, err);
+}
+
+json_t *ag_value_dumped(const json_t *v, size_t flags) {
+    ag_text text = {0};
+    const ag_status st = append_dump(v, flags, &text, NULL);
+    json_t *s = st == AG_OK ? json_stringn_nocheck(text.data, text.len) : NULL;
+    ag_text_free(&text);
+    return s;
 }
 
 bool ag_is_json_value(const char *s, size_t n) {

@@ -15,6 +15,9 @@ ag_status ag_value_quote(const char *s, size_t n, ag_text *out, ag_error *err);
 /* Appends v as compact JSON; *out is as before after a failure. */
 ag_status ag_value_append(const json_t *v, ag_text *out, ag_error *err);
 
+/* Returns v, written with jansson's flags, as a JSON string; NULL: out of memory. */
+json_t *ag_value_dumped(const json_t *v, size_t flags);
+
 /* A literal of Python's ('text', 1.5, True, None, [..], (..), {..: ..}) or of JSON's. *ok: all of
  * s[0..n) was one, and stands behind *out as JSON; else *out is as before. */
 ag_status ag_python_to_json(const char *s, size_t n, ag_text *out, bool *ok, ag_error *err);

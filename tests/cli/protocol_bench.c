@@ -3,6 +3,7 @@
 
 #include "../../programs/antigravity/command.h"
 #include "../../programs/antigravity/output.h"
+#include "../../programs/antigravity/serve/account.h"
 
 #include <antigravity/serving.h>
 #include <stdlib.h>
@@ -190,7 +191,7 @@ void assert_at(const json_t *value, const char *path, const char *expected) {
 
 static void append_to(ag_text *text, const char *more) {
     size_t n = strlen(more);
-    text->data = realloc(text->data, text->len + n + 1);
+    text->data = account_realloc(text->data, text->len + n + 1);
     assert_non_null(text->data);
     memcpy(text->data + text->len, more, n + 1);
     text->len += n;
@@ -201,9 +202,10 @@ static serve_event take_step(serve_exchange *x, const answer_step *step, const s
     serve_answer *a = x->answers;
     serve_event e = {.kind = step->kind, .text = "", .call = a->n_calls ? a->n_calls - 1 : 0};
     if (step->kind == SERVE_CALL) {
-        a->calls = realloc(a->calls, (a->n_calls + 1) * sizeof *a->calls);
+        a->calls = account_realloc(a->calls, (a->n_calls + 1) * sizeof *a->calls);
         assert_non_null(a->calls);
-        a->calls[a->n_calls] = (serve_called){.id = strdup("call_1"), .name = strdup(step->text)};
+        a->calls[a->n_calls] = (serve_called){.id = account_strdup("call_1"),
+                                              .name = account_strdup(step->text)};
         e.call = a->n_calls++;
         e.id = a->calls[e.call].id;
         e.name = a->calls[e.call].name;
@@ -228,13 +230,13 @@ static serve_event take_step(serve_exchange *x, const answer_step *step, const s
 
 static void free_answer(serve_answer *a) {
     for (size_t i = 0; i < a->n_calls; i++) {
-        free(a->calls[i].id);
-        free(a->calls[i].name);
-        free(a->calls[i].arguments.data);
+        account_free(a->calls[i].id);
+        account_free(a->calls[i].name);
+        account_free(a->calls[i].arguments.data);
     }
-    free(a->calls);
-    free(a->content.data);
-    free(a->reasoning.data);
+    account_free(a->calls);
+    account_free(a->content.data);
+    account_free(a->reasoning.data);
 }
 
 json_t *answer_body(const serve_protocol *p, const char *body, const answer_step *steps, size_t n) {

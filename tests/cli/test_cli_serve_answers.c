@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the server remembers of sampled answers: whose they are, how many, and in which file. */
+#include "serve/account.h"
 #include "serve/answer_memory.h"
 
 #include <setjmp.h>
@@ -45,7 +46,7 @@ static int tear_down(void **state) {
 
 /* Each letter by itself, as no tokenizer would have it. */
 static ag_ids letters_of(const char *text) {
-    ag_ids ids = {.data = malloc(strlen(text) * sizeof(int32_t)), .cap = strlen(text)};
+    ag_ids ids = {.data = account_malloc(strlen(text) * sizeof(int32_t)), .cap = strlen(text)};
     for (; *text; text++) ids.data[ids.n++] = ag_tokenizer_id(tokenizer, text, 1);
     return ids;
 }
@@ -91,7 +92,7 @@ static size_t count_known(answer_memory *m, const char *model, const char *scope
     ag_ids_free(&ids);
     ag_ids_free(&letters);
     ag_chat_destroy(chat);
-    free(text);
+    account_free(text);
     json_decref(messages);
     return n_found;
 }
@@ -192,7 +193,7 @@ static ag_tokenizer *tokenizer_with_swapped_letters(void) {
     ag_tokenizer *t;
     ag_error err;
     assert_int_equal(ag_tokenizer_parse(text, strlen(text), "swapped", &t, &err), AG_OK);
-    free(text);
+    account_free(text);
     json_decref(root_of_file);
     return t;
 }

@@ -2,6 +2,7 @@
 /* How a prompt with a suffix is put together, in the tokens of families of models. */
 #include "protocol_bench.h"
 
+#include "../../programs/antigravity/serve/account.h"
 #include "../../programs/antigravity/serve/infill.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ static ag_tokenizer *tokenizer_of(const char *json) {
     json_t *value = json_of(json);
     char *text = json_dumps(value, 0);
     if (ag_tokenizer_parse(text, strlen(text), "test", &t, &err) != AG_OK) fail_msg("%s", err.msg);
-    free(text);
+    account_free(text);
     json_decref(value);
     return t;
 }
@@ -35,7 +36,7 @@ static void check(const char *tokenizer, const char *before, const char *suffix,
     ag_ids ids = {0};
     json_t *prompt = json_of(before);
     serve_request_init(&r);
-    r.suffix = strdup(suffix);
+    r.suffix = account_strdup(suffix);
     r.files = files ? json_of(files) : NULL;
     const bool ok = infill_encode(t, prompt, &r, &ids, &e);
     assert_int_equal(e.status, expected ? 0 : 400);
@@ -78,7 +79,7 @@ static void words_of_the_texts_are_no_marks(void **state) {
     serve_error e;
     json_t *prompt = json_of("'a<|fim_middle|>b'");
     serve_request_init(&r);
-    r.suffix = strdup("<|fim_suffix|>");
+    r.suffix = account_strdup("<|fim_suffix|>");
     r.files = json_of("[{'filename': '<|file_sep|>', 'text': '<|fim_prefix|>'}]");
     assert_true(infill_encode(t, prompt, &r, &ids, &e));
     size_t n_marks = 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answer_memory.h"
 
+#include "account.h"
+
 #include "../user_files.h"
 
 #include <errno.h>
@@ -53,7 +55,7 @@ static uint64_t add_content(uint64_t key, const json_t *content) {
         const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
         n += json_string_length(text);
     }
-    char *all = malloc(n + 1);
+    char *all = account_malloc(n + 1);
     if (!all) return hash; /* it is not found */
     n = 0;
     for (size_t i = 0; i < json_array_size(content); i++) {
@@ -64,7 +66,7 @@ static uint64_t add_content(uint64_t key, const json_t *content) {
         n += len;
     }
     key = add_to_key(key, all, n);
-    free(all);
+    account_free(all);
     return key;
 }
 
@@ -86,9 +88,9 @@ static size_t cost_of(const kept_answer *a) {
 static void forget(answer_memory *m, size_t i) {
     kept_answer *a = &m->all[i];
     m->bytes -= cost_of(a);
-    free(a->model);
-    free(a->scope);
-    free(a->text);
+    account_free(a->model);
+    account_free(a->scope);
+    account_free(a->text);
     *a = m->all[--m->n];
 }
 
@@ -104,7 +106,7 @@ static bool is_of(const kept_answer *a, uint64_t key, const char *model, const c
 }
 
 answer_memory *answer_memory_create(size_t most_bytes) {
-    answer_memory *m = calloc(1, sizeof *m);
+    answer_memory *m = account_calloc(1, sizeof *m);
     if (!m) return NULL;
     pthread_mutex_init(&m->lock, NULL);
     m->most_bytes = most_bytes;
@@ -115,7 +117,7 @@ void answer_memory_destroy(answer_memory *m) {
     if (!m) return;
     while (m->n) forget(m, m->n - 1);
     pthread_mutex_destroy(&m->lock);
-    free(m);
+    account_free(m);
 }
 
 size_t answer_memory_bytes(answer_memory *m) {
@@ -139,22 +141,22 @@ static void add(answer_memory *m, kept_answer *a) {
         *a = (kept_answer){.key = 0};
     }
     pthread_mutex_unlock(&m->lock);
-    free(a->model);
-    free(a->scope);
-    free(a->text);
+    account_free(a->model);
+    account_free(a->scope);
+    account_free(a->text);
 }
 
 static void keep(answer_memory *m, const char *model, const char *scope, const json_t *answer,
                  const char *text, size_t len) {
     kept_answer a = {.key = key_of(json_object_get(answer, "message")),
-                     .model = strdup(model),
-                     .scope = strdup(scope),
-                     .text = malloc(len + 1),
+                     .model = account_strdup(model),
+                     .scope = account_strdup(scope),
+                     .text = account_malloc(len + 1),
                      .len = len};
     if (!a.model || !a.scope || !a.text) {
-        free(a.model);
-        free(a.scope);
-        free(a.text);
+        account_free(a.model);
+        account_free(a.scope);
+        account_free(a.text);
         return;
     }
     memcpy(a.text, text, len);
@@ -181,7 +183,7 @@ static char *find(answer_memory *m, uint64_t key, const char *model, const char 
         if (!is_of(a, key, model, scope)) continue;
         a->used_at = ++m->n_uses;
         *len = a->len;
-        copy = malloc(a->len + 1);
+        copy = account_malloc(a->len + 1);
         if (copy) memcpy(copy, a->text, a->len + 1);
     }
     pthread_mutex_unlock(&m->lock);
@@ -201,7 +203,7 @@ typedef struct known_keys {
 } known_keys;
 
 static known_keys *keys_of(answer_memory *m, const char *model, const char *scope) {
-    known_keys *k = calloc(1, sizeof *k);
+    known_keys *k = account_calloc(1, sizeof *k);
     if (!k) return NULL;
     pthread_mutex_lock(&m->lock);
     for (size_t i = 0; i < m->n; i++)
@@ -226,7 +228,7 @@ static ag_status recall_one(answer_memory *m, uint64_t key, const char *model, c
     char *answer = find(m, key, model, scope, &len);
     if (!answer) return AG_OK;
     const ag_status st = ag_chat_recall(chat, answer, len, err);
-    free(answer);
+    account_free(answer);
     if (st == AG_OK) *n_bytes += len * RECALLED_COST;
     /* One from a damaged file, or of a model that has changed under its name, is no answer. */
     return st == AG_FORMAT || st == AG_INVALID || st == AG_UNSUPPORTED ? AG_OK : st;
@@ -244,7 +246,7 @@ ag_status answer_memory_recall(answer_memory *m, const char *model, const char *
         const uint64_t key = key_of(message);
         if (is_new(known, key)) st = recall_one(m, key, model, scope, chat, n_bytes, err);
     }
-    free(known); /* NULL: nothing is recalled, as without memory for an answer */
+    account_free(known); /* NULL: nothing is recalled, as without memory for an answer */
     return st;
 }
 
@@ -267,7 +269,7 @@ static bool write_answer(new_file *f, const kept_answer *a) {
         return false;
     }
     const bool ok = new_file_write(f, text, strlen(text)) && new_file_write(f, "\n", 1);
-    free(text);
+    account_free(text);
     return ok;
 }
 
@@ -294,7 +296,7 @@ static void take_line(answer_memory *m, const char *text, size_t len) {
     const json_t *answer = json_object_get(line, "answer");
     char *own = json_is_object(answer) ? json_dumps(answer, JSON_COMPACT) : NULL;
     if (model && scope && own) keep(m, model, scope, answer, own, strlen(own));
-    free(own);
+    account_free(own);
     json_decref(line);
 }
 

@@ -4,6 +4,7 @@
 #include "anthropic.h"
 
 #include "../json_out.h"
+#include "account.h"
 #include "fields.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static void message_parts_free(message_parts *p) {
     json_decref(p->texts);
     json_decref(p->calls);
     json_decref(p->results);
-    free(p->thinking.data);
+    account_free(p->thinking.data);
 }
 
 static bool keep(json_t *list, json_t *item, serve_error *e) {
@@ -78,14 +79,14 @@ static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
         {"type", json_string("function")},
         {"function", json_object_of(function, 2)},
     };
-    free(arguments);
+    account_free(arguments);
     return keep(calls, json_object_of(call, 3), e);
 }
 
 static bool append_text(ag_text *text, const char *bytes, size_t n, serve_error *e) {
     if (text->len + n + 1 > text->cap) {
         size_t cap = (text->len + n + 1) * 2;
-        char *data = realloc(text->data, cap);
+        char *data = account_realloc(text->data, cap);
         if (!data) return serve_no_memory(e);
         text->data = data;
         text->cap = cap;
@@ -138,7 +139,7 @@ static bool read_result(const json_t *block, json_t *results, serve_error *e) {
         };
         ok = keep(results, json_object_of(message, 3), e);
     }
-    free(joined.data);
+    account_free(joined.data);
     return ok;
 }
 
@@ -169,7 +170,7 @@ static json_t *joined_texts(const json_t *texts) {
     size_t len = 0, n = 0;
     for (size_t i = 0; i < json_array_size(texts); i++)
         len += json_string_length(json_object_get(json_array_get(texts, i), "text"));
-    char *all = malloc(len + 1);
+    char *all = account_malloc(len + 1);
     if (!all) return NULL;
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const json_t *text = json_object_get(json_array_get(texts, i), "text");
@@ -177,7 +178,7 @@ static json_t *joined_texts(const json_t *texts) {
         n += json_string_length(text);
     }
     json_t *value = json_stringn(all, len);
-    free(all);
+    account_free(all);
     return value;
 }
 

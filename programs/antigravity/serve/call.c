@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
-#include "body_cost.h"
+#include "account.h"
 #include "clock.h"
 #include "run.h"
 
-#include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-/* Bytes that a byte of a body may cost once it has been read. */
-enum { KEPT_COST = 4 };
 
 /* ---- its life ---- */
 
@@ -25,6 +22,7 @@ static void draw_id(char id[33]) {
 serve_call *call_create(server *s, connection *c) {
     serve_call *call = calloc(1, sizeof *call);
     if (!call) return NULL;
+    call->account = connection_take_account(c);
     call->server = s;
     call->connection = c;
     call->n_holders = 1;
@@ -65,8 +63,6 @@ static void log_call(const serve_call *call) {
 void call_release(serve_call *call) {
     if (--call->n_holders) return;
     server *s = call->server;
-    s->n_held -= call->n_received;
-    server_charge(s, &call->charge, 0);
     server_counts *counts = &s->counts;
     counts->n_by_class[call->status >= 100 && call->status < 600 ? call->status / 100 : 0]++;
     if (!call->complete) counts->n_gone++;
@@ -74,8 +70,9 @@ void call_release(serve_call *call) {
     run_destroy(call->run);
     request_head_free(&call->head);
     json_decref(call->json);
-    free(call->body);
-    free(call->reply);
+    account_free(call->body);
+    account_free(call->reply);
+    account_release(call->account);
     free(call);
     s->n_calls--;
 }
@@ -84,7 +81,7 @@ void call_over(serve_call *call, bool complete) {
     call->n_sent = connection_sent(call->connection);
     call->connection = NULL;
     call->complete = complete;
-    if (!complete) atomic_store(&call->gone, true);
+    if (!complete && call->account) account_cancel(call->account);
     if (!complete && !call->is_working && call->run) run_cancel(call->run);
     call_release(call);
 }
@@ -127,8 +124,8 @@ ag_served_model *call_model(const serve_call *call, const char *name, serve_erro
 /* ---- replies ---- */
 
 void call_reply_text(serve_call *call, int status, const char *type, const char *text, size_t n) {
-    free(call->reply);
-    call->reply = malloc(n + 1);
+    account_free(call->reply);
+    call->reply = account_malloc(n + 1);
     call->n_reply = call->reply ? n : 0;
     if (call->reply) memcpy(call->reply, text, n);
     call->status = call->reply ? status : 503;
@@ -138,7 +135,7 @@ void call_reply_text(serve_call *call, int status, const char *type, const char 
 void call_reply_json(serve_call *call, int status, json_t *value) {
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(value);
-    free(call->reply);
+    account_free(call->reply);
     call->reply = text;
     call->n_reply = text ? strlen(text) : 0;
     call->status = text ? status : 503;
@@ -159,7 +156,9 @@ void call_reply_error(serve_call *call, const serve_error *e) {
     json_t *(*shape)(const serve_error *) = openai_error;
     if (r && r->error) shape = r->error;
     else if (r && r->protocol && r->protocol->error) shape = r->protocol->error;
+    account *before = account_enter(NULL); /* which may be why there is an error */
     call_reply_json(call, e->status, shape(e));
+    account_enter(before);
     call->retry_after = e->retry_after;
     snprintf(call->error, sizeof call->error, "%d%s%s", e->status, e->param[0] ? " " : "",
              e->param);
@@ -188,10 +187,27 @@ void call_send_error(serve_call *call, const serve_error *e) {
 
 /* ---- to its handler ---- */
 
+/* What is left to be parsed of a body. */
+typedef struct body_reader {
+    const char *at, *end;
+} body_reader;
+
+/* Gives jansson a piece of the body, or an error once the work must end. */
+static size_t read_piece(void *to, size_t n, void *user) {
+    body_reader *r = user;
+    const size_t left = (size_t)(r->end - r->at), k = left < n ? left : n;
+    if (account_must_end()) return (size_t)-1;
+    memcpy(to, r->at, k);
+    r->at += k;
+    return k;
+}
+
 static bool read_json(serve_call *call, serve_error *e) {
     json_error_t where;
-    call->json = json_loadb(call->body ? call->body : "", call->n_body, 0, &where);
-    free(call->body);
+    body_reader r = {.at = call->body ? call->body : ""};
+    r.end = r.at + call->n_body;
+    call->json = json_load_callback(read_piece, &r, 0, &where);
+    account_free(call->body);
     call->body = NULL;
     if (!call->json && json_error_code(&where) == json_error_out_of_memory)
         return serve_no_memory(e);
@@ -202,21 +218,42 @@ static bool read_json(serve_call *call, serve_error *e) {
     return serve_refuse(e, 400, NULL, "the body is JSON, but no object");
 }
 
-/* What a large body was is kept by the allocator, which would be memory that nobody may use. */
-static void give_back_memory(size_t n_body) {
-#ifdef __GLIBC__
-    enum { LARGE = 1 << 18 };
-    if (n_body > LARGE) malloc_trim(0);
-#else
-    (void)n_body;
-#endif
+static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
+
+/* Says why the work on a request had to end. */
+static void describe_failure(const serve_call *call, account_failure why, serve_error *e) {
+    const server_settings *s = call->server->settings;
+    switch (why) {
+    case ACCOUNT_TOO_LARGE:
+        serve_refuse(e, 413, NULL,
+                     "the request is too large: preparing it takes more than %.1f MiB of memory; "
+                     "all requests together may take %.1f MiB",
+                     mib(account_needed(call->account)), mib(call->server->accounts.limit));
+        break;
+    case ACCOUNT_CPU_TIME:
+        serve_refuse(e, 400, NULL,
+                     "the request is too expensive: preparing it takes more than %g s of processor "
+                     "time; shorten it, or start the server with a larger --prepare-limit",
+                     s->prepare_limit_s);
+        break;
+    case ACCOUNT_DEADLINE:
+        serve_refuse(e, 504, NULL, "the request took longer than it may");
+        break;
+    case ACCOUNT_CLOSING:
+        serve_refuse(e, 503, NULL, "the server is shutting down");
+        break;
+    case ACCOUNT_GONE:
+    case ACCOUNT_OK:
+    case ACCOUNT_BUSY:
+    case ACCOUNT_NO_MEMORY:
+        serve_refuse(e, 503, NULL, "requests take as much memory as they may; try again later");
+        e->retry_after = 1;
+        break;
+    }
 }
 
-/* On a worker's thread. */
-static void work_on_call(worker_job *job) {
-    serve_call *call = (serve_call *)job;
+static void work(serve_call *call) {
     serve_error e;
-    if (atomic_load(&call->gone)) return;
     if (call->route->waits) {
         call->route->handle(call);
         return;
@@ -224,54 +261,61 @@ static void work_on_call(worker_job *job) {
     if (!read_json(call, &e)) call_reply_error(call, &e);
     else if (call->route->protocol) run_prepare(call);
     else call->route->handle(call);
+}
+
+/* On a worker's thread. */
+static void work_on_call(worker_job *job) {
+    serve_call *call = (serve_call *)job;
+    const server_settings *s = call->server->settings;
+    const double limit = call->route->waits ? HUGE_VAL : s->prepare_limit_s;
+    account_begin_work(call->account, limit, s->timeout_s ? call->began + s->timeout_s : 0);
+    if (!account_must_end()) work(call);
+    const account_failure why = account_end_work(call->account);
     json_decref(call->json);
     call->json = NULL;
-    give_back_memory(call->n_received);
+    if (why != ACCOUNT_OK && why != ACCOUNT_GONE) {
+        serve_error e;
+        describe_failure(call, why, &e);
+        call_reply_error(call, &e);
+    }
 }
 
-static void refuse_memory(serve_call *call) {
-    serve_error e;
-    serve_refuse(&e, 503, NULL, "requests take as much memory as they may");
-    e.retry_after = 1;
-    call_send_error(call, &e);
-}
-
-/* Back on the loop's. */
+/* Back on the loop's thread. */
 static void call_worked(worker_job *job) {
     serve_call *call = (serve_call *)job;
+    account *before = account_enter(call->account);
     call->is_working = false;
-    /* What is left of the body are its messages, as the engine and the answer need them. */
-    const bool asks = call->run && !call->status;
-    const size_t kept = call->n_received * KEPT_COST + (asks ? run_cost(call->run) : 0);
-    const bool fits = server_charge(call->server, &call->charge, kept);
-    if (asks && !fits) {
-        if (call->connection) refuse_memory(call);
+    const bool asks = call->run && !call->status && call->connection;
+    /* What the answers will take is set aside now, so that none fails for it in its midst. */
+    const account_failure why = account_reserve(call->account, asks ? run_cost(call->run) : 0);
+    if (asks && why != ACCOUNT_OK) {
+        serve_error e;
+        describe_failure(call, why, &e);
+        call_send_error(call, &e);
     } else if (asks) {
-        if (call->connection) run_start(call->run);
+        run_start(call->run);
     } else {
         call_send_reply(call);
     }
+    account_enter(before);
     call_release(call);
 }
 
 void call_start(serve_call *call) {
+    enum { SMALL_BODY = 64 << 10 };
     serve_error e;
     call->body = connection_take_body(call->connection, &call->n_body);
     call->n_received = call->n_body;
-    call->server->n_held += call->n_received;
     if (!strcmp(call->route->method, "GET") && !call->route->waits) {
+        account *before = account_enter(call->account);
         call->route->handle(call);
         call_send_reply(call);
-        return;
-    }
-    const size_t per_byte = call->route->tells_tokens ? TOKENS_COST : TEXT_COST;
-    if (!server_charge(call->server, &call->charge,
-                       body_cost(call->body ? call->body : "", call->n_body, per_byte))) {
-        refuse_memory(call);
+        account_enter(before);
         return;
     }
     call->job.work = work_on_call;
     call->job.done = call_worked;
+    call->job.is_large = call->n_body >= SMALL_BODY;
     call->is_working = true;
     call_hold(call);
     if (workers_add(call->server->workers, &call->job)) return;

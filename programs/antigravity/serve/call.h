@@ -5,15 +5,12 @@
 
 #include "server.h"
 
-#include <stdatomic.h>
-
 struct serve_call {
     worker_job job;
     bool is_working;  /* a worker has it: nobody else looks at run, reply and body meanwhile */
-    atomic_bool gone; /* the client has: what a worker has not begun is not worth it */
     server *server;
     connection *connection; /* NULL: the client has gone, or has its response */
-    size_t charge;          /* bytes that the request is counted with */
+    account *account;       /* owned: what the request takes */
     unsigned n_holders;     /* the connection, a worker, and requests to the model */
     char id[33];
     double began;

@@ -2,6 +2,8 @@
 /* Reading. */
 #include "connection_impl.h"
 
+#include "account.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -13,10 +15,12 @@ enum { PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
 /* ---- the set ---- */
 
 connection_set *connection_set_create(struct event_base *base, const connection_limits *limits,
-                                      const connection_events *events, tls_files *tls) {
+                                      const connection_events *events, tls_files *tls,
+                                      account_pool *pool) {
     connection_set *set = calloc(1, sizeof *set);
     if (set)
-        *set = (connection_set){.base = base, .limits = *limits, .events = *events, .tls = tls};
+        *set = (connection_set){
+            .base = base, .limits = *limits, .events = *events, .tls = tls, .pool = pool};
     return set;
 }
 
@@ -49,6 +53,11 @@ request_head connection_take_head(connection *c) {
     return head;
 }
 
+account *connection_take_account(connection *c) {
+    c->owns_account = false;
+    return c->account;
+}
+
 bool connection_is_local(const connection *c) { return c->is_local; }
 evutil_socket_t connection_socket(const connection *c) { return bufferevent_getfd(c->events); }
 void connection_set_owner(connection *c, void *owner) { c->owner = owner; }
@@ -68,12 +77,15 @@ char *connection_take_body(connection *c, size_t *n) {
 
 static void forget_request(connection *c) {
     request_head_free(&c->head);
-    free(c->body);
+    account_free(c->body);
     c->body = NULL;
     c->set->body_bytes -= c->body_cap;
     c->n_body = c->body_cap = c->n_sent = 0;
     c->chunks = (body_chunks){.place = CHUNK_SIZE};
     c->owner = NULL;
+    if (c->owns_account) account_release(c->account);
+    c->account = NULL;
+    c->owns_account = false;
     c->is_chunked = c->is_reading = c->owes_body = false;
 }
 
@@ -148,7 +160,9 @@ static bool add_to_body(void *user, const char *bytes, size_t n) {
         size_t cap = c->body_cap ? 2 * c->body_cap : 4096;
         if (cap < c->n_body + n + 1) cap = c->n_body + n + 1;
         if (c->set->body_bytes + (cap - c->body_cap) > most_for(&c->set->limits, cap)) return false;
-        char *grown = realloc(c->body, cap);
+        account *before = account_enter(c->account);
+        char *grown = account_realloc(c->body, cap);
+        account_enter(before);
         if (!grown) return false;
         c->set->body_bytes += cap - c->body_cap;
         c->body = grown;
@@ -216,7 +230,11 @@ static void read_body(connection *c, struct evbuffer *in) {
 static void take_head(connection *c, struct evbuffer *in, size_t n) {
     const char *why = NULL;
     const char *text = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
-    int status = text ? request_head_read(&c->head, text, n, &why) : 503;
+    c->account = account_create(c->set->pool);
+    c->owns_account = c->account != NULL;
+    account *before = account_enter(c->account);
+    int status = text && c->account ? request_head_read(&c->head, text, n, &why) : 503;
+    account_enter(before);
     evbuffer_drain(in, n);
     c->is_reading = true;
     c->is_head = c->head.method && !strcmp(c->head.method, "HEAD");

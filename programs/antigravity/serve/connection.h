@@ -4,6 +4,7 @@
 #ifndef ANTIGRAVITY_SERVE_CONNECTION_H
 #define ANTIGRAVITY_SERVE_CONNECTION_H
 
+#include "account.h"
 #include "request_head.h"
 #include "tls.h"
 
@@ -38,9 +39,11 @@ typedef struct connection_events {
     void *user;
 } connection_events;
 
-/* tls: what sockets of a network speak, borrowed; NULL: HTTP as it is. */
+/* tls: what sockets of a network speak, borrowed; NULL: HTTP as it is. pool: borrowed; each request
+ * gets an account of it. */
 connection_set *connection_set_create(struct event_base *base, const connection_limits *limits,
-                                      const connection_events *events, tls_files *tls);
+                                      const connection_events *events, tls_files *tls,
+                                      account_pool *pool);
 /* Ends all at once. */
 void connection_set_destroy(connection_set *set);
 /* Takes a socket, which is closed if there are too many connections. is_local: it is no address of
@@ -59,7 +62,9 @@ void connection_set_give_up(connection_set *set);
 const request_head *connection_head(const connection *c);
 /* The head, which becomes the caller's to request_head_free(). */
 request_head connection_take_head(connection *c);
-/* The body, which becomes the caller's to free(); ended by a NUL. */
+/* The account of the request, which becomes the caller's to account_release(). */
+account *connection_take_account(connection *c);
+/* The body, which becomes the caller's to account_free(); ended by a NUL. */
 char *connection_take_body(connection *c, size_t *n);
 bool connection_is_local(const connection *c);
 evutil_socket_t connection_socket(const connection *c);

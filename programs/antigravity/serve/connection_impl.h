@@ -31,6 +31,8 @@ struct connection {
     bool owes_body;  /* what follows in the input belongs to a body */
     bool is_head, is_http_1_0;
     bool is_chunked;   /* the response is */
+    account *account; /* of the request; NULL: none */
+    bool owns_account;
     request_head head; /* text NULL once the owner took it */
     bool body_is_chunked;
     uint64_t body_length;
@@ -47,6 +49,7 @@ struct connection_set {
     connection_events events;
     connection *first;
     tls_files *tls;
+    account_pool *pool;
     size_t n, n_tls, body_bytes;
     bool draining;
 };

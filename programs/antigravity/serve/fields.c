@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fields.h"
 
+#include "account.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,9 +83,9 @@ bool field_copy(const json_t *object, const char *name, char **out, serve_error 
     const char *text = NULL;
     if (!field_string(object, name, &text, e)) return false;
     if (!text) return true;
-    char *copy = strdup(text);
+    char *copy = account_strdup(text);
     if (!copy) return serve_no_memory(e);
-    free(*out);
+    account_free(*out);
     *out = copy;
     return true;
 }
@@ -139,7 +141,7 @@ bool field_schema(const json_t *object, const char *name, char **out, serve_erro
     if (!schema) return true;
     char *text = json_dumps(schema, JSON_COMPACT);
     if (!text) return serve_no_memory(e);
-    free(*out);
+    account_free(*out);
     *out = text;
     return true;
 }
@@ -147,7 +149,7 @@ bool field_schema(const json_t *object, const char *name, char **out, serve_erro
 bool field_suffix(const json_t *object, const char *name, serve_request *r, serve_error *e) {
     if (!field_copy(object, name, &r->suffix, e)) return false;
     if (!r->suffix || r->suffix[0]) return true;
-    free(r->suffix);
+    account_free(r->suffix);
     r->suffix = NULL;
     return true;
 }

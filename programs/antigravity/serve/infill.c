@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "infill.h"
 
+#include "account.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +91,7 @@ static void put(ag_ids *to, const ag_ids *from) {
 static bool join(const ag_tokenizer *t, const infill_marks *marks, const ag_ids parts[static 3],
                  ag_ids *ids, serve_error *e) {
     const size_t n = parts[0].n + parts[1].n + parts[2].n + 3;
-    ids->data = malloc(n * sizeof *ids->data);
+    ids->data = account_malloc(n * sizeof *ids->data);
     if (!ids->data) return serve_no_memory(e);
     ids->cap = n;
     put(ids, &parts[0]);

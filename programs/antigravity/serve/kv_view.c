@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/kv/ID: which tokens each head of a held session retains. With the id of a request in the
  * place of the session's own, which its client alone knows, also the texts of the tokens. */
+#include "account.h"
 #include "routes.h"
 
 #include "../json_out.h"
@@ -102,7 +103,7 @@ static void add_text(reply_text *t, const char *fmt, ...) {
     const int n = vsnprintf(piece, sizeof piece, fmt, args);
     va_end(args);
     if (t->n + (size_t)n >= t->cap) {
-        char *data = realloc(t->data, 2 * t->cap + sizeof piece);
+        char *data = account_realloc(t->data, 2 * t->cap + sizeof piece);
         if (!data) {
             t->failed = true;
             return;
@@ -154,7 +155,7 @@ static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t fr
 }
 
 static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
-    size_t *numbers = calloc(v->n_heads + 1, sizeof *numbers);
+    size_t *numbers = account_calloc(v->n_heads + 1, sizeof *numbers);
     reply_text t = {0};
     if (numbers) number_runs(v, numbers);
     json_t *facts = numbers ? facts_of(v, numbers, from) : NULL;
@@ -169,8 +170,8 @@ static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
     }
     if (t.data && !t.failed) call_reply_text(call, 200, "application/json", t.data, t.n);
     else call_reply_json(call, 503, NULL);
-    free(t.data);
-    free(numbers);
+    account_free(t.data);
+    account_free(numbers);
 }
 
 /* Decimal digits and nothing else. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "logit_bias.h"
 
+#include "account.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +65,7 @@ bool logit_bias_read(serve_sampling *s, const ag_tokenizer *t, serve_error *e) {
     const char *key;
     float bias;
     if (!json_object_size(given) && !json_array_size(given)) return true;
-    s->bias = malloc(MAX_BIAS * sizeof *s->bias);
+    s->bias = account_malloc(MAX_BIAS * sizeof *s->bias);
     if (!s->bias) return serve_no_memory(e);
     for (size_t i = 0; i < json_array_size(given); i++)
         if (!add_pair(s, json_array_get(given, i), t, e)) return false;

@@ -2,6 +2,7 @@
 /* GET /metrics: figures as Prometheus reads them. */
 #include "metrics.h"
 
+#include "account.h"
 #include "call.h"
 
 #include <inttypes.h>
@@ -118,7 +119,7 @@ static void add_memory(metrics_text *m, const server *srv, const ag_serving_stat
 void reply_metrics(serve_call *call) {
     enum { MOST = 16384 };
     ag_serving_stats s;
-    metrics_text m = {.data = malloc(MOST), .cap = MOST};
+    metrics_text m = {.data = account_malloc(MOST), .cap = MOST};
     if (!m.data) {
         call_reply_json(call, 503, NULL);
         return;
@@ -131,5 +132,5 @@ void reply_metrics(serve_call *call) {
     add_memory(&m, call->server, &s);
     add_metrics(&m, &start, 1);
     call_reply_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
-    free(m.data);
+    account_free(m.data);
 }

@@ -4,6 +4,7 @@
 #include "ollama.h"
 
 #include "../json_out.h"
+#include "account.h"
 #include "fields.h"
 #include "infill.h"
 
@@ -169,7 +170,7 @@ void ollama_show(serve_call *call) {
         return;
     }
     const ag_served_model *m = call_model(call, known, &e);
-    free(known);
+    account_free(known);
     if (!m) {
         call_reply_error(call, &e);
         return;

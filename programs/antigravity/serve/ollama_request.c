@@ -3,6 +3,7 @@
 #include "ollama.h"
 
 #include "../json_out.h"
+#include "account.h"
 #include "fields.h"
 
 #include <antigravity/serving.h>
@@ -15,7 +16,7 @@ enum { MOST_STOPS = 64, MOST_INPUTS = 2048 };
 char *ollama_model_name(const serve_call *call, const char *name) {
     static const char tag[] = ":latest";
     size_t len = strlen(name), n = sizeof tag - 1;
-    char *copy = strdup(name);
+    char *copy = account_strdup(name);
     if (copy && len > n && strcmp(name + len - n, tag) == 0 &&
         !ag_serving_model(call_serving(call), name))
         copy[len - n] = 0;

@@ -3,6 +3,7 @@
 #include "openai.h"
 
 #include "../json_out.h"
+#include "account.h"
 #include "fields.h"
 #include "openai_fields.h"
 
@@ -31,8 +32,8 @@ static bool parse_embeddings(const serve_call *call, const json_t *body, serve_r
 static json_t *base64_of(const float *v, size_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const size_t n_bytes = 4 * n;
-    unsigned char *bytes = malloc(n_bytes + 2);
-    char *text = malloc((n_bytes + 2) / 3 * 4 + 1), *to = text;
+    unsigned char *bytes = account_malloc(n_bytes + 2);
+    char *text = account_malloc((n_bytes + 2) / 3 * 4 + 1), *to = text;
     for (size_t i = 0; bytes && i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &v[i], sizeof bits);
@@ -48,8 +49,8 @@ static json_t *base64_of(const float *v, size_t n) {
         *to++ = i + 2 < n_bytes ? digits[group & 63] : '=';
     }
     json_t *value = bytes && text ? json_stringn(text, (size_t)(to - text)) : NULL;
-    free(bytes);
-    free(text);
+    account_free(bytes);
+    account_free(text);
     return value;
 }
 

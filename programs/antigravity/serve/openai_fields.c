@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai_fields.h"
 
+#include "account.h"
 #include "fields.h"
 
 #include <float.h>
@@ -54,7 +55,7 @@ static bool read_budget(const json_t *body, serve_request *r, serve_error *e) {
     const json_t *budget = json_object_get(body, "kv_budget");
     if (!json_is_integer(budget)) return field_copy(body, "kv_budget", &r->kv_budget, e);
     snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(budget));
-    r->kv_budget = strdup(digits);
+    r->kv_budget = account_strdup(digits);
     return r->kv_budget || serve_no_memory(e);
 }
 
@@ -87,7 +88,7 @@ bool openai_read_common(const json_t *body, serve_request *r, serve_error *e) {
 static bool set_constraint(serve_request *r, ag_constraint_kind kind, char *text, serve_error *e) {
     r->constrained = true;
     r->constraint = kind;
-    free(r->constraint_text);
+    account_free(r->constraint_text);
     r->constraint_text = text;
     return text || serve_no_memory(e);
 }
@@ -130,8 +131,8 @@ bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
             "response_format, json_schema, grammar, regex and choice exclude each other");
     if (format) return read_response_format(format, r, e);
     if (schema) return set_schema(r, schema, e);
-    if (grammar) return set_constraint(r, AG_CONSTRAINT_GRAMMAR, strdup(grammar), e);
-    if (regex) return set_constraint(r, AG_CONSTRAINT_REGEX, strdup(regex), e);
+    if (grammar) return set_constraint(r, AG_CONSTRAINT_GRAMMAR, account_strdup(grammar), e);
+    if (regex) return set_constraint(r, AG_CONSTRAINT_REGEX, account_strdup(regex), e);
     if (!choices) return true;
     r->constrained = true;
     r->constraint = AG_CONSTRAINT_CHOICES;

@@ -2,6 +2,8 @@
 /* What a request is before anybody filled it in, and its end. */
 #include "protocol.h"
 
+#include "account.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,24 +26,24 @@ void serve_request_init(serve_request *r) {
 }
 
 void serve_request_free(serve_request *r) {
-    free(r->model);
+    account_free(r->model);
     json_decref(r->messages);
     json_decref(r->tools);
     json_decref(r->variables);
-    free(r->tool_name);
+    account_free(r->tool_name);
     json_decref(r->prompts);
-    free(r->suffix);
+    account_free(r->suffix);
     json_decref(r->files);
-    free(r->constraint_text);
+    account_free(r->constraint_text);
     json_decref(r->choices);
     json_decref(r->sampling.logit_bias);
-    free(r->sampling.bias);
+    account_free(r->sampling.bias);
     json_decref(r->stop);
     json_decref(r->kept);
-    free(r->kv_type);
-    free(r->kv_policy);
-    free(r->kv_budget);
-    free(r->head_budget);
+    account_free(r->kv_type);
+    account_free(r->kv_policy);
+    account_free(r->kv_budget);
+    account_free(r->head_budget);
     serve_request_init(r);
 }
 

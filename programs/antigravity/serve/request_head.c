@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request_head.h"
 
+#include "account.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -184,7 +186,7 @@ static int read_connection(request_head *h, const char **why) {
 }
 
 int request_head_read(request_head *h, const char *text, size_t n, const char **why) {
-    *h = (request_head){.text = malloc(2 * n + 2)};
+    *h = (request_head){.text = account_malloc(2 * n + 2)};
     *why = "out of memory";
     if (!h->text) return 503;
     memcpy(h->text, text, n);
@@ -206,6 +208,6 @@ int request_head_read(request_head *h, const char *text, size_t n, const char **
 }
 
 void request_head_free(request_head *h) {
-    free(h->text);
+    account_free(h->text);
     *h = (request_head){.text = NULL};
 }

@@ -19,7 +19,6 @@ typedef struct serve_route {
     json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or else OpenAI's */
     bool model_optional;                    /* a request without a model takes the first one */
     bool waits;                             /* a GET that is not quick, and goes to a worker */
-    bool tells_tokens;                      /* the reply holds the tokens of the request */
 } serve_route;
 
 typedef struct serve_route_list {

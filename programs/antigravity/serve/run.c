@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_impl.h"
 
+#include "account.h"
 #include "clock.h"
 #include "kv_owners.h"
 
@@ -25,17 +26,17 @@ void run_destroy(serve_run *run) {
     for (size_t i = 0; i < run->n_prompts; i++) {
         ag_ids_free(&run->prompts[i].ids);
         ag_constraint_destroy(run->prompts[i].constraint);
-        if (run->x.embeddings) free(run->x.embeddings[i]);
+        if (run->x.embeddings) account_free(run->x.embeddings[i]);
     }
     if (run->protocol->close && run->x.state) run->protocol->close(run->x.state);
-    free(run->x.state);
-    free(run->x.embeddings);
-    free(run->prompts);
-    free(run->stop);
-    free(run->model_name);
+    account_free(run->x.state);
+    account_free(run->x.embeddings);
+    account_free(run->prompts);
+    account_free(run->stop);
+    account_free(run->model_name);
     ag_chat_destroy(run->chat);
     serve_request_free(&run->request);
-    free(run);
+    account_free(run);
 }
 
 /* ---- its end ---- */
@@ -143,7 +144,7 @@ static void begin(serve_run *run) {
 }
 
 static bool take_embedding(serve_run *run, size_t prompt, const ag_request_event *e) {
-    float *copy = malloc(e->n_embedding * sizeof *copy);
+    float *copy = account_malloc(e->n_embedding * sizeof *copy);
     if (!copy) return false;
     memcpy(copy, e->embedding, e->n_embedding * sizeof *copy);
     run->x.embeddings[prompt] = copy;
@@ -214,12 +215,17 @@ static void take_event(run_event *r) {
 /* On the loop's thread, from here on. */
 static void run_event_task(loop_task *task) {
     run_event *r = (run_event *)task;
+    serve_call *call = r->prompt->run->call;
+    call_hold(call);
+    account *before = account_enter(call->account);
     if (r->event.kind == AG_REQUEST_ENDED) {
         take_ended(r->prompt, &r->event, &r->error);
-        return;
+    } else {
+        if (!r->prompt->run->is_over) take_event(r);
+        account_free(r);
     }
-    if (!r->prompt->run->is_over) take_event(r);
-    free(r);
+    account_enter(before);
+    call_release(call);
 }
 
 /* On the engine's thread. */
@@ -233,7 +239,9 @@ static void send_event(void *user, const ag_request_event *e) {
         const size_t top = e->kind == AG_REQUEST_TOKEN ? e->n_top * sizeof *e->top : 0;
         const size_t ids = e->kind == AG_REQUEST_ANSWERED ? e->n_ids * sizeof *e->ids : 0;
         const size_t floats = e->kind == AG_REQUEST_EMBEDDED ? e->n_embedding * sizeof(float) : 0;
-        r = atomic_load(&p->lost) ? NULL : malloc(sizeof *r + top + floats + ids + text + 1);
+        account *before = account_enter(p->run->call->account);
+        r = atomic_load(&p->lost) ? NULL : account_malloc(sizeof *r + top + floats + ids + text + 1);
+        account_enter(before);
         if (!r) {
             atomic_store(&p->lost, true);
             ag_serving_cancel(p->run->call->server->engine, p->id);

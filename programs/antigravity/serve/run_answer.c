@@ -2,6 +2,8 @@
 /* From tokens to what an answer says. */
 #include "run_impl.h"
 
+#include "account.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +11,7 @@ static bool append(ag_text *to, const char *text, size_t n) {
     if (to->len + n + 1 > to->cap) {
         size_t cap = to->cap ? 2 * to->cap : 256;
         if (cap < to->len + n + 1) cap = to->len + n + 1;
-        char *grown = realloc(to->data, cap);
+        char *grown = account_realloc(to->data, cap);
         if (!grown) return false;
         to->data = grown;
         to->cap = cap;
@@ -28,7 +30,7 @@ static bool describe_token(const serve_run *run, serve_token *t, int32_t id, flo
     const ag_tokenizer *tokenizer = ag_served_model_tokenizer(run->model);
     if (ag_tokenizer_decode(tokenizer, &id, 1, true, &text, &err) != AG_OK) text.len = 0;
     *t = (serve_token){.id = id, .logprob = logprob, .len = text.len};
-    t->text = malloc(text.len + 1);
+    t->text = account_malloc(text.len + 1);
     if (t->text && text.len) memcpy(t->text, text.data, text.len);
     if (t->text) t->text[text.len] = '\0';
     ag_text_free(&text);
@@ -36,22 +38,22 @@ static bool describe_token(const serve_run *run, serve_token *t, int32_t id, flo
 }
 
 static void free_token(serve_token *t) {
-    for (size_t i = 0; i < t->n_top; i++) free(t->top[i].text);
-    free(t->top);
-    free(t->text);
+    for (size_t i = 0; i < t->n_top; i++) account_free(t->top[i].text);
+    account_free(t->top);
+    account_free(t->text);
 }
 
 static bool add_token(serve_run *run, serve_answer *a, const ag_request_event *e) {
     if ((a->n_tokens & (a->n_tokens - 1)) == 0) {
         const size_t cap = a->n_tokens ? 2 * a->n_tokens : 1;
-        serve_token *grown = realloc(a->tokens, cap * sizeof *grown);
+        serve_token *grown = account_realloc(a->tokens, cap * sizeof *grown);
         if (!grown) return false;
         a->tokens = grown;
     }
     serve_token *t = &a->tokens[a->n_tokens];
     if (!describe_token(run, t, e->id, e->logprob)) return false;
     a->n_tokens++;
-    t->top = e->n_top ? calloc(e->n_top, sizeof *t->top) : NULL;
+    t->top = e->n_top ? account_calloc(e->n_top, sizeof *t->top) : NULL;
     if (e->n_top && !t->top) return false;
     for (; t->n_top < e->n_top; t->n_top++)
         if (!describe_token(run, &t->top[t->n_top], e->top[t->n_top].id, e->top[t->n_top].logprob))
@@ -69,11 +71,11 @@ static void give_tokens(run_reader *reader, const serve_answer *a, serve_event *
 /* ---- what the text says ---- */
 
 static bool add_call(serve_answer *a, const ag_chat_delta *d) {
-    serve_called *grown = realloc(a->calls, (a->n_calls + 1) * sizeof *grown);
+    serve_called *grown = account_realloc(a->calls, (a->n_calls + 1) * sizeof *grown);
     if (!grown) return false;
     a->calls = grown;
     serve_called *call = &a->calls[a->n_calls++];
-    *call = (serve_called){.id = strdup(d->id ? d->id : ""), .name = strdup(d->name)};
+    *call = (serve_called){.id = account_strdup(d->id ? d->id : ""), .name = account_strdup(d->name)};
     return call->id && call->name && append(&call->arguments, "", 0);
 }
 
@@ -146,6 +148,14 @@ bool run_take_token(serve_run *run, size_t answer, const ag_request_event *e) {
     return true;
 }
 
+/* What is remembered outlives the request, and has a limit of its own. */
+static void keep_answer(serve_run *run, const ag_text *kept) {
+    account *before = account_enter(NULL);
+    answer_memory_keep(run->call->server->answers, ag_served_model_name(run->model),
+                       call_scope(run->call), kept);
+    account_enter(before);
+}
+
 /* So that it is found again when the client sends it in its next turn. */
 static void remember(serve_run *run, size_t answer, const ag_request_event *e) {
     ag_text kept = {0};
@@ -153,8 +163,7 @@ static void remember(serve_run *run, size_t answer, const ag_request_event *e) {
     const serve_request *r = &run->request;
     if (!reader->parser || reader->cut || !e->n_ids || r->continue_last || r->no_prefix) return;
     if (ag_chat_keep_answer(run->chat, reader->parser, e->ids, e->n_ids, &kept, NULL) == AG_OK)
-        answer_memory_keep(run->call->server->answers, ag_served_model_name(run->model),
-                           call_scope(run->call), &kept);
+        keep_answer(run, &kept);
     ag_text_free(&kept);
 }
 
@@ -199,8 +208,8 @@ bool run_take_end(serve_run *run, size_t answer, const ag_request_event *e) {
 
 bool run_make_answers(serve_run *run) {
     const size_t n = run->x.n_answers;
-    run->x.answers = calloc(n ? n : 1, sizeof *run->x.answers);
-    run->readers = calloc(n ? n : 1, sizeof *run->readers);
+    run->x.answers = account_calloc(n ? n : 1, sizeof *run->x.answers);
+    run->readers = account_calloc(n ? n : 1, sizeof *run->readers);
     bool ok = run->x.answers && run->readers;
     for (size_t i = 0; ok && i < n; i++)
         ok = append(&run->x.answers[i].content, "", 0) &&
@@ -211,19 +220,19 @@ bool run_make_answers(serve_run *run) {
 void run_free_answers(serve_run *run) {
     for (size_t i = 0; run->x.answers && i < run->x.n_answers; i++) {
         serve_answer *a = &run->x.answers[i];
-        free(a->content.data);
-        free(a->reasoning.data);
+        account_free(a->content.data);
+        account_free(a->reasoning.data);
         for (size_t k = 0; k < a->n_calls; k++) {
-            free(a->calls[k].id);
-            free(a->calls[k].name);
-            free(a->calls[k].arguments.data);
+            account_free(a->calls[k].id);
+            account_free(a->calls[k].name);
+            account_free(a->calls[k].arguments.data);
         }
-        free(a->calls);
+        account_free(a->calls);
         for (size_t k = 0; k < a->n_tokens; k++) free_token(&a->tokens[k]);
-        free(a->tokens);
+        account_free(a->tokens);
     }
     for (size_t i = 0; run->readers && i < run->x.n_answers; i++)
         ag_chat_parser_destroy(run->readers[i].parser);
-    free(run->x.answers);
-    free(run->readers);
+    account_free(run->x.answers);
+    account_free(run->readers);
 }

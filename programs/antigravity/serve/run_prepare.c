@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the body of a request to what the engine is asked. All of it on a worker's thread. */
+#include "account.h"
 #include "fields.h"
 #include "infill.h"
 #include "run_impl.h"
@@ -17,7 +18,7 @@ static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error 
     char *text = json_dumps(value, JSON_COMPACT);
     if (!text) return serve_no_memory(e);
     const ag_status st = set(chat, text, strlen(text), &err);
-    free(text);
+    account_free(text);
     if (st == AG_OK) return true;
     serve_refuse_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", param);
@@ -35,7 +36,7 @@ static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
         if (!text) return serve_no_memory(e);
         const ag_status st = ag_chat_set_variable(chat, name, text, strlen(text), &err);
-        free(text);
+        account_free(text);
         if (st != AG_OK) return serve_refuse_status(e, &err);
     }
     return true;
@@ -114,7 +115,7 @@ bool serve_render(const serve_call *call, ag_served_model *model, const serve_re
 
 static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, serve_error *e) {
     const size_t n = json_array_size(list);
-    ids->data = malloc((n ? n : 1) * sizeof *ids->data);
+    ids->data = account_malloc((n ? n : 1) * sizeof *ids->data);
     if (!ids->data) return serve_no_memory(e);
     ids->cap = n;
     for (size_t i = 0; i < n; i++) {
@@ -147,7 +148,7 @@ static bool encode_prompt(serve_run *run, const json_t *prompt, ag_ids *ids, ser
 static bool add_choices(const serve_request *r, ag_constraint_params *p, const char ***choices,
                         serve_error *e) {
     const size_t n = json_array_size(r->choices);
-    *choices = malloc((n ? n : 1) * sizeof **choices);
+    *choices = account_malloc((n ? n : 1) * sizeof **choices);
     if (!*choices) return serve_no_memory(e);
     for (size_t i = 0; i < n; i++) (*choices)[i] = json_string_value(json_array_get(r->choices, i));
     p->choices = *choices;
@@ -182,9 +183,11 @@ static bool compile(const serve_run *run, const ag_text *required, ag_constraint
     if (!required->len && r->constraint == AG_CONSTRAINT_CHOICES &&
         !add_choices(r, &p, &choices, e))
         return false;
+    account *before = account_enter(NULL); /* the vocabulary is the model's, for all requests */
     ag_status st = ag_served_model_vocab(run->model, &vocab, &err);
+    account_enter(before);
     if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
-    free(choices);
+    account_free(choices);
     if (st == AG_OK) return true;
     serve_refuse_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", required->len ? "tools" : "response_format");
@@ -198,7 +201,7 @@ static bool make_prompts(serve_run *run, size_t n, serve_error *e) {
     if (n > RUN_MAX_PROMPTS || n * run->request.n > RUN_MAX_PROMPTS)
         return serve_refuse(e, 400, "prompt", "%zu prompts of %u answers each are too many: %d", n,
                             run->request.n, RUN_MAX_PROMPTS);
-    run->prompts = calloc(n ? n : 1, sizeof *run->prompts);
+    run->prompts = account_calloc(n ? n : 1, sizeof *run->prompts);
     if (!run->prompts) return serve_no_memory(e);
     run->n_prompts = n;
     for (size_t i = 0; i < n; i++) {
@@ -287,7 +290,7 @@ static bool make_answers(serve_run *run, serve_error *e) {
     serve_exchange *x = &run->x;
     const bool embeds = run->request.kind == SERVE_EMBED;
     x->n_answers = embeds || run->request.count_only ? 0 : run->n_prompts * run->request.n;
-    x->embeddings = embeds ? calloc(run->n_prompts, sizeof *x->embeddings) : NULL;
+    x->embeddings = embeds ? account_calloc(run->n_prompts, sizeof *x->embeddings) : NULL;
     if (!run_make_answers(run) || (embeds && !x->embeddings)) return serve_no_memory(e);
     return make_parsers(run, e);
 }
@@ -302,7 +305,7 @@ static bool prepare(serve_run *run, const json_t *body, serve_error *e) {
         return serve_refuse(e, 400, "stream", "there is no stream of this");
     if (!r->n || r->n > RUN_MAX_ANSWERS)
         return serve_refuse(e, 400, "n", "n must be between 1 and %d", RUN_MAX_ANSWERS);
-    run->model_name = strdup(r->model ? r->model : ag_served_model_name(run->model));
+    run->model_name = account_strdup(r->model ? r->model : ag_served_model_name(run->model));
     run->x.model = run->model_name;
     bool ok = run->model_name || serve_no_memory(e);
     if (ok) ok = r->kind == SERVE_CHAT ? prepare_chat(run, &required, e) : prepare_texts(run, e);
@@ -322,7 +325,7 @@ static bool prepare(serve_run *run, const json_t *body, serve_error *e) {
 
 void run_prepare(serve_call *call) {
     serve_error e;
-    serve_run *run = calloc(1, sizeof *run);
+    serve_run *run = account_calloc(1, sizeof *run);
     const serve_protocol *p = call->route->protocol;
     call->run = run;
     if (run) {
@@ -332,7 +335,7 @@ void run_prepare(serve_call *call) {
         run->x.created = (int64_t)time(NULL);
         memcpy(run->x.id, call->id, sizeof run->x.id);
         serve_request_init(&run->request);
-        run->x.state = p->state_size ? calloc(1, p->state_size) : NULL;
+        run->x.state = p->state_size ? account_calloc(1, p->state_size) : NULL;
     }
     bool ok = run && (run->x.state || !p->state_size);
     if (!ok) serve_no_memory(&e);

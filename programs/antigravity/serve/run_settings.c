@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_settings.h"
 
+#include "account.h"
 #include "logit_bias.h"
 #include "run_impl.h"
 
@@ -69,7 +70,7 @@ static bool apply_stops(serve_run *run, bool constrained, serve_error *e) {
     const char *const *own = f && !constrained ? ag_chat_format_stops(f, &n_own) : NULL;
     if (n > MAX_STOPS)
         return serve_refuse(e, 400, "stop", "%zu stop strings, of %d at most", n, MAX_STOPS);
-    run->stop = malloc((n + n_own + 1) * sizeof *run->stop);
+    run->stop = account_malloc((n + n_own + 1) * sizeof *run->stop);
     if (!run->stop) return serve_no_memory(e);
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(r->stop, i));

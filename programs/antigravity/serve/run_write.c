@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a protocol writes into its stream. */
+#include "account.h"
 #include "run_impl.h"
 
 #include "clock.h"
@@ -34,7 +35,7 @@ static void cut_stream(serve_run *run) {
 static void write_value(serve_exchange *x, const char *before, json_t *value, const char *after) {
     char *text = value ? json_dumps(value, DUMP_FLAGS) : NULL;
     const size_t n_before = strlen(before), n = text ? strlen(text) : 0, n_after = strlen(after);
-    char *whole = text ? malloc(n_before + n + n_after) : NULL;
+    char *whole = text ? account_malloc(n_before + n + n_after) : NULL;
     json_decref(value);
     if (whole) {
         memcpy(whole, before, n_before);
@@ -44,8 +45,8 @@ static void write_value(serve_exchange *x, const char *before, json_t *value, co
     } else {
         cut_stream(run_of(x));
     }
-    free(text);
-    free(whole);
+    account_free(text);
+    account_free(whole);
 }
 
 void serve_write_line(serve_exchange *x, json_t *value) { write_value(x, "", value, "\n"); }

@@ -7,8 +7,10 @@
 #include "../progress.h"
 #include "../talk.h"
 #include "../talk_options.h"
+#include "account.h"
 #include "serve_options.h"
 
+#include <event2/event.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -200,6 +202,8 @@ static void raise_file_limit(uint32_t *max_connections) {
 
 int command_serve(int argc, char **argv) {
     serving_setup s = {.n_names = 0};
+    account_install();
+    event_set_mem_functions(account_malloc, account_realloc, account_free);
     int code = serve_options_read(&s.options, argc, argv);
     if (code != OPTIONS_RUN) return code;
     keep_heap_small();

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve_options.h"
 
-#include "body_cost.h"
-
 #include "../command.h"
 #include "../output.h"
 
@@ -252,6 +250,14 @@ static const option_def network_rows[] = {
      .low = 0,
      .high = 1000000,
      .help = "an answer ends after so long; 0: never"},
+    {.name = "prepare-limit",
+     .kind = OPTION_REAL,
+     .value = "SECONDS",
+     .offset = FIELD(server.prepare_limit_s),
+     .low = 0.01,
+     .high = 1000000,
+     .help = "the processor time that reading a request, rendering its template, tokenizing it and "
+             "compiling its schema may take"},
     {.name = "grace",
      .kind = OPTION_U32,
      .value = "SECONDS",
@@ -364,6 +370,7 @@ static serve_options defaults(void) {
                         .write_s = 60,
                     },
                 .n_workers = 2,
+                .prepare_limit_s = 2,
                 .grace_s = 10,
             },
     };
@@ -379,8 +386,9 @@ static void bound_memory(serve_options *o) {
     o->server.memory_limit = limit;
     o->server.max_bytes = share;
     o->server.limits.max_bodies = share / 2;
-    /* What could never be counted is refused at once. */
-    const size_t most = share / (TEXT_COST + 1);
+    /* A prompt in one piece takes 4 times its bytes while it is parsed, and then its tokens. */
+    enum { BODY_SHARE = 8 };
+    const size_t most = share / BODY_SHARE;
     if (o->server.limits.max_body > most) o->server.limits.max_body = most;
     /* Connections with TLS take half of it at most. */
     const size_t n_most = share / 2 / TLS_COST;

@@ -21,26 +21,14 @@ enum { MAX_JOBS = 256, SIGNALS = 3 };
 
 enum { CONNECTION_COST = 8192 }; /* bytes, about, of one that does nothing */
 
-static size_t bytes_of_connections(const server *s) {
-    return connection_body_bytes(s->connections) +
-           connection_count(s->connections) * CONNECTION_COST +
-           connection_tls_count(s->connections) * TLS_COST;
-}
-
-/* What is there for certain: of the rest the engine sets aside what it was told to. */
-static void tell_bytes(server *s) {
-    atomic_store(s->settings->bytes, s->n_held + connection_body_bytes(s->connections) +
-                                         answer_memory_bytes(s->answers) +
-                                         connection_tls_count(s->connections) * TLS_LEAST);
-}
-
-bool server_charge(server *s, size_t *charge, size_t n) {
-    const size_t others = s->n_charged - *charge;
-    if (n > *charge && others + n + bytes_of_connections(s) > s->settings->max_bytes) return false;
-    s->n_charged = others + n;
-    *charge = n;
-    if (s->connections) tell_bytes(s);
-    return true;
+/* Publishes what connections take, for accounts, and what is resident for certain, for the engine:
+ * of the rest it sets aside what it was told to. */
+static void publish_bytes(server *s) {
+    const size_t n_tls = connection_tls_count(s->connections);
+    atomic_store(&s->accounts.others,
+                 connection_count(s->connections) * CONNECTION_COST + n_tls * TLS_COST);
+    atomic_store(s->settings->bytes, atomic_load(&s->accounts.resident) +
+                                         answer_memory_bytes(s->answers) + n_tls * TLS_LEAST);
 }
 
 /* ---- requests ---- */
@@ -88,6 +76,7 @@ static void on_over(void *user, connection *c, bool complete) {
 static void on_accepted(void *user, evutil_socket_t fd, bool is_local) {
     server *s = user;
     connection_accept(s->connections, fd, is_local);
+    publish_bytes(s);
 }
 
 /* ---- signals and time ---- */
@@ -136,9 +125,12 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     server *s = user;
     const double now = clock_s();
-    tell_bytes(s);
+    publish_bytes(s);
     const bool cancel = s->n_stops && now >= s->stop_at;
-    if (cancel) connection_set_give_up(s->connections);
+    if (cancel) {
+        atomic_store(&s->accounts.is_closing, true);
+        connection_set_give_up(s->connections);
+    }
     for (serve_run *run = s->first_run, *next; run; run = next) {
         next = run_next(run);
         if (cancel) run_cancel(run);
@@ -189,7 +181,9 @@ static bool open_server(server *s, const server_settings *settings) {
     if (!open_answers(s)) return false;
     s->base = event_base_new();
     s->connections =
-        s->base ? connection_set_create(s->base, &settings->limits, &events, settings->tls) : NULL;
+        s->base ? connection_set_create(s->base, &settings->limits, &events, settings->tls,
+                                        &s->accounts)
+                : NULL;
     s->queue = s->connections ? loop_queue_create(s->base) : NULL;
     s->workers = s->queue ? workers_create(s->queue, settings->n_workers, MAX_JOBS) : NULL;
     s->listeners->accepted = on_accepted;
@@ -252,7 +246,12 @@ static int run_loop(server *s) {
 
 int server_run(const server_settings *settings, ag_serving *engine, listeners *l) {
     server s = {
-        .settings = settings, .engine = engine, .listeners = l, .started = (int64_t)time(NULL)};
+        .settings = settings,
+        .engine = engine,
+        .listeners = l,
+        .accounts = {.limit = settings->max_bytes},
+        .started = (int64_t)time(NULL),
+    };
     int code = EXIT_FAILED;
     signal(SIGPIPE, SIG_IGN);
     if (open_server(&s, settings)) code = run_loop(&s);

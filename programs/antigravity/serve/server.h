@@ -4,6 +4,7 @@
 #define ANTIGRAVITY_SERVE_SERVER_H
 
 #include "access_log.h"
+#include "account.h"
 #include "answer_memory.h"
 #include "api_keys.h"
 #include "connection.h"
@@ -30,11 +31,12 @@ typedef struct server_settings {
     size_t n_names;
     uint64_t memory_limit; /* the engine's; 0: none */
     size_t max_bytes;      /* of connections and requests together */
-    atomic_size_t *bytes;  /* what they take, for the engine to ask */
+    atomic_size_t *bytes;  /* what they take for certain, for the engine to ask */
     size_t answer_bytes;   /* that answers may be remembered with */
     const char *answers;   /* NULL, or the file in which they stay */
     uint32_t max_running;  /* answers at a time */
     uint32_t n_workers;
+    double prepare_limit_s; /* of processor time, until a request is with the engine */
     uint32_t grace_s;   /* how long requests may go on after SIGTERM */
     uint32_t timeout_s; /* of a request; 0: none */
 } server_settings;
@@ -58,16 +60,12 @@ typedef struct server {
     answer_memory *answers;
     server_counts counts;
     serve_run *first_run; /* requests that are with the model */
-    size_t n_charged;     /* bytes that requests may come to take */
-    size_t n_held;        /* bytes of bodies of requests that are not over */
+    account_pool accounts; /* of requests */
     size_t n_calls;       /* requests that are not over */
     int64_t started;
     unsigned n_stops; /* signals that asked for the end */
     double stop_at;   /* then what is still running is cancelled */
 } server;
-
-/* The request that *charge belongs to is counted with n bytes from now on. False: it cannot be. */
-bool server_charge(server *s, size_t *charge, size_t n);
 
 /* Serves until a signal ends it. The engine and the listeners are the caller's. Returns an exit
  * code. */

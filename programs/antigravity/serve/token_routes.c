@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /tokenize, /detokenize and /apply-template: what a text is to the model. */
+#include "account.h"
 #include "routes.h"
 
 #include "../json_out.h"
@@ -87,7 +88,7 @@ static bool detokenize(const serve_call *call, const ag_tokenizer *t, ag_text *t
     if (!field_array(call_body(call), "tokens", &list, e)) return false;
     if (!list) return serve_refuse(e, 400, "tokens", "tokens must be a list of ids");
     const size_t n = json_array_size(list);
-    int32_t *ids = malloc((n ? n : 1) * sizeof *ids);
+    int32_t *ids = account_malloc((n ? n : 1) * sizeof *ids);
     if (!ids) return serve_no_memory(e);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
@@ -100,7 +101,7 @@ static bool detokenize(const serve_call *call, const ag_tokenizer *t, ag_text *t
     if (ok)
         ok = ag_tokenizer_decode(t, ids, n, true, text, &err) == AG_OK ||
              serve_refuse_status(e, &err);
-    free(ids);
+    account_free(ids);
     return ok;
 }
 
@@ -148,7 +149,6 @@ static const serve_route token_paths[] = {
     {.method = "POST",
      .path = "/tokenize",
      .handle = reply_tokens,
-     .tells_tokens = true,
      .needs_key = true,
      .model_optional = true},
     {.method = "POST",
@@ -159,7 +159,6 @@ static const serve_route token_paths[] = {
     {.method = "POST",
      .path = "/apply-template",
      .handle = reply_template,
-     .tells_tokens = true,
      .needs_key = true,
      .model_optional = true},
 };

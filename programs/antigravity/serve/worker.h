@@ -7,6 +7,7 @@
 #include "loop_queue.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct workers workers;
 
@@ -15,11 +16,13 @@ typedef struct workers workers;
 typedef struct worker_job {
     loop_task task; /* the worker's own */
     struct worker_job *next;
+    uint64_t order; /* the workers' own: of arrival */
+    bool is_large;  /* set by the sender: it may take long */
     void (*work)(struct worker_job *job);
     void (*done)(struct worker_job *job);
 } worker_job;
 
-/* n threads; at most max_jobs wait. */
+/* n threads; at most max_jobs wait. Of several threads one takes small jobs only. */
 workers *workers_create(loop_queue *queue, size_t n, size_t max_jobs);
 /* Waits for the jobs that are there; their done() is left to the queue. */
 void workers_destroy(workers *w);

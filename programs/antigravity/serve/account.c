@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "account.h"
+
+#include <antigravity/alloc.h>
+#include <antigravity/interrupt.h>
+#include <jansson.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CLOCK_INTERVAL = 64,    /* allocations between two looks at the clocks */
+    SMALL = 256 << 10,      /* bytes of an account that may use the whole pool */
+    SMALL_SHARE = 8,        /* 1/8 of the pool is for accounts of at most SMALL bytes */
+    OWN_PAGES = 128 << 10,  /* bytes from which on malloc() maps pages, which are not touched yet */
+    PAGE = 4096,            /* bytes */
+    RESIDENT_STEP = 16384,  /* bytes between two updates of the pool's figure */
+};
+
+static const size_t NONE = SIZE_MAX;
+
+struct account {
+    account_pool *pool;
+    pthread_mutex_t lock;
+    /* Under the lock. */
+    size_t used, taken, needed;
+    size_t mapped;   /* of `used`: bytes of blocks with pages of their own */
+    size_t resident; /* of the rest: what the pool's figure includes */
+    bool is_released;
+    account_failure failure;
+    atomic_bool is_cancelled;
+};
+
+/* Before each block. */
+typedef struct block {
+    _Alignas(16) account *owner; /* NULL: none */
+    size_t bytes;                /* that the caller asked for */
+} block;
+
+/* The calling thread's account, and the limits of its work. */
+static _Thread_local struct {
+    account *account;
+    bool is_timed;
+    double cpu_end, deadline;
+    unsigned until_clock; /* allocations */
+} here;
+
+/* ---- the pool ---- */
+
+/* Bytes that malloc() occupies for a block. */
+static size_t cost_of(size_t bytes) {
+    const size_t n = bytes + sizeof(block) + sizeof(size_t);
+    if (bytes >= OWN_PAGES) return (n + PAGE - 1) / PAGE * PAGE + sizeof(size_t);
+    return n < 32 ? 32 : (n + 15) / 16 * 16;
+}
+
+static size_t round_up(size_t bytes) {
+    return (bytes + ACCOUNT_STEP - 1) / ACCOUNT_STEP * ACCOUNT_STEP;
+}
+
+static size_t limit_for(const account_pool *p, size_t taken) {
+    return taken > SMALL ? p->limit - p->limit / SMALL_SHARE : p->limit;
+}
+
+/* The account is to hold `taken` bytes. */
+static account_failure take(account *a, size_t taken) {
+    account_pool *p = a->pool;
+    const size_t limit = limit_for(p, taken), more = taken - a->taken;
+    const size_t others = atomic_load(&p->others);
+    if (taken + others > limit) return ACCOUNT_TOO_LARGE;
+    size_t all = atomic_load(&p->taken);
+    do {
+        if (all + others + more > limit) return ACCOUNT_BUSY;
+    } while (!atomic_compare_exchange_weak(&p->taken, &all, all + more));
+    a->taken = taken;
+    return ACCOUNT_OK;
+}
+
+/* Freed blocks leave their pages with the allocator: these go back to the system before others may
+ * take the memory. */
+static void give_back(account *a, size_t keep) {
+#ifdef __GLIBC__
+    enum { WORTH_TRIMMING = 1 << 20 };
+    if (a->taken >= keep + WORTH_TRIMMING) malloc_trim(0);
+#endif
+    if (a->taken <= keep) return;
+    atomic_fetch_sub(&a->pool->taken, a->taken - keep);
+    a->taken = keep;
+}
+
+/* ---- charges ---- */
+
+static void fail(account *a, account_failure why, size_t needed) {
+    pthread_mutex_lock(&a->lock);
+    if (a->failure == ACCOUNT_OK) {
+        a->failure = why;
+        a->needed = needed;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void update_resident(account *a) {
+    const size_t resident = (a->used - a->mapped) / RESIDENT_STEP * RESIDENT_STEP;
+    if (resident == a->resident) return;
+    atomic_fetch_add(&a->pool->resident, resident - a->resident);
+    a->resident = resident;
+}
+
+static size_t mapped_bytes(size_t bytes) { return bytes >= OWN_PAGES ? cost_of(bytes) : 0; }
+
+/* A block of `bytes` takes the place of one of `old` bytes; NONE: there is none. */
+static bool exchange(account *a, size_t old, size_t bytes) {
+    const size_t used = a->used - (old == NONE ? 0 : cost_of(old)) +
+                        (bytes == NONE ? 0 : cost_of(bytes));
+    account_failure why = ACCOUNT_OK;
+    if (used > a->taken) why = take(a, round_up(used));
+    if (why != ACCOUNT_OK) {
+        if (a->failure == ACCOUNT_OK) {
+            a->failure = why;
+            a->needed = used;
+        }
+        return false;
+    }
+    a->used = used;
+    a->mapped += bytes == NONE ? 0 : mapped_bytes(bytes);
+    a->mapped -= old == NONE ? 0 : mapped_bytes(old);
+    update_resident(a);
+    return true;
+}
+
+static void destroy(account *a) {
+    give_back(a, 0);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+/* Charges for the exchange. False: there is no memory for it, and nothing has changed. */
+static bool charge(account *a, size_t old, size_t bytes) {
+    pthread_mutex_lock(&a->lock);
+    const bool ok = exchange(a, old, bytes);
+    const bool is_last = a->is_released && !a->used;
+    pthread_mutex_unlock(&a->lock);
+    if (is_last) destroy(a);
+    return ok;
+}
+
+/* ---- accounts ---- */
+
+account *account_create(account_pool *pool) {
+    account *a = calloc(1, sizeof *a);
+    if (!a) return NULL;
+    a->pool = pool;
+    pthread_mutex_init(&a->lock, NULL);
+    return a;
+}
+
+void account_release(account *a) {
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->is_released = true;
+    give_back(a, round_up(a->used));
+    const bool is_last = !a->used;
+    pthread_mutex_unlock(&a->lock);
+    if (is_last) destroy(a);
+}
+
+account *account_enter(account *a) {
+    account *before = here.account;
+    here.account = a;
+    return before;
+}
+
+account_failure account_reserve(account *a, size_t bytes) {
+    pthread_mutex_lock(&a->lock);
+    const size_t taken = round_up(a->used + bytes);
+    account_failure why = ACCOUNT_OK;
+    if (taken > a->taken) why = take(a, taken);
+    else give_back(a, taken);
+    if (why != ACCOUNT_OK) a->needed = taken;
+    pthread_mutex_unlock(&a->lock);
+    return why;
+}
+
+size_t account_bytes(account *a) {
+    pthread_mutex_lock(&a->lock);
+    const size_t n = a->used;
+    pthread_mutex_unlock(&a->lock);
+    return n;
+}
+
+size_t account_needed(const account *a) { return a->needed; }
+
+/* ---- work ---- */
+
+static double seconds_of(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Why the thread's work must end, without the clocks. */
+static account_failure told_to_end(const account *a) {
+    if (atomic_load_explicit(&a->is_cancelled, memory_order_relaxed)) return ACCOUNT_GONE;
+    if (atomic_load_explicit(&a->pool->is_closing, memory_order_relaxed)) return ACCOUNT_CLOSING;
+    return ACCOUNT_OK;
+}
+
+static account_failure time_is_over(void) {
+    if (seconds_of(CLOCK_THREAD_CPUTIME_ID) > here.cpu_end) return ACCOUNT_CPU_TIME;
+    const bool is_late = here.deadline > 0 && seconds_of(CLOCK_MONOTONIC) > here.deadline;
+    return is_late ? ACCOUNT_DEADLINE : ACCOUNT_OK;
+}
+
+static bool must_end(bool look_at_clocks) {
+    account *a = here.account;
+    /* A failure lasts until the end of the work: a caller may have overlooked it. */
+    if (a->failure != ACCOUNT_OK) return true;
+    account_failure why = told_to_end(a);
+    if (why == ACCOUNT_OK && look_at_clocks) why = time_is_over();
+    if (why != ACCOUNT_OK) fail(a, why, 0);
+    return why != ACCOUNT_OK;
+}
+
+bool account_must_end(void) { return here.account && here.is_timed && must_end(true); }
+
+static bool interrupted(void *user) {
+    (void)user;
+    return account_must_end();
+}
+
+void account_begin_work(account *a, double seconds, double deadline) {
+    a->failure = ACCOUNT_OK;
+    a->needed = 0;
+    here.account = a;
+    here.is_timed = true;
+    here.cpu_end = seconds_of(CLOCK_THREAD_CPUTIME_ID) + seconds;
+    here.deadline = deadline;
+    here.until_clock = CLOCK_INTERVAL;
+    ag_set_thread_interrupt(interrupted, NULL);
+}
+
+account_failure account_end_work(account *a) {
+    here.account = NULL;
+    here.is_timed = false;
+    ag_set_thread_interrupt(NULL, NULL);
+    const account_failure why = a->failure;
+    a->failure = ACCOUNT_OK;
+    return why;
+}
+
+void account_cancel(account *a) { atomic_store(&a->is_cancelled, true); }
+
+/* ---- blocks ---- */
+
+static bool may_allocate(void) {
+    if (!here.is_timed || !here.account) return true;
+    const bool look = --here.until_clock == 0;
+    if (look) here.until_clock = CLOCK_INTERVAL;
+    return !must_end(look);
+}
+
+static void *allocate(size_t bytes, bool zeroed) {
+    account *a = here.account;
+    if (bytes > SIZE_MAX / 2 || !may_allocate()) return NULL;
+    if (a && !charge(a, NONE, bytes)) return NULL;
+    block *b = zeroed ? calloc(1, sizeof *b + bytes) : malloc(sizeof *b + bytes);
+    if (!b) {
+        if (a) {
+            fail(a, ACCOUNT_NO_MEMORY, bytes);
+            charge(a, bytes, NONE);
+        }
+        return NULL;
+    }
+    *b = (block){.owner = a, .bytes = bytes};
+    return b + 1;
+}
+
+void *account_malloc(size_t bytes) { return allocate(bytes, false); }
+
+void *account_calloc(size_t n, size_t bytes) {
+    return bytes && n > SIZE_MAX / bytes ? NULL : allocate(n * bytes, true);
+}
+
+/* A block that grows is charged for the difference: large ones are not copied, of small ones it
+ * does not matter. */
+void *account_realloc(void *p, size_t bytes) {
+    if (!p) return account_malloc(bytes);
+    block *old = (block *)p - 1;
+    account *a = old->owner;
+    const size_t n_old = old->bytes;
+    if (bytes > SIZE_MAX / 2 || (bytes > n_old && !may_allocate())) return NULL;
+    if (a && !charge(a, n_old, bytes)) return NULL;
+    block *b = realloc(old, sizeof *b + bytes);
+    if (!b) {
+        if (a) {
+            fail(a, ACCOUNT_NO_MEMORY, bytes);
+            charge(a, bytes, n_old);
+        }
+        return NULL;
+    }
+    b->bytes = bytes;
+    return b + 1;
+}
+
+void account_free(void *p) {
+    if (!p) return;
+    block *b = (block *)p - 1;
+    account *a = b->owner;
+    const size_t bytes = b->bytes;
+    free(b);
+    if (a) charge(a, bytes, NONE);
+}
+
+char *account_strdup(const char *s) {
+    const size_t n = strlen(s) + 1;
+    char *copy = account_malloc(n);
+    if (copy) memcpy(copy, s, n);
+    return copy;
+}
+
+/* ---- for others ---- */
+
+static void *library_alloc(void *user, size_t bytes) {
+    (void)user;
+    return account_malloc(bytes);
+}
+
+static void *library_resize(void *user, void *p, size_t bytes) {
+    (void)user;
+    return account_realloc(p, bytes);
+}
+
+static void library_release(void *user, void *p) {
+    (void)user;
+    account_free(p);
+}
+
+void account_install(void) {
+    const ag_allocator a = {library_alloc, library_resize, library_release, NULL};
+    ag_set_allocator(&a);
+    json_set_alloc_funcs(account_malloc, account_free);
+}

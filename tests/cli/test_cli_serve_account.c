@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accounts of requests: what is charged, what fails, and when work must end. */
+#include "serve/account.h"
+
+#include <antigravity/chat.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { MIB = 1 << 20 };
+
+static int set_up(void **state) {
+    (void)state;
+    account_install();
+    return 0;
+}
+
+static void charges_blocks_to_the_current_account(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    void *outside = account_malloc(1000);
+    assert_int_equal(account_bytes(a), 0);
+    assert_null(account_enter(a));
+    char *p = account_malloc(1000), *s = account_strdup("text");
+    const size_t charged = account_bytes(a);
+    assert_true(charged >= 1000 + 5 && charged < 1200);
+    assert_int_equal(pool.taken, ACCOUNT_STEP);
+    json_t *v = json_pack("[s, i]", "text", 1);
+    assert_true(account_bytes(a) > charged);
+    json_decref(v);
+    assert_int_equal(account_bytes(a), charged);
+    assert_ptr_equal(account_enter(NULL), a);
+    /* A block stays on its account, whichever is current. */
+    p = account_realloc(p, 5000);
+    assert_true(account_bytes(a) >= charged + 4000);
+    account_free(p);
+    account_free(s);
+    account_free(outside);
+    assert_int_equal(account_bytes(a), 0);
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+    assert_int_equal(pool.resident, 0);
+}
+
+static void counts_at_least_what_malloc_occupies(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 64 * MIB};
+    account *a = account_create(&pool);
+    static void *blocks[20000];
+    account_enter(a);
+    for (size_t i = 0; i < 20000; i++) {
+        blocks[i] = account_calloc(1, i % 97);
+        assert_non_null(blocks[i]);
+        assert_int_equal((uintptr_t)blocks[i] % 16, 0);
+    }
+    /* A header of 16 bytes and malloc's own 8, in steps of 16. */
+    assert_true(account_bytes(a) >= 20000 * (48 + 16 + 8));
+    assert_in_range(pool.taken, account_bytes(a), account_bytes(a) + ACCOUNT_STEP);
+    assert_in_range(pool.resident, account_bytes(a) - 16384, account_bytes(a));
+    for (size_t i = 0; i < 20000; i++) account_free(blocks[i]);
+    account_enter(NULL);
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+}
+
+static void does_not_count_large_blocks_as_resident(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 8 * MIB};
+    account *a = account_create(&pool);
+    account_enter(a);
+    void *p = account_malloc(2 * MIB);
+    assert_true(pool.taken >= 2 * MIB);
+    assert_int_equal(pool.resident, 0);
+    p = account_realloc(p, 4 * MIB);
+    assert_true(pool.taken >= 4 * MIB && pool.taken < 5 * MIB);
+    account_free(p);
+    account_enter(NULL);
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+}
+
+static void fails_beyond_the_limit_and_says_why(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 8 * MIB};
+    account *a = account_create(&pool), *b = account_create(&pool);
+    account_begin_work(a, 100, 0);
+    assert_null(account_malloc(8 * MIB)); /* an eighth is for small accounts */
+    assert_null(account_malloc(10));      /* a failure lasts until the end of the work */
+    assert_int_equal(account_end_work(a), ACCOUNT_TOO_LARGE);
+    assert_true(account_needed(a) >= 8 * MIB);
+    account_begin_work(a, 100, 0);
+    void *most = account_malloc(6 * MIB);
+    assert_non_null(most);
+    assert_int_equal(account_end_work(a), ACCOUNT_OK);
+    account_begin_work(b, 100, 0);
+    assert_null(account_malloc(3 * MIB));
+    assert_int_equal(account_end_work(b), ACCOUNT_BUSY);
+    account_begin_work(b, 100, 0);
+    void *small = account_malloc(100000); /* of the last eighth */
+    assert_non_null(small);
+    assert_int_equal(account_end_work(b), ACCOUNT_OK);
+    account_free(most);
+    account_free(small);
+    account_release(a);
+    account_release(b);
+    assert_int_equal(pool.taken, 0);
+}
+
+static void counts_what_is_not_on_accounts(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 8 * MIB, .others = 7 * MIB};
+    account *a = account_create(&pool);
+    account_begin_work(a, 100, 0);
+    assert_null(account_malloc(2 * MIB));
+    assert_int_equal(account_end_work(a), ACCOUNT_TOO_LARGE);
+    account_release(a);
+}
+
+static void reserves_memory_for_blocks_to_come(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 8 * MIB};
+    account *a = account_create(&pool), *b = account_create(&pool);
+    assert_int_equal(account_reserve(a, 6 * MIB), ACCOUNT_OK);
+    assert_int_equal(account_reserve(b, 2 * MIB), ACCOUNT_BUSY);
+    account_enter(a);
+    void *p = account_malloc(5 * MIB);
+    assert_non_null(p);
+    account_free(p);
+    account_enter(NULL);
+    assert_int_equal(pool.taken, 6 * MIB);
+    assert_int_equal(pool.resident, 0);
+    account_release(a);
+    account_release(b);
+    assert_int_equal(pool.taken, 0);
+}
+
+/* The allocator keeps the pages of freed blocks, so others may not take them yet. */
+static void keeps_what_freed_blocks_took_until_told(void **state) {
+    (void)state;
+    account_pool pool = {.limit = 8 * MIB};
+    account *a = account_create(&pool);
+    account_enter(a);
+    void *p = account_malloc(3 * MIB), *q = account_malloc(100);
+    account_free(p);
+    assert_true(pool.taken >= 3 * MIB);
+    assert_int_equal(account_reserve(a, 0), ACCOUNT_OK);
+    assert_int_equal(pool.taken, ACCOUNT_STEP);
+    account_free(q);
+    account_enter(NULL);
+    account_release(a);
+    assert_int_equal(pool.taken, 0);
+}
+
+static void *free_in_thread(void *p) {
+    account_free(p);
+    return NULL;
+}
+
+static void lives_until_its_last_block_is_freed(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    account_enter(a);
+    void *p = account_malloc(100);
+    account_enter(NULL);
+    account_release(a);
+    assert_int_equal(pool.taken, ACCOUNT_STEP);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, free_in_thread, p), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(pool.taken, 0);
+}
+
+static void ends_work_that_is_cancelled(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    account_begin_work(a, 100, 0);
+    void *p = account_malloc(10);
+    assert_non_null(p);
+    assert_false(account_must_end());
+    account_cancel(a);
+    assert_null(account_malloc(10));
+    assert_true(account_must_end());
+    account_free(p);
+    assert_int_equal(account_end_work(a), ACCOUNT_GONE);
+    account_release(a);
+}
+
+static void ends_work_when_the_pool_closes(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    account_begin_work(a, 100, 0);
+    atomic_store(&pool.is_closing, true);
+    assert_null(account_malloc(10));
+    assert_int_equal(account_end_work(a), ACCOUNT_CLOSING);
+    account_release(a);
+}
+
+static void ends_work_beyond_its_processor_time(void **state) {
+    (void)state;
+    account_pool pool = {.limit = MIB};
+    account *a = account_create(&pool);
+    account_begin_work(a, 0.02, 0);
+    size_t n = 0;
+    for (void *p; (p = account_malloc(10)) != NULL; n++) account_free(p);
+    assert_true(n > 10);
+    assert_int_equal(account_end_work(a), ACCOUNT_CPU_TIME);
+    account_begin_work(a, 100, 1e-9); /* the clock passed that long ago */
+    while (!account_must_end()) {}
+    assert_int_equal(account_end_work(a), ACCOUNT_DEADLINE);
+    account_release(a);
+}
+
+/* The library's long work asks the account as well. */
+static void interrupts_the_library(void **state) {
+    (void)state;
+    ag_error err;
+    ag_tokenizer *t;
+    ag_ids ids = {0};
+    account_pool pool = {.limit = 64 * MIB};
+    account *a = account_create(&pool);
+    assert_int_equal(ag_tokenizer_load(AG_SOURCE_DIR "/models/demo", &t, &err), AG_OK);
+    enum { N = 4 * MIB };
+    char *text = malloc(N);
+    for (size_t i = 0; i < N; i++) text[i] = (char)(i % 7 ? 'a' + i % 26 : ' ');
+    account_begin_work(a, 0.01, 0);
+    const ag_status st = ag_tokenizer_encode(t, text, N, 0, &ids, &err);
+    assert_int_equal(account_end_work(a), ACCOUNT_CPU_TIME);
+    assert_true(st == AG_CANCELLED || st == AG_NOMEM);
+    ag_ids_free(&ids);
+    free(text);
+    ag_tokenizer_destroy(t);
+    account_release(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(charges_blocks_to_the_current_account),
+        cmocka_unit_test(counts_at_least_what_malloc_occupies),
+        cmocka_unit_test(does_not_count_large_blocks_as_resident),
+        cmocka_unit_test(fails_beyond_the_limit_and_says_why),
+        cmocka_unit_test(counts_what_is_not_on_accounts),
+        cmocka_unit_test(reserves_memory_for_blocks_to_come),
+        cmocka_unit_test(keeps_what_freed_blocks_took_until_told),
+        cmocka_unit_test(lives_until_its_last_block_is_freed),
+        cmocka_unit_test(ends_work_that_is_cancelled),
+        cmocka_unit_test(ends_work_when_the_pool_closes),
+        cmocka_unit_test(ends_work_beyond_its_processor_time),
+        cmocka_unit_test(interrupts_the_library),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
