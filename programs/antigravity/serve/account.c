@@ -4,31 +4,40 @@
 #include <antigravity/alloc.h>
 #include <antigravity/interrupt.h>
 #include <jansson.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define HAS_PAGES 1
+#include <sys/mman.h>
+#endif
 
 enum {
-    CLOCK_INTERVAL = 64,    /* allocations between two looks at the clocks */
-    SMALL = 256 << 10,      /* bytes of an account that may use the whole pool */
-    SMALL_SHARE = 8,        /* 1/8 of the pool is for accounts of at most SMALL bytes */
-    OWN_PAGES = 128 << 10,  /* bytes from which on malloc() maps pages, which are not touched yet */
-    PAGE = 4096,            /* bytes */
-    RESIDENT_STEP = 16384,  /* bytes between two updates of the pool's figure */
+    CLOCK_INTERVAL = 64,   /* allocations between two looks at the clocks */
+    SMALL = 256 << 10,     /* bytes of an account that may use the whole pool */
+    SMALL_SHARE = 8,       /* 1/8 of the pool is for accounts of at most SMALL bytes */
+    OWN_PAGES = 128 << 10, /* bytes from which on a block gets pages of its own */
+    PAGE = 4096,           /* bytes, at least */
+    RESIDENT_STEP = 16384, /* bytes between two updates of the pool's figure */
 };
 
+/* In the place of a block's bytes: there is no block. */
 static const size_t NONE = SIZE_MAX;
 
 struct account {
     account_pool *pool;
     pthread_mutex_t lock;
     /* Under the lock. */
-    size_t used, taken, needed;
-    size_t mapped;   /* of `used`: bytes of blocks with pages of their own */
-    size_t resident; /* of the rest: what the pool's figure includes */
+    size_t heap;      /* bytes of blocks from malloc() */
+    size_t heap_peak; /* the most since the heap was trimmed: malloc() keeps freed pages */
+    size_t mapped;    /* bytes of blocks with pages of their own, not all of them written to */
+    size_t resident;  /* of `heap`: what the pool's figure includes */
+    size_t taken, needed;
     bool is_released;
     account_failure failure;
     atomic_bool is_cancelled;
@@ -48,14 +57,70 @@ static _Thread_local struct {
     unsigned until_clock; /* allocations */
 } here;
 
-/* ---- the pool ---- */
+/* ---- blocks as the system gives them ---- */
+
+#ifdef HAS_PAGES
+static bool has_own_pages(size_t bytes) { return bytes >= OWN_PAGES && bytes != NONE; }
+
+static size_t page_bytes(size_t bytes) {
+    return (bytes + sizeof(block) + PAGE - 1) / PAGE * PAGE;
+}
+
+static block *map_pages(size_t bytes) {
+    void *p = mmap(NULL, page_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                   0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static block *remap_pages(block *b, size_t bytes) {
+    void *p = mremap(b, page_bytes(b->bytes), page_bytes(bytes), MREMAP_MAYMOVE);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap_pages(block *b) { munmap(b, page_bytes(b->bytes)); }
+#else
+static bool has_own_pages(size_t bytes) {
+    (void)bytes;
+    return false;
+}
+static size_t page_bytes(size_t bytes) { return bytes; }
+static block *map_pages(size_t bytes) { return malloc(sizeof(block) + bytes); }
+static block *remap_pages(block *b, size_t bytes) { return realloc(b, sizeof *b + bytes); }
+static void unmap_pages(block *b) { free(b); }
+#endif
 
 /* Bytes that malloc() occupies for a block. */
-static size_t cost_of(size_t bytes) {
+static size_t heap_cost(size_t bytes) {
     const size_t n = bytes + sizeof(block) + sizeof(size_t);
-    if (bytes >= OWN_PAGES) return (n + PAGE - 1) / PAGE * PAGE + sizeof(size_t);
+    if (bytes == NONE || has_own_pages(bytes)) return 0;
     return n < 32 ? 32 : (n + 15) / 16 * 16;
 }
+
+static size_t mapped_cost(size_t bytes) { return has_own_pages(bytes) ? page_bytes(bytes) : 0; }
+
+static block *obtain(size_t bytes, bool zeroed) {
+    if (has_own_pages(bytes)) return map_pages(bytes); /* which are zero */
+    return zeroed ? calloc(1, sizeof(block) + bytes) : malloc(sizeof(block) + bytes);
+}
+
+static void dispose(block *b) {
+    if (has_own_pages(b->bytes)) unmap_pages(b);
+    else free(b);
+}
+
+/* NULL: b stays as it was. */
+static block *resize(block *b, size_t bytes) {
+    const bool had_pages = has_own_pages(b->bytes), gets_pages = has_own_pages(bytes);
+    if (had_pages && gets_pages) return remap_pages(b, bytes);
+    if (!had_pages && !gets_pages) return realloc(b, sizeof *b + bytes);
+    block *other = obtain(bytes, false);
+    if (!other) return NULL;
+    memcpy(other, b, sizeof *b + (bytes < b->bytes ? bytes : b->bytes));
+    dispose(b);
+    return other;
+}
+
+/* ---- the pool ---- */
 
 static size_t round_up(size_t bytes) {
     return (bytes + ACCOUNT_STEP - 1) / ACCOUNT_STEP * ACCOUNT_STEP;
@@ -65,7 +130,7 @@ static size_t limit_for(const account_pool *p, size_t taken) {
     return taken > SMALL ? p->limit - p->limit / SMALL_SHARE : p->limit;
 }
 
-/* The account is to hold `taken` bytes. */
+/* The account is to have taken so many bytes, not fewer than it has. */
 static account_failure take(account *a, size_t taken) {
     account_pool *p = a->pool;
     const size_t limit = limit_for(p, taken), more = taken - a->taken;
@@ -79,13 +144,19 @@ static account_failure take(account *a, size_t taken) {
     return ACCOUNT_OK;
 }
 
-/* Freed blocks leave their pages with the allocator: these go back to the system before others may
- * take the memory. */
-static void give_back(account *a, size_t keep) {
+/* The pages of freed blocks go back to the system. */
+static void trim(account *a) {
 #ifdef __GLIBC__
     enum { WORTH_TRIMMING = 1 << 20 };
-    if (a->taken >= keep + WORTH_TRIMMING) malloc_trim(0);
+    if (a->heap_peak - a->heap >= WORTH_TRIMMING) malloc_trim(0);
 #endif
+    a->heap_peak = a->heap;
+}
+
+/* Others may take what this account does not use any more. */
+static void give_back(account *a) {
+    trim(a);
+    const size_t keep = round_up(a->heap + a->mapped);
     if (a->taken <= keep) return;
     atomic_fetch_sub(&a->pool->taken, a->taken - keep);
     a->taken = keep;
@@ -103,36 +174,46 @@ static void fail(account *a, account_failure why, size_t needed) {
 }
 
 static void update_resident(account *a) {
-    const size_t resident = (a->used - a->mapped) / RESIDENT_STEP * RESIDENT_STEP;
+    const size_t resident = a->heap / RESIDENT_STEP * RESIDENT_STEP;
     if (resident == a->resident) return;
     atomic_fetch_add(&a->pool->resident, resident - a->resident);
     a->resident = resident;
 }
 
-static size_t mapped_bytes(size_t bytes) { return bytes >= OWN_PAGES ? cost_of(bytes) : 0; }
+/* Has so many bytes taken from the pool, after a trim if that helps. */
+static account_failure hold(account *a, size_t heap, size_t mapped) {
+    for (bool is_trimmed = false;; is_trimmed = true) {
+        const size_t peak = heap > a->heap_peak ? heap : a->heap_peak;
+        const account_failure why =
+            peak + mapped > a->taken ? take(a, round_up(peak + mapped)) : ACCOUNT_OK;
+        if (why == ACCOUNT_OK) a->heap_peak = peak;
+        if (why == ACCOUNT_OK || is_trimmed || peak == heap) return why;
+        trim(a);
+    }
+}
 
 /* A block of `bytes` takes the place of one of `old` bytes; NONE: there is none. */
 static bool exchange(account *a, size_t old, size_t bytes) {
-    const size_t used = a->used - (old == NONE ? 0 : cost_of(old)) +
-                        (bytes == NONE ? 0 : cost_of(bytes));
-    account_failure why = ACCOUNT_OK;
-    if (used > a->taken) why = take(a, round_up(used));
+    const size_t heap = a->heap - heap_cost(old) + heap_cost(bytes);
+    const size_t mapped = a->mapped - mapped_cost(old) + mapped_cost(bytes);
+    const account_failure why = bytes == NONE ? ACCOUNT_OK : hold(a, heap, mapped);
     if (why != ACCOUNT_OK) {
         if (a->failure == ACCOUNT_OK) {
             a->failure = why;
-            a->needed = used;
+            a->needed = heap + mapped;
         }
         return false;
     }
-    a->used = used;
-    a->mapped += bytes == NONE ? 0 : mapped_bytes(bytes);
-    a->mapped -= old == NONE ? 0 : mapped_bytes(old);
+    a->heap = heap;
+    a->mapped = mapped;
     update_resident(a);
     return true;
 }
 
+static bool is_unused(const account *a) { return !a->heap && !a->mapped; }
+
 static void destroy(account *a) {
-    give_back(a, 0);
+    give_back(a);
     pthread_mutex_destroy(&a->lock);
     free(a);
 }
@@ -141,7 +222,7 @@ static void destroy(account *a) {
 static bool charge(account *a, size_t old, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     const bool ok = exchange(a, old, bytes);
-    const bool is_last = a->is_released && !a->used;
+    const bool is_last = a->is_released && is_unused(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
     return ok;
@@ -161,8 +242,8 @@ void account_release(account *a) {
     if (!a) return;
     pthread_mutex_lock(&a->lock);
     a->is_released = true;
-    give_back(a, round_up(a->used));
-    const bool is_last = !a->used;
+    give_back(a);
+    const bool is_last = is_unused(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
 }
@@ -175,10 +256,9 @@ account *account_enter(account *a) {
 
 account_failure account_reserve(account *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
-    const size_t taken = round_up(a->used + bytes);
-    account_failure why = ACCOUNT_OK;
-    if (taken > a->taken) why = take(a, taken);
-    else give_back(a, taken);
+    give_back(a);
+    const size_t taken = round_up(a->heap + a->mapped + bytes);
+    const account_failure why = take(a, taken);
     if (why != ACCOUNT_OK) a->needed = taken;
     pthread_mutex_unlock(&a->lock);
     return why;
@@ -186,7 +266,7 @@ account_failure account_reserve(account *a, size_t bytes) {
 
 size_t account_bytes(account *a) {
     pthread_mutex_lock(&a->lock);
-    const size_t n = a->used;
+    const size_t n = a->heap + a->mapped;
     pthread_mutex_unlock(&a->lock);
     return n;
 }
@@ -201,7 +281,7 @@ static double seconds_of(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Why the thread's work must end, without the clocks. */
+/* Why the thread's work must end, without a look at the clocks. */
 static account_failure told_to_end(const account *a) {
     if (atomic_load_explicit(&a->is_cancelled, memory_order_relaxed)) return ACCOUNT_GONE;
     if (atomic_load_explicit(&a->pool->is_closing, memory_order_relaxed)) return ACCOUNT_CLOSING;
@@ -231,12 +311,12 @@ static bool interrupted(void *user) {
     return account_must_end();
 }
 
-void account_begin_work(account *a, double seconds, double deadline) {
+void account_begin_work(account *a, double cpu_s, double deadline) {
     a->failure = ACCOUNT_OK;
     a->needed = 0;
     here.account = a;
     here.is_timed = true;
-    here.cpu_end = seconds_of(CLOCK_THREAD_CPUTIME_ID) + seconds;
+    here.cpu_end = seconds_of(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
     here.deadline = deadline;
     here.until_clock = CLOCK_INTERVAL;
     ag_set_thread_interrupt(interrupted, NULL);
@@ -255,7 +335,8 @@ void account_cancel(account *a) { atomic_store(&a->is_cancelled, true); }
 
 /* ---- blocks ---- */
 
-static bool may_allocate(void) {
+static bool may_allocate(size_t bytes) {
+    if (bytes > SIZE_MAX / 2) return false;
     if (!here.is_timed || !here.account) return true;
     const bool look = --here.until_clock == 0;
     if (look) here.until_clock = CLOCK_INTERVAL;
@@ -264,18 +345,15 @@ static bool may_allocate(void) {
 
 static void *allocate(size_t bytes, bool zeroed) {
     account *a = here.account;
-    if (bytes > SIZE_MAX / 2 || !may_allocate()) return NULL;
-    if (a && !charge(a, NONE, bytes)) return NULL;
-    block *b = zeroed ? calloc(1, sizeof *b + bytes) : malloc(sizeof *b + bytes);
-    if (!b) {
-        if (a) {
-            fail(a, ACCOUNT_NO_MEMORY, bytes);
-            charge(a, bytes, NONE);
-        }
-        return NULL;
+    if (!may_allocate(bytes) || (a && !charge(a, NONE, bytes))) return NULL;
+    block *b = obtain(bytes, zeroed);
+    if (b) {
+        *b = (block){.owner = a, .bytes = bytes};
+        return b + 1;
     }
-    *b = (block){.owner = a, .bytes = bytes};
-    return b + 1;
+    if (a) fail(a, ACCOUNT_NO_MEMORY, bytes);
+    if (a) charge(a, bytes, NONE);
+    return NULL;
 }
 
 void *account_malloc(size_t bytes) { return allocate(bytes, false); }
@@ -284,25 +362,21 @@ void *account_calloc(size_t n, size_t bytes) {
     return bytes && n > SIZE_MAX / bytes ? NULL : allocate(n * bytes, true);
 }
 
-/* A block that grows is charged for the difference: large ones are not copied, of small ones it
- * does not matter. */
 void *account_realloc(void *p, size_t bytes) {
     if (!p) return account_malloc(bytes);
     block *old = (block *)p - 1;
     account *a = old->owner;
     const size_t n_old = old->bytes;
-    if (bytes > SIZE_MAX / 2 || (bytes > n_old && !may_allocate())) return NULL;
+    if (bytes > n_old && !may_allocate(bytes)) return NULL;
     if (a && !charge(a, n_old, bytes)) return NULL;
-    block *b = realloc(old, sizeof *b + bytes);
-    if (!b) {
-        if (a) {
-            fail(a, ACCOUNT_NO_MEMORY, bytes);
-            charge(a, bytes, n_old);
-        }
-        return NULL;
+    block *b = resize(old, bytes);
+    if (b) {
+        b->bytes = bytes;
+        return b + 1;
     }
-    b->bytes = bytes;
-    return b + 1;
+    if (a) fail(a, ACCOUNT_NO_MEMORY, bytes);
+    if (a) charge(a, bytes, n_old);
+    return NULL;
 }
 
 void account_free(void *p) {
@@ -310,7 +384,7 @@ void account_free(void *p) {
     block *b = (block *)p - 1;
     account *a = b->owner;
     const size_t bytes = b->bytes;
-    free(b);
+    dispose(b);
     if (a) charge(a, bytes, NONE);
 }
 
