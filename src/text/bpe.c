@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -79,7 +80,8 @@ size_t ag_bpe_merge_short(const ag_bpe *bpe, int32_t *symbols, size_t n) {
 /* A long word falls apart where no merge can ever join two characters. */
 static ag_status merge_parts(const ag_bpe *bpe, ag_bpe_scratch *s, size_t n, ag_ids *ids,
                              ag_error *err) {
-    for (size_t start = 0, end; start < n; start = end) {
+    for (size_t start = 0, end, step = 0; start < n; start = end, step++) {
+        if (ag_interrupted_at(step)) return AG_FAIL(err, CANCELLED, "merging a word: interrupted");
         for (end = start + 1; end < n; end++) {
             if (!ag_bpe_may_join(bpe, s->symbols[end - 1], s->symbols[end])) break;
         }

@@ -4,6 +4,7 @@
 #include "text/bpe.h"
 
 #include "core/fail.h"
+#include "core/interrupt.h"
 
 #include <string.h>
 
@@ -74,7 +75,8 @@ ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *sym, 
     link *links = s->links;
     uint64_t *q = s->queue;
     size_t n_queue = fill_queue(bpe, sym, *n, links, q);
-    while (n_queue) {
+    for (size_t step = 0; n_queue; step++) {
+        if (ag_interrupted_at(step)) return AG_FAIL(err, CANCELLED, "merging a word: interrupted");
         uint64_t top = q[0];
         q[0] = q[--n_queue];
         if (n_queue) sift_down(q, n_queue, 0);

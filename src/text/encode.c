@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text to ids: added tokens are cut out, the rest is normalised, pre-tokenised and merged. */
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -19,11 +20,17 @@ typedef struct encoding {
 /* A part of the text takes this way through two sets of added tokens: as it is, then normalised. */
 typedef ag_status part_fn(encoding *e, const char *text, size_t len);
 
+static ag_status check_interrupt(size_t step, ag_error *err) {
+    if (!ag_interrupted_at(step)) return AG_OK;
+    return AG_FAIL(err, CANCELLED, "tokenizing the text: interrupted");
+}
+
 static ag_status each_part(encoding *e, const ag_added_set *set, const char *text, size_t len,
                            part_fn *part) {
     ag_added_scan scan = {set, text, len, e->parse_special, 0, 0};
     bool at_start = e->at_start;
-    for (;;) {
+    for (size_t n = 0;; n++) {
+        AG_TRY(check_interrupt(n, e->err));
         size_t done = scan.done, start;
         int32_t id;
         AG_TRY(ag_added_next(&scan, &start, &id, e->err));
@@ -49,6 +56,7 @@ static ag_status encode_plain(encoding *e, const char *text, size_t len) {
     AG_TRY(ag_pretokenize(&e->t->pretokenizer, text, len, e->at_start, &e->pieces, e->err));
     for (size_t i = 0; i < e->pieces.list.n; i++) {
         ag_piece piece = e->pieces.list.data[i];
+        AG_TRY(check_interrupt(i, e->err));
         AG_TRY(encode_piece(e, e->pieces.text + piece.start, piece.len));
     }
     return AG_OK;

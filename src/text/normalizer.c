@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/json_get.h"
 #include "text/precompiled.h"
 #include "text/utf8.h"
@@ -158,7 +159,12 @@ static ag_status replace_matches(const step *s, const char *text, size_t len, si
     size_t done = 0, start, end;
     bool found;
     ag_status st;
-    while ((st = ag_cursor_next(&c, &start, &end, &found, err)) == AG_OK && found) {
+    for (size_t n = 0; (st = ag_cursor_next(&c, &start, &end, &found, err)) == AG_OK && found;
+         n++) {
+        if (ag_interrupted_at(n)) {
+            st = AG_FAIL(err, CANCELLED, "normalizing text: interrupted");
+            break;
+        }
         /* What replaces several characters stands where the last of them stood. */
         if (start == 0 && end > 0 && (s->len == 0 || end > ag_utf8_len(text[0]))) {
             *lost_start = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/pretokenizer.h"
 #include "text/unicode_recent.h"
 #include "text/utf8.h"
@@ -71,9 +72,11 @@ static bool in_class(ag_char_class c, uint32_t cp) {
 
 static ag_status split_at_class(parts *p, const char *text, size_t len, ag_error *err) {
     size_t done = 0;
-    for (size_t i = 0; i < len;) {
+    for (size_t i = 0, step = 0; i < len; step++) {
         uint32_t cp;
         size_t n = ag_utf8_get(text + i, &cp);
+        if (ag_interrupted_at(step))
+            return AG_FAIL(err, CANCELLED, "splitting the text: interrupted");
         if (in_class(p->s->char_class, cp)) AG_TRY(add_match(p, &done, i, i + n, err));
         i += n;
     }
@@ -85,7 +88,8 @@ static ag_status split_at_pattern(parts *p, ag_cursor *c, const char *text, size
     size_t done = 0, start, end;
     bool found;
     ag_cursor_reset(c, text, len);
-    for (;;) {
+    for (size_t n = 0;; n++) {
+        if (ag_interrupted_at(n)) return AG_FAIL(err, CANCELLED, "splitting the text: interrupted");
         AG_TRY(ag_cursor_next(c, &start, &end, &found, err));
         if (!found) break;
         AG_TRY(add_match(p, &done, start, end, err));

@@ -3,6 +3,7 @@
  * own orders combining marks in quadratic time and drops U+11A7 behind a Hangul syllable. */
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/normalizer.h"
 #include "text/utf8.h"
 
@@ -142,9 +143,10 @@ static ag_status compose(points *p, ag_text *out, ag_error *err) {
 static ag_status normalize_run(ag_unicode_form form, const char *text, size_t len, points *p,
                                ag_text *out, ag_error *err) {
     p->n = 0;
-    for (size_t i = 0; i < len;) {
+    for (size_t i = 0, n = 0; i < len; n++) {
         uint32_t cp;
         i += ag_utf8_get(text + i, &cp);
+        if (ag_interrupted_at(n)) return AG_FAIL(err, CANCELLED, "normalizing text: interrupted");
         AG_TRY(decompose(p, cp, form == AG_NFKC || form == AG_NFKD, err));
     }
     AG_TRY(reorder(p, err));

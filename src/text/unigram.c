@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/json_get.h"
 #include "text/utf8.h"
 
@@ -82,8 +83,9 @@ static void offer(node *to, double score, size_t start, int32_t id) {
 static ag_status find_best(const ag_unigram *u, const char *word, size_t len, node *nodes,
                            ag_error *err) {
     for (size_t i = 0; i <= len; i++) nodes[i] = (node){.start = NONE};
-    for (size_t i = 0, step; i < len; i += step) {
+    for (size_t i = 0, step, n = 0; i < len; i += step, n++) {
         double score = nodes[i].score;
+        if (ag_interrupted_at(n)) return AG_FAIL(err, CANCELLED, "splitting a word: interrupted");
         bool alone = false; /* the character is a token */
         step = ag_utf8_len(word[i]);
         uint32_t at = 0;

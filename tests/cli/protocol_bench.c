@@ -204,8 +204,8 @@ static serve_event take_step(serve_exchange *x, const answer_step *step, const s
     if (step->kind == SERVE_CALL) {
         a->calls = account_realloc(a->calls, (a->n_calls + 1) * sizeof *a->calls);
         assert_non_null(a->calls);
-        a->calls[a->n_calls] = (serve_called){.id = account_strdup("call_1"),
-                                              .name = account_strdup(step->text)};
+        a->calls[a->n_calls] =
+            (serve_called){.id = account_strdup("call_1"), .name = account_strdup(step->text)};
         e.call = a->n_calls++;
         e.id = a->calls[e.call].id;
         e.name = a->calls[e.call].name;

@@ -343,7 +343,8 @@ static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
     serve_reply_free(&r);
 }
 
-/* A body that becomes too large as JSON is refused, and the reply says what it takes and may take. */
+/* A body that becomes too large as JSON is refused, and the reply says what it takes and may take.
+ */
 static void keeps_bodies_within_the_memory_limit(void **state) {
     (void)state;
 #ifdef __SANITIZE_THREAD__

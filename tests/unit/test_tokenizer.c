@@ -4,6 +4,7 @@
 #include "tokenizer_rows.h"
 
 #include <antigravity/alloc.h>
+#include <antigravity/interrupt.h>
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
@@ -291,6 +292,38 @@ static void a_chat_template_is_found_wherever_it_is_kept(void **state) {
     assert_null(none.data);
 }
 
+static bool is_spent(void *user) { return --*(int *)user < 0; }
+
+/* Whatever the text is made of, there is no long way between two questions. */
+static void encode_stops_when_interrupted(void **state) {
+    (void)state;
+    static const char *const units[] = {"word and ", "abcdefgh",     "    ",      "<|eot_id|>",
+                                        "1234",      "\xEA\xB0\x80", "e\xCC\x81", "\n"};
+    enum { BYTES = 1 << 20, ASKED = 20 };
+    ag_tokenizer *t = rows_tokenizer(DEMO);
+    char *text = malloc(BYTES);
+    assert_non_null(text);
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        const size_t n = strlen(units[u]);
+        for (size_t i = 0; i < BYTES / n * n; i++) text[i] = units[u][i % n];
+        for (int asked = 0; asked <= ASKED; asked += ASKED) {
+            ag_error err;
+            ag_ids ids = {0};
+            int left = asked;
+            ag_set_thread_interrupt(is_spent, &left);
+            const ag_status st =
+                ag_tokenizer_encode(t, text, BYTES / n * n, AG_ENCODE_PARSE_SPECIAL, &ids, &err);
+            ag_set_thread_interrupt(NULL, NULL);
+            if (st != AG_CANCELLED)
+                fail_msg("'%s' after %d: %s", units[u], asked, ag_status_name(st));
+            assert_int_equal(ids.n, 0);
+            ag_ids_free(&ids);
+        }
+    }
+    free(text);
+    ag_tokenizer_destroy(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bundled_model_encodes_and_decodes_as_recorded),
@@ -304,6 +337,7 @@ int main(void) {
         cmocka_unit_test(a_megabyte_round_trips_in_linear_time),
         cmocka_unit_test(several_threads_share_a_tokenizer),
         cmocka_unit_test(a_chat_template_is_found_wherever_it_is_kept),
+        cmocka_unit_test(encode_stops_when_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,13 +62,11 @@ static _Thread_local struct {
 #ifdef HAS_PAGES
 static bool has_own_pages(size_t bytes) { return bytes >= OWN_PAGES && bytes != NONE; }
 
-static size_t page_bytes(size_t bytes) {
-    return (bytes + sizeof(block) + PAGE - 1) / PAGE * PAGE;
-}
+static size_t page_bytes(size_t bytes) { return (bytes + sizeof(block) + PAGE - 1) / PAGE * PAGE; }
 
 static block *map_pages(size_t bytes) {
-    void *p = mmap(NULL, page_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                   0);
+    void *p =
+        mmap(NULL, page_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 

@@ -15,7 +15,7 @@ enum { ACCOUNT_STEP = 64 << 10 };
 
 /* What all accounts may take together. Initialise with {.limit = BYTES}. */
 typedef struct account_pool {
-    size_t limit;         /* bytes */
+    size_t limit;           /* bytes */
     atomic_size_t taken;    /* bytes that accounts have taken, used or not */
     atomic_size_t resident; /* bytes of them that are in use and certainly resident */
     atomic_size_t others;   /* bytes that are not on accounts, but count against the limit */

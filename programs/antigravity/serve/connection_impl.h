@@ -30,7 +30,7 @@ struct connection {
     bool is_reading; /* the first byte of a request has come, its last one has not */
     bool owes_body;  /* what follows in the input belongs to a body */
     bool is_head, is_http_1_0;
-    bool is_chunked;   /* the response is */
+    bool is_chunked;  /* the response is */
     account *account; /* of the request; NULL: none */
     bool owns_account;
     request_head head; /* text NULL once the owner took it */

@@ -240,7 +240,8 @@ static void send_event(void *user, const ag_request_event *e) {
         const size_t ids = e->kind == AG_REQUEST_ANSWERED ? e->n_ids * sizeof *e->ids : 0;
         const size_t floats = e->kind == AG_REQUEST_EMBEDDED ? e->n_embedding * sizeof(float) : 0;
         account *before = account_enter(p->run->call->account);
-        r = atomic_load(&p->lost) ? NULL : account_malloc(sizeof *r + top + floats + ids + text + 1);
+        r = atomic_load(&p->lost) ? NULL
+                                  : account_malloc(sizeof *r + top + floats + ids + text + 1);
         account_enter(before);
         if (!r) {
             atomic_store(&p->lost, true);

@@ -75,7 +75,8 @@ static bool add_call(serve_answer *a, const ag_chat_delta *d) {
     if (!grown) return false;
     a->calls = grown;
     serve_called *call = &a->calls[a->n_calls++];
-    *call = (serve_called){.id = account_strdup(d->id ? d->id : ""), .name = account_strdup(d->name)};
+    *call =
+        (serve_called){.id = account_strdup(d->id ? d->id : ""), .name = account_strdup(d->name)};
     return call->id && call->name && append(&call->arguments, "", 0);
 }
 

@@ -180,10 +180,9 @@ static bool open_server(server *s, const server_settings *settings) {
     if (!access_log_open(&s->log, settings->log)) return false;
     if (!open_answers(s)) return false;
     s->base = event_base_new();
-    s->connections =
-        s->base ? connection_set_create(s->base, &settings->limits, &events, settings->tls,
-                                        &s->accounts)
-                : NULL;
+    s->connections = s->base ? connection_set_create(s->base, &settings->limits, &events,
+                                                     settings->tls, &s->accounts)
+                             : NULL;
     s->queue = s->connections ? loop_queue_create(s->base) : NULL;
     s->workers = s->queue ? workers_create(s->queue, settings->n_workers, MAX_JOBS) : NULL;
     s->listeners->accepted = on_accepted;

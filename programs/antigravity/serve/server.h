@@ -37,8 +37,8 @@ typedef struct server_settings {
     uint32_t max_running;  /* answers at a time */
     uint32_t n_workers;
     double prepare_limit_s; /* of processor time, until a request is with the engine */
-    uint32_t grace_s;   /* how long requests may go on after SIGTERM */
-    uint32_t timeout_s; /* of a request; 0: none */
+    uint32_t grace_s;       /* how long requests may go on after SIGTERM */
+    uint32_t timeout_s;     /* of a request; 0: none */
 } server_settings;
 
 /* What has been replied since the start, for /metrics. */
@@ -59,9 +59,9 @@ typedef struct server {
     access_log log;
     answer_memory *answers;
     server_counts counts;
-    serve_run *first_run; /* requests that are with the model */
+    serve_run *first_run;  /* requests that are with the model */
     account_pool accounts; /* of requests */
-    size_t n_calls;       /* requests that are not over */
+    size_t n_calls;        /* requests that are not over */
     int64_t started;
     unsigned n_stops; /* signals that asked for the end */
     double stop_at;   /* then what is still running is cancelled */

@@ -26,8 +26,8 @@ static void finish_job(loop_task *task) {
     job->done(job);
 }
 
-/* The list whose first job this worker may take next, the older one first; NULL: neither. One worker
- * is always left to small jobs, unless there is only one. */
+/* The list whose first job this worker may take next, the older one first; NULL: neither. One
+ * worker is always left to small jobs, unless there is only one. */
 static job_list *next_list(workers *w) {
     const bool may_take_large = w->n_busy_with_large + 1 < w->n_threads || w->n_threads == 1;
     const worker_job *small = w->small.first, *large = may_take_large ? w->large.first : NULL;
