@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name; their weights come when they are needed and go when others need the memory. */
 #include "cache/spill.h"
+#include "constrain/vocab.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/clock.h"
@@ -179,6 +180,7 @@ const ag_session_params *ag_served_model_session(const ag_served_model *m) { ret
 
 ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **out,
                                 ag_error *err) {
+    const ag_json_masks *json;
     ag_status st = AG_OK;
     *out = NULL;
     if (!m->tokenizer) return AG_FAIL(err, NOT_FOUND, "%s has no tokenizer", m->name);
@@ -187,6 +189,8 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
         st = ag_constraint_vocab_create(m->tokenizer, m->info.n_vocab, m->info.eos_ids,
                                         m->info.n_eos, &m->vocab, err);
     }
+    /* Made now, so that it is not made, and counted, for the first request that needs it. */
+    if (st == AG_OK) st = ag_constraint_vocab_json(m->vocab, AG_JSON_NEAT, &json, err);
     *out = m->vocab;
     pthread_mutex_unlock(&m->vocab_lock);
     return st;
