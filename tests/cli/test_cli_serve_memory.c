@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MIB = 160, N_CLIENTS = 3 };
-#define LIMIT "160M"
+enum { LIMIT_MIB = 256, N_CLIENTS = 3, LARGE = 1800000, MEDIUM = 850000, PART = 200000 };
+#define LIMIT "256M"
 
 static serve_process server;
 
@@ -135,7 +135,7 @@ static void ask_small(void) {
 
 /* Conversations that stay in memory until it is needed. */
 static void fill_prefix_store(void) {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 12; i++) {
         body b = {0};
         char first[64];
         snprintf(first, sizeof first, "{\"model\":\"demo\",\"max_tokens\":1,\"prompt\":\"%d", i);
@@ -150,7 +150,7 @@ static void fill_prefix_store(void) {
 
 static int start(void **state) {
     (void)state;
-    SERVE_START(&server, "-q", "--memory", LIMIT);
+    SERVE_START(&server, "-q", "--memory", LIMIT, "--kv-type", "f32");
     fill_prefix_store();
     return 0;
 }
@@ -166,11 +166,14 @@ static void never_exceeds_the_limit(void **state) {
                                         "POST /api/chat"};
     const size_t n_lines = sizeof lines / sizeof lines[0];
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        body b = body_of(&forms[i], 1 << 20), part = body_of(&forms[i], 1 << 18);
-        attack(lines[0], forms[i].name, &b);
+        body large = body_of(&forms[i], LARGE), medium = body_of(&forms[i], MEDIUM);
+        body part = body_of(&forms[i], PART);
+        attack(lines[0], forms[i].name, &large);
+        attack(lines[0], forms[i].name, &medium);
         attack(lines[1 + i % (n_lines - 1)], forms[i].name, &part);
         ask_small();
-        free(b.text);
+        free(large.text);
+        free(medium.text);
         free(part.text);
     }
 }
@@ -203,7 +206,7 @@ static void says_what_can_never_fit(void **state) {
     body b = body_of(&forms[2], 1 << 20);
     serve_reply r = serve_ask(&server, "POST /v1/chat/completions", "", b.text);
     assert_int_equal(r.status, 413);
-    assert_non_null(strstr(r.body, "all requests together may take 20.0 MiB"));
+    assert_non_null(strstr(r.body, "all requests together may take 32.0 MiB"));
     serve_reply_free(&r);
     free(b.text);
 }
