@@ -151,6 +151,12 @@ static bool is_same_version(const part_folder *p, const pull_file *f) {
     return noted && text[0] && !strcmp(noted, text);
 }
 
+bool part_can_resume(const pull_file *f) {
+    char text[VERSION_TEXT];
+    version_text(f, text);
+    return text[0] != '\0';
+}
+
 bool part_has_file(const part_folder *p, const pull_file *f) {
     struct stat s;
     return is_same_version(p, f) && fstatat(p->fd, f->name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -170,6 +176,17 @@ static bool write_note(const part_folder *p) {
     return ok && renameat(p->fd, new_note_name, p->fd, note_name) == 0;
 }
 
+static bool note_version(part_folder *p, const pull_file *f, const char *text) {
+    errno = 0;
+    bool ok = json_object_set_new(p->versions, f->name, json_string(text)) == 0 && write_note(p);
+    if (!ok && !errno) errno = ENOMEM;
+    return ok;
+}
+
+bool part_forget_version(part_folder *p, const pull_file *f, char *why) {
+    return note_version(p, f, "") || explain(p, why) == EXIT_DONE;
+}
+
 int part_open_file(part_folder *p, const pull_file *f, char *why) {
     char name[PART_NAME], text[VERSION_TEXT];
     growing_name(f, name);
@@ -179,9 +196,7 @@ int part_open_file(part_folder *p, const pull_file *f, char *why) {
         /* Bytes of another version go before this one is noted: never would they be added to. */
         (void)unlinkat(p->fd, name, 0);
         (void)unlinkat(p->fd, f->name, 0);
-        errno = 0;
-        ok = json_object_set_new(p->versions, f->name, json_string(text)) == 0 && write_note(p);
-        if (!ok && !errno) errno = ENOMEM;
+        ok = note_version(p, f, text);
     }
     int fd = ok ? openat(p->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666) : -1;
     if (fd < 0) explain(p, why);
@@ -221,6 +236,7 @@ uint64_t part_bytes(const part_folder *p, const pull_plan *plan) {
     char name[PART_NAME];
     for (size_t i = 0; p->fd >= 0 && i < plan->n; i++) {
         growing_name(&plan->files[i], name);
+        if (!is_same_version(p, &plan->files[i])) continue;
         if (fstatat(p->fd, name, &s, AT_SYMLINK_NOFOLLOW) == 0) bytes += (uint64_t)s.st_size;
         else if (fstatat(p->fd, plan->files[i].name, &s, AT_SYMLINK_NOFOLLOW) == 0)
             bytes += (uint64_t)s.st_size;

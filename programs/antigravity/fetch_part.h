@@ -21,13 +21,18 @@ void part_close(part_folder *p, bool useless);
 
 /* Whether this version of the file is there as a whole. */
 bool part_has_file(const part_folder *p, const pull_file *f);
+/* Returns whether the bytes of an interrupted fetch can be told from those of another version. */
+bool part_can_resume(const pull_file *f);
+/* Notes that the file's bytes are of another version than the plan's, so that a later process does
+ * not add to them. Returns false with the reason in why[HTTP_WHY]. */
+bool part_forget_version(part_folder *p, const pull_file *f, char *why);
 /* The file to be added to, empty unless it is the beginning of this version. -1: why[HTTP_WHY]. */
 int part_open_file(part_folder *p, const pull_file *f, char *why);
 /* The file is complete. These two return an exit code and leave the reason in why[HTTP_WHY]. */
 int part_finish_file(part_folder *p, const pull_file *f, char *why);
 /* All are: the model gets its name. */
 int part_commit(part_folder *p, const pull_plan *plan, const char *path, char *why);
-/* Bytes of the plan's files that are there. */
+/* Bytes of the plan's files that are there and of its versions. */
 uint64_t part_bytes(const part_folder *p, const pull_plan *plan);
 
 #endif

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http.h"
 
+#include "clock.h"
 #include "command.h"
 #include "curl_api.h"
+#include "http_rate.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
 
 #include <antigravity/status.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +21,8 @@
 enum {
     MAX_REDIRECTS = 10,
     MAX_IGNORED = 1 << 16, /* bytes of a page that says what went wrong */
+    MAX_HEADERS = 1 << 18, /* bytes of headers per answer */
     CONNECT_S = 30,
-    SILENCE_S = 60, /* without a byte a connection counts as broken */
     LONGEST_WAIT_S = 120,
 };
 
@@ -36,9 +39,12 @@ typedef struct exchange {
     const http_request *r;
     http_answer *a;
     char *why;
+    bool has_range;    /* only the rest of the file is asked for */
     bool begun, ended; /* ended: begin() or put() decided the result */
-    http_result result;
-    size_t n_ignored;
+    int result;        /* http_result, or a RESULT_ constant */
+    http_rate rate;
+    bool is_slow;
+    size_t n_ignored, n_headers;
     char error[CURL_ERROR_SIZE];
 } exchange;
 
@@ -66,6 +72,17 @@ void http_close(http *h) {
 
 /* ---- one answer ---- */
 
+/* Results of an exchange in addition to http_result. */
+enum { RESULT_TEMPORARY = 100, RESULT_REDIRECT };
+
+/* Clears the answer but for the headers of the hub. */
+static void forget_answer(http_answer *a) {
+    http_answer fresh = {.status = 0};
+    strcpy(fresh.linked_etag, a->linked_etag);
+    strcpy(fresh.linked_size, a->linked_size);
+    *a = fresh;
+}
+
 /* A value that is too long for its place is dropped: no check may rely on a part of it. */
 static void set_header(char *to, size_t cap, const char *value, size_t n) {
     while (n && (*value == ' ' || *value == '\t')) value++, n--;
@@ -79,6 +96,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *user) {
     (void)one;
     exchange *x = user;
     http_answer *a = x->a;
+    char transfer[32] = "";
     const struct {
         const char *name;
         char *to;
@@ -86,7 +104,8 @@ static size_t on_header(char *line, size_t one, size_t n, void *user) {
     } known[] = {
         {"content-length:", a->length, sizeof a->length},
         {"content-range:", a->range, sizeof a->range},
-        {"content-type:", a->type, sizeof a->type},
+        {"content-encoding:", a->encoding, sizeof a->encoding},
+        {"transfer-encoding:", transfer, sizeof transfer},
         {"etag:", a->etag, sizeof a->etag},
         {"last-modified:", a->modified, sizeof a->modified},
         {"x-linked-etag:", a->linked_etag, sizeof a->linked_etag},
@@ -94,15 +113,22 @@ static size_t on_header(char *line, size_t one, size_t n, void *user) {
         {"x-error-message:", a->error, sizeof a->error},
         {"retry-after:", a->retry_after, sizeof a->retry_after},
     };
+    x->n_headers += n;
+    if (x->n_headers > MAX_HEADERS) return 0;
+    if (n > 5 && !strncmp(line, "HTTP/", 5)) {
+        forget_answer(a); /* an interim answer (1xx) may have come before */
+        a->framed = line[5] >= '2';
+    }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         size_t k = strlen(known[i].name);
         if (n > k && !strncasecmp(line, known[i].name, k))
             set_header(known[i].to, known[i].cap, line + k, n - k);
     }
+    a->framed = a->framed || a->length[0] || !strcasecmp(transfer, "chunked");
     return n;
 }
 
-static void end_exchange(exchange *x, http_result result) {
+static void end_exchange(exchange *x, int result) {
     x->ended = true;
     x->result = result;
 }
@@ -111,8 +137,13 @@ static void end_exchange(exchange *x, http_result result) {
 static bool begin_body(exchange *x) {
     if (x->begun) return !x->ended;
     x->begun = true;
+    static const int results[] = {
+        [HTTP_ENOUGH] = HTTP_DONE,
+        [HTTP_REFUSE] = HTTP_FAILED,
+        [HTTP_AGAIN] = RESULT_TEMPORARY,
+    };
     http_go go = x->r->begin(x->r->user, x->a, x->why);
-    if (go != HTTP_GO) end_exchange(x, go == HTTP_ENOUGH ? HTTP_DONE : HTTP_FAILED);
+    if (go != HTTP_GO) end_exchange(x, results[go]);
     return go == HTTP_GO;
 }
 
@@ -122,11 +153,17 @@ static long status_of(const exchange *x) {
     return status;
 }
 
+/* Returns whether the body is what was asked for: a part only if a part was asked for. */
+static bool is_wanted(const exchange *x) {
+    const int status = x->a->status;
+    return status == 200 || status == 203 || (status == 206 && x->has_range);
+}
+
 static size_t on_body(char *data, size_t one, size_t n, void *user) {
     (void)one;
     exchange *x = user;
     x->a->status = (int)status_of(x);
-    if (x->a->status / 100 != 2) {
+    if (!is_wanted(x)) {
         x->n_ignored += n;
         return x->n_ignored > MAX_IGNORED ? 0 : n;
     }
@@ -137,10 +174,16 @@ static size_t on_body(char *data, size_t one, size_t n, void *user) {
     return 0;
 }
 
-static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
-    (void)user, (void)a, (void)b, (void)c, (void)d;
-    return interrupted();
+/* libcurl calls this about once a second, also before and between the bytes of an answer. */
+static int on_progress(void *user, curl_off_t total, curl_off_t received, curl_off_t to_send,
+                       curl_off_t sent) {
+    (void)total, (void)to_send, (void)sent;
+    exchange *x = user;
+    x->is_slow = http_rate_is_low(&x->rate, clock_s(), (uint64_t)received);
+    return interrupted() || x->is_slow;
 }
+
+static bool asks_for_rest(const http_request *r) { return r->resumes && r->offset && *r->offset; }
 
 /* The request's own headers: NULL without memory. The token goes to its own host alone. */
 static struct curl_slist *request_headers(const http *h, const http_request *r, const char *url) {
@@ -154,7 +197,7 @@ static struct curl_slist *request_headers(const http *h, const http_request *r, 
         if (!more) h->api.curl_slist_free_all(list);
         list = more;
     }
-    if (list && r->offset && *r->offset && r->if_range) {
+    if (list && asks_for_rest(r) && r->if_range && r->if_range[0]) {
         snprintf(line, sizeof line, "If-Range: %s", r->if_range);
         more = h->api.curl_slist_append(list, line);
         if (!more) h->api.curl_slist_free_all(list);
@@ -167,8 +210,8 @@ static CURLcode exchange_run(exchange *x, const char *url, const struct curl_sli
     const curl_api *api = &x->h->api;
     CURL *c = x->h->curl;
     char range[32] = "";
-    if (x->r->offset && *x->r->offset)
-        snprintf(range, sizeof range, "%llu-", (unsigned long long)*x->r->offset);
+    x->has_range = asks_for_rest(x->r);
+    if (x->has_range) snprintf(range, sizeof range, "%llu-", (unsigned long long)*x->r->offset);
     api->curl_easy_reset(c); /* connections stay */
     api->curl_easy_setopt(c, CURLOPT_URL, url);
     api->curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
@@ -178,8 +221,8 @@ static CURLcode exchange_run(exchange *x, const char *url, const struct curl_sli
     api->curl_easy_setopt(c, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     api->curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     api->curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    api->curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    api->curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
+    /* No encoding is asked for. One that a server uses all the same is decoded. */
+    api->curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "identity");
     api->curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 1L << 18);
     api->curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->error);
     api->curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
@@ -187,16 +230,15 @@ static CURLcode exchange_run(exchange *x, const char *url, const struct curl_sli
     api->curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
     api->curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
     api->curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    api->curl_easy_setopt(c, CURLOPT_XFERINFODATA, x);
     api->curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    http_rate_begin(&x->rate, x->h->params.slow_s, clock_s());
     CURLcode code = api->curl_easy_perform(c);
     api->curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     return code;
 }
 
 /* ---- what an answer means ---- */
-
-/* What an exchange leads to beyond http_result. */
-enum { RESULT_TEMPORARY = 100, RESULT_REDIRECT };
 
 static const struct {
     int status;
@@ -260,6 +302,29 @@ static int refuse_code(const exchange *x, CURLcode code, const char *url) {
     return is_temporary(x->h, code) ? RESULT_TEMPORARY : HTTP_FAILED;
 }
 
+static int refuse_headers(const exchange *x, const char *url) {
+    snprintf(x->why, HTTP_WHY, "%.*s: the headers of the answer exceed %d KiB",
+             http_shown_length(url), url, MAX_HEADERS >> 10);
+    return HTTP_FAILED;
+}
+
+static int refuse_slow(const exchange *x, const char *url) {
+    snprintf(x->why, HTTP_WHY, "%.*s: the connection is too slow: less than %d bytes/s for %g s",
+             http_shown_length(url), url, HTTP_RATE_MIN, x->h->params.slow_s);
+    return RESULT_TEMPORARY;
+}
+
+/* Where neither length nor chunks tell the end of a body, a broken connection looks like one. */
+static int refuse_short(const exchange *x, const char *url) {
+    snprintf(x->why, HTTP_WHY, "%.*s: the server ended it after %" PRIu64 " of %" PRId64 " bytes",
+             http_shown_length(url), url, *x->r->offset, *x->r->size);
+    return RESULT_TEMPORARY;
+}
+
+static bool is_short(const http_request *r) {
+    return r->offset && r->size && *r->size >= 0 && *r->offset < (uint64_t)*r->size;
+}
+
 /* The place that a redirect names becomes *url. */
 static int redirect(const exchange *x, char **url) {
     char *next = NULL;
@@ -282,24 +347,23 @@ static int redirect(const exchange *x, char **url) {
 
 static int get_once(http *h, const http_request *r, http_answer *a, char **url, char *why) {
     exchange x = {.h = h, .r = r, .a = a, .why = why};
-    http_answer fresh = {.status = 0};
-    strcpy(fresh.linked_etag, a->linked_etag);
-    strcpy(fresh.linked_size, a->linked_size);
-    *a = fresh;
+    forget_answer(a);
     struct curl_slist *headers = request_headers(h, r, *url);
     if (!headers) snprintf(why, HTTP_WHY, "%s", ag_status_text(AG_NOMEM));
     if (!headers) return HTTP_FAILED;
     CURLcode code = exchange_run(&x, *url, headers);
     h->api.curl_slist_free_all(headers);
     a->status = (int)status_of(&x);
-    if (x.ended) return (int)x.result;
+    if (x.ended) return x.result;
     if (interrupted()) return HTTP_INTERRUPTED;
+    if (x.n_headers > MAX_HEADERS) return refuse_headers(&x, *url);
+    if (x.is_slow) return refuse_slow(&x, *url);
     if (a->status / 100 == 3) return redirect(&x, url);
-    if (a->status == 416 && r->offset && *r->offset) return HTTP_RANGE;
-    if (a->status >= 300) return refuse_status(&x, *url);
+    if (a->status == 416 && x.has_range) return begin_body(&x) ? HTTP_FAILED : x.result;
+    if (a->status && !is_wanted(&x)) return refuse_status(&x, *url);
     if (code != CURLE_OK) return refuse_code(&x, code, *url);
-    if (!begin_body(&x) && x.result != HTTP_DONE) return (int)x.result;
-    return HTTP_DONE;
+    if (!begin_body(&x)) return x.result;
+    return is_short(r) ? refuse_short(&x, *url) : HTTP_DONE;
 }
 
 static int follow_redirects(http *h, const http_request *r, http_answer *a, char *why) {
@@ -337,12 +401,15 @@ static bool wait_for_retry(const http *h, unsigned attempt, const http_answer *a
 
 http_result http_get(http *h, const http_request *r, http_answer *a, char why[HTTP_WHY]) {
     unsigned failures = 0;
+    uint64_t mark = r->offset ? *r->offset : 0; /* highest *offset when the count began */
     for (;;) {
-        const uint64_t before = h->n_received;
         why[0] = '\0';
         int result = follow_redirects(h, r, a, why);
         if (result != RESULT_TEMPORARY) return (http_result)result;
-        if (h->n_received > before) failures = 0;
+        if (r->offset && *r->offset >= mark + HTTP_PROGRESS) {
+            mark = *r->offset;
+            failures = 0;
+        }
         if (failures++ >= h->params.retries) {
             size_t n = strlen(why);
             snprintf(why + n, HTTP_WHY - n, " (after %u attempts)", failures);

@@ -10,13 +10,19 @@
 
 enum { HTTP_WHY = 5120 }; /* space for a reason, which may name a path: "URL: HTTP 404: ..." */
 
+/* The count of failed attempts starts again when *offset has grown by this many bytes beyond its
+ * highest value at the last start. It is about what the slowest accepted line brings in a minute:
+ * a server that sends a few bytes per attempt does not keep the client for ever. */
+enum { HTTP_PROGRESS = 1 << 16 };
+
 typedef struct http http;
 
 typedef struct http_params {
     const char *origin;   /* borrowed: "https://huggingface.co", which alone is sent the token */
     const char *token;    /* borrowed; NULL: none */
-    uint32_t retries;     /* of what may be better soon, each time without a byte received */
+    uint32_t retries;     /* further attempts without progress, see HTTP_PROGRESS */
     double retry_delay_s; /* before the first; doubles */
+    double slow_s;        /* an attempt fails if less than 1 KiB/s arrives over this time */
     bool quiet;
 } http_params;
 
@@ -24,23 +30,32 @@ typedef struct http_params {
  * also of an answer that redirected to this one. */
 typedef struct http_answer {
     int status;
-    char length[32], range[80], type[80];
+    bool framed; /* the end of the body is told: by its length, by chunks, or by HTTP/2 */
+    char length[32], range[80], encoding[32];
     char etag[160], modified[64];
     char linked_etag[160], linked_size[32];
     char error[200], retry_after[32];
 } http_answer;
 
 /* What begin() wants of the body. */
-typedef enum http_go { HTTP_GO, HTTP_ENOUGH, HTTP_REFUSE } http_go;
+typedef enum http_go {
+    HTTP_GO,
+    HTTP_ENOUGH, /* nothing; the request is done */
+    HTTP_REFUSE,
+    HTTP_AGAIN, /* nothing; the attempt has failed, and another one may succeed */
+} http_go;
 
 typedef struct http_request {
     const char *url; /* http:// or https:// */
-    /* NULL: from the first byte. Else each attempt asks for what follows *offset bytes, which
-     * begin() and put() keep up to date. */
+    /* Bytes that are there, which begin() and put() keep up to date. NULL: a failed attempt leaves
+     * nothing. */
     const uint64_t *offset;
-    const char *if_range; /* NULL, or the validator under which a part may be added to */
+    bool resumes; /* each attempt asks for what follows *offset bytes; else for everything */
+    const char *if_range; /* validator under which a part may be added to; NULL or "": none */
+    const int64_t *size;  /* a body that ends before *size bytes is incomplete; NULL, -1: unknown */
     void *user;           /* of the calls below, which leave the reason in why[HTTP_WHY] */
-    /* Before the body, and once where there is none. HTTP_ENOUGH: done without it. */
+    /* Before the body, and once where there is none. Also with status 416 if *offset is beyond the
+     * server's file: it must not return HTTP_GO then. */
     http_go (*begin)(void *user, const http_answer *a, char *why);
     bool (*put)(void *user, const void *bytes, size_t n, char *why);
 } http_request;
@@ -48,7 +63,6 @@ typedef struct http_request {
 typedef enum http_result {
     HTTP_DONE,
     HTTP_FAILED,      /* why is in why[] */
-    HTTP_RANGE,       /* 416: the server has nothing behind *offset */
     HTTP_INTERRUPTED, /* Ctrl-C */
 } http_result;
 

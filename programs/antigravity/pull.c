@@ -16,7 +16,7 @@
 typedef struct pull_options {
     const char *name, *sha256;
     uint32_t retries;
-    double retry_delay_s;
+    double retry_delay_s, slow_time_s;
     bool quiet;
 } pull_options;
 
@@ -37,13 +37,21 @@ static const option_def pull_defs[] = {
      .value = "N",
      .offset = FIELD(retries),
      .high = 1000,
-     .help = "attempts after one that brought nothing, as long as a later one may succeed"},
+     .help = "attempts after one that failed, as long as a later one may succeed; counted anew "
+             "each time the file has grown by 64 KiB"},
     {.name = "retry-delay",
      .kind = OPTION_REAL,
      .value = "SECONDS",
      .offset = FIELD(retry_delay_s),
      .high = 3600,
      .help = "before the first of them; doubles"},
+    {.name = "slow-time",
+     .kind = OPTION_REAL,
+     .value = "SECONDS",
+     .offset = FIELD(slow_time_s),
+     .low = 1,
+     .high = 3600,
+     .help = "an attempt fails if less than 1 KiB/s arrives over this time"},
     {.name = "quiet",
      .letter = 'q',
      .kind = OPTION_FLAG,
@@ -130,6 +138,7 @@ static int pull(const char *source, const pull_options *o) {
                                 .token = token,
                                 .retries = o->retries,
                                 .retry_delay_s = o->retry_delay_s,
+                                .slow_s = o->slow_time_s,
                                 .quiet = o->quiet};
     code = http_open(&params, &h.client);
     interrupt_install();
@@ -162,7 +171,7 @@ static int check_options(const command_line *line, const pull_options *o) {
 }
 
 int command_pull(int argc, char **argv) {
-    pull_options o = {.retries = 4, .retry_delay_s = 1};
+    pull_options o = {.retries = 4, .retry_delay_s = 0.5, .slow_time_s = 60};
     command_line line = {
         .usage = "pull ORG/NAME[:QUANT|:FILE.gguf|:safetensors][@REVISION] | URL [OPTION]...",
         .description =

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 pull_file *pull_plan_add(pull_plan *p, const char *url, const char *name, int64_t size) {
     pull_file *grown = realloc(p->files, (p->n + 1) * sizeof *grown);
@@ -45,6 +46,20 @@ bool pull_read_hash(const char *text, char hex[SHA256_HEX]) {
     return true;
 }
 
+int64_t pull_read_size(const char *text) {
+    int64_t size = 0;
+    for (const char *c = text; *c; c++) {
+        if (*c < '0' || *c > '9') return -1;
+        size = 10 * size + (*c - '0');
+        if (size > PULL_MAX_BYTES) return -1;
+    }
+    return text[0] ? size : -1;
+}
+
+const char *pull_validator(const http_answer *a) {
+    return a->etag[0] == '"' ? a->etag : a->modified;
+}
+
 void pull_make_name(char name[NAME_MAX + 1], const char *from, size_t n) {
     size_t k = 0;
     while (n && (*from == '.' || *from == '-')) from++, n--;
@@ -69,12 +84,6 @@ static bool put_nothing(void *user, const void *bytes, size_t n, char *why) {
     return true;
 }
 
-static int64_t read_size(const char *digits) {
-    char *end;
-    const long long v = strtoll(digits, &end, 10);
-    return digits[0] && !*end && v >= 0 ? v : -1;
-}
-
 /* The name of a file that a URL ends in: "x.gguf". */
 static void name_from_url(const char *url, char name[NAME_MAX + 1]) {
     const size_t n = (size_t)http_shown_length(url), origin = http_origin_length(url);
@@ -86,10 +95,8 @@ static void name_from_url(const char *url, char name[NAME_MAX + 1]) {
 static void set_version(pull_file *f, const http_answer *a) {
     const bool hash = pull_read_hash(a->linked_etag, f->sha256);
     if (hash) return;
-    /* A weak ETag does not promise the same bytes: RFC 9110, 13.1.5. */
-    const char *best = a->etag[0] == '"' ? a->etag : a->modified;
-    snprintf(f->version, sizeof f->version, "%s", best);
-    snprintf(f->validator, sizeof f->validator, "%s", best);
+    snprintf(f->version, sizeof f->version, "%s", pull_validator(a));
+    snprintf(f->validator, sizeof f->validator, "%s", pull_validator(a));
 }
 
 int pull_plan_url(const hub *h, const char *url, pull_plan *out) {
@@ -110,9 +117,15 @@ int pull_plan_url(const hub *h, const char *url, pull_plan *out) {
     const size_t n = strlen(name);
     if (n > 5 && !strcmp(name + n - 5, ".gguf")) name[n - 5] = '\0';
     snprintf(out->name, sizeof out->name, "%s", name);
-    const int64_t linked = read_size(a.linked_size);
-    pull_file *f =
-        pull_plan_add(out, url, "model.gguf", linked >= 0 ? linked : read_size(a.length));
+    const bool encoded = a.encoding[0] && strcasecmp(a.encoding, "identity") != 0;
+    const char *length = a.linked_size[0] ? a.linked_size : encoded ? "" : a.length;
+    const int64_t size = pull_read_size(length);
+    if (length[0] && size < 0) {
+        complain("%.*s: the server's length '%s' is not a size of at most 256 TiB",
+                 http_shown_length(url), url, length);
+        return EXIT_FAILED;
+    }
+    pull_file *f = pull_plan_add(out, url, "model.gguf", size);
     if (!f) return EXIT_FAILED;
     set_version(f, &a);
     return EXIT_DONE;

@@ -34,6 +34,15 @@ void pull_plan_free(pull_plan *p);
 /* A SHA-256 in hexadecimal digits, perhaps in quotes: false if the text is none. */
 bool pull_read_hash(const char *text, char hex[SHA256_HEX]);
 
+/* Largest size that is believed: 256 TiB. */
+#define PULL_MAX_BYTES ((int64_t)1 << 48)
+/* Returns a size in decimal digits; -1 if the text is not one, or above PULL_MAX_BYTES. */
+int64_t pull_read_size(const char *text);
+
+/* Returns the header that tells versions of a file apart: a strong ETag, else the date; "" if the
+ * answer has none. A weak ETag does not promise the same bytes: RFC 9110, 13.1.5. */
+const char *pull_validator(const http_answer *a);
+
 /* Characters that no store name has become '-'. */
 void pull_make_name(char name[NAME_MAX + 1], const char *from, size_t n);
 

@@ -89,7 +89,7 @@ static void make_objects(void) {
     add_object("org/wrong", "Wrong.gguf", small_file, SMALL, hash_of(small_file, SMALL - 1));
     add_object("org/page", "Page.gguf", page, sizeof page, hash_of(page, sizeof page));
     add_object("org/none", "pytorch_model.bin", page, sizeof page, NULL);
-    add_object("org/huge", "Huge.gguf", big, (size_t)1 << 60, hash);
+    add_object("org/huge", "Huge.gguf", big, (size_t)1 << 47, hash);
     add_object("org/evil", "../../evil.gguf", small_file, SMALL, hash);
     add_object("org/evil2", "config.json", page, 2, NULL);
     add_object("org/evil2", "model.safetensors.index.json", evil_index, sizeof evil_index - 1,
@@ -308,7 +308,7 @@ static void answers_that_help_nothing_are_errors(void **state) {
     assert_fails("org/unknown", 1, "(Repository not found)");
     assert_fails("org/gguf@v3", 1, "(Invalid rev id)");
     assert_fails("org/none", 1, "holds neither GGUF files nor config.json");
-    assert_fails("org/huge", 1, "are to be fetched, ");
+    assert_fails("org/huge", 1, "140737488355328 bytes (128.00 TiB) needed, ");
     assert_fails("org/wrong", 1, "its SHA-256 is ");
     assert_fails("org/page", 1, "is no GGUF file");
     assert_fails("http://127.0.0.1:1/x.gguf", 1, "connect");
@@ -369,7 +369,6 @@ static void a_broken_connection_goes_on_where_it_broke(void **state) {
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_length = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
     assert_says(hub_log(), "range=bytes=1000000-");
-    assert_pulls(at("/plain/Only.gguf"), "Only.gguf", small_file, SMALL);
     /* Without retries the part stays, and another process goes on with it. */
     empty_store();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1};

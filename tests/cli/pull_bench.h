@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests of `antigravity pull` against misbehaving servers share: a store, a file of which
+ * there are two versions, and answers that are right. */
+#ifndef AG_TESTS_PULL_BENCH_H
+#define AG_TESTS_PULL_BENCH_H
+
+#include "cli.h"
+#include "raw_server.h"
+
+#include <sys/types.h>
+
+enum {
+    SIZE = 1 << 20, /* bytes of the file */
+    GIVE_UP = 100,  /* requests after which the server ends a test that would not end */
+    HASH_SIZE = 65,
+};
+
+extern unsigned char data[2][3 * SIZE]; /* two versions of the file, and bytes after its end */
+extern char hash[HASH_SIZE];            /* SHA-256 of version 0 */
+extern char store[64], url[128];        /* url: of m.gguf, on a host that is not the hub's */
+extern char list[4096];                 /* that answer_list() sends */
+
+#define PULL(...) CLI("pull", "--retry-delay", "0.01", __VA_ARGS__)
+/* The same without notes on attempts: one line of error. */
+#define FAIL(code, part, ...)                    \
+    do {                                         \
+        cli_result r_ = PULL("-q", __VA_ARGS__); \
+        assert_refused(&r_, code, part);         \
+        cli_free(&r_);                           \
+    } while (0)
+#define SUCCEED(...)                             \
+    do {                                         \
+        cli_result r_ = PULL("-q", __VA_ARGS__); \
+        assert_code(&r_, 0);                     \
+        cli_free(&r_);                           \
+    } while (0)
+
+#define EACH(test) cmocka_unit_test_setup(test, before_each)
+
+/* Fixtures of a group, and of a test: the store is empty. */
+int prepare(void **state);
+int clean_up(void **state);
+int before_each(void **state);
+/* Returns whether this build, or this machine, has no libcurl. */
+bool lacks_the_library(void);
+
+const char *in_store(const char *name); /* its path, until the next call */
+bool is_there(const char *name);
+void assert_file_is(const char *name, const void *bytes, size_t n);
+
+/* The repository o/r holds one file, m.gguf; `fields` are further ones of its entry. */
+void serve_file(const char *fields, raw_answer answer);
+void serve_megabyte(raw_answer answer); /* the entry has its size */
+
+/* Answers. `extra` are header lines; the body ends after n bytes, or with the file. */
+void answer_list(const raw_request *q);
+void send_head(const raw_request *q, const char *extra);
+void send_version(const raw_request *q, int version, const char *extra, size_t n);
+void send_gone(const raw_request *q);
+void all_of_it(const raw_request *q);
+
+/* Runs `pull -q source` beside the test. wait_for() returns the exit code, or minus the signal. */
+pid_t start_pull(const char *source, const char *errors_path);
+int wait_for(pid_t pid);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Web server on 127.0.0.1 whose answers a test writes byte by byte, so that they can break every
+ * rule. Runs in threads of the test. */
+#ifndef AG_TESTS_RAW_SERVER_H
+#define AG_TESTS_RAW_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct raw_request {
+    int fd;
+    unsigned number;     /* 1: the first request for a file since raw_set() */
+    unsigned generation; /* of raw_set() */
+    char path[2048];
+    bool has_range;
+    unsigned long long first; /* of the range */
+    char if_range[128];       /* "": none */
+} raw_request;
+
+/* Writes the answer to one request. The connection is closed afterwards. */
+typedef void (*raw_answer)(const raw_request *q);
+
+/* Listens. Returns the port. */
+int raw_start(void);
+/* Sets the answer to paths that begin with /api/, and the function that answers all others. Threads
+ * of earlier requests cannot send any more. */
+void raw_set(raw_answer api, raw_answer file);
+/* Returns the number of requests for files since raw_set(). */
+unsigned raw_count(void);
+
+/* These return false if the client has gone, or after raw_set(). */
+bool raw_send(const raw_request *q, const void *bytes, size_t n);
+bool raw_print(const raw_request *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

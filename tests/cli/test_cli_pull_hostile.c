@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity pull from servers that lie, stall or never end: each ends in an error after a bounded
+ * number of requests. */
+#include "../../programs/antigravity/http_rate.h"
+#include "pull_bench.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- attempts ---- */
+
+static void same_20_bytes(const raw_request *q) {
+    raw_request whole = *q;
+    whole.has_range = false;
+    whole.first = 0;
+    send_version(&whole, 0, "", 20);
+}
+
+static void next_20_bytes(const raw_request *q) { send_version(q, 0, "", 20); }
+
+static void next_20_bytes_without_length(const raw_request *q) {
+    if (q->number > GIVE_UP) send_gone(q);
+    else if (!q->has_range) raw_print(q, "HTTP/1.1 200 OK\r\n\r\n");
+    else
+        raw_print(q, "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %llu-%d/%d\r\n\r\n",
+                  q->first, SIZE - 1, SIZE);
+    raw_send(q, data[0] + q->first, 20);
+}
+
+static void gives_up_on_attempts_of_20_bytes(void **state) {
+    (void)state;
+    const raw_answer answers[] = {same_20_bytes, next_20_bytes, next_20_bytes_without_length};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        before_each(state);
+        serve_megabyte(answers[i]);
+        FAIL(1, "(after 5 attempts); ", "o/r");
+        assert_int_equal(raw_count(), 5);
+        assert_false(is_there("m.gguf"));
+        serve_megabyte(all_of_it);
+        SUCCEED("o/r");
+        assert_file_is("m.gguf", data[0], SIZE);
+    }
+}
+
+static void next_40_kilobytes(const raw_request *q) { send_version(q, 0, "", 40000); }
+
+static void same_200_kilobytes(const raw_request *q) {
+    raw_request whole = *q;
+    whole.has_range = false;
+    whole.first = 0;
+    send_version(&whole, 0, "", 200000);
+}
+
+static void counts_attempts_from_the_high_water_mark(void **state) {
+    (void)state;
+    serve_megabyte(next_40_kilobytes);
+    SUCCEED("o/r", "--retries", "2");
+    assert_file_is("m.gguf", data[0], SIZE);
+    before_each(state);
+    serve_megabyte(same_200_kilobytes);
+    FAIL(1, "(after 3 attempts)", "o/r", "--retries", "2");
+    assert_int_equal(raw_count(), 3);
+}
+
+static void too_busy(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 503 Busy\r\nRetry-After: 99999999999\r\nContent-Length: 0\r\n\r\n");
+}
+
+static void waits_at_most_two_minutes_and_ends_on_ctrl_c(void **state) {
+    (void)state;
+    serve_megabyte(too_busy);
+    cli_result r = cli_run(
+        &(cli_setup){.args = CLI_ARGS("pull", "o/r"), .interrupt_when = "trying again in 120 s"});
+    assert_code(&r, 130);
+    cli_free(&r);
+    assert_int_equal(raw_count(), 1);
+}
+
+/* ---- rates ---- */
+
+static void rate_is_the_average_of_the_last_window(void **state) {
+    (void)state;
+    http_rate r;
+    /* 1 KiB/s exactly is enough, a byte less is not, and before a window nothing is. */
+    http_rate_begin(&r, 60, 1000);
+    for (unsigned s = 1; s <= 300; s++) assert_false(http_rate_is_low(&r, 1000 + s, 1024 * s));
+    http_rate_begin(&r, 60, 1000);
+    for (unsigned s = 1; s < 60; s++) assert_false(http_rate_is_low(&r, 1000 + s, 0));
+    assert_true(http_rate_is_low(&r, 1060, 60 * 1024 - 1));
+    /* A burst a minute does not hide that the average is low. */
+    http_rate_begin(&r, 60, 0);
+    bool low = false;
+    for (unsigned s = 1; s <= 180 && !low; s++) low = http_rate_is_low(&r, s, 40000 * (s / 59));
+    assert_true(low);
+    /* A fast start does not count for ever: silence is found within a window and a step. */
+    http_rate_begin(&r, 60, 0);
+    for (unsigned s = 1; s <= 100; s++) assert_false(http_rate_is_low(&r, s, s << 20));
+    unsigned at = 101;
+    while (!http_rate_is_low(&r, at, 100 << 20)) at++;
+    assert_in_range(at, 160, 166);
+}
+
+/* n bytes, with a pause after each `piece`. */
+static void send_slowly(const raw_request *q, const char *bytes, size_t n, size_t piece, long ms) {
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+    for (size_t at = 0; at < n; at += piece) {
+        if (!raw_send(q, bytes + at, n - at < piece ? n - at : piece)) return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void slow_body(const raw_request *q) {
+    send_head(q, "");
+    send_slowly(q, (const char *)data[0] + q->first, SIZE - (size_t)q->first, 1, 50);
+}
+
+static void slow_head(const raw_request *q) {
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\nX-Long: "
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    send_slowly(q, head, sizeof head - 1, 1, 50);
+}
+
+/* Sends nothing until the client goes. */
+static void silence(const raw_request *q) {
+    char byte;
+    while (recv(q->fd, &byte, 1, 0) > 0) continue;
+}
+
+static void steady_body(const raw_request *q) {
+    send_head(q, "");
+    send_slowly(q, (const char *)data[0], SIZE, 20000, 50);
+}
+
+static void gives_up_on_slow_connections(void **state) {
+    (void)state;
+    const raw_answer answers[] = {slow_head, silence};
+    serve_megabyte(slow_body);
+    FAIL(1, "too slow: less than 1024 bytes/s for 1 s (after 2 attempts)", "o/r", "--slow-time",
+         "1", "--retries", "1");
+    assert_int_equal(raw_count(), 2);
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        serve_megabyte(answers[i]);
+        FAIL(1, "too slow: less than 1024 bytes/s for 1 s (after 1 attempts)", "o/r", "--slow-time",
+             "1", "--retries", "0");
+    }
+    serve_megabyte(steady_body);
+    SUCCEED("o/r", "--slow-time", "2", "--retries", "0");
+    cli_result r = CLI("pull", "--help");
+    assert_says(r.out, "less than 1 KiB/s arrives over this time");
+    assert_says(r.out, "(default 60)");
+    cli_free(&r);
+}
+
+/* ---- answers without end ---- */
+
+/* Sends the piece again and again, until the client goes. */
+static void send_for_ever(const raw_request *q, const char *piece) {
+    char block[1 << 16];
+    const size_t n = strlen(piece);
+    size_t used = 0;
+    for (; used + n < sizeof block; used += n) memcpy(block + used, piece, n);
+    while (raw_send(q, block, used)) continue;
+}
+
+static void endless_headers(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 200 OK\r\n");
+    send_for_ever(q, "X-Header: some text that is repeated\r\n");
+}
+
+static void endless_interim_answers(const raw_request *q) {
+    send_for_ever(q, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n");
+}
+
+static void endless_page(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 404 Not Found\r\n\r\n");
+    send_for_ever(q, "x");
+}
+
+static void endless_body(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 200 OK\r\n\r\nGGUF");
+    send_for_ever(q, "x");
+}
+
+static void bounds_what_has_no_end(void **state) {
+    (void)state;
+    static const struct {
+        raw_answer api, file;
+        const char *part;
+    } rows[] = {
+        {endless_headers, NULL, "the headers of the answer exceed 256 KiB"},
+        {endless_interim_answers, NULL, "the headers of the answer exceed 256 KiB"},
+        {endless_page, NULL, "HTTP 404"},
+        {answer_list, endless_body, "the server sends more than 1048576 bytes"},
+        {answer_list, endless_headers, "the headers of the answer exceed 256 KiB"},
+    };
+    serve_megabyte(NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        raw_set(rows[i].api, rows[i].file);
+        FAIL(1, rows[i].part, "o/r");
+    }
+}
+
+static void leads_to_a_file(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n");
+}
+
+static void leads_in_circles(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", q->path);
+}
+
+static void follows_few_redirects_and_none_to_another_scheme(void **state) {
+    (void)state;
+    serve_megabyte(leads_to_a_file);
+    FAIL(1, "redirects to file:///etc/passwd, which is not http or https", "o/r");
+    serve_megabyte(leads_in_circles);
+    FAIL(1, "redirects more than 10 times", "o/r");
+    assert_int_equal(raw_count(), 11);
+}
+
+/* ---- the disk ---- */
+
+static bool mount_small_store(void) {
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", store, "tmpfs", 0, "size=4m") == 0;
+}
+
+static int unmount_store(void **state) {
+    (void)state;
+    (void)umount2(store, MNT_DETACH);
+    return 0;
+}
+
+static int go_on[2]; /* a pipe: a byte lets the server go on */
+
+/* Half of a file of 3 MiB, then the rest when the test says so. */
+static void half_and_rest(const raw_request *q) {
+    char byte;
+    const size_t n = sizeof data[0], half = n / 2;
+    raw_print(q, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", n);
+    raw_send(q, data[0], half);
+    if (read(go_on[0], &byte, 1) == 1) raw_send(q, data[0] + half, n - half);
+}
+
+static void fill_store(size_t n) {
+    FILE *f = fopen(in_store("other"), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data[0], 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void wait_for_bytes(const char *path, off_t n) {
+    struct stat s = {.st_size = 0};
+    for (int i = 0; i < 60000 && s.st_size < n; i++) {
+        const struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+        if (stat(path, &s) != 0) s.st_size = 0;
+    }
+    assert_true(s.st_size >= n);
+}
+
+static void checks_free_space_before_and_while_it_writes(void **state) {
+    (void)state;
+    char errors[] = "/tmp/ag-pull-errors-XXXXXX", text[1024] = "", fields[64];
+    if (!mount_small_store()) {
+        print_message("skipped: no right to mount a small file system\n");
+        skip();
+    }
+    snprintf(fields, sizeof fields, ",\"size\":%zu", sizeof data[0]);
+    serve_file(fields, half_and_rest);
+    assert_int_equal(pipe(go_on), 0);
+    int fd = mkstemp(errors);
+    assert_true(fd >= 0);
+    /* Another program fills the disk while half of the file is there. */
+    pid_t pid = start_pull("o/r", errors);
+    wait_for_bytes(in_store("m.part/model.gguf.part"), sizeof data[0] / 2);
+    fill_store(SIZE + SIZE / 2);
+    assert_int_equal(write(go_on[1], "x", 1), 1);
+    assert_int_equal(wait_for(pid), 1);
+    assert_true(read(fd, text, sizeof text - 1) > 0);
+    assert_says(text, "not enough disk space: ");
+    assert_says(text, " bytes (");
+    assert_says(text, " needed, ");
+    assert_says(text, " available; ");
+    assert_says(text, "are kept, and the same command goes on from there");
+    /* Before the first byte of the next attempt. */
+    serve_file(fields, half_and_rest);
+    FAIL(1, "not enough disk space: ", "o/r");
+    assert_int_equal(raw_count(), 0);
+    close(fd);
+    close(go_on[0]);
+    close(go_on[1]);
+    unlink(errors);
+}
+
+/* ---- */
+
+int main(void) {
+    if (lacks_the_library()) return 77;
+    const struct CMUnitTest tests[] = {
+        EACH(gives_up_on_attempts_of_20_bytes),
+        EACH(counts_attempts_from_the_high_water_mark),
+        EACH(waits_at_most_two_minutes_and_ends_on_ctrl_c),
+        cmocka_unit_test(rate_is_the_average_of_the_last_window),
+        EACH(gives_up_on_slow_connections),
+        EACH(bounds_what_has_no_end),
+        EACH(follows_few_redirects_and_none_to_another_scheme),
+        cmocka_unit_test_setup_teardown(checks_free_space_before_and_while_it_writes, before_each,
+                                        unmount_store),
+    };
+    return cmocka_run_group_tests_name("cli pull hostile", tests, prepare, clean_up);
+}
