@@ -2,8 +2,9 @@
 /* Repositories of a hub that answers as Hugging Face's does: which files of one make a model.
  * https://huggingface.co/docs/hub/api */
 #include "command.h"
+#include "hub_list.h"
 #include "output.h"
-#include "pull_plan.h"
+#include "store.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -12,28 +13,13 @@
 #include <string.h>
 #include <strings.h>
 
-enum { REPO_SIZE = 200, SELECT_SIZE = 300, REVISION_SIZE = 200, URL_SIZE = 2048 };
-enum { MAX_TEXT_BYTES = 1 << 26 };
+enum { SELECT_SIZE = 300 };
 
 typedef struct hub_source {
-    char repo[REPO_SIZE];         /* "org/name" */
-    char select[SELECT_SIZE];     /* "Q4_K_M", "x.gguf", "safetensors" or "" */
-    char revision[REVISION_SIZE]; /* "main" */
+    char repo[HUB_REPO_SIZE];         /* "org/name" */
+    char select[SELECT_SIZE];         /* "Q4_K_M", "x.gguf", "safetensors" or "" */
+    char revision[HUB_REVISION_SIZE]; /* "main" */
 } hub_source;
-
-/* A file of the repository; texts are borrowed from the answer. */
-typedef struct hub_file {
-    const char *path;
-    int64_t size;
-    const char *sha256, *blob; /* NULL: not told */
-} hub_file;
-
-typedef struct hub_list {
-    json_t *answer;  /* owned */
-    hub_file *files; /* [n] owned */
-    size_t n;
-    char commit[REVISION_SIZE]; /* that the revision means now */
-} hub_list;
 
 /* ---- what was typed ---- */
 
@@ -77,7 +63,7 @@ static bool parse_repository(const char *text, hub_source *s) {
 
 /* What follows the endpoint: "org/name", "org/name/tree/REV", "org/name/resolve/REV/FILE". */
 static bool parse_page(const char *text, hub_source *s) {
-    char path[URL_SIZE];
+    char path[HUB_URL_SIZE];
     if (!copy_span(path, sizeof path, text, (size_t)http_shown_length(text))) return false;
     size_t n = repository_length(path);
     *s = (hub_source){.revision = "main"};
@@ -111,94 +97,7 @@ bool hub_is_source(const char *endpoint, const char *source) {
     return parse_source(endpoint, source, &s);
 }
 
-/* ---- what the hub tells ---- */
-
-/* Percent-encodes what is neither unreserved nor in `also`. */
-static void encode_path(char *to, size_t cap, const char *from, const char *also) {
-    size_t n = 0;
-    for (; *from && n + 4 < cap; from++) {
-        const unsigned char c = (unsigned char)*from;
-        const bool plain = c < 0x80 && (isalnum(c) || strchr("-._~", c) || strchr(also, c));
-        n += (size_t)snprintf(to + n, cap - n, plain ? "%c" : "%%%02X", c);
-    }
-    to[n] = '\0';
-}
-
-typedef struct text_sink {
-    char *text;
-    size_t n;
-} text_sink;
-
-static http_go begin_text(void *user, const http_answer *a, char *why) {
-    (void)a, (void)why;
-    ((text_sink *)user)->n = 0; /* an attempt before this one may have left something */
-    return HTTP_GO;
-}
-
-static bool put_text(void *user, const void *bytes, size_t n, char *why) {
-    text_sink *t = user;
-    char *grown = t->n + n <= MAX_TEXT_BYTES ? realloc(t->text, t->n + n) : NULL;
-    if (!grown) {
-        snprintf(why, HTTP_WHY, "the hub's answer is too long");
-        return false;
-    }
-    memcpy(grown + t->n, bytes, n);
-    t->text = grown;
-    t->n += n;
-    return true;
-}
-
-/* The JSON at the URL; an exit code. */
-static int get_json(const hub *h, const char *url, json_t **out) {
-    char why[HTTP_WHY];
-    http_answer a;
-    json_error_t where;
-    text_sink t = {.n = 0};
-    const http_request r = {.url = url, .user = &t, .begin = begin_text, .put = put_text};
-    http_result result = http_get(h->client, &r, &a, why);
-    *out = result == HTTP_DONE ? json_loadb(t.text ? t.text : "", t.n, 0, &where) : NULL;
-    if (result == HTTP_DONE && !*out)
-        snprintf(why, sizeof why, "%.*s: the answer is no JSON: %s", http_shown_length(url), url,
-                 where.text);
-    free(t.text);
-    if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
-    if (!*out) complain("%s", why);
-    return *out ? EXIT_DONE : EXIT_FAILED;
-}
-
-static void read_sibling(const json_t *item, hub_file *f) {
-    const json_t *lfs = json_object_get(item, "lfs"), *size = json_object_get(item, "size");
-    *f = (hub_file){
-        .path = json_string_value(json_object_get(item, "rfilename")),
-        .size =
-            json_is_integer(size) && json_integer_value(size) >= 0 ? json_integer_value(size) : -1,
-        .sha256 = json_string_value(json_object_get(lfs, "sha256")),
-        .blob = json_string_value(json_object_get(item, "blobId")),
-    };
-}
-
-static int list_repository(const hub *h, const hub_source *s, hub_list *out) {
-    char url[URL_SIZE], revision[3 * REVISION_SIZE];
-    encode_path(revision, sizeof revision, s->revision, "");
-    snprintf(url, sizeof url, "%s/api/models/%s/revision/%s?blobs=true", h->endpoint, s->repo,
-             revision);
-    int code = get_json(h, url, &out->answer);
-    if (code != EXIT_DONE) return code;
-    const json_t *siblings = json_object_get(out->answer, "siblings");
-    const char *commit = json_string_value(json_object_get(out->answer, "sha"));
-    if (!commit || strlen(commit) >= sizeof out->commit) commit = s->revision;
-    snprintf(out->commit, sizeof out->commit, "%s", commit);
-    const size_t n = json_array_size(siblings);
-    out->files = calloc(n + 1, sizeof *out->files);
-    if (!out->files) return complain_no_memory();
-    for (size_t i = 0; i < n; i++) {
-        read_sibling(json_array_get(siblings, i), &out->files[out->n]);
-        if (out->files[out->n].path) out->n++;
-    }
-    if (out->n) return EXIT_DONE;
-    complain("%s: the hub lists no files of it", s->repo);
-    return EXIT_FAILED;
-}
+/* ---- files of the list ---- */
 
 static const hub_file *find_file(const hub_list *l, const char *path) {
     for (size_t i = 0; i < l->n; i++)
@@ -214,21 +113,20 @@ static const char *base_name(const char *path) {
 /* Adds a file of the list, to be stored under `name`; an exit code. */
 static int add_file(const hub *h, const hub_source *s, const hub_list *l, const hub_file *f,
                     const char *name, pull_plan *out) {
-    char url[2 * URL_SIZE], path[URL_SIZE], commit[3 * REVISION_SIZE];
-    if (name[0] == '.' || !name[0] || strpbrk(name, "/\\") || strstr(f->path, "..") ||
-        strlen(f->path) > 600) {
-        complain("%s: its file '%s' has no fit name", s->repo, f->path);
+    char url[2 * HUB_URL_SIZE], path[HUB_URL_SIZE], commit[3 * HUB_REVISION_SIZE];
+    const size_t n = strlen(name), n_part = strlen(STORE_PART);
+    const bool part = n > n_part && !strcmp(name + n - n_part, STORE_PART);
+    if (name[0] == '.' || !name[0] || part || strpbrk(name, "/\\") || strlen(f->path) > 600) {
+        complain("%s: file '%s' of the hub's list cannot be stored under this name", s->repo,
+                 f->path);
         return EXIT_FAILED;
     }
-    encode_path(path, sizeof path, f->path, "/");
-    encode_path(commit, sizeof commit, l->commit, "");
+    hub_encode(path, sizeof path, f->path, "/");
+    hub_encode(commit, sizeof commit, l->commit, "");
     snprintf(url, sizeof url, "%s/%s/resolve/%s/%s", h->endpoint, s->repo, commit, path);
     pull_file *file = pull_plan_add(out, url, name, f->size);
     if (!file) return EXIT_FAILED;
-    if (f->sha256 && !pull_read_hash(f->sha256, file->sha256)) {
-        complain("%s: the hub's checksum of %s is none: '%.80s'", s->repo, f->path, f->sha256);
-        return EXIT_FAILED;
-    }
+    if (f->sha256) (void)pull_read_hash(f->sha256, file->sha256); /* the list was checked */
     snprintf(file->version, sizeof file->version, "%s", f->blob ? f->blob : l->commit);
     return EXIT_DONE;
 }
@@ -330,7 +228,10 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
             !strcmp(f->path + stem + 6, first->path + stem + 6))
             code = add_file(h, s, l, f, base_name(f->path), out);
     }
-    return code;
+    const size_t count = (size_t)atoi(first->path + stem + strlen("-00001-of-"));
+    if (code != EXIT_DONE || out->n == count) return code;
+    complain("%s: %s: the hub lists %zu of its %zu parts", s->repo, first->path, out->n, count);
+    return EXIT_FAILED;
 }
 
 /* ---- safetensors ---- */
@@ -339,20 +240,37 @@ static const char single_weights[] = "model.safetensors";
 static const char weights_index[] = "model.safetensors.index.json";
 
 /* The shards that the index names, each once; an exit code. */
+static int add_shard(const hub *h, const hub_source *s, const hub_list *l, const json_t *shard,
+                     json_t *seen, pull_plan *out) {
+    static const char ending[] = ".safetensors";
+    const char *name = json_string_value(shard);
+    const size_t n = name ? strlen(name) : 0, tail = sizeof ending - 1;
+    if (name && json_object_get(seen, name)) return EXIT_DONE;
+    const hub_file *f = name ? find_file(l, name) : NULL;
+    if (!name || n <= tail || strcmp(name + n - tail, ending) != 0)
+        complain("%s: %s: weight_map: '%s' is not the name of a safetensors file", s->repo,
+                 weights_index, name ? name : hub_type_name(shard));
+    else if (!f)
+        complain("%s: %s: weight_map: the repository has no file '%s'", s->repo, weights_index,
+                 name);
+    else if (json_object_set_new(seen, name, json_true()) != 0) return complain_no_memory();
+    else return add_file(h, s, l, f, name, out);
+    return EXIT_FAILED;
+}
+
 static int add_shards(const hub *h, const hub_source *s, const hub_list *l, pull_plan *out) {
-    json_t *index = NULL, *seen = json_object();
+    json_t *index = NULL, *seen = json_object(), *shard;
     const char *key;
-    json_t *shard;
     int code = add_file(h, s, l, find_file(l, weights_index), weights_index, out);
-    if (code == EXIT_DONE) code = get_json(h, out->files[out->n - 1].url, &index);
-    json_object_foreach(json_object_get(index, "weight_map"), key, shard) {
-        const char *name = json_string_value(shard);
-        if (code != EXIT_DONE || (name && json_object_get(seen, name))) continue;
-        const hub_file *f = name ? find_file(l, name) : NULL;
-        if (!f)
-            complain("%s: its index names %s, which it lacks", s->repo, name ? name : "nothing");
-        code = f ? add_file(h, s, l, f, name, out) : EXIT_FAILED;
-        if (f && json_object_set_new(seen, name, json_true()) != 0) code = complain_no_memory();
+    if (code == EXIT_DONE) code = hub_get_json(h, out->files[out->n - 1].url, &index);
+    json_t *map = json_object_get(index, "weight_map");
+    if (code == EXIT_DONE && !json_object_size(map)) {
+        complain("%s: %s: weight_map must be an object that names files; it is %s", s->repo,
+                 weights_index, json_is_object(map) ? "empty" : hub_type_name(map));
+        code = EXIT_FAILED;
+    }
+    json_object_foreach(map, key, shard) {
+        if (code == EXIT_DONE) code = add_shard(h, s, l, shard, seen, out);
     }
     json_decref(index);
     json_decref(seen);
@@ -401,7 +319,7 @@ int pull_plan_hub(const hub *h, const char *source, pull_plan *out) {
     hub_source s;
     hub_list l = {.n = 0};
     if (!parse_source(h->endpoint, source, &s)) return EXIT_USAGE;
-    int code = list_repository(h, &s, &l);
+    int code = hub_list_get(h, s.repo, s.revision, &l);
     if (code == EXIT_DONE) {
         const bool directory = !strcasecmp(s.select, "safetensors");
         const hub_file *f = directory ? NULL : choose_gguf(&l, s.select);
@@ -409,7 +327,6 @@ int pull_plan_hub(const hub *h, const char *source, pull_plan *out) {
         else if (s.select[0] && !directory) code = refuse_choice(&s, &l);
         else code = add_directory(h, &s, &l, out);
     }
-    json_decref(l.answer);
-    free(l.files);
+    hub_list_free(&l);
     return code;
 }

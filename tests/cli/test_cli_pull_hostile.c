@@ -160,6 +160,82 @@ static void gives_up_on_slow_connections(void **state) {
     cli_free(&r);
 }
 
+/* ---- lists that are wrong ---- */
+
+static void names_what_is_wrong_with_a_list(void **state) {
+    (void)state;
+#define ENTRY(fields) "{\"siblings\":[{" fields "}]}"
+#define FILE_WITH(fields) ENTRY("\"rfilename\":\"m.gguf\"," fields)
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"[]", "must be an object; it is an array"},
+        {"{}", "siblings must be an array; it is missing"},
+        {"{\"siblings\":{\"a\":1}}", "siblings must be an array; it is an object"},
+        {"{\"siblings\":[]}", "lists no files"},
+        {"{\"siblings\":[null]}", "'siblings[0]': the entry must be an object; it is null"},
+        {ENTRY("\"size\":1"), "rfilename must be a string; it is missing"},
+        {ENTRY("\"rfilename\":5"), "rfilename must be a string; it is a number"},
+        {ENTRY("\"rfilename\":\"\""), "rfilename must not be empty"},
+        {ENTRY("\"rfilename\":\"/tmp/m.gguf\""), "rfilename must not be absolute"},
+        {ENTRY("\"rfilename\":\"a/../m.gguf\""), "rfilename must not hold the parts"},
+        {ENTRY("\"rfilename\":\"a//m.gguf\""), "rfilename must not hold the parts"},
+        {ENTRY("\"rfilename\":\"a\\u0000.gguf\""), "not valid JSON: \\u0000"},
+        {ENTRY("\"rfilename\":\"a\\u001b[31m.gguf\""), "control characters; it is a?[31m.gguf"},
+        {ENTRY("\"rfilename\":\"a\"},{\"rfilename\":\"a\""), "file 'a': rfilename must be unique"},
+        {FILE_WITH("\"size\":-5"), "'m.gguf': size must be between 0 and 256 TiB; it is -5"},
+        {FILE_WITH("\"size\":\"5\""), "size must be an integer; it is a string"},
+        {FILE_WITH("\"size\":5.5"), "size must be an integer; it is a fraction"},
+        {FILE_WITH("\"size\":null"), "size must be an integer; it is null"},
+        {FILE_WITH("\"size\":9223372036854775807"), "it is 9223372036854775807"},
+        {FILE_WITH("\"size\":92233720368547758070"), "not valid JSON: too big integer"},
+        {FILE_WITH("\"lfs\":5"), "lfs must be an object; it is a number"},
+        {FILE_WITH("\"lfs\":{\"sha256\":5}"), "lfs.sha256 must be a string; it is a number"},
+        {FILE_WITH("\"lfs\":{\"sha256\":null}"), "lfs.sha256 must be a string; it is null"},
+        {FILE_WITH("\"lfs\":{\"sha256\":\"12\"}"), "must be 64 hexadecimal digits; it is 12"},
+        {FILE_WITH("\"blobId\":[]"), "blobId must be a string; it is an array"},
+        {"{\"sha\":5,\"siblings\":[]}", "sha must be a commit in hexadecimal digits"},
+        {"{\"sha\":\"../..\",\"siblings\":[]}", "sha must be a commit in hexadecimal digits"},
+        {"{\"sha\":\"a\",\"sha\":\"b\"}", "not valid JSON: duplicate object key"},
+        {ENTRY("\"rfilename\":\"m-00001-of-00002.gguf\""), "the hub lists 1 of its 2 parts"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        strcpy(list, rows[i].text);
+        raw_set(answer_list, send_gone);
+        FAIL(1, rows[i].part, "o/r");
+        assert_int_equal(raw_count(), 0);
+    }
+}
+
+static const char *index_text;
+
+static void answer_index(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(index_text),
+              index_text);
+}
+
+static void names_what_is_wrong_with_an_index(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"{}", "weight_map must be an object that names files; it is missing"},
+        {"{\"weight_map\":{}}", "weight_map must be an object that names files; it is empty"},
+        {"{\"weight_map\":[\"a\"]}",
+         "weight_map must be an object that names files; it is an array"},
+        {"{\"weight_map\":{\"w\":5}}", "'a number' is not the name of a safetensors file"},
+        {"{\"weight_map\":{\"w\":\"config.json\"}}", "'config.json' is not the name of"},
+        {"{\"weight_map\":{\"w\":\"../a.safetensors\"}}", "no file '../a.safetensors'"},
+    };
+    strcpy(list, "{\"siblings\":[{\"rfilename\":\"config.json\"},"
+                 "{\"rfilename\":\"model.safetensors.index.json\"}]}");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        index_text = rows[i].text;
+        raw_set(answer_list, answer_index);
+        FAIL(1, rows[i].part, "o/r");
+    }
+}
+
 /* ---- answers without end ---- */
 
 /* Sends the piece again and again, until the client goes. */
@@ -169,6 +245,11 @@ static void send_for_ever(const raw_request *q, const char *piece) {
     size_t used = 0;
     for (; used + n < sizeof block; used += n) memcpy(block + used, piece, n);
     while (raw_send(q, block, used)) continue;
+}
+
+static void endless_text(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 200 OK\r\n\r\n{\"a\":\"");
+    send_for_ever(q, "x");
 }
 
 static void endless_headers(const raw_request *q) {
@@ -190,12 +271,32 @@ static void endless_body(const raw_request *q) {
     send_for_ever(q, "x");
 }
 
+static void deep_list(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 200 OK\r\n\r\n");
+    char block[100000];
+    memset(block, '[', sizeof block);
+    raw_send(q, block, sizeof block);
+}
+
+static void wide_list(const raw_request *q) {
+    raw_print(q, "HTTP/1.1 200 OK\r\n\r\n[[]");
+    for (int i = 0; i < 2000000; i += 1000) {
+        char block[3001] = "";
+        for (size_t at = 0; at < 3000; at += 3) memcpy(block + at, ",[]", 3);
+        if (!raw_send(q, block, 3000)) return;
+    }
+    raw_print(q, "]");
+}
+
 static void bounds_what_has_no_end(void **state) {
     (void)state;
     static const struct {
         raw_answer api, file;
         const char *part;
     } rows[] = {
+        {endless_text, NULL, "the answer of the hub is too long: it exceeds 64 MiB"},
+        {deep_list, NULL, "not valid JSON: maximum parsing depth reached"},
+        {wide_list, NULL, "not valid JSON: more than 2000000 values"},
         {endless_headers, NULL, "the headers of the answer exceed 256 KiB"},
         {endless_interim_answers, NULL, "the headers of the answer exceed 256 KiB"},
         {endless_page, NULL, "HTTP 404"},
@@ -311,6 +412,8 @@ int main(void) {
         EACH(waits_at_most_two_minutes_and_ends_on_ctrl_c),
         cmocka_unit_test(rate_is_the_average_of_the_last_window),
         EACH(gives_up_on_slow_connections),
+        EACH(names_what_is_wrong_with_a_list),
+        EACH(names_what_is_wrong_with_an_index),
         EACH(bounds_what_has_no_end),
         EACH(follows_few_redirects_and_none_to_another_scheme),
         cmocka_unit_test_setup_teardown(checks_free_space_before_and_while_it_writes, before_each,
