@@ -2,9 +2,9 @@
 #include "core/alloc.h"
 #include "core/interrupt.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 

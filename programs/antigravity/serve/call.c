@@ -176,8 +176,11 @@ void call_send_reply(serve_call *call) {
         n += snprintf(headers + n, sizeof headers - (size_t)n, "WWW-Authenticate: Bearer\r\n");
     if (call->retry_after)
         snprintf(headers + n, sizeof headers - (size_t)n, "Retry-After: %u\r\n", call->retry_after);
+    /* An error is sent also where the account has no memory left. */
+    account *before = account_enter(call->status >= 400 ? NULL : call->account);
     connection_reply(call->connection, call->status ? call->status : 500, call->type, headers,
                      call->reply ? call->reply : "", call->n_reply);
+    account_enter(before);
 }
 
 void call_send_error(serve_call *call, const serve_error *e) {

@@ -38,7 +38,8 @@ static const char *phrase_of(int status) {
     return "Unknown";
 }
 
-static void write_head(connection *c, int status, const char *type, const char *headers) {
+/* False: there is no memory for it. */
+static bool write_head(connection *c, int status, const char *type, const char *headers) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     char date[64] = "";
     const time_t now = time(NULL);
@@ -46,10 +47,11 @@ static void write_head(connection *c, int status, const char *type, const char *
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
     /* What is left of the body will not be read as a request. */
     if (c->owes_body) c->close_after = true;
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, phrase_of(status), date);
-    if (type) evbuffer_add_printf(out, "Content-Type: %s\r\n", type);
-    evbuffer_add_printf(out, "%sConnection: %s\r\nX-Content-Type-Options: nosniff\r\n", headers,
-                        c->close_after ? "close" : "keep-alive");
+    return evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, phrase_of(status),
+                               date) > 0 &&
+           (!type || evbuffer_add_printf(out, "Content-Type: %s\r\n", type) > 0) &&
+           evbuffer_add_printf(out, "%sConnection: %s\r\nX-Content-Type-Options: nosniff\r\n",
+                               headers, c->close_after ? "close" : "keep-alive") > 0;
 }
 
 /* The response is complete. It may have left already: then nothing more is said of it. */
@@ -63,42 +65,46 @@ static void flush_response(connection *c) {
 void connection_reply(connection *c, int status, const char *type, const char *headers,
                       const char *body, size_t n) {
     struct evbuffer *out = bufferevent_get_output(c->events);
-    write_head(c, status, type, headers);
+    bool ok = write_head(c, status, type, headers);
     const bool bare = status == 204 || status == 304;
-    if (bare) evbuffer_add(out, "\r\n", 2);
-    else evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", n);
-    if (!c->is_head && n && !bare) evbuffer_add(out, body, n);
+    if (bare) ok = ok && evbuffer_add(out, "\r\n", 2) == 0;
+    else ok = ok && evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", n) > 0;
+    if (!c->is_head && n && !bare) ok = ok && evbuffer_add(out, body, n) == 0;
     c->n_sent = n;
-    flush_response(c);
+    if (ok) flush_response(c);
+    else connection_close(c, false);
 }
 
 void connection_begin_stream(connection *c, int status, const char *type, const char *headers) {
     c->is_chunked = !c->is_http_1_0;
     if (!c->is_chunked) c->close_after = true;
-    write_head(c, status, type, headers);
+    const bool ok = write_head(c, status, type, headers);
     struct evbuffer *out = bufferevent_get_output(c->events);
-    evbuffer_add_printf(out, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
-                        c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "");
     c->state = CONNECTION_STREAMING;
+    if (!ok ||
+        evbuffer_add_printf(out, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
+                            c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "") < 0)
+        connection_close(c, false);
 }
 
 bool connection_stream(connection *c, const char *bytes, size_t n) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     const size_t n_unread = evbuffer_get_length(out);
     if (!n) return true;
-    if (c->is_chunked) evbuffer_add_printf(out, "%zx\r\n", n);
-    evbuffer_add(out, bytes, n);
-    if (c->is_chunked) evbuffer_add(out, "\r\n", 2);
+    const bool ok = (!c->is_chunked || evbuffer_add_printf(out, "%zx\r\n", n) > 0) &&
+                    evbuffer_add(out, bytes, n) == 0 &&
+                    (!c->is_chunked || evbuffer_add(out, "\r\n", 2) == 0);
     c->n_sent += n;
     /* One event may be large, and nothing of it can have been read yet. */
-    if (n_unread <= c->set->limits.max_unread && n <= MAX_PIECE) return true;
+    if (ok && n_unread <= c->set->limits.max_unread && n <= MAX_PIECE) return true;
     connection_close(c, false);
     return false;
 }
 
 void connection_end_stream(connection *c) {
-    if (c->is_chunked) evbuffer_add(bufferevent_get_output(c->events), "0\r\n\r\n", 5);
-    flush_response(c);
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    if (c->is_chunked && evbuffer_add(out, "0\r\n\r\n", 5) != 0) connection_close(c, false);
+    else flush_response(c);
 }
 
 void connection_cut(connection *c) { connection_close(c, false); }
