@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct manager {
@@ -105,10 +107,105 @@ static void leaves_sockets_of_another_process_alone(void **state) {
     remove_directory(dir);
 }
 
+/* ---- environments that are wrong ---- */
+
+typedef struct environment {
+    const char *pid; /* LISTEN_PID; NULL: not set; "self": the server's own */
+    const char *count;
+    int third; /* what is descriptor 3; -1: nothing */
+} environment;
+
+/* Runs the server in the environment until it ends or listens. */
+static cli_result run_in(const environment *e) {
+    char line[1024];
+    snprintf(line, sizeof line, "%s%s%s%s%s exec '%s' serve %s", e->pid ? "LISTEN_PID=" : "",
+             !e->pid                   ? ""
+             : !strcmp(e->pid, "self") ? "$$"
+                                       : e->pid,
+             e->pid ? " " : "", e->count ? "LISTEN_FDS=" : "", e->count ? e->count : "", AG_PROGRAM,
+             "-q --load-later --weights bf16 --port 0");
+    int ends[2];
+    int status = 0;
+    cli_result r = {.err = calloc(1, 4096)};
+    assert_non_null(r.err);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(ends[1], 2);
+        if (e->third == 3) fcntl(3, F_SETFD, 0);
+        else if (e->third >= 0) dup2(e->third, 3);
+        else close(3);
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    for (ssize_t k; r.n_err < 4095 && (k = read(ends[0], r.err + r.n_err, 4095 - r.n_err)) > 0;) {
+        r.n_err += (size_t)k;
+        if (strstr(r.err, "listening on ")) kill(pid, SIGTERM);
+    }
+    close(ends[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    r.out = calloc(1, 1);
+    return r;
+}
+
+static void refuses_malformed_numbers_of_sockets(void **state) {
+    static const char *const bad[] = {"-1",   "0",  "x", "''",        "1x",
+                                      "' 1'", "+1", "9", "999999999", "99999999999999999999"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cli_result r = run_in(&(environment){"self", bad[i], -1});
+        assert_refused(&r, 1, "is not a number from 1 to 8");
+        assert_says(r.err, "LISTEN_FDS: '");
+        cli_free(&r);
+    }
+    cli_result r = run_in(&(environment){NULL, "x", -1});
+    assert_refused(&r, 1, "LISTEN_FDS: 'x' is not a number from 1 to 8");
+    cli_free(&r);
+    static const char *const pids[] = {"x", "-1", "''", "1x", "0"};
+    for (size_t i = 0; i < sizeof pids / sizeof pids[0]; i++) {
+        r = run_in(&(environment){pids[i], "1", -1});
+        assert_refused(&r, 1, "LISTEN_PID: '");
+        cli_free(&r);
+    }
+}
+
+static void refuses_descriptors_that_are_not_listening_sockets(void **state) {
+    (void)state;
+    const int idle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int bad[] = {-1, idle, file};
+    for (size_t i = 0; i < 3; i++) {
+        cli_result r = run_in(&(environment){"self", "1", bad[i]});
+        assert_refused(&r, 1, "LISTEN_FDS: descriptor 3 is not a listening socket");
+        cli_free(&r);
+    }
+    close(idle);
+    close(file);
+}
+
+/* A process that has the variables from its parent, not from a service manager. */
+static void ignores_the_environment_of_another_process(void **state) {
+    static const environment all[] = {{"1", "1", -1}, {"1", "x", -1}, {NULL, "1", -1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        cli_result r = run_in(&all[i]);
+        assert_code(&r, 0);
+        assert_says(r.err, "listening on ");
+        cli_free(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(serves_on_a_socket_that_is_passed_to_it),
         cmocka_unit_test(leaves_sockets_of_another_process_alone),
+        cmocka_unit_test(refuses_malformed_numbers_of_sockets),
+        cmocka_unit_test(refuses_descriptors_that_are_not_listening_sockets),
+        cmocka_unit_test(ignores_the_environment_of_another_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

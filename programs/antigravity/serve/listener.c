@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -101,7 +102,7 @@ static bool inherit(listeners *l, int fd) {
     socklen_t n = sizeof listens;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) != 0 || !listens ||
         getsockname(fd, (struct sockaddr *)&at, &size) != 0) {
-        complain("LISTEN_FDS: descriptor %d is no socket that listens", fd);
+        complain("LISTEN_FDS: descriptor %d is not a listening socket", fd);
         return false;
     }
     evutil_make_socket_nonblocking(fd);
@@ -109,14 +110,32 @@ static bool inherit(listeners *l, int fd) {
     return add_socket(l, fd, at.ss_family == AF_UNIX);
 }
 
+/* Reads the decimal number of an environment variable. Reports a value outside 1 to `max`. */
+static bool read_count(const char *name, const char *text, long max, long *out) {
+    char *end;
+    errno = 0;
+    *out = strtol(text, &end, 10);
+    /* strtol() accepts a sign and leading spaces. */
+    const bool is_number = text[0] >= '0' && text[0] <= '9' && !*end && !errno;
+    if (is_number && *out >= 1 && *out <= max) return true;
+    complain("%s: '%.60s' is not a number from 1 to %ld", name, text, max);
+    return false;
+}
+
+/* As sd_listen_fds(3): without LISTEN_PID, or with that of another process, the sockets are meant
+ * for another process. A LISTEN_FDS that no process can use is an error in any case. */
 bool listen_inherited(listeners *l, size_t *n) {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    long owner = 0, n_fds;
     *n = 0;
-    if (!pid || !count || strtol(pid, NULL, 10) != (long)getpid()) return true;
-    const long n_fds = strtol(count, NULL, 10);
+    if (!count) return true;
+    if (pid && !read_count("LISTEN_PID", pid, INT_MAX, &owner)) return false;
+    if (pid && owner != (long)getpid()) return true;
+    if (!read_count("LISTEN_FDS", count, MAX_LISTENERS, &n_fds)) return false;
+    if (!pid) return true;
     for (int i = 0; i < n_fds; i++)
         if (!inherit(l, FIRST_INHERITED + i)) return false;
-    *n = n_fds > 0 ? (size_t)n_fds : 0;
+    *n = (size_t)n_fds;
     return true;
 }
 

@@ -26,8 +26,8 @@ bool listen_tcp(listeners *l, const char *host, uint32_t port);
 /* A socket that was left behind by a process that is no more is replaced. Only its owner may
  * connect. */
 bool listen_unix(listeners *l, const char *path);
-/* Sockets that systemd (or another that speaks its protocol) opened: sd_listen_fds(3). *n: how many
- * they are. */
+/* Adds the *n sockets that systemd, or another service manager, opened: sd_listen_fds(3). Fails if
+ * LISTEN_FDS or LISTEN_PID is malformed, or a descriptor is not a listening socket. */
 bool listen_inherited(listeners *l, size_t *n);
 /* Whether all of them are Unix sockets. */
 bool listeners_are_local(const listeners *l);
