@@ -36,7 +36,10 @@ typedef struct ag_serving_params {
     uint64_t caller_reserve; /* 0; messages take it to grow with memory_limit */
     uint32_t max_running;    /* 64 answers at a time */
     /* 256; beyond them a request is refused with AG_BUSY, and beyond 64 MiB of copies of them, or a
-     * 64th of memory_limit, but 2 MiB at least; one that is larger itself with AG_LIMIT. */
+     * 64th of memory_limit, but 2 MiB at least; one that is larger itself with AG_LIMIT. While
+     * other clients wait, one client may use half of the places and of the bytes, half of
+     * max_running, and half of the prompt rows of a step. A client that used more alone loses its
+     * newest waiting requests, which end with AG_BUSY, as other clients need their places. */
     uint32_t max_waiting;
     uint32_t step_rows; /* 512 rows between two tokens of an answer: next tokens first, then
                          * prompts, in chunks of half as many, whoever else is there */
@@ -160,7 +163,7 @@ typedef struct ag_request_event {
     const float *embedding;                             /* EMBEDDED: [n_embedding], of length 1 */
     size_t n_embedding;
     /* ENDED. AG_CANCELLED: by ag_serving_cancel(), its deadline or the engine's end; AG_NOMEM: it
-     * does not fit into the memory limit. */
+     * does not fit into the memory limit; AG_BUSY: another client needed its place in the queue. */
     ag_status status;
     const ag_error *error;
     uint64_t reserved[4];
@@ -174,6 +177,8 @@ typedef struct ag_request_params {
     ag_served_model *model;
     const char *scope;     /* whose parked sessions it may use and leave: a client's key; NULL:
                             * those of requests without one */
+    const char *client;    /* copied; whose share of the queue and of the steps the request uses:
+                            * see max_waiting. NULL: that of `scope` */
     const int32_t *prompt; /* [n_prompt] copied */
     size_t n_prompt;
     size_t n_answers; /* 1; each with a seed of its own: sampling.seed + i */
@@ -200,7 +205,7 @@ typedef struct ag_request_params {
     double deadline_s; /* 0: none; from now on: then it ends like a cancelled one */
     ag_request_fn event;
     void *user;
-    uint64_t reserved[8]; /* 0: what later versions ask for */
+    uint64_t reserved[7]; /* 0: what later versions ask for */
 } ag_request_params;
 AG_API ag_request_params ag_request_defaults(ag_served_model *m);
 

@@ -93,12 +93,16 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
 
 /* ---- copies ---- */
 
+static const char *client_name(const ag_request_params *p) {
+    return p->client ? p->client : p->scope ? p->scope : "";
+}
+
 static uint64_t copied_bytes(const ag_request_params *p) {
     uint64_t bytes = sizeof(ag_served_request) + p->n_prompt * sizeof *p->prompt +
                      p->n_stop_ids * sizeof *p->stop_ids +
                      p->sampling.n_logit_bias * sizeof *p->sampling.logit_bias;
     for (size_t i = 0; i < p->n_stop; i++) bytes += sizeof(char *) + strlen(p->stop[i]) + 1;
-    return bytes + (p->scope ? strlen(p->scope) + 1 : 0);
+    return bytes + (p->scope ? strlen(p->scope) + 1 : 0) + strlen(client_name(p)) + 1;
 }
 
 /* NULL stays NULL. */
@@ -124,7 +128,7 @@ static bool copy_stops(ag_request_params *p, const char *const *from) {
 static bool copy_params(ag_served_request *r, const ag_request_params *p) {
     r->p = *p;
     r->p.constraint = NULL; /* still the caller's */
-    r->p.scope = NULL;
+    r->p.scope = r->p.client = NULL;
     r->p.stop = NULL;
     bool ok = copy_bytes((const void **)&r->p.prompt, p->prompt, p->n_prompt * sizeof *p->prompt);
     ok = copy_bytes((const void **)&r->p.stop_ids, p->stop_ids,
@@ -163,9 +167,7 @@ static void unlink_from(ag_serving *s, ag_served_request **list, ag_served_reque
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     r->next = NULL;
-    if (list != &s->waiting) return;
-    s->n_waiting--;
-    s->waiting_bytes -= r->bytes;
+    if (list == &s->waiting) ag_client_give_place(s, r);
 }
 
 void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r) {
@@ -178,6 +180,7 @@ void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_reques
 void ag_serving_start(ag_serving *s, ag_served_request *r) {
     pthread_mutex_lock(&s->lock);
     unlink_from(s, &s->waiting, r);
+    r->is_displaced = false;
     ag_served_request **end = &s->running;
     while (*end) end = &(*end)->next;
     *end = r;
@@ -191,34 +194,30 @@ uint64_t ag_serving_most_waiting(uint64_t memory_limit) {
 }
 
 /* A place in the queue, before anything is copied. */
-static ag_status take_place(ag_serving *s, uint64_t bytes, ag_error *err) {
+static ag_status take_place(ag_serving *s, const ag_request_params *p, uint64_t bytes,
+                            ag_serving_client **client, ag_error *err) {
     const uint64_t most = ag_serving_most_waiting(s->params.memory_limit);
     ag_status st = AG_OK;
     if (bytes > most)
         return AG_FAIL(err, LIMIT, "a request of %llu bytes, at most %llu may wait",
                        (unsigned long long)bytes, (unsigned long long)most);
     pthread_mutex_lock(&s->lock);
-    if (s->stopping) {
-        st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
-    } else if (s->n_waiting >= s->params.max_waiting) {
-        st = AG_FAIL(err, BUSY, "%u requests are waiting already, at most %u do", s->n_waiting,
-                     s->params.max_waiting);
-    } else if (s->waiting_bytes + bytes > most) {
-        st = AG_FAIL(err, BUSY, "%u requests of %llu bytes are waiting already, at most %llu do",
-                     s->n_waiting, (unsigned long long)s->waiting_bytes, (unsigned long long)most);
-    } else {
-        s->n_waiting++;
-        s->waiting_bytes += bytes;
-    }
+    ag_serving_client *c = ag_client_acquire(s, client_name(p));
+    if (!c) st = AG_FAIL(err, NOMEM, "client of a request");
+    else if (s->stopping) st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
+    else st = ag_client_take_place(s, c, bytes, err);
     s->n_turned_away += st == AG_BUSY;
+    if (st != AG_OK && c) ag_client_release(s, c);
     pthread_mutex_unlock(&s->lock);
+    *client = c;
     return st;
 }
 
-static void give_place_back(ag_serving *s, uint64_t bytes) {
+static void give_place_back(ag_serving *s, ag_serving_client *c, uint64_t bytes) {
+    const ag_served_request place = {.client = c, .bytes = bytes};
     pthread_mutex_lock(&s->lock);
-    s->n_waiting--;
-    s->waiting_bytes -= bytes;
+    ag_client_give_place(s, &place);
+    ag_client_release(s, c);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -258,16 +257,18 @@ static ag_status copy_request(const ag_request_params *params, ag_served_request
 ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_request_id *id,
                             ag_error *err) {
     ag_served_request *r;
+    ag_serving_client *client;
     AG_TRY(check_request(s, params, err));
     const uint64_t bytes = copied_bytes(params);
-    AG_TRY(take_place(s, bytes, err));
+    AG_TRY(take_place(s, params, bytes, &client, err));
     ag_status st = copy_request(params, &r, err);
     if (st == AG_OK) {
         r->bytes = bytes;
+        r->client = client;
         st = append(s, r, id, err);
     }
     if (st == AG_OK) return AG_OK;
-    give_place_back(s, bytes);
+    give_place_back(s, client, bytes);
     if (r) r->p.constraint = NULL;
     ag_served_request_destroy(r);
     return st;

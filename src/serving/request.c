@@ -90,6 +90,7 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     r->has_begun = true;
     m->n_requests++;
     s->n_answers += r->p.n_answers;
+    r->client->n_answers += r->p.n_answers;
     s->now.n_prompt_tokens += r->p.n_prompt;
     s->now.n_cached_tokens += r->n_cached;
     ag_request_event e = {.kind = AG_REQUEST_STARTED, .id = -1};
@@ -146,7 +147,7 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
 
 static void count_end(ag_serving *s, ag_status st) {
     if (st == AG_CANCELLED) s->now.n_cancelled++;
-    else if (st == AG_NOMEM) s->now.n_refused++;
+    else if (st == AG_NOMEM || st == AG_BUSY) s->now.n_refused++;
     else if (st != AG_OK) s->now.n_failed++;
 }
 
@@ -167,6 +168,7 @@ void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_
         r->p.model->n_requests--;
         r->p.model->used_at = ag_now_s();
         s->n_answers -= r->p.n_answers;
+        r->client->n_answers -= r->p.n_answers;
     }
     if (r->session) park_reading(s, r);
     for (size_t i = 0; r->has_begun && i < r->p.n_answers; i++) {
@@ -179,5 +181,8 @@ void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_
     count_end(s, st);
     ag_serving_publish(s, true); /* who hears of the end finds it in the figures */
     ag_request_tell(r, &e);
+    pthread_mutex_lock(&s->lock);
+    ag_client_release(s, r->client);
+    pthread_mutex_unlock(&s->lock);
     ag_served_request_destroy(r);
 }

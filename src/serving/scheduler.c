@@ -146,14 +146,18 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
 
 /* ---- prompts ---- */
 
-/* By turns the one that came first, so that it is read soon, and the one that was read from the
- * longest ago, so that none starves. */
+/* Clients take turns. Of one client's requests the first one and the one that has waited longest
+ * for a chunk take turns: the first ends soon, and none starves. */
+static bool reads_before(const ag_served_request *a, const ag_served_request *b, bool oldest) {
+    if (a->client != b->client) return a->client->served < b->client->served;
+    return !oldest && a->served < b->served;
+}
+
 static ag_served_request *next_reader(const ag_serving *s, const ag_served_model *m, bool oldest) {
     ag_served_request *best = NULL;
     for (ag_served_request *r = s->running; r; r = r->next) {
         if (r->p.model != m || !r->session || r->round == s->round || r->status != AG_OK) continue;
-        if (oldest) return r;
-        if (!best || r->served < best->served) best = r;
+        if (!best || reads_before(r, best, oldest)) best = r;
     }
     return best;
 }
@@ -172,7 +176,7 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
 
 /* One chunk of every prompt for which there are rows; false: of none. */
 static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
-    const size_t most = alike_rows(s);
+    const size_t most = alike_rows(s), n_readers = ag_client_count_readers(s, m);
     step_pass few = {.n = 0}, many = {.n = 0};
     ag_served_request *r;
     bool any = false;
@@ -181,6 +185,7 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
         const size_t n = ag_session_prompt_rows(r->session);
         r->round = s->round;
         if (n > *n_left || (n <= most && most - few.n_rows < n)) continue;
+        if (!ag_client_take_rows(s, r, n_readers, n)) continue;
         *n_left -= n;
         any = true;
         if (r->in_doubt) {
@@ -197,6 +202,7 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
 }
 
 static void read_prompts(ag_serving *s, const ag_served_model *m, size_t n_left) {
+    ag_client_begin_step(s);
     while (read_round(s, m, &n_left)) {}
 }
 

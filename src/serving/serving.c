@@ -92,6 +92,12 @@ static bool is_over(const ag_served_request *r, double now, ag_error *err) {
         AG_FAIL(err, CANCELLED, "the request was cancelled");
         return true;
     }
+    if (r->is_displaced) {
+        AG_FAIL(err, BUSY,
+                "the queue is full: this request lost its place, because other clients wait and "
+                "its client had more than half of the places; retry later");
+        return true;
+    }
     if (!r->deadline || now < r->deadline) return false;
     AG_FAIL(err, CANCELLED, "the request did not end within %g s", r->p.deadline_s);
     return true;
@@ -112,7 +118,7 @@ static void end_list(ag_serving *s, ag_served_request **list) {
     ag_error err;
     while ((r = find_over(s, list, &err))) {
         ag_serving_unlink(s, list, r);
-        ag_request_end(s, r, AG_CANCELLED, &err);
+        ag_request_end(s, r, err.status, &err);
     }
 }
 
@@ -138,6 +144,7 @@ static void admit(ag_serving *s) {
         ag_error err;
         next = next_waiting(s, r);
         if (!may_pass(s, first, r)) break;
+        if (ag_client_must_wait(s, r)) continue;
         /* One that has let many pass reads for itself. */
         r->is_patient = r->n_passed < s->params.max_running;
         const bool has_places = s->n_answers + r->p.n_answers <= s->params.max_running;

@@ -18,6 +18,20 @@ enum {
 
 typedef struct ag_served_request ag_served_request;
 
+/* A client that has requests. It is freed with the last of them. */
+typedef struct ag_serving_client {
+    struct ag_serving_client *next;
+    char *name; /* "": of requests without one */
+    /* Under the lock. */
+    uint32_t n_requests, n_waiting;
+    uint64_t waiting_bytes;
+    /* The engine's thread. */
+    size_t n_answers; /* of running requests */
+    size_t n_reading; /* requests whose prompts are incomplete, in this round */
+    size_t n_rows;    /* of prompts, in this step */
+    uint64_t served;  /* the turn of its last chunk; 0: none yet */
+} ag_serving_client;
+
 struct ag_served_model {
     ag_serving *engine;
     char *name, *path;
@@ -69,8 +83,10 @@ typedef struct ag_answer {
 struct ag_served_request {
     ag_served_request *next;
     ag_request_id id;
-    ag_request_params p;           /* its texts and ids are owned copies */
-    uint64_t bytes;                /* of these copies */
+    ag_request_params p; /* its texts and ids are owned copies */
+    uint64_t bytes;      /* of these copies */
+    ag_serving_client *client;
+    bool is_displaced;             /* under the lock: another client has its place in the queue */
     double submitted_at, deadline; /* deadline 0: none */
     atomic_bool cancelled;         /* by any thread */
 
@@ -169,8 +185,9 @@ struct ag_serving {
      * read it without. */
     bool stopping;
     ag_served_request *waiting, *running;
-    uint32_t n_waiting;
+    uint32_t n_waiting;                 /* without those that are displaced */
     atomic_uint_fast64_t waiting_bytes; /* of their copies; read without the lock, too */
+    ag_serving_client *clients;
     ag_serving_job *jobs;
     ag_request_id last_id;
     ag_serving_stats stats; /* as last published */
@@ -185,7 +202,7 @@ struct ag_serving {
     ag_serving_stats now; /* the engine's own figures */
     size_t n_answers;     /* of running requests */
     uint32_t chunk;       /* tokens of a prompt in a step */
-    uint64_t n_chunks, round;
+    uint64_t n_chunks, round, n_turns;
     bool is_fetching; /* a session from a file is being parked */
     bool has_warned;  /* sessions that watch memory */
     bool is_held_up;  /* what waits, waits for a file */
@@ -219,6 +236,23 @@ void ag_serving_start(ag_serving *s, ag_served_request *r);
 
 /* Bytes that waiting requests may take together. */
 uint64_t ag_serving_most_waiting(uint64_t memory_limit);
+
+/* clients.c. The first four: under the lock. */
+/* Returns the client of this name, for one request more. NULL: no memory. */
+ag_serving_client *ag_client_acquire(ag_serving *s, const char *name);
+void ag_client_release(ag_serving *s, ag_serving_client *c);
+/* Reserves a place in the queue. Fails with AG_BUSY if the client has its share, or all places are
+ * taken and no other client exceeds its share. */
+ag_status ag_client_take_place(ag_serving *s, ag_serving_client *c, uint64_t bytes, ag_error *err);
+void ag_client_give_place(ag_serving *s, const ag_served_request *r);
+/* Returns whether the request must leave the free places of running answers to other clients. */
+bool ag_client_must_wait(ag_serving *s, const ag_served_request *r);
+void ag_client_begin_step(ag_serving *s);
+/* Returns the number of requests that still read a prompt, and sets n_reading of each client. */
+size_t ag_client_count_readers(ag_serving *s, const ag_served_model *m);
+/* Counts n prompt rows of the request. Fails if they exceed the share of its client while others of
+ * the n_readers are of other clients. */
+bool ag_client_take_rows(ag_serving *s, const ag_served_request *r, size_t n_readers, size_t n);
 
 /* request.c */
 /* Takes the first waiting one into the step: memory, prefix, session. AG_BUSY: not now. */

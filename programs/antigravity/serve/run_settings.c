@@ -123,6 +123,7 @@ bool run_apply_settings(serve_run *run, bool constrained, serve_error *e) {
     *p = ag_request_defaults(run->model);
     p->kind = r->kind == SERVE_EMBED ? AG_REQUEST_EMBED : AG_REQUEST_GENERATE;
     p->scope = call_scope(run->call);
+    p->client = run->call->scope; /* also where all keys share prefixes */
     p->n_answers = r->n;
     p->max_tokens = r->max_tokens;
     p->ignore_eos = r->ignore_eos;
