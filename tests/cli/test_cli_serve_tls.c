@@ -171,20 +171,29 @@ static void closes_what_does_not_end_its_handshake(void **state) {
     expect_health();
 }
 
-static void counts_handshakes_as_connections(void **state) {
+static void closes_what_has_waited_longest_for_a_new_connection(void **state) {
     (void)state;
-    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key, "--max-connections", "2");
+    SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key, "--max-connections", "2",
+                "--read-timeout", "600");
     const int first = serve_connect(&server), second = serve_connect(&server);
     tls_client c = tls_connect(&server, root.cert, 0);
-    assert_false(c.trusts);
+    assert_true(c.trusts);
+    assert_true(is_closed_socket(first)); /* a handshake is a connection */
+    tls_send(&c, "GET /health HTTP/1.1\r\nHo", 24);
+    tls_client d = tls_connect(&server, root.cert, 0);
+    assert_true(d.trusts);
+    assert_true(is_closed_socket(second));
+    const int last = serve_connect(&server);
+    bool ended = false;
+    char *reply = tls_receive_all(&c, &ended);
+    assert_int_equal(strncmp(reply, "HTTP/1.1 408 ", 13), 0);
+    assert_true(ended);
+    free(reply);
     tls_disconnect(&c);
+    tls_disconnect(&d);
     close(first);
     close(second);
-    for (bool is_in = false; !is_in;) { /* once the server has noticed */
-        c = tls_connect(&server, root.cert, 0);
-        is_in = c.trusts;
-        tls_disconnect(&c);
-    }
+    close(last);
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
 }
 
@@ -318,7 +327,7 @@ int main(void) {
     };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(counts_connections_as_memory),
-        cmocka_unit_test(counts_handshakes_as_connections),
+        cmocka_unit_test(closes_what_has_waited_longest_for_a_new_connection),
         cmocka_unit_test(reads_its_files_again),
         cmocka_unit_test(says_what_is_wrong_with_files),
     };

@@ -3,6 +3,7 @@
 #include "connection_impl.h"
 
 #include "account.h"
+#include "clock.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,6 +12,7 @@
 #include <sys/socket.h>
 
 enum { PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
+static const double BODY_RATE = 16384; /* bytes a second that a client must send at least */
 
 /* ---- the set ---- */
 
@@ -18,20 +20,26 @@ connection_set *connection_set_create(struct event_base *base, const connection_
                                       const connection_events *events, tls_files *tls,
                                       account_pool *pool) {
     connection_set *set = calloc(1, sizeof *set);
-    if (set)
-        *set = (connection_set){
-            .base = base, .limits = *limits, .events = *events, .tls = tls, .pool = pool};
-    return set;
+    if (!set) return NULL;
+    *set = (connection_set){
+        .base = base, .limits = *limits, .events = *events, .tls = tls, .pool = pool};
+    if (peer_counts_init(&set->peers, limits->max_connections)) return set;
+    free(set);
+    return NULL;
 }
 
 void connection_set_destroy(connection_set *set) {
-    while (set && set->first) connection_close(set->first, false);
+    if (!set) return;
+    while (set->first) connection_close(set->first, false);
+    peer_counts_free(&set->peers);
     free(set);
 }
 
 size_t connection_count(const connection_set *set) { return set->n; }
 size_t connection_tls_count(const connection_set *set) { return set->n_tls; }
 size_t connection_body_bytes(const connection_set *set) { return set->body_bytes; }
+uint64_t connection_n_evicted(const connection_set *set) { return set->n_evicted; }
+uint64_t connection_n_rejected(const connection_set *set) { return set->n_rejected; }
 
 void connection_set_drain(connection_set *set) {
     set->draining = true;
@@ -100,8 +108,10 @@ void connection_close(connection *c, bool complete) {
     if (c->before) c->before->next = c->next;
     else c->set->first = c->next;
     if (c->next) c->next->before = c->before;
+    connection_stop_waiting(c);
     c->set->n--;
     if (c->is_tls) c->set->n_tls--;
+    if (c->peer) peer_counts_remove(&c->set->peers, c->peer);
     forget_request(c);
     if (c->deadline) event_free(c->deadline);
     /* Not behind what was cut. */
@@ -114,7 +124,7 @@ void connection_next(connection *c) {
     tell_over(c, true);
     if (c->owes_body) {
         /* A socket that is closed with bytes unread makes the other end drop our response. */
-        c->state = CONNECTION_LINGERING;
+        connection_enter(c, CONNECTION_LINGERING);
         tls_end(c->events);
         shutdown(connection_socket(c), SHUT_WR);
         connection_set_deadline(c, LINGER_S);
@@ -127,7 +137,7 @@ void connection_next(connection *c) {
         return;
     }
     forget_request(c);
-    c->state = CONNECTION_HEAD;
+    connection_enter(c, CONNECTION_HEAD);
     connection_set_deadline(c, c->set->limits.idle_s);
     bufferevent_setwatermark(c->events, EV_READ, 0, 0);
     bufferevent_trigger(c->events, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
@@ -141,7 +151,11 @@ void connection_set_deadline(connection *c, uint32_t seconds) {
 
 /* ---- reading ---- */
 
-static void refuse(connection *c, int status, const char *why) {
+bool connection_has_begun(const connection *c) {
+    return c->is_reading && (c->state == CONNECTION_HEAD || c->state == CONNECTION_BODY);
+}
+
+void connection_reject(connection *c, int status, const char *why) {
     c->close_after = c->is_open = c->owes_body = true;
     c->set->events.malformed(c->set->events.user, c, status, why);
 }
@@ -177,7 +191,7 @@ static bool add_to_body(void *user, const char *bytes, size_t n) {
 static void give_request(connection *c) {
     connection_set_deadline(c, 0);
     c->is_reading = c->owes_body = false;
-    c->state = CONNECTION_WAITING;
+    connection_enter(c, CONNECTION_WAITING);
     /* Reading goes on, or nobody would notice that the client has gone; what comes is kept. */
     bufferevent_setwatermark(c->events, EV_READ, 0, PIPELINED);
     c->set->events.request(c->set->events.user, c);
@@ -212,19 +226,30 @@ static bool read_chunked_body(connection *c, struct evbuffer *in, int *status) {
     return c->chunks.place == CHUNK_DONE;
 }
 
+/* The deadline depends on the size of the body, not on when its last byte arrived. */
+static void set_body_deadline(connection *c) {
+    const uint64_t bytes = c->body_is_chunked ? c->n_body : c->body_length;
+    const double all = c->set->limits.read_s + (double)bytes / BODY_RATE;
+    const double left = c->body_began + all - clock_s();
+    const double us = left > 0 ? left * 1e6 : 0;
+    const struct timeval t = {.tv_sec = (time_t)(us / 1e6),
+                              .tv_usec = (suseconds_t)((uint64_t)us % 1000000)};
+    evtimer_add(c->deadline, &t);
+}
+
 static void read_body(connection *c, struct evbuffer *in) {
     int status = 0;
     const bool complete =
         c->body_is_chunked ? read_chunked_body(c, in, &status) : read_length_body(c, in, &status);
     if (status) {
-        refuse(c, status,
-               status == 413   ? "the body is larger than this server takes"
-               : status == 503 ? "bodies of requests take as much memory as they may"
-                               : "the chunks of the body are malformed");
+        connection_reject(c, status,
+                          status == 413   ? "the body is larger than this server takes"
+                          : status == 503 ? "bodies of requests take as much memory as they may"
+                                          : "the chunks of the body are malformed");
         return;
     }
     if (complete) give_request(c);
-    else connection_set_deadline(c, c->set->limits.read_s);
+    else set_body_deadline(c);
 }
 
 static void take_head(connection *c, struct evbuffer *in, size_t n) {
@@ -240,7 +265,7 @@ static void take_head(connection *c, struct evbuffer *in, size_t n) {
     c->is_head = c->head.method && !strcmp(c->head.method, "HEAD");
     c->is_http_1_0 = c->head.is_http_1_0;
     if (status) {
-        refuse(c, status, why ? why : "out of memory");
+        connection_reject(c, status, why ? why : "out of memory");
         return;
     }
     if (!c->head.keep_alive || c->set->draining) c->close_after = true;
@@ -248,11 +273,12 @@ static void take_head(connection *c, struct evbuffer *in, size_t n) {
     c->body_length = c->head.length;
     c->owes_body = c->body_is_chunked || c->body_length;
     if (c->body_length > c->set->limits.max_body) {
-        refuse(c, 413, "the body is larger than this server takes");
+        connection_reject(c, 413, "the body is larger than this server takes");
         return;
     }
     c->is_open = true;
-    c->state = CONNECTION_BODY;
+    c->body_began = clock_s();
+    connection_enter(c, CONNECTION_BODY);
     const bool waits = c->head.expects_continue && c->owes_body && !evbuffer_get_length(in);
     if (!c->set->events.head(c->set->events.user, c)) return;
     if (waits) bufferevent_write(c->events, "HTTP/1.1 100 Continue\r\n\r\n", 25);
@@ -273,7 +299,7 @@ static void read_head(connection *c, struct evbuffer *in) {
     }
     if (n > c->set->limits.max_head || end.pos >= 0) {
         c->is_reading = true;
-        refuse(c, 431, "the head of the request is larger than this server takes");
+        connection_reject(c, 431, "the head of the request is larger than this server takes");
         return;
     }
     /* From its first byte on; more bytes gain no time. */
@@ -305,7 +331,7 @@ void connection_read(connection *c) {
 void connection_set_give_up(connection_set *set) {
     for (connection *c = set->first, *next; c; c = next) {
         next = c->next;
-        if (c->state == CONNECTION_BODY) refuse(c, 503, "the server is shutting down");
+        if (c->state == CONNECTION_BODY) connection_reject(c, 503, "the server is shutting down");
     }
 }
 
@@ -331,42 +357,75 @@ static void on_event(struct bufferevent *b, short what, void *user) {
 static void on_deadline(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     connection *c = user;
-    const bool began =
-        c->is_reading && (c->state == CONNECTION_HEAD || c->state == CONNECTION_BODY);
-    if (!began) {
-        connection_close(c, false);
-        return;
-    }
-    refuse(c, 408, "the request did not come to its end in time");
+    if (connection_has_begun(c))
+        connection_reject(c, 408, "the request did not come to its end in time");
+    else connection_close(c, false);
 }
 
-void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
-    connection *c = set->n < set->limits.max_connections ? calloc(1, sizeof *c) : NULL;
-    if (!c) {
-        evutil_closesocket(fd);
-        return;
+/* Closes the socket on failure. */
+static connection *create(connection_set *set, evutil_socket_t fd, bool is_local) {
+    connection *c = calloc(1, sizeof *c);
+    const bool is_tls = set->tls && !is_local;
+    struct bufferevent *b = !c       ? NULL
+                            : is_tls ? tls_accept(set->tls, set->base, fd)
+                                     : bufferevent_socket_new(set->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    struct event *deadline = b ? evtimer_new(set->base, on_deadline, c) : NULL;
+    if (deadline) {
+        *c = (connection){
+            .set = set, .is_local = is_local, .is_tls = is_tls, .events = b, .deadline = deadline};
+        return c;
     }
+    if (b) bufferevent_free(b);
+    else evutil_closesocket(fd);
+    free(c);
+    return NULL;
+}
+
+static void reject_socket(connection_set *set, evutil_socket_t fd) {
+    set->n_rejected++;
+    evutil_closesocket(fd);
+}
+
+void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_address *from) {
+    const bool is_local = !from;
     const int one = 1;
-    if (!is_local) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    *c = (connection){.set = set, .is_local = is_local, .is_tls = set->tls && !is_local};
-    c->events = c->is_tls ? tls_accept(set->tls, set->base, fd)
-                          : bufferevent_socket_new(set->base, fd, BEV_OPT_CLOSE_ON_FREE);
-    c->deadline = c->events ? evtimer_new(set->base, on_deadline, c) : NULL;
-    if (!c->deadline) {
-        if (c->events) bufferevent_free(c->events);
-        else evutil_closesocket(fd);
-        free(c);
+    peer_count *peer;
+    if (!connection_count_peer(set, from, &peer)) {
+        reject_socket(set, fd);
         return;
     }
+    const bool has_place = connection_find_place(set);
+    if (!has_place) reject_socket(set, fd);
+    connection *c = has_place ? create(set, fd, is_local) : NULL;
+    if (!c) {
+        if (peer) peer_counts_remove(&set->peers, peer);
+        return;
+    }
+    c->peer = peer;
     c->next = set->first;
     if (c->next) c->next->before = c;
     set->first = c;
     set->n++;
     if (c->is_tls) set->n_tls++;
+    connection_enter(c, CONNECTION_HEAD);
+    if (!is_local) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     /* The deadline of the first head begins before the handshake. */
     bufferevent_setcb(c->events, on_readable, on_written, on_event, c);
     const struct timeval write_time = {.tv_sec = (time_t)set->limits.write_s};
     bufferevent_set_timeouts(c->events, NULL, &write_time);
     connection_set_deadline(c, set->limits.read_s);
     bufferevent_enable(c->events, EV_READ | EV_WRITE);
+}
+
+void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
+    peer_address from;
+    if (is_local) {
+        connection_accept_from(set, fd, NULL);
+    } else if (getpeername(fd, (struct sockaddr *)&at, &size) == 0 && peer_address_of(&at, &from)) {
+        connection_accept_from(set, fd, &from);
+    } else {
+        evutil_closesocket(fd); /* the client has closed it already */
+    }
 }

@@ -5,6 +5,7 @@
 #define ANTIGRAVITY_SERVE_CONNECTION_H
 
 #include "account.h"
+#include "peer_address.h"
 #include "request_head.h"
 #include "tls.h"
 
@@ -19,9 +20,15 @@ typedef struct connection_limits {
     size_t max_bodies;         /* of all requests that are being read */
     size_t max_unread;         /* bytes that a client leaves unread of a stream */
     uint32_t max_connections;
-    uint32_t idle_s;  /* between two requests */
-    uint32_t read_s;  /* to send a head, or a part of a body */
+    uint32_t idle_s; /* between two requests */
+    /* To send a head. A body has this time, and one second more for each 16 KiB that are announced,
+     * or, of a chunked body, that have arrived. */
+    uint32_t read_s;
     uint32_t write_s; /* in which a client takes nothing of what it is sent */
+    /* Borrowed [n_trusted]. Any other address, except loopback, may have a quarter of
+     * max_connections. */
+    const peer_range *trusted;
+    size_t n_trusted;
 } connection_limits;
 
 /* What the owner of a set is told. */
@@ -46,12 +53,18 @@ connection_set *connection_set_create(struct event_base *base, const connection_
                                       account_pool *pool);
 /* Ends all at once. */
 void connection_set_destroy(connection_set *set);
-/* Takes a socket, which is closed if there are too many connections. is_local: it is no address of
- * a network, so no browser can be at its other end. */
+/* Takes a socket. If max_connections are open, the connection that has waited longest for a
+ * complete request is closed for it. The socket is closed if none waits, or if its address has its
+ * share of the places. is_local: a Unix socket, so no browser can be at its other end. */
 void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local);
+/* The same, with the client's address; NULL: a Unix socket. */
+void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_address *from);
 size_t connection_count(const connection_set *set);
 size_t connection_tls_count(const connection_set *set);  /* of these */
 size_t connection_body_bytes(const connection_set *set); /* of bodies that are being read */
+/* Connections that were closed for a new one, and sockets that were closed for want of a place. */
+uint64_t connection_n_evicted(const connection_set *set);
+uint64_t connection_n_rejected(const connection_set *set);
 /* From now on every connection ends behind its request; those without one do at once. */
 void connection_set_drain(connection_set *set);
 /* Requests that are still being read are refused. */

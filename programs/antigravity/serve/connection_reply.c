@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 enum { MAX_PIECE = 32 << 20 };
@@ -56,10 +57,17 @@ static bool write_head(connection *c, int status, const char *type, const char *
 
 /* The response is complete. It may have left already: then nothing more is said of it. */
 static void flush_response(connection *c) {
-    c->state = CONNECTION_FLUSHING;
+    connection_enter(c, CONNECTION_FLUSHING);
     c->is_reading = false;
     connection_set_deadline(c, 0);
     bufferevent_trigger(c->events, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
+}
+
+/* There is no memory for a response: the connection ends with the loop's next turn. */
+static void give_up(connection *c) {
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    evbuffer_drain(out, evbuffer_get_length(out));
+    shutdown(connection_socket(c), SHUT_RDWR);
 }
 
 void connection_reply(connection *c, int status, const char *type, const char *headers,
@@ -72,7 +80,15 @@ void connection_reply(connection *c, int status, const char *type, const char *h
     if (!c->is_head && n && !bare) ok = ok && evbuffer_add(out, body, n) == 0;
     c->n_sent = n;
     if (ok) flush_response(c);
-    else connection_close(c, false);
+    else give_up(c);
+}
+
+bool connection_write_now(connection *c) {
+    struct evbuffer *out = bufferevent_get_output(c->events);
+    evbuffer_unfreeze(out, 1); /* only the bufferevent may write from it otherwise */
+    if (c->is_tls) return tls_write_now(c->events);
+    evbuffer_write(out, connection_socket(c));
+    return !evbuffer_get_length(out);
 }
 
 void connection_begin_stream(connection *c, int status, const char *type, const char *headers) {
@@ -80,11 +96,11 @@ void connection_begin_stream(connection *c, int status, const char *type, const 
     if (!c->is_chunked) c->close_after = true;
     const bool ok = write_head(c, status, type, headers);
     struct evbuffer *out = bufferevent_get_output(c->events);
-    c->state = CONNECTION_STREAMING;
+    connection_enter(c, CONNECTION_STREAMING);
     if (!ok ||
         evbuffer_add_printf(out, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
                             c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "") < 0)
-        connection_close(c, false);
+        give_up(c);
 }
 
 bool connection_stream(connection *c, const char *bytes, size_t n) {

@@ -62,6 +62,11 @@ static void add_requests(metrics_text *m, const server *s) {
          (double)s->counts.n_gone},
         {"http_connections", "Connections that are open.",
          (double)connection_count(s->connections)},
+        {"http_connections_evicted_total", "Waiting connections closed for a new one.",
+         (double)connection_n_evicted(s->connections)},
+        {"http_connections_rejected_total",
+         "New connections closed: all places, or the share of an address, were taken.",
+         (double)connection_n_rejected(s->connections)},
         {"http_requests", "Requests that are not over.", (double)s->n_calls},
     };
     add_metrics(m, rows, COUNT(rows));

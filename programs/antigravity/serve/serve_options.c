@@ -120,6 +120,27 @@ static bool add_host(void *target, const char *value, char *why) {
     return true;
 }
 
+static bool add_trusted(void *target, const char *value, char *why) {
+    serve_options *o = target;
+    connection_limits *l = &o->server.limits;
+    for (const char *at = value;; at++) {
+        const size_t n = strcspn(at, ",");
+        if (l->n_trusted == MAX_TRUSTED) {
+            snprintf(why, WHY_SIZE, "more than %d addresses", MAX_TRUSTED);
+            return false;
+        }
+        if (!peer_range_parse(at, n, &o->trusted[l->n_trusted])) {
+            snprintf(why, WHY_SIZE,
+                     "'%.*s' is not an IPv4 or IPv6 address, nor a network such as 10.0.0.0/8",
+                     (int)(n < 60 ? n : 60), at);
+            return false;
+        }
+        l->n_trusted++;
+        at += n;
+        if (!*at) return true;
+    }
+}
+
 /* ---- rows ---- */
 
 static const option_def model_rows[] = {
@@ -216,7 +237,14 @@ static const option_def network_rows[] = {
      .offset = FIELD(server.limits.max_connections),
      .low = 1,
      .high = 1000000,
-     .help = "further ones are closed at once"},
+     .help = "when all are open, the one that has waited longest for a complete request is closed "
+             "for a new one; one address may have a quarter of them, except loopback addresses"},
+    {.name = "trust-proxy",
+     .kind = OPTION_CALL,
+     .value = "ADDRESS[,...]",
+     .call = add_trusted,
+     .help = "a proxy, or a network such as 10.0.0.0/8, that may have all connections; may be "
+             "given several times"},
     {.name = "max-body",
      .kind = OPTION_CALL,
      .value = "SIZE",
@@ -235,7 +263,8 @@ static const option_def network_rows[] = {
      .offset = FIELD(server.limits.read_s),
      .low = 1,
      .high = 86400,
-     .help = "for the head of a request, and between two pieces of its body"},
+     .help = "to send the head of a request; a body has this time, and one second more for each "
+             "16 KiB"},
     {.name = "write-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
@@ -293,7 +322,8 @@ static const option_def engine_rows[] = {
      .offset = FIELD(engine.max_waiting),
      .low = 0,
      .high = 1000000,
-     .help = "requests in the queue; further ones are refused (429)"},
+     .help = "requests in the queue; further ones are refused (429). While others wait, one "
+             "key may have half of them"},
     {.name = "step-rows",
      .kind = OPTION_U32,
      .value = "N",
@@ -418,6 +448,7 @@ static int check(serve_options *o, const command_line *line) {
     }
     if (!o->unix_path && !o->host) o->host = "127.0.0.1";
     bound_memory(o);
+    o->server.limits.trusted = o->trusted;
     o->server.origins.bound = o->host;
     o->engine.replay_share = (float)o->replay.share;
     o->engine.replay_keep_ratio = o->replay.keep_ratio;

@@ -7,7 +7,7 @@
 #include "../replay_options.h"
 #include "server.h"
 
-enum { MAX_SERVED = 32, MAX_ALIASES = 64 };
+enum { MAX_SERVED = 32, MAX_ALIASES = 64, MAX_TRUSTED = 64 };
 
 typedef struct served_option {
     const char *path;          /* NULL: the bundled model */
@@ -31,6 +31,7 @@ typedef struct serve_options {
     const char *host, *unix_path;
     const char *tls_cert, *tls_key; /* both or neither */
     uint32_t port;
+    peer_range trusted[MAX_TRUSTED]; /* server.limits points here */
     bool insecure, load_later;
     atomic_size_t bytes; /* of connections and requests */
 } serve_options;

@@ -4,8 +4,10 @@
 #include "../output.h"
 
 #include <errno.h>
+#include <event2/buffer.h>
 #include <event2/bufferevent_ssl.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -162,6 +164,18 @@ struct bufferevent *tls_accept(tls_files *t, struct event_base *base, evutil_soc
                                                            BEV_OPT_CLOSE_ON_FREE);
     SSL_free(ssl);
     return b;
+}
+
+bool tls_write_now(struct bufferevent *b) {
+    SSL *ssl = bufferevent_openssl_get_ssl(b);
+    struct evbuffer *out = bufferevent_get_output(b);
+    const size_t n = evbuffer_get_length(out);
+    const unsigned char *bytes = evbuffer_pullup(out, -1);
+    if (!ssl || !SSL_is_init_finished(ssl) || !bytes || n > INT_MAX) return false;
+    ERR_clear_error();
+    const bool ok = SSL_write(ssl, bytes, (int)n) == (int)n;
+    ERR_clear_error();
+    return ok;
 }
 
 void tls_end(struct bufferevent *b) {

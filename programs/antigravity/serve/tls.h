@@ -26,6 +26,9 @@ void tls_close(tls_files *t); /* connections that were accepted may live on */
 
 /* Takes a socket that was accepted. NULL without memory: the socket is still the caller's. */
 struct bufferevent *tls_accept(tls_files *t, struct event_base *base, evutil_socket_t fd);
+/* Writes the whole output buffer without waiting. Returns whether the socket took all of it. The
+ * connection must be freed next. */
+bool tls_write_now(struct bufferevent *b);
 /* Tells the client that nothing else will come, so that it knows its response from one that was
  * cut. Does nothing to a connection without TLS. */
 void tls_end(struct bufferevent *b);

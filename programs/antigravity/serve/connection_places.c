@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places of connections: which connection is closed for a new one, and how many one address has.
+ *
+ * A connection waits while no complete request has arrived on it. Waiting connections are in a list
+ * in the order in which they began to wait, so the one to close is the first. */
+#include "connection_impl.h"
+
+enum { ADDRESS_SHARE = 4 }; /* an address may have 1 / ADDRESS_SHARE of the places */
+
+static bool waits(connection_state state) {
+    return state == CONNECTION_HEAD || state == CONNECTION_BODY || state == CONNECTION_LINGERING;
+}
+
+static void append_waiting(connection *c) {
+    connection_set *set = c->set;
+    c->is_waiting = true;
+    c->waits_after = set->last_waiting;
+    if (set->last_waiting) set->last_waiting->waits_before = c;
+    else set->first_waiting = c;
+    set->last_waiting = c;
+}
+
+void connection_stop_waiting(connection *c) {
+    connection_set *set = c->set;
+    if (!c->is_waiting) return;
+    if (c->waits_after) c->waits_after->waits_before = c->waits_before;
+    else set->first_waiting = c->waits_before;
+    if (c->waits_before) c->waits_before->waits_after = c->waits_after;
+    else set->last_waiting = c->waits_after;
+    c->waits_before = c->waits_after = NULL;
+    c->is_waiting = false;
+}
+
+void connection_enter(connection *c, connection_state state) {
+    connection_stop_waiting(c);
+    c->state = state;
+    if (waits(state)) append_waiting(c);
+}
+
+/* ---- a place for a new connection ---- */
+
+/* Closes a connection at once. One whose request has begun is told why, as far as the socket takes
+ * the reply without waiting. */
+static void evict(connection *c) {
+    bool is_told = false;
+    c->set->n_evicted++;
+    if (connection_has_begun(c)) {
+        connection_reject(c, 408,
+                          "the connection was closed for a new one: it had waited longest "
+                          "for the rest of its request");
+        is_told = connection_write_now(c);
+    }
+    connection_close(c, is_told);
+}
+
+bool connection_find_place(connection_set *set) {
+    if (set->n < set->limits.max_connections) return true;
+    if (!set->first_waiting) return false;
+    evict(set->first_waiting);
+    return true;
+}
+
+/* ---- places of one address ---- */
+
+static bool is_trusted(const connection_limits *limits, const peer_address *a) {
+    for (size_t i = 0; i < limits->n_trusted; i++)
+        if (peer_range_contains(&limits->trusted[i], a)) return true;
+    return false;
+}
+
+bool connection_count_peer(connection_set *set, const peer_address *from, peer_count **out) {
+    *out = NULL;
+    if (!from || peer_address_is_loopback(from) || is_trusted(&set->limits, from)) return true;
+    const uint32_t share = set->limits.max_connections / ADDRESS_SHARE;
+    const peer_address network = peer_address_network(from);
+    *out = peer_counts_add(&set->peers, &network, share ? share : 1);
+    return *out != NULL;
+}
