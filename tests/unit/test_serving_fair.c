@@ -3,6 +3,8 @@
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
+#include <sched.h>
+
 enum { WAITING = 8, HALF = WAITING / 2, PLACES = 4 };
 
 static int32_t prompt[64];
@@ -110,6 +112,55 @@ static void the_bytes_of_the_queue_are_shared_too(void **state) {
     assert_null(s.clients);
 }
 
+/* ---- many threads ---- */
+
+enum { THREADS = 4, ROUNDS = 40 };
+
+static atomic_size_t n_accepted, n_ended, n_failed;
+
+static void count_end(void *user, const ag_request_event *e) {
+    (void)user;
+    if (e->kind != AG_REQUEST_ENDED) return;
+    if (e->status != AG_OK && e->status != AG_BUSY) atomic_fetch_add(&n_failed, 1);
+    atomic_fetch_add(&n_ended, 1);
+}
+
+/* Submits as fast as the queue takes requests. */
+static void *submit_many(void *user) {
+    const size_t which = (size_t)((int32_t *)user - prompt);
+    char name[2] = {(char)('a' + which), '\0'};
+    for (size_t i = 0; i < ROUNDS;) {
+        ag_request_params p = request(prompt + which, 8, 1);
+        p.client = name;
+        p.event = count_end;
+        if (ag_serving_submit(serving, &p, NULL, NULL) != AG_OK) {
+            sched_yield();
+            continue;
+        }
+        atomic_fetch_add(&n_accepted, 1);
+        i++;
+    }
+    return NULL;
+}
+
+static void threads_of_many_clients_keep_the_counts(void **state) {
+    pthread_t threads[THREADS];
+    ag_serving_stats stats;
+    (void)state;
+    n_accepted = n_ended = n_failed = 0;
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, submit_many, prompt + i), 0);
+    for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    ag_request_params last = request(prompt, 8, 1);
+    while (client_send(&clients[0], serving, &last, NULL) == AG_BUSY) sched_yield();
+    finish(&clients[0], AG_OK);
+    while (n_ended < n_accepted) sched_yield();
+    assert_int_equal(n_failed, 0);
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_waiting, 0);
+    assert_int_equal(serving->waiting_bytes, 0);
+}
+
 /* ---- running answers ---- */
 
 static size_t n_begun, begun_as[MOST], n_running, max_running;
@@ -155,7 +206,7 @@ static void a_client_alone_has_all_running_places(void **state) {
 
 /* ---- prompt rows ---- */
 
-enum { READERS = 6, LENGTH = 640, CHUNKS = LENGTH / 32 };
+enum { READERS = 4, LENGTH = 320, CHUNKS = LENGTH / 32 };
 
 static int start_many_places(void **state) {
     ag_serving_params p = ag_serving_defaults();
@@ -219,6 +270,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_client_leaves_half_of_the_queue_to_others, start_small,
                                         stop),
         cmocka_unit_test(the_bytes_of_the_queue_are_shared_too),
+        cmocka_unit_test_setup_teardown(threads_of_many_clients_keep_the_counts, start_small, stop),
         cmocka_unit_test_setup_teardown(a_client_leaves_running_places_to_one_that_waits,
                                         start_small, stop),
         cmocka_unit_test_setup_teardown(a_client_alone_has_all_running_places, start_small, stop),
