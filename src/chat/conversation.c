@@ -34,26 +34,6 @@ void ag_chat_destroy(ag_chat *c) {
     ag_free(c);
 }
 
-/* Any JSON value, with the bounds of ag_json_parse, which wants an object. */
-static ag_status parse(const char *text, size_t len, const char *where, json_t **out,
-                       ag_error *err) {
-    static const char before[] = "{\"\":", behind[] = "}";
-    ag_text wrapped = {0};
-    json_t *object = NULL;
-    *out = NULL;
-    ag_status st = ag_text_append(&wrapped, before, sizeof before - 1, err);
-    if (st == AG_OK) st = ag_text_append(&wrapped, text, len, err);
-    if (st == AG_OK) st = ag_text_append(&wrapped, behind, sizeof behind - 1, err);
-    if (st == AG_OK) st = ag_json_parse(wrapped.data, wrapped.len, where, &object, err);
-    if (st == AG_OK && json_object_size(object) != 1) {
-        st = AG_FAIL(err, FORMAT, "%s: more than one JSON value", where);
-    }
-    if (st == AG_OK) *out = json_incref(json_object_get(object, ""));
-    json_decref(object);
-    ag_text_free(&wrapped);
-    return st;
-}
-
 static ag_status add(ag_chat *c, json_t *message, ag_error *err) {
     if (json_array_append_new(c->messages, message) == 0) return AG_OK;
     return AG_FAIL(err, NOMEM, "a message of a conversation");
@@ -61,7 +41,7 @@ static ag_status add(ag_chat *c, json_t *message, ag_error *err) {
 
 ag_status ag_chat_add_json(ag_chat *c, const char *message, size_t len, ag_error *err) {
     json_t *m;
-    AG_TRY(parse(message, len, "the message", &m, err));
+    AG_TRY(ag_json_parse_value(message, len, "the message", &m, err));
     const ag_status st = ag_chat_check_message(m, "the message", err);
     if (st == AG_OK) return add(c, m, err);
     json_decref(m);
@@ -71,7 +51,7 @@ ag_status ag_chat_add_json(ag_chat *c, const char *message, size_t len, ag_error
 ag_status ag_chat_set_messages(ag_chat *c, const char *messages, size_t len, ag_error *err) {
     json_t *list, *m;
     size_t i;
-    AG_TRY(parse(messages, len, "messages", &list, err));
+    AG_TRY(ag_json_parse_value(messages, len, "messages", &list, err));
     ag_status st = json_is_array(list) ? AG_OK : AG_FAIL(err, INVALID, "messages: not a list");
     json_array_foreach(list, i, m) {
         char place[40];
@@ -117,7 +97,7 @@ ag_status ag_chat_get_message(const ag_chat *c, size_t i, ag_text *json, ag_erro
 ag_status ag_chat_set_tools(ag_chat *c, const char *tools, size_t len, ag_error *err) {
     json_t *list = NULL;
     ag_status st = AG_OK;
-    if (tools) AG_TRY(parse(tools, len, "tools", &list, err));
+    if (tools) AG_TRY(ag_json_parse_value(tools, len, "tools", &list, err));
     if (list && !json_is_array(list)) st = AG_FAIL(err, INVALID, "tools: not a list");
     if (st == AG_OK) st = ag_chat_check_tools(list, err);
     if (st != AG_OK || json_array_size(list) == 0) {
@@ -143,7 +123,7 @@ ag_status ag_chat_set_variable(ag_chat *c, const char *name, const char *json, s
         json_object_del(c->variables, name);
         return AG_OK;
     }
-    AG_TRY(parse(json, len, name, &v, err));
+    AG_TRY(ag_json_parse_value(json, len, name, &v, err));
     if (json_object_set_new(c->variables, name, v) == 0) return AG_OK;
     return AG_FAIL(err, NOMEM, "variable \"%.80s\" of a template", name);
 }

@@ -3,9 +3,11 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "formats/file.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 enum { MAX_DEPTH = 64, MAX_VALUES = 1 << 22 };
 
@@ -43,19 +45,47 @@ static bool is_out_of_memory(const json_error_t *e) {
     return e->text[0] == '\0' || json_error_code(e) == json_error_out_of_memory;
 }
 
-ag_status ag_json_parse(const char *text, size_t n, const char *where, json_t **out,
-                        ag_error *err) {
+/* What is left of a text that is being parsed. */
+typedef struct reader {
+    const char *at, *end;
+    size_t n_pieces;
+    bool is_interrupted;
+} reader;
+
+/* Gives the parser its next piece of at most n bytes; none ends the text. */
+static size_t read_piece(void *to, size_t n, void *user) {
+    enum { PIECES = 64 }; /* of 1 KiB, between two looks */
+    reader *r = user;
+    const size_t left = (size_t)(r->end - r->at), k = left < n ? left : n;
+    if (++r->n_pieces % PIECES == 0) r->is_interrupted = ag_interrupted();
+    if (r->is_interrupted) return (size_t)-1;
+    memcpy(to, r->at, k);
+    r->at += k;
+    return k;
+}
+
+ag_status ag_json_parse_value(const char *text, size_t n, const char *where, json_t **out,
+                              ag_error *err) {
     *out = NULL;
     AG_TRY(check_bounds(text, n, where, err));
     json_error_t e = {.text = ""};
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    if (!root) {
-        if (is_out_of_memory(&e)) return AG_FAIL(err, NOMEM, "%s: no memory to parse it", where);
-        return AG_FAIL(err, FORMAT, "%s, byte %d: %s", where, e.position, e.text);
-    }
+    reader r = {.at = text, .end = text + n};
+    *out = json_load_callback(read_piece, &r,
+                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+    if (*out) return AG_OK;
+    if (r.is_interrupted) return AG_FAIL(err, CANCELLED, "parsing %s: interrupted", where);
+    if (is_out_of_memory(&e)) return AG_FAIL(err, NOMEM, "%s: no memory to parse it", where);
+    return AG_FAIL(err, FORMAT, "%s, byte %d: %s", where, e.position, e.text);
+}
+
+ag_status ag_json_parse(const char *text, size_t n, const char *where, json_t **out,
+                        ag_error *err) {
+    json_t *root;
+    *out = NULL;
+    AG_TRY(ag_json_parse_value(text, n, where, &root, err));
     if (!json_is_object(root)) {
         json_decref(root);
-        return AG_FAIL(err, FORMAT, "%s: a JSON array where an object is expected", where);
+        return AG_FAIL(err, FORMAT, "%s: the top level must be a JSON object", where);
     }
     *out = root;
     return AG_OK;

@@ -13,6 +13,10 @@
  * *out is owned (json_decref), NULL after a failure. */
 ag_status ag_json_parse(const char *text, size_t n, const char *where, json_t **out, ag_error *err);
 
+/* The same for any one JSON value. */
+ag_status ag_json_parse_value(const char *text, size_t n, const char *where, json_t **out,
+                              ag_error *err);
+
 /* The same for a whole file of at most max_bytes. */
 ag_status ag_json_load(const char *path, size_t max_bytes, json_t **out, ag_error *err);
 

@@ -194,7 +194,7 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
         const char *reason;
     } cases[] = {
         {"{", AG_FORMAT, "config.json, byte 1"},
-        {"[]", AG_FORMAT, "array where an object"},
+        {"[]", AG_FORMAT, "must be a JSON object"},
         {"{}", AG_FORMAT, "neither architectures nor model_type"},
         {"{'architectures':['GPT2LMHeadModel']}", AG_UNSUPPORTED,
          "\"GPT2LMHeadModel\"; known: LlamaForCausalLM, MistralForCausalLM"},

@@ -131,7 +131,7 @@ static void malformed_headers_are_refused_with_their_reason(void **state) {
         const char *reason;
     } cases[] = {
         {"", 0, "byte 0: "},
-        {"[]", 0, "array where an object"},
+        {"[]", 0, "must be a JSON object"},
         {"{\"t\":1}", 0, "tensor \"t\": is not an object"},
         {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
         {"{\"__metadata__\":{\"a\":1}}", 0, "\"a\" is not a string"},

@@ -12,13 +12,44 @@
 
 /* ---- chat ---- */
 
+/* A value as text, while it is written. */
+typedef struct dump {
+    char *data;
+    size_t n, cap, n_pieces;
+} dump;
+
+static int add_piece(const char *bytes, size_t n, void *user) {
+    enum { PIECES = 1024 }; /* between two looks */
+    dump *d = user;
+    if (++d->n_pieces % PIECES == 0 && account_must_end()) return -1;
+    if (n > d->cap - d->n) {
+        const size_t cap = 2 * d->cap > d->n + n ? 2 * d->cap : d->n + n;
+        char *grown = account_realloc(d->data, cap);
+        if (!grown) return -1;
+        d->data = grown;
+        d->cap = cap;
+    }
+    if (n) memcpy(d->data + d->n, bytes, n);
+    d->n += n;
+    return 0;
+}
+
+/* Writes the value as text, which the caller frees. False: out of memory, or the work must end. */
+static bool write_value(const json_t *value, dump *d, serve_error *e) {
+    *d = (dump){.data = NULL};
+    if (json_dump_callback(value, add_piece, d, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && d->data)
+        return true;
+    account_free(d->data);
+    return serve_no_memory(e);
+}
+
 static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error *), ag_chat *chat,
                      const json_t *value, const char *param, serve_error *e) {
     ag_error err;
-    char *text = json_dumps(value, JSON_COMPACT);
-    if (!text) return serve_no_memory(e);
-    const ag_status st = set(chat, text, strlen(text), &err);
-    account_free(text);
+    dump text;
+    if (!write_value(value, &text, e)) return false;
+    const ag_status st = set(chat, text.data, text.n, &err);
+    account_free(text.data);
     if (st == AG_OK) return true;
     serve_refuse_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", param);
@@ -33,10 +64,10 @@ static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *
     json_object_foreach((json_t *)(uintptr_t)variables, name, value) {
         ag_error err;
         if (json_object_get(others, name)) continue;
-        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (!text) return serve_no_memory(e);
-        const ag_status st = ag_chat_set_variable(chat, name, text, strlen(text), &err);
-        account_free(text);
+        dump text;
+        if (!write_value(value, &text, e)) return false;
+        const ag_status st = ag_chat_set_variable(chat, name, text.data, text.n, &err);
+        account_free(text.data);
         if (st != AG_OK) return serve_refuse_status(e, &err);
     }
     return true;
