@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/answers.h"
 
+#include "chat/answer_index.h"
 #include "chat/stream.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -17,7 +18,7 @@ enum { MAX_ANSWERS = 4096 };
 
 /* ---- what a message says ---- */
 
-/* Id, name and arguments: text that holds JSON says what the JSON does. */
+/* Id, name and arguments: text that holds JSON says what the JSON does. NULL: out of memory. */
 static json_t *said_by_call(json_t *call) {
     const json_t *f = json_object_get(call, "function");
     if (!f) f = call;
@@ -30,19 +31,33 @@ static json_t *said_by_call(json_t *call) {
     return said;
 }
 
-/* [text, [calls]], or NULL without memory. */
-static json_t *said_by(const json_t *m) {
-    json_t *text = ag_chat_content_text(json_object_get(m, "content")), *calls = json_array();
-    json_t *call, *said = NULL;
+static ag_status said_by_calls(const json_t *calls, json_t *said, ag_error *err) {
+    json_t *call;
     size_t i;
-    bool ok = text && calls;
-    json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
-        ok = ok && json_array_append_new(calls, said_by_call(call)) == 0;
+    json_array_foreach(calls, i, call) {
+        AG_TRY(ag_chat_check_interrupt("reading calls", err));
+        if (json_array_append_new(said, said_by_call(call)) == 0) continue;
+        return AG_FAIL(err, NOMEM, "calls of a message");
     }
-    if (ok) said = json_pack("[OO]", text, calls);
-    json_decref(text);
+    return AG_OK;
+}
+
+/* *said: [text, [calls]] */
+static ag_status said_by(const json_t *m, json_t **said, ag_error *err) {
+    ag_text text = {0};
+    json_t *calls = json_array();
+    *said = NULL;
+    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "calls of a message");
+    if (st == AG_OK) st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
+    if (st == AG_OK) st = said_by_calls(json_object_get(m, "tool_calls"), calls, err);
+    if (st == AG_OK) {
+        *said =
+            json_pack("[oO]", json_stringn_nocheck(text.data ? text.data : "", text.len), calls);
+        if (!*said) st = AG_FAIL(err, NOMEM, "text of a message");
+    }
+    ag_text_free(&text);
     json_decref(calls);
-    return said;
+    return st;
 }
 
 static bool has_text(const ag_chat_answer *t) {
@@ -103,8 +118,7 @@ static json_t *reasoning_of(const json_t *message) {
 
 ag_status ag_chat_make_answer(const ag_chat *c, const json_t *message, const int32_t *ids, size_t n,
                               ag_chat_answer *t, ag_error *err) {
-    t->said = said_by(message);
-    if (!t->said) return AG_FAIL(err, NOMEM, "a sampled answer");
+    AG_TRY(said_by(message, &t->said, err));
     t->reasoning = json_incref(reasoning_of(message));
     AG_TRY(ag_ids_reserve(&t->ids, n, err));
     memcpy(t->ids.data, ids, n * sizeof *ids);
@@ -151,26 +165,6 @@ void ag_chat_stand_ins_free(ag_chat_stand_ins *s) {
     *s = (ag_chat_stand_ins){0};
 }
 
-/* Reasoning that a client leaves out is not said otherwise. */
-static bool same_reasoning(const json_t *message, const ag_chat_answer *t) {
-    const json_t *reasoning = reasoning_of(message);
-    return !reasoning || (t->reasoning && json_equal(reasoning, t->reasoning));
-}
-
-/* The answer that says the same as a message, at or behind *from, or NULL: equal answers are taken
- * one after another. */
-static const ag_chat_answer *sampled_answer(const ag_chat *c, const json_t *message,
-                                            const json_t *said, size_t *from) {
-    for (size_t k = 0; k < c->n_answers; k++) {
-        const size_t i = (*from + k) % c->n_answers;
-        const ag_chat_answer *t = &c->answers[i];
-        if (!json_equal(said, t->said) || !same_reasoning(message, t)) continue;
-        *from = i + 1;
-        return &c->answers[i];
-    }
-    return NULL;
-}
-
 static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_answer *t, size_t message,
                               ag_error *err) {
     void *array = s->list;
@@ -184,19 +178,30 @@ static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_answer *t, siz
     return AG_OK;
 }
 
+/* Reasoning that a client leaves out is not said otherwise. */
+static ag_status find_answer(const ag_answer_index *index, const json_t *m, size_t i, size_t *from,
+                             ag_chat_stand_ins *s, ag_error *err) {
+    const char *role = json_string_value(json_object_get(m, "role"));
+    json_t *said;
+    AG_TRY(ag_chat_check_interrupt("finding sampled answers", err));
+    if (!role || strcmp(role, "assistant") != 0) return AG_OK;
+    AG_TRY(said_by(m, &said, err));
+    const ag_chat_answer *t = ag_answer_index_find(index, said, reasoning_of(m), from);
+    json_decref(said);
+    return t ? add_stand_in(s, t, i, err) : AG_OK;
+}
+
 ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+    ag_answer_index index;
     size_t i, from = 0;
     json_t *m;
+    AG_TRY(ag_answer_index_create(c->answers, c->n_answers, &index, err));
+    ag_status st = AG_OK;
     json_array_foreach(c->messages, i, m) {
-        const char *role = json_string_value(json_object_get(m, "role"));
-        if (!role || strcmp(role, "assistant") != 0) continue;
-        json_t *said = said_by(m);
-        if (!said) return AG_FAIL(err, NOMEM, "what a message says");
-        const ag_chat_answer *t = sampled_answer(c, m, said, &from);
-        json_decref(said);
-        if (t) AG_TRY(add_stand_in(s, t, i, err));
+        if (st == AG_OK) st = find_answer(&index, m, i, &from, s, err);
     }
-    return AG_OK;
+    ag_answer_index_free(&index);
+    return st;
 }
 
 /* ---- words in their place ---- */

@@ -5,6 +5,7 @@
 #include "chat/values.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "formats/json.h"
 #include "text/bytes.h"
 
@@ -34,6 +35,10 @@ void ag_chat_destroy(ag_chat *c) {
     ag_free(c);
 }
 
+ag_status ag_chat_check_interrupt(const char *what, ag_error *err) {
+    return ag_interrupted() ? AG_FAIL(err, CANCELLED, "%s: interrupted", what) : AG_OK;
+}
+
 static ag_status add(ag_chat *c, json_t *message, ag_error *err) {
     if (json_array_append_new(c->messages, message) == 0) return AG_OK;
     return AG_FAIL(err, NOMEM, "a message of a conversation");
@@ -56,7 +61,9 @@ ag_status ag_chat_set_messages(ag_chat *c, const char *messages, size_t len, ag_
     json_array_foreach(list, i, m) {
         char place[40];
         snprintf(place, sizeof place, "messages[%zu]", i);
+        if (st == AG_OK) st = ag_chat_check_interrupt(place, err);
         if (st == AG_OK) st = ag_chat_check_message(m, place, err);
+        if (st != AG_OK) break;
     }
     if (st != AG_OK) {
         json_decref(list);

@@ -30,6 +30,9 @@ struct ag_chat {
 /* answers.c */
 void ag_chat_answer_free(ag_chat_answer *t);
 
+/* conversation.c: fails with AG_CANCELLED, "<what>: interrupted", if the thread's work must end. */
+ag_status ag_chat_check_interrupt(const char *what, ag_error *err);
+
 /* normalise.c: the messages as the format's template takes them; *tools likewise, NULL for none.
  * Both are owned. */
 ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err);
@@ -37,7 +40,8 @@ ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools,
 /* message.c: AG_FORMAT, AG_INVALID or AG_UNSUPPORTED, with `place`, for what is no message. */
 ag_status ag_chat_check_message(const json_t *m, const char *place, ag_error *err);
 ag_status ag_chat_check_tools(const json_t *tools, ag_error *err);
-/* The texts of a content joined; NULL without memory. */
-json_t *ag_chat_content_text(const json_t *content);
+/* Append the texts of a content, or the text of one of its parts. */
+ag_status ag_chat_append_content(const json_t *content, ag_text *out, ag_error *err);
+ag_status ag_chat_append_part(const json_t *part, ag_text *out, ag_error *err);
 
 #endif

@@ -40,7 +40,10 @@ static ag_status check_content(const json_t *content, const char *place, ag_erro
         return AG_FAIL(err, INVALID, "%s: \"content\" is neither a string nor a list of parts",
                        place);
     }
-    json_array_foreach(content, i, part) AG_TRY(check_part(part, place, i, err));
+    json_array_foreach(content, i, part) {
+        AG_TRY(ag_chat_check_interrupt(place, err));
+        AG_TRY(check_part(part, place, i, err));
+    }
     return AG_OK;
 }
 
@@ -68,7 +71,10 @@ ag_status ag_chat_check_message(const json_t *m, const char *place, ag_error *er
     if (calls && !json_is_null(calls) && !json_is_array(calls)) {
         return AG_FAIL(err, INVALID, "%s: \"tool_calls\" is not a list", place);
     }
-    json_array_foreach(calls, i, call) AG_TRY(check_call(call, place, i, err));
+    json_array_foreach(calls, i, call) {
+        AG_TRY(ag_chat_check_interrupt(place, err));
+        AG_TRY(check_call(call, place, i, err));
+    }
     return AG_OK;
 }
 
@@ -77,6 +83,7 @@ ag_status ag_chat_check_tools(const json_t *tools, ag_error *err) {
     const json_t *tool;
     json_array_foreach(tools, i, tool) {
         const json_t *f = json_object_get(tool, "function");
+        AG_TRY(ag_chat_check_interrupt("tools", err));
         if (!json_string_length(json_object_get(f ? f : tool, "name"))) {
             return AG_FAIL(err, INVALID, "tools[%zu] has no name of a function", i);
         }
@@ -84,23 +91,20 @@ ag_status ag_chat_check_tools(const json_t *tools, ag_error *err) {
     return AG_OK;
 }
 
-json_t *ag_chat_content_text(const json_t *content) {
+ag_status ag_chat_append_part(const json_t *part, ag_text *out, ag_error *err) {
+    const json_t *text = json_is_string(part) ? part : part_text(part);
+    return ag_text_append(out, json_string_value(text), json_string_length(text), err);
+}
+
+ag_status ag_chat_append_content(const json_t *content, ag_text *out, ag_error *err) {
     size_t i;
     const json_t *part;
-    ag_text all = {0};
-    ag_status st = ag_text_reserve(&all, 0, NULL);
-    if (st == AG_OK && json_is_string(content)) {
-        st = ag_text_append(&all, json_string_value(content), json_string_length(content), NULL);
-    } else if (st == AG_OK && content && !json_is_array(content) && !json_is_null(content)) {
-        st = ag_value_append(content, &all, NULL);
-    }
+    if (!content || json_is_null(content)) return AG_OK;
+    if (json_is_string(content)) return ag_chat_append_part(content, out, err);
+    if (!json_is_array(content)) return ag_value_append(content, out, err);
     json_array_foreach(content, i, part) {
-        const json_t *text = json_is_string(part) ? part : part_text(part);
-        if (st == AG_OK) {
-            st = ag_text_append(&all, json_string_value(text), json_string_length(text), NULL);
-        }
+        AG_TRY(ag_chat_check_interrupt("reading a message", err));
+        AG_TRY(ag_chat_append_part(part, out, err));
     }
-    json_t *v = st == AG_OK ? json_stringn_nocheck(all.data, all.len) : NULL;
-    ag_text_free(&all);
-    return v;
+    return AG_OK;
 }

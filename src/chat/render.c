@@ -2,7 +2,6 @@
 /* A conversation as text and as ids. */
 #include "chat/answers.h"
 #include "chat/conversation.h"
-#include "chat/normalise.h"
 #include "chat/stream.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -24,19 +23,35 @@ typedef struct rendering {
 
 /* ---- variables ---- */
 
-static json_t *with_mark(json_t *messages) {
-    const size_t n = json_array_size(messages);
-    json_t *copy = json_copy(messages), *m = n ? json_copy(json_array_get(messages, n - 1)) : NULL;
-    json_t *text = m ? ag_chat_content_text(json_object_get(m, "content")) : NULL;
-    json_t *all = text ? ag_chat_wrap("", text, more_to_come) : NULL;
-    const bool ok = copy && all && json_object_set(m, "content", all) == 0 &&
-                    json_array_set(copy, n - 1, m) == 0;
-    json_decref(all);
-    json_decref(text);
+/* Takes over `messages`: *out has them with `more_to_come` after the text of the last one. */
+static ag_status replace_last(json_t *messages, const json_t *content, json_t **out,
+                              ag_error *err) {
+    const size_t last = json_array_size(messages) - 1;
+    json_t *m = json_copy(json_array_get(messages, last));
+    ag_text text = {0};
+    ag_status st = ag_chat_append_content(content, &text, err);
+    if (st == AG_OK) st = ag_text_append(&text, more_to_come, sizeof more_to_come - 1, err);
+    const bool ok =
+        st == AG_OK &&
+        json_object_set_new(m, "content", json_stringn_nocheck(text.data, text.len)) == 0 &&
+        json_array_set(messages, last, m) == 0;
+    ag_text_free(&text);
     json_decref(m);
-    if (ok) return copy;
-    json_decref(copy);
-    return NULL;
+    *out = ok ? messages : NULL;
+    if (ok) return AG_OK;
+    json_decref(messages);
+    return st != AG_OK ? st : AG_FAIL(err, NOMEM, "messages of a conversation");
+}
+
+/* *out: NULL without messages. */
+static ag_status with_mark(json_t *messages, json_t **out, ag_error *err) {
+    const size_t n = json_array_size(messages);
+    *out = NULL;
+    if (!n) return AG_OK;
+    json_t *copy = json_copy(messages);
+    if (!copy) return AG_FAIL(err, NOMEM, "messages of a conversation");
+    const json_t *content = json_object_get(json_array_get(messages, n - 1), "content");
+    return replace_last(copy, content, out, err);
 }
 
 static void clock_of(const ag_chat *c, struct tm *now) {
@@ -70,7 +85,8 @@ static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
 static ag_status fitted(const rendering *r, json_t **messages, json_t **tools, ag_error *err) {
     ag_chat view = *r->c;
     if (r->answers.messages) view.messages = r->answers.messages;
-    json_t *marked = r->flags & AG_CHAT_CONTINUE ? with_mark(view.messages) : NULL;
+    json_t *marked = NULL;
+    if (r->flags & AG_CHAT_CONTINUE) AG_TRY(with_mark(view.messages, &marked, err));
     if (marked) view.messages = marked;
     ag_status st = AG_OK;
     if (r->flags & AG_CHAT_NO_REWRITING) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/values.h"
 
+#include "chat/conversation.h"
 #include "chat/json_scan.h"
 #include "core/fail.h"
 #include "core/hex.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 60 };
+enum { MAX_DEPTH = 60, STEPS_PER_CHECK = 1024 };
 
 ag_status ag_value_escape(const char *s, size_t n, ag_text *out, ag_error *err) {
     size_t done = 0;
@@ -41,15 +42,19 @@ typedef struct dump {
     ag_text *out;
     ag_error *err;
     ag_status st; /* jansson does not heed every failure of its callback */
+    size_t n_pieces;
 } dump;
 
 static int append_piece(const char *bytes, size_t n, void *user) {
     dump *d = user;
+    if (d->st == AG_OK && ++d->n_pieces % STEPS_PER_CHECK == 0) {
+        d->st = ag_chat_check_interrupt("writing JSON", d->err);
+    }
     if (d->st == AG_OK) d->st = ag_text_append(d->out, bytes, n, d->err);
     return d->st == AG_OK ? 0 : -1;
 }
 
-static ag_status append_dump(const json_t *v, size_t flags, ag_text *out, ag_error *err) {
+static ag_status append(const json_t *v, size_t flags, ag_text *out, ag_error *err) {
     dump d = {.out = out, .err = err};
     const size_t before = out->len;
     const int failed = json_dump_callback(v, append_piece, &d, flags | JSON_ENCODE_ANY);
@@ -59,15 +64,37 @@ static ag_status append_dump(const json_t *v, size_t flags, ag_text *out, ag_err
 }
 
 ag_status ag_value_append(const json_t *v, ag_text *out, ag_error *err) {
-    return append_dump(v, JSON_COMPACT, out, err);
+    return append(v, JSON_COMPACT, out, err);
+}
+
+ag_status ag_value_append_spaced(const json_t *v, ag_text *out, ag_error *err) {
+    return append(v, 0, out, err);
 }
 
 json_t *ag_value_dumped(const json_t *v, size_t flags) {
     ag_text text = {0};
-    const ag_status st = append_dump(v, flags, &text, NULL);
+    const ag_status st = append(v, flags, &text, NULL);
     json_t *s = st == AG_OK ? json_stringn_nocheck(text.data, text.len) : NULL;
     ag_text_free(&text);
     return s;
+}
+
+ag_status ag_value_copy(const json_t *object, json_t **out, ag_error *err) {
+    json_t *copy = json_object(), *value;
+    const char *key;
+    size_t n = 0;
+    *out = NULL;
+    ag_status st = copy ? AG_OK : AG_FAIL(err, NOMEM, "an object of a conversation");
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (++n % STEPS_PER_CHECK == 0) st = ag_chat_check_interrupt("copying an object", err);
+        if (st == AG_OK && json_object_set_nocheck(copy, key, value) != 0) {
+            st = AG_FAIL(err, NOMEM, "an object of a conversation");
+        }
+        if (st != AG_OK) break;
+    }
+    if (st == AG_OK) *out = copy;
+    else json_decref(copy);
+    return st;
 }
 
 bool ag_is_json_value(const char *s, size_t n) {

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The time to normalise and to render a conversation is linear in its size, for every kind of item
+ * and template; an interrupt function ends it. */
+#include "support/chat_formats.h"
+
+#include <antigravity/interrupt.h>
+#include <time.h>
+
+/* Processor time of a sanitizer's build is 10 to 30 times as long. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+#else
+enum { SANITIZED = 0 };
+#endif
+
+enum { N_SIZES = 3, MAX_TRIES = 12 };
+static size_t size_of(size_t k) { return (size_t)(SANITIZED ? 1000 : 15000) << k; }
+
+/* ---- conversations ---- */
+
+typedef void (*write_fn)(ag_text *messages, ag_text *tools, size_t n);
+
+static void add(ag_text *to, const char *text) {
+    assert_int_equal(ag_text_append(to, text, strlen(text), NULL), AG_OK);
+}
+
+#define ADD(to, ...)                                \
+    do {                                            \
+        char item_[512];                            \
+        snprintf(item_, sizeof item_, __VA_ARGS__); \
+        add(to, item_);                             \
+    } while (0)
+
+static const char user_message[] = "{\"role\": \"user\", \"content\": \"hello\"}";
+
+static void add_calls(ag_text *m, size_t n) {
+    add(m, "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [");
+    for (size_t i = 0; i < n; i++) {
+        ADD(m,
+            "%s{\"id\": \"c%zu\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+            "\"arguments\": \"{\\\"a\\\": 1}\"}}",
+            i ? ", " : "", i);
+    }
+    add(m, "]}");
+}
+
+static void add_results(ag_text *m, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ADD(m, ", {\"role\": \"tool\", \"tool_call_id\": \"c%zu\", \"content\": \"x\"}", i);
+    }
+}
+
+static void results(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add(m, user_message);
+    add_results(m, n);
+}
+
+static void calls(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add(m, user_message);
+    add(m, ", ");
+    add_calls(m, n);
+    ADD(m, ", %s", user_message);
+}
+
+static void calls_and_results(ag_text *m, ag_text *tools, size_t n) {
+    calls(m, tools, n / 2);
+    m->len -= strlen(user_message) + 2;
+    m->data[m->len] = '\0';
+    add_results(m, n / 2);
+}
+
+static void results_without_ids(ag_text *m, ag_text *tools, size_t n) {
+    calls(m, tools, n / 2);
+    m->len -= strlen(user_message) + 2;
+    m->data[m->len] = '\0';
+    for (size_t i = 0; i < n / 2; i++) add(m, ", {\"role\": \"tool\", \"content\": \"x\"}");
+}
+
+static void turns_of_one_call(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add(m, user_message);
+    for (size_t i = 0; i < n / 2; i++) {
+        add(m, ", ");
+        add_calls(m, 1);
+        add_results(m, 1);
+    }
+}
+
+static void add_systems(ag_text *m, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ADD(m, "%s{\"role\": \"system\", \"content\": \"rule %zu\"}", m->len ? ", " : "", i);
+    }
+}
+
+static void systems_first(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add_systems(m, n);
+    ADD(m, ", %s", user_message);
+}
+
+static void systems_in_the_middle(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add(m, user_message);
+    add(m, ", {\"role\": \"assistant\", \"content\": \"yes\"}");
+    add_systems(m, n);
+    ADD(m, ", %s", user_message);
+}
+
+static void systems_at_the_end(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add(m, user_message);
+    add_systems(m, n);
+}
+
+static void users(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    for (size_t i = 0; i < n; i++) {
+        ADD(m, "%s{\"role\": \"%s\", \"content\": \"x\"}", i ? ", " : "",
+            i % 2 ? "assistant" : "user");
+    }
+}
+
+static void add_parts(ag_text *m, size_t n, const char *type) {
+    add(m, "{\"role\": \"user\", \"content\": [");
+    for (size_t i = 0; i < n; i++) {
+        ADD(m, "%s{\"type\": \"%s\", \"text\": \"x\"}", i ? ", " : "", type);
+    }
+    add(m, "]}");
+}
+
+static void parts(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add_parts(m, n, "text");
+}
+
+static void parts_of_another_type(ag_text *m, ag_text *tools, size_t n) {
+    (void)tools;
+    add_parts(m, n, "input_text");
+}
+
+static void many_tools(ag_text *m, ag_text *tools, size_t n) {
+    add(m, user_message);
+    for (size_t i = 0; i < n; i++) {
+        ADD(tools,
+            "%s{\"type\": \"function\", \"function\": {\"name\": \"f%zu\", \"parameters\": "
+            "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\"}}}}}",
+            i ? ", " : "", i);
+    }
+}
+
+static void properties(ag_text *m, ag_text *tools, size_t n) {
+    add(m, user_message);
+    add(tools, "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": "
+               "{\"type\": \"object\", \"properties\": {");
+    for (size_t i = 0; i < n; i++)
+        ADD(tools, "%s\"p%zu\": {\"type\": \"string\"}", i ? ", " : "", i);
+    add(tools, "}}}}");
+}
+
+typedef struct form {
+    const char *name;
+    write_fn write;
+} form;
+
+/* With each template. */
+static const form forms[] = {
+    {"results", results},
+    {"calls", calls},
+    {"calls and results", calls_and_results},
+    {"systems first", systems_first},
+    {"systems in the middle", systems_in_the_middle},
+    {"parts", parts},
+    {"tools", many_tools},
+};
+
+/* With the template that has both roles and content parts. */
+static const form other_forms[] = {
+    {"results without ids", results_without_ids},     {"turns of one call", turns_of_one_call},
+    {"systems at the end", systems_at_the_end},       {"users", users},
+    {"parts of another type", parts_of_another_type}, {"properties", properties},
+};
+
+/* ---- time ---- */
+
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Work for each size. */
+typedef struct work {
+    void (*run)(const struct work *w, size_t k);
+    ag_chat *chats[N_SIZES];
+    size_t n_sizes;
+    char name[80];
+} work;
+
+static double seconds_of(const work *w, size_t k) {
+    const double begin = cpu_seconds();
+    w->run(w, k);
+    return cpu_seconds() - begin;
+}
+
+/* Linear work of the same size, which tells how much more than twice the time twice the memory
+ * costs: a large conversation leaves the processor's caches. */
+static double seconds_of_copy(const work *w, size_t k) {
+    const double begin = cpu_seconds();
+    json_t *messages = json_deep_copy(w->chats[k]->messages);
+    json_t *tools = json_deep_copy(w->chats[k]->tools);
+    json_decref(messages);
+    json_decref(tools);
+    return cpu_seconds() - begin;
+}
+
+typedef struct times {
+    double work[N_SIZES], copy[N_SIZES];
+} times;
+
+/* A doubling costs at most 2.3 times as much; 0.5 ms is the noise of a short time. */
+static bool is_linear(const times *t, size_t n) {
+    for (size_t k = 0; k + 1 < n; k++) {
+        const double by_memory = t->copy[k + 1] / (2 * t->copy[k]);
+        const double most = by_memory > 1 ? 2.3 * by_memory : 2.3;
+        if (t->work[k + 1] > most * t->work[k] + 0.5e-3) return false;
+    }
+    return true;
+}
+
+static void keep_least(double *least, double s) {
+    if (*least == 0 || s < *least) *least = s;
+}
+
+/* Other processes empty the caches, too: one try in which all sizes have the same conditions must
+ * be linear, or the least times of all tries. */
+static void check_doublings(const work *w) {
+    times least = {.work = {0}};
+    for (int i = 0; i < MAX_TRIES; i++) {
+        times now;
+        for (size_t k = 0; k < w->n_sizes; k++) {
+            now.work[k] = seconds_of(w, k);
+            now.copy[k] = i ? seconds_of_copy(w, k) : 1;
+            keep_least(&least.work[k], now.work[k]);
+            if (i) keep_least(&least.copy[k], now.copy[k]);
+        }
+        if (is_linear(&now, w->n_sizes) || (i && is_linear(&least, w->n_sizes))) return;
+    }
+    fail_msg("%s: %zu, %zu and %zu items take %.1f, %.1f and %.1f ms", w->name, size_of(0),
+             size_of(1), size_of(2), 1e3 * least.work[0], 1e3 * least.work[1], 1e3 * least.work[2]);
+}
+
+/* ---- the templates ---- */
+
+static const char *const templates[] = {"objects", "parts", "strict", "tags", "text_arguments"};
+enum { N_TEMPLATES = sizeof templates / sizeof *templates };
+
+static ag_chat_format *formats[N_TEMPLATES];
+static ag_tokenizer *tokenizer;
+
+static int open_formats(void **state) {
+    (void)state;
+    tokenizer = small_tokenizer();
+    for (size_t i = 0; i < N_TEMPLATES; i++) {
+        char path[512];
+        snprintf(path, sizeof path, DATA "%s.jinja", templates[i]);
+        formats[i] = format_of(path, tokenizer);
+    }
+    return 0;
+}
+
+static int close_formats(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_TEMPLATES; i++) ag_chat_format_destroy(formats[i]);
+    ag_tokenizer_destroy(tokenizer);
+    return 0;
+}
+
+static void write_list(ag_text *out, const ag_text *items) {
+    add(out, "[");
+    if (items->len) add(out, items->data);
+    add(out, "]");
+}
+
+static ag_chat *chat_with(const ag_chat_format *f, write_fn write, size_t n) {
+    ag_text messages = {0}, tools = {0}, list = {0}, offered = {0};
+    ag_error err = {0};
+    ag_chat *c;
+    write(&messages, &tools, n);
+    write_list(&list, &messages);
+    write_list(&offered, &tools);
+    assert_int_equal(ag_chat_create(f, &c, &err), AG_OK);
+    if (ag_chat_set_messages(c, list.data, list.len, &err) != AG_OK) fail_msg("%s", err.msg);
+    if (ag_chat_set_tools(c, offered.data, offered.len, &err) != AG_OK) fail_msg("%s", err.msg);
+    ag_text_free(&messages);
+    ag_text_free(&tools);
+    ag_text_free(&list);
+    ag_text_free(&offered);
+    return c;
+}
+
+static void normalise(const work *w, size_t k) {
+    json_t *messages, *tools;
+    ag_error err = {0};
+    if (ag_chat_normalise(w->chats[k], &messages, &tools, &err) != AG_OK) fail_msg("%s", err.msg);
+    json_decref(messages);
+    json_decref(tools);
+}
+
+/* A template may end with an error, or at one of its limits; but it ends in time. */
+static void render(const work *w, size_t k) {
+    ag_ids ids = {0};
+    ag_error err = {0};
+    const ag_status st = ag_chat_render(w->chats[k], 0, &ids, NULL, &err);
+    if (st != AG_OK) assert_true(err.msg[0] && st != AG_NOMEM);
+    ag_ids_free(&ids);
+}
+
+/* All sizes with the first template, two with the others. */
+static void check_form(const form *x, size_t n_templates) {
+    work w = {.run = render};
+    for (size_t k = 0; k < N_SIZES; k++) w.chats[k] = chat_with(formats[0], x->write, size_of(k));
+    for (size_t t = 0; t < n_templates; t++) {
+        for (size_t k = 0; k < N_SIZES; k++) w.chats[k]->format = formats[t];
+        snprintf(w.name, sizeof w.name, "%s, %s", templates[t], x->name);
+        w.n_sizes = t ? N_SIZES - 1 : N_SIZES;
+        check_doublings(&w);
+    }
+    for (size_t k = 0; k < N_SIZES; k++) ag_chat_destroy(w.chats[k]);
+}
+
+static void every_form_is_linear_with_every_template(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) check_form(&forms[i], N_TEMPLATES);
+}
+
+static void other_forms_are_linear(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof other_forms / sizeof *other_forms; i++)
+        check_form(&other_forms[i], 1);
+}
+
+/* ---- the interrupt function ---- */
+
+typedef struct asks {
+    size_t n, most; /* from `most` on the answer is yes */
+} asks;
+
+static bool is_over(void *user) {
+    asks *a = user;
+    return a->n++ >= a->most;
+}
+
+static void check_interrupts(const form *x, size_t template) {
+    ag_chat *c = chat_with(formats[template], x->write, 3000);
+    asks all = {.most = SIZE_MAX}, some;
+    json_t *messages, *tools;
+    ag_error err = {0};
+    ag_set_thread_interrupt(is_over, &all);
+    assert_int_equal(ag_chat_normalise(c, &messages, &tools, &err), AG_OK);
+    json_decref(messages);
+    json_decref(tools);
+    assert_true(all.n > 0);
+    for (size_t i = 0; i < 5; i++) {
+        some = (asks){.most = (all.n - 1) * i / 4};
+        ag_set_thread_interrupt(is_over, &some);
+        assert_int_equal(ag_chat_normalise(c, &messages, &tools, &err), AG_CANCELLED);
+        assert_null(messages);
+        assert_int_equal(some.n, some.most + 1);
+        if (!strstr(err.msg, ": interrupted")) fail_msg("%s", err.msg);
+        assert_int_equal(ag_chat_render(c, 0, &(ag_ids){0}, NULL, &err), AG_CANCELLED);
+    }
+    ag_set_thread_interrupt(NULL, NULL);
+    ag_chat_destroy(c);
+}
+
+static void an_interrupt_ends_normalising(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (size_t t = 0; t < N_TEMPLATES; t++) check_interrupts(&forms[i], t);
+    for (size_t i = 0; i < sizeof other_forms / sizeof *other_forms; i++)
+        check_interrupts(&other_forms[i], 1);
+}
+
+static double least_seconds(const work *w, double enough) {
+    double least = seconds_of(w, 0);
+    for (int i = 0; i < MAX_TRIES && least >= enough; i++) {
+        const double s = seconds_of(w, 0);
+        if (s < least) least = s;
+    }
+    return least;
+}
+
+static void sixty_thousand_items_are_normalised_in_time(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        work w = {.run = normalise, .chats = {chat_with(formats[0], forms[i].write, 60000)}};
+        const double limit = (forms[i].write == many_tools ? 1 : 0.3) * (SANITIZED ? 20 : 1);
+        for (size_t t = 0; t < N_TEMPLATES; t++) {
+            w.chats[0]->format = formats[t];
+            const double s = least_seconds(&w, limit);
+            if (s >= limit) fail_msg("%s, %s: %.2f s", templates[t], forms[i].name, s);
+        }
+        ag_chat_destroy(w.chats[0]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_is_linear_with_every_template),
+        cmocka_unit_test(other_forms_are_linear),
+        cmocka_unit_test(an_interrupt_ends_normalising),
+        cmocka_unit_test(sixty_thousand_items_are_normalised_in_time),
+    };
+    return cmocka_run_group_tests(tests, open_formats, close_formats);
+}
