@@ -5,14 +5,12 @@
 #include "chat/stream.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/keyed_hash.h"
 #include "text/bytes.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 enum { MAX_ANSWERS = 4096 };
 
@@ -206,19 +204,9 @@ ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error 
 
 /* ---- words in their place ---- */
 
-static uint64_t unforeseen(const void *where) {
-    static atomic_ullong counter;
-    struct timespec now = {0};
-    uint64_t x;
-    if (getrandom(&x, sizeof x, GRND_NONBLOCK) == (ssize_t)sizeof x) return x;
-    timespec_get(&now, TIME_UTC);
-    x = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + (uintptr_t)where;
-    return (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u + atomic_fetch_add(&counter, 1);
-}
-
 /* Letters and digits that nobody who writes a conversation or tools can know. */
 static void choose_words(ag_chat_stand_ins *s) {
-    snprintf(s->beginning, sizeof s->beginning, "Q7v%016" PRIx64 "w", unforeseen(s));
+    snprintf(s->beginning, sizeof s->beginning, "Q7v%016" PRIx64 "w", ag_unpredictable());
     for (size_t i = 0; i < s->n; i++) {
         ag_chat_stand_in *x = &s->list[i];
         x->words = x->reasoning = x->argument = (ag_chat_word){.n = 0};

@@ -233,8 +233,14 @@ ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]) {
     if (n < 0) return ag_jfail_value();
     if (v.kind == AG_JSTRING) return sliced_string(c, v.as.string, at.start, at.step, n);
     if (v.kind == AG_JRANGE) return sliced_range(c, v.as.range, &at, n);
-    ag_jlist *l = ag_jwork(c, (size_t)n / 8) ? ag_jlist_create(c, (size_t)n) : NULL;
-    for (int64_t i = 0; l && i < n; i++)
+    const bool shares = at.step == 1; /* a part of a list that does not change */
+    const size_t n_own = shares ? 0 : (size_t)n;
+    ag_jlist *l = ag_jwork(c, n_own / 8) ? ag_jlist_create(c, n_own) : NULL;
+    if (l && shares) {
+        l->items = v.as.list->items + at.start;
+        l->n = l->cap = (size_t)n;
+    }
+    for (int64_t i = 0; l && !shares && i < n; i++)
         l->items[l->n++] = v.as.list->items[at.start + i * at.step];
     return v.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
 }

@@ -90,9 +90,10 @@ static ag_jentry *find_hashed(ag_jctx *c, const ag_jdict *d, ag_jv key, uint32_t
         }
         return NULL;
     }
+    /* Not a step for each slot: how many there are depends on the key of the hash. */
+    if (!ag_jwork(c, 1)) return NULL;
     for (size_t k = hash & (d->n_slots - 1); d->slots[k]; k = (k + 1) & (d->n_slots - 1)) {
         ag_jentry *e = &d->entries[d->slots[k] - 1];
-        if (!ag_jwork(c, 1)) return NULL;
         if (same_key(c, e, key, hash)) return e;
     }
     return NULL;

@@ -28,6 +28,29 @@ bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v) {
     return true;
 }
 
+static bool append_items(ag_jctx *c, ag_jlist *to, const ag_jlist *from) {
+    const ag_jv *items = from->items; /* `to` may be their store, and move */
+    const size_t n = from->n;
+    if (!ag_jwork(c, n / 8)) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!ag_jlist_push(c, to, items[i])) return false;
+    }
+    return true;
+}
+
+/* As strings grow, see ag_jstr_concat(): lists share a store, and none of them sees more of it than
+ * its own items, which do not change. */
+ag_jlist *ag_jlist_concat(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
+    ag_jlist *store = a->store;
+    if (!store || store->items != a->items || store->n != a->n) {
+        store = ag_jlist_create(c, a->n + b->n);
+        if (!store || !append_items(c, store, a)) return NULL;
+    }
+    ag_jlist *l = append_items(c, store, b) ? ag_jtake_zeroed(c, sizeof *l) : NULL;
+    if (l) *l = (ag_jlist){.items = store->items, .n = store->n, .cap = store->n, .store = store};
+    return l;
+}
+
 ag_jlist *ag_jlist_pair(ag_jctx *c, ag_jv a, ag_jv b) {
     ag_jlist *l = ag_jlist_create(c, 2);
     if (!l || ag_jfailed(a) || ag_jfailed(b)) return NULL;

@@ -7,6 +7,8 @@
 
 ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap);
 bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v);
+/* a + b. Appending to the list that its store ends with costs what is appended. */
+ag_jlist *ag_jlist_concat(ag_jctx *c, const ag_jlist *a, const ag_jlist *b);
 ag_jlist *ag_jlist_pair(ag_jctx *c, ag_jv a, ag_jv b);
 /* All that v gives when it is iterated over. */
 ag_jlist *ag_jlist_of(ag_jctx *c, ag_jv v);

@@ -255,11 +255,7 @@ static ag_jv concatenated(ag_jctx *c, ag_jv a, ag_jv b) {
         ag_jstr *s = ag_jstr_concat(c, x, y);
         return ag_jstring(s && markup ? ag_jstr_as_markup(c, s, true) : s);
     }
-    size_t n = a.as.list->n + b.as.list->n;
-    ag_jlist *l = ag_jwork(c, n / 8) ? ag_jlist_create(c, n) : NULL;
-    if (!l) return ag_jfail_value();
-    for (size_t i = 0; i < a.as.list->n; i++) l->items[l->n++] = a.as.list->items[i];
-    for (size_t i = 0; i < b.as.list->n; i++) l->items[l->n++] = b.as.list->items[i];
+    ag_jlist *l = ag_jlist_concat(c, a.as.list, b.as.list);
     return a.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
 }
 
@@ -316,10 +312,11 @@ static int range_contains(const ag_jrange *r, ag_jv v) {
     } else {
         return 0;
     }
-    for (size_t k = 0; k < r->n; k++) {
-        if (r->start + (int64_t)k * r->step == i) return 1;
-    }
-    return 0;
+    if (!r->n || (r->step > 0 ? i < r->start : i > r->start)) return 0;
+    const uint64_t from_start =
+        r->step > 0 ? (uint64_t)i - (uint64_t)r->start : (uint64_t)r->start - (uint64_t)i;
+    const uint64_t step = r->step > 0 ? (uint64_t)r->step : 0 - (uint64_t)r->step;
+    return from_start % step == 0 && from_start / step < r->n;
 }
 
 static int iterated_contains(ag_jctx *c, ag_jv container, ag_jv item) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/jinja_string.h"
 
+#include "core/keyed_hash.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -95,17 +96,7 @@ size_t ag_jstr_offset(ag_jstr *s, size_t index) {
 }
 
 uint32_t ag_jstr_hash_of(const char *text, size_t len) {
-    uint64_t h = 0xCBF29CE484222325u ^ len;
-    while (len >= 8) {
-        uint64_t w;
-        memcpy(&w, text, 8);
-        h = (h ^ w) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 29;
-        text += 8;
-        len -= 8;
-    }
-    for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
-    h ^= h >> 32;
+    const uint64_t h = ag_keyed_hash(text, len);
     return (uint32_t)h ? (uint32_t)h : 1;
 }
 

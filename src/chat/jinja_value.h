@@ -95,7 +95,8 @@ struct ag_jbuf {
 struct ag_jlist {
     ag_jv *items;
     size_t n, cap;
-    bool is_group; /* what groupby gives: .grouper and .list */
+    ag_jlist *store; /* whose items these are, if it may be appended to; else NULL */
+    bool is_group;   /* what groupby gives: .grouper and .list */
 };
 
 typedef struct ag_jentry {
