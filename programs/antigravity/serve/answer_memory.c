@@ -19,18 +19,22 @@ enum { MOST_ANSWERS = 4096 };
 /* Bytes that a byte of a kept answer may cost in a chat: an id of two characters takes four. */
 enum { RECALLED_COST = 4 };
 
-typedef struct kept_answer {
+typedef struct kept_answer kept_answer;
+struct kept_answer {
     uint64_t key;
-    uint64_t used_at; /* by a count of uses */
     char *model, *scope, *text;
     size_t len;
-} kept_answer;
+    kept_answer *next;          /* of the same bucket, or unused too */
+    kept_answer *older, *newer; /* by their last use */
+};
 
 struct answer_memory {
     pthread_mutex_t lock;
     kept_answer all[MOST_ANSWERS];
+    kept_answer *buckets[MOST_ANSWERS]; /* by key */
+    kept_answer *unused;
+    kept_answer *oldest, *newest; /* by their last use */
     size_t n, bytes, most_bytes;
-    uint64_t n_uses;
 };
 
 /* ---- what tells answers apart ---- */
@@ -85,20 +89,37 @@ static size_t cost_of(const kept_answer *a) {
     return a->len + strlen(a->model) + strlen(a->scope) + 3;
 }
 
-static void forget(answer_memory *m, size_t i) {
-    kept_answer *a = &m->all[i];
+static kept_answer **bucket_of(answer_memory *m, uint64_t key) {
+    return &m->buckets[(key ^ key >> 32) % MOST_ANSWERS];
+}
+
+static void leave_order(answer_memory *m, kept_answer *a) {
+    if (a->older) a->older->newer = a->newer;
+    else m->oldest = a->newer;
+    if (a->newer) a->newer->older = a->older;
+    else m->newest = a->older;
+}
+
+static void become_newest(answer_memory *m, kept_answer *a) {
+    a->older = m->newest;
+    a->newer = NULL;
+    if (m->newest) m->newest->newer = a;
+    else m->oldest = a;
+    m->newest = a;
+}
+
+static void forget(answer_memory *m, kept_answer *a) {
+    kept_answer **at = bucket_of(m, a->key);
+    while (*at != a) at = &(*at)->next;
+    *at = a->next;
+    leave_order(m, a);
     m->bytes -= cost_of(a);
+    m->n--;
     account_free(a->model);
     account_free(a->scope);
     account_free(a->text);
-    *a = m->all[--m->n];
-}
-
-static void forget_oldest(answer_memory *m) {
-    size_t oldest = 0;
-    for (size_t i = 1; i < m->n; i++)
-        if (m->all[i].used_at < m->all[oldest].used_at) oldest = i;
-    forget(m, oldest);
+    *a = (kept_answer){.next = m->unused};
+    m->unused = a;
 }
 
 static bool is_of(const kept_answer *a, uint64_t key, const char *model, const char *scope) {
@@ -110,12 +131,13 @@ answer_memory *answer_memory_create(size_t most_bytes) {
     if (!m) return NULL;
     pthread_mutex_init(&m->lock, NULL);
     m->most_bytes = most_bytes;
+    for (size_t i = MOST_ANSWERS; i-- > 0; m->unused = &m->all[i]) m->all[i].next = m->unused;
     return m;
 }
 
 void answer_memory_destroy(answer_memory *m) {
     if (!m) return;
-    while (m->n) forget(m, m->n - 1);
+    while (m->n) forget(m, m->oldest);
     pthread_mutex_destroy(&m->lock);
     account_free(m);
 }
@@ -127,20 +149,36 @@ size_t answer_memory_bytes(answer_memory *m) {
     return bytes;
 }
 
+static kept_answer *find_kept(answer_memory *m, uint64_t key, const char *model,
+                              const char *scope) {
+    kept_answer *a = *bucket_of(m, key);
+    while (a && !is_of(a, key, model, scope)) a = a->next;
+    return a;
+}
+
+/* There is room for one more. */
+static void insert(answer_memory *m, const kept_answer *a) {
+    kept_answer *own = m->unused, **bucket = bucket_of(m, a->key);
+    m->unused = own->next;
+    *own = *a;
+    own->next = *bucket;
+    *bucket = own;
+    become_newest(m, own);
+    m->n++;
+    m->bytes += cost_of(own);
+}
+
 /* The same message sampled again takes the place of the older one. */
 static void add(answer_memory *m, kept_answer *a) {
-    pthread_mutex_lock(&m->lock);
-    for (size_t i = m->n; i-- > 0;)
-        if (is_of(&m->all[i], a->key, a->model, a->scope)) forget(m, i);
     const size_t cost = cost_of(a);
-    while (m->n && (m->n == MOST_ANSWERS || m->bytes + cost > m->most_bytes)) forget_oldest(m);
-    if (m->bytes + cost <= m->most_bytes) {
-        a->used_at = ++m->n_uses;
-        m->all[m->n++] = *a;
-        m->bytes += cost;
-        *a = (kept_answer){.key = 0};
-    }
+    pthread_mutex_lock(&m->lock);
+    kept_answer *same = find_kept(m, a->key, a->model, a->scope);
+    if (same) forget(m, same);
+    while (m->n && (m->n == MOST_ANSWERS || m->bytes + cost > m->most_bytes)) forget(m, m->oldest);
+    const bool fits = m->bytes + cost <= m->most_bytes;
+    if (fits) insert(m, a);
     pthread_mutex_unlock(&m->lock);
+    if (fits) return;
     account_free(a->model);
     account_free(a->scope);
     account_free(a->text);
@@ -178,10 +216,10 @@ static char *find(answer_memory *m, uint64_t key, const char *model, const char 
                   size_t *len) {
     char *copy = NULL;
     pthread_mutex_lock(&m->lock);
-    for (size_t i = 0; i < m->n && !copy; i++) {
-        kept_answer *a = &m->all[i];
-        if (!is_of(a, key, model, scope)) continue;
-        a->used_at = ++m->n_uses;
+    kept_answer *a = find_kept(m, key, model, scope);
+    if (a) {
+        leave_order(m, a);
+        become_newest(m, a);
         *len = a->len;
         copy = account_malloc(a->len + 1);
         if (copy) memcpy(copy, a->text, a->len + 1);
@@ -206,8 +244,8 @@ static known_keys *keys_of(answer_memory *m, const char *model, const char *scop
     known_keys *k = account_calloc(1, sizeof *k);
     if (!k) return NULL;
     pthread_mutex_lock(&m->lock);
-    for (size_t i = 0; i < m->n; i++)
-        if (is_of(&m->all[i], m->all[i].key, model, scope)) k->all[k->n++] = m->all[i].key;
+    for (const kept_answer *a = m->oldest; a; a = a->newer)
+        if (is_of(a, a->key, model, scope)) k->all[k->n++] = a->key;
     pthread_mutex_unlock(&m->lock);
     qsort(k->all, k->n, sizeof *k->all, by_key);
     return k;
@@ -273,18 +311,12 @@ static bool write_answer(new_file *f, const kept_answer *a) {
     return ok;
 }
 
-static int by_use(const void *pa, const void *pb) {
-    const kept_answer *a = pa, *b = pb;
-    return a->used_at < b->used_at ? -1 : a->used_at > b->used_at;
-}
-
 bool answer_memory_save(answer_memory *m, const char *path, char why[ANSWER_WHY_SIZE]) {
     new_file f;
     bool ok = true;
     if (!new_file_open(&f, path)) return explain(why, path);
     pthread_mutex_lock(&m->lock);
-    qsort(m->all, m->n, sizeof *m->all, by_use);
-    for (size_t i = 0; ok && i < m->n; i++) ok = write_answer(&f, &m->all[i]);
+    for (const kept_answer *a = m->oldest; ok && a; a = a->newer) ok = write_answer(&f, a);
     pthread_mutex_unlock(&m->lock);
     return new_file_close(&f, ok) || explain(why, path);
 }
