@@ -30,7 +30,8 @@ struct ag_chat {
 /* answers.c */
 void ag_chat_answer_free(ag_chat_answer *t);
 
-/* conversation.c: fails with AG_CANCELLED, "<what>: interrupted", if the thread's work must end. */
+/* conversation.c: fails with AG_CANCELLED, "<what>: interrupted", if the thread's work must end.
+ * For each item of a list: asks the interrupt function every 16th time. */
 ag_status ag_chat_check_interrupt(const char *what, ag_error *err);
 
 /* normalise.c: the messages as the format's template takes them; *tools likewise, NULL for none.

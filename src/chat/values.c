@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 60, STEPS_PER_CHECK = 1024 };
+enum { MAX_DEPTH = 60, STEPS_PER_CHECK = 64 };
 
 ag_status ag_value_escape(const char *s, size_t n, ag_text *out, ag_error *err) {
     size_t done = 0;
