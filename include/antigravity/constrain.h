@@ -59,11 +59,14 @@ typedef struct ag_constraint_params {
     /* Beyond these a constraint is AG_LIMIT: what is hostile fails within a second. */
     size_t max_instructions; /* 2^20 of the compiled grammar */
     size_t max_states;       /* 2^16 of one automaton; those of the text as it goes on, 16 times */
-    size_t max_work;         /* 2^24 steps of making one automaton; of one call, 8 times */
-    size_t max_readings;     /* 1024 ways to read a text, at any place of it */
-    size_t max_mask_bytes;   /* 64 MiB of masks that are kept; beyond, all are made anew */
-    size_t max_state_bytes;  /* 128 MiB of states of the text, and as many of its open rules */
-    uint64_t reserved[3];    /* 0: what later versions ask for */
+    /* 2^24 steps of making one automaton, and of one token: to accept it and to make the mask that
+     * follows. 8 times as many for all tokens of a constraint and its clones, until one is reset.
+     * Steps do not depend on the machine or on other threads. */
+    size_t max_work;
+    size_t max_readings;    /* 1024 ways to read a text, at any place of it */
+    size_t max_mask_bytes;  /* 64 MiB of masks that are kept; beyond, all are made anew */
+    size_t max_state_bytes; /* 128 MiB of states of the text, and as many of its open rules */
+    uint64_t reserved[3];   /* 0: what later versions ask for */
 } ag_constraint_params;
 AG_API ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind);
 

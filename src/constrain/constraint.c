@@ -27,7 +27,11 @@ ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
 
 static void forget_masks(ag_program *p) {
     for (size_t i = 0; i < p->n_masks; i++) ag_state_mask_free(&p->masks[i]);
-    for (size_t i = 0; i < p->states.n_states; i++) p->states.states[i].mask = 0;
+    for (size_t i = 0; i < p->states.n_states; i++) {
+        ag_net_state *x = &p->states.states[i];
+        if (x->mask != AG_MASK_FAILED) x->mask = 0;
+    }
+    ag_mask_cache_clear(&p->cache);
     p->n_masks = 0;
     p->mask_bytes = 0;
 }
@@ -35,6 +39,7 @@ static void forget_masks(ag_program *p) {
 static void release_program(ag_program *p) {
     if (!p || --p->users) return;
     forget_masks(p);
+    ag_mask_cache_free(&p->cache);
     release_program(p->next);
     ag_free(p->masks);
     ag_net_states_free(&p->states);
@@ -42,20 +47,29 @@ static void release_program(ag_program *p) {
     ag_free(p);
 }
 
+void ag_program_trim_masks(ag_program *p) {
+    if (p->mask_bytes > p->most_mask_bytes) forget_masks(p);
+}
+
 ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err) {
     const uint32_t known = p->states.states[state].mask;
+    if (known == AG_MASK_FAILED) return ag_net_states_too_many(&p->states, err);
     if (known) {
         *out = &p->masks[known - 1];
         return AG_OK;
     }
-    if (p->mask_bytes > p->most_mask_bytes) forget_masks(p);
+    ag_program_trim_masks(p);
     void *grown = p->masks;
     ag_status st = ag_array_grow(&grown, &p->masks_cap, p->n_masks + 1, sizeof *p->masks, err);
     p->masks = grown;
     if (st != AG_OK) return st;
     ag_state_mask *m = &p->masks[p->n_masks];
+    const size_t before = p->states.work;
     st = ag_state_mask_make(m, &p->states, &p->vocab->tree, state, 0, err);
     if (st != AG_OK) {
+        /* Most of a token's steps went into this mask: other tokens do not try it again. */
+        if (st == AG_LIMIT && p->states.work - before > p->states.limits.work / 2)
+            p->states.states[state].mask = AG_MASK_FAILED;
         ag_state_mask_free(m);
         return st;
     }
@@ -84,7 +98,8 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     if (!p->net.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
     const ag_state_limits of_states = {.states = 16 * params->max_states,
                                        .bytes = params->max_state_bytes,
-                                       .work = 8 * params->max_work};
+                                       .work = params->max_work,
+                                       .total_work = 8 * params->max_work};
     return ag_net_states_init(&p->states, &p->net, &of_states, err);
 }
 
@@ -99,6 +114,7 @@ static ag_status copy_program(const ag_program *p, ag_program **out, ag_error *e
                          .most_mask_bytes = p->most_mask_bytes};
     ag_status st = ag_net_copy_closed(&copy->net, &p->net, err);
     if (st == AG_OK) st = ag_net_states_init(&copy->states, &copy->net, &p->states.limits, err);
+    copy->states.total = ag_net_states_total(&p->states);
     if (st == AG_OK) *out = copy;
     else release_program(copy);
     return st;
@@ -186,6 +202,7 @@ ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint
                              params->max_readings, err);
         c->complete = c->matcher.complete;
         c->at_start = true;
+        c->steps = p->states.work;
     }
     release_program(p);
     if (st != AG_OK) {
@@ -214,10 +231,15 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     copy->complete = c->complete;
     copy->ended = c->ended;
     copy->at_start = c->at_start;
+    copy->steps = c->steps;
     copy->status = c->status;
     copy->error = c->error;
     *out = copy;
     return AG_OK;
+}
+
+size_t ag_constraint_steps(const ag_constraint *c) {
+    return ag_net_states_total(&c->program->states);
 }
 
 size_t ag_constraint_shared_bytes(const ag_constraint *c) {
@@ -250,9 +272,11 @@ ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
         c->program = p;
         c->matcher.own = &p->states;
     }
+    ag_net_states_reset_count(&p->states);
     AG_TRY(ag_matcher_reset(&c->matcher, err));
     c->complete = c->matcher.complete;
     c->at_start = true;
+    c->steps = p->states.work;
     return AG_OK;
 }
 
@@ -290,12 +314,13 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
     if ((c->complete || c->ended) && is_eos_id(c, id)) {
         c->mask_known = c->at_start = false;
         c->ended = true;
+        c->steps = 0;
         return AG_OK;
     }
     const uint32_t start = t->start[id], end = t->start[id + 1];
     ag_matcher *m = &c->matcher;
     m->err = err;
-    ag_net_states_begin(m->own);
+    ag_net_states_begin(m->own, 0);
     size_t n = 0;
     ag_status st = AG_OK;
     for (uint32_t i = start; i < end && !c->ended; i++) {
@@ -310,6 +335,7 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
     }
     c->complete = m->complete;
     c->mask_known = c->at_start = false;
+    c->steps = m->own->work;
     ag_matcher_commit(m);
     return AG_OK;
 }

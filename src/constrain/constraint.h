@@ -3,6 +3,7 @@
 #ifndef AG_CONSTRAIN_CONSTRAINT_H
 #define AG_CONSTRAIN_CONSTRAINT_H
 
+#include "constrain/mask_cache.h"
 #include "constrain/matcher.h"
 #include "constrain/vocab.h"
 #include "text/sampler_filter.h"
@@ -19,7 +20,8 @@ struct ag_program {
     ag_state_mask *masks; /* [n_masks] of states: ag_net_state.mask - 1 */
     size_t n_masks, masks_cap;
     size_t mask_bytes, most_mask_bytes;
-    ag_program *next; /* the same anew, when this one is worn; or NULL */
+    ag_mask_cache cache; /* its bytes are in mask_bytes */
+    ag_program *next;    /* the same anew, when this one is worn; or NULL */
 };
 
 struct ag_constraint {
@@ -30,12 +32,19 @@ struct ag_constraint {
     ag_ids forced;  /* owned; to write on */
     bool mask_known, complete, ended;
     bool at_start;
+    size_t steps;     /* that the newest token has taken, without its mask */
     ag_status status; /* of an accept that nobody waited for */
     ag_error error;
 };
 
+/* Drops all masks if they exceed their limit of bytes. */
+void ag_program_trim_masks(ag_program *p);
 /* The mask of one of the program's own states; kept. */
 ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err);
+
+/* Returns the steps of c and all constraints that share its program since the last reset. Work for
+ * drafts (ag_constraint_forced) is not counted. */
+size_t ag_constraint_steps(const ag_constraint *c);
 
 /* What has grown so far: of what clones share, and of this one. */
 size_t ag_constraint_shared_bytes(const ag_constraint *c);

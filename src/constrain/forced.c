@@ -27,7 +27,7 @@ static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, bool 
                               ag_error *err) {
     ag_matcher *m = &c->matcher;
     m->err = err;
-    ag_net_states_begin(m->own);
+    ag_net_states_begin(m->own, 0);
     bool complete = c->complete || c->ended;
     int byte = 0, ways = 0;
     for (size_t i = 0; i < most && !complete; i++) {
@@ -50,6 +50,7 @@ ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out,
     bool closed;
     ag_status st = forced_bytes(c, most, out, &closed, err);
     ag_matcher_back(&c->matcher, 1);
+    ag_net_states_discount(c->matcher.own);
     /* A special token is no text. */
     const char *token =
         out->len > before ? memchr(out->data + before, AG_TOKEN_LEAD, out->len - before) : NULL;
@@ -89,6 +90,7 @@ ag_status ag_constraint_forced(ag_constraint *c, size_t most, ag_ids *out, ag_er
     bool closed;
     ag_status st = forced_bytes(c, most * 16, &text, &closed, err);
     ag_matcher_back(&c->matcher, 1);
+    ag_net_states_discount(c->matcher.own); /* drafts do not change what a text may cost */
     size_t done = 0;
     while (st == AG_OK && done < text.len && out->n - before < most) {
         int32_t id = -1;

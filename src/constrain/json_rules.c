@@ -172,7 +172,8 @@ ag_status ag_json_rules_make(ag_json_rules *r, ag_json_spacing spacing, ag_error
     ag_net_init(&r->net, &rule_limits, AG_NET_SHARED);
     write_rules(r);
     AG_TRY(ag_net_finish(&r->net, NULL, err));
-    const ag_state_limits limits = {.states = 1 << 16, .bytes = SIZE_MAX, .work = SIZE_MAX};
+    const ag_state_limits limits = {
+        .states = 1 << 16, .bytes = SIZE_MAX, .work = SIZE_MAX, .total_work = SIZE_MAX};
     AG_TRY(ag_net_states_init(&r->states, &r->net, &limits, err));
     return expand_all(r, err);
 }

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-enum { MAX_TAKEN = 64 };
+enum {
+    MAX_TAKEN = 64,
+    BITS_IN_STEP = 256 /* words or ids of a simple loop take the time of one step */
+};
 
 /* Parts of the tree that a name may not be: [first, second) of its nodes. */
 typedef struct taken_names {
@@ -37,6 +40,7 @@ static void set_same(fill *f, int32_t id) {
 
 /* Walks the names that can still be reached and the tree of tokens side by side. */
 static void find_taken(fill *f, uint32_t name, uint32_t node) {
+    f->m->own->work++;
     const ag_name_node *names = f->m->own->net->names;
     const ag_token_node *nodes = f->tree->nodes;
     const uint32_t end = node + nodes[node].skip;
@@ -94,6 +98,7 @@ static bool may_leave(const fill *f, const ag_mask_entry *e) {
 
 static void set_entries(fill *f, const ag_mask_entry *e) {
     for (;; e++) {
+        f->m->own->work++;
         if (may_leave(f, e)) set_bit(f, e->token);
         if (e->last) return;
     }
@@ -147,6 +152,7 @@ static ag_status walk_tree(fill *f, const ag_mask_tree *t, uint32_t caller) {
 
 static void add_bits(fill *f, const uint32_t *bits) {
     const size_t n = f->c->program->vocab->n_words;
+    f->m->own->work += n / BITS_IN_STEP;
     for (size_t i = 0; i < n; i++) f->bits[i] |= bits[i];
 }
 
@@ -157,6 +163,7 @@ static void add_lengths(fill *f, const ag_state_mask *mask) {
     if (!left) return;
     add_bits(f, json->lengths[left < AG_LENGTH_STEPS ? left : AG_LENGTH_STEPS]);
     if (left <= AG_LENGTH_STEPS) return;
+    f->m->own->work += f->tree->n_vocab / BITS_IN_STEP;
     for (size_t id = 0; id < f->tree->n_vocab; id++) {
         const uint8_t chars = mask->chars[id];
         if (chars <= AG_LENGTH_STEPS) continue;
@@ -205,10 +212,10 @@ static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
     return add_mask(f, t, mask);
 }
 
-ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
+static ag_status fill_mask(ag_constraint *c, ag_error *err) {
     fill f = {.c = c, .m = &c->matcher, .tree = &c->program->vocab->tree, .bits = c->mask};
     c->matcher.err = err;
-    ag_net_states_begin(c->matcher.own);
+    ag_net_states_begin(c->matcher.own, c->steps);
     memset(c->mask, 0, c->program->vocab->n_words * sizeof *c->mask);
     size_t n;
     ag_matcher_threads(f.m, &n);
@@ -220,5 +227,31 @@ ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
         if (st == AG_OK && x->n_edges) st = add_thread(&f, &t, err);
     }
     ag_matcher_back(f.m, 1);
+    return st;
+}
+
+/* Cheap masks cost less than a look into the cache. */
+ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
+    ag_program *p = c->program;
+    const size_t n_words = p->vocab->n_words;
+    ag_program_trim_masks(p);
+    const bool any = p->cache.n || p->cache.n_failed;
+    ag_mask_key key;
+    ag_error e = {0};
+    if (any) {
+        key = ag_mask_key_of(&c->matcher);
+        const uint32_t *bits = ag_mask_cache_find(&p->cache, &key);
+        if (bits) {
+            memcpy(c->mask, bits, n_words * sizeof *bits);
+            return AG_OK;
+        }
+        AG_TRY(ag_mask_cache_failure(&p->cache, &key, err));
+    }
+    ag_status st = fill_mask(c, &e);
+    const bool is_dear = st == AG_OK && p->states.work - c->steps >= AG_MASK_CACHE_FROM;
+    if (!any && (is_dear || st == AG_LIMIT)) key = ag_mask_key_of(&c->matcher);
+    if (is_dear) p->mask_bytes += ag_mask_cache_add(&p->cache, &key, c->mask, n_words);
+    if (st == AG_LIMIT) ag_mask_cache_add_failure(&p->cache, &key, &e);
+    if (st != AG_OK && err) *err = e;
     return st;
 }

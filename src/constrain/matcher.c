@@ -58,10 +58,12 @@ static ag_status push_node(ag_matcher *m, uint32_t rule, uint32_t *node) {
 }
 
 static ag_status push_edge(ag_matcher *m, uint32_t node, uint32_t state, uint32_t caller) {
-    for (uint32_t e = m->nodes[node].edge; e != NO_EDGE; e = m->edges[e].next) {
-        m->own->work++;
-        if (m->edges[e].state == state && m->edges[e].node == caller) return AG_OK;
-    }
+    size_t n = 0;
+    bool known = false;
+    for (uint32_t e = m->nodes[node].edge; e != NO_EDGE && !known; e = m->edges[e].next, n++)
+        known = m->edges[e].state == state && m->edges[e].node == caller;
+    AG_TRY(ag_net_states_charge(m->own, n, m->err));
+    if (known) return AG_OK;
     if (m->n_edges == m->edges_cap) {
         AG_TRY(check_stack(m));
         void *p = m->edges;
@@ -78,11 +80,13 @@ static uint32_t place_nodes(const ag_matcher *m) { return m->places[m->n_places 
 
 static ag_status push_thread(ag_matcher *m, uint32_t state, uint32_t node, uint32_t extra) {
     const uint32_t first = m->places[m->n_places - 1].first_thread;
-    for (size_t i = first; i < m->n_threads; i++) {
+    size_t i = first;
+    for (; i < m->n_threads; i++) {
         const ag_thread *t = &m->threads[i];
-        if (t->state == state && t->node == node && t->extra == extra) return AG_OK;
+        if (t->state == state && t->node == node && t->extra == extra) break;
     }
-    m->own->work += m->n_threads - first;
+    AG_TRY(ag_net_states_charge(m->own, i - first, m->err));
+    if (i < m->n_threads) return AG_OK;
     if (m->n_threads - first >= m->most_threads) {
         return AG_FAIL(m->err, LIMIT, "the text has more than %zu readings", m->most_threads);
     }
@@ -148,7 +152,7 @@ static ag_status follow_call(ag_matcher *m, ag_state_call call, uint32_t node) {
     const ag_net_rule *rule = ag_matcher_rule(m, call.rule);
     uint32_t callee = place_nodes(m);
     while (callee < m->n_nodes && m->nodes[callee].rule != call.rule) callee++;
-    m->own->work += callee - place_nodes(m);
+    AG_TRY(ag_net_states_charge(m->own, callee - place_nodes(m), m->err));
     const bool known = callee < m->n_nodes;
     if (!known) AG_TRY(push_node(m, call.rule, &callee));
     AG_TRY(link_caller(m, callee, call.state, node));
@@ -269,7 +273,7 @@ void ag_matcher_commit(ag_matcher *m) {
 
 ag_status ag_matcher_reset(ag_matcher *m, ag_error *err) {
     m->err = err;
-    ag_net_states_begin(m->own);
+    ag_net_states_begin(m->own, 0);
     m->n_threads = m->n_nodes = m->n_edges = m->n_places = 0;
     uint32_t root, state, extra;
     AG_TRY(push_node(m, m->root_rule, &root));

@@ -3,12 +3,16 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 #include "text/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_FROM = 6 }; /* edges */
+enum {
+    TABLE_FROM = 6,       /* edges */
+    CHECK_EVERY = 1 << 14 /* steps; about 0.2 ms */
+};
 
 ag_status ag_net_states_init(ag_net_states *s, ag_net *net, const ag_state_limits *limits,
                              ag_error *err) {
@@ -42,9 +46,46 @@ size_t ag_net_states_bytes(const ag_net_states *s) {
            s->calls_cap * sizeof *s->calls + s->tables_cap * sizeof *s->tables;
 }
 
-ag_status ag_net_states_exhausted(const ag_net_states *s, ag_error *err) {
-    return AG_FAIL(err, LIMIT, "the constraint takes more than %zu steps here", s->limits.work);
+/* ---- counting steps ---- */
+
+void ag_net_states_begin(ag_net_states *s, size_t n_done) {
+    s->total = ag_net_states_total(s);
+    s->work = s->work_before = s->check_at = n_done;
 }
+
+void ag_net_states_discount(ag_net_states *s) { s->work = s->check_at = s->work_before; }
+
+void ag_net_states_reset_count(ag_net_states *s) {
+    s->work = s->work_before = s->total = s->check_at = 0;
+}
+
+ag_status ag_net_states_too_many(const ag_net_states *s, ag_error *err) {
+    return AG_FAIL(err, LIMIT,
+                   "the constraint is too expensive: one token needs more than %zu steps",
+                   s->limits.work);
+}
+
+ag_status ag_net_states_check(ag_net_states *s, ag_error *err) {
+    const ag_state_limits *l = &s->limits;
+    const size_t total = ag_net_states_total(s);
+    if (s->work > l->work) return ag_net_states_too_many(s, err);
+    if (total > l->total_work) {
+        return AG_FAIL(err, LIMIT,
+                       "the constraint is too expensive: all tokens together need more than %zu "
+                       "steps",
+                       l->total_work);
+    }
+    /* The shared states are made once for all constraints: that is not interrupted. */
+    if (!s->id_bit && ag_interrupted())
+        return AG_FAIL(err, CANCELLED, "the work on a constraint was interrupted");
+    size_t n = CHECK_EVERY;
+    if (n > l->work - s->work) n = l->work - s->work;
+    if (n > l->total_work - total) n = l->total_work - total;
+    s->check_at = s->work + n;
+    return AG_OK;
+}
+
+/* ---- states ---- */
 
 bool ag_net_states_worn(const ag_net_states *s) {
     const ag_net *net = s->net;
@@ -186,6 +227,7 @@ static ag_status expand_calls(ag_net_states *s, uint32_t id, ag_net_state *out, 
         const uint32_t rule = op->other;
         bool known = false;
         for (size_t c = out->calls_at; c < s->n_calls; c++) known |= s->calls[c].rule == rule;
+        AG_TRY(ag_net_states_charge(s, 1 + (s->n_calls - out->calls_at) / 8, err));
         if (known) continue;
         begin_closure(s);
         for (size_t k = i; k < n; k++) {
@@ -295,8 +337,9 @@ static ag_status expand_opened(ag_net_states *s, uint32_t id, ag_error *err) {
     uint32_t opened;
     AG_TRY(end_closure(s, &opened, err));
     AG_TRY(ag_net_states_expand(s, opened, err));
+    const uint32_t mask = s->states[id].mask;
     s->states[id] = s->states[opened & ~AG_NET_SHARED];
-    s->states[id].mask = 0;
+    s->states[id].mask = mask;
     return AG_OK;
 }
 
@@ -310,7 +353,7 @@ ag_status ag_net_states_expand(ag_net_states *s, uint32_t state, ag_error *err) 
     const uint32_t id = state & ~AG_NET_SHARED;
     if (s->states[id].expanded) return AG_OK;
     if (has_sets(s, id)) return expand_opened(s, id, err);
-    ag_net_state out = {0};
+    ag_net_state out = {.mask = s->states[id].mask};
     AG_TRY(expand_calls(s, id, &out, err));
     AG_TRY(expand_edges(s, id, &out, err));
     AG_TRY(make_table(s, &out, err));

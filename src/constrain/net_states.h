@@ -23,13 +23,14 @@ typedef struct ag_net_state {
     uint16_t n_edges, n_calls;   /* both 0 before it is expanded */
     uint32_t edges_at, calls_at; /* in ag_net_states.edges, .calls */
     uint32_t table;              /* 1 + row of ag_net_states.tables; 0: search the edges */
-    uint32_t mask;               /* 1 + what state_masks.h keeps of it; 0: nothing */
+    uint32_t mask; /* 1 + what state_masks.h keeps of it; 0: nothing; AG_MASK_FAILED */
 } ag_net_state;
 
 typedef struct ag_state_limits {
     size_t states;
-    size_t bytes; /* of all of them together; of the stacks of a matcher the same */
-    size_t work;  /* steps of one call: making states, trying bytes */
+    size_t bytes;      /* of all of them together; of the stacks of a matcher the same */
+    size_t work;       /* steps for one token: making states, trying bytes */
+    size_t total_work; /* steps for all tokens of all texts since the last reset */
 } ag_state_limits;
 
 typedef struct ag_net_states {
@@ -39,7 +40,10 @@ typedef struct ag_net_states {
     ag_error error;
     uint32_t id_bit;
     ag_state_limits limits;
-    size_t work; /* since ag_net_states_begin */
+    size_t work;        /* steps of the current token */
+    size_t work_before; /* of them, steps that are in `total` already */
+    size_t total;       /* steps of earlier calls */
+    size_t check_at;    /* work at which ag_net_states_check() is called next */
     ag_interner sets;
     ag_net_state *states; /* as many as sets.n, when expanded or asked for */
     size_t n_states, states_cap;
@@ -56,6 +60,7 @@ typedef struct ag_net_states {
 } ag_net_states;
 
 #define AG_NO_STATE UINT32_MAX
+#define AG_MASK_FAILED UINT32_MAX
 
 /* net: finished; borrowed, and it grows as sets of members are opened. Release with
  * ag_net_states_free whatever this returns. */
@@ -64,12 +69,24 @@ ag_status ag_net_states_init(ag_net_states *s, ag_net *net, const ag_state_limit
 void ag_net_states_free(ag_net_states *s);
 size_t ag_net_states_bytes(const ag_net_states *s);
 
-/* A call of the library begins, or takes n more steps: AG_LIMIT when they are too many. */
-static inline void ag_net_states_begin(ag_net_states *s) { s->work = 0; }
-ag_status ag_net_states_exhausted(const ag_net_states *s, ag_error *err);
+/* Starts counting the steps of a call. n_done: steps that the same token has taken before. */
+void ag_net_states_begin(ag_net_states *s, size_t n_done);
+/* Removes the steps of the current call from the count. */
+void ag_net_states_discount(ag_net_states *s);
+/* Sets the count of all steps to 0: a new text begins. */
+void ag_net_states_reset_count(ag_net_states *s);
+/* Returns the steps since the last reset of the count. */
+static inline size_t ag_net_states_total(const ag_net_states *s) {
+    return s->total + s->work - s->work_before;
+}
+/* Fails with AG_LIMIT: one token needs too many steps. */
+ag_status ag_net_states_too_many(const ag_net_states *s, ag_error *err);
+/* Fails with AG_LIMIT beyond a limit of steps, with AG_CANCELLED if the thread is interrupted. */
+ag_status ag_net_states_check(ag_net_states *s, ag_error *err);
+/* Counts n more steps; fails as ag_net_states_check() does. */
 static inline ag_status ag_net_states_charge(ag_net_states *s, size_t n, ag_error *err) {
     s->work += n;
-    return s->work <= s->limits.work ? AG_OK : ag_net_states_exhausted(s, err);
+    return s->work <= s->check_at ? AG_OK : ag_net_states_check(s, err);
 }
 
 /* The state in which a PLAIN rule begins. */

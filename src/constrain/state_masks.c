@@ -191,6 +191,7 @@ static void link_suffixes(ag_mask_tree *t, const suffix *list, size_t n, uint32_
 
 static ag_status make_tree(gather *g, uint32_t state, ag_mask_tree *out) {
     const size_t n = list_suffixes(g, state, NULL);
+    AG_TRY(ag_net_states_charge(g->states, n, g->err));
     suffix *list = ag_calloc(n, sizeof *list);
     uint32_t *path = ag_calloc(g->tree->max_depth + 1, sizeof *path);
     *out = (ag_mask_tree){.state = state, .entries = ag_calloc(n, sizeof *out->entries)};
