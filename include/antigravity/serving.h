@@ -183,8 +183,9 @@ typedef struct ag_request_params {
     size_t n_prompt;
     size_t n_answers; /* 1; each with a seed of its own: sampling.seed + i */
     ag_sampler_params sampling;
-    /* NULL, or transferred: each answer obeys it. It goes to the engine's thread, so no clone of it
-     * may be used by another one. */
+    /* NULL, or transferred: each answer obeys it. It goes to the engine's threads, so no clone of
+     * it may be used by another one. AG_LIMIT ends a request whose constraint is too expensive: see
+     * max_work of ag_constraint_params. */
     ag_constraint *constraint;
     int64_t max_tokens; /* of each answer; -1: as many as fit */
     bool ignore_eos;

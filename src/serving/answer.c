@@ -18,15 +18,13 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
     AG_TRY(ag_sampler_create(&sampling, (int32_t)m->info.n_vocab, &a->sampler, err));
     if (m->tokenizer)
         AG_TRY(ag_decoder_create(m->tokenizer, r->p.keep_special, true, &a->decoder, err));
-    if (!r->p.constraint) return AG_OK;
-    AG_TRY(ag_constraint_clone(r->p.constraint, &a->constraint, err));
-    return ag_sampler_constrain(a->sampler, a->constraint, err);
+    if (!r->masks) return AG_OK;
+    return ag_sampler_constrain(a->sampler, ag_mask_group_constraint(r->masks, index), err);
 }
 
 void ag_answer_release(ag_answer *a) {
     ag_session_destroy(a->session);
     ag_sampler_destroy(a->sampler);
-    ag_constraint_destroy(a->constraint);
     ag_decoder_destroy(a->decoder);
     ag_text_free(&a->pending);
     ag_ids_free(&a->ids);
@@ -190,7 +188,7 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     const ag_request_params *p = &a->request->p;
     bool stopped = false;
     if (ends_text(p, e->id)) return ag_answer_end(s, a, AG_FINISH_EOS, err);
-    ag_sampler_accept(a->sampler, e->id);
+    ag_sampler_accept_prompt(a->sampler, e->id); /* the mask thread tells the constraint */
     AG_TRY(keep_id(a, e->id, err));
     s->now.n_generated_tokens++;
     AG_TRY(show_token(a, e, &stopped, err));
@@ -200,6 +198,7 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     if (!ag_session_capacity_left(a->session) ||
         (a->ids.n >= a->granted && !ag_governor_grant(s, a)))
         return ag_answer_end(s, a, AG_FINISH_CONTEXT, err);
+    if (a->request->masks) ag_masks_submit(s, a, e->id);
     return AG_OK;
 }
 
@@ -209,7 +208,6 @@ ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
     ag_logprob top[32];
     ag_request_event e = {.id = -1};
     if (!logits) return AG_FAIL(err, DEVICE, "a step left no logits to choose from");
-    if (a->constraint) AG_TRY(ag_governor_grow_constraint(s, a->request, err));
     AG_TRY(ag_sampler_sample(a->sampler, logits, &e.id, err));
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;

@@ -62,13 +62,8 @@ static uint64_t held_kv(const ag_served_request *r) {
 
 /* Masks and states of its constraint, which grow with the texts. */
 static uint64_t held_by_constraint(const ag_served_request *r) {
-    if (!r->p.constraint) return 0;
-    uint64_t bytes = ag_constraint_shared_bytes(r->p.constraint);
-    for (size_t i = 0; r->answers && i < r->p.n_answers; i++) {
-        const ag_constraint *c = r->answers[i].constraint;
-        if (c) bytes += ag_constraint_own_bytes(c);
-    }
-    return bytes;
+    if (r->masks) return ag_mask_group_bytes(r->masks);
+    return r->p.constraint ? ag_constraint_shared_bytes(r->p.constraint) : 0;
 }
 
 static uint64_t left_of(uint64_t promised, uint64_t held) {
@@ -314,13 +309,17 @@ static ag_status ask_now(ag_serving *s, uint64_t bytes, const ag_served_model *k
 }
 
 ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err) {
-    if (!s->params.memory_limit || !r->p.constraint) return AG_OK;
+    if (!s->params.memory_limit || !r->masks) return AG_OK;
     const uint64_t held = held_by_constraint(r);
     if (held + CONSTRAINT_GRANT / 2 <= r->constraint_promised) return AG_OK;
     AG_TRY(ask_now(s, CONSTRAINT_GRANT, r->p.model, "a constraint", err));
     r->constraint_promised =
         (held > r->constraint_promised ? held : r->constraint_promised) + CONSTRAINT_GRANT;
     return AG_OK;
+}
+
+uint64_t ag_governor_constraint_limit(const ag_serving *s, const ag_served_request *r) {
+    return s->params.memory_limit ? r->constraint_promised - CONSTRAINT_GRANT / 2 : UINT64_MAX;
 }
 
 bool ag_governor_grant(ag_serving *s, ag_answer *a) {

@@ -149,6 +149,7 @@ void ag_served_request_destroy(ag_served_request *r) {
     ag_free(r->answers);
     ag_session_destroy(r->session);
     ag_constraint_destroy(r->p.constraint);
+    if (r->masks) ag_mask_group_release(r->p.model->engine, r->masks);
     for (size_t i = 0; r->p.stop && r->p.stop[i]; i++) free_const(r->p.stop[i]);
     free_const(r->p.stop);
     free_const(r->p.stop_ids);
@@ -286,5 +287,6 @@ static bool cancel_in(ag_served_request *list, ag_request_id id) {
 void ag_serving_cancel(ag_serving *s, ag_request_id id) {
     pthread_mutex_lock(&s->lock);
     if (!cancel_in(s->waiting, id)) cancel_in(s->running, id);
+    pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }

@@ -39,6 +39,7 @@ static ag_status make_answers(ag_served_request *r, ag_error *err) {
     if (r->p.kind == AG_REQUEST_EMBED) return ag_embedding_begin(r, err);
     r->answers = ag_calloc(r->p.n_answers, sizeof *r->answers);
     if (!r->answers) return AG_FAIL(err, NOMEM, "%zu answers", r->p.n_answers);
+    if (r->p.constraint) AG_TRY(ag_mask_group_create(r, err));
     for (size_t i = 0; i < r->p.n_answers; i++) AG_TRY(ag_answer_create(&r->answers[i], r, i, err));
     r->n_open = r->p.n_answers;
     return AG_OK;
@@ -88,6 +89,7 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     st = make_request(s, r, &from, err);
     if (st != AG_OK) return st;
     r->has_begun = true;
+    if (r->masks && r->p.max_tokens) ag_masks_start(s, r);
     m->n_requests++;
     s->n_answers += r->p.n_answers;
     r->client->n_answers += r->p.n_answers;
@@ -137,7 +139,7 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
         ag_answer *a = &r->answers[i];
         for (size_t k = 0; k < r->p.n_prompt; k++)
             ag_sampler_accept_prompt(a->sampler, r->p.prompt[k]);
-        if (r->p.max_tokens) AG_TRY(ag_answer_choose(s, a, err));
+        if (r->p.max_tokens) AG_TRY(ag_masks_choose(s, a, err));
         else AG_TRY(ag_answer_end(s, a, AG_FINISH_MAX_TOKENS, err));
     }
     return AG_OK;

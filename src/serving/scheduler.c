@@ -55,7 +55,8 @@ static void after_pass(ag_serving *s, const step_pass *p) {
             after_chunk(s, r, p->items[i].n);
             continue;
         }
-        const ag_status st = ag_answer_choose(s, p->answers[i], &err);
+        if (r->status != AG_OK) continue;
+        const ag_status st = ag_masks_choose(s, p->answers[i], &err);
         if (st != AG_OK) fail_request(r, st, &err);
     }
 }
@@ -126,6 +127,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
     step_pass p = {.n = 0};
     size_t n_rows = 0;
     for (ag_served_request *r = s->running; r; r = r->next) {
+        if (r->n_late) continue; /* all its answers or none: see masks.h */
         for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
             ag_answer *a = &r->answers[i];
             if (a->ended || r->status != AG_OK) continue;
@@ -221,7 +223,18 @@ static void end_done(ag_serving *s) {
     }
 }
 
+/* Answers that sat out a step, and whose masks are there now. */
+static void choose_late(ag_serving *s) {
+    for (ag_served_request *r = s->running; r; r = r->next) {
+        ag_error err;
+        if (!r->masks || r->status != AG_OK) continue;
+        const ag_status st = ag_masks_choose_late(s, r, &err);
+        if (st != AG_OK) fail_request(r, st, &err);
+    }
+}
+
 void ag_serving_step(ag_serving *s) {
+    choose_late(s);
     for (size_t i = 0; i < ag_serving_n_models(s); i++) {
         const ag_served_model *m = ag_serving_model_at(s, i);
         if (!m->n_requests) continue;

@@ -38,12 +38,34 @@ static bool wait_for(ag_serving *s, double seconds) {
     return pthread_cond_timedwait(&s->work, &s->lock, &until) == 0;
 }
 
+/* With the lock: returns when a request of the list ends by itself, at the latest; 0: it was
+ * cancelled. */
+static double earliest_end(const ag_served_request *list) {
+    double end = INFINITY;
+    for (const ag_served_request *r = list; r; r = r->next) {
+        if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) return 0;
+        if (r->deadline && r->deadline < end) end = r->deadline;
+    }
+    return end;
+}
+
+/* With the lock: waits once for masks, where nothing else can run. false: there is something to do
+ * before they come. */
+static bool wait_for_masks(ag_serving *s) {
+    const double end = fmin(earliest_end(s->running), earliest_end(s->waiting));
+    return s->n_submitted == s->n_seen && wait_for(s, end - ag_now_s());
+}
+
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
     const double idle_at = s->running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
     pthread_mutex_lock(&s->lock);
-    while (!s->stopping && !s->jobs && !s->running && !s->floor.is_wanted) {
+    while (!s->stopping && !s->jobs && !s->floor.is_wanted && ag_masks_hold_all(s)) {
         if (s->waiting && !s->is_held_up) break;
+        if (s->running) {
+            if (!wait_for_masks(s)) break;
+            continue;
+        }
         if (s->waiting) { /* a file is on its way; deadlines are looked at meanwhile */
             wait_for(s, SHORT_WHILE_S);
             break;
@@ -51,6 +73,7 @@ static bool wait_for_work(ag_serving *s) {
         if (!wait_for(s, idle_at - ag_now_s())) break;
     }
     const bool goes_on = !s->stopping;
+    s->n_seen = s->n_submitted;
     pthread_mutex_unlock(&s->lock);
     if (goes_on) ag_floor_give(s);
     return goes_on;
@@ -217,6 +240,7 @@ static void release(ag_serving *s) {
     ag_floor_close(s);
     ag_prefix_drop_all(s, NULL);
     ag_prefix_files_release(s);
+    ag_masks_close(s);
     ag_free(s->prefix_dir);
     for (size_t i = 0; i < s->n_models; i++) {
         ag_served_model_unload(s, s->models[i]);
@@ -225,6 +249,7 @@ static void release(ag_serving *s) {
     ag_sys_monitor_destroy(s->monitor);
     ag_held_list_release(s, s->held);
     ag_backend_destroy(s->backend);
+    pthread_cond_destroy(&s->masks.work);
     pthread_cond_destroy(&s->floor.changed);
     pthread_cond_destroy(&s->done);
     pthread_cond_destroy(&s->work);
@@ -262,6 +287,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&s->done, NULL);
     pthread_cond_init(&s->floor.changed, NULL);
+    pthread_cond_init(&s->masks.work, NULL);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     if (st == AG_OK) st = check_base(s, err);
     if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
@@ -271,6 +297,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
         st = s->prefix_dir ? ag_prefix_files_open(s, err) : AG_FAIL(err, NOMEM, "a path");
         if (st == AG_OK) st = ag_floor_open(s, err);
     }
+    if (st == AG_OK) st = ag_masks_open(s, err);
     if (st == AG_OK) {
         ag_serving_publish(s, true);
         const int failed = pthread_create(&s->thread, NULL, engine_main, s);

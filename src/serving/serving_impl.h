@@ -5,6 +5,7 @@
 #define AG_SERVING_SERVING_IMPL_H
 
 #include "cache/sys_monitor.h"
+#include "serving/masks.h"
 
 #include <antigravity/serving.h>
 #include <pthread.h>
@@ -15,8 +16,6 @@ enum {
     AG_SERVING_MOST_MODELS = 128,
     AG_SERVING_GRANT = 256, /* tokens of an answer without a limit of its own, at a time */
 };
-
-typedef struct ag_served_request ag_served_request;
 
 /* A client that has requests. It is freed with the last of them. */
 typedef struct ag_serving_client {
@@ -60,25 +59,25 @@ struct ag_served_model {
 };
 
 /* One answer to a request: where it stands, and what makes text of it. */
-typedef struct ag_answer {
+struct ag_answer {
     ag_served_request *request;
     size_t index;
     ag_session *session; /* owned; NULL before the prompt is read and after the end */
     ag_sampler *sampler;
-    ag_constraint *constraint; /* NULL: none */
     ag_decoder *decoder;
     ag_text pending; /* decoded, but perhaps the beginning of a stop string */
-    ag_ids ids;      /* chosen; all but the last have been fed */
+    ag_ids ids;      /* chosen; all have been fed, but for the last of one that is not late */
     size_t *starts;  /* [ids.cap] bytes of text before each of them */
     size_t n_text;   /* bytes of text so far */
     size_t n_emitted;
     uint64_t granted; /* tokens that there is memory for */
     bool in_doubt;    /* as the request's */
+    bool is_late;     /* its logits are there, its mask was not */
     bool ended;
     ag_finish finish;
     size_t stop; /* which stop string ended it */
     double first_at, last_at;
-} ag_answer;
+};
 
 struct ag_served_request {
     ag_served_request *next;
@@ -103,10 +102,12 @@ struct ag_served_request {
      * one is taken alone, and nobody goes on from it before. */
     bool in_doubt;
     size_t n_cached, n_read;
-    uint64_t round;     /* in which it was last looked at */
-    uint64_t served;    /* when a chunk of its prompt was last read, in chunks */
-    ag_answer *answers; /* [p.n_answers] */
-    size_t n_open;      /* answers that have not ended */
+    uint64_t round;       /* in which it was last looked at */
+    uint64_t served;      /* when a chunk of its prompt was last read, in chunks */
+    ag_answer *answers;   /* [p.n_answers] */
+    size_t n_open;        /* answers that have not ended */
+    size_t n_late;        /* answers that wait for the mask thread */
+    ag_mask_group *masks; /* NULL: no constraint, or not begun */
     uint64_t kv_promised, fixed_promised;
     uint64_t constraint_promised; /* of what it grows by, with what is there */
     size_t n_pooled;
@@ -193,6 +194,7 @@ struct ag_serving {
     ag_serving_stats stats; /* as last published */
     uint64_t most_told;     /* the highest memory_used of which somebody was told */
     uint64_t n_submitted, n_turned_away;
+    uint64_t n_seen; /* of n_submitted, when the engine last looked at what waits */
     ag_held_list *held;
 
     /* Grows under the lock; what is there stays. */
@@ -213,6 +215,7 @@ struct ag_serving {
     ag_prefix_fetch fetch;
     bool has_failed_writing; /* the last time, and the log has it */
     ag_floor floor;
+    ag_mask_thread masks;
     uint64_t base_bytes;     /* occupied when the engine began */
     ag_sys_monitor *monitor; /* NULL: something else bounds what is parked */
     double published_at;
@@ -363,8 +366,10 @@ uint64_t ag_governor_used(const ag_serving *s);
 uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err);
 /* Fills in what the request will take at most; `cached` tokens are there already. */
 ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err);
-/* Before an answer's constraint grows: more for it, if what was promised runs short. */
+/* Before a request's constraint grows: more for it, if what was promised runs short. */
 ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err);
+/* Returns the bytes of a request's constraint from which on it must grow first. */
+uint64_t ag_governor_constraint_limit(const ag_serving *s, const ag_served_request *r);
 /* Tokens more for an answer that has no limit of its own; false: there is no memory. */
 bool ag_governor_grant(ag_serving *s, ag_answer *a);
 

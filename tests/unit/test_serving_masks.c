@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mask thread: constrained answers get the tokens that they get alone, whatever the timing, and
+ * delay no other request. */
+#include "serving/serving_impl.h"
+#include "support/serving_demo.h"
+
+#include "constrain/constraint.h"
+
+#include <time.h>
+
+static const char schema[] =
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":40},\"n\":"
+    "{\"type\":\"integer\"},\"list\":{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"bc\",7]}}},"
+    "\"required\":[\"name\",\"n\",\"list\"]}";
+/* Each text has more readings with each character. */
+static const char ambiguous[] = "root ::= s+\ns ::= [a-z ]+ | [a-z ]+ s | [a-z ]* [a-z ]*";
+
+static ag_constraint *constraint(ag_constraint_kind kind, const char *text, size_t max_work) {
+    const ag_constraint_vocab *vocab;
+    ag_constraint_params p = ag_constraint_defaults(kind);
+    ag_constraint *c;
+    ag_error err;
+    p.text = text;
+    p.len = strlen(text);
+    if (max_work) p.max_work = max_work;
+    must(ag_served_model_vocab(demo, &vocab, &err), &err);
+    must(ag_constraint_create(vocab, &p, &c, &err), &err);
+    return c;
+}
+
+static int32_t prompt[40];
+
+static ag_request_params constrained(ag_constraint *c, size_t n_answers, int64_t max_tokens) {
+    fill_ids(prompt, 40, 5);
+    ag_request_params p = request(prompt, 40, max_tokens);
+    p.constraint = c;
+    p.n_answers = n_answers;
+    p.sampling.temperature = 1;
+    p.sampling.seed = 3;
+    p.ignore_eos = false;
+    p.no_prefix = true;
+    return p;
+}
+
+static ag_request_params plain(int64_t max_tokens) {
+    ag_request_params p = constrained(NULL, 1, max_tokens);
+    p.ignore_eos = true;
+    return p;
+}
+
+/* ---- a gate before the jobs of the mask thread ---- */
+
+enum { PATIENCE_S = 120, DEMO_EOS = 4091 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t n_jobs, n_free; /* jobs that have begun; jobs that a closed gate lets through */
+    bool is_closed, has_waited;
+    bool has_timed_out;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static bool gate_wait(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    return pthread_cond_timedwait(&gate.changed, &gate.lock, &until) == 0;
+}
+
+static void pass_gate(void *user, size_t answer) {
+    (void)user;
+    (void)answer;
+    pthread_mutex_lock(&gate.lock);
+    const size_t job = gate.n_jobs++;
+    while (gate.is_closed && job >= gate.n_free && !gate.has_timed_out) {
+        gate.has_waited = true;
+        pthread_cond_broadcast(&gate.changed);
+        if (!gate_wait()) gate.has_timed_out = true;
+    }
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static void close_gate(size_t n_free) {
+    pthread_mutex_lock(&gate.lock);
+    gate.is_closed = true;
+    gate.n_jobs = 0;
+    gate.n_free = n_free;
+    gate.has_waited = gate.has_timed_out = false;
+    pthread_mutex_unlock(&gate.lock);
+    serving->masks.before_job = pass_gate;
+}
+
+static void open_gate(void) {
+    pthread_mutex_lock(&gate.lock);
+    gate.is_closed = false;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+/* Until a job waits at the gate. */
+static void wait_for_job(void) {
+    pthread_mutex_lock(&gate.lock);
+    while (!gate.has_waited && gate_wait()) {}
+    assert_true(gate.has_waited);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static void expect_in_time(void) { assert_false(gate.has_timed_out); }
+
+/* ---- the same tokens ---- */
+
+static void gives_what_a_session_generates(void **state) {
+    ag_constraint *c;
+    ag_session_params sp = ag_session_defaults();
+    ag_generate_stats stats;
+    ag_backend *be;
+    ag_model *model;
+    ag_error err;
+    (void)state;
+    sp.prefill_chunk = 256;
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 40);
+    run_request(&clients[0], &p);
+    must(ag_backend_create(NULL, &be, &err), &err);
+    must(ag_model_load(be, DEMO, NULL, &model, &err), &err);
+    for (size_t i = 0; i < 3; i++) {
+        const client_answer *a = &clients[0].answers[i];
+        ag_generate_params g = ag_generate_defaults();
+        ag_sampler_params sampling = p.sampling;
+        ag_session *session;
+        sampling.seed += i;
+        c = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+        must(ag_session_create(model, &sp, &session, &err), &err);
+        must(ag_sampler_create(&sampling, (int32_t)ag_model_get_info(model)->n_vocab, &g.sampler,
+                               &err),
+             &err);
+        must(ag_sampler_constrain(g.sampler, c, &err), &err);
+        g.max_tokens = 40;
+        must(ag_session_generate(session, prompt, 40, &g, &stats, &err), &err);
+        assert_int_equal(a->n_generated, stats.n_generated);
+        assert_int_equal(a->finish, stats.finish);
+        if (stats.finish == AG_FINISH_MAX_TOKENS) assert_int_equal(a->ids[a->n - 1], stats.last_id);
+        ag_sampler_destroy(g.sampler);
+        ag_constraint_destroy(c);
+        ag_session_destroy(session);
+    }
+    ag_model_destroy(model);
+    ag_backend_destroy(be);
+}
+
+/* Sometimes a mask is late, sometimes not. */
+static void delay_some(void *user, size_t answer) {
+    unsigned *seed = user;
+    (void)answer;
+    *seed = *seed * 1103515245u + 12345u;
+    const struct timespec pause = {0, (long)(*seed >> 16) % 16 * 1000000};
+    if (*seed >> 16 & 16) nanosleep(&pause, NULL);
+}
+
+static void timing_changes_no_token(void **state) {
+    static client_answer alone[4];
+    unsigned seed = 1;
+    (void)state;
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 4, 30);
+    p.logprobs = true;
+    run_request(&clients[0], &p);
+    memcpy(alone, clients[0].answers, sizeof alone);
+    serving->masks.before_job = delay_some;
+    serving->masks.before_job_user = &seed;
+    ag_request_params q = plain(60);
+    p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+    send_request(&clients[1], &q);
+    send_request(&clients[2], &p);
+    p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+    send_request(&clients[3], &p);
+    for (size_t i = 1; i < 4; i++) finish(&clients[i], AG_OK);
+    for (size_t i = 0; i < 4; i++) {
+        same_answer(&clients[2].answers[i], &alone[i], i);
+        same_answer(&clients[3].answers[i], &alone[i], i);
+    }
+}
+
+/* ---- what is late ---- */
+
+static void a_late_mask_delays_no_other_request(void **state) {
+    (void)state;
+    close_gate(6); /* two tokens of three answers */
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 12);
+    ag_request_params q = plain(30);
+    send_request(&clients[0], &p);
+    wait_for_job();
+    send_request(&clients[1], &q);
+    finish(&clients[1], AG_OK);
+    assert_int_equal(clients[1].answers[0].n, 30);
+    assert_false(clients[0].ended);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(clients[0].answers[i].n, 2);
+    open_gate();
+    finish(&clients[0], AG_OK);
+    for (size_t i = 0; i < 3; i++) assert_true(clients[0].answers[i].n > 2);
+    expect_in_time();
+}
+
+static double cpu_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Only a busy loop would take the processor's time. */
+static void the_engine_sleeps_while_all_is_late(void **state) {
+    (void)state;
+    close_gate(2);
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
+    send_request(&clients[0], &p);
+    wait_for_job();
+    client_wait_tokens(&clients[0], 2);
+    const struct timespec while_ = {1, 0};
+    nanosleep(&while_, NULL); /* the step that is running ends meanwhile */
+    const double start = cpu_s();
+    nanosleep(&while_, NULL);
+    assert_true(cpu_s() - start < 0.3);
+    open_gate();
+    finish(&clients[0], AG_OK);
+    expect_in_time();
+}
+
+/* ---- ends while a mask is made ---- */
+
+static void a_request_is_cancelled_while_its_mask_is_made(void **state) {
+    (void)state;
+    close_gate(3);
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
+    send_request(&clients[0], &p);
+    wait_for_job();
+    client_wait_tokens(&clients[0], 1);
+    ag_serving_cancel(serving, clients[0].id);
+    finish(&clients[0], AG_CANCELLED);
+    open_gate();
+    /* Others go on. */
+    p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+    run_request(&clients[1], &p);
+    expect_in_time();
+}
+
+static void a_deadline_ends_a_request_that_is_late(void **state) {
+    (void)state;
+    close_gate(1);
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
+    p.deadline_s = 2;
+    send_request(&clients[0], &p);
+    finish(&clients[0], AG_CANCELLED);
+    assert_non_null(strstr(clients[0].error.msg, "within 2 s"));
+    open_gate();
+    expect_in_time();
+}
+
+/* What waits for a place is seen, too, while the engine sleeps. */
+static void a_waiting_request_is_cancelled_while_all_is_late(void **state) {
+    (void)state;
+    stop(NULL);
+    ag_serving_params params = ag_serving_defaults();
+    params.max_running = 1;
+    start_with(&params);
+    close_gate(1);
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
+    ag_request_params q = plain(4);
+    send_request(&clients[0], &p);
+    wait_for_job();
+    send_request(&clients[1], &q);
+    send_request(&clients[2], &q);
+    ag_serving_cancel(serving, clients[1].id);
+    finish(&clients[1], AG_CANCELLED);
+    assert_false(clients[0].ended);
+    open_gate();
+    finish(&clients[0], AG_OK);
+    finish(&clients[2], AG_OK);
+    expect_in_time();
+}
+
+static void *open_at_end(void *user) {
+    client_wait(user);
+    open_gate();
+    return NULL;
+}
+
+static void the_engine_is_destroyed_while_a_mask_is_made(void **state) {
+    pthread_t thread;
+    (void)state;
+    close_gate(3);
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
+    send_request(&clients[0], &p);
+    wait_for_job();
+    assert_int_equal(pthread_create(&thread, NULL, open_at_end, &clients[0]), 0);
+    ag_serving_destroy(serving);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(clients[0].status, AG_CANCELLED);
+    expect_in_time();
+    start_with(NULL); /* for the end of the test */
+}
+
+/* ---- budgets ---- */
+
+static size_t n_jobs;
+static void count_job(void *user, size_t answer) {
+    (void)answer;
+    n_jobs++;
+    if (user) delay_some(user, answer);
+}
+
+static void expect_limit(const client *c, const char *message) {
+    if (!strstr(c->error.msg, message)) fail_msg("%s", c->error.msg);
+}
+
+/* One answer pays for the mask that fails; the tokens before it do not depend on timing. */
+static void a_failed_mask_ends_its_request_alone(void **state) {
+    static client_answer first[4];
+    const ag_logit_bias no_end = {DEMO_EOS, -1000};
+    unsigned seed = 2;
+    (void)state;
+    ag_request_params q = plain(100);
+    send_request(&clients[1], &q);
+    for (int run = 0; run < 2; run++) {
+        ag_request_params p =
+            constrained(constraint(AG_CONSTRAINT_GRAMMAR, ambiguous, 1 << 22), 4, 30);
+        p.sampling.logit_bias = &no_end;
+        p.sampling.n_logit_bias = 1;
+        n_jobs = 0;
+        serving->masks.before_job = count_job;
+        serving->masks.before_job_user = run ? &seed : NULL;
+        client_destroy(&clients[0]);
+        client_init(&clients[0]);
+        send_request(&clients[0], &p);
+        finish(&clients[0], AG_LIMIT);
+        expect_limit(&clients[0], "one token needs more than 4194304 steps");
+        if (!run) memcpy(first, clients[0].answers, sizeof first);
+        const size_t n = clients[0].answers[0].n;
+        assert_int_equal(n_jobs, 4 * n + 1);
+        for (size_t i = 0; i < 4; i++) {
+            assert_int_equal(clients[0].answers[i].n, first[i].n);
+            assert_memory_equal(clients[0].answers[i].ids, first[i].ids, first[i].n * 4);
+        }
+    }
+    finish(&clients[1], AG_OK);
+}
+
+static void answers_of_a_request_share_a_budget(void **state) {
+    (void)state;
+    const char regex[] = "([A-Z][a-z]+ ){1,300}";
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_REGEX, regex, 1 << 15), 4, 300);
+    send_request(&clients[0], &p);
+    finish(&clients[0], AG_LIMIT);
+    expect_limit(&clients[0], "all tokens together need more than 262144 steps");
+    for (size_t i = 0; i < 4; i++) assert_true(clients[0].answers[i].n > 10);
+    ag_request_params alone = constrained(constraint(AG_CONSTRAINT_REGEX, regex, 1 << 15), 1, 20);
+    run_request(&clients[1], &alone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(gives_what_a_session_generates, start, stop),
+        cmocka_unit_test_setup_teardown(timing_changes_no_token, start, stop),
+        cmocka_unit_test_setup_teardown(a_late_mask_delays_no_other_request, start, stop),
+        cmocka_unit_test_setup_teardown(the_engine_sleeps_while_all_is_late, start, stop),
+        cmocka_unit_test_setup_teardown(a_request_is_cancelled_while_its_mask_is_made, start, stop),
+        cmocka_unit_test_setup_teardown(a_deadline_ends_a_request_that_is_late, start, stop),
+        cmocka_unit_test_setup_teardown(a_waiting_request_is_cancelled_while_all_is_late, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(the_engine_is_destroyed_while_a_mask_is_made, start, stop),
+        cmocka_unit_test_setup_teardown(a_failed_mask_ends_its_request_alone, start, stop),
+        cmocka_unit_test_setup_teardown(answers_of_a_request_share_a_budget, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
