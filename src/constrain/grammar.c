@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/grammar.h"
 
+#include "constrain/interrupts.h"
 #include "constrain/regex_tree.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -43,6 +44,7 @@ static ag_status complain_line(grammar *g, const char *why) {
 
 static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
     ag_regex_tree *t = &g->tree;
+    AG_TRY(ag_compile_steps(1, g->err));
     if (t->n == MAX_GRAMMAR_NODES)
         return AG_FAIL(g->err, LIMIT, "grammar: more than %d parts", MAX_GRAMMAR_NODES);
     void *p = t->nodes;
@@ -367,6 +369,7 @@ static uint32_t write_node(grammar *g, uint32_t node, uint32_t next);
 static bool charge_part(grammar *g) {
     const size_t most = g->net->limits.text.work;
     ag_error err;
+    ag_net_fail(g->net, ag_compile_steps(1, &err), &err);
     if (g->work++ < most) return g->net->status == AG_OK;
     ag_net_fail(g->net, AG_FAIL(&err, LIMIT, "grammar: more than %zu parts to write", most), &err);
     return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/interner.h"
 
+#include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -59,6 +60,7 @@ static ag_status grow_array(uint32_t **p, size_t *cap, size_t need, ag_error *er
 
 ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t most,
                           const char *what, uint32_t *id, ag_error *err) {
+    AG_TRY(ag_compile_steps(1 + n / 16, err));
     if (2 * (t->n + 1) > t->n_slots) AG_TRY(grow_slots(t, err));
     const size_t slot = find_slot(t, list, n);
     if (t->slots[slot]) {

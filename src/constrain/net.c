@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/net.h"
 
+#include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -77,6 +78,8 @@ static bool grow_op_slots(ag_net *net) {
     net->slots = slots;
     net->n_slots = n;
     for (uint32_t i = 0; i < net->n_ops; i++) {
+        ag_net_fail(net, ag_compile_steps(1, &err), &err);
+        if (net->status != AG_OK) return false;
         if (is_shared_op(&net->ops[i])) net->slots[op_slot(net, &net->ops[i])] = i + 1;
     }
     return true;
@@ -85,6 +88,10 @@ static bool grow_op_slots(ag_net *net) {
 static uint32_t add_op(ag_net *net, ag_net_op op) {
     ag_error err;
     if (net->status != AG_OK) return 0;
+    if (ag_compile_steps(1, &err) != AG_OK) {
+        ag_net_fail(net, AG_CANCELLED, &err);
+        return 0;
+    }
     if (net->n_ops - net->finished_ops >= net->limits.ops) {
         ag_net_fail(net, AG_FAIL(&err, LIMIT, "more than %zu instructions", net->limits.ops), &err);
         return 0;
@@ -181,7 +188,9 @@ static uint32_t name_child(ag_net *net, uint32_t at, uint8_t byte) {
 
 void ag_net_names_add(ag_net *net, uint32_t root, const char *name, size_t n) {
     char escaped[6];
-    for (size_t i = 0; i < n; i++) {
+    ag_error err;
+    ag_net_fail(net, ag_compile_steps(1 + n / 4, &err), &err);
+    for (size_t i = 0; i < n && net->status == AG_OK; i++) {
         const size_t bytes = ag_json_escape(escaped, name + i, 1);
         for (size_t k = 0; k < bytes; k++) root = name_child(net, root, (uint8_t)escaped[k]);
     }

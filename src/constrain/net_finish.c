@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which instructions lead to the end of their rule, and which do so without a byte: what does not
  * is left out, so a text that has begun can always be ended. */
+#include "constrain/interrupts.h"
 #include "constrain/net.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -48,6 +49,7 @@ static ag_status list_waiters(finish *f, ag_error *err) {
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < net->n_ops; i++) {
             const size_t n = depends_on(net, i, on);
+            AG_TRY(ag_compile_steps(1, err));
             for (size_t k = 0; k < n; k++) {
                 if (pass) w->list[w->first[on[k]]++] = i;
                 else w->first[on[k] + 1]++;
@@ -109,10 +111,11 @@ static void mark_node(finish *f, uint32_t node, bool nullable) {
     f->w.queue[f->w.n_queue++] = node;
 }
 
-static void find_flags(finish *f, bool nullable) {
+static ag_status find_flags(finish *f, bool nullable, ag_error *err) {
     ag_net *net = f->net;
     waiters *w = &f->w;
     for (uint32_t i = 0; i < net->n_ops; i++) {
+        AG_TRY(ag_compile_steps(1, err));
         if (op_holds(f, i, nullable)) mark_node(f, i, nullable);
     }
     for (uint32_t r = 0; r < net->n_rules && !nullable; r++) {
@@ -120,11 +123,13 @@ static void find_flags(finish *f, bool nullable) {
     }
     while (w->n_queue) {
         const uint32_t node = w->queue[--w->n_queue];
+        AG_TRY(ag_compile_steps(1, err));
         for (size_t e = node ? w->first[node - 1] : 0; e < w->first[node]; e++) {
             const uint32_t who = w->list[e];
             if (who >= net->n_ops || op_holds(f, who, nullable)) mark_node(f, who, nullable);
         }
     }
+    return AG_OK;
 }
 
 ag_status ag_net_finish(ag_net *net, const ag_net *shared, ag_error *err) {
@@ -134,10 +139,8 @@ ag_status ag_net_finish(ag_net *net, const ag_net *shared, ag_error *err) {
     }
     finish f = {.net = net, .shared = shared};
     ag_status st = list_waiters(&f, err);
-    if (st == AG_OK) {
-        find_flags(&f, false);
-        find_flags(&f, true);
-    }
+    if (st == AG_OK) st = find_flags(&f, false, err);
+    if (st == AG_OK) st = find_flags(&f, true, err);
     ag_free(f.w.first);
     ag_free(f.w.list);
     ag_free(f.w.queue);

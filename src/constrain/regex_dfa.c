@@ -2,6 +2,7 @@
 /* A regular expression becomes instructions with choices, these a deterministic automaton by the
  * subset construction. Each part is written in front of what follows it. */
 #include "constrain/interner.h"
+#include "constrain/interrupts.h"
 #include "constrain/regex_tree.h"
 #include "constrain/text_dfa.h"
 #include "core/alloc.h"
@@ -55,7 +56,7 @@ static ag_status add_step(machine *m, step s, uint32_t *id) {
 
 static ag_status charge_work(machine *m, size_t n) {
     m->work += n;
-    if (m->work <= m->limits->work) return AG_OK;
+    if (m->work <= m->limits->work) return ag_compile_steps(n, m->err);
     return AG_FAIL(m->err, LIMIT, "a regular expression takes more than %zu steps",
                    m->limits->work);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/regex_tree.h"
 
+#include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -32,6 +33,7 @@ void ag_regex_tree_free(ag_regex_tree *t) {
 
 static ag_status add_node(parser *p, ag_regex_node node, uint32_t *id) {
     ag_regex_tree *t = p->t;
+    AG_TRY(ag_compile_steps(1, p->err));
     if (t->n == MAX_REGEX_NODES)
         return AG_FAIL(p->err, LIMIT, "the regular expression is too long");
     void *list = t->nodes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/schema_doc.h"
 
+#include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/json.h"
@@ -48,6 +49,7 @@ static const char *id_of(const json_t *value) {
 }
 
 static ag_status add_schema(ag_schema_doc *d, ag_schema_at at, uint32_t *id, ag_error *err) {
+    AG_TRY(ag_compile_steps(1, err));
     if (2 * (d->n + 1) > d->n_slots) AG_TRY(grow_schema_slots(d, err));
     const size_t slot = schema_slot(d, at.value);
     /* true and false are one value each, wherever they stand. */
@@ -144,6 +146,7 @@ static ag_status add_anchor(ag_schema_doc *d, ag_schema_anchor a, ag_error *err)
 /* Identifiers of all parts of the document; the JSON is at most 64 levels deep. */
 static ag_status find_anchors(ag_schema_doc *d, const json_t *v, const json_t *resource,
                               ag_error *err) {
+    AG_TRY(ag_compile_steps(1, err));
     const char *id = id_of(v);
     if (id && id[0] == '#') {
         AG_TRY(add_anchor(d, (ag_schema_anchor){v, resource, id + 1, false}, err));
@@ -241,6 +244,7 @@ static const json_t *find_target(const ag_schema_doc *d, const json_t *resource,
 ag_status ag_schema_doc_ref(ag_schema_doc *d, uint32_t at, const char *ref, uint32_t *id,
                             ag_error *err) {
     char place[AG_SCHEMA_PLACE];
+    AG_TRY(ag_compile_steps(1 + d->n_anchors / 16, err));
     d->compared += d->n_anchors;
     if (d->compared > MAX_COMPARED) {
         return AG_FAIL(err, LIMIT, "schema: %s: too many references among %zu names",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/shape.h"
 
+#include "constrain/interrupts.h"
 #include "constrain/schema_ways.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -99,7 +100,7 @@ ag_status ag_shaper_regex(ag_shaper *s, const char *regex, size_t n, bool search
 
 ag_status ag_shaper_charge(ag_shaper *s, size_t steps) {
     s->work += steps;
-    if (s->work <= s->most_work) return AG_OK;
+    if (s->work <= s->most_work) return ag_compile_steps(steps, s->err);
     return AG_FAIL(s->err, LIMIT, "schema: more than %zu steps of combining", s->most_work);
 }
 

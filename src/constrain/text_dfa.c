@@ -2,6 +2,7 @@
 #include "constrain/text_dfa.h"
 
 #include "constrain/interner.h"
+#include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -28,6 +29,7 @@ void ag_text_dfa_free(ag_text_dfa *d) {
 
 ag_status ag_text_dfa_open(ag_text_dfa *d, bool accepts, ag_error *err) {
     size_t cap = d->states_cap;
+    AG_TRY(ag_compile_steps(1, err));
     void *p = d->starts;
     ag_status st = ag_array_grow(&p, &cap, d->n_states + 2, sizeof *d->starts, err);
     d->starts = p;
