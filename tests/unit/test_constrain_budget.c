@@ -261,6 +261,30 @@ static void cached_masks_are_right(void **state) {
                        "\"(\" list \")\" | \"[\" list \"]\"");
 }
 
+/* The same rules are open in both texts; what may follow the outer one differs. */
+static void the_cache_knows_where_rules_return(void **state) {
+    ag_constraint *c = create(AG_CONSTRAINT_GRAMMAR,
+                              "root ::= \"1\" s \"=\" | \"2\" s \";\"\ns ::= \"(\" t \")\"\n"
+                              "t ::= [a-z ]+ | [a-z ]+ t | [a-z ]* [a-z ]*",
+                              0);
+    const uint32_t *mask;
+    ag_error err;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        ag_constraint *text = fork_of(c);
+        assert_int_equal(accept_byte(text, i % 2 ? '2' : '1', &err), AG_OK);
+        assert_int_equal(accept_byte(text, '(', &err), AG_OK);
+        assert_int_equal(accept_byte(text, 'a', &err), AG_OK);
+        const size_t steps = ag_constraint_steps(c);
+        assert_int_equal(ag_constraint_mask(text, &mask, &err), AG_OK);
+        assert_int_equal(ag_constraint_steps(c) == steps, i >= 2);
+        if (i < 2) texts_check_mask(text);
+        ag_constraint_destroy(text);
+    }
+    assert_int_equal(c->program->cache.n, 2);
+    ag_constraint_destroy(c);
+}
+
 /* ---- interrupts ---- */
 
 static int n_asked;
@@ -294,6 +318,7 @@ int main(void) {
         cmocka_unit_test(drafts_are_not_counted),
         cmocka_unit_test(answers_share_an_expensive_mask),
         cmocka_unit_test(cached_masks_are_right),
+        cmocka_unit_test(the_cache_knows_where_rules_return),
         cmocka_unit_test(an_interrupted_mask_can_be_made_later),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
