@@ -369,6 +369,7 @@ static uint32_t write_node(grammar *g, uint32_t node, uint32_t next);
 static bool charge_part(grammar *g) {
     const size_t most = g->net->limits.text.work;
     ag_error err;
+    if (g->net->status != AG_OK) return false;
     ag_net_fail(g->net, ag_compile_steps(1, &err), &err);
     if (g->work++ < most) return g->net->status == AG_OK;
     ag_net_fail(g->net, AG_FAIL(&err, LIMIT, "grammar: more than %zu parts to write", most), &err);

@@ -189,6 +189,7 @@ static uint32_t name_child(ag_net *net, uint32_t at, uint8_t byte) {
 void ag_net_names_add(ag_net *net, uint32_t root, const char *name, size_t n) {
     char escaped[6];
     ag_error err;
+    if (net->status != AG_OK) return;
     ag_net_fail(net, ag_compile_steps(1 + n / 4, &err), &err);
     for (size_t i = 0; i < n && net->status == AG_OK; i++) {
         const size_t bytes = ag_json_escape(escaped, name + i, 1);

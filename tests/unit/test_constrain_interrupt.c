@@ -64,7 +64,8 @@ static void expect_interruptible(const char *what, const ag_constraint_params *p
     assert_int_equal(compile(p, 1 + n / 2, &err), AG_CANCELLED);
     assert_non_null(strstr(err.msg, "interrupted"));
     if (asked.longest > longest_allowed()) fail_msg("%s: goes on for %.3f s", what, asked.longest);
-    assert_int_equal(asked.n_asked, 1 + n / 2);
+    if (asked.n_asked > 1 + n / 2 + 16) /* it ends; it does not try other parts */
+        fail_msg("%s: asked %zu times more", what, asked.n_asked - 1 - n / 2);
 }
 
 /* n copies of a text between two others, with their number in the place of each %d. */
