@@ -265,6 +265,17 @@ typedef struct place {
     bool with_reasoning;
 } place;
 
+/* The first `what` of s[0..n), or NULL. Not strstr(): under a sanitizer that reads all of s. */
+static const char *find_text(const char *s, size_t n, const char *what) {
+    const size_t len = strlen(what);
+    const char *const end = s + n;
+    for (const char *p = s; (size_t)(end - p) >= len; p++) {
+        p = memchr(p, what[0], (size_t)(end - p) - len + 1);
+        if (!p || !memcmp(p, what, len)) return p;
+    }
+    return NULL;
+}
+
 /* The word that begins at `at`, behind the beginning that all have in common, or NULL. */
 static ag_chat_word *word_at(ag_chat_stand_ins *s, const char *at) {
     const char *kind = at + strlen(s->beginning), *p = kind + 1;
@@ -278,8 +289,9 @@ static ag_chat_word *word_at(ag_chat_stand_ins *s, const char *at) {
 }
 
 /* Where all words stand, in one pass over the text: there may be as many as messages. */
-static void find_words(ag_chat_stand_ins *s, const char *text) {
-    for (const char *p = text; (p = strstr(p, s->beginning)); p += strlen(s->beginning)) {
+static void find_words(ag_chat_stand_ins *s, const char *text, size_t n) {
+    const char *p = text;
+    for (; (p = find_text(p, n - (size_t)(p - text), s->beginning)); p += strlen(s->beginning)) {
         ag_chat_word *w = word_at(s, p);
         if (!w) continue;
         if (w->n++ == 0) w->begin = (size_t)(p - text);
@@ -296,6 +308,7 @@ static bool is_certain(const ag_chat_stand_in *x) {
 typedef struct walk {
     const ag_chat_format *f;
     const char *text;
+    size_t n;      /* of its bytes */
     size_t from;   /* answers that are found begin here or behind */
     size_t passed; /* the end of the words that were looked at last */
     size_t looked_from,
@@ -306,7 +319,7 @@ typedef struct walk {
 static size_t turn_end(walk *w, size_t from) {
     if (!w->f->turn_end) return SIZE_MAX;
     if (from >= w->looked_from && from <= w->closed) return w->closed;
-    const char *found = strstr(w->text + from, w->f->turn_end);
+    const char *found = find_text(w->text + from, w->n - from, w->f->turn_end);
     w->looked_from = from;
     w->closed = found ? (size_t)(found - w->text) : SIZE_MAX;
     return w->closed;
@@ -379,9 +392,9 @@ static ag_status cut_answer(ag_chat_stand_in *x, const place *at, ag_cut_list *l
 
 ag_status ag_chat_cut_answers(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
                               size_t to, ag_cut_list *l, bool *missed, ag_error *err) {
-    walk w = {.f = c->format, .text = out->text, .looked_from = SIZE_MAX};
+    walk w = {.f = c->format, .text = out->text, .n = out->len, .looked_from = SIZE_MAX};
     *missed = false;
-    find_words(s, out->text);
+    find_words(s, out->text, out->len);
     for (size_t i = 0; i < s->n; i++) {
         ag_chat_stand_in *x = &s->list[i];
         place at = {0};
