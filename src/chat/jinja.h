@@ -24,7 +24,7 @@ typedef struct ag_jinja_limits {
     uint64_t steps;      /* about one a node evaluated, and one for every 32 bytes worked on */
     uint32_t depth;      /* of expressions, statements and macro calls in each other */
     size_t output_bytes; /* of the rendered text */
-    size_t memory_bytes; /* of all values made while rendering */
+    size_t memory_bytes; /* of values and texts, the rendered text and its spans included */
 } ag_jinja_limits;
 
 enum {
@@ -34,11 +34,19 @@ enum {
     AG_JINJA_MEMORY_BYTES = 256 << 20,
 };
 
+/* What a render took, also where it failed. */
+typedef struct ag_jinja_usage {
+    uint64_t steps;
+    size_t peak_bytes;            /* the most memory at one time */
+    bool over_steps, over_memory; /* which limit ended it, if one of these two did */
+} ag_jinja_usage;
+
 typedef struct ag_jinja_input {
     const json_t *variables; /* object or NULL; its strings, keys too, are the conversation's */
     const json_t *trusted;   /* object or NULL; its strings (bos_token ...) count as template */
     const struct tm *now;    /* for strftime_now; NULL: the system's local time */
     ag_jinja_limits limits;
+    ag_jinja_usage *usage; /* filled in; NULL is fine */
 } ag_jinja_input;
 
 typedef struct ag_jinja_span {
@@ -63,7 +71,8 @@ void ag_jinja_destroy(ag_jinja *t);
  *
  * AG_REFUSED: the template called raise_exception; the message is the template's own, without any
  * prefix. AG_INVALID: an error of evaluation, such as adding a number to a string.
- * AG_UNSUPPORTED: what Python does and this interpreter does not. AG_LIMIT: see above. */
+ * AG_UNSUPPORTED: what Python does and this interpreter does not. AG_LIMIT: see above.
+ * AG_CANCELLED: the thread's interrupt function (antigravity/interrupt.h) returned true. */
 ag_status ag_jinja_render(const ag_jinja *t, const ag_jinja_input *in, ag_jinja_output *out,
                           ag_error *err);
 void ag_jinja_output_free(ag_jinja_output *out);

@@ -57,9 +57,7 @@ static ag_jv own_attribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method) {
         if (!ag_jfailed(own) || c->status != AG_OK) return own;
     }
     if (v.kind == AG_JNAMESPACE) {
-        const ag_jentry *e =
-            ag_jdict_find_string(v.as.dict, name, ag_jstr_hash_of(name->text, name->len));
-        return e ? e->value : ag_jfail_value();
+        return ag_jdict_find_string(c, v.as.dict, name, ag_jstr_hash_of(name->text, name->len));
     }
     if (v.kind == AG_JCYCLER && ag_jstr_is(name, "current")) {
         return v.as.cycle->items->items[v.as.cycle->at];
@@ -101,8 +99,8 @@ ag_jv ag_jattribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method) {
     ag_jv own = own_attribute(c, v, name, method);
     if (!ag_jfailed(own) || c->status != AG_OK) return own;
     if (v.kind == AG_JDICT) {
-        const ag_jentry *e = ag_jdict_find_string(v.as.dict, name, ag_jstr_hash(name));
-        if (e) return e->value;
+        ag_jv item = ag_jdict_find_string(c, v.as.dict, name, ag_jstr_hash(name));
+        if (!ag_jfailed(item) || c->status != AG_OK) return item;
     }
     return undefined_of(
         c, (ag_jundefined){.of = v, .name = ag_jstring(name), .unsafe = is_private(name)});
@@ -122,7 +120,8 @@ static bool is_hashable(ag_jctx *c, ag_jv v) {
     if (v.kind != AG_JTUPLE) return true;
     if (!ag_jenter(c)) return false;
     bool ok = true;
-    for (size_t i = 0; ok && i < v.as.list->n; i++) ok = is_hashable(c, v.as.list->items[i]);
+    for (size_t i = 0; ok && i < v.as.list->n; i++)
+        ok = is_hashable(c, ag_jlist_get(c, v.as.list, i));
     ag_jleave(c);
     return ok;
 }
@@ -132,8 +131,8 @@ ag_jv ag_jitem(ag_jctx *c, ag_jv v, ag_jv index) {
     if (v.kind == AG_JDICT) {
         if (!is_hashable(c, index))
             return c->status != AG_OK ? ag_jfail_value() : absent(c, v, index);
-        const ag_jentry *e = ag_jdict_find(c, v.as.dict, index);
-        if (e) return e->value;
+        ag_jv item = ag_jdict_find(c, v.as.dict, index);
+        if (!ag_jfailed(item)) return item;
     } else if (ag_jis_integer(index) &&
                (v.kind == AG_JSTRING || ag_jis_sequence(v) || v.kind == AG_JRANGE)) {
         ag_jv item = numbered_item(c, v, ag_jinteger(index));
@@ -233,14 +232,15 @@ ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]) {
     if (n < 0) return ag_jfail_value();
     if (v.kind == AG_JSTRING) return sliced_string(c, v.as.string, at.start, at.step, n);
     if (v.kind == AG_JRANGE) return sliced_range(c, v.as.range, &at, n);
-    const bool shares = at.step == 1; /* a part of a list that does not change */
-    const size_t n_own = shares ? 0 : (size_t)n;
-    ag_jlist *l = ag_jwork(c, n_own / 8) ? ag_jlist_create(c, n_own) : NULL;
-    if (l && shares) {
-        l->items = v.as.list->items + at.start;
-        l->n = l->cap = (size_t)n;
+    ag_jlist *l = NULL;
+    if (at.step == 1) {
+        l = ag_jlist_part(c, v.as.list, n ? (size_t)at.start : 0, (size_t)n);
+    } else if (ag_jwork(c, (size_t)n / 8)) {
+        l = ag_jlist_create(c, (size_t)n);
+        for (int64_t i = 0; l && i < n; i++) {
+            ag_jv item = ag_jlist_get(c, v.as.list, (size_t)(at.start + i * at.step));
+            if (!ag_jlist_push(c, l, item)) return ag_jfail_value();
+        }
     }
-    for (int64_t i = 0; l && !shares && i < n; i++)
-        l->items[l->n++] = v.as.list->items[at.start + i * at.step];
     return v.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
 }

@@ -13,19 +13,18 @@ ag_jv ag_jmacro_create(ag_jctx *c, const ag_jmacro_def *def) {
     ag_jmacro *m = ag_jtake(c, sizeof *m);
     if (!m) return ag_jfail_value();
     *m = (ag_jmacro){def, c->scope};
-    for (ag_jscope *s = c->scope; s && !s->captured; s = s->parent) s->captured = true;
     return (ag_jv){AG_JMACRO, {.macro = m}};
 }
 
 /* The keyword of that name, taken out of *keywords. */
 static ag_jv take_keyword(ag_jctx *c, ag_jdict **keywords, const ag_jstr *name) {
     ag_jdict *d = *keywords;
-    const ag_jentry *e = ag_jdict_find_string(d, name, ag_jstr_hash_of(name->text, name->len));
-    if (!e) return ag_jfail_value();
-    ag_jv value = e->value;
+    ag_jv value = ag_jdict_find_string(c, d, name, ag_jstr_hash_of(name->text, name->len));
+    if (ag_jfailed(value)) return value;
     ag_jdict *rest = ag_jdict_create(c, d->n);
     for (size_t i = 0; rest && i < d->n; i++) {
-        if (&d->entries[i] != e && !ag_jdict_set(c, rest, d->entries[i].key, d->entries[i].value)) {
+        const ag_jentry *e = &d->entries[i];
+        if (!ag_jstr_equal(e->key.as.string, name) && !ag_jdict_set(c, rest, e->key, e->value)) {
             return ag_jfail_value();
         }
     }
@@ -96,14 +95,16 @@ static ag_jv call_macro(ag_jctx *c, const ag_jmacro *m, const ag_jargs *args) {
     ag_jbuf *out = c->out, *b = ag_jbuf_create(c);
     ag_jscope *scope = c->scope;
     const ag_jnode *statement = c->statement;
+    ag_jregion r;
+    ag_jregion_begin(c, &r);
     c->scope = b ? ag_jscope_create(c, m->scope) : NULL;
-    ag_jv text = ag_jfail_value();
+    bool ok = false;
     if (c->scope) {
         c->out = b;
-        if (bind_macro(c, m->def, args) && ag_jexec(c, &m->def->body) == AG_JFLOW_NEXT) {
-            text = ag_jbuf_value(c, b);
-        }
+        ok = bind_macro(c, m->def, args) && ag_jexec(c, &m->def->body) == AG_JFLOW_NEXT;
     }
+    if (ok) ag_jregion_end(c, &r);
+    ag_jv text = ok ? ag_jbuf_value(c, b) : ag_jfail_value();
     c->scope = scope;
     c->out = out;
     c->statement = statement;

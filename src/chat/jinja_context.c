@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/jinja_context.h"
 
+#include "chat/jinja_string.h"
 #include "chat/jinja_template.h"
 #include "core/fail.h"
+#include "core/interrupt.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { CHECK_STEPS = 4096 }; /* between two calls of the interrupt function */
 
 static ag_jv record(ag_jctx *c, ag_status status, const char *fmt, va_list args) {
     if (c->status != AG_OK) return ag_jfail_value(); /* the first error is the one that counts */
@@ -34,16 +38,34 @@ ag_jv ag_jfail_as(ag_jctx *c, ag_status status, const char *fmt, ...) {
     return v;
 }
 
-static void *refused(ag_jctx *c, size_t bytes) {
-    if (c->arena.over_limit)
-        ag_jfail_as(c, AG_LIMIT, "its values take more than %zu bytes", c->arena.limit);
-    else ag_jfail_as(c, AG_NOMEM, "%zu bytes", bytes);
+void ag_jctx_init(ag_jctx *c, const ag_jinja *t, const ag_jinja_input *in, ag_error *err) {
+    *c = (ag_jctx){.t = t, .in = in, .err = err, .oldest_store = UINT64_MAX};
+    c->memory.limit = in->limits.memory_bytes;
+    c->arena.memory = c->kept.memory = &c->memory;
+    c->steps = in->limits.steps;
+    c->check_at = c->steps;
+    c->depth = in->limits.depth;
+}
+
+void ag_jctx_free(ag_jctx *c) {
+    ag_jbufs_free(c, NULL);
+    ag_jinja_arena_free(&c->arena);
+    ag_jinja_arena_free(&c->kept);
+}
+
+void *ag_jno_memory(ag_jctx *c, size_t bytes) {
+    if (c->memory.over_limit) {
+        const double mib = (double)c->memory.limit / (1 << 20);
+        ag_jfail_as(c, AG_LIMIT, "its values and text take more than %.6g MiB", mib);
+    } else {
+        ag_jfail_as(c, AG_NOMEM, "%zu bytes", bytes);
+    }
     return NULL;
 }
 
 void *ag_jtake(ag_jctx *c, size_t bytes) {
     void *p = ag_jinja_take(&c->arena, bytes);
-    return p ? p : refused(c, bytes);
+    return p ? p : ag_jno_memory(c, bytes);
 }
 
 void *ag_jtake_zeroed(ag_jctx *c, size_t bytes) {
@@ -54,17 +76,26 @@ void *ag_jtake_zeroed(ag_jctx *c, size_t bytes) {
 
 void *ag_jgrow(ag_jctx *c, void *p, size_t old, size_t bytes) {
     void *q = ag_jinja_enlarge(&c->arena, p, old, bytes);
-    return q ? q : refused(c, bytes);
+    return q ? q : ag_jno_memory(c, bytes);
 }
 
-bool ag_jwork(ag_jctx *c, size_t steps) {
-    if (steps <= c->steps) {
-        c->steps -= steps;
-        return true;
+void *ag_jtake_kept(ag_jctx *c, size_t bytes) {
+    void *p = ag_jinja_take(&c->kept, bytes);
+    return p ? p : ag_jno_memory(c, bytes);
+}
+
+bool ag_jwork_checked(ag_jctx *c, size_t steps) {
+    if (steps > c->steps) {
+        c->steps = 0;
+        c->over_steps = true;
+        ag_jfail_as(c, AG_LIMIT, "it takes more than %llu steps",
+                    (unsigned long long)c->in->limits.steps);
+        return false;
     }
-    c->steps = 0;
-    ag_jfail_as(c, AG_LIMIT, "it takes more than %llu steps",
-                (unsigned long long)c->in->limits.steps);
+    c->steps -= steps;
+    c->check_at = c->steps > CHECK_STEPS ? c->steps - CHECK_STEPS : 0;
+    if (!ag_interrupted()) return true;
+    ag_jfail_as(c, AG_CANCELLED, "interrupted");
     return false;
 }
 

@@ -54,7 +54,9 @@ bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out) {
 
 ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap) {
     ag_jdict *d = ag_jtake_zeroed(c, sizeof *d);
-    if (!d || !cap) return d;
+    if (!d) return NULL;
+    d->born = c->n_regions;
+    if (!cap) return d;
     d->entries = cap < SIZE_MAX / 64 ? ag_jtake(c, cap * sizeof *d->entries) : NULL;
     if (!d->entries) return NULL;
     d->cap = cap;
@@ -99,21 +101,73 @@ static ag_jentry *find_hashed(ag_jctx *c, const ag_jdict *d, ag_jv key, uint32_t
     return NULL;
 }
 
-ag_jentry *ag_jdict_find(ag_jctx *c, const ag_jdict *d, ag_jv key) {
-    uint32_t hash;
-    return ag_jhash(c, key, &hash) ? find_hashed(c, d, key, hash) : NULL;
+/* ---- of JSON ---- */
+
+ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_conversation) {
+    ag_jdict *d = ag_jdict_create(c, 0);
+    if (!d) return NULL;
+    d->source = object;
+    d->n = json_object_size(object);
+    d->from_conversation = from_conversation;
+    return d;
 }
 
-ag_jentry *ag_jdict_find_string(const ag_jdict *d, const ag_jstr *key, uint32_t hash) {
+static bool has_no_entries(const ag_jdict *d) { return d->source && !d->entries; }
+
+static ag_jv find_member(ag_jctx *c, const ag_jdict *d, const ag_jstr *key) {
+    char on_stack[128], *text = on_stack;
+    if (key->len && memchr(key->text, '\0', key->len)) return ag_jfail_value();
+    if (key->len >= sizeof on_stack && !(text = ag_jtake(c, key->len + 1))) return ag_jfail_value();
+    if (key->len) memcpy(text, key->text, key->len);
+    text[key->len] = '\0';
+    const json_t *v = json_object_get(d->source, text);
+    return v ? ag_jfrom_json(c, v, d->from_conversation) : ag_jfail_value();
+}
+
+ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d) {
+    if (!has_no_entries(d) || d->n == 0) return d;
+    json_t *object = (json_t *)(uintptr_t)d->source; /* its iterators do not write */
+    ag_jdict *filled = ag_jdict_create(c, d->n);
+    if (!filled) return NULL;
+    for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it)) {
+        const char *key = json_object_iter_key(it);
+        ag_jstr *s = ag_jstr_create(c, key, strlen(key), d->from_conversation);
+        ag_jv v = ag_jfrom_json(c, json_object_iter_value(it), d->from_conversation);
+        if (!ag_jdict_set(c, filled, ag_jstring(s), v)) return NULL;
+    }
+    filled->source = d->source;
+    filled->from_conversation = d->from_conversation;
+    return filled;
+}
+
+const ag_jentry *ag_jdict_entries(ag_jctx *c, ag_jdict *d) {
+    const ag_jdict *filled = ag_jdict_filled(c, d);
+    return filled ? filled->entries : NULL;
+}
+
+ag_jv ag_jdict_find(ag_jctx *c, const ag_jdict *d, ag_jv key) {
+    uint32_t hash;
+    if (has_no_entries(d) && key.kind == AG_JSTRING) return find_member(c, d, key.as.string);
+    if (!ag_jhash(c, key, &hash) || has_no_entries(d)) return ag_jfail_value();
+    const ag_jentry *e = find_hashed(c, d, key, hash);
+    return e ? e->value : ag_jfail_value();
+}
+
+ag_jv ag_jdict_find_string(ag_jctx *c, const ag_jdict *d, const ag_jstr *key, uint32_t hash) {
+    if (has_no_entries(d)) return find_member(c, d, key);
     size_t k = hash & (d->n_slots - 1);
     for (size_t i = 0; d->n_slots ? d->slots[k] != 0 : i < d->n; i++) {
-        ag_jentry *e = &d->entries[d->n_slots ? d->slots[k] - 1 : i];
+        const ag_jentry *e = &d->entries[d->n_slots ? d->slots[k] - 1 : i];
         if (e->hash == hash && e->key.kind == AG_JSTRING && ag_jstr_equal(e->key.as.string, key)) {
-            return e;
+            return e->value;
         }
         k = (k + 1) & (d->n_slots - 1);
     }
-    return NULL;
+    return ag_jfail_value();
+}
+
+size_t ag_jdict_index(ag_jctx *c, const ag_jdict *d, ag_jstr *name) {
+    return (size_t)(find_hashed(c, d, ag_jstring(name), ag_jstr_hash(name)) - d->entries);
 }
 
 bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value) {
@@ -142,10 +196,11 @@ bool ag_jdict_set_text(ag_jctx *c, ag_jdict *d, const char *key, ag_jv value) {
     return ag_jdict_set(c, d, ag_jstr_literal(c, key), value);
 }
 
-ag_jdict *ag_jdict_copy(ag_jctx *c, const ag_jdict *d) {
-    ag_jdict *copy = ag_jdict_create(c, d->n);
+ag_jdict *ag_jdict_copy(ag_jctx *c, ag_jdict *d) {
+    const ag_jentry *entries = ag_jdict_entries(c, d);
+    ag_jdict *copy = c->status == AG_OK ? ag_jdict_create(c, d->n) : NULL;
     for (size_t i = 0; copy && i < d->n; i++) {
-        if (!ag_jdict_set(c, copy, d->entries[i].key, d->entries[i].value)) return NULL;
+        if (!ag_jdict_set(c, copy, entries[i].key, entries[i].value)) return NULL;
     }
     return copy;
 }

@@ -50,14 +50,14 @@ static bool spread_list(ag_jctx *c, const ag_jnode *star, ag_jlist *l) {
     ag_jv v = ag_jeval(c, star);
     ag_jlist *more = ag_jfailed(v) ? NULL : ag_jlist_of(c, v);
     for (size_t i = 0; more && i < more->n; i++) {
-        if (!ag_jlist_push(c, l, more->items[i])) return false;
+        if (!ag_jlist_push(c, l, ag_jlist_get(c, more, i))) return false;
     }
     return more != NULL;
 }
 
 static bool set_keyword(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value) {
     if (key.kind != AG_JSTRING) return ag_jfail(c, "keywords must be strings"), false;
-    if (ag_jdict_find(c, d, key)) {
+    if (!ag_jfailed(ag_jdict_find(c, d, key))) {
         ag_jfail(c, "the keyword argument '%.*s' is given twice", (int)key.as.string->len,
                  key.as.string->text);
         return false;
@@ -72,8 +72,9 @@ static bool spread_dict(ag_jctx *c, const ag_jnode *star_star, ag_jdict *d) {
         ag_jfail(c, "the argument after ** must be a mapping, not %s", ag_jtype_name(v));
         return false;
     }
-    for (size_t i = 0; i < v.as.dict->n; i++) {
-        const ag_jentry *e = &v.as.dict->entries[i];
+    const ag_jentry *e = ag_jdict_entries(c, v.as.dict);
+    if (c->status != AG_OK) return false;
+    for (size_t i = 0; i < v.as.dict->n; i++, e++) {
         if (!set_keyword(c, d, e->key, e->value)) return false;
     }
     return true;

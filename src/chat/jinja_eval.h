@@ -14,7 +14,6 @@ struct ag_jscope {
         ag_jv value;
     } * items;
     uint32_t n, cap;
-    bool captured; /* a macro or a caller refers to it: it may not be used again */
 };
 
 struct ag_jmacro {

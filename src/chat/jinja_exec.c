@@ -49,8 +49,25 @@ static bool assign_tuple(ag_jctx *c, const ag_jnode *target, ag_jv value) {
         return false;
     }
     for (size_t i = 0; i < l->n; i++) {
-        if (!ag_jassign(c, target->items[i], l->items[i])) return false;
+        if (!ag_jassign(c, target->items[i], ag_jlist_get(c, l, i))) return false;
     }
+    return true;
+}
+
+/* Whether a value refers to no memory of a region. */
+static bool is_permanent(ag_jv v) {
+    return v.kind == AG_JNONE || v.kind == AG_JBOOL || v.kind == AG_JINT || v.kind == AG_JFLOAT ||
+           v.kind == AG_JFUNCTION || (v.kind == AG_JSTRING && v.as.string->is_permanent);
+}
+
+/* Of a namespace. */
+static bool set_member(ag_jctx *c, ag_jdict *d, ag_jstr *name, ag_jv value) {
+    const size_t n = d->n;
+    if (!ag_jdict_set(c, d, ag_jstring(name), value)) return false;
+    if (d->n != n) ag_jstored(c, d->born);
+    if (is_permanent(value)) return true;
+    if (value.kind == AG_JSTRING) ag_jstored_string(c, d, ag_jdict_index(c, d, name));
+    else ag_jstored(c, d->born);
     return true;
 }
 
@@ -65,11 +82,13 @@ bool ag_jassign(ag_jctx *c, const ag_jnode *target, ag_jv value) {
                  (int)target->u.name->len, target->u.name->text);
         return false;
     }
-    return ag_jdict_set(c, ns.as.dict, ag_jstring(target->u.name), value);
+    return set_member(c, ns.as.dict, target->u.name, value);
 }
 
 ag_jflow ag_jexec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text) {
     ag_jbuf *outer = c->out, *b = ag_jbuf_create(c);
+    ag_jregion r;
+    ag_jregion_begin(c, &r);
     ag_jscope *scope = c->scope, *inner = b ? ag_jscope_create(c, scope) : NULL;
     if (!inner) return AG_JFLOW_FAIL;
     c->out = b;
@@ -77,6 +96,8 @@ ag_jflow ag_jexec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text) {
     ag_jflow flow = ag_jexec(c, body);
     c->scope = scope;
     c->out = outer;
+    if (flow == AG_JFLOW_FAIL) return flow;
+    ag_jregion_end(c, &r);
     if (flow != AG_JFLOW_NEXT) return flow;
     *text = ag_jbuf_value(c, b);
     return ag_jfailed(*text) ? AG_JFLOW_FAIL : flow;
@@ -92,15 +113,21 @@ static ag_jflow exec_scoped(ag_jctx *c, const ag_jbody *body, ag_jscope *parent)
 }
 
 static bool print_value(ag_jctx *c, ag_jv v) {
-    if (ag_jfailed(v)) return false;
-    if (v.kind == AG_JSTRING) return ag_jbuf_append(c, c->out, v.as.string);
-    return ag_jappend_str(c, c->out, v);
+    return !ag_jfailed(v) && ag_jappend_str(c, c->out, v);
+}
+
+static bool print_node(ag_jctx *c, const ag_jnode *n) {
+    ag_jregion r;
+    ag_jregion_begin(c, &r);
+    if (!print_value(c, ag_jeval(c, n))) return false;
+    ag_jregion_end(c, &r);
+    return true;
 }
 
 static ag_jflow exec_print(ag_jctx *c, const ag_jnode *n) {
-    if (n->a && !print_value(c, ag_jeval(c, n->a))) return AG_JFLOW_FAIL;
+    if (n->a && !print_node(c, n->a)) return AG_JFLOW_FAIL;
     for (size_t i = 0; i < n->n_items; i++) {
-        if (!print_value(c, ag_jeval(c, n->items[i]))) return AG_JFLOW_FAIL;
+        if (!print_node(c, n->items[i])) return AG_JFLOW_FAIL;
     }
     return AG_JFLOW_NEXT;
 }
@@ -108,11 +135,26 @@ static ag_jflow exec_print(ag_jctx *c, const ag_jnode *n) {
 static ag_jflow exec_if(ag_jctx *c, const ag_jnode *n) {
     size_t i = 0;
     for (; i < n->n_items; i++) {
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
         ag_jv v = ag_jeval(c, n->items[i]);
         if (ag_jfailed(v)) return AG_JFLOW_FAIL;
-        if (ag_jtruth(v)) return ag_jexec(c, &n->u.branches[i]);
+        const bool is_true = ag_jtruth(v);
+        ag_jregion_end(c, &r);
+        if (is_true) return ag_jexec(c, &n->u.branches[i]);
     }
     return n->op ? ag_jexec(c, &n->u.branches[i]) : AG_JFLOW_NEXT;
+}
+
+/* Temporary values are released if the result refers to no memory. */
+static ag_jflow exec_set(ag_jctx *c, const ag_jnode *n) {
+    ag_jregion r;
+    ag_jregion_begin(c, &r);
+    ag_jv v = ag_jeval(c, n->b);
+    if (ag_jfailed(v)) return AG_JFLOW_FAIL;
+    if (is_permanent(v)) ag_jregion_end(c, &r);
+    else ag_jregion_keep(c, &r);
+    return ag_jassign(c, n->a, v) ? AG_JFLOW_NEXT : AG_JFLOW_FAIL;
 }
 
 static ag_jv filtered(ag_jctx *c, const ag_jnode *filters, ag_jv text) {
@@ -190,7 +232,7 @@ static ag_jflow exec_statement(ag_jctx *c, const ag_jnode *n) {
     case AG_JN_IF:
         return exec_if(c, n);
     case AG_JN_SET:
-        return ag_jassign(c, n->a, ag_jeval(c, n->b)) ? 0 : AG_JFLOW_FAIL;
+        return exec_set(c, n);
     case AG_JN_SET_BLOCK:
         return exec_set_block(c, n);
     case AG_JN_MACRO:

@@ -223,12 +223,12 @@ ag_jv ag_jfilter_wordwrap(ag_jctx *c, ag_jv v, const ag_jv *a) {
 
 /* On one line, as Python prints what fits into 80 columns; dicts are sorted by their keys. */
 static ag_jv sorted_dicts(ag_jctx *c, ag_jv v) {
-    if (!ag_jenter(c)) return ag_jfail_value();
+    if (ag_jfailed(v) || !ag_jenter(c)) return ag_jfail_value();
     ag_jv r = v;
     if (ag_jis_sequence(v)) {
         ag_jlist *l = ag_jlist_create(c, v.as.list->n);
         for (size_t i = 0; l && i < v.as.list->n; i++) {
-            if (!ag_jlist_push(c, l, sorted_dicts(c, v.as.list->items[i]))) l = NULL;
+            if (!ag_jlist_push(c, l, sorted_dicts(c, ag_jlist_get(c, v.as.list, i)))) l = NULL;
         }
         r = v.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
     } else if (v.kind == AG_JDICT) {

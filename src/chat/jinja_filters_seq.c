@@ -119,18 +119,17 @@ static int next_of_items(ag_jctx *c, ag_jiter *it, ag_jv *item) {
         ag_jfail(c, "Can only get item pairs from a mapping.");
         return -1;
     }
-    const ag_jdict *d = it->source.as.dict;
-    if (it->at >= d->n) return 0;
-    const ag_jentry *e = &d->entries[it->at++];
-    *item = ag_jtuple_value(ag_jlist_pair(c, e->key, e->value));
+    const ag_jview items = {it->source.as.dict, AG_JVIEW_ITEMS};
+    if (it->at >= items.dict->n) return 0;
+    *item = ag_jview_item(c, &items, it->at++);
     return ag_jfailed(*item) ? -1 : 1;
 }
 
 ag_jv ag_jfilter_items(ag_jctx *c, ag_jv v, const ag_jv *a) {
     (void)a;
     ag_jiter *it = ag_jiter_create(c, "generator", next_of_items, NULL, NULL);
-    if (it) it->source = v;
-    return ag_jiter_value(it);
+    if (it) it->source = ag_jiterated(c, v);
+    return it && ag_jfailed(it->source) ? ag_jfail_value() : ag_jiter_value(it);
 }
 
 /* map, select, reject and their like */
@@ -152,17 +151,32 @@ static int next_mapped(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     return ag_jfailed(*item) ? -1 : 1;
 }
 
+/* 1, 0; -1: failed. */
+static int is_selected(ag_jctx *c, const applied *f, ag_jv item) {
+    ag_jregion r;
+    if (!ag_jenter(c)) return -1;
+    ag_jregion_begin(c, &r);
+    ag_jv v = f->has_path ? ag_jpath_get(c, &f->path, item) : item;
+    if (!ag_jfailed(v) && f->id >= 0) v = ag_jtest_call(c, f->id, v, &f->args);
+    if (ag_jfailed(v)) return -1;
+    const int selected = ag_jtruth(v) != f->negated;
+    ag_jregion_end(c, &r);
+    ag_jleave(c);
+    return selected;
+}
+
 static int next_selected(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    applied *f = it->state;
     for (;;) {
-        int more = ag_jiter_next(c, it->inner, item);
-        if (more <= 0) return more;
-        if (!ag_jenter(c)) return -1;
-        ag_jv v = f->has_path ? ag_jpath_get(c, &f->path, *item) : *item;
-        if (!ag_jfailed(v) && f->id >= 0) { v = ag_jtest_call(c, f->id, v, &f->args); }
-        ag_jleave(c);
-        if (ag_jfailed(v)) return -1;
-        if (ag_jtruth(v) != f->negated) return 1;
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
+        const int more = ag_jiter_next(c, it->inner, item);
+        const int selected = more > 0 ? is_selected(c, it->state, *item) : more;
+        if (more <= 0 || selected < 0) return selected;
+        if (selected) {
+            ag_jregion_keep(c, &r);
+            return 1;
+        }
+        ag_jregion_end(c, &r);
     }
 }
 
@@ -175,16 +189,18 @@ typedef struct prepared {
 } prepared;
 
 static bool prepare_map(ag_jctx *c, prepared *p) {
-    const ag_jdict *k = p->args.keywords;
+    ag_jdict *k = p->args.keywords;
     ag_jstr attribute = {.text = "attribute", .len = 9}, otherwise = {.text = "default", .len = 7};
-    const ag_jentry *by =
-        k ? ag_jdict_find_string(k, &attribute, ag_jstr_hash_of("attribute", 9)) : NULL;
-    if (!p->args.n && by) {
-        const ag_jentry *d = ag_jdict_find_string(k, &otherwise, ag_jstr_hash_of("default", 7));
-        if (k->n > (d ? 2u : 1u)) return ag_jfail(c, "map: unexpected keyword argument"), false;
+    ag_jv by = ag_jfail_value(), d = by;
+    if (k) by = ag_jdict_find_string(c, k, &attribute, ag_jstr_hash_of("attribute", 9));
+    if (!p->args.n && !ag_jfailed(by)) {
+        d = ag_jdict_find_string(c, k, &otherwise, ag_jstr_hash_of("default", 7));
+        if (k->n > (ag_jfailed(d) ? 1u : 2u)) {
+            return ag_jfail(c, "map: unexpected keyword argument"), false;
+        }
         p->f.has_path = true;
-        if (!ag_jpath_parse(c, by->value, &p->f.path)) return false;
-        if (d && d->value.kind != AG_JNONE) p->f.path.otherwise = d->value;
+        if (!ag_jpath_parse(c, by, &p->f.path)) return false;
+        if (d.kind != AG_JNONE) p->f.path.otherwise = d;
         return true;
     }
     if (!p->args.n) return ag_jfail(c, "map requires a filter argument"), false;
@@ -219,6 +235,7 @@ static int next_prepared(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     bool ok = p->maps ? prepare_map(c, p) : prepare_select(c, p);
     it->inner = ok ? ag_jiter_of(c, p->value) : NULL;
     if (!it->inner) return -1;
+    ag_jstored(c, it->born);
     it->state = &p->f;
     it->next = p->maps ? next_mapped : next_selected;
     return it->next(c, it, item);
@@ -259,16 +276,20 @@ typedef struct unique_state {
 
 static int next_unique(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     unique_state *u = it->state;
-    if (!it->inner) it->inner = ag_jiter_of(c, it->source);
+    if (!it->inner) {
+        it->inner = ag_jiter_of(c, it->source);
+        ag_jstored(c, it->born);
+    }
     if (!it->inner) return -1;
     for (;;) {
         int more = ag_jiter_next(c, it->inner, item);
         if (more <= 0) return more;
         ag_jv key = ag_jpath_get(c, &u->path, *item);
         if (ag_jfailed(key)) return -1;
-        const ag_jentry *e = ag_jdict_find(c, u->seen, key);
+        ag_jv seen = ag_jdict_find(c, u->seen, key);
         if (c->status != AG_OK) return -1;
-        if (e) continue;
+        if (!ag_jfailed(seen)) continue;
+        ag_jstored(c, it->born);
         return ag_jdict_set(c, u->seen, key, ag_jnone()) ? 1 : -1;
     }
 }
@@ -410,8 +431,9 @@ ag_jv ag_jfilter_dictsort(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
     if (v.kind != AG_JDICT) return ag_jfail(c, "dictsort needs a dict, not '%s'", ag_jtype_name(v));
     ag_jlist *l = ag_jlist_create(c, v.as.dict->n);
-    for (size_t i = 0; l && i < v.as.dict->n; i++) {
-        const ag_jentry *e = &v.as.dict->entries[i];
+    const ag_jentry *e = ag_jdict_entries(c, v.as.dict);
+    if (c->status != AG_OK) return ag_jfail_value();
+    for (size_t i = 0; l && i < v.as.dict->n; i++, e++) {
         if (!ag_jlist_push(c, l, ag_jtuple_value(ag_jlist_pair(c, e->key, e->value)))) {
             return ag_jfail_value();
         }

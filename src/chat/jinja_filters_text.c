@@ -79,6 +79,25 @@ ag_jv ag_jfilter_title(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jbuf_value(c, b);
 }
 
+/* Where the line that begins at `begin` ends, and the next one begins, if s were followed by a
+ * newline; false: there is no next one. */
+static bool next_line(const ag_jstr *s, size_t begin, size_t *end, size_t *next) {
+    for (size_t at = begin; at < s->len;) {
+        uint32_t cp;
+        const size_t n = ag_utf8_get(s->text + at, &cp);
+        *end = at;
+        *next = at + n;
+        if (ag_jchar_is_line_end(cp)) {
+            if (cp == '\r' && *next == s->len) return false;
+            if (cp == '\r' && s->text[*next] == '\n') ++*next;
+            return true;
+        }
+        at += n;
+    }
+    *end = s->len;
+    return false;
+}
+
 ag_jv ag_jfilter_indent(ag_jctx *c, ag_jv v, const ag_jv *a) {
     ag_jstr newline = {.text = "\n", .len = 1, .n_chars = 1};
     ag_jstr spaces = {.text = " ", .len = 1, .n_chars = 1};
@@ -94,16 +113,14 @@ ag_jv ag_jfilter_indent(ag_jctx *c, ag_jv v, const ag_jv *a) {
                !ag_jbuf_append_repeated(c, indent, &spaces, width > 0 ? (size_t)width : 0)) {
         return ag_jfail_value();
     }
-    ag_jstr *by = ag_jbuf_string(c, indent),
-            *s = by ? ag_jstr_concat(c, v.as.string, &newline) : NULL;
-    ag_jlist *lines = s ? ag_jstr_lines(c, s, false) : NULL;
-    ag_jbuf *b = lines ? ag_jbuf_create(c) : NULL;
-    bool ok = b && (!ag_jtruth(a[1]) || ag_jbuf_append(c, b, by));
-    for (size_t i = 0; ok && i < lines->n; i++) {
-        const ag_jstr *line = lines->items[i].as.string;
-        if (i) ok = ag_jbuf_append(c, b, &newline);
-        if (ok && i && (line->len || ag_jtruth(a[2]))) ok = ag_jbuf_append(c, b, by);
-        ok = ok && ag_jbuf_append(c, b, line);
+    const ag_jstr *s = v.as.string, *by = ag_jbuf_string(c, indent);
+    ag_jbuf *b = by ? ag_jbuf_create(c) : NULL;
+    bool ok = b && (!ag_jtruth(a[1]) || ag_jbuf_append(c, b, by)), more = true;
+    for (size_t begin = 0, end, next = 0; ok && more; begin = next) {
+        more = next_line(s, begin, &end, &next);
+        if (begin) ok = ag_jbuf_append(c, b, &newline);
+        if (ok && begin && (end > begin || ag_jtruth(a[2]))) ok = ag_jbuf_append(c, b, by);
+        ok = ok && ag_jwork(c, 1) && ag_jbuf_append_slice(c, b, s, begin, end);
     }
     ag_jstr *r = ok ? ag_jbuf_string(c, b) : NULL;
     return ag_jstring(r ? ag_jstr_as_markup(c, r, v.as.string->markup) : NULL);
@@ -156,15 +173,17 @@ ag_jv ag_jfilter_wordcount(ag_jctx *c, ag_jv v, const ag_jv *a) {
 static bool append_quoted(ag_jctx *c, ag_jbuf *b, ag_jv v, bool for_query) {
     const ag_jstr *s = ag_jstr_of(c, v);
     if (!s || !ag_jwork_bytes(c, s->len)) return false;
+    size_t n = 0;
     for (size_t i = 0; i < s->len; i++) {
+        if (!ag_jwork_eighth(c, &n)) return false;
         unsigned char ch = (unsigned char)s->text[i];
         char hex[3] = {'%', "0123456789ABCDEF"[ch >> 4], "0123456789ABCDEF"[ch & 15]};
         bool plain = (ch >= '0' && ch <= '9') || ((ch | 0x20) >= 'a' && (ch | 0x20) <= 'z') ||
                      (ch && strchr("_.-~", ch)) || (ch == '/' && !for_query);
         bool ours = ag_jstr_is_conversation(s, i);
         const char *text = plain ? s->text + i : ch == ' ' && for_query ? "+" : hex;
-        size_t n = plain || (ch == ' ' && for_query) ? 1 : 3;
-        if (!ag_jbuf_append_bytes(c, b, text, n, ours)) return false;
+        size_t len = plain || (ch == ' ' && for_query) ? 1 : 3;
+        if (!ag_jbuf_append_bytes(c, b, text, len, ours)) return false;
     }
     return true;
 }
@@ -185,7 +204,8 @@ ag_jv ag_jfilter_urlencode(ag_jctx *c, ag_jv v, const ag_jv *a) {
         return append_quoted(c, b, v, false) ? ag_jbuf_value(c, b) : ag_jfail_value();
     }
     if (v.kind == AG_JDICT) {
-        const ag_jview items = {v.as.dict, AG_JVIEW_ITEMS};
+        const ag_jview items = {ag_jdict_filled(c, v.as.dict), AG_JVIEW_ITEMS};
+        if (!items.dict) return ag_jfail_value();
         for (size_t i = 0; i < v.as.dict->n; i++) {
             ag_jv pair = ag_jview_item(c, &items, i);
             if (ag_jfailed(pair) || !append_query_pair(c, b, pair, i == 0)) return ag_jfail_value();
@@ -204,8 +224,10 @@ ag_jv ag_jfilter_xmlattr(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (v.kind != AG_JDICT) return ag_jfail(c, "xmlattr needs a dict, not '%s'", ag_jtype_name(v));
     ag_jbuf *b = ag_jbuf_create(c);
     bool space = ag_jfailed(a[0]) || ag_jtruth(a[0]);
+    const ag_jentry *entries = ag_jdict_entries(c, v.as.dict);
+    if (c->status != AG_OK) return ag_jfail_value();
     for (size_t i = 0; b && i < v.as.dict->n; i++) {
-        const ag_jentry *e = &v.as.dict->entries[i];
+        const ag_jentry *e = &entries[i];
         if (e->value.kind == AG_JNONE || e->value.kind == AG_JUNDEFINED) continue;
         if (e->key.kind != AG_JSTRING) return ag_jfail(c, "xmlattr: a key is no string");
         for (size_t k = 0; k < e->key.as.string->len; k++) {

@@ -10,40 +10,68 @@
 #include <stdio.h>
 #include <string.h>
 
-static ag_jv from_array(ag_jctx *c, const json_t *j, bool ours) {
-    size_t n = json_array_size(j);
-    ag_jlist *l = ag_jlist_create(c, n);
-    for (size_t i = 0; l && i < n; i++) {
-        if (!ag_jlist_push(c, l, ag_jfrom_json(c, json_array_get(j, i), ours))) {
-            return ag_jfail_value();
-        }
-    }
-    return ag_jlist_value(l);
+/* Long strings are made once, since counting their characters takes time. */
+enum { LONG_STRING = 1024, KEPT_SLOTS = 64 };
+
+struct ag_jkept {
+    struct kept_string {
+        const json_t *json;
+        ag_jstr *string;
+    } * slots;
+    size_t n, n_slots; /* 2^k */
+};
+
+static struct kept_string *kept_slot(const ag_jkept *k, const json_t *j) {
+    const uint64_t hash = (uint64_t)(uintptr_t)j * 0x9E3779B97F4A7C15u;
+    size_t i = (size_t)(hash >> 32) & (k->n_slots - 1);
+    while (k->slots[i].json && k->slots[i].json != j) i = (i + 1) & (k->n_slots - 1);
+    return &k->slots[i];
 }
 
-static ag_jv from_object(ag_jctx *c, const json_t *j, bool ours) {
-    ag_jdict *d = ag_jdict_create(c, json_object_size(j));
-    json_t *object = (json_t *)(uintptr_t)j; /* its iterators want it writable, and do not write */
-    const char *key;
-    json_t *value;
-    bool ok = d != NULL;
-    for (void *it = json_object_iter(object); ok && it; it = json_object_iter_next(object, it)) {
-        key = json_object_iter_key(it);
-        value = json_object_iter_value(it);
-        ag_jstr *s = ag_jstr_create(c, key, strlen(key), ours);
-        ok = s && ag_jdict_set(c, d, ag_jstring(s), ag_jfrom_json(c, value, ours));
+static bool enlarge_kept(ag_jctx *c, ag_jkept *k) {
+    ag_jkept more = {.n = k->n, .n_slots = k->n_slots ? k->n_slots * 2 : KEPT_SLOTS};
+    more.slots = ag_jtake_kept(c, more.n_slots * sizeof *more.slots);
+    if (!more.slots) return false;
+    memset(more.slots, 0, more.n_slots * sizeof *more.slots);
+    for (size_t i = 0; i < k->n_slots; i++) {
+        if (k->slots[i].json) *kept_slot(&more, k->slots[i].json) = k->slots[i];
     }
-    return ok ? ag_jdict_value(d) : ag_jfail_value();
+    *k = more;
+    return true;
 }
 
-static ag_jv from_within(ag_jctx *c, const json_t *j, bool ours) {
+static ag_jstr *long_string(ag_jctx *c, const json_t *j, bool ours) {
+    if (!c->long_strings) {
+        c->long_strings = ag_jtake_kept(c, sizeof *c->long_strings);
+        if (!c->long_strings) return NULL;
+        *c->long_strings = (ag_jkept){0};
+    }
+    ag_jkept *k = c->long_strings;
+    if (k->n * 2 >= k->n_slots && !enlarge_kept(c, k)) return NULL;
+    struct kept_string *slot = kept_slot(k, j);
+    if (slot->json) return slot->string;
+    ag_jstr *s = ag_jtake_kept(c, sizeof *s);
+    if (!s) return NULL;
+    ag_jstr_init(s, json_string_value(j), json_string_length(j), ours);
+    s->is_permanent = true;
+    *slot = (struct kept_string){j, s};
+    k->n++;
+    return s;
+}
+
+static ag_jstr *string_of(ag_jctx *c, const json_t *j, bool ours) {
+    if (json_string_length(j) >= LONG_STRING) return long_string(c, j, ours);
+    return ag_jstr_create(c, json_string_value(j), json_string_length(j), ours);
+}
+
+ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation) {
     switch (json_typeof(j)) {
     case JSON_OBJECT:
-        return from_object(c, j, ours);
+        return ag_jdict_value(ag_jdict_of_json(c, j, from_conversation));
     case JSON_ARRAY:
-        return from_array(c, j, ours);
+        return ag_jlist_value(ag_jlist_of_json(c, j, from_conversation));
     case JSON_STRING:
-        return ag_jstring(ag_jstr_create(c, json_string_value(j), json_string_length(j), ours));
+        return ag_jstring(string_of(c, j, from_conversation));
     case JSON_INTEGER:
         return ag_jint(json_integer_value(j));
     case JSON_REAL:
@@ -55,13 +83,6 @@ static ag_jv from_within(ag_jctx *c, const json_t *j, bool ours) {
     default:
         return ag_jnone();
     }
-}
-
-ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation) {
-    if (!ag_jenter(c)) return ag_jfail_value();
-    ag_jv v = from_within(c, j, from_conversation);
-    ag_jleave(c);
-    return v;
 }
 
 /* The escape of a character, 0: it stands for itself. */
@@ -79,7 +100,7 @@ static size_t json_escape(uint32_t cp, bool ascii, char out[16]) {
 }
 
 static bool append_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) {
-    size_t done = 0;
+    size_t done = 0, n_escapes = 0;
     if (!ag_jbuf_append_text(c, b, "\"")) return false;
     for (size_t at = 0; at < s->len;) {
         uint32_t cp = (unsigned char)s->text[at];
@@ -92,7 +113,7 @@ static bool append_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) 
         if (cp >= 0x80) n = ag_utf8_get(s->text + at, &cp);
         size_t len = json_escape(cp, ascii, text);
         if (len) {
-            if (!ag_jbuf_append_slice(c, b, s, done, at) ||
+            if (!ag_jwork_eighth(c, &n_escapes) || !ag_jbuf_append_slice(c, b, s, done, at) ||
                 !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_conversation(s, at))) {
                 return false;
             }
@@ -134,8 +155,11 @@ static bool append_items(ag_jctx *c, json_writer *w, const ag_jlist *l) {
     if (!ag_jbuf_append_text(c, w->b, "[")) return false;
     w->level++;
     for (size_t i = 0; i < l->n; i++) {
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
         if (i && !ag_jbuf_append(c, w->b, w->style->item_separator)) return false;
-        if (!append_line(c, w) || !append_value(c, w, l->items[i])) return false;
+        if (!append_line(c, w) || !append_value(c, w, ag_jlist_get(c, l, i))) return false;
+        ag_jregion_end(c, &r);
     }
     w->level--;
     return append_line(c, w) && ag_jbuf_append_text(c, w->b, "]");
@@ -163,25 +187,54 @@ static int by_key(ag_jctx *c, const void *a, const void *b) {
     return ag_jcompare(c, ((const ag_jentry *)a)->key, ((const ag_jentry *)b)->key);
 }
 
-static bool append_entries(ag_jctx *c, json_writer *w, const ag_jdict *d) {
+static bool append_entry(ag_jctx *c, json_writer *w, bool is_first, ag_jv key, ag_jv value) {
+    return (is_first || ag_jbuf_append(c, w->b, w->style->item_separator)) && append_line(c, w) &&
+           append_key(c, w, key) && ag_jbuf_append(c, w->b, w->style->key_separator) &&
+           append_value(c, w, value);
+}
+
+/* Without making entries of them. */
+static bool append_members(ag_jctx *c, json_writer *w, const ag_jdict *d) {
+    json_t *object = (json_t *)(uintptr_t)d->source; /* its iterators do not write */
+    bool is_first = true;
+    for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it)) {
+        const char *key = json_object_iter_key(it);
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
+        ag_jv k = ag_jstring(ag_jstr_create(c, key, strlen(key), d->from_conversation));
+        ag_jv v = ag_jfrom_json(c, json_object_iter_value(it), d->from_conversation);
+        if (ag_jfailed(k) || !append_entry(c, w, is_first, k, v)) return false;
+        ag_jregion_end(c, &r);
+        is_first = false;
+    }
+    return true;
+}
+
+static bool append_items_of(ag_jctx *c, json_writer *w, ag_jdict *d) {
+    if (d->source && !w->style->sort_keys) return append_members(c, w, d);
+    const ag_jentry *entries = ag_jdict_entries(c, d);
+    if (!entries) return false;
+    for (size_t i = 0; i < d->n; i++) {
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
+        if (!append_entry(c, w, i == 0, entries[i].key, entries[i].value)) return false;
+        ag_jregion_end(c, &r);
+    }
+    return true;
+}
+
+static bool append_entries(ag_jctx *c, json_writer *w, ag_jdict *d) {
     if (!d->n) return ag_jbuf_append_text(c, w->b, "{}");
     if (w->style->sort_keys) {
         ag_jdict *sorted = ag_jdict_copy(c, d);
-        if (!sorted || !ag_jlist_sort(c, sorted->entries, d->n, sizeof *d->entries, by_key)) {
+        if (!sorted || !ag_jlist_sort(c, sorted->entries, d->n, sizeof *sorted->entries, by_key)) {
             return false;
         }
         d = sorted;
     }
     if (!ag_jbuf_append_text(c, w->b, "{")) return false;
     w->level++;
-    for (size_t i = 0; i < d->n; i++) {
-        if (i && !ag_jbuf_append(c, w->b, w->style->item_separator)) return false;
-        if (!append_line(c, w) || !append_key(c, w, d->entries[i].key) ||
-            !ag_jbuf_append(c, w->b, w->style->key_separator) ||
-            !append_value(c, w, d->entries[i].value)) {
-            return false;
-        }
-    }
+    if (!append_items_of(c, w, d)) return false;
     w->level--;
     return append_line(c, w) && ag_jbuf_append_text(c, w->b, "}");
 }
@@ -209,7 +262,7 @@ static bool append_kind(ag_jctx *c, json_writer *w, ag_jv v) {
 }
 
 static bool append_value(ag_jctx *c, json_writer *w, ag_jv v) {
-    if (!ag_jenter(c)) return false;
+    if (ag_jfailed(v) || !ag_jenter(c)) return false;
     bool ok = append_kind(c, w, v);
     ag_jleave(c);
     return ok;

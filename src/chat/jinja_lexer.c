@@ -42,7 +42,7 @@ static ag_status lex_fail(lexer *x, ag_status status, const char *fmt, ...) {
 }
 
 static ag_status lex_nomem(lexer *x) {
-    if (x->arena->over_limit) return lex_fail(x, AG_LIMIT, "the template is too large");
+    if (x->arena->memory->over_limit) return lex_fail(x, AG_LIMIT, "the template is too large");
     return lex_fail(x, AG_NOMEM, "out of memory");
 }
 

@@ -15,6 +15,32 @@ ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap) {
     return l;
 }
 
+ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_conversation) {
+    ag_jlist *l = ag_jlist_create(c, 0);
+    if (!l) return NULL;
+    l->source = array;
+    l->n = json_array_size(array);
+    l->from_conversation = from_conversation;
+    return l;
+}
+
+ag_jv ag_jlist_get(ag_jctx *c, const ag_jlist *l, size_t i) {
+    if (!l->source) return l->items[i];
+    return ag_jfrom_json(c, json_array_get(l->source, l->first + i), l->from_conversation);
+}
+
+ag_jlist *ag_jlist_part(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n) {
+    ag_jlist *part = ag_jtake(c, sizeof *part);
+    if (!part) return NULL;
+    *part = *l;
+    if (l->source) part->first += begin;
+    else if (l->items) part->items += begin;
+    part->n = part->cap = n;
+    part->is_group = false;
+    part->is_part = true;
+    return part;
+}
+
 bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v) {
     if (ag_jfailed(v)) return false;
     if (l->n == l->cap) {
@@ -26,29 +52,6 @@ bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v) {
     }
     l->items[l->n++] = v;
     return true;
-}
-
-static bool append_items(ag_jctx *c, ag_jlist *to, const ag_jlist *from) {
-    const ag_jv *items = from->items; /* `to` may be their store, and move */
-    const size_t n = from->n;
-    if (!ag_jwork(c, n / 8)) return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!ag_jlist_push(c, to, items[i])) return false;
-    }
-    return true;
-}
-
-/* As strings grow, see ag_jstr_concat(): lists share a store, and none of them sees more of it than
- * its own items, which do not change. */
-ag_jlist *ag_jlist_concat(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
-    ag_jlist *store = a->store;
-    if (!store || store->items != a->items || store->n != a->n) {
-        store = ag_jlist_create(c, a->n + b->n);
-        if (!store || !append_items(c, store, a)) return NULL;
-    }
-    ag_jlist *l = append_items(c, store, b) ? ag_jtake_zeroed(c, sizeof *l) : NULL;
-    if (l) *l = (ag_jlist){.items = store->items, .n = store->n, .cap = store->n, .store = store};
-    return l;
 }
 
 ag_jlist *ag_jlist_pair(ag_jctx *c, ag_jv a, ag_jv b) {
@@ -119,13 +122,6 @@ static int next_char(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     return 1;
 }
 
-static int next_entry(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    if (it->at >= it->end) return 0;
-    if (it->source.kind == AG_JDICT) *item = it->source.as.dict->entries[it->at++].key;
-    else *item = ag_jview_item(c, it->source.as.view, it->at++);
-    return ag_jfailed(*item) ? -1 : 1;
-}
-
 static int next_of_loop(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     (void)it;
     (void)item;
@@ -166,7 +162,19 @@ ag_jiter *ag_jiter_create(ag_jctx *c, const char *type_name,
     it->next = next;
     it->inner = inner;
     it->state = state;
+    it->born = c->n_regions;
     return it;
+}
+
+ag_jv ag_jiterated(ag_jctx *c, ag_jv v) {
+    if (v.kind == AG_JDICT) return ag_jdict_value(ag_jdict_filled(c, v.as.dict));
+    if (v.kind != AG_JVIEW) return v;
+    ag_jdict *filled = ag_jdict_filled(c, v.as.view->dict);
+    if (filled == v.as.view->dict) return v;
+    ag_jview *view = filled ? ag_jtake(c, sizeof *view) : NULL;
+    if (!view) return ag_jfail_value();
+    *view = (ag_jview){filled, v.as.view->which};
+    return (ag_jv){AG_JVIEW, {.view = view}};
 }
 
 ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v) {
@@ -176,13 +184,10 @@ ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v) {
         return NULL;
     }
     ag_jiter *it = ag_jiter_create(c, "iterator", next_item, NULL, NULL);
-    if (!it) return NULL;
-    it->source = v;
+    if (it) it->source = ag_jiterated(c, v);
+    if (!it || ag_jfailed(it->source)) return NULL;
     if (v.kind == AG_JSTRING) {
         it->next = next_char;
-    } else if (v.kind == AG_JDICT || v.kind == AG_JVIEW) {
-        it->next = next_entry;
-        it->end = (size_t)ag_jlength(v);
     } else if (v.kind == AG_JUNDEFINED) {
         it->next = next_nothing;
     } else if (v.kind == AG_JLOOP) {
@@ -195,17 +200,14 @@ ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v) {
 
 static int next_reversed(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     if (it->end == 0) return 0;
-    size_t i = --it->end;
-    if (it->source.kind == AG_JDICT) *item = it->source.as.dict->entries[i].key;
-    else if (it->source.kind == AG_JVIEW) *item = ag_jview_item(c, it->source.as.view, i);
-    else *item = ag_jitem_at(c, it->source, i);
+    *item = ag_jitem_at(c, it->source, --it->end);
     return ag_jfailed(*item) ? -1 : 1;
 }
 
 ag_jiter *ag_jiter_reversed(ag_jctx *c, ag_jv v) {
     ag_jiter *it = ag_jiter_create(c, "list_reverseiterator", next_reversed, NULL, NULL);
-    if (!it) return NULL;
-    it->source = v;
+    if (it) it->source = ag_jiterated(c, v);
+    if (!it || ag_jfailed(it->source)) return NULL;
     it->end = (size_t)ag_jlength(v);
     return it;
 }
@@ -231,8 +233,10 @@ int64_t ag_jlength(ag_jv v) {
 }
 
 ag_jv ag_jitem_at(ag_jctx *c, ag_jv v, size_t i) {
-    if (ag_jis_sequence(v)) return v.as.list->items[i];
+    if (ag_jis_sequence(v)) return ag_jlist_get(c, v.as.list, i);
     if (v.kind == AG_JRANGE) { return ag_jint(v.as.range->start + (int64_t)i * v.as.range->step); }
+    if (v.kind == AG_JVIEW) return ag_jview_item(c, v.as.view, i);
+    if (v.kind == AG_JDICT) return v.as.dict->entries[i].key;
     ag_jstr *s = v.as.string;
     size_t begin = ag_jstr_offset(s, i), end = begin + 1;
     if (!ag_jstr_is_ascii(s)) {

@@ -6,9 +6,13 @@
 #include "chat/jinja_context.h"
 
 ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap);
+/* Of an array, which is borrowed: each access to an item makes its value. */
+ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_conversation);
+/* Item number i, of which there are more; AG_JFAIL: no memory. */
+ag_jv ag_jlist_get(ag_jctx *c, const ag_jlist *l, size_t i);
+/* l[begin..begin+n), which shares what l has. */
+ag_jlist *ag_jlist_part(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n);
 bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v);
-/* a + b. Appending to the list that its store ends with costs what is appended. */
-ag_jlist *ag_jlist_concat(ag_jctx *c, const ag_jlist *a, const ag_jlist *b);
 ag_jlist *ag_jlist_pair(ag_jctx *c, ag_jv a, ag_jv b);
 /* All that v gives when it is iterated over. */
 ag_jlist *ag_jlist_of(ag_jctx *c, ag_jv v);
@@ -19,10 +23,21 @@ bool ag_jlist_sort(ag_jctx *c, void *items, size_t n, size_t size,
 ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap);
 bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value); /* fails for a list as a key */
 bool ag_jdict_set_text(ag_jctx *c, ag_jdict *d, const char *key, ag_jv value);
-/* NULL: not there, or failed; then an error stands in the context. */
-ag_jentry *ag_jdict_find(ag_jctx *c, const ag_jdict *d, ag_jv key);
-ag_jentry *ag_jdict_find_string(const ag_jdict *d, const ag_jstr *key, uint32_t hash);
-ag_jdict *ag_jdict_copy(ag_jctx *c, const ag_jdict *d);
+/* Of an object, which is borrowed: each access to an entry makes its value. */
+ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_conversation);
+/* d, or a dict with the entries of its object, whose values are made so far; NULL: failed. */
+ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d);
+/* All d->n entries of that; NULL: failed, or there are none. */
+const ag_jentry *ag_jdict_entries(ag_jctx *c, ag_jdict *d);
+/* What iterates over v: v, or, of a dict or a view of one, the same with all entries. AG_JFAIL:
+ * failed. */
+ag_jv ag_jiterated(ag_jctx *c, ag_jv v);
+/* The value; AG_JFAIL: absent, or failed, then with an error in the context. */
+ag_jv ag_jdict_find(ag_jctx *c, const ag_jdict *d, ag_jv key);
+ag_jv ag_jdict_find_string(ag_jctx *c, const ag_jdict *d, const ag_jstr *key, uint32_t hash);
+/* The number of the entry of that name, which is there. */
+size_t ag_jdict_index(ag_jctx *c, const ag_jdict *d, ag_jstr *name);
+ag_jdict *ag_jdict_copy(ag_jctx *c, ag_jdict *d);
 /* What hash() gives: equal values have the same. False: it cannot be hashed. */
 bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out);
 
@@ -43,7 +58,8 @@ bool ag_jis_iterable(ag_jv v);
 
 /* len(v) without recording an error; -1: it has none. */
 int64_t ag_jlength(ag_jv v);
-/* Item number i of a list, tuple, range or string (a character), which has so many. */
+/* Item number i of a list, tuple, range, string (a character), or of a dict (a key) or view that
+ * ag_jiterated() gave; there are more than i. */
 ag_jv ag_jitem_at(ag_jctx *c, ag_jv v, size_t i);
 ag_jv ag_jview_item(ag_jctx *c, const ag_jview *view, size_t i);
 

@@ -9,49 +9,66 @@ struct ag_jloop {
     const ag_jnode *node;
     ag_jscope *scope; /* around the loop */
     ag_jv iterable;
-    ag_jiter *it;
+    ag_jiter *it;                   /* NULL: the items are found by their number */
     int64_t index0, length, depth0; /* length -1: not known yet */
-    ag_jv before, current, after;   /* after AG_JFAIL: not peeked at */
+    ag_jv before, current, after;   /* of an iterator; after AG_JFAIL: not peeked at */
     bool at_end;                    /* nothing comes after */
     ag_jv last_changed;
+    uint64_t born; /* the region in which it was made */
 };
 
 /* {% for x in y if test %}: the test sees the target, not `loop`. */
 typedef struct filter_state {
     const ag_jnode *node;
-    ag_jscope *scope;
+    ag_jscope *scope; /* around the loop */
 } filter_state;
 
+/* 1, 0; -1: failed. */
+static int passes(ag_jctx *c, const filter_state *f, ag_jv item) {
+    ag_jscope *scope = c->scope;
+    ag_jregion r;
+    ag_jregion_begin(c, &r);
+    c->scope = ag_jscope_create(c, f->scope);
+    if (!c->scope) return -1;
+    ag_jv v = ag_jassign(c, f->node->a, item) ? ag_jeval(c, f->node->c) : ag_jfail_value();
+    c->scope = scope;
+    if (ag_jfailed(v)) return -1;
+    const int result = ag_jtruth(v);
+    ag_jregion_end(c, &r);
+    return result;
+}
+
 static int next_passing(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    filter_state *f = it->state;
     for (;;) {
-        int more = ag_jiter_next(c, it->inner, item);
-        if (more <= 0) return more;
-        ag_jscope *scope = c->scope;
-        if (f->scope->captured) f->scope = ag_jscope_create(c, f->scope->parent);
-        if (!f->scope) return -1;
-        f->scope->n = 0;
-        c->scope = f->scope;
-        ag_jv v = ag_jassign(c, f->node->a, *item) ? ag_jeval(c, f->node->c) : ag_jfail_value();
-        c->scope = scope;
-        if (ag_jfailed(v)) return -1;
-        if (ag_jtruth(v)) return 1;
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
+        const int more = ag_jiter_next(c, it->inner, item);
+        const int pass = more > 0 ? passes(c, it->state, *item) : more;
+        if (more <= 0 || pass < 0) return pass;
+        if (pass) {
+            ag_jregion_keep(c, &r);
+            return 1;
+        }
+        ag_jregion_end(c, &r);
     }
 }
 
 static bool start_loop(ag_jctx *c, ag_jloop *l, const ag_jnode *n, ag_jv iterable) {
+    iterable = ag_jiterated(c, iterable);
+    if (ag_jfailed(iterable)) return false;
     *l = (ag_jloop){.node = n, .scope = c->scope, .iterable = iterable, .length = -1};
     l->index0 = -1;
+    l->born = c->n_regions;
+    const bool has_numbers = ag_jis_sequence(iterable) || iterable.kind == AG_JRANGE ||
+                             iterable.kind == AG_JDICT || iterable.kind == AG_JVIEW;
+    if (!n->c && iterable.kind != AG_JITERATOR) l->length = ag_jlength(iterable);
+    if (!n->c && has_numbers) return true;
     l->it = ag_jiter_of(c, iterable);
-    if (!l->it) return false;
-    if (!n->c) {
-        if (iterable.kind != AG_JITERATOR) l->length = ag_jlength(iterable);
-        return true;
-    }
+    if (!l->it || !n->c) return l->it != NULL;
     filter_state *f = ag_jtake(c, sizeof *f);
     if (!f) return false;
-    *f = (filter_state){n, ag_jscope_create(c, c->scope)};
-    l->it = f->scope ? ag_jiter_create(c, "generator", next_passing, l->it, f) : NULL;
+    *f = (filter_state){n, c->scope};
+    l->it = ag_jiter_create(c, "generator", next_passing, l->it, f);
     return l->it != NULL;
 }
 
@@ -62,10 +79,19 @@ static bool peek(ag_jctx *c, ag_jloop *l) {
     if (more < 0) return false;
     if (more) l->after = v;
     else l->at_end = true;
+    ag_jstored(c, l->born);
     return true;
 }
 
+static int advance_by_number(ag_jctx *c, ag_jloop *l) {
+    if (l->index0 + 1 >= l->length) return 0;
+    if (!ag_jwork(c, 1)) return -1;
+    l->current = ag_jitem_at(c, l->iterable, (size_t)++l->index0);
+    return ag_jfailed(l->current) ? -1 : 1;
+}
+
 static int advance_loop(ag_jctx *c, ag_jloop *l) {
+    if (!l->it) return advance_by_number(c, l);
     if (!peek(c, l)) return -1;
     if (ag_jfailed(l->after)) return 0;
     l->before = l->current;
@@ -81,19 +107,18 @@ int64_t ag_jloop_length(ag_jctx *c, ag_jloop *l) {
     ag_jlist *rest = ag_jlist_of(c, ag_jiter_value(l->it));
     ag_jiter *it = rest ? ag_jiter_of(c, ag_jlist_value(rest)) : NULL;
     if (!it) return -1;
+    ag_jstored(c, l->born);
     l->it = it;
     l->length = (int64_t)rest->n + l->index0 + 1 + !ag_jfailed(l->after);
     return l->length;
 }
 
-static ag_jflow exec_body(ag_jctx *c, ag_jloop *l, ag_jscope **scope) {
-    if (!*scope || (*scope)->captured) *scope = ag_jscope_create(c, l->scope);
-    if (!*scope) return AG_JFLOW_FAIL;
-    (*scope)->n = 0;
-    c->scope = *scope;
+static ag_jflow exec_body(ag_jctx *c, ag_jloop *l) {
+    c->scope = ag_jscope_create(c, l->scope);
+    if (!c->scope) return AG_JFLOW_FAIL;
     bool ok = true;
     if (l->node->op & AG_JFOR_LOOP) {
-        ok = ag_jscope_set(c, *scope, c->t->loop, (ag_jv){AG_JLOOP, {.loop = l}});
+        ok = ag_jscope_set(c, c->scope, c->t->loop, (ag_jv){AG_JLOOP, {.loop = l}});
     }
     c->at = l->node;
     if (ok) ok = ag_jassign(c, l->node->a, l->current);
@@ -102,20 +127,24 @@ static ag_jflow exec_body(ag_jctx *c, ag_jloop *l, ag_jscope **scope) {
     return flow;
 }
 
+/* Each turn is a region. The item is made inside it, unless it comes from an iterator and the body
+ * reads `loop`, which may return it in a later turn. */
 static ag_jflow run_loop(ag_jctx *c, const ag_jnode *n, ag_jv iterable, int64_t depth0) {
     ag_jloop *l = ag_jtake(c, sizeof *l);
     if (!l || !start_loop(c, l, n, iterable)) return AG_JFLOW_FAIL;
     l->depth0 = depth0;
-    ag_jscope *scope = NULL;
+    const bool keeps_items = l->it && n->op & AG_JFOR_LOOP;
     bool ran = false; /* to the end of the body, or else is run, as Jinja has it */
-    for (;;) {
+    for (ag_jflow flow = AG_JFLOW_NEXT; flow != AG_JFLOW_BREAK;) {
+        ag_jregion r;
+        if (!keeps_items) ag_jregion_begin(c, &r);
         int more = advance_loop(c, l);
         if (more < 0) return AG_JFLOW_FAIL;
-        if (!more) break;
-        ag_jflow flow = exec_body(c, l, &scope);
+        if (keeps_items) ag_jregion_begin(c, &r);
+        flow = more ? exec_body(c, l) : AG_JFLOW_BREAK;
         if (flow == AG_JFLOW_FAIL) return flow;
-        if (flow == AG_JFLOW_BREAK) break;
         ran |= flow == AG_JFLOW_NEXT;
+        ag_jregion_end(c, &r);
     }
     if (ran || !n->orelse.n) return AG_JFLOW_NEXT;
     c->scope = ag_jscope_create(c, l->scope);
@@ -160,7 +189,10 @@ ag_jv ag_jloop_changed(ag_jctx *c, ag_jloop *l, const ag_jargs *args) {
     int same =
         ag_jfailed(l->last_changed) ? 0 : ag_jequal(c, l->last_changed, ag_jtuple_value(now));
     if (same < 0) return ag_jfail_value();
-    if (!same) l->last_changed = ag_jtuple_value(now);
+    if (!same) {
+        l->last_changed = ag_jtuple_value(now);
+        ag_jstored(c, l->born);
+    }
     return ag_jbool(!same);
 }
 
@@ -171,12 +203,14 @@ static ag_jv length_less(ag_jctx *c, ag_jloop *l, int64_t by) {
 
 static ag_jv neighbour(ag_jctx *c, ag_jloop *l, const ag_jstr *name) {
     if (ag_jstr_is(name, "previtem")) {
-        return l->index0 == 0 ? ag_jundefined_hint(c, "there is no previous item") : l->before;
+        if (l->index0 == 0) return ag_jundefined_hint(c, "there is no previous item");
+        return l->it ? l->before : ag_jitem_at(c, l->iterable, (size_t)l->index0 - 1);
     }
-    if (!peek(c, l)) return ag_jfail_value();
-    bool is_last = ag_jfailed(l->after);
+    if (l->it && !peek(c, l)) return ag_jfail_value();
+    bool is_last = l->it ? ag_jfailed(l->after) : l->index0 + 1 >= l->length;
     if (ag_jstr_is(name, "last")) return ag_jbool(is_last);
-    return is_last ? ag_jundefined_hint(c, "there is no next item") : l->after;
+    if (is_last) return ag_jundefined_hint(c, "there is no next item");
+    return l->it ? l->after : ag_jitem_at(c, l->iterable, (size_t)l->index0 + 1);
 }
 
 ag_jv ag_jloop_attribute(ag_jctx *c, ag_jv loop, const ag_jstr *name) {

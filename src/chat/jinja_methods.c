@@ -40,9 +40,9 @@ static ag_jv dict_values(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return dict_view(c, self, AG_JVIEW_VALUES);
 }
 static ag_jv dict_get(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    const ag_jentry *e = ag_jdict_find(c, self.as.dict, a[0]);
-    if (c->status != AG_OK) return ag_jfail_value();
-    return e ? e->value : ag_jfailed(a[1]) ? ag_jnone() : a[1];
+    ag_jv v = ag_jdict_find(c, self.as.dict, a[0]);
+    if (!ag_jfailed(v) || c->status != AG_OK) return v;
+    return ag_jfailed(a[1]) ? ag_jnone() : a[1];
 }
 static ag_jv dict_copy(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)c;

@@ -88,19 +88,21 @@ bool ag_jtruth(ag_jv v) {
 static int equal_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
     if (a->n != b->n) return 0;
     for (size_t i = 0; i < a->n; i++) {
-        int r = ag_jequal(c, a->items[i], b->items[i]);
+        int r = ag_jequal(c, ag_jlist_get(c, a, i), ag_jlist_get(c, b, i));
         if (r != 1) return r;
     }
     return 1;
 }
 
-static int equal_dicts(ag_jctx *c, const ag_jdict *a, const ag_jdict *b) {
+static int equal_dicts(ag_jctx *c, ag_jdict *a, const ag_jdict *b) {
     if (a->n != b->n) return 0;
-    for (size_t i = 0; i < a->n; i++) {
-        const ag_jentry *e = ag_jdict_find(c, b, a->entries[i].key);
+    const ag_jentry *e = ag_jdict_entries(c, a);
+    if (c->status != AG_OK) return -1;
+    for (size_t i = 0; i < a->n; i++, e++) {
+        ag_jv other = ag_jdict_find(c, b, e->key);
         if (c->status != AG_OK) return -1;
-        if (!e) return 0;
-        int r = ag_jequal(c, a->entries[i].value, e->value);
+        if (ag_jfailed(other)) return 0;
+        int r = ag_jequal(c, e->value, other);
         if (r != 1) return r;
     }
     return 1;
@@ -111,8 +113,10 @@ static int equal_views(ag_jctx *c, const ag_jview *a, const ag_jview *b) {
     if (a->which != b->which || a->which == AG_JVIEW_VALUES) return a == b;
     if (a->which == AG_JVIEW_ITEMS) return equal_dicts(c, a->dict, b->dict);
     if (a->dict->n != b->dict->n) return 0;
-    for (size_t i = 0; i < a->dict->n; i++) {
-        if (!ag_jdict_find(c, b->dict, a->dict->entries[i].key)) return c->status != AG_OK ? -1 : 0;
+    const ag_jentry *e = ag_jdict_entries(c, a->dict);
+    if (c->status != AG_OK) return -1;
+    for (size_t i = 0; i < a->dict->n; i++, e++) {
+        if (ag_jfailed(ag_jdict_find(c, b->dict, e->key))) return c->status != AG_OK ? -1 : 0;
     }
     return 1;
 }
@@ -130,6 +134,7 @@ static int equal_within(ag_jctx *c, ag_jv a, ag_jv b) {
     case AG_JNONE:
         return 1;
     case AG_JSTRING:
+        if (a.as.string->len != b.as.string->len) return 0;
         if (!ag_jwork_bytes(c, a.as.string->len)) return -1;
         return ag_jstr_equal(a.as.string, b.as.string);
     case AG_JLIST:
@@ -165,11 +170,12 @@ static bool is_set_like(ag_jv v) {
 static int compare_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
     size_t n = a->n < b->n ? a->n : b->n;
     for (size_t i = 0; i < n; i++) {
-        int r = ag_jequal(c, a->items[i], b->items[i]);
+        ag_jv x = ag_jlist_get(c, a, i), y = ag_jlist_get(c, b, i);
+        int r = ag_jequal(c, x, y);
         if (r < 0) return AG_JCOMPARE_FAILED;
         if (r) continue;
         if (!ag_jenter(c)) return AG_JCOMPARE_FAILED;
-        r = ag_jcompare(c, a->items[i], b->items[i]);
+        r = ag_jcompare(c, x, y);
         ag_jleave(c);
         return r;
     }
@@ -220,6 +226,13 @@ static ag_jv compared(ag_jctx *c, int op, ag_jv a, ag_jv b) {
     }
 }
 
+static bool append_all(ag_jctx *c, ag_jlist *l, const ag_jlist *items) {
+    for (size_t i = 0; i < items->n; i++) {
+        if (!ag_jlist_push(c, l, ag_jlist_get(c, items, i))) return false;
+    }
+    return true;
+}
+
 static ag_jv repeated(ag_jctx *c, ag_jv v, int64_t times) {
     if (times < 0) times = 0;
     if (v.kind == AG_JSTRING) {
@@ -234,14 +247,42 @@ static ag_jv repeated(ag_jctx *c, ag_jv v, int64_t times) {
     if (n && (uint64_t)times > SIZE_MAX / 256 / n) {
         return ag_jfail_as(c, AG_LIMIT, "a list of %zu times %zu items", (size_t)times, n);
     }
-    ag_jlist *l = ag_jwork(c, n * (size_t)times) ? ag_jlist_create(c, n * (size_t)times) : NULL;
+    ag_jlist *l = ag_jlist_create(c, n * (size_t)times);
     for (int64_t i = 0; l && n && i < times; i++) {
-        for (size_t k = 0; k < n; k++) l->items[l->n++] = v.as.list->items[k];
+        if (!ag_jwork(c, n) || !append_all(c, l, v.as.list)) return ag_jfail_value();
     }
     return v.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
 }
 
 static bool can_repeat(ag_jv v) { return v.kind == AG_JSTRING || ag_jis_sequence(v); }
+
+static bool append_items(ag_jctx *c, ag_jbuf *b, const ag_jlist *l) {
+    if (!ag_jwork(c, l->n / 8)) return false;
+    for (size_t i = 0; i < l->n; i++) {
+        const ag_jv v = ag_jlist_get(c, l, i);
+        if (ag_jfailed(v)) return false;
+        if (!ag_jbuf_append_bytes(c, b, (const char *)&v, sizeof v, false)) return false;
+    }
+    return true;
+}
+
+/* As with strings, appending to a list that its buffer ends with costs what is appended. */
+static ag_jlist *joined_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
+    ag_jbuf *home = a->home;
+    const bool in_place = home && a->n && (const char *)(a->items + a->n) == home->text + home->len;
+    const size_t begin = in_place ? (size_t)((const char *)a->items - home->text) : 0;
+    if (!in_place) {
+        home = ag_jbuf_create(c);
+        if (!home || !append_items(c, home, a)) return NULL;
+    }
+    ag_jlist *l = append_items(c, home, b) ? ag_jlist_create(c, 0) : NULL;
+    if (!l) return NULL;
+    home->shares_text = true;
+    l->home = home;
+    l->items = (ag_jv *)(void *)(home->text ? home->text + begin : NULL);
+    l->n = l->cap = a->n + b->n;
+    return l;
+}
 
 static ag_jv concatenated(ag_jctx *c, ag_jv a, ag_jv b) {
     if (a.kind == AG_JSTRING) {
@@ -255,7 +296,7 @@ static ag_jv concatenated(ag_jctx *c, ag_jv a, ag_jv b) {
         ag_jstr *s = ag_jstr_concat(c, x, y);
         return ag_jstring(s && markup ? ag_jstr_as_markup(c, s, true) : s);
     }
-    ag_jlist *l = ag_jlist_concat(c, a.as.list, b.as.list);
+    ag_jlist *l = joined_lists(c, a.as.list, b.as.list);
     return a.kind == AG_JLIST ? ag_jlist_value(l) : ag_jtuple_value(l);
 }
 
@@ -324,10 +365,13 @@ static int iterated_contains(ag_jctx *c, ag_jv container, ag_jv item) {
     if (!it) return -1;
     for (;;) {
         ag_jv v;
+        ag_jregion region;
+        ag_jregion_begin(c, &region);
         int more = ag_jiter_next(c, it, &v);
-        if (more <= 0) return more;
-        int r = ag_jequal(c, v, item);
-        if (r) return r;
+        int r = more > 0 ? ag_jequal(c, v, item) : more;
+        if (more < 0 || r < 0) return -1;
+        ag_jregion_end(c, &region);
+        if (more == 0 || r) return r;
     }
 }
 
@@ -343,8 +387,8 @@ int ag_jcontains(ag_jctx *c, ag_jv container, ag_jv item) {
         return ag_jstr_find(container.as.string, 0, container.as.string->len, item.as.string) !=
                AG_JNOT_FOUND;
     case AG_JDICT: {
-        const ag_jentry *e = ag_jdict_find(c, container.as.dict, item);
-        return c->status != AG_OK ? -1 : e != NULL;
+        ag_jv found = ag_jdict_find(c, container.as.dict, item);
+        return c->status != AG_OK ? -1 : !ag_jfailed(found);
     }
     case AG_JVIEW:
         if (container.as.view->which == AG_JVIEW_KEYS) {

@@ -34,7 +34,7 @@ void *ag_jparse_limit(ag_jparser *p, const char *what) {
 }
 
 static void *parse_nomem(ag_jparser *p) {
-    if (p->t->arena.over_limit) return ag_jparse_limit(p, "the template is too large");
+    if (p->t->memory.over_limit) return ag_jparse_limit(p, "the template is too large");
     if (p->status == AG_OK) {
         p->status = ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: out of memory", p->t->name);
     }
@@ -73,6 +73,7 @@ ag_jstr *ag_jparse_string(ag_jparser *p, const char *text, size_t len) {
     s->len = len;
     s->n_chars = ag_jstr_count(text, len);
     s->hash = ag_jstr_hash_of(text, len);
+    s->is_permanent = true;
     return s;
 }
 
@@ -195,7 +196,8 @@ ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja 
     if (valid < n) return AG_FAIL(err, FORMAT, "%s: not UTF-8 at byte %zu", name, valid);
     ag_jinja *t = ag_calloc(1, sizeof *t);
     if (!t) return AG_FAIL(err, NOMEM, "%s: out of memory", name);
-    t->arena.limit = TREE_BYTES;
+    t->memory.limit = TREE_BYTES;
+    t->arena.memory = &t->memory;
     ag_jparser p = {.t = t, .err = err};
     size_t name_bytes = strlen(name) + 1;
     char *own_name = ag_jinja_take(&t->arena, name_bytes);

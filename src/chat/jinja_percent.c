@@ -24,7 +24,7 @@ typedef struct percent {
 
 static ag_jv next_argument(ag_jctx *c, percent *p) {
     if (p->args.kind == AG_JTUPLE) {
-        if (p->next < p->args.as.list->n) return p->args.as.list->items[p->next++];
+        if (p->next < p->args.as.list->n) return ag_jlist_get(c, p->args.as.list, p->next++);
     } else if (p->next++ == 0) {
         return p->args;
     }
@@ -44,10 +44,10 @@ static ag_jv named_argument(ag_jctx *c, percent *p) {
     if (p->args.kind != AG_JDICT) return ag_jfail(c, "format requires a mapping");
     ag_jv key = ag_jstring(ag_jstr_slice(c, p->s, begin, p->at - 1));
     if (ag_jfailed(key)) return key;
-    const ag_jentry *e = ag_jdict_find(c, p->args.as.dict, key);
-    if (!e) return ag_jfail(c, "the format asks for a key that is not there");
+    ag_jv v = ag_jdict_find(c, p->args.as.dict, key);
+    if (ag_jfailed(v)) return ag_jfail(c, "the format asks for a key that is not there");
     p->by_name = true;
-    return e->value;
+    return v;
 }
 
 static bool percent_number(ag_jctx *c, percent *p, int64_t *out) {
@@ -250,10 +250,10 @@ static ag_jv first_field(ag_jctx *c, braces *f, ag_jstr *name) {
         if (f->next > 0) return ag_jfail(c, "cannot switch from automatic to manual numbering");
         f->next = -1;
     } else {
-        const ag_jentry *e =
-            f->args->keywords ? ag_jdict_find(c, f->args->keywords, ag_jstring(name)) : NULL;
-        return e ? e->value
-                 : ag_jfail(c, "format(): there is no argument '%.*s'", (int)name->len, name->text);
+        ag_jv v = ag_jfail_value();
+        if (f->args->keywords) v = ag_jdict_find(c, f->args->keywords, ag_jstring(name));
+        if (!ag_jfailed(v)) return v;
+        return ag_jfail(c, "format(): there is no argument '%.*s'", (int)name->len, name->text);
     }
     if ((size_t)i >= f->args->n)
         return ag_jfail(c, "format(): there is no argument number %d", (int)i);

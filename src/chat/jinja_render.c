@@ -45,18 +45,14 @@ static bool set_root(ag_jctx *c) {
     return c->root != NULL;
 }
 
-static ag_status copy_out(const ag_jbuf *b, ag_jinja_output *out, ag_error *err) {
-    out->text = ag_malloc(b->len + 1);
-    if (b->n_spans) out->spans = ag_malloc(b->n_spans * sizeof *out->spans);
-    if (!out->text || (b->n_spans && !out->spans)) {
-        return AG_FAIL(err, NOMEM, "rendered text of %zu bytes", b->len);
-    }
-    if (b->len) memcpy(out->text, b->text, b->len);
-    out->text[b->len] = '\0';
-    out->len = b->len;
-    if (b->n_spans) memcpy(out->spans, b->spans, b->n_spans * sizeof *out->spans);
-    out->n_spans = b->n_spans;
-    return AG_OK;
+static void report_usage(const ag_jctx *c, ag_jinja_usage *usage) {
+    if (!usage) return;
+    *usage = (ag_jinja_usage){
+        .steps = c->in->limits.steps - c->steps,
+        .peak_bytes = c->memory.peak,
+        .over_steps = c->over_steps,
+        .over_memory = c->memory.over_limit,
+    };
 }
 
 ag_status ag_jinja_render(const ag_jinja *t, const ag_jinja_input *in, ag_jinja_output *out,
@@ -64,16 +60,15 @@ ag_status ag_jinja_render(const ag_jinja *t, const ag_jinja_input *in, ag_jinja_
     *out = (ag_jinja_output){0};
     ag_jinja_input input = *in;
     input.limits = complete(in->limits);
-    ag_jctx c = {.t = t, .in = &input, .err = err};
-    c.arena.limit = input.limits.memory_bytes;
-    c.steps = input.limits.steps;
-    c.depth = input.limits.depth;
+    ag_jctx c;
+    ag_jctx_init(&c, t, &input, err);
     c.out = ag_jbuf_create(&c);
     if (c.out) c.out->most = input.limits.output_bytes;
     if (c.out && set_root(&c)) ag_jexec(&c, &t->body);
-    if (c.status == AG_OK) c.status = copy_out(c.out, out, err);
+    if (c.status == AG_OK) ag_jbuf_move_out(&c, c.out, out);
     if (c.status != AG_OK) ag_jinja_output_free(out);
-    ag_jinja_arena_free(&c.arena);
+    report_usage(&c, in->usage);
+    ag_jctx_free(&c);
     return c.status;
 }
 

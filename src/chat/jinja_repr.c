@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Kept out of the functions that call themselves, which then need less stack. */
+#define LEAF __attribute__((noinline))
+
 /* A character as repr() spells it if not by itself; returns the length, 0: by itself. */
 static size_t escaped_char(uint32_t cp, char quote, bool ascii, char out[12]) {
     if (cp == '\\' || cp == (unsigned char)quote) {
@@ -32,18 +35,18 @@ static size_t escaped_char(uint32_t cp, char quote, bool ascii, char out[12]) {
                             cp);
 }
 
-static bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) {
+static LEAF bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) {
     char quote =
         s->len && memchr(s->text, '\'', s->len) && !memchr(s->text, '"', s->len) ? '"' : '\'';
     if (s->markup && !ag_jbuf_append_text(c, b, "Markup(")) return false;
     if (!ag_jbuf_append_bytes(c, b, &quote, 1, false)) return false;
-    size_t done = 0;
+    size_t done = 0, n_escapes = 0;
     for (size_t at = 0; at < s->len;) {
         uint32_t cp;
         char text[12];
         size_t n = ag_utf8_get(s->text + at, &cp), len = escaped_char(cp, quote, ascii, text);
         if (len) {
-            if (!ag_jbuf_append_slice(c, b, s, done, at) ||
+            if (!ag_jwork_eighth(c, &n_escapes) || !ag_jbuf_append_slice(c, b, s, done, at) ||
                 !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_conversation(s, at))) {
                 return false;
             }
@@ -60,21 +63,28 @@ static bool append_list(ag_jctx *c, ag_jbuf *b, const ag_jlist *l, const char *b
                         bool ascii) {
     if (!ag_jbuf_append_bytes(c, b, brackets, 1, false)) return false;
     for (size_t i = 0; i < l->n; i++) {
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
         if (i && !ag_jbuf_append_text(c, b, ", ")) return false;
-        if (!ag_jappend_repr(c, b, l->items[i], ascii)) return false;
+        if (!ag_jappend_repr(c, b, ag_jlist_get(c, l, i), ascii)) return false;
+        ag_jregion_end(c, &r);
     }
     if (brackets[0] == '(' && l->n == 1 && !ag_jbuf_append_text(c, b, ",")) return false;
     return ag_jbuf_append_bytes(c, b, brackets + 1, 1, false);
 }
 
-static bool append_dict(ag_jctx *c, ag_jbuf *b, const ag_jdict *d, bool ascii) {
-    if (!ag_jbuf_append_text(c, b, "{")) return false;
+static bool append_dict(ag_jctx *c, ag_jbuf *b, ag_jdict *d, bool ascii) {
+    const ag_jentry *entries = ag_jdict_entries(c, d);
+    if (c->status != AG_OK || !ag_jbuf_append_text(c, b, "{")) return false;
     for (size_t i = 0; i < d->n; i++) {
+        ag_jregion r;
+        ag_jregion_begin(c, &r);
         if (i && !ag_jbuf_append_text(c, b, ", ")) return false;
-        if (!ag_jappend_repr(c, b, d->entries[i].key, ascii) || !ag_jbuf_append_text(c, b, ": ") ||
-            !ag_jappend_repr(c, b, d->entries[i].value, ascii)) {
+        if (!ag_jappend_repr(c, b, entries[i].key, ascii) || !ag_jbuf_append_text(c, b, ": ") ||
+            !ag_jappend_repr(c, b, entries[i].value, ascii)) {
             return false;
         }
+        ag_jregion_end(c, &r);
     }
     return ag_jbuf_append_text(c, b, "}");
 }
@@ -85,7 +95,7 @@ static bool append_view(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii) {
            append_list(c, b, l, "[]", ascii) && ag_jbuf_append_text(c, b, ")");
 }
 
-static bool append_range(ag_jctx *c, ag_jbuf *b, const ag_jrange *r) {
+static LEAF bool append_range(ag_jctx *c, ag_jbuf *b, const ag_jrange *r) {
     char text[100];
     int n = snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64, r->start, r->stop);
     if (r->step != 1) n += snprintf(text + n, sizeof text - (size_t)n, ", %" PRId64, r->step);
@@ -103,7 +113,7 @@ static bool append_loop(ag_jctx *c, ag_jbuf *b, ag_jv v) {
 }
 
 /* What Python shows with an address has none here. */
-static bool append_object(ag_jctx *c, ag_jbuf *b, ag_jv v) {
+static LEAF bool append_object(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     char text[100];
     if (v.kind == AG_JMACRO && v.as.macro->def->name) {
         const ag_jstr *name = v.as.macro->def->name;
@@ -115,7 +125,7 @@ static bool append_object(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     return ag_jbuf_append_text(c, b, text);
 }
 
-static bool append_scalar(ag_jctx *c, ag_jbuf *b, ag_jv v) {
+static LEAF bool append_scalar(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     char text[AG_JFLOAT_BYTES];
     switch (v.kind) {
     case AG_JNONE:
@@ -204,11 +214,11 @@ ag_jstr *ag_jescape(ag_jctx *c, ag_jv v) {
     ag_jstr *s = ag_jstr_of(c, v);
     ag_jbuf *b = s ? ag_jbuf_create(c) : NULL;
     if (!b) return NULL;
-    size_t done = 0;
+    size_t done = 0, n_entities = 0;
     for (size_t i = 0; i < s->len; i++) {
         const char *e = entity(s->text[i]);
         if (!e) continue;
-        if (!ag_jbuf_append_slice(c, b, s, done, i) ||
+        if (!ag_jwork_eighth(c, &n_entities) || !ag_jbuf_append_slice(c, b, s, done, i) ||
             !ag_jbuf_append_bytes(c, b, e, strlen(e), ag_jstr_is_conversation(s, i))) {
             return NULL;
         }

@@ -318,9 +318,10 @@ ag_jv ag_jstr_translate(ag_jctx *c, ag_jv self, const ag_jv *a) {
     for (size_t at = 0, n; b && at < s->len; at += n) {
         uint32_t cp;
         n = ag_utf8_get(s->text + at, &cp);
-        const ag_jentry *e = ag_jdict_find(c, a[0].as.dict, ag_jint(cp));
+        ag_jv v = ag_jdict_find(c, a[0].as.dict, ag_jint(cp));
         if (c->status != AG_OK || !ag_jwork(c, 1)) return ag_jfail_value();
-        bool ok = e ? append_translated(c, b, e->value) : ag_jbuf_append_slice(c, b, s, at, at + n);
+        bool ok =
+            ag_jfailed(v) ? ag_jbuf_append_slice(c, b, s, at, at + n) : append_translated(c, b, v);
         if (!ok) return ag_jfail_value();
     }
     return b ? ag_jbuf_value(c, b) : ag_jfail_value();

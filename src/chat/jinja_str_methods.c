@@ -74,9 +74,16 @@ ag_jv ag_jstr_rstrip(ag_jctx *c, ag_jv self, const ag_jv *a) {
 /* s[start:end] as bytes. False: failed; *empty: start lies behind the end of the string. */
 static bool byte_range(ag_jctx *c, ag_jstr *s, ag_jv from, ag_jv to, size_t *begin, size_t *end,
                        bool *empty) {
-    int64_t n = (int64_t)ag_jstr_chars(s), i, j;
+    int64_t i, j;
     if (from.kind == AG_JNONE) from = ag_jfail_value();
     if (to.kind == AG_JNONE) to = ag_jfail_value();
+    if (ag_jfailed(from) && ag_jfailed(to)) { /* without counting characters */
+        *begin = 0;
+        *end = s->len;
+        *empty = false;
+        return true;
+    }
+    const int64_t n = (int64_t)ag_jstr_chars(s);
     if (!ag_jargument_int(c, from, 0, &i) || !ag_jargument_int(c, to, n, &j)) return false;
     if (i < 0) i = i + n < 0 ? 0 : i + n;
     if (j < 0) j = j + n < 0 ? 0 : j + n;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/jinja_string.h"
 
+#include "core/alloc.h"
 #include "core/keyed_hash.h"
 #include "text/utf8.h"
 
@@ -8,23 +9,22 @@
 
 static const ag_jinja_span everything[] = {{0, SIZE_MAX}};
 
+void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_conversation) {
+    *s = (ag_jstr){.text = text, .len = len, .n_chars = SIZE_MAX};
+    if (!from_conversation) return;
+    s->spans = everything;
+    s->n_spans = 1;
+}
+
 ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_conversation) {
     ag_jstr *s = ag_jtake(c, sizeof *s);
-    if (!s) return NULL;
-    *s = (ag_jstr){.text = text, .len = len, .n_chars = SIZE_MAX};
-    if (from_conversation) {
-        s->spans = everything;
-        s->n_spans = 1;
-    }
+    if (s) ag_jstr_init(s, text, len, from_conversation);
     return s;
 }
 
 ag_jstr *ag_jstr_copy(ag_jctx *c, const char *text, size_t len) {
-    char *copy = ag_jtake(c, len + 1);
-    if (!copy) return NULL;
-    if (len) memcpy(copy, text, len);
-    copy[len] = '\0';
-    return ag_jstr_create(c, copy, len, false);
+    ag_jbuf *b = ag_jbuf_create(c);
+    return b && ag_jbuf_append_bytes(c, b, text, len, false) ? ag_jbuf_string(c, b) : NULL;
 }
 
 ag_jv ag_jstr_literal(ag_jctx *c, const char *text) {
@@ -50,9 +50,9 @@ ag_jstr *ag_jstr_slice(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end) {
     r->text = s->text + begin;
     r->len = end - begin;
     r->hash = 0;
+    r->is_permanent = false;
     r->n_chars = s->n_chars == s->len ? r->len : SIZE_MAX;
     r->origin = s->origin + begin;
-    if (end < s->len) r->home = NULL;
     if (s->n_spans > 1) {
         size_t first = span_behind(s->spans, s->n_spans, r->origin);
         r->spans = s->spans + first;
@@ -67,6 +67,7 @@ ag_jstr *ag_jstr_as_markup(ag_jctx *c, ag_jstr *s, bool markup) {
     if (!r) return NULL;
     *r = *s;
     r->markup = markup;
+    r->is_permanent = false;
     return r;
 }
 
@@ -119,7 +120,9 @@ int ag_jstr_compare(const ag_jstr *a, const ag_jstr *b) {
 int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what) {
     if (begin > end || what->len > end - begin) return AG_JNOT_FOUND;
     if (!what->len) return (int64_t)begin;
-    const char *p = memmem(s->text + begin, end - begin, what->text, what->len);
+    const char *text = s->text + begin;
+    const char *p = what->len == 1 ? memchr(text, what->text[0], end - begin)
+                                   : memmem(text, end - begin, what->text, what->len);
     return p ? p - s->text : AG_JNOT_FOUND;
 }
 
@@ -141,7 +144,80 @@ bool ag_jstr_is_conversation(const ag_jstr *s, size_t i) {
     return k < s->n_spans && s->spans[k].begin <= s->origin + i;
 }
 
-ag_jbuf *ag_jbuf_create(ag_jctx *c) { return ag_jtake_zeroed(c, sizeof(ag_jbuf)); }
+bool ag_jstr_spans(const ag_jstr *s, ag_jinja_span *out, size_t cap, size_t *n) {
+    const size_t end = s->origin + s->len;
+    *n = 0;
+    for (size_t k = span_behind(s->spans, s->n_spans, s->origin);
+         k < s->n_spans && s->spans[k].begin < end; k++) {
+        if (*n == cap) return false;
+        const size_t first = s->spans[k].begin > s->origin ? s->spans[k].begin : s->origin;
+        const size_t last = s->spans[k].end < end ? s->spans[k].end : end;
+        out[(*n)++] = (ag_jinja_span){first - s->origin, last - s->origin};
+    }
+    return true;
+}
+
+ag_jbuf *ag_jbuf_create(ag_jctx *c) {
+    ag_jbuf *b = ag_jtake_zeroed(c, sizeof *b);
+    if (!b) return NULL;
+    b->older = c->bufs;
+    b->born = c->n_regions;
+    c->bufs = b;
+    return b;
+}
+
+static void free_block(ag_jctx *c, void *block, size_t bytes) {
+    if (!block) return;
+    c->memory.used -= bytes + sizeof(ag_jretired);
+    ag_free(block);
+}
+
+void ag_jbuf_free(ag_jctx *c, ag_jbuf *b) {
+    while (b->retired.block) {
+        const ag_jretired r = b->retired;
+        memcpy(&b->retired, (char *)r.block + r.bytes, sizeof b->retired);
+        free_block(c, r.block, r.bytes);
+    }
+    free_block(c, b->text, b->cap);
+    free_block(c, b->spans, b->cap_spans * sizeof *b->spans);
+    b->text = NULL;
+    b->spans = NULL;
+}
+
+static void retire(ag_jbuf *b, void *block, size_t bytes) {
+    if (!block) return;
+    memcpy((char *)block + bytes, &b->retired, sizeof b->retired);
+    b->retired = (ag_jretired){block, bytes};
+}
+
+/* A block of `bytes`, a multiple of 16, that begins with those of the old one; NULL: failed. Both
+ * are counted for a moment, since the heap may have to copy. */
+static void *larger_block(ag_jctx *c, ag_jbuf *b, void *old, size_t had, size_t bytes,
+                          bool shared) {
+    const size_t whole = bytes + sizeof(ag_jretired);
+    if (bytes > SIZE_MAX / 4) c->memory.over_limit = true;
+    if (bytes > SIZE_MAX / 4 || !ag_jinja_count(&c->memory, whole)) return ag_jno_memory(c, bytes);
+    void *block = shared ? ag_malloc(whole) : ag_realloc(old, whole);
+    if (!block) {
+        c->memory.used -= whole;
+        return ag_jno_memory(c, bytes);
+    }
+    if (shared) {
+        if (had) memcpy(block, old, had);
+        retire(b, old, had);
+    } else if (old) {
+        c->memory.used -= had + sizeof(ag_jretired);
+    }
+    return block;
+}
+
+/* Large ones grow by half, since the memory has a limit; but where the old block stays, doubling
+ * costs less. */
+static size_t next_capacity(size_t cap, size_t needed, size_t unit, bool shared) {
+    size_t next = shared || cap < (64 << 10) / unit ? cap * 2 : cap + cap / 2;
+    if (next < needed) next = needed;
+    return (next + 15) / 16 * 16;
+}
 
 static bool reserve_bytes(ag_jctx *c, ag_jbuf *b, size_t more) {
     if (b->most && (more > b->most || b->len > b->most - more)) {
@@ -149,13 +225,12 @@ static bool reserve_bytes(ag_jctx *c, ag_jbuf *b, size_t more) {
         return false;
     }
     if (more <= b->cap - b->len) return true;
-    size_t cap = b->cap * 2;
-    if (cap < b->len + more) cap = b->len + more;
-    if (cap < 64) cap = 64;
-    char *text = ag_jgrow(c, b->text, b->cap, cap);
+    const size_t cap = next_capacity(b->cap, b->len + more, 1, b->shares_text);
+    char *text = larger_block(c, b, b->text, b->cap, cap, b->shares_text);
     if (!text) return false;
     b->text = text;
     b->cap = cap;
+    b->shares_text = false;
     return true;
 }
 
@@ -167,11 +242,13 @@ static bool add_span(ag_jctx *c, ag_jbuf *b, size_t begin, size_t end) {
         return true;
     }
     if (b->n_spans == b->cap_spans) {
-        size_t cap = b->cap_spans ? b->cap_spans * 2 : 4;
-        void *p = ag_jgrow(c, b->spans, b->cap_spans * sizeof *b->spans, cap * sizeof *b->spans);
+        const size_t size = sizeof *b->spans;
+        const size_t cap = b->cap_spans ? next_capacity(b->cap_spans, 0, size, b->shares_spans) : 4;
+        void *p = larger_block(c, b, b->spans, b->cap_spans * size, cap * size, b->shares_spans);
         if (!p) return false;
         b->spans = p;
         b->cap_spans = cap;
+        b->shares_spans = false;
     }
     b->spans[b->n_spans++] = (ag_jinja_span){begin, end};
     return true;
@@ -194,7 +271,7 @@ bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool conversation)
 bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin, size_t end) {
     if (begin >= end) return true;
     size_t n = end - begin, at = b->len;
-    /* The text of s may be that of b: it does not move, only a new one is made. */
+    /* The text of s may be that of b: then it does not move, b makes another one. */
     const char *text = s->text + begin;
     const ag_jinja_span *spans = s->spans;
     if (!ag_jwork_bytes(c, n) || !reserve_bytes(c, b, n)) return false;
@@ -233,7 +310,26 @@ ag_jstr *ag_jbuf_string(ag_jctx *c, ag_jbuf *b) {
     *s = (ag_jstr){.text = b->text ? b->text : "", .len = b->len, .n_chars = SIZE_MAX, .home = b};
     s->spans = b->spans;
     s->n_spans = b->n_spans;
+    b->shares_text = b->shares_spans = true;
     return s;
+}
+
+bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out) {
+    const size_t size = sizeof *b->spans;
+    char *text = ag_realloc(b->text, b->len + 1);
+    if (!text) return ag_jno_memory(c, b->len + 1), false;
+    if (b->text) c->memory.used -= b->cap + sizeof(ag_jretired);
+    b->text = NULL;
+    text[b->len] = '\0';
+    out->text = text;
+    out->len = b->len;
+    if (!b->n_spans) return true;
+    out->spans = ag_realloc(b->spans, b->n_spans * size);
+    if (!out->spans) return ag_jno_memory(c, b->n_spans * size), false;
+    c->memory.used -= b->cap_spans * size + sizeof(ag_jretired);
+    b->spans = NULL;
+    out->n_spans = b->n_spans;
+    return true;
 }
 
 /* Appending to a string that its buffer ends with costs what is appended: a template that adds to

@@ -8,6 +8,7 @@
 #include <string.h>
 
 /* text is borrowed. */
+void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_conversation);
 ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_conversation);
 ag_jstr *ag_jstr_copy(ag_jctx *c, const char *text, size_t len); /* of the template's */
 ag_jv ag_jstr_literal(ag_jctx *c, const char *text);             /* borrowed, terminated */
@@ -40,7 +41,11 @@ int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end, co
 /* Whether byte i is the conversation's. */
 bool ag_jstr_is_conversation(const ag_jstr *s, size_t i);
 
+/* The spans of s as if it stood by itself; false: there are more than `cap`. */
+bool ag_jstr_spans(const ag_jstr *s, ag_jinja_span *out, size_t cap, size_t *n);
+
 ag_jbuf *ag_jbuf_create(ag_jctx *c);
+void ag_jbuf_free(ag_jctx *c, ag_jbuf *b); /* its blocks; for regions */
 bool ag_jbuf_append(ag_jctx *c, ag_jbuf *b, const ag_jstr *s);
 bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin, size_t end);
 /* Bytes of nobody's string; `conversation`: as if they were from one. */
@@ -50,6 +55,8 @@ static inline bool ag_jbuf_append_text(ag_jctx *c, ag_jbuf *b, const char *text)
 }
 bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool conversation);
 bool ag_jbuf_append_repeated(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t times);
+/* All of it to out, which then owns it; nothing may refer to b. */
+bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out);
 /* All of it as a string, which shares the buffer: more may be appended, nothing taken away. */
 ag_jstr *ag_jbuf_string(ag_jctx *c, ag_jbuf *b);
 static inline ag_jv ag_jbuf_value(ag_jctx *c, ag_jbuf *b) {

@@ -110,6 +110,7 @@ struct ag_jnode {
 };
 
 struct ag_jinja {
+    ag_jinja_memory memory;
     ag_jinja_arena arena;
     const char *name;
     ag_jbody body;

@@ -78,6 +78,11 @@ static ag_jv is_upper(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return s ? ag_jstr_isupper(c, ag_jstring(s), a) : ag_jfail_value();
 }
 
+/* Each access to a JSON array makes a new ag_jlist. */
+static bool is_same_list(const ag_jlist *a, const ag_jlist *b) {
+    return a == b || (a->source && a->source == b->source && !a->is_part && !b->is_part);
+}
+
 /* Python's `is`: constants and small things are one object, others only themselves. */
 static ag_jv is_sameas(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (v.kind != a[0].kind) return ag_jbool(false);
@@ -92,6 +97,11 @@ static ag_jv is_sameas(ag_jctx *c, ag_jv v, const ag_jv *a) {
         return ag_jbool(
             v.as.string == a[0].as.string ||
             (v.as.string->text == a[0].as.string->text && v.as.string->len == a[0].as.string->len));
+    case AG_JLIST:
+        return ag_jbool(is_same_list(v.as.list, a[0].as.list));
+    case AG_JDICT:
+        return ag_jbool(v.as.dict == a[0].as.dict ||
+                        (v.as.dict->source && v.as.dict->source == a[0].as.dict->source));
     default:
         return ag_jbool(v.as.list == a[0].as.list);
     }

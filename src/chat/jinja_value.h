@@ -78,25 +78,43 @@ struct ag_jstr {
     size_t n_chars;             /* code points; SIZE_MAX: not yet counted */
     const ag_jinja_span *spans; /* ascending; those outside [origin, origin + len) do not count */
     size_t n_spans, origin;
-    ag_jbuf *home; /* which the text ends in, if it may be appended to; else NULL */
-    uint32_t hash; /* 0: not yet computed */
-    bool markup;   /* |safe: + and % escape what is not */
+    ag_jbuf *home;     /* contains the text; NULL: the text outlives all regions, or is_local */
+    uint32_t hash;     /* 0: not yet computed */
+    bool markup;       /* |safe: + and % escape what is not */
+    bool is_permanent; /* of the template, or for the whole render: no region holds it */
+    bool is_local;     /* text and spans are in the arena of regions */
 };
 
-/* A string that grows. */
+/* A block of the heap that has become too small, but strings refer to it. The record of the one
+ * before is stored after its bytes. */
+typedef struct ag_jretired {
+    void *block;
+    size_t bytes;
+} ag_jretired;
+
+/* A string that grows. Its bytes and spans are blocks of the heap, so it may grow inside of a
+ * region that is newer than itself. They are freed when the region that made it ends. */
 struct ag_jbuf {
     char *text;
     size_t len, cap;
     ag_jinja_span *spans;
     size_t n_spans, cap_spans;
-    size_t most; /* bytes it may hold; 0: what the arena gives */
+    size_t most;                    /* bytes it may hold; 0: what the memory's limit allows */
+    bool shares_text, shares_spans; /* strings refer to the block: it must not move */
+    ag_jretired retired;            /* the newest */
+    ag_jbuf *older;                 /* made before this one */
+    uint64_t born;                  /* the region in which it was made */
 };
 
+/* Of a JSON array, the items are made by ag_jlist_get(). */
 struct ag_jlist {
     ag_jv *items;
-    size_t n, cap;
-    ag_jlist *store; /* whose items these are, if it may be appended to; else NULL */
-    bool is_group;   /* what groupby gives: .grouper and .list */
+    ag_jbuf *home;        /* NULL, or contains the items: more may be appended after them */
+    const json_t *source; /* NULL, or an array whose elements from `first` on are the items */
+    size_t first, n, cap;
+    bool is_group; /* what groupby gives: .grouper and .list */
+    bool is_part;  /* of a list: another object than it */
+    bool from_conversation;
 };
 
 typedef struct ag_jentry {
@@ -105,10 +123,13 @@ typedef struct ag_jentry {
 } ag_jentry;
 
 struct ag_jdict {
-    ag_jentry *entries; /* in the order of insertion */
+    ag_jentry *entries;   /* in the order of insertion; see ag_jdict_entries() */
+    const json_t *source; /* NULL, or an object that the entries are those of */
     size_t n, cap;
     uint32_t *slots; /* of a larger dict: index + 1 of the entry, or 0; 2^k of them */
     size_t n_slots;
+    uint64_t born; /* the region in which it was made */
+    bool from_conversation;
 };
 
 /* Why a value is undefined, for the message if it is used. */
@@ -148,13 +169,14 @@ struct ag_jiter {
     ag_jv source;    /* what `at` counts in */
     ag_jiter *inner; /* or what items are taken from */
     size_t at, end;
-    void *state; /* what filters need */
+    void *state;   /* what filters need */
+    uint64_t born; /* the region in which it was made */
 };
 
 typedef struct ag_jargs {
     ag_jv *items;
     size_t n;
-    const ag_jdict *keywords; /* or NULL */
+    ag_jdict *keywords; /* or NULL */
 } ag_jargs;
 
 static inline ag_jv ag_jfail_value(void) { return (ag_jv){.kind = AG_JFAIL}; }
