@@ -107,6 +107,10 @@ AG_API ag_status ag_chat_set_variable(ag_chat *c, const char *name, const char *
  * time. */
 AG_API void ag_chat_set_clock(ag_chat *c, int64_t seconds);
 
+/* Limits the memory that the template may take in ag_chat_render(): its values, the rendered text
+ * and its spans. The messages themselves are not counted. 0: 256 MiB, the default. */
+AG_API void ag_chat_set_memory_limit(ag_chat *c, size_t bytes);
+
 enum {
     AG_CHAT_NO_PROMPT = 1,    /* without what begins the assistant's next turn */
     AG_CHAT_CONTINUE = 2,     /* the last message is the assistant's and is to be gone on with */
@@ -117,7 +121,8 @@ enum {
 /* Appends the conversation, as the template writes it, to *ids; *text, which may be NULL, gets the
  * same as text. Words of messages, tools, documents and variables never become special tokens, nor
  * others that this template uses as marks. Answers that ag_chat_add_answer() was told of keep the
- * ids they were sampled with. AG_REFUSED brings the template's own words. */
+ * ids they were sampled with. AG_REFUSED brings the template's own words;
+ * AG_LIMIT names the limit that the template exceeds, and its line. */
 AG_API ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
                                 ag_error *err);
 enum {

@@ -140,6 +140,8 @@ ag_status ag_chat_set_variable(ag_chat *c, const char *name, const char *json, s
     return AG_FAIL(err, NOMEM, "variable \"%.80s\" of a template", name);
 }
 
+void ag_chat_set_memory_limit(ag_chat *c, size_t bytes) { c->memory_limit = bytes; }
+
 void ag_chat_set_clock(ag_chat *c, int64_t seconds) {
     c->has_clock = true;
     c->clock = seconds;

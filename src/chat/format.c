@@ -55,8 +55,13 @@ void ag_chat_format_destroy(ag_chat_format *f) {
 }
 
 ag_status ag_chat_format_render(const ag_chat_format *f, const json_t *variables,
-                                const struct tm *now, ag_jinja_output *out, ag_error *err) {
-    const ag_jinja_input in = {.variables = variables, .trusted = f->trusted, .now = now};
+                                const struct tm *now, ag_jinja_limits limits, ag_jinja_usage *usage,
+                                ag_jinja_output *out, ag_error *err) {
+    const ag_jinja_input in = {.variables = variables,
+                               .trusted = f->trusted,
+                               .now = now,
+                               .limits = limits,
+                               .usage = usage};
     const ag_status st = ag_jinja_render(f->jinja, &in, out, err);
     return st == AG_OK ? st : ag_error_prefix(err, st, "the chat template");
 }

@@ -48,9 +48,11 @@ struct ag_chat_format {
     uint32_t first_mark[257]; /* marks[first_mark[b]..first_mark[b + 1]) begin with the byte b */
 };
 
-/* Renders; `variables` is an object. The message of an error says that it is the template's. */
+/* Renders; `variables` is an object. The message of an error says that it is the template's. usage
+ * may be NULL. */
 ag_status ag_chat_format_render(const ag_chat_format *f, const json_t *variables,
-                                const struct tm *now, ag_jinja_output *out, ag_error *err);
+                                const struct tm *now, ag_jinja_limits limits, ag_jinja_usage *usage,
+                                ag_jinja_output *out, ag_error *err);
 
 /* Names that one family's templates have for tools and the clock, where nobody gave them. */
 bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_t *variables,

@@ -78,7 +78,9 @@ ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, 
     }
     made =
         made && json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt)) == 0;
-    ag_status st = made ? ag_chat_format_render(f, variables, &now, out, NULL) : AG_NOMEM;
+    const ag_jinja_limits limits = {0};
+    ag_status st = AG_NOMEM;
+    if (made) st = ag_chat_format_render(f, variables, &now, limits, NULL, out, NULL);
     json_decref(messages);
     json_decref(tools);
     json_decref(variables);

@@ -103,8 +103,10 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
                                   ag_error *err) {
     const ag_chat_format *f = r->c->format;
     ag_error why = {0};
+    const ag_jinja_limits limits = {.memory_bytes = r->c->memory_limit};
+    ag_jinja_usage *usage = &r->c->usage;
     ag_jinja_output_free(&r->out);
-    ag_status st = ag_chat_format_render(f, variables, now, &r->out, &why);
+    ag_status st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &why);
     /* Some want a list of tools in certain conversations only: with documents. */
     if (st == AG_INVALID && json_is_null(json_object_get(variables, "tools")) &&
         !(r->flags & AG_CHAT_NO_REWRITING)) {
@@ -112,7 +114,7 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
         if (json_object_set_new(variables, "tools", json_array()) != 0) {
             return AG_FAIL(err, NOMEM, "the variables of a chat template");
         }
-        st = ag_chat_format_render(f, variables, now, &r->out, &why);
+        st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &why);
     }
     if (st != AG_OK && err) *err = why;
     return st;

@@ -96,6 +96,14 @@ static bool recall(const serve_call *call, const ag_served_model *model, const s
            serve_refuse_status(e, &err);
 }
 
+/* The memory limit of a chat template: a share of --memory, but enough for a conversation of
+ * 1 MB. */
+static size_t template_share(uint64_t limit) {
+    const uint64_t share = limit / 16, least = (uint64_t)32 << 20;
+    if (!limit) return 0;
+    return (size_t)(share > least ? share : least);
+}
+
 /* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
  * required NULL: nothing is recalled; else *recalled gets its bytes, too. */
 static bool render(const serve_call *call, ag_served_model *model, const serve_request *r,
@@ -111,6 +119,7 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
         return serve_refuse(e, 400, "messages", "messages must be an array of at least one");
     if (ag_chat_create(f, chat, &err) != AG_OK) return serve_refuse_status(e, &err);
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
+    ag_chat_set_memory_limit(*chat, template_share(call->server->settings->memory_limit));
     const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
     if (!set_text(ag_chat_set_messages, *chat, r->messages, "messages", e)) return false;
     if (tools && !set_text(ag_chat_set_tools, *chat, r->tools, "tools", e)) return false;

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Probing a template is bounded by steps and memory, so the same file has the same features on
+ * every machine; a template that exceeds them is used without having been probed. */
+#include "support/chat_formats.h"
+
+#include <antigravity/interrupt.h>
+#include <dirent.h>
+#include <time.h>
+
+#define TURNS "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+#define ALL_ROLES TURNS "{% if tools %}{{ tools|tojson }}{% endif %}"
+static const char expensive[] =
+    "{% for i in range(60000) %}{% if i == 5 %}{% endif %}{% endfor %}" ALL_ROLES;
+static const char large[] = "{% set x = 'x' * 17000000 %}" ALL_ROLES;
+static const char busy[] = "{% for i in range(4000) %}{% endfor %}" ALL_ROLES;
+
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool is_fast_build(void) {
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+static ag_chat_format *created(const char *jinja) {
+    ag_chat_format *f;
+    ag_error err = {0};
+    const double begin = cpu_seconds();
+    if (ag_chat_format_create(jinja, strlen(jinja), NULL, NULL, NULL, &f, &err) != AG_OK)
+        fail_msg("%s", err.msg);
+    const double took = cpu_seconds() - begin;
+    if (is_fast_build() && took > 0.5) fail_msg("%.40s: %.2f s", jinja, took);
+    return f;
+}
+
+static void check_unprobed(const char *jinja, const char *why) {
+    for (int i = 0; i < 2; i++) {
+        ag_chat_format *f = created(jinja);
+        assert_string_equal(ag_chat_format_not_probed(f), why);
+        assert_int_equal(ag_chat_format_features(f), AG_CHAT_TEXT);
+        assert_false(f->has_learnt_calls);
+        assert_non_null(f->reasoning_open);
+        size_t n;
+        ag_chat_format_stops(f, &n);
+        assert_int_equal(n, 0);
+        ag_chat_format_destroy(f);
+    }
+}
+
+static void an_expensive_template_is_not_probed(void **state) {
+    (void)state;
+    check_unprobed(expensive, "it needs more than 2000000 steps");
+    check_unprobed(large, "it needs more than 16 MiB");
+}
+
+static void one_within_the_budget_is_probed(void **state) {
+    (void)state;
+    ag_chat_format *f = created(busy);
+    assert_null(ag_chat_format_not_probed(f));
+    assert_true(ag_chat_format_features(f) & AG_CHAT_SYSTEM);
+    ag_chat_format_destroy(f);
+}
+
+/* Systems, tools, calls, results and parts are text of users and assistants. */
+static void an_unprobed_template_renders_any_conversation(void **state) {
+    (void)state;
+    static const char *const parts[] = {"Be kind.", "Hello", "there", "<tool_call>", "sunny"};
+    ag_chat_format *f = created(expensive);
+    ag_chat *c = chat_of(f,
+                         "[{'role':'system','content':'Be kind.'},{'role':'user','content':["
+                         "{'type':'text','text':'Hello '},{'type':'text','text':'there'}]},"
+                         "{'role':'assistant','content':null,'tool_calls':[{'id':'1','type':"
+                         "'function','function':{'name':'f','arguments':{}}}]},{'role':'tool',"
+                         "'tool_call_id':'1','content':'sunny'}]",
+                         TOOLS);
+    ag_text text = {0};
+    ag_error err = {0};
+    if (ag_chat_render(c, 0, NULL, &text, &err) != AG_OK) fail_msg("%s", err.msg);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!strstr(text.data, parts[i])) fail_msg("%s: %s", parts[i], text.data);
+    }
+    assert_null(strstr(text.data, "[system]"));
+    assert_null(strstr(text.data, "[tool]"));
+    ag_text_free(&text);
+    ag_chat_destroy(c);
+    ag_chat_format_destroy(f);
+}
+
+static bool yes(void *user) {
+    ++*(unsigned *)user;
+    return true;
+}
+
+static void an_interrupted_probe_is_no_answer(void **state) {
+    (void)state;
+    unsigned calls = 0;
+    ag_chat_format *f = NULL;
+    ag_error err = {0};
+    ag_set_thread_interrupt(yes, &calls);
+    const ag_status st = ag_chat_format_create(busy, sizeof busy - 1, NULL, NULL, NULL, &f, &err);
+    ag_set_thread_interrupt(NULL, NULL);
+    assert_int_equal(st, AG_CANCELLED);
+    assert_null(f);
+    assert_int_equal(calls, 1);
+}
+
+static void real_templates_are_probed_soon(void **state) {
+    (void)state;
+    DIR *d = opendir(SHARED);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[1000];
+        size_t len;
+        if (!strstr(e->d_name, ".jinja")) continue;
+        snprintf(path, sizeof path, "%s%.255s", SHARED, e->d_name);
+        char *jinja = read_template(path, &len);
+        ag_chat_format *f = created(jinja);
+        if (ag_chat_format_not_probed(f))
+            fail_msg("%s: %s", e->d_name, ag_chat_format_not_probed(f));
+        ag_chat_format_destroy(f);
+        ag_free(jinja);
+        n++;
+    }
+    if (d) closedir(d);
+    print_message("%zu templates\n", n);
+    if (!n) skip();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_expensive_template_is_not_probed),
+        cmocka_unit_test(one_within_the_budget_is_probed),
+        cmocka_unit_test(an_unprobed_template_renders_any_conversation),
+        cmocka_unit_test(an_interrupted_probe_is_no_answer),
+        cmocka_unit_test(real_templates_are_probed_soon),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
