@@ -57,6 +57,10 @@ AG_API uint32_t ag_chat_format_features(const ag_chat_format *f);
 /* "system", ... for one of these bits, NULL for others. */
 AG_API const char *ag_chat_feature_name(uint32_t feature);
 
+/* Why the template was not probed, "it needs more than 2000000 steps"; NULL if it was. The template
+ * is then used as one that knows users, assistants and text alone. Borrowed from f. */
+AG_API const char *ag_chat_format_not_probed(const ag_chat_format *f);
+
 /* Whether this model writes several calls in one answer, one behind the other. */
 AG_API bool ag_chat_format_repeats_calls(const ag_chat_format *f);
 

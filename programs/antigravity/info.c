@@ -16,6 +16,7 @@ typedef struct facts {
     uint32_t n_context;
     ag_memory_plan plan;
     bool chat;
+    char not_probed[80]; /* why the template could not be; "": it was, or there is none */
 } facts;
 
 /* What kind of tokenizer it is shows in its vocabulary. */
@@ -93,6 +94,7 @@ static void print_model(const facts *f) {
            i->tied ? "tied" : "apart");
     printf("tokenizer      %s, %zu special tokens%s\n", tokenizer_kind(t), count_special(t),
            f->chat ? ", chat template" : "");
+    if (*f->not_probed) printf("chat template: not probed: %s\n", f->not_probed);
     printf("begins with    %" PRId32 "%s\n", i->bos_id, spell(t, i->bos_id, token, sizeof token));
     for (size_t k = 0; k < i->n_eos; k++)
         printf("ends at        %" PRId32 "%s\n", i->eos_ids[k],
@@ -249,6 +251,17 @@ static int print_json(const facts *f) {
     return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
 }
 
+/* A template that cannot be read is no matter of this command. */
+static void probe_template(facts *f) {
+    ag_chat_format *format = NULL;
+    ag_error unused;
+    if (ag_chat_format_load(f->engine.dir, f->engine.tokenizer, NULL, &format, &unused) != AG_OK)
+        return;
+    const char *why = ag_chat_format_not_probed(format);
+    if (why) snprintf(f->not_probed, sizeof f->not_probed, "%s", why);
+    ag_chat_format_destroy(format);
+}
+
 static int collect(facts *f) {
     ag_error err;
     engine *e = &f->engine;
@@ -261,6 +274,7 @@ static int collect(facts *f) {
     if (ag_memory_plan_make(e->backend, e->dir, &model, &params, 1, &f->plan, &err) != AG_OK)
         return complain_settings(&err);
     f->chat = model_dir_is_chat(e->dir, f->o.quiet);
+    if (f->chat) probe_template(f);
     return EXIT_DONE;
 }
 

@@ -12,6 +12,7 @@
 #include "formats/weight_source.h"
 #include "text/tokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const feature_names[] = {
@@ -39,16 +40,30 @@ const int32_t *ag_chat_format_stop_ids(const ag_chat_format *f, size_t *n) {
     return f->stop_ids;
 }
 
-void ag_chat_format_destroy(ag_chat_format *f) {
-    if (!f) return;
-    for (size_t i = 0; i < f->n_marks; i++) ag_free(f->marks[i].spelling);
+const char *ag_chat_format_not_probed(const ag_chat_format *f) {
+    return *f->not_probed ? f->not_probed : NULL;
+}
+
+/* All that probe.c and learn*.c have set. */
+static void forget_probes(ag_chat_format *f) {
     for (size_t i = 0; i < f->n_stops; i++) ag_free(f->stops[i]);
-    ag_free(f->marks);
+    f->n_stops = f->n_stop_ids = 0;
     ag_free(f->turn_end);
     ag_free(f->content_open);
     ag_free(f->reasoning_open);
     ag_free(f->reasoning_close);
+    f->turn_end = f->content_open = f->reasoning_open = f->reasoning_close = NULL;
+    f->reasoning_key = NULL;
     ag_call_format_free(&f->calls);
+    f->has_learnt_calls = false;
+    f->features = f->bears = 0;
+}
+
+void ag_chat_format_destroy(ag_chat_format *f) {
+    if (!f) return;
+    for (size_t i = 0; i < f->n_marks; i++) ag_free(f->marks[i].spelling);
+    forget_probes(f);
+    ag_free(f->marks);
     json_decref(f->trusted);
     ag_jinja_destroy(f->jinja);
     ag_free(f);
@@ -92,13 +107,34 @@ static uint64_t checksum_of(const ag_tokenizer *t, const char *jinja, size_t len
     return ag_checksum_value(&sum);
 }
 
+/* Every template accepts turns of users and assistants whose content is text. */
+static ag_status set_unprobed(ag_chat_format *f, const ag_probe_budget *b, const char *jinja,
+                              ag_error *err) {
+    forget_probes(f);
+    f->features = AG_CHAT_TEXT;
+    f->bears = AG_BEARS_NO_TOOLS;
+    if (b->over_steps) {
+        snprintf(f->not_probed, sizeof f->not_probed, "it needs more than %d steps",
+                 AG_PROBE_STEPS);
+    } else {
+        snprintf(f->not_probed, sizeof f->not_probed, "it needs more than %d MiB",
+                 AG_PROBE_MEMORY_BYTES >> 20);
+    }
+    AG_TRY(ag_chat_guess_reasoning(f, jinja, err));
+    return ag_call_format_default(&f->calls, err);
+}
+
 static ag_status fill(ag_chat_format *f, const char *jinja, size_t len, ag_error *err) {
     AG_TRY(ag_jinja_parse("chat template", jinja, len, &f->jinja, err));
     if (f->tokenizer) f->checksum = checksum_of(f->tokenizer, jinja, len);
     AG_TRY(ag_chat_collect_marks(f, jinja, err));
-    AG_TRY(ag_chat_probe(f, err));
-    AG_TRY(ag_chat_learn(f, jinja, err));
-    return ag_chat_learn_calls(f, err);
+    ag_probe_budget budget = {.steps = AG_PROBE_STEPS};
+    f->budget = &budget;
+    ag_status st = ag_chat_probe(f, err);
+    if (st == AG_OK) st = ag_chat_learn(f, jinja, err);
+    if (st == AG_OK) st = ag_chat_learn_calls(f, err);
+    f->budget = NULL;
+    return st == AG_LIMIT ? set_unprobed(f, &budget, jinja, err) : st;
 }
 
 /* bos and eos need not be UTF-8, nor terminated. */

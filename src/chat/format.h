@@ -10,6 +10,14 @@
 
 enum { AG_CHAT_STOPS = 8 };
 
+/* Limits: steps of all renders that probe a template together, and the memory of each. */
+enum { AG_PROBE_STEPS = 2000000, AG_PROBE_MEMORY_BYTES = 16 << 20 };
+
+typedef struct ag_probe_budget {
+    uint64_t steps; /* left */
+    bool over_steps, over_memory;
+} ag_probe_budget;
+
 /* What a template was found to bear beyond the public features. */
 enum {
     AG_BEARS_SYSTEMS = 1 << 0,     /* several system messages at the beginning */
@@ -33,6 +41,8 @@ struct ag_chat_format {
     uint64_t checksum;             /* of tokenizer and template; 0 without a tokenizer */
     json_t *trusted;               /* bos_token, eos_token */
     uint32_t features, bears;
+    ag_probe_budget *budget;                /* while the template is probed; else NULL */
+    char not_probed[64];                    /* why it could not be; "": it was */
     const char *reasoning_key;              /* of a message; static; NULL: none is read */
     char *reasoning_open, *reasoning_close; /* NULL: none was found */
     ag_call_format calls;
@@ -58,11 +68,14 @@ ag_status ag_chat_format_render(const ag_chat_format *f, const json_t *variables
 bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_t *variables,
                              const struct tm *now);
 
-/* probe.c: features and bears, for a format whose template has been parsed. */
+/* probe.c: features and bears, for a format whose template has been parsed. AG_LIMIT, also of the
+ * next two: the budget is exceeded. */
 ag_status ag_chat_probe(ag_chat_format *f, ag_error *err);
 /* learn.c: marks of turns and reasoning; learn_calls.c: of calls. After the probes. */
 ag_status ag_chat_learn(ag_chat_format *f, const char *jinja, ag_error *err);
 ag_status ag_chat_learn_calls(ag_chat_format *f, ag_error *err);
+/* Sets the marks of reasoning that the template's text has, or else the usual ones. */
+ag_status ag_chat_guess_reasoning(ag_chat_format *f, const char *jinja, ag_error *err);
 /* Bytes of the mark that s begins with behind white space: a special token, <...>, [...], or else a
  * line; *space is how much white space that is. */
 size_t ag_chat_mark_len(const ag_chat_format *f, const char *s, size_t *space);
@@ -86,7 +99,8 @@ ag_status ag_chat_collect_marks(ag_chat_format *f, const char *jinja, ag_error *
 #define AG_PROBE_ID "q7v000001"
 
 /* Renders messages with these tools (both are taken over; tools may be NULL). *ok: it could be done
- * and out holds it (ag_jinja_output_free in any case). Only lack of memory is an error. */
+ * and out holds it (ag_jinja_output_free in any case). Errors are AG_NOMEM, AG_CANCELLED and, if
+ * the budget for probes is exceeded, AG_LIMIT. */
 ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, json_t *more,
                       bool prompt, ag_jinja_output *out, bool *ok, ag_error *err);
 json_t *ag_probe_message(const char *role, const char *content);

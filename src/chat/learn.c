@@ -233,8 +233,7 @@ static ag_status set_marks(ag_chat_format *f, char *open, char *close, ag_error 
     return open && close ? AG_OK : AG_FAIL(err, NOMEM, "the marks of reasoning");
 }
 
-/* Where a template shows none: marks that its text has, or else the usual ones. */
-static ag_status guess_marks(ag_chat_format *f, const char *jinja, ag_error *err) {
+ag_status ag_chat_guess_reasoning(ag_chat_format *f, const char *jinja, ag_error *err) {
     static const char *const pairs[][2] = {
         {"<think>", "</think>"},
         {"[THINK]", "[/THINK]"},
@@ -264,7 +263,7 @@ static ag_status learn_reasoning(ag_chat_format *f, const tails *t, const char *
     AG_TRY(learn_from(f, t, t->reasoned, t->answered, AG_PROBE_ANSWER, err));
     if (f->reasoning_open) return AG_OK;
     AG_TRY(learn_from(f, t, t->reasoned_call, t->bare_call, AG_PROBE_TOOL, err));
-    return f->reasoning_open ? AG_OK : guess_marks(f, jinja, err);
+    return f->reasoning_open ? AG_OK : ag_chat_guess_reasoning(f, jinja, err);
 }
 
 /* A tag before the content, which the prompt has not and which ends no reasoning. */

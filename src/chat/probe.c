@@ -59,6 +59,21 @@ static bool fit_contents(const ag_chat_format *f, json_t *messages) {
     return true;
 }
 
+/* Renders with what is left of the budget. */
+static ag_status render_within(const ag_chat_format *f, const json_t *variables,
+                               const struct tm *now, ag_jinja_output *out, ag_error *err) {
+    ag_probe_budget *b = f->budget;
+    ag_jinja_usage usage = {0};
+    const ag_jinja_limits limits = {.steps = b->steps, .memory_bytes = AG_PROBE_MEMORY_BYTES};
+    if (b->steps == 0) b->over_steps = true;
+    if (b->over_steps || b->over_memory) return AG_LIMIT;
+    const ag_status st = ag_chat_format_render(f, variables, now, limits, &usage, out, err);
+    b->steps -= usage.steps;
+    b->over_steps = usage.over_steps;
+    b->over_memory = usage.over_memory;
+    return st;
+}
+
 ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, json_t *more,
                       bool prompt, ag_jinja_output *out, bool *ok, ag_error *err) {
     static const struct tm now = {.tm_year = 126, .tm_mon = 0, .tm_mday = 2, .tm_wday = 5};
@@ -78,14 +93,17 @@ ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, 
     }
     made =
         made && json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt)) == 0;
-    const ag_jinja_limits limits = {0};
-    ag_status st = AG_NOMEM;
-    if (made) st = ag_chat_format_render(f, variables, &now, limits, NULL, out, NULL);
+    ag_error why = {0};
+    ag_status st = made ? render_within(f, variables, &now, out, &why) : AG_NOMEM;
     json_decref(messages);
     json_decref(tools);
     json_decref(variables);
     *ok = st == AG_OK;
-    return st == AG_NOMEM ? AG_FAIL(err, NOMEM, "what a chat template can do") : AG_OK;
+    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "what a chat template can do");
+    if (st == AG_CANCELLED && err) *err = why;
+    if (st == AG_CANCELLED) return st;
+    if (!f->budget->over_steps && !f->budget->over_memory) return AG_OK;
+    return AG_FAIL(err, LIMIT, "probing the chat template: it exceeds the budget");
 }
 
 /* ---- questions ---- */
@@ -93,7 +111,7 @@ ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, 
 typedef struct prober {
     ag_chat_format *f;
     ag_error *err;
-    ag_status st; /* of memory */
+    ag_status st; /* of ag_chat_try() */
     ag_jinja_output out;
     bool ok;
 } prober;

@@ -42,6 +42,7 @@ static ag_chat_format *created(const char *jinja) {
 static void check_unprobed(const char *jinja, const char *why) {
     for (int i = 0; i < 2; i++) {
         ag_chat_format *f = created(jinja);
+        assert_non_null(ag_chat_format_not_probed(f));
         assert_string_equal(ag_chat_format_not_probed(f), why);
         assert_int_equal(ag_chat_format_features(f), AG_CHAT_TEXT);
         assert_false(f->has_learnt_calls);

@@ -61,6 +61,12 @@ static int find_template(const served_option *m, const char *dir, bool quiet, ch
     return *out ? EXIT_DONE : complain_no_memory();
 }
 
+static void report_unprobed(const ag_served_model *m, const char *name) {
+    const ag_chat_format *f = ag_served_model_format(m);
+    const char *why = f ? ag_chat_format_not_probed(f) : NULL;
+    if (why) complain("%s: chat template: not probed: %s", name, why);
+}
+
 static int add_model_at(serving_setup *s, size_t i, const char *dir) {
     char name[256];
     char *jinja = NULL;
@@ -84,6 +90,7 @@ static int add_model_at(serving_setup *s, size_t i, const char *dir) {
     if (ag_serving_add_model(s->engine, &served, &s->models[i], &err) != AG_OK)
         code = complain_settings(&err);
     else s->names[s->n_names++] = ag_served_model_name(s->models[i]);
+    if (code == EXIT_DONE) report_unprobed(s->models[i], name);
     free(jinja);
     return code;
 }
