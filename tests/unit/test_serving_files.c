@@ -12,12 +12,16 @@
 #include <unistd.h>
 
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+#define WHOLE_DEMO AG_SOURCE_DIR "/models/demo"
 /* All layers see everything; most keep a state. */
-static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "lfm2"};
+static const char *const paths[] = {DEMO, GOLDEN "lfm2"};
 enum { N_MODELS = 2 };
 
 static char root[] = "/tmp/ag-serving-files-XXXXXX", dir[64];
 static ag_served_model *models[N_MODELS];
+
+/* One and a half sessions of 200 tokens of the first model. */
+enum { DIR_LIMIT = 400 << 10 };
 
 static ag_serving_params in_dir(void) {
     ag_serving_params p = ag_serving_defaults();
@@ -235,7 +239,7 @@ static void the_directory_keeps_its_limit(void **state) {
     ag_serving_params p = in_dir();
     talk first = {.seed = 4}, last = {.seed = 5};
     (void)state;
-    p.prefix_dir_bytes = 2 << 20; /* one and a half of them */
+    p.prefix_dir_bytes = DIR_LIMIT;
     begin(&p);
     say(&first, 200);
     say(&last, 200);
@@ -544,7 +548,8 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
     ag_serving_stats stats;
     (void)state;
     p.prefix_bytes = MIB;
-    begin(&p);
+    start_engine(&p);
+    models[0] = add_model("model-0", WHOLE_DEMO); /* whose sessions are large */
     serving->floor.before_disk = wait_for_disk;
     set_stuck(true);
     for (unsigned i = 0; i < N; i++) {
@@ -584,7 +589,7 @@ static void what_is_too_large_for_the_directory_is_not_written(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 13}, large = {.seed = 14};
     (void)state;
-    p.prefix_dir_bytes = 2 << 20;
+    p.prefix_dir_bytes = DIR_LIMIT;
     begin(&p);
     say(&t, 100);
     turn(&t, 0, NULL);
