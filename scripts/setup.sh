@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing to build and test, through apt: Debian 12, Ubuntu 24.04 and later.
 #   scripts/setup.sh          the compiler, the build tools and the libraries
-#   scripts/setup.sh --all    also what scripts/test.sh --all needs: clang, the ARM cross compiler, qemu, ...
+#   scripts/setup.sh --tests  also the programs that the native tests run: PoCL, Chromium, nginx, tmux, clang, ...
+#   scripts/setup.sh --all    also the tools of scripts/test.sh --all: the ARM cross compiler, qemu, ...
 # What is there already, from whatever source, is left alone.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -19,6 +20,7 @@ has() { command -v "$1"; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_nginx() { has nginx || [ -x /usr/sbin/nginx ]; }
 has_any() { has "$1" || has "$2"; }
+has_clang_format() { { clang-format-14 --version || clang-format --version; } | grep -q 'version 14\.'; }
 has_library() { { ldconfig -p || /sbin/ldconfig -p; } | grep -q "$1"; }
 has_opencl_driver() { compgen -G '/etc/OpenCL/vendors/*.icd'; }
 compiles() { printf '%s\n' "$2" | "$1" -x c -fsyntax-only -; }
@@ -44,23 +46,29 @@ need_basics() {
     need libedit-dev compiles cc '#include <histedit.h>'
 }
 
-need_extras() {
+# Without one of these, native tests are skipped or left out of the build.
+need_tests() {
     need g++ has c++
-    need ccache has ccache
     need clang has clang
-    need clang-format has clang-format
+    need clang-format-14 has_clang_format
     need shellcheck has shellcheck
-    need gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc
-    need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
-    need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
-    need dpkg-dev has dpkg-source
+    [ ! -e .git ] || need git has git
     need tmux has tmux
     need python3 has python3
+    need python3-jinja2 python3 -c 'import jinja2'
     need nginx-light has_nginx
     need chromium has_any chromium chromium-browser
     need ocl-icd-libopencl1 has_library libOpenCL.so.1
     need pocl-opencl-icd has_opencl_driver
     need oclgrind has oclgrind
+}
+
+need_extras() {
+    need ccache has ccache
+    need gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc
+    need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
+    need qemu-user-static has_any qemu-aarch64-static qemu-aarch64
+    need dpkg-dev has dpkg-source
 }
 
 # The sanitizers' run-time library carries clang's major version in its name.
@@ -95,15 +103,16 @@ install_missing() {
     [ ${#missing[@]} -gt 0 ] || return 0
     can_install || exit 1
     quietly apt-update as_root apt-get update -q || say "apt-get update failed; going on with the lists at hand"
-    # Newer distributions put the static emulators into qemu-user.
     local i
     for i in "${!missing[@]}"; do
-        if [ "${missing[i]}" = qemu-user-static ] && ! available qemu-user-static; then
-            missing[i]=qemu-user
-        elif [ "${missing[i]}" = chromium ] && ! available chromium; then
-            say "No package chromium here: the test of the server's page will be skipped"
+        available "${missing[i]}" && continue
+        case "${missing[i]}" in
+        qemu-user-static) missing[i]=qemu-user ;; # newer distributions have the static emulators there
+        chromium | clang-format-14 | oclgrind)
+            say "No package ${missing[i]} here: its tests will be skipped"
             unset 'missing[i]'
-        fi
+            ;;
+        esac
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     say "Installing ${missing[*]}"
@@ -114,11 +123,16 @@ install_missing() {
 
 case "${1:-}" in
 '') need_basics ;;
+--tests)
+    need_basics
+    need_tests
+    ;;
 --all)
     need_basics
+    need_tests
     need_extras
     ;;
-*) die "usage: scripts/setup.sh [--all]" ;;
+*) die "usage: scripts/setup.sh [--tests | --all]" ;;
 esac
 install_missing
 if [ "${1:-}" = --all ]; then

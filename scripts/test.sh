@@ -248,11 +248,11 @@ for stage in "${stages[@]}"; do
         die "usage: scripts/test.sh [--all | STAGE...], with ${all_stages[*]} ${by_hand[*]}"
 done
 
-if [ "${stages[*]}" = native ]; then
-    scripts/setup.sh
-elif ! scripts/setup.sh --all; then
+tools=--all
+[ "${stages[*]}" != native ] || tools=--tests
+if ! scripts/setup.sh $tools; then
     scripts/setup.sh # What every stage needs; without it there is nothing to go on with.
-    say "Some tools are missing; the stages that need them are skipped."
+    say "Some tools are missing; the tests and stages that need them are skipped."
 fi
 
 mkdir -p build/log
