@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A project that takes this one in with add_subdirectory() gets the library and nothing else.
-#   embed.sh SOURCE_DIR WORK_DIR CC [LAUNCHER OF THE COMPILER]
+#   embed.sh SOURCE_DIR WORK_DIR CC LAUNCHER_OF_CC CMAKE-OPTION...
 set -euo pipefail
-source_dir=$1 work=$2 cc=$3 launcher=${4:-}
+source_dir=$1 work=$2 cc=$3 launcher=$4
+shift 4
 
 fail() {
     echo "embed: $*" >&2
@@ -45,14 +46,14 @@ int main(int argc, char **argv) {
 }
 END
 
-# Without optimising, for speed; the OpenCL backend is the same to the build as the rest.
-cmake -S "$work/project" -B "$work/build" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
-    -DCMAKE_BUILD_TYPE=Debug -DAG_OPENCL=OFF >"$work/configure.log"
-if cmake --build "$work/build" --target help | grep -E '(test_|fuzz_|antigravity_program|micro_bench)'; then
+# The OpenCL backend is the same to the build as the rest.
+cmake -S "$work/project" -B "$work" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
+    -DAG_OPENCL=OFF "$@" >"$work/configure.log"
+if cmake --build "$work" --target help | grep -E '(test_|fuzz_|antigravity_program|micro_bench)'; then
     fail "targets that an embedding project did not ask for"
 fi
-cmake --build "$work/build" >"$work/build.log" || {
+cmake --build "$work" >"$work/build.log" || {
     tail -n 20 "$work/build.log" >&2
     fail "it does not build"
 }
-[ "$("$work/build/app/app" "$source_dir/models/demo")" = "10 layers" ] || fail "the embedding program does not run"
+[ "$("$work/app/app" "$source_dir/models/demo")" = "10 layers" ] || fail "the embedding program does not run"

@@ -20,7 +20,7 @@
 enum { HEADS = 2, DIM = 32, LAYERS = 2, SLOTS = 700, ROWS = 100, BUDGET = 150, TRAINED = 100000 };
 
 static ag_backend *backend;
-static uint32_t n_tokens = 20000; /* fewer where they take long */
+static uint32_t n_tokens = 5000; /* fewer where they take long */
 
 static const float inv_freq[DIM / 2] = {0};
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};

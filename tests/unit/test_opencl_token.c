@@ -140,7 +140,7 @@ static void sessions_and_models_take_turns(void **state) {
     ag_model *both[2] = {model, NULL};
     const ag_model_params mp = ag_model_defaults();
     ag_error err;
-    if (ag_model_load(be, AG_SOURCE_DIR "/models/demo", &mp, &both[1], &err) != AG_OK) {
+    if (ag_model_load(be, AG_SERVED_DEMO, &mp, &both[1], &err) != AG_OK) {
         fail_msg("%s", err.msg);
     }
     ag_session *together[SESSIONS], *alone;
@@ -266,7 +266,7 @@ int main(void) {
     be = open_opencl();
     if (!be) return EXIT_SKIPPED;
     ag_model_params params = ag_model_defaults();
-    if (ag_model_load(be, AG_SOURCE_DIR "/models/demo", &params, &model, &err) != AG_OK) {
+    if (ag_model_load(be, AG_SERVED_DEMO, &params, &model, &err) != AG_OK) {
         printf("%s\n", err.msg);
         return 1;
     }

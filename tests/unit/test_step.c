@@ -234,7 +234,7 @@ static void mixtures_give_what_each_session_has_alone(void **state) {
     srand(seed);
     for (size_t m = 0; m < N_MODELS; m++) {
         use(m);
-        run_mixtures(7, 12);
+        run_mixtures(7, backend_name ? 6 : 12);
         if (!backend_name && m % test_stride() == 0) run_mixtures(MOST_SESSIONS, 3);
     }
 }
