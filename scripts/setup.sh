@@ -48,6 +48,7 @@ need_basics() {
 
 # Without one of these, native tests are skipped or left out of the build.
 need_tests() {
+    need ccache has ccache
     need g++ has c++
     need clang has clang
     need clang-format-14 has_clang_format
@@ -64,7 +65,6 @@ need_tests() {
 }
 
 need_extras() {
-    need ccache has ccache
     need gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc
     need libc6-dev-arm64-cross compiles aarch64-linux-gnu-gcc '#include <pthread.h>'
     need qemu-user-static has_any qemu-aarch64-static qemu-aarch64

@@ -4,16 +4,18 @@
 #   scripts/test.sh              the native suite
 #   scripts/test.sh --all        everything, warnings being errors; what continuous integration runs
 #   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
+#   scripts/test.sh --random [SEED] [--all | STAGE...]   the tests of a stage in random order; the seed is printed
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/server-suites.md says
-#   scripts/test.sh long         what takes longest under sanitizers and the emulator, and which --all leaves out there
+#   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
+#   scripts/test.sh hostile      hostile clients of the server: minutes for each, so --all leaves them out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The native one first: an OpenCL driver compiles kernels for all of them there, without sanitizers.
 all_stages=(native asan tsan clang fuzz static shared aarch64 haswell oclgrind)
-by_hand=(suites long)
+by_hand=(suites long hostile)
 native_preset=release
 SKIPPED=77
 
@@ -31,7 +33,43 @@ wait_all() {
 }
 
 # run_tests PRESET CTEST-OPTION...: build/log/failed names those that fail.
-run_tests() { list_failed "$1" ctest --preset "$1" -j "$jobs" "${@:2}"; }
+run_tests() { list_failed "$1" in_order command "$@"; }
+
+# in_order LAUNCHER PRESET CTEST-OPTION...: the tests as ctest orders them, the longest first; with a seed, in a random
+# order of groups that fill the machine.
+in_order() {
+    local launcher=$1 preset=$2 list=build/$2/Testing/Temporary/LastTestsFailed.log names i status=0
+    shift 2
+    if [ -z "$seed" ]; then
+        "$launcher" ctest --preset "$preset" -j "$jobs" "$@"
+        return
+    fi
+    mapfile -t names < <(test_names "$preset" "$@" | awk -v seed="$seed" 'BEGIN { srand(seed) } { print rand(), $0 }' |
+        LC_ALL=C sort | cut -d' ' -f2)
+    : >build/log/failed-in-order
+    for ((i = 0; i < ${#names[@]}; i += 4 * jobs)); do
+        rm -f "$list"
+        "$launcher" ctest --preset "$preset" -j "$jobs" "$@" \
+            -R "^($(IFS='|' && printf '%s' "${names[*]:i:4*jobs}"))\$" || status=1
+        [ ! -e "$list" ] || cat "$list" >>build/log/failed-in-order
+    done
+    [ ! -s build/log/failed-in-order ] || cp build/log/failed-in-order "$list"
+    return "$status"
+}
+
+# test_names PRESET CTEST-OPTION...
+test_names() { ctest --preset "$1" -N "${@:2}" | sed -nE 's/^ *Test +#[0-9]+: ([^ ]+).*/\1/p'; }
+
+# build_tests PRESET CTEST-OPTION...: the program and what the preset's tests run.
+build_tests() {
+    local targets
+    quietly "configure-$1" cmake --preset "$1" || return 1
+    mapfile -t targets < <(find "build/$1" -name CTestTestfile.cmake -exec cat {} + |
+        sed -nE 's|^add_test\((\[=\[)?([^] ]+)(\]=\])? .*"[^"]*/bin/([A-Za-z0-9_]+)".*|\2 \4|p' |
+        awk 'NR == FNR { wanted[$1] = 1; next } $1 in wanted && $2 != "antigravity" { print $2 }' \
+            <(test_names "$@") - | sort -u)
+    quietly "build-$1" cmake --build --preset "$1" -j "$jobs" --target antigravity_program "${targets[@]}"
+}
 
 # list_failed BUILD-PRESET CTEST...
 list_failed() {
@@ -47,7 +85,7 @@ without_randomisation() {
     if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
 }
 
-run_sanitized() { list_failed "$1" without_randomisation ctest --preset "$1" -j "$jobs"; }
+run_sanitized() { list_failed "$1" in_order without_randomisation "$1"; }
 
 require() {
     local tool
@@ -58,10 +96,10 @@ require() {
     done
 }
 
-stage_asan() { build_preset asan && run_sanitized asan; }
+stage_asan() { build_tests asan && run_sanitized asan; }
 
 stage_tsan() {
-    build_preset tsan
+    build_tests tsan
     run_sanitized tsan
     # More threads than cores, from the file to the last token: what the preset leaves out as too slow.
     quietly tsan-generate without_randomisation build/tsan/bin/antigravity generate -q -t 4 -n 8 -p "Once upon a time"
@@ -117,13 +155,15 @@ stage_aarch64() {
     require aarch64-linux-gnu-gcc dpkg-source
     command -v qemu-aarch64-static >/dev/null || require qemu-aarch64
     scripts/deps-cross.sh aarch64-linux-gnu
-    build_preset aarch64
+    build_tests aarch64
     run_tests aarch64
 }
 
-# The tests that the presets asan, tsan and aarch64 leave out for their time.
+# The tests that the native presets and asan, tsan and aarch64 leave out for their time.
 stage_long() {
     local status=0
+    build_preset "$native_preset"
+    list_failed "$native_preset" ctest --preset "$native_preset-long" -j "$jobs" || status=1
     build_preset asan
     list_failed asan without_randomisation ctest --preset asan-long -j "$jobs" || status=1
     build_preset tsan
@@ -206,6 +246,17 @@ stage_suites() {
         --environment build/suites --log build/log/suites.log
 }
 
+stage_hostile() {
+    require python3
+    if [ ! -e tests/hostile/run.py ]; then
+        say "skipped: no tests/hostile/run.py"
+        exit "$SKIPPED"
+    fi
+    build_preset "$native_preset" antigravity_program
+    build_preset asan antigravity_program
+    tests/hostile/run.py
+}
+
 stage_native() {
     build_preset "$native_preset"
     run_tests "$native_preset" 2>&1 | tee build/log/native-ctest.log
@@ -235,6 +286,16 @@ run_stage() {
     report+=("$(printf '%-8s %-8s %4d s' "$1" "$word" $((SECONDS - start)))")
 }
 
+seed=
+if [ "${1:-}" = --random ]; then
+    shift
+    seed=$RANDOM
+    if [[ ${1:-} =~ ^[0-9]+$ ]]; then
+        seed=$1
+        shift
+    fi
+    say "Tests in random order; again by --random $seed"
+fi
 stages=("$@")
 case "${1:-}" in
 '') stages=(native) ;;
@@ -245,7 +306,7 @@ case "${1:-}" in
 esac
 for stage in "${stages[@]}"; do
     [[ " ${all_stages[*]} ${by_hand[*]} " == *" $stage "* ]] ||
-        die "usage: scripts/test.sh [--all | STAGE...], with ${all_stages[*]} ${by_hand[*]}"
+        die "usage: scripts/test.sh [--random [SEED]] [--all | STAGE...], with ${all_stages[*]} ${by_hand[*]}"
 done
 
 tools=--all
@@ -267,7 +328,8 @@ if [ -e build/log/failed ]; then
 fi
 printf '\n%s\n' "Stages:"
 printf '  %s\n' "${report[@]}"
+[ -z "$seed" ] || printf '%s\n' "Order: --random $seed"
 if [ -e build/log/native-ctest.log ]; then
-    sed -n '/tests passed/,$p' build/log/native-ctest.log
+    grep -E 'tests passed|Total Test time|\*\*\*|\((Skipped|Failed|Timeout|Not Run)\)' build/log/native-ctest.log
 fi
 exit $failed
