@@ -195,6 +195,20 @@ json_t *cli_json(const cli_result *r) {
     return root;
 }
 
+const json_t *json_find(const json_t *value, const char *path) {
+    char part[64];
+    while (value && *path) {
+        const size_t n = strcspn(path, ".");
+        assert_true(n < sizeof part);
+        memcpy(part, path, n);
+        part[n] = '\0';
+        path += n + (path[n] == '.');
+        value = json_is_array(value) ? json_array_get(value, strtoul(part, NULL, 10))
+                                     : json_object_get(value, part);
+    }
+    return value;
+}
+
 void make_directory(char *path) {
     strcpy(path, "/tmp/antigravity-cli-XXXXXX");
     assert_non_null(mkdtemp(path));

@@ -62,6 +62,9 @@ void assert_refused(const cli_result *r, int code, const char *part);
 /* The JSON on standard output; the test fails if it is none. json_decref() it. */
 json_t *cli_json(const cli_result *r);
 
+/* Returns the value at "3.1.delta.text", which goes through lists and objects; NULL if absent. */
+const json_t *json_find(const json_t *value, const char *path);
+
 /* A directory of its own for a test; path has room for 64 bytes. */
 void make_directory(char *path);
 void write_file(const char *dir, const char *name, const void *data, size_t n);

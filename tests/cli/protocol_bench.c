@@ -164,20 +164,6 @@ void assert_json(const json_t *value, const char *expected) {
     json_decref(wanted);
 }
 
-const json_t *json_find(const json_t *value, const char *path) {
-    char part[64];
-    while (value && *path) {
-        size_t n = strcspn(path, ".");
-        assert_true(n < sizeof part);
-        memcpy(part, path, n);
-        part[n] = 0;
-        path += n + (path[n] == '.');
-        value = json_is_array(value) ? json_array_get(value, strtoul(part, NULL, 10))
-                                     : json_object_get(value, part);
-    }
-    return value;
-}
-
 void assert_at(const json_t *value, const char *path, const char *expected) {
     const json_t *found = json_find(value, path);
     if (!found) {

@@ -44,8 +44,6 @@ typedef struct answer_step {
  * name). 9 tokens of prompt of which 4 were cached, 3 generated. */
 json_t *answer_body(const serve_protocol *p, const char *body, const answer_step *steps, size_t n);
 
-/* A value inside: "3.1.delta.text" goes through lists and objects; NULL if it is not there. */
-const json_t *json_find(const json_t *value, const char *path);
 void assert_at(const json_t *value, const char *path, const char *expected);
 
 #endif

@@ -233,18 +233,9 @@ json_t *serve_json(const serve_process *p, const char *line, const char *body, i
 }
 
 const json_t *json_at(const json_t *value, const char *path) {
-    char part[64];
-    for (const char *at = path; *at;) {
-        const size_t n = strcspn(at, ".");
-        assert_true(n < sizeof part);
-        memcpy(part, at, n);
-        part[n] = '\0';
-        if (json_is_array(value)) value = json_array_get(value, strtoul(part, NULL, 10));
-        else value = json_object_get(value, part);
-        if (!value) fail_msg("there is no '%s'", path);
-        at += n + (at[n] == '.');
-    }
-    return value;
+    const json_t *found = json_find(value, path);
+    if (!found) fail_msg("there is no '%s'", path);
+    return found;
 }
 
 const char *json_string_at(const json_t *value, const char *path) {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What antigravity serve sends a browser, and what it tells of a session's cache. */
-#include "serve_client.h"
+#include "served_group.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static serve_process server;
 
 #define HTML "Accept: text/html,*/*;q=0.8\r\n"
 #define ALICE "Authorization: Bearer alices-key\r\n"
@@ -173,12 +171,6 @@ static int start_server(void **state) {
 static int start_sharing_server(void **state) {
     (void)state;
     return start_with("--share-prefixes");
-}
-
-static int stop_server(void **state) {
-    (void)state;
-    assert_int_equal(serve_stop(&server, SIGTERM), 0);
-    return 0;
 }
 
 int main(void) {

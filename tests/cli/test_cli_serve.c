@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve, as clients of OpenAI's interface see it: with the bundled model. */
-#include "serve_client.h"
+#include "served_group.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static serve_process server;
 
 #define CHAT "POST /v1/chat/completions"
 #define ONCE "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
@@ -287,12 +285,6 @@ static void says_what_is_wrong_with_a_request(void **state) {
 static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "--alias", "gpt-4o", "-q");
-    return 0;
-}
-
-static int stop_server(void **state) {
-    (void)state;
-    assert_int_equal(serve_stop(&server, SIGTERM), 0);
     return 0;
 }
 

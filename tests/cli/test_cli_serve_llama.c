@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `antigravity serve` as clients of llama.cpp's server see it. */
-#include "serve_client.h"
+#include "served_group.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -8,8 +8,6 @@
 #include <string.h>
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
-
-static serve_process server;
 
 /* As llama.cpp has it: ids and texts in one prompt, several prompts, chosen fields, pieces. */
 static void llama_cpps_clients_find_completion(void **state) {
@@ -349,11 +347,6 @@ static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "-q", "--max-seq-len", "128", "--max-running", "3");
     return 0;
-}
-
-static int stop_server(void **state) {
-    (void)state;
-    return serve_stop(&server, SIGTERM);
 }
 
 int main(void) {

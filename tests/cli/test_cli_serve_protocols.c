@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `antigravity serve` as clients of Anthropic, OpenAI Responses and ollama see it. */
-#include "serve_client.h"
+#include "served_group.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -12,8 +12,6 @@
 #define BRIEF "\"model\":\"demo\",\"max_tokens\":8,\"temperature\":0,"
 #define MESSAGES "POST /v1/messages"
 #define RESPONSES "POST /v1/responses"
-
-static serve_process server;
 
 static void a_message_is_answered(void **state) {
     (void)state;
@@ -291,11 +289,6 @@ static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "--alias", "claude", "-q");
     return 0;
-}
-
-static int stop_server(void **state) {
-    (void)state;
-    return serve_stop(&server, SIGTERM);
 }
 
 int main(void) {

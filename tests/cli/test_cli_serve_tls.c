@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve with a certificate: what clients see, and those that do not end a handshake. */
+#include "served_group.h"
 #include "tls_client.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static serve_process server;
 static char dir[96] = "serve_tls", cert[160], key[160];
 /* The certificate of the server is signed by a middle one, which the root has signed. */
 static tls_identity root, chain[2], stranger;
@@ -311,12 +311,6 @@ static int start_secure(void **state) {
     return 0;
 }
 
-static int stop_secure(void **state) {
-    (void)state;
-    assert_int_equal(serve_stop(&server, SIGTERM), 0);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest secure[] = {
         cmocka_unit_test(streams_to_whoever_trusts_the_root),
@@ -333,7 +327,7 @@ int main(void) {
     };
     signal(SIGPIPE, SIG_IGN);
     make_files();
-    const int failed = cmocka_run_group_tests(secure, start_secure, stop_secure) +
+    const int failed = cmocka_run_group_tests(secure, start_secure, stop_server) +
                        cmocka_run_group_tests(others, NULL, NULL);
     remove_directory(dir);
     tls_identity_free(&root);
