@@ -7,8 +7,10 @@
 #   scripts/test.sh --random [SEED] [--all | STAGE...]   the tests of a stage in random order; the seed is printed
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
 #                                leaves them out. Models as docs/server-suites.md says
+#   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
+#                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
+#                                as --quick, or --row 2 --seconds 60
 #   scripts/test.sh long         what takes longest, natively and under sanitizers and the emulator; --all leaves it out
-#   scripts/test.sh hostile      hostile clients of the server: minutes for each, so --all leaves them out
 # A stage whose tools are absent and cannot be installed is skipped, and this is said.
 # shellcheck disable=SC2317 # Stages are called by name.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -246,15 +248,13 @@ stage_suites() {
         --environment build/suites --log build/log/suites.log
 }
 
+# shellcheck disable=SC2086 # HOSTILE_OPTIONS are several words.
 stage_hostile() {
     require python3
-    if [ ! -e tests/hostile/run.py ]; then
-        say "skipped: no tests/hostile/run.py"
-        exit "$SKIPPED"
-    fi
     build_preset "$native_preset" antigravity_program
     build_preset asan antigravity_program
-    tests/hostile/run.py
+    without_randomisation tests/hostile/run.py --build "$native_preset=build/$native_preset/bin/antigravity" \
+        --build asan=build/asan/bin/antigravity --logs build/log/hostile ${HOSTILE_OPTIONS:-} | tee build/log/hostile.log
 }
 
 stage_native() {
