@@ -119,8 +119,9 @@ class Attack:
         before = self.server.processor_s()
         reply = self.server.post(path, body, TIMEOUT)
         self.row.counted()
+        where = "%s: %d %s" % (self.template, reply.status, reply.message()[:80])
         if not self.row.sanitized:
-            self.row.wait("60,000 results, processor time", self.server.processor_s() - before, RESULTS_S, self.template)
+            self.row.wait("60,000 results, processor time", self.server.processor_s() - before, RESULTS_S, where)
         if reply.status == 0:
             self.row.error("no reply to 60,000 results, %s" % self.template)
 

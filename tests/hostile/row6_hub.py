@@ -140,7 +140,7 @@ def mutations(row):
     value = listing(size=len(GGUF), lfs={"sha256": GOOD_HASH, "size": len(GGUF)}, blobId="b" * 40)
     file = value["siblings"][0]
     for _ in range(rng.choice([1, 2])):
-        place = rng.choice([value, file, file["lfs"]] if isinstance(file.get("lfs"), dict) else [value, file])
+        place = rng.choice([p for p in (value, file, file.get("lfs")) if p and isinstance(p, dict)])
         place[rng.choice(list(place))] = random_value(rng)
     data = json.dumps(value).encode()
     if rng.random() < 0.2:
