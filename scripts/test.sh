@@ -131,9 +131,11 @@ stage_fuzz() {
 }
 
 fuzz_for_a_while() {
-    local found=build/fuzz/found/${1##*/fuzz_}
+    local name=${1##*/fuzz_} words=()
+    local found=build/fuzz/found/$name
     mkdir -p "$found"
-    quietly "${1##*/}" "$1" -seed=1 -max_total_time=10 -artifact_prefix="$found/" "$found" "fuzz/corpus/${1##*/fuzz_}" || return 1
+    [ ! -e "fuzz/$name.dict" ] || words=("-dict=fuzz/$name.dict")
+    quietly "${1##*/}" "$1" -seed=1 -max_total_time=10 "${words[@]}" -artifact_prefix="$found/" "$found" "fuzz/corpus/$name" || return 1
     say "${1##*/}: $(grep -c . < <(ls "$found")) new inputs, nothing found"
 }
 
