@@ -26,7 +26,7 @@ static const char template_text[] =
     "{%- endfor -%}\n{%- endfor -%}";
 
 #ifdef __linux__
-__attribute__((section("__libfuzzer_extra_counters")))
+__attribute__((section("__libfuzzer_extra_counters"), used))
 #endif
 static uint8_t reached[MAX_SCORE];
 

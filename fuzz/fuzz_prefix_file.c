@@ -33,7 +33,7 @@ static void must(bool ok) {
 
 static void hear(void *user, const ag_request_event *e) {
     (void)user;
-    if (e->kind == AG_REQUEST_TOKEN) n_tokens++;
+    if (e->kind == AG_REQUEST_TOKEN && e->id >= 0) n_tokens++;
     if (e->kind != AG_REQUEST_ENDED) return;
     pthread_mutex_lock(&lock);
     status = e->status;
@@ -51,6 +51,7 @@ static void ask(ag_serving *s, ag_served_model *m) {
     p.n_prompt = N_PROMPT;
     p.max_tokens = N_TOKENS;
     p.ignore_eos = true;
+    p.sampling.temperature = 0;
     p.event = hear;
     ag_request_id id;
     has_ended = false;

@@ -16,6 +16,7 @@ TIMEOUT_S = 0.5  # Of a request that has its own, and the allowed delay of its r
 GRACE_S, END_S = 1, 1.0
 TIMEOUT = 30
 N_HEAVY = 4
+CONTROLS = 4  # Replies of the control server that a delay is compared with.
 TEMPLATES = os.path.join(os.path.dirname(__file__), "..", "data", "chat")
 
 
@@ -33,11 +34,13 @@ def median(values):
 
 
 class Attack:
-    """A server with what its replies take while nothing else runs."""
+    """A server with what its replies take while nothing else runs, and another one that no client attacks: what its
+    replies take at the same time is the machine's own delay."""
 
     def __init__(self, row, template):
         options = ["--grace", GRACE_S] + (["--chat-template", template] if template else [])
-        self.row, self.server = row, row.start(*options)
+        self.row, self.server, self.control = row, row.start(*options), row.start()
+        self.control_s = []
         self.template = os.path.basename(template) if template else "no template"
         self.small = [(p, bodies.dumps(b)) for p, b in small_requests(self.server.name)]
         middle = {"model": self.server.name, "prompt": "a", "max_tokens": 1, "ignored": "x" * 80000}
@@ -56,12 +59,19 @@ class Attack:
         """Requests of one kind: a kind that is slow is seen by all of its clients being so."""
         return [self.heavy()] * N_HEAVY if self.row.random.random() < 0.7 else [self.heavy() for _ in range(N_HEAVY)]
 
+    def machine_s(self, request):
+        """The longest of the last replies of the control server."""
+        self.control_s = [self.control.post(request[0], request[1], TIMEOUT).seconds] + self.control_s[:CONTROLS]
+        return max(self.control_s)
+
     def delay(self, request, what, name, allowed):
+        before = self.machine_s(request)
         reply = self.server.post(request[0], request[1], TIMEOUT)
+        usual = max(self.idle[request], before, self.machine_s(request))
         self.row.counted()
         if reply.status not in (200, 400):
             self.row.error("%s: status %d for %s beside %s: %s" % (name, reply.status, request[0], what, reply.message()))
-        self.row.wait(name, reply.seconds - self.idle[request], allowed, what)
+        self.row.wait(name, reply.seconds - usual, allowed, what)
 
     def stay(self, seconds):
         """Heavy clients that wait for their replies, again and again."""
@@ -131,9 +141,11 @@ class Attack:
         n, name = rng.choice([15000, 30000]), rng.choice(list(bodies.LONG_LISTS))
         path, body = bodies.write(bodies.CHAT, bodies.LONG_LISTS[name](n), self.server.name)
         body["timeout"] = TIMEOUT_S
+        usual = self.machine_s(self.small[0])
         reply = self.server.post(path, body, TIMEOUT)
+        usual = max(usual, self.machine_s(self.small[0]))
         self.row.counted()
-        self.row.wait("reply to a request with timeout 0.5 s", reply.seconds, TIMEOUT_S + FREE_S, "%d %s" % (n, name))
+        self.row.wait("reply to a request with timeout 0.5 s", reply.seconds - usual, TIMEOUT_S + FREE_S, "%d %s" % (n, name))
 
     def end(self):
         """SIGTERM while workers are busy."""
@@ -141,6 +153,7 @@ class Attack:
         for _, path, data in requests:
             threading.Thread(target=self.server.post, args=(path, data, TIMEOUT), daemon=True).start()
         time.sleep(0.3)
+        self.control.kill()
         self.row.stop(self.server, GRACE_S + END_S * self.row.factor, "beside " + requests[0][0])
 
 
