@@ -154,7 +154,7 @@ class Attack:
             threading.Thread(target=self.server.post, args=(path, data, TIMEOUT), daemon=True).start()
         time.sleep(0.3)
         self.control.kill()
-        self.row.stop(self.server, GRACE_S + END_S * self.row.factor, "beside " + requests[0][0])
+        self.row.stop(self.server, GRACE_S + END_S, "beside " + requests[0][0])
 
 
 def run(row):
