@@ -95,6 +95,10 @@ const char *call_path(const serve_call *call) { return call->head.path; }
 const char *call_query(const serve_call *call) { return call->head.query; }
 const char *call_rest(const serve_call *call) { return call->rest ? call->rest : ""; }
 const json_t *call_body(const serve_call *call) { return call->json; }
+void call_drop_body(serve_call *call) {
+    json_decref(call->json);
+    call->json = NULL;
+}
 const char *call_scope(const serve_call *call) {
     return call->server->settings->share_prefixes ? "" : call->scope;
 }
@@ -159,7 +163,7 @@ void call_reply_error(serve_call *call, const serve_error *e) {
     account *before = account_enter(NULL); /* which may be why there is an error */
     call_reply_json(call, e->status, shape(e));
     account_enter(before);
-    call->retry_after = e->retry_after;
+    call->retry_after = e->status == 503 && !e->retry_after ? 1 : e->retry_after;
     snprintf(call->error, sizeof call->error, "%d%s%s", e->status, e->param[0] ? " " : "",
              e->param);
 }
@@ -274,8 +278,7 @@ static void work_on_call(worker_job *job) {
     account_begin_work(call->account, limit, s->timeout_s ? call->began + s->timeout_s : 0);
     if (!account_must_end()) work(call);
     const account_failure why = account_end_work(call->account);
-    json_decref(call->json);
-    call->json = NULL;
+    call_drop_body(call);
     if (why != ACCOUNT_OK && why != ACCOUNT_GONE) {
         serve_error e;
         describe_failure(call, why, &e);

@@ -220,6 +220,7 @@ static const serve_protocol llama_completion = {
     .parse = llama_parse_completion,
     .error = openai_error,
     .whole = llama_whole,
+    .answer_bytes = 32 << 10, /* the settings come with each answer */
     .stream_type = "text/event-stream",
     .event = llama_event,
 };
@@ -229,6 +230,7 @@ static const serve_protocol llama_infill = {
     .parse = llama_parse_infill,
     .error = openai_error,
     .whole = llama_whole,
+    .answer_bytes = 32 << 10, /* the settings come with each answer */
     .stream_type = "text/event-stream",
     .event = llama_event,
 };

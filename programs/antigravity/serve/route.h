@@ -35,6 +35,8 @@ const char *call_query(const serve_call *call); /* what follows it, or "" */
 const char *call_rest(const serve_call *call);  /* what the '*' of the route stands for */
 /* The body's JSON, an object, of a request that is not GET; borrowed. */
 const json_t *call_body(const serve_call *call);
+/* Frees the body: what is needed of it has been taken. */
+void call_drop_body(serve_call *call);
 /* Whose request it is: a number made of its key, "" without keys. */
 const char *call_scope(const serve_call *call);
 
@@ -50,8 +52,8 @@ int64_t call_started(const serve_call *call); /* when the server was, seconds si
 
 /* The ids of messages in the model's template, as a request with them would have them; *text, which
  * may be NULL, gets them spelled out. Not on the thread of the connections. */
-bool serve_render(const serve_call *call, ag_served_model *model, const serve_request *r,
-                  ag_ids *ids, ag_text *text, serve_error *e);
+bool serve_render(const serve_call *call, ag_served_model *model, serve_request *r, ag_ids *ids,
+                  ag_text *text, serve_error *e);
 
 /* ---- replies: one of them, once ---- */
 

@@ -44,6 +44,11 @@ void run_destroy(serve_run *run) {
 static void reply_whole(serve_run *run) {
     serve_call *call = run->call;
     call_reply_json(call, 200, run->protocol->whole(&run->x));
+    serve_error e;
+    if (!call->reply) {
+        serve_no_memory(&e);
+        call_reply_error(call, &e);
+    }
     call_send_reply(call);
 }
 

@@ -43,11 +43,15 @@ static bool write_value(const json_t *value, dump *d, serve_error *e) {
     return serve_no_memory(e);
 }
 
+/* Drops the value before its text is parsed, so that there is only one of them in memory. */
 static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error *), ag_chat *chat,
-                     const json_t *value, const char *param, serve_error *e) {
+                     json_t **value, const char *param, serve_error *e) {
     ag_error err;
     dump text;
-    if (!write_value(value, &text, e)) return false;
+    const bool is_written = write_value(*value, &text, e);
+    json_decref(*value);
+    *value = NULL;
+    if (!is_written) return false;
     const ag_status st = set(chat, text.data, text.n, &err);
     account_free(text.data);
     if (st == AG_OK) return true;
@@ -106,8 +110,8 @@ static size_t template_share(uint64_t limit) {
 
 /* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
  * required NULL: nothing is recalled; else *recalled gets its bytes, too. */
-static bool render(const serve_call *call, ag_served_model *model, const serve_request *r,
-                   ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required, size_t *recalled,
+static bool render(const serve_call *call, ag_served_model *model, serve_request *r, ag_chat **chat,
+                   ag_ids *ids, ag_text *text, ag_text *required, size_t *recalled,
                    serve_error *e) {
     ag_error err;
     const json_t *defaults = call->server->settings->template_variables;
@@ -121,13 +125,13 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
     ag_chat_set_memory_limit(*chat, template_share(call->server->settings->memory_limit));
     const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
-    if (!set_text(ag_chat_set_messages, *chat, r->messages, "messages", e)) return false;
-    if (tools && !set_text(ag_chat_set_tools, *chat, r->tools, "tools", e)) return false;
+    if (required && !recall(call, model, r, *chat, recalled, e)) return false;
+    if (!set_text(ag_chat_set_messages, *chat, &r->messages, "messages", e)) return false;
+    if (tools && !set_text(ag_chat_set_tools, *chat, &r->tools, "tools", e)) return false;
     if (!set_variables(*chat, r->variables, NULL, e) ||
         !set_variables(*chat, defaults, r->variables, e) ||
         !silence_reasoning(*chat, f, r, defaults, e))
         return false;
-    if (required && !recall(call, model, r, *chat, recalled, e)) return false;
     const unsigned flags =
         (r->continue_last ? AG_CHAT_CONTINUE : 0u) | (r->no_generation ? AG_CHAT_NO_PROMPT : 0u);
     if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_refuse_status(e, &err);
@@ -143,8 +147,8 @@ static bool render(const serve_call *call, ag_served_model *model, const serve_r
     return false;
 }
 
-bool serve_render(const serve_call *call, ag_served_model *model, const serve_request *r,
-                  ag_ids *ids, ag_text *text, serve_error *e) {
+bool serve_render(const serve_call *call, ag_served_model *model, serve_request *r, ag_ids *ids,
+                  ag_text *text, serve_error *e) {
     ag_chat *chat = NULL;
     const bool ok = render(call, model, r, &chat, ids, text, NULL, NULL, e);
     ag_chat_destroy(chat);
@@ -335,10 +339,12 @@ static bool make_answers(serve_run *run, serve_error *e) {
     return make_parsers(run, e);
 }
 
-static bool prepare(serve_run *run, const json_t *body, serve_error *e) {
+static bool prepare(serve_run *run, serve_error *e) {
     serve_request *r = &run->request;
     ag_text required = {0};
-    if (!run->protocol->parse(run->call, body, r, e)) return false;
+    const bool is_parsed = run->protocol->parse(run->call, run->call->json, r, e);
+    call_drop_body(run->call);
+    if (!is_parsed) return false;
     run->model = call_model(run->call, r->model, e);
     if (!run->model) return false;
     if (r->stream && !run->protocol->stream_type)
@@ -379,11 +385,6 @@ void run_prepare(serve_call *call) {
     }
     bool ok = run && (run->x.state || !p->state_size);
     if (!ok) serve_no_memory(&e);
-    if (ok) ok = prepare(run, call->json, &e);
+    if (ok) ok = prepare(run, &e);
     if (!ok) call_reply_error(call, &e);
-    if (!run) return;
-    /* The conversation has them now. */
-    json_decref(run->request.messages);
-    json_decref(run->request.tools);
-    run->request.messages = run->request.tools = NULL;
 }

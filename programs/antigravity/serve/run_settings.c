@@ -34,8 +34,20 @@ static double token_cost(const serve_run *run) {
     return run->request.stream && !run->protocol->stream_repeats_tokens ? KEPT_TOKEN : TOLD_TOKEN;
 }
 
+/* Bytes of a reply as JSON and as text: of an answer without its tokens, and of a number of an
+ * embedding. */
+enum { WHOLE_ANSWER = 4096, EMBEDDED_NUMBER = 96 };
+
+static size_t whole_cost(const serve_run *run) {
+    const size_t own = run->protocol->answer_bytes;
+    if (run->request.stream) return 0;
+    if (run->request.kind == SERVE_EMBED)
+        return run->n_prompts * ag_served_model_info(run->model)->hidden_size * EMBEDDED_NUMBER;
+    return run->x.n_answers * (own ? own : WHOLE_ANSWER);
+}
+
 size_t run_cost(const serve_run *run) {
-    return (size_t)(tokens_told(run) * token_cost(run)) + run->n_recalled;
+    return (size_t)(tokens_told(run) * token_cost(run)) + run->n_recalled + whole_cost(run);
 }
 
 static void take_real(double value, float *field) {

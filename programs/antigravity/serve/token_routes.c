@@ -127,9 +127,10 @@ static void reply_template(serve_call *call) {
     ag_ids ids = {0};
     serve_request_init(&r);
     ag_served_model *m = NULL;
-    const bool ok = openai_chat_parse(call, call_body(call), &r, &e) &&
-                    (m = call_model(call, r.model, &e)) != NULL &&
-                    serve_render(call, m, &r, &ids, &text, &e);
+    bool ok = openai_chat_parse(call, call_body(call), &r, &e);
+    call_drop_body(call);
+    ok = ok && (m = call_model(call, r.model, &e)) != NULL &&
+         serve_render(call, m, &r, &ids, &text, &e);
     if (ok) {
         const json_field fields[] = {
             {"prompt", json_text(text.len ? text.data : "", text.len)},
