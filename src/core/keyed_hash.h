@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hash of bytes that a client chooses: its key is random, so that nobody can make many of them
+/* Hash of bytes that a client chooses: its key is random, so that a client cannot make many of them
  * equal.
  */
 #ifndef AG_CORE_KEYED_HASH_H

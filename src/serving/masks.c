@@ -12,7 +12,7 @@ enum { NO_ID = -1 };
 
 typedef struct mask_job {
     ag_constraint *constraint; /* owned */
-    int32_t id;                /* the token that the text goes on with, or NO_ID */
+    int32_t id;                /* the token that the text continues with, or NO_ID */
     uint64_t bytes;            /* of the constraint without what the group shares */
     bool is_ready;             /* the mask is made; under the lock */
 } mask_job;

@@ -43,7 +43,7 @@ uint64_t ag_mask_group_bytes(const ag_mask_group *g);
 
 /* Submits the first job of each answer. */
 void ag_masks_start(ag_serving *s, ag_served_request *r);
-/* Submits a job: the answer's text goes on with `id`, and its next mask is made. */
+/* Submits a job: the answer's text continues with `id`, and its next mask is made. */
 void ag_masks_submit(ag_serving *s, const ag_answer *a, int32_t id);
 /* Chooses the next token of an answer whose logits are there, or marks the answer as late. */
 ag_status ag_masks_choose(ag_serving *s, ag_answer *a, ag_error *err);

@@ -129,7 +129,7 @@ static size_t limit_for(const account_pool *p, size_t taken) {
     return taken > SMALL ? p->limit - p->limit / SMALL_SHARE : p->limit;
 }
 
-/* The account is to have taken so many bytes, not fewer than it has. */
+/* Takes memory from the pool until the account has `taken` bytes, at least what it has now. */
 static account_failure take(account *a, size_t taken) {
     account_pool *p = a->pool;
     const size_t limit = limit_for(p, taken), more = taken - a->taken;
@@ -143,7 +143,7 @@ static account_failure take(account *a, size_t taken) {
     return ACCOUNT_OK;
 }
 
-/* The pages of freed blocks go back to the system. */
+/* Returns the pages of freed blocks to the system. */
 static void trim(account *a) {
 #ifdef __GLIBC__
     enum { WORTH_TRIMMING = 1 << 20 };
@@ -152,7 +152,7 @@ static void trim(account *a) {
     a->heap_peak = a->heap;
 }
 
-/* Others may take what this account does not use any more. */
+/* Returns what the account does not use to the pool. */
 static void give_back(account *a) {
     trim(a);
     const size_t keep = round_up(a->heap + a->mapped);
@@ -179,7 +179,8 @@ static void update_resident(account *a) {
     a->resident = resident;
 }
 
-/* Has so many bytes taken from the pool, after a trim if that helps. */
+/* Takes what blocks of `heap` and `mapped` bytes need. If the pool refuses, trims the heap and
+ * tries again. */
 static account_failure hold(account *a, size_t heap, size_t mapped) {
     for (bool is_trimmed = false;; is_trimmed = true) {
         const size_t peak = heap > a->heap_peak ? heap : a->heap_peak;
