@@ -34,7 +34,7 @@ static ag_chat_format *format;
 static account_pool pool = {.limit = LIMIT};
 static size_t peak, least; /* least: of a body without anything in it */
 
-/* What json_out.c needs of the program; nothing here prints. */
+/* json_out.c calls these functions of the program. They print nothing here. */
 int complain_no_memory(void) { return 1; }
 bool output_write(const char *text, size_t len) { return text && len; }
 

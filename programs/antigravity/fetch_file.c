@@ -25,12 +25,13 @@ typedef struct file_sink {
     fetch *k;
     const pull_file *f;
     int fd;
-    uint64_t offset;    /* bytes on disk */
-    int64_t size;       /* of the plan, else of the last answer that tells it; -1: unknown */
-    uint64_t stop;      /* the answer may not reach beyond this offset */
+    uint64_t offset; /* bytes on disk */
+    int64_t size;  /* bytes, from the plan, else from the last answer that gives it; -1: unknown */
+    uint64_t stop; /* the answer may not reach beyond this offset */
     uint64_t unchecked; /* bytes written since free space was checked */
-    char validator[sizeof(((pull_file *)0)->validator)]; /* of the bytes on disk; "": none */
-    sha256 sum; /* of the first `offset` bytes, where a hash is known */
+    char
+        validator[sizeof(((pull_file *)0)->validator)]; /* version of the bytes on disk; "": none */
+    sha256 sum; /* covers the first `offset` bytes, if a hash is known */
 } file_sink;
 
 bool fetch_hash(int fd, sha256 *sum, uint64_t n, int *error) {
@@ -161,7 +162,8 @@ static void drop_file(file_sink *s) {
     if (ftruncate(s->fd, 0) == 0) s->offset = 0;
 }
 
-/* What a server sends in place of a model is most often a page or a pointer to the file. */
+/* Checks the first bytes: a server that has no such model mostly sends a page or a Git LFS pointer.
+ */
 static bool check_magic(file_sink *s, char *why) {
     char first[5] = "";
     const size_t n = strlen(s->f->name);
@@ -222,7 +224,7 @@ static bool put_file(void *user, const void *bytes, size_t n, char *why) {
 
 /* ---- one file ---- */
 
-/* What is there of the file already. */
+/* Opens the partial file and reads how much of it can be resumed. */
 static int resume_file(file_sink *s, char *why) {
     int error = 0;
     struct stat info;

@@ -9,7 +9,7 @@
 typedef struct fetch {
     http *client;
     const pull_plan *plan;
-    const char *path; /* of the model, once it is complete */
+    const char *path; /* path of the complete model */
     part_folder part;
     uint64_t done;      /* bytes of finished files */
     uint64_t total;     /* bytes of all files; 0: unknown */

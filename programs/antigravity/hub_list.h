@@ -22,7 +22,7 @@ typedef struct hub_list {
     json_t *answer;  /* owned */
     hub_file *files; /* [n] owned, in the hub's order */
     size_t n;
-    char commit[HUB_REVISION_SIZE]; /* that the revision means now */
+    char commit[HUB_REVISION_SIZE]; /* commit that the revision names now */
 } hub_list;
 
 /* Fetches the list of repo ("org/name") at a revision. Returns an exit code. Free it in any case.

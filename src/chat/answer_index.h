@@ -6,8 +6,8 @@
 #include "chat/conversation.h"
 
 typedef struct ag_answer_key {
-    uint64_t hash; /* of what the answer says */
-    size_t index;  /* of the answer */
+    uint64_t hash; /* hash of the answer's message */
+    size_t index;  /* index of the answer */
 } ag_answer_key;
 
 typedef struct ag_answer_index {

@@ -308,7 +308,7 @@ static bool is_certain(const ag_chat_stand_in *x) {
 typedef struct walk {
     const ag_chat_format *f;
     const char *text;
-    size_t n;      /* of its bytes */
+    size_t n;      /* number of bytes of the text */
     size_t from;   /* answers that are found begin here or behind */
     size_t passed; /* the end of the words that were looked at last */
     size_t looked_from,

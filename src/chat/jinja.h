@@ -24,7 +24,7 @@ typedef struct ag_jinja_limits {
     uint64_t steps;      /* about one a node evaluated, and one for every 32 bytes worked on */
     uint32_t depth;      /* of expressions, statements and macro calls in each other */
     size_t output_bytes; /* of the rendered text */
-    size_t memory_bytes; /* of values and texts, the rendered text and its spans included */
+    size_t memory_bytes; /* limit of values, texts, the rendered text and its spans */
 } ag_jinja_limits;
 
 enum {
@@ -34,7 +34,7 @@ enum {
     AG_JINJA_MEMORY_BYTES = 256 << 20,
 };
 
-/* What a render took, also where it failed. */
+/* Steps and memory of a render, successful or not. */
 typedef struct ag_jinja_usage {
     uint64_t steps;
     size_t peak_bytes;            /* the most memory at one time */

@@ -18,7 +18,7 @@ typedef struct ag_jinja_arena {
     ag_jinja_memory *memory; /* borrowed */
     ag_jinja_chunk *chunks;  /* the newest first */
     ag_jinja_chunk *unused;  /* one that a mark has released, or NULL */
-    char *at, *end;          /* what is free of the newest */
+    char *at, *end;          /* free part of the newest chunk */
 } ag_jinja_arena;
 
 /* Counts bytes; false if they exceed the limit. */

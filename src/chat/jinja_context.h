@@ -21,8 +21,8 @@ enum { AG_JMAX_STORES = 16 };
 
 struct ag_jctx {
     ag_jinja_memory memory;
-    ag_jinja_arena arena;  /* of regions */
-    ag_jinja_arena kept;   /* of what stays until the end */
+    ag_jinja_arena arena;  /* memory of regions */
+    ag_jinja_arena kept;   /* memory that is released at the end */
     ag_jbuf *bufs;         /* the newest first */
     uint64_t n_regions;    /* begun so far: the number of the newest */
     uint64_t oldest_store; /* since the innermost region began: see ag_jstored() */

@@ -60,7 +60,7 @@ static bool is_permanent(ag_jv v) {
            v.kind == AG_JFUNCTION || (v.kind == AG_JSTRING && v.as.string->is_permanent);
 }
 
-/* Of a namespace. */
+/* Sets a member of a namespace. */
 static bool set_member(ag_jctx *c, ag_jdict *d, ag_jstr *name, ag_jv value) {
     const size_t n = d->n;
     if (!ag_jdict_set(c, d, ag_jstring(name), value)) return false;

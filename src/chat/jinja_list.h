@@ -6,7 +6,7 @@
 #include "chat/jinja_context.h"
 
 ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap);
-/* Of an array, which is borrowed: each access to an item makes its value. */
+/* Creates a list that borrows the array: each access to an item creates its value. */
 ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_conversation);
 /* Item number i, of which there are more; AG_JFAIL: no memory. */
 ag_jv ag_jlist_get(ag_jctx *c, const ag_jlist *l, size_t i);
@@ -23,14 +23,15 @@ bool ag_jlist_sort(ag_jctx *c, void *items, size_t n, size_t size,
 ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap);
 bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value); /* fails for a list as a key */
 bool ag_jdict_set_text(ag_jctx *c, ag_jdict *d, const char *key, ag_jv value);
-/* Of an object, which is borrowed: each access to an entry makes its value. */
+/* Creates a dict that borrows the object: each access to an entry creates its value. */
 ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_conversation);
 /* d, or a dict with the entries of its object, whose values are made so far; NULL: failed. */
 ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d);
 /* All d->n entries of that; NULL: failed, or there are none. */
 const ag_jentry *ag_jdict_entries(ag_jctx *c, ag_jdict *d);
-/* What iterates over v: v, or, of a dict or a view of one, the same with all entries. AG_JFAIL:
- * failed. */
+/* Returns v for an iteration; a dict, or a view of one, gets all its entries first. AG_JFAIL:
+ * failed.
+ */
 ag_jv ag_jiterated(ag_jctx *c, ag_jv v);
 /* The value; AG_JFAIL: absent, or failed, then with an error in the context. */
 ag_jv ag_jdict_find(ag_jctx *c, const ag_jdict *d, ag_jv key);

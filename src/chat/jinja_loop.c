@@ -11,8 +11,9 @@ struct ag_jloop {
     ag_jv iterable;
     ag_jiter *it;                   /* NULL: the items are found by their number */
     int64_t index0, length, depth0; /* length -1: not known yet */
-    ag_jv before, current, after;   /* of an iterator; after AG_JFAIL: not peeked at */
-    bool at_end;                    /* nothing comes after */
+    ag_jv before, current,
+        after;   /* items of an iterator; `after` is AG_JFAIL until it is peeked at */
+    bool at_end; /* nothing comes after */
     ag_jv last_changed;
     uint64_t born; /* the region in which it was made */
 };

@@ -266,7 +266,7 @@ static bool append_items(ag_jctx *c, ag_jbuf *b, const ag_jlist *l) {
     return true;
 }
 
-/* As with strings, appending to a list that its buffer ends with costs what is appended. */
+/* Concatenates lists. If `a` is the end of its buffer, only the items of `b` are copied. */
 static ag_jlist *joined_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
     ag_jbuf *home = a->home;
     const bool in_place = home && a->n && (const char *)(a->items + a->n) == home->text + home->len;

@@ -81,7 +81,7 @@ struct ag_jstr {
     ag_jbuf *home;     /* contains the text; NULL: the text outlives all regions, or is_local */
     uint32_t hash;     /* 0: not yet computed */
     bool markup;       /* |safe: + and % escape what is not */
-    bool is_permanent; /* of the template, or for the whole render: no region holds it */
+    bool is_permanent; /* belongs to the template or to the entire render, not to a region */
     bool is_local;     /* text and spans are in the arena of regions */
 };
 
@@ -106,14 +106,14 @@ struct ag_jbuf {
     uint64_t born;                  /* the region in which it was made */
 };
 
-/* Of a JSON array, the items are made by ag_jlist_get(). */
+/* A list that refers to a JSON array has no items; ag_jlist_get() creates them. */
 struct ag_jlist {
     ag_jv *items;
     ag_jbuf *home;        /* NULL, or contains the items: more may be appended after them */
     const json_t *source; /* NULL, or an array whose elements from `first` on are the items */
     size_t first, n, cap;
     bool is_group; /* what groupby gives: .grouper and .list */
-    bool is_part;  /* of a list: another object than it */
+    bool is_part;  /* a slice: not identical to the list that it shares items with */
     bool from_conversation;
 };
 
@@ -169,7 +169,7 @@ struct ag_jiter {
     ag_jv source;    /* what `at` counts in */
     ag_jiter *inner; /* or what items are taken from */
     size_t at, end;
-    void *state;   /* what filters need */
+    void *state;   /* state of filters */
     uint64_t born; /* the region in which it was made */
 };
 

@@ -49,7 +49,7 @@ static ag_status fit_id(const ag_chat_format *f, json_t *m, const char *key, ag_
 
 /* ---- calls ---- */
 
-/* As Python writes JSON, which is what models have seen. */
+/* Writes JSON with Python's spacing, which models were trained on. */
 static ag_status set_as_text(json_t *m, const char *key, const json_t *v, ag_error *err) {
     ag_text text = {0};
     ag_status st = ag_value_append_spaced(v, &text, err);

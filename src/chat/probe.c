@@ -111,7 +111,7 @@ ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, 
 typedef struct prober {
     ag_chat_format *f;
     ag_error *err;
-    ag_status st; /* of ag_chat_try() */
+    ag_status st; /* status of ag_chat_try() */
     ag_jinja_output out;
     bool ok;
 } prober;

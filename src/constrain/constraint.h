@@ -32,7 +32,7 @@ struct ag_constraint {
     ag_ids forced;  /* owned; to write on */
     bool mask_known, complete, ended;
     bool at_start;
-    size_t steps;     /* that the newest token has taken, without its mask */
+    size_t steps;     /* steps of the newest token, without its mask */
     ag_status status; /* of an accept that nobody waited for */
     ag_error error;
 };

@@ -28,7 +28,7 @@ typedef struct ag_net_state {
 
 typedef struct ag_state_limits {
     size_t states;
-    size_t bytes;      /* of all of them together; of the stacks of a matcher the same */
+    size_t bytes;      /* limit of all states, and of all stacks of a matcher */
     size_t work;       /* steps for one token: making states, trying bytes */
     size_t total_work; /* steps for all tokens of all texts since the last reset */
 } ag_state_limits;
@@ -41,7 +41,7 @@ typedef struct ag_net_states {
     uint32_t id_bit;
     ag_state_limits limits;
     size_t work;        /* steps of the current token */
-    size_t work_before; /* of them, steps that are in `total` already */
+    size_t work_before; /* part of `work` that `total` includes already */
     size_t total;       /* steps of earlier calls */
     size_t check_at;    /* work at which ag_net_states_check() is called next */
     ag_interner sets;

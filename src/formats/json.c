@@ -45,7 +45,7 @@ static bool is_out_of_memory(const json_error_t *e) {
     return e->text[0] == '\0' || json_error_code(e) == json_error_out_of_memory;
 }
 
-/* What is left of a text that is being parsed. */
+/* Position of the parser in a text. */
 typedef struct reader {
     const char *at, *end;
     size_t n_pieces;
@@ -54,7 +54,7 @@ typedef struct reader {
 
 /* Gives the parser its next piece of at most n bytes; none ends the text. */
 static size_t read_piece(void *to, size_t n, void *user) {
-    enum { PIECES = 64 }; /* of 1 KiB, between two looks */
+    enum { PIECES = 64 }; /* pieces of 1 KiB between two checks */
     reader *r = user;
     const size_t left = (size_t)(r->end - r->at), k = left < n ? left : n;
     if (++r->n_pieces % PIECES == 0) r->is_interrupted = ag_interrupted();

@@ -13,7 +13,7 @@ enum { NO_ID = -1 };
 typedef struct mask_job {
     ag_constraint *constraint; /* owned */
     int32_t id;                /* the token that the text continues with, or NO_ID */
-    uint64_t bytes;            /* of the constraint without what the group shares */
+    uint64_t bytes;            /* bytes of the constraint, without those that the group shares */
     bool is_ready;             /* the mask is made; under the lock */
 } mask_job;
 
@@ -30,7 +30,7 @@ struct ag_mask_group {
     bool is_listed, is_busy; /* in the thread's list; with a job that is running */
     bool needs_memory;       /* bytes exceed the limit: no job runs until it is raised */
     uint64_t limit;
-    ag_status status; /* of the job that failed: none follows it */
+    ag_status status; /* status of the failed job; no job runs after it */
     size_t failed;    /* its answer */
     ag_error error;
 };

@@ -25,9 +25,9 @@ typedef struct ag_serving_client {
     uint32_t n_requests, n_waiting;
     uint64_t waiting_bytes;
     /* The engine's thread. */
-    size_t n_answers; /* of running requests */
+    size_t n_answers; /* answers of running requests */
     size_t n_reading; /* requests whose prompts are incomplete, in this round */
-    size_t n_rows;    /* of prompts, in this step */
+    size_t n_rows;    /* rows of prompts in this step */
     uint64_t served;  /* the turn of its last chunk; 0: none yet */
 } ag_serving_client;
 
@@ -194,7 +194,7 @@ struct ag_serving {
     ag_serving_stats stats; /* as last published */
     uint64_t most_told;     /* the highest memory_used of which somebody was told */
     uint64_t n_submitted, n_turned_away;
-    uint64_t n_seen; /* of n_submitted, when the engine last looked at what waits */
+    uint64_t n_seen; /* n_submitted when the engine last read the queue */
     ag_held_list *held;
 
     /* Grows under the lock; what is there stays. */

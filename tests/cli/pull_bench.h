@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of `antigravity pull` against misbehaving servers share: a store, a file of which
- * there are two versions, and answers that are right. */
+/* Fixture for tests of `antigravity pull` against misbehaving servers: a store, a file in two
+ * versions, and correct answers. */
 #ifndef AG_TESTS_PULL_BENCH_H
 #define AG_TESTS_PULL_BENCH_H
 
@@ -18,7 +18,7 @@ enum {
 extern unsigned char data[2][3 * SIZE]; /* two versions of the file, and bytes after its end */
 extern char hash[HASH_SIZE];            /* SHA-256 of version 0 */
 extern char store[64], url[128];        /* url: of m.gguf, on a host that is not the hub's */
-extern char list[4096];                 /* that answer_list() sends */
+extern char list[4096];                 /* sent by answer_list() */
 
 #define PULL(...) CLI("pull", "--retry-delay", "0.01", __VA_ARGS__)
 /* The same without notes on attempts: one line of error. */

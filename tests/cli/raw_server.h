@@ -10,10 +10,10 @@
 typedef struct raw_request {
     int fd;
     unsigned number;     /* 1: the first request for a file since raw_set() */
-    unsigned generation; /* of raw_set() */
+    unsigned generation; /* number of the raw_set() call */
     char path[2048];
     bool has_range;
-    unsigned long long first; /* of the range */
+    unsigned long long first; /* first byte of the range */
     char if_range[128];       /* "": none */
 } raw_request;
 

@@ -107,7 +107,7 @@ static void fails_beyond_the_limit_and_says_why(void **state) {
     assert_null(account_malloc(3 * MIB));
     assert_int_equal(account_end_work(b), ACCOUNT_BUSY);
     account_begin_work(b, 100, 0);
-    void *small = account_malloc(100000); /* of the last eighth */
+    void *small = account_malloc(100000); /* fits into the last eighth */
     assert_non_null(small);
     assert_int_equal(account_end_work(b), ACCOUNT_OK);
     account_free(most);

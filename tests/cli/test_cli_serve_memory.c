@@ -56,7 +56,7 @@ static void add_list(body *b, const char *first, const char *more, size_t n) {
 #define RESULT "\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"y\"}"
 #define TOOL "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":"
 
-/* Of "messages": its beginning, what is repeated, and the end with what follows the list. */
+/* A body: the start of "messages", its first item, the repeated item, the end of the body. */
 typedef struct form {
     const char *name, *begin, *first, *more, *end;
 } form;
@@ -229,7 +229,7 @@ int main(void) {
         cmocka_unit_test(ends_work_beyond_the_prepare_limit),
     };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return 77; /* what a sanitizer takes exceeds the limit */
+    return 77; /* a sanitizer's own memory exceeds the limit */
 #endif
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -112,7 +112,7 @@ static void leaves_sockets_of_another_process_alone(void **state) {
 typedef struct environment {
     const char *pid; /* LISTEN_PID; NULL: not set; "self": the server's own */
     const char *count;
-    int third; /* what is descriptor 3; -1: nothing */
+    int third; /* becomes descriptor 3; -1: none */
 } environment;
 
 /* Runs the server in the environment until it ends or listens. */

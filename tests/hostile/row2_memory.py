@@ -205,7 +205,7 @@ def run_in_group(row):
 
 
 def attack(row, group):
-    kinds, todo, i = templates(row), cases(row), row.random.randrange(3)
+    kinds, remaining, i = templates(row), cases(row), row.random.randrange(3)
     while row.has_time():
         limit = row.random.choice(limits(row))
         if group:
@@ -213,6 +213,6 @@ def attack(row, group):
         target = Target(row, kinds[i % len(kinds)], limit, group)
         i += 1
         for _ in range(CASES_OF_A_SERVER):
-            if not (row.has_time() or row.n_requests < MIN_REQUESTS) or not target.attack(next(todo)):
+            if not (row.has_time() or row.n_requests < MIN_REQUESTS) or not target.attack(next(remaining)):
                 break
         row.stop(target.server)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the template interpreter does itself costs no more than linear time and memory: quadratic
- * work would end at a limit. */
+/* The template interpreter's own operations take linear time and memory: quadratic work would end
+ * at a limit. */
 #include "chat/jinja.h"
 
 #include <jansson.h>

@@ -135,7 +135,7 @@ static void larger_budgets_tell_more_of_the_same(void **state) {
     }
 }
 
-/* What the full cache says, for both tests. */
+/* Records the tokens of the full cache, which both tests compare with. */
 static int load_and_tell(void **state) {
     if (load(state)) return -1;
     const ag_session_params full = types(AG_F32, AG_F32);

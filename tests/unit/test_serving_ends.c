@@ -108,7 +108,7 @@ static void heeds_a_cancel_while_a_request_starts(void **state) {
     send_request(&clients[0], &p);
     finish(&clients[0], AG_CANCELLED);
     assert_false(atomic_load(&cancels_at_start));
-    assert_true(clients[0].answers[0].n <= 1); /* of the step that had begun */
+    assert_true(clients[0].answers[0].n <= 1); /* from the step that had begun */
 }
 
 /* ---- a step that fails ---- */

@@ -549,7 +549,7 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
     (void)state;
     p.prefix_bytes = MIB;
     start_engine(&p);
-    models[0] = add_model("model-0", WHOLE_DEMO); /* whose sessions are large */
+    models[0] = add_model("model-0", WHOLE_DEMO); /* its sessions are large */
     serving->floor.before_disk = wait_for_disk;
     set_stuck(true);
     for (unsigned i = 0; i < N; i++) {

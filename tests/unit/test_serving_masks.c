@@ -259,7 +259,7 @@ static void a_deadline_ends_a_request_that_is_late(void **state) {
     expect_in_time();
 }
 
-/* What waits for a place is seen, too, while the engine sleeps. */
+/* The engine handles cancels of waiting requests while it sleeps. */
 static void a_waiting_request_is_cancelled_while_all_is_late(void **state) {
     (void)state;
     stop(NULL);

@@ -153,7 +153,7 @@ static void many_long_prompts_stay_below_the_limit(void **state) {
     ag_serving_stats stats;
     (void)state;
     served_path = DEMO;
-    const uint64_t limit = loaded_with(5 << 20); /* of 24 caches of 2.4 MB */
+    const uint64_t limit = loaded_with(5 << 20); /* for 24 caches of 2.4 MB */
     crowd_twice(limit, &stats);
     assert_true(stats.n_parked > 0 && stats.n_parked < 2 * CROWD);
 }

@@ -36,7 +36,7 @@ struct account {
     size_t heap;      /* bytes of blocks from malloc() */
     size_t heap_peak; /* the most since the heap was trimmed: malloc() keeps freed pages */
     size_t mapped;    /* bytes of blocks with pages of their own, not all of them written to */
-    size_t resident;  /* of `heap`: what the pool's figure includes */
+    size_t resident;  /* part of `heap` that the pool's figure includes */
     size_t taken, needed;
     bool is_released;
     account_failure failure;
@@ -46,7 +46,7 @@ struct account {
 /* Before each block. */
 typedef struct block {
     _Alignas(16) account *owner; /* NULL: none */
-    size_t bytes;                /* that the caller asked for */
+    size_t bytes;                /* size that the caller requested */
 } block;
 
 /* The calling thread's account, and the limits of its work. */

@@ -13,7 +13,7 @@
 
 enum { ACCOUNT_STEP = 64 << 10 };
 
-/* What all accounts may take together. Initialise with {.limit = BYTES}. */
+/* Memory shared by all accounts. Initialise with {.limit = BYTES}. */
 typedef struct account_pool {
     size_t limit;           /* bytes */
     atomic_size_t taken;    /* bytes that accounts have taken, used or not */

@@ -24,7 +24,7 @@ struct kept_answer {
     uint64_t key;
     char *model, *scope, *text;
     size_t len;
-    kept_answer *next;          /* of the same bucket, or unused too */
+    kept_answer *next;          /* next answer of the same bucket, or next unused one */
     kept_answer *older, *newer; /* by their last use */
 };
 

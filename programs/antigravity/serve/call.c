@@ -194,7 +194,7 @@ void call_send_error(serve_call *call, const serve_error *e) {
 
 /* ---- to its handler ---- */
 
-/* What is left to be parsed of a body. */
+/* Position of the parser in a body. */
 typedef struct body_reader {
     const char *at, *end;
 } body_reader;
@@ -292,7 +292,7 @@ static void call_worked(worker_job *job) {
     account *before = account_enter(call->account);
     call->is_working = false;
     const bool asks = call->run && !call->status && call->connection;
-    /* What the answers will take is set aside now, so that none fails for it in its midst. */
+    /* Reserves what the answers will take, so that no answer fails halfway. */
     const account_failure why = account_reserve(call->account, asks ? run_cost(call->run) : 0);
     if (asks && why != ACCOUNT_OK) {
         serve_error e;

@@ -7,7 +7,7 @@
 
 struct serve_call {
     worker_job job;
-    bool is_working; /* a worker has it: nobody else looks at run, reply and body meanwhile */
+    bool is_working; /* a worker owns run, reply and body; the loop must not read them */
     server *server;
     connection *connection; /* NULL: the client has gone, or has its response */
     account *account;       /* owned: what the request takes */

@@ -36,7 +36,7 @@ struct connection {
     bool owes_body;  /* what follows in the input belongs to a body */
     bool is_head, is_http_1_0;
     bool is_chunked;  /* the response is */
-    account *account; /* of the request; NULL: none */
+    account *account; /* account of the request; NULL: none */
     bool owns_account;
     request_head head; /* text NULL once the owner took it */
     bool body_is_chunked;

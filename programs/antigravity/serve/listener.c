@@ -122,8 +122,8 @@ static bool read_count(const char *name, const char *text, long max, long *out) 
     return false;
 }
 
-/* As sd_listen_fds(3): without LISTEN_PID, or with that of another process, the sockets are meant
- * for another process. A LISTEN_FDS that no process can use is an error in any case. */
+/* Follows sd_listen_fds(3): without LISTEN_PID, or with the LISTEN_PID of another process, the
+ * sockets are meant for another process. A malformed LISTEN_FDS is an error in any case. */
 bool listen_inherited(listeners *l, size_t *n) {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
     long owner = 0, n_fds;

@@ -207,7 +207,7 @@ typedef struct serve_protocol {
     const char *stream_type;                /* "text/event-stream"; NULL: it has no streams */
     void (*event)(serve_exchange *x, const serve_event *e); /* in a stream */
     bool stream_repeats_tokens; /* whose last events tell them all once more */
-    size_t answer_bytes;        /* that an answer without its text takes in whole(); 0: few */
+    size_t answer_bytes;        /* memory of an answer in whole(), without its text; 0: 4 KiB */
     size_t state_size;
     void (*close)(void *state); /* optional; NULL: the state owns nothing */
 } serve_protocol;

@@ -149,7 +149,7 @@ bool run_take_token(serve_run *run, size_t answer, const ag_request_event *e) {
     return true;
 }
 
-/* What is remembered outlives the request, and has a limit of its own. */
+/* Stores the answer outside of the account: it outlives the request and has its own limit. */
 static void keep_answer(serve_run *run, const ag_text *kept) {
     account *before = account_enter(NULL);
     answer_memory_keep(run->call->server->answers, ag_served_model_name(run->model),

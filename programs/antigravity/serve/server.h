@@ -31,14 +31,14 @@ typedef struct server_settings {
     size_t n_names;
     uint64_t memory_limit; /* the engine's; 0: none */
     size_t max_bytes;      /* of connections and requests together */
-    atomic_size_t *bytes;  /* what they take for certain, for the engine to ask */
+    atomic_size_t *bytes;  /* resident bytes of both; the engine reads it */
     size_t answer_bytes;   /* that answers may be remembered with */
     const char *answers;   /* NULL, or the file in which they stay */
     uint32_t max_running;  /* answers at a time */
     uint32_t n_workers;
-    double prepare_limit_s; /* of processor time, until a request is with the engine */
+    double prepare_limit_s; /* seconds of processor time to prepare a request */
     uint32_t grace_s;       /* how long requests may go on after SIGTERM */
-    uint32_t timeout_s;     /* of a request; 0: none */
+    uint32_t timeout_s;     /* seconds for a request; 0: no limit */
 } server_settings;
 
 /* What has been replied since the start, for /metrics. */
@@ -60,7 +60,7 @@ typedef struct server {
     answer_memory *answers;
     server_counts counts;
     serve_run *first_run;  /* requests that are with the model */
-    account_pool accounts; /* of requests */
+    account_pool accounts; /* one account for each request */
     size_t n_calls;        /* requests that are not over */
     int64_t started;
     unsigned n_stops; /* signals that asked for the end */
