@@ -169,7 +169,7 @@ static bool check_magic(file_sink *s, char *why) {
     const size_t n = strlen(s->f->name);
     if (n < 5 || strcmp(s->f->name + n - 5, ".gguf") != 0) return true;
     if (pread(s->fd, first, 4, 0) == 4 && !strcmp(first, "GGUF")) return true;
-    snprintf(why, HTTP_WHY, "%.*s: is no GGUF file: it begins with '%s'",
+    snprintf(why, HTTP_WHY, "%.*s: not a GGUF file: it begins with '%s'",
              http_shown_length(s->f->url), s->f->url, make_printable(first));
     drop_file(s);
     return false;

@@ -297,7 +297,7 @@ static void answers_that_help_nothing_are_errors(void **state) {
         {"/status/301", "HTTP 301"},
         {"/loop", "redirects more than 10 times"},
         {"/elsewhere", "redirects to ftp://127.0.0.1/x.gguf, which is not http or https"},
-        {"/page", "is no GGUF file: it begins with '<htm'"},
+        {"/page", "not a GGUF file: it begins with '<htm'"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_fails(at(rows[i].path), 1, rows[i].part);
@@ -309,7 +309,7 @@ static void answers_that_help_nothing_are_errors(void **state) {
     assert_fails("org/none", 1, "holds neither GGUF files nor config.json");
     assert_fails("org/huge", 1, "140737488355328 bytes (128.00 TiB) needed, ");
     assert_fails("org/wrong", 1, "its SHA-256 is ");
-    assert_fails("org/page", 1, "is no GGUF file");
+    assert_fails("org/page", 1, "not a GGUF file");
     assert_fails("http://127.0.0.1:1/x.gguf", 1, "connect");
     assert_fails("http://me:secret@127.0.0.1/x.gguf", 2, "do not belong into a URL");
     snprintf(url, sizeof url, "http://127.0.0.1:%d/plain/nothing.gguf", port);

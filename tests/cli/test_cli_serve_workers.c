@@ -88,7 +88,7 @@ static void small_jobs_pass_large_ones(void **state) {
 }
 
 /* An older large job comes before a younger small one where both may run. */
-static void one_worker_takes_jobs_in_order(void **state) {
+static void takes_jobs_in_order_with_one_worker(void **state) {
     (void)state;
     sem_t gate;
     atomic_int order = 0;
@@ -123,7 +123,7 @@ static void jobs_that_wait_are_done_at_the_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_jobs_pass_large_ones),
-        cmocka_unit_test(one_worker_takes_jobs_in_order),
+        cmocka_unit_test(takes_jobs_in_order_with_one_worker),
         cmocka_unit_test(jobs_that_wait_are_done_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

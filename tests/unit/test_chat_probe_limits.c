@@ -61,7 +61,7 @@ static void an_expensive_template_is_not_probed(void **state) {
     check_unprobed(large, "it needs more than 16 MiB");
 }
 
-static void one_within_the_budget_is_probed(void **state) {
+static void probes_a_template_within_the_budget(void **state) {
     (void)state;
     ag_chat_format *f = created(busy);
     assert_null(ag_chat_format_not_probed(f));
@@ -137,7 +137,7 @@ static void real_templates_are_probed_soon(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_expensive_template_is_not_probed),
-        cmocka_unit_test(one_within_the_budget_is_probed),
+        cmocka_unit_test(probes_a_template_within_the_budget),
         cmocka_unit_test(an_unprobed_template_renders_any_conversation),
         cmocka_unit_test(an_interrupted_probe_is_no_answer),
         cmocka_unit_test(real_templates_are_probed_soon),

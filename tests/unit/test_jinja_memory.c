@@ -52,7 +52,7 @@ static void temporary_values_of_a_loop_are_released(void **state) {
                  MIB, "4");
 }
 
-static void what_a_namespace_keeps_costs_its_last_value(void **state) {
+static void namespace_member_costs_its_last_value_only(void **state) {
     (void)state;
     check_within("{% set ns = namespace(s='') %}" LOOP "{% set ns.s = ('x' ~ i)|upper %}" END
                  "{{ ns.s }}",
@@ -215,7 +215,7 @@ static void the_interrupt_function_is_called_often(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(temporary_values_of_a_loop_are_released),
-        cmocka_unit_test(what_a_namespace_keeps_costs_its_last_value),
+        cmocka_unit_test(namespace_member_costs_its_last_value_only),
         cmocka_unit_test(values_outlive_what_made_them),
         cmocka_unit_test(marks_survive_a_namespace),
         cmocka_unit_test(the_limit_covers_the_output),
