@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub_server.h"
 
-#include <arpa/inet.h>
+#include "loopback_http.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,7 +18,7 @@ hub_faults hub_fault;
 
 static const hub_object *objects;
 static size_t n_objects;
-static int listener, port;
+static int port;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char log_text[1 << 16];
 static size_t n_log;
@@ -26,7 +27,6 @@ static atomic_uint generation; /* threads of before hub_forget() count no more *
 
 typedef struct request {
     int fd;
-    char text[8192];
     char path[2048], host[128], range[64], if_range[128], token[128];
 } request;
 
@@ -213,66 +213,30 @@ static void answer(const request *q) {
 }
 
 static void read_value(const char *text, const char *name, char *to, size_t cap) {
-    for (const char *line = strstr(text, "\r\n"); line; line = strstr(line + 2, "\r\n"))
-        if (!strncasecmp(line + 2, name, strlen(name)))
-            snprintf(to, cap, "%.*s", (int)strcspn(line + 2 + strlen(name), "\r"),
-                     line + 2 + strlen(name));
+    const char *value = loopback_value(text, name);
+    if (value) snprintf(to, cap, "%.*s", (int)strcspn(value, "\r"), value);
 }
 
-static void *serve(void *argument) {
-    request *q = argument;
-    size_t n = 0;
-    while (n + 1 < sizeof q->text && !strstr(q->text, "\r\n\r\n")) {
-        ssize_t got = recv(q->fd, q->text + n, sizeof q->text - 1 - n, 0);
-        if (got <= 0) break;
-        n += (size_t)got;
-    }
+static void serve(int fd, const char *text) {
+    request q = {.fd = fd};
     char method[16] = "";
-    if (sscanf(q->text, "%15s %2047s", method, q->path) == 2) {
-        read_value(q->text, "Host: ", q->host, sizeof q->host);
-        read_value(q->text, "Range: ", q->range, sizeof q->range);
-        read_value(q->text, "If-Range: ", q->if_range, sizeof q->if_range);
-        read_value(q->text, "Authorization: ", q->token, sizeof q->token);
-        pthread_mutex_lock(&lock);
-        n_log += (size_t)snprintf(log_text + n_log, sizeof log_text - n_log,
-                                  "%s %s %s range=%s if=%s token=%s\n", method, q->host, q->path,
-                                  q->range, q->if_range, q->token);
-        if (n_log > sizeof log_text / 2) n_log = 0;
-        pthread_mutex_unlock(&lock);
-        answer(q);
-    }
-    shutdown(q->fd, SHUT_WR);
-    char rest[256];
-    while (recv(q->fd, rest, sizeof rest, 0) > 0) continue;
-    close(q->fd);
-    free(q);
-    return NULL;
-}
-
-static void *accept_all(void *unused) {
-    (void)unused;
-    for (;;) {
-        pthread_t thread;
-        request *q = calloc(1, sizeof *q);
-        if (!q) abort();
-        q->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (q->fd < 0 || pthread_create(&thread, NULL, serve, q) != 0) abort();
-        pthread_detach(thread);
-    }
+    if (sscanf(text, "%15s %2047s", method, q.path) != 2) return;
+    read_value(text, "Host: ", q.host, sizeof q.host);
+    read_value(text, "Range: ", q.range, sizeof q.range);
+    read_value(text, "If-Range: ", q.if_range, sizeof q.if_range);
+    read_value(text, "Authorization: ", q.token, sizeof q.token);
+    pthread_mutex_lock(&lock);
+    n_log += (size_t)snprintf(log_text + n_log, sizeof log_text - n_log,
+                              "%s %s %s range=%s if=%s token=%s\n", method, q.host, q.path, q.range,
+                              q.if_range, q.token);
+    if (n_log > sizeof log_text / 2) n_log = 0;
+    pthread_mutex_unlock(&lock);
+    answer(&q);
 }
 
 int hub_start(const hub_object *o, size_t n) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    pthread_t thread;
     objects = o;
     n_objects = n;
-    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0 || bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
-        listen(listener, 64) != 0 || getsockname(listener, (struct sockaddr *)&at, &size) != 0 ||
-        pthread_create(&thread, NULL, accept_all, NULL) != 0)
-        abort();
-    pthread_detach(thread);
-    port = ntohs(at.sin_port);
+    port = loopback_start(serve);
     return port;
 }

@@ -13,37 +13,12 @@
 #include <unistd.h>
 
 unsigned char data[2][3 * SIZE];
-char hash[HASH_SIZE], store[64], url[128], list[4096];
-
-/* ---- the store ---- */
-
-static int remove_any(const char *path, const struct stat *s, int type, struct FTW *at) {
-    (void)s, (void)type, (void)at;
-    return remove(path);
-}
+char hash[HASH_SIZE], url[128], list[4096];
 
 int before_each(void **state) {
     (void)state;
-    nftw(store, remove_any, 8, FTW_DEPTH | FTW_PHYS);
-    return mkdir(store, 0777);
-}
-
-const char *in_store(const char *name) {
-    static char path[300];
-    snprintf(path, sizeof path, "%s/%s", store, name);
-    return path;
-}
-
-bool is_there(const char *name) { return access(in_store(name), F_OK) == 0; }
-
-void assert_file_is(const char *name, const void *bytes, size_t n) {
-    static char have[sizeof data[0] + 1];
-    FILE *f = fopen(in_store(name), "rb");
-    if (!f) fail_msg("%s: %s", name, strerror(errno));
-    const size_t got = fread(have, 1, sizeof have, f);
-    fclose(f);
-    assert_int_equal(got, n);
-    assert_memory_equal(have, bytes, n);
+    empty_store();
+    return 0;
 }
 
 /* ---- lists ---- */
@@ -139,7 +114,7 @@ int prepare(void **state) {
 
 int clean_up(void **state) {
     (void)state;
-    nftw(store, remove_any, 8, FTW_DEPTH | FTW_PHYS);
+    remove_store();
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #define AG_TESTS_PULL_BENCH_H
 
 #include "cli.h"
+#include "pull_store.h"
 #include "raw_server.h"
 
 #include <sys/types.h>
@@ -17,7 +18,7 @@ enum {
 
 extern unsigned char data[2][3 * SIZE]; /* two versions of the file, and bytes after its end */
 extern char hash[HASH_SIZE];            /* SHA-256 of version 0 */
-extern char store[64], url[128];        /* url: of m.gguf, on a host that is not the hub's */
+extern char url[128];                   /* URL of m.gguf on a host that is not the hub */
 extern char list[4096];                 /* sent by answer_list() */
 
 #define PULL(...) CLI("pull", "--retry-delay", "0.01", __VA_ARGS__)
@@ -43,10 +44,6 @@ int clean_up(void **state);
 int before_each(void **state);
 /* Returns whether this build, or this machine, has no libcurl. */
 bool lacks_the_library(void);
-
-const char *in_store(const char *name); /* its path, until the next call */
-bool is_there(const char *name);
-void assert_file_is(const char *name, const void *bytes, size_t n);
 
 /* The repository o/r holds one file, m.gguf; `fields` are further ones of its entry. */
 void serve_file(const char *fields, raw_answer answer);

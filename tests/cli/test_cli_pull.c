@@ -3,10 +3,10 @@
 #include "../../programs/antigravity/sha256.h"
 #include "cli.h"
 #include "hub_server.h"
+#include "pull_store.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static char page[] = "<html>please log in</html>";
 static hub_object objects[MAX_OBJECTS];
 static size_t n_objects;
 static int port;
-static char store[64], url[256];
+static char url[256];
 
 /* ---- the server's files ---- */
 
@@ -107,34 +107,18 @@ static void make_objects(void) {
 
 /* ---- the store ---- */
 
-static int remove_any(const char *path, const struct stat *s, int type, struct FTW *at) {
-    (void)s, (void)type, (void)at;
-    return remove(path);
-}
-
-static void empty_store(void) {
-    nftw(store, remove_any, 8, FTW_DEPTH | FTW_PHYS);
-    assert_int_equal(mkdir(store, 0777), 0);
+static void begin_again(void) {
+    empty_store();
     hub_fault = (hub_faults){.cut_after = 0};
     hub_forget();
 }
 
 static int before_each(void **state) {
     (void)state;
-    empty_store();
+    begin_again();
     unsetenv("HF_TOKEN");
     return 0;
 }
-
-static const char *in_store(const char *name) {
-    static char path[4][300];
-    static unsigned next;
-    char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", store, name);
-    return p;
-}
-
-static bool is_there(const char *name) { return access(in_store(name), F_OK) == 0; }
 
 static size_t n_in_store(void) {
     size_t n = 0;
@@ -143,16 +127,6 @@ static size_t n_in_store(void) {
     for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
     closedir(d);
     return n;
-}
-
-static void assert_file_is(const char *name, const void *data, size_t n) {
-    static char have[BIG + 1];
-    FILE *f = fopen(in_store(name), "rb");
-    if (!f) fail_msg("%s: %s", name, strerror(errno));
-    const size_t got = fread(have, 1, sizeof have, f);
-    fclose(f);
-    assert_int_equal(got, n);
-    assert_memory_equal(have, data, n);
 }
 
 #define PULL(...) CLI("pull", "--retry-delay", "0.01", __VA_ARGS__)
@@ -340,7 +314,7 @@ static void a_busy_server_is_asked_again(void **state) {
     assert_says(r.err, "HTTP 503: the server is busy or down; trying again in 0.01 s");
     assert_file_is("Tiny-Q4_K_M.gguf", small_file, SMALL);
     cli_free(&r);
-    empty_store();
+    begin_again();
     hub_fault.busy = 100;
     r = PULL("org/gguf", "--retries", "2", "-q");
     assert_refused(&r, 1, "(after 3 attempts)");
@@ -352,7 +326,7 @@ static void a_broken_connection_goes_on_where_it_broke(void **state) {
     (void)state;
     const char *sources[] = {"org/big", "/plain/Big.gguf"};
     for (size_t i = 0; i < 2; i++) {
-        empty_store();
+        begin_again();
         /* A URL is asked for its headers first. */
         hub_fault = (hub_faults){.cut_after = 1000000, .cuts = i ? 3 : 2};
         cli_result r = PULL(i ? at(sources[i]) : sources[i]);
@@ -364,12 +338,12 @@ static void a_broken_connection_goes_on_where_it_broke(void **state) {
         cli_free(&r);
     }
     /* A body whose end is not told ends early. */
-    empty_store();
+    begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_length = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
     assert_says(hub_log(), "range=bytes=1000000-");
     /* Without retries the part stays, and another process goes on with it. */
-    empty_store();
+    begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1};
     cli_result r = PULL("org/big", "--retries", "0");
     assert_refused(&r, 1, "976.56 KiB are kept, and the same command goes on from there");
@@ -387,7 +361,7 @@ static void servers_without_ranges_send_all_again(void **state) {
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_ranges = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
     assert_int_equal(hub_bytes_sent(), BIG + 1000000);
-    empty_store();
+    begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .unsatisfiable = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
 }
@@ -405,12 +379,12 @@ static void another_version_is_not_added_to_a_part(void **state) {
     assert_pulls(at("/plain/Big.gguf"), "Big.gguf", big, BIG);
     assert_does_not_say(hub_log(), "range=bytes");
     /* It changes between two attempts. */
-    empty_store();
+    begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2, .etag = "\"two\"", .old_etags = 2};
     assert_pulls(at("/plain/Big.gguf"), "Big.gguf", big, BIG);
     assert_says(hub_log(), "range=bytes=1000000- if=\"one\"");
     /* A server that gives nothing to compare: from the start. */
-    empty_store();
+    begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2};
     r = PULL(at("/weak/Big.gguf"), "--retries", "0");
     assert_code(&r, 1);
@@ -542,7 +516,7 @@ static void killed_anywhere_it_goes_on(void **state) {
         hub_fault.victim = 0;
         resumed += strstr(hub_log(), "range=bytes=") != NULL;
         assert_whole_or_part();
-        if (is_there("Big.gguf")) empty_store();
+        if (is_there("Big.gguf")) begin_again();
     }
     assert_true(resumed >= 10);
     hub_fault = (hub_faults){.cut_after = 0};
@@ -554,7 +528,7 @@ static void killed_anywhere_it_goes_on(void **state) {
         kill(pid, SIGKILL);
         (void)wait_for(pid);
         assert_whole_or_part();
-        if (is_there("Big.gguf") && rand() % 2) empty_store();
+        if (is_there("Big.gguf") && rand() % 2) begin_again();
     }
     assert_pulls("org/big", "Big.gguf", big, BIG);
     assert_int_equal(n_in_store(), 1);
@@ -602,7 +576,7 @@ static int prepare(void **state) {
 
 static int clean_up(void **state) {
     (void)state;
-    nftw(store, remove_any, 8, FTW_DEPTH | FTW_PHYS);
+    remove_store();
     return 0;
 }
 
