@@ -37,7 +37,6 @@ void connection_set_destroy(connection_set *set) {
 
 size_t connection_count(const connection_set *set) { return set->n; }
 size_t connection_tls_count(const connection_set *set) { return set->n_tls; }
-size_t connection_body_bytes(const connection_set *set) { return set->body_bytes; }
 uint64_t connection_n_evicted(const connection_set *set) { return set->n_evicted; }
 uint64_t connection_n_rejected(const connection_set *set) { return set->n_rejected; }
 

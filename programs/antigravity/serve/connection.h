@@ -60,8 +60,7 @@ void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local);
 /* The same, with the client's address; NULL: a Unix socket. */
 void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_address *from);
 size_t connection_count(const connection_set *set);
-size_t connection_tls_count(const connection_set *set);  /* of these */
-size_t connection_body_bytes(const connection_set *set); /* of bodies that are being read */
+size_t connection_tls_count(const connection_set *set); /* of these */
 /* Connections that were closed for a new one, and sockets that were closed for want of a place. */
 uint64_t connection_n_evicted(const connection_set *set);
 uint64_t connection_n_rejected(const connection_set *set);
