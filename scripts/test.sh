@@ -67,7 +67,7 @@ build_tests() {
     local targets
     quietly "configure-$1" cmake --preset "$1" || return 1
     mapfile -t targets < <(find "build/$1" -name CTestTestfile.cmake -exec cat {} + |
-        sed -nE 's|^add_test\((\[=\[)?([^] ]+)(\]=\])? .*"[^"]*/bin/([A-Za-z0-9_]+)".*|\2 \4|p' |
+        sed -nE 's|^add_test\((\[=\[)?([^] ]+)(\]=\])? .*"[^"]*/build/'"$1"'/bin/([A-Za-z0-9_]+)".*|\2 \4|p' |
         awk 'NR == FNR { wanted[$1] = 1; next } $1 in wanted && $2 != "antigravity" { print $2 }' \
             <(test_names "$@") - | sort -u)
     quietly "build-$1" cmake --build --preset "$1" -j "$jobs" --target antigravity_program "${targets[@]}"
