@@ -379,12 +379,15 @@ ag_status ag_layer_state_save(ag_layer_state *s, ag_put_fn put, void *user, ag_e
 typedef struct loading {
     ag_get_fn get;
     void *user;
+    const char *name;
 } loading;
 
 static ag_status get_part(void *ctx, ag_tensor *part, void *staging, ag_error *err) {
     const loading *in = ctx;
-    AG_TRY(in->get(in->user, staging, ag_tensor_bytes(part), err));
-    return ag_buffer_upload(part->buffer, part->offset, staging, ag_tensor_bytes(part), err);
+    const size_t bytes = ag_tensor_bytes(part);
+    AG_TRY(in->get(in->user, staging, bytes, err));
+    AG_TRY(ag_check_saved_rows(AG_F32, AG_F32, staging, 1, bytes / sizeof(float), in->name, err));
+    return ag_buffer_upload(part->buffer, part->offset, staging, bytes, err);
 }
 
 ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t position, const char *name,
@@ -395,7 +398,7 @@ ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t positio
                        "%s: damaged: a state at position %u, the sequence stands at %u", name, base,
                        position);
     }
-    loading in = {get, user};
+    loading in = {get, user, name};
     AG_TRY(each_part(s, 0, position - base, get_part, &in, err));
     s->position = position;
     s->is_current = false;

@@ -6,6 +6,9 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
+#include "quant/quant.h"
+
+#include <math.h>
 
 /* Rows of one head in one block, in the order of the stream: positions, keys, values. */
 typedef struct head_rows {
@@ -151,6 +154,27 @@ ag_status ag_score_sums_save(ag_score_sums *sums, const ag_kv_cache *cache, ag_p
 
 /* ---- in ---- */
 
+ag_status ag_check_saved_rows(ag_dtype cache_type, ag_dtype type, const void *rows, size_t n,
+                              size_t dim, const char *name, ag_error *err) {
+    enum { PIECE = 256 };
+    const float most = cache_type == AG_F16 ? 65504.0f : 1e18f;
+    const size_t row_bytes = ag_dtype_row_bytes(type, dim);
+    float values[PIECE];
+    for (size_t row = 0; row < n; row++) {
+        const uint8_t *at = (const uint8_t *)rows + row * row_bytes;
+        for (size_t first = 0, part; first < dim; first += part) {
+            part = dim - first < PIECE ? dim - first : PIECE;
+            ag_dequantize_row(type, values, at + ag_dtype_row_bytes(type, first), part);
+            for (size_t i = 0; i < part; i++) {
+                if (fabsf(values[i]) <= most) continue; /* false for NaN */
+                return AG_FAIL(err, FORMAT, "%s: damaged: a key, value or state of %g", name,
+                               (double)values[i]);
+            }
+        }
+    }
+    return AG_OK;
+}
+
 typedef struct loading {
     ag_kv_cache *cache;
     uint32_t position;
@@ -186,6 +210,12 @@ static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, ui
             AG_TRY(check_rows(in, layer, head, block * AG_KV_BLOCK, positions, n, err));
             ag_kv_last_of(in->cache, layer)[head] = positions[n - 1];
             ag_kv_note_positions(in->cache, layer, head, block * AG_KV_BLOCK, positions, n);
+        }
+        if (part > 0) {
+            const ag_kv_params *p = &in->cache->params;
+            const ag_dtype type = part == 1 ? p->k_type : p->v_type;
+            AG_TRY(ag_check_saved_rows(type, type, in->staging, n,
+                                       ag_kv_layer_of(p, layer).head_dim, in->name, err));
         }
         /* The block may have been moved meanwhile. */
         const head_rows r = rows_of_head(in->cache, layer, block, head, n);
@@ -226,7 +256,10 @@ static ag_status load_unrotated(const loading *in, ag_error *err) {
         u->known[i] = known != 0;
     }
     for (uint32_t l = 0; p->n_protected && l < p->n_layers; l++) {
-        AG_TRY(in->get(in->user, in->staging, unrotated_bytes(p, l), err));
+        const size_t bytes = unrotated_bytes(p, l);
+        AG_TRY(in->get(in->user, in->staging, bytes, err));
+        AG_TRY(ag_check_saved_rows(p->k_type, AG_F32, in->staging, 1, bytes / sizeof(float),
+                                   in->name, err));
         AG_TRY(ag_kv_unrotated_write(in->cache, l, in->staging, err));
     }
     return AG_OK;

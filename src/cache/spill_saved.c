@@ -90,7 +90,6 @@ typedef struct loading {
     ag_get_fn get;
     void *user;
     uint8_t *bytes; /* [of the largest block] */
-    float *values;  /* [of its largest rows] */
     uint32_t *held; /* owned; [n_held] positions of the head at hand, in no order */
     size_t n_held, held_cap;
 } loading;
@@ -118,21 +117,6 @@ static ag_status check_positions(const loading *in, const uint32_t *positions, u
         return AG_FAIL(err, FORMAT,
                        "%s: damaged: a spilled slot of position %u, the sequence stands at %u",
                        in->name, positions[i], in->position);
-    }
-    return AG_OK;
-}
-
-/* What a cache of the type can hold: numbers, and in F16 none beyond its range. */
-static ag_status check_values(const loading *in, ag_dtype cache_type, ag_dtype type,
-                              const uint8_t *rows, uint32_t n, uint32_t dim, ag_error *err) {
-    const float most = cache_type == AG_F16 ? 65504.0f : INFINITY;
-    for (uint32_t i = 0; i < n; i++) {
-        ag_dequantize_row(type, in->values, rows + i * ag_dtype_row_bytes(type, dim), dim);
-        for (uint32_t d = 0; d < dim; d++) {
-            if (isfinite(in->values[d]) && fabsf(in->values[d]) <= most) continue;
-            return AG_FAIL(err, FORMAT, "%s: damaged: a spilled key or value of %g", in->name,
-                           (double)in->values[d]);
-        }
     }
     return AG_OK;
 }
@@ -203,8 +187,8 @@ static ag_status load_block(loading *in, uint32_t layer, uint32_t head, ag_error
                              .positions = (uint32_t *)(void *)in->bytes,
                              .k = at,
                              .v = at + n * ag_dtype_row_bytes(k_type, dim)};
-    AG_TRY(check_values(in, in->kv->k_type, k_type, rows.k, n_good, dim, err));
-    AG_TRY(check_values(in, in->kv->v_type, v_type, rows.v, n_good, dim, err));
+    AG_TRY(ag_check_saved_rows(in->kv->k_type, k_type, rows.k, n_good, dim, in->name, err));
+    AG_TRY(ag_check_saved_rows(in->kv->v_type, v_type, rows.v, n_good, dim, in->name, err));
     AG_TRY(hold(in, positions, n_good, err));
     ag_spill_add(in->spill, layer, head, &rows, sums);
     return AG_OK;
@@ -229,8 +213,8 @@ ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes,
                         const char *name, ag_get_fn get_fn, void *user, ag_error *err) {
     if (!n_bytes) return AG_OK;
     const ag_kv_params *kv = ag_kv_cache_params(cache);
-    const uint32_t most_dim = ag_kv_extent_of(kv).most_dim;
-    const size_t most = data_bytes(kv->k_type, kv->v_type, most_dim, MOST_SLOTS);
+    const size_t most =
+        data_bytes(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, MOST_SLOTS);
     loading in = {.spill = s,
                   .cache = cache,
                   .kv = kv,
@@ -239,13 +223,10 @@ ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes,
                   .name = name,
                   .get = get_fn,
                   .user = user,
-                  .bytes = ag_malloc(most),
-                  .values = ag_calloc(most_dim, sizeof(float))};
-    const ag_status st = in.bytes && in.values
-                             ? load_all(&in, err)
-                             : AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", most);
+                  .bytes = ag_malloc(most)};
+    const ag_status st =
+        in.bytes ? load_all(&in, err) : AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", most);
     ag_free(in.bytes);
-    ag_free(in.values);
     ag_free(in.held);
     return st;
 }

@@ -9,6 +9,7 @@
 #include "session/saved_facts.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static const char MAGIC[8] = {'A', 'G', 'C', 'A', 'C', 'H', 'E', '\n'};
@@ -354,7 +355,13 @@ static ag_status get_logits(restoration *r, ag_error *err) {
     size_t bytes = r->session->model->info.n_vocab * sizeof *r->logits;
     r->logits = ag_malloc(bytes);
     if (!r->logits) return AG_FAIL(err, NOMEM, "%zu bytes of logits", bytes);
-    return ag_sealed_get(&r->file, r->logits, bytes, err);
+    AG_TRY(ag_sealed_get(&r->file, r->logits, bytes, err));
+    for (uint32_t i = 0; i < r->session->model->info.n_vocab; i++) {
+        if (!isnan(r->logits[i]) && r->logits[i] != INFINITY) continue;
+        return AG_FAIL(err, FORMAT, "%s: damaged: logit %u is %g", r->file.path, i,
+                       (double)r->logits[i]);
+    }
+    return AG_OK;
 }
 
 static ag_status get_cache(restoration *r, ag_error *err) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session saved to a file and taken from it: the same logits from there on, and a file that is
  * damaged or of something else refused by name, with the session as it was. */
-#include <antigravity/expert.h>
+#include "core/checksum.h"
+#include "core/little_endian.h"
 
+#include <antigravity/expert.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -409,6 +412,57 @@ static void a_file_of_another_length_is_noticed(void **state) {
     ag_session_destroy(s);
 }
 
+/* Replaces n bytes of the file and makes its checksum right again. */
+static void edit(const bytes *good, size_t at, const void *data, size_t n) {
+    bytes b = {malloc(good->n), good->n};
+    ag_checksum sum;
+    memcpy(b.data, good->data, b.n);
+    memcpy(b.data + at, data, n);
+    ag_checksum_begin(&sum);
+    ag_checksum_add(&sum, b.data, b.n - 8);
+    ag_put_number(b.data + b.n - 8, ag_checksum_value(&sum), 8);
+    write_file(&b, b.n);
+    free(b.data);
+}
+
+static void values_that_attention_cannot_multiply_are_refused(void **state) {
+    (void)state;
+    enum { N = 60, HEAD = 24, SIZES = 8 + 16, MOVED_BY = 4, SEAL = 8 };
+    static const uint16_t f16[] = {0x7e00, 0x7c00, 0xfc00}; /* NaN, infinite, -infinite */
+    static const float f32[] = {NAN, INFINITY, 2e18f, -2e18f};
+    const ag_model_info *info = ag_model_get_info(model);
+    for (int wide = 0; wide < 2; wide++) {
+        const ag_dtype type = wide ? AG_F32 : AG_F16;
+        ag_session_params p = params_of("none", type, type);
+        ag_session *s = make_of(model, &p);
+        feed(s, N);
+        save(s);
+        bytes b = read_file();
+        const size_t row = info->head_dim * ag_dtype_row_bytes(type, 1);
+        const size_t values_end = b.n - SEAL - MOVED_BY, keys_end = values_end - N * row;
+        const size_t n = wide ? sizeof f32 / sizeof *f32 : sizeof f16 / sizeof *f16;
+        const size_t bytes_each = wide ? sizeof *f32 : sizeof *f16;
+        for (size_t i = 0; i < n; i++) {
+            const void *bad = wide ? (const void *)&f32[i] : (const void *)&f16[i];
+            edit(&b, values_end - bytes_each, bad, bytes_each);
+            refused(s, AG_FORMAT, "damaged: a key, value or state of ");
+            edit(&b, keys_end - bytes_each, bad, bytes_each);
+            refused(s, AG_FORMAT, "damaged: a key, value or state of ");
+        }
+        const size_t logits = HEAD + (size_t)ag_get_number(b.data + 12, 4) + SIZES +
+                              (size_t)info->n_layers * info->n_kv_heads * 4;
+        edit(&b, logits, &f32[0], sizeof *f32);
+        refused(s, AG_FORMAT, "damaged: logit 0 is nan");
+        edit(&b, logits + 4, &f32[1], sizeof *f32);
+        refused(s, AG_FORMAT, "damaged: logit 1 is inf");
+        const float lowest = -INFINITY; /* a token that is never chosen */
+        edit(&b, logits, &lowest, sizeof lowest);
+        restore(s);
+        free(b.data);
+        ag_session_destroy(s);
+    }
+}
+
 /* ---- the place ---- */
 
 static size_t n_files(void) {
@@ -508,6 +562,7 @@ int main(void) {
         cmocka_unit_test(another_tokenizer_is_named),
         cmocka_unit_test(a_damaged_byte_is_noticed_anywhere),
         cmocka_unit_test(a_file_of_another_length_is_noticed),
+        cmocka_unit_test(values_that_attention_cannot_multiply_are_refused),
         cmocka_unit_test(places_that_cannot_be_written_are_named),
         cmocka_unit_test(a_link_is_followed_and_the_file_is_private),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
