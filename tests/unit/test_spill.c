@@ -482,7 +482,7 @@ static void a_saved_slot_is_there_once_and_a_number(void **state) {
     f.bytes[scale] = 0xff;
     f.bytes[scale + 1] = 0x7b;
     assert_int_equal(load_again(&f, c, &err), AG_FORMAT);
-    assert_non_null(strstr(err.msg, "a spilled key or value of"));
+    assert_non_null(strstr(err.msg, "damaged: a key, value or state of"));
     ag_spill_destroy(s);
     ag_kv_cache_destroy(c);
     ag_backend_destroy(be);
