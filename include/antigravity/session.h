@@ -173,11 +173,12 @@ typedef struct ag_step_item {
 
 /* One pass over the weights for any mixture of rows of different sessions of one model. Fails as a
  * whole: on error no session has moved, though their logits are gone, what their samplers chose on
- * the way stands, and so may weights that the step had added to the sums of h2o or snapkv. But when
- * it is the eviction after the pass that fails (AG_NOMEM, copying blocks that a fork shares) the
- * tokens are consumed. Results are those that each session has alone; where a backend computes many
- * rows otherwise than few, but for rounding. Takes memory for more rows or sessions than there were
- * in a step before. */
+ * the way stands, and so may weights that the step had added to the sums of h2o or snapkv. An
+ * eviction after the pass that fails (AG_NOMEM, copying blocks that a fork shares) is no error of
+ * this step: it is pending, and done before the session's next step, fork, save, compression or
+ * going back, which fails if it fails again. Results are those that each session has alone; where a
+ * backend computes many rows otherwise than few, but for rounding. Takes memory for more rows or
+ * sessions than there were in a step before. */
 AG_API ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err);
 
 /* One token for each of n different sessions: a step of AG_PHASE_DECODE with their last logits. */

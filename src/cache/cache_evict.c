@@ -213,25 +213,35 @@ static void share_as_told(ag_cache_manager *m, uint32_t layer, size_t n_stay) {
     if (m->lengths == AG_HEADS_EVEN) ag_manager_set_lengths(m, AG_HEADS_IN_LAYER);
 }
 
-static ag_status evict_from_layer(ag_cache_manager *m, uint32_t layer, uint32_t budget,
-                                  uint32_t fewer, uint32_t position, ag_error *err) {
-    const size_t n_stay = share_evenly(m, layer, budget, fewer);
+/* Into m->tmp.n_keep what each head of the eviction's next layer keeps, before one has moved. */
+static ag_status share_out(ag_cache_manager *m, ag_error *err) {
+    ag_pending_eviction *p = &m->eviction;
+    const uint32_t layer = p->layer;
+    const size_t n_stay = share_evenly(m, layer, p->budget, p->fewer);
     const size_t n_slots = ag_heads_slots(m->cache, layer);
-    /* What a set for the whole layer is chosen by is read before a head has moved. */
     AG_TRY(ag_importance_of_layer(&m->tmp, m->sums, &m->params, m->cache, &m->rope[layer], layer,
                                   n_stay, err));
     const uint32_t n_heads = ag_kv_cache_layer(m->cache, layer)->n_kv_heads;
-    const bool share = shares(m, layer, budget);
+    const bool share = shares(m, layer, p->budget);
     const bool told = m->params.head_budget == AG_HEAD_BUDGET_SHARES;
-    const bool compared = share && n_slots > n_stay && !told;
-    if (compared) AG_TRY(share_by_scores(m, layer, n_stay, position, err));
+    p->is_compared = share && n_slots > n_stay && !told;
+    if (p->is_compared) AG_TRY(share_by_scores(m, layer, n_stay, p->position, err));
     else if (share && n_slots > n_stay) share_as_told(m, layer, n_stay);
     else if (share)
         for (uint32_t h = 0; h < n_heads; h++) m->tmp.n_keep[h] = UINT32_MAX;
-    for (uint32_t h = 0; h < n_heads; h++)
-        AG_TRY(evict_from_head(m, layer, h, m->tmp.n_keep[h], position,
-                               compared ? m->tmp.views[h].importance : NULL, err));
-    return ag_score_sums_store(m->sums, layer, false, err);
+    p->is_shared_out = true;
+    p->head = 0;
+    return AG_OK;
+}
+
+static ag_status evict_from_layer(ag_cache_manager *m, ag_error *err) {
+    ag_pending_eviction *p = &m->eviction;
+    if (!p->is_shared_out) AG_TRY(share_out(m, err));
+    for (; p->head < ag_kv_cache_layer(m->cache, p->layer)->n_kv_heads; p->head++)
+        AG_TRY(evict_from_head(m, p->layer, p->head, m->tmp.n_keep[p->head], p->position,
+                               p->is_compared ? m->tmp.views[p->head].importance : NULL, err));
+    p->is_shared_out = false;
+    return AG_OK;
 }
 
 static size_t all_slots(const ag_cache_manager *m) {
@@ -248,36 +258,63 @@ static uint32_t tokens_of(const ag_cache_manager *m, uint32_t budget) {
                                      : ag_kv_cache_length(m->cache);
 }
 
-ag_status ag_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
-                           ag_eviction_reason reason, ag_error *err) {
-    ag_eviction e = {
-        .reason = reason,
-        .level = reason == AG_EVICTION_MEMORY ? m->pressure.level : AG_PRESSURE_NORMAL,
-        .policy = m->params.policy->name,
-        .position = position,
-        .n_before = tokens_of(m, budget),
-    };
-    size_t bytes = bytes_alone(m->cache), n_slots = all_slots(m);
-    double begin = ag_now_s();
+void ag_manager_plan_eviction(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                              ag_eviction_reason reason) {
     const ag_head_limits limits = ag_manager_limits(m);
     const bool all_share = m->lengths == AG_HEADS_UNEVEN && budget < UINT32_MAX;
-    const uint32_t fewer = all_share ? ag_heads_fewer(&limits, budget) : 0;
-    ag_status st = AG_OK;
-    for (uint32_t l = 0; l < ag_kv_cache_params(m->cache)->n_layers && st == AG_OK; l++) {
-        if (ag_heads_are_budgeted(&limits, l, budget))
-            st = evict_from_layer(m, l, budget, fewer, position, err);
-    }
-    ag_kv_give_back(m->cache);
-    if (st != AG_OK) return st;
-    e.n_kept = tokens_of(m, budget);
-    size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
-    e.bytes_returned = left < bytes ? bytes - left : 0;
-    e.seconds = ag_now_s() - begin;
+    m->eviction = (ag_pending_eviction){
+        .is_pending = true,
+        .budget = budget,
+        .position = position,
+        .fewer = all_share ? ag_heads_fewer(&limits, budget) : 0,
+        .n_slots = all_slots(m),
+        .bytes = bytes_alone(m->cache),
+        .report = {.reason = reason,
+                   .level = reason == AG_EVICTION_MEMORY ? m->pressure.level : AG_PRESSURE_NORMAL,
+                   .policy = m->params.policy->name,
+                   .position = position,
+                   .n_before = tokens_of(m, budget)},
+    };
+}
+
+/* Nothing is reported if nothing has left. */
+static void report(ag_cache_manager *m, const ag_pending_eviction *p) {
+    ag_eviction e = p->report;
+    e.n_kept = tokens_of(m, p->budget);
+    const size_t left = bytes_alone(m->cache); /* more, if a fork's blocks had to be copied */
+    e.bytes_returned = left < p->bytes ? p->bytes - left : 0;
     m->oldest = UINT32_MAX;
     const bool adaptive = ag_manager_heads_share(m); /* then the mean may stay, rounded up */
-    if (adaptive ? all_slots(m) == n_slots : e.n_kept == e.n_before) return AG_OK;
+    if (adaptive ? all_slots(m) == p->n_slots : e.n_kept == e.n_before) return;
     count(&m->total, &e);
     count(&m->last, &e);
     if (m->params.on_eviction) m->params.on_eviction(m->params.on_eviction_user, &e);
+}
+
+ag_status ag_manager_continue_eviction(ag_cache_manager *m, ag_error *err) {
+    ag_pending_eviction *p = &m->eviction;
+    if (!p->is_pending) return AG_OK;
+    const double begin = ag_now_s();
+    const ag_head_limits limits = ag_manager_limits(m);
+    ag_status st = AG_OK;
+    while (st == AG_OK && p->layer < ag_kv_cache_params(m->cache)->n_layers) {
+        const uint32_t layer = p->layer;
+        if (ag_heads_are_budgeted(&limits, layer, p->budget)) st = evict_from_layer(m, err);
+        if (st != AG_OK) break;
+        p->layer++; /* sums that cannot be stored now are flushed before more is done */
+        st = ag_score_sums_store(m->sums, layer, false, err);
+    }
+    ag_kv_give_back(m->cache);
+    p->report.seconds += ag_now_s() - begin;
+    if (st != AG_OK) return st;
+    p->is_pending = false;
+    report(m, p);
     return AG_OK;
+}
+
+ag_status ag_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                           ag_eviction_reason reason, ag_error *err) {
+    AG_TRY(ag_cache_manager_settle(m, err));
+    ag_manager_plan_eviction(m, budget, position, reason);
+    return ag_manager_continue_eviction(m, err);
 }

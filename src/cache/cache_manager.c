@@ -63,6 +63,10 @@ void ag_cache_manager_destroy(ag_cache_manager *m) {
     ag_free(m);
 }
 
+static void forget_pending(ag_cache_manager *m) {
+    m->scores.is_pending = m->eviction.is_pending = false;
+}
+
 void ag_cache_manager_reset(ag_cache_manager *m) {
     if (!m) return;
     m->oldest = UINT32_MAX;
@@ -71,6 +75,7 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     ag_chunk_scores_truncate(m->chunks, 0);
     ag_spill_clear(m->spill);
     m->relief_due = false;
+    forget_pending(m);
     ag_turns_truncate(&m->turns, 0);
     m->total = m->last = (ag_eviction_tally){0};
 }
@@ -84,6 +89,7 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     m->oldest = UINT32_MAX;
     if (!position) ag_cache_manager_set_uneven(m, false);
+    if (!position) forget_pending(m);
     ag_turns_truncate(&m->turns, position);
     ag_score_sums_truncate(m->sums, position);
     ag_chunk_scores_truncate(m->chunks, position);
@@ -182,12 +188,15 @@ const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) 
 
 /* ---- windows ---- */
 
-static ag_status compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
-                              uint32_t n_keep, ag_error *err) {
+static ag_status fetch_sums(void *user, uint32_t layer, ag_error *err) {
     ag_cache_manager *m = user;
-    AG_TRY(ag_score_sums_fetch(m->sums, layer, err));
+    return ag_score_sums_fetch(m->sums, layer, err);
+}
+
+static void compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
+                         uint32_t n_keep) {
+    ag_cache_manager *m = user;
     ag_score_sums_compact(m->sums, layer, head, keep, n_keep);
-    return AG_OK;
 }
 
 static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
@@ -196,7 +205,8 @@ static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
 }
 
 static ag_status expire(ag_cache_manager *m, uint32_t position, ag_error *err) {
-    const ag_kv_follower sums = {.head = compact_sums, .layer = store_sums, .user = m};
+    const ag_kv_follower sums = {
+        .begin = fetch_sums, .moved = compact_sums, .end = store_sums, .user = m};
     return ag_kv_cache_expire_with(m->cache, position, &sums, err);
 }
 
@@ -250,10 +260,29 @@ static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) 
     return ag_manager_evict(m, m->live, position, AG_EVICTION_MEMORY, err);
 }
 
+/* ---- what is pending ---- */
+
+static ag_status continue_scores(ag_cache_manager *m, ag_error *err) {
+    ag_pending_scores *p = &m->scores;
+    if (!p->is_pending) return AG_OK;
+    AG_TRY(ag_importance_normalise(&m->tmp, m->sums, &m->params, m->cache, p->position, p->n_window,
+                                   &p->layer, err));
+    p->is_pending = false;
+    return AG_OK;
+}
+
+ag_status ag_cache_manager_settle(ag_cache_manager *m, ag_error *err) {
+    if (!m) return AG_OK;
+    AG_TRY(ag_score_sums_flush(m->sums, err));
+    AG_TRY(continue_scores(m, err));
+    return ag_manager_continue_eviction(m, err);
+}
+
 /* ---- around a pass ---- */
 
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err) {
     if (!m) return AG_OK;
+    AG_TRY(ag_cache_manager_settle(m, err));
     m->last = (ag_eviction_tally){0};
     m->stage = phase == AG_PHASE_VERIFY ? AG_STAGE_VERIFY : AG_STAGE_DECODE;
     m->n_begun = n;
@@ -300,9 +329,9 @@ static size_t bounded_chunk(const ag_cache_manager *m, size_t n_left, size_t chu
     return n;
 }
 
-size_t ag_cache_manager_chunk(const ag_cache_manager *m, uint32_t position, size_t n_left,
-                              size_t chunk) {
+size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_left, size_t chunk) {
     if (!m) return smaller(n_left, chunk);
+    (void)ag_cache_manager_settle(m, NULL); /* if it fails, so does the step that follows */
     const size_t n = bounded_chunk(m, n_left, chunk);
     return n < n_left ? ag_chunk_scores_cut(m->chunks, position, n) : n;
 }
@@ -398,6 +427,7 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     if (!m) return AG_OK;
     uint32_t last = position + (uint32_t)n - 1;
     m->n_pass = n;
+    AG_TRY(ag_cache_manager_settle(m, err));
     AG_TRY(expire(m, position, err));
     AG_TRY(relieve(m, position, err));
     AG_TRY(drop_expired(m, last, err));
@@ -426,22 +456,22 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
     return (uint64_t)position + n <= m->trained ? n : 1;
 }
 
-ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
-                                 ag_error *err) {
-    if (!m || m->stage == AG_STAGE_VERIFY) return AG_OK;
+void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left) {
+    if (!m || m->stage == AG_STAGE_VERIFY) return;
     if (!ag_spill_is_empty(m->spill)) m->oldest = UINT32_MAX;
     ag_chunk_scores_end(m->chunks);
     bool end =
         m->stage != AG_STAGE_DECODE && (!n_left || (m->stage == AG_STAGE_PROMPT_BOUNDED && m->due));
     if (m->params.policy->importance == AG_IMPORTANCE_WINDOW && end) {
-        size_t n = m->stage == AG_STAGE_PROMPT_WHOLE ? m->n_begun : m->n_pass;
-        AG_TRY(ag_importance_normalise(&m->tmp, m->sums, &m->params, m->cache, position,
-                                       (uint32_t)smaller(n, m->params.snapkv_window), err));
+        const size_t n = m->stage == AG_STAGE_PROMPT_WHOLE ? m->n_begun : m->n_pass;
+        m->scores = (ag_pending_scores){.is_pending = true,
+                                        .position = position,
+                                        .n_window = (uint32_t)smaller(n, m->params.snapkv_window)};
     }
     if (m->due) {
-        ag_eviction_reason reason = m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET;
+        ag_manager_plan_eviction(m, m->live, position,
+                                 m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET);
         m->relief_due = false;
-        AG_TRY(ag_manager_evict(m, m->live, position, reason, err));
     }
-    return expire(m, position, err);
+    if (ag_cache_manager_settle(m, NULL) == AG_OK) (void)expire(m, position, NULL);
 }

@@ -52,14 +52,15 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err);
 /* How many of the n_left tokens the next pass, which begins at `position`, takes, if `chunk` is the
  * most. */
-size_t ag_cache_manager_chunk(const ag_cache_manager *m, uint32_t position, size_t n_left,
-                              size_t chunk);
+size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_left, size_t chunk);
 /* The next pass takes n tokens from `position` on; n_left of those begun follow it. */
 ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
                                   ag_attention_scores *scores, ag_error *err);
-/* It is done; `position` is the next token's. */
-ag_status ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left,
-                                 ag_error *err);
+/* It is done; `position` is the next token's. An eviction that fails now is pending. */
+void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left);
+/* Does what is pending. begin() and before() call it; whoever copies, saves, truncates or
+ * compresses the cache must. On an error something is still pending. */
+ag_status ag_cache_manager_settle(ag_cache_manager *m, ag_error *err);
 
 /* A turn of a conversation begins with the token at `position`. */
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err);

@@ -18,6 +18,25 @@ typedef enum ag_manager_stage {
     AG_STAGE_PROMPT_WHOLE,
 } ag_manager_stage;
 
+/* What is due after a pass. What fails stays pending: ag_cache_manager_settle() continues where it
+ * failed, so that slots and sums become those of a run without the failure. */
+typedef struct ag_pending_scores { /* sums of a prompt become importance */
+    bool is_pending;
+    uint32_t position, n_window;
+    uint32_t layer; /* the next one */
+} ag_pending_scores;
+
+typedef struct ag_pending_eviction {
+    bool is_pending;
+    bool is_shared_out; /* what each head of `layer` keeps is known: n_keep and views of `tmp` */
+    bool is_compared;   /* its heads have been compared by importance, which is in the views */
+    uint32_t budget, position;
+    uint32_t fewer;        /* slots that each head gives up where all share */
+    uint32_t layer, head;  /* the next ones */
+    size_t n_slots, bytes; /* of all layers, before */
+    ag_eviction report;
+} ag_pending_eviction;
+
 struct ag_cache_manager {
     ag_eviction_params params;
     ag_kv_cache *cache;      /* borrowed */
@@ -37,7 +56,9 @@ struct ag_cache_manager {
     size_t n_pass;           /* of them in the pass */
     ag_head_lengths lengths; /* of the heads */
     bool due;                /* the pass that has begun will exceed the budget */
-    uint32_t oldest;         /* lowest position that is not protected; UINT32_MAX: not known */
+    ag_pending_scores scores;
+    ag_pending_eviction eviction; /* after `scores` */
+    uint32_t oldest;              /* lowest position that is not protected; UINT32_MAX: not known */
     ag_sys_monitor *monitor; /* owned; NULL: memory is not watched, or by the caller's function */
     ag_pressure_state pressure;
     ag_pressure hint;
@@ -59,5 +80,9 @@ void ag_manager_set_lengths(ag_cache_manager *m, ag_head_lengths lengths);
  * token at `position`; UINT32_MAX: that alone. */
 ag_status ag_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
                            ag_eviction_reason reason, ag_error *err);
+/* The same in two parts: an eviction becomes pending, and what is left of it is done. */
+void ag_manager_plan_eviction(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                              ag_eviction_reason reason);
+ag_status ag_manager_continue_eviction(ag_cache_manager *m, ag_error *err);
 
 #endif

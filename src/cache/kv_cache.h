@@ -51,12 +51,13 @@ ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, c
                              uint32_t n_keep, ag_error *err);
 void ag_kv_give_back(ag_kv_cache *c);
 
-/* What else moves when slots leave: told before a head's slots [keep[0], ...] move together, and
- * after those of a layer's heads have. */
+/* What else moves when slots leave. Called before slots of a layer move, after the slots
+ * [keep[0], ...] of a head have moved together, and after those of all its heads have. */
 typedef struct ag_kv_follower {
-    ag_status (*head)(void *user, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
-                      uint32_t n_keep, ag_error *err);
-    ag_status (*layer)(void *user, uint32_t layer, ag_error *err);
+    ag_status (*begin)(void *user, uint32_t layer, ag_error *err);
+    void (*moved)(void *user, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
+                  uint32_t n_keep);
+    ag_status (*end)(void *user, uint32_t layer, ag_error *err);
     void *user;
 } ag_kv_follower;
 /* ag_kv_cache_expire with a follower, or NULL. */

@@ -151,11 +151,12 @@ static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
 ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
                              uint32_t n_keep, ag_error *err) {
     AG_TRY(check_keep(c, layer, kv_head, keep, n_keep, err));
+    uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], last = ag_kv_last_of(c, layer)[kv_head];
+    if (n_keep && keep[n_keep - 1] + 1 != *n)
+        AG_TRY(ag_kv_find_positions(c, layer, kv_head, keep[n_keep - 1], 1, &last, err));
     AG_TRY(move_kept(c, layer, kv_head, keep, n_keep, err));
-    uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], *last = &ag_kv_last_of(c, layer)[kv_head];
-    bool newest_left = n_keep && keep[n_keep - 1] + 1 != *n;
+    ag_kv_last_of(c, layer)[kv_head] = last;
     *n = n_keep;
-    if (newest_left) AG_TRY(ag_kv_find_positions(c, layer, kv_head, n_keep - 1, 1, last, err));
     ag_kv_drop_tail(c, layer);
     return AG_OK;
 }

@@ -87,15 +87,16 @@ static ag_status slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head
 
 static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
                               const ag_kv_follower *follower, ag_error *err) {
+    if (follower) AG_TRY(follower->begin(follower->user, layer, err));
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t first, n;
         AG_TRY(slots_below(c, layer, h, oldest, &first, err));
         for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->keep[n] = first + n;
-        if (follower) AG_TRY(follower->head(follower->user, layer, h, c->keep, n, err));
         AG_TRY(ag_kv_compact_head(c, layer, h, c->keep, n, err));
+        if (follower) follower->moved(follower->user, layer, h, c->keep, n);
         if (oldest > c->expired[layer]) c->expired[layer] = oldest;
     }
-    return follower ? follower->layer(follower->user, layer, err) : AG_OK;
+    return follower ? follower->end(follower->user, layer, err) : AG_OK;
 }
 
 ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,

@@ -153,7 +153,7 @@ static void park(ag_serving *s, ag_answer *a) {
     ag_session *session = a->session;
     ag_ids ids = {0};
     if (!session) return;
-    if (!a->request->p.no_prefix && !a->in_doubt) ag_answer_tokens(a, &ids, NULL);
+    if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
     a->session = NULL; /* it does not count as running any more */
     ag_prefix_park(s, a->request, session, &ids);
 }

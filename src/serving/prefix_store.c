@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/fail.h"
 #include "serving/serving_impl.h"
+#include "session/session_impl.h"
 
 #include <antigravity/kv_cache.h>
 #include <string.h>
@@ -98,10 +99,8 @@ static void consider_running(ag_serving *s, const ag_served_request *r,
                              const ag_session_params *params, ag_prefix *best) {
     for (const ag_served_request *o = s->running; o; o = o->next) {
         if (!may_share(s, o, r, params)) continue;
-        ag_session *session = o->in_doubt ? NULL : o->session;
-        for (size_t i = 0; !session && i < o->p.n_answers; i++) {
-            if (!o->answers[i].in_doubt) session = o->answers[i].session;
-        }
+        ag_session *session = o->session;
+        for (size_t i = 0; !session && i < o->p.n_answers; i++) session = o->answers[i].session;
         if (!session) continue;
         const size_t end = ag_session_position(session);
         const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
@@ -139,8 +138,7 @@ static bool is_being_read(const ag_serving *s, const ag_served_request *r,
                           const ag_session_params *params, size_t n_here) {
     if (ag_model_leaves_copies(&r->p.model->info)) return false;
     for (const ag_served_request *o = s->running; o; o = o->next) {
-        if (!o->session || o->in_doubt || o->status != AG_OK || !may_share(s, o, r, params))
-            continue;
+        if (!o->session || o->status != AG_OK || !may_share(s, o, r, params)) continue;
         size_t n = common(r->p.prompt, r->p.n_prompt - 1, o->p.prompt, o->p.n_prompt);
         n = whole_chunks(s, o, n);
         if (n > ag_session_position(o->session) && n >= n_here + WORTH_WAITING) return true;
@@ -354,7 +352,8 @@ static uint64_t parked_id(ag_serving *s, const ag_served_request *r) {
 void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids) {
     ag_parked *k = ag_calloc(1, sizeof *k);
     char *scope = r->p.scope ? ag_strdup(r->p.scope) : NULL;
-    if (!k || (r->p.scope && !scope) || !ids->n) {
+    /* An eviction that is pending would make less of it than its tokens say. */
+    if (!k || (r->p.scope && !scope) || !ids->n || ag_session_settle(session, NULL) != AG_OK) {
         ag_session_destroy(session);
         ag_ids_free(ids);
         ag_free(scope);

@@ -114,7 +114,7 @@ static ag_ids prompt_ids(const ag_served_request *r, size_t n) {
  * that comes back in other words is not the end of what was read. */
 static void park_prompt(ag_serving *s, ag_served_request *r) {
     ag_session *fork;
-    if (r->p.no_prefix || r->has_evicted || r->is_managed || r->in_doubt) return;
+    if (r->p.no_prefix || r->has_evicted || r->is_managed) return;
     if (ag_session_oldest_reachable(r->session) == 0) return;
     if (ag_session_fork(r->session, &fork, NULL) != AG_OK) return;
     ag_ids ids = prompt_ids(r, r->p.n_prompt);
@@ -130,7 +130,6 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
     }
     park_prompt(s, r);
     r->fixed_promised = 0;
-    for (size_t i = 0; i < r->p.n_answers; i++) r->answers[i].in_doubt = r->in_doubt;
     for (size_t i = 1; i < r->p.n_answers; i++)
         AG_TRY(ag_session_fork(r->session, &r->answers[i].session, err));
     r->answers[0].session = r->session;
@@ -157,8 +156,7 @@ static void count_end(ag_serving *s, ag_status st) {
 static void park_reading(ag_serving *s, ag_served_request *r) {
     ag_session *session = r->session;
     ag_ids ids = {0};
-    if (!r->p.no_prefix && r->has_begun && !r->in_doubt)
-        ids = prompt_ids(r, ag_session_position(session));
+    if (!r->p.no_prefix && r->has_begun) ids = prompt_ids(r, ag_session_position(session));
     r->session = NULL; /* it does not count as running any more */
     ag_prefix_park(s, r, session, &ids);
 }

@@ -14,7 +14,6 @@ typedef struct step_pass {
     ag_step_item items[AG_SERVING_MOST_RUNNING];
     ag_answer *answers[AG_SERVING_MOST_RUNNING]; /* NULL: a chunk of a prompt */
     ag_served_request *requests[AG_SERVING_MOST_RUNNING];
-    uint32_t positions[AG_SERVING_MOST_RUNNING]; /* of the sessions, before the pass */
     size_t n, n_rows;
 } step_pass;
 
@@ -66,24 +65,13 @@ static void after_pass(ag_serving *s, const step_pass *p) {
 static void add_item(step_pass *p, ag_served_request *r, ag_answer *a, ag_step_item item) {
     p->items[p->n] = item;
     p->answers[p->n] = a;
-    p->positions[p->n] = ag_session_position(item.session);
     p->requests[p->n++] = r;
     p->n_rows += item.n;
-}
-
-/* Its tokens are consumed: they must not come again. */
-static bool has_moved(const step_pass *p, size_t i) {
-    return ag_session_position(p->items[i].session) != p->positions[i];
-}
-
-static bool *doubt_of(const step_pass *p, size_t i) {
-    return p->answers[i] ? &p->answers[i]->in_doubt : &p->requests[i]->in_doubt;
 }
 
 static void run_alone(ag_serving *s, const step_pass *one) {
     ag_error err;
     const ag_status st = ag_session_step(one->items, 1, &err);
-    *doubt_of(one, 0) = st != AG_OK && has_moved(one, 0);
     if (st == AG_OK) after_pass(s, one);
     else fail_request(one->requests[0], st, &err);
 }
@@ -103,20 +91,12 @@ static void run_one_by_one(ag_serving *s, const step_pass *p) {
     }
 }
 
-/* What follows the pass has failed, an eviction, say, and nobody tells whose. Each has its logits
- * and goes on; the one that it was fails in its next step, which it takes alone. */
-static void go_on_in_doubt(ag_serving *s, const step_pass *p) {
-    for (size_t i = 0; i < p->n; i++) *doubt_of(p, i) = true;
-    after_pass(s, p);
-}
-
 static void run_items(ag_serving *s, step_pass *p) {
     ag_error err;
     if (!p->n) return;
     if (p->n == 1) run_alone(s, p);
     else if (ag_session_step(p->items, p->n, &err) == AG_OK) after_pass(s, p);
-    else if (!has_moved(p, 0)) run_one_by_one(s, p);
-    else go_on_in_doubt(s, p);
+    else run_one_by_one(s, p);
     p->n = p->n_rows = 0;
 }
 
@@ -131,7 +111,6 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
         for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
             ag_answer *a = &r->answers[i];
             if (a->ended || r->status != AG_OK) continue;
-            if (a->in_doubt) run_items(s, &p);
             add_item(&p, r, a,
                      (ag_step_item){.session = a->session,
                                     .ids = &a->ids.data[a->ids.n - 1],
@@ -139,7 +118,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
                                     .phase = AG_PHASE_DECODE,
                                     .logits = AG_LOGITS_LAST});
             n_rows++;
-            if (a->in_doubt || p.n == most || p.n == AG_SERVING_MOST_RUNNING) run_items(s, &p);
+            if (p.n == most || p.n == AG_SERVING_MOST_RUNNING) run_items(s, &p);
         }
     }
     run_items(s, &p);
@@ -190,12 +169,6 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
         if (!ag_client_take_rows(s, r, n_readers, n)) continue;
         *n_left -= n;
         any = true;
-        if (r->in_doubt) {
-            step_pass one = {.n = 0};
-            add_chunk(&one, r, n);
-            run_items(s, &one);
-            continue;
-        }
         add_chunk(n <= most ? &few : &many, r, n);
     }
     run_items(s, &few);

@@ -71,7 +71,6 @@ struct ag_answer {
     size_t n_text;   /* bytes of text so far */
     size_t n_emitted;
     uint64_t granted; /* tokens that there is memory for */
-    bool in_doubt;    /* as the request's */
     bool is_late;     /* its logits are there, its mask was not */
     bool ended;
     ag_finish finish;
@@ -98,9 +97,6 @@ struct ag_served_request {
     bool has_begun;      /* it counts among those that run */
     bool is_managed;     /* a policy lets tokens leave */
     bool has_evicted;    /* or has inherited a session that did */
-    /* A step of several has failed behind its pass, perhaps for the sake of this session: its next
-     * one is taken alone, and nobody goes on from it before. */
-    bool in_doubt;
     size_t n_cached, n_read;
     uint64_t round;       /* in which it was last looked at */
     uint64_t served;      /* when a chunk of its prompt was last read, in chunks */

@@ -178,6 +178,7 @@ ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n_ids,
     const double begin = ag_now_s();
     *report = (ag_compress_report){0};
     AG_TRY(check(s, ids, n_ids, params, err));
+    AG_TRY(ag_session_settle(s, err));
     AG_TRY(ag_session_need_logits(s, err));
     AG_TRY(ag_slot_scores_create(s, &scores, err));
     const ag_status st = compress(s, ids, params, &scores, report, err);
@@ -212,6 +213,7 @@ ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids
     if (n != n_heads)
         return AG_FAIL(err, INVALID, "maxima of %zu heads of a cache of %zu", n, n_heads);
     AG_TRY(check(s, ids, n_ids, &p, err));
+    AG_TRY(ag_session_settle(s, err));
     AG_TRY(ag_session_need_logits(s, err));
     AG_TRY(ag_slot_scores_create(s, &scores, err));
     const ag_status st = ag_session_replay(s, ids, &p, &scores, &n_replayed, err);

@@ -145,13 +145,13 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
         .on_chosen_user = &v,
     };
     const ag_status stepped = ag_session_step(&item, 1, err);
-    if (stepped != AG_OK && s->position == position) {
+    if (stepped != AG_OK) {
         feed_again(s, ids, v.n_fed);
         return stepped;
     }
-    const ag_status st = v.status != AG_OK ? v.status : stepped;
-    const ag_status taken = take_back(s, position + (uint32_t)v.n_fed, st == AG_OK ? err : NULL);
-    AG_TRY(st);
+    const ag_status taken =
+        take_back(s, position + (uint32_t)v.n_fed, v.status == AG_OK ? err : NULL);
+    AG_TRY(v.status);
     *id = chosen[v.n_fed - 1];
     g->stats->n_draft_steps++;
     g->stats->n_drafted += n - 1;

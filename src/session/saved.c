@@ -159,6 +159,7 @@ ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_token
         return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
                        n_ids, s->position);
     }
+    AG_TRY(ag_session_settle(s, err));
     AG_TRY(ag_session_need_logits(s, err));
     ag_saved_facts facts;
     AG_TRY(ag_saved_facts_of(s, tokenizer, &facts, err));

@@ -249,6 +249,7 @@ static ag_status check_shareable(const ag_session *s, const ag_session *fork, ag
 static ag_status fork_session(ag_session *s, const ag_session_params *params, ag_session **out,
                               ag_error *err) {
     *out = NULL;
+    AG_TRY(ag_session_settle(s, err));
     AG_TRY(ag_session_need_logits(s, err));
     AG_TRY(ag_session_create(s->model, params, out, err));
     ag_session *fork = *out;
@@ -285,6 +286,10 @@ bool ag_session_is_uneven(const ag_session *s) {
     return s->is_uneven || ag_cache_manager_is_uneven(s->manager);
 }
 
+ag_status ag_session_settle(ag_session *s, ag_error *err) {
+    return ag_cache_manager_settle(s->manager, err);
+}
+
 void ag_session_reset(ag_session *s) {
     ag_kv_cache_clear(s->cache);
     ag_layer_state_reset(s->state);
@@ -302,6 +307,7 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
                        s->position);
     }
     if (position == s->position) return AG_OK;
+    if (position) AG_TRY(ag_session_settle(s, err));
     const uint32_t reachable = ag_kv_cache_oldest_reachable(s->cache);
     if (position >= reachable || !position)
         AG_TRY(ag_layer_state_truncate(s->state, position, err));

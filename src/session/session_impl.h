@@ -51,6 +51,9 @@ struct ag_session {
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
                                   ag_session_plan *out, size_t *largest, ag_error *err);
 
+/* Does an eviction that failed behind the last step. What reads the cache as a whole begins so. */
+ag_status ag_session_settle(ag_session *s, ag_error *err);
+
 /* Heads may hold different numbers of slots: by a compression, or by the budget of each. */
 bool ag_session_is_uneven(const ag_session *s);
 

@@ -355,24 +355,18 @@ static bool take_cancel(const ag_step_item *items, size_t n) {
     return any;
 }
 
-/* After a step, whose tokens are consumed. */
-static ag_status make_space(ag_session *s, ag_phase phase, size_t n_left, ag_error *err) {
-    if (s->manager) return ag_cache_manager_after(s->manager, s->position, n_left, err);
-    if (phase == AG_PHASE_VERIFY) return AG_OK; /* the draft may be taken back */
-    return ag_kv_cache_expire(s->cache, s->position, err);
-}
-
-static ag_status finish_items(const ag_step_item *items, size_t n, ag_error *err) {
-    ag_status st = AG_OK;
+/* The tokens are consumed. What cannot leave the cache now leaves before the next pass, or that
+ * step fails. */
+static void finish_items(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
         const size_t left = n_following(&items[i]);
         s->position += (uint32_t)items[i].n;
         s->prompt_left = left;
-        const ag_status done = make_space(s, items[i].phase, left, err);
-        if (st == AG_OK) st = done;
+        if (s->manager) ag_cache_manager_after(s->manager, s->position, left);
+        else if (items[i].phase != AG_PHASE_VERIFY) /* a draft may be taken back */
+            (void)ag_kv_cache_expire(s->cache, s->position, NULL);
     }
-    return st;
 }
 
 /* Whether there is a step at all; announced prompts end if not. */
@@ -390,9 +384,9 @@ ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     ag_status st = run_pass(items, n, &computed, err);
     if (st == AG_OK) st = give_hidden(items, n, err);
     if (st == AG_OK) st = take_logits(items, n, computed, err);
-    if (st == AG_OK) return finish_items(items, n, err);
     if (st == AG_CANCELLED) take_cancel(items, n);
-    undo(items, n);
+    if (st == AG_OK) finish_items(items, n);
+    else undo(items, n);
     return st;
 }
 

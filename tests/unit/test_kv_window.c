@@ -4,6 +4,7 @@
 #include "cache/cache_manager.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
+#include "core/fail.h"
 #include "support/byte_stream.h"
 #include "support/named_backend.h"
 #include "support/plain_backend.h"
@@ -121,7 +122,8 @@ static void pass(sequence *s, uint32_t n, uint32_t n_left) {
     }
     s->position += n;
     if (sums_before_after) read_sums(s, sums_before_after);
-    if (st == AG_OK) st = ag_cache_manager_after(s->manager, s->position, n_left, &err);
+    if (st == AG_OK) ag_cache_manager_after(s->manager, s->position, n_left);
+    if (st == AG_OK) st = ag_cache_manager_settle(s->manager, &err);
     if (st == AG_OK && !s->manager) st = ag_kv_cache_expire(s->cache, s->position, &err);
     if (st != AG_OK) fail_msg("position %u: %s", s->position, err.msg);
     ag_buffer_release(&owners[0]);
@@ -409,6 +411,56 @@ static void sums_move_with_their_slots(void **state) {
     end(&s);
 }
 
+static ag_status no_copy(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
+                         size_t src_offset, size_t n) {
+    (void)dst, (void)dst_offset, (void)src, (void)src_offset;
+    return AG_FAIL(&b->err, NOMEM, "copying %zu bytes", n);
+}
+
+static ag_status do_nothing(void *user, uint32_t layer, ag_error *err) {
+    (void)user, (void)layer, (void)err;
+    return AG_OK;
+}
+
+static void count_moved(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
+                        uint32_t n_keep) {
+    (void)layer, (void)head, (void)keep, (void)n_keep;
+    ++*(size_t *)user;
+}
+
+/* A block that a fork holds as well must be copied first. */
+static void sums_stay_with_slots_that_could_not_move(void **state) {
+    (void)state;
+    static const float values[HEADS * DIM];
+    size_t n_moved = 0;
+    const ag_kv_follower follower = {
+        .begin = do_nothing, .moved = count_moved, .end = do_nothing, .user = &n_moved};
+    sequence s = begin(24, false, "none", AG_F16);
+    ag_buffer *owner;
+    ag_tensor row = tensor(&owner, values, 1);
+    ag_kv_cache *fork;
+    ag_error err;
+    while (length(&s, 0, 0) < 2 * 128 + 1) {
+        for (uint32_t l = 0; l < LAYERS; l++)
+            assert_int_equal(ag_kv_cache_update(s.cache, l, &row, &row, &s.position, &err), AG_OK);
+        s.position++;
+    }
+    assert_int_equal(ag_kv_cache_fork(s.cache, &fork, &err), AG_OK);
+    const ag_backend_ops *const ops = backend->ops;
+    ag_backend_ops failing = *ops;
+    failing.copy_bytes = no_copy;
+    backend->ops = &failing;
+    assert_int_equal(ag_kv_cache_expire_with(s.cache, s.position, &follower, &err), AG_NOMEM);
+    assert_int_equal(n_moved, 0);
+    assert_int_equal(length(&s, 0, 0), 2 * 128 + 1);
+    backend->ops = ops;
+    assert_int_equal(ag_kv_cache_expire_with(s.cache, s.position, &follower, &err), AG_OK);
+    assert_int_equal(n_moved, LAYERS * HEADS);
+    ag_kv_cache_destroy(fork);
+    ag_buffer_release(&owner);
+    end(&s);
+}
+
 /* ---- streams ---- */
 
 static sequence restored(sequence *s, const char *policy) {
@@ -487,6 +539,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_rollback_reaches_what_the_window_holds),
         cmocka_unit_test(copies_go_on_alike),
         cmocka_unit_test(sums_move_with_their_slots),
+        cmocka_unit_test(sums_stay_with_slots_that_could_not_move),
         cmocka_unit_test(what_is_taken_back_leaves_no_trace),
         cmocka_unit_test(a_cache_that_only_verifies_keeps_its_bounds),
         cmocka_unit_test(a_damaged_window_is_refused),

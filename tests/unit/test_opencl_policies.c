@@ -128,8 +128,8 @@ static ag_status run_pass(sequence *s, int which, size_t n, size_t n_left, ag_er
     for (uint32_t l = 0; l < n_layers && st == AG_OK; l++) {
         st = run_layer(s, which, l, positions, n, &scores, err);
     }
-    if (st != AG_OK) return st;
-    return ag_cache_manager_after(m, s->position + (uint32_t)n, n_left, err);
+    if (st == AG_OK) ag_cache_manager_after(m, s->position + (uint32_t)n, n_left);
+    return st;
 }
 
 static void expect_equal_slots(const sequence *s) {
@@ -380,10 +380,13 @@ static void every_call_of_an_eviction_may_fail(void **state) {
             forwarder->fail_at = 0;
             more = forwarder->failed != NULL;
             assert_true(st == AG_OK || err.msg[0]);
-            if (st == AG_OK) {
+            if (st == AG_OK) { /* what failed behind the pass is done now */
+                assert_int_equal(ag_cache_manager_settle(s.manager[1], &none), AG_OK);
                 assert_int_equal(run_pass(&s, 0, 1, 0, &none), AG_OK);
                 assert_true(ag_cache_manager_tally(s.manager[1])->n_evictions == 1);
                 expect_equal_slots(&s);
+                s.position++;
+                decode(&s, 2 * SLACK);
             }
             end_sequence(&s);
             assert_int_equal(forwarder->n_live, n_live);

@@ -178,11 +178,14 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s) {
 
 ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
                                   const ag_eviction_params *p, const ag_kv_cache *cache,
-                                  uint32_t position, uint32_t n_window, ag_error *err) {
+                                  uint32_t position, uint32_t n_window, uint32_t *layer,
+                                  ag_error *err) {
     const ag_kv_layer *is;
     ag_score_sums_set_position(sums, position);
-    for (uint32_t l = 0; p->policy->normalise && (is = ag_kv_cache_layer(cache, l)); l++) {
+    while (p->policy->normalise && (is = ag_kv_cache_layer(cache, *layer))) {
+        const uint32_t l = *layer;
         AG_TRY(ag_score_sums_fetch(sums, l, err));
+        ++*layer;
         for (uint32_t h = 0; h < is->n_kv_heads; h++) {
             const uint32_t n = ag_kv_cache_n_slots(cache, l, h);
             p->policy->normalise(p->policy->user, p, ag_score_sums_of(sums, l, h), n,

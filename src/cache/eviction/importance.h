@@ -43,11 +43,13 @@ void ag_eviction_scratch_release(ag_eviction_scratch *s);
 /* If every worker has a thread. */
 size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv);
 
-/* The sums of a prefill become importance: see ag_eviction_policy.normalise. The last n_window
- * slots are the queries', `position` is the next token's. */
+/* The sums of a prefill become importance, from layer *layer on: see ag_eviction_policy.normalise.
+ * The last n_window slots are the queries', `position` is the next token's. On an error *layer is
+ * where to continue. */
 ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
                                   const ag_eviction_params *p, const ag_kv_cache *cache,
-                                  uint32_t position, uint32_t n_window, ag_error *err);
+                                  uint32_t position, uint32_t n_window, uint32_t *layer,
+                                  ag_error *err);
 
 /* Call the first once per layer, before any of its heads is compacted; they are to keep n_keep
  * slots together. rope: the layer's, read for policies that want keys unrotated. Then the second

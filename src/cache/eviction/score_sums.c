@@ -182,10 +182,15 @@ void ag_score_sums_replace(ag_score_sums *s, uint32_t layer) {
 
 ag_status ag_score_sums_store(ag_score_sums *s, uint32_t layer, bool written, ag_error *err) {
     if (!s || !s->device) return AG_OK;
-    const bool changed = (s->changed || written) && s->fetched == layer;
+    s->changed = (s->changed || written) && s->fetched == layer;
+    AG_TRY(ag_score_sums_flush(s, err));
     s->fetched = no_layer;
-    s->changed = false;
-    if (!changed) return AG_OK;
+    return AG_OK;
+}
+
+ag_status ag_score_sums_flush(ag_score_sums *s, ag_error *err) {
+    if (!s || !s->changed || !s->device) return AG_OK;
+    const uint32_t layer = s->fetched;
     const uint32_t n = ag_kv_layer_length(s->cache, layer), heads = heads_of(s, layer);
     for (uint32_t h = 0; h < heads; h++) {
         const float *sums = ag_score_sums_of(s, layer, h);
@@ -193,9 +198,12 @@ ag_status ag_score_sums_store(ag_score_sums *s, uint32_t layer, bool written, ag
         s->n_scored[ag_kv_cache_first_head(s->cache, layer) + h] =
             ag_kv_cache_n_slots(s->cache, layer, h);
     }
-    if (!n) return AG_OK;
-    return ag_buffer_upload(s->device, first_byte_of(s, layer), s->rows,
-                            (size_t)n * heads * sizeof *s->rows, err);
+    if (n) {
+        AG_TRY(ag_buffer_upload(s->device, first_byte_of(s, layer), s->rows,
+                                (size_t)n * heads * sizeof *s->rows, err));
+    }
+    s->changed = false;
+    return AG_OK;
 }
 
 static ag_status copy_on_device(ag_score_sums *to, ag_score_sums *from, ag_error *err) {

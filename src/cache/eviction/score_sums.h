@@ -71,7 +71,9 @@ void ag_score_sums_compact(ag_score_sums *s, uint32_t layer, uint32_t head, cons
  * sums on the host. */
 void ag_score_sums_insert(ag_score_sums *s, uint32_t layer, uint32_t head, const uint32_t *slots,
                           const float *values, uint32_t n);
-/* After the layer's slots have moved; `written`: what ag_score_sums_of() gave was changed. */
+/* After the layer's slots have moved; `written`: what ag_score_sums_of() gave was changed. If it
+ * fails ag_score_sums_flush() does it again, before any other layer is fetched. */
 ag_status ag_score_sums_store(ag_score_sums *s, uint32_t layer, bool written, ag_error *err);
+ag_status ag_score_sums_flush(ag_score_sums *s, ag_error *err);
 
 #endif
