@@ -70,8 +70,10 @@ size_t ag_draft_tables_bytes(const ag_session_params *params);
 
 /* Takes what steps of so many rows need, all of them wanted, so that none of them allocates. */
 ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err);
-/* step.c. Of it, the logits. */
+/* step_logits.c. Of it, the logits. */
 ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err);
+/* step.c. Whether n more tokens fit, and whether they are in the vocabulary. */
+ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err);
 /* How many tokens one step of AG_PHASE_VERIFY may bring and give each the bits that it would have
  * alone: at least 1, which is to be decoded. */
 size_t ag_session_verifiable(const ag_session *s);
