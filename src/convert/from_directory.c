@@ -59,9 +59,8 @@ static ag_status add_weight(directory *d, const ag_weight_spec *w, const ag_weig
  */
 static float factor_of(const directory *d, uint32_t layer, const ag_weight_spec *w) {
     const ag_layer_spec *kind = ag_spec_layer(&d->from, layer);
-    const bool is_norm = w->member == offsetof(ag_layer, q_norm);
-    const bool is_query =
-        w->member == offsetof(ag_layer, wq) || w->member == offsetof(ag_layer, bq);
+    const bool is_norm = w->tensor == AG_LT_Q_NORM;
+    const bool is_query = w->tensor == AG_LT_WQ || w->tensor == AG_LT_BQ;
     return (kind->qk_norm || kind->whole_qk_norm ? is_norm : is_query) ? d->query_factor : 1;
 }
 
@@ -87,9 +86,8 @@ static ag_status add_layer_weight(directory *d, uint32_t layer, const ag_weight_
                                   const ag_weight_spec *g, ag_error *err) {
     const ag_layer_spec *kind = ag_spec_layer(&d->to, layer);
     const bool regrouped = ag_spec_is_regrouped(&d->to, kind);
-    const bool with_keys =
-        w->member == offsetof(ag_layer, w_in[0]) || w->member == offsetof(ag_layer, conv);
-    if (w->member == offsetof(ag_layer, w_input)) { /* a part of what all layers share */
+    const bool with_keys = w->tensor == AG_LT_DELTA_QKV || w->tensor == AG_LT_DELTA_CONV;
+    if (w->tensor == AG_LT_INPUT_PROJECTION) { /* a part of what all layers share */
         ag_weight_spec all = *w, to = *g;
         all.rows = to.rows = w->order.file_rows;
         all.order = to.order = (ag_row_order){0};
@@ -97,7 +95,7 @@ static ag_status add_layer_weight(directory *d, uint32_t layer, const ag_weight_
     }
     if (regrouped && with_keys) return add_delta_rows(d, kind, w, g, err);
     AG_TRY(add_weight(d, w, g, factor_of(d, layer, w), err));
-    if (regrouped && w->member == offsetof(ag_layer, wo))
+    if (regrouped && w->tensor == AG_LT_DELTA_OUT)
         ag_out_find(d->m, g->name)->columns = ag_delta_value_order(kind);
     return AG_OK;
 }

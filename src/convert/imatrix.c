@@ -14,7 +14,7 @@
 
 typedef struct entry {
     char name[AG_GGUF_MAX_NAME + 1]; /* in a GGUF file */
-    size_t member;                   /* of the layer */
+    ag_layer_tensor tensor;          /* of the layer */
     size_t cols;
     ag_row_order columns; /* where the file has each column; file_rows 0: in its place */
     double *sums;         /* owned; [cols] */
@@ -42,8 +42,8 @@ static ag_status add_layer(ag_imatrix *im, const ag_model_spec *gguf, uint32_t l
         while (k < *n && strcmp(im->entries[k].name, w.name) != 0) k++;
         if (k < *n) continue;
         entry *e = &im->entries[*n];
-        e->member = w.member;
-        if (w.member == offsetof(ag_layer, wo) && ag_spec_is_regrouped(gguf, kind)) {
+        e->tensor = w.tensor;
+        if (w.tensor == AG_LT_DELTA_OUT && ag_spec_is_regrouped(gguf, kind)) {
             e->columns = ag_delta_value_order(kind);
         }
         e->cols = w.cols;
@@ -76,15 +76,15 @@ static ag_status list_entries(ag_imatrix *im, ag_error *err) {
 
 static size_t n_entries(const ag_imatrix *im) { return im->first[im->model->spec.n_layers]; }
 
-/* w is a member of a layer, or something else: the table of the output. */
+/* w is a tensor of a layer, or something else: the table of the output. */
 static entry *find_entry(const ag_imatrix *im, const ag_tensor *w) {
     const ag_model *m = im->model;
-    const char *first = (const char *)m->weights.layers, *at = (const char *)w;
-    if (at < first || at >= first + m->spec.n_layers * sizeof *m->weights.layers) return NULL;
-    const size_t layer = (size_t)(at - first) / sizeof *m->weights.layers;
-    const size_t member = (size_t)(at - first) % sizeof *m->weights.layers;
+    const ag_tensor *first = m->weights.layers[0].of;
+    if (w < first || w >= first + (size_t)m->spec.n_layers * AG_LAYER_PLACES) return NULL;
+    const size_t layer = (size_t)(w - first) / AG_LAYER_PLACES;
+    const size_t tensor = (size_t)(w - first) % AG_LAYER_PLACES;
     for (size_t i = im->first[layer]; i < im->first[layer + 1]; i++) {
-        if (im->entries[i].member == member) return &im->entries[i];
+        if (im->entries[i].tensor == tensor) return &im->entries[i];
     }
     return NULL;
 }

@@ -26,7 +26,8 @@ static ag_status update(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0, 
     const delta_net *d = user;
     const ag_layer *l = d->layer;
     const ag_delta_params *p = &d->facts->delta;
-    const size_t n = ag_shape_rows(&in[0].shape), before = ag_shape_rows(&l->conv.shape) - 1;
+    const size_t n = ag_shape_rows(&in[0].shape),
+                 before = ag_shape_rows(&l->of[AG_LT_DELTA_CONV].shape) - 1;
     const size_t matrices = before * d->channels;
     ag_backend *be = d->backend;
     ag_tensor qkv, out, columns, s;
@@ -36,9 +37,12 @@ static ag_status update(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0, 
                           state->offset, err));
     AG_TRY(ag_tensor_make(&s, AG_F32, ag_shape_2d((size_t)p->n_v_heads * p->k_dim, p->v_dim),
                           state->buffer, state->offset + matrices * sizeof(float), err));
-    AG_TRY(ag_take_error(be, ag_causal_conv(be, &qkv, &in[0], &l->conv, &columns, true), err));
-    return ag_take_error(
-        be, ag_delta_rule(be, &out, &qkv, &in[1], &in[2], &l->decay, &l->dt_bias, &s, p), err);
+    AG_TRY(ag_take_error(
+        be, ag_causal_conv(be, &qkv, &in[0], &l->of[AG_LT_DELTA_CONV], &columns, true), err));
+    return ag_take_error(be,
+                         ag_delta_rule(be, &out, &qkv, &in[1], &in[2], &l->of[AG_LT_DELTA_DECAY],
+                                       &l->of[AG_LT_DELTA_DT_BIAS], &s, p),
+                         err);
 }
 
 ag_status ag_delta_net(const ag_layer *layer, const ag_layer_facts *facts,
@@ -57,12 +61,13 @@ ag_status ag_delta_net(const ag_layer *layer, const ag_layer_facts *facts,
     AG_TRY(ag_layer_view(pass, &ws->v, values, &y, err));
     ag_tensor *const to[] = {&qkv, &z, &a, &b};
     const ag_tensor *w[AG_MIXER_INPUTS];
-    for (int i = 0; i < AG_MIXER_INPUTS; i++) w[i] = &layer->w_in[i];
+    for (int i = 0; i < AG_MIXER_INPUTS; i++) w[i] = &layer->of[AG_LT_DELTA_QKV + i];
     AG_TRY(ag_take_error(be, ag_matmul_group(be, to, normed, w, AG_MIXER_INPUTS), err));
     const ag_tensor inputs[AG_STATE_INPUTS] = {qkv, a, b};
     delta_net d = {be, layer, facts, ws, channels, values};
     AG_TRY(ag_mix_sequences(facts, pass, inputs, update, &d, err));
-    AG_TRY(ag_take_error(be, ag_norm_heads(be, &y, &layer->mixer_norm, pass->norm_eps), err));
+    AG_TRY(ag_take_error(be, ag_norm_heads(be, &y, &layer->of[AG_LT_DELTA_NORM], pass->norm_eps),
+                         err));
     *out = z;
     return ag_take_error(be, ag_silu_mul(be, out, &y), err);
 }

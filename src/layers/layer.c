@@ -61,23 +61,23 @@ static ag_status add_branch(ag_backend *be, activations *a, const ag_tensor *bra
 static ag_status project_qkv(const ag_layer *l, ag_backend *be, const ag_tensor *normed,
                              ag_tensor *q, ag_tensor *k, ag_tensor *v, float eps) {
     ag_tensor *const y[] = {q, k, v};
-    const ag_tensor *const w[] = {&l->wq, &l->wk, &l->wv};
-    const bool own = l->wk.buffer != NULL; /* keys and values */
+    const ag_tensor *const w[] = {&l->of[AG_LT_WQ], &l->of[AG_LT_WK], &l->of[AG_LT_WV]};
+    const bool own = l->of[AG_LT_WK].buffer != NULL; /* keys and values */
     AG_TRY(ag_matmul_group(be, y, normed, w, own ? 3 : 1));
-    AG_TRY(add_bias(be, q, &l->bq));
-    AG_TRY(ag_norm_heads(be, q, &l->q_norm, eps));
+    AG_TRY(add_bias(be, q, &l->of[AG_LT_BQ]));
+    AG_TRY(ag_norm_heads(be, q, &l->of[AG_LT_Q_NORM], eps));
     if (!own) return AG_OK;
-    AG_TRY(add_bias(be, k, &l->bk));
-    AG_TRY(add_bias(be, v, &l->bv));
-    AG_TRY(ag_norm_heads(be, k, &l->k_norm, eps));
-    return ag_norm_heads(be, v, &l->v_norm, eps);
+    AG_TRY(add_bias(be, k, &l->of[AG_LT_BK]));
+    AG_TRY(add_bias(be, v, &l->of[AG_LT_BV]));
+    AG_TRY(ag_norm_heads(be, k, &l->of[AG_LT_K_NORM], eps));
+    return ag_norm_heads(be, v, &l->of[AG_LT_ONES], eps);
 }
 
 /* out times sigmoid of its gate, in the place of the queries, which are done with. */
 static ag_status gate_output(const ag_layer *l, ag_backend *be, const ag_tensor *normed,
                              ag_tensor *q, ag_tensor *out) {
-    if (!l->w_out_gate.buffer) return AG_OK;
-    AG_TRY(ag_matmul_transposed(be, q, normed, &l->w_out_gate));
+    if (!l->of[AG_LT_OUT_GATE].buffer) return AG_OK;
+    AG_TRY(ag_matmul_transposed(be, q, normed, &l->of[AG_LT_OUT_GATE]));
     AG_TRY(ag_sigmoid_mul(be, q, out));
     *out = *q;
     return AG_OK;
@@ -113,12 +113,15 @@ static ag_status mix(const ag_layer *l, const ag_layer_facts *facts, const ag_la
     return attend(l, &facts->attention, pass, normed, out, err);
 }
 
-static ag_status project_out(const ag_layer *l, ag_backend *be, activations *a,
+static ag_status project_out(const ag_layer *l, ag_mixer mixer, ag_backend *be, activations *a,
                              const ag_tensor *out, float eps) {
-    AG_TRY(ag_matmul_transposed(be, &a->mixed, out, &l->wo));
-    AG_TRY(add_bias(be, &a->mixed, &l->bo));
-    AG_TRY(norm_branch(be, &a->mixed, &l->post_attention_norm, eps));
-    return add_branch(be, a, &a->mixed, &l->ffn_norm, eps);
+    static const ag_layer_tensor weights[] = {[AG_MIXER_ATTENTION] = AG_LT_WO,
+                                              [AG_MIXER_SHORT_CONV] = AG_LT_CONV_OUT,
+                                              [AG_MIXER_DELTA_NET] = AG_LT_DELTA_OUT};
+    AG_TRY(ag_matmul_transposed(be, &a->mixed, out, &l->of[weights[mixer]]));
+    AG_TRY(add_bias(be, &a->mixed, &l->of[AG_LT_BO]));
+    AG_TRY(norm_branch(be, &a->mixed, &l->of[AG_LT_POST_ATTENTION_NORM], eps));
+    return add_branch(be, a, &a->mixed, &l->of[AG_LT_FFN_NORM], eps);
 }
 
 /* ---- feed-forward ---- */
@@ -132,14 +135,14 @@ static ag_status activate(ag_backend *be, ag_activation activation, ag_tensor *g
 static ag_status feed_forward(const ag_layer *l, ag_activation activation, ag_backend *be,
                               activations *a, float eps) {
     ag_tensor *const y[] = {&a->gate, &a->up};
-    const ag_tensor *const w[] = {&l->w_gate, &l->w_up};
-    AG_TRY(ag_matmul_group(be, y, input_of(a, &l->ffn_norm), w, 2));
-    AG_TRY(add_bias(be, &a->gate, &l->b_gate));
-    AG_TRY(add_bias(be, &a->up, &l->b_up));
+    const ag_tensor *const w[] = {&l->of[AG_LT_GATE], &l->of[AG_LT_UP]};
+    AG_TRY(ag_matmul_group(be, y, input_of(a, &l->of[AG_LT_FFN_NORM]), w, 2));
+    AG_TRY(add_bias(be, &a->gate, &l->of[AG_LT_BIAS_GATE]));
+    AG_TRY(add_bias(be, &a->up, &l->of[AG_LT_BIAS_UP]));
     AG_TRY(activate(be, activation, &a->gate, &a->up));
-    AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->w_down));
-    AG_TRY(add_bias(be, &a->down, &l->b_down));
-    return norm_branch(be, &a->down, &l->post_ffn_norm, eps);
+    AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->of[AG_LT_DOWN]));
+    AG_TRY(add_bias(be, &a->down, &l->of[AG_LT_BIAS_DOWN]));
+    return norm_branch(be, &a->down, &l->of[AG_LT_POST_FFN_NORM], eps);
 }
 
 /* What the layer makes of its own input for each token: a third branch. a->gate is as wide as the
@@ -147,10 +150,10 @@ static ag_status feed_forward(const ag_layer *l, ag_activation activation, ag_ba
 static ag_status take_input(const ag_layer *l, const ag_layer_facts *facts, ag_backend *be,
                             activations *a, float eps) {
     AG_TRY(ag_add_assign(be, &a->residual, &a->down));
-    AG_TRY(ag_matmul_transposed(be, &a->gate, &a->residual, &l->w_input_gate));
+    AG_TRY(ag_matmul_transposed(be, &a->gate, &a->residual, &l->of[AG_LT_INPUT_GATE]));
     AG_TRY(activate(be, facts->activation, &a->gate, facts->input));
-    AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->w_input_out));
-    return norm_branch(be, &a->down, &l->post_input_norm, eps);
+    AG_TRY(ag_matmul_transposed(be, &a->down, &a->gate, &l->of[AG_LT_INPUT_OUT]));
+    return norm_branch(be, &a->down, &l->of[AG_LT_POST_INPUT_NORM], eps);
 }
 
 static ag_status leave(const ag_layer_facts *facts, ag_backend *be, activations *a,
@@ -169,8 +172,8 @@ ag_status ag_layer_forward(const ag_layer *layer, const ag_layer_facts *facts,
     activations a;
     ag_tensor out;
     AG_TRY(view_all(pass, facts->ffn_dim, &a, err));
-    AG_TRY(mix(layer, facts, pass, input_of(&a, &layer->attention_norm), &out, err));
-    AG_TRY(ag_take_error(be, project_out(layer, be, &a, &out, eps), err));
+    AG_TRY(mix(layer, facts, pass, input_of(&a, &layer->of[AG_LT_ATTENTION_NORM]), &out, err));
+    AG_TRY(ag_take_error(be, project_out(layer, facts->mixer, be, &a, &out, eps), err));
     AG_TRY(ag_take_error(be, feed_forward(layer, facts->activation, be, &a, eps), err));
     if (facts->input) {
         AG_TRY(ag_layer_view(pass, &pass->ws->gate, ag_shape_cols(&facts->input->shape), &a.gate,

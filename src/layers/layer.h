@@ -4,6 +4,7 @@
 #define AG_LAYERS_LAYER_H
 
 #include "core/decode_step.h"
+#include "core/layer_tensors.h"
 #include "layers/attention.h"
 #include "layers/mixers.h"
 #include "layers/workspace.h"
@@ -13,29 +14,10 @@
 
 enum { AG_MIXER_INPUTS = 4 };
 
-/* Weights in the backend's layout, norms and biases F32; what the layer lacks has no buffer. All
- * borrow the model's buffers. */
+/* Weights in the backend's layout, [rows, cols] of models/tensors.c; norms, biases and convolutions
+ * [taps, channels] F32. What the layer lacks has no buffer. All borrow the model's buffers. */
 typedef struct ag_layer {
-    ag_tensor attention_norm, ffn_norm; /* [dim] */
-    ag_tensor wq, wk, wv, wo;           /* [q_dim,dim] [kv_dim,dim] [kv_dim,dim] [dim,q_dim] */
-    ag_tensor w_gate, w_up, w_down;     /* [ffn,dim] [ffn,dim] [dim,ffn] */
-    ag_tensor bq, bk, bv, bo;           /* one value per output row */
-    ag_tensor b_gate, b_up, b_down;
-    ag_tensor q_norm, k_norm; /* before they turn: [head_dim] of every head, or [q_dim], [kv_dim] */
-    ag_tensor v_norm;         /* of ones: [head_dim] of every head */
-    ag_tensor post_attention_norm, post_ffn_norm; /* [dim] of a branch, before it is added */
-    ag_tensor w_out_gate;                         /* [q_dim,dim] of attention's output */
-    /* Of a short convolution: B, C, x, each [dim,dim]; of a delta net: qkv, z, a, b. */
-    ag_tensor w_in[AG_MIXER_INPUTS];
-    ag_tensor conv;           /* [taps,channels] F32 */
-    ag_tensor decay, dt_bias; /* [v_heads] as in ag_delta_rule */
-    ag_tensor mixer_norm;     /* [v_dim] of every head of a delta net's output */
-    /* Before all layers, for what each has for itself: [input,dim]; the first one's norm [input].
-     */
-    ag_tensor w_input, input_norm;
-    /* What a layer makes of its own input for each token: [input,dim] [dim,input] [dim] */
-    ag_tensor w_input_gate, w_input_out, post_input_norm;
-    ag_tensor out_scale; /* [1] of the stream behind the layer */
+    ag_tensor of[AG_LAYER_PLACES];
 } ag_layer;
 
 /* What a layer is besides its weights. */

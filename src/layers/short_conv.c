@@ -17,7 +17,8 @@ static ag_status convolve(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0
     ag_tensor out;
     AG_TRY(ag_tensor_rows(&out, &c->out, row0, ag_shape_rows(&in[0].shape), err));
     return ag_take_error(
-        c->backend, ag_causal_conv(c->backend, &out, &in[0], &c->layer->conv, state, false), err);
+        c->backend,
+        ag_causal_conv(c->backend, &out, &in[0], &c->layer->of[AG_LT_CONV], state, false), err);
 }
 
 ag_status ag_short_conv(const ag_layer *layer, const ag_layer_facts *facts,
@@ -31,7 +32,8 @@ ag_status ag_short_conv(const ag_layer *layer, const ag_layer_facts *facts,
     AG_TRY(ag_layer_view(pass, &ws->k, dim, &c, err));
     AG_TRY(ag_layer_view(pass, &ws->v, dim, &x, err));
     ag_tensor *const y[] = {&b, &c, &x};
-    const ag_tensor *const w[] = {&layer->w_in[0], &layer->w_in[1], &layer->w_in[2]};
+    const ag_tensor *const w[] = {&layer->of[AG_LT_CONV_B], &layer->of[AG_LT_CONV_C],
+                                  &layer->of[AG_LT_CONV_X]};
     AG_TRY(ag_take_error(be, ag_matmul_group(be, y, normed, w, 3), err));
     AG_TRY(ag_take_error(be, ag_mul(be, &b, &x), err));
     inputs[0] = b;

@@ -155,8 +155,9 @@ static ag_status make_inputs(ag_model *m, const ag_layer_pass *pass, const ag_te
     AG_TRY(ag_layer_view(pass, &m->workspace.gate, m->spec.layer_input, &part, err));
     for (uint32_t l = 0; l < m->spec.n_layers; l++) {
         AG_TRY(input_of(m, pass, l, &input, err));
-        ag_status st = ag_matmul_transposed(be, &part, residual, &layers[l].w_input);
-        if (st == AG_OK) st = ag_rms_norm(be, &part, &part, &layers[0].input_norm, eps);
+        ag_status st =
+            ag_matmul_transposed(be, &part, residual, &layers[l].of[AG_LT_INPUT_PROJECTION]);
+        if (st == AG_OK) st = ag_rms_norm(be, &part, &part, &layers[0].of[AG_LT_INPUT_NORM], eps);
         if (st == AG_OK) st = ag_add_assign(be, &input, &part);
         if (st != AG_OK) return ag_take_error(be, st, err);
     }
@@ -210,7 +211,8 @@ static bool is_cancelled(const ag_layer_pass *pass) {
 static ag_status run_layer(ag_model *m, const ag_layer_pass *pass, const ag_layer_pass *now,
                            uint32_t l, ag_error *err) {
     const ag_model_weights *w = &m->weights;
-    const ag_tensor *next = l + 1 < w->n_layers ? &w->layers[l + 1].attention_norm : &w->norm;
+    const ag_tensor *next =
+        l + 1 < w->n_layers ? &w->layers[l + 1].of[AG_LT_ATTENTION_NORM] : &w->norm;
     ag_layer_facts facts = facts_of(m, l);
     ag_tensor input, rows;
     if (m->spec.layer_input) {
@@ -230,7 +232,7 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
     ag_tensor residual, normed;
     AG_TRY(ag_tensor_rows(&residual, &m->workspace.residual, 0, pass->n_rows, err));
     AG_TRY(ag_tensor_rows(&normed, &m->workspace.normed, 0, pass->n_rows, err));
-    const ag_tensor *first = &w->layers[0].attention_norm;
+    const ag_tensor *first = &w->layers[0].of[AG_LT_ATTENTION_NORM];
     if (first->buffer) {
         AG_TRY(ag_take_error(
             m->backend, ag_rms_norm(m->backend, &normed, &residual, first, pass->norm_eps), err));

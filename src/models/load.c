@@ -168,7 +168,7 @@ static ag_status load_layers(loading *ld, const ag_model_spec *s, ag_error *err)
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
             ag_weight_spec spec = ag_layer_weight(s, l, i);
-            ag_tensor *out = (ag_tensor *)(void *)((char *)&ld->w->layers[l] + spec.member);
+            ag_tensor *out = &ld->w->layers[l].of[spec.tensor];
             if (spec.kind == AG_WEIGHT_MATRIX) {
                 AG_TRY(load_matrix(ld, out, &spec, err));
             } else {

@@ -250,7 +250,7 @@ static ag_status find_places(ag_model *m, ag_error *err) {
     if (!m->places) return AG_FAIL(err, NOMEM, "places of %u layers", s->n_layers);
     for (uint32_t l = 0; l < s->n_layers; l++) {
         const uint32_t source = ag_spec_kv_source(s, l);
-        const ag_tensor *scale = &m->weights.layers[l].out_scale;
+        const ag_tensor *scale = &m->weights.layers[l].of[AG_LT_OUT_SCALE];
         m->places[l].cache = source == l            ? n_caches++
                              : source == UINT32_MAX ? UINT32_MAX
                                                     : m->places[source].cache;
@@ -282,8 +282,8 @@ static ag_status make_ones(ag_model *m, ag_error *err) {
                                    &m->ones, err));
             AG_TRY(ag_buffer_upload(m->ones, 0, ones, sizeof ones, err));
         }
-        AG_TRY(ag_tensor_make(&m->weights.layers[l].v_norm, AG_F32, ag_shape_1d(kind->head_dim),
-                              m->ones, 0, err));
+        AG_TRY(ag_tensor_make(&m->weights.layers[l].of[AG_LT_ONES], AG_F32,
+                              ag_shape_1d(kind->head_dim), m->ones, 0, err));
     }
     return AG_OK;
 }

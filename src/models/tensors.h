@@ -4,6 +4,7 @@
 #ifndef AG_MODELS_TENSORS_H
 #define AG_MODELS_TENSORS_H
 
+#include "core/layer_tensors.h"
 #include "models/row_order.h"
 #include "models/spec.h"
 
@@ -15,62 +16,16 @@ typedef enum ag_weight_kind {
     AG_WEIGHT_FILTER, /* [rows, 1, cols] or without the 1: F32, stored as [cols, rows] */
 } ag_weight_kind;
 
-/* Every tensor that a layer may have. */
-typedef enum ag_layer_tensor {
-    AG_LT_ATTENTION_NORM,
-    AG_LT_WQ,
-    AG_LT_WK,
-    AG_LT_WV,
-    AG_LT_WO,
-    AG_LT_FFN_NORM,
-    AG_LT_GATE,
-    AG_LT_UP,
-    AG_LT_DOWN,
-    AG_LT_BQ,
-    AG_LT_BK,
-    AG_LT_BV,
-    AG_LT_BO,
-    AG_LT_BIAS_GATE,
-    AG_LT_BIAS_UP,
-    AG_LT_BIAS_DOWN,
-    AG_LT_Q_NORM,
-    AG_LT_K_NORM,
-    AG_LT_POST_ATTENTION_NORM,
-    AG_LT_POST_FFN_NORM,
-    AG_LT_OUT_GATE,
-    AG_LT_CONV_B,
-    AG_LT_CONV_C,
-    AG_LT_CONV_X,
-    AG_LT_CONV,
-    AG_LT_CONV_OUT,
-    AG_LT_DELTA_QKV,
-    AG_LT_DELTA_Z,
-    AG_LT_DELTA_A,
-    AG_LT_DELTA_B,
-    AG_LT_DELTA_CONV,
-    AG_LT_DELTA_DECAY,
-    AG_LT_DELTA_DT_BIAS,
-    AG_LT_DELTA_NORM,
-    AG_LT_DELTA_OUT,
-    AG_LT_INPUT_PROJECTION,
-    AG_LT_INPUT_NORM,
-    AG_LT_INPUT_GATE,
-    AG_LT_INPUT_OUT,
-    AG_LT_POST_INPUT_NORM,
-    AG_LT_OUT_SCALE,
-    AG_LAYER_TENSORS,
-} ag_layer_tensor;
-
 typedef struct ag_weight_spec {
     char name[112];     /* in the file: "model.layers.3.mlp.up_proj.weight" */
     char gguf_name[48]; /* in a GGUF file: "blk.3.ffn_up.weight" */
     ag_weight_kind kind;
-    size_t rows, cols;  /* cols 1 for a vector */
-    size_t member;      /* offset of the tensor in ag_layer */
-    bool add_one;       /* 1 is added to what the file holds */
-    float factor;       /* of a vector, at last; 0: none */
-    bool minus_exp;     /* what the file holds is a logarithm: -exp of it is meant */
-    ag_row_order order; /* which rows of the file's tensor it is */
+    size_t rows, cols;      /* cols 1 for a vector */
+    ag_layer_tensor tensor; /* of a layer's */
+    bool add_one;           /* 1 is added to what the file holds */
+    float factor;           /* of a vector, at last; 0: none */
+    bool minus_exp;         /* what the file holds is a logarithm: -exp of it is meant */
+    ag_row_order order;     /* which rows of the file's tensor it is */
 } ag_weight_spec;
 
 /* Whether the file has value heads of a delta net in another order than the description; the order

@@ -14,9 +14,10 @@
 
 enum { MAX_LAYERS = 8 };
 
-/* Weights of a layer, each found by its place in ag_layer. */
+/* Weights of a layer, each found by its number. */
 typedef struct block {
-    size_t n, members[AG_LAYER_TENSORS];
+    size_t n;
+    ag_layer_tensor tensors[AG_LAYER_TENSORS];
     double *values[AG_LAYER_TENSORS];
     double *k, *v; /* [FLOAT64_MAX_POSITIONS, n_kv_heads * head_dim] */
     double *sinks; /* [FLOAT64_MAX_SINKS, n_kv_heads * head_dim] keys before they rotate */
@@ -63,7 +64,7 @@ static bool read_block(float64_model *m, const ag_weight_source *source, uint32_
     b->n = ag_layer_weight_count(&m->spec, layer);
     for (size_t i = 0; i < b->n; i++) {
         const ag_weight_spec w = ag_layer_weight(&m->spec, layer, i);
-        b->members[i] = w.member;
+        b->tensors[i] = w.tensor;
         b->values[i] = read_tensor(source, &w);
         if (!b->values[i]) fprintf(stderr, "no tensor %s\n", w.name);
         if (!b->values[i]) return false;
@@ -123,12 +124,12 @@ void float64_model_set_long(float64_model *m, bool is_long) { m->is_long = is_lo
 
 /* ---- computing ---- */
 
-#define WEIGHT(b, name) find_weight(b, offsetof(ag_layer, name))
+#define WEIGHT(b, name) find_weight(b, AG_LT_##name)
 
 /* NULL if the layer has none. */
-static const double *find_weight(const block *b, size_t member) {
+static const double *find_weight(const block *b, ag_layer_tensor tensor) {
     for (size_t i = 0; i < b->n; i++) {
-        if (b->members[i] == member) return b->values[i];
+        if (b->tensors[i] == tensor) return b->values[i];
     }
     return NULL;
 }
@@ -256,12 +257,12 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
     const size_t q_dim = is->n_heads * d, kv_dim = is->n_kv_heads * d;
     double *x = take(dim), *q = take(q_dim), *out = take(q_dim);
     double *k = b->k + at->position * kv_dim, *v = b->v + at->position * kv_dim;
-    rms_norm(x, stream, WEIGHT(b, attention_norm), dim, (double)ag_spec_eps(s));
-    project(q, WEIGHT(b, wq), WEIGHT(b, bq), x, q_dim, dim);
-    project(k, WEIGHT(b, wk), WEIGHT(b, bk), x, kv_dim, dim);
-    project(v, WEIGHT(b, wv), WEIGHT(b, bv), x, kv_dim, dim);
-    norm_heads(q, is->n_heads, WEIGHT(b, q_norm), s, is);
-    norm_heads(k, is->n_kv_heads, WEIGHT(b, k_norm), s, is);
+    rms_norm(x, stream, WEIGHT(b, ATTENTION_NORM), dim, (double)ag_spec_eps(s));
+    project(q, WEIGHT(b, WQ), WEIGHT(b, BQ), x, q_dim, dim);
+    project(k, WEIGHT(b, WK), WEIGHT(b, BK), x, kv_dim, dim);
+    project(v, WEIGHT(b, WV), WEIGHT(b, BV), x, kv_dim, dim);
+    norm_heads(q, is->n_heads, WEIGHT(b, Q_NORM), s, is);
+    norm_heads(k, is->n_kv_heads, WEIGHT(b, K_NORM), s, is);
     if (at->position < FLOAT64_MAX_SINKS)
         memcpy(b->sinks + at->position * kv_dim, k, kv_dim * sizeof *k);
     rotate_heads(q, is->n_heads, m, is, at->position);
@@ -273,8 +274,8 @@ static void self_attention(float64_model *m, const query *at, double *stream) {
     for (uint32_t h = 0; h < is->n_heads; h++) {
         attend(out + h * d, q + h * d, b, is, at, h / (is->n_heads / is->n_kv_heads));
     }
-    project(x, WEIGHT(b, wo), WEIGHT(b, bo), out, dim, q_dim);
-    add_branch(stream, x, WEIGHT(b, post_attention_norm), s);
+    project(x, WEIGHT(b, WO), WEIGHT(b, BO), out, dim, q_dim);
+    add_branch(stream, x, WEIGHT(b, POST_ATTENTION_NORM), s);
     free(x);
     free(q);
     free(out);
@@ -285,14 +286,14 @@ static void feed_forward(float64_model *m, uint32_t layer, double *stream) {
     const block *b = &m->blocks[layer];
     const size_t dim = s->hidden_size, ffn = s->intermediate_size;
     double *x = take(dim), *gate = take(ffn), *up = take(ffn);
-    rms_norm(x, stream, WEIGHT(b, ffn_norm), dim, (double)ag_spec_eps(s));
-    project(gate, WEIGHT(b, w_gate), WEIGHT(b, b_gate), x, ffn, dim);
-    project(up, WEIGHT(b, w_up), WEIGHT(b, b_up), x, ffn, dim);
+    rms_norm(x, stream, WEIGHT(b, FFN_NORM), dim, (double)ag_spec_eps(s));
+    project(gate, WEIGHT(b, GATE), WEIGHT(b, BIAS_GATE), x, ffn, dim);
+    project(up, WEIGHT(b, UP), WEIGHT(b, BIAS_UP), x, ffn, dim);
     for (size_t i = 0; i < ffn; i++) {
         gate[i] = activate(gate[i], ag_spec_layer(s, layer)->activation) * up[i];
     }
-    project(x, WEIGHT(b, w_down), WEIGHT(b, b_down), gate, dim, ffn);
-    add_branch(stream, x, WEIGHT(b, post_ffn_norm), s);
+    project(x, WEIGHT(b, DOWN), WEIGHT(b, BIAS_DOWN), gate, dim, ffn);
+    add_branch(stream, x, WEIGHT(b, POST_FFN_NORM), s);
     free(x);
     free(gate);
     free(up);

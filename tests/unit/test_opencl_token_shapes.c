@@ -193,10 +193,10 @@ static void make_model(const variant *v) {
     if (ag_model_random(be, &spec, &params, &model, &err) != AG_OK) fail_msg("%s", err.msg);
     for (uint32_t l = 0; has_biases(v) && l < layers[v->columns]; l++) {
         const ag_layer *layer = &model->weights.layers[l];
-        fill_bias(&layer->bq, 7 * l);
-        fill_bias(&layer->bk, 7 * l + 1);
-        fill_bias(&layer->bv, 7 * l + 2);
-        fill_bias(&layer->bo, 7 * l + 3);
+        fill_bias(&layer->of[AG_LT_BQ], 7 * l);
+        fill_bias(&layer->of[AG_LT_BK], 7 * l + 1);
+        fill_bias(&layer->of[AG_LT_BV], 7 * l + 2);
+        fill_bias(&layer->of[AG_LT_BO], 7 * l + 3);
     }
 }
 
@@ -288,9 +288,9 @@ static void add_bias(float *to, const ag_tensor *t) {
 
 static void add_biases(layer_state *s) {
     const ag_layer *layer = &model->weights.layers[layers[s->v->columns] - 1];
-    add_bias(s->q, &layer->bq);
-    add_bias(s->k_new, &layer->bk);
-    add_bias(s->v_new, &layer->bv);
+    add_bias(s->q, &layer->of[AG_LT_BQ]);
+    add_bias(s->k_new, &layer->of[AG_LT_BK]);
+    add_bias(s->v_new, &layer->of[AG_LT_BV]);
 }
 
 static void take_boxes(layer_state *s) {

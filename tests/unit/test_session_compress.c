@@ -28,7 +28,7 @@ static void project(const ag_tensor *w, uint32_t heads, const int32_t *ids, size
                                      ag_shape_2d(n, cols), NULL),
                      AG_OK);
     float *rows = ag_tensor_f32(&x);
-    const float *norm = ag_tensor_f32(&layer->attention_norm);
+    const float *norm = ag_tensor_f32(&layer->of[AG_LT_ATTENTION_NORM]);
     assert_int_equal(ag_embedding_lookup(&model->embedding, rows, ids, n, NULL), AG_OK);
     for (size_t i = 0; i < n; i++) {
         double square = 0;
@@ -109,10 +109,10 @@ static void want_chunk(ag_session *s, uint32_t head, uint32_t begin, uint32_t en
     int32_t replayed[MOST_TEXT];
     const size_t n = replay_text(s, begin, end, share, replayed);
     const size_t sinks = begin ? SINKS : 0, held = sinks + end - begin;
-    project(&layer->wk, KV_HEADS, text, sinks ? sinks : 1, 0, k[0][0]);
-    project(&layer->wk, KV_HEADS, text + begin, end - begin, begin, k[sinks][0]);
-    project(&layer->wk, KV_HEADS, replayed, n, N, k[held][0]);
-    project(&layer->wq, KV_HEADS * GROUP, replayed, n, N, q[0][0]);
+    project(&layer->of[AG_LT_WK], KV_HEADS, text, sinks ? sinks : 1, 0, k[0][0]);
+    project(&layer->of[AG_LT_WK], KV_HEADS, text + begin, end - begin, begin, k[sinks][0]);
+    project(&layer->of[AG_LT_WK], KV_HEADS, replayed, n, N, k[held][0]);
+    project(&layer->of[AG_LT_WQ], KV_HEADS * GROUP, replayed, n, N, q[0][0]);
     memset(want, 0, (end - begin) * sizeof *want);
     for (size_t i = 0; i < n * GROUP; i++) {
         const double *query = q[i / GROUP][head * GROUP + i % GROUP];

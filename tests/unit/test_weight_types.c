@@ -103,9 +103,9 @@ static void a_mix_grows_wider_step_by_step(void **state) {
 
 /* ---- rows ---- */
 
-static ag_weight_spec weight_of(const ag_model_spec *s, size_t member) {
+static ag_weight_spec weight_of(const ag_model_spec *s, ag_layer_tensor tensor) {
     size_t i = 0;
-    while (ag_layer_weight(s, 0, i).member != member) i++;
+    while (ag_layer_weight(s, 0, i).tensor != tensor) i++;
     return ag_layer_weight(s, 0, i);
 }
 
@@ -117,12 +117,12 @@ static void rows_of_heads_may_stand_in_pairs(void **state) {
     s.hidden_size = 24;
     s.n_layers = 1;
     for (size_t i = 0; ag_tensor_naming(i, &s) && !ag_spec_is_gguf(&s); i++) {
-        const ag_weight_spec w = weight_of(&s, offsetof(ag_layer, wq));
+        const ag_weight_spec w = weight_of(&s, AG_LT_WQ);
         assert_true(ag_row_order_is_range(&w.order));
     }
-    const ag_weight_spec q = weight_of(&s, offsetof(ag_layer, wq));
-    const ag_weight_spec k = weight_of(&s, offsetof(ag_layer, wk));
-    const ag_weight_spec v = weight_of(&s, offsetof(ag_layer, wv));
+    const ag_weight_spec q = weight_of(&s, AG_LT_WQ);
+    const ag_weight_spec k = weight_of(&s, AG_LT_WK);
+    const ag_weight_spec v = weight_of(&s, AG_LT_WV);
     assert_string_equal(q.name, "blk.0.attn_q.weight");
     static const size_t in_a_head[] = {0, 2, 4, 1, 3, 5};
     for (size_t row = 0; row < 24; row++) {
@@ -146,11 +146,10 @@ static void several_weights_may_share_a_tensor(void **state) {
     s.family = &family;
     s.hidden_size = 24;
     s.n_layers = 1;
-    const size_t members[] = {offsetof(ag_layer, wq), offsetof(ag_layer, wk),
-                              offsetof(ag_layer, wv)};
+    const ag_layer_tensor tensors[] = {AG_LT_WQ, AG_LT_WK, AG_LT_WV};
     const size_t first[] = {0, 24, 36};
     for (int i = 0; i < 3; i++) {
-        const ag_weight_spec w = weight_of(&s, members[i]);
+        const ag_weight_spec w = weight_of(&s, tensors[i]);
         assert_string_equal(w.name, "model.layers.0.self_attn.qkv_proj.weight");
         assert_int_equal(w.order.file_rows, 48);
         assert_true(ag_row_order_is_range(&w.order));

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers of the tensors that a layer may have. models/tensors.c has their names and shapes. */
+#ifndef AG_CORE_LAYER_TENSORS_H
+#define AG_CORE_LAYER_TENSORS_H
+
+typedef enum ag_layer_tensor {
+    AG_LT_ATTENTION_NORM,
+    AG_LT_WQ,
+    AG_LT_WK,
+    AG_LT_WV,
+    AG_LT_WO,
+    AG_LT_FFN_NORM,
+    AG_LT_GATE,
+    AG_LT_UP,
+    AG_LT_DOWN,
+    AG_LT_BQ,
+    AG_LT_BK,
+    AG_LT_BV,
+    AG_LT_BO,
+    AG_LT_BIAS_GATE,
+    AG_LT_BIAS_UP,
+    AG_LT_BIAS_DOWN,
+    AG_LT_Q_NORM,
+    AG_LT_K_NORM,
+    AG_LT_POST_ATTENTION_NORM,
+    AG_LT_POST_FFN_NORM,
+    AG_LT_OUT_GATE,
+    AG_LT_CONV_B,
+    AG_LT_CONV_C,
+    AG_LT_CONV_X,
+    AG_LT_CONV,
+    AG_LT_CONV_OUT,
+    AG_LT_DELTA_QKV,
+    AG_LT_DELTA_Z,
+    AG_LT_DELTA_A,
+    AG_LT_DELTA_B,
+    AG_LT_DELTA_CONV,
+    AG_LT_DELTA_DECAY,
+    AG_LT_DELTA_DT_BIAS,
+    AG_LT_DELTA_NORM,
+    AG_LT_DELTA_OUT,
+    AG_LT_INPUT_PROJECTION,
+    AG_LT_INPUT_NORM,
+    AG_LT_INPUT_GATE,
+    AG_LT_INPUT_OUT,
+    AG_LT_POST_INPUT_NORM,
+    AG_LT_OUT_SCALE,
+    AG_LAYER_TENSORS,
+    AG_LT_ONES = AG_LAYER_TENSORS, /* the weight of norms without one, which no file has */
+    AG_LAYER_PLACES,
+} ag_layer_tensor;
+
+#endif
