@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A forward pass as a list of operations that every backend can read. models/lower.c makes it of a
+ * model's description, once. Values, weights and parameters are numbers: indices of its arrays. */
+#ifndef AG_CORE_PROGRAM_H
+#define AG_CORE_PROGRAM_H
+
+#include "core/layer_tensors.h"
+
+#include <antigravity/operations.h>
+
+typedef enum ag_op_code {
+    AG_OP_PRODUCTS,   /* out[i] = in[0] x w[i], for up to 4 matrices */
+    AG_OP_BIAS,       /* out[0] += w[0], in place */
+    AG_OP_NORM,       /* out[0] = RMSNorm of in[0], of as many values at a time as w[0] has */
+    AG_OP_ADD,        /* out[0] += in[1], in place */
+    AG_OP_SCALE,      /* out[0] *= w[0], one number, in place */
+    AG_OP_SOFTCAP,    /* out[0] = number tanh(in[0] / number), in place */
+    AG_OP_GATE,       /* out[0] = f(in[0]) in[1], in the place of in[0] */
+    AG_OP_ATTEND,     /* out[0] of q, k, v; appends k and v to the caches */
+    AG_OP_SHORT_CONV, /* out[0] = a causal convolution of in[0]; its state moves on */
+    AG_OP_DELTA_NET,  /* out[0] = the gated delta rule of in: qkv, a, b; out[1] is scratch */
+    AG_OP_CODES,
+} ag_op_code;
+
+/* f of AG_OP_GATE. */
+typedef enum ag_gate_kind {
+    AG_GATE_SILU,
+    AG_GATE_GELU_TANH,
+    AG_GATE_SIGMOID,
+    AG_GATE_NONE
+} ag_gate_kind;
+
+enum {
+    AG_OP_VALUES = 4,
+    AG_NONE = UINT16_MAX,      /* no value, weight or parameters */
+    AG_OP_LAYER_BEGINS = 1,    /* flag: the first operation of a layer */
+    AG_VALUE_COLS = 16,        /* values begin at multiples of 16 columns: 64 bytes */
+    AG_MODEL_WEIGHT = AG_NONE, /* ag_weight_ref.layer of the two below */
+    AG_MODEL_NORM = 0,
+    AG_MODEL_HEAD = 1,
+};
+
+typedef struct ag_op {
+    uint8_t code; /* ag_op_code */
+    uint8_t n;    /* of PRODUCTS: matrices */
+    uint8_t kind; /* of GATE: ag_gate_kind */
+    uint8_t flags;
+    uint16_t layer;
+    uint16_t params; /* of ATTEND: index into attend; of SHORT_CONV, DELTA_NET: into recurrent */
+    uint16_t in[AG_OP_VALUES], out[AG_OP_VALUES]; /* values; AG_NONE behind the last */
+    uint16_t w[AG_OP_VALUES];                     /* weights; AG_NONE behind the last */
+    float number;                                 /* of NORM: epsilon; of SOFTCAP: the cap */
+} ag_op;
+
+/* Rows of F32 values, one for each row of the pass. */
+typedef struct ag_value {
+    const char *name; /* static: "stream", "q" */
+    uint32_t cols;
+    uint32_t offset; /* columns before it in the workspace; UINT32_MAX: it is not there */
+} ag_value;
+
+/* A tensor of a layer, or, with layer AG_MODEL_WEIGHT, one of the model. */
+typedef struct ag_weight_ref {
+    uint16_t layer, tensor;
+} ag_weight_ref;
+
+typedef struct ag_attend_op {
+    uint32_t cache; /* number among the caches of a session */
+    bool shares_kv; /* another layer has written keys and values; k and v are not read */
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t rope;     /* table of the model; AG_NONE: queries and keys do not rotate */
+    float rope_factor; /* of the values that rotate */
+    float query_beta;  /* of queries at position p: times 1 + beta log(1 + floor(p / period)) */
+    uint32_t query_period;
+    uint32_t kind;        /* of layers: which list says what rows see first */
+    uint32_t window;      /* newest positions that a query sees, its own included; 0: all */
+    float scale, softcap; /* of q . k; of the scaled scores, 0: none */
+} ag_attend_op;
+
+typedef struct ag_recurrent_op {
+    uint32_t state;        /* number among the states of a session */
+    uint32_t taps;         /* tokens that the convolution sees, its own included */
+    ag_delta_params delta; /* of DELTA_NET */
+} ag_recurrent_op;
+
+typedef struct ag_program {
+    ag_op *ops;
+    ag_value *values;
+    ag_weight_ref *weights;
+    ag_attend_op *attend;
+    ag_recurrent_op *recurrent;
+    uint16_t *layer_inputs; /* [n_layers] values that the host writes; NULL: layers have none */
+    uint32_t n_layers, n_ops, n_values, n_weights, n_attend, n_recurrent;
+    uint16_t stream; /* the value that holds embeddings at first */
+    uint16_t hidden; /* the value that is the result: rows behind the last norm */
+    uint16_t logits; /* made of hidden by the operations from `head` on; not in the workspace */
+    uint32_t cut;    /* operations from here on keep nothing of a row: wanted rows alone go on */
+    uint32_t head;
+    uint32_t cols; /* of all values in the workspace, for each row */
+} ag_program;
+
+/* NULL is fine. */
+void ag_program_destroy(ag_program *p);
+/* Operation number i as a line without its end: "12  3  PRODUCTS wq,wk,wv  x[64] -> q[64] k[32]
+ * v[32]". Returns its length as snprintf() does. types [n_weights]: of weights; NULL: not shown. */
+int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype *types, char *line, size_t cap);
+
+#endif

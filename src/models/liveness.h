@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a program's values are in the workspace: values that are needed at different times share
+ * places. */
+#ifndef AG_MODELS_LIVENESS_H
+#define AG_MODELS_LIVENESS_H
+
+#include "core/program.h"
+
+/* Sets ag_value.offset of every value but logits, and ag_program.cols. AG_NOMEM. */
+ag_status ag_place_values(ag_program *p, ag_error *err);
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/lower.h"
+
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "models/liveness.h"
+
+typedef struct builder {
+    const ag_model_spec *s;
+    const ag_layer_spec *kind; /* of the layer at hand */
+    ag_program *p;
+    uint16_t layer; /* AG_NONE: before and behind all layers */
+    uint16_t stream, normed;
+    uint32_t n_states, n_caches;
+    uint16_t *caches; /* owned; [n_layers] */
+    uint32_t cap_ops, cap_values, cap_weights, cap_attend, cap_recurrent;
+    bool begins; /* the next operation is the layer's first one */
+    ag_status status;
+    ag_error *err;
+} builder;
+
+/* ---- arrays ---- */
+
+/* Space for one more; the arrays of a builder that has failed do not grow. */
+static void *one_more(builder *b, void *array, uint32_t *n, uint32_t *cap, size_t size) {
+    if (b->status != AG_OK) return NULL;
+    if (*n >= AG_NONE) {
+        b->status = AG_FAIL(b->err, LIMIT, "a model of %u layers needs a program of more than %u",
+                            b->s->n_layers, AG_NONE);
+        return NULL;
+    }
+    void **data = array;
+    if (*n == *cap) {
+        const uint32_t more = *cap ? 2 * *cap : 64;
+        void *grown = ag_realloc(*data, more * size);
+        if (!grown) {
+            b->status = AG_FAIL(b->err, NOMEM, "a program of %u layers", b->s->n_layers);
+            return NULL;
+        }
+        *data = grown;
+        *cap = more;
+    }
+    return (char *)*data + (*n)++ * size;
+}
+
+#define ONE_MORE(b, list) \
+    one_more(b, &(b)->p->list, &(b)->p->n_##list, &(b)->cap_##list, sizeof *(b)->p->list)
+
+static uint16_t add_value(builder *b, const char *name, size_t cols) {
+    ag_value *v = ONE_MORE(b, values);
+    if (!v) return 0;
+    *v = (ag_value){.name = name, .cols = (uint32_t)cols, .offset = UINT32_MAX};
+    return (uint16_t)(b->p->n_values - 1);
+}
+
+static uint16_t add_weight(builder *b, uint16_t layer, uint16_t tensor) {
+    ag_weight_ref *w = ONE_MORE(b, weights);
+    if (!w) return 0;
+    *w = (ag_weight_ref){layer, tensor};
+    return (uint16_t)(b->p->n_weights - 1);
+}
+
+static void add_op(builder *b, ag_op op) {
+    ag_op *to = ONE_MORE(b, ops);
+    if (!to) return;
+    op.layer = b->layer;
+    op.flags = b->begins ? AG_OP_LAYER_BEGINS : 0;
+    b->begins = false;
+    *to = op;
+}
+
+/* ---- operations ---- */
+
+static const ag_op no_operands = {.params = AG_NONE,
+                                  .in = {AG_NONE, AG_NONE, AG_NONE, AG_NONE},
+                                  .out = {AG_NONE, AG_NONE, AG_NONE, AG_NONE},
+                                  .w = {AG_NONE, AG_NONE, AG_NONE, AG_NONE}};
+
+/* out[0] of in[0] and perhaps in[1] and a weight. */
+static ag_op op_of(ag_op_code code, uint16_t in, uint16_t with, uint16_t out, uint16_t w) {
+    ag_op op = no_operands;
+    op.code = (uint8_t)code;
+    op.in[0] = in;
+    op.in[1] = with;
+    op.out[0] = out;
+    op.w[0] = w;
+    return op;
+}
+
+static void products(builder *b, uint16_t x, const uint16_t *w, const uint16_t *y, size_t n) {
+    ag_op op = op_of(AG_OP_PRODUCTS, x, AG_NONE, AG_NONE, AG_NONE);
+    op.n = (uint8_t)n;
+    for (size_t i = 0; i < n; i++) {
+        op.out[i] = y[i];
+        op.w[i] = w[i];
+    }
+    add_op(b, op);
+}
+
+static uint16_t product(builder *b, uint16_t x, ag_layer_tensor tensor, const char *name,
+                        size_t cols) {
+    const uint16_t w = add_weight(b, b->layer, (uint16_t)tensor), y = add_value(b, name, cols);
+    products(b, x, &w, &y, 1);
+    return y;
+}
+
+static void add_bias(builder *b, uint16_t x, ag_layer_tensor tensor) {
+    add_op(b, op_of(AG_OP_BIAS, x, AG_NONE, x, add_weight(b, b->layer, (uint16_t)tensor)));
+}
+
+static void norm(builder *b, uint16_t x, uint16_t y, uint16_t w, float eps) {
+    ag_op op = op_of(AG_OP_NORM, x, AG_NONE, y, w);
+    op.number = eps;
+    add_op(b, op);
+}
+
+static void norm_in_place(builder *b, uint16_t x, ag_layer_tensor tensor) {
+    norm(b, x, x, add_weight(b, b->layer, (uint16_t)tensor), ag_spec_eps(b->s));
+}
+
+static void add_to(builder *b, uint16_t x, uint16_t y) {
+    add_op(b, op_of(AG_OP_ADD, x, y, x, AG_NONE));
+}
+
+/* In the place of `gate`. */
+static void gate_by(builder *b, ag_gate_kind kind, uint16_t gate, uint16_t x) {
+    ag_op op = op_of(AG_OP_GATE, gate, x, gate, AG_NONE);
+    op.kind = (uint8_t)kind;
+    add_op(b, op);
+}
+
+/* The stream normed by a layer's weight; the stream itself where branches read it as it is. */
+static void norm_stream(builder *b, uint32_t layer, ag_layer_tensor tensor) {
+    b->normed = b->stream;
+    if (ag_spec_layer(b->s, layer)->no_pre_norms) return;
+    b->normed = add_value(b, "normed", b->s->hidden_size);
+    norm(b, b->stream, b->normed, add_weight(b, (uint16_t)layer, (uint16_t)tensor),
+         ag_spec_eps(b->s));
+}
+
+/* ---- mixers: from what a branch reads to what the output projection reads ---- */
+
+static uint32_t add_attend(builder *b) {
+    const ag_layer_spec *k = b->kind;
+    const bool rotates = k->rope != AG_NO_ROPE;
+    const float factor = rotates ? b->s->ropes[k->rope].attention_factor : 0;
+    ag_attend_op *a = ONE_MORE(b, attend);
+    if (!a) return 0;
+    const uint32_t source = ag_spec_kv_source(b->s, b->layer);
+    b->caches[b->layer] = source == b->layer     ? (uint16_t)b->n_caches++
+                          : source == UINT32_MAX ? AG_NONE
+                                                 : b->caches[source];
+    *a = (ag_attend_op){
+        .cache = b->caches[b->layer],
+        .shares_kv = k->shares_kv,
+        .n_heads = k->n_heads,
+        .n_kv_heads = k->n_kv_heads,
+        .head_dim = k->head_dim,
+        .rope = rotates ? k->rope : AG_NONE,
+        .rope_factor = factor != 0 ? factor : 1,
+        .query_beta = b->s->query_beta,
+        .query_period = b->s->query_period,
+        .kind = b->s->kind_of[b->layer],
+        .window = k->window,
+        .scale = k->scale,
+        .softcap = k->softcap,
+    };
+    return b->p->n_attend - 1;
+}
+
+static uint16_t attend(builder *b) {
+    const ag_layer_spec *k = b->kind;
+    const size_t q_dim = (size_t)k->n_heads * k->head_dim;
+    const size_t kv_dim = (size_t)k->n_kv_heads * k->head_dim;
+    const bool own = !k->shares_kv, norms = k->qk_norm || k->whole_qk_norm;
+    const uint16_t l = b->layer, q = add_value(b, "q", q_dim);
+    const uint16_t y[] = {q, own ? add_value(b, "k", kv_dim) : AG_NONE,
+                          own ? add_value(b, "v", kv_dim) : AG_NONE};
+    const uint16_t w[] = {add_weight(b, l, AG_LT_WQ), own ? add_weight(b, l, AG_LT_WK) : AG_NONE,
+                          own ? add_weight(b, l, AG_LT_WV) : AG_NONE};
+    products(b, b->normed, w, y, own ? 3 : 1);
+    if (k->qkv_bias) add_bias(b, q, AG_LT_BQ);
+    if (k->qkv_bias && own) add_bias(b, y[1], AG_LT_BK);
+    if (k->qkv_bias && own) add_bias(b, y[2], AG_LT_BV);
+    if (norms) norm_in_place(b, q, AG_LT_Q_NORM);
+    if (norms && own) norm_in_place(b, y[1], AG_LT_K_NORM);
+    if (k->v_norm && own) norm_in_place(b, y[2], AG_LT_ONES);
+    ag_op op = op_of(AG_OP_ATTEND, q, y[1], add_value(b, "attended", q_dim), AG_NONE);
+    op.in[2] = y[2];
+    op.params = (uint16_t)add_attend(b);
+    add_op(b, op);
+    if (!k->out_gate) return op.out[0];
+    const uint16_t gate = product(b, b->normed, AG_LT_OUT_GATE, "out_gate", q_dim);
+    gate_by(b, AG_GATE_SIGMOID, gate, op.out[0]);
+    return gate;
+}
+
+static uint16_t add_recurrent(builder *b) {
+    ag_recurrent_op *r = ONE_MORE(b, recurrent);
+    if (!r) return 0;
+    *r = (ag_recurrent_op){.state = b->n_states++, .taps = b->kind->conv_taps};
+    if (b->kind->mixer == AG_MIXER_DELTA_NET) r->delta = b->kind->delta;
+    return (uint16_t)(b->p->n_recurrent - 1);
+}
+
+/* y = C * conv(B * x) */
+static uint16_t short_conv(builder *b) {
+    const size_t dim = b->s->hidden_size;
+    const uint16_t y[] = {add_value(b, "b", dim), add_value(b, "c", dim), add_value(b, "x", dim)};
+    const uint16_t w[] = {add_weight(b, b->layer, AG_LT_CONV_B),
+                          add_weight(b, b->layer, AG_LT_CONV_C),
+                          add_weight(b, b->layer, AG_LT_CONV_X)};
+    products(b, b->normed, w, y, 3);
+    gate_by(b, AG_GATE_NONE, y[0], y[2]);
+    ag_op op = op_of(AG_OP_SHORT_CONV, y[0], AG_NONE, add_value(b, "convolved", dim),
+                     add_weight(b, b->layer, AG_LT_CONV));
+    op.params = add_recurrent(b);
+    add_op(b, op);
+    gate_by(b, AG_GATE_NONE, op.out[0], y[1]);
+    return op.out[0];
+}
+
+/* norm(delta rule(conv(q, k, v), a, b)) * silu(z) */
+static uint16_t delta_net(builder *b) {
+    const ag_delta_params *d = &b->kind->delta;
+    const size_t values = (size_t)d->n_v_heads * d->v_dim;
+    const size_t channels = ag_spec_channels(b->s, b->kind);
+    const uint16_t l = b->layer;
+    const uint16_t y[] = {add_value(b, "qkv", channels), add_value(b, "z", values),
+                          add_value(b, "a", d->n_v_heads), add_value(b, "b", d->n_v_heads)};
+    const uint16_t w[] = {add_weight(b, l, AG_LT_DELTA_QKV), add_weight(b, l, AG_LT_DELTA_Z),
+                          add_weight(b, l, AG_LT_DELTA_A), add_weight(b, l, AG_LT_DELTA_B)};
+    products(b, b->normed, w, y, 4);
+    ag_op op = op_of(AG_OP_DELTA_NET, y[0], y[2], add_value(b, "mixed", values),
+                     add_weight(b, l, AG_LT_DELTA_CONV));
+    op.in[2] = y[3];
+    op.out[1] = add_value(b, "convolved", channels);
+    op.w[1] = add_weight(b, l, AG_LT_DELTA_DECAY);
+    op.w[2] = add_weight(b, l, AG_LT_DELTA_DT_BIAS);
+    op.params = add_recurrent(b);
+    add_op(b, op);
+    norm_in_place(b, op.out[0], AG_LT_DELTA_NORM);
+    gate_by(b, AG_GATE_SILU, y[1], op.out[0]);
+    return y[1];
+}
+
+static uint16_t mix(builder *b, ag_layer_tensor *projection) {
+    switch (b->kind->mixer) {
+    case AG_MIXER_SHORT_CONV:
+        *projection = AG_LT_CONV_OUT;
+        return short_conv(b);
+    case AG_MIXER_DELTA_NET:
+        *projection = AG_LT_DELTA_OUT;
+        return delta_net(b);
+    case AG_MIXER_ATTENTION:
+        break;
+    }
+    *projection = AG_LT_WO;
+    return attend(b);
+}
+
+/* ---- layers ---- */
+
+static ag_gate_kind activation_of(const builder *b) {
+    return b->kind->activation == AG_ACTIVATION_GELU_TANH ? AG_GATE_GELU_TANH : AG_GATE_SILU;
+}
+
+static void mixer_branch(builder *b) {
+    ag_layer_tensor projection;
+    const uint16_t mixed = mix(b, &projection);
+    const uint16_t branch = product(b, mixed, projection, "branch", b->s->hidden_size);
+    if (b->kind->mixer == AG_MIXER_ATTENTION && b->kind->out_bias) add_bias(b, branch, AG_LT_BO);
+    if (b->kind->post_norms) norm_in_place(b, branch, AG_LT_POST_ATTENTION_NORM);
+    add_to(b, b->stream, branch);
+    norm_stream(b, b->layer, AG_LT_FFN_NORM);
+}
+
+static uint16_t feed_forward(builder *b) {
+    const size_t ffn_dim = ag_spec_ffn_dim(b->s, b->kind);
+    const uint16_t y[] = {add_value(b, "gate", ffn_dim), add_value(b, "up", ffn_dim)};
+    const uint16_t w[] = {add_weight(b, b->layer, AG_LT_GATE), add_weight(b, b->layer, AG_LT_UP)};
+    products(b, b->normed, w, y, 2);
+    if (b->kind->ffn_bias) add_bias(b, y[0], AG_LT_BIAS_GATE);
+    if (b->kind->ffn_bias) add_bias(b, y[1], AG_LT_BIAS_UP);
+    gate_by(b, activation_of(b), y[0], y[1]);
+    const uint16_t branch = product(b, y[0], AG_LT_DOWN, "branch", b->s->hidden_size);
+    if (b->kind->ffn_bias) add_bias(b, branch, AG_LT_BIAS_DOWN);
+    if (b->kind->post_norms) norm_in_place(b, branch, AG_LT_POST_FFN_NORM);
+    return branch;
+}
+
+/* A third branch: what the layer makes of its own input for each token. */
+static uint16_t take_input(builder *b) {
+    const uint16_t gate = product(b, b->stream, AG_LT_INPUT_GATE, "gate", b->s->layer_input);
+    gate_by(b, activation_of(b), gate, b->p->layer_inputs[b->layer]);
+    const uint16_t branch = product(b, gate, AG_LT_INPUT_OUT, "branch", b->s->hidden_size);
+    norm_in_place(b, branch, AG_LT_POST_INPUT_NORM);
+    return branch;
+}
+
+/* The last branch joins the stream, which is normed for what follows. */
+static void leave(builder *b, uint16_t branch) {
+    add_to(b, b->stream, branch);
+    if (b->s->out_scale) {
+        add_op(b, op_of(AG_OP_SCALE, b->stream, AG_NONE, b->stream,
+                        add_weight(b, b->layer, AG_LT_OUT_SCALE)));
+    }
+    if (b->layer + 1u < b->s->n_layers) {
+        norm_stream(b, b->layer + 1u, AG_LT_ATTENTION_NORM);
+        return;
+    }
+    b->normed = add_value(b, "hidden", b->s->hidden_size);
+    norm(b, b->stream, b->normed, add_weight(b, AG_MODEL_WEIGHT, AG_MODEL_NORM), ag_spec_eps(b->s));
+}
+
+static void lower_layer(builder *b, uint32_t layer) {
+    b->layer = (uint16_t)layer;
+    b->kind = ag_spec_layer(b->s, layer);
+    b->begins = true;
+    mixer_branch(b);
+    uint16_t branch = feed_forward(b);
+    if (b->s->layer_input) {
+        add_to(b, b->stream, branch);
+        branch = take_input(b);
+    }
+    leave(b, branch);
+}
+
+/* ---- before and behind all layers ---- */
+
+/* To a token's values from the table come those that its embedding is projected to. The norm of
+ * x / sqrt(dim) is that of x with another epsilon. */
+static void make_inputs(builder *b) {
+    const ag_model_spec *s = b->s;
+    const float eps = ag_spec_eps(s) * (float)s->hidden_size;
+    if (!s->layer_input) return;
+    b->p->layer_inputs = ag_calloc(s->n_layers, sizeof *b->p->layer_inputs);
+    if (!b->p->layer_inputs && b->status == AG_OK)
+        b->status = AG_FAIL(b->err, NOMEM, "inputs of %u layers", s->n_layers);
+    for (uint32_t l = 0; l < s->n_layers && b->status == AG_OK; l++)
+        b->p->layer_inputs[l] = add_value(b, "input", s->layer_input);
+    for (uint32_t l = 0; l < s->n_layers && b->status == AG_OK; l++) {
+        const uint16_t w = add_weight(b, (uint16_t)l, AG_LT_INPUT_PROJECTION);
+        const uint16_t part = add_value(b, "part", s->layer_input);
+        products(b, b->stream, &w, &part, 1);
+        norm(b, part, part, add_weight(b, 0, AG_LT_INPUT_NORM), eps);
+        add_to(b, b->p->layer_inputs[l], part);
+    }
+}
+
+static void lower_head(builder *b) {
+    const uint16_t w = add_weight(b, AG_MODEL_WEIGHT, AG_MODEL_HEAD);
+    b->layer = AG_NONE;
+    b->p->hidden = b->normed;
+    b->p->head = b->p->n_ops;
+    b->p->logits = add_value(b, "logits", b->s->vocab_size);
+    products(b, b->normed, &w, &b->p->logits, 1);
+    if (b->s->logit_softcap == 0) return;
+    ag_op op = op_of(AG_OP_SOFTCAP, b->p->logits, AG_NONE, b->p->logits, AG_NONE);
+    op.number = b->s->logit_softcap;
+    add_op(b, op);
+}
+
+/* Behind the last layer that keeps something of a token. */
+static bool keeps_nothing_from(const ag_model_spec *s, uint32_t layer) {
+    for (uint32_t l = layer; l < s->n_layers; l++) {
+        const uint32_t source = ag_spec_kv_source(s, l);
+        if (source == l || source == UINT32_MAX) return false;
+    }
+    return true;
+}
+
+static void lower_all(builder *b) {
+    const ag_model_spec *s = b->s;
+    b->layer = AG_NONE;
+    b->p->n_layers = s->n_layers;
+    b->p->cut = UINT32_MAX;
+    b->p->stream = b->stream = add_value(b, "stream", s->hidden_size);
+    norm_stream(b, 0, AG_LT_ATTENTION_NORM);
+    make_inputs(b);
+    for (uint32_t l = 0; l < s->n_layers && b->status == AG_OK; l++) {
+        if (b->p->cut == UINT32_MAX && keeps_nothing_from(s, l)) b->p->cut = b->p->n_ops;
+        lower_layer(b, l);
+    }
+    lower_head(b);
+    if (b->p->cut == UINT32_MAX) b->p->cut = b->p->head;
+}
+
+ag_status ag_lower(const ag_model_spec *s, ag_program **out, ag_error *err) {
+    *out = NULL;
+    builder b = {.s = s,
+                 .p = ag_calloc(1, sizeof *b.p),
+                 .caches = ag_calloc(s->n_layers, sizeof *b.caches),
+                 .err = err};
+    if (!b.p || !b.caches) b.status = AG_FAIL(err, NOMEM, "a program of %u layers", s->n_layers);
+    else lower_all(&b);
+    if (b.status == AG_OK) b.status = ag_place_values(b.p, err);
+    ag_free(b.caches);
+    if (b.status == AG_OK) *out = b.p;
+    else ag_program_destroy(b.p);
+    return b.status;
+}
