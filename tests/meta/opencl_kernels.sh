@@ -11,57 +11,56 @@ if ! command -v clang >/dev/null; then
 fi
 status=0
 
-# check FILE OPTION...
-check() {
-    local target
-    for target in spir spir64; do
-        clang -x cl -target "$target" -Xclang -finclude-default-header -fsyntax-only -Wall -Wextra \
-            -I "$include" -Wno-unused-function -Wno-unused-parameter -Werror "${@:2}" "$1" || status=1
-    done
+# compile TARGET FILES OPTION...: FILES are separated by spaces. The compiler itself takes them in one process, in which
+# the time goes into starting it.
+compile() {
+    local files
+    read -ra files <<<"$2"
+    clang -cc1 -triple "$1" -fsyntax-only -finclude-default-header -fdeclare-opencl-builtins -fgnuc-version=4.2.1 \
+        -Wspir-compat -Wall -Wextra -I "$include" -Wno-unused-function -Wno-unused-parameter -Werror "${@:3}" \
+        -x cl "${files[@]}" || status=1
 }
 
-for file in *.cl; do check "$file" -cl-std=CL1.2; done
+# check FILES OPTION...
+check() {
+    local target
+    for target in spir spir64; do compile $target "$@"; done
+}
+
+check "$(echo *.cl)" -cl-std=CL1.2
 
 # What only some models have.
 check attention.cl -cl-std=CL1.2 -DWINDOW=1 -DSOFTCAP=1
 check token.cl -cl-std=CL1.2 -DWINDOW=1 -DQK_NORM=1 -DGELU=1
 
 # What NVIDIA's compiler alone takes: PTX, in a language that has `asm`.
-nvidia() {
-    clang -x cl -target nvptx64 -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only -Wall -Wextra \
-        -I "$include" -Wno-unused-function -Wno-unused-parameter -Werror -D__NV_CL_C_VERSION=300 -Dasm=__asm__ \
-        "${@:2}" "$1" || status=1
-}
 for set in 32 64 128 256 512 4096 8192 16384 32768 65536 127968; do # bits of ag_dtype, then all
-    nvidia token.cl -DLOCAL=256 -DSPLIT_TYPES=$set -DPAIR_TYPES=$set -DROW_TYPES=$set -DLONG_TYPES=$set -DLOGIT_TYPES=$set
+    compile nvptx64 token.cl -cl-std=CL1.2 -D__NV_CL_C_VERSION=300 -Dasm=__asm__ -DLOCAL=256 -DSPLIT_TYPES=$set \
+        -DPAIR_TYPES=$set -DROW_TYPES=$set -DLONG_TYPES=$set -DLOGIT_TYPES=$set
 done
 
 # What types of weights have of their own.
 for type in q4_1 q8_0 iq4_nl mxfp4 q5_0 q5_1 q4_k q5_k q6_k q2_k q3_k; do
-    for file in matmul_rows.cl matmul_tile.cl matmul_mma.cl matvec.cl; do
-        check $file -cl-std=CL1.2 -DWTYPE=WEIGHT_$type -DINT_DOT=1
-    done
+    check "matmul_rows.cl matmul_tile.cl matmul_mma.cl matvec.cl" -cl-std=CL1.2 -DWTYPE=WEIGHT_$type -DINT_DOT=1
 done
 
 # Paths for extensions, under each language that a device which lists them may have.
 for language in CL2.0 CL3.0; do
-    subgroups=("-cl-std=$language" -Xclang -cl-ext=+cl_khr_subgroups -DSUBGROUPS=1)
-    for file in rows.cl attention.cl matvec.cl vendor_check.cl; do
-        check "$file" "${subgroups[@]}"
-        # clang knows neither this extension of Qualcomm's nor its attribute.
-        check "$file" "${subgroups[@]}" -Dcl_qcom_reqd_sub_group_size -Wno-ignored-pragmas -Wno-unknown-attributes
-    done
+    subgroups=("-cl-std=$language" -cl-ext=+cl_khr_subgroups -DSUBGROUPS=1)
+    with="rows.cl attention.cl matvec.cl vendor_check.cl"
+    check "$with" "${subgroups[@]}"
+    # clang knows neither this extension of Qualcomm's nor its attribute.
+    check "$with" "${subgroups[@]}" -Dcl_qcom_reqd_sub_group_size -Wno-ignored-pragmas -Wno-unknown-attributes
 done
 for language in CL1.2 CL2.0 CL3.0; do
-    for file in matvec.cl vendor_check.cl; do
-        [ $language = CL1.2 ] || check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=1
-        check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=2 -Dcl_arm_integer_dot_product_accumulate_int8
-        check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
-        check "$file" -cl-std=$language -DINT_DOT=1 -DDOT=4
-    done
+    with="matvec.cl vendor_check.cl"
+    [ $language = CL1.2 ] || check "$with" -cl-std=$language -DINT_DOT=1 -DDOT=1
+    check "$with" -cl-std=$language -DINT_DOT=1 -DDOT=2 -Dcl_arm_integer_dot_product_accumulate_int8
+    check "$with" -cl-std=$language -DINT_DOT=1 -DDOT=3 -Dcl_arm_integer_dot_product_int8
+    check "$with" -cl-std=$language -DINT_DOT=1 -DDOT=4
     for type in q4_0 q4_1 q8_0 q5_1 q6_k q2_k; do
-        check matmul_half.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
+        check matmul_half.cl -cl-std=$language -cl-ext=+cl_khr_fp16 -DHALF=1 -DWTYPE=WEIGHT_$type
     done
-    check vendor_check.cl -cl-std=$language -Xclang -cl-ext=+cl_khr_fp16 -DHALF=1
+    check vendor_check.cl -cl-std=$language -cl-ext=+cl_khr_fp16 -DHALF=1
 done
 exit $status
