@@ -279,11 +279,12 @@ static void roll_back(sequence *s) {
     }
 }
 
-static void expect_slots(const sequence *s) {
+/* Some slots of each head: of a device each is read by a call of its own. */
+static void expect_slots(const sequence *s, uint32_t most_apart) {
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
         const uint32_t l = i / HEADS, h = i % HEADS;
         assert_int_equal(ag_kv_cache_n_slots(s->cache, l, h), s->n[l][h]);
-        for (uint32_t t = below(5); t < s->n[l][h]; t += 1 + below(9)) {
+        for (uint32_t t = below(5); t < s->n[l][h]; t += 1 + below(most_apart)) {
             const slot *want = &s->slots[l][h][t];
             const float v = mark_of(want->mark, want->position, h);
             float key[2], value[2];
@@ -335,7 +336,7 @@ static void forks_and_copies_against_plain_lists(void **state) {
         else if (what == 7) roll_back(&s[at]);
         else grow(&s[at], step);
         expect_figures(s, n);
-        for (uint32_t i = 0; i < n && step % 5 == 0; i++) expect_slots(&s[i]);
+        for (uint32_t i = 0; i < n && step % 5 == 0; i++) expect_slots(&s[i], slow ? 45 : 9);
     }
     while (n) ag_kv_cache_destroy(s[--n].cache);
     assert_int_equal(ag_memory_bytes_in_use(memory), 0);

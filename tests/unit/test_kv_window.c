@@ -22,6 +22,8 @@ enum { HEADS = 2, DIM = 32, LAYERS = 2, SLOTS = 700, ROWS = 100, BUDGET = 150, T
 
 static ag_backend *backend;
 static uint32_t n_tokens = 5000; /* fewer where they take long */
+/* On a device each slot is read by a call of its own: some cases stand for their neighbours. */
+static bool some_cases;
 
 static const float inv_freq[DIM / 2] = {0};
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
@@ -190,6 +192,7 @@ static void no_layer_outgrows_its_window(void **state) {
             for (size_t t = 0; t < 4; t++) {
                 const char *policy = ag_eviction_policy_at(i)->name;
                 if (!i && windows[w] > SLOTS) continue; /* the cache would be full */
+                if (some_cases && (i + w) % 4 != t) continue;
                 sequence s = begin(windows[w], i, policy, types[t]);
                 while (s.position < n_tokens) {
                     consume(&s, some_tokens());
@@ -279,7 +282,7 @@ static void only_layers_without_a_window_fill_a_cache(void **state) {
 static void a_rollback_reaches_what_the_window_holds(void **state) {
     (void)state;
     srand(9);
-    for (size_t w = 0; w < 6; w++) {
+    for (size_t w = some_cases; w < 6; w += some_cases ? 2 : 1) {
         sequence s = begin(windows[w], false, "none", AG_F16);
         uint32_t highest = 0;
         for (int i = 0; i < 60; i++) {
@@ -376,11 +379,11 @@ static void a_cache_that_only_verifies_keeps_its_bounds(void **state) {
         sequence s = begin(24, true, policy->name, AG_F16);
         const uint32_t most = policy->importance == AG_IMPORTANCE_NEWEST ? SLOTS : BUDGET + 64 + 5;
         consume(&s, 100);
-        while (s.position < 2000) {
+        for (uint32_t round = 0; s.position < 2000; round++) {
             verify(&s, 5);
             assert_true(length(&s, 1, 1) <= most);
             assert_true(length(&s, 0, 1) <= 256 + 5);
-            expect_newest(&s, 0, 23 + 5);
+            if (!some_cases || round % 16 == 0) expect_newest(&s, 0, 23 + 5);
             take_back(&s, s.position % 5);
         }
         consume(&s, 1);
@@ -529,7 +532,7 @@ static void a_damaged_window_is_refused(void **state) {
     end(&s);
 }
 
-/* usage: test_kv_window [BACKEND] */
+/* usage: test_kv_window [BACKEND [TOKENS [some]]] */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_layer_outgrows_its_window),
@@ -555,6 +558,7 @@ int main(int argc, char **argv) {
     backend = open_backend(argv[1], 1);
     if (!backend) return EXIT_SKIPPED;
     if (argc > 2) n_tokens = (uint32_t)atoi(argv[2]);
+    some_cases = argc > 3 && strcmp(argv[3], "some") == 0;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_backend_destroy(backend);
     return failed;

@@ -64,7 +64,7 @@ static void a_plan_is_what_is_counted_afterwards(void **state) {
     (void)state;
     static const char *const models[] = {MODELS "gqa-llama3rope-sharded", MODELS "mha-tied-f32",
                                          MODELS "mqa-odd-sizes-f16", MODELS "bias-wide-head",
-                                         AG_SOURCE_DIR "/models/demo"};
+                                         AG_SERVED_DEMO};
     const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     const ag_session_params session = small_sessions();
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {

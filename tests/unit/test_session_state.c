@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_session_state [BACKEND]
+/* usage: test_session_state [BACKEND [short]]
  * Sessions of models whose layers keep a state instead of keys and values, or share them: whatever
  * is done to one, its logits are those of a session that has consumed the same tokens and nothing
  * else. */
@@ -23,9 +23,10 @@
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
 /* The last has no state: some of its layers see keys and values of others. */
 static const char *const model_dirs[] = {MODELS "lfm2", MODELS "qwen3.5", MODELS "gemma4"};
-enum { N_MODELS = 3, WITH_STATE = 2, CHUNK = 96, MOST = 400, ROLLBACK = 64 };
+enum { N_MODELS = 3, WITH_STATE = 2, CHUNK = 96, MOST = 400, ROLLBACK = 64, KINDS = 9 };
 
 static const char *backend_name; /* NULL: the default */
+static bool is_short;            /* fewer steps, for devices that take long */
 static ag_backend *backend;
 static ag_model *model;
 static size_t n_vocab;
@@ -195,10 +196,11 @@ static void fail_some(walker *w) {
     assert_int_equal(ag_session_step(&item, 1, &err), AG_CANCELLED);
 }
 
+/* Steps of random kinds; a short walk takes each kind by turns. */
 static void walk(size_t n_steps) {
     walker w = {.session = make(), .control = make()};
     for (size_t i = 0; i < n_steps; i++) {
-        switch (rand() % 9) {
+        switch (is_short ? i % KINDS : (size_t)rand() % KINDS) {
         case 0:
         case 1:
             read_some(&w, 2 * CHUNK);
@@ -238,7 +240,7 @@ static void nothing_but_the_tokens_matters(void **state) {
     for (size_t m = 0; m < N_MODELS; m++) {
         use(m);
         srand(7);
-        walk(backend_name ? 25 : test_rounds(150));
+        walk(is_short ? KINDS : backend_name ? 25 : test_rounds(150));
     }
 }
 
@@ -246,7 +248,7 @@ static void tokens_within_reach_can_always_go(void **state) {
     (void)state;
     use(1);
     walker w = {.session = make(), .control = make()};
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < (is_short ? 15 : 60); i++) {
         read_some(&w, i % 3 ? 5 : CHUNK);
         const uint32_t oldest = ag_session_oldest_reachable(w.session);
         assert_true(oldest + ROLLBACK <= w.n || oldest == 0);
@@ -404,6 +406,7 @@ static int stop(void **state) {
 
 int main(int argc, char **argv) {
     backend_name = argc > 1 ? argv[1] : NULL;
+    is_short = argc > 2 && strcmp(argv[2], "short") == 0;
     without_matrix_units();
     backend = open_backend(backend_name, 2);
     if (!backend) return EXIT_SKIPPED;
