@@ -249,12 +249,17 @@ void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle
     oracle_case_time(c, be, seed, NULL, run);
 }
 
+static void run_case(const oracle_case *c, oracle_run start, oracle_run *run) {
+    start.data = c->data;
+    *run = start;
+    c->run(c, run);
+}
+
+void oracle_case_results(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run) {
+    run_case(c, (oracle_run){.be = be, .random = seed, .results_only = true}, run);
+}
+
 void oracle_case_time(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_timing *timing,
                       oracle_run *run) {
-    memset(run, 0, sizeof *run);
-    run->timing = timing;
-    run->be = be;
-    run->random = seed;
-    run->data = c->data;
-    c->run(c, run);
+    run_case(c, (oracle_run){.be = be, .random = seed, .timing = timing}, run);
 }

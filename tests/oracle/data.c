@@ -176,5 +176,5 @@ double *oracle_take(oracle_run *run, const guarded *g) {
     free(raw);
     double *want = run->want + run->n;
     run->n += n;
-    return want;
+    return run->results_only ? NULL : want;
 }

@@ -291,9 +291,10 @@ static void take_results(attention *a, oracle_run *run) {
     if (scores.buffer) {
         ag_buffer_upload(scores.buffer, scores.t.offset, a->scores, n_scores * sizeof(float), NULL);
     }
-    const bool taken = (a->only || oracle_take(run, &a->out)) && oracle_take(run, &scores);
+    const bool outputs = a->only || oracle_take(run, &a->out);
+    const bool taken = oracle_take(run, &scores) && outputs;
     const size_t scores_at = run->n - n_scores, device_scores_at = run->n;
-    const bool held = taken && a->held.buffer && oracle_take(run, &a->held);
+    const bool held = a->held.buffer && oracle_take(run, &a->held);
     if (taken) {
         double *want = run->want;
         double *unread = a->only ? malloc(2 * a->c->m * HEADS * a->c->k * sizeof *unread) : NULL;

@@ -114,8 +114,8 @@ void oracle_delta_rule(const oracle_case *c, oracle_run *run) {
     const size_t at = run->n, n_out = c->m * values;
     double *unit = calloc(2 * c->k, sizeof *unit);
     if (!unit) run->out_of_memory = true;
-    if (oracle_take(run, &g[0]) && oracle_take(run, &g[1]) && unit)
-        want_delta(c, g, run->want + at, run->want + at + n_out, unit);
+    const double *out = oracle_take(run, &g[0]), *state = oracle_take(run, &g[1]);
+    if (out && state && unit) want_delta(c, g, run->want + at, run->want + at + n_out, unit);
     free(unit);
     check(run, g, 7, 2);
 }

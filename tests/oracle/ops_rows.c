@@ -52,7 +52,8 @@ void oracle_add_rms_norm(const oracle_case *c, oracle_run *run) {
         run->status = ag_add_rms_norm(run->be, &y.t, &x.t, &in[0].t, &in[1].t, EPS);
     }
     const size_t at = run->n, n = c->m * c->n;
-    if (oracle_take(run, &x) && oracle_take(run, &y)) {
+    const double *sums = oracle_take(run, &x), *normed = oracle_take(run, &y);
+    if (sums && normed) {
         double *sum = run->want + at;
         for (size_t i = 0; i < n; i++) sum[i] = x.values[i] + in[0].values[i];
         want_rms_norm(sum + n, sum, in[1].values, c->m, c->n);

@@ -37,6 +37,7 @@ typedef struct oracle_run {
     ag_status status;    /* of the operation */
     bool rounds_input;   /* in blocks: NaN and infinity may take each other's place */
     bool out_of_memory;
+    bool results_only;     /* wanted values are not computed: there are none in `want` */
     oracle_timing *timing; /* NULL: the operation is done once */
     size_t n_started;
     double started_s;
@@ -74,7 +75,7 @@ guarded guarded_make_on_host(oracle_run *run, ag_dtype dtype, ag_shape shape, si
 void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
 void guarded_free(guarded *g);
 /* Appends what the tensor holds now to run->got; the caller fills the pointer returned with as many
- * wanted values. NULL: memory is short, or a timing wants nothing checked. */
+ * wanted values. NULL: memory is short, or none are wanted. */
 double *oracle_take(oracle_run *run, const guarded *g);
 
 /* while (oracle_again(run, NULL)) run->status = ag_operation(...);
@@ -100,7 +101,10 @@ bool oracle_case_at(size_t i, oracle_case *out);
 double oracle_tolerance(const oracle_case *c, const ag_backend *be);
 /* Runs a case on a backend with random data of this seed. Free the run afterwards. */
 void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
-/* The same, with the operation timed; its last run is the one whose results are compared. */
+/* The same without wanted values, which take longest: for comparing the results of two backends. */
+void oracle_case_results(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
+/* As oracle_case_run, with the operation timed; its last run is the one whose results are compared.
+ */
 void oracle_case_time(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_timing *timing,
                       oracle_run *run);
 

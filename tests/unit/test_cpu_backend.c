@@ -36,14 +36,14 @@ static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) 
     oracle_case c;
     for (size_t i = 0; oracle_case_at(i, &c); i += stride) {
         oracle_run alone;
-        oracle_case_run(&c, be[1], i, &alone);
+        oracle_case_results(&c, be[1], i, &alone);
         assert_int_equal(alone.status, AG_OK);
         const uint32_t others[] = {2 + (uint32_t)(i / stride % 6),
                                    MOST_THREADS}; /* each gets its turn */
         for (int j = 0; j < 2; j++) {
             const uint32_t n = others[j];
             oracle_run together;
-            oracle_case_run(&c, be[n], i, &together);
+            oracle_case_results(&c, be[n], i, &together);
             assert_int_equal(together.n, alone.n);
             if (alone.n && memcmp(together.got, alone.got, alone.n * sizeof *alone.got) != 0) {
                 fail_msg("%s %s [%zu,%zu,%zu] differs on %u threads", c.op, ag_dtype_name(c.type),
@@ -54,6 +54,25 @@ static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) 
         oracle_run_free(&alone);
     }
     for (uint32_t n = 1; n <= MOST_THREADS; n++) ag_backend_destroy(be[n]);
+}
+
+static void results_without_wanted_values_are_all_results(void **state) {
+    (void)state;
+    ag_backend *be = make_backend(1);
+    oracle_case c;
+    for (size_t i = 0; oracle_case_at(i, &c); i++) {
+        oracle_run checked, results;
+        if (c.m * c.n * (c.k ? c.k : 1) > 2500) continue;
+        oracle_case_run(&c, be, i, &checked);
+        oracle_case_results(&c, be, i, &results);
+        if (results.n != checked.n) fail_msg("%s: %zu of %zu results", c.op, results.n, checked.n);
+        if (results.n) {
+            assert_memory_equal(results.got, checked.got, results.n * sizeof *results.got);
+        }
+        oracle_run_free(&checked);
+        oracle_run_free(&results);
+    }
+    ag_backend_destroy(be);
 }
 
 static void a_row_of_a_product_does_not_depend_on_its_companions(void **state) {
@@ -355,6 +374,7 @@ static void a_backend_without_memory_is_an_error_at_every_allocation(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_gives_the_same_bits_on_1_to_8_threads),
+        cmocka_unit_test(results_without_wanted_values_are_all_results),
         cmocka_unit_test(a_row_of_a_product_does_not_depend_on_its_companions),
         cmocka_unit_test(attention_does_not_depend_on_how_queries_are_cut_into_calls),
         cmocka_unit_test(repeated_operations_allocate_nothing),
