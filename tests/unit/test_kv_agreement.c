@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 256 tokens of a tale told greedily by the bundled model: how long a smaller cache tells the same,
- * and how often it would go on as the full one does when led along its text. */
+/* usage: test_kv_agreement [TOKENS]
+ * Tokens of a tale told greedily by the bundled model, 128 or up to 256: how long a smaller cache
+ * tells the same, and how often it would go on as the full one does when led along its text. */
 #include "programs/antigravity/haystack.h"
 
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-enum { N_PROMPT = 384, N_TOLD = 256 };
+enum { N_PROMPT = 384, MOST_TOLD = 256 };
 
 static ag_backend *backend;
 static ag_model *model;
 static needle tale;
-static int32_t told[N_TOLD]; /* by the full cache in F32 */
+static int n_told = 128;
+static int32_t told[MOST_TOLD]; /* by the full cache in F32 */
 
 static int load(void **state) {
     (void)state;
@@ -77,36 +80,36 @@ static void tell(const ag_session_params *p, bool led, int32_t *out) {
     /* The document alone: the tale goes on. */
     assert_int_equal(ag_session_prefill(s, tale.ids.data, tale.n_document, NULL, NULL, &err),
                      AG_OK);
-    for (int i = 0; i < N_TOLD; i++) {
+    for (int i = 0; i < n_told; i++) {
         out[i] = likeliest(ag_session_logits(s));
         int32_t next = led ? told[i] : out[i];
-        if (i + 1 < N_TOLD) assert_int_equal(ag_session_decode(s, next, &err), AG_OK);
+        if (i + 1 < n_told) assert_int_equal(ag_session_decode(s, next, &err), AG_OK);
     }
     ag_session_destroy(s);
 }
 
 typedef struct agreement {
-    int led, until; /* of N_TOLD: as the full cache would; before the first other token */
+    int led, until; /* of n_told: as the full cache would; before the first other token */
 } agreement;
 
 /* Led along `told`, which is what it says alone up to the first other token. */
 static agreement compare(const char *name, const ag_session_params *p) {
-    int32_t said[N_TOLD];
+    int32_t said[MOST_TOLD];
     agreement a = {0};
     tell(p, true, said);
-    while (a.until < N_TOLD && said[a.until] == told[a.until]) a.until++;
-    for (int i = 0; i < N_TOLD; i++) a.led += said[i] == told[i];
+    while (a.until < n_told && said[a.until] == told[a.until]) a.until++;
+    for (int i = 0; i < n_told; i++) a.led += said[i] == told[i];
     print_message("%-16s %3d of %d as the full cache, the first other one after %d\n", name, a.led,
-                  N_TOLD, a.until);
+                  n_told, a.until);
     return a;
 }
 
 /* Alone it says the same, and then another token. */
 static void says_the_same_alone(const ag_session_params *p, agreement a) {
-    int32_t said[N_TOLD];
+    int32_t said[MOST_TOLD];
     tell(p, false, said);
     assert_memory_equal(said, told, (size_t)a.until * sizeof *said);
-    assert_true(a.until == N_TOLD || said[a.until] != told[a.until]);
+    assert_true(a.until == n_told || said[a.until] != told[a.until]);
 }
 
 static void smaller_types_tell_nearly_the_same(void **state) {
@@ -114,12 +117,12 @@ static void smaller_types_tell_nearly_the_same(void **state) {
     ag_session_params full = types(AG_F32, AG_F32), f16 = types(AG_F16, AG_F16);
     ag_session_params q8 = types(AG_Q8_0, AG_Q8_0), mixed = types(AG_Q8_0, AG_Q4_0);
     ag_session_params q4 = types(AG_Q4_0, AG_Q4_0);
-    assert_int_equal(compare("f32", &full).until, N_TOLD);
-    assert_true(compare("f16", &f16).led >= N_TOLD - 2);
-    assert_true(compare("q8_0", &q8).led >= N_TOLD * 95 / 100);
-    assert_true(compare("q8_0,q4_0", &mixed).led >= N_TOLD * 85 / 100);
+    assert_int_equal(compare("f32", &full).until, n_told);
+    assert_true(compare("f16", &f16).led >= n_told - 2);
+    assert_true(compare("q8_0", &q8).led >= n_told * 95 / 100);
+    assert_true(compare("q8_0,q4_0", &mixed).led >= n_told * 85 / 100);
     const agreement least = compare("q4_0", &q4);
-    assert_true(least.led >= N_TOLD * 75 / 100);
+    assert_true(least.led >= n_told * 75 / 100);
     says_the_same_alone(&q4, least);
 }
 
@@ -130,7 +133,7 @@ static void larger_budgets_tell_more_of_the_same(void **state) {
         ag_session_params small = managed(name, 96), large = managed(name, 320);
         const agreement few = compare(name, &small), many = compare(name, &large);
         assert_true(few.led <= many.led);
-        assert_true(2 * few.led >= N_TOLD);
+        assert_true(2 * few.led >= n_told);
         if (!strcmp(name, "h2o")) says_the_same_alone(&small, few);
     }
 }
@@ -143,7 +146,9 @@ static int load_and_tell(void **state) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) n_told = atoi(argv[1]);
+    if (n_told < 1 || n_told > MOST_TOLD) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(smaller_types_tell_nearly_the_same),
         cmocka_unit_test(larger_budgets_tell_more_of_the_same),
