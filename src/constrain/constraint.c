@@ -25,7 +25,7 @@ ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
 
 /* ---- the program ---- */
 
-static void forget_masks(ag_program *p) {
+static void forget_masks(ag_constraint_program *p) {
     for (size_t i = 0; i < p->n_masks; i++) ag_state_mask_free(&p->masks[i]);
     for (size_t i = 0; i < p->states.n_states; i++) {
         ag_net_state *x = &p->states.states[i];
@@ -36,7 +36,7 @@ static void forget_masks(ag_program *p) {
     p->mask_bytes = 0;
 }
 
-static void release_program(ag_program *p) {
+static void release_program(ag_constraint_program *p) {
     if (!p || --p->users) return;
     forget_masks(p);
     ag_mask_cache_free(&p->cache);
@@ -47,18 +47,19 @@ static void release_program(ag_program *p) {
     ag_free(p);
 }
 
-void ag_program_trim_masks(ag_program *p) {
+void ag_constraint_trim_masks(ag_constraint_program *p) {
     if (p->mask_bytes > p->most_mask_bytes) forget_masks(p);
 }
 
-ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err) {
+ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
+                                   const ag_state_mask **out, ag_error *err) {
     const uint32_t known = p->states.states[state].mask;
     if (known == AG_MASK_FAILED) return ag_net_states_too_many(&p->states, err);
     if (known) {
         *out = &p->masks[known - 1];
         return AG_OK;
     }
-    ag_program_trim_masks(p);
+    ag_constraint_trim_masks(p);
     void *grown = p->masks;
     ag_status st = ag_array_grow(&grown, &p->masks_cap, p->n_masks + 1, sizeof *p->masks, err);
     p->masks = grown;
@@ -80,8 +81,8 @@ ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **o
 }
 
 static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_params *params,
-                              ag_program **out, ag_error *err) {
-    ag_program *p = ag_calloc(1, sizeof *p);
+                              ag_constraint_program **out, ag_error *err) {
+    ag_constraint_program *p = ag_calloc(1, sizeof *p);
     *out = p;
     if (!p) return AG_FAIL(err, NOMEM, "a constraint");
     p->users = 1;
@@ -104,14 +105,15 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
 }
 
 /* What texts opened and made is not in the copy. */
-static ag_status copy_program(const ag_program *p, ag_program **out, ag_error *err) {
-    ag_program *copy = ag_calloc(1, sizeof *copy);
+static ag_status copy_program(const ag_constraint_program *p, ag_constraint_program **out,
+                              ag_error *err) {
+    ag_constraint_program *copy = ag_calloc(1, sizeof *copy);
     if (!copy) return AG_FAIL(err, NOMEM, "a constraint");
-    *copy = (ag_program){.vocab = p->vocab,
-                         .json = p->json,
-                         .users = 1,
-                         .root = p->root,
-                         .most_mask_bytes = p->most_mask_bytes};
+    *copy = (ag_constraint_program){.vocab = p->vocab,
+                                    .json = p->json,
+                                    .users = 1,
+                                    .root = p->root,
+                                    .most_mask_bytes = p->most_mask_bytes};
     ag_status st = ag_net_copy_closed(&copy->net, &p->net, err);
     if (st == AG_OK) st = ag_net_states_init(&copy->states, &copy->net, &p->states.limits, err);
     copy->states.total = ag_net_states_total(&p->states);
@@ -121,7 +123,8 @@ static ag_status copy_program(const ag_program *p, ag_program **out, ag_error *e
 }
 
 /* Texts begin in a program that is not worn; others may still be in the old one. */
-static ag_status fresh_program(ag_program *p, ag_program **out, ag_error *err) {
+static ag_status fresh_program(ag_constraint_program *p, ag_constraint_program **out,
+                               ag_error *err) {
     *out = p;
     if (!ag_net_states_worn(&p->states)) return AG_OK;
     if (p->next && ag_net_states_worn(&p->next->states)) {
@@ -174,7 +177,7 @@ static const ag_token_filter_ops filter_ops = {
     .forced = filter_forced,
 };
 
-static ag_status new_constraint(ag_program *p, ag_constraint **out, ag_error *err) {
+static ag_status new_constraint(ag_constraint_program *p, ag_constraint **out, ag_error *err) {
     ag_constraint *c = ag_calloc(1, sizeof *c);
     uint32_t *mask = ag_calloc(p->vocab->n_words, sizeof *mask);
     if (!c || !mask) {
@@ -193,7 +196,7 @@ static ag_status new_constraint(ag_program *p, ag_constraint **out, ag_error *er
 ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint_params *params,
                                ag_constraint **out, ag_error *err) {
     *out = NULL;
-    ag_program *p;
+    ag_constraint_program *p;
     ag_constraint *c = NULL;
     ag_status st = make_program(v, params, &p, err);
     if (st == AG_OK) st = new_constraint(p, &c, err);
@@ -216,7 +219,7 @@ ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint
 ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_error *err) {
     *out = NULL;
     ag_constraint *copy = NULL;
-    ag_program *p = c->program;
+    ag_constraint_program *p = c->program;
     ag_status st = c->at_start ? fresh_program(p, &p, err) : AG_OK;
     if (st == AG_OK) st = new_constraint(p, &copy, err);
     if (st == AG_OK) st = ag_matcher_copy(&copy->matcher, &c->matcher, err);
@@ -243,7 +246,7 @@ size_t ag_constraint_steps(const ag_constraint *c) {
 }
 
 size_t ag_constraint_shared_bytes(const ag_constraint *c) {
-    const ag_program *p = c->program;
+    const ag_constraint_program *p = c->program;
     return p->mask_bytes + p->masks_cap * sizeof *p->masks + ag_net_states_bytes(&p->states) +
            p->net.ops_cap * sizeof *p->net.ops;
 }
@@ -264,7 +267,7 @@ void ag_constraint_destroy(ag_constraint *c) {
 ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
     c->mask_known = c->ended = false;
     c->status = AG_OK;
-    ag_program *p;
+    ag_constraint_program *p;
     AG_TRY(fresh_program(c->program, &p, err));
     if (p != c->program) {
         p->users++;

@@ -9,8 +9,8 @@
 #include "text/sampler_filter.h"
 
 /* Shared by clones. */
-typedef struct ag_program ag_program;
-struct ag_program {
+typedef struct ag_constraint_program ag_constraint_program;
+struct ag_constraint_program {
     const ag_constraint_vocab *vocab;
     const ag_json_masks *json;
     size_t users;
@@ -20,13 +20,13 @@ struct ag_program {
     ag_state_mask *masks; /* [n_masks] of states: ag_net_state.mask - 1 */
     size_t n_masks, masks_cap;
     size_t mask_bytes, most_mask_bytes;
-    ag_mask_cache cache; /* its bytes are in mask_bytes */
-    ag_program *next;    /* the same anew, when this one is worn; or NULL */
+    ag_mask_cache cache;         /* its bytes are in mask_bytes */
+    ag_constraint_program *next; /* the same anew, when this one is worn; or NULL */
 };
 
 struct ag_constraint {
     ag_token_filter filter; /* what a sampler sees */
-    ag_program *program;
+    ag_constraint_program *program;
     ag_matcher matcher;
     uint32_t *mask; /* [n_words] */
     ag_ids forced;  /* owned; to write on */
@@ -38,9 +38,10 @@ struct ag_constraint {
 };
 
 /* Drops all masks if they exceed their limit of bytes. */
-void ag_program_trim_masks(ag_program *p);
+void ag_constraint_trim_masks(ag_constraint_program *p);
 /* The mask of one of the program's own states; kept. */
-ag_status ag_program_mask(ag_program *p, uint32_t state, const ag_state_mask **out, ag_error *err);
+ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
+                                   const ag_state_mask **out, ag_error *err);
 
 /* Returns the steps of c and all constraints that share its program since the last reset. Work for
  * drafts (ag_constraint_forced) is not counted. */

@@ -193,7 +193,7 @@ static ag_status add_by_walking(fill *f, const ag_thread *t) {
 }
 
 static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
-    ag_program *p = f->c->program;
+    ag_constraint_program *p = f->c->program;
     const ag_json_rules *rules = &p->json->rules;
     const ag_state_mask *mask;
     f->rule = ag_matcher_rule(f->m, f->m->nodes[t->node].rule);
@@ -208,7 +208,7 @@ static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
         if (t->extra) find_taken(f, t->extra - 1, 0);
     }
     if (t->state & AG_NET_SHARED) mask = &p->json->masks[t->state & ~AG_NET_SHARED];
-    else AG_TRY(ag_program_mask(p, t->state, &mask, err));
+    else AG_TRY(ag_constraint_state_mask(p, t->state, &mask, err));
     return add_mask(f, t, mask);
 }
 
@@ -232,9 +232,9 @@ static ag_status fill_mask(ag_constraint *c, ag_error *err) {
 
 /* Cheap masks cost less than a look into the cache. */
 ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
-    ag_program *p = c->program;
+    ag_constraint_program *p = c->program;
     const size_t n_words = p->vocab->n_words;
-    ag_program_trim_masks(p);
+    ag_constraint_trim_masks(p);
     const bool any = p->cache.n || p->cache.n_failed;
     ag_mask_key key;
     ag_error e = {0};
