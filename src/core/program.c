@@ -15,7 +15,20 @@ void ag_program_destroy(ag_program *p) {
     ag_free(p->attend);
     ag_free(p->recurrent);
     ag_free(p->layer_inputs);
+    ag_free(p->live);
     ag_free(p);
+}
+
+uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i) {
+    const ag_op *add = &p->ops[i];
+    if (add->code != AG_OP_ADD) return 0;
+    uint32_t n = i + 1;
+    if (n < p->n_ops && p->ops[n].code == AG_OP_SCALE) n++;
+    if (n >= p->n_ops || n == p->cut) return 0;
+    const ag_op *norm = &p->ops[n];
+    const bool fits =
+        norm->code == AG_OP_NORM && norm->in[0] == add->out[0] && norm->out[0] != add->out[0];
+    return fits ? n : 0;
 }
 
 /* ---- as text ---- */

@@ -72,7 +72,7 @@ typedef struct ag_attend_op {
     float rope_factor; /* of the values that rotate */
     float query_beta;  /* of queries at position p: times 1 + beta log(1 + floor(p / period)) */
     uint32_t query_period;
-    uint32_t kind;        /* of layers: which list says what rows see first */
+    uint32_t window_list; /* of those that say what rows see first; AG_NONE: they see all */
     uint32_t window;      /* newest positions that a query sees, its own included; 0: all */
     float scale, softcap; /* of q . k; of the scaled scores, 0: none */
 } ag_attend_op;
@@ -90,7 +90,8 @@ typedef struct ag_program {
     ag_attend_op *attend;
     ag_recurrent_op *recurrent;
     uint16_t *layer_inputs; /* [n_layers] values that the host writes; NULL: layers have none */
-    uint32_t n_layers, n_ops, n_values, n_weights, n_attend, n_recurrent;
+    uint16_t *live; /* values that operations from `cut` on read and earlier ones have written */
+    uint32_t n_layers, n_live, n_ops, n_values, n_weights, n_attend, n_recurrent;
     uint16_t stream; /* the value that holds embeddings at first */
     uint16_t hidden; /* the value that is the result: rows behind the last norm */
     uint16_t logits; /* made of hidden by the operations from `head` on; not in the workspace */
@@ -101,6 +102,9 @@ typedef struct ag_program {
 
 /* NULL is fine. */
 void ag_program_destroy(ag_program *p);
+/* The NORM that may be one operation with ADD number i: it norms the sum into another value, right
+ * behind it or after a SCALE. 0: there is none. */
+uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i);
 /* Operation number i as a line without its end: "12  3  PRODUCTS wq,wk,wv  x[64] -> q[64] k[32]
  * v[32]". Returns its length as snprintf() does. types [n_weights]: of weights; NULL: not shown. */
 int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype *types, char *line, size_t cap);

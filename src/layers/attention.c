@@ -43,12 +43,12 @@ static ag_status rotate_heads(ag_backend *be, const ag_attention_layer *layer,
             run.n += seqs[end].n;
         }
         AG_TRY(rows_of_sequence(&q_rows, &run, q, err));
-        AG_TRY(rows_of_sequence(&k_rows, &run, k, err));
         if (layer->shares_kv) {
             AG_TRY(ag_take_error(
                 be, ag_rope(be, &q_rows, positions + run.row0, layer->inv_freq[run.is_long]), err));
             continue;
         }
+        AG_TRY(rows_of_sequence(&k_rows, &run, k, err));
         AG_TRY(ag_take_error(be,
                              ag_rope_pair(be, &q_rows, &k_rows, positions + run.row0,
                                           layer->inv_freq[run.is_long], layer->rope_factor),
@@ -137,10 +137,10 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     ag_tensor q_heads, k_heads, v_heads, out_heads;
     const uint32_t *positions = ws->positions;
     AG_TRY(by_heads(&q_heads, q, layer->n_heads, layer->head_dim, err));
-    AG_TRY(by_heads(&k_heads, k, layer->n_kv_heads, layer->head_dim, err));
-    AG_TRY(by_heads(&v_heads, v, layer->n_kv_heads, layer->head_dim, err));
     AG_TRY(by_heads(&out_heads, out, layer->n_heads, layer->head_dim, err));
     const bool own = !layer->shares_kv;
+    if (own) AG_TRY(by_heads(&k_heads, k, layer->n_kv_heads, layer->head_dim, err));
+    if (own) AG_TRY(by_heads(&v_heads, v, layer->n_kv_heads, layer->head_dim, err));
     for (size_t i = 0; own && i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }

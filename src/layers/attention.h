@@ -38,7 +38,8 @@ typedef struct ag_attention_layer {
 } ag_attention_layer;
 
 /* Rotates q and k, appends k and v to each sequence's cache and attends.
- *   out, q [n, n_heads * head_dim]  k, v [n, n_kv_heads * head_dim]  F32; q and k turn in place
+ *   out, q [n, n_heads * head_dim]  k, v [n, n_kv_heads * head_dim]  F32; q and k turn in place.
+ *          k and v may be NULL where keys and values are another layer's
  *   ws->positions [n] logical; ws->attention [n_seqs] is overwritten */
 ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
                             const ag_sequence *seqs, size_t n_seqs, const ag_workspace *ws,

@@ -41,7 +41,8 @@ static bool fits(const ag_workspace_shape *have, const ag_workspace_shape *want)
     return have->n_rows >= want->n_rows && have->n_seqs >= want->n_seqs &&
            have->n_windows == want->n_windows && have->dim == want->dim &&
            have->q_dim == want->q_dim && have->kv_dim == want->kv_dim &&
-           have->ffn_dim == want->ffn_dim && have->input_dim == want->input_dim;
+           have->ffn_dim == want->ffn_dim && have->input_dim == want->input_dim &&
+           have->program_cols == want->program_cols;
 }
 
 ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_workspace_shape *shape,
@@ -54,6 +55,11 @@ ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_worksp
     for (int i = 0; i < N_PARTS; i++) total += part_bytes(shape->n_rows, parts[i].cols);
     ag_status st =
         ag_memory_alloc(ag_backend_memory(be), total, AG_USAGE_SCRATCH, &next.storage, err);
+    if (st == AG_OK && shape->program_cols) {
+        st = ag_memory_alloc(ag_backend_memory(be),
+                             shape->n_rows * shape->program_cols * sizeof(float), AG_USAGE_SCRATCH,
+                             &next.values, err);
+    }
     size_t offset = 0;
     for (int i = 0; i < N_PARTS && st == AG_OK; i++) {
         if (!parts[i].cols) continue;
@@ -82,6 +88,7 @@ ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_worksp
 }
 
 void ag_workspace_release(ag_workspace *ws) {
+    ag_buffer_release(&ws->values);
     ag_buffer_release(&ws->storage);
     ag_free(ws->host_rows);
     ag_free(ws->host_inputs);

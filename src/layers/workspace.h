@@ -12,11 +12,13 @@ typedef struct ag_workspace_shape {
     size_t n_windows;                   /* kinds of layers with a window */
     size_t dim, q_dim, kv_dim, ffn_dim; /* of the widest layer */
     size_t input_dim;                   /* of what all layers have for themselves */
+    size_t program_cols;                /* of a program's values; 0: none is executed */
 } ag_workspace_shape;
 
 /* All F32, [n_rows, ...]; a layer that is narrower uses the beginning, its rows close together. */
 typedef struct ag_workspace {
     ag_workspace_shape shape;
+    ag_buffer *values;   /* owned; [program_cols][n_rows] of a program; NULL: none is executed */
     ag_buffer *storage;  /* owned; the tensors below are parts of it */
     ag_tensor residual;  /* [dim] the stream that every block adds to */
     ag_tensor normed;    /* [dim] what a block reads */

@@ -35,7 +35,9 @@ ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_
 
 ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *err) {
     const ag_workspace_shape *have = &m->workspace.shape;
-    if (n_rows <= have->n_rows && n_seqs <= have->n_seqs) return AG_OK;
+    if (n_rows <= have->n_rows && n_seqs <= have->n_seqs &&
+        (!m->runs_program || have->program_cols))
+        return AG_OK;
     if (n_rows < have->n_rows) n_rows = have->n_rows;
     if (n_seqs < have->n_seqs) n_seqs = have->n_seqs;
     if (n_seqs > have->n_seqs || !m->sequences) {
@@ -52,7 +54,8 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
         ag_free(m->growth);
         m->growth = growth;
     }
-    const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, n_rows, n_seqs);
+    ag_workspace_shape shape = ag_model_workspace_shape(&m->info, n_rows, n_seqs);
+    if (m->runs_program) shape.program_cols = m->program->cols;
     return ag_workspace_reserve(&m->workspace, m->backend, &shape, err);
 }
 
@@ -250,6 +253,70 @@ static ag_status run_layers(ag_model *m, const ag_layer_pass *pass, ag_error *er
     return now == pass ? AG_OK : ag_widen_pass(pass, err);
 }
 
+/* ---- the program ---- */
+
+static ag_status copy_rows(ag_model *m, const ag_tensor *to, size_t to_row, const ag_tensor *from,
+                           size_t from_row, size_t n, ag_error *err) {
+    const size_t cols = ag_shape_cols(&from->shape);
+    ag_tensor dst = *to;
+    return ag_take_error(
+        m->backend, ag_copy_slice(m->backend, &dst, to_row * cols, from, from_row * cols, n * cols),
+        err);
+}
+
+/* Embeddings and layers' own inputs, to where the program reads them. */
+static ag_status give_inputs(ag_model *m, const ag_pass *pass, const ag_layer_pass *old,
+                             ag_error *err) {
+    const ag_program *p = m->program;
+    ag_tensor value, from;
+    AG_TRY(ag_pass_value(pass, p->stream, &value, err));
+    AG_TRY(copy_rows(m, &value, 0, &m->workspace.residual, 0, pass->n_rows, err));
+    if (!p->layer_inputs) return AG_OK;
+    AG_TRY(look_up_inputs(m, old, err));
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        AG_TRY(ag_pass_value(pass, p->layer_inputs[l], &value, err));
+        AG_TRY(input_of(m, old, l, &from, err));
+        AG_TRY(copy_rows(m, &value, 0, &from, 0, pass->n_rows, err));
+    }
+    return AG_OK;
+}
+
+/* The rows that have come out, to their places in the workspace's `normed`. */
+static ag_status take_hidden(ag_model *m, const ag_pass *pass, const ag_layer_pass *old,
+                             ag_error *err) {
+    ag_tensor hidden;
+    size_t from = 0;
+    if (!pass->n_rows) return AG_OK;
+    AG_TRY(ag_pass_value(pass, m->program->hidden, &hidden, err));
+    if (pass->n_rows == old->n_rows)
+        return copy_rows(m, &m->workspace.normed, 0, &hidden, 0, pass->n_rows, err);
+    for (size_t i = 0; i < old->n_seqs; i++) {
+        const ag_sequence *s = &old->seqs[i];
+        const size_t n = s->n - s->n_unwanted;
+        if (n) {
+            AG_TRY(
+                copy_rows(m, &m->workspace.normed, s->row0 + s->n_unwanted, &hidden, from, n, err));
+        }
+        from += n;
+    }
+    return AG_OK;
+}
+
+static ag_status run_program(ag_model *m, const ag_layer_pass *old, ag_error *err) {
+    ag_pass pass = {.backend = m->backend,
+                    .program = m->program,
+                    .weights = m->bound,
+                    .inv_freq = m->inv_freq,
+                    .ws = &m->workspace,
+                    .n_rows = old->n_rows,
+                    .seqs = old->seqs,
+                    .n_seqs = old->n_seqs,
+                    .narrowed = m->narrowed};
+    AG_TRY(give_inputs(m, &pass, old, err));
+    AG_TRY(ag_run_program(&pass, err));
+    return take_hidden(m, &pass, old, err);
+}
+
 /* The rows' embeddings are there. */
 static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items, size_t n_rows,
                            ag_error *err) {
@@ -261,7 +328,7 @@ static ag_status pass_rows(ag_model *m, const ag_sequence *items, size_t n_items
         .n_seqs = n_items,
         .norm_eps = ag_spec_eps(&m->spec),
     };
-    ag_status st = run_layers(m, &pass, err);
+    ag_status st = m->runs_program ? run_program(m, &pass, err) : run_layers(m, &pass, err);
     for (size_t i = 0; i < n_items; i++) {
         if (st == AG_OK) {
             ag_layer_state_commit(items[i].state);

@@ -28,6 +28,9 @@ static void find_last_uses(placing *p) {
     for (uint32_t i = 0; i < program->n_ops; i++) {
         note_use(p, program->ops[i].in, i);
         note_use(p, program->ops[i].out, i);
+        /* Both may run as one, whose output lies apart from what is added. */
+        const uint32_t norm = ag_program_norm_of_sum(program, i);
+        if (norm) p->last[program->ops[i].in[1]] = norm;
     }
     p->last[program->hidden] = UINT32_MAX; /* it is the result */
 }
@@ -61,6 +64,13 @@ static void release(placing *p, uint32_t op) {
     p->n_living = n;
 }
 
+/* Values that are in their places when operation `cut` begins. */
+static void list_live(placing *p) {
+    ag_program *program = p->program;
+    program->n_live = 0;
+    for (size_t i = 0; i < p->n_living; i++) program->live[program->n_live++] = p->living[i].value;
+}
+
 static void place_all(placing *p) {
     ag_program *program = p->program;
     find_last_uses(p);
@@ -70,6 +80,7 @@ static void place_all(placing *p) {
     for (uint32_t l = 0; program->layer_inputs && l < program->n_layers; l++)
         place(p, program->layer_inputs[l]);
     for (uint32_t i = 0; i < program->n_ops; i++) {
+        if (i == program->cut) list_live(p);
         place_new(p, program->ops[i].out);
         release(p, i);
     }
@@ -79,8 +90,10 @@ ag_status ag_place_values(ag_program *program, ag_error *err) {
     placing p = {.program = program,
                  .last = ag_calloc(program->n_values + (size_t)1, sizeof *p.last),
                  .living = ag_calloc(program->n_values + (size_t)1, sizeof *p.living)};
-    const ag_status st =
-        p.last && p.living ? AG_OK : AG_FAIL(err, NOMEM, "places of %u values", program->n_values);
+    program->live = ag_calloc(program->n_values + (size_t)1, sizeof *program->live);
+    const ag_status st = p.last && p.living && program->live
+                             ? AG_OK
+                             : AG_FAIL(err, NOMEM, "places of %u values", program->n_values);
     if (st == AG_OK) place_all(&p);
     ag_free(p.last);
     ag_free(p.living);

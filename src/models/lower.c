@@ -140,6 +140,13 @@ static void norm_stream(builder *b, uint32_t layer, ag_layer_tensor tensor) {
 
 /* ---- mixers: from what a branch reads to what the output projection reads ---- */
 
+/* Kinds of layers with a window that come before this one. */
+static uint32_t n_windows_before(const builder *b) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < b->s->kind_of[b->layer]; k++) n += b->s->kinds[k].window > 0;
+    return n;
+}
+
 static uint32_t add_attend(builder *b) {
     const ag_layer_spec *k = b->kind;
     const bool rotates = k->rope != AG_NO_ROPE;
@@ -160,7 +167,7 @@ static uint32_t add_attend(builder *b) {
         .rope_factor = factor != 0 ? factor : 1,
         .query_beta = b->s->query_beta,
         .query_period = b->s->query_period,
-        .kind = b->s->kind_of[b->layer],
+        .window_list = k->window ? n_windows_before(b) : AG_NONE,
         .window = k->window,
         .scale = k->scale,
         .softcap = k->softcap,

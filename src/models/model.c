@@ -7,6 +7,7 @@
 #include "formats/gguf.h"
 #include "memory/galloc.h"
 #include "models/config.h"
+#include "models/lower.h"
 #include "models/model_impl.h"
 #include "models/rope.h"
 #include "models/shapes.h"
@@ -288,11 +289,29 @@ static ag_status make_ones(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
+/* The program's weights, and the numbers that it multiplies the stream by. */
+static ag_status bind_program(ag_model *m, ag_error *err) {
+    AG_TRY(ag_lower(&m->spec, &m->program, err));
+    const ag_program *p = m->program;
+    m->bound = ag_calloc(p->n_weights, sizeof *m->bound);
+    if (!m->bound) return AG_FAIL(err, NOMEM, "weights of a program of %u layers", p->n_layers);
+    for (uint32_t i = 0; i < p->n_weights; i++) {
+        const ag_weight_ref w = p->weights[i];
+        const bool is_last = w.layer == AG_MODEL_WEIGHT;
+        const ag_tensor *ends[] = {
+            [AG_MODEL_NORM] = &m->weights.norm, [AG_MODEL_HEAD] = &m->weights.lm_head};
+        m->bound[i].tensor = is_last ? ends[w.tensor] : &m->weights.layers[w.layer].of[w.tensor];
+        if (!is_last) m->bound[i].number = m->places[w.layer].out_scale;
+    }
+    return AG_OK;
+}
+
 /* The common end of making a model: *out receives it, or it is destroyed. */
 static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
     if (st == AG_OK) st = find_places(m, err);
     if (st == AG_OK) st = make_ones(m, err);
+    if (st == AG_OK) st = bind_program(m, err);
     if (st == AG_OK) {
         *out = m;
     } else {
@@ -315,6 +334,8 @@ ag_status ag_model_load(ag_backend *be, const char *path, const ag_model_params 
 void ag_model_destroy(ag_model *m) {
     if (!m) return;
     ag_workspace_release(&m->workspace);
+    ag_program_destroy(m->program);
+    ag_free(m->bound);
     ag_free(m->sequences);
     ag_free(m->growth);
     ag_free(m->places);

@@ -4,6 +4,7 @@
 #define AG_MODELS_MODEL_IMPL_H
 
 #include "core/decode_step.h"
+#include "layers/run.h"
 #include "models/embedding.h"
 #include "models/weights.h"
 
@@ -22,6 +23,9 @@ struct ag_model {
     } * places;          /* owned; [n_layers] */
     ag_tensor inv_freq[AG_MAX_ROPES][2]; /* [n_rotated / 2] on the host; for short, long texts */
     ag_buffer *inv_freq_owner[AG_MAX_ROPES][2];
+    ag_program *program;    /* owned; of the forward pass */
+    ag_bound_weight *bound; /* owned; [program->n_weights] */
+    bool runs_program;      /* passes execute it, instead of going layer by layer */
     ag_workspace workspace; /* shared by the model's sessions */
     ag_sequence *sequences; /* owned; as many as the workspace is for */
     ag_sequence *narrowed;  /* behind them: as many, of a pass that goes on with some rows */

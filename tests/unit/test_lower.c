@@ -346,7 +346,7 @@ static void values_share_places(void **state) {
     static const struct {
         const char *shape;
         uint32_t cols;
-    } cases[] = {{"1b", 20480}, {"8b", 36864}};
+    } cases[] = {{"1b", 22528}, {"8b", 40960}};
     static ag_model_spec s;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ag_error err;

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layers/run.h"
+
+#include "core/backend_ops.h"
+#include "core/fail.h"
+#include "layers/state_ops.h"
+#include "layers/wanted.h"
+
+/* The tensors of an operation's operands. */
+typedef struct operands {
+    ag_tensor in[AG_OP_VALUES], out[AG_OP_VALUES];
+} operands;
+
+ag_status ag_pass_value(const ag_pass *pass, uint16_t value, ag_tensor *out, ag_error *err) {
+    const ag_value *v = &pass->program->values[value];
+    const size_t offset = (size_t)v->offset * pass->ws->shape.n_rows * sizeof(float);
+    return ag_tensor_make(out, AG_F32, ag_shape_2d(pass->n_rows, v->cols), pass->ws->values, offset,
+                          err);
+}
+
+static ag_status find_operands(const ag_pass *pass, const ag_op *op, operands *at, ag_error *err) {
+    for (int i = 0; i < AG_OP_VALUES; i++) {
+        if (op->in[i] != AG_NONE) AG_TRY(ag_pass_value(pass, op->in[i], &at->in[i], err));
+        if (op->out[i] != AG_NONE) AG_TRY(ag_pass_value(pass, op->out[i], &at->out[i], err));
+    }
+    return AG_OK;
+}
+
+static const ag_tensor *weight_of(const ag_pass *pass, const ag_op *op, int i) {
+    return pass->weights[op->w[i]].tensor;
+}
+
+/* ---- operations ---- */
+
+static ag_status products(const ag_pass *pass, const ag_op *op, operands *at) {
+    ag_tensor *y[AG_OP_VALUES];
+    const ag_tensor *w[AG_OP_VALUES];
+    size_t n = 0;
+    for (; n < AG_OP_VALUES && op->out[n] != AG_NONE; n++) {
+        y[n] = &at->out[n];
+        w[n] = weight_of(pass, op, (int)n);
+    }
+    if (n == 1) return ag_matmul_transposed(pass->backend, y[0], &at->in[0], w[0]);
+    return ag_matmul_group(pass->backend, y, &at->in[0], w, n);
+}
+
+/* As many values at a time as the weight has: whole rows, or the heads of each. */
+static ag_status norm(const ag_pass *pass, const ag_op *op, const operands *at) {
+    const ag_tensor *w = weight_of(pass, op, 0);
+    const size_t dim = w->shape.dim[0];
+    const ag_shape rows = ag_shape_2d(ag_shape_numel(&at->in[0].shape) / dim, dim);
+    ag_tensor x, y;
+    AG_TRY(ag_tensor_reshape(&x, &at->in[0], rows, &pass->backend->err));
+    AG_TRY(ag_tensor_reshape(&y, &at->out[0], rows, &pass->backend->err));
+    return ag_rms_norm(pass->backend, &y, &x, w, op->number);
+}
+
+static ag_status gate(ag_backend *be, ag_gate_kind kind, ag_tensor *x, const ag_tensor *by) {
+    switch (kind) {
+    case AG_GATE_SILU:
+        return ag_silu_mul(be, x, by);
+    case AG_GATE_GELU_TANH:
+        return ag_gelu_mul(be, x, by);
+    case AG_GATE_SIGMOID:
+        return ag_sigmoid_mul(be, x, by);
+    case AG_GATE_NONE:
+        break;
+    }
+    return ag_mul(be, x, by);
+}
+
+static ag_status attend(const ag_pass *pass, const ag_op *op, operands *at, ag_error *err) {
+    const ag_attend_op *a = &pass->program->attend[op->params];
+    const ag_workspace *ws = pass->ws;
+    const bool rotates = a->rope != AG_NONE, sees_all = a->window_list == AG_NONE;
+    const ag_attention_layer layer = {
+        .index = a->cache,
+        .shares_kv = a->shares_kv,
+        .n_heads = a->n_heads,
+        .n_kv_heads = a->n_kv_heads,
+        .head_dim = a->head_dim,
+        .inv_freq = {rotates ? &pass->inv_freq[a->rope][0] : NULL,
+                     rotates ? &pass->inv_freq[a->rope][1] : NULL},
+        .rope_factor = a->rope_factor,
+        .query_beta = a->query_beta,
+        .query_period = a->query_period,
+        .params = {.scale = a->scale, .softcap = a->softcap},
+        .visible_from = sees_all ? NULL : ws->visible_from + a->window_list * ws->shape.n_rows,
+    };
+    const bool own = !a->shares_kv;
+    return ag_self_attention(pass->backend, &layer, pass->seqs, pass->n_seqs, ws, &at->out[0],
+                             &at->in[0], own ? &at->in[1] : NULL, own ? &at->in[2] : NULL, err);
+}
+
+static ag_status execute(const ag_pass *pass, const ag_op *op, ag_error *err) {
+    ag_backend *be = pass->backend;
+    operands at;
+    AG_TRY(find_operands(pass, op, &at, err));
+    switch ((ag_op_code)op->code) {
+    case AG_OP_PRODUCTS:
+        return ag_take_error(be, products(pass, op, &at), err);
+    case AG_OP_BIAS:
+        return ag_take_error(be, ag_add_bias(be, &at.out[0], weight_of(pass, op, 0)), err);
+    case AG_OP_NORM:
+        return ag_take_error(be, norm(pass, op, &at), err);
+    case AG_OP_ADD:
+        return ag_take_error(be, ag_add_assign(be, &at.out[0], &at.in[1]), err);
+    case AG_OP_SCALE:
+        return ag_take_error(be, ag_scale(be, &at.out[0], pass->weights[op->w[0]].number), err);
+    case AG_OP_SOFTCAP:
+        return ag_take_error(be, ag_softcap(be, &at.out[0], op->number), err);
+    case AG_OP_GATE:
+        return ag_take_error(be, gate(be, (ag_gate_kind)op->kind, &at.out[0], &at.in[1]), err);
+    case AG_OP_ATTEND:
+        return attend(pass, op, &at, err);
+    case AG_OP_SHORT_CONV:
+        return ag_run_short_conv(pass, op, &at.in[0], &at.out[0], err);
+    case AG_OP_DELTA_NET:
+        return ag_run_delta_net(pass, op, at.in, at.out, err);
+    case AG_OP_CODES:
+        break;
+    }
+    return AG_FAIL(err, INVALID, "an operation of code %u", op->code);
+}
+
+/* ---- the order ---- */
+
+static bool is_one(const ag_pass *pass, const ag_op *op) {
+    return op->code == AG_OP_SCALE && pass->weights[op->w[0]].number == 1;
+}
+
+/* ADD, and NORM of the sum into another value: one operation. *next: behind them. */
+static ag_status add_and_norm(const ag_pass *pass, uint32_t i, uint32_t *next, ag_error *err) {
+    const ag_program *p = pass->program;
+    const ag_op *add = &p->ops[i];
+    const uint32_t n = ag_program_norm_of_sum(p, i);
+    const ag_op *norm_op = &p->ops[n];
+    const bool fits = n == i + 1 || (n == i + 2 && is_one(pass, &p->ops[i + 1]));
+    *next = fits ? n + 1 : i + 1;
+    if (!fits) return execute(pass, add, err);
+    operands at, to;
+    AG_TRY(find_operands(pass, add, &at, err));
+    AG_TRY(find_operands(pass, norm_op, &to, err));
+    return ag_take_error(pass->backend,
+                         ag_add_rms_norm(pass->backend, &to.out[0], &at.out[0], &at.in[1],
+                                         weight_of(pass, norm_op, 0), norm_op->number),
+                         err);
+}
+
+static bool is_cancelled(const ag_pass *pass) {
+    for (size_t i = 0; i < pass->n_seqs; i++) {
+        const atomic_bool *cancel = pass->seqs[i].cancel;
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) return true;
+    }
+    return false;
+}
+
+ag_status ag_run_program(ag_pass *pass, ag_error *err) {
+    const ag_program *p = pass->program;
+    for (uint32_t i = 0, next; i < p->head; i = next) {
+        const ag_op *op = &p->ops[i];
+        next = i + 1;
+        if (op->flags & AG_OP_LAYER_BEGINS && is_cancelled(pass))
+            return AG_FAIL(err, CANCELLED, "cancelled before layer %u", op->layer);
+        if (i == p->cut) AG_TRY(ag_narrow_pass_to_wanted(pass, err));
+        if (!pass->n_rows) return AG_OK;
+        if (op->code == AG_OP_ADD) AG_TRY(add_and_norm(pass, i, &next, err));
+        else if (!is_one(pass, op)) AG_TRY(execute(pass, op, err));
+    }
+    return AG_OK;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executes a program for the rows of a pass. */
+#ifndef AG_LAYERS_RUN_H
+#define AG_LAYERS_RUN_H
+
+#include "core/program.h"
+#include "layers/attention.h"
+#include "layers/workspace.h"
+
+/* A weight of a program. */
+typedef struct ag_bound_weight {
+    const ag_tensor *tensor; /* borrowed */
+    float number;            /* of AG_OP_SCALE: what the tensor holds */
+} ag_bound_weight;
+
+typedef struct ag_pass {
+    ag_backend *backend;
+    const ag_program *program;
+    const ag_bound_weight *weights; /* [program->n_weights] */
+    ag_tensor (*inv_freq)[2];       /* [tables] for short and for long texts, on the host */
+    ag_workspace *ws;
+    size_t n_rows;
+    const ag_sequence *seqs;
+    size_t n_seqs;
+    ag_sequence *narrowed; /* space for as many sequences: those that go on from `cut` */
+} ag_pass;
+
+/* Rows of a value: [n_rows, cols]. */
+ag_status ag_pass_value(const ag_pass *pass, uint16_t value, ag_tensor *out, ag_error *err);
+
+/* Runs the operations before `head`. Values that the host writes are there. Afterwards `hidden` has
+ * the rows of the pass; n_rows and seqs are those that have gone on, perhaps none.
+ * AG_CANCELLED if a sequence's `cancel`, asked before every layer, says so. */
+ag_status ag_run_program(ag_pass *pass, ag_error *err);
+
+#endif
