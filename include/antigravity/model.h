@@ -82,7 +82,8 @@ typedef struct ag_model_info {
     uint32_t n_types; /* of matrices in memory, the most frequent first */
     ag_type_share types[AG_MAX_TYPE_SHARES];
     ag_cache_outcome weights_cache; /* of a loaded model */
-    uint64_t reserved[7];           /* 0: facts of later versions */
+    uint64_t workspace_columns;     /* floats of the workspace for each row of a pass */
+    uint64_t reserved[6];           /* 0: facts of later versions */
 } ag_model_info;
 
 /* Return false to cancel; the call then ends with AG_CANCELLED. done <= total. */

@@ -21,7 +21,14 @@ typedef struct ag_sequence {
     bool is_long;               /* turns by the frequencies for long texts */
     size_t n_unwanted;          /* of the first ones nobody asks what comes out of the pass */
     size_t row0;                /* of the pass's rows; set by the pass */
+    /* Set by the pass: the first token that has a result, and its row among the results. */
+    size_t first_result, result_row;
 } ag_sequence;
+
+/* The row of the result of token i, which is wanted. */
+static inline size_t ag_sequence_result(const ag_sequence *s, size_t i) {
+    return s->result_row + (i - s->first_result);
+}
 
 /* What attention does in one layer. */
 typedef struct ag_attention_layer {

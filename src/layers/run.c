@@ -14,8 +14,8 @@ typedef struct operands {
 ag_status ag_pass_value(const ag_pass *pass, uint16_t value, ag_tensor *out, ag_error *err) {
     const ag_value *v = &pass->program->values[value];
     const size_t offset = (size_t)v->offset * pass->ws->shape.n_rows * sizeof(float);
-    return ag_tensor_make(out, AG_F32, ag_shape_2d(pass->n_rows, v->cols), pass->ws->values, offset,
-                          err);
+    return ag_tensor_make(out, AG_F32, ag_shape_2d(pass->n_rows, v->cols), pass->ws->storage,
+                          offset, err);
 }
 
 static ag_status find_operands(const ag_pass *pass, const ag_op *op, operands *at, ag_error *err) {

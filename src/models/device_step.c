@@ -88,7 +88,7 @@ static ag_status run_operations(void *user) {
     by_operations *o = user;
     o->called = true;
     AG_TRY(ag_model_forward_row(o->model, o->item, o->err));
-    return ag_model_logits(o->model, &o->model->workspace.normed, 0, 1, o->logits, o->err);
+    return ag_model_logits(o->model, &o->model->hidden, 0, 1, o->logits, o->err);
 }
 
 static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, bool *done) {
@@ -132,7 +132,7 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
         .embedding = m->workspace.host_rows,
         .position = item->position,
         .positions = m->workspace.positions,
-        .rows = &m->workspace.residual,
+        .rows = &m->stream,
         .kv = m->decode.views,
         .logits = logits,
         .host_logits = host_logits,

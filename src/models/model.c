@@ -134,7 +134,7 @@ static ag_status open_model(const ag_backend *be, const char *path, ag_model_par
     if (!tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     choose_weights(*source, params);
     AG_TRY(inspect_weights(be, spec, *source, params, summary, err));
-    ag_spec_describe(spec, info);
+    AG_TRY(ag_spec_describe(spec, info, err));
     describe_source(spec, summary, *source, params, info);
     return AG_OK;
 }
@@ -243,29 +243,6 @@ uint32_t ag_model_states(const ag_model *m, ag_state_layer *out) {
     return n;
 }
 
-/* Where each layer's keys and values, or its state, are among those of a session. */
-static ag_status find_places(ag_model *m, ag_error *err) {
-    const ag_model_spec *s = &m->spec;
-    uint32_t n_caches = 0, n_states = 0;
-    m->places = ag_calloc(s->n_layers, sizeof *m->places);
-    if (!m->places) return AG_FAIL(err, NOMEM, "places of %u layers", s->n_layers);
-    for (uint32_t l = 0; l < s->n_layers; l++) {
-        const uint32_t source = ag_spec_kv_source(s, l);
-        const ag_tensor *scale = &m->weights.layers[l].of[AG_LT_OUT_SCALE];
-        m->places[l].cache = source == l            ? n_caches++
-                             : source == UINT32_MAX ? UINT32_MAX
-                                                    : m->places[source].cache;
-        m->places[l].state = n_states;
-        if (source == l || source == UINT32_MAX) m->n_keeping = l + 1;
-        m->places[l].out_scale = 1;
-        n_states += ag_spec_layer(s, l)->mixer != AG_MIXER_ATTENTION;
-        if (!scale->buffer) continue;
-        AG_TRY(ag_take_error(
-            m->backend, ag_read(m->backend, &m->places[l].out_scale, scale, sizeof(float)), err));
-    }
-    return AG_OK;
-}
-
 /* The weight of norms that have none. */
 static ag_status make_ones(ag_model *m, ag_error *err) {
     enum { MOST = 1024 };
@@ -301,7 +278,11 @@ static ag_status bind_program(ag_model *m, ag_error *err) {
         const ag_tensor *ends[] = {
             [AG_MODEL_NORM] = &m->weights.norm, [AG_MODEL_HEAD] = &m->weights.lm_head};
         m->bound[i].tensor = is_last ? ends[w.tensor] : &m->weights.layers[w.layer].of[w.tensor];
-        if (!is_last) m->bound[i].number = m->places[w.layer].out_scale;
+        if (is_last || w.tensor != AG_LT_OUT_SCALE) continue;
+        AG_TRY(ag_take_error(
+            m->backend,
+            ag_read(m->backend, &m->bound[i].number, m->bound[i].tensor, sizeof m->bound[i].number),
+            err));
     }
     return AG_OK;
 }
@@ -309,7 +290,6 @@ static ag_status bind_program(ag_model *m, ag_error *err) {
 /* The common end of making a model: *out receives it, or it is destroyed. */
 static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
-    if (st == AG_OK) st = find_places(m, err);
     if (st == AG_OK) st = make_ones(m, err);
     if (st == AG_OK) st = bind_program(m, err);
     if (st == AG_OK) {
@@ -338,7 +318,6 @@ void ag_model_destroy(ag_model *m) {
     ag_free(m->bound);
     ag_free(m->sequences);
     ag_free(m->growth);
-    ag_free(m->places);
     ag_buffer_release(&m->logit_rows_owner);
     ag_model_device_step_release(m);
     ag_model_weights_release(&m->weights);
@@ -368,9 +347,9 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     ag_model_params p = *params;
     m->backend = be;
     m->spec = *spec;
-    ag_spec_describe(spec, &m->info);
+    ag_status st = ag_spec_describe(spec, &m->info, err);
     m->info.n_parameters = ag_spec_parameters(spec, spec->tie_word_embeddings);
-    ag_status st = open_tables(m, NULL, NULL, err);
+    if (st == AG_OK) st = open_tables(m, NULL, NULL, err);
     ag_weights_summary summary;
     inspect_random(be, spec, &p, &summary);
     set_types(&summary, &m->info);
@@ -400,7 +379,7 @@ ag_status ag_model_plan_synthetic(const ag_backend *be, const char *shape,
     AG_TRY(ag_shape_spec(shape, &spec, err));
     ag_weights_summary summary;
     inspect_random(be, &spec, &p, &summary);
-    ag_spec_describe(&spec, out);
+    AG_TRY(ag_spec_describe(&spec, out, err));
     set_types(&summary, out);
     out->mixed = ag_weights_is_mix(p.weights);
     *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};

@@ -16,21 +16,17 @@ struct ag_model {
     ag_model_weights weights;
     ag_embedding embedding, layer_inputs; /* the latter only where layers have inputs */
     ag_buffer *ones;                      /* NULL: no norm is without weight */
-    struct {
-        uint32_t cache;  /* the layer's number in caches; UINT32_MAX: it has no keys and values */
-        uint32_t state;  /* the same in ag_layer_state */
-        float out_scale; /* of the stream behind it; 1: none */
-    } * places;          /* owned; [n_layers] */
-    ag_tensor inv_freq[AG_MAX_ROPES][2]; /* [n_rotated / 2] on the host; for short, long texts */
+    ag_tensor inv_freq[AG_MAX_ROPES][2];  /* [n_rotated / 2] on the host; for short, long texts */
     ag_buffer *inv_freq_owner[AG_MAX_ROPES][2];
     ag_program *program;    /* owned; of the forward pass */
     ag_bound_weight *bound; /* owned; [program->n_weights] */
-    bool runs_program;      /* passes execute it, instead of going layer by layer */
     ag_workspace workspace; /* shared by the model's sessions */
+    /* Values of the program, [rows of the workspace, hidden_size]: embeddings before a pass, and
+     * what comes out of it. The former is free after a pass. */
+    ag_tensor stream, hidden;
     ag_sequence *sequences; /* owned; as many as the workspace is for */
     ag_sequence *narrowed;  /* behind them: as many, of a pass that goes on with some rows */
     ag_kv_growth *growth;   /* owned; as many: what a pass adds to their caches */
-    uint32_t n_keeping;     /* layers up to the last one that keeps anything of a token */
     ag_tensor logit_rows;   /* some rows of logits; made when first needed */
     ag_buffer *logit_rows_owner;
     struct {
@@ -49,18 +45,17 @@ uint32_t ag_model_states(const ag_model *m, ag_state_layer *out);
 /* By what a layer's queries and keys turn; NULL: they do not. *factor: of what turns. */
 const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, float *factor);
 
-/* Takes every item's tokens through all layers and appends them to its cache. Afterwards row i of
- * the workspace's `normed` (items one after another) is the final hidden state of token i. Fails as
- * a whole: the caches are then as before.
+/* Takes every item's tokens through the program and appends them to its cache. Afterwards `hidden`
+ * has the final hidden states of the tokens that are wanted, and maybe of others:
+ * ag_sequence_result(). Fails as a whole: the caches are then as before.
  * AG_LIMIT if a cache has no room or the rows pass the workspace; AG_INVALID for an unknown id;
  * AG_CANCELLED if an item's `cancel`, asked before every layer, says so. */
 ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err);
 
-/* The same for one token whose embedding is in the first row of the workspace's `residual`. */
+/* The same for one token whose embedding is in the first row of `stream`. */
 ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err);
 
-/* logits [n_rows, n_vocab] of rows of hidden states from row0 on: of the workspace's `normed` after
- * a pass. */
+/* logits [n_rows, n_vocab] of rows of hidden states from row0 on. */
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
                           ag_tensor *logits, ag_error *err);
 

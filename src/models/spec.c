@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models/spec.h"
 
+#include "models/lower.h"
+
 #include "core/fail.h"
 
 #include <math.h>
@@ -158,7 +160,8 @@ static const ag_layer_spec *first_attention(const ag_model_spec *s) {
     return &s->kinds[0];
 }
 
-void ag_spec_describe(const ag_model_spec *s, ag_model_info *info) {
+ag_status ag_spec_describe(const ag_model_spec *s, ag_model_info *info, ag_error *err) {
+    ag_program *program;
     const ag_layer_spec *attention = first_attention(s);
     *info = (ag_model_info){
         .n_layers = s->n_layers,
@@ -181,4 +184,8 @@ void ag_spec_describe(const ag_model_spec *s, ag_model_info *info) {
              ag_rope_type_name(s->ropes[0].scaling.type));
     memcpy(info->eos_ids, s->eos_ids, sizeof info->eos_ids);
     describe_kinds(s, info);
+    AG_TRY(ag_lower(s, &program, err));
+    info->workspace_columns = program->cols;
+    ag_program_destroy(program);
+    return AG_OK;
 }

@@ -3,11 +3,17 @@
 #ifndef AG_MODELS_WEIGHTS_H
 #define AG_MODELS_WEIGHTS_H
 
+#include "core/layer_tensors.h"
 #include "formats/weight_source.h"
-#include "layers/layer.h"
 #include "models/weight_types.h"
 
 #include <antigravity/operations.h>
+
+/* Weights in the backend's layout, [rows, cols] of models/tensors.c; norms, biases and convolutions
+ * [taps, channels] F32. What the layer lacks has no buffer. All borrow the model's buffers. */
+typedef struct ag_layer {
+    ag_tensor of[AG_LAYER_PLACES];
+} ag_layer;
 
 /* Owns every buffer that its tensors borrow. */
 typedef struct ag_model_weights {

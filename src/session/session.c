@@ -53,11 +53,12 @@ static size_t query_values(const ag_model_info *info) {
     return sum + most;
 }
 
-/* The same in the order of the model. */
+/* The same in the order of the model: caches are numbered so. */
 static void sort_layers(const ag_model *m, layer_list *list) {
+    uint32_t n = 0;
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
         if (ag_spec_kv_source(&m->spec, l) != l) continue;
-        list->layers[m->places[l].cache] = kv_layer_of(&m->info.layer_kinds[m->spec.kind_of[l]]);
+        list->layers[n++] = kv_layer_of(&m->info.layer_kinds[m->spec.kind_of[l]]);
     }
 }
 
@@ -164,9 +165,10 @@ static ag_status make_manager(ag_session *s, ag_error *err) {
     const ag_model *m = s->model;
     ag_rope_table *rope = ag_calloc(m->info.n_layers, sizeof *rope);
     if (!rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", m->info.n_layers);
+    uint32_t n = 0;
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
         if (ag_spec_kv_source(&m->spec, l) != l) continue;
-        ag_rope_table *table = &rope[m->places[l].cache];
+        ag_rope_table *table = &rope[n++];
         const ag_tensor *inv_freq = ag_model_rope(m, l, s->is_long, &table->factor);
         if (!inv_freq) continue;
         table->inv_freq = ag_tensor_f32(inv_freq);

@@ -15,21 +15,21 @@ typedef struct row_walk {
     const ag_step_item *items;
     size_t n, at; /* items, the one at hand */
     size_t row;   /* of its tokens */
-    size_t row0;  /* its first row in the pass */
 } row_walk;
 
 static bool is_wanted(const ag_step_item *item, size_t row) {
     return item->logits == AG_LOGITS_ALL || (item->logits == AG_LOGITS_LAST && row + 1 == item->n);
 }
 
-/* The next wanted row and its number in the pass; false past the last. */
-static bool next_row(row_walk *w, wanted_row *out, size_t *pass_row) {
-    for (; w->at < w->n; w->row0 += w->items[w->at].n, w->at++, w->row = 0) {
+/* The next wanted row and its number among the pass's results; false past the last. */
+static bool next_row(row_walk *w, wanted_row *out, size_t *result) {
+    const ag_model *m = w->items[0].session->model;
+    for (; w->at < w->n; w->at++, w->row = 0) {
         const ag_step_item *item = &w->items[w->at];
         while (w->row < item->n && !is_wanted(item, w->row)) w->row++;
         if (w->row == item->n) continue;
         *out = (wanted_row){item, w->row};
-        *pass_row = w->row0 + w->row++;
+        *result = ag_sequence_result(&m->sequences[w->at], w->row++);
         return true;
     }
     return false;
@@ -110,16 +110,13 @@ static ag_status hand_over(ag_model *m, const wanted_row *r, size_t row, ag_erro
     return deliver(r, err);
 }
 
-/* The rows' hidden states side by side, where the residual stream was, which is no longer needed.
- */
+/* The rows' hidden states side by side, in the place of the stream. */
 static ag_status gather_rows(ag_model *m, const size_t *rows, size_t n, ag_error *err) {
     const size_t dim = m->info.hidden_size;
-    ag_workspace *ws = &m->workspace;
     for (size_t i = 0; i < n; i++) {
         AG_TRY(ag_take_error(
             m->backend,
-            ag_copy_slice(m->backend, &ws->residual, i * dim, &ws->normed, rows[i] * dim, dim),
-            err));
+            ag_copy_slice(m->backend, &m->stream, i * dim, &m->hidden, rows[i] * dim, dim), err));
     }
     return AG_OK;
 }
@@ -130,7 +127,7 @@ static ag_status group_logits(ag_model *m, const wanted_row *wanted, const size_
     ag_tensor logits;
     AG_TRY(ag_tensor_rows(&logits, &m->logit_rows, 0, n, err));
     if (!adjacent) AG_TRY(gather_rows(m, rows, n, err));
-    const ag_tensor *hidden = adjacent ? &m->workspace.normed : &m->workspace.residual;
+    const ag_tensor *hidden = adjacent ? &m->hidden : &m->stream;
     AG_TRY(ag_model_logits(m, hidden, adjacent ? rows[0] : 0, n, &logits, err));
     for (size_t i = 0; i < n; i++) AG_TRY(hand_over(m, &wanted[i], i, err));
     return AG_OK;
@@ -155,7 +152,8 @@ static ag_status one_row(const ag_step_item *item, bool computed, ag_error *err)
     const wanted_row last = {item, item->n - 1};
     if (!computed) {
         ag_model *m = s->model;
-        AG_TRY(ag_model_logits(m, &m->workspace.normed, item->n - 1, 1, &s->logits.row, err));
+        AG_TRY(ag_model_logits(m, &m->hidden, ag_sequence_result(&m->sequences[0], item->n - 1), 1,
+                               &s->logits.row, err));
         s->logits.place = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
         if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
         const bool stays = item->sampler && ag_session_chooses_on_device(s);
@@ -175,28 +173,24 @@ ag_status ag_step_take_logits(const ag_step_item *items, size_t n, bool computed
 
 /* ---- hidden states ---- */
 
-static bool wants_hidden(const ag_step_item *items, size_t n) {
-    bool any = false;
-    for (size_t i = 0; i < n; i++) any = any || items[i].hidden;
-    return any;
+/* Where embedding rows were on their way in. */
+static ag_status give_rows(const ag_step_item *item, const ag_sequence *seq, ag_error *err) {
+    ag_model *m = item->session->model;
+    const size_t bytes = m->info.hidden_size * sizeof(float);
+    const float *row = m->workspace.host_rows;
+    AG_TRY(ag_buffer_download(m->workspace.host_rows, m->hidden.buffer,
+                              m->hidden.offset + ag_sequence_result(seq, 0) * bytes,
+                              item->n * bytes, err));
+    for (size_t k = 0; k < item->n; k++, row += m->info.hidden_size) {
+        if (!item->hidden(item->hidden_user, k, row))
+            return AG_FAIL(err, CANCELLED, "cancelled at token %zu", k);
+    }
+    return AG_OK;
 }
 
-/* Every row's, where embedding rows were on their way in. */
 ag_status ag_step_give_hidden(const ag_step_item *items, size_t n, ag_error *err) {
-    ag_model *m = items[0].session->model;
-    const size_t dim = m->info.hidden_size;
-    const ag_tensor *normed = &m->workspace.normed;
-    const float *row = m->workspace.host_rows;
-    size_t n_rows = 0;
-    if (!wants_hidden(items, n)) return AG_OK;
-    for (size_t i = 0; i < n; i++) n_rows += items[i].n;
-    AG_TRY(ag_buffer_download(m->workspace.host_rows, normed->buffer, normed->offset,
-                              n_rows * dim * sizeof(float), err));
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < items[i].n; k++, row += dim) {
-            if (items[i].hidden && !items[i].hidden(items[i].hidden_user, k, row))
-                return AG_FAIL(err, CANCELLED, "cancelled at token %zu", k);
-        }
-    }
+    const ag_model *m = items[0].session->model;
+    for (size_t i = 0; i < n; i++)
+        if (items[i].hidden) AG_TRY(give_rows(&items[i], &m->sequences[i], err));
     return AG_OK;
 }

@@ -2,9 +2,9 @@
 #include "golden/float64_model.h"
 
 #include "formats/weight_source.h"
-#include "layers/layer.h"
 #include "models/config.h"
 #include "models/tensors.h"
+#include "models/weights.h"
 #include "quant/quant.h"
 
 #include <math.h>

@@ -133,12 +133,25 @@ static void check_places(const ag_program *p) {
     free(life);
 }
 
-/* What a workspace takes for each row where every activation has a place of its own. */
+/* What the values took for each row when every activation of the widest layer had a place. */
 static size_t columns_before(const ag_model_spec *s) {
-    ag_model_info info;
-    ag_spec_describe(s, &info);
-    const ag_workspace_shape w = ag_model_workspace_shape(&info, 1, 1);
-    return 4 * w.dim + 2 * w.q_dim + 2 * w.kv_dim + 2 * w.ffn_dim + w.input_dim;
+    size_t q_dim = 0, kv_dim = 0, ffn_dim = s->layer_input;
+    for (uint32_t i = 0; i < s->n_kinds; i++) {
+        const ag_layer_spec *k = &s->kinds[i];
+        const ag_delta_params *d = &k->delta;
+        const size_t channels = ag_spec_channels(s, k), values = (size_t)d->n_v_heads * d->v_dim;
+        const bool attention = k->mixer == AG_MIXER_ATTENTION;
+        const bool delta = k->mixer == AG_MIXER_DELTA_NET;
+        const size_t q = attention ? (size_t)k->n_heads * k->head_dim : channels;
+        const size_t kv = attention ? (size_t)k->n_kv_heads * k->head_dim
+                          : delta   ? values
+                                    : channels;
+        if (q > q_dim) q_dim = q;
+        if (kv > kv_dim) kv_dim = kv;
+        if (ag_spec_ffn_dim(s, k) > ffn_dim) ffn_dim = ag_spec_ffn_dim(s, k);
+    }
+    return 4 * (size_t)s->hidden_size + 2 * q_dim + 2 * kv_dim + 2 * ffn_dim +
+           (size_t)s->n_layers * s->layer_input;
 }
 
 static void check(const char *name, const ag_model_spec *s, const ag_program *p) {

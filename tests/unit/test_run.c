@@ -199,7 +199,7 @@ static void check_sum(const char *name, const char *type, const char *isa, uint6
 
 /* ---- models ---- */
 
-static void run_model(const char *name, ag_dtype type, uint32_t n_threads, bool program) {
+static void run_model(const char *name, ag_dtype type, uint32_t n_threads) {
     const ag_model_params params = {.weights = type};
     const ag_backend_params bp = {.n_threads = n_threads};
     ag_backend *backend;
@@ -208,7 +208,6 @@ static void run_model(const char *name, ag_dtype type, uint32_t n_threads, bool 
     must(ag_backend_create(&bp, &backend, &err), &err);
     snprintf(dir, sizeof dir, "%s/%s", MODELS, name);
     must(ag_model_load(backend, dir, &params, &model, &err), &err);
-    model->runs_program = program;
     ag_checksum_begin(&sum);
     random_state = 7 + strlen(name);
     run_text();
@@ -236,8 +235,7 @@ static void passes_give_the_bits_that_are_recorded(void **state) {
             if (n % test_stride()) continue;
             for (uint32_t k = 1; k <= MOST_THREADS; k++) {
                 if (!all_threads && k != 1 + n % MOST_THREADS) continue;
-                run_model(e->d_name, types[t], k, false);
-                run_model(e->d_name, types[t], k, true);
+                run_model(e->d_name, types[t], k);
             }
         }
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which type and which rows of a file's tensor a weight is. */
-#include "layers/layer.h"
 #include "models/families/family.h"
 #include "models/weight_types.h"
 
