@@ -42,7 +42,6 @@ enum {
 
 typedef struct ag_op {
     uint8_t code; /* ag_op_code */
-    uint8_t n;    /* of PRODUCTS: matrices */
     uint8_t kind; /* of GATE: ag_gate_kind */
     uint8_t flags;
     uint16_t layer;

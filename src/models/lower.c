@@ -89,7 +89,6 @@ static ag_op op_of(ag_op_code code, uint16_t in, uint16_t with, uint16_t out, ui
 
 static void products(builder *b, uint16_t x, const uint16_t *w, const uint16_t *y, size_t n) {
     ag_op op = op_of(AG_OP_PRODUCTS, x, AG_NONE, AG_NONE, AG_NONE);
-    op.n = (uint8_t)n;
     for (size_t i = 0; i < n; i++) {
         op.out[i] = y[i];
         op.w[i] = w[i];
@@ -196,6 +195,7 @@ static uint16_t attend(builder *b) {
     op.in[2] = y[2];
     op.params = (uint16_t)add_attend(b);
     add_op(b, op);
+    if (own) b->p->cut = b->p->n_ops;
     if (!k->out_gate) return op.out[0];
     const uint16_t gate = product(b, b->normed, AG_LT_OUT_GATE, "out_gate", q_dim);
     gate_by(b, AG_GATE_SIGMOID, gate, op.out[0]);
@@ -223,6 +223,7 @@ static uint16_t short_conv(builder *b) {
                      add_weight(b, b->layer, AG_LT_CONV));
     op.params = add_recurrent(b);
     add_op(b, op);
+    b->p->cut = b->p->n_ops;
     gate_by(b, AG_GATE_NONE, op.out[0], y[1]);
     return op.out[0];
 }
@@ -246,6 +247,7 @@ static uint16_t delta_net(builder *b) {
     op.w[2] = add_weight(b, l, AG_LT_DELTA_DT_BIAS);
     op.params = add_recurrent(b);
     add_op(b, op);
+    b->p->cut = b->p->n_ops;
     norm_in_place(b, op.out[0], AG_LT_DELTA_NORM);
     gate_by(b, AG_GATE_SILU, y[1], op.out[0]);
     return y[1];
@@ -368,29 +370,15 @@ static void lower_head(builder *b) {
     add_op(b, op);
 }
 
-/* Behind the last layer that keeps something of a token. */
-static bool keeps_nothing_from(const ag_model_spec *s, uint32_t layer) {
-    for (uint32_t l = layer; l < s->n_layers; l++) {
-        const uint32_t source = ag_spec_kv_source(s, l);
-        if (source == l || source == UINT32_MAX) return false;
-    }
-    return true;
-}
-
 static void lower_all(builder *b) {
     const ag_model_spec *s = b->s;
     b->layer = AG_NONE;
     b->p->n_layers = s->n_layers;
-    b->p->cut = UINT32_MAX;
     b->p->stream = b->stream = add_value(b, "stream", s->hidden_size);
     norm_stream(b, 0, AG_LT_ATTENTION_NORM);
     make_inputs(b);
-    for (uint32_t l = 0; l < s->n_layers && b->status == AG_OK; l++) {
-        if (b->p->cut == UINT32_MAX && keeps_nothing_from(s, l)) b->p->cut = b->p->n_ops;
-        lower_layer(b, l);
-    }
+    for (uint32_t l = 0; l < s->n_layers && b->status == AG_OK; l++) lower_layer(b, l);
     lower_head(b);
-    if (b->p->cut == UINT32_MAX) b->p->cut = b->p->head;
 }
 
 ag_status ag_lower(const ag_model_spec *s, ag_program **out, ag_error *err) {
