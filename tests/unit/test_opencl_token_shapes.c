@@ -417,6 +417,14 @@ static double check_attention(const variant *v, ag_session *session) {
 
 /* ---- variants ---- */
 
+/* Both sessions read n tokens by operations, in the same slots. */
+static void skip_to_same(uint32_t n) {
+    ag_error err;
+    consume(parts, AG_CL_OFF, n);
+    ag_session_destroy(whole);
+    if (ag_session_fork(parts, &whole, &err) != AG_OK) fail_msg("%s", err.msg);
+}
+
 /* Tokens one by one, from the first on, over the end of a block, and where a head's slots are cut
  * into pieces for several work-groups. */
 static void says_what_the_operations_say(void **state) {
@@ -429,8 +437,7 @@ static void says_what_the_operations_say(void **state) {
     double attention = 0, logits = 0;
     for (size_t r = 0; r < n; r++) {
         const uint32_t skipped = runs[r].from - ag_session_position(whole);
-        if (skipped) consume(whole, AG_CL_OFF, skipped);
-        if (skipped) consume(parts, AG_CL_OFF, skipped);
+        if (skipped) skip_to_same(skipped);
         for (uint32_t i = 0; i < (first_only ? 1 : runs[r].n); i++) {
             const uint32_t before = steps_taken();
             consume(whole, AG_CL_ON, 1);
