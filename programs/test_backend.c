@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_backend [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION,...] [-m MOST] [-v]: every
- * operation of these backends against double arithmetic. A line for each operation and type; exit 1
- * if a case fails, 77 if none failed but a backend has no device here. --backends is -b. -m leaves
- * out the cases of more than MOST values, m * n * k. */
+/* test_backend [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION,...] [-w TYPE,...] [-m MOST]
+ * [-v]: every operation of these backends against double arithmetic. A line for each operation and
+ * type; exit 1 if a case fails, 77 if none failed but a backend has no device here. --backends is
+ * -b. -w leaves out other types, -m the cases of more than MOST values, m * n * k. */
 #include "oracle/oracle.h"
 
 #include <getopt.h>
@@ -15,9 +15,10 @@ typedef struct options {
     ag_backend_params backend;
     char *backends; /* names and commas */
     uint64_t seed;
-    const char *only; /* NULL: all operations */
-    size_t most;      /* values of a case */
-    bool verbose;     /* a line for each case */
+    const char *only;  /* NULL: all operations */
+    const char *types; /* NULL: all types */
+    size_t most;       /* values of a case */
+    bool verbose;      /* a line for each case */
 } options;
 
 typedef struct tally {
@@ -81,6 +82,7 @@ static size_t check_all(const options *o, ag_backend *be) {
     size_t n_failed = 0, n_cases = 0;
     for (size_t i = 0; oracle_case_at(i, &c); i++) {
         if (o->only && !is_listed(o->only, c.op)) continue;
+        if (o->types && !is_listed(o->types, ag_dtype_name(c.type))) continue;
         if (values_of(&c) > o->most) continue;
         if (!t.op || strcmp(t.op, c.op) != 0 || t.type != c.type) {
             print_tally(&t);
@@ -99,7 +101,7 @@ static bool parse(int argc, char **argv, options *o) {
     static const struct option words[] = {{"backends", required_argument, NULL, 'b'},
                                           {NULL, 0, NULL, 0}};
     *o = (options){.backends = cpu, .seed = 1, .most = SIZE_MAX};
-    for (int opt; (opt = getopt_long(argc, argv, "b:s:t:f:m:v", words, NULL)) != -1;) {
+    for (int opt; (opt = getopt_long(argc, argv, "b:s:t:f:w:m:v", words, NULL)) != -1;) {
         switch (opt) {
         case 'b':
             o->backends = optarg;
@@ -112,6 +114,9 @@ static bool parse(int argc, char **argv, options *o) {
             break;
         case 'f':
             o->only = optarg;
+            break;
+        case 'w':
+            o->types = optarg;
             break;
         case 'm':
             o->most = (size_t)strtoull(optarg, NULL, 10);
@@ -146,10 +151,10 @@ static int check_backend(const options *o) {
 int main(int argc, char **argv) {
     options o;
     if (!parse(argc, argv, &o)) {
-        fprintf(
-            stderr,
-            "usage: %s [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION,...] [-m MOST] [-v]\n",
-            argv[0]);
+        fprintf(stderr,
+                "usage: %s [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION,...] "
+                "[-w TYPE,...] [-m MOST] [-v]\n",
+                argv[0]);
         return 2;
     }
     int status = EXIT_SUCCESS;
