@@ -20,7 +20,7 @@ enum { SANITIZED = 0 };
 #endif
 
 enum { N_SIZES = 3, MAX_TRIES = 12 };
-static size_t size_of(size_t k) { return (size_t)(SANITIZED ? 1000 : 15000) << k; }
+static size_t size_of(size_t k) { return (size_t)(SANITIZED ? 1000 : 5000) << k; }
 
 /* ---- conversations ---- */
 
