@@ -27,6 +27,7 @@ enum { N_MODELS = 3, WITH_STATE = 2, CHUNK = 96, MOST = 400, ROLLBACK = 64, KIND
 
 static const char *backend_name; /* NULL: the default */
 static bool is_short;            /* fewer steps, for devices that take long */
+static bool takes_all;           /* "test_session_state all" walks longest */
 static ag_backend *backend;
 static ag_model *model;
 static size_t n_vocab;
@@ -240,7 +241,7 @@ static void nothing_but_the_tokens_matters(void **state) {
     for (size_t m = 0; m < N_MODELS; m++) {
         use(m);
         srand(7);
-        walk(is_short ? KINDS : backend_name ? 25 : test_rounds(150));
+        walk(is_short ? KINDS : backend_name ? 25 : test_rounds(takes_all ? 150 : 60));
     }
 }
 
@@ -405,7 +406,8 @@ static int stop(void **state) {
 }
 
 int main(int argc, char **argv) {
-    backend_name = argc > 1 ? argv[1] : NULL;
+    takes_all = argc > 1 && strcmp(argv[1], "all") == 0;
+    backend_name = argc > 1 && !takes_all ? argv[1] : NULL;
     is_short = argc > 2 && strcmp(argv[2], "short") == 0;
     without_matrix_units();
     backend = open_backend(backend_name, 2);
