@@ -58,8 +58,8 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
                                   ag_attention_scores *scores, ag_error *err);
 /* It is done; `position` is the next token's. An eviction that fails now is pending. */
 void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left);
-/* Does what is pending. begin() and before() call it; whoever copies, saves, truncates or
- * compresses the cache must. On an error something is still pending. */
+/* Does what is pending. begin() and before() call it; code that copies, saves, truncates or
+ * compresses the cache must call it first. On an error something is still pending. */
 ag_status ag_cache_manager_settle(ag_cache_manager *m, ag_error *err);
 
 /* A turn of a conversation begins with the token at `position`. */

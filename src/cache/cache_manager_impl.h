@@ -18,8 +18,8 @@ typedef enum ag_manager_stage {
     AG_STAGE_PROMPT_WHOLE,
 } ag_manager_stage;
 
-/* What is due after a pass. What fails stays pending: ag_cache_manager_settle() continues where it
- * failed, so that slots and sums become those of a run without the failure. */
+/* Work that is due after a pass. If it fails it stays pending: ag_cache_manager_settle() continues
+ * where it failed, so that slots and sums become those of a run without the failure. */
 typedef struct ag_pending_scores { /* sums of a prompt become importance */
     bool is_pending;
     uint32_t position, n_window;
@@ -28,12 +28,12 @@ typedef struct ag_pending_scores { /* sums of a prompt become importance */
 
 typedef struct ag_pending_eviction {
     bool is_pending;
-    bool is_shared_out; /* what each head of `layer` keeps is known: n_keep and views of `tmp` */
+    bool is_shared_out; /* n_keep and views of `tmp` say which slots each head of `layer` keeps */
     bool is_compared;   /* its heads have been compared by importance, which is in the views */
     uint32_t budget, position;
     uint32_t fewer;        /* slots that each head gives up where all share */
     uint32_t layer, head;  /* the next ones */
-    size_t n_slots, bytes; /* of all layers, before */
+    size_t n_slots, bytes; /* all layers hold them before the eviction */
     ag_eviction report;
 } ag_pending_eviction;
 

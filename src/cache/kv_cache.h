@@ -51,7 +51,7 @@ ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, c
                              uint32_t n_keep, ag_error *err);
 void ag_kv_give_back(ag_kv_cache *c);
 
-/* What else moves when slots leave. Called before slots of a layer move, after the slots
+/* Data that moves with the slots. Called before slots of a layer move, after the slots
  * [keep[0], ...] of a head have moved together, and after those of all its heads have. */
 typedef struct ag_kv_follower {
     ag_status (*begin)(void *user, uint32_t layer, ag_error *err);

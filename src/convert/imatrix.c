@@ -14,7 +14,7 @@
 
 typedef struct entry {
     char name[AG_GGUF_MAX_NAME + 1]; /* in a GGUF file */
-    ag_layer_tensor tensor;          /* of the layer */
+    ag_layer_tensor tensor;          /* its number in the layer */
     size_t cols;
     ag_row_order columns; /* where the file has each column; file_rows 0: in its place */
     double *sums;         /* owned; [cols] */

@@ -42,13 +42,14 @@ enum {
 
 typedef struct ag_op {
     uint8_t code; /* ag_op_code */
-    uint8_t kind; /* of GATE: ag_gate_kind */
+    uint8_t kind; /* ag_gate_kind, for GATE */
     uint8_t flags;
     uint16_t layer;
-    uint16_t params; /* of ATTEND: index into attend; of SHORT_CONV, DELTA_NET: into recurrent */
+    uint16_t
+        params; /* index into attend, for ATTEND; into recurrent, for SHORT_CONV and DELTA_NET */
     uint16_t in[AG_OP_VALUES], out[AG_OP_VALUES]; /* values; AG_NONE behind the last */
     uint16_t w[AG_OP_VALUES];                     /* weights; AG_NONE behind the last */
-    float number;                                 /* of NORM: epsilon; of SOFTCAP: the cap */
+    float number;                                 /* epsilon, for NORM; the cap, for SOFTCAP */
 } ag_op;
 
 /* Rows of F32 values, one for each row of the pass. */
@@ -68,18 +69,18 @@ typedef struct ag_attend_op {
     bool shares_kv; /* another layer has written keys and values; k and v are not read */
     uint32_t n_heads, n_kv_heads, head_dim;
     uint32_t rope;     /* table of the model; AG_NONE: queries and keys do not rotate */
-    float rope_factor; /* of the values that rotate */
-    float query_beta;  /* of queries at position p: times 1 + beta log(1 + floor(p / period)) */
+    float rope_factor; /* multiplies the values that rotate */
+    float query_beta;  /* multiplies queries at position p by 1 + beta log(1 + floor(p / period)) */
     uint32_t query_period;
-    uint32_t window_list; /* of those that say what rows see first; AG_NONE: they see all */
+    uint32_t window_list; /* the list of first visible positions; AG_NONE: rows see all */
     uint32_t window;      /* newest positions that a query sees, its own included; 0: all */
-    float scale, softcap; /* of q . k; of the scaled scores, 0: none */
+    float scale, softcap; /* scale: factor of q . k; softcap: limit of scaled scores, 0: none */
 } ag_attend_op;
 
 typedef struct ag_recurrent_op {
     uint32_t state;        /* number among the states of a session */
     uint32_t taps;         /* tokens that the convolution sees, its own included */
-    ag_delta_params delta; /* of DELTA_NET */
+    ag_delta_params delta; /* only for DELTA_NET */
 } ag_recurrent_op;
 
 typedef struct ag_program {
@@ -96,7 +97,7 @@ typedef struct ag_program {
     uint16_t logits; /* made of hidden by the operations from `head` on; not in the workspace */
     uint32_t cut;    /* operations from here on keep nothing of a row: wanted rows alone go on */
     uint32_t head;
-    uint32_t cols; /* of all values in the workspace, for each row */
+    uint32_t cols; /* columns of the workspace, for each row */
 } ag_program;
 
 /* NULL is fine. */

@@ -44,7 +44,7 @@ static ag_status products(const ag_pass *pass, const ag_op *op, operands *at) {
     return ag_matmul_group(pass->backend, y, &at->in[0], w, n);
 }
 
-/* As many values at a time as the weight has: whole rows, or the heads of each. */
+/* Norms groups of the weight's length: whole rows, or the heads of each row. */
 static ag_status norm(const ag_pass *pass, const ag_op *op, const operands *at) {
     const ag_tensor *w = weight_of(pass, op, 0);
     const size_t dim = w->shape.dim[0];

@@ -10,7 +10,7 @@
 /* A weight of a program. */
 typedef struct ag_bound_weight {
     const ag_tensor *tensor; /* borrowed */
-    float number;            /* of AG_OP_SCALE: what the tensor holds */
+    float number;            /* the tensor's value, for AG_OP_SCALE */
 } ag_bound_weight;
 
 typedef struct ag_pass {

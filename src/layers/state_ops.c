@@ -4,7 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
-/* What runs the rows of a sequence through its state. */
+/* Runs the rows of a sequence through its state. */
 typedef struct state_op {
     const ag_pass *pass;
     const ag_op *op;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a forward pass computes with, taken once and reused: decoding allocates nothing. */
+/* The memory of a forward pass, taken once and reused: decoding allocates nothing. */
 #ifndef AG_LAYERS_WORKSPACE_H
 #define AG_LAYERS_WORKSPACE_H
 
@@ -9,10 +9,10 @@
 
 typedef struct ag_workspace_shape {
     size_t n_rows, n_seqs; /* tokens and sequences in one pass at most */
-    size_t cols;           /* of a program's values */
+    size_t cols;           /* columns of a program's values */
     size_t n_windows;      /* kinds of layers with a window */
-    size_t dim;            /* of an embedding */
-    size_t input_dim;      /* of the inputs of all layers */
+    size_t dim;            /* length of an embedding */
+    size_t input_dim;      /* length of the inputs of all layers */
 } ag_workspace_shape;
 
 typedef struct ag_workspace {

@@ -127,7 +127,8 @@ static ag_status look_up_inputs(ag_model *m, const ag_pass *pass, ag_error *err)
     return AG_OK;
 }
 
-/* Where the result of each item is: of all its rows, or only of those that went on. */
+/* Finds the row where the result of each item begins: all its rows have one, or only those that
+ * passed the cut. */
 static void find_results(const ag_pass *pass, ag_sequence *items, size_t n_items, size_t n_rows) {
     const bool all = pass->n_rows == n_rows;
     size_t row = 0;

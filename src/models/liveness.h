@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a program's values are in the workspace: values that are needed at different times share
+/* Places a program's values in the workspace: values that are needed at different times share
  * places. */
 #ifndef AG_MODELS_LIVENESS_H
 #define AG_MODELS_LIVENESS_H

@@ -7,7 +7,7 @@
 
 typedef struct builder {
     const ag_model_spec *s;
-    const ag_layer_spec *kind; /* of the layer at hand */
+    const ag_layer_spec *kind; /* kind of the layer at hand */
     ag_program *p;
     uint16_t layer; /* AG_NONE: before and behind all layers */
     uint16_t stream, normed;

@@ -21,7 +21,7 @@ typedef struct ag_weight_spec {
     char gguf_name[48]; /* in a GGUF file: "blk.3.ffn_up.weight" */
     ag_weight_kind kind;
     size_t rows, cols;      /* cols 1 for a vector */
-    ag_layer_tensor tensor; /* of a layer's */
+    ag_layer_tensor tensor; /* its number, for a tensor of a layer */
     bool add_one;           /* 1 is added to what the file holds */
     float factor;           /* of a vector, at last; 0: none */
     bool minus_exp;         /* what the file holds is a logarithm: -exp of it is meant */

@@ -173,7 +173,7 @@ ag_status ag_step_take_logits(const ag_step_item *items, size_t n, bool computed
 
 /* ---- hidden states ---- */
 
-/* Where embedding rows were on their way in. */
+/* Through the buffer of embedding rows. */
 static ag_status give_rows(const ag_step_item *item, const ag_sequence *seq, ag_error *err) {
     ag_model *m = item->session->model;
     const size_t bytes = m->info.hidden_size * sizeof(float);

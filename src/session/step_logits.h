@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What callers get from the rows of a pass: logits, chosen tokens and hidden states. */
+/* Gives callers the results of a pass: logits, chosen tokens and hidden states. */
 #ifndef AG_SESSION_STEP_LOGITS_H
 #define AG_SESSION_STEP_LOGITS_H
 

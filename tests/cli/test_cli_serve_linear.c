@@ -86,7 +86,7 @@ static const form forms[] = {
     {"tools", OLLAMA, FEW "'messages':[" USER "],'tools':[", TOOL, "", NULL, "]}", SOME},
 };
 
-/* What the largest body of many items may take. */
+/* Seconds that the largest body of many items may take. */
 static const double most_seconds = 0.5;
 
 static serve_process server;

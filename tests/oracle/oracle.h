@@ -103,7 +103,8 @@ double oracle_tolerance(const oracle_case *c, const ag_backend *be);
 void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
 /* The same without wanted values, which take longest: for comparing the results of two backends. */
 void oracle_case_results(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
-/* As oracle_case_run, with the operation timed; its last run is the one whose results are compared.
+/* Does what oracle_case_run does, and times the operation; its last run is the one whose results
+ * are compared.
  */
 void oracle_case_time(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_timing *timing,
                       oracle_run *run);

@@ -89,7 +89,8 @@ static void tell(const ag_session_params *p, bool led, int32_t *out) {
 }
 
 typedef struct agreement {
-    int led, until; /* of n_told: as the full cache would; before the first other token */
+    int led, until; /* tokens of n_told that agree with the full cache; those before the first other
+                       one */
 } agreement;
 
 /* Led along `told`, which is what it says alone up to the first other token. */

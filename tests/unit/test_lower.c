@@ -133,7 +133,7 @@ static void check_places(const ag_program *p) {
     free(life);
 }
 
-/* What the values took for each row when every activation of the widest layer had a place. */
+/* Columns for each row when every activation of the widest layer had a place of its own. */
 static size_t columns_before(const ag_model_spec *s) {
     size_t q_dim = 0, kv_dim = 0, ffn_dim = s->layer_input;
     for (uint32_t i = 0; i < s->n_kinds; i++) {
@@ -229,8 +229,8 @@ static const member of_delta_net[] = {
     OF_LAYER(conv_taps, U32),   OF_LAYER(delta.n_k_heads, U32), OF_LAYER(delta.n_v_heads, U32),
     OF_LAYER(delta.k_dim, U32), OF_LAYER(delta.v_dim, U32),     OF_LAYER(delta.tiled, BOOL),
     OF_LAYER(delta.eps, REAL),  OF_LAYER(mixer, BOOL)};
-/* Of a model's description those that are no facts about tables: embedding_scale, logit_factor and
- * frequencies are in the rows and weights that operations read. */
+/* Members of a model's description. embedding_scale, logit_factor and frequencies are missing: they
+ * are in the rows and weights that operations read. */
 static const member of_model[] = {OF_MODEL(vocab_size, U32),
                                   OF_MODEL(hidden_size, U32),
                                   OF_MODEL(intermediate_size, U32),

@@ -380,7 +380,7 @@ static void every_call_of_an_eviction_may_fail(void **state) {
             forwarder->fail_at = 0;
             more = forwarder->failed != NULL;
             assert_true(st == AG_OK || err.msg[0]);
-            if (st == AG_OK) { /* what failed behind the pass is done now */
+            if (st == AG_OK) { /* an eviction that failed behind the pass is done now */
                 assert_int_equal(ag_cache_manager_settle(s.manager[1], &none), AG_OK);
                 assert_int_equal(run_pass(&s, 0, 1, 0, &none), AG_OK);
                 assert_true(ag_cache_manager_tally(s.manager[1])->n_evictions == 1);

@@ -152,7 +152,7 @@ static size_t decode_with_failures(ag_session *root, ag_session *want, size_t fi
     ag_session *s = fork_of(root), *other = NULL;
     const bool adds = s->params.eviction.policy->importance == AG_IMPORTANCE_TOTAL;
     ag_error err;
-    bool has_added = false; /* a pass that failed on its way leaves what it had added to the sums */
+    bool has_added = false; /* a pass that failed leaves what it had added to the sums */
     fail_from(first, n);
     for (int i = 0; i < STEPS; i++) {
         const uint32_t position = ag_session_position(s);
@@ -280,7 +280,7 @@ static void nothing_passes_a_pending_eviction(void **state) {
     unlink(path);
 }
 
-/* Where nothing is left nothing is pending. */
+/* Nothing is pending in an empty cache. */
 static void going_back_to_the_beginning_forgets_it(void **state) {
     (void)state;
     const ag_eviction_policy *snapkv = ag_eviction_policy_find("snapkv");

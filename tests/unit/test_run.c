@@ -76,7 +76,7 @@ static ag_status add_bytes(void *user, const void *bytes, size_t n, ag_error *er
     return AG_OK;
 }
 
-/* What the next tokens depend on. */
+/* Adds all data that the next tokens depend on. */
 static void add_session(ag_session *s) {
     ag_score_sums *sums = ag_cache_manager_sums(s->manager);
     assert_int_equal(ag_kv_cache_save(s->cache, add_bytes, NULL, NULL), AG_OK);
@@ -144,7 +144,7 @@ static void run_text(void) {
 
 /* ---- records ---- */
 
-/* What the C library makes of some numbers: rotations and exponentials are not the same to the bit
+/* Checksum of functions of the C library: rotations and exponentials do not have the same bits
  * everywhere. */
 static uint64_t libm_sum(void) {
     ag_checksum c;
