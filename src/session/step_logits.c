@@ -40,7 +40,7 @@ static bool is_chosen(const ag_step_item *item, size_t i) {
     return i == 0 || (!item->session->choice_ended && item->chosen[i - 1] == item->ids[i]);
 }
 
-/* Whether nobody will look at the row: it follows a token that was not chosen. */
+/* The row is not needed: it follows a token that was not chosen. */
 static bool is_refused(const ag_step_item *item, size_t i) {
     return item->sampler && !item->row && item->logits == AG_LOGITS_ALL && !is_chosen(item, i);
 }
@@ -54,8 +54,8 @@ static void accept_choice(const ag_step_item *item, size_t i, int32_t id) {
     }
 }
 
-/* A row's logits are the session's: its caller gets them, or its sampler. Where the sampler chose
- * otherwise than the tokens of the item go on, rows behind follow what nobody chose. */
+/* A row's logits become the session's and go to the caller or to the sampler. Rows behind a token
+ * that the sampler did not choose are not needed. */
 static ag_status deliver(const wanted_row *r, ag_error *err) {
     const ag_step_item *item = r->item;
     const bool all = item->logits == AG_LOGITS_ALL;
