@@ -435,10 +435,3 @@ ag_status ag_try_decode_step(ag_backend *be, const ag_decode_step *step, bool *t
     if (!be->ops->decode_step || (ag_step_features(step) & ~be->ops->step_features)) return AG_OK;
     return be->ops->decode_step(be, step, taken);
 }
-
-ag_status ag_repeat_step(ag_backend *be, const ag_decode_step *step, ag_operations_fn operations,
-                         void *user, ag_repeat *done) {
-    *done = AG_REPEAT_NO;
-    if (!be->ops->repeat_step || (ag_step_features(step) & ~be->ops->repeat_features)) return AG_OK;
-    return be->ops->repeat_step(be, step, operations, user, done);
-}

@@ -21,19 +21,11 @@ typedef struct ag_delta_call {
 /* Items [begin, end) of some work. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 
-/* How ag_repeat_step did a step. */
-typedef enum ag_repeat {
-    AG_REPEAT_NO,       /* not at all */
-    AG_REPEAT_RECORDED, /* by the operations */
-    AG_REPEAT_REPLAYED, /* without them */
-} ag_repeat;
-typedef ag_status (*ag_operations_fn)(void *user);
-
 typedef struct ag_backend_ops {
     const char *name; /* spelling for --backend and logs */
-    /* Of AG_STEP_*, what the slots decode_step and repeat_step cover: neither is asked for a step
-     * that has anything else. */
-    uint32_t step_features, repeat_features;
+    /* Of AG_STEP_*, what the slot decode_step covers: it is not asked for a step that has anything
+     * else. */
+    uint32_t step_features;
     void (*destroy)(ag_backend *b);
     ag_memory *(*memory)(ag_backend *b);
 
@@ -126,9 +118,6 @@ typedef struct ag_backend_ops {
     ag_status (*key_scores)(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
     /* optional; NULL: the reference. As ag_rows_times_of */
     ag_rows_times_fn *(*rows_times)(const ag_backend *b);
-    /* optional; NULL: never. As ag_repeat_step */
-    ag_status (*repeat_step)(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
-                             void *user, ag_repeat *done);
 } ag_backend_ops;
 
 /* Hears of x [n, columns], which a product with the stored weight w is about to read. */
@@ -227,14 +216,5 @@ ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top);
  * Its key and value are then in every layer's next slot, which is the caller's to count, and the
  * logits are there. Results are those of the operations but for rounding. */
 ag_status ag_try_decode_step(ag_backend *be, const ag_decode_step *step, bool *taken);
-
-/* One token through the whole model, by `operations` or as they did an earlier one: a backend may
- * record what they do and do it again where only what the step tells has changed. The
- * operations find the embedding in the first row of step->rows, whose other rows may have been
- * written; they make the step's logits and count the token's slots, and nothing else that could not
- * be left out. On AG_REPEAT_REPLAYED counting is left to the caller, on AG_REPEAT_NO everything.
- * The bits are those of the operations. */
-ag_status ag_repeat_step(ag_backend *be, const ag_decode_step *step, ag_operations_fn operations,
-                         void *user, ag_repeat *done);
 
 #endif

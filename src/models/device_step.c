@@ -75,41 +75,10 @@ void ag_model_device_step_release(ag_model *m) {
     m->decode.views = NULL;
 }
 
-/* The operations of a step, for a backend that may repeat them. */
-typedef struct by_operations {
-    ag_model *model;
-    ag_sequence *item;
-    ag_tensor *logits;
-    ag_error *err;
-    bool called; /* what went wrong is in err */
-} by_operations;
-
-static ag_status run_operations(void *user) {
-    by_operations *o = user;
-    o->called = true;
-    AG_TRY(ag_model_forward_row(o->model, o->item, o->err));
-    return ag_model_logits(o->model, &o->model->hidden, 0, 1, o->logits, o->err);
-}
-
-static ag_status run_or_repeat(by_operations *o, const ag_decode_step *step, bool *done) {
-    ag_backend *be = o->model->backend;
-    ag_repeat how;
-    ag_status st = ag_repeat_step(be, step, run_operations, o, &how);
-    if (st != AG_OK) return o->called ? st : ag_take_error(be, st, o->err);
-    *done = how != AG_REPEAT_NO;
-    if (how == AG_REPEAT_REPLAYED) ag_kv_cache_appended(o->item->cache, o->item->position);
-    if (!*done || !step->host_logits) return AG_OK;
-    return ag_buffer_download(step->host_logits, step->logits->buffer, step->logits->offset,
-                              ag_tensor_bytes(step->logits), o->err);
-}
-
 ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
                                float *host_logits, ag_top_k *top, bool *done, ag_error *err) {
-    const ag_backend_ops *ops = m->backend->ops;
     *done = false;
-    if ((!ops->decode_step && !ops->repeat_step) || !is_step(item) || !has_step_layers(m)) {
-        return AG_OK;
-    }
+    if (!m->backend->ops->decode_step || !is_step(item) || !has_step_layers(m)) return AG_OK;
     AG_TRY(list_layers(m, err));
     AG_TRY(ag_kv_cache_own_next(item->cache, err));
     AG_TRY(ag_embedding_lookup(&m->embedding, m->workspace.host_rows, item->ids, 1, err));
@@ -140,13 +109,6 @@ ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits
     };
     ag_score_sums_of_step(&item->scores, &step);
     AG_TRY(ag_take_error(m->backend, ag_try_decode_step(m->backend, &step, done), err));
-    if (*done) {
-        ag_kv_cache_appended(item->cache, item->position);
-        return AG_OK;
-    }
-    by_operations o = {.model = m, .item = item, .logits = logits, .err = err};
-    ag_status st = run_or_repeat(&o, &step, done);
-    /* The token may have been counted before something failed. */
-    if (st != AG_OK) ag_kv_cache_truncate(item->cache, item->position, NULL);
-    return st;
+    if (*done) ag_kv_cache_appended(item->cache, item->position);
+    return AG_OK;
 }

@@ -140,9 +140,10 @@ static void find_results(const ag_pass *pass, ag_sequence *items, size_t n_items
     }
 }
 
-/* The rows' embeddings are there. */
-static ag_status pass_rows(ag_model *m, ag_sequence *items, size_t n_items, size_t n_rows,
-                           ag_error *err) {
+ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err) {
+    size_t n_rows = 0;
+    AG_TRY(set_rows(m, items, n_items, &n_rows, err));
+    AG_TRY(embed(m, items, n_items, err));
     ag_pass pass = {.backend = m->backend,
                     .program = m->program,
                     .weights = m->bound,
@@ -164,19 +165,6 @@ static ag_status pass_rows(ag_model *m, ag_sequence *items, size_t n_items, size
         }
     }
     return st;
-}
-
-ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err) {
-    size_t n_rows = 0;
-    AG_TRY(set_rows(m, items, n_items, &n_rows, err));
-    AG_TRY(embed(m, items, n_items, err));
-    return pass_rows(m, items, n_items, n_rows, err);
-}
-
-ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err) {
-    size_t n_rows = 0;
-    AG_TRY(set_rows(m, item, 1, &n_rows, err));
-    return pass_rows(m, item, 1, n_rows, err);
 }
 
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,

@@ -52,15 +52,12 @@ const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, 
  * AG_CANCELLED if an item's `cancel`, asked before every layer, says so. */
 ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_error *err);
 
-/* The same for one token whose embedding is in the first row of `stream`. */
-ag_status ag_model_forward_row(ag_model *m, ag_sequence *item, ag_error *err);
-
 /* logits [n_rows, n_vocab] of rows of hidden states from row0 on. */
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
                           ag_tensor *logits, ag_error *err);
 
-/* One token of one sequence down to its logits, if the backend takes such a step as a whole or
- * repeats an earlier one, and the model and the cache allow it: *done. Else nothing has happened.
+/* One token of one sequence down to its logits, if the backend takes such a step as a whole, and
+ * the model and the cache allow it: *done. Else nothing has happened.
  *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted
  *   top          asked for; top->known says whether it was answered. NULL: not wanted */
 ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,

@@ -3,7 +3,7 @@
 #ifndef AG_TESTS_OPENCL_DEVICE_H
 #define AG_TESTS_OPENCL_DEVICE_H
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/steps.h"
 #include "support/named_backend.h"
 
 /* For main(): NULL after saying why. */
@@ -16,6 +16,14 @@ static inline ag_backend *open_opencl(void) {
     }
     printf("on %s\n", ag_backend_describe(be));
     return be;
+}
+
+/* What is kept for the session that had the last token in one launch. */
+static inline const ag_cl_token *newest_token(ag_backend *be) {
+    const ag_cl_steps *steps = ag_cl_of(be)->steps;
+    size_t i = 0;
+    while (steps->entries[i].used != steps->clock) i++;
+    return &steps->entries[i].token;
 }
 
 #endif

@@ -139,7 +139,7 @@ static void names_every_feature_of_a_step(void **state) {
 
 /* ---- what a backend is asked for ---- */
 
-static int n_decoded, n_repeated;
+static int n_decoded;
 
 static ag_status decode_step(ag_backend *b, const ag_decode_step *step, bool *taken) {
     (void)b;
@@ -149,38 +149,20 @@ static ag_status decode_step(ag_backend *b, const ag_decode_step *step, bool *ta
     return AG_OK;
 }
 
-static ag_status repeat_step(ag_backend *b, const ag_decode_step *step, ag_operations_fn operations,
-                             void *user, ag_repeat *done) {
-    (void)b;
-    (void)step;
-    (void)operations;
-    (void)user;
-    n_repeated++;
-    *done = AG_REPEAT_REPLAYED;
-    return AG_OK;
-}
-
-/* Both slots, covering these features. */
-static void expect_steps(const ag_decode_step *step, uint32_t decode, uint32_t repeat, bool decoded,
-                         bool repeated) {
+/* The slot, covering these features. */
+static void expect_step(const ag_decode_step *step, uint32_t covered, bool decoded) {
     ag_backend *be = plain_backend_create(true);
     assert_non_null(be);
     const ag_backend_ops *plain = be->ops;
     ag_backend_ops ops = *plain;
     ops.decode_step = decode_step;
-    ops.repeat_step = repeat_step;
-    ops.step_features = decode;
-    ops.repeat_features = repeat;
+    ops.step_features = covered;
     be->ops = &ops;
     bool taken = !decoded;
-    ag_repeat how = AG_REPEAT_RECORDED;
-    n_decoded = n_repeated = 0;
+    n_decoded = 0;
     assert_int_equal(ag_try_decode_step(be, step, &taken), AG_OK);
-    assert_int_equal(ag_repeat_step(be, step, NULL, NULL, &how), AG_OK);
     assert_int_equal(taken, decoded);
     assert_int_equal(n_decoded, decoded);
-    assert_int_equal(how, repeated ? AG_REPEAT_REPLAYED : AG_REPEAT_NO);
-    assert_int_equal(n_repeated, repeated);
     be->ops = plain;
     ag_backend_destroy(be);
 }
@@ -190,13 +172,13 @@ static void asks_only_for_what_is_covered(void **state) {
     for (size_t i = 0; i < CASES; i++) {
         example e;
         plain_step(&e);
-        expect_steps(&e.step, 0, 0, true, true);
+        expect_step(&e.step, 0, true);
         cases[i].give(&e);
         const uint32_t its = cases[i].features;
-        expect_steps(&e.step, its, ~its, true, false);
-        expect_steps(&e.step, ~its, its, false, true);
+        expect_step(&e.step, its, true);
+        expect_step(&e.step, ~its, false);
         e.layers[1].window = 7; /* and something else that is not covered */
-        if (its != AG_STEP_WINDOW) expect_steps(&e.step, its, its, false, false);
+        if (its != AG_STEP_WINDOW) expect_step(&e.step, its, false);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of decoding with what only some families have, described by hand: replayed from a recording
- * they give the bits of the operations, in one launch their values but for rounding. */
+/* Steps of decoding with what only some families have, described by hand: in one launch they give
+ * the values of the operations but for rounding. */
 #include "backend/opencl/steps.h"
 #include "memory/galloc.h"
 #include "unit/opencl_device.h"
@@ -272,15 +272,6 @@ static void by_operations(sequence *s, uint32_t position) {
     read_row(s);
 }
 
-static ag_repeat by_recording(sequence *s, uint32_t position) {
-    const ag_decode_step step = next_step(s, position);
-    ag_repeat how;
-    must(ag_repeat_step(be, &step, run_operations, s, &how));
-    if (how == AG_REPEAT_REPLAYED) count_token(s);
-    read_row(s);
-    return how;
-}
-
 static bool in_one_launch(sequence *s, uint32_t position) {
     const ag_decode_step step = next_step(s, position);
     bool taken;
@@ -300,27 +291,6 @@ static double distance(const sequence *a, const sequence *b) {
 }
 
 /* ---- tests ---- */
-
-static void replays_what_the_operations_do(void **state) {
-    const uint32_t features = (uint32_t)(uintptr_t)*state;
-    network net;
-    sequence recorded, plain;
-    size_t n_replayed = 0;
-    make_network(&net, features);
-    begin_sequence(&recorded, &net);
-    begin_sequence(&plain, &net);
-    for (uint32_t i = 0; i < TOKENS; i++) {
-        const ag_repeat how = by_recording(&recorded, i);
-        assert_int_not_equal(how, AG_REPEAT_NO);
-        n_replayed += how == AG_REPEAT_REPLAYED;
-        by_operations(&plain, i);
-        assert_memory_equal(recorded.row, plain.row, sizeof plain.row);
-    }
-    assert_int_equal(n_replayed, TOKENS - 2); /* the first of each block is recorded */
-    end_sequence(&recorded);
-    end_sequence(&plain);
-    end_network(&net);
-}
 
 /* Close to the operations with these features, which must not be those of a step without them. */
 static void computes_it_in_one_launch(void **state) {
@@ -369,13 +339,8 @@ int main(void) {
     if (ag_galloc_create(&host, NULL) != AG_OK) return EXIT_FAILURE;
     enum {
         QWEN3 = AG_STEP_QK_NORM | AG_STEP_WINDOW | AG_STEP_GELU,
-        GEMMA = QWEN3 | AG_STEP_POST_NORM | AG_STEP_SOFTCAP | AG_STEP_LOGIT_SOFTCAP |
-                AG_STEP_LAYER_KINDS,
-        PARTIAL = AG_STEP_PARTIAL_ROPE | AG_STEP_QKV_BIAS | AG_STEP_WINDOW,
     };
     const struct CMUnitTest tests[] = {
-        WITH("replays_windows_norms_caps_and_kinds", replays_what_the_operations_do, GEMMA),
-        WITH("replays_partial_rotation_and_biases", replays_what_the_operations_do, PARTIAL),
         WITH("computes_windows_and_norms_in_one_launch", computes_it_in_one_launch, QWEN3),
         cmocka_unit_test(leaves_the_rest_to_the_operations),
     };

@@ -187,6 +187,22 @@ static void what_policies_learn_from_goes_operation_by_operation(void **state) {
     assert_true(compare(&p, 56, 80, false) == 0.0);
 }
 
+/* By operations: once for a layer's first block, and once for the next. */
+static void tables_of_blocks_are_sent_when_they_change(void **state) {
+    (void)state;
+    const uint32_t *const sent = &ag_cl_of(be)->counts.tables;
+    ag_session *s = new_session(NULL);
+    consume(s, AG_CL_OFF, 0, AG_KV_BLOCK - 3);
+    consume(s, AG_CL_OFF, AG_KV_BLOCK - 3, 1);
+    const uint32_t first = *sent;
+    consume(s, AG_CL_OFF, AG_KV_BLOCK - 2, 1);
+    consume(s, AG_CL_OFF, AG_KV_BLOCK - 1, 1);
+    assert_int_equal(*sent, first);
+    for (size_t i = 0; i < 3; i++) consume(s, AG_CL_OFF, i, 1);
+    assert_int_equal(*sent, first + ag_model_get_info(model)->n_layers);
+    ag_session_destroy(s);
+}
+
 /* ---- the choice of the token, which the launch makes, too ---- */
 
 enum { N_CHOSEN = 24 };
@@ -227,7 +243,7 @@ static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
     const int32_t prompt[] = {3, 40, 77};
     ag_cl_of(be)->switches.token = AG_CL_ON;
     if (ag_session_generate(s, prompt, 3, &g, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
-    const cl_uint listed = ag_cl_of(be)->steps->newest->token.result.n_listed;
+    const cl_uint listed = newest_token(be)->result.n_listed;
     if (expect_listed) assert_in_range(listed, 1, AG_CL_TOKEN_LISTED);
     else assert_true(listed > AG_CL_TOKEN_LISTED);
     assert_int_equal(ag_session_prefill(rows, prompt, 3, NULL, NULL, &err), AG_OK);
@@ -289,6 +305,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_launch_finds_what_a_sampler_would),
         cmocka_unit_test(more_than_it_can_list_is_looked_for_in_the_row),
         cmocka_unit_test(what_policies_learn_from_goes_operation_by_operation),
+        cmocka_unit_test(tables_of_blocks_are_sent_when_they_change),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);

@@ -294,7 +294,7 @@ static void add_biases(layer_state *s) {
 }
 
 static void take_boxes(layer_state *s) {
-    const ag_cl_token *token = &ag_cl_of(be)->steps->newest->token;
+    const ag_cl_token *token = newest_token(be);
     const size_t n = (size_t)(s->n_heads + 2 * s->v->n_kv) * s->v->head_dim;
     const size_t n_blocks = (size_t)s->n_heads * s->v->head_dim / AG_QK;
     packet *p = ag_calloc(n + n_blocks * 10, sizeof *p);

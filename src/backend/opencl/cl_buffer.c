@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers of the device, and copies between them and the host. */
-#include "backend/opencl/recorded_launch.h"
 #include "backend/opencl/staging.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
@@ -21,7 +20,6 @@ static void buffer_unmap(ag_buffer *buf) {
     ag_cl_backend *cl = b->memory->cl;
     (void)cl->api.clEnqueueUnmapMemObject(cl->queue, b->mem, b->mapped, 0, NULL, NULL);
     b->mapped = NULL;
-    atomic_fetch_sub_explicit(&cl->n_mapped, 1, memory_order_relaxed);
 }
 
 static void buffer_destroy(ag_buffer *buf) {
@@ -38,12 +36,10 @@ static void *buffer_map(ag_buffer *buf) {
     ag_cl_buffer *b = self(buf);
     if (b->mapped) return b->mapped;
     ag_cl_backend *cl = b->memory->cl;
-    ag_cl_launch_list_break(cl, true);
     cl_int code;
     void *p = cl->api.clEnqueueMapBuffer(cl->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
                                          buf->size, 0, NULL, NULL, &code);
     b->mapped = code == CL_SUCCESS ? p : NULL;
-    if (b->mapped) atomic_fetch_add_explicit(&cl->n_mapped, 1, memory_order_relaxed);
     return b->mapped;
 }
 
@@ -59,7 +55,6 @@ static ag_status buffer_upload(ag_buffer *dst, size_t offset, const void *src, s
                                ag_error *err) {
     ag_cl_buffer *b = self(dst);
     ag_cl_backend *cl = b->memory->cl;
-    ag_cl_launch_list_break(cl, true);
     if (b->mapped) {
         memmove((unsigned char *)b->mapped + offset, src, n);
         return AG_OK;
@@ -74,7 +69,6 @@ static ag_status buffer_download(void *dst, ag_buffer *src, size_t offset, size_
                                  ag_error *err) {
     ag_cl_buffer *b = self(src);
     ag_cl_backend *cl = b->memory->cl;
-    ag_cl_launch_list_break(cl, true);
     if (b->mapped) {
         memmove(dst, (unsigned char *)b->mapped + offset, n);
         return AG_OK;
@@ -172,7 +166,6 @@ static ag_status copy_on_device(ag_cl_backend *cl, ag_cl_buffer *dst, size_t to,
                                 size_t from, size_t n) {
     buffer_unmap(&dst->base);
     buffer_unmap(&src->base);
-    ag_cl_launch_list_break(cl, true);
     size_t apart = to > from ? to - from : from - to;
     if (dst != src || apart >= n) return enqueue_copy(cl, dst->mem, to, src->mem, from, n);
     return apart ? copy_overlapping(cl, dst->mem, to, from, n) : AG_OK;

@@ -220,18 +220,6 @@ ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, co
     return AG_OK;
 }
 
-ag_status ag_cl_kernel_copy(ag_cl_backend *cl, const char *file, const char *name,
-                            const char *options, cl_kernel *out) {
-    if (!options) options = "";
-    const uint64_t key = ag_cl_hash_text(ag_cl_hash_text(AG_CL_HASH_START, file), options);
-    size_t program;
-    AG_TRY(get_program(cl, key, file, options, &program));
-    cl_int code;
-    *out = cl->api.clCreateKernel(cl->programs.programs[program].program, name, &code);
-    if (code == CL_SUCCESS) return AG_OK;
-    return ag_cl_fail(cl, &cl->base.err, code, "another kernel %s of %s", name, file);
-}
-
 void ag_cl_programs_close(ag_cl_backend *cl) {
     ag_cl_programs *ps = &cl->programs;
     for (size_t i = 0; i < ps->cap_kernels; i++) {

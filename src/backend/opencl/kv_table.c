@@ -2,7 +2,6 @@
 /* Tables of a cache's blocks for kernels/kv_table.cl. Tables stay on the device: one is brought
  * there again only when it has changed. */
 #include "backend/opencl/ops.h"
-#include "backend/opencl/recorded_launch.h"
 #include "backend/opencl/staging.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -151,8 +150,6 @@ static ag_status find_table(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem *
     ag_cl_backend *cl = l->cl;
     const size_t n = rows->n_rows * rows->n_blocks;
     if (!n) return AG_OK;
-    if (ag_cl_launch_list_place_table(l, rows->blocks, cl->kv_tables->made, n, mem, offset))
-        return AG_OK;
     AG_TRY(keep_table(cl, rows, n, offset));
     *mem = cl->kv_tables->mem;
     return AG_OK;

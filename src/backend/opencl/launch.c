@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of kernels and their launches. */
-#include "backend/opencl/recorded_launch.h"
+#include "backend/opencl/opencl.h"
 #include "core/fail.h"
+
+#include <stdio.h>
 
 /* ---- arguments ---- */
 
 ag_status ag_cl_begin(ag_cl_launch *l, ag_cl_backend *cl, const char *file, const char *name,
                       const char *options) {
     *l = (ag_cl_launch){.cl = cl, .file = file, .name = name, .code = CL_SUCCESS};
-    AG_TRY(ag_cl_kernel(cl, file, name, options, &l->kernel));
-    ag_cl_launch_list_begin(l, options);
-    return AG_OK;
+    return ag_cl_kernel(cl, file, name, options, &l->kernel);
 }
 
 void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
     cl_uint i = l->n_args++;
-    if (l->code != CL_SUCCESS || ag_cl_launch_list_has(l->recorded, i, bytes, value)) return;
+    if (l->code != CL_SUCCESS) return;
     l->code = l->cl->api.clSetKernelArg(l->kernel, i, bytes, value);
     l->refused_arg = i;
-    if (l->code == CL_SUCCESS) ag_cl_launch_list_set(l->recorded, i, bytes, value);
 }
 
 void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { ag_cl_arg(l, bytes, NULL); }
@@ -46,7 +45,6 @@ void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf) {
         return;
     }
     if (b->mapped) ag_buffer_unmap(buf);
-    if (l->recorded) b->named_by |= l->cl->record_into->bit;
     ag_cl_arg_mem(l, b->mem);
 }
 
@@ -58,7 +56,7 @@ void ag_cl_arg_tensor(ag_cl_launch *l, const ag_tensor *t) {
 void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
     cl_mem mem = NULL;
     size_t offset = 0;
-    if (l->code == CL_SUCCESS && !ag_cl_launch_list_place(l, data, n, &mem, &offset)) {
+    if (l->code == CL_SUCCESS) {
         l->staged = ag_cl_stage(l->cl, data, n, &mem, &offset, &l->cl->base.err);
         if (l->staged != AG_OK) l->code = CL_OUT_OF_RESOURCES;
     }
@@ -68,14 +66,27 @@ void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n) {
 
 /* ---- launching ---- */
 
+static const char *format_sizes(char out[64], cl_uint dims, const size_t *sizes) {
+    if (!sizes) return "any";
+    int n = 0;
+    for (cl_uint i = 0; i < dims && n < 64; i++) {
+        n += snprintf(out + n, 64 - (size_t)n, "%s%zu", i ? "x" : "", sizes[i]);
+    }
+    return out;
+}
+
 ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local) {
     ag_cl_backend *cl = l->cl;
+    ag_error *err = &cl->base.err;
     if (l->staged != AG_OK) return l->staged;
     if (l->code != CL_SUCCESS) {
-        return ag_cl_fail(cl, &cl->base.err, l->code, "argument %u of kernel %s (%s)",
+        return ag_cl_fail(cl, err, l->code, "argument %u of kernel %s (%s)",
                           (unsigned)l->refused_arg, l->name, l->file);
     }
-    AG_TRY(ag_cl_launch_kernel(cl, l->kernel, l->file, l->name, dims, global, local));
-    ag_cl_launch_list_add(l, dims, global, local);
-    return AG_OK;
+    cl_int code = cl->api.clEnqueueNDRangeKernel(cl->queue, l->kernel, dims, NULL, global, local, 0,
+                                                 NULL, NULL);
+    if (code == CL_SUCCESS) return AG_OK;
+    char of[64], by[64];
+    return ag_cl_fail(cl, err, code, "kernel %s (%s), %s items in groups of %s", l->name, l->file,
+                      format_sizes(of, dims, global), format_sizes(by, dims, local));
 }

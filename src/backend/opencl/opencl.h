@@ -27,11 +27,9 @@
 
 typedef struct ag_cl_backend ag_cl_backend;
 typedef struct ag_cl_memory ag_cl_memory;
-typedef struct ag_cl_loading ag_cl_loading;         /* loading.h */
-typedef struct ag_cl_steps ag_cl_steps;             /* steps.h */
-typedef struct ag_cl_kv_tables ag_cl_kv_tables;     /* kv_table.c */
-typedef struct ag_cl_launch_list ag_cl_launch_list; /* recorded_launch.h */
-typedef struct ag_cl_recorded_launch ag_cl_recorded_launch;
+typedef struct ag_cl_loading ag_cl_loading;     /* loading.h */
+typedef struct ag_cl_steps ag_cl_steps;         /* steps.h */
+typedef struct ag_cl_kv_tables ag_cl_kv_tables; /* kv_table.c */
 
 /* ---- small host arrays on their way to the device (staging.c) ---- */
 
@@ -67,15 +65,12 @@ struct ag_cl_backend {
     struct {
         cl_mem mem; /* owned; NULL: none yet */
         size_t bytes;
-        uint64_t named_by; /* as of a buffer */
     } scratch;
-    ag_cl_loading *loading;         /* owned; NULL: no weight was prepared yet */
-    uint32_t n_threads;             /* of the host, wanted for that; 0: the usable cores */
-    ag_cl_steps *steps;             /* owned; NULL: no token was decoded yet */
-    ag_cl_kv_tables *kv_tables;     /* owned; NULL: no kernel has seen a cache yet */
-    ag_cl_launch_list *record_into; /* borrowed; launches are kept in it; NULL: they are not kept */
-    atomic_ullong lost;     /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
-    atomic_size_t n_mapped; /* buffers that the host has mapped */
+    ag_cl_loading *loading;     /* owned; NULL: no weight was prepared yet */
+    uint32_t n_threads;         /* of the host, wanted for that; 0: the usable cores */
+    ag_cl_steps *steps;         /* owned; NULL: no token was decoded yet */
+    ag_cl_kv_tables *kv_tables; /* owned; NULL: no kernel has seen a cache yet */
+    atomic_uint lost; /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
     ag_cl_switches switches;
     ag_cl_vendor vendor;
     ag_cl_sizes sizes;
@@ -83,7 +78,6 @@ struct ag_cl_backend {
     bool int_dot;      /* products of few rows round their input to 8 bits */
     bool whole_tokens; /* a token in one launch, where it has run: token.c */
     struct {
-        uint32_t recorded, replayed; /* steps */
         uint32_t launched, uploaded; /* tokens in one launch; programs sent for them */
         uint32_t tables;             /* tables of blocks that were sent */
     } counts;                        /* for tests */
@@ -115,9 +109,6 @@ ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
  * that does not compile is AG_DEVICE with file, device and the first lines of the log. */
 ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, const char *options,
                        cl_kernel *out);
-/* Another object of that kernel, with arguments of its own. Owned by the caller. */
-ag_status ag_cl_kernel_copy(ag_cl_backend *cl, const char *file, const char *name,
-                            const char *options, cl_kernel *out);
 
 /* One launch being prepared. An argument that cannot be set is remembered, and ag_cl_enqueue
  * reports it. */
@@ -129,7 +120,6 @@ typedef struct ag_cl_launch {
     cl_int code;         /* of the first argument that was refused */
     cl_uint refused_arg; /* its number */
     ag_status staged;    /* of an array that could not be staged; the message is in the backend */
-    ag_cl_recorded_launch *recorded; /* where it is kept; NULL: nowhere */
 } ag_cl_launch;
 
 void ag_cl_programs_close(ag_cl_backend *cl);
@@ -155,10 +145,6 @@ void ag_cl_arg_staged(ag_cl_launch *l, const void *data, size_t n);
 /* dims sizes each; local NULL: the driver's choice. global must be multiples of local. An error
  * names kernel, sizes, device and code. */
 ag_status ag_cl_enqueue(ag_cl_launch *l, cl_uint dims, const size_t *global, const size_t *local);
-/* The same for a kernel whose arguments are in place already. */
-ag_status ag_cl_launch_kernel(ag_cl_backend *cl, cl_kernel kernel, const char *file,
-                              const char *name, cl_uint dims, const size_t *global,
-                              const size_t *local);
 
 /* The largest work-group this kernel can have here (registers and local memory considered). */
 ag_status ag_cl_max_group(ag_cl_backend *cl, cl_kernel kernel, size_t *out);
@@ -187,7 +173,7 @@ typedef struct ag_cl_buffer {
     cl_mem mem;           /* owned */
     uint64_t address;     /* as kernels see it; 0: not asked for yet (token_mailbox.c) */
     void *mapped;         /* NULL: the device's */
-    uint64_t named_by;    /* who knows it and must forget it: bits of steps.h */
+    uint32_t named_by;    /* entries of steps.h that are known by it, a bit each */
 } ag_cl_buffer;
 
 ag_status ag_cl_memory_create(ag_cl_backend *cl, ag_cl_memory **out, ag_error *err);

@@ -33,7 +33,7 @@ static const char *cl_describe(ag_backend *b) { return ag_cl_of(b)->description;
 
 static ag_status cl_sync(ag_backend *b) {
     ag_cl_backend *cl = ag_cl_of(b);
-    if (!cl->record_into) ag_cl_steps_sweep(cl);
+    ag_cl_steps_sweep(cl);
     return ag_cl_finish(cl, &b->err);
 }
 
@@ -46,11 +46,6 @@ static const ag_backend_ops opencl_ops = {
     .name = "opencl",
     .step_features =
         AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_HADAMARD | (uint32_t)AG_CL_TOKEN_COMPILED,
-    .repeat_features = AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_FFN_BIAS | AG_STEP_QK_NORM |
-                       AG_STEP_POST_NORM | AG_STEP_NO_PRE_NORM | AG_STEP_GELU | AG_STEP_SOFTCAP |
-                       AG_STEP_LOGIT_SOFTCAP | AG_STEP_HADAMARD | AG_STEP_SCORES | AG_STEP_WINDOW |
-                       AG_STEP_PARTIAL_ROPE | AG_STEP_LAYER_KINDS | AG_STEP_WHOLE_QK_NORM |
-                       AG_STEP_QUERY_FACTOR,
     .destroy = cl_destroy,
     .memory = cl_memory,
     .describe = cl_describe,
@@ -88,7 +83,6 @@ static const ag_backend_ops opencl_ops = {
     .kv_rerotate = ag_cl_kv_rerotate,
     .keeps_scores = ag_cl_keeps_scores,
     .key_scores = ag_cl_key_scores,
-    .repeat_step = ag_cl_repeat_step,
 };
 
 /* ---- life ---- */

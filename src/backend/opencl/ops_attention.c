@@ -5,7 +5,6 @@
  *   values  [rows * heads][spans][dim]
  *   sums    [kv heads][slots] attention weights, if they were asked for */
 #include "backend/opencl/ops.h"
-#include "backend/opencl/recorded_launch.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
@@ -180,7 +179,6 @@ static ag_status add_scores(const work *w) {
     const ag_kv_view *kv = w->kv;
     const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);
     ag_error *err = &w->cl->base.err;
-    ag_cl_launch_list_break(w->cl, true);
     float *sums = ag_malloc(bytes);
     if (!sums) return AG_FAIL(err, NOMEM, "%zu bytes of attention weights", bytes);
     const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE,

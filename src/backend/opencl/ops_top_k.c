@@ -85,17 +85,6 @@ static ag_status take_best(const work *w) {
     return ag_cl_enqueue(&l, 1, (size_t[]){w->wg}, (size_t[]){w->wg});
 }
 
-/* Arguments that are the same as for the last row are not set again. */
-static ag_status launch_all(const work *w) {
-    ag_cl_launch_list *choice = ag_cl_step_choice(w->cl);
-    if (choice) ag_cl_launch_list_record(w->cl, choice, NULL, NULL, NULL);
-    ag_status st = sort_chunks(w);
-    if (st == AG_OK) st = join_lists(w);
-    if (st == AG_OK) st = take_best(w);
-    if (choice) (void)ag_cl_launch_list_stop(w->cl, choice, st == AG_OK);
-    return st;
-}
-
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value) {
     const uint32_t order = (uint32_t)(candidate >> 32);
     const uint32_t bits = order & 0x80000000u ? order & 0x7fffffffu : ~order;
@@ -125,7 +114,9 @@ ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top) {
                    "what the kernel keeps");
     AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));
-    AG_TRY(launch_all(&w));
+    AG_TRY(sort_chunks(&w));
+    AG_TRY(join_lists(&w));
+    AG_TRY(take_best(&w));
     cl_int code = w.cl->api.clEnqueueReadBuffer(w.cl->queue, w.lists, CL_TRUE, w.out_at,
                                                 w.out_bytes, bytes, 0, NULL, NULL);
     if (code != CL_SUCCESS) return ag_cl_fail(w.cl, &b->err, code, "reading the best of a row");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/ops.h"
-#include "backend/opencl/recorded_launch.h"
 
 enum { LEAST_BYTES = 1 << 16 };
 
@@ -14,16 +13,10 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         if (code != CL_SUCCESS) {
             return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", size);
         }
-        if (cl->scratch.mem) {
-            (void)cl->api.clReleaseMemObject(cl->scratch.mem);
-            atomic_fetch_or(&cl->lost, cl->scratch.named_by);
-            ag_cl_launch_list_break(cl, false);
-        }
+        if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
         cl->scratch.mem = mem;
-        cl->scratch.named_by = 0;
         cl->scratch.bytes = size;
     }
-    if (cl->record_into) cl->scratch.named_by |= cl->record_into->bit;
     *out = cl->scratch.mem;
     return AG_OK;
 }

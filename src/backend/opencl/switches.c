@@ -67,10 +67,10 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
         const char *variable;
         ag_cl_switch *to;
     } all[] = {
-        {"AG_OPENCL_TOKEN", &s->token}, {"AG_OPENCL_RECORDING", &s->recording},
-        {"AG_OPENCL_LANES", &s->lanes}, {"AG_OPENCL_INT_DOT", &s->int_dot},
-        {"AG_OPENCL_MMA", &s->mma},     {"AG_OPENCL_SUBGROUPS", &s->subgroups},
-        {"AG_OPENCL_DOT", &s->dot},     {"AG_OPENCL_HALF", &s->half},
+        {"AG_OPENCL_TOKEN", &s->token},         {"AG_OPENCL_LANES", &s->lanes},
+        {"AG_OPENCL_INT_DOT", &s->int_dot},     {"AG_OPENCL_MMA", &s->mma},
+        {"AG_OPENCL_SUBGROUPS", &s->subgroups}, {"AG_OPENCL_DOT", &s->dot},
+        {"AG_OPENCL_HALF", &s->half},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         AG_TRY(read_switch(all[i].variable, all[i].to, err));

@@ -11,7 +11,7 @@
 typedef enum ag_cl_switch { AG_CL_AUTO, AG_CL_OFF, AG_CL_ON } ag_cl_switch;
 
 typedef struct ag_cl_switches {
-    ag_cl_switch token, recording, lanes, int_dot, mma;
+    ag_cl_switch token, lanes, int_dot, mma;
     ag_cl_switch subgroups, dot, half;
     unsigned emulated; /* lanes of a sub-group that stands in for the device's; 0: none */
     char *kernels; /* owned; folder of kernel files that replace the embedded ones; NULL: none */
