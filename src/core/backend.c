@@ -429,9 +429,3 @@ ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top) {
     if (be->ops->top_k) return be->ops->top_k(be, row, top);
     return AG_FAIL(&be->err, UNSUPPORTED, "backend %s has no top-k of rows", be->ops->name);
 }
-
-ag_status ag_try_decode_step(ag_backend *be, const ag_decode_step *step, bool *taken) {
-    *taken = false;
-    if (!be->ops->decode_step || (ag_step_features(step) & ~be->ops->step_features)) return AG_OK;
-    return be->ops->decode_step(be, step, taken);
-}

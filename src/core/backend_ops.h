@@ -4,9 +4,9 @@
 #ifndef AG_CORE_BACKEND_OPS_H
 #define AG_CORE_BACKEND_OPS_H
 
-#include "core/decode_step.h"
 #include "core/kv_rerotate.h"
 #include "core/rows_times.h"
+#include "core/stages.h"
 #include "quant/quant.h"
 
 #include <antigravity/operations.h>
@@ -23,9 +23,6 @@ typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread)
 
 typedef struct ag_backend_ops {
     const char *name; /* spelling for --backend and logs */
-    /* Of AG_STEP_*, what the slot decode_step covers: it is not asked for a step that has anything
-     * else. */
-    uint32_t step_features;
     void (*destroy)(ag_backend *b);
     ag_memory *(*memory)(ag_backend *b);
 
@@ -106,9 +103,11 @@ typedef struct ag_backend_ops {
     ag_status (*top_k)(ag_backend *b, const ag_tensor *row, ag_top_k *top);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
-    /* optional; NULL: never taken. *taken false: not this step, and nothing has changed but the
-     * bytes of the token's slots; the caller does it operation by operation. */
-    ag_status (*decode_step)(ag_backend *b, const ag_decode_step *step, bool *taken);
+    /* optional; NULL: never taken. A program of stages alone for one token. *taken: its keys and
+     * values are in each cache's next slot, which is the caller's to count, and the logits are
+     * there; results are those of the operations but for rounding. Else nothing has changed but the
+     * bytes of those slots, and the caller runs the operations. */
+    ag_status (*run_program)(ag_backend *b, const ag_step *step, bool *taken);
     /* optional; NULL: on the host, which then keeps the copies */
     ag_status (*kv_rerotate)(ag_backend *b, const ag_kv_rerotate *how);
     /* optional; NULL: never. Whether attention over heads of this size adds weights up in the
@@ -211,10 +210,5 @@ ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, siz
 /* Whether reading a few values of a row costs less here than reading it. */
 bool ag_has_top_k(const ag_backend *be);
 ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top);
-
-/* One token through the whole model, if the backend has a way of its own for such a step: *taken.
- * Its key and value are then in every layer's next slot, which is the caller's to count, and the
- * logits are there. Results are those of the operations but for rounding. */
-ag_status ag_try_decode_step(ag_backend *be, const ag_decode_step *step, bool *taken);
 
 #endif

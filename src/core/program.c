@@ -16,6 +16,7 @@ void ag_program_destroy(ag_program *p) {
     ag_free(p->recurrent);
     ag_free(p->layer_inputs);
     ag_free(p->live);
+    ag_free(p->stages);
     ag_free(p);
 }
 

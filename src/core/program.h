@@ -64,6 +64,12 @@ typedef struct ag_weight_ref {
     uint16_t layer, tensor;
 } ag_weight_ref;
 
+/* A weight of a program. */
+typedef struct ag_bound_weight {
+    const ag_tensor *tensor; /* borrowed */
+    float number;            /* the tensor's value, for AG_OP_SCALE */
+} ag_bound_weight;
+
 typedef struct ag_attend_op {
     uint32_t cache; /* number among the caches of a session */
     bool shares_kv; /* another layer has written keys and values; k and v are not read */
@@ -83,6 +89,8 @@ typedef struct ag_recurrent_op {
     ag_delta_params delta; /* only for DELTA_NET */
 } ag_recurrent_op;
 
+typedef struct ag_stage ag_stage; /* core/stages.h */
+
 typedef struct ag_program {
     ag_op *ops;
     ag_value *values;
@@ -90,7 +98,9 @@ typedef struct ag_program {
     ag_attend_op *attend;
     ag_recurrent_op *recurrent;
     uint16_t *layer_inputs; /* [n_layers] values that the host writes; NULL: layers have none */
-    uint16_t *live; /* values that operations from `cut` on read and earlier ones have written */
+    uint16_t *live;   /* values that operations from `cut` on read and earlier ones have written */
+    ag_stage *stages; /* of the first operations; NULL: they were not looked for */
+    uint32_t n_stages, n_in_stages; /* n_in_stages: operations */
     uint32_t n_layers, n_live, n_ops, n_values, n_weights, n_attend, n_recurrent;
     uint16_t stream; /* the value that holds embeddings at first */
     uint16_t hidden; /* the value that is the result: rows behind the last norm */

@@ -7,12 +7,6 @@
 #include "layers/attention.h"
 #include "layers/workspace.h"
 
-/* A weight of a program. */
-typedef struct ag_bound_weight {
-    const ag_tensor *tensor; /* borrowed */
-    float number;            /* the tensor's value, for AG_OP_SCALE */
-} ag_bound_weight;
-
 typedef struct ag_pass {
     ag_backend *backend;
     const ag_program *program;

@@ -287,11 +287,28 @@ static ag_status bind_program(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
+/* For a backend that runs a program of stages as a whole. */
+static ag_status find_stages(ag_model *m, ag_error *err) {
+    ag_program *p = m->program;
+    if (!m->backend->ops->run_program) return AG_OK;
+    AG_TRY(ag_find_stages(p, err));
+    if (ag_has_stages(p)) {
+        m->views = ag_calloc(p->n_attend, sizeof *m->views);
+        return m->views ? AG_OK : AG_FAIL(err, NOMEM, "caches of a step of %u layers", p->n_layers);
+    }
+    char line[256];
+    (void)ag_program_line(p, p->n_in_stages, NULL, line, sizeof line);
+    ag_backend_log(m->backend, AG_LOG_DEBUG,
+                   "decoding goes operation by operation: in no stage: %s", line);
+    return AG_OK;
+}
+
 /* The common end of making a model: *out receives it, or it is destroyed. */
 static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
     if (st == AG_OK) st = make_ones(m, err);
     if (st == AG_OK) st = bind_program(m, err);
+    if (st == AG_OK) st = find_stages(m, err);
     if (st == AG_OK) {
         *out = m;
     } else {
@@ -319,7 +336,7 @@ void ag_model_destroy(ag_model *m) {
     ag_free(m->sequences);
     ag_free(m->growth);
     ag_buffer_release(&m->logit_rows_owner);
-    ag_model_device_step_release(m);
+    ag_free(m->views);
     ag_model_weights_release(&m->weights);
     ag_embedding_close(&m->embedding);
     ag_embedding_close(&m->layer_inputs);

@@ -3,7 +3,7 @@
 #ifndef AG_MODELS_MODEL_IMPL_H
 #define AG_MODELS_MODEL_IMPL_H
 
-#include "core/decode_step.h"
+#include "core/stages.h"
 #include "layers/run.h"
 #include "models/embedding.h"
 #include "models/weights.h"
@@ -29,10 +29,9 @@ struct ag_model {
     ag_kv_growth *growth;   /* owned; as many: what a pass adds to their caches */
     ag_tensor logit_rows;   /* some rows of logits; made when first needed */
     ag_buffer *logit_rows_owner;
-    struct {
-        ag_decode_layer *layers; /* owned; NULL: not listed yet */
-        ag_kv_view *views;       /* owned; [n_layers] */
-    } decode;
+    /* Owned; [program->n_attend]: caches of a step. NULL: the backend runs no program of stages, or
+     * this is none. */
+    ag_kv_view *views;
 };
 
 /* Random weights for any description, as ag_model_synthetic has them for those that have a name. */
@@ -56,13 +55,12 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
                           ag_tensor *logits, ag_error *err);
 
-/* One token of one sequence down to its logits, if the backend takes such a step as a whole, and
+/* One token of one sequence down to its logits, if the backend runs the program as a whole, and
  * the model and the cache allow it: *done. Else nothing has happened.
  *   host_logits  [n_vocab] a copy of the logits; NULL: not wanted
  *   top          asked for; top->known says whether it was answered. NULL: not wanted */
 ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
                                float *host_logits, ag_top_k *top, bool *done, ag_error *err);
-void ag_model_device_step_release(ag_model *m);
 
 /* Of a model's weights as a backend keeps them (be NULL: as their type says). */
 typedef struct ag_weights_plan {

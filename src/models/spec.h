@@ -5,10 +5,11 @@
 #define AG_MODELS_SPEC_H
 
 #include "cache/layer_state.h"
-#include "core/decode_step.h"
 
 #include <antigravity/model.h>
 #include <antigravity/operations.h>
+
+typedef enum ag_activation { AG_ACTIVATION_SILU, AG_ACTIVATION_GELU_TANH } ag_activation;
 
 typedef enum ag_rope_type {
     AG_ROPE_DEFAULT,

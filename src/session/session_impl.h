@@ -4,7 +4,7 @@
 #define AG_SESSION_SESSION_IMPL_H
 
 #include "cache/cache_manager.h"
-#include "core/decode_step.h"
+#include "core/top_k.h"
 #include "models/model_impl.h"
 #include "session/speculate.h"
 

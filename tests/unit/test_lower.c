@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of all golden models: their text is as recorded, and what they compute can be computed.
  * AG_RECORD_PROGRAMS=1 writes the records anew: look at the differences before committing them. */
+#include "core/stages.h"
 #include "formats/weight_source.h"
 #include "models/config.h"
 #include "models/lower.h"
@@ -56,6 +57,9 @@ static char *text_of(const ag_program *p) {
     }
     n += (size_t)snprintf(text + n, cap - n, "\ncut %u, head %u, columns %u\n", p->cut, p->head,
                           p->cols);
+    if (p->stages)
+        n += (size_t)snprintf(text + n, cap - n, "%u stages of the first %u\n", p->n_stages,
+                              p->n_in_stages);
     return text;
 }
 
@@ -190,6 +194,8 @@ static void golden_models_have_their_programs(void **state) {
         if (e->d_name[0] == '.') continue;
         read_spec(e->d_name, &s);
         ag_program *p = lower(&s);
+        ag_error err;
+        if (ag_find_stages(p, &err) != AG_OK) fail_msg("%s", err.msg);
         char *text = text_of(p);
         check(e->d_name, &s, p);
         compare_with_record(e->d_name, text);

@@ -44,8 +44,6 @@ static size_t cl_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows,
 
 static const ag_backend_ops opencl_ops = {
     .name = "opencl",
-    .step_features =
-        AG_STEP_QKV_BIAS | AG_STEP_OUT_BIAS | AG_STEP_HADAMARD | (uint32_t)AG_CL_TOKEN_COMPILED,
     .destroy = cl_destroy,
     .memory = cl_memory,
     .describe = cl_describe,
@@ -79,7 +77,7 @@ static const ag_backend_ops opencl_ops = {
     .top_k = ag_cl_top_k,
     .kv_compact = ag_cl_kv_compact,
     .read_rate = ag_cl_read_rate,
-    .decode_step = ag_cl_decode_step,
+    .run_program = ag_cl_run_program,
     .kv_rerotate = ag_cl_kv_rerotate,
     .keeps_scores = ag_cl_keeps_scores,
     .key_scores = ag_cl_key_scores,

@@ -18,13 +18,13 @@ void ag_cl_steps_sweep(ag_cl_backend *cl) {
     }
 }
 
-static bool is_of(const ag_cl_step_entry *e, const ag_decode_step *step) {
-    return e->used && e->model == step->layers && e->logits == step->logits->buffer &&
+static bool is_of(const ag_cl_step_entry *e, const ag_step *step) {
+    return e->used && e->program == step->program && e->logits == step->logits->buffer &&
            e->logits_at == step->logits->offset && e->blocks == step->kv[0].blocks;
 }
 
 /* The entry that was used longest ago becomes the step's. */
-static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
+static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_step *step) {
     ag_cl_steps *c = cl->steps;
     size_t oldest = 0;
     for (size_t i = 1; i < AG_CL_STEP_ENTRIES; i++) {
@@ -32,7 +32,7 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
     }
     ag_cl_step_entry *e = &c->entries[oldest];
     release(e);
-    e->model = step->layers;
+    e->program = step->program;
     e->logits = step->logits->buffer;
     e->logits_at = step->logits->offset;
     e->blocks = step->kv[0].blocks;
@@ -41,29 +41,32 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_decode_step *step) {
     return e;
 }
 
-/* The step's entry, perhaps an empty one; NULL without memory. */
-static ag_cl_step_entry *entry_of(ag_cl_backend *cl, const ag_decode_step *step) {
-    if (!cl->steps) cl->steps = ag_calloc(1, sizeof *cl->steps);
-    ag_cl_steps *c = cl->steps;
-    ag_cl_step_entry *e = NULL;
-    if (!c) return NULL;
-    ag_cl_steps_sweep(cl);
-    for (size_t i = 0; i < AG_CL_STEP_ENTRIES && !e; i++) {
-        if (is_of(&c->entries[i], step)) e = &c->entries[i];
+/* NULL: nothing is kept for its session. */
+static ag_cl_step_entry *find(ag_cl_steps *c, const ag_step *step) {
+    for (size_t i = 0; i < AG_CL_STEP_ENTRIES; i++) {
+        if (is_of(&c->entries[i], step)) return &c->entries[i];
     }
-    if (!e) e = claim(cl, step);
-    e->used = ++c->clock;
-    return e;
+    return NULL;
 }
 
-ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken) {
+ag_status ag_cl_run_program(ag_backend *b, const ag_step *step, bool *taken) {
     ag_cl_backend *cl = ag_cl_of(b);
-    ag_cl_token_shape shape;
     *taken = false;
-    if (!ag_cl_token_wanted(cl, step, &shape)) return AG_OK;
-    ag_cl_step_entry *entry = entry_of(cl, step);
-    if (!entry) return AG_FAIL(&b->err, NOMEM, "a decode step");
-    return ag_cl_token_step(cl, &entry->token, &shape, step, taken);
+    if (!ag_cl_token_allowed(cl, step)) return AG_OK;
+    if (!cl->steps) cl->steps = ag_calloc(1, sizeof *cl->steps);
+    if (!cl->steps) return AG_FAIL(&b->err, NOMEM, "a step in one launch");
+    ag_cl_steps_sweep(cl);
+    ag_cl_step_entry *e = find(cl->steps, step);
+    if (!e) {
+        ag_cl_token_shape shape;
+        if (!ag_cl_token_fits(cl, step, &shape)) return AG_OK;
+        e = claim(cl, step);
+        e->token.shape = shape;
+    }
+    e->used = ++cl->steps->clock;
+    const ag_status st = ag_cl_token_step(cl, &e->token, step, taken);
+    if (!*taken) release(e);
+    return st;
 }
 
 void ag_cl_steps_close(ag_cl_backend *cl) {

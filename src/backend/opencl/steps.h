@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs for tokens in one launch (token.h) that are kept: one for each session of each model
- * that decodes here, so that sessions and models that take turns upload nothing anew. A step
- * belongs to a session that is known by its model, its logits and its cache's first block. Of more
- * sessions than there are entries the one that was used longest ago loses its entry; one whose
- * memory is gone loses it when the next step begins. */
+/* What is kept for tokens in one launch (token.h): stages and mailboxes, one set for each session
+ * of each model that decodes here, so that sessions and models that take turns upload nothing anew.
+ * A session is known by its program, its logits and its cache's first block. Of more sessions than
+ * there are entries the one that was used longest ago loses its entry; one whose memory is gone
+ * loses it when the next step begins. */
 #ifndef AG_OPENCL_STEPS_H
 #define AG_OPENCL_STEPS_H
 
@@ -13,7 +13,7 @@ enum { AG_CL_STEP_ENTRIES = 16 };
 
 typedef struct ag_cl_step_entry {
     uint64_t used; /* by the clock; 0: free */
-    const ag_decode_layer *model;
+    const ag_program *program;
     ag_buffer *logits; /* borrowed, while it lives: see ag_cl_backend.lost */
     size_t logits_at;
     const ag_kv_block *blocks; /* where the cache keeps its table: never followed */
@@ -26,9 +26,9 @@ struct ag_cl_steps {
 };
 
 /* The slot of the same name. */
-ag_status ag_cl_decode_step(ag_backend *b, const ag_decode_step *step, bool *taken);
+ag_status ag_cl_run_program(ag_backend *b, const ag_step *step, bool *taken);
 
-/* Lets go of programs whose sessions are gone, if there are any. */
+/* Lets go of what was kept for sessions that are gone, if there are any. */
 void ag_cl_steps_sweep(ag_cl_backend *cl);
 void ag_cl_steps_close(ag_cl_backend *cl);
 

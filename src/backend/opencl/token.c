@@ -45,16 +45,15 @@ static ag_status begin_token(ag_cl_backend *cl, const ag_cl_token_shape *s, ag_c
              "%s %s%s%s%s",
              items_of(cl), (unsigned)s->head_dim, (unsigned)s->group, (unsigned)most_columns(s),
              (unsigned)s->k_type, (unsigned)s->v_type, (unsigned)s->piece, types, row_option(s),
-             s->features & AG_STEP_WINDOW ? " -DWINDOW=1" : "",
-             s->features & AG_STEP_QK_NORM ? " -DQK_NORM=1" : "",
-             s->features & AG_STEP_GELU ? " -DGELU=1" : "");
+             s->has_windows ? " -DWINDOW=1" : "", s->has_qk_norms ? " -DQK_NORM=1" : "",
+             s->is_gelu ? " -DGELU=1" : "");
     return ag_cl_begin(l, cl, "token.cl", "token", options);
 }
 
-static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_decode_step *step,
+static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_step *step,
                           uint32_t first_tag) {
     const ag_cl_token_layout *at = &token->at;
-    ag_cl_arg_u64(l, token->address + at->program);
+    ag_cl_arg_u64(l, token->address + at->stages);
     ag_cl_arg_u32(l, ag_cl_token_stages(&token->shape));
     ag_cl_arg_u32(l, first_tag);
     ag_cl_arg_u64(l, token->address + at->result);
@@ -67,8 +66,8 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_de
     ag_cl_arg_u32(l, (uint32_t)step->kv[0].v_offset);
     ag_cl_arg_u32(l, (uint32_t)step->kv[0].p_offset);
     ag_cl_arg_u32(l, step->position);
-    ag_cl_arg_f32(l, step->layers[0].scale);
-    ag_cl_arg_f32(l, step->eps);
+    ag_cl_arg_f32(l, step->program->attend[0].scale);
+    ag_cl_arg_f32(l, step->program->ops[0].number);
 }
 
 /* Tags of one token; after 2^32 of them the old ones are wiped away. */
@@ -93,8 +92,7 @@ static void refuse(ag_cl_backend *cl, ag_cl_token *token, const char *why) {
     ag_backend_log(&cl->base, AG_LOG_WARN, "decoding goes operation by operation: %s", why);
 }
 
-static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
-                     bool *taken) {
+static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step, bool *taken) {
     uint32_t first_tag = 0;
     ag_cl_launch l;
     size_t most;
@@ -124,20 +122,25 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step
     return AG_OK;
 }
 
-/* Groups that poll for one another must all run at once: not something to try on processors, whose
- * groups run one after another, unless there is but one. */
-bool ag_cl_token_wanted(const ag_cl_backend *cl, const ag_decode_step *step,
-                        ag_cl_token_shape *shape) {
-    const ag_cl_switch asked = cl->switches.token;
-    if (cl->token_refused || cl->zero_copy || !cl->gpu_attention || asked == AG_CL_OFF)
-        return false;
-    if (!ag_cl_token_shape_of(cl, step, shape)) return false;
-    return asked == AG_CL_ON || (cl->whole_tokens && ag_cl_token_has_run(shape));
+bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step) {
+    const ag_attend_op *a = step->program->attend;
+    const bool scales_queries = a->query_beta != 0 && step->position >= a->query_period;
+    return !cl->token_refused && !cl->zero_copy && cl->gpu_attention && !scales_queries &&
+           cl->switches.token != AG_CL_OFF;
 }
 
-ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_cl_token_shape *shape,
-                           const ag_decode_step *step, bool *taken) {
-    AG_TRY(ag_cl_token_reserve(cl, token, shape));
+/* Groups that poll for one another must all run at once: not something to try on processors, whose
+ * groups run one after another, unless there is but one. */
+bool ag_cl_token_fits(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *shape) {
+    if (!ag_cl_token_shape_of(cl, step, shape)) return false;
+    return cl->switches.token == AG_CL_ON || (cl->whole_tokens && ag_cl_token_has_run(shape));
+}
+
+ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
+                           bool *taken) {
+    ag_cl_token_shape shape = token->shape;
+    ag_cl_token_shape_now(step, &shape);
+    AG_TRY(ag_cl_token_reserve(cl, token, &shape));
     AG_TRY(run(cl, token, step, taken));
     cl->counts.launched += *taken;
     return AG_OK;

@@ -30,7 +30,7 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     at.request = reserve_bytes(&end, sizeof(ag_cl_token_request));
     at.result = reserve_bytes(&end, sizeof(ag_cl_token_result));
     at.mailbox_bytes = at.result + offsetof(ag_cl_token_result, at);
-    at.program = reserve_bytes(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
+    at.stages = reserve_bytes(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
     at.blocks = reserve_bytes(&end, layers * s->n_kv * s->max_blocks * sizeof(cl_ulong));
     at.qkv = reserve_bytes(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
     at.out = reserve_bytes(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
@@ -45,23 +45,16 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
 
 void ag_cl_token_release_store(ag_cl_token *token) {
     ag_buffer_release(&token->store);
-    ag_free(token->program);
-    ag_free(token->uploaded);
+    ag_free(token->stages);
     ag_free(token->blocks);
     ag_free(token->mailbox);
     *token = (ag_cl_token){0};
 }
 
-static bool fits(const ag_cl_token_shape *have, const ag_cl_token_shape *want) {
-    ag_cl_token_shape same = *want;
-    same.max_blocks = have->max_blocks;
-    same.select = have->select;
-    return have->max_blocks >= want->max_blocks && memcmp(have, &same, sizeof same) == 0;
-}
-
 ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
                               const ag_cl_token_shape *shape) {
-    if (token->store && fits(&token->shape, shape)) {
+    if (token->store && token->shape.max_blocks >= shape->max_blocks) {
+        token->sent = token->sent && token->shape.select == shape->select;
         token->shape.select = shape->select;
         return AG_OK;
     }
@@ -71,13 +64,12 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
     token->at = layout_mailbox(&token->shape);
     const size_t n_blocks = (size_t)shape->n_layers * shape->n_kv * token->shape.max_blocks;
-    token->program = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->program);
-    token->uploaded = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->uploaded);
+    token->stages = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->stages);
     token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
-    token->mailbox = ag_calloc(1, token->at.program);
+    token->mailbox = ag_calloc(1, token->at.stages);
     ag_status st = AG_OK;
-    if (!token->program || !token->uploaded || !token->blocks || !token->mailbox) {
-        st = AG_FAIL(err, NOMEM, "a program for %u layers", shape->n_layers);
+    if (!token->stages || !token->blocks || !token->mailbox) {
+        st = AG_FAIL(err, NOMEM, "stages of %u layers", shape->n_layers);
     }
     if (st == AG_OK) {
         st = ag_memory_alloc(&cl->memory->base, token->at.bytes, AG_USAGE_SCRATCH, &token->store,
@@ -121,12 +113,12 @@ static ag_status send(ag_cl_backend *cl, const ag_cl_token *token, size_t offset
                             &cl->base.err);
 }
 
-static ag_status upload_program(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
-    const size_t bytes = ag_cl_token_stages(&token->shape) * sizeof *token->program;
-    AG_TRY(ag_cl_token_write_program(cl, step, token));
-    if (memcmp(token->program, token->uploaded, bytes) == 0) return AG_OK;
-    AG_TRY(send(cl, token, token->at.program, token->program, bytes));
-    memcpy(token->uploaded, token->program, bytes);
+static ag_status upload_stages(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
+    const size_t bytes = ag_cl_token_stages(&token->shape) * sizeof *token->stages;
+    if (token->sent) return AG_OK;
+    AG_TRY(ag_cl_token_write_stages(cl, step, token));
+    AG_TRY(send(cl, token, token->at.stages, token->stages, bytes));
+    token->sent = true;
     cl->counts.uploaded++;
     return AG_OK;
 }
@@ -157,39 +149,40 @@ static ag_status list_head(ag_cl_backend *cl, cl_ulong *row, const ag_kv_view *k
     return AG_OK;
 }
 
-static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+static ag_status list_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
                              bool *changed) {
     cl_ulong *row = token->blocks;
     *changed = false;
-    for (uint32_t l = 0; l < step->n_layers; l++) {
+    for (uint32_t l = 0; l < token->shape.n_layers; l++) {
         for (uint32_t h = 0; h < token->shape.n_kv; h++, row += token->shape.max_blocks)
             AG_TRY(list_head(cl, row, &step->kv[l], h, changed));
     }
     return AG_OK;
 }
 
-static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
     bool changed;
     ag_status st = list_blocks(cl, token, step, &changed);
     if (st == AG_OK && !changed) return AG_OK;
     if (st == AG_OK) {
         st = send(cl, token, token->at.blocks, token->blocks,
-                  (size_t)step->n_layers * token->shape.n_kv * token->shape.max_blocks *
+                  (size_t)token->shape.n_layers * token->shape.n_kv * token->shape.max_blocks *
                       sizeof *token->blocks);
     }
     if (st != AG_OK) token->blocks[0] = 0; /* to be sent again */
     return st;
 }
 
-static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
                                 uint32_t tag) {
     const ag_cl_token_layout *at = &token->at;
     const ag_cl_token_shape *s = &token->shape;
     cl_ulong *packets = (cl_ulong *)(void *)(token->mailbox + at->stream);
     float *cos_sin = (float *)(void *)(token->mailbox + at->cos_sin);
     cl_uint *n_slots = (cl_uint *)(void *)(token->mailbox + at->n_slots);
-    const float *inv_freq = ag_tensor_f32(step->layers[0].inv_freq);
-    const double factor = (double)step->layers[0].rope_factor;
+    const ag_attend_op *a = step->program->attend;
+    const float *inv_freq = ag_tensor_f32(&step->inv_freq[a->rope][step->is_long]);
+    const double factor = (double)a->rope_factor;
     for (uint32_t i = 0; i < s->dim; i++) {
         cl_uint bits;
         memcpy(&bits, &step->embedding[i], sizeof bits);
@@ -207,9 +200,9 @@ static ag_status upload_mailbox(ag_cl_backend *cl, ag_cl_token *token, const ag_
     return send(cl, token, at->stream, token->mailbox, at->mailbox_bytes);
 }
 
-ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step,
+ag_status ag_cl_token_upload(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
                              uint32_t first_tag) {
-    AG_TRY(upload_program(cl, token, step));
+    AG_TRY(upload_stages(cl, token, step));
     AG_TRY(upload_blocks(cl, token, step));
     return upload_mailbox(cl, token, step, first_tag);
 }

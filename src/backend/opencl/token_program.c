@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A decode step as a program for kernels/token.cl. */
+/* A program as stages for kernels/token.cl. */
 #include "backend/opencl/layout.h"
 #include "backend/opencl/token.h"
 #include "core/fail.h"
@@ -22,15 +22,6 @@ static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k, uint32_t *type
 /* What is added to the stream. */
 static bool is_branch(const ag_tensor *w, uint32_t k, ag_cl_token_shape *s) {
     return is_weight(w, s->dim, k, k <= AG_CL_TOKEN_LONG ? &s->row_types : &s->long_types);
-}
-
-static bool is_layer(const ag_decode_layer *l, ag_cl_token_shape *s) {
-    return is_weight(l->wq, s->q_dim, s->dim, &s->split_types) &&
-           is_weight(l->wk, s->kv_dim, s->dim, &s->split_types) &&
-           is_weight(l->wv, s->kv_dim, s->dim, &s->split_types) && is_branch(l->wo, s->q_dim, s) &&
-           is_weight(l->w_gate, s->ffn_dim, s->dim, &s->pair_types) &&
-           is_weight(l->w_up, s->ffn_dim, s->dim, &s->pair_types) &&
-           is_branch(l->w_down, s->ffn_dim, s);
 }
 
 static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
@@ -68,40 +59,113 @@ static uint32_t groups_for(const ag_cl_backend *cl, const ag_cl_token_shape *s) 
     return n;
 }
 
-bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_decode_step *step,
-                          ag_cl_token_shape *out) {
+static const ag_tensor *weight_of(const ag_step *step, const ag_op *op, int i) {
+    return step->weights[op->w[i]].tensor;
+}
+
+/* Attention of all layers is alike but for windows, and the cache is one for the kernel. */
+static bool is_attention(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
+    const ag_attend_op *a = &step->program->attend[op->params], *first = step->program->attend;
+    const ag_kv_view *kv = &step->kv[a->cache], *one = &step->kv[first->cache];
+    s->has_windows |= a->window > 0;
+    return a->n_heads == first->n_heads && a->n_kv_heads == first->n_kv_heads &&
+           a->head_dim == first->head_dim && a->rope == first->rope && a->scale == first->scale &&
+           a->rope_factor == first->rope_factor && kv->k_type == one->k_type &&
+           kv->v_type == one->v_type && kv->v_offset == one->v_offset &&
+           kv->p_offset == one->p_offset;
+}
+
+static bool is_op(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
+    const ag_gate_kind kind = s->is_gelu ? AG_GATE_GELU_TANH : AG_GATE_SILU;
+    const bool is_head_norm = op->code == AG_OP_NORM && op->out[0] == op->in[0];
+    s->has_qk_norms |= is_head_norm;
+    if (op->code == AG_OP_ATTEND) return is_attention(step, op, s);
+    if (op->code == AG_OP_GATE) return op->kind == kind;
+    if (op->code != AG_OP_NORM) return true;
+    return op->number == step->program->ops[0].number &&
+           (!is_head_norm || ag_shape_numel(&weight_of(step, op, 0)->shape) == s->head_dim);
+}
+
+/* The weights of a stage's products. */
+static bool is_stage(const ag_step *step, const ag_stage *stage, ag_cl_token_shape *s) {
+    const ag_op *first = &step->program->ops[stage->first], *normed = first + 1;
+    switch (stage->pattern) {
+    case AG_STAGE_ATTENTION:
+        return true;
+    case AG_STAGE_ADDED:
+        return is_branch(weight_of(step, first, 0), step->program->values[first->in[0]].cols, s);
+    case AG_STAGE_NORMED:
+        return is_weight(weight_of(step, normed, 0), s->q_dim, s->dim, &s->split_types) &&
+               is_weight(weight_of(step, normed, 1), s->kv_dim, s->dim, &s->split_types) &&
+               is_weight(weight_of(step, normed, 2), s->kv_dim, s->dim, &s->split_types);
+    case AG_STAGE_GATED:
+        return is_weight(weight_of(step, normed, 0), s->ffn_dim, s->dim, &s->pair_types) &&
+               is_weight(weight_of(step, normed, 1), s->ffn_dim, s->dim, &s->pair_types);
+    case AG_STAGE_LOGITS:
+        return is_weight(weight_of(step, normed, 0), s->n_vocab, s->dim, &s->logit_types);
+    }
+    return false;
+}
+
+/* Columns that the gate of the first feed-forward has; 0: there is none. */
+static uint32_t first_gate(const ag_program *p, uint32_t *is_gelu) {
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].code != AG_OP_GATE) continue;
+        *is_gelu = p->ops[i].kind == AG_GATE_GELU_TANH;
+        return p->values[p->ops[i].out[0]].cols;
+    }
+    return 0;
+}
+
+static bool rotates_whole_heads(const ag_step *step) {
+    const ag_attend_op *a = step->program->attend;
+    return a->rope != AG_NONE &&
+           ag_shape_numel(&step->inv_freq[a->rope][step->is_long].shape) == a->head_dim / 2;
+}
+
+bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *out) {
+    const ag_program *p = step->program;
+    const ag_attend_op *a = p->attend;
     const ag_kv_view *kv = &step->kv[0];
-    const uint32_t n_heads = step->layers[0].n_heads;
-    if (!step->n_layers || !is_cache_type(kv->k_type, kv->head_dim)) return false;
+    if (!p->n_attend || a->n_heads % a->n_kv_heads || !rotates_whole_heads(step)) return false;
+    if (!is_cache_type(kv->k_type, kv->head_dim)) return false;
     if (!is_cache_type(kv->v_type, kv->head_dim)) return false;
-    if (n_heads % kv->n_kv_heads) return false;
     ag_cl_token_shape s = {
-        .dim = (uint32_t)ag_shape_cols(&step->layers[0].wq->shape),
-        .q_dim = n_heads * kv->head_dim,
-        .kv_dim = kv->n_kv_heads * kv->head_dim,
-        .ffn_dim = (uint32_t)ag_shape_rows(&step->layers[0].w_gate->shape),
-        .n_vocab = (uint32_t)ag_shape_rows(&step->lm_head->shape),
-        .n_layers = step->n_layers,
-        .n_kv = kv->n_kv_heads,
-        .head_dim = kv->head_dim,
-        .group = n_heads / kv->n_kv_heads,
-        .max_blocks = ag_step_most_slots(step) / AG_KV_BLOCK + 1,
+        .dim = p->values[p->stream].cols,
+        .q_dim = a->n_heads * a->head_dim,
+        .kv_dim = a->n_kv_heads * a->head_dim,
+        .n_vocab = p->values[p->logits].cols,
+        .n_layers = p->n_attend,
+        .n_kv = a->n_kv_heads,
+        .head_dim = a->head_dim,
+        .group = a->n_heads / a->n_kv_heads,
         .k_type = (uint32_t)kv->k_type,
         .v_type = (uint32_t)kv->v_type,
-        .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(kv->head_dim) : 1,
+        .piece = step->hadamard ? (uint32_t)ag_hadamard_piece(a->head_dim) : 1,
     };
-    s.features = ag_step_features(step) & AG_CL_TOKEN_COMPILED;
+    s.ffn_dim = first_gate(p, &s.is_gelu);
     s.n_groups = groups_for(cl, &s);
-    s.select = step->top && s.n_groups <= AG_CL_TOKEN_MAXIMA / 2;
     if (!is_size(&s) || s.ffn_dim % AG_QK || !s.n_groups) return false;
-    for (uint32_t l = 0; l < s.n_layers; l++) {
-        const ag_decode_layer *layer = &step->layers[l];
-        if (!is_layer(layer, &s)) return false;
-        if (layer->bq || layer->bk || layer->bv || layer->bo) s.has_biases = 1;
+    if (p->n_stages != 5 * s.n_layers + 1) return false;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        if (!is_op(step, &p->ops[i], &s)) return false;
     }
-    if (!is_weight(step->lm_head, s.n_vocab, s.dim, &s.logit_types)) return false;
+    for (uint32_t i = 0; i < p->n_stages; i++) {
+        if (!is_stage(step, &p->stages[i], &s)) return false;
+    }
+    ag_cl_token_shape_now(step, &s);
     *out = s;
     return true;
+}
+
+void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape) {
+    uint32_t most = 0;
+    for (uint32_t l = 0; l < shape->n_layers; l++) {
+        const uint32_t n = ag_kv_view_most_slots(&step->kv[l]);
+        if (n > most) most = n;
+    }
+    shape->max_blocks = most / AG_KV_BLOCK + 1;
+    shape->select = step->top && shape->n_groups <= AG_CL_TOKEN_MAXIMA / 2;
 }
 
 uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) {
@@ -120,13 +184,13 @@ static uint32_t parts_of_group(const ag_cl_backend *cl, const ag_cl_token_shape 
     return parts;
 }
 
-/* ---- the program ---- */
+/* ---- the stages ---- */
 
 typedef struct writer {
     ag_cl_backend *cl;
     const ag_cl_token *token;
-    ag_cl_token_stage *stages;
-    uint32_t n;
+    const ag_step *step;
+    uint32_t n; /* stages so far */
 } writer;
 
 static cl_ulong mailbox(const writer *w, size_t offset) { return w->token->address + offset; }
@@ -157,102 +221,137 @@ static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, ag_c
     return AG_OK;
 }
 
-/* A product with one weight. Tags count the stages: what stage i writes has tag i + 1. */
-static ag_status add_product(writer *w, ag_cl_stage_type type, uint32_t layer, const ag_tensor *t,
-                             const ag_tensor *norm, size_t in, uint32_t in_tag, cl_ulong out) {
-    ag_cl_token_stage *s = &w->stages[w->n++];
+/* Weight number i of the op. */
+static ag_status add_weight(const writer *w, const ag_op *op, int i, uint32_t row0,
+                            ag_cl_token_stage *s) {
+    return weight(w, weight_of(w->step, op, i), row0, s, (size_t)i);
+}
+
+static ag_status norm_address(const writer *w, const ag_op *norm, cl_ulong *out) {
+    return tensor_address(w, weight_of(w->step, norm, 0), out);
+}
+
+/* Tags count the stages: what stage i writes has tag i + 1. */
+static ag_cl_token_stage *add_stage(writer *w, ag_cl_stage_type type, size_t in, cl_ulong out) {
+    ag_cl_token_stage *s = &w->token->stages[w->n];
     *s = (ag_cl_token_stage){
         .type = type,
-        .rows = (cl_uint)ag_shape_rows(&t->shape),
-        .k = (cl_uint)ag_shape_cols(&t->shape),
-        .layer = layer,
-        .in_tag = in_tag,
-        .end1 = UINT32_MAX,
-        .end2 = UINT32_MAX,
+        .in_tag = w->n,
         .in = mailbox(w, in),
         .out = out,
     };
-    if (norm) AG_TRY(tensor_address(w, norm, &s->norm));
-    return weight(w, t, 0, s, 0);
+    w->n++;
+    return s;
+}
+
+/* A product whose first weight is that of the op. */
+static ag_status add_product(writer *w, ag_cl_stage_type type, const ag_op *op, size_t in,
+                             cl_ulong out, ag_cl_token_stage **stage) {
+    const ag_tensor *t = weight_of(w->step, op, 0);
+    ag_cl_token_stage *s = *stage = add_stage(w, type, in, out);
+    s->rows = (cl_uint)ag_shape_rows(&t->shape);
+    s->k = (cl_uint)ag_shape_cols(&t->shape);
+    s->end1 = s->end2 = UINT32_MAX;
+    return add_weight(w, op, 0, 0, s);
 }
 
 /* q, k and v are one product whose rows come from three weights. */
-static ag_status add_qkv(writer *w, uint32_t layer, const ag_decode_layer *l) {
+static ag_status add_normed(writer *w, const ag_op *norm) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
-    AG_TRY(add_product(w, AG_CL_NORMED, layer, l->wq, l->attention_norm, at->stream, w->n,
-                       mailbox(w, at->qkv)));
-    ag_cl_token_stage *s = &w->stages[w->n - 1];
+    const ag_op *qkv = norm + 1;
+    ag_cl_token_stage *s;
+    AG_TRY(add_product(w, AG_CL_NORMED, qkv, at->stream, mailbox(w, at->qkv), &s));
+    AG_TRY(norm_address(w, norm, &s->norm));
     s->end1 = shape->q_dim;
     s->end2 = shape->q_dim + shape->kv_dim;
     s->rows = s->end2 + shape->kv_dim;
-    AG_TRY(weight(w, l->wk, s->end1, s, 1));
-    return weight(w, l->wv, s->end2, s, 2);
+    AG_TRY(add_weight(w, qkv, 1, s->end1, s));
+    return add_weight(w, qkv, 2, s->end2, s);
 }
 
-static ag_status if_any(const writer *w, const ag_tensor *t, cl_ulong *out) {
-    return t ? tensor_address(w, t, out) : AG_OK;
-}
-
-static ag_status add_attention(writer *w, uint32_t layer, const ag_decode_layer *l) {
-    ag_cl_token_stage *s = &w->stages[w->n];
-    *s = (ag_cl_token_stage){
-        .type = AG_CL_ATTENTION,
-        .layer = layer,
-        .in_tag = w->n,
-        .in = mailbox(w, w->token->at.qkv),
-        .out = mailbox(w, w->token->at.out),
-    };
-    w->n++;
-    s->window = l->window;
-    const ag_tensor *const extra[AG_CL_TOKEN_EXTRA] = {l->bq, l->bk, l->bv, l->q_norm, l->k_norm};
-    for (size_t i = 0; i < AG_CL_TOKEN_EXTRA; i++) AG_TRY(if_any(w, extra[i], &s->extra[i]));
+/* extra: biases of q, k and v, norms of heads of q and k. */
+static ag_status add_attention(writer *w, const ag_stage *stage) {
+    const ag_program *p = w->step->program;
+    const ag_op *attend = &p->ops[stage->first + stage->n - 1];
+    ag_cl_token_stage *s =
+        add_stage(w, AG_CL_ATTENTION, w->token->at.qkv, mailbox(w, w->token->at.out));
+    const ag_attend_op *a = &p->attend[attend->params];
+    s->layer = a->cache;
+    s->window = a->window;
+    for (const ag_op *op = &p->ops[stage->first]; op < attend; op++) {
+        int i = op->code == AG_OP_BIAS ? 0 : 3;
+        for (int k = 0; attend->in[k] != op->out[0]; k++) i++;
+        AG_TRY(tensor_address(w, weight_of(w->step, op, 0), &s->extra[i]));
+    }
     return AG_OK;
 }
 
-static ag_status add_layer(writer *w, uint32_t layer, const ag_decode_layer *l) {
+static ag_status add_added(writer *w, const ag_stage *stage, size_t in) {
+    const ag_op *product = &w->step->program->ops[stage->first], *bias = product + 1;
+    ag_cl_token_stage *s;
+    AG_TRY(add_product(w, AG_CL_ADDED, product, in, mailbox(w, w->token->at.stream), &s));
+    if (bias->code != AG_OP_BIAS) return AG_OK;
+    return tensor_address(w, weight_of(w->step, bias, 0), &s->extra[0]);
+}
+
+static ag_status add_gated(writer *w, const ag_op *norm) {
     const ag_cl_token_layout *at = &w->token->at;
-    const cl_ulong stream = mailbox(w, at->stream);
-    AG_TRY(add_qkv(w, layer, l));
-    AG_TRY(add_attention(w, layer, l));
-    AG_TRY(add_product(w, AG_CL_ADDED, layer, l->wo, NULL, at->out, w->n, stream));
-    AG_TRY(if_any(w, l->bo, &w->stages[w->n - 1].extra[0]));
-    AG_TRY(add_product(w, AG_CL_GATED, layer, l->w_gate, l->ffn_norm, at->stream, w->n,
-                       mailbox(w, at->gate)));
-    ag_cl_token_stage *gated = &w->stages[w->n - 1];
-    AG_TRY(weight(w, l->w_up, 0, gated, 1));
-    return add_product(w, AG_CL_ADDED, layer, l->w_down, NULL, at->gate, w->n, stream);
+    ag_cl_token_stage *s;
+    AG_TRY(add_product(w, AG_CL_GATED, norm + 1, at->stream, mailbox(w, at->gate), &s));
+    AG_TRY(norm_address(w, norm, &s->norm));
+    return add_weight(w, norm + 1, 1, 0, s);
 }
 
 /* Logits, and of each group the largest; then the best. */
-static ag_status add_end(writer *w, const ag_decode_step *step) {
+static ag_status add_logits(writer *w, const ag_op *norm) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
     const uint32_t parts = parts_of_group(w->cl, shape);
     cl_ulong logits = 0;
-    AG_TRY(tensor_address(w, step->logits, &logits));
-    AG_TRY(add_product(w, AG_CL_LOGITS, 0, step->lm_head, step->norm, at->stream, w->n, logits));
-    ag_cl_token_stage *s = &w->stages[w->n - 1];
+    ag_cl_token_stage *s;
+    AG_TRY(tensor_address(w, w->step->logits, &logits));
+    AG_TRY(add_product(w, AG_CL_LOGITS, norm + 1, at->stream, logits, &s));
+    AG_TRY(norm_address(w, norm, &s->norm));
     s->end1 = shape->select ? parts : 0;
     s->extra[0] = mailbox(w, at->maxima);
     s->extra[1] = mailbox(w, at->result);
     if (!shape->select) return AG_OK;
-    w->stages[w->n] = (ag_cl_token_stage){
-        .type = AG_CL_SELECT,
-        .rows = s->rows,
-        .k = parts,
-        .in_tag = w->n,
-        .in = mailbox(w, at->maxima),
-        .out = logits,
-        .extra = {mailbox(w, at->request), mailbox(w, at->result)},
-    };
-    w->n++;
+    ag_cl_token_stage *select = add_stage(w, AG_CL_SELECT, at->maxima, logits);
+    select->rows = s->rows;
+    select->k = parts;
+    select->extra[0] = mailbox(w, at->request);
+    select->extra[1] = mailbox(w, at->result);
     return AG_OK;
 }
 
-ag_status ag_cl_token_write_program(ag_cl_backend *cl, const ag_decode_step *step,
-                                    ag_cl_token *token) {
-    writer w = {.cl = cl, .token = token, .stages = token->program};
-    for (uint32_t l = 0; l < step->n_layers; l++) AG_TRY(add_layer(&w, l, &step->layers[l]));
-    return add_end(&w, step);
+ag_status ag_cl_token_write_stages(ag_cl_backend *cl, const ag_step *step, ag_cl_token *token) {
+    const ag_program *p = step->program;
+    writer w = {.cl = cl, .token = token, .step = step};
+    size_t in = 0; /* the mailbox that the stage before has written */
+    for (const ag_stage *s = p->stages; s < p->stages + p->n_stages; s++) {
+        const ag_op *first = &p->ops[s->first];
+        ag_status st = AG_OK;
+        switch (s->pattern) {
+        case AG_STAGE_NORMED:
+            st = add_normed(&w, first);
+            break;
+        case AG_STAGE_ATTENTION:
+            st = add_attention(&w, s);
+            in = token->at.out;
+            break;
+        case AG_STAGE_GATED:
+            st = add_gated(&w, first);
+            in = token->at.gate;
+            break;
+        case AG_STAGE_ADDED:
+            st = add_added(&w, s, in);
+            break;
+        case AG_STAGE_LOGITS:
+            st = add_logits(&w, first);
+            break;
+        }
+        AG_TRY(st);
+    }
+    return AG_OK;
 }

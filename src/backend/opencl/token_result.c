@@ -22,7 +22,7 @@ static void unpack(ag_cl_token_result *r, ag_top_k *top) {
 }
 
 /* Where a bound was too low the list is not complete: then the row is looked through anew. */
-static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
     if (token->shape.select && token->result.n_listed <= AG_CL_TOKEN_LISTED) {
         unpack(&token->result, step->top);
     } else {
@@ -32,7 +32,7 @@ static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_decod
     return AG_OK;
 }
 
-ag_status ag_cl_token_read(ag_cl_backend *cl, ag_cl_token *token, const ag_decode_step *step) {
+ag_status ag_cl_token_read(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
     const ag_cl_api *api = &cl->api;
     ag_cl_buffer *store = ag_cl_buffer_of(cl, token->store);
     ag_cl_buffer *logits = ag_cl_buffer_of(cl, step->logits->buffer);

@@ -117,8 +117,6 @@ float *ag_score_sums_of(const ag_score_sums *s, uint32_t layer, uint32_t head) {
     return sums + (size_t)head * ag_kv_cache_max_slots(s->cache, layer);
 }
 
-bool ag_score_sums_on_host(const ag_score_sums *s) { return s && !s->device; }
-
 void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
                             ag_attention_seq *seq) {
     const ag_score_sums *s = scores->sums;
@@ -134,14 +132,6 @@ void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
         seq->scores = ag_score_sums_of(s, layer, 0);
         seq->score_stride = ag_kv_cache_max_slots(s->cache, layer);
     }
-}
-
-void ag_score_sums_of_step(const ag_attention_scores *scores, ag_decode_step *step) {
-    const ag_score_sums *s = scores->sums;
-    if (!s) return;
-    step->device_scores = s->device;
-    step->scored = s->n_scored;
-    step->score_row0 = scores->row0;
 }
 
 /* ---- in the backend's memory ---- */

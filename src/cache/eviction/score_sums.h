@@ -6,7 +6,6 @@
 #define AG_CACHE_EVICTION_SCORE_SUMS_H
 
 #include "cache/kv_cache.h"
-#include "core/decode_step.h"
 
 #include <antigravity/eviction.h>
 
@@ -27,10 +26,6 @@ typedef struct ag_attention_scores {
 /* What ag_attention_seq says of a layer's scores, from what is known of the whole pass. */
 void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
                             ag_attention_seq *seq);
-/* The same for a step of all layers, whose backend adds them up. */
-void ag_score_sums_of_step(const ag_attention_scores *scores, ag_decode_step *step);
-/* They are added up on the host, so that a step of the backend cannot. */
-bool ag_score_sums_on_host(const ag_score_sums *s);
 
 /* For the slots of a cache, which is borrowed. *out is NULL if the policy does not want attention.
  */

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a sampler needs of a row of logits. Better is the larger value and, among equals, the lower
+ * id; -INFINITY is never among the best. */
+#ifndef AG_CORE_TOP_K_H
+#define AG_CORE_TOP_K_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AG_TOP_K_MOST = 384, AG_TOP_K_IDS = 128 };
+
+typedef struct ag_top_k {
+    size_t k;           /* how many are wanted, 1 .. AG_TOP_K_MOST */
+    const int32_t *ids; /* [n_ids], up to AG_TOP_K_IDS, inside the row; host memory */
+    size_t n_ids;
+    bool known;                      /* what follows has been written */
+    int32_t best_ids[AG_TOP_K_MOST]; /* [n] best first */
+    float best[AG_TOP_K_MOST];       /* [n] their values; -0 as 0 */
+    size_t n;                        /* fewer than k if there are no more */
+    float at[AG_TOP_K_IDS];          /* [n_ids] values at the ids */
+    size_t bad;                      /* first id whose value is NaN or +Inf; SIZE_MAX: none */
+} ag_top_k;
+
+#endif
