@@ -139,6 +139,22 @@ AG_API ag_status ag_model_load(ag_backend *be, const char *path, const ag_model_
 /* The same facts without loading: reads the configuration and the headers only. */
 AG_API ag_status ag_model_inspect(const char *path, const ag_model_params *params,
                                   ag_model_info *out, ag_error *err);
+
+/* An operation of a forward pass. */
+typedef struct ag_op_info {
+    const char *code; /* "PRODUCTS", static */
+    int32_t layer;    /* -1: before or after all layers */
+    /* Number, layer, code, weights, values and types of the weights, valid during the call:
+     * "12  3  PRODUCTS wq,wk,wv  normed[64] -> q[64] k[32] v[32]  q4_0". */
+    const char *text;
+} ag_op_info;
+typedef void (*ag_op_fn)(void *user, const ag_op_info *op);
+/* Calls `fn` for each operation of the model's forward pass, in the order in which they run. Reads
+ * the configuration and the headers only. Fails as ag_model_inspect() does, before the first call.
+ */
+AG_API ag_status ag_model_inspect_ops(const char *path, const ag_model_params *params, ag_op_fn fn,
+                                      void *user, ag_error *err);
+
 /* Random weights of a known shape, made in memory: for measuring speed. shape: "llama-3.2-1b",
  * "llama-3.2-3b", "llama-3.1-8b", "tiny", without case; AG_NOT_FOUND lists them. */
 AG_API ag_status ag_model_synthetic(ag_backend *be, const char *shape,
@@ -149,6 +165,8 @@ AG_API const char *ag_model_shape_name(size_t i);
 AG_API void ag_model_destroy(ag_model *m);
 
 AG_API const ag_model_info *ag_model_get_info(const ag_model *m);
+/* Calls `fn` for each operation of a loaded model, as ag_model_inspect_ops() does. */
+AG_API void ag_model_list_ops(const ag_model *m, ag_op_fn fn, void *user);
 /* One row of the embedding as F32, [hidden_size]. */
 AG_API ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err);
 /* Bytes of weights this model holds in memory now. */

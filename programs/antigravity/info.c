@@ -251,6 +251,38 @@ static int print_json(const facts *f) {
     return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
 }
 
+/* ---- the program ---- */
+
+static void print_op(void *user, const ag_op_info *op) {
+    (void)user;
+    puts(op->text);
+}
+
+static void append_op(void *user, const ag_op_info *op) {
+    const json_field fields[] = {
+        {"code", json_string(op->code)},
+        {"layer", op->layer < 0 ? json_null() : json_integer(op->layer)},
+        {"text", json_string(op->text)},
+    };
+    json_append(user, json_object_of(fields, sizeof fields / sizeof fields[0]));
+}
+
+static int print_program(const facts *f, bool json) {
+    const ag_model_params params = model_params(&f->o);
+    json_t *ops = json ? json_array() : NULL;
+    ag_error err;
+    if (ag_model_inspect_ops(f->engine.dir, &params, json ? append_op : print_op, &ops, &err) !=
+        AG_OK) {
+        json_decref(ops);
+        return complain_error(&err);
+    }
+    if (!json) return EXIT_DONE;
+    const json_field fields[] = {{"program", ops}};
+    return json_print(json_object_of(fields, 1));
+}
+
+/* ---- the command ---- */
+
 /* A template that cannot be read is no matter of this command. */
 static void probe_template(facts *f) {
     ag_chat_format *format = NULL;
@@ -278,19 +310,32 @@ static int collect(facts *f) {
     return EXIT_DONE;
 }
 
+typedef struct info_output {
+    bool json, program;
+} info_output;
+
 int command_info(int argc, char **argv) {
-    bool json = false;
+    info_output output = {0};
     facts f = {.o = model_options_defaults()};
     const option_def defs[] = {
-        {.name = "json", .kind = OPTION_FLAG, .help = "print one object: model, memory, machine"},
+        {.name = "json",
+         .kind = OPTION_FLAG,
+         .offset = offsetof(info_output, json),
+         .help = "print one object: model, memory, machine"},
+        {.name = "program",
+         .kind = OPTION_FLAG,
+         .offset = offsetof(info_output, program),
+         .help = "print the operations of the forward pass instead, one a line: number, layer, "
+                 "code, weights, values with their columns, types of the weights"},
     };
     command_line line = {
         .usage = "info [DIR | -m MODEL] [OPTION]...",
         .description = "Tells what a model is and what memory each part of it will take with the\n"
                        "settings given. Reads headers only.",
         .examples = "  antigravity info\n"
-                    "  antigravity info ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0",
-        .groups = {{"Output", defs, 1, &json}, model_group(&f.o)},
+                    "  antigravity info ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0\n"
+                    "  antigravity info --program",
+        .groups = {{"Output", defs, 2, &output}, model_group(&f.o)},
         .max_operands = 1,
     };
     add_cache_groups(&line, &f.o);
@@ -299,8 +344,9 @@ int command_info(int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = model_operand(&line, &f.o);
     if (code == EXIT_DONE) code = model_options_check(&f.o);
-    if (code == EXIT_DONE) code = collect(&f);
-    if (code == EXIT_DONE) code = json ? print_json(&f) : print_text(&f);
+    if (code == EXIT_DONE) code = output.program ? engine_inspect(&f.engine, &f.o) : collect(&f);
+    if (code == EXIT_DONE && output.program) code = print_program(&f, output.json);
+    else if (code == EXIT_DONE) code = output.json ? print_json(&f) : print_text(&f);
     engine_close(&f.engine);
     return code;
 }

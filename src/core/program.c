@@ -47,6 +47,8 @@ static const char *const codes[AG_OP_CODES] = {
     [AG_OP_DELTA_NET] = "DELTA_NET",
 };
 
+const char *ag_op_code_name(ag_op_code code) { return codes[code]; }
+
 static const char *const gates[] = {[AG_GATE_SILU] = "silu",
                                     [AG_GATE_GELU_TANH] = "gelu_tanh",
                                     [AG_GATE_SIGMOID] = "sigmoid",
@@ -145,7 +147,15 @@ static void put_recurrent(line *l, const ag_recurrent_op *r, bool is_delta) {
         d->n_v_heads, d->n_k_heads, d->k_dim, d->v_dim, (double)d->eps, d->tiled ? ", tiled" : "");
 }
 
-int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype *types, char *text,
+static void put_types(line *l, const ag_op *op, const ag_dtype *types) {
+    size_t n = 0;
+    bool equal = true;
+    for (; n < AG_OP_VALUES && op->w[n] != AG_NONE; n++) equal = equal && types[n] == types[0];
+    for (size_t k = 0; k < (equal && n ? 1 : n); k++)
+        put(l, "%s%s", k ? "," : "  ", ag_dtype_name(types[k]));
+}
+
+int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype types[AG_OP_VALUES], char *text,
                     size_t cap) {
     const ag_op *op = &p->ops[i];
     line l = {.text = text, .cap = cap};
@@ -164,7 +174,6 @@ int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype *types, char
     if (op->code == AG_OP_SOFTCAP) put(&l, "  cap %g", (double)op->number);
     if (op->code == AG_OP_SHORT_CONV || op->code == AG_OP_DELTA_NET)
         put_recurrent(&l, &p->recurrent[op->params], op->code == AG_OP_DELTA_NET);
-    for (size_t k = 0; types && k < AG_OP_VALUES && op->w[k] != AG_NONE; k++)
-        put(&l, "%s%s", k ? "," : "  ", ag_dtype_name(types[op->w[k]]));
+    if (types) put_types(&l, op, types);
     return (int)l.n;
 }

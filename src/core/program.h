@@ -115,8 +115,12 @@ void ag_program_destroy(ag_program *p);
 /* The NORM that may be one operation with ADD number i: it norms the sum into another value, right
  * behind it or after a SCALE. 0: there is none. */
 uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i);
+/* The name of a code: "PRODUCTS", static. */
+const char *ag_op_code_name(ag_op_code code);
 /* Operation number i as a line without its end: "12  3  PRODUCTS wq,wk,wv  x[64] -> q[64] k[32]
- * v[32]". Returns its length as snprintf() does. types [n_weights]: of weights; NULL: not shown. */
-int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype *types, char *line, size_t cap);
+ * v[32]  q4_0". Returns its length as snprintf() does. types: of the
+ * operation's weights, shown once if they are equal; NULL: not shown. */
+int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype types[AG_OP_VALUES], char *line,
+                    size_t cap);
 
 #endif

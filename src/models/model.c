@@ -121,11 +121,11 @@ static void inspect_random(const ag_backend *be, const ag_model_spec *spec, ag_m
     }
 }
 
-/* Everything that is known before weights are read, and what `params` left open. *source is the
- * caller's also on failure. */
-static ag_status open_model(const ag_backend *be, const char *path, ag_model_params *params,
-                            ag_weight_source **source, ag_model_spec *spec,
-                            ag_weights_summary *summary, ag_model_info *info, ag_error *err) {
+ag_status ag_model_open(const ag_backend *be, const char *path, const ag_model_params *given,
+                        ag_model_params *params, ag_weight_source **source, ag_model_spec *spec,
+                        ag_weights_summary *summary, ag_model_info *info, ag_error *err) {
+    *source = NULL;
+    AG_TRY(check_params(given, params, err));
     AG_TRY(ag_source_open(path, source, err));
     /* What a GGUF file says of its model includes which tensors it has. */
     const bool tensors_first = ag_gguf_source_header(*source) != NULL;
@@ -142,11 +142,10 @@ static ag_status open_model(const ag_backend *be, const char *path, ag_model_par
 ag_status ag_model_plan(const ag_backend *be, const char *path, const ag_model_params *params,
                         ag_model_info *out, ag_weights_plan *plan, ag_error *err) {
     ag_model_params p;
-    AG_TRY(check_params(params, &p, err));
-    ag_weight_source *source = NULL;
+    ag_weight_source *source;
     ag_model_spec spec;
     ag_weights_summary summary;
-    ag_status st = open_model(be, path, &p, &source, &spec, &summary, out, err);
+    ag_status st = ag_model_open(be, path, params, &p, &source, &spec, &summary, out, err);
     if (st == AG_OK) *plan = (ag_weights_plan){summary.stored_bytes, summary.largest};
     ag_source_destroy(source);
     return st;
@@ -224,14 +223,16 @@ static ag_status open_tables(ag_model *m, const ag_source_tensor *embedding,
     return ag_embedding_open(&m->layer_inputs, m->source, layer_inputs, &inputs, err);
 }
 
-static ag_status load_source(ag_model *m, const char *path, ag_model_params *params,
+static ag_status load_source(ag_model *m, const char *path, const ag_model_params *params,
                              ag_error *err) {
     ag_weights_summary summary;
-    AG_TRY(open_model(m->backend, path, params, &m->source, &m->spec, &summary, &m->info, err));
+    ag_model_params p;
+    AG_TRY(
+        ag_model_open(m->backend, path, params, &p, &m->source, &m->spec, &summary, &m->info, err));
     tell(m, path);
     AG_TRY(check_available(m, path, summary.stored_bytes, err));
     AG_TRY(open_tables(m, summary.embedding, summary.layer_inputs, err));
-    return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, params,
+    return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, &p,
                                  &m->info.weights_cache, err);
 }
 
@@ -320,12 +321,10 @@ static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_erro
 ag_status ag_model_load(ag_backend *be, const char *path, const ag_model_params *params,
                         ag_model **out, ag_error *err) {
     *out = NULL;
-    ag_model_params p;
-    AG_TRY(check_params(params, &p, err));
     ag_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->backend = be;
-    return finish_model(m, load_source(m, path, &p, err), out, err);
+    return finish_model(m, load_source(m, path, params, err), out, err);
 }
 
 void ag_model_destroy(ag_model *m) {

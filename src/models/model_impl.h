@@ -62,6 +62,13 @@ ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, siz
 ag_status ag_model_device_step(ag_model *m, ag_sequence *item, ag_tensor *logits,
                                float *host_logits, ag_top_k *top, bool *done, ag_error *err);
 
+/* Opens the files of a model and reads everything that is known before its weights are read.
+ * params: `given`, which may be NULL, with every choice made. *source is the caller's, also after a
+ * failure, and may be NULL then. */
+ag_status ag_model_open(const ag_backend *be, const char *path, const ag_model_params *given,
+                        ag_model_params *params, ag_weight_source **source, ag_model_spec *spec,
+                        ag_weights_summary *summary, ag_model_info *info, ag_error *err);
+
 /* Of a model's weights as a backend keeps them (be NULL: as their type says). */
 typedef struct ag_weights_plan {
     uint64_t bytes, largest; /* largest: one buffer */
