@@ -167,6 +167,12 @@ AG_API void ag_model_destroy(ag_model *m);
 AG_API const ag_model_info *ag_model_get_info(const ag_model *m);
 /* Calls `fn` for each operation of a loaded model, as ag_model_inspect_ops() does. */
 AG_API void ag_model_list_ops(const ag_model *m, ag_op_fn fn, void *user);
+/* Starts timing: adds the seconds of each operation of later passes to seconds[i], where i counts
+ * as ag_model_list_ops() lists them. `seconds` is borrowed until the next call; NULL stops timing.
+ * An ADD and the NORM of its sum that run as one operation count as the ADD. On a device, passes
+ * take longer while they are timed: the queue is finished after each operation, and steps of one
+ * launch are off. */
+AG_API void ag_model_time_ops(ag_model *m, double *seconds);
 /* One row of the embedding as F32, [hidden_size]. */
 AG_API ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err);
 /* Bytes of weights this model holds in memory now. */

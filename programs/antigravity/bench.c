@@ -88,6 +88,12 @@ static const option_def defs[] = {
      .low = 1,
      .high = 14,
      .help = "tokens of a draft, with --replay"},
+    {.name = "ops",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(ops),
+     .help = "print seconds of all repetitions by operation code and by layer, instead of speeds; "
+             "an ADD and the NORM of its sum run as one and count as ADD; on a device this is "
+             "slower than usual, because its queue is finished after each operation"},
 };
 
 static const char description[] =
@@ -102,7 +108,8 @@ static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b\n"
     "  antigravity bench -m ~/models/Llama-3.2-1B -p 512 -n 128 -d 0,4096 -t 1,2,4 -r 3\n"
     "  antigravity bench --shape tiny --parallel 8 -p 0 -o json\n"
-    "  antigravity bench --shape llama-3.2-1b --replay edit.json";
+    "  antigravity bench --shape llama-3.2-1b --replay edit.json\n"
+    "  antigravity bench --shape llama-3.2-1b --ops";
 
 static bool has_number(const number_list *list) {
     for (size_t i = 0; i < list->n; i++)
@@ -117,6 +124,10 @@ static int check(const bench_options *o) {
     }
     if (o->shape && o->model.dir) {
         complain("--shape and -m exclude each other");
+        return EXIT_USAGE;
+    }
+    if (o->ops && o->n_recordings) {
+        complain("--ops and --replay exclude each other");
         return EXIT_USAGE;
     }
     return EXIT_DONE;
@@ -220,11 +231,13 @@ static int run_threads(bench_options *o, bench_table *table) {
         code = open_model(&b);
         if (code == EXIT_DONE) {
             ag_backend *be = b.engine.backend;
-            if (!strcmp(ag_backend_name(be), "cpu"))
+            if (!strcmp(ag_backend_name(be), "cpu") && !o->ops)
                 b.bandwidth = bandwidth_create(ag_backend_threads(be));
-            code = run_rows(&b, table);
+            if (o->ops && !(b.ops = bench_ops_create(b.engine.model))) code = complain_no_memory();
+            else code = run_rows(&b, table);
         }
         bandwidth_destroy(b.bandwidth);
+        bench_ops_destroy(b.ops);
         engine_close(&b.engine);
     }
     return code;
@@ -286,7 +299,7 @@ int command_bench(int argc, char **argv) {
     if (code != EXIT_DONE) return code;
     interrupt_install();
     if (o.n_recordings) return replay_threads(&o);
-    bench_table *table = bench_table_create(o.format);
+    bench_table *table = bench_table_create(&o);
     if (!table) return complain_no_memory();
     return bench_table_finish(table, run_threads(&o, table));
 }

@@ -23,13 +23,18 @@ typedef struct bench_options {
     table_format format;
     bench_recording recordings[MAX_RECORDINGS]; /* instead of prompts and tokens of no meaning */
     size_t n_recordings;
+    bool ops; /* times of operations instead of speeds */
 } bench_options;
+
+/* Operations of a model and their times. */
+typedef struct bench_ops bench_ops;
 
 /* One measurement: a prompt is read (n_prompt > 0) or tokens are decoded (n_gen > 0). */
 typedef struct bench_row {
     uint32_t n_prompt, n_gen, depth, parallel, threads;
     double samples[MAX_REPETITIONS]; /* tokens per second, of all sequences together */
     size_t n_samples;
+    double wall; /* seconds of all samples together */
     double median, lowest, highest, deviation;
     double read_before, read_after; /* bytes per second; 0: unknown */
     double bytes_per_token;         /* read for one token: a share of the weights, and the cache */
@@ -41,6 +46,7 @@ typedef struct bench {
     const char *name; /* of the shape or the directory */
     engine engine;
     bandwidth *bandwidth;
+    bench_ops *ops; /* NULL: operations are not timed */
 } bench;
 
 /* bench_run.c: fills the row's results. Says what is wrong and returns an exit code. */
@@ -52,6 +58,15 @@ void bench_recording_free(bench_recording *r);
 result_table bench_replay_table(table_format format);
 int bench_replay(bench *b, bench_recording *text, result_table *table);
 
+/* bench_ops.c: times of operations, summed by code and by layer. NULL: no memory. */
+bench_ops *bench_ops_create(const ag_model *m);
+void bench_ops_destroy(bench_ops *o);
+void bench_ops_clear(bench_ops *o);
+double *bench_ops_seconds(bench_ops *o); /* for ag_model_time_ops() */
+result_table bench_ops_table(table_format format);
+/* Adds the rows of one measurement. Returns an exit code. */
+int bench_ops_print(const bench_ops *o, const bench_row *row, result_table *t);
+
 /* bench_depth.c: makes the session's cache hold `depth` random tokens, written straight into it or
  * left from the last run. */
 ag_status bench_set_depth(ag_backend *be, ag_session *s, uint32_t depth, ag_error *err);
@@ -60,7 +75,7 @@ double bench_cache_bytes(ag_session *s, double n_tokens);
 
 /* bench_print.c: the table row by row; JSON appears at the end. */
 typedef struct bench_table bench_table;
-bench_table *bench_table_create(table_format format);
+bench_table *bench_table_create(const bench_options *o);
 bool bench_table_add(bench_table *t, const bench *b, const bench_row *row);
 /* Prints what is left, or nothing if the run failed, and frees the table. Returns an exit code. */
 int bench_table_finish(bench_table *t, int code);

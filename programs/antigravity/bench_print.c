@@ -14,9 +14,9 @@
 
 struct bench_table {
     table_format format;
-    bool begun;
-    result_table md;
-    json_t *rows; /* JSON only */
+    bool begun, ops;
+    result_table md; /* of all formats if `ops` */
+    json_t *rows;    /* JSON only */
 };
 
 /* What is the same in every row leaves a narrow terminal first. */
@@ -30,10 +30,16 @@ static const table_column md_columns[] = {
     {"share", "share", TABLE_RIGHT, 0, 0, 7},
 };
 
-bench_table *bench_table_create(table_format format) {
+bench_table *bench_table_create(const bench_options *o) {
+    const table_format format = o->format;
     bench_table *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->format = format;
+    t->ops = o->ops;
+    if (o->ops) {
+        t->md = bench_ops_table(format);
+        return t;
+    }
     t->md = (result_table){.columns = md_columns, .n = sizeof md_columns / sizeof md_columns[0]};
     t->rows = format == TABLE_JSON ? json_array() : NULL;
     if (format != TABLE_JSON || t->rows) return t;
@@ -149,6 +155,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
 
 bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
     bool ok = true;
+    if (t->ops) return bench_ops_print(b->ops, row, &t->md) == EXIT_DONE;
     switch (t->format) {
     case TABLE_MD:
         ok = print_md(t, b, row);
@@ -167,6 +174,11 @@ bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {
 
 int bench_table_finish(bench_table *t, int code) {
     json_t *rows = t->rows;
+    if (t->ops) {
+        code = table_finish(&t->md, json_object(), code);
+        free(t);
+        return code;
+    }
     if (t->format == TABLE_MD) table_finish(&t->md, NULL, code);
     free(t);
     if (!rows) return code;

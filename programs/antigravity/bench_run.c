@@ -94,11 +94,13 @@ static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s)
         status = bench_set_depth(be, r->sessions[i], r->row->depth, &r->err);
     }
     if (status == AG_OK) status = ag_sync(be);
+    if (r->b->ops) ag_model_time_ops(r->b->engine.model, bench_ops_seconds(r->b->ops));
     double begin = clock_s();
     if (status == AG_OK) status = prefill(r, n_prompt);
     if (status == AG_OK) status = decode(r, n_gen);
     if (status == AG_OK) status = ag_sync(be);
     *s = clock_s() - begin;
+    ag_model_time_ops(r->b->engine.model, NULL);
     return status;
 }
 
@@ -127,6 +129,7 @@ static void set_share(const run *r, bench_row *row) {
 /* Of the memory that the backend computes in. */
 static double read_rate(const bench *b) {
     double rate = 0;
+    if (b->ops) return 0; /* no row shows it */
     if (b->bandwidth) return bandwidth_measure(b->bandwidth);
     return ag_backend_read_rate(b->engine.backend, &rate) == AG_OK ? rate : 0;
 }
@@ -138,13 +141,16 @@ static ag_status measure_once(run *r, bench_row *row) {
     bench_test_name(row, label, sizeof label);
     progress_begin(label);
     row->n_samples = 0;
+    row->wall = 0;
     row->read_before = read_rate(r->b);
     uint32_t warm_up = row->n_gen < WARM_UP_TOKENS ? row->n_gen : WARM_UP_TOKENS;
     ag_status status = time_once(r, row->n_prompt, warm_up, &s);
+    if (r->b->ops) bench_ops_clear(r->b->ops);
     for (uint32_t i = 0; i < o->repetitions && status == AG_OK; i++) {
         status = time_once(r, row->n_prompt, row->n_gen, &s);
         double n = (double)(row->n_prompt + row->n_gen) * row->parallel;
         row->samples[row->n_samples++] = s > 0 ? n / s : 0;
+        row->wall += s;
     }
     if (status == AG_OK) {
         row->read_after = read_rate(r->b);

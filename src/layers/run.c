@@ -157,6 +157,7 @@ static bool is_cancelled(const ag_pass *pass) {
 
 ag_status ag_run_program(ag_pass *pass, ag_error *err) {
     const ag_program *p = pass->program;
+    AG_TRY(ag_op_hook_call(pass->hook, 0, 0, err));
     for (uint32_t i = 0, next; i < p->head; i = next) {
         const ag_op *op = &p->ops[i];
         next = i + 1;
@@ -166,6 +167,7 @@ ag_status ag_run_program(ag_pass *pass, ag_error *err) {
         if (!pass->n_rows) return AG_OK;
         if (op->code == AG_OP_ADD) AG_TRY(add_and_norm(pass, i, &next, err));
         else if (!is_one(pass, op)) AG_TRY(execute(pass, op, err));
+        AG_TRY(ag_op_hook_call(pass->hook, i, next, err));
     }
     return AG_OK;
 }

@@ -7,6 +7,19 @@
 #include "layers/attention.h"
 #include "layers/workspace.h"
 
+/* Called on the engine's thread after operations of a pass, for timing and for tests. Operations
+ * [first, next) have run, perhaps as one; first == next: operation `first` is the next one, and
+ * none of this pass, or of this call for logits, has run. An error ends the pass. */
+typedef struct ag_op_hook {
+    ag_status (*after)(void *user, uint32_t first, uint32_t next, ag_error *err);
+    void *user;
+} ag_op_hook;
+
+static inline ag_status ag_op_hook_call(const ag_op_hook *hook, uint32_t first, uint32_t next,
+                                        ag_error *err) {
+    return hook ? hook->after(hook->user, first, next, err) : AG_OK;
+}
+
 typedef struct ag_pass {
     ag_backend *backend;
     const ag_program *program;
@@ -16,7 +29,8 @@ typedef struct ag_pass {
     size_t n_rows;
     const ag_sequence *seqs;
     size_t n_seqs;
-    ag_sequence *narrowed; /* space for as many sequences: those that go on from `cut` */
+    ag_sequence *narrowed;  /* space for as many sequences: those that go on from `cut` */
+    const ag_op_hook *hook; /* NULL: none */
 } ag_pass;
 
 /* Rows of a value: [n_rows, cols]. */

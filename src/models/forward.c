@@ -152,7 +152,8 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
                     .n_rows = n_rows,
                     .seqs = items,
                     .n_seqs = n_items,
-                    .narrowed = m->narrowed};
+                    .narrowed = m->narrowed,
+                    .hook = m->hook};
     ag_status st = look_up_inputs(m, &pass, err);
     if (st == AG_OK) st = ag_run_program(&pass, err);
     if (st == AG_OK) find_results(&pass, items, n_items, n_rows);
@@ -170,11 +171,13 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
                           ag_tensor *logits, ag_error *err) {
     ag_backend *be = m->backend;
+    const uint32_t head = m->program->head;
     ag_tensor rows;
     AG_TRY(ag_tensor_rows(&rows, hidden, row0, n_rows, err));
-    ag_status st = ag_matmul_transposed(be, logits, &rows, &m->weights.lm_head);
-    if (st == AG_OK && m->spec.logit_softcap != 0) {
-        st = ag_softcap(be, logits, m->spec.logit_softcap);
-    }
-    return ag_take_error(be, st, err);
+    AG_TRY(ag_op_hook_call(m->hook, head, head, err));
+    AG_TRY(ag_take_error(be, ag_matmul_transposed(be, logits, &rows, &m->weights.lm_head), err));
+    AG_TRY(ag_op_hook_call(m->hook, head, head + 1, err));
+    if (m->spec.logit_softcap == 0) return AG_OK;
+    AG_TRY(ag_take_error(be, ag_softcap(be, logits, m->spec.logit_softcap), err));
+    return ag_op_hook_call(m->hook, head + 1, head + 2, err);
 }

@@ -20,6 +20,14 @@ struct ag_model {
     ag_buffer *inv_freq_owner[AG_MAX_ROPES][2];
     ag_program *program;    /* owned; of the forward pass */
     ag_bound_weight *bound; /* owned; [program->n_weights] */
+    /* Called after operations; NULL: none. Steps that a device takes as a whole call no hook, so a
+     * session asks for none while there is one. */
+    const ag_op_hook *hook;
+    struct {
+        ag_op_hook hook;
+        double *seconds;    /* borrowed; [program->n_ops] */
+        double last;        /* when the last operation ended */
+    } times;                /* of ag_model_time_ops() */
     ag_workspace workspace; /* shared by the model's sessions */
     /* Values of the program, [rows of the workspace, hidden_size]: embeddings before a pass, and
      * what comes out of it. The former is free after a pass. */

@@ -125,7 +125,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
         items[i].session->choice_ended = false;
         AG_TRY(begin_item(&items[i], &m->sequences[i], err));
     }
-    if (n == 1) AG_TRY(device_step(&items[0], &m->sequences[0], has_logits, err));
+    if (n == 1 && !m->hook) AG_TRY(device_step(&items[0], &m->sequences[0], has_logits, err));
     return *has_logits ? AG_OK : ag_model_forward(m, m->sequences, n, err);
 }
 

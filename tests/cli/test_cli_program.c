@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity info --program. */
+/* antigravity info --program and bench --ops. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -45,10 +45,96 @@ static void info_prints_operations_as_json(void **state) {
     cli_free(&r);
 }
 
+/* ---- times ---- */
+
+static double number(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key) {
+    return json_string_value(json_object_get(object, key));
+}
+
+typedef struct totals {
+    double by_code, by_layer, operations, test;
+    size_t n_by_code, n_by_layer, n_operations; /* operations */
+    size_t n_codes, n_layers;
+} totals;
+
+/* Adds up the rows of one test. */
+static totals add_rows(const json_t *rows, const char *test) {
+    totals t = {0};
+    size_t i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) {
+        const double seconds = number(row, "seconds");
+        const size_t n = (size_t)number(row, "ops");
+        if (strcmp(text(row, "test"), test) != 0) continue;
+        assert_true(seconds > 0);
+        if (!strcmp(text(row, "by"), "code")) {
+            t.by_code += seconds;
+            t.n_by_code += n;
+            t.n_codes++;
+        } else if (!strcmp(text(row, "by"), "layer")) {
+            t.by_layer += seconds;
+            t.n_by_layer += n;
+            t.n_layers++;
+        } else if (!strcmp(text(row, "name"), "operations")) {
+            t.operations = seconds;
+            t.n_operations = n;
+        } else {
+            t.test = seconds;
+        }
+    }
+    return t;
+}
+
+static bool are_near(double a, double b) { return a - b < 1e-9 * b && b - a < 1e-9 * b; }
+
+static void bench_adds_up_times_of_operations(void **state) {
+    (void)state;
+    static const char *const tests[] = {"pp8", "tg4"};
+    cli_result r = CLI("bench", "-q", QUICK, "-m", DEMO, "-p", "8", "-n", "4", "-r", "2", "-t", "1",
+                       "--ops", "--json");
+    assert_code(&r, 0);
+    json_t *root = cli_json(&r);
+    for (int i = 0; i < 2; i++) {
+        const totals t = add_rows(json_object_get(root, "rows"), tests[i]);
+        assert_int_equal(t.n_codes, 5); /* NORM, PRODUCTS, ATTEND, ADD, GATE */
+        assert_int_equal(t.n_layers, 11);
+        assert_int_equal(t.n_operations, 102);
+        assert_int_equal(t.n_by_code, 102);
+        assert_int_equal(t.n_by_layer, 102);
+        assert_true(are_near(t.by_code, t.operations) && are_near(t.by_layer, t.operations));
+        assert_true(t.operations < t.test);
+    }
+    json_decref(root);
+    cli_free(&r);
+}
+
+static void bench_shows_operations_when_asked(void **state) {
+    (void)state;
+    cli_result r = CLI("bench", "-q", QUICK, "-m", TINY, "-p", "4", "-n", "0", "-r", "1", "--ops");
+    assert_code(&r, 0);
+    assert_says(r.out, "| threads | test | by | name | operations | seconds | share |\n");
+    assert_says(r.out, "| pp4 | code | PRODUCTS | ");
+    assert_says(r.out, "| pp4 | layer | 0 | ");
+    assert_says(r.out, " | 100.0 % |\n");
+    cli_free(&r);
+    r = CLI("bench", "-q", QUICK, "-m", TINY, "-p", "4", "-n", "0", "-r", "1");
+    assert_does_not_say(r.out, "PRODUCTS");
+    cli_free(&r);
+    r = CLI("bench", "--shape", "tiny", "--ops", "--replay", "file");
+    assert_refused(&r, 2, "--ops and --replay exclude each other");
+    cli_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(info_prints_one_operation_a_line),
         cmocka_unit_test(info_prints_operations_as_json),
+        cmocka_unit_test(bench_adds_up_times_of_operations),
+        cmocka_unit_test(bench_shows_operations_when_asked),
     };
     return cmocka_run_group_tests_name("cli program", tests, NULL, NULL);
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times the operations of a model's forward pass. */
+#include "core/backend_ops.h"
+#include "core/clock.h"
+#include "core/fail.h"
+#include "models/model_impl.h"
+
+/* Time between two operations counts at the second one. */
+static ag_status add_seconds(void *user, uint32_t first, uint32_t next, ag_error *err) {
+    ag_model *m = user;
+    AG_TRY(ag_take_error(m->backend, ag_sync(m->backend), err));
+    const double now = ag_now_s();
+    if (next > first) m->times.seconds[first] += now - m->times.last;
+    m->times.last = now;
+    return AG_OK;
+}
+
+void ag_model_time_ops(ag_model *m, double *seconds) {
+    m->times.hook = (ag_op_hook){add_seconds, m};
+    m->times.seconds = seconds;
+    m->hook = seconds ? &m->times.hook : NULL;
+}
