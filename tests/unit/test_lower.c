@@ -235,8 +235,8 @@ static const member of_delta_net[] = {
     OF_LAYER(conv_taps, U32),   OF_LAYER(delta.n_k_heads, U32), OF_LAYER(delta.n_v_heads, U32),
     OF_LAYER(delta.k_dim, U32), OF_LAYER(delta.v_dim, U32),     OF_LAYER(delta.tiled, BOOL),
     OF_LAYER(delta.eps, REAL),  OF_LAYER(mixer, BOOL)};
-/* Members of a model's description. embedding_scale, logit_factor and frequencies are missing: they
- * are in the rows and weights that operations read. */
+/* Members of a model's description. embedding_scale, logit_factor and frequencies are in
+ * test_spec_numbers.c: the rows and weights that operations read hold them. */
 static const member of_model[] = {OF_MODEL(vocab_size, U32),
                                   OF_MODEL(hidden_size, U32),
                                   OF_MODEL(intermediate_size, U32),
