@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations that are listed without loading a model are those of the loaded model. */
+#include "support/failing_allocator.h"
+
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
@@ -99,6 +101,24 @@ static void what_cannot_be_read_has_no_operations(void **state) {
     assert_true(n > 0);
 }
 
+static void any_allocation_may_fail(void **state) {
+    (void)state;
+    failing_allocator memory;
+    ag_status st = AG_NOMEM;
+    size_t nth = 0;
+    for (; st == AG_NOMEM; nth++) {
+        ag_error err = {0};
+        size_t n = 0;
+        failing_install(&memory, nth);
+        st = ag_model_inspect_ops(MODELS "/gemma4", NULL, count, &n, &err);
+        assert_int_equal(atomic_load(&memory.in_use), 0);
+        ag_set_allocator(NULL);
+        assert_true(st == AG_OK ? n > 0 && !atomic_load(&memory.failed) : n == 0 && err.msg[0]);
+    }
+    assert_int_equal(st, AG_OK);
+    assert_true(nth > 20);
+}
+
 static int open_backend(void **state) {
     (void)state;
     const ag_backend_params params = {.n_threads = 2};
@@ -116,6 +136,7 @@ int main(void) {
         cmocka_unit_test(files_list_what_the_loaded_model_lists),
         cmocka_unit_test(types_stand_once_if_they_are_equal),
         cmocka_unit_test(what_cannot_be_read_has_no_operations),
+        cmocka_unit_test(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
 }
