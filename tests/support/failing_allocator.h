@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator that refuses one allocation, and knows what is still in use. */
+/* An allocator that refuses one allocation, or all from one on, and knows what is still in use. */
 #ifndef AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 #define AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 
@@ -10,13 +10,15 @@
 
 typedef struct failing_allocator {
     size_t nth; /* the allocation that fails, from 0 */
+    bool rest;  /* all after it fail as well */
     atomic_size_t made;
     atomic_bool failed;
     atomic_long in_use; /* blocks not yet released */
 } failing_allocator;
 
 static inline bool failing_refuses(failing_allocator *f) {
-    if (atomic_fetch_add(&f->made, 1) != f->nth) return false;
+    const size_t i = atomic_fetch_add(&f->made, 1);
+    if (i < f->nth || (i > f->nth && !f->rest)) return false;
     atomic_store(&f->failed, true);
     return true;
 }
@@ -45,6 +47,7 @@ static inline void failing_release(void *user, void *p) {
  * before ag_set_allocator(NULL). */
 static inline void failing_install(failing_allocator *f, size_t nth) {
     f->nth = nth;
+    f->rest = false;
     atomic_init(&f->made, 0);
     atomic_init(&f->failed, false);
     atomic_init(&f->in_use, 0);
