@@ -92,35 +92,39 @@ static ag_status attend(const ag_pass *pass, const ag_op *op, operands *at, ag_e
                              &at->in[0], own ? &at->in[1] : NULL, own ? &at->in[2] : NULL, err);
 }
 
-static ag_status execute(const ag_pass *pass, const ag_op *op, ag_error *err) {
+static ag_status execute_on(const ag_pass *pass, const ag_op *op, operands *at, ag_error *err) {
     ag_backend *be = pass->backend;
-    operands at;
-    AG_TRY(find_operands(pass, op, &at, err));
     switch ((ag_op_code)op->code) {
     case AG_OP_PRODUCTS:
-        return ag_take_error(be, products(pass, op, &at), err);
+        return ag_take_error(be, products(pass, op, at), err);
     case AG_OP_BIAS:
-        return ag_take_error(be, ag_add_bias(be, &at.out[0], weight_of(pass, op, 0)), err);
+        return ag_take_error(be, ag_add_bias(be, &at->out[0], weight_of(pass, op, 0)), err);
     case AG_OP_NORM:
-        return ag_take_error(be, norm(pass, op, &at), err);
+        return ag_take_error(be, norm(pass, op, at), err);
     case AG_OP_ADD:
-        return ag_take_error(be, ag_add_assign(be, &at.out[0], &at.in[1]), err);
+        return ag_take_error(be, ag_add_assign(be, &at->out[0], &at->in[1]), err);
     case AG_OP_SCALE:
-        return ag_take_error(be, ag_scale(be, &at.out[0], pass->weights[op->w[0]].number), err);
+        return ag_take_error(be, ag_scale(be, &at->out[0], pass->weights[op->w[0]].number), err);
     case AG_OP_SOFTCAP:
-        return ag_take_error(be, ag_softcap(be, &at.out[0], op->number), err);
+        return ag_take_error(be, ag_softcap(be, &at->out[0], op->number), err);
     case AG_OP_GATE:
-        return ag_take_error(be, gate(be, (ag_gate_kind)op->kind, &at.out[0], &at.in[1]), err);
+        return ag_take_error(be, gate(be, (ag_gate_kind)op->kind, &at->out[0], &at->in[1]), err);
     case AG_OP_ATTEND:
-        return attend(pass, op, &at, err);
+        return attend(pass, op, at, err);
     case AG_OP_SHORT_CONV:
-        return ag_run_short_conv(pass, op, &at.in[0], &at.out[0], err);
+        return ag_run_short_conv(pass, op, &at->in[0], &at->out[0], err);
     case AG_OP_DELTA_NET:
-        return ag_run_delta_net(pass, op, at.in, at.out, err);
+        return ag_run_delta_net(pass, op, at->in, at->out, err);
     case AG_OP_CODES:
         break;
     }
     return AG_FAIL(err, INVALID, "an operation of code %u", op->code);
+}
+
+static ag_status execute(const ag_pass *pass, const ag_op *op, ag_error *err) {
+    operands at;
+    AG_TRY(find_operands(pass, op, &at, err));
+    return execute_on(pass, op, &at, err);
 }
 
 /* ---- the order ---- */
@@ -168,6 +172,19 @@ ag_status ag_run_program(ag_pass *pass, ag_error *err) {
         if (op->code == AG_OP_ADD) AG_TRY(add_and_norm(pass, i, &next, err));
         else if (!is_one(pass, op)) AG_TRY(execute(pass, op, err));
         AG_TRY(ag_op_hook_call(pass->hook, i, next, err));
+    }
+    return AG_OK;
+}
+
+ag_status ag_run_head(const ag_pass *pass, const ag_tensor *hidden, ag_tensor *logits,
+                      ag_error *err) {
+    const ag_program *p = pass->program;
+    AG_TRY(ag_op_hook_call(pass->hook, p->head, p->head, err));
+    for (uint32_t i = p->head; i < p->n_ops; i++) {
+        const ag_op *op = &p->ops[i];
+        operands at = {.in[0] = op->in[0] == p->hidden ? *hidden : *logits, .out[0] = *logits};
+        AG_TRY(execute_on(pass, op, &at, err));
+        AG_TRY(ag_op_hook_call(pass->hook, i, i + 1, err));
     }
     return AG_OK;
 }

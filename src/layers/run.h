@@ -41,4 +41,9 @@ ag_status ag_pass_value(const ag_pass *pass, uint16_t value, ag_tensor *out, ag_
  * AG_CANCELLED if a sequence's `cancel`, asked before every layer, says so. */
 ag_status ag_run_program(ag_pass *pass, ag_error *err);
 
+/* Runs the operations from `head` on. hidden: rows of that value; logits: as many, written. Of the
+ * pass backend, program, weights and hook are used. */
+ag_status ag_run_head(const ag_pass *pass, const ag_tensor *hidden, ag_tensor *logits,
+                      ag_error *err);
+
 #endif

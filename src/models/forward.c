@@ -170,14 +170,9 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
 
 ag_status ag_model_logits(ag_model *m, const ag_tensor *hidden, size_t row0, size_t n_rows,
                           ag_tensor *logits, ag_error *err) {
-    ag_backend *be = m->backend;
-    const uint32_t head = m->program->head;
+    const ag_pass pass = {
+        .backend = m->backend, .program = m->program, .weights = m->bound, .hook = m->hook};
     ag_tensor rows;
     AG_TRY(ag_tensor_rows(&rows, hidden, row0, n_rows, err));
-    AG_TRY(ag_op_hook_call(m->hook, head, head, err));
-    AG_TRY(ag_take_error(be, ag_matmul_transposed(be, logits, &rows, &m->weights.lm_head), err));
-    AG_TRY(ag_op_hook_call(m->hook, head, head + 1, err));
-    if (m->spec.logit_softcap == 0) return AG_OK;
-    AG_TRY(ag_take_error(be, ag_softcap(be, logits, m->spec.logit_softcap), err));
-    return ag_op_hook_call(m->hook, head + 1, head + 2, err);
+    return ag_run_head(&pass, &rows, logits, err);
 }
