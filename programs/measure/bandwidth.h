@@ -8,7 +8,8 @@
 typedef struct bandwidth bandwidth;
 
 /* Takes up to 1 GiB for as long as it lives, and about a second to find the fastest of the read
- * loops (read_loops.h). NULL without memory. */
+ * loops (read_loops.h). With AG_BANDWIDTH_MIB, 1 to 1024, in the environment it takes this number
+ * of MiB and each loop reads it twice: rates are those of the caches then. NULL without memory. */
 bandwidth *bandwidth_create(uint32_t n_threads);
 void bandwidth_destroy(bandwidth *b);
 
