@@ -114,7 +114,6 @@ static pair make_pair(size_t i) {
     const ag_eviction_policy *policy =
         p.managed ? ag_eviction_policy_at(1 + i % (n_policies - 1)) : NULL;
     p.mixed = make(policy);
-    p.alone = make(policy);
     return p;
 }
 
@@ -227,9 +226,9 @@ static void run_mixtures(size_t n_pairs, size_t n_steps) {
         pairs[i] = make_pair(i);
         const size_t n = first_length(&pairs[i], i);
         random_ids(ids, n);
-        if (!n) continue;
-        must(ag_session_prefill(pairs[i].mixed, ids, n, NULL, NULL, &err), &err);
-        must(ag_session_prefill(pairs[i].alone, ids, n, NULL, NULL, &err), &err);
+        if (n) must(ag_session_prefill(pairs[i].mixed, ids, n, NULL, NULL, &err), &err);
+        must(ag_session_fork(pairs[i].mixed, &pairs[i].alone, &err),
+             &err); /* reads nothing again */
     }
     for (size_t step = 0; step < n_steps; step++) mixed_step(pairs, n_pairs);
     for (size_t i = 0; i < n_pairs; i++) drop_pair(&pairs[i]);
