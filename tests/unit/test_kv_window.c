@@ -22,7 +22,8 @@ enum { HEADS = 2, DIM = 32, LAYERS = 2, SLOTS = 700, ROWS = 100, BUDGET = 150, T
 
 static ag_backend *backend;
 static uint32_t n_tokens = 5000; /* fewer where they take long */
-/* On a device each slot is read by a call of its own: some cases stand for their neighbours. */
+/* Some cases stand for their neighbours: each policy takes its turn of types and windows. On a
+ * device each slot is read by a call of its own. */
 static bool some_cases;
 
 static const float inv_freq[DIM / 2] = {0};
@@ -351,6 +352,7 @@ static void what_is_taken_back_leaves_no_trace(void **state) {
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const char *policy = ag_eviction_policy_at(i)->name;
         for (size_t w = 1; w < N_WINDOWS; w += 2) {
+            if (some_cases && w / 2 != i % 3) continue;
             sequence plain = begin(windows[w], true, policy, AG_F16);
             sequence tried = begin(windows[w], true, policy, AG_F16);
             for (uint32_t step = 0; step < 400; step++) {
@@ -492,6 +494,7 @@ static void copies_go_on_alike(void **state) {
     static const char *const policies[] = {"streaming", "keydiff", "h2o", "snapkv"};
     for (size_t i = 0; i < 4; i++) {
         for (size_t w = 1; w < 6; w += 2) {
+            if (some_cases && w / 2 != i % 3) continue;
             sequence s = begin(windows[w], true, policies[i], AG_Q8_0);
             srand(3);
             while (s.position < 1000) consume(&s, some_tokens());
@@ -548,9 +551,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_damaged_window_is_refused),
     };
     int failed;
-    if (argc < 2) { /* memory that the host does not see */
+    const bool takes_all = argc > 1 && strcmp(argv[1], "all") == 0;
+    if (argc < 2 || takes_all) { /* memory that the host does not see */
         backend = plain_backend_create(false);
         n_tokens = 400;
+        some_cases = !takes_all;
         failed = cmocka_run_group_tests(tests, NULL, NULL);
         ag_backend_destroy(backend);
         return failed;
