@@ -52,7 +52,7 @@ static void note(void *user, const ag_eviction *e) {
 static int load(void **state) {
     (void)state;
     ag_error err;
-    ag_backend_params bp = {.n_threads = 2};
+    ag_backend_params bp = {.n_threads = 1};
     if (ag_backend_create(&bp, &backend, &err) != AG_OK) return 1;
     return ag_model_load(backend, AG_SOURCE_DIR "/models/demo", NULL, &model, &err) != AG_OK;
 }

@@ -27,7 +27,7 @@ static double depth_of(size_t i) { return ((double)i + 0.5) / (double)n_document
 static int load(void **state) {
     (void)state;
     ag_error err;
-    ag_backend_params bp = {.n_threads = 2};
+    ag_backend_params bp = {.n_threads = 1};
     const char *dir = AG_SOURCE_DIR "/models/demo";
     ag_status st = ag_backend_create(&bp, &backend, &err);
     if (st == AG_OK) st = ag_model_load(backend, dir, NULL, &model, &err);

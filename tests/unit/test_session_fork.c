@@ -51,7 +51,7 @@ static ag_session *make(const char *policy) { return make_of(model, policy, 500)
 
 static int load(void **state) {
     (void)state;
-    ag_backend_params bp = {.n_threads = 2};
+    ag_backend_params bp = {.n_threads = 1};
     if (ag_backend_create(&bp, &backend, NULL) != AG_OK) return 1;
     if (ag_model_load(backend, MODEL, NULL, &model, NULL) != AG_OK) return 1;
     ag_session_destroy(make("none")); /* the model has room for its sessions' passes now */

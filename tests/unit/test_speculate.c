@@ -41,7 +41,7 @@ static void must(ag_status st, const ag_error *err) {
 
 static int load(void **state) {
     (void)state;
-    const ag_backend_params params = {.n_threads = 2};
+    const ag_backend_params params = {.n_threads = 1};
     ag_error err;
     must(ag_backend_create(&params, &backend, &err), &err);
     for (size_t i = 0; i < N_MODELS; i++)
@@ -542,7 +542,7 @@ static bool count_allocations(void *user, int32_t id, const char *text, size_t l
 
 static void drafts_allocate_nothing(void **state) {
     (void)state;
-    const ag_backend_params params = {.n_threads = 2};
+    const ag_backend_params params = {.n_threads = 1};
     ag_backend *fresh; /* whose scratch nothing else has grown */
     ag_model *tiny;
     ag_error err;
