@@ -92,7 +92,8 @@ static void store_binary(ag_cl_backend *cl, cl_program program, ag_cl_cache_key 
 static ag_status build(ag_cl_backend *cl, const char *file, const char *options, cl_program *out) {
     char all[1024];
     const char *language = strstr(options, "-cl-std=") ? "" : "-cl-std=CL1.2 ";
-    int n = snprintf(all, sizeof all, "%s%s", language, options);
+    const char *processor = cl->device.is_cpu ? "-DPROCESSOR=1 " : "";
+    int n = snprintf(all, sizeof all, "%s%s%s", language, processor, options);
     if (n < 0 || (size_t)n >= sizeof all) {
         return AG_FAIL(&cl->base.err, LIMIT, "kernel file %s: options of %zu bytes", file,
                        strlen(options));

@@ -223,7 +223,12 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         add_values(sums, d, t, v_type, dim);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+/* A driver for processors compiles each copy of the barriers anew, for seconds. */
+#ifdef PROCESSOR
+#pragma nounroll
+#else
 #pragma unroll
+#endif
     for (uint i = 0; i < QUERIES; i++) {
         const uint query = query0 + i;
         const ulong row = ((ulong)(query / group) * heads + head) * group + query % group;
