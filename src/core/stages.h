@@ -37,7 +37,7 @@ typedef struct ag_step {
     const ag_kv_view *kv;           /* [caches] before the token; the block of its slot is there */
     const float *embedding;         /* [dim] the token's row, on the host */
     uint32_t position;              /* logical */
-    bool is_long;                   /* the table for long texts is meant */
+    bool is_long;                   /* the tables for long texts are used */
     bool hadamard;                  /* queries and keys are rotated once more: core/hadamard.h */
     ag_tensor *logits;              /* [1, n_vocab] F32 */
     float *host_logits;             /* [n_vocab] the same on the host; NULL: not wanted there */

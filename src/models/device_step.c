@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding a token by the whole program at once, where the backend can. */
+/* A token by the whole program at once, on backends that run programs. */
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
 
-/* Nothing is looked at on the way: attention weights, copies of the protected prefix. */
+/* The host reads nothing between operations: no attention weights, no copies of protected keys. */
 static bool is_step(const ag_sequence *item) {
     const ag_attention_scores *scores = &item->scores;
     return item->n == 1 && !scores->sums && !scores->chunks && !scores->recall &&

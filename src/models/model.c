@@ -288,7 +288,7 @@ static ag_status bind_program(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
-/* For a backend that runs a program of stages as a whole. */
+/* Finds stages for a backend that runs a program of stages as a whole. */
 static ag_status find_stages(ag_model *m, ag_error *err) {
     ag_program *p = m->program;
     if (!m->backend->ops->run_program) return AG_OK;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept for tokens in one launch (token.h): stages and mailboxes, one set for each session
- * of each model that decodes here, so that sessions and models that take turns upload nothing anew.
- * A session is known by its program, its logits and its cache's first block. Of more sessions than
- * there are entries the one that was used longest ago loses its entry; one whose memory is gone
- * loses it when the next step begins. */
+/* Stages and mailboxes for tokens in one launch (token.h): an entry for each session of each model
+ * that decodes here, so that sessions and models that take turns upload nothing anew. A session is
+ * known by its program, its logits and its cache's first block. With more sessions than entries the
+ * session that was used longest ago loses its entry. A session whose logits are gone loses it when
+ * the next step begins. */
 #ifndef AG_OPENCL_STEPS_H
 #define AG_OPENCL_STEPS_H
 
@@ -28,7 +28,7 @@ struct ag_cl_steps {
 /* The slot of the same name. */
 ag_status ag_cl_run_program(ag_backend *b, const ag_step *step, bool *taken);
 
-/* Lets go of what was kept for sessions that are gone, if there are any. */
+/* Releases the entries of sessions that are gone. */
 void ag_cl_steps_sweep(ag_cl_backend *cl);
 void ag_cl_steps_close(ag_cl_backend *cl);
 

@@ -15,7 +15,7 @@ typedef struct ag_cl_token_shape {
     uint32_t max_blocks;                      /* of a head in a layer's cache */
     uint32_t k_type, v_type;                  /* ag_dtype of the cache */
     uint32_t piece;                           /* of the Hadamard rotation; 1: none */
-    /* What is compiled in: some layer has a window, or norms of heads; GELU in place of SiLU. */
+    /* Compiled in: windows of some layers, norms of heads, GELU in place of SiLU. */
     uint32_t has_windows, has_qk_norms, is_gelu;
     uint32_t select; /* 1: the best of the logits are wanted */
     /* Sets of AG_CL_TOKEN_TYPES: of q, k and v; gate and up; what is added to the stream, of few
@@ -60,7 +60,7 @@ typedef struct ag_cl_token {
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;
 
-/* Whether the backend as it is now, and the position, leave a step to the kernel. */
+/* Whether the state of the backend and the position allow a step by the kernel. */
 bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step);
 /* Whether the program, its weights and the caches of the step's session are for the kernel, and
  * their shape. On NVIDIA's GPUs, for what has run there; AG_OPENCL_TOKEN=1 tries every device, with
@@ -72,7 +72,7 @@ ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_step 
 /* token_program.c: false if the kernel is not for it. n_groups is at most what the device was asked
  * for. */
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *out);
-/* What of a shape differs between steps of a session. */
+/* Sets the members of a shape that differ between steps of a session. */
 void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape);
 /* Whether such heads and caches have run on a GPU: wrong text would be silent. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s);
