@@ -11,19 +11,19 @@ typedef struct operands {
     ag_tensor in[AG_OP_VALUES], out[AG_OP_VALUES];
 } operands;
 
-ag_status ag_pass_value(const ag_pass *pass, uint16_t value, ag_tensor *out, ag_error *err) {
+ag_tensor ag_pass_value(const ag_pass *pass, uint16_t value) {
     const ag_value *v = &pass->program->values[value];
-    const size_t offset = (size_t)v->offset * pass->ws->shape.n_rows * sizeof(float);
-    return ag_tensor_make(out, AG_F32, ag_shape_2d(pass->n_rows, v->cols), pass->ws->storage,
-                          offset, err);
+    return (ag_tensor){.dtype = AG_F32,
+                       .shape = ag_shape_2d(pass->n_rows, v->cols),
+                       .offset = (size_t)v->offset * pass->ws->shape.n_rows * sizeof(float),
+                       .buffer = pass->ws->storage};
 }
 
-static ag_status find_operands(const ag_pass *pass, const ag_op *op, operands *at, ag_error *err) {
+static void find_operands(const ag_pass *pass, const ag_op *op, operands *at) {
     for (int i = 0; i < AG_OP_VALUES; i++) {
-        if (op->in[i] != AG_NONE) AG_TRY(ag_pass_value(pass, op->in[i], &at->in[i], err));
-        if (op->out[i] != AG_NONE) AG_TRY(ag_pass_value(pass, op->out[i], &at->out[i], err));
+        if (op->in[i] != AG_NONE) at->in[i] = ag_pass_value(pass, op->in[i]);
+        if (op->out[i] != AG_NONE) at->out[i] = ag_pass_value(pass, op->out[i]);
     }
-    return AG_OK;
 }
 
 static const ag_tensor *weight_of(const ag_pass *pass, const ag_op *op, int i) {
@@ -123,7 +123,7 @@ static ag_status execute_on(const ag_pass *pass, const ag_op *op, operands *at, 
 
 static ag_status execute(const ag_pass *pass, const ag_op *op, ag_error *err) {
     operands at;
-    AG_TRY(find_operands(pass, op, &at, err));
+    find_operands(pass, op, &at);
     return execute_on(pass, op, &at, err);
 }
 
@@ -143,8 +143,8 @@ static ag_status add_and_norm(const ag_pass *pass, uint32_t i, uint32_t *next, a
     *next = fits ? n + 1 : i + 1;
     if (!fits) return execute(pass, add, err);
     operands at, to;
-    AG_TRY(find_operands(pass, add, &at, err));
-    AG_TRY(find_operands(pass, norm_op, &to, err));
+    find_operands(pass, add, &at);
+    find_operands(pass, norm_op, &to);
     return ag_take_error(pass->backend,
                          ag_add_rms_norm(pass->backend, &to.out[0], &at.out[0], &at.in[1],
                                          weight_of(pass, norm_op, 0), norm_op->number),

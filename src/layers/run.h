@@ -34,7 +34,7 @@ typedef struct ag_pass {
 } ag_pass;
 
 /* Rows of a value: [n_rows, cols]. */
-ag_status ag_pass_value(const ag_pass *pass, uint16_t value, ag_tensor *out, ag_error *err);
+ag_tensor ag_pass_value(const ag_pass *pass, uint16_t value);
 
 /* Runs the operations before `head`. Values that the host writes are there. Afterwards `hidden` has
  * the rows of the pass; n_rows and seqs are those that have gone on, perhaps none.

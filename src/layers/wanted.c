@@ -66,8 +66,7 @@ ag_status ag_narrow_pass_to_wanted(ag_pass *pass, ag_error *err) {
     ag_workspace *ws = pass->ws;
     if (n_wanted(pass) == pass->n_rows) return AG_OK;
     for (uint32_t i = 0; i < p->n_live; i++) {
-        ag_tensor value;
-        AG_TRY(ag_pass_value(pass, p->live[i], &value, err));
+        ag_tensor value = ag_pass_value(pass, p->live[i]);
         AG_TRY(gather(pass, &value, err));
     }
     gather_numbers(pass, ws->positions);

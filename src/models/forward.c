@@ -43,8 +43,9 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
     const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, n_rows, n_seqs);
     AG_TRY(ag_workspace_reserve(&m->workspace, m->backend, &shape, err));
     const ag_pass pass = {.program = m->program, .ws = &m->workspace, .n_rows = n_rows};
-    AG_TRY(ag_pass_value(&pass, m->program->stream, &m->stream, err));
-    return ag_pass_value(&pass, m->program->hidden, &m->hidden, err);
+    m->stream = ag_pass_value(&pass, m->program->stream);
+    m->hidden = ag_pass_value(&pass, m->program->hidden);
+    return AG_OK;
 }
 
 uint32_t *ag_model_visible_from(const ag_model *m, uint32_t kind) {
@@ -119,8 +120,7 @@ static ag_status look_up_inputs(ag_model *m, const ag_pass *pass, ag_error *err)
         }
     }
     for (size_t l = 0; l < n_layers; l++) {
-        ag_tensor input;
-        AG_TRY(ag_pass_value(pass, m->program->layer_inputs[l], &input, err));
+        const ag_tensor input = ag_pass_value(pass, m->program->layer_inputs[l]);
         AG_TRY(ag_buffer_upload(input.buffer, input.offset, all + l * pass->n_rows * n,
                                 ag_tensor_bytes(&input), err));
     }
