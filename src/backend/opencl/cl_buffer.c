@@ -26,7 +26,7 @@ static void buffer_destroy(ag_buffer *buf) {
     ag_cl_buffer *b = self(buf);
     buffer_unmap(buf);
     if (b->named_by) atomic_fetch_or(&b->memory->cl->lost, b->named_by);
-    (void)b->memory->cl->api.clReleaseMemObject(b->mem);
+    ag_cl_release_mem(b->memory->cl, b->mem);
     atomic_fetch_sub_explicit(&b->memory->in_use, buf->size, memory_order_relaxed);
     ag_free(b);
 }
@@ -129,7 +129,7 @@ ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag
         if (code == CL_INVALID_BUFFER_SIZE) st = AG_NOMEM;
     } else {
         st = fill_with_zeros(cl, b->mem, padded, err);
-        if (st != AG_OK) (void)cl->api.clReleaseMemObject(b->mem);
+        if (st != AG_OK) ag_cl_release_mem(cl, b->mem);
     }
     if (st != AG_OK) {
         if (err) err->status = st;
@@ -158,7 +158,7 @@ static ag_status copy_overlapping(ag_cl_backend *cl, cl_mem mem, size_t to, size
     }
     ag_status st = enqueue_copy(cl, between, 0, mem, from, n);
     if (st == AG_OK) st = enqueue_copy(cl, mem, to, between, 0, n);
-    (void)cl->api.clReleaseMemObject(between);
+    ag_cl_release_mem(cl, between);
     return st;
 }
 

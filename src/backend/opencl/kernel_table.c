@@ -200,8 +200,11 @@ static ag_status add_kernel(ag_cl_backend *cl, ag_cl_kernel_entry *place, uint64
         return ag_cl_fail(cl, &cl->base.err, code, "kernel %s of %s", name, file);
     }
     e.name = ag_strdup(name);
-    if (!e.name) {
+    e.args = ag_calloc(AG_CL_KNOWN_ARGS, sizeof *e.args);
+    if (!e.name || !e.args) {
         (void)cl->api.clReleaseKernel(e.kernel);
+        ag_free(e.name);
+        ag_free(e.args);
         return AG_FAIL(&cl->base.err, NOMEM, "kernel %s of %s", name, file);
     }
     *place = e;
@@ -210,7 +213,7 @@ static ag_status add_kernel(ag_cl_backend *cl, ag_cl_kernel_entry *place, uint64
 }
 
 ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, const char *options,
-                       cl_kernel *out) {
+                       cl_kernel *out, ag_cl_known_arg **args) {
     if (!options) options = "";
     uint64_t program_key = ag_cl_hash_text(ag_cl_hash_text(AG_CL_HASH_START, file), options);
     uint64_t key = ag_cl_hash_text(program_key, name) | 1;
@@ -218,6 +221,7 @@ ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, co
     ag_cl_kernel_entry *e = find_entry(&cl->programs, key, file, name, options);
     if (!e->key) AG_TRY(add_kernel(cl, e, key, program_key, file, name, options));
     *out = e->kernel;
+    *args = e->args;
     return AG_OK;
 }
 
@@ -227,6 +231,7 @@ void ag_cl_programs_close(ag_cl_backend *cl) {
         if (!ps->kernels[i].key) continue;
         (void)cl->api.clReleaseKernel(ps->kernels[i].kernel);
         ag_free(ps->kernels[i].name);
+        ag_free(ps->kernels[i].args);
     }
     for (size_t i = 0; i < ps->n_programs; i++) {
         (void)cl->api.clReleaseProgram(ps->programs[i].program);

@@ -29,7 +29,7 @@ struct ag_cl_kv_tables {
 void ag_cl_kv_tables_close(ag_cl_backend *cl) {
     ag_cl_kv_tables *t = cl->kv_tables;
     if (!t) return;
-    if (t->mem) (void)cl->api.clReleaseMemObject(t->mem);
+    if (t->mem) ag_cl_release_mem(cl, t->mem);
     ag_free(t->words);
     ag_free(t->made);
     ag_free(t);
@@ -47,7 +47,7 @@ static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
     if (t->mem && n <= t->n_words / 4) return AG_OK;
     size_t wanted = t->n_words ? t->n_words : FIRST_WORDS;
     while (wanted / 4 < n) wanted *= 2;
-    if (t->mem) (void)cl->api.clReleaseMemObject(t->mem);
+    if (t->mem) ag_cl_release_mem(cl, t->mem);
     t->mem = NULL;
     ag_free(t->words);
     t->words = ag_calloc(wanted, sizeof *t->words);

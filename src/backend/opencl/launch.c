@@ -4,23 +4,44 @@
 #include "core/fail.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- arguments ---- */
 
 ag_status ag_cl_begin(ag_cl_launch *l, ag_cl_backend *cl, const char *file, const char *name,
                       const char *options) {
     *l = (ag_cl_launch){.cl = cl, .file = file, .name = name, .code = CL_SUCCESS};
-    return ag_cl_kernel(cl, file, name, options, &l->kernel);
+    return ag_cl_kernel(cl, file, name, options, &l->kernel, &l->known);
 }
 
-void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
-    cl_uint i = l->n_args++;
+static void set_arg(ag_cl_launch *l, size_t bytes, const void *value) {
+    const cl_uint i = l->n_args++;
     if (l->code != CL_SUCCESS) return;
     l->code = l->cl->api.clSetKernelArg(l->kernel, i, bytes, value);
     l->refused_arg = i;
 }
 
-void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { ag_cl_arg(l, bytes, NULL); }
+/* Unless the kernel has it. */
+static void set_unknown(ag_cl_launch *l, size_t bytes, const void *value, uint32_t released) {
+    const cl_uint i = l->n_args;
+    ag_cl_known_arg arg = {.bytes = (uint32_t)bytes, .released = released};
+    memcpy(&arg.value, value, bytes);
+    if (i >= AG_CL_KNOWN_ARGS) {
+        set_arg(l, bytes, value);
+    } else if (l->code == CL_SUCCESS && memcmp(&l->known[i], &arg, sizeof arg) == 0) {
+        l->n_args++;
+    } else {
+        set_arg(l, bytes, value);
+        l->known[i] = l->code == CL_SUCCESS ? arg : (ag_cl_known_arg){0};
+    }
+}
+
+void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
+    if (bytes <= sizeof(uint64_t)) set_unknown(l, bytes, value, 0);
+    else set_arg(l, bytes, value);
+}
+
+void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { set_arg(l, bytes, NULL); }
 
 void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v) { ag_cl_arg(l, sizeof v, &v); }
 
@@ -28,7 +49,9 @@ void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v) { ag_cl_arg(l, sizeof v, &v); }
 
 void ag_cl_arg_f32(ag_cl_launch *l, float v) { ag_cl_arg(l, sizeof v, &v); }
 
-void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem) { ag_cl_arg(l, sizeof mem, &mem); }
+void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem) {
+    set_unknown(l, sizeof mem, &mem, atomic_load(&l->cl->released) + 1);
+}
 
 static void refuse(ag_cl_launch *l, cl_int code) {
     if (l->code == CL_SUCCESS) {

@@ -56,7 +56,7 @@ static void release_pinned(ag_cl_backend *cl) {
         (void)api->clEnqueueUnmapMemObject(cl->queue, l->pinned, l->host, 0, NULL, NULL);
         (void)api->clFinish(cl->queue);
     }
-    if (l->pinned) (void)api->clReleaseMemObject(l->pinned);
+    if (l->pinned) ag_cl_release_mem(cl, l->pinned);
     l->host = NULL;
     l->pinned = NULL;
     l->half_bytes = 0;

@@ -70,6 +70,7 @@ struct ag_cl_backend {
     uint32_t n_threads;         /* of the host, wanted for that; 0: the usable cores */
     ag_cl_steps *steps;         /* owned; NULL: no token was decoded yet */
     ag_cl_kv_tables *kv_tables; /* owned; NULL: no kernel has seen a cache yet */
+    atomic_uint released;       /* memory objects so far */
     atomic_uint lost; /* ag_cl_buffer.named_by of buffers that are gone; set by any thread */
     ag_cl_switches switches;
     ag_cl_vendor vendor;
@@ -99,6 +100,10 @@ static inline ag_cl_backend *ag_cl_of(ag_backend *b) { return (ag_cl_backend *)(
 ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const char *doing, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Releases a memory object. Its handle may be that of the next one, so no kernel's argument is
+ * known to be a memory object afterwards. */
+void ag_cl_release_mem(ag_cl_backend *cl, cl_mem mem);
+
 /* Waits until everything enqueued is done; errors of kernels that ran since may show here. */
 ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
 
@@ -108,13 +113,14 @@ ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err);
  * first time it is asked for, then from a table. Borrowed, valid as long as the backend. A file
  * that does not compile is AG_DEVICE with file, device and the first lines of the log. */
 ag_status ag_cl_kernel(ag_cl_backend *cl, const char *file, const char *name, const char *options,
-                       cl_kernel *out);
+                       cl_kernel *out, ag_cl_known_arg **args);
 
 /* One launch being prepared. An argument that cannot be set is remembered, and ag_cl_enqueue
  * reports it. */
 typedef struct ag_cl_launch {
     ag_cl_backend *cl;
     cl_kernel kernel;
+    ag_cl_known_arg *known; /* borrowed; what the kernel has already */
     const char *file, *name;
     cl_uint n_args;
     cl_int code;         /* of the first argument that was refused */

@@ -19,7 +19,7 @@ static void cl_destroy(ag_backend *b) {
     ag_cl_staging_close(cl);
     ag_cl_loading_close(cl);
     ag_cl_memory_destroy(cl->memory);
-    if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
+    if (cl->scratch.mem) ag_cl_release_mem(cl, cl->scratch.mem);
     if (cl->queue) (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context) (void)cl->api.clReleaseContext(cl->context);
     ag_cl_api_close(&cl->api);

@@ -35,11 +35,21 @@ typedef struct ag_cl_program {
     cl_program program;
 } ag_cl_program;
 
+/* An argument that a kernel object has. Setting one costs a driver more than comparing it, and most
+ * are those of the same operation in the layer before. */
+typedef struct ag_cl_known_arg {
+    uint64_t value;
+    uint32_t bytes;    /* 0: not known */
+    uint32_t released; /* ag_cl_backend.released when it was set */
+} ag_cl_known_arg;
+enum { AG_CL_KNOWN_ARGS = 48 };
+
 typedef struct ag_cl_kernel_entry {
     uint64_t key; /* hash of file, options and name; 0: empty */
     char *name;
     size_t program; /* index */
     cl_kernel kernel;
+    ag_cl_known_arg *args; /* owned; [AG_CL_KNOWN_ARGS] */
 } ag_cl_kernel_entry;
 
 typedef struct ag_cl_programs {

@@ -16,6 +16,11 @@ ag_status ag_cl_fail(const ag_cl_backend *cl, ag_error *err, cl_int code, const 
                    ag_cl_error_name(code), code, cl->device.name);
 }
 
+void ag_cl_release_mem(ag_cl_backend *cl, cl_mem mem) {
+    atomic_fetch_add(&cl->released, 1);
+    (void)cl->api.clReleaseMemObject(mem);
+}
+
 ag_status ag_cl_finish(ag_cl_backend *cl, ag_error *err) {
     cl_int code = cl->api.clFinish(cl->queue);
     return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "waiting for the queue");

@@ -13,7 +13,7 @@ ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
         if (code != CL_SUCCESS) {
             return ag_cl_fail(cl, &cl->base.err, code, "%zu bytes of scratch", size);
         }
-        if (cl->scratch.mem) (void)cl->api.clReleaseMemObject(cl->scratch.mem);
+        if (cl->scratch.mem) ag_cl_release_mem(cl, cl->scratch.mem);
         cl->scratch.mem = mem;
         cl->scratch.bytes = size;
     }
