@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sampler needs of a row of logits. Better is the larger value and, among equals, the lower
- * id; -INFINITY is never among the best. */
+/* The part of a row of logits that a sampler needs. Better is the larger value and, among equals,
+ * the lower id; -INFINITY is never among the best. */
 #ifndef AG_CORE_TOP_K_H
 #define AG_CORE_TOP_K_H
 

@@ -18,7 +18,7 @@ static inline ag_backend *open_opencl(void) {
     return be;
 }
 
-/* What is kept for the session that had the last token in one launch. */
+/* The entry of the session that had the last token in one launch. */
 static inline const ag_cl_token *newest_token(ag_backend *be) {
     const ag_cl_steps *steps = ag_cl_of(be)->steps;
     size_t i = 0;

@@ -124,7 +124,7 @@ static void a_decoded_token_is_one_read(void **state) {
         per_token = launches;
         most = arguments > most ? arguments : most;
     }
-    /* Of 551 most are as in the layer before. */
+    /* Most of the 551 are as in the layer before. */
     print_message("%zu launches, up to %zu arguments a token\n", per_token, most);
     assert_true(most < 300);
     ag_session_destroy(s);

@@ -132,7 +132,7 @@ static ag_session *new_session(ag_model *m, const ag_session_params *p) {
     return s;
 }
 
-/* Whether the token went in one launch. */
+/* True if the token went in one launch. */
 static bool consume(ag_session *s, ag_cl_switch wanted) {
     ag_error err;
     const int32_t id = (int32_t)(ag_session_position(s) * 2654435761u % VOCAB);
@@ -186,7 +186,7 @@ static void weights_that_are_no_blocks_are_left(void **state) {
     ag_model_destroy(m);
 }
 
-/* What is kept for one session says nothing of another that is where it was. */
+/* An entry of one session is not used for another that has its addresses. */
 static void a_session_in_the_place_of_another_is_another(void **state) {
     (void)state;
     ag_model *m = new_model(all_of_them, AG_Q4_0);

@@ -60,10 +60,10 @@ typedef struct ag_cl_token {
     ag_cl_token_result result; /* of the last launch */
 } ag_cl_token;
 
-/* Whether the state of the backend and the position allow a step by the kernel. */
+/* True if the state of the backend and the position allow a step by the kernel. */
 bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step);
-/* Whether the program, its weights and the caches of the step's session are for the kernel, and
- * their shape. On NVIDIA's GPUs, for what has run there; AG_OPENCL_TOKEN=1 tries every device, with
+/* True if the kernel is for the program, its weights and the caches of the step's session; *shape
+ * is theirs. On NVIDIA's GPUs, for what has run there; AG_OPENCL_TOKEN=1 tries every device, with
  * one work-group on processors, and all that the kernel is written for. */
 bool ag_cl_token_fits(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *shape);
 /* A step whose session has token->shape; *taken false: the device has shown that it cannot. */
