@@ -124,7 +124,7 @@ static void lead(listener *listeners, size_t n) {
     for (size_t i = 0; i < n; i++) ag_session_destroy(listeners[i].session);
 }
 
-/* What they say alone is `told` up to the first other token. */
+/* Up to its first other token a listener says `told` when it is alone, too. */
 static void compare(listener *listeners, size_t n) {
     lead(listeners, n);
     for (size_t i = 0; i < n; i++) {

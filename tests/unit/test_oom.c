@@ -23,7 +23,7 @@
 static char model_dir[512], saved_path[600], gguf_path[600];
 static uint32_t n_threads = 1;
 static bool takes_all;
-/* What matrices become. For a mix scales are searched for, which takes most of a run's time. */
+/* The type that matrices become. Searching the scales of a mix takes most of a run's time. */
 static ag_dtype weights = AG_Q8_0;
 static atomic_llong countdown; /* allocations that still succeed */
 static atomic_llong n_live;

@@ -74,7 +74,7 @@ ag_status ag_cl_token_step(ag_cl_backend *cl, ag_cl_token *token, const ag_step 
 bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *out);
 /* Sets the members of a shape that differ between steps of a session. */
 void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape);
-/* Whether such heads and caches have run on a GPU: wrong text would be silent. */
+/* True if such heads and caches have run on a GPU: wrong text would be silent. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_stages(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s); /* whatever is wanted */
