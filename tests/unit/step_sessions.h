@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models and sessions of the tests of ag_session_step(). */
+#ifndef AG_TESTS_STEP_SESSIONS_H
+#define AG_TESTS_STEP_SESSIONS_H
+
+#include "support/named_backend.h"
+#include "support/without_matrix_units.h"
+
+#include <antigravity/expert.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+/* All layers see everything; most layers see 24 tokens; most keep a state; half of them see keys
+ * and values of others. */
+static const char *const model_dirs[] = {MODELS "gqa-llama3rope-sharded", MODELS "gemma3",
+                                         MODELS "lfm2", MODELS "qwen3.5", MODELS "gemma4"};
+enum { N_MODELS = 5, CHUNK = 16, MAX_SEQ = 480 };
+
+static const char *backend_name; /* NULL: the default, where results are the same to the bit */
+static ag_backend *backend;
+static ag_model *models[N_MODELS], *model; /* model: the one at hand */
+static size_t n_vocab;
+
+static void must(ag_status st, const ag_error *err) {
+    if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
+}
+
+static void use(size_t i) {
+    model = models[i];
+    n_vocab = ag_model_get_info(model)->n_vocab;
+}
+
+/* policy NULL: none. On a device how many rows there are decides about kernels and their rounding,
+ * which halves in a cache would turn into steps of their own. */
+static inline ag_session *make(const ag_eviction_policy *policy) {
+    ag_session_params p = ag_session_defaults();
+    ag_session *s;
+    ag_error err;
+    p.max_seq_len = MAX_SEQ;
+    p.prefill_chunk = CHUNK;
+    if (backend_name) p.k_type = p.v_type = AG_F32;
+    p.eviction.policy = policy;
+    p.eviction.budget_tokens = policy ? 40 : 0;
+    p.eviction.recent = 8;
+    p.eviction.slack = 8;
+    p.eviction.snapkv_window = 8;
+    must(ag_session_create(model, &p, &s, &err), &err);
+    return s;
+}
+
+static void random_ids(int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++) ids[i] = 3 + rand() % 300;
+}
+
+static void same_row(const float *have, const float *want) {
+    assert_non_null(have);
+    assert_non_null(want);
+    if (!backend_name) assert_memory_equal(have, want, n_vocab * sizeof *want);
+    for (size_t i = 0; i < n_vocab; i++) {
+        if (!(fabsf(have[i] - want[i]) < 1e-3f))
+            fail_msg("logit %zu is %g, alone %g", i, (double)have[i], (double)want[i]);
+    }
+}
+
+static void same_logits(const ag_session *a, const ag_session *b) {
+    same_row(ag_session_logits(a), ag_session_logits(b));
+}
+
+static const int32_t some_ids[CHUNK + 1] = {9, 8, 7, 6, 5, 4, 3};
+
+static inline ag_sampler *sampler_of(size_t text) {
+    ag_sampler_params p = ag_sampler_defaults();
+    ag_sampler *out;
+    ag_error err;
+    if (text == 0) p.temperature = 0;
+    p.seed = 11 + text;
+    must(ag_sampler_create(&p, (int32_t)n_vocab, &out, &err), &err);
+    return out;
+}
+
+/* Opens the backend with that name (NULL: the default) and all models: 0, or what main() returns.
+ */
+static inline int open_models(const char *name) {
+    ag_error err;
+    backend_name = name && strcmp(name, "cpu") != 0 ? name : NULL;
+    without_matrix_units();
+    backend = open_backend(backend_name, 2);
+    if (!backend) return EXIT_SKIPPED;
+    /* A GPU multiplies few rows and many by other kernels: what quantised weights round is not
+     * what this compares. */
+    ag_model_params mp = ag_model_defaults();
+    if (backend_name) mp.weights = AG_F32;
+    for (size_t i = 0; i < N_MODELS; i++) {
+        if (ag_model_load(backend, model_dirs[i], &mp, &models[i], &err) == AG_OK) continue;
+        fprintf(stderr, "%s\n", err.msg);
+        return EXIT_FAILURE;
+    }
+    use(0);
+    return 0;
+}
+
+static inline void close_models(void) {
+    for (size_t i = 0; i < N_MODELS; i++) ag_model_destroy(models[i]);
+    ag_backend_destroy(backend);
+}
+
+#endif
